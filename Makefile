@@ -1,0 +1,102 @@
+# The modules of this repository, each with its own go.mod. `make modules` fails when the list is wrong.
+MODULES := . examples integration
+BENCH_MODULES := . integration
+PLATFORMS := linux darwin windows
+
+CACHE := $(CURDIR)/.cache
+STATICCHECK := $(CACHE)/bin/staticcheck
+WITH_POSTGRES := scripts/with-postgres.sh
+
+# Nothing built here is shipped, and version stamping fails in a checkout owned by someone else.
+export GOFLAGS := $(GOFLAGS) -buildvcs=false
+# The steps print under headings: keep them in order, even under make -j.
+.NOTPARALLEL:
+
+# $(call heading,TEXT) and $(call in-each,MODULES,TEXT,COMMAND): runs COMMAND inside each module.
+heading = @printf '\n== %s\n' '$(1)'
+in-each = @set -e; for m in $(1); do printf '\n== %s (%s)\n' '$(2)' "$$m"; (cd "$$m" && $(3)); done
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: ## Run every check and every test, on a throw-away PostgreSQL
+	@scripts/need-gcc.sh
+	@$(WITH_POSTGRES) $(MAKE) --no-print-directory check
+
+.PHONY: lint
+lint: modules fmt vet staticcheck tidy-diff builds ## Run the static checks and build for every platform
+
+.PHONY: run
+run: ## Run the quickstart example
+	go run ./examples/quickstart
+
+.PHONY: bench-go
+bench-go: ## Run the Go benchmarks, on a throw-away PostgreSQL
+	@$(WITH_POSTGRES) $(MAKE) --no-print-directory bench-all
+
+.PHONY: tidy
+tidy: ## Run go mod tidy in every module
+	$(call in-each,$(MODULES) tools,go mod tidy,GOWORK=off go mod tidy)
+
+.PHONY: clean
+clean: ## Remove the built tools
+	rm -rf "$(CACHE)"
+
+# The steps of the targets above. Each can be run alone; check, race and the benchmarks expect
+# ASYNCMONOLITH_TEST_POSTGRES to name a server.
+
+.PHONY: check
+check: modules fmt vet staticcheck tidy-diff race bench-once
+	$(call heading,all checks passed)
+
+.PHONY: modules
+modules:
+	$(call heading,modules)
+	@want=$$(printf '%s\n' $(MODULES) tools | sort); \
+	have=$$(find . -name '.?*' -prune -o -name testdata -prune -o -name go.mod -print | \
+		sed -e 's|/go.mod$$||' -e 's|^\./||' | sort); \
+	if [ "$$want" != "$$have" ]; then \
+		echo "the Makefile lists:" $$want; echo "the repository has:" $$have; exit 1; \
+	fi
+
+.PHONY: fmt
+fmt:
+	$(call heading,gofmt)
+	@files=$$(gofmt -l .) || exit; if [ -n "$$files" ]; then echo "not formatted:"; echo "$$files"; exit 1; fi
+
+.PHONY: vet
+vet:
+	$(call in-each,$(MODULES),go vet,go vet ./...)
+
+.PHONY: staticcheck
+staticcheck: $(STATICCHECK)
+	$(call in-each,$(MODULES),staticcheck,"$(STATICCHECK)" ./...)
+
+# Always asked, so that a new Go toolchain rebuilds it; the build cache makes that a matter of a moment.
+.PHONY: $(STATICCHECK)
+$(STATICCHECK):
+	@cd tools && GOWORK=off go build -o "$@" honnef.co/go/tools/cmd/staticcheck
+
+.PHONY: tidy-diff
+tidy-diff:
+	$(call in-each,$(MODULES) tools,go mod tidy -diff,GOWORK=off go mod tidy -diff)
+
+.PHONY: race
+race:
+	$(call in-each,$(MODULES),go test -race,CGO_ENABLED=1 go test -race -count=1 -timeout 10m ./...)
+
+.PHONY: bench-once
+bench-once:
+	$(call in-each,$(BENCH_MODULES),benchmarks at one iteration,go test -run '^$$' -bench . -benchtime 1x -timeout 10m ./...)
+
+.PHONY: bench-all
+bench-all:
+	$(call in-each,$(BENCH_MODULES),benchmarks,go test -run '^$$' -bench . -benchmem -timeout 60m ./...)
+
+.PHONY: builds
+builds:
+	@set -e; for os in $(PLATFORMS); do \
+		printf '\n== go build for %s\n' "$$os"; GOOS=$$os CGO_ENABLED=0 go build ./...; done
+	$(call in-each,$(MODULES),go build without the workspace,GOWORK=off go build -o /dev/null ./...)

@@ -1,0 +1,81 @@
+package bus
+
+import "context"
+
+// Handler runs one delivered message. Its error decides what becomes of the
+// message: see [VerdictOf]. Handlers are called by many goroutines at once.
+type Handler func(ctx context.Context, m *Message) error
+
+// Middleware wraps a Handler. It is called once, when the chain is composed;
+// the Handler it returns is called for every message.
+type Middleware func(next Handler) Handler
+
+// Sender writes a batch of produced messages. Its error fails the whole batch.
+type Sender func(ctx context.Context, batch []*Message) error
+
+// SendMiddleware wraps a Sender. The batch is wrapped whole, so that bulk
+// produces stay bulk; see [EachMessage] for a layer that needs single messages.
+type SendMiddleware func(next Sender) Sender
+
+// Compose wraps h in layers. The first layer listed is the outermost: it sees
+// a message first and its outcome last.
+func Compose(h Handler, layers ...Middleware) Handler {
+	for i := len(layers) - 1; i >= 0; i-- {
+		h = layers[i](h)
+	}
+	return h
+}
+
+// ComposeSend wraps s in layers. The first layer listed is the outermost.
+func ComposeSend(s Sender, layers ...SendMiddleware) Sender {
+	for i := len(layers) - 1; i >= 0; i-- {
+		s = layers[i](s)
+	}
+	return s
+}
+
+// EachMessage turns a function of one message into a SendMiddleware: fn is
+// called for every message of a batch before the batch goes on. The first error
+// stops the batch, and nothing of it is written.
+func EachMessage(fn func(ctx context.Context, m *Message) error) SendMiddleware {
+	return func(next Sender) Sender {
+		return func(ctx context.Context, batch []*Message) error {
+			for _, m := range batch {
+				if err := fn(ctx, m); err != nil {
+					return err
+				}
+			}
+			return next(ctx, batch)
+		}
+	}
+}
+
+type messageKey struct{}
+
+// Current returns the message whose handler ctx belongs to, and false outside
+// of a handler.
+func Current(ctx context.Context) (*Message, bool) {
+	m, ok := ctx.Value(messageKey{}).(*Message)
+	return m, ok
+}
+
+// WithMessage returns a context from which [Current] gives m. The processor
+// calls it for every delivery; tests of handlers may, too.
+func WithMessage(ctx context.Context, m *Message) context.Context {
+	return &messageContext{Context: ctx, message: m}
+}
+
+// messageContext is context.WithValue without the boxing and key comparison
+// that would otherwise be paid on every message.
+type messageContext struct {
+	context.Context
+	message *Message
+}
+
+// Value answers for the message and passes on every other key.
+func (c *messageContext) Value(key any) any {
+	if _, ok := key.(messageKey); ok {
+		return c.message
+	}
+	return c.Context.Value(key)
+}

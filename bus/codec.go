@@ -1,0 +1,64 @@
+package bus
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+)
+
+// Codec turns payloads into text and back. The text must be valid UTF-8 without
+// NUL bytes, because it is kept in a text column. Implementations must be safe
+// for concurrent use.
+type Codec interface {
+	// Encode returns the text for a payload, which is a struct value.
+	Encode(payload any) ([]byte, error)
+	// Decode fills the payload that into points to.
+	Decode(text []byte, into any) error
+}
+
+// JSON is the default Codec: encoding/json. Note that encoding/json silently
+// replaces invalid UTF-8 inside strings by U+FFFD.
+type JSON struct{}
+
+// Encode implements [Codec].
+func (JSON) Encode(payload any) ([]byte, error) { return json.Marshal(payload) }
+
+// Decode implements [Codec].
+func (JSON) Decode(text []byte, into any) error { return json.Unmarshal(text, into) }
+
+// DecodeError reports a stored payload that does not fit the consumer's type.
+// Such a message is poisoned at once: running it again cannot help.
+//
+// Its text never quotes the payload, since errors are logged and payloads are
+// not; the codec's own error is available through errors.Unwrap.
+type DecodeError struct {
+	PayloadType string
+	GoType      string
+	Err         error
+}
+
+// Error implements error.
+func (e *DecodeError) Error() string {
+	return fmt.Sprintf("bus: decode payload %q into %s: %s", e.PayloadType, e.GoType, withoutContent(e.Err))
+}
+
+// Unwrap returns the codec's error.
+func (e *DecodeError) Unwrap() error { return e.Err }
+
+// withoutContent describes a codec error without the input that caused it: an
+// unmarshal error of encoding/json or of a user's type may quote its input.
+func withoutContent(err error) string {
+	var syntax *json.SyntaxError
+	var mismatch *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Sprintf("malformed JSON at offset %d", syntax.Offset)
+	case errors.As(err, &mismatch):
+		return fmt.Sprintf("field %q at offset %d does not fit Go type %s", mismatch.Field, mismatch.Offset, mismatch.Type)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "unexpected end of input"
+	}
+	return fmt.Sprintf("%s (text withheld, it may quote the payload)", reflect.TypeOf(err))
+}

@@ -1,0 +1,239 @@
+package bus
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+)
+
+// Consumer is a named function for one payload type, ready to be registered.
+// It is a value made by [Consume], or by outbox.ConsumeTx, and never changes.
+type Consumer struct {
+	name        string
+	payloadType string
+	goType      reflect.Type
+	config      ConsumerConfig
+	consume     func(ctx context.Context, codec Codec, payload []byte) error
+	decode      func(codec Codec, payload []byte) error
+	mistakes    []error
+}
+
+// Consume makes a consumer out of fn. The name is stored with every message, so
+// keep it stable; see [Aliases] for renaming. Mistakes, such as an empty name
+// or a pointer payload, are reported by [NewRegistry].
+func Consume[T Payload](name string, fn func(context.Context, T) error, options ...ConsumerOption) Consumer {
+	c := Consumer{name: name}
+	c.payloadType, c.goType = c.describe(payloadTypeOf[T])
+	if err := checkName(name); err != nil {
+		c.mistake("name %q %w", name, err)
+	}
+	if fn == nil {
+		c.mistake("the function is nil")
+	}
+	for i, option := range options {
+		if option == nil {
+			c.mistake("option %d is nil", i)
+			continue
+		}
+		option(&c.config)
+	}
+	c.mistakes = append(c.mistakes, c.config.validate(name)...)
+	c.consume = func(ctx context.Context, codec Codec, payload []byte) error {
+		var value T
+		if err := decodeInto(codec, c.payloadType, payload, &value); err != nil {
+			return err
+		}
+		return fn(ctx, value)
+	}
+	c.decode = func(codec Codec, payload []byte) error {
+		var value T
+		return decodeInto(codec, c.payloadType, payload, &value)
+	}
+	return c
+}
+
+// describe keeps the payload's mistake, so that Consume reads top to bottom.
+func (c *Consumer) describe(of func() (string, reflect.Type, error)) (string, reflect.Type) {
+	payloadType, goType, err := of()
+	if err != nil {
+		c.mistake("%w", err)
+	}
+	return payloadType, goType
+}
+
+func (c *Consumer) mistake(format string, args ...any) {
+	c.mistakes = append(c.mistakes, fmt.Errorf("bus: consumer %q: "+format, append([]any{c.name}, args...)...))
+}
+
+func decodeInto[T any](codec Codec, payloadType string, payload []byte, value *T) error {
+	if err := codec.Decode(payload, value); err != nil {
+		return Permanent(&DecodeError{PayloadType: payloadType, GoType: reflect.TypeFor[T]().String(), Err: err})
+	}
+	return nil
+}
+
+// Name returns the stored name of the consumer.
+func (c Consumer) Name() string { return c.name }
+
+// PayloadType returns the stored name of the payload it consumes.
+func (c Consumer) PayloadType() string { return c.payloadType }
+
+// Config returns a copy of the consumer's own configuration; zero fields stand
+// for the processor's defaults.
+func (c Consumer) Config() ConsumerConfig { return c.config.clone() }
+
+// Consume decodes payload and calls the consumer's function. A payload that
+// does not fit is a [Permanent] *[DecodeError].
+func (c Consumer) Consume(ctx context.Context, codec Codec, payload []byte) error {
+	return c.consume(ctx, codec, payload)
+}
+
+// CheckPayload decodes payload without consuming it.
+func (c Consumer) CheckPayload(codec Codec, payload []byte) error {
+	return c.decode(codec, payload)
+}
+
+// Names returns the consumer types under which messages for it are stored: its
+// name, then its aliases.
+func (c Consumer) Names() []string { return append([]string{c.name}, c.config.Aliases...) }
+
+// PayloadTypes returns the payload types it consumes: its own, then its aliases.
+func (c Consumer) PayloadTypes() []string {
+	return append([]string{c.payloadType}, c.config.PayloadAliases...)
+}
+
+// ConsumerConfig is what a consumer's options set. Zero fields mean the
+// processor's default.
+type ConsumerConfig struct {
+	// Timeout bounds one run. Defaults to ProcessorConfig.DefaultConsumerTimeout.
+	Timeout time.Duration
+	// MaxAttempts is the number of failed runs after which a message is
+	// poisoned. Defaults to ProcessorConfig.MaxAttempts.
+	MaxAttempts int
+	// AttemptDelay is the wait after the first failed run. Defaults to
+	// ProcessorConfig.AttemptDelay.
+	AttemptDelay time.Duration
+	// Backoff gives the wait before the next run. Defaults to the backoff of
+	// the attempts middleware.
+	Backoff Backoff
+	// Concurrency bounds how many messages one process runs at once for this
+	// consumer. Defaults to no bound but the processor's.
+	Concurrency int
+	// Aliases are former names of the consumer.
+	Aliases []string
+	// PayloadAliases are former names of the payload type.
+	PayloadAliases []string
+
+	values map[any]any
+}
+
+// Value returns what [ConsumerConfig.SetValue] stored under key, or nil.
+func (c *ConsumerConfig) Value(key any) any { return c.values[key] }
+
+// SetValue stores a setting of a package above bus. As with context values, key
+// should be of an unexported type of that package.
+func (c *ConsumerConfig) SetValue(key, value any) {
+	if c.values == nil {
+		c.values = make(map[any]any)
+	}
+	c.values[key] = value
+}
+
+func (c ConsumerConfig) clone() ConsumerConfig {
+	c.Aliases = slices.Clone(c.Aliases)
+	c.PayloadAliases = slices.Clone(c.PayloadAliases)
+	c.values = maps.Clone(c.values)
+	return c
+}
+
+// MaxConsumerTimeout is the longest timeout a consumer may have.
+const MaxConsumerTimeout = time.Hour
+
+func (c ConsumerConfig) validate(name string) (mistakes []error) {
+	report := func(field string, value any, allowed string) {
+		mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: %s %v: %s allowed", name, field, value, allowed))
+	}
+	if c.Timeout < 0 || c.Timeout > MaxConsumerTimeout {
+		report("Timeout", c.Timeout, "up to 1h is")
+	}
+	if c.MaxAttempts < 0 {
+		report("MaxAttempts", c.MaxAttempts, "1 or more is")
+	}
+	if c.AttemptDelay < 0 {
+		report("AttemptDelay", c.AttemptDelay, "0 or more is")
+	}
+	if c.Concurrency < 0 {
+		report("Concurrency", c.Concurrency, "1 or more is")
+	}
+	for _, alias := range c.Aliases {
+		if err := checkName(alias); err != nil {
+			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: alias %q %w", name, alias, err))
+		}
+	}
+	for _, alias := range c.PayloadAliases {
+		if err := checkName(alias); err != nil {
+			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: payload alias %q %w", name, alias, err))
+		}
+	}
+	return mistakes
+}
+
+// Backoff gives the wait before the next run after the given failed attempt,
+// counted from 1. It must be a pure function: it is called by many goroutines,
+// and again for the same attempt after a crash.
+type Backoff func(attempt int) time.Duration
+
+// ConsumerOption sets one thing about a consumer.
+type ConsumerOption func(*ConsumerConfig)
+
+// Timeout bounds one run of the consumer: 1 s to 1 h. After it the handler's
+// context is cancelled with [ErrTimeout] as its cause.
+func Timeout(d time.Duration) ConsumerOption {
+	return func(c *ConsumerConfig) { c.Timeout = positive(d) }
+}
+
+// MaxAttempts is the number of failed runs after which a message is poisoned.
+func MaxAttempts(n int) ConsumerOption {
+	return func(c *ConsumerConfig) { c.MaxAttempts = positive(n) }
+}
+
+// AttemptDelay is the wait after the first failed run.
+func AttemptDelay(d time.Duration) ConsumerOption {
+	return func(c *ConsumerConfig) { c.AttemptDelay = positive(d) }
+}
+
+// WithBackoff replaces the wait between failed runs.
+func WithBackoff(b Backoff) ConsumerOption {
+	return func(c *ConsumerConfig) { c.Backoff = b }
+}
+
+// Concurrency bounds how many messages one process runs at once for this
+// consumer.
+func Concurrency(n int) ConsumerOption {
+	return func(c *ConsumerConfig) { c.Concurrency = positive(n) }
+}
+
+// Aliases lists former names of the consumer, so that messages stored under
+// them are still consumed.
+func Aliases(names ...string) ConsumerOption {
+	return func(c *ConsumerConfig) { c.Aliases = append(c.Aliases, names...) }
+}
+
+// PayloadAliases lists former names of the payload type, so that payloads
+// stored under them are still consumed.
+func PayloadAliases(payloadTypes ...string) ConsumerOption {
+	return func(c *ConsumerConfig) { c.PayloadAliases = append(c.PayloadAliases, payloadTypes...) }
+}
+
+// positive keeps an explicit zero apart from "not set": zero means the default
+// in a ConsumerConfig, but passed to an option it is a mistake, which validate
+// reports for every negative value.
+func positive[N ~int | ~int64](n N) N {
+	if n == 0 {
+		return -1
+	}
+	return n
+}

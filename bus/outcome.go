@@ -1,0 +1,175 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// Outcome is what becomes of a message after a run.
+type Outcome uint8
+
+// The outcomes of a run.
+const (
+	// Done: the handler succeeded and the message is removed.
+	Done Outcome = iota
+	// Discarded: the handler gave the message up; it is removed and logged.
+	Discarded
+	// Retried: the run failed, counts as an attempt, and is repeated after a delay.
+	Retried
+	// Snoozed: the message runs again after a delay; nothing is counted.
+	Snoozed
+	// Condemned: the message shall be poisoned. The poison middleware carries
+	// that out; without it the message is retried.
+	Condemned
+	// Poisoned: the message moves to the poisoned messages.
+	Poisoned
+	// Released: the message is given back untouched, because the processor
+	// stops or lost its lease.
+	Released
+	// Unclassified: an error that no layer turned into a verdict. The message
+	// runs again after AttemptDelay; nothing is counted.
+	Unclassified
+)
+
+// String returns the outcome as it appears in logs and metrics.
+func (o Outcome) String() string {
+	names := [...]string{"done", "discarded", "retry", "snoozed", "condemned", "poison", "released", "error"}
+	if int(o) < len(names) {
+		return names[o]
+	}
+	return fmt.Sprintf("outcome(%d)", uint8(o))
+}
+
+// Verdict is an error that says what becomes of the message. Handlers return
+// one through [Permanent], [RetryAfter], [Snooze] or [Discard]; the attempts
+// and poison middleware turn other errors into one.
+type Verdict struct {
+	Outcome Outcome
+	// Delay is the wait before the next run, for Retried and Snoozed.
+	Delay time.Duration
+	// Reason says in a few words why a message is condemned or poisoned.
+	Reason string
+	// Err is what the handler returned; it may be nil.
+	Err error
+}
+
+// Error implements error.
+func (v *Verdict) Error() string {
+	switch {
+	case v.Err != nil:
+		return v.Err.Error()
+	case v.Reason != "":
+		return v.Reason
+	}
+	return v.Outcome.String()
+}
+
+// Unwrap returns the error behind the verdict.
+func (v *Verdict) Unwrap() error { return v.Err }
+
+// Permanent marks err as one that no retry can cure: the message is poisoned
+// now. A nil err stays nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Verdict{Outcome: Condemned, Reason: "permanent error", Err: err}
+}
+
+// RetryAfter counts the run as a failed attempt and asks for the next one after
+// d instead of the consumer's backoff. A negative d counts as zero; a nil err
+// stays nil.
+func RetryAfter(d time.Duration, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Verdict{Outcome: Retried, Delay: max(d, 0), Err: err}
+}
+
+// Snooze asks for another run after d without counting an attempt. A negative d
+// counts as zero.
+func Snooze(d time.Duration) error {
+	return &Verdict{Outcome: Snoozed, Delay: max(d, 0)}
+}
+
+// Discard gives the message up: it is removed as if it had succeeded, and err
+// is logged. A nil err stays nil, which is success.
+func Discard(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Verdict{Outcome: Discarded, Err: err}
+}
+
+// VerdictOf reads the outcome out of what a handler returned: nil is Done, an
+// error that wraps a Verdict is that verdict, anything else is Unclassified.
+// Err of the result is always err itself, so that no wrapping text is lost,
+// unless err is the verdict.
+func VerdictOf(err error) Verdict {
+	if err == nil {
+		return Verdict{Outcome: Done}
+	}
+	if v, ok := err.(*Verdict); ok {
+		return *v
+	}
+	var v *Verdict
+	if errors.As(err, &v) {
+		wrapped := *v
+		wrapped.Err = err
+		return wrapped
+	}
+	return Verdict{Outcome: Unclassified, Err: err}
+}
+
+// Causes with which the processor cancels a handler's context; read them with
+// [context.Cause].
+var (
+	// ErrTimeout is the cause when the consumer's timeout has passed. It wraps
+	// context.DeadlineExceeded.
+	ErrTimeout = fmt.Errorf("bus: consumer timeout: %w", context.DeadlineExceeded)
+	// ErrStopping is the cause when the processor stops and the drain timeout
+	// has passed.
+	ErrStopping = errors.New("bus: processor is stopping")
+	// ErrLeaseLost is the cause when the processor can no longer be sure that
+	// it holds the message.
+	ErrLeaseLost = errors.New("bus: lease on the message was lost")
+)
+
+// Errors the processor puts in place of a handler's own.
+var (
+	// ErrAbandoned: the handler ignored its timeout and was left behind. It may
+	// still be running while the message is retried.
+	ErrAbandoned = errors.New("bus: handler ignored its timeout and was abandoned")
+	// ErrGoexit: the handler ended its goroutine with runtime.Goexit.
+	ErrGoexit = errors.New("bus: handler called runtime.Goexit")
+)
+
+// PanicError is a panic turned into an error.
+type PanicError struct {
+	// Value is what was passed to panic.
+	Value any
+	// Stack is the stack of the goroutine that panicked.
+	Stack []byte
+}
+
+// NewPanicError wraps what recover returned, with the current stack. A value
+// that already is a *PanicError is returned as it is, so that a panic passed
+// from one goroutine to another keeps its stack.
+func NewPanicError(value any) *PanicError {
+	if p, ok := value.(*PanicError); ok {
+		return p
+	}
+	return &PanicError{Value: value, Stack: debug.Stack()}
+}
+
+// Error implements error.
+func (p *PanicError) Error() string { return fmt.Sprintf("bus: handler panicked: %v", p.Value) }
+
+// Unwrap returns the panic value when that is an error.
+func (p *PanicError) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
+}

@@ -1,0 +1,124 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+)
+
+// Registry knows every consumer of an application, the codec and the tables.
+// It is built once, never changes, and is safe for concurrent use.
+type Registry struct {
+	consumers []Consumer
+	byName    map[string]Consumer   // by name and alias
+	byPayload map[string][]Consumer // by payload type and payload alias
+	goTypes   map[string]reflect.Type
+	tables    Tables
+	codec     Codec
+	wakeups   Wakeups
+}
+
+// RegistryConfig is what a Registry may be told beyond its consumers. The zero
+// value works.
+type RegistryConfig struct {
+	// Tables says where the library's tables live. Defaults to the
+	// connection's default schema and plain names.
+	Tables Tables
+	// Codec encodes payloads. Defaults to JSON.
+	Codec Codec
+}
+
+// NewRegistry registers the consumers with the default configuration. The
+// error joins every wiring mistake found, not just the first. A registry
+// without consumers is fine: it belongs to an application that runs none.
+func NewRegistry(consumers ...Consumer) (*Registry, error) {
+	return RegistryConfig{}.NewRegistry(consumers...)
+}
+
+// NewRegistry registers the consumers; see the function [NewRegistry].
+func (c RegistryConfig) NewRegistry(consumers ...Consumer) (*Registry, error) {
+	r := &Registry{
+		byName:    make(map[string]Consumer),
+		byPayload: make(map[string][]Consumer),
+		goTypes:   make(map[string]reflect.Type),
+		tables:    c.Tables,
+		codec:     c.Codec,
+	}
+	if r.codec == nil {
+		r.codec = JSON{}
+	}
+	mistakes := []error{c.Tables.Validate()}
+	for _, consumer := range consumers {
+		mistakes = append(mistakes, r.add(consumer)...)
+	}
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(r.consumers, func(a, b Consumer) int {
+		if a.name < b.name {
+			return -1
+		}
+		return 1
+	})
+	return r, nil
+}
+
+func (r *Registry) add(c Consumer) (mistakes []error) {
+	if c.consume == nil {
+		return []error{errors.New("bus: a Consumer must be made by bus.Consume or outbox.ConsumeTx, not as a zero value")}
+	}
+	if len(c.mistakes) > 0 {
+		return c.mistakes
+	}
+	for _, name := range c.Names() {
+		if other, taken := r.byName[name]; taken {
+			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: the name %q is taken by consumer %q (%s)", c.name, name, other.name, other.goType))
+			continue
+		}
+		r.byName[name] = c
+	}
+	if known, ok := r.goTypes[c.payloadType]; ok && known != c.goType {
+		mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: payload type %q is %s here and %s elsewhere", c.name, c.payloadType, c.goType, known))
+	}
+	r.goTypes[c.payloadType] = c.goType
+	for i, payloadType := range c.PayloadTypes() {
+		if slices.Contains(c.PayloadTypes()[:i], payloadType) {
+			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: payload type %q is listed twice", c.name, payloadType))
+			continue
+		}
+		r.byPayload[payloadType] = append(r.byPayload[payloadType], c)
+	}
+	r.consumers = append(r.consumers, c)
+	return mistakes
+}
+
+// Consumers returns every consumer, sorted by name.
+func (r *Registry) Consumers() []Consumer { return slices.Clone(r.consumers) }
+
+// Consumer returns the consumer of that name or former name.
+func (r *Registry) Consumer(name string) (Consumer, bool) {
+	c, ok := r.byName[name]
+	return c, ok
+}
+
+// ConsumersOf returns the consumers of a payload type, or nil when nobody
+// consumes it. The slice is shared: do not modify it.
+func (r *Registry) ConsumersOf(payloadType string) []Consumer { return r.byPayload[payloadType] }
+
+// PayloadTypes returns every payload type somebody consumes, aliases included,
+// sorted.
+func (r *Registry) PayloadTypes() []string {
+	return slices.Sorted(maps.Keys(r.byPayload))
+}
+
+// Tables returns where the library's tables live.
+func (r *Registry) Tables() Tables { return r.tables }
+
+// Codec returns the codec for payloads.
+func (r *Registry) Codec() Codec { return r.codec }
+
+// Wakeups returns the signal by which producers wake the processors of this
+// process.
+func (r *Registry) Wakeups() *Wakeups { return &r.wakeups }

@@ -1,0 +1,44 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+)
+
+// maxPrefixBytes leaves room for the longest name we append within the 63
+// bytes that PostgreSQL keeps of an identifier.
+const maxPrefixBytes = 24
+
+// identifier is what Schema and Prefix may look like. It is immutable.
+var identifier = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
+
+// Tables says where the library's tables live. The zero value means the
+// connection's default schema and the plain table names.
+type Tables struct {
+	// Schema is the database schema of the tables. Empty means the
+	// connection's default; on SQLite it must be empty.
+	Schema string
+	// Prefix is put before every table name, so that several applications can
+	// share a schema. At most 24 bytes. Defaults to none.
+	Prefix string
+}
+
+// Validate reports every field that is not a lower-case SQL identifier
+// (^[a-z_][a-z0-9_]*$) or is too long.
+func (t Tables) Validate() error {
+	var errs []error
+	if t.Schema != "" && !identifier.MatchString(t.Schema) {
+		errs = append(errs, fmt.Errorf("bus: Tables.Schema %q: want an identifier matching %s", t.Schema, identifier))
+	}
+	if len(t.Schema) > 63 {
+		errs = append(errs, fmt.Errorf("bus: Tables.Schema has %d bytes, at most 63 are allowed", len(t.Schema)))
+	}
+	if t.Prefix != "" && !identifier.MatchString(t.Prefix) {
+		errs = append(errs, fmt.Errorf("bus: Tables.Prefix %q: want an identifier matching %s", t.Prefix, identifier))
+	}
+	if len(t.Prefix) > maxPrefixBytes {
+		errs = append(errs, fmt.Errorf("bus: Tables.Prefix %q has %d bytes, at most %d are allowed", t.Prefix, len(t.Prefix), maxPrefixBytes))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,47 @@
+package bus
+
+import "sync"
+
+// Wake tells processors that messages of these payload types may be waiting.
+type Wake struct {
+	// PayloadTypes that were produced. Empty means any.
+	PayloadTypes []string
+	// Expected is true when the transaction has not committed yet, so that the
+	// messages will appear soon rather than now.
+	Expected bool
+}
+
+// Wakeups carries wake-ups from the producers of a process to its processors.
+// They only save waiting: a lost one costs a poll interval, nothing else. It is
+// safe for concurrent use.
+type Wakeups struct {
+	mu        sync.Mutex
+	listeners map[*func(Wake)]struct{}
+}
+
+// Send tells every listener. Call it after committing a transaction of your own
+// in which messages were produced; outbox.Producer.RunInTx does so by itself.
+func (w *Wakeups) Send(wake Wake) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for listener := range w.listeners {
+		(*listener)(wake)
+	}
+}
+
+// Listen calls fn for every wake-up until stop is called. fn must not block and
+// must not call Wakeups methods.
+func (w *Wakeups) Listen(fn func(Wake)) (stop func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.listeners == nil {
+		w.listeners = make(map[*func(Wake)]struct{})
+	}
+	key := &fn
+	w.listeners[key] = struct{}{}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.listeners, key)
+	}
+}

@@ -1,0 +1,91 @@
+// Package testdb gives every test a database of its own.
+package testdb
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+	"github.com/uptrace/bun/dialect/sqlitedialect"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+// Variable names the environment variable with the DSN of a PostgreSQL server
+// on which databases may be created.
+const Variable = "ASYNCMONOLITH_TEST_POSTGRES"
+
+// Each runs a test once per database.
+func Each(t *testing.T, test func(t *testing.T, db *bun.DB)) {
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, Postgres(t)) })
+	t.Run("sqlite", func(t *testing.T) { t.Parallel(); test(t, SQLite(t)) })
+}
+
+// Postgres opens a new, empty database. A missing server fails the test.
+func Postgres(t testing.TB) *bun.DB { return OpenPostgres(t, PostgresDSN(t)) }
+
+// PostgresDSN creates a new, empty database that is dropped after the test.
+func PostgresDSN(t testing.TB) string {
+	t.Helper()
+	base := os.Getenv(Variable)
+	if base == "" {
+		t.Fatalf("%s is not set: run the tests with `make test`, which starts a private PostgreSQL", Variable)
+	}
+	server := OpenPostgres(t, base)
+	name := "t_" + strings.ToLower(rand.Text()[:12])
+	if _, err := server.ExecContext(context.Background(), "CREATE DATABASE "+name); err != nil {
+		t.Fatalf("create database: %v", err)
+	}
+	t.Cleanup(func() {
+		if _, err := server.ExecContext(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			t.Errorf("drop database: %v", err)
+		}
+	})
+	dsn, err := url.Parse(base)
+	if err != nil {
+		t.Fatalf("%s: %v", Variable, err)
+	}
+	dsn.Path = "/" + name
+	return dsn.String()
+}
+
+// OpenPostgres opens a database by its DSN.
+func OpenPostgres(t testing.TB, dsn string) *bun.DB {
+	t.Helper()
+	conns, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatalf("open %s: %v", Variable, err)
+	}
+	conns.SetMaxOpenConns(20)
+	conns.SetMaxIdleConns(20)
+	db := bun.NewDB(conns, pgdialect.New())
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// SQLite opens a new, empty database in a temporary file.
+func SQLite(t testing.TB) *bun.DB {
+	t.Helper()
+	return OpenSQLite(t, filepath.Join(t.TempDir(), "test.db"))
+}
+
+// OpenSQLite opens a database file.
+func OpenSQLite(t testing.TB, path string) *bun.DB {
+	t.Helper()
+	conns, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)", path))
+	if err != nil {
+		t.Fatalf("open sqlite: %v", err)
+	}
+	conns.SetMaxOpenConns(4)
+	db := bun.NewDB(conns, sqlitedialect.New())
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}

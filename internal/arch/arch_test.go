@@ -1,0 +1,46 @@
+package arch_test
+
+import (
+	"os"
+	"slices"
+	"testing"
+)
+
+// rules are all the rules there are. A rule returns one line for each violation.
+func rules() []rule {
+	return []rule{
+		{"imports follow the law", importLaw},
+		{"the root module requires no database driver", noDrivers},
+		{"every package has a doc.go that says what it may import", docFiles},
+		{"files and functions are short", sizes},
+		{"SQL stands only in internal/store", sqlInStore},
+		{"a package is named after its directory", packageNames},
+		{"nothing sleeps", noSleep},
+		{"no init functions and no mutable package state", noState},
+	}
+}
+
+type rule struct {
+	name  string
+	check func(*tree) []string
+}
+
+func TestRepository(t *testing.T) {
+	t.Parallel()
+	repo, err := load(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	self := func(s source) bool { return s.path == "internal/arch/arch_test.go" && s.module == "." }
+	if !slices.ContainsFunc(repo.sources, self) {
+		t.Fatal("this file is not among the files read: the tests look at the wrong directory")
+	}
+	for _, r := range rules() {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			for _, violation := range r.check(repo) {
+				t.Error(violation)
+			}
+		})
+	}
+}

@@ -1,0 +1,133 @@
+package arch_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const modulePath = "github.com/asyncmonolith/asyncmonolith-go"
+
+// An allowance says what the packages that match a pattern may import besides the standard library:
+// packages of this repository by their directory, third-party packages by their import path. Patterns
+// are those of matches; the first row that matches a package decides.
+type allowance struct {
+	packages   string
+	project    []string
+	thirdParty []string
+}
+
+// law is the import law. A package that no row names is a violation: where it stands is decided here
+// before it is written.
+func law() []allowance {
+	const (
+		uuid    = "github.com/google/uuid"
+		backoff = "github.com/cenkalti/backoff/v4"
+	)
+	// Nobody gets bun/driver/..., and only the store gets a dialect; bun/dialect itself is their names.
+	bun := []string{"github.com/uptrace/bun", "github.com/uptrace/bun/dialect"}
+	bunAndDialects := []string{"github.com/uptrace/bun", "github.com/uptrace/bun/schema", "github.com/uptrace/bun/dialect/..."}
+	otelAPI := []string{
+		"go.opentelemetry.io/otel",
+		"go.opentelemetry.io/otel/attribute",
+		"go.opentelemetry.io/otel/baggage",
+		"go.opentelemetry.io/otel/codes",
+		"go.opentelemetry.io/otel/metric/...",
+		"go.opentelemetry.io/otel/propagation",
+		"go.opentelemetry.io/otel/semconv/...",
+		"go.opentelemetry.io/otel/trace/...",
+	}
+	public := []string{"bus", "middleware", "outbox", "schedule", "schedule/cron", "poison", "otel", "eventlog/..."}
+	fx := []string{"go.uber.org/fx", "go.uber.org/fx/fxevent", "go.uber.org/dig"}
+	return []allowance{
+		{".", nil, nil}, // the landing page
+		{"bus", nil, nil},
+		{"middleware", []string{"bus"}, []string{backoff}},
+		{"outbox", []string{"bus", "middleware", "internal/store"}, append([]string{uuid, backoff}, bun...)},
+		{"schedule", []string{"bus", "internal/store", "schedule/cron"}, append([]string{uuid}, bun...)},
+		{"schedule/cron", nil, nil},
+		{"poison", []string{"bus", "internal/store"}, append([]string{uuid}, bun...)},
+		{"otel", []string{"bus"}, otelAPI},
+		{"fxmodule", append([]string{"internal/store"}, public...), slices.Concat(bun, fx, otelAPI)},
+		{"bustest", append([]string{"internal/store"}, public...), bun},
+		{"eventlog/...", []string{"bus", "middleware", "internal/store", "eventlog/..."}, append([]string{uuid}, bun...)},
+		{"internal/store", []string{"bus"}, bunAndDialects},
+		{"internal/store/storetest", []string{"..."}, bunAndDialects},
+		{"internal/arch", nil, nil},
+		// The modules beside the root: examples show what a user can write, integration is free.
+		{"examples/...", append([]string{"bustest", "fxmodule", "examples/..."}, public...), []string{"..."}},
+		{"integration/...", []string{"..."}, []string{"..."}},
+	}
+}
+
+func importLaw(t *tree) []string {
+	var violations []string
+	unknown := map[string]bool{}
+	for _, s := range t.sources {
+		if s.test {
+			continue
+		}
+		row := slices.IndexFunc(law(), func(a allowance) bool { return matches(s.dir, []string{a.packages}) })
+		if row < 0 {
+			if !unknown[s.dir] {
+				unknown[s.dir] = true
+				violations = append(violations, t.at(s.file, "package %s is not in the import law: name it in internal/arch/imports_test.go", s.dir))
+			}
+			continue
+		}
+		for _, spec := range s.file.Imports {
+			target, _ := strconv.Unquote(spec.Path.Value)
+			if !law()[row].permits(target) {
+				violations = append(violations, t.at(spec, "%s may not import %s (the law is in internal/arch/imports_test.go)", s.dir, target))
+			}
+		}
+	}
+	return violations
+}
+
+// permits reports whether the allowance covers an import path.
+func (a allowance) permits(target string) bool {
+	if dir, ok := strings.CutPrefix(target, modulePath+"/"); ok {
+		return matches(dir, a.project)
+	}
+	if target == modulePath {
+		return matches(".", a.project)
+	}
+	if first, _, _ := strings.Cut(target, "/"); !strings.Contains(first, ".") {
+		return true // the standard library
+	}
+	return matches(target, a.thirdParty)
+}
+
+// noDrivers keeps every database driver out of the root go.mod, indirect requirements included: a
+// driver, and so cgo or a SQL dialect's client, is the application's choice.
+func noDrivers(t *tree) []string {
+	drivers := []string{
+		"github.com/glebarez/go-sqlite/...",
+		"github.com/go-sql-driver/mysql/...",
+		"github.com/jackc/pgx/...",
+		"github.com/lib/pq/...",
+		"github.com/mattn/go-sqlite3/...",
+		"github.com/microsoft/go-mssqldb/...",
+		"github.com/ncruces/go-sqlite3/...",
+		"github.com/uptrace/bun/driver/...",
+		"modernc.org/sqlite/...",
+	}
+	content, ok := t.goMods["."]
+	if !ok {
+		return []string{"go.mod: the root module has none"}
+	}
+	var violations []string
+	number := 0
+	for line := range strings.Lines(content) {
+		number++
+		code, _, _ := strings.Cut(line, "//")
+		for _, word := range strings.Fields(code) {
+			if matches(word, drivers) {
+				violations = append(violations, fmt.Sprintf("go.mod:%d: the root module may not require the database driver %s", number, word))
+			}
+		}
+	}
+	return violations
+}

@@ -1,0 +1,215 @@
+package arch_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// docFiles asks of every package of the root module a doc.go whose comment says what the package is
+// and what it may import.
+func docFiles(t *tree) []string {
+	docs := map[string]*ast.File{} // by package directory, nil where there is none
+	for _, s := range t.sources {
+		if s.module != "." {
+			continue
+		}
+		doc := docs[s.dir]
+		if path.Base(s.path) == "doc.go" {
+			doc = s.file
+		}
+		docs[s.dir] = doc
+	}
+	var violations []string
+	for dir, doc := range docs {
+		name := path.Join(dir, "doc.go")
+		if doc == nil || doc.Doc == nil {
+			violations = append(violations, name+": every package has this file, with a package comment")
+			continue
+		}
+		comment := strings.Join(strings.Fields(doc.Doc.Text()), " ")
+		if start := "Package " + doc.Name.Name + " "; !strings.HasPrefix(comment, start) {
+			violations = append(violations, fmt.Sprintf("%s: the package comment must start with %q", name, start))
+		}
+		if !strings.Contains(comment, "may import") {
+			violations = append(violations, name+`: the package comment must say what the package "may import"`)
+		}
+	}
+	slices.Sort(violations)
+	return violations
+}
+
+const (
+	maxFileLines     = 400
+	maxFunctionLines = 60
+)
+
+func sizes(t *tree) []string {
+	var violations []string
+	for _, s := range t.sources {
+		if s.test {
+			continue
+		}
+		if s.lines > maxFileLines {
+			violations = append(violations, fmt.Sprintf("%s: %d lines, at most %d are allowed", s.path, s.lines, maxFileLines))
+		}
+		ast.Inspect(s.file, func(node ast.Node) bool {
+			name := "function literal"
+			switch n := node.(type) {
+			case *ast.FuncDecl:
+				name = n.Name.Name
+			case *ast.FuncLit:
+			default:
+				return true
+			}
+			lines := t.fset.Position(node.End()).Line - t.fset.Position(node.Pos()).Line + 1
+			if lines > maxFunctionLines {
+				violations = append(violations, t.at(node, "%s has %d lines, at most %d are allowed", name, lines, maxFunctionLines))
+			}
+			return false // a literal inside it is shorter
+		})
+	}
+	return violations
+}
+
+func sqlInStore(t *tree) []string {
+	statement := regexp.MustCompile(`(?i)^\s*(select|insert into|update \w+ set|delete from|create table|alter table|with \w+ as)\b`)
+	var violations []string
+	for _, s := range t.shipped() {
+		if matches(s.dir, []string{"internal/store/..."}) {
+			continue
+		}
+		ast.Inspect(s.file, func(node ast.Node) bool {
+			literal, ok := node.(*ast.BasicLit)
+			if !ok || literal.Kind != token.STRING {
+				return true
+			}
+			if text, _ := strconv.Unquote(literal.Value); statement.MatchString(text) {
+				violations = append(violations, t.at(literal, "SQL outside internal/store: %.40q", text))
+			}
+			return true
+		})
+	}
+	return violations
+}
+
+// packageNames wants package names that say something, equal to the directory's in the root module.
+func packageNames(t *tree) []string {
+	meaningless := []string{"util", "utils", "common", "helper", "helpers", "types", "models", "pkg", "src"}
+	seen := map[string]bool{}
+	var violations []string
+	for _, s := range t.sources {
+		name := s.file.Name.Name
+		if s.test || seen[s.dir+" "+name] {
+			continue
+		}
+		seen[s.dir+" "+name] = true
+		for _, part := range append(strings.Split(s.dir, "/"), name) {
+			if slices.Contains(meaningless, part) {
+				violations = append(violations, t.at(s.file.Name, "%q says nothing as a package name: use a noun for what is inside", part))
+				break
+			}
+		}
+		want := path.Base(s.dir)
+		if s.dir == "." {
+			want = "asyncmonolith"
+		}
+		if s.module == "." && name != want {
+			violations = append(violations, t.at(s.file.Name, "package %s must be named %s", name, want))
+		}
+	}
+	return violations
+}
+
+// noSleep forbids time.Sleep, in tests too: wait for the event itself. Examples may sleep.
+func noSleep(t *tree) []string {
+	var violations []string
+	for _, s := range t.sources {
+		if s.module == "examples" && !s.test {
+			continue
+		}
+		name := importName(s.file, "time")
+		ast.Inspect(s.file, func(node ast.Node) bool {
+			selector, ok := node.(*ast.SelectorExpr)
+			if !ok || selector.Sel.Name != "Sleep" {
+				return true
+			}
+			if from, ok := selector.X.(*ast.Ident); ok && from.Name == name {
+				violations = append(violations, t.at(node, "time.Sleep: wait for the event, a timer or the context instead"))
+			}
+			return true
+		})
+	}
+	return violations
+}
+
+// importName returns the name by which a file refers to an imported package, "" when it does not.
+func importName(file *ast.File, importPath string) string {
+	for _, spec := range file.Imports {
+		if target, _ := strconv.Unquote(spec.Path.Value); target != importPath {
+			continue
+		}
+		if spec.Name != nil {
+			return spec.Name.Name
+		}
+		return path.Base(importPath)
+	}
+	return ""
+}
+
+func noState(t *tree) []string {
+	var violations []string
+	for _, s := range t.shipped() {
+		for _, decl := range s.file.Decls {
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil && d.Name.Name == "init" {
+					violations = append(violations, t.at(d, "init function: let the caller do it"))
+				}
+			case *ast.GenDecl:
+				violations = append(violations, mutableVars(t, d)...)
+			}
+		}
+	}
+	return violations
+}
+
+// mutableVars reports the variables of a declaration that are not plainly constant: error sentinels,
+// embedded files, assertions (var _ = ...), and what a comment calls immutable.
+func mutableVars(t *tree, decl *ast.GenDecl) []string {
+	if decl.Tok != token.VAR || saysImmutable(decl.Doc) {
+		return nil
+	}
+	sentinel := regexp.MustCompile(`^[Ee]rr([A-Z]|$)`)
+	var violations []string
+	for _, spec := range decl.Specs {
+		value := spec.(*ast.ValueSpec)
+		if saysImmutable(value.Doc) || saysImmutable(value.Comment) || isEmbedFS(value.Type) {
+			continue
+		}
+		for _, name := range value.Names {
+			if name.Name != "_" && !sentinel.MatchString(name.Name) {
+				violations = append(violations, t.at(name, "package variable %s: pass it in, or say why it is immutable in its comment", name.Name))
+			}
+		}
+	}
+	return violations
+}
+
+func saysImmutable(comment *ast.CommentGroup) bool {
+	return regexp.MustCompile(`(?i)\bimmutable\b`).MatchString(comment.Text())
+}
+
+func isEmbedFS(expr ast.Expr) bool {
+	selector, ok := expr.(*ast.SelectorExpr)
+	if !ok || selector.Sel.Name != "FS" {
+		return false
+	}
+	from, ok := selector.X.(*ast.Ident)
+	return ok && from.Name == "embed"
+}

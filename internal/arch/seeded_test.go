@@ -1,0 +1,176 @@
+package arch_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// A seed is a small repository with one violation, so that every rule is known to be able to fail.
+type seed struct {
+	name  string
+	rule  func(*tree) []string
+	files map[string]string
+	want  string // part of the only violation reported
+}
+
+func TestRulesReportViolations(t *testing.T) {
+	t.Parallel()
+	seeds := slices.Concat(importSeeds(), driverSeeds(), docSeeds(), sizeSeeds(), sqlSeeds(), nameSeeds(), sleepSeeds(), stateSeeds())
+	for _, s := range seeds {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			got := s.rule(repository(t, s.files))
+			if len(got) != 1 || !strings.Contains(got[0], s.want) {
+				t.Errorf("got violations %q, want one with %q", got, s.want)
+			}
+		})
+	}
+}
+
+func TestRulesAcceptWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	repo := repository(t, map[string]string{
+		"doc.go":     "// Package asyncmonolith is the landing page. It may import\n// nothing.\npackage asyncmonolith\n",
+		"bus/doc.go": "// Package bus is the vocabulary. It may import the standard library.\npackage bus\n",
+		"bus/bus.go": "package bus\nimport \"errors\"\nvar ErrNone = errors.New(\"bus: none\")\nvar _ = ErrNone\n" +
+			"var names = []string{\"a\"} // immutable\nfunc F() string {" + strings.Repeat("\n", 59) + "return \"selected rows\" }\n",
+		"internal/store/doc.go": "// Package store is the SQL. It may import bus and bun.\npackage store\n",
+		"internal/store/store.go": "package store\nimport (\"embed\"; \"" + modulePath + "/bus\"; \"github.com/uptrace/bun/dialect/pgdialect\")\n" +
+			"var files embed.FS\nvar (\n\t// tables is immutable.\n\ttables = bus.Names\n)\nconst pick = `SELECT 1`\nvar _ = pgdialect.New\n",
+		"otel/doc.go":         "// Package otel traces. It may import bus and the API.\npackage otel\nimport _ \"go.opentelemetry.io/otel/semconv/v1.43.0\"\n",
+		"otel/otel_test.go":   "package otel_test\nimport _ \"go.opentelemetry.io/otel/sdk/trace\"\nvar state int\nconst query = \"select 1\"\n",
+		"otel/testdata/x.go":  "package util\nfunc init() {}\n",
+		"examples/go.mod":     "module " + modulePath + "/examples\nrequire modernc.org/sqlite v1.60.1\n",
+		"examples/go/main.go": "package main\nimport \"time\"\nfunc init() { time.Sleep(1) }\n",
+	})
+	for _, r := range rules() {
+		for _, violation := range r.check(repo) {
+			t.Errorf("%s: unexpected: %s", r.name, violation)
+		}
+	}
+}
+
+// repository parses a made-up repository; it has a go.mod unless files bring one.
+func repository(t *testing.T, files map[string]string) *tree {
+	t.Helper()
+	fsys := fstest.MapFS{"go.mod": {Data: []byte("module " + modulePath + "\n")}}
+	for name, content := range files {
+		fsys[name] = &fstest.MapFile{Data: []byte(content)}
+	}
+	repo, err := load(fsys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return repo
+}
+
+func importSeeds() []seed {
+	imports := func(pkg, target string) seed {
+		file := "package p\nimport _ \"" + strings.Replace(target, "./", modulePath+"/", 1) + "\"\n"
+		want := pkg + "/file.go:2: " + pkg + " may not import " + strings.Replace(target, "./", modulePath+"/", 1)
+		return seed{pkg + " imports " + target, importLaw, map[string]string{pkg + "/file.go": file}, want}
+	}
+	return []seed{
+		imports("bus", "github.com/uptrace/bun"),
+		imports("bus", "./internal/store"),
+		imports("middleware", "./outbox"),
+		imports("middleware", "github.com/uptrace/bun"),
+		imports("outbox", "./schedule"),
+		imports("outbox", "./poison"),
+		imports("outbox", "./internal/store/storetest"),
+		imports("outbox", "github.com/uptrace/bun/dialect/pgdialect"),
+		imports("schedule", "./outbox"),
+		imports("schedule", "./poison"),
+		imports("schedule/cron", "./bus"),
+		imports("poison", "./schedule"),
+		imports("otel", "go.opentelemetry.io/otel/sdk/trace"),
+		imports("otel", "go.opentelemetry.io/otel/exporters/stdout/stdouttrace"),
+		imports("otel", "./internal/store"),
+		imports("fxmodule", "github.com/google/uuid"),
+		imports("bustest", "go.uber.org/fx"),
+		imports("eventlog/projection", "./outbox"),
+		imports("internal/store", "./outbox"),
+		imports("internal/store", "github.com/uptrace/bun/driver/pgdriver"),
+		imports("internal/store/storetest", "github.com/jackc/pgx/v5/stdlib"),
+		imports("examples/quickstart", "./internal/store"),
+		{"a package the law does not name", importLaw, map[string]string{"relay/relay.go": "package relay\n"}, "relay is not in the import law"},
+		{"a package below one the law names", importLaw, map[string]string{"outbox/sub/sub.go": "package sub\n"}, "outbox/sub is not in the import law"},
+	}
+}
+
+func driverSeeds() []seed {
+	requires := func(line string) map[string]string {
+		return map[string]string{"go.mod": "module " + modulePath + "\n\nrequire (\n\tgithub.com/uptrace/bun v1.3.0\n" + line + "\n)\n"}
+	}
+	return []seed{
+		{"pgx in go.mod", noDrivers, requires("\tgithub.com/jackc/pgx/v5 v5.12.0"), "go.mod:5: the root module may not require the database driver github.com/jackc/pgx/v5"},
+		{"an indirect driver in go.mod", noDrivers, requires("\tmodernc.org/sqlite v1.60.1 // indirect"), "modernc.org/sqlite"},
+		{"bun's own driver in go.mod", noDrivers, requires("\tgithub.com/uptrace/bun/driver/pgdriver v1.3.0"), "bun/driver/pgdriver"},
+	}
+}
+
+func docSeeds() []seed {
+	return []seed{
+		{"no doc.go", docFiles, map[string]string{"bus/bus.go": "package bus\n"}, "bus/doc.go: every package has this file"},
+		{"a doc.go without a comment", docFiles, map[string]string{"bus/doc.go": "package bus // it may import nothing\n\n// Package bus may import.\nconst X = 1\n"}, "with a package comment"},
+		{"a comment that starts otherwise", docFiles, map[string]string{"bus/doc.go": "// The bus may import nothing.\npackage bus\n"}, `must start with "Package bus "`},
+		{"a comment that is silent about imports", docFiles, map[string]string{"bus/doc.go": "// Package bus is a bus.\npackage bus\n"}, `"may import"`},
+	}
+}
+
+func sizeSeeds() []seed {
+	empty := func(lines int) string { return strings.Repeat("\n", lines) }
+	return []seed{
+		{"a file of 401 lines", sizes, map[string]string{"bus/bus.go": "package bus\n" + empty(400)}, "bus/bus.go: 401 lines"},
+		{"a function of 61 lines", sizes, map[string]string{"bus/bus.go": "package bus\nfunc Long() {" + empty(60) + "}\n"}, "bus.go:2: Long has 61 lines"},
+		{"a function literal of 61 lines", sizes, map[string]string{"bus/bus.go": "package bus\nvar _ = func() {" + empty(60) + "}\n"}, "function literal has 61 lines"},
+		{"another module's long function", sizes, map[string]string{
+			"integration/go.mod":  "module m\n",
+			"integration/kill.go": "package integration\nfunc (T) Kill() {" + empty(60) + "}\n",
+		}, "integration/kill.go:2: Kill has 61 lines"},
+	}
+}
+
+func sqlSeeds() []seed {
+	query := func(literal string) map[string]string {
+		return map[string]string{"outbox/claim.go": "package outbox\n\nconst query = " + literal + "\n"}
+	}
+	return []seed{
+		{"a SELECT outside the store", sqlInStore, query(`"SELECT 1"`), "outbox/claim.go:3: SQL outside internal/store"},
+		{"an UPDATE outside the store", sqlInStore, query("`\n\tupdate message_claims set owner = ?`"), "SQL outside"},
+		{"a CTE outside the store", sqlInStore, query(`"with held as (delete)"`), "SQL outside"},
+	}
+}
+
+func nameSeeds() []seed {
+	return []seed{
+		{"a package named otherwise than its directory", packageNames, map[string]string{"outbox/outbox.go": "package box\n"}, "package box must be named outbox"},
+		{"a root package of another name", packageNames, map[string]string{"doc.go": "package outbox\n"}, "must be named asyncmonolith"},
+		{"a package named util", packageNames, map[string]string{"internal/util/util.go": "package util\n"}, `"util" says nothing`},
+		{"a directory named pkg", packageNames, map[string]string{"pkg/bus/bus.go": "package bus\n"}, `"pkg" says nothing`},
+	}
+}
+
+func sleepSeeds() []seed {
+	const sleeps = "package p\nimport \"time\"\nfunc f() { time.Sleep(1) }\n"
+	return []seed{
+		{"code that sleeps", noSleep, map[string]string{"outbox/loop.go": sleeps}, "outbox/loop.go:3: time.Sleep"},
+		{"a test that sleeps", noSleep, map[string]string{"outbox/loop_test.go": sleeps}, "time.Sleep"},
+		{"a sleep under another name", noSleep, map[string]string{"outbox/loop.go": "package p\nimport clock \"time\"\nvar pause = clock.Sleep\n"}, "time.Sleep"},
+		{"an example's test that sleeps", noSleep, map[string]string{"examples/go.mod": "module m\n", "examples/main_test.go": sleeps}, "time.Sleep"},
+	}
+}
+
+func stateSeeds() []seed {
+	code := func(text string) map[string]string {
+		return map[string]string{"bus/bus.go": "package bus\n" + text + "\n"}
+	}
+	return []seed{
+		{"an init function", noState, code("func init() {}"), "bus/bus.go:2: init function"},
+		{"a package variable", noState, code("var registry = map[string]int{}"), "package variable registry"},
+		{"a variable that only sounds like an error", noState, code("var errands int"), "package variable errands"},
+		{"one of a group", noState, code("var (\n\tErrA = F()\n\tcache F // immutable\n\tcount int // is mutable\n)"), "bus.go:5: package variable count"},
+	}
+}

@@ -1,0 +1,162 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// Probe looks, in one statement, for anything to do for the given wants.
+func (s *Store) Probe(ctx context.Context, db bun.IDB, wants []Want) (Probe, error) {
+	return s.probe(ctx, db, wants)
+}
+
+// Claim takes messages under a new lease. Cancelling ctx while it runs may
+// leave a claim behind that nobody knows of; see [Store.Extend].
+func (s *Store) Claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, error) {
+	return s.claim(ctx, db, r)
+}
+
+// Strangers lists kinds of messages that none of the wants would take: their
+// consumer or their payload type is not registered here.
+func (s *Store) Strangers(ctx context.Context, db bun.IDB, wants []Want) ([]Stranger, error) {
+	return s.strangers(ctx, db, wants)
+}
+
+// pick is a message that was found and locked, before it is claimed.
+type pick struct {
+	Want           int    `bun:"i"`
+	ID             int64  `bun:"id"`
+	Size           int    `bun:"size"`
+	AvailableAfter Moment `bun:"available_after"`
+}
+
+// claimed is a message as the recording statement returns it.
+type claimed struct {
+	ClaimID int64 `bun:"claim_id"`
+	Message `bun:",extend"`
+}
+
+// keep drops what exceeds MaxBytes and notes how far each want has come.
+func (r ClaimRequest) keep(picks []pick) (Claim, []int64) {
+	n := len(r.Wants)
+	c := Claim{Found: make([]int, n), First: make([]Position, n), Last: make([]Position, n)}
+	ids := make([]int64, 0, len(picks))
+	size := 0
+	for _, p := range picks {
+		size += p.Size
+		if len(ids) > 0 && size > r.MaxBytes {
+			c.Cut = true
+			break
+		}
+		ids = append(ids, p.ID)
+		at := Position{At: p.AvailableAfter.Time, ID: p.ID}
+		if c.Found[p.Want]++; c.Found[p.Want] == 1 {
+			c.First[p.Want], c.Last[p.Want] = at, at
+		}
+		if at.Before(c.First[p.Want]) {
+			c.First[p.Want] = at
+		}
+		if c.Last[p.Want].Before(at) {
+			c.Last[p.Want] = at
+		}
+	}
+	return c, ids
+}
+
+func (c *Claim) take(rows []claimed) {
+	c.Messages = make([]Message, len(rows))
+	for i, row := range rows {
+		c.ID = row.ClaimID
+		c.Messages[i] = row.Message
+	}
+}
+
+// crashes returns the range of crashes that the selection covers.
+func (s Selection) crashes() (low, high int) {
+	switch s {
+	case Suspects:
+		return 1, 1
+	case Killers:
+		return 2, math.MaxInt16
+	}
+	return 0, 0
+}
+
+// finding is one thing that a probe found.
+type finding struct {
+	Kind  int   `bun:"kind"`
+	Value int64 `bun:"value"`
+}
+
+// The kinds of findings, as the dialects' probes number them.
+const (
+	foundDue      = 0 // value: index of the want
+	foundSuspects = 1
+	foundKillers  = 2
+	foundExpired  = 3
+	foundNext     = 4 // value: microseconds
+)
+
+func newProbe(found []finding) Probe {
+	var p Probe
+	for _, f := range found {
+		switch f.Kind {
+		case foundDue:
+			p.Due = append(p.Due, int(f.Value))
+		case foundSuspects:
+			p.Suspects = true
+		case foundKillers:
+			p.Killers = true
+		case foundExpired:
+			p.Expired = true
+		case foundNext:
+			p.Next = time.Duration(f.Value) * time.Microsecond
+		}
+	}
+	return p
+}
+
+// wantColumns are wants turned on their side, as arrays for the database.
+type wantColumns struct {
+	indexes, limits     []int
+	consumers, payloads []string
+	afterAt             []string
+	afterID             []int64
+}
+
+func columnsOf(wants []Want) wantColumns {
+	var w wantColumns
+	for i, want := range wants {
+		w.indexes = append(w.indexes, i)
+		w.limits = append(w.limits, want.Limit)
+		w.consumers = append(w.consumers, want.Consumer)
+		w.payloads = append(w.payloads, want.Payload)
+		w.afterAt = append(w.afterAt, pgTime(want.After.at()))
+		w.afterID = append(w.afterID, want.After.ID)
+	}
+	return w
+}
+
+// at keeps "from the start" within the range of every database.
+func (p Position) at() time.Time {
+	if p.At.IsZero() {
+		return time.Unix(0, 0)
+	}
+	return p.At
+}
+
+// withNow fills the clock expression into a statement.
+func withNow(statement, now string) string { return strings.ReplaceAll(statement, "{now}", now) }
+
+func affectedOne(res sql.Result, err error) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n == 1, err
+}

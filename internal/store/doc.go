@@ -1,0 +1,7 @@
+// Package store is the only place that speaks SQL: the tables, how messages are
+// inserted, claimed and settled, and the migrations. There is one file per
+// dialect; everything else is shared.
+//
+// It knows nothing of handlers, loops or retry policies. It may import only bus
+// and bun with its dialects.
+package store

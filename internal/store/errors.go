@@ -1,0 +1,92 @@
+package store
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"strings"
+)
+
+// Drivers are recognised by the methods of their errors, so that none has to be
+// imported.
+type (
+	sqlStateError interface{ SQLState() string }  // pgx, and pq
+	fieldError    interface{ Field(byte) string } // bun's pgdriver
+	codeError     interface{ Code() int }         // modernc.org/sqlite
+)
+
+const (
+	sqliteBusy   = 5
+	sqliteLocked = 6
+)
+
+// sqlState returns the five-character code of a PostgreSQL error, or "".
+func sqlState(err error) string {
+	var state sqlStateError
+	if errors.As(err, &state) {
+		return state.SQLState()
+	}
+	var field fieldError
+	if errors.As(err, &field) {
+		return field.Field('C')
+	}
+	return ""
+}
+
+// sqliteCode returns the primary result code of a SQLite error, or 0.
+func sqliteCode(err error) int {
+	var code codeError
+	if errors.As(err, &code) {
+		return code.Code() & 0xff
+	}
+	return 0
+}
+
+// IsConflict tells whether a statement lost against a concurrent transaction,
+// so that the same statement may succeed when it is run again.
+func IsConflict(err error) bool {
+	if err == nil {
+		return false
+	}
+	switch sqlState(err) {
+	case "40001", "40P01":
+		return true
+	}
+	return false
+}
+
+// IsLockTimeout tells whether a statement gave up waiting for a lock.
+func IsLockTimeout(err error) bool { return err != nil && sqlState(err) == "55P03" }
+
+// IsUnavailable tells whether an error speaks of the connection or the server
+// rather than of the statement: the same statement may succeed later.
+func IsUnavailable(err error) bool {
+	if err == nil {
+		return false
+	}
+	state, code := sqlState(err), sqliteCode(err)
+	switch {
+	case code == sqliteBusy, code == sqliteLocked:
+		return true
+	case state == "":
+	case strings.HasPrefix(state, "08"), strings.HasPrefix(state, "53"), strings.HasPrefix(state, "57"),
+		strings.HasPrefix(state, "58"), state == "25006", state == "25P03", state == "55P03":
+		return true
+	default:
+		return false
+	}
+	var network net.Error
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network)
+}
+
+// IsMissingTable tells whether a statement named a table that does not exist.
+func IsMissingTable(err error) bool {
+	if err == nil {
+		return false
+	}
+	state := sqlState(err)
+	return state == "42P01" || state == "3F000" || strings.Contains(err.Error(), "no such table")
+}

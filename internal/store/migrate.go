@@ -1,0 +1,156 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/uptrace/bun"
+)
+
+//go:embed migrations
+var migrationFiles embed.FS // immutable
+
+// ErrSchema is returned by [Store.CheckSchema] when the tables are missing or
+// older than this version of the library.
+var ErrSchema = errors.New("schema is missing or too old")
+
+// migration is one numbered file, with the table names filled in.
+type migration struct {
+	version int
+	sql     string
+}
+
+// Migrations returns the migration files of the store's dialect with its table
+// names filled in.
+func (s *Store) Migrations() (fs.FS, error) {
+	dir, err := fs.Sub(migrationFiles, "migrations/"+s.name())
+	if err != nil {
+		return nil, err
+	}
+	return expandedFS{files: dir, expand: s.names.expand}, nil
+}
+
+// Migrate brings the tables up to date. It may run in many instances at once
+// and again at any time.
+func (s *Store) Migrate(ctx context.Context, db *bun.DB) error {
+	all, err := s.migrations()
+	if err != nil {
+		return err
+	}
+	return s.migrating(ctx, db, func(tx bun.IDB) error {
+		version, err := s.version(ctx, tx)
+		if err != nil {
+			return fmt.Errorf("read version: %w", err)
+		}
+		for _, m := range all {
+			if m.version <= version {
+				continue
+			}
+			if _, err := tx.NewRaw(m.sql).Exec(ctx); err != nil {
+				return fmt.Errorf("migration %d: %w", m.version, err)
+			}
+		}
+		return nil
+	})
+}
+
+// Every migration file records itself, so that other tools can run them, too.
+const readVersion = `SELECT COALESCE(MAX(version), 0) FROM {migrations}`
+
+// CheckSchema returns ErrSchema unless the tables are at least as new as this
+// version of the library. Newer ones are fine: migrations only ever add.
+func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
+	all, err := s.migrations()
+	if err != nil {
+		return err
+	}
+	want := all[len(all)-1].version
+	version, err := s.version(ctx, db)
+	if IsMissingTable(err) {
+		return fmt.Errorf("%w: there are no tables", ErrSchema)
+	}
+	if err != nil {
+		return fmt.Errorf("read schema version: %w", err)
+	}
+	if version < want {
+		return fmt.Errorf("%w: the tables have version %d, version %d is needed", ErrSchema, version, want)
+	}
+	return nil
+}
+
+func (s *Store) version(ctx context.Context, db bun.IDB) (version int, err error) {
+	err = db.NewRaw(s.names.expand(readVersion)).Scan(ctx, &version)
+	return version, err
+}
+
+// migrations reads the embedded files in order.
+func (s *Store) migrations() ([]migration, error) {
+	files, err := s.Migrations()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := fs.ReadDir(files, ".")
+	if err != nil {
+		return nil, err
+	}
+	var all []migration
+	for _, entry := range entries { // sorted by name, which starts with the version
+		number, _, _ := strings.Cut(entry.Name(), "_")
+		version, err := strconv.Atoi(number)
+		if err != nil {
+			return nil, fmt.Errorf("migration %s: the name must start with a number", entry.Name())
+		}
+		text, err := fs.ReadFile(files, entry.Name())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, migration{version: version, sql: string(text)})
+	}
+	return all, nil
+}
+
+// expandedFS fills table names into the files it hands out.
+type expandedFS struct {
+	files  fs.FS
+	expand func(string) string
+}
+
+// Open implements fs.FS.
+func (e expandedFS) Open(name string) (fs.File, error) {
+	f, err := e.files.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil || info.IsDir() {
+		return f, err
+	}
+	defer f.Close()
+	text, err := fs.ReadFile(e.files, name)
+	if err != nil {
+		return nil, err
+	}
+	expanded := e.expand(string(text))
+	return &expandedFile{Reader: bytes.NewReader([]byte(expanded)), info: expandedInfo{info, int64(len(expanded))}}, nil
+}
+
+type expandedFile struct {
+	*bytes.Reader
+	info fs.FileInfo
+}
+
+func (f *expandedFile) Stat() (fs.FileInfo, error) { return f.info, nil }
+func (f *expandedFile) Close() error               { return nil }
+
+type expandedInfo struct {
+	fs.FileInfo
+	size int64
+}
+
+func (i expandedInfo) Size() int64 { return i.size }

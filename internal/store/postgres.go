@@ -1,0 +1,332 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+)
+
+// postgres is the engine for PostgreSQL 13 and later.
+//
+// A claim is one row in message_claims. Two statements make it: pick locks rows
+// that no claim holds, and record writes the claim with a snapshot of its own,
+// which sees every claim committed since pick began. While a claimer holds a
+// row lock nobody else can pick the row; once it lets go, its claim is visible
+// to everyone else's record. Both halves are needed, and both need READ
+// COMMITTED.
+type postgres struct{ names }
+
+func (p *postgres) name() string { return "postgres" }
+
+func (p *postgres) now(ctx context.Context) string {
+	if t, ok := fixed(ctx); ok {
+		return p.at(t)
+	}
+	return "statement_timestamp()"
+}
+
+func (p *postgres) after(ctx context.Context, d time.Duration) string {
+	return fmt.Sprintf("%s + %d * interval '1 microsecond'", p.now(ctx), d.Microseconds())
+}
+
+func (p *postgres) at(t time.Time) string { return "'" + pgTime(t) + "'::timestamptz" }
+
+func pgTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999+00:00") }
+
+// raw prepares one of this file's statements.
+func (p *postgres) raw(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery {
+	return db.NewRaw(withNow(p.expand(statement), p.now(ctx)), args...)
+}
+
+// pgPreamble bounds what a vanished client can hold on to, and keeps the
+// planner from turning the claims subquery into a scan per row.
+const pgPreamble = `SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('statement_timeout', '5s', true),
+	set_config('work_mem', '16MB', true), set_config('jit', 'off', true)`
+
+// pgHeld is limited for the planner's sake only: with the limit it always
+// hashes the subquery. Missing a claim here costs a wasted pick; pgRecord, which
+// is the guard, has no limit.
+const pgHeld = `SELECT unnest(message_ids) FROM {claims} LIMIT 100000`
+
+const pgPick = `
+SELECT w.i, m.id, m.size, m.available_after
+FROM unnest(?::int[], ?::text[], ?::text[], ?::int[], ?::timestamptz[], ?::bigint[]) w(i, consumer, payload, n, after_at, after_id)
+CROSS JOIN LATERAL (
+  SELECT id, octet_length(payload) AS size, available_after FROM {messages} m
+  WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.crashes = 0 AND m.available_after <= {now}
+    AND (m.available_after, m.id) > (w.after_at, w.after_id)
+    AND m.id NOT IN (` + pgHeld + `)
+  ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m`
+
+const pgPickCrashed = `
+SELECT 0 AS i, m.id, octet_length(m.payload) AS size, m.available_after FROM {messages} m
+WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest(?::text[], ?::text[])) AND m.crashes > 0
+  AND m.crashes BETWEEN ? AND ? AND m.available_after <= {now}
+  AND m.id NOT IN (` + pgHeld + `)
+ORDER BY m.available_after, m.id LIMIT ? FOR UPDATE SKIP LOCKED`
+
+// pgRecord must never be given a limit: it is what keeps an id out of two claims.
+const pgRecord = `
+WITH free AS MATERIALIZED (
+  SELECT x FROM unnest(?::bigint[]) x WHERE x NOT IN (SELECT unnest(message_ids) FROM {claims})),
+claim AS (
+  INSERT INTO {claims} (owner, solo, claimed_at, leased_until, message_ids)
+  SELECT ?, ?, {now}, {now} + ? * interval '1 microsecond', array_agg(x) FROM free HAVING count(*) > 0 RETURNING id)
+SELECT c.id AS claim_id, ` + messageColumns + `
+FROM claim c CROSS JOIN free f JOIN {messages} m ON m.id = f.x ORDER BY m.available_after, m.id`
+
+func (p *postgres) claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, error) {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return Claim{}, fmt.Errorf("begin: %w", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // a no-op after Commit, and nothing to add to an earlier error
+	if _, err := tx.NewRaw(pgPreamble).Exec(ctx); err != nil {
+		return Claim{}, fmt.Errorf("preamble: %w", err)
+	}
+	var picks []pick
+	if err := p.pickQuery(ctx, tx, r).Scan(ctx, &picks); err != nil {
+		return Claim{}, fmt.Errorf("pick: %w", err)
+	}
+	c, ids := r.keep(picks)
+	if len(ids) > 0 {
+		var rows []claimed
+		err := p.raw(ctx, tx, pgRecord, pgdialect.Array(ids), r.Owner, r.Solo, r.Lease.Microseconds()).Scan(ctx, &rows)
+		if err != nil {
+			return Claim{}, fmt.Errorf("record: %w", err)
+		}
+		c.take(rows)
+	}
+	if err := tx.Commit(); err != nil {
+		return Claim{}, fmt.Errorf("commit: %w", err)
+	}
+	return c, nil
+}
+
+func (p *postgres) pickQuery(ctx context.Context, tx bun.IDB, r ClaimRequest) *bun.RawQuery {
+	w := columnsOf(r.Wants)
+	if r.Select != Clean {
+		low, high := r.Select.crashes()
+		return p.raw(ctx, tx, pgPickCrashed, pgdialect.Array(w.consumers), pgdialect.Array(w.payloads), low, high, r.Limit)
+	}
+	return p.raw(ctx, tx, pgPick, pgdialect.Array(w.indexes), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads),
+		pgdialect.Array(w.limits), pgdialect.Array(w.afterAt), pgdialect.Array(w.afterID))
+}
+
+// pgProbe is the idle poll: one statement that finds everything there may be to
+// do, as pairs of a kind and a value.
+const pgProbe = `
+SELECT 0 AS kind, w.i AS value FROM unnest(?::bigint[], ?::text[], ?::text[]) w(i, consumer, payload) WHERE EXISTS (
+  SELECT 1 FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.crashes = 0
+    AND m.available_after <= {now} AND m.id NOT IN (` + pgHeld + `))
+UNION ALL SELECT DISTINCT LEAST(m.crashes, 2), 0 FROM {messages} m
+  WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest(?::text[], ?::text[])) AND m.crashes > 0
+    AND m.available_after <= {now} AND m.id NOT IN (` + pgHeld + `)
+UNION ALL SELECT 3, 0 WHERE EXISTS (SELECT 1 FROM {claims} WHERE leased_until < {now})
+UNION ALL SELECT 4, (extract(epoch FROM min(n.available_after) - {now}) * 1000000)::bigint
+  FROM unnest(?::text[]) w(consumer) CROSS JOIN LATERAL (
+    SELECT m.available_after FROM {messages} m WHERE m.consumer_type = w.consumer AND m.crashes = 0
+      AND m.available_after > {now} ORDER BY m.available_after LIMIT 1) n HAVING count(*) > 0`
+
+func (p *postgres) probe(ctx context.Context, db bun.IDB, wants []Want) (Probe, error) {
+	w := columnsOf(wants)
+	consumers, payloads := pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)
+	var found []finding
+	err := p.raw(ctx, db, pgProbe, pgdialect.Array(w.indexes), consumers, payloads, consumers, payloads, consumers).Scan(ctx, &found)
+	return newProbe(found), err
+}
+
+// pgFinish ends claims of which every message is done. What is left in a claim
+// is a subset of what its owner took, so the ids need not be sent.
+const pgFinish = `
+WITH gone AS (DELETE FROM {claims} WHERE id = ANY(?::bigint[]) AND owner = ? RETURNING id, message_ids),
+fin AS (DELETE FROM {messages} m USING (SELECT unnest(message_ids) AS id FROM gone) g WHERE m.id = g.id)
+SELECT id, cardinality(message_ids) AS messages FROM gone`
+
+func (p *postgres) finish(ctx context.Context, db bun.IDB, owner string, claims []int64) (finished []Finished, err error) {
+	err = p.raw(ctx, db, pgFinish, pgdialect.Array(claims), owner).Scan(ctx, &finished)
+	return finished, err
+}
+
+// pgSettle guards every result by membership: its id must still be in a live
+// claim of this owner. What stays in a claim is computed by subtraction here, so
+// the statement is idempotent and can be sent again or out of order.
+const pgSettle = `
+WITH live AS MATERIALIZED (
+  SELECT id, message_ids FROM {claims} WHERE id = ANY(?::bigint[]) AND owner = ? ORDER BY id FOR UPDATE),
+held AS MATERIALIZED (SELECT l.id AS cid, u.mid FROM live l CROSS JOIN LATERAL unnest(l.message_ids) u(mid)),
+res AS MATERIALIZED (
+  SELECT r.* FROM unnest(?::bigint[], ?::bigint[], ?::text[], ?::bigint[], ?::text[], ?::text[])
+    r(cid, mid, outcome, delay, errors, reason)
+  JOIN held h ON h.cid = r.cid AND h.mid = r.mid),
+rest AS MATERIALIZED (
+  SELECT h.cid, array_agg(h.mid) FILTER (WHERE r.mid IS NULL) AS ids
+  FROM held h LEFT JOIN res r ON r.cid = h.cid AND r.mid = h.mid GROUP BY h.cid),
+gone AS (DELETE FROM {claims} c USING rest k WHERE c.id = k.cid AND k.ids IS NULL),
+kept AS (
+  UPDATE {claims} c SET message_ids = k.ids, leased_until = {now} + ? * interval '1 microsecond'
+  FROM rest k WHERE c.id = k.cid AND k.ids IS NOT NULL),
+fin AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 'done'),
+bad AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 'poison'
+  RETURNING m.*, r.errors AS new_errors, r.reason),
+poi AS (
+  INSERT INTO {poisoned} (id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
+    available_after, attempts, crashes, errors, poisoned_at, reason)
+  SELECT id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
+    available_after, attempts + 1, crashes, COALESCE(NULLIF(new_errors, ''), errors), {now}, reason FROM bad),
+upd AS (
+  UPDATE {messages} m SET attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, crashes = 0,
+    errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = {now} + r.delay * interval '1 microsecond'
+  FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))
+SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages FROM live l`
+
+func (p *postgres) settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result) (Settled, error) {
+	r := resultColumns(results)
+	var live []Finished
+	err := p.raw(ctx, db, pgSettle, pgdialect.Array(r.claims), owner,
+		pgdialect.Array(r.claimOf), pgdialect.Array(r.messages), pgdialect.Array(r.outcomes), pgdialect.Array(r.delays),
+		pgdialect.Array(r.errors), pgdialect.Array(r.reasons), lease.Microseconds()).Scan(ctx, &live)
+	return newSettled(live), err
+}
+
+// pgExtend renews everything the owner holds, also a claim that has expired but
+// that nobody has taken yet.
+const pgExtend = `UPDATE {claims} SET leased_until = {now} + ? * interval '1 microsecond' WHERE owner = ? RETURNING id`
+
+func (p *postgres) extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error) {
+	err = p.raw(ctx, db, pgExtend, lease.Microseconds(), owner).Scan(ctx, &held)
+	return held, err
+}
+
+const pgDisclaim = `DELETE FROM {claims} WHERE id = ANY(?::bigint[]) AND owner = ?`
+
+func (p *postgres) disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
+	_, err := p.raw(ctx, db, pgDisclaim, pgdialect.Array(claims), owner).Exec(ctx)
+	return err
+}
+
+// pgRecover leaves messages alone that somebody has locked: a transactional
+// consumer that outlived its lease is still at work on them, not crashed.
+const pgRecover = `
+WITH dead AS MATERIALIZED (
+  SELECT id, message_ids, solo FROM {claims} WHERE leased_until < {now} ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED),
+gone AS (DELETE FROM {claims} c USING dead d WHERE c.id = d.id),
+ids AS MATERIALIZED (SELECT u.mid, d.solo FROM dead d CROSS JOIN LATERAL unnest(d.message_ids) u(mid)),
+hit AS MATERIALIZED (
+  SELECT m.id, i.solo, m.crashes FROM {messages} m JOIN ids i ON i.mid = m.id ORDER BY m.id FOR UPDATE OF m SKIP LOCKED),
+dying AS (DELETE FROM {messages} m USING hit h WHERE m.id = h.id AND h.solo AND h.crashes + 1 >= ? RETURNING m.*),
+poi AS (
+  INSERT INTO {poisoned} (id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
+    available_after, attempts, crashes, errors, poisoned_at, reason)
+  SELECT id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
+    available_after, attempts, crashes + 1, errors, {now}, ? FROM dying),
+bump AS (
+  UPDATE {messages} m SET crashes = CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, ? - 1) END
+  FROM hit h WHERE m.id = h.id AND NOT (h.solo AND h.crashes + 1 >= ?))
+SELECT (SELECT count(*) FROM dead) AS claims, (SELECT count(*) FROM hit) AS crashed, (SELECT count(*) FROM dying) AS poisoned`
+
+func (p *postgres) recover(ctx context.Context, db bun.IDB, maxCrashes int) (found Recovered, err error) {
+	err = p.raw(ctx, db, pgRecover, maxCrashes, CrashReason(maxCrashes), maxCrashes, maxCrashes).Scan(ctx, &found)
+	return found, err
+}
+
+// pgStrangers walks the distinct consumer types by skipping through the index,
+// and looks for foreign payload types among the oldest messages of each, which
+// is where messages that nobody takes collect.
+const pgStrangers = `
+WITH RECURSIVE types AS (
+  (SELECT consumer_type FROM {messages} WHERE crashes = 0 ORDER BY consumer_type LIMIT 1)
+  UNION ALL
+  SELECT (SELECT m.consumer_type FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type > t.consumer_type
+    ORDER BY m.consumer_type LIMIT 1) FROM types t WHERE t.consumer_type IS NOT NULL)
+SELECT DISTINCT t.consumer_type, m.payload_type FROM types t CROSS JOIN LATERAL (
+  SELECT m.payload_type FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type = t.consumer_type
+  ORDER BY m.available_after, m.id LIMIT 100) m
+WHERE (t.consumer_type, m.payload_type) NOT IN (SELECT * FROM unnest(?::text[], ?::text[]))
+ORDER BY 1, 2 LIMIT 20`
+
+func (p *postgres) strangers(ctx context.Context, db bun.IDB, wants []Want) (found []Stranger, err error) {
+	w := columnsOf(wants)
+	err = p.raw(ctx, db, pgStrangers, pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)).Scan(ctx, &found)
+	return found, err
+}
+
+// pgFenceSettings bounds the wait for the row, and how long a vanished client
+// can keep it locked.
+const pgFenceSettings = `SELECT set_config('lock_timeout', '1s', true), set_config('idle_in_transaction_session_timeout', ?, true)`
+
+// pgFence locks the message, not the claim: neighbours in the claim stay free,
+// and recovery skips the locked row.
+const pgFence = `
+SELECT m.id FROM {messages} m
+WHERE m.id = ? AND m.attempts = ? AND m.crashes = ?
+  AND EXISTS (SELECT 1 FROM {claims} c WHERE c.id = ? AND c.owner = ? AND m.id = ANY(c.message_ids))
+FOR UPDATE OF m`
+
+func (p *postgres) fence(ctx context.Context, tx bun.IDB, f Fence) (bool, error) {
+	if _, err := tx.NewRaw(pgFenceSettings, fmt.Sprintf("%dms", f.Idle.Milliseconds())).Exec(ctx); err != nil {
+		return false, err
+	}
+	var ids []int64
+	err := p.raw(ctx, tx, pgFence, f.Message, f.Attempts, f.Crashes, f.Claim, f.Owner).Scan(ctx, &ids)
+	if IsLockTimeout(err) {
+		return false, nil
+	}
+	return len(ids) == 1, err
+}
+
+const pgRemove = `DELETE FROM {messages} WHERE id = ?`
+
+func (p *postgres) remove(ctx context.Context, tx bun.IDB, id int64) (bool, error) {
+	return affectedOne(p.raw(ctx, tx, pgRemove, id).Exec(ctx))
+}
+
+// pgExists waits for a transaction that is still deciding about the row, so
+// that its answer is final.
+const pgExists = `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`
+
+func (p *postgres) exists(ctx context.Context, db bun.IDB, id int64) (bool, error) {
+	var ids []int64
+	err := p.raw(ctx, db, pgExists, id).Scan(ctx, &ids)
+	return len(ids) == 1, err
+}
+
+func (p *postgres) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error {
+	return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error {
+		if _, err := tx.NewRaw(`SELECT pg_advisory_xact_lock(?)`, p.advisoryKey()).Exec(ctx); err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+		if p.schema != "" {
+			if _, err := tx.NewRaw(`CREATE SCHEMA IF NOT EXISTS ?`, bun.Ident(p.schema)).Exec(ctx); err != nil {
+				return fmt.Errorf("create schema: %w", err)
+			}
+		}
+		if _, err := tx.NewRaw(p.expand(`CREATE TABLE IF NOT EXISTS {migrations} (version int PRIMARY KEY, applied_at timestamptz NOT NULL)`)).Exec(ctx); err != nil {
+			return fmt.Errorf("create table of migrations: %w", err)
+		}
+		return fn(tx)
+	})
+}
+
+// advisoryKey is one per set of tables.
+func (p *postgres) advisoryKey() int64 {
+	h := fnv.New64a()
+	h.Write([]byte("asyncmonolith " + p.migrations))
+	return int64(h.Sum64())
+}
+
+func (p *postgres) check(ctx context.Context, db bun.IDB) (Settings, error) {
+	var standby bool
+	if err := db.NewRaw(`SELECT pg_is_in_recovery()`).Scan(ctx, &standby); err != nil {
+		return Settings{}, err
+	}
+	if standby {
+		return Settings{}, fmt.Errorf("the database is a standby: connect to the primary")
+	}
+	return Settings{RowLocks: true}, nil
+}

@@ -1,0 +1,121 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// Finish ends claims of which every message is done, and removes the messages.
+// Claims that are not returned were no longer held: nothing of them was written.
+func (s *Store) Finish(ctx context.Context, db *bun.DB, owner string, claims []int64) (finished []Finished, err error) {
+	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
+		finished, err = s.finish(ctx, db, owner, claims)
+		return err
+	})
+	return finished, err
+}
+
+// Settle writes results of any number of claims, each message at most once. A
+// result counts only while its message is in a claim of the owner, so settling
+// twice, late or out of order changes nothing. Live claims get a new lease.
+func (s *Store) Settle(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []Result) (settled Settled, err error) {
+	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
+		settled, err = s.settle(ctx, db, owner, lease, results)
+		return err
+	})
+	return settled, err
+}
+
+// Extend renews every claim of the owner and returns their ids. A claim that is
+// missing was taken away; one that the caller does not know was made by a claim
+// whose commit was never confirmed.
+func (s *Store) Extend(ctx context.Context, db *bun.DB, owner string, lease time.Duration) (held []int64, err error) {
+	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
+		held, err = s.extend(ctx, db, owner, lease)
+		return err
+	})
+	return held, err
+}
+
+// Disclaim ends claims of the owner without touching their messages, which are
+// available again at once.
+func (s *Store) Disclaim(ctx context.Context, db *bun.DB, owner string, claims []int64) error {
+	return s.insist(ctx, db, func(db bun.IDB) error { return s.disclaim(ctx, db, owner, claims) })
+}
+
+// Recover ends claims that have outlived their lease and counts a crash on
+// their messages. A message whose solo claim brings it to maxCrashes is poisoned.
+func (s *Store) Recover(ctx context.Context, db *bun.DB, maxCrashes int) (recovered Recovered, err error) {
+	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
+		recovered, err = s.recover(ctx, db, maxCrashes)
+		return err
+	})
+	return recovered, err
+}
+
+// Fence locks a claimed message for the rest of the transaction. False means
+// that it is no longer ours to run.
+func (s *Store) Fence(ctx context.Context, tx bun.IDB, f Fence) (bool, error) {
+	return s.fence(ctx, tx, f)
+}
+
+// Remove deletes a fenced message. False means that it is gone already.
+func (s *Store) Remove(ctx context.Context, tx bun.IDB, id int64) (bool, error) {
+	return s.remove(ctx, tx, id)
+}
+
+// Exists waits until no transaction is undecided about a message, and tells
+// whether it is still there.
+func (s *Store) Exists(ctx context.Context, db bun.IDB, id int64) (bool, error) {
+	return s.exists(ctx, db, id)
+}
+
+// insist runs a single statement; when it loses a conflict, which it can under a
+// stricter default isolation, it runs once more in an explicit READ COMMITTED
+// transaction.
+func (s *Store) insist(ctx context.Context, db *bun.DB, statement func(bun.IDB) error) error {
+	err := statement(db)
+	if !IsConflict(err) {
+		return err
+	}
+	return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error {
+		return statement(tx)
+	})
+}
+
+// resultArrays are results turned on their side, as arrays for the database.
+type resultArrays struct {
+	claims                    []int64 // distinct
+	claimOf, messages, delays []int64
+	outcomes, errors, reasons []string
+}
+
+func resultColumns(results []Result) resultArrays {
+	var r resultArrays
+	seen := make(map[int64]struct{})
+	for _, result := range results {
+		if _, ok := seen[result.Claim]; !ok {
+			seen[result.Claim] = struct{}{}
+			r.claims = append(r.claims, result.Claim)
+		}
+		r.claimOf = append(r.claimOf, result.Claim)
+		r.messages = append(r.messages, result.Message)
+		r.outcomes = append(r.outcomes, string(result.Outcome))
+		r.delays = append(r.delays, result.Delay.Microseconds())
+		r.errors = append(r.errors, CleanText(result.Errors, 0))
+		r.reasons = append(r.reasons, CleanText(result.Reason, maxErrorBytes))
+	}
+	return r
+}
+
+func newSettled(live []Finished) Settled {
+	var s Settled
+	for _, claim := range live {
+		s.Live = append(s.Live, claim.Claim)
+		s.Applied += claim.Messages
+	}
+	return s
+}

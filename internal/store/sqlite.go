@@ -1,0 +1,413 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// sqlite is the engine for SQLite 3.38 and later.
+//
+// The protocol is that of postgres, without row locks: the first statement of
+// every transaction is a write, which takes the database's only write lock, so
+// what follows sees and changes the newest state. Instants are integers:
+// microseconds since 1970. Lists of ids are JSON.
+type sqlite struct{ names }
+
+func (s *sqlite) name() string { return "sqlite" }
+
+func (s *sqlite) now(ctx context.Context) string {
+	if t, ok := fixed(ctx); ok {
+		return s.at(t)
+	}
+	return "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
+}
+
+func (s *sqlite) after(ctx context.Context, d time.Duration) string {
+	return fmt.Sprintf("%s + %d", s.now(ctx), d.Microseconds())
+}
+
+func (s *sqlite) at(t time.Time) string { return strconv.FormatInt(t.UnixMicro(), 10) }
+
+// raw prepares one of this file's statements.
+func (s *sqlite) raw(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery {
+	return db.NewRaw(withNow(s.expand(statement), s.now(ctx)), args...)
+}
+
+func asJSON(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // impossible: only numbers and valid strings are passed in
+	}
+	return string(text)
+}
+
+// inTx runs fn in a transaction that holds the write lock from the start.
+func (s *sqlite) inTx(ctx context.Context, db bun.IDB, fn func(tx bun.IDB) error) error {
+	return db.RunInTx(ctx, nil, func(_ context.Context, tx bun.Tx) error {
+		if _, err := s.raw(ctx, tx, sqliteLock).Exec(ctx); err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+		return fn(tx)
+	})
+}
+
+// sqliteLock changes nothing, but it is a write: it waits for the write lock as
+// long as busy_timeout says. A read first would fail at once instead, when
+// another connection has written since.
+const sqliteLock = `UPDATE {claims} SET owner = owner WHERE id < 0`
+
+const sqliteHeld = `SELECT j.value FROM {claims} c, json_each(c.message_ids) j`
+
+const sqlitePick = `
+SELECT ? AS i, m.id, length(CAST(m.payload AS BLOB)) AS size, m.available_after FROM {messages} m
+WHERE m.consumer_type = ? AND m.payload_type = ? AND m.crashes = 0 AND m.available_after <= {now}
+  AND (m.available_after, m.id) > (?, ?) AND m.id NOT IN (` + sqliteHeld + `)
+ORDER BY m.available_after, m.id LIMIT ?`
+
+const sqlitePickCrashed = `
+SELECT 0 AS i, m.id, length(CAST(m.payload AS BLOB)) AS size, m.available_after FROM {messages} m
+WHERE (m.consumer_type, m.payload_type) IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j) AND m.crashes > 0
+  AND m.crashes BETWEEN ? AND ? AND m.available_after <= {now} AND m.id NOT IN (` + sqliteHeld + `)
+ORDER BY m.available_after, m.id LIMIT ?`
+
+const sqliteRecord = `
+INSERT INTO {claims} (owner, solo, claimed_at, leased_until, message_ids)
+VALUES (?, ?, {now}, {now} + ?, ?) RETURNING id`
+
+const sqliteFetch = `
+SELECT ? AS claim_id, ` + messageColumns + `
+FROM json_each(?) j JOIN {messages} m ON m.id = j.value ORDER BY m.available_after, m.id`
+
+func (s *sqlite) claim(ctx context.Context, db *bun.DB, r ClaimRequest) (c Claim, err error) {
+	err = s.inTx(ctx, db, func(tx bun.IDB) error {
+		picks, err := s.pick(ctx, tx, r)
+		if err != nil {
+			return fmt.Errorf("pick: %w", err)
+		}
+		var ids []int64
+		if c, ids = r.keep(picks); len(ids) == 0 {
+			return nil
+		}
+		var claim int64
+		list := asJSON(ids)
+		if err := s.raw(ctx, tx, sqliteRecord, r.Owner, r.Solo, r.Lease.Microseconds(), list).Scan(ctx, &claim); err != nil {
+			return fmt.Errorf("record: %w", err)
+		}
+		var rows []claimed
+		if err := s.raw(ctx, tx, sqliteFetch, claim, list).Scan(ctx, &rows); err != nil {
+			return fmt.Errorf("fetch: %w", err)
+		}
+		c.take(rows)
+		return nil
+	})
+	if err != nil {
+		return Claim{}, err
+	}
+	return c, nil
+}
+
+func (s *sqlite) pick(ctx context.Context, tx bun.IDB, r ClaimRequest) ([]pick, error) {
+	if r.Select != Clean {
+		var picks []pick
+		low, high := r.Select.crashes()
+		err := s.raw(ctx, tx, sqlitePickCrashed, pairs(r.Wants), low, high, r.Limit).Scan(ctx, &picks)
+		return picks, err
+	}
+	var all []pick
+	for i, w := range r.Wants {
+		var picks []pick
+		err := s.raw(ctx, tx, sqlitePick, i, w.Consumer, w.Payload, w.After.at().UnixMicro(), w.After.ID, w.Limit).Scan(ctx, &picks)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, picks...)
+	}
+	return all, nil
+}
+
+// pairs lists the consumer and payload type of each want.
+func pairs(wants []Want) string {
+	list := make([][2]string, len(wants))
+	for i, w := range wants {
+		list[i] = [2]string{w.Consumer, w.Payload}
+	}
+	return asJSON(list)
+}
+
+const sqliteProbe = `
+SELECT 0 AS kind, w.key AS value FROM json_each(?) w WHERE EXISTS (
+  SELECT 1 FROM {messages} m WHERE m.consumer_type = w.value ->> 0 AND m.payload_type = w.value ->> 1 AND m.crashes = 0
+    AND m.available_after <= {now} AND m.id NOT IN (` + sqliteHeld + `))
+UNION ALL SELECT DISTINCT MIN(m.crashes, 2), 0 FROM {messages} m
+  WHERE (m.consumer_type, m.payload_type) IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j) AND m.crashes > 0
+    AND m.available_after <= {now} AND m.id NOT IN (` + sqliteHeld + `)
+UNION ALL SELECT 3, 0 WHERE EXISTS (SELECT 1 FROM {claims} WHERE leased_until < {now})
+UNION ALL SELECT 4, MIN(due) - {now} FROM (SELECT (
+    SELECT m.available_after FROM {messages} m WHERE m.consumer_type = w.value ->> 0 AND m.crashes = 0
+      AND m.available_after > {now} ORDER BY m.available_after LIMIT 1) AS due FROM json_each(?) w) HAVING MIN(due) IS NOT NULL`
+
+func (s *sqlite) probe(ctx context.Context, db bun.IDB, wants []Want) (Probe, error) {
+	list := pairs(wants)
+	var found []finding
+	err := s.raw(ctx, db, sqliteProbe, list, list, list).Scan(ctx, &found)
+	return newProbe(found), err
+}
+
+const sqliteFinish = `DELETE FROM {claims} WHERE id IN (SELECT value FROM json_each(?)) AND owner = ?
+RETURNING id, json_array_length(message_ids) AS messages, message_ids`
+
+const sqliteDelete = `DELETE FROM {messages} WHERE id IN (SELECT value FROM json_each(?))`
+
+func (s *sqlite) finish(ctx context.Context, db bun.IDB, owner string, claims []int64) (finished []Finished, err error) {
+	err = s.inTx(ctx, db, func(tx bun.IDB) error {
+		var gone []struct {
+			Finished   `bun:",extend"`
+			MessageIDs string `bun:"message_ids"`
+		}
+		if err := s.raw(ctx, tx, sqliteFinish, asJSON(claims), owner).Scan(ctx, &gone); err != nil {
+			return err
+		}
+		for _, claim := range gone {
+			if _, err := s.raw(ctx, tx, sqliteDelete, claim.MessageIDs).Exec(ctx); err != nil {
+				return err
+			}
+			finished = append(finished, claim.Finished)
+		}
+		return nil
+	})
+	return finished, err
+}
+
+// sqliteRes reads the results as a table.
+const sqliteRes = `(SELECT value ->> 'c' AS cid, value ->> 'm' AS mid, value ->> 'o' AS outcome, value ->> 'd' AS delay,
+	value ->> 'e' AS errors, value ->> 'r' AS reason FROM json_each(?))`
+
+const sqliteLive = `SELECT id FROM {claims} WHERE id IN (SELECT value FROM json_each(?)) AND owner = ?`
+
+// sqliteMembers keeps the results whose message is still in its claim.
+const sqliteMembers = `SELECT r.cid AS claim, r.mid AS message FROM ` + sqliteRes + ` r
+JOIN {claims} c ON c.id = r.cid AND c.owner = ? JOIN json_each(c.message_ids) j ON j.value = r.mid`
+
+// The writes of a settle, in order; each is given the results that hold.
+var sqliteSettle = [...]string{ // immutable
+	`DELETE FROM {messages} WHERE id IN (SELECT mid FROM ` + sqliteRes + ` r WHERE outcome = 'done')`,
+	`INSERT INTO {poisoned} (id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
+	  available_after, attempts, crashes, errors, poisoned_at, reason)
+	SELECT m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
+	  m.available_after, m.attempts + 1, m.crashes, COALESCE(NULLIF(r.errors, ''), m.errors), {now}, r.reason
+	FROM ` + sqliteRes + ` r JOIN {messages} m ON m.id = r.mid WHERE r.outcome = 'poison'`,
+	`DELETE FROM {messages} WHERE id IN (SELECT mid FROM ` + sqliteRes + ` r WHERE outcome = 'poison')`,
+	`UPDATE {messages} AS m SET attempts = m.attempts + (r.outcome = 'failed'), crashes = 0,
+	  errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = {now} + r.delay
+	FROM ` + sqliteRes + ` r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze')`,
+	`DELETE FROM {claims} AS c WHERE id IN (SELECT cid FROM ` + sqliteRes + ` r)
+	AND NOT EXISTS (SELECT 1 FROM json_each(c.message_ids) j WHERE j.value NOT IN (SELECT mid FROM ` + sqliteRes + ` r))`,
+	`UPDATE {claims} AS c SET message_ids = (
+	  SELECT json_group_array(j.value) FROM json_each(c.message_ids) j WHERE j.value NOT IN (SELECT mid FROM ` + sqliteRes + ` r))
+	WHERE id IN (SELECT cid FROM ` + sqliteRes + ` r)`,
+}
+
+const sqliteRenew = `UPDATE {claims} SET leased_until = {now} + ? WHERE id IN (SELECT value FROM json_each(?)) AND owner = ?`
+
+func (s *sqlite) settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result) (settled Settled, err error) {
+	err = s.inTx(ctx, db, func(tx bun.IDB) error {
+		settled = Settled{}
+		claims := asJSON(resultColumns(results).claims)
+		if err := s.raw(ctx, tx, sqliteLive, claims, owner).Scan(ctx, &settled.Live); err != nil {
+			return err
+		}
+		held, err := s.members(ctx, tx, owner, results)
+		if err != nil {
+			return err
+		}
+		settled.Applied = len(held)
+		list := resultsJSON(held)
+		for _, statement := range sqliteSettle {
+			args := make([]any, strings.Count(statement, "?"))
+			for i := range args {
+				args[i] = list
+			}
+			if _, err := s.raw(ctx, tx, statement, args...).Exec(ctx); err != nil {
+				return err
+			}
+		}
+		_, err = s.raw(ctx, tx, sqliteRenew, lease.Microseconds(), claims, owner).Exec(ctx)
+		return err
+	})
+	if err != nil {
+		return Settled{}, err
+	}
+	return settled, nil
+}
+
+// members returns the results that count: those whose message is still held.
+func (s *sqlite) members(ctx context.Context, tx bun.IDB, owner string, results []Result) ([]Result, error) {
+	var keys []struct{ Claim, Message int64 }
+	if err := s.raw(ctx, tx, sqliteMembers, resultsJSON(results), owner).Scan(ctx, &keys); err != nil {
+		return nil, err
+	}
+	byMessage := make(map[int64]Result, len(results))
+	for _, r := range results {
+		byMessage[r.Message] = r
+	}
+	held := make([]Result, len(keys))
+	for i, key := range keys {
+		held[i] = byMessage[key.Message]
+	}
+	return held, nil
+}
+
+func resultsJSON(results []Result) string {
+	type row struct {
+		Claim   int64   `json:"c"`
+		Message int64   `json:"m"`
+		Outcome Outcome `json:"o"`
+		Delay   int64   `json:"d"`
+		Errors  string  `json:"e"`
+		Reason  string  `json:"r"`
+	}
+	rows := make([]row, len(results))
+	for i, r := range results {
+		rows[i] = row{r.Claim, r.Message, r.Outcome, r.Delay.Microseconds(), CleanText(r.Errors, 0), CleanText(r.Reason, maxErrorBytes)}
+	}
+	return asJSON(rows)
+}
+
+const sqliteExtend = `UPDATE {claims} SET leased_until = {now} + ? WHERE owner = ? RETURNING id`
+
+func (s *sqlite) extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error) {
+	err = s.raw(ctx, db, sqliteExtend, lease.Microseconds(), owner).Scan(ctx, &held)
+	return held, err
+}
+
+const sqliteDisclaim = `DELETE FROM {claims} WHERE id IN (SELECT value FROM json_each(?)) AND owner = ?`
+
+func (s *sqlite) disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
+	_, err := s.raw(ctx, db, sqliteDisclaim, asJSON(claims), owner).Exec(ctx)
+	return err
+}
+
+const sqliteDead = `SELECT id FROM {claims} WHERE leased_until < {now} ORDER BY id LIMIT 20`
+
+// sqliteHit reads the messages of dead claims as a table.
+const sqliteHit = `(SELECT m.id, m.crashes, c.solo FROM {claims} c, json_each(c.message_ids) j JOIN {messages} m ON m.id = j.value
+	WHERE c.id IN (SELECT value FROM json_each(?)))`
+
+const sqliteDying = `
+INSERT INTO {poisoned} (id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
+  available_after, attempts, crashes, errors, poisoned_at, reason)
+SELECT m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
+  m.available_after, m.attempts, m.crashes + 1, m.errors, {now}, ?
+FROM ` + sqliteHit + ` h JOIN {messages} m ON m.id = h.id WHERE h.solo AND h.crashes + 1 >= ? RETURNING id`
+
+const sqliteBump = `UPDATE {messages} AS m SET crashes = CASE WHEN h.solo THEN h.crashes + 1 ELSE MIN(h.crashes + 1, ? - 1) END
+FROM ` + sqliteHit + ` h WHERE m.id = h.id`
+
+const sqliteForget = `DELETE FROM {claims} WHERE id IN (SELECT value FROM json_each(?))`
+
+func (s *sqlite) recover(ctx context.Context, db bun.IDB, maxCrashes int) (found Recovered, err error) {
+	err = s.inTx(ctx, db, func(tx bun.IDB) error {
+		found = Recovered{}
+		var dead, dying []int64
+		if err := s.raw(ctx, tx, sqliteDead).Scan(ctx, &dead); err != nil || len(dead) == 0 {
+			return err
+		}
+		claims := asJSON(dead)
+		if err := s.raw(ctx, tx, sqliteDying, CrashReason(maxCrashes), claims, maxCrashes).Scan(ctx, &dying); err != nil {
+			return err
+		}
+		if _, err := s.raw(ctx, tx, sqliteDelete, asJSON(dying)).Exec(ctx); err != nil {
+			return err
+		}
+		bumped, err := s.raw(ctx, tx, sqliteBump, maxCrashes, claims).Exec(ctx)
+		if err != nil {
+			return err
+		}
+		n, err := bumped.RowsAffected()
+		if err != nil {
+			return err
+		}
+		found = Recovered{Claims: len(dead), Crashed: int(n) + len(dying), Poisoned: len(dying)}
+		_, err = s.raw(ctx, tx, sqliteForget, claims).Exec(ctx)
+		return err
+	})
+	return found, err
+}
+
+const sqliteStrangers = `
+WITH RECURSIVE types(consumer_type) AS (
+  SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE crashes = 0)
+  UNION ALL
+  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type > t.consumer_type)
+  FROM types t WHERE t.consumer_type IS NOT NULL)
+SELECT DISTINCT t.consumer_type, m.payload_type FROM types t JOIN {messages} m ON m.id IN (
+  SELECT h.id FROM {messages} h WHERE h.crashes = 0 AND h.consumer_type = t.consumer_type
+  ORDER BY h.available_after, h.id LIMIT 100)
+WHERE (t.consumer_type, m.payload_type) NOT IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j)
+ORDER BY 1, 2 LIMIT 20`
+
+func (s *sqlite) strangers(ctx context.Context, db bun.IDB, wants []Want) (found []Stranger, err error) {
+	err = s.raw(ctx, db, sqliteStrangers, pairs(wants)).Scan(ctx, &found)
+	return found, err
+}
+
+// sqliteFence is a write, so it takes the write lock and keeps it: a
+// transactional consumer is the only writer while it runs.
+const sqliteFence = `
+UPDATE {messages} SET attempts = attempts WHERE id = ? AND attempts = ? AND crashes = ?
+  AND EXISTS (SELECT 1 FROM {claims} c, json_each(c.message_ids) j WHERE c.id = ? AND c.owner = ? AND j.value = ?)`
+
+func (s *sqlite) fence(ctx context.Context, tx bun.IDB, f Fence) (bool, error) {
+	return affectedOne(s.raw(ctx, tx, sqliteFence, f.Message, f.Attempts, f.Crashes, f.Claim, f.Owner, f.Message).Exec(ctx))
+}
+
+const sqliteRemove = `DELETE FROM {messages} WHERE id = ?`
+
+func (s *sqlite) remove(ctx context.Context, tx bun.IDB, id int64) (bool, error) {
+	return affectedOne(s.raw(ctx, tx, sqliteRemove, id).Exec(ctx))
+}
+
+const sqliteExists = `SELECT id FROM {messages} WHERE id = ?`
+
+func (s *sqlite) exists(ctx context.Context, db bun.IDB, id int64) (bool, error) {
+	var ids []int64
+	err := s.raw(ctx, db, sqliteExists, id).Scan(ctx, &ids)
+	return len(ids) == 1, err
+}
+
+func (s *sqlite) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error {
+	if _, err := db.NewRaw(s.expand(`CREATE TABLE IF NOT EXISTS {migrations} (version INTEGER PRIMARY KEY, applied_at TEXT NOT NULL)`)).Exec(ctx); err != nil {
+		return fmt.Errorf("create table of migrations: %w", err)
+	}
+	return db.RunInTx(ctx, nil, func(_ context.Context, tx bun.Tx) error {
+		if _, err := tx.NewRaw(s.expand(`DELETE FROM {migrations} WHERE version < 0`)).Exec(ctx); err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+		return fn(tx)
+	})
+}
+
+// check reads settings back, since SQLite ignores a misspelt pragma in silence.
+func (s *sqlite) check(ctx context.Context, db bun.IDB) (Settings, error) {
+	var journal string
+	if err := db.NewRaw(`PRAGMA journal_mode`).Scan(ctx, &journal); err != nil {
+		return Settings{}, err
+	}
+	if journal != "wal" && journal != "memory" {
+		return Settings{}, fmt.Errorf("journal_mode is %q: open the database with _pragma=journal_mode(WAL)", journal)
+	}
+	var wait int64
+	if err := db.NewRaw(`PRAGMA busy_timeout`).Scan(ctx, &wait); err != nil {
+		return Settings{}, err
+	}
+	if wait < 1000 {
+		return Settings{}, fmt.Errorf("busy_timeout is %d ms, at least 1000 are needed: open the database with _pragma=busy_timeout(5000)", wait)
+	}
+	return Settings{LockWait: time.Duration(wait) * time.Millisecond}, nil
+}

@@ -1,0 +1,172 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// Store runs the library's statements against one kind of database. It holds no
+// connection: every call is given one. It is safe for concurrent use.
+type Store struct {
+	engine
+	names names
+}
+
+// engine is what differs between databases. Each is one file of this package.
+type engine interface {
+	clock
+	claimer
+	settler
+	keeper
+	executor
+	setup
+}
+
+// clock writes instants as SQL expressions.
+type clock interface {
+	// now is the database's clock, or the fixed instant of a test kit.
+	now(ctx context.Context) string
+	// after is an instant on the database's clock, d from now.
+	after(ctx context.Context, d time.Duration) string
+	// at is a fixed instant.
+	at(t time.Time) string
+}
+
+// claimer takes messages under a lease.
+type claimer interface {
+	probe(ctx context.Context, db bun.IDB, wants []Want) (Probe, error)
+	claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, error)
+}
+
+// settler writes outcomes and gives claims back.
+type settler interface {
+	finish(ctx context.Context, db bun.IDB, owner string, claims []int64) (finished []Finished, err error)
+	settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result) (Settled, error)
+	disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error
+}
+
+// keeper looks after leases.
+type keeper interface {
+	extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error)
+	recover(ctx context.Context, db bun.IDB, maxCrashes int) (Recovered, error)
+	strangers(ctx context.Context, db bun.IDB, wants []Want) ([]Stranger, error)
+}
+
+// executor holds one message inside a consumer's transaction.
+type executor interface {
+	fence(ctx context.Context, tx bun.IDB, f Fence) (bool, error)
+	remove(ctx context.Context, tx bun.IDB, id int64) (bool, error)
+	exists(ctx context.Context, db bun.IDB, id int64) (bool, error)
+}
+
+// setup prepares and checks the database.
+type setup interface {
+	name() string
+	// migrating runs fn in a transaction that keeps other instances from
+	// migrating, with the table of migrations in place.
+	migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error
+	// check reports settings under which the library cannot keep its promises.
+	check(ctx context.Context, db bun.IDB) (Settings, error)
+}
+
+// Settings is what Check found out about a database.
+type Settings struct {
+	// RowLocks is false where one writer locks the whole database, so that
+	// several claim loops could only get in each other's way.
+	RowLocks bool
+	// LockWait is how long a statement waits for the write lock before it
+	// fails; zero where rows are locked one by one.
+	LockWait time.Duration
+}
+
+// For returns the store for the dialect of a bun handle.
+func For(d dialect.Name, tables bus.Tables) (*Store, error) {
+	names := newNames(tables)
+	switch d {
+	case dialect.PG:
+		return &Store{engine: &postgres{names: names}, names: names}, nil
+	case dialect.SQLite:
+		if tables.Schema != "" {
+			return nil, fmt.Errorf("schema %q: SQLite has no schemas, leave Tables.Schema empty", tables.Schema)
+		}
+		return &Store{engine: &sqlite{names: names}, names: names}, nil
+	}
+	return nil, fmt.Errorf("dialect %q is not supported: use one of pg, sqlite", d)
+}
+
+// RowLocks tells whether the database locks rows rather than itself.
+func (s *Store) RowLocks() bool {
+	_, whole := s.engine.(*sqlite)
+	return !whole
+}
+
+// Check reports settings of the live database that the library cannot work
+// with, and what the processor needs to know of the others.
+func (s *Store) Check(ctx context.Context, db bun.IDB) (Settings, error) { return s.check(ctx, db) }
+
+// names are the quoted table names, and the bare prefix for index names.
+type names struct {
+	prefix, schema                                    string
+	messages, claims, poisoned, schedules, migrations string
+	replacer                                          *strings.Replacer
+}
+
+func newNames(t bus.Tables) names {
+	quote := func(name string) string {
+		q := `"` + t.Prefix + name + `"`
+		if t.Schema != "" {
+			q = `"` + t.Schema + `".` + q
+		}
+		return q
+	}
+	n := names{
+		prefix: t.Prefix, schema: t.Schema,
+		messages: quote("consumer_messages"), claims: quote("message_claims"),
+		poisoned: quote("poisoned_messages"), schedules: quote("scheduled_messages"),
+		migrations: quote("asyncmonolith_migrations"),
+	}
+	n.replacer = strings.NewReplacer("{messages}", n.messages, "{claims}", n.claims,
+		"{poisoned}", n.poisoned, "{schedules}", n.schedules, "{migrations}", n.migrations, "{prefix}", n.prefix)
+	return n
+}
+
+// expand fills table names into a statement of this package. Identifiers were
+// validated with bus.Tables; values never pass through here.
+func (n names) expand(statement string) string { return n.replacer.Replace(statement) }
+
+type clockKey struct{}
+
+// WithClock makes every statement run under the context take its time from now
+// instead of the database's clock. Test kits use it.
+func WithClock(ctx context.Context, now func() time.Time) context.Context {
+	return context.WithValue(ctx, clockKey{}, now)
+}
+
+// fixed returns the test kit's time, if there is one.
+func fixed(ctx context.Context) (time.Time, bool) {
+	if now, ok := ctx.Value(clockKey{}).(func() time.Time); ok {
+		return now(), true
+	}
+	return time.Time{}, false
+}
+
+type txKey struct{}
+
+// WithTx hands a transaction down a chain to the layer that needs it. Users
+// neither set nor read it.
+func WithTx(ctx context.Context, tx bun.IDB) context.Context {
+	return context.WithValue(ctx, txKey{}, tx)
+}
+
+// TxFrom returns the transaction that [WithTx] put into the context.
+func TxFrom(ctx context.Context) (bun.IDB, bool) {
+	tx, ok := ctx.Value(txKey{}).(bun.IDB)
+	return tx, ok
+}

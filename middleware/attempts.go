@@ -1,0 +1,60 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// Attempts owns the retry policy. It turns an error into a verdict: retry after
+// the consumer's backoff, or, when this was the last of MaxAttempts, condemn the
+// message to be poisoned. A [backoff.PermanentError] is condemned at once, as
+// bus.Permanent is. The fallback serves consumers without a backoff of their
+// own; nil means [Exponential] with the consumer's AttemptDelay.
+//
+// Without this layer an error is retried after AttemptDelay and counts nothing.
+func Attempts(fallback bus.Backoff) bus.Middleware {
+	return func(next bus.Handler) bus.Handler {
+		return func(ctx context.Context, m *bus.Message) error {
+			err := next(ctx, m)
+			if err == nil {
+				return nil
+			}
+			return judge(err, m, fallback)
+		}
+	}
+}
+
+func judge(err error, m *bus.Message, fallback bus.Backoff) error {
+	v := bus.VerdictOf(err)
+	var permanent *backoff.PermanentError
+	switch {
+	case v.Outcome == bus.Unclassified && errors.As(err, &permanent):
+		return bus.Permanent(err)
+	case v.Outcome != bus.Unclassified && v.Outcome != bus.Retried:
+		return err
+	}
+	config := bus.ConsumerConfig{}
+	if m.Config != nil {
+		config = *m.Config
+	}
+	if config.MaxAttempts > 0 && m.Attempt >= config.MaxAttempts {
+		reason := fmt.Sprintf("attempt %d of %d failed", m.Attempt, config.MaxAttempts)
+		return &bus.Verdict{Outcome: bus.Condemned, Reason: reason, Err: v.Err}
+	}
+	if v.Outcome == bus.Retried { // the handler chose the delay
+		return err
+	}
+	wait := config.Backoff
+	if wait == nil {
+		wait = fallback
+	}
+	if wait == nil {
+		wait = Exponential(config.AttemptDelay)
+	}
+	return &bus.Verdict{Outcome: bus.Retried, Delay: max(wait(m.Attempt), 0), Err: err}
+}

@@ -1,0 +1,40 @@
+package middleware
+
+import (
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// MaxBackoff is the longest wait [Exponential] gives.
+const MaxBackoff = 15 * time.Minute
+
+// Exponential doubles the wait with every failed attempt, starting at initial,
+// spreads it by ±50 % so that messages which failed together do not return
+// together, and never exceeds [MaxBackoff].
+func Exponential(initial time.Duration) bus.Backoff {
+	return func(attempt int) time.Duration {
+		interval := initial
+		for range attempt - 1 {
+			if interval *= 2; interval >= MaxBackoff {
+				interval = MaxBackoff
+				break
+			}
+		}
+		if interval <= 0 {
+			return 0
+		}
+		// A BackOff counts its calls in memory, while attempts are counted in
+		// the database: make a fresh one that starts at the right interval.
+		b := backoff.NewExponentialBackOff(backoff.WithInitialInterval(interval),
+			backoff.WithMaxInterval(MaxBackoff), backoff.WithMaxElapsedTime(0))
+		return min(b.NextBackOff(), MaxBackoff) // jitter may exceed the maximum
+	}
+}
+
+// Constant waits the same time after every failed attempt.
+func Constant(d time.Duration) bus.Backoff {
+	return func(int) time.Duration { return d }
+}

@@ -1,0 +1,35 @@
+package middleware
+
+import (
+	"log/slog"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// Options sets up [Default]. The zero value works.
+type Options struct {
+	// Logger receives one line per run. Defaults to slog.Default().
+	Logger *slog.Logger
+	// Telemetry is the outermost layer: it sees every run and its final
+	// outcome. Defaults to none.
+	Telemetry bus.Middleware
+	// Backoff is the wait between failed runs of consumers that have none of
+	// their own. Defaults to Exponential with the consumer's AttemptDelay.
+	Backoff bus.Backoff
+	// OnPoison is told before a message is poisoned. Defaults to none.
+	OnPoison OnPoison
+	// User is the application's own layers, first outermost. They run inside
+	// all others, right around the consumer. Defaults to none.
+	User []bus.Middleware
+}
+
+// Default returns the standard consume chain, outermost first: telemetry, log,
+// poison, attempts, recover, timeout, and the user's own.
+func Default(o Options) []bus.Middleware {
+	var chain []bus.Middleware
+	if o.Telemetry != nil {
+		chain = append(chain, o.Telemetry)
+	}
+	chain = append(chain, Log(o.Logger), Poison(o.OnPoison), Attempts(o.Backoff), Recover(), Timeout())
+	return append(chain, o.User...)
+}

@@ -1,0 +1,64 @@
+package middleware
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// Log writes one line per run: Info when the message is done, Warn when it runs
+// again or is discarded, Error when it is poisoned. Payloads and headers are
+// never logged. A nil logger means slog.Default().
+func Log(logger *slog.Logger) bus.Middleware {
+	if logger == nil {
+		logger = slog.Default()
+	}
+	return func(next bus.Handler) bus.Handler {
+		return func(ctx context.Context, m *bus.Message) error {
+			start := time.Now()
+			err := next(ctx, m)
+			v := bus.VerdictOf(err)
+			level, text := lineFor(v.Outcome)
+			if !logger.Enabled(ctx, level) {
+				return err
+			}
+			attrs := []slog.Attr{
+				slog.String("message_id", m.ID.String()),
+				slog.String("consumer", m.Consumer),
+				slog.String("payload_type", m.PayloadType),
+				slog.Int("attempt", m.Attempt),
+				slog.String("outcome", v.Outcome.String()),
+				slog.Duration("duration", time.Since(start)),
+			}
+			if v.Delay > 0 {
+				attrs = append(attrs, slog.Duration("delay", v.Delay))
+			}
+			if v.Reason != "" {
+				attrs = append(attrs, slog.String("reason", v.Reason))
+			}
+			if v.Err != nil {
+				attrs = append(attrs, slog.String("error", v.Err.Error()))
+			}
+			logger.LogAttrs(ctx, level, text, attrs...)
+			return err
+		}
+	}
+}
+
+func lineFor(o bus.Outcome) (slog.Level, string) {
+	switch o {
+	case bus.Done:
+		return slog.LevelInfo, "message consumed"
+	case bus.Snoozed:
+		return slog.LevelInfo, "message snoozed"
+	case bus.Released:
+		return slog.LevelInfo, "message given back"
+	case bus.Discarded:
+		return slog.LevelWarn, "message discarded"
+	case bus.Poisoned:
+		return slog.LevelError, "message poisoned"
+	}
+	return slog.LevelWarn, "message failed, will be retried"
+}

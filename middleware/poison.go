@@ -1,0 +1,43 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// OnPoison is told that a message is about to be poisoned, why, and by which
+// error. It runs before the move commits, so after a crash it may be told twice.
+type OnPoison func(ctx context.Context, m *bus.Message, reason string, err error)
+
+// Poison carries out the verdict on a condemned message: it tells the hook,
+// which may be nil, and has the processor move the message to the poisoned
+// messages. Without this layer a condemned message is retried after AttemptDelay.
+func Poison(hook OnPoison) bus.Middleware {
+	return func(next bus.Handler) bus.Handler {
+		return func(ctx context.Context, m *bus.Message) error {
+			err := next(ctx, m)
+			v := bus.VerdictOf(err)
+			if v.Outcome != bus.Condemned {
+				return err
+			}
+			cause := v.Err
+			if hook != nil {
+				cause = errors.Join(cause, tell(ctx, hook, m, v))
+			}
+			return &bus.Verdict{Outcome: bus.Poisoned, Reason: v.Reason, Err: cause}
+		}
+	}
+}
+
+// tell keeps a panic of the hook from keeping the message alive.
+func tell(ctx context.Context, hook OnPoison, m *bus.Message, v bus.Verdict) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = bus.NewPanicError(value)
+		}
+	}()
+	hook(ctx, m, v.Reason, v.Err)
+	return nil
+}

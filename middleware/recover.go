@@ -1,0 +1,23 @@
+package middleware
+
+import (
+	"context"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// Recover turns a panic into a *bus.PanicError, which counts as a failed
+// attempt like any other error. Without it the processor still catches the
+// panic, but nothing is counted.
+func Recover() bus.Middleware {
+	return func(next bus.Handler) bus.Handler {
+		return func(ctx context.Context, m *bus.Message) (err error) {
+			defer func() {
+				if value := recover(); value != nil {
+					err = bus.NewPanicError(value)
+				}
+			}()
+			return next(ctx, m)
+		}
+	}
+}

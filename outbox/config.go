@@ -1,0 +1,174 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+)
+
+// ProcessorConfig sets up a [Processor]. The zero value works: every zero field
+// stands for its default.
+type ProcessorConfig struct {
+	// ConsumerProcessorCount is the number of claim loops. Defaults to 2, and
+	// to 1 on a database without row locks, where more is an error.
+	ConsumerProcessorCount int
+	// ProcessorBatchSize is the most messages one claim takes. Defaults to 500.
+	ProcessorBatchSize int
+	// ProcessorMinDelay is the wait after a claim that came back full.
+	// Defaults to 0.
+	ProcessorMinDelay time.Duration
+	// ProcessorMaxDelay is the wait between polls while there is nothing to do,
+	// ±20 %. Wake-ups cut it short. Defaults to 1 s.
+	ProcessorMaxDelay time.Duration
+	// Concurrency is the most consumers that run at once. Defaults to 64.
+	Concurrency int
+	// TxConcurrency is the most transactional consumers that run at once; each
+	// holds a connection. Defaults to 8, and to 1 without row locks.
+	TxConcurrency int
+	// MaxAttempts is the number of failed runs after which a message is
+	// poisoned, for consumers that do not set their own. Defaults to 5.
+	MaxAttempts int
+	// AttemptDelay is the wait after the first failed run. Defaults to 10 s.
+	AttemptDelay time.Duration
+	// DefaultConsumerTimeout bounds a run of consumers that do not set their
+	// own timeout: 1 s to 1 h. Defaults to 10 s.
+	DefaultConsumerTimeout time.Duration
+	// AllowShortTimeouts allows timeouts below 1 s, for tests. Defaults to false.
+	AllowShortTimeouts bool
+	// LeaseDuration is how long a claim lasts without being renewed, and so how
+	// long messages of a vanished process wait. At least 1 s. Defaults to 30 s.
+	LeaseDuration time.Duration
+	// DrainTimeout is how long Run lets consumers finish after it was told to
+	// stop. Defaults to 10 s.
+	DrainTimeout time.Duration
+	// Chain is the whole consume chain, first outermost. Defaults to
+	// middleware.Default with the Logger.
+	Chain []bus.Middleware
+	// Logger receives what the processor itself has to say. Defaults to
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+const (
+	// abandonGrace is how long a handler may ignore its timeout before it is
+	// left behind.
+	abandonGrace = 5 * time.Second
+	// maxCrashes is the number of solo deliveries whose owner vanished after
+	// which a message is poisoned.
+	maxCrashes = 3
+	// maxSuspects bounds how many messages that have crashed run at once.
+	maxSuspects = 8
+	// maxClaimBytes bounds the payloads of one claim.
+	maxClaimBytes = 16 << 20
+
+	minTimeout = time.Second
+	minLease   = time.Second
+)
+
+// withDefaults fills in what is not set.
+func (c ProcessorConfig) withDefaults(rowLocks bool) ProcessorConfig {
+	loops, transactions := 2, 8
+	if !rowLocks {
+		loops, transactions = 1, 1
+	}
+	setDefault(&c.ConsumerProcessorCount, loops)
+	setDefault(&c.TxConcurrency, transactions)
+	setDefault(&c.ProcessorBatchSize, 500)
+	setDefault(&c.ProcessorMaxDelay, time.Second)
+	setDefault(&c.Concurrency, 64)
+	setDefault(&c.MaxAttempts, 5)
+	setDefault(&c.AttemptDelay, 10*time.Second)
+	setDefault(&c.DefaultConsumerTimeout, 10*time.Second)
+	setDefault(&c.LeaseDuration, 30*time.Second)
+	setDefault(&c.DrainTimeout, 10*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Chain == nil {
+		c.Chain = middleware.Default(middleware.Options{Logger: c.Logger})
+	}
+	return c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// validate reports every field that is out of range; defaults are filled in.
+func (c ProcessorConfig) validate(rowLocks bool) error {
+	var errs []error
+	check := func(ok bool, field string, value any, allowed string) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("outbox: ProcessorConfig.%s %v: %s", field, value, allowed))
+		}
+	}
+	check(c.ConsumerProcessorCount >= 1, "ConsumerProcessorCount", c.ConsumerProcessorCount, "1 or more is allowed")
+	check(rowLocks || c.ConsumerProcessorCount <= 1, "ConsumerProcessorCount", c.ConsumerProcessorCount, "1 is allowed on a database without row locks")
+	check(rowLocks || c.TxConcurrency <= 1, "TxConcurrency", c.TxConcurrency, "1 is allowed on a database without row locks")
+	check(c.ProcessorBatchSize >= 1, "ProcessorBatchSize", c.ProcessorBatchSize, "1 or more is allowed")
+	check(c.ProcessorMinDelay >= 0, "ProcessorMinDelay", c.ProcessorMinDelay, "0 or more is allowed")
+	check(c.ProcessorMaxDelay >= 0, "ProcessorMaxDelay", c.ProcessorMaxDelay, "0 or more is allowed")
+	check(c.ProcessorMinDelay <= c.ProcessorMaxDelay, "ProcessorMinDelay", c.ProcessorMinDelay,
+		fmt.Sprintf("at most ProcessorMaxDelay, %s, is allowed", c.ProcessorMaxDelay))
+	check(c.Concurrency >= 1, "Concurrency", c.Concurrency, "1 or more is allowed")
+	check(c.TxConcurrency >= 1, "TxConcurrency", c.TxConcurrency, "1 or more is allowed")
+	check(c.MaxAttempts >= 1, "MaxAttempts", c.MaxAttempts, "1 or more is allowed")
+	check(c.AttemptDelay >= 0, "AttemptDelay", c.AttemptDelay, "0 or more is allowed")
+	check(c.LeaseDuration >= minLease, "LeaseDuration", c.LeaseDuration, "1s or more is allowed")
+	check(c.DrainTimeout >= 0, "DrainTimeout", c.DrainTimeout, "0 or more is allowed")
+	if err := c.checkTimeout("outbox: ProcessorConfig.DefaultConsumerTimeout", c.DefaultConsumerTimeout); err != nil {
+		errs = append(errs, err)
+	}
+	for i, layer := range c.Chain {
+		if layer == nil {
+			errs = append(errs, fmt.Errorf("outbox: ProcessorConfig.Chain[%d] is nil", i))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c ProcessorConfig) checkTimeout(what string, d time.Duration) error {
+	switch {
+	case d <= 0 || d > bus.MaxConsumerTimeout, d < minTimeout && !c.AllowShortTimeouts:
+		return fmt.Errorf("%s %s: %s to %s are allowed", what, d, minTimeout, bus.MaxConsumerTimeout)
+	}
+	return nil
+}
+
+// settings resolves a consumer's configuration: its own, else the processor's.
+func (c ProcessorConfig) settings(consumer bus.Consumer) (bus.ConsumerConfig, error) {
+	settings := consumer.Config()
+	setDefault(&settings.Timeout, c.DefaultConsumerTimeout)
+	setDefault(&settings.MaxAttempts, c.MaxAttempts)
+	setDefault(&settings.AttemptDelay, c.AttemptDelay)
+	return settings, c.checkTimeout(fmt.Sprintf("outbox: consumer %q: Timeout", consumer.Name()), settings.Timeout)
+}
+
+// checkPool refuses a pool in which the processor would starve itself.
+func (c ProcessorConfig) checkPool(db *bun.DB, s *store.Store, transactional bool) error {
+	transactions := 0
+	if transactional {
+		transactions = c.TxConcurrency
+	}
+	loops := c.ConsumerProcessorCount
+	need := loops + transactions + 1
+	explained := fmt.Sprintf("%d claim loops + %d transactional consumers + 1", loops, transactions)
+	if !s.RowLocks() { // claims and settles wait for each other anyway
+		need, explained = transactions+1, fmt.Sprintf("%d transactional consumers + 1", transactions)
+	}
+	if limit := db.Stats().MaxOpenConnections; limit > 0 && limit < need {
+		return fmt.Errorf("outbox: the pool has %d connections, at least %d are needed (%s): raise SetMaxOpenConns or lower TxConcurrency",
+			limit, need, explained)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// ConsumeTx makes a transactional consumer: fn runs in a READ COMMITTED
+// transaction that also removes the message, so what fn writes through tx
+// happens exactly once. When fn fails the transaction is rolled back and the
+// message is retried like any other.
+//
+// Keep such consumers short: each holds a connection and a row lock, and on
+// SQLite the write lock of the database. Effects outside of tx, and through any
+// other connection, are at-least-once.
+func ConsumeTx[T bus.Payload](name string, fn func(ctx context.Context, tx bun.Tx, payload T) error, options ...bus.ConsumerOption) bus.Consumer {
+	if fn == nil {
+		return bus.Consume[T](name, nil, options...)
+	}
+	inTx := func(ctx context.Context, payload T) error {
+		tx, ok := store.TxFrom(ctx)
+		if !ok {
+			return fmt.Errorf("outbox: consumer %q is transactional: only a Processor can run it", name)
+		}
+		return fn(ctx, tx.(bun.Tx), payload)
+	}
+	return bus.Consume(name, inTx, append(options[:len(options):len(options)], transactional)...)
+}
+
+type transactionalKey struct{}
+
+// transactional marks a consumer as made by ConsumeTx.
+func transactional(c *bus.ConsumerConfig) { c.SetValue(transactionalKey{}, true) }
+
+func isTransactional(c bus.ConsumerConfig) bool { return c.Value(transactionalKey{}) != nil }
+
+// errConflict tells that our transaction, not the handler, was at fault.
+var errConflict = errors.New("outbox: the consumer's transaction met a conflict or lost its connection")
+
+const (
+	conflictDelay    = 50 * time.Millisecond
+	statementTimeout = 5 * time.Second
+)
+
+// runInTx is the innermost layer for transactional consumers: begin, fence,
+// decode and consume, remove, commit. A failed commit is an error of the
+// handler like any other.
+func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
+	// The handler's timeout is not the transaction's: cancelling that context
+	// would roll back behind our back.
+	txCtx, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	tx, err := r.db.BeginTx(txCtx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return uncounted(fmt.Errorf("begin: %w", err))
+	}
+	held, err := r.fence(txCtx, tx, t)
+	if err != nil || !held {
+		r.rollback(tx)
+		if err != nil {
+			return uncounted(fmt.Errorf("fence: %w", err))
+		}
+		return &bus.Verdict{Outcome: bus.Released, Err: bus.ErrLeaseLost}
+	}
+	handlerCtx, pending := withPendingWake(store.WithTx(ctx, tx))
+	if err := r.call(handlerCtx, t, payload); err != nil {
+		if errors.Is(err, bus.ErrAbandoned) {
+			return err // end rolls back; waiting for it could take as long as the handler does
+		}
+		r.rollback(tx)
+		if store.IsConflict(err) {
+			return uncounted(err)
+		}
+		return err
+	}
+	if err := r.commit(txCtx, tx, t); err != nil {
+		return err
+	}
+	t.committed = true
+	pending.send(r.registry)
+	return nil
+}
+
+func (r *run) fence(ctx context.Context, tx bun.Tx, t *task) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	return r.store.Fence(ctx, tx, store.Fence{
+		Claim: t.lease.id, Owner: r.owner, Message: t.row.ID, Attempts: t.row.Attempts, Crashes: t.row.Crashes,
+		Idle: t.consumer.settings.Timeout + abandonGrace + statementTimeout,
+	})
+}
+
+// commit removes the message and commits. When the answer is lost it looks
+// whether the message is still there before it decides.
+func (r *run) commit(ctx context.Context, tx bun.Tx, t *task) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	removed, err := r.store.Remove(ctx, tx, t.row.ID)
+	if err != nil || !removed {
+		r.rollback(tx)
+		if err != nil && !store.IsConflict(err) && !store.IsUnavailable(err) {
+			return fmt.Errorf("outbox: remove the message: %w", err) // the handler broke the transaction
+		}
+		return uncounted(fmt.Errorf("remove the message: %w", errors.Join(err, errConflict)))
+	}
+	err = tx.Commit()
+	switch {
+	case err == nil:
+		return nil
+	case store.IsConflict(err):
+		return uncounted(fmt.Errorf("commit: %w", err))
+	case !store.IsUnavailable(err):
+		return fmt.Errorf("outbox: commit: %w", err)
+	}
+	return r.afterLostCommit(context.WithoutCancel(ctx), t, err)
+}
+
+// afterLostCommit decides whether a commit happened whose answer never came.
+func (r *run) afterLostCommit(ctx context.Context, t *task, lost error) error {
+	retry := newRetry()
+	for {
+		look, cancel := context.WithTimeout(ctx, statementTimeout)
+		exists, err := r.store.Exists(look, r.db, t.row.ID)
+		cancel()
+		switch {
+		case err == nil && exists:
+			return uncounted(fmt.Errorf("commit: %w", lost))
+		case err == nil:
+			return nil
+		}
+		if !pause(t.lease.ctx, retry.NextBackOff()) {
+			// The lease is gone. Releasing writes nothing to the message, so it
+			// is right whichever way the commit went.
+			return &bus.Verdict{Outcome: bus.Released, Err: fmt.Errorf("outbox: commit with unknown outcome: %w", lost)}
+		}
+	}
+}
+
+// uncounted has the message run again soon without costing it an attempt.
+func uncounted(err error) error {
+	return &bus.Verdict{Outcome: bus.Snoozed, Delay: conflictDelay, Err: fmt.Errorf("outbox: %w", err)}
+}
+
+// rollback ends a transaction that failed. There is nothing to do about an
+// error: the connection is discarded, and the server rolls back by itself.
+func (r *run) rollback(tx bun.Tx) {
+	if err := tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) {
+		r.config.Logger.Debug("rollback", "error", err)
+	}
+}

@@ -1,0 +1,20 @@
+// Package outbox produces messages in the caller's transaction and consumes
+// them with background processors: the transactional outbox.
+//
+// A [Producer] writes one row per registered consumer in the transaction it is
+// given. A [Processor] claims due rows under a lease, runs each through the
+// consume chain, and settles the outcome.
+//
+// # Guarantees
+//
+// Every consumer gets every committed message at least once. The database
+// effects of a consumer made with [ConsumeTx] happen exactly once, since they
+// commit together with the removal of the message. A crash repeats at most what
+// was in flight. A message that kills its process is poisoned after three
+// deliveries, without taking others with it. There is no global order, and no
+// row lock or transaction of the library is open while an ordinary consumer
+// runs; a ConsumeTx consumer runs inside a transaction that locks its own row.
+//
+// It does not speak SQL, that is internal/store. It may import only bus,
+// middleware, internal/store, bun, google/uuid and cenkalti/backoff.
+package outbox

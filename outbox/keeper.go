@@ -1,0 +1,120 @@
+package outbox
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// keeper looks after what the process holds, until ctx ends: it renews leases,
+// cancels handlers whose lease cannot be renewed, gives back messages that no
+// worker got round to, and has workers abandon handlers that ignore their timeout.
+func (r *run) keeper(ctx context.Context) {
+	lease := r.config.LeaseDuration
+	ticker := time.NewTicker(min(max(lease/20, 50*time.Millisecond), 250*time.Millisecond))
+	defer ticker.Stop()
+	renewals := make(chan struct{}, 1)
+	renewer := r.background(func() { r.renewer(ctx, renewals) })
+	defer renewer.Wait()
+	next := time.Now().Add(lease / 3)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			for _, w := range r.slots {
+				w.overdue(now)
+			}
+			for _, t := range r.dispatcher.stale(now.Add(-time.Second)) {
+				r.settled(t, errUnstarted)
+			}
+			r.expire(now)
+			if !now.Before(next) {
+				next = now.Add(lease / 3)
+				select {
+				case renewals <- struct{}{}:
+				default: // the last renewal is still under way
+				}
+			}
+		}
+	}
+}
+
+// expire cancels handlers a sixth of a lease before it could run out, and gives
+// back what has not started.
+func (r *run) expire(now time.Time) {
+	expired := r.ledger.expire(now.Add(r.config.LeaseDuration / 6))
+	for _, entry := range expired {
+		r.config.Logger.Warn("lease cannot be renewed, consumers are cancelled", "claim", entry.id)
+	}
+	if len(expired) > 0 {
+		r.withdraw(expired)
+	}
+}
+
+// withdraw gives back the waiting messages of the given claims.
+func (r *run) withdraw(leases []*lease) {
+	for _, t := range r.dispatcher.withdraw(func(t *task) bool { return slices.Contains(leases, t.lease) }) {
+		r.settled(t, errUnstarted)
+	}
+}
+
+// renewer extends all claims of this process whenever it is told to. A claim
+// that the database holds for us without our knowing comes from a commit whose
+// answer was lost; once it is seen twice it is given back.
+func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
+	var strays []int64
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-renewals:
+		}
+		before := r.ledger.held()
+		if len(before) == 0 && len(strays) == 0 && !r.strays.Load() {
+			continue
+		}
+		sent := time.Now()
+		statement, cancel := context.WithTimeout(ctx, statementTimeout)
+		held, err := r.store.Extend(statement, r.db, r.owner, r.config.LeaseDuration)
+		cancel()
+		if err != nil {
+			if ctx.Err() == nil {
+				r.outage.noticed("extend", err)
+			}
+			continue
+		}
+		r.outage.over(r.config.LeaseDuration)
+		lost, unknown := r.ledger.renewed(before, held, sent.Add(r.config.LeaseDuration))
+		for _, entry := range lost {
+			r.config.Logger.Warn("claim was taken away", "claim", entry.id)
+		}
+		r.withdraw(lost)
+		strays = r.giveBack(ctx, strays, unknown)
+	}
+}
+
+// giveBack ends claims that were unknown twice in a row, and returns those that
+// were unknown for the first time.
+func (r *run) giveBack(ctx context.Context, seen, unknown []int64) []int64 {
+	var again, fresh []int64
+	for _, id := range unknown {
+		if slices.Contains(seen, id) {
+			again = append(again, id)
+		} else {
+			fresh = append(fresh, id)
+		}
+	}
+	r.strays.Store(len(fresh) > 0)
+	if len(again) == 0 {
+		return fresh
+	}
+	statement, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	if err := r.store.Disclaim(statement, r.db, r.owner, again); err != nil {
+		r.outage.noticed("disclaim", err)
+		return unknown
+	}
+	r.config.Logger.Warn("gave back claims whose commit was never confirmed", "claims", len(again))
+	return fresh
+}

@@ -1,0 +1,258 @@
+package outbox
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+const (
+	settleDelay = 25 * time.Millisecond // how long the first result of a claim waits for others
+	settleBatch = 500                   // results that are settled without waiting
+	maxUnsent   = 20 * settleBatch      // results beyond which claiming waits for settling
+)
+
+// lease is a claim of this process that is not settled yet.
+type lease struct {
+	id     int64
+	ctx    context.Context // of its handlers
+	cancel context.CancelCauseFunc
+
+	// Guarded by ledger.mu.
+	until   time.Time      // on this process's clock, from before the statement was sent
+	open    int            // messages without a result
+	unsent  []store.Result // results that wait to be settled
+	sending int            // results that are being settled
+	partial bool           // some results were settled apart, so it cannot be finished as a whole
+	expired bool           // its handlers were cancelled because it could not be renewed
+}
+
+// ledger keeps this process's books: which claims it holds and which results
+// are still to be settled.
+type ledger struct {
+	mu      sync.Mutex
+	drained sync.Cond // claim loops wait here while settling lags behind
+	leases  map[int64]*lease
+	unsent  int
+	first   time.Time // when the oldest unsent result came in
+	flush   chan struct{}
+	fenced  int64
+	closed  bool
+}
+
+func newLedger() *ledger {
+	l := &ledger{leases: make(map[int64]*lease), flush: make(chan struct{}, 1)}
+	l.drained.L = &l.mu
+	return l
+}
+
+// open enters a claim of n messages; until is when its lease ends at the earliest.
+func (l *ledger) open(parent context.Context, id int64, n int, until time.Time) *lease {
+	ctx, cancel := context.WithCancelCause(parent)
+	entry := &lease{id: id, ctx: ctx, cancel: cancel, until: until, open: n}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leases[id] = entry
+	return entry
+}
+
+// add enters the result of one message.
+func (l *ledger) add(entry *lease, r store.Result) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	entry.open--
+	if l.leases[entry.id] != entry {
+		l.fenced++ // the claim was taken away meanwhile
+		return
+	}
+	if l.unsent == 0 {
+		l.first = time.Now()
+	}
+	entry.unsent = append(entry.unsent, r)
+	l.unsent++
+	if entry.open == 0 || l.unsent == 1 || l.unsent >= settleBatch {
+		l.signalLocked()
+	}
+}
+
+func (l *ledger) signalLocked() {
+	select {
+	case l.flush <- struct{}{}:
+	default:
+	}
+}
+
+// batch is what one round of settling sends.
+type batch struct {
+	finished []*lease // every message is done: the claims end as a whole
+	settling []*lease // the others
+	results  []store.Result
+}
+
+func (b batch) empty() bool { return len(b.finished) == 0 && len(b.settling) == 0 }
+
+// collect takes out what is to be settled now. When nothing is urgent it returns
+// an empty batch and how long that can wait.
+func (l *ledger) collect(now time.Time, force bool) (batch, time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.unsent == 0 {
+		return batch{}, -1
+	}
+	overdue := l.first.Add(settleDelay).Sub(now)
+	all := force || overdue <= 0 || l.unsent >= settleBatch
+	var b batch
+	for _, entry := range l.leases {
+		if len(entry.unsent) == 0 || !all && entry.open > 0 {
+			continue
+		}
+		l.unsent -= len(entry.unsent)
+		entry.sending = len(entry.unsent)
+		if entry.open == 0 && !entry.partial && allDone(entry.unsent) {
+			b.finished = append(b.finished, entry)
+		} else {
+			entry.partial = true
+			b.settling = append(b.settling, entry)
+			b.results = append(b.results, entry.unsent...)
+		}
+		entry.unsent = nil
+	}
+	if !b.empty() {
+		l.first = now
+		l.drained.Broadcast()
+	}
+	return b, max(overdue, 0)
+}
+
+func allDone(results []store.Result) bool {
+	for _, r := range results {
+		if r.Outcome != store.Done {
+			return false
+		}
+	}
+	return true
+}
+
+// confirm strikes out claims that ended, and those that turned out to be gone.
+func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settled, renewed time.Time) (lost []*lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ended := make(map[int64]bool, len(finished))
+	for _, f := range finished {
+		ended[f.Claim] = true
+	}
+	for _, entry := range b.finished {
+		if !ended[entry.id] {
+			l.fenced += int64(entry.sending)
+		}
+		l.closeLocked(entry, nil)
+	}
+	live := make(map[int64]bool, len(settled.Live))
+	for _, id := range settled.Live {
+		live[id] = true
+	}
+	l.fenced += int64(len(b.results) - settled.Applied)
+	for _, entry := range b.settling {
+		entry.sending = 0
+		switch {
+		case entry.open == 0 && len(entry.unsent) == 0:
+			l.closeLocked(entry, nil)
+		case !live[entry.id]:
+			l.closeLocked(entry, bus.ErrLeaseLost)
+			lost = append(lost, entry)
+		default:
+			entry.until = later(entry.until, renewed)
+		}
+	}
+	return lost
+}
+
+// closeLocked strikes a claim out; results that were not sent are void.
+func (l *ledger) closeLocked(entry *lease, cause error) {
+	if l.leases[entry.id] == entry {
+		delete(l.leases, entry.id)
+		l.unsent -= len(entry.unsent)
+		l.fenced += int64(len(entry.unsent))
+		entry.unsent = nil
+	}
+	entry.cancel(cause)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// held lists the ids of all open claims.
+func (l *ledger) held() map[int64]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ids := make(map[int64]bool, len(l.leases))
+	for id := range l.leases {
+		ids[id] = true
+	}
+	return ids
+}
+
+// renewed enters the answer of an extend: before is what was held when it was
+// sent, held what the database still knows. Claims that it no longer knows are
+// lost; unknown are claims that it knows and we do not.
+func (l *ledger) renewed(before map[int64]bool, held []int64, until time.Time) (lost []*lease, unknown []int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range held {
+		entry, ok := l.leases[id]
+		if !ok {
+			unknown = append(unknown, id)
+			continue
+		}
+		entry.until = later(entry.until, until)
+		delete(before, id)
+	}
+	for id := range before {
+		// A claim with all results in is being settled just now: not held any
+		// more, and not lost either.
+		if entry, ok := l.leases[id]; ok && entry.open > 0 {
+			l.closeLocked(entry, bus.ErrLeaseLost)
+			lost = append(lost, entry)
+		}
+	}
+	return lost, unknown
+}
+
+// expire cancels the handlers of claims whose lease ends before the given
+// instant. Their results are still settled, if the database lets them.
+func (l *ledger) expire(before time.Time) (expired []*lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, entry := range l.leases {
+		if !entry.expired && entry.open > 0 && entry.until.Before(before) {
+			entry.expired = true
+			entry.cancel(bus.ErrLeaseLost)
+			expired = append(expired, entry)
+		}
+	}
+	return expired
+}
+
+// await waits until settling has caught up, or the ledger is closed.
+func (l *ledger) await() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.unsent > maxUnsent && !l.closed {
+		l.drained.Wait()
+	}
+}
+
+// close lets nobody wait any more.
+func (l *ledger) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.drained.Broadcast()
+}

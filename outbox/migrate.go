@@ -1,0 +1,53 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// ErrSchema is returned by [Processor.Run] when the library's tables are
+// missing or older than this version needs. The cure is [Migrate].
+var ErrSchema = errors.New("outbox: the schema is missing or too old, run outbox.Migrate")
+
+// Migrate creates the library's tables or brings them up to date. It is
+// idempotent and safe to run from many instances at once. Migrations only ever
+// add, so that an older binary keeps working on newer tables.
+func Migrate(ctx context.Context, db *bun.DB, tables bus.Tables) error {
+	s, err := storeFor(db, tables)
+	if err != nil {
+		return fmt.Errorf("outbox: migrate: %w", err)
+	}
+	if err := s.Migrate(ctx, db); err != nil {
+		return fmt.Errorf("outbox: migrate: %w", err)
+	}
+	return nil
+}
+
+// Migrations returns the same migrations as files of plain SQL, in order of
+// their names, for other migration tools. Each file records its version, so
+// [Migrate] and [Processor.Run] know what other tools have run. A schema named
+// in tables must exist already.
+func Migrations(db *bun.DB, tables bus.Tables) (fs.FS, error) {
+	s, err := storeFor(db, tables)
+	if err != nil {
+		return nil, fmt.Errorf("outbox: migrations: %w", err)
+	}
+	return s.Migrations()
+}
+
+func storeFor(db *bun.DB, tables bus.Tables) (*store.Store, error) {
+	if db == nil {
+		return nil, errors.New("the database handle is nil")
+	}
+	if err := tables.Validate(); err != nil {
+		return nil, err
+	}
+	return store.For(db.Dialect().Name(), tables)
+}

@@ -1,0 +1,201 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// ErrRunning is returned by [Processor.Run] while another Run of the same
+// Processor has not returned.
+var ErrRunning = errors.New("outbox: the processor is running already")
+
+// Processor claims messages and runs their consumers. Any number of processors,
+// in any number of processes, may work on the same tables.
+//
+// Its methods are safe for concurrent use.
+type Processor struct {
+	db        *bun.DB
+	registry  *bus.Registry
+	store     *store.Store
+	config    ProcessorConfig
+	consumers []*consumer
+	wants     []store.Want
+	owners    []*consumer // of the wants
+
+	mu      sync.Mutex
+	current *run // nil while it does not run
+	lastErr error
+}
+
+// NewProcessor makes a processor for every consumer of the registry. It reports
+// everything that is wrong with the configuration at once, and does not touch
+// the database.
+func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*Processor, error) {
+	switch {
+	case db == nil:
+		return nil, errors.New("outbox: NewProcessor: the database handle is nil")
+	case registry == nil:
+		return nil, errors.New("outbox: NewProcessor: the registry is nil")
+	}
+	s, err := store.For(db.Dialect().Name(), registry.Tables())
+	if err != nil {
+		return nil, fmt.Errorf("outbox: NewProcessor: %w", err)
+	}
+	config = config.withDefaults(s.RowLocks())
+	p := &Processor{db: db, registry: registry, store: s, config: config}
+	errs := []error{config.validate(s.RowLocks())}
+	transactional := false
+	for _, registered := range registry.Consumers() {
+		settings, err := config.settings(registered)
+		errs = append(errs, err)
+		c := &consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings)}
+		transactional = transactional || c.transactional
+		p.add(c)
+	}
+	errs = append(errs, config.checkPool(db, s, transactional))
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// add enters a consumer under all of its names and payload types.
+func (p *Processor) add(c *consumer) {
+	p.consumers = append(p.consumers, c)
+	for _, name := range c.Names() {
+		for _, payloadType := range c.PayloadTypes() {
+			c.wants = append(c.wants, len(p.wants))
+			p.wants = append(p.wants, store.Want{Consumer: name, Payload: payloadType})
+			p.owners = append(p.owners, c)
+		}
+	}
+}
+
+// Run processes messages until ctx is cancelled. Then it claims no more, lets
+// running consumers finish for DrainTimeout, cancels the others with
+// bus.ErrStopping, gives back what is left, and returns: nil after a clean
+// drain, a *[DrainError] when consumers were still running, or the error that
+// kept their results from being written.
+//
+// It returns an error at once when the database cannot be reached, when its
+// tables are missing or too old ([ErrSchema]), or when its settings would break
+// the library's promises. Later outages are logged and waited out.
+func (p *Processor) Run(ctx context.Context) error {
+	if err := p.prepare(ctx); err != nil {
+		return err
+	}
+	r := p.newRun(ctx)
+	p.mu.Lock()
+	if p.current != nil {
+		p.mu.Unlock()
+		return ErrRunning
+	}
+	p.current = r
+	p.mu.Unlock()
+	err := r.serve(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.current, p.lastErr = nil, err
+	return err
+}
+
+// prepare checks the live database before anything starts.
+func (p *Processor) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	if err := p.db.PingContext(ctx); err != nil {
+		return fmt.Errorf("outbox: run: the database cannot be reached: %w", err)
+	}
+	if err := p.store.CheckSchema(ctx, p.db); err != nil {
+		if errors.Is(err, store.ErrSchema) {
+			return fmt.Errorf("%w: %w", ErrSchema, err)
+		}
+		return fmt.Errorf("outbox: run: %w", err)
+	}
+	settings, err := p.store.Check(ctx, p.db)
+	if err != nil {
+		return fmt.Errorf("outbox: run: %w", err)
+	}
+	for _, c := range p.consumers {
+		if wait := settings.LockWait; c.transactional && wait > 0 && c.settings.Timeout >= wait {
+			return fmt.Errorf("outbox: run: transactional consumer %q: Timeout %s: it holds the database's only write lock, so less than busy_timeout, %s, is allowed",
+				c.Name(), c.settings.Timeout, wait)
+		}
+	}
+	return nil
+}
+
+// Health is a snapshot of a processor.
+type Health struct {
+	// Ready is true while the processor runs, the database answers, and not too
+	// many consumers were abandoned.
+	Ready bool
+	// LastClaim is when messages were last claimed; zero means never.
+	LastClaim time.Time
+	// Stuck names the consumers that ignored their timeout and are still running.
+	Stuck []string
+	// Err is the database's last error while it does not answer, or what Run
+	// returned.
+	Err error
+}
+
+// Health tells how the processor is doing.
+func (p *Processor) Health() Health {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current == nil {
+		return Health{Err: p.lastErr}
+	}
+	return p.current.health()
+}
+
+// DrainError is returned by [Processor.Run] when consumers were still running
+// after DrainTimeout, although their context was cancelled. Their messages were
+// given back and will run again.
+type DrainError struct {
+	// Consumers names the consumer of each.
+	Consumers []string
+}
+
+// Error implements error.
+func (e *DrainError) Error() string {
+	return fmt.Sprintf("outbox: stopped with %d consumers still running: %q", len(e.Consumers), e.Consumers)
+}
+
+// run is one Run of a processor.
+type run struct {
+	*Processor
+	ctx        context.Context // of the statements that must outlive a stop
+	owner      string
+	started    time.Time
+	handler    bus.Handler
+	dispatcher *dispatcher
+	ledger     *ledger
+	outage     *outage
+	zombies    *zombies
+	slots      []*worker
+	workers    sync.WaitGroup
+	work       context.Context // the root of all handlers' contexts
+	cancelWork context.CancelCauseFunc
+	lastClaim  atomic.Int64
+	strays     atomic.Bool // the database may hold claims for us that we do not know of
+	stopping   atomic.Bool
+}
+
+func (r *run) health() Health {
+	h := Health{Err: r.outage.last(), Stuck: r.zombies.names()}
+	if last := r.lastClaim.Load(); last != 0 {
+		h.LastClaim = time.Unix(0, last)
+	}
+	h.Ready = h.Err == nil && !r.stopping.Load() && len(h.Stuck) < r.config.Concurrency
+	return h
+}

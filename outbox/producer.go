@@ -1,0 +1,259 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+const (
+	defaultMaxPayload = 1 << 20
+	maxHeaderBytes    = 8 << 10
+)
+
+// ProducerConfig sets up a [Producer]. The zero value works.
+type ProducerConfig struct {
+	// Chain is the application's own layers of the produce chain, first
+	// outermost. They wrap the batch, between validation and insert. Defaults
+	// to none.
+	Chain []bus.SendMiddleware
+	// Telemetry wraps everything but validation. Defaults to none.
+	Telemetry bus.SendMiddleware
+	// MaxPayload is the largest encoded payload, in bytes. Defaults to 1 MiB.
+	MaxPayload int
+	// Logger receives a debug line per batch. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Producer writes messages in the caller's transaction. It holds no database
+// and is safe for concurrent use.
+type Producer struct {
+	registry *bus.Registry
+	config   ProducerConfig
+	send     bus.Sender
+	stores   map[dialect.Name]*store.Store
+}
+
+// NewProducer makes a producer for the registry's consumers.
+func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, error) {
+	if registry == nil {
+		return nil, errors.New("outbox: NewProducer: the registry is nil")
+	}
+	if config.MaxPayload < 0 {
+		return nil, fmt.Errorf("outbox: ProducerConfig.MaxPayload %d: 1 or more is allowed", config.MaxPayload)
+	}
+	if i := slices.IndexFunc(config.Chain, func(m bus.SendMiddleware) bool { return m == nil }); i >= 0 {
+		return nil, fmt.Errorf("outbox: ProducerConfig.Chain[%d] is nil", i)
+	}
+	if config.MaxPayload == 0 {
+		config.MaxPayload = defaultMaxPayload
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	p := &Producer{registry: registry, config: config, stores: make(map[dialect.Name]*store.Store)}
+	for _, name := range []dialect.Name{dialect.PG, dialect.SQLite} {
+		if s, err := store.For(name, registry.Tables()); err == nil {
+			p.stores[name] = s
+		}
+	}
+	p.send = bus.ComposeSend(p.insert, p.layers()...)
+	return p, nil
+}
+
+// layers is the produce chain, outermost first.
+func (p *Producer) layers() []bus.SendMiddleware {
+	check := bus.EachMessage(func(_ context.Context, m *bus.Message) error { return p.checkMessage(m) })
+	chain := []bus.SendMiddleware{check}
+	if p.config.Telemetry != nil {
+		chain = append(chain, p.config.Telemetry)
+	}
+	chain = append(chain, p.log)
+	chain = append(chain, p.config.Chain...)
+	return append(chain, check)
+}
+
+func (p *Producer) log(next bus.Sender) bus.Sender {
+	return func(ctx context.Context, batch []*bus.Message) error {
+		err := next(ctx, batch)
+		if err == nil && p.config.Logger.Enabled(ctx, slog.LevelDebug) {
+			for _, m := range batch {
+				p.config.Logger.LogAttrs(ctx, slog.LevelDebug, "message produced",
+					slog.String("message_id", m.ID.String()), slog.String("payload_type", m.PayloadType))
+			}
+		}
+		return err
+	}
+}
+
+// Produce writes the payload for each of its consumers. Given a transaction it
+// writes there, and the messages exist once that commits. Given a *bun.DB or
+// bun.Conn it writes all consumers' rows or none.
+//
+// Errors that the caller can avoid are [ErrNoConsumer], [ErrPointerPayload],
+// [ErrTooLarge], [ErrBadText] and [ErrBadOption]; then nothing was sent to the
+// database. In a transaction of isolation REPEATABLE READ or SERIALIZABLE an
+// insert id may meet a serialization failure, which is the caller's to retry.
+func (p *Producer) Produce(ctx context.Context, db bun.IDB, payload bus.Payload, options ...Option) (Receipt, error) {
+	receipts, err := p.ProduceMany(ctx, db, Item{Payload: payload, Options: options})
+	if err != nil {
+		return Receipt{}, err
+	}
+	return receipts[0], nil
+}
+
+// ProduceMany writes any number of payloads, of any types, in as few statements
+// as possible: all of them or none. The receipts are in the order of the items.
+func (p *Producer) ProduceMany(ctx context.Context, db bun.IDB, items ...Item) ([]Receipt, error) {
+	if db == nil {
+		return nil, errors.New("outbox: produce: the database handle is nil")
+	}
+	if len(items) == 0 {
+		return nil, nil
+	}
+	batch := make([]*bus.Message, len(items))
+	for i, item := range items {
+		m, err := p.message(item)
+		if err != nil {
+			return nil, fmt.Errorf("outbox: produce: %w", err)
+		}
+		batch[i] = m
+	}
+	receipts := make(map[bus.MessageID]Receipt, len(batch))
+	err := p.send(context.WithValue(store.WithTx(ctx, db), receiptsKey{}, receipts), batch)
+	if err != nil {
+		return nil, fmt.Errorf("outbox: produce: %w", err)
+	}
+	out := make([]Receipt, len(batch))
+	for i, m := range batch {
+		out[i] = receipts[m.ID]
+		out[i].MessageID = m.ID
+	}
+	return out, nil
+}
+
+func (p *Producer) message(item Item) (*bus.Message, error) {
+	if err := payloadProblem(item.Payload); err != nil {
+		return nil, err
+	}
+	payloadType := item.Payload.PayloadType()
+	if len(p.registry.ConsumersOf(payloadType)) == 0 {
+		return nil, fmt.Errorf("payload %q (%T): %w", payloadType, item.Payload, ErrNoConsumer)
+	}
+	text, err := p.registry.Codec().Encode(item.Payload)
+	if err != nil {
+		return nil, fmt.Errorf("encode payload %q: %w", payloadType, err)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("make a message id: %w", err)
+	}
+	m := &bus.Message{ID: bus.MessageID(id), PayloadType: payloadType, Payload: text, Value: item.Payload}
+	for i, option := range item.Options {
+		if option == nil {
+			return nil, fmt.Errorf("payload %q: %w: option %d is nil", payloadType, ErrBadOption, i)
+		}
+		option(m)
+	}
+	return m, nil
+}
+
+type receiptsKey struct{}
+
+// insert is the innermost layer of the produce chain.
+func (p *Producer) insert(ctx context.Context, batch []*bus.Message) error {
+	db, ok := store.TxFrom(ctx)
+	receipts, _ := ctx.Value(receiptsKey{}).(map[bus.MessageID]Receipt)
+	if !ok || receipts == nil {
+		return errors.New("the produce chain must pass on the context it was given")
+	}
+	s, ok := p.stores[db.Dialect().Name()]
+	if !ok {
+		_, err := store.For(db.Dialect().Name(), p.registry.Tables())
+		return err
+	}
+	rows, err := p.rows(batch)
+	if err != nil {
+		return err
+	}
+	written, err := writeAll(ctx, s, db, rows)
+	if err != nil {
+		return err
+	}
+	var payloadTypes []string
+	for _, m := range batch {
+		n := written[m.ID]
+		receipts[m.ID] = Receipt{Enqueued: n, Duplicates: len(p.registry.ConsumersOf(m.PayloadType)) - n}
+		if n > 0 && !slices.Contains(payloadTypes, m.PayloadType) {
+			payloadTypes = append(payloadTypes, m.PayloadType)
+		}
+	}
+	p.wake(ctx, db, payloadTypes)
+	return nil
+}
+
+// writeAll opens a transaction only where one statement does not do and the
+// caller has none.
+func writeAll(ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewMessage) (written map[bus.MessageID]int, err error) {
+	if _, isTx := db.(bun.Tx); isTx || store.Statements(rows) <= 1 {
+		return s.Insert(ctx, db, rows)
+	}
+	err = db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error {
+		written, err = s.Insert(ctx, tx, rows)
+		return err
+	})
+	return written, err
+}
+
+// rows fans the batch out: one row per message and consumer.
+func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
+	rows := make([]store.NewMessage, 0, len(batch))
+	for _, m := range batch {
+		consumers := p.registry.ConsumersOf(m.PayloadType)
+		if len(consumers) == 0 {
+			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, ErrNoConsumer)
+		}
+		row := store.NewMessage{MessageID: m.ID, PayloadType: m.PayloadType, Payload: string(m.Payload),
+			InsertID: m.InsertID, AvailableAt: m.AvailableAt, Delay: m.Delay}
+		if len(m.Headers) > 0 {
+			headers, err := json.Marshal(m.Headers)
+			if err != nil {
+				return nil, fmt.Errorf("encode headers: %w", err)
+			}
+			row.Headers = string(headers)
+		}
+		for _, consumer := range consumers {
+			row.ConsumerType = consumer.Name()
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+// wake tells this process's processors. In a transaction that was started by
+// RunInTx the telling waits for the commit.
+func (p *Producer) wake(ctx context.Context, db bun.IDB, payloadTypes []string) {
+	if len(payloadTypes) == 0 {
+		return
+	}
+	if _, isTx := db.(bun.Tx); !isTx {
+		p.registry.Wakeups().Send(bus.Wake{PayloadTypes: payloadTypes})
+		return
+	}
+	if pending, ok := ctx.Value(pendingKey{}).(*pendingWake); ok {
+		pending.add(payloadTypes)
+		return
+	}
+	p.registry.Wakeups().Send(bus.Wake{PayloadTypes: payloadTypes, Expected: true})
+}

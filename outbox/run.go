@@ -1,0 +1,202 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// stopGrace is how long handlers get to return after they were cancelled, and
+// how long the last results get to be written.
+const stopGrace = 400 * time.Millisecond
+
+// errUnstarted gives a message back that was claimed but never run.
+var errUnstarted error = &bus.Verdict{Outcome: bus.Released, Reason: "not started"}
+
+func (p *Processor) newRun(ctx context.Context) *run {
+	r := &run{
+		Processor: p,
+		ctx:       context.WithoutCancel(ctx),
+		owner:     uuid.NewString(),
+		started:   time.Now(),
+		ledger:    newLedger(),
+		outage:    &outage{logger: p.config.Logger},
+	}
+	consumers := make([]*consumer, len(p.consumers))
+	byName := make(map[string]*consumer, len(p.consumers))
+	for i, c := range p.consumers {
+		consumers[i] = &consumer{Consumer: c.Consumer, settings: c.settings, transactional: c.transactional, wants: c.wants}
+		byName[c.Name()] = consumers[i]
+	}
+	owners := make([]*consumer, len(p.owners))
+	for i, c := range p.owners {
+		owners[i] = byName[c.Name()]
+	}
+	r.dispatcher = newDispatcher(p.config, consumers, p.wants, owners)
+	r.zombies = &zombies{limit: p.config.Concurrency, full: r.dispatcher.pause}
+	r.handler = bus.Compose(r.consume, p.config.Chain...)
+	r.work, r.cancelWork = context.WithCancelCause(r.ctx)
+	return r
+}
+
+// background runs fn on a goroutine that the caller waits for.
+func (r *run) background(fn func()) *sync.WaitGroup {
+	var wg sync.WaitGroup
+	wg.Go(fn)
+	return &wg
+}
+
+// serve starts everything, waits for ctx, and stops everything again, in the
+// order in which messages flow.
+func (r *run) serve(ctx context.Context) error {
+	defer r.cancelWork(nil)
+	expected := make(chan struct{}, 1)
+	stopListening := r.listen(expected)
+	loopCtx, stopLoops := context.WithCancel(r.ctx)
+	defer stopLoops()
+	keeperCtx, stopKeeper := context.WithCancel(r.ctx)
+	defer stopKeeper()
+	settleCtx, giveUp := context.WithCancel(r.ctx)
+	defer giveUp()
+
+	for range r.config.Concurrency {
+		w := &worker{run: r, abandon: make(chan uint64, 1)}
+		r.slots = append(r.slots, w)
+		r.startWorker(w, nil)
+	}
+	keeper := r.background(func() { r.keeper(keeperCtx) })
+	finish := make(chan struct{})
+	var settleErr error
+	settler := r.background(func() { settleErr = r.settler(settleCtx, finish) })
+	loops := r.background(func() { r.poller(loopCtx, expected) })
+	for range r.config.ConsumerProcessorCount {
+		loops.Go(func() { r.claimLoop(loopCtx) })
+	}
+
+	<-ctx.Done()
+	deadline := time.Now().Add(r.config.DrainTimeout)
+	r.stopping.Store(true)
+	stopListening()
+	stopLoops()
+	for _, t := range r.dispatcher.close() {
+		r.settled(t, errUnstarted)
+	}
+	r.ledger.close()
+	stuck := r.drain(deadline)
+	loops.Wait()
+	close(finish)
+	patience := time.AfterFunc(max(time.Until(deadline), 0)+stopGrace, giveUp)
+	settler.Wait()
+	patience.Stop()
+	stopKeeper()
+	keeper.Wait()
+	if len(stuck) > 0 {
+		settleErr = errors.Join(&DrainError{Consumers: stuck}, settleErr)
+	}
+	return settleErr
+}
+
+// drain waits for the workers until the deadline, then cancels their handlers,
+// and at last leaves behind those that do not listen, whose consumers it returns.
+func (r *run) drain(deadline time.Time) (stuck []string) {
+	done := make(chan struct{})
+	waiter := r.background(func() { r.workers.Wait(); close(done) })
+	if !waitFor(done, time.Until(deadline)) {
+		r.cancelWork(bus.ErrStopping)
+		if !waitFor(done, stopGrace) {
+			for _, w := range r.slots {
+				w.giveUp(w.call.Load())
+			}
+			// What is stuck in a middleware cannot be left behind by its worker.
+			if !waitFor(done, stopGrace/2) {
+				return append(r.zombies.names(), r.runningInMiddleware()...)
+			}
+		}
+	}
+	waiter.Wait()
+	return r.zombies.names()
+}
+
+func (r *run) runningInMiddleware() (names []string) {
+	for _, w := range r.slots {
+		if t := w.current.Load(); t != nil {
+			names = append(names, t.consumer.Name())
+		}
+	}
+	return names
+}
+
+func waitFor(done <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// claimLoop claims messages whenever there is room, until ctx ends.
+func (r *run) claimLoop(ctx context.Context) {
+	retry := newRetry()
+	for {
+		r.ledger.await()
+		o, ok := r.dispatcher.nextClaim()
+		if !ok {
+			return
+		}
+		claimed, err := r.claim(o)
+		r.dispatcher.claimed(o, claimed, err)
+		if err != nil {
+			r.outage.noticed("claim", err)
+			r.strays.Store(true)
+			if !pause(ctx, retry.NextBackOff()) {
+				return
+			}
+			continue
+		}
+		r.outage.over(r.config.LeaseDuration)
+		retry.Reset()
+		if r.config.ProcessorMinDelay > 0 && !pause(ctx, r.config.ProcessorMinDelay) {
+			return
+		}
+	}
+}
+
+// claim takes messages and hands them to the workers. It is not cancelled by a
+// stop: a claim that commits without our knowing would look like a crash.
+func (r *run) claim(o order) (store.Claim, error) {
+	o.request.Owner, o.request.Lease = r.owner, r.config.LeaseDuration
+	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
+	defer cancel()
+	sent := time.Now()
+	c, err := r.store.Claim(ctx, r.db, o.request)
+	if err != nil {
+		return store.Claim{}, fmt.Errorf("claim: %w", err)
+	}
+	if len(c.Messages) == 0 {
+		return c, nil
+	}
+	r.lastClaim.Store(time.Now().UnixNano())
+	l := r.ledger.open(r.work, c.ID, len(c.Messages), sent.Add(r.config.LeaseDuration))
+	tasks := make([]task, len(c.Messages))
+	now := time.Now()
+	for i, row := range c.Messages {
+		registered, _ := r.registry.Consumer(row.ConsumerType) // claimed by name, so it is known
+		newTask(&tasks[i], row, r.dispatcher.named(registered.Name()), l, now)
+	}
+	if !r.dispatcher.push(tasks) {
+		for i := range tasks {
+			r.settled(&tasks[i], errUnstarted)
+		}
+	}
+	return c, nil
+}

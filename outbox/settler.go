@@ -1,0 +1,139 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// settled enters the outcome of a message; the settler writes it.
+func (r *run) settled(t *task, err error) {
+	r.ledger.add(t.lease, t.result(err, t.consumer.settings.AttemptDelay))
+}
+
+// settler writes results as they come in. Once finish is closed it writes what
+// is left and returns; ctx ends its patience.
+func (r *run) settler(ctx context.Context, finish <-chan struct{}) error {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	finishing := false
+	for {
+		b, wait := r.ledger.collect(time.Now(), finishing)
+		switch {
+		case !b.empty():
+			if err := r.settle(ctx, b); err != nil {
+				return err
+			}
+			continue
+		case finishing:
+			return nil
+		case wait < 0:
+			wait = time.Hour // the first result signals
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-r.ledger.flush:
+		case <-finish:
+			finishing = true
+		}
+	}
+}
+
+// settle writes one batch, again and again until the database has taken it.
+// Sending a batch twice is harmless, so an unknown outcome needs no thought.
+func (r *run) settle(ctx context.Context, b batch) error {
+	var finished []store.Finished
+	var settled store.Settled
+	var renewed time.Time
+	if len(b.finished) > 0 {
+		ids := make([]int64, len(b.finished))
+		for i, entry := range b.finished {
+			ids[i] = entry.id
+		}
+		err := r.persist(ctx, "settle", func(ctx context.Context) (err error) {
+			finished, err = r.store.Finish(ctx, r.db, r.owner, ids)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if len(b.results) > 0 {
+		renewed = time.Now().Add(r.config.LeaseDuration)
+		var err error
+		if settled, err = r.settleResults(ctx, b.results); err != nil {
+			return err
+		}
+	}
+	for _, entry := range r.ledger.confirm(b, finished, settled, renewed) {
+		r.config.Logger.Warn("claim was taken away", "claim", entry.id)
+	}
+	return nil
+}
+
+// settleResults narrows a statement that the database refuses down to the
+// result it does not like, so that one cannot hold up the others.
+func (r *run) settleResults(ctx context.Context, results []store.Result) (settled store.Settled, err error) {
+	err = r.persist(ctx, "settle", func(ctx context.Context) (err error) {
+		settled, err = r.store.Settle(ctx, r.db, r.owner, r.config.LeaseDuration, results)
+		return err
+	})
+	if err == nil || ctx.Err() != nil {
+		return settled, err
+	}
+	if len(results) == 1 {
+		return r.settleBare(ctx, results[0], err)
+	}
+	half := len(results) / 2
+	for _, part := range [][]store.Result{results[:half], results[half:]} {
+		s, err := r.settleResults(ctx, part)
+		if err != nil {
+			return store.Settled{}, err
+		}
+		settled.Live = append(settled.Live, s.Live...)
+		settled.Applied += s.Applied
+	}
+	return settled, nil
+}
+
+// settleBare writes the outcome without its texts, which are all that could
+// displease a database. If even that fails, the message stays in its claim,
+// which the keeper gives back.
+func (r *run) settleBare(ctx context.Context, result store.Result, cause error) (settled store.Settled, err error) {
+	r.config.Logger.Error("outcome refused by the database, written without its error text", "row", result.Message, "error", cause)
+	result.Errors, result.Reason = "", "see the log"
+	err = r.persist(ctx, "settle", func(ctx context.Context) (err error) {
+		settled, err = r.store.Settle(ctx, r.db, r.owner, r.config.LeaseDuration, []store.Result{result})
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		r.config.Logger.Error("outcome refused by the database", "row", result.Message, "error", err)
+		return store.Settled{}, nil
+	}
+	return settled, err
+}
+
+// persist repeats a statement while the database cannot be reached. It returns
+// an error that another try cannot cure, or that ctx has ended.
+func (r *run) persist(ctx context.Context, what string, statement func(context.Context) error) error {
+	retry := newRetry()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, statementTimeout)
+		err := statement(attempt)
+		cancel()
+		if err == nil {
+			r.outage.over(r.config.LeaseDuration)
+			return nil
+		}
+		r.outage.noticed(what, err)
+		if !store.IsUnavailable(err) && !store.IsConflict(err) {
+			return err
+		}
+		if !pause(ctx, retry.NextBackOff()) {
+			return fmt.Errorf("outbox: %s: %w", what, err)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// consumer is a registered consumer with its resolved settings and what the
+// dispatcher keeps about it.
+type consumer struct {
+	bus.Consumer
+	settings      bus.ConsumerConfig
+	transactional bool
+	wants         []int // indexes of its wants
+
+	// Guarded by dispatcher.mu.
+	queue    []*task
+	running  int
+	reserved int  // asked for by claims under way
+	active   bool // may have messages to claim
+	wakes    int  // counts activations, to notice one during a claim
+	finished rate
+}
+
+// task is one claimed message on its way through the chain. It is also the
+// context its handler's context descends from.
+type task struct {
+	context.Context // the lease's
+	row             store.Message
+	message         bus.Message
+	consumer        *consumer
+	lease           *lease
+	queuedAt        time.Time
+	worker          *worker // while it runs
+	committed       bool    // a transactional consumer has removed it
+}
+
+type taskKey struct{}
+
+// Value lets the innermost layer find its task again below the chain.
+func (t *task) Value(key any) any {
+	if _, ok := key.(taskKey); ok {
+		return t
+	}
+	return t.Context.Value(key)
+}
+
+func taskFrom(ctx context.Context) (*task, bool) {
+	t, ok := ctx.Value(taskKey{}).(*task)
+	return t, ok
+}
+
+// newTask turns a claimed row into a message for its consumer.
+func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {
+	*t = task{
+		Context: l.ctx, row: row, consumer: c, lease: l, queuedAt: now,
+		message: bus.Message{
+			ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, InsertID: row.InsertID,
+			Consumer: c.Name(), Config: &c.settings, Attempt: row.Attempts + 1, Crashes: row.Crashes,
+			CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time,
+		},
+	}
+	if len(row.Headers) > 0 {
+		// Headers are only ever written by us; what cannot be read is no
+		// reason to keep the message from its consumer.
+		_ = json.Unmarshal(row.Headers, &t.message.Headers)
+	}
+}
+
+// result turns what the chain returned into what is settled.
+func (t *task) result(err error, attemptDelay time.Duration) store.Result {
+	v := bus.VerdictOf(err)
+	r := store.Result{Claim: t.lease.id, Message: t.row.ID, Delay: v.Delay, Reason: v.Reason}
+	if t.committed { // the message is gone, whatever outer layers say
+		r.Outcome = store.Release
+		return r
+	}
+	switch v.Outcome {
+	case bus.Done, bus.Discarded:
+		r.Outcome = store.Done
+		return r
+	case bus.Released:
+		r.Outcome = store.Release
+		return r
+	case bus.Snoozed:
+		r.Outcome = store.Snoozed
+		return r
+	case bus.Retried:
+		r.Outcome = store.Failed
+	case bus.Poisoned:
+		r.Outcome = store.Poison
+	case bus.Condemned: // nobody carried the verdict out
+		r.Outcome, r.Delay = store.Failed, attemptDelay
+	default:
+		r.Outcome, r.Delay = store.Snoozed, attemptDelay
+	}
+	if err != nil {
+		r.Errors = store.AppendError(t.row.Errors, store.Attempt{Attempt: t.message.Attempt, At: time.Now().UTC(), Error: v.Error()})
+	}
+	return r
+}
+
+// rate counts events of the last second in eighths.
+type rate struct {
+	slots [8]int
+	at    int64 // the slot that was counted last, in eighths of a second
+}
+
+func eighths(t time.Time) int64 { return t.UnixMilli() / 125 }
+
+func (r *rate) add(now time.Time) {
+	r.forget(now)
+	r.slots[eighths(now)%8]++
+}
+
+func (r *rate) lastSecond(now time.Time) int {
+	r.forget(now)
+	sum := 0
+	for _, n := range r.slots {
+		sum += n
+	}
+	return sum
+}
+
+func (r *rate) forget(now time.Time) {
+	slot := eighths(now)
+	for i := max(r.at+1, slot-7); i <= slot; i++ {
+		r.slots[i%8] = 0
+	}
+	r.at = max(r.at, slot)
+}
