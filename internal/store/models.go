@@ -29,6 +29,11 @@ type Message struct {
 const messageColumns = `m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id,
 	m.created_at, m.available_after, m.attempts, m.crashes, m.errors`
 
+// poisonedColumns are the columns of poisoned_messages: the message's, then two
+// of its own.
+const poisonedColumns = `id, message_id, consumer_type, payload_type, payload, headers, insert_id,
+	created_at, available_after, attempts, crashes, errors, poisoned_at, reason`
+
 // newMessage is what an insert writes; every other column has a default. The
 // instants are expressions, since the clock is the database's.
 type newMessage struct {

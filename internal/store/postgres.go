@@ -175,8 +175,7 @@ fin AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 
 bad AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 'poison'
   RETURNING m.*, r.errors AS new_errors, r.reason),
 poi AS (
-  INSERT INTO {poisoned} (id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-    available_after, attempts, crashes, errors, poisoned_at, reason)
+  INSERT INTO {poisoned} (` + poisonedColumns + `)
   SELECT id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
     available_after, attempts + 1, crashes, COALESCE(NULLIF(new_errors, ''), errors), {now}, reason FROM bad),
 upd AS (
@@ -221,8 +220,7 @@ hit AS MATERIALIZED (
   SELECT m.id, i.solo, m.crashes FROM {messages} m JOIN ids i ON i.mid = m.id ORDER BY m.id FOR UPDATE OF m SKIP LOCKED),
 dying AS (DELETE FROM {messages} m USING hit h WHERE m.id = h.id AND h.solo AND h.crashes + 1 >= ? RETURNING m.*),
 poi AS (
-  INSERT INTO {poisoned} (id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-    available_after, attempts, crashes, errors, poisoned_at, reason)
+  INSERT INTO {poisoned} (` + poisonedColumns + `)
   SELECT id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
     available_after, attempts, crashes + 1, errors, {now}, ? FROM dying),
 bump AS (
@@ -278,12 +276,6 @@ func (p *postgres) fence(ctx context.Context, tx bun.IDB, f Fence) (bool, error)
 		return false, nil
 	}
 	return len(ids) == 1, err
-}
-
-const pgRemove = `DELETE FROM {messages} WHERE id = ?`
-
-func (p *postgres) remove(ctx context.Context, tx bun.IDB, id int64) (bool, error) {
-	return affectedOne(p.raw(ctx, tx, pgRemove, id).Exec(ctx))
 }
 
 // pgExists waits for a transaction that is still deciding about the row, so

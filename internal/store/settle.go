@@ -64,7 +64,7 @@ func (s *Store) Fence(ctx context.Context, tx bun.IDB, f Fence) (bool, error) {
 
 // Remove deletes a fenced message. False means that it is gone already.
 func (s *Store) Remove(ctx context.Context, tx bun.IDB, id int64) (bool, error) {
-	return s.remove(ctx, tx, id)
+	return affectedOne(tx.NewRaw(s.names.expand(`DELETE FROM {messages} WHERE id = ?`), id).Exec(ctx))
 }
 
 // Exists waits until no transaction is undecided about a message, and tells

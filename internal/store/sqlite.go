@@ -188,17 +188,17 @@ func (s *sqlite) finish(ctx context.Context, db bun.IDB, owner string, claims []
 const sqliteRes = `(SELECT value ->> 'c' AS cid, value ->> 'm' AS mid, value ->> 'o' AS outcome, value ->> 'd' AS delay,
 	value ->> 'e' AS errors, value ->> 'r' AS reason FROM json_each(?))`
 
-const sqliteLive = `SELECT id FROM {claims} WHERE id IN (SELECT value FROM json_each(?)) AND owner = ?`
+const sqliteLive = `UPDATE {claims} SET leased_until = {now} + ? WHERE id IN (SELECT value FROM json_each(?)) AND owner = ? RETURNING id`
 
 // sqliteMembers keeps the results whose message is still in its claim.
 const sqliteMembers = `SELECT r.cid AS claim, r.mid AS message FROM ` + sqliteRes + ` r
 JOIN {claims} c ON c.id = r.cid AND c.owner = ? JOIN json_each(c.message_ids) j ON j.value = r.mid`
 
-// The writes of a settle, in order; each is given the results that hold.
-var sqliteSettle = [...]string{ // immutable
+// sqliteSettle is the writes of a settle, in order; each is given the results
+// that hold. It is immutable.
+var sqliteSettle = [...]string{
 	`DELETE FROM {messages} WHERE id IN (SELECT mid FROM ` + sqliteRes + ` r WHERE outcome = 'done')`,
-	`INSERT INTO {poisoned} (id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-	  available_after, attempts, crashes, errors, poisoned_at, reason)
+	`INSERT INTO {poisoned} (` + poisonedColumns + `)
 	SELECT m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
 	  m.available_after, m.attempts + 1, m.crashes, COALESCE(NULLIF(r.errors, ''), m.errors), {now}, r.reason
 	FROM ` + sqliteRes + ` r JOIN {messages} m ON m.id = r.mid WHERE r.outcome = 'poison'`,
@@ -213,13 +213,11 @@ var sqliteSettle = [...]string{ // immutable
 	WHERE id IN (SELECT cid FROM ` + sqliteRes + ` r)`,
 }
 
-const sqliteRenew = `UPDATE {claims} SET leased_until = {now} + ? WHERE id IN (SELECT value FROM json_each(?)) AND owner = ?`
-
 func (s *sqlite) settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result) (settled Settled, err error) {
 	err = s.inTx(ctx, db, func(tx bun.IDB) error {
 		settled = Settled{}
 		claims := asJSON(resultColumns(results).claims)
-		if err := s.raw(ctx, tx, sqliteLive, claims, owner).Scan(ctx, &settled.Live); err != nil {
+		if err := s.raw(ctx, tx, sqliteLive, lease.Microseconds(), claims, owner).Scan(ctx, &settled.Live); err != nil {
 			return err
 		}
 		held, err := s.members(ctx, tx, owner, results)
@@ -237,13 +235,9 @@ func (s *sqlite) settle(ctx context.Context, db bun.IDB, owner string, lease tim
 				return err
 			}
 		}
-		_, err = s.raw(ctx, tx, sqliteRenew, lease.Microseconds(), claims, owner).Exec(ctx)
-		return err
+		return nil
 	})
-	if err != nil {
-		return Settled{}, err
-	}
-	return settled, nil
+	return settled, err
 }
 
 // members returns the results that count: those whose message is still held.
@@ -300,8 +294,7 @@ const sqliteHit = `(SELECT m.id, m.crashes, c.solo FROM {claims} c, json_each(c.
 	WHERE c.id IN (SELECT value FROM json_each(?)))`
 
 const sqliteDying = `
-INSERT INTO {poisoned} (id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-  available_after, attempts, crashes, errors, poisoned_at, reason)
+INSERT INTO {poisoned} (` + poisonedColumns + `)
 SELECT m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
   m.available_after, m.attempts, m.crashes + 1, m.errors, {now}, ?
 FROM ` + sqliteHit + ` h JOIN {messages} m ON m.id = h.id WHERE h.solo AND h.crashes + 1 >= ? RETURNING id`
@@ -365,12 +358,6 @@ UPDATE {messages} SET attempts = attempts WHERE id = ? AND attempts = ? AND cras
 
 func (s *sqlite) fence(ctx context.Context, tx bun.IDB, f Fence) (bool, error) {
 	return affectedOne(s.raw(ctx, tx, sqliteFence, f.Message, f.Attempts, f.Crashes, f.Claim, f.Owner, f.Message).Exec(ctx))
-}
-
-const sqliteRemove = `DELETE FROM {messages} WHERE id = ?`
-
-func (s *sqlite) remove(ctx context.Context, tx bun.IDB, id int64) (bool, error) {
-	return affectedOne(s.raw(ctx, tx, sqliteRemove, id).Exec(ctx))
 }
 
 const sqliteExists = `SELECT id FROM {messages} WHERE id = ?`

@@ -62,7 +62,6 @@ type keeper interface {
 // executor holds one message inside a consumer's transaction.
 type executor interface {
 	fence(ctx context.Context, tx bun.IDB, f Fence) (bool, error)
-	remove(ctx context.Context, tx bun.IDB, id int64) (bool, error)
 	exists(ctx context.Context, db bun.IDB, id int64) (bool, error)
 }
 

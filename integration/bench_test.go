@@ -1,0 +1,122 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// signup is the payload of every benchmark.
+type signup struct {
+	UserID int64     `json:"user_id"`
+	Email  string    `json:"email"`
+	At     time.Time `json:"at"`
+}
+
+func (signup) PayloadType() string { return "user.signed_up" }
+
+func newSignup(i int) signup {
+	return signup{UserID: int64(i), Email: fmt.Sprintf("user%d@example.com", i), At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+}
+
+// quiet keeps the default chain but for the lines it would print: benchmarks
+// measure the library, not the terminal.
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func benchEach(b *testing.B, run func(b *testing.B, db *bun.DB)) {
+	b.Run("postgres", func(b *testing.B) { run(b, testdb.Postgres(b)) })
+	b.Run("sqlite", func(b *testing.B) { run(b, testdb.SQLite(b)) })
+}
+
+func benchRegistry(b *testing.B, db *bun.DB, handler func(context.Context, signup) error) (*bus.Registry, *outbox.Producer) {
+	b.Helper()
+	registry, err := bus.NewRegistry(bus.Consume("count", handler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{Logger: quiet()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := outbox.Migrate(b.Context(), db, registry.Tables()); err != nil {
+		b.Fatal(err)
+	}
+	return registry, producer
+}
+
+func BenchmarkProduce(b *testing.B) {
+	for _, size := range []int{1, 100, 1000} {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+			benchEach(b, func(b *testing.B, db *bun.DB) {
+				_, producer := benchRegistry(b, db, func(context.Context, signup) error { return nil })
+				items := make([]outbox.Item, size)
+				for i := range items {
+					items[i] = outbox.Item{Payload: newSignup(i)}
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := producer.ProduceMany(b.Context(), db, items...); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(size)*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+			})
+		})
+	}
+}
+
+// BenchmarkDrain consumes a backlog with the default configuration.
+func BenchmarkDrain(b *testing.B) {
+	benchEach(b, func(b *testing.B, db *bun.DB) {
+		const backlog = 100_000
+		var consumed atomic.Int64
+		done := make(chan struct{})
+		registry, producer := benchRegistry(b, db, func(context.Context, signup) error {
+			if consumed.Add(1) == backlog {
+				close(done)
+			}
+			return nil
+		})
+		for range b.N {
+			b.StopTimer()
+			consumed.Store(0)
+			done = make(chan struct{})
+			items := make([]outbox.Item, 1000)
+			for i := range items {
+				items[i] = outbox.Item{Payload: newSignup(i)}
+			}
+			for range backlog / len(items) {
+				if _, err := producer.ProduceMany(b.Context(), db, items...); err != nil {
+					b.Fatal(err)
+				}
+			}
+			processor, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
+				Logger: quiet(), Chain: middleware.Default(middleware.Options{Logger: quiet()}),
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(b.Context())
+			stopped := make(chan error, 1)
+			b.StartTimer()
+			go func() { stopped <- processor.Run(ctx) }()
+			<-done
+			b.StopTimer()
+			stop()
+			if err := <-stopped; err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(backlog)*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+	})
+}
