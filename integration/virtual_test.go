@@ -1,0 +1,261 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// virtual runs a test on virtual time: a real SQLite database and a real
+// processor in a bubble in which waiting costs nothing. The database takes its
+// time from the bubble's clock.
+func virtual(t *testing.T, test func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app)) {
+	t.Helper()
+	t.Parallel()
+	path := t.TempDir() + "/test.db"
+	synctest.Test(t, func(t *testing.T) {
+		ctx := store.WithClock(context.WithoutCancel(t.Context()), time.Now)
+		test(t, ctx, func(consumers ...bus.Consumer) *app {
+			return newApp(t, testdb.OpenSQLite(t, path), consumers...)
+		})
+	})
+}
+
+// sooner polls on virtual time, where an hour passes in an instant.
+func sooner(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	poll(t, what, time.Hour, 250*time.Millisecond, condition)
+}
+
+func (a *app) produceAt(ctx context.Context, payload bus.Payload, options ...outbox.Option) {
+	a.Helper()
+	if _, err := a.producer.Produce(ctx, a.db, payload, options...); err != nil {
+		a.Fatalf("produce: %v", err)
+	}
+}
+
+func TestRetriesWaitForTheBackoff(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var runs []time.Time
+		a := newApp(bus.Consume("fails", func(context.Context, order) error {
+			runs = append(runs, time.Now())
+			return errors.New("no luck")
+		}, bus.WithBackoff(func(attempt int) time.Duration { return time.Duration(attempt) * time.Minute }), bus.MaxAttempts(4)))
+		a.produceAt(ctx, order{ID: "1"})
+		r := a.startWith(ctx, outbox.ProcessorConfig{})
+		sooner(t, "the message is poisoned", func() bool { return len(a.poisoned()) == 1 })
+		r.mustStop()
+		if len(runs) != 4 {
+			t.Fatalf("runs: got %d, want 4", len(runs))
+		}
+		for i, want := range []time.Duration{time.Minute, 2 * time.Minute, 3 * time.Minute} {
+			if got := runs[i+1].Sub(runs[i]); got < want-time.Millisecond || got > want+time.Second {
+				t.Errorf("wait after attempt %d: got %s, want %s", i+1, got, want)
+			}
+		}
+	})
+}
+
+func TestDelayedMessageStartsOnTime(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var ran atomic.Pointer[time.Time]
+		a := newApp(bus.Consume("later", func(context.Context, order) error {
+			now := time.Now()
+			ran.Store(&now)
+			return nil
+		}))
+		r := a.startWith(ctx, outbox.ProcessorConfig{})
+		produced := time.Now()
+		a.produceAt(ctx, order{ID: "1"}, outbox.Delay(90*time.Second+350*time.Millisecond))
+		sooner(t, "the message ran", func() bool { return ran.Load() != nil })
+		r.mustStop()
+		late := ran.Load().Sub(produced) - 90*time.Second - 350*time.Millisecond
+		if late < 0 || late > 50*time.Millisecond {
+			t.Errorf("started %s after it was due, want within 50ms: polls look ahead", late)
+		}
+	})
+}
+
+func TestHandlerThatIgnoresItsTimeoutIsAbandoned(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		release := make(chan struct{})
+		var runs atomic.Int64
+		a := newApp(bus.Consume("deaf", func(context.Context, order) error {
+			if runs.Add(1) == 1 {
+				<-release
+			}
+			return nil
+		}, bus.Timeout(3*time.Second), bus.WithBackoff(middleware.Constant(time.Hour))))
+		a.produceAt(ctx, order{ID: "1"})
+		start := time.Now()
+		r := a.startWith(ctx, outbox.ProcessorConfig{Concurrency: 1})
+		sooner(t, "the handler is abandoned", func() bool { return len(r.Health().Stuck) == 1 })
+		if took := time.Since(start); took < 8*time.Second || took > 9*time.Second {
+			t.Errorf("abandoned after %s, want timeout 3s + grace 5s", took)
+		}
+		sooner(t, "a failed attempt is settled", func() bool {
+			rows := a.pending()
+			return len(rows) == 1 && rows[0].Attempts == 1 && strings.Contains(rows[0].Errors, bus.ErrAbandoned.Error())
+		})
+		if health := r.Health(); health.Ready {
+			t.Errorf("health with as many abandoned handlers as Concurrency: got %+v, want not ready", health)
+		}
+		close(release)
+		sooner(t, "the handler is buried", func() bool { return r.Health().Ready })
+		sooner(t, "the retry is done", a.empty)
+		r.mustStop()
+		if got := runs.Load(); got != 2 {
+			t.Errorf("runs: got %d, want 2", got)
+		}
+	})
+}
+
+func TestDrainNamesConsumersThatDoNotListen(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		release := make(chan struct{})
+		var listened atomic.Bool
+		a := newApp(
+			bus.Consume("deaf", func(context.Context, order) error { <-release; return nil }, bus.Timeout(time.Hour)),
+			bus.Consume("listens", func(ctx context.Context, _ refund) error {
+				<-ctx.Done()
+				listened.Store(context.Cause(ctx) == bus.ErrStopping)
+				return ctx.Err()
+			}, bus.Timeout(time.Hour)),
+		)
+		a.produceAt(ctx, order{ID: "1"})
+		a.produceAt(ctx, refund{ID: "2"})
+		r := a.startWith(ctx, outbox.ProcessorConfig{DrainTimeout: 7 * time.Second})
+		sooner(t, "both run", func() bool { return !r.Health().LastClaim.IsZero() })
+		synctest.Wait()
+		start := time.Now()
+		err := r.wait()
+		var drain *outbox.DrainError
+		if !errors.As(err, &drain) || !slices.Equal(drain.Consumers, []string{"deaf"}) {
+			t.Errorf("run: got %v, want a DrainError that names deaf", err)
+		}
+		if took := time.Since(start); took < 7*time.Second || took > 8*time.Second {
+			t.Errorf("stopping took %s, want the drain timeout of 7s and at most a second more", took)
+		}
+		if !listened.Load() {
+			t.Error("the listening handler was not cancelled with ErrStopping")
+		}
+		for _, m := range a.pending() {
+			if m.Attempts != 0 || m.Crashes != 0 {
+				t.Errorf("%s: got %d attempts and %d crashes, want none", m.ConsumerType, m.Attempts, m.Crashes)
+			}
+		}
+		if n := len(a.pending()); n != 2 {
+			t.Errorf("messages left: got %d, want both", n)
+		}
+		if n := a.count("SELECT count(*) FROM message_claims"); n != 0 {
+			t.Errorf("claims left: got %d, want none", n)
+		}
+		close(release)
+	})
+}
+
+func TestMessagesOfAVanishedOwnerRunAfterTheLease(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var crashes []int
+		var ran time.Time
+		a := newApp(bus.Consume("c", func(ctx context.Context, _ order) error {
+			m, _ := bus.Current(ctx)
+			crashes, ran = append(crashes, m.Crashes), time.Now()
+			return nil
+		}))
+		a.produceAt(ctx, order{ID: "1"})
+		start := time.Now()
+		a.vanish(ctx, 30*time.Second, false)
+		r := a.startWith(ctx, outbox.ProcessorConfig{})
+		sooner(t, "the message is done", a.empty)
+		r.mustStop()
+		if !slices.Equal(crashes, []int{1}) {
+			t.Errorf("runs saw crashes %v, want one run that saw 1", crashes)
+		}
+		if wait := ran.Sub(start); wait < 30*time.Second || wait > 33*time.Second {
+			t.Errorf("ran after %s, want the lease of 30s and a poll", wait)
+		}
+	})
+}
+
+// vanish claims everything due under an owner that will never settle.
+func (a *app) vanish(ctx context.Context, lease time.Duration, solo bool) {
+	a.Helper()
+	s, err := store.For(a.db.Dialect().Name(), a.registry.Tables())
+	if err != nil {
+		a.Fatal(err)
+	}
+	var wants []store.Want
+	for _, c := range a.registry.Consumers() {
+		wants = append(wants, store.Want{Consumer: c.Name(), Payload: c.PayloadType(), Limit: 100})
+	}
+	request := store.ClaimRequest{Owner: "vanished", Lease: lease, Wants: wants, Limit: 100, MaxBytes: 1 << 20, Solo: solo}
+	if solo {
+		request.Select = store.Killers
+	}
+	claim, err := s.Claim(ctx, a.db, request)
+	if err != nil || claim.ID == 0 {
+		a.Fatalf("claim of a vanished owner: got %+v, %v", claim, err)
+	}
+}
+
+func TestKillerIsPoisonedAfterThreeSoloDeliveries(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var ran atomic.Int64
+		a := newApp(bus.Consume("killer", func(context.Context, order) error { ran.Add(1); return nil }))
+		a.produceAt(ctx, order{ID: "1"})
+		a.exec("UPDATE consumer_messages SET crashes = 2")
+		a.vanish(ctx, time.Second, true)
+		r := a.startWith(ctx, outbox.ProcessorConfig{})
+		sooner(t, "the message is poisoned", func() bool { return len(a.poisoned()) == 1 })
+		r.mustStop()
+		got := a.poisoned()[0]
+		if got.Reason != "owner vanished 3 times" || got.Crashes != 3 || got.Attempts != 0 {
+			t.Errorf("poisoned: got %+v, want 3 crashes, no attempts and the reason", got)
+		}
+		if ran.Load() != 0 {
+			t.Errorf("the consumer ran %d times, want never", ran.Load())
+		}
+	})
+}
+
+func TestCrashedMessageRunsSolo(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var running, most atomic.Int64
+		a := newApp(
+			bus.Consume("suspect", func(context.Context, order) error {
+				most.Store(max(most.Load(), running.Load()))
+				<-time.After(3 * time.Second)
+				most.Store(max(most.Load(), running.Load()))
+				return nil
+			}),
+			bus.Consume("others", func(context.Context, refund) error {
+				running.Add(1)
+				defer running.Add(-1)
+				<-time.After(100 * time.Millisecond)
+				return nil
+			}))
+		a.produceAt(ctx, order{ID: "1"})
+		a.exec("UPDATE consumer_messages SET crashes = 2")
+		for range 200 {
+			a.produceAt(ctx, refund{ID: "x"})
+		}
+		r := a.startWith(ctx, outbox.ProcessorConfig{Concurrency: 4})
+		sooner(t, "everything is done", a.empty)
+		r.mustStop()
+		if got := most.Load(); got != 0 {
+			t.Errorf("%d others ran next to a message that has crashed twice, want none", got)
+		}
+	})
+}
