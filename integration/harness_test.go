@@ -19,6 +19,9 @@ import (
 
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
+	if os.Getenv(childVariable) != "" {
+		os.Exit(runChild())
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(os.Exit))
 }
 
