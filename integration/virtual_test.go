@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -45,22 +46,46 @@ func (a *app) produceAt(ctx context.Context, payload bus.Payload, options ...out
 	}
 }
 
+// moments records instants from several goroutines.
+type moments struct {
+	mu   sync.Mutex
+	list []time.Time
+}
+
+func (m *moments) add() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.list = append(m.list, time.Now())
+}
+
+func (m *moments) len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.list)
+}
+
+func (m *moments) at(i int) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.list[i]
+}
+
 func TestRetriesWaitForTheBackoff(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
-		var runs []time.Time
+		var runs moments
 		a := newApp(bus.Consume("fails", func(context.Context, order) error {
-			runs = append(runs, time.Now())
+			runs.add()
 			return errors.New("no luck")
 		}, bus.WithBackoff(func(attempt int) time.Duration { return time.Duration(attempt) * time.Minute }), bus.MaxAttempts(4)))
 		a.produceAt(ctx, order{ID: "1"})
 		r := a.startWith(ctx, outbox.ProcessorConfig{})
 		sooner(t, "the message is poisoned", func() bool { return len(a.poisoned()) == 1 })
 		r.mustStop()
-		if len(runs) != 4 {
-			t.Fatalf("runs: got %d, want 4", len(runs))
+		if runs.len() != 4 {
+			t.Fatalf("runs: got %d, want 4", runs.len())
 		}
 		for i, want := range []time.Duration{time.Minute, 2 * time.Minute, 3 * time.Minute} {
-			if got := runs[i+1].Sub(runs[i]); got < want-time.Millisecond || got > want+time.Second {
+			if got := runs.at(i + 1).Sub(runs.at(i)); got < want-time.Millisecond || got > want+time.Second {
 				t.Errorf("wait after attempt %d: got %s, want %s", i+1, got, want)
 			}
 		}

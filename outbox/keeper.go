@@ -44,11 +44,17 @@ func (r *run) keeper(ctx context.Context) {
 // back what has not started.
 func (r *run) expire(now time.Time) {
 	expired := r.ledger.expire(now.Add(r.config.LeaseDuration / 6))
-	for _, entry := range expired {
-		r.config.Logger.Warn("lease cannot be renewed, consumers are cancelled", "claim", entry.id)
-	}
 	if len(expired) > 0 {
+		r.config.Logger.Warn("leases cannot be renewed, their consumers are cancelled", "claims", len(expired))
 		r.withdraw(expired)
+	}
+}
+
+// lost reports claims that were taken away, and drops what has not started.
+func (r *run) lost(leases []*lease) {
+	if len(leases) > 0 {
+		r.config.Logger.Warn("claims were taken away, their consumers are cancelled", "claims", len(leases))
+		r.withdraw(leases)
 	}
 }
 
@@ -86,10 +92,7 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 		}
 		r.outage.over(r.config.LeaseDuration)
 		lost, unknown := r.ledger.renewed(before, held, sent.Add(r.config.LeaseDuration))
-		for _, entry := range lost {
-			r.config.Logger.Warn("claim was taken away", "claim", entry.id)
-		}
-		r.withdraw(lost)
+		r.lost(lost)
 		strays = r.giveBack(ctx, strays, unknown)
 	}
 }

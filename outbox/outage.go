@@ -15,6 +15,7 @@ type outage struct {
 
 	mu           sync.Mutex
 	err          error
+	since        time.Time
 	logged       time.Time
 	suppressed   int
 	recoverAfter time.Time
@@ -24,8 +25,12 @@ type outage struct {
 func (o *outage) noticed(what string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	now := time.Now()
+	if o.err == nil {
+		o.since = now
+	}
 	o.err = err
-	if now := time.Now(); now.Sub(o.logged) >= time.Second {
+	if now.Sub(o.logged) >= time.Second {
 		o.logger.Error("database statement failed", "operation", what, "error", err, "more_since_last_line", o.suppressed)
 		o.logged, o.suppressed = now, 0
 		return
@@ -44,7 +49,9 @@ func (o *outage) over(lease time.Duration) {
 	}
 	o.err = nil
 	o.recoverAfter = time.Now().Add(lease / 3)
-	o.logger.Info("database answers again")
+	if lasted := time.Since(o.since); lasted >= time.Second { // a lost connection is not worth a second line
+		o.logger.Info("database answers again", "after", lasted)
+	}
 }
 
 // mayRecover tells whether expired claims of others may be taken.

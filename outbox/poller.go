@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -17,32 +18,90 @@ const (
 // quickPolls are the polls after a produce whose commit nobody announces.
 var quickPolls = [...]time.Duration{2 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond} // immutable
 
+// alarm is when the next poll is to happen. Anybody may set it earlier.
+type alarm struct {
+	mu       sync.Mutex
+	at       time.Time
+	expected time.Time     // the last produce whose commit is still to come
+	changed  chan struct{} // of size 1: a signal, not a queue
+}
+
+func newAlarm() *alarm { return &alarm{changed: make(chan struct{}, 1)} }
+
+// by makes the next poll happen at the given instant or before.
+func (a *alarm) by(t time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.at.IsZero() && !t.Before(a.at) {
+		return
+	}
+	a.at = t
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+// expect arms the quick polls.
+func (a *alarm) expect(now time.Time) {
+	a.mu.Lock()
+	a.expected = now
+	a.mu.Unlock()
+	a.by(now.Add(quickPolls[0]))
+}
+
+// next returns the time until the next poll.
+func (a *alarm) next(now time.Time) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.at.Sub(now)
+}
+
+// rearm sets the alarm for the poll after this one: at the latest, unless a
+// quick poll comes first.
+func (a *alarm) rearm(now, latest time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.at = latest
+	for _, quick := range quickPolls {
+		if at := a.expected.Add(quick); at.After(now) {
+			if at.Before(latest) {
+				a.at = at
+			}
+			return
+		}
+	}
+}
+
 // poller looks for work on behalf of all claim loops of the process, until ctx
 // ends: one statement every ProcessorMaxDelay, sooner when it is known that
 // something will be due.
-func (r *run) poller(ctx context.Context, expected <-chan struct{}) {
+func (r *run) poller(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	retry := newRetry()
-	quick := len(quickPolls) // the next quick poll
 	strangers := time.Now().Add(strangersEvery / 30)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-expected:
-			quick = 0
-			timer.Reset(quickPolls[0])
-			continue
 		case <-timer.C:
+		case <-r.alarm.changed:
 		}
+		if wait := r.alarm.next(time.Now()); wait > 0 {
+			timer.Reset(wait)
+			continue
+		}
+		// Armed before the look, so that whoever rings during it is heard.
+		r.alarm.rearm(time.Now(), time.Now().Add(jitter(r.config.ProcessorMaxDelay)))
 		probe, err := r.probe(ctx)
+		now := time.Now()
 		if err != nil {
-			timer.Reset(retry.NextBackOff())
+			r.alarm.rearm(now, now.Add(retry.NextBackOff()))
+			timer.Reset(r.alarm.next(now))
 			continue
 		}
 		retry.Reset()
-		now := time.Now()
 		r.dispatcher.rescan(now)
 		r.dispatcher.found(probe, now)
 		if probe.Expired && r.outage.mayRecover() {
@@ -52,14 +111,10 @@ func (r *run) poller(ctx context.Context, expected <-chan struct{}) {
 			strangers = now.Add(strangersEvery)
 			r.reportStrangers(ctx)
 		}
-		wait := jitter(r.config.ProcessorMaxDelay)
 		if probe.Next > 0 {
-			wait = min(wait, max(probe.Next, pollFloor))
+			r.alarm.by(now.Add(max(probe.Next, pollFloor)))
 		}
-		if quick++; quick < len(quickPolls) {
-			wait = min(wait, quickPolls[quick]-quickPolls[quick-1])
-		}
-		timer.Reset(wait)
+		timer.Reset(r.alarm.next(time.Now()))
 	}
 }
 
@@ -120,15 +175,12 @@ func (r *run) reportStrangers(ctx context.Context) {
 
 // listen passes on wake-ups: what is committed is claimed at once, what is
 // expected is looked for a few times soon.
-func (r *run) listen(expected chan<- struct{}) (stop func()) {
+func (r *run) listen() (stop func()) {
 	return r.registry.Wakeups().Listen(func(w bus.Wake) {
-		if !w.Expected {
-			r.dispatcher.activate(w.PayloadTypes, r.registry)
+		if w.Expected {
+			r.alarm.expect(time.Now())
 			return
 		}
-		select {
-		case expected <- struct{}{}:
-		default: // told already
-		}
+		r.dispatcher.activate(w.PayloadTypes, r.registry)
 	})
 }

@@ -89,10 +89,7 @@ func (p *Processor) add(c *consumer) {
 // It returns an error at once when the database cannot be reached, when its
 // tables are missing or too old ([ErrSchema]), or when its settings would break
 // the library's promises. Later outages are logged and waited out.
-func (p *Processor) Run(ctx context.Context) error {
-	if err := p.prepare(ctx); err != nil {
-		return err
-	}
+func (p *Processor) Run(ctx context.Context) (err error) {
 	r := p.newRun(ctx)
 	p.mu.Lock()
 	if p.current != nil {
@@ -101,11 +98,15 @@ func (p *Processor) Run(ctx context.Context) error {
 	}
 	p.current = r
 	p.mu.Unlock()
-	err := r.serve(ctx)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.current, p.lastErr = nil, err
-	return err
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.current, p.lastErr = nil, err
+	}()
+	if err := p.prepare(ctx); err != nil {
+		return err
+	}
+	return r.serve(ctx)
 }
 
 // prepare checks the live database before anything starts.
@@ -181,6 +182,7 @@ type run struct {
 	dispatcher *dispatcher
 	ledger     *ledger
 	outage     *outage
+	alarm      *alarm
 	zombies    *zombies
 	slots      []*worker
 	workers    sync.WaitGroup
@@ -188,7 +190,7 @@ type run struct {
 	cancelWork context.CancelCauseFunc
 	lastClaim  atomic.Int64
 	strays     atomic.Bool // the database may hold claims for us that we do not know of
-	stopping   atomic.Bool
+	serving    atomic.Bool // false before the start and once it stops
 }
 
 func (r *run) health() Health {
@@ -196,6 +198,6 @@ func (r *run) health() Health {
 	if last := r.lastClaim.Load(); last != 0 {
 		h.LastClaim = time.Unix(0, last)
 	}
-	h.Ready = h.Err == nil && !r.stopping.Load() && len(h.Stuck) < r.config.Concurrency
+	h.Ready = h.Err == nil && r.serving.Load() && len(h.Stuck) < r.config.Concurrency
 	return h
 }

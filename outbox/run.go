@@ -27,6 +27,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		owner:     uuid.NewString(),
 		started:   time.Now(),
 		ledger:    newLedger(),
+		alarm:     newAlarm(),
 		outage:    &outage{logger: p.config.Logger},
 	}
 	consumers := make([]*consumer, len(p.consumers))
@@ -57,8 +58,7 @@ func (r *run) background(fn func()) *sync.WaitGroup {
 // order in which messages flow.
 func (r *run) serve(ctx context.Context) error {
 	defer r.cancelWork(nil)
-	expected := make(chan struct{}, 1)
-	stopListening := r.listen(expected)
+	stopListening := r.listen()
 	loopCtx, stopLoops := context.WithCancel(r.ctx)
 	defer stopLoops()
 	keeperCtx, stopKeeper := context.WithCancel(r.ctx)
@@ -75,14 +75,15 @@ func (r *run) serve(ctx context.Context) error {
 	finish := make(chan struct{})
 	var settleErr error
 	settler := r.background(func() { settleErr = r.settler(settleCtx, finish) })
-	loops := r.background(func() { r.poller(loopCtx, expected) })
+	loops := r.background(func() { r.poller(loopCtx) })
 	for range r.config.ConsumerProcessorCount {
 		loops.Go(func() { r.claimLoop(loopCtx) })
 	}
 
+	r.serving.Store(true)
 	<-ctx.Done()
 	deadline := time.Now().Add(r.config.DrainTimeout)
-	r.stopping.Store(true)
+	r.serving.Store(false)
 	stopListening()
 	stopLoops()
 	for _, t := range r.dispatcher.close() {

@@ -68,10 +68,23 @@ func (r *run) settle(ctx context.Context, b batch) error {
 			return err
 		}
 	}
-	for _, entry := range r.ledger.confirm(b, finished, settled, renewed) {
-		r.config.Logger.Warn("claim was taken away", "claim", entry.id)
-	}
+	r.lost(r.ledger.confirm(b, finished, settled, renewed))
+	r.expectReturns(b.results)
 	return nil
+}
+
+// expectReturns has the poller look again when messages come back that were
+// just given back, snoozed, or are to be retried.
+func (r *run) expectReturns(results []store.Result) {
+	now := time.Now()
+	for _, result := range results {
+		switch result.Outcome {
+		case store.Failed, store.Snoozed, store.Release:
+			if result.Delay < r.config.ProcessorMaxDelay {
+				r.alarm.by(now.Add(max(result.Delay, pollFloor)))
+			}
+		}
+	}
 }
 
 // settleResults narrows a statement that the database refuses down to the

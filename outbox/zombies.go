@@ -56,7 +56,7 @@ func (z *zombies) names() (names []string) {
 func (r *run) abandon(t *task, p *partner) error {
 	r.zombies.add(p, t.consumer.Name())
 	close(p.in) // it ends once the function returns, if ever
-	if r.stopping.Load() {
+	if !r.serving.Load() {
 		return bus.ErrStopping
 	}
 	r.config.Logger.Error("consumer ignored its timeout and was abandoned",

@@ -77,10 +77,16 @@ func SQLite(t testing.TB) *bun.DB {
 	return OpenSQLite(t, filepath.Join(t.TempDir(), "test.db"))
 }
 
-// OpenSQLite opens a database file.
+// OpenSQLite opens a database file with the settings the library needs.
 func OpenSQLite(t testing.TB, path string) *bun.DB {
 	t.Helper()
-	conns, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)", path))
+	return OpenSQLiteWith(t, path, "_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)")
+}
+
+// OpenSQLiteWith opens a database file with settings of the test's own.
+func OpenSQLiteWith(t testing.TB, path, query string) *bun.DB {
+	t.Helper()
+	conns, err := sql.Open("sqlite", fmt.Sprintf("file:%s?%s", path, query))
 	if err != nil {
 		t.Fatalf("open sqlite: %v", err)
 	}

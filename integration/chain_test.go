@@ -1,0 +1,123 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// TestEachLayerLeftOut shows that the layers of the default chain really are
+// middleware: without one its behaviour is gone, and the processor falls back to
+// what it does by itself.
+func TestEachLayerLeftOut(t *testing.T) {
+	const minute = time.Minute
+	recoverer, timeout, attempts, poison := middleware.Recover(), middleware.Timeout(), middleware.Attempts(middleware.Constant(5*minute)), middleware.Poison(nil)
+	fails := func(context.Context, order) error { return errors.New("no luck") }
+	panics := func(context.Context, order) error { panic("no luck") }
+	permanent := func(context.Context, order) error { return bus.Permanent(errors.New("no luck")) }
+	waits := func(ctx context.Context, _ order) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * minute): // four leases: without a deadline the lease is still renewed
+			return nil
+		}
+	}
+	tests := []struct {
+		name    string
+		chain   []bus.Middleware
+		consume func(context.Context, order) error
+		want    string        // state after the first run
+		wait    time.Duration // until the second run starts
+	}{
+		{"complete: an error is retried by policy and counts", []bus.Middleware{poison, attempts, recoverer, timeout}, fails, "pending, 1 attempts", 5 * minute},
+		{"without attempts: an error is retried after AttemptDelay and counts nothing", []bus.Middleware{poison, recoverer, timeout}, fails, "pending, 0 attempts", minute},
+		{"complete: a condemned message is poisoned", []bus.Middleware{poison, attempts, recoverer, timeout}, permanent, "poisoned, 1 attempts", 0},
+		{"without poison: a condemned message is retried after AttemptDelay", []bus.Middleware{attempts, recoverer, timeout}, permanent, "pending, 1 attempts", minute},
+		{"complete: a panic is an error like any other", []bus.Middleware{poison, attempts, recoverer, timeout}, panics, "pending, 1 attempts", 5 * minute},
+		{"without recover: a panic is caught, retried after AttemptDelay, and counts nothing", []bus.Middleware{poison, attempts, timeout}, panics, "pending, 0 attempts", minute},
+		{"complete: the deadline ends a run", []bus.Middleware{poison, attempts, recoverer, timeout}, waits, "pending, 1 attempts", 5 * minute},
+		{"without timeout: there is no deadline", []bus.Middleware{poison, attempts, recoverer}, waits, "done", 0},
+		{"no chain at all: an error is retried after AttemptDelay", []bus.Middleware{}, fails, "pending, 0 attempts", minute},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				var starts, ends moments
+				a := newApp(bus.Consume("c", func(ctx context.Context, o order) error {
+					starts.add()
+					defer ends.add()
+					return test.consume(ctx, o)
+				}))
+				a.produceAt(ctx, order{ID: "1"})
+				r := a.startWith(ctx, outbox.ProcessorConfig{Chain: test.chain, AttemptDelay: minute})
+				sooner(t, "the first run is settled", func() bool { return ends.len() > 0 && a.count("SELECT count(*) FROM message_claims") == 0 })
+				if got := a.state(); got != test.want {
+					t.Errorf("state: got %q, want %q", got, test.want)
+				}
+				if test.wait > 0 {
+					sooner(t, "the second run starts", func() bool { return starts.len() == 2 })
+					if got := starts.at(1).Sub(ends.at(0)); got < test.wait-time.Second || got > test.wait+time.Second {
+						t.Errorf("second run after %s, want %s", got, test.wait)
+					}
+				}
+				_ = r.wait()
+			})
+		})
+	}
+}
+
+// state sums up where the only message is.
+func (a *app) state() string {
+	a.Helper()
+	for _, m := range a.pending() {
+		return fmt.Sprintf("pending, %d attempts", m.Attempts)
+	}
+	for _, m := range a.poisoned() {
+		return fmt.Sprintf("poisoned, %d attempts", m.Attempts)
+	}
+	return "done"
+}
+
+func TestGoexitCostsAnAttemptAndNoSlot(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var done atomic.Int64
+		a := newApp(
+			bus.Consume("exits", func(context.Context, order) error { goexit(); return nil }, bus.MaxAttempts(1)),
+			bus.Consume("works", func(context.Context, refund) error { done.Add(1); return nil }))
+		for i := range 20 {
+			a.produceAt(ctx, order{ID: fmt.Sprint(i)})
+		}
+		r := a.startWith(ctx, outbox.ProcessorConfig{Concurrency: 2})
+		sooner(t, "all are poisoned", func() bool { return len(a.poisoned()) == 20 })
+		a.produceAt(ctx, refund{ID: "1"})
+		sooner(t, "the slots still work", func() bool { return done.Load() == 1 })
+		r.mustStop()
+	})
+}
+
+func TestGoexitInMiddlewareCostsNoSlot(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var done, exits atomic.Int64
+		a := newApp(counting("works", &done))
+		exit := func(next bus.Handler) bus.Handler {
+			return func(ctx context.Context, m *bus.Message) error {
+				if exits.Add(1) <= 3 {
+					goexit()
+				}
+				return next(ctx, m)
+			}
+		}
+		a.produceAt(ctx, order{ID: "1"})
+		r := a.startWith(ctx, outbox.ProcessorConfig{Concurrency: 1, Chain: middleware.Default(middleware.Options{User: []bus.Middleware{exit}})})
+		sooner(t, "the message is done", func() bool { return done.Load() == 1 && a.empty() })
+		r.mustStop()
+	})
+}

@@ -1,0 +1,226 @@
+package integration_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
+	"github.com/uptrace/bun/dialect/pgdialect"
+	"github.com/uptrace/bun/schema"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+func goexit() { runtime.Goexit() }
+
+func TestRunRefusesAMissingOrOlderSchema(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		registry, err := bus.NewRegistry()
+		if err != nil {
+			t.Fatal(err)
+		}
+		processor, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := processor.Run(t.Context()); !errors.Is(err, outbox.ErrSchema) || !strings.Contains(err.Error(), "run outbox.Migrate") {
+			t.Errorf("without tables: got %v, want ErrSchema and its cure", err)
+		}
+		a := newApp(t, db)
+		a.exec("UPDATE asyncmonolith_migrations SET version = 0")
+		if err := processor.Run(t.Context()); !errors.Is(err, outbox.ErrSchema) || !strings.Contains(err.Error(), "version 0") {
+			t.Errorf("with older tables: got %v, want ErrSchema and the versions", err)
+		}
+		a.exec("UPDATE asyncmonolith_migrations SET version = 99")
+		r := a.start(fast())
+		eventually(t, "it runs on newer tables", func() bool { return r.Health().Ready })
+		r.mustStop()
+	})
+}
+
+func TestRunReportsADatabaseThatIsDown(t *testing.T) {
+	t.Parallel()
+	conns, err := sql.Open("pgx", "postgres://postgres@127.0.0.1:1/nowhere?connect_timeout=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conns.Close()
+	registry, err := bus.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	processor, err := outbox.NewProcessor(bun.NewDB(conns, pgdialect.New()), registry, outbox.ProcessorConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := processor.Run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "outbox: run: the database cannot be reached: ") {
+		t.Errorf("got %v, want a clear error", err)
+	}
+	if health := processor.Health(); health.Ready || health.Err == nil {
+		t.Errorf("health: got %+v, want not ready and the error", health)
+	}
+}
+
+func TestUnknownDialectIsRefused(t *testing.T) {
+	t.Parallel()
+	registry, err := bus.NewRegistry(bus.Consume("c", func(context.Context, order) error { return nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := bun.NewDB(testdb.SQLite(t).DB, unknownDialect{pgdialect.New()})
+	want := "use one of pg, sqlite"
+	if _, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("NewProcessor: got %v, want the known dialects listed", err)
+	}
+	if err := outbox.Migrate(t.Context(), db, bus.Tables{}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Migrate: got %v, want the known dialects listed", err)
+	}
+	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := producer.Produce(t.Context(), db, order{}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Produce: got %v, want the known dialects listed", err)
+	}
+}
+
+type unknownDialect struct{ schema.Dialect }
+
+func (unknownDialect) Name() dialect.Name { return dialect.Oracle }
+
+func TestRunTwiceAtOnceIsRefused(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a := newApp(t, db, counting("c", &n))
+		r := a.start(fast())
+		eventually(t, "it runs", func() bool { return r.Health().Ready })
+		if err := r.Run(t.Context()); !errors.Is(err, outbox.ErrRunning) {
+			t.Errorf("second Run: got %v, want ErrRunning", err)
+		}
+		r.mustStop()
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		a.produce(order{ID: "1"})
+		eventually(t, "it runs again after a stop", func() bool { return n.Load() == 1 && a.empty() })
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("run: got %v, want a clean stop", err)
+		}
+	})
+}
+
+func TestSQLiteSettingsAreReadBack(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, query, want string }{
+		{"no WAL", "_pragma=busy_timeout(5000)", "open the database with _pragma=journal_mode(WAL)"},
+		{"no busy_timeout", "_pragma=journal_mode(WAL)", "open the database with _pragma=busy_timeout(5000)"},
+		{"a misspelt pragma", "_pragma=journal_mode(WAL)&_pragma=bussy_timeout(5000)", "busy_timeout is 0 ms"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			a := newApp(t, testdb.OpenSQLiteWith(t, t.TempDir()+"/test.db", test.query))
+			processor, err := outbox.NewProcessor(a.db, a.registry, outbox.ProcessorConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := processor.Run(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+	t.Run("a transactional timeout above busy_timeout", func(t *testing.T) {
+		t.Parallel()
+		a := newApp(t, testdb.SQLite(t), outbox.ConsumeTx("stock", func(context.Context, bun.Tx, order) error { return nil }, bus.Timeout(10*time.Second)))
+		processor, err := outbox.NewProcessor(a.db, a.registry, outbox.ProcessorConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := processor.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `"stock": Timeout 10s`) {
+			t.Errorf("got %v, want the consumer's timeout refused", err)
+		}
+	})
+}
+
+func TestLostConnectionsAreReplacedQuietly(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.PostgresDSN(t)
+	killer := testdb.OpenPostgres(t, dsn)
+	var done, lines atomic.Int64
+	a := newApp(t, testdb.OpenPostgres(t, dsn), bus.Consume("c", func(context.Context, order) error { done.Add(1); return nil }))
+	started := time.Now()
+	config := fast()
+	config.Logger = slog.New(countingHandler{&lines})
+	config.Chain = middleware.Default(middleware.Options{Logger: slog.New(slog.DiscardHandler)})
+	r := a.start(config)
+	for i := range 10 {
+		_, err := killer.ExecContext(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := done.Load()
+		eventually(t, "a produce gets through", func() bool {
+			_, err := a.producer.Produce(t.Context(), killer, order{ID: fmt.Sprint(i)})
+			return err == nil
+		})
+		eventually(t, "it is consumed", func() bool { return done.Load() > before })
+	}
+	eventually(t, "nothing is left", a.empty)
+	r.mustStop()
+	if most := int64(2 * (time.Since(started)/time.Second + 1)); lines.Load() > most {
+		t.Errorf("log lines: got %d, want at most %d: one a second for errors, one for each recovery", lines.Load(), most)
+	}
+}
+
+type countingHandler struct{ lines *atomic.Int64 }
+
+func (h countingHandler) Enabled(context.Context, slog.Level) bool  { return true }
+func (h countingHandler) Handle(context.Context, slog.Record) error { h.lines.Add(1); return nil }
+func (h countingHandler) WithAttrs([]slog.Attr) slog.Handler        { return h }
+func (h countingHandler) WithGroup(string) slog.Handler             { return h }
+
+// TestEveryDefaultIsolation runs the pipe under each default isolation level:
+// the library's own statements must not depend on it.
+func TestEveryDefaultIsolation(t *testing.T) {
+	t.Parallel()
+	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			t.Parallel()
+			dsn := testdb.PostgresDSN(t) + "&default_transaction_isolation=" + strings.ReplaceAll(level, " ", "%20")
+			var plain, transactional, lines atomic.Int64
+			a := newApp(t, testdb.OpenPostgres(t, dsn), counting("plain", &plain),
+				outbox.ConsumeTx("transactional", func(context.Context, bun.Tx, order) error { transactional.Add(1); return nil }))
+			config := fast()
+			config.Logger = slog.New(countingHandler{&lines})
+			config.Chain = middleware.Default(middleware.Options{Logger: slog.New(slog.DiscardHandler)})
+			r, other := a.start(config), a.start(config)
+			for range 20 {
+				a.produceMany(50)
+			}
+			eventually(t, "everything is consumed", a.empty)
+			r.mustStop()
+			other.mustStop()
+			if plain.Load() != 1000 || transactional.Load() != 1000 {
+				t.Errorf("runs: got %d and %d, want 1000 each", plain.Load(), transactional.Load())
+			}
+			if lines.Load() != 0 {
+				t.Errorf("the processors logged %d lines, want none: no conflict may surface", lines.Load())
+			}
+		})
+	}
+}
