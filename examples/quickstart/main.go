@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"log/slog"
 	"os"
@@ -49,12 +50,13 @@ type Order struct {
 }
 
 func main() {
-	if err := run(context.Background()); err != nil {
+	if err := run(context.Background(), os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context) error {
+// run tells the whole story to out.
+func run(ctx context.Context, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "quickstart")
 	if err != nil {
 		return err
@@ -66,7 +68,7 @@ func run(ctx context.Context) error {
 	}
 	defer db.Close()
 
-	story := newStory()
+	story := newStory(out)
 	shop := &shop{story: story}
 
 	// snippet: wiring

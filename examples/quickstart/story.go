@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -26,8 +25,8 @@ type story struct {
 // messages is how many messages the quickstart produces; one ends poisoned.
 const messages = 5
 
-func newStory() *story {
-	return &story{out: os.Stdout, begun: time.Now(), open: messages, ended: make(chan struct{})}
+func newStory(out io.Writer) *story {
+	return &story{out: out, begun: time.Now(), open: messages, ended: make(chan struct{})}
 }
 
 // tell prints one line.

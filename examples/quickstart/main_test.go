@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestQuickstartTellsItsStory(t *testing.T) {
+	var out strings.Builder
+	start := time.Now()
+	if err := run(context.Background(), &out); err != nil {
+		t.Fatalf("run: %v", err)
+	}
+	if took := time.Since(start); took > 8*time.Second {
+		t.Errorf("took %s, want at most 8s", took)
+	}
+	text := out.String()
+	for line, times := range map[string]int{
+		`shop +order o-1 is committed`:                              1,
+		`shop +the same insert id once more: 0 written, 1 dup`:      1,
+		`shop +order o-2 is rolled back`:                            1,
+		`send-receipt +receipt for o-1 sent`:                        1,
+		`reserve-stock +stock for o-1 reserved`:                     1,
+		`charge-card +attempt [12] for tenant acme failed`:          2,
+		`charge-card +card charged for o-1`:                         1,
+		`notify-warehouse +attempt [123] for tenant acme failed`:    3,
+		`ask-for-feedback +how did you like o-1`:                    1,
+		`at the end: order o-1 reserved: true, messages waiting: 0`: 1,
+		`poisoned: +notify-warehouse \(attempt 3 of 3 failed\)`:     1,
+		`o-2`: 1, // only the line that says it was rolled back
+	} {
+		if got := len(regexp.MustCompile(line).FindAllString(text, -1)); got != times {
+			t.Errorf("line %q: got %d, want %d; the story:\n%s", line, got, times, text)
+		}
+	}
+}
