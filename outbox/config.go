@@ -118,7 +118,7 @@ func (c ProcessorConfig) validate(rowLocks bool) error {
 	check(c.ProcessorBatchSize >= 1, "ProcessorBatchSize", c.ProcessorBatchSize, "1 or more is allowed")
 	check(c.ProcessorMinDelay >= 0, "ProcessorMinDelay", c.ProcessorMinDelay, "0 or more is allowed")
 	check(c.ProcessorMaxDelay >= 0, "ProcessorMaxDelay", c.ProcessorMaxDelay, "0 or more is allowed")
-	check(c.ProcessorMinDelay <= c.ProcessorMaxDelay, "ProcessorMinDelay", c.ProcessorMinDelay,
+	check(c.ProcessorMinDelay <= c.ProcessorMaxDelay || c.ProcessorMaxDelay < 0, "ProcessorMinDelay", c.ProcessorMinDelay,
 		fmt.Sprintf("at most ProcessorMaxDelay, %s, is allowed", c.ProcessorMaxDelay))
 	check(c.Concurrency >= 1, "Concurrency", c.Concurrency, "1 or more is allowed")
 	check(c.TxConcurrency >= 1, "TxConcurrency", c.TxConcurrency, "1 or more is allowed")
@@ -148,10 +148,14 @@ func (c ProcessorConfig) checkTimeout(what string, d time.Duration) error {
 // settings resolves a consumer's configuration: its own, else the processor's.
 func (c ProcessorConfig) settings(consumer bus.Consumer) (bus.ConsumerConfig, error) {
 	settings := consumer.Config()
+	var err error
+	if settings.Timeout != 0 {
+		err = c.checkTimeout(fmt.Sprintf("outbox: consumer %q: Timeout", consumer.Name()), settings.Timeout)
+	}
 	setDefault(&settings.Timeout, c.DefaultConsumerTimeout)
 	setDefault(&settings.MaxAttempts, c.MaxAttempts)
 	setDefault(&settings.AttemptDelay, c.AttemptDelay)
-	return settings, c.checkTimeout(fmt.Sprintf("outbox: consumer %q: Timeout", consumer.Name()), settings.Timeout)
+	return settings, err
 }
 
 // checkPool refuses a pool in which the processor would starve itself.

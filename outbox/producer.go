@@ -116,7 +116,7 @@ func (p *Producer) Produce(ctx context.Context, db bun.IDB, payload bus.Payload,
 // ProduceMany writes any number of payloads, of any types, in as few statements
 // as possible: all of them or none. The receipts are in the order of the items.
 func (p *Producer) ProduceMany(ctx context.Context, db bun.IDB, items ...Item) ([]Receipt, error) {
-	if db == nil {
+	if handle, ok := db.(*bun.DB); db == nil || ok && handle == nil {
 		return nil, errors.New("outbox: produce: the database handle is nil")
 	}
 	if len(items) == 0 {

@@ -16,8 +16,11 @@ import (
 // this process's processors as soon as what fn produced is committed. Produce
 // with the context that fn is given.
 func (p *Producer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Context, tx bun.Tx) error) error {
-	if db == nil {
+	switch {
+	case db == nil:
 		return errors.New("outbox: RunInTx: the database handle is nil")
+	case fn == nil:
+		return errors.New("outbox: RunInTx: the function is nil")
 	}
 	ctx, pending := withPendingWake(ctx)
 	if err := db.RunInTx(ctx, nil, fn); err != nil {

@@ -244,7 +244,10 @@ func span(t time.Time) string {
 	if t.IsZero() {
 		return "never"
 	}
-	return fmt.Sprint(t.Sub(epoch()))
+	if d := t.Sub(epoch()); d.Abs() < 100*365*24*time.Hour {
+		return fmt.Sprint(d)
+	}
+	return t.UTC().Format(time.RFC3339Nano)
 }
 
 // now is the case's clock as a span.

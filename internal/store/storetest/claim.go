@@ -1,0 +1,188 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+func claimCases() []testCase {
+	return []testCase{
+		{"a claim returns its messages whole", claimMessages},
+		{"a claim is written down with its lease", claimRecorded},
+		{"a claim of nothing leaves nothing behind", claimNothing},
+		{"only wanted consumers and payload types are claimed", claimWanted},
+		{"one consumer may want several payload types", claimSeveralTypes},
+		{"each want has its own limit", claimLimits},
+		{"the order is by the time available, then by id", claimOrder},
+		{"messages are not claimed before they are available", claimAvailable},
+		{"claimed messages are not claimed again", claimOnce},
+		{"a claim that has expired still holds its messages", claimExpired},
+		{"eight claimers at once share the messages out", claimAtOnce},
+	}
+}
+
+func claimMessages(k *kit) {
+	m := k.keyed("c", "key")
+	m.Payload, m.Headers, m.AvailableAt = `{"a":1}`, `{"h":"v"}`, epoch().Add(-time.Second)
+	k.insert(m)
+	id := k.pending()[0]
+	k.settle("a", store.Result{Claim: k.take("a", "c", id).ID, Message: id, Outcome: store.Failed, Errors: `["oops"]`, Delay: time.Second})
+	k.pass(time.Minute)
+	k.crash("c", 1)
+	c := k.claim(crashed("a", store.Suspects, 8, want("c", 1)))
+	if len(c.Messages) != 1 {
+		k.Fatalf("messages claimed: got %d, want 1", len(c.Messages))
+	}
+	got := c.Messages[0]
+	equal(k, "created and available", []string{span(got.CreatedAt.Time), span(got.AvailableAfter.Time)}, []string{"0s", "1s"})
+	got.CreatedAt, got.AvailableAfter = store.Moment{}, store.Moment{}
+	equal(k, "message", got, store.Message{
+		ID: id, MessageID: m.MessageID, ConsumerType: "c", PayloadType: payload, Payload: []byte(`{"a":1}`), Headers: []byte(`{"h":"v"}`),
+		InsertID: "key", Attempts: 1, Crashes: 1, Errors: `["oops"]`,
+	})
+}
+
+func claimRecorded(k *kit) {
+	ids := k.add("c", 3)
+	k.pass(time.Hour)
+	r := request("owner-1", want("c", 2))
+	r.Lease, r.Solo = 1500*time.Microsecond, true
+	first := k.claim(r)
+	second := k.claim(request("owner-2", want("c", 2)))
+	equal(k, "claims", k.claims(), []claimRow{
+		{ID: first.ID, Owner: "owner-1", Solo: true, Claimed: k.now(), LeasedTo: k.in(1500 * time.Microsecond), Messages: list(ids[:2]...)},
+		{ID: second.ID, Owner: "owner-2", Claimed: k.now(), LeasedTo: k.in(lease), Messages: list(ids[2])},
+	})
+	for _, id := range ids {
+		equal(k, "available after being claimed", k.row(id).Available, "0s")
+	}
+}
+
+func claimNothing(k *kit) {
+	for _, wants := range [][]store.Want{{want("c", 10), want("d", 10)}, nil} {
+		c := k.claim(request("a", wants...))
+		if c.ID != 0 || len(c.Messages) != 0 || c.Cut {
+			k.Errorf("claim of nothing: got %+v, want the ID 0 and no messages", c)
+		}
+		equal(k, "found", c.Found, make([]int, len(wants)))
+	}
+	k.add("c", 1)
+	if c := k.claim(request("a", want("c", 0))); c.ID != 0 {
+		k.Errorf("claim with a limit of 0: got messages %v, want none", idsOf(c))
+	}
+	equal(k, "claims", k.claims(), nil)
+}
+
+func claimWanted(k *kit) {
+	other := k.message("c")
+	other.PayloadType = "other"
+	k.insert(other)
+	k.add("d", 1)
+	ids := k.add("c", 2)
+	c := k.claim(request("a", want("b", 10), want("c", 10), want("e", 10)))
+	equal(k, "messages", idsOf(c), ids)
+	equal(k, "found", c.Found, []int{0, 2, 0})
+}
+
+func claimSeveralTypes(k *kit) {
+	renamed := k.message("c")
+	renamed.PayloadType = "old name"
+	k.insert(renamed)
+	k.add("c", 2)
+	c := k.claim(request("a", want("c", 10), store.Want{Consumer: "c", Payload: "old name", Limit: 10}))
+	equal(k, "messages", idsOf(c), k.pending())
+	equal(k, "found", c.Found, []int{2, 1})
+	equal(k, "claims", len(k.claims()), 1)
+}
+
+func claimLimits(k *kit) {
+	ofC, ofD, ofE := k.add("c", 5), k.add("d", 5), k.add("e", 1)
+	c := k.claim(request("a", want("c", 3), want("d", 1), want("e", 4)))
+	equal(k, "messages", idsOf(c), slices.Concat(ofC[:3], ofD[:1], ofE))
+	equal(k, "found", c.Found, []int{3, 1, 1})
+}
+
+func claimOrder(k *kit) {
+	ages := []time.Duration{3, 1, 2, 3, 2, 1, 3}
+	consumers := []string{"c", "c", "d", "d", "c", "d", "c"}
+	var rows []store.NewMessage
+	for i, age := range ages {
+		m := k.message(consumers[i])
+		m.AvailableAt, m.Payload = epoch().Add(-age*time.Microsecond), fmt.Sprint(i)
+		rows = append(rows, m)
+	}
+	for _, m := range rows { // one by one, so that ids follow
+		k.insert(m)
+	}
+	var got []string
+	for _, m := range k.claim(request("a", want("c", 10), want("d", 10))).Messages {
+		got = append(got, string(m.Payload))
+	}
+	equal(k, "order of both", got, []string{"0", "3", "6", "2", "4", "1", "5"})
+}
+
+func claimAvailable(k *kit) {
+	m := k.message("c")
+	m.Delay = time.Minute
+	k.insert(m)
+	k.pass(time.Minute - time.Microsecond)
+	if c := k.claim(request("a", want("c", 1))); c.ID != 0 {
+		k.Errorf("claim a microsecond early: got messages %v, want none", idsOf(c))
+	}
+	k.pass(time.Microsecond)
+	k.take("a", "c", k.pending()...)
+}
+
+func claimOnce(k *kit) {
+	ids := k.add("c", 4)
+	k.take("a", "c", ids[:2]...)
+	for _, owner := range []string{"a", "b"} {
+		if c := k.claim(request(owner, want("c", 1))); len(c.Messages) != 1 || slices.Contains(ids[:2], c.Messages[0].ID) {
+			k.Errorf("claim of owner %s: got messages %v, want one of %v", owner, idsOf(c), ids[2:])
+		}
+	}
+	if c := k.claim(request("b", want("c", 1))); c.ID != 0 {
+		k.Errorf("claim with everything claimed: got messages %v, want none", idsOf(c))
+	}
+	equal(k, "claims", len(k.claims()), 3)
+}
+
+func claimExpired(k *kit) {
+	ids := k.add("c", 2)
+	k.take("a", "c", ids...)
+	k.pass(24 * time.Hour)
+	if c := k.claim(request("b", want("c", 2))); c.ID != 0 {
+		k.Errorf("claim of what an expired claim holds: got messages %v, want none before it is recovered", idsOf(c))
+	}
+}
+
+func claimAtOnce(k *kit) {
+	const n = 200
+	ids := k.add("c", n)
+	var mu sync.Mutex
+	var got []int64
+	errs := together(8, func(i int) error {
+		for {
+			c, err := k.store.Claim(k.ctx, k.db, request(fmt.Sprint("owner ", i), want("c", 7)))
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			got = append(got, idsOf(c)...)
+			all := len(got) >= n
+			mu.Unlock()
+			if all {
+				return nil
+			}
+		}
+	})
+	for _, err := range errs {
+		k.Errorf("claim: got error %v, want none", err)
+	}
+	slices.Sort(got)
+	equal(k, "messages claimed by all", got, ids)
+}

@@ -1,0 +1,138 @@
+package outbox_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+func TestZeroConfigWorks(t *testing.T) {
+	t.Parallel()
+	registry := newRegistry(t, orders("c"))
+	if _, err := outbox.NewProcessor(noDatabase(t), registry, outbox.ProcessorConfig{}); err != nil {
+		t.Errorf("NewProcessor: got %v, want no error", err)
+	}
+	if _, err := outbox.NewProducer(registry, outbox.ProducerConfig{}); err != nil {
+		t.Errorf("NewProducer: got %v, want no error", err)
+	}
+}
+
+func TestConfigOutOfRangeIsRefused(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		config outbox.ProcessorConfig
+		want   string
+	}{
+		{"negative loops", outbox.ProcessorConfig{ConsumerProcessorCount: -1}, "outbox: ProcessorConfig.ConsumerProcessorCount -1: 1 or more is allowed"},
+		{"negative batch", outbox.ProcessorConfig{ProcessorBatchSize: -5}, "outbox: ProcessorConfig.ProcessorBatchSize -5: 1 or more is allowed"},
+		{"negative minimum delay", outbox.ProcessorConfig{ProcessorMinDelay: -1}, "outbox: ProcessorConfig.ProcessorMinDelay -1ns: 0 or more is allowed"},
+		{"negative maximum delay", outbox.ProcessorConfig{ProcessorMaxDelay: -1}, "outbox: ProcessorConfig.ProcessorMaxDelay -1ns: 0 or more is allowed"},
+		{"minimum above maximum", outbox.ProcessorConfig{ProcessorMinDelay: 2 * time.Second}, "outbox: ProcessorConfig.ProcessorMinDelay 2s: at most ProcessorMaxDelay, 1s, is allowed"},
+		{"negative concurrency", outbox.ProcessorConfig{Concurrency: -1}, "outbox: ProcessorConfig.Concurrency -1: 1 or more is allowed"},
+		{"negative transactions", outbox.ProcessorConfig{TxConcurrency: -1}, "outbox: ProcessorConfig.TxConcurrency -1: 1 or more is allowed"},
+		{"negative attempts", outbox.ProcessorConfig{MaxAttempts: -1}, "outbox: ProcessorConfig.MaxAttempts -1: 1 or more is allowed"},
+		{"negative attempt delay", outbox.ProcessorConfig{AttemptDelay: -1}, "outbox: ProcessorConfig.AttemptDelay -1ns: 0 or more is allowed"},
+		{"timeout too short", outbox.ProcessorConfig{DefaultConsumerTimeout: time.Millisecond}, "outbox: ProcessorConfig.DefaultConsumerTimeout 1ms: 1s to 1h0m0s are allowed"},
+		{"timeout too long", outbox.ProcessorConfig{DefaultConsumerTimeout: 2 * time.Hour}, "outbox: ProcessorConfig.DefaultConsumerTimeout 2h0m0s: 1s to 1h0m0s are allowed"},
+		{"lease too short", outbox.ProcessorConfig{LeaseDuration: time.Millisecond}, "outbox: ProcessorConfig.LeaseDuration 1ms: 1s or more is allowed"},
+		{"negative drain timeout", outbox.ProcessorConfig{DrainTimeout: -1}, "outbox: ProcessorConfig.DrainTimeout -1ns: 0 or more is allowed"},
+		{"nil middleware", outbox.ProcessorConfig{Chain: []bus.Middleware{nil}}, "outbox: ProcessorConfig.Chain[0] is nil"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := outbox.NewProcessor(noDatabase(t), newRegistry(t, orders("c")), test.config)
+			if err == nil || err.Error() != test.want {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
+	t.Parallel()
+	registry := newRegistry(t, orders("hasty", bus.Timeout(time.Millisecond)))
+	_, err := outbox.NewProcessor(noDatabase(t), registry, outbox.ProcessorConfig{MaxAttempts: -1, Concurrency: -1})
+	for _, want := range []string{"MaxAttempts -1", "Concurrency -1", `consumer "hasty": Timeout 1ms: 1s to 1h0m0s are allowed`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want it to name %s", err, want)
+		}
+	}
+	if _, err := outbox.NewProcessor(noDatabase(t), registry, outbox.ProcessorConfig{AllowShortTimeouts: true}); err != nil {
+		t.Errorf("with AllowShortTimeouts: got %v, want no error", err)
+	}
+}
+
+func TestNilArgumentsAreRefused(t *testing.T) {
+	t.Parallel()
+	registry := newRegistry(t, orders("c"))
+	for name, err := range map[string]error{
+		"NewProcessor without a database":   second(outbox.NewProcessor(nil, registry, outbox.ProcessorConfig{})),
+		"NewProcessor without a registry":   second(outbox.NewProcessor(noDatabase(t), nil, outbox.ProcessorConfig{})),
+		"NewProducer without a registry":    second(outbox.NewProducer(nil, outbox.ProducerConfig{})),
+		"NewProducer with a nil middleware": second(outbox.NewProducer(registry, outbox.ProducerConfig{Chain: []bus.SendMiddleware{nil}})),
+		"NewProducer with a negative size":  second(outbox.NewProducer(registry, outbox.ProducerConfig{MaxPayload: -1})),
+		"Migrate without a database":        outbox.Migrate(t.Context(), nil, bus.Tables{}),
+		"Migrate with bad names":            outbox.Migrate(t.Context(), noDatabase(t), bus.Tables{Prefix: `x"; --`}),
+		"Migrations without a database":     second(outbox.Migrations(nil, bus.Tables{})),
+	} {
+		if err == nil || !strings.HasPrefix(err.Error(), "outbox: ") {
+			t.Errorf("%s: got %v, want an error of this package", name, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestSmallPoolIsRefused(t *testing.T) {
+	t.Parallel()
+	plain := newRegistry(t, orders("c"))
+	mixed := newRegistry(t, orders("c"), outbox.ConsumeTx("tx", func(context.Context, bun.Tx, order) error { return nil }))
+	tests := []struct {
+		name     string
+		registry *bus.Registry
+		pool     int
+		want     string
+	}{
+		{"too small for the loops", plain, 2, "the pool has 2 connections, at least 3 are needed (2 claim loops + 0 transactional consumers + 1)"},
+		{"just large enough for the loops", plain, 3, ""},
+		{"too small for transactional consumers", mixed, 10, "the pool has 10 connections, at least 11 are needed (2 claim loops + 8 transactional consumers + 1)"},
+		{"just large enough", mixed, 11, ""},
+		{"unlimited", mixed, 0, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			db := noDatabase(t)
+			db.SetMaxOpenConns(test.pool)
+			_, err := outbox.NewProcessor(db, test.registry, outbox.ProcessorConfig{})
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestConsumeTxReportsItsMistakes(t *testing.T) {
+	t.Parallel()
+	_, err := bus.NewRegistry(outbox.ConsumeTx[order]("tx", nil))
+	if err == nil || !strings.Contains(err.Error(), `consumer "tx": the function is nil`) {
+		t.Errorf("got %v, want the nil function reported", err)
+	}
+}
+
+func TestTransactionalConsumerNeedsAProcessor(t *testing.T) {
+	t.Parallel()
+	consumer := outbox.ConsumeTx("tx", func(context.Context, bun.Tx, order) error { return nil })
+	err := consumer.Consume(t.Context(), bus.JSON{}, []byte(`{}`))
+	if err == nil || !strings.Contains(err.Error(), `consumer "tx" is transactional`) {
+		t.Errorf("got %v, want it to say that only a Processor can run it", err)
+	}
+}

@@ -1,0 +1,244 @@
+package outbox
+
+// An internal test: how room is measured and dealt is arithmetic that no user
+// sees, and that a whole processor would only show as speed.
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+func TestDealIsFairAndComplete(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		rooms  []int
+		budget int
+		want   []int
+	}{
+		{"nobody has room", nil, 10, []int{}},
+		{"one takes all", []int{100}, 10, []int{10}},
+		{"room is the limit", []int{3}, 10, []int{3}},
+		{"equal shares", []int{100, 100}, 10, []int{5, 5}},
+		{"what one leaves the other gets", []int{2, 100}, 10, []int{2, 8}},
+		{"fewer than there are takers", []int{5, 5, 5}, 2, []int{1, 1, 0}},
+		{"odd rest goes to the first in turn", []int{100, 100, 100}, 10, []int{4, 3, 3}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if got := deal(test.rooms, test.budget); !slices.Equal(got, test.want) {
+				t.Errorf("deal(%v, %d): got %v, want %v", test.rooms, test.budget, got, test.want)
+			}
+		})
+	}
+}
+
+func TestRateCountsTheLastSecond(t *testing.T) {
+	t.Parallel()
+	var r rate
+	start := time.UnixMilli(1_000_000)
+	for i := range 10 {
+		r.add(start.Add(time.Duration(i) * 100 * time.Millisecond))
+	}
+	for after, want := range map[time.Duration]int{900 * time.Millisecond: 10, 1500 * time.Millisecond: 3, 2 * time.Second: 0, time.Hour: 0} {
+		counted := r
+		if got := counted.lastSecond(start.Add(after)); got != want {
+			t.Errorf("after %s: got %d, want %d", after, got, want)
+		}
+	}
+}
+
+// newTestDispatcher makes a dispatcher for consumers of one payload type.
+func newTestDispatcher(t *testing.T, config ProcessorConfig, names ...string) *dispatcher {
+	t.Helper()
+	config = config.withDefaults(true)
+	var consumers []*consumer
+	var wants []store.Want
+	for i, name := range names {
+		registered := bus.Consume(name, func(context.Context, testPayload) error { return nil })
+		settings, err := config.settings(registered)
+		if err != nil {
+			t.Fatal(err)
+		}
+		consumers = append(consumers, &consumer{Consumer: registered, settings: settings, wants: []int{i}})
+		wants = append(wants, store.Want{Consumer: name, Payload: "test"})
+	}
+	return newDispatcher(config, consumers, wants, consumers)
+}
+
+type testPayload struct{}
+
+func (testPayload) PayloadType() string { return "test" }
+
+// bring pushes n tasks for the only consumer, as a claim would.
+func (d *dispatcher) bring(o order, n int) []task {
+	tasks := make([]task, n)
+	for i := range tasks {
+		tasks[i] = task{consumer: d.consumers[0], queuedAt: time.Now()}
+	}
+	d.push(tasks)
+	d.claimed(o, store.Claim{Found: []int{n}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, nil)
+	return tasks
+}
+
+func (d *dispatcher) mustOrder(t *testing.T) order {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	o, ok := d.orderLocked(time.Now())
+	if !ok {
+		t.Fatal("no order, want one")
+	}
+	return o
+}
+
+func (d *dispatcher) mustNotOrder(t *testing.T, why string) {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if o, ok := d.orderLocked(time.Now()); ok {
+		t.Fatalf("%s: got order %+v, want none", why, o)
+	}
+}
+
+func TestRoomIsFreeWorkersPlusWhatWasFinished(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 4, ConsumerProcessorCount: 1}, "c")
+		d.mustNotOrder(t, "nothing is known to wait")
+		d.found(store.Probe{Due: []int{0}}, time.Now())
+		first := d.mustOrder(t)
+		if got := first.asked[0]; got != 4 {
+			t.Errorf("first order: got %d, want the 4 free workers", got)
+		}
+		d.mustNotOrder(t, "all room is reserved")
+		d.bring(first, 4)
+		var running []*task
+		for range 4 {
+			running = append(running, d.next(nil))
+		}
+		d.mustNotOrder(t, "all workers are busy and nothing was finished")
+		for _, done := range running {
+			d.mu.Lock()
+			d.finishedLocked(done)
+			d.mu.Unlock()
+		}
+		if got := d.mustOrder(t).asked[0]; got != 8 {
+			t.Errorf("second order: got %d, want 4 free workers and the 4 finished in the last second", got)
+		}
+	})
+}
+
+func TestShortClaimRestsTheConsumerUntilItIsWoken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		d.activate([]string{}, nil)
+		o := d.mustOrder(t)
+		d.bring(o, 3)
+		d.mustNotOrder(t, "the claim came back short from the start")
+
+		d.activate(nil, nil)
+		o = d.mustOrder(t)
+		d.activate(nil, nil) // a wake-up while the claim is under way
+		d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, nil)
+		d.mustOrder(t)
+	})
+}
+
+func TestHintIsForgottenByAShortClaim(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 2}, "c")
+		d.activate(nil, nil)
+		o := d.mustOrder(t)
+		at := store.Position{At: time.Now(), ID: 7}
+		d.claimed(o, store.Claim{Found: []int{2}, First: []store.Position{at}, Last: []store.Position{at}}, nil)
+		o = d.mustOrder(t)
+		if got := o.request.Wants[0].After; got != at {
+			t.Errorf("after a full claim: got hint %+v, want %+v", got, at)
+		}
+		d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, nil)
+		o = d.mustOrder(t) // still active: the short claim did not start at the beginning
+		if got := o.request.Wants[0].After; got != (store.Position{}) {
+			t.Errorf("after a short claim: got hint %+v, want none", got)
+		}
+		d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, nil)
+		d.mustNotOrder(t, "short from the start")
+	})
+}
+
+func TestHintsAreRescannedLessOftenWhileThatFindsNothing(t *testing.T) {
+	t.Parallel()
+	h := newHints(1)
+	now, at := time.Now(), time.Now()
+	place := func(id int64) store.Position { return store.Position{At: at, ID: id} }
+	for _, want := range []time.Duration{rescanMin, 2 * rescanMin, 4 * rescanMin, rescanMax, rescanMax} {
+		h.advance(0, place(5), place(9))
+		h.rescan(now)
+		if h.last[0] != (store.Position{}) {
+			t.Fatalf("after a rescan: got hint %+v, want none", h.last[0])
+		}
+		if got := h.next.Sub(now); got != want {
+			t.Errorf("next rescan in %s, want %s", got, want)
+		}
+		h.advance(0, place(10), place(20)) // nothing behind
+		h.rescan(now.Add(want - 1))
+		if h.last[0] == (store.Position{}) {
+			t.Fatal("rescanned too early")
+		}
+		now = now.Add(want)
+	}
+	h.rescan(now)
+	h.advance(0, place(1), place(2)) // something was behind
+	h.rescan(now.Add(rescanMax))
+	if got := h.next.Sub(now.Add(rescanMax)); got != rescanMin {
+		t.Errorf("after a find the next rescan is in %s, want %s", got, rescanMin)
+	}
+}
+
+func TestUnstartedMessagesAreTakenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 1}, "c")
+		d.activate(nil, nil)
+		d.bring(d.mustOrder(t), 3)
+		running := d.next(nil)
+		if got := d.stale(time.Now().Add(-time.Second)); len(got) != 0 {
+			t.Errorf("at once: got %d taken back, want none", len(got))
+		}
+		<-time.After(2 * time.Second)
+		if got := d.stale(time.Now().Add(-time.Second)); len(got) != 2 || slices.Contains(got, running) {
+			t.Errorf("after two seconds: got %d taken back, want the 2 that wait", len(got))
+		}
+		if d.close(); d.next(nil) != nil {
+			t.Error("next after close: got a task, want nil")
+		}
+	})
+}
+
+func TestConsumerConcurrencyHoldsBackOnlyThatConsumer(t *testing.T) {
+	t.Parallel()
+	d := newTestDispatcher(t, ProcessorConfig{}, "limited", "free")
+	d.consumers[0].settings.Concurrency = 1
+	var tasks []task
+	for i := range 4 {
+		tasks = append(tasks, task{consumer: d.consumers[i%2]})
+	}
+	d.push(tasks)
+	var started []string
+	for range 3 {
+		started = append(started, d.next(nil).consumer.Name())
+	}
+	slices.Sort(started)
+	if want := []string{"free", "free", "limited"}; !slices.Equal(started, want) {
+		t.Errorf("started: got %v, want %v", started, want)
+	}
+}

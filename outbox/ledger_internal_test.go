@@ -1,0 +1,111 @@
+package outbox
+
+// An internal test: what is settled when, and what counts as fenced, is
+// bookkeeping between two statements that no user sees.
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+func done(l *lease, message int64) store.Result {
+	return store.Result{Claim: l.id, Message: message, Outcome: store.Done}
+}
+
+func TestResultsAreSettledTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger()
+		entry := l.open(t.Context(), 1, 3, time.Now().Add(time.Minute))
+		if _, wait := l.collect(time.Now(), false); wait >= 0 {
+			t.Errorf("without results: got wait %s, want none", wait)
+		}
+		l.add(entry, done(entry, 1))
+		if b, wait := l.collect(time.Now(), false); !b.empty() || wait != settleDelay {
+			t.Errorf("the first result: got batch %+v and wait %s, want it to wait %s for others", b, wait, settleDelay)
+		}
+		<-time.After(settleDelay)
+		b, _ := l.collect(time.Now(), false)
+		if len(b.settling) != 1 || len(b.results) != 1 || len(b.finished) != 0 {
+			t.Fatalf("after the delay: got %+v, want the result settled apart", b)
+		}
+		l.confirm(b, nil, store.Settled{Live: []int64{1}, Applied: 1}, time.Now().Add(time.Hour))
+		l.add(entry, done(entry, 2))
+		l.add(entry, done(entry, 3))
+		b, _ = l.collect(time.Now(), false)
+		if len(b.results) != 2 || len(b.finished) != 0 {
+			t.Fatalf("the last results: got %+v, want them at once, and not as a whole claim", b)
+		}
+		l.confirm(b, nil, store.Settled{Live: []int64{1}, Applied: 2}, time.Now())
+		if len(l.leases) != 0 || l.fenced != 0 || entry.ctx.Err() == nil {
+			t.Errorf("in the end: got %d leases, %d fenced, context %v, want a closed claim", len(l.leases), l.fenced, entry.ctx.Err())
+		}
+	})
+}
+
+func TestClaimThatIsAllDoneIsFinishedAsAWhole(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	whole, mixed := l.open(t.Context(), 1, 2, time.Now()), l.open(t.Context(), 2, 2, time.Now())
+	for _, entry := range []*lease{whole, mixed} {
+		l.add(entry, done(entry, entry.id*10))
+	}
+	l.add(whole, done(whole, 11))
+	l.add(mixed, store.Result{Claim: 2, Message: 21, Outcome: store.Failed})
+	b, _ := l.collect(time.Now(), false)
+	if len(b.finished) != 1 || b.finished[0] != whole || len(b.results) != 2 {
+		t.Fatalf("got %+v, want claim 1 finished and the results of claim 2", b)
+	}
+	l.confirm(b, nil, store.Settled{Applied: 1}, time.Now())
+	if l.fenced != 3 {
+		t.Errorf("fenced: got %d, want 2 of the claim that was gone and 1 that was not applied", l.fenced)
+	}
+}
+
+func TestLeaseLostWhileConsumersRun(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	ours, theirs := l.open(t.Context(), 1, 1, time.Now()), l.open(t.Context(), 2, 1, time.Now())
+	before := l.held()
+	younger := l.open(t.Context(), 3, 1, time.Now())
+	until := time.Now().Add(time.Hour)
+	lost, unknown := l.renewed(before, []int64{1, 99}, until)
+	if len(lost) != 1 || lost[0] != theirs || context.Cause(theirs.ctx) != bus.ErrLeaseLost {
+		t.Errorf("lost: got %v with cause %v, want claim 2", lost, context.Cause(theirs.ctx))
+	}
+	if len(unknown) != 1 || unknown[0] != 99 {
+		t.Errorf("unknown: got %v, want 99", unknown)
+	}
+	if ours.until != until || ours.ctx.Err() != nil || younger.ctx.Err() != nil {
+		t.Error("claims that are held, or were opened meanwhile, must stay")
+	}
+	l.add(theirs, done(theirs, 20))
+	if l.fenced != 1 || l.unsent != 0 {
+		t.Errorf("result of a lost claim: got %d fenced, %d unsent, want it fenced", l.fenced, l.unsent)
+	}
+}
+
+func TestLeaseThatCannotBeRenewedExpiresOnce(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	now := time.Now()
+	short, long := l.open(t.Context(), 1, 1, now.Add(time.Second)), l.open(t.Context(), 2, 1, now.Add(time.Minute))
+	if got := l.expire(now.Add(5 * time.Second)); len(got) != 1 || got[0] != short {
+		t.Errorf("expired: got %v, want claim 1", got)
+	}
+	if got := l.expire(now.Add(5 * time.Second)); len(got) != 0 {
+		t.Errorf("again: got %v, want nothing", got)
+	}
+	if context.Cause(short.ctx) != bus.ErrLeaseLost || long.ctx.Err() != nil {
+		t.Error("only the handlers of claim 1 must be cancelled")
+	}
+	l.add(short, store.Result{Claim: 1, Message: 1, Outcome: store.Release})
+	if b, _ := l.collect(now, true); len(b.results) != 1 {
+		t.Errorf("results of an expired claim: got %+v, want them settled all the same", b)
+	}
+}

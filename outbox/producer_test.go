@@ -1,0 +1,147 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// fixedCodec encodes to whatever it is told.
+type fixedCodec struct {
+	text string
+	err  error
+}
+
+func (c fixedCodec) Encode(any) ([]byte, error) { return []byte(c.text), c.err }
+func (c fixedCodec) Decode([]byte, any) error   { return nil }
+
+func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
+	t.Parallel()
+	noCodec := errors.New("no codec")
+	tests := []struct {
+		name    string
+		payload bus.Payload
+		options []outbox.Option
+		codec   bus.Codec
+		want    error
+		text    string
+	}{
+		{"no consumer", orphan{}, nil, nil, outbox.ErrNoConsumer, `payload "orphan" (outbox_test.orphan)`},
+		{"nil payload", nil, nil, nil, outbox.ErrPointerPayload, "a nil payload"},
+		{"pointer payload", &order{}, nil, nil, outbox.ErrPointerPayload, "*outbox_test.order"},
+		{"nil pointer payload", (*order)(nil), nil, nil, outbox.ErrPointerPayload, "*outbox_test.order"},
+		{"payload too large", order{}, nil, fixedCodec{text: strings.Repeat("x", 1<<20+1)}, outbox.ErrTooLarge, "1048577 bytes, at most 1048576"},
+		{"payload with a NUL byte", order{}, nil, fixedCodec{text: "a\x00b"}, outbox.ErrBadText, "NUL"},
+		{"payload with invalid UTF-8", order{}, nil, fixedCodec{text: "a\xffb"}, outbox.ErrBadText, "UTF-8"},
+		{"payload that cannot be encoded", order{}, nil, fixedCodec{err: noCodec}, noCodec, `encode payload "order.placed"`},
+		{"headers too large", order{}, []outbox.Option{outbox.Header("k", strings.Repeat("v", 8<<10))}, nil, outbox.ErrTooLarge, "8193 bytes, at most 8192"},
+		{"header without a name", order{}, []outbox.Option{outbox.Header("", "v")}, nil, outbox.ErrBadOption, "a header needs a name"},
+		{"header with a NUL byte", order{}, []outbox.Option{outbox.Header("k", "a\x00")}, nil, outbox.ErrBadText, `header "k"`},
+		{"header name with invalid UTF-8", order{}, []outbox.Option{outbox.Header("\xff", "v")}, nil, outbox.ErrBadText, "UTF-8"},
+		{"insert id with a NUL byte", order{}, []outbox.Option{outbox.InsertID("a\x00")}, nil, outbox.ErrBadText, `insert id "a\x00"`},
+		{"insert id with invalid UTF-8", order{}, []outbox.Option{outbox.InsertID("\xff")}, nil, outbox.ErrBadText, "UTF-8"},
+		{"insert id too long", order{}, []outbox.Option{outbox.InsertID(strings.Repeat("k", 256))}, nil, outbox.ErrTooLarge, "256 bytes, at most 255"},
+		{"negative delay", order{}, []outbox.Option{outbox.Delay(-time.Second)}, nil, outbox.ErrBadOption, "delay -1s"},
+		{"delay and instant", order{}, []outbox.Option{outbox.Delay(time.Second), outbox.AvailableAt(time.Now())}, nil, outbox.ErrBadOption, "not both"},
+		{"instant beyond the calendar", order{}, []outbox.Option{outbox.AvailableAt(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))}, nil, outbox.ErrBadOption, "year 10000"},
+		{"nil option", order{}, []outbox.Option{nil}, nil, outbox.ErrBadOption, "option 0 is nil"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			registry, err := bus.RegistryConfig{Codec: test.codec}.NewRegistry(orders("c"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			receipt, err := producer.Produce(t.Context(), noDatabase(t), test.payload, test.options...)
+			if !errors.Is(err, test.want) || !strings.HasPrefix(err.Error(), "outbox: produce: ") || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("got %v, want %v with %q", err, test.want, test.text)
+			}
+			if receipt != (outbox.Receipt{}) {
+				t.Errorf("receipt: got %+v, want none", receipt)
+			}
+		})
+	}
+}
+
+func TestProduceWithoutADatabaseHandle(t *testing.T) {
+	t.Parallel()
+	producer, err := outbox.NewProducer(newRegistry(t, orders("c")), outbox.ProducerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := producer.Produce(t.Context(), nil, order{}); err == nil {
+		t.Error("Produce: got no error, want the nil handle refused")
+	}
+	if _, err := producer.Produce(t.Context(), (*bun.DB)(nil), order{}); err == nil {
+		t.Error("Produce: got no error, want the nil *bun.DB refused")
+	}
+	if err := producer.RunInTx(t.Context(), nil, func(context.Context, bun.Tx) error { return nil }); err == nil {
+		t.Error("RunInTx: got no error, want the nil handle refused")
+	}
+	if err := producer.RunInTx(t.Context(), noDatabase(t), nil); err == nil {
+		t.Error("RunInTx: got no error, want the nil function refused")
+	}
+	if receipts, err := producer.ProduceMany(t.Context(), noDatabase(t)); err != nil || len(receipts) != 0 {
+		t.Errorf("ProduceMany of nothing: got %v, %v, want nothing", receipts, err)
+	}
+}
+
+func TestWhatMiddlewareAddsIsCheckedToo(t *testing.T) {
+	t.Parallel()
+	spoil := bus.EachMessage(func(_ context.Context, m *bus.Message) error {
+		m.Headers = map[string]string{"k": "\x00"}
+		return nil
+	})
+	producer, err := outbox.NewProducer(newRegistry(t, orders("c")), outbox.ProducerConfig{Chain: []bus.SendMiddleware{spoil}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := producer.Produce(t.Context(), noDatabase(t), order{}); !errors.Is(err, outbox.ErrBadText) {
+		t.Errorf("got %v, want ErrBadText", err)
+	}
+}
+
+func TestProduceChainSeesTheBatchInOrder(t *testing.T) {
+	t.Parallel()
+	var seen []string
+	stop := errors.New("enough")
+	layer := func(name string) bus.SendMiddleware {
+		return func(next bus.Sender) bus.Sender {
+			return func(ctx context.Context, batch []*bus.Message) error {
+				seen = append(seen, name)
+				if len(batch) != 2 || batch[1].Value != (order{ID: "2"}) || string(batch[1].Payload) != `{"id":"2"}` {
+					t.Errorf("%s: got batch %+v, want both messages with value and payload", name, batch)
+				}
+				if name == "inner" {
+					return stop
+				}
+				return next(ctx, batch)
+			}
+		}
+	}
+	producer, err := outbox.NewProducer(newRegistry(t, orders("c")), outbox.ProducerConfig{
+		Telemetry: layer("telemetry"), Chain: []bus.SendMiddleware{layer("outer"), layer("inner")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = producer.ProduceMany(t.Context(), noDatabase(t), outbox.Item{Payload: order{ID: "1"}}, outbox.Item{Payload: order{ID: "2"}})
+	if !errors.Is(err, stop) {
+		t.Errorf("got %v, want the layer's error", err)
+	}
+	if got := strings.Join(seen, " "); got != "telemetry outer inner" {
+		t.Errorf("order: got %s, want telemetry outer inner", got)
+	}
+}
