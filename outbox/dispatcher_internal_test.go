@@ -180,8 +180,9 @@ func TestHintsAreRescannedLessOftenWhileThatFindsNothing(t *testing.T) {
 	h := newHints(1)
 	now, at := time.Now(), time.Now()
 	place := func(id int64) store.Position { return store.Position{At: at, ID: id} }
-	for _, want := range []time.Duration{rescanMin, 2 * rescanMin, 4 * rescanMin, rescanMax, rescanMax} {
-		h.advance(0, place(5), place(9))
+	for i, want := range []time.Duration{rescanMin, 2 * rescanMin, 4 * rescanMin, rescanMax, rescanMax} {
+		next := int64(i * 100)
+		h.advance(0, place(next+5), place(next+9))
 		h.rescan(now)
 		if h.last[0] != (store.Position{}) {
 			t.Fatalf("after a rescan: got hint %+v, want none", h.last[0])
@@ -189,7 +190,7 @@ func TestHintsAreRescannedLessOftenWhileThatFindsNothing(t *testing.T) {
 		if got := h.next.Sub(now); got != want {
 			t.Errorf("next rescan in %s, want %s", got, want)
 		}
-		h.advance(0, place(10), place(20)) // nothing behind
+		h.advance(0, place(next+10), place(next+20)) // nothing behind
 		h.rescan(now.Add(want - 1))
 		if h.last[0] == (store.Position{}) {
 			t.Fatal("rescanned too early")

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -22,11 +23,12 @@ func (k *kit) probe(what string, want store.Probe, wants ...store.Want) {
 	k.Helper()
 	got, err := k.store.Probe(k.ctx, k.db, wants)
 	k.must("probe", err)
+	slices.Sort(got.Due)
 	equal(k, "probe with "+what, got, want)
 }
 
 func probeNothing(k *kit) {
-	k.probe("no tables rows", store.Probe{}, want("c", 1), want("d", 1))
+	k.probe("empty tables", store.Probe{}, want("c", 1), want("d", 1))
 	k.probe("no wants", store.Probe{})
 	k.add("c", 1)
 	k.probe("no wants and a message", store.Probe{})
@@ -65,7 +67,6 @@ func probeCrashed(k *kit) {
 	k.add("c", 2)
 	k.crash("c", 1)
 	k.probe("suspects", store.Probe{Suspects: true}, want("c", 1))
-	k.crash("d", 0)
 	k.add("d", 1)
 	k.crash("d", 4)
 	k.probe("suspects and killers", store.Probe{Suspects: true, Killers: true}, want("c", 1), want("d", 1))

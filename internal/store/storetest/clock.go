@@ -1,0 +1,87 @@
+package storetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+func clockCases() []testCase {
+	return []testCase{
+		{"the clock is the database's unless the context has another", clockOfDatabase},
+		{"the clock is asked anew by every call", clockPerCall},
+		{"the clock runs through every statement", clockEverywhere},
+		{"the database's settings are understood", settings},
+	}
+}
+
+// clockOfDatabase allows a minute between the clocks of the machines.
+func clockOfDatabase(k *kit) {
+	real := k.with(k.tables)
+	real.ctx = k.Context()
+	delayed := k.message("c")
+	delayed.Delay = time.Hour
+	real.insert(k.message("c"), delayed)
+	var created []store.Moment
+	k.must("read", k.db.NewRaw("SELECT created_at FROM ?", k.table("consumer_messages")).Scan(k.ctx, &created))
+	for _, at := range created {
+		if off := time.Since(at.Time); off.Abs() > time.Minute {
+			k.Errorf("created: got %s, want now", at.Time)
+		}
+	}
+	c := real.claim(request("a", want("c", 10)))
+	equal(k, "claimed", len(c.Messages), 1)
+	probe, err := k.store.Probe(real.ctx, k.db, []store.Want{want("c", 1)})
+	k.must("probe", err)
+	if probe.Next <= 59*time.Minute || probe.Next > time.Hour || len(probe.Due) != 0 || probe.Expired {
+		k.Errorf("probe: got %+v, want only a next message in an hour", probe)
+	}
+	equal(k, "recovered under the real lease", real.recover(3), store.Recovered{})
+	equal(k, "recovered years later", k.recover(3), store.Recovered{Claims: 1, Crashed: 1})
+}
+
+func clockPerCall(k *kit) {
+	calls := 0
+	ctx := store.WithClock(k.Context(), func() time.Time {
+		calls++
+		return epoch().Add(time.Hour)
+	})
+	_, err := k.store.Insert(ctx, k.db, []store.NewMessage{k.message("c")})
+	k.must("insert", err)
+	if calls == 0 {
+		k.Error("the clock of the context: got 0 calls, want some")
+	}
+	if c := k.claim(request("a", want("c", 1))); c.ID != 0 {
+		k.Errorf("claim an hour early: got messages %v, want none", idsOf(c))
+	}
+	c, err := k.store.Claim(ctx, k.db, request("a", want("c", 1)))
+	k.must("claim", err)
+	equal(k, "claimed an hour later", len(c.Messages), 1)
+}
+
+func clockEverywhere(k *kit) {
+	c := k.take("a", "c", k.add("c", 2)...)
+	at := func(d time.Duration) context.Context {
+		return store.WithClock(k.Context(), func() time.Time { return epoch().Add(d) })
+	}
+	_, err := k.store.Extend(at(time.Hour), k.db, "a", lease)
+	k.must("extend", err)
+	equal(k, "lease extended", k.claims()[0].LeasedTo, "1h0m30s")
+	_, err = k.store.Settle(at(2*time.Hour), k.db, "a", lease, results(c, store.Snoozed, c.Messages[0].ID))
+	k.must("settle", err)
+	equal(k, "snoozed until", k.row(c.Messages[0].ID).Available, "2h0m0s")
+	equal(k, "lease after settling", k.claims()[0].LeasedTo, "2h0m30s")
+	got, err := k.store.Recover(at(3*time.Hour), k.db, 3)
+	k.must("recover", err)
+	equal(k, "recovered", got, store.Recovered{Claims: 1, Crashed: 1})
+}
+
+func settings(k *kit) {
+	got, err := k.store.Check(k.ctx, k.db)
+	k.must("check", err)
+	equal(k, "row locks", got.RowLocks, k.store.RowLocks())
+	if got.RowLocks != (got.LockWait == 0) {
+		k.Errorf("settings: got %+v, want a lock wait exactly where rows are not locked", got)
+	}
+}
