@@ -167,7 +167,7 @@ func TestNothingRunsBeforeItIsDue(t *testing.T) {
 		a := newApp(t, db, counting("c", &n))
 		a.produce(order{ID: "delayed"}, outbox.Delay(time.Hour))
 		a.produce(order{ID: "fixed"}, outbox.AvailableAt(time.Now().Add(time.Hour)))
-		polls := countPolls(db)
+		polls := a.countPolls()
 		r := a.start(fast())
 		eventually(t, "several polls", func() bool { return polls.Load() >= 4 })
 		if n.Load() != 0 || !r.Health().LastClaim.IsZero() {
@@ -183,10 +183,10 @@ func TestNothingRunsBeforeItIsDue(t *testing.T) {
 	})
 }
 
-// countPolls counts the idle polls that run on a database handle.
-func countPolls(db *bun.DB) *atomic.Int64 {
+// countPolls counts the idle polls of processors that are started after it.
+func (a *app) countPolls() *atomic.Int64 {
 	hook := &pollHook{}
-	db.AddQueryHook(hook) //nolint:staticcheck // the replacement makes a new handle
+	a.db = a.db.WithQueryHook(hook)
 	return &hook.polls
 }
 
@@ -324,7 +324,7 @@ func TestStrangersAreLeftInPlace(t *testing.T) {
 		a.produce(order{ID: "1"})
 		a.exec("UPDATE consumer_messages SET payload_type = 'order.unheard-of' WHERE consumer_type = 'misfit'")
 		b := newApp(t, db, counting("known", &n), counting("misfit", &n))
-		polls := countPolls(db)
+		polls := b.countPolls()
 		r := b.start(fast())
 		eventually(t, "the known one runs", func() bool { return n.Load() == 1 && polls.Load() > 3 })
 		r.mustStop()

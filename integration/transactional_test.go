@@ -141,7 +141,7 @@ func TestFencedTransactionalConsumerDoesNotRun(t *testing.T) {
 		return nil
 	}))
 	// Right before the fence the claim is taken away, as a recovery would.
-	a.db.AddQueryHook(&beforeOnce{match: "FOR UPDATE OF m", do: func() { //nolint:staticcheck // the replacement makes a new handle
+	a.db = a.db.WithQueryHook(&beforeOnce{match: "FOR UPDATE OF m", do: func() {
 		if _, err := thief.NewRaw("DELETE FROM message_claims").Exec(context.Background()); err != nil {
 			t.Error(err)
 		}

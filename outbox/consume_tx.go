@@ -26,11 +26,12 @@ func ConsumeTx[T bus.Payload](name string, fn func(ctx context.Context, tx bun.T
 		return bus.Consume[T](name, nil, options...)
 	}
 	inTx := func(ctx context.Context, payload T) error {
-		tx, ok := store.TxFrom(ctx)
+		handle, _ := store.TxFrom(ctx)
+		tx, ok := handle.(bun.Tx)
 		if !ok {
 			return fmt.Errorf("outbox: consumer %q is transactional: only a Processor can run it", name)
 		}
-		return fn(ctx, tx.(bun.Tx), payload)
+		return fn(ctx, tx, payload)
 	}
 	return bus.Consume(name, inTx, append(options[:len(options):len(options)], transactional)...)
 }

@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -14,8 +13,9 @@ type dispatcher struct {
 	config    ProcessorConfig
 	consumers []*consumer
 	wants     []store.Want
-	owner     []*consumer // of each want
-	byName    map[string]*consumer
+	owner     []*consumer            // of each want
+	byName    map[string]*consumer   // also by former names
+	byPayload map[string][]*consumer // also by former payload types
 
 	mu       sync.Mutex
 	work     sync.Cond // workers wait here
@@ -36,36 +36,35 @@ type dispatcher struct {
 func newDispatcher(config ProcessorConfig, consumers []*consumer, wants []store.Want, owner []*consumer) *dispatcher {
 	d := &dispatcher{config: config, consumers: consumers, wants: wants, owner: owner,
 		hints: newHints(len(wants))}
-	d.byName = make(map[string]*consumer, len(consumers))
+	d.byName, d.byPayload = make(map[string]*consumer), make(map[string][]*consumer)
 	for _, c := range consumers {
-		d.byName[c.Name()] = c
+		for _, name := range c.Names() {
+			d.byName[name] = c
+		}
+		for _, payloadType := range c.PayloadTypes() {
+			d.byPayload[payloadType] = append(d.byPayload[payloadType], c)
+		}
 	}
 	d.work.L, d.room.L = &d.mu, &d.mu
 	return d
 }
 
-// activate marks consumers of the given payload types as having messages; none
-// means all of them.
-func (d *dispatcher) activate(payloadTypes []string, registry *bus.Registry) {
+// activate marks the consumers of the given payload types as having messages;
+// none means all of them.
+func (d *dispatcher) activate(payloadTypes ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, c := range d.consumers {
-		if len(payloadTypes) == 0 || c.consumesAny(payloadTypes, registry) {
+	for _, payloadType := range payloadTypes {
+		for _, c := range d.byPayload[payloadType] {
+			d.activateLocked(c)
+		}
+	}
+	if len(payloadTypes) == 0 {
+		for _, c := range d.consumers {
 			d.activateLocked(c)
 		}
 	}
 	d.room.Broadcast()
-}
-
-func (c *consumer) consumesAny(payloadTypes []string, registry *bus.Registry) bool {
-	for _, payloadType := range payloadTypes {
-		for _, other := range registry.ConsumersOf(payloadType) {
-			if other.Name() == c.Name() {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func (d *dispatcher) activateLocked(c *consumer) {
@@ -93,9 +92,6 @@ func (d *dispatcher) found(p store.Probe, now time.Time) {
 	d.suspects.found(p, now)
 	d.room.Broadcast()
 }
-
-// named returns the consumer of that name.
-func (d *dispatcher) named(name string) *consumer { return d.byName[name] }
 
 // push hands claimed messages to the workers. False means that the processor
 // stops and nobody will run them.

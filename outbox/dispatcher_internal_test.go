@@ -140,14 +140,14 @@ func TestShortClaimRestsTheConsumerUntilItIsWoken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
-		d.activate([]string{}, nil)
+		d.activate()
 		o := d.mustOrder(t)
 		d.bring(o, 3)
 		d.mustNotOrder(t, "the claim came back short from the start")
 
-		d.activate(nil, nil)
+		d.activate("test")
 		o = d.mustOrder(t)
-		d.activate(nil, nil) // a wake-up while the claim is under way
+		d.activate("test") // a wake-up while the claim is under way
 		d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, nil)
 		d.mustOrder(t)
 	})
@@ -157,7 +157,7 @@ func TestHintIsForgottenByAShortClaim(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 2}, "c")
-		d.activate(nil, nil)
+		d.activate("test")
 		o := d.mustOrder(t)
 		at := store.Position{At: time.Now(), ID: 7}
 		d.claimed(o, store.Claim{Found: []int{2}, First: []store.Position{at}, Last: []store.Position{at}}, nil)
@@ -209,7 +209,7 @@ func TestUnstartedMessagesAreTakenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 1}, "c")
-		d.activate(nil, nil)
+		d.activate("test")
 		d.bring(d.mustOrder(t), 3)
 		running := d.next(nil)
 		if got := d.stale(time.Now().Add(-time.Second)); len(got) != 0 {

@@ -152,7 +152,7 @@ func (r *run) recoverClaims(ctx context.Context) {
 		r.config.Logger.Warn("claims of vanished owners recovered", "claims", found.Claims, "messages", found.Crashed)
 	}
 	if found.Claims > 0 {
-		r.dispatcher.activate(nil, r.registry)
+		r.dispatcher.activate()
 	}
 }
 
@@ -181,6 +181,6 @@ func (r *run) listen() (stop func()) {
 			r.alarm.expect(time.Now())
 			return
 		}
-		r.dispatcher.activate(w.PayloadTypes, r.registry)
+		r.dispatcher.activate(w.PayloadTypes...)
 	})
 }

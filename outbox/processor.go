@@ -90,6 +90,9 @@ func (p *Processor) add(c *consumer) {
 // tables are missing or too old ([ErrSchema]), or when its settings would break
 // the library's promises. Later outages are logged and waited out.
 func (p *Processor) Run(ctx context.Context) (err error) {
+	if ctx.Err() != nil {
+		return nil
+	}
 	r := p.newRun(ctx)
 	p.mu.Lock()
 	if p.current != nil {

@@ -96,6 +96,7 @@ func (r *run) serve(ctx context.Context) error {
 	patience := time.AfterFunc(max(time.Until(deadline), 0)+stopGrace, giveUp)
 	settler.Wait()
 	patience.Stop()
+	r.releaseRest(settleCtx)
 	stopKeeper()
 	keeper.Wait()
 	if len(stuck) > 0 {
@@ -123,6 +124,24 @@ func (r *run) drain(deadline time.Time) (stuck []string) {
 	}
 	waiter.Wait()
 	return r.zombies.names()
+}
+
+// releaseRest gives back claims that are left when everything is settled: of
+// runs that are stuck in a middleware, and of commits that were never confirmed.
+// What it cannot give back runs again when its lease is over.
+func (r *run) releaseRest(ctx context.Context) {
+	if len(r.ledger.held()) == 0 && !r.strays.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, stopGrace)
+	defer cancel()
+	held, err := r.store.Extend(ctx, r.db, r.owner, r.config.LeaseDuration)
+	if err == nil && len(held) > 0 {
+		err = r.store.Disclaim(ctx, r.db, r.owner, held)
+	}
+	if err != nil {
+		r.outage.noticed("release", err)
+	}
 }
 
 func (r *run) runningInMiddleware() (names []string) {
@@ -191,8 +210,7 @@ func (r *run) claim(o order) (store.Claim, error) {
 	tasks := make([]task, len(c.Messages))
 	now := time.Now()
 	for i, row := range c.Messages {
-		registered, _ := r.registry.Consumer(row.ConsumerType) // claimed by name, so it is known
-		newTask(&tasks[i], row, r.dispatcher.named(registered.Name()), l, now)
+		newTask(&tasks[i], row, r.dispatcher.byName[row.ConsumerType], l, now)
 	}
 	if !r.dispatcher.push(tasks) {
 		for i := range tasks {

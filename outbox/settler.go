@@ -129,8 +129,8 @@ func (r *run) settleBare(ctx context.Context, result store.Result, cause error) 
 	return settled, err
 }
 
-// persist repeats a statement while the database cannot be reached. It returns
-// an error that another try cannot cure, or that ctx has ended.
+// persist repeats a statement until the database takes it. It gives up when the
+// database refuses the values, which no other try can cure, or when ctx ends.
 func (r *run) persist(ctx context.Context, what string, statement func(context.Context) error) error {
 	retry := newRetry()
 	for {
@@ -141,10 +141,10 @@ func (r *run) persist(ctx context.Context, what string, statement func(context.C
 			r.outage.over(r.config.LeaseDuration)
 			return nil
 		}
-		r.outage.noticed(what, err)
-		if !store.IsUnavailable(err) && !store.IsConflict(err) {
+		if store.IsRefused(err) {
 			return err
 		}
+		r.outage.noticed(what, err)
 		if !pause(ctx, retry.NextBackOff()) {
 			return fmt.Errorf("outbox: %s: %w", what, err)
 		}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"io"
@@ -18,8 +19,11 @@ type (
 )
 
 const (
-	sqliteBusy   = 5
-	sqliteLocked = 6
+	sqliteBusy       = 5
+	sqliteLocked     = 6
+	sqliteTooBig     = 18
+	sqliteConstraint = 19
+	sqliteMismatch   = 20
 )
 
 // sqlState returns the five-character code of a PostgreSQL error, or "".
@@ -78,8 +82,25 @@ func IsUnavailable(err error) bool {
 		return false
 	}
 	var network net.Error
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network)
+}
+
+// IsRefused tells whether the database does not accept a value of a statement, so
+// that the same statement without that value may succeed.
+func IsRefused(err error) bool {
+	if err == nil {
+		return false
+	}
+	switch sqliteCode(err) {
+	case sqliteTooBig, sqliteConstraint, sqliteMismatch:
+		return true
+	}
+	switch state := sqlState(err); {
+	case strings.HasPrefix(state, "22"), strings.HasPrefix(state, "23"), strings.HasPrefix(state, "54"):
+		return true
+	}
+	return false
 }
 
 // IsMissingTable tells whether a statement named a table that does not exist.

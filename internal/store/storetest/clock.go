@@ -23,11 +23,14 @@ func clockOfDatabase(k *kit) {
 	delayed := k.message("c")
 	delayed.Delay = time.Hour
 	real.insert(k.message("c"), delayed)
-	var created []store.Moment
+	var created []struct {
+		At store.Moment `bun:"created_at"`
+	}
 	k.must("read", k.db.NewRaw("SELECT created_at FROM ?", k.table("consumer_messages")).Scan(k.ctx, &created))
-	for _, at := range created {
-		if off := time.Since(at.Time); off.Abs() > time.Minute {
-			k.Errorf("created: got %s, want now", at.Time)
+	equal(k, "messages", len(created), 2)
+	for _, row := range created {
+		if off := time.Since(row.At.Time); off.Abs() > time.Minute {
+			k.Errorf("created: got %s, want now", row.At.Time)
 		}
 	}
 	c := real.claim(request("a", want("c", 10)))

@@ -19,6 +19,7 @@ func insertCases() []testCase {
 		{"a large batch is cut into statements and keeps its order", insertMany},
 		{"a delay counts from the clock", insertDelay},
 		{"a fixed instant is kept to the microsecond", insertInstants},
+		{"what has been available since before 1970 is claimed", insertLongAgo},
 		{"an insert id is written once per batch", insertIDInBatch},
 		{"an insert id is written once while pending", insertIDPending},
 		{"an insert id is per consumer", insertIDPerConsumer},
@@ -97,18 +98,9 @@ func insertDelay(k *kit) {
 	}
 }
 
-// insertInstants also claims them: what is due must be found, however long it
-// has been due.
-func insertInstants(k *kit) {
-	instants := []time.Time{
-		epoch().Add(-time.Microsecond),
-		epoch().Add(-time.Hour).Add(789 * time.Nanosecond),
-		time.Date(2030, 1, 1, 12, 0, 0, 5000, time.FixedZone("east", 5*3600+45*60)),
-		time.Unix(0, 0),
-		time.Date(1969, 7, 20, 20, 17, 40, 0, time.UTC),
-		time.Date(1, 1, 1, 0, 0, 0, 1000, time.UTC),
-	}
-	slices.SortFunc(instants, time.Time.Compare)
+// instants inserts messages that are available at fixed instants, in that order.
+func (k *kit) instants(instants ...time.Time) []row {
+	k.Helper()
 	var rows []store.NewMessage
 	for _, at := range instants {
 		m := k.message("c")
@@ -116,10 +108,28 @@ func insertInstants(k *kit) {
 		rows = append(rows, m)
 	}
 	k.insert(rows...)
-	for i, m := range k.messages() {
-		equal(k, fmt.Sprintf("available at %s", instants[i]), m.Available, span(instants[i].Truncate(time.Microsecond)))
-		equal(k, "created", m.Created, "0s")
+	return k.messages()
+}
+
+func insertInstants(k *kit) {
+	instants := []time.Time{
+		epoch().Add(-time.Microsecond),
+		epoch().Add(-time.Hour).Add(789 * time.Nanosecond),
+		time.Date(2030, 1, 1, 12, 0, 0, 5000, time.FixedZone("east", 5*3600+45*60)),
+		time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC),
+		time.Unix(0, 0),
+		time.Date(1969, 7, 20, 20, 17, 40, 1000, time.UTC),
+		time.Date(1, 1, 1, 0, 0, 0, 1000, time.UTC),
 	}
+	for i, m := range k.instants(instants...) {
+		equal(k, fmt.Sprintf("available at %s", instants[i]), m.Available, span(instants[i].Truncate(time.Microsecond)))
+		equal(k, fmt.Sprintf("created at %s", instants[i]), m.Created, "0s")
+	}
+}
+
+// insertLongAgo: what is due must be found, however long it has been due.
+func insertLongAgo(k *kit) {
+	k.instants(time.Date(1, 1, 1, 0, 0, 0, 1000, time.UTC), time.Unix(-1, 0), time.Unix(0, 0), time.Unix(1, 0))
 	equal(k, "messages claimed", idsOf(k.claim(request("a", want("c", 10)))), k.pending())
 }
 
@@ -225,7 +235,7 @@ func insertIDContended(k *kit) {
 func insertInTransaction(k *kit) {
 	undo := errors.New("undo")
 	insert := func(outcome error) error {
-		return k.db.RunInTx(k.ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		return k.inTx(func(ctx context.Context, tx bun.Tx) error {
 			if _, err := k.store.Insert(ctx, tx, []store.NewMessage{k.message("c"), k.keyed("c", "key")}); err != nil {
 				return err
 			}

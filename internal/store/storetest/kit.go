@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"database/sql"
 	"encoding/binary"
 	"fmt"
 	"reflect"
@@ -217,6 +218,15 @@ func (k *kit) crash(consumer string, times int) {
 		k.pass(lease + time.Second)
 		k.recover(100)
 	}
+}
+
+// inTx runs a transaction of the kind that consumers get.
+func (k *kit) inTx(fn func(ctx context.Context, tx bun.Tx) error) error {
+	var options *sql.TxOptions
+	if k.store.RowLocks() {
+		options = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+	}
+	return k.db.RunInTx(k.ctx, options, fn)
 }
 
 // together runs the function in n goroutines that start at the same moment, and

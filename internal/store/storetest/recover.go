@@ -167,7 +167,7 @@ func recoverLocked(k *kit) {
 		err error
 	}
 	recovered := make(chan outcome, 1)
-	err := k.db.RunInTx(k.ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err := k.inTx(func(ctx context.Context, tx bun.Tx) error {
 		if held, err := k.store.Fence(ctx, tx, fenceOf(c, 0, "a")); err != nil || !held {
 			return fmt.Errorf("fence: got %t, %w, want true", held, err)
 		}

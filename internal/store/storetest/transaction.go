@@ -36,7 +36,7 @@ func fenceOf(c store.Claim, i int, owner string) store.Fence {
 // in it when it does.
 func (k *kit) fence(f store.Fence, fn func(ctx context.Context, tx bun.Tx) error) (held bool, err error) {
 	refused := errors.New("refused")
-	err = k.db.RunInTx(k.ctx, nil, func(ctx context.Context, tx bun.Tx) (err error) {
+	err = k.inTx(func(ctx context.Context, tx bun.Tx) (err error) {
 		switch held, err = k.store.Fence(ctx, tx, f); {
 		case err != nil:
 			return err
@@ -194,7 +194,7 @@ func existsWaits(k *kit) {
 	for _, outcome := range []error{undo, nil} {
 		ids := k.add("c", 1)
 		answer := make(chan bool, 1)
-		err := k.db.RunInTx(k.ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		err := k.inTx(func(ctx context.Context, tx bun.Tx) error {
 			if _, err := k.store.Remove(ctx, tx, ids[0]); err != nil {
 				return err
 			}

@@ -1,0 +1,187 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// breaker fails every statement of a database handle while it is open.
+type breaker struct{ open atomic.Bool }
+
+var errOutage = errors.New("outage")
+
+func (b *breaker) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context {
+	if b.open.Load() {
+		ctx, cancel := context.WithCancelCause(ctx)
+		cancel(errOutage)
+		return ctx
+	}
+	return ctx
+}
+
+func (b *breaker) AfterQuery(context.Context, *bun.QueryEvent) {}
+
+// breakable gives the application's processor, but not the test, a handle that
+// can be broken.
+func (a *app) breakable() (*app, *breaker) {
+	b := new(breaker)
+	broken := *a
+	broken.db = a.db.WithQueryHook(b)
+	return &broken, b
+}
+
+func TestShortOutageCostsNothing(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var runs atomic.Int64
+		finish := make(chan struct{})
+		a := newApp(bus.Consume("c", func(ctx context.Context, _ order) error {
+			runs.Add(1)
+			select {
+			case <-finish:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}, bus.Timeout(time.Hour)))
+		a.produceAt(ctx, order{ID: "1"})
+		processorSide, breaker := a.breakable()
+		r := processorSide.startWith(ctx, outbox.ProcessorConfig{})
+		sooner(t, "the consumer runs", func() bool { return runs.Load() == 1 })
+		breaker.open.Store(true)
+		<-time.After(15 * time.Second) // half a lease
+		close(finish)
+		<-time.After(2 * time.Second)
+		if health := r.Health(); health.Ready || health.Err == nil {
+			t.Errorf("health during the outage: got %+v, want not ready and the error", health)
+		}
+		breaker.open.Store(false)
+		sooner(t, "the result is settled", a.empty)
+		sooner(t, "health recovers", func() bool { return r.Health().Ready })
+		r.mustStop()
+		if got := runs.Load(); got != 1 {
+			t.Errorf("runs: got %d, want 1", got)
+		}
+	})
+}
+
+func TestConsumersAreCancelledBeforeTheirLeaseRunsOut(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var starts, cancels moments
+		var crashes atomic.Int64
+		a := newApp(bus.Consume("c", func(ctx context.Context, _ order) error {
+			m, _ := bus.Current(ctx)
+			crashes.Add(int64(m.Crashes))
+			starts.add()
+			if starts.len() > 1 {
+				return nil
+			}
+			<-ctx.Done()
+			cancels.add()
+			if cause := context.Cause(ctx); cause != bus.ErrLeaseLost {
+				t.Errorf("cause: got %v, want ErrLeaseLost", cause)
+			}
+			return ctx.Err()
+		}, bus.Timeout(time.Hour)))
+		a.produceAt(ctx, order{ID: "1"})
+		processorSide, breaker := a.breakable()
+		r := processorSide.startWith(ctx, outbox.ProcessorConfig{})
+		sooner(t, "the consumer runs", func() bool { return starts.len() == 1 })
+		breaker.open.Store(true)
+		sooner(t, "the consumer is cancelled", func() bool { return cancels.len() == 1 })
+		if ran := cancels.at(0).Sub(starts.at(0)); ran < 15*time.Second || ran >= 30*time.Second {
+			t.Errorf("cancelled after %s, want before the lease of 30s is over, but not long before", ran)
+		}
+		<-time.After(time.Minute) // the outage outlasts the lease
+		breaker.open.Store(false)
+		sooner(t, "the message is done", a.empty)
+		r.mustStop()
+		if crashes.Load() != 0 || starts.len() != 2 {
+			t.Errorf("got %d runs and %d crashes, want a second run and no crash: the owner renews what nobody took", starts.len(), crashes.Load())
+		}
+	})
+}
+
+func TestLeaseIsRenewedWhileAConsumerRuns(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var runs atomic.Int64
+		a := newApp(bus.Consume("slow", func(ctx context.Context, _ order) error {
+			runs.Add(1)
+			<-time.After(5 * time.Minute)
+			return ctx.Err()
+		}, bus.Timeout(time.Hour)))
+		a.produceAt(ctx, order{ID: "1"})
+		r, other := a.startWith(ctx, outbox.ProcessorConfig{}), a.startWith(ctx, outbox.ProcessorConfig{})
+		sooner(t, "the message is done", a.empty)
+		r.mustStop()
+		other.mustStop()
+		if got := runs.Load(); got != 1 {
+			t.Errorf("runs: got %d, want 1 in ten leases", got)
+		}
+	})
+}
+
+func TestClaimWhoseCommitWasNeverConfirmedIsGivenBack(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var crashes, runs atomic.Int64
+		a := newApp(
+			bus.Consume("slow", func(context.Context, order) error { <-time.After(2 * time.Minute); return nil }, bus.Timeout(time.Hour)),
+			bus.Consume("stray", func(ctx context.Context, _ refund) error {
+				m, _ := bus.Current(ctx)
+				crashes.Add(int64(m.Crashes))
+				runs.Add(1)
+				return nil
+			}))
+		a.produceAt(ctx, order{ID: "1"})
+		r := a.startWith(ctx, outbox.ProcessorConfig{})
+		claims := func() int { return a.count("SELECT count(*) FROM message_claims") }
+		sooner(t, "the slow one is claimed", func() bool { return claims() == 1 })
+		// The same owner holds another message without knowing it.
+		a.exec(`INSERT INTO consumer_messages (id, message_id, consumer_type, payload_type, payload, created_at, available_after)
+			SELECT 999, '0198c2f4-5f6e-7abc-8def-0123456789ab', 'stray', 'order.refunded', '{}', created_at, available_after FROM consumer_messages`)
+		a.exec(`INSERT INTO message_claims (owner, solo, claimed_at, leased_until, message_ids)
+			SELECT owner, 0, claimed_at, leased_until, '[999]' FROM message_claims`)
+		start := time.Now()
+		sooner(t, "the stray message runs", func() bool { return runs.Load() == 1 })
+		if took := time.Since(start); took > 25*time.Second || crashes.Load() != 0 {
+			t.Errorf("ran after %s with %d crashes, want within two renewals and without a crash", took, crashes.Load())
+		}
+		sooner(t, "everything is done", a.empty)
+		r.mustStop()
+	})
+}
+
+func TestMiddlewareThatNeverReturnsIsNamed(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		release := make(chan struct{})
+		entered := make(chan struct{})
+		stuck := func(next bus.Handler) bus.Handler {
+			return func(ctx context.Context, m *bus.Message) error {
+				close(entered)
+				<-release
+				return next(ctx, m)
+			}
+		}
+		a := newApp(bus.Consume("c", func(context.Context, order) error { return nil }))
+		a.produceAt(ctx, order{ID: "1"})
+		r := a.startWith(ctx, outbox.ProcessorConfig{Chain: []bus.Middleware{stuck}, DrainTimeout: time.Second})
+		<-entered
+		var drain *outbox.DrainError
+		if err := r.wait(); !errors.As(err, &drain) || len(drain.Consumers) != 1 || drain.Consumers[0] != "c" {
+			t.Errorf("run: got %v, want a DrainError that names c", err)
+		}
+		if rows := a.pending(); len(rows) != 1 || rows[0].Attempts != 0 || a.count("SELECT count(*) FROM message_claims") != 0 {
+			t.Errorf("left: got %+v, want the message given back untouched", rows)
+		}
+		close(release)
+		synctest.Wait()
+	})
+}
