@@ -17,11 +17,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-const (
-	defaultMaxPayload = 1 << 20
-	maxHeaderBytes    = 8 << 10
-)
-
 // ProducerConfig sets up a [Producer]. The zero value works.
 type ProducerConfig struct {
 	// Chain is the application's own layers of the produce chain, first
@@ -57,7 +52,7 @@ func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, erro
 		return nil, fmt.Errorf("outbox: ProducerConfig.Chain[%d] is nil", i)
 	}
 	if config.MaxPayload == 0 {
-		config.MaxPayload = defaultMaxPayload
+		config.MaxPayload = bus.DefaultMaxPayload
 	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
@@ -72,9 +67,11 @@ func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, erro
 	return p, nil
 }
 
-// layers is the produce chain, outermost first.
+// layers is the produce chain, outermost first. It checks twice: before, so that
+// nothing is traced or logged that cannot be written, and after, since the
+// user's layers may have changed the message.
 func (p *Producer) layers() []bus.SendMiddleware {
-	check := bus.EachMessage(func(_ context.Context, m *bus.Message) error { return p.checkMessage(m) })
+	check := bus.EachMessage(func(_ context.Context, m *bus.Message) error { return m.Check(p.config.MaxPayload) })
 	chain := []bus.SendMiddleware{check}
 	if p.config.Telemetry != nil {
 		chain = append(chain, p.config.Telemetry)
@@ -101,9 +98,9 @@ func (p *Producer) log(next bus.Sender) bus.Sender {
 // writes there, and the messages exist once that commits. Given a *bun.DB or
 // bun.Conn it writes all consumers' rows or none.
 //
-// Errors that the caller can avoid are [ErrNoConsumer], [ErrPointerPayload],
-// [ErrTooLarge], [ErrBadText] and [ErrBadOption]; then nothing was sent to the
-// database. In a transaction of isolation REPEATABLE READ or SERIALIZABLE an
+// Errors that the caller can avoid are bus.ErrNoConsumer, bus.ErrPointerPayload,
+// bus.ErrTooLarge, bus.ErrBadText and bus.ErrBadOption; then nothing was sent to
+// the database. In a transaction of isolation REPEATABLE READ or SERIALIZABLE an
 // insert id may meet a serialization failure, which is the caller's to retry.
 func (p *Producer) Produce(ctx context.Context, db bun.IDB, payload bus.Payload, options ...Option) (Receipt, error) {
 	receipts, err := p.ProduceMany(ctx, db, Item{Payload: payload, Options: options})
@@ -116,12 +113,6 @@ func (p *Producer) Produce(ctx context.Context, db bun.IDB, payload bus.Payload,
 // ProduceMany writes any number of payloads, of any types, in as few statements
 // as possible: all of them or none. The receipts are in the order of the items.
 func (p *Producer) ProduceMany(ctx context.Context, db bun.IDB, items ...Item) ([]Receipt, error) {
-	if handle, ok := db.(*bun.DB); db == nil || ok && handle == nil {
-		return nil, errors.New("outbox: produce: the database handle is nil")
-	}
-	if len(items) == 0 {
-		return nil, nil
-	}
 	batch := make([]*bus.Message, len(items))
 	for i, item := range items {
 		m, err := p.message(item)
@@ -130,8 +121,7 @@ func (p *Producer) ProduceMany(ctx context.Context, db bun.IDB, items ...Item) (
 		}
 		batch[i] = m
 	}
-	receipts := make(map[bus.MessageID]Receipt, len(batch))
-	err := p.send(context.WithValue(store.WithTx(ctx, db), receiptsKey{}, receipts), batch)
+	receipts, err := p.deliver(ctx, db, batch)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: produce: %w", err)
 	}
@@ -144,29 +134,64 @@ func (p *Producer) ProduceMany(ctx context.Context, db bun.IDB, items ...Item) (
 }
 
 func (p *Producer) message(item Item) (*bus.Message, error) {
-	if err := payloadProblem(item.Payload); err != nil {
+	payloadType, text, err := p.registry.Encode(item.Payload)
+	if err != nil {
 		return nil, err
 	}
-	payloadType := item.Payload.PayloadType()
-	if len(p.registry.ConsumersOf(payloadType)) == 0 {
-		return nil, fmt.Errorf("payload %q (%T): %w", payloadType, item.Payload, ErrNoConsumer)
-	}
-	text, err := p.registry.Codec().Encode(item.Payload)
+	id, err := newMessageID()
 	if err != nil {
-		return nil, fmt.Errorf("encode payload %q: %w", payloadType, err)
+		return nil, err
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("make a message id: %w", err)
-	}
-	m := &bus.Message{ID: bus.MessageID(id), PayloadType: payloadType, Payload: text, Value: item.Payload}
+	m := &bus.Message{ID: id, PayloadType: payloadType, Payload: text, Value: item.Payload}
 	for i, option := range item.Options {
 		if option == nil {
-			return nil, fmt.Errorf("payload %q: %w: option %d is nil", payloadType, ErrBadOption, i)
+			return nil, fmt.Errorf("payload %q: %w: option %d is nil", payloadType, bus.ErrBadOption, i)
 		}
 		option(m)
 	}
 	return m, nil
+}
+
+func newMessageID() (bus.MessageID, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return bus.MessageID{}, fmt.Errorf("make a message id: %w", err)
+	}
+	return bus.MessageID(id), nil
+}
+
+// Send writes messages whose payload is encoded already: of a schedule that is
+// due, or forwarded from elsewhere. They pass through the produce chain like any
+// other. A message without an id is given one. All are written or none.
+func (p *Producer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error {
+	for _, m := range batch {
+		if m == nil {
+			return errors.New("outbox: send: a message is nil")
+		}
+		if m.ID == (bus.MessageID{}) {
+			id, err := newMessageID()
+			if err != nil {
+				return fmt.Errorf("outbox: send: %w", err)
+			}
+			m.ID = id
+		}
+	}
+	if _, err := p.deliver(ctx, db, batch); err != nil {
+		return fmt.Errorf("outbox: send: %w", err)
+	}
+	return nil
+}
+
+// deliver sends a batch down the chain and returns the receipts by message id.
+func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message) (map[bus.MessageID]Receipt, error) {
+	if handle, ok := db.(*bun.DB); db == nil || ok && handle == nil {
+		return nil, errors.New("the database handle is nil")
+	}
+	receipts := make(map[bus.MessageID]Receipt, len(batch))
+	if len(batch) == 0 {
+		return receipts, nil
+	}
+	return receipts, p.send(context.WithValue(store.WithTx(ctx, db), receiptsKey{}, receipts), batch)
 }
 
 type receiptsKey struct{}
@@ -222,7 +247,7 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 	for _, m := range batch {
 		consumers := p.registry.ConsumersOf(m.PayloadType)
 		if len(consumers) == 0 {
-			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, ErrNoConsumer)
+			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, bus.ErrNoConsumer)
 		}
 		row := store.NewMessage{MessageID: m.ID, PayloadType: m.PayloadType, Payload: string(m.Payload),
 			InsertID: m.InsertID, AvailableAt: m.AvailableAt, Delay: m.Delay}

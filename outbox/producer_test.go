@@ -33,25 +33,25 @@ func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
 		want    error
 		text    string
 	}{
-		{"no consumer", orphan{}, nil, nil, outbox.ErrNoConsumer, `payload "orphan" (outbox_test.orphan)`},
-		{"nil payload", nil, nil, nil, outbox.ErrPointerPayload, "a nil payload"},
-		{"pointer payload", &order{}, nil, nil, outbox.ErrPointerPayload, "*outbox_test.order"},
-		{"nil pointer payload", (*order)(nil), nil, nil, outbox.ErrPointerPayload, "*outbox_test.order"},
-		{"payload too large", order{}, nil, fixedCodec{text: strings.Repeat("x", 1<<20+1)}, outbox.ErrTooLarge, "1048577 bytes, at most 1048576"},
-		{"payload with a NUL byte", order{}, nil, fixedCodec{text: "a\x00b"}, outbox.ErrBadText, "NUL"},
-		{"payload with invalid UTF-8", order{}, nil, fixedCodec{text: "a\xffb"}, outbox.ErrBadText, "UTF-8"},
+		{"no consumer", orphan{}, nil, nil, bus.ErrNoConsumer, `payload "orphan" (outbox_test.orphan)`},
+		{"nil payload", nil, nil, nil, bus.ErrPointerPayload, "a nil payload"},
+		{"pointer payload", &order{}, nil, nil, bus.ErrPointerPayload, "*outbox_test.order"},
+		{"nil pointer payload", (*order)(nil), nil, nil, bus.ErrPointerPayload, "*outbox_test.order"},
+		{"payload too large", order{}, nil, fixedCodec{text: strings.Repeat("x", 1<<20+1)}, bus.ErrTooLarge, "1048577 bytes, at most 1048576"},
+		{"payload with a NUL byte", order{}, nil, fixedCodec{text: "a\x00b"}, bus.ErrBadText, "NUL"},
+		{"payload with invalid UTF-8", order{}, nil, fixedCodec{text: "a\xffb"}, bus.ErrBadText, "UTF-8"},
 		{"payload that cannot be encoded", order{}, nil, fixedCodec{err: noCodec}, noCodec, `encode payload "order.placed"`},
-		{"headers too large", order{}, []outbox.Option{outbox.Header("k", strings.Repeat("v", 8<<10))}, nil, outbox.ErrTooLarge, "8193 bytes, at most 8192"},
-		{"header without a name", order{}, []outbox.Option{outbox.Header("", "v")}, nil, outbox.ErrBadOption, "a header needs a name"},
-		{"header with a NUL byte", order{}, []outbox.Option{outbox.Header("k", "a\x00")}, nil, outbox.ErrBadText, `header "k"`},
-		{"header name with invalid UTF-8", order{}, []outbox.Option{outbox.Header("\xff", "v")}, nil, outbox.ErrBadText, "UTF-8"},
-		{"insert id with a NUL byte", order{}, []outbox.Option{outbox.InsertID("a\x00")}, nil, outbox.ErrBadText, `insert id "a\x00"`},
-		{"insert id with invalid UTF-8", order{}, []outbox.Option{outbox.InsertID("\xff")}, nil, outbox.ErrBadText, "UTF-8"},
-		{"insert id too long", order{}, []outbox.Option{outbox.InsertID(strings.Repeat("k", 256))}, nil, outbox.ErrTooLarge, "256 bytes, at most 255"},
-		{"negative delay", order{}, []outbox.Option{outbox.Delay(-time.Second)}, nil, outbox.ErrBadOption, "delay -1s"},
-		{"delay and instant", order{}, []outbox.Option{outbox.Delay(time.Second), outbox.AvailableAt(time.Now())}, nil, outbox.ErrBadOption, "not both"},
-		{"instant beyond the calendar", order{}, []outbox.Option{outbox.AvailableAt(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))}, nil, outbox.ErrBadOption, "year 10000"},
-		{"nil option", order{}, []outbox.Option{nil}, nil, outbox.ErrBadOption, "option 0 is nil"},
+		{"headers too large", order{}, []outbox.Option{outbox.Header("k", strings.Repeat("v", 8<<10))}, nil, bus.ErrTooLarge, "8193 bytes, at most 8192"},
+		{"header without a name", order{}, []outbox.Option{outbox.Header("", "v")}, nil, bus.ErrBadOption, "a header needs a name"},
+		{"header with a NUL byte", order{}, []outbox.Option{outbox.Header("k", "a\x00")}, nil, bus.ErrBadText, `header "k"`},
+		{"header name with invalid UTF-8", order{}, []outbox.Option{outbox.Header("\xff", "v")}, nil, bus.ErrBadText, "UTF-8"},
+		{"insert id with a NUL byte", order{}, []outbox.Option{outbox.InsertID("a\x00")}, nil, bus.ErrBadText, `insert id "a\x00"`},
+		{"insert id with invalid UTF-8", order{}, []outbox.Option{outbox.InsertID("\xff")}, nil, bus.ErrBadText, "UTF-8"},
+		{"insert id too long", order{}, []outbox.Option{outbox.InsertID(strings.Repeat("k", 256))}, nil, bus.ErrTooLarge, "256 bytes, at most 255"},
+		{"negative delay", order{}, []outbox.Option{outbox.Delay(-time.Second)}, nil, bus.ErrBadOption, "delay -1s"},
+		{"delay and instant", order{}, []outbox.Option{outbox.Delay(time.Second), outbox.AvailableAt(time.Now())}, nil, bus.ErrBadOption, "not both"},
+		{"instant beyond the calendar", order{}, []outbox.Option{outbox.AvailableAt(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))}, nil, bus.ErrBadOption, "year 10000"},
+		{"nil option", order{}, []outbox.Option{nil}, nil, bus.ErrBadOption, "option 0 is nil"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestWhatMiddlewareAddsIsCheckedToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := producer.Produce(t.Context(), noDatabase(t), order{}); !errors.Is(err, outbox.ErrBadText) {
+	if _, err := producer.Produce(t.Context(), noDatabase(t), order{}); !errors.Is(err, bus.ErrBadText) {
 		t.Errorf("got %v, want ErrBadText", err)
 	}
 }
