@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -63,11 +64,13 @@ func (*quotingText) UnmarshalText(text []byte) error {
 }
 
 // quotingCodec fails with its input in the error.
-type quotingCodec struct{}
+type quotingCodec struct{ err error }
 
 func (quotingCodec) Encode(any) ([]byte, error) { return nil, errors.New("not encoded") }
 
-func (quotingCodec) Decode(text []byte, _ any) error { return fmt.Errorf("unreadable: %s", text) }
+func (c quotingCodec) Decode(text []byte, _ any) error {
+	return errors.Join(fmt.Errorf("unreadable: %s", text), c.err)
+}
 
 func TestDecodeErrorsNeverQuoteThePayload(t *testing.T) {
 	t.Parallel()
@@ -92,6 +95,8 @@ func TestDecodeErrorsNeverQuoteThePayload(t *testing.T) {
 		{"an UnmarshalJSON that quotes its input", bus.JSON{}, `{"quoting": "` + canary + `"}`, "text withheld"},
 		{"an UnmarshalText that quotes its input", bus.JSON{}, `{"text": "` + canary + `"}`, "text withheld"},
 		{"a codec that quotes its input", quotingCodec{}, canary, "text withheld"},
+		{"a codec that wants more input and quotes what it has", quotingCodec{io.ErrUnexpectedEOF}, canary, "unexpected end of input"},
+		{"a codec that meets the end and quotes what it has", quotingCodec{io.EOF}, canary, "unexpected end of input"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -272,6 +272,11 @@ func TestConsumerConfigKeepsValuesOfOtherPackages(t *testing.T) {
 	if a, b := config.Value(keyA{}), config.Value(keyB{}); a != 2 || b != nil {
 		t.Errorf("got values %v and %v, want the last one set, 2, and nil for another key", a, b)
 	}
+	config.SetValue(keyA{}, 3)
+	again := consumer.Config()
+	if got := again.Value(keyA{}); got != 2 {
+		t.Errorf("after a copy was changed: got value %v, want 2 still", got)
+	}
 }
 
 func TestConsumersDoNotShareOptions(t *testing.T) {

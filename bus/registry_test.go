@@ -189,8 +189,8 @@ func TestRegistryDefaults(t *testing.T) {
 	if got := len(registry.Consumers()) + len(registry.PayloadTypes()); got != 0 {
 		t.Errorf("a registry without consumers: got %d consumers and payload types, want none", got)
 	}
-	if registry.Wakeups() == nil || registry.Wakeups() != registry.Wakeups() {
-		t.Errorf("Wakeups: got %p then %p, want one signal per registry", registry.Wakeups(), registry.Wakeups())
+	if first, again := registry.Wakeups(), registry.Wakeups(); first == nil || first != again {
+		t.Errorf("Wakeups: got %p then %p, want one signal per registry", first, again)
 	}
 }
 

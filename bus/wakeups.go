@@ -9,6 +9,9 @@ type Wake struct {
 	// Expected is true when the transaction has not committed yet, so that the
 	// messages will appear soon rather than now.
 	Expected bool
+	// Schedules is true when schedules were written or changed; then no
+	// messages are waiting, and PayloadTypes means nothing.
+	Schedules bool
 }
 
 // Wakeups carries wake-ups from the producers of a process to its processors.

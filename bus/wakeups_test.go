@@ -1,6 +1,7 @@
 package bus_test
 
 import (
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -61,7 +62,10 @@ func TestWakeupsAreSafeForConcurrentUse(t *testing.T) {
 	const goroutines, sends = 8, 200
 	var wakeups bus.Wakeups
 	var total atomic.Int64
-	defer wakeups.Listen(func(bus.Wake) { total.Add(1) })()
+	defer wakeups.Listen(func(bus.Wake) {
+		total.Add(1)
+		runtime.Gosched() // let the others in, in the middle of a Send
+	})()
 	var group sync.WaitGroup
 	for range goroutines {
 		group.Go(func() {

@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -126,7 +127,7 @@ func (r *run) commit(ctx context.Context, tx bun.Tx, t *task) error {
 
 // afterLostCommit decides whether a commit happened whose answer never came.
 func (r *run) afterLostCommit(ctx context.Context, t *task, lost error) error {
-	retry := newRetry()
+	retry := outage.NewRetry()
 	for {
 		look, cancel := context.WithTimeout(ctx, statementTimeout)
 		exists, err := r.store.Exists(look, r.db, t.row.ID)
@@ -137,7 +138,7 @@ func (r *run) afterLostCommit(ctx context.Context, t *task, lost error) error {
 		case err == nil:
 			return nil
 		}
-		if !pause(t.lease.ctx, retry.NextBackOff()) {
+		if !outage.Pause(t.lease.ctx, retry.NextBackOff()) {
 			// The lease is gone. Releasing writes nothing to the message, so it
 			// is right whichever way the commit went.
 			return &bus.Verdict{Outcome: bus.Released, Err: fmt.Errorf("outbox: commit with unknown outcome: %w", lost)}

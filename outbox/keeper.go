@@ -86,11 +86,11 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 		cancel()
 		if err != nil {
 			if ctx.Err() == nil {
-				r.outage.noticed("extend", err)
+				r.outage.Noticed("extend", err)
 			}
 			continue
 		}
-		r.outage.over(r.config.LeaseDuration)
+		r.outage.Over()
 		lost, unknown := r.ledger.renewed(before, held, sent.Add(r.config.LeaseDuration))
 		r.lost(lost)
 		strays = r.giveBack(ctx, strays, unknown)
@@ -115,7 +115,7 @@ func (r *run) giveBack(ctx context.Context, seen, unknown []int64) []int64 {
 	statement, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	if err := r.store.Disclaim(statement, r.db, r.owner, again); err != nil {
-		r.outage.noticed("disclaim", err)
+		r.outage.Noticed("disclaim", err)
 		return unknown
 	}
 	r.config.Logger.Warn("gave back claims whose commit was never confirmed", "claims", len(again))

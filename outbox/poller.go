@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -79,7 +80,7 @@ func (a *alarm) rearm(now, latest time.Time) {
 func (r *run) poller(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	retry := newRetry()
+	retry := outage.NewRetry()
 	strangers := time.Now().Add(strangersEvery / 30)
 	for {
 		select {
@@ -104,7 +105,7 @@ func (r *run) poller(ctx context.Context) {
 		retry.Reset()
 		r.dispatcher.rescan(now)
 		r.dispatcher.found(probe, now)
-		if probe.Expired && r.outage.mayRecover() {
+		if probe.Expired && r.outage.Settled() {
 			r.recoverClaims(ctx)
 		}
 		if now.After(strangers) {
@@ -129,11 +130,11 @@ func (r *run) probe(ctx context.Context) (store.Probe, error) {
 	probe, err := r.store.Probe(statement, r.db, r.dispatcher.wants)
 	if err != nil {
 		if ctx.Err() == nil {
-			r.outage.noticed("poll", err)
+			r.outage.Noticed("poll", err)
 		}
 		return probe, err
 	}
-	r.outage.over(r.config.LeaseDuration)
+	r.outage.Over()
 	return probe, nil
 }
 
@@ -145,7 +146,7 @@ func (r *run) recoverClaims(ctx context.Context) {
 	found, err := r.store.Recover(statement, r.db, maxCrashes)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		r.outage.noticed("recover", err)
+		r.outage.Noticed("recover", err)
 	case found.Poisoned > 0:
 		r.config.Logger.Error("message poisoned", "reason", store.CrashReason(maxCrashes), "messages", found.Poisoned)
 	case found.Claims > 0:
@@ -164,7 +165,7 @@ func (r *run) reportStrangers(ctx context.Context) {
 	found, err := r.store.Strangers(statement, r.db, r.dispatcher.wants)
 	if err != nil {
 		if ctx.Err() == nil {
-			r.outage.noticed("look for strangers", err)
+			r.outage.Noticed("look for strangers", err)
 		}
 		return
 	}
@@ -177,10 +178,12 @@ func (r *run) reportStrangers(ctx context.Context) {
 // expected is looked for a few times soon.
 func (r *run) listen() (stop func()) {
 	return r.registry.Wakeups().Listen(func(w bus.Wake) {
-		if w.Expected {
+		switch {
+		case w.Schedules: // not for us
+		case w.Expected:
 			r.alarm.expect(time.Now())
-			return
+		default:
+			r.dispatcher.activate(w.PayloadTypes...)
 		}
-		r.dispatcher.activate(w.PayloadTypes...)
 	})
 }

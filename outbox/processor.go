@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -184,7 +185,7 @@ type run struct {
 	handler    bus.Handler
 	dispatcher *dispatcher
 	ledger     *ledger
-	outage     *outage
+	outage     *outage.Outage
 	alarm      *alarm
 	zombies    *zombies
 	slots      []*worker
@@ -197,7 +198,7 @@ type run struct {
 }
 
 func (r *run) health() Health {
-	h := Health{Err: r.outage.last(), Stuck: r.zombies.names()}
+	h := Health{Err: r.outage.Err(), Stuck: r.zombies.names()}
 	if last := r.lastClaim.Load(); last != 0 {
 		h.LastClaim = time.Unix(0, last)
 	}

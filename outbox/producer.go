@@ -57,12 +57,7 @@ func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, erro
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	p := &Producer{registry: registry, config: config, stores: make(map[dialect.Name]*store.Store)}
-	for _, name := range []dialect.Name{dialect.PG, dialect.SQLite} {
-		if s, err := store.For(name, registry.Tables()); err == nil {
-			p.stores[name] = s
-		}
-	}
+	p := &Producer{registry: registry, config: config, stores: store.All(registry.Tables())}
 	p.send = bus.ComposeSend(p.insert, p.layers()...)
 	return p, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -28,7 +29,9 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		started:   time.Now(),
 		ledger:    newLedger(),
 		alarm:     newAlarm(),
-		outage:    &outage{logger: p.config.Logger},
+		// After an outage nobody's claims are recovered for a third of a lease:
+		// their owners must get the chance to renew what expired meanwhile.
+		outage: outage.New(p.config.Logger, p.config.LeaseDuration/3),
 	}
 	consumers := make([]*consumer, len(p.consumers))
 	byName := make(map[string]*consumer, len(p.consumers))
@@ -140,7 +143,7 @@ func (r *run) releaseRest(ctx context.Context) {
 		err = r.store.Disclaim(ctx, r.db, r.owner, held)
 	}
 	if err != nil {
-		r.outage.noticed("release", err)
+		r.outage.Noticed("release", err)
 	}
 }
 
@@ -166,7 +169,7 @@ func waitFor(done <-chan struct{}, d time.Duration) bool {
 
 // claimLoop claims messages whenever there is room, until ctx ends.
 func (r *run) claimLoop(ctx context.Context) {
-	retry := newRetry()
+	retry := outage.NewRetry()
 	for {
 		r.ledger.await()
 		o, ok := r.dispatcher.nextClaim()
@@ -176,16 +179,16 @@ func (r *run) claimLoop(ctx context.Context) {
 		claimed, err := r.claim(o)
 		r.dispatcher.claimed(o, claimed, err)
 		if err != nil {
-			r.outage.noticed("claim", err)
+			r.outage.Noticed("claim", err)
 			r.strays.Store(true)
-			if !pause(ctx, retry.NextBackOff()) {
+			if !outage.Pause(ctx, retry.NextBackOff()) {
 				return
 			}
 			continue
 		}
-		r.outage.over(r.config.LeaseDuration)
+		r.outage.Over()
 		retry.Reset()
-		if r.config.ProcessorMinDelay > 0 && !pause(ctx, r.config.ProcessorMinDelay) {
+		if r.config.ProcessorMinDelay > 0 && !outage.Pause(ctx, r.config.ProcessorMinDelay) {
 			return
 		}
 	}

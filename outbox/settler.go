@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -132,20 +133,20 @@ func (r *run) settleBare(ctx context.Context, result store.Result, cause error) 
 // persist repeats a statement until the database takes it. It gives up when the
 // database refuses the values, which no other try can cure, or when ctx ends.
 func (r *run) persist(ctx context.Context, what string, statement func(context.Context) error) error {
-	retry := newRetry()
+	retry := outage.NewRetry()
 	for {
 		attempt, cancel := context.WithTimeout(ctx, statementTimeout)
 		err := statement(attempt)
 		cancel()
 		if err == nil {
-			r.outage.over(r.config.LeaseDuration)
+			r.outage.Over()
 			return nil
 		}
 		if store.IsRefused(err) {
 			return err
 		}
-		r.outage.noticed(what, err)
-		if !pause(ctx, retry.NextBackOff()) {
+		r.outage.Noticed(what, err)
+		if !outage.Pause(ctx, retry.NextBackOff()) {
 			return fmt.Errorf("outbox: %s: %w", what, err)
 		}
 	}

@@ -153,10 +153,15 @@ func (p Position) at() time.Time {
 // withNow fills the clock expression into a statement.
 func withNow(statement, now string) string { return strings.ReplaceAll(statement, "{now}", now) }
 
-func affectedOne(res sql.Result, err error) (bool, error) {
+func affected(res sql.Result, err error) (int, error) {
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	n, err := res.RowsAffected()
+	return int(n), err
+}
+
+func affectedOne(res sql.Result, err error) (bool, error) {
+	n, err := affected(res, err)
 	return n == 1, err
 }

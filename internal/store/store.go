@@ -100,6 +100,18 @@ func For(d dialect.Name, tables bus.Tables) (*Store, error) {
 	return nil, fmt.Errorf("dialect %q is not supported: use one of pg, sqlite", d)
 }
 
+// All returns the store of every dialect that can work with the tables, for
+// callers that learn the dialect only call by call.
+func All(tables bus.Tables) map[dialect.Name]*Store {
+	stores := make(map[dialect.Name]*Store)
+	for _, name := range []dialect.Name{dialect.PG, dialect.SQLite} {
+		if s, err := For(name, tables); err == nil {
+			stores[name] = s
+		}
+	}
+	return stores
+}
+
 // RowLocks tells whether the database locks rows rather than itself.
 func (s *Store) RowLocks() bool {
 	_, whole := s.engine.(*sqlite)

@@ -1,0 +1,5 @@
+// Package outage keeps track of whether the database answers, so that loops wait
+// for it without flooding the log or the server.
+//
+// It runs no statements. It may import only cenkalti/backoff.
+package outage

@@ -1,0 +1,157 @@
+package cron
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Parse reads an expression of six fields (seconds first), of five (seconds
+// are 0), or a macro; the package comment has the syntax. Its error is a
+// *ParseError if the text is wrong, and wraps ErrNeverFires if the text is
+// right but no year has such a day, as with 30 February.
+func Parse(expr string) (Expression, error) {
+	// Without this, white space and letters that merely look or fold like
+	// those of the syntax (a pasted no-break space, a long s) would pass.
+	if strings.ContainsFunc(expr, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return Expression{}, &ParseError{Expr: expr, Value: expr, Allowed: "ASCII characters"}
+	}
+	fields := strings.Fields(expr)
+	switch {
+	case len(fields) > 0 && strings.HasPrefix(fields[0], "@"):
+		return parseMacro(expr, fields)
+	case len(fields) == 5:
+		return parseFields(expr, append([]string{"0"}, fields...))
+	case len(fields) == 6:
+		return parseFields(expr, fields)
+	default:
+		return Expression{}, &ParseError{Expr: expr, Value: expr, Allowed: "5 or 6 fields or a macro"}
+	}
+}
+
+func parseMacro(expr string, fields []string) (Expression, error) {
+	if strings.EqualFold(fields[0], "@every") {
+		return parseEvery(expr, strings.Join(fields[1:], " "))
+	}
+	var meaning string
+	switch strings.ToLower(strings.Join(fields, " ")) {
+	case "@yearly", "@annually":
+		meaning = "0 0 0 1 1 *"
+	case "@monthly":
+		meaning = "0 0 0 1 * *"
+	case "@weekly":
+		meaning = "0 0 0 * * 0"
+	case "@daily", "@midnight":
+		meaning = "0 0 0 * * *"
+	case "@hourly":
+		meaning = "0 0 * * * *"
+	case "@every_minute":
+		meaning = "0 * * * * *"
+	case "@every_second":
+		meaning = "* * * * * *"
+	default:
+		return Expression{}, &ParseError{
+			Expr:  expr,
+			Value: expr,
+			Allowed: "@yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly, " +
+				"@every_minute, @every_second or @every with a duration",
+		}
+	}
+	return parseFields(expr, strings.Fields(meaning))
+}
+
+func parseEvery(expr, duration string) (Expression, error) {
+	every, err := time.ParseDuration(duration)
+	if err != nil || every < time.Second || every%time.Second != 0 {
+		return Expression{}, &ParseError{
+			Expr:    expr,
+			Value:   expr,
+			Allowed: "@every with whole seconds, at least 1s (@every 1h30m)",
+		}
+	}
+	return Expression{text: expr, every: every}, nil
+}
+
+// parseFields reads six fields. The expression expr they come from serves for
+// errors and for String.
+func parseFields(expr string, fields []string) (Expression, error) {
+	p := parser{expr: expr}
+	e := Expression{
+		text:   expr,
+		second: p.set(field{name: "second", max: 59, cycle: 60}, fields[0]),
+		minute: p.set(field{name: "minute", max: 59, cycle: 60}, fields[1]),
+		hour:   p.set(field{name: "hour", max: 23, cycle: 24}, fields[2]),
+		month: p.set(field{name: "month", min: 1, max: 12, cycle: 12, names: []string{
+			"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
+		}}, fields[4]),
+		interval: strings.ContainsAny(fields[0]+fields[1]+fields[2], "*-/"),
+	}
+	p.dayOfMonth(&e.day, fields[3])
+	p.dayOfWeek(&e.day, fields[5])
+	if p.err != nil {
+		return Expression{}, p.err
+	}
+	// Any beginning would do: see searchYears.
+	if _, ok := e.search(wallOf(2000, time.January, 1, 0, 0, 0)); !ok {
+		return Expression{}, fmt.Errorf("%w: %q", ErrNeverFires, expr)
+	}
+	return e, nil
+}
+
+func (p *parser) dayOfMonth(rule *dayRule, text string) {
+	f := field{name: "day-of-month", min: 1, max: 31, cycle: 31, alone: "L, L-3, LW, 15W"}
+	if text == "?" {
+		text = "*"
+	}
+	rest := strings.ToUpper(text)
+	rest, rule.nearest = strings.CutSuffix(rest, "W")
+	rest, rule.last = strings.CutPrefix(rest, "L")
+	switch {
+	case rule.last && rest == "":
+		// L or LW: nothing before the last day itself.
+	case rule.last:
+		before, dash := strings.CutPrefix(rest, "-")
+		n, ok := number(before, 0, 30)
+		if !dash || !ok {
+			p.fail(f, text, "L-0 to L-30")
+		}
+		rule.before = n
+	case rule.nearest:
+		day, ok := f.value(rest)
+		if !ok {
+			p.fail(f, text, "1W-31W or LW")
+		}
+		rule.listed = only(day)
+	default:
+		rule.listed = p.set(f, text)
+	}
+}
+
+func (p *parser) dayOfWeek(rule *dayRule, text string) {
+	f := field{name: "day-of-week", max: 7, cycle: 7, alone: "FRIL, FRI#2", names: []string{
+		"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT",
+	}}
+	if text == "?" {
+		text = "*"
+	}
+	if day, nth, ok := strings.Cut(text, "#"); ok {
+		rule.weekdays = p.weekday(f, text, day)
+		if rule.week, ok = number(nth, 1, 5); !ok {
+			p.fail(f, text, "#1 to #5")
+		}
+	} else if day, ok := strings.CutSuffix(strings.ToUpper(text), "L"); ok {
+		rule.weekdays, rule.week = p.weekday(f, text, day), lastWeek
+	} else {
+		rule.weekdays = p.set(f, text)
+	}
+}
+
+// weekday reads the one weekday that # and L follow.
+func (p *parser) weekday(f field, text, day string) bits {
+	n, ok := f.value(day)
+	if !ok {
+		p.fail(f, text, "one weekday, 0-7 or SUN-SAT, before # or L")
+	}
+	return f.span(n, n, 1)
+}

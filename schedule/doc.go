@@ -1,0 +1,9 @@
+// Package schedule keeps cron schedules as rows and turns each into a message
+// whenever it is due.
+//
+// A [Scheduler] writes schedules in the caller's transaction; a [Processor]
+// fires those that are due, in any number of instances: exactly one message per
+// schedule and fire time. It does not consume messages, that is package outbox,
+// and it does not parse expressions, that is schedule/cron. It may import only
+// bus, internal/store, internal/outage, schedule/cron and bun.
+package schedule
