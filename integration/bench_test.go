@@ -12,6 +12,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -73,6 +74,38 @@ func BenchmarkProduce(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkClaimSettle claims batches and settles them, with no consumer between.
+func BenchmarkClaimSettle(b *testing.B) {
+	const size = 500
+	benchEach(b, func(b *testing.B, db *bun.DB) {
+		registry, producer := benchRegistry(b, db, func(context.Context, signup) error { return nil })
+		s, err := store.For(db.Dialect().Name(), registry.Tables())
+		if err != nil {
+			b.Fatal(err)
+		}
+		items := make([]outbox.Item, size)
+		for i := range items {
+			items[i] = outbox.Item{Payload: newSignup(i)}
+		}
+		for range b.N {
+			b.StopTimer()
+			if _, err := producer.ProduceMany(b.Context(), db, items...); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+			claim, err := s.Claim(b.Context(), db, store.ClaimRequest{Owner: "bench", Lease: time.Minute, MaxBytes: 1 << 30,
+				Wants: []store.Want{{Consumer: "count", Payload: "user.signed_up", Limit: size}}})
+			if err != nil || len(claim.Messages) != size {
+				b.Fatalf("claim: got %d messages, %v", len(claim.Messages), err)
+			}
+			if _, err := s.Finish(b.Context(), db, "bench", []int64{claim.ID}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(size*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+	})
 }
 
 // BenchmarkDrain consumes a backlog with the default configuration.

@@ -224,3 +224,47 @@ func TestEveryDefaultIsolation(t *testing.T) {
 		})
 	}
 }
+
+func TestStatsTellWhatWaits(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		gate := make(chan struct{})
+		a := newApp(t, db, failing("bad", &n, bus.MaxAttempts(1)), bus.Consume("slow", func(context.Context, refund) error { <-gate; return nil }))
+		for range 3 {
+			a.produce(order{ID: "1"})
+		}
+		a.produce(refund{ID: "1"})
+		a.produce(refund{ID: "2"}, outbox.Delay(time.Hour))
+		idle, err := outbox.NewProcessor(db, a.registry, outbox.ProcessorConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		queues := func() map[string]bus.QueueStats {
+			list, err := idle.Queues(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			byName := map[string]bus.QueueStats{}
+			for _, q := range list {
+				byName[q.Consumer] = q
+			}
+			return byName
+		}
+		before := queues()
+		if bad, slow := before["bad"], before["slow"]; bad.Ready != 3 || bad.Poisoned != 0 || slow.Ready != 1 || slow.Delayed != 1 || bad.OldestReady <= 0 || bad.OldestPoisoned != 0 {
+			t.Errorf("before: got %+v", before)
+		}
+		r := a.start(fast())
+		eventually(t, "three are poisoned and one runs", func() bool { return len(a.poisoned()) == 3 && r.Stats().Running == 1 })
+		after := queues()
+		if bad, slow := after["bad"], after["slow"]; bad.Ready != 0 || bad.Poisoned != 3 || bad.OldestPoisoned <= 0 || slow.Ready != 0 || slow.Leased != 1 || slow.Delayed != 1 {
+			t.Errorf("after: got %+v", after)
+		}
+		close(gate)
+		r.mustStop()
+		if stats := r.Stats(); stats.Claimed != 4 || stats.Claims < 1 || stats.Running != 0 || stats.Limit != 64 || stats.Fenced != 0 {
+			t.Errorf("stats: got %+v, want 4 claimed", stats)
+		}
+	})
+}

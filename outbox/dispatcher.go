@@ -291,6 +291,13 @@ func (d *dispatcher) withdraw(match func(*task) bool) []*task {
 	return out
 }
 
+// load returns how many messages run and how many wait for a worker.
+func (d *dispatcher) load() (running, queued int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.running, d.queued
+}
+
 // pause stops claiming, or lets it go on.
 func (d *dispatcher) pause(paused bool) {
 	d.mu.Lock()

@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -39,12 +40,12 @@ type ledger struct {
 	unsent  int
 	first   time.Time // when the oldest unsent result came in
 	flush   chan struct{}
-	fenced  int64
+	fenced  *atomic.Int64
 	closed  bool
 }
 
-func newLedger() *ledger {
-	l := &ledger{leases: make(map[int64]*lease), flush: make(chan struct{}, 1)}
+func newLedger(fenced *atomic.Int64) *ledger {
+	l := &ledger{leases: make(map[int64]*lease), flush: make(chan struct{}, 1), fenced: fenced}
 	l.drained.L = &l.mu
 	return l
 }
@@ -65,7 +66,7 @@ func (l *ledger) add(entry *lease, r store.Result) {
 	defer l.mu.Unlock()
 	entry.open--
 	if l.leases[entry.id] != entry {
-		l.fenced++ // the claim was taken away meanwhile
+		l.fenced.Add(1) // the claim was taken away meanwhile
 		return
 	}
 	if l.unsent == 0 {
@@ -146,7 +147,7 @@ func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settl
 	}
 	for _, entry := range b.finished {
 		if !ended[entry.id] {
-			l.fenced += int64(entry.sending)
+			l.fenced.Add(int64(entry.sending))
 		}
 		l.closeLocked(entry, nil)
 	}
@@ -154,7 +155,7 @@ func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settl
 	for _, id := range settled.Live {
 		live[id] = true
 	}
-	l.fenced += int64(len(b.results) - settled.Applied)
+	l.fenced.Add(int64(len(b.results) - settled.Applied))
 	for _, entry := range b.settling {
 		entry.sending = 0
 		switch {
@@ -175,7 +176,7 @@ func (l *ledger) closeLocked(entry *lease, cause error) {
 	if l.leases[entry.id] == entry {
 		delete(l.leases, entry.id)
 		l.unsent -= len(entry.unsent)
-		l.fenced += int64(len(entry.unsent))
+		l.fenced.Add(int64(len(entry.unsent)))
 		entry.unsent = nil
 	}
 	entry.cancel(cause)

@@ -5,6 +5,7 @@ package outbox
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,7 +21,7 @@ func done(l *lease, message int64) store.Result {
 func TestResultsAreSettledTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLedger()
+		l := newLedger(new(atomic.Int64))
 		entry := l.open(t.Context(), 1, 3, time.Now().Add(time.Minute))
 		if _, wait := l.collect(time.Now(), false); wait >= 0 {
 			t.Errorf("without results: got wait %s, want none", wait)
@@ -42,15 +43,15 @@ func TestResultsAreSettledTogether(t *testing.T) {
 			t.Fatalf("the last results: got %+v, want them at once, and not as a whole claim", b)
 		}
 		l.confirm(b, nil, store.Settled{Live: []int64{1}, Applied: 2}, time.Now())
-		if len(l.leases) != 0 || l.fenced != 0 || entry.ctx.Err() == nil {
-			t.Errorf("in the end: got %d leases, %d fenced, context %v, want a closed claim", len(l.leases), l.fenced, entry.ctx.Err())
+		if len(l.leases) != 0 || l.fenced.Load() != 0 || entry.ctx.Err() == nil {
+			t.Errorf("in the end: got %d leases, %d fenced, context %v, want a closed claim", len(l.leases), l.fenced.Load(), entry.ctx.Err())
 		}
 	})
 }
 
 func TestClaimThatIsAllDoneIsFinishedAsAWhole(t *testing.T) {
 	t.Parallel()
-	l := newLedger()
+	l := newLedger(new(atomic.Int64))
 	whole, mixed := l.open(t.Context(), 1, 2, time.Now()), l.open(t.Context(), 2, 2, time.Now())
 	for _, entry := range []*lease{whole, mixed} {
 		l.add(entry, done(entry, entry.id*10))
@@ -62,14 +63,14 @@ func TestClaimThatIsAllDoneIsFinishedAsAWhole(t *testing.T) {
 		t.Fatalf("got %+v, want claim 1 finished and the results of claim 2", b)
 	}
 	l.confirm(b, nil, store.Settled{Applied: 1}, time.Now())
-	if l.fenced != 3 {
-		t.Errorf("fenced: got %d, want 2 of the claim that was gone and 1 that was not applied", l.fenced)
+	if l.fenced.Load() != 3 {
+		t.Errorf("fenced: got %d, want 2 of the claim that was gone and 1 that was not applied", l.fenced.Load())
 	}
 }
 
 func TestLeaseLostWhileConsumersRun(t *testing.T) {
 	t.Parallel()
-	l := newLedger()
+	l := newLedger(new(atomic.Int64))
 	ours, theirs := l.open(t.Context(), 1, 1, time.Now()), l.open(t.Context(), 2, 1, time.Now())
 	before := l.held()
 	younger := l.open(t.Context(), 3, 1, time.Now())
@@ -85,14 +86,14 @@ func TestLeaseLostWhileConsumersRun(t *testing.T) {
 		t.Error("claims that are held, or were opened meanwhile, must stay")
 	}
 	l.add(theirs, done(theirs, 20))
-	if l.fenced != 1 || l.unsent != 0 {
-		t.Errorf("result of a lost claim: got %d fenced, %d unsent, want it fenced", l.fenced, l.unsent)
+	if l.fenced.Load() != 1 || l.unsent != 0 {
+		t.Errorf("result of a lost claim: got %d fenced, %d unsent, want it fenced", l.fenced.Load(), l.unsent)
 	}
 }
 
 func TestLeaseThatCannotBeRenewedExpiresOnce(t *testing.T) {
 	t.Parallel()
-	l := newLedger()
+	l := newLedger(new(atomic.Int64))
 	now := time.Now()
 	short, long := l.open(t.Context(), 1, 1, now.Add(time.Second)), l.open(t.Context(), 2, 1, now.Add(time.Minute))
 	if got := l.expire(now.Add(5 * time.Second)); len(got) != 1 || got[0] != short {

@@ -153,6 +153,9 @@ func (r *run) recoverClaims(ctx context.Context) {
 		r.config.Logger.Warn("claims of vanished owners recovered", "claims", found.Claims, "messages", found.Crashed)
 	}
 	if found.Claims > 0 {
+		r.counters.recovered.Add(int64(found.Claims))
+		r.counters.crashed.Add(int64(found.Crashed))
+		r.counters.poisoned.Add(int64(found.Poisoned))
 		r.dispatcher.activate()
 	}
 }

@@ -31,6 +31,7 @@ type Processor struct {
 	consumers []*consumer
 	wants     []store.Want
 	owners    []*consumer // of the wants
+	counters  counters
 
 	mu      sync.Mutex
 	current *run // nil while it does not run

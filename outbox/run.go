@@ -27,7 +27,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		ctx:       context.WithoutCancel(ctx),
 		owner:     uuid.NewString(),
 		started:   time.Now(),
-		ledger:    newLedger(),
+		ledger:    newLedger(&p.counters.fenced),
 		alarm:     newAlarm(),
 		// After an outage nobody's claims are recovered for a third of a lease:
 		// their owners must get the chance to renew what expired meanwhile.
@@ -206,8 +206,11 @@ func (r *run) claim(o order) (store.Claim, error) {
 		return store.Claim{}, fmt.Errorf("claim: %w", err)
 	}
 	if len(c.Messages) == 0 {
+		r.counters.emptyClaims.Add(1)
 		return c, nil
 	}
+	r.counters.claims.Add(1)
+	r.counters.claimed.Add(int64(len(c.Messages)))
 	r.lastClaim.Store(time.Now().UnixNano())
 	l := r.ledger.open(r.work, c.ID, len(c.Messages), sent.Add(r.config.LeaseDuration))
 	tasks := make([]task, len(c.Messages))

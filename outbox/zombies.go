@@ -59,6 +59,7 @@ func (r *run) abandon(t *task, p *partner) error {
 	if !r.serving.Load() {
 		return bus.ErrStopping
 	}
+	r.counters.abandoned.Add(1)
 	r.config.Logger.Error("consumer ignored its timeout and was abandoned",
 		"consumer", t.consumer.Name(), "message_id", t.message.ID.String(), "timeout", t.consumer.settings.Timeout)
 	return bus.ErrAbandoned

@@ -68,6 +68,8 @@ type executor interface {
 // setup prepares and checks the database.
 type setup interface {
 	name() string
+	// held selects the ids of all claimed messages.
+	held() string
 	// migrating runs fn in a transaction that keeps other instances from
 	// migrating, with the table of migrations in place.
 	migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error

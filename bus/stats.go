@@ -1,0 +1,36 @@
+package bus
+
+import "time"
+
+// ProcessorStats counts what a processor has done since it was made, and tells
+// what it is doing now.
+type ProcessorStats struct {
+	Claims      int64 // claims that brought messages
+	EmptyClaims int64 // claims that brought none
+	Claimed     int64 // messages claimed
+	Fenced      int64 // results that were void because the claim had been taken away
+	Recovered   int64 // claims of vanished owners that were recovered
+	Crashed     int64 // messages whose owner had vanished, among the recovered
+	Poisoned    int64 // messages poisoned by recovery, without a run
+	Abandoned   int64 // handlers left behind after ignoring their timeout
+
+	Running int // consumers that run now
+	Queued  int // messages claimed that wait for a worker
+	Limit   int // the most consumers that may run at once
+}
+
+// QueueStats tells what waits for one consumer, in the whole database. Numbers
+// stop at [MaxQueueCount], so that counting stays cheap.
+type QueueStats struct {
+	Consumer string
+	Ready    int64 // due and not claimed
+	Delayed  int64 // not due yet
+	Leased   int64 // claimed by some process
+	Poisoned int64
+
+	OldestReady    time.Duration // how long the oldest ready message has been due; 0 for none
+	OldestPoisoned time.Duration // how long ago the oldest poisoned message was poisoned; 0 for none
+}
+
+// MaxQueueCount is the largest number in a [QueueStats]; it means "or more".
+const MaxQueueCount = 10_000
