@@ -79,3 +79,6 @@ func (c *messageContext) Value(key any) any {
 	}
 	return c.Context.Value(key)
 }
+
+// String keeps whoever prints the context from printing the message with it.
+func (c *messageContext) String() string { return "bus.WithMessage" }

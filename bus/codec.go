@@ -53,10 +53,13 @@ func withoutContent(err error) string {
 	var syntax *json.SyntaxError
 	var mismatch *json.UnmarshalTypeError
 	switch {
+	case err == nil:
+		return "no reason given"
 	case errors.As(err, &syntax):
 		return fmt.Sprintf("malformed JSON at offset %d", syntax.Offset)
 	case errors.As(err, &mismatch):
-		return fmt.Sprintf("field %q at offset %d does not fit Go type %s", mismatch.Field, mismatch.Offset, mismatch.Type)
+		// Not the field: in a map it is a key, which is content.
+		return fmt.Sprintf("value at offset %d does not fit Go type %s", mismatch.Offset, mismatch.Type)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "unexpected end of input"
 	}

@@ -68,11 +68,18 @@ func (c *Consumer) mistake(format string, args ...any) {
 	c.mistakes = append(c.mistakes, fmt.Errorf("bus: consumer %q: "+format, append([]any{c.name}, args...)...))
 }
 
-func decodeInto[T any](codec Codec, payloadType string, payload []byte, value *T) error {
-	if err := codec.Decode(payload, value); err != nil {
-		return Permanent(&DecodeError{PayloadType: payloadType, GoType: reflect.TypeFor[T]().String(), Err: err})
-	}
-	return nil
+// decodeInto decodes, and takes a panic of the codec, or of the payload's own
+// unmarshalling, for what it is: a payload that cannot be read.
+func decodeInto[T any](codec Codec, payloadType string, payload []byte, value *T) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = NewPanicError(p)
+		}
+		if err != nil {
+			err = Permanent(&DecodeError{PayloadType: payloadType, GoType: reflect.TypeFor[T]().String(), Err: err})
+		}
+	}()
+	return codec.Decode(payload, value)
 }
 
 // Name returns the stored name of the consumer.
@@ -127,7 +134,8 @@ type ConsumerConfig struct {
 	// PayloadAliases are former names of the payload type.
 	PayloadAliases []string
 
-	values map[any]any
+	values   map[any]any
+	mistakes []string // of the options
 }
 
 // Value returns what [ConsumerConfig.SetValue] stored under key, or nil.
@@ -153,20 +161,11 @@ func (c ConsumerConfig) clone() ConsumerConfig {
 const MaxConsumerTimeout = time.Hour
 
 func (c ConsumerConfig) validate(name string) (mistakes []error) {
-	report := func(field string, value any, allowed string) {
-		mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: %s %v: %s allowed", name, field, value, allowed))
+	for _, text := range c.mistakes {
+		mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: %s", name, text))
 	}
-	if c.Timeout < 0 || c.Timeout > MaxConsumerTimeout {
-		report("Timeout", c.Timeout, "up to 1h is")
-	}
-	if c.MaxAttempts < 0 {
-		report("MaxAttempts", c.MaxAttempts, "1 or more is")
-	}
-	if c.AttemptDelay < 0 {
-		report("AttemptDelay", c.AttemptDelay, "0 or more is")
-	}
-	if c.Concurrency < 0 {
-		report("Concurrency", c.Concurrency, "1 or more is")
+	if c.Timeout > MaxConsumerTimeout {
+		mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: Timeout %s: up to %s is allowed", name, c.Timeout, MaxConsumerTimeout))
 	}
 	for _, alias := range c.Aliases {
 		if err := checkName(alias); err != nil {
@@ -192,17 +191,18 @@ type ConsumerOption func(*ConsumerConfig)
 // Timeout bounds one run of the consumer: 1 s to 1 h. After it the handler's
 // context is cancelled with [ErrTimeout] as its cause.
 func Timeout(d time.Duration) ConsumerOption {
-	return func(c *ConsumerConfig) { c.Timeout = positive(d) }
+	return func(c *ConsumerConfig) { set(c, "Timeout", &c.Timeout, d) }
 }
 
 // MaxAttempts is the number of failed runs after which a message is poisoned.
 func MaxAttempts(n int) ConsumerOption {
-	return func(c *ConsumerConfig) { c.MaxAttempts = positive(n) }
+	return func(c *ConsumerConfig) { set(c, "MaxAttempts", &c.MaxAttempts, n) }
 }
 
-// AttemptDelay is the wait after the first failed run.
+// AttemptDelay is the wait after the first failed run, before the backoff's
+// jitter.
 func AttemptDelay(d time.Duration) ConsumerOption {
-	return func(c *ConsumerConfig) { c.AttemptDelay = positive(d) }
+	return func(c *ConsumerConfig) { set(c, "AttemptDelay", &c.AttemptDelay, d) }
 }
 
 // WithBackoff replaces the wait between failed runs.
@@ -213,7 +213,7 @@ func WithBackoff(b Backoff) ConsumerOption {
 // Concurrency bounds how many messages one process runs at once for this
 // consumer.
 func Concurrency(n int) ConsumerOption {
-	return func(c *ConsumerConfig) { c.Concurrency = positive(n) }
+	return func(c *ConsumerConfig) { set(c, "Concurrency", &c.Concurrency, n) }
 }
 
 // Aliases lists former names of the consumer, so that messages stored under
@@ -228,12 +228,12 @@ func PayloadAliases(payloadTypes ...string) ConsumerOption {
 	return func(c *ConsumerConfig) { c.PayloadAliases = append(c.PayloadAliases, payloadTypes...) }
 }
 
-// positive keeps an explicit zero apart from "not set": zero means the default
-// in a ConsumerConfig, but passed to an option it is a mistake, which validate
-// reports for every negative value.
-func positive[N ~int | ~int64](n N) N {
-	if n == 0 {
-		return -1
+// set keeps a value that is more than zero. An explicit zero is a mistake, since
+// in a ConsumerConfig zero stands for the default.
+func set[N ~int | ~int64](c *ConsumerConfig, field string, target *N, value N) {
+	if value <= 0 {
+		c.mistakes = append(c.mistakes, fmt.Sprintf("%s %v: more than 0 is allowed", field, value))
+		return
 	}
-	return n
+	*target = value
 }

@@ -80,15 +80,15 @@ func badSettings() []wiring {
 		return []bus.Consumer{bus.Consume(name, ignore[orderPlaced], option)}
 	}
 	return []wiring{
-		{"a negative timeout", with("timeout-1", bus.Timeout(-2*time.Second)), []string{`consumer "timeout-1"`, "Timeout -2s", "1h"}},
-		{"a timeout that is explicitly zero", with("timeout-2", bus.Timeout(0)), []string{`consumer "timeout-2"`, "Timeout", "1h"}},
+		{"a negative timeout", with("timeout-1", bus.Timeout(-2*time.Second)), []string{`consumer "timeout-1"`, "Timeout -2s", "more than 0"}},
+		{"a timeout that is explicitly zero", with("timeout-2", bus.Timeout(0)), []string{`consumer "timeout-2"`, "Timeout", "more than 0"}},
 		{"a timeout of more than an hour", with("timeout-3", bus.Timeout(time.Hour+1)), []string{`consumer "timeout-3"`, "1h0m0.000000001s", "1h"}},
-		{"negative attempts", with("attempts-1", bus.MaxAttempts(-3)), []string{`consumer "attempts-1"`, "MaxAttempts -3", "1 or more"}},
-		{"attempts that are explicitly zero", with("attempts-2", bus.MaxAttempts(0)), []string{`consumer "attempts-2"`, "MaxAttempts", "1 or more"}},
+		{"negative attempts", with("attempts-1", bus.MaxAttempts(-3)), []string{`consumer "attempts-1"`, "MaxAttempts -3", "more than 0"}},
+		{"attempts that are explicitly zero", with("attempts-2", bus.MaxAttempts(0)), []string{`consumer "attempts-2"`, "MaxAttempts", "more than 0"}},
 		{"a negative attempt delay", with("delay-1", bus.AttemptDelay(-time.Second)), []string{`consumer "delay-1"`, "AttemptDelay -1s"}},
 		{"an attempt delay that is explicitly zero", with("delay-2", bus.AttemptDelay(0)), []string{`consumer "delay-2"`, "AttemptDelay"}},
-		{"a negative concurrency", with("concurrency-1", bus.Concurrency(-4)), []string{`consumer "concurrency-1"`, "Concurrency -4", "1 or more"}},
-		{"a concurrency that is explicitly zero", with("concurrency-2", bus.Concurrency(0)), []string{`consumer "concurrency-2"`, "Concurrency", "1 or more"}},
+		{"a negative concurrency", with("concurrency-1", bus.Concurrency(-4)), []string{`consumer "concurrency-1"`, "Concurrency -4", "more than 0"}},
+		{"a concurrency that is explicitly zero", with("concurrency-2", bus.Concurrency(0)), []string{`consumer "concurrency-2"`, "Concurrency", "more than 0"}},
 	}
 }
 

@@ -99,7 +99,7 @@ func ExampleRetryAfter() {
 	}
 	verdict := bus.VerdictOf(send(context.Background(), InvoiceDue{}))
 	fmt.Println(verdict.Outcome, "in", verdict.Delay)
-	// Output: retry in 1m30s
+	// Output: retried in 1m30s
 }
 
 func ExampleSnooze() {

@@ -111,6 +111,15 @@ func (id MessageID) String() string {
 	return string(b[:])
 }
 
+// MarshalText implements [encoding.TextMarshaler], for JSON and logs.
+func (id MessageID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (id *MessageID) UnmarshalText(text []byte) (err error) {
+	*id, err = ParseMessageID(string(text))
+	return err
+}
+
 // Value implements [driver.Valuer]: an id is stored in its canonical form.
 func (id MessageID) Value() (driver.Value, error) { return id.String(), nil }
 

@@ -36,7 +36,7 @@ const (
 
 // String returns the outcome as it appears in logs and metrics.
 func (o Outcome) String() string {
-	names := [...]string{"done", "discarded", "retry", "snoozed", "condemned", "poison", "released", "error"}
+	names := [...]string{"done", "discarded", "retried", "snoozed", "condemned", "poisoned", "released", "unclassified"}
 	if int(o) < len(names) {
 		return names[o]
 	}
@@ -60,7 +60,7 @@ type Verdict struct {
 func (v *Verdict) Error() string {
 	switch {
 	case v.Err != nil:
-		return v.Err.Error()
+		return ErrorText(v.Err)
 	case v.Reason != "":
 		return v.Reason
 	}
@@ -112,16 +112,26 @@ func VerdictOf(err error) Verdict {
 	if err == nil {
 		return Verdict{Outcome: Done}
 	}
-	if v, ok := err.(*Verdict); ok {
+	if v, ok := err.(*Verdict); ok && v != nil {
 		return *v
 	}
-	var v *Verdict
-	if errors.As(err, &v) {
+	if v, ok := errors.AsType[*Verdict](err); ok && v != nil {
 		wrapped := *v
 		wrapped.Err = err
 		return wrapped
 	}
 	return Verdict{Outcome: Unclassified, Err: err}
+}
+
+// ErrorText returns the text of an error, whatever its Error method does: a nil
+// pointer in an error interface, for one, makes many of them panic.
+func ErrorText(err error) (text string) {
+	defer func() {
+		if value := recover(); value != nil {
+			text = fmt.Sprintf("bus: the Error method of %T panicked", err)
+		}
+	}()
+	return err.Error()
 }
 
 // Causes with which the processor cancels a handler's context; read them with
@@ -159,7 +169,7 @@ type PanicError struct {
 // that already is a *PanicError is returned as it is, so that a panic passed
 // from one goroutine to another keeps its stack.
 func NewPanicError(value any) *PanicError {
-	if p, ok := value.(*PanicError); ok {
+	if p, ok := value.(*PanicError); ok && p != nil {
 		return p
 	}
 	return &PanicError{Value: value, Stack: debug.Stack()}
@@ -168,8 +178,15 @@ func NewPanicError(value any) *PanicError {
 // Error implements error.
 func (p *PanicError) Error() string { return fmt.Sprintf("bus: handler panicked: %v", p.Value) }
 
-// Unwrap returns the panic value when that is an error.
+// Unwrap returns the panic value when that is an error, but not a verdict: to
+// panic with one is still a panic.
 func (p *PanicError) Unwrap() error {
+	if p == nil {
+		return nil
+	}
 	err, _ := p.Value.(error)
+	if _, isVerdict := errors.AsType[*Verdict](err); isVerdict {
+		return nil
+	}
 	return err
 }

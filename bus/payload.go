@@ -25,7 +25,7 @@ const maxNameBytes = 255
 // means it can.
 func CheckText(s string) error {
 	if i := strings.IndexByte(s, 0); i >= 0 {
-		return fmt.Errorf("NUL byte at offset %d", i)
+		return fmt.Errorf("a NUL byte at offset %d", i)
 	}
 	if !utf8.ValidString(s) {
 		return fmt.Errorf("invalid UTF-8")
@@ -41,7 +41,10 @@ func checkName(s string) error {
 	case len(s) > maxNameBytes:
 		return fmt.Errorf("has %d bytes, at most %d are allowed", len(s), maxNameBytes)
 	}
-	return CheckText(s)
+	if err := CheckText(s); err != nil {
+		return fmt.Errorf("has %w", err)
+	}
+	return nil
 }
 
 // payloadTypeOf asks the zero value of T for its stored name. A T that cannot

@@ -14,7 +14,6 @@ type Registry struct {
 	consumers []Consumer
 	byName    map[string]Consumer   // by name and alias
 	byPayload map[string][]Consumer // by payload type and payload alias
-	goTypes   map[string]reflect.Type
 	tables    Tables
 	codec     Codec
 	wakeups   Wakeups
@@ -42,7 +41,6 @@ func (c RegistryConfig) NewRegistry(consumers ...Consumer) (*Registry, error) {
 	r := &Registry{
 		byName:    make(map[string]Consumer),
 		byPayload: make(map[string][]Consumer),
-		goTypes:   make(map[string]reflect.Type),
 		tables:    c.Tables,
 		codec:     c.Codec,
 	}
@@ -69,30 +67,37 @@ func (r *Registry) add(c Consumer) (mistakes []error) {
 	if c.consume == nil {
 		return []error{errors.New("bus: a Consumer must be made by bus.Consume or outbox.ConsumeTx, not as a zero value")}
 	}
-	if len(c.mistakes) > 0 {
-		return c.mistakes
-	}
+	mistakes = slices.Clone(c.mistakes)
 	for _, name := range c.Names() {
+		if checkName(name) != nil {
+			continue // reported already
+		}
 		if other, taken := r.byName[name]; taken {
 			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: the name %q is taken by consumer %q (%s)", c.name, name, other.name, other.goType))
 			continue
 		}
 		r.byName[name] = c
 	}
-	if known, ok := r.goTypes[c.payloadType]; ok && known != c.goType {
-		mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: payload type %q is %s here and %s elsewhere", c.name, c.payloadType, c.goType, known))
-	}
-	r.goTypes[c.payloadType] = c.goType
 	for i, payloadType := range c.PayloadTypes() {
+		if checkName(payloadType) != nil {
+			continue
+		}
 		if slices.Contains(c.PayloadTypes()[:i], payloadType) {
 			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: payload type %q is listed twice", c.name, payloadType))
 			continue
+		}
+		if other := r.byPayload[payloadType]; len(other) > 0 && other[0].goType != c.goType {
+			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: payload type %q is %s here and %s for consumer %q",
+				c.name, payloadType, fullName(c.goType), fullName(other[0].goType), other[0].name))
 		}
 		r.byPayload[payloadType] = append(r.byPayload[payloadType], c)
 	}
 	r.consumers = append(r.consumers, c)
 	return mistakes
 }
+
+// fullName tells types of the same name in different packages apart.
+func fullName(t reflect.Type) string { return t.PkgPath() + "." + t.Name() }
 
 // Consumers returns every consumer, sorted by name.
 func (r *Registry) Consumers() []Consumer { return slices.Clone(r.consumers) }

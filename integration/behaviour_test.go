@@ -366,3 +366,22 @@ func TestSQLiteRefusesSeveralProcessors(t *testing.T) {
 		t.Errorf("one processor: got %v, want no error", err)
 	}
 }
+
+// brokenError panics when it is asked for its text through a nil pointer.
+type brokenError struct{ text string }
+
+func (e *brokenError) Error() string { return e.text }
+
+func TestErrorThatCannotBePrintedIsAnErrorLikeAnyOther(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := newApp(t, db, bus.Consume("c", func(context.Context, order) error { return (*brokenError)(nil) }, bus.MaxAttempts(2)))
+		a.produce(order{ID: "1"})
+		r := a.start(fast())
+		eventually(t, "the message is poisoned", func() bool { return len(a.poisoned()) == 1 })
+		r.mustStop()
+		if got := a.poisoned()[0]; got.Attempts != 2 || !strings.Contains(got.Errors, "brokenError panicked") {
+			t.Errorf("poisoned: got %+v, want 2 attempts and what happened", got)
+		}
+	})
+}

@@ -16,15 +16,12 @@ const MaxBackoff = 15 * time.Minute
 // together, and never exceeds [MaxBackoff].
 func Exponential(initial time.Duration) bus.Backoff {
 	return func(attempt int) time.Duration {
-		interval := initial
-		for range attempt - 1 {
-			if interval *= 2; interval >= MaxBackoff {
-				interval = MaxBackoff
-				break
-			}
-		}
-		if interval <= 0 {
+		if initial <= 0 {
 			return 0
+		}
+		interval := min(initial, MaxBackoff)
+		for i := 1; i < attempt && interval < MaxBackoff; i++ {
+			interval = min(2*interval, MaxBackoff)
 		}
 		// A BackOff counts its calls in memory, while attempts are counted in
 		// the database: make a fresh one that starts at the right interval.

@@ -38,7 +38,7 @@ func ExampleDefault() {
 	// Output:
 	// for tenant acme
 	// send-invoice: attempt 3 of 3 failed: no answer
-	// level=ERROR msg="message poisoned" consumer=send-invoice payload_type=invoice.due attempt=3 outcome=poison reason="attempt 3 of 3 failed" error="no answer"
+	// level=ERROR msg="message poisoned" consumer=send-invoice payload_type=invoice.due attempt=3 outcome=poisoned reason="attempt 3 of 3 failed" error="no answer"
 }
 
 // steady drops from a line what differs from run to run.
@@ -60,7 +60,7 @@ func ExampleAttempts() {
 	fmt.Println(verdict.Outcome, "in", verdict.Delay)
 	fmt.Println(verdict.Err)
 	// Output:
-	// retry in 1m0s
+	// retried in 1m0s
 	// bus: handler panicked: no answer
 }
 

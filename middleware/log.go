@@ -8,8 +8,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Log writes one line per run: Info when the message is done, Warn when it runs
-// again or is discarded, Error when it is poisoned. Payloads and headers are
+// Log writes one line per run: Info when the message is done, snoozed or given
+// back, Warn when it failed or is discarded, Error when it is poisoned. Payloads and headers are
 // never logged. A nil logger means slog.Default().
 func Log(logger *slog.Logger) bus.Middleware {
 	if logger == nil {
@@ -39,7 +39,7 @@ func Log(logger *slog.Logger) bus.Middleware {
 				attrs = append(attrs, slog.String("reason", v.Reason))
 			}
 			if v.Err != nil {
-				attrs = append(attrs, slog.String("error", v.Err.Error()))
+				attrs = append(attrs, slog.String("error", bus.ErrorText(v.Err)))
 			}
 			logger.LogAttrs(ctx, level, text, attrs...)
 			return err

@@ -49,6 +49,9 @@ func (t *task) Value(key any) any {
 	return t.Context.Value(key)
 }
 
+// String keeps whoever prints the context from printing the message with it.
+func (t *task) String() string { return "outbox.task" }
+
 func taskFrom(ctx context.Context) (*task, bool) {
 	t, ok := ctx.Value(taskKey{}).(*task)
 	return t, ok
@@ -99,7 +102,7 @@ func (t *task) result(err error, attemptDelay time.Duration) store.Result {
 		r.Outcome, r.Delay = store.Snoozed, attemptDelay
 	}
 	if err != nil {
-		r.Errors = store.AppendError(t.row.Errors, store.Attempt{Attempt: t.message.Attempt, At: time.Now().UTC(), Error: v.Error()})
+		r.Errors = store.AppendError(t.row.Errors, store.Attempt{Attempt: t.message.Attempt, At: time.Now().UTC(), Error: bus.ErrorText(err)})
 	}
 	return r
 }

@@ -1,0 +1,98 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// brokenError panics when it is asked for its text through a nil pointer.
+type brokenError struct{ text string }
+
+func (e *brokenError) Error() string { return e.text }
+
+func TestErrorTextSurvivesABrokenError(t *testing.T) {
+	t.Parallel()
+	var broken *brokenError
+	if got, want := bus.ErrorText(broken), "bus: the Error method of *bus_test.brokenError panicked"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := bus.ErrorText(errors.New("fine")); got != "fine" {
+		t.Errorf("got %q, want fine", got)
+	}
+}
+
+func TestPanickingWithAVerdictIsAPanic(t *testing.T) {
+	t.Parallel()
+	for _, value := range []any{bus.Snooze(time.Second), bus.Discard(errors.New("x")), (*bus.PanicError)(nil)} {
+		err := error(bus.NewPanicError(value))
+		if got := bus.VerdictOf(err).Outcome; got != bus.Unclassified {
+			t.Errorf("panic(%v): got %s, want it unclassified", value, got)
+		}
+		if bus.ErrorText(err) == "" {
+			t.Errorf("panic(%v): got no text", value)
+		}
+	}
+	if got := bus.VerdictOf((*bus.Verdict)(nil)).Outcome; got != bus.Unclassified {
+		t.Errorf("a nil verdict: got %s, want it unclassified", got)
+	}
+}
+
+// panicky cannot even be unmarshalled.
+type panicky struct{}
+
+func (panicky) PayloadType() string           { return "panicky" }
+func (*panicky) UnmarshalJSON(b []byte) error { panic("secret " + string(b)) }
+
+func TestPanicWhileDecodingIsADecodeError(t *testing.T) {
+	t.Parallel()
+	consumer := bus.Consume("c", func(context.Context, panicky) error { return nil })
+	for what, err := range map[string]error{
+		"Consume":      consumer.Consume(t.Context(), bus.JSON{}, []byte(`"canary"`)),
+		"CheckPayload": consumer.CheckPayload(bus.JSON{}, []byte(`"canary"`)),
+	} {
+		var decode *bus.DecodeError
+		if !errors.As(err, &decode) || bus.VerdictOf(err).Outcome != bus.Condemned || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: got %v, want a condemned DecodeError without the payload", what, err)
+		}
+	}
+}
+
+func TestContextsDoNotPrintTheMessage(t *testing.T) {
+	t.Parallel()
+	type key struct{}
+	ctx := context.WithValue(bus.WithMessage(t.Context(), &bus.Message{Payload: []byte("canary")}), key{}, 1)
+	if text := ctx.(interface{ String() string }).String(); strings.Contains(text, "canary") {
+		t.Errorf("got %s, want no payload", text)
+	}
+}
+
+func TestCheckRefusesWhatCannotBeStored(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		m    bus.Message
+		want error
+	}{
+		{"nothing wrong", bus.Message{Payload: []byte("{}"), Headers: map[string]string{"k": "v"}, InsertID: "key"}, nil},
+		{"a payload above the limit", bus.Message{Payload: make([]byte, 11)}, bus.ErrTooLarge},
+		{"a NUL byte in the payload", bus.Message{Payload: []byte{0}}, bus.ErrBadText},
+		{"invalid UTF-8 in the payload", bus.Message{Payload: []byte{0xff}}, bus.ErrBadText},
+		{"headers above the limit", bus.Message{Headers: map[string]string{"k": strings.Repeat("v", bus.MaxHeaders)}}, bus.ErrTooLarge},
+		{"a nameless header", bus.Message{Headers: map[string]string{"": "v"}}, bus.ErrBadOption},
+		{"a key above the limit", bus.Message{InsertID: strings.Repeat("k", bus.MaxKey+1)}, bus.ErrTooLarge},
+		{"a negative delay", bus.Message{Delay: -1}, bus.ErrBadOption},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if err := test.m.Check(10); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
+	}
+}
