@@ -284,3 +284,32 @@ func TestCrashedMessageRunsSolo(t *testing.T) {
 		}
 	})
 }
+
+func TestStopNowCutsTheDrainShort(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		a := newApp(bus.Consume("slow", func(ctx context.Context, _ order) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, bus.Timeout(time.Hour)))
+		a.produceAt(ctx, order{ID: "1"})
+		r := a.startWith(ctx, outbox.ProcessorConfig{DrainTimeout: time.Hour})
+		sooner(t, "it runs", func() bool { return r.Stats().Running == 1 })
+		r.StopNow() // not stopping yet: no effect on the running consumer
+		r.stop(nil)
+		<-time.After(10 * time.Minute)
+		if r.Stats().Running != 1 {
+			t.Error("the consumer does not run any more, want it to have its drain timeout")
+		}
+		start := time.Now()
+		r.StopNow()
+		if err := r.wait(); err != nil {
+			t.Errorf("run: got %v, want a clean drain", err)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("stopping took %s, want at once", took)
+		}
+		if rows := a.pending(); len(rows) != 1 || rows[0].Attempts != 0 {
+			t.Errorf("left: got %+v, want the message untouched", rows)
+		}
+	})
+}

@@ -108,14 +108,26 @@ func (p *Processor) Run(ctx context.Context) (err error) {
 		defer p.mu.Unlock()
 		p.current, p.lastErr = nil, err
 	}()
-	if err := p.prepare(ctx); err != nil {
+	if err := p.Check(ctx); err != nil {
 		return err
 	}
 	return r.serve(ctx)
 }
 
-// prepare checks the live database before anything starts.
-func (p *Processor) prepare(ctx context.Context) error {
+// StopNow cuts the drain of a processor that is stopping short: consumers that
+// still run are cancelled with bus.ErrStopping at once. It is what a second
+// signal usually means. It has no effect on a processor that is not stopping.
+func (p *Processor) StopNow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current != nil && p.current.stopping.Load() {
+		p.current.hurryOnce.Do(func() { close(p.current.hurry) })
+	}
+}
+
+// Check looks at the live database as [Processor.Run] does before it starts, and
+// returns the same errors.
+func (p *Processor) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	if err := p.db.PingContext(ctx); err != nil {
@@ -196,6 +208,9 @@ type run struct {
 	lastClaim  atomic.Int64
 	strays     atomic.Bool // the database may hold claims for us that we do not know of
 	serving    atomic.Bool // false before the start and once it stops
+	stopping   atomic.Bool
+	hurry      chan struct{}
+	hurryOnce  sync.Once
 }
 
 func (r *run) health() Health {

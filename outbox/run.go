@@ -28,6 +28,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		owner:     uuid.NewString(),
 		started:   time.Now(),
 		ledger:    newLedger(&p.counters.fenced),
+		hurry:     make(chan struct{}),
 		alarm:     newAlarm(),
 		// After an outage nobody's claims are recovered for a third of a lease:
 		// their owners must get the chance to renew what expired meanwhile.
@@ -87,6 +88,7 @@ func (r *run) serve(ctx context.Context) error {
 	<-ctx.Done()
 	deadline := time.Now().Add(r.config.DrainTimeout)
 	r.serving.Store(false)
+	r.stopping.Store(true)
 	stopListening()
 	stopLoops()
 	for _, t := range r.dispatcher.close() {
@@ -96,7 +98,7 @@ func (r *run) serve(ctx context.Context) error {
 	stuck := r.drain(deadline)
 	loops.Wait()
 	close(finish)
-	patience := time.AfterFunc(max(time.Until(deadline), 0)+stopGrace, giveUp)
+	patience := time.AfterFunc(r.settlePatience(deadline), giveUp)
 	settler.Wait()
 	patience.Stop()
 	r.releaseRest(settleCtx)
@@ -113,7 +115,7 @@ func (r *run) serve(ctx context.Context) error {
 func (r *run) drain(deadline time.Time) (stuck []string) {
 	done := make(chan struct{})
 	waiter := r.background(func() { r.workers.Wait(); close(done) })
-	if !waitFor(done, time.Until(deadline)) {
+	if !r.waitUnlessHurried(done, time.Until(deadline)) {
 		r.cancelWork(bus.ErrStopping)
 		if !waitFor(done, stopGrace) {
 			for _, w := range r.slots {
@@ -154,6 +156,29 @@ func (r *run) runningInMiddleware() (names []string) {
 		}
 	}
 	return names
+}
+
+// settlePatience is how long the last results may take to be written.
+func (r *run) settlePatience(deadline time.Time) time.Duration {
+	select {
+	case <-r.hurry:
+		return stopGrace
+	default:
+		return max(time.Until(deadline), stopGrace)
+	}
+}
+
+// waitUnlessHurried waits for the workers, until StopNow or the time is up.
+func (r *run) waitUnlessHurried(done <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-r.hurry:
+	case <-timer.C:
+	}
+	return false
 }
 
 func waitFor(done <-chan struct{}, d time.Duration) bool {

@@ -129,17 +129,28 @@ func (p *Processor) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := p.db.PingContext(ctx); err != nil {
-		return fmt.Errorf("schedule: run: the database cannot be reached: %w", err)
-	}
-	if err := p.store.CheckSchema(ctx, p.db); err != nil {
-		return fmt.Errorf("schedule: run: %w (run outbox.Migrate)", err)
+	if err := p.Check(ctx); err != nil {
+		return err
 	}
 	var loops sync.WaitGroup
 	for range p.config.ScheduledProcessorCount {
 		loops.Go(func() { p.loop(ctx) })
 	}
 	loops.Wait()
+	return nil
+}
+
+// Check looks at the live database as [Processor.Run] does before it starts, and
+// returns the same errors.
+func (p *Processor) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	if err := p.db.PingContext(ctx); err != nil {
+		return fmt.Errorf("schedule: run: the database cannot be reached: %w", err)
+	}
+	if err := p.store.CheckSchema(ctx, p.db); err != nil {
+		return fmt.Errorf("schedule: run: %w (run outbox.Migrate)", err)
+	}
 	return nil
 }
 
