@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -312,4 +313,49 @@ func TestStopNowCutsTheDrainShort(t *testing.T) {
 			t.Errorf("left: got %+v, want the message untouched", rows)
 		}
 	})
+}
+
+func TestStrangersAreReported(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var n atomic.Int64
+		old := newApp(counting("gone", &n), counting("misfit", &n))
+		old.produceAt(ctx, order{ID: "1"})
+		old.exec("UPDATE consumer_messages SET payload_type = 'order.unheard-of' WHERE consumer_type = 'misfit'")
+		registry, err := bus.NewRegistry(counting("misfit", &n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := *old
+		a.registry = registry
+		var log syncBuffer
+		r := a.startWith(ctx, outbox.ProcessorConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		<-time.After(5 * time.Second)
+		r.mustStop()
+		for _, want := range []string{"consumer=gone payload_type=order.placed", "consumer=misfit payload_type=order.unheard-of"} {
+			if strings.Count(log.String(), want) != 1 {
+				t.Errorf("log: got %s, want one line with %q", log.String(), want)
+			}
+		}
+		if n.Load() != 0 || len(a.pending()) != 2 {
+			t.Errorf("got %d runs and %d messages left, want both messages untouched", n.Load(), len(a.pending()))
+		}
+	})
+}
+
+// syncBuffer is a buffer that several goroutines write to.
+type syncBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
