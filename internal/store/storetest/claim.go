@@ -161,7 +161,7 @@ func claimExpired(k *kit) {
 }
 
 func claimAtOnce(k *kit) {
-	const n = 200
+	const n = 120
 	ids := k.add("c", n)
 	var mu sync.Mutex
 	var got []int64

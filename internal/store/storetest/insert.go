@@ -63,7 +63,7 @@ func insertFanOut(k *kit) {
 }
 
 func insertMany(k *kit) {
-	const n = 2500
+	const n = 1100
 	rows := make([]store.NewMessage, n)
 	for i := range rows {
 		rows[i] = k.message("c")
@@ -220,7 +220,11 @@ func insertIDContended(k *kit) {
 				}
 				rows = append(rows, k.keyed("c", fmt.Sprint("key ", key)))
 			}
-			if _, err := k.store.Insert(k.ctx, k.db, rows); err != nil {
+			err := k.inTx(func(ctx context.Context, tx bun.Tx) error {
+				_, err := k.store.Insert(ctx, tx, rows)
+				return err
+			})
+			if err != nil {
 				return err
 			}
 		}

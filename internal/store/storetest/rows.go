@@ -3,6 +3,8 @@ package storetest
 import (
 	"database/sql"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/uptrace/bun"
@@ -117,7 +119,7 @@ type claimRow struct {
 	Owner             string
 	Solo              bool
 	Claimed, LeasedTo string // spans
-	Messages          string // ids with spaces between
+	Messages          string // ids in order, with spaces between
 }
 
 // claims reads all claims, in the order of ids.
@@ -136,7 +138,14 @@ func (k *kit) claims() []claimRow {
 	claims := make([]claimRow, len(found))
 	for i, c := range found {
 		claims[i] = claimRow{ID: c.ID, Owner: c.Owner, Solo: c.Solo, Claimed: span(c.ClaimedAt.Time), LeasedTo: span(c.LeasedUntil.Time)}
-		claims[i].Messages = strings.ReplaceAll(strings.Trim(c.MessageIDs, "{}[]"), ",", " ") // an array, or JSON
+		var ids []int64
+		for id := range strings.SplitSeq(strings.Trim(c.MessageIDs, "{}[]"), ",") { // an array, or JSON
+			n, err := strconv.ParseInt(strings.TrimSpace(id), 10, 64)
+			k.must("read the messages of a claim", err)
+			ids = append(ids, n)
+		}
+		slices.Sort(ids)
+		claims[i].Messages = list(ids...)
 	}
 	return claims
 }

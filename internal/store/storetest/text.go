@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -30,25 +31,27 @@ func nasty() []string {
 }
 
 func textRoundTrip(k *kit) {
+	var rows, again []store.NewMessage
 	for i, s := range nasty() {
 		m := k.keyed("c", s+fmt.Sprint(i))
 		m.Payload, m.Headers = s, s+s
-		k.insert(m)
-		again := k.keyed("c", m.InsertID)
-		if k.insert(again)[again.MessageID] != 0 {
-			k.Errorf("insert id %q: got a second row, want it known to be pending", m.InsertID)
+		rows, again = append(rows, m), append(again, k.keyed("c", m.InsertID))
+	}
+	k.insert(slices.Clone(rows)...)
+	equal(k, "messages written under the same insert ids", len(k.insert(again...)), 0)
+	claimed, stored := k.claim(request("a", want("c", len(rows)))).Messages, k.messages()
+	if len(claimed) != len(rows) || len(stored) != len(rows) {
+		k.Fatalf("messages: got %d claimed and %d stored, want %d", len(claimed), len(stored), len(rows))
+	}
+	for _, m := range rows {
+		i := slices.IndexFunc(claimed, func(c store.Message) bool { return c.MessageID == m.MessageID })
+		if i < 0 {
+			k.Fatalf("message with payload %q: got none claimed, want one", m.Payload)
 		}
-		c := k.claim(request("a", want("c", 1)))
-		if len(c.Messages) != 1 {
-			k.Fatalf("messages claimed: got %d, want 1", len(c.Messages))
-		}
-		got := c.Messages[0]
-		equal(k, "payload", string(got.Payload), m.Payload)
-		equal(k, "headers", string(got.Headers), m.Headers)
-		equal(k, "insert id", got.InsertID, m.InsertID)
-		stored := k.row(got.ID)
-		equal(k, "stored payload, headers and insert id", []string{stored.Payload, stored.Headers, stored.InsertID}, []string{m.Payload, m.Headers, m.InsertID})
-		k.settle("a", results(c, store.Done, got.ID)...)
+		got := claimed[i]
+		equal(k, "payload, headers and insert id", []string{string(got.Payload), string(got.Headers), got.InsertID}, []string{m.Payload, m.Headers, m.InsertID})
+		i = slices.IndexFunc(stored, func(r row) bool { return r.ID == got.ID })
+		equal(k, "stored payload, headers and insert id", []string{stored[i].Payload, stored[i].Headers, stored[i].InsertID}, []string{m.Payload, m.Headers, m.InsertID})
 	}
 }
 

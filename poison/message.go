@@ -1,0 +1,91 @@
+package poison
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Message is a poisoned message.
+type Message struct {
+	// ID names the row in calls of [Store].
+	ID int64
+	// MessageID is shared with the other consumers' messages of the payload.
+	MessageID   bus.MessageID
+	Consumer    string
+	PayloadType string
+	Payload     []byte // as the registry's codec encoded it
+	Headers     map[string]string
+	InsertID    string
+	CreatedAt   time.Time // when it was produced
+	PoisonedAt  time.Time
+	Attempts    int // failed runs
+	Crashes     int // deliveries in a row whose owner vanished
+	// Reason says in a few words why it was poisoned.
+	Reason string
+	// Errors are the last ten failed runs, oldest first.
+	Errors []Attempt
+}
+
+// Attempt is one failed run of a message.
+type Attempt struct {
+	Attempt int
+	At      time.Time
+	Error   string
+}
+
+func shown(row store.Poisoned) Message {
+	m := Message{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, Payload: row.Payload,
+		InsertID: row.InsertID, CreatedAt: row.CreatedAt.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
+		Crashes: row.Crashes, Reason: row.Reason}
+	// Both were written by us; what cannot be read must not hide the message.
+	if len(row.Headers) > 0 {
+		_ = json.Unmarshal(row.Headers, &m.Headers)
+	}
+	var errors []store.Attempt
+	if row.Errors != "" && json.Unmarshal([]byte(row.Errors), &errors) == nil {
+		for _, e := range errors {
+			m.Errors = append(m.Errors, Attempt(e))
+		}
+	}
+	return m
+}
+
+// Filter selects poisoned messages. All fields that are set must match.
+type Filter struct {
+	Consumer    string
+	PayloadType string
+	// PoisonedAfter and PoisonedBefore bound when the message was poisoned;
+	// both are exclusive.
+	PoisonedAfter, PoisonedBefore time.Time
+	// Error is a text anywhere in the reason or in the errors of the runs. On
+	// PostgreSQL its case counts, on SQLite that of ASCII letters does not.
+	Error string
+}
+
+func (f Filter) rows() store.PoisonFilter {
+	return store.PoisonFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, PoisonedAfter: f.PoisonedAfter,
+		PoisonedBefore: f.PoisonedBefore, Error: f.Error}
+}
+
+// Page is a part of a listing. The zero value is the first page.
+type Page struct {
+	// Size is the most messages in the page: 1 to 1000. Defaults to 50.
+	Size int
+
+	at time.Time // the last message of the page before
+	id int64
+}
+
+// Result tells what a requeue did.
+type Result struct {
+	// Requeued messages are pending again.
+	Requeued int
+	// Conflicts are messages whose insert id is pending again already; they
+	// stay poisoned.
+	Conflicts int
+	// Missing are ids that name no poisoned message.
+	Missing int
+}

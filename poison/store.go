@@ -1,0 +1,169 @@
+package poison
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Errors of this package; use errors.Is. What is wrong with an edited payload is
+// one of the errors of package bus.
+var (
+	// ErrNotFound: there is no poisoned message with that id.
+	ErrNotFound = errors.New("no such poisoned message")
+	// ErrConflict: the message's insert id is pending again already.
+	ErrConflict = errors.New("its insert id is pending again")
+	// ErrPayload: an edited payload does not fit the message's consumer.
+	ErrPayload = errors.New("payload does not fit the consumer")
+)
+
+const (
+	defaultPage = 50
+	maxPage     = 1000
+	batch       = 500 // messages in one transaction
+)
+
+// Store works on poisoned messages. It holds no database, and is safe for
+// concurrent use. Given a transaction its methods work in it; given a *bun.DB
+// or bun.Conn, those that change something use transactions of their own.
+type Store struct {
+	registry *bus.Registry
+	stores   map[dialect.Name]*store.Store
+}
+
+// NewStore makes a store for the registry's tables.
+func NewStore(registry *bus.Registry) (*Store, error) {
+	if registry == nil {
+		return nil, errors.New("poison: NewStore: the registry is nil")
+	}
+	return &Store{registry: registry, stores: store.All(registry.Tables())}, nil
+}
+
+// on returns the store for the handle's dialect.
+func (s *Store) on(db bun.IDB) (*store.Store, error) {
+	if handle, ok := db.(*bun.DB); db == nil || ok && handle == nil {
+		return nil, errors.New("the database handle is nil")
+	}
+	if st, ok := s.stores[db.Dialect().Name()]; ok {
+		return st, nil
+	}
+	return store.For(db.Dialect().Name(), s.registry.Tables())
+}
+
+// List returns a page of poisoned messages, newest first, and the page after
+// it, which is nil when there is none. It stays right while messages come and go.
+func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Message, *Page, error) {
+	if page.Size < 0 || page.Size > maxPage {
+		return nil, nil, fmt.Errorf("poison: list: page size %d: 1 to %d are allowed", page.Size, maxPage)
+	}
+	if page.Size == 0 {
+		page.Size = defaultPage
+	}
+	st, err := s.on(db)
+	if err != nil {
+		return nil, nil, fmt.Errorf("poison: list: %w", err)
+	}
+	f := filter.rows()
+	f.BeforeAt, f.BeforeID = page.at, page.id
+	rows, err := st.PoisonedMessages(ctx, db, f, page.Size+1)
+	if err != nil {
+		return nil, nil, fmt.Errorf("poison: list: %w", err)
+	}
+	var next *Page
+	if len(rows) > page.Size {
+		rows = rows[:page.Size]
+		last := rows[len(rows)-1]
+		next = &Page{Size: page.Size, at: last.PoisonedAt.Time, id: last.ID}
+	}
+	messages := make([]Message, len(rows))
+	for i, row := range rows {
+		messages[i] = shown(row)
+	}
+	return messages, next, nil
+}
+
+// Count returns how many poisoned messages match.
+func (s *Store) Count(ctx context.Context, db bun.IDB, filter Filter) (int, error) {
+	st, err := s.on(db)
+	if err != nil {
+		return 0, fmt.Errorf("poison: count: %w", err)
+	}
+	n, err := st.CountPoisoned(ctx, db, filter.rows())
+	if err != nil {
+		return 0, fmt.Errorf("poison: count: %w", err)
+	}
+	return n, nil
+}
+
+// Get returns one poisoned message, or [ErrNotFound].
+func (s *Store) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) {
+	st, err := s.on(db)
+	if err != nil {
+		return Message{}, fmt.Errorf("poison: get %d: %w", id, err)
+	}
+	rows, err := st.PoisonedMessages(ctx, db, store.PoisonFilter{IDs: []int64{id}}, 1)
+	switch {
+	case err != nil:
+		return Message{}, fmt.Errorf("poison: get %d: %w", id, err)
+	case len(rows) == 0:
+		return Message{}, fmt.Errorf("poison: get %d: %w", id, ErrNotFound)
+	}
+	return shown(rows[0]), nil
+}
+
+// Discard deletes poisoned messages for good and returns how many there were.
+func (s *Store) Discard(ctx context.Context, db bun.IDB, ids ...int64) (int, error) {
+	st, err := s.on(db)
+	if err != nil {
+		return 0, fmt.Errorf("poison: discard: %w", err)
+	}
+	total := 0
+	for part := range slices.Chunk(slices.Sorted(slices.Values(ids)), batch) {
+		n, err := st.DeletePoisoned(ctx, db, store.PoisonFilter{IDs: part}, len(part))
+		if err != nil {
+			return total, fmt.Errorf("poison: discard: %w", err)
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// Purge deletes messages that were poisoned longer ago than the given age, by
+// the database's clock, and returns how many. An age of 0 means all of them.
+func (s *Store) Purge(ctx context.Context, db bun.IDB, age time.Duration) (int, error) {
+	if age < 0 {
+		return 0, fmt.Errorf("poison: purge: age %s: 0 or more is allowed", age)
+	}
+	st, err := s.on(db)
+	if err != nil {
+		return 0, fmt.Errorf("poison: purge: %w", err)
+	}
+	total := 0
+	for {
+		n, err := st.DeletePoisoned(ctx, db, store.PoisonFilter{Aged: true, OlderThan: age}, batch)
+		total += n
+		if err != nil || n < batch {
+			if err != nil {
+				err = fmt.Errorf("poison: purge: %w", err)
+			}
+			return total, err
+		}
+	}
+}
+
+// inTx runs fn in the caller's transaction, or else in one of its own.
+func inTx(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
+	if tx, ok := db.(bun.Tx); ok {
+		return fn(tx)
+	}
+	return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error { return fn(tx) })
+}
