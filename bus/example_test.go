@@ -57,7 +57,7 @@ func ExampleNewRegistry_mistakes() {
 	)
 	fmt.Println(err)
 	// Output:
-	// bus: consumer "book-invoice": the name "book-invoice" is taken by consumer "book-invoice" (bus_test.InvoiceDue)
+	// bus: consumer "book-invoice" is registered twice
 	// bus: consumer "send-invoice": payload *bus_test.InvoiceDue is a pointer: register and produce the struct itself
 	// bus: consumer "send-invoice": the function is nil
 }

@@ -72,7 +72,10 @@ func (r *Registry) add(c Consumer) (mistakes []error) {
 		if checkName(name) != nil {
 			continue // reported already
 		}
-		if other, taken := r.byName[name]; taken {
+		if other, taken := r.byName[name]; taken && other.name == c.name && name == c.name {
+			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q is registered twice", name))
+			continue
+		} else if taken {
 			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: the name %q is taken by consumer %q (%s)", c.name, name, other.name, other.goType))
 			continue
 		}

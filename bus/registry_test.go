@@ -231,7 +231,7 @@ func clashes() []wiring {
 	}
 	return []wiring{
 		{"a name used twice", []bus.Consumer{consume("twin"), bus.Consume("twin", ignore[orderShipped])},
-			[]string{`consumer "twin"`, `"twin" is taken`}},
+			[]string{`consumer "twin" is registered twice`}},
 		{"a name that is another's alias", []bus.Consumer{consume("a1", bus.Aliases("a0")), consume("a0")},
 			[]string{`consumer "a0"`, `"a0" is taken`, `"a1"`}},
 		{"an alias that is another's name", []bus.Consumer{consume("b0"), consume("b1", bus.Aliases("b0"))},

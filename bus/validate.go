@@ -15,6 +15,8 @@ var (
 	// ErrNoConsumer: nobody consumes this payload type, so the message would be
 	// lost without a trace.
 	ErrNoConsumer = errors.New("no consumer is registered")
+	// ErrOtherType: the payload type is registered with another Go type.
+	ErrOtherType = errors.New("payload type belongs to another Go type")
 	// ErrPointerPayload: payloads are passed by value.
 	ErrPointerPayload = errors.New("payload is nil or a pointer")
 	// ErrTooLarge: the payload, a key or the headers exceed their limit.
@@ -47,8 +49,12 @@ func (r *Registry) Encode(payload Payload) (payloadType string, text []byte, err
 		return "", nil, fmt.Errorf("%w: %s, pass the struct itself", ErrPointerPayload, t)
 	}
 	payloadType = payload.PayloadType()
-	if len(r.ConsumersOf(payloadType)) == 0 {
+	consumers := r.ConsumersOf(payloadType)
+	if len(consumers) == 0 {
 		return "", nil, fmt.Errorf("payload %q (%T): %w", payloadType, payload, ErrNoConsumer)
+	}
+	if c := consumers[0]; c.payloadType == payloadType && c.goType != reflect.TypeOf(payload) {
+		return "", nil, fmt.Errorf("payload %q (%T): %w: consumer %q takes %s", payloadType, payload, ErrOtherType, c.name, c.goType)
 	}
 	text, err = r.codec.Encode(payload)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -100,7 +99,6 @@ type running struct {
 	stop context.CancelCauseFunc
 	done chan struct{}
 	err  error
-	once sync.Once
 }
 
 // start runs a processor; the test stops it at its end if it has not before.
@@ -143,7 +141,7 @@ func (r *running) mustStop() {
 // eventually polls until the condition holds.
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	poll(t, what, 30*time.Second, 2*time.Millisecond, condition)
+	poll(t, what, 2*time.Minute, 2*time.Millisecond, condition)
 }
 
 func poll(t testing.TB, what string, patience, every time.Duration, condition func() bool) {

@@ -219,7 +219,7 @@ func TestBadScheduleHoldsNobodyBack(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, db *bun.DB) {
 				var n atomic.Int64
 				a := newApp(t, db, counting("c", &n))
-				producer, err := outbox.NewProducer(a.registry, outbox.ProducerConfig{Chain: []bus.SendMiddleware{
+				producer, err := outbox.NewProducer(a.registry, outbox.ProducerConfig{User: []bus.SendMiddleware{
 					bus.EachMessage(func(_ context.Context, m *bus.Message) error {
 						if strings.Contains(string(m.Payload), "refuse") {
 							return errors.New("the chain refuses")

@@ -1,10 +1,14 @@
 package integration_test
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
@@ -19,9 +23,11 @@ import (
 func TestStore(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) *bun.DB{
-		"postgres":        func(t *testing.T) *bun.DB { return testdb.Postgres(t) },
-		"sqlite":          func(t *testing.T) *bun.DB { return testdb.SQLite(t) },
-		"sqlite deferred": openDeferred,
+		"postgres": func(t *testing.T) *bun.DB { return testdb.Postgres(t) },
+		"postgres, serializable by default": func(t *testing.T) *bun.DB {
+			return testdb.OpenPostgres(t, testdb.PostgresDSN(t)+"&default_transaction_isolation=serializable")
+		},
+		"sqlite": func(t *testing.T) *bun.DB { return testdb.SQLite(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -30,18 +36,70 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// openDeferred opens SQLite without _txlock=immediate: a transaction takes the
-// write lock with its first write only, which must be its first statement.
-func openDeferred(t *testing.T) *bun.DB {
-	t.Helper()
-	conns, err := sql.Open("sqlite", fmt.Sprintf("file:%s/test.db?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)", t.TempDir()))
+// TestStoreWritesFirst opens SQLite without _txlock=immediate, as a user may. A
+// transaction then takes the write lock with its first write: when that is not
+// its first statement, it fails as soon as somebody else has written in between.
+func TestStoreWritesFirst(t *testing.T) {
+	t.Parallel()
+	conns, err := sql.Open("sqlite", fmt.Sprintf("file:%s/test.db?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)", t.TempDir()))
 	if err != nil {
-		t.Fatalf("open sqlite: %v", err)
+		t.Fatal(err)
 	}
-	conns.SetMaxOpenConns(4)
 	db := bun.NewDB(conns, sqlitedialect.New())
 	t.Cleanup(func() { _ = db.Close() })
-	return db
+	s, err := store.For(db.Dialect().Name(), bus.Tables{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.WithoutCancel(t.Context())
+	var migrations sync.WaitGroup
+	for range 4 {
+		migrations.Go(func() {
+			if err := s.Migrate(ctx, db); err != nil {
+				t.Errorf("migrate: %v", err)
+			}
+		})
+	}
+	migrations.Wait()
+	wants := []store.Want{{Consumer: "c", Payload: "p", Limit: 5}}
+	var workers sync.WaitGroup
+	for i := range 4 {
+		workers.Go(func() {
+			for round := range 30 {
+				if err := writeFirst(ctx, s, db, fmt.Sprint("owner-", i), wants); err != nil {
+					t.Errorf("round %d: %v", round, err)
+					return
+				}
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// writeFirst goes once through everything that writes.
+func writeFirst(ctx context.Context, s *store.Store, db *bun.DB, owner string, wants []store.Want) error {
+	rows := make([]store.NewMessage, 4)
+	for i := range rows {
+		rows[i] = store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", InsertID: fmt.Sprint(owner, i)}
+	}
+	_, inserted := s.Insert(ctx, db, rows)
+	done, claimed := s.Claim(ctx, db, store.ClaimRequest{Owner: owner, Lease: time.Minute, Wants: wants, MaxBytes: 1 << 20})
+	_, finished := s.Finish(ctx, db, owner, []int64{done.ID})
+	c, claimedAgain := s.Claim(ctx, db, store.ClaimRequest{Owner: owner, Lease: time.Minute, Wants: wants, MaxBytes: 1 << 20})
+	var fenced, settled error
+	if len(c.Messages) > 0 {
+		m := c.Messages[0]
+		fenced = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+			_, err := s.Fence(ctx, tx, store.Fence{Claim: c.ID, Owner: owner, Message: m.ID, Attempts: m.Attempts, Crashes: m.Crashes})
+			return err
+		})
+		_, settled = s.Settle(ctx, db, owner, time.Minute, []store.Result{{Claim: c.ID, Message: m.ID, Outcome: store.Failed}})
+	}
+	_, extended := s.Extend(ctx, db, owner, time.Minute)
+	disclaimed := s.Disclaim(ctx, db, owner, []int64{c.ID})
+	_, recovered := s.Recover(ctx, db, 3)
+	_, existing := s.Exists(ctx, db, 1)
+	return errors.Join(inserted, claimed, finished, claimedAgain, fenced, settled, extended, disclaimed, recovered, existing)
 }
 
 func TestStoreNamesTheDialectsItKnows(t *testing.T) {

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -40,6 +41,9 @@ func Log(logger *slog.Logger) bus.Middleware {
 			}
 			if v.Err != nil {
 				attrs = append(attrs, slog.String("error", bus.ErrorText(v.Err)))
+				if p, ok := errors.AsType[*bus.PanicError](v.Err); ok && p != nil {
+					attrs = append(attrs, slog.String("stack", string(p.Stack)))
+				}
 			}
 			logger.LogAttrs(ctx, level, text, attrs...)
 			return err

@@ -38,7 +38,8 @@ type ProcessorConfig struct {
 	// AttemptDelay is the wait after the first failed run. Defaults to 10 s.
 	AttemptDelay time.Duration
 	// DefaultConsumerTimeout bounds a run of consumers that do not set their
-	// own timeout: 1 s to 1 h. Defaults to 10 s.
+	// own timeout: 1 s to 1 h. A consumer that is still running 5 s after its
+	// timeout is left behind. Defaults to 10 s.
 	DefaultConsumerTimeout time.Duration
 	// AllowShortTimeouts allows timeouts below 1 s, for tests. Defaults to false.
 	AllowShortTimeouts bool
@@ -46,10 +47,11 @@ type ProcessorConfig struct {
 	// long messages of a vanished process wait. At least 1 s. Defaults to 30 s.
 	LeaseDuration time.Duration
 	// DrainTimeout is how long Run lets consumers finish after it was told to
-	// stop. Defaults to 10 s.
+	// stop; it returns within a second after that. Defaults to 10 s.
 	DrainTimeout time.Duration
-	// Chain is the whole consume chain, first outermost. Defaults to
-	// middleware.Default with the Logger.
+	// Chain is the whole consume chain, first outermost: what is not in it is
+	// not done. To add layers of your own use middleware.Default with
+	// Options.User. Defaults to middleware.Default with the Logger.
 	Chain []bus.Middleware
 	// Logger receives what the processor itself has to say. Defaults to
 	// slog.Default().

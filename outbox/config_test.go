@@ -77,7 +77,7 @@ func TestNilArgumentsAreRefused(t *testing.T) {
 		"NewProcessor without a database":   second(outbox.NewProcessor(nil, registry, outbox.ProcessorConfig{})),
 		"NewProcessor without a registry":   second(outbox.NewProcessor(noDatabase(t), nil, outbox.ProcessorConfig{})),
 		"NewProducer without a registry":    second(outbox.NewProducer(nil, outbox.ProducerConfig{})),
-		"NewProducer with a nil middleware": second(outbox.NewProducer(registry, outbox.ProducerConfig{Chain: []bus.SendMiddleware{nil}})),
+		"NewProducer with a nil middleware": second(outbox.NewProducer(registry, outbox.ProducerConfig{User: []bus.SendMiddleware{nil}})),
 		"NewProducer with a negative size":  second(outbox.NewProducer(registry, outbox.ProducerConfig{MaxPayload: -1})),
 		"Migrate without a database":        outbox.Migrate(t.Context(), nil, bus.Tables{}),
 		"Migrate with bad names":            outbox.Migrate(t.Context(), noDatabase(t), bus.Tables{Prefix: `x"; --`}),

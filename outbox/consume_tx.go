@@ -20,7 +20,8 @@ import (
 // message is retried like any other.
 //
 // Keep such consumers short: each holds a connection and a row lock, and on
-// SQLite the write lock of the database. Effects outside of tx, and through any
+// SQLite the write lock of the database, where the timeout must be less than
+// busy_timeout. Effects outside of tx, and through any
 // other connection, are at-least-once.
 func ConsumeTx[T bus.Payload](name string, fn func(ctx context.Context, tx bun.Tx, payload T) error, options ...bus.ConsumerOption) bus.Consumer {
 	if fn == nil {

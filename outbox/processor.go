@@ -108,10 +108,10 @@ func (p *Processor) Run(ctx context.Context) (err error) {
 		defer p.mu.Unlock()
 		p.current, p.lastErr = nil, err
 	}()
-	if err := p.Check(ctx); err != nil {
+	if err := p.Check(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
-	return r.serve(ctx)
+	return r.serve(ctx) // stops at once when it was cancelled during the check
 }
 
 // StopNow cuts the drain of a processor that is stopping short: consumers that
@@ -134,7 +134,7 @@ func (p *Processor) Check(ctx context.Context) error {
 		return fmt.Errorf("outbox: run: the database cannot be reached: %w", err)
 	}
 	if err := p.store.CheckSchema(ctx, p.db); err != nil {
-		if errors.Is(err, store.ErrSchema) {
+		if _, ok := errors.AsType[store.SchemaError](err); ok {
 			return fmt.Errorf("%w: %w", ErrSchema, err)
 		}
 		return fmt.Errorf("outbox: run: %w", err)
@@ -145,7 +145,7 @@ func (p *Processor) Check(ctx context.Context) error {
 	}
 	for _, c := range p.consumers {
 		if wait := settings.LockWait; c.transactional && wait > 0 && c.settings.Timeout >= wait {
-			return fmt.Errorf("outbox: run: transactional consumer %q: Timeout %s: it holds the database's only write lock, so less than busy_timeout, %s, is allowed",
+			return fmt.Errorf("outbox: run: transactional consumer %q: Timeout %s: it holds the database's only write lock, so less than busy_timeout, %s, is allowed: set bus.Timeout or raise busy_timeout",
 				c.Name(), c.settings.Timeout, wait)
 		}
 	}
@@ -157,7 +157,8 @@ type Health struct {
 	// Ready is true while the processor runs, the database answers, and not too
 	// many consumers were abandoned.
 	Ready bool
-	// LastClaim is when messages were last claimed; zero means never.
+	// LastClaim is when messages were last claimed; zero means not since Run
+	// began.
 	LastClaim time.Time
 	// Stuck names the consumers that ignored their timeout and are still running.
 	Stuck []string
@@ -178,7 +179,8 @@ func (p *Processor) Health() Health {
 
 // DrainError is returned by [Processor.Run] when consumers were still running
 // after DrainTimeout, although their context was cancelled. Their messages were
-// given back and will run again.
+// given back and will run again, unless they had been settled before as failed
+// because their timeout had passed.
 type DrainError struct {
 	// Consumers names the consumer of each.
 	Consumers []string

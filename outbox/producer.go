@@ -19,10 +19,10 @@ import (
 
 // ProducerConfig sets up a [Producer]. The zero value works.
 type ProducerConfig struct {
-	// Chain is the application's own layers of the produce chain, first
+	// User is the application's own layers of the produce chain, first
 	// outermost. They wrap the batch, between validation and insert. Defaults
 	// to none.
-	Chain []bus.SendMiddleware
+	User []bus.SendMiddleware
 	// Telemetry wraps everything but validation. Defaults to none.
 	Telemetry bus.SendMiddleware
 	// MaxPayload is the largest encoded payload, in bytes. Defaults to 1 MiB.
@@ -48,8 +48,8 @@ func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, erro
 	if config.MaxPayload < 0 {
 		return nil, fmt.Errorf("outbox: ProducerConfig.MaxPayload %d: 1 or more is allowed", config.MaxPayload)
 	}
-	if i := slices.IndexFunc(config.Chain, func(m bus.SendMiddleware) bool { return m == nil }); i >= 0 {
-		return nil, fmt.Errorf("outbox: ProducerConfig.Chain[%d] is nil", i)
+	if i := slices.IndexFunc(config.User, func(m bus.SendMiddleware) bool { return m == nil }); i >= 0 {
+		return nil, fmt.Errorf("outbox: ProducerConfig.User[%d] is nil", i)
 	}
 	if config.MaxPayload == 0 {
 		config.MaxPayload = bus.DefaultMaxPayload
@@ -72,7 +72,7 @@ func (p *Producer) layers() []bus.SendMiddleware {
 		chain = append(chain, p.config.Telemetry)
 	}
 	chain = append(chain, p.log)
-	chain = append(chain, p.config.Chain...)
+	chain = append(chain, p.config.User...)
 	return append(chain, check)
 }
 
@@ -92,6 +92,9 @@ func (p *Producer) log(next bus.Sender) bus.Sender {
 // Produce writes the payload for each of its consumers. Given a transaction it
 // writes there, and the messages exist once that commits. Given a *bun.DB or
 // bun.Conn it writes all consumers' rows or none.
+//
+// With the context of [Producer.RunInTx], or of a transactional consumer, the
+// handle must be that transaction: see [ErrNotInTx].
 //
 // Errors that the caller can avoid are bus.ErrNoConsumer, bus.ErrPointerPayload,
 // bus.ErrTooLarge, bus.ErrBadText and bus.ErrBadOption; then nothing was sent to
@@ -182,6 +185,10 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 	if handle, ok := db.(*bun.DB); db == nil || ok && handle == nil {
 		return nil, errors.New("the database handle is nil")
 	}
+	_, isTx := db.(bun.Tx)
+	if _, inTx := ctx.Value(pendingKey{}).(*pendingWake); inTx && !isTx {
+		return nil, ErrNotInTx
+	}
 	receipts := make(map[bus.MessageID]Receipt, len(batch))
 	if len(batch) == 0 {
 		return receipts, nil
@@ -208,7 +215,10 @@ func (p *Producer) insert(ctx context.Context, batch []*bus.Message) error {
 		return err
 	}
 	written, err := writeAll(ctx, s, db, rows)
-	if err != nil {
+	switch {
+	case store.IsMissingTable(err):
+		return fmt.Errorf("%w: %w", ErrSchema, err)
+	case err != nil:
 		return err
 	}
 	var payloadTypes []string
@@ -227,7 +237,11 @@ func (p *Producer) insert(ctx context.Context, batch []*bus.Message) error {
 // caller has none.
 func writeAll(ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewMessage) (written map[bus.MessageID]int, err error) {
 	if _, isTx := db.(bun.Tx); isTx || store.Statements(rows) <= 1 {
-		return s.Insert(ctx, db, rows)
+		written, err = s.Insert(ctx, db, rows)
+		if isTx || !store.IsConflict(err) {
+			return written, err
+		}
+		// A stricter default isolation let the statement lose a conflict.
 	}
 	err = db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error {
 		written, err = s.Insert(ctx, tx, rows)

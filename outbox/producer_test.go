@@ -104,7 +104,7 @@ func TestWhatMiddlewareAddsIsCheckedToo(t *testing.T) {
 		m.Headers = map[string]string{"k": "\x00"}
 		return nil
 	})
-	producer, err := outbox.NewProducer(newRegistry(t, orders("c")), outbox.ProducerConfig{Chain: []bus.SendMiddleware{spoil}})
+	producer, err := outbox.NewProducer(newRegistry(t, orders("c")), outbox.ProducerConfig{User: []bus.SendMiddleware{spoil}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestProduceChainSeesTheBatchInOrder(t *testing.T) {
 		}
 	}
 	producer, err := outbox.NewProducer(newRegistry(t, orders("c")), outbox.ProducerConfig{
-		Telemetry: layer("telemetry"), Chain: []bus.SendMiddleware{layer("outer"), layer("inner")},
+		Telemetry: layer("telemetry"), User: []bus.SendMiddleware{layer("outer"), layer("inner")},
 	})
 	if err != nil {
 		t.Fatal(err)

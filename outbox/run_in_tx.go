@@ -11,10 +11,17 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
+// ErrNotInTx is returned by Produce when it is given a database handle although
+// its context belongs to a transaction: the message would be committed, or wait
+// for locks, apart from that transaction. Pass the transaction; to produce apart
+// from it on purpose, use a context from outside.
+var ErrNotInTx = errors.New("the context belongs to a transaction, but the handle does not: pass the transaction")
+
 // RunInTx runs fn in a transaction of default isolation, commits when fn
 // returns nil and rolls back otherwise. It is db.RunInTx, and in addition wakes
-// this process's processors as soon as what fn produced is committed. Produce
-// with the context that fn is given.
+// this process's processors as soon as what fn produced is committed. That works
+// for what is produced with the context that fn is given; what is not is found
+// by the next poll.
 func (p *Producer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Context, tx bun.Tx) error) error {
 	switch {
 	case db == nil:

@@ -119,7 +119,7 @@ func (r *run) call(ctx context.Context, t *task, payload []byte) error {
 			}
 			left := w.partner
 			w.partner = nil
-			return r.abandon(t, left)
+			return r.abandon(ctx, t, left)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -53,11 +54,11 @@ func (z *zombies) names() (names []string) {
 }
 
 // abandon leaves the partner behind, with the call it is in.
-func (r *run) abandon(t *task, p *partner) error {
+func (r *run) abandon(ctx context.Context, t *task, p *partner) error {
 	r.zombies.add(p, t.consumer.Name())
 	close(p.in) // it ends once the function returns, if ever
-	if !r.serving.Load() {
-		return bus.ErrStopping
+	if context.Cause(ctx) == bus.ErrStopping {
+		return bus.ErrStopping // it had no chance to finish
 	}
 	r.counters.abandoned.Add(1)
 	r.config.Logger.Error("consumer ignored its timeout and was abandoned",

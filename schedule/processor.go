@@ -129,7 +129,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := p.Check(ctx); err != nil {
+	if err := p.Check(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
 	var loops sync.WaitGroup

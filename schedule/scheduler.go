@@ -19,10 +19,10 @@ import (
 // or a header is one of the errors of package bus.
 var (
 	// ErrNotFound: there is no schedule with that id.
-	ErrNotFound = errors.New("schedule: not found")
+	ErrNotFound = errors.New("no such schedule")
 	// ErrExpression: a cron expression or time zone cannot be used. It wraps the
 	// error of schedule/cron that says why.
-	ErrExpression = errors.New("schedule: expression or time zone cannot be used")
+	ErrExpression = errors.New("expression or time zone cannot be used")
 )
 
 // Config sets up a [Scheduler]. The zero value works.
@@ -92,7 +92,7 @@ func Header(key, value string) Option {
 func (s *Scheduler) Schedule(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...Option) (int64, error) {
 	row, err := s.row(ctx, payload, expression, zone, options)
 	if err != nil {
-		return 0, fmt.Errorf("schedule: schedule: %w", err)
+		return 0, fmt.Errorf("schedule: %w", err)
 	}
 	var id int64
 	err = s.writing(db, func(st *store.Store) error {
@@ -105,7 +105,7 @@ func (s *Scheduler) Schedule(ctx context.Context, db bun.IDB, payload bus.Payloa
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("schedule: schedule: %w", err)
+		return 0, fmt.Errorf("schedule: %w", err)
 	}
 	return id, nil
 }

@@ -8,56 +8,66 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
-
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// story prints what happens, and knows when everything has happened.
-type story struct {
+// patience is how long the story waits for its next turn.
+const patience = 5 * time.Second
+
+// Story prints what happens, and counts it, so that the next step can wait for it.
+type Story struct {
 	out   io.Writer
 	begun time.Time
 
-	mu    sync.Mutex
-	open  int // messages whose last run is still to come
-	ended chan struct{}
+	mu       sync.Mutex
+	happened map[string]int
+	changed  chan struct{} // closed and replaced at every mark
 }
 
-// messages is how many messages the quickstart produces; one ends poisoned.
-const messages = 5
-
-func newStory(out io.Writer) *story {
-	return &story{out: out, begun: time.Now(), open: messages, ended: make(chan struct{})}
+func newStory(out io.Writer) *Story {
+	return &Story{out: out, begun: time.Now(), happened: make(map[string]int), changed: make(chan struct{})}
 }
 
 // tell prints one line.
-func (s *story) tell(who, format string, args ...any) {
+func (s *Story) tell(who, format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fmt.Fprintf(s.out, "%5.2fs  %-16s  %s\n", time.Since(s.begun).Seconds(), who, fmt.Sprintf(format, args...))
 }
 
-// ran notes the end of a run; the last run of the last message ends the story.
-func (s *story) ran(m *bus.Message, err error) {
+// mark notes that something happened once more.
+func (s *Story) mark(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil && m.Attempt < m.Config.MaxAttempts {
-		return
-	}
-	if s.open--; s.open == 0 {
-		close(s.ended)
-	}
+	s.happened[what]++
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
-func (s *story) wait(patience time.Duration) {
-	select {
-	case <-s.ended:
-	case <-time.After(patience):
+// wait waits until something has happened so many times.
+func (s *Story) wait(what string, times int) error {
+	timeout := time.After(patience)
+	for {
+		s.mu.Lock()
+		n, changed := s.happened[what], s.changed
+		s.mu.Unlock()
+		if n >= times {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			return fmt.Errorf("%s happened %d times, expected %d", what, n, times)
+		}
 	}
 }
 
 // printEnd shows what is left in the tables.
-func (s *story) printEnd(ctx context.Context, db *bun.DB) error {
+func (s *Story) printEnd(ctx context.Context, db *bun.DB) error {
 	waiting, err := db.NewSelect().Table("consumer_messages").Count(ctx)
+	if err != nil {
+		return err
+	}
+	poisoned, err := db.NewSelect().Table("poisoned_messages").Count(ctx)
 	if err != nil {
 		return err
 	}
@@ -65,17 +75,6 @@ func (s *story) printEnd(ctx context.Context, db *bun.DB) error {
 	if err := db.NewSelect().Model(&order).Where("id = ?", "o-1").Scan(ctx); err != nil {
 		return err
 	}
-	var poisoned []struct {
-		ConsumerType string
-		Attempts     int
-		Reason       string
-	}
-	if err := db.NewSelect().Table("poisoned_messages").Column("consumer_type", "attempts", "reason").Scan(ctx, &poisoned); err != nil {
-		return err
-	}
-	fmt.Fprintf(s.out, "\nat the end: order %s reserved: %t, messages waiting: %d\n", order.ID, order.Reserved, waiting)
-	for _, p := range poisoned {
-		fmt.Fprintf(s.out, "poisoned:   %s (%s)\n", p.ConsumerType, p.Reason)
-	}
+	fmt.Fprintf(s.out, "\nat the end: order %s reserved: %t, messages waiting: %d, poisoned: %d\n", order.ID, order.Reserved, waiting, poisoned)
 	return nil
 }

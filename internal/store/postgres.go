@@ -305,10 +305,10 @@ func (p *postgres) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB
 	})
 }
 
-// advisoryKey is one per set of tables.
+// advisoryKey is one per schema: sets of tables in it may both want to create it.
 func (p *postgres) advisoryKey() int64 {
 	h := fnv.New64a()
-	h.Write([]byte("asyncmonolith " + p.migrations))
+	h.Write([]byte("asyncmonolith " + p.schema))
 	return int64(h.Sum64())
 }
 

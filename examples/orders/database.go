@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+	"go.uber.org/fx"
+)
+
+// Order is what a customer sees. The instants are zero until the step is done.
+type Order struct {
+	bun.BaseModel `bun:"table:orders"`
+
+	ID        string    `bun:"id,pk" json:"id"`
+	Item      string    `bun:"item" json:"item"`
+	PlacedAt  time.Time `bun:"placed_at,nullzero" json:"placed_at"`
+	Reserved  time.Time `bun:"reserved_at,nullzero" json:"reserved_at,omitzero"`
+	ChargedAt time.Time `bun:"charged_at,nullzero" json:"charged_at,omitzero"`
+	ShippedAt time.Time `bun:"shipped_at,nullzero" json:"shipped_at,omitzero"`
+}
+
+// Stock is how many of an item are reserved.
+type Stock struct {
+	bun.BaseModel `bun:"table:stock"`
+
+	Item     string `bun:"item,pk"`
+	Reserved int    `bun:"reserved"`
+}
+
+// Charge stands for the payment provider, which refuses to charge a key twice.
+type Charge struct {
+	bun.BaseModel `bun:"table:charges"`
+
+	Key     string `bun:"key,pk"` // the message's id
+	OrderID string `bun:"order_id"`
+}
+
+func newDB(lifecycle fx.Lifecycle, s settings) (*bun.DB, error) {
+	conns, err := sql.Open("pgx", s.dsn)
+	if err != nil {
+		return nil, err
+	}
+	conns.SetMaxOpenConns(20) // the processor needs 11 of them
+	db := bun.NewDB(conns, pgdialect.New())
+	lifecycle.Append(fx.StopHook(db.Close))
+	return db, nil
+}
+
+// createTables makes the application's own tables when it starts.
+func createTables(lifecycle fx.Lifecycle, db *bun.DB) {
+	lifecycle.Append(fx.StartHook(func(ctx context.Context) error {
+		for _, model := range []any{(*Order)(nil), (*Stock)(nil), (*Charge)(nil)} {
+			if _, err := db.NewCreateTable().Model(model).IfNotExists().Exec(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}

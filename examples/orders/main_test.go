@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+	"go.uber.org/fx/fxtest"
+	"go.uber.org/goleak"
+)
+
+// childVariable makes the test binary be the service.
+const childVariable = "ORDERS_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func TestNoDatabaseIsExplained(t *testing.T) {
+	t.Parallel()
+	err := run(t.Context(), settings{})
+	if err == nil || !strings.Contains(err.Error(), "give -dsn or set DATABASE_URL") {
+		t.Errorf("got %v, want it to say how to get a database", err)
+	}
+}
+
+// service is a process of the service.
+type service struct {
+	*exec.Cmd
+	url string
+}
+
+// newDatabase makes a database of its own for a test.
+func newDatabase(t *testing.T) (dsn string, db *bun.DB) {
+	t.Helper()
+	base := os.Getenv("ASYNCMONOLITH_TEST_POSTGRES")
+	if base == "" {
+		t.Fatal("ASYNCMONOLITH_TEST_POSTGRES is not set: run the tests with `make test`")
+	}
+	open := func(dsn string) *bun.DB {
+		t.Helper()
+		db, err := newDB(fxtest.NewLifecycle(t), settings{dsn: dsn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		return db
+	}
+	server, name := open(base), "orders_"+strings.ToLower(rand.Text()[:10])
+	if _, err := server.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := server.ExecContext(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			t.Error(err)
+		}
+	})
+	u, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	return u.String(), open(u.String())
+}
+
+// startService starts a process and waits until it listens.
+func startService(t *testing.T, dsn string) *service {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-dsn", dsn, "-addr", "127.0.0.1:0")
+	cmd.Env = append(os.Environ(), childVariable+"=1")
+	logs, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	reader := bufio.NewReader(logs)
+	for {
+		line, err := reader.ReadBytes('\n')
+		if err != nil {
+			t.Fatalf("the service ended: %v, %s", err, line)
+		}
+		var entry struct{ Msg, Addr string }
+		if json.Unmarshal(line, &entry) == nil && entry.Msg == "listening" {
+			go func() { _, _ = io.Copy(io.Discard, reader) }() // ends with the process
+			return &service{Cmd: cmd, url: "http://" + entry.Addr}
+		}
+	}
+}
+
+// place orders something and returns the order's id, or "" when nobody answered.
+func (s *service) place(client *http.Client, item string) string {
+	answer, err := client.Post(s.url+"/orders", "application/json", bytes.NewBufferString(`{"item": "`+item+`"}`))
+	if err != nil {
+		return ""
+	}
+	defer answer.Body.Close()
+	var order Order
+	if answer.StatusCode != http.StatusCreated || json.NewDecoder(answer.Body).Decode(&order) != nil {
+		return ""
+	}
+	return order.ID
+}
+
+func get(t *testing.T, client *http.Client, url string) (status int, body string) {
+	t.Helper()
+	answer, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// TestRestartsUnderLoadLoseNothing stops the service with SIGTERM, and kills it
+// once, while orders come in, and then looks whether every order that was
+// confirmed has been worked off exactly once.
+func TestRestartsUnderLoadLoseNothing(t *testing.T) {
+	t.Parallel()
+	dsn, db := newDatabase(t)
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	var mu sync.Mutex
+	var placed []string
+	for round, signal := range []os.Signal{syscall.SIGTERM, os.Kill, syscall.SIGTERM} {
+		s := startService(t, dsn)
+		var customers sync.WaitGroup
+		for range 4 {
+			customers.Go(func() {
+				for range 25 {
+					if id := s.place(client, "book"); id != "" {
+						mu.Lock()
+						placed = append(placed, id)
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		waitFor(t, "half of the orders", func() bool { mu.Lock(); defer mu.Unlock(); return len(placed) >= 50*(round+1) })
+		if err := s.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		customers.Wait()
+		if err := s.Wait(); err != nil && signal == syscall.SIGTERM {
+			t.Errorf("round %d: the service ended with %v, want a clean stop", round, err)
+		}
+	}
+	// What the killed process held is free again after the lease.
+	if _, err := db.ExecContext(t.Context(), "UPDATE message_claims SET leased_until = now() - interval '1 second'"); err != nil {
+		t.Fatal(err)
+	}
+	s := startService(t, dsn)
+	waitFor(t, "every order is shipped", func() bool {
+		open, err := db.NewSelect().Model((*Order)(nil)).Where("shipped_at IS NULL OR reserved_at IS NULL").Count(t.Context())
+		return err == nil && open == 0
+	})
+	checkOrders(t, db, placed)
+	status, body := get(t, client, s.url+"/orders/"+placed[0])
+	if status != http.StatusOK || !strings.Contains(body, "shipped_at") {
+		t.Errorf("GET order: got %d %s, want it shipped", status, body)
+	}
+	if status, body := get(t, client, s.url+"/healthz"); status != http.StatusOK || !strings.Contains(body, `"ready":true`) {
+		t.Errorf("GET healthz: got %d %s, want ready", status, body)
+	}
+	if status, _ := get(t, client, s.url+"/orders/none"); status != http.StatusNotFound {
+		t.Errorf("GET of a missing order: got %d, want 404", status)
+	}
+	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Wait(); err != nil {
+		t.Errorf("the service ended with %v, want a clean stop", err)
+	}
+}
+
+// checkOrders compares what was confirmed with what the tables hold.
+func checkOrders(t *testing.T, db *bun.DB, placed []string) {
+	t.Helper()
+	for _, id := range placed {
+		if n, err := db.NewSelect().Model((*Order)(nil)).Where("id = ?", id).Count(t.Context()); err != nil || n != 1 {
+			t.Errorf("order %s: got %d rows, %v, want the confirmed order", id, n, err)
+		}
+	}
+	var counts struct{ Orders, Reserved, Charges int }
+	err := db.NewRaw(`SELECT (SELECT count(*) FROM orders) AS orders, (SELECT sum(reserved) FROM stock) AS reserved,
+		(SELECT count(*) FROM charges) AS charges`).Scan(t.Context(), &counts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if counts.Reserved != counts.Orders || counts.Charges != counts.Orders {
+		t.Errorf("got %+v, want one reservation and one charge for each order", counts)
+	}
+}
+
+func waitFor(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline, tick := time.After(60*time.Second), time.NewTicker(10*time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal(fmt.Sprint("gave up waiting for ", what))
+		}
+	}
+}

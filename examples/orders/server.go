@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// api answers HTTP requests.
+type api struct {
+	db        *bun.DB
+	producer  *outbox.Producer
+	processor *outbox.Processor
+	logger    *slog.Logger
+}
+
+func newServer(db *bun.DB, producer *outbox.Producer, processor *outbox.Processor, logger *slog.Logger) *http.Server {
+	a := &api{db: db, producer: producer, processor: processor, logger: logger}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders", a.placeOrder)
+	mux.HandleFunc("GET /orders/{id}", a.showOrder)
+	mux.HandleFunc("GET /healthz", a.health)
+	return &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+}
+
+// placeOrder commits the order together with the messages that follow from it.
+func (a *api) placeOrder(w http.ResponseWriter, r *http.Request) {
+	var order Order
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&order); err != nil || order.Item == "" {
+		http.Error(w, `want a body such as {"item": "book"}`, http.StatusBadRequest)
+		return
+	}
+	order = Order{ID: rand.Text(), Item: order.Item, PlacedAt: time.Now().UTC()}
+	err := a.producer.RunInTx(r.Context(), a.db, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := tx.NewInsert().Model(&order).Exec(ctx); err != nil {
+			return err
+		}
+		_, err := a.producer.Produce(ctx, tx, OrderPlaced{OrderID: order.ID, Item: order.Item})
+		return err
+	})
+	if err != nil {
+		a.fail(w, r, "place order", err)
+		return
+	}
+	a.logger.InfoContext(r.Context(), "order placed", "order", order.ID)
+	answer(w, http.StatusCreated, order)
+}
+
+func (a *api) showOrder(w http.ResponseWriter, r *http.Request) {
+	var order Order
+	err := a.db.NewSelect().Model(&order).Where("id = ?", r.PathValue("id")).Scan(r.Context())
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		http.Error(w, "no such order", http.StatusNotFound)
+	case err != nil:
+		a.fail(w, r, "show order", err)
+	default:
+		answer(w, http.StatusOK, order)
+	}
+}
+
+// health is for a load balancer: 503 while messages are not being consumed.
+func (a *api) health(w http.ResponseWriter, _ *http.Request) {
+	health := a.processor.Health()
+	status, problem := http.StatusOK, ""
+	if !health.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	if health.Err != nil {
+		problem = health.Err.Error()
+	}
+	answer(w, status, map[string]any{"ready": health.Ready, "last_claim": health.LastClaim, "stuck": health.Stuck, "error": problem})
+}
+
+func (a *api) fail(w http.ResponseWriter, r *http.Request, what string, err error) {
+	a.logger.ErrorContext(r.Context(), what, "error", err)
+	http.Error(w, "internal error", http.StatusInternalServerError)
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client is gone
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// tell is the story: what the application does, step by step, while its
+// consumers run in the background.
+func tell(ctx context.Context, p parts, story *Story) error {
+	for _, step := range []func(context.Context, parts, *Story) error{
+		placeOrder, rollBack, countStockEverySecond, requeuePoisoned,
+	} {
+		if err := step(ctx, p, story); err != nil {
+			return err
+		}
+	}
+	return story.wait("ask-for-feedback", 1)
+}
+
+// placeOrder writes the order and its messages in one transaction: either both
+// are committed or neither is.
+func placeOrder(ctx context.Context, p parts, story *Story) error {
+	db, producer, order := p.DB, p.Producer, Order{ID: "o-1"}
+	// snippet: produce
+	err := producer.RunInTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := tx.NewInsert().Model(&order).Exec(ctx); err != nil {
+			return err
+		}
+		if _, err := producer.Produce(ctx, tx, OrderPlaced{OrderID: order.ID}); err != nil {
+			return err
+		}
+		_, err := producer.Produce(ctx, tx, FeedbackDue{OrderID: order.ID},
+			outbox.Delay(1500*time.Millisecond), outbox.InsertID("feedback:"+order.ID))
+		return err
+	})
+	// end
+	if err != nil {
+		return err
+	}
+	story.tell("shop", "order %s is committed, and with it 4 messages and a delayed one", order.ID)
+	again, err := producer.Produce(ctx, db, FeedbackDue{OrderID: order.ID}, outbox.InsertID("feedback:"+order.ID))
+	if err != nil {
+		return err
+	}
+	story.tell("shop", "the same insert id once more: %d written, %d duplicate", again.Enqueued, again.Duplicates)
+	return nil
+}
+
+// rollBack shows that what is not committed is never heard of.
+func rollBack(ctx context.Context, p parts, story *Story) error {
+	lost := errors.New("the customer changed their mind")
+	err := p.Producer.RunInTx(ctx, p.DB, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := p.Producer.Produce(ctx, tx, OrderPlaced{OrderID: "o-2"}); err != nil {
+			return err
+		}
+		return lost
+	})
+	if !errors.Is(err, lost) {
+		return fmt.Errorf("placing o-2: %w", err)
+	}
+	story.tell("shop", "order o-2 is rolled back, so nobody will ever hear of it")
+	return nil
+}
+
+// countStockEverySecond schedules a payload, and ends the schedule after two.
+func countStockEverySecond(ctx context.Context, p parts, story *Story) error {
+	// snippet: schedule
+	_, err := p.Scheduler.Schedule(ctx, p.DB, StockCountDue{}, "* * * * * *", "Europe/Amsterdam",
+		schedule.Name("count-stock"), schedule.Tag("stock"))
+	// end
+	if err != nil {
+		return err
+	}
+	story.tell("shop", "stock is counted every second from now on")
+	if err := story.wait("count-stock", 2); err != nil {
+		return err
+	}
+	n, err := p.Scheduler.DeleteByTag(ctx, p.DB, "stock")
+	if err != nil {
+		return err
+	}
+	story.tell("shop", "enough counting: %d schedule deleted", n)
+	return nil
+}
+
+// requeuePoisoned mends what was wrong and has the poisoned message run again.
+func requeuePoisoned(ctx context.Context, p parts, story *Story) error {
+	if err := story.wait("notify-warehouse failed", 3); err != nil {
+		return err
+	}
+	for {
+		// snippet: requeue
+		poisoned, _, err := p.Poisoned.List(ctx, p.DB, poison.Filter{Consumer: "notify-warehouse"}, poison.Page{})
+		if err != nil {
+			return err
+		}
+		// end
+		if len(poisoned) == 0 { // the attempt has failed, but is not settled yet
+			time.Sleep(20 * time.Millisecond)
+			continue
+		}
+		story.tell("shop", "the fire is out: %d poisoned message is requeued (%s)", len(poisoned), poisoned[0].Reason)
+		p.Shop.warehouseWorks.Store(true)
+		if _, err := p.Poisoned.Requeue(ctx, p.DB, poisoned[0].ID); err != nil {
+			return err
+		}
+		return story.wait("notify-warehouse", 1)
+	}
+}

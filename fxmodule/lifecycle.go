@@ -1,0 +1,122 @@
+package fxmodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/uptrace/bun"
+	"go.uber.org/fx"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+const (
+	// stopReserve is what is left of the stop timeout for those who stop after
+	// us: fx skips the hooks that are left when one overruns.
+	stopReserve = time.Second
+	// sampleEvery is how often the gauges of the telemetry are sampled.
+	sampleEvery = 15 * time.Second
+)
+
+type runParams struct {
+	fx.In
+
+	Lifecycle  fx.Lifecycle
+	Shutdowner fx.Shutdowner
+	DB         *bun.DB
+	Registry   *bus.Registry
+	Messages   *outbox.Processor
+	Schedules  *schedule.Processor
+	Telemetry  *amotel.Telemetry
+	Migrating  *migrating `optional:"true"`
+}
+
+// run starts and stops the processors with the application.
+func run(p runParams) {
+	l := &lifecycle{params: p}
+	p.Lifecycle.Append(fx.Hook{OnStart: l.start, OnStop: l.stop})
+}
+
+// lifecycle is one start and stop of the application.
+type lifecycle struct {
+	params  runParams
+	cancel  context.CancelFunc
+	workers sync.WaitGroup
+	mu      sync.Mutex
+	err     error // of the processors
+}
+
+// start checks that the processors can run, and starts them. What they do is not
+// bound to the hook's context, which ends with the start.
+func (l *lifecycle) start(ctx context.Context) error {
+	p := l.params
+	if p.Migrating != nil {
+		if err := outbox.Migrate(ctx, p.DB, p.Registry.Tables()); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(p.Messages.Check(ctx), p.Schedules.Check(ctx)); err != nil {
+		return err
+	}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l.cancel = cancel
+	l.background(running, "processor of messages", p.Messages.Run)
+	l.background(running, "processor of schedules", p.Schedules.Run)
+	if p.Telemetry != nil {
+		l.background(running, "telemetry", func(ctx context.Context) error {
+			return p.Telemetry.Observe(ctx, p.Messages, sampleEvery)
+		})
+	}
+	return nil
+}
+
+// background runs a part until it is cancelled. One that ends by itself has
+// failed, and takes the application down rather than leave it half alive.
+func (l *lifecycle) background(ctx context.Context, name string, run func(context.Context) error) {
+	l.workers.Go(func() {
+		err := run(ctx)
+		if err != nil {
+			l.mu.Lock()
+			l.err = errors.Join(l.err, fmt.Errorf("fxmodule: %s: %w", name, err))
+			l.mu.Unlock()
+		}
+		if ctx.Err() == nil {
+			// An error says that the application is stopping already.
+			_ = l.params.Shutdowner.Shutdown(fx.ExitCode(1))
+		}
+	})
+}
+
+// stop drains the processors. When the stop timeout comes near it cuts the drain
+// short.
+func (l *lifecycle) stop(ctx context.Context) error {
+	l.cancel()
+	done := make(chan struct{})
+	go func() { // ends with the workers, which StopNow ends
+		l.workers.Wait()
+		close(done)
+	}()
+	if deadline, ok := ctx.Deadline(); ok {
+		timer := time.NewTimer(time.Until(deadline.Add(-stopReserve)))
+		defer timer.Stop()
+		select {
+		case <-done:
+		case <-timer.C:
+			l.params.Messages.StopNow()
+		}
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return fmt.Errorf("fxmodule: stop: %w", context.Cause(ctx))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}

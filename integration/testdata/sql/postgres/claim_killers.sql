@@ -1,0 +1,12 @@
+BEGIN;
+
+SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('statement_timeout', '5s', true),
+	set_config('work_mem', '16MB', true), set_config('jit', 'off', true);
+
+SELECT 0 AS i, m.id, octet_length(m.payload) AS size, m.available_after FROM "app_consumer_messages" m
+WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest('{"send-receipt","update-stock"}'::text[], '{"order.placed","order.placed"}'::text[])) AND m.crashes > 0
+  AND m.crashes BETWEEN 2 AND 32767 AND m.available_after <= statement_timestamp()
+  AND m.id NOT IN (SELECT unnest(message_ids) FROM "app_message_claims" LIMIT 100000)
+ORDER BY m.available_after, m.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+COMMIT;

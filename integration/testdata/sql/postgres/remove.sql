@@ -1,0 +1,1 @@
+DELETE FROM "app_consumer_messages" WHERE id = 5;

@@ -1,0 +1,3 @@
+PRAGMA journal_mode;
+
+PRAGMA busy_timeout;

@@ -1,0 +1,88 @@
+CREATE TABLE IF NOT EXISTS "app_asyncmonolith_migrations" (version INTEGER PRIMARY KEY, applied_at TEXT NOT NULL);
+
+BEGIN;
+
+DELETE FROM "app_asyncmonolith_migrations" WHERE version < 0;
+
+SELECT COALESCE(MAX(version), 0) FROM "app_asyncmonolith_migrations";
+
+-- Instants are microseconds since 1970-01-01 UTC.
+
+-- Which migrations have been applied.
+CREATE TABLE IF NOT EXISTS "app_asyncmonolith_migrations" (version INTEGER PRIMARY KEY, applied_at TEXT NOT NULL);
+
+-- What waits to be consumed: one row per message and consumer. AUTOINCREMENT
+-- keeps an id from ever being used again.
+CREATE TABLE "app_consumer_messages" (
+  id              INTEGER PRIMARY KEY AUTOINCREMENT,
+  message_id      TEXT NOT NULL,
+  consumer_type   TEXT NOT NULL,
+  payload_type    TEXT NOT NULL,
+  payload         TEXT NOT NULL,
+  headers         TEXT,
+  insert_id       TEXT,
+  created_at      INTEGER NOT NULL,
+  available_after INTEGER NOT NULL,
+  attempts        INTEGER NOT NULL DEFAULT 0,
+  crashes         INTEGER NOT NULL DEFAULT 0,
+  errors          TEXT
+);
+
+CREATE INDEX "app_consumer_messages_due" ON "app_consumer_messages" (consumer_type, available_after, id) WHERE crashes = 0;
+CREATE INDEX "app_consumer_messages_crashed" ON "app_consumer_messages" (consumer_type, available_after, id) WHERE crashes > 0;
+CREATE UNIQUE INDEX "app_consumer_messages_insert_id" ON "app_consumer_messages" (insert_id, consumer_type) WHERE insert_id IS NOT NULL;
+
+-- Who holds what: one row per leased batch. The ids are a JSON list.
+CREATE TABLE "app_message_claims" (
+  id           INTEGER PRIMARY KEY AUTOINCREMENT,
+  owner        TEXT NOT NULL,
+  solo         INTEGER NOT NULL,
+  claimed_at   INTEGER NOT NULL,
+  leased_until INTEGER NOT NULL,
+  message_ids  TEXT NOT NULL CHECK (json_array_length(message_ids) > 0 AND instr(message_ids, 'null') = 0)
+);
+
+-- What has used up its attempts, or its owners' lives.
+CREATE TABLE "app_poisoned_messages" (
+  id              INTEGER PRIMARY KEY,
+  message_id      TEXT NOT NULL,
+  consumer_type   TEXT NOT NULL,
+  payload_type    TEXT NOT NULL,
+  payload         TEXT NOT NULL,
+  headers         TEXT,
+  insert_id       TEXT,
+  created_at      INTEGER NOT NULL,
+  available_after INTEGER NOT NULL,
+  attempts        INTEGER NOT NULL,
+  crashes         INTEGER NOT NULL,
+  errors          TEXT,
+  poisoned_at     INTEGER NOT NULL,
+  reason          TEXT NOT NULL
+);
+
+CREATE INDEX "app_poisoned_messages_consumer" ON "app_poisoned_messages" (consumer_type, poisoned_at);
+
+-- Cron rows that turn into messages when due.
+CREATE TABLE "app_scheduled_messages" (
+  id              INTEGER PRIMARY KEY AUTOINCREMENT,
+  name            TEXT UNIQUE,
+  tag             TEXT,
+  payload_type    TEXT NOT NULL,
+  payload         TEXT NOT NULL,
+  headers         TEXT,
+  cron_expression TEXT NOT NULL,
+  cron_timezone   TEXT NOT NULL,
+  available_after INTEGER NOT NULL,
+  paused          INTEGER NOT NULL DEFAULT 0,
+  last_fired_at   INTEGER,
+  last_error      TEXT,
+  created_at      INTEGER NOT NULL
+);
+
+CREATE INDEX "app_scheduled_messages_due" ON "app_scheduled_messages" (available_after) WHERE NOT paused;
+CREATE INDEX "app_scheduled_messages_tag" ON "app_scheduled_messages" (tag);
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (1, CURRENT_TIMESTAMP);
+
+COMMIT;

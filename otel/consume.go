@@ -1,0 +1,183 @@
+package otel
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// undelayed is how much later than its creation a message may be due and still
+// count as not delayed: the clocks of an application and its database differ.
+const undelayed = 10 * time.Millisecond
+
+// Consume returns the layer of the consume chain: give it to
+// middleware.Options.Telemetry, or put it first in a chain of your own. It makes
+// one span per run, in which the layers inside and the consumer run, and changes
+// neither the message nor what becomes of it.
+func (t *Telemetry) Consume() bus.Middleware {
+	return func(next bus.Handler) bus.Handler {
+		return func(ctx context.Context, m *bus.Message) error { return t.process(ctx, m, next) }
+	}
+}
+
+// deliveryKey is what a deliveryRoute depends on.
+type deliveryKey struct{ payloadType, consumer string }
+
+// deliveryRoute is what is known ahead about deliveries of one payload type to
+// one consumer.
+type deliveryRoute struct {
+	name       string // of the span
+	starts     [6]starts
+	attributes []attribute.KeyValue // of measurements after the conventions
+	process    labels               // the same
+	consumer   labels
+	outcomes   [bus.Unclassified + 1]labels
+}
+
+// starts are the options with which the span of one attempt starts.
+type starts struct{ child, root []trace.SpanStartOption }
+
+func newDeliveryRoute(key deliveryKey) *deliveryRoute {
+	consumer := []attribute.KeyValue{destinationKey.String(key.payloadType), groupKey.String(key.consumer)}
+	attributes := append(operation(opProcess, key.payloadType), groupKey.String(key.consumer))
+	r := &deliveryRoute{
+		name:       spanName(opProcess, key.payloadType),
+		attributes: attributes[:len(attributes):len(attributes)],
+		process:    newLabels(attributes...),
+		consumer:   newLabels(consumer...),
+	}
+	for i := range r.outcomes {
+		r.outcomes[i] = newLabels(append(consumer[:2:2], outcomeKey.String(bus.Outcome(i).String()))...)
+	}
+	for i := range r.starts {
+		r.starts[i] = r.newStarts(i)
+	}
+	return r
+}
+
+func (r *deliveryRoute) newStarts(attempt int) starts {
+	attributes := append(r.attributes, operationType(opProcess), attemptKey.Int(attempt))
+	child := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attributes...)}
+	return starts{child: child, root: with(child, trace.WithNewRoot())}
+}
+
+// startsOf returns options that are shared; most messages need no others.
+func (r *deliveryRoute) startsOf(attempt int) starts {
+	if attempt >= 0 && attempt < len(r.starts) {
+		return r.starts[attempt]
+	}
+	return r.newStarts(attempt)
+}
+
+func (t *Telemetry) process(ctx context.Context, m *bus.Message, next bus.Handler) error {
+	start := time.Now()
+	r := t.deliveries.get(deliveryKey{m.PayloadType, m.Consumer})
+	ctx, span := t.startProcess(ctx, r, m)
+	t.delivered(ctx, r, m, start)
+	result := errPanicked
+	defer func() { // a panic that no layer inside has recovered goes on
+		t.processed(ctx, span, r, m, start, result)
+		span.End()
+	}()
+	result = next(ctx, m)
+	return result
+}
+
+// startProcess starts the span of a run. It always links to the creation context
+// of the message, and to the span that scheduled it.
+func (t *Telemetry) startProcess(ctx context.Context, r *deliveryRoute, m *bus.Message) (context.Context, trace.Span) {
+	ctx = withoutSpan(ctx) // Run may have been called in one
+	scheduling := schedulingContext(ctx, m.Headers)
+	ctx, creation := t.extract(ctx, m.Headers)
+	options := r.startsOf(m.Attempt).root
+	if t.isChild(m, creation) {
+		options = r.startsOf(m.Attempt).child
+	}
+	if creation.IsValid() {
+		options = with(options, trace.WithLinks(trace.Link{SpanContext: creation}))
+	}
+	if scheduling.IsValid() {
+		options = with(options, trace.WithLinks(scheduleLink(scheduling)))
+	}
+	ctx, span := t.tracer.Start(ctx, r.name, options...)
+	identify(span, m)
+	if span.IsRecording() && m.Crashes > 0 {
+		span.SetAttributes(crashesKey.Int(m.Crashes))
+	}
+	if span.IsRecording() && m.Mode != bus.Live {
+		span.SetAttributes(modeKey.String(m.Mode.String()))
+	}
+	return ctx, span
+}
+
+// isChild tells whether a run belongs to the trace in which its message was
+// created. One that comes later gets a trace of its own, or the first would grow
+// for as long as the message is retried.
+func (t *Telemetry) isChild(m *bus.Message, creation trace.SpanContext) bool {
+	switch {
+	case !creation.IsValid():
+		return false
+	case !creation.IsSampled():
+		// A root would be sampled anew, and show a trace without its beginning.
+		return true
+	case t.config.SpanRelation == LinkOnly, m.Mode != bus.Live:
+		return false
+	}
+	return m.Attempt == 1 && m.Crashes == 0 && m.AvailableAt.Sub(m.CreatedAt) <= undelayed
+}
+
+// delivered measures that a run begins.
+func (t *Telemetry) delivered(ctx context.Context, r *deliveryRoute, m *bus.Message, now time.Time) {
+	t.metrics.consumed.Add(ctx, 1, r.process.add...)
+	t.metrics.active.Add(ctx, 1, r.consumer.add...)
+	if m.Mode == bus.Live && !m.AvailableAt.IsZero() {
+		t.metrics.lag.Record(ctx, seconds(now.Sub(m.AvailableAt)), r.consumer.record...)
+	}
+}
+
+// processed describes and measures what a run came to.
+func (t *Telemetry) processed(ctx context.Context, span trace.Span, r *deliveryRoute, m *bus.Message, start time.Time, err error) {
+	took := time.Since(start)
+	// Outcomes that nobody knows are treated as the processor does.
+	outcome := min(bus.VerdictOf(err).Outcome, bus.Unclassified)
+	process, labels := r.process, r.outcomes[outcome]
+	if failed(outcome) {
+		failure := errorTypeKey.String(errorType(overtime(m, err, took)))
+		process = newLabels(append(r.attributes, failure)...)
+		span.SetStatus(codes.Error, "")
+		span.SetAttributes(failure)
+	}
+	if span.IsRecording() {
+		span.SetAttributes(outcomeKey.String(outcome.String()))
+	}
+	t.metrics.active.Add(ctx, -1, r.consumer.add...)
+	t.metrics.running.Record(ctx, took.Seconds(), process.record...)
+	t.metrics.settled.Add(ctx, 1, labels.add...)
+	t.metrics.attempts.Record(ctx, int64(m.Attempt), labels.record...)
+	if final(outcome) && m.Mode == bus.Live && !m.CreatedAt.IsZero() {
+		t.metrics.endToEnd.Record(ctx, seconds(time.Since(m.CreatedAt)), r.consumer.record...)
+	}
+}
+
+// failed tells whether an outcome is an error. A consumer that discards, snoozes
+// or is interrupted has not failed.
+func failed(o bus.Outcome) bool {
+	switch o {
+	case bus.Done, bus.Discarded, bus.Snoozed, bus.Released:
+		return false
+	}
+	return true
+}
+
+// final tells whether the message is gone after an outcome.
+func final(o bus.Outcome) bool {
+	return o == bus.Done || o == bus.Discarded || o == bus.Poisoned
+}
+
+// seconds is a span between the database's clock and ours, which may run behind.
+func seconds(d time.Duration) float64 { return max(d, 0).Seconds() }

@@ -1,0 +1,47 @@
+package otel
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// Fire returns the layer around the fires of schedules: give it to
+// schedule.ProcessorConfig.Telemetry. Every message that a schedule makes begins
+// a trace of its own, which links to the span that wrote the schedule.
+func (t *Telemetry) Fire() bus.SendMiddleware {
+	return func(next bus.Sender) bus.Sender {
+		return func(ctx context.Context, batch []*bus.Message) error { return t.fire(ctx, batch, next) }
+	}
+}
+
+func (t *Telemetry) fire(ctx context.Context, batch []*bus.Message, next bus.Sender) error {
+	ctx = withoutSpan(ctx)
+	spans := make([]trace.Span, len(batch))
+	inner := ctx
+	for i, m := range batch {
+		inner, spans[i] = t.startFire(ctx, m)
+	}
+	if len(batch) > 1 { // what is sent together belongs to none of them
+		inner = ctx
+	}
+	result := errUnwound
+	defer func() {
+		for i, span := range spans {
+			identify(span, batch[i]) // it has been given an id only now
+			end(span, result)
+		}
+	}()
+	result = next(inner, batch)
+	return result
+}
+
+func (t *Telemetry) startFire(ctx context.Context, m *bus.Message) (context.Context, trace.Span) {
+	r := t.sends.get(m.PayloadType)
+	if creation := t.creationOf(ctx, m); creation.IsValid() { // the schedule's author has set it
+		return t.tracer.Start(ctx, r.fire, with(r.firing, trace.WithLinks(trace.Link{SpanContext: creation}))...)
+	}
+	return t.startCreation(ctx, r.fire, r.firing, m)
+}

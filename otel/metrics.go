@@ -1,0 +1,79 @@
+package otel
+
+import (
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// instruments are what the chains measure with.
+type instruments struct {
+	sent     metric.Int64Counter
+	sending  metric.Float64Histogram
+	consumed metric.Int64Counter
+	running  metric.Float64Histogram
+	active   metric.Int64UpDownCounter
+	settled  metric.Int64Counter
+	attempts metric.Int64Histogram
+	lag      metric.Float64Histogram
+	endToEnd metric.Float64Histogram
+}
+
+func newInstruments(meter metric.Meter) (instruments, error) {
+	m := maker{meter: meter}
+	// The SDK's own bounds are made for milliseconds. These are what the
+	// conventions advise for the duration of one operation, and the same idea
+	// for waiting, which may take hours.
+	operations := []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
+	waits := []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
+	i := instruments{
+		sent:     m.counter(sentMessages, "{message}", "Messages that a producer tried to write."),
+		sending:  m.seconds(operationDuration, "Duration of a send: writing the messages, without the commit.", operations),
+		consumed: m.counter(consumedMessages, "{message}", "Messages delivered to a consumer, every attempt counted."),
+		running:  m.seconds(processDuration, "Duration of a run of a consumer.", operations),
+		settled:  m.counter(system+".message.settled", "{message}", "Runs by what became of the message."),
+		lag:      m.seconds(system+".delivery.lag", "Time from when a message was due until its consumer started.", waits),
+		endToEnd: m.seconds(system+".end_to_end.lag", "Time from when a message was produced until it was done, discarded or poisoned.", waits),
+	}
+	var err error
+	i.active, err = meter.Int64UpDownCounter(system+".process.active", metric.WithUnit("{message}"),
+		metric.WithDescription("Messages whose consumer runs now."))
+	m.errs = append(m.errs, err)
+	i.attempts, err = meter.Int64Histogram(system+".message.attempts", metric.WithUnit("{attempt}"),
+		metric.WithDescription("Number of the attempt that a run was, by what became of the message."),
+		metric.WithExplicitBucketBoundaries(1, 2, 3, 5, 8, 13, 21))
+	m.errs = append(m.errs, err)
+	return i, errors.Join(m.errs...)
+}
+
+// maker makes instruments and collects the errors.
+type maker struct {
+	meter metric.Meter
+	errs  []error
+}
+
+func (m *maker) counter(name, unit, description string) metric.Int64Counter {
+	c, err := m.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	m.errs = append(m.errs, err)
+	return c
+}
+
+func (m *maker) seconds(name, description string, bounds []float64) metric.Float64Histogram {
+	h, err := m.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description),
+		metric.WithExplicitBucketBoundaries(bounds...))
+	m.errs = append(m.errs, err)
+	return h
+}
+
+// labels is a set of attributes in the two forms that instruments ask for. It is
+// made ahead where it can be, so that measuring allocates nothing.
+type labels struct {
+	add    []metric.AddOption
+	record []metric.RecordOption
+}
+
+func newLabels(attributes ...attribute.KeyValue) labels {
+	option := metric.WithAttributeSet(attribute.NewSet(attributes...))
+	return labels{add: []metric.AddOption{option}, record: []metric.RecordOption{option}}
+}

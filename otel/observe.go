@@ -1,0 +1,122 @@
+package otel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	otelapi "go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// Source is what [Telemetry.Observe] samples: *outbox.Processor. Its methods
+// must be safe for concurrent use.
+type Source interface {
+	// Stats tells what a processor has done and is doing.
+	Stats() bus.ProcessorStats
+	// Queues looks up what waits in the database.
+	Queues(ctx context.Context) ([]bus.QueueStats, error)
+}
+
+const (
+	// defaultInterval is how often a source is sampled unless told otherwise.
+	defaultInterval = 15 * time.Second
+	// sampleTimeout bounds one look into the database.
+	sampleTimeout = 10 * time.Second
+	// freshFor is for how many intervals a sample is shown.
+	freshFor = 3
+)
+
+// Observe samples the source every interval, by default every 15 s, and shows
+// the samples as metrics. It blocks until ctx ends and then returns nil. The
+// metrics of a source that stops answering disappear after three intervals; the
+// first failure in a row goes to OpenTelemetry's error handler.
+//
+// What is read from the database is the same for every process that looks, so
+// take the maximum over processes, not the sum. Observe one processor for each
+// set of tables in a process.
+func (t *Telemetry) Observe(ctx context.Context, source Source, every time.Duration) error {
+	switch {
+	case source == nil:
+		return errors.New("otel: observe: the source is nil")
+	case every < 0:
+		return fmt.Errorf("otel: observe: interval %s: 0 or more is allowed", every)
+	case every == 0:
+		every = defaultInterval
+	}
+	g, err := newGauges(t.meter)
+	if err != nil {
+		return fmt.Errorf("otel: observe: make the metrics: %w", err)
+	}
+	s := &sampler{source: source, every: every, gauges: g}
+	registration, err := t.meter.RegisterCallback(s.show, g.all...)
+	if err != nil {
+		return fmt.Errorf("otel: observe: %w", err)
+	}
+	s.run(Quiet(ctx))
+	if err := registration.Unregister(); err != nil {
+		return fmt.Errorf("otel: observe: %w", err)
+	}
+	return nil
+}
+
+// sampler keeps the last samples of a source.
+type sampler struct {
+	source Source
+	every  time.Duration
+	gauges *gauges
+	stats  atomic.Pointer[sample[bus.ProcessorStats]]
+	queues atomic.Pointer[sample[[]bus.QueueStats]]
+}
+
+type sample[T any] struct {
+	value T
+	taken time.Time
+}
+
+func (s *sampler) run(ctx context.Context) {
+	ticker := time.NewTicker(s.every)
+	defer ticker.Stop()
+	failing := false
+	for ctx.Err() == nil {
+		err := s.look(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			otelapi.Handle(fmt.Errorf("otel: sample the queues: %w", err))
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+}
+
+func (s *sampler) look(ctx context.Context) error {
+	now := time.Now()
+	s.stats.Store(&sample[bus.ProcessorStats]{s.source.Stats(), now})
+	ctx, cancel := context.WithTimeout(ctx, min(s.every, sampleTimeout))
+	defer cancel()
+	queues, err := s.source.Queues(ctx)
+	if err == nil {
+		s.queues.Store(&sample[[]bus.QueueStats]{queues, now})
+	}
+	return err
+}
+
+// show is called whenever metrics are collected. It does no I/O.
+func (s *sampler) show(_ context.Context, o metric.Observer) error {
+	oldest := time.Now().Add(-freshFor * s.every)
+	if stats := s.stats.Load(); stats != nil && !stats.taken.Before(oldest) {
+		s.gauges.showStats(o, stats.value)
+	}
+	if queues := s.queues.Load(); queues != nil && !queues.taken.Before(oldest) {
+		for _, q := range queues.value {
+			s.gauges.showQueue(o, q)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package otel_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
+)
+
+// source counts how often it is asked.
+type source struct {
+	asked atomic.Int64
+	wait  bool // until the question is given up
+}
+
+func (s *source) Stats() bus.ProcessorStats { return bus.ProcessorStats{} }
+
+func (s *source) Queues(ctx context.Context) ([]bus.QueueStats, error) {
+	s.asked.Add(1)
+	if s.wait {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return nil, nil
+}
+
+func TestObserveRefusesMistakes(t *testing.T) {
+	t.Parallel()
+	telemetry := newTelemetry(t, nil)
+	if err := telemetry.Observe(t.Context(), nil, time.Second); err == nil {
+		t.Error("a nil source: got no error, want one")
+	}
+	if err := telemetry.Observe(t.Context(), &source{}, -time.Second); err == nil {
+		t.Error("a negative interval: got no error, want one")
+	}
+}
+
+func TestObserveSamplesUntilItsContextEnds(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		every time.Duration
+		wait  bool
+		want  int64 // samples in a minute, the one at its end included
+	}{
+		{"every 15 s by default", 0, false, 5},
+		{"as often as told", 30 * time.Second, false, 3},
+		{"a source that does not answer is asked again", 30 * time.Second, true, 3},
+		{"even when it takes the whole interval", time.Second, true, 61},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := &source{wait: test.wait}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Millisecond)
+				defer cancel()
+				start := time.Now()
+				if err := newTelemetry(t, nil).Observe(ctx, s, test.every); err != nil {
+					t.Errorf("observe: got %v, want nil", err)
+				}
+				if took := time.Since(start); took != time.Minute+time.Millisecond {
+					t.Errorf("returned after %s, want it to block until the context ends", took)
+				}
+				if got := s.asked.Load(); got != test.want {
+					t.Errorf("samples: got %d, want %d", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+func TestObserveWithAContextThatHasEnded(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("over"))
+	s := &source{}
+	if err := newTelemetry(t, nil).Observe(ctx, s, 0); err != nil || s.asked.Load() != 0 {
+		t.Errorf("observe: got %v and %d samples, want neither", err, s.asked.Load())
+	}
+}
+
+var _ amotel.Source = (*source)(nil)

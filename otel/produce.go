@@ -1,0 +1,217 @@
+package otel
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// Produce returns the layer of the produce chain: give it to
+// outbox.ProducerConfig.Telemetry. Its spans are children of the span in the
+// context that Produce was called with, and end when the messages are written;
+// the commit is the caller's.
+func (t *Telemetry) Produce() bus.SendMiddleware {
+	return func(next bus.Sender) bus.Sender {
+		return func(ctx context.Context, batch []*bus.Message) error {
+			if len(batch) == 0 {
+				return next(ctx, batch)
+			}
+			return t.send(ctx, batch, next)
+		}
+	}
+}
+
+// sendRoute is what is known ahead about the messages of one payload type. The
+// route of batches with several types has an empty destination.
+type sendRoute struct {
+	destination                  string
+	send, create, fire           string // names of spans
+	producer, client             []trace.SpanStartOption
+	creating, firing             []trace.SpanStartOption
+	sentLabels, sendingLabels    labels
+	sentAttributes, sendingAttrs []attribute.KeyValue
+}
+
+func newSendRoute(destination string) *sendRoute {
+	start := func(kind trace.SpanKind, name string) []trace.SpanStartOption {
+		return []trace.SpanStartOption{trace.WithSpanKind(kind),
+			trace.WithAttributes(append(operation(name, destination), operationType(name))...)}
+	}
+	r := &sendRoute{
+		destination: destination,
+		send:        spanName(opSend, destination), create: spanName(opCreate, destination), fire: spanName(opFire, destination),
+		producer: start(trace.SpanKindProducer, opSend), client: start(trace.SpanKindClient, opSend),
+		creating: start(trace.SpanKindProducer, opCreate), firing: append(start(trace.SpanKindProducer, opFire), trace.WithNewRoot()),
+		sentAttributes: operation(opSend, destination), sendingAttrs: append(operation(opSend, destination), operationType(opSend)),
+	}
+	r.sentLabels, r.sendingLabels = newLabels(r.sentAttributes...), newLabels(r.sendingAttrs...)
+	return r
+}
+
+func spanName(operation, destination string) string {
+	if destination == "" {
+		return operation
+	}
+	return operation + " " + destination
+}
+
+// destinationOf returns the payload type of a batch, "" when there are several.
+func destinationOf(batch []*bus.Message) string {
+	for _, m := range batch[1:] {
+		if m.PayloadType != batch[0].PayloadType {
+			return ""
+		}
+	}
+	return batch[0].PayloadType
+}
+
+func (t *Telemetry) send(ctx context.Context, batch []*bus.Message, next bus.Sender) (err error) {
+	start := time.Now()
+	r := t.sends.get(destinationOf(batch))
+	var span trace.Span
+	if len(batch) == 1 {
+		ctx, span = t.startSend(ctx, r, batch[0])
+	} else {
+		ctx, span = t.startSendBatch(ctx, r, batch)
+	}
+	result := errUnwound
+	defer func() {
+		t.sent(ctx, r, batch, time.Since(start), result)
+		end(span, result)
+	}()
+	result = next(ctx, batch)
+	return result
+}
+
+// startSend starts the span of a single message, which is its creation context
+// unless it has one.
+func (t *Telemetry) startSend(ctx context.Context, r *sendRoute, m *bus.Message) (context.Context, trace.Span) {
+	creation := t.creationOf(ctx, m)
+	var span trace.Span
+	if creation.IsValid() {
+		ctx, span = t.tracer.Start(ctx, r.send, with(r.client, trace.WithLinks(trace.Link{SpanContext: creation}))...)
+	} else {
+		ctx, span = t.startCreation(ctx, r.send, r.producer, m)
+	}
+	identify(span, m)
+	return ctx, span
+}
+
+// startSendBatch starts the span of a batch, which links to the creation context
+// of each message. Messages without one are given it by a span of their own.
+func (t *Telemetry) startSendBatch(ctx context.Context, r *sendRoute, batch []*bus.Message) (context.Context, trace.Span) {
+	links := make([]trace.Link, 0, len(batch))
+	var bare []*bus.Message
+	for _, m := range batch {
+		creation := t.creationOf(ctx, m)
+		if !creation.IsValid() {
+			if t.config.SkipCreateSpans {
+				bare = append(bare, m)
+				continue
+			}
+			creation = t.create(ctx, m)
+		}
+		if creation.IsValid() {
+			links = append(links, linkTo(creation, r, m))
+		}
+	}
+	options := r.client
+	if len(bare) > 0 {
+		options = r.producer
+	}
+	ctx, span := t.tracer.Start(ctx, r.send, with(options, trace.WithLinks(links...))...)
+	if span.IsRecording() {
+		span.SetAttributes(batchCountKey.Int(len(batch)))
+	}
+	for _, m := range bare {
+		t.inject(ctx, m)
+	}
+	return ctx, span
+}
+
+// create makes the creation context of one message in a batch.
+func (t *Telemetry) create(ctx context.Context, m *bus.Message) trace.SpanContext {
+	r := t.sends.get(m.PayloadType)
+	_, span := t.startCreation(ctx, r.create, r.creating, m)
+	identify(span, m)
+	span.End()
+	return span.SpanContext()
+}
+
+// startCreation starts a span whose context goes into the headers of a message
+// that has no creation context. It links to whoever scheduled the message.
+func (t *Telemetry) startCreation(ctx context.Context, name string, options []trace.SpanStartOption, m *bus.Message) (context.Context, trace.Span) {
+	if scheduling := schedulingContext(withoutSpan(ctx), m.Headers); scheduling.IsValid() {
+		options = with(options, trace.WithLinks(scheduleLink(scheduling)))
+	}
+	ctx, span := t.tracer.Start(ctx, name, options...)
+	t.inject(ctx, m)
+	return ctx, span
+}
+
+// with appends without touching options, which are shared.
+func with(options []trace.SpanStartOption, more ...trace.SpanStartOption) []trace.SpanStartOption {
+	return append(options[:len(options):len(options)], more...)
+}
+
+// linkTo links a batch to one of its messages.
+func linkTo(creation trace.SpanContext, r *sendRoute, m *bus.Message) trace.Link {
+	attributes := []attribute.KeyValue{messageIDKey.String(m.ID.String())}
+	if r.destination == "" {
+		attributes = append(attributes, destinationKey.String(m.PayloadType))
+	}
+	return trace.Link{SpanContext: creation, Attributes: attributes}
+}
+
+// scheduleLink links a message to the span that wrote its schedule.
+func scheduleLink(scheduling trace.SpanContext) trace.Link {
+	return trace.Link{SpanContext: scheduling, Attributes: []attribute.KeyValue{linkKey.String("schedule")}}
+}
+
+// identify names the message that a span is about.
+func identify(span trace.Span, m *bus.Message) {
+	if span.IsRecording() && m.ID != (bus.MessageID{}) {
+		span.SetAttributes(messageIDKey.String(m.ID.String()))
+	}
+}
+
+// end ends a span of the produce side.
+func end(span trace.Span, err error) {
+	if err != nil && span.IsRecording() {
+		span.SetStatus(codes.Error, "")
+		span.SetAttributes(errorTypeKey.String(errorType(err)))
+	}
+	span.End()
+}
+
+// sent measures a send. Within a transaction it says what was written, not what
+// was committed.
+func (t *Telemetry) sent(ctx context.Context, r *sendRoute, batch []*bus.Message, took time.Duration, err error) {
+	sending := r.sendingLabels
+	var failure []attribute.KeyValue
+	if err != nil {
+		failure = []attribute.KeyValue{errorTypeKey.String(errorType(err))}
+		sending = newLabels(append(failure, r.sendingAttrs...)...)
+	}
+	t.metrics.sending.Record(ctx, took.Seconds(), sending.record...)
+	if r.destination != "" {
+		t.count(ctx, r, int64(len(batch)), failure)
+		return
+	}
+	for _, m := range batch {
+		t.count(ctx, t.sends.get(m.PayloadType), 1, failure)
+	}
+}
+
+func (t *Telemetry) count(ctx context.Context, r *sendRoute, n int64, failure []attribute.KeyValue) {
+	sent := r.sentLabels
+	if failure != nil {
+		sent = newLabels(append(failure, r.sentAttributes...)...)
+	}
+	t.metrics.sent.Add(ctx, n, sent.add...)
+}

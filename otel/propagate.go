@@ -1,0 +1,205 @@
+package otel
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	otelapi "go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+const (
+	// scheduledBy is the header of a scheduled message that names the span which
+	// wrote its schedule, in the form of a W3C traceparent. It is not the
+	// message's creation context: that is made anew with every fire.
+	scheduledBy = system + "-scheduled-by"
+
+	traceparent = "traceparent"
+	tracestate  = "tracestate"
+	baggage     = "baggage"
+
+	// maxTracestate is the longest tracestate that is written or read, in bytes:
+	// what W3C trace context asks everybody to carry, and no more.
+	maxTracestate = 512
+	// maxInjected bounds what is added to the headers of one message, in bytes.
+	// It leaves the other half to the application.
+	maxInjected = bus.MaxHeaders / 2
+)
+
+// Headers returns what a schedule has to keep about the span of ctx, so that its
+// messages link to it: give it to schedule.Config.Headers. Baggage is not among
+// it, since a schedule outlives what baggage is about. It returns nil when ctx
+// has no span.
+func (t *Telemetry) Headers(ctx context.Context) map[string]string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	if carrier[traceparent] == "" {
+		return nil
+	}
+	return map[string]string{scheduledBy: carrier[traceparent]}
+}
+
+// schedulingContext reads what Headers wrote. ctx must have no span.
+func schedulingContext(ctx context.Context, headers map[string]string) trace.SpanContext {
+	value, ok := headers[scheduledBy]
+	if !ok {
+		return trace.SpanContext{}
+	}
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceparent: value}))
+}
+
+// Quiet returns a context in which nothing is traced by a parent-based sampler,
+// which is what an SDK has by default. Give it to the Run of processors when the
+// database handle is traced, too: their polls then make no spans, while
+// [Telemetry.Consume] traces every message as ever.
+func Quiet(ctx context.Context) context.Context {
+	var config trace.SpanContextConfig
+	_, _ = rand.Read(config.TraceID[:]) // never fails
+	_, _ = rand.Read(config.SpanID[:])
+	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(config))
+}
+
+// withoutSpan hides the span of ctx, if it has one.
+func withoutSpan(ctx context.Context) context.Context {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx
+	}
+	return trace.ContextWithSpanContext(ctx, trace.SpanContext{})
+}
+
+// extract returns ctx with what the headers carry, and the creation context
+// among it, which is invalid when there is none. ctx must have no span. Headers
+// may come from anywhere: whatever is in them, the message goes on.
+func (t *Telemetry) extract(ctx context.Context, headers map[string]string) (extracted context.Context, creation trace.SpanContext) {
+	if len(headers) == 0 {
+		return ctx, trace.SpanContext{}
+	}
+	defer func() {
+		if value := recover(); value != nil {
+			otelapi.Handle(fmt.Errorf("otel: the propagator panicked over the headers of a message: %T", value))
+			extracted, creation = ctx, trace.SpanContext{}
+		}
+	}()
+	extracted = t.config.Propagator.Extract(ctx, carrier(headers))
+	return extracted, trace.SpanContextFromContext(extracted)
+}
+
+// creationOf returns the creation context that a message on the produce side has
+// already: it was forwarded, or fired by a schedule.
+func (t *Telemetry) creationOf(ctx context.Context, m *bus.Message) trace.SpanContext {
+	_, creation := t.extract(withoutSpan(ctx), m.Headers)
+	return creation
+}
+
+// inject makes the span of ctx the creation context of a message that has none.
+// The map of headers is not modified but replaced: the caller may share it.
+func (t *Telemetry) inject(ctx context.Context, m *bus.Message) {
+	t.config.Propagator.Inject(ctx, &injector{message: m, propagator: t.config.Propagator})
+}
+
+// carrier is the headers of a message, to be read by a propagator.
+type carrier map[string]string
+
+// Get implements propagation.TextMapCarrier.
+func (c carrier) Get(key string) string {
+	value := c[key]
+	if key == tracestate && len(value) > maxTracestate {
+		return ""
+	}
+	return value
+}
+
+// Set implements propagation.TextMapCarrier. Nobody calls it.
+func (c carrier) Set(string, string) {}
+
+// Keys implements propagation.TextMapCarrier.
+func (c carrier) Keys() []string { return slices.Collect(maps.Keys(c)) }
+
+// injector adds what a propagator writes to the headers of a message, unless the
+// message could then not be stored.
+type injector struct {
+	message    *bus.Message
+	propagator propagation.TextMapPropagator
+	owned      bool // the message's map is ours
+	room       int  // bytes that may still be added
+}
+
+// Get implements propagation.TextMapCarrier.
+func (i *injector) Get(key string) string { return i.message.Headers[key] }
+
+// Keys implements propagation.TextMapCarrier.
+func (i *injector) Keys() []string { return carrier(i.message.Headers).Keys() }
+
+// Set implements propagation.TextMapCarrier. A header that the application has
+// set stays as it is.
+func (i *injector) Set(key, value string) {
+	if !i.owned {
+		i.own()
+	}
+	_, taken := i.message.Headers[key]
+	size := len(key) + len(value)
+	switch {
+	case taken, size > i.room, key == "", key == tracestate && len(value) > maxTracestate:
+		return
+	case bus.CheckText(key) != nil, bus.CheckText(value) != nil:
+		return
+	}
+	i.room -= size
+	i.message.Headers[key] = value
+}
+
+// own replaces the message's map by a copy that can be written. What is left in
+// it of a trace context is not a valid one, and must not mix with ours.
+func (i *injector) own() {
+	headers := make(map[string]string, len(i.message.Headers)+2)
+	size := 0
+	for key, value := range i.message.Headers {
+		headers[key] = value
+		size += len(key) + len(value)
+	}
+	if len(headers) > 0 {
+		for _, field := range i.propagator.Fields() {
+			if value, ok := headers[field]; ok && field != baggage {
+				size -= len(field) + len(value)
+				delete(headers, field)
+			}
+		}
+	}
+	i.message.Headers, i.owned, i.room = headers, true, min(maxInjected, bus.MaxHeaders-size)
+}
+
+// globalPropagator is the propagator that is registered with OpenTelemetry.
+// Until one is, it is W3C trace context, so that traces do not fall apart for
+// want of a line that is easily forgotten.
+type globalPropagator struct{ registered atomic.Bool }
+
+func (g *globalPropagator) current() propagation.TextMapPropagator {
+	p := otelapi.GetTextMapPropagator()
+	if !g.registered.Load() {
+		if len(p.Fields()) == 0 {
+			return propagation.TraceContext{}
+		}
+		g.registered.Store(true)
+	}
+	return p
+}
+
+// Inject implements propagation.TextMapPropagator.
+func (g *globalPropagator) Inject(ctx context.Context, c propagation.TextMapCarrier) {
+	g.current().Inject(ctx, c)
+}
+
+// Extract implements propagation.TextMapPropagator.
+func (g *globalPropagator) Extract(ctx context.Context, c propagation.TextMapCarrier) context.Context {
+	return g.current().Extract(ctx, c)
+}
+
+// Fields implements propagation.TextMapPropagator.
+func (g *globalPropagator) Fields() []string { return g.current().Fields() }

@@ -1,0 +1,77 @@
+package otel
+
+import (
+	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+)
+
+// This file alone knows the version of the semantic conventions. They are in
+// development: a minor release of this library may follow them to other names.
+const (
+	scope     = "github.com/asyncmonolith/asyncmonolith-go/otel"
+	schemaURL = semconv.SchemaURL
+	system    = "asyncmonolith" // the value of messaging.system, and the prefix of all names of ours
+)
+
+// Operations, as span names and in messaging.operation.name.
+const (
+	opCreate  = "create"
+	opSend    = "send"
+	opFire    = "fire" // the create of a message by its schedule
+	opProcess = "process"
+)
+
+// Attributes of the conventions.
+const (
+	batchCountKey  = semconv.MessagingBatchMessageCountKey
+	destinationKey = semconv.MessagingDestinationNameKey
+	errorTypeKey   = semconv.ErrorTypeKey
+	groupKey       = semconv.MessagingConsumerGroupNameKey
+	messageIDKey   = semconv.MessagingMessageIDKey
+)
+
+// Attributes of our own.
+const (
+	attemptKey    attribute.Key = system + ".message.attempt"
+	crashesKey    attribute.Key = system + ".message.crashes"
+	linkKey       attribute.Key = system + ".link.type"
+	modeKey       attribute.Key = system + ".message.mode"
+	outcomeKey    attribute.Key = system + ".message.outcome"
+	queueStateKey attribute.Key = system + ".queue.state"
+)
+
+// Metrics of the conventions.
+const (
+	consumedMessages  = "messaging.client.consumed.messages"
+	operationDuration = "messaging.client.operation.duration"
+	processDuration   = "messaging.process.duration"
+	sentMessages      = "messaging.client.sent.messages"
+)
+
+// operation returns the attributes that say what a span or measurement is about.
+// The destination is the payload type; empty means that there are several.
+func operation(name, destination string) []attribute.KeyValue {
+	attributes := []attribute.KeyValue{
+		semconv.MessagingSystemKey.String(system),
+		semconv.MessagingOperationName(name),
+	}
+	if destination != "" {
+		attributes = append(attributes, destinationKey.String(destination))
+	}
+	return attributes
+}
+
+// operationType returns messaging.operation.type for an operation.
+func operationType(name string) attribute.KeyValue {
+	switch name {
+	case opSend:
+		return semconv.MessagingOperationTypeSend
+	case opProcess:
+		return semconv.MessagingOperationTypeProcess
+	}
+	return semconv.MessagingOperationTypeCreate
+}
+
+// conventionalErrorType names an error by its ErrorType method, else by its Go
+// type; nil is "_OTHER".
+func conventionalErrorType(err error) string { return semconv.ErrorType(err).Value.AsString() }
