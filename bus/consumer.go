@@ -167,6 +167,11 @@ func (c ConsumerConfig) validate(name string) (mistakes []error) {
 	if c.Timeout > MaxConsumerTimeout {
 		mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: Timeout %s: up to %s is allowed", name, c.Timeout, MaxConsumerTimeout))
 	}
+	for field, value := range map[string]int{"Timeout": int(c.Timeout), "MaxAttempts": c.MaxAttempts, "AttemptDelay": int(c.AttemptDelay), "Concurrency": c.Concurrency} {
+		if value < 0 { // set by an option of a package above bus
+			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: %s %d: more than 0 is allowed", name, field, value))
+		}
+	}
 	for _, alias := range c.Aliases {
 		if err := checkName(alias); err != nil {
 			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: alias %q %w", name, alias, err))
@@ -207,7 +212,11 @@ func AttemptDelay(d time.Duration) ConsumerOption {
 
 // WithBackoff replaces the wait between failed runs.
 func WithBackoff(b Backoff) ConsumerOption {
-	return func(c *ConsumerConfig) { c.Backoff = b }
+	return func(c *ConsumerConfig) {
+		if c.Backoff = b; b == nil {
+			c.mistakes = append(c.mistakes, "WithBackoff: the function is nil")
+		}
+	}
 }
 
 // Concurrency bounds how many messages one process runs at once for this

@@ -96,7 +96,7 @@ func TestConsumeAcceptsTheLimits(t *testing.T) {
 	t.Parallel()
 	longest := strings.Repeat("n", 255)
 	registry := mustRegister(t, bus.Consume(longest, ignore[orderPlaced], bus.Timeout(bus.MaxConsumerTimeout), bus.MaxAttempts(1),
-		bus.AttemptDelay(1), bus.Concurrency(1), bus.WithBackoff(nil), bus.Aliases(), bus.PayloadAliases("ж", strings.Repeat("p", 255))))
+		bus.AttemptDelay(1), bus.Concurrency(1), bus.WithBackoff(func(int) time.Duration { return 0 }), bus.Aliases(), bus.PayloadAliases("ж", strings.Repeat("p", 255))))
 	if _, ok := registry.Consumer(longest); !ok {
 		t.Errorf("Consumer: got nobody, want the consumer with a name of 255 bytes")
 	}

@@ -112,10 +112,10 @@ func VerdictOf(err error) Verdict {
 	if err == nil {
 		return Verdict{Outcome: Done}
 	}
-	if v, ok := err.(*Verdict); ok && v != nil {
+	if v, ok := err.(*Verdict); ok && v != nil && v.Outcome != Done {
 		return *v
 	}
-	if v, ok := errors.AsType[*Verdict](err); ok && v != nil {
+	if v, ok := errors.AsType[*Verdict](err); ok && v != nil && v.Outcome != Done {
 		wrapped := *v
 		wrapped.Err = err
 		return wrapped

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -43,6 +44,9 @@ func checkName(s string) error {
 	}
 	if err := CheckText(s); err != nil {
 		return fmt.Errorf("has %w", err)
+	}
+	if i := strings.IndexFunc(s, unicode.IsControl); i >= 0 {
+		return fmt.Errorf("has a control character at offset %d", i)
 	}
 	return nil
 }

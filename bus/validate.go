@@ -77,6 +77,9 @@ func CheckKey(what, s string) error {
 // Check reports whatever of the message cannot be written; maxPayload is in
 // bytes.
 func (m *Message) Check(maxPayload int) error {
+	if m == nil {
+		return fmt.Errorf("%w: a message of the batch is nil", ErrBadOption)
+	}
 	err := m.check(maxPayload)
 	if err != nil {
 		return fmt.Errorf("payload %q: %w", m.PayloadType, err)

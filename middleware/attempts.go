@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
@@ -56,5 +57,16 @@ func judge(err error, m *bus.Message, fallback bus.Backoff) error {
 	if wait == nil {
 		wait = Exponential(config.AttemptDelay)
 	}
-	return &bus.Verdict{Outcome: bus.Retried, Delay: max(wait(m.Attempt), 0), Err: err}
+	return &bus.Verdict{Outcome: bus.Retried, Delay: delay(wait, m.Attempt, config.AttemptDelay), Err: err}
+}
+
+// delay asks the backoff, which may be the user's: a panic of it must not leave
+// the attempt uncounted.
+func delay(wait bus.Backoff, attempt int, fallback time.Duration) (d time.Duration) {
+	defer func() {
+		if recover() != nil {
+			d = fallback
+		}
+	}()
+	return max(wait(attempt), 0)
 }

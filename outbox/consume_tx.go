@@ -58,16 +58,17 @@ const (
 // handler like any other.
 func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 	// The handler's timeout is not the transaction's: cancelling that context
-	// would roll back behind our back.
+	// would roll back behind our back. Ending txCtx does so on purpose, for a
+	// transaction that nothing else can end.
 	txCtx, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	tx, err := r.db.BeginTx(txCtx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	tx, err := r.begin(txCtx, end)
 	if err != nil {
 		return uncounted(fmt.Errorf("begin: %w", err))
 	}
 	held, err := r.fence(txCtx, tx, t)
 	if err != nil || !held {
-		r.rollback(tx)
+		r.rollback(tx, end)
 		if err != nil {
 			return uncounted(fmt.Errorf("fence: %w", err))
 		}
@@ -78,18 +79,40 @@ func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 		if errors.Is(err, bus.ErrAbandoned) {
 			return err // end rolls back; waiting for it could take as long as the handler does
 		}
-		r.rollback(tx)
-		if store.IsConflict(err) {
+		blameless := r.blameless(ctx, txCtx, tx, err)
+		r.rollback(tx, end)
+		if blameless {
 			return uncounted(err)
 		}
 		return err
 	}
-	if err := r.commit(txCtx, tx, t); err != nil {
+	if err := r.commit(txCtx, tx, t, end); err != nil {
 		return err
 	}
 	t.committed = true
 	pending.send(r.registry)
 	return nil
+}
+
+// begin does not wait for a connection longer than for any statement.
+func (r *run) begin(ctx context.Context, end context.CancelFunc) (bun.Tx, error) {
+	defer time.AfterFunc(statementTimeout, end).Stop()
+	return r.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+}
+
+// blameless tells whether a handler failed only because our transaction met a
+// conflict or lost its connection. An error of that kind from elsewhere, from
+// another database for instance, leaves the transaction usable, and counts.
+func (r *run) blameless(ctx, txCtx context.Context, tx bun.Tx, err error) bool {
+	if bus.VerdictOf(err).Outcome != bus.Unclassified || ctx.Err() != nil {
+		return false
+	}
+	if !store.IsConflict(err) && !store.IsUnavailable(err) {
+		return false
+	}
+	statement, cancel := context.WithTimeout(txCtx, statementTimeout)
+	defer cancel()
+	return !r.store.Usable(statement, tx)
 }
 
 func (r *run) fence(ctx context.Context, tx bun.Tx, t *task) (bool, error) {
@@ -103,24 +126,26 @@ func (r *run) fence(ctx context.Context, tx bun.Tx, t *task) (bool, error) {
 
 // commit removes the message and commits. When the answer is lost it looks
 // whether the message is still there before it decides.
-func (r *run) commit(ctx context.Context, tx bun.Tx, t *task) error {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+func (r *run) commit(ctx context.Context, tx bun.Tx, t *task, end context.CancelFunc) error {
+	statement, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	removed, err := r.store.Remove(ctx, tx, t.row.ID)
+	removed, err := r.store.Remove(statement, tx, t.row.ID)
 	if err != nil || !removed {
-		r.rollback(tx)
+		r.rollback(tx, end)
 		if err != nil && !store.IsConflict(err) && !store.IsUnavailable(err) {
 			return fmt.Errorf("outbox: remove the message: %w", err) // the handler broke the transaction
 		}
 		return uncounted(fmt.Errorf("remove the message: %w", errors.Join(err, errConflict)))
 	}
+	timer := time.AfterFunc(statementTimeout, end)
+	defer timer.Stop()
 	err = tx.Commit()
 	switch {
 	case err == nil:
 		return nil
 	case store.IsConflict(err):
 		return uncounted(fmt.Errorf("commit: %w", err))
-	case !store.IsUnavailable(err):
+	case ctx.Err() == nil && !store.IsUnavailable(err):
 		return fmt.Errorf("outbox: commit: %w", err)
 	}
 	return r.afterLostCommit(context.WithoutCancel(ctx), t, err)
@@ -154,7 +179,8 @@ func uncounted(err error) error {
 
 // rollback ends a transaction that failed. There is nothing to do about an
 // error: the connection is discarded, and the server rolls back by itself.
-func (r *run) rollback(tx bun.Tx) {
+func (r *run) rollback(tx bun.Tx, end context.CancelFunc) {
+	defer time.AfterFunc(statementTimeout, end).Stop()
 	if err := tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) {
 		r.config.Logger.Debug("rollback", "error", err)
 	}

@@ -288,6 +288,7 @@ func (d *dispatcher) withdraw(match func(*task) bool) []*task {
 		c.queue = kept
 	}
 	d.queued -= len(out)
+	d.room.Broadcast()
 	return out
 }
 

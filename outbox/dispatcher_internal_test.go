@@ -243,3 +243,20 @@ func TestConsumerConcurrencyHoldsBackOnlyThatConsumer(t *testing.T) {
 		t.Errorf("started: got %v, want %v", started, want)
 	}
 }
+
+func TestSoloMessageThatFinishesBeforeItsClaimIsAccountedFor(t *testing.T) {
+	t.Parallel()
+	d := newTestDispatcher(t, ProcessorConfig{}, "c")
+	d.found(store.Probe{Killers: true, Due: []int{0}}, time.Now())
+	o := d.mustOrder(t)
+	if !o.request.Solo {
+		t.Fatalf("order: got %+v, want a solo claim", o)
+	}
+	d.push([]task{{consumer: d.consumers[0], row: store.Message{Crashes: 2}}})
+	ran := d.next(nil)
+	d.mu.Lock()
+	d.finishedLocked(ran)
+	d.mu.Unlock()
+	d.claimed(o, store.Claim{Messages: make([]store.Message, 1)}, nil)
+	d.mustOrder(t) // the clean messages, which must not wait for ever
+}

@@ -77,7 +77,7 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 		case <-renewals:
 		}
 		before := r.ledger.held()
-		if len(before) == 0 && len(strays) == 0 && !r.strays.Load() {
+		if len(before) == 0 && len(strays) == 0 && !r.strays.Swap(false) {
 			continue
 		}
 		sent := time.Now()
@@ -85,6 +85,7 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 		held, err := r.store.Extend(statement, r.db, r.owner, r.config.LeaseDuration)
 		cancel()
 		if err != nil {
+			r.strays.Store(true)
 			if ctx.Err() == nil {
 				r.outage.Noticed("extend", err)
 			}
@@ -108,7 +109,9 @@ func (r *run) giveBack(ctx context.Context, seen, unknown []int64) []int64 {
 			fresh = append(fresh, id)
 		}
 	}
-	r.strays.Store(len(fresh) > 0)
+	if len(fresh) > 0 {
+		r.strays.Store(true)
+	}
 	if len(again) == 0 {
 		return fresh
 	}

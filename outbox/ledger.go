@@ -121,8 +121,10 @@ func (l *ledger) collect(now time.Time, force bool) (batch, time.Duration) {
 		}
 		entry.unsent = nil
 	}
-	if !b.empty() {
+	if all { // otherwise the oldest of what is left keeps its time
 		l.first = now
+	}
+	if !b.empty() {
 		l.drained.Broadcast()
 	}
 	return b, max(overdue, 0)
@@ -178,6 +180,7 @@ func (l *ledger) closeLocked(entry *lease, cause error) {
 		l.unsent -= len(entry.unsent)
 		l.fenced.Add(int64(len(entry.unsent)))
 		entry.unsent = nil
+		l.drained.Broadcast()
 	}
 	entry.cancel(cause)
 }

@@ -110,3 +110,38 @@ func TestLeaseThatCannotBeRenewedExpiresOnce(t *testing.T) {
 		t.Errorf("results of an expired claim: got %+v, want them settled all the same", b)
 	}
 }
+
+func TestStragglersAreNotHeldUpByFinishedClaims(t *testing.T) {
+	t.Parallel()
+	l := newLedger(new(atomic.Int64))
+	start := time.Now()
+	straggler := l.open(t.Context(), 1, 2, start)
+	l.add(straggler, done(straggler, 1))
+	for i := range 10 { // a claim finishes every 5 ms
+		entry := l.open(t.Context(), int64(i+2), 1, start)
+		l.add(entry, done(entry, int64(i+10)))
+		b, _ := l.collect(l.first.Add(5*time.Millisecond), false)
+		l.confirm(b, nil, store.Settled{}, start)
+		if len(b.settling) > 0 {
+			return
+		}
+		l.first = l.first.Add(-5 * time.Millisecond)
+	}
+	t.Error("the straggler's result was not settled in 50 ms")
+}
+
+func TestLosingEveryLeaseWakesWhoWaitsForSettling(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger(new(atomic.Int64))
+		entry := l.open(t.Context(), 1, maxUnsent+2, time.Now())
+		for i := range maxUnsent + 1 {
+			l.add(entry, done(entry, int64(i)))
+		}
+		waited := make(chan struct{})
+		go func() { l.await(); close(waited) }()
+		synctest.Wait()
+		l.renewed(l.held(), nil, time.Now())
+		<-waited
+	})
+}

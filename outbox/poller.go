@@ -156,7 +156,7 @@ func (r *run) recoverClaims(ctx context.Context) {
 		r.counters.recovered.Add(int64(found.Claims))
 		r.counters.crashed.Add(int64(found.Crashed))
 		r.counters.poisoned.Add(int64(found.Poisoned))
-		r.dispatcher.activate()
+		r.alarm.by(time.Now()) // there may be more, and what was recovered is due
 	}
 }
 

@@ -74,11 +74,9 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 func (p *Processor) add(c *consumer) {
 	p.consumers = append(p.consumers, c)
 	for _, name := range c.Names() {
-		for _, payloadType := range c.PayloadTypes() {
-			c.wants = append(c.wants, len(p.wants))
-			p.wants = append(p.wants, store.Want{Consumer: name, Payload: payloadType})
-			p.owners = append(p.owners, c)
-		}
+		c.wants = append(c.wants, len(p.wants))
+		p.wants = append(p.wants, store.Want{Consumer: name, Payload: c.PayloadType(), FormerPayloads: c.PayloadTypes()[1:]})
+		p.owners = append(p.owners, c)
 	}
 }
 

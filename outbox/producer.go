@@ -182,8 +182,9 @@ func (p *Producer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) 
 
 // deliver sends a batch down the chain and returns the receipts by message id.
 func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message) (map[bus.MessageID]Receipt, error) {
-	if handle, ok := db.(*bun.DB); db == nil || ok && handle == nil {
-		return nil, errors.New("the database handle is nil")
+	db, err := store.Handle(db)
+	if err != nil {
+		return nil, err
 	}
 	_, isTx := db.(bun.Tx)
 	if _, inTx := ctx.Value(pendingKey{}).(*pendingWake); inTx && !isTx {

@@ -99,13 +99,15 @@ func (d *dispatcher) writeOrderLocked(consumers []*consumer, shares []int) order
 			o.wants = append(o.wants, want)
 			o.request.Wants = append(o.request.Wants, w)
 		}
+		o.request.Limit += shares[i] // former names share it
 	}
 	return o
 }
 
 const (
-	soloPatience = 2 * time.Second  // how long a solo run waits for the process to empty
-	soloCooldown = 10 * time.Second // before it is tried again
+	soloPatience    = 2 * time.Second  // how long a solo run waits for the process to empty
+	soloMaxPatience = 10 * time.Minute // doubled with every try in vain, up to this
+	soloCooldown    = 10 * time.Second // before it is tried again
 )
 
 // suspicion keeps messages that have crashed apart from the others: those that
@@ -118,6 +120,7 @@ type suspicion struct {
 	reserved   int
 	soloWanted bool // nothing is claimed until the process is empty
 	soloUntil  time.Time
+	patience   time.Duration
 	soloAsked  bool // the solo claim is under way
 	soloRuns   bool
 	notBefore  time.Time
@@ -126,7 +129,8 @@ type suspicion struct {
 func (s *suspicion) found(p store.Probe, now time.Time) {
 	s.waiting, s.killers = p.Suspects, p.Killers
 	if s.killers && !s.soloWanted && !s.soloBusy() && !now.Before(s.notBefore) {
-		s.soloWanted, s.soloUntil = true, now.Add(soloPatience)
+		s.patience = max(s.patience, soloPatience)
+		s.soloWanted, s.soloUntil = true, now.Add(s.patience)
 	}
 }
 
@@ -140,11 +144,12 @@ func (s *suspicion) order(d *dispatcher, now time.Time) (order, bool) {
 	request := store.ClaimRequest{Wants: d.wants, MaxBytes: maxClaimBytes}
 	switch {
 	case s.soloWanted && d.running+d.queued+d.reserved+s.reserved == 0:
-		s.soloWanted, s.soloAsked = false, true
+		s.soloWanted, s.soloAsked, s.patience = false, true, 0
 		request.Select, request.Limit, request.Solo = store.Killers, 1, true
 		return order{request: request}, true
 	case s.soloWanted && now.After(s.soloUntil): // a long run is in the way: let the others go on
 		s.soloWanted, s.notBefore = false, now.Add(soloCooldown)
+		s.patience = min(2*s.patience, soloMaxPatience)
 	case s.waiting && !s.soloWanted && s.inFlight+s.reserved < maxSuspects:
 		s.waiting = false
 		request.Select, request.Limit = store.Suspects, maxSuspects-s.inFlight-s.reserved
@@ -157,10 +162,12 @@ func (s *suspicion) order(d *dispatcher, now time.Time) (order, bool) {
 func (s *suspicion) claimed(r store.ClaimRequest, n int) {
 	s.inFlight += n
 	if r.Solo {
-		s.soloAsked, s.soloRuns = false, n > 0
+		// Not n: the message may have finished before we get here.
+		s.soloAsked, s.soloRuns = false, s.inFlight > 0
 		return
 	}
 	s.reserved -= r.Limit
+	s.waiting = s.waiting || n == r.Limit // a full claim: there may be more
 }
 
 // finished accounts for a message that ran or was given back.

@@ -74,13 +74,13 @@ func (r *run) settle(ctx context.Context, b batch) error {
 	return nil
 }
 
-// expectReturns has the poller look again when messages come back that were
-// just given back, snoozed, or are to be retried.
+// expectReturns has the poller look again when messages are due that were just
+// snoozed or are to be retried.
 func (r *run) expectReturns(results []store.Result) {
 	now := time.Now()
 	for _, result := range results {
 		switch result.Outcome {
-		case store.Failed, store.Snoozed, store.Release:
+		case store.Failed, store.Snoozed:
 			if result.Delay < r.config.ProcessorMaxDelay {
 				r.alarm.by(now.Add(max(result.Delay, pollFloor)))
 			}
@@ -125,6 +125,7 @@ func (r *run) settleBare(ctx context.Context, result store.Result, cause error) 
 	})
 	if err != nil && ctx.Err() == nil {
 		r.config.Logger.Error("outcome refused by the database", "row", result.Message, "error", err)
+		r.strays.Store(true)
 		return store.Settled{}, nil
 	}
 	return settled, err

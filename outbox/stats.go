@@ -33,13 +33,35 @@ func (p *Processor) Stats() bus.ProcessorStats {
 // Queues looks up what waits for each registered consumer, in one statement of
 // bounded cost. Ask every few seconds rather than with every request.
 func (p *Processor) Queues(ctx context.Context) ([]bus.QueueStats, error) {
-	names := make([]string, len(p.consumers))
-	for i, c := range p.consumers {
-		names[i] = c.Name()
+	var names []string
+	for _, c := range p.consumers {
+		names = append(names, c.Names()...)
 	}
-	stats, err := p.store.Stats(ctx, p.db, names)
+	found, err := p.store.Stats(ctx, p.db, names)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: queues: %w", err)
 	}
+	byName := make(map[string]bus.QueueStats, len(found))
+	for _, q := range found {
+		byName[q.Consumer] = q
+	}
+	stats := make([]bus.QueueStats, len(p.consumers))
+	for i, c := range p.consumers {
+		stats[i].Consumer = c.Name()
+		for _, name := range c.Names() {
+			stats[i] = sum(stats[i], byName[name])
+		}
+	}
 	return stats, nil
+}
+
+// sum adds what waits under a former name of a consumer.
+func sum(a, b bus.QueueStats) bus.QueueStats {
+	a.Ready += b.Ready
+	a.Delayed += b.Delayed
+	a.Leased += b.Leased
+	a.Poisoned += b.Poisoned
+	a.OldestReady = max(a.OldestReady, b.OldestReady)
+	a.OldestPoisoned = max(a.OldestPoisoned, b.OldestPoisoned)
+	return a
 }

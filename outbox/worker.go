@@ -163,8 +163,8 @@ func (w *worker) dismiss() {
 func newPartner(ended func(*partner)) *partner {
 	p := &partner{in: make(chan call), out: make(chan error, 1), gone: make(chan struct{})}
 	go func() {
+		defer ended(p) // after gone: see abandon
 		defer close(p.gone)
-		defer ended(p)
 		p.loop()
 	}()
 	return p

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -57,8 +58,13 @@ func (z *zombies) names() (names []string) {
 func (r *run) abandon(ctx context.Context, t *task, p *partner) error {
 	r.zombies.add(p, t.consumer.Name())
 	close(p.in) // it ends once the function returns, if ever
+	select {
+	case <-p.gone: // with a Goexit just now, before it was added
+		r.zombies.buried(p)
+	default:
+	}
 	if context.Cause(ctx) == bus.ErrStopping {
-		return bus.ErrStopping // it had no chance to finish
+		return fmt.Errorf("%w: %w", bus.ErrStopping, bus.ErrAbandoned) // it had no chance to finish
 	}
 	r.counters.abandoned.Add(1)
 	r.config.Logger.Error("consumer ignored its timeout and was abandoned",

@@ -50,8 +50,9 @@ func NewStore(registry *bus.Registry) (*Store, error) {
 
 // on returns the store for the handle's dialect.
 func (s *Store) on(db bun.IDB) (*store.Store, error) {
-	if handle, ok := db.(*bun.DB); db == nil || ok && handle == nil {
-		return nil, errors.New("the database handle is nil")
+	db, err := store.Handle(db)
+	if err != nil {
+		return nil, err
 	}
 	if st, ok := s.stores[db.Dialect().Name()]; ok {
 		return st, nil
@@ -164,6 +165,9 @@ func (s *Store) Purge(ctx context.Context, db bun.IDB, age time.Duration) (int, 
 func inTx(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
 	if tx, ok := db.(bun.Tx); ok {
 		return fn(tx)
+	}
+	if tx, ok := db.(*bun.Tx); ok {
+		return fn(*tx)
 	}
 	return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error { return fn(tx) })
 }

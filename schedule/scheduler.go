@@ -176,8 +176,9 @@ func nextOnDatabaseClock(ctx context.Context, st *store.Store, db bun.IDB, expre
 
 // reading runs fn with the store for the handle's dialect.
 func (s *Scheduler) reading(db bun.IDB, fn func(*store.Store) error) error {
-	if handle, ok := db.(*bun.DB); db == nil || ok && handle == nil {
-		return errors.New("the database handle is nil")
+	db, err := store.Handle(db)
+	if err != nil {
+		return err
 	}
 	st, ok := s.stores[db.Dialect().Name()]
 	if !ok {

@@ -49,7 +49,7 @@ func (r ClaimRequest) keep(picks []pick) (Claim, []int64) {
 	size := 0
 	for _, p := range picks {
 		size += p.Size
-		if len(ids) > 0 && size > r.MaxBytes {
+		if len(ids) > 0 && size > r.MaxBytes || r.Limit > 0 && len(ids) >= r.Limit {
 			c.Cut = true
 			break
 		}
@@ -135,19 +135,31 @@ func columnsOf(wants []Want) wantColumns {
 		w.indexes = append(w.indexes, i)
 		w.limits = append(w.limits, want.Limit)
 		w.consumers = append(w.consumers, want.Consumer)
-		w.payloads = append(w.payloads, want.Payload)
-		w.afterAt = append(w.afterAt, pgTime(want.After.at()))
+		w.payloads = append(w.payloads, strings.Join(want.payloads(), listSeparator))
+		at := "-infinity"
+		if !want.After.At.IsZero() {
+			at = pgTime(want.After.At)
+		}
+		w.afterAt = append(w.afterAt, at)
 		w.afterID = append(w.afterID, want.After.ID)
 	}
 	return w
 }
 
-// at keeps "from the start" within the range of every database.
-func (p Position) at() time.Time {
-	if p.At.IsZero() {
-		return time.Unix(0, 0)
+// listSeparator joins payload types to a list. No name contains it: see
+// bus.NewRegistry.
+const listSeparator = "\x1f"
+
+func (w Want) payloads() []string { return append([]string{w.Payload}, w.FormerPayloads...) }
+
+// kinds lists every pair of a consumer type and a payload type that is wanted.
+func kinds(wants []Want) (consumers, payloads []string) {
+	for _, w := range wants {
+		for _, payload := range w.payloads() {
+			consumers, payloads = append(consumers, w.Consumer), append(payloads, payload)
+		}
 	}
-	return p.At
+	return consumers, payloads
 }
 
 // withNow fills the clock expression into a statement.

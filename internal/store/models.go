@@ -83,6 +83,8 @@ func (p Position) Before(q Position) bool {
 type Want struct {
 	Consumer string
 	Payload  string
+	// FormerPayloads are further payload types to take.
+	FormerPayloads []string
 	// Limit is the number of messages to claim at most.
 	Limit int
 	// After skips everything up to and including this place. It is a hint
@@ -122,8 +124,8 @@ type ClaimRequest struct {
 	Owner string
 	Lease time.Duration
 	Wants []Want
-	// Select says which messages. The limits of the wants apply to Clean;
-	// otherwise Limit does.
+	// Select says which messages. The limits of the wants apply only to Clean.
+	// Limit bounds all wants together; for Clean, zero means no such bound.
 	Select Selection
 	Limit  int
 	// Solo records that the process has nothing else in flight.

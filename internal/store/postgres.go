@@ -55,10 +55,10 @@ const pgHeld = `SELECT unnest(message_ids) FROM {claims} LIMIT 100000`
 
 const pgPick = `
 SELECT w.i, m.id, m.size, m.available_after
-FROM unnest(?::int[], ?::text[], ?::text[], ?::int[], ?::timestamptz[], ?::bigint[]) w(i, consumer, payload, n, after_at, after_id)
+FROM unnest(?::int[], ?::text[], ?::text[], ?::int[], ?::timestamptz[], ?::bigint[]) w(i, consumer, payloads, n, after_at, after_id)
 CROSS JOIN LATERAL (
   SELECT id, octet_length(payload) AS size, available_after FROM {messages} m
-  WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.crashes = 0 AND m.available_after <= {now}
+  WHERE m.consumer_type = w.consumer AND m.payload_type = ANY(string_to_array(w.payloads, chr(31))) AND m.crashes = 0 AND m.available_after <= {now}
     AND (m.available_after, m.id) > (w.after_at, w.after_id)
     AND m.id NOT IN (` + pgHeld + `)
   ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m`
@@ -109,11 +109,12 @@ func (p *postgres) claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim
 }
 
 func (p *postgres) pickQuery(ctx context.Context, tx bun.IDB, r ClaimRequest) *bun.RawQuery {
-	w := columnsOf(r.Wants)
 	if r.Select != Clean {
+		consumers, payloads := kinds(r.Wants)
 		low, high := r.Select.crashes()
-		return p.raw(ctx, tx, pgPickCrashed, pgdialect.Array(w.consumers), pgdialect.Array(w.payloads), low, high, r.Limit)
+		return p.raw(ctx, tx, pgPickCrashed, pgdialect.Array(consumers), pgdialect.Array(payloads), low, high, r.Limit)
 	}
+	w := columnsOf(r.Wants)
 	return p.raw(ctx, tx, pgPick, pgdialect.Array(w.indexes), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads),
 		pgdialect.Array(w.limits), pgdialect.Array(w.afterAt), pgdialect.Array(w.afterID))
 }
@@ -121,8 +122,8 @@ func (p *postgres) pickQuery(ctx context.Context, tx bun.IDB, r ClaimRequest) *b
 // pgProbe is the idle poll: one statement that finds everything there may be to
 // do, as pairs of a kind and a value.
 const pgProbe = `
-SELECT 0 AS kind, w.i AS value FROM unnest(?::bigint[], ?::text[], ?::text[]) w(i, consumer, payload) WHERE EXISTS (
-  SELECT 1 FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.crashes = 0
+SELECT 0 AS kind, w.i AS value FROM unnest(?::bigint[], ?::text[], ?::text[]) w(i, consumer, payloads) WHERE EXISTS (
+  SELECT 1 FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = ANY(string_to_array(w.payloads, chr(31))) AND m.crashes = 0
     AND m.available_after <= {now} AND m.id NOT IN (` + pgHeld + `))
 UNION ALL SELECT DISTINCT LEAST(m.crashes, 2), 0 FROM {messages} m
   WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest(?::text[], ?::text[])) AND m.crashes > 0
@@ -135,9 +136,10 @@ UNION ALL SELECT 4, (extract(epoch FROM min(n.available_after) - {now}) * 100000
 
 func (p *postgres) probe(ctx context.Context, db bun.IDB, wants []Want) (Probe, error) {
 	w := columnsOf(wants)
-	consumers, payloads := pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)
+	consumers, payloads := kinds(wants)
 	var found []finding
-	err := p.raw(ctx, db, pgProbe, pgdialect.Array(w.indexes), consumers, payloads, consumers, payloads, consumers).Scan(ctx, &found)
+	err := p.raw(ctx, db, pgProbe, pgdialect.Array(w.indexes), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads),
+		pgdialect.Array(consumers), pgdialect.Array(payloads), pgdialect.Array(w.consumers)).Scan(ctx, &found)
 	return newProbe(found), err
 }
 
@@ -249,29 +251,37 @@ WHERE (t.consumer_type, m.payload_type) NOT IN (SELECT * FROM unnest(?::text[], 
 ORDER BY 1, 2 LIMIT 20`
 
 func (p *postgres) strangers(ctx context.Context, db bun.IDB, wants []Want) (found []Stranger, err error) {
-	w := columnsOf(wants)
-	err = p.raw(ctx, db, pgStrangers, pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)).Scan(ctx, &found)
+	consumers, payloads := kinds(wants)
+	err = p.raw(ctx, db, pgStrangers, pgdialect.Array(consumers), pgdialect.Array(payloads)).Scan(ctx, &found)
 	return found, err
 }
 
 // pgFenceSettings bounds the wait for the row, and how long a vanished client
-// can keep it locked.
-const pgFenceSettings = `SELECT set_config('lock_timeout', '1s', true), set_config('idle_in_transaction_session_timeout', ?, true)`
+// can keep it locked. It returns the lock_timeout that was set before.
+const pgFenceSettings = `
+SELECT s.previous, set_config('lock_timeout', '1s', true) AS now, set_config('idle_in_transaction_session_timeout', ?, true) AS idle
+FROM (SELECT current_setting('lock_timeout') AS previous OFFSET 0) s`
 
 // pgFence locks the message, not the claim: neighbours in the claim stay free,
-// and recovery skips the locked row.
+// and recovery skips the locked row. Once it has the lock it sets lock_timeout
+// back, which from then on is the consumer's affair.
 const pgFence = `
-SELECT m.id FROM {messages} m
-WHERE m.id = ? AND m.attempts = ? AND m.crashes = ?
-  AND EXISTS (SELECT 1 FROM {claims} c WHERE c.id = ? AND c.owner = ? AND m.id = ANY(c.message_ids))
-FOR UPDATE OF m`
+SELECT f.id, set_config('lock_timeout', ?, true) AS now FROM (
+  SELECT m.id FROM {messages} m
+  WHERE m.id = ? AND m.attempts = ? AND m.crashes = ?
+    AND EXISTS (SELECT 1 FROM {claims} c WHERE c.id = ? AND c.owner = ? AND m.id = ANY(c.message_ids))
+  FOR UPDATE OF m) f`
 
 func (p *postgres) fence(ctx context.Context, tx bun.IDB, f Fence) (bool, error) {
-	if _, err := tx.NewRaw(pgFenceSettings, fmt.Sprintf("%dms", f.Idle.Milliseconds())).Exec(ctx); err != nil {
+	var settings struct{ Previous, Now, Idle string }
+	if err := tx.NewRaw(pgFenceSettings, fmt.Sprintf("%dms", f.Idle.Milliseconds())).Scan(ctx, &settings); err != nil {
 		return false, err
 	}
-	var ids []int64
-	err := p.raw(ctx, tx, pgFence, f.Message, f.Attempts, f.Crashes, f.Claim, f.Owner).Scan(ctx, &ids)
+	var ids []struct {
+		ID  int64
+		Now string
+	}
+	err := p.raw(ctx, tx, pgFence, settings.Previous, f.Message, f.Attempts, f.Crashes, f.Claim, f.Owner).Scan(ctx, &ids)
 	if IsLockTimeout(err) {
 		return false, nil
 	}

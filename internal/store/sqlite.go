@@ -2,8 +2,8 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -11,7 +11,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// sqlite is the engine for SQLite 3.38 and later.
+// sqlite is the engine for SQLite 3.42 and later.
 //
 // The protocol is that of postgres, without row locks: the first statement of
 // every transaction is a write, which takes the database's only write lock, so
@@ -39,14 +39,6 @@ func (s *sqlite) raw(ctx context.Context, db bun.IDB, statement string, args ...
 	return db.NewRaw(withNow(s.expand(statement), s.now(ctx)), args...)
 }
 
-func asJSON(v any) string {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // impossible: only numbers and valid strings are passed in
-	}
-	return string(text)
-}
-
 // inTx runs fn in a transaction that holds the write lock from the start.
 func (s *sqlite) inTx(ctx context.Context, db bun.IDB, fn func(tx bun.IDB) error) error {
 	return db.RunInTx(ctx, nil, func(_ context.Context, tx bun.Tx) error {
@@ -66,7 +58,7 @@ const sqliteHeld = `SELECT j.value FROM {claims} c, json_each(c.message_ids) j`
 
 const sqlitePick = `
 SELECT ? AS i, m.id, length(CAST(m.payload AS BLOB)) AS size, m.available_after FROM {messages} m
-WHERE m.consumer_type = ? AND m.payload_type = ? AND m.crashes = 0 AND m.available_after <= {now}
+WHERE m.consumer_type = ? AND m.payload_type IN (SELECT value FROM json_each(?)) AND m.crashes = 0 AND m.available_after <= {now}
   AND (m.available_after, m.id) > (?, ?) AND m.id NOT IN (` + sqliteHeld + `)
 ORDER BY m.available_after, m.id LIMIT ?`
 
@@ -122,7 +114,11 @@ func (s *sqlite) pick(ctx context.Context, tx bun.IDB, r ClaimRequest) ([]pick, 
 	var all []pick
 	for i, w := range r.Wants {
 		var picks []pick
-		err := s.raw(ctx, tx, sqlitePick, i, w.Consumer, w.Payload, w.After.at().UnixMicro(), w.After.ID, w.Limit).Scan(ctx, &picks)
+		after := int64(math.MinInt64)
+		if !w.After.At.IsZero() {
+			after = w.After.At.UnixMicro()
+		}
+		err := s.raw(ctx, tx, sqlitePick, i, w.Consumer, asJSON(w.payloads()), after, w.After.ID, w.Limit).Scan(ctx, &picks)
 		if err != nil {
 			return nil, err
 		}
@@ -131,18 +127,10 @@ func (s *sqlite) pick(ctx context.Context, tx bun.IDB, r ClaimRequest) ([]pick, 
 	return all, nil
 }
 
-// pairs lists the consumer and payload type of each want.
-func pairs(wants []Want) string {
-	list := make([][2]string, len(wants))
-	for i, w := range wants {
-		list[i] = [2]string{w.Consumer, w.Payload}
-	}
-	return asJSON(list)
-}
-
 const sqliteProbe = `
 SELECT 0 AS kind, w.key AS value FROM json_each(?) w WHERE EXISTS (
-  SELECT 1 FROM {messages} m WHERE m.consumer_type = w.value ->> 0 AND m.payload_type = w.value ->> 1 AND m.crashes = 0
+  SELECT 1 FROM {messages} m WHERE m.consumer_type = w.value ->> 0
+    AND m.payload_type IN (SELECT value FROM json_each(w.value -> 1)) AND m.crashes = 0
     AND m.available_after <= {now} AND m.id NOT IN (` + sqliteHeld + `))
 UNION ALL SELECT DISTINCT MIN(m.crashes, 2), 0 FROM {messages} m
   WHERE (m.consumer_type, m.payload_type) IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j) AND m.crashes > 0
@@ -153,9 +141,13 @@ UNION ALL SELECT 4, MIN(due) - {now} FROM (SELECT (
       AND m.available_after > {now} ORDER BY m.available_after LIMIT 1) AS due FROM json_each(?) w) HAVING MIN(due) IS NOT NULL`
 
 func (s *sqlite) probe(ctx context.Context, db bun.IDB, wants []Want) (Probe, error) {
-	list := pairs(wants)
+	list := make([][2]any, len(wants))
+	for i, w := range wants {
+		list[i] = [2]any{w.Consumer, w.payloads()}
+	}
+	each := asJSON(list)
 	var found []finding
-	err := s.raw(ctx, db, sqliteProbe, list, list, list).Scan(ctx, &found)
+	err := s.raw(ctx, db, sqliteProbe, each, pairs(wants), each).Scan(ctx, &found)
 	return newProbe(found), err
 }
 
@@ -246,31 +238,15 @@ func (s *sqlite) members(ctx context.Context, tx bun.IDB, owner string, results 
 	if err := s.raw(ctx, tx, sqliteMembers, resultsJSON(results), owner).Scan(ctx, &keys); err != nil {
 		return nil, err
 	}
-	byMessage := make(map[int64]Result, len(results))
+	byKey := make(map[struct{ Claim, Message int64 }]Result, len(results))
 	for _, r := range results {
-		byMessage[r.Message] = r
+		byKey[struct{ Claim, Message int64 }{r.Claim, r.Message}] = r
 	}
 	held := make([]Result, len(keys))
 	for i, key := range keys {
-		held[i] = byMessage[key.Message]
+		held[i] = byKey[key]
 	}
 	return held, nil
-}
-
-func resultsJSON(results []Result) string {
-	type row struct {
-		Claim   int64   `json:"c"`
-		Message int64   `json:"m"`
-		Outcome Outcome `json:"o"`
-		Delay   int64   `json:"d"`
-		Errors  string  `json:"e"`
-		Reason  string  `json:"r"`
-	}
-	rows := make([]row, len(results))
-	for i, r := range results {
-		rows[i] = row{r.Claim, r.Message, r.Outcome, r.Delay.Microseconds(), CleanText(r.Errors, 0), CleanText(r.Reason, maxErrorBytes)}
-	}
-	return asJSON(rows)
 }
 
 const sqliteExtend = `UPDATE {claims} SET leased_until = {now} + ? WHERE owner = ? RETURNING id`

@@ -17,6 +17,8 @@ WITH held AS ({held}),
 names AS ({names})
 SELECT n.consumer,
   (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes = 0 AND m.available_after <= {now}
+    AND m.id NOT IN (SELECT id FROM held) LIMIT ?) x)
+  + (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes > 0
     AND m.id NOT IN (SELECT id FROM held) LIMIT ?) x) AS ready,
   (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes = 0 AND m.available_after > {now} LIMIT ?) x) AS delayed,
   (SELECT count(*) FROM (SELECT 1 FROM held h JOIN {messages} m ON m.id = h.id WHERE m.consumer_type = n.consumer LIMIT ?) x) AS leased,
@@ -40,11 +42,11 @@ func (s *Store) Stats(ctx context.Context, db bun.IDB, consumers []string) ([]bu
 	}
 	names := strings.TrimSuffix(strings.Repeat("SELECT ? AS consumer UNION ALL ", len(consumers)), " UNION ALL ")
 	statement := strings.NewReplacer("{held}", s.held(), "{names}", names, "{now}", s.now(ctx)).Replace(statsStatement)
-	args := make([]any, 0, len(consumers)+4)
+	args := make([]any, 0, len(consumers)+5)
 	for _, name := range consumers {
 		args = append(args, name)
 	}
-	for range 4 {
+	for range 5 {
 		args = append(args, bus.MaxQueueCount)
 	}
 	var rows []struct {

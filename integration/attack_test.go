@@ -1,0 +1,230 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// The tests of this file began as attacks that succeeded.
+
+func TestMessagesFromBefore1970Run(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a := newApp(t, db, counting("c", &n))
+		a.produce(order{ID: "1"}, outbox.AvailableAt(time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)))
+		r := a.start(fast())
+		eventually(t, "it runs", func() bool { return n.Load() == 1 && a.empty() })
+		r.mustStop()
+	})
+}
+
+func TestStaleResultInTheBatchOfANewOne(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a := newApp(t, db, counting("c", &n))
+		a.produce(order{ID: "1"})
+		s, err := store.For(db.Dialect().Name(), bus.Tables{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := store.ClaimRequest{Owner: "me", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "c", Payload: "order.placed", Limit: 1}}}
+		old := must[store.Claim](t)(s.Claim(t.Context(), db, request))
+		if err := s.Disclaim(t.Context(), db, "me", []int64{old.ID}); err != nil {
+			t.Fatal(err)
+		}
+		young := must[store.Claim](t)(s.Claim(t.Context(), db, request))
+		id := young.Messages[0].ID
+		must[store.Settled](t)(s.Settle(t.Context(), db, "me", time.Minute, []store.Result{
+			{Claim: young.ID, Message: id, Outcome: store.Failed, Delay: time.Hour},
+			{Claim: old.ID, Message: id, Outcome: store.Done},
+		}))
+		if rows := a.pending(); len(rows) != 1 || rows[0].Attempts != 1 || a.count("SELECT count(*) FROM message_claims") != 0 {
+			t.Errorf("got %+v and %d claims, want the new claim's failure and not the old one's success", rows, a.count("SELECT count(*) FROM message_claims"))
+		}
+	})
+}
+
+func TestLostConnectionOfATransactionCostsNoAttempt(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.PostgresDSN(t)
+	killer := testdb.OpenPostgres(t, dsn)
+	var runs atomic.Int64
+	a := newApp(t, testdb.OpenPostgres(t, dsn), outbox.ConsumeTx("c", func(ctx context.Context, tx bun.Tx, _ order) error {
+		if m, _ := bus.Current(ctx); m.Attempt != 1 {
+			t.Errorf("attempt: got %d, want 1 however often the connection is lost", m.Attempt)
+		}
+		if runs.Add(1) > 3 {
+			return nil
+		}
+		var pid int
+		if err := tx.NewRaw("SELECT pg_backend_pid()").Scan(ctx, &pid); err != nil {
+			return err
+		}
+		if _, err := killer.NewRaw("SELECT pg_terminate_backend(?)", pid).Exec(ctx); err != nil {
+			return err
+		}
+		return tx.NewRaw("SELECT 1").Scan(ctx, new(int))
+	}))
+	a.produce(order{ID: "1"})
+	r := a.start(fast())
+	eventually(t, "it is consumed", a.empty)
+	r.mustStop()
+	if len(a.poisoned()) != 0 || runs.Load() != 4 {
+		t.Errorf("got %d runs and %d poisoned, want a fourth run that succeeds", runs.Load(), len(a.poisoned()))
+	}
+}
+
+// foreignConflict is a serialization failure of some other database.
+type foreignConflict struct{}
+
+func (foreignConflict) Error() string    { return "could not serialize access" }
+func (foreignConflict) SQLState() string { return "40001" }
+
+func TestConflictsOfOtherDatabasesCount(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := newApp(t, db,
+			outbox.ConsumeTx("foreign", func(context.Context, bun.Tx, order) error { return foreignConflict{} }, bus.MaxAttempts(2), bus.Timeout(2*time.Second)),
+			outbox.ConsumeTx("permanent", func(context.Context, bun.Tx, order) error { return bus.Permanent(foreignConflict{}) }, bus.Timeout(2*time.Second)))
+		a.produce(order{ID: "1"})
+		r := a.start(fast())
+		eventually(t, "both are poisoned", func() bool { return len(a.poisoned()) == 2 })
+		r.mustStop()
+	})
+}
+
+func TestFenceLeavesLockTimeoutToTheConsumer(t *testing.T) {
+	t.Parallel()
+	var got atomic.Value
+	dsn := testdb.PostgresDSN(t) + "&lock_timeout=7s"
+	a := newApp(t, testdb.OpenPostgres(t, dsn), outbox.ConsumeTx("c", func(ctx context.Context, tx bun.Tx, _ order) error {
+		var setting string
+		if err := tx.NewRaw("SELECT current_setting('lock_timeout')").Scan(ctx, &setting); err != nil {
+			return err
+		}
+		got.Store(setting)
+		return nil
+	}))
+	a.produce(order{ID: "1"})
+	r := a.start(fast())
+	eventually(t, "it is consumed", a.empty)
+	r.mustStop()
+	if got.Load() != "7s" {
+		t.Errorf("lock_timeout inside the consumer: got %v, want the application's 7s", got.Load())
+	}
+}
+
+func TestExhaustedPoolDoesNotHoldUpAStop(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	a := newApp(t, db, outbox.ConsumeTx("c", func(context.Context, bun.Tx, order) error { return nil }))
+	config := fast()
+	config.ConsumerProcessorCount, config.TxConcurrency, config.DrainTimeout = 1, 1, 100*time.Millisecond
+	db.SetMaxOpenConns(3)
+	a.db = db.WithQueryHook(&beforeOnce{match: "INSERT INTO \"message_claims\"", do: func() {
+		for range 2 { // the application takes the other connections and keeps them
+			conn, err := db.Conn(context.Background())
+			if err != nil {
+				t.Error(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+		}
+	}})
+	a.produce(order{ID: "1"})
+	r := a.start(config)
+	eventually(t, "it is claimed", func() bool { return r.Stats().Claimed == 1 })
+	start := time.Now()
+	_ = r.wait() // it may report what it could not settle
+	if took := time.Since(start); took > 8*time.Second {
+		t.Errorf("stopping took %s, want no longer than a statement may take", took)
+	}
+}
+
+func TestKillersRunBetweenLongHandlers(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var ran moments
+		a := newApp(
+			bus.Consume("suspect", func(context.Context, refund) error { ran.add(); return nil }),
+			bus.Consume("long", func(context.Context, order) error { <-time.After(5 * time.Second); return nil }))
+		a.produceAt(ctx, refund{ID: "1"})
+		a.exec("UPDATE consumer_messages SET crashes = 2")
+		for i := range 60 {
+			a.produceAt(ctx, order{ID: fmt.Sprint(i)})
+		}
+		start := time.Now()
+		r := a.startWith(ctx, outbox.ProcessorConfig{Concurrency: 1})
+		sooner(t, "the suspect runs", func() bool { return ran.len() == 1 })
+		r.mustStop()
+		if took := ran.at(0).Sub(start); took > time.Minute {
+			t.Errorf("ran after %s, want before the backlog of 5 minutes is done", took)
+		}
+	})
+}
+
+func TestManyDeadClaimsAreRecoveredAtOnce(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var n atomic.Int64
+		a := newApp(counting("c", &n))
+		for i := range 100 {
+			a.produceAt(ctx, order{ID: fmt.Sprint(i)})
+			a.vanish(ctx, time.Second, false)
+		}
+		<-time.After(2 * time.Second)
+		start := time.Now()
+		r := a.startWith(ctx, outbox.ProcessorConfig{})
+		sooner(t, "everything runs", func() bool { return n.Load() == 100 && a.empty() })
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("took %s, want them recovered without waiting for polls", took)
+		}
+		r.mustStop()
+	})
+}
+
+func TestZeroHandlesAreErrors(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	a := newApp(t, testdb.SQLite(t), counting("c", &n))
+	for name, handle := range map[string]bun.IDB{"no handle": nil, "a zero Tx": bun.Tx{}, "a zero Conn": bun.Conn{}, "a nil *Tx": (*bun.Tx)(nil), "a nil *Conn": (*bun.Conn)(nil)} {
+		if _, err := a.producer.Produce(t.Context(), handle, order{}); err == nil {
+			t.Errorf("%s: got no error", name)
+		}
+		if _, err := a.scheduler().Schedule(t.Context(), handle, order{}, "@daily", "UTC"); err == nil {
+			t.Errorf("%s: schedule: got no error", name)
+		}
+	}
+	err := a.db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+		_, err := a.producer.Produce(ctx, &tx, order{})
+		return errors.Join(err, errOutage)
+	})
+	if !errors.Is(err, errOutage) || a.count("SELECT count(*) FROM consumer_messages") != 0 {
+		t.Errorf("produce in a *bun.Tx that is rolled back: got %v and %d messages", err, a.count("SELECT count(*) FROM consumer_messages"))
+	}
+}
+
+func TestProduceBesideTheTransactionIsRefused(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a := newApp(t, db, counting("c", &n))
+		err := a.producer.RunInTx(t.Context(), db, func(ctx context.Context, _ bun.Tx) error {
+			_, err := a.producer.Produce(ctx, db, order{})
+			return err
+		})
+		if !errors.Is(err, outbox.ErrNotInTx) || len(a.pending()) != 0 {
+			t.Errorf("got %v and %d messages, want ErrNotInTx", err, len(a.pending()))
+		}
+	})
+}

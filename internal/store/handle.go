@@ -1,0 +1,49 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/uptrace/bun"
+)
+
+// Handle checks a database handle that a user passed in, which may be nil or the
+// zero value of its type, and returns a pointer to a transaction as the
+// transaction itself.
+func Handle(db bun.IDB) (bun.IDB, error) {
+	errNil := errors.New("the database handle is nil or a zero value")
+	switch h := db.(type) {
+	case nil:
+		return nil, errNil
+	case *bun.DB:
+		if h == nil || h.DB == nil {
+			return nil, errNil
+		}
+	case bun.Tx:
+		if h.Tx == nil {
+			return nil, errNil
+		}
+	case *bun.Tx:
+		if h == nil || h.Tx == nil {
+			return nil, errNil
+		}
+		return *h, nil
+	case bun.Conn:
+		if h.Conn == nil {
+			return nil, errNil
+		}
+	case *bun.Conn:
+		if h == nil || h.Conn == nil {
+			return nil, errNil
+		}
+		return *h, nil
+	}
+	return db, nil
+}
+
+// Usable tells whether a transaction can still be committed: its connection
+// stands, and no statement has aborted it.
+func (s *Store) Usable(ctx context.Context, tx bun.IDB) bool {
+	_, err := tx.NewRaw(`SELECT 1`).Exec(ctx)
+	return err == nil
+}
