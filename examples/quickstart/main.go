@@ -61,7 +61,7 @@ func run(ctx context.Context, out io.Writer) error {
 
 	var p parts
 	app := fx.New(
-		fx.NopLogger, fx.Supply(db, story), fx.Provide(NewShop), wiring(spans),
+		fx.NopLogger, fx.Supply(db, story), fx.Provide(NewShop), wiring(), tracing(spans),
 		fx.Invoke(func(filled parts) { p = filled }),
 	)
 	if err := app.Start(ctx); err != nil {
@@ -79,7 +79,7 @@ func run(ctx context.Context, out io.Writer) error {
 }
 
 // wiring is everything the application tells AsyncMonolith.
-func wiring(spans sdktrace.SpanExporter) fx.Option {
+func wiring() fx.Option {
 	// snippet: wiring
 	return fx.Options(
 		fxmodule.Module,
@@ -93,13 +93,17 @@ func wiring(spans sdktrace.SpanExporter) fx.Option {
 			outbox.ProcessorConfig{AttemptDelay: 200 * time.Millisecond},
 			slog.New(slog.DiscardHandler), // the story on stdout says it all
 		),
-		// end
-		// snippet: tracing
-		fx.Provide(func() trace.TracerProvider {
-			return sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)) // yours exports to a collector
-		}),
-		// end
 	)
+	// end
+}
+
+// tracing provides what AsyncMonolith makes its spans with.
+func tracing(spans sdktrace.SpanExporter) fx.Option {
+	// snippet: tracing
+	return fx.Provide(func() trace.TracerProvider {
+		return sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)) // yours exports to a collector
+	})
+	// end
 }
 
 func openDB(ctx context.Context, path string) (*bun.DB, error) {

@@ -42,7 +42,7 @@ func printSpans(out io.Writer, children map[trace.SpanID][]tracetest.SpanStub, a
 		for _, key := range []attribute.Key{"messaging.consumer.group.name", "asyncmonolith.message.attempt", "asyncmonolith.message.outcome"} {
 			for _, a := range s.Attributes {
 				if a.Key == key {
-					notes = append(notes, a.Value.Emit())
+					notes = append(notes, a.Value.String())
 				}
 			}
 		}
