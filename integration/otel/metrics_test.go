@@ -187,7 +187,7 @@ func (p *shop) checkNumbers(metrics map[string]metricdata.Metrics) {
 func has(set attribute.Set, with []string) bool {
 	for _, pair := range with {
 		key, value, _ := strings.Cut(pair, "=")
-		if got, _ := set.Value(attribute.Key(key)); got.Emit() != value {
+		if got, _ := set.Value(attribute.Key(key)); got.String() != value {
 			return false
 		}
 	}

@@ -270,7 +270,7 @@ func (d describer) span(s sdktrace.ReadOnlySpan) string {
 // attributes lists attributes in order, with message ids numbered.
 func (d describer) attributes(list []attribute.KeyValue) (texts []string) {
 	for _, a := range list {
-		value := a.Value.Emit()
+		value := a.Value.String()
 		if a.Key == "messaging.message.id" {
 			if _, err := bus.ParseMessageID(value); err != nil {
 				d.Error(err)
