@@ -321,12 +321,17 @@ func TestLedgerFenceGivesUpOnALockedRow(t *testing.T) {
 		return l.db.RunInTx(l.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, fn)
 	}
 	err = inTx(func(ctx context.Context, tx bun.Tx) error {
-		if held, err := l.Fence(ctx, tx, fence); err != nil || !held {
-			return fmt.Errorf("fence: got %t, %w, want true", held, err)
+		if _, err := tx.NewRaw("SET LOCAL lock_timeout = '33s'").Exec(ctx); err != nil {
+			return err
 		}
-		var idle string
-		if err := tx.NewRaw("SHOW idle_in_transaction_session_timeout").Scan(ctx, &idle); err != nil || idle != "7s" {
-			t.Errorf("idle timeout behind the fence: got %q, %v, want 7s", idle, err)
+		if held, err := l.Fence(ctx, tx, fence); err != nil || !held {
+			return fmt.Errorf("fence: got %t, error %w, want true", held, err)
+		}
+		for setting, want := range map[string]string{"idle_in_transaction_session_timeout": "7s", "lock_timeout": "33s"} {
+			var got string
+			if err := tx.NewRaw("SHOW ?", bun.Ident(setting)).Scan(ctx, &got); err != nil || got != want {
+				t.Errorf("%s behind the fence: got %q, %v, want %s", setting, got, err, want)
+			}
 		}
 		start := time.Now()
 		err := inTx(func(ctx context.Context, tx bun.Tx) error {
@@ -835,7 +840,7 @@ func (s *stress) transact(owner string, c store.Claim, hold time.Duration) {
 			}
 			<-time.After(hold / time.Duration(len(c.Messages)))
 			if removed, err := s.Remove(ctx, tx, m.ID); err != nil || !removed {
-				return fmt.Errorf("remove: got %t, %w, want true", removed, err)
+				return fmt.Errorf("remove: got %t, error %v, want true", removed, err)
 			}
 			return nil
 		})

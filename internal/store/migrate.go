@@ -1,10 +1,11 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"embed"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"strconv"
 	"strings"
@@ -130,20 +131,50 @@ func (e expandedFS) Open(name string) (fs.File, error) {
 		return nil, err
 	}
 	info, err := f.Stat()
-	if err != nil || info.IsDir() {
-		return f, err
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if dir, ok := f.(fs.ReadDirFile); ok && info.IsDir() {
+		return expandedDir{dir, e.expandInfo}, nil
 	}
 	defer f.Close()
-	text, err := fs.ReadFile(e.files, name)
+	text, err := io.ReadAll(f)
 	if err != nil {
 		return nil, err
 	}
-	expanded := e.expand(string(text))
-	return &expandedFile{Reader: bytes.NewReader([]byte(expanded)), info: expandedInfo{info, int64(len(expanded))}}, nil
+	return &expandedFile{Reader: strings.NewReader(e.expand(string(text))), info: e.expandInfo(name, info)}, nil
+}
+
+// expandInfo gives a file the size that it has once it is expanded.
+func (e expandedFS) expandInfo(name string, info fs.FileInfo) fs.FileInfo {
+	text, err := fs.ReadFile(e.files, name)
+	if err != nil { // a folder
+		return info
+	}
+	return expandedInfo{info, int64(len(e.expand(string(text))))}
+}
+
+type expandedDir struct {
+	fs.ReadDirFile
+	expand func(name string, info fs.FileInfo) fs.FileInfo
+}
+
+// ReadDir implements fs.ReadDirFile. The migrations are one flat folder, so an
+// entry's name is its path.
+func (d expandedDir) ReadDir(n int) ([]fs.DirEntry, error) {
+	entries, err := d.ReadDirFile.ReadDir(n)
+	for i, entry := range entries {
+		info, infoErr := entry.Info()
+		if infoErr != nil {
+			return nil, infoErr
+		}
+		entries[i] = fs.FileInfoToDirEntry(d.expand(entry.Name(), info))
+	}
+	return entries, err
 }
 
 type expandedFile struct {
-	*bytes.Reader
+	*strings.Reader
 	info fs.FileInfo
 }
 

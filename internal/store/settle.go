@@ -69,8 +69,12 @@ func (s *Store) Remove(ctx context.Context, tx bun.IDB, id int64) (bool, error) 
 
 // Exists waits until no transaction is undecided about a message, and tells
 // whether it is still there.
-func (s *Store) Exists(ctx context.Context, db bun.IDB, id int64) (bool, error) {
-	return s.exists(ctx, db, id)
+func (s *Store) Exists(ctx context.Context, db *bun.DB, id int64) (exists bool, err error) {
+	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
+		exists, err = s.exists(ctx, db, id)
+		return err
+	})
+	return exists, err
 }
 
 // insist runs a single statement; when it loses a conflict, which it can under a

@@ -336,12 +336,11 @@ func (s *sqlite) fence(ctx context.Context, tx bun.IDB, f Fence) (bool, error) {
 	return affectedOne(s.raw(ctx, tx, sqliteFence, f.Message, f.Attempts, f.Crashes, f.Claim, f.Owner, f.Message).Exec(ctx))
 }
 
-const sqliteExists = `SELECT id FROM {messages} WHERE id = ?`
+// sqliteExists is a write, which waits for whoever holds the write lock.
+const sqliteExists = `UPDATE {messages} SET id = id WHERE id = ?`
 
 func (s *sqlite) exists(ctx context.Context, db bun.IDB, id int64) (bool, error) {
-	var ids []int64
-	err := s.raw(ctx, db, sqliteExists, id).Scan(ctx, &ids)
-	return len(ids) == 1, err
+	return affectedOne(s.raw(ctx, db, sqliteExists, id).Exec(ctx))
 }
 
 func (s *sqlite) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error {

@@ -16,7 +16,9 @@ func claimCases() []testCase {
 		{"a claim of nothing leaves nothing behind", claimNothing},
 		{"only wanted consumers and payload types are claimed", claimWanted},
 		{"one consumer may want several payload types", claimSeveralTypes},
+		{"a want may name former payload types", claimFormerTypes},
 		{"each want has its own limit", claimLimits},
+		{"a limit of all wants cuts the claim", claimLimitOfAll},
 		{"the order is by the time available, then by id", claimOrder},
 		{"messages are not claimed before they are available", claimAvailable},
 		{"claimed messages are not claimed again", claimOnce},
@@ -99,11 +101,42 @@ func claimSeveralTypes(k *kit) {
 	equal(k, "claims", len(k.claims()), 1)
 }
 
+// renamed asks for messages under the payload type's name of today and two of old.
+func renamed(consumer string, limit int) store.Want {
+	w := want(consumer, limit)
+	w.FormerPayloads = []string{"it's old", "older"}
+	return w
+}
+
+func claimFormerTypes(k *kit) {
+	for i, name := range []string{"older", payload, "foreign", "it's old", payload} {
+		m := k.message("c")
+		m.PayloadType, m.Payload = name, fmt.Sprint(i)
+		k.insert(m)
+	}
+	other := k.message("d")
+	other.PayloadType = "older"
+	k.insert(other)
+	ids := k.pending()
+	c := k.claim(request("a", renamed("c", 3), want("d", 3)))
+	equal(k, "messages", idsOf(c), []int64{ids[0], ids[1], ids[3]})
+	equal(k, "found", c.Found, []int{3, 0})
+	equal(k, "the rest", idsOf(k.claim(request("a", renamed("c", 3)))), ids[4:5])
+}
+
 func claimLimits(k *kit) {
 	ofC, ofD, ofE := k.add("c", 5), k.add("d", 5), k.add("e", 1)
 	c := k.claim(request("a", want("c", 3), want("d", 1), want("e", 4)))
 	equal(k, "messages", idsOf(c), slices.Concat(ofC[:3], ofD[:1], ofE))
 	equal(k, "found", c.Found, []int{3, 1, 1})
+}
+
+func claimLimitOfAll(k *kit) {
+	ofC, ofD := k.add("c", 2), k.add("d", 2)
+	r := request("a", want("c", 5), want("d", 5))
+	r.Limit = 3
+	k.cut("three of four", k.claim(r), append(slices.Clone(ofC), ofD[0]), true)
+	k.cut("the last", k.claim(r), ofD[1:], false)
 }
 
 func claimOrder(k *kit) {

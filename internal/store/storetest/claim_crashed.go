@@ -12,6 +12,7 @@ func claimCrashedCases() []testCase {
 		{"crashed messages have one limit for all wants", claimCrashedLimit},
 		{"crashed messages of others are not claimed", claimCrashedWanted},
 		{"crashed messages are claimed once, in order", claimCrashedOnce},
+		{"crashed messages of a former payload type are claimed", claimCrashedFormer},
 	}
 }
 
@@ -74,4 +75,18 @@ func claimCrashedOnce(k *kit) {
 	if c := k.claim(crashed("b", store.Suspects, 2, want("c", 1))); c.ID != 0 {
 		k.Errorf("everything claimed: got messages %v, want none", idsOf(c))
 	}
+}
+
+func claimCrashedFormer(k *kit) {
+	m := k.message("c")
+	m.PayloadType = "older"
+	k.insert(m)
+	k.claim(request("vanishing", renamed("c", 1)))
+	k.pass(2 * lease)
+	k.recover(3)
+	if c := k.claim(crashed("a", store.Suspects, 8, want("c", 1))); c.ID != 0 {
+		k.Errorf("claim without the former type: got messages %v, want none", idsOf(c))
+	}
+	k.probe("one crashed under a former type", store.Probe{Suspects: true}, renamed("c", 1))
+	equal(k, "messages", idsOf(k.claim(crashed("a", store.Suspects, 8, renamed("c", 1)))), k.pending())
 }

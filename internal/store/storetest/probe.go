@@ -59,6 +59,11 @@ func probeOthers(k *kit) {
 	k.insert(other)
 	k.add("d", 1)
 	k.probe("only others' messages", store.Probe{}, want("c", 1))
+	k.probe("messages under a former type", store.Probe{}, renamed("c", 1))
+	former := k.message("c")
+	former.PayloadType = "it's old"
+	k.insert(former)
+	k.probe("messages under a former type", store.Probe{Due: []int{1}}, want("c", 1), renamed("c", 1))
 	k.crash("d", 1)
 	k.probe("only others' crashed messages", store.Probe{}, want("c", 1), store.Want{Consumer: "d", Payload: "other"})
 }

@@ -169,7 +169,7 @@ func recoverLocked(k *kit) {
 	recovered := make(chan outcome, 1)
 	err := k.inTx(func(ctx context.Context, tx bun.Tx) error {
 		if held, err := k.store.Fence(ctx, tx, fenceOf(c, 0, "a")); err != nil || !held {
-			return fmt.Errorf("fence: got %t, %w, want true", held, err)
+			return fmt.Errorf("fence: got %t, error %v, want true", held, err)
 		}
 		go func() {
 			got, err := k.store.Recover(k.ctx, k.db, 3)

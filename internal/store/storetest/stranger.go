@@ -46,8 +46,11 @@ func strangersPayload(k *kit) {
 		m.PayloadType = name
 		k.insert(m)
 	}
+	former := k.message("c")
+	former.PayloadType = "older"
+	k.insert(former)
 	k.add("d", 1)
-	wants := []store.Want{want("c", 1), {Consumer: "d", Payload: "old"}, want("d", 1)}
+	wants := []store.Want{renamed("c", 1), {Consumer: "d", Payload: "old"}, want("d", 1)}
 	k.strangers("known only for another consumer", wants, store.Stranger{ConsumerType: "c", PayloadType: "new"}, store.Stranger{ConsumerType: "c", PayloadType: "old"})
 }
 

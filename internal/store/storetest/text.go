@@ -59,6 +59,7 @@ func textNames(k *kit) {
 	var rows []store.NewMessage
 	var wants, others []store.Want
 	for _, s := range nasty() {
+		s = strings.ReplaceAll(s, "\u001f", "") // not allowed in names
 		m := k.message("consumer " + s)
 		m.PayloadType = "payload " + s
 		rows = append(rows, m)

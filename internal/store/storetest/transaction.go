@@ -64,7 +64,7 @@ func (k *kit) fenced(what string, f store.Fence, want bool) {
 func (k *kit) removing(f store.Fence) func(context.Context, bun.Tx) error {
 	return func(ctx context.Context, tx bun.Tx) error {
 		if removed, err := k.store.Remove(ctx, tx, f.Message); err != nil || !removed {
-			return fmt.Errorf("remove: got %t, %w, want true", removed, err)
+			return fmt.Errorf("remove: got %t, error %v, want true", removed, err)
 		}
 		return nil
 	}
