@@ -263,6 +263,25 @@ func TestParentOfARun(t *testing.T) {
 	}
 }
 
+// TestSpanAroundRun calls the chain in a span, as a Run that was called in one
+// does: it is neither the parent of a run nor its message's creation.
+func TestSpanAroundRun(t *testing.T) {
+	t.Parallel()
+	for _, headers := range []map[string]string{nil, {"tenant": "acme"}, {"traceparent": "00-xyz"}} {
+		spans := tracetest.NewInMemoryExporter()
+		tracers := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+		telemetry := must(amotel.New(amotel.Config{TracerProvider: tracers, Propagator: propagation.TraceContext{}}))(t)
+		ctx, around := tracers.Tracer("app").Start(t.Context(), "start of the application")
+		m := delivery()
+		m.Headers = headers
+		check(t, telemetry.Consume()(func(context.Context, *bus.Message) error { return nil })(ctx, m))
+		around.End()
+		if run := spans.GetSpans()[0]; run.Parent.IsValid() || len(run.Links) > 0 {
+			t.Errorf("run of a message with headers %v: got parent %s and links %v, want neither", headers, run.Parent.SpanID(), run.Links)
+		}
+	}
+}
+
 // attributesAtStart is a sampler that remembers what it was shown.
 type attributesAtStart struct{ seen []attribute.KeyValue }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // errCard is an error with a type of its own.
@@ -55,6 +56,8 @@ func TestSpans(t *testing.T) {
 			})
 		}
 	}
+	var current *shop
+	producing := bus.Consume("a", func(ctx context.Context, o order) error { return current.produce(ctx, refund(o)) })
 	header := outbox.Header("traceparent", elsewhere)
 	forwarded := outbox.Item{Payload: order{"1"}, Options: []outbox.Option{header}}
 	stories := []struct {
@@ -67,6 +70,7 @@ func TestSpans(t *testing.T) {
 		{"a message produced outside of any span", amotel.Config{}, []bus.Consumer{script("a")},
 			func(p *shop) { check(p, p.produce(p.ctx, order{"1"})) }},
 		{"a message with two consumers", amotel.Config{}, []bus.Consumer{script("a"), script("b")}, func(p *shop) { produced(p) }},
+		{"a message produced by a consumer", amotel.Config{}, []bus.Consumer{producing, refunds("r")}, func(p *shop) { current = p; produced(p) }},
 		{"a batch", amotel.Config{}, []bus.Consumer{script("a")}, batch(outbox.Item{Payload: order{"1"}}, outbox.Item{Payload: order{"2"}})},
 		{"a batch of two payload types", amotel.Config{}, []bus.Consumer{script("a"), refunds("r")},
 			batch(outbox.Item{Payload: order{"1"}}, outbox.Item{Payload: refund{"1"}})},
@@ -78,6 +82,14 @@ func TestSpans(t *testing.T) {
 		{"a discarded message", amotel.Config{}, []bus.Consumer{script("a", bus.Discard(declined()))}, func(p *shop) { produced(p) }},
 		{"a snoozed message", amotel.Config{}, []bus.Consumer{script("a", bus.Snooze(time.Minute))}, func(p *shop) { produced(p) }},
 		{"a delayed message", amotel.Config{}, []bus.Consumer{script("a")}, func(p *shop) { produced(p, outbox.Delay(20*time.Millisecond)) }},
+		{"a message that is requeued after it was poisoned", amotel.Config{}, []bus.Consumer{script("a", bus.Permanent(declined()))}, func(p *shop) {
+			produced(p)
+			p.process("it is poisoned", func() bool { return p.count("SELECT count(*) FROM poisoned_messages") == 1 })
+			result := must(must(poison.NewStore(p.registry))(p).RequeueWhere(p.ctx, p.db, poison.Filter{}, 10))(p)
+			if result.Requeued != 1 {
+				p.Errorf("requeue: got %+v, want one message", result)
+			}
+		}},
 		{"a message with links only", amotel.Config{SpanRelation: amotel.LinkOnly}, []bus.Consumer{script("a")}, func(p *shop) { produced(p) }},
 		{"a forwarded message", amotel.Config{}, []bus.Consumer{script("a")}, func(p *shop) { produced(p, header) }},
 		{"a forwarded message in a batch", amotel.Config{}, []bus.Consumer{script("a")}, batch(forwarded, outbox.Item{Payload: order{"2"}})},

@@ -120,11 +120,15 @@ func (p *postgres) pickQuery(ctx context.Context, tx bun.IDB, r ClaimRequest) *b
 }
 
 // pgProbe is the idle poll: one statement that finds everything there may be to
-// do, as pairs of a kind and a value.
+// do, as pairs of a kind and a value. It asks for the first due message rather
+// than whether one exists: EXISTS would become a join, and with stale statistics
+// one that reads the whole table.
 const pgProbe = `
-SELECT 0 AS kind, w.i AS value FROM unnest(?::bigint[], ?::text[], ?::text[]) w(i, consumer, payloads) WHERE EXISTS (
-  SELECT 1 FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = ANY(string_to_array(w.payloads, chr(31))) AND m.crashes = 0
-    AND m.available_after <= {now} AND m.id NOT IN (` + pgHeld + `))
+SELECT 0 AS kind, w.i AS value FROM unnest(?::bigint[], ?::text[], ?::text[]) w(i, consumer, payloads)
+  CROSS JOIN LATERAL (
+    SELECT 1 FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = ANY(string_to_array(w.payloads, chr(31)))
+      AND m.crashes = 0 AND m.available_after <= {now} AND m.id NOT IN (` + pgHeld + `)
+    ORDER BY m.available_after, m.id LIMIT 1) m
 UNION ALL SELECT DISTINCT LEAST(m.crashes, 2), 0 FROM {messages} m
   WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest(?::text[], ?::text[])) AND m.crashes > 0
     AND m.available_after <= {now} AND m.id NOT IN (` + pgHeld + `)
@@ -146,7 +150,8 @@ func (p *postgres) probe(ctx context.Context, db bun.IDB, wants []Want) (Probe, 
 // pgFinish ends claims of which every message is done. What is left in a claim
 // is a subset of what its owner took, so the ids need not be sent.
 const pgFinish = `
-WITH gone AS (DELETE FROM {claims} WHERE id = ANY(?::bigint[]) AND owner = ? RETURNING id, message_ids),
+WITH live AS MATERIALIZED (SELECT id FROM {claims} WHERE id = ANY(?::bigint[]) AND owner = ? ORDER BY id FOR UPDATE),
+gone AS (DELETE FROM {claims} c USING live l WHERE c.id = l.id RETURNING c.id, c.message_ids),
 fin AS (DELETE FROM {messages} m USING (SELECT unnest(message_ids) AS id FROM gone) g WHERE m.id = g.id)
 SELECT id, cardinality(message_ids) AS messages FROM gone`
 
@@ -197,14 +202,20 @@ func (p *postgres) settle(ctx context.Context, db bun.IDB, owner string, lease t
 
 // pgExtend renews everything the owner holds, also a claim that has expired but
 // that nobody has taken yet.
-const pgExtend = `UPDATE {claims} SET leased_until = {now} + ? * interval '1 microsecond' WHERE owner = ? RETURNING id`
+// Like every statement that locks several claims it does so in the order of
+// their ids, so that no two can deadlock.
+const pgExtend = `
+WITH live AS MATERIALIZED (SELECT id FROM {claims} WHERE owner = ? ORDER BY id FOR UPDATE)
+UPDATE {claims} c SET leased_until = {now} + ? * interval '1 microsecond' FROM live l WHERE c.id = l.id RETURNING c.id`
 
 func (p *postgres) extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error) {
-	err = p.raw(ctx, db, pgExtend, lease.Microseconds(), owner).Scan(ctx, &held)
+	err = p.raw(ctx, db, pgExtend, owner, lease.Microseconds()).Scan(ctx, &held)
 	return held, err
 }
 
-const pgDisclaim = `DELETE FROM {claims} WHERE id = ANY(?::bigint[]) AND owner = ?`
+const pgDisclaim = `
+WITH live AS MATERIALIZED (SELECT id FROM {claims} WHERE id = ANY(?::bigint[]) AND owner = ? ORDER BY id FOR UPDATE)
+DELETE FROM {claims} c USING live l WHERE c.id = l.id`
 
 func (p *postgres) disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
 	_, err := p.raw(ctx, db, pgDisclaim, pgdialect.Array(claims), owner).Exec(ctx)

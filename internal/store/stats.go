@@ -29,7 +29,9 @@ SELECT n.consumer,
   {now} AS now
 FROM names n ORDER BY n.consumer`
 
-func (p *postgres) held() string { return `SELECT unnest(message_ids) AS id FROM {claims}` }
+func (p *postgres) held() string {
+	return `SELECT unnest(message_ids) AS id FROM {claims} LIMIT 100000`
+} // see pgHeld
 
 func (s *sqlite) held() string {
 	return `SELECT j.value AS id FROM {claims} c, json_each(c.message_ids) j`

@@ -4,10 +4,10 @@ SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config
 	set_config('work_mem', '16MB', true), set_config('jit', 'off', true);
 
 SELECT w.i, m.id, m.size, m.available_after
-FROM unnest('{0,1}'::int[], '{"send-receipt","update-stock"}'::text[], '{"order.placed","order.placed"}'::text[], '{3,2}'::int[], '{"1970-01-01 00:00:00+00:00","2026-01-02 03:04:05.678901+00:00"}'::timestamptz[], '{0,1}'::bigint[]) w(i, consumer, payload, n, after_at, after_id)
+FROM unnest('{0,1}'::int[], '{"send-receipt","update-stock"}'::text[], '{"order.placed","order.placed"}'::text[], '{3,2}'::int[], '{"-infinity","2026-01-02 03:04:05.678901+00:00"}'::timestamptz[], '{0,1}'::bigint[]) w(i, consumer, payloads, n, after_at, after_id)
 CROSS JOIN LATERAL (
   SELECT id, octet_length(payload) AS size, available_after FROM "app_consumer_messages" m
-  WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.crashes = 0 AND m.available_after <= statement_timestamp()
+  WHERE m.consumer_type = w.consumer AND m.payload_type = ANY(string_to_array(w.payloads, chr(31))) AND m.crashes = 0 AND m.available_after <= statement_timestamp()
     AND (m.available_after, m.id) > (w.after_at, w.after_id)
     AND m.id NOT IN (SELECT unnest(message_ids) FROM "app_message_claims" LIMIT 100000)
   ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m;

@@ -1,6 +1,6 @@
 BEGIN;
 
-SELECT pg_advisory_xact_lock(-516050721017871055);
+SELECT pg_advisory_xact_lock(7675943572289281929);
 
 CREATE TABLE IF NOT EXISTS "app_asyncmonolith_migrations" (version int PRIMARY KEY, applied_at timestamptz NOT NULL);
 

@@ -3,12 +3,12 @@ BEGIN;
 UPDATE "app_message_claims" SET owner = owner WHERE id < 0;
 
 SELECT 0 AS i, m.id, length(CAST(m.payload AS BLOB)) AS size, m.available_after FROM "app_consumer_messages" m
-WHERE m.consumer_type = 'send-receipt' AND m.payload_type = 'order.placed' AND m.crashes = 0 AND m.available_after <= CAST(unixepoch('subsec') * 1000000 AS INTEGER)
-  AND (m.available_after, m.id) > (0, 0) AND m.id NOT IN (SELECT j.value FROM "app_message_claims" c, json_each(c.message_ids) j)
+WHERE m.consumer_type = 'send-receipt' AND m.payload_type IN (SELECT value FROM json_each('["order.placed"]')) AND m.crashes = 0 AND m.available_after <= CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+  AND (m.available_after, m.id) > (-9223372036854775808, 0) AND m.id NOT IN (SELECT j.value FROM "app_message_claims" c, json_each(c.message_ids) j)
 ORDER BY m.available_after, m.id LIMIT 3;
 
 SELECT 1 AS i, m.id, length(CAST(m.payload AS BLOB)) AS size, m.available_after FROM "app_consumer_messages" m
-WHERE m.consumer_type = 'update-stock' AND m.payload_type = 'order.placed' AND m.crashes = 0 AND m.available_after <= CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+WHERE m.consumer_type = 'update-stock' AND m.payload_type IN (SELECT value FROM json_each('["order.placed"]')) AND m.crashes = 0 AND m.available_after <= CAST(unixepoch('subsec') * 1000000 AS INTEGER)
   AND (m.available_after, m.id) > (1767323045678901, 1) AND m.id NOT IN (SELECT j.value FROM "app_message_claims" c, json_each(c.message_ids) j)
 ORDER BY m.available_after, m.id LIMIT 2;
 

@@ -1,1 +1,1 @@
-SELECT id FROM "app_consumer_messages" WHERE id = 5;
+UPDATE "app_consumer_messages" SET id = id WHERE id = 5;
