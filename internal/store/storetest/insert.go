@@ -176,14 +176,19 @@ func insertIDPending(k *kit) {
 }
 
 func insertIDPerConsumer(k *kit) {
-	k.insert(k.keyed("one", "key"))
+	first := k.keyed("one", "key")
+	third := first
+	third.ConsumerType = "three"
+	if written := k.insert(first, third); written[first.MessageID] != 2 {
+		k.Errorf("rows of a message for two consumers: got %d, want 2", written[first.MessageID])
+	}
 	both := k.keyed("one", "key")
 	other := both
 	other.ConsumerType = "two"
 	if written := k.insert(both, other); written[both.MessageID] != 1 {
 		k.Errorf("rows of a message for a consumer with the key pending and one without: got %d, want 1", written[both.MessageID])
 	}
-	equal(k, "messages", len(k.messages()), 2)
+	equal(k, "messages", len(k.messages()), 3)
 }
 
 func insertIDTaken(k *kit) {
