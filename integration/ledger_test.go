@@ -290,9 +290,11 @@ func TestLedgerVanishedClientFreesItsRows(t *testing.T) {
 	if c, err := l.Claim(l.ctx, l.db, ledgerRequest("other", 10)); err != nil || c.ID != 0 {
 		t.Errorf("claim while the rows are locked: got %d messages, %v, want none", len(c.Messages), err)
 	}
+	claimed := 0 // by one claim, or by two when the session ends in the middle of a pick
 	eventually(t, "the rows are free", func() bool {
 		c, err := l.Claim(l.ctx, l.db, ledgerRequest("other", 10))
-		return err == nil && len(c.Messages) == 9
+		claimed += len(c.Messages)
+		return err == nil && claimed == 9
 	})
 	if took := time.Since(start); took < 500*time.Millisecond || took > 6*time.Second {
 		t.Errorf("rows free after %s, want about a second", took)
@@ -301,8 +303,8 @@ func TestLedgerVanishedClientFreesItsRows(t *testing.T) {
 	if err := <-gone; !store.IsUnavailable(err) {
 		t.Errorf("claim of the vanished client: got error %v, want a lost connection", err)
 	}
-	if got := l.number("SELECT count(*) FROM message_claims"); got != 1 {
-		t.Errorf("claims: got %d, want 1", got)
+	if got := l.number("SELECT sum(cardinality(message_ids)) FROM message_claims"); got != 9 {
+		t.Errorf("claimed messages: got %d, want 9", got)
 	}
 }
 

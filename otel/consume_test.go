@@ -84,6 +84,59 @@ func TestWithoutSDKContextsPassThrough(t *testing.T) {
 	}
 }
 
+// TestFireHidesTheSpanAroundRun fires schedules in a context with a span, as a
+// Run that was called in one does.
+func TestFireHidesTheSpanAroundRun(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1, 2} {
+		var seen trace.SpanContext
+		sender := newTelemetry(t, nil).Fire()(func(ctx context.Context, _ []*bus.Message) error {
+			seen = trace.SpanContextFromContext(ctx)
+			return nil
+		})
+		batch := make([]*bus.Message, size)
+		for i := range batch {
+			batch[i] = &bus.Message{PayloadType: "report.due"}
+		}
+		if err := sender(inSpan(t, traceparent, ""), batch); err != nil {
+			t.Fatal(err)
+		}
+		if seen.IsValid() {
+			t.Errorf("%d messages: got span %s in the context of the send, want none", size, seen.SpanID())
+		}
+		for _, m := range batch {
+			if len(m.Headers) > 0 {
+				t.Errorf("%d messages: got headers %v, want none", size, m.Headers)
+			}
+		}
+	}
+}
+
+// TestLayersAreSafeForConcurrentUse is for the race detector: messages of all
+// kinds share what is prepared for their payload type.
+func TestLayersAreSafeForConcurrentUse(t *testing.T) {
+	t.Parallel()
+	telemetry := newTelemetry(t, propagation.TraceContext{})
+	handler := telemetry.Consume()(func(context.Context, *bus.Message) error { return errors.New("no luck") })
+	send := telemetry.Produce()(func(context.Context, []*bus.Message) error { return errors.New("no luck") })
+	sender := telemetry.Fire()(func(ctx context.Context, batch []*bus.Message) error { return send(ctx, batch) })
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range 100 {
+				headers := map[string]string{"traceparent": traceparent, "asyncmonolith-scheduled-by": otherTraceparent}
+				if i%2 == 0 {
+					delete(headers, "traceparent")
+				}
+				batch := []*bus.Message{{PayloadType: "report.due", Headers: headers}, {PayloadType: "report.due", Headers: headers}}
+				_ = sender(t.Context(), batch[:1+i%2])
+				_ = handler(t.Context(), &bus.Message{PayloadType: "report.due", Consumer: "c", Attempt: i, Headers: headers})
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // TestManyNames has more payload types than are kept in memory, from many
 // goroutines.
 func TestManyNames(t *testing.T) {

@@ -18,7 +18,7 @@ func (t *Telemetry) Fire() bus.SendMiddleware {
 }
 
 func (t *Telemetry) fire(ctx context.Context, batch []*bus.Message, next bus.Sender) error {
-	ctx = withoutSpan(ctx)
+	ctx = withoutSpan(ctx) // Run may have been called in one
 	spans := make([]trace.Span, len(batch))
 	inner := ctx
 	for i, m := range batch {

@@ -46,7 +46,7 @@ func newSendRoute(destination string) *sendRoute {
 		destination: destination,
 		send:        spanName(opSend, destination), create: spanName(opCreate, destination), fire: spanName(opFire, destination),
 		producer: start(trace.SpanKindProducer, opSend), client: start(trace.SpanKindClient, opSend),
-		creating: start(trace.SpanKindProducer, opCreate), firing: append(start(trace.SpanKindProducer, opFire), trace.WithNewRoot()),
+		creating: start(trace.SpanKindProducer, opCreate), firing: start(trace.SpanKindProducer, opFire),
 		sentAttributes: operation(opSend, destination), sendingAttrs: append(operation(opSend, destination), operationType(opSend)),
 	}
 	r.sentLabels, r.sendingLabels = newLabels(r.sentAttributes...), newLabels(r.sendingAttrs...)

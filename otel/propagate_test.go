@@ -186,16 +186,17 @@ func TestQuietContext(t *testing.T) {
 func TestWhateverIsInTheHeadersTheMessageRuns(t *testing.T) {
 	t.Parallel()
 	tests := map[string]map[string]string{
-		"no headers":               nil,
-		"an empty traceparent":     {"traceparent": ""},
-		"a broken traceparent":     {"traceparent": "00-xyz"},
-		"a traceparent of zeros":   {"traceparent": "00-00000000000000000000000000000000-0000000000000000-00"},
-		"a traceparent of 7 KiB":   {"traceparent": strings.Repeat("0", 7<<10)},
-		"an unknown version":       {"traceparent": "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
-		"a tracestate of 7 KiB":    {"traceparent": traceparent, "tracestate": strings.Repeat("a=b,", 7<<8)},
-		"a tracestate of nonsense": {"traceparent": traceparent, "tracestate": "\x01=,,=;"},
-		"baggage of nonsense":      {"baggage": "=;,\x7f%zz"},
-		"a broken scheduling span": {"asyncmonolith-scheduled-by": "00-xyz"},
+		"no headers":                nil,
+		"an empty traceparent":      {"traceparent": ""},
+		"a broken traceparent":      {"traceparent": "00-xyz"},
+		"a traceparent of zeros":    {"traceparent": "00-00000000000000000000000000000000-0000000000000000-00"},
+		"a traceparent of 7 KiB":    {"traceparent": strings.Repeat("0", 7<<10)},
+		"an unknown version":        {"traceparent": "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+		"a tracestate of 7 KiB":     {"traceparent": traceparent, "tracestate": strings.Repeat("a=b,", 7<<8)},
+		"a tracestate of 513 bytes": {"traceparent": traceparent, "tracestate": "k=" + strings.Repeat("x", 254) + ",l=" + strings.Repeat("x", 254)},
+		"a tracestate of nonsense":  {"traceparent": traceparent, "tracestate": "\x01=,,=;"},
+		"baggage of nonsense":       {"baggage": "=;,\x7f%zz"},
+		"a broken scheduling span":  {"asyncmonolith-scheduled-by": "00-xyz"},
 	}
 	for name, headers := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -107,7 +107,8 @@ func TestMetrics(t *testing.T) {
 		check(p, p.produce(p.ctx, order{"1"}))
 		_, err := p.producer.ProduceMany(p.ctx, p.db, outbox.Item{Payload: order{"2"}}, outbox.Item{Payload: refund{"1"}})
 		check(p, err)
-		check(p, p.produce(p.ctx, refund{"2"}))
+		_, err = p.producer.ProduceMany(p.ctx, p.db, outbox.Item{Payload: refund{"2"}}, outbox.Item{Payload: refund{"4"}})
+		check(p, err)
 		check(p, p.schedule(p.ctx, refund{"3"}))
 		processor := must(outbox.NewProcessor(p.db, p.registry, outbox.ProcessorConfig{Chain: middleware.Default(middleware.Options{Telemetry: p.telemetry.Consume()})}))(p)
 		stop := p.background(p.ctx, processor.Run, func(ctx context.Context) error { return p.telemetry.Observe(ctx, processor, 0) })
@@ -146,12 +147,12 @@ func (p *shop) checkNumbers(metrics map[string]metricdata.Metrics) {
 	}{
 		{"messaging.client.sent.messages", []string{order}, 3},
 		{"messaging.client.sent.messages", []string{order, "error.type=asyncmonolith.too_large"}, 1},
-		{"messaging.client.sent.messages", []string{refund}, 3},
+		{"messaging.client.sent.messages", []string{refund}, 4},
 		{"messaging.client.consumed.messages", []string{order, a}, 4},
-		{"messaging.client.consumed.messages", []string{refund, r}, 3},
+		{"messaging.client.consumed.messages", []string{refund, r}, 4},
 		{"asyncmonolith.message.settled", []string{a, "asyncmonolith.message.outcome=retried"}, 2},
 		{"asyncmonolith.message.settled", []string{a, "asyncmonolith.message.outcome=done"}, 2},
-		{"asyncmonolith.message.settled", []string{r, "asyncmonolith.message.outcome=done"}, 3},
+		{"asyncmonolith.message.settled", []string{r, "asyncmonolith.message.outcome=done"}, 4},
 		{"asyncmonolith.process.active", nil, 0},
 	}
 	for _, c := range counts {
@@ -169,8 +170,8 @@ func (p *shop) checkNumbers(metrics map[string]metricdata.Metrics) {
 	for _, point := range find[metricdata.Histogram[float64]](p, metrics, "messaging.process.duration").DataPoints {
 		runs += point.Count
 	}
-	if runs != 7 {
-		p.Errorf("runs measured: got %d, want 7", runs)
+	if runs != 8 {
+		p.Errorf("runs measured: got %d, want 8", runs)
 	}
 	for _, point := range find[metricdata.Histogram[float64]](p, metrics, "asyncmonolith.delivery.lag").DataPoints {
 		if point.Sum < 0 || point.Sum > float64(point.Count) {

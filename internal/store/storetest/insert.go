@@ -224,31 +224,29 @@ func insertIDFree(outcome store.Outcome) func(*kit) {
 }
 
 func insertIDContended(k *kit) {
-	const writers, keys, rounds = 8, 20, 5
-	errs := together(writers, func(i int) error {
-		for range rounds {
-			var rows []store.NewMessage
+	const writers, keys, rounds = 8, 60, 8
+	for round := range rounds {
+		batches := make([][]store.NewMessage, writers)
+		for i := range batches {
 			for key := range keys { // each from another key on, each second one backwards
 				key = (key + i*3) % keys
 				if i%2 == 0 {
 					key = keys - 1 - key
 				}
-				rows = append(rows, k.keyed("c", fmt.Sprint("key ", key)))
-			}
-			err := k.inTx(func(ctx context.Context, tx bun.Tx) error {
-				_, err := k.store.Insert(ctx, tx, rows)
-				return err
-			})
-			if err != nil {
-				return err
+				batches[i] = append(batches[i], k.keyed("c", fmt.Sprint("key ", round, key)))
 			}
 		}
-		return nil
-	})
-	for _, err := range errs {
-		k.Errorf("insert: got error %v, want none", err)
+		errs := together(writers, func(i int) error {
+			return k.inTx(func(ctx context.Context, tx bun.Tx) error {
+				_, err := k.store.Insert(ctx, tx, batches[i])
+				return err
+			})
+		})
+		for _, err := range errs {
+			k.Errorf("insert: got error %v, want none", err)
+		}
 	}
-	equal(k, "messages", len(k.pending()), keys)
+	equal(k, "messages", len(k.pending()), rounds*keys)
 }
 
 func insertInTransaction(k *kit) {
