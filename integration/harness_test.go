@@ -117,7 +117,9 @@ func (a *app) startWith(ctx context.Context, config outbox.ProcessorConfig) *run
 	r := &running{Processor: processor, t: a.T, stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
-		r.err = processor.Run(ctx)
+		if r.err = processor.Run(ctx); ctx.Err() == nil {
+			a.Errorf("run: ended by itself with %v", r.err)
+		}
 	}()
 	a.Cleanup(func() { r.stop(nil); <-r.done })
 	return r

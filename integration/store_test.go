@@ -65,7 +65,7 @@ func TestStoreWritesFirst(t *testing.T) {
 	var workers sync.WaitGroup
 	for i := range 4 {
 		workers.Go(func() {
-			for round := range 30 {
+			for round := range 15 {
 				if err := writeFirst(ctx, s, db, fmt.Sprint("owner-", i), wants); err != nil {
 					t.Errorf("round %d: %v", round, err)
 					return

@@ -3,10 +3,14 @@ package otel_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	otelapi "go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
@@ -16,15 +20,21 @@ import (
 type source struct {
 	asked atomic.Int64
 	wait  bool // until the question is given up
+	fails func(asked int64) bool
+	span  trace.SpanContext // in which it was asked
 }
 
 func (s *source) Stats() bus.ProcessorStats { return bus.ProcessorStats{} }
 
 func (s *source) Queues(ctx context.Context) ([]bus.QueueStats, error) {
-	s.asked.Add(1)
+	asked := s.asked.Add(1)
+	s.span = trace.SpanContextFromContext(ctx)
 	if s.wait {
 		<-ctx.Done()
 		return nil, ctx.Err()
+	}
+	if s.fails != nil && s.fails(asked) {
+		return nil, errors.New("no connection")
 	}
 	return nil, nil
 }
@@ -72,6 +82,29 @@ func TestObserveSamplesUntilItsContextEnds(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestFailuresOfASourceAreReportedOnce is not parallel: it replaces the error
+// handler.
+func TestFailuresOfASourceAreReportedOnce(t *testing.T) {
+	var told []string
+	otelapi.SetErrorHandler(otelapi.ErrorHandlerFunc(func(err error) { told = append(told, err.Error()) }))
+	defer otelapi.SetErrorHandler(otelapi.ErrorHandlerFunc(func(error) {}))
+	telemetry := newTelemetry(t, nil)
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{fails: func(asked int64) bool { return asked >= 2 && asked <= 4 || asked == 6 }}
+		ctx, cancel := context.WithTimeout(inSpan(t, traceparent, ""), 10*time.Second)
+		defer cancel()
+		if err := telemetry.Observe(ctx, s, time.Second); err != nil {
+			t.Errorf("observe: got %v, want nil", err)
+		}
+		if s.span.IsSampled() || !s.span.IsValid() {
+			t.Errorf("span of the queries: got %+v, want one that is not sampled", s.span)
+		}
+	})
+	if len(told) != 2 || !strings.Contains(told[0], "no connection") {
+		t.Errorf("reports: got %q, want one for each outage", told)
 	}
 }
 

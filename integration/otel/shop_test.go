@@ -200,11 +200,21 @@ func (p *shop) schedule(ctx context.Context, payload bus.Payload) error {
 	return p.scheduler.RunNow(ctx, p.db, id)
 }
 
-// spans describes every span in the order in which they started: its number,
-// name and kind, its parent and links by number, its status and its attributes.
+// spans describes every span in the order in which they started, but runs one
+// after the other by consumer, since nothing is promised there: its number, name
+// and kind, its parent and links by number, its status and its attributes.
 func (p *shop) spans() string {
 	p.Helper()
 	started := p.recorder.Started()
+	for from := range started {
+		to := from
+		for to < len(started) && strings.HasPrefix(started[to].Name(), "process ") {
+			to++
+		}
+		slices.SortStableFunc(started[from:to], func(a, b sdktrace.ReadWriteSpan) int {
+			return strings.Compare(valueOf(a.Attributes(), "messaging.consumer.group.name"), valueOf(b.Attributes(), "messaging.consumer.group.name"))
+		})
+	}
 	if ended := p.recorder.Ended(); len(ended) != len(started) {
 		p.Errorf("spans: %d started and %d ended, want all to have ended", len(started), len(ended))
 	}

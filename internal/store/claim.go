@@ -11,8 +11,12 @@ import (
 )
 
 // Probe looks, in one statement, for anything to do for the given wants.
-func (s *Store) Probe(ctx context.Context, db bun.IDB, wants []Want) (Probe, error) {
-	return s.probe(ctx, db, wants)
+func (s *Store) Probe(ctx context.Context, db *bun.DB, wants []Want) (probe Probe, err error) {
+	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
+		probe, err = s.probe(ctx, db, wants)
+		return err
+	})
+	return probe, err
 }
 
 // Claim takes messages under a new lease. Cancelling ctx while it runs may
@@ -23,8 +27,12 @@ func (s *Store) Claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, e
 
 // Strangers lists kinds of messages that none of the wants would take: their
 // consumer or their payload type is not registered here.
-func (s *Store) Strangers(ctx context.Context, db bun.IDB, wants []Want) ([]Stranger, error) {
-	return s.strangers(ctx, db, wants)
+func (s *Store) Strangers(ctx context.Context, db *bun.DB, wants []Want) (found []Stranger, err error) {
+	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
+		found, err = s.strangers(ctx, db, wants)
+		return err
+	})
+	return found, err
 }
 
 // pick is a message that was found and locked, before it is claimed.

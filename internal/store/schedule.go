@@ -176,13 +176,15 @@ func (s *Store) hold(ctx context.Context, tx bun.Tx) error {
 
 // NextSchedule returns the time until the next schedule of the payload types is
 // due; false means that there is none.
-func (s *Store) NextSchedule(ctx context.Context, db bun.IDB, payloadTypes []string) (time.Duration, bool, error) {
+func (s *Store) NextSchedule(ctx context.Context, db *bun.DB, payloadTypes []string) (time.Duration, bool, error) {
 	var found []struct {
 		Now  Moment `bun:"now"`
 		Next Moment `bun:"next"`
 	}
-	err := db.NewSelect().TableExpr(s.names.schedules+" AS s").ColumnExpr(s.now(ctx)+" AS now").ColumnExpr("MIN(available_after) AS next").
-		Where("NOT paused").Where("payload_type IN (?)", bun.List(payloadTypes)).Scan(ctx, &found)
+	err := s.insist(ctx, db, func(db bun.IDB) error {
+		return db.NewSelect().TableExpr(s.names.schedules+" AS s").ColumnExpr(s.now(ctx)+" AS now").ColumnExpr("MIN(available_after) AS next").
+			Where("NOT paused").Where("payload_type IN (?)", bun.List(payloadTypes)).Scan(ctx, &found)
+	})
 	if err != nil || len(found) == 0 || found[0].Next.IsZero() {
 		return 0, false, err
 	}

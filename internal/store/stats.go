@@ -38,7 +38,7 @@ func (s *sqlite) held() string {
 }
 
 // Stats tells what waits for each of the stored consumer types.
-func (s *Store) Stats(ctx context.Context, db bun.IDB, consumers []string) ([]bus.QueueStats, error) {
+func (s *Store) Stats(ctx context.Context, db *bun.DB, consumers []string) ([]bus.QueueStats, error) {
 	if len(consumers) == 0 {
 		return nil, nil
 	}
@@ -56,7 +56,8 @@ func (s *Store) Stats(ctx context.Context, db bun.IDB, consumers []string) ([]bu
 		Ready, Delayed, Leased, Poisoned int64
 		OldestReady, OldestPoisoned, Now Moment
 	}
-	if err := db.NewRaw(s.names.expand(statement), args...).Scan(ctx, &rows); err != nil {
+	err := s.insist(ctx, db, func(db bun.IDB) error { return db.NewRaw(s.names.expand(statement), args...).Scan(ctx, &rows) })
+	if err != nil {
 		return nil, err
 	}
 	stats := make([]bus.QueueStats, len(rows))

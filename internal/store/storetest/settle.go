@@ -157,7 +157,7 @@ func settlePart(k *kit) {
 }
 
 func settleMany(k *kit) {
-	const claims, size = 5, 40
+	const claims, size = 5, 20
 	ids := k.add("c", claims*size)
 	var all []store.Result
 	var live []int64

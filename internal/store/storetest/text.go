@@ -86,22 +86,18 @@ func textLarge(k *kit) {
 	for b.Len() < 1<<20-100 {
 		b.WriteString(`it's \ "4" ? $1 {now} 🙂` + "\u2028\n")
 	}
-	const n = 6
-	var rows []store.NewMessage
-	for i := range n {
-		m := k.message("c")
-		m.Payload = fmt.Sprint(i) + b.String()
-		rows = append(rows, m)
+	m := k.message("c")
+	m.Payload = b.String()
+	if got := store.Statements([]store.NewMessage{m, m, m, m, m}); got != 2 {
+		k.Errorf("statements for five messages of a megabyte: got %d, want 2", got)
 	}
-	k.insert(rows...)
-	c := k.claim(request("a", want("c", n)))
-	if len(c.Messages) != n {
-		k.Fatalf("messages claimed: got %d, want %d", len(c.Messages), n)
+	k.insert(m)
+	c := k.claim(request("a", want("c", 1)))
+	if len(c.Messages) != 1 {
+		k.Fatalf("messages claimed: got %d, want 1", len(c.Messages))
 	}
-	for i, m := range c.Messages {
-		if got, want := string(m.Payload), rows[i].Payload; got != want {
-			k.Errorf("payload %d: got %d bytes that differ, want %d", i, len(got), len(want))
-		}
+	if got := string(c.Messages[0].Payload); got != m.Payload {
+		k.Errorf("payload: got %d bytes that differ, want %d", len(got), len(m.Payload))
 	}
 }
 
@@ -142,7 +138,7 @@ func textUnstorable(k *kit) {
 	c := k.take("a", "c", ids...)
 	k.settle("a", store.Result{
 		Claim: c.ID, Message: ids[0], Outcome: store.Poison,
-		Errors: "nul \x00, invalid \xff\xfe", Reason: "nul \x00, invalid \xc3, long " + strings.Repeat("é", 1<<20),
+		Errors: "nul \x00, invalid \xff\xfe", Reason: "nul \x00, invalid \xc3, long " + strings.Repeat("é", 10_000),
 	})
 	got := k.poisoned()[0]
 	equal(k, "errors", got.Errors, "nul \uFFFD, invalid \uFFFD")
