@@ -20,19 +20,19 @@ if [[ -n ${ASYNCMONOLITH_TEST_POSTGRES:-} ]]; then
   exec "$@"
 fi
 
-# hserver_step DIR: whether DIR holds everything a server needs.
-hserver_step() { [[ -x $1/initdb && -x $1/pg_ctl && -x $1/postgres ]]; }
+# has_server DIR: whether DIR holds everything a server needs.
+has_server() { [[ -x $1/initdb && -x $1/pg_ctl && -x $1/postgres ]]; }
 
 # find_server prints the directory of the server binaries.
 find_server() {
   local dir path
   if path=$(command -v initdb); then
     dir=$(dirname "$(readlink -f "$path")")
-    if hserver_step "$dir"; then echo "$dir" && return; fi
+    if has_server "$dir"; then echo "$dir" && return; fi
   fi
-  if dir=$(pg_config --bindir 2>/dev/null) && hserver_step "$dir"; then echo "$dir" && return; fi
+  if dir=$(pg_config --bindir 2>/dev/null) && has_server "$dir"; then echo "$dir" && return; fi
   while read -r dir; do
-    if hserver_step "$dir"; then echo "$dir" && return; fi
+    if has_server "$dir"; then echo "$dir" && return; fi
   done < <(printf '%s\n' /usr/lib/postgresql/*/bin | sort -rV)
   return 1
 }

@@ -1,0 +1,109 @@
+//go:build unix
+
+package chaos
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Worker is a worker process as the run that started it sees it. It is not safe
+// for concurrent use.
+type Worker struct {
+	config  WorkerConfig
+	process *exec.Cmd
+	output  lockedBuffer // that it is ready, and its report
+	errors  lockedBuffer // what it logged
+	ended   chan struct{}
+	err     error // how it ended
+}
+
+// StartWorker starts this test binary as a worker, and waits until it can be
+// signalled.
+func StartWorker(config WorkerConfig) (*Worker, error) {
+	text, err := json.Marshal(config)
+	if err != nil {
+		return nil, fmt.Errorf("chaos: worker %s: %w", config.Name, err)
+	}
+	w := &Worker{config: config, process: exec.Command(os.Args[0]), ended: make(chan struct{})}
+	w.process.Env = append(os.Environ(), WorkerVariable+"="+string(text))
+	w.process.Stdout, w.process.Stderr = &w.output, &w.errors
+	w.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := w.process.Start(); err != nil {
+		return nil, fmt.Errorf("chaos: worker %s: %w", config.Name, err)
+	}
+	go func() { // Wait waits for it
+		defer close(w.ended)
+		w.err = w.process.Wait()
+	}()
+	for !strings.Contains(w.output.String(), ready) {
+		select {
+		case <-w.ended:
+			return nil, fmt.Errorf("chaos: worker %s: it ended at once: %w: %s", config.Name, w.err, w.Log())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return w, nil
+}
+
+// Name is the name in the ledger.
+func (w *Worker) Name() string { return w.config.Name }
+
+// Signal sends a signal. A worker that has ended does not mind.
+func (w *Worker) Signal(s syscall.Signal) { _ = w.process.Process.Signal(s) }
+
+// Kill kills the worker and waits for its end.
+func (w *Worker) Kill() {
+	w.Signal(syscall.SIGKILL)
+	<-w.ended
+}
+
+// Ended is closed when the process has ended.
+func (w *Worker) Ended() <-chan struct{} { return w.ended }
+
+// Stop sends SIGTERM and returns what the worker reports when it has ended, and
+// how long that took.
+func (w *Worker) Stop() (Report, time.Duration, error) {
+	begun := time.Now()
+	w.Signal(syscall.SIGTERM)
+	<-w.ended
+	took := time.Since(begun)
+	var report Report
+	if w.err != nil {
+		return report, took, fmt.Errorf("chaos: worker %s: %w: %s", w.Name(), w.err, w.Log())
+	}
+	text := strings.TrimPrefix(w.output.String(), ready)
+	if err := json.Unmarshal([]byte(text), &report); err != nil {
+		return report, took, fmt.Errorf("chaos: worker %s: report %q: %w", w.Name(), text, err)
+	}
+	return report, took, nil
+}
+
+// Log is what the worker has logged so far.
+func (w *Worker) Log() string { return w.errors.String() }
+
+// lockedBuffer is a buffer that may be read while it is written.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

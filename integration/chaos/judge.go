@@ -1,0 +1,167 @@
+package chaos
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Evidence is what is left of a run, for a judge who was not there.
+type Evidence struct {
+	Consumers []string
+	Jobs      []int // whose produce was committed
+	Never     []int // whose produce was rolled back
+	Ledger    Ledger
+	Pending   []Run       // rows of consumer_messages
+	Poisoned  []Run       // rows of poisoned_messages
+	Effects   map[Run]int // rows that transactional consumers wrote
+	Tx        []string    // the transactional consumers
+	Struck    map[Run]int // kills of their owner at which messages were in flight
+	Lease     time.Duration
+	Doomed    []int // jobs that are meant to be poisoned
+	Claims    int   // rows of message_claims
+}
+
+// Findings are what a judge has to say. Every list of violations is empty when
+// the promise was kept.
+type Findings struct {
+	Lost       []Run // I1: neither done nor waiting nor poisoned
+	Ghosts     []Run // I1: a produce that was rolled back ran or waits
+	Vanished   []Run // I2: its row is gone, but it never finished
+	Both       []Run // I2: waits and is poisoned, or waits twice
+	Overlaps   []Run // I3: two workers ran it at once, within a lease
+	Effects    []Run // I6: not exactly one effect, though its row is gone
+	Innocent   []Run // poisoned, though not meant to be and in flight at fewer than 3 kills
+	Left       []Run // I7: still waiting
+	Claims     int   // I7: claims that hold nothing any more
+	Duplicates int   // starts beyond the first that no failure explains
+}
+
+// crashLimit is how many owners of a message may vanish before it is poisoned.
+const crashLimit = 3
+
+// Judge compares the ledger with the tables.
+func Judge(e Evidence) Findings {
+	var f Findings
+	started, finished, failed := e.Ledger.Count(Started), e.Ledger.Count(Finished), e.Ledger.Count(Failed)
+	pending, poisoned := tally(e.Pending), tally(e.Poisoned)
+	doomed, tx := set(e.Doomed), set(e.Tx)
+	for _, job := range e.Jobs {
+		for _, consumer := range e.Consumers {
+			run := Run{consumer, job}
+			waits, parked := pending[run], poisoned[run]
+			f.Duplicates += max(started[run]-1-failed[run], 0)
+			switch {
+			case waits+parked > 1:
+				f.Both = append(f.Both, run)
+			case waits == 0 && parked == 0 && started[run] == 0:
+				f.Lost = append(f.Lost, run)
+			case waits == 0 && parked == 0 && finished[run] == 0:
+				f.Vanished = append(f.Vanished, run)
+			}
+			if waits > 0 {
+				f.Left = append(f.Left, run)
+			}
+			if parked > 0 && !doomed[job] && e.Struck[run] < crashLimit {
+				f.Innocent = append(f.Innocent, run)
+			}
+			want := 0
+			if tx[consumer] && waits == 0 && parked == 0 {
+				want = 1
+			}
+			if e.Effects[run] != want {
+				f.Effects = append(f.Effects, run)
+			}
+		}
+	}
+	f.Ghosts = e.ghosts(started, pending, poisoned)
+	f.Overlaps = e.Ledger.overlaps(e.Lease)
+	f.Claims = e.Claims
+	return f
+}
+
+func (e Evidence) ghosts(where ...map[Run]int) (found []Run) {
+	for _, job := range e.Never {
+		for _, consumer := range e.Consumers {
+			run := Run{consumer, job}
+			if slices.ContainsFunc(where, func(counts map[Run]int) bool { return counts[run] > 0 }) {
+				found = append(found, run)
+			}
+		}
+	}
+	return found
+}
+
+// overlaps finds runs that began on one worker while another was at it and had
+// not lost its lease: it began less than a lease ago, and ended later.
+func (l Ledger) overlaps(lease time.Duration) (found []Run) {
+	current := make(map[Run]Event)
+	for _, e := range l {
+		run := Run{e.Consumer, e.Job}
+		before, running := current[run]
+		switch {
+		case e.Kind == Started && running && before.Worker != e.Worker && l.endsAfter(before, e.At) && e.At.Sub(before.At) < lease:
+			found = append(found, run)
+		case e.Kind != Started && running && before.Worker == e.Worker:
+			delete(current, run)
+			continue
+		}
+		if e.Kind == Started {
+			current[run] = e
+		}
+	}
+	return found
+}
+
+// endsAfter tells whether a run that began with the event reported an end after
+// the instant. One that was killed reports none.
+func (l Ledger) endsAfter(start Event, at time.Time) bool {
+	return slices.ContainsFunc(l, func(e Event) bool {
+		return e.Kind != Started && e.Worker == start.Worker && e.Consumer == start.Consumer && e.Job == start.Job &&
+			e.Attempt == start.Attempt && e.At.After(at)
+	})
+}
+
+// Violations lists what was not kept, a line each; nothing when all was.
+func (f Findings) Violations() (lines []string) {
+	for name, runs := range map[string][]Run{
+		"I1: lost": f.Lost, "I1: ran although rolled back": f.Ghosts, "I2: gone without having finished": f.Vanished,
+		"I2: in two places": f.Both, "I3: two workers at once": f.Overlaps, "I6: effects other than one": f.Effects,
+		"poisoned though innocent": f.Innocent, "I7: left over": f.Left,
+	} {
+		if len(runs) > 0 {
+			lines = append(lines, fmt.Sprintf("%s: %d of them, such as %v", name, len(runs), runs[:min(len(runs), 5)]))
+		}
+	}
+	if f.Claims > 0 {
+		lines = append(lines, fmt.Sprintf("I7: claims left over: %d", f.Claims))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// String sums the findings up.
+func (f Findings) String() string {
+	return fmt.Sprintf("lost %d, duplicates %d, effects other than one %d, innocent poisoned %d%s",
+		len(f.Lost)+len(f.Vanished), f.Duplicates, len(f.Effects), len(f.Innocent), strings.Join(append([]string{""}, f.Violations()...), "; "))
+}
+
+func tally(runs []Run) map[Run]int {
+	counts := make(map[Run]int)
+	for _, run := range runs {
+		counts[run]++
+	}
+	return counts
+}
+
+func set[T comparable](values []T) map[T]bool {
+	return maps.Collect(func(yield func(T, bool) bool) {
+		for _, value := range values {
+			if !yield(value, true) {
+				return
+			}
+		}
+	})
+}

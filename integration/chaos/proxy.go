@@ -1,0 +1,247 @@
+package chaos
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Fault is what a [Proxy] does to a statement or a connection.
+type Fault int
+
+// The faults.
+const (
+	Forward   Fault = iota
+	DropQuery       // cut the connection before the statement reaches the server
+	DropReply       // let the server carry it out, then cut the connection before its answer
+)
+
+// Proxy stands between clients and a PostgreSQL server, understands as much of
+// the protocol as it takes to see statements, and does harm on demand. It is safe
+// for concurrent use.
+type Proxy struct {
+	listener net.Listener
+	network  string
+	address  string
+	decide   atomic.Pointer[func(sql string) Fault]
+	delay    atomic.Int64 // of everything on its way to the server
+	stalled  atomic.Bool  // nothing passes, and nobody is told
+	wg       sync.WaitGroup
+
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	closed bool
+}
+
+// NewProxy listens on a local port and forwards to the server at the address, a
+// Unix socket or a TCP address.
+func NewProxy(network, address string) (*Proxy, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("chaos: proxy: %w", err)
+	}
+	p := &Proxy{listener: listener, network: network, address: address, conns: make(map[net.Conn]struct{})}
+	p.Decide(func(string) Fault { return Forward })
+	p.wg.Go(p.accept)
+	return p, nil
+}
+
+// Port is the TCP port the proxy listens on, at 127.0.0.1.
+func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
+
+// Decide sets what becomes of each statement from now on.
+func (p *Proxy) Decide(decide func(sql string) Fault) { p.decide.Store(&decide) }
+
+// Delay holds everything on its way to the server for d.
+func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
+
+// Stall makes a black hole of the proxy, or ends it: connections stay open and
+// nothing passes either way.
+func (p *Proxy) Stall(on bool) { p.stalled.Store(on) }
+
+// Reset cuts every connection.
+func (p *Proxy) Reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for conn := range p.conns {
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // a reset rather than an orderly end
+		}
+		_ = conn.Close()
+	}
+}
+
+// Close ends the proxy and everything it started.
+func (p *Proxy) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.Stall(false)
+	_ = p.listener.Close()
+	p.Reset()
+	p.wg.Wait()
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.wg.Go(func() { p.serve(client) })
+	}
+}
+
+// hold keeps a connection until it is let go; false means that the proxy closes.
+func (p *Proxy) hold(conn net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.conns[conn] = struct{}{}
+	}
+	return !p.closed
+}
+
+func (p *Proxy) letGo(conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, conn)
+	_ = conn.Close()
+}
+
+func (p *Proxy) serve(client net.Conn) {
+	defer p.letGo(client)
+	if !p.hold(client) {
+		return
+	}
+	server, err := net.DialTimeout(p.network, p.address, 5*time.Second)
+	if err != nil {
+		return
+	}
+	defer p.letGo(server)
+	if !p.hold(server) {
+		return
+	}
+	s := &session{proxy: p, client: client, server: server}
+	var answers sync.WaitGroup
+	answers.Go(s.answer)
+	s.ask()
+	_ = client.Close()
+	_ = server.Close()
+	answers.Wait()
+}
+
+// session is one client's connection and the one to the server that belongs to it.
+type session struct {
+	proxy          *Proxy
+	client, server net.Conn
+	mute           atomic.Bool // the answer that comes next is lost
+}
+
+// errCut ends a session that a fault has cut.
+var errCut = errors.New("chaos: connection cut")
+
+// ask forwards what the client sends, message by message.
+func (s *session) ask() {
+	if err := s.startup(); err != nil {
+		return
+	}
+	for {
+		header := make([]byte, 5)
+		if _, err := io.ReadFull(s.client, header); err != nil {
+			return
+		}
+		body := make([]byte, int(binary.BigEndian.Uint32(header[1:]))-4)
+		if _, err := io.ReadFull(s.client, body); err != nil {
+			return
+		}
+		if err := s.forward(header, body); err != nil {
+			return
+		}
+	}
+}
+
+// startup forwards the first message, which has no type, and whatever precedes it.
+func (s *session) startup() error {
+	for {
+		header := make([]byte, 8)
+		if _, err := io.ReadFull(s.client, header); err != nil {
+			return err
+		}
+		body := make([]byte, int(binary.BigEndian.Uint32(header))-8)
+		if _, err := io.ReadFull(s.client, body); err != nil {
+			return err
+		}
+		if _, err := s.server.Write(append(header, body...)); err != nil {
+			return err
+		}
+		if len(body) > 0 { // else a request for encryption, which the server answers first
+			return nil
+		}
+	}
+}
+
+func (s *session) forward(header, body []byte) error {
+	s.pass()
+	fault := Forward
+	if sql, ok := statement(header[0], body); ok {
+		fault = (*s.proxy.decide.Load())(sql)
+	}
+	switch fault {
+	case DropQuery:
+		return errCut
+	case DropReply:
+		s.mute.Store(true)
+	}
+	_, err := s.server.Write(append(header, body...))
+	return err
+}
+
+// statement returns the text of a message that carries one: Query and Parse.
+func statement(kind byte, body []byte) (string, bool) {
+	switch kind {
+	case 'Q':
+		return strings.TrimRight(string(body), "\x00"), true
+	case 'P':
+		if _, rest, ok := strings.Cut(string(body), "\x00"); ok {
+			sql, _, _ := strings.Cut(rest, "\x00")
+			return sql, true
+		}
+	}
+	return "", false
+}
+
+// answer passes on what the server says, until an answer is to be lost: then the
+// client finds its connection cut. The server is done with the statement by then,
+// since it flushes short answers only at their end.
+func (s *session) answer() {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := s.server.Read(buffer)
+		if err != nil || s.mute.Load() {
+			_ = s.client.Close()
+			return
+		}
+		s.pass()
+		if _, err := s.client.Write(buffer[:n]); err != nil {
+			_ = s.server.Close()
+			return
+		}
+	}
+}
+
+// pass waits as long as the proxy delays or stalls.
+func (s *session) pass() {
+	if d := time.Duration(s.proxy.delay.Load()); d > 0 {
+		<-time.After(d)
+	}
+	for s.proxy.stalled.Load() {
+		<-time.After(20 * time.Millisecond)
+	}
+}

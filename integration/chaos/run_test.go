@@ -1,0 +1,253 @@
+//go:build unix
+
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// run is a database with jobs, and the processes that work on them.
+type run struct {
+	*bar
+	ctx      context.Context
+	dsn      string
+	db       *bun.DB
+	dir      string // of the ledger
+	config   chaos.WorkerConfig
+	producer *outbox.Producer
+	registry *bus.Registry
+	workers  []*chaos.Worker
+	started  int // workers so far: each has a name of its own
+	jobs     []int
+	never    []int
+	doomed   []int
+	struck   map[chaos.Run]int // kills at which a run was in flight
+	buried   map[string]bool   // owners whose kill is accounted for
+}
+
+// newRun prepares a run on a database of its own on the server of the DSN.
+func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
+	b.Helper()
+	r := &run{bar: b, ctx: context.WithoutCancel(b.Context()), dsn: dsn, db: testdb.OpenPostgres(b, dsn), dir: b.TempDir(), config: config, struck: make(map[chaos.Run]int), buried: make(map[string]bool)}
+	r.config.DSN, r.config.Ledger = dsn, r.dir
+	if r.config.Lease == 0 {
+		r.config.Lease = 3 * time.Second
+	}
+	if r.config.Drain == 0 {
+		r.config.Drain = 10 * time.Second
+	}
+	var err error
+	if r.registry, err = chaos.NewRegistry(nil, config.Plain, config.Tx); err != nil {
+		b.Fatal(err)
+	}
+	if r.producer, err = outbox.NewProducer(r.registry, outbox.ProducerConfig{}); err != nil {
+		b.Fatal(err)
+	}
+	if err := outbox.Migrate(r.ctx, r.db, r.registry.Tables()); err != nil {
+		b.Fatal(err)
+	}
+	r.exec("CREATE TABLE effects (consumer text NOT NULL, job bigint NOT NULL)")
+	b.Cleanup(r.killAll)
+	return r
+}
+
+func (r *run) exec(query string, args ...any) {
+	r.Helper()
+	if _, err := r.db.NewRaw(query, args...).Exec(r.ctx); err != nil {
+		r.Fatalf("%.60s: %v", query, err)
+	}
+}
+
+func (r *run) count(query string, args ...any) (n int) {
+	r.Helper()
+	if err := r.db.NewRaw(query, args...).Scan(r.ctx, &n); err != nil {
+		r.Fatalf("%.60s: %v", query, err)
+	}
+	return n
+}
+
+// start starts a worker in the place i of the crew, or one more.
+func (r *run) start(i int) *chaos.Worker {
+	r.Helper()
+	config := r.config
+	config.Name = fmt.Sprintf("worker-%03d", r.started)
+	r.started++
+	w, err := chaos.StartWorker(config)
+	if err != nil {
+		r.Fatal(err)
+	}
+	if i < len(r.workers) {
+		r.workers[i] = w
+	} else {
+		r.workers = append(r.workers, w)
+	}
+	return w
+}
+
+func (r *run) killAll() {
+	for _, w := range r.workers {
+		w.Signal(syscall.SIGCONT) // a stopped process dies, too, but let it be seen
+		w.Kill()
+	}
+}
+
+// stopAll stops every worker in order.
+func (r *run) stopAll() (reports []chaos.Report) {
+	r.Helper()
+	for _, w := range r.workers {
+		report, _, err := w.Stop()
+		if err != nil {
+			r.Error(err)
+		}
+		reports = append(reports, report)
+	}
+	r.workers = nil
+	return reports
+}
+
+// produce commits n more jobs, and rolls back one more.
+func (r *run) produce(n int, takes func() time.Duration) {
+	r.Helper()
+	for n > 0 {
+		batch := min(n, 500)
+		n -= batch
+		first := len(r.jobs) + len(r.never)
+		items := make([]outbox.Item, batch)
+		for i := range items {
+			items[i].Payload = chaos.Job{N: first + i, Takes: takes()}
+			r.jobs = append(r.jobs, first+i)
+		}
+		if _, err := r.producer.ProduceMany(r.ctx, r.db, items...); err != nil {
+			r.Fatal(err)
+		}
+		r.rollBack()
+	}
+}
+
+// rollBack produces a job in a transaction that is rolled back.
+func (r *run) rollBack() {
+	r.Helper()
+	job := chaos.Job{N: len(r.jobs) + len(r.never)}
+	r.never = append(r.never, job.N)
+	tx, err := r.db.BeginTx(r.ctx, nil)
+	if err != nil {
+		r.Fatal(err)
+	}
+	if _, err := r.producer.Produce(r.ctx, tx, job); err != nil {
+		r.Error(err)
+	}
+	if err := tx.Rollback(); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// pending counts messages that wait or run.
+func (r *run) pending() int { r.Helper(); return r.count("SELECT count(*) FROM consumer_messages") }
+
+// settled tells whether nothing waits, runs or is claimed any more.
+func (r *run) settled() bool {
+	r.Helper()
+	return r.count("SELECT (SELECT count(*) FROM consumer_messages) + (SELECT count(*) FROM message_claims)") == 0
+}
+
+func (r *run) runs(query string) (runs []chaos.Run) {
+	r.Helper()
+	var rows []struct {
+		Consumer string
+		Job      int
+	}
+	if err := r.db.NewRaw(query).Scan(r.ctx, &rows); err != nil {
+		r.Fatalf("%.60s: %v", query, err)
+	}
+	for _, row := range rows {
+		runs = append(runs, chaos.Run(row))
+	}
+	return runs
+}
+
+func rowsOf(table string) string {
+	return "SELECT consumer_type AS consumer, (payload::json->>'n')::int AS job FROM " + table
+}
+
+func (r *run) ledger() chaos.Ledger {
+	r.Helper()
+	ledger, err := chaos.ReadLedger(r.dir)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return ledger
+}
+
+// strike notes what a worker held that was just killed, and returns how many
+// consumers it was running. Nobody may take any of it for a lease.
+func (r *run) strike(dead *chaos.Worker) (running int) {
+	r.Helper()
+	latest := make(map[chaos.Run]chaos.Event)
+	for _, e := range r.ledger() {
+		latest[chaos.Run{Consumer: e.Consumer, Job: e.Job}] = e
+	}
+	held := make(map[string][]chaos.Run) // by owner
+	alive := make(map[string]bool)       // owners
+	for _, h := range r.held() {
+		e, began := latest[h.Run]
+		held[h.Owner] = append(held[h.Owner], h.Run)
+		alive[h.Owner] = alive[h.Owner] || began && e.Worker != dead.Name() && slices.ContainsFunc(r.workers, func(w *chaos.Worker) bool { return w.Name() == e.Worker })
+	}
+	for owner, runs := range held {
+		if alive[owner] || r.buried[owner] {
+			continue
+		}
+		r.buried[owner] = true
+		for _, run := range runs {
+			r.struck[run]++
+			if latest[run].Worker == dead.Name() {
+				running++
+			}
+		}
+	}
+	return running
+}
+
+// held lists the messages in claims.
+func (r *run) held() (rows []struct {
+	Owner string
+	chaos.Run
+}) {
+	r.Helper()
+	query := "SELECT c.owner, m.consumer_type AS consumer, (m.payload::json->>'n')::int AS job" +
+		" FROM message_claims c JOIN consumer_messages m ON m.id = ANY(c.message_ids)"
+	if err := r.db.NewRaw(query).Scan(r.ctx, &rows); err != nil {
+		r.Fatal(err)
+	}
+	return rows
+}
+
+// judge reads what is left of the run and reports every violation.
+func (r *run) judge() chaos.Findings {
+	r.Helper()
+	effects := make(map[chaos.Run]int)
+	for _, run := range r.runs("SELECT consumer, job FROM effects") {
+		effects[run]++
+	}
+	f := chaos.Judge(chaos.Evidence{
+		Consumers: slices.Concat(r.config.Plain, r.config.Tx), Tx: r.config.Tx, Jobs: r.jobs, Never: r.never, Doomed: r.doomed,
+		Ledger: r.ledger(), Pending: r.runs(rowsOf("consumer_messages")), Poisoned: r.runs(rowsOf("poisoned_messages")),
+		Effects: effects, Struck: r.struck, Lease: r.config.Lease, Claims: r.count("SELECT count(*) FROM message_claims"),
+	})
+	if violations := f.Violations(); len(violations) > 0 {
+		r.Errorf("violations:\n%s", strings.Join(violations, "\n"))
+	}
+	return f
+}

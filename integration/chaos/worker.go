@@ -1,0 +1,263 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// WorkerVariable is the environment variable that makes a test binary act as a
+// worker: a WorkerConfig as JSON.
+const WorkerVariable = "ASYNCMONOLITH_CHAOS_WORKER"
+
+// WorkerConfig sets up a worker process.
+type WorkerConfig struct {
+	Name    string
+	DSN     string
+	Ledger  string // the directory
+	Plain   []string
+	Tx      []string
+	Lease   time.Duration
+	Drain   time.Duration
+	Handler int // the Concurrency; zero for the default
+	// AddressSpace bounds the memory of the process, in bytes; zero does not.
+	AddressSpace uint64
+}
+
+// Job is the payload of every run. What its consumers do is part of it.
+type Job struct {
+	N     int           `json:"n"`
+	Takes time.Duration `json:"takes"`
+	Do    Deed          `json:"do,omitempty"`
+}
+
+// PayloadType implements bus.Payload.
+func (Job) PayloadType() string { return "chaos.job" }
+
+// Deed is what a consumer does after its time, besides returning nil.
+type Deed string
+
+// The deeds.
+const (
+	Exit   Deed = "exit"   // ends the process
+	Race   Deed = "race"   // makes the runtime end it: concurrent map writes
+	Hog    Deed = "hog"    // takes all the memory there is
+	Fail   Deed = "fail"   // returns an error
+	Doom   Deed = "doom"   // returns a permanent error
+	Ignore Deed = "ignore" // takes its time whatever its context says
+)
+
+// Report is what a worker prints when it stops in order.
+type Report struct {
+	Stats bus.ProcessorStats
+	Err   string
+}
+
+// ready is what a worker prints once it can be signalled.
+const ready = "ready"
+
+// WorkerMain runs a worker process until SIGTERM, and returns its exit code. A
+// second SIGTERM cuts its drain short.
+func WorkerMain() int {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM)
+	fmt.Println(ready)
+	var config WorkerConfig
+	if err := json.Unmarshal([]byte(os.Getenv(WorkerVariable)), &config); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos: worker:", err)
+		return 2
+	}
+	report, err := work(config, signals)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos: worker:", err)
+		return 2
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos: worker:", err)
+		return 2
+	}
+	return 0
+}
+
+func work(config WorkerConfig, signals <-chan os.Signal) (Report, error) {
+	if config.AddressSpace > 0 {
+		limit := syscall.Rlimit{Cur: config.AddressSpace, Max: config.AddressSpace}
+		if err := syscall.Setrlimit(syscall.RLIMIT_AS, &limit); err != nil {
+			return Report{}, fmt.Errorf("address space: %w", err)
+		}
+	}
+	recorder, err := NewRecorder(config.Ledger, config.Name)
+	if err != nil {
+		return Report{}, err
+	}
+	defer recorder.Close()
+	conns, err := sql.Open("pgx", config.DSN)
+	if err != nil {
+		return Report{}, err
+	}
+	defer conns.Close()
+	conns.SetMaxOpenConns(16)
+	conns.SetMaxIdleConns(16)
+	processor, err := config.processor(bun.NewDB(conns, pgdialect.New()), recorder)
+	if err != nil {
+		return Report{}, err
+	}
+	return runUntil(signals, processor), nil
+}
+
+func (config WorkerConfig) processor(db *bun.DB, recorder *Recorder) (*outbox.Processor, error) {
+	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	registry, err := NewRegistry(recorder, config.Plain, config.Tx)
+	if err != nil {
+		return nil, err
+	}
+	return outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
+		LeaseDuration: config.Lease, DrainTimeout: config.Drain, Concurrency: config.Handler, Logger: logger,
+		AttemptDelay: 100 * time.Millisecond, ProcessorMaxDelay: 200 * time.Millisecond, DefaultConsumerTimeout: 2 * time.Minute,
+		Chain: middleware.Default(middleware.Options{Logger: slog.New(slog.DiscardHandler), Backoff: middleware.Constant(100 * time.Millisecond)}),
+	})
+}
+
+// runUntil runs the processor the way a service does.
+func runUntil(signals <-chan os.Signal, processor *outbox.Processor) Report {
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	done := make(chan error, 1)
+	go func() { done <- processor.Run(ctx) }()
+	var err error
+	for waiting := true; waiting; {
+		select {
+		case <-signals:
+			if ctx.Err() != nil {
+				processor.StopNow()
+			}
+			stop(errors.New("SIGTERM"))
+		case err = <-done:
+			waiting = false
+		}
+	}
+	report := Report{Stats: processor.Stats()}
+	if err != nil {
+		report.Err = err.Error()
+	}
+	return report
+}
+
+// NewRegistry registers the consumers of a run: plain ones, and transactional
+// ones whose effect is a row.
+func NewRegistry(recorder *Recorder, plain, tx []string) (*bus.Registry, error) {
+	var consumers []bus.Consumer
+	for _, name := range plain {
+		consumers = append(consumers, bus.Consume(name, func(ctx context.Context, job Job) error {
+			return recorder.run(ctx, job, nil)
+		}))
+	}
+	for _, name := range tx {
+		consumers = append(consumers, outbox.ConsumeTx(name, func(ctx context.Context, tx bun.Tx, job Job) error {
+			return recorder.run(ctx, job, func() error {
+				_, err := tx.NewRaw("INSERT INTO effects (consumer, job) VALUES (?, ?)", name, job.N).Exec(ctx)
+				return err
+			})
+		}))
+	}
+	return bus.NewRegistry(consumers...)
+}
+
+// run is what every consumer does.
+func (r *Recorder) run(ctx context.Context, job Job, effect func() error) error {
+	m, _ := bus.Current(ctx)
+	record := func(kind EventKind) error { return r.Record(kind, m.Consumer, job.N, m.Attempt, m.Crashes) }
+	if err := record(Started); err != nil {
+		return err
+	}
+	if err := job.take(ctx); err != nil {
+		return errors.Join(err, record(Failed))
+	}
+	if effect != nil {
+		if err := effect(); err != nil {
+			return errors.Join(err, record(Failed))
+		}
+	}
+	if err := job.act(); err != nil {
+		return errors.Join(err, record(Failed))
+	}
+	return record(Finished)
+}
+
+// take spends the job's time.
+func (j Job) take(ctx context.Context) error {
+	if j.Takes == 0 {
+		return nil
+	}
+	canceled := ctx.Done()
+	if j.Do == Ignore {
+		canceled = nil
+	}
+	select {
+	case <-time.After(j.Takes):
+		return nil
+	case <-canceled:
+		return context.Cause(ctx)
+	}
+}
+
+// act does the job's deed.
+func (j Job) act() error {
+	switch j.Do {
+	case Exit:
+		os.Exit(3)
+	case Race:
+		race()
+	case Hog:
+		hog()
+	case Fail:
+		return errors.New("failed, as told")
+	case Doom:
+		return bus.Permanent(errors.New("failed for good, as told"))
+	}
+	return nil
+}
+
+// race writes to a map from many goroutines until the runtime notices, which no
+// recover can stop. Built with the race detector it is reported before that.
+func race() {
+	m := make(map[int]int)
+	for range 8 {
+		go func() {
+			for i := 0; ; i++ {
+				m[i%8] = i
+			}
+		}()
+	}
+	select {}
+}
+
+// hog takes memory until there is none.
+func hog() {
+	var all [][]byte
+	for {
+		block := make([]byte, 64<<20)
+		for i := 0; i < len(block); i += 4096 {
+			block[i] = 1
+		}
+		all = append(all, block)
+		runtime.KeepAlive(all)
+	}
+}
