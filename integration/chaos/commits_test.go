@@ -112,12 +112,12 @@ func newFaults(b *bar) *faults {
 
 // decide loses a fifth of what matters.
 func (f *faults) decide(sql string) chaos.Fault {
-	what := ""
+	what, share := "", 0.2
 	switch {
 	case strings.EqualFold(strings.TrimRight(sql, ";"), "commit"):
 		what = "commit"
 	case strings.Contains(sql, `DELETE FROM "message_claims"`):
-		what = "settle"
+		what, share = "settle", 0.5 // there are few of them, each for many messages
 	case strings.Contains(sql, `INSERT INTO "consumer_messages"`):
 		what = "produce"
 	default:
@@ -126,10 +126,10 @@ func (f *faults) decide(sql string) chaos.Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch p := f.random.Float64(); {
-	case p < 0.1:
+	case p < share/2:
 		f.count[what+" dropped"]++
 		return chaos.DropQuery
-	case p < 0.2:
+	case p < share:
 		f.count[what+"'s answer dropped"]++
 		return chaos.DropReply
 	}
