@@ -3,10 +3,10 @@ package outbox
 import (
 	"context"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -16,62 +16,10 @@ const (
 	strangersEvery = time.Minute
 )
 
-// quickPolls are the polls after a produce whose commit nobody announces.
-var quickPolls = [...]time.Duration{2 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond} // immutable
-
-// alarm is when the next poll is to happen. Anybody may set it earlier.
-type alarm struct {
-	mu       sync.Mutex
-	at       time.Time
-	expected time.Time     // the last produce whose commit is still to come
-	changed  chan struct{} // of size 1: a signal, not a queue
-}
-
-func newAlarm() *alarm { return &alarm{changed: make(chan struct{}, 1)} }
-
-// by makes the next poll happen at the given instant or before.
-func (a *alarm) by(t time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.at.IsZero() && !t.Before(a.at) {
-		return
-	}
-	a.at = t
-	select {
-	case a.changed <- struct{}{}:
-	default:
-	}
-}
-
-// expect arms the quick polls.
-func (a *alarm) expect(now time.Time) {
-	a.mu.Lock()
-	a.expected = now
-	a.mu.Unlock()
-	a.by(now.Add(quickPolls[0]))
-}
-
-// next returns the time until the next poll.
-func (a *alarm) next(now time.Time) time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.at.Sub(now)
-}
-
-// rearm sets the alarm for the poll after this one: at the latest, unless a
-// quick poll comes first.
-func (a *alarm) rearm(now, latest time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.at = latest
-	for _, quick := range quickPolls {
-		if at := a.expected.Add(quick); at.After(now) {
-			if at.Before(latest) {
-				a.at = at
-			}
-			return
-		}
-	}
+// newAlarm rings for the next poll. The quick polls follow a produce whose
+// commit nobody announces.
+func newAlarm() *alarm.Alarm {
+	return alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 250*time.Millisecond)
 }
 
 // poller looks for work on behalf of all claim loops of the process, until ctx
@@ -87,19 +35,19 @@ func (r *run) poller(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-r.alarm.changed:
+		case <-r.alarm.Changed():
 		}
-		if wait := r.alarm.next(time.Now()); wait > 0 {
+		if wait := r.alarm.Next(time.Now()); wait > 0 {
 			timer.Reset(wait)
 			continue
 		}
 		// Armed before the look, so that whoever rings during it is heard.
-		r.alarm.rearm(time.Now(), time.Now().Add(jitter(r.config.ProcessorMaxDelay)))
+		r.alarm.Rearm(time.Now(), time.Now().Add(jitter(r.config.ProcessorMaxDelay)))
 		probe, err := r.probe(ctx)
 		now := time.Now()
 		if err != nil {
-			r.alarm.rearm(now, now.Add(retry.NextBackOff()))
-			timer.Reset(r.alarm.next(now))
+			r.alarm.Rearm(now, now.Add(retry.NextBackOff()))
+			timer.Reset(r.alarm.Next(now))
 			continue
 		}
 		retry.Reset()
@@ -113,9 +61,9 @@ func (r *run) poller(ctx context.Context) {
 			r.reportStrangers(ctx)
 		}
 		if probe.Next > 0 {
-			r.alarm.by(now.Add(max(probe.Next, pollFloor)))
+			r.alarm.By(now.Add(max(probe.Next, pollFloor)))
 		}
-		timer.Reset(r.alarm.next(time.Now()))
+		timer.Reset(r.alarm.Next(time.Now()))
 	}
 }
 
@@ -156,7 +104,7 @@ func (r *run) recoverClaims(ctx context.Context) {
 		r.counters.recovered.Add(int64(found.Claims))
 		r.counters.crashed.Add(int64(found.Crashed))
 		r.counters.poisoned.Add(int64(found.Poisoned))
-		r.alarm.by(time.Now()) // there may be more, and what was recovered is due
+		r.alarm.By(time.Now()) // there may be more, and what was recovered is due
 	}
 }
 
@@ -184,7 +132,7 @@ func (r *run) listen() (stop func()) {
 		switch {
 		case w.Schedules: // not for us
 		case w.Expected:
-			r.alarm.expect(time.Now())
+			r.alarm.Expect(time.Now())
 		default:
 			r.dispatcher.activate(w.PayloadTypes...)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -199,7 +200,7 @@ type run struct {
 	dispatcher *dispatcher
 	ledger     *ledger
 	outage     *outage.Outage
-	alarm      *alarm
+	alarm      *alarm.Alarm
 	zombies    *zombies
 	slots      []*worker
 	workers    sync.WaitGroup

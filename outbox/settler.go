@@ -82,7 +82,7 @@ func (r *run) expectReturns(results []store.Result) {
 		switch result.Outcome {
 		case store.Failed, store.Snoozed:
 			if result.Delay < r.config.ProcessorMaxDelay {
-				r.alarm.by(now.Add(max(result.Delay, pollFloor)))
+				r.alarm.By(now.Add(max(result.Delay, pollFloor)))
 			}
 		}
 	}

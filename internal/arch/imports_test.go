@@ -44,8 +44,8 @@ func law() []allowance {
 		{".", nil, nil}, // the landing page
 		{"bus", nil, nil},
 		{"middleware", []string{"bus"}, []string{backoff}},
-		{"outbox", []string{"bus", "middleware", "internal/store", "internal/outage"}, append([]string{uuid, backoff}, bun...)},
-		{"schedule", []string{"bus", "internal/store", "internal/outage", "schedule/cron"}, append([]string{uuid}, bun...)},
+		{"outbox", []string{"bus", "middleware", "internal/store", "internal/outage", "internal/alarm"}, append([]string{uuid, backoff}, bun...)},
+		{"schedule", []string{"bus", "internal/store", "internal/outage", "internal/alarm", "schedule/cron"}, append([]string{uuid, backoff}, bun...)},
 		{"schedule/cron", nil, nil},
 		{"poison", []string{"bus", "internal/store"}, append([]string{uuid}, bun...)},
 		{"otel", []string{"bus"}, otelAPI},
@@ -54,6 +54,7 @@ func law() []allowance {
 		{"eventlog/...", []string{"bus", "middleware", "internal/store", "eventlog/..."}, append([]string{uuid}, bun...)},
 		{"internal/store", []string{"bus"}, bunAndDialects},
 		{"internal/outage", nil, []string{backoff}},
+		{"internal/alarm", nil, nil},
 		{"internal/store/storetest", []string{"..."}, bunAndDialects},
 		{"internal/arch", nil, nil},
 		// The modules beside the root: examples show what a user can write, integration is free.

@@ -1,0 +1,73 @@
+package alarm
+
+import (
+	"sync"
+	"time"
+)
+
+// Alarm is when a loop is to look next. Anybody may set it earlier, nobody later
+// than it is: a stream of callers cannot put the look off. It is safe for
+// concurrent use; one loop waits for it.
+type Alarm struct {
+	quick []time.Duration
+
+	mu       sync.Mutex
+	at       time.Time
+	expected time.Time // the last change whose commit is still to come
+	changed  chan struct{}
+}
+
+// New makes an alarm that rings at once. The quick delays, in ascending order,
+// are those at which [Alarm.Expect] has the loop look.
+func New(quick ...time.Duration) *Alarm {
+	return &Alarm{quick: quick, changed: make(chan struct{}, 1)} // a signal, not a queue
+}
+
+// Changed receives when the alarm was set earlier.
+func (a *Alarm) Changed() <-chan struct{} { return a.changed }
+
+// By makes the next look happen at the given instant or before.
+func (a *Alarm) By(t time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.at.IsZero() && !t.Before(a.at) {
+		return
+	}
+	a.at = t
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Expect has the loop look a few times soon, for a change whose commit nobody
+// will announce.
+func (a *Alarm) Expect(now time.Time) {
+	a.mu.Lock()
+	a.expected = now
+	a.mu.Unlock()
+	a.By(now.Add(a.quick[0]))
+}
+
+// Next returns the time until the next look.
+func (a *Alarm) Next(now time.Time) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.at.Sub(now)
+}
+
+// Rearm sets the alarm for the look after this one: at the latest, unless a quick
+// one comes first.
+func (a *Alarm) Rearm(now, latest time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.at = latest
+	for _, quick := range a.quick {
+		if at := a.expected.Add(quick); at.After(now) {
+			if at.Before(latest) {
+				a.at = at
+			}
+			return
+		}
+	}
+}
