@@ -2,6 +2,7 @@ package poison
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -63,6 +64,16 @@ type Filter struct {
 	// Error is a text anywhere in the reason or in the errors of the runs. On
 	// PostgreSQL its case counts, on SQLite that of ASCII letters does not.
 	Error string
+}
+
+// check reports a text that no row can hold.
+func (f Filter) check() error {
+	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "error": f.Error} {
+		if err := bus.CheckText(text); err != nil {
+			return fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrBadText, err)
+		}
+	}
+	return nil
 }
 
 func (f Filter) rows() store.PoisonFilter {

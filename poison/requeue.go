@@ -33,14 +33,25 @@ func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, 
 // batches. The zero filter matches every poisoned message.
 func (s *Store) RequeueWhere(ctx context.Context, db bun.IDB, filter Filter, limit int) (Result, error) {
 	if limit < 1 {
-		return Result{}, fmt.Errorf("poison: requeue: limit %d: 1 or more is allowed", limit)
+		return Result{}, fmt.Errorf("poison: requeue where: limit %d: 1 or more is allowed", limit)
+	}
+	st, err := s.on(db)
+	if err = errors.Join(err, filter.check()); err != nil {
+		return Result{}, fmt.Errorf("poison: requeue where: %w", err)
 	}
 	var total Result
 	f := filter.rows()
+	// What is poisoned from now on may be what this call has requeued.
+	if f.UpToID, err = st.LastPoisoned(ctx, db, f); err != nil || f.UpToID == 0 {
+		if err != nil {
+			err = fmt.Errorf("poison: requeue where: %w", err)
+		}
+		return Result{}, err
+	}
 	for limit > 0 {
 		result, last, err := s.requeue(ctx, db, f, min(limit, batch))
 		if err != nil {
-			return total, fmt.Errorf("poison: requeue: %w", err)
+			return total, fmt.Errorf("poison: requeue where: %w", err)
 		}
 		total = total.plus(result)
 		n := result.Requeued + result.Conflicts
@@ -64,25 +75,21 @@ func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, l
 		return Result{}, 0, err
 	}
 	var payloadTypes []string
-	err = inTx(ctx, db, func(tx bun.Tx) error {
+	err = store.InTx(ctx, db, func(tx bun.Tx) error {
 		result, payloadTypes = Result{}, nil
 		rows, err := st.LockPoisoned(ctx, tx, f, limit)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		last = rows[len(rows)-1].ID
+		requeued, err := st.Requeue(ctx, tx, rows, store.Requeuing{Renamed: s.renamed(rows)})
 		if err != nil {
 			return err
 		}
-		for _, row := range rows {
-			last = row.ID
-			requeued, err := st.Requeue(ctx, tx, row)
-			switch {
-			case err != nil:
-				return fmt.Errorf("message %d: %w", row.ID, err)
-			case requeued:
-				result.Requeued++
-				payloadTypes = append(payloadTypes, row.PayloadType)
-			default:
-				result.Conflicts++
-			}
+		for _, row := range requeued {
+			payloadTypes = append(payloadTypes, row.PayloadType)
 		}
+		result = Result{Requeued: len(requeued), Conflicts: len(rows) - len(requeued)}
 		return nil
 	})
 	if err != nil {
@@ -92,10 +99,22 @@ func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, l
 	return result, last, nil
 }
 
+// renamed lists consumers that these messages know by a former name.
+func (s *Store) renamed(rows []store.Poisoned) map[string]string {
+	names := make(map[string]string)
+	for _, row := range rows {
+		if c, ok := s.registry.Consumer(row.ConsumerType); ok && c.Name() != row.ConsumerType {
+			names[row.ConsumerType] = c.Name()
+		}
+	}
+	return names
+}
+
 // wake tells this process's processors; in the caller's transaction it can only
 // tell them to look soon.
 func (s *Store) wake(db bun.IDB, payloadTypes []string) {
 	if len(payloadTypes) > 0 {
+		db, _ = store.Handle(db)
 		_, inCallersTx := db.(bun.Tx)
 		s.registry.Wakeups().Send(bus.Wake{PayloadTypes: payloadTypes, Expected: inCallersTx})
 	}
@@ -129,7 +148,7 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 		return fmt.Errorf("poison: edit and requeue %d: %w", id, err)
 	}
 	var payloadType string
-	err = inTx(ctx, db, func(tx bun.Tx) error {
+	err = store.InTx(ctx, db, func(tx bun.Tx) error {
 		rows, err := st.LockPoisoned(ctx, tx, store.PoisonFilter{IDs: []int64{id}}, 1)
 		switch {
 		case err != nil:
@@ -149,9 +168,9 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 		if err := c.CheckPayload(s.registry.Codec(), text); err != nil {
 			return fmt.Errorf("%w: %w", ErrPayload, err)
 		}
-		row.Payload, row.PayloadType, payloadType = text, c.PayloadType(), c.PayloadType()
-		requeued, err := st.Requeue(ctx, tx, row)
-		if err == nil && !requeued {
+		payloadType = c.PayloadType()
+		requeued, err := st.Requeue(ctx, tx, rows, store.Requeuing{Renamed: s.renamed(rows), Payload: text, PayloadType: payloadType})
+		if err == nil && len(requeued) == 0 {
 			return ErrConflict
 		}
 		return err

@@ -2,7 +2,6 @@ package poison
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -70,7 +69,7 @@ func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page Page) 
 		page.Size = defaultPage
 	}
 	st, err := s.on(db)
-	if err != nil {
+	if err = errors.Join(err, filter.check()); err != nil {
 		return nil, nil, fmt.Errorf("poison: list: %w", err)
 	}
 	f := filter.rows()
@@ -95,7 +94,7 @@ func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page Page) 
 // Count returns how many poisoned messages match.
 func (s *Store) Count(ctx context.Context, db bun.IDB, filter Filter) (int, error) {
 	st, err := s.on(db)
-	if err != nil {
+	if err = errors.Join(err, filter.check()); err != nil {
 		return 0, fmt.Errorf("poison: count: %w", err)
 	}
 	n, err := st.CountPoisoned(ctx, db, filter.rows())
@@ -129,7 +128,7 @@ func (s *Store) Discard(ctx context.Context, db bun.IDB, ids ...int64) (int, err
 	}
 	total := 0
 	for part := range slices.Chunk(slices.Sorted(slices.Values(ids)), batch) {
-		n, err := st.DeletePoisoned(ctx, db, store.PoisonFilter{IDs: part}, len(part))
+		n, err := st.DeletePoisoned(ctx, db, part)
 		if err != nil {
 			return total, fmt.Errorf("poison: discard: %w", err)
 		}
@@ -149,25 +148,22 @@ func (s *Store) Purge(ctx context.Context, db bun.IDB, age time.Duration) (int, 
 		return 0, fmt.Errorf("poison: purge: %w", err)
 	}
 	total := 0
+	f := store.PoisonFilter{Aged: true, OlderThan: age}
 	for {
-		n, err := st.DeletePoisoned(ctx, db, store.PoisonFilter{Aged: true, OlderThan: age}, batch)
-		total += n
-		if err != nil || n < batch {
-			if err != nil {
-				err = fmt.Errorf("poison: purge: %w", err)
-			}
-			return total, err
+		// Looked up first: others may delete some of them meanwhile, and that is
+		// no sign that there are no more.
+		ids, err := st.PoisonedIDs(ctx, db, f, batch)
+		if err != nil {
+			return total, fmt.Errorf("poison: purge: %w", err)
 		}
+		if len(ids) == 0 {
+			return total, nil
+		}
+		n, err := st.DeletePoisoned(ctx, db, ids)
+		if err != nil {
+			return total, fmt.Errorf("poison: purge: %w", err)
+		}
+		total += n
+		f.AfterID = ids[len(ids)-1]
 	}
-}
-
-// inTx runs fn in the caller's transaction, or else in one of its own.
-func inTx(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
-	if tx, ok := db.(bun.Tx); ok {
-		return fn(tx)
-	}
-	if tx, ok := db.(*bun.Tx); ok {
-		return fn(*tx)
-	}
-	return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error { return fn(tx) })
 }

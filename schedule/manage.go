@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -40,16 +41,17 @@ type Filter struct {
 
 // List returns the schedules that match, in the order in which they were written.
 func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter) ([]Schedule, error) {
-	var out []Schedule
-	err := s.reading(db, func(st *store.Store) error {
-		rows, err := st.Schedules(ctx, db, store.ScheduleFilter{Name: filter.Name, Tag: filter.Tag})
-		for _, row := range rows {
-			out = append(out, shown(row))
-		}
-		return err
-	})
+	st, db, err := s.on(db)
+	if err = errors.Join(err, bus.CheckKey("name", filter.Name), bus.CheckKey("tag", filter.Tag)); err != nil {
+		return nil, fmt.Errorf("schedule: list: %w", err)
+	}
+	rows, err := st.Schedules(ctx, db, store.ScheduleFilter{Name: filter.Name, Tag: filter.Tag})
 	if err != nil {
 		return nil, fmt.Errorf("schedule: list: %w", err)
+	}
+	out := make([]Schedule, len(rows))
+	for i, row := range rows {
+		out[i] = shown(row)
 	}
 	return out, nil
 }
@@ -70,10 +72,12 @@ func (s *Scheduler) DeleteByTag(ctx context.Context, db bun.IDB, tag string) (n 
 	if tag == "" {
 		return 0, fmt.Errorf("schedule: delete by tag: %w: the tag is empty", bus.ErrBadOption)
 	}
-	err = s.writing(db, func(st *store.Store) (err error) {
-		n, err = st.DeleteSchedules(ctx, db, store.ScheduleFilter{Tag: tag})
-		return err
-	})
+	if err = bus.CheckKey("tag", tag); err == nil {
+		err = s.writing(ctx, db, func(st *store.Store, tx bun.Tx) (err error) {
+			n, err = st.DeleteSchedules(ctx, tx, store.ScheduleFilter{Tag: tag})
+			return err
+		})
+	}
 	if err != nil {
 		return 0, fmt.Errorf("schedule: delete by tag %q: %w", tag, err)
 	}
@@ -82,61 +86,69 @@ func (s *Scheduler) DeleteByTag(ctx context.Context, db bun.IDB, tag string) (n 
 
 // DeleteByID deletes one schedule. It returns [ErrNotFound] when there is none.
 func (s *Scheduler) DeleteByID(ctx context.Context, db bun.IDB, id int64) error {
-	return s.one(db, "delete", id, func(st *store.Store) (bool, error) {
+	err := s.writing(ctx, db, func(st *store.Store, tx bun.Tx) error {
 		if id == 0 { // a zero filter would select all
-			return false, nil
+			return ErrNotFound
 		}
-		n, err := st.DeleteSchedules(ctx, db, store.ScheduleFilter{ID: id})
-		return n > 0, err
+		n, err := st.DeleteSchedules(ctx, tx, store.ScheduleFilter{ID: id})
+		if err == nil && n == 0 {
+			return ErrNotFound
+		}
+		return err
 	})
+	if err != nil {
+		return fmt.Errorf("schedule: delete %d: %w", id, err)
+	}
+	return nil
 }
 
-// Pause keeps a schedule from firing until [Scheduler.Resume].
+// Pause keeps a schedule from firing until [Scheduler.Resume]. It returns
+// [ErrNotFound] when there is none; pausing twice changes nothing.
 func (s *Scheduler) Pause(ctx context.Context, db bun.IDB, id int64) error {
-	return s.one(db, "pause", id, func(st *store.Store) (bool, error) {
-		return st.UpdateSchedule(ctx, db, id, store.ScheduleChange{Paused: new(true)})
+	return s.change(ctx, db, "pause", id, func(store.Schedule, time.Time) (store.ScheduleChange, error) {
+		return store.ScheduleChange{Paused: new(true)}, nil
 	})
 }
 
 // Resume lets a paused schedule fire again, from its next fire time on: what it
-// missed while it was paused is skipped.
+// missed while it was paused is skipped. It changes nothing about a schedule that
+// is not paused. It returns [ErrNotFound] when there is none, and [ErrExpression]
+// when it cannot fire any more.
 func (s *Scheduler) Resume(ctx context.Context, db bun.IDB, id int64) error {
-	return s.one(db, "resume", id, func(st *store.Store) (bool, error) {
-		rows, err := st.Schedules(ctx, db, store.ScheduleFilter{ID: id})
-		if err != nil || id == 0 || len(rows) == 0 {
-			return false, err
+	return s.change(ctx, db, "resume", id, func(row store.Schedule, now time.Time) (store.ScheduleChange, error) {
+		if !row.Paused {
+			return store.ScheduleChange{Paused: new(false)}, nil
 		}
-		next, err := nextOnDatabaseClock(ctx, st, db, rows[0].CronExpression, rows[0].CronTimezone)
-		if err != nil {
-			return false, err
-		}
-		return st.UpdateSchedule(ctx, db, id, store.ScheduleChange{Paused: new(false), AvailableAfter: next})
+		next, err := nextFire(row.CronExpression, row.CronTimezone, now)
+		return store.ScheduleChange{Paused: new(false), AvailableAfter: next}, err
 	})
 }
 
-// RunNow makes a schedule due at once; after that it goes on as it was. A paused
-// schedule stays paused until it is resumed.
+// RunNow fires a schedule once, at once, beside the fire times it has: those stay
+// as they are, and a paused schedule fires this once, too. Asking again before it
+// has fired changes nothing. It returns [ErrNotFound] when there is none.
 func (s *Scheduler) RunNow(ctx context.Context, db bun.IDB, id int64) error {
-	return s.one(db, "run now", id, func(st *store.Store) (bool, error) {
-		return st.UpdateSchedule(ctx, db, id, store.ScheduleChange{Now: true})
+	return s.change(ctx, db, "run now", id, func(store.Schedule, time.Time) (store.ScheduleChange, error) {
+		return store.ScheduleChange{RunNow: true}, nil
 	})
 }
 
-// UpdateSchedule gives a schedule another expression and zone.
+// UpdateSchedule gives a schedule another expression and zone, which count from
+// now on. Scheduling its name again with other ones replaces them. It returns
+// [ErrNotFound] or [ErrExpression].
 func (s *Scheduler) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, expression, zone string) error {
 	if err := checkExpression(expression, zone); err != nil {
 		return fmt.Errorf("schedule: update schedule %d: %w", id, err)
 	}
-	return s.one(db, "update schedule", id, func(st *store.Store) (bool, error) {
-		next, err := nextOnDatabaseClock(ctx, st, db, expression, zone)
-		if err != nil {
-			return false, err
-		}
-		return st.UpdateSchedule(ctx, db, id, store.ScheduleChange{CronExpression: expression, CronTimezone: zone, AvailableAfter: next, Error: new("")})
+	return s.change(ctx, db, "update schedule", id, func(_ store.Schedule, now time.Time) (store.ScheduleChange, error) {
+		next, err := nextFire(expression, zone, now)
+		return store.ScheduleChange{CronExpression: expression, CronTimezone: zone, AvailableAfter: next, Error: new("")}, err
 	})
 }
 
 // UpdatePayload gives a schedule another payload, from its next fire on.
+// Scheduling its name again replaces it. It returns [ErrNotFound] or one of the
+// errors of package bus for the payload.
 func (s *Scheduler) UpdatePayload(ctx context.Context, db bun.IDB, id int64, payload bus.Payload) error {
 	payloadType, text, err := s.registry.Encode(payload)
 	if err == nil {
@@ -146,18 +158,30 @@ func (s *Scheduler) UpdatePayload(ctx context.Context, db bun.IDB, id int64, pay
 	if err != nil {
 		return fmt.Errorf("schedule: update payload of %d: %w", id, err)
 	}
-	return s.one(db, "update payload of", id, func(st *store.Store) (bool, error) {
-		return st.UpdateSchedule(ctx, db, id, store.ScheduleChange{Payload: text, PayloadType: payloadType, Error: new("")})
+	return s.change(ctx, db, "update payload of", id, func(store.Schedule, time.Time) (store.ScheduleChange, error) {
+		return store.ScheduleChange{Payload: text, PayloadType: payloadType, Error: new("")}, nil
 	})
 }
 
-// one changes one schedule, which must exist.
-func (s *Scheduler) one(db bun.IDB, what string, id int64, change func(*store.Store) (bool, error)) error {
-	err := s.writing(db, func(st *store.Store) error {
-		found, err := change(st)
-		if err == nil && !found {
+// change changes one schedule, which must exist. It holds the row before it looks
+// at the clock, so that a fire is either over or still to come.
+func (s *Scheduler) change(ctx context.Context, db bun.IDB, what string, id int64, change func(row store.Schedule, now time.Time) (store.ScheduleChange, error)) error {
+	err := s.writing(ctx, db, func(st *store.Store, tx bun.Tx) error {
+		if id == 0 { // a zero filter would select all
 			return ErrNotFound
 		}
+		rows, now, err := st.LockSchedules(ctx, tx, store.ScheduleFilter{ID: id})
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			return ErrNotFound
+		}
+		changed, err := change(rows[0], now)
+		if err != nil {
+			return err
+		}
+		_, err = st.UpdateSchedule(ctx, tx, id, changed)
 		return err
 	})
 	if err != nil {

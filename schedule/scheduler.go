@@ -95,19 +95,33 @@ func (s *Scheduler) Schedule(ctx context.Context, db bun.IDB, payload bus.Payloa
 		return 0, fmt.Errorf("schedule: %w", err)
 	}
 	var id int64
-	err = s.writing(db, func(st *store.Store) error {
-		next, err := nextOnDatabaseClock(ctx, st, db, expression, zone)
+	err = s.writing(ctx, db, func(st *store.Store, tx bun.Tx) error {
+		now, err := s.clock(ctx, st, tx, row.Name)
+		if err != nil {
+			return err
+		}
+		next, err := nextFire(expression, zone, now)
 		if err != nil {
 			return err
 		}
 		row.AvailableAfter = store.Moment{Time: next}
-		id, err = st.SaveSchedule(ctx, db, row)
+		id, err = st.SaveSchedule(ctx, tx, row)
 		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("schedule: %w", err)
 	}
 	return id, nil
+}
+
+// clock reads the database's clock, once nobody is firing the schedule that is to
+// be replaced, if there is one: else the same instant could be fired twice.
+func (s *Scheduler) clock(ctx context.Context, st *store.Store, tx bun.Tx, name string) (time.Time, error) {
+	if name == "" {
+		return st.Now(ctx, tx)
+	}
+	_, now, err := st.LockSchedules(ctx, tx, store.ScheduleFilter{Name: name})
+	return now, err
 }
 
 // row checks and encodes everything but the next fire time.
@@ -166,34 +180,30 @@ func nextFire(expression, zone string, from time.Time) (time.Time, error) {
 	return next, nil
 }
 
-func nextOnDatabaseClock(ctx context.Context, st *store.Store, db bun.IDB, expression, zone string) (time.Time, error) {
-	now, err := st.Now(ctx, db)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return nextFire(expression, zone, now)
-}
-
-// reading runs fn with the store for the handle's dialect.
-func (s *Scheduler) reading(db bun.IDB, fn func(*store.Store) error) error {
+// on returns the store for the handle's dialect, and the handle as it is used.
+func (s *Scheduler) on(db bun.IDB) (*store.Store, bun.IDB, error) {
 	db, err := store.Handle(db)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	st, ok := s.stores[db.Dialect().Name()]
-	if !ok {
-		_, err := store.For(db.Dialect().Name(), s.registry.Tables())
-		return err
+	if st, ok := s.stores[db.Dialect().Name()]; ok {
+		return st, db, nil
 	}
-	return fn(st)
+	_, err = store.For(db.Dialect().Name(), s.registry.Tables())
+	return nil, nil, err
 }
 
-// writing is reading, and then wakes this process's scheduled processors.
-func (s *Scheduler) writing(db bun.IDB, fn func(*store.Store) error) error {
-	if err := s.reading(db, fn); err != nil {
+// writing runs fn in the caller's transaction or one of its own, and then wakes
+// this process's scheduled processors.
+func (s *Scheduler) writing(ctx context.Context, db bun.IDB, fn func(st *store.Store, tx bun.Tx) error) error {
+	st, db, err := s.on(db)
+	if err != nil {
 		return err
 	}
-	_, inTx := db.(bun.Tx)
-	s.registry.Wakeups().Send(bus.Wake{Schedules: true, Expected: inTx})
+	if err := store.InTx(ctx, db, func(tx bun.Tx) error { return fn(st, tx) }); err != nil {
+		return err
+	}
+	_, inCallersTx := db.(bun.Tx)
+	s.registry.Wakeups().Send(bus.Wake{Schedules: true, Expected: inCallersTx})
 	return nil
 }

@@ -49,7 +49,13 @@ func PostgresDSN(t testing.TB) string {
 			t.Errorf("drop database: %v", err)
 		}
 	})
-	dsn, err := url.Parse(base)
+	return PostgresDSNOf(t, name)
+}
+
+// PostgresDSNOf returns the DSN of a database on the server by its name.
+func PostgresDSNOf(t testing.TB, name string) string {
+	t.Helper()
+	dsn, err := url.Parse(os.Getenv(Variable))
 	if err != nil {
 		t.Fatalf("%s: %v", Variable, err)
 	}

@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
 
 	"github.com/uptrace/bun"
 )
@@ -46,4 +48,50 @@ func Handle(db bun.IDB) (bun.IDB, error) {
 func (s *Store) Usable(ctx context.Context, tx bun.IDB) bool {
 	_, err := tx.NewRaw(`SELECT 1`).Exec(ctx)
 	return err == nil
+}
+
+// ownTries is how often a transaction of our own is tried that loses conflicts.
+const ownTries = 4
+
+// InTx runs fn in the caller's transaction, or else in a READ COMMITTED one of its
+// own, which it repeats when it loses a conflict.
+func InTx(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
+	db, err := Handle(db)
+	if err != nil {
+		return err
+	}
+	if tx, ok := db.(bun.Tx); ok {
+		return fn(tx)
+	}
+	for try := 1; ; try++ {
+		err := db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error { return fn(tx) })
+		if !IsConflict(err) || try == ownTries {
+			return err
+		}
+	}
+}
+
+// writeFirst makes sure, where one writer locks the whole database, that a
+// transaction begins with a write: one that reads first cannot become a writer
+// once somebody else has written.
+func (s *Store) writeFirst(ctx context.Context, tx bun.Tx, table string) error {
+	if s.RowLocks() {
+		return nil
+	}
+	if _, err := tx.NewRaw(`UPDATE ` + table + ` SET id = id WHERE id < 0`).Exec(ctx); err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	return nil
+}
+
+// bound limits how long a transaction of our own can hold on to anything when
+// its client vanishes.
+func (s *Store) bound(ctx context.Context, tx bun.Tx) error {
+	if !s.RowLocks() {
+		return nil
+	}
+	if _, err := tx.NewRaw(pgPreamble).Exec(ctx); err != nil {
+		return fmt.Errorf("preamble: %w", err)
+	}
+	return nil
 }

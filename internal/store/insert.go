@@ -29,8 +29,6 @@ type NewMessage struct {
 	// available Delay after the insert, on the database's clock.
 	AvailableAt time.Time
 	Delay       time.Duration
-	// CreatedAt, when not zero, is when the message was first produced.
-	CreatedAt time.Time
 }
 
 // Insert writes the rows in as few statements as possible and returns how many
@@ -82,9 +80,6 @@ func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []NewMessage, 
 			MessageID: row.MessageID, ConsumerType: row.ConsumerType, PayloadType: row.PayloadType,
 			Payload: row.Payload, Headers: row.Headers, InsertID: row.InsertID,
 			CreatedAt: now, AvailableAfter: s.available(ctx, row, now),
-		}
-		if !row.CreatedAt.IsZero() {
-			models[i].CreatedAt = bun.Safe(s.at(row.CreatedAt))
 		}
 	}
 	insert := db.NewInsert().Model(&models).ModelTableExpr(s.names.messages)

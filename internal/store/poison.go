@@ -1,13 +1,14 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect"
 )
 
 // Poisoned is a row of poisoned_messages.
@@ -27,7 +28,8 @@ type PoisonFilter struct {
 	Error                         string        // anywhere in the reason or the errors
 	BeforeAt                      time.Time     // only what is older than this place,
 	BeforeID                      int64         // newest first
-	AfterID                       int64         // only greater ids
+	AfterID                       int64         // only greater ids,
+	UpToID                        int64         // and up to this one; zero for no end
 	OlderThan                     time.Duration // by the database's clock
 	Aged                          bool          // OlderThan counts, even when it is zero
 }
@@ -58,6 +60,9 @@ func (s *Store) poisonWhere(ctx context.Context, q bun.QueryBuilder, f PoisonFil
 	if f.AfterID != 0 {
 		q = q.Where("id > ?", f.AfterID)
 	}
+	if f.UpToID != 0 {
+		q = q.Where("id <= ?", f.UpToID)
+	}
 	if f.Aged {
 		q = q.Where("poisoned_at <= " + s.after(ctx, -f.OlderThan))
 	}
@@ -78,23 +83,44 @@ func (s *Store) CountPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (
 	return int(n), err
 }
 
-// DeletePoisoned deletes at most limit poisoned messages and returns how many.
-func (s *Store) DeletePoisoned(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) (int, error) {
+// PoisonedIDs lists the ids of poisoned messages in ascending order.
+func (s *Store) PoisonedIDs(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) (ids []int64, err error) {
+	err = s.poisonedIDs(ctx, db, f).Limit(int64(limit)).Scan(ctx, &ids)
+	return ids, err
+}
+
+func (s *Store) poisonedIDs(ctx context.Context, db bun.IDB, f PoisonFilter) *bun.SelectQuery {
 	q := db.NewSelect().Model((*Poisoned)(nil)).ModelTableExpr(s.names.poisoned + " AS p").Column("id")
-	ids := s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).OrderExpr("id").Limit(int64(limit))
-	return affected(db.NewDelete().Model((*Poisoned)(nil)).ModelTableExpr(s.names.poisoned+" AS p").Where("id IN (?)", ids).Exec(ctx))
+	return s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).OrderExpr("id")
+}
+
+// LastPoisoned returns the greatest id among the poisoned messages that match,
+// or 0.
+func (s *Store) LastPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (id int64, err error) {
+	q := db.NewSelect().Model((*Poisoned)(nil)).ModelTableExpr(s.names.poisoned + " AS p").ColumnExpr("COALESCE(MAX(id), 0)")
+	err = s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Scan(ctx, &id)
+	return id, err
+}
+
+// DeletePoisoned deletes poisoned messages, which it locks in the order of their
+// ids, so that no two callers can deadlock, and returns how many.
+func (s *Store) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
+	locked := s.poisonedIDs(ctx, db, PoisonFilter{IDs: ids})
+	if s.RowLocks() {
+		locked = locked.For("UPDATE")
+	}
+	return affected(db.NewDelete().Model((*Poisoned)(nil)).ModelTableExpr(s.names.poisoned+" AS p").Where("id IN (?)", locked).Exec(ctx))
 }
 
 // LockPoisoned locks poisoned messages for the rest of the transaction, in the
 // order of their ids, so that two callers cannot deadlock, and that the second
-// finds them gone.
+// finds them gone. Payloads, headers and errors stay where they are.
 func (s *Store) LockPoisoned(ctx context.Context, tx bun.Tx, f PoisonFilter, limit int) (rows []Poisoned, err error) {
-	if tx.Dialect().Name() == dialect.SQLite { // a write first takes the only write lock
-		if _, err := tx.NewRaw(s.names.expand(`UPDATE {poisoned} SET id = id WHERE id < 0`)).Exec(ctx); err != nil {
-			return nil, fmt.Errorf("lock: %w", err)
-		}
+	if err := s.writeFirst(ctx, tx, s.names.poisoned); err != nil {
+		return nil, err
 	}
-	q := tx.NewSelect().Model(&rows).ModelTableExpr(s.names.poisoned + " AS p")
+	q := tx.NewSelect().Model(&rows).ModelTableExpr(s.names.poisoned+" AS p").
+		Column("id", "message_id", "consumer_type", "payload_type", "insert_id")
 	q = s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).OrderExpr("id").Limit(int64(limit))
 	if s.RowLocks() {
 		q = q.For("UPDATE")
@@ -103,16 +129,80 @@ func (s *Store) LockPoisoned(ctx context.Context, tx bun.Tx, f PoisonFilter, lim
 	return rows, err
 }
 
-// Requeue makes a pending message, with a new row id, out of a locked poisoned
-// one. False means that its insert id is pending already; then nothing changes.
-func (s *Store) Requeue(ctx context.Context, tx bun.Tx, row Poisoned) (bool, error) {
-	written, err := s.Insert(ctx, tx, []NewMessage{{
-		MessageID: row.MessageID, ConsumerType: row.ConsumerType, PayloadType: row.PayloadType, Payload: string(row.Payload),
-		Headers: string(row.Headers), InsertID: row.InsertID, CreatedAt: row.CreatedAt.Time,
-	}})
-	if err != nil || written[row.MessageID] == 0 {
-		return false, err
+// Requeuing is what changes about messages while they are requeued.
+type Requeuing struct {
+	Renamed map[string]string // consumer types that have another name now
+	// Payload replaces the payload, unless it is nil; its type goes with it.
+	Payload     []byte
+	PayloadType string
+}
+
+// Requeue makes pending messages, with new row ids, out of locked poisoned ones,
+// and returns those it did: where an insert id is pending already nothing changes.
+func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Requeuing) (requeued []Poisoned, err error) {
+	type key struct{ InsertID, ConsumerType string }
+	keyOf := func(row Poisoned) key {
+		return key{row.InsertID, cmp.Or(how.Renamed[row.ConsumerType], row.ConsumerType)}
 	}
-	_, err = s.DeletePoisoned(ctx, tx, PoisonFilter{IDs: []int64{row.ID}}, 1)
-	return true, err
+	seen := make(map[key]bool, len(rows))
+	first := make([]Poisoned, 0, len(rows)) // of several with one key only the first can be pending
+	for _, row := range rows {
+		if row.InsertID == "" || !seen[keyOf(row)] {
+			first = append(first, row)
+		}
+		seen[keyOf(row)] = true
+	}
+	if len(first) == 0 {
+		return nil, nil
+	}
+	var written []key
+	if err := s.requeueQuery(ctx, tx, idsOf(first), how).Scan(ctx, &written); err != nil {
+		return nil, fmt.Errorf("insert: %w", err)
+	}
+	free := make(map[key]bool, len(written))
+	for _, k := range written {
+		free[k] = true
+	}
+	requeued = slices.DeleteFunc(first, func(row Poisoned) bool { return row.InsertID != "" && !free[keyOf(row)] })
+	if len(requeued) == 0 {
+		return nil, nil
+	}
+	if _, err := s.DeletePoisoned(ctx, tx, idsOf(requeued)); err != nil {
+		return nil, fmt.Errorf("delete: %w", err)
+	}
+	return requeued, nil
+}
+
+func idsOf(rows []Poisoned) []int64 {
+	ids := make([]int64, len(rows))
+	for i, row := range rows {
+		ids[i] = row.ID
+	}
+	return ids
+}
+
+// requeueQuery copies messages inside the database, in the order in which
+// producers insert them, so that the two cannot deadlock.
+func (s *Store) requeueQuery(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing) *bun.RawQuery {
+	consumer, payload, bytewise := "consumer_type", "p.payload_type, p.payload", ""
+	if s.RowLocks() {
+		bytewise = ` COLLATE "C"`
+	}
+	var args []any
+	if how.Payload != nil {
+		payload, args = "?, ?", append(args, how.PayloadType, string(how.Payload))
+	}
+	if len(how.Renamed) > 0 {
+		consumer = "CASE consumer_type" + strings.Repeat(" WHEN ? THEN ?", len(how.Renamed)) + " ELSE consumer_type END"
+		for former, current := range how.Renamed {
+			args = append(args, former, current)
+		}
+	}
+	return tx.NewRaw(s.names.expand(`INSERT INTO {messages}
+		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
+		SELECT p.message_id, p.consumer, `+payload+`, p.headers, p.insert_id, p.created_at, `+s.now(ctx)+`
+		FROM (SELECT `+consumer+` AS consumer, p.* FROM {poisoned} p WHERE p.id IN (?)) p
+		WHERE TRUE ORDER BY p.insert_id`+bytewise+`, p.consumer`+bytewise+`
+		ON CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO NOTHING RETURNING insert_id, consumer_type`),
+		append(args, bun.List(ids))...)
 }

@@ -2,11 +2,9 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect"
 )
 
 // Schedule is a row of scheduled_messages.
@@ -22,11 +20,19 @@ type Schedule struct {
 	CronExpression string `bun:"cron_expression"`
 	CronTimezone   string `bun:"cron_timezone"`
 	AvailableAfter Moment `bun:"available_after"`
+	RunAt          Moment `bun:"run_at"`
 	Paused         bool   `bun:"paused"`
 	LastFiredAt    Moment `bun:"last_fired_at"`
 	LastError      string `bun:"last_error"`
 	CreatedAt      Moment `bun:"created_at"`
+	Now            Moment `bun:"now,scanonly"` // when the row was read
 }
+
+// Due tells whether the schedule's own fire time has come.
+func (s Schedule) Due() bool { return !s.Paused && !s.AvailableAfter.After(s.Now.Time) }
+
+// RunNow tells whether somebody has asked for a run beside those.
+func (s Schedule) RunNow() bool { return !s.RunAt.IsZero() && !s.RunAt.After(s.Now.Time) }
 
 // newSchedule is what an insert writes.
 type newSchedule struct {
@@ -47,6 +53,8 @@ type newSchedule struct {
 type ScheduleFilter struct {
 	ID        int64
 	Name, Tag string
+	Failed    bool // only those that could not fire the last time
+	Sound     bool // only the others
 }
 
 func (s *Store) filtered(q bun.QueryBuilder, f ScheduleFilter) bun.QueryBuilder {
@@ -58,6 +66,12 @@ func (s *Store) filtered(q bun.QueryBuilder, f ScheduleFilter) bun.QueryBuilder 
 	}
 	if f.Tag != "" {
 		q = q.Where("tag = ?", f.Tag)
+	}
+	if f.Failed {
+		q = q.Where("last_error IS NOT NULL")
+	}
+	if f.Sound {
+		q = q.Where("last_error IS NULL")
 	}
 	return q
 }
@@ -107,7 +121,9 @@ func (s *Store) DeleteSchedules(ctx context.Context, db bun.IDB, f ScheduleFilte
 type ScheduleChange struct {
 	Paused         *bool
 	AvailableAfter time.Time // zero leaves it
-	Now            bool      // available at once, on the database's clock
+	RunAt          time.Time // zero leaves it, unless Ran
+	RunNow         bool      // asks for a run, on the database's clock
+	Ran            bool      // nobody asks for a run any more
 	CronExpression string    // empty leaves expression and zone
 	CronTimezone   string
 	Payload        []byte // nil leaves payload and type
@@ -125,8 +141,13 @@ func (s *Store) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, c Sche
 	if !c.AvailableAfter.IsZero() {
 		q = q.Set("available_after = " + s.at(c.AvailableAfter))
 	}
-	if c.Now {
-		q = q.Set("available_after = " + s.now(ctx))
+	switch {
+	case c.RunNow:
+		q = q.Set("run_at = " + s.now(ctx))
+	case c.Ran:
+		q = q.Set("run_at = NULL")
+	case !c.RunAt.IsZero():
+		q = q.Set("run_at = " + s.at(c.RunAt))
 	}
 	if c.CronExpression != "" {
 		q = q.Set("cron_expression = ?, cron_timezone = ?", c.CronExpression, c.CronTimezone)
@@ -143,16 +164,39 @@ func (s *Store) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, c Sche
 	return affectedOne(q.Exec(ctx))
 }
 
-// LockDueSchedules locks schedules of the given payload types that are due and
-// that nobody else has locked, for the rest of the transaction. A filter on the
-// id selects one.
-func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []string, f ScheduleFilter, limit int) (rows []Schedule, err error) {
-	if err := s.hold(ctx, tx); err != nil {
-		return nil, err
+// LockSchedules locks the schedules that match for the rest of the transaction,
+// and reads the clock once it has them: whatever was firing them has committed by
+// then.
+func (s *Store) LockSchedules(ctx context.Context, tx bun.Tx, f ScheduleFilter) (rows []Schedule, now time.Time, err error) {
+	if err := s.writeFirst(ctx, tx, s.names.schedules); err != nil {
+		return nil, time.Time{}, err
 	}
 	q := tx.NewSelect().Model(&rows).ModelTableExpr(s.names.schedules + " AS s")
+	q = s.filtered(q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Order("id")
+	if s.RowLocks() {
+		q = q.For("UPDATE")
+	}
+	if err := q.Scan(ctx); err != nil {
+		return nil, time.Time{}, err
+	}
+	now, err = s.Now(ctx, tx)
+	return rows, now, err
+}
+
+// LockDueSchedules locks schedules of the given payload types that are due, or
+// that somebody wants to run now, and that nobody else has locked, for the rest
+// of the transaction. A filter on the id selects one.
+func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []string, f ScheduleFilter, limit int) (rows []Schedule, err error) {
+	if err := s.bound(ctx, tx); err != nil {
+		return nil, err
+	}
+	if err := s.writeFirst(ctx, tx, s.names.schedules); err != nil {
+		return nil, err
+	}
+	now := s.now(ctx)
+	q := tx.NewSelect().Model(&rows).ModelTableExpr(s.names.schedules + " AS s").ColumnExpr("s.*").ColumnExpr(now + " AS now")
 	q = s.filtered(q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).
-		Where("NOT paused").Where("available_after <= "+s.now(ctx)).Where("payload_type IN (?)", bun.List(payloadTypes)).
+		Where("((NOT paused AND available_after <= "+now+") OR run_at <= "+now+")").Where("payload_type IN (?)", bun.List(payloadTypes)).
 		OrderExpr("available_after, id").Limit(int64(limit))
 	if s.RowLocks() {
 		q = q.For("UPDATE SKIP LOCKED")
@@ -161,32 +205,26 @@ func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []
 	return rows, err
 }
 
-// hold makes the first statement of a transaction a write where one writer locks
-// the whole database; elsewhere it bounds what a vanished client can hold on to.
-func (s *Store) hold(ctx context.Context, tx bun.Tx) error {
-	statement := pgPreamble
-	if tx.Dialect().Name() == dialect.SQLite {
-		statement = s.names.expand(`UPDATE {schedules} SET id = id WHERE id < 0`)
-	}
-	if _, err := tx.NewRaw(statement).Exec(ctx); err != nil {
-		return fmt.Errorf("hold: %w", err)
-	}
-	return nil
-}
-
 // NextSchedule returns the time until the next schedule of the payload types is
 // due; false means that there is none.
 func (s *Store) NextSchedule(ctx context.Context, db *bun.DB, payloadTypes []string) (time.Duration, bool, error) {
 	var found []struct {
 		Now  Moment `bun:"now"`
-		Next Moment `bun:"next"`
+		Due  Moment `bun:"due"`
+		Asks Moment `bun:"asks"`
 	}
+	types := bun.List(payloadTypes)
 	err := s.insist(ctx, db, func(db bun.IDB) error {
-		return db.NewSelect().TableExpr(s.names.schedules+" AS s").ColumnExpr(s.now(ctx)+" AS now").ColumnExpr("MIN(available_after) AS next").
-			Where("NOT paused").Where("payload_type IN (?)", bun.List(payloadTypes)).Scan(ctx, &found)
+		return db.NewRaw(s.names.expand("SELECT "+s.now(ctx)+" AS now,"+
+			" (SELECT MIN(available_after) FROM {schedules} WHERE NOT paused AND payload_type IN (?)) AS due,"+
+			" (SELECT MIN(run_at) FROM {schedules} WHERE run_at IS NOT NULL AND payload_type IN (?)) AS asks"), types, types).Scan(ctx, &found)
 	})
-	if err != nil || len(found) == 0 || found[0].Next.IsZero() {
+	if err != nil || len(found) == 0 || found[0].Due.IsZero() && found[0].Asks.IsZero() {
 		return 0, false, err
 	}
-	return found[0].Next.Sub(found[0].Now.Time), true, nil
+	next := found[0].Due
+	if asks := found[0].Asks; next.IsZero() || !asks.IsZero() && asks.Before(next.Time) {
+		next = asks
+	}
+	return next.Sub(found[0].Now.Time), true, nil
 }

@@ -23,8 +23,11 @@ SELECT n.consumer,
   (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes = 0 AND m.available_after > {now} LIMIT ?) x) AS delayed,
   (SELECT count(*) FROM (SELECT 1 FROM held h JOIN {messages} m ON m.id = h.id WHERE m.consumer_type = n.consumer LIMIT ?) x) AS leased,
   (SELECT count(*) FROM (SELECT 1 FROM {poisoned} p WHERE p.consumer_type = n.consumer LIMIT ?) x) AS poisoned,
-  (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes = 0 AND m.available_after <= {now}
-    AND m.id NOT IN (SELECT id FROM held) ORDER BY m.available_after LIMIT 1) AS oldest_ready,
+  (SELECT MIN(x.available_after) FROM (
+    SELECT * FROM (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes = 0 AND m.available_after <= {now}
+      AND m.id NOT IN (SELECT id FROM held) ORDER BY m.available_after LIMIT 1) clean
+    UNION ALL SELECT * FROM (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes > 0
+      AND m.id NOT IN (SELECT id FROM held) ORDER BY m.available_after LIMIT 1) crashed) x) AS oldest_ready,
   (SELECT MIN(p.poisoned_at) FROM {poisoned} p WHERE p.consumer_type = n.consumer) AS oldest_poisoned,
   {now} AS now
 FROM names n ORDER BY n.consumer`

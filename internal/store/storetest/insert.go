@@ -20,7 +20,6 @@ func insertCases() []testCase {
 		{"a delay counts from the clock", insertDelay},
 		{"a fixed instant is kept to the microsecond", insertInstants},
 		{"what has been available since before 1970 is claimed", insertLongAgo},
-		{"the instant of creation can be given", insertCreated},
 		{"an insert id is written once per batch", insertIDInBatch},
 		{"an insert id is written once while pending", insertIDPending},
 		{"an insert id is per consumer", insertIDPerConsumer},
@@ -110,15 +109,6 @@ func (k *kit) instants(instants ...time.Time) []row {
 	}
 	k.insert(rows...)
 	return k.messages()
-}
-
-// insertCreated: a message that is inserted again keeps its age.
-func insertCreated(k *kit) {
-	m := k.message("c")
-	m.CreatedAt = epoch().Add(-time.Hour + 123*time.Microsecond)
-	k.insert(m, k.message("c"))
-	equal(k, "created", []string{k.messages()[0].Created, k.messages()[1].Created}, []string{"-59m59.999877s", "0s"})
-	equal(k, "available", k.messages()[0].Available, "0s")
 }
 
 func insertInstants(k *kit) {

@@ -67,8 +67,10 @@ CREATE TABLE "app_poisoned_messages" (
 );
 
 CREATE INDEX "app_poisoned_messages_consumer" ON "app_poisoned_messages" (consumer_type, poisoned_at);
+CREATE INDEX "app_poisoned_messages_newest" ON "app_poisoned_messages" (poisoned_at, id);
 
--- Cron rows that turn into messages when due.
+-- Cron rows that turn into messages when due, or once at run_at when somebody
+-- asks for that.
 CREATE TABLE "app_scheduled_messages" (
   id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   name            text UNIQUE,
@@ -79,6 +81,7 @@ CREATE TABLE "app_scheduled_messages" (
   cron_expression text NOT NULL,
   cron_timezone   text NOT NULL,
   available_after timestamptz NOT NULL,
+  run_at          timestamptz,
   paused          boolean NOT NULL DEFAULT false,
   last_fired_at   timestamptz,
   last_error      text,
@@ -86,6 +89,7 @@ CREATE TABLE "app_scheduled_messages" (
 );
 
 CREATE INDEX "app_scheduled_messages_due" ON "app_scheduled_messages" (available_after) WHERE NOT paused;
+CREATE INDEX "app_scheduled_messages_asked" ON "app_scheduled_messages" (run_at) WHERE run_at IS NOT NULL;
 CREATE INDEX "app_scheduled_messages_tag" ON "app_scheduled_messages" (tag);
 
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)

@@ -61,8 +61,10 @@ CREATE TABLE "app_poisoned_messages" (
 );
 
 CREATE INDEX "app_poisoned_messages_consumer" ON "app_poisoned_messages" (consumer_type, poisoned_at);
+CREATE INDEX "app_poisoned_messages_newest" ON "app_poisoned_messages" (poisoned_at, id);
 
--- Cron rows that turn into messages when due.
+-- Cron rows that turn into messages when due, or once at run_at when somebody
+-- asks for that.
 CREATE TABLE "app_scheduled_messages" (
   id              INTEGER PRIMARY KEY AUTOINCREMENT,
   name            TEXT UNIQUE,
@@ -73,6 +75,7 @@ CREATE TABLE "app_scheduled_messages" (
   cron_expression TEXT NOT NULL,
   cron_timezone   TEXT NOT NULL,
   available_after INTEGER NOT NULL,
+  run_at          INTEGER,
   paused          INTEGER NOT NULL DEFAULT 0,
   last_fired_at   INTEGER,
   last_error      TEXT,
@@ -80,6 +83,7 @@ CREATE TABLE "app_scheduled_messages" (
 );
 
 CREATE INDEX "app_scheduled_messages_due" ON "app_scheduled_messages" (available_after) WHERE NOT paused;
+CREATE INDEX "app_scheduled_messages_asked" ON "app_scheduled_messages" (run_at) WHERE run_at IS NOT NULL;
 CREATE INDEX "app_scheduled_messages_tag" ON "app_scheduled_messages" (tag);
 
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)

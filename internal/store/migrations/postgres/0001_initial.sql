@@ -59,8 +59,10 @@ CREATE TABLE {poisoned} (
 );
 
 CREATE INDEX "{prefix}poisoned_messages_consumer" ON {poisoned} (consumer_type, poisoned_at);
+CREATE INDEX "{prefix}poisoned_messages_newest" ON {poisoned} (poisoned_at, id);
 
--- Cron rows that turn into messages when due.
+-- Cron rows that turn into messages when due, or once at run_at when somebody
+-- asks for that.
 CREATE TABLE {schedules} (
   id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   name            text UNIQUE,
@@ -71,6 +73,7 @@ CREATE TABLE {schedules} (
   cron_expression text NOT NULL,
   cron_timezone   text NOT NULL,
   available_after timestamptz NOT NULL,
+  run_at          timestamptz,
   paused          boolean NOT NULL DEFAULT false,
   last_fired_at   timestamptz,
   last_error      text,
@@ -78,6 +81,7 @@ CREATE TABLE {schedules} (
 );
 
 CREATE INDEX "{prefix}scheduled_messages_due" ON {schedules} (available_after) WHERE NOT paused;
+CREATE INDEX "{prefix}scheduled_messages_asked" ON {schedules} (run_at) WHERE run_at IS NOT NULL;
 CREATE INDEX "{prefix}scheduled_messages_tag" ON {schedules} (tag);
 
 INSERT INTO {migrations} (version, applied_at) VALUES (1, CURRENT_TIMESTAMP);

@@ -53,8 +53,10 @@ CREATE TABLE {poisoned} (
 );
 
 CREATE INDEX "{prefix}poisoned_messages_consumer" ON {poisoned} (consumer_type, poisoned_at);
+CREATE INDEX "{prefix}poisoned_messages_newest" ON {poisoned} (poisoned_at, id);
 
--- Cron rows that turn into messages when due.
+-- Cron rows that turn into messages when due, or once at run_at when somebody
+-- asks for that.
 CREATE TABLE {schedules} (
   id              INTEGER PRIMARY KEY AUTOINCREMENT,
   name            TEXT UNIQUE,
@@ -65,6 +67,7 @@ CREATE TABLE {schedules} (
   cron_expression TEXT NOT NULL,
   cron_timezone   TEXT NOT NULL,
   available_after INTEGER NOT NULL,
+  run_at          INTEGER,
   paused          INTEGER NOT NULL DEFAULT 0,
   last_fired_at   INTEGER,
   last_error      TEXT,
@@ -72,6 +75,7 @@ CREATE TABLE {schedules} (
 );
 
 CREATE INDEX "{prefix}scheduled_messages_due" ON {schedules} (available_after) WHERE NOT paused;
+CREATE INDEX "{prefix}scheduled_messages_asked" ON {schedules} (run_at) WHERE run_at IS NOT NULL;
 CREATE INDEX "{prefix}scheduled_messages_tag" ON {schedules} (tag);
 
 INSERT INTO {migrations} (version, applied_at) VALUES (1, CURRENT_TIMESTAMP);

@@ -1,0 +1,312 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// Tests of what an attack on schedules found.
+
+// queryHook calls before with every statement.
+type queryHook struct{ before func(query string) }
+
+func (h queryHook) BeforeQuery(ctx context.Context, e *bun.QueryEvent) context.Context {
+	h.before(e.Query)
+	return ctx
+}
+func (queryHook) AfterQuery(context.Context, *bun.QueryEvent) {}
+
+func TestChangesOfSchedulesDoNotPutFiresOff(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var n atomic.Int64
+		a := newApp(counting("c", &n))
+		s := a.scheduler()
+		must[int64](t)(s.Schedule(ctx, a.db, order{ID: "tick"}, "* * * * * *", "UTC"))
+		a.fireSchedules(ctx, schedule.ProcessorConfig{})
+		for range 160 { // 8 s
+			<-time.After(50 * time.Millisecond)
+			err := a.db.RunInTx(ctx, nil, func(_ context.Context, tx bun.Tx) error {
+				_, err := s.Schedule(ctx, tx, order{ID: "x"}, "@yearly", "UTC", schedule.Name("n"))
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := a.count("SELECT count(*) FROM consumer_messages"); got < 7 {
+			t.Errorf("fires in 8 s: got %d, want one a second", got)
+		}
+	})
+}
+
+func TestALockedScheduleIsNoBusyLoop(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	var n, statements atomic.Int64
+	a := newApp(t, db, counting("c", &n))
+	must[int64](t)(a.scheduler().Schedule(t.Context(), db, order{}, "@yearly", "UTC"))
+	a.makeDue(time.Second)
+	tx := must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
+	defer tx.Rollback() //nolint:errcheck // ends the lock, whatever happened
+	must[int64](t)(first(tx.NewRaw("SELECT id FROM scheduled_messages FOR UPDATE")))
+	db.AddQueryHook(queryHook{func(string) { statements.Add(1) }})
+	a.fireSchedules(t.Context(), schedule.ProcessorConfig{})
+	eventually(t, "it looks", func() bool { return statements.Load() > 2 })
+	before := statements.Load()
+	<-time.After(time.Second)
+	if got := statements.Load() - before; got > 100 {
+		t.Errorf("statements in a second while the row is locked: got %d, want a few", got)
+	}
+}
+
+// first returns the number that a query selects.
+func first(q *bun.RawQuery) (n int64, err error) {
+	err = q.Scan(context.Background(), &n)
+	return n, err
+}
+
+func TestARefusedScheduleIsNotPostponedOverAFire(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	var n, locks atomic.Int64
+	a := newApp(t, db, counting("c", &n))
+	s := a.scheduler()
+	must[int64](t)(s.Schedule(t.Context(), db, order{ID: "1"}, "@yearly", "UTC"))
+	a.makeDue(time.Second)
+	refusing := must[*outbox.Producer](t)(outbox.NewProducer(a.registry, outbox.ProducerConfig{User: []bus.SendMiddleware{
+		func(bus.Sender) bus.Sender {
+			return func(context.Context, []*bus.Message) error { return errors.New("the tenant service said 503") }
+		}}}))
+	plain := testdb.OpenPostgres(t, postgresDSN(t, db))
+	other := *a
+	other.db = plain
+	done := make(chan struct{})
+	db.AddQueryHook(queryHook{func(query string) {
+		// The batch, the schedule alone, and then the look before it is postponed:
+		// there another instance fires it.
+		if strings.Contains(query, "SKIP LOCKED") && locks.Add(1) == 3 {
+			other.fireSchedules(t.Context(), schedule.ProcessorConfig{})
+			eventually(t, "the other instance fires", func() bool { return len(other.pending()) == 1 })
+			close(done)
+		}
+	}})
+	p := must[*schedule.Processor](t)(schedule.NewProcessor(db, a.registry, refusing, schedule.ProcessorConfig{Logger: slog.New(slog.DiscardHandler)}))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- p.Run(ctx) }()
+	<-done
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	got := must[[]schedule.Schedule](t)(s.List(t.Context(), db, schedule.Filter{}))[0]
+	if got.LastError != "" || got.NextFire.Before(time.Now()) || got.NextFire.Before(got.LastFire.Add(2*time.Minute)) && got.NextFire.Minute() != 0 {
+		t.Errorf("schedule: got %+v, want it as the other instance left it", got)
+	}
+}
+
+// postgresDSN returns the data source name of an open test database.
+func postgresDSN(t *testing.T, db *bun.DB) string {
+	t.Helper()
+	var name string
+	if err := db.NewRaw("SELECT current_database()").Scan(t.Context(), &name); err != nil {
+		t.Fatal(err)
+	}
+	return testdb.PostgresDSNOf(t, name)
+}
+
+func TestAChainThatTimesOutHoldsNobodyBack(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a := newApp(t, db, counting("c", &n))
+		a.producer = must[*outbox.Producer](t)(outbox.NewProducer(a.registry, outbox.ProducerConfig{User: []bus.SendMiddleware{
+			bus.EachMessage(func(_ context.Context, m *bus.Message) error {
+				if string(m.Payload) == `{"id":"2","n":0}` {
+					return fmt.Errorf("ask the tenant service: %w", context.DeadlineExceeded)
+				}
+				return nil
+			})}}))
+		s := a.scheduler()
+		for i := range 5 {
+			must[int64](t)(s.Schedule(t.Context(), db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC"))
+		}
+		a.makeDue(time.Second)
+		a.fireSchedules(t.Context(), schedule.ProcessorConfig{Logger: slog.New(slog.DiscardHandler)})
+		eventually(t, "the others fire", func() bool { return len(a.pending()) == 4 })
+		eventually(t, "the refused one says so", func() bool {
+			list := must[[]schedule.Schedule](t)(s.List(t.Context(), db, schedule.Filter{}))
+			return strings.Contains(list[2].LastError, "tenant service")
+		})
+	})
+}
+
+func TestRunNowIsBesideTheFireTimes(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []schedule.MissedFires{schedule.CatchUp, schedule.Skip} {
+		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				var n atomic.Int64
+				a := newApp(counting("c", &n))
+				s := a.scheduler()
+				id := must[int64](t)(s.Schedule(ctx, a.db, order{}, "@every 1h", "UTC"))
+				before := must[[]schedule.Schedule](t)(s.List(ctx, a.db, schedule.Filter{}))[0]
+				check := func(err error) {
+					t.Helper()
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				fires := func(what string, want int) {
+					t.Helper()
+					if got := a.count("SELECT count(*) FROM consumer_messages"); got != want {
+						t.Errorf("%s: got %d fires, want %d", what, got, want)
+					}
+				}
+				<-time.After(time.Hour - 2*time.Second)
+				check(s.RunNow(ctx, a.db, id))
+				check(s.RunNow(ctx, a.db, id))
+				<-time.After(3 * time.Second) // nobody is there for the fire time
+				a.fireSchedules(ctx, schedule.ProcessorConfig{MissedFires: policy})
+				<-time.After(time.Second)
+				fires("asked for just before a fire time", 2)
+				after := must[[]schedule.Schedule](t)(s.List(ctx, a.db, schedule.Filter{}))[0]
+				if !after.NextFire.Equal(before.NextFire.Add(time.Hour)) {
+					t.Errorf("next fire: got %s, want %s: asking moves nothing", after.NextFire, before.NextFire.Add(time.Hour))
+				}
+				check(s.Pause(ctx, a.db, id))
+				check(s.RunNow(ctx, a.db, id))
+				<-time.After(2 * time.Hour)
+				fires("asked for while paused", 3)
+				check(s.Resume(ctx, a.db, id))
+				resumed := must[[]schedule.Schedule](t)(s.List(ctx, a.db, schedule.Filter{}))[0].NextFire
+				<-time.After(time.Minute)
+				check(s.Resume(ctx, a.db, id)) // not paused any more: nothing changes
+				if again := must[[]schedule.Schedule](t)(s.List(ctx, a.db, schedule.Filter{}))[0].NextFire; !again.Equal(resumed) {
+					t.Errorf("resumed twice: got a next fire at %s, want %s still", again, resumed)
+				}
+			})
+		})
+	}
+}
+
+func TestScheduledProcessorsStopInTime(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	var n atomic.Int64
+	a := newApp(t, db, counting("c", &n))
+	sending := make(chan struct{})
+	var once sync.Once
+	slow := must[*outbox.Producer](t)(outbox.NewProducer(a.registry, outbox.ProducerConfig{User: []bus.SendMiddleware{
+		bus.EachMessage(func(ctx context.Context, _ *bus.Message) error {
+			once.Do(func() { close(sending) })
+			select {
+			case <-ctx.Done():
+			case <-time.After(200 * time.Millisecond):
+			}
+			return ctx.Err()
+		})}}))
+	for i := range 40 {
+		must[int64](t)(a.scheduler().Schedule(t.Context(), db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC"))
+	}
+	a.makeDue(time.Second)
+	p := must[*schedule.Processor](t)(schedule.NewProcessor(db, a.registry, slow, schedule.ProcessorConfig{}))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- p.Run(ctx) }()
+	<-sending
+	begun := time.Now()
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > 4*time.Second {
+		t.Errorf("stop: took %s of the 8 s that the batch takes, want about one second", took)
+	}
+	for _, row := range must[[]schedule.Schedule](t)(a.scheduler().List(t.Context(), db, schedule.Filter{})) {
+		if row.LastError != "" || !row.LastFire.IsZero() {
+			t.Fatalf("schedule: got %+v, want it untouched: a stop is no fault of its", row)
+		}
+	}
+}
+
+func TestUpdatesCountFromWhenTheyHoldTheRow(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	var n atomic.Int64
+	a := newApp(t, db, counting("c", &n))
+	s := a.scheduler()
+	id := must[int64](t)(s.Schedule(t.Context(), db, order{}, "@yearly", "UTC", schedule.Name("n")))
+	for what, change := range map[string]func() error{
+		"update": func() error {
+			return s.UpdateSchedule(context.WithoutCancel(t.Context()), db, id, "* * * * * *", "UTC")
+		},
+		"replace": func() error {
+			_, err := s.Schedule(context.WithoutCancel(t.Context()), db, order{}, "* * * * * ?", "UTC", schedule.Name("n"))
+			return err
+		},
+	} {
+		tx := must[bun.Tx](t)(db.BeginTx(t.Context(), nil)) // somebody fires it
+		must[int64](t)(first(tx.NewRaw("SELECT id FROM scheduled_messages FOR UPDATE")))
+		changed := make(chan error)
+		go func() { changed <- change() }()
+		eventually(t, "it waits for the row", func() bool {
+			return a.count("SELECT count(*) FROM pg_locks l JOIN pg_stat_activity s USING (pid) WHERE NOT granted AND datname = current_database()") > 0
+		})
+		<-time.After(1200 * time.Millisecond)
+		var fired time.Time
+		if err := tx.NewRaw("SELECT clock_timestamp()").Scan(t.Context(), &fired); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(tx.Commit(), <-changed); err != nil {
+			t.Fatal(err)
+		}
+		if next := must[[]schedule.Schedule](t)(s.List(t.Context(), db, schedule.Filter{}))[0].NextFire; !next.After(fired) {
+			t.Errorf("%s: got a next fire at %s, want one after %s, which the fire before it was for", what, next, fired)
+		}
+	}
+}
+
+// TestEveryChangeWakes looks at what the processors of this process are told.
+func TestEveryChangeWakes(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	var n atomic.Int64
+	a, poisoned := poisonedApp(t, db, 4, counting("c", &n))
+	s := a.scheduler()
+	var woken []bus.Wake
+	defer a.registry.Wakeups().Listen(func(w bus.Wake) { woken = append(woken, w) })()
+	requeued := int64(0)
+	for what, do := range map[string]func(db bun.IDB) error{
+		"schedule": func(db bun.IDB) error { return second(s.Schedule(t.Context(), db, order{}, "@yearly", "UTC")) },
+		"requeue":  func(db bun.IDB) error { requeued++; return second(poisoned.Requeue(t.Context(), db, requeued)) },
+	} {
+		tx := must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
+		for handle, expected := range map[bun.IDB]bool{db: false, tx: true, &tx: true} {
+			woken = nil
+			if err := do(handle); err != nil {
+				t.Fatal(err)
+			}
+			if len(woken) != 1 || woken[0].Expected != expected || woken[0].Schedules != (what == "schedule") {
+				t.Errorf("%s through %T: got %+v, want one wake-up, expected %t", what, handle, woken, expected)
+			}
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

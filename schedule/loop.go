@@ -1,0 +1,98 @@
+package schedule
+
+import (
+	"context"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+)
+
+// newAlarm rings for the next look. The quick looks follow a change of schedules
+// whose commit nobody announces.
+func newAlarm() *alarm.Alarm {
+	return alarm.New(100*time.Millisecond, 300*time.Millisecond, time.Second, 3*time.Second)
+}
+
+// loop looks for schedules that are due, until ctx ends.
+func (p *Processor) loop(ctx context.Context) {
+	bell := newAlarm()
+	stop := p.registry.Wakeups().Listen(func(w bus.Wake) {
+		switch {
+		case !w.Schedules: // not for us
+		case w.Expected:
+			bell.Expect(time.Now())
+		default:
+			bell.By(time.Now())
+		}
+	})
+	defer stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	retry, locked := outage.NewRetry(), outage.NewRetry()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-bell.Changed():
+		}
+		if wait := bell.Next(time.Now()); wait > 0 {
+			timer.Reset(wait)
+			continue
+		}
+		// Armed before the look, so that whoever rings during it is heard.
+		bell.Rearm(time.Now(), time.Now().Add(p.config.ProcessorMaxDelay))
+		wait, err := p.look(ctx, locked)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			p.outage.Noticed("fire schedules", err)
+			if !outage.Pause(ctx, retry.NextBackOff()) { // nobody cuts this wait short
+				return
+			}
+			wait = 0
+		default:
+			p.outage.Over()
+			retry.Reset()
+		}
+		now := time.Now()
+		bell.By(now.Add(wait))
+		timer.Reset(bell.Next(now))
+	}
+}
+
+// look fires everything that is due and returns how long nothing will be. An idle
+// look is one statement outside of a transaction.
+func (p *Processor) look(ctx context.Context, locked backoff.BackOff) (time.Duration, error) {
+	payloadTypes := p.registry.PayloadTypes()
+	if len(payloadTypes) == 0 {
+		return p.config.ProcessorMaxDelay, nil
+	}
+	for ctx.Err() == nil {
+		statement, cancel := context.WithTimeout(ctx, fireTimeout)
+		next, ok, err := p.store.NextSchedule(statement, p.db, payloadTypes)
+		cancel()
+		switch {
+		case err != nil:
+			return 0, err
+		case !ok:
+			return p.config.ProcessorMaxDelay, nil
+		case next > 0:
+			return min(next, p.config.ProcessorMaxDelay), nil
+		}
+		n, err := p.fire(ctx, payloadTypes)
+		if err != nil {
+			return 0, err
+		}
+		if n == 0 { // another instance fires what is due, or a transaction is changing it
+			return min(locked.NextBackOff(), p.config.ProcessorMaxDelay), nil
+		}
+		locked.Reset()
+	}
+	return 0, nil
+}
