@@ -1,5 +1,5 @@
 # The modules of this repository, each with its own go.mod. `make modules` fails when the list is wrong.
-MODULES := . examples integration
+MODULES := . examples integration integration/bench
 BENCH_MODULES := . integration
 PLATFORMS := linux darwin windows
 
@@ -35,6 +35,14 @@ run: ## Run the quickstart example
 .PHONY: bench-go
 bench-go: ## Run the Go benchmarks, on a throw-away PostgreSQL
 	@$(WITH_POSTGRES) $(MAKE) --no-print-directory bench-all
+
+.PHONY: bench
+bench: ## Measure against the peers, on a throw-away PostgreSQL
+	@$(WITH_POSTGRES) go run ./integration/bench -json docs/performance.json -plots docs/performance
+
+.PHONY: bench-quick
+bench-quick: ## Print one line per speed bar, within a minute
+	@$(WITH_POSTGRES) go run ./integration/bench -quick
 
 .PHONY: tidy
 tidy: ## Run go mod tidy in every module

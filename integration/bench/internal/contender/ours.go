@@ -1,0 +1,246 @@
+package contender
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// Variant is what may differ from what a new user of AsyncMonolith gets. The
+// zero value is just that: the default chain and the default configuration,
+// with a logger that prints only what goes wrong.
+type Variant struct {
+	// Processor is the processor's configuration.
+	Processor outbox.ProcessorConfig
+	// TxOptions are given to the transactional consumer.
+	TxOptions []bus.ConsumerOption
+	// Consumers is how many consumers each message has. Defaults to 1.
+	Consumers int
+	// Consumer is how their names begin. Defaults to "count".
+	Consumer string
+	// Schedules is how many schedules there are, none of which is ever due, with
+	// a schedule processor beside the other. Defaults to none.
+	Schedules int
+	// Tracer sees every statement that the driver sends. Defaults to none.
+	Tracer pgx.QueryTracer
+}
+
+// Ours is AsyncMonolith on PostgreSQL.
+func Ours(name string, v Variant) Contender {
+	return Contender{Name: name, Open: func(ctx context.Context, dsn string, work Work) (System, error) {
+		db, err := openBun(dsn, v.Tracer)
+		if err != nil {
+			return nil, err
+		}
+		return openOurs(ctx, db, v, work)
+	}}
+}
+
+// openBun opens the database as the README says.
+func openBun(dsn string, tracer pgx.QueryTracer) (*bun.DB, error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("data source name: %w", err)
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	config.Tracer = tracer
+	conns := stdlib.OpenDB(*config)
+	conns.SetMaxOpenConns(Pool)
+	conns.SetMaxIdleConns(Pool)
+	return bun.NewDB(conns, pgdialect.New()), nil
+}
+
+// ours is AsyncMonolith in one database.
+type ours struct {
+	db       *bun.DB
+	variant  Variant
+	work     Work
+	registry *bus.Registry
+	producer *outbox.Producer
+	tail     int64
+}
+
+func openOurs(ctx context.Context, db *bun.DB, v Variant, work Work) (_ *ours, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, db.Close())
+		}
+	}()
+	if v.Consumers == 0 {
+		v.Consumers = 1
+	}
+	if v.Consumer == "" {
+		v.Consumer = "count"
+	}
+	v.Processor.Logger = logger()
+	s := &ours{db: db, variant: v, work: work}
+	if s.registry, err = bus.NewRegistry(s.consumers()...); err != nil {
+		return nil, err
+	}
+	if s.producer, err = outbox.NewProducer(s.registry, outbox.ProducerConfig{Logger: logger()}); err != nil {
+		return nil, err
+	}
+	if err = outbox.Migrate(ctx, db, s.registry.Tables()); err != nil {
+		return nil, err
+	}
+	if work.Transactional {
+		if _, err = db.ExecContext(ctx, createEffects); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.schedule(ctx)
+}
+
+func (s *ours) consumers() []bus.Consumer {
+	consumers := make([]bus.Consumer, s.variant.Consumers)
+	for i := range consumers {
+		name := fmt.Sprintf("%s-%d", s.variant.Consumer, i)
+		if s.work.Transactional {
+			consumers[i] = outbox.ConsumeTx(name, s.insertEffect, s.variant.TxOptions...)
+		} else {
+			consumers[i] = bus.Consume(name, s.count)
+		}
+	}
+	return consumers
+}
+
+func (s *ours) count(_ context.Context, payload Signup) error {
+	s.work.Handle(payload)
+	return nil
+}
+
+func (s *ours) insertEffect(ctx context.Context, tx bun.Tx, payload Signup) error {
+	s.work.Handle(payload)
+	_, err := tx.ExecContext(ctx, "INSERT INTO "+Effects+" (user_id, email, at) VALUES (?, ?, ?)", payload.UserID, payload.Email, payload.At)
+	if err != nil {
+		s.work.Fail(fmt.Errorf("insert effect: %w", err))
+	}
+	return err
+}
+
+// Produce implements System.
+func (s *ours) Produce(ctx context.Context, batch []Signup) error {
+	items := make([]outbox.Item, len(batch))
+	for i := range batch {
+		items[i].Payload = batch[i]
+	}
+	_, err := s.producer.ProduceMany(ctx, s.db, items...)
+	return err
+}
+
+// ProduceOne implements System.
+func (s *ours) ProduceOne(ctx context.Context, payload Signup) error {
+	return s.producer.RunInTx(ctx, s.db, func(ctx context.Context, tx bun.Tx) error {
+		_, err := s.producer.Produce(ctx, tx, payload)
+		return err
+	})
+}
+
+// Start implements System.
+func (s *ours) Start(ctx context.Context) (stop func() error, err error) {
+	processor, err := outbox.NewProcessor(s.db, s.registry, s.variant.Processor)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.markTail(ctx); err != nil {
+		return nil, err
+	}
+	runs := []func(context.Context) error{processor.Run}
+	if s.variant.Schedules > 0 {
+		schedules, err := schedule.NewProcessor(s.db, s.registry, s.producer, schedule.ProcessorConfig{Logger: logger()})
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, schedules.Run)
+	}
+	return background(ctx, s.work.Fail, runs...), nil
+}
+
+// background runs the functions until stop is called, which waits for them.
+func background(ctx context.Context, fail func(error), runs ...func(context.Context) error) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	results := make(chan error, len(runs))
+	for _, run := range runs {
+		go func() {
+			err := run(ctx)
+			if err != nil {
+				fail(err)
+			}
+			results <- err
+		}()
+	}
+	return func() error {
+		cancel()
+		var errs []error
+		for range runs {
+			errs = append(errs, <-results)
+		}
+		return errors.Join(errs...)
+	}
+}
+
+// schedule writes the schedules.
+func (s *ours) schedule(ctx context.Context) error {
+	scheduler, err := schedule.NewScheduler(s.registry, schedule.Config{})
+	if err != nil {
+		return err
+	}
+	for i := range s.variant.Schedules {
+		_, err := scheduler.Schedule(ctx, s.db, Signup{}, "0 0 4 29 2 *", "UTC", schedule.Name(fmt.Sprintf("leap-day-%d", i)))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// markTail remembers where the ids begin that Pending looks at.
+func (s *ours) markTail(ctx context.Context) error {
+	var last sql.NullInt64
+	if err := s.db.QueryRowContext(ctx, "SELECT max(id) FROM consumer_messages").Scan(&last); err != nil {
+		return fmt.Errorf("last id: %w", err)
+	}
+	s.tail = last.Int64 - tail
+	return nil
+}
+
+// Pending implements System.
+func (s *ours) Pending(ctx context.Context) (pending bool, err error) {
+	return s.remains(ctx, s.tail)
+}
+
+func (s *ours) remains(ctx context.Context, after int64) (found bool, err error) {
+	err = s.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM consumer_messages WHERE id > ? AND consumer_type LIKE ?)",
+		after, s.variant.Consumer+"-%").Scan(&found)
+	return found, err
+}
+
+// Verify implements System.
+func (s *ours) Verify(ctx context.Context) error {
+	found, err := s.remains(ctx, 0)
+	if err != nil {
+		return err
+	}
+	var poisoned, claims int
+	err = s.db.QueryRowContext(ctx, "SELECT (SELECT count(*) FROM poisoned_messages), (SELECT count(*) FROM message_claims)").Scan(&poisoned, &claims)
+	switch {
+	case err != nil:
+		return err
+	case found || poisoned > 0 || claims > 0:
+		return fmt.Errorf("messages remain: %t, %d poisoned messages, %d claims", found, poisoned, claims)
+	}
+	return nil
+}
+
+// Close implements System.
+func (s *ours) Close() error { return s.db.Close() }

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/contender"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/report"
+)
+
+// step measures something, and names the bars that are judged by it.
+type step struct {
+	name  string
+	quick bool                                  // whether it is part of -quick
+	take  func(*session, context.Context) error // a method of session
+	goals []report.Goal
+}
+
+// steps returns all steps in the order in which they are taken. The goals of the
+// first ones are the speed bars of the design, those of the others its words on
+// scale. To judge a variant of ours instead, name it as the goal's Contender.
+func steps() []step {
+	return append([]step{
+		{name: "drain", quick: true, take: (*session).drain, goals: []report.Goal{
+			{Name: "drain", Measurement: "drain", Against: contender.NameRiver, AtLeast: 5},
+			{Name: "raw-limit", Measurement: "drain", Against: contender.NameRaw, AtLeast: 0.35},
+			{Name: "produce", Measurement: "produce", Against: contender.NameRiver, AtLeast: 1.5},
+			{Name: "wal", Measurement: "wal", AtMost: 900},
+		}},
+		{name: "transactional", quick: true, take: (*session).transactional, goals: []report.Goal{
+			{Name: "transactional", Measurement: "transactional", Against: contender.NameRiver, AtLeast: 3},
+		}},
+		{name: "latency", quick: true, take: (*session).latency, goals: []report.Goal{
+			{Name: "latency-p50", Measurement: "latency-p50", AtMost: 1},
+			{Name: "latency-p99", Measurement: "latency-p99", AtMost: 5},
+		}},
+		{name: "latency-across", quick: true, take: (*session).latencyAcross, goals: []report.Goal{
+			{Name: "latency-across-p50", Measurement: "latency-across-p50", AtMost: 5},
+		}},
+		{name: "pinned", quick: true, take: (*session).pinned, goals: []report.Goal{
+			{Name: "pinned", Measurement: "pinned", Against: nameUnpinned, AtLeast: 0.8},
+		}},
+		{name: "chain", quick: true, take: (*session).chain, goals: []report.Goal{
+			{Name: "chain-time", Measurement: "chain-time", AtMost: 2},
+			{Name: "chain-allocations", Measurement: "chain-allocations", AtMost: 8},
+		}},
+	}, scaleSteps()...)
+}
+
+// scaleSteps are those of the full run only.
+func scaleSteps() []step {
+	atLeast := func(name string, limit float64) []report.Goal {
+		return []report.Goal{{Name: name, Measurement: name, AtLeast: limit}}
+	}
+	return []step{
+		{name: "backlog", take: (*session).backlog, goals: atLeast("backlog", 0.9)},
+		{name: "consumers", take: (*session).consumers, goals: atLeast("consumers", 0.8)},
+		{name: "loops", take: (*session).loops},
+		{name: "processes", take: (*session).processes},
+		{name: "payload", take: (*session).payload},
+		{name: "handler", take: (*session).handler},
+		{name: "in-flight", take: (*session).inFlight},
+		{name: "strangers", take: (*session).strangers, goals: atLeast("strangers", 0.95)},
+		{name: "idle", take: (*session).idle, goals: []report.Goal{
+			{Name: "idle-statements", Measurement: "idle-statements", AtMost: 2},
+			{Name: "idle-cpu", Measurement: "idle-cpu", AtMost: 0.2},
+		}},
+		{name: "sqlite", take: (*session).sqlite, goals: atLeast("sqlite", 20_000)},
+	}
+}
