@@ -71,40 +71,18 @@ func chunks(rows []NewMessage) [][]NewMessage {
 }
 
 func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []NewMessage, written map[bus.MessageID]int) error {
-	now := bun.Safe(s.now(ctx))
-	models := make([]newMessage, len(rows))
-	keyed := false
-	for i, row := range rows {
-		keyed = keyed || row.InsertID != ""
-		models[i] = newMessage{
-			MessageID: row.MessageID, ConsumerType: row.ConsumerType, PayloadType: row.PayloadType,
-			Payload: row.Payload, Headers: row.Headers, InsertID: row.InsertID,
-			CreatedAt: now, AvailableAfter: s.available(ctx, row, now),
+	if slices.ContainsFunc(rows, func(row NewMessage) bool { return row.InsertID != "" }) {
+		ids, err := s.insertKeyed(ctx, db, rows)
+		for _, id := range ids {
+			written[id]++
 		}
-	}
-	insert := db.NewInsert().Model(&models).ModelTableExpr(s.names.messages)
-	if !keyed {
-		for _, row := range rows {
-			written[row.MessageID]++
-		}
-		_, err := insert.Returning("NULL").Exec(ctx)
 		return err
 	}
-	var ids []bus.MessageID
-	err := insert.On("CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO NOTHING").
-		Returning("message_id").Scan(ctx, &ids)
-	for _, id := range ids {
-		written[id]++
+	for _, row := range rows {
+		written[row.MessageID]++
 	}
-	return err
+	return s.insert(ctx, db, rows)
 }
 
-func (s *Store) available(ctx context.Context, row NewMessage, now bun.Safe) bun.Safe {
-	switch {
-	case !row.AvailableAt.IsZero():
-		return bun.Safe(s.at(row.AvailableAt))
-	case row.Delay > 0:
-		return bun.Safe(s.after(ctx, row.Delay))
-	}
-	return now
-}
+// onPending leaves out rows whose insert id is pending.
+const onPending = `CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO NOTHING`

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/uptrace/bun"
-
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
@@ -33,21 +31,6 @@ const messageColumns = `m.id, m.message_id, m.consumer_type, m.payload_type, m.p
 // of its own.
 const poisonedColumns = `id, message_id, consumer_type, payload_type, payload, headers, insert_id,
 	created_at, available_after, attempts, crashes, errors, poisoned_at, reason`
-
-// newMessage is what an insert writes; every other column has a default. The
-// instants are expressions, since the clock is the database's.
-type newMessage struct {
-	bun.BaseModel `bun:"table:consumer_messages"`
-
-	MessageID      bus.MessageID `bun:"message_id"`
-	ConsumerType   string        `bun:"consumer_type"`
-	PayloadType    string        `bun:"payload_type"`
-	Payload        string        `bun:"payload"`
-	Headers        string        `bun:"headers,nullzero"`
-	InsertID       string        `bun:"insert_id,nullzero"`
-	CreatedAt      bun.Safe      `bun:"created_at"`
-	AvailableAfter bun.Safe      `bun:"available_after"`
-}
 
 // Moment reads an instant in the form each dialect stores it: a timestamp, or
 // microseconds since 1970 UTC.

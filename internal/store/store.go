@@ -22,6 +22,7 @@ type Store struct {
 // engine is what differs between databases. Each is one file of this package.
 type engine interface {
 	clock
+	inserter
 	claimer
 	settler
 	keeper
@@ -37,6 +38,14 @@ type clock interface {
 	after(ctx context.Context, d time.Duration) string
 	// at is a fixed instant.
 	at(t time.Time) string
+}
+
+// inserter writes messages.
+type inserter interface {
+	insert(ctx context.Context, db bun.IDB, rows []NewMessage) error
+	// insertKeyed leaves out rows whose insert id is pending, and returns the
+	// message ids of the others.
+	insertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]bus.MessageID, error)
 }
 
 // claimer takes messages under a lease.
