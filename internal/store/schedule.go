@@ -114,9 +114,11 @@ type ScheduleChange struct {
 	PayloadType    string
 	FiredAt        time.Time // zero leaves it
 	Error          *string
+	Running        bool // only when it is not paused
 }
 
-// UpdateSchedule changes a schedule and tells whether there is one.
+// UpdateSchedule changes a schedule and tells whether it did: whether there is
+// one, and as the change wants it.
 func (s *Store) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, c ScheduleChange) (bool, error) {
 	q := db.NewUpdate().Model((*Schedule)(nil)).ModelTableExpr(s.names.schedules+" AS s").Where("id = ?", id)
 	if c.Paused != nil {
@@ -136,6 +138,9 @@ func (s *Store) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, c Sche
 	}
 	if !c.FiredAt.IsZero() {
 		q = q.Set("last_fired_at = " + s.at(c.FiredAt))
+	}
+	if c.Running {
+		q = q.Where("NOT paused")
 	}
 	if c.Error != nil {
 		q = q.Set("last_error = NULLIF(?, '')", CleanText(*c.Error, maxErrorBytes))
@@ -158,6 +163,21 @@ func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []
 		q = q.For("UPDATE SKIP LOCKED")
 	}
 	err = q.Scan(ctx)
+	return rows, err
+}
+
+// ScheduleStrangers lists the schedules, 20 at most, that should have fired so
+// long ago and have not, and whose payload type is none of the given.
+func (s *Store) ScheduleStrangers(ctx context.Context, db *bun.DB, payloadTypes []string, overdue time.Duration) (rows []Schedule, err error) {
+	err = s.insist(ctx, db, func(db bun.IDB) error {
+		rows = nil
+		q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.schedules + " AS s").
+			Where("NOT paused").Where("available_after < " + s.after(ctx, -overdue))
+		if len(payloadTypes) > 0 {
+			q = q.Where("payload_type NOT IN (?)", bun.List(payloadTypes))
+		}
+		return q.OrderExpr("available_after, id").Limit(20).Scan(ctx)
+	})
 	return rows, err
 }
 
