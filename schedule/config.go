@@ -25,10 +25,10 @@ type ProcessorConfig struct {
 	// ScheduledProcessorCount is the number of loops. Defaults to 1; on a
 	// database without row locks more is an error.
 	ScheduledProcessorCount int
-	// ProcessorMaxDelay is the longest wait between looks; the next fire time
+	// ProcessorMaxDelay is the longest wait between polls; the next fire time
 	// cuts it short, and so does a change of a schedule by this process. It is
-	// how late a schedule may fire that another process has just written.
-	// Defaults to 5 s.
+	// how late a schedule may fire that another process has just written. 0
+	// stands for the default, 5 s; there is no polling without a wait.
 	ProcessorMaxDelay time.Duration
 	// MissedFires says what becomes of a schedule that is found due only after
 	// the fire time that follows. Defaults to CatchUp.

@@ -134,7 +134,7 @@ func (s *Scheduler) Resume(ctx context.Context, db bun.IDB, id int64) error {
 	})
 }
 
-// RunNow lets a schedule fire at once, with the next look of a processor; twice
+// RunNow lets a schedule fire at once, with the next poll of a processor; twice
 // before that is once. After that a schedule of fixed times goes on as it was,
 // and an @every schedule counts from this fire. A [Scheduler.Pause],
 // [Scheduler.Resume] or [Scheduler.UpdateSchedule] before it has fired takes it
