@@ -53,14 +53,13 @@ func run(ctx context.Context, path string, out io.Writer) (err error) {
 	return process(ctx, db, bus.Consume("beat", beat))
 }
 
-// snippet: wiring
-
 // process makes every part and runs the processors until ctx ends.
 func process(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) error {
 	registry, err := bus.NewRegistry(consumers...)
 	if err != nil {
 		return err
 	}
+	// snippet: wiring
 	if err := outbox.Migrate(ctx, db, registry.Tables()); err != nil {
 		return err
 	}
@@ -71,6 +70,7 @@ func process(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) error {
 	if err := errors.Join(producerErr, schedulerErr, messagesErr, schedulesErr); err != nil {
 		return err
 	}
+	// end
 	if _, err := scheduler.Schedule(ctx, db, HeartbeatDue{}, "@every_second", "UTC", schedule.Name("heartbeat")); err != nil {
 		return err
 	}
@@ -82,5 +82,3 @@ func process(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) error {
 	}
 	return errors.Join(<-ended, <-ended)
 }
-
-// end
