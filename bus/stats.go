@@ -3,7 +3,7 @@ package bus
 import "time"
 
 // ProcessorStats counts what a processor has done since it was made, and tells
-// what it is doing now.
+// what it is doing now. Counts are of this process alone.
 type ProcessorStats struct {
 	Claims      int64 // claims that brought messages
 	EmptyClaims int64 // claims that brought none
@@ -11,8 +11,11 @@ type ProcessorStats struct {
 	Fenced      int64 // results that were void because the claim had been taken away
 	Recovered   int64 // claims of vanished owners that were recovered
 	Crashed     int64 // messages whose owner had vanished, among the recovered
-	Poisoned    int64 // messages poisoned by recovery, without a run
 	Abandoned   int64 // handlers left behind after ignoring their timeout
+	// CrashPoisoned counts messages that were poisoned because their owners kept
+	// vanishing. Those poisoned after a run are not among them: see [QueueStats],
+	// and the metric asyncmonolith.message.settled of package otel.
+	CrashPoisoned int64
 
 	Running int // consumers that run now
 	Queued  int // messages claimed that wait for a worker

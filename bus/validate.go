@@ -28,6 +28,18 @@ var (
 	ErrBadOption = errors.New("option not allowed")
 )
 
+// Errors of whatever is given a database handle. Use errors.Is.
+var (
+	// ErrSchema: the library's tables are missing, or older than this version
+	// needs. The cure is outbox.Migrate, or fxmodule.Migrate under fx.
+	ErrSchema = errors.New("the schema is missing or too old, run outbox.Migrate")
+	// ErrNotInTx: the context belongs to a transaction of outbox.Producer.RunInTx
+	// or of a transactional consumer, but the handle does not. What is written
+	// would commit, or wait for locks, apart from that transaction. Pass the
+	// transaction; to write apart from it on purpose, use a context from outside.
+	ErrNotInTx = errors.New("the context belongs to a transaction, but the handle does not: pass the transaction")
+)
+
 const (
 	// DefaultMaxPayload is the largest encoded payload unless configured
 	// otherwise, in bytes.
@@ -40,7 +52,9 @@ const (
 )
 
 // Encode returns the stored name and text of a payload. It refuses what must
-// not be written: a nil or pointer payload, and one that nobody consumes.
+// not be written: a nil or pointer payload ([ErrPointerPayload]), one that nobody
+// consumes ([ErrNoConsumer]), and one whose name belongs to another Go type
+// ([ErrOtherType]). Any other error is the codec's.
 func (r *Registry) Encode(payload Payload) (payloadType string, text []byte, err error) {
 	if payload == nil {
 		return "", nil, fmt.Errorf("%w: a nil payload", ErrPointerPayload)

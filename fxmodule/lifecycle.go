@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/uptrace/bun"
 	"go.uber.org/fx"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -29,12 +29,12 @@ type runParams struct {
 
 	Lifecycle  fx.Lifecycle
 	Shutdowner fx.Shutdowner
-	DB         *bun.DB
 	Registry   *bus.Registry
 	Messages   *outbox.Processor
 	Schedules  *schedule.Processor
 	Telemetry  *amotel.Telemetry
-	Migrating  *migrating `optional:"true"`
+	Providers  telemetryParams
+	Logger     *slog.Logger `optional:"true"`
 }
 
 // run starts and stops the processors with the application.
@@ -56,14 +56,10 @@ type lifecycle struct {
 // bound to the hook's context, which ends with the start.
 func (l *lifecycle) start(ctx context.Context) error {
 	p := l.params
-	if p.Migrating != nil {
-		if err := outbox.Migrate(ctx, p.DB, p.Registry.Tables()); err != nil {
-			return err
-		}
-	}
-	if err := errors.Join(p.Messages.Check(ctx), p.Schedules.Check(ctx)); err != nil {
+	if err := l.check(ctx); err != nil {
 		return err
 	}
+	l.announce(ctx)
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l.cancel = cancel
 	l.background(running, "processor of messages", p.Messages.Run)
@@ -74,6 +70,32 @@ func (l *lifecycle) start(ctx context.Context) error {
 		})
 	}
 	return nil
+}
+
+// check asks one processor after the other, since most of what they object to is
+// the same.
+func (l *lifecycle) check(ctx context.Context) error {
+	err := l.params.Messages.Check(ctx)
+	if err == nil {
+		err = l.params.Schedules.Check(ctx)
+	}
+	if errors.Is(err, bus.ErrSchema) {
+		return fmt.Errorf("fxmodule: start: %w (or have fxmodule.Migrate() among the options of the application)", err)
+	}
+	return err
+}
+
+// announce logs what runs, and above all what telemetry there is: a provider of
+// the wrong type is overlooked by fx in silence.
+func (l *lifecycle) announce(ctx context.Context) {
+	p, on := l.params.Providers, l.params.Telemetry != nil
+	logger := l.params.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	logger.InfoContext(ctx, "processors start", "consumers", len(l.params.Registry.Consumers()),
+		"traces", describe(on, p.Tracers != nil || p.Config.TracerProvider != nil),
+		"metrics", describe(on, p.Meters != nil || p.Config.MeterProvider != nil))
 }
 
 // background runs a part until it is cancelled. One that ends by itself has

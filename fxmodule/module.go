@@ -1,167 +1,98 @@
 package fxmodule
 
 import (
-	"errors"
-	"log/slog"
-
-	"github.com/uptrace/bun"
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/fx"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/middleware"
-	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
-	"github.com/asyncmonolith/asyncmonolith-go/poison"
-	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// Module provides *bus.Registry, *outbox.Producer, *outbox.Processor,
-// *schedule.Scheduler, *schedule.Processor and *poison.Store, and runs the
-// processors. The application must provide a *bun.DB, and may provide
-// [ConsumeChain], [ProduceChain], *slog.Logger, trace.TracerProvider,
-// metric.MeterProvider, and any of bus.RegistryConfig, outbox.ProducerConfig,
-// outbox.ProcessorConfig, schedule.Config and schedule.ProcessorConfig.
+// Module provides
 //
-// Without a tracer or meter provider there is no telemetry. It is immutable.
-var Module = fx.Module("asyncmonolith",
-	fx.Provide(newRegistry, newTelemetry, newProducer, newProcessor, newScheduler, newScheduleProcessor, poison.NewStore),
-	fx.Invoke(run),
+//   - *outbox.Producer, *schedule.Scheduler and *poison.Store;
+//   - *bus.Registry, of the consumers given to [Consumers];
+//   - *outbox.Processor and *schedule.Processor, which it runs;
+//   - *amotel.Telemetry (amotel is this library's package otel), which is nil when
+//     the application has no telemetry: see below.
+//
+// The application must provide a *bun.DB. It may provide [ConsumeChain],
+// [ProduceChain], *slog.Logger, and bus.RegistryConfig, outbox.ProducerConfig,
+// outbox.ProcessorConfig, schedule.Config, schedule.ProcessorConfig and
+// amotel.Config, each as a value. fx matches by the exact type: a *slog.Logger is
+// found, a pointer to a configuration is not. Give Module to an application once.
+// It is immutable.
+//
+// # Start and stop
+//
+// fx runs OnStart hooks in the order in which they were appended, and OnStop
+// hooks in reverse. Module appends two:
+//
+//  1. With [Migrate], the migration. Its hook is appended before anybody is given
+//     one of the values above, and after those of the *bun.DB. So it runs before
+//     every hook of a constructor or Invoke that takes one of them.
+//  2. The start of the processors, in an Invoke. fx calls the Invokes of
+//     fx.Modules first, in the order listed, then those given to fx.New itself,
+//     in the order listed. So give Module to fx.New itself, not to an fx.Module,
+//     and after what has to start before consumers run and stop after they have:
+//     application tables, caches. List what makes work after it, such as an HTTP
+//     server: it then starts last and stops first.
+//
+// The migration and the database's own hooks aside, nothing of this is there
+// before the hooks run: use the values from OnStart on. In a constructor the
+// Producer, the Scheduler and the Store may not be made yet, and say so in an
+// error; this is what lets constructors of consumers take them.
+//
+// OnStart returns an error when the processors cannot work with the database, as
+// their Check methods do. OnStop stops claiming and lets running consumers finish
+// for ProcessorConfig.DrainTimeout (10 s), or until 1 s before fx's stop timeout
+// (15 s unless fx.StopTimeout says otherwise), which it keeps for the hooks that
+// stop later: fx skips them when time runs out. Consumers that still run then are
+// cancelled, and their messages given back. A processor that ends by itself has
+// failed: it shuts the application down with exit code 1, and OnStop returns its
+// error.
+//
+// # Telemetry
+//
+// Provide a trace.TracerProvider for spans, a metric.MeterProvider for metrics,
+// or an amotel.Config that is not zero for either and the rest; what is not given
+// of these is OpenTelemetry's global one. With none of them there is no
+// telemetry, whatever is registered globally; to have that, provide
+// otel.GetTracerProvider and otel.GetMeterProvider of OpenTelemetry. A provider
+// must be provided as the interface: fx does not see that a *trace.TracerProvider
+// of the SDK is one. A line at start, at level Info, says what is on.
+//
+// All chains are wired, and the queues are sampled every 15 s. Module does not
+// shut providers down, and does not apply amotel.Quiet. A ProcessorConfig.Chain of
+// the application replaces the whole consume chain, telemetry included: put
+// Telemetry.Consume in it.
+var Module = fx.Options(
+	fx.Module("asyncmonolith",
+		fx.Provide(newMigration, newHandles, handedProducer, handedScheduler, handedStore,
+			newRegistry, newTelemetry, newProcessor, newScheduleProcessor),
+		fx.Invoke(fill),
+	),
+	fx.Invoke(run), // not in the fx.Module, whose Invokes come before the application's
 )
 
 // ConsumeChain is the application's own layers of the consume chain, first
 // outermost: they run inside the ready-made ones, right around the consumer. It
-// is one ordered value and not a group, since fx shuffles groups.
+// is one ordered value and not a group, since fx shuffles groups. Together with
+// an outbox.ProcessorConfig.Chain, which is the whole chain, it is an error; that
+// is also the way to middleware.Options.OnPoison or another Backoff: provide a
+// ProcessorConfig with a Chain made by middleware.Default. Layers are called by
+// many goroutines at once.
 type ConsumeChain []bus.Middleware
 
 // ProduceChain is the application's own layers of the produce chain, first
-// outermost.
+// outermost. Together with an outbox.ProducerConfig.User it is an error. Layers
+// are called by many goroutines at once.
 type ProduceChain []bus.SendMiddleware
 
 // migrating asks for migrations at start.
 type migrating struct{}
 
-// Migrate has the application bring the library's tables up to date before it
-// starts. Without it they must be there: see outbox.Migrate.
+// Migrate has the application bring the library's tables up to date when it
+// starts, before anything uses them: [Module] says when. It may run in many
+// instances at once, and is bounded by fx's start timeout. Without it the tables
+// must be there, or the start fails with bus.ErrSchema: see outbox.Migrate.
+// Without Module it has no effect.
 func Migrate() fx.Option { return fx.Supply(&migrating{}) }
-
-type registryParams struct {
-	fx.In
-
-	Consumers []bus.Consumer     `group:"asyncmonolith.consumers"`
-	Config    bus.RegistryConfig `optional:"true"`
-}
-
-func newRegistry(p registryParams) (*bus.Registry, error) {
-	return p.Config.NewRegistry(p.Consumers...)
-}
-
-type telemetryParams struct {
-	fx.In
-
-	Tracers trace.TracerProvider `optional:"true"`
-	Meters  metric.MeterProvider `optional:"true"`
-}
-
-// newTelemetry returns nil when the application has no telemetry.
-func newTelemetry(p telemetryParams) (*amotel.Telemetry, error) {
-	if p.Tracers == nil && p.Meters == nil {
-		return nil, nil
-	}
-	return amotel.New(amotel.Config{TracerProvider: p.Tracers, MeterProvider: p.Meters})
-}
-
-type producerParams struct {
-	fx.In
-
-	Registry  *bus.Registry
-	Telemetry *amotel.Telemetry
-	Chain     ProduceChain          `optional:"true"`
-	Config    outbox.ProducerConfig `optional:"true"`
-	Logger    *slog.Logger          `optional:"true"`
-}
-
-func newProducer(p producerParams) (*outbox.Producer, error) {
-	config := p.Config
-	if config.User != nil && p.Chain != nil {
-		return nil, errors.New("fxmodule: both fxmodule.ProduceChain and outbox.ProducerConfig.User are provided: one of them is allowed")
-	}
-	if config.User == nil {
-		config.User = p.Chain
-	}
-	if config.Logger == nil {
-		config.Logger = p.Logger
-	}
-	if config.Telemetry == nil && p.Telemetry != nil {
-		config.Telemetry = p.Telemetry.Produce()
-	}
-	return outbox.NewProducer(p.Registry, config)
-}
-
-type processorParams struct {
-	fx.In
-
-	DB        *bun.DB
-	Registry  *bus.Registry
-	Telemetry *amotel.Telemetry
-	Chain     ConsumeChain           `optional:"true"`
-	Config    outbox.ProcessorConfig `optional:"true"`
-	Logger    *slog.Logger           `optional:"true"`
-}
-
-func newProcessor(p processorParams) (*outbox.Processor, error) {
-	config := p.Config
-	if config.Chain != nil && p.Chain != nil {
-		return nil, errors.New("fxmodule: both fxmodule.ConsumeChain and outbox.ProcessorConfig.Chain are provided: one of them is allowed")
-	}
-	if config.Logger == nil {
-		config.Logger = p.Logger
-	}
-	if config.Chain == nil {
-		options := middleware.Options{Logger: config.Logger, User: p.Chain}
-		if p.Telemetry != nil {
-			options.Telemetry = p.Telemetry.Consume()
-		}
-		config.Chain = middleware.Default(options)
-	}
-	return outbox.NewProcessor(p.DB, p.Registry, config)
-}
-
-type schedulerParams struct {
-	fx.In
-
-	Registry  *bus.Registry
-	Telemetry *amotel.Telemetry
-	Config    schedule.Config `optional:"true"`
-}
-
-func newScheduler(p schedulerParams) (*schedule.Scheduler, error) {
-	config := p.Config
-	if config.Headers == nil && p.Telemetry != nil {
-		config.Headers = p.Telemetry.Headers
-	}
-	return schedule.NewScheduler(p.Registry, config)
-}
-
-type scheduleProcessorParams struct {
-	fx.In
-
-	DB        *bun.DB
-	Registry  *bus.Registry
-	Producer  *outbox.Producer
-	Telemetry *amotel.Telemetry
-	Config    schedule.ProcessorConfig `optional:"true"`
-	Logger    *slog.Logger             `optional:"true"`
-}
-
-func newScheduleProcessor(p scheduleProcessorParams) (*schedule.Processor, error) {
-	config := p.Config
-	if config.Logger == nil {
-		config.Logger = p.Logger
-	}
-	if config.Telemetry == nil && p.Telemetry != nil {
-		config.Telemetry = p.Telemetry.Fire()
-	}
-	return schedule.NewProcessor(p.DB, p.Registry, p.Producer, config)
-}

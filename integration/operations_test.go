@@ -21,6 +21,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
 func goexit() { runtime.Goexit() }
@@ -128,8 +129,10 @@ func TestSQLiteSettingsAreReadBack(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, query, want string }{
 		{"no WAL", "_pragma=busy_timeout(5000)", "open the database with _pragma=journal_mode(WAL)"},
-		{"no busy_timeout", "_pragma=journal_mode(WAL)", "open the database with _pragma=busy_timeout(5000)"},
-		{"a misspelt pragma", "_pragma=journal_mode(WAL)&_pragma=bussy_timeout(5000)", "busy_timeout is 0 ms"},
+		{"no busy_timeout", "_pragma=journal_mode(WAL)", "open the database with _pragma=busy_timeout(15000)"},
+		{"a misspelt pragma", "_pragma=journal_mode(WAL)&_pragma=bussy_timeout(5000)", "busy_timeout 0 ms"},
+		{"both wrong, the first", "_pragma=busy_timeout(10)", "journal_mode"},
+		{"both wrong, the second", "_pragma=busy_timeout(10)", "busy_timeout 10 ms"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -141,6 +144,13 @@ func TestSQLiteSettingsAreReadBack(t *testing.T) {
 			}
 			if err := processor.Run(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
+			}
+			schedules, err := schedule.NewProcessor(a.db, a.registry, a.producer, schedule.ProcessorConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := schedules.Check(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("schedules: got %v, want %q", err, test.want)
 			}
 		})
 	}

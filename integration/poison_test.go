@@ -181,6 +181,27 @@ func TestEditAndRequeue(t *testing.T) {
 	})
 }
 
+// TestRequeueForNobodyIsCounted removes a consumer while messages of it are
+// poisoned: they are requeued, for another program may take them.
+func TestRequeueForNobodyIsCounted(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a, s := poisonedApp(t, db, 4, bus.Consume("c", func(context.Context, order) error { n.Add(1); return nil }, bus.Aliases("former")))
+		a.exec("UPDATE poisoned_messages SET consumer_type = 'gone' WHERE id = 1")
+		a.exec("UPDATE poisoned_messages SET payload_type = 'gone' WHERE id = 2")
+		a.exec("UPDATE poisoned_messages SET consumer_type = 'former' WHERE id = 3")
+		result := must[poison.Result](t)(s.Requeue(t.Context(), db, 1, 2, 3))
+		if want := (poison.Result{Requeued: 3, Unclaimed: 2}); result != want {
+			t.Errorf("requeue: got %+v, want %+v", result, want)
+		}
+		result = must[poison.Result](t)(s.RequeueWhere(t.Context(), db, poison.Filter{}, 10))
+		if want := (poison.Result{Requeued: 1}); result != want {
+			t.Errorf("requeue where: got %+v, want %+v", result, want)
+		}
+	})
+}
+
 func TestPoisonedMessagesAreDiscardedAndPurged(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

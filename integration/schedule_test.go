@@ -179,7 +179,7 @@ func TestSchedulesAreManaged(t *testing.T) {
 			t.Errorf("resumed: got %+v, want the next fire in 30 minutes", got)
 		}
 		for what, err := range map[string]error{"delete": s.DeleteByID(ctx, db, 9999), "pause": s.Pause(ctx, db, 9999), "resume": s.Resume(ctx, db, 9999),
-			"run now": s.RunNow(ctx, db, 0), "update": s.UpdateSchedule(ctx, db, 9999, "@daily", "UTC"), "delete 0": s.DeleteByID(ctx, db, 0)} {
+			"run now": s.RunNow(ctx, db, 9999), "run now 0": s.RunNow(ctx, db, 0), "update": s.UpdateSchedule(ctx, db, 9999, "@daily", "UTC"), "delete 0": s.DeleteByID(ctx, db, 0)} {
 			if !errors.Is(err, schedule.ErrNotFound) {
 				t.Errorf("%s of a missing schedule: got %v, want ErrNotFound", what, err)
 			}
@@ -277,6 +277,9 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{"tag", second(s.Schedule(ctx, db, order{}, "@daily", "UTC", schedule.Tag(strings.Repeat("t", 256)))), bus.ErrTooLarge},
 		{"header", second(s.Schedule(ctx, db, order{}, "@daily", "UTC", schedule.Header("", "v"))), bus.ErrBadOption},
 		{"nil option", second(s.Schedule(ctx, db, order{}, "@daily", "UTC", nil)), bus.ErrBadOption},
+		{"empty name", second(s.Schedule(ctx, db, order{}, "@daily", "UTC", schedule.Name(""))), bus.ErrBadOption},
+		{"empty tag of a schedule", second(s.Schedule(ctx, db, order{}, "@daily", "UTC", schedule.Tag(""))), bus.ErrBadOption},
+		{"another mistake beside a payload", second(s.Schedule(ctx, db, refund{}, "61 * * * * *", "UTC")), schedule.ErrExpression},
 		{"empty tag", second(s.DeleteByTag(ctx, db, "")), bus.ErrBadOption},
 		{"updated expression", s.UpdateSchedule(ctx, db, 1, "x", "UTC"), schedule.ErrExpression},
 		{"updated payload", s.UpdatePayload(ctx, db, 1, refund{}), bus.ErrNoConsumer},

@@ -54,7 +54,7 @@ func Log(logger *slog.Logger) bus.Middleware {
 func lineFor(o bus.Outcome) (slog.Level, string) {
 	switch o {
 	case bus.Done:
-		return slog.LevelInfo, "message consumed"
+		return slog.LevelInfo, "message done"
 	case bus.Snoozed:
 		return slog.LevelInfo, "message snoozed"
 	case bus.Released:

@@ -66,7 +66,7 @@ func TestLogWritesOneLinePerOutcome(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"success", nil, "INFO message consumed" + facts + bus.Done.String() + took},
+		{"success", nil, "INFO message done" + facts + bus.Done.String() + took},
 		{"a snooze", bus.Snooze(time.Minute), "INFO message snoozed" + facts + bus.Snoozed.String() + took + " delay=1m0s"},
 		{"a release", &bus.Verdict{Outcome: bus.Released, Err: bus.ErrStopping},
 			"INFO message given back" + facts + bus.Released.String() + took + " error=bus: processor is stopping"},
@@ -205,7 +205,7 @@ func TestLogNeverQuotesPayloadOrHeaders(t *testing.T) {
 		result  func() error
 		want    string
 	}{
-		{"success", `{"number":"` + canary + `"}`, func() error { return nil }, "message consumed"},
+		{"success", `{"number":"` + canary + `"}`, func() error { return nil }, "message done"},
 		{"an error", `{"number":"` + canary + `"}`, func() error { return errMail }, "will be retried"},
 		{"a panic", `{"number":"` + canary + `"}`, func() error { panic("boom") }, "handler panicked: boom"},
 		{"a permanent error", `{"number":"` + canary + `"}`, func() error { return bus.Permanent(errMail) }, "message poisoned"},

@@ -23,11 +23,15 @@ const (
 	LinkOnly
 )
 
-// Config sets up a [Telemetry]. The zero value works.
+// Config sets up a [Telemetry]. The zero value works: everything is the global
+// one then. Providers are not shut down by this package: whoever made them does
+// so, after the processors have stopped, or the last spans are lost.
 type Config struct {
-	// TracerProvider makes the spans. Defaults to the global one.
+	// TracerProvider makes the spans. Defaults to the global one, also one that
+	// is registered later.
 	TracerProvider trace.TracerProvider
-	// MeterProvider makes the metrics. Defaults to the global one.
+	// MeterProvider makes the metrics. Defaults to the global one, also one that
+	// is registered later.
 	MeterProvider metric.MeterProvider
 	// Propagator writes trace contexts, and whatever else it carries, into the
 	// headers of messages and reads them back. What it writes is stored in the
@@ -43,7 +47,8 @@ type Config struct {
 }
 
 // Telemetry traces and measures the chains of one application. Its methods are
-// safe for concurrent use.
+// safe for concurrent use. Make one with [New], and use each of its layers once in
+// a chain: twice makes every span and measurement twice.
 type Telemetry struct {
 	config     Config
 	tracer     trace.Tracer
@@ -54,7 +59,8 @@ type Telemetry struct {
 }
 
 // New makes a Telemetry. It reports everything that is wrong with the
-// configuration at once.
+// configuration at once: a SpanRelation that there is none, and a meter that
+// refuses an instrument. It starts nothing: see [Telemetry.Observe].
 func New(config Config) (*Telemetry, error) {
 	if config.TracerProvider == nil {
 		config.TracerProvider = otelapi.GetTracerProvider()

@@ -18,7 +18,8 @@ const undelayed = 10 * time.Millisecond
 // Consume returns the layer of the consume chain: give it to
 // middleware.Options.Telemetry, or put it first in a chain of your own. It makes
 // one span per run, in which the layers inside and the consumer run, and changes
-// neither the message nor what becomes of it.
+// neither the message nor what becomes of it. Use it once in a chain, outermost:
+// layers outside of it are not in the span, and what they decide is not measured.
 func (t *Telemetry) Consume() bus.Middleware {
 	return func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, m *bus.Message) error { return t.process(ctx, m, next) }

@@ -10,7 +10,8 @@ import (
 
 // Fire returns the layer around the fires of schedules: give it to
 // schedule.ProcessorConfig.Telemetry. Every message that a schedule makes begins
-// a trace of its own, which links to the span that wrote the schedule.
+// a trace of its own, which links to the span that wrote the schedule; for that
+// give [Telemetry.Headers] to the scheduler. Use it once, for it makes a span.
 func (t *Telemetry) Fire() bus.SendMiddleware {
 	return func(next bus.Sender) bus.Sender {
 		return func(ctx context.Context, batch []*bus.Message) error { return t.fire(ctx, batch, next) }

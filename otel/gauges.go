@@ -44,7 +44,7 @@ func (g *gauges) addCounters(meter metric.Meter) error {
 		{".claim.messages", "{message}", "Messages claimed.", func(s bus.ProcessorStats) int64 { return s.Claimed }},
 		{".lease.recovered", "{claim}", "Claims of vanished processes that were recovered.", func(s bus.ProcessorStats) int64 { return s.Recovered }},
 		{".message.crashed", "{message}", "Messages whose process had vanished.", func(s bus.ProcessorStats) int64 { return s.Crashed }},
-		{".message.crash_poisoned", "{message}", "Messages poisoned because their process kept vanishing.", func(s bus.ProcessorStats) int64 { return s.Poisoned }},
+		{".message.crash_poisoned", "{message}", "Messages poisoned because their process kept vanishing.", func(s bus.ProcessorStats) int64 { return s.CrashPoisoned }},
 		{".message.fenced", "{message}", "Results that were void because the claim had been taken away.", func(s bus.ProcessorStats) int64 { return s.Fenced }},
 		{".process.abandoned", "{message}", "Consumers left behind after ignoring their timeout.", func(s bus.ProcessorStats) int64 { return s.Abandoned }},
 	} {

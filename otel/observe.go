@@ -31,14 +31,20 @@ const (
 	freshFor = 3
 )
 
-// Observe samples the source every interval, by default every 15 s, and shows
-// the samples as metrics. It blocks until ctx ends and then returns nil. The
-// metrics of a source that stops answering disappear after three intervals; the
-// first failure in a row goes to OpenTelemetry's error handler.
+// Observe samples the source at once and then every interval, and shows the
+// samples as metrics. An interval of 0 is 15 s; there is no least one, but each
+// sample costs the database a statement. It has 10 s to answer, or an interval
+// where that is shorter. Observe blocks until ctx ends and then returns nil; it
+// returns an error at once for a nil source, a negative interval, and a meter that
+// refuses an instrument. The metrics of a source that stops answering disappear
+// after three intervals; the first failure in a row goes to OpenTelemetry's error
+// handler.
 //
 // What is read from the database is the same for every process that looks, so
 // take the maximum over processes, not the sum. Observe one processor for each
-// set of tables in a process.
+// set of tables in a process, and each once: of two calls at a time with the same
+// meter the later sample wins or both add up, as the SDK has it. After a call has
+// returned another may follow.
 func (t *Telemetry) Observe(ctx context.Context, source Source, every time.Duration) error {
 	switch {
 	case source == nil:

@@ -14,7 +14,7 @@ import (
 // Produce returns the layer of the produce chain: give it to
 // outbox.ProducerConfig.Telemetry. Its spans are children of the span in the
 // context that Produce was called with, and end when the messages are written;
-// the commit is the caller's.
+// the commit is the caller's. Use it once in a chain.
 func (t *Telemetry) Produce() bus.SendMiddleware {
 	return func(next bus.Sender) bus.Sender {
 		return func(ctx context.Context, batch []*bus.Message) error {

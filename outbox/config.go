@@ -173,7 +173,7 @@ func (c ProcessorConfig) checkPool(db *bun.DB, s *store.Store, transactional boo
 		need, explained = transactions+1, fmt.Sprintf("%d transactional consumers + 1", transactions)
 	}
 	if limit := db.Stats().MaxOpenConnections; limit > 0 && limit < need {
-		return fmt.Errorf("outbox: the pool has %d connections, at least %d are needed (%s): raise SetMaxOpenConns or lower TxConcurrency",
+		return fmt.Errorf("outbox: pool of %d: %d connections or more are needed (%s): raise SetMaxOpenConns or lower TxConcurrency",
 			limit, need, explained)
 	}
 	return nil

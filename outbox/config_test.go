@@ -70,6 +70,22 @@ func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
 	}
 }
 
+func TestMissingPartsHideNoOtherMistake(t *testing.T) {
+	t.Parallel()
+	_, processorErr := outbox.NewProcessor(nil, nil, outbox.ProcessorConfig{MaxAttempts: -1})
+	_, producerErr := outbox.NewProducer(nil, outbox.ProducerConfig{MaxPayload: -1, User: []bus.SendMiddleware{nil, nil}})
+	for err, wants := range map[error][]string{
+		processorErr: {"handle is nil", "registry is nil", "MaxAttempts -1"},
+		producerErr:  {"registry is nil", "MaxPayload -1", "User[0] is nil", "User[1] is nil"},
+	} {
+		for _, want := range wants {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want it to name %s", err, want)
+			}
+		}
+	}
+}
+
 func TestNilArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	registry := newRegistry(t, orders("c"))
@@ -101,9 +117,9 @@ func TestSmallPoolIsRefused(t *testing.T) {
 		pool     int
 		want     string
 	}{
-		{"too small for the loops", plain, 2, "the pool has 2 connections, at least 3 are needed (2 claim loops + 0 transactional consumers + 1)"},
+		{"too small for the loops", plain, 2, "pool of 2: 3 connections or more are needed (2 claim loops + 0 transactional consumers + 1)"},
 		{"just large enough for the loops", plain, 3, ""},
-		{"too small for transactional consumers", mixed, 10, "the pool has 10 connections, at least 11 are needed (2 claim loops + 8 transactional consumers + 1)"},
+		{"too small for transactional consumers", mixed, 10, "pool of 10: 11 connections or more are needed (2 claim loops + 8 transactional consumers + 1)"},
 		{"just large enough", mixed, 11, ""},
 		{"unlimited", mixed, 0, ""},
 	}

@@ -12,13 +12,16 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// ErrSchema is returned by [Processor.Run] when the library's tables are
-// missing or older than this version needs. The cure is [Migrate].
-var ErrSchema = errors.New("outbox: the schema is missing or too old, run outbox.Migrate")
+// ErrSchema is bus.ErrSchema, by which packages schedule and poison report
+// missing tables, too: they are missing, or older than this version needs. The
+// cure is [Migrate].
+var ErrSchema = bus.ErrSchema
 
 // Migrate creates the library's tables or brings them up to date. It is
 // idempotent and safe to run from many instances at once. Migrations only ever
-// add, so that an older binary keeps working on newer tables.
+// add, so that an older binary keeps working on newer tables. Pass the tables of
+// the registry: Registry.Tables. It takes no lock while there is nothing to do
+// but the one that keeps instances apart, and is rolled back when ctx ends.
 func Migrate(ctx context.Context, db *bun.DB, tables bus.Tables) error {
 	s, err := storeFor(db, tables)
 	if err != nil {

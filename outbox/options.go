@@ -6,19 +6,27 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Option changes one produced message.
-type Option func(*bus.Message)
+// Option changes one produced message. Of two that set the same, the last one
+// counts. A value that is not allowed is an error of Produce: bus.ErrBadOption,
+// bus.ErrBadText or bus.ErrTooLarge.
+type Option func(*draft)
 
-// Delay postpones the message by d on the database's clock. Negative delays are
-// an error of Produce.
+// draft is a message on its way to the chain.
+type draft struct {
+	bus.Message
+	mistake string // of the options
+}
+
+// Delay postpones the message by d on the database's clock. A negative delay is
+// not allowed, nor is a delay together with [AvailableAt].
 func Delay(d time.Duration) Option {
-	return func(m *bus.Message) { m.Delay = d }
+	return func(m *draft) { m.Delay = d }
 }
 
 // AvailableAt postpones the message until t. A time in the past means now; the
-// order among due messages is by that time.
+// order among due messages is by that time. The zero time sets nothing.
 func AvailableAt(t time.Time) Option {
-	return func(m *bus.Message) { m.AvailableAt = t }
+	return func(m *draft) { m.AvailableAt = t }
 }
 
 // InsertID keeps the payload from being pending twice: while a message with the
@@ -28,13 +36,23 @@ func AvailableAt(t time.Time) Option {
 //
 // Note that a running message counts as pending: a handler that produces its
 // own key has no effect.
+//
+// A key has 1 to 255 bytes. An empty one is not allowed: it would be no key at
+// all, where somebody meant there to be one.
 func InsertID(key string) Option {
-	return func(m *bus.Message) { m.InsertID = key }
+	return func(m *draft) {
+		if m.InsertID = key; key == "" {
+			m.mistake = "the insert id is empty"
+		}
+	}
 }
 
-// Header adds a header. Headers travel with the message to every consumer.
+// Header adds a header. Headers travel with the message to every consumer. All
+// of a message have at most bus.MaxHeaders bytes, and each needs a name. Names
+// that begin with "asyncmonolith-" are the library's: forward them, but make up
+// none.
 func Header(key, value string) Option {
-	return func(m *bus.Message) {
+	return func(m *draft) {
 		if m.Headers == nil {
 			m.Headers = make(map[string]string)
 		}

@@ -103,7 +103,7 @@ func (r *run) recoverClaims(ctx context.Context) {
 	if found.Claims > 0 {
 		r.counters.recovered.Add(int64(found.Claims))
 		r.counters.crashed.Add(int64(found.Crashed))
-		r.counters.poisoned.Add(int64(found.Poisoned))
+		r.counters.crashPoisoned.Add(int64(found.Poisoned))
 		r.alarm.By(time.Now()) // there may be more, and what was recovered is due
 	}
 }

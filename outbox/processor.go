@@ -43,11 +43,8 @@ type Processor struct {
 // everything that is wrong with the configuration at once, and does not touch
 // the database.
 func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*Processor, error) {
-	switch {
-	case db == nil:
-		return nil, errors.New("outbox: NewProcessor: the database handle is nil")
-	case registry == nil:
-		return nil, errors.New("outbox: NewProcessor: the registry is nil")
+	if db == nil || registry == nil {
+		return nil, withoutParts(db, registry, config)
 	}
 	s, err := store.For(db.Dialect().Name(), registry.Tables())
 	if err != nil {
@@ -69,6 +66,18 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 		return nil, err
 	}
 	return p, nil
+}
+
+// withoutParts reports what is missing, and what can be told of the rest.
+func withoutParts(db *bun.DB, registry *bus.Registry, config ProcessorConfig) error {
+	var errs []error
+	if db == nil {
+		errs = append(errs, errors.New("outbox: NewProcessor: the database handle is nil"))
+	}
+	if registry == nil {
+		errs = append(errs, errors.New("outbox: NewProcessor: the registry is nil"))
+	}
+	return errors.Join(append(errs, config.withDefaults(true).validate(true))...)
 }
 
 // add enters a consumer under all of its names and payload types.
@@ -107,8 +116,8 @@ func (p *Processor) Run(ctx context.Context) (err error) {
 		defer p.mu.Unlock()
 		p.current, p.lastErr = nil, err
 	}()
-	if err := p.Check(ctx); err != nil && ctx.Err() == nil {
-		return err
+	if err := p.check(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("outbox: run: %w", err)
 	}
 	return r.serve(ctx) // stops at once when it was cancelled during the check
 }
@@ -125,30 +134,31 @@ func (p *Processor) StopNow() {
 }
 
 // Check looks at the live database as [Processor.Run] does before it starts, and
-// returns the same errors.
+// returns the same errors: [ErrSchema], settings of the database under which the
+// library cannot keep its promises, all of them at once, or why the database
+// cannot be reached. It takes at most 10 s, and may be called at any time.
 func (p *Processor) Check(ctx context.Context) error {
+	if err := p.check(ctx); err != nil {
+		return fmt.Errorf("outbox: check: %w", err)
+	}
+	return nil
+}
+
+func (p *Processor) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	if err := p.db.PingContext(ctx); err != nil {
-		return fmt.Errorf("outbox: run: the database cannot be reached: %w", err)
-	}
-	if err := p.store.CheckSchema(ctx, p.db); err != nil {
-		if _, ok := errors.AsType[store.SchemaError](err); ok {
-			return fmt.Errorf("%w: %w", ErrSchema, err)
-		}
-		return fmt.Errorf("outbox: run: %w", err)
+		return fmt.Errorf("the database cannot be reached: %w", err)
 	}
 	settings, err := p.store.Check(ctx, p.db)
-	if err != nil {
-		return fmt.Errorf("outbox: run: %w", err)
-	}
+	errs := []error{p.store.CheckSchema(ctx, p.db), err}
 	for _, c := range p.consumers {
 		if wait := settings.LockWait; c.transactional && wait > 0 && c.settings.Timeout >= wait {
-			return fmt.Errorf("outbox: run: transactional consumer %q: Timeout %s: it holds the database's only write lock, so less than busy_timeout, %s, is allowed: set bus.Timeout or raise busy_timeout",
-				c.Name(), c.settings.Timeout, wait)
+			errs = append(errs, fmt.Errorf("transactional consumer %q: Timeout %s: it holds the database's only write lock, so less than busy_timeout, %s, is allowed: set bus.Timeout or raise busy_timeout",
+				c.Name(), c.settings.Timeout, wait))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Health is a snapshot of a processor.

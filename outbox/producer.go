@@ -32,7 +32,8 @@ type ProducerConfig struct {
 }
 
 // Producer writes messages in the caller's transaction. It holds no database
-// and is safe for concurrent use.
+// and is safe for concurrent use. Make one with [NewProducer]: the zero value
+// returns an error from every method but RunInTx.
 type Producer struct {
 	registry *bus.Registry
 	config   ProducerConfig
@@ -40,16 +41,27 @@ type Producer struct {
 	stores   map[dialect.Name]*store.Store
 }
 
-// NewProducer makes a producer for the registry's consumers.
+// errUnmade is what the zero Producer has to say, which under fx is what a
+// constructor sees.
+var errUnmade = errors.New("the producer was not made by NewProducer; under fx use it from OnStart on")
+
+// NewProducer makes a producer for the registry's consumers. It reports
+// everything that is wrong with the configuration at once.
 func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, error) {
+	var errs []error
 	if registry == nil {
-		return nil, errors.New("outbox: NewProducer: the registry is nil")
+		errs = append(errs, errors.New("outbox: NewProducer: the registry is nil"))
 	}
 	if config.MaxPayload < 0 {
-		return nil, fmt.Errorf("outbox: ProducerConfig.MaxPayload %d: 1 or more is allowed", config.MaxPayload)
+		errs = append(errs, fmt.Errorf("outbox: ProducerConfig.MaxPayload %d: 1 or more is allowed", config.MaxPayload))
 	}
-	if i := slices.IndexFunc(config.User, func(m bus.SendMiddleware) bool { return m == nil }); i >= 0 {
-		return nil, fmt.Errorf("outbox: ProducerConfig.User[%d] is nil", i)
+	for i, layer := range config.User {
+		if layer == nil {
+			errs = append(errs, fmt.Errorf("outbox: ProducerConfig.User[%d] is nil", i))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	if config.MaxPayload == 0 {
 		config.MaxPayload = bus.DefaultMaxPayload
@@ -97,8 +109,9 @@ func (p *Producer) log(next bus.Sender) bus.Sender {
 // handle must be that transaction: see [ErrNotInTx].
 //
 // Errors that the caller can avoid are bus.ErrNoConsumer, bus.ErrPointerPayload,
-// bus.ErrTooLarge, bus.ErrBadText and bus.ErrBadOption; then nothing was sent to
-// the database. In a transaction of isolation REPEATABLE READ or SERIALIZABLE an
+// bus.ErrOtherType, bus.ErrTooLarge, bus.ErrBadText and bus.ErrBadOption; then
+// nothing was sent to the database. [ErrSchema] says that the tables are missing.
+// Errors of the produce chain and of the database come back wrapped. In a transaction of isolation REPEATABLE READ or SERIALIZABLE an
 // insert id may meet a serialization failure, which is the caller's to retry.
 func (p *Producer) Produce(ctx context.Context, db bun.IDB, payload bus.Payload, options ...Option) (Receipt, error) {
 	receipts, err := p.ProduceMany(ctx, db, Item{Payload: payload, Options: options})
@@ -110,7 +123,11 @@ func (p *Producer) Produce(ctx context.Context, db bun.IDB, payload bus.Payload,
 
 // ProduceMany writes any number of payloads, of any types, in as few statements
 // as possible: all of them or none. The receipts are in the order of the items.
+// No items are no error. The errors are those of [Producer.Produce].
 func (p *Producer) ProduceMany(ctx context.Context, db bun.IDB, items ...Item) ([]Receipt, error) {
+	if p.registry == nil {
+		return nil, fmt.Errorf("outbox: produce: %w", errUnmade)
+	}
 	batch := make([]*bus.Message, len(items))
 	for i, item := range items {
 		m, err := p.message(item)
@@ -140,14 +157,17 @@ func (p *Producer) message(item Item) (*bus.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &bus.Message{ID: id, PayloadType: payloadType, Payload: text, Value: item.Payload}
+	d := &draft{Message: bus.Message{ID: id, PayloadType: payloadType, Payload: text, Value: item.Payload}}
 	for i, option := range item.Options {
 		if option == nil {
 			return nil, fmt.Errorf("payload %q: %w: option %d is nil", payloadType, bus.ErrBadOption, i)
 		}
-		option(m)
+		option(d)
 	}
-	return m, nil
+	if d.mistake != "" {
+		return nil, fmt.Errorf("payload %q: %w: %s", payloadType, bus.ErrBadOption, d.mistake)
+	}
+	return &d.Message, nil
 }
 
 func newMessageID() (bus.MessageID, error) {
@@ -160,11 +180,15 @@ func newMessageID() (bus.MessageID, error) {
 
 // Send writes messages whose payload is encoded already: of a schedule that is
 // due, or forwarded from elsewhere. They pass through the produce chain like any
-// other. A message without an id is given one. All are written or none.
+// other. A message without an id is given one. All are written or none. The
+// errors are those of [Producer.Produce].
 func (p *Producer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error {
+	if p.registry == nil {
+		return fmt.Errorf("outbox: send: %w", errUnmade)
+	}
 	for _, m := range batch {
 		if m == nil {
-			return errors.New("outbox: send: a message is nil")
+			return fmt.Errorf("outbox: send: %w: a message is nil", bus.ErrBadOption)
 		}
 		if m.ID == (bus.MessageID{}) {
 			id, err := newMessageID()
@@ -182,13 +206,9 @@ func (p *Producer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) 
 
 // deliver sends a batch down the chain and returns the receipts by message id.
 func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message) (map[bus.MessageID]Receipt, error) {
-	db, err := store.Handle(db)
+	db, err := store.HandleIn(ctx, db)
 	if err != nil {
 		return nil, err
-	}
-	_, isTx := db.(bun.Tx)
-	if _, inTx := ctx.Value(pendingKey{}).(*pendingWake); inTx && !isTx {
-		return nil, ErrNotInTx
 	}
 	receipts := make(map[bus.MessageID]Receipt, len(batch))
 	if len(batch) == 0 {
@@ -216,11 +236,8 @@ func (p *Producer) insert(ctx context.Context, batch []*bus.Message) error {
 		return err
 	}
 	written, err := writeAll(ctx, s, db, rows)
-	switch {
-	case store.IsMissingTable(err):
-		return fmt.Errorf("%w: %w", ErrSchema, err)
-	case err != nil:
-		return err
+	if err != nil {
+		return store.Explained(err)
 	}
 	var payloadTypes []string
 	for _, m := range batch {

@@ -48,6 +48,7 @@ func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
 		{"insert id with a NUL byte", order{}, []outbox.Option{outbox.InsertID("a\x00")}, nil, bus.ErrBadText, `insert id "a\x00"`},
 		{"insert id with invalid UTF-8", order{}, []outbox.Option{outbox.InsertID("\xff")}, nil, bus.ErrBadText, "UTF-8"},
 		{"insert id too long", order{}, []outbox.Option{outbox.InsertID(strings.Repeat("k", 256))}, nil, bus.ErrTooLarge, "256 bytes, at most 255"},
+		{"empty insert id", order{}, []outbox.Option{outbox.InsertID("")}, nil, bus.ErrBadOption, "the insert id is empty"},
 		{"negative delay", order{}, []outbox.Option{outbox.Delay(-time.Second)}, nil, bus.ErrBadOption, "delay -1s"},
 		{"delay and instant", order{}, []outbox.Option{outbox.Delay(time.Second), outbox.AvailableAt(time.Now())}, nil, bus.ErrBadOption, "not both"},
 		{"instant beyond the calendar", order{}, []outbox.Option{outbox.AvailableAt(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))}, nil, bus.ErrBadOption, "year 10000"},
@@ -95,6 +96,24 @@ func TestProduceWithoutADatabaseHandle(t *testing.T) {
 	}
 	if receipts, err := producer.ProduceMany(t.Context(), noDatabase(t)); err != nil || len(receipts) != 0 {
 		t.Errorf("ProduceMany of nothing: got %v, %v, want nothing", receipts, err)
+	}
+}
+
+func TestZeroProducerSaysSo(t *testing.T) {
+	t.Parallel()
+	var producer outbox.Producer
+	_, err := producer.Produce(t.Context(), noDatabase(t), order{})
+	for _, err := range []error{err, producer.Send(t.Context(), noDatabase(t), &bus.Message{})} {
+		if err == nil || !strings.Contains(err.Error(), "not made by NewProducer") {
+			t.Errorf("got %v, want it to say what is missing", err)
+		}
+	}
+}
+
+func TestSharedErrorsAreThoseOfBus(t *testing.T) {
+	t.Parallel()
+	if outbox.ErrNotInTx != bus.ErrNotInTx || outbox.ErrSchema != bus.ErrSchema {
+		t.Error("the errors that packages share: got others than those of bus")
 	}
 }
 

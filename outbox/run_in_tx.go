@@ -9,25 +9,29 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// ErrNotInTx is returned by Produce when it is given a database handle although
-// its context belongs to a transaction: the message would be committed, or wait
-// for locks, apart from that transaction. Pass the transaction; to produce apart
-// from it on purpose, use a context from outside.
-var ErrNotInTx = errors.New("the context belongs to a transaction, but the handle does not: pass the transaction")
+// ErrNotInTx is bus.ErrNotInTx: Produce, like whatever else of the library
+// writes, was given a database handle although its context belongs to a
+// transaction. Pass the transaction; to produce apart from it on purpose, use a
+// context from outside.
+var ErrNotInTx = bus.ErrNotInTx
 
 // RunInTx runs fn in a transaction of default isolation, commits when fn
 // returns nil and rolls back otherwise. It is db.RunInTx, and in addition wakes
 // this process's processors as soon as what fn produced is committed. That works
 // for what is produced with the context that fn is given; what is not is found
-// by the next poll.
+// by the next poll. That context insists on tx, too: see [ErrNotInTx].
+//
+// The error of fn is returned as it is, and so is the database's. It is not
+// retried. A panic of fn rolls back and goes on.
 func (p *Producer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Context, tx bun.Tx) error) error {
 	switch {
 	case db == nil:
-		return errors.New("outbox: RunInTx: the database handle is nil")
+		return errors.New("outbox: run in tx: the database handle is nil")
 	case fn == nil:
-		return errors.New("outbox: RunInTx: the function is nil")
+		return errors.New("outbox: run in tx: the function is nil")
 	}
 	ctx, pending := withPendingWake(ctx)
 	if err := db.RunInTx(ctx, nil, fn); err != nil {
@@ -47,7 +51,7 @@ type pendingWake struct {
 
 func withPendingWake(ctx context.Context) (context.Context, *pendingWake) {
 	pending := new(pendingWake)
-	return context.WithValue(ctx, pendingKey{}, pending), pending
+	return context.WithValue(store.Within(ctx), pendingKey{}, pending), pending
 }
 
 func (w *pendingWake) add(payloadTypes []string) {

@@ -6,11 +6,12 @@ import (
 	"sync/atomic"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // counters add up over all runs of a processor.
 type counters struct {
-	claims, emptyClaims, claimed, fenced, recovered, crashed, poisoned, abandoned atomic.Int64
+	claims, emptyClaims, claimed, fenced, recovered, crashed, crashPoisoned, abandoned atomic.Int64
 }
 
 // Stats tells what the processor has done and is doing. It does not touch the
@@ -19,7 +20,7 @@ func (p *Processor) Stats() bus.ProcessorStats {
 	c := &p.counters
 	stats := bus.ProcessorStats{
 		Claims: c.claims.Load(), EmptyClaims: c.emptyClaims.Load(), Claimed: c.claimed.Load(), Fenced: c.fenced.Load(),
-		Recovered: c.recovered.Load(), Crashed: c.crashed.Load(), Poisoned: c.poisoned.Load(), Abandoned: c.abandoned.Load(),
+		Recovered: c.recovered.Load(), Crashed: c.crashed.Load(), CrashPoisoned: c.crashPoisoned.Load(), Abandoned: c.abandoned.Load(),
 		Limit: p.config.Concurrency,
 	}
 	p.mu.Lock()
@@ -30,8 +31,9 @@ func (p *Processor) Stats() bus.ProcessorStats {
 	return stats
 }
 
-// Queues looks up what waits for each registered consumer, in one statement of
-// bounded cost. Ask every few seconds rather than with every request.
+// Queues looks up what waits for each registered consumer, in the order of
+// bus.Registry.Consumers, in one statement of bounded cost. Ask every few seconds
+// rather than with every request. Its errors are the database's, and [ErrSchema].
 func (p *Processor) Queues(ctx context.Context) ([]bus.QueueStats, error) {
 	var names []string
 	for _, c := range p.consumers {
@@ -39,7 +41,7 @@ func (p *Processor) Queues(ctx context.Context) ([]bus.QueueStats, error) {
 	}
 	found, err := p.store.Stats(ctx, p.db, names)
 	if err != nil {
-		return nil, fmt.Errorf("outbox: queues: %w", err)
+		return nil, fmt.Errorf("outbox: queues: %w", store.Explained(err))
 	}
 	byName := make(map[string]bus.QueueStats, len(found))
 	for _, q := range found {

@@ -9,7 +9,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Message is a poisoned message.
+// Message is a poisoned message. Its instants are in UTC, on the database's clock.
 type Message struct {
 	// ID names the row in calls of [Store].
 	ID int64
@@ -17,24 +17,25 @@ type Message struct {
 	MessageID   bus.MessageID
 	Consumer    string
 	PayloadType string
-	Payload     []byte // as the registry's codec encoded it
-	Headers     map[string]string
-	InsertID    string
-	CreatedAt   time.Time // when it was produced
+	Payload     []byte            // as the registry's codec encoded it
+	Headers     map[string]string // nil: none
+	InsertID    string            // empty: none
+	CreatedAt   time.Time         // when it was produced
 	PoisonedAt  time.Time
 	Attempts    int // failed runs
 	Crashes     int // deliveries in a row whose owner vanished
 	// Reason says in a few words why it was poisoned.
 	Reason string
-	// Errors are the last ten failed runs, oldest first.
+	// Errors are the last ten failed runs, oldest first; none when its owners
+	// vanished each time.
 	Errors []Attempt
 }
 
 // Attempt is one failed run of a message.
 type Attempt struct {
-	Attempt int
-	At      time.Time
-	Error   string
+	Attempt int       // its number, from 1 on
+	At      time.Time // when it ended
+	Error   string    // at most 8 KiB
 }
 
 func shown(row store.Poisoned) Message {
@@ -54,15 +55,21 @@ func shown(row store.Poisoned) Message {
 	return m
 }
 
-// Filter selects poisoned messages. All fields that are set must match.
+// Filter selects poisoned messages. All fields that are set must match. The zero
+// value selects all.
 type Filter struct {
+	// Consumer and PayloadType are names as they are stored with the message.
+	// They match exactly: messages stored under a former name (bus.Aliases,
+	// bus.PayloadAliases) are found by that name only.
 	Consumer    string
 	PayloadType string
 	// PoisonedAfter and PoisonedBefore bound when the message was poisoned;
 	// both are exclusive.
 	PoisonedAfter, PoisonedBefore time.Time
-	// Error is a text anywhere in the reason or in the errors of the runs. On
-	// PostgreSQL its case counts, on SQLite that of ASCII letters does not.
+	// Error is a text anywhere in the reason or in the stored errors of the runs,
+	// which are JSON: a quote or a line break stands there escaped. On
+	// PostgreSQL its case counts, on SQLite that of ASCII letters does not. No
+	// index helps to find it, so set Consumer, too, where there are many.
 	Error string
 }
 
@@ -81,7 +88,9 @@ func (f Filter) rows() store.PoisonFilter {
 		PoisonedBefore: f.PoisonedBefore, Error: f.Error}
 }
 
-// Page is a part of a listing. The zero value is the first page.
+// Page is a part of a listing. The zero value is the first page; those after it
+// come from [Store.List], and hold where it goes on. They are of no use to
+// another process: there is no way to write one down.
 type Page struct {
 	// Size is the most messages in the page: 1 to 1000. Defaults to 50.
 	Size int
@@ -94,6 +103,9 @@ type Page struct {
 type Result struct {
 	// Requeued messages are pending again.
 	Requeued int
+	// Unclaimed are those among the requeued that no consumer of this registry
+	// takes: another program may, else they wait.
+	Unclaimed int
 	// Conflicts are messages whose insert id is pending again already; they
 	// stay poisoned.
 	Conflicts int

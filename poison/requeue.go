@@ -12,16 +12,24 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Requeue makes poisoned messages pending again, at once, with no attempts and
-// no crashes counted. They keep their message id, headers and insert id. An id
+// Requeue makes poisoned messages pending again, at once, with no attempts, no
+// crashes and no errors counted. They keep their message id, headers and insert
+// id, get a new row id, and go to their consumer under its present name. An id
 // listed twice counts once.
+//
+// It does not ask whether anybody will take them: a message of a consumer that is
+// registered no more waits until a program registers it, possibly as one of
+// bus.Aliases, and is counted in [Result.Unclaimed].
+//
+// More than 500 ids are several transactions, unless db is one. On an error it
+// returns what is requeued all the same.
 func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	var total Result
 	for part := range slices.Chunk(ids, batch) {
 		result, _, err := s.requeue(ctx, db, store.PoisonFilter{IDs: part}, len(part))
 		if err != nil {
-			return total, fmt.Errorf("poison: requeue: %w", err)
+			return total, failed(err, "requeue")
 		}
 		result.Missing = len(part) - result.Requeued - result.Conflicts
 		total = total.plus(result)
@@ -29,29 +37,35 @@ func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, 
 	return total, nil
 }
 
-// RequeueWhere requeues the messages that match, at most limit of them, in
-// batches. The zero filter matches every poisoned message.
+// RequeueWhere is [Store.Requeue] for messages that match, at most limit of them,
+// in the order of their ids, and none that is poisoned while it is at work. The
+// zero filter matches every poisoned message. A
+// limit below 1 is bus.ErrBadOption. Messages that stay poisoned as conflicts
+// count towards the limit, so more than limit may match and fewer be requeued.
+//
+// Each 500 messages are one transaction, unless db is one. On an error it returns
+// what is requeued all the same; calling it again goes on with the rest.
 func (s *Store) RequeueWhere(ctx context.Context, db bun.IDB, filter Filter, limit int) (Result, error) {
 	if limit < 1 {
-		return Result{}, fmt.Errorf("poison: requeue where: limit %d: 1 or more is allowed", limit)
+		return Result{}, fmt.Errorf("poison: requeue where: limit %d: %w: 1 or more is allowed", limit, bus.ErrBadOption)
 	}
 	st, err := s.on(db)
 	if err = errors.Join(err, filter.check()); err != nil {
-		return Result{}, fmt.Errorf("poison: requeue where: %w", err)
+		return Result{}, failed(err, "requeue where")
 	}
 	var total Result
 	f := filter.rows()
 	// What is poisoned from now on may be what this call has requeued.
-	if f.UpToID, err = st.LastPoisoned(ctx, db, f); err != nil || f.UpToID == 0 {
-		if err != nil {
-			err = fmt.Errorf("poison: requeue where: %w", err)
-		}
-		return Result{}, err
+	if f.UpToID, err = st.LastPoisoned(ctx, db, f); err != nil {
+		return Result{}, failed(err, "requeue where")
+	}
+	if f.UpToID == 0 {
+		return Result{}, nil
 	}
 	for limit > 0 {
 		result, last, err := s.requeue(ctx, db, f, min(limit, batch))
 		if err != nil {
-			return total, fmt.Errorf("poison: requeue where: %w", err)
+			return total, failed(err, "requeue where")
 		}
 		total = total.plus(result)
 		n := result.Requeued + result.Conflicts
@@ -65,12 +79,12 @@ func (s *Store) RequeueWhere(ctx context.Context, db bun.IDB, filter Filter, lim
 }
 
 func (r Result) plus(other Result) Result {
-	return Result{r.Requeued + other.Requeued, r.Conflicts + other.Conflicts, r.Missing + other.Missing}
+	return Result{r.Requeued + other.Requeued, r.Unclaimed + other.Unclaimed, r.Conflicts + other.Conflicts, r.Missing + other.Missing}
 }
 
 // requeue works on one batch and returns the last id it looked at.
 func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int) (result Result, last int64, err error) {
-	st, err := s.on(db)
+	st, db, err := s.writing(ctx, db)
 	if err != nil {
 		return Result{}, 0, err
 	}
@@ -88,8 +102,11 @@ func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, l
 		}
 		for _, row := range requeued {
 			payloadTypes = append(payloadTypes, row.PayloadType)
+			if !s.taken(row) {
+				result.Unclaimed++
+			}
 		}
-		result = Result{Requeued: len(requeued), Conflicts: len(rows) - len(requeued)}
+		result.Requeued, result.Conflicts = len(requeued), len(rows)-len(requeued)
 		return nil
 	})
 	if err != nil {
@@ -110,23 +127,35 @@ func (s *Store) renamed(rows []store.Poisoned) map[string]string {
 	return names
 }
 
+// taken tells whether a consumer of the registry takes the message.
+func (s *Store) taken(row store.Poisoned) bool {
+	c, ok := s.registry.Consumer(row.ConsumerType)
+	return ok && slices.Contains(c.PayloadTypes(), row.PayloadType)
+}
+
 // wake tells this process's processors; in the caller's transaction it can only
 // tell them to look soon.
 func (s *Store) wake(db bun.IDB, payloadTypes []string) {
 	if len(payloadTypes) > 0 {
-		db, _ = store.Handle(db)
 		_, inCallersTx := db.(bun.Tx)
 		s.registry.Wakeups().Send(bus.Wake{PayloadTypes: payloadTypes, Expected: inCallersTx})
 	}
 }
 
 // EditAndRequeue requeues one message with another payload. It must be of the
-// type that the message's consumer takes; headers and ids stay. It returns
-// [ErrNotFound], [ErrConflict], [ErrPayload], or what bus.Registry.Encode returns.
+// type that the message's consumer takes; headers, message id and insert id stay,
+// and no attempts, crashes or errors are counted any more. It is one transaction.
+//
+// It returns [ErrNotFound], [ErrConflict], [ErrPayload], bus.ErrNoConsumer when
+// the message's consumer is registered no more, bus.ErrTooLarge above 1 MiB, or
+// what bus.Registry.Encode returns.
 func (s *Store) EditAndRequeue(ctx context.Context, db bun.IDB, id int64, payload bus.Payload) error {
+	if s.registry == nil {
+		return failed(errUnmade, "edit and requeue %d", id)
+	}
 	payloadType, text, err := s.registry.Encode(payload)
 	if err != nil {
-		return fmt.Errorf("poison: edit and requeue %d: %w", id, err)
+		return failed(err, "edit and requeue %d", id)
 	}
 	return s.edit(ctx, db, id, text, func(c bus.Consumer) error {
 		if !slices.Contains(c.PayloadTypes(), payloadType) {
@@ -137,15 +166,19 @@ func (s *Store) EditAndRequeue(ctx context.Context, db bun.IDB, id int64, payloa
 }
 
 // EditAndRequeueText is [Store.EditAndRequeue] for a payload that is encoded
-// already, as an operator types it. It must decode into the consumer's type.
+// already, as an operator types it. It must decode into the consumer's type with
+// the registry's codec, or it is [ErrPayload]. With bus.JSON that is as lenient
+// as encoding/json: unknown fields are accepted, stored and ignored by the
+// consumer, and missing ones are zero, so a misspelt name goes unnoticed. To be
+// sure, compare with the payload that [Store.Get] shows, or use EditAndRequeue.
 func (s *Store) EditAndRequeueText(ctx context.Context, db bun.IDB, id int64, text []byte) error {
 	return s.edit(ctx, db, id, text, func(bus.Consumer) error { return nil })
 }
 
 func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fits func(bus.Consumer) error) error {
-	st, err := s.on(db)
+	st, db, err := s.writing(ctx, db)
 	if err != nil {
-		return fmt.Errorf("poison: edit and requeue %d: %w", id, err)
+		return failed(err, "edit and requeue %d", id)
 	}
 	var payloadType string
 	err = store.InTx(ctx, db, func(tx bun.Tx) error {
@@ -156,10 +189,9 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 		case len(rows) == 0:
 			return ErrNotFound
 		}
-		row := rows[0]
-		c, ok := s.registry.Consumer(row.ConsumerType)
+		c, ok := s.registry.Consumer(rows[0].ConsumerType)
 		if !ok {
-			return fmt.Errorf("consumer %q: %w", row.ConsumerType, bus.ErrNoConsumer)
+			return fmt.Errorf("consumer %q: %w", rows[0].ConsumerType, bus.ErrNoConsumer)
 		}
 		m := bus.Message{PayloadType: c.PayloadType(), Payload: text}
 		if err := errors.Join(fits(c), m.Check(bus.DefaultMaxPayload)); err != nil {
@@ -176,7 +208,7 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("poison: edit and requeue %d: %w", id, err)
+		return failed(err, "edit and requeue %d", id)
 	}
 	s.wake(db, []string{payloadType})
 	return nil

@@ -25,6 +25,10 @@ var (
 	ErrPayload = errors.New("payload does not fit the consumer")
 )
 
+// errUnmade is what the zero Store has to say, which under fx is what a
+// constructor sees.
+var errUnmade = errors.New("the store was not made by NewStore; under fx use it from OnStart on")
+
 const (
 	defaultPage = 50
 	maxPage     = 1000
@@ -32,14 +36,22 @@ const (
 )
 
 // Store works on poisoned messages. It holds no database, and is safe for
-// concurrent use. Given a transaction its methods work in it; given a *bun.DB
-// or bun.Conn, those that change something use transactions of their own.
+// concurrent use. Make one with [NewStore]: methods of the zero value return an
+// error.
+//
+// Given a transaction its methods work in it; given a *bun.DB or bun.Conn, those
+// that change something use transactions of their own, one for each 500
+// messages. With the context of outbox.Producer.RunInTx, or of a transactional
+// consumer, those must be given that transaction: bus.ErrNotInTx. All methods
+// return bus.ErrSchema when the tables are missing, and the database's errors,
+// wrapped.
 type Store struct {
 	registry *bus.Registry
 	stores   map[dialect.Name]*store.Store
 }
 
-// NewStore makes a store for the registry's tables.
+// NewStore makes a store for the registry's tables. The only error is a nil
+// registry.
 func NewStore(registry *bus.Registry) (*Store, error) {
 	if registry == nil {
 		return nil, errors.New("poison: NewStore: the registry is nil")
@@ -49,6 +61,9 @@ func NewStore(registry *bus.Registry) (*Store, error) {
 
 // on returns the store for the handle's dialect.
 func (s *Store) on(db bun.IDB) (*store.Store, error) {
+	if s.registry == nil {
+		return nil, errUnmade
+	}
 	db, err := store.Handle(db)
 	if err != nil {
 		return nil, err
@@ -59,24 +74,41 @@ func (s *Store) on(db bun.IDB) (*store.Store, error) {
 	return store.For(db.Dialect().Name(), s.registry.Tables())
 }
 
-// List returns a page of poisoned messages, newest first, and the page after
-// it, which is nil when there is none. It stays right while messages come and go.
+// writing is on, for what changes something; it returns the handle to write with.
+func (s *Store) writing(ctx context.Context, db bun.IDB) (*store.Store, bun.IDB, error) {
+	st, err := s.on(db)
+	if err != nil {
+		return nil, nil, err
+	}
+	db, err = store.HandleIn(ctx, db)
+	return st, db, err
+}
+
+// failed wraps an error with its operation, and gives a missing table its name.
+func failed(err error, operation string, args ...any) error {
+	return fmt.Errorf("poison: "+operation+": %w", append(args, store.Explained(err))...)
+}
+
+// List returns a page of poisoned messages, payloads included, newest first, and
+// the page after it, which is nil when there is none. It stays right while
+// messages come and go: nobody is listed twice or left out who was there from the
+// first page to the last. Pass the next page the same filter.
 func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Message, *Page, error) {
 	if page.Size < 0 || page.Size > maxPage {
-		return nil, nil, fmt.Errorf("poison: list: page size %d: 1 to %d are allowed", page.Size, maxPage)
+		return nil, nil, fmt.Errorf("poison: list: page size %d: %w: 1 to %d are allowed", page.Size, bus.ErrBadOption, maxPage)
 	}
 	if page.Size == 0 {
 		page.Size = defaultPage
 	}
 	st, err := s.on(db)
 	if err = errors.Join(err, filter.check()); err != nil {
-		return nil, nil, fmt.Errorf("poison: list: %w", err)
+		return nil, nil, failed(err, "list")
 	}
 	f := filter.rows()
 	f.BeforeAt, f.BeforeID = page.at, page.id
 	rows, err := st.PoisonedMessages(ctx, db, f, page.Size+1)
 	if err != nil {
-		return nil, nil, fmt.Errorf("poison: list: %w", err)
+		return nil, nil, failed(err, "list")
 	}
 	var next *Page
 	if len(rows) > page.Size {
@@ -91,15 +123,16 @@ func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page Page) 
 	return messages, next, nil
 }
 
-// Count returns how many poisoned messages match.
+// Count returns how many poisoned messages match. It counts without a bound, so
+// it costs what there is to count; outbox.Processor.Queues stops at 10,000.
 func (s *Store) Count(ctx context.Context, db bun.IDB, filter Filter) (int, error) {
 	st, err := s.on(db)
 	if err = errors.Join(err, filter.check()); err != nil {
-		return 0, fmt.Errorf("poison: count: %w", err)
+		return 0, failed(err, "count")
 	}
 	n, err := st.CountPoisoned(ctx, db, filter.rows())
 	if err != nil {
-		return 0, fmt.Errorf("poison: count: %w", err)
+		return 0, failed(err, "count")
 	}
 	return n, nil
 }
@@ -108,29 +141,32 @@ func (s *Store) Count(ctx context.Context, db bun.IDB, filter Filter) (int, erro
 func (s *Store) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) {
 	st, err := s.on(db)
 	if err != nil {
-		return Message{}, fmt.Errorf("poison: get %d: %w", id, err)
+		return Message{}, failed(err, "get %d", id)
 	}
 	rows, err := st.PoisonedMessages(ctx, db, store.PoisonFilter{IDs: []int64{id}}, 1)
 	switch {
 	case err != nil:
-		return Message{}, fmt.Errorf("poison: get %d: %w", id, err)
+		return Message{}, failed(err, "get %d", id)
 	case len(rows) == 0:
-		return Message{}, fmt.Errorf("poison: get %d: %w", id, ErrNotFound)
+		return Message{}, failed(ErrNotFound, "get %d", id)
 	}
 	return shown(rows[0]), nil
 }
 
-// Discard deletes poisoned messages for good and returns how many there were.
+// Discard deletes poisoned messages for good and returns how many there were:
+// ids that name none are no error and do not count, nor does an id listed again.
+// On an error it returns how many are gone all the same, unless the caller's
+// transaction is rolled back.
 func (s *Store) Discard(ctx context.Context, db bun.IDB, ids ...int64) (int, error) {
-	st, err := s.on(db)
+	st, db, err := s.writing(ctx, db)
 	if err != nil {
-		return 0, fmt.Errorf("poison: discard: %w", err)
+		return 0, failed(err, "discard")
 	}
 	total := 0
 	for part := range slices.Chunk(slices.Sorted(slices.Values(ids)), batch) {
 		n, err := st.DeletePoisoned(ctx, db, part)
 		if err != nil {
-			return total, fmt.Errorf("poison: discard: %w", err)
+			return total, failed(err, "discard")
 		}
 		total += n
 	}
@@ -138,14 +174,16 @@ func (s *Store) Discard(ctx context.Context, db bun.IDB, ids ...int64) (int, err
 }
 
 // Purge deletes messages that were poisoned longer ago than the given age, by
-// the database's clock, and returns how many. An age of 0 means all of them.
+// the database's clock, and returns how many. An age of 0 means all of them; a
+// negative one is bus.ErrBadOption. Given no transaction it deletes in batches
+// of 500, and on an error returns how many are gone all the same.
 func (s *Store) Purge(ctx context.Context, db bun.IDB, age time.Duration) (int, error) {
 	if age < 0 {
-		return 0, fmt.Errorf("poison: purge: age %s: 0 or more is allowed", age)
+		return 0, fmt.Errorf("poison: purge: age %s: %w: 0 or more is allowed", age, bus.ErrBadOption)
 	}
-	st, err := s.on(db)
+	st, db, err := s.writing(ctx, db)
 	if err != nil {
-		return 0, fmt.Errorf("poison: purge: %w", err)
+		return 0, failed(err, "purge")
 	}
 	total := 0
 	f := store.PoisonFilter{Aged: true, OlderThan: age}
@@ -154,14 +192,14 @@ func (s *Store) Purge(ctx context.Context, db bun.IDB, age time.Duration) (int, 
 		// no sign that there are no more.
 		ids, err := st.PoisonedIDs(ctx, db, f, batch)
 		if err != nil {
-			return total, fmt.Errorf("poison: purge: %w", err)
+			return total, failed(err, "purge")
 		}
 		if len(ids) == 0 {
 			return total, nil
 		}
 		n, err := st.DeletePoisoned(ctx, db, ids)
 		if err != nil {
-			return total, fmt.Errorf("poison: purge: %w", err)
+			return total, failed(err, "purge")
 		}
 		total += n
 		f.AfterID = ids[len(ids)-1]

@@ -70,6 +70,9 @@ func (p *Processor) loop(ctx context.Context) {
 // look is one statement outside of a transaction.
 func (p *Processor) look(ctx context.Context, locked backoff.BackOff) (time.Duration, error) {
 	payloadTypes := p.registry.PayloadTypes()
+	if err := p.reportStrangers(ctx, payloadTypes); err != nil {
+		return 0, err
+	}
 	if len(payloadTypes) == 0 {
 		return p.config.ProcessorMaxDelay, nil
 	}
@@ -95,4 +98,27 @@ func (p *Processor) look(ctx context.Context, locked backoff.BackOff) (time.Dura
 		locked.Reset()
 	}
 	return 0, nil
+}
+
+const (
+	strangersEvery   = time.Minute // between polls for schedules that nobody fires
+	strangersOverdue = time.Minute // for so long another program may still be about to
+)
+
+// reportStrangers warns of schedules that nobody fires, because no program that
+// runs has a consumer for their payload: most often the consumer was removed, and
+// the schedule forgotten.
+func (p *Processor) reportStrangers(ctx context.Context, payloadTypes []string) error {
+	now, last := time.Now().UnixNano(), p.reported.Load()
+	if last != 0 && now-last < int64(strangersEvery) || !p.reported.CompareAndSwap(last, now) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, fireTimeout)
+	defer cancel()
+	rows, err := p.store.ScheduleStrangers(ctx, p.db, payloadTypes, strangersOverdue)
+	for _, row := range rows {
+		p.config.Logger.Warn("schedule is due, but no consumer registered here takes its payload",
+			"schedule", row.ID, "name", row.Name, "tag", row.Tag, "payload_type", row.PayloadType, "due", row.AvailableAfter.Time)
+	}
+	return err
 }

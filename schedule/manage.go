@@ -13,33 +13,45 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Schedule is a row of the table as [Scheduler.List] shows it.
+// Schedule is a row of the table as [Scheduler.List] shows it. Its instants are
+// in UTC, on the database's clock.
 type Schedule struct {
 	ID          int64
 	Name        string // empty: unnamed
 	Tag         string // empty: untagged
 	PayloadType string
-	Payload     []byte // as the registry's codec encoded it
-	Headers     map[string]string
-	Expression  string
+	Payload     []byte            // as the registry's codec encoded it
+	Headers     map[string]string // nil: none
+	Expression  string            // as it was written
 	Zone        string
-	// NextFire is when it is due, on the database's clock.
+	// NextFire is when it fires next. While it is paused, that is when it would
+	// have; [Scheduler.Resume] sets it anew. One that stays in the past although
+	// processors run has a payload type that none of them has registered: they
+	// log a warning.
 	NextFire time.Time
 	Paused   bool
 	// LastFire is when it last fired; zero means never.
 	LastFire time.Time
-	// LastError says why it could not fire, as long as that lasts.
+	// LastError says why it could not fire: an expression, zone or payload that
+	// this version of the program cannot read, or an error of the produce chain.
+	// It is tried again after a minute, and the text goes with the next fire or
+	// with an update. At most 8 KiB.
 	LastError string
+	// CreatedAt is when it was written first.
 	CreatedAt time.Time
 }
 
-// Filter selects schedules. The zero value selects all.
+// Filter selects schedules. Fields that are set must match exactly, and all of
+// them. The zero value selects all.
 type Filter struct {
 	Name string
 	Tag  string
 }
 
-// List returns the schedules that match, in the order in which they were written.
+// List returns the schedules that match, in the order in which they were first
+// written. It returns all of them, payloads included, without a limit: keep
+// schedules to what a table may hold that is read as a whole. Given a
+// transaction it reads there.
 func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter) ([]Schedule, error) {
 	st, db, err := s.on(db)
 	if err = errors.Join(err, bus.CheckKey("name", filter.Name), bus.CheckKey("tag", filter.Tag)); err != nil {
@@ -66,8 +78,9 @@ func shown(row store.Schedule) Schedule {
 	return s
 }
 
-// DeleteByTag deletes the schedules with the tag, which must not be empty, and
-// returns how many there were. Messages they have produced stay.
+// DeleteByTag deletes the schedules with the tag and returns how many there were;
+// none is no error. An empty tag is bus.ErrBadOption. Messages they have produced
+// stay.
 func (s *Scheduler) DeleteByTag(ctx context.Context, db bun.IDB, tag string) (n int, err error) {
 	if tag == "" {
 		return 0, fmt.Errorf("schedule: delete by tag: %w: the tag is empty", bus.ErrBadOption)
@@ -85,6 +98,7 @@ func (s *Scheduler) DeleteByTag(ctx context.Context, db bun.IDB, tag string) (n 
 }
 
 // DeleteByID deletes one schedule. It returns [ErrNotFound] when there is none.
+// Messages it has produced stay.
 func (s *Scheduler) DeleteByID(ctx context.Context, db bun.IDB, id int64) error {
 	err := s.writing(ctx, db, func(st *store.Store, tx bun.Tx) error {
 		if id == 0 { // a zero filter would select all
@@ -102,18 +116,21 @@ func (s *Scheduler) DeleteByID(ctx context.Context, db bun.IDB, id int64) error 
 	return nil
 }
 
-// Pause keeps a schedule from firing until [Scheduler.Resume]. It returns
-// [ErrNotFound] when there is none; pausing twice changes nothing.
+// Pause keeps a schedule from firing until [Scheduler.Resume], also at a next
+// fire time that has come already. Pausing twice is no error; a missing schedule
+// is [ErrNotFound]. It takes effect when the transaction commits; a fire that is
+// on its way then is not called back.
 func (s *Scheduler) Pause(ctx context.Context, db bun.IDB, id int64) error {
 	return s.change(ctx, db, "pause", id, func(store.Schedule, time.Time) (store.ScheduleChange, error) {
 		return store.ScheduleChange{Paused: new(true)}, nil
 	})
 }
 
-// Resume lets a paused schedule fire again, from its next fire time on: what it
-// missed while it was paused is skipped. It changes nothing about a schedule that
-// is not paused. It returns [ErrNotFound] when there is none, and [ErrExpression]
-// when it cannot fire any more.
+// Resume lets a paused schedule fire again, from the first fire time after now:
+// what it missed while it was paused is skipped, and an @every schedule counts
+// from now. It changes nothing about a schedule that is not paused. It returns
+// [ErrNotFound], or [ErrExpression] when this version of the program cannot read
+// the expression or zone.
 func (s *Scheduler) Resume(ctx context.Context, db bun.IDB, id int64) error {
 	return s.change(ctx, db, "resume", id, func(row store.Schedule, now time.Time) (store.ScheduleChange, error) {
 		if !row.Paused {
@@ -124,18 +141,22 @@ func (s *Scheduler) Resume(ctx context.Context, db bun.IDB, id int64) error {
 	})
 }
 
-// RunNow fires a schedule once, at once, beside the fire times it has: those stay
-// as they are, and a paused schedule fires this once, too. Asking again before it
-// has fired changes nothing. It returns [ErrNotFound] when there is none.
+// RunNow fires a schedule once, with the next poll of a processor, beside the fire
+// times it has: those stay as they are, and a paused schedule fires this once,
+// too. Asking again before it has fired changes nothing. It returns [ErrNotFound]
+// when there is none.
 func (s *Scheduler) RunNow(ctx context.Context, db bun.IDB, id int64) error {
 	return s.change(ctx, db, "run now", id, func(store.Schedule, time.Time) (store.ScheduleChange, error) {
 		return store.ScheduleChange{RunNow: true}, nil
 	})
 }
 
-// UpdateSchedule gives a schedule another expression and zone, which count from
-// now on. Scheduling its name again with other ones replaces them. It returns
-// [ErrNotFound] or [ErrExpression].
+// UpdateSchedule gives a schedule another expression and zone. It fires next at
+// the first fire time of these after now; a [Scheduler.RunNow] that has not fired
+// yet is taken back. It clears LastError, and a paused schedule stays paused. A
+// program that writes the schedule by [Name] at boot overwrites this then.
+//
+// It returns [ErrExpression] before it sends anything, and [ErrNotFound].
 func (s *Scheduler) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, expression, zone string) error {
 	if err := checkExpression(expression, zone); err != nil {
 		return fmt.Errorf("schedule: update schedule %d: %w", id, err)
@@ -146,10 +167,15 @@ func (s *Scheduler) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, ex
 	})
 }
 
-// UpdatePayload gives a schedule another payload, from its next fire on.
-// Scheduling its name again replaces it. It returns [ErrNotFound] or one of the
-// errors of package bus for the payload.
+// UpdatePayload gives a schedule another payload, which may be of another type,
+// from its next fire on. It clears LastError; the next fire time stays. A program
+// that writes the schedule by [Name] at boot overwrites this then.
+//
+// It returns [ErrNotFound], and what [Scheduler.Schedule] returns for a payload.
 func (s *Scheduler) UpdatePayload(ctx context.Context, db bun.IDB, id int64, payload bus.Payload) error {
+	if s.registry == nil {
+		return fmt.Errorf("schedule: update payload of %d: %w", id, errUnmade)
+	}
 	payloadType, text, err := s.registry.Encode(payload)
 	if err == nil {
 		m := bus.Message{PayloadType: payloadType, Payload: text}

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/uptrace/bun"
 
@@ -16,37 +15,12 @@ import (
 )
 
 // Producer sends messages down the produce chain in a transaction.
-// *outbox.Producer is one.
+// *outbox.Producer is one. It must be safe for concurrent use.
 type Producer interface {
+	// Send writes the messages in the transaction db, all or none. An error that
+	// is not the database's absence marks the schedule, which is tried again
+	// after a minute.
 	Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error
-}
-
-// MissedFires says what becomes of fire times that nobody was there for.
-type MissedFires uint8
-
-const (
-	// CatchUp fires once, however many were missed, and then goes on as scheduled.
-	CatchUp MissedFires = iota
-	// Skip goes on as scheduled.
-	Skip
-)
-
-// ProcessorConfig sets up a [Processor]. The zero value works.
-type ProcessorConfig struct {
-	// ScheduledProcessorCount is the number of loops. Defaults to 1; on a
-	// database without row locks more is an error.
-	ScheduledProcessorCount int
-	// ProcessorMaxDelay is the longest wait between looks; the next fire time
-	// cuts it short. Defaults to 5 s.
-	ProcessorMaxDelay time.Duration
-	// MissedFires says what becomes of a schedule that is found due only after
-	// the fire time that follows. Defaults to CatchUp.
-	MissedFires MissedFires
-	// Logger receives what the processor has to say. Defaults to slog.Default().
-	Logger *slog.Logger
-	// Telemetry wraps every fire: the sender it is given fires the schedules of
-	// the batch. Defaults to none.
-	Telemetry bus.SendMiddleware
 }
 
 // Processor fires schedules that are due. Any number of processors, in any
@@ -59,30 +33,29 @@ type Processor struct {
 	config   ProcessorConfig
 	outage   *outage.Outage
 	send     bus.Sender
+	reported atomic.Int64 // when strangers were last looked for, in Unix nanoseconds
 }
 
-// NewProcessor makes a processor that fires schedules through the producer.
+// NewProcessor makes a processor that fires schedules through the producer. It
+// reports everything that is wrong with its arguments at once, and does not touch
+// the database.
 func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config ProcessorConfig) (*Processor, error) {
-	switch {
-	case db == nil:
-		return nil, errors.New("schedule: NewProcessor: the database handle is nil")
-	case registry == nil:
-		return nil, errors.New("schedule: NewProcessor: the registry is nil")
-	case producer == nil:
-		return nil, errors.New("schedule: NewProcessor: the producer is nil")
+	config = config.withDefaults()
+	var errs []error
+	for _, part := range []struct {
+		missing bool
+		name    string
+	}{{db == nil, "database handle"}, {registry == nil, "registry"}, {producer == nil, "producer"}} {
+		if part.missing {
+			errs = append(errs, fmt.Errorf("schedule: NewProcessor: the %s is nil", part.name))
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(append(errs, config.validate(true))...)
 	}
 	s, err := store.For(db.Dialect().Name(), registry.Tables())
 	if err != nil {
 		return nil, fmt.Errorf("schedule: NewProcessor: %w", err)
-	}
-	if config.ScheduledProcessorCount == 0 {
-		config.ScheduledProcessorCount = 1
-	}
-	if config.ProcessorMaxDelay == 0 {
-		config.ProcessorMaxDelay = 5 * time.Second
-	}
-	if config.Logger == nil {
-		config.Logger = slog.Default()
 	}
 	if err := config.validate(s.RowLocks()); err != nil {
 		return nil, err
@@ -95,34 +68,26 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config 
 	return p, nil
 }
 
-func (c ProcessorConfig) validate(rowLocks bool) error {
-	var errs []error
-	if c.ScheduledProcessorCount < 1 {
-		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.ScheduledProcessorCount %d: 1 or more is allowed", c.ScheduledProcessorCount))
-	}
-	if c.ScheduledProcessorCount > 1 && !rowLocks {
-		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.ScheduledProcessorCount %d: 1 is allowed on a database without row locks", c.ScheduledProcessorCount))
-	}
-	if c.ProcessorMaxDelay < 0 {
-		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.ProcessorMaxDelay %s: 0 or more is allowed", c.ProcessorMaxDelay))
-	}
-	if c.MissedFires > Skip {
-		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.MissedFires %d: CatchUp or Skip is allowed", c.MissedFires))
-	}
-	return errors.Join(errs...)
-}
-
 // Run fires schedules until ctx is cancelled and returns nil within a second of
 // that: the transaction it is in is finished or, if it takes longer, rolled back,
-// in which case its schedules fire later. It returns an error at once when the database cannot be
-// reached or its tables are missing or too old; later outages are logged and
-// waited out.
+// in which case its schedules fire later. It returns an error at once
+// when the database cannot be reached, when its tables are missing or too old
+// (bus.ErrSchema), or when its settings would break the library's promises; later
+// outages are logged and waited out. A schedule that cannot fire is logged and
+// marked (Schedule.LastError), and holds back no other.
+//
+// Run may be called again once it has returned. Calls at the same time are as
+// many instances: each schedule still fires once for each fire time.
+//
+// Schedules whose payload type the registry does not know are left to other
+// programs. When one has been due for a minute all the same, Run logs a warning,
+// at most once a minute.
 func (p *Processor) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := p.Check(ctx); err != nil && ctx.Err() == nil {
-		return err
+	if err := p.check(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("schedule: run: %w", err)
 	}
 	var loops sync.WaitGroup
 	for range p.config.ScheduledProcessorCount {
@@ -133,18 +98,25 @@ func (p *Processor) Run(ctx context.Context) error {
 }
 
 // Check looks at the live database as [Processor.Run] does before it starts, and
-// returns the same errors.
+// returns the same errors. It takes at most 10 s, and may be called at any time.
 func (p *Processor) Check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, fireTimeout)
-	defer cancel()
-	if err := p.db.PingContext(ctx); err != nil {
-		return fmt.Errorf("schedule: run: the database cannot be reached: %w", err)
-	}
-	if err := p.store.CheckSchema(ctx, p.db); err != nil {
-		return fmt.Errorf("schedule: run: %w (run outbox.Migrate)", err)
+	if err := p.check(ctx); err != nil {
+		return fmt.Errorf("schedule: check: %w", err)
 	}
 	return nil
 }
 
+func (p *Processor) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, fireTimeout)
+	defer cancel()
+	if err := p.db.PingContext(ctx); err != nil {
+		return fmt.Errorf("the database cannot be reached: %w", err)
+	}
+	_, err := p.store.Check(ctx, p.db)
+	return errors.Join(p.store.CheckSchema(ctx, p.db), err)
+}
+
 // Health returns the database's last error while it does not answer, else nil.
+// It is nil before the first Run, and after a Run what it was at its end. It does
+// not touch the database, and does not tell whether Run runs.
 func (p *Processor) Health() error { return p.outage.Err() }

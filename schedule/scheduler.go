@@ -21,34 +21,55 @@ var (
 	// ErrNotFound: there is no schedule with that id.
 	ErrNotFound = errors.New("no such schedule")
 	// ErrExpression: a cron expression or time zone cannot be used. It wraps the
-	// error of schedule/cron that says why.
+	// errors of schedule/cron that say why.
 	ErrExpression = errors.New("expression or time zone cannot be used")
 )
+
+// errUnmade is what the zero Scheduler has to say, which under fx is what a
+// constructor sees.
+var errUnmade = errors.New("the scheduler was not made by NewScheduler; under fx use it from OnStart on")
 
 // Config sets up a [Scheduler]. The zero value works.
 type Config struct {
 	// MaxPayload is the largest encoded payload, in bytes. Defaults to 1 MiB.
 	MaxPayload int
 	// Headers are added to every schedule that is written, and so to each of
-	// its messages; a trace context, for instance. Defaults to none.
+	// its messages; a trace context, for instance. It is called once for each
+	// [Scheduler.Schedule], with its context, by many goroutines at once. Where
+	// the option [Header] sets the same header, the option wins. What it returns
+	// may be nil, and is checked like headers of the option. Defaults to none.
 	Headers func(ctx context.Context) map[string]string
 }
 
-// Scheduler writes schedules in the caller's transaction. It holds no database
-// and is safe for concurrent use.
+// Scheduler writes schedules, in the caller's transaction or, given a *bun.DB or
+// bun.Conn, in statements of its own. It holds no database and is safe for
+// concurrent use. Make one with [NewScheduler]: methods of the zero value return
+// an error.
+//
+// Whatever changes something wakes this process's processors; in the caller's
+// transaction it tells them to look soon. With the context of
+// outbox.Producer.RunInTx, or of a transactional consumer, the handle must be
+// that transaction: bus.ErrNotInTx. All methods return bus.ErrSchema when the
+// tables are missing, and the database's errors, wrapped.
 type Scheduler struct {
 	registry *bus.Registry
 	config   Config
 	stores   map[dialect.Name]*store.Store
 }
 
-// NewScheduler makes a scheduler for payloads of the registry's consumers.
+// NewScheduler makes a scheduler for payloads of the registry's consumers. It
+// reports a nil registry and everything that is wrong with the configuration at
+// once.
 func NewScheduler(registry *bus.Registry, config Config) (*Scheduler, error) {
+	var errs []error
 	if registry == nil {
-		return nil, errors.New("schedule: NewScheduler: the registry is nil")
+		errs = append(errs, errors.New("schedule: NewScheduler: the registry is nil"))
 	}
 	if config.MaxPayload < 0 {
-		return nil, fmt.Errorf("schedule: Config.MaxPayload %d: 1 or more is allowed", config.MaxPayload)
+		errs = append(errs, fmt.Errorf("schedule: Config.MaxPayload %d: 1 or more is allowed", config.MaxPayload))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	if config.MaxPayload == 0 {
 		config.MaxPayload = bus.DefaultMaxPayload
@@ -56,24 +77,49 @@ func NewScheduler(registry *bus.Registry, config Config) (*Scheduler, error) {
 	return &Scheduler{registry: registry, config: config, stores: store.All(registry.Tables())}, nil
 }
 
-// Option changes one schedule.
+// Option changes one schedule. Of two that set the same, the last one counts.
 type Option func(*entry)
 
 // entry is a schedule on its way to the table.
 type entry struct {
 	name, tag string
 	headers   map[string]string
+	mistakes  []error
 }
 
-// Tag groups schedules, for [Scheduler.DeleteByTag] and [Scheduler.List].
-func Tag(tag string) Option { return func(e *entry) { e.tag = tag } }
+// Tag groups schedules, for [Scheduler.DeleteByTag] and [Scheduler.List]. It has
+// 1 to 255 bytes; an empty one is bus.ErrBadOption. A schedule has one tag or
+// none.
+func Tag(tag string) Option {
+	return func(e *entry) {
+		if e.tag = tag; tag == "" {
+			e.mistakes = append(e.mistakes, fmt.Errorf("%w: the tag is empty", bus.ErrBadOption))
+		}
+	}
+}
 
-// Name makes the schedule unique: scheduling the same name again replaces it,
-// so that a schedule written at every boot exists once. It keeps its next fire
-// time as long as expression and zone stay the same.
-func Name(name string) Option { return func(e *entry) { e.name = name } }
+// Name makes the schedule unique among those of its table: scheduling the same
+// name again updates it, so that a schedule written at every boot exists once.
+// It has 1 to 255 bytes; an empty one is bus.ErrBadOption.
+//
+// An update replaces payload, tag, headers, expression and zone, also those that
+// [Scheduler.UpdateSchedule] and [Scheduler.UpdatePayload] have set since: what
+// the program says at boot is what counts. It clears LastError. It keeps the id,
+// the time of the last fire, and whether the schedule is paused. While
+// expression and zone stay the same it keeps the next fire time, too; otherwise
+// that is the first of the new expression. A [Scheduler.RunNow] that has not
+// fired yet stays.
+func Name(name string) Option {
+	return func(e *entry) {
+		if e.name = name; name == "" {
+			e.mistakes = append(e.mistakes, fmt.Errorf("%w: the name is empty", bus.ErrBadOption))
+		}
+	}
+}
 
-// Header adds a header to every message of the schedule.
+// Header adds a header to every message of the schedule. All of them have at
+// most bus.MaxHeaders bytes, and each needs a name. Names that begin with
+// "asyncmonolith-" are the library's: make up none.
 func Header(key, value string) Option {
 	return func(e *entry) {
 		if e.headers == nil {
@@ -85,14 +131,31 @@ func Header(key, value string) Option {
 
 // Schedule writes a schedule that produces the payload, for each of its
 // consumers, whenever the cron expression fires in the time zone, and returns
-// its id. The expression has six fields, seconds first; five are accepted, as
+// its id; with [Name], that of the schedule which has the name already, if there
+// is one. The expression has six fields, seconds first; five are accepted, as
 // are names, L, W, #, macros such as @daily, and @every. The zone is an IANA
 // name such as "Europe/Amsterdam", or "UTC"; package schedule/cron has the rules
-// for daylight saving time.
+// for daylight saving time. The first fire is the first after now, on the
+// database's clock.
+//
+// Given a transaction it writes there, and the schedule exists once that
+// commits; given a *bun.DB or bun.Conn it exists when Schedule returns.
+//
+// Errors that the caller can avoid are [ErrExpression], bus.ErrNoConsumer,
+// bus.ErrPointerPayload, bus.ErrOtherType, bus.ErrTooLarge, bus.ErrBadText,
+// bus.ErrBadOption and bus.ErrNotInTx, joined where there are several; then
+// nothing was sent to the database.
 func (s *Scheduler) Schedule(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...Option) (int64, error) {
+	if s.registry == nil {
+		return 0, fmt.Errorf("schedule: write schedule: %w", errUnmade)
+	}
 	row, err := s.row(ctx, payload, expression, zone, options)
+	what := "write schedule"
+	if row.Name != "" {
+		what = fmt.Sprintf("write schedule %q", row.Name)
+	}
 	if err != nil {
-		return 0, fmt.Errorf("schedule: %w", err)
+		return 0, fmt.Errorf("schedule: %s: %w", what, err)
 	}
 	var id int64
 	err = s.writing(ctx, db, func(st *store.Store, tx bun.Tx) error {
@@ -109,7 +172,7 @@ func (s *Scheduler) Schedule(ctx context.Context, db bun.IDB, payload bus.Payloa
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("schedule: %w", err)
+		return 0, fmt.Errorf("schedule: %s: %w", what, err)
 	}
 	return id, nil
 }
@@ -124,54 +187,67 @@ func (s *Scheduler) clock(ctx context.Context, st *store.Store, tx bun.Tx, name 
 	return now, err
 }
 
-// row checks and encodes everything but the next fire time.
+// row checks and encodes everything but the next fire time. With an error the
+// row has its name all the same.
 func (s *Scheduler) row(ctx context.Context, payload bus.Payload, expression, zone string, options []Option) (store.Schedule, error) {
-	var e entry
-	for i, option := range options {
-		if option == nil {
-			return store.Schedule{}, fmt.Errorf("%w: option %d is nil", bus.ErrBadOption, i)
-		}
-		option(&e)
-	}
-	if s.config.Headers != nil {
-		for key, value := range s.config.Headers(ctx) {
-			Header(key, value)(&e)
-		}
-	}
+	e := s.entry(ctx, options)
+	row := store.Schedule{Name: e.name, Tag: e.tag, CronExpression: expression, CronTimezone: zone}
 	payloadType, text, err := s.registry.Encode(payload)
-	if err != nil {
-		return store.Schedule{}, err
+	if err == nil {
+		m := bus.Message{PayloadType: payloadType, Payload: text, Headers: e.headers}
+		err = m.Check(s.config.MaxPayload)
 	}
-	m := bus.Message{PayloadType: payloadType, Payload: text, Headers: e.headers}
-	if err := errors.Join(m.Check(s.config.MaxPayload), bus.CheckKey("name", e.name), bus.CheckKey("tag", e.tag), checkExpression(expression, zone)); err != nil {
-		return store.Schedule{}, err
+	mistakes := append(e.mistakes, err, bus.CheckKey("name", e.name), bus.CheckKey("tag", e.tag), checkExpression(expression, zone))
+	if err := errors.Join(mistakes...); err != nil {
+		return row, err
 	}
-	row := store.Schedule{Name: e.name, Tag: e.tag, PayloadType: payloadType, Payload: text, CronExpression: expression, CronTimezone: zone}
+	row.PayloadType, row.Payload = payloadType, text
 	if len(e.headers) > 0 {
 		if row.Headers, err = json.Marshal(e.headers); err != nil {
-			return store.Schedule{}, fmt.Errorf("encode headers: %w", err)
+			return row, fmt.Errorf("encode headers: %w", err)
 		}
 	}
 	return row, nil
 }
 
+// entry applies the options, over the headers of every schedule.
+func (s *Scheduler) entry(ctx context.Context, options []Option) entry {
+	var e entry
+	if s.config.Headers != nil {
+		for key, value := range s.config.Headers(ctx) {
+			Header(key, value)(&e)
+		}
+	}
+	for i, option := range options {
+		if option == nil {
+			e.mistakes = append(e.mistakes, fmt.Errorf("%w: option %d is nil", bus.ErrBadOption, i))
+			continue
+		}
+		option(&e)
+	}
+	return e
+}
+
+// checkExpression reports what is wrong with either.
 func checkExpression(expression, zone string) error {
-	_, err := nextFire(expression, zone, time.Time{})
+	_, _, err := parse(expression, zone)
 	return err
+}
+
+func parse(expression, zone string) (cron.Expression, *time.Location, error) {
+	parsed, expressionErr := cron.Parse(expression)
+	location, zoneErr := cron.LoadLocation(zone)
+	if err := errors.Join(expressionErr, zoneErr); err != nil {
+		return cron.Expression{}, nil, fmt.Errorf("%w: %w", ErrExpression, err)
+	}
+	return parsed, location, nil
 }
 
 // nextFire returns the first fire time after from.
 func nextFire(expression, zone string, from time.Time) (time.Time, error) {
-	parsed, err := cron.Parse(expression)
+	parsed, location, err := parse(expression, zone)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%w: %w", ErrExpression, err)
-	}
-	location, err := cron.LoadLocation(zone)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("%w: %w", ErrExpression, err)
-	}
-	if from.IsZero() {
-		return time.Time{}, nil
+		return time.Time{}, err
 	}
 	next, err := parsed.Next(from, location)
 	if err != nil {
@@ -182,6 +258,9 @@ func nextFire(expression, zone string, from time.Time) (time.Time, error) {
 
 // on returns the store for the handle's dialect, and the handle as it is used.
 func (s *Scheduler) on(db bun.IDB) (*store.Store, bun.IDB, error) {
+	if s.registry == nil {
+		return nil, nil, errUnmade
+	}
 	db, err := store.Handle(db)
 	if err != nil {
 		return nil, nil, err
@@ -200,8 +279,11 @@ func (s *Scheduler) writing(ctx context.Context, db bun.IDB, fn func(st *store.S
 	if err != nil {
 		return err
 	}
-	if err := store.InTx(ctx, db, func(tx bun.Tx) error { return fn(st, tx) }); err != nil {
+	if db, err = store.HandleIn(ctx, db); err != nil {
 		return err
+	}
+	if err := store.InTx(ctx, db, func(tx bun.Tx) error { return fn(st, tx) }); err != nil {
+		return store.Explained(err)
 	}
 	_, inCallersTx := db.(bun.Tx)
 	s.registry.Wakeups().Send(bus.Wake{Schedules: true, Expected: inCallersTx})

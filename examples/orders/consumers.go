@@ -27,17 +27,17 @@ type OrderCharged struct {
 
 func (OrderCharged) PayloadType() string { return "order.charged" }
 
-// shop has the consumers.
+// snippet: producing
+
+// shop has the consumers, one of which produces.
 type shop struct {
 	db       *bun.DB
-	producer *outbox.Producer
+	producer *outbox.Producer // to be used when consumers run, not before
 }
 
-func newShop(db *bun.DB) *shop { return &shop{db: db} }
+func newShop(db *bun.DB, producer *outbox.Producer) *shop { return &shop{db, producer} }
 
-// connect gives the shop its producer, which is made from the registry that the
-// shop's own consumers are in, and so cannot be a parameter of newShop.
-func connect(s *shop, producer *outbox.Producer) { s.producer = producer }
+// end
 
 func newConsumers(s *shop) []bus.Consumer {
 	return []bus.Consumer{

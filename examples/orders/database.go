@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 	"go.uber.org/fx"
@@ -39,25 +39,27 @@ type Charge struct {
 	OrderID string `bun:"order_id"`
 }
 
+// newDB opens the database. Everything that uses it is made after it, so its hook
+// makes the application's tables before, and closes it after, everything else.
 func newDB(lifecycle fx.Lifecycle, s settings) (*bun.DB, error) {
-	conns, err := sql.Open("pgx", s.dsn)
+	config, err := pgx.ParseConfig(s.dsn)
 	if err != nil {
 		return nil, err
 	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec // bun writes values into the SQL: nothing to cache
+	conns := stdlib.OpenDB(*config)
 	conns.SetMaxOpenConns(20) // the processor needs 11 of them
 	db := bun.NewDB(conns, pgdialect.New())
-	lifecycle.Append(fx.StopHook(db.Close))
+	lifecycle.Append(fx.StartStopHook(func(ctx context.Context) error { return createTables(ctx, db) }, db.Close))
 	return db, nil
 }
 
-// createTables makes the application's own tables when it starts.
-func createTables(lifecycle fx.Lifecycle, db *bun.DB) {
-	lifecycle.Append(fx.StartHook(func(ctx context.Context) error {
-		for _, model := range []any{(*Order)(nil), (*Stock)(nil), (*Charge)(nil)} {
-			if _, err := db.NewCreateTable().Model(model).IfNotExists().Exec(ctx); err != nil {
-				return err
-			}
+// createTables makes the application's own tables.
+func createTables(ctx context.Context, db *bun.DB) error {
+	for _, model := range []any{(*Order)(nil), (*Stock)(nil), (*Charge)(nil)} {
+		if _, err := db.NewCreateTable().Model(model).IfNotExists().Exec(ctx); err != nil {
+			return err
 		}
-		return nil
-	}))
+	}
+	return nil
 }

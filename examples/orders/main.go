@@ -1,7 +1,14 @@
 // Orders is a small service on PostgreSQL: it takes orders over HTTP, and
 // consumers reserve stock, charge the card and ship in the background.
 //
-//	go run ./examples/orders -dsn 'postgres://user@localhost/shop?default_query_exec_mode=exec'
+//	go run ./examples/orders -dsn postgres://user@localhost/shop
+//
+//	curl -d '{"item": "book"}' localhost:8080/orders    # 201, the order with its id
+//	curl localhost:8080/orders/ID                       # reserved_at, charged_at, shipped_at appear
+//	curl localhost:8080/healthz                         # 503 while messages are not consumed
+//
+// With OTEL_EXPORTER_OTLP_ENDPOINT set, traces go to that collector. SIGTERM and
+// SIGINT stop it cleanly.
 package main
 
 import (
@@ -9,6 +16,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -28,11 +36,45 @@ type settings struct {
 	dsn, addr string
 }
 
+const usage = `Orders takes orders over HTTP and works them off in the background.
+
+  POST /orders       {"item": "book"}: places an order
+  GET  /orders/{id}  how far it is
+  GET  /healthz      503 while messages are not consumed
+
+OTEL_EXPORTER_OTLP_ENDPOINT: the collector to export traces to; none unless set
+
+Flags:
+`
+
+// parse reads the command line. What is wrong, or asked for, it writes to out.
+func parse(args []string, out io.Writer) (s settings, err error) {
+	flags := flag.NewFlagSet("orders", flag.ContinueOnError)
+	flags.SetOutput(out)
+	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
+	flags.StringVar(&s.dsn, "dsn", "", "PostgreSQL `address`; defaults to $DATABASE_URL")
+	flags.StringVar(&s.addr, "addr", "127.0.0.1:8080", "`address` to listen on")
+	if err := flags.Parse(args); err != nil {
+		return s, err
+	}
+	if s.dsn == "" { // not as the flag's default, which -h prints, password and all
+		s.dsn = os.Getenv("DATABASE_URL")
+	}
+	if flags.NArg() > 0 {
+		err = fmt.Errorf("%q: no arguments are allowed beside flags", flags.Args())
+		fmt.Fprintln(out, "orders:", err)
+	}
+	return s, err
+}
+
 func main() {
-	var s settings
-	flag.StringVar(&s.dsn, "dsn", os.Getenv("DATABASE_URL"), "PostgreSQL to use; defaults to $DATABASE_URL")
-	flag.StringVar(&s.addr, "addr", "127.0.0.1:8080", "address to listen on")
-	flag.Parse()
+	s, err := parse(os.Args[1:], os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := run(ctx, s); err != nil {
@@ -46,9 +88,10 @@ func main() {
 func run(ctx context.Context, s settings) error {
 	if s.dsn == "" {
 		return errors.New("no database: give -dsn or set DATABASE_URL, for example to\n" +
-			"  postgres://postgres@localhost/postgres?default_query_exec_mode=exec\n" +
+			"  postgres://postgres@localhost/postgres\n" +
 			"To try it on a throw-away server: scripts/with-postgres.sh sh -c 'go run ./examples/orders -dsn \"$ASYNCMONOLITH_TEST_POSTGRES\"'")
 	}
+	var logger *slog.Logger
 	app := fx.New(
 		fx.NopLogger,
 		fx.Supply(s),
@@ -57,26 +100,30 @@ func run(ctx context.Context, s settings) error {
 		fxmodule.Migrate(),
 		fxmodule.Consumers(newConsumers),
 		fx.Supply(outbox.ProcessorConfig{AttemptDelay: 200 * time.Millisecond}),
-		fx.Invoke(createTables, connect, serve),
+		fx.Invoke(serve), // after the module: the last to start, the first to stop
+		fx.Populate(&logger),
 	)
 	if err := app.Start(ctx); err != nil {
 		return err
 	}
+	var failed error
 	select {
 	case <-ctx.Done():
-	case signal := <-app.Wait():
+	case signal := <-app.Wait(): // a processor has ended by itself; Stop says why
 		if signal.ExitCode != 0 {
-			defer os.Exit(signal.ExitCode)
+			failed = fmt.Errorf("shut down with exit code %d", signal.ExitCode)
 		}
 	}
+	logger.Info("stopping")
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), app.StopTimeout())
 	defer cancel()
-	return app.Stop(stopping)
+	err := errors.Join(failed, app.Stop(stopping))
+	logger.Info("stopped", "error", err)
+	return err
 }
 
-// serve listens as long as the application runs. It is started last and stopped
-// first.
-func serve(lifecycle fx.Lifecycle, s settings, server *http.Server, logger *slog.Logger, _ *outbox.Processor) {
+// serve listens as long as the application runs.
+func serve(lifecycle fx.Lifecycle, s settings, server *http.Server, logger *slog.Logger) {
 	lifecycle.Append(fx.Hook{
 		OnStart: func(context.Context) error {
 			listener, err := net.Listen("tcp", s.addr)

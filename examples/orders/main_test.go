@@ -6,6 +6,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -42,10 +44,30 @@ func TestNoDatabaseIsExplained(t *testing.T) {
 	}
 }
 
+func TestCommandLine(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	if _, err := parse([]string{"-h"}, &out); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("-h: got %v, want ErrHelp", err)
+	}
+	for _, want := range []string{"POST /orders", "GET  /healthz", "OTEL_EXPORTER_OTLP_ENDPOINT", "-dsn address", "-addr address"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("-h: got %s, want it to name %s", out.String(), want)
+		}
+	}
+	if _, err := parse([]string{"-addr", ":1", "postgres://host/db"}, &out); err == nil || !strings.Contains(err.Error(), `"postgres://host/db"`) {
+		t.Errorf("surplus arguments: got %v, want them refused", err)
+	}
+	if s, err := parse([]string{"-dsn", "d", "-addr", "a"}, &out); err != nil || s != (settings{dsn: "d", addr: "a"}) {
+		t.Errorf("got %+v, %v, want the flags", s, err)
+	}
+}
+
 // service is a process of the service.
 type service struct {
 	*exec.Cmd
-	url string
+	url  string
+	logs chan string // what it logs once it listens, when it has ended
 }
 
 // newDatabase makes a database of its own for a test.
@@ -101,8 +123,12 @@ func startService(t *testing.T, dsn string) *service {
 		}
 		var entry struct{ Msg, Addr string }
 		if json.Unmarshal(line, &entry) == nil && entry.Msg == "listening" {
-			go func() { _, _ = io.Copy(io.Discard, reader) }() // ends with the process
-			return &service{Cmd: cmd, url: "http://" + entry.Addr}
+			s := &service{Cmd: cmd, url: "http://" + entry.Addr, logs: make(chan string, 1)}
+			go func() { // ends with the process
+				rest, _ := io.ReadAll(reader)
+				s.logs <- string(rest)
+			}()
+			return s
 		}
 	}
 }
@@ -182,7 +208,7 @@ func TestRestartsUnderLoadLoseNothing(t *testing.T) {
 	if status != http.StatusOK || !strings.Contains(body, "shipped_at") {
 		t.Errorf("GET order: got %d %s, want it shipped", status, body)
 	}
-	if status, body := get(t, client, s.url+"/healthz"); status != http.StatusOK || !strings.Contains(body, `"ready":true`) {
+	if status, body := get(t, client, s.url+"/healthz"); status != http.StatusOK || !strings.Contains(body, `"ready":true`) || !strings.Contains(body, `"stuck":[]`) {
 		t.Errorf("GET healthz: got %d %s, want ready", status, body)
 	}
 	if status, _ := get(t, client, s.url+"/orders/none"); status != http.StatusNotFound {
@@ -190,6 +216,9 @@ func TestRestartsUnderLoadLoseNothing(t *testing.T) {
 	}
 	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
+	}
+	if logs := <-s.logs; !strings.Contains(logs, `"msg":"stopping"`) || !strings.Contains(logs, `"msg":"stopped","error":null`) {
+		t.Errorf("logs: got %.2000s, want the stop", logs)
 	}
 	if err := s.Wait(); err != nil {
 		t.Errorf("the service ended with %v, want a clean stop", err)

@@ -63,12 +63,6 @@ func NewOrderConsumers(s *Shop) []bus.Consumer {
 	}
 }
 
-// SendReceipt is an ordinary consumer: it runs at least once.
-func (s *Shop) SendReceipt(_ context.Context, e OrderPlaced) error {
-	s.story.tell("send-receipt", "receipt for %s sent", e.OrderID)
-	return nil
-}
-
 // ReserveStock is a transactional consumer: what it writes through tx commits
 // together with the removal of its message, so it happens exactly once.
 func (s *Shop) ReserveStock(ctx context.Context, tx bun.Tx, e OrderPlaced) error {
@@ -80,6 +74,12 @@ func (s *Shop) ReserveStock(ctx context.Context, tx bun.Tx, e OrderPlaced) error
 }
 
 // end
+
+// SendReceipt is an ordinary consumer: it runs at least once.
+func (s *Shop) SendReceipt(_ context.Context, e OrderPlaced) error {
+	s.story.tell("send-receipt", "receipt for %s sent", e.OrderID)
+	return nil
+}
 
 // ChargeCard fails twice before it succeeds.
 func (s *Shop) ChargeCard(ctx context.Context, e OrderPlaced) error {
@@ -115,8 +115,6 @@ func NewStockConsumer(s *Shop) bus.Consumer {
 	})
 }
 
-// snippet: middleware
-
 // stampTenant is middleware of the produce side: it adds a header.
 func stampTenant(next bus.Sender) bus.Sender {
 	return func(ctx context.Context, batch []*bus.Message) error {
@@ -129,6 +127,8 @@ func stampTenant(next bus.Sender) bus.Sender {
 		return next(ctx, batch)
 	}
 }
+
+// snippet: middleware
 
 // tellOutcome is middleware of the consume side: it sees every run.
 func (s *Story) tellOutcome(next bus.Handler) bus.Handler {

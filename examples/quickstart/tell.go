@@ -97,22 +97,24 @@ func requeuePoisoned(ctx context.Context, p parts, story *Story) error {
 	if err := story.wait("notify-warehouse failed", 3); err != nil {
 		return err
 	}
-	for {
-		// snippet: requeue
-		poisoned, _, err := p.Poisoned.List(ctx, p.DB, poison.Filter{Consumer: "notify-warehouse"}, poison.Page{})
-		if err != nil {
-			return err
-		}
-		// end
-		if len(poisoned) == 0 { // the attempt has failed, but is not settled yet
-			time.Sleep(20 * time.Millisecond)
-			continue
-		}
-		story.tell("shop", "the fire is out: %d poisoned message is requeued (%s)", len(poisoned), poisoned[0].Reason)
-		p.Shop.warehouseWorks.Store(true)
-		if _, err := p.Poisoned.Requeue(ctx, p.DB, poisoned[0].ID); err != nil {
-			return err
-		}
-		return story.wait("notify-warehouse", 1)
+	list := func() ([]poison.Message, error) {
+		found, _, err := p.Poisoned.List(ctx, p.DB, poison.Filter{Consumer: "notify-warehouse"}, poison.Page{})
+		return found, err
 	}
+	found, err := list()
+	for ; err == nil && len(found) == 0; found, err = list() { // the attempt has failed, but is not settled yet
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err != nil {
+		return err
+	}
+	story.tell("shop", "the fire is out: %d poisoned message is requeued (%s)", len(found), found[0].Reason)
+	p.Shop.warehouseWorks.Store(true)
+	// snippet: requeue
+	result, err := p.Poisoned.RequeueWhere(ctx, p.DB, poison.Filter{Consumer: "notify-warehouse"}, 100)
+	// end
+	if err != nil || result.Requeued != len(found) {
+		return fmt.Errorf("requeue: %+v, %w", result, err)
+	}
+	return story.wait("notify-warehouse", 1)
 }

@@ -199,7 +199,7 @@ func has(set attribute.Set, with []string) bool {
 type fake struct{ failing atomic.Bool }
 
 func (f *fake) Stats() bus.ProcessorStats {
-	return bus.ProcessorStats{Claims: 1, EmptyClaims: 2, Claimed: 3, Fenced: 4, Recovered: 5, Crashed: 6, Poisoned: 7, Abandoned: 8,
+	return bus.ProcessorStats{Claims: 1, EmptyClaims: 2, Claimed: 3, Fenced: 4, Recovered: 5, Crashed: 6, CrashPoisoned: 7, Abandoned: 8,
 		Running: 9, Queued: 10, Limit: 11}
 }
 

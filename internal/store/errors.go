@@ -5,9 +5,12 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
 // Drivers are recognised by the methods of their errors, so that none has to be
@@ -101,6 +104,15 @@ func IsRefused(err error) bool {
 		return true
 	}
 	return false
+}
+
+// Explained gives an error that speaks of a missing table its name,
+// bus.ErrSchema, under which callers know it. Other errors stay as they are.
+func Explained(err error) error {
+	if !IsMissingTable(err) || errors.Is(err, bus.ErrSchema) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", bus.ErrSchema, err)
 }
 
 // IsMissingTable tells whether a statement named a table that does not exist.

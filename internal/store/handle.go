@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
 // Handle checks a database handle that a user passed in, which may be nil or the
@@ -39,6 +41,28 @@ func Handle(db bun.IDB) (bun.IDB, error) {
 			return nil, errNil
 		}
 		return *h, nil
+	}
+	return db, nil
+}
+
+type withinKey struct{}
+
+// Within marks the context of a transaction that the library has begun for its
+// user, for [HandleIn] to recognise.
+func Within(ctx context.Context) context.Context {
+	return context.WithValue(ctx, withinKey{}, true)
+}
+
+// HandleIn is [Handle] for a write: in the context of such a transaction the
+// handle must be a transaction, or the write would happen apart from it, and on
+// a database with a single writer wait for it in vain.
+func HandleIn(ctx context.Context, db bun.IDB) (bun.IDB, error) {
+	db, err := Handle(db)
+	if err != nil {
+		return nil, err
+	}
+	if _, isTx := db.(bun.Tx); !isTx && ctx.Value(withinKey{}) != nil {
+		return nil, bus.ErrNotInTx
 	}
 	return db, nil
 }

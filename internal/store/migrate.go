@@ -11,17 +11,12 @@ import (
 	"strings"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
 //go:embed migrations
 var migrationFiles embed.FS // immutable
-
-// SchemaError is returned by [Store.CheckSchema] when the tables are missing or
-// older than this version of the library needs.
-type SchemaError string
-
-// Error implements error.
-func (e SchemaError) Error() string { return string(e) }
 
 // migration is one numbered file, with the table names filled in.
 type migration struct {
@@ -66,7 +61,7 @@ func (s *Store) Migrate(ctx context.Context, db *bun.DB) error {
 // Every migration file records itself, so that other tools can run them, too.
 const readVersion = `SELECT COALESCE(MAX(version), 0) FROM {migrations}`
 
-// CheckSchema returns a SchemaError unless the tables are at least as new as this
+// CheckSchema returns bus.ErrSchema unless the tables are at least as new as this
 // version of the library. Newer ones are fine: migrations only ever add.
 func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
 	all, err := s.migrations()
@@ -76,13 +71,13 @@ func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
 	want := all[len(all)-1].version
 	version, err := s.version(ctx, db)
 	if IsMissingTable(err) {
-		return SchemaError("there are no tables")
+		return fmt.Errorf("%w: there are no tables", bus.ErrSchema)
 	}
 	if err != nil {
 		return fmt.Errorf("read schema version: %w", err)
 	}
 	if version < want {
-		return SchemaError(fmt.Sprintf("the tables have version %d, version %d is needed", version, want))
+		return fmt.Errorf("%w: the tables have version %d, version %d is needed", bus.ErrSchema, version, want)
 	}
 	return nil
 }

@@ -205,6 +205,21 @@ func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []
 	return rows, err
 }
 
+// ScheduleStrangers lists the schedules, 20 at most, that should have fired so
+// long ago and have not, and whose payload type is none of the given.
+func (s *Store) ScheduleStrangers(ctx context.Context, db *bun.DB, payloadTypes []string, overdue time.Duration) (rows []Schedule, err error) {
+	err = s.insist(ctx, db, func(db bun.IDB) error {
+		rows = nil
+		q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.schedules + " AS s").
+			Where("NOT paused").Where("available_after < " + s.after(ctx, -overdue))
+		if len(payloadTypes) > 0 {
+			q = q.Where("payload_type NOT IN (?)", bun.List(payloadTypes))
+		}
+		return q.OrderExpr("available_after, id").Limit(20).Scan(ctx)
+	})
+	return rows, err
+}
+
 // NextSchedule returns the time until the next schedule of the payload types is
 // due; false means that there is none.
 func (s *Store) NextSchedule(ctx context.Context, db *bun.DB, payloadTypes []string) (time.Duration, bool, error) {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -361,15 +362,16 @@ func (s *sqlite) check(ctx context.Context, db bun.IDB) (Settings, error) {
 	if err := db.NewRaw(`PRAGMA journal_mode`).Scan(ctx, &journal); err != nil {
 		return Settings{}, err
 	}
-	if journal != "wal" && journal != "memory" {
-		return Settings{}, fmt.Errorf("journal_mode is %q: open the database with _pragma=journal_mode(WAL)", journal)
-	}
 	var wait int64
 	if err := db.NewRaw(`PRAGMA busy_timeout`).Scan(ctx, &wait); err != nil {
 		return Settings{}, err
 	}
-	if wait < 1000 {
-		return Settings{}, fmt.Errorf("busy_timeout is %d ms, at least 1000 are needed: open the database with _pragma=busy_timeout(5000)", wait)
+	var mistakes []error
+	if journal != "wal" && journal != "memory" {
+		mistakes = append(mistakes, fmt.Errorf("journal_mode %q: WAL is needed: open the database with _pragma=journal_mode(WAL)", journal))
 	}
-	return Settings{LockWait: time.Duration(wait) * time.Millisecond}, nil
+	if wait < 1000 {
+		mistakes = append(mistakes, fmt.Errorf("busy_timeout %d ms: 1000 or more is needed: open the database with _pragma=busy_timeout(15000)", wait))
+	}
+	return Settings{LockWait: time.Duration(wait) * time.Millisecond}, errors.Join(mistakes...)
 }

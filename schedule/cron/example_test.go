@@ -30,7 +30,7 @@ func ExampleParse() {
 	fmt.Println(errors.Is(err, cron.ErrNeverFires))
 	// Output:
 	// 2026-03-08 03:00:00 -0400 EDT <nil>
-	// cron: minute field "61": 0-59 allowed
+	// cron: minute field "61": 0-59 is allowed
 	// true
 }
 

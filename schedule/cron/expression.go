@@ -15,7 +15,8 @@ const (
 
 // An Expression is a parsed cron expression. It is an immutable, comparable
 // value, equal to another if both have the same source text, and safe for
-// concurrent use. The zero Expression never fires.
+// concurrent use. The zero Expression has the text "" and never fires: Next
+// returns ErrNeverFires.
 type Expression struct {
 	text  string
 	every time.Duration // of @every; 0 if the fields below decide

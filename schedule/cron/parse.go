@@ -8,19 +8,24 @@ import (
 )
 
 // Parse reads an expression of six fields (seconds first), of five (seconds
-// are 0), or a macro; the package comment has the syntax. Its error is a
-// *ParseError if the text is wrong, and wraps ErrNeverFires if the text is
-// right but no year has such a day, as with 30 February.
+// are 0), or a macro; the package comment has the syntax. White space around
+// and between the fields does not matter, and String returns it as it was given.
+// The error is a *ParseError if the text is wrong, for the first thing that is,
+// and wraps ErrNeverFires if the text is right but no year has such a day, as
+// with 30 February. Parse is safe for concurrent use.
 func Parse(expr string) (Expression, error) {
 	// Without this, white space and letters that merely look or fold like
 	// those of the syntax (a pasted no-break space, a long s) would pass.
 	if strings.ContainsFunc(expr, func(r rune) bool { return r >= utf8.RuneSelf }) {
-		return Expression{}, &ParseError{Expr: expr, Value: expr, Allowed: "ASCII characters"}
+		return Expression{}, &ParseError{Expr: expr, Value: expr, Allowed: "ASCII text"}
 	}
 	fields := strings.Fields(expr)
 	switch {
 	case len(fields) > 0 && strings.HasPrefix(fields[0], "@"):
 		return parseMacro(expr, fields)
+	case len(fields) > 0 && zonePrefix(fields[0]) != "":
+		return Expression{}, &ParseError{Expr: expr, Value: expr,
+			Allowed: "no " + zonePrefix(fields[0]) + " prefix (pass the zone beside the expression)"}
 	case len(fields) == 5:
 		return parseFields(expr, append([]string{"0"}, fields...))
 	case len(fields) == 6:
@@ -28,6 +33,17 @@ func Parse(expr string) (Expression, error) {
 	default:
 		return Expression{}, &ParseError{Expr: expr, Value: expr, Allowed: "5 or 6 fields or a macro"}
 	}
+}
+
+// zonePrefix returns how a field names a time zone, as other cron dialects let
+// expressions do, or "".
+func zonePrefix(field string) string {
+	for _, prefix := range []string{"TZ=", "CRON_TZ="} {
+		if strings.HasPrefix(field, prefix) {
+			return prefix
+		}
+	}
+	return ""
 }
 
 func parseMacro(expr string, fields []string) (Expression, error) {

@@ -189,8 +189,9 @@ func TestParseErrorsTellFieldValueAndAllowed(t *testing.T) {
 		{"   ", "", "   ", fields},
 		{"* * * *", "", "* * * *", fields},
 		{"* * * * * * *", "", "* * * * * * *", fields},
-		{"TZ=UTC", "", "TZ=UTC", fields},
-		{"TZ=", "", "TZ=", fields},
+		{"TZ=UTC", "", "TZ=UTC", "no TZ= prefix (pass the zone beside the expression)"},
+		{"TZ=UTC 0 9 * * *", "", "TZ=UTC 0 9 * * *", "no TZ= prefix (pass the zone beside the expression)"},
+		{"CRON_TZ=UTC 0 9 * * *", "", "CRON_TZ=UTC 0 9 * * *", "no CRON_TZ= prefix (pass the zone beside the expression)"},
 		{"@hourly * * *", "", "@hourly * * *", macros},
 		{"@", "", "@", macros},
 		{"@fortnightly", "", "@fortnightly", macros},
@@ -203,9 +204,9 @@ func TestParseErrorsTellFieldValueAndAllowed(t *testing.T) {
 		{"@every 999ms", "", "@every 999ms", every},
 		{"@every 1500ms", "", "@every 1500ms", every},
 		{"@every 2562048h", "", "@every 2562048h", every},
-		{"0\u00a00 0 * * *", "", "0\u00a00 0 * * *", "ASCII characters"},
-		{"0 0 0 * * \u017fUN", "", "0 0 0 * * \u017fUN", "ASCII characters"},
-		{"\xff\xfe", "", "\xff\xfe", "ASCII characters"},
+		{"0\u00a00 0 * * *", "", "0\u00a00 0 * * *", "ASCII text"},
+		{"0 0 0 * * \u017fUN", "", "0 0 0 * * \u017fUN", "ASCII text"},
+		{"\xff\xfe", "", "\xff\xfe", "ASCII text"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.expr, func(t *testing.T) {
@@ -228,9 +229,9 @@ func TestParseErrorsTellFieldValueAndAllowed(t *testing.T) {
 func TestParseErrorReads(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ expr, want string }{
-		{"61 * * * *", `cron: minute field "61": 0-59 allowed`},
-		{"* * * * FOO", `cron: day-of-week field "FOO": 0-7 or SUN-SAT (or FRIL, FRI#2) allowed`},
-		{"* * * *", `cron: expression "* * * *": 5 or 6 fields or a macro allowed`},
+		{"61 * * * *", `cron: minute field "61": 0-59 is allowed`},
+		{"* * * * FOO", `cron: day-of-week field "FOO": 0-7 or SUN-SAT (or FRIL, FRI#2) is allowed`},
+		{"* * * *", `cron: expression "* * * *": 5 or 6 fields or a macro is allowed`},
 	}
 	for _, tt := range tests {
 		if _, err := cron.Parse(tt.expr); err == nil || err.Error() != tt.want {

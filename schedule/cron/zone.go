@@ -9,18 +9,34 @@ import (
 // LoadLocation returns the zone with an IANA name such as "Europe/Amsterdam",
 // or "UTC". It refuses "" and "Local", which do not mean the same everywhere.
 // This library embeds no time zones: where the system has none, as in a
-// scratch image, the program must import time/tzdata, and the error says so.
-// LoadLocation is safe for concurrent use.
+// scratch image, the program must import time/tzdata, and the error says so. Its
+// errors have no type of their own; package schedule wraps them in
+// schedule.ErrExpression. LoadLocation is safe for concurrent use.
 func LoadLocation(name string) (*time.Location, error) {
-	if name == "" || name == "Local" {
-		return nil, fmt.Errorf("cron: time zone %q: an IANA name such as \"Europe/Amsterdam\" or \"UTC\" allowed", name)
+	const allowed = `an IANA name such as "Europe/Amsterdam" or "UTC" is allowed`
+	switch name {
+	case "":
+		return nil, fmt.Errorf("cron: time zone %q: %s", name, allowed)
+	case "Local":
+		return nil, fmt.Errorf("cron: time zone %q: %s, since Local differs from machine to machine", name, allowed)
 	}
 	loc, err := time.LoadLocation(name)
-	if err != nil {
-		return nil, fmt.Errorf("cron: time zone %q: %w (if the name is right, import time/tzdata "+
-			"into the program or install the system's time zone database)", name, err)
+	switch {
+	case err == nil:
+		return loc, nil
+	case err.Error() != "unknown time zone "+name:
+		return nil, fmt.Errorf("cron: time zone %q: %w", name, err)
+	case !hasZones():
+		return nil, fmt.Errorf("cron: time zone %q: there is no time zone database: import time/tzdata into the program or install the system's", name)
 	}
-	return loc, nil
+	return nil, fmt.Errorf("cron: time zone %q: %s, in that spelling, and this one is unknown", name, allowed)
+}
+
+// hasZones tells a misspelt name from a missing database: every database has
+// this zone.
+func hasZones() bool {
+	_, err := time.LoadLocation("Europe/London")
+	return err == nil
 }
 
 // A wall is a reading of the wall clock, date and time of day, as the number

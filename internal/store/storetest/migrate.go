@@ -127,7 +127,7 @@ func tablesInSchema(k *kit) {
 func schemaMissing(k *kit) {
 	fresh := k.with(bus.Tables{Prefix: k.tables.Prefix + "none_"})
 	if err := fresh.store.CheckSchema(k.ctx, k.db); !isSchemaError(err) {
-		k.Errorf("check without tables: got %v, want a SchemaError", err)
+		k.Errorf("check without tables: got %v, want ErrSchema", err)
 	}
 }
 
@@ -136,7 +136,7 @@ func schemaOlder(k *kit) {
 	_, err := k.db.NewRaw("DELETE FROM ? WHERE version = ?", k.table("asyncmonolith_migrations"), newest).Exec(k.ctx)
 	k.must("forget the newest migration", err)
 	if err := k.store.CheckSchema(k.ctx, k.db); !isSchemaError(err) {
-		k.Errorf("check of older tables: got %v, want a SchemaError", err)
+		k.Errorf("check of older tables: got %v, want ErrSchema", err)
 	}
 }
 
@@ -181,6 +181,6 @@ func migrationFiles(k *kit) {
 }
 
 func isSchemaError(err error) bool {
-	_, ok := errors.AsType[store.SchemaError](err)
+	ok := errors.Is(err, bus.ErrSchema)
 	return ok
 }

@@ -1,0 +1,110 @@
+package fxmodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/uptrace/bun"
+	"go.uber.org/fx"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// migration is what everything else is made after, so that its hook comes first.
+type migration struct{}
+
+type migrationParams struct {
+	fx.In
+
+	Lifecycle fx.Lifecycle
+	DB        *bun.DB
+	Config    bus.RegistryConfig `optional:"true"`
+	Wanted    *migrating         `optional:"true"`
+}
+
+func newMigration(p migrationParams) *migration {
+	if p.Wanted != nil {
+		p.Lifecycle.Append(fx.StartHook(func(ctx context.Context) error {
+			return outbox.Migrate(ctx, p.DB, p.Config.Tables)
+		}))
+	}
+	return &migration{}
+}
+
+// handles are what consumers may be constructed with, although it is made from
+// the registry that these are in: at first they are empty, and say so to whoever
+// uses them; [fill] fills them in before the application starts. The application
+// may decorate what it is given, so fill does not ask fx for it.
+type handles struct {
+	producer  *outbox.Producer
+	scheduler *schedule.Scheduler
+	store     *poison.Store
+}
+
+func newHandles(*migration) *handles {
+	return &handles{new(outbox.Producer), new(schedule.Scheduler), new(poison.Store)}
+}
+
+func handedProducer(h *handles) *outbox.Producer     { return h.producer }
+func handedScheduler(h *handles) *schedule.Scheduler { return h.scheduler }
+func handedStore(h *handles) *poison.Store           { return h.store }
+
+type fillParams struct {
+	fx.In
+
+	Handles         *handles
+	Registry        *bus.Registry
+	Telemetry       *amotel.Telemetry
+	Chain           ProduceChain          `optional:"true"`
+	ProducerConfig  outbox.ProducerConfig `optional:"true"`
+	SchedulerConfig schedule.Config       `optional:"true"`
+	Logger          *slog.Logger          `optional:"true"`
+}
+
+// fill makes what the handles stand for. All of it is immutable once made, so a
+// copy is as good as the original.
+func fill(p fillParams) error {
+	producer, producerErr := newProducer(p)
+	scheduler, schedulerErr := newScheduler(p)
+	store, storeErr := poison.NewStore(p.Registry)
+	if err := errors.Join(producerErr, schedulerErr, storeErr); err != nil {
+		return err
+	}
+	*p.Handles.producer, *p.Handles.scheduler, *p.Handles.store = *producer, *scheduler, *store
+	return nil
+}
+
+func newProducer(p fillParams) (*outbox.Producer, error) {
+	config := p.ProducerConfig
+	if config.User != nil && p.Chain != nil {
+		return nil, bothProvided("fxmodule.ProduceChain", "outbox.ProducerConfig.User")
+	}
+	if config.User == nil {
+		config.User = p.Chain
+	}
+	if config.Logger == nil {
+		config.Logger = p.Logger
+	}
+	if config.Telemetry == nil && p.Telemetry != nil {
+		config.Telemetry = p.Telemetry.Produce()
+	}
+	return outbox.NewProducer(p.Registry, config)
+}
+
+func newScheduler(p fillParams) (*schedule.Scheduler, error) {
+	config := p.SchedulerConfig
+	if config.Headers == nil && p.Telemetry != nil {
+		config.Headers = p.Telemetry.Headers
+	}
+	return schedule.NewScheduler(p.Registry, config)
+}
+
+func bothProvided(one, other string) error {
+	return fmt.Errorf("fxmodule: both %s and %s are provided: one of them is allowed", one, other)
+}

@@ -1,0 +1,119 @@
+package fxmodule
+
+import (
+	"log/slog"
+
+	"github.com/uptrace/bun"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/fx"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+type registryParams struct {
+	fx.In
+
+	Migration *migration
+	Consumers []bus.Consumer     `group:"asyncmonolith.consumers"`
+	Config    bus.RegistryConfig `optional:"true"`
+}
+
+func newRegistry(p registryParams) (*bus.Registry, error) {
+	return p.Config.NewRegistry(p.Consumers...)
+}
+
+type telemetryParams struct {
+	fx.In
+
+	Tracers trace.TracerProvider `optional:"true"`
+	Meters  metric.MeterProvider `optional:"true"`
+	Config  amotel.Config        `optional:"true"`
+}
+
+// newTelemetry returns nil when the application has no telemetry.
+func newTelemetry(p telemetryParams) (*amotel.Telemetry, error) {
+	config := p.Config
+	switch {
+	case p.Tracers != nil && config.TracerProvider != nil:
+		return nil, bothProvided("trace.TracerProvider", "amotel.Config.TracerProvider")
+	case p.Meters != nil && config.MeterProvider != nil:
+		return nil, bothProvided("metric.MeterProvider", "amotel.Config.MeterProvider")
+	}
+	if config.TracerProvider == nil {
+		config.TracerProvider = p.Tracers
+	}
+	if config.MeterProvider == nil {
+		config.MeterProvider = p.Meters
+	}
+	if config == (amotel.Config{}) {
+		return nil, nil
+	}
+	return amotel.New(config)
+}
+
+// describe says of traces or metrics where they go.
+func describe(on, provided bool) string {
+	switch {
+	case !on:
+		return "off"
+	case provided:
+		return "provided"
+	}
+	return "global"
+}
+
+type processorParams struct {
+	fx.In
+
+	DB        *bun.DB
+	Registry  *bus.Registry
+	Telemetry *amotel.Telemetry
+	Chain     ConsumeChain           `optional:"true"`
+	Config    outbox.ProcessorConfig `optional:"true"`
+	Logger    *slog.Logger           `optional:"true"`
+}
+
+func newProcessor(p processorParams) (*outbox.Processor, error) {
+	config := p.Config
+	if config.Chain != nil && p.Chain != nil {
+		return nil, bothProvided("fxmodule.ConsumeChain", "outbox.ProcessorConfig.Chain")
+	}
+	if config.Logger == nil {
+		config.Logger = p.Logger
+	}
+	if config.Chain == nil {
+		options := middleware.Options{Logger: config.Logger, User: p.Chain}
+		if p.Telemetry != nil {
+			options.Telemetry = p.Telemetry.Consume()
+		}
+		config.Chain = middleware.Default(options)
+	}
+	return outbox.NewProcessor(p.DB, p.Registry, config)
+}
+
+type scheduleProcessorParams struct {
+	fx.In
+
+	DB        *bun.DB
+	Registry  *bus.Registry
+	Handles   *handles
+	Telemetry *amotel.Telemetry
+	Config    schedule.ProcessorConfig `optional:"true"`
+	Logger    *slog.Logger             `optional:"true"`
+}
+
+func newScheduleProcessor(p scheduleProcessorParams) (*schedule.Processor, error) {
+	config := p.Config
+	if config.Logger == nil {
+		config.Logger = p.Logger
+	}
+	if config.Telemetry == nil && p.Telemetry != nil {
+		config.Telemetry = p.Telemetry.Fire()
+	}
+	return schedule.NewProcessor(p.DB, p.Registry, p.Handles.producer, config)
+}

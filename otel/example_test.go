@@ -1,0 +1,74 @@
+package otel_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// New takes what is registered with OpenTelemetry, unless it is told otherwise.
+func ExampleNew() {
+	telemetry, err := amotel.New(amotel.Config{
+		Propagator:   propagation.TraceContext{}, // no baggage in the database
+		SpanRelation: amotel.LinkOnly,
+	})
+	fmt.Println(telemetry != nil, err)
+	_, err = amotel.New(amotel.Config{SpanRelation: 9})
+	fmt.Println(err)
+	// Output:
+	// true <nil>
+	// otel: Config.SpanRelation 9: ParentAndLink or LinkOnly is allowed
+}
+
+// Each chain has a layer, and the scheduler remembers who wrote a schedule.
+func ExampleTelemetry() {
+	var (
+		db        *bun.DB // opened by the application
+		registry  *bus.Registry
+		telemetry *amotel.Telemetry
+	)
+	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{Telemetry: telemetry.Produce()})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	messages, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
+		Chain: middleware.Default(middleware.Options{Telemetry: telemetry.Consume()}),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	scheduler, err := schedule.NewScheduler(registry, schedule.Config{Headers: telemetry.Headers})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	schedules, err := schedule.NewProcessor(db, registry, producer, schedule.ProcessorConfig{Telemetry: telemetry.Fire()})
+	fmt.Println(messages, scheduler, schedules, err)
+}
+
+// Observe runs beside the processor whose queues it measures.
+func ExampleTelemetry_Observe() {
+	var (
+		processor *outbox.Processor
+		telemetry *amotel.Telemetry
+	)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	go func() {
+		if err := telemetry.Observe(ctx, processor, 15*time.Second); err != nil {
+			fmt.Println(err)
+		}
+	}()
+	fmt.Println(processor.Run(amotel.Quiet(ctx)))
+}

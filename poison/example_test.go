@@ -1,0 +1,62 @@
+package poison_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+// List goes through all messages, page by page.
+func ExampleStore_List() {
+	var (
+		ctx   = context.Background()
+		db    *bun.DB // opened by the application
+		store *poison.Store
+	)
+	filter := poison.Filter{Consumer: "charge-card", PoisonedAfter: time.Now().Add(-24 * time.Hour)}
+	for page := (&poison.Page{Size: 100}); page != nil; {
+		messages, next, err := store.List(ctx, db, filter, *page)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for _, m := range messages {
+			fmt.Println(m.ID, m.Reason, string(m.Payload), m.Errors)
+		}
+		page = next
+	}
+}
+
+// What was wrong is mended: have everything run again.
+func ExampleStore_RequeueWhere() {
+	var (
+		ctx   = context.Background()
+		db    *bun.DB // opened by the application
+		store *poison.Store
+	)
+	result, err := store.RequeueWhere(ctx, db, poison.Filter{Consumer: "charge-card", Error: "card terminal"}, 10_000)
+	fmt.Println(result.Requeued, result.Unclaimed, result.Conflicts, err)
+}
+
+// A message whose payload is wrong runs again with another.
+func ExampleStore_EditAndRequeue() {
+	var (
+		ctx   = context.Background()
+		db    *bun.DB // opened by the application
+		store *poison.Store
+	)
+	err := store.EditAndRequeue(ctx, db, 42, order{})
+	switch {
+	case errors.Is(err, poison.ErrNotFound):
+		fmt.Println("somebody was faster")
+	case errors.Is(err, poison.ErrConflict):
+		fmt.Println("its insert id is pending again: discard it, or wait")
+	case err != nil:
+		fmt.Println(err)
+	}
+}

@@ -1,0 +1,73 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// MissedFires says what becomes of fire times that nobody was there for.
+type MissedFires uint8
+
+const (
+	// CatchUp fires once, however many were missed, and then goes on as scheduled.
+	CatchUp MissedFires = iota
+	// Skip goes on as scheduled.
+	Skip
+)
+
+// ProcessorConfig sets up a [Processor]. The zero value works: every zero field
+// stands for its default.
+type ProcessorConfig struct {
+	// ScheduledProcessorCount is the number of loops. Defaults to 1; on a
+	// database without row locks more is an error.
+	ScheduledProcessorCount int
+	// ProcessorMaxDelay is the longest wait between polls; the next fire time
+	// cuts it short, and so does a change of a schedule by this process. It is
+	// how late a schedule may fire that another process has just written. 0
+	// stands for the default, 5 s; there is no polling without a wait.
+	ProcessorMaxDelay time.Duration
+	// MissedFires says what becomes of a schedule that is found due only after
+	// the fire time that follows. Defaults to CatchUp.
+	MissedFires MissedFires
+	// Logger receives what the processor has to say. Defaults to slog.Default().
+	Logger *slog.Logger
+	// Telemetry wraps every fire: the sender it is given fires the schedules of
+	// the batch. Defaults to none.
+	Telemetry bus.SendMiddleware
+}
+
+// withDefaults fills in what is not set.
+func (c ProcessorConfig) withDefaults() ProcessorConfig {
+	if c.ScheduledProcessorCount == 0 {
+		c.ScheduledProcessorCount = 1
+	}
+	if c.ProcessorMaxDelay == 0 {
+		c.ProcessorMaxDelay = 5 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// validate reports every field that is out of range; defaults are filled in.
+func (c ProcessorConfig) validate(rowLocks bool) error {
+	var errs []error
+	if c.ScheduledProcessorCount < 1 {
+		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.ScheduledProcessorCount %d: 1 or more is allowed", c.ScheduledProcessorCount))
+	}
+	if c.ScheduledProcessorCount > 1 && !rowLocks {
+		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.ScheduledProcessorCount %d: 1 is allowed on a database without row locks", c.ScheduledProcessorCount))
+	}
+	if c.ProcessorMaxDelay < 0 {
+		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.ProcessorMaxDelay %s: 0 or more is allowed", c.ProcessorMaxDelay))
+	}
+	if c.MissedFires > Skip {
+		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.MissedFires %d: CatchUp or Skip is allowed", c.MissedFires))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,92 @@
+package schedule_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// CacheStale is a payload.
+type CacheStale struct {
+	Cache string `json:"cache"`
+}
+
+func (CacheStale) PayloadType() string { return "cache.stale" }
+
+// A named schedule may be written at every boot: there is one of it.
+func ExampleScheduler_Schedule() {
+	var (
+		ctx       = context.Background()
+		db        *bun.DB // opened by the application; a bun.Tx does as well
+		scheduler *schedule.Scheduler
+	)
+	id, err := scheduler.Schedule(ctx, db, CacheStale{Cache: "prices"}, "0 30 4 * * MON-FRI", "Europe/Amsterdam",
+		schedule.Name("refresh-prices"), schedule.Tag("caches"))
+	fmt.Println(id, err)
+}
+
+// Everything that is wrong is found at once, before the database is asked.
+func ExampleScheduler_Schedule_errors() {
+	registry, err := bus.NewRegistry(bus.Consume("refresh-cache", func(context.Context, CacheStale) error { return nil }))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	scheduler, err := schedule.NewScheduler(registry, schedule.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var db *bun.DB
+	_, err = scheduler.Schedule(context.Background(), db, CacheStale{}, "0 99 4 * * *", "Local", schedule.Name("refresh-prices"))
+	fmt.Println(errors.Is(err, schedule.ErrExpression))
+	fmt.Println(err)
+	// Output:
+	// true
+	// schedule: write schedule "refresh-prices": expression or time zone cannot be used: cron: minute field "99": 0-59 is allowed
+	// cron: time zone "Local": an IANA name such as "Europe/Amsterdam" or "UTC" is allowed, since Local differs from machine to machine
+}
+
+// An operator looks at schedules and has one of them fire now.
+func ExampleScheduler_RunNow() {
+	var (
+		ctx       = context.Background()
+		db        *bun.DB // opened by the application
+		scheduler *schedule.Scheduler
+	)
+	schedules, err := scheduler.List(ctx, db, schedule.Filter{Tag: "caches"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, s := range schedules {
+		fmt.Println(s.Name, s.Expression, s.Zone, s.NextFire, s.LastError)
+		if err := scheduler.RunNow(ctx, db, s.ID); err != nil {
+			fmt.Println(err)
+		}
+	}
+}
+
+// Schedules fire wherever a processor runs, once for each fire time.
+func ExampleProcessor_Run() {
+	var (
+		db       *bun.DB // opened by the application
+		registry *bus.Registry
+		producer *outbox.Producer
+	)
+	processor, err := schedule.NewProcessor(db, registry, producer, schedule.ProcessorConfig{MissedFires: schedule.Skip})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, stop := context.WithTimeout(context.Background(), time.Hour)
+	defer stop()
+	fmt.Println(processor.Run(ctx))
+}
