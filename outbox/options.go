@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -9,24 +10,18 @@ import (
 // Option changes one produced message. Of two that set the same, the last one
 // counts. A value that is not allowed is an error of Produce: bus.ErrBadOption,
 // bus.ErrBadText or bus.ErrTooLarge.
-type Option func(*draft)
-
-// draft is a message on its way to the chain.
-type draft struct {
-	bus.Message
-	mistake string // of the options
-}
+type Option func(*bus.Message) error
 
 // Delay postpones the message by d on the database's clock. A negative delay is
 // not allowed, nor is a delay together with [AvailableAt].
 func Delay(d time.Duration) Option {
-	return func(m *draft) { m.Delay = d }
+	return func(m *bus.Message) error { m.Delay = d; return nil }
 }
 
 // AvailableAt postpones the message until t. A time in the past means now; the
 // order among due messages is by that time. The zero time sets nothing.
 func AvailableAt(t time.Time) Option {
-	return func(m *draft) { m.AvailableAt = t }
+	return func(m *bus.Message) error { m.AvailableAt = t; return nil }
 }
 
 // InsertID keeps the payload from being pending twice: while a message with the
@@ -40,10 +35,11 @@ func AvailableAt(t time.Time) Option {
 // A key has 1 to 255 bytes. An empty one is not allowed: it would be no key at
 // all, where somebody meant there to be one.
 func InsertID(key string) Option {
-	return func(m *draft) {
+	return func(m *bus.Message) error {
 		if m.InsertID = key; key == "" {
-			m.mistake = "the insert id is empty"
+			return fmt.Errorf("%w: the insert id is empty", bus.ErrBadOption)
 		}
+		return nil
 	}
 }
 
@@ -52,11 +48,12 @@ func InsertID(key string) Option {
 // that begin with "asyncmonolith-" are the library's: forward them, but make up
 // none.
 func Header(key, value string) Option {
-	return func(m *draft) {
+	return func(m *bus.Message) error {
 		if m.Headers == nil {
 			m.Headers = make(map[string]string)
 		}
 		m.Headers[key] = value
+		return nil
 	}
 }
 

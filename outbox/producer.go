@@ -157,17 +157,16 @@ func (p *Producer) message(item Item) (*bus.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &draft{Message: bus.Message{ID: id, PayloadType: payloadType, Payload: text, Value: item.Payload}}
+	m := &bus.Message{ID: id, PayloadType: payloadType, Payload: text, Value: item.Payload}
 	for i, option := range item.Options {
 		if option == nil {
 			return nil, fmt.Errorf("payload %q: %w: option %d is nil", payloadType, bus.ErrBadOption, i)
 		}
-		option(d)
+		if err := option(m); err != nil {
+			return nil, fmt.Errorf("payload %q: %w", payloadType, err)
+		}
 	}
-	if d.mistake != "" {
-		return nil, fmt.Errorf("payload %q: %w: %s", payloadType, bus.ErrBadOption, d.mistake)
-	}
-	return &d.Message, nil
+	return m, nil
 }
 
 func newMessageID() (bus.MessageID, error) {

@@ -77,9 +77,7 @@ func (p *Processor) look(ctx context.Context, locked backoff.BackOff) (time.Dura
 		return p.config.ProcessorMaxDelay, nil
 	}
 	for ctx.Err() == nil {
-		statement, cancel := context.WithTimeout(ctx, fireTimeout)
-		next, ok, err := p.store.NextSchedule(statement, p.db, payloadTypes)
-		cancel()
+		next, ok, err := p.next(ctx, payloadTypes)
 		switch {
 		case err != nil:
 			return 0, err
@@ -98,6 +96,13 @@ func (p *Processor) look(ctx context.Context, locked backoff.BackOff) (time.Dura
 		locked.Reset()
 	}
 	return 0, nil
+}
+
+// next returns the time until something is due; false means that there is nothing.
+func (p *Processor) next(ctx context.Context, payloadTypes []string) (time.Duration, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, fireTimeout)
+	defer cancel()
+	return p.store.NextSchedule(ctx, p.db, payloadTypes)
 }
 
 const (

@@ -97,6 +97,31 @@ func (p *Processor) Run(ctx context.Context) error {
 	return nil
 }
 
+// FireDue fires every schedule that is due, as [Processor.Run] does, and returns
+// how many there were, those that could not fire included. It is for tests and for
+// commands that do what is due and exit. What another instance, or an open
+// transaction, has locked is left.
+func (p *Processor) FireDue(ctx context.Context) (total int, err error) {
+	payloadTypes := p.registry.PayloadTypes()
+	for len(payloadTypes) > 0 {
+		wait, ok, err := p.next(ctx, payloadTypes)
+		if err != nil {
+			return total, fmt.Errorf("schedule: fire: %w", err)
+		}
+		if !ok || wait > 0 {
+			break
+		}
+		n, err := p.fire(ctx, payloadTypes)
+		if total += n; err != nil {
+			return total, fmt.Errorf("schedule: fire: %w", err)
+		}
+		if n == 0 {
+			break
+		}
+	}
+	return total, nil
+}
+
 // Check looks at the live database as [Processor.Run] does before it starts, and
 // returns the same errors. It takes at most 10 s, and may be called at any time.
 func (p *Processor) Check(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -77,24 +78,19 @@ func NewScheduler(registry *bus.Registry, config Config) (*Scheduler, error) {
 	return &Scheduler{registry: registry, config: config, stores: store.All(registry.Tables())}, nil
 }
 
-// Option changes one schedule. Of two that set the same, the last one counts.
-type Option func(*entry)
-
-// entry is a schedule on its way to the table.
-type entry struct {
-	name, tag string
-	headers   map[string]string
-	mistakes  []error
-}
+// Option changes one schedule: its name, tag or headers. Of two that set the same,
+// the last one counts. What else an option sets is not written.
+type Option func(*Schedule) error
 
 // Tag groups schedules, for [Scheduler.DeleteByTag] and [Scheduler.List]. It has
 // 1 to 255 bytes; an empty one is bus.ErrBadOption. A schedule has one tag or
 // none.
 func Tag(tag string) Option {
-	return func(e *entry) {
-		if e.tag = tag; tag == "" {
-			e.mistakes = append(e.mistakes, fmt.Errorf("%w: the tag is empty", bus.ErrBadOption))
+	return func(s *Schedule) error {
+		if s.Tag = tag; tag == "" {
+			return fmt.Errorf("%w: the tag is empty", bus.ErrBadOption)
 		}
+		return nil
 	}
 }
 
@@ -110,10 +106,11 @@ func Tag(tag string) Option {
 // that is the first of the new expression. A [Scheduler.RunNow] that has not
 // fired yet stays.
 func Name(name string) Option {
-	return func(e *entry) {
-		if e.name = name; name == "" {
-			e.mistakes = append(e.mistakes, fmt.Errorf("%w: the name is empty", bus.ErrBadOption))
+	return func(s *Schedule) error {
+		if s.Name = name; name == "" {
+			return fmt.Errorf("%w: the name is empty", bus.ErrBadOption)
 		}
+		return nil
 	}
 }
 
@@ -121,11 +118,12 @@ func Name(name string) Option {
 // most bus.MaxHeaders bytes, and each needs a name. Names that begin with
 // "asyncmonolith-" are the library's: make up none.
 func Header(key, value string) Option {
-	return func(e *entry) {
-		if e.headers == nil {
-			e.headers = make(map[string]string)
+	return func(s *Schedule) error {
+		if s.Headers == nil {
+			s.Headers = make(map[string]string)
 		}
-		e.headers[key] = value
+		s.Headers[key] = value
+		return nil
 	}
 }
 
@@ -190,42 +188,39 @@ func (s *Scheduler) clock(ctx context.Context, st *store.Store, tx bun.Tx, name 
 // row checks and encodes everything but the next fire time. With an error the
 // row has its name all the same.
 func (s *Scheduler) row(ctx context.Context, payload bus.Payload, expression, zone string, options []Option) (store.Schedule, error) {
-	e := s.entry(ctx, options)
-	row := store.Schedule{Name: e.name, Tag: e.tag, CronExpression: expression, CronTimezone: zone}
+	e, mistakes := s.apply(ctx, options)
+	row := store.Schedule{Name: e.Name, Tag: e.Tag, CronExpression: expression, CronTimezone: zone}
 	payloadType, text, err := s.registry.Encode(payload)
 	if err == nil {
-		m := bus.Message{PayloadType: payloadType, Payload: text, Headers: e.headers}
+		m := bus.Message{PayloadType: payloadType, Payload: text, Headers: e.Headers}
 		err = m.Check(s.config.MaxPayload)
 	}
-	mistakes := append(e.mistakes, err, bus.CheckKey("name", e.name), bus.CheckKey("tag", e.tag), checkExpression(expression, zone))
-	if err := errors.Join(mistakes...); err != nil {
+	err = errors.Join(mistakes, err, bus.CheckKey("name", e.Name), bus.CheckKey("tag", e.Tag), checkExpression(expression, zone))
+	if err != nil {
 		return row, err
 	}
 	row.PayloadType, row.Payload = payloadType, text
-	if len(e.headers) > 0 {
-		if row.Headers, err = json.Marshal(e.headers); err != nil {
+	if len(e.Headers) > 0 {
+		if row.Headers, err = json.Marshal(e.Headers); err != nil {
 			return row, fmt.Errorf("encode headers: %w", err)
 		}
 	}
 	return row, nil
 }
 
-// entry applies the options, over the headers of every schedule.
-func (s *Scheduler) entry(ctx context.Context, options []Option) entry {
-	var e entry
+// apply applies the options, over the headers of every schedule.
+func (s *Scheduler) apply(ctx context.Context, options []Option) (e Schedule, mistakes error) {
 	if s.config.Headers != nil {
-		for key, value := range s.config.Headers(ctx) {
-			Header(key, value)(&e)
-		}
+		e.Headers = maps.Clone(s.config.Headers(ctx))
 	}
 	for i, option := range options {
 		if option == nil {
-			e.mistakes = append(e.mistakes, fmt.Errorf("%w: option %d is nil", bus.ErrBadOption, i))
+			mistakes = errors.Join(mistakes, fmt.Errorf("%w: option %d is nil", bus.ErrBadOption, i))
 			continue
 		}
-		option(&e)
+		mistakes = errors.Join(mistakes, option(&e))
 	}
-	return e
+	return e, mistakes
 }
 
 // checkExpression reports what is wrong with either.

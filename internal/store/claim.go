@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,8 +51,14 @@ type claimed struct {
 	Message `bun:",extend"`
 }
 
-// keep drops what exceeds MaxBytes and notes how far each want has come.
+// keep drops what exceeds MaxBytes or Limit, which leaves the youngest behind,
+// and notes how far each want has come.
 func (r ClaimRequest) keep(picks []pick) (Claim, []int64) {
+	if r.Limit > 0 && len(picks) > r.Limit {
+		slices.SortStableFunc(picks, func(a, b pick) int {
+			return cmp.Or(a.AvailableAfter.Compare(b.AvailableAfter.Time), cmp.Compare(a.ID, b.ID))
+		})
+	}
 	n := len(r.Wants)
 	c := Claim{Found: make([]int, n), First: make([]Position, n), Last: make([]Position, n)}
 	ids := make([]int64, 0, len(picks))

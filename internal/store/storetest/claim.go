@@ -19,6 +19,7 @@ func claimCases() []testCase {
 		{"a want may name former payload types", claimFormerTypes},
 		{"each want has its own limit", claimLimits},
 		{"a limit of all wants cuts the claim", claimLimitOfAll},
+		{"a limit of all wants leaves the youngest behind", claimLimitOldestFirst},
 		{"the order is by the time available, then by id", claimOrder},
 		{"messages are not claimed before they are available", claimAvailable},
 		{"claimed messages are not claimed again", claimOnce},
@@ -137,6 +138,18 @@ func claimLimitOfAll(k *kit) {
 	r.Limit = 3
 	k.cut("three of four", k.claim(r), append(slices.Clone(ofC), ofD[0]), true)
 	k.cut("the last", k.claim(r), ofD[1:], false)
+}
+
+func claimLimitOldestFirst(k *kit) {
+	ofD := k.add("d", 1)
+	k.pass(time.Second)
+	ofC := k.add("c", 2)
+	k.pass(time.Second)
+	ofD = append(ofD, k.add("d", 1)...)
+	r := request("a", want("c", 5), want("d", 5))
+	r.Limit = 2
+	k.cut("the oldest", k.claim(r), []int64{ofD[0], ofC[0]}, true)
+	k.cut("the rest", k.claim(r), []int64{ofC[1], ofD[1]}, false)
 }
 
 func claimOrder(k *kit) {

@@ -1,0 +1,123 @@
+package bustest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/bustest"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// snippet: interfaces
+
+// producer is what this code needs of *outbox.Producer.
+type producer interface {
+	Produce(ctx context.Context, db bun.IDB, payload bus.Payload, options ...outbox.Option) (outbox.Receipt, error)
+}
+
+// remind produces a payload for later. It is the code under test.
+func remind(ctx context.Context, db bun.IDB, p producer, order string) error {
+	_, err := p.Produce(ctx, db, orderShipped{ID: order}, outbox.Delay(24*time.Hour))
+	return err
+}
+
+// end
+
+// scheduler is what this code needs of *schedule.Scheduler.
+type scheduler interface {
+	Schedule(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...schedule.Option) (int64, error)
+}
+
+func reportDaily(ctx context.Context, db bun.IDB, s scheduler) error {
+	_, err := s.Schedule(ctx, db, orderShipped{ID: "all"}, "0 0 6 * * *", "UTC", schedule.Name("report"))
+	return err
+}
+
+// exampleT stands for the *testing.T that examples do not have.
+type exampleT struct{ testing.TB }
+
+func (exampleT) Helper()           {}
+func (exampleT) Output() io.Writer { return io.Discard }
+
+func (exampleT) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+var (
+	t   testing.TB = exampleT{}           // that of your test
+	ctx            = context.Background() // t.Context() in a test
+)
+
+func ExampleFakeProducer() {
+	p := new(bustest.FakeProducer)
+	if err := remind(ctx, nil, p, "o-1"); err != nil { // no database needed
+		t.Fatalf("remind: %v", err)
+	}
+	m := bustest.RequireProduced(t, p, func(e orderShipped) bool { return e.ID == "o-1" })
+	fmt.Printf("%s %s in %s\n", m.PayloadType, m.Payload, m.Delay)
+
+	failing := &bustest.FakeProducer{Err: errors.New("database is down")}
+	fmt.Println(remind(ctx, nil, failing, "o-1"))
+	// Output:
+	// order.shipped {"id":"o-1"} in 24h0m0s
+	// outbox: produce: database is down
+}
+
+func ExampleFakeScheduler() {
+	s := &bustest.FakeScheduler{Now: func() time.Time { return time.Date(2031, 2, 3, 12, 0, 0, 0, time.UTC) }}
+	if err := reportDaily(ctx, nil, s); err != nil {
+		t.Fatalf("report: %v", err)
+	}
+	found := bustest.RequireScheduled[orderShipped](t, s, nil)
+	fmt.Println(found.Name, found.NextFire)
+	// Output: report 2031-02-04 06:00:00 +0000 UTC
+}
+
+func ExampleSequentialIDs() {
+	next := bustest.SequentialIDs()
+	fmt.Println(next())
+	fmt.Println(next())
+	// Output:
+	// 00000000-0000-7000-8000-000000000001
+	// 00000000-0000-7000-8000-000000000002
+}
+
+func ExampleRequireProduced() {
+	p := new(bustest.FakeProducer) // or a Kit, or a transaction by Kit.In
+	_ = remind(ctx, nil, p, "o-1")
+	bustest.RequireProduced[orderShipped](t, p, nil) // any
+	m := bustest.RequireProduced(t, p, func(e orderShipped) bool { return e.ID == "o-1" })
+	fmt.Println(m.Value)
+	// Output: {o-1}
+}
+
+func ExampleRequireNotProduced() {
+	p := new(bustest.FakeProducer)
+	_ = remind(ctx, nil, p, "o-1")
+	bustest.RequireNotProduced[orderPlaced](t, p, nil)
+	bustest.RequireNotProduced(t, p, func(e orderShipped) bool { return e.ID == "o-2" })
+	fmt.Println("neither was produced")
+	// Output: neither was produced
+}
+
+func ExamplePayloads() {
+	p := new(bustest.FakeProducer)
+	_ = remind(ctx, nil, p, "o-1")
+	_ = remind(ctx, nil, p, "o-2")
+	fmt.Println(bustest.Payloads[orderShipped](t, p))
+	// Output: [{o-1} {o-2}]
+}
+
+func ExampleRequireScheduled() {
+	s := new(bustest.FakeScheduler) // or a Kit, or a transaction by Kit.In
+	_ = reportDaily(ctx, nil, s)
+	found := bustest.RequireScheduled(t, s, func(e orderShipped) bool { return e.ID == "all" })
+	fmt.Println(found.Expression, found.Zone)
+	// Output: 0 0 6 * * * UTC
+}

@@ -1,0 +1,195 @@
+package bustest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// FakeProducer has the methods of *outbox.Producer and only takes notes, for
+// tests without a database: the handles it is given may be nil. The zero value
+// works. Look at what was produced with [RequireProduced].
+//
+// A payload whose insert id was produced before is a duplicate, as if nothing
+// was consumed meanwhile. It is safe for concurrent use; set the fields first.
+type FakeProducer struct {
+	// Registry has the fake refuse what the real producer refuses, such as a
+	// payload that nobody consumes, and count consumers in receipts. Defaults to
+	// none: every payload has one consumer, and is encoded as JSON.
+	Registry *bus.Registry
+	// IDs makes message ids. Defaults to SequentialIDs().
+	IDs func() bus.MessageID
+	// Err is what every method returns instead of doing anything, for tests of
+	// what happens then. Defaults to nil.
+	Err error
+
+	mu   sync.Mutex
+	sent []*bus.Message
+}
+
+// Produce notes one payload; the real one is outbox.Producer.Produce.
+func (p *FakeProducer) Produce(ctx context.Context, db bun.IDB, payload bus.Payload, options ...outbox.Option) (outbox.Receipt, error) {
+	receipts, err := p.ProduceMany(ctx, db, outbox.Item{Payload: payload, Options: options})
+	if err != nil {
+		return outbox.Receipt{}, err
+	}
+	return receipts[0], nil
+}
+
+// ProduceMany notes all payloads or none; the real one is
+// outbox.Producer.ProduceMany.
+func (p *FakeProducer) ProduceMany(ctx context.Context, _ bun.IDB, items ...outbox.Item) ([]outbox.Receipt, error) {
+	batch := make([]*bus.Message, len(items))
+	for i, item := range items {
+		m, err := p.message(item)
+		if err != nil {
+			return nil, fmt.Errorf("outbox: produce: %w", err)
+		}
+		batch[i] = m
+	}
+	receipts, err := p.note(ctx, batch)
+	if err != nil {
+		return nil, fmt.Errorf("outbox: produce: %w", err)
+	}
+	return receipts, nil
+}
+
+// Send notes messages that are encoded already; the real one is
+// outbox.Producer.Send.
+func (p *FakeProducer) Send(ctx context.Context, _ bun.IDB, batch ...*bus.Message) error {
+	if slices.Contains(batch, nil) {
+		return errors.New("outbox: send: a message is nil")
+	}
+	if _, err := p.note(ctx, batch); err != nil {
+		return fmt.Errorf("outbox: send: %w", err)
+	}
+	return nil
+}
+
+// RunInTx runs fn: in a transaction of db, or, when db is nil, with a zero
+// bun.Tx that fn must not use. What fn produces with its context is noted when fn,
+// and the commit, succeed; the real one is outbox.Producer.RunInTx.
+func (p *FakeProducer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Context, tx bun.Tx) error) error {
+	if p.Err != nil {
+		return p.Err
+	}
+	if fn == nil {
+		return errors.New("outbox: RunInTx: the function is nil")
+	}
+	uncommitted := new([]*bus.Message)
+	ctx = context.WithValue(ctx, uncommittedKey{}, uncommitted)
+	var err error
+	if db == nil {
+		err = fn(ctx, bun.Tx{})
+	} else {
+		err = db.RunInTx(ctx, nil, fn)
+	}
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sent = append(p.sent, *uncommitted...)
+	return nil
+}
+
+type uncommittedKey struct{}
+
+func (p *FakeProducer) message(item outbox.Item) (*bus.Message, error) {
+	payloadType, text, err := encode(p.Registry, item.Payload)
+	if err != nil {
+		return nil, err
+	}
+	m := &bus.Message{PayloadType: payloadType, Payload: text, Value: item.Payload}
+	for i, option := range item.Options {
+		if option == nil {
+			return nil, fmt.Errorf("payload %q: %w: option %d is nil", payloadType, bus.ErrBadOption, i)
+		}
+		option(m)
+	}
+	return m, nil
+}
+
+// encode is what a registry does, or as much of it as is possible without one.
+func encode(registry *bus.Registry, payload bus.Payload) (payloadType string, text []byte, err error) {
+	if registry != nil {
+		return registry.Encode(payload)
+	}
+	if payload == nil || reflect.TypeOf(payload).Kind() == reflect.Pointer {
+		return "", nil, fmt.Errorf("%w: %T, pass the struct itself", bus.ErrPointerPayload, payload)
+	}
+	payloadType = payload.PayloadType()
+	if text, err = (bus.JSON{}).Encode(payload); err != nil {
+		return "", nil, fmt.Errorf("encode payload %q: %w", payloadType, err)
+	}
+	return payloadType, text, nil
+}
+
+// note checks a batch and keeps what is new of it.
+func (p *FakeProducer) note(ctx context.Context, batch []*bus.Message) ([]outbox.Receipt, error) {
+	if p.Err != nil {
+		return nil, p.Err
+	}
+	for _, m := range batch {
+		if err := m.Check(bus.DefaultMaxPayload); err != nil {
+			return nil, err
+		}
+		if p.Registry != nil && len(p.Registry.ConsumersOf(m.PayloadType)) == 0 {
+			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, bus.ErrNoConsumer)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.IDs == nil {
+		p.IDs = SequentialIDs()
+	}
+	uncommitted, inTx := ctx.Value(uncommittedKey{}).(*[]*bus.Message)
+	if !inTx {
+		uncommitted = &p.sent
+	}
+	receipts := make([]outbox.Receipt, len(batch))
+	for i, m := range batch {
+		if m.ID == (bus.MessageID{}) {
+			m.ID = p.IDs()
+		}
+		receipts[i] = outbox.Receipt{MessageID: m.ID, Enqueued: p.consumers(m)}
+		pending := func(other *bus.Message) bool { return m.InsertID != "" && other.InsertID == m.InsertID }
+		if slices.ContainsFunc(p.sent, pending) || slices.ContainsFunc(*uncommitted, pending) {
+			receipts[i].Enqueued, receipts[i].Duplicates = 0, receipts[i].Enqueued
+			continue
+		}
+		kept := *m
+		kept.Headers = maps.Clone(m.Headers)
+		*uncommitted = append(*uncommitted, &kept)
+	}
+	return receipts, nil
+}
+
+func (p *FakeProducer) consumers(m *bus.Message) int {
+	if p.Registry == nil {
+		return 1
+	}
+	return len(p.Registry.ConsumersOf(m.PayloadType))
+}
+
+func (p *FakeProducer) produced() ([]*bus.Message, bus.Codec, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.sent), codecOf(p.Registry), nil
+}
+
+func codecOf(registry *bus.Registry) bus.Codec {
+	if registry == nil {
+		return bus.JSON{}
+	}
+	return registry.Codec()
+}

@@ -1,0 +1,203 @@
+package bustest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// Config sets up a [Kit] for applications with settings of their own. The zero
+// value works; [New] uses it.
+type Config struct {
+	// Registry says where the tables are and how payloads are encoded. Defaults
+	// to plain names and JSON.
+	Registry bus.RegistryConfig
+	// Producer sets up Kit.Producer. Defaults to its defaults.
+	Producer outbox.ProducerConfig
+	// Processor says how messages run: the chain, MaxAttempts, AttemptDelay.
+	// Defaults to its defaults, except that the backoff has no jitter: failed
+	// messages wait for AttemptDelay, twice that, and so on, up to
+	// middleware.MaxBackoff. A Chain is used as it is. The Logger defaults to
+	// the test's log.
+	Processor outbox.ProcessorConfig
+	// Scheduler sets up Kit.Scheduler. Defaults to its defaults.
+	Scheduler schedule.Config
+	// Schedules says how schedules fire. Defaults to its defaults, with the
+	// Logger of the Processor.
+	Schedules schedule.ProcessorConfig
+	// Start is the time on the kit's clock before the first Advance. Defaults
+	// to time.Now().
+	Start time.Time
+	// IDs makes the ids of what Kit.Producer writes; see [SequentialIDs].
+	// Defaults to the producer's own, which are random.
+	IDs func() bus.MessageID
+	// Limit is how many messages one drain may run, and how many schedules one
+	// Advance may fire, before the test fails. Defaults to 1000.
+	Limit int
+}
+
+// Kit runs an application's consumers in a test, one message at a time. Use the
+// Producer and the Scheduler as in the application, and hand them to it.
+//
+// A Kit belongs to one test, whose goroutine calls its methods; only Context and
+// Now may be called from elsewhere. What a method cannot do fails the test.
+type Kit struct {
+	// Registry has the consumers.
+	Registry *bus.Registry
+	// Producer writes messages that are due by the kit's clock, whichever
+	// context it is given.
+	Producer *outbox.Producer
+	// Scheduler writes schedules. It takes the time from the context: give it
+	// one that descends from [Kit.Context].
+	Scheduler *schedule.Scheduler
+
+	t         testing.TB
+	db        *bun.DB
+	clock     clock
+	store     *store.Store
+	processor *outbox.Processor
+	schedules *schedule.Processor
+	poison    *poison.Store
+	lease     time.Duration
+	limit     int
+	ids       func() bus.MessageID
+	steady    bool // the chain is the kit's: backoff without jitter
+
+	last       *Delivery                     // of the step under way
+	delivered  map[bus.MessageID]bus.Message // all that was ever delivered, as it was first
+	repeat     repeat                        // of a check under way, else nil
+	redelivers bool                          // the next message is one whose outcome was lost
+	problem    string                        // what the check found
+}
+
+// New makes a kit for the consumers over the caller's database. It creates the
+// library's tables in it, and fails the test when a consumer or the database
+// cannot be used. The database should be the test's own: whatever waits in its
+// tables is run.
+func New(t testing.TB, db *bun.DB, consumers ...bus.Consumer) *Kit {
+	t.Helper()
+	return Config{}.New(t, db, consumers...)
+}
+
+// New makes a kit; see the function [New].
+func (c Config) New(t testing.TB, db *bun.DB, consumers ...bus.Consumer) *Kit {
+	t.Helper()
+	k := &Kit{t: t, db: db, lease: c.Processor.LeaseDuration, limit: c.Limit, ids: c.IDs, delivered: map[bus.MessageID]bus.Message{}}
+	if err := k.build(c, consumers); err != nil {
+		t.Fatalf("bustest: New: %v", err)
+	}
+	if err := outbox.Migrate(k.Context(), db, k.Registry.Tables()); err != nil {
+		t.Fatalf("bustest: New: %v", err)
+	}
+	return k
+}
+
+func (k *Kit) build(c Config, consumers []bus.Consumer) (err error) {
+	if k.db == nil || k.db.DB == nil {
+		return errors.New("the database handle is nil")
+	}
+	if c.Start.IsZero() {
+		c.Start = time.Now()
+	}
+	k.clock.set(c.Start.UTC().Truncate(time.Microsecond)) // what databases can tell apart
+	if k.limit <= 0 {
+		k.limit = 1000
+	}
+	if k.lease == 0 {
+		k.lease = 30 * time.Second
+	}
+	if k.Registry, err = c.Registry.NewRegistry(consumers...); err != nil {
+		return err
+	}
+	if k.store, err = store.For(k.db.Dialect().Name(), k.Registry.Tables()); err != nil {
+		return err
+	}
+	c.Producer.User = append([]bus.SendMiddleware{k.stamp}, c.Producer.User...)
+	if k.Producer, err = outbox.NewProducer(k.Registry, c.Producer); err != nil {
+		return err
+	}
+	if k.Scheduler, err = schedule.NewScheduler(k.Registry, c.Scheduler); err != nil {
+		return err
+	}
+	if k.poison, err = poison.NewStore(k.Registry); err != nil {
+		return err
+	}
+	return k.buildProcessors(c)
+}
+
+func (k *Kit) buildProcessors(c Config) (err error) {
+	p := c.Processor
+	p.LeaseDuration = k.lease
+	if p.Logger == nil {
+		p.Logger = testLogger(k.t.Output())
+	}
+	if k.steady = p.Chain == nil; k.steady {
+		p.Chain = middleware.Default(middleware.Options{Logger: p.Logger})
+	}
+	p.Chain = append([]bus.Middleware{k.observe}, p.Chain...)
+	if k.processor, err = outbox.NewProcessor(k.db, k.Registry, p); err != nil {
+		return err
+	}
+	if c.Schedules.Logger == nil {
+		c.Schedules.Logger = p.Logger
+	}
+	k.schedules, err = schedule.NewProcessor(k.db, k.Registry, k.Producer, c.Schedules)
+	return err
+}
+
+// testLogger writes lines without the time, which is not the kit's.
+func testLogger(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if len(groups) == 0 && a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
+
+// stamp is the outermost of the user's layers of the produce chain: it has the
+// insert take the kit's time, so that code under test may use any context.
+func (k *Kit) stamp(next bus.Sender) bus.Sender {
+	return func(ctx context.Context, batch []*bus.Message) error {
+		if k.ids != nil {
+			for _, m := range batch {
+				m.ID = k.ids()
+			}
+		}
+		return next(store.WithClock(ctx, k.clock.now), batch)
+	}
+}
+
+// Context returns the context for code under test: the library's statements run
+// with it take the time from the kit's clock. It has the values of t.Context(),
+// and is never cancelled.
+func (k *Kit) Context() context.Context {
+	return store.WithClock(context.WithoutCancel(k.t.Context()), k.clock.now)
+}
+
+// Now returns the time on the kit's clock, in UTC. It is the clock of due times
+// only: consumers' timeouts are measured in real time.
+func (k *Kit) Now() time.Time { return k.clock.now() }
+
+// Produce produces a payload in a transaction of its own, as outbox.Producer
+// does, and fails the test when that is refused.
+func (k *Kit) Produce(payload bus.Payload, options ...outbox.Option) outbox.Receipt {
+	k.t.Helper()
+	receipt, err := k.Producer.Produce(k.Context(), k.db, payload, options...)
+	if err != nil {
+		k.t.Fatalf("bustest: Produce: %v", err)
+	}
+	return receipt
+}

@@ -1,0 +1,229 @@
+package bustest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+)
+
+// Delivery is what became of one message that was run.
+type Delivery struct {
+	// Message is the message as its consumer got it.
+	Message bus.Message
+	// Verdict is what the chain made of what the consumer returned, for
+	// instance bus.Retried with the delay until the next run. A run that was
+	// done has the outcome bus.Done and no error.
+	Verdict bus.Verdict
+}
+
+// ProcessNext runs the oldest message that is due, and writes the outcome: done,
+// due again later, or poisoned. Schedules that are due fire first. When nothing
+// is due the test fails with a list of what waits.
+//
+// A consumer that fails does not fail the test: see what is returned. One that
+// calls t.FailNow does, although consumers run on a goroutine of their own.
+func (k *Kit) ProcessNext() Delivery {
+	k.t.Helper()
+	return k.processOne("ProcessNext")
+}
+
+// ProcessNextFor is [Kit.ProcessNext] for messages of one consumer.
+func (k *Kit) ProcessNextFor(consumer string) Delivery {
+	k.t.Helper()
+	return k.processOne(fmt.Sprintf("ProcessNextFor(%q)", consumer), consumer)
+}
+
+func (k *Kit) processOne(operation string, consumers ...string) Delivery {
+	k.t.Helper()
+	k.fire(operation)
+	delivery, ran := k.step(operation, consumers...)
+	if !ran {
+		k.t.Fatalf("bustest: %s: no message is due, want one; waiting: %s", operation, k.waiting(operation))
+	}
+	return delivery
+}
+
+// DrainUntilIdle runs messages until none is due, those that consumers produce
+// meanwhile included, and returns what it ran, in order. Schedules that are due
+// fire. Messages that wait for a later time stay; [Kit.Advance] brings it. The
+// test fails when more than Config.Limit messages were run.
+func (k *Kit) DrainUntilIdle() []Delivery {
+	k.t.Helper()
+	return k.drain("DrainUntilIdle")
+}
+
+func (k *Kit) drain(operation string) (deliveries []Delivery) {
+	k.t.Helper()
+	for {
+		if !k.redelivers { // that comes first, so that only its own effects show
+			k.fire(operation)
+		}
+		k.redelivers = false
+		delivery, ran := k.step(operation)
+		if !ran {
+			return deliveries
+		}
+		if deliveries = append(deliveries, delivery); len(deliveries) > k.limit {
+			k.t.Fatalf("bustest: %s: got %d messages run, want at most %d (Config.Limit); do consumers feed each other without end? runs: %s",
+				operation, len(deliveries), k.limit, runs(deliveries))
+		}
+	}
+}
+
+// runs counts deliveries by consumer.
+func runs(deliveries []Delivery) string {
+	counts := map[string]int{}
+	for _, d := range deliveries {
+		counts[d.Message.Consumer]++
+	}
+	var parts []string
+	for _, consumer := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%s %d", consumer, counts[consumer]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Advance moves the kit's clock forward. Schedules that come due on the way fire
+// at their time, one after the other, as they would with a processor running;
+// messages do not run until they are asked to. The test fails when d is negative
+// and when more than Config.Limit schedules fire.
+func (k *Kit) Advance(d time.Duration) {
+	k.t.Helper()
+	operation := fmt.Sprintf("Advance(%s)", d)
+	if d < 0 {
+		k.t.Fatalf("bustest: %s: 0 or more is allowed", operation)
+	}
+	end := k.clock.now().Add(d)
+	for fired := 0; ; {
+		wait, ok := k.nextSchedule(operation)
+		at := k.clock.now().Add(max(wait, 0))
+		if !ok || at.After(end) {
+			break
+		}
+		k.clock.set(at)
+		n := k.fire(operation)
+		if fired += n; fired > k.limit {
+			k.t.Fatalf("bustest: %s: got %d schedules fired by %s, want at most %d (Config.Limit)", operation, fired, at, k.limit)
+		}
+		if n == 0 && wait <= 0 {
+			k.t.Fatalf("bustest: %s: a schedule that is due does not fire: is it locked by an open transaction?", operation)
+		}
+	}
+	k.clock.set(end)
+}
+
+func (k *Kit) nextSchedule(operation string) (time.Duration, bool) {
+	k.t.Helper()
+	payloadTypes := k.Registry.PayloadTypes()
+	if len(payloadTypes) == 0 {
+		return 0, false
+	}
+	wait, ok, err := k.store.NextSchedule(k.Context(), k.db, payloadTypes)
+	if err != nil {
+		k.t.Fatalf("bustest: %s: look for schedules: %v", operation, err)
+	}
+	return wait, ok
+}
+
+// fire fires the schedules that are due and returns how many there were.
+func (k *Kit) fire(operation string) int {
+	k.t.Helper()
+	n, err := k.schedules.FireDue(k.Context())
+	if err != nil {
+		k.t.Fatalf("bustest: %s: %v", operation, err)
+	}
+	return n
+}
+
+// step runs one message, if one is due.
+func (k *Kit) step(operation string, consumers ...string) (Delivery, bool) {
+	k.t.Helper()
+	k.last, k.problem = nil, ""
+	ran, err := k.processor.Step(k.Context(), consumers...)
+	switch {
+	case err != nil:
+		k.t.Fatalf("bustest: %s: %v", operation, err)
+	case k.problem != "":
+		k.t.Fatalf("bustest: %s: %s", operation, k.problem)
+	case !ran:
+		return Delivery{}, false
+	case k.last == nil:
+		k.t.Fatalf("bustest: %s: a message was run, but not through the chain", operation)
+	case errors.Is(k.last.Verdict.Err, bus.ErrGoexit) && k.t.Failed():
+		k.t.FailNow() // the consumer could only end its own goroutine
+	}
+	return *k.last, true
+}
+
+// observe is the outermost layer of the consume chain: it notes what was
+// delivered and what came of it.
+func (k *Kit) observe(next bus.Handler) bus.Handler {
+	return func(ctx context.Context, m *bus.Message) (err error) {
+		if k.steady {
+			m.Config = withoutJitter(m.Config)
+		}
+		err = guarded(ctx, m, next)
+		if k.repeat != nil {
+			err = k.repeat(ctx, m, next, err)
+		}
+		k.last = &Delivery{Message: *m, Verdict: bus.VerdictOf(err)}
+		k.last.Message.Payload, k.last.Message.Headers = bytes.Clone(m.Payload), maps.Clone(m.Headers)
+		if _, again := k.delivered[m.ID]; !again {
+			k.delivered[m.ID] = k.last.Message
+		}
+		return err
+	}
+}
+
+// guarded returns the panic of a layer as an error, as the processor would take it.
+func guarded(ctx context.Context, m *bus.Message, next bus.Handler) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = bus.NewPanicError(value)
+		}
+	}()
+	return next(ctx, m)
+}
+
+// withoutJitter gives a consumer that has no backoff of its own one that a test
+// can rely on.
+func withoutJitter(config *bus.ConsumerConfig) *bus.ConsumerConfig {
+	if config == nil || config.Backoff != nil {
+		return config
+	}
+	steady := *config
+	steady.Backoff = func(attempt int) time.Duration {
+		wait := min(config.AttemptDelay, middleware.MaxBackoff)
+		for i := 1; i < attempt && wait > 0 && wait < middleware.MaxBackoff; i++ {
+			wait = min(2*wait, middleware.MaxBackoff)
+		}
+		return wait
+	}
+	return &steady
+}
+
+// waiting describes what is pending, for failure messages.
+func (k *Kit) waiting(operation string) string {
+	k.t.Helper()
+	rows, err := k.store.Messages(k.Context(), k.db)
+	if err != nil {
+		k.t.Fatalf("bustest: %s: read messages: %v", operation, err)
+	}
+	var parts []string
+	for _, row := range rows {
+		due := "now"
+		if wait := row.AvailableAfter.Sub(k.clock.now()); wait > 0 {
+			due = "in " + wait.String()
+		}
+		parts = append(parts, fmt.Sprintf("%s for %s, due %s, failed %d times", row.PayloadType, row.ConsumerType, due, row.Attempts))
+	}
+	return listed(parts)
+}

@@ -1,0 +1,151 @@
+package bustest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// repeat is what a check does after a consumer's run: it returns the error that
+// the processor shall see.
+type repeat func(ctx context.Context, m *bus.Message, next bus.Handler, err error) error
+
+// RequireIdempotent drains as [Kit.DrainUntilIdle] does, but runs every consumer
+// that succeeds a second time at once, with the same message. The test fails
+// when the second run fails, or has an effect.
+//
+// Effects are what state returns, read after each of the two runs and compared
+// with reflect.DeepEqual, and the messages and schedules that are stored. A nil
+// state compares only these. A transactional consumer cannot run twice: its
+// message is gone with the first commit.
+func (k *Kit) RequireIdempotent(state func() any) {
+	k.t.Helper()
+	k.check("RequireIdempotent", func(ctx context.Context, m *bus.Message, next bus.Handler, err error) error {
+		if bus.VerdictOf(err).Outcome != bus.Done {
+			return err // it runs again anyway
+		}
+		before := k.read(ctx, state)
+		k.compare(ctx, "second run", m, before, guarded(ctx, m, next), state)
+		return err
+	})
+}
+
+// RequireRedeliverable drains as [Kit.DrainUntilIdle] does, but loses the first
+// outcome of every message, as if the process had vanished after the consumer
+// returned and before the message was settled. The clock moves on by the lease,
+// another process recovers the message, and it is delivered again with one crash
+// counted. The test fails when the redelivery fails, or has an effect; state is
+// that of [Kit.RequireIdempotent]. A transactional consumer has nothing to lose:
+// its message is gone with the first commit.
+func (k *Kit) RequireRedeliverable(state func() any) {
+	k.t.Helper()
+	type delivery struct {
+		id       bus.MessageID
+		consumer string
+	}
+	first := map[delivery]effects{}
+	k.check("RequireRedeliverable", func(ctx context.Context, m *bus.Message, _ bus.Handler, err error) error {
+		key := delivery{m.ID, m.Consumer}
+		if before, lost := first[key]; lost {
+			if m.Crashes > 0 { // not a retry of the redelivery
+				k.compare(ctx, "redelivery", m, before, err, state)
+			}
+			return err
+		}
+		if bus.VerdictOf(err).Outcome != bus.Done {
+			return err
+		}
+		first[key] = k.read(ctx, state)
+		k.loseClaims(ctx)
+		return err
+	})
+}
+
+// loseClaims has what is claimed recovered as that of a vanished owner, so that
+// the outcome which is about to be written counts no more.
+func (k *Kit) loseClaims(ctx context.Context) {
+	k.clock.set(k.clock.now().Add(k.lease + time.Millisecond))
+	k.redelivers = true
+	found, err := k.store.Recover(ctx, k.db, math.MaxInt16)
+	if err != nil || found.Claims == 0 {
+		k.problem = fmt.Sprintf("recover the message of a vanished process: got %d claims, %v, want one", found.Claims, err)
+	}
+}
+
+// check drains with a repetition.
+func (k *Kit) check(operation string, r repeat) {
+	k.t.Helper()
+	k.repeat = r
+	defer func() { k.repeat = nil }()
+	k.drain(operation)
+}
+
+// effects are what is there after a run.
+type effects struct {
+	state  any
+	stored []string
+}
+
+func (k *Kit) read(ctx context.Context, state func() any) (e effects) {
+	if state != nil {
+		e.state = state()
+	}
+	messages, err := k.store.Messages(ctx, k.db)
+	if err != nil {
+		k.problem = fmt.Sprintf("read messages: %v", err)
+	}
+	for _, m := range messages {
+		e.stored = append(e.stored, fmt.Sprintf("message %s for %s: %s", m.PayloadType, m.ConsumerType, m.Payload))
+	}
+	schedules, err := k.Scheduler.List(ctx, k.db, schedule.Filter{})
+	if err != nil {
+		k.problem = fmt.Sprintf("read schedules: %v", err)
+	}
+	for _, s := range schedules {
+		e.stored = append(e.stored, fmt.Sprintf("schedule %q of %s, %s %s: %s", s.Name, s.PayloadType, s.Expression, s.Zone, s.Payload))
+	}
+	slices.Sort(e.stored)
+	return e
+}
+
+// compare notes a difference that a repeated run has made.
+func (k *Kit) compare(ctx context.Context, what string, m *bus.Message, before effects, err error, state func() any) {
+	run := fmt.Sprintf("consumer %q, %s of message %s (%s)", m.Consumer, what, m.ID, m.PayloadType)
+	v := bus.VerdictOf(err)
+	switch v.Outcome {
+	case bus.Done, bus.Discarded, bus.Released: // released: it is gone
+	default:
+		k.problem = fmt.Sprintf("%s: got %s, %s, want it done again", run, v.Outcome, &v)
+		return
+	}
+	after := k.read(ctx, state)
+	switch {
+	case k.problem != "":
+	case !reflect.DeepEqual(before.state, after.state):
+		k.problem = fmt.Sprintf("%s: got the state %+v, want it unchanged: %+v", run, after.state, before.state)
+	case !slices.Equal(before.stored, after.stored):
+		k.problem = fmt.Sprintf("%s: got stored messages and schedules changed, want none: %s", run, strings.Join(difference(before.stored, after.stored), "; "))
+	}
+}
+
+// difference lists what is in only one of two sorted lists.
+func difference(before, after []string) (out []string) {
+	for len(before) > 0 || len(after) > 0 {
+		switch {
+		case len(after) == 0 || len(before) > 0 && before[0] < after[0]:
+			out, before = append(out, "gone: "+before[0]), before[1:]
+		case len(before) == 0 || after[0] < before[0]:
+			out, after = append(out, "new: "+after[0]), after[1:]
+		default:
+			before, after = before[1:], after[1:]
+		}
+	}
+	return out
+}

@@ -1,0 +1,169 @@
+package bustest
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// RequireProduced fails the test unless a payload of type T that matches was
+// produced, and returns the message of the first, with the payload in Value. A
+// nil match takes any. A payload counts once, however many consumers it has.
+func RequireProduced[T bus.Payload](t testing.TB, from Produced, match func(T) bool) *bus.Message {
+	t.Helper()
+	all, others := producedOf[T](t, "RequireProduced", from)
+	for _, m := range all {
+		if match == nil || match(m.Value.(T)) {
+			return m
+		}
+	}
+	t.Fatalf("bustest: RequireProduced[%T]: got none%s, want one; %s", *new(T), thatMatches(match != nil), produced(all, others))
+	return nil
+}
+
+// RequireNotProduced fails the test when a payload of type T that matches was
+// produced. A nil match takes any.
+func RequireNotProduced[T bus.Payload](t testing.TB, from Produced, match func(T) bool) {
+	t.Helper()
+	all, _ := producedOf[T](t, "RequireNotProduced", from)
+	for _, m := range all {
+		if match == nil || match(m.Value.(T)) {
+			t.Fatalf("bustest: RequireNotProduced[%T]: got %+v (message %s), want none%s", *new(T), m.Value, m.ID, thatMatches(match != nil))
+		}
+	}
+}
+
+// Payloads returns every payload of type T that was produced, in order.
+func Payloads[T bus.Payload](t testing.TB, from Produced) []T {
+	t.Helper()
+	all, _ := producedOf[T](t, "Payloads", from)
+	payloads := make([]T, len(all))
+	for i, m := range all {
+		payloads[i] = m.Value.(T)
+	}
+	return payloads
+}
+
+// RequireScheduled fails the test unless there is a schedule whose payload is of
+// type T and matches, and returns the first. A nil match takes any.
+func RequireScheduled[T bus.Payload](t testing.TB, from Scheduled, match func(T) bool) schedule.Schedule {
+	t.Helper()
+	name := storedName[T](t, "RequireScheduled")
+	schedules, codec, err := from.scheduled()
+	if err != nil {
+		t.Fatalf("bustest: RequireScheduled[%T]: %v", *new(T), err)
+	}
+	var others []string
+	for _, s := range schedules {
+		if s.PayloadType == name {
+			if value := decode[T](t, "RequireScheduled", codec, s.Payload); match == nil || match(value) {
+				return s
+			}
+		}
+		others = append(others, fmt.Sprintf("%s %s at %q %s", s.PayloadType, s.Payload, s.Expression, s.Zone))
+	}
+	t.Fatalf("bustest: RequireScheduled[%T]: got none%s, want one; schedules: %s", *new(T), thatMatches(match != nil), listed(others))
+	return schedule.Schedule{}
+}
+
+// RequirePoisoned fails the test unless a message of the consumer is poisoned
+// whose payload is of type T and matches, and returns the newest, with the reason
+// and the errors. A nil match takes any.
+func RequirePoisoned[T bus.Payload](t testing.TB, from Poisoned, consumer string, match func(T) bool) poison.Message {
+	t.Helper()
+	name := storedName[T](t, "RequirePoisoned")
+	messages, codec, err := from.poisoned()
+	if err != nil {
+		t.Fatalf("bustest: RequirePoisoned[%T]: %v", *new(T), err)
+	}
+	var others []string
+	for _, m := range messages {
+		if m.PayloadType == name && m.Consumer == consumer {
+			if value := decode[T](t, "RequirePoisoned", codec, m.Payload); match == nil || match(value) {
+				return m
+			}
+		}
+		others = append(others, fmt.Sprintf("%s %s of %s (%s)", m.PayloadType, m.Payload, m.Consumer, m.Reason))
+	}
+	t.Fatalf("bustest: RequirePoisoned[%T]: got none of consumer %q%s, want one; poisoned: %s",
+		*new(T), consumer, thatMatches(match != nil), listed(others))
+	return poison.Message{}
+}
+
+// producedOf returns the messages of type T, decoded, and the texts of the others.
+func producedOf[T bus.Payload](t testing.TB, operation string, from Produced) (all []*bus.Message, others []string) {
+	t.Helper()
+	name := storedName[T](t, operation)
+	messages, codec, err := from.produced()
+	if err != nil {
+		t.Fatalf("bustest: %s[%T]: %v", operation, *new(T), err)
+	}
+	for _, m := range messages {
+		if m.PayloadType != name {
+			others = append(others, fmt.Sprintf("%s %s", m.PayloadType, m.Payload))
+			continue
+		}
+		found := *m
+		if _, ok := found.Value.(T); !ok {
+			found.Value = decode[T](t, operation, codec, found.Payload)
+		}
+		all = append(all, &found)
+	}
+	return all, others
+}
+
+// storedName asks T for its stored name; T must be what a payload is, a struct.
+func storedName[T bus.Payload](t testing.TB, operation string) string {
+	t.Helper()
+	if kind := reflect.TypeFor[T]().Kind(); kind == reflect.Pointer || kind == reflect.Interface {
+		t.Fatalf("bustest: %s[%s]: a payload is a struct, not a %s", operation, reflect.TypeFor[T](), kind)
+	}
+	return (*new(T)).PayloadType()
+}
+
+func decode[T bus.Payload](t testing.TB, operation string, codec bus.Codec, text []byte) (value T) {
+	t.Helper()
+	if err := codec.Decode(text, &value); err != nil {
+		t.Fatalf("bustest: %s[%T]: decode %s: %v", operation, value, text, err)
+	}
+	return value
+}
+
+func thatMatches(matched bool) string {
+	if matched {
+		return " that matches"
+	}
+	return ""
+}
+
+func produced(all []*bus.Message, others []string) string {
+	var texts []string
+	for _, m := range all {
+		texts = append(texts, fmt.Sprintf("%s %+v", m.PayloadType, m.Value))
+	}
+	return "produced: " + listed(append(texts, others...))
+}
+
+// listed joins texts, not too many and none too long.
+func listed(texts []string) string {
+	const most, longest = 10, 300
+	if len(texts) == 0 {
+		return "nothing"
+	}
+	var shown []string
+	for _, text := range texts[:min(most, len(texts))] {
+		if len(text) > longest {
+			text = text[:longest] + "…"
+		}
+		shown = append(shown, text)
+	}
+	if more := len(texts) - len(shown); more > 0 {
+		shown = append(shown, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(shown, "; ")
+}

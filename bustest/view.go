@@ -1,0 +1,115 @@
+package bustest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// Produced is where [RequireProduced] looks: a [*Kit], which knows what is
+// committed, delivered or not; a transaction, by [Kit.In]; or a [*FakeProducer].
+type Produced interface {
+	produced() ([]*bus.Message, bus.Codec, error)
+}
+
+// Scheduled is where [RequireScheduled] looks: a [*Kit], a transaction, by
+// [Kit.In], or a [*FakeScheduler].
+type Scheduled interface {
+	scheduled() ([]schedule.Schedule, bus.Codec, error)
+}
+
+// Poisoned is where [RequirePoisoned] looks: a [*Kit], or a transaction, by
+// [Kit.In].
+type Poisoned interface {
+	poisoned() ([]poison.Message, bus.Codec, error)
+}
+
+// View is the library's tables as a transaction sees them; see [Kit.In].
+type View struct {
+	kit *Kit
+	db  bun.IDB
+}
+
+// In lets assertions look through an open transaction, at what it has written
+// and not committed. A test may so check code that takes a transaction, and then
+// roll it back: nothing of it is left, and nothing ran.
+func (k *Kit) In(tx bun.IDB) View { return View{kit: k, db: tx} }
+
+// produced returns pending and poisoned messages, one for each that was produced.
+func (v View) produced() ([]*bus.Message, bus.Codec, error) {
+	found := map[bus.MessageID]*bus.Message{}
+	rows, err := v.kit.store.Messages(v.kit.Context(), v.db)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read messages: %w", err)
+	}
+	for _, row := range rows {
+		m := &bus.Message{ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, InsertID: row.InsertID,
+			CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time}
+		if len(row.Headers) > 0 {
+			_ = json.Unmarshal(row.Headers, &m.Headers) // written by the library
+		}
+		found[m.ID] = m
+	}
+	poisoned, _, err := v.poisoned()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, p := range poisoned {
+		if found[p.MessageID] == nil {
+			found[p.MessageID] = &bus.Message{ID: p.MessageID, PayloadType: p.PayloadType, Payload: p.Payload, InsertID: p.InsertID,
+				Headers: p.Headers, CreatedAt: p.CreatedAt}
+		}
+	}
+	return inOrder(found), v.kit.Registry.Codec(), nil
+}
+
+// inOrder sorts by id, which for those that a producer made is the order in which
+// they were produced.
+func inOrder(found map[bus.MessageID]*bus.Message) []*bus.Message {
+	return slices.SortedFunc(maps.Values(found), func(a, b *bus.Message) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+}
+
+func (v View) scheduled() ([]schedule.Schedule, bus.Codec, error) {
+	schedules, err := v.kit.Scheduler.List(v.kit.Context(), v.db, schedule.Filter{})
+	return schedules, v.kit.Registry.Codec(), err
+}
+
+func (v View) poisoned() (all []poison.Message, _ bus.Codec, err error) {
+	for page := new(poison.Page); page != nil; {
+		var messages []poison.Message
+		if messages, page, err = v.kit.poison.List(v.kit.Context(), v.db, poison.Filter{}, *page); err != nil {
+			return nil, nil, err
+		}
+		all = append(all, messages...)
+	}
+	return all, v.kit.Registry.Codec(), nil
+}
+
+// produced returns what is in the tables and what was delivered from them. Both
+// were committed.
+func (k *Kit) produced() ([]*bus.Message, bus.Codec, error) {
+	stored, codec, err := k.In(k.db).produced()
+	if err != nil {
+		return nil, nil, err
+	}
+	found := map[bus.MessageID]*bus.Message{}
+	for _, m := range stored {
+		found[m.ID] = m
+	}
+	for id, m := range k.delivered {
+		found[id] = &m
+	}
+	return inOrder(found), codec, nil
+}
+
+func (k *Kit) scheduled() ([]schedule.Schedule, bus.Codec, error) { return k.In(k.db).scheduled() }
+
+func (k *Kit) poisoned() ([]poison.Message, bus.Codec, error) { return k.In(k.db).poisoned() }

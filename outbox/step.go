@@ -1,0 +1,153 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Step claims one message that is due, runs its consumer and writes the
+// outcome, exactly as [Processor.Run] does, and then returns. It is for tests
+// and for commands that work off what there is and exit. It takes the oldest
+// message, those that have crashed before all others; with names, only messages
+// of these consumers.
+//
+// False means that no message was due, or that another process took it. The
+// error is the database's, or names a consumer that is not registered; what the
+// consumer returned is written to its message, as in Run.
+//
+// The chain runs on the caller's goroutine, the consumer's function on one that
+// ends before Step returns unless it is abandoned. When ctx ends, the consumer is
+// cancelled with bus.ErrStopping, and its message given back. Step makes no
+// [Processor.Check], retries no claim, and may be called while Run runs.
+func (p *Processor) Step(ctx context.Context, consumers ...string) (ran bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, fmt.Errorf("outbox: step: %w", err)
+	}
+	wants, err := p.wantsOf(consumers)
+	if err != nil {
+		return false, err
+	}
+	r := p.newRun(ctx)
+	defer r.cancelWork(nil)
+	request, ok, err := r.nextStep(wants)
+	switch {
+	case store.IsMissingTable(err):
+		return false, fmt.Errorf("outbox: step: %w: %w", ErrSchema, err)
+	case err != nil:
+		return false, fmt.Errorf("outbox: step: %w", err)
+	case !ok:
+		return false, nil
+	}
+	if ran, err = r.step(ctx, request); err != nil {
+		return ran, fmt.Errorf("outbox: step: %w", err)
+	}
+	return ran, nil
+}
+
+// wantsOf returns the wants of the named consumers, or all of them.
+func (p *Processor) wantsOf(names []string) ([]store.Want, error) {
+	if len(names) == 0 {
+		return p.wants, nil
+	}
+	var wants []store.Want
+	for _, name := range names {
+		registered, ok := p.registry.Consumer(name)
+		if !ok {
+			return nil, fmt.Errorf("outbox: step: consumer %q: %w", name, bus.ErrNoConsumer)
+		}
+		for i, want := range p.wants {
+			if p.owners[i].Name() == registered.Name() {
+				wants = append(wants, want)
+			}
+		}
+	}
+	return wants, nil
+}
+
+// nextStep looks for one message to claim, as the poller does for many. False
+// means that there is none.
+func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
+	request := store.ClaimRequest{Wants: wants, Limit: 1, MaxBytes: maxClaimBytes}
+	probe, err := r.look(wants)
+	if err == nil && probe.Expired {
+		r.recoverClaims(r.ctx)
+		probe, err = r.look(wants)
+	}
+	switch {
+	case err != nil:
+		return request, false, err
+	case probe.Killers && r.alone():
+		request.Select, request.Solo = store.Killers, true
+	case probe.Suspects:
+		request.Select = store.Suspects
+	case len(probe.Due) > 0:
+		request.Wants = make([]store.Want, len(probe.Due))
+		for i, due := range probe.Due {
+			request.Wants[i] = wants[due]
+			request.Wants[i].Limit = 1
+		}
+	default:
+		return request, false, nil
+	}
+	return request, true, nil
+}
+
+func (r *run) look(wants []store.Want) (store.Probe, error) {
+	if len(wants) == 0 {
+		return store.Probe{}, nil
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
+	defer cancel()
+	return r.store.Probe(ctx, r.db, wants)
+}
+
+// alone tells whether no Run of this processor may have messages in flight.
+func (r *run) alone() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.current == nil
+}
+
+// step claims, runs and settles. The keeper looks after the lease and the
+// timeout meanwhile.
+func (r *run) step(ctx context.Context, request store.ClaimRequest) (ran bool, err error) {
+	w := &worker{run: r, abandon: make(chan uint64, 1)}
+	r.slots = []*worker{w}
+	defer func() { // also when a middleware ends this goroutine
+		err = errors.Join(err, r.writeOutcomes())
+	}()
+	claimed, err := r.claim(order{request: request})
+	if err != nil {
+		r.strays.Store(true) // it may have been committed
+		return false, err
+	}
+	if len(claimed.Messages) == 0 {
+		return false, nil
+	}
+	t := r.dispatcher.next(nil)
+	keeperCtx, stopKeeper := context.WithCancel(r.ctx)
+	keeper := r.background(func() { r.keeper(keeperCtx) })
+	defer keeper.Wait()
+	defer stopKeeper()
+	defer w.dismiss()
+	defer context.AfterFunc(ctx, func() { r.cancelWork(bus.ErrStopping) })()
+	w.process(t)
+	return true, nil
+}
+
+// writeOutcomes settles what there is to settle, and gives back what cannot be.
+func (r *run) writeOutcomes() error {
+	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
+	defer cancel()
+	var err error
+	if b, _ := r.ledger.collect(time.Now(), true); !b.empty() {
+		err = r.settle(ctx, b)
+	}
+	r.releaseRest(r.ctx)
+	return err
+}
