@@ -1,0 +1,115 @@
+package bustest_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/bustest"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+func mustSchedule(t testing.TB, k *bustest.Kit, db bun.IDB, payload bus.Payload, expression string, options ...schedule.Option) int64 {
+	t.Helper()
+	id, err := k.Scheduler.Schedule(k.Context(), db, payload, expression, "UTC", options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func TestSchedulesFireAtTheirTimes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var at []string
+		k := bustest.Config{Start: start().Add(time.Minute)}.New(t, db, bus.Consume("report", func(ctx context.Context, o OrderPlaced) error {
+			m, _ := bus.Current(ctx)
+			at = append(at, o.ID+" "+m.CreatedAt.Format("15:04:05"))
+			return nil
+		}))
+		mustSchedule(t, k, db, OrderPlaced{"hourly"}, "0 0 * * * *")
+		mustSchedule(t, k, db, OrderPlaced{"half past"}, "0 30 * * * *")
+		k.Advance(29*time.Minute - time.Microsecond)
+		equal(t, "a microsecond early", consumersOf(k.DrainUntilIdle()), nil)
+		k.Advance(time.Microsecond)
+		bustest.RequireProduced(t, k, func(o OrderPlaced) bool { return o.ID == "half past" })
+		k.Advance(2 * time.Hour)
+		if !k.Now().Equal(start().Add(150 * time.Minute)) {
+			t.Errorf("now: got %s, want 6:30", k.Now())
+		}
+		k.DrainUntilIdle()
+		equal(t, "fires", at, []string{"half past 04:30:00", "hourly 05:00:00", "half past 05:30:00", "hourly 06:00:00", "half past 06:30:00"})
+		got := bustest.RequireScheduled(t, k, func(o OrderPlaced) bool { return o.ID == "hourly" })
+		if !got.LastFire.Equal(start().Add(2*time.Hour)) || !got.NextFire.Equal(start().Add(3*time.Hour)) || got.LastError != "" {
+			t.Errorf("schedule: got %+v, want it fired at 6:00 and due at 7:00", got)
+		}
+	})
+}
+
+func TestDueSchedulesFireBeforeMessagesRun(t *testing.T) {
+	t.Parallel()
+	db := sqlite(t)
+	var ran []string
+	k := bustest.New(t, db, noting("report", &ran))
+	id := mustSchedule(t, k, db, OrderPlaced{"1"}, "@yearly")
+	for _, run := range []func(){func() { k.ProcessNext() }, func() { k.ProcessNextFor("report") }, func() { k.DrainUntilIdle() }} {
+		if err := k.Scheduler.RunNow(k.Context(), db, id); err != nil {
+			t.Fatal(err)
+		}
+		run()
+	}
+	equal(t, "ran", ran, []string{"1", "1", "1"})
+	if err := k.Scheduler.Pause(k.Context(), db, id); err != nil {
+		t.Fatal(err)
+	}
+	k.Advance(10 * 366 * 24 * time.Hour)
+	equal(t, "paused for ten years", consumersOf(k.DrainUntilIdle()), nil)
+}
+
+func TestAdvanceHasALimit(t *testing.T) {
+	t.Parallel()
+	db := sqlite(t)
+	var ran []string
+	wantFailure(t, func(t testing.TB) {
+		k := bustest.Config{Limit: 5}.New(t, db, noting("report", &ran))
+		mustSchedule(t, k, db, OrderPlaced{"1"}, "@every 1s")
+		k.Advance(5 * time.Second)
+		k.Advance(time.Minute)
+	}, "bustest: Advance(1m0s): got 6 schedules fired by ", "want at most 5 (Config.Limit)")
+	wantFailure(t, func(t testing.TB) { bustest.New(t, db, noting("report", &ran)).Advance(-time.Second) },
+		"bustest: Advance(-1s): 0 or more is allowed")
+}
+
+func TestRequireScheduledSaysWhatThereIs(t *testing.T) {
+	t.Parallel()
+	db := sqlite(t)
+	var ran []string
+	k := bustest.New(t, db, noting("report", &ran))
+	mustSchedule(t, k, db, OrderPlaced{"1"}, "@daily", schedule.Name("report"), schedule.Tag("daily"), schedule.Header("tenant", "acme"))
+	wantFailure(t, func(t testing.TB) {
+		bustest.RequireScheduled(t, k, func(o OrderPlaced) bool { return o.ID == "2" })
+	}, `bustest: RequireScheduled[bustest_test.OrderPlaced]: got none that matches, want one; schedules: order.placed {"id":"1"} at "@daily" UTC`)
+	got := bustest.RequireScheduled[OrderPlaced](t, k, nil)
+	if got.Name != "report" || got.Tag != "daily" || got.Headers["tenant"] != "acme" {
+		t.Errorf("schedule: got %+v, want its name, tag and header", got)
+	}
+}
+
+func TestAScheduleThatCannotFireHoldsNobodyBack(t *testing.T) {
+	t.Parallel()
+	db := sqlite(t)
+	var ran []string
+	k := bustest.New(t, db, noting("report", &ran))
+	bad := mustSchedule(t, k, db, OrderPlaced{"bad"}, "@every 1m")
+	mustSchedule(t, k, db, OrderPlaced{"good"}, "@every 1m")
+	if _, err := db.NewRaw("UPDATE scheduled_messages SET cron_timezone = 'Nowhere' WHERE id = ?", bad).Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k.Advance(2 * time.Minute)
+	k.DrainUntilIdle()
+	equal(t, "ran", ran, []string{"good", "good"})
+}

@@ -1,0 +1,334 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+func (a *app) processor(config outbox.ProcessorConfig) *outbox.Processor {
+	a.Helper()
+	p, err := outbox.NewProcessor(a.db, a.registry, config)
+	if err != nil {
+		a.Fatalf("processor: %v", err)
+	}
+	return p
+}
+
+// steps runs single messages until there is none, and returns how many.
+func (a *app) steps(ctx context.Context, p *outbox.Processor, consumers ...string) (n int) {
+	a.Helper()
+	for {
+		ran, err := p.Step(ctx, consumers...)
+		if err != nil {
+			a.Fatalf("step %d: %v", n+1, err)
+		}
+		if !ran {
+			return n
+		}
+		n++
+	}
+}
+
+func TestStepRunsOneMessage(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var ran []string
+		note := func(_ context.Context, o order) error { ran = append(ran, o.ID); return nil }
+		a := newApp(t, db, bus.Consume("a", note), bus.Consume("b", note, bus.Aliases("former")))
+		p := a.processor(fast())
+		a.produce(order{ID: "1"})
+		if n := a.steps(t.Context(), p, "former"); n != 1 || len(a.pending()) != 1 {
+			t.Errorf("steps of one consumer, by a former name: got %d, left %+v, want one of two", n, a.pending())
+		}
+		if ran, err := p.Step(t.Context()); !ran || err != nil {
+			t.Errorf("step: got %t, %v, want the other to run", ran, err)
+		}
+		if ran, err := p.Step(t.Context()); ran || err != nil {
+			t.Errorf("step with nothing to do: got %t, %v, want neither", ran, err)
+		}
+		if !slices.Equal(ran, []string{"1", "1"}) || !a.empty() {
+			t.Errorf("ran %v, left %+v, want both and nothing", ran, a.pending())
+		}
+		if s := p.Stats(); s.Claimed != 2 || s.Running != 0 {
+			t.Errorf("stats: got %+v, want two claimed", s)
+		}
+	})
+}
+
+func TestStepSaysWhatItCannotDo(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	registry, err := bus.NewRegistry(bus.Consume("c", func(context.Context, order) error { return nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &app{T: t, db: db, registry: registry}
+	p := a.processor(fast())
+	if _, err := p.Step(t.Context()); !errors.Is(err, outbox.ErrSchema) {
+		t.Errorf("without tables: got %v, want ErrSchema", err)
+	}
+	if _, err := p.Step(t.Context(), "nobody"); !errors.Is(err, bus.ErrNoConsumer) || !strings.Contains(err.Error(), `"nobody"`) {
+		t.Errorf("a consumer that is not registered: got %v, want ErrNoConsumer with its name", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Step(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that has ended: got %v, want its error", err)
+	}
+	_ = db.Close()
+	if _, err := p.Step(t.Context()); err == nil {
+		t.Error("a database that is closed: got no error")
+	}
+}
+
+func TestStepGivesBackWhatIsCancelled(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var cancel context.CancelFunc
+		var cause error
+		stop := func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return ctx.Err()
+		}
+		a := newApp(t, db, bus.Consume("plain", func(ctx context.Context, _ order) error { return stop(ctx) }),
+			outbox.ConsumeTx("tx", func(ctx context.Context, _ bun.Tx, _ order) error { return stop(ctx) }, bus.Timeout(3*time.Second)))
+		a.produce(order{ID: "1"})
+		for _, consumer := range []string{"plain", "tx"} {
+			ctx, stop := context.WithCancel(t.Context())
+			cancel = stop
+			if ran, err := a.processor(fast()).Step(ctx, consumer); !ran || err != nil {
+				t.Errorf("%s: got %t, %v, want it to run", consumer, ran, err)
+			}
+			stop()
+			if cause != bus.ErrStopping {
+				t.Errorf("%s: got the cause %v, want ErrStopping", consumer, cause)
+			}
+		}
+		for _, m := range a.pending() {
+			if m.Attempts != 0 || m.Crashes != 0 {
+				t.Errorf("%s: got %d attempts and %d crashes, want none", m.ConsumerType, m.Attempts, m.Crashes)
+			}
+		}
+		if n := a.count("SELECT count(*) FROM message_claims"); n != 0 || len(a.pending()) != 2 {
+			t.Errorf("got %d claims and %d messages left, want none and both", n, len(a.pending()))
+		}
+	})
+}
+
+func TestStepLeavesNoClaimBehind(t *testing.T) {
+	t.Parallel()
+	t.Run("when a layer panics", func(t *testing.T) {
+		t.Parallel()
+		a := newApp(t, testdb.SQLite(t), bus.Consume("c", func(context.Context, order) error { return nil }))
+		a.produce(order{ID: "1"})
+		config := fast()
+		config.Chain = []bus.Middleware{func(bus.Handler) bus.Handler {
+			return func(context.Context, *bus.Message) error { panic("no luck") }
+		}}
+		if ran, err := a.processor(config).Step(t.Context()); !ran || err != nil {
+			t.Errorf("got %t, %v, want it to run", ran, err)
+		}
+		a.wantPendingUnclaimed()
+	})
+	t.Run("when a layer ends the goroutine", func(t *testing.T) {
+		t.Parallel()
+		a := newApp(t, testdb.SQLite(t), bus.Consume("c", func(context.Context, order) error { return nil }))
+		a.produce(order{ID: "1"})
+		config := fast()
+		config.Chain = []bus.Middleware{func(bus.Handler) bus.Handler {
+			return func(context.Context, *bus.Message) error { runtime.Goexit(); return nil }
+		}}
+		p, done := a.processor(config), make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = p.Step(context.WithoutCancel(t.Context()))
+			t.Error("step returned, want its goroutine to end")
+		}()
+		<-done
+		a.wantPendingUnclaimed()
+	})
+	t.Run("when the consumer does", func(t *testing.T) {
+		t.Parallel()
+		a := newApp(t, testdb.SQLite(t), bus.Consume("c", func(context.Context, order) error { runtime.Goexit(); return nil }))
+		a.produce(order{ID: "1"})
+		if ran, err := a.processor(fast()).Step(t.Context()); !ran || err != nil {
+			t.Errorf("got %t, %v, want it to run", ran, err)
+		}
+		if m := a.wantPendingUnclaimed(); m.Attempts != 1 {
+			t.Errorf("attempts: got %d, want 1", m.Attempts)
+		}
+	})
+}
+
+func (a *app) wantPendingUnclaimed() row {
+	a.Helper()
+	rows := a.pending()
+	if n := a.count("SELECT count(*) FROM message_claims"); n != 0 || len(rows) != 1 {
+		a.Fatalf("got %d claims and messages %+v, want no claim and one message", n, rows)
+	}
+	return rows[0]
+}
+
+func TestStepRenewsItsLease(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		a := newApp(bus.Consume("slow", func(ctx context.Context, _ order) error {
+			select {
+			case <-time.After(5 * time.Minute):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}, bus.Timeout(10*time.Minute)))
+		a.produceAt(ctx, order{ID: "1"})
+		if n := a.steps(ctx, a.processor(outbox.ProcessorConfig{})); n != 1 || !a.empty() {
+			t.Errorf("got %d runs, left %+v, want one run that outlives ten leases", n, a.pending())
+		}
+	})
+}
+
+func TestStepAbandonsAHandlerThatIgnoresItsTimeout(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		release := make(chan struct{})
+		a := newApp(bus.Consume("deaf", func(context.Context, order) error { <-release; return nil },
+			bus.Timeout(3*time.Second), bus.WithBackoff(middleware.Constant(time.Hour))))
+		a.produceAt(ctx, order{ID: "1"})
+		start := time.Now()
+		if n := a.steps(ctx, a.processor(outbox.ProcessorConfig{})); n != 1 {
+			t.Errorf("got %d runs, want 1", n)
+		}
+		if took := time.Since(start); took < 8*time.Second || took > 9*time.Second {
+			t.Errorf("took %s, want timeout 3s + grace 5s", took)
+		}
+		if m := a.wantPendingUnclaimed(); m.Attempts != 1 || !strings.Contains(m.Errors, bus.ErrAbandoned.Error()) {
+			t.Errorf("message: got %+v, want an attempt that was abandoned", m)
+		}
+		close(release)
+		synctest.Wait()
+	})
+}
+
+func TestStepRecoversWhatVanishedOwnersHeld(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var crashes []int
+		a := newApp(bus.Consume("c", func(ctx context.Context, _ order) error {
+			m, _ := bus.Current(ctx)
+			crashes = append(crashes, m.Crashes)
+			return nil
+		}))
+		p := a.processor(outbox.ProcessorConfig{})
+		a.produceAt(ctx, order{ID: "1"})
+		a.vanish(ctx, 30*time.Second, false)
+		if n := a.steps(ctx, p); n != 0 {
+			t.Errorf("while the lease lasts: got %d runs, want none", n)
+		}
+		<-time.After(31 * time.Second)
+		a.produceAt(ctx, order{ID: "2"})
+		if n := a.steps(ctx, p); n != 2 || !slices.Equal(crashes, []int{1, 0}) {
+			t.Errorf("got %d runs that saw crashes %v, want the crashed one first", n, crashes)
+		}
+	})
+}
+
+func TestStepRunsAKillerSolo(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var solo []int
+		release := make(chan struct{})
+		var a *app
+		a = newApp(bus.Consume("killer", func(context.Context, order) error {
+			solo = append(solo, a.count("SELECT count(*) FROM message_claims WHERE solo"))
+			return nil
+		}), bus.Consume("busy", func(context.Context, refund) error { <-release; return nil }))
+		a.produceAt(ctx, order{ID: "1"})
+		a.exec("UPDATE consumer_messages SET crashes = 2")
+		if n := a.steps(ctx, a.processor(outbox.ProcessorConfig{})); n != 1 || !slices.Equal(solo, []int{1}) {
+			t.Errorf("got %d runs under solo claims %v, want one", n, solo)
+		}
+		// While Run has others in flight, a killer is left to Run.
+		a.produceAt(ctx, refund{ID: "2"})
+		r := a.startWith(ctx, outbox.ProcessorConfig{})
+		sooner(t, "Run is busy", func() bool { return r.Stats().Running == 1 })
+		a.produceAt(ctx, order{ID: "3"}, outbox.Delay(time.Second))
+		a.exec("UPDATE consumer_messages SET crashes = 2, available_after = available_after - 1000000 WHERE consumer_type = 'killer'")
+		if ran, err := r.Step(ctx); ran || err != nil {
+			t.Errorf("step while Run is busy: got %t, %v, want nothing to run", ran, err)
+		}
+		close(release)
+		sooner(t, "Run has run it", a.empty)
+		r.mustStop()
+		if !slices.Equal(solo, []int{1, 1}) {
+			t.Errorf("got runs under solo claims %v, want two", solo)
+		}
+	})
+}
+
+func TestStepDoesNotSettleWhatItHasLost(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var a *app
+		a = newApp(t, db, bus.Consume("c", func(context.Context, order) error {
+			a.exec("DELETE FROM message_claims")
+			return nil
+		}))
+		a.produce(order{ID: "1"})
+		p := a.processor(fast())
+		if ran, err := p.Step(t.Context()); !ran || err != nil {
+			t.Errorf("got %t, %v, want it to run", ran, err)
+		}
+		a.wantPendingUnclaimed()
+		if s := p.Stats(); s.Fenced != 1 {
+			t.Errorf("stats: got %+v, want one result fenced", s)
+		}
+	})
+}
+
+func TestFireDueFiresOnce(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := newApp(t, db, bus.Consume("c", func(context.Context, order) error { return nil }))
+		p, err := schedule.NewProcessor(db, a.registry, a.producer, schedule.ProcessorConfig{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const schedules = 130 // more than one batch
+		for range schedules {
+			if _, err := a.scheduler().Schedule(t.Context(), db, order{ID: "1"}, "@yearly", "UTC"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fire := func(want int) {
+			t.Helper()
+			if n, err := p.FireDue(t.Context()); n != want || err != nil {
+				t.Errorf("fire: got %d, %v, want %d", n, err, want)
+			}
+		}
+		fire(0)
+		a.makeDue(time.Second)
+		fire(schedules)
+		fire(0)
+		if n := len(a.pending()); n != schedules {
+			t.Errorf("got %d messages, want %d", n, schedules)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := p.FireDue(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("a context that has ended: got %v, want its error", err)
+		}
+	})
+}
