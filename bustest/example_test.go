@@ -55,11 +55,13 @@ var (
 )
 
 func ExampleFakeProducer() {
+	// snippet: fake
 	p := new(bustest.FakeProducer)
 	if err := remind(ctx, nil, p, "o-1"); err != nil { // no database needed
 		t.Fatalf("remind: %v", err)
 	}
 	m := bustest.RequireProduced(t, p, func(e orderShipped) bool { return e.ID == "o-1" })
+	// end
 	fmt.Printf("%s %s in %s\n", m.PayloadType, m.Payload, m.Delay)
 
 	failing := &bustest.FakeProducer{Err: errors.New("database is down")}

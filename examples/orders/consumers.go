@@ -33,9 +33,12 @@ func (OrderCharged) PayloadType() string { return "order.charged" }
 type shop struct {
 	db       *bun.DB
 	producer *outbox.Producer // to be used when consumers run, not before
+	busy     func() bool      // whether the payment provider is
 }
 
-func newShop(db *bun.DB, producer *outbox.Producer) *shop { return &shop{db, producer} }
+func newShop(db *bun.DB, producer *outbox.Producer) *shop {
+	return &shop{db: db, producer: producer, busy: func() bool { return rand.IntN(3) == 0 }}
+}
 
 // end
 
@@ -62,7 +65,7 @@ var errBusy = errors.New("payment provider is busy")
 // chargeCard calls the outside world, so it may happen twice: the message's id
 // is the key by which the provider recognises the second time.
 func (s *shop) chargeCard(ctx context.Context, e OrderPlaced) error {
-	if rand.IntN(3) == 0 {
+	if s.busy() {
 		return errBusy
 	}
 	m, ok := bus.Current(ctx)

@@ -90,6 +90,8 @@ func importSeeds() []seed {
 		imports("otel", "./internal/store"),
 		imports("fxmodule", "github.com/google/uuid"),
 		imports("bustest", "go.uber.org/fx"),
+		imports("bustest", "./internal/outage"),
+		imports("bustest", "modernc.org/sqlite"),
 		imports("eventlog/projection", "./outbox"),
 		imports("internal/store", "./outbox"),
 		imports("internal/store", "github.com/uptrace/bun/driver/pgdriver"),
