@@ -40,7 +40,9 @@ func (a *app) steps(ctx context.Context, p *outbox.Processor, consumers ...strin
 		if !ran {
 			return n
 		}
-		n++
+		if n++; n > 100 {
+			a.Fatal("steps: got more than 100, want the messages to be settled")
+		}
 	}
 }
 
@@ -296,6 +298,29 @@ func TestStepDoesNotSettleWhatItHasLost(t *testing.T) {
 			t.Errorf("stats: got %+v, want one result fenced", s)
 		}
 	})
+}
+
+func TestStepLeavesWhatOthersHaveLocked(t *testing.T) {
+	t.Parallel()
+	a := newApp(t, testdb.Postgres(t), bus.Consume("c", func(context.Context, order) error { return nil }))
+	a.produce(order{ID: "1"})
+	tx, err := a.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.NewRaw("SELECT 1 FROM consumer_messages FOR UPDATE").Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p := a.processor(fast())
+	if ran, err := p.Step(t.Context()); ran || err != nil {
+		t.Errorf("step while the row is locked: got %t, %v, want neither", ran, err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if n := a.steps(t.Context(), p); n != 1 {
+		t.Errorf("steps afterwards: got %d, want 1", n)
+	}
 }
 
 func TestFireDueFiresOnce(t *testing.T) {
