@@ -106,8 +106,8 @@ func nextFire(expression, zone string, from time.Time) (time.Time, error) {
 
 // List returns the schedules that match, in the order in which they were made.
 func (s *FakeScheduler) List(_ context.Context, _ bun.IDB, filter schedule.Filter) ([]schedule.Schedule, error) {
-	if s.Err != nil {
-		return nil, fmt.Errorf("schedule: list: %w", s.Err)
+	if err := errors.Join(s.Err, bus.CheckKey("name", filter.Name), bus.CheckKey("tag", filter.Tag)); err != nil {
+		return nil, fmt.Errorf("schedule: list: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,11 +122,11 @@ func (s *FakeScheduler) List(_ context.Context, _ bun.IDB, filter schedule.Filte
 
 // DeleteByTag deletes the schedules with the tag and returns how many there were.
 func (s *FakeScheduler) DeleteByTag(_ context.Context, _ bun.IDB, tag string) (int, error) {
-	switch {
-	case tag == "":
+	if tag == "" {
 		return 0, fmt.Errorf("schedule: delete by tag: %w: the tag is empty", bus.ErrBadOption)
-	case s.Err != nil:
-		return 0, fmt.Errorf("schedule: delete by tag %q: %w", tag, s.Err)
+	}
+	if err := errors.Join(s.Err, bus.CheckKey("tag", tag)); err != nil {
+		return 0, fmt.Errorf("schedule: delete by tag %q: %w", tag, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,21 +151,22 @@ func (s *FakeScheduler) Pause(_ context.Context, _ bun.IDB, id int64) error {
 	})
 }
 
-// Resume takes the mark of [FakeScheduler.Pause] away.
+// Resume takes the mark of [FakeScheduler.Pause] away, and skips the fire times
+// missed meanwhile.
 func (s *FakeScheduler) Resume(_ context.Context, _ bun.IDB, id int64) error {
 	return s.one("resume", id, func(i int) (err error) {
+		if !s.rows[i].Paused {
+			return nil
+		}
 		s.rows[i].Paused = false
 		s.rows[i].NextFire, err = nextFire(s.rows[i].Expression, s.rows[i].Zone, s.now())
 		return err
 	})
 }
 
-// RunNow sets the next fire time of a schedule to now.
+// RunNow changes nothing, since nothing fires: it only looks for the schedule.
 func (s *FakeScheduler) RunNow(_ context.Context, _ bun.IDB, id int64) error {
-	return s.one("run now", id, func(i int) error {
-		s.rows[i].NextFire = s.now()
-		return nil
-	})
+	return s.one("run now", id, func(int) error { return nil })
 }
 
 // UpdateSchedule gives a schedule another expression and zone.

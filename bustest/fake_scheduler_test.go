@@ -59,13 +59,21 @@ func TestFakeSchedulerChangesSchedules(t *testing.T) {
 	}
 	ok("pause", s.Pause(t.Context(), nil, 1), func(r schedule.Schedule) bool { return r.Paused })
 	now = now.Add(90 * time.Minute)
+	before := row().NextFire
 	ok("resume", s.Resume(t.Context(), nil, 1), func(r schedule.Schedule) bool { return !r.Paused && r.NextFire.After(now) })
-	ok("run now", s.RunNow(t.Context(), nil, 1), func(r schedule.Schedule) bool { return r.NextFire.Equal(now) })
+	resumed := row()
+	now = now.Add(90 * time.Minute)
+	if !before.Before(resumed.NextFire) {
+		t.Errorf("resume: got %s, want what was missed since %s skipped", resumed.NextFire, before)
+	}
+	ok("resume again", s.Resume(t.Context(), nil, 1), func(r schedule.Schedule) bool { return r.NextFire.Equal(resumed.NextFire) })
+	ok("run now", s.RunNow(t.Context(), nil, 1), func(r schedule.Schedule) bool { return r.NextFire.Equal(resumed.NextFire) })
 	ok("update schedule", s.UpdateSchedule(t.Context(), nil, 1, "@every 2h", "UTC"), func(r schedule.Schedule) bool {
 		return r.Expression == "@every 2h" && r.NextFire.Equal(now.Add(2*time.Hour))
 	})
 	ok("update payload", s.UpdatePayload(t.Context(), nil, 1, orderPlaced{"2"}), func(r schedule.Schedule) bool { return string(r.Payload) == `{"id":"2"}` })
-	for what, err := range map[string]error{"delete": s.DeleteByID(t.Context(), nil, 7), "pause": s.Pause(t.Context(), nil, 7)} {
+	for what, err := range map[string]error{"delete": s.DeleteByID(t.Context(), nil, 7), "pause": s.Pause(t.Context(), nil, 7),
+		"run now": s.RunNow(t.Context(), nil, 7)} {
 		if !errors.Is(err, schedule.ErrNotFound) {
 			t.Errorf("%s of a schedule that is not there: got %v, want ErrNotFound", what, err)
 		}
@@ -128,6 +136,7 @@ func TestFakeSchedulerRefusesWhatTheRealOneRefuses(t *testing.T) {
 		"update to a bad expression": func(s scheduling) error { return s.UpdateSchedule(t.Context(), nil, 1, "x", "UTC") },
 		"update to a bad payload":    func(s scheduling) error { return s.UpdatePayload(t.Context(), nil, 1, orderShipped{}) },
 		"delete by no tag":           func(s scheduling) error { _, err := s.DeleteByTag(t.Context(), nil, ""); return err },
+		"delete by a bad tag":        func(s scheduling) error { _, err := s.DeleteByTag(t.Context(), nil, "\x00"); return err },
 	}
 	for name, change := range changes {
 		if got, want := change(fake), change(real); got == nil || want == nil || got.Error() != want.Error() {
