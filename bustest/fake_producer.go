@@ -114,7 +114,9 @@ func (p *FakeProducer) message(item outbox.Item) (*bus.Message, error) {
 		if option == nil {
 			return nil, fmt.Errorf("payload %q: %w: option %d is nil", payloadType, bus.ErrBadOption, i)
 		}
-		option(m)
+		if err := option(m); err != nil {
+			return nil, fmt.Errorf("payload %q: %w", payloadType, err)
+		}
 	}
 	return m, nil
 }

@@ -39,8 +39,12 @@ type FakeScheduler struct {
 // schedule.Scheduler.Schedule. A name that exists is replaced.
 func (s *FakeScheduler) Schedule(_ context.Context, _ bun.IDB, payload bus.Payload, expression, zone string, options ...schedule.Option) (int64, error) {
 	row, err := s.row(payload, expression, zone, options)
+	what := "write schedule"
+	if row.Name != "" {
+		what = fmt.Sprintf("write schedule %q", row.Name)
+	}
 	if err != nil {
-		return 0, fmt.Errorf("schedule: %w", err)
+		return 0, fmt.Errorf("schedule: %s: %w", what, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,21 +68,23 @@ func (s *FakeScheduler) row(payload bus.Payload, expression, zone string, option
 	if s.Err != nil {
 		return row, s.Err
 	}
+	var mistakes error
 	for i, option := range options {
 		if option == nil {
-			return row, fmt.Errorf("%w: option %d is nil", bus.ErrBadOption, i)
+			mistakes = errors.Join(mistakes, fmt.Errorf("%w: option %d is nil", bus.ErrBadOption, i))
+			continue
 		}
-		option(&row)
+		mistakes = errors.Join(mistakes, option(&row))
 	}
-	if row.PayloadType, row.Payload, err = encode(s.Registry, payload); err != nil {
-		return row, err
+	if row.PayloadType, row.Payload, err = encode(s.Registry, payload); err == nil {
+		m := bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Headers: row.Headers}
+		err = m.Check(bus.DefaultMaxPayload)
 	}
-	m := bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Headers: row.Headers}
 	row.CreatedAt = s.now()
 	var badTime error
 	row.NextFire, badTime = nextFire(expression, zone, row.CreatedAt)
 	row.Expression, row.Zone = expression, zone
-	return row, errors.Join(m.Check(bus.DefaultMaxPayload), bus.CheckKey("name", row.Name), bus.CheckKey("tag", row.Tag), badTime)
+	return row, errors.Join(mistakes, err, bus.CheckKey("name", row.Name), bus.CheckKey("tag", row.Tag), badTime)
 }
 
 func (s *FakeScheduler) now() time.Time {
@@ -89,12 +95,9 @@ func (s *FakeScheduler) now() time.Time {
 }
 
 func nextFire(expression, zone string, from time.Time) (time.Time, error) {
-	parsed, err := cron.Parse(expression)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("%w: %w", schedule.ErrExpression, err)
-	}
-	location, err := cron.LoadLocation(zone)
-	if err != nil {
+	parsed, expressionErr := cron.Parse(expression)
+	location, zoneErr := cron.LoadLocation(zone)
+	if err := errors.Join(expressionErr, zoneErr); err != nil {
 		return time.Time{}, fmt.Errorf("%w: %w", schedule.ErrExpression, err)
 	}
 	next, err := parsed.Next(from, location)

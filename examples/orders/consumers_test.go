@@ -11,7 +11,6 @@ import (
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
-	"go.uber.org/fx/fxtest"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -28,13 +27,13 @@ func newTestShop(t *testing.T) (*shop, *bustest.Kit) {
 	}
 	t.Cleanup(func() { _ = conns.Close() })
 	db := bun.NewDB(conns, sqlitedialect.New())
-	lifecycle := fxtest.NewLifecycle(t)
-	createTables(lifecycle, db)
-	lifecycle.RequireStart()
-	s := newShop(db)
+	if err := createTables(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	s := newShop(db, nil)
 	s.busy = func() bool { return false }
 	kit := bustest.New(t, db, newConsumers(s)...)
-	connect(s, kit.Producer)
+	s.producer = kit.Producer
 	return s, kit
 }
 
