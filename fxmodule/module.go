@@ -27,8 +27,8 @@ import (
 // hooks in reverse. Module appends two:
 //
 //  1. With [Migrate], the migration. Its hook is appended before anybody is given
-//     one of the values above, and after those of the *bun.DB. So it runs before
-//     every hook of a constructor or Invoke that takes one of them.
+//     one of the values above, telemetry aside, and after those of the *bun.DB. So
+//     it runs before every hook of a constructor or Invoke that takes one of them.
 //  2. The start of the processors, in an Invoke. fx calls the Invokes of
 //     fx.Modules first, in the order listed, then those given to fx.New itself,
 //     in the order listed. So give Module to fx.New itself, not to an fx.Module,
@@ -36,10 +36,9 @@ import (
 //     application tables, caches. List what makes work after it, such as an HTTP
 //     server: it then starts last and stops first.
 //
-// The migration and the database's own hooks aside, nothing of this is there
-// before the hooks run: use the values from OnStart on. In a constructor the
-// Producer, the Scheduler and the Store may not be made yet, and say so in an
-// error; this is what lets constructors of consumers take them.
+// Use the values from OnStart on. In a constructor there may be no tables yet, and
+// the Producer, the Scheduler and the Store may still be empty, which they say in
+// an error; this is what lets constructors of consumers take them.
 //
 // OnStart returns an error when the processors cannot work with the database, as
 // their Check methods do. OnStop stops claiming and lets running consumers finish

@@ -20,8 +20,8 @@ var ErrSchema = bus.ErrSchema
 // Migrate creates the library's tables or brings them up to date. It is
 // idempotent and safe to run from many instances at once. Migrations only ever
 // add, so that an older binary keeps working on newer tables. Pass the tables of
-// the registry: Registry.Tables. It takes no lock while there is nothing to do
-// but the one that keeps instances apart, and is rolled back when ctx ends.
+// the registry: Registry.Tables. What there is to do is one transaction, so that an
+// error, or the end of ctx, leaves the tables as they were.
 func Migrate(ctx context.Context, db *bun.DB, tables bus.Tables) error {
 	s, err := storeFor(db, tables)
 	if err != nil {

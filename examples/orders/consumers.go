@@ -27,8 +27,6 @@ type OrderCharged struct {
 
 func (OrderCharged) PayloadType() string { return "order.charged" }
 
-// snippet: producing
-
 // shop has the consumers, one of which produces.
 type shop struct {
 	db       *bun.DB
@@ -39,8 +37,6 @@ type shop struct {
 func newShop(db *bun.DB, producer *outbox.Producer) *shop {
 	return &shop{db: db, producer: producer, busy: func() bool { return rand.IntN(3) == 0 }}
 }
-
-// end
 
 func newConsumers(s *shop) []bus.Consumer {
 	return []bus.Consumer{

@@ -99,11 +99,9 @@ func wiring() fx.Option {
 
 // tracing provides what AsyncMonolith makes its spans with.
 func tracing(spans sdktrace.SpanExporter) fx.Option {
-	// snippet: tracing
-	return fx.Provide(func() trace.TracerProvider {
+	return fx.Provide(func() trace.TracerProvider { // the interface: fx matches by the exact type
 		return sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)) // yours exports to a collector
 	})
-	// end
 }
 
 func openDB(ctx context.Context, path string) (*bun.DB, error) {
