@@ -67,7 +67,7 @@ func (p *FakeProducer) ProduceMany(ctx context.Context, _ bun.IDB, items ...outb
 // outbox.Producer.Send.
 func (p *FakeProducer) Send(ctx context.Context, _ bun.IDB, batch ...*bus.Message) error {
 	if slices.Contains(batch, nil) {
-		return errors.New("outbox: send: a message is nil")
+		return fmt.Errorf("outbox: send: %w: a message is nil", bus.ErrBadOption)
 	}
 	if _, err := p.note(ctx, batch); err != nil {
 		return fmt.Errorf("outbox: send: %w", err)

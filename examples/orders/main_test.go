@@ -246,7 +246,7 @@ func checkOrders(t *testing.T, db *bun.DB, placed []string) {
 
 func waitFor(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline, tick := time.After(60*time.Second), time.NewTicker(10*time.Millisecond)
+	deadline, tick := time.After(3*time.Minute), time.NewTicker(10*time.Millisecond)
 	defer tick.Stop()
 	for !condition() {
 		select {
