@@ -110,13 +110,13 @@ func TestRequeueWhereLeavesAloneWhatItHasRequeued(t *testing.T) {
 		return bus.Permanent(errors.New("still broken"))
 	}))
 	// Poisoned again between the two batches.
-	db.AddQueryHook(queryHook{func(query string) {
+	hooked := db.WithQueryHook(queryHook{func(query string) {
 		if strings.Contains(query, `"id" > 500`) || strings.Contains(query, "id > 500") {
 			eventually(t, "the first batch is poisoned again", func() bool { return runs.Load() >= 500 })
 		}
 	}})
 	r := a.start(fast())
-	result := must[poison.Result](t)(s.RequeueWhere(t.Context(), db, poison.Filter{Consumer: "c"}, 10*messages))
+	result := must[poison.Result](t)(s.RequeueWhere(t.Context(), hooked, poison.Filter{Consumer: "c"}, 10*messages))
 	if want := (poison.Result{Requeued: messages}); result != want {
 		t.Errorf("requeue: got %+v, want %+v", result, want)
 	}

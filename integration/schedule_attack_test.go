@@ -63,7 +63,7 @@ func TestALockedScheduleIsNoBusyLoop(t *testing.T) {
 	tx := must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
 	defer tx.Rollback() //nolint:errcheck // ends the lock, whatever happened
 	must[int64](t)(first(tx.NewRaw("SELECT id FROM scheduled_messages FOR UPDATE")))
-	db.AddQueryHook(queryHook{func(string) { statements.Add(1) }})
+	a.db = db.WithQueryHook(queryHook{func(string) { statements.Add(1) }})
 	a.fireSchedules(t.Context(), schedule.ProcessorConfig{})
 	eventually(t, "it looks", func() bool { return statements.Load() > 2 })
 	before := statements.Load()
@@ -95,7 +95,7 @@ func TestARefusedScheduleIsNotPostponedOverAFire(t *testing.T) {
 	other := *a
 	other.db = plain
 	done := make(chan struct{})
-	db.AddQueryHook(queryHook{func(query string) {
+	hooked := db.WithQueryHook(queryHook{func(query string) {
 		// The batch, the schedule alone, and then the look before it is postponed:
 		// there another instance fires it.
 		if strings.Contains(query, "SKIP LOCKED") && locks.Add(1) == 3 {
@@ -104,7 +104,7 @@ func TestARefusedScheduleIsNotPostponedOverAFire(t *testing.T) {
 			close(done)
 		}
 	}})
-	p := must[*schedule.Processor](t)(schedule.NewProcessor(db, a.registry, refusing, schedule.ProcessorConfig{Logger: slog.New(slog.DiscardHandler)}))
+	p := must[*schedule.Processor](t)(schedule.NewProcessor(hooked, a.registry, refusing, schedule.ProcessorConfig{Logger: slog.New(slog.DiscardHandler)}))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- p.Run(ctx) }()
