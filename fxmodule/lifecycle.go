@@ -60,7 +60,8 @@ func (l *lifecycle) start(ctx context.Context) error {
 		return err
 	}
 	l.announce(ctx)
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	// Quiet, so that a traced database makes no spans of polls.
+	running, cancel := context.WithCancel(amotel.Quiet(context.WithoutCancel(ctx)))
 	l.cancel = cancel
 	l.background(running, "processor of messages", p.Messages.Run)
 	l.background(running, "processor of schedules", p.Schedules.Run)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxtest"
 
@@ -215,3 +216,36 @@ func TestFxStopDrainsWithinTheStopTimeout(t *testing.T) {
 		}
 	})
 }
+
+// TestFxPollsQuietly has a traced database: polls must not make spans.
+func TestFxPollsQuietly(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var polls, traced atomic.Int64
+		seen := contextHook{func(ctx context.Context) {
+			if polls.Add(1); !trace.SpanContextFromContext(ctx).IsValid() || trace.SpanContextFromContext(ctx).IsSampled() {
+				traced.Add(1)
+			}
+		}}
+		app := fxtest.New(t, fx.Supply(db), fxmodule.Module, fxmodule.Migrate())
+		app.RequireStart().RequireStop() // the tables are there
+		service := fxtest.New(t, fx.Supply(db.WithQueryHook(seen)), fxmodule.Module)
+		service.RequireStart()
+		begun := polls.Load() // start-up checks have a context of the application's
+		before := traced.Load()
+		eventually(t, "processors poll", func() bool { return polls.Load() > begun+3 })
+		if n := traced.Load() - before; n > 0 {
+			t.Errorf("polls in a context that may be sampled: got %d of %d, want none", n, polls.Load()-begun)
+		}
+		service.RequireStop()
+	})
+}
+
+// contextHook is called with the context of every statement.
+type contextHook struct{ see func(context.Context) }
+
+func (h contextHook) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context {
+	h.see(ctx)
+	return ctx
+}
+func (contextHook) AfterQuery(context.Context, *bun.QueryEvent) {}

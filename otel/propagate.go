@@ -58,9 +58,7 @@ func schedulingContext(ctx context.Context, headers map[string]string) trace.Spa
 // Quiet returns a context in which nothing is traced by a parent-based sampler,
 // which is what an SDK has by default. Give it to the Run of processors when the
 // database handle is traced, too: their polls then make no spans, while
-// [Telemetry.Consume] traces every message as ever. Package fxmodule does not do
-// this: whoever has a traced handle there excludes polls by its options, or runs
-// the processors without fxmodule.
+// [Telemetry.Consume] traces every message as ever. Package fxmodule does it.
 func Quiet(ctx context.Context) context.Context {
 	var config trace.SpanContextConfig
 	_, _ = rand.Read(config.TraceID[:]) // never fails

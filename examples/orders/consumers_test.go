@@ -11,6 +11,7 @@ import (
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
+	"go.opentelemetry.io/otel/trace/noop"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -123,7 +124,7 @@ func TestConsumersMayRunTwice(t *testing.T) {
 func TestPlacingAnOrderProduces(t *testing.T) {
 	t.Parallel()
 	s, kit := newTestShop(t)
-	server := newServer(s.db, kit.Producer, nil, slog.New(slog.DiscardHandler))
+	server := newServer(s.db, kit.Producer, nil, noop.NewTracerProvider(), slog.New(slog.DiscardHandler))
 	answer := httptest.NewRecorder()
 	server.Handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/orders", strings.NewReader(`{"item": "book"}`)))
 	if answer.Code != http.StatusCreated {

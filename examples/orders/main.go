@@ -138,6 +138,14 @@ func serve(lifecycle fx.Lifecycle, s settings, server *http.Server, logger *slog
 			}()
 			return nil
 		},
-		OnStop: server.Shutdown,
+		OnStop: func(ctx context.Context) error {
+			// A client that takes its time must not take it from the consumers.
+			ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+			defer cancel()
+			if err := server.Shutdown(ctx); err != nil {
+				return server.Close()
+			}
+			return nil
+		},
 	})
 }

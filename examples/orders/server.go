@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -23,13 +24,23 @@ type api struct {
 	logger    *slog.Logger
 }
 
-func newServer(db *bun.DB, producer *outbox.Producer, processor *outbox.Processor, logger *slog.Logger) *http.Server {
+func newServer(db *bun.DB, producer *outbox.Producer, processor *outbox.Processor, tracers trace.TracerProvider, logger *slog.Logger) *http.Server {
 	a := &api{db: db, producer: producer, processor: processor, logger: logger}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders", a.placeOrder)
 	mux.HandleFunc("GET /orders/{id}", a.showOrder)
 	mux.HandleFunc("GET /healthz", a.health)
-	return &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	return &http.Server{Handler: traced(mux, tracers.Tracer("orders")), ReadTimeout: 5 * time.Second}
+}
+
+// traced begins a span for every request, so that what it logs and what it
+// produces are found together. A service of yours has otelhttp do it.
+func traced(next http.Handler, tracer trace.Tracer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, span := tracer.Start(r.Context(), r.Method, trace.WithSpanKind(trace.SpanKindServer))
+		defer span.End()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
 
 // placeOrder commits the order together with the messages that follow from it.
