@@ -5,9 +5,11 @@ package chaos
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,7 +22,7 @@ type Worker struct {
 	config  WorkerConfig
 	process *exec.Cmd
 	output  lockedBuffer // that it is ready, and its report
-	errors  lockedBuffer // what it logged
+	logged  lockedBuffer // and other last words
 	ended   chan struct{}
 	err     error // how it ended
 }
@@ -34,7 +36,7 @@ func StartWorker(config WorkerConfig) (*Worker, error) {
 	}
 	w := &Worker{config: config, process: exec.Command(os.Args[0]), ended: make(chan struct{})}
 	w.process.Env = append(os.Environ(), WorkerVariable+"="+string(text))
-	w.process.Stdout, w.process.Stderr = &w.output, &w.errors
+	w.process.Stdout, w.process.Stderr = &w.output, &w.logged
 	w.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := w.process.Start(); err != nil {
 		return nil, fmt.Errorf("chaos: worker %s: %w", config.Name, err)
@@ -87,7 +89,38 @@ func (w *Worker) Stop() (Report, time.Duration, error) {
 }
 
 // Log is what the worker has logged so far.
-func (w *Worker) Log() string { return w.errors.String() }
+func (w *Worker) Log() string { return w.logged.String() }
+
+// LogTimes is when the worker logged each line so far.
+func (w *Worker) LogTimes() (times []time.Time) {
+	for line := range strings.Lines(w.Log()) {
+		var entry struct{ Time time.Time }
+		if json.Unmarshal([]byte(line), &entry) == nil {
+			times = append(times, entry.Time)
+		}
+	}
+	return times
+}
+
+// CPU is the processor time that the worker has used so far. It is known on Linux
+// only.
+func (w *Worker) CPU() (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", w.process.Process.Pid))
+	if err != nil {
+		return 0, fmt.Errorf("chaos: worker %s: %w", w.Name(), err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // the name before it may hold anything
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("chaos: worker %s: stat %q", w.Name(), text)
+	}
+	user, errUser := strconv.Atoi(fields[11])
+	system, errSystem := strconv.Atoi(fields[12])
+	if err := errors.Join(errUser, errSystem); err != nil {
+		return 0, fmt.Errorf("chaos: worker %s: %w", w.Name(), err)
+	}
+	return time.Duration(user+system) * (time.Second / 100), nil // the kernel's unit, on every platform there is
+}
 
 // lockedBuffer is a buffer that may be read while it is written.
 type lockedBuffer struct {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/uptrace/bun"
 )
 
 // An Event is something a consumer did. It is written before the consumer goes
@@ -45,6 +47,7 @@ type Run struct {
 type Recorder struct {
 	file   *os.File
 	worker string
+	pool   *bun.DB // of the worker, for the consumers that use it
 }
 
 // NewRecorder opens the part of the ledger in dir that belongs to a worker.

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ const (
 	Forward   Fault = iota
 	DropQuery       // cut the connection before the statement reaches the server
 	DropReply       // let the server carry it out, then cut the connection before its answer
+	Vanish          // pass nothing on any more and cut nothing: the server is left with a silent client
 )
 
 // Proxy stands between clients and a PostgreSQL server, understands as much of
@@ -32,6 +34,7 @@ type Proxy struct {
 	decide   atomic.Pointer[func(sql string) Fault]
 	delay    atomic.Int64 // of everything on its way to the server
 	stalled  atomic.Bool  // nothing passes, and nobody is told
+	accepted atomic.Int64
 	wg       sync.WaitGroup
 
 	mu     sync.Mutex
@@ -58,7 +61,11 @@ func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 // Decide sets what becomes of each statement from now on.
 func (p *Proxy) Decide(decide func(sql string) Fault) { p.decide.Store(&decide) }
 
-// Delay holds everything on its way to the server for d.
+// Accepted is how many connections there have been.
+func (p *Proxy) Accepted() int64 { return p.accepted.Load() }
+
+// Delay holds everything on its way to the server for d, so that every round trip
+// takes that much longer.
 func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 
 // Stall makes a black hole of the proxy, or ends it: connections stay open and
@@ -94,7 +101,17 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
+		p.accepted.Add(1)
 		p.wg.Go(func() { p.serve(client) })
+	}
+}
+
+func (p *Proxy) untilClosed() {
+	for open := true; open; {
+		<-time.After(20 * time.Millisecond)
+		p.mu.Lock()
+		open = !p.closed
+		p.mu.Unlock()
 	}
 }
 
@@ -152,14 +169,19 @@ func (s *session) ask() {
 	if err := s.startup(); err != nil {
 		return
 	}
+	client := bufio.NewReaderSize(s.client, 64<<10)
 	for {
+		together := client.Buffered() > 0 // with the message before, so it has been delayed
 		header := make([]byte, 5)
-		if _, err := io.ReadFull(s.client, header); err != nil {
+		if _, err := io.ReadFull(client, header); err != nil {
 			return
 		}
 		body := make([]byte, int(binary.BigEndian.Uint32(header[1:]))-4)
-		if _, err := io.ReadFull(s.client, body); err != nil {
+		if _, err := io.ReadFull(client, body); err != nil {
 			return
+		}
+		if d := time.Duration(s.proxy.delay.Load()); d > 0 && !together {
+			<-time.After(d)
 		}
 		if err := s.forward(header, body); err != nil {
 			return
@@ -198,6 +220,10 @@ func (s *session) forward(header, body []byte) error {
 		return errCut
 	case DropReply:
 		s.mute.Store(true)
+	case Vanish:
+		s.mute.Store(true)
+		s.proxy.untilClosed()
+		return errCut
 	}
 	_, err := s.server.Write(append(header, body...))
 	return err
@@ -236,11 +262,8 @@ func (s *session) answer() {
 	}
 }
 
-// pass waits as long as the proxy delays or stalls.
+// pass waits as long as the proxy stalls.
 func (s *session) pass() {
-	if d := time.Duration(s.proxy.delay.Load()); d > 0 {
-		<-time.After(d)
-	}
 	for s.proxy.stalled.Load() {
 		<-time.After(20 * time.Millisecond)
 	}

@@ -3,6 +3,7 @@
 package chaos_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -29,19 +30,27 @@ type run struct {
 	producer *outbox.Producer
 	registry *bus.Registry
 	workers  []*chaos.Worker
-	started  int // workers so far: each has a name of its own
+	former   []*chaos.Worker // all there ever were: each has a name of its own
 	jobs     []int
 	never    []int
 	doomed   []int
 	struck   map[chaos.Run]int // kills at which a run was in flight
-	buried   map[string]bool   // owners whose kill is accounted for
 }
+
+// watchOwners keeps which worker is behind the owner of a claim, which nothing else
+// tells: a worker connects under its own name.
+const watchOwners = `
+CREATE TABLE owners (owner text PRIMARY KEY, worker text NOT NULL);
+CREATE FUNCTION watch_owners() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  INSERT INTO owners VALUES (NEW.owner, current_setting('application_name')) ON CONFLICT DO NOTHING; RETURN NULL; END $$;
+CREATE TRIGGER watch AFTER INSERT ON message_claims FOR EACH ROW EXECUTE FUNCTION watch_owners();`
 
 // newRun prepares a run on a database of its own on the server of the DSN.
 func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 	b.Helper()
-	r := &run{bar: b, ctx: context.WithoutCancel(b.Context()), dsn: dsn, db: testdb.OpenPostgres(b, dsn), dir: b.TempDir(), config: config, struck: make(map[chaos.Run]int), buried: make(map[string]bool)}
-	r.config.DSN, r.config.Ledger = dsn, r.dir
+	r := &run{bar: b, ctx: context.WithoutCancel(b.Context()), dsn: dsn, db: testdb.OpenPostgres(b, dsn), dir: b.TempDir(), config: config, struck: make(map[chaos.Run]int)}
+	// Workers may have a DSN of their own. The checker's is never special.
+	r.config.DSN, r.config.Ledger = cmp.Or(config.DSN, dsn), r.dir
 	if r.config.Lease == 0 {
 		r.config.Lease = 3 * time.Second
 	}
@@ -59,6 +68,7 @@ func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 		b.Fatal(err)
 	}
 	r.exec("CREATE TABLE effects (consumer text NOT NULL, job bigint NOT NULL)")
+	r.exec(watchOwners)
 	b.Cleanup(r.killAll)
 	return r
 }
@@ -79,15 +89,18 @@ func (r *run) count(query string, args ...any) (n int) {
 }
 
 // start starts a worker in the place i of the crew, or one more.
-func (r *run) start(i int) *chaos.Worker {
+func (r *run) start(i int) *chaos.Worker { r.Helper(); return r.startAs(i, r.config) }
+
+// startAs starts one that is not like the others.
+func (r *run) startAs(i int, config chaos.WorkerConfig) *chaos.Worker {
 	r.Helper()
-	config := r.config
-	config.Name = fmt.Sprintf("worker-%03d", r.started)
-	r.started++
+	config.Name = fmt.Sprintf("worker-%03d", len(r.former))
+	config.DSN += "&application_name=" + config.Name
 	w, err := chaos.StartWorker(config)
 	if err != nil {
 		r.Fatal(err)
 	}
+	r.former = append(r.former, w)
 	if i < len(r.workers) {
 		r.workers[i] = w
 	} else {
@@ -162,13 +175,13 @@ func (r *run) settled() bool {
 	return r.count("SELECT (SELECT count(*) FROM consumer_messages) + (SELECT count(*) FROM message_claims)") == 0
 }
 
-func (r *run) runs(query string) (runs []chaos.Run) {
+func (r *run) runs(query string, args ...any) (runs []chaos.Run) {
 	r.Helper()
 	var rows []struct {
 		Consumer string
 		Job      int
 	}
-	if err := r.db.NewRaw(query).Scan(r.ctx, &rows); err != nil {
+	if err := r.db.NewRaw(query, args...).Scan(r.ctx, &rows); err != nil {
 		r.Fatalf("%.60s: %v", query, err)
 	}
 	for _, row := range rows {
@@ -198,40 +211,15 @@ func (r *run) strike(dead *chaos.Worker) (running int) {
 	for _, e := range r.ledger() {
 		latest[chaos.Run{Consumer: e.Consumer, Job: e.Job}] = e
 	}
-	held := make(map[string][]chaos.Run) // by owner
-	alive := make(map[string]bool)       // owners
-	for _, h := range r.held() {
-		e, began := latest[h.Run]
-		held[h.Owner] = append(held[h.Owner], h.Run)
-		alive[h.Owner] = alive[h.Owner] || began && e.Worker != dead.Name() && slices.ContainsFunc(r.workers, func(w *chaos.Worker) bool { return w.Name() == e.Worker })
-	}
-	for owner, runs := range held {
-		if alive[owner] || r.buried[owner] {
-			continue
-		}
-		r.buried[owner] = true
-		for _, run := range runs {
-			r.struck[run]++
-			if latest[run].Worker == dead.Name() {
-				running++
-			}
+	held := r.runs("SELECT m.consumer_type AS consumer, (m.payload::json->>'n')::int AS job FROM owners o JOIN message_claims c ON c.owner = o.owner"+
+		" JOIN consumer_messages m ON m.id = ANY(c.message_ids) WHERE o.worker = ?", dead.Name())
+	for _, run := range held {
+		r.struck[run]++
+		if latest[run].Worker == dead.Name() {
+			running++
 		}
 	}
 	return running
-}
-
-// held lists the messages in claims.
-func (r *run) held() (rows []struct {
-	Owner string
-	chaos.Run
-}) {
-	r.Helper()
-	query := "SELECT c.owner, m.consumer_type AS consumer, (m.payload::json->>'n')::int AS job" +
-		" FROM message_claims c JOIN consumer_messages m ON m.id = ANY(c.message_ids)"
-	if err := r.db.NewRaw(query).Scan(r.ctx, &rows); err != nil {
-		r.Fatal(err)
-	}
-	return rows
 }
 
 // judge reads what is left of the run and reports every violation.

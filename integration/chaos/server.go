@@ -187,6 +187,16 @@ func (s *Server) StopImmediately() { s.end(syscall.SIGQUIT) }
 // Kill kills the server's first process. Its children end when they notice.
 func (s *Server) Kill() { s.end(syscall.SIGKILL) }
 
+// Running tells whether the server has not ended, be it by itself.
+func (s *Server) Running() bool {
+	select {
+	case <-s.ended:
+		return false
+	default:
+		return s.ended != nil
+	}
+}
+
 func (s *Server) end(signal syscall.Signal) {
 	if s.ended == nil {
 		return

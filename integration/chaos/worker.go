@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -21,6 +22,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
 // WorkerVariable is the environment variable that makes a test binary act as a
@@ -37,6 +39,9 @@ type WorkerConfig struct {
 	Lease   time.Duration
 	Drain   time.Duration
 	Handler int // the Concurrency; zero for the default
+	Pool    int // the most connections; zero for 16
+	// Schedules has it fire schedules, too.
+	Schedules bool
 	// AddressSpace bounds the memory of the process, in bytes; zero does not.
 	AddressSpace uint64
 }
@@ -62,6 +67,7 @@ const (
 	Fail   Deed = "fail"   // returns an error
 	Doom   Deed = "doom"   // returns a permanent error
 	Ignore Deed = "ignore" // takes its time whatever its context says
+	Query  Deed = "query"  // spends its time with queries, on the processor's own pool
 )
 
 // Report is what a worker prints when it stops in order.
@@ -113,21 +119,40 @@ func work(config WorkerConfig, signals <-chan os.Signal) (Report, error) {
 		return Report{}, err
 	}
 	defer conns.Close()
-	conns.SetMaxOpenConns(16)
-	conns.SetMaxIdleConns(16)
-	processor, err := config.processor(bun.NewDB(conns, pgdialect.New()), recorder)
+	conns.SetMaxOpenConns(cmp.Or(config.Pool, 16))
+	conns.SetMaxIdleConns(cmp.Or(config.Pool, 16))
+	db := bun.NewDB(conns, pgdialect.New())
+	recorder.pool = db
+	registry, err := NewRegistry(recorder, config.Plain, config.Tx)
 	if err != nil {
 		return Report{}, err
 	}
-	return runUntil(signals, processor), nil
+	processor, err := config.processor(db, registry)
+	if err != nil {
+		return Report{}, err
+	}
+	runs := []func(context.Context) error{processor.Run}
+	if config.Schedules {
+		schedules, err := scheduled(db, registry)
+		if err != nil {
+			return Report{}, err
+		}
+		runs = append(runs, schedules.Run)
+	}
+	return runUntil(signals, processor, runs), nil
 }
 
-func (config WorkerConfig) processor(db *bun.DB, recorder *Recorder) (*outbox.Processor, error) {
-	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	registry, err := NewRegistry(recorder, config.Plain, config.Tx)
+func scheduled(db *bun.DB, registry *bus.Registry) (*schedule.Processor, error) {
+	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{})
 	if err != nil {
 		return nil, err
 	}
+	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	return schedule.NewProcessor(db, registry, producer, schedule.ProcessorConfig{Logger: logger})
+}
+
+func (config WorkerConfig) processor(db *bun.DB, registry *bus.Registry) (*outbox.Processor, error) {
+	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	return outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
 		LeaseDuration: config.Lease, DrainTimeout: config.Drain, Concurrency: config.Handler, Logger: logger,
 		AttemptDelay: 100 * time.Millisecond, ProcessorMaxDelay: 200 * time.Millisecond, DefaultConsumerTimeout: 2 * time.Minute,
@@ -135,22 +160,26 @@ func (config WorkerConfig) processor(db *bun.DB, recorder *Recorder) (*outbox.Pr
 	})
 }
 
-// runUntil runs the processor the way a service does.
-func runUntil(signals <-chan os.Signal, processor *outbox.Processor) Report {
+// runUntil runs everything the way a service does.
+func runUntil(signals <-chan os.Signal, processor *outbox.Processor, runs []func(context.Context) error) Report {
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
-	done := make(chan error, 1)
-	go func() { done <- processor.Run(ctx) }()
+	done := make(chan error, len(runs))
+	for _, run := range runs {
+		go func() { done <- run(ctx) }() // waited for below
+	}
 	var err error
-	for waiting := true; waiting; {
+	for ended := 0; ended < len(runs); {
 		select {
 		case <-signals:
 			if ctx.Err() != nil {
 				processor.StopNow()
 			}
 			stop(errors.New("SIGTERM"))
-		case err = <-done:
-			waiting = false
+		case one := <-done:
+			ended++
+			err = errors.Join(err, one)
+			stop(errors.New("another part has ended"))
 		}
 	}
 	report := Report{Stats: processor.Stats()}
@@ -187,7 +216,7 @@ func (r *Recorder) run(ctx context.Context, job Job, effect func() error) error 
 	if err := record(Started); err != nil {
 		return err
 	}
-	if err := job.take(ctx); err != nil {
+	if err := r.spend(ctx, job); err != nil {
 		return errors.Join(err, record(Failed))
 	}
 	if effect != nil {
@@ -201,7 +230,20 @@ func (r *Recorder) run(ctx context.Context, job Job, effect func() error) error 
 	return record(Finished)
 }
 
-// take spends the job's time.
+// spend spends the job's time.
+func (r *Recorder) spend(ctx context.Context, job Job) error {
+	if job.Do != Query {
+		return job.take(ctx)
+	}
+	for end := time.Now().Add(job.Takes); time.Now().Before(end); {
+		if _, err := r.pool.NewRaw("SELECT pg_sleep(0.02)").Exec(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take waits for the job's time.
 func (j Job) take(ctx context.Context) error {
 	if j.Takes == 0 {
 		return nil
