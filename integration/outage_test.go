@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,13 +15,15 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// breaker fails every statement of a database handle while it is open.
-type breaker struct{ open atomic.Bool }
+// breaker fails every statement of a database handle while it is open, or every
+// one that writes while it is read-only.
+type breaker struct{ open, readOnly atomic.Bool }
 
 var errOutage = errors.New("outage")
 
-func (b *breaker) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context {
-	if b.open.Load() {
+func (b *breaker) BeforeQuery(ctx context.Context, event *bun.QueryEvent) context.Context {
+	writes := !strings.HasPrefix(strings.TrimSpace(event.Query), "SELECT")
+	if b.open.Load() || b.readOnly.Load() && writes {
 		ctx, cancel := context.WithCancelCause(ctx)
 		cancel(errOutage)
 		return ctx
@@ -106,6 +109,51 @@ func TestConsumersAreCancelledBeforeTheirLeaseRunsOut(t *testing.T) {
 		r.mustStop()
 		if crashes.Load() != 0 || starts.len() != 2 {
 			t.Errorf("got %d runs and %d crashes, want a second run and no crash: the owner renews what nobody took", starts.len(), crashes.Load())
+		}
+	})
+}
+
+// A database that is read-only answers every poll. That must not pass for the end
+// of the outage: whoever writes first afterwards would take the claims of others
+// before they could renew them.
+func TestReadsDoNotEndAnOutageOfWrites(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var crashes atomic.Int64
+		a := newApp(bus.Consume("c", func(ctx context.Context, _ order) error {
+			m, _ := bus.Current(ctx)
+			crashes.Add(int64(m.Crashes))
+			<-ctx.Done()
+			return ctx.Err()
+		}, bus.Timeout(time.Hour)))
+		for range 20 {
+			a.produceAt(ctx, order{ID: "1"})
+		}
+		processorSide, breaker := a.breakable()
+		var processors []*running
+		for range 3 {
+			processors = append(processors, processorSide.startWith(ctx, outbox.ProcessorConfig{Concurrency: 8}))
+		}
+		sooner(t, "everything is claimed", func() bool {
+			return processors[0].Stats().Running+processors[1].Stats().Running+processors[2].Stats().Running == 20
+		})
+		processors = append(processors, processorSide.startWith(ctx, outbox.ProcessorConfig{Concurrency: 8})) // which holds nothing
+		sooner(t, "the last one runs", func() bool { return processors[3].Health().Ready })
+		for range 5 {
+			breaker.readOnly.Store(true)
+			<-time.After(time.Minute) // the outage outlasts the lease
+			for _, p := range processors {
+				if health := p.Health(); health.Ready || health.Err == nil {
+					t.Errorf("health while nothing can be written: got %+v, want not ready and the error", health)
+				}
+			}
+			breaker.readOnly.Store(false)
+			<-time.After(time.Minute)
+			if n := a.count("SELECT count(*) FROM consumer_messages WHERE crashes > 0"); n > 0 || crashes.Load() > 0 {
+				t.Fatalf("messages with a crash: got %d now and %d in runs, want none: their owners live", n, crashes.Load())
+			}
+		}
+		for _, p := range processors {
+			_ = p.wait()
 		}
 	})
 }

@@ -76,6 +76,11 @@ func (r *run) probe(ctx context.Context) (store.Probe, error) {
 	statement, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	probe, err := r.store.Probe(statement, r.db, r.dispatcher.wants)
+	if err == nil && r.outage.Err() != nil {
+		// A database that is read-only answers, too. And whoever comes back first
+		// renews what it still holds, before others may take it for abandoned.
+		_, err = r.store.Extend(statement, r.db, r.owner, r.config.LeaseDuration)
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			r.outage.Noticed("poll", err)
