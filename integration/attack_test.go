@@ -135,13 +135,12 @@ func TestExhaustedPoolDoesNotHoldUpAStop(t *testing.T) {
 	config.ConsumerProcessorCount, config.TxConcurrency, config.DrainTimeout = 1, 1, 100*time.Millisecond
 	db.SetMaxOpenConns(3)
 	a.db = db.WithQueryHook(&beforeOnce{match: "INSERT INTO \"message_claims\"", do: func() {
-		for range 2 { // the application takes the other connections and keeps them
-			conn, err := db.Conn(context.Background())
-			if err != nil {
-				t.Error(err)
-			}
-			t.Cleanup(func() { _ = conn.Close() })
+		// One claims, one renews leases, and the application takes the third and keeps it.
+		conn, err := db.Conn(context.Background())
+		if err != nil {
+			t.Error(err)
 		}
+		t.Cleanup(func() { _ = conn.Close() })
 	}})
 	a.produce(order{ID: "1"})
 	r := a.start(config)

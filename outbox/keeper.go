@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/uptrace/bun"
 )
 
 // keeper looks after what the process holds, until ctx ends: it renews leases,
@@ -69,6 +71,11 @@ func (r *run) withdraw(leases []*lease) {
 // that the database holds for us without our knowing comes from a commit whose
 // answer was lost; once it is seen twice it is given back.
 func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
+	conn := &reserve{db: r.db, keep: r.store.RowLocks()}
+	defer conn.close()
+	if err := conn.open(ctx); err != nil && ctx.Err() == nil {
+		r.outage.Noticed("connect", err)
+	}
 	var strays []int64
 	for {
 		select {
@@ -81,9 +88,11 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 			continue
 		}
 		sent := time.Now()
-		statement, cancel := context.WithTimeout(ctx, statementTimeout)
-		held, err := r.store.Extend(statement, r.db, r.owner, r.config.LeaseDuration)
-		cancel()
+		var held []int64
+		err := conn.use(ctx, func(ctx context.Context, db bun.IDB) (err error) {
+			held, err = r.store.Extend(ctx, db, r.owner, r.config.LeaseDuration)
+			return err
+		})
 		if err != nil {
 			r.strays.Store(true)
 			if ctx.Err() == nil {

@@ -32,7 +32,7 @@ func (s *Store) Settle(ctx context.Context, db *bun.DB, owner string, lease time
 // Extend renews every claim of the owner and returns their ids. A claim that is
 // missing was taken away; one that the caller does not know was made by a claim
 // whose commit was never confirmed.
-func (s *Store) Extend(ctx context.Context, db *bun.DB, owner string, lease time.Duration) (held []int64, err error) {
+func (s *Store) Extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
 		held, err = s.extend(ctx, db, owner, lease)
 		return err
@@ -80,7 +80,7 @@ func (s *Store) Exists(ctx context.Context, db *bun.DB, id int64) (exists bool, 
 // insist runs a single statement; when it loses a conflict, which it can under a
 // stricter default isolation, it runs once more in an explicit READ COMMITTED
 // transaction.
-func (s *Store) insist(ctx context.Context, db *bun.DB, statement func(bun.IDB) error) error {
+func (s *Store) insist(ctx context.Context, db bun.IDB, statement func(bun.IDB) error) error {
 	err := statement(db)
 	if !IsConflict(err) {
 		return err

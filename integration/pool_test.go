@@ -1,0 +1,41 @@
+package integration_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+)
+
+// TestConsumersThatUseThePoolUpKeepTheirLeases has forty consumers compete for a
+// pool that is just as large as the processor asks for. Whoever waits for a
+// connection is served in random order, so renewals must not wait with them.
+func TestConsumersThatUseThePoolUpKeepTheirLeases(t *testing.T) {
+	t.Parallel()
+	const consumers, leases = 40, 8
+	config := fast()
+	config.LeaseDuration = time.Second
+	db := testdb.Postgres(t)
+	var cancelled, ended atomic.Int64
+	a := newApp(t, db, bus.Consume("c", func(ctx context.Context, _ order) error {
+		defer ended.Add(1)
+		for end := time.Now().Add(leases * config.LeaseDuration); time.Now().Before(end); {
+			if _, err := db.NewRaw("SELECT pg_sleep(0.1)").Exec(ctx); err != nil {
+				cancelled.Add(1)
+				return err
+			}
+		}
+		return nil
+	}, bus.Timeout(time.Minute)))
+	a.produceMany(consumers)
+	db.SetMaxOpenConns(3)
+	r := a.start(config)
+	eventually(t, "every consumer has ended", func() bool { return ended.Load() >= consumers })
+	if n := cancelled.Load(); n > 0 {
+		t.Errorf("consumers that lost their lease: got %d of %d, want none", n, consumers)
+	}
+	r.mustStop()
+}

@@ -1,0 +1,63 @@
+package outbox
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// reserve is a connection that only renewals use. Consumers may use the
+// processor's pool up, and who waits for a connection is served in random order:
+// a renewal that waits with them could come too late for its leases.
+//
+// Where one writer locks the whole database there is none: the pool may be of
+// one connection, and renewals wait for the writer anyway.
+type reserve struct {
+	db   *bun.DB
+	keep bool
+	conn *bun.Conn // nil while there is none
+}
+
+// use runs a statement, which gets the usual time.
+func (c *reserve) use(ctx context.Context, statement func(context.Context, bun.IDB) error) error {
+	kept := c.conn != nil
+	err := c.try(ctx, statement)
+	if kept && store.IsUnavailable(err) && ctx.Err() == nil {
+		return c.try(ctx, statement) // it may have broken long ago, while it had nothing to do
+	}
+	return err
+}
+
+func (c *reserve) try(ctx context.Context, statement func(context.Context, bun.IDB) error) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	if !c.keep {
+		return statement(ctx, c.db)
+	}
+	if c.conn == nil {
+		conn, err := c.db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		c.conn = &conn
+	}
+	err := statement(ctx, *c.conn)
+	if store.IsUnavailable(err) {
+		c.close()
+	}
+	return err
+}
+
+// open takes the connection, before consumers can use up the pool.
+func (c *reserve) open(ctx context.Context) error {
+	return c.try(ctx, func(context.Context, bun.IDB) error { return nil })
+}
+
+func (c *reserve) close() {
+	if c.conn != nil {
+		_ = c.conn.Close() // gives it back to the pool, which drops it when it is broken
+		c.conn = nil
+	}
+}
