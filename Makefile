@@ -44,6 +44,14 @@ bench: ## Measure against the peers, on a throw-away PostgreSQL
 bench-quick: ## Print one line per speed bar, within a minute
 	@$(WITH_POSTGRES) go run ./integration/bench -quick
 
+.PHONY: chaos
+chaos: ## Put the promises to the test with crashes and faults (6 minutes)
+	@$(WITH_POSTGRES) $(MAKE) --no-print-directory chaos-bars TIER=chaos PATIENCE=12m
+
+.PHONY: chaos-long
+chaos-long: ## All of that, longer, and with everything else we know (45 minutes)
+	@$(WITH_POSTGRES) $(MAKE) --no-print-directory chaos-bars TIER=long PATIENCE=60m
+
 .PHONY: tidy
 tidy: ## Run go mod tidy in every module
 	$(call in-each,$(MODULES) tools,go mod tidy,GOWORK=off go mod tidy)
@@ -102,6 +110,12 @@ bench-once:
 .PHONY: bench-all
 bench-all:
 	$(call in-each,$(BENCH_MODULES),benchmarks,go test -run '^$$' -bench . -benchmem -timeout 60m ./...)
+
+# Run inside the package, since go test then passes on what a bar prints as it goes. Without -race: the
+# workers are real processes, and the detector would only slow them down.
+.PHONY: chaos-bars
+chaos-bars:
+	cd integration/chaos && go test -count=1 -timeout $(PATIENCE) -run 'TestBars' . -args -tier $(TIER) $(CHAOS_ARGS)
 
 .PHONY: builds
 builds:

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -86,17 +87,23 @@ func newProxy(b *bar, dsn string) (*chaos.Proxy, string) {
 		b.Fatal(err)
 	}
 	b.Cleanup(proxy.Close)
+	return proxy, rerouted(b, dsn, proxy.Port())
+}
+
+// rerouted is the DSN of the same database by way of a local port.
+func rerouted(t testing.TB, dsn string, port int) string {
+	t.Helper()
 	through, err := url.Parse(dsn)
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	query := through.Query()
 	query.Set("host", "127.0.0.1")
-	query.Set("port", fmt.Sprint(proxy.Port()))
+	query.Set("port", fmt.Sprint(port))
 	query.Set("connect_timeout", "5")
 	through.RawQuery = query.Encode()
 	through.Host = ""
-	return proxy, through.String()
+	return through.String()
 }
 
 // faults are the losses of bar 3, and how many there were of each.

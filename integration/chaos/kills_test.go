@@ -12,14 +12,17 @@ import (
 // Bar 1: workers are killed under load. Nothing is lost, nothing runs twice that
 // was not in flight, and no innocent is poisoned.
 
-func barKills(b *bar) { kills(b, chaos.WorkerConfig{Plain: []string{"one", "two"}}) }
+func barKills(b *bar) {
+	kills(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Plain: []string{"one", "two"}}, pick(b, 1500, 20_000, 20_000), pick(b, 4, 30, 30))
+}
 
-func barKillsTx(b *bar) { kills(b, chaos.WorkerConfig{Tx: []string{"one", "two"}}) }
+func barKillsTx(b *bar) {
+	kills(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Tx: []string{"one", "two"}}, pick(b, 1500, 20_000, 20_000), pick(b, 4, 30, 30))
+}
 
-func kills(b *bar, config chaos.WorkerConfig) {
+func kills(b *bar, dsn string, config chaos.WorkerConfig, messages, times int) *run {
 	const crew = 3
-	r := newRun(b, testdb.PostgresDSN(b), config)
-	messages, times := pick(b, 1500, 20_000, 20_000), pick(b, 4, 30, 30)
+	r := newRun(b, dsn, config)
 	takes := func() time.Duration { return b.between(5*time.Millisecond, 40*time.Millisecond) }
 	if len(config.Tx) > 0 { // 8 at a time
 		takes = func() time.Duration { return b.between(time.Millisecond, 5*time.Millisecond) }
@@ -50,4 +53,5 @@ func kills(b *bar, config chaos.WorkerConfig) {
 	}
 	b.figure("%d kills, %d messages: %v; in flight at kills %d, %d waiting at the last kill settled in %.1fs (goal ≤ %s)",
 		times, messages*len(r.config.Plain)+messages*len(r.config.Tx), f, inFlight, backlog, took.Seconds(), limit)
+	return r
 }

@@ -123,6 +123,22 @@ func bars() []aBar {
 	return []aBar{
 		{"1-kills", short, barKills},
 		{"1-kills-tx", short, barKillsTx},
+		{"2-stops", long, barStops},
+		{"2-backends", long, barBackends},
+		{"2-outage", long, barOutage},
 		{"3-commits", short, barCommits},
+		{"7-sigterm", regular, barSigterm},
+		{"8-pool-refused", long, barPoolRefused},
+		{"8-pool-used", long, barPoolUsed},
+		{"8-read-only", long, barReadOnly},
+		{"8-black-hole", long, barBlackHole},
+		{"8-latency", long, barLatency},
+		{"8-vanished", long, barVanished},
+		{"8-disk-full", long, barDiskFull},
+		{"9-insert-ids", regular, barInsertIDs},
+		{"9-isolation", regular, barIsolation},
+		{"9-pgbouncer", long, barPgbouncer},
+		{"10-deploy", long, barDeploy},
+		{"11-schedules", long, barSchedules},
 	}
 }

@@ -1,0 +1,60 @@
+//go:build unix
+
+package chaos_test
+
+import (
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+)
+
+// Bar 10: during a deploy an old binary and a new one, which knows more consumers,
+// work on the same tables. Messages that the old one does not know cost nothing and
+// are not touched by it.
+
+func barDeploy(b *bar) {
+	r := newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Plain: []string{"old", "new"}, Tx: []string{"old-tx", "new-tx"}})
+	before := r.config
+	before.Plain, before.Tx = []string{"old"}, []string{"old-tx"}
+	old := map[string]bool{r.startAs(0, before).Name(): true, r.startAs(1, before).Name(): true}
+	l := r.load(loadSpec{batch: 10, every: 50 * time.Millisecond, low: time.Millisecond, high: 20 * time.Millisecond})
+
+	// The producer is new already, and nobody knows half of what it produces.
+	pause(15 * time.Second)
+	waiting := r.count("SELECT count(*) FROM consumer_messages WHERE consumer_type LIKE 'new%'")
+	// xmax and xmin tell whether anybody wrote or locked a row after its insert,
+	// also if it looks the same.
+	touched := r.count("SELECT count(*) FROM consumer_messages WHERE consumer_type LIKE 'new%' AND (xmax <> 0 OR attempts > 0 OR crashes > 0)" +
+		" OR consumer_type LIKE 'new%' AND EXISTS (SELECT 1 FROM message_claims c WHERE id = ANY(c.message_ids))")
+	if touched > 0 || waiting < 1000 {
+		b.Errorf("messages that only the new binary knows: got %d touched of %d, want none of over a thousand", touched, waiting)
+	}
+	arrived := time.Now()
+	r.start(2)
+	pause(45 * time.Second)
+	l.end()
+	r.eventually(time.Minute, "everything is settled", r.settled)
+	r.stopAll()
+	doubtful, _ := l.resolve()
+	f := r.judge()
+	first := time.Hour
+	for _, e := range r.ledger() {
+		isNew := e.Consumer == "new" || e.Consumer == "new-tx"
+		if isNew && old[e.Worker] {
+			b.Fatalf("%+v: got a run on the old binary, want none", e)
+		}
+		if isNew && e.Kind == chaos.Started {
+			first = min(first, e.At.Sub(arrived))
+			if e.Attempt > 1 || e.Crashes > 0 {
+				b.Fatalf("%+v: got an attempt or a crash, want none", e)
+			}
+		}
+	}
+	b.within("the new binary picks up what waited", first, 5*time.Second)
+	if poisoned := r.count("SELECT count(*) FROM poisoned_messages"); poisoned > 0 || f.Duplicates > 0 || doubtful > 0 {
+		b.Errorf("got %d poisoned, %d duplicates and %d produces refused, want none", poisoned, f.Duplicates, doubtful)
+	}
+	b.figure("2 old workers for 15s, then 1 new one beside them for 45s, %d jobs x 4 consumers: %d unknown messages of which %d touched, attempts and crashes 0, the new one began after %.1fs (goal ≤ 5s): %v",
+		len(r.jobs), waiting, touched, first.Seconds(), f)
+}

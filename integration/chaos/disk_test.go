@@ -1,0 +1,116 @@
+//go:build unix
+
+package chaos_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Bar 8, disk full: the server's file system has no room for twenty seconds.
+// Tables cannot grow, and when the write-ahead log cannot either the server panics.
+
+const diskSize = "160m"
+
+func barDiskFull(b *bar) {
+	disk, err := newDisk(b)
+	if err != nil {
+		b.notRun("diskfull", err)
+		return
+	}
+	// Without recycling every new segment of the log needs room.
+	server := newServerIn(b, disk, "max_wal_size=32MB", "min_wal_size=32MB", "wal_recycle=off")
+	config, spec := outages()
+	r := newRun(b, server.DSN(), config)
+	for range 3 {
+		r.start(3)
+	}
+	l := r.load(spec)
+	pause(3 * time.Second)
+	filler := filepath.Join(disk, "filler")
+	full := time.Now()
+	refused, panicked := r.fillDisk(filler)
+	logged := r.quiet(full, time.Now())
+	if err := os.Remove(filler); err != nil {
+		b.Fatal(err)
+	}
+	if !server.Running() {
+		start(b, server)
+	}
+	up := b.answering(r.dsn)
+	took := r.healed(up)
+	r.finish(l)
+	if refused == nil || panicked == nil {
+		b.Errorf("disk full: got %v and %v, want a table that cannot grow and a log that cannot", refused, panicked)
+	}
+	b.within("healed", took, patience)
+	b.figure("disk full for 20s (%v; then the log: %v), %d produces refused: healed in %.1fs (goal ≤ %s); %s", refused, panicked, l.refused.Load(), took.Seconds(), patience, logged)
+}
+
+// newDisk mounts a small file system.
+func newDisk(b *bar) (string, error) {
+	b.Helper()
+	if os.Geteuid() != 0 {
+		return "", errors.New("disk full: only root can mount a small file system")
+	}
+	dir, err := os.MkdirTemp("/tmp", "chaos-disk.")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = os.Remove(dir) })
+	if text, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+diskSize, "tmpfs", dir).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("disk full: mount: %w: %s", err, text)
+	}
+	b.Cleanup(func() {
+		if text, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
+			b.Errorf("umount: %v: %s", err, text)
+		}
+	})
+	return dir, nil
+}
+
+// zeros never ends.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// fill appends to a file until the disk is full.
+func fill(path string) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if _, err = io.Copy(file, zeros{}); !errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("fill the disk: %w", err)
+	}
+	return nil
+}
+
+// fillDisk keeps the disk full for twenty seconds: at first tables cannot grow,
+// after half of it the log cannot either. It returns what the database says to each.
+func (r *run) fillDisk(filler string) (table, log error) {
+	r.Helper()
+	begun := time.Now()
+	for time.Since(begun) < 20*time.Second {
+		if err := fill(filler); err != nil { // again, for the server clears up
+			r.Fatal(err)
+		}
+		if table == nil {
+			_, table = r.db.NewRaw("CREATE TABLE ballast AS SELECT md5(n::text) AS text FROM generate_series(1, 1000000) n").Exec(r.ctx)
+			continue
+		}
+		if log == nil && time.Since(begun) > 10*time.Second {
+			_, log = r.db.NewRaw("SELECT pg_switch_wal()").Exec(r.ctx)
+			continue
+		}
+		pause(100 * time.Millisecond)
+	}
+	return table, log
+}

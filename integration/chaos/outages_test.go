@@ -1,0 +1,151 @@
+//go:build unix
+
+package chaos_test
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+)
+
+// Bar 2: the database goes away under load, in every way it can. Nothing is lost,
+// no innocent is poisoned, and five seconds after it answers again every worker
+// works again.
+
+const healLimit = 5 * time.Second
+
+// outages are the consumers and the load of this bar: some work is in flight
+// whenever a fault comes.
+func outages() (chaos.WorkerConfig, loadSpec) {
+	return chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}},
+		loadSpec{batch: 10, every: 50 * time.Millisecond, low: 5 * time.Millisecond, high: 40 * time.Millisecond}
+}
+
+// finish lets the crew settle everything, stops it, and has the run judged.
+func (r *run) finish(l *load) (chaos.Findings, time.Duration, int64) {
+	r.Helper()
+	l.end()
+	r.refresh()
+	took := r.eventually(2*time.Minute, "everything is settled", r.settled)
+	var recovered int64
+	for _, report := range r.stopAll() {
+		recovered += report.Stats.Crashed
+	}
+	doubtful, committed := l.resolve()
+	f := r.judge()
+	if found := meetings(r.ledger()); len(found) > 0 {
+		r.Errorf("consumers at one message together: got %d, such as %v, want none", len(found), found[0])
+	}
+	if poisoned := r.count("SELECT count(*) FROM poisoned_messages"); poisoned > 0 {
+		r.Errorf("poisoned: got %d, want none", poisoned)
+	}
+	r.figure("%d jobs x %d consumers, %d produces in doubt of which %d had committed: %v; crashes counted %d, the rest settled in %.1fs",
+		len(r.jobs), len(r.config.Plain)+len(r.config.Tx), doubtful, committed, f, recovered, took.Seconds())
+	return f, took, recovered
+}
+
+// within fails the bar when something took longer than allowed.
+func (b *bar) within(what string, took, limit time.Duration) {
+	b.Helper()
+	if took > limit {
+		b.Errorf("%s: got %s, want at most %s", what, took, limit)
+	}
+}
+
+func barStops(b *bar) {
+	server := newServer(b)
+	config, spec := outages()
+	r := newRun(b, server.DSN(), config)
+	for range 3 {
+		r.start(3)
+	}
+	faults := []func(){server.Kill, server.Kill, server.Kill, server.Kill, server.Kill}
+	for range 10 {
+		faults = append(faults, server.StopImmediately)
+	}
+	b.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+	l := r.load(spec)
+	var worst, total time.Duration
+	begun := time.Now()
+	for _, fault := range faults {
+		pause(b.between(500*time.Millisecond, 1500*time.Millisecond))
+		fault()
+		pause(b.between(0, 2*time.Second))
+		took := r.healed(start(b, server))
+		worst, total = max(worst, took), total+took
+	}
+	logged := r.quiet(begun, time.Now())
+	r.finish(l)
+	b.within("healed", worst, healLimit)
+	b.figure("10 immediate stops and 5 kills of the server: healed in %.1fs at worst, %.1fs on average (goal ≤ %s); %s",
+		worst.Seconds(), total.Seconds()/float64(len(faults)), healLimit, logged)
+}
+
+func barBackends(b *bar) {
+	server := newServer(b)
+	config, spec := outages()
+	r := newRun(b, server.DSN(), config)
+	for range 3 {
+		r.start(3)
+	}
+	l := r.load(spec)
+	begun := time.Now()
+	terminated := 0
+	var worst time.Duration
+	for time.Since(begun) < time.Minute {
+		pause(2 * time.Second)
+		r.refresh()
+		// All, but for the one that says so: the producer's and the workers'.
+		terminated += r.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
+		worst = max(worst, r.healed(time.Now()))
+	}
+	logged := r.quiet(begun, time.Now())
+	r.finish(l)
+	b.within("healed", worst, healLimit)
+	b.figure("%d backends terminated, all of them every 2s for a minute: healed in %.1fs at worst (goal ≤ %s); %s", terminated, worst.Seconds(), healLimit, logged)
+}
+
+// mayTry is how often a worker may try to reach a database that is away, per
+// second: its loops and its renewals, each with a backoff of its own.
+const mayTry = 10
+
+func barOutage(b *bar) {
+	const crew = 3
+	server := newServer(b)
+	config, _ := outages()
+	r := newRun(b, server.DSN(), config)
+	proxy, through := newProxy(b, r.dsn)
+	r.config.DSN = through
+	var statements atomic.Int64
+	proxy.Decide(func(string) chaos.Fault { statements.Add(1); return chaos.Forward })
+	for range crew {
+		r.start(crew)
+	}
+	l := r.load(longLoad())
+	pause(5 * time.Second)
+	server.StopImmediately()
+	gone, tries, sent := time.Now(), proxy.Accepted(), statements.Load()
+	used, noCPU := r.cpu()
+	pause(time.Minute)
+	lasted := time.Since(gone)
+	share := r.busiest(used, lasted)
+	tried, stated := proxy.Accepted()-tries, statements.Load()-sent
+	logged := r.quiet(gone, time.Now())
+	up := start(b, server)
+	took := r.healed(up)
+	r.finish(l)
+	b.within("healed", took, healLimit)
+	perSecond := float64(tried) / lasted.Seconds() / crew
+	if perSecond > mayTry {
+		b.Errorf("tries to connect: got %.1f per worker and second, want at most %d", perSecond, mayTry)
+	}
+	if noCPU != nil {
+		b.figure("processor time not measured: %v", noCPU)
+	}
+	if share > 0.05 {
+		b.Errorf("processor time of a worker during the outage: got %.1f %%, want at most 5 %%", 100*share)
+	}
+	b.figure("an outage of %.0fs, lease %s: healed in %.1fs (goal ≤ %s); %.1f tries to connect per worker and second (goal ≤ %d), %d statements, %.1f %% of a processor at most; %s",
+		lasted.Seconds(), r.config.Lease, took.Seconds(), healLimit, perSecond, mayTry, stated, 100*share, logged)
+}
