@@ -127,6 +127,10 @@ func bars() []aBar {
 		{"2-backends", long, barBackends},
 		{"2-outage", long, barOutage},
 		{"3-commits", short, barCommits},
+		{"4-paused", long, barPaused},
+		{"5-killers", short, barKillers},
+		{"6-misdeeds", regular, barMisdeeds},
+		{"6-cycles", regular, barCycles},
 		{"7-sigterm", regular, barSigterm},
 		{"8-pool-refused", long, barPoolRefused},
 		{"8-pool-used", long, barPoolUsed},
@@ -140,5 +144,6 @@ func bars() []aBar {
 		{"9-pgbouncer", long, barPgbouncer},
 		{"10-deploy", long, barDeploy},
 		{"11-schedules", long, barSchedules},
+		{"13-model", short, barModel},
 	}
 }

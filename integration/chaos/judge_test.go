@@ -1,0 +1,194 @@
+//go:build unix
+
+package chaos_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+)
+
+// What the judge is worth shows on evidence that was tampered with.
+
+// fairRun is a run in which every promise was kept, whatever happened in it:
+// job 1 failed once, job 2 was in flight when its worker was killed, job 3 killed
+// three workers, and job 4 was rolled back.
+func fairRun() chaos.Evidence {
+	e := chaos.Evidence{
+		Consumers: []string{"plain", "tx"}, Tx: []string{"tx"}, Jobs: []int{0, 1, 2, 3}, Never: []int{4}, Doomed: []int{3},
+		Lease: time.Second, Effects: make(map[chaos.Run]int), Struck: make(map[chaos.Run]int),
+	}
+	clock := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
+	add := func(kind chaos.EventKind, worker, consumer string, job, attempt int) {
+		clock = clock.Add(10 * time.Millisecond)
+		e.Ledger = append(e.Ledger, chaos.Event{At: clock, Kind: kind, Worker: worker, Consumer: consumer, Job: job, Attempt: attempt})
+	}
+	for _, consumer := range e.Consumers {
+		add(chaos.Started, "a", consumer, 0, 1)
+		add(chaos.Finished, "a", consumer, 0, 1)
+		add(chaos.Started, "a", consumer, 1, 1)
+		add(chaos.Failed, "a", consumer, 1, 1)
+		add(chaos.Started, "b", consumer, 1, 2)
+		add(chaos.Finished, "b", consumer, 1, 2)
+		add(chaos.Started, "a", consumer, 2, 1) // and its worker was killed
+		clock = clock.Add(2 * e.Lease)
+		add(chaos.Started, "b", consumer, 2, 1)
+		add(chaos.Finished, "b", consumer, 2, 1)
+		for range 3 {
+			add(chaos.Started, "b", consumer, 3, 1)
+			clock = clock.Add(2 * e.Lease)
+		}
+		e.Struck[chaos.Run{Consumer: consumer, Job: 2}] = 1
+		e.Struck[chaos.Run{Consumer: consumer, Job: 3}] = 3
+		e.Poisoned = append(e.Poisoned, chaos.Run{Consumer: consumer, Job: 3})
+	}
+	for job := range 3 {
+		e.Effects[chaos.Run{Consumer: "tx", Job: job}] = 1
+	}
+	return e
+}
+
+// without drops the events of a kind of one run.
+func without(l chaos.Ledger, kind chaos.EventKind, run chaos.Run) chaos.Ledger {
+	return slices.DeleteFunc(slices.Clone(l), func(e chaos.Event) bool {
+		return e.Kind == kind && e.Consumer == run.Consumer && e.Job == run.Job
+	})
+}
+
+func TestJudgeAcquitsAFairRun(t *testing.T) {
+	f := chaos.Judge(fairRun())
+	if violations := f.Violations(); len(violations) > 0 {
+		t.Errorf("violations: got %q, want none", violations)
+	}
+	// Of each consumer: the run that was killed, and two more of the killer.
+	if f.Duplicates != 6 {
+		t.Errorf("duplicates: got %d, want 6", f.Duplicates)
+	}
+	if got, want := f.String(), "lost 0, duplicates 6, effects other than one 0, innocent poisoned 0"; got != want {
+		t.Errorf("summary: got %q, want %q", got, want)
+	}
+}
+
+func TestJudgeConvicts(t *testing.T) {
+	plain, tx := chaos.Run{Consumer: "plain", Job: 0}, chaos.Run{Consumer: "tx", Job: 0}
+	for _, test := range []struct {
+		crime string
+		want  string
+		do    func(e *chaos.Evidence)
+	}{
+		{"a message that never ran", "I1: lost: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
+			e.Ledger = without(without(e.Ledger, chaos.Started, plain), chaos.Finished, plain)
+		}},
+		{"one consumer of a message left out", "I1: lost: 1 of them, such as [{plain 9}]", func(e *chaos.Evidence) {
+			e.Jobs = append(e.Jobs, 9)
+			e.Effects[chaos.Run{Consumer: "tx", Job: 9}] = 1
+			e.Ledger = append(e.Ledger, chaos.Event{Kind: chaos.Started, Consumer: "tx", Job: 9}, chaos.Event{Kind: chaos.Finished, Consumer: "tx", Job: 9})
+		}},
+		{"a produce that was rolled back and ran", "I1: ran although rolled back: 1 of them, such as [{tx 4}]", func(e *chaos.Evidence) {
+			e.Ledger = append(e.Ledger, chaos.Event{Kind: chaos.Started, Worker: "a", Consumer: "tx", Job: 4})
+		}},
+		{"a produce that was rolled back and waits", "I1: ran although rolled back: 1 of them", func(e *chaos.Evidence) {
+			e.Pending = append(e.Pending, chaos.Run{Consumer: "plain", Job: 4})
+		}},
+		{"a row removed before its consumer had finished", "I2: gone without having finished: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
+			e.Ledger = without(e.Ledger, chaos.Finished, plain)
+		}},
+		{"a message that waits twice, and ran", "I2: in two places: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
+			e.Pending = append(e.Pending, plain, plain)
+		}},
+		{"a message that waits and is poisoned", "I2: in two places: 1 of them, such as [{plain 3}]", func(e *chaos.Evidence) {
+			e.Pending = append(e.Pending, chaos.Run{Consumer: "plain", Job: 3})
+		}},
+		{"a message that is poisoned twice", "I2: in two places: 1 of them, such as [{plain 3}]", func(e *chaos.Evidence) {
+			e.Poisoned = append(e.Poisoned, chaos.Run{Consumer: "plain", Job: 3})
+		}},
+		{"two workers at one message", "I3: two workers at once: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
+			late := e.Ledger[0]
+			late.Worker, late.At = "b", late.At.Add(time.Millisecond)
+			e.Ledger = slices.Insert(e.Ledger, 1, late)
+		}},
+		{"an effect that was lost", "I6: effects other than one: 1 of them, such as [{tx 0}]", func(e *chaos.Evidence) {
+			delete(e.Effects, tx)
+		}},
+		{"an effect that happened twice", "I6: effects other than one: 1 of them, such as [{tx 0}]", func(e *chaos.Evidence) {
+			e.Effects[tx] = 2
+		}},
+		{"an effect of a message that is poisoned", "I6: effects other than one: 1 of them, such as [{tx 3}]", func(e *chaos.Evidence) {
+			e.Effects[chaos.Run{Consumer: "tx", Job: 3}] = 1
+		}},
+		{"an innocent who is poisoned", "poisoned though innocent: 1 of them, such as [{plain 2}]", func(e *chaos.Evidence) {
+			e.Poisoned = append(e.Poisoned, chaos.Run{Consumer: "plain", Job: 2})
+			e.Struck[chaos.Run{Consumer: "plain", Job: 2}] = 2
+		}},
+		{"a message that still waits", "I7: left over: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
+			e.Pending = append(e.Pending, plain)
+		}},
+		{"a claim that holds nothing", "I7: claims left over: 2", func(e *chaos.Evidence) { e.Claims = 2 }},
+	} {
+		t.Run(test.crime, func(t *testing.T) {
+			e := fairRun()
+			test.do(&e)
+			f := chaos.Judge(e)
+			violations := f.Violations()
+			if len(e.Pending) > 0 && len(violations) == 2 { // what waits is also left over
+				violations = slices.DeleteFunc(violations, func(line string) bool { return strings.HasPrefix(line, "I7: left over") })
+			}
+			if len(violations) != 1 || !strings.HasPrefix(violations[0], test.want) {
+				t.Errorf("violations: got %q, want one that begins with %q", violations, test.want)
+			}
+			if !strings.Contains(f.String(), test.want) {
+				t.Errorf("summary: got %q, want it to say %q", f, test.want)
+			}
+		})
+	}
+}
+
+// A worker that had lost its lease may still be at it, and one that was killed
+// leaves no end behind: neither is a second worker at the same message.
+func TestJudgeKnowsLateWorkersAndDeadOnes(t *testing.T) {
+	start := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
+	event := func(after time.Duration, kind chaos.EventKind, worker string) chaos.Event {
+		return chaos.Event{At: start.Add(after), Kind: kind, Worker: worker, Consumer: "plain", Job: 0, Attempt: 1}
+	}
+	for what, ledger := range map[string]chaos.Ledger{
+		"late": {event(0, chaos.Started, "a"), event(2*time.Second, chaos.Started, "b"), event(3*time.Second, chaos.Finished, "a"), event(4*time.Second, chaos.Finished, "b")},
+		"dead": {event(0, chaos.Started, "a"), event(time.Second/2, chaos.Started, "b"), event(time.Second, chaos.Finished, "b")},
+		"same": {event(0, chaos.Started, "a"), event(time.Second/2, chaos.Started, "a"), event(time.Second, chaos.Finished, "a")},
+	} {
+		e := chaos.Evidence{Consumers: []string{"plain"}, Jobs: []int{0}, Lease: time.Second, Ledger: ledger}
+		if violations := chaos.Judge(e).Violations(); len(violations) > 0 {
+			t.Errorf("%s: got %q, want no violations", what, violations)
+		}
+	}
+}
+
+// The ledger of a worker that was killed is complete up to the last write, and
+// workers' parts are read in the order of time.
+func TestLedgerSurvivesAndIsRead(t *testing.T) {
+	dir := t.TempDir()
+	for i, worker := range []string{"b", "a"} {
+		r, err := chaos.NewRecorder(dir, worker)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close() // the events are there before it is closed
+		if err := r.Record(chaos.Started, "plain", i, 1, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ledger, err := chaos.ReadLedger(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range ledger {
+		got = append(got, fmt.Sprint(e.Worker, e.Job))
+	}
+	if want := []string{"b0", "a1"}; !slices.Equal(got, want) {
+		t.Errorf("events: got %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,13 @@
+// Package model is the claim ledger as a pure state machine: what producing,
+// claiming, settling, extending and recovering mean, without SQL, without time
+// that passes by itself, and without concurrency that nobody chose.
+//
+// It is put to use twice. A scheduler draws the steps of several processors, of
+// which some are slow, repeat themselves or vanish, down to the two halves of a
+// claim, and after every step the invariants I1 to I7 of DESIGN §7 are checked.
+// And the same sequences of operations are replayed on databases through
+// internal/store, whose tables must agree with the model after every step.
+//
+// The invariants are checked on what is visible before and after a step, and
+// know nothing of how the model, or a database, gets from one to the other.
+package model

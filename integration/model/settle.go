@@ -1,0 +1,137 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Settle implements System. A result counts if its message is in the claim it
+// names, and that is its owner's.
+func (s *State) Settle(owner string, results []Result) Settled {
+	var settled Settled
+	for _, r := range results {
+		if c, ok := s.view.Claims[r.Claim]; ok && c.Owner == owner && !slices.Contains(settled.Live, r.Claim) {
+			settled.Live = append(settled.Live, r.Claim)
+		}
+	}
+	slices.Sort(settled.Live)
+	for _, r := range results {
+		c, live := s.view.Claims[r.Claim]
+		member := live && c.Owner == owner && slices.Contains(c.Held, r.Key)
+		if s.flaw == NoMembership {
+			member = slices.Contains(settled.Live, r.Claim)
+		}
+		if member {
+			settled.Applied++
+			s.write(r)
+		}
+	}
+	for _, n := range settled.Live {
+		s.subtract(n, results)
+	}
+	return settled
+}
+
+// subtract takes results out of a claim, and renews what is left of it.
+func (s *State) subtract(n int, results []Result) {
+	c := s.view.Claims[n]
+	c.Held = slices.DeleteFunc(slices.Clone(c.Held), func(key Key) bool {
+		return slices.ContainsFunc(results, func(r Result) bool { return r.Claim == n && r.Key == key })
+	})
+	c.Until = s.now + Lease
+	if len(c.Held) == 0 {
+		delete(s.view.Claims, n)
+		return
+	}
+	s.view.Claims[n] = c
+}
+
+// write carries out the outcome of one message, if that is still there.
+func (s *State) write(r Result) {
+	row, ok := s.view.Rows[r.Key]
+	if !ok {
+		return
+	}
+	if r.Errors != "" && r.Outcome != store.Done && r.Outcome != store.Release {
+		row.Errors = r.Errors
+	}
+	switch r.Outcome {
+	case store.Done:
+		delete(s.view.Rows, r.Key)
+	case store.Poison:
+		row.Attempts++
+		delete(s.view.Rows, r.Key)
+		s.view.Poisoned[r.Key] = Poisoned{Row: row, At: s.now, Reason: r.Reason}
+	case store.Failed, store.Snoozed:
+		if r.Outcome == store.Failed {
+			row.Attempts++
+		}
+		row.Crashes, row.Due = 0, s.now+r.Delay
+		s.view.Rows[r.Key] = row
+	case store.Release:
+		if s.flaw == ReleaseCounts {
+			row.Attempts++
+			s.view.Rows[r.Key] = row
+		}
+	}
+}
+
+// Finish implements System.
+func (s *State) Finish(owner string, claims []int) map[int]int {
+	finished := make(map[int]int)
+	for _, n := range claims {
+		c, ok := s.view.Claims[n]
+		if !ok || c.Owner != owner {
+			continue
+		}
+		finished[n] = len(c.Held)
+		for _, key := range c.Held {
+			delete(s.view.Rows, key)
+		}
+		delete(s.view.Claims, n)
+	}
+	return finished
+}
+
+// Recover implements System: expired claims end, the oldest first, at most 20 of
+// them, and what they held has crashed, unless somebody has it locked.
+func (s *State) Recover() (found store.Recovered) {
+	for n := 1; n <= s.claims && found.Claims < 20; n++ {
+		c, ok := s.view.Claims[n]
+		if !ok || c.Until >= s.now {
+			continue
+		}
+		found.Claims++
+		delete(s.view.Claims, n)
+		for _, key := range c.Held {
+			row, ok := s.view.Rows[key]
+			if !ok || s.Blocked([]Key{key}) && s.flaw != LockedIsCrashed {
+				continue
+			}
+			found.Crashed++
+			if s.crash(key, row, c.Solo || s.flaw == PoisonInCompany) {
+				found.Poisoned++
+			}
+		}
+	}
+	return found
+}
+
+// crash counts a crash and tells whether it was the last.
+func (s *State) crash(key Key, row Row, solo bool) bool {
+	switch {
+	case s.flaw == CrashNotCounted:
+	case solo && row.Crashes+1 >= MaxCrashes:
+		row.Crashes++
+		delete(s.view.Rows, key)
+		s.view.Poisoned[key] = Poisoned{Row: row, At: s.now, Reason: reason()}
+		return true
+	case solo:
+		row.Crashes++
+	default:
+		row.Crashes = min(row.Crashes+1, MaxCrashes-1)
+	}
+	s.view.Rows[key] = row
+	return false
+}

@@ -1,0 +1,351 @@
+package model
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Tally counts what happened in all runs: a run in which nothing happens proves
+// nothing.
+type Tally struct {
+	Steps, Claims, Applied, Fenced, Crashed, Poisoned, Effects, Blocked int
+}
+
+// String sums the tally up.
+func (t Tally) String() string {
+	return fmt.Sprintf("%d steps, %d claims, %d results applied and %d fenced, %d crashes, %d poisoned by them, %d effects, %d times blocked",
+		t.Steps, t.Claims, t.Applied, t.Fenced, t.Crashed, t.Poisoned, t.Effects, t.Blocked)
+}
+
+// taken is a claim as its owner remembers it, long after it has gone.
+type taken struct {
+	owner string
+	claim int
+	keys  []Key
+	rows  map[Key]Row // as they were claimed
+}
+
+// world draws operations and carries them out on several systems in step: the
+// model, which is the first, and databases.
+type world struct {
+	*rapid.T
+	systems []System
+	tally   *Tally
+	view    View
+	taken   []taken
+	sent    []Step // settles that may be sent again
+	hints   map[string]Place
+	made    int // messages
+	claims  int
+	locked  map[Key]bool // by steps of the scheduler: see halves.go
+}
+
+func owners() []string    { return []string{"a", "b", "c"} }
+func consumers() []string { return []string{"one", "two"} }
+
+// Lockstep draws operations and checks after each that all systems look like the
+// first and keep the invariants, and at the end that everything drains. The
+// systems must be empty.
+func Lockstep(t *rapid.T, tally *Tally, systems ...System) {
+	w := newWorld(t, tally, systems...)
+	w.begin()
+	w.Repeat(w.actions())
+	w.drain()
+}
+
+func newWorld(t *rapid.T, tally *Tally, systems ...System) *world {
+	return &world{T: t, systems: systems, tally: tally, view: newView(), hints: make(map[string]Place), locked: make(map[Key]bool)}
+}
+
+// begin produces something, so that there is something to claim at once.
+func (w *world) begin() {
+	for range 3 {
+		p := Produce{Message: w.made, Consumers: consumers()}
+		w.made++
+		same(w, Step{Kind: "produce", Produce: p}, func(s System) int { return s.Produce(p) })
+	}
+}
+
+func (w *world) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"produce":  func(*rapid.T) { w.produce() },
+		"claim":    func(*rapid.T) { w.claim() },
+		"claim 2":  func(*rapid.T) { w.claim() }, // more often than the rest
+		"settle":   func(*rapid.T) { w.settle() },
+		"settle 2": func(*rapid.T) { w.settle() },
+		"repeat":   func(*rapid.T) { w.repeat() },
+		"finish":   func(*rapid.T) { w.finish() },
+		"extend":   func(*rapid.T) { w.extend() },
+		"disclaim": func(*rapid.T) { w.disclaim() },
+		"recover":  func(*rapid.T) { w.recover() },
+		"transact": func(*rapid.T) { w.transact() },
+		"pass":     func(*rapid.T) { w.pass() },
+		"vanish":   func(*rapid.T) { w.wait(Lease + time.Second); w.recover() }, // everybody at once
+	}
+}
+
+// same carries an operation out on every system and compares what it returned,
+// by its text, in which equal answers are equal.
+func same[T any](w *world, step Step, do func(System) T) T {
+	w.Helper()
+	first := do(w.systems[0])
+	for i, s := range w.systems[1:] {
+		if got, want := fmt.Sprintf("%+v", do(s)), fmt.Sprintf("%+v", first); got != want {
+			w.Fatalf("%s by system %d: got %s, want %s\n%v", step.Kind, i+1, got, want, w.view)
+		}
+	}
+	w.look(step)
+	return first
+}
+
+// look compares what the systems look like after a step.
+func (w *world) look(step Step) {
+	w.Helper()
+	w.tally.Steps++
+	after := w.systems[0].View()
+	want := after.String()
+	for i, s := range w.systems[1:] {
+		if got := s.View().String(); got != want {
+			w.Fatalf("after a %s %+v system %d:\n%s\nwant:\n%s\nbefore it:\n%v", step.Kind, step, i+1, got, want, w.view)
+		}
+	}
+	step.Locked = w.locked
+	if err := Check(w.view, after, step); err != nil {
+		w.Fatalf("after a %s: %v\n%+v\nbefore:\n%v\nafter:\n%v", step.Kind, err, step, w.view, after)
+	}
+	w.view = after
+}
+
+func draw[T any](w *world, what string, values ...T) T {
+	return rapid.SampledFrom(values).Draw(w.T, what)
+}
+
+func (w *world) chance(what string, oneIn int) bool {
+	return rapid.IntRange(1, oneIn).Draw(w.T, what) == oneIn
+}
+
+func (w *world) produce() {
+	p := Produce{Message: w.made, Consumers: consumers(), RolledBack: w.chance("rolled back", 6)}
+	w.made++
+	if w.chance("one consumer", 2) {
+		p.Consumers = []string{draw(w, "consumer", consumers()...)}
+	}
+	if w.chance("delayed", 5) {
+		p.Delay = draw(w, "delay", time.Microsecond, time.Second, Lease)
+	}
+	if w.chance("keyed", 3) {
+		p.InsertID = draw(w, "insert id", "x", "y")
+	}
+	same(w, Step{Kind: "produce", Produce: p}, func(s System) int { return s.Produce(p) })
+}
+
+// request draws what a processor may ask for.
+func (w *world) request() Request {
+	r := Request{
+		Owner: draw(w, "owner", owners()...), Consumers: consumers(), Limit: rapid.IntRange(1, 4).Draw(w.T, "limit"),
+		Select: draw(w, "selection", w.selections()...),
+	}
+	switch r.Select {
+	case store.Killers:
+		r.Limit, r.Solo = 1, !w.chance("in company", 4)
+	case store.Suspects:
+		r.Limit, r.Solo = 8, w.chance("solo", 3)
+	default:
+		r.Solo = w.chance("solo", 6)
+		for _, consumer := range r.Consumers {
+			place := w.hints[consumer]
+			if w.chance("from the start", 2) {
+				place = Place{}
+			}
+			r.After = append(r.After, place)
+		}
+	}
+	return r
+}
+
+// selections are those that have something to find, and clean.
+func (w *world) selections() []store.Selection {
+	some := []store.Selection{store.Clean}
+	for _, row := range w.view.Rows {
+		some = append(some, store.Selection(min(row.Crashes, 2)))
+	}
+	slices.Sort(some)
+	return some
+}
+
+func (w *world) claim() {
+	r := w.request()
+	before := w.view
+	w.remember(r, before, same(w, Step{Kind: "claim", Owner: r.Owner}, func(s System) []Key { return s.Claim(r) }))
+}
+
+// remember notes what an owner was given.
+func (w *world) remember(r Request, before View, keys []Key) {
+	if len(keys) == 0 {
+		return
+	}
+	w.claims++
+	w.tally.Claims++
+	rows := make(map[Key]Row)
+	for _, key := range keys {
+		rows[key] = before.Rows[key]
+		w.hints[key.Consumer] = Place{Due: rows[key].Due, Key: key}
+	}
+	w.taken = append(w.taken, taken{owner: r.Owner, claim: w.claims, keys: keys, rows: rows})
+}
+
+// recall draws a claim that was made, most often a recent one. Nobody says that
+// it is still there.
+func (w *world) recall() taken {
+	if len(w.taken) == 0 {
+		w.Skip("nothing was claimed yet")
+	}
+	back := rapid.IntRange(0, min(len(w.taken)-1, 4)).Draw(w.T, "how long ago")
+	return w.taken[len(w.taken)-1-back]
+}
+
+// results draws outcomes for some of what was claimed.
+func (w *world) results(c taken) (results []Result) {
+	for _, key := range c.keys {
+		if w.chance("later", 3) {
+			continue
+		}
+		r := Result{Claim: c.claim, Key: key, Outcome: draw(w, "outcome", store.Done, store.Failed, store.Snoozed, store.Poison, store.Release)}
+		switch r.Outcome {
+		case store.Failed:
+			r.Errors, r.Delay = draw(w, "errors", "", "e1", "e2"), draw(w, "delay", 0, time.Second)
+		case store.Snoozed:
+			r.Delay = draw(w, "delay", 0, time.Second, Lease)
+		case store.Poison:
+			r.Errors, r.Reason = draw(w, "errors", "", "e3"), "drawn"
+		}
+		results = append(results, r)
+	}
+	return results
+}
+
+func (w *world) settle() {
+	c := w.recall()
+	step := Step{Kind: "settle", Owner: c.owner, Results: w.results(c)}
+	if w.chance("of another owner", 12) {
+		step.Owner = draw(w, "owner", owners()...)
+	}
+	if w.chance("with another claim", 3) {
+		if other := w.recall(); other.claim != c.claim && other.owner == c.owner {
+			step.Results = append(step.Results, w.results(other)...)
+		}
+	}
+	w.sent = append(w.sent, step)
+	w.send(step)
+}
+
+// repeat sends a settle again whose answer was lost, or that comes late.
+func (w *world) repeat() {
+	if len(w.sent) == 0 {
+		w.Skip("nothing was settled yet")
+	}
+	w.send(w.sent[len(w.sent)-1-rapid.IntRange(0, min(len(w.sent)-1, 5)).Draw(w.T, "which")])
+}
+
+func (w *world) send(step Step) {
+	var keys []Key
+	for _, r := range step.Results {
+		keys = append(keys, r.Key)
+	}
+	if len(keys) == 0 || w.blocked(keys) {
+		return
+	}
+	settled := same(w, step, func(s System) Settled { return s.Settle(step.Owner, step.Results) })
+	w.tally.Applied += settled.Applied
+	w.tally.Fenced += len(step.Results) - settled.Applied
+}
+
+func (w *world) blocked(keys []Key) bool {
+	blocked := slices.ContainsFunc(keys, func(key Key) bool { return w.locked[key] })
+	if blocked {
+		w.tally.Blocked++
+	}
+	return blocked
+}
+
+func (w *world) finish() {
+	c := w.recall()
+	if w.blocked(c.keys) {
+		return
+	}
+	finished := same(w, Step{Kind: "finish", Owner: c.owner}, func(s System) map[int]int { return s.Finish(c.owner, []int{c.claim}) })
+	for _, n := range maps.All(finished) {
+		w.tally.Applied += n
+	}
+}
+
+func (w *world) extend() {
+	owner := draw(w, "owner", owners()...)
+	same(w, Step{Kind: "extend", Owner: owner}, func(s System) []int { return s.Extend(owner) })
+}
+
+func (w *world) disclaim() {
+	c := w.recall()
+	same(w, Step{Kind: "disclaim", Owner: c.owner}, func(s System) struct{} { s.Disclaim(c.owner, []int{c.claim}); return struct{}{} })
+}
+
+func (w *world) recover() {
+	found := same(w, Step{Kind: "recover"}, System.Recover)
+	w.tally.Crashed += found.Crashed
+	w.tally.Poisoned += found.Poisoned
+}
+
+// transaction draws a run of a transactional consumer on something claimed.
+func (w *world) transaction() Transaction {
+	c := w.recall()
+	key := draw(w, "message", c.keys...)
+	return Transaction{Owner: c.owner, Claim: c.claim, Key: key, Attempts: c.rows[key].Attempts, Crashes: c.rows[key].Crashes, RolledBack: w.chance("rolled back", 4)}
+}
+
+func (w *world) transact() {
+	t := w.transaction()
+	if w.blocked([]Key{t.Key}) {
+		return
+	}
+	if same(w, Step{Kind: "transact", Owner: t.Owner, Key: t.Key}, func(s System) bool { return s.Transact(t) }) {
+		w.tally.Effects++
+	}
+}
+
+func (w *world) pass() {
+	w.wait(draw(w, "time", time.Microsecond, time.Second, Lease, Lease+time.Second, Lease+time.Second))
+}
+
+func (w *world) wait(d time.Duration) {
+	for _, s := range w.systems { // nothing to look at: no system acts by itself
+		s.Pass(d)
+	}
+}
+
+// drain checks I7: with one healthy processor every due row starts, and what dead
+// owners left behind does after a lease.
+func (w *world) drain() {
+	w.Helper()
+	w.wait(2 * Lease)
+	for range 30 {
+		w.recover()
+		for _, selection := range []store.Selection{store.Clean, store.Suspects, store.Killers} {
+			r := Request{Owner: "healthy", Consumers: consumers(), Select: selection, Limit: 8, Solo: selection == store.Killers}
+			keys := same(w, Step{Kind: "claim", Owner: r.Owner}, func(s System) []Key { return s.Claim(r) })
+			if len(keys) > 0 {
+				w.claims++
+				same(w, Step{Kind: "finish", Owner: r.Owner}, func(s System) map[int]int { return s.Finish(r.Owner, []int{w.claims}) })
+			}
+		}
+		if len(w.view.Rows)+len(w.view.Claims) == 0 {
+			return
+		}
+	}
+	w.Fatalf("I7: left over with a healthy processor:\n%v", w.view)
+}
