@@ -52,6 +52,17 @@ chaos: ## Put the promises to the test with crashes and faults (6 minutes)
 chaos-long: ## All of that, longer, and with everything else we know (45 minutes)
 	@$(WITH_POSTGRES) $(MAKE) --no-print-directory chaos-bars TIER=long PATIENCE=60m
 
+# What one fuzz target gets. Each runs in turn: a session of `go test -fuzz` takes one target.
+FUZZTIME ?= 30s
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (30s), on a throw-away PostgreSQL
+	@$(WITH_POSTGRES) $(MAKE) --no-print-directory fuzz-all FUZZTIME=$(FUZZTIME)
+
+.PHONY: mutants
+mutants: ## Break the library on purpose, in a dozen ways, and see that the tests notice
+	@$(WITH_POSTGRES) go run ./integration/mutants
+
 .PHONY: tidy
 tidy: ## Run go mod tidy in every module
 	$(call in-each,$(MODULES) tools,go mod tidy,GOWORK=off go mod tidy)
@@ -116,6 +127,15 @@ bench-all:
 .PHONY: chaos-bars
 chaos-bars:
 	cd integration/chaos && go test -count=1 -timeout $(PATIENCE) -run 'TestBars' . -args -tier $(TIER) $(CHAOS_ARGS)
+
+.PHONY: fuzz-all
+fuzz-all:
+	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
+		sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file" | while read -r target; do \
+			printf '\n== %s (%s)\n' "$$target" "$$(dirname "$$file")"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" </dev/null; \
+		done; \
+	done
 
 .PHONY: builds
 builds:

@@ -144,6 +144,7 @@ func bars() []aBar {
 		{"9-pgbouncer", long, barPgbouncer},
 		{"10-deploy", long, barDeploy},
 		{"11-schedules", long, barSchedules},
+		{"12-hostile", long, barHostile},
 		{"13-model", short, barModel},
 	}
 }
