@@ -60,7 +60,7 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s), on a throw-away PostgreSQL
 	@$(WITH_POSTGRES) $(MAKE) --no-print-directory fuzz-all FUZZTIME=$(FUZZTIME)
 
 .PHONY: mutants
-mutants: ## Break the library on purpose, in a dozen ways, and see that the tests notice
+mutants: ## Break the library on purpose, and see that the tests notice
 	@$(WITH_POSTGRES) go run ./integration/mutants
 
 .PHONY: tidy

@@ -123,14 +123,15 @@ func (r *rogue) processor() *outbox.Processor {
 
 // start runs a processor and returns how to stop it: with what Run returned, and
 // after how long.
-func (r *rogue) start(processor *outbox.Processor) (stop func() (error, time.Duration)) {
+func (r *rogue) start(processor *outbox.Processor) (stop func() (time.Duration, error)) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	done := make(chan error, 1)
 	go func() { done <- processor.Run(ctx) }()
-	return func() (error, time.Duration) {
+	return func() (time.Duration, error) {
 		begun := time.Now()
 		cancel()
-		return <-done, time.Since(begun)
+		err := <-done
+		return time.Since(begun), err
 	}
 }
 
@@ -187,7 +188,7 @@ func barMisdeeds(b *bar) {
 	r.arrived.Store(0)
 	r.produce(sticks, stuck)
 	r.eventually(30*time.Second, "consumers are stuck", func() bool { return r.arrived.Load() == stuck })
-	err, took := stop()
+	took, err := stop()
 	var drain *outbox.DrainError
 	if !errors.As(err, &drain) || !slices.Equal(drain.Consumers, slices.Repeat([]string{"scoundrel"}, stuck)) {
 		b.Errorf("run: got %v, want an error that names %d times the scoundrel", err, stuck)
@@ -215,7 +216,7 @@ func barCycles(b *bar) {
 		}
 		stop := r.start(processor)
 		r.eventually(10*time.Second, "the processor is ready", func() bool { return processor.Health().Ready && (i%10 != 0 || r.idle()) })
-		if err, took := stop(); err != nil || took > time.Second {
+		if took, err := stop(); err != nil || took > time.Second {
 			b.Errorf("cycle %d: got %v after %s, want a clean stop within a second", i, err, took)
 		}
 	}

@@ -1,0 +1,9 @@
+// Command mutants breaks the library on purpose, one mistake at a time, and sees
+// that the tests notice: `make mutants`.
+//
+// A mutant is a change of text in the library's source, which goes to the
+// compiler through `go test -overlay`; the source itself stays as it is. Each
+// names the tests that have to fail with it. A mutant that survives is an error,
+// and so is one whose text is no longer there: then the library has changed, and
+// the mutant no longer says anything.
+package main

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// mutant is one mistake.
+type mutant struct {
+	name    string
+	file    string // from the root of the repository
+	changes []change
+	pkg     string // of the tests
+	tests   string // what go test -run gets
+}
+
+// change replaces a text that is in the file once.
+type change struct{ old, new string }
+
+const (
+	postgres   = "internal/store/postgres.go"
+	inStore    = "./integration"
+	underStore = "^TestStore$/^postgres$/"
+)
+
+// mutants are all there are.
+func mutants() []mutant {
+	return slices.Concat(claimMutants(), settleMutants(), crashMutants(), processMutants())
+}
+
+func claimMutants() []mutant {
+	return []mutant{
+		{
+			name: "no re-check at record", file: postgres, pkg: inStore, tests: "^TestLedgerRecordDropsWhatPickFoundTooEarly$",
+			changes: []change{{`SELECT x FROM unnest(?::bigint[]) x WHERE x NOT IN (SELECT unnest(message_ids) FROM {claims})),`, `SELECT x FROM unnest(?::bigint[]) x),`}},
+		},
+		{
+			name: "claim without READ COMMITTED", file: postgres, pkg: inStore, tests: "^TestLedgerClaimsOnceUnderAnyDefaultIsolation$/^repeatable_read$",
+			changes: []change{{`tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})`, `tx, err := db.BeginTx(ctx, nil)`}},
+		},
+	}
+}
+
+func settleMutants() []mutant {
+	return []mutant{
+		{
+			name: "settle without membership", file: postgres, pkg: inStore, tests: underStore + "^settle_guards$",
+			changes: []change{{"JOIN held h ON h.cid = r.cid AND h.mid = r.mid),\nrest", "JOIN live l ON l.id = r.cid),\nrest"}},
+		},
+		{
+			name: "settle without membership, on SQLite", file: "internal/store/sqlite.go", pkg: inStore, tests: "^TestStore$/^sqlite$/^settle_guards$",
+			changes: []change{{"JOIN {claims} c ON c.id = r.cid AND c.owner = ? JOIN json_each(c.message_ids) j ON j.value = r.mid`", "JOIN {claims} c ON c.id = r.cid AND c.owner = ?`"}},
+		},
+		{
+			// As a process would that keeps the list of what it claimed, and not of
+			// what it has settled since.
+			name: "the rest sent instead of subtracted", file: postgres, pkg: inStore, tests: underStore + "^settle_guards$",
+			changes: []change{
+				{"\t\"hash/fnv\"\n", "\t\"hash/fnv\"\n\t\"slices\"\n\t\"strings\"\n\t\"sync\"\n"},
+				{"type postgres struct{ names }", `type postgres struct{ names }
+
+var claimedBefore sync.Map
+
+func rests(r resultArrays) (rests []string) {
+	for _, claim := range r.claims {
+		ids, _ := claimedBefore.Load(claim)
+		messages, _ := ids.([]Message)
+		var rest []string
+		for _, m := range messages {
+			if !slices.Contains(r.messages, m.ID) {
+				rest = append(rest, fmt.Sprint(m.ID))
+			}
+		}
+		rests = append(rests, strings.Join(rest, ","))
+	}
+	return rests
+}`},
+				{"\t\tc.take(rows)\n", "\t\tc.take(rows)\n\t\tclaimedBefore.Store(c.ID, c.Messages)\n"},
+				{"  SELECT h.cid, array_agg(h.mid) FILTER (WHERE r.mid IS NULL) AS ids\n  FROM held h LEFT JOIN res r ON r.cid = h.cid AND r.mid = h.mid GROUP BY h.cid),",
+					"  SELECT s.cid, NULLIF(string_to_array(s.ids, ','), '{}')::bigint[] AS ids\n  FROM unnest(?::bigint[], ?::text[]) s(cid, ids) JOIN live l ON l.id = s.cid),"},
+				{"pgdialect.Array(r.errors), pgdialect.Array(r.reasons), lease.Microseconds())", "pgdialect.Array(r.errors), pgdialect.Array(r.reasons), pgdialect.Array(r.claims), pgdialect.Array(rests(r)), lease.Microseconds())"},
+			},
+		},
+		{
+			name: "settle under anybody's claim", file: postgres, pkg: inStore, tests: underStore + "^settle_guards$",
+			changes: []change{{"  SELECT id, message_ids FROM {claims} WHERE id = ANY(?::bigint[]) AND owner = ? ORDER BY id FOR UPDATE),\nheld",
+				"  SELECT id, message_ids FROM {claims} WHERE id = ANY(?::bigint[]) AND ? <> '' ORDER BY id FOR UPDATE),\nheld"}},
+		},
+		{
+			name: "release counts an attempt", file: postgres, pkg: inStore, tests: underStore + "^settle$",
+			changes: []change{
+				{"CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END", "CASE WHEN r.outcome IN ('failed', 'release') THEN 1 ELSE 0 END"},
+				{"r.outcome IN ('failed', 'snooze'))\nSELECT l.id", "r.outcome IN ('failed', 'snooze', 'release'))\nSELECT l.id"},
+			},
+		},
+	}
+}
+
+func crashMutants() []mutant {
+	return []mutant{
+		{
+			name: "crash not counted", file: postgres, pkg: inStore, tests: underStore + "^recover$",
+			changes: []change{{"CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, ? - 1) END", "CASE WHEN h.solo THEN h.crashes ELSE LEAST(h.crashes, ? - 1) END"}},
+		},
+		{
+			name: "crash poisons without solo", file: postgres, pkg: inStore, tests: underStore + "^recover$",
+			changes: []change{
+				{"WHERE m.id = h.id AND h.solo AND h.crashes + 1 >= ? RETURNING m.*", "WHERE m.id = h.id AND h.crashes + 1 >= ? RETURNING m.*"},
+				{"AND NOT (h.solo AND h.crashes + 1 >= ?))", "AND NOT (h.crashes + 1 >= ?))"},
+			},
+		},
+		{
+			name: "the fence does not ask for the claim", file: postgres, pkg: inStore, tests: underStore + "^transaction$",
+			changes: []change{{"AND EXISTS (SELECT 1 FROM {claims} c WHERE c.id = ? AND c.owner = ? AND m.id = ANY(c.message_ids))", "AND ? <> 0 AND ? <> ''"}},
+		},
+	}
+}
+
+func processMutants() []mutant {
+	const hints = "outbox/hints.go"
+	return []mutant{
+		{
+			name: "settle all fetched", file: "outbox/ledger.go", pkg: inStore, tests: "^TestGracefulStopWithAHundredInFlight$|^TestBlockedHandlerDelaysNobody$",
+			changes: []change{{"if entry.open == 0 && !entry.partial && allDone(entry.unsent) {", "if !entry.partial && allDone(entry.unsent) {"}},
+		},
+		{
+			name: "hint trusted after a short claim", file: "outbox/dispatcher.go", pkg: "./outbox", tests: "^TestHint",
+			changes: []change{{"\t\t\td.hints.last[want] = store.Position{}\n", ""}},
+		},
+		{
+			name: "hint trusted for ever", file: hints, pkg: "./outbox", tests: "^TestHint",
+			changes: []change{{"\tclear(h.last)\n", ""}},
+		},
+		{
+			name: "delete before handler", file: "outbox/worker.go", pkg: inStore, tests: "^TestGracefulStopWithAHundredInFlight$",
+			changes: []change{{"\t\terr = r.call(ctx, t, m.Payload)\n", "\t\tif _, err := r.store.Remove(ctx, r.db, t.row.ID); err != nil {\n\t\t\treturn err\n\t\t}\n\t\terr = r.call(ctx, t, m.Payload)\n"}},
+		},
+		{
+			name: "schedule advanced in another transaction", file: "schedule/processor.go", pkg: inStore, tests: "^TestFiveInstancesFireEachTimeOnce$",
+			changes: []change{
+				{"\tsend     bus.Sender\n}", "\tsend     bus.Sender\n\tlate     []func() error\n}"},
+				{"\t\tif _, err := p.store.UpdateSchedule(ctx, tx, row.ID, change); err != nil {\n\t\t\treturn nil, err\n\t\t}\n",
+					"\t\tp.late = append(p.late, func() error {\n\t\t\t_, err := p.store.UpdateSchedule(ctx, p.db, row.ID, change)\n\t\t\treturn err\n\t\t})\n"},
+				{"\tif err != nil {\n\t\treturn rows, err\n\t}\n\tif len(sent) > 0 {",
+					"\tlate := p.late\n\tp.late = nil\n\tif err != nil {\n\t\treturn rows, err\n\t}\n\tfor _, advance := range late {\n\t\tif err := advance(); err != nil {\n\t\t\treturn rows, err\n\t\t}\n\t}\n\tif len(sent) > 0 {"},
+			},
+		},
+	}
+}
+
+// apply returns the file with the mistake in it.
+func (m mutant) apply(root string) (string, error) {
+	content, err := os.ReadFile(filepath.Join(root, m.file))
+	if err != nil {
+		return "", err
+	}
+	text := string(content)
+	for _, c := range m.changes {
+		if n := strings.Count(text, c.old); n != 1 {
+			return "", fmt.Errorf("%s: the text to replace is there %d times, want once: %.60q", m.file, n, c.old)
+		}
+		text = strings.Replace(text, c.old, c.new, 1)
+	}
+	return text, nil
+}
