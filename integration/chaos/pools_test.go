@@ -33,7 +33,8 @@ func barPoolRefused(b *bar) {
 }
 
 // barPoolUsed has every plain consumer send queries all the time, so that nearly
-// 60 of them wait for the 3 connections that the transactional ones leave.
+// 60 of them wait for the 2 connections that the transactional ones and the
+// renewals leave.
 func barPoolUsed(b *bar) {
 	const leases = 10
 	r := newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Pool: 11})
@@ -57,7 +58,7 @@ func barPoolUsed(b *bar) {
 	if failed > 0 || logged > 0 {
 		b.Errorf("with a pool of 11: got %d consumers cancelled and %d log lines, want none: %s", failed, logged, firstLines(w.Log(), 5))
 	}
-	b.figure("56 consumers on the 3 connections that 8 transactional ones leave of a pool of 11 (%d seen in queries), for %d leases: cancelled %d, log lines %d",
+	b.figure("56 consumers on what 8 transactional ones leave of a pool of 11 (%d seen in queries), for %d leases: cancelled %d, log lines %d",
 		waited, leases-1, failed, logged)
 }
 
