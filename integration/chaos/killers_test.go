@@ -4,6 +4,7 @@ package chaos_test
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
@@ -47,12 +48,15 @@ func (b *bar) killer(deed chaos.Deed) {
 	begun := time.Now()
 	r.start(0)
 	r.start(1)
-	deaths := 0
+	deaths, cause := 0, map[chaos.Deed]string{chaos.Race: "concurrent map", chaos.Hog: "out of memory"}[deed]
 	b.eventually(time.Minute, "everything is settled", func() bool {
 		for i, w := range r.workers {
 			select {
 			case <-w.Ended():
 				deaths++
+				if !strings.Contains(w.Log(), cause) {
+					b.Errorf("%s: a worker died of something else than %q: %s", deed, cause, w.Log())
+				}
 				r.strike(w)
 				r.start(i)
 			default:
