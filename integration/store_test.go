@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/storetest"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 func TestStore(t *testing.T) {
@@ -109,5 +111,24 @@ func TestStoreNamesTheDialectsItKnows(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "pg") || !strings.Contains(err.Error(), "sqlite") {
 			t.Errorf("store for %s: got error %v, want one that names pg and sqlite", name, err)
 		}
+	}
+}
+
+// TestManyMigrateANewFile has several instances meet at a file that none of them
+// has made a database of yet.
+func TestManyMigrateANewFile(t *testing.T) {
+	t.Parallel()
+	for round := range 5 {
+		path := filepath.Join(t.TempDir(), fmt.Sprintf("new-%d.db", round))
+		var instances sync.WaitGroup
+		for range 6 {
+			db := testdb.OpenSQLite(t, path)
+			instances.Go(func() {
+				if err := outbox.Migrate(context.WithoutCancel(t.Context()), db, bus.Tables{}); err != nil {
+					t.Errorf("round %d: migrate: %v", round, err)
+				}
+			})
+		}
+		instances.Wait()
 	}
 }

@@ -59,7 +59,7 @@ func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter) ([]Sche
 	}
 	rows, err := st.Schedules(ctx, db, store.ScheduleFilter{Name: filter.Name, Tag: filter.Tag})
 	if err != nil {
-		return nil, fmt.Errorf("schedule: list: %w", err)
+		return nil, fmt.Errorf("schedule: list: %w", store.Explained(err))
 	}
 	out := make([]Schedule, len(rows))
 	for i, row := range rows {

@@ -139,13 +139,12 @@ func processMutants() []mutant {
 			changes: []change{{"\t\terr = r.call(ctx, t, m.Payload)\n", "\t\tif _, err := r.store.Remove(ctx, r.db, t.row.ID); err != nil {\n\t\t\treturn err\n\t\t}\n\t\terr = r.call(ctx, t, m.Payload)\n"}},
 		},
 		{
-			name: "schedule advanced in another transaction", file: "schedule/processor.go", pkg: inStore, tests: "^TestFiveInstancesFireEachTimeOnce$",
+			name: "schedule advanced in another transaction", file: "schedule/fire.go", pkg: inStore, tests: "^TestFiveInstancesFireEachTimeOnce$",
 			changes: []change{
-				{"\tsend     bus.Sender\n}", "\tsend     bus.Sender\n\tlate     []func() error\n}"},
-				{"\t\tif _, err := p.store.UpdateSchedule(ctx, tx, row.ID, change); err != nil {\n\t\t\treturn nil, err\n\t\t}\n",
-					"\t\tp.late = append(p.late, func() error {\n\t\t\t_, err := p.store.UpdateSchedule(ctx, p.db, row.ID, change)\n\t\t\treturn err\n\t\t})\n"},
-				{"\tif err != nil {\n\t\treturn rows, err\n\t}\n\tif len(sent) > 0 {",
-					"\tlate := p.late\n\tp.late = nil\n\tif err != nil {\n\t\treturn rows, err\n\t}\n\tfor _, advance := range late {\n\t\tif err := advance(); err != nil {\n\t\t\treturn rows, err\n\t\t}\n\t}\n\tif len(sent) > 0 {"},
+				{"p.store.UpdateSchedule(ctx, tx, row.ID, change); err != nil {", "p.store.UpdateSchedule(ctx, tx, -1, change); err != nil {"},
+				{"\tif err == nil && len(sent) > 0 {\n",
+					"\tfor _, row := range rows {\n\t\tif _, change, failed := p.plan(row); err == nil && failed == nil {\n" +
+						"\t\t\t_, err = p.store.UpdateSchedule(ctx, p.db, row.ID, change)\n\t\t}\n\t}\n\tif err == nil && len(sent) > 0 {\n"},
 			},
 		},
 	}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -41,7 +42,12 @@ func (s *Store) Migrate(ctx context.Context, db *bun.DB) error {
 	if err != nil {
 		return err
 	}
-	return s.migrating(ctx, db, func(tx bun.IDB) error {
+	return whileBusy(ctx, func() error { return s.migrating(ctx, db, s.apply(ctx, all)) })
+}
+
+// apply runs the migrations that the tables do not have yet.
+func (s *Store) apply(ctx context.Context, all []migration) func(tx bun.IDB) error {
+	return func(tx bun.IDB) error {
 		version, err := s.version(ctx, tx)
 		if err != nil {
 			return fmt.Errorf("read version: %w", err)
@@ -55,7 +61,24 @@ func (s *Store) Migrate(ctx context.Context, db *bun.DB) error {
 			}
 		}
 		return nil
-	})
+	}
+}
+
+// whileBusy tries again while a SQLite database is locked: the first connections
+// to a new file make it a WAL database, which does not wait for busy_timeout.
+func whileBusy(ctx context.Context, migrate func() error) error {
+	const tries, wait = 100, 20 * time.Millisecond
+	for try := 1; ; try++ {
+		err := migrate()
+		if sqliteCode(err) != sqliteBusy || try == tries {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // Every migration file records itself, so that other tools can run them, too.
