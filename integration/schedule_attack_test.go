@@ -281,6 +281,30 @@ func TestUpdatesCountFromWhenTheyHoldTheRow(t *testing.T) {
 	}
 }
 
+// TestAFireAndItsNextTimeAreOneCommit looks at what others can see whenever a
+// schedule is about to be moved on: not its message.
+func TestAFireAndItsNextTimeAreOneCommit(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	var n, moved atomic.Int64
+	a := newApp(t, db, counting("c", &n))
+	must[int64](t)(a.scheduler().Schedule(t.Context(), db, order{}, "@yearly", "UTC"))
+	a.makeDue(time.Second)
+	firing := *a
+	firing.db = db.WithQueryHook(queryHook{func(query string) {
+		if strings.HasPrefix(query, "UPDATE") && strings.Contains(query, "available_after") {
+			if moved.Add(1); a.count("SELECT count(*) FROM consumer_messages") > 0 {
+				t.Error("the schedule is moved on when its message is committed already")
+			}
+		}
+	}})
+	firing.fireSchedules(t.Context(), schedule.ProcessorConfig{})
+	eventually(t, "it fires", func() bool { return a.count("SELECT count(*) FROM consumer_messages") == 1 })
+	if moved.Load() != 1 {
+		t.Errorf("times that it was moved on: got %d, want 1", moved.Load())
+	}
+}
+
 // TestEveryChangeWakes looks at what the processors of this process are told.
 func TestEveryChangeWakes(t *testing.T) {
 	t.Parallel()

@@ -114,21 +114,23 @@ func TestStoreNamesTheDialectsItKnows(t *testing.T) {
 	}
 }
 
-// TestManyMigrateANewFile has several instances meet at a file that none of them
-// has made a database of yet.
+// TestManyMigrateANewFile has the first connections to a file meet: each makes a
+// WAL database of it, which SQLite refuses while another is at it.
 func TestManyMigrateANewFile(t *testing.T) {
 	t.Parallel()
-	for round := range 5 {
-		path := filepath.Join(t.TempDir(), fmt.Sprintf("new-%d.db", round))
+	for round := range 20 {
+		db := testdb.OpenSQLite(t, filepath.Join(t.TempDir(), fmt.Sprintf("new-%d.db", round)))
+		gate := make(chan struct{})
 		var instances sync.WaitGroup
-		for range 6 {
-			db := testdb.OpenSQLite(t, path)
+		for i := range 4 {
 			instances.Go(func() {
-				if err := outbox.Migrate(context.WithoutCancel(t.Context()), db, bus.Tables{}); err != nil {
+				<-gate
+				if err := outbox.Migrate(context.WithoutCancel(t.Context()), db, bus.Tables{Prefix: fmt.Sprintf("t%d_", i)}); err != nil {
 					t.Errorf("round %d: migrate: %v", round, err)
 				}
 			})
 		}
+		close(gate)
 		instances.Wait()
 	}
 }

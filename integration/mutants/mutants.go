@@ -139,7 +139,7 @@ func processMutants() []mutant {
 			changes: []change{{"\t\terr = r.call(ctx, t, m.Payload)\n", "\t\tif _, err := r.store.Remove(ctx, r.db, t.row.ID); err != nil {\n\t\t\treturn err\n\t\t}\n\t\terr = r.call(ctx, t, m.Payload)\n"}},
 		},
 		{
-			name: "schedule advanced in another transaction", file: "schedule/fire.go", pkg: inStore, tests: "^TestFiveInstancesFireEachTimeOnce$",
+			name: "schedule advanced in another transaction", file: "schedule/fire.go", pkg: inStore, tests: "^TestAFireAndItsNextTimeAreOneCommit$",
 			changes: []change{
 				{"p.store.UpdateSchedule(ctx, tx, row.ID, change); err != nil {", "p.store.UpdateSchedule(ctx, tx, -1, change); err != nil {"},
 				{"\tif err == nil && len(sent) > 0 {\n",
