@@ -97,6 +97,7 @@ func TestBars(t *testing.T) {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
+	fmt.Printf("chaos: tier %s, -seed %d\n", *tierFlag, seed)
 	ran := 0
 	for i, a := range bars() {
 		if *onlyFlag != "" && a.name != *onlyFlag || *onlyFlag == "" && a.from > level {
