@@ -178,6 +178,7 @@ func TestLostConnectionsAreReplacedQuietly(t *testing.T) {
 	config.Logger = slog.New(countingHandler{&lines})
 	config.Chain = middleware.Default(middleware.Options{Logger: slog.New(slog.DiscardHandler)})
 	r := a.start(config)
+	eventually(t, "it has started", func() bool { return r.Health().Ready })
 	for i := range 10 {
 		_, err := killer.ExecContext(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 		if err != nil {

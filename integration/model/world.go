@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"pgregory.net/rapid"
@@ -94,25 +95,47 @@ func (w *world) actions() map[string]func(*rapid.T) {
 // by its text, in which equal answers are equal.
 func same[T any](w *world, step Step, do func(System) T) T {
 	w.Helper()
-	first := do(w.systems[0])
-	for i, s := range w.systems[1:] {
-		if got, want := fmt.Sprintf("%+v", do(s)), fmt.Sprintf("%+v", first); got != want {
-			w.Fatalf("%s by system %d: got %s, want %s\n%v", step.Kind, i+1, got, want, w.view)
+	answers := ask(w.systems, do)
+	for i, answer := range answers {
+		if got, want := fmt.Sprintf("%+v", answer), fmt.Sprintf("%+v", answers[0]); got != want {
+			w.Fatalf("%s by system %d: got %s, want %s\n%v", step.Kind, i, got, want, w.view)
 		}
 	}
 	w.look(step)
-	return first
+	return answers[0]
+}
+
+// ask has every system answer, all at the same time: databases take their time.
+func ask[T any](systems []System, question func(System) T) []T {
+	answers, panics := make([]T, len(systems)), make([]any, len(systems))
+	answer := func(i int) {
+		defer func() { panics[i] = recover() }()
+		answers[i] = question(systems[i])
+	}
+	var all sync.WaitGroup
+	for i := 1; i < len(systems); i++ {
+		all.Go(func() { answer(i) })
+	}
+	answer(0)
+	all.Wait()
+	for _, p := range panics {
+		if p != nil {
+			panic(p)
+		}
+	}
+	return answers
 }
 
 // look compares what the systems look like after a step.
 func (w *world) look(step Step) {
 	w.Helper()
 	w.tally.Steps++
-	after := w.systems[0].View()
+	views := ask(w.systems, System.View)
+	after := views[0]
 	want := after.String()
-	for i, s := range w.systems[1:] {
-		if got := s.View().String(); got != want {
-			w.Fatalf("after a %s %+v system %d:\n%s\nwant:\n%s\nbefore it:\n%v", step.Kind, step, i+1, got, want, w.view)
+	for i, view := range views {
+		if got := view.String(); got != want {
+			w.Fatalf("after a %s %+v system %d:\n%s\nwant:\n%s\nbefore it:\n%v", step.Kind, step, i, got, want, w.view)
 		}
 	}
 	step.Locked = w.locked
