@@ -97,28 +97,42 @@ func TestFxKeepsTheOrderOfMiddleware(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 100 {
-		var seen []string
-		layer := func(name string) bus.SendMiddleware {
+		var sent, consumed []string
+		sending := func(name string) bus.SendMiddleware {
 			return func(next bus.Sender) bus.Sender {
 				return func(ctx context.Context, batch []*bus.Message) error {
-					seen = append(seen, name)
+					sent = append(sent, name)
 					return next(ctx, batch)
 				}
 			}
 		}
+		consuming := func(name string) bus.Middleware {
+			return func(next bus.Handler) bus.Handler {
+				return func(ctx context.Context, m *bus.Message) error {
+					consumed = append(consumed, name)
+					return next(ctx, m)
+				}
+			}
+		}
 		var producer *outbox.Producer
+		var processor *outbox.Processor
 		app := fx.New(fx.NopLogger, fx.Supply(db), fxmodule.Module,
 			fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { return nil })),
-			fx.Provide(func() fxmodule.ProduceChain { return fxmodule.ProduceChain{layer("a"), layer("b"), layer("c")} }),
-			fx.Populate(&producer))
+			fx.Provide(
+				func() fxmodule.ProduceChain { return fxmodule.ProduceChain{sending("a"), sending("b"), sending("c")} },
+				func() fxmodule.ConsumeChain { return fxmodule.ConsumeChain{consuming("x"), consuming("y"), consuming("z")} }),
+			fx.Populate(&producer, &processor))
 		if err := app.Err(); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := producer.Produce(t.Context(), db, order{}); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(seen, []string{"a", "b", "c"}) {
-			t.Fatalf("order: got %v, want a b c", seen)
+		if ran, err := processor.Step(t.Context()); !ran || err != nil {
+			t.Fatalf("step: got %t, %v, want a run", ran, err)
+		}
+		if !slices.Equal(sent, []string{"a", "b", "c"}) || !slices.Equal(consumed, []string{"x", "y", "z"}) {
+			t.Fatalf("order: got %v and %v, want a b c and x y z", sent, consumed)
 		}
 	}
 }

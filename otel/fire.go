@@ -28,15 +28,29 @@ func (t *Telemetry) fire(ctx context.Context, batch []*bus.Message, next bus.Sen
 	if len(batch) > 1 { // what is sent together belongs to none of them
 		inner = ctx
 	}
+	late := lateness(batch)
 	result := errUnwound
 	defer func() {
 		for i, span := range spans {
 			identify(span, batch[i]) // it has been given an id only now
+			if result == nil {
+				t.metrics.lateness.Record(trace.ContextWithSpan(ctx, span), late[i], t.sends.get(batch[i].PayloadType).late.record...)
+			}
 			end(span, result)
 		}
 	}()
 	result = next(inner, batch)
 	return result
+}
+
+// lateness returns, in seconds, how long after its time each schedule fires. The
+// sender forgets.
+func lateness(batch []*bus.Message) []float64 {
+	late := make([]float64, len(batch))
+	for i, m := range batch {
+		late[i] = max(m.CreatedAt.Sub(m.AvailableAt), 0).Seconds()
+	}
+	return late
 }
 
 func (t *Telemetry) startFire(ctx context.Context, m *bus.Message) (context.Context, trace.Span) {

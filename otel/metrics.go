@@ -18,6 +18,7 @@ type instruments struct {
 	attempts metric.Int64Histogram
 	lag      metric.Float64Histogram
 	endToEnd metric.Float64Histogram
+	lateness metric.Float64Histogram
 }
 
 func newInstruments(meter metric.Meter) (instruments, error) {
@@ -35,6 +36,7 @@ func newInstruments(meter metric.Meter) (instruments, error) {
 		settled:  m.counter(system+".message.settled", "{message}", "Runs by what became of the message."),
 		lag:      m.seconds(system+".delivery.lag", "Time from when a message was due until its consumer started.", waits),
 		endToEnd: m.seconds(system+".end_to_end.lag", "Time from when a message was produced until it was done, discarded or poisoned.", waits),
+		lateness: m.seconds(system+".schedule.lateness", "Time from when a schedule was due until it fired.", waits),
 	}
 	var err error
 	i.active, err = meter.Int64UpDownCounter(system+".process.active", metric.WithUnit("{message}"),

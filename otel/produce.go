@@ -34,6 +34,7 @@ type sendRoute struct {
 	producer, client             []trace.SpanStartOption
 	creating, firing             []trace.SpanStartOption
 	sentLabels, sendingLabels    labels
+	late                         labels
 	sentAttributes, sendingAttrs []attribute.KeyValue
 }
 
@@ -50,6 +51,7 @@ func newSendRoute(destination string) *sendRoute {
 		sentAttributes: operation(opSend, destination), sendingAttrs: append(operation(opSend, destination), operationType(opSend)),
 	}
 	r.sentLabels, r.sendingLabels = newLabels(r.sentAttributes...), newLabels(r.sendingAttrs...)
+	r.late = newLabels(destinationKey.String(destination))
 	return r
 }
 

@@ -132,8 +132,8 @@ func (p *Processor) advance(ctx context.Context, tx bun.Tx, rows []store.Schedul
 			}
 			continue
 		}
-		for range fires {
-			batch = append(batch, message(row))
+		for _, at := range fires {
+			batch = append(batch, message(row, at))
 		}
 		if _, err := p.store.UpdateSchedule(ctx, tx, row.ID, change); err != nil {
 			return nil, err
@@ -142,24 +142,24 @@ func (p *Processor) advance(ctx context.Context, tx bun.Tx, rows []store.Schedul
 	return batch, nil
 }
 
-// plan says how often a schedule fires now, and what becomes of it: once for its
-// own fire time, and once if somebody has asked for it.
-func (p *Processor) plan(row store.Schedule) (fires int, change store.ScheduleChange, err error) {
+// plan says for which instants a schedule fires now, and what becomes of it: for
+// its own fire time, and for when somebody has asked for it.
+func (p *Processor) plan(row store.Schedule) (fires []time.Time, change store.ScheduleChange, err error) {
 	change.Error = new("")
 	if row.RunNow() {
-		fires, change.Ran = 1, true
+		fires, change.Ran = append(fires, row.RunAt.Time), true
 	}
 	if row.Due() {
 		next, missed, err := following(row)
 		if err != nil {
-			return 0, change, err
+			return nil, change, err
 		}
 		change.AvailableAfter = next
 		if !missed || p.config.MissedFires == CatchUp {
-			fires++
+			fires = append(fires, row.AvailableAfter.Time)
 		}
 	}
-	if fires > 0 {
+	if len(fires) > 0 {
 		change.FiredAt = row.Now.Time
 	}
 	return fires, change, nil
@@ -218,8 +218,9 @@ func (p *Processor) postponeLater(ctx context.Context, payloadTypes []string, re
 	})
 }
 
-func message(row store.Schedule) *bus.Message {
-	m := &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload}
+// message is what a schedule makes. Its times are for the telemetry.
+func message(row store.Schedule, at time.Time) *bus.Message {
+	m := &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, AvailableAt: at, CreatedAt: row.Now.Time}
 	if len(row.Headers) > 0 {
 		_ = json.Unmarshal(row.Headers, &m.Headers) // written by us
 	}
@@ -231,6 +232,9 @@ func (p *Processor) sendInTx(ctx context.Context, batch []*bus.Message) error {
 	tx, ok := store.TxFrom(ctx)
 	if !ok {
 		return errors.New("schedule: the telemetry must pass on the context it was given")
+	}
+	for _, m := range batch { // due at once, whatever a layer of the application's adds
+		m.AvailableAt, m.CreatedAt = time.Time{}, time.Time{}
 	}
 	return p.producer.Send(ctx, tx, batch...)
 }

@@ -178,6 +178,10 @@ func (p *shop) checkNumbers(metrics map[string]metricdata.Metrics) {
 			p.Errorf("lag: got %v s over %d deliveries, want less than a second each", point.Sum, point.Count)
 		}
 	}
+	late := find[metricdata.Histogram[float64]](p, metrics, "asyncmonolith.schedule.lateness").DataPoints
+	if len(late) != 1 || late[0].Count != 1 || late[0].Sum > 10 || !has(late[0].Attributes, []string{refund}) {
+		p.Errorf("lateness of schedules: got %+v, want one of a refund", late)
+	}
 	for _, point := range find[metricdata.Histogram[float64]](p, metrics, "asyncmonolith.end_to_end.lag").DataPoints {
 		if has(point.Attributes, []string{a}) && (point.Count != 2 || point.Sum < 10 || point.Sum > 240) {
 			p.Errorf("end to end: got %v s over %d messages, want two that took one retry each", point.Sum, point.Count)
