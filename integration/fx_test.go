@@ -120,7 +120,9 @@ func TestFxKeepsTheOrderOfMiddleware(t *testing.T) {
 			fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { return nil })),
 			fx.Provide(
 				func() fxmodule.ProduceChain { return fxmodule.ProduceChain{sending("a"), sending("b"), sending("c")} },
-				func() fxmodule.ConsumeChain { return fxmodule.ConsumeChain{consuming("x"), consuming("y"), consuming("z")} }),
+				func() fxmodule.ConsumeChain {
+					return fxmodule.ConsumeChain{consuming("x"), consuming("y"), consuming("z")}
+				}),
 			fx.Populate(&producer, &processor))
 		if err := app.Err(); err != nil {
 			t.Fatal(err)

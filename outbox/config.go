@@ -168,7 +168,7 @@ func (c ProcessorConfig) checkPool(db *bun.DB, s *store.Store, transactional boo
 	}
 	loops := c.ConsumerProcessorCount
 	need := loops + transactions + 1
-	explained := fmt.Sprintf("%d claim loops + %d transactional consumers + 1", loops, transactions)
+	explained := fmt.Sprintf("%d claim loops + %d transactional consumers + 1 that renews leases", loops, transactions)
 	if !s.RowLocks() { // claims and settles wait for each other anyway
 		need, explained = transactions+1, fmt.Sprintf("%d transactional consumers + 1", transactions)
 	}

@@ -103,13 +103,13 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 		r.outage.Over()
 		lost, unknown := r.ledger.renewed(before, held, sent.Add(r.config.LeaseDuration))
 		r.lost(lost)
-		strays = r.giveBack(ctx, strays, unknown)
+		strays = r.giveBack(ctx, conn, strays, unknown)
 	}
 }
 
 // giveBack ends claims that were unknown twice in a row, and returns those that
 // were unknown for the first time.
-func (r *run) giveBack(ctx context.Context, seen, unknown []int64) []int64 {
+func (r *run) giveBack(ctx context.Context, conn *reserve, seen, unknown []int64) []int64 {
 	var again, fresh []int64
 	for _, id := range unknown {
 		if slices.Contains(seen, id) {
@@ -124,9 +124,8 @@ func (r *run) giveBack(ctx context.Context, seen, unknown []int64) []int64 {
 	if len(again) == 0 {
 		return fresh
 	}
-	statement, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	if err := r.store.Disclaim(statement, r.db, r.owner, again); err != nil {
+	err := conn.use(ctx, func(ctx context.Context, db bun.IDB) error { return r.store.Disclaim(ctx, db, r.owner, again) })
+	if err != nil {
 		r.outage.Noticed("disclaim", err)
 		return unknown
 	}

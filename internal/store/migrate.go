@@ -67,16 +67,17 @@ func (s *Store) apply(ctx context.Context, all []migration) func(tx bun.IDB) err
 // whileBusy tries again while a SQLite database is locked: the first connections
 // to a new file make it a WAL database, which does not wait for busy_timeout.
 func whileBusy(ctx context.Context, migrate func() error) error {
-	const tries, wait = 100, 20 * time.Millisecond
-	for try := 1; ; try++ {
+	const patience, wait = 5 * time.Second, 20 * time.Millisecond
+	deadline := time.Now().Add(patience) // somebody else's long transaction has had busy_timeout already
+	for {
 		err := migrate()
-		if sqliteCode(err) != sqliteBusy || try == tries {
+		if sqliteCode(err) != sqliteBusy || time.Now().After(deadline) {
 			return err
 		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return err
+			return errors.Join(context.Cause(ctx), err)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func (s *Store) Extend(ctx context.Context, db bun.IDB, owner string, lease time
 
 // Disclaim ends claims of the owner without touching their messages, which are
 // available again at once.
-func (s *Store) Disclaim(ctx context.Context, db *bun.DB, owner string, claims []int64) error {
+func (s *Store) Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
 	return s.insist(ctx, db, func(db bun.IDB) error { return s.disclaim(ctx, db, owner, claims) })
 }
 
