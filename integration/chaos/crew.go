@@ -38,6 +38,10 @@ func StartWorker(config WorkerConfig) (*Worker, error) {
 	w.process.Env = append(os.Environ(), WorkerVariable+"="+string(text))
 	w.process.Stdout, w.process.Stderr = &w.output, &w.logged
 	w.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// Its end tells the worker that this process has gone, however it went.
+	if _, err := w.process.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("chaos: worker %s: %w", config.Name, err)
+	}
 	if err := w.process.Start(); err != nil {
 		return nil, fmt.Errorf("chaos: worker %s: %w", config.Name, err)
 	}
@@ -61,21 +65,39 @@ func (w *Worker) Name() string { return w.config.Name }
 // Signal sends a signal. A worker that has ended does not mind.
 func (w *Worker) Signal(s syscall.Signal) { _ = w.process.Process.Signal(s) }
 
-// Kill kills the worker and waits for its end.
-func (w *Worker) Kill() {
+// Kill kills the worker and waits for its end. A worker that has ended by itself
+// is an error: what it died of must not be taken for the kill.
+func (w *Worker) Kill() error {
+	select {
+	case <-w.ended:
+		return fmt.Errorf("chaos: worker %s: it had ended by itself: %w: %s", w.Name(), w.err, w.Log())
+	default:
+	}
 	w.Signal(syscall.SIGKILL)
 	<-w.ended
+	return nil
 }
 
 // Ended is closed when the process has ended.
 func (w *Worker) Ended() <-chan struct{} { return w.ended }
+
+// stopPatience is how long a worker may take to stop before it is asked what it
+// is doing, and killed.
+const stopPatience = 2 * time.Minute
 
 // Stop sends SIGTERM and returns what the worker reports when it has ended, and
 // how long that took.
 func (w *Worker) Stop() (Report, time.Duration, error) {
 	begun := time.Now()
 	w.Signal(syscall.SIGTERM)
-	<-w.ended
+	select {
+	case <-w.ended:
+	case <-time.After(stopPatience):
+		w.Signal(syscall.SIGQUIT) // its stacks go to the log
+		pause(time.Second)
+		w.Signal(syscall.SIGKILL)
+		<-w.ended
+	}
 	took := time.Since(begun)
 	var report Report
 	if w.err != nil {

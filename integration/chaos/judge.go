@@ -19,6 +19,7 @@ type Evidence struct {
 	Effects   map[Run]int // rows that transactional consumers wrote
 	Tx        []string    // the transactional consumers
 	Struck    map[Run]int // kills of their owner at which messages were in flight
+	OnlyKills bool        // nothing else went wrong: a kill must explain every repetition
 	Lease     time.Duration
 	Doomed    []int // jobs that are meant to be poisoned
 	Claims    int   // rows of message_claims
@@ -32,6 +33,9 @@ type Findings struct {
 	Vanished   []Run // I2: its row is gone, but it never finished
 	Both       []Run // I2: waits and is poisoned, or waits twice
 	Overlaps   []Run // I3: two workers ran it at once, within a lease
+	Charged    []Run // I5: an attempt or a crash was counted that nothing explains
+	Repeated   []Run // ran again, though its owner was not killed
+	Strangers  []Run // ran, waits, is poisoned or has effects, though nobody produced it
 	Effects    []Run // I6: not exactly one effect, though its row is gone
 	Innocent   []Run // poisoned, though not meant to be and in flight at fewer than 3 kills
 	Left       []Run // I7: still waiting
@@ -77,6 +81,15 @@ func Judge(e Evidence) Findings {
 		}
 	}
 	f.Ghosts = e.ghosts(started, pending, poisoned)
+	f.Strangers = e.strangers(started, pending, poisoned, e.Effects)
+	f.Charged = e.charged()
+	if e.OnlyKills {
+		for run, n := range started {
+			if n-1-failed[run] > e.Struck[run] {
+				f.Repeated = append(f.Repeated, run)
+			}
+		}
+	}
 	f.Overlaps = e.Ledger.overlaps(e.Lease)
 	f.Claims = e.Claims
 	return f
@@ -87,6 +100,39 @@ func (e Evidence) ghosts(where ...map[Run]int) (found []Run) {
 		for _, consumer := range e.Consumers {
 			run := Run{consumer, job}
 			if slices.ContainsFunc(where, func(counts map[Run]int) bool { return counts[run] > 0 }) {
+				found = append(found, run)
+			}
+		}
+	}
+	return found
+}
+
+// strangers finds what belongs to no job and consumer of the run.
+func (e Evidence) strangers(where ...map[Run]int) (found []Run) {
+	known, consumers := set(slices.Concat(e.Jobs, e.Never)), set(e.Consumers)
+	seen := make(map[Run]bool)
+	for _, counts := range where {
+		for run, n := range counts {
+			if n > 0 && !seen[run] && !(known[run.Job] && consumers[run.Consumer]) {
+				found = append(found, run)
+				seen[run] = true
+			}
+		}
+	}
+	return found
+}
+
+// charged finds runs that began with more attempts than had failed before, or,
+// where only kills went wrong, with more crashes than kills had hit them.
+func (e Evidence) charged() (found []Run) {
+	failed := make(map[Run]int)
+	for _, event := range e.Ledger {
+		run := Run{event.Consumer, event.Job}
+		switch event.Kind {
+		case Failed:
+			failed[run]++
+		case Started:
+			if event.Attempt-1 > failed[run] || e.OnlyKills && event.Crashes > e.Struck[run] {
 				found = append(found, run)
 			}
 		}
@@ -128,7 +174,8 @@ func (l Ledger) endsAfter(start Event, at time.Time) bool {
 func (f Findings) Violations() (lines []string) {
 	for name, runs := range map[string][]Run{
 		"I1: lost": f.Lost, "I1: ran although rolled back": f.Ghosts, "I2: gone without having finished": f.Vanished,
-		"I2: in two places": f.Both, "I3: two workers at once": f.Overlaps, "I6: effects other than one": f.Effects,
+		"I2: in two places": f.Both, "I3: two workers at once": f.Overlaps,
+		"I5: charged for nothing": f.Charged, "repeated though not killed": f.Repeated, "unknown": f.Strangers, "I6: effects other than one": f.Effects,
 		"poisoned though innocent": f.Innocent, "I7: left over": f.Left,
 	} {
 		if len(runs) > 0 {

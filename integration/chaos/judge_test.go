@@ -20,7 +20,7 @@ import (
 func fairRun() chaos.Evidence {
 	e := chaos.Evidence{
 		Consumers: []string{"plain", "tx"}, Tx: []string{"tx"}, Jobs: []int{0, 1, 2, 3}, Never: []int{4}, Doomed: []int{3},
-		Lease: time.Second, Effects: make(map[chaos.Run]int), Struck: make(map[chaos.Run]int),
+		OnlyKills: true, Lease: time.Second, Effects: make(map[chaos.Run]int), Struck: make(map[chaos.Run]int),
 	}
 	clock := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
 	add := func(kind chaos.EventKind, worker, consumer string, job, attempt int) {
@@ -107,9 +107,27 @@ func TestJudgeConvicts(t *testing.T) {
 			e.Poisoned = append(e.Poisoned, chaos.Run{Consumer: "plain", Job: 3})
 		}},
 		{"two workers at one message", "I3: two workers at once: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
+			e.OnlyKills = false // it is a repetition that nothing explains, too
 			late := e.Ledger[0]
 			late.Worker, late.At = "b", late.At.Add(time.Millisecond)
 			e.Ledger = slices.Insert(e.Ledger, 1, late)
+		}},
+		{"an attempt that was counted though nothing failed", "I5: charged for nothing: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
+			e.Ledger[0].Attempt = 2
+		}},
+		{"a crash that was counted though nobody died", "I5: charged for nothing: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
+			e.Ledger[0].Crashes = 1
+		}},
+		{"a message that ran again though nobody died", "repeated though not killed: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
+			again := e.Ledger[0]
+			again.At = again.At.Add(time.Hour)
+			e.Ledger = append(e.Ledger, again)
+		}},
+		{"a row of a consumer that nobody has", "unknown: 1 of them, such as [{other 0}]", func(e *chaos.Evidence) {
+			e.Poisoned = append(e.Poisoned, chaos.Run{Consumer: "other", Job: 0})
+		}},
+		{"effects of a job that nobody produced", "unknown: 1 of them, such as [{tx 77}]", func(e *chaos.Evidence) {
+			e.Effects[chaos.Run{Consumer: "tx", Job: 77}] = 1
 		}},
 		{"an effect that was lost", "I6: effects other than one: 1 of them, such as [{tx 0}]", func(e *chaos.Evidence) {
 			delete(e.Effects, tx)

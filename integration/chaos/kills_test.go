@@ -30,28 +30,36 @@ func kills(b *bar, dsn string, config chaos.WorkerConfig, messages, times int) *
 	for range crew {
 		r.start(crew)
 	}
-	inFlight := 0
-	for range times {
-		r.produce(messages/times, takes)
-		pause(b.between(50*time.Millisecond, 500*time.Millisecond))
+	inFlight, struck, last := 0, 0, 0
+	var killed time.Time
+	for i := range times {
 		b.eventually(time.Minute, "the crew keeps up", func() bool { return r.pending() < messages/times })
+		r.produce(messages*(i+1)/times-messages*i/times, takes)
+		pause(b.between(10*time.Millisecond, 80*time.Millisecond))
 		victim := b.IntN(crew)
-		r.workers[victim].Kill()
-		inFlight += r.strike(r.workers[victim])
+		last, killed = r.kill(victim), time.Now()
+		inFlight += last
+		if last > 0 {
+			struck++
+		}
 		r.start(victim)
 	}
 	backlog := r.pending()
 	limit := r.config.Lease + 5*time.Second
-	took := b.eventually(time.Minute, "everything is settled", r.settled)
+	b.eventually(time.Minute, "everything is settled", r.settled)
+	took := time.Since(killed)
 	r.stopAll()
-	f := r.judge()
+	f := r.judgeAfter(true)
 	if f.Duplicates > inFlight {
 		b.Errorf("duplicates: got %d, want at most the %d in flight at the kills", f.Duplicates, inFlight)
+	}
+	if struck < max(times/3, 1) {
+		b.Errorf("kills that hit a worker at work: got %d of %d, want a third of them or more", struck, times)
 	}
 	if took > limit {
 		b.Errorf("settled %s after the last kill, want at most %s", took, limit)
 	}
-	b.figure("%d kills, %d messages: %v; in flight at kills %d, %d waiting at the last kill settled in %.1fs (goal ≤ %s)",
-		times, messages*len(r.config.Plain)+messages*len(r.config.Tx), f, inFlight, backlog, took.Seconds(), limit)
+	b.figure("%d kills, %d of them of workers at work, %d messages: %v; in flight at kills %d, %d waiting at the last kill settled in %.1fs (goal ≤ %s)",
+		times, struck, len(r.jobs)*(len(r.config.Plain)+len(r.config.Tx)), f, inFlight, backlog, took.Seconds(), limit)
 	return r
 }

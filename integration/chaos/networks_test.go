@@ -135,7 +135,7 @@ func barVanished(b *bar) {
 	case <-time.After(10 * time.Second):
 		b.Fatal("statement that records a claim: got none in 10s, want one")
 	}
-	r.workers[0].Kill()
+	r.kill(0)
 	begun := time.Now()
 	locked := 40 - r.count("SELECT count(*) FROM (SELECT 1 FROM consumer_messages FOR UPDATE SKIP LOCKED) free")
 	r.start(0)

@@ -103,6 +103,9 @@ func barBackends(b *bar) {
 	logged := r.quiet(begun, time.Now())
 	r.finish(l)
 	b.within("healed", worst, healLimit)
+	if terminated == 0 {
+		b.Error("backends terminated: got none, want some")
+	}
 	b.figure("%d backends terminated, all of them every 2s for a minute: healed in %.1fs at worst (goal ≤ %s); %s", terminated, worst.Seconds(), healLimit, logged)
 }
 

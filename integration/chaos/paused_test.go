@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -75,6 +76,7 @@ func (b *bar) paused(path exitPath) (fenced, results int64) {
 	r := newRun(b, dsn, config)
 	gate := newGate(path.onTheWire)
 	proxy.Decide(gate.decide)
+	b.Cleanup(gate.open) // before the proxy closes, which waits for it
 	numbers := r.plant(slices.Repeat([]chaos.Job{path.job}, n)...)
 	if path.doomed {
 		r.doomed = numbers
@@ -178,6 +180,7 @@ type gate struct {
 	parts  []string
 	came   chan struct{}
 	opened chan struct{}
+	once   sync.Once
 }
 
 func newGate(parts []string) *gate {
@@ -198,4 +201,5 @@ func (g *gate) decide(sql string) chaos.Fault {
 // closed tells whether the gate holds a statement.
 func (g *gate) closed() bool { return len(g.came) > 0 }
 
-func (g *gate) open() { close(g.opened) }
+// open may be called more than once.
+func (g *gate) open() { g.once.Do(func() { close(g.opened) }) }

@@ -112,8 +112,18 @@ func (r *run) startAs(i int, config chaos.WorkerConfig) *chaos.Worker {
 func (r *run) killAll() {
 	for _, w := range r.workers {
 		w.Signal(syscall.SIGCONT) // a stopped process dies, too, but let it be seen
-		w.Kill()
+		_ = w.Kill()              // whatever it did, the bar is over
 	}
+}
+
+// kill kills a worker, which must not have died of something else, and returns
+// how many consumers it was running.
+func (r *run) kill(i int) (running int) {
+	r.Helper()
+	if err := r.workers[i].Kill(); err != nil {
+		r.Error(err)
+	}
+	return r.strike(r.workers[i])
 }
 
 // stopAll stops every worker in order.
@@ -223,7 +233,10 @@ func (r *run) strike(dead *chaos.Worker) (running int) {
 }
 
 // judge reads what is left of the run and reports every violation.
-func (r *run) judge() chaos.Findings {
+func (r *run) judge() chaos.Findings { r.Helper(); return r.judgeAfter(false) }
+
+// judgeAfter is judge for a run in which, if so, nothing but kills went wrong.
+func (r *run) judgeAfter(onlyKills bool) chaos.Findings {
 	r.Helper()
 	effects := make(map[chaos.Run]int)
 	for _, run := range r.runs("SELECT consumer, job FROM effects") {
@@ -232,7 +245,7 @@ func (r *run) judge() chaos.Findings {
 	f := chaos.Judge(chaos.Evidence{
 		Consumers: slices.Concat(r.config.Plain, r.config.Tx), Tx: r.config.Tx, Jobs: r.jobs, Never: r.never, Doomed: r.doomed,
 		Ledger: r.ledger(), Pending: r.runs(rowsOf("consumer_messages")), Poisoned: r.runs(rowsOf("poisoned_messages")),
-		Effects: effects, Struck: r.struck, Lease: r.config.Lease, Claims: r.count("SELECT count(*) FROM message_claims"),
+		Effects: effects, Struck: r.struck, OnlyKills: onlyKills, Lease: r.config.Lease, Claims: r.count("SELECT count(*) FROM message_claims"),
 	})
 	if violations := f.Violations(); len(violations) > 0 {
 		r.Errorf("violations:\n%s", strings.Join(violations, "\n"))

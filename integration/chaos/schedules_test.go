@@ -93,13 +93,13 @@ func (r *run) killInTurns(until time.Time) (kills int, nobody []span) {
 		pause(r.between(200*time.Millisecond, 2*time.Second))
 		if round%8 != 0 {
 			victim := r.IntN(len(r.workers))
-			r.workers[victim].Kill()
+			r.kill(victim)
 			r.start(victim)
 			kills++
 			continue
 		}
-		for _, w := range r.workers {
-			w.Kill()
+		for i := range r.workers {
+			r.kill(i)
 			kills++
 		}
 		dead := span{from: time.Now()}

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -84,6 +85,10 @@ const ready = "ready"
 func WorkerMain() int {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM)
+	go func() { // until this process ends, or the one that started it
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(9)
+	}()
 	fmt.Println(ready)
 	var config WorkerConfig
 	if err := json.Unmarshal([]byte(os.Getenv(WorkerVariable)), &config); err != nil {

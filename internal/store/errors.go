@@ -19,6 +19,7 @@ type (
 	sqlStateError interface{ SQLState() string }  // pgx, and pq
 	fieldError    interface{ Field(byte) string } // bun's pgdriver
 	codeError     interface{ Code() int }         // modernc.org/sqlite
+	unsentError   interface{ SafeToRetry() bool } // pgx, of a connection that had broken before
 )
 
 const (
@@ -83,6 +84,10 @@ func IsUnavailable(err error) bool {
 		return true
 	default:
 		return false
+	}
+	var unsent unsentError
+	if errors.As(err, &unsent) && unsent.SafeToRetry() {
+		return true
 	}
 	var network net.Error
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
