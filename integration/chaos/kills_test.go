@@ -3,6 +3,7 @@
 package chaos_test
 
 import (
+	"slices"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
@@ -36,7 +37,7 @@ func kills(b *bar, dsn string, config chaos.WorkerConfig, messages, times int) *
 		b.eventually(time.Minute, "the crew keeps up", func() bool { return r.pending() < messages/times })
 		r.produce(messages*(i+1)/times-messages*i/times, takes)
 		pause(b.between(10*time.Millisecond, 80*time.Millisecond))
-		victim := b.IntN(crew)
+		victim := r.atWork()
 		last, killed = r.kill(victim), time.Now()
 		inFlight += last
 		if last > 0 {
@@ -62,4 +63,26 @@ func kills(b *bar, dsn string, config chaos.WorkerConfig, messages, times int) *
 	b.figure("%d kills, %d of them of workers at work, %d messages: %v; in flight at kills %d, %d waiting at the last kill settled in %.1fs (goal ≤ %s)",
 		times, struck, len(r.jobs)*(len(r.config.Plain)+len(r.config.Tx)), f, inFlight, backlog, took.Seconds(), limit)
 	return r
+}
+
+// atWork picks a worker that holds messages, or, if none does for a while, any.
+func (r *run) atWork() int {
+	r.Helper()
+	for range 50 {
+		var names []string
+		if err := r.db.NewRaw("SELECT DISTINCT o.worker FROM owners o JOIN message_claims c ON c.owner = o.owner ORDER BY 1").Scan(r.ctx, &names); err != nil {
+			r.Fatal(err)
+		}
+		var busy []int
+		for i, w := range r.workers { // not those that were killed and whose leases last
+			if slices.Contains(names, w.Name()) {
+				busy = append(busy, i)
+			}
+		}
+		if len(busy) > 0 {
+			return busy[r.IntN(len(busy))]
+		}
+		pause(10 * time.Millisecond)
+	}
+	return r.IntN(len(r.workers))
 }
