@@ -2,7 +2,6 @@ package bustest
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
@@ -51,12 +51,8 @@ func (v View) produced() ([]*bus.Message, bus.Codec, error) {
 		return nil, nil, fmt.Errorf("read messages: %w", err)
 	}
 	for _, row := range rows {
-		m := &bus.Message{ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, InsertID: row.InsertID,
-			CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time}
-		if len(row.Headers) > 0 {
-			_ = json.Unmarshal(row.Headers, &m.Headers) // written by the library
-		}
-		found[m.ID] = m
+		found[row.MessageID] = &bus.Message{ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers),
+			InsertID: row.InsertID, CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time}
 	}
 	poisoned, _, err := v.poisoned()
 	if err != nil {

@@ -238,7 +238,7 @@ func TestFxPollsQuietly(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var polls, traced atomic.Int64
-		seen := contextHook{func(ctx context.Context) {
+		seen := queryHook{func(ctx context.Context, _ string) {
 			if polls.Add(1); !trace.SpanContextFromContext(ctx).IsValid() || trace.SpanContextFromContext(ctx).IsSampled() {
 				traced.Add(1)
 			}
@@ -256,12 +256,3 @@ func TestFxPollsQuietly(t *testing.T) {
 		service.RequireStop()
 	})
 }
-
-// contextHook is called with the context of every statement.
-type contextHook struct{ see func(context.Context) }
-
-func (h contextHook) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context {
-	h.see(ctx)
-	return ctx
-}
-func (contextHook) AfterQuery(context.Context, *bun.QueryEvent) {}

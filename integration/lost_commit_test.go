@@ -2,13 +2,10 @@ package integration_test
 
 import (
 	"context"
-	"fmt"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -22,21 +19,14 @@ import (
 func TestALostCommitCostsNoAttempt(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.PostgresDSN(t)
-	config := must[*pgx.ConnConfig](t)(pgx.ParseConfig(dsn))
-	network, address := "tcp", fmt.Sprintf("%s:%d", config.Host, config.Port)
-	if strings.HasPrefix(config.Host, "/") {
-		network, address = "unix", fmt.Sprintf("%s/.s.PGSQL.%d", config.Host, config.Port)
+	proxy, through, err := chaos.NewProxyTo(dsn)
+	if err != nil {
+		t.Fatal(err)
 	}
-	proxy := must[*chaos.Proxy](t)(chaos.NewProxy(network, address))
 	t.Cleanup(proxy.Close)
-	through := must[*url.URL](t)(url.Parse(dsn))
-	query := through.Query()
-	query.Set("host", "127.0.0.1")
-	query.Set("port", fmt.Sprint(proxy.Port()))
-	through.Host, through.RawQuery = "", query.Encode()
 
 	var runs, lost, charged atomic.Int64
-	a := newApp(t, testdb.OpenPostgres(t, through.String()), outbox.ConsumeTx("c", func(ctx context.Context, _ bun.Tx, _ order) error {
+	a := newApp(t, testdb.OpenPostgres(t, through), outbox.ConsumeTx("c", func(ctx context.Context, _ bun.Tx, _ order) error {
 		if m, _ := bus.Current(ctx); m.Attempt > 1 {
 			charged.Add(1)
 		}

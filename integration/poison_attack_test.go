@@ -110,7 +110,7 @@ func TestRequeueWhereLeavesAloneWhatItHasRequeued(t *testing.T) {
 		return bus.Permanent(errors.New("still broken"))
 	}))
 	// Poisoned again between the two batches.
-	hooked := db.WithQueryHook(queryHook{func(query string) {
+	hooked := db.WithQueryHook(queryHook{func(_ context.Context, query string) {
 		if strings.Contains(query, `"id" > 500`) || strings.Contains(query, "id > 500") {
 			eventually(t, "the first batch is poisoned again", func() bool { return runs.Load() >= 500 })
 		}

@@ -22,10 +22,12 @@ import (
 // Tests of what an attack on schedules found.
 
 // queryHook calls before with every statement.
-type queryHook struct{ before func(query string) }
+type queryHook struct {
+	before func(ctx context.Context, query string)
+}
 
 func (h queryHook) BeforeQuery(ctx context.Context, e *bun.QueryEvent) context.Context {
-	h.before(e.Query)
+	h.before(ctx, e.Query)
 	return ctx
 }
 func (queryHook) AfterQuery(context.Context, *bun.QueryEvent) {}
@@ -63,7 +65,7 @@ func TestALockedScheduleIsNoBusyLoop(t *testing.T) {
 	tx := must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
 	defer tx.Rollback() //nolint:errcheck // ends the lock, whatever happened
 	must[int64](t)(first(tx.NewRaw("SELECT id FROM scheduled_messages FOR UPDATE")))
-	a.db = db.WithQueryHook(queryHook{func(string) { statements.Add(1) }})
+	a.db = db.WithQueryHook(queryHook{func(context.Context, string) { statements.Add(1) }})
 	a.fireSchedules(t.Context(), schedule.ProcessorConfig{})
 	eventually(t, "it looks", func() bool { return statements.Load() > 2 })
 	before := statements.Load()
@@ -95,7 +97,7 @@ func TestARefusedScheduleIsNotPostponedOverAFire(t *testing.T) {
 	other := *a
 	other.db = plain
 	done := make(chan struct{})
-	hooked := db.WithQueryHook(queryHook{func(query string) {
+	hooked := db.WithQueryHook(queryHook{func(_ context.Context, query string) {
 		// The batch, the schedule alone, and then the look before it is postponed:
 		// there another instance fires it.
 		if strings.Contains(query, "SKIP LOCKED") && locks.Add(1) == 3 {
@@ -291,7 +293,7 @@ func TestAFireAndItsNextTimeAreOneCommit(t *testing.T) {
 	must[int64](t)(a.scheduler().Schedule(t.Context(), db, order{}, "@yearly", "UTC"))
 	a.makeDue(time.Second)
 	firing := *a
-	firing.db = db.WithQueryHook(queryHook{func(query string) {
+	firing.db = db.WithQueryHook(queryHook{func(_ context.Context, query string) {
 		if strings.HasPrefix(query, "UPDATE") && strings.Contains(query, "available_after") {
 			if moved.Add(1); a.count("SELECT count(*) FROM consumer_messages") > 0 {
 				t.Error("the schedule is moved on when its message is committed already")

@@ -83,14 +83,12 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 			return
 		case <-renewals:
 		}
-		before := r.ledger.held()
-		if len(before) == 0 && len(strays) == 0 && !r.strays.Swap(false) {
+		if len(r.ledger.held()) == 0 && len(strays) == 0 && !r.strays.Swap(false) {
 			continue
 		}
-		sent := time.Now()
-		var held []int64
+		var unknown []int64
 		err := conn.use(ctx, func(ctx context.Context, db bun.IDB) (err error) {
-			held, err = r.store.Extend(ctx, db, r.owner, r.config.LeaseDuration)
+			unknown, err = r.renew(ctx, db)
 			return err
 		})
 		if err != nil {
@@ -101,10 +99,21 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 			continue
 		}
 		r.outage.Over()
-		lost, unknown := r.ledger.renewed(before, held, sent.Add(r.config.LeaseDuration))
-		r.lost(lost)
 		strays = r.giveBack(ctx, conn, strays, unknown)
 	}
+}
+
+// renew extends all claims of this process once, gives up those that it no longer
+// has, and returns those that it does not know of.
+func (r *run) renew(ctx context.Context, db bun.IDB) (unknown []int64, err error) {
+	before, sent := r.ledger.held(), time.Now()
+	held, err := r.store.Extend(ctx, db, r.owner, r.config.LeaseDuration)
+	if err != nil {
+		return nil, err
+	}
+	lost, unknown := r.ledger.renewed(before, held, sent.Add(r.config.LeaseDuration))
+	r.lost(lost)
+	return unknown, nil
 }
 
 // giveBack ends claims that were unknown twice in a row, and returns those that

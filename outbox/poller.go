@@ -79,12 +79,7 @@ func (r *run) probe(ctx context.Context) (store.Probe, error) {
 	if err == nil && r.outage.Err() != nil {
 		// A database that is read-only answers, too. And whoever comes back first
 		// renews what it still holds, before others may take it for abandoned.
-		before, sent := r.ledger.held(), time.Now()
-		var held []int64
-		if held, err = r.store.Extend(statement, r.db, r.owner, r.config.LeaseDuration); err == nil {
-			lost, _ := r.ledger.renewed(before, held, sent.Add(r.config.LeaseDuration))
-			r.lost(lost)
-		}
+		_, err = r.renew(statement, r.db)
 	}
 	if err != nil {
 		if ctx.Err() == nil {

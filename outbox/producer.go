@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -260,7 +259,7 @@ func writeAll(ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewM
 		}
 		// A stricter default isolation let the statement lose a conflict.
 	}
-	err = db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error {
+	err = store.InTx(ctx, db, func(tx bun.Tx) (err error) {
 		written, err = s.Insert(ctx, tx, rows)
 		return err
 	})

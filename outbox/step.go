@@ -35,12 +35,10 @@ func (p *Processor) Step(ctx context.Context, consumers ...string) (ran bool, er
 	r := p.newRun(ctx)
 	defer r.cancelWork(nil)
 	request, ok, err := r.nextStep(wants)
-	switch {
-	case store.IsMissingTable(err):
-		return false, fmt.Errorf("outbox: step: %w: %w", ErrSchema, err)
-	case err != nil:
-		return false, fmt.Errorf("outbox: step: %w", err)
-	case !ok:
+	if err != nil {
+		return false, fmt.Errorf("outbox: step: %w", store.Explained(err))
+	}
+	if !ok {
 		return false, nil
 	}
 	if ran, err = r.step(ctx, request); err != nil {

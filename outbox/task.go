@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -62,15 +61,10 @@ func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {
 	*t = task{
 		Context: l.ctx, row: row, consumer: c, lease: l, queuedAt: now,
 		message: bus.Message{
-			ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, InsertID: row.InsertID,
+			ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers), InsertID: row.InsertID,
 			Consumer: c.Name(), Config: &c.settings, Attempt: row.Attempts + 1, Crashes: row.Crashes,
 			CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time,
 		},
-	}
-	if len(row.Headers) > 0 {
-		// Headers are only ever written by us; what cannot be read is no
-		// reason to keep the message from its consumer.
-		_ = json.Unmarshal(row.Headers, &t.message.Headers)
 	}
 }
 

@@ -40,12 +40,9 @@ type Attempt struct {
 
 func shown(row store.Poisoned) Message {
 	m := Message{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, Payload: row.Payload,
-		InsertID: row.InsertID, CreatedAt: row.CreatedAt.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
+		Headers: store.Headers(row.Headers), InsertID: row.InsertID, CreatedAt: row.CreatedAt.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
 		Crashes: row.Crashes, Reason: row.Reason}
-	// Both were written by us; what cannot be read must not hide the message.
-	if len(row.Headers) > 0 {
-		_ = json.Unmarshal(row.Headers, &m.Headers)
-	}
+	// Written by us; what cannot be read must not hide the message.
 	var errors []store.Attempt
 	if row.Errors != "" && json.Unmarshal([]byte(row.Errors), &errors) == nil {
 		for _, e := range errors {

@@ -3,7 +3,6 @@ package schedule
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -20,27 +19,34 @@ const (
 	badDelay    = time.Minute            // until a schedule that cannot fire is tried again
 )
 
-// fire fires one batch and returns how many schedules it dealt with. Those that
-// could not fire the last time are fired one by one, and so are all of a batch
-// that is refused: a bad one holds nobody back.
-func (p *Processor) fire(ctx context.Context, payloadTypes []string) (int, error) {
+// fire fires one batch and returns how many schedules it dealt with; the next one
+// may find more. A batch that is refused is fired one by one, and so are, when
+// nothing else is due, those that could not fire the last time: a bad one holds
+// nobody back.
+func (p *Processor) fire(ctx context.Context, payloadTypes []string) (n int, err error) {
 	rows, err := p.fireTx(ctx, payloadTypes, store.ScheduleFilter{Sound: true}, fireBatch)
-	n := len(rows)
 	if _, refused := errors.AsType[*refusedError](err); refused {
-		err = nil
 		for _, row := range rows {
-			if err = p.fireOne(ctx, payloadTypes, store.ScheduleFilter{ID: row.ID}); err != nil && err != errNotDue {
-				break
+			if err := p.fireOne(ctx, payloadTypes, store.ScheduleFilter{ID: row.ID}); err != nil && err != errNotDue {
+				return n, err
 			}
+			n++
 		}
+		return n, nil
 	}
-	for ctx.Err() == nil && (err == nil || err == errNotDue) {
-		if err = p.fireOne(ctx, payloadTypes, store.ScheduleFilter{Failed: true}); err == errNotDue {
+	if err != nil || len(rows) > 0 {
+		return len(rows), err
+	}
+	for {
+		switch err := p.fireOne(ctx, payloadTypes, store.ScheduleFilter{Failed: true}); err {
+		case nil:
+			n++
+		case errNotDue:
 			return n, nil
+		default:
+			return n, err
 		}
-		n++
 	}
-	return n, err
 }
 
 // errNotDue: nothing that matched the filter was due.
@@ -220,11 +226,7 @@ func (p *Processor) postponeLater(ctx context.Context, payloadTypes []string, re
 
 // message is what a schedule makes. Its times are for the telemetry.
 func message(row store.Schedule, at time.Time) *bus.Message {
-	m := &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, AvailableAt: at, CreatedAt: row.Now.Time}
-	if len(row.Headers) > 0 {
-		_ = json.Unmarshal(row.Headers, &m.Headers) // written by us
-	}
-	return m
+	return &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers), AvailableAt: at, CreatedAt: row.Now.Time}
 }
 
 // sendInTx is the innermost sender of a fire.

@@ -70,8 +70,8 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config 
 
 // Run fires schedules until ctx is cancelled and returns nil within a second of
 // that: the transaction it is in is finished or, if it takes longer, rolled back,
-// in which case its schedules fire later. It returns an error at once
-// when the database cannot be reached, when its tables are missing or too old
+// in which case its schedules fire later. It returns an error at once when the
+// database cannot be reached, when its tables are missing or too old
 // (bus.ErrSchema), or when its settings would break the library's promises; later
 // outages are logged and waited out. A schedule that cannot fire is logged and
 // marked (Schedule.LastError), and holds back no other.

@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -74,36 +71,22 @@ func (r *run) produceThrough(dsn string, n int) (retried int) {
 // of the way through it.
 func newProxy(b *bar, dsn string) (*chaos.Proxy, string) {
 	b.Helper()
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		b.Fatal(err)
-	}
-	network, address := "tcp", fmt.Sprintf("%s:%d", config.Host, config.Port)
-	if strings.HasPrefix(config.Host, "/") {
-		network, address = "unix", fmt.Sprintf("%s/.s.PGSQL.%d", config.Host, config.Port)
-	}
-	proxy, err := chaos.NewProxy(network, address)
+	proxy, through, err := chaos.NewProxyTo(dsn)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(proxy.Close)
-	return proxy, rerouted(b, dsn, proxy.Port())
+	return proxy, through
 }
 
 // rerouted is the DSN of the same database by way of a local port.
 func rerouted(t testing.TB, dsn string, port int) string {
 	t.Helper()
-	through, err := url.Parse(dsn)
+	through, err := chaos.Rerouted(dsn, port)
 	if err != nil {
 		t.Fatal(err)
 	}
-	query := through.Query()
-	query.Set("host", "127.0.0.1")
-	query.Set("port", fmt.Sprint(port))
-	query.Set("connect_timeout", "5")
-	through.RawQuery = query.Encode()
-	through.Host = ""
-	return through.String()
+	return through
 }
 
 // faults are the losses of bar 3, and how many there were of each.

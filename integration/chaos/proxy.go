@@ -7,10 +7,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // A Fault is what a [Proxy] does to a statement or a connection.
@@ -53,6 +57,40 @@ func NewProxy(network, address string) (*Proxy, error) {
 	p.Decide(func(string) Fault { return Forward })
 	p.wg.Go(p.accept)
 	return p, nil
+}
+
+// NewProxyTo is [NewProxy] to the server of a data source name, with the name of
+// the way through it.
+func NewProxyTo(dsn string) (p *Proxy, through string, err error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, "", fmt.Errorf("chaos: proxy: %w", err)
+	}
+	network, address := "tcp", fmt.Sprintf("%s:%d", config.Host, config.Port)
+	if strings.HasPrefix(config.Host, "/") {
+		network, address = "unix", fmt.Sprintf("%s/.s.PGSQL.%d", config.Host, config.Port)
+	}
+	if p, err = NewProxy(network, address); err != nil {
+		return nil, "", err
+	}
+	if through, err = Rerouted(dsn, p.Port()); err != nil {
+		p.Close()
+	}
+	return p, through, err
+}
+
+// Rerouted is the data source name of the same database by way of a local port.
+func Rerouted(dsn string, port int) (string, error) {
+	through, err := url.Parse(dsn)
+	if err != nil {
+		return "", fmt.Errorf("chaos: data source name: %w", err)
+	}
+	query := through.Query()
+	query.Set("host", "127.0.0.1")
+	query.Set("port", strconv.Itoa(port))
+	query.Set("connect_timeout", "5")
+	through.Host, through.RawQuery = "", query.Encode()
+	return through.String(), nil
 }
 
 // Port is the TCP port the proxy listens on, at 127.0.0.1.

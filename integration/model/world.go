@@ -120,7 +120,7 @@ func ask[T any](systems []System, question func(System) T) []T {
 	all.Wait()
 	for _, p := range panics {
 		if p != nil {
-			panic(p)
+			panic(p) // as the system did, on the goroutine that asked
 		}
 	}
 	return answers

@@ -12,6 +12,16 @@ func asJSON(v any) string {
 	return string(text)
 }
 
+// Headers reads headers as they are stored. Only the library writes them; should
+// they be unreadable all the same, that is no reason to withhold a message.
+func Headers(text []byte) map[string]string {
+	var headers map[string]string
+	if len(text) > 0 {
+		_ = json.Unmarshal(text, &headers)
+	}
+	return headers
+}
+
 // pairs lists the kinds of messages that are wanted.
 func pairs(wants []Want) string {
 	consumers, payloads := kinds(wants)

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -78,16 +77,14 @@ func (s *Store) Exists(ctx context.Context, db *bun.DB, id int64) (exists bool, 
 }
 
 // insist runs a single statement; when it loses a conflict, which it can under a
-// stricter default isolation, it runs once more in an explicit READ COMMITTED
+// stricter default isolation, it runs again in an explicit READ COMMITTED
 // transaction.
 func (s *Store) insist(ctx context.Context, db bun.IDB, statement func(bun.IDB) error) error {
 	err := statement(db)
 	if !IsConflict(err) {
 		return err
 	}
-	return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error {
-		return statement(tx)
-	})
+	return InTx(ctx, db, func(tx bun.Tx) error { return statement(tx) })
 }
 
 // resultArrays are results turned on their side, as arrays for the database.
