@@ -59,9 +59,9 @@ import (
 // must be provided as the interface: fx does not see that a *trace.TracerProvider
 // of the SDK is one. A line at start, at level Info, says what is on.
 //
-// All chains are wired, and the queues are sampled every 15 s. Module does not
-// shut providers down, and does not apply amotel.Quiet. A ProcessorConfig.Chain of
-// the application replaces the whole consume chain, telemetry included: put
+// All chains are wired, the queues are sampled every 15 s, and processors poll
+// under amotel.Quiet. Module does not shut providers down. A ProcessorConfig.Chain
+// of the application replaces the whole consume chain, telemetry included: put
 // Telemetry.Consume in it.
 var Module = fx.Options(
 	fx.Module("asyncmonolith",

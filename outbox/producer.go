@@ -110,8 +110,9 @@ func (p *Producer) log(next bus.Sender) bus.Sender {
 // Errors that the caller can avoid are bus.ErrNoConsumer, bus.ErrPointerPayload,
 // bus.ErrOtherType, bus.ErrTooLarge, bus.ErrBadText and bus.ErrBadOption; then
 // nothing was sent to the database. [ErrSchema] says that the tables are missing.
-// Errors of the produce chain and of the database come back wrapped. In a transaction of isolation REPEATABLE READ or SERIALIZABLE an
-// insert id may meet a serialization failure, which is the caller's to retry.
+// Errors of the produce chain and of the database come back wrapped. In a
+// transaction of isolation REPEATABLE READ or SERIALIZABLE an insert id may meet
+// a serialization failure, which is the caller's to retry.
 func (p *Producer) Produce(ctx context.Context, db bun.IDB, payload bus.Payload, options ...Option) (Receipt, error) {
 	receipts, err := p.ProduceMany(ctx, db, Item{Payload: payload, Options: options})
 	if err != nil {
