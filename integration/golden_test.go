@@ -132,7 +132,7 @@ func goldenOperations() []goldenOperation {
 		{"extend", func(g *golden) error { _, err := g.Extend(g.Context(), g.db, owner, 30*time.Second); return err }},
 		{"settle", func(g *golden) error { return g.settle(owner) }},
 		{"fence", func(g *golden) error {
-			f := store.Fence{Claim: 1, Owner: owner, Message: 5, Idle: 15 * time.Second}
+			f := store.Fence{Owner: owner, Idle: 15 * time.Second, Messages: []store.Fenced{{Claim: 1, ID: 5}}}
 			return g.db.RunInTx(g.Context(), nil, func(ctx context.Context, tx bun.Tx) error { _, err := g.Fence(ctx, tx, f); return err })
 		}},
 		{"remove", func(g *golden) error { _, err := g.Remove(g.Context(), g.db, 5); return err }},

@@ -318,7 +318,7 @@ func TestLedgerFenceGivesUpOnALockedRow(t *testing.T) {
 	if err != nil || len(c.Messages) != 1 {
 		t.Fatalf("claim: got %d messages, %v, want 1", len(c.Messages), err)
 	}
-	fence := store.Fence{Claim: c.ID, Owner: "a", Message: c.Messages[0].ID, Idle: 7 * time.Second}
+	fence := store.Fence{Owner: "a", Idle: 7 * time.Second, Messages: []store.Fenced{{Claim: c.ID, ID: c.Messages[0].ID}}}
 	inTx := func(fn func(ctx context.Context, tx bun.Tx) error) error {
 		return l.db.RunInTx(l.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, fn)
 	}
@@ -326,8 +326,8 @@ func TestLedgerFenceGivesUpOnALockedRow(t *testing.T) {
 		if _, err := tx.NewRaw("SET LOCAL lock_timeout = '33s'").Exec(ctx); err != nil {
 			return err
 		}
-		if held, err := l.Fence(ctx, tx, fence); err != nil || !held {
-			return fmt.Errorf("fence: got %t, error %w, want true", held, err)
+		if held, err := l.Fence(ctx, tx, fence); err != nil || len(held) == 0 {
+			return fmt.Errorf("fence: got %v, error %w, want one message", held, err)
 		}
 		for setting, want := range map[string]string{"idle_in_transaction_session_timeout": "7s", "lock_timeout": "33s"} {
 			var got string
@@ -338,8 +338,8 @@ func TestLedgerFenceGivesUpOnALockedRow(t *testing.T) {
 		start := time.Now()
 		err := inTx(func(ctx context.Context, tx bun.Tx) error {
 			held, err := l.Fence(ctx, tx, fence)
-			if err != nil || held {
-				t.Errorf("fence of a locked row: got %t, %v, want false", held, err)
+			if err != nil || len(held) > 0 {
+				t.Errorf("fence of a locked row: got %v, %v, want none", held, err)
 			}
 			return errors.New("roll back")
 		})
@@ -378,11 +378,11 @@ func TestLedgerFenceSeesWhatHappenedWhileItWaited(t *testing.T) {
 				}
 				go func() {
 					_ = l.db.RunInTx(l.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
-						held, err := l.Fence(ctx, tx, store.Fence{Claim: c.ID, Owner: "a", Message: c.Messages[0].ID, Idle: time.Second})
+						held, err := l.Fence(ctx, tx, store.Fence{Owner: "a", Idle: time.Second, Messages: []store.Fenced{{Claim: c.ID, ID: c.Messages[0].ID}}})
 						if err != nil {
 							t.Errorf("fence: %v", err)
 						}
-						fenced <- held
+						fenced <- len(held) > 0
 						return nil
 					})
 				}()
@@ -833,8 +833,8 @@ func (s *stress) transact(owner string, c store.Claim, hold time.Duration) {
 	refused := errors.New("refused")
 	for _, m := range c.Messages {
 		err := s.settles.RunInTx(s.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
-			f := store.Fence{Claim: c.ID, Owner: owner, Message: m.ID, Attempts: m.Attempts, Crashes: m.Crashes, Idle: time.Minute}
-			if held, err := s.Fence(ctx, tx, f); err != nil || !held {
+			f := store.Fence{Owner: owner, Idle: time.Minute, Messages: []store.Fenced{{Claim: c.ID, ID: m.ID, Attempts: m.Attempts, Crashes: m.Crashes}}}
+			if held, err := s.Fence(ctx, tx, f); err != nil || len(held) == 0 {
 				return errors.Join(refused, err)
 			}
 			if _, err := tx.NewRaw("INSERT INTO audit (event, message) VALUES ('effect', ?)", m.ID).Exec(ctx); err != nil {
@@ -982,7 +982,7 @@ func (l *ledger) explained(c store.Claim) []explained {
 		{"finish", []string{key}, func(db *bun.DB) error { _, err := l.Finish(l.ctx, db, "a", []int64{c.ID}); return err }},
 		{"recover", []string{key}, func(db *bun.DB) error { _, err := l.Recover(later, db, 3); return err }},
 		{"fence", []string{key}, func(db *bun.DB) error {
-			_, err := l.Fence(l.ctx, db, store.Fence{Claim: c.ID, Owner: "a", Message: first, Idle: time.Minute})
+			_, err := l.Fence(l.ctx, db, store.Fence{Owner: "a", Idle: time.Minute, Messages: []store.Fenced{{Claim: c.ID, ID: first}}})
 			return err
 		}},
 		{"exists", []string{key}, func(db *bun.DB) error { _, err := l.Exists(l.ctx, db, first); return err }},

@@ -92,7 +92,7 @@ func writeFirst(ctx context.Context, s *store.Store, db *bun.DB, owner string, w
 	if len(c.Messages) > 0 {
 		m := c.Messages[0]
 		fenced = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-			_, err := s.Fence(ctx, tx, store.Fence{Claim: c.ID, Owner: owner, Message: m.ID, Attempts: m.Attempts, Crashes: m.Crashes})
+			_, err := s.Fence(ctx, tx, store.Fence{Owner: owner, Messages: []store.Fenced{{Claim: c.ID, ID: m.ID, Attempts: m.Attempts, Crashes: m.Crashes}}})
 			return err
 		})
 		_, settled = s.Settle(ctx, db, owner, time.Minute, []store.Result{{Claim: c.ID, Message: m.ID, Outcome: store.Failed}})

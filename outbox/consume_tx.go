@@ -45,6 +45,9 @@ func transactional(c *bus.ConsumerConfig) { c.SetValue(transactionalKey{}, true)
 
 func isTransactional(c bus.ConsumerConfig) bool { return c.Value(transactionalKey{}) != nil }
 
+// errFenced gives a message back that is no longer ours to run.
+var errFenced error = &bus.Verdict{Outcome: bus.Released, Err: bus.ErrLeaseLost}
+
 // errConflict tells that our transaction, not the handler, was at fault.
 var errConflict = errors.New("outbox: the consumer's transaction met a conflict or lost its connection")
 
@@ -66,16 +69,16 @@ func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 	if err != nil {
 		return uncounted(fmt.Errorf("begin: %w", err))
 	}
-	held, err := r.fence(txCtx, tx, t)
-	if err != nil || !held {
+	held, err := r.fence(txCtx, tx, []*task{t})
+	if err != nil || len(held) == 0 {
 		r.rollback(tx, end)
 		if err != nil {
 			return uncounted(fmt.Errorf("fence: %w", err))
 		}
-		return &bus.Verdict{Outcome: bus.Released, Err: bus.ErrLeaseLost}
+		return errFenced
 	}
 	handlerCtx, pending := withPendingWake(store.WithTx(ctx, tx))
-	if err := r.call(handlerCtx, t, payload); err != nil {
+	if err := r.invoke(handlerCtx, t, payload); err != nil {
 		if errors.Is(err, bus.ErrAbandoned) {
 			return err // end rolls back; waiting for it could take as long as the handler does
 		}
@@ -86,7 +89,7 @@ func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 		}
 		return err
 	}
-	if err := r.commit(txCtx, tx, t, end); err != nil {
+	if err := r.commit(txCtx, tx, []*task{t}, end); err != nil {
 		return err
 	}
 	t.committed = true
@@ -104,7 +107,7 @@ func (r *run) begin(ctx context.Context, end context.CancelFunc) (bun.Tx, error)
 // conflict or lost its connection. An error of that kind from elsewhere, from
 // another database for instance, leaves the transaction usable, and counts.
 func (r *run) blameless(ctx, txCtx context.Context, tx bun.Tx, err error) bool {
-	if bus.VerdictOf(err).Outcome != bus.Unclassified || ctx.Err() != nil {
+	if _, panicked := err.(*raised); panicked || bus.VerdictOf(err).Outcome != bus.Unclassified || ctx.Err() != nil {
 		return false
 	}
 	if !store.IsConflict(err) && !store.IsUnavailable(err) {
@@ -115,40 +118,53 @@ func (r *run) blameless(ctx, txCtx context.Context, tx bun.Tx, err error) bool {
 	return !r.store.Usable(statement, tx)
 }
 
-func (r *run) fence(ctx context.Context, tx bun.Tx, t *task) (bool, error) {
+// fence locks the messages, and returns the ids of those that are still ours.
+func (r *run) fence(ctx context.Context, tx bun.Tx, tasks []*task) (held []int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	return r.store.Fence(ctx, tx, store.Fence{
-		Claim: t.lease.id, Owner: r.owner, Message: t.row.ID, Attempts: t.row.Attempts, Crashes: t.row.Crashes,
-		Idle: t.consumer.settings.Timeout + abandonGrace + statementTimeout,
-	})
+	f := store.Fence{Owner: r.owner, Idle: tasks[0].consumer.settings.Timeout + abandonGrace + statementTimeout}
+	for _, t := range tasks {
+		f.Messages = append(f.Messages, store.Fenced{Claim: t.lease.id, ID: t.row.ID, Attempts: t.row.Attempts, Crashes: t.row.Crashes})
+	}
+	return r.store.Fence(ctx, tx, f)
 }
 
-// commit removes the message and commits. When the answer is lost it looks
-// whether the message is still there before it decides.
-func (r *run) commit(ctx context.Context, tx bun.Tx, t *task, end context.CancelFunc) error {
+// commit removes the messages and commits. When the answer is lost it looks
+// whether they are still there before it decides.
+func (r *run) commit(ctx context.Context, tx bun.Tx, tasks []*task, end context.CancelFunc) error {
 	statement, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	removed, err := r.store.Remove(statement, tx, t.row.ID)
+	ids := make([]int64, len(tasks))
+	for i, t := range tasks {
+		ids[i] = t.row.ID
+	}
+	removed, err := r.store.Remove(statement, tx, ids...)
 	if err != nil || !removed {
 		r.rollback(tx, end)
-		if err != nil && !store.IsConflict(err) && !store.IsUnavailable(err) {
-			return fmt.Errorf("outbox: remove the message: %w", err) // the handler broke the transaction
+		if err == nil {
+			err = errConflict
 		}
-		return uncounted(fmt.Errorf("remove the message: %w", errors.Join(err, errConflict)))
+		return ofTransaction("remove", err)
 	}
 	timer := time.AfterFunc(statementTimeout, end)
 	defer timer.Stop()
 	err = tx.Commit()
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case store.IsConflict(err):
-		return uncounted(fmt.Errorf("commit: %w", err))
-	case ctx.Err() == nil && !store.IsUnavailable(err):
-		return fmt.Errorf("outbox: commit: %w", err)
 	}
-	return r.afterLostCommit(context.WithoutCancel(ctx), t, err)
+	if !store.IsConflict(err) && (ctx.Err() != nil || store.IsUnavailable(err)) {
+		return r.afterLostCommit(context.WithoutCancel(ctx), tasks[0], err)
+	}
+	return ofTransaction("commit", err)
+}
+
+// ofTransaction is the error of a message for one of our statements: either the
+// database is at fault, or the handler has broken the transaction.
+func ofTransaction(statement string, err error) error {
+	if errors.Is(err, errConflict) || store.IsConflict(err) || store.IsUnavailable(err) {
+		return uncounted(fmt.Errorf("%s: %w", statement, err))
+	}
+	return fmt.Errorf("outbox: the consumer's transaction: %s: %w", statement, err)
 }
 
 // afterLostCommit decides whether a commit happened whose answer never came.

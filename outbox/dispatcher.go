@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -140,10 +141,7 @@ func (d *dispatcher) takeLocked() *task {
 		if len(c.queue) == 0 || !d.mayStartLocked(c) {
 			continue
 		}
-		t := c.queue[0]
-		c.queue[0] = nil
-		c.queue = c.queue[1:]
-		d.queued--
+		t := d.dequeueLocked(c)
 		d.running++
 		c.running++
 		if c.transactional {
@@ -152,6 +150,27 @@ func (d *dispatcher) takeLocked() *task {
 		return t
 	}
 	return nil
+}
+
+// dequeueLocked takes a consumer's next task, and those that are to share its
+// transactions: an equal part for each transaction that could begin now.
+func (d *dispatcher) dequeueLocked(c *consumer) *task {
+	n := 1
+	if c.group > 1 && c.queue[0].groupable() {
+		free := min(d.limit(c)-c.running, d.config.TxConcurrency-d.runTx)
+		share := min((len(c.queue)+free-1)/free, c.group)
+		for n < share && c.queue[n].groupable() {
+			n++
+		}
+	}
+	t := c.queue[0]
+	if n > 1 {
+		t.mates = slices.Clone(c.queue[1:n])
+	}
+	clear(c.queue[:n])
+	c.queue = c.queue[n:]
+	d.queued -= n
+	return t
 }
 
 func (d *dispatcher) mayStartLocked(c *consumer) bool {
@@ -172,7 +191,7 @@ func (d *dispatcher) limit(c *consumer) int {
 
 func (d *dispatcher) finishedLocked(t *task) {
 	c := t.consumer
-	c.finished.add(time.Now())
+	c.finished.add(time.Now(), 1+len(t.mates))
 	d.running--
 	c.running--
 	if c.transactional {

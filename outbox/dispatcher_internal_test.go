@@ -45,7 +45,7 @@ func TestRateCountsTheLastSecond(t *testing.T) {
 	var r rate
 	start := time.UnixMilli(1_000_000)
 	for i := range 10 {
-		r.add(start.Add(time.Duration(i) * 100 * time.Millisecond))
+		r.add(start.Add(time.Duration(i)*100*time.Millisecond), 1)
 	}
 	for after, want := range map[time.Duration]int{900 * time.Millisecond: 10, 1500 * time.Millisecond: 3, 2 * time.Second: 0, time.Hour: 0} {
 		counted := r
@@ -67,7 +67,7 @@ func newTestDispatcher(t *testing.T, config ProcessorConfig, names ...string) *d
 		if err != nil {
 			t.Fatal(err)
 		}
-		consumers = append(consumers, &consumer{Consumer: registered, settings: settings, wants: []int{i}})
+		consumers = append(consumers, &consumer{Consumer: registered, settings: settings, group: 1, wants: []int{i}})
 		wants = append(wants, store.Want{Consumer: name, Payload: "test"})
 	}
 	return newDispatcher(config, consumers, wants, consumers)
@@ -259,4 +259,41 @@ func TestSoloMessageThatFinishesBeforeItsClaimIsAccountedFor(t *testing.T) {
 	d.mu.Unlock()
 	d.claimed(o, store.Claim{Messages: make([]store.Message, 1)}, nil)
 	d.mustOrder(t) // the clean messages, which must not wait for ever
+}
+
+func TestGroupsShareTheQueue(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		queue  int
+		failed int // index of a message that has failed before, or -1
+		want   []int
+	}{
+		{"few messages run side by side", 3, -1, []int{1, 1, 1}},
+		{"each transaction gets an equal part", 10, -1, []int{3, 3, 2, 2}},
+		{"no group is larger than it may be", 100, -1, []int{5, 5, 5, 5}},
+		{"what has failed before runs alone", 20, 2, []int{2, 1, 5, 5}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			d := newTestDispatcher(t, ProcessorConfig{TxConcurrency: 4}, "c")
+			d.consumers[0].transactional, d.consumers[0].group = true, 5
+			tasks := make([]task, test.queue)
+			for i := range tasks {
+				tasks[i] = task{consumer: d.consumers[0]}
+			}
+			if test.failed >= 0 {
+				tasks[test.failed].row.Attempts = 1
+			}
+			d.push(tasks)
+			var got []int
+			for d.queued > 0 && d.runTx < 4 {
+				got = append(got, 1+len(d.next(nil).mates))
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("groups of %d: got %v, want %v", test.queue, got, test.want)
+			}
+		})
+	}
 }

@@ -56,8 +56,9 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 	transactional := false
 	for _, registered := range registry.Consumers() {
 		settings, err := config.settings(registered)
-		errs = append(errs, err)
-		c := &consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings)}
+		group, groupErr := groupOf(registered, settings)
+		errs = append(errs, err, groupErr)
+		c := &consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group}
 		transactional = transactional || c.transactional
 		p.add(c)
 	}

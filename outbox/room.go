@@ -50,7 +50,7 @@ func (d *dispatcher) roomsLocked(now time.Time) ([]*consumer, []int) {
 		if !c.active {
 			continue
 		}
-		room := min(free, d.limit(c)-c.running) + c.finished.lastSecond(now) - len(c.queue) - c.reserved
+		room := min(free, d.limit(c)-c.running)*c.group + c.finished.lastSecond(now) - len(c.queue) - c.reserved
 		if room > 0 {
 			consumers, rooms = append(consumers, c), append(rooms, room)
 		}

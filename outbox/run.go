@@ -37,7 +37,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 	consumers := make([]*consumer, len(p.consumers))
 	byName := make(map[string]*consumer, len(p.consumers))
 	for i, c := range p.consumers {
-		consumers[i] = &consumer{Consumer: c.Consumer, settings: c.settings, transactional: c.transactional, wants: c.wants}
+		consumers[i] = &consumer{Consumer: c.Consumer, settings: c.settings, transactional: c.transactional, group: c.group, wants: c.wants}
 		byName[c.Name()] = consumers[i]
 	}
 	owners := make([]*consumer, len(p.owners))

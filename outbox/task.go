@@ -14,11 +14,12 @@ type consumer struct {
 	bus.Consumer
 	settings      bus.ConsumerConfig
 	transactional bool
+	group         int   // how many messages may share a transaction
 	wants         []int // indexes of its wants
 
 	// Guarded by dispatcher.mu.
 	queue    []*task
-	running  int
+	running  int  // a group counts once
 	reserved int  // asked for by claims under way
 	active   bool // may have messages to claim
 	wakes    int  // counts activations, to notice one during a claim
@@ -34,9 +35,15 @@ type task struct {
 	consumer        *consumer
 	lease           *lease
 	queuedAt        time.Time
+	mates           []*task // that were taken with it to share transactions
+	group           *group  // they and it, while they run
 	worker          *worker // while it runs
 	committed       bool    // a transactional consumer has removed it
 }
+
+// groupable tells whether a message may share a transaction. One that has failed
+// could take the others down once more.
+func (t *task) groupable() bool { return t.row.Attempts == 0 && t.row.Crashes == 0 }
 
 type taskKey struct{}
 
@@ -109,9 +116,9 @@ type rate struct {
 
 func eighths(t time.Time) int64 { return t.UnixMilli() / 125 }
 
-func (r *rate) add(now time.Time) {
+func (r *rate) add(now time.Time, n int) {
 	r.forget(now)
-	r.slots[eighths(now)%8]++
+	r.slots[eighths(now)%8] += n
 }
 
 func (r *rate) lastSecond(now time.Time) int {

@@ -54,25 +54,34 @@ func (r *run) startWorker(w *worker, done *task) {
 				return
 			}
 			done = t
-			w.process(t)
+			if len(t.mates) > 0 {
+				w.conduct(t)
+			} else {
+				w.process(t)
+			}
 		}
 	})
 }
 
-// process runs one message through the chain and hands its result on, whatever
-// the chain does.
+// process runs one message.
 func (w *worker) process(t *task) {
 	t.worker = w
 	w.current.Store(t)
+	defer w.current.Store(nil)
+	w.run.through(t)
+}
+
+// through runs one message through the chain and hands its result on, whatever
+// the chain does.
+func (r *run) through(t *task) {
 	var err error = bus.ErrGoexit
 	defer func() {
-		w.current.Store(nil)
 		if value := recover(); value != nil {
 			err = bus.NewPanicError(value)
 		}
-		w.run.settled(t, err)
+		r.settled(t, err)
 	}()
-	err = w.run.handler(bus.WithMessage(t, &t.message), &t.message)
+	err = r.handler(bus.WithMessage(t, &t.message), &t.message)
 }
 
 // consume is the innermost layer of the chain.
@@ -82,13 +91,21 @@ func (r *run) consume(ctx context.Context, m *bus.Message) error {
 		return errors.New("outbox: the consume chain must pass on the context it was given")
 	}
 	var err error
-	if t.consumer.transactional {
+	switch {
+	case t.group != nil:
+		err = t.group.join(ctx, t, m.Payload)
+	case t.consumer.transactional:
 		err = r.runInTx(ctx, t, m.Payload)
-	} else {
-		err = r.call(ctx, t, m.Payload)
+	default:
+		err = r.invoke(ctx, t, m.Payload)
 	}
 	if err == nil {
 		return nil
+	}
+	// A panic goes on unwinding here, so that recovering from it stays a matter of
+	// the chain.
+	if p, ok := err.(*raised); ok {
+		panic(p.PanicError)
 	}
 	// A handler that fails because we cancelled it has not had its chance.
 	if cause := context.Cause(ctx); cause == bus.ErrStopping || cause == bus.ErrLeaseLost {
@@ -99,9 +116,10 @@ func (r *run) consume(ctx context.Context, m *bus.Message) error {
 	return err
 }
 
-// call runs the consumer's function on the worker's partner and waits for it,
-// but no longer than its deadline and a grace period.
-func (r *run) call(ctx context.Context, t *task, payload []byte) error {
+// invoke runs the consumer's function on the worker's partner and waits for it,
+// but no longer than its deadline and a grace period. A panic comes back as an
+// error, a *raised.
+func (r *run) invoke(ctx context.Context, t *task, payload []byte) error {
 	w := t.worker
 	if w.partner == nil {
 		w.partner = newPartner(r.zombies.buried)
@@ -112,7 +130,10 @@ func (r *run) call(ctx context.Context, t *task, payload []byte) error {
 	for {
 		select {
 		case err := <-w.partner.out:
-			return w.answer(err)
+			if err == bus.ErrGoexit {
+				w.dismiss() // its goroutine ends
+			}
+			return err
 		case abandoned := <-w.abandon:
 			if abandoned != number {
 				continue // meant for an earlier call
@@ -131,19 +152,6 @@ func (w *worker) begin(ctx context.Context) (number uint64) {
 		w.deadline.Store(int64(deadline.Add(abandonGrace).Sub(w.run.started)))
 	}
 	return number
-}
-
-// answer passes on what the partner sent. A panic goes on unwinding here, so
-// that recovering from it stays a matter of the chain.
-func (w *worker) answer(err error) error {
-	if err == bus.ErrGoexit {
-		w.dismiss() // its goroutine ends
-		return err
-	}
-	if p, ok := err.(*raised); ok {
-		panic(p.PanicError)
-	}
-	return err
 }
 
 // raised tells a panic of the function from a *bus.PanicError it returned.

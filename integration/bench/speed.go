@@ -37,10 +37,11 @@ func (s *session) drain(ctx context.Context) error {
 }
 
 // transactional measures handlers that insert one row in the transaction that
-// completes the message. A variant of ours is one more entry here.
+// completes the message, each in a transaction of its own and in groups.
 func (s *session) transactional(ctx context.Context) error {
 	entries := []entry{
 		{contender.NameOurs, s.sized(20_000, 2_500)},
+		{contender.NameOursGrouped, s.sized(20_000, 10_000)},
 		{contender.NameRiver, s.sized(20_000, 2_500)},
 	}
 	if !s.options.quick {

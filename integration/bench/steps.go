@@ -27,7 +27,7 @@ func steps() []step {
 			{Name: "wal", Measurement: "wal", AtMost: 900},
 		}},
 		{name: "transactional", quick: true, take: (*session).transactional, goals: []report.Goal{
-			{Name: "transactional", Measurement: "transactional", Against: contender.NameRiver, AtLeast: 3},
+			{Name: "transactional", Measurement: "transactional", Contender: contender.NameOursGrouped, Against: contender.NameRiver, AtLeast: 3},
 		}},
 		{name: "latency", quick: true, take: (*session).latency, goals: []report.Goal{
 			{Name: "latency-p50", Measurement: "latency-p50", AtMost: 1},

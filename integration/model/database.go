@@ -191,14 +191,14 @@ func (d *Database) Recover() store.Recovered {
 func (d *Database) Transact(t Transaction) bool {
 	refused := errors.New("fenced, or rolled back as drawn")
 	err := d.db.RunInTx(d.ctx, &sql.TxOptions{Isolation: d.isolation()}, func(ctx context.Context, tx bun.Tx) error {
-		f := store.Fence{Claim: d.claims[t.Claim], Owner: t.Owner, Message: d.ids[t.Key], Attempts: t.Attempts, Crashes: t.Crashes, Idle: time.Minute}
-		if held, err := d.store.Fence(ctx, tx, f); err != nil || !held {
+		f := store.Fence{Owner: t.Owner, Idle: time.Minute, Messages: []store.Fenced{{Claim: d.claims[t.Claim], ID: d.ids[t.Key], Attempts: t.Attempts, Crashes: t.Crashes}}}
+		if held, err := d.store.Fence(ctx, tx, f); err != nil || len(held) == 0 {
 			return errors.Join(err, refused)
 		}
 		if _, err := tx.NewRaw("INSERT INTO effects (message, consumer) VALUES (?, ?)", t.Key.Message, t.Key.Consumer).Exec(ctx); err != nil {
 			return err
 		}
-		if removed, err := d.store.Remove(ctx, tx, f.Message); err != nil || !removed {
+		if removed, err := d.store.Remove(ctx, tx, f.Messages[0].ID); err != nil || !removed {
 			return fmt.Errorf("remove: got %t, error %w, want true", removed, err)
 		}
 		if t.RolledBack {

@@ -114,7 +114,7 @@ func crashMutants() []mutant {
 		},
 		{
 			name: "the fence does not ask for the claim", file: postgres, pkg: inStore, tests: underStore + "^transaction$",
-			changes: []change{{"AND EXISTS (SELECT 1 FROM {claims} c WHERE c.id = ? AND c.owner = ? AND m.id = ANY(c.message_ids))", "AND ? <> 0 AND ? <> ''"}},
+			changes: []change{{"WHERE EXISTS (SELECT 1 FROM {claims} c WHERE c.id = w.claim AND c.owner = ? AND m.id = ANY(c.message_ids))", "WHERE ? <> ''"}},
 		},
 	}
 }
@@ -136,7 +136,15 @@ func processMutants() []mutant {
 		},
 		{
 			name: "delete before handler", file: "outbox/worker.go", pkg: inStore, tests: "^TestGracefulStopWithAHundredInFlight$",
-			changes: []change{{"\t\terr = r.call(ctx, t, m.Payload)\n", "\t\tif _, err := r.store.Remove(ctx, r.db, t.row.ID); err != nil {\n\t\t\treturn err\n\t\t}\n\t\terr = r.call(ctx, t, m.Payload)\n"}},
+			changes: []change{{"\t\terr = r.invoke(ctx, t, m.Payload)\n", "\t\tif _, err := r.store.Remove(ctx, r.db, t.row.ID); err != nil {\n\t\t\treturn err\n\t\t}\n\t\terr = r.invoke(ctx, t, m.Payload)\n"}},
+		},
+		{
+			name: "a failing message leaves its writes to its group", file: "internal/store/settle.go", pkg: inStore, tests: "^TestOneOfAGroupFailsAlone$",
+			changes: []change{{"`ROLLBACK TO SAVEPOINT asyncmonolith`", "`SAVEPOINT asyncmonolith`"}},
+		},
+		{
+			name: "a group answers for a commit that failed", file: "outbox/group_tx.go", pkg: inStore, tests: "^TestOneOfAGroupBreaksTheTransaction$",
+			changes: []change{{"\t\tg.apart(s.done)\n", "\t\tanswer(s.done, nil)\n"}},
 		},
 		{
 			name: "schedule advanced in another transaction", file: "schedule/fire.go", pkg: inStore, tests: "^TestAFireAndItsNextTimeAreOneCommit$",

@@ -180,16 +180,21 @@ type Stranger struct {
 	PayloadType  string `bun:"payload_type"`
 }
 
-// Fence identifies a claimed message in the state in which it was claimed.
+// Fence identifies claimed messages in the state in which they were claimed.
 type Fence struct {
-	Claim    int64
 	Owner    string
-	Message  int64
-	Attempts int
-	Crashes  int
+	Messages []Fenced
 	// Idle bounds how long the server keeps the transaction open without a
 	// statement, should this process vanish.
 	Idle time.Duration
+}
+
+// Fenced is one message of a [Fence].
+type Fenced struct {
+	Claim    int64
+	ID       int64
+	Attempts int
+	Crashes  int
 }
 
 // CrashReason is the reason given to a message that was poisoned by recovery.

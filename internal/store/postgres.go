@@ -267,36 +267,47 @@ func (p *postgres) strangers(ctx context.Context, db bun.IDB, wants []Want) (fou
 	return found, err
 }
 
-// pgFenceSettings bounds the wait for the row, and how long a vanished client
-// can keep it locked. It returns the lock_timeout that was set before.
+// pgFenceSettings bounds the wait for the rows, and how long a vanished client
+// can keep them locked. It returns the lock_timeout that was set before.
 const pgFenceSettings = `
 SELECT s.previous, set_config('lock_timeout', '1s', true) AS now, set_config('idle_in_transaction_session_timeout', ?, true) AS idle
 FROM (SELECT current_setting('lock_timeout') AS previous OFFSET 0) s`
 
-// pgFence locks the message, not the claim: neighbours in the claim stay free,
-// and recovery skips the locked row. Once it has the lock it sets lock_timeout
+// pgFence locks the messages, not their claims: neighbours in a claim stay free,
+// and recovery skips the locked rows. Once it has the locks it sets lock_timeout
 // back, which from then on is the consumer's affair.
 const pgFence = `
 SELECT f.id, set_config('lock_timeout', ?, true) AS now FROM (
   SELECT m.id FROM {messages} m
-  WHERE m.id = ? AND m.attempts = ? AND m.crashes = ?
-    AND EXISTS (SELECT 1 FROM {claims} c WHERE c.id = ? AND c.owner = ? AND m.id = ANY(c.message_ids))
-  FOR UPDATE OF m) f`
+  JOIN unnest(?::bigint[], ?::int[], ?::int[], ?::bigint[]) AS w (id, attempts, crashes, claim)
+    ON m.id = w.id AND m.attempts = w.attempts AND m.crashes = w.crashes
+  WHERE EXISTS (SELECT 1 FROM {claims} c WHERE c.id = w.claim AND c.owner = ? AND m.id = ANY(c.message_ids))
+  ORDER BY m.id FOR UPDATE OF m) f`
 
-func (p *postgres) fence(ctx context.Context, tx bun.IDB, f Fence) (bool, error) {
+func (p *postgres) fence(ctx context.Context, tx bun.IDB, f Fence) ([]int64, error) {
 	var settings struct{ Previous, Now, Idle string }
 	if err := tx.NewRaw(pgFenceSettings, fmt.Sprintf("%dms", f.Idle.Milliseconds())).Scan(ctx, &settings); err != nil {
-		return false, err
+		return nil, err
 	}
-	var ids []struct {
+	var ids, claims []int64
+	var attempts, crashes []int
+	for _, m := range f.Messages {
+		ids, attempts, crashes, claims = append(ids, m.ID), append(attempts, m.Attempts), append(crashes, m.Crashes), append(claims, m.Claim)
+	}
+	var held []struct {
 		ID  int64
 		Now string
 	}
-	err := p.raw(ctx, tx, pgFence, settings.Previous, f.Message, f.Attempts, f.Crashes, f.Claim, f.Owner).Scan(ctx, &ids)
-	if IsLockTimeout(err) {
-		return false, nil
+	err := p.raw(ctx, tx, pgFence, settings.Previous, pgdialect.Array(ids), pgdialect.Array(attempts), pgdialect.Array(crashes),
+		pgdialect.Array(claims), f.Owner).Scan(ctx, &held)
+	if err != nil {
+		return nil, err
 	}
-	return len(ids) == 1, err
+	ids = ids[:0]
+	for _, row := range held {
+		ids = append(ids, row.ID)
+	}
+	return ids, nil
 }
 
 // pgExists waits for a transaction that is still deciding about the row, so

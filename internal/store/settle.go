@@ -55,15 +55,35 @@ func (s *Store) Recover(ctx context.Context, db *bun.DB, maxCrashes int) (recove
 	return recovered, err
 }
 
-// Fence locks a claimed message for the rest of the transaction. False means
-// that it is no longer ours to run.
-func (s *Store) Fence(ctx context.Context, tx bun.IDB, f Fence) (bool, error) {
-	return s.fence(ctx, tx, f)
+// Fence locks claimed messages for the rest of the transaction, and returns those
+// that are still ours to run. None at all may mean that one of them is locked by
+// somebody else, after which the transaction can only be rolled back.
+func (s *Store) Fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, err error) {
+	held, err = s.fence(ctx, tx, f)
+	if IsLockTimeout(err) {
+		return nil, nil
+	}
+	return held, err
 }
 
-// Remove deletes a fenced message. False means that it is gone already.
-func (s *Store) Remove(ctx context.Context, tx bun.IDB, id int64) (bool, error) {
-	return affectedOne(tx.NewRaw(s.names.expand(`DELETE FROM {messages} WHERE id = ?`), id).Exec(ctx))
+// Remove deletes fenced messages. False means that some of them are gone already.
+func (s *Store) Remove(ctx context.Context, tx bun.IDB, ids ...int64) (bool, error) {
+	n, err := affected(tx.NewRaw(s.names.expand(`DELETE FROM {messages} WHERE id IN (?)`), bun.List(ids)).Exec(ctx))
+	return n == len(ids), err
+}
+
+// Savepoint marks the state of a transaction for [Store.Undo] to go back to. It
+// hides the one before.
+func (s *Store) Savepoint(ctx context.Context, tx bun.IDB) error {
+	_, err := tx.NewRaw(`SAVEPOINT asyncmonolith`).Exec(ctx)
+	return err
+}
+
+// Undo takes back what the transaction has done since the savepoint, which
+// remains.
+func (s *Store) Undo(ctx context.Context, tx bun.IDB) error {
+	_, err := tx.NewRaw(`ROLLBACK TO SAVEPOINT asyncmonolith`).Exec(ctx)
+	return err
 }
 
 // Exists waits until no transaction is undecided about a message, and tells

@@ -333,8 +333,17 @@ const sqliteFence = `
 UPDATE {messages} SET attempts = attempts WHERE id = ? AND attempts = ? AND crashes = ?
   AND EXISTS (SELECT 1 FROM {claims} c, json_each(c.message_ids) j WHERE c.id = ? AND c.owner = ? AND j.value = ?)`
 
-func (s *sqlite) fence(ctx context.Context, tx bun.IDB, f Fence) (bool, error) {
-	return affectedOne(s.raw(ctx, tx, sqliteFence, f.Message, f.Attempts, f.Crashes, f.Claim, f.Owner, f.Message).Exec(ctx))
+func (s *sqlite) fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, err error) {
+	for _, m := range f.Messages {
+		ok, err := affectedOne(s.raw(ctx, tx, sqliteFence, m.ID, m.Attempts, m.Crashes, m.Claim, f.Owner, m.ID).Exec(ctx))
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			held = append(held, m.ID)
+		}
+	}
+	return held, nil
 }
 
 // sqliteExists is a write, which waits for whoever holds the write lock.

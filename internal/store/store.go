@@ -68,9 +68,9 @@ type keeper interface {
 	strangers(ctx context.Context, db bun.IDB, wants []Want) ([]Stranger, error)
 }
 
-// executor holds one message inside a consumer's transaction.
+// executor holds messages inside a consumer's transaction.
 type executor interface {
-	fence(ctx context.Context, tx bun.IDB, f Fence) (bool, error)
+	fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, err error)
 	exists(ctx context.Context, db bun.IDB, id int64) (bool, error)
 }
 

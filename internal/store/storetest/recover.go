@@ -168,8 +168,8 @@ func recoverLocked(k *kit) {
 	}
 	recovered := make(chan outcome, 1)
 	err := k.inTx(func(ctx context.Context, tx bun.Tx) error {
-		if held, err := k.store.Fence(ctx, tx, fenceOf(c, 0, "a")); err != nil || !held {
-			return fmt.Errorf("fence: got %t, error %v, want true", held, err)
+		if held, err := k.store.Fence(ctx, tx, fenceOf(c, 0, "a")); err != nil || len(held) == 0 {
+			return fmt.Errorf("fence: got %v, error %v, want one message", held, err)
 		}
 		go func() {
 			got, err := k.store.Recover(k.ctx, k.db, 3)

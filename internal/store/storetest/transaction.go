@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -19,6 +20,8 @@ func transactionCases() []testCase {
 		{"the fence is closed once the claim was taken away", fenceTakenAway},
 		{"the fence is closed to whoever came second", fenceContended},
 		{"the fence leaves the message as it was", fenceUntouched},
+		{"several messages are fenced at once", fenceSeveral},
+		{"what came after a savepoint is undone", undoPart},
 		{"a transaction that rolls back leaves the message claimed", fenceRolledBack},
 		{"a message is removed once", removeOnce},
 		{"a message that is there exists", exists},
@@ -29,7 +32,7 @@ func transactionCases() []testCase {
 // fenceOf identifies a message of a claim.
 func fenceOf(c store.Claim, i int, owner string) store.Fence {
 	m := c.Messages[i]
-	return store.Fence{Claim: c.ID, Owner: owner, Message: m.ID, Attempts: m.Attempts, Crashes: m.Crashes, Idle: 10 * time.Second}
+	return store.Fence{Owner: owner, Idle: 10 * time.Second, Messages: []store.Fenced{{Claim: c.ID, ID: m.ID, Attempts: m.Attempts, Crashes: m.Crashes}}}
 }
 
 // fence asks in a transaction of its own whether the fence opens, and runs fn
@@ -37,7 +40,8 @@ func fenceOf(c store.Claim, i int, owner string) store.Fence {
 func (k *kit) fence(f store.Fence, fn func(ctx context.Context, tx bun.Tx) error) (held bool, err error) {
 	refused := errors.New("refused")
 	err = k.inTx(func(ctx context.Context, tx bun.Tx) (err error) {
-		switch held, err = k.store.Fence(ctx, tx, f); {
+		ids, err := k.store.Fence(ctx, tx, f)
+		switch held = len(ids) > 0; {
 		case err != nil:
 			return err
 		case !held:
@@ -63,7 +67,7 @@ func (k *kit) fenced(what string, f store.Fence, want bool) {
 // removing removes the message of a fence.
 func (k *kit) removing(f store.Fence) func(context.Context, bun.Tx) error {
 	return func(ctx context.Context, tx bun.Tx) error {
-		if removed, err := k.store.Remove(ctx, tx, f.Message); err != nil || !removed {
+		if removed, err := k.store.Remove(ctx, tx, f.Messages[0].ID); err != nil || !removed {
 			return fmt.Errorf("remove: got %t, error %v, want true", removed, err)
 		}
 		return nil
@@ -88,20 +92,63 @@ func fenceRefuses(k *kit) {
 	c := k.take("a", "c", ids[0], ids[1])
 	foreign := k.take("b", "c", ids[2])
 	for what, change := range map[string]func(*store.Fence){
-		"other attempts":           func(f *store.Fence) { f.Attempts++ },
-		"other crashes":            func(f *store.Fence) { f.Crashes++ },
+		"other attempts":           func(f *store.Fence) { f.Messages[0].Attempts++ },
+		"other crashes":            func(f *store.Fence) { f.Messages[0].Crashes++ },
 		"another owner":            func(f *store.Fence) { f.Owner = "b" },
-		"another owner's claim":    func(f *store.Fence) { f.Claim = foreign.ID },
-		"a foreign claim":          func(f *store.Fence) { f.Claim, f.Owner = foreign.ID, "b" },
-		"an unknown claim":         func(f *store.Fence) { f.Claim += 1000 },
-		"another claim's message":  func(f *store.Fence) { f.Message = ids[2] },
-		"a message that never was": func(f *store.Fence) { f.Message = 1_000_000 },
+		"another owner's claim":    func(f *store.Fence) { f.Messages[0].Claim = foreign.ID },
+		"a foreign claim":          func(f *store.Fence) { f.Messages[0].Claim, f.Owner = foreign.ID, "b" },
+		"an unknown claim":         func(f *store.Fence) { f.Messages[0].Claim += 1000 },
+		"another claim's message":  func(f *store.Fence) { f.Messages[0].ID = ids[2] },
+		"a message that never was": func(f *store.Fence) { f.Messages[0].ID = 1_000_000 },
 	} {
 		f := fenceOf(c, 0, "a")
 		change(&f)
 		k.fenced(what, f, false)
 	}
 	k.fenced("as claimed", fenceOf(c, 0, "a"), true)
+}
+
+// fenceSeveral mixes two claims, and a message that is no longer as it was claimed.
+func fenceSeveral(k *kit) {
+	ids := k.add("c", 5)
+	first, second := k.take("a", "c", ids[:3]...), k.take("a", "c", ids[3:]...)
+	f := fenceOf(first, 0, "a")
+	for _, other := range []store.Fence{fenceOf(first, 1, "a"), fenceOf(second, 0, "a"), fenceOf(second, 1, "a")} {
+		f.Messages = append(f.Messages, other.Messages...)
+	}
+	f.Messages[1].Attempts++
+	err := k.inTx(func(ctx context.Context, tx bun.Tx) error {
+		held, err := k.store.Fence(ctx, tx, f)
+		if err != nil {
+			return err
+		}
+		slices.Sort(held)
+		equal(k, "fenced", held, []int64{ids[0], ids[3], ids[4]})
+		removed, err := k.store.Remove(ctx, tx, held...)
+		equal(k, "removed", removed, true)
+		return err
+	})
+	k.must("transaction", err)
+	equal(k, "messages", k.pending(), []int64{ids[1], ids[2]})
+	removed, err := k.store.Remove(k.ctx, k.db, ids[0], ids[1])
+	k.must("remove again", err)
+	equal(k, "all removed, though one was gone", removed, false)
+}
+
+func undoPart(k *kit) {
+	ids := k.add("c", 3)
+	remove := func(ctx context.Context, tx bun.Tx, id int64) error {
+		_, err := k.store.Remove(ctx, tx, id)
+		return err
+	}
+	err := k.inTx(func(ctx context.Context, tx bun.Tx) error {
+		return errors.Join(
+			k.store.Savepoint(ctx, tx), remove(ctx, tx, ids[0]),
+			k.store.Savepoint(ctx, tx), remove(ctx, tx, ids[1]), k.store.Undo(ctx, tx),
+			remove(ctx, tx, ids[2]), k.store.Undo(ctx, tx))
+	})
+	k.must("transaction", err)
+	equal(k, "messages", k.pending(), []int64{ids[1], ids[2]})
 }
 
 func fenceSettled(k *kit) {

@@ -8,6 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // Pool is the number of connections of every contender's pool.
@@ -64,6 +67,7 @@ func Idle(tracer pgx.QueryTracer) Contender {
 // Names of the contenders.
 const (
 	NameOurs          = "ours"
+	NameOursGrouped   = "ours-grouped"
 	NameRiver         = "river"
 	NameRiverDefaults = "river-defaults"
 	NameWatermill     = "watermill"
@@ -75,6 +79,7 @@ const (
 func All() []Contender {
 	return []Contender{
 		Ours(NameOurs, Variant{}),
+		Ours(NameOursGrouped, Variant{TxOptions: []bus.ConsumerOption{outbox.GroupCommit(50)}}),
 		River(NameRiver, Tuned()),
 		River(NameRiverDefaults, Defaults()),
 		Watermill(),

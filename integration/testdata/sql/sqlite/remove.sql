@@ -1,1 +1,1 @@
-DELETE FROM "app_consumer_messages" WHERE id = 5;
+DELETE FROM "app_consumer_messages" WHERE id IN (5);

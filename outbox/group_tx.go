@@ -1,0 +1,217 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// transact runs the handlers of those that wait in one transaction, tells each its
+// outcome, and returns those that it had no time for.
+func (g *group) transact(waiting []*member) (rest []*member) {
+	waiting = slices.DeleteFunc(waiting, (*member).tooLate)
+	switch len(waiting) {
+	case 0:
+		return nil
+	case 1:
+		g.apart(waiting)
+		return nil
+	}
+	r := g.worker.run
+	// See runInTx for why this is not the context of a handler.
+	ctx, end := context.WithCancel(context.WithoutCancel(waiting[0].ctx))
+	defer end()
+	tx, err := r.begin(ctx, end)
+	if err != nil {
+		answer(waiting, uncounted(fmt.Errorf("begin: %w", err)))
+		return nil
+	}
+	shared := &sharedTx{run: r, ctx: ctx, end: end, tx: tx}
+	held, err := shared.fence(waiting)
+	switch {
+	case err != nil:
+		r.rollback(tx, end)
+		answer(waiting, uncounted(fmt.Errorf("fence: %w", err)))
+		return nil
+	case len(held) == 0:
+		r.rollback(tx, end)
+		g.apart(waiting)
+		return nil
+	}
+	rest = shared.consume(held)
+	g.settle(shared)
+	return rest
+}
+
+// settle ends the transaction, and tells its members the outcome.
+func (g *group) settle(s *sharedTx) {
+	err := s.err
+	switch {
+	case err != nil:
+		s.run.rollback(s.tx, s.end)
+	case len(s.done) == 0:
+		s.run.rollback(s.tx, s.end)
+	default:
+		err = s.run.commit(s.ctx, s.tx, tasksOf(s.done), s.end)
+	}
+	switch {
+	case err == nil:
+		for _, m := range s.done {
+			m.task.committed = true
+			m.pending.send(s.run.registry)
+			m.outcome <- nil
+		}
+	case bus.VerdictOf(err).Outcome == bus.Unclassified: // one of them is to blame
+		g.apart(s.done)
+	default:
+		answer(s.done, err)
+	}
+	for _, m := range s.failed {
+		m.outcome <- m.failure
+	}
+}
+
+// apart runs each in a transaction of its own.
+func (g *group) apart(members []*member) {
+	for _, m := range members {
+		if !m.tooLate() {
+			m.outcome <- g.worker.run.runInTx(m.ctx, m.task, m.payload)
+		}
+	}
+}
+
+// tooLate sends a message back whose context has ended meanwhile, or that would
+// have too little left of its timeout.
+func (m *member) tooLate() bool {
+	err := context.Cause(m.ctx)
+	if waited := time.Since(m.since); err == nil && waited > m.task.consumer.settings.Timeout/2 {
+		err = fmt.Errorf("the others of the group took %s", waited.Round(time.Millisecond))
+	}
+	if err != nil {
+		m.outcome <- uncounted(fmt.Errorf("wait for the group's transaction: %w", err))
+	}
+	return err != nil
+}
+
+func answer(members []*member, err error) {
+	for _, m := range members {
+		m.outcome <- err
+	}
+}
+
+func tasksOf(members []*member) []*task {
+	tasks := make([]*task, len(members))
+	for i, m := range members {
+		tasks[i] = m.task
+	}
+	return tasks
+}
+
+// sharedTx is one transaction of a group.
+type sharedTx struct {
+	run    *run
+	ctx    context.Context
+	end    context.CancelFunc
+	tx     bun.Tx
+	marked bool // the savepoint stands at what done has written
+	done   []*member
+	failed []*member
+	err    error // why it cannot be committed
+}
+
+// fence locks the messages, and returns those that are still ours.
+func (s *sharedTx) fence(members []*member) (held []*member, err error) {
+	ids, err := s.run.fence(s.ctx, s.tx, tasksOf(members))
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	for _, m := range members {
+		if slices.Contains(ids, m.task.row.ID) {
+			held = append(held, m)
+		} else {
+			m.outcome <- errFenced
+		}
+	}
+	return held, nil
+}
+
+// consume runs the handlers, until the time is up or the transaction is spoilt,
+// and returns those that did not run.
+func (s *sharedTx) consume(members []*member) (rest []*member) {
+	begun := time.Now()
+	for i, m := range members {
+		if i > 0 && time.Since(begun) > groupPatience {
+			return members[i:]
+		}
+		if !s.mark() {
+			s.done = append(s.done, members[i:]...) // they share the fate of the others
+			return nil
+		}
+		if m.tooLate() {
+			continue
+		}
+		if m.failure = s.call(m); m.failure == nil {
+			s.done, s.marked = append(s.done, m), false
+			continue
+		}
+		s.failed = append(s.failed, m)
+		if !s.undo(m.failure) {
+			return members[i+1:]
+		}
+	}
+	return nil
+}
+
+func (s *sharedTx) call(m *member) error {
+	ctx, pending := withPendingWake(store.WithTx(m.ctx, s.tx))
+	m.pending = pending
+	err := s.run.invoke(ctx, m.task, m.payload)
+	if err != nil && s.run.blameless(m.ctx, s.ctx, s.tx, err) {
+		return uncounted(err)
+	}
+	return err
+}
+
+// mark sets the savepoint. Earlier ones are not released: that would cost as many
+// round trips again, and the commit does it. False means that the transaction is spoilt, by a
+// handler that hid an error from us if not by the database.
+func (s *sharedTx) mark() bool {
+	if s.marked {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
+	defer cancel()
+	if err := s.run.store.Savepoint(ctx, s.tx); err != nil {
+		s.err = ofTransaction("savepoint", err)
+		return false
+	}
+	s.marked = true
+	return true
+}
+
+// undo takes back what a handler has written. False means that the others' work is
+// lost, too.
+func (s *sharedTx) undo(failure error) bool {
+	if errors.Is(failure, bus.ErrAbandoned) { // it may still be writing
+		s.end()
+		s.err = uncounted(errNeighbour)
+		return false
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
+	defer cancel()
+	if err := s.run.store.Undo(ctx, s.tx); err != nil {
+		s.err = uncounted(fmt.Errorf("undo: %w", errors.Join(errNeighbour, err)))
+		return false
+	}
+	return true
+}
+
+// errNeighbour tells why a message of a group runs again that did not fail.
+var errNeighbour = errors.New("another message of the group ended the transaction")
