@@ -975,8 +975,8 @@ func (l *ledger) explained(c store.Claim) []explained {
 	later := store.WithClock(l.ctx, func() time.Time { return time.Now().Add(time.Hour) })
 	suspects := store.ClaimRequest{Owner: "b", Lease: time.Minute, Wants: wants, Select: store.Suspects, Limit: 8}
 	return []explained{
-		{"claim", []string{due, key}, func(db *bun.DB) error { _, err := l.Claim(l.ctx, db, ledgerRequest("b", 170)); return err }},
-		{"claim of crashed messages", []string{crashed, key}, func(db *bun.DB) error { _, err := l.Claim(l.ctx, db, suspects); return err }},
+		{"claim", []string{due}, func(db *bun.DB) error { _, err := l.Claim(l.ctx, db, ledgerRequest("b", 170)); return err }},
+		{"claim of crashed messages", []string{crashed}, func(db *bun.DB) error { _, err := l.Claim(l.ctx, db, suspects); return err }},
 		{"probe", []string{due, crashed}, func(db *bun.DB) error { _, err := l.Probe(l.ctx, db, wants); return err }},
 		{"settle", []string{key}, func(db *bun.DB) error { _, err := l.Settle(l.ctx, db, "a", time.Minute, results); return err }},
 		{"finish", []string{key}, func(db *bun.DB) error { _, err := l.Finish(l.ctx, db, "a", []int64{c.ID}); return err }},

@@ -35,7 +35,7 @@ func claimMutants() []mutant {
 	return []mutant{
 		{
 			name: "no re-check at record", file: postgres, pkg: inStore, tests: "^TestLedgerRecordDropsWhatPickFoundTooEarly$/^one_claim_holds",
-			changes: []change{{`SELECT x FROM unnest(?::bigint[]) x WHERE x NOT IN (SELECT unnest(message_ids) FROM {claims})),`, `SELECT x FROM unnest(?::bigint[]) x),`}},
+			changes: []change{{`SELECT x FROM unnest(?::bigint[]) x WHERE x NOT IN (SELECT unnest(message_ids) FROM {claims}))`, `SELECT x FROM unnest(?::bigint[]) x)`}},
 		},
 		{
 			name: "claim without READ COMMITTED", file: postgres, pkg: inStore, tests: "^TestLedgerClaimsOnceUnderAnyDefaultIsolation$/^repeatable_read$",
@@ -78,7 +78,8 @@ func rests(r resultArrays) (rests []string) {
 	}
 	return rests
 }`},
-				{"\t\tc.take(rows)\n", "\t\tc.take(rows)\n\t\tclaimedBefore.Store(c.ID, c.Messages)\n"},
+				{"\treturn p.take(ctx, tx, c, picks, recorded[0].MessageIDs)\n",
+					"\terr = p.take(ctx, tx, c, picks, recorded[0].MessageIDs)\n\tclaimedBefore.Store(c.ID, c.Messages)\n\treturn err\n"},
 				{"  SELECT h.cid, array_agg(h.mid) FILTER (WHERE r.mid IS NULL) AS ids\n  FROM held h LEFT JOIN res r ON r.cid = h.cid AND r.mid = h.mid GROUP BY h.cid),",
 					"  SELECT s.cid, NULLIF(string_to_array(s.ids, ','), '{}')::bigint[] AS ids\n  FROM unnest(?::bigint[], ?::text[]) s(cid, ids) JOIN live l ON l.id = s.cid),"},
 				{"pgdialect.Array(r.errors), pgdialect.Array(r.reasons), lease.Microseconds())", "pgdialect.Array(r.errors), pgdialect.Array(r.reasons), pgdialect.Array(r.claims), pgdialect.Array(rests(r)), lease.Microseconds())"},

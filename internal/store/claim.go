@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -37,39 +39,35 @@ func (s *Store) Strangers(ctx context.Context, db *bun.DB, wants []Want) (found 
 	return found, err
 }
 
-// pick is a message that was found and locked, before it is claimed.
-type pick struct {
-	Want           int    `bun:"i"`
-	ID             int64  `bun:"id"`
-	Size           int    `bun:"size"`
-	AvailableAfter Moment `bun:"available_after"`
-}
+// inlinePayload is the size up to which a payload comes with the pick. Larger ones
+// are read when it is certain that they are claimed.
+const inlinePayload = 4 << 10
 
-// claimed is a message as the recording statement returns it.
-type claimed struct {
-	ClaimID int64 `bun:"claim_id"`
+// pick is a message that was found and locked, before it is claimed. Its payload
+// is missing when it is larger than inlinePayload.
+type pick struct {
+	Want    int `bun:"i"`
+	Size    int `bun:"size"`
 	Message `bun:",extend"`
 }
 
-// keep drops what exceeds MaxBytes or Limit, which leaves the youngest behind,
-// and notes how far each want has come.
-func (r ClaimRequest) keep(picks []pick) (Claim, []int64) {
-	if r.Limit > 0 && len(picks) > r.Limit {
-		slices.SortStableFunc(picks, func(a, b pick) int {
+// keep puts the picks in order, the oldest first, drops what exceeds MaxBytes or
+// Limit, and notes how far each want has come.
+func (r ClaimRequest) keep(picks []pick) (Claim, []pick) {
+	n := len(r.Wants)
+	if n > 1 {
+		slices.SortFunc(picks, func(a, b pick) int {
 			return cmp.Or(a.AvailableAfter.Compare(b.AvailableAfter.Time), cmp.Compare(a.ID, b.ID))
 		})
 	}
-	n := len(r.Wants)
 	c := Claim{Found: make([]int, n), First: make([]Position, n), Last: make([]Position, n)}
-	ids := make([]int64, 0, len(picks))
 	size := 0
-	for _, p := range picks {
+	for i, p := range picks {
 		size += p.Size
-		if len(ids) > 0 && size > r.MaxBytes || r.Limit > 0 && len(ids) >= r.Limit {
+		if i > 0 && size > r.MaxBytes || r.Limit > 0 && i >= r.Limit {
 			c.Cut = true
-			break
+			return c, picks[:i]
 		}
-		ids = append(ids, p.ID)
 		at := Position{At: p.AvailableAfter.Time, ID: p.ID}
 		if c.Found[p.Want]++; c.Found[p.Want] == 1 {
 			c.First[p.Want], c.Last[p.Want] = at, at
@@ -81,15 +79,45 @@ func (r ClaimRequest) keep(picks []pick) (Claim, []int64) {
 			c.Last[p.Want] = at
 		}
 	}
-	return c, ids
+	return c, picks
 }
 
-func (c *Claim) take(rows []claimed) {
-	c.Messages = make([]Message, len(rows))
-	for i, row := range rows {
-		c.ID = row.ClaimID
-		c.Messages[i] = row.Message
+func pickedIDs(picks []pick) []int64 {
+	ids := make([]int64, len(picks))
+	for i, p := range picks {
+		ids[i] = p.ID
 	}
+	return ids
+}
+
+// take completes the claim with those picks that were recorded, and reads the payloads that are still missing.
+func (n names) take(ctx context.Context, tx bun.IDB, c *Claim, picks []pick, recorded []int64) error {
+	if len(recorded) < len(picks) {
+		picks = slices.DeleteFunc(picks, func(p pick) bool { return !slices.Contains(recorded, p.ID) })
+	}
+	large := make(map[int64]*Message)
+	c.Messages = make([]Message, len(picks))
+	for i, p := range picks {
+		c.Messages[i] = p.Message
+		if p.Size > inlinePayload {
+			large[p.ID] = &c.Messages[i]
+		}
+	}
+	if len(large) == 0 {
+		return nil
+	}
+	var rows []struct {
+		ID      int64
+		Payload []byte
+	}
+	query := tx.NewRaw(n.expand(`SELECT id, payload FROM {messages} WHERE id IN (?)`), bun.List(slices.Collect(maps.Keys(large))))
+	if err := query.Scan(ctx, &rows); err != nil {
+		return fmt.Errorf("payloads: %w", err)
+	}
+	for _, row := range rows {
+		large[row.ID].Payload = row.Payload
+	}
+	return nil
 }
 
 // crashes returns the range of crashes that the selection covers.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -26,6 +27,13 @@ type Message struct {
 // messageColumns are the columns of Message, in the order of its fields.
 const messageColumns = `m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id,
 	m.created_at, m.available_after, m.attempts, m.crashes, m.errors`
+
+// pickColumns are the same for a pick, which brings only small payloads along, and
+// their size, which the dialect computes.
+func pickColumns(size string) string {
+	small := fmt.Sprintf("CASE WHEN %s <= %d THEN m.payload END AS payload,", size, inlinePayload)
+	return strings.Replace(messageColumns, "m.payload,", small, 1) + ", " + size + " AS size"
+}
 
 // poisonedColumns are the columns of poisoned_messages: the message's, then two
 // of its own.

@@ -53,18 +53,18 @@ const pgPreamble = `SELECT set_config('idle_in_transaction_session_timeout', '5s
 // is the guard, has no limit.
 const pgHeld = `SELECT unnest(message_ids) FROM {claims} LIMIT 100000`
 
-const pgPick = `
-SELECT w.i, m.id, m.size, m.available_after
+var pgPick = `
+SELECT w.i, m.*
 FROM unnest(?::int[], ?::text[], ?::text[], ?::int[], ?::timestamptz[], ?::bigint[]) w(i, consumer, payloads, n, after_at, after_id)
 CROSS JOIN LATERAL (
-  SELECT id, octet_length(payload) AS size, available_after FROM {messages} m
+  SELECT ` + pickColumns("octet_length(m.payload)") + ` FROM {messages} m
   WHERE m.consumer_type = w.consumer AND m.payload_type = ANY(string_to_array(w.payloads, chr(31))) AND m.crashes = 0 AND m.available_after <= {now}
     AND (m.available_after, m.id) > (w.after_at, w.after_id)
     AND m.id NOT IN (` + pgHeld + `)
   ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m`
 
-const pgPickCrashed = `
-SELECT 0 AS i, m.id, octet_length(m.payload) AS size, m.available_after FROM {messages} m
+var pgPickCrashed = `
+SELECT 0 AS i, ` + pickColumns("octet_length(m.payload)") + ` FROM {messages} m
 WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest(?::text[], ?::text[])) AND m.crashes > 0
   AND m.crashes BETWEEN ? AND ? AND m.available_after <= {now}
   AND m.id NOT IN (` + pgHeld + `)
@@ -73,12 +73,9 @@ ORDER BY m.available_after, m.id LIMIT ? FOR UPDATE SKIP LOCKED`
 // pgRecord must never be given a limit: it is what keeps an id out of two claims.
 const pgRecord = `
 WITH free AS MATERIALIZED (
-  SELECT x FROM unnest(?::bigint[]) x WHERE x NOT IN (SELECT unnest(message_ids) FROM {claims})),
-claim AS (
-  INSERT INTO {claims} (owner, solo, claimed_at, leased_until, message_ids)
-  SELECT ?, ?, {now}, {now} + ? * interval '1 microsecond', array_agg(x) FROM free HAVING count(*) > 0 RETURNING id)
-SELECT c.id AS claim_id, ` + messageColumns + `
-FROM claim c CROSS JOIN free f JOIN {messages} m ON m.id = f.x ORDER BY m.available_after, m.id`
+  SELECT x FROM unnest(?::bigint[]) x WHERE x NOT IN (SELECT unnest(message_ids) FROM {claims}))
+INSERT INTO {claims} (owner, solo, claimed_at, leased_until, message_ids)
+SELECT ?, ?, {now}, {now} + ? * interval '1 microsecond', array_agg(x) FROM free HAVING count(*) > 0 RETURNING id, message_ids`
 
 func (p *postgres) claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, error) {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
@@ -93,19 +90,30 @@ func (p *postgres) claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim
 	if err := p.pickQuery(ctx, tx, r).Scan(ctx, &picks); err != nil {
 		return Claim{}, fmt.Errorf("pick: %w", err)
 	}
-	c, ids := r.keep(picks)
-	if len(ids) > 0 {
-		var rows []claimed
-		err := p.raw(ctx, tx, pgRecord, pgdialect.Array(ids), r.Owner, r.Solo, r.Lease.Microseconds()).Scan(ctx, &rows)
-		if err != nil {
+	c, picks := r.keep(picks)
+	if len(picks) > 0 {
+		if err := p.record(ctx, tx, r, &c, picks); err != nil {
 			return Claim{}, fmt.Errorf("record: %w", err)
 		}
-		c.take(rows)
 	}
 	if err := tx.Commit(); err != nil {
 		return Claim{}, fmt.Errorf("commit: %w", err)
 	}
 	return c, nil
+}
+
+// record claims those picks that are still free.
+func (p *postgres) record(ctx context.Context, tx bun.Tx, r ClaimRequest, c *Claim, picks []pick) error {
+	var recorded []struct {
+		ID         int64
+		MessageIDs []int64 `bun:"message_ids,array"`
+	}
+	err := p.raw(ctx, tx, pgRecord, pgdialect.Array(pickedIDs(picks)), r.Owner, r.Solo, r.Lease.Microseconds()).Scan(ctx, &recorded)
+	if err != nil || len(recorded) == 0 {
+		return err
+	}
+	c.ID = recorded[0].ID
+	return p.take(ctx, tx, c, picks, recorded[0].MessageIDs)
 }
 
 func (p *postgres) pickQuery(ctx context.Context, tx bun.IDB, r ClaimRequest) *bun.RawQuery {

@@ -57,14 +57,14 @@ const sqliteLock = `UPDATE {claims} SET owner = owner WHERE id < 0`
 
 const sqliteHeld = `SELECT j.value FROM {claims} c, json_each(c.message_ids) j`
 
-const sqlitePick = `
-SELECT ? AS i, m.id, length(CAST(m.payload AS BLOB)) AS size, m.available_after FROM {messages} m
+var sqlitePick = `
+SELECT ? AS i, ` + pickColumns("length(CAST(m.payload AS BLOB))") + ` FROM {messages} m
 WHERE m.consumer_type = ? AND m.payload_type IN (SELECT value FROM json_each(?)) AND m.crashes = 0 AND m.available_after <= {now}
   AND (m.available_after, m.id) > (?, ?) AND m.id NOT IN (` + sqliteHeld + `)
 ORDER BY m.available_after, m.id LIMIT ?`
 
-const sqlitePickCrashed = `
-SELECT 0 AS i, m.id, length(CAST(m.payload AS BLOB)) AS size, m.available_after FROM {messages} m
+var sqlitePickCrashed = `
+SELECT 0 AS i, ` + pickColumns("length(CAST(m.payload AS BLOB))") + ` FROM {messages} m
 WHERE (m.consumer_type, m.payload_type) IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j) AND m.crashes > 0
   AND m.crashes BETWEEN ? AND ? AND m.available_after <= {now} AND m.id NOT IN (` + sqliteHeld + `)
 ORDER BY m.available_after, m.id LIMIT ?`
@@ -73,31 +73,20 @@ const sqliteRecord = `
 INSERT INTO {claims} (owner, solo, claimed_at, leased_until, message_ids)
 VALUES (?, ?, {now}, {now} + ?, ?) RETURNING id`
 
-const sqliteFetch = `
-SELECT ? AS claim_id, ` + messageColumns + `
-FROM json_each(?) j JOIN {messages} m ON m.id = j.value ORDER BY m.available_after, m.id`
-
 func (s *sqlite) claim(ctx context.Context, db *bun.DB, r ClaimRequest) (c Claim, err error) {
 	err = s.inTx(ctx, db, func(tx bun.IDB) error {
 		picks, err := s.pick(ctx, tx, r)
 		if err != nil {
 			return fmt.Errorf("pick: %w", err)
 		}
-		var ids []int64
-		if c, ids = r.keep(picks); len(ids) == 0 {
+		if c, picks = r.keep(picks); len(picks) == 0 {
 			return nil
 		}
-		var claim int64
-		list := asJSON(ids)
-		if err := s.raw(ctx, tx, sqliteRecord, r.Owner, r.Solo, r.Lease.Microseconds(), list).Scan(ctx, &claim); err != nil {
+		ids := pickedIDs(picks)
+		if err := s.raw(ctx, tx, sqliteRecord, r.Owner, r.Solo, r.Lease.Microseconds(), asJSON(ids)).Scan(ctx, &c.ID); err != nil {
 			return fmt.Errorf("record: %w", err)
 		}
-		var rows []claimed
-		if err := s.raw(ctx, tx, sqliteFetch, claim, list).Scan(ctx, &rows); err != nil {
-			return fmt.Errorf("fetch: %w", err)
-		}
-		c.take(rows)
-		return nil
+		return s.take(ctx, tx, &c, picks, ids)
 	})
 	if err != nil {
 		return Claim{}, err

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 func claimCases() []testCase {
 	return []testCase{
 		{"a claim returns its messages whole", claimMessages},
+		{"large payloads are whole, too", claimLargePayloads},
 		{"a claim is written down with its lease", claimRecorded},
 		{"a claim of nothing leaves nothing behind", claimNothing},
 		{"only wanted consumers and payload types are claimed", claimWanted},
@@ -47,6 +49,25 @@ func claimMessages(k *kit) {
 		ID: id, MessageID: m.MessageID, ConsumerType: "c", PayloadType: payload, Payload: []byte(`{"a":1}`), Headers: []byte(`{"h":"v"}`),
 		InsertID: "key", Attempts: 1, Crashes: 1, Errors: `["oops"]`,
 	})
+}
+
+// claimLargePayloads claims payloads on both sides of every size at which they
+// might be fetched in another way, counted in bytes: the letter takes two.
+func claimLargePayloads(k *kit) {
+	var payloads []string
+	for _, size := range []int{2, 2048, 2049, 4096, 4098, 100_000} {
+		m := k.message("c")
+		m.Payload = `"` + strings.Repeat("é", (size-2)/2) + `"`
+		k.insert(m)
+		payloads = append(payloads, m.Payload)
+	}
+	var got []string
+	for _, m := range k.claim(request("a", want("c", 10))).Messages {
+		got = append(got, string(m.Payload))
+	}
+	if !slices.Equal(got, payloads) {
+		k.Errorf("payloads: got %d with %d bytes, want %d with %d, unchanged", len(got), len(strings.Join(got, "")), len(payloads), len(strings.Join(payloads, "")))
+	}
 }
 
 func claimRecorded(k *kit) {

@@ -3,22 +3,19 @@ BEGIN;
 SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('statement_timeout', '5s', true),
 	set_config('work_mem', '16MB', true), set_config('jit', 'off', true);
 
-SELECT w.i, m.id, m.size, m.available_after
+SELECT w.i, m.*
 FROM unnest('{0,1}'::int[], '{"send-receipt","update-stock"}'::text[], '{"order.placed","order.placed"}'::text[], '{3,2}'::int[], '{"-infinity","2026-01-02 03:04:05.678901+00:00"}'::timestamptz[], '{0,1}'::bigint[]) w(i, consumer, payloads, n, after_at, after_id)
 CROSS JOIN LATERAL (
-  SELECT id, octet_length(payload) AS size, available_after FROM "app_consumer_messages" m
+  SELECT m.id, m.message_id, m.consumer_type, m.payload_type, CASE WHEN octet_length(m.payload) <= 4096 THEN m.payload END AS payload, m.headers, m.insert_id,
+	m.created_at, m.available_after, m.attempts, m.crashes, m.errors, octet_length(m.payload) AS size FROM "app_consumer_messages" m
   WHERE m.consumer_type = w.consumer AND m.payload_type = ANY(string_to_array(w.payloads, chr(31))) AND m.crashes = 0 AND m.available_after <= statement_timestamp()
     AND (m.available_after, m.id) > (w.after_at, w.after_id)
     AND m.id NOT IN (SELECT unnest(message_ids) FROM "app_message_claims" LIMIT 100000)
   ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m;
 
 WITH free AS MATERIALIZED (
-  SELECT x FROM unnest('{3,1,5,4,8}'::bigint[]) x WHERE x NOT IN (SELECT unnest(message_ids) FROM "app_message_claims")),
-claim AS (
-  INSERT INTO "app_message_claims" (owner, solo, claimed_at, leased_until, message_ids)
-  SELECT '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, statement_timestamp(), statement_timestamp() + 30000000 * interval '1 microsecond', array_agg(x) FROM free HAVING count(*) > 0 RETURNING id)
-SELECT c.id AS claim_id, m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id,
-	m.created_at, m.available_after, m.attempts, m.crashes, m.errors
-FROM claim c CROSS JOIN free f JOIN "app_consumer_messages" m ON m.id = f.x ORDER BY m.available_after, m.id;
+  SELECT x FROM unnest('{3,1,4,5,8}'::bigint[]) x WHERE x NOT IN (SELECT unnest(message_ids) FROM "app_message_claims"))
+INSERT INTO "app_message_claims" (owner, solo, claimed_at, leased_until, message_ids)
+SELECT '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, statement_timestamp(), statement_timestamp() + 30000000 * interval '1 microsecond', array_agg(x) FROM free HAVING count(*) > 0 RETURNING id, message_ids;
 
 COMMIT;

@@ -2,22 +2,20 @@ BEGIN;
 
 UPDATE "app_message_claims" SET owner = owner WHERE id < 0;
 
-SELECT 0 AS i, m.id, length(CAST(m.payload AS BLOB)) AS size, m.available_after FROM "app_consumer_messages" m
+SELECT 0 AS i, m.id, m.message_id, m.consumer_type, m.payload_type, CASE WHEN length(CAST(m.payload AS BLOB)) <= 4096 THEN m.payload END AS payload, m.headers, m.insert_id,
+	m.created_at, m.available_after, m.attempts, m.crashes, m.errors, length(CAST(m.payload AS BLOB)) AS size FROM "app_consumer_messages" m
 WHERE m.consumer_type = 'send-receipt' AND m.payload_type IN (SELECT value FROM json_each('["order.placed"]')) AND m.crashes = 0 AND m.available_after <= CAST(unixepoch('subsec') * 1000000 AS INTEGER)
   AND (m.available_after, m.id) > (-9223372036854775808, 0) AND m.id NOT IN (SELECT j.value FROM "app_message_claims" c, json_each(c.message_ids) j)
 ORDER BY m.available_after, m.id LIMIT 3;
 
-SELECT 1 AS i, m.id, length(CAST(m.payload AS BLOB)) AS size, m.available_after FROM "app_consumer_messages" m
+SELECT 1 AS i, m.id, m.message_id, m.consumer_type, m.payload_type, CASE WHEN length(CAST(m.payload AS BLOB)) <= 4096 THEN m.payload END AS payload, m.headers, m.insert_id,
+	m.created_at, m.available_after, m.attempts, m.crashes, m.errors, length(CAST(m.payload AS BLOB)) AS size FROM "app_consumer_messages" m
 WHERE m.consumer_type = 'update-stock' AND m.payload_type IN (SELECT value FROM json_each('["order.placed"]')) AND m.crashes = 0 AND m.available_after <= CAST(unixepoch('subsec') * 1000000 AS INTEGER)
   AND (m.available_after, m.id) > (1767323045678901, 1) AND m.id NOT IN (SELECT j.value FROM "app_message_claims" c, json_each(c.message_ids) j)
 ORDER BY m.available_after, m.id LIMIT 2;
 
 INSERT INTO "app_message_claims" (owner, solo, claimed_at, leased_until, message_ids)
-VALUES ('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER) + 30000000, '[3,1,5,4,8]')
+VALUES ('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER) + 30000000, '[3,1,4,5,8]')
 RETURNING id;
-
-SELECT 1 AS claim_id, m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id,
-	m.created_at, m.available_after, m.attempts, m.crashes, m.errors
-FROM json_each('[3,1,5,4,8]') j JOIN "app_consumer_messages" m ON m.id = j.value ORDER BY m.available_after, m.id;
 
 COMMIT;
