@@ -109,7 +109,7 @@ func TestConflictsOfOtherDatabasesCount(t *testing.T) {
 func TestFenceLeavesLockTimeoutToTheConsumer(t *testing.T) {
 	t.Parallel()
 	var got atomic.Value
-	dsn := testdb.PostgresDSN(t) + "&lock_timeout=7s"
+	dsn := testdb.PostgresDSN(t, "lock_timeout=7s")
 	a := newApp(t, testdb.OpenPostgres(t, dsn), outbox.ConsumeTx("c", func(ctx context.Context, tx bun.Tx, _ order) error {
 		var setting string
 		if err := tx.NewRaw("SELECT current_setting('lock_timeout')").Scan(ctx, &setting); err != nil {

@@ -77,7 +77,7 @@ func fuzzDatabases(f *testing.F) []stored {
 	f.Helper()
 	var all []stored
 	for _, db := range []*bun.DB{
-		testdb.OpenPostgres(f, testdb.PostgresDSN(f)+"&synchronous_commit=off"),
+		testdb.OpenPostgres(f, testdb.PostgresDSN(f, "synchronous_commit=off")),
 		testdb.OpenSQLiteWith(f, f.TempDir()+"/fuzz.db", "_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"),
 	} {
 		consumer := bus.Consume("c", func(context.Context, rawPayload) error { return nil })

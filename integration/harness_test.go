@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -181,8 +182,10 @@ func (a *app) poisoned() []row { a.Helper(); return a.rows("poisoned_messages", 
 
 func (a *app) rows(table, reason string) (rows []row) {
 	a.Helper()
-	err := a.db.NewRaw("SELECT id, message_id, consumer_type, payload_type, payload, headers, insert_id, attempts, crashes, errors, "+
-		reason+" AS reason FROM "+table+" ORDER BY id").Scan(context.WithoutCancel(a.Context()), &rows)
+	err := insist(func() error {
+		return a.db.NewRaw("SELECT id, message_id, consumer_type, payload_type, payload, headers, insert_id, attempts, crashes, errors, "+
+			reason+" AS reason FROM "+table+" ORDER BY id").Scan(context.WithoutCancel(a.Context()), &rows)
+	})
 	if err != nil {
 		a.Fatalf("read %s: %v", table, err)
 	}
@@ -191,7 +194,7 @@ func (a *app) rows(table, reason string) (rows []row) {
 
 func (a *app) count(query string, args ...any) (n int) {
 	a.Helper()
-	if err := a.db.NewRaw(query, args...).Scan(context.WithoutCancel(a.Context()), &n); err != nil {
+	if err := insist(func() error { return a.db.NewRaw(query, args...).Scan(context.WithoutCancel(a.Context()), &n) }); err != nil {
 		a.Fatalf("%s: %v", query, err)
 	}
 	return n
@@ -202,10 +205,24 @@ func (a *app) empty() bool {
 	return a.count("SELECT (SELECT count(*) FROM consumer_messages) + (SELECT count(*) FROM message_claims)") == 0
 }
 
+// insist repeats a statement of the test's own for as long as it loses conflicts,
+// which it may where a stricter isolation is the database's default.
+func insist(statement func() error) error {
+	for {
+		if err := statement(); !store.IsConflict(err) {
+			return err
+		}
+	}
+}
+
 // exec runs a statement of the test's own.
 func (a *app) exec(query string, args ...any) {
 	a.Helper()
-	if _, err := a.db.NewRaw(query, args...).Exec(context.WithoutCancel(a.Context())); err != nil {
+	err := insist(func() error {
+		_, err := a.db.NewRaw(query, args...).Exec(context.WithoutCancel(a.Context()))
+		return err
+	})
+	if err != nil {
 		a.Fatalf("%s: %v", query, err)
 	}
 }

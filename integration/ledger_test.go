@@ -31,9 +31,9 @@ type ledger struct {
 	ctx context.Context
 }
 
-func newLedger(t *testing.T) *ledger {
+func newLedger(t *testing.T, settings ...string) *ledger {
 	t.Helper()
-	dsn := testdb.PostgresDSN(t)
+	dsn := testdb.PostgresDSN(t, settings...)
 	l := &ledger{T: t, dsn: dsn, db: testdb.OpenPostgres(t, dsn), ctx: context.WithoutCancel(t.Context())}
 	var err error
 	if l.Store, err = store.For(l.db.Dialect().Name(), bus.Tables{}); err != nil {
@@ -45,21 +45,17 @@ func newLedger(t *testing.T) *ledger {
 	return l
 }
 
-// with returns a data source name with one more setting of the session.
-func (l *ledger) with(setting, value string) string {
-	return l.dsn + "&" + setting + "=" + strings.ReplaceAll(value, " ", "%20")
-}
-
 func (l *ledger) exec(query string, args ...any) {
 	l.Helper()
-	if _, err := l.db.NewRaw(query, args...).Exec(l.ctx); err != nil {
+	err := insist(func() error { _, err := l.db.NewRaw(query, args...).Exec(l.ctx); return err })
+	if err != nil {
 		l.Fatalf("%.60s: %v", query, err)
 	}
 }
 
 func (l *ledger) number(query string, args ...any) (n int) {
 	l.Helper()
-	if err := l.db.NewRaw(query, args...).Scan(l.ctx, &n); err != nil {
+	if err := insist(func() error { return l.db.NewRaw(query, args...).Scan(l.ctx, &n) }); err != nil {
 		l.Fatalf("%.60s: %v", query, err)
 	}
 	return n
@@ -75,7 +71,7 @@ func (l *ledger) add(n int) {
 	for i := range rows {
 		rows[i] = store.NewMessage{ConsumerType: ledgerConsumers()[i%3], PayloadType: "p", Payload: "{}"}
 	}
-	if _, err := l.Insert(l.ctx, l.db, rows); err != nil {
+	if err := insist(func() error { _, err := l.Insert(l.ctx, l.db, rows); return err }); err != nil {
 		l.Fatalf("insert: %v", err)
 	}
 }
@@ -107,8 +103,8 @@ func TestLedgerClaimsOnceUnderAnyDefaultIsolation(t *testing.T) {
 	for _, isolation := range isolations() {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
-			l := newLedger(t)
-			db := testdb.OpenPostgres(t, l.with("default_transaction_isolation", isolation))
+			l := newLedger(t, testdb.Isolation(isolation))
+			db := testdb.OpenPostgres(t, l.dsn)
 			var got string
 			if err := db.NewRaw("SHOW default_transaction_isolation").Scan(l.ctx, &got); err != nil || got != isolation {
 				t.Fatalf("default isolation: got %q, %v, want %q", got, err, isolation)
@@ -225,10 +221,10 @@ func TestLedgerRecordDropsWhatPickFoundTooEarly(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			l := newLedger(t)
+			l := newLedger(t, testdb.Isolation(test.isolation))
 			l.add(6)
 			pause := []string{`AND m.id NOT IN (SELECT`, `AND (SELECT pg_advisory_xact_lock(42)::text) = '' AND m.id NOT IN (SELECT`}
-			slow := testdb.OpenRewritten(t, l.with("default_transaction_isolation", test.isolation), testdb.Replacing(t, append(pause, test.mutant...)...))
+			slow := testdb.OpenRewritten(t, l.dsn, testdb.Replacing(t, append(pause, test.mutant...)...))
 			type answer struct {
 				store.Claim
 				err error
@@ -602,10 +598,11 @@ const stressLease = 150 * time.Millisecond
 // pairs of texts, in the statements of claims or of settles.
 func newStress(t *testing.T, claimMutant, settleMutant []string) *stress {
 	t.Helper()
-	s := &stress{ledger: newLedger(t), mutant: claimMutant != nil || settleMutant != nil}
+	// More goes on in the same time when nobody waits for the disk.
+	s := &stress{ledger: newLedger(t, "synchronous_commit=off"), mutant: claimMutant != nil || settleMutant != nil}
 	s.exec(ledgerAudit)
 	open := func(name string, mutant []string) *bun.DB {
-		dsn := s.with("application_name", name) + "&synchronous_commit=off" // more goes on in the same time
+		dsn := s.dsn + "&application_name=" + name
 		if mutant == nil {
 			return testdb.OpenPostgres(t, dsn).WithQueryHook(&s.conflicts)
 		}

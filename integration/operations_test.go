@@ -213,8 +213,7 @@ func TestEveryDefaultIsolation(t *testing.T) {
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
-			plain := testdb.PostgresDSN(t)
-			dsn := plain + "&default_transaction_isolation=" + strings.ReplaceAll(level, " ", "%20")
+			dsn := testdb.PostgresDSN(t, testdb.Isolation(level))
 			var ordinary, transactional atomic.Int64
 			var lines syncBuffer
 			a := newApp(t, testdb.OpenPostgres(t, dsn), counting("ordinary", &ordinary),
@@ -226,9 +225,7 @@ func TestEveryDefaultIsolation(t *testing.T) {
 			for range 20 {
 				a.produceMany(50)
 			}
-			watcher := *a // the test's own reads must not meet conflicts
-			watcher.db = testdb.OpenPostgres(t, plain)
-			eventually(t, "everything is consumed", watcher.empty)
+			eventually(t, "everything is consumed", a.empty)
 			r.mustStop()
 			other.mustStop()
 			if ordinary.Load() != 1000 || transactional.Load() != 1000 {

@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -51,7 +52,9 @@ func TestRequeueDoesNotDeadlockWithProducers(t *testing.T) {
 			}
 		})
 		both.Go(func() {
-			err := db.RunInTx(context.WithoutCancel(t.Context()), nil, func(ctx context.Context, tx bun.Tx) error {
+			// Whatever the default: in a stricter one a conflict would be ours to retry.
+			options := &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+			err := db.RunInTx(context.WithoutCancel(t.Context()), options, func(ctx context.Context, tx bun.Tx) error {
 				for i := range keys {
 					if _, err := a.producer.Produce(ctx, tx, order{}, outbox.InsertID(fmt.Sprintf("k%03d", i))); err != nil {
 						return err
@@ -126,21 +129,26 @@ func TestRequeueWhereLeavesAloneWhatItHasRequeued(t *testing.T) {
 
 func TestPurgeGoesOnPastWhatOthersDelete(t *testing.T) {
 	t.Parallel()
-	db := testdb.Postgres(t)
-	var n atomic.Int64
-	a, s := poisonedApp(t, db, 1200, counting("c", &n))
-	tx := must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
-	must[int](t)(s.Discard(t.Context(), tx, 7))
-	purged := make(chan error)
-	go func() { purged <- second(s.Purge(context.WithoutCancel(t.Context()), db, 0)) }()
-	eventually(t, "it waits for the row", func() bool {
-		return a.count("SELECT count(*) FROM pg_locks l JOIN pg_stat_activity s USING (pid) WHERE NOT granted AND datname = current_database()") > 0
-	})
-	if err := errors.Join(tx.Commit(), <-purged); err != nil {
-		t.Fatal(err)
-	}
-	if left := len(a.poisoned()); left != 0 {
-		t.Errorf("left: got %d, want none", left)
+	for _, isolation := range isolations() {
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			db := testdb.OpenPostgres(t, testdb.PostgresDSN(t, testdb.Isolation(isolation)))
+			var n atomic.Int64
+			a, s := poisonedApp(t, db, 1200, counting("c", &n))
+			tx := must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
+			must[int](t)(s.Discard(t.Context(), tx, 7))
+			purged := make(chan error)
+			go func() { purged <- second(s.Purge(context.WithoutCancel(t.Context()), db, 0)) }()
+			eventually(t, "it waits for the row", func() bool {
+				return a.count("SELECT count(*) FROM pg_locks l JOIN pg_stat_activity s USING (pid) WHERE NOT granted AND datname = current_database()") > 0
+			})
+			if err := errors.Join(tx.Commit(), <-purged); err != nil {
+				t.Fatal(err)
+			}
+			if left := len(a.poisoned()); left != 0 {
+				t.Errorf("left: got %d, want none", left)
+			}
+		})
 	}
 }
 

@@ -27,7 +27,7 @@ func TestStore(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) *bun.DB{
 		"postgres": func(t *testing.T) *bun.DB { return testdb.Postgres(t) },
 		"postgres, serializable by default": func(t *testing.T) *bun.DB {
-			return testdb.OpenPostgres(t, testdb.PostgresDSN(t)+"&default_transaction_isolation=serializable")
+			return testdb.OpenPostgres(t, testdb.PostgresDSN(t, testdb.Isolation("serializable")))
 		},
 		"sqlite": func(t *testing.T) *bun.DB { return testdb.SQLite(t) },
 	} {

@@ -23,6 +23,11 @@ import (
 // on which databases may be created.
 const Variable = "ASYNCMONOLITH_TEST_POSTGRES"
 
+// IsolationVariable names the environment variable with the isolation level that
+// PostgreSQL databases get as their default, such as "serializable". A test that
+// asks for a level of its own gets that.
+const IsolationVariable = "ASYNCMONOLITH_TEST_ISOLATION"
+
 // Each runs a test once per database.
 func Each(t *testing.T, test func(t *testing.T, db *bun.DB)) {
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, Postgres(t)) })
@@ -32,8 +37,11 @@ func Each(t *testing.T, test func(t *testing.T, db *bun.DB)) {
 // Postgres opens a new, empty database. A missing server fails the test.
 func Postgres(t testing.TB) *bun.DB { return OpenPostgres(t, PostgresDSN(t)) }
 
-// PostgresDSN creates a new, empty database that is dropped after the test.
-func PostgresDSN(t testing.TB) string {
+// PostgresDSN creates a new, empty database that is dropped after the test. Its
+// sessions have the settings, such as "lock_timeout=7s": they belong to the
+// database, since not everything that may stand before it lets a client have its
+// own.
+func PostgresDSN(t testing.TB, settings ...string) string {
 	t.Helper()
 	base := os.Getenv(Variable)
 	if base == "" {
@@ -49,8 +57,20 @@ func PostgresDSN(t testing.TB) string {
 			t.Errorf("drop database: %v", err)
 		}
 	})
+	if level := os.Getenv(IsolationVariable); level != "" {
+		settings = append([]string{Isolation(level)}, settings...)
+	}
+	for _, setting := range settings {
+		key, value, _ := strings.Cut(setting, "=")
+		if _, err := server.ExecContext(context.Background(), fmt.Sprintf("ALTER DATABASE %s SET %s = '%s'", name, key, value)); err != nil {
+			t.Fatalf("setting %s: %v", setting, err)
+		}
+	}
 	return PostgresDSNOf(t, name)
 }
+
+// Isolation is the setting of a default isolation level.
+func Isolation(level string) string { return "default_transaction_isolation=" + level }
 
 // PostgresDSNOf returns the DSN of a database on the server by its name.
 func PostgresDSNOf(t testing.TB, name string) string {

@@ -71,21 +71,30 @@ func (s *Store) poisonWhere(ctx context.Context, q bun.QueryBuilder, f PoisonFil
 
 // PoisonedMessages lists poisoned messages, newest first.
 func (s *Store) PoisonedMessages(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) (rows []Poisoned, err error) {
-	q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.poisoned + " AS p")
-	err = s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).OrderExpr("poisoned_at DESC, id DESC").Limit(int64(limit)).Scan(ctx)
+	err = s.insist(ctx, db, func(db bun.IDB) error {
+		q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.poisoned + " AS p")
+		return s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).OrderExpr("poisoned_at DESC, id DESC").Limit(int64(limit)).Scan(ctx)
+	})
 	return rows, err
 }
 
 // CountPoisoned counts poisoned messages.
-func (s *Store) CountPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (int, error) {
-	q := db.NewSelect().Model((*Poisoned)(nil)).ModelTableExpr(s.names.poisoned + " AS p")
-	n, err := s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Count(ctx)
-	return int(n), err
+func (s *Store) CountPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (n int, err error) {
+	err = s.insist(ctx, db, func(db bun.IDB) error {
+		q := db.NewSelect().Model((*Poisoned)(nil)).ModelTableExpr(s.names.poisoned + " AS p")
+		found, err := s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Count(ctx)
+		n = int(found)
+		return err
+	})
+	return n, err
 }
 
 // PoisonedIDs lists the ids of poisoned messages in ascending order.
 func (s *Store) PoisonedIDs(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) (ids []int64, err error) {
-	err = s.poisonedIDs(ctx, db, f).Limit(int64(limit)).Scan(ctx, &ids)
+	err = s.insist(ctx, db, func(db bun.IDB) error {
+		ids = nil
+		return s.poisonedIDs(ctx, db, f).Limit(int64(limit)).Scan(ctx, &ids)
+	})
 	return ids, err
 }
 
@@ -97,19 +106,25 @@ func (s *Store) poisonedIDs(ctx context.Context, db bun.IDB, f PoisonFilter) *bu
 // LastPoisoned returns the greatest id among the poisoned messages that match,
 // or 0.
 func (s *Store) LastPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (id int64, err error) {
-	q := db.NewSelect().Model((*Poisoned)(nil)).ModelTableExpr(s.names.poisoned + " AS p").ColumnExpr("COALESCE(MAX(id), 0)")
-	err = s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Scan(ctx, &id)
+	err = s.insist(ctx, db, func(db bun.IDB) error {
+		q := db.NewSelect().Model((*Poisoned)(nil)).ModelTableExpr(s.names.poisoned + " AS p").ColumnExpr("COALESCE(MAX(id), 0)")
+		return s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Scan(ctx, &id)
+	})
 	return id, err
 }
 
 // DeletePoisoned deletes poisoned messages, which it locks in the order of their
 // ids, so that no two callers can deadlock, and returns how many.
-func (s *Store) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
-	locked := s.poisonedIDs(ctx, db, PoisonFilter{IDs: ids})
-	if s.RowLocks() {
-		locked = locked.For("UPDATE")
-	}
-	return affected(db.NewDelete().Model((*Poisoned)(nil)).ModelTableExpr(s.names.poisoned+" AS p").Where("id IN (?)", locked).Exec(ctx))
+func (s *Store) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (n int, err error) {
+	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
+		locked := s.poisonedIDs(ctx, db, PoisonFilter{IDs: ids})
+		if s.RowLocks() {
+			locked = locked.For("UPDATE")
+		}
+		n, err = affected(db.NewDelete().Model((*Poisoned)(nil)).ModelTableExpr(s.names.poisoned+" AS p").Where("id IN (?)", locked).Exec(ctx))
+		return err
+	})
+	return n, err
 }
 
 // LockPoisoned locks poisoned messages for the rest of the transaction, in the

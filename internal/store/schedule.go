@@ -106,8 +106,10 @@ func (s *Store) SaveSchedule(ctx context.Context, db bun.IDB, row Schedule) (id 
 
 // Schedules lists schedules by id.
 func (s *Store) Schedules(ctx context.Context, db bun.IDB, f ScheduleFilter) (rows []Schedule, err error) {
-	q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.schedules + " AS s")
-	err = s.filtered(q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Order("id").Scan(ctx)
+	err = s.insist(ctx, db, func(db bun.IDB) error {
+		q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.schedules + " AS s")
+		return s.filtered(q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Order("id").Scan(ctx)
+	})
 	return rows, err
 }
 

@@ -98,10 +98,14 @@ func (s *Store) Exists(ctx context.Context, db *bun.DB, id int64) (exists bool, 
 
 // insist runs a single statement; when it loses a conflict, which it can under a
 // stricter default isolation, it runs again in an explicit READ COMMITTED
-// transaction.
+// transaction. In the caller's transaction a conflict is the caller's to retry.
 func (s *Store) insist(ctx context.Context, db bun.IDB, statement func(bun.IDB) error) error {
-	err := statement(db)
-	if !IsConflict(err) {
+	db, err := Handle(db)
+	if err != nil {
+		return err
+	}
+	err = statement(db)
+	if _, isTx := db.(bun.Tx); isTx || !IsConflict(err) {
 		return err
 	}
 	return InTx(ctx, db, func(tx bun.Tx) error { return statement(tx) })
