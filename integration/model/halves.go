@@ -25,7 +25,7 @@ type halfClaim struct {
 
 // Halves draws steps like Lockstep, on the model alone, and stops claims and
 // transactions anywhere.
-func Halves(t *rapid.T, tally *Tally, flaw Flaw) {
+func Halves(t *rapid.T, tally Tally, flaw Flaw) {
 	state := NewState(flaw)
 	h := &halves{world: newWorld(t, tally, state), state: state, picks: make(map[string]*halfClaim), fences: make(map[string]Transaction)}
 	actions := h.actions()
@@ -67,6 +67,7 @@ func (h *halves) pick() {
 		delete(h.picks, session)
 		before := h.view
 		keys := h.state.Record(c.picked, c.request, session)
+		h.tally["dropped at record"] += len(c.picked) - len(keys)
 		h.relock()
 		h.look(Step{Kind: "claim", Owner: c.request.Owner})
 		h.remember(c.request, before, keys)
@@ -87,7 +88,7 @@ func (h *halves) fence() {
 		h.state.Commit(t, session)
 		h.relock()
 		h.look(Step{Kind: "commit", Owner: t.Owner, Key: t.Key})
-		h.tally.Effects++
+		h.tally["effects"]++
 		return
 	}
 	t = h.transaction()

@@ -97,12 +97,8 @@ func left(before, after View, step Step) (err error) {
 }
 
 func soloHolder(v View, key Key) bool {
-	for _, c := range v.Claims {
-		if c.Solo && slices.Contains(c.Held, key) {
-			return true
-		}
-	}
-	return false
+	c, held := v.claimOf(key)
+	return held && c.Solo
 }
 
 // result returns the step's result for a key under the claim that holds it. A
@@ -169,15 +165,9 @@ func changed(before, after View, step Step) (err error) {
 
 // freed tells whether a key lost its claim in a step.
 func freed(before, after View, key Key) bool {
-	holds := func(v View) bool {
-		for _, c := range v.Claims {
-			if slices.Contains(c.Held, key) {
-				return true
-			}
-		}
-		return false
-	}
-	return holds(before) && !holds(after)
+	_, held := before.claimOf(key)
+	_, still := after.claimOf(key)
+	return held && !still
 }
 
 // effects checks I6: an effect happens in the step in which its message leaves,

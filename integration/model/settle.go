@@ -99,7 +99,7 @@ func (s *State) Finish(owner string, claims []int) map[int]int {
 func (s *State) Recover() (found store.Recovered) {
 	for n := 1; n <= s.claims && found.Claims < 20; n++ {
 		c, ok := s.view.Claims[n]
-		if !ok || c.Until >= s.now {
+		if !ok || c.Until >= s.now || c.Solo && s.flaw == NotRecovered {
 			continue
 		}
 		found.Claims++
@@ -120,9 +120,13 @@ func (s *State) Recover() (found store.Recovered) {
 
 // crash counts a crash and tells whether it was the last.
 func (s *State) crash(key Key, row Row, solo bool) bool {
+	limit := MaxCrashes
+	if s.flaw == PoisonTooEarly {
+		limit--
+	}
 	switch {
 	case s.flaw == CrashNotCounted:
-	case solo && row.Crashes+1 >= MaxCrashes:
+	case solo && row.Crashes+1 >= limit:
 		row.Crashes++
 		delete(s.view.Rows, key)
 		s.view.Poisoned[key] = Poisoned{Row: row, At: s.now, Reason: reason()}

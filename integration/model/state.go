@@ -26,6 +26,8 @@ const (
 	LockedIsCrashed   Flaw = "recover takes what somebody has locked"
 	FenceOnlyByOwner  Flaw = "the fence asks only whether the claim is there"
 	PartOfAFanOutKept Flaw = "a rolled-back produce leaves a row"
+	PoisonTooEarly    Flaw = "recover poisons at the second crash"
+	NotRecovered      Flaw = "recover leaves solo claims alone"
 )
 
 // State is the claim ledger. It is not safe for concurrent use: who does what

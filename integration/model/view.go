@@ -74,6 +74,16 @@ func (v View) String() string {
 	return strings.Join(lines, "\n")
 }
 
+// claimOf returns the claim that holds the key, whosever it is.
+func (v View) claimOf(key Key) (Claim, bool) {
+	for _, c := range v.Claims {
+		if slices.Contains(c.Held, key) {
+			return c, true
+		}
+	}
+	return Claim{}, false
+}
+
 // holder returns the claim of the owner that holds the key.
 func (v View) holder(owner string, key Key) (Claim, bool) {
 	for _, c := range v.Claims {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,18 +12,6 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
-
-// Tally counts what happened in all runs: a run in which nothing happens proves
-// nothing.
-type Tally struct {
-	Steps, Claims, Applied, Fenced, Crashed, Poisoned, Effects, Blocked int
-}
-
-// String sums the tally up.
-func (t Tally) String() string {
-	return fmt.Sprintf("%d steps, %d claims, %d results applied and %d fenced, %d crashes, %d poisoned by them, %d effects, %d times blocked",
-		t.Steps, t.Claims, t.Applied, t.Fenced, t.Crashed, t.Poisoned, t.Effects, t.Blocked)
-}
 
 // taken is a claim as its owner remembers it, long after it has gone.
 type taken struct {
@@ -37,8 +26,10 @@ type taken struct {
 type world struct {
 	*rapid.T
 	systems []System
-	tally   *Tally
+	tally   Tally
 	view    View
+	now     time.Duration
+	lost    map[Key]int // how often an owner vanished since the last outcome
 	taken   []taken
 	sent    []Step // settles that may be sent again
 	hints   map[string]Place
@@ -53,15 +44,16 @@ func consumers() []string { return []string{"one", "two"} }
 // Lockstep draws operations and checks after each that all systems look like the
 // first and keep the invariants, and at the end that everything drains. The
 // systems must be empty.
-func Lockstep(t *rapid.T, tally *Tally, systems ...System) {
+func Lockstep(t *rapid.T, tally Tally, systems ...System) {
 	w := newWorld(t, tally, systems...)
 	w.begin()
 	w.Repeat(w.actions())
 	w.drain()
 }
 
-func newWorld(t *rapid.T, tally *Tally, systems ...System) *world {
-	return &world{T: t, systems: systems, tally: tally, view: newView(), hints: make(map[string]Place), locked: make(map[Key]bool)}
+func newWorld(t *rapid.T, tally Tally, systems ...System) *world {
+	tally["runs"]++
+	return &world{T: t, systems: systems, tally: tally, view: newView(), lost: make(map[Key]int), hints: make(map[string]Place), locked: make(map[Key]bool)}
 }
 
 // begin produces something, so that there is something to claim at once.
@@ -129,7 +121,6 @@ func ask[T any](systems []System, question func(System) T) []T {
 // look compares what the systems look like after a step.
 func (w *world) look(step Step) {
 	w.Helper()
-	w.tally.Steps++
 	views := ask(w.systems, System.View)
 	after := views[0]
 	want := after.String()
@@ -139,7 +130,8 @@ func (w *world) look(step Step) {
 		}
 	}
 	step.Locked = w.locked
-	if err := Check(w.view, after, step); err != nil {
+	w.tally.note(w.view, after, step)
+	if err := errors.Join(Check(w.view, after, step), w.innocents(after, step)); err != nil {
 		w.Fatalf("after a %s: %v\n%+v\nbefore:\n%v\nafter:\n%v", step.Kind, err, step, w.view, after)
 	}
 	w.view = after
@@ -214,7 +206,16 @@ func (w *world) remember(r Request, before View, keys []Key) {
 		return
 	}
 	w.claims++
-	w.tally.Claims++
+	w.tally["claims"]++
+	switch r.Select {
+	case store.Suspects:
+		w.tally["claims of suspects"]++
+	case store.Killers:
+		w.tally["claims of killers"]++
+	}
+	if slices.ContainsFunc(r.After, func(place Place) bool { return place != Place{} }) {
+		w.tally["hints used"]++
+	}
 	rows := make(map[Key]Row)
 	for _, key := range keys {
 		rows[key] = before.Rows[key]
@@ -285,14 +286,13 @@ func (w *world) send(step Step) {
 		return
 	}
 	settled := same(w, step, func(s System) Settled { return s.Settle(step.Owner, step.Results) })
-	w.tally.Applied += settled.Applied
-	w.tally.Fenced += len(step.Results) - settled.Applied
+	w.tally["fenced"] += len(step.Results) - settled.Applied
 }
 
 func (w *world) blocked(keys []Key) bool {
 	blocked := slices.ContainsFunc(keys, func(key Key) bool { return w.locked[key] })
 	if blocked {
-		w.tally.Blocked++
+		w.tally["blocked"]++
 	}
 	return blocked
 }
@@ -304,24 +304,26 @@ func (w *world) finish() {
 	}
 	finished := same(w, Step{Kind: "finish", Owner: c.owner}, func(s System) map[int]int { return s.Finish(c.owner, []int{c.claim}) })
 	for _, n := range maps.All(finished) {
-		w.tally.Applied += n
+		w.tally["finished"] += n
 	}
 }
 
 func (w *world) extend() {
 	owner := draw(w, "owner", owners()...)
-	same(w, Step{Kind: "extend", Owner: owner}, func(s System) []int { return s.Extend(owner) })
+	w.tally["extended"] += len(same(w, Step{Kind: "extend", Owner: owner}, func(s System) []int { return s.Extend(owner) }))
 }
 
 func (w *world) disclaim() {
 	c := w.recall()
+	before := len(w.view.Claims)
+	defer func() { w.tally["disclaimed"] += before - len(w.view.Claims) }()
 	same(w, Step{Kind: "disclaim", Owner: c.owner}, func(s System) struct{} { s.Disclaim(c.owner, []int{c.claim}); return struct{}{} })
 }
 
-func (w *world) recover() {
+func (w *world) recover() store.Recovered {
 	found := same(w, Step{Kind: "recover"}, System.Recover)
-	w.tally.Crashed += found.Crashed
-	w.tally.Poisoned += found.Poisoned
+	w.tally["crashes"] += found.Crashed
+	return found
 }
 
 // transaction draws a run of a transactional consumer on something claimed.
@@ -337,7 +339,9 @@ func (w *world) transact() {
 		return
 	}
 	if same(w, Step{Kind: "transact", Owner: t.Owner, Key: t.Key}, func(s System) bool { return s.Transact(t) }) {
-		w.tally.Effects++
+		w.tally["effects"]++
+	} else if !t.RolledBack {
+		w.tally["transactions refused"]++
 	}
 }
 
@@ -346,29 +350,8 @@ func (w *world) pass() {
 }
 
 func (w *world) wait(d time.Duration) {
+	w.now += d
 	for _, s := range w.systems { // nothing to look at: no system acts by itself
 		s.Pass(d)
 	}
-}
-
-// drain checks I7: with one healthy processor every due row starts, and what dead
-// owners left behind does after a lease.
-func (w *world) drain() {
-	w.Helper()
-	w.wait(2 * Lease)
-	for range 30 {
-		w.recover()
-		for _, selection := range []store.Selection{store.Clean, store.Suspects, store.Killers} {
-			r := Request{Owner: "healthy", Consumers: consumers(), Select: selection, Limit: 8, Solo: selection == store.Killers}
-			keys := same(w, Step{Kind: "claim", Owner: r.Owner}, func(s System) []Key { return s.Claim(r) })
-			if len(keys) > 0 {
-				w.claims++
-				same(w, Step{Kind: "finish", Owner: r.Owner}, func(s System) map[int]int { return s.Finish(r.Owner, []int{w.claims}) })
-			}
-		}
-		if len(w.view.Rows)+len(w.view.Claims) == 0 {
-			return
-		}
-	}
-	w.Fatalf("I7: left over with a healthy processor:\n%v", w.view)
 }
