@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -159,9 +161,10 @@ func (d stored) roundTrip(t *testing.T, payload, key, value, insertID string) {
 		}
 		return
 	}
-	found := 0
+	found, neighbours := 0, 0
 	for _, m := range d.claim(t).Messages {
 		if string(m.Payload) == "good" && m.InsertID == "" && len(m.Headers) == 0 {
+			neighbours++
 			continue
 		}
 		found++
@@ -173,8 +176,67 @@ func (d stored) roundTrip(t *testing.T, payload, key, value, insertID string) {
 			t.Fatalf("%s: got payload %q with insert id %q, want %q with %q", d.db.Dialect().Name(), m.Payload, m.InsertID, payload, insertID)
 		}
 	}
-	if n, err := d.db.NewSelect().Table("message_claims").Count(t.Context()); found != 1 || err != nil || n != 1 {
-		t.Fatalf("%s: got %d of the messages, in %d claims, error %v, want 1 in 1", d.db.Dialect().Name(), found, n, err)
+	if n, err := d.db.NewSelect().Table("message_claims").Count(t.Context()); found != 1 || neighbours != 2 || err != nil || n != 1 {
+		t.Fatalf("%s: got %d of the messages and %d neighbours, in %d claims, error %v, want 1 and 2 in 1", d.db.Dialect().Name(), found, neighbours, n, err)
+	}
+}
+
+func FuzzConsumedPayload(f *testing.F) {
+	for _, text := range append(hostile(), `{"id":"x","n":7}`, `{"id":1}`, `{"n":1e999}`, `{"id":"\ud800"}`, "[", "null", strings.Repeat("[", 20_000)) {
+		f.Add(text)
+	}
+	databases := fuzzDatabases(f)
+	f.Fuzz(func(t *testing.T, text string) {
+		each(databases, text, func(d stored) {
+			d.clear(t)
+			d.consumed(t, store.CleanText(text, 0))
+		})
+	})
+}
+
+// consumed has a processor run a payload that nobody checked, between others. It
+// reaches its consumer as it is, or is poisoned as what it is, in one go; the
+// others are consumed in any case.
+func (d stored) consumed(t *testing.T, text string) {
+	t.Helper()
+	var mu sync.Mutex
+	got := make(map[order]int)
+	registry, err := bus.NewRegistry(bus.Consume("c", func(_ context.Context, o order) error {
+		mu.Lock()
+		defer mu.Unlock()
+		got[o]++
+		return nil
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, want := make([]store.NewMessage, 5), make(map[order]int)
+	for i := range rows {
+		o := order{ID: "neighbour", N: i}
+		rows[i] = store.NewMessage{ConsumerType: "c", PayloadType: o.PayloadType(), Payload: fmt.Sprintf(`{"id":"neighbour","n":%d}`, i)}
+		if i == 2 {
+			o, rows[i].Payload = order{}, text
+			err = registry.Codec().Decode([]byte(text), &o)
+		}
+		if i != 2 || err == nil {
+			want[o]++
+		}
+	}
+	if _, err := d.store.Insert(t.Context(), d.db, rows); err != nil {
+		t.Fatal(err)
+	}
+	a := &app{T: t, db: d.db, registry: registry}
+	config := fast()
+	config.Logger = slog.New(slog.DiscardHandler)
+	r := a.start(config)
+	poll(t, "everything is consumed", 20*time.Second, time.Millisecond, a.empty)
+	r.mustStop()
+	if !maps.Equal(got, want) {
+		t.Fatalf("%s: consumed: got %v, want %v", d.db.Dialect().Name(), got, want)
+	}
+	poisoned := a.poisoned()
+	if undecodable := err != nil; undecodable != (len(poisoned) == 1) || undecodable && (poisoned[0].Payload != text || poisoned[0].Attempts != 1) {
+		t.Fatalf("%s: decoding gives %v: got %+v poisoned, want it to be, with its text, after one attempt, if that is an error", d.db.Dialect().Name(), err, poisoned)
 	}
 }
 
