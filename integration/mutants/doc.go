@@ -3,7 +3,9 @@
 //
 // A mutant is a change of text in the library's source, which goes to the
 // compiler through `go test -overlay`; the source itself stays as it is. Each
-// names the tests that have to fail with it. A mutant that survives is an error,
-// and so is one whose text is no longer there: then the library has changed, and
-// the mutant no longer says anything.
+// names the tests that have to notice and what these say of it, so that a mutant
+// that does not compile, or takes the tests' time away, is not caught by that.
+// First the same tests must pass, and say nothing of the kind, without a mutant.
+// One that survives is an error, and so is one whose text is no longer there: then
+// the library has changed, and the mutant no longer says anything.
 package main

@@ -1,6 +1,9 @@
+//go:build unix
+
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -11,8 +14,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 )
+
+// together is how many runs go on at a time: while one waits for a lease to end,
+// another is compiled.
+const together = 3
 
 func main() {
 	only := flag.String("only", "", "run only mutants whose name contains this")
@@ -28,34 +37,66 @@ func run(only string) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "mutants")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	var chosen []mutant
-	for _, m := range mutants() {
-		if strings.Contains(m.name, only) {
-			chosen = append(chosen, m)
-		}
-	}
-	if err := healthy(root, chosen); err != nil {
-		return err
-	}
-	var bad []string
+	chosen := slices.DeleteFunc(mutants(), func(m mutant) bool { return !strings.Contains(m.name, only) })
 	for _, m := range chosen {
-		begun := time.Now()
-		verdict, err := m.hunt(root, dir)
-		if err != nil {
-			bad = append(bad, m.name)
-			verdict = "ERROR: " + err.Error()
+		if _, err := m.apply(root); err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
 		}
-		fmt.Printf("mutants: %-42s %s (%.0fs)\n", m.name, verdict, time.Since(begun).Seconds())
 	}
-	if len(bad) > 0 {
-		return fmt.Errorf("%d of %d were not caught: %s", len(bad), len(chosen), strings.Join(bad, ", "))
+	// Without any mistake first: tests that fail anyway catch nothing.
+	suites := make(map[suite][]mutant)
+	for _, m := range chosen {
+		suites[m.suite] = append(suites[m.suite], m)
+	}
+	var jobs []job
+	for s, of := range suites {
+		jobs = append(jobs, job{"no mutant: " + s.String(), func() (string, error) { return "passed", s.healthy(root, of) }})
+	}
+	if err := each(jobs); err != nil {
+		return fmt.Errorf("nothing can be said of mutants while the tests fail without them: %w", err)
+	}
+	jobs = nil
+	for _, m := range chosen {
+		jobs = append(jobs, job{m.name, func() (string, error) { return m.hunt(root) }})
+	}
+	if err := each(jobs); err != nil {
+		return err
 	}
 	fmt.Printf("mutants: all %d caught\n", len(chosen))
+	return nil
+}
+
+// job is one run of tests. do returns what is to be told of it.
+type job struct {
+	name string
+	do   func() (string, error)
+}
+
+// each does all jobs, some at a time, and tells how each went.
+func each(jobs []job) error {
+	var mu sync.Mutex
+	var bad []string
+	var all sync.WaitGroup
+	slots := make(chan struct{}, together)
+	for _, j := range jobs {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			begun := time.Now()
+			verdict, err := j.do()
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				bad = append(bad, j.name)
+				verdict = "ERROR: " + err.Error()
+			}
+			fmt.Printf("mutants: %-42s %s (%.0fs)\n", j.name, verdict, time.Since(begun).Seconds())
+		})
+	}
+	all.Wait()
+	if len(bad) > 0 {
+		return fmt.Errorf("%d of %d went wrong: %s", len(bad), len(jobs), strings.Join(bad, ", "))
+	}
 	return nil
 }
 
@@ -73,34 +114,38 @@ func findRoot() (string, error) {
 	return "", errors.New("go.work was not found: run this inside the repository")
 }
 
-// healthy runs the tests without any mistake: one that fails anyway catches
-// nothing.
-func healthy(root string, chosen []mutant) error {
-	patterns := make(map[string][]string)
-	for _, m := range chosen {
-		if _, err := m.apply(root); err != nil {
-			return fmt.Errorf("%s: %w", m.name, err)
-		}
-		if !slices.Contains(patterns[m.pkg], m.tests) {
-			patterns[m.pkg] = append(patterns[m.pkg], m.tests)
-		}
+// healthy runs the tests without a mistake. They must pass, and not say what they
+// are to say of one.
+func (s suite) healthy(root string, mutants []mutant) error {
+	output, _, err := s.run(root, "", nil)
+	if err != nil && s.bar != "" { // processes that are killed need time, which the machine may not have had
+		output, _, err = s.run(root, "", nil)
 	}
-	for pkg, all := range patterns {
-		for _, pattern := range all {
-			if output, err := goTest(root, "", pkg, pattern); err != nil {
-				return fmt.Errorf("%s %s fails without a mutant: %w\n%s", pkg, pattern, err, output)
-			}
+	if err == nil && strings.Contains(output, "no tests to run") {
+		err = errors.New("there are no such tests")
+	}
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, output)
+	}
+	for _, m := range mutants {
+		if line := m.expected().FindString(output); line != "" {
+			return fmt.Errorf("the tests say of no mutant what they are to say of %q: %s", m.name, line)
 		}
 	}
 	return nil
 }
 
-// hunt runs the tests with the mistake and tells which of them noticed.
-func (m mutant) hunt(root, dir string) (verdict string, err error) {
+// hunt runs the tests with the mistake, until one says what it is to say.
+func (m mutant) hunt(root string) (verdict string, err error) {
 	text, err := m.apply(root)
 	if err != nil {
 		return "", err
 	}
+	dir, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
 	mutated, overlay := filepath.Join(dir, "mutated.go"), filepath.Join(dir, "overlay.json")
 	list, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, m.file): mutated}})
 	if err != nil {
@@ -109,30 +154,57 @@ func (m mutant) hunt(root, dir string) (verdict string, err error) {
 	if err := errors.Join(os.WriteFile(mutated, []byte(text), 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
 		return "", err
 	}
-	output, err := goTest(root, overlay, m.pkg, m.tests)
-	if err == nil {
-		return "", fmt.Errorf("survived %s %s", m.pkg, m.tests)
+	output, line, err := m.run(root, overlay, m.expected())
+	switch {
+	case line != "":
+		return "caught: " + strings.TrimSpace(line), nil
+	case err == nil:
+		return "", fmt.Errorf("survived %s", m.suite)
 	}
-	failed := regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`).FindAllStringSubmatch(output, -1)
-	if len(failed) == 0 {
-		return "", fmt.Errorf("no test failed, but go test did: %w\n%s", err, output)
-	}
-	// The innermost test says most.
-	name := slices.MaxFunc(failed, func(a, b []string) int { return strings.Count(a[1], "/") - strings.Count(b[1], "/") })[1]
-	return "caught by " + name, nil
+	return "", fmt.Errorf("%s failed, but nowhere said %q: %w\n%s", m.suite, m.says, err, output)
 }
 
-// goTest runs tests of a package, through an overlay if there is one.
-func goTest(root, overlay, pkg, pattern string) (string, error) {
-	args := []string{"test", "-count=1", "-vet=off", "-timeout=5m", "-run", pattern}
+// expected matches the line in which a test says what is wrong.
+func (m mutant) expected() *regexp.Regexp { return regexp.MustCompile(`(?m)^.*(?:` + m.says + `).*$`) }
+
+// run runs the tests, through an overlay if there is one, and ends them when they
+// have said something that matches.
+func (s suite) run(root, overlay string, until *regexp.Regexp) (output, line string, err error) {
+	cmd := exec.Command("go", s.arguments(overlay)...)
+	cmd.Dir = root
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to end it with all that it started
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", "", err
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		return "", "", err
+	}
+	var all strings.Builder
+	for lines := bufio.NewReader(pipe); ; {
+		text, err := lines.ReadString('\n')
+		all.WriteString(text)
+		if until != nil && until.MatchString(text) {
+			line = text
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			break
+		}
+		if err != nil {
+			break
+		}
+	}
+	return all.String(), line, cmd.Wait()
+}
+
+func (s suite) arguments(overlay string) []string {
+	args := []string{"test", "-v", "-count=1", "-vet=off", "-timeout=5m", "-run", s.tests}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay, "-failfast")
 	}
-	cmd := exec.Command("go", append(args, pkg)...)
-	cmd.Dir = root
-	output, err := cmd.CombinedOutput()
-	if err == nil && strings.Contains(string(output), "no tests to run") {
-		err = errors.New("there are no such tests")
+	args = append(args, s.pkg)
+	if s.bar != "" {
+		args = append(args, "-args", "-tier", "short", "-bar", s.bar)
 	}
-	return string(output), err
+	return args
 }

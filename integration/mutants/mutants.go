@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -13,9 +15,23 @@ type mutant struct {
 	name    string
 	file    string // from the root of the repository
 	changes []change
-	pkg     string // of the tests
-	tests   string // what go test -run gets
+	suite
+	// says matches what a test says of it. A mutant that does not compile, whose
+	// SQL is refused, or that only takes the tests' time does not get to that.
+	says string
 }
+
+// suite is what runs against a mutant.
+type suite struct {
+	pkg   string // of the tests
+	tests string // what go test -run gets
+	bar   string // of integration/chaos, in its short form
+}
+
+func (s suite) String() string { return strings.TrimSpace(s.pkg + " " + s.tests + " " + s.bar) }
+
+// bar is a run of integration/chaos.
+func bar(name string) suite { return suite{"./integration/chaos", "^TestBars$", name} }
 
 // change replaces a text that is in the file once.
 type change struct{ old, new string }
@@ -28,17 +44,17 @@ const (
 
 // mutants are all there are.
 func mutants() []mutant {
-	return slices.Concat(claimMutants(), settleMutants(), crashMutants(), processMutants())
+	return slices.Concat(claimMutants(), settleMutants(), crashMutants(), processMutants(), barMutants())
 }
 
 func claimMutants() []mutant {
 	return []mutant{
 		{
-			name: "no re-check at record", file: postgres, pkg: inStore, tests: "^TestLedgerRecordDropsWhatPickFoundTooEarly$/^one_claim_holds",
+			name: "no re-check at record", file: postgres, suite: suite{pkg: inStore, tests: "^TestLedgerRecordDropsWhatPickFoundTooEarly$/^one_claim_holds"}, says: `messages in two claims: got 6`,
 			changes: []change{{`SELECT x FROM unnest(?::bigint[]) x WHERE x NOT IN (SELECT unnest(message_ids) FROM {claims}))`, `SELECT x FROM unnest(?::bigint[]) x)`}},
 		},
 		{
-			name: "claim without READ COMMITTED", file: postgres, pkg: inStore, tests: "^TestLedgerClaimsOnceUnderAnyDefaultIsolation$/^repeatable_read$",
+			name: "claim without READ COMMITTED", file: postgres, suite: suite{pkg: inStore, tests: "^TestLedgerClaimsOnceUnderAnyDefaultIsolation$/^repeatable_read$"}, says: `got it in claims \d+ and \d+, want one`,
 			changes: []change{{`tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})`, `tx, err := db.BeginTx(ctx, nil)`}},
 		},
 	}
@@ -47,17 +63,17 @@ func claimMutants() []mutant {
 func settleMutants() []mutant {
 	return []mutant{
 		{
-			name: "settle without membership", file: postgres, pkg: inStore, tests: underStore + "^settle_guards$",
+			name: "settle without membership", file: postgres, suite: suite{pkg: inStore, tests: underStore + "^settle_guards$"}, says: `settle_guard\.go:\d+: settled:`,
 			changes: []change{{"JOIN held h ON h.cid = r.cid AND h.mid = r.mid),\nrest", "JOIN live l ON l.id = r.cid),\nrest"}},
 		},
 		{
-			name: "settle without membership, on SQLite", file: "internal/store/sqlite.go", pkg: inStore, tests: "^TestStore$/^sqlite$/^settle_guards$",
+			name: "settle without membership, on SQLite", file: "internal/store/sqlite.go", suite: suite{pkg: inStore, tests: "^TestStore$/^sqlite$/^settle_guards$"}, says: `settle_guard\.go:\d+: settled:`,
 			changes: []change{{"JOIN {claims} c ON c.id = r.cid AND c.owner = ? JOIN json_each(c.message_ids) j ON j.value = r.mid`", "JOIN {claims} c ON c.id = r.cid AND c.owner = ?`"}},
 		},
 		{
 			// As a process would that keeps the list of what it claimed, and not of
 			// what it has settled since.
-			name: "the rest sent instead of subtracted", file: postgres, pkg: inStore, tests: underStore + "^settle_guards$",
+			name: "the rest sent instead of subtracted", file: postgres, suite: suite{pkg: inStore, tests: underStore + "^settle_guards$"}, says: `settle_guard\.go:\d+: (settled|claims|messages):`,
 			changes: []change{
 				{"\t\"hash/fnv\"\n", "\t\"hash/fnv\"\n\t\"slices\"\n\t\"strings\"\n\t\"sync\"\n"},
 				{"type postgres struct{ names }", `type postgres struct{ names }
@@ -86,16 +102,13 @@ func rests(r resultArrays) (rests []string) {
 			},
 		},
 		{
-			name: "settle under anybody's claim", file: postgres, pkg: inStore, tests: underStore + "^settle_guards$",
+			name: "settle under anybody's claim", file: postgres, suite: suite{pkg: inStore, tests: underStore + "^settle_guards$"}, says: `settle_guard\.go:\d+: (settled|claims|messages):`,
 			changes: []change{{"  SELECT id, message_ids FROM {claims} WHERE id = ANY(?::bigint[]) AND owner = ? ORDER BY id FOR UPDATE),\nheld",
 				"  SELECT id, message_ids FROM {claims} WHERE id = ANY(?::bigint[]) AND ? <> '' ORDER BY id FOR UPDATE),\nheld"}},
 		},
 		{
-			name: "release counts an attempt", file: postgres, pkg: inStore, tests: underStore + "^settle$",
-			changes: []change{
-				{"CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END", "CASE WHEN r.outcome IN ('failed', 'release') THEN 1 ELSE 0 END"},
-				{"r.outcome IN ('failed', 'snooze'))\nSELECT l.id", "r.outcome IN ('failed', 'snooze', 'release'))\nSELECT l.id"},
-			},
+			name: "release counts an attempt", file: postgres, suite: suite{pkg: inStore, tests: underStore + "^settle$"}, says: `settle\.go:\d+: messages?:`,
+			changes: releaseCounts(),
 		},
 	}
 }
@@ -103,18 +116,18 @@ func rests(r resultArrays) (rests []string) {
 func crashMutants() []mutant {
 	return []mutant{
 		{
-			name: "crash not counted", file: postgres, pkg: inStore, tests: underStore + "^recover$",
-			changes: []change{{"CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, ? - 1) END", "CASE WHEN h.solo THEN h.crashes ELSE LEAST(h.crashes, ? - 1) END"}},
+			name: "crash not counted", file: postgres, suite: suite{pkg: inStore, tests: underStore + "^recover$"}, says: `recover\.go:\d+: crashes`,
+			changes: crashNotCounted(),
 		},
 		{
-			name: "crash poisons without solo", file: postgres, pkg: inStore, tests: underStore + "^recover$",
+			name: "crash poisons without solo", file: postgres, suite: suite{pkg: inStore, tests: underStore + "^recover$"}, says: `recovered without solo:`,
 			changes: []change{
 				{"WHERE m.id = h.id AND h.solo AND h.crashes + 1 >= ? RETURNING m.*", "WHERE m.id = h.id AND h.crashes + 1 >= ? RETURNING m.*"},
 				{"AND NOT (h.solo AND h.crashes + 1 >= ?))", "AND NOT (h.crashes + 1 >= ?))"},
 			},
 		},
 		{
-			name: "the fence does not ask for the claim", file: postgres, pkg: inStore, tests: underStore + "^transaction$",
+			name: "the fence does not ask for the claim", file: postgres, suite: suite{pkg: inStore, tests: underStore + "^transaction$"}, says: `fence, (release|another owner|a foreign claim)`,
 			changes: []change{{"WHERE EXISTS (SELECT 1 FROM {claims} c WHERE c.id = w.claim AND c.owner = ? AND m.id = ANY(c.message_ids))", "WHERE ? <> ''"}},
 		},
 	}
@@ -124,31 +137,31 @@ func processMutants() []mutant {
 	const hints = "outbox/hints.go"
 	return []mutant{
 		{
-			name: "settle all fetched", file: "outbox/ledger.go", pkg: inStore, tests: "^TestGracefulStopWithAHundredInFlight$|^TestBlockedHandlerDelaysNobody$",
+			name: "settle all fetched", file: "outbox/ledger.go", suite: suite{pkg: inStore, tests: "^TestGracefulStopWithAHundredInFlight$|^TestBlockedHandlerDelaysNobody$"}, says: `removed: got \d+, want the \d+ that finished`,
 			changes: []change{{"if entry.open == 0 && !entry.partial && allDone(entry.unsent) {", "if !entry.partial && allDone(entry.unsent) {"}},
 		},
 		{
-			name: "hint trusted after a short claim", file: "outbox/dispatcher.go", pkg: "./outbox", tests: "^TestHint",
+			name: "hint trusted after a short claim", file: "outbox/dispatcher.go", suite: suite{pkg: "./outbox", tests: "^TestHint"}, says: `after a short claim: got hint`,
 			changes: []change{{"\t\t\td.hints.last[want] = store.Position{}\n", ""}},
 		},
 		{
-			name: "hint trusted for ever", file: hints, pkg: "./outbox", tests: "^TestHint",
+			name: "hint trusted for ever", file: hints, suite: suite{pkg: "./outbox", tests: "^TestHint"}, says: `after a rescan: got hint`,
 			changes: []change{{"\tclear(h.last)\n", ""}},
 		},
 		{
-			name: "delete before handler", file: "outbox/worker.go", pkg: inStore, tests: "^TestGracefulStopWithAHundredInFlight$",
-			changes: []change{{"\t\terr = r.invoke(ctx, t, m.Payload)\n", "\t\tif _, err := r.store.Remove(ctx, r.db, t.row.ID); err != nil {\n\t\t\treturn err\n\t\t}\n\t\terr = r.invoke(ctx, t, m.Payload)\n"}},
+			name: "delete before handler", file: "outbox/worker.go", suite: suite{pkg: inStore, tests: "^TestGracefulStopWithAHundredInFlight$"}, says: `removed: got \d+, want the \d+ that finished`,
+			changes: deleteBeforeHandler(),
 		},
 		{
-			name: "a failing message leaves its writes to its group", file: "internal/store/settle.go", pkg: inStore, tests: "^TestOneOfAGroupFailsAlone$",
+			name: "a failing message leaves its writes to its group", file: "internal/store/settle.go", suite: suite{pkg: inStore, tests: "^TestOneOfAGroupFailsAlone$"}, says: `message 7: got effects in attempts \[`,
 			changes: []change{{"`ROLLBACK TO SAVEPOINT asyncmonolith`", "`SAVEPOINT asyncmonolith`"}},
 		},
 		{
-			name: "a group answers for a commit that failed", file: "outbox/group_tx.go", pkg: inStore, tests: "^TestOneOfAGroupBreaksTheTransaction$",
+			name: "a group answers for a commit that failed", file: "outbox/group_tx.go", suite: suite{pkg: inStore, tests: "^TestOneOfAGroupBreaksTheTransaction$"}, says: `message \d+: got effects in attempts \[\]`,
 			changes: []change{{"\t\tg.apart(s.done)\n", "\t\tanswer(s.done, nil)\n"}},
 		},
 		{
-			name: "schedule advanced in another transaction", file: "schedule/fire.go", pkg: inStore, tests: "^TestAFireAndItsNextTimeAreOneCommit$",
+			name: "schedule advanced in another transaction", file: "schedule/fire.go", suite: suite{pkg: inStore, tests: "^TestAFireAndItsNextTimeAreOneCommit$"}, says: `the schedule is moved on when its message is committed already`,
 			changes: []change{
 				{"p.store.UpdateSchedule(ctx, tx, row.ID, change); err != nil {", "p.store.UpdateSchedule(ctx, tx, -1, change); err != nil {"},
 				{"\tif err == nil && len(sent) > 0 {\n",
@@ -157,6 +170,22 @@ func processMutants() []mutant {
 			},
 		},
 	}
+}
+
+func crashNotCounted() []change {
+	return []change{{"CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, ? - 1) END", "CASE WHEN h.solo THEN h.crashes ELSE LEAST(h.crashes, ? - 1) END"}}
+}
+
+func releaseCounts() []change {
+	return []change{
+		{"CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END", "CASE WHEN r.outcome IN ('failed', 'release') THEN 1 ELSE 0 END"},
+		{"r.outcome IN ('failed', 'snooze'))\nSELECT l.id", "r.outcome IN ('failed', 'snooze', 'release'))\nSELECT l.id"},
+	}
+}
+
+func deleteBeforeHandler() []change {
+	return []change{{"\terr = r.call(ctx, t, m.Payload)\n",
+		"\tif _, err := r.store.Remove(ctx, r.db, t.row.ID); err != nil {\n\t\treturn err\n\t}\n\terr = r.call(ctx, t, m.Payload)\n"}}
 }
 
 // apply returns the file with the mistake in it.

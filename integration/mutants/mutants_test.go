@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -15,10 +17,11 @@ func TestMutantsApply(t *testing.T) {
 	}
 	seen := make(map[string]bool)
 	for _, m := range mutants() {
-		if seen[m.name] || m.pkg == "" || m.tests == "" {
-			t.Errorf("%s: got no name of its own or no tests", m.name)
+		if seen[m.name] || m.pkg == "" || m.tests == "" || m.says == "" {
+			t.Errorf("%s: got no name of its own, no tests or nothing that they say", m.name)
 		}
 		seen[m.name] = true
+		_ = m.expected() // compiles
 		text, err := m.apply(root)
 		if err != nil {
 			t.Errorf("%s: %v", m.name, err)
