@@ -23,6 +23,8 @@ type Evidence struct {
 	Lease     time.Duration
 	Doomed    []int // jobs that are meant to be poisoned
 	Claims    int   // rows of message_claims
+	History   []Change
+	Messages  map[int64]Run // the messages that the history speaks of
 }
 
 // Findings are what a judge has to say. Every list of violations is empty when
@@ -33,6 +35,10 @@ type Findings struct {
 	Vanished   []Run // I2: its row is gone, but it never finished
 	Both       []Run // I2: waits and is poisoned, or waits twice
 	Overlaps   []Run // I3: two workers ran it at once, within a lease
+	Twice      []Run // I3: in two live claims
+	Unclaimed  []Run // I3: ran on a worker that had not claimed it
+	Taken      []Run // I4: in a claim that another ended or changed before its lease had run out
+	Stale      []Run // I4: settled under a claim that did not hold it
 	Charged    []Run // I5: an attempt or a crash was counted that nothing explains
 	Repeated   []Run // ran again, though its owner was not killed
 	Strangers  []Run // ran, waits, is poisoned or has effects, though nobody produced it
@@ -91,6 +97,8 @@ func Judge(e Evidence) Findings {
 		}
 	}
 	f.Overlaps = e.Ledger.overlaps(e.Lease)
+	f.Twice, f.Taken, f.Stale = e.audit()
+	f.Unclaimed = e.unclaimed()
 	f.Claims = e.Claims
 	return f
 }
@@ -175,6 +183,8 @@ func (f Findings) Violations() (lines []string) {
 	for name, runs := range map[string][]Run{
 		"I1: lost": f.Lost, "I1: ran although rolled back": f.Ghosts, "I2: gone without having finished": f.Vanished,
 		"I2: in two places": f.Both, "I3: two workers at once": f.Overlaps,
+		"I3: in two live claims": f.Twice, "I3: ran unclaimed": f.Unclaimed,
+		"I4: taken from a live owner": f.Taken, "I4: settled without a claim": f.Stale,
 		"I5: charged for nothing": f.Charged, "repeated though not killed": f.Repeated, "unknown": f.Strangers, "I6: effects other than one": f.Effects,
 		"poisoned though innocent": f.Innocent, "I7: left over": f.Left,
 	} {

@@ -18,13 +18,14 @@ import (
 // job 1 failed once, job 2 was in flight when its worker was killed, job 3 killed
 // three workers, and job 4 was rolled back.
 func fairRun() chaos.Evidence {
-	e := chaos.Evidence{
+	e := evidence{Evidence: chaos.Evidence{
 		Consumers: []string{"plain", "tx"}, Tx: []string{"tx"}, Jobs: []int{0, 1, 2, 3}, Never: []int{4}, Doomed: []int{3},
-		OnlyKills: true, Lease: time.Second, Effects: make(map[chaos.Run]int), Struck: make(map[chaos.Run]int),
-	}
+		OnlyKills: true, Lease: time.Second, Effects: make(map[chaos.Run]int), Struck: make(map[chaos.Run]int), Messages: make(map[int64]chaos.Run),
+	}}
 	clock := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
 	add := func(kind chaos.EventKind, worker, consumer string, job, attempt int) {
 		clock = clock.Add(10 * time.Millisecond)
+		e.note(clock, kind, worker, chaos.Run{Consumer: consumer, Job: job})
 		e.Ledger = append(e.Ledger, chaos.Event{At: clock, Kind: kind, Worker: worker, Consumer: consumer, Job: job, Attempt: attempt})
 	}
 	for _, consumer := range e.Consumers {
@@ -42,6 +43,7 @@ func fairRun() chaos.Evidence {
 			add(chaos.Started, "b", consumer, 3, 1)
 			clock = clock.Add(2 * e.Lease)
 		}
+		e.expire(clock, "b", chaos.Run{Consumer: consumer, Job: 3})
 		e.Struck[chaos.Run{Consumer: consumer, Job: 2}] = 1
 		e.Struck[chaos.Run{Consumer: consumer, Job: 3}] = 3
 		e.Poisoned = append(e.Poisoned, chaos.Run{Consumer: consumer, Job: 3})
@@ -49,7 +51,53 @@ func fairRun() chaos.Evidence {
 	for job := range 3 {
 		e.Effects[chaos.Run{Consumer: "tx", Job: job}] = 1
 	}
-	return e
+	return e.Evidence
+}
+
+// evidence has the history that belongs to a ledger: each run has a claim of its own.
+type evidence struct {
+	chaos.Evidence
+	claims int64 // so far; the last is that of the run at hand
+}
+
+// note enters what workers and recovery do around an event of the ledger.
+func (e *evidence) note(at time.Time, kind chaos.EventKind, worker string, run chaos.Run) {
+	if kind == chaos.Started {
+		e.expire(at, worker, run)
+		e.change(at.Add(-time.Millisecond), worker, chaos.Claimed, run, at.Add(e.Lease))
+		return
+	}
+	if run.Consumer == "tx" && kind == chaos.Finished { // removed by the consumer's transaction, before the claim lets go of it
+		e.change(at, worker, chaos.Written, run, time.Time{})
+		e.change(at.Add(time.Millisecond), worker, chaos.Ended, run, at.Add(e.Lease))
+		return
+	}
+	e.change(at, worker, chaos.Ended, run, at.Add(e.Lease))
+	e.change(at, worker, chaos.Written, run, time.Time{})
+}
+
+// expire recovers the claim of a run, if there still is one.
+func (e *evidence) expire(at time.Time, worker string, run chaos.Run) {
+	for i := len(e.History) - 1; i >= 0 && e.History[i].Kind != chaos.Ended; i-- {
+		if c := e.History[i]; c.Kind == chaos.Claimed && e.Messages[c.Messages[0]] == run {
+			e.change(at.Add(-2*time.Millisecond), worker, chaos.Ended, run, c.Until)
+			e.change(at.Add(-2*time.Millisecond), worker, chaos.Written, run, time.Time{})
+			return
+		}
+	}
+}
+
+func (e *evidence) change(at time.Time, worker string, kind chaos.ChangeKind, run chaos.Run, until time.Time) {
+	id := int64(100*len(run.Consumer) + run.Job)
+	if kind == chaos.Claimed {
+		e.claims++
+	}
+	e.Messages[id] = run
+	c := chaos.Change{At: at, Tx: at.String(), Session: worker, Kind: kind, Until: until, Messages: []int64{id}}
+	if kind != chaos.Written {
+		c.Claim = e.claims
+	}
+	e.History = append(e.History, c)
 }
 
 // without drops the events of a kind of one run.
@@ -57,6 +105,13 @@ func without(l chaos.Ledger, kind chaos.EventKind, run chaos.Run) chaos.Ledger {
 	return slices.DeleteFunc(slices.Clone(l), func(e chaos.Event) bool {
 		return e.Kind == kind && e.Consumer == run.Consumer && e.Job == run.Job
 	})
+}
+
+// claimedBy adds a claim that never ended.
+func claimedBy(e *chaos.Evidence, worker string, run chaos.Run) {
+	id := int64(1000 + len(e.Messages))
+	e.Messages[id] = run
+	e.History = append(e.History, chaos.Change{Session: worker, Kind: chaos.Claimed, Claim: id, At: time.Unix(1, 0), Messages: []int64{id}})
 }
 
 func TestJudgeAcquitsAFairRun(t *testing.T) {
@@ -85,11 +140,13 @@ func TestJudgeConvicts(t *testing.T) {
 		}},
 		{"one consumer of a message left out", "I1: lost: 1 of them, such as [{plain 9}]", func(e *chaos.Evidence) {
 			e.Jobs = append(e.Jobs, 9)
+			claimedBy(e, "", chaos.Run{Consumer: "tx", Job: 9})
 			e.Effects[chaos.Run{Consumer: "tx", Job: 9}] = 1
-			e.Ledger = append(e.Ledger, chaos.Event{Kind: chaos.Started, Consumer: "tx", Job: 9}, chaos.Event{Kind: chaos.Finished, Consumer: "tx", Job: 9})
+			e.Ledger = append(e.Ledger, chaos.Event{At: time.Now(), Kind: chaos.Started, Consumer: "tx", Job: 9}, chaos.Event{At: time.Now(), Kind: chaos.Finished, Consumer: "tx", Job: 9})
 		}},
 		{"a produce that was rolled back and ran", "I1: ran although rolled back: 1 of them, such as [{tx 4}]", func(e *chaos.Evidence) {
-			e.Ledger = append(e.Ledger, chaos.Event{Kind: chaos.Started, Worker: "a", Consumer: "tx", Job: 4})
+			claimedBy(e, "a", chaos.Run{Consumer: "tx", Job: 4})
+			e.Ledger = append(e.Ledger, chaos.Event{At: time.Now(), Kind: chaos.Started, Worker: "a", Consumer: "tx", Job: 4})
 		}},
 		{"a produce that was rolled back and waits", "I1: ran although rolled back: 1 of them", func(e *chaos.Evidence) {
 			e.Pending = append(e.Pending, chaos.Run{Consumer: "plain", Job: 4})
@@ -110,7 +167,40 @@ func TestJudgeConvicts(t *testing.T) {
 			e.OnlyKills = false // it is a repetition that nothing explains, too
 			late := e.Ledger[0]
 			late.Worker, late.At = "b", late.At.Add(time.Millisecond)
+			e.History = slices.Insert(e.History, 3, chaos.Change{At: late.At.Add(-time.Millisecond), Session: "b", Kind: chaos.Claimed, Claim: 99, Messages: e.History[0].Messages})
 			e.Ledger = slices.Insert(e.Ledger, 1, late)
+		}},
+		{"a message in two live claims", "I3: in two live claims: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
+			again := e.History[0]
+			again.Claim, again.Session, again.Tx = 99, "b", "another"
+			ended := again
+			ended.Kind = chaos.Ended
+			e.History = slices.Insert(e.History, 1, again, ended)
+		}},
+		{"a claim that still held what its owner had settled", "I3: in two live claims: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
+			back := e.History[1]
+			back.Kind = chaos.Kept
+			e.History = slices.Insert(e.History, 3, back)
+		}},
+		{"a run that nobody had claimed", "I3: ran unclaimed: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
+			e.History = e.History[3:]
+		}},
+		{"a claim that was ended by another while its lease lasted", "I4: taken from a live owner: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
+			e.History[1].Session = "b"
+		}},
+		{"a claim that was renewed by another", "I4: taken from a live owner: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
+			renewed := e.History[0]
+			renewed.Kind, renewed.Session = chaos.Kept, "b"
+			e.History = slices.Insert(e.History, 1, renewed)
+		}},
+		{"a result that was settled after its claim was taken away", "I4: settled without a claim: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
+			e.History[2].Tx = "a later one"
+		}},
+		{"a consumer's transaction that removed what somebody else had claimed since", "I4: settled without a claim: 1 of them, such as [{tx 0}]", func(e *chaos.Evidence) {
+			i := slices.IndexFunc(e.History, func(c chaos.Change) bool {
+				return c.Kind == chaos.Written && e.Messages[c.Messages[0]] == tx
+			})
+			e.History[i].Session = "b"
 		}},
 		{"an attempt that was counted though nothing failed", "I5: charged for nothing: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
 			e.Ledger[0].Attempt = 2
@@ -177,7 +267,13 @@ func TestJudgeKnowsLateWorkersAndDeadOnes(t *testing.T) {
 		"dead": {event(0, chaos.Started, "a"), event(time.Second/2, chaos.Started, "b"), event(time.Second, chaos.Finished, "b")},
 		"same": {event(0, chaos.Started, "a"), event(time.Second/2, chaos.Started, "a"), event(time.Second, chaos.Finished, "a")},
 	} {
-		e := chaos.Evidence{Consumers: []string{"plain"}, Jobs: []int{0}, Lease: time.Second, Ledger: ledger}
+		e := chaos.Evidence{Consumers: []string{"plain"}, Jobs: []int{0}, Lease: time.Second, Ledger: ledger, Messages: map[int64]chaos.Run{1: {Consumer: "plain"}}}
+		for i, worker := range []string{"a", "b"} {
+			claim := chaos.Change{At: start.Add(-time.Minute), Tx: worker, Session: worker, Kind: chaos.Claimed, Claim: int64(i), Messages: []int64{1}}
+			ended := claim
+			ended.Kind = chaos.Ended
+			e.History = append(e.History, claim, ended)
+		}
 		if violations := chaos.Judge(e).Violations(); len(violations) > 0 {
 			t.Errorf("%s: got %q, want no violations", what, violations)
 		}
@@ -208,5 +304,43 @@ func TestLedgerSurvivesAndIsRead(t *testing.T) {
 	}
 	if want := []string{"b0", "a1"}; !slices.Equal(got, want) {
 		t.Errorf("events: got %q, want %q", got, want)
+	}
+}
+
+// A run may go on only as long as the lease that its worker knows of.
+func TestTermsTellHowMuchOfALeaseWasLeft(t *testing.T) {
+	start := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
+	after := func(d time.Duration) time.Time { return start.Add(d) }
+	claim := func(at time.Duration, kind chaos.ChangeKind, worker string, id int64, until time.Duration) chaos.Change {
+		return chaos.Change{At: after(at), Session: worker, Kind: kind, Claim: id, Until: after(until), Messages: []int64{1}}
+	}
+	run := chaos.Run{Consumer: "plain", Job: 7}
+	event := func(at time.Duration, kind chaos.EventKind, worker string) chaos.Event {
+		return chaos.Event{At: after(at), Kind: kind, Worker: worker, Consumer: run.Consumer, Job: run.Job}
+	}
+	e := chaos.Evidence{
+		Messages: map[int64]chaos.Run{1: run},
+		History: []chaos.Change{
+			claim(0, chaos.Claimed, "a", 1, 3*time.Second), claim(time.Second, chaos.Kept, "a", 1, 4*time.Second),
+			claim(5*time.Second, chaos.Ended, "b", 1, 4*time.Second), claim(5*time.Second, chaos.Claimed, "b", 2, 8*time.Second),
+			claim(7*time.Second, chaos.Kept, "b", 2, 10*time.Second),
+		},
+		Ledger: chaos.Ledger{
+			event(time.Second, chaos.Started, "a"), event(4500*time.Millisecond, chaos.Failed, "a"), // half a second late
+			event(6*time.Second, chaos.Started, "b"), event(9*time.Second, chaos.Finished, "b"),
+		},
+	}
+	terms, err := e.Terms()
+	if err != nil || len(terms) != 2 {
+		t.Fatalf("terms: got %+v and error %v, want 2 and none", terms, err)
+	}
+	for i, want := range []time.Duration{-500 * time.Millisecond, time.Second} {
+		if got := terms[i].Left(); got != want || terms[i].Run != run {
+			t.Errorf("term %d: got %v of %v, want %v left", i, got, terms[i].Run, want)
+		}
+	}
+	e.History = e.History[:2]
+	if _, err := e.Terms(); err == nil {
+		t.Error("a run without a claim: got no error, want one")
 	}
 }

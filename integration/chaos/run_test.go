@@ -37,14 +37,6 @@ type run struct {
 	struck   map[chaos.Run]int // kills at which a run was in flight
 }
 
-// watchOwners keeps which worker is behind the owner of a claim, which nothing else
-// tells: a worker connects under its own name.
-const watchOwners = `
-CREATE TABLE owners (owner text PRIMARY KEY, worker text NOT NULL);
-CREATE FUNCTION watch_owners() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-  INSERT INTO owners VALUES (NEW.owner, current_setting('application_name')) ON CONFLICT DO NOTHING; RETURN NULL; END $$;
-CREATE TRIGGER watch AFTER INSERT ON message_claims FOR EACH ROW EXECUTE FUNCTION watch_owners();`
-
 // newRun prepares a run on a database of its own on the server of the DSN.
 func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 	b.Helper()
@@ -68,7 +60,7 @@ func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 		b.Fatal(err)
 	}
 	r.exec("CREATE TABLE effects (consumer text NOT NULL, job bigint NOT NULL)")
-	r.exec(watchOwners)
+	r.exec(keepHistory)
 	b.Cleanup(r.killAll)
 	return r
 }
@@ -238,17 +230,27 @@ func (r *run) judge() chaos.Findings { r.Helper(); return r.judgeAfter(false) }
 // judgeAfter is judge for a run in which, if so, nothing but kills went wrong.
 func (r *run) judgeAfter(onlyKills bool) chaos.Findings {
 	r.Helper()
-	effects := make(map[chaos.Run]int)
-	for _, run := range r.runs("SELECT consumer, job FROM effects") {
-		effects[run]++
-	}
-	f := chaos.Judge(chaos.Evidence{
-		Consumers: slices.Concat(r.config.Plain, r.config.Tx), Tx: r.config.Tx, Jobs: r.jobs, Never: r.never, Doomed: r.doomed,
-		Ledger: r.ledger(), Pending: r.runs(rowsOf("consumer_messages")), Poisoned: r.runs(rowsOf("poisoned_messages")),
-		Effects: effects, Struck: r.struck, OnlyKills: onlyKills, Lease: r.config.Lease, Claims: r.count("SELECT count(*) FROM message_claims"),
-	})
+	e := r.evidence()
+	e.OnlyKills = onlyKills
+	f := chaos.Judge(e)
 	if violations := f.Violations(); len(violations) > 0 {
 		r.Errorf("violations:\n%s", strings.Join(violations, "\n"))
 	}
 	return f
+}
+
+// evidence is what is left of the run.
+func (r *run) evidence() chaos.Evidence {
+	r.Helper()
+	effects := make(map[chaos.Run]int)
+	for _, run := range r.runs("SELECT consumer, job FROM effects") {
+		effects[run]++
+	}
+	history, messages := r.history()
+	return chaos.Evidence{
+		Consumers: slices.Concat(r.config.Plain, r.config.Tx), Tx: r.config.Tx, Jobs: r.jobs, Never: r.never, Doomed: r.doomed,
+		Ledger: r.ledger(), Pending: r.runs(rowsOf("consumer_messages")), Poisoned: r.runs(rowsOf("poisoned_messages")),
+		Effects: effects, Struck: r.struck, Lease: r.config.Lease, Claims: r.count("SELECT count(*) FROM message_claims"),
+		History: history, Messages: messages,
+	}
 }
