@@ -3,6 +3,7 @@
 package chaos_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -24,11 +27,16 @@ func barCommits(b *bar) {
 	proxy, through := newProxy(b, dsn)
 	r := newRun(b, dsn, chaos.WorkerConfig{Tx: []string{"one"}, Plain: []string{"two"}})
 	r.config.DSN = through
-	faults := newFaults(b)
 	messages := pick(b, 200, 2000, 2000)
 
-	proxy.Decide(faults.decide)
+	produced := newFaults(b)
+	proxy.Decide(produced.decide)
 	retried := r.produceThrough(through, messages)
+	if pending := r.pending(); pending != 2*messages {
+		b.Errorf("pending: got %d messages, want one for each of 2 consumers of %d jobs", pending, messages)
+	}
+	consumed := newFaults(b)
+	proxy.Decide(consumed.decide)
 	for range 2 {
 		r.start(2)
 	}
@@ -36,35 +44,65 @@ func barCommits(b *bar) {
 	proxy.Decide(func(string) chaos.Fault { return chaos.Forward })
 	r.stopAll()
 	f := r.judge()
-	lost := faults.counts()
-	for _, kind := range []string{"commit dropped", "commit's answer dropped", "settle dropped", "settle's answer dropped"} {
-		if lost[kind] == 0 {
-			b.Errorf("faults: got no %s, want some: %v", kind, lost)
+	r.failedOnce(messages / 4)
+	b.figure("%d messages in %.1fs, %d produces retried, lost while producing %v, while consuming %v; attempts of %d runs that fail once: 2 each; %v",
+		2*messages, took.Seconds(), retried, produced.demand("commit", "produce"), consumed.demand("commit", "settle", "finish"), messages/2, f)
+}
+
+// failedOnce checks that the first n jobs, which fail once, took two attempts of each
+// consumer: a failure that was settled twice would have taken the third.
+func (r *run) failedOnce(n int) {
+	r.Helper()
+	last := make(map[chaos.Run]int)
+	for _, e := range r.ledger() {
+		last[chaos.Run{Consumer: e.Consumer, Job: e.Job}] = max(e.Attempt, last[chaos.Run{Consumer: e.Consumer, Job: e.Job}])
+	}
+	for run, attempts := range last {
+		want := 1
+		if run.Job < n {
+			want = 2
+		}
+		if attempts != want {
+			r.Errorf("%v: got %d attempts, want %d", run, attempts, want)
 		}
 	}
-	b.figure("%d messages in %.1fs, %d produces retried, faults %v: %v", 2*messages, took.Seconds(), retried, lost, f)
 }
 
 // produceThrough produces jobs one by one through the proxy, each until it gets
 // through, with an insert id, so that a commit whose answer was lost does not
-// produce twice.
+// produce twice. The first quarter fails once.
 func (r *run) produceThrough(dsn string, n int) (retried int) {
 	r.Helper()
 	db := testdb.OpenPostgres(r, dsn)
 	for i := range n {
 		r.jobs = append(r.jobs, i)
-		key := outbox.InsertID(fmt.Sprint("job-", i))
+		job := chaos.Job{N: i}
+		if i < n/4 {
+			job.Do = chaos.Once
+		}
 		for {
-			_, err := r.producer.Produce(r.ctx, db, chaos.Job{N: i}, key)
-			if err == nil {
+			if err := r.produceOnce(db, job, i%2 == 0); err == nil {
 				break
 			}
 			if retried++; retried > 10*n {
-				r.Fatalf("produce: got %v, want it to get through now and then", err)
+				r.Fatal("produce: got nothing but errors, want it to get through now and then")
 			}
 		}
 	}
 	return retried
+}
+
+// produceOnce produces with an insert id, with a commit of its own or in a transaction.
+func (r *run) produceOnce(db *bun.DB, job chaos.Job, inTx bool) error {
+	key := outbox.InsertID(fmt.Sprint("job-", job.N))
+	if !inTx {
+		_, err := r.producer.Produce(r.ctx, db, job, key)
+		return err
+	}
+	return r.producer.RunInTx(r.ctx, db, func(ctx context.Context, tx bun.Tx) error {
+		_, err := r.producer.Produce(ctx, tx, job, key)
+		return err
+	})
 }
 
 // newProxy starts a proxy to the server of the DSN, and returns it with the DSN
@@ -91,23 +129,33 @@ func rerouted(t testing.TB, dsn string, port int) string {
 
 // faults are the losses of bar 3, and how many there were of each.
 type faults struct {
+	*bar
 	mu     sync.Mutex
 	random *rand.Rand
+	seen   map[string]int
 	count  map[string]int
 }
 
 func newFaults(b *bar) *faults {
-	return &faults{random: rand.New(rand.NewPCG(b.Uint64(), b.Uint64())), count: make(map[string]int)}
+	return &faults{bar: b, random: rand.New(rand.NewPCG(b.Uint64(), b.Uint64())), seen: make(map[string]int), count: make(map[string]int)}
 }
 
-// decide loses a fifth of what matters.
+// The statements that settle are told by what no other statement has.
+const (
+	settles  = "rest AS MATERIALIZED"  // results, one by one
+	finishes = "AS messages FROM gone" // claims of which all is done
+)
+
+// decide loses a fifth of what matters, and of each kind the first two.
 func (f *faults) decide(sql string) chaos.Fault {
 	what, share := "", 0.2
 	switch {
 	case strings.EqualFold(strings.TrimRight(sql, ";"), "commit"):
 		what = "commit"
-	case strings.Contains(sql, `DELETE FROM "message_claims"`):
-		what, share = "settle", 0.5 // there are few of them, each for many messages
+	case strings.Contains(sql, settles): // there are few of these, each for many messages
+		what, share = "settle", 0.5
+	case strings.Contains(sql, finishes):
+		what, share = "finish", 0.5
 	case strings.Contains(sql, `INSERT INTO "consumer_messages"`):
 		what = "produce"
 	default:
@@ -115,19 +163,31 @@ func (f *faults) decide(sql string) chaos.Fault {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch p := f.random.Float64(); {
-	case p < share/2:
+	f.seen[what]++
+	p := f.random.Float64()
+	switch n := f.seen[what]; {
+	case n == 1, n > 2 && p < share/2:
 		f.count[what+" dropped"]++
 		return chaos.DropQuery
-	case p < share:
+	case n == 2, n > 2 && p < share:
 		f.count[what+"'s answer dropped"]++
 		return chaos.DropReply
 	}
 	return chaos.Forward
 }
 
-func (f *faults) counts() map[string]int {
+// demand fails the bar unless statements of each kind were lost both ways, and
+// returns how many were.
+func (f *faults) demand(kinds ...string) map[string]int {
+	f.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	for _, kind := range kinds {
+		for _, way := range []string{" dropped", "'s answer dropped"} {
+			if f.count[kind+way] == 0 {
+				f.Errorf("faults: got no %s, want some: %v", kind+way, f.count)
+			}
+		}
+	}
 	return maps.Clone(f.count)
 }

@@ -66,6 +66,7 @@ const (
 	Race   Deed = "race"   // makes the runtime end it: concurrent map writes
 	Hog    Deed = "hog"    // takes all the memory there is
 	Fail   Deed = "fail"   // returns an error
+	Once   Deed = "once"   // returns an error, the first time
 	Doom   Deed = "doom"   // returns a permanent error
 	Ignore Deed = "ignore" // takes its time whatever its context says
 	Query  Deed = "query"  // spends its time with queries, on the processor's own pool
@@ -229,7 +230,7 @@ func (r *Recorder) run(ctx context.Context, job Job, effect func() error) error 
 			return errors.Join(err, record(Failed))
 		}
 	}
-	if err := job.act(); err != nil {
+	if err := job.act(m.Attempt); err != nil {
 		return errors.Join(err, record(Failed))
 	}
 	return record(Finished)
@@ -266,7 +267,7 @@ func (j Job) take(ctx context.Context) error {
 }
 
 // act does the job's deed.
-func (j Job) act() error {
+func (j Job) act(attempt int) error {
 	switch j.Do {
 	case Exit:
 		os.Exit(3)
@@ -276,6 +277,10 @@ func (j Job) act() error {
 		hog()
 	case Fail:
 		return errors.New("failed, as told")
+	case Once:
+		if attempt == 1 {
+			return errors.New("failed once, as told")
+		}
 	case Doom:
 		return bus.Permanent(errors.New("failed for good, as told"))
 	}
