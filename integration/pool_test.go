@@ -39,3 +39,42 @@ func TestConsumersThatUseThePoolUpKeepTheirLeases(t *testing.T) {
 	}
 	r.mustStop()
 }
+
+// TestRenewalsKeepTheirConnection has every third renewal refused, as it is while a
+// disk is full. The connection is none the worse for it: a renewal that gave it
+// back would wait for the next one with all the consumers, for longer than a lease.
+func TestRenewalsKeepTheirConnection(t *testing.T) {
+	t.Parallel()
+	const consumers, leases = 40, 6
+	config := fast()
+	config.LeaseDuration = time.Second
+	db := testdb.Postgres(t)
+	var cancelled, ended atomic.Int64
+	a := newApp(t, db, bus.Consume("c", func(ctx context.Context, _ order) error {
+		defer ended.Add(1)
+		for end := time.Now().Add(leases * config.LeaseDuration); time.Now().Before(end); {
+			if _, err := db.NewRaw("SELECT pg_sleep(0.1)").Exec(ctx); err != nil {
+				cancelled.Add(1)
+				return err
+			}
+		}
+		return nil
+	}, bus.Timeout(time.Minute)))
+	a.exec(`CREATE SEQUENCE renewals;
+		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF nextval('renewals') % 3 = 0 THEN RAISE 'no room' USING ERRCODE = 'disk_full'; END IF;
+			RETURN NEW; END $$;
+		CREATE TRIGGER refuse BEFORE UPDATE ON message_claims FOR EACH ROW
+			WHEN (OLD.message_ids = NEW.message_ids) EXECUTE FUNCTION refuse()`)
+	a.produceMany(consumers)
+	db.SetMaxOpenConns(3)
+	r := a.start(config)
+	eventually(t, "every consumer has ended", func() bool { return ended.Load() >= consumers })
+	if n := cancelled.Load(); n > 0 {
+		t.Errorf("consumers that lost their lease: got %d of %d, want none", n, consumers)
+	}
+	if n := a.count("SELECT last_value FROM renewals"); n < 2*leases {
+		t.Errorf("renewals: got %d in %d leases, want two a lease and more", n, leases)
+	}
+	r.mustStop()
+}

@@ -24,7 +24,7 @@ type reserve struct {
 func (c *reserve) use(ctx context.Context, statement func(context.Context, bun.IDB) error) error {
 	kept := c.conn != nil
 	err := c.try(ctx, statement)
-	if kept && store.IsUnavailable(err) && ctx.Err() == nil {
+	if kept && c.conn == nil && ctx.Err() == nil {
 		return c.try(ctx, statement) // it may have broken long ago, while it had nothing to do
 	}
 	return err
@@ -44,8 +44,8 @@ func (c *reserve) try(ctx context.Context, statement func(context.Context, bun.I
 		c.conn = &conn
 	}
 	err := statement(ctx, *c.conn)
-	if store.IsUnavailable(err) {
-		c.close()
+	if store.IsConnectionDoubtful(err) {
+		c.close() // for any lesser reason to take another would mean to wait for it with all consumers
 	}
 	return err
 }

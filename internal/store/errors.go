@@ -94,6 +94,20 @@ func IsUnavailable(err error) bool {
 		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network)
 }
 
+// IsConnectionDoubtful tells whether the connection that met an unavailable
+// database should not be used again: it is broken or about to be closed, or leads
+// to a server that takes no writes any more. A server that merely refuses a
+// statement, for want of room or of time, leaves its connection as it was.
+func IsConnectionDoubtful(err error) bool {
+	switch state := sqlState(err); {
+	case state == "":
+		return IsUnavailable(err)
+	case strings.HasPrefix(state, "08"), strings.HasPrefix(state, "57P"), state == "25P03", state == "25006":
+		return true
+	}
+	return false
+}
+
 // IsRefused tells whether the database does not accept a value of a statement, so
 // that the same statement without that value may succeed.
 func IsRefused(err error) bool {
