@@ -11,6 +11,7 @@ import (
 // keeper looks after what the process holds, until ctx ends: it renews leases,
 // cancels handlers whose lease cannot be renewed, gives back messages that no
 // worker got round to, and has workers abandon handlers that ignore their timeout.
+// What is worth a warning it logs once a second.
 func (r *run) keeper(ctx context.Context) {
 	lease := r.config.LeaseDuration
 	ticker := time.NewTicker(min(max(lease/20, 50*time.Millisecond), 250*time.Millisecond))
@@ -19,6 +20,7 @@ func (r *run) keeper(ctx context.Context) {
 	renewer := r.background(func() { r.renewer(ctx, renewals) })
 	defer renewer.Wait()
 	next := time.Now().Add(lease / 3)
+	defer r.report(0)
 	for {
 		select {
 		case <-ctx.Done():
@@ -31,6 +33,7 @@ func (r *run) keeper(ctx context.Context) {
 				r.settled(t, errUnstarted)
 			}
 			r.expire(now)
+			r.report(time.Second)
 			if !now.Before(next) {
 				next = now.Add(lease / 3)
 				select {
@@ -42,12 +45,19 @@ func (r *run) keeper(ctx context.Context) {
 	}
 }
 
+// report logs what was worth a warning, if the last one is older than the pause.
+func (r *run) report(pause time.Duration) {
+	r.unrenewed.flush(pause)
+	r.takenAway.flush(pause)
+	r.recovered.flush(pause)
+}
+
 // expire cancels handlers a sixth of a lease before it could run out, and gives
 // back what has not started.
 func (r *run) expire(now time.Time) {
 	expired := r.ledger.expire(now.Add(r.config.LeaseDuration / 6))
 	if len(expired) > 0 {
-		r.config.Logger.Warn("leases cannot be renewed, their consumers are cancelled", "claims", len(expired))
+		r.unrenewed.add(len(expired), 0)
 		r.withdraw(expired)
 	}
 }
@@ -55,7 +65,7 @@ func (r *run) expire(now time.Time) {
 // lost reports claims that were taken away, and drops what has not started.
 func (r *run) lost(leases []*lease) {
 	if len(leases) > 0 {
-		r.config.Logger.Warn("claims were taken away, their consumers are cancelled", "claims", len(leases))
+		r.takenAway.add(len(leases), 0)
 		r.withdraw(leases)
 	}
 }

@@ -103,7 +103,7 @@ func (r *run) recoverClaims(ctx context.Context) {
 	case found.Poisoned > 0:
 		r.config.Logger.Error("message poisoned", "reason", store.CrashReason(maxCrashes), "messages", found.Poisoned)
 	case found.Claims > 0:
-		r.config.Logger.Warn("claims of vanished owners recovered", "claims", found.Claims, "messages", found.Crashed)
+		r.recovered.add(found.Claims, found.Crashed)
 	}
 	if found.Claims > 0 {
 		r.counters.recovered.Add(int64(found.Claims))

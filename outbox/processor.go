@@ -211,6 +211,9 @@ type run struct {
 	dispatcher *dispatcher
 	ledger     *ledger
 	outage     *outage.Outage
+	unrenewed  notice
+	takenAway  notice
+	recovered  notice
 	alarm      *alarm.Alarm
 	zombies    *zombies
 	slots      []*worker
