@@ -38,6 +38,7 @@ func StartWorker(config WorkerConfig) (*Worker, error) {
 	w.process.Env = append(os.Environ(), WorkerVariable+"="+string(text))
 	w.process.Stdout, w.process.Stderr = &w.output, &w.logged
 	w.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	w.process.WaitDelay = 5 * time.Second
 	// Its end tells the worker that this process has gone, however it went.
 	if _, err := w.process.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("chaos: worker %s: %w", config.Name, err)
@@ -113,15 +114,39 @@ func (w *Worker) Stop() (Report, time.Duration, error) {
 // Log is what the worker has logged so far.
 func (w *Worker) Log() string { return w.logged.String() }
 
-// LogTimes is when the worker logged each line so far.
-func (w *Worker) LogTimes() (times []time.Time) {
-	for line := range strings.Lines(w.Log()) {
-		var entry struct{ Time time.Time }
-		if json.Unmarshal([]byte(line), &entry) == nil {
-			times = append(times, entry.Time)
+// LogLine is what a worker logged.
+type LogLine struct {
+	Time  time.Time
+	Level string
+	Msg   string
+}
+
+// LogLines are the lines that the worker has logged so far; strays are those that no
+// logger wrote, such as a report of the race detector.
+func (w *Worker) LogLines() (lines []LogLine, strays []string) {
+	for text := range strings.Lines(w.Log()) {
+		if !strings.HasSuffix(text, "\n") {
+			continue // the rest of it is on its way
 		}
+		var line LogLine
+		if err := json.Unmarshal([]byte(text), &line); err != nil || line.Time.IsZero() {
+			strays = append(strays, strings.TrimSpace(text))
+			continue
+		}
+		lines = append(lines, line)
 	}
-	return times
+	return lines, strays
+}
+
+// ExitCode is how the process ended: its code, or -1 when a signal ended it or it
+// has not ended yet.
+func (w *Worker) ExitCode() int {
+	select {
+	case <-w.ended:
+		return w.process.ProcessState.ExitCode()
+	default:
+		return -1
+	}
 }
 
 // CPU is the processor time that the worker has used so far. It is known on Linux

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -51,7 +52,10 @@ type scoundrel struct {
 	arrived atomic.Int64
 	all     chan struct{} // closed when all have met
 	stuck   chan struct{} // closed to let those go who are stuck
+	freed   sync.Once
 }
+
+func (s *scoundrel) letGo() { s.freed.Do(func() { close(s.stuck) }) }
 
 func (s *scoundrel) consume(ctx context.Context, m misdeed) error {
 	switch m.How {
@@ -94,6 +98,7 @@ func newRogue(b *bar) *rogue {
 	b.Helper()
 	r := &rogue{bar: b, scoundrel: &scoundrel{stuck: make(chan struct{})}, ctx: context.WithoutCancel(b.Context()), db: testdb.Postgres(b)}
 	var err error
+	b.Cleanup(r.letGo)
 	if r.registry, err = bus.NewRegistry(bus.Consume("scoundrel", r.consume, bus.MaxAttempts(1))); err != nil {
 		b.Fatal(err)
 	}
@@ -125,14 +130,20 @@ func (r *rogue) processor() *outbox.Processor {
 // after how long.
 func (r *rogue) start(processor *outbox.Processor) (stop func() (time.Duration, error)) {
 	ctx, cancel := context.WithCancel(r.ctx)
-	done := make(chan error, 1)
-	go func() { done <- processor.Run(ctx) }()
-	return func() (time.Duration, error) {
+	var err error
+	done := make(chan struct{})
+	go func() { // waited for by stop, at the latest when the bar ends
+		defer close(done)
+		err = processor.Run(ctx)
+	}()
+	stop = func() (time.Duration, error) {
 		begun := time.Now()
 		cancel()
-		err := <-done
+		<-done
 		return time.Since(begun), err
 	}
+	r.Cleanup(func() { _, _ = stop() })
+	return stop
 }
 
 func (r *rogue) produce(how string, n int) {
@@ -201,7 +212,7 @@ func barMisdeeds(b *bar) {
 	if n := r.count("SELECT count(*) FROM consumer_messages WHERE attempts = 0 AND crashes = 0"); n != stuck {
 		b.Errorf("messages of those who are stuck, given back untouched: got %d, want %d", n, stuck)
 	}
-	close(r.stuck)
+	r.letGo()
 	b.figure("%d each of panic, panic(nil), Goexit, context ignored: %d of %d slots intact, stop with %d stuck in %s (goal ≤ %s)",
 		attendance, misdeedSlots, misdeedSlots, stuck, took.Round(time.Millisecond), rogueDrain+time.Second)
 }

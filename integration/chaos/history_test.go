@@ -4,9 +4,17 @@ package chaos_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
+	"testing"
 	"time"
 
+	"github.com/uptrace/bun/dialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // keepHistory has the database note what committed statements do to claims and to
@@ -116,36 +124,87 @@ type claimedRun struct {
 	worker string
 }
 
-// outlived looks for runs that went on after their lease. It returns how many runs of
-// the workers were under way at an instant, and of all runs those that
-// went on after their lease; left is how long before its lease's end the latest of
-// those that were under way ended.
-func (r *run) outlived(at time.Time, workers ...*chaos.Worker) (underWay int, left time.Duration) {
+// keptLeases checks that no run of a consumer went on after its lease, and returns all
+// that reported an end.
+func (r *run) keptLeases() []chaos.Term {
 	r.Helper()
 	terms, err := r.evidence().Terms()
 	if err != nil {
 		r.Error(err)
 	}
-	names := make(map[string]bool)
-	for _, w := range workers {
-		names[w.Name()] = true
-	}
 	var late []chaos.Term
-	left = time.Hour
 	for _, term := range terms {
 		if term.Left() < 0 {
 			late = append(late, term)
-		}
-		if names[term.Worker] && term.Began.Before(at) && term.End.After(at) {
-			underWay++
-			left = min(left, term.Left())
 		}
 	}
 	if len(late) > 0 {
 		r.Errorf("consumers that outlived their lease: got %d of %d, such as %+v, want none", len(late), len(terms), late[0])
 	}
-	if underWay == 0 {
+	return terms
+}
+
+// underWay tells how many runs of the workers were under way at an instant, which must
+// be some, and how much of its lease was left to the one that ended closest to it.
+func (r *run) underWay(terms []chaos.Term, at time.Time, workers ...*chaos.Worker) (n int, left time.Duration) {
+	r.Helper()
+	left = time.Hour
+	for _, term := range terms {
+		is := func(w *chaos.Worker) bool { return w.Name() == term.Worker }
+		if slices.ContainsFunc(workers, is) && term.Began.Before(at) && term.End.After(at) {
+			n++
+			left = min(left, term.Left())
+		}
+	}
+	if n == 0 {
 		r.Errorf("consumers under way at %s: got none, want some", at.Format(time.TimeOnly))
 	}
-	return underWay, left
+	return n, left
+}
+
+// The database notes who does what to claims, and the judge makes of it what it is.
+func TestHistoryTellsWhatWasDoneToClaims(t *testing.T) {
+	t.Parallel()
+	r := newRun(&bar{T: t}, testdb.PostgresDSN(t), chaos.WorkerConfig{Plain: []string{"one"}})
+	other := testdb.OpenPostgres(t, r.dsn+"&application_name=other")
+	s, err := store.For(dialect.PG, bus.Tables{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs := r.plant(make([]chaos.Job, 4)...)
+	claim, err := s.Claim(r.ctx, r.db, store.ClaimRequest{
+		Owner: "a", Lease: time.Hour, Wants: []store.Want{{Consumer: "one", Payload: chaos.Job{}.PayloadType(), Limit: 4}}, Limit: 4, MaxBytes: 1 << 20,
+	})
+	if err != nil || len(claim.Messages) != 4 {
+		t.Fatalf("claim: got %d messages and error %v, want 4", len(claim.Messages), err)
+	}
+	results := []store.Result{
+		{Claim: claim.ID, Message: claim.Messages[0].ID, Outcome: store.Done},
+		{Claim: claim.ID, Message: claim.Messages[1].ID, Outcome: store.Failed},
+	}
+	if settled, err := s.Settle(r.ctx, r.db, "a", time.Hour, results); err != nil || settled.Applied != 2 {
+		t.Fatalf("settle: got %+v and error %v, want 2 applied", settled, err)
+	}
+	if _, err := s.Extend(r.ctx, r.db, "a", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if f := chaos.Judge(r.evidence()); len(f.Twice)+len(f.Taken)+len(f.Stale) > 0 {
+		t.Errorf("what an owner may do: got %v, want no violation", f)
+	}
+	for _, theft := range []string{
+		"DELETE FROM consumer_messages WHERE id = %d",
+		"INSERT INTO message_claims (owner, solo, claimed_at, leased_until, message_ids) VALUES ('b', false, now(), now(), ARRAY[%d::bigint])",
+	} {
+		if _, err := other.ExecContext(r.ctx, fmt.Sprintf(theft, claim.Messages[2].ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := other.ExecContext(r.ctx, "DELETE FROM message_claims WHERE owner = 'a'"); err != nil {
+		t.Fatal(err)
+	}
+	run := func(i int) chaos.Run { return chaos.Run{Consumer: "one", Job: jobs[i]} }
+	f := chaos.Judge(r.evidence())
+	if !slices.Equal(f.Stale, []chaos.Run{run(2)}) || !slices.Equal(f.Twice, []chaos.Run{run(2)}) || !slices.Equal(f.Taken, []chaos.Run{run(2), run(3)}) {
+		t.Errorf("what another did: got settled without a claim %v, twice %v and taken %v, want %v, the same, and %v too", f.Stale, f.Twice, f.Taken, run(2), run(3))
+	}
 }

@@ -48,15 +48,16 @@ func (b *bar) killer(deed chaos.Deed) {
 	begun := time.Now()
 	r.start(0)
 	r.start(1)
-	deaths, cause := 0, map[chaos.Deed]string{chaos.Race: "concurrent map", chaos.Hog: "out of memory"}[deed]
+	deaths, death := 0, deathOf(deed)
 	b.eventually(time.Minute, "everything is settled", func() bool {
 		for i, w := range r.workers {
 			select {
 			case <-w.Ended():
 				deaths++
-				if !strings.Contains(w.Log(), cause) {
-					b.Errorf("%s: a worker died of something else than %q: %s", deed, cause, w.Log())
+				if w.ExitCode() != death.code || !strings.Contains(w.Log(), death.words) {
+					b.Errorf("%s: a worker ended with code %d, want %d and %q: %s", deed, w.ExitCode(), death.code, death.words, w.Log())
 				}
+				r.died[w] = true
 				r.strike(w)
 				r.start(i)
 			default:
@@ -88,6 +89,22 @@ func (b *bar) killer(deed chaos.Deed) {
 	}
 	b.figure("%s: %d deliveries, then poisoned; of %d neighbours %d done, %d poisoned, %d started again; %.1fs",
 		deed, deliveries, neighbours, finished, len(f.Innocent), f.Duplicates-(deliveries-1), took.Seconds())
+}
+
+// death is how a process ends: with which code, and which last words.
+type death struct {
+	code  int
+	words string
+}
+
+func deathOf(deed chaos.Deed) death {
+	switch deed {
+	case chaos.Race:
+		return death{2, "fatal error: concurrent map"}
+	case chaos.Hog:
+		return death{2, "out of memory"}
+	}
+	return death{code: 3} // as os.Exit was told
 }
 
 // plant commits jobs with deeds, and returns their numbers.

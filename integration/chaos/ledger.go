@@ -99,6 +99,9 @@ func ReadLedger(dir string) (Ledger, error) {
 			}
 			ledger = append(ledger, e)
 		}
+		if err := lines.Err(); err != nil {
+			return nil, fmt.Errorf("chaos: ledger: %s: %w", filepath.Base(name), err)
+		}
 	}
 	slices.SortStableFunc(ledger, func(a, b Event) int { return a.At.Compare(b.At) })
 	return ledger, nil

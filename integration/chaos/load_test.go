@@ -11,8 +11,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -26,11 +27,11 @@ func newServer(b *bar, settings ...string) *chaos.Server {
 	b.Helper()
 	// Not a directory of the test's: PostgreSQL runs as somebody else, who may not
 	// look into those, and a socket's path must be short.
-	dir, err := os.MkdirTemp("/tmp", "chaos-pg.")
+	dir, err := os.MkdirTemp("/tmp", fmt.Sprintf("chaos-pg.%d.", os.Getpid()))
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = os.RemoveAll(dir) })
+	b.atEnd(func() { _ = os.RemoveAll(dir) })
 	return newServerIn(b, dir, settings...)
 }
 
@@ -40,7 +41,7 @@ func newServerIn(b *bar, dir string, settings ...string) *chaos.Server {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(server.Close)
+	b.atEnd(server.Close)
 	start(b, server)
 	return server
 }
@@ -84,14 +85,20 @@ func (b *bar) notRun(reason string, why error) {
 	}
 }
 
-// load produces jobs, whatever becomes of the database.
+// load produces jobs, whatever becomes of the database. Each batch has a transaction,
+// which also writes its number down: that tells whether it was committed.
 type load struct {
-	run      *run
-	stop     chan struct{}
-	wg       sync.WaitGroup
-	jobs     []int
-	doubtful []int // whose produce failed: it may have been committed
-	refused  atomic.Int64
+	run     *run
+	stop    chan struct{}
+	once    sync.Once
+	wg      sync.WaitGroup
+	batches []batch
+}
+
+// batch is what one transaction of a load produced; its number is its first job's.
+type batch struct {
+	jobs      []int
+	confirmed bool // its commit was; else it may have been committed, or not
 }
 
 // loadSpec is what a load consists of.
@@ -103,7 +110,10 @@ type loadSpec struct {
 
 // load starts producing in the background.
 func (r *run) load(spec loadSpec) *load {
+	r.Helper()
+	r.exec("CREATE TABLE IF NOT EXISTS produced (batch int PRIMARY KEY)")
 	l := &load{run: r, stop: make(chan struct{})}
+	r.Cleanup(l.end)
 	random := rand.New(rand.NewPCG(r.Uint64(), r.Uint64()))
 	next := 1_000_000 + len(r.jobs) + len(r.never)
 	l.wg.Go(func() {
@@ -121,62 +131,74 @@ func (r *run) load(spec loadSpec) *load {
 				items[i].Payload = chaos.Job{N: next, Takes: spec.low + time.Duration(random.Int64N(int64(spec.high-spec.low)))}
 				next++
 			}
-			l.produce(items, jobs)
+			l.batches = append(l.batches, batch{jobs: jobs, confirmed: l.produce(items, jobs[0]) == nil})
 		}
 	})
 	return l
 }
 
-func (l *load) produce(items []outbox.Item, jobs []int) {
+func (l *load) produce(items []outbox.Item, number int) error {
 	ctx, cancel := context.WithTimeout(l.run.ctx, 5*time.Second)
 	defer cancel()
-	if _, err := l.run.producer.ProduceMany(ctx, l.run.db, items...); err != nil {
-		l.refused.Add(int64(len(jobs)))
-		l.doubtful = append(l.doubtful, jobs...)
-		return
-	}
-	l.jobs = append(l.jobs, jobs...)
+	return l.run.producer.RunInTx(ctx, l.run.db, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := tx.NewRaw("INSERT INTO produced (batch) VALUES (?)", number).Exec(ctx); err != nil {
+			return err
+		}
+		_, err := l.run.producer.ProduceMany(ctx, tx, items...)
+		return err
+	})
 }
 
-// end stops the load.
+// end stops the load. It may be called more than once.
 func (l *load) end() {
-	close(l.stop)
+	l.once.Do(func() { close(l.stop) })
 	l.wg.Wait()
 }
 
-// resolve enters the jobs of a load that has ended into the run, once everything
-// is settled. One whose produce failed counts as committed when any consumer got
-// it, and then all must have got it; else it was never.
+// resolve enters the jobs of a load that has ended into the run. A batch was committed
+// when its number is there: then all consumers of all its jobs must have got them, and
+// else none of any. One whose commit was confirmed must be there.
 func (l *load) resolve() (doubtful, committed int) {
 	r := l.run
-	seen := make(map[int]bool)
-	for _, e := range r.ledger() {
-		seen[e.Job] = true
+	r.Helper()
+	var numbers []int
+	if err := r.db.NewRaw("SELECT batch FROM produced").Scan(r.ctx, &numbers); err != nil {
+		r.Fatal(err)
 	}
-	for _, run := range slices.Concat(r.runs(rowsOf("consumer_messages")), r.runs(rowsOf("poisoned_messages"))) {
-		seen[run.Job] = true
+	produced := make(map[int]bool)
+	for _, number := range numbers {
+		produced[number] = true
 	}
-	r.jobs = append(r.jobs, l.jobs...)
-	for _, job := range l.doubtful {
-		if seen[job] {
+	for _, b := range l.batches {
+		there := produced[b.jobs[0]]
+		if b.confirmed && !there {
+			r.Errorf("batch %d: got a commit that was confirmed and no trace of it", b.jobs[0])
+		}
+		if !b.confirmed {
+			doubtful++
+		}
+		if !b.confirmed && there {
 			committed++
-			r.jobs = append(r.jobs, job)
+		}
+		if there {
+			r.jobs = append(r.jobs, b.jobs...)
 		} else {
-			r.never = append(r.never, job)
+			r.never = append(r.never, b.jobs...)
 		}
 	}
-	return len(l.doubtful), committed
+	return doubtful, committed
 }
 
-// healed waits until every worker has started a consumer since the instant, and
-// returns how long that took.
+// healed waits until every worker has started a consumer under a claim that it made
+// since the instant, and returns how long that took.
 func (r *run) healed(since time.Time) time.Duration {
 	r.Helper()
 	var last time.Time
 	r.eventually(2*time.Minute, "every worker works again", func() bool {
-		first := make(map[string]time.Time)
+		claimed, first := r.claimedSince(since), make(map[string]time.Time)
 		for _, e := range r.ledger() {
-			if _, ok := first[e.Worker]; !ok && e.Kind == chaos.Started && e.At.After(since) {
+			at, ok := claimed[claimedRun{chaos.Run{Consumer: e.Consumer, Job: e.Job}, e.Worker}]
+			if _, seen := first[e.Worker]; !seen && ok && e.Kind == chaos.Started && e.At.After(at) {
 				first[e.Worker] = e.At
 			}
 		}
@@ -205,42 +227,6 @@ func later(a, b time.Time) time.Time {
 func (r *run) refresh() {
 	r.db.SetMaxIdleConns(0)
 	r.db.SetMaxIdleConns(20)
-}
-
-// lines are the log lines that the busiest worker wrote in a span of time, and the
-// most any worker wrote in a second of it.
-func (r *run) lines(from, to time.Time) (most, inSecond int) {
-	for _, w := range r.workers {
-		var times []time.Time
-		for _, at := range w.LogTimes() {
-			if !at.Before(from) && !at.After(to) {
-				times = append(times, at)
-			}
-		}
-		most = max(most, len(times))
-		for i := range times {
-			n := 0
-			for _, at := range times[i:] {
-				if at.Sub(times[i]) < time.Second {
-					n++
-				}
-			}
-			inSecond = max(inSecond, n)
-		}
-	}
-	return most, inSecond
-}
-
-// quiet fails the bar when a worker wrote more than a line a second, besides one
-// that says that leases are lost and one that it is over.
-func (r *run) quiet(from, to time.Time) string {
-	r.Helper()
-	most, inSecond := r.lines(from, to)
-	seconds := to.Sub(from).Seconds()
-	if float64(most) > seconds+2 {
-		r.Errorf("log lines of a worker: got %d in %.1f s, want at most one a second and two more", most, seconds)
-	}
-	return fmt.Sprintf("at most %d log lines of a worker in %.0fs, %d within a second", most, seconds, inSecond)
 }
 
 // cpu is the processor time that each worker has used so far.
@@ -303,49 +289,4 @@ func meetings(ledger chaos.Ledger) (found []chaos.Run) {
 		}
 	}
 	return found
-}
-
-// leased is until when a message was leased to somebody.
-type leased struct {
-	chaos.Run
-	Owner string
-	Until time.Time
-}
-
-func (r *run) leases() (rows []leased) {
-	r.Helper()
-	err := r.db.NewRaw("SELECT c.owner, c.leased_until AS until, m.consumer_type AS consumer, (m.payload::json->>'n')::int AS job"+
-		" FROM message_claims c JOIN consumer_messages m ON m.id = ANY(c.message_ids)").Scan(r.ctx, &rows)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return rows
-}
-
-// outlived are the consumers that the workers were running at the instant, when the
-// leases were read, and that went on after their lease; margin is how long before
-// the lease's end the latest of the others ended.
-func outlived(ledger chaos.Ledger, leases []leased, at time.Time, workers []string) (found []chaos.Run, ran int, margin time.Duration) {
-	current := make(map[chaos.Run]chaos.Event)
-	margin = time.Hour
-	for _, e := range ledger {
-		run := chaos.Run{Consumer: e.Consumer, Job: e.Job}
-		began, running := current[run]
-		if e.At.Before(at) {
-			current[run] = e
-		} else if running && began.Kind == chaos.Started && slices.Contains(workers, began.Worker) && e.Worker == began.Worker {
-			delete(current, run)
-			i := slices.IndexFunc(leases, func(l leased) bool { return l.Run == run })
-			if i < 0 {
-				continue // settled before the leases were read
-			}
-			if left := leases[i].Until.Sub(e.At); left < 0 {
-				found = append(found, run)
-			} else {
-				margin = min(margin, left)
-			}
-			ran++
-		}
-	}
-	return found, ran, margin
 }

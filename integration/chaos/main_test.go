@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		os.Exit(chaos.WorkerMain())
 	}
 	flag.Parse()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(guarded{m})
 }
 
 // tier is how thorough a run is.
@@ -41,11 +41,42 @@ const (
 
 func tiers() []string { return []string{"short", "chaos", "long"} }
 
+// within is how long all bars of a tier may take together.
+func (l tier) within() time.Duration {
+	return []time.Duration{3 * time.Minute, 6 * time.Minute, 45 * time.Minute}[l]
+}
+
 // aBar is one promise and the run that puts it to the test.
 type aBar struct {
-	name string
-	from tier // the first tier that runs it
-	run  func(b *bar)
+	name   string
+	from   tier // the first tier that runs it
+	run    func(b *bar)
+	budget seconds
+}
+
+// seconds is how long a bar may take in each tier. It is about twice what it takes on
+// 2 cores; what takes longer than that is at fault, not slow.
+type seconds [3]int
+
+// hung is how much longer than its budget a bar may take before it is ended.
+const hung = 2 * time.Minute
+
+// measured runs a bar within its budget.
+func (a aBar) measured(b *bar) {
+	limit := time.Duration(a.budget[b.tier]) * time.Second
+	watchdog := time.AfterFunc(limit+hung, func() {
+		die(fmt.Sprintf("bar %s hangs: it has run for %s, its budget is %s", a.name, limit+hung, limit), stacks())
+	})
+	defer watchdog.Stop()
+	begun := time.Now()
+	defer func() {
+		took := time.Since(begun).Round(time.Second)
+		b.figure("took %s of %s", took, limit)
+		if took > limit {
+			b.Errorf("bar %s: took %s, want at most the %s that tier %s has for it", a.name, took, limit, tiers()[b.tier])
+		}
+	}()
+	a.run(b)
 }
 
 // bar is a bar while it runs.
@@ -54,6 +85,7 @@ type bar struct {
 	*rand.Rand
 	tier tier
 	name string
+	kept string // the directory with the logs of its failed runs
 }
 
 // pick returns the value for the tier of this run.
@@ -98,7 +130,7 @@ func TestBars(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	fmt.Printf("chaos: tier %s, -seed %d\n", *tierFlag, seed)
-	ran := 0
+	ran, begun := 0, time.Now()
 	for i, a := range bars() {
 		if *onlyFlag != "" && a.name != *onlyFlag || *onlyFlag == "" && a.from > level {
 			continue
@@ -111,8 +143,11 @@ func TestBars(t *testing.T) {
 					b.figure("FAILED: run it again with -tier %s -bar %s -seed %d", *tierFlag, a.name, seed)
 				}
 			})
-			a.run(b)
+			a.measured(b)
 		})
+	}
+	if took := time.Since(begun); *onlyFlag == "" && took > level.within() {
+		t.Errorf("tier %s: took %s, want at most %s", *tierFlag, took.Round(time.Second), level.within())
 	}
 	if ran == 0 {
 		t.Fatalf("-bar: got %q, which no bar is called", *onlyFlag)
@@ -122,30 +157,31 @@ func TestBars(t *testing.T) {
 // bars are all there are.
 func bars() []aBar {
 	return []aBar{
-		{"1-kills", short, barKills},
-		{"1-kills-tx", short, barKillsTx},
-		{"2-stops", long, barStops},
-		{"2-backends", long, barBackends},
-		{"2-outage", long, barOutage},
-		{"3-commits", short, barCommits},
-		{"4-paused", long, barPaused},
-		{"5-killers", short, barKillers},
-		{"6-misdeeds", regular, barMisdeeds},
-		{"6-cycles", regular, barCycles},
-		{"7-sigterm", regular, barSigterm},
-		{"8-pool-refused", long, barPoolRefused},
-		{"8-pool-used", long, barPoolUsed},
-		{"8-read-only", long, barReadOnly},
-		{"8-black-hole", long, barBlackHole},
-		{"8-latency", long, barLatency},
-		{"8-vanished", long, barVanished},
-		{"8-disk-full", long, barDiskFull},
-		{"9-insert-ids", regular, barInsertIDs},
-		{"9-isolation", regular, barIsolation},
-		{"9-pgbouncer", long, barPgbouncer},
-		{"10-deploy", long, barDeploy},
-		{"11-schedules", long, barSchedules},
-		{"12-hostile", long, barHostile},
-		{"13-model", short, barModel},
+		{"1-kills", short, barKills, seconds{45, 90, 90}},
+		{"1-kills-tx", short, barKillsTx, seconds{45, 90, 90}},
+		{"2-stops", long, barStops, seconds{180, 180, 180}},
+		{"2-backends", long, barBackends, seconds{150, 150, 150}},
+		{"2-resets", long, barResets, seconds{100, 100, 100}},
+		{"2-outage", long, barOutage, seconds{150, 150, 150}},
+		{"3-commits", short, barCommits, seconds{60, 120, 120}},
+		{"4-paused", long, barPaused, seconds{300, 300, 300}},
+		{"5-killers", short, barKillers, seconds{30, 60, 60}},
+		{"6-misdeeds", regular, barMisdeeds, seconds{120, 120, 120}},
+		{"6-cycles", regular, barCycles, seconds{120, 120, 120}},
+		{"7-sigterm", regular, barSigterm, seconds{360, 60, 360}},
+		{"8-pool-refused", long, barPoolRefused, seconds{30, 30, 30}},
+		{"8-pool-used", long, barPoolUsed, seconds{90, 90, 90}},
+		{"8-read-only", long, barReadOnly, seconds{120, 120, 120}},
+		{"8-black-hole", long, barBlackHole, seconds{180, 180, 180}},
+		{"8-latency", long, barLatency, seconds{150, 150, 150}},
+		{"8-vanished", long, barVanished, seconds{60, 60, 60}},
+		{"8-disk-full", long, barDiskFull, seconds{120, 120, 120}},
+		{"9-insert-ids", regular, barInsertIDs, seconds{150, 60, 150}},
+		{"9-isolation", regular, barIsolation, seconds{150, 150, 150}},
+		{"9-pgbouncer", long, barPgbouncer, seconds{150, 150, 150}},
+		{"10-deploy", long, barDeploy, seconds{240, 240, 240}},
+		{"11-schedules", long, barSchedules, seconds{240, 240, 240}},
+		{"12-hostile", long, barHostile, seconds{600, 600, 600}},
+		{"13-model", short, barModel, seconds{30, 60, 300}},
 	}
 }

@@ -3,6 +3,7 @@
 package chaos_test
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,8 +23,9 @@ func outages() (chaos.WorkerConfig, loadSpec) {
 		loadSpec{batch: 10, every: 50 * time.Millisecond, low: 5 * time.Millisecond, high: 40 * time.Millisecond}
 }
 
-// finish lets the crew settle everything, stops it, and has the run judged.
-func (r *run) finish(l *load) (chaos.Findings, time.Duration, int64) {
+// finish lets the crew settle everything, stops it, and has the run judged. It returns
+// the runs of consumers, none of which outlived its lease.
+func (r *run) finish(l *load) []chaos.Term {
 	r.Helper()
 	l.end()
 	r.refresh()
@@ -33,16 +35,16 @@ func (r *run) finish(l *load) (chaos.Findings, time.Duration, int64) {
 		recovered += report.Stats.Crashed
 	}
 	doubtful, committed := l.resolve()
-	f := r.judge()
+	f, terms := r.judge(), r.keptLeases()
 	if found := meetings(r.ledger()); len(found) > 0 {
 		r.Errorf("consumers at one message together: got %d, such as %v, want none", len(found), found[0])
 	}
 	if poisoned := r.count("SELECT count(*) FROM poisoned_messages"); poisoned > 0 {
 		r.Errorf("poisoned: got %d, want none", poisoned)
 	}
-	r.figure("%d jobs x %d consumers, %d produces in doubt of which %d had committed: %v; crashes counted %d, the rest settled in %.1fs",
-		len(r.jobs), len(r.config.Plain)+len(r.config.Tx), doubtful, committed, f, recovered, took.Seconds())
-	return f, took, recovered
+	r.figure("%d jobs x %d consumers, %d of %d batches in doubt of which %d had committed: %v; crashes counted %d, outlived leases 0 of %d, the rest settled in %.1fs",
+		len(r.jobs), len(r.config.Plain)+len(r.config.Tx), doubtful, len(l.batches), committed, f, recovered, len(terms), took.Seconds())
+	return terms
 }
 
 // within fails the bar when something took longer than allowed.
@@ -83,30 +85,45 @@ func barStops(b *bar) {
 }
 
 func barBackends(b *bar) {
+	b.severed("backends terminated", time.Minute, func(r *run, _ *chaos.Proxy) int {
+		r.refresh()
+		// All, but for the one that says so: the producer's and the workers'.
+		return r.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
+	})
+}
+
+// barResets cuts the workers' connections, of which the server learns no sooner than
+// they do.
+func barResets(b *bar) {
+	b.severed("connections reset", 30*time.Second, func(_ *run, proxy *chaos.Proxy) int { return proxy.Reset() })
+}
+
+// severed cuts all connections every two seconds.
+func (b *bar) severed(what string, lasts time.Duration, sever func(*run, *chaos.Proxy) int) {
 	server := newServer(b)
 	config, spec := outages()
 	r := newRun(b, server.DSN(), config)
+	proxy, through := newProxy(b, r.dsn)
+	r.config.DSN = through
 	for range 3 {
 		r.start(3)
 	}
 	l := r.load(spec)
 	begun := time.Now()
-	terminated := 0
+	cut := 0
 	var worst time.Duration
-	for time.Since(begun) < time.Minute {
+	for time.Since(begun) < lasts {
 		pause(2 * time.Second)
-		r.refresh()
-		// All, but for the one that says so: the producer's and the workers'.
-		terminated += r.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
-		worst = max(worst, r.healed(time.Now()))
+		cut += sever(r, proxy)
+		worst = max(worst, r.healed(b.answering(through)))
 	}
 	logged := r.quiet(begun, time.Now())
 	r.finish(l)
 	b.within("healed", worst, healLimit)
-	if terminated == 0 {
-		b.Error("backends terminated: got none, want some")
+	if cut == 0 {
+		b.Errorf("%s: got none, want some", what)
 	}
-	b.figure("%d backends terminated, all of them every 2s for a minute: healed in %.1fs at worst (goal ≤ %s); %s", terminated, worst.Seconds(), healLimit, logged)
+	b.figure("%d %s, all of them every 2s for %s: healed in %.1fs at worst (goal ≤ %s); %s", cut, what, lasts, worst.Seconds(), healLimit, logged)
 }
 
 // mayTry is how often a worker may try to reach a database that is away, per
@@ -114,7 +131,7 @@ func barBackends(b *bar) {
 const mayTry = 10
 
 func barOutage(b *bar) {
-	const crew = 3
+	const workers = 3
 	server := newServer(b)
 	config, _ := outages()
 	r := newRun(b, server.DSN(), config)
@@ -122,11 +139,12 @@ func barOutage(b *bar) {
 	r.config.DSN = through
 	var statements atomic.Int64
 	proxy.Decide(func(string) chaos.Fault { statements.Add(1); return chaos.Forward })
-	for range crew {
-		r.start(crew)
+	for range workers {
+		r.start(workers)
 	}
 	l := r.load(longLoad())
 	pause(5 * time.Second)
+	crew := slices.Clone(r.workers)
 	server.StopImmediately()
 	gone, tries, sent := time.Now(), proxy.Accepted(), statements.Load()
 	used, noCPU := r.cpu()
@@ -137,9 +155,9 @@ func barOutage(b *bar) {
 	logged := r.quiet(gone, time.Now())
 	up := start(b, server)
 	took := r.healed(up)
-	r.finish(l)
+	running, left := r.underWay(r.finish(l), gone, crew...)
 	b.within("healed", took, healLimit)
-	perSecond := float64(tried) / lasted.Seconds() / crew
+	perSecond := float64(tried) / lasted.Seconds() / workers
 	if perSecond > mayTry {
 		b.Errorf("tries to connect: got %.1f per worker and second, want at most %d", perSecond, mayTry)
 	}
@@ -149,6 +167,6 @@ func barOutage(b *bar) {
 	if share > 0.05 {
 		b.Errorf("processor time of a worker during the outage: got %.1f %%, want at most 5 %%", 100*share)
 	}
-	b.figure("an outage of %.0fs, lease %s: healed in %.1fs (goal ≤ %s); %.1f tries to connect per worker and second (goal ≤ %d), %d statements, %.1f %% of a processor at most; %s",
-		lasted.Seconds(), r.config.Lease, took.Seconds(), healLimit, perSecond, mayTry, stated, 100*share, logged)
+	b.figure("an outage of %.0fs, lease %s: healed in %.1fs (goal ≤ %s); %.1f tries to connect per worker and second (goal ≤ %d), %d statements, %.1f %% of a processor at most; of %d consumers cut off the last ended %.2fs before its lease did; %s",
+		lasted.Seconds(), r.config.Lease, took.Seconds(), healLimit, perSecond, mayTry, stated, 100*share, running, left.Seconds(), logged)
 }

@@ -110,16 +110,20 @@ func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 // nothing passes either way.
 func (p *Proxy) Stall(on bool) { p.stalled.Store(on) }
 
-// Reset cuts every connection.
-func (p *Proxy) Reset() {
+// Reset cuts every connection, and returns how many clients it hit.
+func (p *Proxy) Reset() (cut int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for conn := range p.conns {
 		if tcp, ok := conn.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0) // a reset rather than an orderly end
 		}
+		if p.listener.Addr().String() == conn.LocalAddr().String() {
+			cut++
+		}
 		_ = conn.Close()
 	}
+	return cut
 }
 
 // Close ends the proxy and everything it started.

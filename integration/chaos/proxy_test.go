@@ -161,7 +161,9 @@ func TestProxyResets(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), "INSERT INTO seen VALUES (1)"); err != nil {
 		t.Fatal(err)
 	}
-	p.proxy.Reset()
+	if cut := p.proxy.Reset(); cut != 1 {
+		t.Errorf("reset: got %d connections cut, want 1", cut)
+	}
 	if err := tx.Commit(); err == nil || p.rows() != 0 {
 		t.Errorf("a commit after a reset: got error %v and %d rows, want an error and none", err, p.rows())
 	}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -34,13 +35,19 @@ type run struct {
 	jobs     []int
 	never    []int
 	doomed   []int
-	struck   map[chaos.Run]int // kills at which a run was in flight
+	died     map[*chaos.Worker]bool // of what they did
+	struck   map[chaos.Run]int      // kills at which a run was in flight
 }
 
 // newRun prepares a run on a database of its own on the server of the DSN.
 func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 	b.Helper()
-	r := &run{bar: b, ctx: context.WithoutCancel(b.Context()), dsn: dsn, db: testdb.OpenPostgres(b, dsn), dir: b.TempDir(), config: config, struck: make(map[chaos.Run]int)}
+	dir, err := os.MkdirTemp("", "chaos-ledger.")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.atEnd(func() { _ = os.RemoveAll(dir) })
+	r := &run{bar: b, ctx: context.WithoutCancel(b.Context()), dsn: dsn, db: testdb.OpenPostgres(b, dsn), dir: dir, config: config, struck: make(map[chaos.Run]int), died: make(map[*chaos.Worker]bool)}
 	// Workers may have a DSN of their own. The checker's is never special.
 	r.config.DSN, r.config.Ledger = cmp.Or(config.DSN, dsn), r.dir
 	if r.config.Lease == 0 {
@@ -49,7 +56,6 @@ func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 	if r.config.Drain == 0 {
 		r.config.Drain = 10 * time.Second
 	}
-	var err error
 	if r.registry, err = chaos.NewRegistry(nil, config.Plain, config.Tx); err != nil {
 		b.Fatal(err)
 	}
@@ -61,6 +67,7 @@ func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 	}
 	r.exec("CREATE TABLE effects (consumer text NOT NULL, job bigint NOT NULL)")
 	r.exec(keepHistory)
+	b.Cleanup(r.keepLogs)
 	b.Cleanup(r.killAll)
 	return r
 }
@@ -92,6 +99,7 @@ func (r *run) startAs(i int, config chaos.WorkerConfig) *chaos.Worker {
 	if err != nil {
 		r.Fatal(err)
 	}
+	r.atEnd(func() { w.Signal(syscall.SIGKILL) }) // stopped or not
 	r.former = append(r.former, w)
 	if i < len(r.workers) {
 		r.workers[i] = w
@@ -103,8 +111,7 @@ func (r *run) startAs(i int, config chaos.WorkerConfig) *chaos.Worker {
 
 func (r *run) killAll() {
 	for _, w := range r.workers {
-		w.Signal(syscall.SIGCONT) // a stopped process dies, too, but let it be seen
-		_ = w.Kill()              // whatever it did, the bar is over
+		_ = w.Kill() // whatever it did, the bar is over
 	}
 }
 
@@ -233,6 +240,7 @@ func (r *run) judgeAfter(onlyKills bool) chaos.Findings {
 	e := r.evidence()
 	e.OnlyKills = onlyKills
 	f := chaos.Judge(e)
+	r.onlyLogged()
 	if violations := f.Violations(); len(violations) > 0 {
 		r.Errorf("violations:\n%s", strings.Join(violations, "\n"))
 	}

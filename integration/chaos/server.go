@@ -3,7 +3,6 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -15,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -22,15 +22,18 @@ import (
 )
 
 // Server is a PostgreSQL server of a run's own, which the run may stop and kill.
-// It listens on a Unix socket and keeps the default settings. It is not safe for
-// concurrent use.
+// It listens on a Unix socket and keeps the default settings. Only Close is safe for
+// concurrent use: it may come at any time, and nothing starts after it.
 type Server struct {
 	bin, dir string
 	owner    *syscall.Credential // nil when we are not root, whom PostgreSQL refuses
 	settings []string
-	process  *exec.Cmd
-	ended    <-chan struct{}
-	output   bytes.Buffer
+	output   lockedBuffer
+
+	mu      sync.Mutex
+	closed  bool
+	process *exec.Cmd
+	ended   <-chan struct{}
 }
 
 const serverPort = 5432 // of the socket's name only: its directory is the server's own
@@ -106,6 +109,8 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 	cmd.Dir = s.dir
 	// A process group of its own: a Ctrl-C is for the run, which ends the server.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner, Setpgid: true}
+	// Children of a server that was killed keep its output open until they notice.
+	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
 
@@ -130,7 +135,7 @@ func (s *Server) Start(ctx context.Context) error {
 		if err := s.answers(ctx); err == nil {
 			return nil
 		} else if ctx.Err() != nil {
-			return fmt.Errorf("chaos: server: %w: %s", context.Cause(ctx), s.output.String())
+			return fmt.Errorf("chaos: server: %w: %s", context.Cause(ctx), s.Log())
 		}
 		// It ended. After a kill its predecessor's last children may still hold
 		// the shared memory: start it again.
@@ -143,15 +148,18 @@ func (s *Server) launch() error {
 	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
-	s.output.Reset()
 	process := s.command("postgres", args...)
 	process.Stdout, process.Stderr = &s.output, &s.output
-	s.process = process
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("chaos: server: it is closed")
+	}
 	if err := process.Start(); err != nil {
 		return fmt.Errorf("chaos: server: %w", err)
 	}
 	ended := make(chan struct{})
-	s.ended = ended
+	s.process, s.ended = process, ended
 	go func() { // Close waits for it
 		defer close(ended)
 		_ = process.Wait()
@@ -166,6 +174,7 @@ func (s *Server) answers(ctx context.Context) error {
 		return fmt.Errorf("chaos: server: %w", err)
 	}
 	defer db.Close()
+	_, ended := s.current()
 	for {
 		if _, err := db.ExecContext(ctx, "SELECT 1"); err == nil {
 			return nil
@@ -173,7 +182,7 @@ func (s *Server) answers(ctx context.Context) error {
 			return err
 		}
 		select {
-		case <-s.ended:
+		case <-ended:
 			return errors.New("chaos: server: it ended")
 		case <-time.After(20 * time.Millisecond):
 		}
@@ -187,26 +196,42 @@ func (s *Server) StopImmediately() { s.end(syscall.SIGQUIT) }
 // Kill kills the server's first process. Its children end when they notice.
 func (s *Server) Kill() { s.end(syscall.SIGKILL) }
 
+// Log is everything the server has said so far.
+func (s *Server) Log() string { return s.output.String() }
+
 // Running tells whether the server has not ended, be it by itself.
 func (s *Server) Running() bool {
+	_, ended := s.current()
 	select {
-	case <-s.ended:
+	case <-ended:
 		return false
 	default:
-		return s.ended != nil
+		return ended != nil
 	}
+}
+
+func (s *Server) current() (*exec.Cmd, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.process, s.ended
 }
 
 func (s *Server) end(signal syscall.Signal) {
-	if s.ended == nil {
+	process, ended := s.current()
+	if process == nil {
 		return
 	}
-	_ = s.process.Process.Signal(signal)
-	<-s.ended
+	_ = process.Process.Signal(signal)
+	<-ended
 }
 
-// Close stops the server; its directory is the caller's.
-func (s *Server) Close() { s.end(syscall.SIGQUIT) }
+// Close stops the server for good; its directory is the caller's.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.end(syscall.SIGQUIT)
+}
 
 // pause waits. Faults are made of time, so this is not synchronisation.
 func pause(d time.Duration) { <-time.After(d) }
