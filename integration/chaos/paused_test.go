@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,22 +31,28 @@ type exitPath struct {
 	// while the worker stops; it arrives when the messages belong to somebody
 	// else. Without one the worker stops in the middle of its consumers.
 	onTheWire []string
-	doomed    bool
+	// sends is what a worker that stopped in the middle of its consumers sends when
+	// it goes on, a part of one of these statements.
+	sends  []string
+	doomed bool
 }
 
 const pausedLease = 2 * time.Second
 
+// renewal tells a renewal of leases from all other statements.
+const renewal = "SET leased_until"
+
 func exitPaths() []exitPath {
-	settle, finish := `'snooze'`, `AS messages FROM gone`
+	results := []string{settles, finishes}
 	long := 3 * pausedLease
 	return []exitPath{
-		{name: "done, sent", onTheWire: []string{settle, finish}},
-		{name: "done, running", job: chaos.Job{Takes: pausedLease / 2, Do: chaos.Ignore}},
-		{name: "error, sent", job: chaos.Job{Do: chaos.Fail}, onTheWire: []string{settle}, doomed: true},
-		{name: "poison, sent", job: chaos.Job{Do: chaos.Doom}, onTheWire: []string{settle}, doomed: true},
-		{name: "release, running", job: chaos.Job{Takes: long}},
-		{name: "extend, sent", job: chaos.Job{Takes: long}, onTheWire: []string{`SET leased_until`}},
-		{name: "transaction, running", job: chaos.Job{Takes: pausedLease / 2, Do: chaos.Ignore}, tx: true},
+		{name: "done, sent", onTheWire: results},
+		{name: "done, running", job: chaos.Job{Takes: pausedLease / 2, Do: chaos.Ignore}, sends: results},
+		{name: "error, sent", job: chaos.Job{Do: chaos.Fail}, onTheWire: results, doomed: true},
+		{name: "poison, sent", job: chaos.Job{Do: chaos.Doom}, onTheWire: results, doomed: true},
+		{name: "release, running", job: chaos.Job{Takes: long}, sends: []string{settles}},
+		{name: "extend, sent", job: chaos.Job{Takes: long}, onTheWire: []string{renewal}},
+		{name: "transaction, running", job: chaos.Job{Takes: pausedLease / 2, Do: chaos.Ignore}, tx: true, sends: []string{settles}},
 	}
 }
 
@@ -74,9 +81,20 @@ func (b *bar) paused(path exitPath) (fenced, results int64) {
 	dsn := testdb.PostgresDSN(b)
 	proxy, through := newProxy(b, dsn)
 	r := newRun(b, dsn, config)
-	gate := newGate(path.onTheWire)
-	proxy.Decide(gate.decide)
+	gate, renewals := newGate(path.onTheWire), newGate([]string{renewal})
+	var sent, resumed atomic.Bool
+	proxy.Decide(func(sql string) chaos.Fault {
+		if !resumed.Load() || path.sends == nil {
+			return gate.decide(sql)
+		}
+		if slices.ContainsFunc(path.sends, func(part string) bool { return strings.Contains(sql, part) }) {
+			sent.Store(true)
+			renewals.open()
+		}
+		return renewals.decide(sql) // a renewal would tell it that it has nothing left to send
+	})
 	b.Cleanup(gate.open) // before the proxy closes, which waits for it
+	b.Cleanup(renewals.open)
 	numbers := r.plant(slices.Repeat([]chaos.Job{path.job}, n)...)
 	if path.doomed {
 		r.doomed = numbers
@@ -98,19 +116,26 @@ func (b *bar) paused(path exitPath) (fenced, results int64) {
 	gate.open()                         // the statement arrives, late
 	pause(200 * time.Millisecond)       // as long as it takes to be carried out
 	arrived := r.everything() == before // while the worker is still stopped
+	resumed.Store(true)
 	w.Signal(syscall.SIGCONT)
 	report, _, err := w.Stop()
 	if err != nil {
 		b.Errorf("%s: %v", path.name, err)
 	}
+	if sent.Load() != (path.sends != nil) {
+		b.Errorf("%s: the worker sent its results when it went on: got %t, want %t", path.name, sent.Load(), path.sends != nil)
+	}
 	after := r.everything()
 	if path.tx {
-		// The worker had the rows locked all the time, so they were nobody else's:
-		// its transactions commit, and all there is to fence is the release.
-		if pending := r.pending(); pending != 0 {
-			b.Errorf("%s: pending: got %d, want none", path.name, pending)
+		// The worker had the rows locked all the time, so they were nobody else's: its
+		// transactions commit, which removes them, and all there is to fence is the
+		// release.
+		before = strings.Join([]string{"consumer_messages: 0", "message_claims: 0", "poisoned_messages: 0"}, "\n")
+		if n := r.count("SELECT count(*) FROM (SELECT job FROM effects GROUP BY job) once"); n != len(numbers) {
+			b.Errorf("%s: effects: got those of %d jobs, want %d", path.name, n, len(numbers))
 		}
-	} else if after != before || !arrived {
+	}
+	if after != before || !arrived {
 		b.Errorf("%s: a stale write was accepted:\nbefore:\n%s\nafter:\n%s", path.name, before, after)
 	}
 	if report.Stats.Fenced != int64(n) {
@@ -160,11 +185,11 @@ func (r *run) inherit(n int, locked bool) (letGo func()) {
 	}
 }
 
-// everything is the content of all tables that a worker writes.
+// everything is the content of all tables of the library that a worker writes.
 func (r *run) everything() string {
 	r.Helper()
 	var lines []string
-	for _, table := range []string{"consumer_messages", "message_claims", "poisoned_messages", "effects"} {
+	for _, table := range []string{"consumer_messages", "message_claims", "poisoned_messages"} {
 		var rows []string
 		if err := r.db.NewRaw("SELECT t::text FROM "+table+" t ORDER BY 1").Scan(r.ctx, &rows); err != nil {
 			r.Fatal(err)

@@ -207,6 +207,9 @@ func NewRegistry(recorder *Recorder, plain, tx []string) (*bus.Registry, error) 
 	for _, name := range tx {
 		consumers = append(consumers, outbox.ConsumeTx(name, func(ctx context.Context, tx bun.Tx, job Job) error {
 			return recorder.run(ctx, job, func() error {
+				if job.Do == Ignore {
+					ctx = context.WithoutCancel(ctx)
+				}
 				_, err := tx.NewRaw("INSERT INTO effects (consumer, job) VALUES (?, ?)", name, job.N).Exec(ctx)
 				return err
 			})
