@@ -3,6 +3,7 @@
 package chaos_test
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -43,30 +44,45 @@ func barPoolRefused(b *bar) {
 // 60 of them wait for the 2 connections that the transactional ones and the
 // renewals leave.
 func barPoolUsed(b *bar) {
-	const leases = 10
+	const leases, plain, tx = 10, 56, 8 // of 64 slots, 8 are for transactional consumers
 	r := newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Pool: 11})
-	for n := range 64 {
-		r.jobs = append(r.jobs, n)
-		job := chaos.Job{N: n, Takes: leases * r.config.Lease, Do: chaos.Query}
-		if _, err := r.producer.Produce(r.ctx, r.db, job); err != nil {
-			b.Fatal(err)
-		}
-	}
+	r.plant(slices.Repeat([]chaos.Job{{Takes: leases * r.config.Lease, Do: chaos.Query}}, plain+tx)...)
 	// The transactional ones have a connection, and only keep it.
 	r.exec(`UPDATE consumer_messages SET payload = (payload::jsonb || '{"do":""}')::text WHERE consumer_type = 'two'`)
 	w := r.start(0)
-	begun := time.Now()
-	var waited int
-	pause(leases * r.config.Lease / 2)
-	waited = r.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE 'SELECT pg_sleep%'")
-	pause(time.Until(begun.Add((leases - 1) * r.config.Lease)))
-	failed := len(r.ledger().Count(chaos.Failed))
-	logged := strings.Count(w.Log(), "\n")
-	if failed > 0 || logged > 0 {
-		b.Errorf("with a pool of 11: got %d consumers cancelled and %d log lines, want none: %s", failed, logged, firstLines(w.Log(), 5))
+	started := func(consumer string) (n int) {
+		for run := range r.ledger().Count(chaos.Started) {
+			if run.Consumer == consumer {
+				n++
+			}
+		}
+		return n
 	}
-	b.figure("56 consumers on what 8 transactional ones leave of a pool of 11 (%d seen in queries), for %d leases: cancelled %d, log lines %d",
-		waited, leases-1, failed, logged)
+	b.eventually(10*time.Second, "all slots run consumers", func() bool { return started("one") >= plain && started("two") == tx })
+	begun := time.Now()
+	pause(leases * r.config.Lease / 2)
+	used := r.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE 'SELECT pg_sleep%'")
+	if used == 0 {
+		b.Error("consumers seen in queries: got none, want the connections that are left to be used")
+	}
+	pause(time.Until(begun.Add((leases - 2) * r.config.Lease)))
+	ended := len(r.ledger()) - started("one") - started("two")
+	if ended > 0 || started("two") > tx {
+		b.Errorf("after %d leases: got %d ends of consumers and %d transactional ones, want none and %d", leases-2, ended, started("two"), tx)
+	}
+	// What has no slot yet need not take as long.
+	r.exec(`UPDATE consumer_messages SET payload = (payload::jsonb || '{"takes":0}')::text WHERE id NOT IN (SELECT unnest(message_ids) FROM message_claims)`)
+	b.eventually(2*time.Minute, "everything is settled", r.settled)
+	r.stopAll()
+	f := r.judgeAfter(true)
+	terms := r.keptLeases()
+	running, left := r.underWay(terms, begun, w)
+	if lines, _ := w.LogLines(); len(lines) > 0 || f.Duplicates > 0 || len(r.ledger().Count(chaos.Failed)) > 0 || running != plain+tx {
+		b.Errorf("with a pool of 11: got %d consumers at once, %d again, %d cancelled and log lines %v, want %d and none",
+			running, f.Duplicates, len(r.ledger().Count(chaos.Failed)), lines, plain+tx)
+	}
+	b.figure("%d consumers on what %d transactional ones leave of a pool of 11 (%d seen in queries), for %d leases: cancelled 0, log lines 0, at least %.2fs left of every lease: %v",
+		plain, tx, used, leases, left.Seconds(), f)
 }
 
 func firstLines(text string, n int) string {
