@@ -257,3 +257,44 @@ func (e Evidence) leases() map[int64][]*grant {
 	}
 	return byMessage
 }
+
+// Strikes are the kills that each run met while it was in flight, and how many
+// consumers each worker had started that was killed, of what it held. What a worker
+// still held shows in the history: another ended the claim, after the kill.
+func (e Evidence) Strikes(killed map[string]time.Time) (struck map[Run]int, running map[string]int) {
+	struck, running = make(map[Run]int), make(map[string]int)
+	type start struct {
+		Run
+		worker string
+	}
+	last := make(map[start]time.Time)
+	for _, event := range e.Ledger {
+		last[start{Run{event.Consumer, event.Job}, event.Worker}] = event.At
+	}
+	claims, written := make(map[int64]Change), make(map[int64]Change)
+	for _, c := range e.History {
+		switch c.Kind {
+		case Claimed:
+			claims[c.Claim] = c
+		case Written:
+			for _, id := range c.Messages {
+				written[id] = c
+			}
+		}
+		made := claims[c.Claim]
+		if at, dead := killed[made.Session]; c.Kind != Ended || !dead || c.Session == made.Session || c.At.Before(at) {
+			continue
+		}
+		for _, id := range c.Messages {
+			run := e.Messages[id]
+			if w := written[id]; w.Session == made.Session && w.At.After(made.At) {
+				continue // done, and only the claim had not let go of it
+			}
+			struck[run]++
+			if last[start{run, made.Session}].After(made.At) {
+				running[made.Session]++
+			}
+		}
+	}
+	return struck, running
+}

@@ -4,6 +4,7 @@ package chaos_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -342,5 +343,22 @@ func TestTermsTellHowMuchOfALeaseWasLeft(t *testing.T) {
 	e.History = e.History[:2]
 	if _, err := e.Terms(); err == nil {
 		t.Error("a run without a claim: got no error, want one")
+	}
+}
+
+// What a killed worker held is what others took over from it afterwards.
+func TestStrikesAreWhatAKilledWorkerHeld(t *testing.T) {
+	e := fairRun()
+	killed := e.Ledger[6].At // worker a was at job 2
+	struck, running := e.Strikes(map[string]time.Time{"a": killed})
+	want := map[chaos.Run]int{{Consumer: "plain", Job: 2}: 1, {Consumer: "tx", Job: 2}: 1}
+	if !maps.Equal(struck, want) || running["a"] != 2 || len(running) != 1 {
+		t.Errorf("strikes: got %v with %v running, want %v with 2 of worker a", struck, running, want)
+	}
+	if struck, _ := e.Strikes(map[string]time.Time{"a": killed.Add(time.Hour)}); len(struck) > 0 {
+		t.Errorf("a worker that lost its lease before it was killed: got strikes %v, want none", struck)
+	}
+	if struck, _ := e.Strikes(map[string]time.Time{"other": killed}); len(struck) > 0 {
+		t.Errorf("a worker that was not killed: got strikes %v, want none", struck)
 	}
 }

@@ -58,7 +58,7 @@ func (b *bar) killer(deed chaos.Deed) {
 					b.Errorf("%s: a worker ended with code %d, want %d and %q: %s", deed, w.ExitCode(), death.code, death.words, w.Log())
 				}
 				r.died[w] = true
-				r.strike(w)
+				r.killed[w.Name()] = begun // and not before it was struck
 				r.start(i)
 			default:
 			}

@@ -31,18 +31,14 @@ func kills(b *bar, dsn string, config chaos.WorkerConfig, messages, times int) *
 	for range crew {
 		r.start(crew)
 	}
-	inFlight, struck, last := 0, 0, 0
 	var killed time.Time
 	for i := range times {
 		b.eventually(time.Minute, "the crew keeps up", func() bool { return r.pending() < messages/times })
 		r.produce(messages*(i+1)/times-messages*i/times, takes)
 		pause(b.between(10*time.Millisecond, 80*time.Millisecond))
 		victim := r.atWork()
-		last, killed = r.kill(victim), time.Now()
-		inFlight += last
-		if last > 0 {
-			struck++
-		}
+		r.kill(victim)
+		killed = time.Now()
 		r.start(victim)
 	}
 	backlog := r.pending()
@@ -51,6 +47,11 @@ func kills(b *bar, dsn string, config chaos.WorkerConfig, messages, times int) *
 	took := time.Since(killed)
 	r.stopAll()
 	f := r.judgeAfter(true)
+	_, running := r.evidence().Strikes(r.killed)
+	struck, inFlight := len(running), 0
+	for _, n := range running {
+		inFlight += n
+	}
 	if f.Duplicates > inFlight {
 		b.Errorf("duplicates: got %d, want at most the %d in flight at the kills", f.Duplicates, inFlight)
 	}

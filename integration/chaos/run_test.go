@@ -36,7 +36,7 @@ type run struct {
 	never    []int
 	doomed   []int
 	died     map[*chaos.Worker]bool // of what they did
-	struck   map[chaos.Run]int      // kills at which a run was in flight
+	killed   map[string]time.Time   // workers, by their names
 }
 
 // newRun prepares a run on a database of its own on the server of the DSN.
@@ -47,7 +47,7 @@ func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 		b.Fatal(err)
 	}
 	b.atEnd(func() { _ = os.RemoveAll(dir) })
-	r := &run{bar: b, ctx: context.WithoutCancel(b.Context()), dsn: dsn, db: testdb.OpenPostgres(b, dsn), dir: dir, config: config, struck: make(map[chaos.Run]int), died: make(map[*chaos.Worker]bool)}
+	r := &run{bar: b, ctx: context.WithoutCancel(b.Context()), dsn: dsn, db: testdb.OpenPostgres(b, dsn), dir: dir, config: config, killed: make(map[string]time.Time), died: make(map[*chaos.Worker]bool)}
 	// Workers may have a DSN of their own. The checker's is never special.
 	r.config.DSN, r.config.Ledger = cmp.Or(config.DSN, dsn), r.dir
 	if r.config.Lease == 0 {
@@ -115,14 +115,14 @@ func (r *run) killAll() {
 	}
 }
 
-// kill kills a worker, which must not have died of something else, and returns
-// how many consumers it was running.
-func (r *run) kill(i int) (running int) {
+// kill kills a worker, which must not have died of something else.
+func (r *run) kill(i int) {
 	r.Helper()
-	if err := r.workers[i].Kill(); err != nil {
+	w := r.workers[i]
+	r.killed[w.Name()] = time.Now()
+	if err := w.Kill(); err != nil {
 		r.Error(err)
 	}
-	return r.strike(r.workers[i])
 }
 
 // stopAll stops every worker in order.
@@ -212,25 +212,6 @@ func (r *run) ledger() chaos.Ledger {
 	return ledger
 }
 
-// strike notes what a worker held that was just killed, and returns how many
-// consumers it was running. Nobody may take any of it for a lease.
-func (r *run) strike(dead *chaos.Worker) (running int) {
-	r.Helper()
-	latest := make(map[chaos.Run]chaos.Event)
-	for _, e := range r.ledger() {
-		latest[chaos.Run{Consumer: e.Consumer, Job: e.Job}] = e
-	}
-	held := r.runs("SELECT m.consumer_type AS consumer, (m.payload::json->>'n')::int AS job FROM owners o JOIN message_claims c ON c.owner = o.owner"+
-		" JOIN consumer_messages m ON m.id = ANY(c.message_ids) WHERE o.worker = ?", dead.Name())
-	for _, run := range held {
-		r.struck[run]++
-		if latest[run].Worker == dead.Name() {
-			running++
-		}
-	}
-	return running
-}
-
 // judge reads what is left of the run and reports every violation.
 func (r *run) judge() chaos.Findings { r.Helper(); return r.judgeAfter(false) }
 
@@ -255,10 +236,12 @@ func (r *run) evidence() chaos.Evidence {
 		effects[run]++
 	}
 	history, messages := r.history()
-	return chaos.Evidence{
+	e := chaos.Evidence{
 		Consumers: slices.Concat(r.config.Plain, r.config.Tx), Tx: r.config.Tx, Jobs: r.jobs, Never: r.never, Doomed: r.doomed,
 		Ledger: r.ledger(), Pending: r.runs(rowsOf("consumer_messages")), Poisoned: r.runs(rowsOf("poisoned_messages")),
-		Effects: effects, Struck: r.struck, Lease: r.config.Lease, Claims: r.count("SELECT count(*) FROM message_claims"),
+		Effects: effects, Lease: r.config.Lease, Claims: r.count("SELECT count(*) FROM message_claims"),
 		History: history, Messages: messages,
 	}
+	e.Struck, _ = e.Strikes(r.killed)
+	return e
 }
