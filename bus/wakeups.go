@@ -12,11 +12,14 @@ type Wake struct {
 	// Schedules is true when schedules were written or changed; then no
 	// messages are waiting, and PayloadTypes means nothing.
 	Schedules bool
+	// Remote is true when another process has sent it; then PayloadTypes is
+	// empty. Processors look whether there is something for them.
+	Remote bool
 }
 
-// Wakeups carries wake-ups from the producers of a process to its processors.
-// They only save waiting: a lost one costs a poll interval, nothing else. It is
-// safe for concurrent use.
+// Wakeups carries wake-ups from the producers of a process to its processors;
+// package notify joins those of several processes. They only save waiting: a lost
+// one costs a poll interval, nothing else. It is safe for concurrent use.
 type Wakeups struct {
 	mu        sync.Mutex
 	listeners map[*func(Wake)]struct{}

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/fx"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/notify"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -32,6 +33,7 @@ type runParams struct {
 	Registry   *bus.Registry
 	Messages   *outbox.Processor
 	Schedules  *schedule.Processor
+	Notifier   *notify.Notifier
 	Telemetry  *amotel.Telemetry
 	Providers  telemetryParams
 	Logger     *slog.Logger `optional:"true"`
@@ -65,6 +67,9 @@ func (l *lifecycle) start(ctx context.Context) error {
 	l.cancel = cancel
 	l.background(running, "processor of messages", p.Messages.Run)
 	l.background(running, "processor of schedules", p.Schedules.Run)
+	if p.Notifier != nil {
+		l.background(running, "notifier", p.Notifier.Run)
+	}
 	if p.Telemetry != nil {
 		l.background(running, "telemetry", func(ctx context.Context) error {
 			return p.Telemetry.Observe(ctx, p.Messages, sampleEvery)

@@ -11,13 +11,15 @@ import (
 //   - *outbox.Producer, *schedule.Scheduler and *poison.Store;
 //   - *bus.Registry, of the consumers given to [Consumers];
 //   - *outbox.Processor and *schedule.Processor, which it runs;
+//   - *notify.Notifier, which it runs, and which is nil when the application
+//     provides no notify.Listener: with one, processes wake each other;
 //   - *amotel.Telemetry (amotel is this library's package otel), which is nil when
 //     the application has no telemetry: see below.
 //
 // The application must provide a *bun.DB. It may provide [ConsumeChain],
-// [ProduceChain], *slog.Logger, and bus.RegistryConfig, outbox.ProducerConfig,
-// outbox.ProcessorConfig, schedule.Config, schedule.ProcessorConfig and
-// amotel.Config, each as a value. fx matches by the exact type: a *slog.Logger is
+// [ProduceChain], *slog.Logger, notify.Listener, and bus.RegistryConfig,
+// outbox.ProducerConfig, outbox.ProcessorConfig, schedule.Config,
+// schedule.ProcessorConfig, notify.Config and amotel.Config, each as a value. fx matches by the exact type: a *slog.Logger is
 // found, a pointer to a configuration is not. Give Module to an application once.
 // It is immutable.
 //
@@ -66,7 +68,7 @@ import (
 var Module = fx.Options(
 	fx.Module("asyncmonolith",
 		fx.Provide(newMigration, newHandles, handedProducer, handedScheduler, handedStore,
-			newRegistry, newTelemetry, newProcessor, newScheduleProcessor),
+			newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier),
 		fx.Invoke(fill),
 	),
 	fx.Invoke(run), // not in the fx.Module, whose Invokes come before the application's

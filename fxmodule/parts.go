@@ -10,6 +10,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+	"github.com/asyncmonolith/asyncmonolith-go/notify"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -116,4 +117,32 @@ func newScheduleProcessor(p scheduleProcessorParams) (*schedule.Processor, error
 		config.Telemetry = p.Telemetry.Fire()
 	}
 	return schedule.NewProcessor(p.DB, p.Registry, p.Handles.producer, config)
+}
+
+type notifierParams struct {
+	fx.In
+
+	DB       *bun.DB
+	Registry *bus.Registry
+	Listener notify.Listener `optional:"true"`
+	Config   notify.Config   `optional:"true"`
+	Logger   *slog.Logger    `optional:"true"`
+}
+
+// newNotifier returns nil when the application has no listener.
+func newNotifier(p notifierParams) (*notify.Notifier, error) {
+	config := p.Config
+	switch {
+	case p.Listener != nil && config.Listener != nil:
+		return nil, bothProvided("notify.Listener", "notify.Config.Listener")
+	case config.Listener == nil:
+		config.Listener = p.Listener
+	}
+	if config.Listener == nil {
+		return nil, nil
+	}
+	if config.Logger == nil {
+		config.Logger = p.Logger
+	}
+	return notify.NewNotifier(p.DB, p.Registry, config)
 }

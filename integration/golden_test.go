@@ -32,12 +32,14 @@ func TestGoldenSQL(t *testing.T) {
 		g := newGolden(t, db)
 		var known []string
 		for _, operation := range goldenOperations() {
-			known = append(known, operation.name+".sql")
 			g.sent.take()
 			if err := operation.run(g); err != nil {
 				t.Fatalf("%s: %v", operation.name, err)
 			}
-			g.compare(operation.name, g.sent.take())
+			if sent := g.sent.take(); sent != "" { // this database has it
+				known = append(known, operation.name+".sql")
+				g.compare(operation.name, sent)
+			}
 		}
 		files, err := filepath.Glob(filepath.Join(g.dir, "*"))
 		if err != nil {
@@ -140,6 +142,13 @@ func goldenOperations() []goldenOperation {
 		{"finish", func(g *golden) error { _, err := g.Finish(g.Context(), g.db, owner, []int64{1, 2}); return err }},
 		{"disclaim", func(g *golden) error { return g.Disclaim(g.Context(), g.db, owner, []int64{1, 2}) }},
 		{"recover", (*golden).recover},
+		{"notify", func(g *golden) error {
+			channel, ok := g.Channel()
+			if !ok {
+				return nil
+			}
+			return g.Notify(g.Context(), g.db, channel, "sender messages")
+		}},
 		{"strangers", func(g *golden) error { _, err := g.Strangers(g.Context(), g.db, wants); return err }},
 	}
 }

@@ -83,15 +83,18 @@ func (d *dispatcher) deactivateLocked(c *consumer) {
 	}
 }
 
-// found acts on a probe.
-func (d *dispatcher) found(p store.Probe, now time.Time) {
+// found acts on a probe, and tells whether it brought work to consumers that had
+// none.
+func (d *dispatcher) found(p store.Probe, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	before := d.active
 	for _, i := range p.Due {
 		d.activateLocked(d.owner[i])
 	}
 	d.suspects.found(p, now)
 	d.room.Broadcast()
+	return d.active > before
 }
 
 // push hands claimed messages to the workers. False means that the processor

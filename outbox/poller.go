@@ -52,7 +52,7 @@ func (r *run) poller(ctx context.Context) {
 		}
 		retry.Reset()
 		r.dispatcher.rescan(now)
-		r.dispatcher.found(probe, now)
+		news := r.dispatcher.found(probe, now)
 		if probe.Expired && r.outage.Settled() {
 			r.recoverClaims(ctx)
 		}
@@ -62,6 +62,9 @@ func (r *run) poller(ctx context.Context) {
 		}
 		if probe.Next > 0 {
 			r.alarm.By(now.Add(max(probe.Next, pollFloor)))
+		}
+		if again, ok := r.remote.after(now, news, r.counters.claimed.Load()); ok {
+			r.alarm.By(again)
 		}
 		timer.Reset(r.alarm.Next(time.Now()))
 	}
@@ -131,11 +134,13 @@ func (r *run) reportStrangers(ctx context.Context) {
 }
 
 // listen passes on wake-ups: what is committed is claimed at once, what is
-// expected is looked for a few times soon.
+// expected is looked for a few times soon, and what others produced is looked for.
 func (r *run) listen() (stop func()) {
 	return r.registry.Wakeups().Listen(func(w bus.Wake) {
 		switch {
 		case w.Schedules: // not for us
+		case w.Remote:
+			r.alarm.By(r.remote.next(time.Now()))
 		case w.Expected:
 			r.alarm.Expect(time.Now())
 		default:

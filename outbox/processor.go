@@ -221,6 +221,7 @@ type run struct {
 	work       context.Context // the root of all handlers' contexts
 	cancelWork context.CancelCauseFunc
 	lastClaim  atomic.Int64
+	remote     remote
 	strays     atomic.Bool // the database may hold claims for us that we do not know of
 	serving    atomic.Bool // false before the start and once it stops
 	stopping   atomic.Bool

@@ -38,7 +38,7 @@ func law() []allowance {
 		"go.opentelemetry.io/otel/semconv/...",
 		"go.opentelemetry.io/otel/trace/...",
 	}
-	public := []string{"bus", "middleware", "outbox", "schedule", "schedule/cron", "poison", "otel", "eventlog/..."}
+	public := []string{"bus", "middleware", "outbox", "schedule", "schedule/cron", "poison", "notify", "otel", "eventlog/..."}
 	fx := []string{"go.uber.org/fx", "go.uber.org/fx/fxevent", "go.uber.org/dig"}
 	return []allowance{
 		{".", nil, nil}, // the landing page
@@ -48,6 +48,8 @@ func law() []allowance {
 		{"schedule", []string{"bus", "internal/store", "internal/outage", "internal/alarm", "schedule/cron"}, append([]string{uuid, backoff}, bun...)},
 		{"schedule/cron", nil, nil},
 		{"poison", []string{"bus", "internal/store"}, append([]string{uuid}, bun...)},
+		{"notify", []string{"bus", "internal/store", "internal/outage"}, append([]string{backoff}, bun...)},
+		{"notify/pgxnotify", nil, []string{"github.com/jackc/pgx/v5"}}, // a module of its own, for the driver's sake
 		{"otel", []string{"bus"}, otelAPI},
 		{"fxmodule", append([]string{"internal/store"}, public...), slices.Concat(bun, fx, otelAPI)},
 		{"bustest", append([]string{"internal/store"}, public...), bun},

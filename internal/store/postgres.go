@@ -48,6 +48,11 @@ func (p *postgres) raw(ctx context.Context, db bun.IDB, statement string, args .
 const pgPreamble = `SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('statement_timeout', '5s', true),
 	set_config('work_mem', '16MB', true), set_config('jit', 'off', true)`
 
+// pgNotify does not wait for the disk: a crash that loses a notification ends the
+// connections of those it was for. That also keeps short the one lock which all
+// transactions of a server that notify hold while they commit.
+const pgNotify = `SELECT set_config('synchronous_commit', 'off', true), pg_notify(?, ?)`
+
 // pgHeld is limited for the planner's sake only: with the limit it always
 // hashes the subquery. Missing a claim here costs a wasted pick; pgRecord, which
 // is the guard, has no limit.

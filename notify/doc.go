@@ -1,0 +1,12 @@
+// Package notify wakes the processors of other processes through PostgreSQL's
+// NOTIFY, so that a message does not wait there for the next poll. It is optional.
+//
+// A [Notifier] sends after the commit, never in an application's transaction, at
+// most one notification in 10 ms, and tells apart its own. It checks that it hears
+// itself. Notifications are hints: they carry nothing of a message, and without
+// them processors find everything by polling, as before.
+//
+// It neither reads nor writes messages. It imports no driver: a [Listener] is
+// given to it, such as that of the module notify/pgxnotify. It may import only
+// bus, internal/store, internal/outage, bun and cenkalti/backoff.
+package notify

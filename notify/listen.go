@@ -1,0 +1,135 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+)
+
+const (
+	// checkEvery is how often a notifier makes sure that it hears itself, and
+	// checkTimeout how long it waits for that.
+	checkEvery   = 30 * time.Second
+	checkTimeout = 5 * time.Second
+	// Between tries to listen, ±50 %.
+	retryMin = 50 * time.Millisecond
+	retryMax = 30 * time.Second
+)
+
+var (
+	errNotListening = fmt.Errorf("not listening after %s", checkTimeout) // immutable
+	// immutable
+	errUnheard = fmt.Errorf("a notification to ourselves was not heard within %s: do listener and application use the same database?", checkTimeout)
+	errEnded   = errors.New("the listener ended by itself") // immutable
+)
+
+// listenLoop listens until ctx ends.
+func (n *Notifier) listenLoop(ctx context.Context) {
+	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(retryMin),
+		backoff.WithMaxInterval(retryMax), backoff.WithMaxElapsedTime(0))
+	for {
+		err := n.listen(ctx, retry.Reset)
+		if ctx.Err() != nil {
+			return
+		}
+		n.hearing.broken(err)
+		if !outage.Pause(ctx, retry.NextBackOff()) {
+			return
+		}
+	}
+}
+
+// listen listens until the connection is lost or seems deaf, and returns why. It
+// calls proven whenever a check succeeds.
+func (n *Notifier) listen(ctx context.Context, proven func()) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s := &session{Notifier: n, listening: make(chan struct{}), heard: make(chan struct{}, 1)}
+	var checks sync.WaitGroup
+	checks.Go(func() { cancel(s.check(ctx, proven)) })
+	err := n.listener.Listen(ctx, n.channel, sync.OnceFunc(func() { close(s.listening) }), s.received)
+	if err == nil {
+		err = errEnded
+	}
+	cancel(err) // the cause, unless a check gave one
+	checks.Wait()
+	return context.Cause(ctx)
+}
+
+// session is one connection of the listener.
+type session struct {
+	*Notifier
+	listening chan struct{}
+	heard     chan struct{} // of size 1: something of ours was received
+}
+
+// received passes on what others say. Our own processors know already.
+func (s *session) received(text string) {
+	sender, rest, _ := strings.Cut(text, " ")
+	if sender == s.id {
+		select {
+		case s.heard <- struct{}{}:
+		default:
+		}
+		return
+	}
+	about := strings.Fields(rest)
+	if slices.Contains(about, aboutMessages) {
+		s.registry.Wakeups().Send(bus.Wake{Remote: true})
+	}
+	if slices.Contains(about, aboutSchedules) {
+		s.registry.Wakeups().Send(bus.Wake{Remote: true, Schedules: true})
+	}
+}
+
+// check notifies ourselves now and then, and returns why that is not heard, or nil
+// when ctx ends.
+func (s *session) check(ctx context.Context, proven func()) error {
+	if err := await(ctx, s.listening, errNotListening); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		select {
+		case <-s.heard: // something older, which proves little
+		default:
+		}
+		if err := s.tell(ctx, aboutNothing); err != nil {
+			return fmt.Errorf("notify ourselves: %w", err)
+		}
+		if err := await(ctx, s.heard, errUnheard); err != nil {
+			return err
+		}
+		proven()
+		s.hearing.works()
+		if first { // nobody has heard what was sent before
+			s.registry.Wakeups().Send(bus.Wake{Remote: true})
+			s.registry.Wakeups().Send(bus.Wake{Remote: true, Schedules: true})
+		}
+		if !outage.Pause(ctx, checkEvery) {
+			return nil
+		}
+	}
+}
+
+// await waits for the event, and returns late when that takes too long, or the
+// context's error.
+func await(ctx context.Context, event <-chan struct{}, late error) error {
+	timer := time.NewTimer(checkTimeout)
+	defer timer.Stop()
+	select {
+	case <-event:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return late
+	}
+}

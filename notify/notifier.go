@@ -1,0 +1,120 @@
+package notify
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Listener is a connection to PostgreSQL that hears notifications, one after the
+// other. The module notify/pgxnotify has one for pgx.
+type Listener interface {
+	// Listen connects, listens on the channel, calls listening once, and then
+	// received with the text of every notification, until ctx ends or the
+	// connection is lost. It leaves nothing behind, and never returns nil. It is
+	// called again after a while, and never twice at once.
+	Listen(ctx context.Context, channel string, listening func(), received func(text string)) error
+}
+
+// Config sets up a [Notifier]. The zero value makes one that only sends, which is
+// all that a process without processors needs.
+type Config struct {
+	// Listener hears the notifications of other processes. Defaults to none.
+	Listener Listener
+	// Logger is told when notifications do not get through, and when they do
+	// again. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Notifier joins the wake-ups of processes that share tables: what wakes the
+// processors of this process wakes those of the others, too. Every process needs
+// one. Its methods are safe for concurrent use.
+type Notifier struct {
+	id       string // tells our notifications from those of others
+	channel  string
+	registry *bus.Registry
+	listener Listener
+	// send is store.Notify; tests replace it.
+	send    func(ctx context.Context, text string) error
+	out     outbound
+	sending condition
+	hearing condition
+	running atomic.Bool
+}
+
+// NewNotifier makes a notifier for the processes that share the registry's tables,
+// by schema and prefix. Notifications are sent through db, which must be
+// PostgreSQL, and may be reached through a connection pooler. It does not touch
+// the database.
+func NewNotifier(db *bun.DB, registry *bus.Registry, config Config) (*Notifier, error) {
+	if db == nil || registry == nil {
+		return nil, errors.New("notify: NewNotifier: the database handle or the registry is nil")
+	}
+	s, err := store.For(db.Dialect().Name(), registry.Tables())
+	if err != nil {
+		return nil, fmt.Errorf("notify: NewNotifier: %w", err)
+	}
+	channel, ok := s.Channel()
+	if !ok {
+		return nil, fmt.Errorf("notify: NewNotifier: dialect %q has no notifications: PostgreSQL has", db.Dialect().Name())
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	return newNotifier(channel, registry, config, func(ctx context.Context, text string) error {
+		return s.Notify(ctx, db, channel, text)
+	}), nil
+}
+
+func newNotifier(channel string, registry *bus.Registry, config Config, send func(context.Context, string) error) *Notifier {
+	return &Notifier{
+		id: rand.Text(), channel: channel, registry: registry, listener: config.Listener, send: send,
+		out: outbound{changed: make(chan struct{}, 1)},
+		sending: condition{logger: config.Logger,
+			bad: "other processes are not notified and have to poll", good: "other processes are notified again"},
+		hearing: condition{logger: config.Logger,
+			bad: "notifications of other processes are not heard, polling goes on", good: "notifications of other processes are heard again"},
+	}
+}
+
+// Run sends and listens until ctx is cancelled, then sends what is left to send,
+// within 2 s, and returns nil. Whatever fails meanwhile is logged and tried again.
+// Another Run of the same Notifier that has not returned is an error.
+func (n *Notifier) Run(ctx context.Context) error {
+	if !n.running.CompareAndSwap(false, true) {
+		return errors.New("notify: run: the notifier is running already")
+	}
+	defer n.running.Store(false)
+	defer n.registry.Wakeups().Listen(n.out.note)()
+	var loops sync.WaitGroup
+	loops.Go(func() { n.sendLoop(ctx) })
+	if n.listener != nil {
+		loops.Go(func() { n.listenLoop(ctx) })
+	}
+	loops.Wait()
+	return nil
+}
+
+// Health is a snapshot of a notifier. Whatever it says, messages are processed.
+type Health struct {
+	// Listening is true while notifications of other processes are heard.
+	Listening bool
+	// Err is why they are not, or why others could not be notified.
+	Err error
+}
+
+// Health tells how the notifier is doing.
+func (n *Notifier) Health() Health {
+	heard, err := n.hearing.get()
+	_, sendErr := n.sending.get()
+	return Health{Listening: heard && n.running.Load(), Err: errors.Join(err, sendErr)}
+}

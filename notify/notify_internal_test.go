@@ -1,0 +1,399 @@
+package notify
+
+// Internal, to replace the server by a fake on virtual time.
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server is a fake PostgreSQL and a Listener of it.
+type server struct {
+	mu       sync.Mutex
+	texts    []string    // what was sent
+	times    []time.Time // and when
+	listens  int
+	deaf     bool  // accepts a LISTEN and delivers nothing
+	down     error // refuses everything
+	mute     bool  // Listen never gets so far as to listen
+	received func(string)
+	lost     chan error // ends Listen
+}
+
+func newServer() *server { return &server{lost: make(chan error)} }
+
+func (s *server) send(_ context.Context, text string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down != nil {
+		return s.down
+	}
+	s.texts, s.times = append(s.texts, text), append(s.times, time.Now())
+	if s.received != nil && !s.deaf {
+		s.received(text)
+	}
+	return nil
+}
+
+func (s *server) Listen(ctx context.Context, _ string, listening func(), received func(string)) error {
+	s.mu.Lock()
+	s.listens++
+	if s.down != nil {
+		defer s.mu.Unlock()
+		return s.down
+	}
+	s.received = received
+	s.mu.Unlock()
+	defer s.set(func() { s.received = nil })
+	if !s.mute {
+		listening()
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case err := <-s.lost:
+		return err
+	}
+}
+
+func (s *server) set(change func()) { s.mu.Lock(); defer s.mu.Unlock(); change() }
+
+// said returns what was sent but for checks, without the sender, and when since start.
+func (s *server) said(start time.Time) (about []string, after []time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, text := range s.texts {
+		if _, rest, _ := strings.Cut(text, " "); rest != aboutNothing {
+			about, after = append(about, rest), append(after, s.times[i].Sub(start))
+		}
+	}
+	return about, after
+}
+
+// bubble is a notifier that runs on virtual time.
+type bubble struct {
+	*Notifier
+	server *server
+	stop   context.CancelFunc
+	done   chan struct{}
+
+	mu    sync.Mutex
+	log   bytes.Buffer
+	wakes []bus.Wake // by others
+}
+
+// Write takes a line of the log.
+func (b *bubble) Write(line []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.log.Write(line)
+}
+
+func (b *bubble) woken(w bus.Wake) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if w.Remote {
+		b.wakes = append(b.wakes, w)
+	}
+}
+
+// others returns what others woke us with since it was last called.
+func (b *bubble) others() []bus.Wake {
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	wakes := b.wakes
+	b.wakes = nil
+	return wakes
+}
+
+// logged counts the lines of the log that contain a text.
+func (b *bubble) logged(text string) int {
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Count(b.log.String(), text)
+}
+
+func start(t *testing.T, s *server, listener Listener) *bubble {
+	t.Helper()
+	registry, err := bus.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bubble{server: s, done: make(chan struct{})}
+	b.Notifier = newNotifier("c", registry, Config{Listener: listener, Logger: slog.New(slog.NewTextHandler(b, nil))}, s.send)
+	stopListening := registry.Wakeups().Listen(b.woken)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(b.done)
+		if err := b.Run(ctx); err != nil {
+			t.Errorf("run: got %v, want nil", err)
+		}
+	}()
+	b.stop = func() { cancel(); <-b.done; stopListening() }
+	synctest.Wait()
+	return b
+}
+
+// produced wakes this process, as a producer does after the commit.
+func (b *bubble) produced(wakes ...bus.Wake) {
+	if len(wakes) == 0 {
+		wakes = []bus.Wake{{PayloadTypes: []string{"order.placed"}}}
+	}
+	for _, w := range wakes {
+		b.registry.Wakeups().Send(w)
+	}
+	synctest.Wait()
+}
+
+func TestOthersAreNotifiedAtOnceAndThenAtTheEndOfTheWindow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		b := start(t, s, nil)
+		begin := time.Now()
+		for range 26 { // every ms from 0 to 25
+			b.produced()
+			<-time.After(time.Millisecond)
+		}
+		<-time.After(time.Second)
+		b.produced()
+		b.stop()
+		about, after := s.said(begin)
+		ms := time.Millisecond
+		if want := []time.Duration{0, 10 * ms, 20 * ms, 30 * ms, 1026 * ms}; !slices.Equal(after, want) {
+			t.Errorf("notified after: got %v, want %v", after, want)
+		}
+		if slices.ContainsFunc(about, func(s string) bool { return s != aboutMessages }) {
+			t.Errorf("notifications: got %q, want all about messages", about)
+		}
+	})
+}
+
+func TestOthersAreToldWhatToLookFor(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		wakes []bus.Wake
+		want  []string
+	}{
+		"messages":                   {[]bus.Wake{{}}, []string{"messages"}},
+		"schedules":                  {[]bus.Wake{{Schedules: true}}, []string{"schedules"}},
+		"what may never commit":      {[]bus.Wake{{Expected: true}, {Schedules: true, Expected: true}}, nil},
+		"what others have sent":      {[]bus.Wake{{Remote: true}, {Schedules: true, Remote: true}}, nil},
+		"both, together in a window": {[]bus.Wake{{}, {Schedules: true}, {}}, []string{"messages", "messages schedules"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				b := start(t, s, nil)
+				for _, w := range test.wakes {
+					b.produced(w)
+				}
+				<-time.After(time.Second)
+				b.stop()
+				if got, _ := s.said(time.Now()); !slices.Equal(got, test.want) {
+					t.Errorf("notified of %q, want %q", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+func TestAStopSendsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		b := start(t, s, nil)
+		b.produced()
+		b.produced() // has to wait for the window
+		b.stop()
+		if got, _ := s.said(time.Now()); len(got) != 2 {
+			t.Errorf("notified %d times, want 2", len(got))
+		}
+	})
+}
+
+func TestReceivedNotifications(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		text string // {own} is the notifier's id
+		want []bus.Wake
+	}{
+		"messages of another process":  {"other messages", []bus.Wake{{Remote: true}}},
+		"schedules of another process": {"other schedules", []bus.Wake{{Remote: true, Schedules: true}}},
+		"both":                         {"other messages schedules", []bus.Wake{{Remote: true}, {Remote: true, Schedules: true}}},
+		"a check of another process":   {"other check", nil},
+		"our own":                      {"{own} messages", nil},
+		"of a later version":           {"other rumours messages", []bus.Wake{{Remote: true}}},
+		"nothing":                      {"", nil},
+		"somebody else's":              {"messages", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				b := start(t, s, s)
+				b.others() // of the first check
+				if err := s.send(t.Context(), strings.ReplaceAll(test.text, "{own}", b.id)); err != nil {
+					t.Fatal(err)
+				}
+				b.stop()
+				woken := b.others()
+				if !slices.EqualFunc(woken, test.want, func(x, y bus.Wake) bool {
+					return x.Remote == y.Remote && x.Schedules == y.Schedules && x.Expected == y.Expected && len(x.PayloadTypes) == 0
+				}) {
+					t.Errorf("woken with %+v, want %+v", woken, test.want)
+				}
+			})
+		})
+	}
+}
+
+func TestADeafListenerIsNoticedLoggedOnceAndReplaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		b := start(t, s, s)
+		if h := b.Health(); !h.Listening || h.Err != nil {
+			t.Errorf("health at first: got %+v, want listening", h)
+		}
+		b.produced() // what is heard of that proves nothing later
+		s.set(func() { s.deaf = true })
+		<-time.After(checkEvery + checkTimeout)
+		synctest.Wait()
+		if h := b.Health(); h.Listening || !errors.Is(h.Err, errUnheard) {
+			t.Errorf("health once deaf: got %+v, want errUnheard", h)
+		}
+		<-time.After(time.Hour)
+		if got := b.logged("level=WARN"); got != 1 {
+			t.Errorf("complaints: got %d, want 1", got)
+		}
+		s.mu.Lock()
+		if limit := int(time.Hour / (retryMax / 2)); s.listens > limit || s.listens < 60 {
+			t.Errorf("listened %d times in an hour, want 60 to %d", s.listens, limit)
+		}
+		s.mu.Unlock()
+		s.set(func() { s.deaf = false })
+		b.others()
+		<-time.After(2 * retryMax)
+		if got := b.logged("heard again"); got != 1 {
+			t.Errorf("recoveries logged: got %d, want 1", got)
+		}
+		if got := len(b.others()); got != 2 {
+			t.Errorf("woken %d times, want 2: to look for what went unheard", got)
+		}
+		if h := b.Health(); !h.Listening || h.Err != nil {
+			t.Errorf("health at last: got %+v, want listening", h)
+		}
+		b.stop()
+		if b.Health().Listening {
+			t.Error("health after the stop: got listening, want not")
+		}
+	})
+}
+
+func TestAListenerThatComesAndGoesDoesNotFillTheLog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		b := start(t, s, s)
+		for range 120 { // a minute
+			<-time.After(500 * time.Millisecond)
+			s.lost <- errors.New("terminated")
+			<-time.After(2 * retryMin)
+			synctest.Wait()
+			if !b.Health().Listening {
+				t.Fatal("health: got deaf, want a new connection at once, since the last one worked")
+			}
+		}
+		b.stop()
+		if got := b.logged("level=WARN"); got > 2 {
+			t.Errorf("complaints in a minute: got %d, want 2 at most", got)
+		}
+	})
+}
+
+func TestWhyNothingIsHeard(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("connection refused")
+	for name, test := range map[string]struct {
+		prepare func(*server)
+		want    error
+	}{
+		"the server refuses":     {func(s *server) { s.down = refused }, refused},
+		"the listener hangs":     {func(s *server) { s.mute = true }, errNotListening},
+		"the listener just ends": {func(s *server) { close(s.lost) }, errEnded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				test.prepare(s)
+				b := start(t, s, s)
+				<-time.After(checkTimeout)
+				synctest.Wait()
+				if h := b.Health(); h.Listening || !errors.Is(h.Err, test.want) {
+					t.Errorf("health: got %+v, want %v", h, test.want)
+				}
+				b.stop()
+			})
+		})
+	}
+}
+
+func TestNotificationsThatCannotBeSentAreNoHarm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.down = errors.New("read-only")
+		b := start(t, s, nil)
+		for range 100 {
+			b.produced()
+			<-time.After(20 * time.Millisecond)
+		}
+		if err := b.Health().Err; !errors.Is(err, s.down) {
+			t.Errorf("health: got %v, want %v", err, s.down)
+		}
+		s.set(func() { s.down = nil })
+		b.produced()
+		b.stop()
+		if warned, good := b.logged("level=WARN"), b.logged("notified again"); warned != 1 || good != 1 {
+			t.Errorf("got %d complaints and %d recoveries, want 1 of each", warned, good)
+		}
+		if err := b.Health().Err; err != nil {
+			t.Errorf("health: got %v, want none", err)
+		}
+	})
+}
+
+func TestOneRunAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, newServer(), nil)
+		if err := b.Run(t.Context()); err == nil {
+			t.Error("a second run: got nil, want an error")
+		}
+		b.stop()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := b.Run(ctx); err != nil {
+			t.Errorf("a run after the first: got %v, want nil", err)
+		}
+	})
+}

@@ -1,0 +1,93 @@
+package notify
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+)
+
+const (
+	// window is the least time from one notification to the next. The server
+	// lets one transaction after the other commit that notifies.
+	window = 10 * time.Millisecond
+	// sendTimeout bounds one notification, the wait for a connection included.
+	sendTimeout = 2 * time.Second
+)
+
+// What a notification says. A text is the sender's id and one or more of these;
+// others, from other versions of the library, are ignored.
+const (
+	aboutMessages  = "messages"
+	aboutSchedules = "schedules"
+	aboutNothing   = "check"
+)
+
+// outbound is what others are to be told.
+type outbound struct {
+	changed chan struct{} // of size 1: a signal, not a queue
+
+	mu                  sync.Mutex
+	messages, schedules bool
+}
+
+// note takes down what wakes this process. What others sent they know, and what
+// has not committed may never exist.
+func (o *outbound) note(w bus.Wake) {
+	if w.Remote || w.Expected {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.messages = o.messages || !w.Schedules
+	o.schedules = o.schedules || w.Schedules
+	select {
+	case o.changed <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what was noted since it was last called.
+func (o *outbound) take() (about []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.messages {
+		about = append(about, aboutMessages)
+	}
+	if o.schedules {
+		about = append(about, aboutSchedules)
+	}
+	o.messages, o.schedules = false, false
+	return about
+}
+
+// sendLoop notifies the others at once when they have not been for the length of
+// the window, and else at its end.
+func (n *Notifier) sendLoop(ctx context.Context) {
+	for stopping := false; !stopping; {
+		select {
+		case <-n.out.changed:
+		case <-ctx.Done():
+			stopping = true
+		}
+		next := time.Now().Add(window)
+		if about := n.out.take(); len(about) > 0 {
+			// Not cancelled by a stop: what was committed before is announced.
+			if err := n.tell(context.WithoutCancel(ctx), about...); err != nil {
+				n.sending.broken(err)
+			} else {
+				n.sending.works()
+			}
+		}
+		outage.Pause(ctx, time.Until(next))
+	}
+}
+
+func (n *Notifier) tell(ctx context.Context, about ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	return n.send(ctx, n.id+" "+strings.Join(about, " "))
+}
