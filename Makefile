@@ -1,5 +1,5 @@
 # The modules of this repository, each with its own go.mod. `make modules` fails when the list is wrong.
-MODULES := . examples integration integration/bench
+MODULES := . notify/pgxnotify examples integration integration/bench
 BENCH_MODULES := . integration
 PLATFORMS := linux darwin windows
 

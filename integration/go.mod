@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/asyncmonolith/asyncmonolith-go v0.0.0
+	github.com/asyncmonolith/asyncmonolith-go/notify/pgxnotify v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/uptrace/bun v1.3.0
 	github.com/uptrace/bun/dialect/pgdialect v1.3.0
@@ -61,3 +62,5 @@ require (
 )
 
 replace github.com/asyncmonolith/asyncmonolith-go => ../
+
+replace github.com/asyncmonolith/asyncmonolith-go/notify/pgxnotify => ../notify/pgxnotify

@@ -1,0 +1,443 @@
+package integration_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxtest"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/fxmodule"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/notify"
+	"github.com/asyncmonolith/asyncmonolith-go/notify/pgxnotify"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// rarely is a configuration with which a processor finds nothing in time unless
+// it is woken.
+func rarely() outbox.ProcessorConfig {
+	config := fast()
+	config.ProcessorMaxDelay = time.Hour
+	return config
+}
+
+// joined runs a notifier until the end of the test, or until stop is called.
+func (a *app) joined(config notify.Config) (n *notify.Notifier, stop func()) {
+	a.Helper()
+	n, err := notify.NewNotifier(a.db, a.registry, config)
+	if err != nil {
+		a.Fatalf("notifier: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(a.Context()))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := n.Run(ctx); err != nil {
+			a.Errorf("notifier: got %v, want nil", err)
+		}
+	}()
+	stop = func() { cancel(); <-done }
+	a.Cleanup(stop)
+	return n, stop
+}
+
+// listening runs a notifier that listens, and waits until it does.
+func (a *app) listening(listener notify.Listener) {
+	a.Helper()
+	n, _ := a.joined(notify.Config{Listener: listener})
+	eventually(a.T, "notifications are heard", func() bool { return n.Health().Listening })
+}
+
+func direct(t *testing.T, dsn string) *pgxnotify.Listener {
+	t.Helper()
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pgxnotify.New(config)
+}
+
+// notifying is the set-up that docs/wakeups.md shows.
+func notifying(ctx context.Context, db *bun.DB, registry *bus.Registry) error {
+	// snippet: notifier
+	notifier, err := notify.NewNotifier(db, registry, notify.Config{Listener: pgxnotify.FromDB(db.DB)})
+	if err != nil {
+		return err
+	}
+	return notifier.Run(ctx) // until ctx ends, beside the processors
+	// end
+}
+
+func inOwnTx(ctx context.Context, db *bun.DB, registry *bus.Registry, fn func(context.Context, bun.Tx) error) error {
+	// snippet: own
+	if err := db.RunInTx(ctx, nil, fn); err != nil {
+		return err
+	}
+	registry.Wakeups().Send(bus.Wake{PayloadTypes: []string{"order.placed"}})
+	return nil
+	// end
+}
+
+// Whatever commits messages in one process wakes the processor of another, which
+// by itself would look in an hour.
+func TestOtherProcessesAreWoken(t *testing.T) {
+	t.Parallel()
+	for name, listener := range map[string]func(dsn string, db *bun.DB) notify.Listener{
+		"by a connection of the application's kind": func(_ string, db *bun.DB) notify.Listener { return pgxnotify.FromDB(db.DB) },
+		"by a connection of their own":              func(dsn string, _ *bun.DB) notify.Listener { return direct(t, dsn) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn := testdb.PostgresDSN(t)
+			var done, chained atomic.Int64
+			var web *app
+			worker := newApp(t, testdb.OpenPostgres(t, dsn), counting("c", &done), bus.Consume("chained", func(context.Context, refund) error {
+				chained.Add(1)
+				return nil
+			}))
+			worker.start(rarely())
+			worker.listening(listener(dsn, worker.db))
+			web = newApp(t, testdb.OpenPostgres(t, dsn), counting("c", &done), bus.Consume("chained", func(context.Context, refund) error { return nil }))
+			web.joined(notify.Config{}) // only sends
+			inTx := func(ctx context.Context, tx bun.Tx) error {
+				_, err := web.producer.Produce(ctx, tx, order{})
+				return err
+			}
+			for i, produce := range []func() error{
+				func() error { _, err := web.producer.Produce(t.Context(), web.db, order{}); return err },
+				func() error { return web.producer.RunInTx(t.Context(), web.db, inTx) },
+				func() error { return inOwnTx(t.Context(), web.db, web.registry, inTx) },
+			} {
+				if err := produce(); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "the other process is woken", func() bool { return done.Load() == int64(i+1) })
+			}
+			// It looks ahead for what was produced to run later, too.
+			web.produce(refund{}, outbox.Delay(50*time.Millisecond))
+			eventually(t, "the other process looks again", func() bool { return chained.Load() == 1 })
+		})
+	}
+}
+
+func TestOtherProcessesAreWokenBySchedules(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.PostgresDSN(t)
+	var done atomic.Int64
+	newProcess := func() (*app, *schedule.Scheduler) {
+		a := newApp(t, testdb.OpenPostgres(t, dsn), counting("c", &done))
+		scheduler, err := schedule.NewScheduler(a.registry, schedule.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a, scheduler
+	}
+	worker, _ := newProcess()
+	worker.start(rarely())
+	processor, err := schedule.NewProcessor(worker.db, worker.registry, worker.producer, schedule.ProcessorConfig{ProcessorMaxDelay: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error)
+	go func() { stopped <- processor.Run(ctx) }()
+	go func() { stopped <- notifying(ctx, worker.db, worker.registry) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-stopped, <-stopped); err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	web, scheduler := newProcess()
+	web.joined(notify.Config{})
+	id, err := scheduler.Schedule(t.Context(), web.db, order{}, "0 0 4 29 2 *", "UTC")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := scheduler.RunNow(t.Context(), web.db, id); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the schedule fires", func() bool { return done.Load() == 1 })
+}
+
+// tap is a Listener that keeps what it hears.
+type tap struct {
+	notify.Listener
+	mu      sync.Mutex
+	channel string
+	texts   []string
+}
+
+func (l *tap) Listen(ctx context.Context, channel string, listening func(), received func(string)) error {
+	l.mu.Lock()
+	l.channel = channel
+	l.mu.Unlock()
+	return l.Listener.Listen(ctx, channel, listening, func(text string) {
+		l.mu.Lock()
+		l.texts = append(l.texts, text)
+		l.mu.Unlock()
+		received(text)
+	})
+}
+
+func (l *tap) heard() []string { l.mu.Lock(); defer l.mu.Unlock(); return slices.Clone(l.texts) }
+
+// A rolled-back transaction notifies nobody, and neither does one of the caller's
+// own, of which nobody knows when it commits.
+func TestOnlyKnownCommitsNotify(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.PostgresDSN(t)
+	var done atomic.Int64
+	a := newApp(t, testdb.OpenPostgres(t, dsn), counting("c", &done))
+	hears := &tap{Listener: direct(t, dsn)}
+	other := newApp(t, testdb.OpenPostgres(t, dsn))
+	other.listening(hears)
+	_, stop := a.joined(notify.Config{})
+	undone := errors.New("undone")
+	produce := func(ctx context.Context, tx bun.Tx) error {
+		_, err := a.producer.Produce(ctx, tx, order{})
+		return err
+	}
+	for range 3 {
+		err := a.producer.RunInTx(t.Context(), a.db, func(ctx context.Context, tx bun.Tx) error {
+			return errors.Join(produce(ctx, tx), undone)
+		})
+		if !errors.Is(err, undone) {
+			t.Fatal(err)
+		}
+		if err := a.db.RunInTx(t.Context(), nil, produce); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.producer.RunInTx(t.Context(), a.db, produce); err != nil {
+		t.Fatal(err)
+	}
+	stop() // sends what is left
+	a.exec("SELECT pg_notify(?, 'the end')", hears.channel)
+	eventually(t, "the end is heard", func() bool { return slices.Contains(hears.heard(), "the end") })
+	var produced []string
+	for _, text := range hears.heard() {
+		if strings.HasSuffix(text, " messages") {
+			produced = append(produced, text)
+		}
+	}
+	if len(produced) != 1 {
+		t.Errorf("notifications of one commit, three rollbacks and three commits nobody announced: got %q, want one", produced)
+	}
+}
+
+// The connection that listens is terminated twice a second: everything is consumed,
+// woken or polled for, and the log says it once.
+func TestTerminatedListenersLoseNothing(t *testing.T) {
+	t.Parallel()
+	const messages = 300
+	dsn := testdb.PostgresDSN(t)
+	var done atomic.Int64
+	worker := newApp(t, testdb.OpenPostgres(t, dsn), counting("c", &done))
+	config := fast()
+	config.ProcessorMaxDelay = 200 * time.Millisecond
+	r := worker.start(config)
+	var log lines
+	n, _ := worker.joined(notify.Config{Listener: pgxnotify.FromDB(worker.db.DB), Logger: log.logger()})
+	web := newApp(t, testdb.OpenPostgres(t, dsn), counting("c", &done))
+	web.joined(notify.Config{})
+	terminated, start := 0, time.Now()
+	kill, produce := time.NewTicker(500*time.Millisecond), time.NewTicker(10*time.Millisecond)
+	defer kill.Stop()
+	defer produce.Stop()
+	for i := 0; i < messages; {
+		select {
+		case <-kill.C:
+			terminated += web.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %'")
+		case <-produce.C:
+			web.produce(order{N: i})
+			i++
+		}
+	}
+	eventually(t, "everything is consumed", worker.empty)
+	r.mustStop()
+	if got := done.Load(); got != messages {
+		t.Errorf("consumed: got %d, want %d, each once", got, messages)
+	}
+	if terminated < 2 {
+		t.Errorf("listeners terminated: got %d, want some, or this tests nothing", terminated)
+	}
+	eventually(t, "notifications are heard again", func() bool { return n.Health().Listening })
+	if got, most := strings.Count(log.String(), "level=WARN"), 1+int(time.Since(start).Minutes()); got < 1 || got > most {
+		t.Errorf("complaints: got %d, want 1 to %d, one in a minute:\n%s", got, most, log.String())
+	}
+}
+
+// What keeps notifications from being heard is said, once, and polling goes on.
+func TestDeafNotifiersSaySo(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		prepare func(t *testing.T) (db *bun.DB, listener notify.Listener)
+		want    string
+	}{
+		"through a pooler": {func(t *testing.T) (*bun.DB, notify.Listener) {
+			db := testdb.OpenPostgres(t, testdb.Pgbouncer(t, testdb.PostgresDSN(t)))
+			return db, pgxnotify.FromDB(db.DB)
+		}, "LISTEN needs a direct connection"},
+		"in another database": {func(t *testing.T) (*bun.DB, notify.Listener) {
+			return testdb.Postgres(t), direct(t, testdb.PostgresDSN(t))
+		}, "use the same database?"},
+		"without a server": {func(t *testing.T) (*bun.DB, notify.Listener) {
+			return testdb.Postgres(t), direct(t, "postgres://nobody@127.0.0.1:1/none?sslmode=disable")
+		}, "connect"},
+		"with another driver": {func(t *testing.T) (*bun.DB, notify.Listener) {
+			return testdb.Postgres(t), pgxnotify.FromDB(testdb.SQLite(t).DB)
+		}, "that of pgx/v5/stdlib is needed"},
+		"without a pool": {func(t *testing.T) (*bun.DB, notify.Listener) {
+			return testdb.Postgres(t), pgxnotify.FromDB(nil)
+		}, "the database handle is nil"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, listener := test.prepare(t)
+			var done atomic.Int64
+			a := newApp(t, db, counting("c", &done))
+			a.start(fast())
+			var log lines
+			n, stop := a.joined(notify.Config{Listener: listener, Logger: log.logger()})
+			eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), test.want) })
+			web := newApp(t, db, counting("c", &done)) // its registry has no notifier
+			web.produce(order{})
+			eventually(t, "polling goes on", func() bool { return done.Load() == 1 })
+			if h := n.Health(); h.Listening || h.Err == nil {
+				t.Errorf("health: got %+v, want why nothing is heard", h)
+			}
+			stop()
+			if got := strings.Count(log.String(), "\n"); got != 1 {
+				t.Errorf("log: got %d lines, want 1:\n%s", got, log.String())
+			}
+		})
+	}
+}
+
+// instrumented is a driver's connection as instrumentation hands it out.
+type instrumented struct{ driver.Conn }
+
+func (c instrumented) Raw() driver.Conn { return c.Conn }
+
+type instrumentation struct{ driver.Connector }
+
+func (i instrumentation) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := i.Connector.Connect(ctx)
+	return instrumented{instrumented{conn}}, err
+}
+
+func TestListenersConnectAsThePoolDoes(t *testing.T) {
+	t.Parallel()
+	config, err := pgx.ParseConfig(testdb.PostgresDSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { t.Error("the application's handler was called") }
+	conns := sql.OpenDB(instrumentation{stdlib.GetConnector(*config)})
+	t.Cleanup(func() { _ = conns.Close() })
+	conns.SetMaxOpenConns(1) // none of which the listener keeps
+	registry, err := bus.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &app{T: t, db: bun.NewDB(conns, pgdialect.New()), registry: registry}
+	a.listening(pgxnotify.FromDB(conns))
+}
+
+// The application goes through the pooler, the listener past it.
+func TestOnlyTheListenerNeedsADirectConnection(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.PostgresDSN(t)
+	through := testdb.Pgbouncer(t, dsn)
+	var done atomic.Int64
+	worker := newApp(t, testdb.OpenPostgres(t, through), counting("c", &done))
+	worker.start(rarely())
+	worker.listening(direct(t, dsn))
+	web := newApp(t, testdb.OpenPostgres(t, through), counting("c", &done))
+	web.joined(notify.Config{})
+	web.produce(order{})
+	eventually(t, "the other process is woken", func() bool { return done.Load() == 1 })
+}
+
+// Names of the greatest length still make a channel that both sides agree on.
+func TestLongNamesMakeAChannel(t *testing.T) {
+	t.Parallel()
+	tables := bus.Tables{Schema: strings.Repeat("s", 63), Prefix: strings.Repeat("p", 24)}
+	registry, err := bus.RegistryConfig{Tables: tables}.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &app{T: t, db: testdb.Postgres(t), registry: registry}
+	a.listening(pgxnotify.FromDB(a.db.DB))
+}
+
+func TestNotifiersThatCannotBeMade(t *testing.T) {
+	t.Parallel()
+	registry, err := bus.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		db       *bun.DB
+		registry *bus.Registry
+		want     string
+	}{
+		"no database":     {nil, registry, "is nil"},
+		"no registry":     {testdb.Postgres(t), nil, "is nil"},
+		"another dialect": {testdb.SQLite(t), registry, "has no notifications"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := notify.NewNotifier(test.db, test.registry, notify.Config{}); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestFxNotifiesOtherProcesses(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.PostgresDSN(t)
+	var done atomic.Int64
+	var n *notify.Notifier
+	app := fxtest.New(t, fx.Supply(testdb.OpenPostgres(t, dsn), rarely()), fxmodule.Module, fxmodule.Migrate(),
+		// snippet: fx
+		fx.Provide(func(db *bun.DB) notify.Listener { return pgxnotify.FromDB(db.DB) }),
+		// end
+		fxmodule.Consumers(counting("c", &done)), fx.Populate(&n))
+	app.RequireStart()
+	defer app.RequireStop()
+	eventually(t, "notifications are heard", func() bool { return n.Health().Listening })
+	web := newApp(t, testdb.OpenPostgres(t, dsn), counting("c", &done))
+	web.joined(notify.Config{})
+	web.produce(order{})
+	eventually(t, "the application is woken", func() bool { return done.Load() == 1 })
+}
+
+func TestFxRefusesTwoListeners(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	one := pgxnotify.FromDB(db.DB)
+	err := fx.New(fx.NopLogger, fx.Supply(db, notify.Config{Listener: one}), fxmodule.Module,
+		fx.Provide(func() notify.Listener { return one })).Err()
+	if err == nil || !strings.Contains(err.Error(), "both notify.Listener and notify.Config.Listener") {
+		t.Errorf("got %v, want an error that names both", err)
+	}
+}

@@ -1,0 +1,115 @@
+package pgxnotify
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrPooler is returned by [Listener.Listen] when a connection pooler, such as
+// pgbouncer, stands between it and the server: one that lends its connections by
+// the transaction accepts LISTEN, but delivers notifications to anybody or nobody.
+// Give the listener an address of the server itself, with [New]; the application
+// may go on through the pooler.
+var ErrPooler = errors.New("pgxnotify: a connection pooler is in between: LISTEN needs a direct connection to the server")
+
+// closeTimeout bounds the farewell to the server.
+const closeTimeout = time.Second
+
+// Listener is a notify.Listener with a connection of its own. Make one with [New]
+// or [FromDB]. It is safe for concurrent use.
+type Listener struct {
+	config func(ctx context.Context) (*pgx.ConnConfig, error)
+}
+
+// New makes a listener that connects as config says, which must come from
+// pgx.ParseConfig.
+func New(config *pgx.ConnConfig) *Listener {
+	config = config.Copy()
+	return &Listener{config: func(context.Context) (*pgx.ConnConfig, error) { return config.Copy(), nil }}
+}
+
+// FromDB makes a listener that connects like the connections of db, which must be
+// of pgx's package stdlib, as an application's *bun.DB has one in its field DB. Its
+// own connection is none of the pool. Where a connection needs a password that
+// changes, or is made by a BeforeConnect, it is that of a pooled one.
+func FromDB(db *sql.DB) *Listener {
+	return &Listener{config: func(ctx context.Context) (*pgx.ConnConfig, error) { return configOf(ctx, db) }}
+}
+
+// configOf asks a connection of the pool how it was made.
+func configOf(ctx context.Context, db *sql.DB) (config *pgx.ConnConfig, err error) {
+	if db == nil {
+		return nil, errors.New("the database handle is nil")
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connection of the pool: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	err = conn.Raw(func(c any) error {
+		for {
+			switch layer := c.(type) {
+			case interface{ Conn() *pgx.Conn }: // *stdlib.Conn
+				config = layer.Conn().Config()
+				return nil
+			case interface{ Raw() driver.Conn }: // instrumentation, such as otelsql's
+				c = layer.Raw()
+			default:
+				return fmt.Errorf("the driver's connection is a %T: that of pgx/v5/stdlib is needed", c)
+			}
+		}
+	})
+	return config, err
+}
+
+// Listen implements notify.Listener.
+func (l *Listener) Listen(ctx context.Context, channel string, listening func(), received func(text string)) (err error) {
+	config, err := l.config(ctx)
+	if err != nil {
+		return fmt.Errorf("pgxnotify: %w", err)
+	}
+	config.OnNotification = nil // so that they come to us
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return fmt.Errorf("pgxnotify: connect: %w", err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		_ = conn.Close(ctx) // why we leave is what matters
+	}()
+	if err := direct(ctx, conn); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+		return fmt.Errorf("pgxnotify: listen: %w", err)
+	}
+	listening()
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return fmt.Errorf("pgxnotify: wait: %w", err)
+		}
+		received(n.Payload)
+	}
+}
+
+// direct makes sure that nothing but the server answers: a pooler invents the
+// process id that it tells a client at first.
+func direct(ctx context.Context, conn *pgx.Conn) error {
+	var pid uint32
+	err := conn.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
+	switch {
+	case err != nil:
+		return fmt.Errorf("pgxnotify: ask for the process id: %w", err)
+	case pid != conn.PgConn().PID():
+		return ErrPooler
+	}
+	return nil
+}
