@@ -6,6 +6,7 @@ require (
 	github.com/ThreeDotsLabs/watermill v1.5.1
 	github.com/ThreeDotsLabs/watermill-sql/v3 v3.1.0
 	github.com/asyncmonolith/asyncmonolith-go v0.0.0
+	github.com/asyncmonolith/asyncmonolith-go/notify/pgxnotify v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/riverqueue/river v0.51.0
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.0
@@ -57,3 +58,5 @@ require (
 )
 
 replace github.com/asyncmonolith/asyncmonolith-go => ../../
+
+replace github.com/asyncmonolith/asyncmonolith-go/notify/pgxnotify => ../../notify/pgxnotify

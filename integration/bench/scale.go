@@ -68,6 +68,29 @@ func (s *session) consumers(ctx context.Context) error {
 	return err
 }
 
+const (
+	committers = 64
+	commitFor  = 5 * time.Second
+)
+
+// commits measures what waking other processes costs those who produce.
+func (s *session) commits(ctx context.Context) error {
+	variants := []contender.Contender{
+		contender.Ours(contender.NameOurs, contender.Variant{Pool: committers}),
+		contender.Ours(contender.NameOursNotify, contender.Variant{Pool: committers, Notify: true}),
+	}
+	for round := range s.options.rounds {
+		for _, c := range rotated(variants, round) {
+			rate, err := s.bench.Commits(ctx, c, committers, commitFor)
+			if err != nil {
+				return err
+			}
+			s.found("commits", c.Name, "commits/s", rate)
+		}
+	}
+	return nil
+}
+
 func (s *session) loops(ctx context.Context) error {
 	c := report.Curve{Name: "loops", Title: "Drain by claim loops", X: "claim loops", Y: perSecond}
 	_, err := s.curve(c, []int{1, 2, 4, 8}, 0, func(x int) (float64, error) {

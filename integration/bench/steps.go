@@ -34,7 +34,7 @@ func steps() []step {
 			{Name: "latency-p99", Measurement: "latency-p99", AtMost: 5},
 		}},
 		{name: "latency-across", quick: true, take: (*session).latencyAcross, goals: []report.Goal{
-			{Name: "latency-across-p50", Measurement: "latency-across-p50", AtMost: 5},
+			{Name: "latency-across-p50", Measurement: "latency-across-p50", Contender: contender.NameOursNotify, AtMost: 5},
 		}},
 		{name: "pinned", quick: true, take: (*session).pinned, goals: []report.Goal{
 			{Name: "pinned", Measurement: "pinned", Against: nameUnpinned, AtLeast: 0.8},
@@ -52,6 +52,9 @@ func scaleSteps() []step {
 		return []report.Goal{{Name: name, Measurement: name, AtLeast: limit}}
 	}
 	return []step{
+		{name: "commits", take: (*session).commits, goals: []report.Goal{
+			{Name: "commits", Measurement: "commits", Contender: contender.NameOursNotify, Against: contender.NameOurs, AtLeast: 0.95},
+		}},
 		{name: "backlog", take: (*session).backlog, goals: atLeast("backlog", 0.9)},
 		{name: "consumers", take: (*session).consumers, goals: atLeast("consumers", 0.8)},
 		{name: "loops", take: (*session).loops},

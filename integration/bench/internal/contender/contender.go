@@ -68,6 +68,7 @@ func Idle(tracer pgx.QueryTracer) Contender {
 const (
 	NameOurs          = "ours"
 	NameOursGrouped   = "ours-grouped"
+	NameOursNotify    = "ours-notify" // with package notify: what across processes is about
 	NameRiver         = "river"
 	NameRiverDefaults = "river-defaults"
 	NameWatermill     = "watermill"
@@ -80,6 +81,7 @@ func All() []Contender {
 	return []Contender{
 		Ours(NameOurs, Variant{}),
 		Ours(NameOursGrouped, Variant{TxOptions: []bus.ConsumerOption{outbox.GroupCommit(50)}}),
+		Ours(NameOursNotify, Variant{Notify: true}),
 		River(NameRiver, Tuned()),
 		River(NameRiverDefaults, Defaults()),
 		Watermill(),

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -12,6 +13,8 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/notify"
+	"github.com/asyncmonolith/asyncmonolith-go/notify/pgxnotify"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
@@ -31,6 +34,10 @@ type Variant struct {
 	// Schedules is how many schedules there are, none of which is ever due, with
 	// a schedule processor beside the other. Defaults to none.
 	Schedules int
+	// Notify has processes wake each other.
+	Notify bool
+	// Pool is the number of connections. Defaults to [Pool].
+	Pool int
 	// Tracer sees every statement that the driver sends. Defaults to none.
 	Tracer pgx.QueryTracer
 }
@@ -38,7 +45,10 @@ type Variant struct {
 // Ours is AsyncMonolith on PostgreSQL.
 func Ours(name string, v Variant) Contender {
 	return Contender{Name: name, Open: func(ctx context.Context, dsn string, work Work) (System, error) {
-		db, err := openBun(dsn, v.Tracer)
+		if v.Pool == 0 {
+			v.Pool = Pool
+		}
+		db, err := openBun(dsn, v)
 		if err != nil {
 			return nil, err
 		}
@@ -47,16 +57,16 @@ func Ours(name string, v Variant) Contender {
 }
 
 // openBun opens the database as the README says.
-func openBun(dsn string, tracer pgx.QueryTracer) (*bun.DB, error) {
+func openBun(dsn string, v Variant) (*bun.DB, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("data source name: %w", err)
 	}
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	config.Tracer = tracer
+	config.Tracer = v.Tracer
 	conns := stdlib.OpenDB(*config)
-	conns.SetMaxOpenConns(Pool)
-	conns.SetMaxIdleConns(Pool)
+	conns.SetMaxOpenConns(v.Pool)
+	conns.SetMaxIdleConns(v.Pool)
 	return bun.NewDB(conns, pgdialect.New()), nil
 }
 
@@ -68,6 +78,7 @@ type ours struct {
 	registry *bus.Registry
 	producer *outbox.Producer
 	tail     int64
+	unjoin   func() error // ends what joins it with other processes
 }
 
 func openOurs(ctx context.Context, db *bun.DB, v Variant, work Work) (_ *ours, err error) {
@@ -98,7 +109,33 @@ func openOurs(ctx context.Context, db *bun.DB, v Variant, work Work) (_ *ours, e
 			return nil, err
 		}
 	}
-	return s, s.schedule(ctx)
+	if err = s.schedule(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.join(ctx)
+}
+
+// join has this process wake others and be woken by them, once it can be.
+func (s *ours) join(ctx context.Context) error {
+	s.unjoin = func() error { return nil }
+	if !s.variant.Notify {
+		return nil
+	}
+	n, err := notify.NewNotifier(s.db, s.registry, notify.Config{Listener: pgxnotify.FromDB(s.db.DB), Logger: logger()})
+	if err != nil {
+		return err
+	}
+	s.unjoin = background(context.WithoutCancel(ctx), s.work.Fail, n.Run)
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for !n.Health().Listening {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), s.unjoin())
+		}
+	}
+	return nil
 }
 
 func (s *ours) consumers() []bus.Consumer {
@@ -243,4 +280,4 @@ func (s *ours) Verify(ctx context.Context) error {
 }
 
 // Close implements System.
-func (s *ours) Close() error { return s.db.Close() }
+func (s *ours) Close() error { return errors.Join(s.unjoin(), s.db.Close()) }

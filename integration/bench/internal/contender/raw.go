@@ -29,7 +29,7 @@ func Raw() Contender {
 		if work.Transactional {
 			return nil, errors.New("the raw limit has no transactional work")
 		}
-		db, err := openBun(dsn, nil)
+		db, err := openBun(dsn, Variant{Pool: Pool})
 		if err != nil {
 			return nil, err
 		}
