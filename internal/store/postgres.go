@@ -58,6 +58,7 @@ const pgNotify = `SELECT set_config('synchronous_commit', 'off', true), pg_notif
 // is the guard, has no limit.
 const pgHeld = `SELECT unnest(message_ids) FROM {claims} LIMIT 100000`
 
+// pgPick locks what is due. It is immutable.
 var pgPick = `
 SELECT w.i, m.*
 FROM unnest(?::int[], ?::text[], ?::text[], ?::int[], ?::timestamptz[], ?::bigint[]) w(i, consumer, payloads, n, after_at, after_id)
@@ -68,6 +69,7 @@ CROSS JOIN LATERAL (
     AND m.id NOT IN (` + pgHeld + `)
   ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m`
 
+// pgPickCrashed does so for messages that have crashed. It is immutable.
 var pgPickCrashed = `
 SELECT 0 AS i, ` + pickColumns("octet_length(m.payload)") + ` FROM {messages} m
 WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest(?::text[], ?::text[])) AND m.crashes > 0

@@ -57,12 +57,14 @@ const sqliteLock = `UPDATE {claims} SET owner = owner WHERE id < 0`
 
 const sqliteHeld = `SELECT j.value FROM {claims} c, json_each(c.message_ids) j`
 
+// sqlitePick finds what is due. It is immutable.
 var sqlitePick = `
 SELECT ? AS i, ` + pickColumns("length(CAST(m.payload AS BLOB))") + ` FROM {messages} m
 WHERE m.consumer_type = ? AND m.payload_type IN (SELECT value FROM json_each(?)) AND m.crashes = 0 AND m.available_after <= {now}
   AND (m.available_after, m.id) > (?, ?) AND m.id NOT IN (` + sqliteHeld + `)
 ORDER BY m.available_after, m.id LIMIT ?`
 
+// sqlitePickCrashed does so for messages that have crashed. It is immutable.
 var sqlitePickCrashed = `
 SELECT 0 AS i, ` + pickColumns("length(CAST(m.payload AS BLOB))") + ` FROM {messages} m
 WHERE (m.consumer_type, m.payload_type) IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j) AND m.crashes > 0
