@@ -158,15 +158,15 @@ func TestBars(t *testing.T) {
 // bars are all there are.
 func bars() []aBar {
 	return []aBar{
-		{"1-kills", short, barKills, seconds{45, 90, 90}},
-		{"1-kills-tx", short, barKillsTx, seconds{45, 90, 90}},
+		{"1-kills", short, barKills, seconds{90, 90, 90}},
+		{"1-kills-tx", short, barKillsTx, seconds{90, 90, 90}},
 		{"2-stops", long, barStops, seconds{180, 180, 180}},
 		{"2-backends", long, barBackends, seconds{150, 150, 150}},
 		{"2-resets", long, barResets, seconds{100, 100, 100}},
 		{"2-outage", long, barOutage, seconds{150, 150, 150}},
-		{"3-commits", short, barCommits, seconds{60, 120, 120}},
+		{"3-commits", short, barCommits, seconds{90, 120, 120}},
 		{"4-paused", long, barPaused, seconds{300, 300, 300}},
-		{"5-killers", short, barKillers, seconds{30, 60, 60}},
+		{"5-killers", short, barKillers, seconds{60, 90, 90}},
 		{"6-misdeeds", regular, barMisdeeds, seconds{120, 120, 120}},
 		{"6-cycles", regular, barCycles, seconds{120, 120, 120}},
 		{"7-sigterm", regular, barSigterm, seconds{360, 60, 360}},
@@ -178,11 +178,11 @@ func bars() []aBar {
 		{"8-vanished", long, barVanished, seconds{60, 60, 60}},
 		{"8-disk-full", long, barDiskFull, seconds{120, 120, 120}},
 		{"9-insert-ids", regular, barInsertIDs, seconds{150, 60, 150}},
-		{"9-isolation", regular, barIsolation, seconds{150, 150, 150}},
+		{"9-isolation", regular, barIsolation, seconds{180, 180, 180}},
 		{"9-pgbouncer", long, barPgbouncer, seconds{150, 150, 150}},
 		{"10-deploy", long, barDeploy, seconds{240, 240, 240}},
 		{"11-schedules", long, barSchedules, seconds{240, 240, 240}},
 		{"12-hostile", long, barHostile, seconds{600, 600, 600}},
-		{"13-model", short, barModel, seconds{30, 60, 300}},
+		{"13-model", short, barModel, seconds{90, 150, 600}},
 	}
 }
