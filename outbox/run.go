@@ -228,7 +228,6 @@ func (r *run) claim(o order) (store.Claim, error) {
 	o.request.Owner, o.request.Lease = r.owner, r.config.LeaseDuration
 	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
 	defer cancel()
-	sent := time.Now()
 	c, err := r.store.Claim(ctx, r.db, o.request)
 	if err != nil {
 		return store.Claim{}, fmt.Errorf("claim: %w", err)
@@ -240,7 +239,7 @@ func (r *run) claim(o order) (store.Claim, error) {
 	r.counters.claims.Add(1)
 	r.counters.claimed.Add(int64(len(c.Messages)))
 	r.lastClaim.Store(time.Now().UnixNano())
-	l := r.ledger.open(r.work, c.ID, len(c.Messages), sent.Add(r.config.LeaseDuration))
+	l := r.ledger.open(r.work, c.ID, len(c.Messages), c.Sent.Add(r.config.LeaseDuration))
 	tasks := make([]task, len(c.Messages))
 	now := time.Now()
 	for i, row := range c.Messages {

@@ -22,10 +22,14 @@ import (
 // Bar 3: a fifth of all commits, and of the statements that settle, is lost on its
 // way to the server or on its way back.
 
-func barCommits(b *bar) {
+func barCommits(b *bar) { loseCommits(b, false) }
+
+func barCommitsGrouped(b *bar) { loseCommits(b, true) }
+
+func loseCommits(b *bar, grouped bool) {
 	dsn := testdb.PostgresDSN(b)
 	proxy, through := newProxy(b, dsn)
-	r := newRun(b, dsn, chaos.WorkerConfig{Tx: []string{"one"}, Plain: []string{"two"}})
+	r := newRun(b, dsn, chaos.WorkerConfig{Tx: []string{"one"}, Plain: []string{"two"}, Grouped: grouped})
 	r.config.DSN = through
 	messages := pick(b, 200, 2000, 2000)
 

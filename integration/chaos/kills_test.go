@@ -21,6 +21,10 @@ func barKillsTx(b *bar) {
 	kills(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Tx: []string{"one", "two"}}, pick(b, 1500, 20_000, 20_000), pick(b, 4, 30, 30))
 }
 
+func barKillsGrouped(b *bar) {
+	kills(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Tx: []string{"one", "two"}, Grouped: true}, pick(b, 1500, 20_000, 20_000), pick(b, 4, 30, 30))
+}
+
 func kills(b *bar, dsn string, config chaos.WorkerConfig, messages, times int) *run {
 	const crew = 3
 	r := newRun(b, dsn, config)

@@ -37,6 +37,7 @@ type WorkerConfig struct {
 	Ledger  string // the directory
 	Plain   []string
 	Tx      []string
+	Grouped bool // whether transactional consumers share transactions
 	Lease   time.Duration
 	Drain   time.Duration
 	Handler int // the Concurrency; zero for the default
@@ -129,7 +130,11 @@ func work(config WorkerConfig, signals <-chan os.Signal) (Report, error) {
 	conns.SetMaxIdleConns(cmp.Or(config.Pool, 16))
 	db := bun.NewDB(conns, pgdialect.New())
 	recorder.pool = db
-	registry, err := NewRegistry(recorder, config.Plain, config.Tx)
+	var options []bus.ConsumerOption
+	if config.Grouped {
+		options = append(options, outbox.GroupCommit(20))
+	}
+	registry, err := NewRegistry(recorder, config.Plain, config.Tx, options...)
 	if err != nil {
 		return Report{}, err
 	}
@@ -196,8 +201,8 @@ func runUntil(signals <-chan os.Signal, processor *outbox.Processor, runs []func
 }
 
 // NewRegistry registers the consumers of a run: plain ones, and transactional
-// ones whose effect is a row.
-func NewRegistry(recorder *Recorder, plain, tx []string) (*bus.Registry, error) {
+// ones, with these options, whose effect is a row.
+func NewRegistry(recorder *Recorder, plain, tx []string, options ...bus.ConsumerOption) (*bus.Registry, error) {
 	var consumers []bus.Consumer
 	for _, name := range plain {
 		consumers = append(consumers, bus.Consume(name, func(ctx context.Context, job Job) error {
@@ -213,7 +218,7 @@ func NewRegistry(recorder *Recorder, plain, tx []string) (*bus.Registry, error) 
 				_, err := tx.NewRaw("INSERT INTO effects (consumer, job) VALUES (?, ?)", name, job.N).Exec(ctx)
 				return err
 			})
-		}))
+		}, options...))
 	}
 	return bus.NewRegistry(consumers...)
 }

@@ -129,6 +129,9 @@ type ClaimRequest struct {
 type Claim struct {
 	ID       int64
 	Messages []Message
+	// Sent is when the lease began at the earliest: on this process's clock, right
+	// before the statement that grants it was sent.
+	Sent time.Time
 	// Found says for each want how many messages were found, claimed or not.
 	Found []int
 	// First and Last say for each want where its first and last message were.

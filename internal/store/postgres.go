@@ -115,6 +115,7 @@ func (p *postgres) record(ctx context.Context, tx bun.Tx, r ClaimRequest, c *Cla
 		ID         int64
 		MessageIDs []int64 `bun:"message_ids,array"`
 	}
+	c.Sent = time.Now()
 	err := p.raw(ctx, tx, pgRecord, pgdialect.Array(pickedIDs(picks)), r.Owner, r.Solo, r.Lease.Microseconds()).Scan(ctx, &recorded)
 	if err != nil || len(recorded) == 0 {
 		return err

@@ -85,6 +85,7 @@ func (s *sqlite) claim(ctx context.Context, db *bun.DB, r ClaimRequest) (c Claim
 			return nil
 		}
 		ids := pickedIDs(picks)
+		c.Sent = time.Now()
 		if err := s.raw(ctx, tx, sqliteRecord, r.Owner, r.Solo, r.Lease.Microseconds(), asJSON(ids)).Scan(ctx, &c.ID); err != nil {
 			return fmt.Errorf("record: %w", err)
 		}
