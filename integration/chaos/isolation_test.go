@@ -5,6 +5,8 @@ package chaos_test
 import (
 	"fmt"
 	"net/url"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -17,16 +19,21 @@ import (
 )
 
 // Bar 9, isolation: with a stricter isolation level as the database's default the
-// store's suite passes, workers are killed and nothing is lost, and no statement of
+// store's suite passes, in the long tier all tests of integration do, workers are killed and nothing is lost, and no statement of
 // the library's own surfaces an error.
 
 func barIsolation(b *bar) {
 	for _, level := range []string{"repeatable read", "serializable"} {
 		by := func(dsn string) string { return dsn + "&default_transaction_isolation=" + url.PathEscape(level) }
-		b.suite(level, by)
+		if b.tier < long {
+			b.storeSuite(level, by)
+		} else {
+			b.wholeSuite(level, testdb.IsolationVariable+"="+level)
+		}
 		for _, config := range bothKinds() {
 			dsn := testdb.PostgresDSN(b)
 			config.DSN = by(dsn)
+			b.defaults(config.DSN, level)
 			r := kills(b, dsn, config, 1500, 4)
 			b.figure("%s by default: %s", level, r.surfaced())
 		}
@@ -49,9 +56,34 @@ func bothKinds() []chaos.WorkerConfig {
 	return []chaos.WorkerConfig{{Plain: []string{"one", "two"}}, {Tx: []string{"one", "two"}}}
 }
 
-// suite runs the store's conformance suite on databases that are reached in some
-// special way.
-func (b *bar) suite(name string, by func(dsn string) string) {
+// defaults fails the bar unless that is what a worker's transactions get that name
+// no isolation.
+func (b *bar) defaults(dsn, level string) {
+	b.Helper()
+	var got string
+	if err := testdb.OpenPostgres(b, dsn).QueryRowContext(b.Context(), "SHOW transaction_isolation").Scan(&got); err != nil || got != level {
+		b.Fatalf("isolation by default: got %q and error %v, want %q", got, err, level)
+	}
+}
+
+// wholeSuite runs all tests of the integration packages, the store's conformance
+// suite among them, in an environment of their own.
+func (b *bar) wholeSuite(name string, environment ...string) {
+	b.Helper()
+	begun := time.Now()
+	cmd := exec.Command("go", "test", "-count=1", "-timeout=20m", "../testdb", "..", "../bustest", "../otel", "../model")
+	cmd.Env = append(os.Environ(), environment...)
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		b.Errorf("%s: go test: %v\n%s", name, err, output)
+		return
+	}
+	b.figure("%s: all tests of integration passed in %.0fs", name, time.Since(begun).Seconds())
+}
+
+// storeSuite runs the store's conformance suite on databases that are reached in
+// some special way.
+func (b *bar) storeSuite(name string, by func(dsn string) string) {
 	b.Helper()
 	begun := time.Now()
 	if b.Run("store, "+name, func(t *testing.T) {
