@@ -22,22 +22,18 @@ import (
 // Bar 3: a fifth of all commits, and of the statements that settle, is lost on its
 // way to the server or on its way back.
 
-func barCommits(b *bar) { loseCommits(b, false) }
-
-func barCommitsGrouped(b *bar) { loseCommits(b, true) }
-
-func loseCommits(b *bar, grouped bool) {
+func barCommits(b *bar) {
 	dsn := testdb.PostgresDSN(b)
 	proxy, through := newProxy(b, dsn)
-	r := newRun(b, dsn, chaos.WorkerConfig{Tx: []string{"one"}, Plain: []string{"two"}, Grouped: grouped})
+	r := newRun(b, dsn, chaos.WorkerConfig{Tx: []string{"one", "grouped"}, Grouped: []string{"grouped"}, Plain: []string{"two"}})
 	r.config.DSN = through
 	messages := pick(b, 200, 2000, 2000)
 
 	produced := newFaults(b)
 	proxy.Decide(produced.decide)
 	retried := r.produceThrough(through, messages)
-	if pending := r.pending(); pending != 2*messages {
-		b.Errorf("pending: got %d messages, want one for each of 2 consumers of %d jobs", pending, messages)
+	if pending := r.pending(); pending != 3*messages {
+		b.Errorf("pending: got %d messages, want one for each of 3 consumers of %d jobs", pending, messages)
 	}
 	consumed := newFaults(b)
 	proxy.Decide(consumed.decide)
@@ -50,7 +46,7 @@ func loseCommits(b *bar, grouped bool) {
 	f := r.judge()
 	r.failedOnce(messages / 4)
 	b.figure("%d messages in %.1fs, %d produces retried, lost while producing %v, while consuming %v; attempts of %d runs that fail once: 2 each; %v",
-		2*messages, took.Seconds(), retried, produced.demand("commit", "produce"), consumed.demand("commit", "settle", "finish"), messages/2, f)
+		3*messages, took.Seconds(), retried, produced.demand("commit", "produce"), consumed.demand("commit", "settle", "finish"), 3*(messages/4), f)
 }
 
 // failedOnce checks that the first n jobs, which fail once, took two attempts of each

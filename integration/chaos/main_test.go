@@ -160,13 +160,11 @@ func bars() []aBar {
 	return []aBar{
 		{"1-kills", short, barKills, seconds{90, 90, 90}},
 		{"1-kills-tx", short, barKillsTx, seconds{90, 90, 90}},
-		{"1-kills-grouped", regular, barKillsGrouped, seconds{45, 90, 90}},
 		{"2-stops", long, barStops, seconds{180, 180, 180}},
 		{"2-backends", long, barBackends, seconds{150, 150, 150}},
 		{"2-resets", long, barResets, seconds{100, 100, 100}},
 		{"2-outage", long, barOutage, seconds{150, 150, 150}},
 		{"3-commits", short, barCommits, seconds{90, 120, 120}},
-		{"3-commits-grouped", regular, barCommitsGrouped, seconds{60, 120, 120}},
 		{"4-paused", long, barPaused, seconds{300, 300, 300}},
 		{"5-killers", short, barKillers, seconds{60, 90, 90}},
 		{"6-misdeeds", regular, barMisdeeds, seconds{120, 120, 120}},

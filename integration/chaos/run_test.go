@@ -56,7 +56,7 @@ func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 	if r.config.Drain == 0 {
 		r.config.Drain = 10 * time.Second
 	}
-	if r.registry, err = chaos.NewRegistry(nil, config.Plain, config.Tx); err != nil {
+	if r.registry, err = chaos.NewRegistry(nil, config); err != nil {
 		b.Fatal(err)
 	}
 	if r.producer, err = outbox.NewProducer(r.registry, outbox.ProducerConfig{}); err != nil {

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -37,7 +38,7 @@ type WorkerConfig struct {
 	Ledger  string // the directory
 	Plain   []string
 	Tx      []string
-	Grouped bool // whether transactional consumers share transactions
+	Grouped []string // those of Tx that share transactions
 	Lease   time.Duration
 	Drain   time.Duration
 	Handler int // the Concurrency; zero for the default
@@ -130,11 +131,7 @@ func work(config WorkerConfig, signals <-chan os.Signal) (Report, error) {
 	conns.SetMaxIdleConns(cmp.Or(config.Pool, 16))
 	db := bun.NewDB(conns, pgdialect.New())
 	recorder.pool = db
-	var options []bus.ConsumerOption
-	if config.Grouped {
-		options = append(options, outbox.GroupCommit(20))
-	}
-	registry, err := NewRegistry(recorder, config.Plain, config.Tx, options...)
+	registry, err := NewRegistry(recorder, config)
 	if err != nil {
 		return Report{}, err
 	}
@@ -201,15 +198,19 @@ func runUntil(signals <-chan os.Signal, processor *outbox.Processor, runs []func
 }
 
 // NewRegistry registers the consumers of a run: plain ones, and transactional
-// ones, with these options, whose effect is a row.
-func NewRegistry(recorder *Recorder, plain, tx []string, options ...bus.ConsumerOption) (*bus.Registry, error) {
+// ones whose effect is a row.
+func NewRegistry(recorder *Recorder, config WorkerConfig) (*bus.Registry, error) {
 	var consumers []bus.Consumer
-	for _, name := range plain {
+	for _, name := range config.Plain {
 		consumers = append(consumers, bus.Consume(name, func(ctx context.Context, job Job) error {
 			return recorder.run(ctx, job, nil)
 		}))
 	}
-	for _, name := range tx {
+	for _, name := range config.Tx {
+		var options []bus.ConsumerOption
+		if slices.Contains(config.Grouped, name) {
+			options = append(options, outbox.GroupCommit(20))
+		}
 		consumers = append(consumers, outbox.ConsumeTx(name, func(ctx context.Context, tx bun.Tx, job Job) error {
 			return recorder.run(ctx, job, func() error {
 				if job.Do == Ignore {
