@@ -45,15 +45,17 @@ type handles struct {
 	producer  *outbox.Producer
 	scheduler *schedule.Scheduler
 	store     *poison.Store
+	admin     *outbox.Admin
 }
 
 func newHandles(*migration) *handles {
-	return &handles{new(outbox.Producer), new(schedule.Scheduler), new(poison.Store)}
+	return &handles{new(outbox.Producer), new(schedule.Scheduler), new(poison.Store), new(outbox.Admin)}
 }
 
 func handedProducer(h *handles) *outbox.Producer     { return h.producer }
 func handedScheduler(h *handles) *schedule.Scheduler { return h.scheduler }
 func handedStore(h *handles) *poison.Store           { return h.store }
+func handedAdmin(h *handles) *outbox.Admin           { return h.admin }
 
 type fillParams struct {
 	fx.In
@@ -73,10 +75,11 @@ func fill(p fillParams) error {
 	producer, producerErr := newProducer(p)
 	scheduler, schedulerErr := newScheduler(p)
 	store, storeErr := poison.NewStore(p.Registry)
-	if err := errors.Join(producerErr, schedulerErr, storeErr); err != nil {
+	admin, adminErr := outbox.NewAdmin(p.Registry)
+	if err := errors.Join(producerErr, schedulerErr, storeErr, adminErr); err != nil {
 		return err
 	}
-	*p.Handles.producer, *p.Handles.scheduler, *p.Handles.store = *producer, *scheduler, *store
+	*p.Handles.producer, *p.Handles.scheduler, *p.Handles.store, *p.Handles.admin = *producer, *scheduler, *store, *admin
 	return nil
 }
 

@@ -8,7 +8,7 @@ import (
 
 // Module provides
 //
-//   - *outbox.Producer, *schedule.Scheduler and *poison.Store;
+//   - *outbox.Producer, *schedule.Scheduler, *poison.Store and *outbox.Admin;
 //   - *bus.Registry, of the consumers given to [Consumers];
 //   - *outbox.Processor and *schedule.Processor, which it runs;
 //   - *notify.Notifier, which it runs, and which is nil when the application
@@ -39,8 +39,8 @@ import (
 //     server: it then starts last and stops first.
 //
 // Use the values from OnStart on. In a constructor there may be no tables yet, and
-// the Producer, the Scheduler and the Store may still be empty, which they say in
-// an error; this is what lets constructors of consumers take them.
+// the Producer, the Scheduler, the Store and the Admin may still be empty, which
+// they say in an error; this is what lets constructors of consumers take them.
 //
 // OnStart returns an error when the processors cannot work with the database, as
 // their Check methods do. OnStop stops claiming and lets running consumers finish
@@ -67,7 +67,7 @@ import (
 // Telemetry.Consume in it.
 var Module = fx.Options(
 	fx.Module("asyncmonolith",
-		fx.Provide(newMigration, newHandles, handedProducer, handedScheduler, handedStore,
+		fx.Provide(newMigration, newHandles, handedProducer, handedScheduler, handedStore, handedAdmin,
 			newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier),
 		fx.Invoke(fill),
 	),

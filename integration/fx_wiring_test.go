@@ -39,6 +39,9 @@ func TestFxMigratesBeforeAnybodyUsesTheTables(t *testing.T) {
 		"a message": func(lifecycle fx.Lifecycle, db *bun.DB, p *outbox.Producer) {
 			lifecycle.Append(fx.StartHook(func(ctx context.Context) error { return second(p.Produce(ctx, db, order{})) }))
 		},
+		"a look at what waits": func(lifecycle fx.Lifecycle, db *bun.DB, a *outbox.Admin) {
+			lifecycle.Append(fx.StartHook(func(ctx context.Context) error { return second(a.Queues(ctx, db)) }))
+		},
 		"a count": func(lifecycle fx.Lifecycle, db *bun.DB, s *poison.Store) {
 			lifecycle.Append(fx.StartHook(func(ctx context.Context) error { return second(s.Count(ctx, db, poison.Filter{})) }))
 		},

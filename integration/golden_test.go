@@ -150,6 +150,15 @@ func goldenOperations() []goldenOperation {
 			return g.Notify(g.Context(), g.db, channel, "sender messages")
 		}},
 		{"strangers", func(g *golden) error { _, err := g.Strangers(g.Context(), g.db, wants); return err }},
+		{"pause", func(g *golden) error { return g.Pause(g.Context(), g.db, []string{"update-stock"}) }},
+		{"resume", func(g *golden) error { return g.Resume(g.Context(), g.db, []string{"update-stock"}) }},
+		{"list_pending", func(g *golden) error {
+			f := store.PendingFilter{Consumer: "send-receipt", State: store.Ready, After: store.PendingPlace{Consumer: "send-receipt", At: place.At, ID: 1}}
+			_, err := g.PendingMessages(g.Context(), g.db, f, 50)
+			return err
+		}},
+		{"get_pending", func(g *golden) error { _, _, err := g.PendingMessage(g.Context(), g.db, 3, true); return err }},
+		{"cancel", (*golden).cancel},
 	}
 }
 
@@ -190,6 +199,17 @@ func (g *golden) recover() error {
 	}
 	g.sent.take()
 	_, err := g.Recover(g.Context(), g.db, 3)
+	return err
+}
+
+// cancel cancels one message, and one that there is not.
+func (g *golden) cancel() error {
+	var last int64
+	if err := errors.Join(g.insert("order:3"), g.db.NewRaw("SELECT max(id) FROM app_consumer_messages").Scan(g.Context(), &last)); err != nil {
+		return err
+	}
+	g.sent.take()
+	_, err := g.ChangePending(g.Context(), g.db, []int64{last, 99}, store.PendingChange{Cancel: true})
 	return err
 }
 

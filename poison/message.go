@@ -1,7 +1,6 @@
 package poison
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -42,12 +41,8 @@ func shown(row store.Poisoned) Message {
 	m := Message{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, Payload: row.Payload,
 		Headers: store.Headers(row.Headers), InsertID: row.InsertID, CreatedAt: row.CreatedAt.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
 		Crashes: row.Crashes, Reason: row.Reason}
-	// Written by us; what cannot be read must not hide the message.
-	var errors []store.Attempt
-	if row.Errors != "" && json.Unmarshal([]byte(row.Errors), &errors) == nil {
-		for _, e := range errors {
-			m.Errors = append(m.Errors, Attempt(e))
-		}
+	for _, e := range store.Attempts(row.Errors) {
+		m.Errors = append(m.Errors, Attempt(e))
 	}
 	return m
 }

@@ -31,7 +31,7 @@ func (s *Store) Claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, e
 
 // Strangers lists kinds of messages that none of the wants would take: their
 // consumer or their payload type is not registered here.
-func (s *Store) Strangers(ctx context.Context, db *bun.DB, wants []Want) (found []Stranger, err error) {
+func (s *Store) Strangers(ctx context.Context, db bun.IDB, wants []Want) (found []Stranger, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
 		found, err = s.strangers(ctx, db, wants)
 		return err

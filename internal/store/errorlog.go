@@ -19,13 +19,20 @@ type Attempt struct {
 	Error   string    `json:"error"`
 }
 
+// Attempts reads a list of errors as it is stored; one that cannot be read is
+// empty, since that is no reason to withhold a message.
+func Attempts(list string) []Attempt {
+	var attempts []Attempt
+	if list == "" || json.Unmarshal([]byte(list), &attempts) != nil {
+		return nil
+	}
+	return attempts
+}
+
 // AppendError adds an attempt to the stored list of errors and keeps the last
 // ten. A list that cannot be read is started anew rather than kept in the way.
 func AppendError(list string, a Attempt) string {
-	var attempts []Attempt
-	if json.Unmarshal([]byte(list), &attempts) != nil {
-		attempts = nil
-	}
+	attempts := Attempts(list)
 	a.Error = CleanText(a.Error, maxErrorBytes)
 	attempts = append(attempts, a)
 	attempts = attempts[max(0, len(attempts)-maxErrors):]

@@ -67,14 +67,15 @@ CROSS JOIN LATERAL (
   WHERE m.consumer_type = w.consumer AND m.payload_type = ANY(string_to_array(w.payloads, chr(31))) AND m.crashes = 0 AND m.available_after <= {now}
     AND (m.available_after, m.id) > (w.after_at, w.after_id)
     AND m.id NOT IN (` + pgHeld + `)
-  ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m`
+  ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m
+WHERE w.consumer NOT IN (` + pausedNames + `)`
 
 // pgPickCrashed does so for messages that have crashed. It is immutable.
 var pgPickCrashed = `
 SELECT 0 AS i, ` + pickColumns("octet_length(m.payload)") + ` FROM {messages} m
 WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest(?::text[], ?::text[])) AND m.crashes > 0
   AND m.crashes BETWEEN ? AND ? AND m.available_after <= {now}
-  AND m.id NOT IN (` + pgHeld + `)
+  AND m.id NOT IN (` + pgHeld + `) AND m.consumer_type NOT IN (` + pausedNames + `)
 ORDER BY m.available_after, m.id LIMIT ? FOR UPDATE SKIP LOCKED`
 
 // pgRecord must never be given a limit: it is what keeps an id out of two claims.
@@ -145,14 +146,16 @@ SELECT 0 AS kind, w.i AS value FROM unnest(?::bigint[], ?::text[], ?::text[]) w(
     SELECT 1 FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = ANY(string_to_array(w.payloads, chr(31)))
       AND m.crashes = 0 AND m.available_after <= {now} AND m.id NOT IN (` + pgHeld + `)
     ORDER BY m.available_after, m.id LIMIT 1) m
+  WHERE w.consumer NOT IN (` + pausedNames + `)
 UNION ALL SELECT DISTINCT LEAST(m.crashes, 2), 0 FROM {messages} m
   WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest(?::text[], ?::text[])) AND m.crashes > 0
-    AND m.available_after <= {now} AND m.id NOT IN (` + pgHeld + `)
+    AND m.available_after <= {now} AND m.id NOT IN (` + pgHeld + `) AND m.consumer_type NOT IN (` + pausedNames + `)
 UNION ALL SELECT 3, 0 WHERE EXISTS (SELECT 1 FROM {claims} WHERE leased_until < {now})
 UNION ALL SELECT 4, (extract(epoch FROM min(n.available_after) - {now}) * 1000000)::bigint
   FROM unnest(?::text[]) w(consumer) CROSS JOIN LATERAL (
     SELECT m.available_after FROM {messages} m WHERE m.consumer_type = w.consumer AND m.crashes = 0
-      AND m.available_after > {now} ORDER BY m.available_after LIMIT 1) n HAVING count(*) > 0`
+      AND m.available_after > {now} ORDER BY m.available_after LIMIT 1) n
+  WHERE w.consumer NOT IN (` + pausedNames + `) HAVING count(*) > 0`
 
 func (p *postgres) probe(ctx context.Context, db bun.IDB, wants []Want) (Probe, error) {
 	w := columnsOf(wants)

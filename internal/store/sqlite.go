@@ -62,6 +62,7 @@ var sqlitePick = `
 SELECT ? AS i, ` + pickColumns("length(CAST(m.payload AS BLOB))") + ` FROM {messages} m
 WHERE m.consumer_type = ? AND m.payload_type IN (SELECT value FROM json_each(?)) AND m.crashes = 0 AND m.available_after <= {now}
   AND (m.available_after, m.id) > (?, ?) AND m.id NOT IN (` + sqliteHeld + `)
+  AND NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)
 ORDER BY m.available_after, m.id LIMIT ?`
 
 // sqlitePickCrashed does so for messages that have crashed. It is immutable.
@@ -69,6 +70,7 @@ var sqlitePickCrashed = `
 SELECT 0 AS i, ` + pickColumns("length(CAST(m.payload AS BLOB))") + ` FROM {messages} m
 WHERE (m.consumer_type, m.payload_type) IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j) AND m.crashes > 0
   AND m.crashes BETWEEN ? AND ? AND m.available_after <= {now} AND m.id NOT IN (` + sqliteHeld + `)
+  AND m.consumer_type NOT IN (` + pausedNames + `)
 ORDER BY m.available_after, m.id LIMIT ?`
 
 const sqliteRecord = `
@@ -111,7 +113,7 @@ func (s *sqlite) pick(ctx context.Context, tx bun.IDB, r ClaimRequest) ([]pick, 
 		if !w.After.At.IsZero() {
 			after = w.After.At.UnixMicro()
 		}
-		err := s.raw(ctx, tx, sqlitePick, i, w.Consumer, asJSON(w.payloads()), after, w.After.ID, w.Limit).Scan(ctx, &picks)
+		err := s.raw(ctx, tx, sqlitePick, i, w.Consumer, asJSON(w.payloads()), after, w.After.ID, w.Consumer, w.Limit).Scan(ctx, &picks)
 		if err != nil {
 			return nil, err
 		}
@@ -125,13 +127,15 @@ SELECT 0 AS kind, w.key AS value FROM json_each(?) w WHERE EXISTS (
   SELECT 1 FROM {messages} m WHERE m.consumer_type = w.value ->> 0
     AND m.payload_type IN (SELECT value FROM json_each(w.value -> 1)) AND m.crashes = 0
     AND m.available_after <= {now} AND m.id NOT IN (` + sqliteHeld + `))
+  AND w.value ->> 0 NOT IN (` + pausedNames + `)
 UNION ALL SELECT DISTINCT MIN(m.crashes, 2), 0 FROM {messages} m
   WHERE (m.consumer_type, m.payload_type) IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j) AND m.crashes > 0
-    AND m.available_after <= {now} AND m.id NOT IN (` + sqliteHeld + `)
+    AND m.available_after <= {now} AND m.id NOT IN (` + sqliteHeld + `) AND m.consumer_type NOT IN (` + pausedNames + `)
 UNION ALL SELECT 3, 0 WHERE EXISTS (SELECT 1 FROM {claims} WHERE leased_until < {now})
 UNION ALL SELECT 4, MIN(due) - {now} FROM (SELECT (
     SELECT m.available_after FROM {messages} m WHERE m.consumer_type = w.value ->> 0 AND m.crashes = 0
-      AND m.available_after > {now} ORDER BY m.available_after LIMIT 1) AS due FROM json_each(?) w) HAVING MIN(due) IS NOT NULL`
+      AND m.available_after > {now} ORDER BY m.available_after LIMIT 1) AS due FROM json_each(?) w
+    WHERE w.value ->> 0 NOT IN (` + pausedNames + `)) HAVING MIN(due) IS NOT NULL`
 
 func (s *sqlite) probe(ctx context.Context, db bun.IDB, wants []Want) (Probe, error) {
 	list := make([][2]any, len(wants))

@@ -41,7 +41,7 @@ func (s *sqlite) held() string {
 }
 
 // Stats tells what waits for each of the stored consumer types.
-func (s *Store) Stats(ctx context.Context, db *bun.DB, consumers []string) ([]bus.QueueStats, error) {
+func (s *Store) Stats(ctx context.Context, db bun.IDB, consumers []string) ([]bus.QueueStats, error) {
 	if len(consumers) == 0 {
 		return nil, nil
 	}

@@ -27,6 +27,7 @@ type engine interface {
 	settler
 	keeper
 	executor
+	ledgerReader
 	setup
 }
 
@@ -74,11 +75,17 @@ type executor interface {
 	exists(ctx context.Context, db bun.IDB, id int64) (bool, error)
 }
 
+// ledgerReader writes questions about claims as SQL.
+type ledgerReader interface {
+	// held selects the ids of all claimed messages.
+	held() string
+	// heldClaims selects them with their claims.
+	heldClaims() string
+}
+
 // setup prepares and checks the database.
 type setup interface {
 	name() string
-	// held selects the ids of all claimed messages.
-	held() string
 	// migrating runs fn in a transaction that keeps other instances from
 	// migrating, with the table of migrations in place.
 	migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error
@@ -135,9 +142,9 @@ func (s *Store) Check(ctx context.Context, db bun.IDB) (Settings, error) { retur
 
 // names are the quoted table names, and the bare prefix for index names.
 type names struct {
-	prefix, schema                                    string
-	messages, claims, poisoned, schedules, migrations string
-	replacer                                          *strings.Replacer
+	prefix, schema                                            string
+	messages, claims, poisoned, paused, schedules, migrations string
+	replacer                                                  *strings.Replacer
 }
 
 func newNames(t bus.Tables) names {
@@ -151,11 +158,11 @@ func newNames(t bus.Tables) names {
 	n := names{
 		prefix: t.Prefix, schema: t.Schema,
 		messages: quote("consumer_messages"), claims: quote("message_claims"),
-		poisoned: quote("poisoned_messages"), schedules: quote("scheduled_messages"),
-		migrations: quote("asyncmonolith_migrations"),
+		poisoned: quote("poisoned_messages"), paused: quote("paused_consumers"),
+		schedules: quote("scheduled_messages"), migrations: quote("asyncmonolith_migrations"),
 	}
 	n.replacer = strings.NewReplacer("{messages}", n.messages, "{claims}", n.claims,
-		"{poisoned}", n.poisoned, "{schedules}", n.schedules, "{migrations}", n.migrations, "{prefix}", n.prefix)
+		"{poisoned}", n.poisoned, "{paused}", n.paused, "{schedules}", n.schedules, "{migrations}", n.migrations, "{prefix}", n.prefix)
 	return n
 }
 

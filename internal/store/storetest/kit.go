@@ -222,11 +222,15 @@ func (k *kit) crash(consumer string, times int) {
 
 // inTx runs a transaction of the kind that consumers get.
 func (k *kit) inTx(fn func(ctx context.Context, tx bun.Tx) error) error {
-	var options *sql.TxOptions
-	if k.store.RowLocks() {
-		options = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+	return k.db.RunInTx(k.ctx, readCommitted(k), fn)
+}
+
+// readCommitted are the options of a transaction; SQLite knows none.
+func readCommitted(k *kit) *sql.TxOptions {
+	if !k.store.RowLocks() {
+		return nil
 	}
-	return k.db.RunInTx(k.ctx, options, fn)
+	return &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 }
 
 // together runs the function in n goroutines that start at the same moment, and

@@ -51,6 +51,8 @@ func areas() []area {
 		{"recover", recoverCases()},
 		{"transaction", transactionCases()},
 		{"strangers", strangerCases()},
+		{"pause", pauseCases()},
+		{"pending", pendingCases()},
 		{"clock", clockCases()},
 	}
 }

@@ -11,7 +11,8 @@ CROSS JOIN LATERAL (
   WHERE m.consumer_type = w.consumer AND m.payload_type = ANY(string_to_array(w.payloads, chr(31))) AND m.crashes = 0 AND m.available_after <= statement_timestamp()
     AND (m.available_after, m.id) > (w.after_at, w.after_id)
     AND m.id NOT IN (SELECT unnest(message_ids) FROM "app_message_claims" LIMIT 100000)
-  ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m;
+  ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m
+WHERE w.consumer NOT IN (SELECT consumer_type FROM "app_paused_consumers");
 
 WITH free AS MATERIALIZED (
   SELECT x FROM unnest('{3,1,4,5,8}'::bigint[]) x WHERE x NOT IN (SELECT unnest(message_ids) FROM "app_message_claims"))

@@ -95,4 +95,13 @@ CREATE INDEX "app_scheduled_messages_tag" ON "app_scheduled_messages" (tag);
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (1, CURRENT_TIMESTAMP);
 
+-- Consumers, by their stored names, of which no message may be claimed.
+CREATE TABLE "app_paused_consumers" (
+  consumer_type text PRIMARY KEY,
+  paused_at     timestamptz NOT NULL
+);
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (2, CURRENT_TIMESTAMP);
+
 COMMIT;

@@ -1,0 +1,51 @@
+package store
+
+import (
+	"context"
+	"slices"
+
+	"github.com/uptrace/bun"
+)
+
+// pausedNames is asked by every claim and every probe, so that a pause holds
+// from its commit on, for everybody. The table is all but empty, and the question
+// is asked once for each statement or want, not for each message.
+const pausedNames = `SELECT consumer_type FROM {paused}`
+
+// Paused is a row of paused_consumers.
+type Paused struct {
+	ConsumerType string `bun:"consumer_type"`
+	PausedAt     Moment `bun:"paused_at"`
+}
+
+// Pause keeps messages of the stored consumer types from being claimed. Those
+// that are paused already stay so since when they were.
+func (s *Store) Pause(ctx context.Context, db bun.IDB, consumers []string) error {
+	const statement = `INSERT INTO {paused} (consumer_type, paused_at) VALUES (?, {now}) ON CONFLICT (consumer_type) DO NOTHING`
+	return InTx(ctx, db, func(tx bun.Tx) error {
+		for _, name := range slices.Sorted(slices.Values(consumers)) { // in one order, so that no two callers can deadlock
+			if _, err := tx.NewRaw(withNow(s.names.expand(statement), s.now(ctx)), name).Exec(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Resume lets messages of the stored consumer types be claimed again.
+func (s *Store) Resume(ctx context.Context, db bun.IDB, consumers []string) error {
+	return InTx(ctx, db, func(tx bun.Tx) error {
+		for _, name := range slices.Sorted(slices.Values(consumers)) {
+			if _, err := tx.NewRaw(s.names.expand(`DELETE FROM {paused} WHERE consumer_type = ?`), name).Exec(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// PausedConsumers lists what is paused, by name.
+func (s *Store) PausedConsumers(ctx context.Context, db bun.IDB) (rows []Paused, err error) {
+	err = db.NewRaw(s.names.expand(`SELECT consumer_type, paused_at FROM {paused} ORDER BY consumer_type`)).Scan(ctx, &rows)
+	return rows, err
+}

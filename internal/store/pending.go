@@ -1,0 +1,191 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// Pending is a row of consumer_messages with what keeps it, or might.
+type Pending struct {
+	Message     `bun:",extend"` // payload, headers and errors only where they were asked for
+	HeldBy      `bun:",extend"`
+	PausedSince Moment `bun:"paused_since"` // zero: its consumer is not paused
+	Now         Moment `bun:"now"`
+}
+
+// HeldBy is a row of message_claims; an id of zero means no claim.
+type HeldBy struct {
+	ClaimID     int64  `bun:"claim_id"`
+	Owner       string `bun:"owner"`
+	Solo        bool   `bun:"solo"`
+	ClaimedAt   Moment `bun:"claimed_at"`
+	LeasedUntil Moment `bun:"leased_until"`
+	Messages    int    `bun:"messages"`
+	Expired     bool   `bun:"expired"`
+}
+
+// PendingState is where a message stands.
+type PendingState uint8
+
+// The states; the zero state selects all.
+const (
+	AnyState PendingState = iota
+	Ready                 // due and in no claim
+	Delayed               // in no claim, and not due yet
+	Leased                // in a claim
+)
+
+// PendingPlace is a place in the order in which messages are listed.
+type PendingPlace struct {
+	Consumer string
+	At       time.Time
+	ID       int64
+}
+
+// PendingFilter selects pending messages; zero fields select all.
+type PendingFilter struct {
+	Consumer, PayloadType string
+	State                 PendingState
+	Crashed               bool
+	OlderThan             time.Duration // since it was produced, by the database's clock
+	After                 PendingPlace  // only what comes behind this place; an id of zero for the start
+}
+
+// where writes the filter as conditions on m.
+func (s *Store) pendingWhere(ctx context.Context, f PendingFilter) (conditions string, args []any) {
+	var all []string
+	and := func(condition string, values ...any) {
+		all, args = append(all, condition), append(args, values...)
+	}
+	if f.Consumer != "" {
+		and("m.consumer_type = ?", f.Consumer)
+	}
+	if f.PayloadType != "" {
+		and("m.payload_type = ?", f.PayloadType)
+	}
+	if f.Crashed {
+		and("m.crashes > 0")
+	}
+	if f.OlderThan > 0 {
+		and("m.created_at <= " + s.after(ctx, -f.OlderThan))
+	}
+	switch f.State {
+	case Ready:
+		and("m.available_after <= {now} AND m.id NOT IN (" + s.held() + ")")
+	case Delayed:
+		and("m.available_after > {now} AND m.id NOT IN (" + s.held() + ")")
+	case Leased:
+		and("m.id IN (" + s.held() + ")")
+	}
+	if f.After.ID != 0 {
+		and("(m.consumer_type, m.available_after, m.id) > (?, "+s.at(f.After.At)+", ?)", f.After.Consumer, f.After.ID)
+	}
+	if len(all) == 0 {
+		return "TRUE", nil
+	}
+	return strings.Join(all, " AND "), args
+}
+
+const (
+	pendingColumns = `m.id, m.message_id, m.consumer_type, m.payload_type, m.insert_id, m.created_at, m.available_after, m.attempts, m.crashes`
+	pendingOrder   = `m.consumer_type, m.available_after, m.id`
+)
+
+// Both indexes of messages have the order of the list, each for its part.
+const (
+	cleanPage   = `SELECT * FROM (SELECT ` + pendingColumns + ` FROM {messages} m WHERE m.crashes = 0 AND {where} ORDER BY ` + pendingOrder + ` LIMIT ?) clean`
+	crashedPage = `SELECT * FROM (SELECT ` + pendingColumns + ` FROM {messages} m WHERE m.crashes > 0 AND {where} ORDER BY ` + pendingOrder + ` LIMIT ?) crashed`
+)
+
+// pendingAround adds what is known of messages beside their rows. It looks for
+// them among all that is claimed, once, since how much that is no planner knows.
+const pendingAround = `
+WITH page AS MATERIALIZED ({messages of}),
+held AS MATERIALIZED (SELECT h.* FROM ({claims of}) h WHERE h.mid IN (SELECT id FROM page))
+SELECT r.*, h.claim_id, h.owner, h.solo, h.claimed_at, h.leased_until, h.messages, h.leased_until < {now} AS expired,
+  p.paused_at AS paused_since, {now} AS now
+FROM page r LEFT JOIN held h ON h.mid = r.id LEFT JOIN {paused} p ON p.consumer_type = r.consumer_type
+ORDER BY r.consumer_type, r.available_after, r.id LIMIT ?`
+
+// heldClaims reads every claimed id as a row with its claim. Unlike held it has no limit.
+func (p *postgres) heldClaims() string {
+	return `SELECT c.id AS claim_id, c.owner, c.solo, c.claimed_at, c.leased_until, cardinality(c.message_ids) AS messages, u.mid
+		FROM {claims} c CROSS JOIN LATERAL unnest(c.message_ids) u(mid)`
+}
+
+func (s *sqlite) heldClaims() string {
+	return `SELECT c.id AS claim_id, c.owner, c.solo, c.claimed_at, c.leased_until, json_array_length(c.message_ids) AS messages, j.value AS mid
+		FROM {claims} c, json_each(c.message_ids) j`
+}
+
+// pending runs a statement of this file.
+func (s *Store) pending(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery {
+	return db.NewRaw(withNow(s.names.expand(statement), s.now(ctx)), args...)
+}
+
+// PendingMessages lists messages by consumer, in the order in which they are due,
+// without payloads, headers and errors.
+func (s *Store) PendingMessages(ctx context.Context, db bun.IDB, f PendingFilter, limit int) (rows []Pending, err error) {
+	conditions, values := s.pendingWhere(ctx, f)
+	page := crashedPage
+	args := append(slices.Clone(values), limit)
+	if !f.Crashed {
+		page, args = cleanPage+" UNION ALL "+crashedPage, append(args, args...)
+	}
+	err = s.pending(ctx, db, s.around(strings.ReplaceAll(page, "{where}", conditions)), append(args, limit)...).Scan(ctx, &rows)
+	return rows, err
+}
+
+func (s *Store) around(messages string) string {
+	return strings.NewReplacer("{messages of}", messages, "{claims of}", s.heldClaims()).Replace(pendingAround)
+}
+
+// PendingMessage reads one message; full adds its payload, headers and errors.
+func (s *Store) PendingMessage(ctx context.Context, db bun.IDB, id int64, full bool) (row Pending, found bool, err error) {
+	columns := pendingColumns
+	if full {
+		columns = messageColumns
+	}
+	var rows []Pending
+	err = s.pending(ctx, db, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), id, 1).Scan(ctx, &rows)
+	if err != nil || len(rows) == 0 {
+		return Pending{}, false, err
+	}
+	return rows[0], true, nil
+}
+
+// CountPending counts messages; it reads what it counts.
+func (s *Store) CountPending(ctx context.Context, db bun.IDB, f PendingFilter) (n int, err error) {
+	conditions, args := s.pendingWhere(ctx, f)
+	err = s.pending(ctx, db, "SELECT count(*) FROM {messages} m WHERE "+conditions, args...).Scan(ctx, &n)
+	return n, err
+}
+
+// Claims lists what is claimed, by the ids of the claims.
+func (s *Store) Claims(ctx context.Context, db bun.IDB) (rows []HeldBy, err error) {
+	err = s.pending(ctx, db, `SELECT DISTINCT claim_id, owner, solo, claimed_at, leased_until, messages, leased_until < {now} AS expired
+		FROM (`+s.heldClaims()+`) h ORDER BY claim_id`).Scan(ctx, &rows)
+	return rows, err
+}
+
+// storedConsumers finds the distinct consumer types by skipping through the
+// indexes, one look for each.
+const storedConsumers = `
+WITH RECURSIVE
+clean(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE crashes = 0) UNION ALL
+  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type > t.name) FROM clean t WHERE t.name IS NOT NULL),
+crashed(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE crashes > 0) UNION ALL
+  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes > 0 AND m.consumer_type > t.name) FROM crashed t WHERE t.name IS NOT NULL),
+poisoned(name) AS (SELECT (SELECT MIN(consumer_type) FROM {poisoned}) UNION ALL
+  SELECT (SELECT MIN(p.consumer_type) FROM {poisoned} p WHERE p.consumer_type > t.name) FROM poisoned t WHERE t.name IS NOT NULL)
+SELECT name FROM (SELECT name FROM clean UNION SELECT name FROM crashed UNION SELECT name FROM poisoned) n WHERE name IS NOT NULL`
+
+// StoredConsumers lists the consumer types of pending and poisoned messages.
+func (s *Store) StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
+	err = s.pending(ctx, db, storedConsumers).Scan(ctx, &names)
+	return names, err
+}

@@ -1,0 +1,146 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// PendingChange is what becomes of messages.
+type PendingChange struct {
+	Cancel bool      // delete them, or else
+	DueAt  time.Time // make them due then; the zero time means now
+}
+
+// Changed is what became of each message that was named.
+type Changed struct {
+	IDs          []int64  // changed
+	PayloadTypes []string // of these
+	Held         []int64  // left as they are: claimed, or locked by somebody
+	Missing      []int64
+}
+
+// ChangePending changes those of the messages that nobody holds. It waits for
+// nobody who does: what is locked counts as held.
+//
+// Like a claim it needs two statements. The first locks rows; the second has a
+// snapshot of its own, which sees every claim committed before the rows were
+// locked. From then on nobody can claim them.
+func (s *Store) ChangePending(ctx context.Context, db bun.IDB, ids []int64, c PendingChange) (changed Changed, err error) {
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	if _, isTx := db.(bun.Tx); !isTx && !s.RowLocks() {
+		// A consumer's transaction may hold the only write lock. Whoever asks for
+		// nothing but its own message, and the like, is answered without it.
+		if changed, err = s.unchangeable(ctx, db, ids); err != nil || len(changed.Held)+len(changed.Missing) == len(ids) {
+			return changed, err
+		}
+	}
+	err = InTx(ctx, db, func(tx bun.Tx) error {
+		changed = Changed{}
+		free, err := s.lockPending(ctx, tx, db, ids)
+		if err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+		if len(free) > 0 {
+			if err := s.changeLocked(ctx, tx, free, c, &changed); err != nil {
+				return err
+			}
+		}
+		rest := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(changed.IDs, id) })
+		return s.tellApart(ctx, tx, rest, &changed)
+	})
+	if err != nil {
+		return Changed{}, err
+	}
+	return changed, nil
+}
+
+// unchangeable tells which messages are held or missing, without a lock.
+func (s *Store) unchangeable(ctx context.Context, db bun.IDB, ids []int64) (found Changed, err error) {
+	var held []int64
+	err = s.pending(ctx, db, `SELECT m.id FROM {messages} m WHERE m.id IN (?) AND m.id IN (SELECT mid FROM (`+s.heldClaims()+`) h)`, bun.List(ids)).Scan(ctx, &held)
+	if err != nil {
+		return found, err
+	}
+	var existing []int64
+	if err := s.pending(ctx, db, `SELECT id FROM {messages} WHERE id IN (?)`, bun.List(ids)).Scan(ctx, &existing); err != nil {
+		return found, err
+	}
+	found.Missing = slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(existing, id) })
+	// Done between the two looks is missing.
+	found.Held = slices.DeleteFunc(held, func(id int64) bool { return !slices.Contains(existing, id) })
+	return found, nil
+}
+
+// lockPending locks those of the messages that nobody else has locked.
+func (s *Store) lockPending(ctx context.Context, tx bun.Tx, db bun.IDB, ids []int64) ([]int64, error) {
+	if err := s.writeFirst(ctx, tx, s.names.messages); err != nil {
+		return nil, err
+	}
+	if !s.RowLocks() {
+		return ids, nil
+	}
+	if _, callers := db.(bun.Tx); !callers {
+		if err := s.bound(ctx, tx); err != nil {
+			return nil, err
+		}
+	}
+	var rows []struct {
+		ID        int64
+		Isolation string
+	}
+	err := s.pending(ctx, tx, `SELECT id, current_setting('transaction_isolation') AS isolation FROM {messages}
+		WHERE id IN (?) ORDER BY id FOR UPDATE SKIP LOCKED`, bun.List(ids)).Scan(ctx, &rows)
+	locked := make([]int64, len(rows))
+	for i, row := range rows {
+		if row.Isolation != "read committed" {
+			return nil, fmt.Errorf("%w: the transaction is %s, and would not see the newest claims: read committed is allowed", bus.ErrBadOption, row.Isolation)
+		}
+		locked[i] = row.ID
+	}
+	return locked, err
+}
+
+func (s *Store) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, c PendingChange, changed *Changed) error {
+	statement := `DELETE FROM {messages}`
+	if !c.Cancel {
+		due := s.now(ctx)
+		if !c.DueAt.IsZero() {
+			due = s.at(c.DueAt)
+		}
+		statement = `UPDATE {messages} SET available_after = ` + due
+	}
+	var rows []struct {
+		ID          int64
+		PayloadType string
+	}
+	err := s.pending(ctx, tx, statement+` WHERE id IN (?) AND id NOT IN (SELECT mid FROM (`+s.heldClaims()+`) h) RETURNING id, payload_type`,
+		bun.List(ids)).Scan(ctx, &rows)
+	for _, row := range rows {
+		changed.IDs = append(changed.IDs, row.ID)
+		if !slices.Contains(changed.PayloadTypes, row.PayloadType) {
+			changed.PayloadTypes = append(changed.PayloadTypes, row.PayloadType)
+		}
+	}
+	slices.Sort(changed.IDs)
+	return err
+}
+
+// tellApart sorts the messages that were not changed into held and missing.
+func (s *Store) tellApart(ctx context.Context, tx bun.Tx, ids []int64, changed *Changed) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	var existing []int64
+	if err := s.pending(ctx, tx, `SELECT id FROM {messages} WHERE id IN (?) ORDER BY id`, bun.List(ids)).Scan(ctx, &existing); err != nil {
+		return err
+	}
+	changed.Held = existing
+	changed.Missing = slices.DeleteFunc(ids, func(id int64) bool { return slices.Contains(existing, id) })
+	return nil
+}

@@ -1,0 +1,147 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// ErrNotFound: there is no pending message with that id. It was consumed or
+// cancelled, or is poisoned.
+var ErrNotFound = errors.New("no such pending message")
+
+// Admin looks at pending messages, says why one does not run, and cancels or
+// reschedules them; it pauses consumers. Poisoned messages are the business of
+// poison.Store.
+//
+// It holds no database, starts nothing, and is safe for concurrent use. Make one
+// with [NewAdmin]: methods of the zero value return an error. Names of consumers
+// and payload types are those stored with the messages; what is stored under a
+// former name (bus.Aliases, bus.PayloadAliases) is found by that name only.
+//
+// Given a transaction its methods work in it; given a *bun.DB or bun.Conn, those
+// that change something use transactions of their own. With the context of
+// [Producer.RunInTx], or of a transactional consumer, those must be given that
+// transaction: see bus.ErrNotInTx. All methods return [ErrSchema] when the tables
+// are missing or older, and the database's errors, wrapped.
+type Admin struct {
+	registry *bus.Registry
+	stores   map[dialect.Name]*store.Store
+}
+
+var errAdminUnmade = errors.New("the admin was not made by NewAdmin; under fx use it from OnStart on")
+
+// NewAdmin makes an admin for the registry's tables. Whether anybody takes a
+// message it decides by the registry's consumers. The only error is a nil
+// registry.
+func NewAdmin(registry *bus.Registry) (*Admin, error) {
+	if registry == nil {
+		return nil, errors.New("outbox: NewAdmin: the registry is nil")
+	}
+	return &Admin{registry: registry, stores: store.All(registry.Tables())}, nil
+}
+
+// on returns the store for the handle's dialect.
+func (a *Admin) on(db bun.IDB) (*store.Store, bun.IDB, error) {
+	if a.registry == nil {
+		return nil, nil, errAdminUnmade
+	}
+	db, err := store.Handle(db)
+	if err != nil {
+		return nil, nil, err
+	}
+	if st, ok := a.stores[db.Dialect().Name()]; ok {
+		return st, db, nil
+	}
+	st, err := store.For(db.Dialect().Name(), a.registry.Tables())
+	return st, db, err
+}
+
+// writing is on, for what changes something.
+func (a *Admin) writing(ctx context.Context, db bun.IDB) (*store.Store, bun.IDB, error) {
+	st, _, err := a.on(db)
+	if err != nil {
+		return nil, nil, err
+	}
+	db, err = store.HandleIn(ctx, db)
+	return st, db, err
+}
+
+// adminFailed wraps an error with its operation, and gives a missing table its name.
+func adminFailed(err error, operation string, args ...any) error {
+	return fmt.Errorf("outbox: admin: "+operation+": %w", append(args, store.Explained(err))...)
+}
+
+// List returns a page of pending messages, without payloads, headers and errors,
+// and the page after it, which is nil when there is none. They are listed by
+// consumer, and for each in the order in which they are due; pass the next page
+// the same filter. A message that is rescheduled or retried while you turn pages
+// moves in that order, and may be listed twice or not at all.
+//
+// With a consumer in the filter it reads an index from where the page begins on.
+// The other fields are compared message by message, so that looking for what is
+// rare reads all there is of the consumer, or, without one, of the table.
+func (a *Admin) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Pending, *Page, error) {
+	size, after, err := page.start()
+	if err = errors.Join(err, filter.check()); err != nil {
+		return nil, nil, adminFailed(err, "list")
+	}
+	st, db, err := a.on(db)
+	if err != nil {
+		return nil, nil, adminFailed(err, "list")
+	}
+	f := filter.rows()
+	f.After = after
+	rows, err := st.PendingMessages(ctx, db, f, size+1)
+	if err != nil {
+		return nil, nil, adminFailed(err, "list")
+	}
+	var next *Page
+	if len(rows) > size {
+		rows = rows[:size]
+		next = pageAfter(size, rows[size-1])
+	}
+	messages := make([]Pending, len(rows))
+	for i, row := range rows {
+		messages[i] = newPending(row)
+	}
+	return messages, next, nil
+}
+
+// Count returns how many pending messages match. It reads all that it counts, and
+// without a consumer in the filter the whole table: on a large one use
+// [Admin.Queues], whose numbers are bounded.
+func (a *Admin) Count(ctx context.Context, db bun.IDB, filter Filter) (int, error) {
+	st, db, err := a.on(db)
+	if err = errors.Join(err, filter.check()); err != nil {
+		return 0, adminFailed(err, "count")
+	}
+	n, err := st.CountPending(ctx, db, filter.rows())
+	if err != nil {
+		return 0, adminFailed(err, "count")
+	}
+	return n, nil
+}
+
+// Get returns one pending message with its payload, headers and errors, or
+// [ErrNotFound].
+func (a *Admin) Get(ctx context.Context, db bun.IDB, id int64) (Pending, error) {
+	st, db, err := a.on(db)
+	if err != nil {
+		return Pending{}, adminFailed(err, "get %d", id)
+	}
+	row, found, err := st.PendingMessage(ctx, db, id, true)
+	switch {
+	case err != nil:
+		return Pending{}, adminFailed(err, "get %d", id)
+	case !found:
+		return Pending{}, adminFailed(ErrNotFound, "get %d", id)
+	}
+	return newPending(row), nil
+}

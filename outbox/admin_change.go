@@ -1,0 +1,90 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// adminBatch is how many messages are changed in one transaction.
+const adminBatch = 500
+
+// Result tells what became of the messages that were named. An id listed twice
+// counts once.
+type Result struct {
+	// Changed is the number of messages cancelled or rescheduled.
+	Changed int
+	// Running are ids of messages that somebody holds: they are in a claim, or
+	// locked by another transaction. They stay as they were.
+	Running []int64
+	// Missing are ids that name no pending message.
+	Missing []int64
+}
+
+// Cancel deletes pending messages for good, with their attempts and errors; their
+// insert ids are free again. One that a process holds runs on: it is listed in
+// [Result.Running], and Cancel does not wait for it. Consumers of the same payload
+// have messages of their own.
+//
+// More than 500 ids are several transactions, unless db is one. On an error it
+// returns what is done all the same. A transaction that db is must be READ
+// COMMITTED, else the error is bus.ErrBadOption: under a stricter isolation it
+// would not see who has claimed a message since. On SQLite, a message that nobody
+// holds is cancelled once the database's only write lock is free.
+func (a *Admin) Cancel(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
+	return a.change(ctx, db, "cancel", store.PendingChange{Cancel: true}, ids)
+}
+
+// Reschedule makes pending messages due at the given time instead; one in the past
+// means now, before what has been due for less long. Attempts, crashes and errors
+// stay. A zero time, or a year beyond 1 to 9999, is bus.ErrBadOption. For all the
+// rest it is like [Admin.Cancel].
+func (a *Admin) Reschedule(ctx context.Context, db bun.IDB, at time.Time, ids ...int64) (Result, error) {
+	if year := at.Year(); at.IsZero() || year < 1 || year > 9999 {
+		return Result{}, fmt.Errorf("outbox: admin: reschedule to %s: %w: years 1 to 9999 are allowed", at, bus.ErrBadOption)
+	}
+	return a.change(ctx, db, "reschedule", store.PendingChange{DueAt: at}, ids)
+}
+
+// RunNow is [Admin.Reschedule] to the database's present time. The messages run
+// with the next poll of a processor that has room, those of this process at once;
+// one of a paused consumer waits for [Admin.Resume].
+func (a *Admin) RunNow(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
+	return a.change(ctx, db, "run now", store.PendingChange{}, ids)
+}
+
+func (a *Admin) change(ctx context.Context, db bun.IDB, what string, c store.PendingChange, ids []int64) (Result, error) {
+	st, db, err := a.writing(ctx, db)
+	if err != nil {
+		return Result{}, adminFailed(err, what)
+	}
+	var total Result
+	for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), adminBatch) {
+		changed, err := st.ChangePending(ctx, db, part, c)
+		if err != nil {
+			return total, adminFailed(err, what)
+		}
+		total.Changed += len(changed.IDs)
+		total.Running = append(total.Running, changed.Held...)
+		total.Missing = append(total.Missing, changed.Missing...)
+		if !c.Cancel {
+			a.wake(db, changed.PayloadTypes)
+		}
+	}
+	return total, nil
+}
+
+// wake tells this process's processors; in the caller's transaction it can only
+// tell them to look soon.
+func (a *Admin) wake(db bun.IDB, payloadTypes []string) {
+	if len(payloadTypes) > 0 {
+		_, inCallersTx := db.(bun.Tx)
+		a.registry.Wakeups().Send(bus.Wake{PayloadTypes: payloadTypes, Expected: inCallersTx})
+	}
+}

@@ -1,0 +1,168 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Queue tells what waits under one stored name of a consumer, in the whole
+// database. Its numbers stop at bus.MaxQueueCount.
+type Queue struct {
+	bus.QueueStats
+	// Registered is true when the registry has a consumer of that name, or with
+	// that former name.
+	Registered bool
+	// PausedAt is when the consumer was paused; zero means that it is not.
+	PausedAt time.Time
+}
+
+// Queues tells what waits, by stored names of consumers: those of the registry,
+// those that pending or poisoned messages have, and those that are paused. Its
+// cost is bounded, however much waits.
+func (a *Admin) Queues(ctx context.Context, db bun.IDB) ([]Queue, error) {
+	st, db, err := a.on(db)
+	if err != nil {
+		return nil, adminFailed(err, "queues")
+	}
+	names, err := st.StoredConsumers(ctx, db)
+	if err != nil {
+		return nil, adminFailed(err, "queues")
+	}
+	paused, err := st.PausedConsumers(ctx, db)
+	if err != nil {
+		return nil, adminFailed(err, "queues")
+	}
+	since := make(map[string]time.Time, len(paused))
+	for _, p := range paused {
+		names, since[p.ConsumerType] = append(names, p.ConsumerType), p.PausedAt.Time
+	}
+	for _, c := range a.registry.Consumers() {
+		names = append(names, c.Name())
+	}
+	slices.Sort(names)
+	stats, err := st.Stats(ctx, db, slices.Compact(names))
+	if err != nil {
+		return nil, adminFailed(err, "queues")
+	}
+	queues := make([]Queue, len(stats))
+	for i, s := range stats {
+		_, registered := a.registry.Consumer(s.Consumer)
+		queues[i] = Queue{QueueStats: s, Registered: registered, PausedAt: since[s.Consumer]}
+	}
+	slices.SortFunc(queues, func(a, b Queue) int { return cmp.Compare(a.Consumer, b.Consumer) })
+	return queues, nil
+}
+
+// Stranger is a kind of message that no consumer of the registry takes.
+type Stranger struct {
+	Consumer    string
+	PayloadType string
+}
+
+// Strangers lists kinds of messages that wait although no consumer of the registry
+// takes them: the consumer is not registered, or takes other payload types.
+// Another program may take them. It looks at the 100 messages of each consumer
+// that have been due longest, which is where such messages collect, and lists
+// 20 kinds at most.
+func (a *Admin) Strangers(ctx context.Context, db bun.IDB) ([]Stranger, error) {
+	st, db, err := a.on(db)
+	if err != nil {
+		return nil, adminFailed(err, "strangers")
+	}
+	var wants []store.Want
+	for _, c := range a.registry.Consumers() {
+		for _, name := range c.Names() {
+			wants = append(wants, store.Want{Consumer: name, Payload: c.PayloadType(), FormerPayloads: c.PayloadTypes()[1:]})
+		}
+	}
+	rows, err := st.Strangers(ctx, db, wants)
+	if err != nil {
+		return nil, adminFailed(err, "strangers")
+	}
+	strangers := make([]Stranger, len(rows))
+	for i, row := range rows {
+		strangers[i] = Stranger{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
+	}
+	return strangers, nil
+}
+
+// Claims lists what processors hold, the oldest claim first. There are about as
+// many as batches in flight, and it returns all of them.
+func (a *Admin) Claims(ctx context.Context, db bun.IDB) ([]Claim, error) {
+	st, db, err := a.on(db)
+	if err != nil {
+		return nil, adminFailed(err, "claims")
+	}
+	rows, err := st.Claims(ctx, db)
+	if err != nil {
+		return nil, adminFailed(err, "claims")
+	}
+	claims := make([]Claim, len(rows))
+	for i, row := range rows {
+		claims[i] = newClaim(row)
+	}
+	return claims, nil
+}
+
+// Pause keeps a consumer's messages from being claimed by anybody until
+// [Admin.Resume]. It holds from its commit on, in all processes, and survives
+// restarts. What is claimed already still runs; within about a second nothing of
+// the consumer starts any more. Messages are produced and kept as ever.
+//
+// A consumer of the registry is paused under its name and its former names. Any
+// other name is paused as it is, for a program that has it. A name that a later
+// release gives the consumer is another: pause that, too. Pausing twice is no
+// error. An empty name is bus.ErrBadOption; one that cannot be stored is
+// bus.ErrBadText or bus.ErrTooLarge.
+func (a *Admin) Pause(ctx context.Context, db bun.IDB, consumer string) error {
+	st, db, err := a.writing(ctx, db)
+	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
+		err = st.Pause(ctx, db, a.namesOf(consumer))
+	}
+	if err != nil {
+		return adminFailed(err, "pause %q", consumer)
+	}
+	return nil
+}
+
+// Resume lets a paused consumer's messages be claimed again: by processors of
+// this process at once, by others with their next poll. Those that are due run
+// then, as many as there is room for. Resuming what is not paused is no error.
+// The errors are those of [Admin.Pause].
+func (a *Admin) Resume(ctx context.Context, db bun.IDB, consumer string) error {
+	st, db, err := a.writing(ctx, db)
+	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
+		err = st.Resume(ctx, db, a.namesOf(consumer))
+	}
+	if err != nil {
+		return adminFailed(err, "resume %q", consumer)
+	}
+	if c, ok := a.registry.Consumer(consumer); ok {
+		a.wake(db, c.PayloadTypes())
+	}
+	return nil
+}
+
+func checkConsumer(name string) error {
+	if name == "" {
+		return fmt.Errorf("%w: the name is empty", bus.ErrBadOption)
+	}
+	return bus.CheckKey("consumer", name)
+}
+
+// namesOf lists the names under which a consumer's messages are stored.
+func (a *Admin) namesOf(consumer string) []string {
+	if c, ok := a.registry.Consumer(consumer); ok {
+		return c.Names()
+	}
+	return []string{consumer}
+}

@@ -1,0 +1,178 @@
+package outbox
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Pending is a message that waits or runs, as [Admin] shows it. Its instants are
+// in UTC, on the database's clock.
+type Pending struct {
+	// ID names the row in calls of [Admin].
+	ID int64
+	// MessageID is shared with the other consumers' messages of the payload.
+	MessageID   bus.MessageID
+	Consumer    string
+	PayloadType string
+	InsertID    string    // empty: none
+	CreatedAt   time.Time // when it was produced
+	DueAt       time.Time // it is not claimed before
+	Attempts    int       // failed runs
+	Crashes     int       // deliveries in a row whose owner vanished
+	State       State
+	// Claim is the claim that it is in; nil unless State is Leased.
+	Claim *Claim
+
+	// Only [Admin.Get] fills in these.
+	Payload []byte            // as the registry's codec encoded it
+	Headers map[string]string // nil: none
+	Errors  []FailedRun       // the last ten, oldest first
+}
+
+// FailedRun is one failed run of a message.
+type FailedRun struct {
+	Attempt int       // its number, from 1 on
+	At      time.Time // when it ended
+	Error   string    // at most 8 KiB
+}
+
+// State says where a pending message stands.
+type State string
+
+// The states of a pending message.
+const (
+	Ready   State = "ready"   // due, and claimed by nobody
+	Delayed State = "delayed" // not due yet
+	Leased  State = "leased"  // claimed by a process: it runs there, or is about to
+)
+
+// Claim is a batch of messages that a processor holds under a lease. Its instants
+// are in UTC, on the database's clock.
+type Claim struct {
+	ID int64
+	// Owner is one Run of a processor: an id that it makes up anew each time.
+	Owner       string
+	Solo        bool      // it holds one message that may kill processes
+	ClaimedAt   time.Time // when the messages were claimed
+	LeasedUntil time.Time // the owner renews it before
+	// Expired is true when the owner did not: it has vanished, or cannot reach the
+	// database. The next poll of any processor recovers the messages.
+	Expired  bool
+	Messages int // that are still in it
+}
+
+func newClaim(row store.HeldBy) Claim {
+	return Claim{ID: row.ClaimID, Owner: row.Owner, Solo: row.Solo, ClaimedAt: row.ClaimedAt.Time, LeasedUntil: row.LeasedUntil.Time,
+		Expired: row.Expired, Messages: row.Messages}
+}
+
+func newPending(row store.Pending) Pending {
+	m := Pending{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, InsertID: row.InsertID,
+		CreatedAt: row.CreatedAt.Time, DueAt: row.AvailableAfter.Time, Attempts: row.Attempts, Crashes: row.Crashes, State: Ready,
+		Payload: row.Payload, Headers: store.Headers(row.Headers)}
+	for _, e := range store.Attempts(row.Errors) {
+		m.Errors = append(m.Errors, FailedRun(e))
+	}
+	switch {
+	case row.ClaimID != 0:
+		claim := newClaim(row.HeldBy)
+		m.State, m.Claim = Leased, &claim
+	case row.AvailableAfter.After(row.Now.Time):
+		m.State = Delayed
+	}
+	return m
+}
+
+// Filter selects pending messages. All fields that are set must match. The zero
+// value selects all.
+type Filter struct {
+	// Consumer and PayloadType are names as they are stored; they match exactly.
+	Consumer    string
+	PayloadType string
+	// State is one of Ready, Delayed and Leased.
+	State State
+	// Crashed selects messages whose last owner has vanished.
+	Crashed bool
+	// OlderThan selects messages that were produced at least so long ago.
+	OlderThan time.Duration
+}
+
+// check reports what no row can match, or nothing can mean.
+func (f Filter) check() error {
+	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType} {
+		if err := bus.CheckText(text); err != nil {
+			return fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrBadText, err)
+		}
+	}
+	switch f.State {
+	case "", Ready, Delayed, Leased:
+	default:
+		return fmt.Errorf("filter by state %q: %w: %s, %s and %s are allowed", f.State, bus.ErrBadOption, Ready, Delayed, Leased)
+	}
+	if f.OlderThan < 0 {
+		return fmt.Errorf("filter by age %s: %w: 0 or more is allowed", f.OlderThan, bus.ErrBadOption)
+	}
+	return nil
+}
+
+func (f Filter) rows() store.PendingFilter {
+	states := map[State]store.PendingState{Ready: store.Ready, Delayed: store.Delayed, Leased: store.Leased}
+	return store.PendingFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, State: states[f.State], Crashed: f.Crashed, OlderThan: f.OlderThan}
+}
+
+const (
+	defaultPage = 50
+	maxPage     = 1000
+)
+
+// Page is a part of a listing. The zero value is the first page.
+type Page struct {
+	// Size is the most messages in the page: 1 to 1000. Defaults to 50.
+	Size int
+	// After is where the page begins: what [Admin.List] returned, or empty for the
+	// start. It may be written down, into a link for instance.
+	After string
+}
+
+// start returns the page's size and place.
+func (p Page) start() (size int, after store.PendingPlace, err error) {
+	if p.Size < 0 || p.Size > maxPage {
+		return 0, after, fmt.Errorf("page size %d: %w: 1 to %d are allowed", p.Size, bus.ErrBadOption, maxPage)
+	}
+	if p.Size == 0 {
+		p.Size = defaultPage
+	}
+	if p.After == "" {
+		return p.Size, after, nil
+	}
+	var c cursor
+	text, err := base64.RawURLEncoding.DecodeString(p.After)
+	if err == nil {
+		err = json.Unmarshal(text, &c)
+	}
+	after = store.PendingPlace{Consumer: c.Consumer, At: time.UnixMicro(c.At).UTC(), ID: c.ID}
+	if year := after.At.Year(); err != nil || c.ID == 0 || year < 0 || year > 10_000 || bus.CheckText(c.Consumer) != nil {
+		return 0, after, fmt.Errorf("page after %q: %w: only what List returned is allowed", p.After, bus.ErrBadOption)
+	}
+	return p.Size, after, nil
+}
+
+// cursor is what Page.After holds.
+type cursor struct {
+	Consumer string `json:"c"`
+	At       int64  `json:"t"` // microseconds since 1970
+	ID       int64  `json:"i"`
+}
+
+func pageAfter(size int, last store.Pending) *Page {
+	text, err := json.Marshal(cursor{Consumer: last.ConsumerType, At: last.AvailableAfter.UnixMicro(), ID: last.ID})
+	if err != nil {
+		panic(err) // impossible: a text and two numbers
+	}
+	return &Page{Size: size, After: base64.RawURLEncoding.EncodeToString(text)}
+}

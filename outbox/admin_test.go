@@ -1,0 +1,82 @@
+package outbox_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// unused is a database that fails the test when it is used.
+type unused struct{ t *testing.T }
+
+func (u unused) Connect(context.Context) (driver.Conn, error) {
+	u.t.Error("the database was used")
+	return nil, errors.New("refused")
+}
+
+func (u unused) Driver() driver.Driver { return nil }
+
+func TestAdminRefusesBadInputBeforeAnySQL(t *testing.T) {
+	t.Parallel()
+	registry, err := bus.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := outbox.NewAdmin(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conns := sql.OpenDB(unused{t})
+	defer conns.Close()
+	db, ctx := bun.NewDB(conns, pgdialect.New()), t.Context()
+	list := func(filter outbox.Filter, page outbox.Page) error {
+		_, _, err := admin.List(ctx, db, filter, page)
+		return err
+	}
+	second := func(_ any, err error) error { return err }
+	for name, test := range map[string]struct{ err, want error }{
+		"a negative page":                {list(outbox.Filter{}, outbox.Page{Size: -1}), bus.ErrBadOption},
+		"a page too large":               {list(outbox.Filter{}, outbox.Page{Size: 1001}), bus.ErrBadOption},
+		"a page that is no text":         {list(outbox.Filter{}, outbox.Page{After: "!"}), bus.ErrBadOption},
+		"a page that is no JSON":         {list(outbox.Filter{}, outbox.Page{After: "bm8"}), bus.ErrBadOption},
+		"a page that holds nothing":      {list(outbox.Filter{}, outbox.Page{After: "e30"}), bus.ErrBadOption},
+		"a page in the year -290308":     {list(outbox.Filter{}, outbox.Page{After: "eyJ0IjotOTIyMzM3MjAzNjg1NDc3NTgwOCwiaSI6MX0"}), bus.ErrBadOption},
+		"a state that there is not":      {list(outbox.Filter{State: "done"}, outbox.Page{}), bus.ErrBadOption},
+		"a negative age":                 {list(outbox.Filter{OlderThan: -1}, outbox.Page{}), bus.ErrBadOption},
+		"a consumer with a NUL byte":     {list(outbox.Filter{Consumer: "a\x00"}, outbox.Page{}), bus.ErrBadText},
+		"a payload type that is no text": {second(admin.Count(ctx, db, outbox.Filter{PayloadType: "\xff"})), bus.ErrBadText},
+		"the zero time":                  {second(admin.Reschedule(ctx, db, time.Time{}, 1)), bus.ErrBadOption},
+		"a year beyond 9999":             {second(admin.Reschedule(ctx, db, time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), 1)), bus.ErrBadOption},
+		"a pause of nobody":              {admin.Pause(ctx, db, ""), bus.ErrBadOption},
+		"a pause of no text":             {admin.Pause(ctx, db, "\xff"), bus.ErrBadText},
+		"a resume of too much":           {admin.Resume(ctx, db, strings.Repeat("x", 256)), bus.ErrTooLarge},
+	} {
+		if !errors.Is(test.err, test.want) || !strings.HasPrefix(test.err.Error(), "outbox: admin: ") {
+			t.Errorf("%s: got %v, want %v", name, test.err, test.want)
+		}
+	}
+	for name, err := range map[string]error{
+		"no registry":    second(outbox.NewAdmin(nil)),
+		"no database":    second(admin.Get(ctx, nil, 1)),
+		"a nil database": second(admin.Cancel(ctx, (*bun.DB)(nil), 1)),
+		"the zero admin": second(new(outbox.Admin).Queues(ctx, db)),
+		"its resume":     new(outbox.Admin).Resume(ctx, db, "c"),
+	} {
+		if err == nil || !strings.HasPrefix(err.Error(), "outbox: ") {
+			t.Errorf("%s: got %v, want an error of this package", name, err)
+		}
+	}
+	if result, err := admin.Cancel(ctx, db); err != nil || result.Changed != 0 {
+		t.Errorf("cancelling nothing: got %+v, %v", result, err)
+	}
+}
