@@ -26,7 +26,7 @@ test: ## Run every check and every test, on a throw-away PostgreSQL
 	@$(WITH_POSTGRES) $(MAKE) --no-print-directory check
 
 .PHONY: lint
-lint: modules fmt vet staticcheck tidy-diff builds ## Run the static checks and build for every platform
+lint: modules fmt vet staticcheck tidy-diff builds alerts ## Run the static checks and build for every platform
 
 .PHONY: run
 run: ## Run the quickstart example
@@ -62,6 +62,11 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s), on a throw-away PostgreSQL
 .PHONY: mutants
 mutants: ## Break the library on purpose, and see that the tests notice
 	@$(WITH_POSTGRES) go run ./integration/mutants
+
+.PHONY: alerts
+alerts: ## Check the example alerts and run their tests
+	$(call heading,alerts)
+	@scripts/check-alerts.sh
 
 .PHONY: tidy
 tidy: ## Run go mod tidy in every module

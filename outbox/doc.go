@@ -3,7 +3,8 @@
 //
 // A [Producer] writes one row per registered consumer in the transaction it is
 // given. A [Processor] claims due rows under a lease, runs each through the
-// consume chain, and settles the outcome.
+// consume chain, and settles the outcome. An [Admin] looks at what waits, says why,
+// and changes it.
 //
 // # Guarantees
 //

@@ -1,0 +1,249 @@
+package guide_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/sqlitedialect"
+	"go.uber.org/goleak"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/bustest"
+	"github.com/asyncmonolith/asyncmonolith-go/examples/guide"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule/cron"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// cards is a card service that answers with what the test sets.
+type cards struct {
+	err  error
+	keys []string
+}
+
+func (c *cards) Charge(_ context.Context, key, _ string) error {
+	c.keys = append(c.keys, key)
+	return c.err
+}
+
+type fixture struct {
+	*bustest.Kit
+	db     *bun.DB
+	shop   *guide.Shop
+	cards  *cards
+	poison *poison.Store
+	admin  *outbox.Admin
+	log    *bytes.Buffer
+}
+
+// open makes the shop and a kit that runs it, with the middleware of the guide.
+func open(t *testing.T) *fixture {
+	t.Helper()
+	conns, err := sql.Open("sqlite", "file:/"+t.Name()+"?vfs=memdb&_txlock=immediate&_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conns.Close() })
+	f := &fixture{db: bun.NewDB(conns, sqlitedialect.New()), cards: new(cards), log: new(bytes.Buffer)}
+	if _, err := f.db.NewCreateTable().Model((*guide.Order)(nil)).Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.shop = &guide.Shop{DB: f.db, Cards: f.cards, Open: func() bool { return true }}
+	logger := slog.New(slog.NewTextHandler(f.log, nil))
+	f.Kit = bustest.Config{
+		Producer: outbox.ProducerConfig{User: []bus.SendMiddleware{guide.StampTenant}},
+		Processor: outbox.ProcessorConfig{Chain: middleware.Default(middleware.Options{
+			Logger: slog.New(slog.DiscardHandler), OnPoison: guide.Alarm(logger), User: []bus.Middleware{guide.RestoreTenant},
+		})},
+	}.New(t, f.db, f.shop.Consumers()...)
+	f.shop.Producer = f.Producer
+	var poisonErr, adminErr error
+	f.poison, poisonErr = poison.NewStore(f.Registry)
+	f.admin, adminErr = outbox.NewAdmin(f.Registry)
+	if err := errors.Join(poisonErr, adminErr); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestProducing(t *testing.T) {
+	f := open(t)
+	ctx := guide.WithTenant(f.Context(), "acme")
+	tx, err := f.db.BeginTx(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(guide.PlaceOrderIn(ctx, tx, f.Producer, guide.Order{ID: "o-1"}), tx.Commit(),
+		guide.PlaceOrder(ctx, f.db, f.Producer, guide.Order{ID: "o-2"}),
+		guide.PlaceOrders(ctx, f.db, f.Producer, []guide.Order{{ID: "o-3"}, {ID: "o-4"}}),
+		guide.RemindLater(ctx, f.db, f.Producer, "o-1"), guide.RemindLater(ctx, f.db, f.Producer, "o-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if orders, reminders := bustest.Payloads[guide.OrderPlaced](t, f), bustest.Payloads[guide.ReminderDue](t, f); len(orders) != 4 || len(reminders) != 1 {
+		t.Errorf("produced: got %v and %v, want four orders and one reminder", orders, reminders)
+	}
+	if m := bustest.RequireProduced[guide.OrderPlaced](t, f, nil); m.Headers["tenant"] != "acme" {
+		t.Errorf("headers: got %v, want the tenant", m.Headers)
+	}
+	f.DrainUntilIdle()
+	if n, err := f.db.NewSelect().Model((*guide.Order)(nil)).Where("reserved").Count(ctx); n != 2 || err != nil {
+		t.Errorf("reserved: got %d, %v, want the two orders that there are", n, err)
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	for name, test := range map[string]struct {
+		err    error
+		closed bool
+		want   bus.Outcome
+		delay  time.Duration
+	}{
+		"done":      {want: bus.Done},
+		"closed":    {closed: true, want: bus.Snoozed, delay: time.Hour},
+		"busy":      {err: &guide.BusyError{For: time.Minute}, want: bus.Retried, delay: time.Minute},
+		"declined":  {err: guide.ErrDeclined, want: bus.Poisoned},
+		"no order":  {err: guide.ErrNoOrder, want: bus.Discarded},
+		"any other": {err: errors.New("no luck"), want: bus.Retried},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t)
+			f.cards.err = test.err
+			f.shop.Open = func() bool { return !test.closed }
+			produced := f.Produce(guide.OrderPlaced{OrderID: "o-1"})
+			v := f.ProcessNextFor("charge-card").Verdict
+			if v.Outcome != test.want || test.delay > 0 && v.Delay != test.delay {
+				t.Errorf("outcome: got %+v, want %s", v, test.want)
+			}
+			if !test.closed && f.cards.keys[0] != produced.MessageID.String() {
+				t.Errorf("key: got %q, want the message's id", f.cards.keys[0])
+			}
+			if alarmed := strings.Contains(f.log.String(), "somebody has to look"); alarmed != (test.want == bus.Poisoned) {
+				t.Errorf("alarm: got %t: %s", alarmed, f.log)
+			}
+		})
+	}
+}
+
+func TestScheduling(t *testing.T) {
+	f := open(t)
+	for range 2 { // two boots
+		if err := guide.ScheduleReports(f.Context(), f.db, f.Scheduler); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := bustest.RequireScheduled[guide.ReportDue](t, f, nil)
+	if err := guide.HoldReports(f.Context(), f.db, f.Scheduler); err != nil {
+		t.Fatal(err)
+	}
+	f.Advance(7 * 24 * time.Hour)
+	f.DrainUntilIdle()
+	if f.shop.Reports != 1 {
+		t.Errorf("reports in a week: got %d, want the one that was asked for", f.shop.Reports)
+	}
+	if err := f.Scheduler.Resume(f.Context(), f.db, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	f.Advance(7 * 24 * time.Hour)
+	if f.DrainUntilIdle(); f.shop.Reports != 6 {
+		t.Errorf("reports after another week: got %d, want 5 more", f.shop.Reports)
+	}
+}
+
+// TestExpressionsOfTheGuide reads them from its table.
+func TestExpressionsOfTheGuide(t *testing.T) {
+	text, err := os.ReadFile("../../docs/scheduling.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllSubmatch(text, -1)
+	for _, expression := range found {
+		if _, err := cron.Parse(string(expression[1])); err != nil {
+			t.Errorf("%s: %v", expression[1], err)
+		}
+	}
+	if len(found) < 4 {
+		t.Errorf("expressions: got %d, want those of the table", len(found))
+	}
+}
+
+func TestOperating(t *testing.T) {
+	f := open(t)
+	ctx := f.Context()
+	f.cards.err = guide.ErrDeclined
+	for i := range 3 {
+		f.Produce(guide.OrderPlaced{OrderID: fmt.Sprint("o-", i)})
+	}
+	f.DrainUntilIdle()
+	var out bytes.Buffer
+	if err := guide.ShowPoisoned(ctx, f.db, f.poison, &out); err != nil || strings.Count(out.String(), "permanent error 1 failed runs") != 3 {
+		t.Errorf("poisoned: got %v, %s", err, &out)
+	}
+	f.cards.err = nil
+	messages, _, err := f.poison.List(ctx, f.db, poison.Filter{}, poison.Page{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result, err := guide.RequeuePoisoned(ctx, f.db, f.poison, messages[0].ID); err != nil || result.Requeued != 2 {
+		t.Errorf("requeue: got %+v, %v, want the other two", result, err)
+	}
+	err = guide.Maintain(ctx, f.db, f.admin, func() error {
+		f.Advance(2 * time.Hour)
+		if runs := f.DrainUntilIdle(); len(runs) != 0 {
+			t.Errorf("runs while it is paused: got %d, want none", len(runs))
+		}
+		out.Reset()
+		return guide.Why(ctx, f.db, f.admin, &out)
+	})
+	if err != nil || strings.Count(out.String(), " paused Consumer ") != 3 {
+		t.Errorf("why: got %v, %s", err, &out)
+	}
+	waiting, _, err := f.admin.List(ctx, f.db, outbox.Filter{Consumer: "charge-card"}, outbox.Page{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out.Reset()
+	if err := guide.TakeBack(ctx, f.db, f.admin, []int64{waiting[0].ID, 9999}, &out); err != nil || out.String() != "1 cancelled, too late for [], gone before [9999]\n" {
+		t.Errorf("take back: got %v, %s", err, &out)
+	}
+	if runs := f.DrainUntilIdle(); len(runs) != 2 {
+		t.Errorf("runs after the resume: got %d, want 2", len(runs))
+	}
+}
+
+func TestWiring(t *testing.T) {
+	f := open(t)
+	if _, _, err := guide.Wire(f.db, f.Registry, slog.New(slog.DiscardHandler)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRenaming(t *testing.T) {
+	f := open(t)
+	var tracked []guide.OrderShipped
+	kit := bustest.Config{Registry: bus.RegistryConfig{Tables: bus.Tables{Prefix: "renamed_"}}}.New(t, f.db,
+		guide.NewTracking(func(_ context.Context, e guide.OrderShipped) error { tracked = append(tracked, e); return nil }))
+	kit.Produce(guide.OrderShipped{OrderID: "o-1", Carrier: "post"})
+	kit.Produce(guide.OrderShipped{OrderID: "o-2"})
+	if _, err := f.db.ExecContext(t.Context(), `UPDATE renamed_consumer_messages SET consumer_type = 'follow-parcel', payload_type = 'order.sent', payload = '{"order_id":"o-1"}' WHERE id = 1`); err != nil {
+		t.Fatal(err)
+	}
+	kit.DrainUntilIdle()
+	if len(tracked) != 2 || tracked[0] != (guide.OrderShipped{OrderID: "o-1"}) {
+		t.Errorf("tracked: got %+v, want both", tracked)
+	}
+}

@@ -1,0 +1,70 @@
+package guide
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+// ShowPoisoned prints the newest poisoned messages of a consumer.
+func ShowPoisoned(ctx context.Context, db bun.IDB, store *poison.Store, out io.Writer) error {
+	// snippet: poisoned
+	messages, _, err := store.List(ctx, db, poison.Filter{Consumer: "charge-card"}, poison.Page{Size: 20})
+	for _, m := range messages {
+		fmt.Fprintln(out, m.ID, m.Reason, len(m.Errors), "failed runs")
+	}
+	// end
+	return err
+}
+
+// RequeuePoisoned has messages run again, the first with another payload.
+func RequeuePoisoned(ctx context.Context, db bun.IDB, store *poison.Store, first int64) (poison.Result, error) {
+	// snippet: requeue
+	if err := store.EditAndRequeue(ctx, db, first, OrderPlaced{OrderID: "o-1"}); err != nil {
+		return poison.Result{}, err
+	}
+	result, err := store.RequeueWhere(ctx, db, poison.Filter{Consumer: "charge-card", Error: "declined"}, 1000)
+	// end
+	return result, err
+}
+
+// Why prints why messages of a consumer wait.
+func Why(ctx context.Context, db bun.IDB, admin *outbox.Admin, out io.Writer) error {
+	// snippet: explain
+	old := outbox.Filter{Consumer: "charge-card", OlderThan: time.Hour}
+	messages, _, err := admin.List(ctx, db, old, outbox.Page{Size: 10})
+	for _, m := range messages {
+		e, err := admin.Explain(ctx, db, m.ID)
+		fmt.Fprintln(out, m.ID, e.Reason, e.Text, err)
+	}
+	// end
+	return err
+}
+
+// TakeBack cancels messages.
+func TakeBack(ctx context.Context, db bun.IDB, admin *outbox.Admin, ids []int64, out io.Writer) error {
+	// snippet: cancel
+	result, err := admin.Cancel(ctx, db, ids...)
+	fmt.Fprintf(out, "%d cancelled, too late for %v, gone before %v\n", result.Changed, result.Running, result.Missing)
+	// end
+	return err
+}
+
+// Maintain stops a consumer everywhere while its provider is worked on.
+func Maintain(ctx context.Context, db bun.IDB, admin *outbox.Admin, work func() error) error {
+	// snippet: pause
+	if err := admin.Pause(ctx, db, "charge-card"); err != nil {
+		return err
+	}
+	if err := work(); err != nil {
+		return err // still paused
+	}
+	return admin.Resume(ctx, db, "charge-card")
+	// end
+}
