@@ -39,7 +39,7 @@ func TestAdminReadsIndexes(t *testing.T) {
 		if cancelled.Changed != 3 || ran.Changed != 3 {
 			t.Errorf("changes: got %+v and %+v, want 3 each", cancelled, ran)
 		}
-		if err := errors.Join(cancelErr, runErr, list(outbox.Filter{}), list(outbox.Filter{Crashed: true}), list(outbox.Filter{Consumer: "c7"}),
+		if err := errors.Join(cancelErr, runErr, list(outbox.Filter{}), list(outbox.Filter{Crashed: true}), list(outbox.Filter{Consumer: "c7"}), list(outbox.Filter{InsertID: "k7"}),
 			list(outbox.Filter{Consumer: "c7", State: outbox.Ready}), list(outbox.Filter{Consumer: "c7", State: outbox.Leased}),
 			second(admin.Get(ctx, hooked, 77)), second(admin.Explain(ctx, hooked, 78))); err != nil {
 			t.Fatal(err)

@@ -84,9 +84,9 @@ func adminFailed(err error, operation string, args ...any) error {
 // the same filter. A message that is rescheduled or retried while you turn pages
 // moves in that order, and may be listed twice or not at all.
 //
-// With a consumer in the filter it reads an index from where the page begins on.
-// The other fields are compared message by message, so that looking for what is
-// rare reads all there is of the consumer, or, without one, of the table.
+// With a consumer or an insert id in the filter it reads an index. The other fields
+// are compared message by message, so that looking for what is rare reads all
+// there is of the consumer, or, without one, of the table.
 func (a *Admin) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Pending, *Page, error) {
 	size, after, err := page.start()
 	if err = errors.Join(err, filter.check()); err != nil {

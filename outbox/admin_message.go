@@ -92,8 +92,13 @@ func newPending(row store.Pending) Pending {
 // value selects all.
 type Filter struct {
 	// Consumer and PayloadType are names as they are stored; they match exactly.
+	// The consumer has an index.
 	Consumer    string
 	PayloadType string
+	// InsertID is the key that the message was produced with. It has an index.
+	InsertID string
+	// MessageID is that of the payload, as logs, traces and receipts have it.
+	MessageID bus.MessageID
 	// State is one of Ready, Delayed and Leased.
 	State State
 	// Crashed selects messages whose last owner has vanished.
@@ -104,7 +109,7 @@ type Filter struct {
 
 // check reports what no row can match, or nothing can mean.
 func (f Filter) check() error {
-	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType} {
+	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "insert id": f.InsertID} {
 		if err := bus.CheckText(text); err != nil {
 			return fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrBadText, err)
 		}
@@ -122,7 +127,8 @@ func (f Filter) check() error {
 
 func (f Filter) rows() store.PendingFilter {
 	states := map[State]store.PendingState{Ready: store.Ready, Delayed: store.Delayed, Leased: store.Leased}
-	return store.PendingFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, State: states[f.State], Crashed: f.Crashed, OlderThan: f.OlderThan}
+	return store.PendingFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, InsertID: f.InsertID, MessageID: f.MessageID,
+		State: states[f.State], Crashed: f.Crashed, OlderThan: f.OlderThan}
 }
 
 const (

@@ -55,6 +55,7 @@ func TestAdminRefusesBadInputBeforeAnySQL(t *testing.T) {
 		"a negative age":                 {list(outbox.Filter{OlderThan: -1}, outbox.Page{}), bus.ErrBadOption},
 		"a consumer with a NUL byte":     {list(outbox.Filter{Consumer: "a\x00"}, outbox.Page{}), bus.ErrBadText},
 		"a payload type that is no text": {second(admin.Count(ctx, db, outbox.Filter{PayloadType: "\xff"})), bus.ErrBadText},
+		"an insert id that is no text":   {list(outbox.Filter{InsertID: "\xff"}, outbox.Page{}), bus.ErrBadText},
 		"the zero time":                  {second(admin.Reschedule(ctx, db, time.Time{}, 1)), bus.ErrBadOption},
 		"a year beyond 9999":             {second(admin.Reschedule(ctx, db, time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), 1)), bus.ErrBadOption},
 		"a pause of nobody":              {admin.Pause(ctx, db, ""), bus.ErrBadOption},

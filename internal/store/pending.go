@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
 // Pending is a row of consumer_messages with what keeps it, or might.
@@ -48,11 +50,12 @@ type PendingPlace struct {
 
 // PendingFilter selects pending messages; zero fields select all.
 type PendingFilter struct {
-	Consumer, PayloadType string
-	State                 PendingState
-	Crashed               bool
-	OlderThan             time.Duration // since it was produced, by the database's clock
-	After                 PendingPlace  // only what comes behind this place; an id of zero for the start
+	Consumer, PayloadType, InsertID string
+	MessageID                       bus.MessageID
+	State                           PendingState
+	Crashed                         bool
+	OlderThan                       time.Duration // since it was produced, by the database's clock
+	After                           PendingPlace  // only what comes behind this place; an id of zero for the start
 }
 
 // where writes the filter as conditions on m.
@@ -66,6 +69,12 @@ func (s *Store) pendingWhere(ctx context.Context, f PendingFilter) (conditions s
 	}
 	if f.PayloadType != "" {
 		and("m.payload_type = ?", f.PayloadType)
+	}
+	if f.InsertID != "" {
+		and("m.insert_id = ?", f.InsertID)
+	}
+	if f.MessageID != (bus.MessageID{}) {
+		and("m.message_id = ?", f.MessageID)
 	}
 	if f.Crashed {
 		and("m.crashes > 0")

@@ -89,15 +89,20 @@ func pendingPages(k *kit) {
 
 func pendingFilters(k *kit) {
 	k.mixed()
+	keyed := k.message("e")
+	keyed.InsertID = "it's"
+	k.insert(keyed)
 	for _, test := range []struct {
 		name   string
 		filter store.PendingFilter
 		want   []int64
 	}{
+		{"insert id", store.PendingFilter{InsertID: "it's"}, []int64{6}},
+		{"message id", store.PendingFilter{MessageID: keyed.MessageID}, []int64{6}},
 		{"consumer", store.PendingFilter{Consumer: "c"}, []int64{1, 4, 5, 3}},
 		{"a consumer with a quote", store.PendingFilter{Consumer: "it's"}, nil},
 		{"payload type", store.PendingFilter{PayloadType: "other"}, []int64{5}},
-		{"ready", store.PendingFilter{State: store.Ready}, []int64{1, 4, 2}},
+		{"ready", store.PendingFilter{State: store.Ready}, []int64{1, 4, 2, 6}},
 		{"delayed", store.PendingFilter{State: store.Delayed}, []int64{3}},
 		{"leased", store.PendingFilter{State: store.Leased}, []int64{5}},
 		{"crashed", store.PendingFilter{Crashed: true}, []int64{1}},
