@@ -11,9 +11,11 @@ import (
 )
 
 // statsStatement counts per consumer with bounds, so that a large backlog costs
-// no more than a small one. {names} is the list of consumers as a table.
+// no more than a small one. What is leased is looked up once for all of them.
+// {names} is the list of consumers as a table.
 const statsStatement = `
 WITH held AS ({held}),
+leased AS MATERIALIZED (SELECT m.consumer_type AS consumer, count(*) AS n FROM held h JOIN {messages} m ON m.id = h.id GROUP BY m.consumer_type),
 names AS ({names})
 SELECT n.consumer,
   (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes = 0 AND m.available_after <= {now}
@@ -21,7 +23,7 @@ SELECT n.consumer,
   + (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes > 0
     AND m.id NOT IN (SELECT id FROM held) LIMIT ?) x) AS ready,
   (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes = 0 AND m.available_after > {now} LIMIT ?) x) AS delayed,
-  (SELECT count(*) FROM (SELECT 1 FROM held h JOIN {messages} m ON m.id = h.id WHERE m.consumer_type = n.consumer LIMIT ?) x) AS leased,
+  COALESCE((SELECT l.n FROM leased l WHERE l.consumer = n.consumer), 0) AS leased,
   (SELECT count(*) FROM (SELECT 1 FROM {poisoned} p WHERE p.consumer_type = n.consumer LIMIT ?) x) AS poisoned,
   (SELECT MIN(x.available_after) FROM (
     SELECT * FROM (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes = 0 AND m.available_after <= {now}
@@ -47,11 +49,11 @@ func (s *Store) Stats(ctx context.Context, db bun.IDB, consumers []string) ([]bu
 	}
 	names := strings.TrimSuffix(strings.Repeat("SELECT ? AS consumer UNION ALL ", len(consumers)), " UNION ALL ")
 	statement := strings.NewReplacer("{held}", s.held(), "{names}", names, "{now}", s.now(ctx)).Replace(statsStatement)
-	args := make([]any, 0, len(consumers)+5)
+	args := make([]any, 0, len(consumers)+4)
 	for _, name := range consumers {
 		args = append(args, name)
 	}
-	for range 5 {
+	for range 4 {
 		args = append(args, bus.MaxQueueCount)
 	}
 	var rows []struct {
@@ -65,7 +67,7 @@ func (s *Store) Stats(ctx context.Context, db bun.IDB, consumers []string) ([]bu
 	}
 	stats := make([]bus.QueueStats, len(rows))
 	for i, r := range rows {
-		stats[i] = bus.QueueStats{Consumer: r.Consumer, Ready: r.Ready, Delayed: r.Delayed, Leased: r.Leased, Poisoned: r.Poisoned,
+		stats[i] = bus.QueueStats{Consumer: r.Consumer, Ready: r.Ready, Delayed: r.Delayed, Leased: min(r.Leased, bus.MaxQueueCount), Poisoned: r.Poisoned,
 			OldestReady: age(r.Now, r.OldestReady), OldestPoisoned: age(r.Now, r.OldestPoisoned)}
 	}
 	return stats, nil
