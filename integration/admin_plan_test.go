@@ -19,7 +19,7 @@ func TestAdminReadsIndexes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := newApp(t, db, consumed("c"))
-		for range 20 {
+		for range 5 {
 			a.produceMany(1000)
 		}
 		a.exec("UPDATE consumer_messages SET consumer_type = 'c' || id % 20, crashes = CASE WHEN id % 100 = 0 THEN 1 ELSE 0 END")

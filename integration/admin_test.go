@@ -252,7 +252,7 @@ func TestAdminSkipsWhatAnotherTransactionHasLocked(t *testing.T) {
 func TestCancelledMessagesNeverRun(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		const messages = 3000
+		const messages = 1000
 		var started sync.Map
 		a := newApp(t, db, bus.Consume("c", func(_ context.Context, o order) error { started.Store(o.ID, true); return nil }))
 		admin, ctx := a.admin(), t.Context()
@@ -265,13 +265,20 @@ func TestCancelledMessagesNeverRun(t *testing.T) {
 		for _, m := range a.pending() {
 			names[m.ID] = strings.Split(m.Payload, `"`)[3]
 		}
-		first, second := a.start(fast()), a.start(fast())
+		processors, admins := 2, 2
+		if db.Dialect().Name().String() == "sqlite" { // whose only write lock is handed out unfairly
+			processors, admins = 1, 1
+		}
+		var running []*running
+		for range processors {
+			running = append(running, a.start(fast()))
+		}
 		var mu sync.Mutex
 		changed := map[int64]bool{}
-		var admins sync.WaitGroup
-		for range 2 {
-			admins.Go(func() {
-				for range 150 {
+		var changes sync.WaitGroup
+		for range admins {
+			changes.Go(func() {
+				for range 100 {
 					id := 1 + rand.Int64N(messages)
 					do := admin.Cancel
 					if id%2 == 0 {
@@ -291,12 +298,13 @@ func TestCancelledMessagesNeverRun(t *testing.T) {
 				}
 			})
 		}
-		admins.Wait()
+		changes.Wait()
 		eventually(t, "what is due has run", func() bool {
 			return must[int](t)(admin.Count(ctx, db, outbox.Filter{State: outbox.Ready}))+must[int](t)(admin.Count(ctx, db, outbox.Filter{State: outbox.Leased})) == 0
 		})
-		first.mustStop()
-		second.mustStop()
+		for _, r := range running {
+			r.mustStop()
+		}
 		ran := 0
 		for id, name := range names {
 			if _, ok := started.Load(name); ok && changed[id] {
