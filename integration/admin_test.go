@@ -334,8 +334,18 @@ func TestAdminInTransactions(t *testing.T) {
 			if err := admin.Pause(ctx, db, "c"); !errors.Is(err, bus.ErrNotInTx) {
 				t.Errorf("pause beside the transaction: got %v, want ErrNotInTx", err)
 			}
+			return errors.Join(admin.Pause(ctx, tx, "c"), undo)
+		})
+		if !errors.Is(err, undo) {
+			t.Errorf("pause that is rolled back: got %v, want it undone", err)
+		}
+		var options *sql.TxOptions
+		if db.Dialect().Name().String() == "pg" { // whose default may be another
+			options = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+		}
+		err = db.RunInTx(ctx, options, func(ctx context.Context, tx bun.Tx) error {
 			result, err := admin.Cancel(ctx, tx, 1, 2)
-			return errors.Join(err, admin.Pause(ctx, tx, "c"), fmt.Errorf("%d: %w", result.Changed, undo))
+			return errors.Join(err, fmt.Errorf("%d: %w", result.Changed, undo))
 		})
 		if !errors.Is(err, undo) || !strings.Contains(err.Error(), "2: undo") || len(a.pending()) != 3 {
 			t.Errorf("cancel that is rolled back: got %v, left %d, want 2 and 3", err, len(a.pending()))

@@ -46,6 +46,6 @@ func (s *Store) Resume(ctx context.Context, db bun.IDB, consumers []string) erro
 
 // PausedConsumers lists what is paused, by name.
 func (s *Store) PausedConsumers(ctx context.Context, db bun.IDB) (rows []Paused, err error) {
-	err = db.NewRaw(s.names.expand(`SELECT consumer_type, paused_at FROM {paused} ORDER BY consumer_type`)).Scan(ctx, &rows)
+	err = s.read(ctx, db, &rows, `SELECT consumer_type, paused_at FROM {paused} ORDER BY consumer_type`)
 	return rows, err
 }

@@ -136,6 +136,11 @@ func (s *Store) pending(ctx context.Context, db bun.IDB, statement string, args 
 	return db.NewRaw(withNow(s.names.expand(statement), s.now(ctx)), args...)
 }
 
+// read runs one that only reads, and lets no conflict surface.
+func (s *Store) read(ctx context.Context, db bun.IDB, into any, statement string, args ...any) error {
+	return s.insist(ctx, db, func(db bun.IDB) error { return s.pending(ctx, db, statement, args...).Scan(ctx, into) })
+}
+
 // PendingMessages lists messages by consumer, in the order in which they are due,
 // without payloads, headers and errors.
 func (s *Store) PendingMessages(ctx context.Context, db bun.IDB, f PendingFilter, limit int) (rows []Pending, err error) {
@@ -145,7 +150,7 @@ func (s *Store) PendingMessages(ctx context.Context, db bun.IDB, f PendingFilter
 	if !f.Crashed {
 		page, args = cleanPage+" UNION ALL "+crashedPage, append(args, args...)
 	}
-	err = s.pending(ctx, db, s.around(strings.ReplaceAll(page, "{where}", conditions)), append(args, limit)...).Scan(ctx, &rows)
+	err = s.read(ctx, db, &rows, s.around(strings.ReplaceAll(page, "{where}", conditions)), append(args, limit)...)
 	return rows, err
 }
 
@@ -160,7 +165,7 @@ func (s *Store) PendingMessage(ctx context.Context, db bun.IDB, id int64, full b
 		columns = messageColumns
 	}
 	var rows []Pending
-	err = s.pending(ctx, db, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), id, 1).Scan(ctx, &rows)
+	err = s.read(ctx, db, &rows, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), id, 1)
 	if err != nil || len(rows) == 0 {
 		return Pending{}, false, err
 	}
@@ -170,14 +175,14 @@ func (s *Store) PendingMessage(ctx context.Context, db bun.IDB, id int64, full b
 // CountPending counts messages; it reads what it counts.
 func (s *Store) CountPending(ctx context.Context, db bun.IDB, f PendingFilter) (n int, err error) {
 	conditions, args := s.pendingWhere(ctx, f)
-	err = s.pending(ctx, db, "SELECT count(*) FROM {messages} m WHERE "+conditions, args...).Scan(ctx, &n)
+	err = s.read(ctx, db, &n, "SELECT count(*) FROM {messages} m WHERE "+conditions, args...)
 	return n, err
 }
 
 // Claims lists what is claimed, by the ids of the claims.
 func (s *Store) Claims(ctx context.Context, db bun.IDB) (rows []HeldBy, err error) {
-	err = s.pending(ctx, db, `SELECT DISTINCT claim_id, owner, solo, claimed_at, leased_until, messages, leased_until < {now} AS expired
-		FROM (`+s.heldClaims()+`) h ORDER BY claim_id`).Scan(ctx, &rows)
+	err = s.read(ctx, db, &rows, `SELECT DISTINCT claim_id, owner, solo, claimed_at, leased_until, messages, leased_until < {now} AS expired
+		FROM (`+s.heldClaims()+`) h ORDER BY claim_id`)
 	return rows, err
 }
 
@@ -195,6 +200,6 @@ SELECT name FROM (SELECT name FROM clean UNION SELECT name FROM crashed UNION SE
 
 // StoredConsumers lists the consumer types of pending and poisoned messages.
 func (s *Store) StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
-	err = s.pending(ctx, db, storedConsumers).Scan(ctx, &names)
+	err = s.read(ctx, db, &names, storedConsumers)
 	return names, err
 }
