@@ -32,6 +32,9 @@ type Message struct {
 	InsertID string
 	// Mode tells how the message came to be delivered.
 	Mode Mode
+	// Event is where the event that the message delivers stands in the event
+	// log. It is nil for a message that was produced, rather than appended.
+	Event *Event
 
 	// Delay postpones a message by that much on the database's clock. It is
 	// used on the produce side, where AvailableAt is the zero time.

@@ -16,6 +16,7 @@ type Registry struct {
 	byPayload map[string][]Consumer // by payload type and payload alias
 	tables    Tables
 	codec     Codec
+	events    EventTypes
 	wakeups   Wakeups
 }
 
@@ -27,6 +28,9 @@ type RegistryConfig struct {
 	Tables Tables
 	// Codec encodes payloads. Defaults to JSON.
 	Codec Codec
+	// Events are the payloads that are recorded in the event log. Defaults to
+	// none.
+	Events EventTypes
 }
 
 // NewRegistry registers the consumers with the default configuration. The
@@ -43,13 +47,15 @@ func (c RegistryConfig) NewRegistry(consumers ...Consumer) (*Registry, error) {
 		byPayload: make(map[string][]Consumer),
 		tables:    c.Tables,
 		codec:     c.Codec,
+		events:    c.Events,
 	}
 	if r.codec == nil {
 		r.codec = JSON{}
 	}
 	mistakes := []error{c.Tables.Validate()}
 	for _, consumer := range consumers {
-		mistakes = append(mistakes, r.add(consumer)...)
+		consumer, err := r.adopt(consumer)
+		mistakes = append(append(mistakes, err), r.add(consumer)...)
 	}
 	if err := errors.Join(mistakes...); err != nil {
 		return nil, err
@@ -126,6 +132,9 @@ func (r *Registry) Tables() Tables { return r.tables }
 
 // Codec returns the codec for payloads.
 func (r *Registry) Codec() Codec { return r.codec }
+
+// Events returns the payloads that are recorded in the event log, or nil.
+func (r *Registry) Events() EventTypes { return r.events }
 
 // Wakeups returns the signal by which producers wake the processors of this
 // process.

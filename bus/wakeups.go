@@ -15,6 +15,9 @@ type Wake struct {
 	// Remote is true when another process has sent it; then PayloadTypes is
 	// empty. Processors look whether there is something for them.
 	Remote bool
+	// Events is true when events were appended; then, too, PayloadTypes means
+	// nothing, and messages that deliver them are announced apart.
+	Events bool
 }
 
 // Wakeups carries wake-ups from the producers of a process to its processors;

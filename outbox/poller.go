@@ -138,7 +138,7 @@ func (r *run) reportStrangers(ctx context.Context) {
 func (r *run) listen() (stop func()) {
 	return r.registry.Wakeups().Listen(func(w bus.Wake) {
 		switch {
-		case w.Schedules: // not for us
+		case w.Schedules, w.Events: // not for us
 		case w.Remote:
 			r.alarm.By(r.remote.next(time.Now()))
 		case w.Expected:

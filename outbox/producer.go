@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -230,6 +229,10 @@ func (p *Producer) insert(ctx context.Context, batch []*bus.Message) error {
 		_, err := store.For(db.Dialect().Name(), p.registry.Tables())
 		return err
 	}
+	events, err := store.Record(ctx, db, batch)
+	if err != nil {
+		return store.Explained(err)
+	}
 	rows, err := p.rows(batch)
 	if err != nil {
 		return err
@@ -247,6 +250,9 @@ func (p *Producer) insert(ctx context.Context, batch []*bus.Message) error {
 		}
 	}
 	p.wake(ctx, db, payloadTypes)
+	if events {
+		p.wakeReaders(ctx)
+	}
 	return nil
 }
 
@@ -272,17 +278,17 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 	rows := make([]store.NewMessage, 0, len(batch))
 	for _, m := range batch {
 		consumers := p.registry.ConsumersOf(m.PayloadType)
-		if len(consumers) == 0 {
+		if len(consumers) == 0 && m.Event == nil {
 			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, bus.ErrNoConsumer)
 		}
-		row := store.NewMessage{MessageID: m.ID, PayloadType: m.PayloadType, Payload: string(m.Payload),
+		headers, err := store.EncodeHeaders(m.Headers, m.Event, m.Mode)
+		if err != nil {
+			return nil, err
+		}
+		row := store.NewMessage{MessageID: m.ID, PayloadType: m.PayloadType, Payload: string(m.Payload), Headers: headers,
 			InsertID: m.InsertID, AvailableAt: m.AvailableAt, Delay: m.Delay}
-		if len(m.Headers) > 0 {
-			headers, err := json.Marshal(m.Headers)
-			if err != nil {
-				return nil, fmt.Errorf("encode headers: %w", err)
-			}
-			row.Headers = string(headers)
+		if m.Event != nil {
+			row.Payload = "" // it is read from the event
 		}
 		for _, consumer := range consumers {
 			row.ConsumerType = consumer.Name()
@@ -307,4 +313,14 @@ func (p *Producer) wake(ctx context.Context, db bun.IDB, payloadTypes []string) 
 		return
 	}
 	p.registry.Wakeups().Send(bus.Wake{PayloadTypes: payloadTypes, Expected: true})
+}
+
+// wakeReaders tells this process's readers of the event log, after the commit
+// where that can be known. Events are only appended in transactions.
+func (p *Producer) wakeReaders(ctx context.Context) {
+	if pending, ok := ctx.Value(pendingKey{}).(*pendingWake); ok {
+		pending.addEvents()
+		return
+	}
+	p.registry.Wakeups().Send(bus.Wake{Events: true, Expected: true})
 }

@@ -239,16 +239,20 @@ func (r *run) claim(o order) (store.Claim, error) {
 	r.counters.claims.Add(1)
 	r.counters.claimed.Add(int64(len(c.Messages)))
 	r.lastClaim.Store(time.Now().UnixNano())
+	filled := r.store.FillIn(ctx, r.db, c.Messages)
 	l := r.ledger.open(r.work, c.ID, len(c.Messages), c.Sent.Add(r.config.LeaseDuration))
 	tasks := make([]task, len(c.Messages))
 	now := time.Now()
 	for i, row := range c.Messages {
 		newTask(&tasks[i], row, r.dispatcher.byName[row.ConsumerType], l, now)
 	}
-	if !r.dispatcher.push(tasks) {
+	if filled != nil || !r.dispatcher.push(tasks) {
 		for i := range tasks {
 			r.settled(&tasks[i], errUnstarted)
 		}
+	}
+	if filled != nil {
+		return store.Claim{}, fmt.Errorf("claim: %w", filled)
 	}
 	return c, nil
 }

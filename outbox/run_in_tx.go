@@ -47,6 +47,7 @@ type pendingKey struct{}
 type pendingWake struct {
 	mu           sync.Mutex
 	payloadTypes []string
+	events       bool
 }
 
 func withPendingWake(ctx context.Context) (context.Context, *pendingWake) {
@@ -64,10 +65,19 @@ func (w *pendingWake) add(payloadTypes []string) {
 	}
 }
 
+func (w *pendingWake) addEvents() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = true
+}
+
 func (w *pendingWake) send(registry *bus.Registry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.payloadTypes) > 0 {
 		registry.Wakeups().Send(bus.Wake{PayloadTypes: w.payloadTypes})
+	}
+	if w.events {
+		registry.Wakeups().Send(bus.Wake{Events: true})
 	}
 }

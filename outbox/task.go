@@ -73,6 +73,7 @@ func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {
 			CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time,
 		},
 	}
+	row.Deliver(&t.message)
 }
 
 // result turns what the chain returned into what is settled.

@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -90,14 +91,17 @@ func (r *run) consume(ctx context.Context, m *bus.Message) error {
 	if !ok {
 		return errors.New("outbox: the consume chain must pass on the context it was given")
 	}
-	var err error
+	payload, err := r.payload(ctx, m)
+	if err != nil {
+		return err
+	}
 	switch {
 	case t.group != nil:
-		err = t.group.join(ctx, t, m.Payload)
+		err = t.group.join(ctx, t, payload)
 	case t.consumer.transactional:
-		err = r.runInTx(ctx, t, m.Payload)
+		err = r.runInTx(ctx, t, payload)
 	default:
-		err = r.invoke(ctx, t, m.Payload)
+		err = r.invoke(ctx, t, payload)
 	}
 	if err == nil {
 		return nil
@@ -114,6 +118,23 @@ func (r *run) consume(ctx context.Context, m *bus.Message) error {
 		}
 	}
 	return err
+}
+
+// payload is what the consumer is to decode: of an event, in its newest form.
+func (r *run) payload(ctx context.Context, m *bus.Message) ([]byte, error) {
+	switch {
+	case m.Event == nil:
+		return m.Payload, nil
+	case len(m.Payload) == 0:
+		return nil, bus.Discard(fmt.Errorf("outbox: event %d of stream %q has been erased", m.Event.Version, m.Event.Stream))
+	case r.registry.Events() == nil:
+		return m.Payload, nil
+	}
+	payload, err := r.registry.Events().Upcast(ctx, m.PayloadType, m.Event.Schema, m.Payload)
+	if errors.Is(err, bus.ErrDropped) {
+		return nil, bus.Discard(err)
+	}
+	return payload, err
 }
 
 // invoke runs the consumer's function on the worker's partner and waits for it,

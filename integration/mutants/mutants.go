@@ -184,8 +184,8 @@ func releaseCounts() []change {
 }
 
 func deleteBeforeHandler() []change {
-	return []change{{"\terr = r.invoke(ctx, t, m.Payload)\n",
-		"\tif _, err := r.store.Remove(ctx, r.db, t.row.ID); err != nil {\n\t\treturn err\n\t}\n\terr = r.invoke(ctx, t, m.Payload)\n"}}
+	return []change{{"\terr = r.invoke(ctx, t, payload)\n",
+		"\tif _, err := r.store.Remove(ctx, r.db, t.row.ID); err != nil {\n\t\treturn err\n\t}\n\terr = r.invoke(ctx, t, payload)\n"}}
 }
 
 // apply returns the file with the mistake in it.

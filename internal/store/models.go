@@ -22,6 +22,9 @@ type Message struct {
 	Attempts       int           `bun:"attempts"`
 	Crashes        int           `bun:"crashes"`
 	Errors         string        `bun:"errors"`
+
+	// Event is what the message refers to, once [Store.FillIn] has read it.
+	Event *Event `bun:"-"`
 }
 
 // messageColumns are the columns of Message, in the order of its fields.

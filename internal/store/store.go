@@ -28,6 +28,7 @@ type engine interface {
 	keeper
 	executor
 	ledgerReader
+	recorder
 	setup
 }
 
@@ -81,6 +82,21 @@ type ledgerReader interface {
 	held() string
 	// heldClaims selects them with their claims.
 	heldClaims() string
+}
+
+// recorder writes events and gives them their places.
+type recorder interface {
+	// insertEvents writes the rows in their order and fills in their sequence numbers.
+	insertEvents(ctx context.Context, tx bun.IDB, rows []*NewEvent) error
+	// number gives places to committed events and returns to how many.
+	number(ctx context.Context, db *bun.DB, limit int) (int, error)
+	// head is an expression for the last place that is given.
+	head() string
+	// place is the column with an event's place, NULL until it has one.
+	place() string
+	// gate keeps an exclusive passage apart from all others until the end of the
+	// transaction.
+	gate(ctx context.Context, tx bun.IDB, name string, exclusive bool) error
 }
 
 // setup prepares and checks the database.
@@ -162,7 +178,10 @@ func newNames(t bus.Tables) names {
 		schedules: quote("scheduled_messages"), migrations: quote("asyncmonolith_migrations"),
 	}
 	n.replacer = strings.NewReplacer("{messages}", n.messages, "{claims}", n.claims,
-		"{poisoned}", n.poisoned, "{paused}", n.paused, "{schedules}", n.schedules, "{migrations}", n.migrations, "{prefix}", n.prefix)
+		"{poisoned}", n.poisoned, "{paused}", n.paused, "{schedules}", n.schedules, "{migrations}", n.migrations, "{prefix}", n.prefix,
+		"{events}", quote("events"), "{streams}", quote("event_streams"), "{head}", quote("event_head"),
+		"{subscriptions}", quote("event_subscriptions"), "{projections}", quote("event_projections"),
+		"{parked}", quote("event_parked"), "{snapshots}", quote("event_snapshots"))
 	return n
 }
 

@@ -1,0 +1,63 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+)
+
+// Event is where a recorded event stands in the event log; see package eventlog.
+type Event struct {
+	// Sequence identifies the event within its database. Numbers grow, with
+	// gaps, but events do not become visible in their order.
+	Sequence int64
+	// Stream is the name of the stream, and Version the event's place in it,
+	// starting at 1.
+	Stream  string
+	Version int64
+	// Position is the event's place in the whole log, starting at 1 and without
+	// gaps. It is given soon after the commit: 0 means not yet.
+	Position int64
+	// Schema is the version of the payload's form as it is stored, starting at 1.
+	Schema int
+}
+
+// EventTypes knows the payloads that are recorded as events. *eventlog.Types
+// does. It must be safe for concurrent use.
+type EventTypes interface {
+	// GoType returns the type of a payload by its stored or former name.
+	GoType(payloadType string) (reflect.Type, bool)
+	// Aliases returns the former names of a payload type.
+	Aliases(payloadType string) []string
+	// Upcast brings the stored text of an event to the newest schema. It returns
+	// [ErrDropped] for an event that nobody is to see any more.
+	Upcast(ctx context.Context, payloadType string, schema int, text []byte) ([]byte, error)
+}
+
+// ErrDropped is returned by an upcaster for an event that is obsolete: readers
+// pass over it, and a message that delivers it is done without running.
+var ErrDropped = errors.New("the event is obsolete")
+
+// adopt gives a consumer of an event the event's former names, and reports a
+// payload type that the events know as another Go type.
+func (r *Registry) adopt(c Consumer) (Consumer, error) {
+	if r.events == nil || c.consume == nil {
+		return c, nil
+	}
+	goType, ok := r.events.GoType(c.payloadType)
+	if !ok {
+		return c, nil
+	}
+	if goType != c.goType {
+		return c, fmt.Errorf("bus: consumer %q: payload type %q is %s here and %s as an event", c.name, c.payloadType, fullName(c.goType), fullName(goType))
+	}
+	c.config = c.config.clone()
+	for _, alias := range r.events.Aliases(c.payloadType) {
+		if !slices.Contains(c.PayloadTypes(), alias) {
+			c.config.PayloadAliases = append(c.config.PayloadAliases, alias)
+		}
+	}
+	return c, nil
+}

@@ -1,0 +1,338 @@
+package eventlog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Expected is the version that a stream must have for an append to happen: the
+// number of its events, or one of the constants.
+type Expected int64
+
+const (
+	// NoStream wants the stream to be new.
+	NoStream Expected = Expected(store.NewStream)
+	// Any does not ask.
+	Any Expected = Expected(store.AnyStream)
+	// Exists wants the stream to have events.
+	Exists Expected = Expected(store.OldStream)
+)
+
+// String returns the version, or the name of the constant.
+func (e Expected) String() string {
+	switch e {
+	case NoStream:
+		return "no stream"
+	case Any:
+		return "any version"
+	case Exists:
+		return "an existing stream"
+	}
+	return fmt.Sprintf("version %d", int64(e))
+}
+
+// Appended tells where events were appended.
+type Appended struct {
+	Stream string
+	// Version is that of the stream now, and of its last event.
+	Version int64
+	// Sequence is the number of the last event. It is what to wait for: positions
+	// are given after the commit.
+	Sequence int64
+}
+
+// ConflictError reports a stream that did not have the expected version. Nothing
+// was written, and the transaction stays usable.
+type ConflictError struct {
+	Stream string
+	Want   Expected
+	Actual int64 // 0 for no stream
+}
+
+// Error implements error.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("eventlog: stream %q has version %d, want %s", e.Stream, e.Actual, e.Want)
+}
+
+// ErrTombstoned is returned for an append to a stream whose events were erased.
+var ErrTombstoned = errors.New("eventlog: the stream is tombstoned")
+
+// Write is what [Log.AppendAll] appends to one stream.
+type Write struct {
+	Stream string
+	Want   Expected
+	Events []bus.Payload
+	// Headers are stored with each of the events, and travel with the messages
+	// that deliver them, as those of a produced message do. Defaults to none.
+	Headers map[string]string
+}
+
+// Append appends events to a stream in the transaction. They exist once it
+// commits; consumers that are registered for them run from then on, and readers
+// of the log see them once they are numbered.
+//
+// A stream that does not have the expected version is a *[ConflictError]: the
+// transaction stays usable, except at REPEATABLE READ and SERIALIZABLE, where the
+// database reports a serialization failure. From the append until the end of the
+// transaction other appends to the stream wait.
+//
+// The name of a stream is its category, "-", and an id: "account-42". It has up to
+// bus.MaxKey bytes. No events are no error, and expect nothing of the stream.
+//
+// Other errors that the caller can avoid are *[UnknownTypeError], [ErrTombstoned],
+// bus.ErrPointerPayload, bus.ErrOtherType, bus.ErrTooLarge, bus.ErrBadText and
+// bus.ErrBadOption, for which nothing was sent to the database.
+func (l *Log) Append(ctx context.Context, tx bun.Tx, stream string, want Expected, events ...bus.Payload) (Appended, error) {
+	appended, err := l.AppendAll(ctx, tx, Write{Stream: stream, Want: want, Events: events})
+	if err != nil {
+		return Appended{}, err
+	}
+	return appended[0], nil
+}
+
+// AppendAll appends to several streams at once, each of which may be given once:
+// to all of them or, for an error, to none. Their order in the log is that of the
+// arguments, and whatever the order, two such calls do not deadlock. See
+// [Log.Append].
+func (l *Log) AppendAll(ctx context.Context, tx bun.Tx, writes ...Write) ([]Appended, error) {
+	appended, err := l.append(ctx, tx, writes)
+	if err != nil {
+		if _, ok := errors.AsType[*ConflictError](err); ok {
+			return nil, err
+		}
+		return nil, fmt.Errorf("eventlog: append: %w", store.Explained(err))
+	}
+	return appended, nil
+}
+
+func (l *Log) append(ctx context.Context, tx bun.Tx, writes []Write) ([]Appended, error) {
+	s, db, err := l.on(tx)
+	if err != nil {
+		return nil, err
+	}
+	a := &appending{log: l, store: s, tx: tx, writes: writes, appended: make([]Appended, len(writes))}
+	if err := a.prepare(); err != nil {
+		return nil, err
+	}
+	if len(a.batch) == 0 {
+		return a.appended, nil
+	}
+	// Written with the caller's context: the chain's is not for what comes of it.
+	record := func(_ context.Context, db bun.IDB, batch []*bus.Message) error { return a.record(ctx, db, batch) }
+	if err := l.producer.Send(store.WithRecorder(ctx, record), db, a.batch...); err != nil {
+		if conflict, ok := errors.AsType[*ConflictError](err); ok {
+			return nil, conflict
+		}
+		return nil, err
+	}
+	if !a.done {
+		return nil, errors.New("the produce chain did not pass the events on")
+	}
+	return a.appended, nil
+}
+
+// appending is one call of Append.
+type appending struct {
+	log      *Log
+	store    *store.Store
+	tx       bun.Tx
+	writes   []Write
+	batch    []*bus.Message
+	rows     []*store.NewEvent
+	appended []Appended
+	done     bool
+}
+
+// prepare makes a message of each event, and refuses what cannot be appended.
+func (a *appending) prepare() error {
+	seen := map[string]bool{}
+	for i, w := range a.writes {
+		a.appended[i] = Appended{Stream: w.Stream}
+		if err := checkStream(w.Stream); err != nil {
+			return err
+		}
+		if seen[w.Stream] {
+			return fmt.Errorf("stream %q: %w: it is given twice", w.Stream, bus.ErrBadOption)
+		}
+		seen[w.Stream] = true
+		if w.Want < Exists {
+			return fmt.Errorf("stream %q: %w: expected version %d, a version, NoStream, Any or Exists is allowed", w.Stream, bus.ErrBadOption, int64(w.Want))
+		}
+		for _, event := range w.Events {
+			m, err := a.log.message(event)
+			if err != nil {
+				return fmt.Errorf("stream %q: %w", w.Stream, err)
+			}
+			m.Headers = maps.Clone(w.Headers)
+			m.Event.Stream = w.Stream
+			a.batch = append(a.batch, m)
+		}
+	}
+	return nil
+}
+
+func checkStream(stream string) error {
+	category, id, ok := strings.Cut(stream, "-")
+	if !ok || category == "" || id == "" {
+		return fmt.Errorf("stream %q: %w: a category, \"-\" and an id are needed, such as account-42", stream, bus.ErrBadOption)
+	}
+	return bus.CheckKey("stream", stream)
+}
+
+// message encodes an event.
+func (l *Log) message(event bus.Payload) (*bus.Message, error) {
+	if event == nil {
+		return nil, fmt.Errorf("%w: a nil event", bus.ErrPointerPayload)
+	}
+	goType := reflect.TypeOf(event)
+	if goType.Kind() == reflect.Pointer {
+		return nil, fmt.Errorf("%w: %s, pass the struct itself", bus.ErrPointerPayload, goType)
+	}
+	name := event.PayloadType()
+	known, ok := l.types.byName[name]
+	switch {
+	case !ok:
+		return nil, &UnknownTypeError{Type: name}
+	case known.goType != goType:
+		return nil, fmt.Errorf("event %q (%s): %w: it is known as %s", name, goType, bus.ErrOtherType, known.goType)
+	}
+	text, err := l.registry.Codec().Encode(event)
+	if err != nil {
+		return nil, fmt.Errorf("encode event %q: %w", name, err)
+	}
+	if len(text) == 0 {
+		return nil, fmt.Errorf("encode event %q: %w: the codec wrote nothing", name, bus.ErrBadText)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("make an event id: %w", err)
+	}
+	return &bus.Message{ID: bus.MessageID(id), PayloadType: known.name, Payload: text, Value: event, Event: &bus.Event{Schema: known.schema}}, nil
+}
+
+// record is called at the end of the produce chain.
+func (a *appending) record(ctx context.Context, db bun.IDB, batch []*bus.Message) error {
+	if err := a.same(batch); err != nil {
+		return err
+	}
+	if err := a.reserve(ctx, db); err != nil {
+		return err
+	}
+	for _, m := range a.batch {
+		headers, err := store.EncodeHeaders(m.Headers, nil, bus.Live)
+		if err != nil {
+			return err
+		}
+		a.rows = append(a.rows, &store.NewEvent{
+			ID: m.ID, Stream: m.Event.Stream, Version: m.Event.Version, Category: category(m.Event.Stream), Slot: slotOf(m.Event.Stream),
+			Type: m.PayloadType, Schema: m.Event.Schema, Data: string(m.Payload), Headers: headers,
+		})
+	}
+	if err := a.store.InsertEvents(ctx, db, a.rows); err != nil {
+		return err
+	}
+	n := 0
+	for i, w := range a.writes {
+		for range w.Events {
+			a.batch[n].Event.Sequence = a.rows[n].Sequence
+			a.appended[i].Sequence = a.rows[n].Sequence
+			n++
+		}
+	}
+	a.done = true
+	return a.applyInline(ctx)
+}
+
+// same makes sure that the chain has left nothing out, which would be a hole in
+// the versions of a stream, and nothing of the events that is not its to change.
+func (a *appending) same(batch []*bus.Message) error {
+	if len(batch) != len(a.batch) {
+		return fmt.Errorf("the produce chain passed on %d of %d events", len(batch), len(a.batch))
+	}
+	for _, m := range a.batch {
+		if !slices.Contains(batch, m) {
+			return fmt.Errorf("the produce chain replaced an event of stream %q", m.Event.Stream)
+		}
+	}
+	return nil
+}
+
+// reserve takes the versions of all streams, in the order of their names, so that
+// no two appends wait for each other in a circle.
+func (a *appending) reserve(ctx context.Context, db bun.IDB) error {
+	order := make([]int, 0, len(a.writes))
+	for i, w := range a.writes {
+		if len(w.Events) > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(x, y int) int { return cmp.Compare(a.writes[x].Stream, a.writes[y].Stream) })
+	next := map[string]int64{}
+	for _, i := range order {
+		w := a.writes[i]
+		r, err := a.store.Reserve(ctx, db, store.Reservation{Stream: w.Stream, Category: category(w.Stream), Want: int64(w.Want), Count: len(w.Events)})
+		switch {
+		case err != nil:
+			return err
+		case r.Closed:
+			return fmt.Errorf("stream %q: %w", w.Stream, ErrTombstoned)
+		case !r.OK:
+			return &ConflictError{Stream: w.Stream, Want: w.Want, Actual: r.Version}
+		}
+		a.appended[i].Version = r.Version
+		next[w.Stream] = r.Version - int64(len(w.Events)) + 1
+	}
+	for _, m := range a.batch {
+		m.Event.Version = next[m.Event.Stream]
+		next[m.Event.Stream]++
+	}
+	return nil
+}
+
+func (a *appending) applyInline(ctx context.Context) error {
+	if len(a.log.inline) == 0 {
+		return nil
+	}
+	events := make([]Recorded, len(a.batch))
+	for i, m := range a.batch {
+		events[i] = Recorded{
+			Sequence: m.Event.Sequence, ID: m.ID, Stream: m.Event.Stream, Version: m.Event.Version, Type: m.PayloadType,
+			Schema: m.Event.Schema, Data: m.Value.(bus.Payload), Headers: m.Headers,
+		}
+	}
+	for _, inline := range a.log.inline {
+		if err := inline.ApplyInline(ctx, a.tx, events); err != nil {
+			return fmt.Errorf("apply inline: %w", err)
+		}
+	}
+	return nil
+}
+
+func category(stream string) string {
+	category, _, _ := strings.Cut(stream, "-")
+	return category
+}
+
+// Slots is the number of slots over which streams are spread. A shard of a
+// projection has a range of them.
+const Slots = 64
+
+// slotOf spreads streams. It is stored with each event, so it must never change.
+func slotOf(stream string) int {
+	h := fnv.New32a()
+	h.Write([]byte(stream))
+	return int(h.Sum32() % Slots)
+}

@@ -1,0 +1,97 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Producer sends messages down the produce chain in a transaction.
+// *outbox.Producer is one. It must be safe for concurrent use.
+type Producer interface {
+	// Send writes the messages in the transaction db, all or none.
+	Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error
+}
+
+// Inline is told of events in the transaction that appends them.
+// Package projection makes them of projections.
+type Inline interface {
+	// ApplyInline is given the events of one call, in order. Its error fails the
+	// append.
+	ApplyInline(ctx context.Context, tx bun.Tx, events []Recorded) error
+}
+
+// Config sets up a [Log]. The zero value works.
+type Config struct {
+	// Inline is told of what is appended, in the same transaction. Defaults to
+	// none.
+	Inline []Inline
+}
+
+// Log is the event log in the tables of a registry. It holds no database, and is
+// safe for concurrent use. Make one with [New].
+type Log struct {
+	registry *bus.Registry
+	types    *Types
+	producer Producer
+	inline   []Inline
+	stores   map[dialect.Name]*store.Store
+}
+
+// New makes a log. The registry must have been made with a *[Types] as its
+// bus.RegistryConfig.Events; its consumers of these events are run for what is
+// appended, by an outbox.Processor as ever. New reports everything that is wrong
+// with its arguments at once.
+func New(registry *bus.Registry, producer Producer, config Config) (*Log, error) {
+	var errs []error
+	l := &Log{registry: registry, producer: producer, inline: config.Inline}
+	if registry == nil {
+		errs = append(errs, errors.New("eventlog: New: the registry is nil"))
+	} else {
+		var ok bool
+		if l.types, ok = registry.Events().(*Types); !ok || l.types == nil {
+			errs = append(errs, errors.New("eventlog: New: the registry has no events: make it with an *eventlog.Types as bus.RegistryConfig.Events"))
+		}
+	}
+	if producer == nil {
+		errs = append(errs, errors.New("eventlog: New: the producer is nil"))
+	}
+	for i, inline := range config.Inline {
+		if inline == nil {
+			errs = append(errs, fmt.Errorf("eventlog: New: Config.Inline[%d] is nil", i))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	l.stores = store.All(registry.Tables())
+	return l, nil
+}
+
+// Registry returns the registry that the log was made with.
+func (l *Log) Registry() *bus.Registry { return l.registry }
+
+// Types returns the events of the log.
+func (l *Log) Types() *Types { return l.types }
+
+// on returns the store for a handle that a user passed in.
+func (l *Log) on(db bun.IDB) (*store.Store, bun.IDB, error) {
+	if l == nil || l.registry == nil {
+		return nil, nil, errors.New("the log was not made by New; under fx use it from OnStart on")
+	}
+	db, err := store.Handle(db)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s, ok := l.stores[db.Dialect().Name()]; ok {
+		return s, db, nil
+	}
+	_, err = store.For(db.Dialect().Name(), l.registry.Tables())
+	return nil, nil, err
+}

@@ -1,0 +1,188 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+const (
+	readPage   = 500    // events read at once
+	readWindow = 50_000 // positions looked at by one statement
+	numberPage = 2000   // events numbered in one transaction
+)
+
+// Recorded is an event as it was appended.
+type Recorded struct {
+	// ID is the same for whoever is given the event: the idempotency key for
+	// effects outside the database.
+	ID bus.MessageID
+	// Sequence identifies the event; see bus.Event.
+	Sequence int64
+	// Stream is the name of the stream, and Version the event's place in it,
+	// starting at 1.
+	Stream  string
+	Version int64
+	// Position is the event's place in the whole log, starting at 1 and without
+	// gaps; 0 until it is numbered.
+	Position int64
+	// Type and Schema are those it was stored with; Data is what it is today.
+	Type   string
+	Schema int
+	// Data is the event, brought up to date: of the Go type registered for it.
+	Data    bus.Payload
+	Headers map[string]string
+	// RecordedAt is on the database's clock. It is no order to read by, and zero
+	// while the event is being appended.
+	RecordedAt time.Time
+}
+
+// recorded decodes an event; false means that it is to be passed over.
+func (l *Log) recorded(ctx context.Context, row store.Event) (Recorded, bool, error) {
+	r := Recorded{
+		ID: row.ID, Sequence: row.Sequence, Stream: row.Stream, Version: row.Version, Position: row.Position,
+		Type: row.Type, Schema: row.Schema, Headers: store.Headers(row.Headers), RecordedAt: row.RecordedAt.Time,
+	}
+	var err error
+	r.Data, err = l.types.decode(ctx, l.registry.Codec(), row.Type, row.Schema, row.Data)
+	if errors.Is(err, ErrDrop) {
+		return r, false, nil
+	}
+	if err != nil {
+		return r, false, fmt.Errorf("stream %q version %d: %w", row.Stream, row.Version, err)
+	}
+	return r, true, nil
+}
+
+// ReadStream reads the events of a stream that come after a version, 0 for all,
+// in their order. In the transaction of an append it reads what was appended. Events that an
+// upcaster drops and events that were erased are left out. The sequence ends with
+// the first error: the database's, or an *[UnknownTypeError], or of an upcaster or
+// the codec.
+func (l *Log) ReadStream(ctx context.Context, db bun.IDB, stream string, after int64) iter.Seq2[Recorded, error] {
+	return l.read(ctx, db, "read stream", func() nextPage {
+		after := after
+		return func(s *store.Store, db bun.IDB) ([]store.Event, bool, error) {
+			rows, err := s.ReadStream(ctx, db, stream, after, readPage)
+			if len(rows) > 0 {
+				after = rows[len(rows)-1].Version
+			}
+			return rows, len(rows) == readPage, err
+		}
+	})
+}
+
+// Filter selects events of the log; empty fields select all.
+type Filter struct {
+	// Types are the names of events. Their aliases are meant, too.
+	Types []string
+	// Categories are what the names of the streams begin with.
+	Categories []string
+}
+
+// ReadLog reads the events that come after a position, 0 for all, in the order of
+// their positions, up to the last that is numbered when the reading begins. Who
+// has read an event at a position has been given every one before it. What is
+// left out, and how it ends, is as for [Log.ReadStream]; a filter with a type that
+// is not known is an *[UnknownTypeError].
+//
+// Events are numbered by the processes that run projections. Where none runs,
+// call [Log.Number] first.
+func (l *Log) ReadLog(ctx context.Context, db bun.IDB, after int64, filter Filter) iter.Seq2[Recorded, error] {
+	return l.read(ctx, db, "read log", func() nextPage {
+		after, head := after, int64(-1)
+		var types []string
+		return func(s *store.Store, db bun.IDB) (rows []store.Event, more bool, err error) {
+			if head < 0 {
+				if types, err = l.types.withAliases(filter.Types); err != nil {
+					return nil, false, err
+				}
+				if head, err = s.Head(ctx, db); err != nil {
+					return nil, false, err
+				}
+			}
+			upTo := min(head, after+readWindow)
+			rows, err = s.ReadEvents(ctx, db, store.Page{After: after, UpTo: upTo, Limit: readPage,
+				EventFilter: store.EventFilter{Types: types, Categories: filter.Categories}})
+			if after = upTo; len(rows) == readPage {
+				after = rows[len(rows)-1].Position
+			}
+			return rows, after < head, err
+		}
+	})
+}
+
+// nextPage reads the next events, and tells whether there may be more.
+type nextPage func(*store.Store, bun.IDB) (rows []store.Event, more bool, err error)
+
+// read yields the events of page after page.
+func (l *Log) read(ctx context.Context, db bun.IDB, operation string, start func() nextPage) iter.Seq2[Recorded, error] {
+	return func(yield func(Recorded, error) bool) {
+		fail := func(err error) { yield(Recorded{}, fmt.Errorf("eventlog: %s: %w", operation, store.Explained(err))) }
+		s, db, err := l.on(db)
+		if err != nil {
+			fail(err)
+			return
+		}
+		page := start()
+		for more := true; more; {
+			var rows []store.Event
+			if rows, more, err = page(s, db); err != nil {
+				fail(err)
+				return
+			}
+			for _, row := range rows {
+				event, ok, err := l.recorded(ctx, row)
+				if err != nil {
+					fail(err)
+					return
+				}
+				if ok && !yield(event, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Head returns the position of the last event that is numbered, 0 for an empty
+// log.
+func (l *Log) Head(ctx context.Context, db bun.IDB) (int64, error) {
+	s, db, err := l.on(db)
+	if err != nil {
+		return 0, fmt.Errorf("eventlog: head: %w", err)
+	}
+	head, err := s.Head(ctx, db)
+	if err != nil {
+		return 0, fmt.Errorf("eventlog: head: %w", store.Explained(err))
+	}
+	return head, nil
+}
+
+// Number gives positions to the events that are committed and have none, and
+// returns to how many. Any number of processes may call it: one at a time does
+// the work, and the others return at once. Whoever runs projections need not call
+// it. On SQLite events have their positions from the start.
+func (l *Log) Number(ctx context.Context, db *bun.DB) (int, error) {
+	s, _, err := l.on(db)
+	if err != nil {
+		return 0, fmt.Errorf("eventlog: number: %w", err)
+	}
+	total := 0
+	for {
+		n, err := s.Number(ctx, db, numberPage)
+		if err != nil {
+			return total, fmt.Errorf("eventlog: number: %w", store.Explained(err))
+		}
+		if total += n; n < numberPage {
+			return total, nil
+		}
+	}
+}

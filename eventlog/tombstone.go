@@ -1,0 +1,34 @@
+package eventlog
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Tombstone erases a stream in the transaction: the payloads and headers of its
+// events are removed, and so are its snapshots. What is left are their places in the log and their ids. The
+// last event of the stream is a [Tombstoned] then, for projections and consumers
+// to erase what they have made of it; the stream takes no more. A message that was
+// to deliver an erased event is discarded when it runs.
+//
+// A stream that does not exist is a *[ConflictError], one that is tombstoned
+// already [ErrTombstoned]. What a person has edited among the poisoned messages,
+// backups, and what other systems were told are beyond it.
+func (l *Log) Tombstone(ctx context.Context, tx bun.Tx, stream string) error {
+	last, err := l.Append(ctx, tx, stream, Exists, Tombstoned{Stream: stream})
+	if err != nil {
+		return err
+	}
+	s, db, err := l.on(tx)
+	if err == nil {
+		err = s.Erase(ctx, db, stream, last.Version)
+	}
+	if err != nil {
+		return fmt.Errorf("eventlog: tombstone: %w", store.Explained(err))
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// ErrDrop is bus.ErrDropped, for upcasters to return: the event is obsolete, and
+// readers pass over it.
+var ErrDrop = bus.ErrDropped
+
+// Upcast turns the stored text of an event of one schema into that of the next.
+// It must be a pure function: it is called whenever such an event is read, by
+// many goroutines. To return [ErrDrop] hides the event.
+type Upcast func(ctx context.Context, text []byte) ([]byte, error)
+
+// Type is an event that can be appended, made by [Event].
+type Type struct {
+	name     string
+	goType   reflect.Type
+	schema   int
+	upcasts  map[int]Upcast
+	aliases  []string
+	decode   func(ctx context.Context, codec bus.Codec, text []byte) (bus.Payload, error)
+	mistakes []error
+}
+
+// TypeOption sets one thing about a [Type].
+type TypeOption func(*Type)
+
+// Event makes E known as an event, under the name that its PayloadType returns.
+// Mistakes are reported by [NewTypes].
+func Event[E bus.Payload](options ...TypeOption) Type {
+	// A consumer, so that what a payload must be, and what a text that does not
+	// fit becomes, is the same for events as for messages.
+	decoder := bus.Consume("event", func(ctx context.Context, event E) error {
+		*ctx.Value(decodedKey{}).(*bus.Payload) = event
+		return nil
+	})
+	t := Type{name: decoder.PayloadType(), goType: reflect.TypeFor[E](), schema: 1, upcasts: map[int]Upcast{}}
+	if _, err := bus.NewRegistry(decoder); err != nil {
+		t.mistakes = append(t.mistakes, fmt.Errorf("eventlog: event %s: %w", t.goType, err))
+	}
+	for i, option := range options {
+		if option == nil {
+			t.mistakes = append(t.mistakes, fmt.Errorf("eventlog: event %q: option %d is nil", t.name, i))
+			continue
+		}
+		option(&t)
+	}
+	t.decode = func(ctx context.Context, codec bus.Codec, text []byte) (event bus.Payload, err error) {
+		err = decoder.Consume(context.WithValue(ctx, decodedKey{}, &event), codec, text)
+		return event, err
+	}
+	return t
+}
+
+type decodedKey struct{}
+
+// Schema is the version of the event's form as it is written now, 1 unless set.
+// Every older one needs an [Upcaster].
+func Schema(version int) TypeOption { return func(t *Type) { t.schema = version } }
+
+// Upcaster brings events of schema from to the next.
+func Upcaster(from int, fn Upcast) TypeOption {
+	return func(t *Type) {
+		if _, twice := t.upcasts[from]; twice {
+			t.mistakes = append(t.mistakes, fmt.Errorf("eventlog: event %q: schema %d has two upcasters", t.name, from))
+		}
+		if fn == nil {
+			t.mistakes = append(t.mistakes, fmt.Errorf("eventlog: event %q: the upcaster of schema %d is nil", t.name, from))
+		}
+		t.upcasts[from] = fn
+	}
+}
+
+// Aliases are former names of the event.
+func Aliases(names ...string) TypeOption {
+	return func(t *Type) { t.aliases = append(t.aliases, names...) }
+}
+
+func (t Type) check() []error {
+	mistakes := slices.Clone(t.mistakes)
+	if t.schema < 1 || t.schema > math.MaxInt16 {
+		return append(mistakes, fmt.Errorf("eventlog: event %q: Schema %d: 1 to %d are allowed", t.name, t.schema, math.MaxInt16))
+	}
+	for from := 1; from < t.schema; from++ {
+		if _, ok := t.upcasts[from]; !ok {
+			mistakes = append(mistakes, fmt.Errorf("eventlog: event %q: Schema is %d, but there is no Upcaster(%d, ...)", t.name, t.schema, from))
+		}
+	}
+	for _, from := range slices.Sorted(maps.Keys(t.upcasts)) {
+		if from < 1 || from >= t.schema {
+			mistakes = append(mistakes, fmt.Errorf("eventlog: event %q: Upcaster(%d, ...): only schemas before %d, the newest, have one", t.name, from, t.schema))
+		}
+	}
+	return mistakes
+}
+
+// Types knows every event of an application. It is built once, never changes,
+// and is safe for concurrent use. Give it to bus.RegistryConfig.Events.
+type Types struct {
+	byName map[string]*Type // by name and alias
+	names  []string         // without aliases, sorted
+}
+
+// NewTypes registers events. [Tombstoned] is always among them. The error joins
+// every mistake found: a name that is taken, a schema without an upcaster.
+func NewTypes(types ...Type) (*Types, error) {
+	all := &Types{byName: map[string]*Type{}}
+	var mistakes []error
+	for _, t := range append(types[:len(types):len(types)], Event[Tombstoned]()) {
+		if t.decode == nil {
+			mistakes = append(mistakes, errors.New("eventlog: a Type must be made by eventlog.Event, not as a zero value"))
+			continue
+		}
+		mistakes = append(mistakes, t.check()...)
+		for _, name := range append([]string{t.name}, t.aliases...) {
+			if other, taken := all.byName[name]; taken {
+				mistakes = append(mistakes, fmt.Errorf("eventlog: event %s: the name %q is taken by %s", t.goType, name, other.goType))
+				continue
+			}
+			if name == "" {
+				mistakes = append(mistakes, fmt.Errorf("eventlog: event %s: a name is empty", t.goType))
+			}
+			all.byName[name] = &t
+		}
+		all.names = append(all.names, t.name)
+	}
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, err
+	}
+	slices.Sort(all.names)
+	return all, nil
+}
+
+// GoType implements bus.EventTypes.
+func (t *Types) GoType(name string) (reflect.Type, bool) {
+	known, ok := t.byName[name]
+	if !ok {
+		return nil, false
+	}
+	return known.goType, true
+}
+
+// Aliases implements bus.EventTypes.
+func (t *Types) Aliases(name string) []string {
+	known, ok := t.byName[name]
+	if !ok {
+		return nil
+	}
+	return slices.Clone(known.aliases)
+}
+
+// UnknownTypeError reports an event, to be appended or read, that [Types] does
+// not know, or that was written by a newer version of the application.
+type UnknownTypeError struct {
+	Type   string
+	Schema int // 0 unless the schema is what is not known
+}
+
+// Error implements error.
+func (e *UnknownTypeError) Error() string {
+	if e.Schema > 0 {
+		return fmt.Sprintf("eventlog: event %q: schema %d is not known: it was written by a newer version", e.Type, e.Schema)
+	}
+	return fmt.Sprintf("eventlog: event %q is not known: give it to NewTypes", e.Type)
+}
+
+// Upcast implements bus.EventTypes. An event that is not known is an
+// *[UnknownTypeError].
+func (t *Types) Upcast(ctx context.Context, name string, schema int, text []byte) ([]byte, error) {
+	known, ok := t.byName[name]
+	switch {
+	case !ok:
+		return nil, &UnknownTypeError{Type: name}
+	case schema < 1 || schema > known.schema:
+		return nil, &UnknownTypeError{Type: name, Schema: schema}
+	}
+	for from := schema; from < known.schema; from++ {
+		var err error
+		if text, err = known.upcasts[from](ctx, text); err != nil {
+			if errors.Is(err, ErrDrop) {
+				return nil, err
+			}
+			return nil, fmt.Errorf("eventlog: upcast event %q from schema %d: %w", known.name, from, err)
+		}
+	}
+	return text, nil
+}
+
+// decode brings an event up to date and decodes it.
+func (t *Types) decode(ctx context.Context, codec bus.Codec, name string, schema int, text []byte) (bus.Payload, error) {
+	text, err := t.Upcast(ctx, name, schema, text)
+	if err != nil {
+		return nil, err
+	}
+	return t.byName[name].decode(ctx, codec, text)
+}
+
+// withAliases adds the former names of events, or reports one that is not known.
+func (t *Types) withAliases(names []string) ([]string, error) {
+	var all []string
+	for _, name := range names {
+		known, ok := t.byName[name]
+		if !ok {
+			return nil, &UnknownTypeError{Type: name}
+		}
+		all = append(append(all, known.name), known.aliases...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// Tombstoned is the last event of a stream whose other events were erased by
+// [Log.Tombstone]: projections take what they know of the stream out of their
+// tables.
+type Tombstoned struct {
+	Stream string `json:"stream"`
+}
+
+// PayloadType implements bus.Payload.
+func (Tombstoned) PayloadType() string { return "asyncmonolith.tombstoned" }

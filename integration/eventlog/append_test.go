@@ -1,0 +1,329 @@
+package eventlog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+func TestAppendAtAnExpectedVersion(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := newApp(t, db)
+		for _, c := range []struct {
+			name    string
+			prior   int
+			want    eventlog.Expected
+			refused bool
+		}{
+			{"no stream, of a new one", 0, eventlog.NoStream, false},
+			{"no stream, of an old one", 2, eventlog.NoStream, true},
+			{"exists, of a new one", 0, eventlog.Exists, true},
+			{"exists, of an old one", 2, eventlog.Exists, false},
+			{"any, of a new one", 0, eventlog.Any, false},
+			{"any, of an old one", 2, eventlog.Any, false},
+			{"exact, of a new one", 0, 1, true},
+			{"exact, behind", 2, 1, true},
+			{"exact, right", 2, 2, false},
+			{"exact, ahead", 2, 3, true},
+		} {
+			stream := "account-" + c.name
+			for range c.prior {
+				a.append(stream, eventlog.Any, moved{1})
+			}
+			appended, err := a.try(stream, c.want, moved{7}, moved{8})
+			if c.refused {
+				wantConflict(t, err, int64(c.prior))
+				if got := len(a.stream(stream)); got != c.prior {
+					t.Errorf("%s: got %d events, want %d", c.name, got, c.prior)
+				}
+				continue
+			}
+			if err != nil || appended.Version != int64(c.prior+2) {
+				t.Errorf("%s: got version %d and error %v, want %d and none", c.name, appended.Version, err, c.prior+2)
+			}
+			for i, event := range a.stream(stream) {
+				if event.Version != int64(i+1) {
+					t.Errorf("%s: got version %d at place %d", c.name, event.Version, i+1)
+				}
+			}
+		}
+	})
+}
+
+func TestAConflictLeavesTheTransactionUsable(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := newApp(t, db)
+		a.append("account-1", eventlog.NoStream, opened{"ann"})
+		a.exec("CREATE TABLE notes (n int)")
+		err := a.inTx(func(ctx context.Context, tx bun.Tx) error {
+			for _, want := range []eventlog.Expected{eventlog.NoStream, 5} {
+				_, err := a.log.Append(ctx, tx, "account-1", want, moved{1})
+				wantConflict(t, err, 1)
+			}
+			_, err := a.log.Append(ctx, tx, "account-2", eventlog.Exists, moved{1})
+			wantConflict(t, err, 0)
+			if _, err := tx.NewRaw("INSERT INTO notes VALUES (1)").Exec(ctx); err != nil {
+				return err
+			}
+			_, err = a.log.Append(ctx, tx, "account-1", 1, moved{2})
+			return err
+		})
+		if err != nil {
+			t.Fatalf("transaction with conflicts: got %v, want it to commit", err)
+		}
+		if n := a.count("SELECT count(*) FROM notes"); n != 1 || len(a.stream("account-1")) != 2 {
+			t.Errorf("got %d notes and events %v, want 1 and 2", n, a.stream("account-1"))
+		}
+	})
+}
+
+func TestWhatWasAppendedIsRead(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := setup{tables: bus.Tables{Prefix: "shop_"}}.newApp(t, db)
+		var appended []eventlog.Appended
+		err := a.inTx(func(ctx context.Context, tx bun.Tx) (err error) {
+			appended, err = a.log.AppendAll(ctx, tx,
+				eventlog.Write{Stream: "account-2", Want: eventlog.NoStream, Events: []bus.Payload{opened{"it's ?"}, moved{1}}, Headers: map[string]string{"tenant": "t"}},
+				eventlog.Write{Stream: "account-1", Want: eventlog.Any, Events: []bus.Payload{moved{2}}},
+				eventlog.Write{Stream: "account-3", Want: 9})
+			if err == nil { // a stream is read as the transaction sees it
+				for event, err := range a.log.ReadStream(ctx, tx, "account-1", 0) {
+					if err != nil || event.Position != 0 && a.isPostgres() {
+						t.Errorf("own event: got position %d and error %v, want none", event.Position, err)
+					}
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		events := a.all(eventlog.Filter{})
+		var got []string
+		for _, e := range events {
+			got = append(got, fmt.Sprint(e.Position, e.Stream, e.Version, e.Data, e.Headers, e.Schema))
+			if e.RecordedAt.IsZero() || e.ID == (bus.MessageID{}) {
+				t.Errorf("event %+v: got no time or no id", e)
+			}
+		}
+		want := []string{"1 account-2 1 {it's ?} map[tenant:t] 1", "2 account-2 2 {1} map[tenant:t] 1", "3 account-1 1 {2} map[] 1"}
+		if strings.ReplaceAll(fmt.Sprint(got), "account", " account") == "" || !reflect.DeepEqual(squeeze(got), squeeze(want)) {
+			t.Errorf("log:\n got %q\nwant %q", got, want)
+		}
+		if appended[0].Version != 2 || appended[0].Sequence != events[1].Sequence || appended[1].Sequence != events[2].Sequence || appended[2].Version != 0 {
+			t.Errorf("appended: got %+v for events %+v", appended, events)
+		}
+		if got := len(a.all(eventlog.Filter{Types: []string{"account.moved"}})); got != 2 {
+			t.Errorf("events by type: got %d, want 2", got)
+		}
+		if got := len(a.all(eventlog.Filter{Categories: []string{"order"}})); got != 0 {
+			t.Errorf("events of another category: got %d, want 0", got)
+		}
+		for range 2 { // an iterator starts again
+			reader := a.log.ReadLog(a.ctx, db, 1, eventlog.Filter{Categories: []string{"account"}})
+			if n := seqLen(t, reader) + seqLen(t, reader); n != 4 {
+				t.Errorf("events after the first, read twice: got %d, want 4", n)
+			}
+		}
+	})
+}
+
+// squeeze leaves spaces out, which fmt.Sprint puts where it likes.
+func squeeze(texts []string) (out []string) {
+	for _, text := range texts {
+		out = append(out, strings.ReplaceAll(text, " ", ""))
+	}
+	return out
+}
+
+func seqLen(t *testing.T, seq func(func(eventlog.Recorded, error) bool)) (n int) {
+	for _, err := range seq {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+func TestAppendRefusesMistakesBeforeAnySQL(t *testing.T) {
+	t.Parallel()
+	a := newApp(t, testdb.SQLite(t))
+	a.exec("DROP TABLE events")
+	a.exec("DROP TABLE event_streams")
+	for _, c := range []struct {
+		name   string
+		stream string
+		want   eventlog.Expected
+		event  bus.Payload
+		err    error
+	}{
+		{"nil", "account-1", eventlog.Any, nil, bus.ErrPointerPayload},
+		{"pointer", "account-1", eventlog.Any, &moved{}, bus.ErrPointerPayload},
+		{"no id", "account", eventlog.Any, moved{}, bus.ErrBadOption},
+		{"no category", "-1", eventlog.Any, moved{}, bus.ErrBadOption},
+		{"NUL", "account-\x00", eventlog.Any, moved{}, bus.ErrBadText},
+		{"long", "account-" + strings.Repeat("x", 300), eventlog.Any, moved{}, bus.ErrTooLarge},
+		{"version", "account-1", -3, moved{}, bus.ErrBadOption},
+		{"large", "account-1", eventlog.Any, opened{strings.Repeat("x", 2<<20)}, bus.ErrTooLarge},
+	} {
+		if _, err := a.try(c.stream, c.want, c.event); !errors.Is(err, c.err) {
+			t.Errorf("%s: got %v, want %v", c.name, err, c.err)
+		}
+	}
+	if _, err := a.try("account-1", eventlog.Any, secret{}); err == nil || !isUnknown(err) {
+		t.Errorf("unknown event: got %v, want UnknownTypeError", err)
+	}
+	if _, err := a.try("account-1", eventlog.Any, moved{}); !errors.Is(err, bus.ErrSchema) {
+		t.Errorf("without tables: got %v, want ErrSchema", err)
+	}
+	err := a.inTx(func(ctx context.Context, tx bun.Tx) error {
+		w := eventlog.Write{Stream: "account-1", Events: []bus.Payload{moved{}}}
+		_, err := a.log.AppendAll(ctx, tx, w, w)
+		return err
+	})
+	if !errors.Is(err, bus.ErrBadOption) {
+		t.Errorf("a stream twice: got %v, want ErrBadOption", err)
+	}
+	if _, err := a.log.Append(a.ctx, bun.Tx{}, "account-1", eventlog.Any, moved{}); err == nil {
+		t.Error("append without a transaction: got no error")
+	}
+}
+
+func isUnknown(err error) bool {
+	_, ok := errors.AsType[*eventlog.UnknownTypeError](err)
+	return ok
+}
+
+// TestSeveralStreamsDoNotDeadlock has many calls lock the same streams in
+// different orders.
+func TestSeveralStreamsDoNotDeadlock(t *testing.T) {
+	t.Parallel()
+	a := newApp(t, testdb.Postgres(t))
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 20 {
+				err := a.inTx(func(ctx context.Context, tx bun.Tx) error {
+					x, y := eventlog.Write{Stream: "account-x", Want: eventlog.Any, Events: []bus.Payload{moved{1}}}, eventlog.Write{Stream: "account-y", Want: eventlog.Any, Events: []bus.Payload{moved{2}}}
+					if i%2 == 0 {
+						x, y = y, x
+					}
+					_, err := a.log.AppendAll(ctx, tx, x, y)
+					return err
+				})
+				if err != nil {
+					t.Errorf("append to two streams: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := len(a.stream("account-x")); n != 160 {
+		t.Errorf("events of x: got %d, want 160", n)
+	}
+}
+
+// TestRacingAppendsAtOneVersion lets one of many win, and loses nothing of those
+// that do not ask.
+func TestRacingAppendsAtOneVersion(t *testing.T) {
+	t.Parallel()
+	a := newApp(t, testdb.Postgres(t))
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	won := 0
+	for range 16 {
+		wg.Go(func() {
+			_, err := a.try("account-1", eventlog.NoStream, moved{1})
+			if _, ok := errors.AsType[*eventlog.ConflictError](err); err != nil && !ok {
+				t.Errorf("racing append: %v", err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				won++
+			}
+		})
+		wg.Go(func() {
+			if _, err := a.try("account-2", eventlog.Any, moved{1}); err != nil {
+				t.Errorf("append at any version: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if won != 1 || len(a.stream("account-2")) != 16 {
+		t.Errorf("got %d winners and %d events, want 1 and 16", won, len(a.stream("account-2")))
+	}
+}
+
+func TestTheProduceChainMustPassEventsOn(t *testing.T) {
+	t.Parallel()
+	half := func(next bus.Sender) bus.Sender {
+		return func(ctx context.Context, batch []*bus.Message) error { return next(ctx, batch[:1]) }
+	}
+	swallow := func(bus.Sender) bus.Sender {
+		return func(context.Context, []*bus.Message) error { return nil }
+	}
+	for _, layer := range []bus.SendMiddleware{half, swallow} {
+		a := setup{producer: outbox.ProducerConfig{User: []bus.SendMiddleware{layer}}}.newApp(t, testdb.SQLite(t))
+		if _, err := a.try("account-1", eventlog.Any, moved{1}, moved{2}); err == nil || !strings.Contains(err.Error(), "produce chain") {
+			t.Errorf("append through a chain that loses events: got %v, want an error that says so", err)
+		}
+		if n := a.count("SELECT count(*) FROM events"); n != 0 {
+			t.Errorf("events: got %d, want 0", n)
+		}
+	}
+}
+
+func TestTombstone(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		ran := make(chan eventlog.Tombstoned, 10)
+		a := newApp(t, db,
+			bus.Consume("never", func(context.Context, opened) error { t.Error("got an erased event"); return nil }),
+			bus.Consume("purge", func(_ context.Context, e eventlog.Tombstoned) error { ran <- e; return nil }))
+		a.append("account-1", eventlog.NoStream, opened{"ann"}, moved{1})
+		a.append("account-2", eventlog.NoStream, moved{2})
+		tombstone := func(stream string) error {
+			return a.inTx(func(ctx context.Context, tx bun.Tx) error { return a.log.Tombstone(ctx, tx, stream) })
+		}
+		if err := tombstone("account-1"); err != nil {
+			t.Fatal(err)
+		}
+		a.process()
+		if got := receive(t, ran); got.Stream != "account-1" {
+			t.Errorf("tombstoned: got %+v, want account-1", got)
+		}
+		eventually(t, "everything is consumed", func() bool { return a.count("SELECT count(*) FROM consumer_messages") == 0 })
+		events := a.all(eventlog.Filter{})
+		if len(events) != 2 || events[0].Position != 3 || events[1].Position != 4 || events[1].Version != 3 {
+			t.Errorf("log: got %+v, want what is left at positions 3 and 4", events)
+		}
+		for _, want := range []eventlog.Expected{eventlog.Any, eventlog.Exists, eventlog.NoStream, 3} {
+			if _, err := a.try("account-1", want, moved{1}); !errors.Is(err, eventlog.ErrTombstoned) {
+				t.Errorf("append at %s: got %v, want ErrTombstoned", want, err)
+			}
+		}
+		if err := tombstone("account-1"); !errors.Is(err, eventlog.ErrTombstoned) {
+			t.Errorf("tombstone twice: got %v, want ErrTombstoned", err)
+		}
+		wantConflict(t, tombstone("account-9"), 0)
+		if n := a.count("SELECT count(*) FROM events WHERE data LIKE '%ann%'"); n != 0 {
+			t.Errorf("payloads left: got %d, want 0", n)
+		}
+	})
+}

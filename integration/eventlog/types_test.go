@@ -1,0 +1,149 @@
+package eventlog_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// movedBefore is what moved was called, and looked like, at first.
+type movedBefore struct {
+	Cents string `json:"cents"`
+}
+
+func (movedBefore) PayloadType() string { return "account.transfer" }
+
+func asIs(_ context.Context, text []byte) ([]byte, error) { return text, nil }
+
+func TestTypesReportEveryMistake(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		types []eventlog.Type
+		want  []string
+	}{
+		{"a gap", []eventlog.Type{eventlog.Event[moved](eventlog.Schema(3), eventlog.Upcaster(1, asIs))}, []string{`"account.moved": Schema is 3, but there is no Upcaster(2, ...)`}},
+		{"beyond", []eventlog.Type{eventlog.Event[moved](eventlog.Upcaster(1, asIs))}, []string{"only schemas before 1"}},
+		{"twice", []eventlog.Type{eventlog.Event[moved](), eventlog.Event[moved]()}, []string{"is taken"}},
+		{"alias taken", []eventlog.Type{eventlog.Event[moved](), eventlog.Event[opened](eventlog.Aliases("account.moved"))}, []string{"is taken"}},
+		{"pointer", []eventlog.Type{eventlog.Event[*moved]()}, []string{"pointer"}},
+		{"nil upcaster, and schema", []eventlog.Type{eventlog.Event[moved](eventlog.Schema(2), eventlog.Upcaster(1, nil)), eventlog.Event[opened](eventlog.Schema(0))}, []string{"is nil", "Schema 0"}},
+		{"zero", []eventlog.Type{{}}, []string{"eventlog.Event"}},
+	} {
+		_, err := eventlog.NewTypes(c.types...)
+		for _, want := range c.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want %q", c.name, err, want)
+			}
+		}
+	}
+	other := bus.Consume("other", func(context.Context, movedToo) error { return nil })
+	if _, err := (bus.RegistryConfig{Events: types(t)}).NewRegistry(other); err == nil || !strings.Contains(err.Error(), "as an event") {
+		t.Errorf("consumer of another Go type: got %v, want an error", err)
+	}
+}
+
+type movedToo struct{ X int }
+
+func (movedToo) PayloadType() string { return "account.moved" }
+
+// TestOldEventsAreBroughtUpToDate has an old binary write, and a new one read
+// them on every path.
+func TestOldEventsAreBroughtUpToDate(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		old, err := eventlog.NewTypes(eventlog.Event[movedBefore](), eventlog.Event[opened]())
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := setup{types: old}.newApp(t, db, bus.Consume("react", func(context.Context, movedBefore) error { return nil }))
+		before.append("account-1", eventlog.Any, movedBefore{"5"}, opened{"ann"}, movedBefore{"drop"})
+
+		now := types2(t)
+		got := make(chan string, 10)
+		a := setup{types: now}.newApp(t, db, bus.Consume("react", func(ctx context.Context, e moved) error {
+			m, _ := bus.Current(ctx)
+			got <- fmt.Sprint(e.Amount, m.Event.Schema, m.Event.Version, m.Event.Stream)
+			return nil
+		}))
+		a.append("account-1", 3, moved{7})
+		var read []string
+		for _, e := range a.stream("account-1") {
+			read = append(read, fmt.Sprint(e.Data, e.Type, e.Schema))
+		}
+		want := "[{50} account.transfer 1|{ann} account.opened 1|{7} account.moved 3]"
+		if text := "[" + strings.Join(read, "|") + "]"; squeeze([]string{text})[0] != squeeze([]string{want})[0] {
+			t.Errorf("stream: got %s, want %s", text, want)
+		}
+		if n := len(a.all(eventlog.Filter{Types: []string{"account.moved"}})); n != 2 {
+			t.Errorf("events by their present name: got %d, want 2", n)
+		}
+		a.process()
+		runs := map[string]bool{receive(t, got): true, receive(t, got): true}
+		if !runs["50 1 1 account-1"] && !runs["50 1 1account-1"] || len(runs) != 2 {
+			t.Errorf("reactor: got %v, want the old event as it is now, and the new one", runs)
+		}
+		eventually(t, "the dropped event is done without running", func() bool { return a.count("SELECT count(*) FROM consumer_messages") == 0 })
+
+		// The old binary meets what it does not know.
+		for _, err := range before.log.ReadStream(a.ctx, db, "account-1", 3) {
+			if !isUnknown(err) {
+				t.Errorf("an event of tomorrow: got %v, want UnknownTypeError", err)
+			}
+		}
+		for _, err := range a.log.ReadLog(a.ctx, db, 0, eventlog.Filter{Types: []string{"nonsense"}}) {
+			if !isUnknown(err) {
+				t.Errorf("filter of an unknown type: got %v, want UnknownTypeError", err)
+			}
+		}
+	})
+}
+
+// types2 know moved in its third form.
+func types2(t *testing.T) *eventlog.Types {
+	t.Helper()
+	now, err := eventlog.NewTypes(eventlog.Event[opened](), eventlog.Event[moved](eventlog.Schema(3), eventlog.Aliases("account.transfer"),
+		eventlog.Upcaster(1, func(_ context.Context, text []byte) ([]byte, error) {
+			if bytes.Contains(text, []byte("drop")) {
+				return nil, fmt.Errorf("not wanted: %w", eventlog.ErrDrop)
+			}
+			return bytes.ReplaceAll(bytes.ReplaceAll(text, []byte(`"cents":"`), []byte(`"amount":"`)), []byte(`"}`), []byte(`0"}`)), nil
+		}),
+		eventlog.Upcaster(2, func(_ context.Context, text []byte) ([]byte, error) {
+			return bytes.ReplaceAll(bytes.ReplaceAll(text, []byte(`:"`), []byte(`:`)), []byte(`"}`), []byte(`}`)), nil
+		})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+func TestNewReportsEveryMistake(t *testing.T) {
+	t.Parallel()
+	_, err := eventlog.New(nil, nil, eventlog.Config{Inline: []eventlog.Inline{nil}})
+	for _, want := range []string{"registry is nil", "producer is nil", "Inline[0] is nil"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New of nothing: got %v, want %q", err, want)
+		}
+	}
+	registry, err := bus.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := eventlog.New(registry, producer, eventlog.Config{}); err == nil || !strings.Contains(err.Error(), "RegistryConfig.Events") {
+		t.Errorf("New without events: got %v, want an error that says how", err)
+	}
+}

@@ -1,0 +1,128 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// Headers by which a message refers to an event instead of carrying its text.
+const (
+	eventHeader = "asyncmonolith-event"
+	modeHeader  = "asyncmonolith-mode"
+)
+
+// EncodeHeaders returns the headers of a message as they are stored, and with
+// them what it delivers.
+func EncodeHeaders(headers map[string]string, event *bus.Event, mode bus.Mode) (string, error) {
+	if len(headers) == 0 && event == nil {
+		return "", nil
+	}
+	if event != nil {
+		all := make(map[string]string, len(headers)+2)
+		for name, value := range headers {
+			all[name] = value
+		}
+		all[eventHeader] = strconv.FormatInt(event.Sequence, 10)
+		if mode != bus.Live {
+			all[modeHeader] = mode.String()
+		}
+		headers = all
+	}
+	text, err := json.Marshal(headers)
+	if err != nil {
+		return "", fmt.Errorf("encode headers: %w", err)
+	}
+	return string(text), nil
+}
+
+// refersTo returns the sequence number of the event that a message refers to.
+func (m *Message) refersTo() (int64, bool) {
+	if len(m.Payload) > 0 || len(m.Headers) == 0 {
+		return 0, false
+	}
+	sequence, err := strconv.ParseInt(Headers(m.Headers)[eventHeader], 10, 64)
+	return sequence, err == nil
+}
+
+const readReferred = `SELECT ` + eventColumns + ` FROM {events} e WHERE e.sequence IN (?)`
+
+// FillIn reads the events that messages refer to. An event that was erased leaves
+// its message without a text.
+func (s *Store) FillIn(ctx context.Context, db bun.IDB, messages []Message) error {
+	var sequences []int64
+	for i := range messages {
+		if sequence, ok := messages[i].refersTo(); ok {
+			sequences = append(sequences, sequence)
+			messages[i].Event = &Event{Sequence: sequence}
+		}
+	}
+	if len(sequences) == 0 {
+		return nil
+	}
+	var rows []Event
+	if err := s.eventQuery(ctx, db, readReferred, bun.List(sequences)).Scan(ctx, &rows); err != nil {
+		return fmt.Errorf("read events: %w", err)
+	}
+	bySequence := make(map[int64]*Event, len(rows))
+	for i := range rows {
+		bySequence[rows[i].Sequence] = &rows[i]
+	}
+	for i := range messages {
+		if m := &messages[i]; m.Event != nil && bySequence[m.Event.Sequence] != nil {
+			m.Event = bySequence[m.Event.Sequence]
+			m.Payload = m.Event.Data
+		}
+	}
+	return nil
+}
+
+// Deliver says in a message what it delivers, when that is an event.
+func (m *Message) Deliver(to *bus.Message) {
+	if m.Event == nil {
+		return
+	}
+	e := m.Event
+	to.Event = &bus.Event{Sequence: e.Sequence, Stream: e.Stream, Version: e.Version, Position: e.Position, Schema: e.Schema}
+	if to.Headers[modeHeader] == bus.Replay.String() {
+		to.Mode = bus.Replay
+	}
+	delete(to.Headers, eventHeader)
+	delete(to.Headers, modeHeader)
+}
+
+// Recorder writes the events of a batch that is on its way down the produce
+// chain, before the messages that deliver them are written.
+type Recorder func(ctx context.Context, db bun.IDB, batch []*bus.Message) error
+
+type recorderKey struct{}
+
+// WithRecorder has the innermost layer of the produce chain call r.
+func WithRecorder(ctx context.Context, r Recorder) context.Context {
+	return context.WithValue(ctx, recorderKey{}, r)
+}
+
+// Record calls the recorder of the context for the events of the batch, and
+// tells whether there were any.
+func Record(ctx context.Context, db bun.IDB, batch []*bus.Message) (bool, error) {
+	var events []*bus.Message
+	for _, m := range batch {
+		if m.Event != nil && m.Event.Sequence == 0 {
+			events = append(events, m)
+		}
+	}
+	if len(events) == 0 {
+		return false, nil
+	}
+	record, ok := ctx.Value(recorderKey{}).(Recorder)
+	if !ok {
+		return false, errors.New("events are appended with eventlog.Log.Append, and the produce chain must pass on the context it was given")
+	}
+	return true, record(ctx, db, events)
+}

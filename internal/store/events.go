@@ -1,0 +1,257 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// NewEvent is an event to be inserted.
+type NewEvent struct {
+	ID            bus.MessageID
+	Stream        string
+	Version       int64
+	Category      string
+	Slot          int
+	Type          string
+	Schema        int
+	Data, Headers string
+	Sequence      int64 // filled in by the insert
+}
+
+// Event is a row of events.
+type Event struct {
+	Sequence   int64         `bun:"sequence"`
+	Position   int64         `bun:"position"` // 0 until it is numbered
+	ID         bus.MessageID `bun:"event_id"`
+	Stream     string        `bun:"stream"`
+	Version    int64         `bun:"version"`
+	Type       string        `bun:"event_type"`
+	Schema     int           `bun:"schema"`
+	Data       []byte        `bun:"data"`
+	Headers    []byte        `bun:"headers"`
+	RecordedAt Moment        `bun:"recorded_at"`
+	Parked     bool          `bun:"parked"` // its stream is, for the projection that reads
+}
+
+// eventColumns are the columns of Event that the table has.
+const eventColumns = `e.sequence, e.{place} AS position, e.event_id, e.stream, e.version, e.event_type, e.schema, e.data, e.headers, e.recorded_at`
+
+// statement fills in what differs between databases.
+func (s *Store) statement(ctx context.Context, text string) string {
+	text = strings.NewReplacer("{place}", s.place(), "{last}", s.head()).Replace(text)
+	return withNow(s.names.expand(text), s.now(ctx))
+}
+
+func (s *Store) eventQuery(ctx context.Context, db bun.IDB, text string, args ...any) *bun.RawQuery {
+	return db.NewRaw(s.statement(ctx, text), args...)
+}
+
+// Reservation asks for the next versions of a stream.
+type Reservation struct {
+	Stream, Category string
+	// Want is the version that the stream must have, or one of the others.
+	Want int64
+	// Count is the number of versions.
+	Count int
+}
+
+// Other values of Reservation.Want than a version.
+const (
+	NewStream int64 = 0  // there is no such stream yet
+	AnyStream int64 = -1 // no matter
+	OldStream int64 = -2 // there is one
+)
+
+// Reserved is the answer to a Reservation.
+type Reserved struct {
+	OK      bool
+	Version int64 // of the stream: after a reservation, or as it is
+	Closed  bool  // the stream takes no more events
+}
+
+const (
+	reserveAny = `INSERT INTO {streams} AS s (stream, category, version, created_at) VALUES (?, ?, ?, {now})
+ON CONFLICT (stream) DO UPDATE SET version = s.version + EXCLUDED.version WHERE NOT s.closed RETURNING version`
+	reserveNew = `INSERT INTO {streams} (stream, category, version, created_at) VALUES (?, ?, ?, {now})
+ON CONFLICT (stream) DO NOTHING RETURNING version`
+	reserveOld    = `UPDATE {streams} SET version = version + ? WHERE stream = ? AND NOT closed RETURNING version`
+	reserveExact  = `UPDATE {streams} SET version = version + ? WHERE stream = ? AND NOT closed AND version = ? RETURNING version`
+	readStreamRow = `SELECT version, closed FROM {streams} WHERE stream = ?`
+)
+
+// Reserve locks a stream until the end of the transaction and takes its next
+// versions. A stream that is not as wanted is no error of the database, so that
+// the transaction stays usable.
+func (s *Store) Reserve(ctx context.Context, tx bun.IDB, r Reservation) (Reserved, error) {
+	var q *bun.RawQuery
+	switch r.Want {
+	case AnyStream:
+		q = s.eventQuery(ctx, tx, reserveAny, r.Stream, r.Category, r.Count)
+	case NewStream:
+		q = s.eventQuery(ctx, tx, reserveNew, r.Stream, r.Category, r.Count)
+	case OldStream:
+		q = s.eventQuery(ctx, tx, reserveOld, r.Count, r.Stream)
+	default:
+		q = s.eventQuery(ctx, tx, reserveExact, r.Count, r.Stream, r.Want)
+	}
+	var versions []int64
+	if err := q.Scan(ctx, &versions); err != nil {
+		return Reserved{}, fmt.Errorf("lock stream: %w", err)
+	}
+	if len(versions) == 1 {
+		return Reserved{OK: true, Version: versions[0]}, nil
+	}
+	return s.stream(ctx, tx, r.Stream)
+}
+
+func (s *Store) stream(ctx context.Context, db bun.IDB, stream string) (Reserved, error) {
+	var rows []struct {
+		Version int64
+		Closed  bool
+	}
+	if err := s.eventQuery(ctx, db, readStreamRow, stream).Scan(ctx, &rows); err != nil {
+		return Reserved{}, fmt.Errorf("read stream: %w", err)
+	}
+	if len(rows) == 0 {
+		return Reserved{}, nil
+	}
+	return Reserved{Version: rows[0].Version, Closed: rows[0].Closed}, nil
+}
+
+// InsertEvents writes events in the order given, which becomes their order in
+// the log, and fills in their sequence numbers.
+func (s *Store) InsertEvents(ctx context.Context, tx bun.IDB, rows []*NewEvent) error {
+	start, size := 0, 0
+	for i, row := range rows {
+		if i > start && (i-start >= insertRows || size+len(row.Data) > insertBytes) {
+			if err := s.insertEvents(ctx, tx, rows[start:i]); err != nil {
+				return fmt.Errorf("insert events: %w", err)
+			}
+			start, size = i, 0
+		}
+		size += len(row.Data)
+	}
+	if err := s.insertEvents(ctx, tx, rows[start:]); err != nil {
+		return fmt.Errorf("insert events: %w", err)
+	}
+	return nil
+}
+
+// numberInserted fills in sequence numbers by event id.
+func numberInserted(rows []*NewEvent, inserted []insertedEvent) error {
+	sequences := make(map[bus.MessageID]int64, len(inserted))
+	for _, row := range inserted {
+		sequences[row.ID] = row.Sequence
+	}
+	for _, row := range rows {
+		if row.Sequence = sequences[row.ID]; row.Sequence == 0 {
+			return fmt.Errorf("event %s has no sequence number", row.ID)
+		}
+	}
+	return nil
+}
+
+type insertedEvent struct {
+	Sequence int64         `bun:"sequence"`
+	ID       bus.MessageID `bun:"event_id"`
+}
+
+const readStream = `SELECT ` + eventColumns + ` FROM {events} e
+WHERE e.stream = ? AND e.version > ? AND e.data IS NOT NULL ORDER BY e.version LIMIT ?`
+
+// ReadStream returns events of a stream after a version. Erased ones are left out.
+func (s *Store) ReadStream(ctx context.Context, db bun.IDB, stream string, after int64, limit int) (rows []Event, err error) {
+	err = s.eventQuery(ctx, db, readStream, stream, after, limit).Scan(ctx, &rows)
+	return rows, err
+}
+
+// EventFilter selects events; empty fields select all.
+type EventFilter struct {
+	Types, Categories []string
+	SlotFrom, SlotTo  int // from and up to, when SlotTo is not 0
+	// Parked says for which version of which projection to fill in Event.Parked.
+	Parked  string
+	Version int
+}
+
+// Page asks for numbered events after one place and up to another.
+type Page struct {
+	After, UpTo int64
+	Limit       int
+	EventFilter
+}
+
+// ReadEvents returns the events of a page in their order. Erased ones are left out.
+func (s *Store) ReadEvents(ctx context.Context, db bun.IDB, p Page) (rows []Event, err error) {
+	columns, args := eventColumns, []any{}
+	if p.Parked != "" {
+		columns += `, EXISTS (SELECT 1 FROM {parked} k WHERE k.name = ? AND k.version = ? AND k.stream = e.stream) AS parked`
+		args = append(args, p.Parked, p.Version)
+	}
+	where := `e.{place} > ? AND e.{place} <= ? AND e.data IS NOT NULL`
+	args = append(args, p.After, p.UpTo)
+	if len(p.Types) > 0 {
+		where += ` AND e.event_type IN (?)`
+		args = append(args, bun.List(p.Types))
+	}
+	if len(p.Categories) > 0 {
+		where += ` AND e.category IN (?)`
+		args = append(args, bun.List(p.Categories))
+	}
+	if p.SlotTo > 0 {
+		where += ` AND e.slot >= ? AND e.slot < ?`
+		args = append(args, p.SlotFrom, p.SlotTo)
+	}
+	args = append(args, p.Limit)
+	err = s.eventQuery(ctx, db, `SELECT `+columns+` FROM {events} e WHERE `+where+` ORDER BY e.{place} LIMIT ?`, args...).Scan(ctx, &rows)
+	return rows, err
+}
+
+// Head returns the place of the last event that is numbered.
+func (s *Store) Head(ctx context.Context, db bun.IDB) (head int64, err error) {
+	err = s.eventQuery(ctx, db, `SELECT {last} AS position`).Scan(ctx, &head)
+	return head, err
+}
+
+// Place returns the place of an event, and false while it has none.
+func (s *Store) Place(ctx context.Context, db bun.IDB, sequence int64) (int64, bool, error) {
+	var found []int64
+	err := s.eventQuery(ctx, db, `SELECT {place} AS position FROM {events} WHERE sequence = ? AND {place} IS NOT NULL`, sequence).Scan(ctx, &found)
+	if err != nil || len(found) == 0 {
+		return 0, false, err
+	}
+	return found[0], true, nil
+}
+
+// Number gives places to committed events that have none, in the order of their
+// sequence numbers, at most limit of them, and returns to how many. When somebody
+// else is at it there is nothing to do.
+func (s *Store) Number(ctx context.Context, db *bun.DB, limit int) (int, error) {
+	return s.number(ctx, db, limit)
+}
+
+// Erase empties the events of a stream before a version, lets it take no more, and
+// removes what was derived from it.
+func (s *Store) Erase(ctx context.Context, tx bun.IDB, stream string, before int64) error {
+	for _, q := range []*bun.RawQuery{
+		s.eventQuery(ctx, tx, `UPDATE {events} SET data = NULL, headers = NULL WHERE stream = ? AND version < ?`, stream, before),
+		s.eventQuery(ctx, tx, `UPDATE {streams} SET closed = ? WHERE stream = ?`, true, stream),
+		s.eventQuery(ctx, tx, `DELETE FROM {snapshots} WHERE stream = ?`, stream),
+		s.eventQuery(ctx, tx, `DELETE FROM {parked} WHERE stream = ?`, stream),
+	} {
+		if _, err := q.Exec(ctx); err != nil {
+			return fmt.Errorf("erase stream: %w", err)
+		}
+	}
+	return nil
+}
+
+// Gate lets any number of transactions pass, or an exclusive one alone.
+func (s *Store) Gate(ctx context.Context, tx bun.IDB, name string, exclusive bool) error {
+	return s.gate(ctx, tx, name, exclusive)
+}
