@@ -1,0 +1,286 @@
+package eventlog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+)
+
+// linked is an event that knows which one its writer had seen before.
+type linked struct {
+	Writer int   `json:"writer"`
+	N      int   `json:"n"`
+	After  int64 `json:"after"` // a sequence number
+}
+
+func (linked) PayloadType() string { return "linked" }
+
+// reader follows the log as it grows, and judges what it is given.
+type reader struct {
+	after    int64
+	places   map[int64]int64 // sequence to position
+	versions map[string]int64
+	mine     map[string]int // by writer and number
+}
+
+// follow reads what is new, as somebody would who keeps a cursor.
+func (r *reader) follow(t testing.TB, a *app) {
+	for e, err := range a.log.ReadLog(a.ctx, a.db, r.after, eventlog.Filter{}) {
+		if err != nil {
+			t.Errorf("read log: %v", err)
+			return
+		}
+		if e.Position != r.after+1 {
+			t.Errorf("after position %d: got %d, want the next", r.after, e.Position)
+		}
+		if e.Version != r.versions[e.Stream]+1 {
+			t.Errorf("stream %s at position %d: got version %d after %d", e.Stream, e.Position, e.Version, r.versions[e.Stream])
+		}
+		if event, ok := e.Data.(linked); ok {
+			if event.After != 0 && r.places[event.After] == 0 {
+				t.Errorf("event at position %d: its cause, sequence %d, comes later", e.Position, event.After)
+			}
+			r.mine[fmt.Sprint(event.Writer, "/", event.N)]++
+		}
+		r.after, r.versions[e.Stream], r.places[e.Sequence] = e.Position, e.Version, e.Position
+	}
+}
+
+func newReader() *reader {
+	return &reader{places: map[int64]int64{}, versions: map[string]int64{}, mine: map[string]int{}}
+}
+
+// TestOrderOfManyWriters has writers append to a few streams, linger, and roll
+// back, while several processes number and a reader follows: nothing is lost,
+// doubled, out of order in its stream, or before its cause.
+func TestOrderOfManyWriters(t *testing.T) {
+	t.Parallel()
+	const writers, each, streams, numberers = 8, 60, 4, 3
+	a := setup{types: types(t, eventlog.Event[linked]())}.newApp(t, testdb.Postgres(t))
+	var stop atomic.Bool
+	var working, numbering sync.WaitGroup
+	for range numberers {
+		numbering.Go(func() {
+			for !stop.Load() {
+				if _, err := a.log.Number(a.ctx, a.db); err != nil {
+					t.Errorf("number: %v", err)
+				}
+			}
+		})
+	}
+	follower := newReader()
+	numbering.Go(func() {
+		for !stop.Load() {
+			follower.follow(t, a)
+		}
+	})
+	committed := make([]map[int]bool, writers)
+	for w := range writers {
+		committed[w] = map[int]bool{}
+		working.Go(func() { a.write(t, w, each, streams, committed[w]) })
+	}
+	working.Wait()
+	stop.Store(true)
+	numbering.Wait()
+	a.number()
+	follower.follow(t, a)
+	total := 0
+	for w, numbers := range committed {
+		for n := range each {
+			total += map[bool]int{true: 1}[numbers[n]]
+			if got := follower.mine[fmt.Sprint(w, "/", n)]; (got == 1) != numbers[n] || got > 1 {
+				t.Errorf("event %d of writer %d, committed %t: got it %d times", n, w, numbers[n], got)
+			}
+		}
+	}
+	if follower.after != int64(total) {
+		t.Errorf("last position: got %d, want %d, the number of events", follower.after, total)
+	}
+}
+
+var errRollback = errors.New("roll back")
+
+// write appends events, a third of which are rolled back, each in a transaction
+// that has written something else before.
+func (a *app) write(t testing.TB, writer, events, streams int, committed map[int]bool) {
+	random := rand.New(rand.NewPCG(1, uint64(writer)))
+	var seen int64
+	for n := range events {
+		err := a.inTx(func(ctx context.Context, tx bun.Tx) error {
+			// The transaction has its id long before it appends.
+			if _, err := tx.NewRaw("SELECT pg_current_xact_id(), pg_sleep(?)", random.Float64()/500).Exec(ctx); err != nil {
+				return err
+			}
+			stream := fmt.Sprintf("s-%d", random.IntN(streams))
+			appended, err := a.log.Append(ctx, tx, stream, eventlog.Any, linked{writer, n, seen})
+			if err != nil {
+				return err
+			}
+			if _, err := tx.NewRaw("SELECT pg_sleep(?)", random.Float64()/200).Exec(ctx); err != nil {
+				return err
+			}
+			if random.IntN(3) == 0 {
+				return errRollback
+			}
+			seen = appended.Sequence
+			return nil
+		})
+		switch {
+		case err == nil:
+			committed[n] = true
+		case !errors.Is(err, errRollback):
+			t.Errorf("writer %d: %v", writer, err)
+		}
+	}
+}
+
+// TestAnOldTransactionDoesNotInvertItsStream is the scenario in which an order by
+// transaction ids has version 2 before version 1.
+func TestAnOldTransactionDoesNotInvertItsStream(t *testing.T) {
+	t.Parallel()
+	a := newApp(t, testdb.Postgres(t))
+	old, err := a.db.BeginTx(a.ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := old.NewRaw("SELECT pg_current_xact_id()").Exec(a.ctx); err != nil {
+		t.Fatal(err)
+	}
+	a.append("account-1", eventlog.NoStream, moved{1})
+	if _, err := a.log.Append(a.ctx, old, "account-1", 1, moved{2}); err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	events := a.all(eventlog.Filter{})
+	if len(events) != 2 || events[0].Version != 1 || events[1].Version != 2 {
+		t.Errorf("log: got %+v, want versions 1 and 2", events)
+	}
+}
+
+// TestAnIdleWriterDelaysOnlyItself has a transaction stay open after its append.
+// Others are numbered past it; then it commits, its stream grows, and its events
+// come late but in their order, for a reader that has gone on.
+func TestAnIdleWriterDelaysOnlyItself(t *testing.T) {
+	t.Parallel()
+	a := newApp(t, testdb.Postgres(t))
+	idle, err := a.db.BeginTx(a.ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.log.Append(a.ctx, idle, "account-1", eventlog.NoStream, moved{1}); err != nil {
+		t.Fatal(err)
+	}
+	follower := newReader()
+	for i := range 5 {
+		begun := time.Now()
+		a.append("account-2", eventlog.Expected(i), moved{i})
+		if n := a.number(); n != 1 {
+			t.Errorf("numbered beside an idle writer: got %d, want 1", n)
+		}
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("append beside an idle writer: took %s", took)
+		}
+		follower.follow(t, a)
+	}
+	if follower.after != 5 {
+		t.Errorf("position while one writer is idle: got %d, want 5", follower.after)
+	}
+	if err := idle.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	a.append("account-1", 1, moved{2})
+	a.number()
+	follower.follow(t, a)
+	if follower.after != 7 || follower.versions["account-1"] != 2 {
+		t.Errorf("after the commit: got position %d and version %d, want 7 and 2", follower.after, follower.versions["account-1"])
+	}
+}
+
+// TestOneNumbersAtATime has a second process find the head locked, and go on.
+func TestOneNumbersAtATime(t *testing.T) {
+	t.Parallel()
+	a := newApp(t, testdb.Postgres(t))
+	a.append("account-1", eventlog.Any, moved{1})
+	holder, err := a.db.BeginTx(a.ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holder.NewRaw("SELECT 1 FROM event_head FOR UPDATE").Exec(a.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := a.number(); n != 0 {
+		t.Errorf("numbered while another process does: got %d, want 0", n)
+	}
+	if err := holder.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if n := a.number(); n != 1 {
+		t.Errorf("numbered then: got %d, want 1", n)
+	}
+}
+
+// TestNumberingGoesOnFromPageToPage numbers more than one transaction does.
+func TestNumberingGoesOnFromPageToPage(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := newApp(t, db)
+		events := make([]bus.Payload, 2500)
+		for i := range events {
+			events[i] = moved{i}
+		}
+		a.append("account-1", eventlog.NoStream, events...)
+		a.append("account-2", eventlog.NoStream, events...)
+		for i, e := range a.all(eventlog.Filter{}) {
+			if e.Position != int64(i+1) || e.Data != (moved{i % 2500}) {
+				t.Fatalf("event %d: got position %d and %v", i, e.Position, e.Data)
+			}
+		}
+		if head, err := a.log.Head(a.ctx, db); head != 5000 || err != nil {
+			t.Errorf("head: got %d and %v, want 5000", head, err)
+		}
+	})
+}
+
+// TestManyWritersOnSQLite has writers of several connections share the log.
+func TestManyWritersOnSQLite(t *testing.T) {
+	t.Parallel()
+	a := newApp(t, testdb.SQLite(t))
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for n := range 25 {
+				err := a.inTx(func(ctx context.Context, tx bun.Tx) error {
+					if _, err := a.log.Append(ctx, tx, fmt.Sprintf("s-%d", n%3), eventlog.Any, moved{w}); err != nil {
+						return err
+					}
+					if n%5 == 0 {
+						return errRollback
+					}
+					return nil
+				})
+				if err != nil && !errors.Is(err, errRollback) {
+					t.Errorf("append: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	follower := newReader()
+	follower.follow(t, a)
+	if follower.after != 80 {
+		t.Errorf("events: got %d, want 80, without gaps", follower.after)
+	}
+}
