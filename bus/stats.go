@@ -37,3 +37,16 @@ type QueueStats struct {
 
 // MaxQueueCount is the largest number in a [QueueStats]; it means "or more".
 const MaxQueueCount = 10_000
+
+// ReaderStats tells how far a reader of the event log has come, in the whole
+// database.
+type ReaderStats struct {
+	Reader  string
+	Version int
+	// Lag is how many positions of the log are still before its slowest shard.
+	Lag int64
+	// Halted is the number of shards that wait for a person.
+	Halted int
+	// Parked is the number of events put aside, up to [MaxQueueCount].
+	Parked int
+}

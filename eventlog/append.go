@@ -303,19 +303,24 @@ func (a *appending) reserve(ctx context.Context, db bun.IDB) error {
 }
 
 func (a *appending) applyInline(ctx context.Context) error {
-	if len(a.log.inline) == 0 {
-		return nil
-	}
-	events := make([]Recorded, len(a.batch))
-	for i, m := range a.batch {
-		events[i] = Recorded{
-			Sequence: m.Event.Sequence, ID: m.ID, Stream: m.Event.Stream, Version: m.Event.Version, Type: m.PayloadType,
-			Schema: m.Event.Schema, Data: m.Value.(bus.Payload), Headers: m.Headers,
-		}
-	}
 	for _, inline := range a.log.inline {
+		var events []Recorded
+		for _, m := range a.batch {
+			if inline.Wants(m.PayloadType) {
+				events = append(events, Recorded{
+					Sequence: m.Event.Sequence, ID: m.ID, Stream: m.Event.Stream, Version: m.Event.Version, Type: m.PayloadType,
+					Schema: m.Event.Schema, Data: m.Value.(bus.Payload), Headers: m.Headers,
+				})
+			}
+		}
+		if len(events) == 0 {
+			continue
+		}
+		if err := a.store.Gate(ctx, a.tx, inline.InlineName(), false); err != nil {
+			return fmt.Errorf("pass the gate of inline %q: %w", inline.InlineName(), err)
+		}
 		if err := inline.ApplyInline(ctx, a.tx, events); err != nil {
-			return fmt.Errorf("apply inline: %w", err)
+			return fmt.Errorf("apply inline %q: %w", inline.InlineName(), err)
 		}
 	}
 	return nil

@@ -61,6 +61,15 @@ func (l *Log) recorded(ctx context.Context, row store.Event) (Recorded, bool, er
 	return r, true, nil
 }
 
+// Decode brings the event that a message delivers up to date and decodes it. An
+// obsolete one is [ErrDrop].
+func (l *Log) Decode(ctx context.Context, m *bus.Message) (bus.Payload, error) {
+	if m.Event == nil {
+		return nil, errors.New("eventlog: decode: the message delivers no event")
+	}
+	return l.types.decode(ctx, l.registry.Codec(), m.PayloadType, m.Event.Schema, m.Payload)
+}
+
 // ReadStream reads the events of a stream that come after a version, 0 for all,
 // in their order. In the transaction of an append it reads what was appended. Events that an
 // upcaster drops and events that were erased are left out. The sequence ends with

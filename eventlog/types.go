@@ -205,15 +205,25 @@ func (t *Types) decode(ctx context.Context, codec bus.Codec, name string, schema
 	return t.byName[name].decode(ctx, codec, text)
 }
 
+// Names returns the names under which events of a type may be stored, its own
+// first, or nil when it is not known.
+func (t *Types) Names(name string) []string {
+	known, ok := t.byName[name]
+	if !ok {
+		return nil
+	}
+	return append([]string{known.name}, known.aliases...)
+}
+
 // withAliases adds the former names of events, or reports one that is not known.
 func (t *Types) withAliases(names []string) ([]string, error) {
 	var all []string
 	for _, name := range names {
-		known, ok := t.byName[name]
-		if !ok {
+		known := t.Names(name)
+		if known == nil {
 			return nil, &UnknownTypeError{Type: name}
 		}
-		all = append(append(all, known.name), known.aliases...)
+		all = append(all, known...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all), nil

@@ -183,6 +183,9 @@ type EventFilter struct {
 type Page struct {
 	After, UpTo int64
 	Limit       int
+	// BySequence reads by sequence numbers, numbered or not, for who has seen to
+	// it that no event is on its way.
+	BySequence bool
 	EventFilter
 }
 
@@ -193,7 +196,11 @@ func (s *Store) ReadEvents(ctx context.Context, db bun.IDB, p Page) (rows []Even
 		columns += `, EXISTS (SELECT 1 FROM {parked} k WHERE k.name = ? AND k.version = ? AND k.stream = e.stream) AS parked`
 		args = append(args, p.Parked, p.Version)
 	}
-	where := `e.{place} > ? AND e.{place} <= ? AND e.data IS NOT NULL`
+	by := `e.{place}`
+	if p.BySequence {
+		by = `e.sequence`
+	}
+	where := by + ` > ? AND ` + by + ` <= ? AND e.data IS NOT NULL`
 	args = append(args, p.After, p.UpTo)
 	if len(p.Types) > 0 {
 		where += ` AND e.event_type IN (?)`
@@ -208,7 +215,7 @@ func (s *Store) ReadEvents(ctx context.Context, db bun.IDB, p Page) (rows []Even
 		args = append(args, p.SlotFrom, p.SlotTo)
 	}
 	args = append(args, p.Limit)
-	err = s.eventQuery(ctx, db, `SELECT `+columns+` FROM {events} e WHERE `+where+` ORDER BY e.{place} LIMIT ?`, args...).Scan(ctx, &rows)
+	err = s.eventQuery(ctx, db, `SELECT `+columns+` FROM {events} e WHERE `+where+` ORDER BY `+by+` LIMIT ?`, args...).Scan(ctx, &rows)
 	return rows, err
 }
 

@@ -1,0 +1,273 @@
+package projection
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+const (
+	window = 50_000          // positions that one batch looks at
+	budget = 2 * time.Second // after which a batch takes no more events
+	// conflictDelay is the wait after a failure that our own transaction is to blame for.
+	conflictDelay = 50 * time.Millisecond
+)
+
+// batch is one transaction of a shard: its checkpoint, locked, and the events
+// after it.
+type batch struct {
+	*shard
+	runner   *Runner
+	tx       bun.Tx
+	sub      store.Subscription
+	messages []*bus.Message
+	events   []eventlog.Recorded // for Projection.Batch
+	to       int64               // the checkpoint after it
+	parked   []store.Event       // of streams that are parked
+}
+
+// failure is why a batch was rolled back.
+type failure struct {
+	index     int // of the event, -1 when it may be any
+	message   *bus.Message
+	size      int // of the batch
+	sub       store.Subscription
+	blameless bool
+	err       error
+}
+
+func (f *failure) Error() string { return bus.ErrorText(f.err) }
+func (f *failure) Unwrap() error { return f.err }
+
+type batchKey struct{}
+
+// step applies one batch of a shard, and tells whether there may be more to do at
+// once. A *failure has been written down.
+func (r *Runner) step(ctx context.Context, s *shard, stop <-chan struct{}) (more bool, err error) {
+	err = r.db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) (err error) {
+		b := &batch{shard: s, runner: r, tx: tx}
+		more, err = b.run(ctx, stop)
+		return err
+	})
+	if f, failed := errors.AsType[*failure](err); failed {
+		return r.afterFailure(ctx, s, f)
+	}
+	if err != nil {
+		return false, fmt.Errorf("projection %q: %w", s.Name, err)
+	}
+	if more {
+		s.limit.Store(min(2*s.limit.Load(), int64(s.BatchSize)))
+	}
+	r.announce()
+	return more, nil
+}
+
+// run does everything but commit.
+func (b *batch) run(ctx context.Context, stop <-chan struct{}) (more bool, err error) {
+	sub, ok, err := b.runner.store.LockSubscription(ctx, b.tx, b.Name, b.Version, b.number)
+	if err != nil || !ok {
+		return false, err
+	}
+	b.sub = sub
+	more, err = b.read(ctx)
+	if err != nil || b.to == sub.Position {
+		return false, err
+	}
+	if planned := b.to; len(b.messages) > 0 {
+		if err := b.apply(ctx, stop); err != nil {
+			return false, err
+		}
+		more = more || b.to < planned
+	}
+	for _, row := range b.parked {
+		if row.Position <= b.to {
+			p := store.Parked{Name: b.Name, Version: b.Version, Position: row.Position, Stream: row.Stream, Reason: "its stream is parked"}
+			if err := b.runner.store.Park(ctx, b.tx, p); err != nil {
+				return false, err
+			}
+		}
+	}
+	moved, err := b.runner.store.MoveSubscription(ctx, b.tx, sub, b.to)
+	if err == nil && !moved {
+		err = fmt.Errorf("shard %d was moved by somebody else", b.number)
+	}
+	return more, err
+}
+
+// read fetches the events after the checkpoint. The head is read before the page,
+// so that the checkpoint never passes an event that the page could not see.
+func (b *batch) read(ctx context.Context) (more bool, err error) {
+	head, err := b.runner.store.Head(ctx, b.tx)
+	if err != nil {
+		return false, fmt.Errorf("read head: %w", err)
+	}
+	limit := int(b.limit.Load())
+	if b.sub.Attempts > 0 {
+		limit = 1
+	}
+	page := store.Page{After: b.sub.Position, UpTo: min(head, b.sub.Position+window), Limit: limit, EventFilter: b.page(b.number)}
+	if page.UpTo <= page.After {
+		b.to = page.After
+		return false, nil
+	}
+	rows, err := b.runner.store.ReadEvents(ctx, b.tx, page)
+	if err != nil {
+		return false, fmt.Errorf("read events: %w", err)
+	}
+	full := len(rows) == limit
+	if b.to = page.UpTo; full {
+		b.to = rows[len(rows)-1].Position
+	}
+	more = b.to < head
+	for _, row := range rows {
+		if row.Parked {
+			b.parked = append(b.parked, row)
+			continue
+		}
+		b.messages = append(b.messages, b.message(row, more))
+	}
+	return more, nil
+}
+
+// message is the event as the chain sees it.
+func (b *batch) message(row store.Event, behind bool) *bus.Message {
+	m := &bus.Message{
+		ID: row.ID, PayloadType: row.Type, Payload: row.Data, Headers: store.Headers(row.Headers), Consumer: b.Name, Config: &b.settings,
+		Attempt: 1, CreatedAt: row.RecordedAt.Time, AvailableAt: row.RecordedAt.Time,
+		Event: &bus.Event{Sequence: row.Sequence, Stream: row.Stream, Version: row.Version, Position: row.Position, Schema: row.Schema},
+	}
+	switch {
+	case row.Position <= b.sub.ReplayUntil:
+		m.Mode = bus.Replay
+	case behind:
+		m.Mode = bus.CatchUp
+	}
+	if len(b.messages) == 0 {
+		m.Attempt = b.sub.Attempts + 1
+	}
+	return m
+}
+
+// apply sends the events through the chain.
+func (b *batch) apply(ctx context.Context, stop <-chan struct{}) error {
+	sender := func(ctx context.Context, messages []*bus.Message) error {
+		ctx = store.Within(context.WithValue(ctx, batchKey{}, b))
+		if b.Batch != nil {
+			return b.applyBatch(ctx)
+		}
+		begun := time.Now()
+		for i, m := range messages {
+			if i > 0 && (time.Since(begun) > budget || stopped(stop)) {
+				b.to = messages[i-1].Event.Position
+				return nil
+			}
+			if err := b.send(ctx, m); err != nil {
+				return b.failed(ctx, i, m, err)
+			}
+		}
+		return nil
+	}
+	if b.runner.config.Telemetry != nil {
+		return b.runner.config.Telemetry(sender)(ctx, b.messages)
+	}
+	return sender(ctx, b.messages)
+}
+
+func stopped(stop <-chan struct{}) bool {
+	select {
+	case <-stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// applyBatch decodes here, so that an event that cannot be decoded is found
+// alone: the batch shrinks until it is.
+func (b *batch) applyBatch(ctx context.Context) error {
+	first := b.messages[0]
+	for _, m := range b.messages {
+		data, err := b.runner.log.Decode(ctx, m)
+		if errors.Is(err, eventlog.ErrDrop) {
+			continue
+		}
+		if err != nil && m != first {
+			b.to = m.Event.Position - 1 // it will be the first of the next batch
+			break
+		}
+		if err == nil {
+			b.events = append(b.events, recorded(m, data))
+			continue
+		}
+		b.events = nil // the chain hears of the error from consume
+		break
+	}
+	if err := b.send(ctx, first); err != nil {
+		return b.failed(ctx, -1, first, err)
+	}
+	return nil
+}
+
+func recorded(m *bus.Message, data bus.Payload) eventlog.Recorded {
+	return eventlog.Recorded{
+		ID: m.ID, Sequence: m.Event.Sequence, Stream: m.Event.Stream, Version: m.Event.Version, Position: m.Event.Position,
+		Type: m.PayloadType, Schema: m.Event.Schema, Data: data, Headers: maps.Clone(m.Headers), RecordedAt: m.CreatedAt,
+	}
+}
+
+// send runs the chain. What a layer panics with is an error of the event, as in
+// a processor.
+func (b *batch) send(ctx context.Context, m *bus.Message) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = bus.NewPanicError(value)
+		}
+	}()
+	err = b.runner.handler(bus.WithMessage(ctx, m), m)
+	if outcome := bus.VerdictOf(err).Outcome; outcome == bus.Done || outcome == bus.Discarded {
+		return nil
+	}
+	return err
+}
+
+// consume is the innermost layer of the chain.
+func (r *Runner) consume(ctx context.Context, m *bus.Message) error {
+	b, ok := ctx.Value(batchKey{}).(*batch)
+	if !ok {
+		return errors.New("projection: the consume chain must pass on the context it was given")
+	}
+	event, err := r.log.Decode(ctx, m)
+	switch {
+	case errors.Is(err, eventlog.ErrDrop) && b.Batch == nil:
+		return nil
+	case err != nil && !errors.Is(err, eventlog.ErrDrop):
+		return err
+	case b.Batch == nil:
+		return b.reader.apply[m.PayloadType].fn(ctx, b.tx, event)
+	case len(b.events) == 0:
+		return nil
+	}
+	return b.Batch(ctx, b.tx, b.events)
+}
+
+func (b *batch) failed(ctx context.Context, index int, m *bus.Message, err error) error {
+	if len(b.messages) == 1 {
+		index = 0
+	}
+	f := &failure{index: index, message: m, size: len(b.messages), sub: b.sub, err: err}
+	if store.IsConflict(err) || store.IsUnavailable(err) {
+		statement, cancel := context.WithTimeout(ctx, statementTimeout)
+		defer cancel()
+		f.blameless = !b.runner.store.Usable(statement, b.tx)
+	}
+	return f
+}

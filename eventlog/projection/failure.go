@@ -1,0 +1,110 @@
+package projection
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// afterFailure decides how a shard goes on whose batch was rolled back. Only an
+// event that failed as the first one has failed for good: of others, those before
+// are applied first, in a smaller batch.
+func (r *Runner) afterFailure(ctx context.Context, s *shard, f *failure) (more bool, err error) {
+	if f.index != 0 && !f.blameless {
+		smaller := f.index
+		if f.index < 0 {
+			smaller = f.size / 2
+		}
+		s.limit.Store(int64(max(smaller, 1)))
+		return true, nil
+	}
+	v := bus.VerdictOf(f.err)
+	if cause := context.Cause(ctx); cause == bus.ErrStopping || v.Outcome == bus.Released {
+		return false, f // it has not had its chance
+	}
+	failed := store.Failure{Status: store.Running, Attempts: f.sub.Attempts, Delay: s.AttemptDelay, Error: f.Error()}
+	switch {
+	case f.blameless:
+		failed.Delay = conflictDelay
+	case v.Outcome == bus.Poisoned:
+		return r.poisoned(ctx, s, f, v)
+	case v.Outcome == bus.Retried:
+		failed.Attempts, failed.Delay = failed.Attempts+1, v.Delay
+	case v.Outcome == bus.Snoozed:
+		failed.Delay = v.Delay
+	}
+	return false, r.writeFailure(ctx, f, failed)
+}
+
+// writeFailure returns the failure, once it is written down.
+func (r *Runner) writeFailure(ctx context.Context, f *failure, failed store.Failure) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	defer cancel()
+	if err := r.store.FailSubscription(ctx, r.db, f.sub, failed); err != nil {
+		return fmt.Errorf("write down a failure: %w", err)
+	}
+	return f
+}
+
+// poisoned does with an event what the projection wants done with those that
+// cannot be applied.
+func (r *Runner) poisoned(ctx context.Context, s *shard, f *failure, v bus.Verdict) (more bool, err error) {
+	event, reason := f.message.Event, fmt.Sprintf("%s: %s", v.Reason, f.Error())
+	if s.OnError == Halt {
+		r.config.Logger.ErrorContext(ctx, "projection halted", "projection", s.Name, "version", s.Version, "shard", s.number,
+			"stream", event.Stream, "event_version", event.Version, "position", event.Position, "error", reason)
+		return false, r.writeFailure(ctx, f, store.Failure{Status: store.Halted, Attempts: f.sub.Attempts + 1, Error: reason})
+	}
+	r.config.Logger.ErrorContext(ctx, "event parked", "projection", s.Name, "version", s.Version, "shard", s.number,
+		"stream", event.Stream, "event_version", event.Version, "position", event.Position, "error", reason)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	defer cancel()
+	err = store.InTx(ctx, r.db, func(tx bun.Tx) error {
+		sub, ok, err := r.store.LockSubscription(ctx, tx, s.Name, s.Version, s.number)
+		if err != nil || !ok || sub.Position != f.sub.Position {
+			return err // somebody else has gone on
+		}
+		p := store.Parked{Name: s.Name, Version: s.Version, Position: event.Position, Stream: event.Stream, Reason: reason}
+		if err := r.store.Park(ctx, tx, p); err != nil {
+			return err
+		}
+		_, err = r.store.MoveSubscription(ctx, tx, sub, event.Position)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("park an event: %w", err)
+	}
+	return true, nil
+}
+
+// announce tells those who wait that a shard has moved.
+func (r *Runner) announce() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.moved)
+	r.moved = make(chan struct{})
+}
+
+// await waits until a shard has moved, or for a while.
+func (r *Runner) await(ctx context.Context, moved <-chan struct{}, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-moved:
+	case <-timer.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func (r *Runner) nextMove() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.moved
+}

@@ -1,0 +1,121 @@
+package projection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Inline is a projection that is applied in the transaction of the append, for
+// eventlog.Config.Inline: its tables are never behind. An error of it fails the
+// append. It suits tables with a row for each stream, which the append has locked;
+// where several streams write to one row, appends would wait for each other there.
+//
+// Only On, or Batch with its Types, Categories, Name and Reset mean anything; no runner is
+// given it, and no chain wraps it. Make one with [NewInline]. It is safe for concurrent use.
+type Inline struct {
+	projection Projection
+	reader     *reader
+}
+
+// NewInline makes an inline projection of events that types knows. It reports
+// everything that is wrong with it at once.
+func NewInline(types *eventlog.Types, p Projection) (*Inline, error) {
+	if types == nil {
+		return nil, errors.New("projection: NewInline: the types are nil")
+	}
+	reader, err := newReader(p, types)
+	if err != nil {
+		return nil, fmt.Errorf("projection: NewInline: %w", err)
+	}
+	if len(p.Categories) > 0 {
+		return nil, fmt.Errorf("projection: NewInline: projection %q: Categories: an inline projection reads all categories", p.Name)
+	}
+	return &Inline{projection: p, reader: reader}, nil
+}
+
+// InlineName implements eventlog.Inline.
+func (i *Inline) InlineName() string { return i.projection.Name }
+
+// Wants implements eventlog.Inline.
+func (i *Inline) Wants(payloadType string) bool {
+	for _, name := range i.reader.stored {
+		if name == payloadType {
+			return true
+		}
+	}
+	return false
+}
+
+// ApplyInline implements eventlog.Inline.
+func (i *Inline) ApplyInline(ctx context.Context, tx bun.Tx, events []eventlog.Recorded) error {
+	if i.projection.Batch != nil {
+		return i.projection.Batch(ctx, tx, events)
+	}
+	for _, e := range events {
+		m := &bus.Message{ID: e.ID, PayloadType: e.Type, Value: e.Data, Headers: e.Headers, Consumer: i.projection.Name, Attempt: 1, CreatedAt: e.RecordedAt,
+			Event: &bus.Event{Sequence: e.Sequence, Stream: e.Stream, Version: e.Version, Position: e.Position, Schema: e.Schema}}
+		if err := i.reader.apply[e.Type].fn(bus.WithMessage(ctx, m), tx, e.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Rebuild empties the tables with Reset and applies every event again, in one
+// transaction, for which appends of these events wait. For a log too long for
+// that, use a projection that is not inline.
+func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) error {
+	if i.projection.Reset == nil {
+		return fmt.Errorf("projection: rebuild inline %q: it has no Reset", i.projection.Name)
+	}
+	s, err := store.For(db.Dialect().Name(), log.Registry().Tables())
+	if err == nil {
+		err = store.InTx(ctx, db, func(tx bun.Tx) error { return i.rebuild(ctx, s, tx, log) })
+	}
+	if err != nil {
+		return fmt.Errorf("projection: rebuild inline %q: %w", i.projection.Name, store.Explained(err))
+	}
+	return nil
+}
+
+// rebuild reads by sequence numbers: behind the gate no event is on its way, and
+// none has to be numbered first.
+func (i *Inline) rebuild(ctx context.Context, s *store.Store, tx bun.Tx, log *eventlog.Log) error {
+	if err := s.Gate(ctx, tx, i.projection.Name, true); err != nil {
+		return err
+	}
+	if err := i.projection.Reset(store.Within(ctx), tx); err != nil {
+		return fmt.Errorf("reset: %w", err)
+	}
+	page := store.Page{UpTo: math.MaxInt64, Limit: i.reader.BatchSize, BySequence: true, EventFilter: store.EventFilter{Types: i.reader.stored}}
+	for {
+		rows, err := s.ReadEvents(ctx, tx, page)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		var events []eventlog.Recorded
+		for _, row := range rows {
+			page.After = row.Sequence
+			m := (&batch{shard: i.reader.shards[0]}).message(row, true)
+			data, err := log.Decode(ctx, m)
+			if errors.Is(err, eventlog.ErrDrop) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			events = append(events, recorded(m, data))
+		}
+		if err := i.ApplyInline(store.Within(ctx), tx, events); err != nil {
+			return err
+		}
+	}
+}

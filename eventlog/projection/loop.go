@@ -1,0 +1,185 @@
+package projection
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// newAlarm rings for the next look. The quick looks follow an append whose commit
+// nobody announces.
+func newAlarm() *alarm.Alarm {
+	return alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond)
+}
+
+// shard is a part of a projection.
+type shard struct {
+	*reader
+	number int
+	limit  atomic.Int64 // of the next batch: less than BatchSize after a failure
+}
+
+// crew is the goroutines of one Run.
+type crew struct {
+	*Runner
+	ctx     context.Context // of the work, which a stop does not end at once
+	stop    <-chan struct{}
+	bell    *alarm.Alarm
+	slots   chan struct{} // one for each shard that may be worked on
+	workers sync.WaitGroup
+	mu      sync.Mutex
+	busy    map[*shard]bool
+}
+
+// loop looks for shards that are behind, and has them worked on, until ctx ends.
+func (r *Runner) loop(ctx context.Context) {
+	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	c := &crew{Runner: r, ctx: work, stop: ctx.Done(), bell: newAlarm(), slots: make(chan struct{}, r.config.Concurrency), busy: map[*shard]bool{}}
+	stopListening := r.log.Registry().Wakeups().Listen(func(w bus.Wake) {
+		switch {
+		case !w.Events: // not for us
+		case w.Expected:
+			c.bell.Expect(time.Now())
+		default:
+			c.bell.By(time.Now())
+		}
+	})
+	defer stopListening()
+	c.look(ctx)
+	hurry := time.AfterFunc(r.config.DrainTimeout, func() { cancel(bus.ErrStopping) })
+	defer hurry.Stop()
+	c.workers.Wait()
+}
+
+func (c *crew) look(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	retry := outage.NewRetry()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-c.bell.Changed():
+		}
+		if wait := c.bell.Next(time.Now()); wait > 0 {
+			timer.Reset(wait)
+			continue
+		}
+		// Armed before the look, so that whoever rings during it is heard.
+		c.bell.Rearm(time.Now(), time.Now().Add(c.config.ProcessorMaxDelay))
+		if err := c.dispatch(ctx); err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			c.outage.Noticed("look for events", err)
+			now := time.Now()
+			c.bell.Rearm(now, now.Add(retry.NextBackOff()))
+		} else {
+			c.outage.Over()
+			retry.Reset()
+		}
+		timer.Reset(c.bell.Next(time.Now()))
+	}
+}
+
+// dispatch numbers events, and starts work on the shards that are behind. An idle
+// look is one statement.
+func (c *crew) dispatch(ctx context.Context) error {
+	statement, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	rows, pending, err := c.store.Behind(statement, c.db, c.names())
+	if err == nil && pending {
+		if _, err = c.log.Number(statement, c.db); err == nil {
+			rows, _, err = c.store.Behind(statement, c.db, c.names())
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for _, reader := range c.readers {
+		for _, shard := range reader.shards {
+			if behind(rows, shard) {
+				c.start(shard)
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Runner) names() []string {
+	names := make([]string, 0, len(r.byName))
+	for name := range r.byName {
+		names = append(names, name)
+	}
+	return names
+}
+
+func behind(rows []store.Subscription, s *shard) bool {
+	for _, row := range rows {
+		if row.Name == s.Name && row.Version == s.Version && row.Shard == s.number {
+			return true
+		}
+	}
+	return false
+}
+
+// start works on a shard unless somebody does. Where all slots are taken, whoever
+// ends rings for another look.
+func (c *crew) start(s *shard) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy[s] {
+		return
+	}
+	select {
+	case c.slots <- struct{}{}:
+	default:
+		return
+	}
+	c.busy[s] = true
+	c.workers.Go(func() {
+		defer func() {
+			c.mu.Lock()
+			delete(c.busy, s)
+			c.mu.Unlock()
+			<-c.slots
+		}()
+		c.work(s)
+	})
+}
+
+// turn is how long a shard may keep its slot while others wait.
+const turn = 5 * time.Second
+
+// work applies batches until there is nothing to do, it fails, or its turn is over.
+// Then it rings, for others that wait for the slot and for what was appended
+// meanwhile, unless it found nothing it could do.
+func (c *crew) work(s *shard) {
+	for begun, worked := time.Now(), false; ; worked = true {
+		select {
+		case <-c.stop:
+			return
+		default:
+		}
+		more, err := c.step(c.ctx, s, c.stop)
+		if _, failed := errors.AsType[*failure](err); err != nil && !failed {
+			c.outage.Noticed("apply events", err)
+			return
+		}
+		if err != nil || !more || time.Since(begun) > turn {
+			if worked || more {
+				c.bell.By(time.Now())
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package projection
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Parked is an event that a projection has put aside.
+type Parked struct {
+	Position int64
+	Stream   string
+	Reason   string
+	ParkedAt time.Time
+}
+
+// Parked lists the events, at most limit, that the newest version of a projection
+// has put aside, in order.
+func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, error) {
+	reader := r.byName[name]
+	if reader == nil {
+		return nil, fmt.Errorf("projection: parked events of %q: %w", name, ErrUnknown)
+	}
+	rows, err := r.store.ParkedEvents(ctx, r.db, name, reader.Version, limit)
+	if err != nil {
+		return nil, fmt.Errorf("projection: parked events of %q: %w", name, store.Explained(err))
+	}
+	parked := make([]Parked, len(rows))
+	for i, row := range rows {
+		parked[i] = Parked{Position: row.Position, Stream: row.Stream, Reason: row.Reason, ParkedAt: row.ParkedAt.Time}
+	}
+	return parked, nil
+}
+
+// RetryParked applies events that the newest version of a projection has put
+// aside, in their order, each in a transaction of its own, and returns how many. It
+// stops at the first that fails again. They are applied after events that came
+// later in the log, those of their own stream among them unless it was parked whole.
+func (r *Runner) RetryParked(ctx context.Context, name string) (int, error) {
+	reader := r.byName[name]
+	if reader == nil {
+		return 0, fmt.Errorf("projection: retry parked events of %q: %w", name, ErrUnknown)
+	}
+	for n := 0; ; n++ {
+		rows, err := r.store.ParkedEvents(ctx, r.db, name, reader.Version, 1)
+		if err == nil && len(rows) > 0 {
+			err = r.retry(ctx, reader, rows[0])
+		}
+		if err != nil {
+			return n, fmt.Errorf("projection: retry parked events of %q: %w", name, store.Explained(err))
+		}
+		if len(rows) == 0 {
+			return n, nil
+		}
+	}
+}
+
+// retry applies one event under the locks of the whole projection, so that the
+// event that follows it in its stream is not on its way past it.
+func (r *Runner) retry(ctx context.Context, reader *reader, p store.Parked) error {
+	return r.db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := r.store.LockReader(ctx, tx, reader.Name, reader.Version); err != nil {
+			return err
+		}
+		if ours, err := r.store.Unpark(ctx, tx, reader.Name, reader.Version, p.Position); err != nil || !ours {
+			return err
+		}
+		rows, err := r.store.ReadEvents(ctx, tx, store.Page{After: p.Position - 1, UpTo: p.Position, Limit: 1})
+		if err != nil || len(rows) == 0 { // it was erased
+			return err
+		}
+		b := &batch{shard: reader.shards[0], runner: r, tx: tx}
+		b.messages = append(b.messages, b.message(rows[0], true))
+		return b.apply(ctx, nil)
+	})
+}

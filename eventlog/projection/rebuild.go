@@ -1,0 +1,124 @@
+package projection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Rebuild has the newest version of a projection begin again, in place: in one
+// transaction its tables are emptied by its Reset, and its checkpoint goes back to
+// the start. It returns at once; [Runner.Run], here or elsewhere, then applies
+// all events, those that were applied before as bus.Replay. Readers see the tables
+// fill up meanwhile: where that matters, raise the Version instead and
+// [Runner.Promote] it. Events put aside are forgotten, and come again.
+func (r *Runner) Rebuild(ctx context.Context, name string) error {
+	reader := r.byName[name]
+	if reader == nil {
+		return fmt.Errorf("projection: rebuild %q: %w", name, ErrUnknown)
+	}
+	if reader.Reset == nil {
+		return fmt.Errorf("projection: rebuild %q: it has no Reset: give it one, or raise its Version", name)
+	}
+	if err := r.enter(ctx, reader); err != nil {
+		return fmt.Errorf("projection: rebuild: %w", err)
+	}
+	err := store.InTx(ctx, r.db, func(tx bun.Tx) error {
+		rows, err := r.store.LockReader(ctx, tx, name, reader.Version)
+		if err != nil {
+			return err
+		}
+		until := int64(0)
+		for _, row := range rows {
+			until = max(until, row.Position, row.ReplayUntil)
+		}
+		if err := reader.Reset(store.Within(ctx), tx); err != nil {
+			return fmt.Errorf("reset: %w", err)
+		}
+		return r.store.Rewind(ctx, tx, name, reader.Version, until)
+	})
+	if err != nil {
+		return fmt.Errorf("projection: rebuild %q: %w", name, err)
+	}
+	return nil
+}
+
+// LagError is returned by [Runner.Promote] for a version that is not there yet.
+type LagError struct {
+	Name         string
+	Version      int
+	Lag, Allowed int64
+}
+
+// Error implements error.
+func (e *LagError) Error() string {
+	return fmt.Sprintf("projection: promote %q: version %d is %d positions behind, %d are allowed", e.Name, e.Version, e.Lag, e.Allowed)
+}
+
+// Promote makes a version of a projection the one to read, see [Active], and
+// retires those before it, which are applied no more: the last step of a rebuild
+// beside the old version. A version that is more than maxLag positions behind is a
+// *[LagError]. It waits for the batches that are being applied.
+func (r *Runner) Promote(ctx context.Context, name string, version int, maxLag int64) error {
+	if _, err := r.log.Number(ctx, r.db); err != nil {
+		return fmt.Errorf("projection: promote %q: %w", name, err)
+	}
+	err := store.InTx(ctx, r.db, func(tx bun.Tx) error {
+		rows, err := r.store.LockReader(ctx, tx, name, 0)
+		if err != nil {
+			return err
+		}
+		lag := int64(-1)
+		for _, row := range rows {
+			switch {
+			case row.Version != version:
+			case row.Status == store.Retired:
+				return fmt.Errorf("version %d is retired", version)
+			default:
+				lag = max(lag, row.Head-row.Position)
+			}
+		}
+		switch {
+		case lag < 0:
+			return fmt.Errorf("version %d: %w", version, ErrUnknown)
+		case lag > maxLag:
+			return &LagError{Name: name, Version: version, Lag: lag, Allowed: maxLag}
+		}
+		return r.store.Activate(ctx, tx, name, version)
+	})
+	if _, late := errors.AsType[*LagError](err); late || err == nil {
+		return err
+	}
+	return fmt.Errorf("projection: promote %q: %w", name, store.Explained(err))
+}
+
+// Active returns the version of a projection that was promoted last: the one
+// whose tables to read. It is 1 as long as none was.
+func (r *Runner) Active(ctx context.Context, db bun.IDB, name string) (int, error) {
+	db, err := store.Handle(db)
+	if err != nil {
+		return 0, fmt.Errorf("projection: active version of %q: %w", name, err)
+	}
+	version, ok, err := r.store.Active(ctx, db, name)
+	if err != nil {
+		return 0, fmt.Errorf("projection: active version of %q: %w", name, store.Explained(err))
+	}
+	if !ok {
+		return 1, nil
+	}
+	return version, nil
+}
+
+// Resume has the halted shards of a version try again, with all their attempts,
+// and returns how many there were.
+func (r *Runner) Resume(ctx context.Context, name string, version int) (int, error) {
+	n, err := r.store.ResumeReader(ctx, r.db, name, version)
+	if err != nil {
+		return 0, fmt.Errorf("projection: resume %q: %w", name, store.Explained(err))
+	}
+	return n, nil
+}

@@ -1,0 +1,229 @@
+package projection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+)
+
+// Config sets up a [Runner]. The zero value works: every zero field stands for
+// its default.
+type Config struct {
+	// Concurrency is the most shards that are worked on at once; each holds a
+	// connection. Defaults to 4, and to 1 on a database without row locks.
+	Concurrency int
+	// ProcessorMaxDelay is the wait between polls while there is nothing to do.
+	// Appends of this process cut it short. Defaults to 250 ms.
+	ProcessorMaxDelay time.Duration
+	// DrainTimeout is how long Run lets an event, or a batch, be finished after
+	// it was told to stop. Defaults to 10 s.
+	DrainTimeout time.Duration
+	// Chain is the whole consume chain, first outermost, through which every event
+	// goes; a [Projection.Batch] goes through it once, with its first event.
+	// Defaults to middleware.Default with the Logger, which hears of what fails and
+	// not of every event.
+	Chain []bus.Middleware
+	// Telemetry wraps every batch: the sender it is given applies the events of
+	// the batch. Defaults to none.
+	Telemetry bus.SendMiddleware
+	// Logger receives what the runner has to say. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Runner runs projections. Any number of runners, in any number of processes, may
+// run the same ones: each shard is worked on by one at a time. It is safe for
+// concurrent use.
+type Runner struct {
+	db      *bun.DB
+	log     *eventlog.Log
+	store   *store.Store
+	config  Config
+	readers []*reader
+	byName  map[string]*reader // the newest version
+	handler bus.Handler
+	outage  *outage.Outage
+
+	mu    sync.Mutex
+	moved chan struct{} // closed, and replaced, when a shard has moved
+}
+
+// NewRunner makes a runner. It reports everything that is wrong with its
+// arguments at once, and does not touch the database. Several versions of a
+// projection may be given.
+func NewRunner(db *bun.DB, log *eventlog.Log, config Config, projections ...Projection) (*Runner, error) {
+	if db == nil || log == nil {
+		return nil, errors.New("projection: NewRunner: the database handle or the log is nil")
+	}
+	s, err := store.For(db.Dialect().Name(), log.Registry().Tables())
+	if err != nil {
+		return nil, fmt.Errorf("projection: NewRunner: %w", err)
+	}
+	r := &Runner{db: db, log: log, store: s, byName: map[string]*reader{}, moved: make(chan struct{})}
+	var errs []error
+	r.config, err = config.complete(s.RowLocks())
+	errs = append(errs, err)
+	type key struct {
+		name    string
+		version int
+	}
+	seen := map[key]bool{}
+	for _, p := range projections {
+		reader, err := newReader(p, log.Types())
+		if err != nil {
+			errs = append(errs, fmt.Errorf("projection: NewRunner: %w", err))
+			continue
+		}
+		k := key{reader.Name, reader.Version}
+		if seen[k] {
+			errs = append(errs, fmt.Errorf("projection: NewRunner: projection %q version %d is given twice", k.name, k.version))
+		}
+		seen[k] = true
+		r.readers = append(r.readers, reader)
+		if newest := r.byName[reader.Name]; newest == nil || newest.Version < reader.Version {
+			r.byName[reader.Name] = reader
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	r.handler = bus.Compose(r.consume, r.config.Chain...)
+	r.outage = outage.New(r.config.Logger, 0)
+	return r, nil
+}
+
+func (c Config) complete(rowLocks bool) (Config, error) {
+	concurrency := 4
+	if !rowLocks {
+		concurrency = 1
+	}
+	setDefault(&c.Concurrency, concurrency)
+	setDefault(&c.ProcessorMaxDelay, 250*time.Millisecond)
+	setDefault(&c.DrainTimeout, 10*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Chain == nil {
+		c.Chain = middleware.Default(middleware.Options{Logger: slog.New(warnings{c.Logger.Handler()})})
+	}
+	var errs []error
+	if c.Concurrency < 1 || c.Concurrency > 1 && !rowLocks {
+		errs = append(errs, fmt.Errorf("projection: Config.Concurrency %d: 1 or more is allowed, and 1 on a database without row locks", c.Concurrency))
+	}
+	if c.ProcessorMaxDelay < 0 || c.DrainTimeout < 0 {
+		errs = append(errs, fmt.Errorf("projection: Config.ProcessorMaxDelay %s and DrainTimeout %s: 0 or more is allowed", c.ProcessorMaxDelay, c.DrainTimeout))
+	}
+	for i, layer := range c.Chain {
+		if layer == nil {
+			errs = append(errs, fmt.Errorf("projection: Config.Chain[%d] is nil", i))
+		}
+	}
+	return c, errors.Join(errs...)
+}
+
+// warnings is a handler for what is worth a line among very many events.
+type warnings struct{ slog.Handler }
+
+// Enabled implements slog.Handler.
+func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
+}
+
+// Run applies events until ctx is cancelled; then it finishes the events it is
+// at and returns nil. It numbers events, too. It returns an error at once when the
+// database cannot be reached, when its tables are missing or too old
+// (bus.ErrSchema), and when a projection is not what it was under the same
+// version; later outages are logged and waited out. A projection that fails holds
+// up no other.
+func (r *Runner) Run(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err := r.start(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("projection: run: %w", err)
+	}
+	r.loop(ctx)
+	return nil
+}
+
+const statementTimeout = 5 * time.Second
+
+// Check looks at the live database as [Runner.Run] does before it starts, and
+// returns the same errors. It takes at most 10 s, and enters projections that are
+// new.
+func (r *Runner) Check(ctx context.Context) error {
+	if err := r.start(ctx); err != nil {
+		return fmt.Errorf("projection: check: %w", err)
+	}
+	return nil
+}
+
+// start enters the projections and checks that they are what they were.
+func (r *Runner) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*statementTimeout)
+	defer cancel()
+	if err := r.db.PingContext(ctx); err != nil {
+		return fmt.Errorf("the database cannot be reached: %w", err)
+	}
+	_, err := r.store.Check(ctx, r.db)
+	if err := errors.Join(r.store.CheckSchema(ctx, r.db), err); err != nil {
+		return err
+	}
+	var errs []error
+	for _, reader := range r.readers {
+		errs = append(errs, r.enter(ctx, reader))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Runner) enter(ctx context.Context, reader *reader) error {
+	sub := store.Subscription{Name: reader.Name, Version: reader.Version, Shards: reader.Shards, Filter: reader.filter}
+	rows, err := r.subscriptions(ctx, r.db, reader)
+	if err == nil && len(rows) == 0 {
+		if reader.Begin == AtHead {
+			if sub.Position, err = r.log.Head(ctx, r.db); err != nil {
+				return err
+			}
+		}
+		err = store.InTx(ctx, r.db, func(tx bun.Tx) error { return r.store.Subscribe(ctx, tx, sub) })
+		if err == nil {
+			rows, err = r.subscriptions(ctx, r.db, reader)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("projection %q: %w", reader.Name, err)
+	}
+	for _, row := range rows {
+		switch {
+		case row.Shards != reader.Shards:
+			return fmt.Errorf("projection %q version %d: Shards %d: it has %d already: raise the Version", reader.Name, reader.Version, reader.Shards, row.Shards)
+		case !reader.same(row.Filter, r.log.Types()):
+			return fmt.Errorf("projection %q version %d reads %s, but under this version it has read %s: raise the Version", reader.Name, reader.Version, reader.filter, row.Filter)
+		}
+	}
+	return nil
+}
+
+// subscriptions returns the shards of one version.
+func (r *Runner) subscriptions(ctx context.Context, db bun.IDB, reader *reader) (rows []store.Subscription, err error) {
+	all, err := r.store.Subscriptions(ctx, db, reader.Name)
+	for _, row := range all {
+		if row.Version == reader.Version {
+			rows = append(rows, row)
+		}
+	}
+	return rows, store.Explained(err)
+}
+
+// Health returns the database's last error while it does not answer, else nil.
+func (r *Runner) Health() error { return r.outage.Err() }

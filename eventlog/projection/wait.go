@@ -1,0 +1,187 @@
+package projection
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// ErrHalted is returned by those who wait for a projection of which a shard is
+// halted: see [Runner.Resume].
+var ErrHalted = errors.New("projection: a shard is halted")
+
+// ErrUnknown is returned for a projection that the runner was not given.
+var ErrUnknown = errors.New("projection: the runner was not given this projection")
+
+const (
+	waitMin = 5 * time.Millisecond // between looks for what another process applies
+	waitMax = 100 * time.Millisecond
+)
+
+// WaitFor returns once the newest version of a projection that the runner was
+// given has applied, or put aside, what was appended: for reading one's own writes. Call
+// it after the commit of the append, and bound it with ctx: it waits as long as
+// the projection takes, on whichever process, and for ever when the append was
+// rolled back. It is an error when a shard halts: [ErrHalted].
+func (r *Runner) WaitFor(ctx context.Context, name string, appended eventlog.Appended) error {
+	if err := r.waitFor(ctx, name, appended); err != nil {
+		return fmt.Errorf("projection: wait for %q: %w", name, err)
+	}
+	return nil
+}
+
+func (r *Runner) waitFor(ctx context.Context, name string, appended eventlog.Appended) error {
+	reader := r.byName[name]
+	if reader == nil {
+		return ErrUnknown
+	}
+	if appended.Sequence == 0 { // there was nothing to append
+		return nil
+	}
+	for wait := waitMin; ; wait = min(2*wait, waitMax) {
+		moved := r.nextMove()
+		place, ok, err := r.store.Place(ctx, r.db, appended.Sequence)
+		if err == nil && !ok {
+			_, err = r.log.Number(ctx, r.db)
+		}
+		if err == nil && ok {
+			var done bool
+			if done, err = r.reached(ctx, reader, place); done {
+				return nil
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			return store.Explained(err)
+		}
+		if err := r.await(ctx, moved, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// reached tells whether all shards have come to a position.
+func (r *Runner) reached(ctx context.Context, reader *reader, place int64) (bool, error) {
+	rows, err := r.subscriptions(ctx, r.db, reader)
+	if err != nil {
+		return false, err
+	}
+	done := len(rows) > 0
+	for _, row := range rows {
+		if row.Position >= place {
+			continue
+		}
+		if done = false; row.Status == store.Halted {
+			return false, fmt.Errorf("%w: shard %d at position %d: %s", ErrHalted, row.Shard, row.Position, row.LastError)
+		}
+	}
+	return done, nil
+}
+
+// CatchUp applies what there is, as [Runner.Run] does, and returns when every
+// projection has come to what was the end of the log at first. It is for tests,
+// and for commands that rebuild and exit. It returns the first error that keeps a
+// projection from going on, rather than try again later. Where other processes run
+// the projections, too, it waits for what they are at.
+func (r *Runner) CatchUp(ctx context.Context) error {
+	if err := r.catchUp(ctx); err != nil {
+		return fmt.Errorf("projection: catch up: %w", err)
+	}
+	return nil
+}
+
+func (r *Runner) catchUp(ctx context.Context) error {
+	if err := r.start(ctx); err != nil {
+		return err
+	}
+	if _, err := r.log.Number(ctx, r.db); err != nil {
+		return err
+	}
+	head, err := r.log.Head(ctx, r.db)
+	if err != nil {
+		return err
+	}
+	for _, reader := range r.readers {
+		for {
+			moved := r.nextMove()
+			for _, shard := range reader.shards {
+				for more := true; more && ctx.Err() == nil; {
+					more, err = r.step(ctx, shard, ctx.Done())
+					if f, failed := errors.AsType[*failure](err); err != nil && (!failed || !f.blameless) {
+						return err
+					}
+				}
+			}
+			done, err := r.passed(ctx, reader, head)
+			if err != nil {
+				return err
+			}
+			if done {
+				break
+			}
+			if err := r.await(ctx, moved, waitMin); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// passed is reached, for a reader that may be retired.
+func (r *Runner) passed(ctx context.Context, reader *reader, head int64) (bool, error) {
+	rows, err := r.subscriptions(ctx, r.db, reader)
+	if err == nil && len(rows) > 0 && rows[0].Status == store.Retired {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return r.reached(ctx, reader, head)
+}
+
+// Readers tells how far the projections have come, by name and version.
+func (r *Runner) Readers(ctx context.Context) ([]bus.ReaderStats, error) {
+	var stats []bus.ReaderStats
+	for _, reader := range r.readers {
+		rows, err := r.subscriptions(ctx, r.db, reader)
+		if err != nil {
+			return nil, fmt.Errorf("projection: readers: %w", err)
+		}
+		s := bus.ReaderStats{Reader: reader.Name, Version: reader.Version}
+		for _, row := range rows {
+			if row.Status == store.Retired {
+				continue
+			}
+			s.Lag = max(s.Lag, row.Head-row.Position)
+			if row.Status == store.Halted {
+				s.Halted++
+			}
+		}
+		parked, err := r.store.ParkedEvents(ctx, r.db, reader.Name, reader.Version, bus.MaxQueueCount)
+		if err != nil {
+			return nil, fmt.Errorf("projection: readers: %w", store.Explained(err))
+		}
+		s.Parked = len(parked)
+		stats = append(stats, s)
+	}
+	slices.SortFunc(stats, func(a, b bus.ReaderStats) int {
+		return cmp.Or(cmp.Compare(a.Reader, b.Reader), cmp.Compare(a.Version, b.Version))
+	})
+	return stats, nil
+}
+
+// Unnumbered counts the events that are committed and have no position yet, up to
+// bus.MaxQueueCount.
+func (r *Runner) Unnumbered(ctx context.Context) (int64, error) {
+	n, err := r.store.Unnumbered(ctx, r.db, bus.MaxQueueCount)
+	if err != nil {
+		return 0, fmt.Errorf("projection: unnumbered: %w", store.Explained(err))
+	}
+	return n, nil
+}

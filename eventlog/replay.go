@@ -1,0 +1,184 @@
+package eventlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Replay says which events a consumer is to be given again.
+type Replay struct {
+	// Name identifies the replay: calling [Log.Replay] again with the same name
+	// goes on where the last call ended. Up to 100 bytes.
+	Name string
+	// Consumer is the name of the consumer.
+	Consumer string
+	// After and UpTo are positions: those after the one, up to the other. Zero
+	// means the start of the log, and its end when the replay begins.
+	After, UpTo int64
+	// Rate is the most messages written a second. Defaults to 1000.
+	Rate int
+}
+
+// replayed is what identifies a replay in its row.
+type replayed struct {
+	Consumer string `json:"consumer"`
+	After    int64  `json:"after"`
+	UpTo     int64  `json:"up_to"`
+}
+
+const (
+	replayPage   = 200
+	maxReplay    = 100                  // bytes of a name
+	replayPause  = 2 * time.Millisecond // between pages, at least
+	replayPrefix = "replay:"
+)
+
+// Replay writes a message for each event of the consumer, with bus.Replay as its
+// mode, and returns how many this call has written; middleware.SkipOnReplay guards
+// consumers whose effects must not happen twice. They run as ever, by an
+// outbox.Processor. Each event is written once for each name, whatever crashes:
+// pages are committed with the place that the replay has come to. Going on with
+// another consumer or another range is an error.
+func (l *Log) Replay(ctx context.Context, db *bun.DB, replay Replay) (total int, err error) {
+	total, err = l.replay(ctx, db, replay)
+	if err != nil {
+		return total, fmt.Errorf("eventlog: replay %q: %w", replay.Name, store.Explained(err))
+	}
+	return total, nil
+}
+
+func (l *Log) replay(ctx context.Context, db *bun.DB, replay Replay) (total int, err error) {
+	s, _, err := l.on(db)
+	if err != nil {
+		return 0, err
+	}
+	consumer, err := l.checkReplay(&replay)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := l.Number(ctx, db); err != nil {
+		return 0, err
+	}
+	upTo, err := l.enterReplay(ctx, s, db, replay)
+	if err != nil {
+		return 0, err
+	}
+	for begun := time.Now(); ; {
+		n, done, err := l.replayPage(ctx, s, db, replay, consumer, upTo)
+		if total += n; err != nil || done {
+			return total, err
+		}
+		l.registry.Wakeups().Send(bus.Wake{PayloadTypes: []string{consumer.PayloadType()}})
+		due := begun.Add(time.Duration(total) * time.Second / time.Duration(replay.Rate))
+		timer := time.NewTimer(max(time.Until(due), replayPause))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return total, context.Cause(ctx)
+		}
+	}
+}
+
+func (l *Log) checkReplay(r *Replay) (bus.Consumer, error) {
+	if r.Rate == 0 {
+		r.Rate = 1000
+	}
+	var errs []error
+	if r.Name == "" || len(r.Name) > maxReplay {
+		errs = append(errs, fmt.Errorf("%w: Name has %d bytes, 1 to %d are allowed", bus.ErrBadOption, len(r.Name), maxReplay))
+	}
+	if r.Rate < 1 || r.After < 0 || r.UpTo < 0 {
+		errs = append(errs, fmt.Errorf("%w: Rate %d, After %d, UpTo %d: 0 or more is allowed", bus.ErrBadOption, r.Rate, r.After, r.UpTo))
+	}
+	consumer, ok := l.registry.Consumer(r.Consumer)
+	if !ok {
+		errs = append(errs, fmt.Errorf("consumer %q: %w", r.Consumer, bus.ErrNoConsumer))
+	} else if l.types.Names(consumer.PayloadType()) == nil {
+		errs = append(errs, fmt.Errorf("consumer %q: %w", r.Consumer, &UnknownTypeError{Type: consumer.PayloadType()}))
+	}
+	return consumer, errors.Join(append(errs, bus.CheckKey("name", r.Name))...)
+}
+
+// enterReplay makes the replay's row, or checks that it is the same, and returns
+// where it ends.
+func (l *Log) enterReplay(ctx context.Context, s *store.Store, db *bun.DB, r Replay) (upTo int64, err error) {
+	head, err := s.Head(ctx, db)
+	if err != nil {
+		return 0, err
+	}
+	wanted := replayed{Consumer: r.Consumer, After: r.After, UpTo: r.UpTo}
+	text, err := json.Marshal(wanted)
+	if err != nil {
+		return 0, err
+	}
+	sub := store.Subscription{Name: replayPrefix + r.Name, Version: 1, Shards: 1, Filter: string(text), Position: r.After, ReplayUntil: head}
+	if err := store.InTx(ctx, db, func(tx bun.Tx) error { return s.Subscribe(ctx, tx, sub) }); err != nil {
+		return 0, err
+	}
+	rows, err := s.Subscriptions(ctx, db, sub.Name)
+	if err != nil {
+		return 0, err
+	}
+	if rows[0].Filter != sub.Filter {
+		return 0, fmt.Errorf("%w: it has begun as %s: give it another name", bus.ErrBadOption, rows[0].Filter)
+	}
+	upTo = rows[0].ReplayUntil
+	if r.UpTo > 0 {
+		upTo = min(upTo, r.UpTo)
+	}
+	return upTo, nil
+}
+
+// replayPage writes one page of messages, and moves the replay past it.
+func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Replay, consumer bus.Consumer, upTo int64) (n int, done bool, err error) {
+	err = store.InTx(ctx, db, func(tx bun.Tx) error {
+		n, done = 0, false
+		sub, ok, err := s.LockSubscription(ctx, tx, replayPrefix+r.Name, 1, 0)
+		if err != nil || !ok { // somebody else is at it
+			return err
+		}
+		if done = sub.Position >= upTo; done {
+			return nil
+		}
+		page := store.Page{After: sub.Position, UpTo: min(upTo, sub.Position+readWindow), Limit: replayPage,
+			EventFilter: store.EventFilter{Types: l.types.Names(consumer.PayloadType())}}
+		rows, err := s.ReadEvents(ctx, tx, page)
+		if err != nil {
+			return err
+		}
+		to := page.UpTo
+		if len(rows) == replayPage {
+			to = rows[len(rows)-1].Position
+		}
+		if n, err = l.deliverAgain(ctx, s, tx, r, consumer, rows); err != nil {
+			return err
+		}
+		_, err = s.MoveSubscription(ctx, tx, sub, to)
+		return err
+	})
+	return n, done, err
+}
+
+func (l *Log) deliverAgain(ctx context.Context, s *store.Store, tx bun.Tx, r Replay, consumer bus.Consumer, events []store.Event) (int, error) {
+	rows := make([]store.NewMessage, len(events))
+	for i, e := range events {
+		headers, err := store.EncodeHeaders(store.Headers(e.Headers), &bus.Event{Sequence: e.Sequence}, bus.Replay)
+		if err != nil {
+			return 0, err
+		}
+		rows[i] = store.NewMessage{MessageID: e.ID, ConsumerType: consumer.Name(), PayloadType: e.Type, Headers: headers,
+			InsertID: replayPrefix + r.Name + ":" + strconv.FormatInt(e.Sequence, 10)}
+	}
+	written, err := s.Insert(ctx, tx, rows)
+	return len(written), err
+}

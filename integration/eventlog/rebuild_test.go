@@ -1,0 +1,304 @@
+package eventlog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+)
+
+func TestRebuildInPlace(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		l := newLedger(t, db)
+		p := balances()
+		p.Shards = 2
+		r := l.runner(p)
+		l.fill(5, 30)
+		l.catchUp(r)
+		l.exec("UPDATE balances SET amount = 0")
+		running(t, "runner", r.Run)
+		var writers sync.WaitGroup
+		writers.Go(func() { l.fill(5, 30) })
+		if err := r.Rebuild(l.ctx, "balances"); err != nil {
+			t.Fatal(err)
+		}
+		writers.Wait()
+		if err := r.WaitFor(l.ctx, "balances", l.append("account-0", eventlog.Any, moved{1})); err != nil {
+			t.Fatal(err)
+		}
+		l.mustFold("")
+		if n := l.count("SELECT count(*) FROM applied WHERE mode = 'replay'"); n < 30 || l.count("SELECT count(*) FROM applied WHERE mode <> 'replay'") < 60 {
+			t.Errorf("events applied as a replay: got %d, want those applied before", n)
+		}
+		bare := balances()
+		bare.Reset, bare.Shards = nil, 2
+		if err := l.runner(bare).Rebuild(l.ctx, "balances"); err == nil {
+			t.Error("rebuild without a Reset: got no error")
+		}
+		if err := r.Rebuild(l.ctx, "nonsense"); !errors.Is(err, projection.ErrUnknown) {
+			t.Errorf("rebuild of nothing: got %v, want ErrUnknown", err)
+		}
+	})
+}
+
+func TestANewVersionBesideTheOld(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		l := newLedger(t, db)
+		l.fill(5, 30)
+		l.catchUp(l.runner(balances()))
+		r := l.runner(balances(), balances2())
+		if err := r.Check(l.ctx); err != nil {
+			t.Fatal(err)
+		}
+		l.fill(5, 10)
+		err := r.Promote(l.ctx, "balances", 2, 10)
+		if late, ok := errors.AsType[*projection.LagError](err); !ok || late.Lag != 80 {
+			t.Fatalf("promote before it is there: got %v, want a lag of 80", err)
+		}
+		if v, err := r.Active(l.ctx, db, "balances"); v != 1 || err != nil {
+			t.Errorf("active version: got %d and %v, want 1", v, err)
+		}
+		l.catchUp(r)
+		l.mustFold("")
+		l.mustFold("2")
+		if n := l.count("SELECT count(*) FROM applied2 WHERE mode = 'replay'"); n != 30 {
+			t.Errorf("events the first version had applied, as a replay: got %d, want 30", n)
+		}
+		if err := r.Promote(l.ctx, "balances", 2, 0); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := r.Active(l.ctx, db, "balances"); v != 2 || err != nil {
+			t.Errorf("active version: got %d and %v, want 2", v, err)
+		}
+		old := l.table("")
+		l.fill(5, 10)
+		l.catchUp(r)
+		l.mustFold("2")
+		if got := l.table(""); fmt.Sprint(got) != fmt.Sprint(old) {
+			t.Errorf("the retired version: got %v, want it as it was, %v", got, old)
+		}
+		if err := r.Promote(l.ctx, "balances", 1, 0); err == nil {
+			t.Error("promote a retired version: got no error")
+		}
+		if err := r.Promote(l.ctx, "balances", 3, 0); !errors.Is(err, projection.ErrUnknown) {
+			t.Errorf("promote what is not there: got %v, want ErrUnknown", err)
+		}
+	})
+}
+
+func TestAProjectionMustBeWhatItWas(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		l := newLedger(t, db)
+		if err := l.runner(balances()).Check(l.ctx); err != nil {
+			t.Fatal(err)
+		}
+		for name, change := range map[string]func(p *projection.Projection){
+			"more types":  func(p *projection.Projection) { p.On = append(p.On, balances2().On[1]) },
+			"categories":  func(p *projection.Projection) { p.Categories = []string{"account"} },
+			"more shards": func(p *projection.Projection) { p.Shards = 2 },
+		} {
+			p := balances()
+			change(&p)
+			if err := l.runner(p).Run(l.ctx); err == nil || !strings.Contains(err.Error(), "raise the Version") {
+				t.Errorf("%s under the same version: got %v, want an error", name, err)
+			}
+		}
+		// Renamed is not changed.
+		renamed, err := eventlog.NewTypes(eventlog.Event[movedBefore](eventlog.Aliases("account.moved")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := &ledger{setup{types: renamed}.newApp(t, db)}
+		p := balances()
+		p.On = []projection.Apply{projection.On(func(context.Context, bun.Tx, movedBefore) error { return nil })}
+		if err := again.runner(p).Check(l.ctx); err != nil {
+			t.Errorf("a renamed event: got %v, want no error", err)
+		}
+	})
+}
+
+func TestProjectionMistakes(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, testdb.SQLite(t))
+	on := balances().On
+	for want, p := range map[string]projection.Projection{
+		"Name":                        {On: on},
+		"either On":                   {Name: "p"},
+		"Types are":                   {Name: "p", On: on, Types: []string{"account.moved"}},
+		"not known":                   {Name: "p", On: []projection.Apply{projection.On(func(context.Context, bun.Tx, secret) error { return nil })}},
+		"given twice":                 {Name: "p", On: append(on, on...)},
+		"Shards 65":                   {Name: "p", On: on, Shards: 65},
+		"BatchSize -1":                {Name: "p", On: on, BatchSize: -1},
+		"nil":                         {Name: "p", On: []projection.Apply{projection.On[moved](nil)}},
+		"projection.On":               {Name: "p", On: []projection.Apply{{}}},
+		"OnError 9":                   {Name: "p", On: on, OnError: 9},
+		"Version -1":                  {Name: "p", On: on, Version: -1},
+		"is eventlog_test.moved, not": {Name: "p", On: []projection.Apply{projection.On(func(context.Context, bun.Tx, movedToo) error { return nil })}},
+	} {
+		if _, err := projection.NewRunner(l.db, l.log, projection.Config{}, p); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+	if _, err := projection.NewRunner(l.db, l.log, projection.Config{Concurrency: 2, Chain: []bus.Middleware{nil}}); err == nil || !strings.Contains(err.Error(), "Concurrency 2") || !strings.Contains(err.Error(), "Chain[0]") {
+		t.Errorf("got %v, want both mistakes", err)
+	}
+	if _, err := projection.NewRunner(l.db, l.log, projection.Config{}, balances(), balances()); err == nil {
+		t.Error("a projection twice: got no error")
+	}
+	l.exec("DROP TABLE asyncmonolith_migrations")
+	if err := l.runner(balances()).Run(l.ctx); !errors.Is(err, bus.ErrSchema) {
+		t.Errorf("without tables: got %v, want ErrSchema", err)
+	}
+}
+
+func TestInlineProjections(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		all := types(t)
+		var refuse atomic.Bool
+		p := balances()
+		p.On = []projection.Apply{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error {
+			if refuse.Load() {
+				return errors.New("refused")
+			}
+			return apply(ctx, tx, "", e.Amount)
+		})}
+		inline, err := projection.NewInline(all, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := setup{types: all, log: eventlog.Config{Inline: []eventlog.Inline{inline}}}.newLedger(t, db)
+		err = l.inTx(func(ctx context.Context, tx bun.Tx) error {
+			if _, err := l.log.Append(ctx, tx, "account-1", eventlog.Any, moved{5}, opened{"x"}); err != nil {
+				return err
+			}
+			var amount int
+			err := tx.NewRaw("SELECT amount FROM balances").Scan(ctx, &amount)
+			if amount != 5 {
+				t.Errorf("balance in the same transaction: got %d, want 5", amount)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		refuse.Store(true)
+		if _, err := l.try("account-1", eventlog.Any, moved{1}); err == nil || !strings.Contains(err.Error(), "refused") {
+			t.Errorf("append that an inline projection refuses: got %v", err)
+		}
+		refuse.Store(false)
+		l.exec("UPDATE balances SET amount = 77")
+		var writers sync.WaitGroup
+		for w := range 3 {
+			writers.Go(func() {
+				for n := range 20 {
+					if _, err := l.try(fmt.Sprintf("account-%d", w), eventlog.Any, moved{n}); err != nil {
+						t.Errorf("append: %v", err)
+					}
+				}
+			})
+		}
+		for range 3 {
+			if err := inline.Rebuild(l.ctx, db, l.log); err != nil {
+				t.Error(err)
+			}
+		}
+		writers.Wait()
+		l.mustFold("")
+	})
+}
+
+func TestReplayOfReactors(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var live, replayed, mails atomic.Int64
+		count := func(ctx context.Context, e moved) error {
+			if m, _ := bus.Current(ctx); m.Mode == bus.Replay {
+				replayed.Add(1)
+			} else {
+				live.Add(1)
+			}
+			return nil
+		}
+		a := newApp(t, db, bus.Consume("count", count), bus.Consume("other", func(context.Context, moved) error { mails.Add(1); return nil }))
+		events := make([]bus.Payload, 450)
+		for i := range events {
+			events[i] = moved{i}
+		}
+		a.append("account-1", eventlog.Any, events...)
+		a.append("account-1", eventlog.Any, opened{"x"})
+		a.process()
+		eventually(t, "all are live", func() bool { return live.Load() == 450 && mails.Load() == 450 })
+
+		// Interrupted, resumed, and called again when it is over.
+		replay := eventlog.Replay{Name: "first", Consumer: "count", Rate: 2000}
+		ctx, cancel := context.WithTimeout(a.ctx, 30*time.Millisecond)
+		first, err := a.log.Replay(ctx, db, replay)
+		cancel()
+		if err == nil && first == 450 {
+			t.Log("the replay was quicker than its interruption")
+		}
+		second, err := a.log.Replay(a.ctx, db, replay)
+		if err != nil || first+second != 450 {
+			t.Errorf("replay in two parts: got %d and %d and %v, want 450 in all", first, second, err)
+		}
+		if n, err := a.log.Replay(a.ctx, db, replay); n != 0 || err != nil {
+			t.Errorf("replay again under its name: got %d and %v, want 0", n, err)
+		}
+		eventually(t, "all are replayed", func() bool { return replayed.Load() == 450 })
+		if n, err := a.log.Replay(a.ctx, db, eventlog.Replay{Name: "part", Consumer: "count", After: 10, UpTo: 20}); n != 10 || err != nil {
+			t.Errorf("replay of a part: got %d and %v, want 10", n, err)
+		}
+		eventually(t, "the part is replayed", func() bool { return replayed.Load() == 460 })
+		if live.Load() != 450 || mails.Load() != 450 {
+			t.Errorf("got %d live and %d of the other consumer, want 450 each", live.Load(), mails.Load())
+		}
+		replay.Consumer = "other"
+		if _, err := a.log.Replay(a.ctx, db, replay); !errors.Is(err, bus.ErrBadOption) {
+			t.Errorf("another replay under the name: got %v, want ErrBadOption", err)
+		}
+		replay.Name, replay.Consumer = "x", "nobody"
+		if _, err := a.log.Replay(a.ctx, db, replay); !errors.Is(err, bus.ErrNoConsumer) {
+			t.Errorf("replay for nobody: got %v, want ErrNoConsumer", err)
+		}
+	})
+}
+
+// TestSkipOnReplayGuardsAProjection rebuilds, and has an effect not happen again.
+func TestSkipOnReplayGuardsAProjection(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, testdb.SQLite(t))
+	mails := 0
+	p := projection.Projection{Name: "mail", Reset: func(context.Context, bun.Tx) error { return nil },
+		On: []projection.Apply{projection.On(func(context.Context, bun.Tx, moved) error { mails++; return nil })}}
+	chain := append(middleware.Default(middleware.Options{}), middleware.SkipOnReplay("mail"))
+	r, err := projection.NewRunner(l.db, l.log, projection.Config{Chain: chain}, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.fill(2, 5)
+	l.catchUp(r)
+	if err := r.Rebuild(l.ctx, "mail"); err != nil {
+		t.Fatal(err)
+	}
+	l.fill(2, 2)
+	l.catchUp(r)
+	if mails != 7 {
+		t.Errorf("mails: got %d, want 7, none twice", mails)
+	}
+}

@@ -1,0 +1,251 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// Subscription is how far one shard of one version of a reader of the log has come.
+type Subscription struct {
+	bun.BaseModel `bun:"table:event_subscriptions,alias:s"`
+
+	Name        string `bun:"name"`
+	Version     int    `bun:"version"`
+	Shard       int    `bun:"shard"`
+	Shards      int    `bun:"shards"`
+	Filter      string `bun:"filter"` // what the reader selects, as a hash
+	Position    int64  `bun:"position"`
+	ReplayUntil int64  `bun:"replay_until"` // up to here everything was applied before
+	Status      string `bun:"status"`
+	Attempts    int    `bun:"attempts"` // failed, at the event after Position
+	LastError   string `bun:"last_error"`
+	Head        int64  `bun:"head"` // of the log
+}
+
+// The states of a subscription.
+const (
+	Running = "running"
+	Halted  = "halted"  // it waits for a person
+	Retired = "retired" // another version has taken its place
+)
+
+const readSubscriptions = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error, {last} AS head
+FROM {subscriptions} WHERE name = ? ORDER BY version, shard`
+
+// Subscribe enters a subscription's shards unless they are there, in one
+// transaction of the caller.
+func (s *Store) Subscribe(ctx context.Context, tx bun.Tx, sub Subscription) error {
+	if err := s.Gate(ctx, tx, "subscribe "+sub.Name, true); err != nil {
+		return err
+	}
+	if err := s.writeFirstEvents(ctx, tx); err != nil {
+		return err
+	}
+	old, err := s.Subscriptions(ctx, tx, sub.Name)
+	if err != nil {
+		return err
+	}
+	for _, row := range old {
+		if row.Version == sub.Version {
+			return nil
+		}
+		sub.ReplayUntil = max(sub.ReplayUntil, row.Position)
+	}
+	for shard := range sub.Shards {
+		_, err := s.eventQuery(ctx, tx, enterSubscription, sub.Name, sub.Version, shard, sub.Shards, sub.Filter, sub.Position, sub.ReplayUntil, Running).Exec(ctx)
+		if err != nil {
+			return fmt.Errorf("enter subscription: %w", err)
+		}
+	}
+	return nil
+}
+
+const enterSubscription = `INSERT INTO {subscriptions} (name, version, shard, shards, filter, position, replay_until, status, next_at, moved_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}) ON CONFLICT (name, version, shard) DO NOTHING`
+
+// writeFirstEvents is writeFirst for tables of the event log.
+func (s *Store) writeFirstEvents(ctx context.Context, tx bun.Tx) error {
+	if s.RowLocks() {
+		return nil
+	}
+	if _, err := s.eventQuery(ctx, tx, `UPDATE {subscriptions} SET shard = shard WHERE shard < 0`).Exec(ctx); err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	return nil
+}
+
+// Subscriptions returns all shards of all versions of a reader.
+func (s *Store) Subscriptions(ctx context.Context, db bun.IDB, name string) (rows []Subscription, err error) {
+	err = s.eventQuery(ctx, db, readSubscriptions, name).Scan(ctx, &rows)
+	return rows, err
+}
+
+const behindSubscriptions = `SELECT '' AS name, 0 AS version, 0 AS shard WHERE EXISTS (SELECT 1 FROM {events} e WHERE e.{place} IS NULL)
+UNION ALL SELECT name, version, shard FROM {subscriptions} WHERE status = ? AND next_at <= {now} AND position < {last} AND name IN (?)`
+
+// Behind returns the shards of the named readers that have something to read, and
+// tells whether there are events to number first.
+func (s *Store) Behind(ctx context.Context, db bun.IDB, names []string) (rows []Subscription, pending bool, err error) {
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	if err := s.eventQuery(ctx, db, behindSubscriptions, Running, bun.List(names)).Scan(ctx, &rows); err != nil {
+		return nil, false, err
+	}
+	if len(rows) > 0 && rows[0].Name == "" {
+		return rows[1:], true, nil
+	}
+	return rows, false, nil
+}
+
+const unnumbered = `SELECT count(*) AS n FROM (SELECT 1 FROM {events} e WHERE e.{place} IS NULL LIMIT ?) u`
+
+// Unnumbered counts events that have no place yet, up to a limit.
+func (s *Store) Unnumbered(ctx context.Context, db bun.IDB, limit int) (n int64, err error) {
+	err = s.eventQuery(ctx, db, unnumbered, limit).Scan(ctx, &n)
+	return n, err
+}
+
+const lockSubscription = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error
+FROM {subscriptions} WHERE name = ? AND version = ? AND shard = ? AND status = ? AND next_at <= {now}`
+
+// LockSubscription locks a shard until the end of the transaction: what is read
+// and applied meanwhile is nobody else's. False means that somebody has it, or
+// that it is not to run now.
+func (s *Store) LockSubscription(ctx context.Context, tx bun.Tx, name string, version, shard int) (Subscription, bool, error) {
+	if err := s.writeFirstEvents(ctx, tx); err != nil {
+		return Subscription{}, false, err
+	}
+	text := lockSubscription
+	if s.RowLocks() {
+		text += ` FOR UPDATE SKIP LOCKED`
+	}
+	var rows []Subscription
+	if err := s.eventQuery(ctx, tx, text, name, version, shard, Running).Scan(ctx, &rows); err != nil {
+		return Subscription{}, false, fmt.Errorf("lock subscription: %w", err)
+	}
+	if len(rows) == 0 {
+		return Subscription{}, false, nil
+	}
+	return rows[0], true, nil
+}
+
+const moveSubscription = `UPDATE {subscriptions} SET position = ?, attempts = 0, last_error = NULL, moved_at = {now}
+WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
+
+// MoveSubscription moves a shard from where it was to another position. False
+// means that somebody else has moved it.
+func (s *Store) MoveSubscription(ctx context.Context, tx bun.Tx, sub Subscription, to int64) (bool, error) {
+	return affectedOne(s.eventQuery(ctx, tx, moveSubscription, to, sub.Name, sub.Version, sub.Shard, sub.Position, Running).Exec(ctx))
+}
+
+// Failure is what is written down of a shard that could not go on.
+type Failure struct {
+	Status   string
+	Attempts int
+	Delay    time.Duration
+	Error    string
+}
+
+// FailSubscription writes down that a shard could not get past where it is.
+func (s *Store) FailSubscription(ctx context.Context, db bun.IDB, sub Subscription, f Failure) error {
+	text := `UPDATE {subscriptions} SET status = ?, attempts = ?, next_at = ` + s.after(ctx, f.Delay) + `, last_error = ?
+WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
+	_, err := s.eventQuery(ctx, db, text, f.Status, f.Attempts, CleanText(f.Error, maxErrorBytes), sub.Name, sub.Version, sub.Shard, sub.Position, Running).Exec(ctx)
+	return err
+}
+
+// LockReader locks all shards of one version, or of all for 0, and waits for
+// whoever has them.
+func (s *Store) LockReader(ctx context.Context, tx bun.Tx, name string, version int) ([]Subscription, error) {
+	if err := s.writeFirstEvents(ctx, tx); err != nil {
+		return nil, err
+	}
+	if s.RowLocks() {
+		var locked []int
+		err := s.eventQuery(ctx, tx, `SELECT shard FROM {subscriptions} WHERE name = ? ORDER BY version, shard FOR UPDATE`, name).Scan(ctx, &locked)
+		if err != nil {
+			return nil, fmt.Errorf("lock subscriptions: %w", err)
+		}
+	}
+	all, err := s.Subscriptions(ctx, tx, name)
+	var rows []Subscription
+	for _, row := range all {
+		if version == 0 || row.Version == version {
+			rows = append(rows, row)
+		}
+	}
+	return rows, err
+}
+
+// Rewind has one version of a reader begin again. Up to replayUntil everything
+// was applied before.
+func (s *Store) Rewind(ctx context.Context, tx bun.Tx, name string, version int, replayUntil int64) error {
+	_, err := s.eventQuery(ctx, tx, `UPDATE {subscriptions} SET position = 0, replay_until = ?, status = ?, attempts = 0, last_error = NULL,
+next_at = {now}, moved_at = {now} WHERE name = ? AND version = ?`, replayUntil, Running, name, version).Exec(ctx)
+	if err == nil {
+		_, err = s.eventQuery(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ?`, name, version).Exec(ctx)
+	}
+	return err
+}
+
+// ResumeReader has halted shards of one version try again, and returns how many there were.
+func (s *Store) ResumeReader(ctx context.Context, db bun.IDB, name string, version int) (int, error) {
+	return affected(s.eventQuery(ctx, db, `UPDATE {subscriptions} SET status = ?, attempts = 0, next_at = {now} WHERE name = ? AND version = ? AND status = ?`,
+		Running, name, version, Halted).Exec(ctx))
+}
+
+// Activate makes one version of a reader the one to use, and retires older ones.
+func (s *Store) Activate(ctx context.Context, tx bun.Tx, name string, version int) error {
+	_, err := s.eventQuery(ctx, tx, `INSERT INTO {projections} (name, active_version) VALUES (?, ?)
+ON CONFLICT (name) DO UPDATE SET active_version = EXCLUDED.active_version`, name, version).Exec(ctx)
+	if err == nil {
+		_, err = s.eventQuery(ctx, tx, `UPDATE {subscriptions} SET status = ? WHERE name = ? AND version < ?`, Retired, name, version).Exec(ctx)
+	}
+	return err
+}
+
+// Active returns the version of a reader to use; false means that none was ever made so.
+func (s *Store) Active(ctx context.Context, db bun.IDB, name string) (int, bool, error) {
+	var versions []int
+	err := s.eventQuery(ctx, db, `SELECT active_version FROM {projections} WHERE name = ?`, name).Scan(ctx, &versions)
+	if err != nil || len(versions) == 0 {
+		return 0, false, err
+	}
+	return versions[0], true, nil
+}
+
+// Parked is an event that a reader has put aside.
+type Parked struct {
+	Name     string `bun:"name"`
+	Version  int    `bun:"version"`
+	Position int64  `bun:"position"`
+	Stream   string `bun:"stream"`
+	Reason   string `bun:"reason"`
+	ParkedAt Moment `bun:"parked_at"`
+}
+
+// Park puts an event aside.
+func (s *Store) Park(ctx context.Context, tx bun.Tx, p Parked) error {
+	_, err := s.eventQuery(ctx, tx, `INSERT INTO {parked} (name, version, position, stream, reason, parked_at) VALUES (?, ?, ?, ?, ?, {now})
+ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position, p.Stream, CleanText(p.Reason, maxErrorBytes)).Exec(ctx)
+	if err != nil {
+		return fmt.Errorf("park: %w", err)
+	}
+	return nil
+}
+
+// ParkedEvents lists what one version of a reader has put aside, in order.
+func (s *Store) ParkedEvents(ctx context.Context, db bun.IDB, name string, version, limit int) (rows []Parked, err error) {
+	err = s.eventQuery(ctx, db, `SELECT name, version, position, stream, reason, parked_at FROM {parked}
+WHERE name = ? AND version = ? ORDER BY position LIMIT ?`, name, version, limit).Scan(ctx, &rows)
+	return rows, err
+}
+
+// Unpark forgets that an event was put aside, and tells whether it was.
+func (s *Store) Unpark(ctx context.Context, tx bun.Tx, name string, version int, position int64) (bool, error) {
+	return affectedOne(s.eventQuery(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ? AND position = ?`, name, version, position).Exec(ctx))
+}
