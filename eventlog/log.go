@@ -100,3 +100,25 @@ func (l *Log) on(db bun.IDB) (*store.Store, bun.IDB, error) {
 	_, err = store.For(db.Dialect().Name(), l.registry.Tables())
 	return nil, nil, err
 }
+
+// RunInTx runs fn in a READ COMMITTED transaction, again when it loses a conflict
+// of the database, and wakes this process's processors and projections once it is
+// committed. It is for transactions that read a stream before they append, which
+// on SQLite must begin with a write, as this one does.
+func (l *Log) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Context, tx bun.Tx) error) error {
+	s, _, err := l.on(db)
+	if err != nil {
+		return fmt.Errorf("eventlog: run in tx: %w", err)
+	}
+	err = store.InTx(ctx, db, func(tx bun.Tx) error {
+		if err := s.WriteFirst(ctx, tx); err != nil {
+			return store.Explained(err)
+		}
+		return fn(store.Within(ctx), tx)
+	})
+	if err == nil {
+		l.registry.Wakeups().Send(bus.Wake{})
+		l.registry.Wakeups().Send(bus.Wake{Events: true})
+	}
+	return err
+}

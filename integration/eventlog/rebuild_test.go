@@ -236,37 +236,37 @@ func TestReplayOfReactors(t *testing.T) {
 			return nil
 		}
 		a := newApp(t, db, bus.Consume("count", count), bus.Consume("other", func(context.Context, moved) error { mails.Add(1); return nil }))
-		events := make([]bus.Payload, 450)
+		events := make([]bus.Payload, 250)
 		for i := range events {
 			events[i] = moved{i}
 		}
 		a.append("account-1", eventlog.Any, events...)
 		a.append("account-1", eventlog.Any, opened{"x"})
 		a.process()
-		eventually(t, "all are live", func() bool { return live.Load() == 450 && mails.Load() == 450 })
+		eventually(t, "all are live", func() bool { return live.Load() == 250 && mails.Load() == 250 })
 
 		// Interrupted, resumed, and called again when it is over.
 		replay := eventlog.Replay{Name: "first", Consumer: "count", Rate: 2000}
 		ctx, cancel := context.WithTimeout(a.ctx, 30*time.Millisecond)
 		first, err := a.log.Replay(ctx, db, replay)
 		cancel()
-		if err == nil && first == 450 {
+		if err == nil && first == 250 {
 			t.Log("the replay was quicker than its interruption")
 		}
 		second, err := a.log.Replay(a.ctx, db, replay)
-		if err != nil || first+second != 450 {
-			t.Errorf("replay in two parts: got %d and %d and %v, want 450 in all", first, second, err)
+		if err != nil || first+second != 250 {
+			t.Errorf("replay in two parts: got %d and %d and %v, want 250 in all", first, second, err)
 		}
 		if n, err := a.log.Replay(a.ctx, db, replay); n != 0 || err != nil {
 			t.Errorf("replay again under its name: got %d and %v, want 0", n, err)
 		}
-		eventually(t, "all are replayed", func() bool { return replayed.Load() == 450 })
+		eventually(t, "all are replayed", func() bool { return replayed.Load() == 250 })
 		if n, err := a.log.Replay(a.ctx, db, eventlog.Replay{Name: "part", Consumer: "count", After: 10, UpTo: 20}); n != 10 || err != nil {
 			t.Errorf("replay of a part: got %d and %v, want 10", n, err)
 		}
 		eventually(t, "the part is replayed", func() bool { return replayed.Load() == 460 })
-		if live.Load() != 450 || mails.Load() != 450 {
-			t.Errorf("got %d live and %d of the other consumer, want 450 each", live.Load(), mails.Load())
+		if live.Load() != 250 || mails.Load() != 250 {
+			t.Errorf("got %d live and %d of the other consumer, want 250 each", live.Load(), mails.Load())
 		}
 		replay.Consumer = "other"
 		if _, err := a.log.Replay(a.ctx, db, replay); !errors.Is(err, bus.ErrBadOption) {

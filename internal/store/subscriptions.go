@@ -41,7 +41,7 @@ func (s *Store) Subscribe(ctx context.Context, tx bun.Tx, sub Subscription) erro
 	if err := s.Gate(ctx, tx, "subscribe "+sub.Name, true); err != nil {
 		return err
 	}
-	if err := s.writeFirstEvents(ctx, tx); err != nil {
+	if err := s.WriteFirst(ctx, tx); err != nil {
 		return err
 	}
 	old, err := s.Subscriptions(ctx, tx, sub.Name)
@@ -66,8 +66,9 @@ func (s *Store) Subscribe(ctx context.Context, tx bun.Tx, sub Subscription) erro
 const enterSubscription = `INSERT INTO {subscriptions} (name, version, shard, shards, filter, position, replay_until, status, next_at, moved_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}) ON CONFLICT (name, version, shard) DO NOTHING`
 
-// writeFirstEvents is writeFirst for tables of the event log.
-func (s *Store) writeFirstEvents(ctx context.Context, tx bun.Tx) error {
+// WriteFirst makes sure, where one writer locks the whole database, that a
+// transaction begins with a write; see writeFirst.
+func (s *Store) WriteFirst(ctx context.Context, tx bun.Tx) error {
 	if s.RowLocks() {
 		return nil
 	}
@@ -116,7 +117,7 @@ FROM {subscriptions} WHERE name = ? AND version = ? AND shard = ? AND status = ?
 // and applied meanwhile is nobody else's. False means that somebody has it, or
 // that it is not to run now.
 func (s *Store) LockSubscription(ctx context.Context, tx bun.Tx, name string, version, shard int) (Subscription, bool, error) {
-	if err := s.writeFirstEvents(ctx, tx); err != nil {
+	if err := s.WriteFirst(ctx, tx); err != nil {
 		return Subscription{}, false, err
 	}
 	text := lockSubscription
@@ -161,7 +162,7 @@ WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
 // LockReader locks all shards of one version, or of all for 0, and waits for
 // whoever has them.
 func (s *Store) LockReader(ctx context.Context, tx bun.Tx, name string, version int) ([]Subscription, error) {
-	if err := s.writeFirstEvents(ctx, tx); err != nil {
+	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
 	}
 	if s.RowLocks() {

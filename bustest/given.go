@@ -1,0 +1,77 @@
+package bustest
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
+)
+
+// History is what has happened before a command, made by [Given]. It belongs to
+// one test.
+type History[S, C any, E bus.Payload] struct {
+	t     testing.TB
+	d     decider.Decider[S, C, E]
+	state S
+}
+
+// Given tests a decider without a database: given these events, When a command
+// comes, Then these events happen.
+func Given[S, C any, E bus.Payload](t testing.TB, d decider.Decider[S, C, E], events ...E) *History[S, C, E] {
+	t.Helper()
+	if d.Evolve == nil || d.Decide == nil {
+		t.Fatal("bustest: Given: Evolve or Decide is nil")
+	}
+	h := &History[S, C, E]{t: t, d: d}
+	if d.Initial != nil {
+		h.state = d.Initial()
+	}
+	for _, event := range events {
+		h.state = d.Evolve(h.state, event)
+	}
+	return h
+}
+
+// Decision is what a decider has made of a command.
+type Decision[S any, E bus.Payload] struct {
+	// State is the one after the events.
+	State S
+
+	t      testing.TB
+	events []E
+	err    error
+}
+
+// When has the decider decide on a command, with the test's context.
+func (h *History[S, C, E]) When(command C) *Decision[S, E] {
+	h.t.Helper()
+	d := &Decision[S, E]{t: h.t, State: h.state}
+	d.events, d.err = h.d.Decide(h.t.Context(), h.state, command)
+	for _, event := range d.events {
+		d.State = h.d.Evolve(d.State, event)
+	}
+	return d
+}
+
+// Then fails the test unless exactly these events have happened.
+func (d *Decision[S, E]) Then(events ...E) {
+	d.t.Helper()
+	if d.err != nil {
+		d.t.Errorf("bustest: Then: got error %v, want events %+v", d.err, events)
+		return
+	}
+	if len(d.events)+len(events) > 0 && !reflect.DeepEqual(d.events, events) {
+		d.t.Errorf("bustest: Then: got events %+v, want %+v", d.events, events)
+	}
+}
+
+// ThenError fails the test unless the command was refused with an error that is
+// the target.
+func (d *Decision[S, E]) ThenError(target error) {
+	d.t.Helper()
+	if d.err == nil || !errors.Is(d.err, target) {
+		d.t.Errorf("bustest: ThenError: got error %v and events %+v, want error %v", d.err, d.events, target)
+	}
+}

@@ -1,0 +1,70 @@
+package bustest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bustest"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
+)
+
+type withdrawn struct{ Amount int }
+
+func (withdrawn) PayloadType() string { return "account.withdrawn" }
+
+var errOverdrawn = errors.New("overdrawn")
+
+func till() decider.Decider[int, int, withdrawn] {
+	return decider.Decider[int, int, withdrawn]{
+		Category: "till",
+		Initial:  func() int { return 10 },
+		Evolve:   func(balance int, e withdrawn) int { return balance - e.Amount },
+		Decide: func(_ context.Context, balance, amount int) ([]withdrawn, error) {
+			if amount > balance {
+				return nil, errOverdrawn
+			}
+			if amount == 0 {
+				return nil, nil
+			}
+			return []withdrawn{{amount}}, nil
+		},
+	}
+}
+
+func TestGivenWhenThen(t *testing.T) {
+	t.Parallel()
+	bustest.Given(t, till(), withdrawn{4}).When(6).Then(withdrawn{6})
+	bustest.Given(t, till(), withdrawn{4}).When(7).ThenError(errOverdrawn)
+	bustest.Given(t, till()).When(0).Then()
+	if state := bustest.Given(t, till(), withdrawn{4}).When(6).State; state != 0 {
+		t.Errorf("state: got %d, want 0", state)
+	}
+}
+
+// noted is a test that takes failures down.
+type noted struct {
+	testing.TB
+	failures []string
+}
+
+func (n *noted) Helper() {}
+func (n *noted) Errorf(format string, args ...any) {
+	n.failures = append(n.failures, fmt.Sprintf(format, args...))
+}
+
+func TestGivenWhenThenFails(t *testing.T) {
+	t.Parallel()
+	n := &noted{TB: t}
+	bustest.Given(n, till()).When(6).Then(withdrawn{5})
+	bustest.Given(n, till()).When(6).Then()
+	bustest.Given(n, till()).When(0).Then(withdrawn{5})
+	bustest.Given(n, till()).When(11).Then(withdrawn{11})
+	bustest.Given(n, till()).When(6).ThenError(errOverdrawn)
+	bustest.Given(n, till()).When(11).ThenError(errors.New("another"))
+	if len(n.failures) != 6 || !strings.Contains(n.failures[0], "want [{Amount:5}]") {
+		t.Errorf("failures: got %q, want six", n.failures)
+	}
+}

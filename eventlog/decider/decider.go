@@ -1,0 +1,182 @@
+package decider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+)
+
+// Decider decides on commands C by a state S that events E make. It is a value,
+// and safe for concurrent use if its functions are.
+type Decider[S, C any, E bus.Payload] struct {
+	// Category is what the names of its streams begin with: "account" for
+	// "account-42".
+	Category string
+	// Initial is the state before the first event. Defaults to the zero value.
+	Initial func() S
+	// Evolve is the state after an event. It is pure: it reads no clock, does no
+	// I/O, and does not fail, since what it is given has happened.
+	Evolve func(state S, event E) S
+	// Decide returns what happens because of the command, or why it cannot be.
+	// None is no error. It may be called again with another state.
+	Decide func(ctx context.Context, state S, command C) ([]E, error)
+	// Snapshots are kept when Every is set. Defaults to none.
+	Snapshots Snapshots
+}
+
+// Snapshots says when to keep states, for streams of hundreds of events.
+type Snapshots struct {
+	// Every is the number of events after which another one is kept.
+	Every int
+	// Schema is to be raised whenever S or Evolve changes: states of another one
+	// are not looked at. Defaults to 0.
+	Schema int
+}
+
+// ErrMisfit is returned for a snapshot that was made of another form of S than is
+// used now, under the same schema.
+var ErrMisfit = errors.New("the snapshot was made of another form of the state: raise Snapshots.Schema")
+
+func (d Decider[S, C, E]) check() error {
+	var errs []error
+	if d.Category == "" {
+		errs = append(errs, errors.New("the Category is empty"))
+	}
+	if d.Evolve == nil || d.Decide == nil {
+		errs = append(errs, errors.New("the function Evolve or Decide is nil"))
+	}
+	if d.Snapshots.Every < 0 {
+		errs = append(errs, fmt.Errorf("the field Snapshots.Every %d: 0 or more is allowed", d.Snapshots.Every))
+	}
+	return errors.Join(errs...)
+}
+
+// Stream returns the name of the stream of an id.
+func (d Decider[S, C, E]) Stream(id string) string { return d.Category + "-" + id }
+
+// loaded is a state with what is known of where it comes from.
+type loaded[S any] struct {
+	state    S
+	version  int64
+	snapshot int64 // the version of the snapshot it began with
+}
+
+// Load returns the state of an id, and the version of its stream; 0 for one that
+// has no events.
+func Load[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db bun.IDB, d Decider[S, C, E], id string) (S, int64, error) {
+	l, err := d.load(ctx, log, db, id, true)
+	if err != nil {
+		return l.state, 0, fmt.Errorf("decider: load %s: %w", d.Stream(id), err)
+	}
+	return l.state, l.version, nil
+}
+
+func (d Decider[S, C, E]) load(ctx context.Context, log *eventlog.Log, db bun.IDB, id string, snapshots bool) (l loaded[S], err error) {
+	if err := d.check(); err != nil {
+		return l, err
+	}
+	if d.Initial != nil {
+		l.state = d.Initial()
+	}
+	if snapshots && d.Snapshots.Every > 0 {
+		if l, err = d.restore(ctx, log, db, id, l); err != nil {
+			return l, err
+		}
+	}
+	for recorded, err := range log.ReadStream(ctx, db, d.Stream(id), l.version) {
+		if err != nil {
+			return l, err
+		}
+		event, ok := recorded.Data.(E)
+		if _, over := recorded.Data.(eventlog.Tombstoned); over && !ok {
+			return l, eventlog.ErrTombstoned
+		}
+		if !ok {
+			return l, fmt.Errorf("version %d is a %T, which is no event of this decider", recorded.Version, recorded.Data)
+		}
+		l.state, l.version = d.Evolve(l.state, event), recorded.Version
+	}
+	return l, nil
+}
+
+// Handle decides on a command in the caller's transaction, and appends the events
+// at the version that it has decided on. It returns the state after them. When
+// somebody else was first it is an *eventlog.ConflictError, which only another
+// transaction, or [Execute], can repeat.
+//
+// The error of Decide comes back wrapped; nothing is appended then.
+func Handle[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, tx bun.Tx, d Decider[S, C, E], id string, command C) (S, eventlog.Appended, error) {
+	state, appended, err := d.handle(ctx, log, tx, id, command)
+	if err != nil {
+		return state, eventlog.Appended{}, fmt.Errorf("decider: %s: %w", d.Stream(id), err)
+	}
+	return state, appended, nil
+}
+
+func (d Decider[S, C, E]) handle(ctx context.Context, log *eventlog.Log, tx bun.Tx, id string, command C) (S, eventlog.Appended, error) {
+	l, err := d.load(ctx, log, tx, id, true)
+	if err != nil {
+		return l.state, eventlog.Appended{}, err
+	}
+	events, err := d.Decide(ctx, l.state, command)
+	if err != nil || len(events) == 0 {
+		return l.state, eventlog.Appended{Stream: d.Stream(id), Version: l.version}, err
+	}
+	payloads := make([]bus.Payload, len(events))
+	for i, event := range events {
+		payloads[i] = event
+		if any(event) == nil {
+			return l.state, eventlog.Appended{}, fmt.Errorf("event %d: %w", i, bus.ErrPointerPayload)
+		}
+	}
+	appended, err := log.Append(ctx, tx, d.Stream(id), eventlog.Expected(l.version), payloads...)
+	if err != nil {
+		return l.state, eventlog.Appended{}, err
+	}
+	for _, event := range events {
+		l.state = d.Evolve(l.state, event)
+	}
+	l.version = appended.Version
+	return l.state, appended, d.keep(ctx, log, tx, id, l)
+}
+
+const tries = 5 // of Execute
+
+// Execute decides on a command in a transaction of its own, and again when
+// somebody else was first: up to five times in all, after short random waits. It
+// wakes this process's processors and projections. The errors are those of
+// [Handle], and of the database.
+func Execute[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db *bun.DB, d Decider[S, C, E], id string, command C) (state S, appended eventlog.Appended, err error) {
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(100*time.Millisecond))
+	for try := 1; ; try++ {
+		err = log.RunInTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
+			state, appended, err = d.handle(ctx, log, tx, id, command)
+			return err
+		})
+		_, conflict := errors.AsType[*eventlog.ConflictError](err)
+		if err == nil {
+			return state, appended, nil
+		}
+		if !conflict || try == tries || !pause(ctx, wait.NextBackOff()) {
+			return state, eventlog.Appended{}, fmt.Errorf("decider: %s: %w", d.Stream(id), err)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,112 @@
+package decider
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"reflect"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+)
+
+// kept is a snapshot as it is stored.
+type kept struct {
+	Form  string          `json:"form"` // of the Go type of the state
+	State json.RawMessage `json:"state"`
+}
+
+func (d Decider[S, C, E]) kind() string { return fmt.Sprintf("%s/%d", d.Category, d.Snapshots.Schema) }
+
+// restore begins with the last snapshot, if there is one.
+func (d Decider[S, C, E]) restore(ctx context.Context, log *eventlog.Log, db bun.IDB, id string, l loaded[S]) (loaded[S], error) {
+	snapshot, ok, err := log.Snapshot(ctx, db, d.Stream(id), d.kind())
+	if err != nil || !ok {
+		return l, err
+	}
+	var k kept
+	if err := json.Unmarshal(snapshot.State, &k); err != nil {
+		return l, fmt.Errorf("snapshot of version %d: %w", snapshot.Version, ErrMisfit)
+	}
+	if k.Form != formOf(reflect.TypeFor[S]()) {
+		return l, fmt.Errorf("snapshot of version %d: %w", snapshot.Version, ErrMisfit)
+	}
+	if err := json.Unmarshal(k.State, &l.state); err != nil {
+		return l, fmt.Errorf("snapshot of version %d: %w", snapshot.Version, ErrMisfit)
+	}
+	l.version, l.snapshot = snapshot.Version, snapshot.Version
+	return l, nil
+}
+
+// keep saves the state when enough events have passed since the last time.
+func (d Decider[S, C, E]) keep(ctx context.Context, log *eventlog.Log, tx bun.Tx, id string, l loaded[S]) error {
+	if every := int64(d.Snapshots.Every); every == 0 || l.version/every == l.snapshot/every {
+		return nil
+	}
+	state, err := json.Marshal(l.state)
+	if err != nil {
+		return fmt.Errorf("encode snapshot: %w", err)
+	}
+	text, err := json.Marshal(kept{Form: formOf(reflect.TypeFor[S]()), State: state})
+	if err != nil {
+		return fmt.Errorf("encode snapshot: %w", err)
+	}
+	return log.SaveSnapshot(ctx, tx, d.Stream(id), d.kind(), eventlog.Snapshot{Version: l.version, State: text})
+}
+
+// Verify compares the state that a snapshot and the events after it make with
+// that of all events, and returns an error when they differ: Evolve has changed,
+// or the state does not survive encoding. It is for tests, and for spot checks of
+// a live system.
+func Verify[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, tx bun.Tx, d Decider[S, C, E], id string) error {
+	short, err := d.load(ctx, log, tx, id, true)
+	if err != nil {
+		return fmt.Errorf("decider: verify %s: %w", d.Stream(id), err)
+	}
+	long, err := d.load(ctx, log, tx, id, false)
+	if err != nil {
+		return fmt.Errorf("decider: verify %s: %w", d.Stream(id), err)
+	}
+	a, errA := json.Marshal(short.state)
+	b, errB := json.Marshal(long.state)
+	if errA != nil || errB != nil || !bytes.Equal(a, b) {
+		return fmt.Errorf("decider: verify %s: the snapshot of version %d does not lead to what the events make: raise Snapshots.Schema", d.Stream(id), short.snapshot)
+	}
+	return nil
+}
+
+// formOf sums up what encoding depends on: names, tags and types, all the way
+// down.
+func formOf(t reflect.Type) string {
+	h := fnv.New64a()
+	var walk func(t reflect.Type, above []reflect.Type)
+	walk = func(t reflect.Type, above []reflect.Type) {
+		fmt.Fprintf(h, "%s(", t.Kind())
+		for _, a := range above {
+			if a == t { // it contains itself
+				return
+			}
+		}
+		above = append(above[:len(above):len(above)], t)
+		switch t.Kind() {
+		case reflect.Struct:
+			for i := range t.NumField() {
+				f := t.Field(i)
+				fmt.Fprintf(h, "%s %s ", f.Name, f.Tag.Get("json"))
+				walk(f.Type, above)
+			}
+		case reflect.Map:
+			walk(t.Key(), above)
+			walk(t.Elem(), above)
+		case reflect.Pointer, reflect.Slice, reflect.Array:
+			walk(t.Elem(), above)
+		}
+		fmt.Fprint(h, ")")
+	}
+	walk(t, nil)
+	return fmt.Sprintf("%016x", h.Sum64())
+}

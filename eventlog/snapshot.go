@@ -1,0 +1,50 @@
+package eventlog
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Snapshot is what was made of the events of a stream up to a version, kept to
+// save reading them. It is a cache: events are what counts.
+type Snapshot struct {
+	Version int64
+	State   []byte // text: valid UTF-8 without NUL bytes
+}
+
+// Snapshot returns the last one of a kind, and false when there is none. Package
+// decider does all of this by itself.
+func (l *Log) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Snapshot, bool, error) {
+	s, db, err := l.on(db)
+	if err != nil {
+		return Snapshot{}, false, fmt.Errorf("eventlog: snapshot: %w", err)
+	}
+	found, ok, err := s.Snapshot(ctx, db, stream, kind)
+	if err != nil {
+		return Snapshot{}, false, fmt.Errorf("eventlog: snapshot: %w", store.Explained(err))
+	}
+	return Snapshot{Version: found.Version, State: found.State}, ok, nil
+}
+
+// SaveSnapshot keeps a snapshot, unless one of a later version is kept.
+func (l *Log) SaveSnapshot(ctx context.Context, tx bun.Tx, stream, kind string, snapshot Snapshot) error {
+	s, db, err := l.on(tx)
+	if err == nil {
+		err = bus.CheckKey("kind", kind)
+	}
+	if err == nil {
+		err = bus.CheckText(string(snapshot.State))
+	}
+	if err == nil {
+		err = s.SaveSnapshot(ctx, db, stream, kind, store.Snapshot{Version: snapshot.Version, State: snapshot.State})
+	}
+	if err != nil {
+		return fmt.Errorf("eventlog: save snapshot: %w", store.Explained(err))
+	}
+	return nil
+}

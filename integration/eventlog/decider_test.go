@@ -1,0 +1,200 @@
+package eventlog_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+)
+
+type account struct {
+	Open    bool `json:"open"`
+	Balance int  `json:"balance"`
+}
+
+// move is a command: an amount to add, which opens the account as well.
+type move int
+
+var errOverdrawn = errors.New("overdrawn")
+
+func accounts(every int) decider.Decider[account, move, bus.Payload] {
+	return decider.Decider[account, move, bus.Payload]{
+		Category:  "account",
+		Snapshots: decider.Snapshots{Every: every},
+		Evolve: func(a account, event bus.Payload) account {
+			switch e := event.(type) {
+			case opened:
+				a.Open = true
+			case moved:
+				a.Balance += e.Amount
+			}
+			return a
+		},
+		Decide: func(_ context.Context, a account, m move) ([]bus.Payload, error) {
+			switch {
+			case a.Balance+int(m) < 0:
+				return nil, errOverdrawn
+			case m == 0:
+				return nil, nil
+			case !a.Open:
+				return []bus.Payload{opened{}, moved{int(m)}}, nil
+			}
+			return []bus.Payload{moved{int(m)}}, nil
+		},
+	}
+}
+
+func TestDeciderExecutes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := newApp(t, db)
+		d := accounts(0)
+		state, appended, err := decider.Execute(a.ctx, a.log, db, d, "1", 5)
+		if err != nil || state != (account{true, 5}) || appended.Version != 2 {
+			t.Fatalf("first command: got %+v, %+v and %v", state, appended, err)
+		}
+		if _, appended, err := decider.Execute(a.ctx, a.log, db, d, "1", 0); err != nil || appended.Sequence != 0 || appended.Version != 2 {
+			t.Errorf("command without events: got %+v and %v, want version 2", appended, err)
+		}
+		if _, _, err := decider.Execute(a.ctx, a.log, db, d, "1", -6); !errors.Is(err, errOverdrawn) {
+			t.Errorf("refused command: got %v, want errOverdrawn", err)
+		}
+		if _, version, err := decider.Load(a.ctx, a.log, db, d, "2"); version != 0 || err != nil {
+			t.Errorf("load of nothing: got %d and %v", version, err)
+		}
+		a.append("account-3", eventlog.Any, moved{1})
+		narrow := decider.Decider[int, int, moved]{Category: "account", Evolve: func(n int, e moved) int { return n + e.Amount }, Decide: func(context.Context, int, int) ([]moved, error) { return nil, nil }}
+		if n, _, err := decider.Load(a.ctx, a.log, db, narrow, "3"); n != 1 || err != nil {
+			t.Errorf("narrow decider: got %d and %v, want 1", n, err)
+		}
+		if _, _, err := decider.Load(a.ctx, a.log, db, narrow, "1"); err == nil || !strings.Contains(err.Error(), "opened") {
+			t.Errorf("event of another kind: got %v, want an error that names it", err)
+		}
+		if _, _, err := decider.Execute(a.ctx, a.log, db, decider.Decider[int, int, moved]{Snapshots: decider.Snapshots{Every: -1}}, "1", 1); err == nil ||
+			!strings.Contains(err.Error(), "Category") || !strings.Contains(err.Error(), "Evolve") || !strings.Contains(err.Error(), "Every -1") {
+			t.Errorf("bad decider: got %v, want every mistake", err)
+		}
+	})
+}
+
+// TestDecidersRace has many spend from one account: it is never overdrawn, and no
+// command is lost.
+func TestDecidersRace(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := newApp(t, db)
+		d := accounts(10)
+		if _, _, err := decider.Execute(a.ctx, a.log, db, d, "1", 50); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		spent, refused := 0, 0
+		for range 4 {
+			wg.Go(func() {
+				for range 15 {
+					_, _, err := decider.Execute(a.ctx, a.log, db, d, "1", -1)
+					mu.Lock()
+					switch _, conflict := errors.AsType[*eventlog.ConflictError](err); {
+					case err == nil:
+						spent++
+					case errors.Is(err, errOverdrawn):
+						refused++
+					case !conflict:
+						t.Errorf("execute: %v", err)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		state, version, err := decider.Load(a.ctx, a.log, db, d, "1")
+		if err != nil || state.Balance != 50-spent || version != int64(2+spent) {
+			t.Errorf("after %d spent and %d refused: got %+v at version %d and %v", spent, refused, state, version, err)
+		}
+		err = a.inTx(func(ctx context.Context, tx bun.Tx) error { return decider.Verify(ctx, a.log, tx, d, "1") })
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDeciderInTheCallersTransaction(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := newApp(t, db)
+		d := accounts(0)
+		err := a.inTx(func(ctx context.Context, tx bun.Tx) error {
+			for _, id := range []string{"1", "2", "1"} {
+				if _, _, err := decider.Handle(ctx, a.log, tx, d, id, 7); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if state, _, loadErr := decider.Load(a.ctx, a.log, db, d, "1"); err != nil || loadErr != nil || state.Balance != 14 {
+			t.Errorf("got %+v, %v and %v, want 14", state, err, loadErr)
+		}
+	})
+}
+
+func TestSnapshotsAreACache(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := newApp(t, db)
+		d := accounts(10)
+		for i := range 25 {
+			if _, _, err := decider.Execute(a.ctx, a.log, db, d, "1", move(i+1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := a.count("SELECT version FROM event_snapshots"); n != 20 {
+			t.Errorf("snapshot: got version %d, want 20", n)
+		}
+		// What a snapshot says counts, and what comes after it is read.
+		load := func(d decider.Decider[account, move, bus.Payload]) (int, error) {
+			state, _, err := decider.Load(a.ctx, a.log, db, d, "1")
+			return state.Balance, err
+		}
+		if n, err := load(d); n != 325 || err != nil {
+			t.Errorf("state: got %d and %v, want 325", n, err)
+		}
+		a.exec(`UPDATE event_snapshots SET state = replace(state, '"balance":', '"balance":1000')`)
+		if n, _ := load(d); n < 1000 {
+			t.Errorf("state by a snapshot that is off: got %d, want it to show", n)
+		}
+		err := a.inTx(func(ctx context.Context, tx bun.Tx) error { return decider.Verify(ctx, a.log, tx, d, "1") })
+		if err == nil || !strings.Contains(err.Error(), "Schema") {
+			t.Errorf("verify: got %v, want an error", err)
+		}
+		d.Snapshots.Schema = 1
+		if n, err := load(d); n != 325 || err != nil {
+			t.Errorf("state of another schema: got %d and %v, want 325", n, err)
+		}
+		type wider struct {
+			Open, New bool
+			Balance   int
+		}
+		misfit := decider.Decider[wider, move, bus.Payload]{Category: "account", Snapshots: decider.Snapshots{Every: 10},
+			Evolve: func(w wider, _ bus.Payload) wider { return w }, Decide: func(context.Context, wider, move) ([]bus.Payload, error) { return nil, nil }}
+		if _, _, err := decider.Load(a.ctx, a.log, db, misfit, "1"); !errors.Is(err, decider.ErrMisfit) {
+			t.Errorf("another form of the state: got %v, want ErrMisfit", err)
+		}
+		err = a.inTx(func(ctx context.Context, tx bun.Tx) error { return a.log.Tombstone(ctx, tx, "account-1") })
+		if err != nil || a.count("SELECT count(*) FROM event_snapshots") != 0 {
+			t.Errorf("tombstone: got %v, and the snapshot is there", err)
+		}
+		narrow := decider.Decider[int, int, moved]{Category: "account", Evolve: func(n int, e moved) int { return n }, Decide: func(context.Context, int, int) ([]moved, error) { return nil, nil }}
+		if _, _, err := decider.Load(a.ctx, a.log, db, narrow, "1"); !errors.Is(err, eventlog.ErrTombstoned) {
+			t.Errorf("load of a tombstoned stream: got %v, want ErrTombstoned", err)
+		}
+	})
+}
