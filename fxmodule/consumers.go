@@ -4,16 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"go.uber.org/fx"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// The groups in which [Module] collects consumers: one by one, and by the list.
 const (
-	consumersGroup     = "asyncmonolith.consumers"
-	consumerListsGroup = consumersGroup + ",flatten"
+	// consumersGroup is where [Module] collects consumers.
+	consumersGroup = "asyncmonolith.consumers"
+	// flatten has a group take the elements of a list.
+	flatten = ",flatten"
 )
 
 // Consumers registers consumers. Each argument is a bus.Consumer, a
@@ -31,32 +33,34 @@ const (
 func Consumers(consumers ...any) fx.Option {
 	options := make([]fx.Option, len(consumers))
 	for i, c := range consumers {
-		options[i] = consumerOption(i, c)
+		options[i] = memberOption[bus.Consumer]("Consumers", "a bus.Consumer", consumersGroup, i, c)
 	}
 	return fx.Options(options...)
 }
 
-// consumerOption provides with fx.Annotated, not fx.Annotate, which wraps a
-// constructor and so hides its name in fx's errors.
-func consumerOption(i int, c any) fx.Option {
-	switch c := c.(type) {
-	case bus.Consumer:
-		return fx.Provide(fx.Annotated{Group: consumersGroup, Target: func() bus.Consumer { return c }})
-	case []bus.Consumer:
-		return fx.Provide(fx.Annotated{Group: consumerListsGroup, Target: func() []bus.Consumer { return c }})
+// memberOption provides a value, a list, or a constructor of either to a group. It
+// provides with fx.Annotated, not fx.Annotate, which wraps a constructor and so
+// hides its name in fx's errors.
+func memberOption[T any](function, single, group string, i int, member any) fx.Option {
+	switch member := member.(type) {
+	case T:
+		return fx.Provide(fx.Annotated{Group: group, Target: func() T { return member }})
+	case []T:
+		return fx.Provide(fx.Annotated{Group: group + flatten, Target: func() []T { return member }})
 	}
-	group, err := groupFor(reflect.TypeOf(c))
-	if err == nil && reflect.ValueOf(c).IsNil() {
+	suffix, err := groupFor[T](reflect.TypeOf(member))
+	if err == nil && reflect.ValueOf(member).IsNil() {
 		err = errors.New("is nil")
 	}
 	if err != nil {
-		return fx.Error(fmt.Errorf("fxmodule: Consumers argument %d (%T) %w: a bus.Consumer, a []bus.Consumer, or a constructor of either is allowed", i, c, err))
+		return fx.Error(fmt.Errorf("fxmodule: %s argument %d (%T) %w: %s, a []%s, or a constructor of either is allowed",
+			function, i, member, err, single, strings.TrimPrefix(single, "a ")))
 	}
-	return fx.Provide(fx.Annotated{Group: group, Target: c})
+	return fx.Provide(fx.Annotated{Group: group + suffix, Target: member})
 }
 
-// groupFor returns the group that a constructor's result joins.
-func groupFor(t reflect.Type) (string, error) {
+// groupFor returns the suffix of the group that a constructor's result joins.
+func groupFor[T any](t reflect.Type) (string, error) {
 	switch {
 	case t == nil || t.Kind() != reflect.Func:
 		return "", errors.New("is no constructor")
@@ -66,10 +70,10 @@ func groupFor(t reflect.Type) (string, error) {
 		return "", fmt.Errorf("returns %s as its second value, not an error", t.Out(1))
 	}
 	switch t.Out(0) {
-	case reflect.TypeFor[bus.Consumer]():
-		return consumersGroup, nil
-	case reflect.TypeFor[[]bus.Consumer]():
-		return consumerListsGroup, nil
+	case reflect.TypeFor[T]():
+		return "", nil
+	case reflect.TypeFor[[]T]():
+		return flatten, nil
 	}
 	return "", fmt.Errorf("returns %s", t.Out(0))
 }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/fx"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/notify"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -34,6 +35,7 @@ type runParams struct {
 	Messages   *outbox.Processor
 	Schedules  *schedule.Processor
 	Notifier   *notify.Notifier
+	Readers    *projection.Runner `optional:"true"`
 	Telemetry  *amotel.Telemetry
 	Providers  telemetryParams
 	Logger     *slog.Logger `optional:"true"`
@@ -70,10 +72,18 @@ func (l *lifecycle) start(ctx context.Context) error {
 	if p.Notifier != nil {
 		l.background(running, "notifier", p.Notifier.Run)
 	}
+	if p.Readers != nil {
+		l.background(running, "runner of projections", p.Readers.Run)
+	}
 	if p.Telemetry != nil {
 		l.background(running, "telemetry", func(ctx context.Context) error {
 			return p.Telemetry.Observe(ctx, p.Messages, sampleEvery)
 		})
+		if p.Readers != nil {
+			l.background(running, "telemetry of projections", func(ctx context.Context) error {
+				return p.Telemetry.ObserveReaders(ctx, p.Readers, sampleEvery)
+			})
+		}
 	}
 	return nil
 }
@@ -84,6 +94,9 @@ func (l *lifecycle) check(ctx context.Context) error {
 	err := l.params.Messages.Check(ctx)
 	if err == nil {
 		err = l.params.Schedules.Check(ctx)
+	}
+	if err == nil && l.params.Readers != nil {
+		err = l.params.Readers.Check(ctx)
 	}
 	if errors.Is(err, bus.ErrSchema) {
 		return fmt.Errorf("fxmodule: start: %w (or have fxmodule.Migrate() among the options of the application)", err)

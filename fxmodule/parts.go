@@ -9,6 +9,7 @@ import (
 	"go.uber.org/fx"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/notify"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
@@ -22,9 +23,14 @@ type registryParams struct {
 	Migration *migration
 	Consumers []bus.Consumer     `group:"asyncmonolith.consumers"`
 	Config    bus.RegistryConfig `optional:"true"`
+	Types     *eventlog.Types    `optional:"true"`
 }
 
 func newRegistry(p registryParams) (*bus.Registry, error) {
+	var err error
+	if p.Config.Events, err = events(p.Types, p.Config); err != nil {
+		return nil, err
+	}
 	return p.Config.NewRegistry(p.Consumers...)
 }
 

@@ -63,7 +63,7 @@ func (t *Telemetry) Observe(ctx context.Context, source Source, every time.Durat
 	if err != nil {
 		return fmt.Errorf("otel: observe: %w", err)
 	}
-	s.run(Quiet(ctx))
+	sampleEvery(Quiet(ctx), every, "sample the queues", s.look)
 	if err := registration.Unregister(); err != nil {
 		return fmt.Errorf("otel: observe: %w", err)
 	}
@@ -84,14 +84,15 @@ type sample[T any] struct {
 	taken time.Time
 }
 
-func (s *sampler) run(ctx context.Context) {
-	ticker := time.NewTicker(s.every)
+// sampleEvery looks at once, and then every interval, until ctx ends.
+func sampleEvery(ctx context.Context, every time.Duration, operation string, look func(context.Context) error) {
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	failing := false
 	for ctx.Err() == nil {
-		err := s.look(ctx)
+		err := look(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			otelapi.Handle(fmt.Errorf("otel: sample the queues: %w", err))
+			otelapi.Handle(fmt.Errorf("otel: %s: %w", operation, err))
 		}
 		failing = err != nil
 		select {

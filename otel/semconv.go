@@ -19,6 +19,7 @@ const (
 	opSend    = "send"
 	opFire    = "fire" // the create of a message by its schedule
 	opProcess = "process"
+	opApply   = "apply" // of events, by a projection
 )
 
 // Attributes of the conventions.
@@ -38,6 +39,7 @@ const (
 	modeKey       attribute.Key = system + ".message.mode"
 	outcomeKey    attribute.Key = system + ".message.outcome"
 	queueStateKey attribute.Key = system + ".queue.state"
+	versionKey    attribute.Key = system + ".reader.version"
 )
 
 // Metrics of the conventions.

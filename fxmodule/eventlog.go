@@ -1,0 +1,87 @@
+package fxmodule
+
+import (
+	"log/slog"
+
+	"github.com/uptrace/bun"
+	"go.uber.org/fx"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
+)
+
+// EventLog gives the application an event log with these events. It provides
+// *eventlog.Types, *eventlog.Log, which constructors of consumers and of
+// projections may take and use from OnStart on, and *projection.Runner, which
+// [Module] starts and stops with the processors. The application may provide
+// eventlog.Config and projection.Config as values. Give it to an application once,
+// and with Module.
+func EventLog(types ...eventlog.Type) fx.Option {
+	return fx.Options(
+		fx.Provide(
+			func() (*eventlog.Types, error) { return eventlog.NewTypes(types...) },
+			newLogHandle, newRunner),
+		fx.Invoke(func(*projection.Runner) {}), // its mistakes are the application's
+	)
+}
+
+// Projections registers projections, as [Consumers] does consumers: each argument
+// is a projection.Projection, a []projection.Projection, or a constructor of
+// either. Without [EventLog] it has no effect.
+func Projections(projections ...any) fx.Option {
+	options := make([]fx.Option, len(projections))
+	for i, p := range projections {
+		options[i] = memberOption[projection.Projection]("Projections", "a projection.Projection", projectionsGroup, i, p)
+	}
+	return fx.Options(options...)
+}
+
+const projectionsGroup = "asyncmonolith.projections"
+
+// newLogHandle returns a log that is filled in before the application starts, as
+// the values of handles are: consumers are made with it, and it of their registry.
+func newLogHandle(*migration) *eventlog.Log { return new(eventlog.Log) }
+
+type runnerParams struct {
+	fx.In
+
+	DB          *bun.DB
+	Registry    *bus.Registry
+	Handles     *handles
+	Log         *eventlog.Log
+	Telemetry   *amotel.Telemetry
+	LogConfig   eventlog.Config         `optional:"true"`
+	Config      projection.Config       `optional:"true"`
+	Projections []projection.Projection `group:"asyncmonolith.projections"`
+	Logger      *slog.Logger            `optional:"true"`
+}
+
+// newRunner fills in the log, and makes the runner of it.
+func newRunner(p runnerParams) (*projection.Runner, error) {
+	log, err := eventlog.New(p.Registry, p.Handles.producer, p.LogConfig)
+	if err != nil {
+		return nil, err
+	}
+	*p.Log = *log
+	config := p.Config
+	if config.Logger == nil {
+		config.Logger = p.Logger
+	}
+	if config.Telemetry == nil && p.Telemetry != nil {
+		config.Telemetry = p.Telemetry.Apply()
+	}
+	return projection.NewRunner(p.DB, p.Log, config, p.Projections...)
+}
+
+// events returns what the registry is to know of the event log.
+func events(types *eventlog.Types, config bus.RegistryConfig) (bus.EventTypes, error) {
+	switch {
+	case types == nil:
+		return config.Events, nil
+	case config.Events != nil:
+		return nil, bothProvided("fxmodule.EventLog", "bus.RegistryConfig.Events")
+	}
+	return types, nil
+}

@@ -1,0 +1,54 @@
+package otel
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// maxLinks bounds the links of one span.
+const maxLinks = 16
+
+// Apply returns the layer around the batches of projections: give it to
+// projection.Config.Telemetry. It makes one span for each batch, a trace of its
+// own, with links to the spans that appended its first events. Use it once.
+func (t *Telemetry) Apply() bus.SendMiddleware {
+	return func(next bus.Sender) bus.Sender {
+		return func(ctx context.Context, batch []*bus.Message) error { return t.apply(ctx, batch, next) }
+	}
+}
+
+func (t *Telemetry) apply(ctx context.Context, batch []*bus.Message, next bus.Sender) error {
+	ctx = withoutSpan(ctx) // Run may have been called in one
+	if len(batch) == 0 {
+		return next(ctx, batch)
+	}
+	reader := batch[0].Consumer
+	attributes := append(operation(opApply, ""), operationType(opProcess), groupKey.String(reader), batchCountKey.Int(len(batch)))
+	if mode := batch[0].Mode; mode != bus.Live {
+		attributes = append(attributes, modeKey.String(mode.String()))
+	}
+	ctx, span := t.tracer.Start(ctx, spanName(opApply, reader), trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(attributes...), trace.WithLinks(t.creationLinks(ctx, batch)...))
+	result := errPanicked
+	defer func() { end(span, result) }()
+	result = next(ctx, batch)
+	return result
+}
+
+// creationLinks links to what appended the events, once each.
+func (t *Telemetry) creationLinks(ctx context.Context, batch []*bus.Message) (links []trace.Link) {
+	seen := map[trace.SpanID]bool{}
+	for _, m := range batch {
+		if len(links) == maxLinks {
+			break
+		}
+		if _, creation := t.extract(ctx, m.Headers); creation.IsValid() && !seen[creation.SpanID()] {
+			seen[creation.SpanID()] = true
+			links = append(links, trace.Link{SpanContext: creation})
+		}
+	}
+	return links
+}
