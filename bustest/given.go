@@ -9,29 +9,37 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
 )
 
-// History is what has happened before a command, made by [Given]. It belongs to
-// one test.
+// History is what has happened before a command: nothing, as made by [Decider], or
+// what [History.Given] says. It belongs to one test.
 type History[S, C any, E bus.Payload] struct {
 	t     testing.TB
 	d     decider.Decider[S, C, E]
 	state S
 }
 
-// Given tests a decider without a database: given these events, When a command
-// comes, Then these events happen.
-func Given[S, C any, E bus.Payload](t testing.TB, d decider.Decider[S, C, E], events ...E) *History[S, C, E] {
+// Decider tests a decider without a database: given some events, when a command
+// comes, then these events happen.
+//
+//	bustest.Decider(t, accounts).Given(Opened{}, Deposited{10}).When(Withdraw{4}).Then(Withdrawn{4})
+func Decider[S, C any, E bus.Payload](t testing.TB, d decider.Decider[S, C, E]) *History[S, C, E] {
 	t.Helper()
 	if d.Evolve == nil || d.Decide == nil {
-		t.Fatal("bustest: Given: Evolve or Decide is nil")
+		t.Fatal("bustest: Decider: Evolve or Decide is nil")
 	}
 	h := &History[S, C, E]{t: t, d: d}
 	if d.Initial != nil {
 		h.state = d.Initial()
 	}
-	for _, event := range events {
-		h.state = d.Evolve(h.state, event)
-	}
 	return h
+}
+
+// Given returns the history with these events after it.
+func (h *History[S, C, E]) Given(events ...E) *History[S, C, E] {
+	longer := *h
+	for _, event := range events {
+		longer.state = h.d.Evolve(longer.state, event)
+	}
+	return &longer
 }
 
 // Decision is what a decider has made of a command.

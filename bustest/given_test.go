@@ -36,10 +36,10 @@ func till() decider.Decider[int, int, withdrawn] {
 
 func TestGivenWhenThen(t *testing.T) {
 	t.Parallel()
-	bustest.Given(t, till(), withdrawn{4}).When(6).Then(withdrawn{6})
-	bustest.Given(t, till(), withdrawn{4}).When(7).ThenError(errOverdrawn)
-	bustest.Given(t, till()).When(0).Then()
-	if state := bustest.Given(t, till(), withdrawn{4}).When(6).State; state != 0 {
+	bustest.Decider(t, till()).Given(withdrawn{4}).When(6).Then(withdrawn{6})
+	bustest.Decider(t, till()).Given(withdrawn{4}).When(7).ThenError(errOverdrawn)
+	bustest.Decider(t, till()).When(0).Then()
+	if state := bustest.Decider(t, till()).Given(withdrawn{4}).When(6).State; state != 0 {
 		t.Errorf("state: got %d, want 0", state)
 	}
 }
@@ -58,12 +58,12 @@ func (n *noted) Errorf(format string, args ...any) {
 func TestGivenWhenThenFails(t *testing.T) {
 	t.Parallel()
 	n := &noted{TB: t}
-	bustest.Given(n, till()).When(6).Then(withdrawn{5})
-	bustest.Given(n, till()).When(6).Then()
-	bustest.Given(n, till()).When(0).Then(withdrawn{5})
-	bustest.Given(n, till()).When(11).Then(withdrawn{11})
-	bustest.Given(n, till()).When(6).ThenError(errOverdrawn)
-	bustest.Given(n, till()).When(11).ThenError(errors.New("another"))
+	bustest.Decider(n, till()).When(6).Then(withdrawn{5})
+	bustest.Decider(n, till()).When(6).Then()
+	bustest.Decider(n, till()).When(0).Then(withdrawn{5})
+	bustest.Decider(n, till()).When(11).Then(withdrawn{11})
+	bustest.Decider(n, till()).When(6).ThenError(errOverdrawn)
+	bustest.Decider(n, till()).When(11).ThenError(errors.New("another"))
 	if len(n.failures) != 6 || !strings.Contains(n.failures[0], "want [{Amount:5}]") {
 		t.Errorf("failures: got %q, want six", n.failures)
 	}
