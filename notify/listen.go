@@ -88,6 +88,9 @@ func (s *session) received(text string) {
 	if slices.Contains(about, aboutSchedules) {
 		s.registry.Wakeups().Send(bus.Wake{Remote: true, Schedules: true})
 	}
+	if slices.Contains(about, aboutEvents) {
+		s.registry.Wakeups().Send(bus.Wake{Remote: true, Events: true})
+	}
 }
 
 // check notifies ourselves now and then, and returns why that is not heard, or nil
@@ -112,6 +115,7 @@ func (s *session) check(ctx context.Context, proven func()) error {
 		if first { // nobody has heard what was sent before
 			s.registry.Wakeups().Send(bus.Wake{Remote: true})
 			s.registry.Wakeups().Send(bus.Wake{Remote: true, Schedules: true})
+			s.registry.Wakeups().Send(bus.Wake{Remote: true, Events: true})
 		}
 		if !outage.Pause(ctx, checkEvery) {
 			return nil

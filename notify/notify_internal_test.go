@@ -193,6 +193,7 @@ func TestOthersAreToldWhatToLookFor(t *testing.T) {
 	}{
 		"messages":                   {[]bus.Wake{{}}, []string{"messages"}},
 		"schedules":                  {[]bus.Wake{{Schedules: true}}, []string{"schedules"}},
+		"events":                     {[]bus.Wake{{Events: true}}, []string{"events"}},
 		"what may never commit":      {[]bus.Wake{{Expected: true}, {Schedules: true, Expected: true}}, nil},
 		"what others have sent":      {[]bus.Wake{{Remote: true}, {Schedules: true, Remote: true}}, nil},
 		"both, together in a window": {[]bus.Wake{{}, {Schedules: true}, {}}, []string{"messages", "messages schedules"}},
@@ -238,6 +239,7 @@ func TestReceivedNotifications(t *testing.T) {
 		"messages of another process":  {"other messages", []bus.Wake{{Remote: true}}},
 		"schedules of another process": {"other schedules", []bus.Wake{{Remote: true, Schedules: true}}},
 		"both":                         {"other messages schedules", []bus.Wake{{Remote: true}, {Remote: true, Schedules: true}}},
+		"events of another process":    {"other events", []bus.Wake{{Remote: true, Events: true}}},
 		"a check of another process":   {"other check", nil},
 		"our own":                      {"{own} messages", nil},
 		"of a later version":           {"other rumours messages", []bus.Wake{{Remote: true}}},
@@ -256,7 +258,7 @@ func TestReceivedNotifications(t *testing.T) {
 				b.stop()
 				woken := b.others()
 				if !slices.EqualFunc(woken, test.want, func(x, y bus.Wake) bool {
-					return x.Remote == y.Remote && x.Schedules == y.Schedules && x.Expected == y.Expected && len(x.PayloadTypes) == 0
+					return x.Remote == y.Remote && x.Schedules == y.Schedules && x.Events == y.Events && x.Expected == y.Expected && len(x.PayloadTypes) == 0
 				}) {
 					t.Errorf("woken with %+v, want %+v", woken, test.want)
 				}
@@ -295,8 +297,8 @@ func TestADeafListenerIsNoticedLoggedOnceAndReplaced(t *testing.T) {
 		if got := b.logged("heard again"); got != 1 {
 			t.Errorf("recoveries logged: got %d, want 1", got)
 		}
-		if got := len(b.others()); got != 2 {
-			t.Errorf("woken %d times, want 2: to look for what went unheard", got)
+		if got := len(b.others()); got != 3 {
+			t.Errorf("woken %d times, want 3: to look for what went unheard", got)
 		}
 		if h := b.Health(); !h.Listening || h.Err != nil {
 			t.Errorf("health at last: got %+v, want listening", h)

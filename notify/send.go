@@ -23,6 +23,7 @@ const (
 const (
 	aboutMessages  = "messages"
 	aboutSchedules = "schedules"
+	aboutEvents    = "events"
 	aboutNothing   = "check"
 )
 
@@ -30,8 +31,8 @@ const (
 type outbound struct {
 	changed chan struct{} // of size 1: a signal, not a queue
 
-	mu                  sync.Mutex
-	messages, schedules bool
+	mu                          sync.Mutex
+	messages, schedules, events bool
 }
 
 // note takes down what wakes this process. What others sent they know, and what
@@ -42,8 +43,9 @@ func (o *outbound) note(w bus.Wake) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.messages = o.messages || !w.Schedules
+	o.messages = o.messages || !w.Schedules && !w.Events
 	o.schedules = o.schedules || w.Schedules
+	o.events = o.events || w.Events
 	select {
 	case o.changed <- struct{}{}:
 	default:
@@ -60,7 +62,10 @@ func (o *outbound) take() (about []string) {
 	if o.schedules {
 		about = append(about, aboutSchedules)
 	}
-	o.messages, o.schedules = false, false
+	if o.events {
+		about = append(about, aboutEvents)
+	}
+	o.messages, o.schedules, o.events = false, false, false
 	return about
 }
 

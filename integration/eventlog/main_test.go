@@ -225,3 +225,12 @@ func wantConflict(t testing.TB, err error, actual int64) {
 		t.Errorf("got error %v, want a conflict with version %d", err, actual)
 	}
 }
+
+// consumeMoved makes a consumer that tells its attempts.
+func consumeMoved(name string, run func(ctx context.Context, attempt int)) bus.Consumer {
+	return bus.Consume(name, func(ctx context.Context, _ moved) error {
+		m, _ := bus.Current(ctx)
+		run(ctx, m.Attempt)
+		return nil
+	})
+}

@@ -44,7 +44,7 @@ const (
 
 // mutants are all there are.
 func mutants() []mutant {
-	return slices.Concat(claimMutants(), settleMutants(), crashMutants(), processMutants(), barMutants())
+	return slices.Concat(claimMutants(), settleMutants(), crashMutants(), processMutants(), barMutants(), eventLogMutants())
 }
 
 func claimMutants() []mutant {
