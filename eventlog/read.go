@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -17,6 +18,8 @@ const (
 	readPage   = 500    // events read at once
 	readWindow = 50_000 // positions looked at by one statement
 	numberPage = 2000   // events numbered in one transaction
+	// numberPause is how long to wait for whoever is numbering.
+	numberPause = 2 * time.Millisecond
 )
 
 // Recorded is an event as it was appended.
@@ -176,22 +179,49 @@ func (l *Log) Head(ctx context.Context, db bun.IDB) (int64, error) {
 }
 
 // Number gives positions to the events that are committed and have none, and
-// returns to how many. Any number of processes may call it: one at a time does
-// the work, and the others return at once. Whoever runs projections need not call
-// it. On SQLite events have their positions from the start.
-func (l *Log) Number(ctx context.Context, db *bun.DB) (int, error) {
+// returns to how many. Any number of processes may call it: one at a time does the
+// work, and the others wait until it is done with what was there when they began.
+// Whoever runs projections need not call it. On SQLite events have their positions
+// from the start.
+func (l *Log) Number(ctx context.Context, db *bun.DB) (total int, err error) {
 	s, _, err := l.on(db)
-	if err != nil {
-		return 0, fmt.Errorf("eventlog: number: %w", err)
+	if err == nil {
+		total, err = number(ctx, s, db)
 	}
-	total := 0
-	for {
-		n, err := s.Number(ctx, db, numberPage)
-		if err != nil {
-			return total, fmt.Errorf("eventlog: number: %w", store.Explained(err))
+	if err != nil {
+		return total, fmt.Errorf("eventlog: number: %w", store.Explained(err))
+	}
+	return total, nil
+}
+
+func number(ctx context.Context, s *store.Store, db *bun.DB) (total int, err error) {
+	last, err := s.LastUnnumbered(ctx, db, math.MaxInt64)
+	for last > 0 && err == nil {
+		var n int
+		if n, err = s.Number(ctx, db, numberPage); err != nil {
+			break
 		}
-		if total += n; n < numberPage {
-			return total, nil
+		if total += n; n == numberPage {
+			continue
 		}
+		if n > 0 { // all that there was
+			break
+		}
+		// Somebody else is at it, who may have begun before the last was committed.
+		if last, err = s.LastUnnumbered(ctx, db, last); last > 0 && err == nil {
+			err = pause(ctx, numberPause)
+		}
+	}
+	return total, err
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }

@@ -79,12 +79,8 @@ func (l *Log) replay(ctx context.Context, db *bun.DB, replay Replay) (total int,
 		}
 		l.registry.Wakeups().Send(bus.Wake{PayloadTypes: []string{consumer.PayloadType()}})
 		due := begun.Add(time.Duration(total) * time.Second / time.Duration(replay.Rate))
-		timer := time.NewTimer(max(time.Until(due), replayPause))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return total, context.Cause(ctx)
+		if err := pause(ctx, max(time.Until(due), replayPause)); err != nil {
+			return total, err
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/contender"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/report"
@@ -43,7 +44,7 @@ func steps() []step {
 			{Name: "chain-time", Measurement: "chain-time", AtMost: 2},
 			{Name: "chain-allocations", Measurement: "chain-allocations", AtMost: 8},
 		}},
-	}, scaleSteps()...)
+	}, slices.Concat(scaleSteps(), eventSteps())...)
 }
 
 // scaleSteps are those of the full run only.

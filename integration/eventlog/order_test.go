@@ -209,7 +209,8 @@ func TestAnIdleWriterDelaysOnlyItself(t *testing.T) {
 	}
 }
 
-// TestOneNumbersAtATime has a second process find the head locked, and go on.
+// TestOneNumbersAtATime has a second process find the head locked, and wait: what
+// it is about to read must be numbered.
 func TestOneNumbersAtATime(t *testing.T) {
 	t.Parallel()
 	a := newApp(t, testdb.Postgres(t))
@@ -221,14 +222,23 @@ func TestOneNumbersAtATime(t *testing.T) {
 	if _, err := holder.NewRaw("SELECT 1 FROM event_head FOR UPDATE").Exec(a.ctx); err != nil {
 		t.Fatal(err)
 	}
-	if n := a.number(); n != 0 {
-		t.Errorf("numbered while another process does: got %d, want 0", n)
+	short, cancel := context.WithTimeout(a.ctx, 50*time.Millisecond)
+	defer cancel()
+	if n, err := a.log.Number(short, a.db); n != 0 || err == nil {
+		t.Errorf("numbered while another process does: got %d and %v, want an error when the time is up", n, err)
 	}
+	done := make(chan int, 1)
+	var numbering sync.WaitGroup
+	numbering.Go(func() { done <- a.number() })
 	if err := holder.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	if n := a.number(); n != 1 {
+	numbering.Wait()
+	if n := receive(t, done); n != 1 {
 		t.Errorf("numbered then: got %d, want 1", n)
+	}
+	if n := a.number(); n != 0 {
+		t.Errorf("numbered again: got %d, want 0", n)
 	}
 }
 

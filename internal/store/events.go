@@ -235,6 +235,13 @@ func (s *Store) Place(ctx context.Context, db bun.IDB, sequence int64) (int64, b
 	return found[0], true, nil
 }
 
+// LastUnnumbered returns the sequence number of the last event that has no place,
+// at most upTo, or 0.
+func (s *Store) LastUnnumbered(ctx context.Context, db bun.IDB, upTo int64) (last int64, err error) {
+	err = s.eventQuery(ctx, db, `SELECT COALESCE(MAX(e.sequence), 0) AS last FROM {events} e WHERE e.{place} IS NULL AND e.sequence <= ?`, upTo).Scan(ctx, &last)
+	return last, err
+}
+
 // Number gives places to committed events that have none, in the order of their
 // sequence numbers, at most limit of them, and returns to how many. When somebody
 // else is at it there is nothing to do.
