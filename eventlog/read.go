@@ -16,7 +16,7 @@ import (
 
 const (
 	readPage   = 500    // events read at once
-	readWindow = 50_000 // positions looked at by one statement
+	readWindow = 50_000 // positions looked at by one statement, at most
 	numberPage = 2000   // events numbered in one transaction
 	// numberPause is how long to wait for whoever is numbering.
 	numberPause = 2 * time.Millisecond
@@ -109,7 +109,7 @@ type Filter struct {
 // call [Log.Number] first.
 func (l *Log) ReadLog(ctx context.Context, db bun.IDB, after int64, filter Filter) iter.Seq2[Recorded, error] {
 	return l.read(ctx, db, "read log", func() nextPage {
-		after, head := after, int64(-1)
+		after, head, window := after, int64(-1), int64(readPage)
 		var types []string
 		return func(s *store.Store, db bun.IDB) (rows []store.Event, more bool, err error) {
 			if head < 0 {
@@ -120,11 +120,14 @@ func (l *Log) ReadLog(ctx context.Context, db bun.IDB, after int64, filter Filte
 					return nil, false, err
 				}
 			}
-			upTo := min(head, after+readWindow)
+			upTo := min(head, after+window)
 			rows, err = s.ReadEvents(ctx, db, store.Page{After: after, UpTo: upTo, Limit: readPage,
 				EventFilter: store.EventFilter{Types: types, Categories: filter.Categories}})
-			if after = upTo; len(rows) == readPage {
+			after = upTo
+			if len(rows) == readPage {
 				after = rows[len(rows)-1].Position
+			} else { // the filter leaves much out
+				window = min(2*window, readWindow)
 			}
 			return rows, after < head, err
 		}

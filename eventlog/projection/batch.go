@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	window = 50_000          // positions that one batch looks at
+	window = 50_000          // positions that one batch looks at, at most
 	budget = 2 * time.Second // after which a batch takes no more events
 	// conflictDelay is the wait after a failure that our own transaction is to blame for.
 	conflictDelay = 50 * time.Millisecond
@@ -114,7 +114,7 @@ func (b *batch) read(ctx context.Context) (more bool, err error) {
 	if b.sub.Attempts > 0 {
 		limit = 1
 	}
-	page := store.Page{After: b.sub.Position, UpTo: min(head, b.sub.Position+window), Limit: limit, EventFilter: b.page(b.number)}
+	page := store.Page{After: b.sub.Position, UpTo: min(head, b.sub.Position+b.window.Load()), Limit: limit, EventFilter: b.page(b.number)}
 	if page.UpTo <= page.After {
 		b.to = page.After
 		return false, nil
@@ -126,6 +126,8 @@ func (b *batch) read(ctx context.Context) (more bool, err error) {
 	full := len(rows) == limit
 	if b.to = page.UpTo; full {
 		b.to = rows[len(rows)-1].Position
+	} else if page.UpTo < head { // the filter leaves much out
+		b.window.Store(min(2*b.window.Load(), window))
 	}
 	more = b.to < head
 	for _, row := range rows {

@@ -24,6 +24,7 @@ type shard struct {
 	*reader
 	number int
 	limit  atomic.Int64 // of the next batch: less than BatchSize after a failure
+	window atomic.Int64 // positions that it looks at: more where few are for it
 }
 
 // crew is the goroutines of one Run.

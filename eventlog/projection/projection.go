@@ -179,6 +179,7 @@ func newReader(p Projection, types *eventlog.Types) (*reader, error) {
 	for n := range p.Shards {
 		s := &shard{reader: r, number: n}
 		s.limit.Store(int64(p.BatchSize))
+		s.window.Store(int64(p.BatchSize) * int64(p.Shards))
 		r.shards = append(r.shards, s)
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -35,7 +35,7 @@ func eventLogMutants() []mutant {
 			name: "head read after the page", file: batch, suite: beside, says: "want the fold of the log",
 			changes: []change{
 				{"	head, err := b.runner.store.Head(ctx, b.tx)\n	if err != nil {\n		return false, fmt.Errorf(\"read head: %w\", err)\n	}\n", ""},
-				{"UpTo: min(head, b.sub.Position+window)", "UpTo: b.sub.Position + window"},
+				{"UpTo: min(head, b.sub.Position+b.window.Load())", "UpTo: b.sub.Position + b.window.Load()"},
 				{"	full := len(rows) == limit\n", "	head, err := b.runner.store.Head(ctx, b.tx)\n	if err != nil {\n		return false, err\n	}\n	page.UpTo = min(head, page.UpTo)\n	full := len(rows) == limit\n"},
 			},
 		},

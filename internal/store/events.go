@@ -43,7 +43,7 @@ const eventColumns = `e.sequence, e.{place} AS position, e.event_id, e.stream, e
 
 // statement fills in what differs between databases.
 func (s *Store) statement(ctx context.Context, text string) string {
-	text = strings.NewReplacer("{place}", s.place(), "{last}", s.head()).Replace(text)
+	text = strings.NewReplacer("{place}", s.place(), "{unplaced}", s.unplaced(), "{last}", s.head()).Replace(text)
 	return withNow(s.names.expand(text), s.now(ctx))
 }
 
@@ -238,7 +238,7 @@ func (s *Store) Place(ctx context.Context, db bun.IDB, sequence int64) (int64, b
 // LastUnnumbered returns the sequence number of the last event that has no place,
 // at most upTo, or 0.
 func (s *Store) LastUnnumbered(ctx context.Context, db bun.IDB, upTo int64) (last int64, err error) {
-	err = s.eventQuery(ctx, db, `SELECT COALESCE(MAX(e.sequence), 0) AS last FROM {events} e WHERE e.{place} IS NULL AND e.sequence <= ?`, upTo).Scan(ctx, &last)
+	err = s.eventQuery(ctx, db, `SELECT COALESCE(MAX(e.sequence), 0) AS last FROM {events} e WHERE {unplaced} AND e.sequence <= ?`, upTo).Scan(ctx, &last)
 	return last, err
 }
 

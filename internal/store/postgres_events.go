@@ -13,6 +13,8 @@ import (
 
 func (p *postgres) place() string { return "position" }
 
+func (p *postgres) unplaced() string { return "e.position IS NULL" }
+
 func (p *postgres) head() string { return "(SELECT h.position FROM {head} h WHERE h.id = 1)" }
 
 // pgInsertEvents inserts in the order of the arrays, so that sequence numbers
@@ -49,6 +51,12 @@ func (p *postgres) insertEvents(ctx context.Context, tx bun.IDB, rows []*NewEven
 	return numberInserted(rows, inserted)
 }
 
+// pgNumberPreamble keeps the planner, which may know nothing yet of a table that
+// grows fast, from sorting all that is unnumbered to find the first few, and from
+// comparing each event with each place.
+const pgNumberPreamble = pgPreamble + `, set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+	set_config('enable_nestloop', 'off', true)`
+
 // pgNumberLock makes numbers commit in their order: whoever sees one sees all
 // before it. It is a statement of its own, so that pgNumber has a snapshot from
 // after the lock and sees what the one before has numbered.
@@ -61,13 +69,14 @@ const pgNumber = `
 WITH todo AS MATERIALIZED (SELECT sequence FROM {events} WHERE position IS NULL ORDER BY sequence LIMIT ?),
 places AS MATERIALIZED (SELECT sequence, row_number() OVER (ORDER BY sequence) AS n FROM todo),
 done AS (
-  UPDATE {events} e SET position = ? + p.n FROM places p WHERE e.sequence = p.sequence AND e.position IS NULL RETURNING 1)
+  UPDATE {events} e SET position = ? + p.n FROM places p WHERE e.sequence = p.sequence AND e.position IS NULL
+    AND e.sequence >= (SELECT min(sequence) FROM todo) AND e.sequence <= (SELECT max(sequence) FROM todo) RETURNING 1)
 UPDATE {head} SET position = position + (SELECT count(*) FROM done) WHERE id = 1
 RETURNING (SELECT count(*) FROM todo) AS found, (SELECT count(*) FROM done) AS numbered`
 
 func (p *postgres) number(ctx context.Context, db *bun.DB, limit int) (numbered int, err error) {
 	err = db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
-		if _, err := tx.NewRaw(pgPreamble).Exec(ctx); err != nil {
+		if _, err := tx.NewRaw(pgNumberPreamble).Exec(ctx); err != nil {
 			return fmt.Errorf("preamble: %w", err)
 		}
 		var head []int64

@@ -12,6 +12,8 @@ import (
 // have no gaps: they are the places.
 func (s *sqlite) place() string { return "sequence" }
 
+func (s *sqlite) unplaced() string { return "0" } // a constant: nothing is looked at
+
 func (s *sqlite) head() string { return "(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)" }
 
 func (s *sqlite) number(context.Context, *bun.DB, int) (int, error) { return 0, nil }

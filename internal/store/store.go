@@ -94,6 +94,8 @@ type recorder interface {
 	head() string
 	// place is the column with an event's place, NULL until it has one.
 	place() string
+	// unplaced is true of an event e that has no place yet.
+	unplaced() string
 	// gate keeps an exclusive passage apart from all others until the end of the
 	// transaction.
 	gate(ctx context.Context, tx bun.IDB, name string, exclusive bool) error

@@ -84,7 +84,7 @@ func (s *Store) Subscriptions(ctx context.Context, db bun.IDB, name string) (row
 	return rows, err
 }
 
-const behindSubscriptions = `SELECT '' AS name, 0 AS version, 0 AS shard WHERE EXISTS (SELECT 1 FROM {events} e WHERE e.{place} IS NULL)
+const behindSubscriptions = `SELECT '' AS name, 0 AS version, 0 AS shard WHERE EXISTS (SELECT 1 FROM {events} e WHERE {unplaced})
 UNION ALL SELECT name, version, shard FROM {subscriptions} WHERE status = ? AND next_at <= {now} AND position < {last} AND name IN (?)`
 
 // Behind returns the shards of the named readers that have something to read, and
@@ -102,7 +102,7 @@ func (s *Store) Behind(ctx context.Context, db bun.IDB, names []string) (rows []
 	return rows, false, nil
 }
 
-const unnumbered = `SELECT count(*) AS n FROM (SELECT 1 FROM {events} e WHERE e.{place} IS NULL LIMIT ?) u`
+const unnumbered = `SELECT count(*) AS n FROM (SELECT 1 FROM {events} e WHERE {unplaced} LIMIT ?) u`
 
 // Unnumbered counts events that have no place yet, up to a limit.
 func (s *Store) Unnumbered(ctx context.Context, db bun.IDB, limit int) (n int64, err error) {
