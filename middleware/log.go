@@ -33,6 +33,9 @@ func Log(logger *slog.Logger) bus.Middleware {
 				slog.String("outcome", v.Outcome.String()),
 				slog.Duration("duration", time.Since(start)),
 			}
+			if e := m.Event; e != nil {
+				attrs = append(attrs, slog.String("stream", e.Stream), slog.Int64("event_version", e.Version), slog.Int64("position", e.Position))
+			}
 			if v.Delay > 0 {
 				attrs = append(attrs, slog.Duration("delay", v.Delay))
 			}
