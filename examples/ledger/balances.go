@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/uptrace/bun"
 
@@ -55,28 +54,17 @@ func (b *bank) readModel(ctx context.Context) (map[string]int, error) {
 	return amounts, nil
 }
 
-// fold returns the balances as the log has them.
-func (b *bank) fold(ctx context.Context) (map[string]int, error) {
+// asOf travels in time: the balances as the log had them at a position.
+func (b *bank) asOf(ctx context.Context, position int64) (map[string]int, error) {
 	amounts := map[string]int{}
 	for recorded, err := range b.log.ReadLog(ctx, b.db, 0, eventlog.Filter{Categories: []string{"account"}}) {
 		if err != nil {
 			return nil, err
 		}
+		if recorded.Position > position {
+			break
+		}
 		amounts[recorded.Stream] += recorded.Data.(Event).amount()
 	}
 	return amounts, nil
-}
-
-// balanceAt travels in time: the balance as it was at an instant.
-func (b *bank) balanceAt(ctx context.Context, account string, at time.Time) (amount int, err error) {
-	for recorded, err := range b.log.ReadStream(ctx, b.db, "account-"+account, 0) {
-		if err != nil {
-			return 0, err
-		}
-		if recorded.RecordedAt.After(at) {
-			break
-		}
-		amount += recorded.Data.(Event).amount()
-	}
-	return amount, nil
 }

@@ -13,6 +13,7 @@ import (
 	"log"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -131,11 +132,14 @@ func (b *bank) tell(ctx context.Context) error {
 		return fmt.Errorf("withdraw 500 of 100: got %v, want errOverdrawn", err)
 	}
 	b.say("bob may not withdraw 500")
-	before := time.Now()
+	before, err := b.log.Head(ctx, b.db)
+	if err != nil {
+		return err
+	}
 	if err := errors.Join(b.move(ctx, people), b.compare(ctx)); err != nil {
 		return err
 	}
-	then, err := b.balanceAt(ctx, "ann", before)
+	then, err := b.asOf(ctx, before)
 	if err != nil {
 		return err
 	}
@@ -143,7 +147,7 @@ func (b *bank) tell(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.say("ann had %d before all that, and has %d now", then, now.Balance)
+	b.say("ann had %d before all that, at position %d, and has %d now", then["account-ann"], before, now.Balance)
 	return nil
 }
 
@@ -194,7 +198,7 @@ func (b *bank) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	folded, err := b.fold(ctx)
+	folded, err := b.asOf(ctx, math.MaxInt64)
 	if err != nil {
 		return err
 	}

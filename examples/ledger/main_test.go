@@ -25,7 +25,7 @@ func TestLedgerTellsItsStory(t *testing.T) {
 		`three accounts with 100 each`,
 		`bob may not withdraw 500`,
 		`rebuilt from the start`,
-		`ann had 100 before all that, and has 1\d\d now`,
+		`ann had 100 before all that, at position 6, and has 1\d\d now`,
 		`projection: map\[account-ann:1\d\d account-bob:1\d\d account-cem:1\d\d\]`,
 		`the projection equals the fold of the log`,
 	} {
