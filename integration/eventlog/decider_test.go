@@ -98,9 +98,9 @@ func TestDecidersRace(t *testing.T) {
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		spent, refused := 0, 0
-		for range 4 {
+		for range 2 { // SQLite's lock is not fair
 			wg.Go(func() {
-				for range 15 {
+				for range 30 {
 					_, _, err := decider.Execute(a.ctx, a.log, db, d, "1", -1)
 					mu.Lock()
 					switch _, conflict := errors.AsType[*eventlog.ConflictError](err); {
