@@ -92,12 +92,18 @@ type rogue struct {
 	db       *bun.DB
 	registry *bus.Registry
 	producer *outbox.Producer
+	stop     func() (time.Duration, error) // the processor that was started last
 }
 
 func newRogue(b *bar) *rogue {
 	b.Helper()
 	r := &rogue{bar: b, scoundrel: &scoundrel{stuck: make(chan struct{})}, ctx: context.WithoutCancel(b.Context()), db: testdb.Postgres(b)}
 	var err error
+	b.Cleanup(func() { // not one for each processor, which would count as what it leaves behind
+		if r.stop != nil {
+			_, _ = r.stop()
+		}
+	})
 	b.Cleanup(r.letGo)
 	if r.registry, err = bus.NewRegistry(bus.Consume("scoundrel", r.consume, bus.MaxAttempts(1))); err != nil {
 		b.Fatal(err)
@@ -136,14 +142,13 @@ func (r *rogue) start(processor *outbox.Processor) (stop func() (time.Duration, 
 		defer close(done)
 		err = processor.Run(ctx)
 	}()
-	stop = func() (time.Duration, error) {
+	r.stop = func() (time.Duration, error) {
 		begun := time.Now()
 		cancel()
 		<-done
 		return time.Since(begun), err
 	}
-	r.Cleanup(func() { _, _ = stop() })
-	return stop
+	return r.stop
 }
 
 func (r *rogue) produce(how string, n int) {
