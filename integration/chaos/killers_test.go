@@ -53,7 +53,9 @@ func (b *bar) killer(deed chaos.Deed) {
 		for i, w := range r.workers {
 			select {
 			case <-w.Ended():
-				deaths++
+				if deaths++; deaths > 3 {
+					b.Fatalf("%s: got a death of a worker beyond the 3 of a message that is poisoned then", deed)
+				}
 				if w.ExitCode() != death.code || !strings.Contains(w.Log(), death.words) {
 					b.Errorf("%s: a worker ended with code %d, want %d and %q: %s", deed, w.ExitCode(), death.code, death.words, w.Log())
 				}
