@@ -3,6 +3,7 @@
 package chaos_test
 
 import (
+	"slices"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
@@ -52,10 +53,26 @@ func barDeploy(b *bar) {
 			}
 		}
 	}
+	if touches := r.touches(old, "new", "new-tx"); touches > 0 {
+		b.Errorf("messages that only the new binary knows: got %d that the old one claimed or wrote, want none", touches)
+	}
 	b.within("the new binary picks up what waited", first, 5*time.Second)
 	if poisoned := r.count("SELECT count(*) FROM poisoned_messages"); poisoned > 0 || f.Duplicates > 0 || doubtful > 0 {
 		b.Errorf("got %d poisoned, %d duplicates and %d produces refused, want none", poisoned, f.Duplicates, doubtful)
 	}
 	b.figure("2 old workers, then 1 new one beside them for %s, %d jobs x 4 consumers: %d unknown messages of which %d touched, attempts and crashes 0, the new one began after %.1fs (goal ≤ 5s): %v",
 		together, len(r.jobs), waiting, touched, first.Seconds(), f)
+}
+
+// touches counts what the workers did to messages of the consumers, as the database
+// saw it: whatever it was, and whoever has them since.
+func (r *run) touches(workers map[string]bool, consumers ...string) (n int) {
+	r.Helper()
+	changes, messages := r.history()
+	for _, c := range changes {
+		if workers[c.Session] && slices.ContainsFunc(c.Messages, func(id int64) bool { return slices.Contains(consumers, messages[id].Consumer) }) {
+			n++
+		}
+	}
+	return n
 }
