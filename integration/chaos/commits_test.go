@@ -45,6 +45,7 @@ func barCommits(b *bar) {
 	r.stopAll()
 	f := r.judge()
 	r.failedOnce(messages / 4)
+	r.shared()
 	b.figure("%d messages in %.1fs, %d produces retried, lost while producing %v, while consuming %v; attempts of %d runs that fail once: 2 each; %v",
 		3*messages, took.Seconds(), retried, produced.demand("commit", "produce"), consumed.demand("commit", "settle", "finish"), 3*(messages/4), f)
 }

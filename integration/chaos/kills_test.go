@@ -63,7 +63,21 @@ func kills(b *bar, dsn string, config chaos.WorkerConfig, messages, times int) *
 	}
 	b.figure("%d kills, %d of them of workers at work, %d messages: %v; in flight at kills %d, %d waiting at the last kill settled in %.1fs (goal ≤ %s)",
 		times, struck, len(r.jobs)*(len(r.config.Plain)+len(r.config.Tx)), f, inFlight, backlog, took.Seconds(), limit)
+	r.shared()
 	return r
+}
+
+// shared fails the bar unless consumers that may share transactions did.
+func (r *run) shared() {
+	r.Helper()
+	for _, consumer := range r.config.Grouped {
+		transactions := r.count("SELECT count(DISTINCT tx) FROM effects WHERE consumer = ?", consumer)
+		effects := r.count("SELECT count(*) FROM effects WHERE consumer = ?", consumer)
+		if transactions == effects {
+			r.Errorf("consumer %q: got a transaction for each of %d effects, want some to be shared", consumer, effects)
+		}
+		r.figure("consumer %q: %d effects in %d transactions", consumer, effects, transactions)
+	}
 }
 
 // atWork picks a worker that holds messages, or, if none does for a while, any.

@@ -65,7 +65,7 @@ func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 	if err := outbox.Migrate(r.ctx, r.db, r.registry.Tables()); err != nil {
 		b.Fatal(err)
 	}
-	r.exec("CREATE TABLE effects (consumer text NOT NULL, job bigint NOT NULL)")
+	r.exec("CREATE TABLE effects (consumer text NOT NULL, job bigint NOT NULL, tx xid8 NOT NULL DEFAULT pg_current_xact_id())")
 	r.exec(keepHistory)
 	b.Cleanup(r.keepLogs)
 	b.Cleanup(r.killAll)
