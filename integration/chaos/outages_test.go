@@ -30,9 +30,8 @@ func (r *run) finish(l *load) []chaos.Term {
 	l.end()
 	r.refresh()
 	took := r.eventually(2*time.Minute, "everything is settled", r.settled)
-	var recovered int64
 	for _, report := range r.stopAll() {
-		recovered += report.Stats.Crashed
+		r.crashes += report.Stats.Crashed
 	}
 	doubtful, committed := l.resolve()
 	f, terms := r.judge(), r.keptLeases()
@@ -43,7 +42,7 @@ func (r *run) finish(l *load) []chaos.Term {
 		r.Errorf("poisoned: got %d, want none", poisoned)
 	}
 	r.figure("%d jobs x %d consumers, %d of %d batches in doubt of which %d had committed: %v; crashes counted %d, outlived leases 0 of %d, the rest settled in %.1fs",
-		len(r.jobs), len(r.config.Plain)+len(r.config.Tx), doubtful, len(l.batches), committed, f, recovered, len(terms), took.Seconds())
+		len(r.jobs), len(r.config.Plain)+len(r.config.Tx), doubtful, len(l.batches), committed, f, r.crashes, len(terms), took.Seconds())
 	return terms
 }
 
@@ -157,6 +156,10 @@ func barOutage(b *bar) {
 	took := r.healed(up)
 	running, left := r.underWay(r.finish(l), gone, crew...)
 	b.within("healed", took, healLimit)
+	// Every lease had run out, and every owner was there to renew it.
+	if r.crashes > 0 {
+		b.Errorf("crashes counted: got %d, want none, since nobody vanished", r.crashes)
+	}
 	perSecond := float64(tried) / lasted.Seconds() / workers
 	if perSecond > mayTry {
 		b.Errorf("tries to connect: got %.1f per worker and second, want at most %d", perSecond, mayTry)

@@ -37,6 +37,7 @@ type run struct {
 	doomed   []int
 	died     map[*chaos.Worker]bool // of what they did
 	killed   map[string]time.Time   // workers, by their names
+	crashes  int64                  // that the workers counted, once they have stopped
 }
 
 // newRun prepares a run on a database of its own on the server of the DSN.
