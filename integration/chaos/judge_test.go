@@ -152,6 +152,9 @@ func TestJudgeConvicts(t *testing.T) {
 		{"a produce that was rolled back and waits", "I1: ran although rolled back: 1 of them", func(e *chaos.Evidence) {
 			e.Pending = append(e.Pending, chaos.Run{Consumer: "plain", Job: 4})
 		}},
+		{"a produce that was rolled back and is poisoned", "I1: ran although rolled back: 1 of them", func(e *chaos.Evidence) {
+			e.Poisoned = append(e.Poisoned, chaos.Run{Consumer: "plain", Job: 4})
+		}},
 		{"a row removed before its consumer had finished", "I2: gone without having finished: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
 			e.Ledger = without(e.Ledger, chaos.Finished, plain)
 		}},
@@ -186,12 +189,20 @@ func TestJudgeConvicts(t *testing.T) {
 		{"a run that nobody had claimed", "I3: ran unclaimed: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
 			e.History = e.History[3:]
 		}},
+		{"a run that began before it was claimed", "I3: ran unclaimed: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
+			e.History[0].At = e.Ledger[0].At.Add(time.Microsecond)
+		}},
 		{"a claim that was ended by another while its lease lasted", "I4: taken from a live owner: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
 			e.History[1].Session = "b"
 		}},
 		{"a claim that was renewed by another", "I4: taken from a live owner: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
 			renewed := e.History[0]
 			renewed.Kind, renewed.Session = chaos.Kept, "b"
+			e.History = slices.Insert(e.History, 1, renewed)
+		}},
+		{"a claim that was renewed by another after its lease had run out", "I4: taken from a live owner: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
+			renewed := e.History[0]
+			renewed.Kind, renewed.Session, renewed.At = chaos.Kept, "b", renewed.Until.Add(time.Millisecond)
 			e.History = slices.Insert(e.History, 1, renewed)
 		}},
 		{"a result that was settled after its claim was taken away", "I4: settled without a claim: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
@@ -216,6 +227,14 @@ func TestJudgeConvicts(t *testing.T) {
 		}},
 		{"a row of a consumer that nobody has", "unknown: 1 of them, such as [{other 0}]", func(e *chaos.Evidence) {
 			e.Poisoned = append(e.Poisoned, chaos.Run{Consumer: "other", Job: 0})
+		}},
+		{"a run of a job that nobody produced", "unknown: 1 of them, such as [{plain 77}]", func(e *chaos.Evidence) {
+			run := chaos.Run{Consumer: "plain", Job: 77}
+			claimedBy(e, "a", run)
+			e.Ledger = append(e.Ledger, chaos.Event{At: time.Unix(2, 0), Kind: chaos.Started, Worker: "a", Consumer: run.Consumer, Job: run.Job, Attempt: 1})
+		}},
+		{"a row that waits of a job that nobody produced", "unknown: 1 of them, such as [{plain 77}]", func(e *chaos.Evidence) {
+			e.Pending = append(e.Pending, chaos.Run{Consumer: "plain", Job: 77})
 		}},
 		{"effects of a job that nobody produced", "unknown: 1 of them, such as [{tx 77}]", func(e *chaos.Evidence) {
 			e.Effects[chaos.Run{Consumer: "tx", Job: 77}] = 1
@@ -325,6 +344,7 @@ func TestTermsTellHowMuchOfALeaseWasLeft(t *testing.T) {
 			claim(0, chaos.Claimed, "a", 1, 3*time.Second), claim(time.Second, chaos.Kept, "a", 1, 4*time.Second),
 			claim(5*time.Second, chaos.Ended, "b", 1, 4*time.Second), claim(5*time.Second, chaos.Claimed, "b", 2, 8*time.Second),
 			claim(7*time.Second, chaos.Kept, "b", 2, 10*time.Second),
+			claim(11*time.Second, chaos.Claimed, "a", 3, 14*time.Second), // and has not started it yet
 		},
 		Ledger: chaos.Ledger{
 			event(time.Second, chaos.Started, "a"), event(4500*time.Millisecond, chaos.Failed, "a"), // half a second late
@@ -360,5 +380,30 @@ func TestStrikesAreWhatAKilledWorkerHeld(t *testing.T) {
 	}
 	if struck, _ := e.Strikes(map[string]time.Time{"other": killed}); len(struck) > 0 {
 		t.Errorf("a worker that was not killed: got strikes %v, want none", struck)
+	}
+}
+
+// Of what it held, it had finished one message, was at another, and had not begun the
+// third: the first is nobody's repetition, and the third is none that was running.
+func TestStrikesLeaveOutWhatWasDoneAndTellWhatRan(t *testing.T) {
+	start := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
+	after := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	run := func(job int) chaos.Run { return chaos.Run{Consumer: "tx", Job: job} }
+	event := func(at int, kind chaos.EventKind, job int) chaos.Event {
+		return chaos.Event{At: after(at), Kind: kind, Worker: "a", Consumer: "tx", Job: job}
+	}
+	held := []int64{1, 2, 3}
+	e := chaos.Evidence{
+		Messages: map[int64]chaos.Run{1: run(1), 2: run(2), 3: run(3)},
+		History: []chaos.Change{
+			{At: after(0), Session: "a", Kind: chaos.Claimed, Claim: 1, Messages: held},
+			{At: after(2), Session: "a", Kind: chaos.Written, Messages: []int64{1}},
+			{At: after(9), Session: "b", Kind: chaos.Ended, Claim: 1, Messages: held},
+		},
+		Ledger: chaos.Ledger{event(1, chaos.Started, 1), event(2, chaos.Finished, 1), event(3, chaos.Started, 2)},
+	}
+	struck, running := e.Strikes(map[string]time.Time{"a": after(4)})
+	if want := map[chaos.Run]int{run(2): 1, run(3): 1}; !maps.Equal(struck, want) || running["a"] != 1 {
+		t.Errorf("strikes: got %v with %d running, want %v with 1", struck, running["a"], want)
 	}
 }
