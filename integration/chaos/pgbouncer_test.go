@@ -89,7 +89,7 @@ func startPgbouncer(b *bar, program, dsn string) int {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = os.RemoveAll(dir) })
+	b.atEnd(func() { _ = os.RemoveAll(dir) })
 	settings := filepath.Join(dir, "pgbouncer.ini")
 	text := fmt.Sprintf(`[databases]
 * = host=%s port=%d user=%s
@@ -115,7 +115,7 @@ default_pool_size = 20
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() {
+	b.atEnd(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // at once
 		_ = cmd.Wait()
 		if b.Failed() {
