@@ -19,8 +19,8 @@ import (
 )
 
 // Bar 9, isolation: with a stricter isolation level as the database's default the
-// store's suite passes, in the long tier all tests of integration do, workers are killed and nothing is lost, and no statement of
-// the library's own surfaces an error.
+// store's suite passes (in the long tier all tests of integration do), workers are
+// killed and nothing is lost, and no statement of the library's own surfaces an error.
 
 func barIsolation(b *bar) {
 	for _, level := range []string{"repeatable read", "serializable"} {

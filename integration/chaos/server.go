@@ -114,16 +114,9 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// DSN is the data source name of the server's default database, with more
-// parameters if any are given as name=value.
-func (s *Server) DSN(parameters ...string) string {
-	dsn := fmt.Sprintf("postgres://postgres@/postgres?host=%s&port=%d&sslmode=disable&default_query_exec_mode=exec", s.dir, serverPort)
-	return strings.Join(append([]string{dsn}, parameters...), "&")
-}
-
-// Socket is the address a [Proxy] forwards to.
-func (s *Server) Socket() (network, address string) {
-	return "unix", filepath.Join(s.dir, fmt.Sprintf(".s.PGSQL.%d", serverPort))
+// DSN is the data source name of the server's default database.
+func (s *Server) DSN() string {
+	return fmt.Sprintf("postgres://postgres@/postgres?host=%s&port=%d&sslmode=disable&default_query_exec_mode=exec", s.dir, serverPort)
 }
 
 // Start starts the server and waits until it answers.
