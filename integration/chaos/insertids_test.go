@@ -48,6 +48,10 @@ func barInsertIDs(b *bar) {
 	again, enqueuedAgain := r.overlap(r.db, producers, keys, true, func(int) bool { return time.Now().Before(until) })
 	r.eventually(time.Minute, "everything is settled", r.settled)
 	r.stopAll()
+	for key := range keys {
+		r.jobs = append(r.jobs, key)
+	}
+	r.judge()
 	finished := 0
 	for _, n := range r.ledger().Count(chaos.Finished) {
 		finished += n
