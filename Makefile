@@ -23,6 +23,7 @@ help: ## Show this list
 .PHONY: test
 test: ## Run every check and every test, on a throw-away PostgreSQL
 	@scripts/need-gcc.sh
+	@scripts/need-pgbouncer.sh
 	@$(WITH_POSTGRES) $(MAKE) --no-print-directory check
 
 .PHONY: lint

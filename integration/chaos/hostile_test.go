@@ -3,9 +3,10 @@
 package chaos_test
 
 import (
-	"os/exec"
+	"maps"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -13,24 +14,22 @@ import (
 // finds them all and gives each its time.
 
 func barHostile(b *bar) {
-	cmd := exec.Command("make", "--no-print-directory", "fuzz", "FUZZTIME="+pick(b, "1s", "5s", "30s"))
-	cmd.Dir = filepath.Join("..", "..")
-	output, err := cmd.CombinedOutput()
+	output, err := b.command([]string{"make", "-C", filepath.Join("..", ".."), "--no-print-directory", "fuzz", "FUZZTIME=" + pick(b, "1s", "5s", "30s")})
 	if err != nil {
 		b.Errorf("make fuzz: %v\n%s", err, output)
 	}
-	targets := strings.Split(string(output), "\n== ")[1:]
-	if len(targets) < 6 {
-		b.Errorf("targets: got %d, want at least the 6 of the bar:\n%s", len(targets), output)
-	}
 	last := regexp.MustCompile(`execs: (\d+)`)
-	for _, target := range targets {
-		name, _, _ := strings.Cut(target, "\n")
-		inputs := last.FindAllStringSubmatch(target, -1)
-		if len(inputs) == 0 {
-			b.Errorf("%s: got no inputs, want some:\n%s", name, target)
-			continue
+	inputs := make(map[string]string)
+	for _, target := range strings.Split(output, "\n== ")[1:] {
+		heading, _, _ := strings.Cut(target, "\n")
+		if found := last.FindAllStringSubmatch(target, -1); len(found) > 0 {
+			inputs[heading] = found[len(found)-1][1]
+			b.figure("%s: %s inputs", heading, inputs[heading])
 		}
-		b.figure("%s: %s inputs", name, inputs[len(inputs)-1][1])
+	}
+	for _, name := range []string{"Message", "Decode", "Tables", "StoredMessage", "ConsumedPayload", "StoredOutcome", "StoredTables", "StoredSchedule", "Parse", "ErrorText"} {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(inputs)), func(heading string) bool { return strings.Contains(heading, "Fuzz"+name) }) {
+			b.Errorf("target Fuzz%s: got no inputs, want some:\n%s", name, output)
+		}
 	}
 }

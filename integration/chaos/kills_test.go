@@ -18,7 +18,7 @@ func barKills(b *bar) {
 }
 
 func barKillsTx(b *bar) {
-	kills(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Tx: []string{"one", "grouped"}, Grouped: []string{"grouped"}}, pick(b, 1500, 20_000, 20_000), pick(b, 4, 30, 30))
+	kills(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Tx: []string{"one", "grouped"}, Grouped: []string{"grouped"}}, pick(b, 600, 20_000, 20_000), pick(b, 4, 30, 30))
 }
 
 func kills(b *bar, dsn string, config chaos.WorkerConfig, messages, times int) *run {

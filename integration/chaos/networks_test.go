@@ -60,6 +60,7 @@ func barReadOnly(b *bar) {
 	logged := r.quiet(begun, up)
 	took := r.healed(up)
 	running, left := r.underWay(r.finish(l), begun, r.former...)
+	r.nobodyVanished()
 	b.within("healed", took, patience)
 	b.figure("read-only for %.0fs, lease %s, nothing written for %.0fs: healed in %.1fs (goal ≤ %s); of %d consumers under way the last ended %.2fs before its lease did; %s",
 		up.Sub(begun).Seconds(), r.config.Lease, up.Sub(shut).Seconds(), took.Seconds(), patience, running, left.Seconds(), logged)

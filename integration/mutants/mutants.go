@@ -145,6 +145,10 @@ func processMutants() []mutant {
 			changes: []change{{"\t\t\td.hints.last[want] = store.Position{}\n", ""}},
 		},
 		{
+			name: "claims recovered right after an outage", file: "outbox/poller.go", suite: suite{pkg: inStore, tests: "^TestReadsDoNotEndAnOutageOfWrites$"}, says: `messages with a crash: got \d+ now`,
+			changes: []change{{"if probe.Expired && r.outage.Settled() {", "if probe.Expired {"}},
+		},
+		{
 			name: "hint trusted for ever", file: hints, suite: suite{pkg: "./outbox", tests: "^TestHint"}, says: `after a rescan: got hint`,
 			changes: []change{{"\tclear(h.last)\n", ""}},
 		},

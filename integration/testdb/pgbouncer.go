@@ -19,48 +19,16 @@ import (
 )
 
 // Pgbouncer puts a pgbouncer in transaction mode before the server of the DSN, and
-// returns a DSN of the same database that leads through it. A test is skipped
-// where pgbouncer is not installed.
+// returns a DSN of the same database that leads through it.
 func Pgbouncer(t testing.TB, dsn string) string {
 	t.Helper()
-	program, err := exec.LookPath("pgbouncer")
+	port, stop, err := StartPgbouncer(dsn)
 	if err != nil {
-		program, err = exec.LookPath("/usr/sbin/pgbouncer")
-	}
-	if err != nil {
-		t.Skip("pgbouncer is not installed")
-	}
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		t.Fatalf("data source name: %v", err)
-	}
-	port := freePort(t)
-	dir, err := os.MkdirTemp("/tmp", "pgbouncer.")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	settings := filepath.Join(dir, "pgbouncer.ini")
-	text := fmt.Sprintf("[databases]\n* = host=%s port=%d user=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\n",
-		config.Host, config.Port, config.User, port)
-	if err := errors.Join(os.WriteFile(settings, []byte(text), 0o644), os.Chmod(dir, 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	args := []string{settings}
-	if os.Geteuid() == 0 { // which pgbouncer refuses
-		args = []string{"-u", "postgres", settings}
-	}
-	cmd := exec.Command(program, args...)
-	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("pgbouncer: %s", &output)
+		if log := stop(); t.Failed() {
+			t.Logf("pgbouncer: %s", log)
 		}
 	})
 	through := rerouted(t, dsn, port)
@@ -68,14 +36,69 @@ func Pgbouncer(t testing.TB, dsn string) string {
 	return through
 }
 
-func freePort(t testing.TB) int {
-	t.Helper()
+// StartPgbouncer starts a pgbouncer in transaction mode before the server of the
+// DSN, for all of its databases. It returns its port on this machine, at which it
+// is about to answer, and how to stop it, which returns what it logged.
+func StartPgbouncer(dsn string) (port int, stop func() (log string), err error) {
+	program, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		program, err = exec.LookPath("/usr/sbin/pgbouncer")
+	}
+	if err != nil {
+		return 0, nil, errors.New("testdb: pgbouncer is not installed: run scripts/need-pgbouncer.sh")
+	}
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return 0, nil, fmt.Errorf("testdb: data source name: %w", err)
+	}
+	if port, err = freePort(); err != nil {
+		return 0, nil, err
+	}
+	dir, err := os.MkdirTemp("/tmp", "pgbouncer.")
+	if err != nil {
+		return 0, nil, err
+	}
+	settings := filepath.Join(dir, "pgbouncer.ini")
+	text := fmt.Sprintf(`[databases]
+* = host=%s port=%d user=%s
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %d
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+max_client_conn = 1000
+default_pool_size = 20
+`, config.Host, config.Port, config.User, port)
+	args := []string{settings}
+	if os.Geteuid() == 0 { // which pgbouncer refuses
+		args = []string{"-u", "postgres", settings}
+	}
+	cmd := exec.Command(program, args...)
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	err = errors.Join(os.WriteFile(settings, []byte(text), 0o644), os.Chmod(dir, 0o755))
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return 0, nil, errors.Join(fmt.Errorf("testdb: start pgbouncer: %w", err), os.RemoveAll(dir))
+	}
+	return port, func() string {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // at once
+		_ = cmd.Wait()
+		_ = os.RemoveAll(dir)
+		return output.String()
+	}, nil
+}
+
+func freePort() (int, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		return 0, err
 	}
 	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
+	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
 // rerouted is the DSN with another address.
