@@ -43,11 +43,13 @@ func main() {
 
 // run works until ctx ends, and then stops cleanly.
 func run(ctx context.Context, path string, out io.Writer) (err error) {
+	// snippet: open
 	conns, err := sql.Open("sqlite", "file:"+path+"?_txlock=immediate&_pragma=busy_timeout(15000)&_pragma=journal_mode(WAL)")
 	if err != nil {
 		return err
 	}
 	db := bun.NewDB(conns, sqlitedialect.New())
+	// end
 	defer func() { err = errors.Join(err, db.Close()) }()
 	beat := func(context.Context, HeartbeatDue) error { _, err := fmt.Fprintln(out, "beat"); return err }
 	return process(ctx, db, bus.Consume("beat", beat))
@@ -74,6 +76,7 @@ func process(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) error {
 	if _, err := scheduler.Schedule(ctx, db, HeartbeatDue{}, "@every_second", "UTC", schedule.Name("heartbeat")); err != nil {
 		return err
 	}
+	// snippet: running
 	ctx, stop := context.WithCancel(ctx) // when one ends, so does the other
 	defer stop()
 	ended := make(chan error)
@@ -81,4 +84,5 @@ func process(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) error {
 		go func() { defer stop(); ended <- part(ctx) }()
 	}
 	return errors.Join(<-ended, <-ended)
+	// end
 }
