@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -53,7 +54,7 @@ type fixture struct {
 // open makes the shop and a kit that runs it, with the middleware of the guide.
 func open(t *testing.T) *fixture {
 	t.Helper()
-	conns, err := sql.Open("sqlite", "file:/"+t.Name()+"?vfs=memdb&_txlock=immediate&_pragma=busy_timeout(5000)")
+	conns, err := sql.Open("sqlite", "file:/"+url.PathEscape(t.Name())+"?vfs=memdb&_txlock=immediate&_pragma=busy_timeout(5000)")
 	if err != nil {
 		t.Fatal(err)
 	}

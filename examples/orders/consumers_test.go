@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -22,7 +23,7 @@ import (
 // consumers one message at a time. The payment provider is never busy.
 func newTestShop(t *testing.T) (*shop, *bustest.Kit) {
 	t.Helper()
-	conns, err := sql.Open("sqlite", "file:/"+t.Name()+"?vfs=memdb&_txlock=immediate&_pragma=busy_timeout(5000)")
+	conns, err := sql.Open("sqlite", "file:/"+url.PathEscape(t.Name())+"?vfs=memdb&_txlock=immediate&_pragma=busy_timeout(5000)")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package bustest_test
 import (
 	"context"
 	"database/sql"
+	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ import (
 // openMemory opens a database in memory that is the test's own.
 func openMemory(t testing.TB) *bun.DB {
 	t.Helper()
-	conns, err := sql.Open("sqlite", "file:/"+t.Name()+"?vfs=memdb&_txlock=immediate&_pragma=busy_timeout(5000)")
+	conns, err := sql.Open("sqlite", "file:/"+url.PathEscape(t.Name())+"?vfs=memdb&_txlock=immediate&_pragma=busy_timeout(5000)")
 	if err != nil {
 		t.Fatal(err)
 	}
