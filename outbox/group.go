@@ -26,7 +26,7 @@ type groupKey struct{}
 // messages that wait at the same time are consumed in one transaction, one after
 // the other, each behind a savepoint of its own. That saves most of the round
 // trips and commits, and so multiplies the throughput of short handlers. n is 1 to
-// 50.
+// 50. NewProcessor refuses any other, and consumers made by bus.Consume.
 //
 // Nothing changes in what is promised: a message whose handler fails takes back
 // what that handler has written and nothing else, and the chain of each message
