@@ -65,7 +65,8 @@ type Item struct {
 
 // Receipt tells what a produce wrote.
 type Receipt struct {
-	// MessageID is shared by the rows of all consumers.
+	// MessageID is shared by the rows of all consumers. No row has it while
+	// Enqueued is 0: those that were pending already keep their own.
 	MessageID bus.MessageID
 	// Enqueued is the number of consumers for which a row was written.
 	Enqueued int
