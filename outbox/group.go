@@ -2,7 +2,9 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,7 +67,10 @@ func groupOf(c bus.Consumer, settings bus.ConsumerConfig) (int, error) {
 type group struct {
 	worker *worker
 	joined chan *member  // arrived at the innermost layer
-	left   chan struct{} // returned from the chain
+	left   chan *task    // returned from the chain
+	over   chan struct{} // closed when nobody is waited for any more
+	err    error         // for those who come too late; to be read once over is closed
+	gone   []*task       // that have left
 }
 
 // member is one message at the innermost layer of its chain.
@@ -79,11 +84,27 @@ type member struct {
 	outcome chan error
 }
 
+// errLeft is for a layer that calls on when its chain has returned, or twice at once.
+var errLeft = errors.New("outbox: a layer of the consume chain must wait for the one below")
+
 // join has the worker run the handler, and waits for the outcome.
 func (g *group) join(ctx context.Context, t *task, payload []byte) error {
 	m := &member{task: t, ctx: ctx, payload: payload, since: time.Now(), outcome: make(chan error, 1)}
-	g.joined <- m
-	return <-m.outcome
+	select {
+	case g.joined <- m:
+	case <-g.over:
+	}
+	select {
+	case err := <-m.outcome:
+		return err
+	case <-g.over:
+	}
+	select {
+	case err := <-m.outcome:
+		return err
+	default:
+		return g.err
+	}
 }
 
 // conduct runs a group of messages: t and its mates.
@@ -91,23 +112,38 @@ func (w *worker) conduct(t *task) {
 	w.current.Store(t)
 	defer w.current.Store(nil)
 	tasks := append([]*task{t}, t.mates...)
-	g := &group{worker: w, joined: make(chan *member, len(tasks)), left: make(chan struct{}, len(tasks))}
+	g := &group{worker: w, joined: make(chan *member, len(tasks)), left: make(chan *task, len(tasks)), over: make(chan struct{})}
 	var chains sync.WaitGroup
+	defer chains.Wait()
 	for _, t := range tasks {
 		t.worker, t.group = w, g
 		chains.Go(func() {
-			defer func() { g.left <- struct{}{} }()
+			defer func() { g.left <- t }()
 			w.run.through(t)
 		})
 	}
+	g.conduct(len(tasks))
+}
+
+// conduct serves those who arrive until all have left. What runs here is ours, but
+// for the application's query hooks: should one panic or end the goroutine, everybody
+// gets to know it as if it had happened in a chain.
+func (g *group) conduct(inside int) {
+	g.err = bus.ErrGoexit
+	defer func() {
+		if value := recover(); value != nil {
+			g.err = &raised{bus.NewPanicError(value)}
+		}
+		close(g.over)
+	}()
 	var waiting []*member
-	for inside := len(tasks); inside > 0; {
+	for inside > 0 {
 		waiting, inside = g.gather(waiting, inside)
 		if len(waiting) > 0 {
 			waiting = g.transact(waiting)
 		}
 	}
-	chains.Wait()
+	g.err = errLeft
 }
 
 // gather waits until everybody who is inside a chain has arrived, but not for
@@ -122,12 +158,26 @@ func (g *group) gather(waiting []*member, inside int) ([]*member, int) {
 		}
 		select {
 		case m := <-g.joined:
-			waiting = append(waiting, m)
-		case <-g.left:
+			waiting = append(refuse(waiting, m.task), m)
+			if slices.Contains(g.gone, m.task) {
+				waiting = refuse(waiting, m.task)
+			}
+		case t := <-g.left:
+			waiting, g.gone = refuse(waiting, t), append(g.gone, t)
 			inside--
 		case <-late:
 			return waiting, inside
 		}
 	}
 	return waiting, inside
+}
+
+// refuse sends back whoever waits for a message that has left or arrived anew.
+func refuse(waiting []*member, t *task) []*member {
+	return slices.DeleteFunc(waiting, func(m *member) bool {
+		if m.task == t {
+			m.outcome <- errLeft
+		}
+		return m.task == t
+	})
 }

@@ -1,0 +1,108 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+)
+
+// layered runs the messages of a below a layer of the application's own, which
+// wraps only the first run of message 7.
+func layered(a *app, layer bus.Middleware) *running {
+	a.Helper()
+	config := once()
+	config.Chain = middleware.Default(middleware.Options{User: []bus.Middleware{func(next bus.Handler) bus.Handler {
+		odd := layer(next)
+		return func(ctx context.Context, m *bus.Message) error {
+			if m.Attempt == 1 && strings.Contains(string(m.Payload), `"n":7}`) {
+				return odd(ctx, m)
+			}
+			return next(ctx, m)
+		}
+	}}})
+	return a.start(config)
+}
+
+// A layer that does not wait for the one below is wrong. It must harm nobody else,
+// and find out.
+func TestAGroupBelowALayerThatDoesNotWait(t *testing.T) {
+	t.Parallel()
+	a := grouped(t, testdb.Postgres(t), 20, nothing)
+	late, returned := make(chan struct{}), make(chan error, 1)
+	r := layered(a, func(next bus.Handler) bus.Handler {
+		return func(ctx context.Context, m *bus.Message) error {
+			go func() { <-late; returned <- next(ctx, m) }()
+			return errors.New("no patience")
+		}
+	})
+	eventually(t, "all are settled", a.empty)
+	close(late)
+	if err := <-returned; err == nil || !strings.Contains(err.Error(), "must wait for the one below") {
+		t.Errorf("the late call: got %v, want to be told", err)
+	}
+	r.mustStop()
+	a.requireEffects(20, map[string]string{"7": "[2]"})
+}
+
+func TestAGroupBelowALayerThatCallsTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	a := grouped(t, testdb.Postgres(t), 20, nothing)
+	r := layered(a, func(next bus.Handler) bus.Handler {
+		return func(ctx context.Context, m *bus.Message) error {
+			errs := make(chan error, 2)
+			for range 2 {
+				go func() { errs <- next(ctx, m) }()
+			}
+			return errors.Join(<-errs, <-errs)
+		}
+	})
+	eventually(t, "all are settled", a.empty)
+	r.mustStop()
+	a.requireEffects(20, nil)
+}
+
+// harmOnce does something before the first query with a text in it.
+type harmOnce struct {
+	match string
+	do    func()
+	done  atomic.Bool
+}
+
+func (h *harmOnce) BeforeQuery(ctx context.Context, event *bun.QueryEvent) context.Context {
+	if strings.Contains(event.Query, h.match) && h.done.CompareAndSwap(false, true) {
+		h.do()
+	}
+	return ctx
+}
+
+func (h *harmOnce) AfterQuery(context.Context, *bun.QueryEvent) {}
+
+// The statements of a group run on no chain's goroutine, and query hooks with them.
+func TestAGroupMeetsAQueryHookThatDoesNotReturn(t *testing.T) {
+	t.Parallel()
+	for _, match := range []string{"FOR UPDATE OF m", "SAVEPOINT", `DELETE FROM "consumer_messages" WHERE id IN`} {
+		for name, do := range map[string]func(){"an end of the goroutine": runtime.Goexit, "a panic": func() { panic("hook") }} {
+			t.Run(name+" before "+match, func(t *testing.T) {
+				t.Parallel()
+				a := grouped(t, testdb.Postgres(t), 20, nothing)
+				watcher := *a
+				a.db = a.db.WithQueryHook(&harmOnce{match: match, do: do})
+				r := a.start(once())
+				eventually(t, "all are settled", watcher.empty)
+				r.mustStop()
+				if got := len(watcher.effects()); got != 20 {
+					t.Errorf("messages with effects: got %d, want 20", got)
+				}
+			})
+		}
+	}
+}
