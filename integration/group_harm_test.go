@@ -106,3 +106,42 @@ func TestAGroupMeetsAQueryHookThatDoesNotReturn(t *testing.T) {
 		}
 	}
 }
+
+// A handler that ends the transaction of its group each time holds up nobody else.
+func TestAGroupOutlivesItsTransaction(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(ctx context.Context, tx bun.Tx) error{
+		"rows that stay open": func(ctx context.Context, tx bun.Tx) error {
+			rows, err := tx.QueryContext(ctx, "SELECT generate_series(1, 100000)")
+			if err == nil {
+				rows.Next()
+			}
+			return err
+		},
+		"a lost connection": func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewRaw("SELECT pg_terminate_backend(pg_backend_pid())").Exec(ctx)
+			return err
+		},
+		"a lost connection that it hides": func(ctx context.Context, tx bun.Tx) error {
+			_, _ = tx.NewRaw("SELECT pg_terminate_backend(pg_backend_pid())").Exec(ctx)
+			return nil
+		},
+		"a timeout for the others": func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewRaw("SET LOCAL statement_timeout = 1").Exec(ctx)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := grouped(t, testdb.Postgres(t), 20, func(ctx context.Context, tx bun.Tx, o order) error {
+				if o.N == 7 {
+					return harm(ctx, tx)
+				}
+				return nil
+			})
+			r := a.start(once())
+			eventually(t, "the others are consumed", func() bool { return len(a.pending()) <= 1 })
+			r.mustStop()
+		})
+	}
+}

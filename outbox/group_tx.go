@@ -54,9 +54,8 @@ func (g *group) transact(waiting []*member) (rest []*member) {
 func (g *group) settle(s *sharedTx) {
 	err := s.err
 	switch {
-	case err != nil:
-		s.run.rollback(s.tx, s.end)
-	case len(s.done) == 0:
+	case s.abandoned: // rolled back by end; waiting for it could take as long as the handler does
+	case err != nil || len(s.done) == 0:
 		s.run.rollback(s.tx, s.end)
 	default:
 		err = s.run.commit(s.ctx, s.tx, tasksOf(s.done), s.end)
@@ -68,10 +67,10 @@ func (g *group) settle(s *sharedTx) {
 			m.pending.send(s.run.registry)
 			m.outcome <- nil
 		}
-	case bus.VerdictOf(err).Outcome == bus.Unclassified: // one of them is to blame
-		g.apart(s.done)
-	default:
+	case s.abandoned:
 		answer(s.done, err)
+	default: // one of them may be to blame, even for a connection that is lost
+		g.apart(s.done)
 	}
 	for _, m := range s.failed {
 		m.outcome <- m.failure
@@ -124,6 +123,8 @@ type sharedTx struct {
 	done   []*member
 	failed []*member
 	err    error // why it cannot be committed
+
+	abandoned bool // by the worker, since a handler may still be using it
 }
 
 // fence locks the messages, and returns those that are still ours.
@@ -189,7 +190,7 @@ func (s *sharedTx) mark() bool {
 	ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
 	defer cancel()
 	if err := s.run.store.Savepoint(ctx, s.tx); err != nil {
-		s.err = ofTransaction("savepoint", err)
+		s.err = fmt.Errorf("savepoint: %w", err)
 		return false
 	}
 	s.marked = true
@@ -199,19 +200,21 @@ func (s *sharedTx) mark() bool {
 // undo takes back what a handler has written. False means that the others' work is
 // lost, too.
 func (s *sharedTx) undo(failure error) bool {
-	if errors.Is(failure, bus.ErrAbandoned) { // it may still be writing
+	if errors.Is(failure, bus.ErrAbandoned) {
 		s.end()
-		s.err = uncounted(errNeighbour)
+		// Released, for their rows stay locked until the handler's statement ends,
+		// and to give back writes nothing to them.
+		s.abandoned, s.err = true, &bus.Verdict{Outcome: bus.Released, Err: errNeighbour}
 		return false
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
 	defer cancel()
 	if err := s.run.store.Undo(ctx, s.tx); err != nil {
-		s.err = uncounted(fmt.Errorf("undo: %w", errors.Join(errNeighbour, err)))
+		s.err = fmt.Errorf("undo: %w", err)
 		return false
 	}
 	return true
 }
 
 // errNeighbour tells why a message of a group runs again that did not fail.
-var errNeighbour = errors.New("another message of the group ended the transaction")
+var errNeighbour = errors.New("outbox: another message of the group was abandoned in their transaction")
