@@ -3,10 +3,12 @@ package integration_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -143,5 +145,40 @@ func TestAGroupOutlivesItsTransaction(t *testing.T) {
 			eventually(t, "the others are consumed", func() bool { return len(a.pending()) <= 1 })
 			r.mustStop()
 		})
+	}
+}
+
+// SQLite answers some errors by rolling back the whole transaction. When a handler
+// hides such an error, what it and others have written is gone, and must not count.
+func TestNothingIsRemovedFromATransactionThatSQLiteRolledBack(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(ctx context.Context, tx bun.Tx){
+		"a conflict": func(ctx context.Context, tx bun.Tx) {
+			_, _ = tx.NewRaw("INSERT OR ROLLBACK INTO numbers VALUES (1), (1)").Exec(ctx)
+		},
+		"an interrupted write": func(ctx context.Context, tx bun.Tx) {
+			ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+			defer cancel()
+			_, _ = tx.NewRaw(`INSERT INTO numbers
+				WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 1000000000) SELECT x FROM n`).Exec(ctx)
+		},
+	} {
+		for _, n := range []int{1, 20} {
+			t.Run(fmt.Sprint(name, " among ", n), func(t *testing.T) {
+				t.Parallel()
+				bad := min(7, n-1)
+				a := grouped(t, testdb.SQLite(t), n, func(ctx context.Context, tx bun.Tx, o order) error {
+					if m, _ := bus.Current(ctx); o.N == bad && m.Attempt == 1 {
+						harm(ctx, tx)
+					}
+					return nil
+				})
+				a.exec("CREATE TABLE numbers (n int UNIQUE)")
+				r := a.start(once())
+				eventually(t, "all are settled", a.empty)
+				r.mustStop()
+				a.requireEffects(n, map[string]string{fmt.Sprint(bad): "[2]"})
+			})
+		}
 	}
 }

@@ -81,7 +81,7 @@ func TestAGroupSharesTransactions(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		commits := &counted{match: "COMMIT"}
-		savepoints := &counted{match: "SAVEPOINT"}
+		savepoints := &counted{match: "SAVEPOINT asyncmonolith"}
 		a := grouped(t, db, 60, nothing)
 		a.db = a.db.WithQueryHook(commits).WithQueryHook(savepoints)
 		r := a.start(once())

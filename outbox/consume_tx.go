@@ -138,6 +138,10 @@ func (r *run) commit(ctx context.Context, tx bun.Tx, tasks []*task, end context.
 	for i, t := range tasks {
 		ids[i] = t.row.ID
 	}
+	if err := r.store.Intact(statement, tx); err != nil {
+		r.rollback(tx, end)
+		return ofTransaction("look", err)
+	}
 	removed, err := r.store.Remove(statement, tx, ids...)
 	if err != nil || !removed {
 		r.rollback(tx, end)

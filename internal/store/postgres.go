@@ -329,6 +329,9 @@ func (p *postgres) fence(ctx context.Context, tx bun.IDB, f Fence) ([]int64, err
 	return ids, nil
 }
 
+// intact need not ask: a transaction that has failed refuses to remove the message.
+func (p *postgres) intact(context.Context, bun.IDB) error { return nil }
+
 // pgExists waits for a transaction that is still deciding about the row, so
 // that its answer is final.
 const pgExists = `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`

@@ -66,6 +66,10 @@ func (s *Store) Fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, e
 	return held, err
 }
 
+// Intact makes sure, before a fenced transaction is committed, that what it has
+// done since the fence is still there. Afterwards no savepoint is left.
+func (s *Store) Intact(ctx context.Context, tx bun.IDB) error { return s.intact(ctx, tx) }
+
 // Remove deletes fenced messages. False means that some of them are gone already.
 func (s *Store) Remove(ctx context.Context, tx bun.IDB, ids ...int64) (bool, error) {
 	n, err := affected(tx.NewRaw(s.names.expand(`DELETE FROM {messages} WHERE id IN (?)`), bun.List(ids)).Exec(ctx))

@@ -339,7 +339,19 @@ func (s *sqlite) fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, 
 			held = append(held, m.ID)
 		}
 	}
-	return held, nil
+	_, err = tx.NewRaw(`SAVEPOINT fence_of_asyncmonolith`).Exec(ctx)
+	return held, err
+}
+
+// intact looks for the savepoint of the fence. Some errors, an interrupted write
+// for one, make SQLite roll back the whole transaction; when a consumer hides such
+// an error, statements go on and commit one by one, or in a transaction that the
+// next savepoint begins.
+func (s *sqlite) intact(ctx context.Context, tx bun.IDB) error {
+	if _, err := tx.NewRaw(`RELEASE fence_of_asyncmonolith`).Exec(ctx); err != nil {
+		return fmt.Errorf("rolled back by SQLite after a failed statement: %w", err)
+	}
+	return nil
 }
 
 // sqliteExists is a write, which waits for whoever holds the write lock.

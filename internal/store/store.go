@@ -73,6 +73,7 @@ type keeper interface {
 // executor holds messages inside a consumer's transaction.
 type executor interface {
 	fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, err error)
+	intact(ctx context.Context, tx bun.IDB) error
 	exists(ctx context.Context, db bun.IDB, id int64) (bool, error)
 }
 
