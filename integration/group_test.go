@@ -233,23 +233,29 @@ func TestAGroupIsFencedOneByOne(t *testing.T) {
 func TestAGroupMeetsALockedMessage(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.PostgresDSN(t)
-	a := grouped(t, testdb.OpenPostgres(t, dsn), 20, nothing)
-	lock, err := testdb.OpenPostgres(t, dsn).BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Shared by what claims, but not by the fence.
-	if _, err := lock.NewRaw("SELECT id FROM consumer_messages WHERE payload LIKE '%\"n\":7}' FOR KEY SHARE").Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	a := grouped(t, testdb.OpenPostgres(t, dsn), 20, nothing, bus.Timeout(time.Second))
+	watcher := *a
+	other := testdb.OpenPostgres(t, dsn)
+	var lock bun.Tx
+	// Not before it is claimed: what is locked is not claimed.
+	a.db = a.db.WithQueryHook(&beforeOnce{match: "FOR UPDATE OF m", do: func() {
+		var err error
+		if lock, err = other.BeginTx(context.Background(), nil); err != nil {
+			t.Error(err)
+			return
+		}
+		if _, err := lock.NewRaw("SELECT id FROM consumer_messages WHERE payload LIKE '%\"n\":7}' FOR UPDATE").Exec(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}})
 	r := a.start(once())
-	eventually(t, "the others are consumed", func() bool { return len(a.pending()) == 1 })
+	eventually(t, "the others are consumed", func() bool { return len(watcher.pending()) == 1 })
 	if err := lock.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all are settled", a.empty)
+	eventually(t, "all are settled", watcher.empty)
 	r.mustStop()
-	a.requireEffects(20, nil)
+	watcher.requireEffects(20, nil)
 }
 
 func TestAGroupLosesItsCommits(t *testing.T) {

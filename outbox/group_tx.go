@@ -34,19 +34,15 @@ func (g *group) transact(waiting []*member) (rest []*member) {
 		return nil
 	}
 	shared := &sharedTx{run: r, ctx: ctx, end: end, tx: tx}
-	held, err := shared.fence(waiting)
-	switch {
-	case err != nil:
+	held, others, err := shared.fence(waiting)
+	if err != nil {
 		r.rollback(tx, end)
 		answer(waiting, uncounted(fmt.Errorf("fence: %w", err)))
-		return nil
-	case len(held) == 0:
-		r.rollback(tx, end)
-		g.apart(waiting)
 		return nil
 	}
 	rest = shared.consume(held)
 	g.settle(shared)
+	g.apart(others)
 	return rest
 }
 
@@ -127,20 +123,21 @@ type sharedTx struct {
 	abandoned bool // by the worker, since a handler may still be using it
 }
 
-// fence locks the messages, and returns those that are still ours.
-func (s *sharedTx) fence(members []*member) (held []*member, err error) {
+// fence locks the messages that are still ours, and returns the others, too, which
+// may just be locked.
+func (s *sharedTx) fence(members []*member) (held, others []*member, err error) {
 	ids, err := s.run.fence(s.ctx, s.tx, tasksOf(members))
-	if err != nil || len(ids) == 0 {
-		return nil, err
+	if err != nil {
+		return nil, nil, err
 	}
 	for _, m := range members {
 		if slices.Contains(ids, m.task.row.ID) {
 			held = append(held, m)
 		} else {
-			m.outcome <- errFenced
+			others = append(others, m)
 		}
 	}
-	return held, nil
+	return held, others, nil
 }
 
 // consume runs the handlers, until the time is up or the transaction is spoilt,

@@ -295,13 +295,18 @@ FROM (SELECT current_setting('lock_timeout') AS previous OFFSET 0) s`
 // pgFence locks the messages, not their claims: neighbours in a claim stay free,
 // and recovery skips the locked rows. Once it has the locks it sets lock_timeout
 // back, which from then on is the consumer's affair.
-const pgFence = `
+const pgFence = pgFenceRows + `) f`
+
+// pgFenceFree is for several messages: one that is locked must not hold up the others.
+const pgFenceFree = pgFenceRows + ` SKIP LOCKED) f`
+
+const pgFenceRows = `
 SELECT f.id, set_config('lock_timeout', ?, true) AS now FROM (
   SELECT m.id FROM {messages} m
   JOIN unnest(?::bigint[], ?::int[], ?::int[], ?::bigint[]) AS w (id, attempts, crashes, claim)
     ON m.id = w.id AND m.attempts = w.attempts AND m.crashes = w.crashes
   WHERE EXISTS (SELECT 1 FROM {claims} c WHERE c.id = w.claim AND c.owner = ? AND m.id = ANY(c.message_ids))
-  ORDER BY m.id FOR UPDATE OF m) f`
+  ORDER BY m.id FOR UPDATE OF m`
 
 func (p *postgres) fence(ctx context.Context, tx bun.IDB, f Fence) ([]int64, error) {
 	var settings struct{ Previous, Now, Idle string }
@@ -317,7 +322,11 @@ func (p *postgres) fence(ctx context.Context, tx bun.IDB, f Fence) ([]int64, err
 		ID  int64
 		Now string
 	}
-	err := p.raw(ctx, tx, pgFence, settings.Previous, pgdialect.Array(ids), pgdialect.Array(attempts), pgdialect.Array(crashes),
+	statement := pgFence
+	if len(ids) > 1 {
+		statement = pgFenceFree
+	}
+	err := p.raw(ctx, tx, statement, settings.Previous, pgdialect.Array(ids), pgdialect.Array(attempts), pgdialect.Array(crashes),
 		pgdialect.Array(claims), f.Owner).Scan(ctx, &held)
 	if err != nil {
 		return nil, err

@@ -56,8 +56,9 @@ func (s *Store) Recover(ctx context.Context, db *bun.DB, maxCrashes int) (recove
 }
 
 // Fence locks claimed messages for the rest of the transaction, and returns those
-// that are still ours to run. None at all may mean that one of them is locked by
-// somebody else, after which the transaction can only be rolled back.
+// that are still ours to run. For one that somebody else has locked it waits a
+// while; none means that the transaction can only be rolled back. Among several it
+// leaves those out.
 func (s *Store) Fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, err error) {
 	held, err = s.fence(ctx, tx, f)
 	if IsLockTimeout(err) {
