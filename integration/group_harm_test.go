@@ -182,3 +182,29 @@ func TestNothingIsRemovedFromATransactionThatSQLiteRolledBack(t *testing.T) {
 		}
 	}
 }
+
+// Rolling back waits for the statement that an abandoned handler is in. Neither the
+// others of its group nor the results of other messages may wait with it.
+func TestAHandlerIsAbandonedInAStatement(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 20} {
+		t.Run(fmt.Sprint("among ", n), func(t *testing.T) {
+			t.Parallel()
+			ended := make(chan error, 1)
+			a := grouped(t, testdb.Postgres(t), n, func(ctx context.Context, tx bun.Tx, o order) error {
+				if m, _ := bus.Current(ctx); o.N == min(7, n-1) && m.Attempt == 1 {
+					_, err := tx.NewRaw("SELECT pg_sleep(3600)").Exec(context.WithoutCancel(ctx))
+					ended <- err
+				}
+				return nil
+			}, bus.Timeout(time.Second))
+			r := a.start(once())
+			eventually(t, "all are settled", a.empty)
+			if err := <-ended; err == nil {
+				t.Error("the statement of the abandoned handler: got nil, want it ended")
+			}
+			r.mustStop()
+			a.requireEffects(n, map[string]string{fmt.Sprint(min(7, n-1)): "[2]"})
+		})
+	}
+}

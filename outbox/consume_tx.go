@@ -69,7 +69,7 @@ func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 	if err != nil {
 		return uncounted(fmt.Errorf("begin: %w", err))
 	}
-	held, err := r.fence(txCtx, tx, []*task{t})
+	held, session, err := r.fence(txCtx, tx, []*task{t})
 	if err != nil || len(held) == 0 {
 		r.rollback(tx, end)
 		if err != nil {
@@ -80,7 +80,8 @@ func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 	handlerCtx, pending := withPendingWake(store.WithTx(ctx, tx))
 	if err := r.invoke(handlerCtx, t, payload); err != nil {
 		if errors.Is(err, bus.ErrAbandoned) {
-			return err // end rolls back; waiting for it could take as long as the handler does
+			r.interrupt(end, session)
+			return err
 		}
 		blameless := r.blameless(ctx, txCtx, tx, err)
 		r.rollback(tx, end)
@@ -119,14 +120,27 @@ func (r *run) blameless(ctx, txCtx context.Context, tx bun.Tx, err error) bool {
 }
 
 // fence locks the messages, and returns the ids of those that are still ours.
-func (r *run) fence(ctx context.Context, tx bun.Tx, tasks []*task) (held []int64, err error) {
+func (r *run) fence(ctx context.Context, tx bun.Tx, tasks []*task) (held []int64, session store.Session, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	f := store.Fence{Owner: r.owner, Idle: tasks[0].consumer.settings.Timeout + abandonGrace + statementTimeout}
+	f := store.Fence{Owner: r.owner, Session: &session, Idle: tasks[0].consumer.settings.Timeout + abandonGrace + statementTimeout}
 	for _, t := range tasks {
 		f.Messages = append(f.Messages, store.Fenced{Claim: t.lease.id, ID: t.row.ID, Attempts: t.row.Attempts, Crashes: t.row.Crashes})
 	}
-	return r.store.Fence(ctx, tx, f)
+	held, err = r.store.Fence(ctx, tx, f)
+	return held, session, err
+}
+
+// interrupt ends the transaction of a handler that was abandoned. Rolling it back
+// has to wait for the statement that the handler may be in; meanwhile the messages
+// would stay locked, and whatever is settled with them would wait.
+func (r *run) interrupt(end context.CancelFunc, session store.Session) {
+	end() // no further statement begins
+	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
+	defer cancel()
+	if err := r.store.Interrupt(ctx, r.db, session); err != nil {
+		r.outage.Noticed("interrupt", err)
+	}
 }
 
 // commit removes the messages and commits. When the answer is lost it looks

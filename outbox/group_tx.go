@@ -50,7 +50,7 @@ func (g *group) transact(waiting []*member) (rest []*member) {
 func (g *group) settle(s *sharedTx) {
 	err := s.err
 	switch {
-	case s.abandoned: // rolled back by end; waiting for it could take as long as the handler does
+	case s.abandoned: // see interrupt
 	case err != nil || len(s.done) == 0:
 		s.run.rollback(s.tx, s.end)
 	default:
@@ -111,14 +111,15 @@ func tasksOf(members []*member) []*task {
 
 // sharedTx is one transaction of a group.
 type sharedTx struct {
-	run    *run
-	ctx    context.Context
-	end    context.CancelFunc
-	tx     bun.Tx
-	marked bool // the savepoint stands at what done has written
-	done   []*member
-	failed []*member
-	err    error // why it cannot be committed
+	run     *run
+	ctx     context.Context
+	end     context.CancelFunc
+	tx      bun.Tx
+	session store.Session
+	marked  bool // the savepoint stands at what done has written
+	done    []*member
+	failed  []*member
+	err     error // why it cannot be committed
 
 	abandoned bool // by the worker, since a handler may still be using it
 }
@@ -126,10 +127,11 @@ type sharedTx struct {
 // fence locks the messages that are still ours, and returns the others, too, which
 // may just be locked.
 func (s *sharedTx) fence(members []*member) (held, others []*member, err error) {
-	ids, err := s.run.fence(s.ctx, s.tx, tasksOf(members))
+	ids, session, err := s.run.fence(s.ctx, s.tx, tasksOf(members))
 	if err != nil {
 		return nil, nil, err
 	}
+	s.session = session
 	for _, m := range members {
 		if slices.Contains(ids, m.task.row.ID) {
 			held = append(held, m)
@@ -198,9 +200,9 @@ func (s *sharedTx) mark() bool {
 // lost, too.
 func (s *sharedTx) undo(failure error) bool {
 	if errors.Is(failure, bus.ErrAbandoned) {
-		s.end()
-		// Released, for their rows stay locked until the handler's statement ends,
-		// and to give back writes nothing to them.
+		s.run.interrupt(s.end, s.session)
+		// Released, for should that have failed, their rows are still locked, and to
+		// give back writes nothing to them.
 		s.abandoned, s.err = true, &bus.Verdict{Outcome: bus.Released, Err: errNeighbour}
 		return false
 	}

@@ -201,6 +201,15 @@ type Fence struct {
 	// Idle bounds how long the server keeps the transaction open without a
 	// statement, should this process vanish.
 	Idle time.Duration
+	// Session learns where the transaction runs. Optional.
+	Session *Session
+}
+
+// Session is where and since when a transaction runs, for [Store.Interrupt]. The
+// zero value is nowhere.
+type Session struct {
+	PID   int64 `bun:"pid"`
+	Begun int64 `bun:"begun"` // microseconds since 1970
 }
 
 // Fenced is one message of a [Fence].

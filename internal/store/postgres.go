@@ -287,9 +287,10 @@ func (p *postgres) strangers(ctx context.Context, db bun.IDB, wants []Want) (fou
 }
 
 // pgFenceSettings bounds the wait for the rows, and how long a vanished client
-// can keep them locked. It returns the lock_timeout that was set before.
+// can keep them locked. It returns the lock_timeout that was set before, and the Session.
 const pgFenceSettings = `
-SELECT s.previous, set_config('lock_timeout', '1s', true) AS now, set_config('idle_in_transaction_session_timeout', ?, true) AS idle
+SELECT pg_backend_pid() AS pid, (extract(epoch FROM now()) * 1000000)::bigint AS begun,
+  s.previous, set_config('lock_timeout', '1s', true) AS now, set_config('idle_in_transaction_session_timeout', ?, true) AS idle
 FROM (SELECT current_setting('lock_timeout') AS previous OFFSET 0) s`
 
 // pgFence locks the messages, not their claims: neighbours in a claim stay free,
@@ -309,9 +310,15 @@ SELECT f.id, set_config('lock_timeout', ?, true) AS now FROM (
   ORDER BY m.id FOR UPDATE OF m`
 
 func (p *postgres) fence(ctx context.Context, tx bun.IDB, f Fence) ([]int64, error) {
-	var settings struct{ Previous, Now, Idle string }
+	var settings struct {
+		Session             `bun:",extend"`
+		Previous, Now, Idle string
+	}
 	if err := tx.NewRaw(pgFenceSettings, fmt.Sprintf("%dms", f.Idle.Milliseconds())).Scan(ctx, &settings); err != nil {
 		return nil, err
+	}
+	if f.Session != nil {
+		*f.Session = settings.Session
 	}
 	var ids, claims []int64
 	var attempts, crashes []int
@@ -337,6 +344,10 @@ func (p *postgres) fence(ctx context.Context, tx bun.IDB, f Fence) ([]int64, err
 	}
 	return ids, nil
 }
+
+// pgInterrupt spares a session that is in another transaction by now.
+const pgInterrupt = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid = ? AND (extract(epoch FROM xact_start) * 1000000)::bigint = ?`
 
 // intact need not ask: a transaction that has failed refuses to remove the message.
 func (p *postgres) intact(context.Context, bun.IDB) error { return nil }

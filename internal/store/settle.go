@@ -67,6 +67,16 @@ func (s *Store) Fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, e
 	return held, err
 }
 
+// Interrupt ends a transaction whose connection is busy with a statement, if the
+// database can do that for us.
+func (s *Store) Interrupt(ctx context.Context, db *bun.DB, session Session) error {
+	if session == (Session{}) {
+		return nil
+	}
+	_, err := db.NewRaw(pgInterrupt, session.PID, session.Begun).Exec(ctx)
+	return err
+}
+
 // Intact makes sure, before a fenced transaction is committed, that what it has
 // done since the fence is still there. Afterwards no savepoint is left.
 func (s *Store) Intact(ctx context.Context, tx bun.IDB) error { return s.intact(ctx, tx) }

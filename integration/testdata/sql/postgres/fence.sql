@@ -1,6 +1,7 @@
 BEGIN;
 
-SELECT s.previous, set_config('lock_timeout', '1s', true) AS now, set_config('idle_in_transaction_session_timeout', '15000ms', true) AS idle
+SELECT pg_backend_pid() AS pid, (extract(epoch FROM now()) * 1000000)::bigint AS begun,
+  s.previous, set_config('lock_timeout', '1s', true) AS now, set_config('idle_in_transaction_session_timeout', '15000ms', true) AS idle
 FROM (SELECT current_setting('lock_timeout') AS previous OFFSET 0) s;
 
 SELECT f.id, set_config('lock_timeout', '0', true) AS now FROM (
