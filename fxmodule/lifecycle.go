@@ -52,8 +52,11 @@ type lifecycle struct {
 	params  runParams
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
-	mu      sync.Mutex
-	err     error // of the processors
+	// The notifier stops last: what consumers commit while they drain is for others.
+	cancelNotifier context.CancelFunc
+	notifier       sync.WaitGroup
+	mu             sync.Mutex
+	err            error // of the processors
 }
 
 // start checks that the processors can run, and starts them. What they do is not
@@ -67,20 +70,22 @@ func (l *lifecycle) start(ctx context.Context) error {
 	// Quiet, so that a traced database makes no spans of polls.
 	running, cancel := context.WithCancel(amotel.Quiet(context.WithoutCancel(ctx)))
 	l.cancel = cancel
-	l.background(running, "processor of messages", p.Messages.Run)
-	l.background(running, "processor of schedules", p.Schedules.Run)
+	notifying, cancelNotifier := context.WithCancel(context.WithoutCancel(running))
+	l.cancelNotifier = cancelNotifier
 	if p.Notifier != nil {
-		l.background(running, "notifier", p.Notifier.Run)
+		l.background(notifying, &l.notifier, "notifier", p.Notifier.Run)
 	}
+	l.background(running, &l.workers, "processor of messages", p.Messages.Run)
+	l.background(running, &l.workers, "processor of schedules", p.Schedules.Run)
 	if p.Readers != nil {
-		l.background(running, "runner of projections", p.Readers.Run)
+		l.background(running, &l.workers, "runner of projections", p.Readers.Run)
 	}
 	if p.Telemetry != nil {
-		l.background(running, "telemetry", func(ctx context.Context) error {
+		l.background(running, &l.workers, "telemetry", func(ctx context.Context) error {
 			return p.Telemetry.Observe(ctx, p.Messages, sampleEvery)
 		})
 		if p.Readers != nil {
-			l.background(running, "telemetry of projections", func(ctx context.Context) error {
+			l.background(running, &l.workers, "telemetry of projections", func(ctx context.Context) error {
 				return p.Telemetry.ObserveReaders(ctx, p.Readers, sampleEvery)
 			})
 		}
@@ -119,8 +124,8 @@ func (l *lifecycle) announce(ctx context.Context) {
 
 // background runs a part until it is cancelled. One that ends by itself has
 // failed, and takes the application down rather than leave it half alive.
-func (l *lifecycle) background(ctx context.Context, name string, run func(context.Context) error) {
-	l.workers.Go(func() {
+func (l *lifecycle) background(ctx context.Context, wg *sync.WaitGroup, name string, run func(context.Context) error) {
+	wg.Go(func() {
 		err := run(ctx)
 		if err != nil {
 			l.mu.Lock()
@@ -141,6 +146,8 @@ func (l *lifecycle) stop(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { // ends with the workers, which StopNow ends
 		l.workers.Wait()
+		l.cancelNotifier()
+		l.notifier.Wait()
 		close(done)
 	}()
 	if deadline, ok := ctx.Deadline(); ok {

@@ -187,7 +187,7 @@ func TestAbandonedTransactionCannotCommit(t *testing.T) {
 		_, err := tx.NewRaw("INSERT INTO effects (id, attempt) VALUES ('late', 1)").Exec(context.WithoutCancel(ctx))
 		late <- err
 		return nil
-	}, bus.Timeout(50*time.Millisecond))))
+	}, bus.Timeout(500*time.Millisecond))))
 	application.produce(order{ID: "1"})
 	r := application.start(fast())
 	eventually(t, "the retry is consumed", application.empty)

@@ -99,14 +99,18 @@ func (s *session) check(ctx context.Context, proven func()) error {
 	if err := await(ctx, s.listening, errNotListening); err != nil {
 		return err
 	}
-	for first := true; ; first = false {
+	for first := true; ; {
 		select {
 		case <-s.heard: // something older, which proves little
 		default:
 		}
-		if err := s.tell(ctx, aboutNothing); err != nil {
-			return fmt.Errorf("notify ourselves: %w", err)
+		if err := s.tell(ctx, aboutNothing); err != nil { // which says nothing of what is heard
+			if s.sending.broken(err); !outage.Pause(ctx, checkTimeout) {
+				return nil
+			}
+			continue
 		}
+		s.sending.works()
 		if err := await(ctx, s.heard, errUnheard); err != nil {
 			return err
 		}
@@ -117,7 +121,7 @@ func (s *session) check(ctx context.Context, proven func()) error {
 			s.registry.Wakeups().Send(bus.Wake{Remote: true, Schedules: true})
 			s.registry.Wakeups().Send(bus.Wake{Remote: true, Events: true})
 		}
-		if !outage.Pause(ctx, checkEvery) {
+		if first = false; !outage.Pause(ctx, checkEvery) {
 			return nil
 		}
 	}

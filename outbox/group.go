@@ -37,7 +37,8 @@ type groupKey struct{}
 // Concurrency and TxConcurrency.
 //
 // What a handler does to the transaction as a whole now outlives it, until the
-// others are done: SET LOCAL, advisory locks, locks of its rows. And when the
+// others are done: SET LOCAL, advisory locks, locks of its rows, for which it waits
+// in vain when it writes them through another connection. And when the
 // commit fails for what one of them did, a deferred constraint for instance, each
 // runs again in a transaction of its own, to find out which. The timeout of a
 // consumer includes the wait for the others of the group, which takes at most half

@@ -39,8 +39,8 @@ func (s *Store) Strangers(ctx context.Context, db bun.IDB, wants []Want) (found 
 	return found, err
 }
 
-// inlinePayload is the size up to which a payload comes with the pick. Larger ones
-// are read when it is certain that they are claimed.
+// inlinePayload is the size, with the errors, up to which a payload comes with the
+// pick. Larger ones are read when it is certain that they are claimed.
 const inlinePayload = 4 << 10
 
 // pick is a message that was found and locked, before it is claimed. Its payload

@@ -32,8 +32,9 @@ const messageColumns = `m.id, m.message_id, m.consumer_type, m.payload_type, m.p
 	m.created_at, m.available_after, m.attempts, m.crashes, m.errors`
 
 // pickColumns are the same for a pick, which brings only small payloads along, and
-// their size, which the dialect computes.
-func pickColumns(size string) string {
+// the size of what can be large. length is how the dialect counts bytes.
+func pickColumns(length string) string {
+	size := fmt.Sprintf("("+length+" + COALESCE("+length+", 0))", "m.payload", "m.errors")
 	small := fmt.Sprintf("CASE WHEN %s <= %d THEN m.payload END AS payload,", size, inlinePayload)
 	return strings.Replace(messageColumns, "m.payload,", small, 1) + ", " + size + " AS size"
 }
@@ -124,7 +125,7 @@ type ClaimRequest struct {
 	Limit  int
 	// Solo records that the process has nothing else in flight.
 	Solo bool
-	// MaxBytes bounds the payloads claimed; the first message is always taken.
+	// MaxBytes bounds the payloads and errors claimed; the first message is always taken.
 	MaxBytes int
 }
 

@@ -63,7 +63,7 @@ var pgPick = `
 SELECT w.i, m.*
 FROM unnest(?::int[], ?::text[], ?::text[], ?::int[], ?::timestamptz[], ?::bigint[]) w(i, consumer, payloads, n, after_at, after_id)
 CROSS JOIN LATERAL (
-  SELECT ` + pickColumns("octet_length(m.payload)") + ` FROM {messages} m
+  SELECT ` + pickColumns("octet_length(%s)") + ` FROM {messages} m
   WHERE m.consumer_type = w.consumer AND m.payload_type = ANY(string_to_array(w.payloads, chr(31))) AND m.crashes = 0 AND m.available_after <= {now}
     AND (m.available_after, m.id) > (w.after_at, w.after_id)
     AND m.id NOT IN (` + pgHeld + `)
@@ -72,7 +72,7 @@ WHERE w.consumer NOT IN (` + pausedNames + `)`
 
 // pgPickCrashed does so for messages that have crashed. It is immutable.
 var pgPickCrashed = `
-SELECT 0 AS i, ` + pickColumns("octet_length(m.payload)") + ` FROM {messages} m
+SELECT 0 AS i, ` + pickColumns("octet_length(%s)") + ` FROM {messages} m
 WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest(?::text[], ?::text[])) AND m.crashes > 0
   AND m.crashes BETWEEN ? AND ? AND m.available_after <= {now}
   AND m.id NOT IN (` + pgHeld + `) AND m.consumer_type NOT IN (` + pausedNames + `)

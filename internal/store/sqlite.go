@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -59,7 +58,7 @@ const sqliteHeld = `SELECT j.value FROM {claims} c, json_each(c.message_ids) j`
 
 // sqlitePick finds what is due. It is immutable.
 var sqlitePick = `
-SELECT ? AS i, ` + pickColumns("length(CAST(m.payload AS BLOB))") + ` FROM {messages} m
+SELECT ? AS i, ` + pickColumns("length(CAST(%s AS BLOB))") + ` FROM {messages} m
 WHERE m.consumer_type = ? AND m.payload_type IN (SELECT value FROM json_each(?)) AND m.crashes = 0 AND m.available_after <= {now}
   AND (m.available_after, m.id) > (?, ?) AND m.id NOT IN (` + sqliteHeld + `)
   AND NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)
@@ -67,7 +66,7 @@ ORDER BY m.available_after, m.id LIMIT ?`
 
 // sqlitePickCrashed does so for messages that have crashed. It is immutable.
 var sqlitePickCrashed = `
-SELECT 0 AS i, ` + pickColumns("length(CAST(m.payload AS BLOB))") + ` FROM {messages} m
+SELECT 0 AS i, ` + pickColumns("length(CAST(%s AS BLOB))") + ` FROM {messages} m
 WHERE (m.consumer_type, m.payload_type) IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j) AND m.crashes > 0
   AND m.crashes BETWEEN ? AND ? AND m.available_after <= {now} AND m.id NOT IN (` + sqliteHeld + `)
   AND m.consumer_type NOT IN (` + pausedNames + `)
@@ -359,36 +358,4 @@ const sqliteExists = `UPDATE {messages} SET id = id WHERE id = ?`
 
 func (s *sqlite) exists(ctx context.Context, db bun.IDB, id int64) (bool, error) {
 	return affectedOne(s.raw(ctx, db, sqliteExists, id).Exec(ctx))
-}
-
-func (s *sqlite) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error {
-	if _, err := db.NewRaw(s.expand(`CREATE TABLE IF NOT EXISTS {migrations} (version INTEGER PRIMARY KEY, applied_at TEXT NOT NULL)`)).Exec(ctx); err != nil {
-		return fmt.Errorf("create table of migrations: %w", err)
-	}
-	return db.RunInTx(ctx, nil, func(_ context.Context, tx bun.Tx) error {
-		if _, err := tx.NewRaw(s.expand(`DELETE FROM {migrations} WHERE version < 0`)).Exec(ctx); err != nil {
-			return fmt.Errorf("lock: %w", err)
-		}
-		return fn(tx)
-	})
-}
-
-// check reads settings back, since SQLite ignores a misspelt pragma in silence.
-func (s *sqlite) check(ctx context.Context, db bun.IDB) (Settings, error) {
-	var journal string
-	if err := db.NewRaw(`PRAGMA journal_mode`).Scan(ctx, &journal); err != nil {
-		return Settings{}, err
-	}
-	var wait int64
-	if err := db.NewRaw(`PRAGMA busy_timeout`).Scan(ctx, &wait); err != nil {
-		return Settings{}, err
-	}
-	var mistakes []error
-	if journal != "wal" && journal != "memory" {
-		mistakes = append(mistakes, fmt.Errorf("journal_mode %q: WAL is needed: open the database with _pragma=journal_mode(WAL)", journal))
-	}
-	if wait < 1000 {
-		mistakes = append(mistakes, fmt.Errorf("busy_timeout %d ms: 1000 or more is needed: open the database with _pragma=busy_timeout(15000)", wait))
-	}
-	return Settings{LockWait: time.Duration(wait) * time.Millisecond}, errors.Join(mistakes...)
 }
