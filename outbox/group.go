@@ -85,7 +85,7 @@ type member struct {
 	outcome chan error
 }
 
-// errLeft is for a layer that calls on when its chain has returned, or twice at once.
+// errLeft is for a layer that calls on when its chain has returned.
 var errLeft = errors.New("outbox: a layer of the consume chain must wait for the one below")
 
 // join has the worker run the handler, and waits for the outcome.
@@ -159,7 +159,7 @@ func (g *group) gather(waiting []*member, inside int) ([]*member, int) {
 		}
 		select {
 		case m := <-g.joined:
-			waiting = append(refuse(waiting, m.task), m)
+			waiting = append(waiting, m)
 			if slices.Contains(g.gone, m.task) {
 				waiting = refuse(waiting, m.task)
 			}
@@ -173,7 +173,7 @@ func (g *group) gather(waiting []*member, inside int) ([]*member, int) {
 	return waiting, inside
 }
 
-// refuse sends back whoever waits for a message that has left or arrived anew.
+// refuse sends back whoever waits for a message that has left.
 func refuse(waiting []*member, t *task) []*member {
 	return slices.DeleteFunc(waiting, func(m *member) bool {
 		if m.task == t {
