@@ -41,11 +41,11 @@ func TestRunRefusesAMissingOrOlderSchema(t *testing.T) {
 			t.Errorf("without tables: got %v, want ErrSchema and its cure", err)
 		}
 		a := newApp(t, db)
-		a.exec("UPDATE asyncmonolith_migrations SET version = 0")
+		a.exec("DELETE FROM asyncmonolith_migrations")
 		if err := processor.Run(t.Context()); !errors.Is(err, outbox.ErrSchema) || !strings.Contains(err.Error(), "version 0") {
 			t.Errorf("with older tables: got %v, want ErrSchema and the versions", err)
 		}
-		a.exec("UPDATE asyncmonolith_migrations SET version = 99")
+		a.exec("INSERT INTO asyncmonolith_migrations (version, applied_at) VALUES (99, CURRENT_TIMESTAMP)")
 		r := a.start(fast())
 		eventually(t, "it runs on newer tables", func() bool { return r.Health().Ready })
 		r.mustStop()
