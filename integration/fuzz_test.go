@@ -329,7 +329,10 @@ func (d stored) tables(t *testing.T, tables bus.Tables) {
 	if _, err := s.Insert(t.Context(), d.db, []store.NewMessage{{ConsumerType: "c", PayloadType: "raw", Payload: "{}", InsertID: "i"}}); err != nil {
 		t.Fatalf("insert into %+v: %v", tables, err)
 	}
-	for _, name := range []string{"consumer_messages", "message_claims", "poisoned_messages", "scheduled_messages", "asyncmonolith_migrations"} {
+	for _, name := range []string{
+		"consumer_messages", "message_claims", "poisoned_messages", "scheduled_messages", "paused_consumers", "asyncmonolith_migrations",
+		"events", "event_streams", "event_head", "event_subscriptions", "event_projections", "event_parked", "event_snapshots",
+	} {
 		ident := bun.Ident(tables.Prefix + name)
 		if tables.Schema != "" {
 			ident = bun.Ident(tables.Schema + "." + tables.Prefix + name)
