@@ -337,7 +337,7 @@ func (d stored) tables(t *testing.T, tables bus.Tables) {
 		if tables.Schema != "" {
 			ident = bun.Ident(tables.Schema + "." + tables.Prefix + name)
 		}
-		if _, err := d.db.NewRaw("DROP TABLE ?", ident).Exec(t.Context()); err != nil {
+		if _, err := d.db.NewRaw("DROP TABLE IF EXISTS ?", ident).Exec(t.Context()); err != nil {
 			t.Fatalf("the table %s of %+v: %v", name, tables, err)
 		}
 	}
