@@ -104,7 +104,10 @@ func (s *session) check(ctx context.Context, proven func()) error {
 		case <-s.heard: // something older, which proves little
 		default:
 		}
-		if err := s.tell(ctx, aboutNothing); err != nil { // which says nothing of what is heard
+		switch err := s.tell(ctx, aboutNothing); {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil: // which says nothing of what is heard
 			if s.sending.broken(err); !outage.Pause(ctx, checkTimeout) {
 				return nil
 			}
