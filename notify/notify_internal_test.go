@@ -399,3 +399,24 @@ func TestOneRunAtATime(t *testing.T) {
 		}
 	})
 }
+
+// That a check cannot be sent says nothing of what is heard.
+func TestACheckThatCannotBeSentKeepsTheListener(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		b := start(t, s, s)
+		defer b.stop()
+		s.set(func() { s.down = errors.New("no connection is free") })
+		<-time.After(checkEvery + 2*checkTimeout)
+		if h := b.Health(); !h.Listening || h.Err == nil {
+			t.Errorf("health while nothing can be sent: got %+v, want to listen, and why nothing is sent", h)
+		}
+		s.set(func() { s.down = nil })
+		<-time.After(2 * checkTimeout)
+		synctest.Wait()
+		if h := b.Health(); !h.Listening || h.Err != nil || s.listens != 1 {
+			t.Errorf("health afterwards: got %+v after %d connections, want all to be well on the first", h, s.listens)
+		}
+	})
+}
