@@ -167,7 +167,7 @@ func TestBlockedHandlerDelaysNobody(t *testing.T) {
 		var done atomic.Int64
 		a := newApp(t, db, bus.Consume("c", func(ctx context.Context, o order) error {
 			if o.ID == "blocks" {
-				eventually(t, "1,000 later messages are done", func() bool { return done.Load() == 1000 })
+				eventually(t, "1,000 later messages are done", func() bool { return done.Load() >= 1000 }) // more if one runs twice
 				return nil
 			}
 			done.Add(1)
