@@ -110,15 +110,18 @@ func (l *Log) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Conte
 	if err != nil {
 		return fmt.Errorf("eventlog: run in tx: %w", err)
 	}
+	var wakes *store.Wakes
 	err = store.InTx(ctx, db, func(tx bun.Tx) error {
 		if err := s.WriteFirst(ctx, tx); err != nil {
 			return store.Explained(err)
 		}
-		return fn(store.Within(ctx), tx)
+		var within context.Context
+		within, wakes = store.WithWakes(ctx)
+		return fn(within, tx)
 	})
-	if err == nil {
-		l.registry.Wakeups().Send(bus.Wake{})
-		l.registry.Wakeups().Send(bus.Wake{Events: true})
+	if err != nil {
+		return err
 	}
-	return err
+	wakes.Send(l.registry)
+	return nil
 }

@@ -74,17 +74,8 @@ func (a *Admin) change(ctx context.Context, db bun.IDB, what string, c store.Pen
 		total.Running = append(total.Running, changed.Held...)
 		total.Missing = append(total.Missing, changed.Missing...)
 		if !c.Cancel {
-			a.wake(db, changed.PayloadTypes)
+			store.AnnounceMessages(ctx, db, a.registry, changed.PayloadTypes)
 		}
 	}
 	return total, nil
-}
-
-// wake tells this process's processors; in the caller's transaction it can only
-// tell them to look soon.
-func (a *Admin) wake(db bun.IDB, payloadTypes []string) {
-	if len(payloadTypes) > 0 {
-		_, inCallersTx := db.(bun.Tx)
-		a.registry.Wakeups().Send(bus.Wake{PayloadTypes: payloadTypes, Expected: inCallersTx})
-	}
 }

@@ -147,7 +147,7 @@ func (a *Admin) Resume(ctx context.Context, db bun.IDB, consumer string) error {
 		return adminFailed(err, "resume %q", consumer)
 	}
 	if c, ok := a.registry.Consumer(consumer); ok {
-		a.wake(db, c.PayloadTypes())
+		store.AnnounceMessages(ctx, db, a.registry, c.PayloadTypes())
 	}
 	return nil
 }

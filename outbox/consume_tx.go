@@ -77,7 +77,7 @@ func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 		}
 		return errFenced
 	}
-	handlerCtx, pending := withPendingWake(store.WithTx(ctx, tx))
+	handlerCtx, wakes := store.WithWakes(store.WithTx(ctx, tx))
 	if err := r.invoke(handlerCtx, t, payload); err != nil {
 		if errors.Is(err, bus.ErrAbandoned) {
 			r.interrupt(end, session)
@@ -94,7 +94,7 @@ func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 		return err
 	}
 	t.committed = true
-	pending.send(r.registry)
+	wakes.Send(r.registry)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 const (
@@ -38,11 +39,10 @@ type groupKey struct{}
 //
 // What a handler does to the transaction as a whole now outlives it, until the
 // others are done: SET LOCAL, advisory locks, locks of its rows, for which it waits
-// in vain when it writes them through another connection. And when the
-// commit fails for what one of them did, a deferred constraint for instance, each
-// runs again in a transaction of its own, to find out which. The timeout of a
-// consumer includes the wait for the others of the group, which takes at most half
-// of it.
+// in vain when it writes them through another connection. And when the commit fails
+// for what one of them did, a deferred constraint for instance, each runs again in a
+// transaction of its own, to find out which. The timeout of a consumer includes the
+// wait for the others of the group, which takes at most half of it.
 func GroupCommit(n int) bus.ConsumerOption {
 	return func(c *bus.ConsumerConfig) { c.SetValue(groupKey{}, n) }
 }
@@ -80,7 +80,7 @@ type member struct {
 	ctx     context.Context
 	payload []byte
 	since   time.Time
-	pending *pendingWake // what its handler produced
+	wakes   *store.Wakes // for what its handler produced
 	failure error        // of its handler
 	outcome chan error
 }

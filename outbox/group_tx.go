@@ -60,7 +60,7 @@ func (g *group) settle(s *sharedTx) {
 	case err == nil:
 		for _, m := range s.done {
 			m.task.committed = true
-			m.pending.send(s.run.registry)
+			m.wakes.Send(s.run.registry)
 			m.outcome <- nil
 		}
 	case s.abandoned:
@@ -170,8 +170,8 @@ func (s *sharedTx) consume(members []*member) (rest []*member) {
 }
 
 func (s *sharedTx) call(m *member) error {
-	ctx, pending := withPendingWake(store.WithTx(m.ctx, s.tx))
-	m.pending = pending
+	ctx, wakes := store.WithWakes(store.WithTx(m.ctx, s.tx))
+	m.wakes = wakes
 	err := s.run.invoke(ctx, m.task, m.payload)
 	if err != nil && s.run.blameless(m.ctx, s.ctx, s.tx, err) {
 		return uncounted(err)
@@ -180,8 +180,8 @@ func (s *sharedTx) call(m *member) error {
 }
 
 // mark sets the savepoint. Earlier ones are not released: that would cost as many
-// round trips again, and the commit does it. False means that the transaction is spoilt, by a
-// handler that hid an error from us if not by the database.
+// round trips again, and the commit does it. False means that the transaction is
+// spoilt, by a handler that hid an error from us if not by the database.
 func (s *sharedTx) mark() bool {
 	if s.marked {
 		return true

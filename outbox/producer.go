@@ -249,9 +249,9 @@ func (p *Producer) insert(ctx context.Context, batch []*bus.Message) error {
 			payloadTypes = append(payloadTypes, m.PayloadType)
 		}
 	}
-	p.wake(ctx, db, payloadTypes)
+	store.AnnounceMessages(ctx, db, p.registry, payloadTypes)
 	if events {
-		p.wakeReaders(ctx)
+		store.Announce(ctx, db, p.registry, bus.Wake{Events: true})
 	}
 	return nil
 }
@@ -296,31 +296,4 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 		}
 	}
 	return rows, nil
-}
-
-// wake tells this process's processors. In a transaction that was started by
-// RunInTx the telling waits for the commit.
-func (p *Producer) wake(ctx context.Context, db bun.IDB, payloadTypes []string) {
-	if len(payloadTypes) == 0 {
-		return
-	}
-	if _, isTx := db.(bun.Tx); !isTx {
-		p.registry.Wakeups().Send(bus.Wake{PayloadTypes: payloadTypes})
-		return
-	}
-	if pending, ok := ctx.Value(pendingKey{}).(*pendingWake); ok {
-		pending.add(payloadTypes)
-		return
-	}
-	p.registry.Wakeups().Send(bus.Wake{PayloadTypes: payloadTypes, Expected: true})
-}
-
-// wakeReaders tells this process's readers of the event log, after the commit
-// where that can be known. Events are only appended in transactions.
-func (p *Producer) wakeReaders(ctx context.Context) {
-	if pending, ok := ctx.Value(pendingKey{}).(*pendingWake); ok {
-		pending.addEvents()
-		return
-	}
-	p.registry.Wakeups().Send(bus.Wake{Events: true, Expected: true})
 }

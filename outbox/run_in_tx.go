@@ -3,8 +3,6 @@ package outbox
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync"
 
 	"github.com/uptrace/bun"
 
@@ -33,51 +31,10 @@ func (p *Producer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.
 	case fn == nil:
 		return errors.New("outbox: run in tx: the function is nil")
 	}
-	ctx, pending := withPendingWake(ctx)
+	ctx, wakes := store.WithWakes(ctx)
 	if err := db.RunInTx(ctx, nil, fn); err != nil {
 		return err
 	}
-	pending.send(p.registry)
+	wakes.Send(p.registry)
 	return nil
-}
-
-type pendingKey struct{}
-
-// pendingWake collects what is produced in a transaction until it commits.
-type pendingWake struct {
-	mu           sync.Mutex
-	payloadTypes []string
-	events       bool
-}
-
-func withPendingWake(ctx context.Context) (context.Context, *pendingWake) {
-	pending := new(pendingWake)
-	return context.WithValue(store.Within(ctx), pendingKey{}, pending), pending
-}
-
-func (w *pendingWake) add(payloadTypes []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, payloadType := range payloadTypes {
-		if !slices.Contains(w.payloadTypes, payloadType) {
-			w.payloadTypes = append(w.payloadTypes, payloadType)
-		}
-	}
-}
-
-func (w *pendingWake) addEvents() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.events = true
-}
-
-func (w *pendingWake) send(registry *bus.Registry) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.payloadTypes) > 0 {
-		registry.Wakeups().Send(bus.Wake{PayloadTypes: w.payloadTypes})
-	}
-	if w.events {
-		registry.Wakeups().Send(bus.Wake{Events: true})
-	}
 }

@@ -112,7 +112,7 @@ func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, l
 	if err != nil {
 		return Result{}, 0, err
 	}
-	s.wake(db, payloadTypes)
+	store.AnnounceMessages(ctx, db, s.registry, payloadTypes)
 	return result, last, nil
 }
 
@@ -131,15 +131,6 @@ func (s *Store) renamed(rows []store.Poisoned) map[string]string {
 func (s *Store) taken(row store.Poisoned) bool {
 	c, ok := s.registry.Consumer(row.ConsumerType)
 	return ok && slices.Contains(c.PayloadTypes(), row.PayloadType)
-}
-
-// wake tells this process's processors; in the caller's transaction it can only
-// tell them to look soon.
-func (s *Store) wake(db bun.IDB, payloadTypes []string) {
-	if len(payloadTypes) > 0 {
-		_, inCallersTx := db.(bun.Tx)
-		s.registry.Wakeups().Send(bus.Wake{PayloadTypes: payloadTypes, Expected: inCallersTx})
-	}
 }
 
 // EditAndRequeue requeues one message with another payload. It must be of the
@@ -210,6 +201,6 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 	if err != nil {
 		return failed(err, "edit and requeue %d", id)
 	}
-	s.wake(db, []string{payloadType})
+	store.AnnounceMessages(ctx, db, s.registry, []string{payloadType})
 	return nil
 }

@@ -280,7 +280,6 @@ func (s *Scheduler) writing(ctx context.Context, db bun.IDB, fn func(st *store.S
 	if err := store.InTx(ctx, db, func(tx bun.Tx) error { return fn(st, tx) }); err != nil {
 		return store.Explained(err)
 	}
-	_, inCallersTx := db.(bun.Tx)
-	s.registry.Wakeups().Send(bus.Wake{Schedules: true, Expected: inCallersTx})
+	store.Announce(ctx, db, s.registry, bus.Wake{Schedules: true})
 	return nil
 }

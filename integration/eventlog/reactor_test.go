@@ -3,6 +3,7 @@ package eventlog_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/uptrace/bun"
@@ -103,6 +104,43 @@ func TestARolledBackAppendLeavesNothing(t *testing.T) {
 		if events := a.all(eventlog.Filter{}); len(events) != 1 || events[0].Position != 1 {
 			t.Errorf("log: got %+v, want one event at position 1", events)
 		}
+	})
+}
+
+// TestACommitWakesWhomItConcerns listens to what appends announce, and when.
+func TestACommitWakesWhomItConcerns(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := newApp(t, db, bus.Consume("never", func(context.Context, opened) error { return nil }))
+		var got []bus.Wake
+		defer a.registry.Wakeups().Listen(func(w bus.Wake) { got = append(got, w) })()
+		appending := func(event bus.Payload) func(ctx context.Context, tx bun.Tx) error {
+			return func(ctx context.Context, tx bun.Tx) error {
+				_, err := a.log.Append(ctx, tx, "account-1", eventlog.Any, event)
+				for _, w := range got {
+					if !w.Expected {
+						t.Errorf("woken before the commit: %+v", w)
+					}
+				}
+				return err
+			}
+		}
+		want := func(what string, err error, wakes ...bus.Wake) {
+			t.Helper()
+			if err != nil || !reflect.DeepEqual(got, wakes) {
+				t.Errorf("%s: got %+v, %v; want %+v", what, got, err, wakes)
+			}
+			got = nil
+		}
+		events := bus.Wake{Events: true}
+		want("nobody consumes it", a.log.RunInTx(a.ctx, db, appending(moved{})), events)
+		opened1 := bus.Wake{PayloadTypes: []string{"account.opened"}}
+		want("a consumer", a.log.RunInTx(a.ctx, db, appending(opened{})), opened1, events)
+		want("the producer's", a.inTx(appending(opened{})), opened1, events)
+		want("nothing is written", a.log.RunInTx(a.ctx, db, func(context.Context, bun.Tx) error { return nil }))
+
+		opened1.Expected, events.Expected = true, true
+		want("a transaction that is not ours", db.RunInTx(a.ctx, nil, appending(opened{})), opened1, events)
 	})
 }
 

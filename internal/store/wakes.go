@@ -1,0 +1,75 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+type wakesKey struct{}
+
+// Wakes collects what is written in a transaction until it commits, for whoever
+// begins transactions for users. It is safe for concurrent use.
+type Wakes struct {
+	mu                sync.Mutex
+	payloadTypes      []string
+	schedules, events bool
+}
+
+// WithWakes returns the context for such a transaction: see [Within]. What is
+// announced with it waits for [Wakes.Send].
+func WithWakes(ctx context.Context) (context.Context, *Wakes) {
+	w := new(Wakes)
+	return context.WithValue(Within(ctx), wakesKey{}, w), w
+}
+
+// AnnounceMessages is [Announce] for messages of these types, if there are any.
+func AnnounceMessages(ctx context.Context, db bun.IDB, registry *bus.Registry, payloadTypes []string) {
+	if len(payloadTypes) > 0 {
+		Announce(ctx, db, registry, bus.Wake{PayloadTypes: payloadTypes})
+	}
+}
+
+// Announce wakes this process's processors for what was written through db: at
+// once; when db is a transaction, at its commit, if that will be known; and else
+// soon, a few times.
+func Announce(ctx context.Context, db bun.IDB, registry *bus.Registry, wake bus.Wake) {
+	_, inTx := db.(bun.Tx)
+	if pending, ok := ctx.Value(wakesKey{}).(*Wakes); ok && inTx {
+		pending.add(wake)
+		return
+	}
+	wake.Expected = inTx
+	registry.Wakeups().Send(wake)
+}
+
+func (w *Wakes) add(wake bus.Wake) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.schedules = w.schedules || wake.Schedules
+	w.events = w.events || wake.Events
+	for _, payloadType := range wake.PayloadTypes {
+		if !slices.Contains(w.payloadTypes, payloadType) {
+			w.payloadTypes = append(w.payloadTypes, payloadType)
+		}
+	}
+}
+
+// Send announces it all, after the commit.
+func (w *Wakes) Send(registry *bus.Registry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.payloadTypes) > 0 {
+		registry.Wakeups().Send(bus.Wake{PayloadTypes: w.payloadTypes})
+	}
+	if w.schedules {
+		registry.Wakeups().Send(bus.Wake{Schedules: true})
+	}
+	if w.events {
+		registry.Wakeups().Send(bus.Wake{Events: true})
+	}
+}
