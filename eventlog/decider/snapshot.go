@@ -29,13 +29,7 @@ func (d Decider[S, C, E]) restore(ctx context.Context, log *eventlog.Log, db bun
 		return l, err
 	}
 	var k kept
-	if err := json.Unmarshal(snapshot.State, &k); err != nil {
-		return l, fmt.Errorf("snapshot of version %d: %w", snapshot.Version, ErrMisfit)
-	}
-	if k.Form != formOf(reflect.TypeFor[S]()) {
-		return l, fmt.Errorf("snapshot of version %d: %w", snapshot.Version, ErrMisfit)
-	}
-	if err := json.Unmarshal(k.State, &l.state); err != nil {
+	if json.Unmarshal(snapshot.State, &k) != nil || k.Form != formOf(reflect.TypeFor[S]()) || json.Unmarshal(k.State, &l.state) != nil {
 		return l, fmt.Errorf("snapshot of version %d: %w", snapshot.Version, ErrMisfit)
 	}
 	l.version, l.snapshot = snapshot.Version, snapshot.Version

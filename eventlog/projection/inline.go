@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/uptrace/bun"
 
@@ -46,12 +47,7 @@ func (i *Inline) InlineName() string { return i.projection.Name }
 
 // Wants implements eventlog.Inline.
 func (i *Inline) Wants(payloadType string) bool {
-	for _, name := range i.reader.stored {
-		if name == payloadType {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(i.reader.stored, payloadType)
 }
 
 // ApplyInline implements eventlog.Inline.

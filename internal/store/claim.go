@@ -90,16 +90,20 @@ func pickedIDs(picks []pick) []int64 {
 	return ids
 }
 
-// take completes the claim with those picks that were recorded, and reads the payloads that are still missing.
+// take completes the claim with those picks that were recorded, and reads the
+// payloads that are still missing.
 func (n names) take(ctx context.Context, tx bun.IDB, c *Claim, picks []pick, recorded []int64) error {
 	if len(recorded) < len(picks) {
 		picks = slices.DeleteFunc(picks, func(p pick) bool { return !slices.Contains(recorded, p.ID) })
 	}
-	large := make(map[int64]*Message)
+	var large map[int64]*Message // nil in a claim that has none, as most
 	c.Messages = make([]Message, len(picks))
 	for i, p := range picks {
 		c.Messages[i] = p.Message
 		if p.Size > inlinePayload {
+			if large == nil {
+				large = make(map[int64]*Message)
+			}
 			large[p.ID] = &c.Messages[i]
 		}
 	}
@@ -205,9 +209,6 @@ func kinds(wants []Want) (consumers, payloads []string) {
 	}
 	return consumers, payloads
 }
-
-// withNow fills the clock expression into a statement.
-func withNow(statement, now string) string { return strings.ReplaceAll(statement, "{now}", now) }
 
 func affected(res sql.Result, err error) (int, error) {
 	if err != nil {

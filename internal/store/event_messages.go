@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 
 	"github.com/uptrace/bun"
@@ -26,9 +27,7 @@ func EncodeHeaders(headers map[string]string, event *bus.Event, mode bus.Mode) (
 	}
 	if event != nil {
 		all := make(map[string]string, len(headers)+2)
-		for name, value := range headers {
-			all[name] = value
-		}
+		maps.Copy(all, headers)
 		all[eventHeader] = strconv.FormatInt(event.Sequence, 10)
 		if mode != bus.Live {
 			all[modeHeader] = mode.String()
@@ -67,7 +66,7 @@ func (s *Store) FillIn(ctx context.Context, db bun.IDB, messages []Message) erro
 		return nil
 	}
 	var rows []Event
-	if err := s.eventQuery(ctx, db, readReferred, bun.List(sequences)).Scan(ctx, &rows); err != nil {
+	if err := s.raw(ctx, db, readReferred, bun.List(sequences)).Scan(ctx, &rows); err != nil {
 		return fmt.Errorf("read events: %w", err)
 	}
 	bySequence := make(map[int64]*Event, len(rows))

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/uptrace/bun"
 
@@ -40,16 +39,6 @@ type Event struct {
 
 // eventColumns are the columns of Event that the table has.
 const eventColumns = `e.sequence, e.{place} AS position, e.event_id, e.stream, e.version, e.event_type, e.schema, e.data, e.headers, e.recorded_at`
-
-// statement fills in what differs between databases.
-func (s *Store) statement(ctx context.Context, text string) string {
-	text = strings.NewReplacer("{place}", s.place(), "{unplaced}", s.unplaced(), "{last}", s.head()).Replace(text)
-	return withNow(s.names.expand(text), s.now(ctx))
-}
-
-func (s *Store) eventQuery(ctx context.Context, db bun.IDB, text string, args ...any) *bun.RawQuery {
-	return db.NewRaw(s.statement(ctx, text), args...)
-}
 
 // Reservation asks for the next versions of a stream.
 type Reservation struct {
@@ -91,13 +80,13 @@ func (s *Store) Reserve(ctx context.Context, tx bun.IDB, r Reservation) (Reserve
 	var q *bun.RawQuery
 	switch r.Want {
 	case AnyStream:
-		q = s.eventQuery(ctx, tx, reserveAny, r.Stream, r.Category, r.Count)
+		q = s.raw(ctx, tx, reserveAny, r.Stream, r.Category, r.Count)
 	case NewStream:
-		q = s.eventQuery(ctx, tx, reserveNew, r.Stream, r.Category, r.Count)
+		q = s.raw(ctx, tx, reserveNew, r.Stream, r.Category, r.Count)
 	case OldStream:
-		q = s.eventQuery(ctx, tx, reserveOld, r.Count, r.Stream)
+		q = s.raw(ctx, tx, reserveOld, r.Count, r.Stream)
 	default:
-		q = s.eventQuery(ctx, tx, reserveExact, r.Count, r.Stream, r.Want)
+		q = s.raw(ctx, tx, reserveExact, r.Count, r.Stream, r.Want)
 	}
 	var versions []int64
 	if err := q.Scan(ctx, &versions); err != nil {
@@ -114,7 +103,7 @@ func (s *Store) stream(ctx context.Context, db bun.IDB, stream string) (Reserved
 		Version int64
 		Closed  bool
 	}
-	if err := s.eventQuery(ctx, db, readStreamRow, stream).Scan(ctx, &rows); err != nil {
+	if err := s.raw(ctx, db, readStreamRow, stream).Scan(ctx, &rows); err != nil {
 		return Reserved{}, fmt.Errorf("read stream: %w", err)
 	}
 	if len(rows) == 0 {
@@ -166,7 +155,7 @@ WHERE e.stream = ? AND e.version > ? AND e.data IS NOT NULL ORDER BY e.version L
 
 // ReadStream returns events of a stream after a version. Erased ones are left out.
 func (s *Store) ReadStream(ctx context.Context, db bun.IDB, stream string, after int64, limit int) (rows []Event, err error) {
-	err = s.eventQuery(ctx, db, readStream, stream, after, limit).Scan(ctx, &rows)
+	err = s.raw(ctx, db, readStream, stream, after, limit).Scan(ctx, &rows)
 	return rows, err
 }
 
@@ -215,20 +204,20 @@ func (s *Store) ReadEvents(ctx context.Context, db bun.IDB, p Page) (rows []Even
 		args = append(args, p.SlotFrom, p.SlotTo)
 	}
 	args = append(args, p.Limit)
-	err = s.eventQuery(ctx, db, `SELECT `+columns+` FROM {events} e WHERE `+where+` ORDER BY `+by+` LIMIT ?`, args...).Scan(ctx, &rows)
+	err = s.raw(ctx, db, `SELECT `+columns+` FROM {events} e WHERE `+where+` ORDER BY `+by+` LIMIT ?`, args...).Scan(ctx, &rows)
 	return rows, err
 }
 
 // Head returns the place of the last event that is numbered.
 func (s *Store) Head(ctx context.Context, db bun.IDB) (head int64, err error) {
-	err = s.eventQuery(ctx, db, `SELECT {last} AS position`).Scan(ctx, &head)
+	err = s.raw(ctx, db, `SELECT {last} AS position`).Scan(ctx, &head)
 	return head, err
 }
 
 // Place returns the place of an event, and false while it has none.
 func (s *Store) Place(ctx context.Context, db bun.IDB, sequence int64) (int64, bool, error) {
 	var found []int64
-	err := s.eventQuery(ctx, db, `SELECT {place} AS position FROM {events} WHERE sequence = ? AND {place} IS NOT NULL`, sequence).Scan(ctx, &found)
+	err := s.raw(ctx, db, `SELECT {place} AS position FROM {events} WHERE sequence = ? AND {place} IS NOT NULL`, sequence).Scan(ctx, &found)
 	if err != nil || len(found) == 0 {
 		return 0, false, err
 	}
@@ -238,7 +227,7 @@ func (s *Store) Place(ctx context.Context, db bun.IDB, sequence int64) (int64, b
 // LastUnnumbered returns the sequence number of the last event that has no place,
 // at most upTo, or 0.
 func (s *Store) LastUnnumbered(ctx context.Context, db bun.IDB, upTo int64) (last int64, err error) {
-	err = s.eventQuery(ctx, db, `SELECT COALESCE(MAX(e.sequence), 0) AS last FROM {events} e WHERE {unplaced} AND e.sequence <= ?`, upTo).Scan(ctx, &last)
+	err = s.raw(ctx, db, `SELECT COALESCE(MAX(e.sequence), 0) AS last FROM {events} e WHERE {unplaced} AND e.sequence <= ?`, upTo).Scan(ctx, &last)
 	return last, err
 }
 
@@ -253,10 +242,10 @@ func (s *Store) Number(ctx context.Context, db *bun.DB, limit int) (int, error) 
 // removes what was derived from it.
 func (s *Store) Erase(ctx context.Context, tx bun.IDB, stream string, before int64) error {
 	for _, q := range []*bun.RawQuery{
-		s.eventQuery(ctx, tx, `UPDATE {events} SET data = NULL, headers = NULL WHERE stream = ? AND version < ?`, stream, before),
-		s.eventQuery(ctx, tx, `UPDATE {streams} SET closed = ? WHERE stream = ?`, true, stream),
-		s.eventQuery(ctx, tx, `DELETE FROM {snapshots} WHERE stream = ?`, stream),
-		s.eventQuery(ctx, tx, `DELETE FROM {parked} WHERE stream = ?`, stream),
+		s.raw(ctx, tx, `UPDATE {events} SET data = NULL, headers = NULL WHERE stream = ? AND version < ?`, stream, before),
+		s.raw(ctx, tx, `UPDATE {streams} SET closed = ? WHERE stream = ?`, true, stream),
+		s.raw(ctx, tx, `DELETE FROM {snapshots} WHERE stream = ?`, stream),
+		s.raw(ctx, tx, `DELETE FROM {parked} WHERE stream = ?`, stream),
 	} {
 		if _, err := q.Exec(ctx); err != nil {
 			return fmt.Errorf("erase stream: %w", err)

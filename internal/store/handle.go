@@ -95,14 +95,14 @@ func InTx(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
 	}
 }
 
-// writeFirst makes sure, where one writer locks the whole database, that a
+// WriteFirst makes sure, where one writer locks the whole database, that a
 // transaction begins with a write: one that reads first cannot become a writer
 // once somebody else has written.
-func (s *Store) writeFirst(ctx context.Context, tx bun.Tx, table string) error {
+func (s *Store) WriteFirst(ctx context.Context, tx bun.Tx) error {
 	if s.RowLocks() {
 		return nil
 	}
-	if _, err := tx.NewRaw(`UPDATE ` + table + ` SET id = id WHERE id < 0`).Exec(ctx); err != nil {
+	if _, err := s.raw(ctx, tx, `UPDATE {messages} SET id = id WHERE id < 0`).Exec(ctx); err != nil {
 		return fmt.Errorf("lock: %w", err)
 	}
 	return nil

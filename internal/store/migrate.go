@@ -107,7 +107,7 @@ func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
 }
 
 func (s *Store) version(ctx context.Context, db bun.IDB) (version int, err error) {
-	err = db.NewRaw(s.names.expand(readVersion)).Scan(ctx, &version)
+	err = s.raw(ctx, db, readVersion).Scan(ctx, &version)
 	return version, err
 }
 

@@ -24,7 +24,7 @@ func (s *Store) Pause(ctx context.Context, db bun.IDB, consumers []string) error
 	const statement = `INSERT INTO {paused} (consumer_type, paused_at) VALUES (?, {now}) ON CONFLICT (consumer_type) DO NOTHING`
 	return InTx(ctx, db, func(tx bun.Tx) error {
 		for _, name := range slices.Sorted(slices.Values(consumers)) { // in one order, so that no two callers can deadlock
-			if _, err := tx.NewRaw(withNow(s.names.expand(statement), s.now(ctx)), name).Exec(ctx); err != nil {
+			if _, err := s.raw(ctx, tx, statement, name).Exec(ctx); err != nil {
 				return err
 			}
 		}
@@ -36,7 +36,7 @@ func (s *Store) Pause(ctx context.Context, db bun.IDB, consumers []string) error
 func (s *Store) Resume(ctx context.Context, db bun.IDB, consumers []string) error {
 	return InTx(ctx, db, func(tx bun.Tx) error {
 		for _, name := range slices.Sorted(slices.Values(consumers)) {
-			if _, err := tx.NewRaw(s.names.expand(`DELETE FROM {paused} WHERE consumer_type = ?`), name).Exec(ctx); err != nil {
+			if _, err := s.raw(ctx, tx, `DELETE FROM {paused} WHERE consumer_type = ?`, name).Exec(ctx); err != nil {
 				return err
 			}
 		}

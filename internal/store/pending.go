@@ -131,14 +131,9 @@ func (s *sqlite) heldClaims() string {
 		FROM {claims} c, json_each(c.message_ids) j`
 }
 
-// pending runs a statement of this file.
-func (s *Store) pending(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery {
-	return db.NewRaw(withNow(s.names.expand(statement), s.now(ctx)), args...)
-}
-
-// read runs one that only reads, and lets no conflict surface.
+// read runs a statement that only reads, and lets no conflict surface.
 func (s *Store) read(ctx context.Context, db bun.IDB, into any, statement string, args ...any) error {
-	return s.insist(ctx, db, func(db bun.IDB) error { return s.pending(ctx, db, statement, args...).Scan(ctx, into) })
+	return s.insist(ctx, db, func(db bun.IDB) error { return s.raw(ctx, db, statement, args...).Scan(ctx, into) })
 }
 
 // PendingMessages lists messages by consumer, in the order in which they are due,

@@ -63,15 +63,15 @@ func (s *Store) ChangePending(ctx context.Context, db bun.IDB, ids []int64, c Pe
 // unchangeable tells which messages are held or missing, without a lock.
 func (s *Store) unchangeable(ctx context.Context, db bun.IDB, ids []int64) (found Changed, err error) {
 	var held []int64
-	err = s.pending(ctx, db, `SELECT m.id FROM {messages} m WHERE m.id IN (?) AND m.id IN (SELECT mid FROM (`+s.heldClaims()+`) h)`, bun.List(ids)).Scan(ctx, &held)
+	err = s.raw(ctx, db, `SELECT m.id FROM {messages} m WHERE m.id IN (?) AND m.id IN (SELECT mid FROM (`+s.heldClaims()+`) h)`, bun.List(ids)).Scan(ctx, &held)
 	if err != nil {
 		return found, err
 	}
-	var existing []int64
-	if err := s.pending(ctx, db, `SELECT id FROM {messages} WHERE id IN (?)`, bun.List(ids)).Scan(ctx, &existing); err != nil {
+	existing, missing, err := s.existing(ctx, db, ids)
+	if err != nil {
 		return found, err
 	}
-	found.Missing = slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(existing, id) })
+	found.Missing = missing
 	// Done between the two looks is missing.
 	found.Held = slices.DeleteFunc(held, func(id int64) bool { return !slices.Contains(existing, id) })
 	return found, nil
@@ -79,7 +79,7 @@ func (s *Store) unchangeable(ctx context.Context, db bun.IDB, ids []int64) (foun
 
 // lockPending locks those of the messages that nobody else has locked.
 func (s *Store) lockPending(ctx context.Context, tx bun.Tx, db bun.IDB, ids []int64) ([]int64, error) {
-	if err := s.writeFirst(ctx, tx, s.names.messages); err != nil {
+	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
 	}
 	if !s.RowLocks() {
@@ -94,7 +94,7 @@ func (s *Store) lockPending(ctx context.Context, tx bun.Tx, db bun.IDB, ids []in
 		ID        int64
 		Isolation string
 	}
-	err := s.pending(ctx, tx, `SELECT id, current_setting('transaction_isolation') AS isolation FROM {messages}
+	err := s.raw(ctx, tx, `SELECT id, current_setting('transaction_isolation') AS isolation FROM {messages}
 		WHERE id IN (?) ORDER BY id FOR UPDATE SKIP LOCKED`, bun.List(ids)).Scan(ctx, &rows)
 	locked := make([]int64, len(rows))
 	for i, row := range rows {
@@ -119,7 +119,7 @@ func (s *Store) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, c Pend
 		ID          int64
 		PayloadType string
 	}
-	err := s.pending(ctx, tx, statement+` WHERE id IN (?) AND id NOT IN (SELECT mid FROM (`+s.heldClaims()+`) h) RETURNING id, payload_type`,
+	err := s.raw(ctx, tx, statement+` WHERE id IN (?) AND id NOT IN (SELECT mid FROM (`+s.heldClaims()+`) h) RETURNING id, payload_type`,
 		bun.List(ids)).Scan(ctx, &rows)
 	for _, row := range rows {
 		changed.IDs = append(changed.IDs, row.ID)
@@ -136,11 +136,14 @@ func (s *Store) tellApart(ctx context.Context, tx bun.Tx, ids []int64, changed *
 	if len(ids) == 0 {
 		return nil
 	}
-	var existing []int64
-	if err := s.pending(ctx, tx, `SELECT id FROM {messages} WHERE id IN (?) ORDER BY id`, bun.List(ids)).Scan(ctx, &existing); err != nil {
-		return err
-	}
-	changed.Held = existing
-	changed.Missing = slices.DeleteFunc(ids, func(id int64) bool { return slices.Contains(existing, id) })
-	return nil
+	var err error
+	changed.Held, changed.Missing, err = s.existing(ctx, tx, ids)
+	return err
+}
+
+// existing tells which of the messages there are.
+func (s *Store) existing(ctx context.Context, db bun.IDB, ids []int64) (existing, missing []int64, err error) {
+	err = s.raw(ctx, db, `SELECT id FROM {messages} WHERE id IN (?) ORDER BY id`, bun.List(ids)).Scan(ctx, &existing)
+	missing = slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(existing, id) })
+	return existing, missing, err
 }

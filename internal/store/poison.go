@@ -131,7 +131,7 @@ func (s *Store) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (n 
 // order of their ids, so that two callers cannot deadlock, and that the second
 // finds them gone. Payloads, headers and errors stay where they are.
 func (s *Store) LockPoisoned(ctx context.Context, tx bun.Tx, f PoisonFilter, limit int) (rows []Poisoned, err error) {
-	if err := s.writeFirst(ctx, tx, s.names.poisoned); err != nil {
+	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
 	}
 	q := tx.NewSelect().Model(&rows).ModelTableExpr(s.names.poisoned+" AS p").
@@ -213,11 +213,11 @@ func (s *Store) requeueQuery(ctx context.Context, tx bun.Tx, ids []int64, how Re
 			args = append(args, former, current)
 		}
 	}
-	return tx.NewRaw(s.names.expand(`INSERT INTO {messages}
+	return s.raw(ctx, tx, `INSERT INTO {messages}
 		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
-		SELECT p.message_id, p.consumer, `+payload+`, p.headers, p.insert_id, p.created_at, `+s.now(ctx)+`
+		SELECT p.message_id, p.consumer, `+payload+`, p.headers, p.insert_id, p.created_at, {now}
 		FROM (SELECT `+consumer+` AS consumer, p.* FROM {poisoned} p WHERE p.id IN (?)) p
 		WHERE TRUE ORDER BY p.insert_id`+bytewise+`, p.consumer`+bytewise+`
-		ON CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO NOTHING RETURNING insert_id, consumer_type`),
+		ON CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO NOTHING RETURNING insert_id, consumer_type`,
 		append(args, bun.List(ids))...)
 }

@@ -38,9 +38,8 @@ func (p *postgres) at(t time.Time) string { return "'" + pgTime(t) + "'::timesta
 
 func pgTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999+00:00") }
 
-// raw prepares one of this file's statements.
 func (p *postgres) raw(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery {
-	return db.NewRaw(withNow(p.expand(statement), p.now(ctx)), args...)
+	return p.query(db, p.now(ctx), statement, args...)
 }
 
 // pgPreamble bounds what a vanished client can hold on to, and keeps the

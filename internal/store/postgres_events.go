@@ -11,11 +11,9 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
-func (p *postgres) place() string { return "position" }
-
-func (p *postgres) unplaced() string { return "e.position IS NULL" }
-
-func (p *postgres) head() string { return "(SELECT h.position FROM {head} h WHERE h.id = 1)" }
+func pgPlaces() places {
+	return places{column: "position", none: "e.position IS NULL", last: "(SELECT h.position FROM {head} h WHERE h.id = 1)"}
+}
 
 // pgInsertEvents inserts in the order of the arrays, so that sequence numbers
 // ascend in it.

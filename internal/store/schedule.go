@@ -170,7 +170,7 @@ func (s *Store) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, c Sche
 // and reads the clock once it has them: whatever was firing them has committed by
 // then.
 func (s *Store) LockSchedules(ctx context.Context, tx bun.Tx, f ScheduleFilter) (rows []Schedule, now time.Time, err error) {
-	if err := s.writeFirst(ctx, tx, s.names.schedules); err != nil {
+	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, time.Time{}, err
 	}
 	q := tx.NewSelect().Model(&rows).ModelTableExpr(s.names.schedules + " AS s")
@@ -192,7 +192,7 @@ func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []
 	if err := s.bound(ctx, tx); err != nil {
 		return nil, err
 	}
-	if err := s.writeFirst(ctx, tx, s.names.schedules); err != nil {
+	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
 	}
 	now := s.now(ctx)
@@ -232,9 +232,9 @@ func (s *Store) NextSchedule(ctx context.Context, db *bun.DB, payloadTypes []str
 	}
 	types := bun.List(payloadTypes)
 	err := s.insist(ctx, db, func(db bun.IDB) error {
-		return db.NewRaw(s.names.expand("SELECT "+s.now(ctx)+" AS now,"+
+		return s.raw(ctx, db, "SELECT {now} AS now,"+
 			" (SELECT MIN(available_after) FROM {schedules} WHERE NOT paused AND payload_type IN (?)) AS due,"+
-			" (SELECT MIN(run_at) FROM {schedules} WHERE run_at IS NOT NULL AND payload_type IN (?)) AS asks"), types, types).Scan(ctx, &found)
+			" (SELECT MIN(run_at) FROM {schedules} WHERE run_at IS NOT NULL AND payload_type IN (?)) AS asks", types, types).Scan(ctx, &found)
 	})
 	if err != nil || len(found) == 0 || found[0].Due.IsZero() && found[0].Asks.IsZero() {
 		return 0, false, err

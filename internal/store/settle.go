@@ -83,7 +83,7 @@ func (s *Store) Intact(ctx context.Context, tx bun.IDB) error { return s.intact(
 
 // Remove deletes fenced messages. False means that some of them are gone already.
 func (s *Store) Remove(ctx context.Context, tx bun.IDB, ids ...int64) (bool, error) {
-	n, err := affected(tx.NewRaw(s.names.expand(`DELETE FROM {messages} WHERE id IN (?)`), bun.List(ids)).Exec(ctx))
+	n, err := affected(s.raw(ctx, tx, `DELETE FROM {messages} WHERE id IN (?)`, bun.List(ids)).Exec(ctx))
 	return n == len(ids), err
 }
 

@@ -34,9 +34,8 @@ func (s *sqlite) after(ctx context.Context, d time.Duration) string {
 
 func (s *sqlite) at(t time.Time) string { return strconv.FormatInt(t.UnixMicro(), 10) }
 
-// raw prepares one of this file's statements.
 func (s *sqlite) raw(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery {
-	return db.NewRaw(withNow(s.expand(statement), s.now(ctx)), args...)
+	return s.query(db, s.now(ctx), statement, args...)
 }
 
 // inTx runs fn in a transaction that holds the write lock from the start.

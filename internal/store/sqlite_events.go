@@ -10,11 +10,9 @@ import (
 
 // With one writer at a time, sequence numbers become visible in their order and
 // have no gaps: they are the places.
-func (s *sqlite) place() string { return "sequence" }
-
-func (s *sqlite) unplaced() string { return "0" } // a constant: nothing is looked at
-
-func (s *sqlite) head() string { return "(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)" }
+func sqlitePlaces() places {
+	return places{column: "sequence", none: "0", last: "(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)"} // 0: nothing is looked at
+}
 
 func (s *sqlite) number(context.Context, *bun.DB, int) (int, error) { return 0, nil }
 

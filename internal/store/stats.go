@@ -48,7 +48,7 @@ func (s *Store) Stats(ctx context.Context, db bun.IDB, consumers []string) ([]bu
 		return nil, nil
 	}
 	names := strings.TrimSuffix(strings.Repeat("SELECT ? AS consumer UNION ALL ", len(consumers)), " UNION ALL ")
-	statement := strings.NewReplacer("{held}", s.held(), "{names}", names, "{now}", s.now(ctx)).Replace(statsStatement)
+	statement := strings.NewReplacer("{held}", s.held(), "{names}", names).Replace(statsStatement)
 	args := make([]any, 0, len(consumers)+4)
 	for _, name := range consumers {
 		args = append(args, name)
@@ -61,7 +61,7 @@ func (s *Store) Stats(ctx context.Context, db bun.IDB, consumers []string) ([]bu
 		Ready, Delayed, Leased, Poisoned int64
 		OldestReady, OldestPoisoned, Now Moment
 	}
-	err := s.insist(ctx, db, func(db bun.IDB) error { return db.NewRaw(s.names.expand(statement), args...).Scan(ctx, &rows) })
+	err := s.insist(ctx, db, func(db bun.IDB) error { return s.raw(ctx, db, statement, args...).Scan(ctx, &rows) })
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ type Store struct {
 
 // engine is what differs between databases. Each is one file of this package.
 type engine interface {
+	preparer
 	clock
 	inserter
 	claimer
@@ -30,6 +31,11 @@ type engine interface {
 	ledgerReader
 	recorder
 	setup
+}
+
+// preparer makes queries of this package's statements, with their {names} filled in.
+type preparer interface {
+	raw(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery
 }
 
 // clock writes instants as SQL expressions.
@@ -91,12 +97,6 @@ type recorder interface {
 	insertEvents(ctx context.Context, tx bun.IDB, rows []*NewEvent) error
 	// number gives places to committed events and returns to how many.
 	number(ctx context.Context, db *bun.DB, limit int) (int, error)
-	// head is an expression for the last place that is given.
-	head() string
-	// place is the column with an event's place, NULL until it has one.
-	place() string
-	// unplaced is true of an event e that has no place yet.
-	unplaced() string
 	// gate keeps an exclusive passage apart from all others until the end of the
 	// transaction.
 	gate(ctx context.Context, tx bun.IDB, name string, exclusive bool) error
@@ -124,14 +124,15 @@ type Settings struct {
 
 // For returns the store for the dialect of a bun handle.
 func For(d dialect.Name, tables bus.Tables) (*Store, error) {
-	names := newNames(tables)
 	switch d {
 	case dialect.PG:
+		names := newNames(tables, pgPlaces())
 		return &Store{engine: &postgres{names: names}, names: names}, nil
 	case dialect.SQLite:
 		if tables.Schema != "" {
 			return nil, fmt.Errorf("schema %q: SQLite has no schemas, leave Tables.Schema empty", tables.Schema)
 		}
+		names := newNames(tables, sqlitePlaces())
 		return &Store{engine: &sqlite{names: names}, names: names}, nil
 	}
 	return nil, fmt.Errorf("dialect %q is not supported: use one of pg, sqlite", d)
@@ -166,7 +167,14 @@ type names struct {
 	replacer                                                  *strings.Replacer
 }
 
-func newNames(t bus.Tables) names {
+// places says how a database knows where events are in the log.
+type places struct {
+	column string // with an event's place, NULL until it has one
+	none   string // true of an event e that has no place yet
+	last   string // the last place that is given
+}
+
+func newNames(t bus.Tables, p places) names {
 	quote := func(name string) string {
 		q := `"` + t.Prefix + name + `"`
 		if t.Schema != "" {
@@ -180,9 +188,12 @@ func newNames(t bus.Tables) names {
 		poisoned: quote("poisoned_messages"), paused: quote("paused_consumers"),
 		schedules: quote("scheduled_messages"), migrations: quote("asyncmonolith_migrations"),
 	}
-	n.replacer = strings.NewReplacer("{messages}", n.messages, "{claims}", n.claims,
+	events, head := quote("events"), quote("event_head")
+	last := strings.NewReplacer("{events}", events, "{head}", head).Replace(p.last)
+	n.replacer = strings.NewReplacer("{place}", p.column, "{unplaced}", p.none, "{last}", last,
+		"{messages}", n.messages, "{claims}", n.claims,
 		"{poisoned}", n.poisoned, "{paused}", n.paused, "{schedules}", n.schedules, "{migrations}", n.migrations, "{prefix}", n.prefix,
-		"{events}", quote("events"), "{streams}", quote("event_streams"), "{head}", quote("event_head"),
+		"{events}", events, "{streams}", quote("event_streams"), "{head}", head,
 		"{subscriptions}", quote("event_subscriptions"), "{projections}", quote("event_projections"),
 		"{parked}", quote("event_parked"), "{snapshots}", quote("event_snapshots"))
 	return n
@@ -191,6 +202,11 @@ func newNames(t bus.Tables) names {
 // expand fills table names into a statement of this package. Identifiers were
 // validated with bus.Tables; values never pass through here.
 func (n names) expand(statement string) string { return n.replacer.Replace(statement) }
+
+// query prepares a statement of this package; now is the clock.
+func (n names) query(db bun.IDB, now, statement string, args ...any) *bun.RawQuery {
+	return db.NewRaw(strings.ReplaceAll(n.expand(statement), "{now}", now), args...)
+}
 
 type clockKey struct{}
 

@@ -55,7 +55,7 @@ func (s *Store) Subscribe(ctx context.Context, tx bun.Tx, sub Subscription) erro
 		sub.ReplayUntil = max(sub.ReplayUntil, row.Position)
 	}
 	for shard := range sub.Shards {
-		_, err := s.eventQuery(ctx, tx, enterSubscription, sub.Name, sub.Version, shard, sub.Shards, sub.Filter, sub.Position, sub.ReplayUntil, Running).Exec(ctx)
+		_, err := s.raw(ctx, tx, enterSubscription, sub.Name, sub.Version, shard, sub.Shards, sub.Filter, sub.Position, sub.ReplayUntil, Running).Exec(ctx)
 		if err != nil {
 			return fmt.Errorf("enter subscription: %w", err)
 		}
@@ -66,21 +66,9 @@ func (s *Store) Subscribe(ctx context.Context, tx bun.Tx, sub Subscription) erro
 const enterSubscription = `INSERT INTO {subscriptions} (name, version, shard, shards, filter, position, replay_until, status, next_at, moved_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}) ON CONFLICT (name, version, shard) DO NOTHING`
 
-// WriteFirst makes sure, where one writer locks the whole database, that a
-// transaction begins with a write; see writeFirst.
-func (s *Store) WriteFirst(ctx context.Context, tx bun.Tx) error {
-	if s.RowLocks() {
-		return nil
-	}
-	if _, err := s.eventQuery(ctx, tx, `UPDATE {subscriptions} SET shard = shard WHERE shard < 0`).Exec(ctx); err != nil {
-		return fmt.Errorf("lock: %w", err)
-	}
-	return nil
-}
-
 // Subscriptions returns all shards of all versions of a reader.
 func (s *Store) Subscriptions(ctx context.Context, db bun.IDB, name string) (rows []Subscription, err error) {
-	err = s.eventQuery(ctx, db, readSubscriptions, name).Scan(ctx, &rows)
+	err = s.raw(ctx, db, readSubscriptions, name).Scan(ctx, &rows)
 	return rows, err
 }
 
@@ -93,7 +81,7 @@ func (s *Store) Behind(ctx context.Context, db bun.IDB, names []string) (rows []
 	if len(names) == 0 {
 		names = []string{""}
 	}
-	if err := s.eventQuery(ctx, db, behindSubscriptions, Running, bun.List(names)).Scan(ctx, &rows); err != nil {
+	if err := s.raw(ctx, db, behindSubscriptions, Running, bun.List(names)).Scan(ctx, &rows); err != nil {
 		return nil, false, err
 	}
 	if len(rows) > 0 && rows[0].Name == "" {
@@ -106,7 +94,7 @@ const unnumbered = `SELECT count(*) AS n FROM (SELECT 1 FROM {events} e WHERE {u
 
 // Unnumbered counts events that have no place yet, up to a limit.
 func (s *Store) Unnumbered(ctx context.Context, db bun.IDB, limit int) (n int64, err error) {
-	err = s.eventQuery(ctx, db, unnumbered, limit).Scan(ctx, &n)
+	err = s.raw(ctx, db, unnumbered, limit).Scan(ctx, &n)
 	return n, err
 }
 
@@ -125,7 +113,7 @@ func (s *Store) LockSubscription(ctx context.Context, tx bun.Tx, name string, ve
 		text += ` FOR UPDATE SKIP LOCKED`
 	}
 	var rows []Subscription
-	if err := s.eventQuery(ctx, tx, text, name, version, shard, Running).Scan(ctx, &rows); err != nil {
+	if err := s.raw(ctx, tx, text, name, version, shard, Running).Scan(ctx, &rows); err != nil {
 		return Subscription{}, false, fmt.Errorf("lock subscription: %w", err)
 	}
 	if len(rows) == 0 {
@@ -140,7 +128,7 @@ WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
 // MoveSubscription moves a shard from where it was to another position. False
 // means that somebody else has moved it.
 func (s *Store) MoveSubscription(ctx context.Context, tx bun.Tx, sub Subscription, to int64) (bool, error) {
-	return affectedOne(s.eventQuery(ctx, tx, moveSubscription, to, sub.Name, sub.Version, sub.Shard, sub.Position, Running).Exec(ctx))
+	return affectedOne(s.raw(ctx, tx, moveSubscription, to, sub.Name, sub.Version, sub.Shard, sub.Position, Running).Exec(ctx))
 }
 
 // Failure is what is written down of a shard that could not go on.
@@ -155,7 +143,7 @@ type Failure struct {
 func (s *Store) FailSubscription(ctx context.Context, db bun.IDB, sub Subscription, f Failure) error {
 	text := `UPDATE {subscriptions} SET status = ?, attempts = ?, next_at = ` + s.after(ctx, f.Delay) + `, last_error = ?
 WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
-	_, err := s.eventQuery(ctx, db, text, f.Status, f.Attempts, CleanText(f.Error, maxErrorBytes), sub.Name, sub.Version, sub.Shard, sub.Position, Running).Exec(ctx)
+	_, err := s.raw(ctx, db, text, f.Status, f.Attempts, CleanText(f.Error, maxErrorBytes), sub.Name, sub.Version, sub.Shard, sub.Position, Running).Exec(ctx)
 	return err
 }
 
@@ -167,7 +155,7 @@ func (s *Store) LockReader(ctx context.Context, tx bun.Tx, name string, version 
 	}
 	if s.RowLocks() {
 		var locked []int
-		err := s.eventQuery(ctx, tx, `SELECT shard FROM {subscriptions} WHERE name = ? ORDER BY version, shard FOR UPDATE`, name).Scan(ctx, &locked)
+		err := s.raw(ctx, tx, `SELECT shard FROM {subscriptions} WHERE name = ? ORDER BY version, shard FOR UPDATE`, name).Scan(ctx, &locked)
 		if err != nil {
 			return nil, fmt.Errorf("lock subscriptions: %w", err)
 		}
@@ -185,26 +173,26 @@ func (s *Store) LockReader(ctx context.Context, tx bun.Tx, name string, version 
 // Rewind has one version of a reader begin again. Up to replayUntil everything
 // was applied before.
 func (s *Store) Rewind(ctx context.Context, tx bun.Tx, name string, version int, replayUntil int64) error {
-	_, err := s.eventQuery(ctx, tx, `UPDATE {subscriptions} SET position = 0, replay_until = ?, status = ?, attempts = 0, last_error = NULL,
+	_, err := s.raw(ctx, tx, `UPDATE {subscriptions} SET position = 0, replay_until = ?, status = ?, attempts = 0, last_error = NULL,
 next_at = {now}, moved_at = {now} WHERE name = ? AND version = ?`, replayUntil, Running, name, version).Exec(ctx)
 	if err == nil {
-		_, err = s.eventQuery(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ?`, name, version).Exec(ctx)
+		_, err = s.raw(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ?`, name, version).Exec(ctx)
 	}
 	return err
 }
 
 // ResumeReader has halted shards of one version try again, and returns how many there were.
 func (s *Store) ResumeReader(ctx context.Context, db bun.IDB, name string, version int) (int, error) {
-	return affected(s.eventQuery(ctx, db, `UPDATE {subscriptions} SET status = ?, attempts = 0, next_at = {now} WHERE name = ? AND version = ? AND status = ?`,
+	return affected(s.raw(ctx, db, `UPDATE {subscriptions} SET status = ?, attempts = 0, next_at = {now} WHERE name = ? AND version = ? AND status = ?`,
 		Running, name, version, Halted).Exec(ctx))
 }
 
 // Activate makes one version of a reader the one to use, and retires older ones.
 func (s *Store) Activate(ctx context.Context, tx bun.Tx, name string, version int) error {
-	_, err := s.eventQuery(ctx, tx, `INSERT INTO {projections} (name, active_version) VALUES (?, ?)
+	_, err := s.raw(ctx, tx, `INSERT INTO {projections} (name, active_version) VALUES (?, ?)
 ON CONFLICT (name) DO UPDATE SET active_version = EXCLUDED.active_version`, name, version).Exec(ctx)
 	if err == nil {
-		_, err = s.eventQuery(ctx, tx, `UPDATE {subscriptions} SET status = ? WHERE name = ? AND version < ?`, Retired, name, version).Exec(ctx)
+		_, err = s.raw(ctx, tx, `UPDATE {subscriptions} SET status = ? WHERE name = ? AND version < ?`, Retired, name, version).Exec(ctx)
 	}
 	return err
 }
@@ -212,7 +200,7 @@ ON CONFLICT (name) DO UPDATE SET active_version = EXCLUDED.active_version`, name
 // Active returns the version of a reader to use; false means that none was ever made so.
 func (s *Store) Active(ctx context.Context, db bun.IDB, name string) (int, bool, error) {
 	var versions []int
-	err := s.eventQuery(ctx, db, `SELECT active_version FROM {projections} WHERE name = ?`, name).Scan(ctx, &versions)
+	err := s.raw(ctx, db, `SELECT active_version FROM {projections} WHERE name = ?`, name).Scan(ctx, &versions)
 	if err != nil || len(versions) == 0 {
 		return 0, false, err
 	}
@@ -231,7 +219,7 @@ type Parked struct {
 
 // Park puts an event aside.
 func (s *Store) Park(ctx context.Context, tx bun.Tx, p Parked) error {
-	_, err := s.eventQuery(ctx, tx, `INSERT INTO {parked} (name, version, position, stream, reason, parked_at) VALUES (?, ?, ?, ?, ?, {now})
+	_, err := s.raw(ctx, tx, `INSERT INTO {parked} (name, version, position, stream, reason, parked_at) VALUES (?, ?, ?, ?, ?, {now})
 ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position, p.Stream, CleanText(p.Reason, maxErrorBytes)).Exec(ctx)
 	if err != nil {
 		return fmt.Errorf("park: %w", err)
@@ -241,12 +229,12 @@ ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position
 
 // ParkedEvents lists what one version of a reader has put aside, in order.
 func (s *Store) ParkedEvents(ctx context.Context, db bun.IDB, name string, version, limit int) (rows []Parked, err error) {
-	err = s.eventQuery(ctx, db, `SELECT name, version, position, stream, reason, parked_at FROM {parked}
+	err = s.raw(ctx, db, `SELECT name, version, position, stream, reason, parked_at FROM {parked}
 WHERE name = ? AND version = ? ORDER BY position LIMIT ?`, name, version, limit).Scan(ctx, &rows)
 	return rows, err
 }
 
 // Unpark forgets that an event was put aside, and tells whether it was.
 func (s *Store) Unpark(ctx context.Context, tx bun.Tx, name string, version int, position int64) (bool, error) {
-	return affectedOne(s.eventQuery(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ? AND position = ?`, name, version, position).Exec(ctx))
+	return affectedOne(s.raw(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ? AND position = ?`, name, version, position).Exec(ctx))
 }
