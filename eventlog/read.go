@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -212,19 +213,10 @@ func number(ctx context.Context, s *store.Store, db *bun.DB) (total int, err err
 		}
 		// Somebody else is at it, who may have begun before the last was committed.
 		if last, err = s.LastUnnumbered(ctx, db, last); last > 0 && err == nil {
-			err = pause(ctx, numberPause)
+			if !outage.Pause(ctx, numberPause) {
+				err = context.Cause(ctx)
+			}
 		}
 	}
 	return total, err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -79,8 +80,8 @@ func (l *Log) replay(ctx context.Context, db *bun.DB, replay Replay) (total int,
 		}
 		l.registry.Wakeups().Send(bus.Wake{PayloadTypes: []string{consumer.PayloadType()}})
 		due := begun.Add(time.Duration(total) * time.Second / time.Duration(replay.Rate))
-		if err := pause(ctx, max(time.Until(due), replayPause)); err != nil {
-			return total, err
+		if !outage.Pause(ctx, max(time.Until(due), replayPause)) {
+			return total, context.Cause(ctx)
 		}
 	}
 }

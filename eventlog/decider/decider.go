@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 )
 
 // Decider decides on commands C by a state S that events E make. It is a value,
@@ -164,19 +165,8 @@ func Execute[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db
 		if err == nil {
 			return state, appended, nil
 		}
-		if !conflict || try == tries || !pause(ctx, wait.NextBackOff()) {
+		if !conflict || try == tries || !outage.Pause(ctx, wait.NextBackOff()) {
 			return state, eventlog.Appended{}, fmt.Errorf("decider: %s: %w", d.Stream(id), err)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
