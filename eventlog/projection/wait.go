@@ -163,11 +163,9 @@ func (r *Runner) Readers(ctx context.Context) ([]bus.ReaderStats, error) {
 				s.Halted++
 			}
 		}
-		parked, err := r.store.ParkedEvents(ctx, r.db, reader.Name, reader.Version, bus.MaxQueueCount)
-		if err != nil {
+		if s.Parked, err = r.store.CountParked(ctx, r.db, reader.Name, reader.Version, bus.MaxQueueCount); err != nil {
 			return nil, fmt.Errorf("projection: readers: %w", store.Explained(err))
 		}
-		s.Parked = len(parked)
 		stats = append(stats, s)
 	}
 	slices.SortFunc(stats, func(a, b bus.ReaderStats) int {

@@ -234,6 +234,12 @@ WHERE name = ? AND version = ? ORDER BY position LIMIT ?`, name, version, limit)
 	return rows, err
 }
 
+// CountParked counts them, up to a limit.
+func (s *Store) CountParked(ctx context.Context, db bun.IDB, name string, version, limit int) (n int, err error) {
+	err = s.raw(ctx, db, `SELECT count(*) AS n FROM (SELECT 1 FROM {parked} WHERE name = ? AND version = ? LIMIT ?) p`, name, version, limit).Scan(ctx, &n)
+	return n, err
+}
+
 // Unpark forgets that an event was put aside, and tells whether it was.
 func (s *Store) Unpark(ctx context.Context, tx bun.Tx, name string, version int, position int64) (bool, error) {
 	return affectedOne(s.raw(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ? AND position = ?`, name, version, position).Exec(ctx))
