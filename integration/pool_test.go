@@ -10,19 +10,18 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
-// TestConsumersThatUseThePoolUpKeepTheirLeases has forty consumers compete for a
-// pool that is just as large as the processor asks for. Whoever waits for a
+// competeForThePool has forty consumers compete for a pool that is just as large as
+// the processor asks for, for as many leases of a second. Whoever waits for a
 // connection is served in random order, so renewals must not wait with them.
-func TestConsumersThatUseThePoolUpKeepTheirLeases(t *testing.T) {
-	t.Parallel()
-	const consumers, leases = 40, 8
+func competeForThePool(t *testing.T, leases int, refuse string) *app {
+	const consumers = 40
 	config := fast()
 	config.LeaseDuration = time.Second
 	db := testdb.Postgres(t)
 	var cancelled, ended atomic.Int64
 	a := newApp(t, db, bus.Consume("c", func(ctx context.Context, _ order) error {
 		defer ended.Add(1)
-		for end := time.Now().Add(leases * config.LeaseDuration); time.Now().Before(end); {
+		for end := time.Now().Add(time.Duration(leases) * config.LeaseDuration); time.Now().Before(end); {
 			if _, err := db.NewRaw("SELECT pg_sleep(0.1)").Exec(ctx); err != nil {
 				cancelled.Add(1)
 				return err
@@ -30,6 +29,9 @@ func TestConsumersThatUseThePoolUpKeepTheirLeases(t *testing.T) {
 		}
 		return nil
 	}, bus.Timeout(time.Minute)))
+	if refuse != "" {
+		a.exec(refuse)
+	}
 	a.produceMany(consumers)
 	db.SetMaxOpenConns(3)
 	r := a.start(config)
@@ -38,6 +40,12 @@ func TestConsumersThatUseThePoolUpKeepTheirLeases(t *testing.T) {
 		t.Errorf("consumers that lost their lease: got %d of %d, want none", n, consumers)
 	}
 	r.mustStop()
+	return a
+}
+
+func TestConsumersThatUseThePoolUpKeepTheirLeases(t *testing.T) {
+	t.Parallel()
+	competeForThePool(t, 8, "")
 }
 
 // TestRenewalsKeepTheirConnection has every third renewal refused, as it is while a
@@ -45,36 +53,14 @@ func TestConsumersThatUseThePoolUpKeepTheirLeases(t *testing.T) {
 // back would wait for the next one with all the consumers, for longer than a lease.
 func TestRenewalsKeepTheirConnection(t *testing.T) {
 	t.Parallel()
-	const consumers, leases = 40, 6
-	config := fast()
-	config.LeaseDuration = time.Second
-	db := testdb.Postgres(t)
-	var cancelled, ended atomic.Int64
-	a := newApp(t, db, bus.Consume("c", func(ctx context.Context, _ order) error {
-		defer ended.Add(1)
-		for end := time.Now().Add(leases * config.LeaseDuration); time.Now().Before(end); {
-			if _, err := db.NewRaw("SELECT pg_sleep(0.1)").Exec(ctx); err != nil {
-				cancelled.Add(1)
-				return err
-			}
-		}
-		return nil
-	}, bus.Timeout(time.Minute)))
-	a.exec(`CREATE SEQUENCE renewals;
+	const leases = 6
+	a := competeForThePool(t, leases, `CREATE SEQUENCE renewals;
 		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF nextval('renewals') % 3 = 0 THEN RAISE 'no room' USING ERRCODE = 'disk_full'; END IF;
 			RETURN NEW; END $$;
 		CREATE TRIGGER refuse BEFORE UPDATE ON message_claims FOR EACH ROW
 			WHEN (OLD.message_ids = NEW.message_ids) EXECUTE FUNCTION refuse()`)
-	a.produceMany(consumers)
-	db.SetMaxOpenConns(3)
-	r := a.start(config)
-	eventually(t, "every consumer has ended", func() bool { return ended.Load() >= consumers })
-	if n := cancelled.Load(); n > 0 {
-		t.Errorf("consumers that lost their lease: got %d of %d, want none", n, consumers)
-	}
 	if n := a.count("SELECT last_value FROM renewals"); n < 2*leases {
 		t.Errorf("renewals: got %d in %d leases, want two a lease and more", n, leases)
 	}
-	r.mustStop()
 }
