@@ -104,7 +104,7 @@ func TestOtherProcessesAreWoken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dsn := testdb.PostgresDSN(t)
+			dsn := testdb.DirectDSN(t)
 			var done, chained atomic.Int64
 			var web *app
 			worker := newApp(t, testdb.OpenPostgres(t, dsn), counting("c", &done), bus.Consume("chained", func(context.Context, refund) error {
@@ -138,7 +138,7 @@ func TestOtherProcessesAreWoken(t *testing.T) {
 
 func TestOtherProcessesAreWokenBySchedules(t *testing.T) {
 	t.Parallel()
-	dsn := testdb.PostgresDSN(t)
+	dsn := testdb.DirectDSN(t)
 	var done atomic.Int64
 	newProcess := func() (*app, *schedule.Scheduler) {
 		a := newApp(t, testdb.OpenPostgres(t, dsn), counting("c", &done))
@@ -202,7 +202,7 @@ func (l *tap) heard() []string { l.mu.Lock(); defer l.mu.Unlock(); return slices
 // own, of which nobody knows when it commits.
 func TestOnlyKnownCommitsNotify(t *testing.T) {
 	t.Parallel()
-	dsn := testdb.PostgresDSN(t)
+	dsn := testdb.DirectDSN(t)
 	var done atomic.Int64
 	a := newApp(t, testdb.OpenPostgres(t, dsn), counting("c", &done))
 	hears := &tap{Listener: direct(t, dsn)}
@@ -247,7 +247,7 @@ func TestOnlyKnownCommitsNotify(t *testing.T) {
 func TestTerminatedListenersLoseNothing(t *testing.T) {
 	t.Parallel()
 	const messages = 300
-	dsn := testdb.PostgresDSN(t)
+	dsn := testdb.DirectDSN(t)
 	var done atomic.Int64
 	worker := newApp(t, testdb.OpenPostgres(t, dsn), counting("c", &done))
 	config := fast()
@@ -292,20 +292,20 @@ func TestDeafNotifiersSaySo(t *testing.T) {
 		want    string
 	}{
 		"through a pooler": {func(t *testing.T) (*bun.DB, notify.Listener) {
-			db := testdb.OpenPostgres(t, testdb.Pgbouncer(t, testdb.PostgresDSN(t)))
+			db := testdb.OpenPostgres(t, testdb.Pgbouncer(t, testdb.DirectDSN(t)))
 			return db, pgxnotify.FromDB(db.DB)
 		}, "LISTEN needs a direct connection"},
 		"in another database": {func(t *testing.T) (*bun.DB, notify.Listener) {
-			return testdb.Postgres(t), direct(t, testdb.PostgresDSN(t))
+			return testdb.OpenPostgres(t, testdb.DirectDSN(t)), direct(t, testdb.DirectDSN(t))
 		}, "use the same database?"},
 		"without a server": {func(t *testing.T) (*bun.DB, notify.Listener) {
-			return testdb.Postgres(t), direct(t, "postgres://nobody@127.0.0.1:1/none?sslmode=disable")
+			return testdb.OpenPostgres(t, testdb.DirectDSN(t)), direct(t, "postgres://nobody@127.0.0.1:1/none?sslmode=disable")
 		}, "connect"},
 		"with another driver": {func(t *testing.T) (*bun.DB, notify.Listener) {
-			return testdb.Postgres(t), pgxnotify.FromDB(testdb.SQLite(t).DB)
+			return testdb.OpenPostgres(t, testdb.DirectDSN(t)), pgxnotify.FromDB(testdb.SQLite(t).DB)
 		}, "that of pgx/v5/stdlib is needed"},
 		"without a pool": {func(t *testing.T) (*bun.DB, notify.Listener) {
-			return testdb.Postgres(t), pgxnotify.FromDB(nil)
+			return testdb.OpenPostgres(t, testdb.DirectDSN(t)), pgxnotify.FromDB(nil)
 		}, "the database handle is nil"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -345,7 +345,7 @@ func (i instrumentation) Connect(ctx context.Context) (driver.Conn, error) {
 
 func TestListenersConnectAsThePoolDoes(t *testing.T) {
 	t.Parallel()
-	config, err := pgx.ParseConfig(testdb.PostgresDSN(t))
+	config, err := pgx.ParseConfig(testdb.DirectDSN(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +364,7 @@ func TestListenersConnectAsThePoolDoes(t *testing.T) {
 // The application goes through the pooler, the listener past it.
 func TestOnlyTheListenerNeedsADirectConnection(t *testing.T) {
 	t.Parallel()
-	dsn := testdb.PostgresDSN(t)
+	dsn := testdb.DirectDSN(t)
 	through := testdb.Pgbouncer(t, dsn)
 	var done atomic.Int64
 	worker := newApp(t, testdb.OpenPostgres(t, through), counting("c", &done))
@@ -384,7 +384,7 @@ func TestLongNamesMakeAChannel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &app{T: t, db: testdb.Postgres(t), registry: registry}
+	a := &app{T: t, db: testdb.OpenPostgres(t, testdb.DirectDSN(t)), registry: registry}
 	a.listening(pgxnotify.FromDB(a.db.DB))
 }
 
@@ -400,7 +400,7 @@ func TestNotifiersThatCannotBeMade(t *testing.T) {
 		want     string
 	}{
 		"no database":     {nil, registry, "is nil"},
-		"no registry":     {testdb.Postgres(t), nil, "is nil"},
+		"no registry":     {testdb.OpenPostgres(t, testdb.DirectDSN(t)), nil, "is nil"},
 		"another dialect": {testdb.SQLite(t), registry, "has no notifications"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -414,7 +414,7 @@ func TestNotifiersThatCannotBeMade(t *testing.T) {
 
 func TestFxNotifiesOtherProcesses(t *testing.T) {
 	t.Parallel()
-	dsn := testdb.PostgresDSN(t)
+	dsn := testdb.DirectDSN(t)
 	var done atomic.Int64
 	var n *notify.Notifier
 	app := fxtest.New(t, fx.Supply(testdb.OpenPostgres(t, dsn), rarely()), fxmodule.Module, fxmodule.Migrate(),
@@ -433,7 +433,7 @@ func TestFxNotifiesOtherProcesses(t *testing.T) {
 
 func TestFxRefusesTwoListeners(t *testing.T) {
 	t.Parallel()
-	db := testdb.Postgres(t)
+	db := testdb.OpenPostgres(t, testdb.DirectDSN(t))
 	one := pgxnotify.FromDB(db.DB)
 	err := fx.New(fx.NopLogger, fx.Supply(db, notify.Config{Listener: one}), fxmodule.Module,
 		fx.Provide(func() notify.Listener { return one })).Err()

@@ -28,6 +28,10 @@ const Variable = "ASYNCMONOLITH_TEST_POSTGRES"
 // asks for a level of its own gets that.
 const IsolationVariable = "ASYNCMONOLITH_TEST_ISOLATION"
 
+// DirectVariable names the environment variable with a DSN of the same server past
+// the pooler that [Variable] leads through, if it does.
+const DirectVariable = "ASYNCMONOLITH_TEST_POSTGRES_DIRECT"
+
 // Each runs a test once per database.
 func Each(t *testing.T, test func(t *testing.T, db *bun.DB)) {
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, Postgres(t)) })
@@ -69,18 +73,39 @@ func PostgresDSN(t testing.TB, settings ...string) string {
 	return PostgresDSNOf(t, name)
 }
 
+// DirectDSN is [PostgresDSN] for what does not work through a pooler, as LISTEN.
+func DirectDSN(t testing.TB) string {
+	t.Helper()
+	dsn := PostgresDSN(t)
+	if direct := os.Getenv(DirectVariable); direct != "" {
+		return databaseOf(t, direct, strings.TrimPrefix(parse(t, dsn).Path, "/"))
+	}
+	return dsn
+}
+
 // Isolation is the setting of a default isolation level.
 func Isolation(level string) string { return "default_transaction_isolation=" + level }
 
 // PostgresDSNOf returns the DSN of a database on the server by its name.
 func PostgresDSNOf(t testing.TB, name string) string {
 	t.Helper()
-	dsn, err := url.Parse(os.Getenv(Variable))
-	if err != nil {
-		t.Fatalf("%s: %v", Variable, err)
-	}
+	return databaseOf(t, os.Getenv(Variable), name)
+}
+
+func databaseOf(t testing.TB, server, name string) string {
+	t.Helper()
+	dsn := parse(t, server)
 	dsn.Path = "/" + name
 	return dsn.String()
+}
+
+func parse(t testing.TB, dsn string) *url.URL {
+	t.Helper()
+	parsed, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatalf("DSN: %v", err)
+	}
+	return parsed
 }
 
 // OpenPostgres opens a database by its DSN.
