@@ -118,6 +118,7 @@ func TestConsumersAreCancelledBeforeTheirLeaseRunsOut(t *testing.T) {
 // before they could renew them.
 func TestReadsDoNotEndAnOutageOfWrites(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		config := outbox.ProcessorConfig{Concurrency: 8, LeaseDuration: 6 * time.Second}
 		var crashes atomic.Int64
 		a := newApp(bus.Consume("c", func(ctx context.Context, _ order) error {
 			m, _ := bus.Current(ctx)
@@ -131,23 +132,23 @@ func TestReadsDoNotEndAnOutageOfWrites(t *testing.T) {
 		processorSide, breaker := a.breakable()
 		var processors []*running
 		for range 3 {
-			processors = append(processors, processorSide.startWith(ctx, outbox.ProcessorConfig{Concurrency: 8}))
+			processors = append(processors, processorSide.startWith(ctx, config))
 		}
 		sooner(t, "everything is claimed", func() bool {
 			return processors[0].Stats().Running+processors[1].Stats().Running+processors[2].Stats().Running == 20
 		})
-		processors = append(processors, processorSide.startWith(ctx, outbox.ProcessorConfig{Concurrency: 8})) // which holds nothing
+		processors = append(processors, processorSide.startWith(ctx, config)) // which holds nothing
 		sooner(t, "the last one runs", func() bool { return processors[3].Health().Ready })
 		for range 5 {
 			breaker.readOnly.Store(true)
-			<-time.After(time.Minute) // the outage outlasts the lease
+			<-time.After(2 * config.LeaseDuration) // the outage outlasts the lease
 			for _, p := range processors {
 				if health := p.Health(); health.Ready || health.Err == nil {
 					t.Errorf("health while nothing can be written: got %+v, want not ready and the error", health)
 				}
 			}
 			breaker.readOnly.Store(false)
-			<-time.After(time.Minute)
+			<-time.After(2 * config.LeaseDuration)
 			if n := a.count("SELECT count(*) FROM consumer_messages WHERE crashes > 0"); n > 0 || crashes.Load() > 0 {
 				t.Fatalf("messages with a crash: got %d now and %d in runs, want none: their owners live", n, crashes.Load())
 			}

@@ -122,7 +122,7 @@ func TestHandlerThatIgnoresItsTimeoutIsAbandoned(t *testing.T) {
 				<-release
 			}
 			return nil
-		}, bus.Timeout(3*time.Second), bus.WithBackoff(middleware.Constant(time.Hour))))
+		}, bus.Timeout(3*time.Second), bus.WithBackoff(middleware.Constant(time.Minute))))
 		a.produceAt(ctx, order{ID: "1"})
 		start := time.Now()
 		r := a.startWith(ctx, outbox.ProcessorConfig{Concurrency: 1})
