@@ -75,21 +75,49 @@ func (l *Log) Decode(ctx context.Context, m *bus.Message) (bus.Payload, error) {
 }
 
 // ReadStream reads the events of a stream that come after a version, 0 for all,
-// in their order. In the transaction of an append it reads what was appended. Events that an
-// upcaster drops and events that were erased are left out. The sequence ends with
-// the first error: the database's, or an *[UnknownTypeError], or of an upcaster or
-// the codec.
+// in their order. In the transaction of an append it reads what was appended.
+// Events that an upcaster drops and events that were erased are left out: to
+// append at the version that was read, use [Log.FoldStream]. The sequence ends
+// with the first error: the database's, or an *[UnknownTypeError], or of an
+// upcaster or the codec.
 func (l *Log) ReadStream(ctx context.Context, db bun.IDB, stream string, after int64) iter.Seq2[Recorded, error] {
 	return l.read(ctx, db, "read stream", func() nextPage {
 		after := after
 		return func(s *store.Store, db bun.IDB) ([]store.Event, bool, error) {
-			rows, err := s.ReadStream(ctx, db, stream, after, readPage)
-			if len(rows) > 0 {
-				after = rows[len(rows)-1].Version
-			}
-			return rows, len(rows) == readPage, err
+			return l.streamPage(ctx, s, db, stream, &after)
 		}
 	})
+}
+
+// FoldStream gives apply what [Log.ReadStream] reads, and returns the version of
+// the last event, be it one that was left out: the version to expect for an append
+// that rests on these events. It is after when none came. The first error of apply
+// ends it, and is returned as it is.
+func (l *Log) FoldStream(ctx context.Context, db bun.IDB, stream string, after int64, apply func(Recorded) error) (version int64, err error) {
+	version = after
+	events := l.read(ctx, db, "fold stream", func() nextPage {
+		return func(s *store.Store, db bun.IDB) ([]store.Event, bool, error) {
+			return l.streamPage(ctx, s, db, stream, &version)
+		}
+	})
+	for event, err := range events {
+		if err == nil {
+			err = apply(event)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return version, nil
+}
+
+// streamPage reads the next events of a stream, and moves after to the last.
+func (l *Log) streamPage(ctx context.Context, s *store.Store, db bun.IDB, stream string, after *int64) ([]store.Event, bool, error) {
+	rows, err := s.ReadStream(ctx, db, stream, *after, readPage)
+	if len(rows) > 0 {
+		*after = rows[len(rows)-1].Version
+	}
+	return rows, len(rows) == readPage, err
 }
 
 // Filter selects events of the log; empty fields select all.

@@ -91,20 +91,18 @@ func (d Decider[S, C, E]) load(ctx context.Context, log *eventlog.Log, db bun.ID
 			return l, err
 		}
 	}
-	for recorded, err := range log.ReadStream(ctx, db, d.Stream(id), l.version) {
-		if err != nil {
-			return l, err
-		}
+	l.version, err = log.FoldStream(ctx, db, d.Stream(id), l.version, func(recorded eventlog.Recorded) error {
 		event, ok := recorded.Data.(E)
 		if _, over := recorded.Data.(eventlog.Tombstoned); over && !ok {
-			return l, eventlog.ErrTombstoned
+			return eventlog.ErrTombstoned
 		}
 		if !ok {
-			return l, fmt.Errorf("version %d is a %T, which is no event of this decider", recorded.Version, recorded.Data)
+			return fmt.Errorf("version %d is a %T, which is no event of this decider", recorded.Version, recorded.Data)
 		}
-		l.state, l.version = d.Evolve(l.state, event), recorded.Version
-	}
-	return l, nil
+		l.state = d.Evolve(l.state, event)
+		return nil
+	})
+	return l, err
 }
 
 // Handle decides on a command in the caller's transaction, and appends the events

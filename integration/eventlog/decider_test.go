@@ -198,3 +198,25 @@ func TestSnapshotsAreACache(t *testing.T) {
 		}
 	})
 }
+
+// TestADroppedEventAtTheEndIsNoConflict has an upcaster hide the last event of a
+// stream, which counts towards its version all the same.
+func TestADroppedEventAtTheEndIsNoConflict(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		old, err := eventlog.NewTypes(eventlog.Event[movedBefore](), eventlog.Event[opened]())
+		if err != nil {
+			t.Fatal(err)
+		}
+		setup{types: old}.newApp(t, db).append("account-1", eventlog.NoStream, opened{}, movedBefore{"5"}, movedBefore{"drop"})
+		a := setup{types: types2(t)}.newApp(t, db)
+		d := accounts(0)
+		if _, version, err := decider.Load(a.ctx, a.log, db, d, "1"); version != 3 || err != nil {
+			t.Errorf("load: got version %d and %v, want 3", version, err)
+		}
+		state, appended, err := decider.Execute(a.ctx, a.log, db, d, "1", 7)
+		if err != nil || state.Balance != 57 || appended.Version != 4 {
+			t.Errorf("execute: got %+v, %+v and %v, want a balance of 57 at version 4", state, appended, err)
+		}
+	})
+}
