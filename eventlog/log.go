@@ -107,13 +107,16 @@ func (l *Log) on(db bun.IDB) (*store.Store, bun.IDB, error) {
 // on SQLite must begin with a write, as this one does.
 func (l *Log) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Context, tx bun.Tx) error) error {
 	s, _, err := l.on(db)
+	if err == nil && fn == nil {
+		err = errors.New("the function is nil")
+	}
 	if err != nil {
 		return fmt.Errorf("eventlog: run in tx: %w", err)
 	}
 	var wakes *store.Wakes
 	err = store.InTx(ctx, db, func(tx bun.Tx) error {
 		if err := s.WriteFirst(ctx, tx); err != nil {
-			return store.Explained(err)
+			return fmt.Errorf("eventlog: run in tx: %w", store.Explained(err))
 		}
 		var within context.Context
 		within, wakes = store.WithWakes(ctx)

@@ -141,9 +141,19 @@ func NewTypes(types ...Type) (*Types, error) {
 	return all, nil
 }
 
+// find returns an event by its name or alias. A nil *Types, which a registry may
+// be given as its events, knows none.
+func (t *Types) find(name string) (*Type, bool) {
+	if t == nil {
+		return nil, false
+	}
+	known, ok := t.byName[name]
+	return known, ok
+}
+
 // GoType implements bus.EventTypes.
 func (t *Types) GoType(name string) (reflect.Type, bool) {
-	known, ok := t.byName[name]
+	known, ok := t.find(name)
 	if !ok {
 		return nil, false
 	}
@@ -152,7 +162,7 @@ func (t *Types) GoType(name string) (reflect.Type, bool) {
 
 // Aliases implements bus.EventTypes.
 func (t *Types) Aliases(name string) []string {
-	known, ok := t.byName[name]
+	known, ok := t.find(name)
 	if !ok {
 		return nil
 	}
@@ -177,7 +187,7 @@ func (e *UnknownTypeError) Error() string {
 // Upcast implements bus.EventTypes. An event that is not known is an
 // *[UnknownTypeError].
 func (t *Types) Upcast(ctx context.Context, name string, schema int, text []byte) ([]byte, error) {
-	known, ok := t.byName[name]
+	known, ok := t.find(name)
 	switch {
 	case !ok:
 		return nil, &UnknownTypeError{Type: name}
@@ -208,7 +218,7 @@ func (t *Types) decode(ctx context.Context, codec bus.Codec, name string, schema
 // Names returns the names under which events of a type may be stored, its own
 // first, or nil when it is not known.
 func (t *Types) Names(name string) []string {
-	known, ok := t.byName[name]
+	known, ok := t.find(name)
 	if !ok {
 		return nil
 	}

@@ -30,8 +30,8 @@ type ProducerConfig struct {
 }
 
 // Producer writes messages in the caller's transaction. It holds no database
-// and is safe for concurrent use. Make one with [NewProducer]: the zero value
-// returns an error from every method but RunInTx.
+// and is safe for concurrent use. Make one with [NewProducer]: the zero value, and
+// nil, return an error from every method but RunInTx.
 type Producer struct {
 	registry *bus.Registry
 	config   ProducerConfig
@@ -124,7 +124,7 @@ func (p *Producer) Produce(ctx context.Context, db bun.IDB, payload bus.Payload,
 // as possible: all of them or none. The receipts are in the order of the items.
 // No items are no error. The errors are those of [Producer.Produce].
 func (p *Producer) ProduceMany(ctx context.Context, db bun.IDB, items ...Item) ([]Receipt, error) {
-	if p.registry == nil {
+	if p == nil || p.registry == nil {
 		return nil, fmt.Errorf("outbox: produce: %w", errUnmade)
 	}
 	batch := make([]*bus.Message, len(items))
@@ -181,7 +181,7 @@ func newMessageID() (bus.MessageID, error) {
 // other. A message without an id is given one. All are written or none. The
 // errors are those of [Producer.Produce].
 func (p *Producer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error {
-	if p.registry == nil {
+	if p == nil || p.registry == nil {
 		return fmt.Errorf("outbox: send: %w", errUnmade)
 	}
 	for _, m := range batch {

@@ -69,8 +69,11 @@ func (i *Inline) ApplyInline(ctx context.Context, tx bun.Tx, events []eventlog.R
 // transaction, for which appends of these events wait. For a log too long for
 // that, use a projection that is not inline.
 func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) error {
-	if i.projection.Reset == nil {
-		return fmt.Errorf("projection: rebuild inline %q: it has no Reset", i.projection.Name)
+	switch {
+	case db == nil || log == nil || log.Registry() == nil:
+		return fmt.Errorf("projection: rebuild inline %q: the database handle is nil, or the log was not made by eventlog.New", i.projection.Name)
+	case i.projection.Reset == nil:
+		return fmt.Errorf("projection: rebuild inline %q: it has no Reset: give it one", i.projection.Name)
 	}
 	s, err := store.For(db.Dialect().Name(), log.Registry().Tables())
 	if err == nil {

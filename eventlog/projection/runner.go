@@ -65,6 +65,9 @@ func NewRunner(db *bun.DB, log *eventlog.Log, config Config, projections ...Proj
 	if db == nil || log == nil {
 		return nil, errors.New("projection: NewRunner: the database handle or the log is nil")
 	}
+	if log.Registry() == nil {
+		return nil, errors.New("projection: NewRunner: the log was not made by eventlog.New")
+	}
 	s, err := store.For(db.Dialect().Name(), log.Registry().Tables())
 	if err != nil {
 		return nil, fmt.Errorf("projection: NewRunner: %w", err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -145,5 +146,46 @@ func TestNewReportsEveryMistake(t *testing.T) {
 	}
 	if _, err := eventlog.New(registry, producer, eventlog.Config{}); err == nil || !strings.Contains(err.Error(), "RegistryConfig.Events") {
 		t.Errorf("New without events: got %v, want an error that says how", err)
+	}
+}
+
+// TestNilThingsAreErrors has what a mistake in wiring leaves behind: what was not
+// made, since somebody ignored an error.
+func TestNilThingsAreErrors(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	a := newApp(t, db)
+	_, err := (bus.RegistryConfig{Events: (*eventlog.Types)(nil)}).NewRegistry(consumeMoved("c", func(context.Context, int) {}))
+	if err != nil {
+		t.Errorf("a registry of nil types: got %v, want that New reports it", err)
+	}
+	unmade, err := eventlog.New(a.registry, (*outbox.Producer)(nil), eventlog.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inline, err := projection.NewInline(a.log.Types(), balances())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, runnerErr := projection.NewRunner(db, new(eventlog.Log), projection.Config{})
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"append by no producer":      {a.log.RunInTx(a.ctx, db, appendBy(unmade)), "the producer was not made by NewProducer"},
+		"transaction of nothing":     {a.log.RunInTx(a.ctx, db, nil), "eventlog: run in tx: the function is nil"},
+		"runner of an empty log":     {runnerErr, "the log was not made by eventlog.New"},
+		"rebuild without a database": {inline.Rebuild(a.ctx, nil, nil), "the database handle is nil"},
+	} {
+		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, c.err, c.want)
+		}
+	}
+}
+
+func appendBy(log *eventlog.Log) func(ctx context.Context, tx bun.Tx) error {
+	return func(ctx context.Context, tx bun.Tx) error {
+		_, err := log.Append(ctx, tx, "account-1", eventlog.Any, moved{1})
+		return err
 	}
 }
