@@ -33,8 +33,9 @@ var (
 	// ErrSchema: the library's tables are missing, or older than this version
 	// needs. The cure is outbox.Migrate, or fxmodule.Migrate under fx.
 	ErrSchema = errors.New("the schema is missing or too old, run outbox.Migrate")
-	// ErrNotInTx: the context belongs to a transaction of outbox.Producer.RunInTx
-	// or of a transactional consumer, but the handle does not. What is written
+	// ErrNotInTx: the context belongs to a transaction that the library has begun,
+	// by outbox.Producer.RunInTx or eventlog.Log.RunInTx, for a transactional
+	// consumer or a projection, but the handle does not. What is written
 	// would commit, or wait for locks, apart from that transaction. Pass the
 	// transaction; to write apart from it on purpose, use a context from outside.
 	ErrNotInTx = errors.New("the context belongs to a transaction, but the handle does not: pass the transaction")

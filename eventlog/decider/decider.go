@@ -151,7 +151,8 @@ const tries = 5 // of Execute
 // Execute decides on a command in a transaction of its own, and again when
 // somebody else was first: up to five times in all, after short random waits. It
 // wakes this process's processors and projections. The errors are those of
-// [Handle], and of the database.
+// [Handle], and of the database, and bus.ErrNotInTx in a transaction that the
+// library has begun, such as that of a transactional consumer: use Handle there.
 func Execute[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db *bun.DB, d Decider[S, C, E], id string, command C) (state S, appended eventlog.Appended, err error) {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(100*time.Millisecond))
 	for try := 1; ; try++ {

@@ -220,3 +220,22 @@ func TestADroppedEventAtTheEndIsNoConflict(t *testing.T) {
 		}
 	})
 }
+
+// TestExecuteInATransaction is Execute where Handle is meant: its effects would
+// commit apart from the consumer's, and on SQLite wait for its lock in vain.
+func TestExecuteInATransaction(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := newApp(t, db)
+		err := a.inTx(func(ctx context.Context, _ bun.Tx) error {
+			_, _, err := decider.Execute(ctx, a.log, db, accounts(0), "1", 5)
+			return err
+		})
+		if !errors.Is(err, bus.ErrNotInTx) {
+			t.Errorf("execute in a transaction: got %v, want ErrNotInTx", err)
+		}
+		if n := len(a.stream("account-1")); n != 0 {
+			t.Errorf("events: got %d, want none", n)
+		}
+	})
+}
