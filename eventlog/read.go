@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -124,15 +125,26 @@ func (l *Log) streamPage(ctx context.Context, s *store.Store, db bun.IDB, stream
 type Filter struct {
 	// Types are the names of events. Their aliases are meant, too.
 	Types []string
-	// Categories are what the names of the streams begin with.
+	// Categories are what the names of the streams begin with, up to the first "-".
 	Categories []string
+}
+
+// checkCategories reports a category that no stream can have.
+func checkCategories(categories []string) error {
+	for _, c := range categories {
+		if c == "" || strings.Contains(c, "-") {
+			return fmt.Errorf("category %q: %w: no stream has it: a category ends before the first \"-\" of a stream's name", c, bus.ErrBadOption)
+		}
+	}
+	return nil
 }
 
 // ReadLog reads the events that come after a position, 0 for all, in the order of
 // their positions, up to the last that is numbered when the reading begins. Who
 // has read an event at a position has been given every one before it. What is
 // left out, and how it ends, is as for [Log.ReadStream]; a filter with a type that
-// is not known is an *[UnknownTypeError].
+// is not known is an *[UnknownTypeError], one with a category that no stream can
+// have bus.ErrBadOption.
 //
 // Events are numbered by the processes that run projections. Where none runs,
 // call [Log.Number] first.
@@ -142,6 +154,9 @@ func (l *Log) ReadLog(ctx context.Context, db bun.IDB, after int64, filter Filte
 		var types []string
 		return func(s *store.Store, db bun.IDB) (rows []store.Event, more bool, err error) {
 			if head < 0 {
+				if err = checkCategories(filter.Categories); err != nil {
+					return nil, false, err
+				}
 				if types, err = l.types.withAliases(filter.Types); err != nil {
 					return nil, false, err
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -18,7 +19,7 @@ import (
 // and safe for concurrent use if its functions are.
 type Decider[S, C any, E bus.Payload] struct {
 	// Category is what the names of its streams begin with: "account" for
-	// "account-42".
+	// "account-42". It has no "-".
 	Category string
 	// Initial is the state before the first event. Defaults to the zero value.
 	Initial func() S
@@ -47,8 +48,8 @@ var ErrMisfit = errors.New("the snapshot was made of another form of the state: 
 
 func (d Decider[S, C, E]) check() error {
 	var errs []error
-	if d.Category == "" {
-		errs = append(errs, errors.New("the Category is empty"))
+	if d.Category == "" || strings.Contains(d.Category, "-") {
+		errs = append(errs, fmt.Errorf("the Category %q: text without \"-\" is needed, which ends it in the name of a stream", d.Category))
 	}
 	if d.Evolve == nil || d.Decide == nil {
 		errs = append(errs, errors.New("the function Evolve or Decide is nil"))

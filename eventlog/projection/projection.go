@@ -58,8 +58,8 @@ type Projection struct {
 	Batch func(ctx context.Context, tx bun.Tx, events []eventlog.Recorded) error
 	// Types are the names of events for Batch. Defaults to none.
 	Types []string
-	// Categories restricts what is read to streams whose names begin so. Defaults
-	// to all.
+	// Categories restricts what is read to streams whose names begin so, up to the
+	// first "-". Defaults to all.
 	Categories []string
 	// Reset empties the tables of the projection, for [Runner.Rebuild]. Defaults
 	// to none, with which it cannot be rebuilt in place.
@@ -203,7 +203,10 @@ func (p Projection) check() (errs []error) {
 	check(p.OnError <= ParkStream, "OnError %d: Halt, Park or ParkStream is allowed", p.OnError)
 	check(p.MaxAttempts >= 1, "MaxAttempts %d: 1 or more is allowed", p.MaxAttempts)
 	check(p.AttemptDelay >= 0, "AttemptDelay %s: 0 or more is allowed", p.AttemptDelay)
-	check(p.Timeout > 0 && p.Timeout <= bus.MaxConsumerTimeout, "Timeout %s: up to %s is allowed", p.Timeout, bus.MaxConsumerTimeout)
+	check(p.Timeout > 0 && p.Timeout <= bus.MaxConsumerTimeout, "Timeout %s: more than 0 and up to %s is allowed", p.Timeout, bus.MaxConsumerTimeout)
+	for _, c := range p.Categories {
+		check(c != "" && !strings.Contains(c, "-"), "category %q: no stream has it: a category ends before the first \"-\" of a stream's name", c)
+	}
 	check((p.Batch == nil) != (len(p.On) == 0), "either On or Batch is needed, not both")
 	check((p.Batch == nil) == (len(p.Types) == 0), "Types are needed with Batch, and only there")
 	return errs

@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -187,5 +188,27 @@ func appendBy(log *eventlog.Log) func(ctx context.Context, tx bun.Tx) error {
 	return func(ctx context.Context, tx bun.Tx) error {
 		_, err := log.Append(ctx, tx, "account-1", eventlog.Any, moved{1})
 		return err
+	}
+}
+
+// TestCategoriesThatNoStreamHas: what they select would be nothing, in silence.
+func TestCategoriesThatNoStreamHas(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	a := newApp(t, db)
+	d := accounts(0)
+	d.Category = "bank-account"
+	_, _, executed := decider.Execute(a.ctx, a.log, db, d, "1", 5)
+	p := balances()
+	p.Categories = []string{"account", "bank-account"}
+	_, made := projection.NewRunner(db, a.log, projection.Config{}, p)
+	var read error
+	for _, err := range a.log.ReadLog(a.ctx, db, 0, eventlog.Filter{Categories: p.Categories}) {
+		read = err
+	}
+	for name, err := range map[string]error{"decider": executed, "projection": made, "filter": read} {
+		if err == nil || !strings.Contains(err.Error(), `"bank-account"`) {
+			t.Errorf("%s: got %v, want an error that names the category", name, err)
+		}
 	}
 }
