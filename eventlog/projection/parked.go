@@ -24,7 +24,7 @@ type Parked struct {
 func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, error) {
 	reader := r.byName[name]
 	if reader == nil {
-		return nil, fmt.Errorf("projection: parked events of %q: %w", name, ErrUnknown)
+		return nil, fmt.Errorf("projection: parked events of %q: %w", name, r.unknown())
 	}
 	rows, err := r.store.ParkedEvents(ctx, r.db, name, reader.Version, limit)
 	if err != nil {
@@ -44,7 +44,7 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 func (r *Runner) RetryParked(ctx context.Context, name string) (int, error) {
 	reader := r.byName[name]
 	if reader == nil {
-		return 0, fmt.Errorf("projection: retry parked events of %q: %w", name, ErrUnknown)
+		return 0, fmt.Errorf("projection: retry parked events of %q: %w", name, r.unknown())
 	}
 	for n := 0; ; n++ {
 		rows, err := r.store.ParkedEvents(ctx, r.db, name, reader.Version, 1)

@@ -18,7 +18,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Begin is where a projection that is new begins to read.
+// Begin is where a projection, or a version of one, begins to read that has never
+// run. For others it has no effect.
 type Begin uint8
 
 const (
@@ -102,7 +103,7 @@ func On[E bus.Payload](fn func(ctx context.Context, tx bun.Tx, event E) error) A
 		a.err = err
 	}
 	if fn == nil {
-		a.err = errors.Join(a.err, errors.New("the function is nil"))
+		a.err = errors.Join(a.err, fmt.Errorf("the function for event %q is nil", a.name))
 		return a
 	}
 	a.fn = func(ctx context.Context, tx bun.Tx, event bus.Payload) error {
@@ -151,8 +152,11 @@ func newReader(p Projection, types *eventlog.Types) (*reader, error) {
 	errs := p.check()
 	names := slices.Clone(p.Types)
 	for i, on := range p.On {
-		if on.err != nil || on.fn == nil {
-			errs = append(errs, fmt.Errorf("the field On[%d] is not made by projection.On, or wrongly: %w", i, errors.Join(on.err, errors.New("one function of one event is allowed"))))
+		if on.err == nil && on.fn == nil {
+			on.err = errors.New("it is a zero value: make it by projection.On")
+		}
+		if on.err != nil {
+			errs = append(errs, fmt.Errorf("the field On[%d]: %w", i, on.err))
 			continue
 		}
 		if goType, ok := types.GoType(on.name); ok && goType != on.goType {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/uptrace/bun"
 
@@ -19,7 +21,7 @@ import (
 func (r *Runner) Rebuild(ctx context.Context, name string) error {
 	reader := r.byName[name]
 	if reader == nil {
-		return fmt.Errorf("projection: rebuild %q: %w", name, ErrUnknown)
+		return fmt.Errorf("projection: rebuild %q: %w", name, r.unknown())
 	}
 	if reader.Reset == nil {
 		return fmt.Errorf("projection: rebuild %q: it has no Reset: give it one, or raise its Version", name)
@@ -62,7 +64,8 @@ func (e *LagError) Error() string {
 // Promote makes a version of a projection the one to read, see [Active], and
 // retires those before it, which are applied no more: the last step of a rebuild
 // beside the old version. A version that is more than maxLag positions behind is a
-// *[LagError]. It waits for the batches that are being applied.
+// *[LagError], one that has never run [ErrUnknown]. There is no way back to a
+// version that is retired. It waits for the batches that are being applied.
 func (r *Runner) Promote(ctx context.Context, name string, version int, maxLag int64) error {
 	if _, err := r.log.Number(ctx, r.db); err != nil {
 		return fmt.Errorf("projection: promote %q: %w", name, err)
@@ -72,19 +75,20 @@ func (r *Runner) Promote(ctx context.Context, name string, version int, maxLag i
 		if err != nil {
 			return err
 		}
-		lag := int64(-1)
+		lag, versions := int64(-1), map[int]bool{}
 		for _, row := range rows {
+			versions[row.Version] = true
 			switch {
 			case row.Version != version:
 			case row.Status == store.Retired:
-				return fmt.Errorf("version %d is retired", version)
+				return fmt.Errorf("version %d is retired, and is applied no more: to go back, give the runner a higher version", version)
 			default:
 				lag = max(lag, row.Head-row.Position)
 			}
 		}
 		switch {
 		case lag < 0:
-			return fmt.Errorf("version %d: %w", version, ErrUnknown)
+			return fmt.Errorf("version %d has never run, %v have: %w", version, slices.Sorted(maps.Keys(versions)), ErrUnknown)
 		case lag > maxLag:
 			return &LagError{Name: name, Version: version, Lag: lag, Allowed: maxLag}
 		}
@@ -114,11 +118,23 @@ func (r *Runner) Active(ctx context.Context, db bun.IDB, name string) (int, erro
 }
 
 // Resume has the halted shards of a version try again, with all their attempts,
-// and returns how many there were.
+// and returns how many there were. A version that has never run is [ErrUnknown].
 func (r *Runner) Resume(ctx context.Context, name string, version int) (int, error) {
 	n, err := r.store.ResumeReader(ctx, r.db, name, version)
+	if err == nil && n == 0 {
+		err = r.known(ctx, name, version)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("projection: resume %q: %w", name, store.Explained(err))
 	}
 	return n, nil
+}
+
+// known returns an error for a version that has no checkpoints.
+func (r *Runner) known(ctx context.Context, name string, version int) error {
+	rows, err := r.store.Subscriptions(ctx, r.db, name)
+	if err == nil && !slices.ContainsFunc(rows, func(row store.Subscription) bool { return row.Version == version }) {
+		err = fmt.Errorf("version %d has never run: %w", version, ErrUnknown)
+	}
+	return err
 }

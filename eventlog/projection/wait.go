@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,8 +18,9 @@ import (
 // halted: see [Runner.Resume].
 var ErrHalted = errors.New("projection: a shard is halted")
 
-// ErrUnknown is returned for a projection that the runner was not given.
-var ErrUnknown = errors.New("projection: the runner was not given this projection")
+// ErrUnknown is returned for a projection that the runner was not given, and for a
+// version of one that has never run.
+var ErrUnknown = errors.New("projection: the projection is not known")
 
 const (
 	waitMin = 5 * time.Millisecond // between looks for what another process applies
@@ -40,7 +42,7 @@ func (r *Runner) WaitFor(ctx context.Context, name string, appended eventlog.App
 func (r *Runner) waitFor(ctx context.Context, name string, appended eventlog.Appended) error {
 	reader := r.byName[name]
 	if reader == nil {
-		return ErrUnknown
+		return r.unknown()
 	}
 	if appended.Sequence == 0 { // there was nothing to append
 		return nil
@@ -61,9 +63,14 @@ func (r *Runner) waitFor(ctx context.Context, name string, appended eventlog.App
 			return store.Explained(err)
 		}
 		if err := r.await(ctx, moved, wait); err != nil {
-			return err
+			return fmt.Errorf("%w: version %d has not come to sequence %d: is it run, and is the append committed?", err, reader.Version, appended.Sequence)
 		}
 	}
+}
+
+// unknown tells which projections there are instead.
+func (r *Runner) unknown() error {
+	return fmt.Errorf("%w: the runner was given %q", ErrUnknown, slices.Sorted(maps.Keys(r.byName)))
 }
 
 // reached tells whether all shards have come to a position.
@@ -113,7 +120,11 @@ func (r *Runner) catchUp(ctx context.Context) error {
 			for _, shard := range reader.shards {
 				for more := true; more && ctx.Err() == nil; {
 					more, err = r.step(ctx, shard, ctx.Done())
-					if f, failed := errors.AsType[*failure](err); err != nil && (!failed || !f.blameless) {
+					f, failed := errors.AsType[*failure](err)
+					switch {
+					case failed && !f.blameless:
+						return f.named(shard)
+					case err != nil && !failed:
 						return err
 					}
 				}

@@ -302,3 +302,44 @@ func TestSkipOnReplayGuardsAProjection(t *testing.T) {
 		t.Errorf("mails: got %d, want 7, none twice", mails)
 	}
 }
+
+// TestErrorsSayWhichProjection has the mistakes that people make with names and
+// versions, and the errors say what there is instead.
+func TestErrorsSayWhichProjection(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	l := newLedger(t, db)
+	appended := l.append("account-1", eventlog.NoStream, moved{1})
+	r := l.runner(balances(), balances2())
+	l.catchUp(r)
+	if err := r.Promote(l.ctx, "balances", 2, 0); err != nil {
+		t.Fatal(err)
+	}
+	broken := projection.Projection{Name: "broken", On: []projection.Apply{
+		projection.On(func(context.Context, bun.Tx, moved) error { return errors.New("cannot") })}}
+	_, resumed := r.Resume(l.ctx, "balance", 1)
+	ctx, cancel := context.WithTimeout(l.ctx, 10*time.Millisecond)
+	defer cancel()
+	_, zero := projection.NewRunner(db, l.log, projection.Config{}, projection.Projection{Name: "p", On: []projection.Apply{{}}})
+	_, none := projection.NewRunner(db, l.log, projection.Config{}, projection.Projection{Name: "p", On: []projection.Apply{projection.On[moved](nil)}})
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"promote what never ran":  {r.Promote(l.ctx, "balances", 3, 0), "version 3 has never run, [1 2] have"},
+		"promote what is retired": {r.Promote(l.ctx, "balances", 1, 0), "to go back, give the runner a higher version"},
+		"resume what never ran":   {resumed, `projection: resume "balance": version 1 has never run`},
+		"rebuild a misspelt one":  {r.Rebuild(l.ctx, "balance"), `the runner was given ["balances"]`},
+		"catch up":                {l.runner(broken).CatchUp(l.ctx), `projection "broken" version 1 at position 1, stream "account-1" version 1: cannot`},
+		"wait for nobody":         {l.runner(broken).WaitFor(ctx, "broken", appended), "version 1 has not come to sequence 1"},
+		"an empty Apply":          {zero, "On[0]: it is a zero value: make it by projection.On"},
+		"On of nothing":           {none, `On[0]: the function for event "account.moved" is nil`},
+	} {
+		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, c.err, c.want)
+		}
+	}
+	if !errors.Is(resumed, projection.ErrUnknown) {
+		t.Errorf("resume what never ran: got %v, want ErrUnknown", resumed)
+	}
+}
