@@ -1,6 +1,7 @@
 package fxmodule
 
 import (
+	"errors"
 	"log/slog"
 
 	"github.com/uptrace/bun"
@@ -29,13 +30,27 @@ func EventLog(types ...eventlog.Type) fx.Option {
 
 // Projections registers projections, as [Consumers] does consumers: each argument
 // is a projection.Projection, a []projection.Projection, or a constructor of
-// either. Without [EventLog] it has no effect.
+// either. It needs [EventLog].
 func Projections(projections ...any) fx.Option {
-	options := make([]fx.Option, len(projections))
+	options := []fx.Option{fx.Invoke(needEventLog)}
 	for i, p := range projections {
-		options[i] = memberOption[projection.Projection]("Projections", "a projection.Projection", projectionsGroup, i, p)
+		options = append(options, memberOption[projection.Projection]("Projections", "a projection.Projection", projectionsGroup, i, p))
 	}
 	return fx.Options(options...)
+}
+
+type needEventLogParams struct {
+	fx.In
+
+	Types *eventlog.Types `optional:"true"`
+}
+
+// needEventLog reports projections that nobody would run.
+func needEventLog(p needEventLogParams) error {
+	if p.Types == nil {
+		return errors.New("fxmodule: Projections without an event log: give the application fxmodule.EventLog, too")
+	}
+	return nil
 }
 
 const projectionsGroup = "asyncmonolith.projections"

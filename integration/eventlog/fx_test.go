@@ -64,6 +64,7 @@ func TestFxNamesMistakesOfTheEventLog(t *testing.T) {
 	for want, option := range map[string]fx.Option{
 		"Projections argument 0 (string) is no constructor": fx.Options(fxmodule.EventLog(), fxmodule.Projections("x")),
 		"there is no Upcaster(1, ...)":                      fxmodule.EventLog(eventlog.Event[moved](eventlog.Schema(2))),
+		"Projections without an event log":                  fxmodule.Projections(balances()),
 		"is not known":                                      fx.Options(fxmodule.EventLog(), fxmodule.Projections(balances())),
 		"both fxmodule.EventLog and bus.RegistryConfig":     fx.Options(fxmodule.EventLog(), fx.Supply(bus.RegistryConfig{Events: types(t)})),
 	} {
