@@ -97,6 +97,9 @@ func (l *Log) checkReplay(r *Replay) (bus.Consumer, error) {
 	if r.Rate < 1 || r.After < 0 || r.UpTo < 0 {
 		errs = append(errs, fmt.Errorf("%w: Rate %d, After %d, UpTo %d: 0 or more is allowed", bus.ErrBadOption, r.Rate, r.After, r.UpTo))
 	}
+	if r.UpTo > 0 && r.UpTo <= r.After {
+		errs = append(errs, fmt.Errorf("%w: After %d, UpTo %d: there is nothing between them", bus.ErrBadOption, r.After, r.UpTo))
+	}
 	consumer, ok := l.registry.Consumer(r.Consumer)
 	if !ok {
 		errs = append(errs, fmt.Errorf("consumer %q: %w", r.Consumer, bus.ErrNoConsumer))

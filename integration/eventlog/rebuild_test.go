@@ -272,6 +272,10 @@ func TestReplayOfReactors(t *testing.T) {
 		if _, err := a.log.Replay(a.ctx, db, replay); !errors.Is(err, bus.ErrBadOption) {
 			t.Errorf("another replay under the name: got %v, want ErrBadOption", err)
 		}
+		backwards := eventlog.Replay{Name: "backwards", Consumer: "count", After: 20, UpTo: 10}
+		if _, err := a.log.Replay(a.ctx, db, backwards); !errors.Is(err, bus.ErrBadOption) {
+			t.Errorf("replay of what is nothing: got %v, want ErrBadOption", err)
+		}
 		replay.Name, replay.Consumer = "x", "nobody"
 		if _, err := a.log.Replay(a.ctx, db, replay); !errors.Is(err, bus.ErrNoConsumer) {
 			t.Errorf("replay for nobody: got %v, want ErrNoConsumer", err)
