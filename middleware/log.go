@@ -10,8 +10,9 @@ import (
 )
 
 // Log writes one line per run: Info when the message is done, snoozed or given
-// back, Warn when it failed or is discarded, Error when it is poisoned. Payloads and headers are
-// never logged. A nil logger means slog.Default().
+// back, Warn when it failed or is discarded, Error when it is poisoned. One that
+// delivers an event says which, and its mode unless that is live. Payloads and
+// headers are never logged. A nil logger means slog.Default().
 func Log(logger *slog.Logger) bus.Middleware {
 	if logger == nil {
 		logger = slog.Default()
@@ -34,7 +35,13 @@ func Log(logger *slog.Logger) bus.Middleware {
 				slog.Duration("duration", time.Since(start)),
 			}
 			if e := m.Event; e != nil {
-				attrs = append(attrs, slog.String("stream", e.Stream), slog.Int64("event_version", e.Version), slog.Int64("position", e.Position))
+				attrs = append(attrs, slog.String("stream", e.Stream), slog.Int64("event_version", e.Version))
+				if e.Position > 0 { // it is numbered
+					attrs = append(attrs, slog.Int64("position", e.Position))
+				}
+			}
+			if m.Mode != bus.Live {
+				attrs = append(attrs, slog.String("mode", m.Mode.String()))
 			}
 			if v.Delay > 0 {
 				attrs = append(attrs, slog.Duration("delay", v.Delay))
