@@ -98,7 +98,7 @@ func (t Type) check() []error {
 	}
 	for _, from := range slices.Sorted(maps.Keys(t.upcasts)) {
 		if from < 1 || from >= t.schema {
-			mistakes = append(mistakes, fmt.Errorf("eventlog: event %q: Upcaster(%d, ...): only schemas before %d, the newest, have one", t.name, from, t.schema))
+			mistakes = append(mistakes, fmt.Errorf("eventlog: event %q: Upcaster(%d, ...): only schemas before %d, the newest, have one: raise Schema, or leave it out", t.name, from, t.schema))
 		}
 	}
 	return mistakes
@@ -122,13 +122,16 @@ func NewTypes(types ...Type) (*Types, error) {
 			continue
 		}
 		mistakes = append(mistakes, t.check()...)
-		for _, name := range append([]string{t.name}, t.aliases...) {
+		for i, name := range append([]string{t.name}, t.aliases...) {
+			if name == "" {
+				if i > 0 { // else it is reported already
+					mistakes = append(mistakes, fmt.Errorf("eventlog: event %s: an alias is empty", t.goType))
+				}
+				continue
+			}
 			if other, taken := all.byName[name]; taken {
 				mistakes = append(mistakes, fmt.Errorf("eventlog: event %s: the name %q is taken by %s", t.goType, name, other.goType))
 				continue
-			}
-			if name == "" {
-				mistakes = append(mistakes, fmt.Errorf("eventlog: event %s: a name is empty", t.goType))
 			}
 			all.byName[name] = &t
 		}
@@ -174,12 +177,13 @@ func (t *Types) Aliases(name string) []string {
 type UnknownTypeError struct {
 	Type   string
 	Schema int // 0 unless the schema is what is not known
+	Newest int // the newest schema that is known, with Schema
 }
 
 // Error implements error.
 func (e *UnknownTypeError) Error() string {
 	if e.Schema > 0 {
-		return fmt.Sprintf("eventlog: event %q: schema %d is not known: it was written by a newer version", e.Type, e.Schema)
+		return fmt.Sprintf("eventlog: event %q: schema %d is not known, 1 to %d are: a newer version of the application has written it", e.Type, e.Schema, e.Newest)
 	}
 	return fmt.Sprintf("eventlog: event %q is not known: give it to NewTypes", e.Type)
 }
@@ -192,7 +196,7 @@ func (t *Types) Upcast(ctx context.Context, name string, schema int, text []byte
 	case !ok:
 		return nil, &UnknownTypeError{Type: name}
 	case schema < 1 || schema > known.schema:
-		return nil, &UnknownTypeError{Type: name, Schema: schema}
+		return nil, &UnknownTypeError{Type: name, Schema: schema, Newest: known.schema}
 	}
 	for from := schema; from < known.schema; from++ {
 		var err error

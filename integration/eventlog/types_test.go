@@ -39,6 +39,7 @@ func TestTypesReportEveryMistake(t *testing.T) {
 		{"alias taken", []eventlog.Type{eventlog.Event[moved](), eventlog.Event[opened](eventlog.Aliases("account.moved"))}, []string{"is taken"}},
 		{"pointer", []eventlog.Type{eventlog.Event[*moved]()}, []string{"pointer"}},
 		{"nil upcaster, and schema", []eventlog.Type{eventlog.Event[moved](eventlog.Schema(2), eventlog.Upcaster(1, nil)), eventlog.Event[opened](eventlog.Schema(0))}, []string{"is nil", "Schema 0"}},
+		{"empty alias", []eventlog.Type{eventlog.Event[moved](eventlog.Aliases(""))}, []string{"an alias is empty"}},
 		{"zero", []eventlog.Type{{}}, []string{"eventlog.Event"}},
 	} {
 		_, err := eventlog.NewTypes(c.types...)
@@ -47,6 +48,13 @@ func TestTypesReportEveryMistake(t *testing.T) {
 				t.Errorf("%s: got %v, want %q", c.name, err, want)
 			}
 		}
+	}
+	if _, err := eventlog.NewTypes(eventlog.Event[*moved]()); err == nil || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a pointer: got %v, want one mistake", err)
+	}
+	_, err := types(t).Upcast(t.Context(), "account.moved", 2, nil)
+	if want := "schema 2 is not known, 1 to 1 are"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a schema of tomorrow: got %v, want %q", err, want)
 	}
 	other := bus.Consume("other", func(context.Context, movedToo) error { return nil })
 	if _, err := (bus.RegistryConfig{Events: types(t)}).NewRegistry(other); err == nil || !strings.Contains(err.Error(), "as an event") {
