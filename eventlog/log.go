@@ -51,8 +51,9 @@ type Log struct {
 
 // New makes a log. The registry must have been made with a *[Types] as its
 // bus.RegistryConfig.Events; its consumers of these events are run for what is
-// appended, by an outbox.Processor as ever. New reports everything that is wrong
-// with its arguments at once.
+// appended, by an outbox.Processor as ever. The producer must have been made from
+// the same registry, which the first append checks. New reports everything else
+// that is wrong with its arguments at once.
 func New(registry *bus.Registry, producer Producer, config Config) (*Log, error) {
 	var errs []error
 	l := &Log{registry: registry, producer: producer, inline: config.Inline}

@@ -229,7 +229,7 @@ func (p *Producer) insert(ctx context.Context, batch []*bus.Message) error {
 		_, err := store.For(db.Dialect().Name(), p.registry.Tables())
 		return err
 	}
-	events, err := store.Record(ctx, db, batch)
+	events, err := store.Record(ctx, db, p.registry, batch)
 	if err != nil {
 		return store.Explained(err)
 	}

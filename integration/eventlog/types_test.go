@@ -158,9 +158,9 @@ func TestNewReportsEveryMistake(t *testing.T) {
 	}
 }
 
-// TestNilThingsAreErrors has what a mistake in wiring leaves behind: what was not
-// made, since somebody ignored an error.
-func TestNilThingsAreErrors(t *testing.T) {
+// TestMistakesInWiringAreErrors has what was not made, since somebody ignored an
+// error, and what was made of something else.
+func TestMistakesInWiringAreErrors(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
 	a := newApp(t, db)
@@ -169,6 +169,10 @@ func TestNilThingsAreErrors(t *testing.T) {
 		t.Errorf("a registry of nil types: got %v, want that New reports it", err)
 	}
 	unmade, err := eventlog.New(a.registry, (*outbox.Producer)(nil), eventlog.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	strange, err := eventlog.New(a.registry, newApp(t, db).producer, eventlog.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +186,7 @@ func TestNilThingsAreErrors(t *testing.T) {
 		want string
 	}{
 		"append by no producer":      {a.log.RunInTx(a.ctx, db, appendBy(unmade)), "the producer was not made by NewProducer"},
+		"append by another's":        {a.log.RunInTx(a.ctx, db, appendBy(strange)), "the producer was made from another registry"},
 		"transaction of nothing":     {a.log.RunInTx(a.ctx, db, nil), "eventlog: run in tx: the function is nil"},
 		"runner of an empty log":     {runnerErr, "the log was not made by eventlog.New"},
 		"rebuild without a database": {inline.Rebuild(a.ctx, nil, nil), "the database handle is nil"},

@@ -97,8 +97,9 @@ func (m *Message) Deliver(to *bus.Message) {
 }
 
 // Recorder writes the events of a batch that is on its way down the produce
-// chain, before the messages that deliver them are written.
-type Recorder func(ctx context.Context, db bun.IDB, batch []*bus.Message) error
+// chain, before the messages that deliver them are written for the consumers of
+// the registry.
+type Recorder func(ctx context.Context, db bun.IDB, registry *bus.Registry, batch []*bus.Message) error
 
 type recorderKey struct{}
 
@@ -109,7 +110,7 @@ func WithRecorder(ctx context.Context, r Recorder) context.Context {
 
 // Record calls the recorder of the context for the events of the batch, and
 // tells whether there were any.
-func Record(ctx context.Context, db bun.IDB, batch []*bus.Message) (bool, error) {
+func Record(ctx context.Context, db bun.IDB, registry *bus.Registry, batch []*bus.Message) (bool, error) {
 	var events []*bus.Message
 	for _, m := range batch {
 		if m.Event != nil && m.Event.Sequence == 0 {
@@ -123,5 +124,5 @@ func Record(ctx context.Context, db bun.IDB, batch []*bus.Message) (bool, error)
 	if !ok {
 		return false, errors.New("events are appended with eventlog.Log.Append, and the produce chain must pass on the context it was given")
 	}
-	return true, record(ctx, db, events)
+	return true, record(ctx, db, registry, events)
 }
