@@ -27,11 +27,12 @@ const (
 	waitMax = 100 * time.Millisecond
 )
 
-// WaitFor returns once the newest version of a projection that the runner was
-// given has applied, or put aside, what was appended: for reading one's own writes. Call
-// it after the commit of the append, and bound it with ctx: it waits as long as
-// the projection takes, on whichever process, and for ever when the append was
-// rolled back. It is an error when a shard halts: [ErrHalted].
+// WaitFor returns once a projection has applied, or put aside, what was appended:
+// for reading one's own writes. The version meant is the one to read, see
+// [Runner.Active]; the newest, when the runner was not given that one. Call it
+// after the commit of the append, and bound it with ctx: it waits as long as the
+// projection takes, on whichever process, and for ever when the append was rolled
+// back. It is an error when a shard halts: [ErrHalted].
 func (r *Runner) WaitFor(ctx context.Context, name string, appended eventlog.Appended) error {
 	if err := r.waitFor(ctx, name, appended); err != nil {
 		return fmt.Errorf("projection: wait for %q: %w", name, err)
@@ -40,8 +41,7 @@ func (r *Runner) WaitFor(ctx context.Context, name string, appended eventlog.App
 }
 
 func (r *Runner) waitFor(ctx context.Context, name string, appended eventlog.Appended) error {
-	reader := r.byName[name]
-	if reader == nil {
+	if r.byName[name] == nil {
 		return r.unknown()
 	}
 	if appended.Sequence == 0 { // there was nothing to append
@@ -49,7 +49,12 @@ func (r *Runner) waitFor(ctx context.Context, name string, appended eventlog.App
 	}
 	for wait := waitMin; ; wait = min(2*wait, waitMax) {
 		moved := r.nextMove()
-		place, ok, err := r.store.Place(ctx, r.db, appended.Sequence)
+		reader, err := r.toRead(ctx, name) // another one, once it is promoted
+		var place int64
+		var ok bool
+		if err == nil {
+			place, ok, err = r.store.Place(ctx, r.db, appended.Sequence)
+		}
 		if err == nil && !ok {
 			_, err = r.log.Number(ctx, r.db)
 		}
@@ -63,9 +68,24 @@ func (r *Runner) waitFor(ctx context.Context, name string, appended eventlog.App
 			return store.Explained(err)
 		}
 		if err := r.await(ctx, moved, wait); err != nil {
-			return fmt.Errorf("%w: version %d has not come to sequence %d: is it run, and is the append committed?", err, reader.Version, appended.Sequence)
+			return fmt.Errorf("%w: it has not come to sequence %d: is it run, and is the append committed?", err, appended.Sequence)
 		}
 	}
+}
+
+// toRead returns the version of a projection whose tables are to be read.
+func (r *Runner) toRead(ctx context.Context, name string) (*reader, error) {
+	versions := slices.DeleteFunc(slices.Clone(r.readers), func(reader *reader) bool { return reader.Name != name })
+	if len(versions) == 1 {
+		return versions[0], nil
+	}
+	active, err := r.Active(ctx, r.db, name)
+	for _, reader := range versions {
+		if reader.Version == active {
+			return reader, err
+		}
+	}
+	return r.byName[name], err
 }
 
 // unknown tells which projections there are instead.

@@ -335,7 +335,7 @@ func TestErrorsSayWhichProjection(t *testing.T) {
 		"resume what never ran":   {resumed, `projection: resume "balance": version 1 has never run`},
 		"rebuild a misspelt one":  {r.Rebuild(l.ctx, "balance"), `the runner was given ["balances"]`},
 		"catch up":                {l.runner(broken).CatchUp(l.ctx), `projection "broken" version 1 at position 1, stream "account-1" version 1: cannot`},
-		"wait for nobody":         {l.runner(broken).WaitFor(ctx, "broken", appended), "version 1 has not come to sequence 1"},
+		"wait for nobody":         {l.runner(broken).WaitFor(ctx, "broken", appended), "it has not come to sequence 1"},
 		"an empty Apply":          {zero, "On[0]: it is a zero value: make it by projection.On"},
 		"On of nothing":           {none, `On[0]: the function for event "account.moved" is nil`},
 	} {
@@ -346,4 +346,34 @@ func TestErrorsSayWhichProjection(t *testing.T) {
 	if !errors.Is(resumed, projection.ErrUnknown) {
 		t.Errorf("resume what never ran: got %v, want ErrUnknown", resumed)
 	}
+}
+
+// TestWaitForMeansTheVersionToRead has a second version that is behind, as while it
+// is built: nobody has to wait for it until it is promoted.
+func TestWaitForMeansTheVersionToRead(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		l := newLedger(t, db)
+		both := l.runner(balances(), balances2())
+		l.catchUp(both)
+		appended := l.append("account-1", eventlog.NoStream, moved{1})
+		l.catchUp(l.runner(balances()))
+		ctx, cancel := context.WithTimeout(l.ctx, 30*time.Second)
+		defer cancel()
+		if err := both.WaitFor(ctx, "balances", appended); err != nil {
+			t.Errorf("wait while version 1 is the one to read: %v", err)
+		}
+		l.catchUp(both)
+		if err := both.Promote(l.ctx, "balances", 2, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := both.WaitFor(ctx, "balances", appended); err != nil {
+			t.Errorf("wait for the promoted version: %v", err)
+		}
+		short, cancel := context.WithTimeout(l.ctx, 20*time.Millisecond)
+		defer cancel()
+		if err := both.WaitFor(short, "balances", l.append("account-1", eventlog.Any, moved{1})); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("wait for the promoted version, which nobody runs: got %v, want that it is waited for", err)
+		}
+	})
 }
