@@ -12,6 +12,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
@@ -47,6 +48,9 @@ type exampleT struct{ testing.TB }
 func (exampleT) Helper()           {}
 func (exampleT) Output() io.Writer { return io.Discard }
 
+func (exampleT) Context() context.Context { return ctx }
+
+func (exampleT) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 func (exampleT) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
 var (
@@ -122,4 +126,30 @@ func ExampleRequireScheduled() {
 	found := bustest.RequireScheduled(t, s, func(e orderShipped) bool { return e.ID == "all" })
 	fmt.Println(found.Expression, found.Zone)
 	// Output: 0 0 6 * * * UTC
+}
+
+type accountOpened struct{ Owner string }
+
+type cardCharged struct{ Cents int }
+
+func (accountOpened) PayloadType() string { return "account.opened" }
+func (cardCharged) PayloadType() string   { return "account.charged" }
+
+var errClosed = errors.New("the account is not open")
+
+// A decider is tested by what has happened, a command, and what comes of it.
+func ExampleDecider() {
+	accounts := decider.Decider[bool, int, bus.Payload]{
+		Category: "account",
+		Evolve:   func(bool, bus.Payload) bool { return true },
+		Decide: func(_ context.Context, open bool, cents int) ([]bus.Payload, error) {
+			if !open {
+				return nil, errClosed
+			}
+			return []bus.Payload{cardCharged{cents}}, nil
+		},
+	}
+	bustest.Decider(t, accounts).Given(accountOpened{"ann"}).When(5).Then(cardCharged{5})
+	bustest.Decider(t, accounts).When(5).ThenError(errClosed)
+	// Output:
 }

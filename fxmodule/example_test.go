@@ -9,6 +9,8 @@ import (
 	"go.uber.org/fx"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/fxmodule"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -63,6 +65,30 @@ func ExampleModule() {
 		fxmodule.Consumers(NewConsumers),
 		fx.Supply(outbox.ProcessorConfig{Concurrency: 16, DrainTimeout: 20 * time.Second}),
 		fx.Invoke(Serve),
+	)
+	fmt.Println(fx.ValidateApp(options))
+	// Output: <nil>
+}
+
+// The event log is given beside Module. Consumers and projections may take it in
+// their constructors.
+func ExampleEventLog() {
+	options := fx.Options(
+		fx.Provide(OpenDB),
+		fxmodule.Module,
+		fxmodule.Migrate(),
+		fxmodule.EventLog(eventlog.Event[OrderPlaced](), eventlog.Event[OrderCharged]()),
+		fxmodule.Consumers(func(log *eventlog.Log) bus.Consumer {
+			return outbox.ConsumeTx("charge-card", func(ctx context.Context, tx bun.Tx, e OrderPlaced) error {
+				_, err := log.Append(ctx, tx, "order-"+e.OrderID, eventlog.Exists, OrderCharged(e))
+				return err
+			})
+		}),
+		fxmodule.Projections(projection.Projection{
+			Name: "orders",
+			On:   []projection.Apply{projection.On(func(context.Context, bun.Tx, OrderPlaced) error { return nil })},
+		}),
+		fx.Invoke(func(*eventlog.Log, *projection.Runner) {}), // append, and wait for the projection
 	)
 	fmt.Println(fx.ValidateApp(options))
 	// Output: <nil>

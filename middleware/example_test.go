@@ -99,3 +99,21 @@ type InvoiceDue struct{ Number int }
 
 // PayloadType is the name it is stored under.
 func (InvoiceDue) PayloadType() string { return "invoice.due" }
+
+// Balances may be told of a deposit twice, whoever gets the mail may not.
+func ExampleSkipOnReplay() {
+	handler := middleware.SkipOnReplay("send-mail")(func(_ context.Context, m *bus.Message) error {
+		fmt.Println(m.Consumer, "runs,", m.Mode)
+		return nil
+	})
+	for _, m := range []*bus.Message{
+		{Consumer: "send-mail"}, {Consumer: "send-mail", Mode: bus.Replay}, {Consumer: "count", Mode: bus.Replay},
+	} {
+		if err := handler(context.Background(), m); err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// send-mail runs, live
+	// count runs, replay
+}

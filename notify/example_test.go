@@ -2,6 +2,7 @@ package notify_test
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/uptrace/bun"
 
@@ -9,9 +10,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/notify"
 )
 
-// A process that runs no processors only sends. One that does adds a Listener, such
-// as that of notify/pgxnotify.
-func ExampleNotifier() {
+// Every process has a notifier. One that runs no processors needs no Listener: it
+// only sends. Others take that of notify/pgxnotify.
+func ExampleNewNotifier() {
 	run := func(ctx context.Context, db *bun.DB, registry *bus.Registry) error {
 		notifier, err := notify.NewNotifier(db, registry, notify.Config{})
 		if err != nil {
@@ -19,5 +20,14 @@ func ExampleNotifier() {
 		}
 		return notifier.Run(ctx) // until ctx ends
 	}
-	_ = run
+	fmt.Println(run(context.Background(), nil, nil))
+	// Output: notify: NewNotifier: the database handle or the registry is nil
+}
+
+// Health is for a readiness probe, if a late wake-up matters that much: messages
+// are found by the next poll all the same.
+func ExampleNotifier_Health() {
+	var notifier *notify.Notifier
+	health := notifier.Health()
+	fmt.Println(health.Listening, health.Err)
 }

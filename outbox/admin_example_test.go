@@ -76,3 +76,28 @@ func ExampleAdmin_Pause() {
 		fmt.Println(err)
 	}
 }
+
+// What waits, and for whom?
+func ExampleAdmin_Queues() {
+	var (
+		ctx   = context.Background()
+		db    *bun.DB // opened by the application
+		admin *outbox.Admin
+	)
+	queues, err := admin.Queues(ctx, db)
+	for _, q := range queues {
+		fmt.Println(q.Consumer, q.Ready, "ready,", q.Poisoned, "poisoned, oldest", q.OldestReady, "registered:", q.Registered, "paused:", !q.PausedAt.IsZero())
+	}
+	fmt.Println(err)
+}
+
+// RunNow has messages that wait for a later attempt run at once.
+func ExampleAdmin_RunNow() {
+	var (
+		ctx   = context.Background()
+		db    *bun.DB // opened by the application
+		admin *outbox.Admin
+	)
+	result, err := admin.RunNow(ctx, db, 41, 42)
+	fmt.Println(result.Changed, "are due, under way already:", result.Running, "gone:", result.Missing, err)
+}
