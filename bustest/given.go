@@ -79,6 +79,10 @@ func (d *Decision[S, E]) Then(events ...E) {
 // the target.
 func (d *Decision[S, E]) ThenError(target error) {
 	d.t.Helper()
+	if target == nil {
+		d.t.Errorf("bustest: ThenError: the target is nil: a command that is allowed has Then")
+		return
+	}
 	if d.err == nil || !errors.Is(d.err, target) {
 		d.t.Errorf("bustest: ThenError: got error %v and events %+v, want error %v", d.err, d.events, target)
 	}

@@ -64,7 +64,8 @@ func TestGivenWhenThenFails(t *testing.T) {
 	bustest.Decider(n, till()).When(11).Then(withdrawn{11})
 	bustest.Decider(n, till()).When(6).ThenError(errOverdrawn)
 	bustest.Decider(n, till()).When(11).ThenError(errors.New("another"))
-	if len(n.failures) != 6 || !strings.Contains(n.failures[0], "want [{Amount:5}]") {
-		t.Errorf("failures: got %q, want six", n.failures)
+	bustest.Decider(n, till()).When(6).ThenError(nil)
+	if len(n.failures) != 7 || !strings.Contains(n.failures[0], "want [{Amount:5}]") || !strings.Contains(n.failures[6], "has Then") {
+		t.Errorf("failures: got %q, want seven", n.failures)
 	}
 }
