@@ -125,6 +125,27 @@ func TestRunTwiceAtOnceIsRefused(t *testing.T) {
 	})
 }
 
+// TestSQLiteInMemory: every connection to a plain database in memory has one of its
+// own, and those of vfs=memdb share theirs.
+func TestSQLiteInMemory(t *testing.T) {
+	t.Parallel()
+	for name, path := range map[string]string{"shared": "/" + t.Name(), "private": ":memory:"} {
+		query := "_txlock=immediate&_pragma=busy_timeout(5000)"
+		if name == "shared" {
+			query += "&vfs=memdb"
+		}
+		a := newApp(t, testdb.OpenSQLiteWith(t, path, query))
+		processor, err := outbox.NewProcessor(a.db, a.registry, outbox.ProcessorConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = processor.Check(t.Context())
+		if refused := err != nil && strings.Contains(err.Error(), "every connection has one of its own"); refused != (name == "private") || err != nil && !refused {
+			t.Errorf("%s: got %v, want an error for the private one alone", name, err)
+		}
+	}
+}
+
 func TestSQLiteSettingsAreReadBack(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, query, want string }{

@@ -31,13 +31,9 @@ func (s *sqlite) check(ctx context.Context, db bun.IDB) (Settings, error) {
 	if err := db.NewRaw(`PRAGMA busy_timeout`).Scan(ctx, &wait); err != nil {
 		return Settings{}, err
 	}
-	var file string
-	if err := db.NewRaw(`SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(ctx, &file); err != nil {
-		return Settings{}, err
-	}
 	var mistakes []error
-	if journal == "memory" && file == "" {
-		mistakes = append(mistakes, errors.New("a database in memory without a name: every connection has one of its own: use a file, or vfs=memdb"))
+	if handle, ok := db.(*bun.DB); ok && journal == "memory" {
+		mistakes = append(mistakes, sharedMemory(ctx, handle))
 	}
 	if journal != "wal" && journal != "memory" {
 		mistakes = append(mistakes, fmt.Errorf("journal_mode %q: WAL is needed: open the database with _pragma=journal_mode(WAL)", journal))
@@ -46,4 +42,30 @@ func (s *sqlite) check(ctx context.Context, db bun.IDB) (Settings, error) {
 		mistakes = append(mistakes, fmt.Errorf("busy_timeout %d ms: 1000 or more is needed: open the database with _pragma=busy_timeout(15000)", wait))
 	}
 	return Settings{LockWait: time.Duration(wait) * time.Millisecond}, errors.Join(mistakes...)
+}
+
+// sharedMemory makes sure that two connections see the same database in memory. Its
+// name does not tell: SQLite has none even for those that are shared. What does is
+// whether both have a schema.
+func sharedMemory(ctx context.Context, db *bun.DB) error {
+	if db.Stats().MaxOpenConnections == 1 {
+		return nil
+	}
+	var empty [2]bool
+	for i := range empty {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		var version int64
+		if err := conn.NewRaw(`PRAGMA schema_version`).Scan(ctx, &version); err != nil {
+			return err
+		}
+		empty[i] = version == 0
+	}
+	if empty[0] != empty[1] {
+		return errors.New("a database in memory that is not shared: every connection has one of its own: use a file, or vfs=memdb")
+	}
+	return nil
 }
