@@ -51,15 +51,21 @@ type fixture struct {
 	log    *bytes.Buffer
 }
 
-// open makes the shop and a kit that runs it, with the middleware of the guide.
-func open(t *testing.T) *fixture {
+// openMemory opens a database in memory that is the test's own.
+func openMemory(t *testing.T) *bun.DB {
 	t.Helper()
 	conns, err := sql.Open("sqlite", "file:/"+url.PathEscape(t.Name())+"?vfs=memdb&_txlock=immediate&_pragma=busy_timeout(5000)")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conns.Close() })
-	f := &fixture{db: bun.NewDB(conns, sqlitedialect.New()), cards: new(cards), log: new(bytes.Buffer)}
+	return bun.NewDB(conns, sqlitedialect.New())
+}
+
+// open makes the shop and a kit that runs it, with the middleware of the guide.
+func open(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{db: openMemory(t), cards: new(cards), log: new(bytes.Buffer)}
 	if _, err := f.db.NewCreateTable().Model((*guide.Order)(nil)).Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -72,6 +72,8 @@ var (
 	errNotOpen   = errors.New("there is no such account")
 )
 
+// snippet: decider
+
 // accounts decides on commands.
 func accounts() decider.Decider[Account, Command, Event] {
 	return decider.Decider[Account, Command, Event]{
@@ -97,11 +99,15 @@ func accounts() decider.Decider[Account, Command, Event] {
 	}
 }
 
+// end
+
 // eventTypes are the events that are stored.
 func eventTypes() (*eventlog.Types, error) {
 	return eventlog.NewTypes(eventlog.Event[Opened](), eventlog.Event[Deposited](), eventlog.Event[Withdrawn](),
 		eventlog.Event[TransferSent](), eventlog.Event[TransferReceived]())
 }
+
+// snippet: reactor
 
 // receive is what the reactor to TransferSent does: the money arrives in the
 // transaction that removes the message, so exactly once.
@@ -111,3 +117,5 @@ func (b *bank) receive(ctx context.Context, tx bun.Tx, sent TransferSent) error 
 	_, _, err := decider.Handle(ctx, b.log, tx, accounts(), sent.To, Command{wish})
 	return err
 }
+
+// end

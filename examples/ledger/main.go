@@ -108,11 +108,15 @@ func open(ctx context.Context, db *bun.DB, out io.Writer) (*bank, error) {
 	return b, err
 }
 
+// snippet: execute
+
 // do decides on a command in a transaction of its own.
 func (b *bank) do(ctx context.Context, account string, wish Event) (Account, error) {
 	state, _, err := decider.Execute(ctx, b.log, b.db, accounts(), account, Command{wish})
 	return state, err
 }
+
+// end
 
 func (b *bank) say(format string, args ...any) { _, _ = fmt.Fprintf(b.out, format+"\n", args...) }
 

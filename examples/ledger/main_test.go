@@ -35,6 +35,8 @@ func TestLedgerTellsItsStory(t *testing.T) {
 	}
 }
 
+// snippet: test
+
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	open := bustest.Decider(t, accounts()).Given(Opened{"ann"}, Deposited{10})
@@ -42,3 +44,5 @@ func TestAccounts(t *testing.T) {
 	open.When(Command{TransferSent{"bob", 11}}).ThenError(errOverdrawn)
 	bustest.Decider(t, accounts()).When(Command{Deposited{1}}).ThenError(errNotOpen)
 }
+
+// end

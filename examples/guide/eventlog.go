@@ -1,0 +1,135 @@
+package guide
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+)
+
+// snippet: events
+
+// Received and Sent are what happens to an item in the warehouse.
+type Received struct {
+	Count int `json:"count"`
+}
+
+type Sent struct {
+	Count int    `json:"count"`
+	Order string `json:"order"`
+}
+
+func (Received) PayloadType() string { return "item.received" }
+func (Sent) PayloadType() string     { return "item.sent" }
+
+// ItemEvents are the events that are stored. Received was called item.bought, and
+// was counted in dozens, at first.
+func ItemEvents() (*eventlog.Types, error) {
+	return eventlog.NewTypes(
+		eventlog.Event[Sent](),
+		eventlog.Event[Received](eventlog.Schema(2), eventlog.Upcaster(1, countSingly), eventlog.Aliases("item.bought")),
+	)
+}
+
+func countSingly(_ context.Context, text []byte) ([]byte, error) {
+	var old struct {
+		Dozens int `json:"dozens"`
+	}
+	if err := json.Unmarshal(text, &old); err != nil {
+		return nil, err
+	}
+	return json.Marshal(Received{Count: 12 * old.Dozens})
+}
+
+// end
+
+// Warehouse keeps its stock as events.
+type Warehouse struct {
+	DB    *bun.DB
+	Log   *eventlog.Log
+	Stock *projection.Runner
+}
+
+// snippet: append
+
+// Receive appends to the stream of an item, in a transaction that may write your
+// own rows as well, and returns once the stock shows it.
+func (w *Warehouse) Receive(ctx context.Context, item string, count int) error {
+	var appended eventlog.Appended
+	err := w.Log.RunInTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) (err error) {
+		appended, err = w.Log.Append(ctx, tx, "item-"+item, eventlog.Any, Received{Count: count})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return w.Stock.WaitFor(ctx, "stock", appended) // bound it with ctx
+}
+
+// end
+
+// snippet: projection
+
+// StockV2 is a row of the second version's table.
+type StockV2 struct {
+	bun.BaseModel `bun:"table:stock_v2,alias:s"`
+
+	Item  string `bun:"item,pk"`
+	Count int    `bun:"count"`
+	Moves int    `bun:"moves"` // what the first version did not have
+}
+
+// StockProjection is given to projection.NewRunner, beside the first version until
+// that is retired.
+func StockProjection() projection.Projection {
+	return projection.Projection{
+		Name:    "stock",
+		Version: 2,
+		On: []projection.Apply{
+			projection.On(func(ctx context.Context, tx bun.Tx, e Received) error { return move(ctx, tx, e.Count) }),
+			projection.On(func(ctx context.Context, tx bun.Tx, e Sent) error { return move(ctx, tx, -e.Count) }),
+		},
+		Reset: func(ctx context.Context, tx bun.Tx) error { // for Rebuild
+			_, err := tx.NewDelete().Model((*StockV2)(nil)).Where("1 = 1").Exec(ctx)
+			return err
+		},
+	}
+}
+
+// move may add: no event is applied twice, since the checkpoint moves with it.
+func move(ctx context.Context, tx bun.Tx, count int) error {
+	m, _ := bus.Current(ctx) // says which event it is
+	_, err := tx.NewInsert().Model(&StockV2{Item: m.Event.Stream, Count: count, Moves: 1}).
+		On("CONFLICT (item) DO UPDATE").Set("count = s.count + EXCLUDED.count").Set("moves = s.moves + 1").Exec(ctx)
+	return err
+}
+
+// end
+
+// snippet: promote
+
+// Promote has the second version read, as soon as it is not behind.
+func (w *Warehouse) Promote(ctx context.Context) error {
+	err := w.Stock.Promote(ctx, "stock", 2, 0)
+	if late, ok := errors.AsType[*projection.LagError](err); ok {
+		return fmt.Errorf("try again later, %d positions to go: %w", late.Lag, err)
+	}
+	return err
+}
+
+// end
+
+// snippet: replay
+
+// TellAgain has a consumer that is new be given what was sent before it was there.
+func (w *Warehouse) TellAgain(ctx context.Context) (int, error) {
+	return w.Log.Replay(ctx, w.DB, eventlog.Replay{Name: "tell-customers-first", Consumer: "tell-customer", Rate: 100})
+}
+
+// end

@@ -1,0 +1,110 @@
+package guide_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/bustest"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/examples/guide"
+)
+
+// snippet: kit
+
+// newWarehouse makes a warehouse in a database in memory, and a kit that runs its
+// reactors.
+func newWarehouse(t *testing.T, told *[]string) (*guide.Warehouse, *bustest.Kit) {
+	t.Helper()
+	db := openMemory(t)
+	types, err := guide.ItemEvents()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kit := bustest.Config{Registry: bus.RegistryConfig{Events: types}}.New(t, db,
+		bus.Consume("tell-customer", func(_ context.Context, e guide.Sent) error { *told = append(*told, e.Order); return nil }))
+	log, err := eventlog.New(kit.Registry, kit.Producer, eventlog.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner, err := projection.NewRunner(db, log, projection.Config{}, guide.StockProjection())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &guide.Warehouse{DB: db, Log: log, Stock: runner}, kit
+}
+
+// end
+
+func TestEventLog(t *testing.T) {
+	var told []string
+	w, kit := newWarehouse(t, &told)
+	ctx := kit.Context() // the clock that Replay asks
+	if _, err := w.DB.NewCreateTable().Model((*guide.StockV2)(nil)).Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+	send := func(ctx context.Context, tx bun.Tx) error {
+		_, err := w.Log.Append(ctx, tx, "item-book", eventlog.Any, guide.Received{Count: 10}, guide.Sent{Count: 3, Order: "o-1"})
+		return err
+	}
+	// snippet: drain
+	if err := w.Log.RunInTx(ctx, w.DB, send); err != nil {
+		t.Fatal(err)
+	}
+	kit.DrainUntilIdle()                         // the reactors
+	if err := w.Stock.CatchUp(ctx); err != nil { // the projections
+		t.Fatal(err)
+	}
+	// end
+	var row guide.StockV2
+	if err := w.DB.NewSelect().Model(&row).Scan(ctx); err != nil || row.Count != 7 || row.Moves != 2 {
+		t.Errorf("stock: got %+v and %v, want 7 books in 2 moves", row, err)
+	}
+	if n, err := w.TellAgain(ctx); n != 1 || err != nil {
+		t.Errorf("replay: got %d and %v, want one message", n, err)
+	}
+	kit.DrainUntilIdle()
+	if strings.Join(told, " ") != "o-1 o-1" {
+		t.Errorf("told: got %v, want o-1 twice", told)
+	}
+	if err := w.Promote(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReadYourWrites(t *testing.T) {
+	w, _ := newWarehouse(t, new([]string))
+	if _, err := w.DB.NewCreateTable().Model((*guide.StockV2)(nil)).Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- w.Stock.Run(ctx) }()
+	if err := w.Receive(ctx, "book", 10); err != nil {
+		t.Error(err)
+	}
+	if n, err := w.DB.NewSelect().Model((*guide.StockV2)(nil)).Where("count = 10").Count(ctx); n != 1 || err != nil {
+		t.Errorf("own write: got %d rows and %v, want one", n, err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOldItems(t *testing.T) {
+	types, err := guide.ItemEvents()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := types.Upcast(t.Context(), "item.bought", 1, []byte(`{"dozens": 2}`))
+	if string(text) != `{"count":24}` || err != nil {
+		t.Errorf("upcast: got %s and %v, want 24", text, err)
+	}
+}
