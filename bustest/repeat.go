@@ -2,6 +2,7 @@ package bustest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -22,8 +23,8 @@ type repeat func(ctx context.Context, m *bus.Message, next bus.Handler, err erro
 // when the second run fails, or has an effect.
 //
 // Effects are what state returns, read after each of the two runs and compared
-// with reflect.DeepEqual, and the messages and schedules that are stored. A nil
-// state compares only these. A transactional consumer cannot run twice: its
+// with reflect.DeepEqual, and the messages, schedules and events that are stored.
+// A nil state compares only these. A transactional consumer cannot run twice: its
 // message is gone with the first commit.
 func (k *Kit) RequireIdempotent(state func() any) {
 	k.t.Helper()
@@ -111,6 +112,12 @@ func (k *Kit) read(ctx context.Context, state func() any) (e effects) {
 	for _, s := range schedules {
 		e.stored = append(e.stored, fmt.Sprintf("schedule %q of %s, %s %s: %s", s.Name, s.PayloadType, s.Expression, s.Zone, s.Payload))
 	}
+	numbered, headErr := k.store.Head(ctx, k.db)
+	others, err := k.store.Unnumbered(ctx, k.db, bus.MaxQueueCount)
+	if err := errors.Join(headErr, err); err != nil {
+		k.problem = fmt.Sprintf("count events: %v", err)
+	}
+	e.stored = append(e.stored, fmt.Sprintf("event log: %d events", numbered+others))
 	slices.Sort(e.stored)
 	return e
 }
@@ -131,7 +138,7 @@ func (k *Kit) compare(ctx context.Context, what string, m *bus.Message, before e
 	case !reflect.DeepEqual(before.state, after.state):
 		k.problem = fmt.Sprintf("%s: got the state %+v, want it unchanged: %+v", run, after.state, before.state)
 	case !slices.Equal(before.stored, after.stored):
-		k.problem = fmt.Sprintf("%s: got stored messages and schedules changed, want none: %s", run, strings.Join(difference(before.stored, after.stored), "; "))
+		k.problem = fmt.Sprintf("%s: got stored messages, schedules or events changed, want none: %s", run, strings.Join(difference(before.stored, after.stored), "; "))
 	}
 }
 

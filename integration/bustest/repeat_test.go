@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -53,7 +54,7 @@ var handlers = []struct {
 			_, err := (*k).Producer.Produce(ctx, db, OrderCharged(o))
 			return err
 		})
-	}, `got stored messages and schedules changed, want none: new: message order.charged for after: {"id":"1"}`},
+	}, `got stored messages, schedules or events changed, want none: new: message order.charged for after: {"id":"1"}`},
 	{"produces with an insert id", func(k **bustest.Kit, db *bun.DB) bus.Consumer {
 		return bus.Consume("c", func(ctx context.Context, o OrderPlaced) error {
 			_, err := (*k).Producer.Produce(ctx, db, OrderCharged(o), outbox.InsertID("charged:"+o.ID))
@@ -66,6 +67,18 @@ var handlers = []struct {
 			return err
 		})
 	}, `new: schedule "" of order.charged, @yearly UTC: {"id":"1"}`},
+	{"appends every time", func(k **bustest.Kit, db *bun.DB) bus.Consumer {
+		return bus.Consume("c", func(ctx context.Context, _ OrderPlaced) error {
+			log, err := eventlog.New((*k).Registry, (*k).Producer, eventlog.Config{})
+			if err != nil {
+				return err
+			}
+			return log.RunInTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
+				_, err := log.Append(ctx, tx, "order-1", eventlog.Any, Packed{})
+				return err
+			})
+		})
+	}, "gone: event log: 1 events; new: event log: 2 events"},
 	{"fails the second time", func(**bustest.Kit, *bun.DB) bus.Consumer {
 		runs := 0
 		return bus.Consume("c", func(context.Context, OrderPlaced) error {
@@ -85,8 +98,18 @@ var handlers = []struct {
 	}, ""},
 }
 
+// Packed is an event that nobody consumes.
+type Packed struct{}
+
+func (Packed) PayloadType() string { return "order.packed" }
+
 func TestChecksTellHandlersApart(t *testing.T) {
 	t.Parallel()
+	types, err := eventlog.NewTypes(eventlog.Event[Packed]())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := bustest.Config{Registry: bus.RegistryConfig{Events: types}}
 	for name, check := range checks() {
 		for _, h := range handlers {
 			t.Run(name+"/"+h.name, func(t *testing.T) {
@@ -95,7 +118,7 @@ func TestChecksTellHandlersApart(t *testing.T) {
 					createEffects(t, db)
 					got := failureOf(t, func(t testing.TB) {
 						var k *bustest.Kit
-						k = bustest.New(t, db, h.consumer(&k, db), bus.Consume("after", func(context.Context, OrderCharged) error { return nil }))
+						k = config.New(t, db, h.consumer(&k, db), bus.Consume("after", func(context.Context, OrderCharged) error { return nil }))
 						k.Produce(OrderPlaced{"1"})
 						check(k, func() any { return effects(t, db) })
 						if left := len(k.DrainUntilIdle()); left > 0 {
