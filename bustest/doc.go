@@ -6,8 +6,8 @@
 // A [Kit] works on a real database, SQLite in memory for instance, with the code
 // that runs in production: only who says when is different. Messages run one
 // after the other, on the test's say-so, and retries, delays and schedules come
-// due when [Kit.Advance] moves the clock. A [FakeProducer] and a [FakeScheduler]
-// need no database at all.
+// due when [Kit.Advance] moves the clock. A [FakeProducer], a [FakeScheduler] and
+// [Decider], which tests deciders of the event log, need no database at all.
 //
 // It is not meant for testing the library itself, starts nothing in the
 // background and never sleeps. It may import only the public packages of the

@@ -72,7 +72,9 @@ var ErrTombstoned = errors.New("eventlog: the stream is tombstoned")
 
 // Write is what [Log.AppendAll] appends to one stream.
 type Write struct {
+	// Stream is its name: see [Log.Append].
 	Stream string
+	// Want is the version that it must have. Defaults to NoStream.
 	Want   Expected
 	Events []bus.Payload
 	// Headers are stored with each of the events, and travel with the messages
@@ -91,6 +93,9 @@ type Write struct {
 //
 // The name of a stream is its category, "-", and an id: "account-42". It has up to
 // bus.MaxKey bytes. No events are no error, and expect nothing of the stream.
+//
+// An event that is given to outbox.Producer.Produce instead reaches the same
+// consumers, but is in no stream: the Event of its message is nil.
 //
 // Other errors that the caller can avoid are *[UnknownTypeError], [ErrTombstoned],
 // bus.ErrPointerPayload, bus.ErrOtherType, bus.ErrTooLarge, bus.ErrBadText and

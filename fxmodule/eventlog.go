@@ -17,7 +17,8 @@ import (
 // *eventlog.Types, *eventlog.Log, which constructors of consumers and of
 // projections may take and use from OnStart on, and *projection.Runner, which
 // [Module] starts and stops with the processors. The application may provide
-// eventlog.Config and projection.Config as values. Give it to an application once,
+// eventlog.Config and projection.Config as values. [ConsumeChain] is not for
+// projections: theirs is projection.Config.Chain. Give it to an application once,
 // and with Module.
 func EventLog(types ...eventlog.Type) fx.Option {
 	return fx.Options(

@@ -16,12 +16,15 @@ import (
 //   - *amotel.Telemetry (amotel is this library's package otel), which is nil when
 //     the application has no telemetry: see below.
 //
+// With [EventLog] it also runs a *projection.Runner; what it says of processors is
+// true of that, too.
+//
 // The application must provide a *bun.DB. It may provide [ConsumeChain],
 // [ProduceChain], *slog.Logger, notify.Listener, and bus.RegistryConfig,
 // outbox.ProducerConfig, outbox.ProcessorConfig, schedule.Config,
-// schedule.ProcessorConfig, notify.Config and amotel.Config, each as a value. fx matches by the exact type: a *slog.Logger is
-// found, a pointer to a configuration is not. Give Module to an application once.
-// It is immutable.
+// schedule.ProcessorConfig, notify.Config and amotel.Config, each as a value. fx
+// matches by the exact type: a *slog.Logger is found, a pointer to a configuration
+// is not. Give Module to an application once. It is immutable.
 //
 // # Start and stop
 //

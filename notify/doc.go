@@ -1,5 +1,6 @@
-// Package notify wakes the processors of other processes through PostgreSQL's
-// NOTIFY, so that a message does not wait there for the next poll. It is optional.
+// Package notify wakes the processors and projections of other processes through
+// PostgreSQL's NOTIFY, so that a message or an event does not wait there for the
+// next poll. It is optional.
 //
 // A [Notifier] sends after the commit, never in an application's transaction, at
 // most one notification in 10 ms, and tells apart its own. It checks that it hears

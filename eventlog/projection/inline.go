@@ -19,8 +19,9 @@ import (
 // append. It suits tables with a row for each stream, which the append has locked;
 // where several streams write to one row, appends would wait for each other there.
 //
-// Only On, or Batch with its Types, Categories, Name and Reset mean anything; no runner is
-// given it, and no chain wraps it. Make one with [NewInline]. It is safe for concurrent use.
+// Of a Projection only Name, On, or Batch with its Types, and Reset mean anything;
+// Categories are refused. No runner is given it, and no chain wraps it. Make one
+// with [NewInline]. It is safe for concurrent use.
 type Inline struct {
 	projection Projection
 	reader     *reader
