@@ -15,7 +15,7 @@ func eventLogMutants() []mutant {
 		{
 			name: "cursor on the insert sequence", file: sql, suite: order, says: "want the next|got it 0 times",
 			changes: []change{
-				{`func (p *postgres) place() string { return "position" }`, `func (p *postgres) place() string { return "sequence" }`},
+				{`places{column: "position"`, `places{column: "sequence"`},
 				{`"(SELECT h.position FROM {head} h WHERE h.id = 1)"`, `"(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)"`},
 			},
 		},
