@@ -225,5 +225,11 @@ func TestProduceBesideTheTransactionIsRefused(t *testing.T) {
 		if !errors.Is(err, outbox.ErrNotInTx) || len(a.pending()) != 0 {
 			t.Errorf("got %v and %d messages, want ErrNotInTx", err, len(a.pending()))
 		}
+		err = a.producer.RunInTx(t.Context(), db, func(ctx context.Context, _ bun.Tx) error {
+			return a.producer.RunInTx(ctx, db, func(context.Context, bun.Tx) error { t.Error("a transaction within ran"); return nil })
+		})
+		if !errors.Is(err, outbox.ErrNotInTx) {
+			t.Errorf("a transaction within: got %v, want ErrNotInTx", err)
+		}
 	})
 }

@@ -47,6 +47,8 @@ const (
 // returned another may follow.
 func (t *Telemetry) Observe(ctx context.Context, source Source, every time.Duration) error {
 	switch {
+	case t == nil || t.meter == nil:
+		return errors.New("otel: observe: the telemetry was not made by New")
 	case source == nil:
 		return errors.New("otel: observe: the source is nil")
 	case every < 0:

@@ -27,6 +27,8 @@ type ReaderSource interface {
 // are not numbered.
 func (t *Telemetry) ObserveReaders(ctx context.Context, source ReaderSource, every time.Duration) error {
 	switch {
+	case t == nil || t.meter == nil:
+		return errors.New("otel: observe readers: the telemetry was not made by New")
 	case source == nil:
 		return errors.New("otel: observe readers: the source is nil")
 	case every < 0:

@@ -39,9 +39,23 @@ func (s *source) Queues(ctx context.Context) ([]bus.QueueStats, error) {
 	return nil, nil
 }
 
+// readers has nothing to tell.
+type readers struct{}
+
+func (readers) Readers(context.Context) ([]bus.ReaderStats, error) { return nil, nil }
+func (readers) Unnumbered(context.Context) (int64, error)          { return 0, nil }
+
 func TestObserveRefusesMistakes(t *testing.T) {
 	t.Parallel()
 	telemetry := newTelemetry(t, nil)
+	for _, unmade := range []*amotel.Telemetry{nil, {}} {
+		if err := unmade.Observe(t.Context(), &source{}, time.Second); err == nil {
+			t.Error("telemetry that was not made by New: got no error, want one")
+		}
+		if err := unmade.ObserveReaders(t.Context(), readers{}, time.Second); err == nil {
+			t.Error("readers of telemetry that was not made by New: got no error, want one")
+		}
+	}
 	if err := telemetry.Observe(t.Context(), nil, time.Second); err == nil {
 		t.Error("a nil source: got no error, want one")
 	}

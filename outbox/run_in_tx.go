@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/uptrace/bun"
 
@@ -20,7 +21,8 @@ var ErrNotInTx = bus.ErrNotInTx
 // returns nil and rolls back otherwise. It is db.RunInTx, and in addition wakes
 // this process's processors as soon as what fn produced is committed. That works
 // for what is produced with the context that fn is given; what is not is found
-// by the next poll. That context insists on tx, too: see [ErrNotInTx].
+// by the next poll. That context insists on tx, too: see [ErrNotInTx], which is
+// also what a second RunInTx with it gets.
 //
 // The error of fn is returned as it is, and so is the database's. It is not
 // retried. A panic of fn rolls back and goes on.
@@ -30,6 +32,9 @@ func (p *Producer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.
 		return errors.New("outbox: run in tx: the database handle is nil")
 	case fn == nil:
 		return errors.New("outbox: run in tx: the function is nil")
+	}
+	if _, err := store.HandleIn(ctx, db); err != nil {
+		return fmt.Errorf("outbox: run in tx: %w", err)
 	}
 	ctx, wakes := store.WithWakes(ctx)
 	if err := db.RunInTx(ctx, nil, fn); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -41,6 +42,10 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// ErrRunning is returned by [Runner.Run] while another Run of the same Runner has
+// not returned.
+var ErrRunning = errors.New("projection: the runner is running already")
+
 // Runner runs projections. Any number of runners, in any number of processes, may
 // run the same ones: each shard is worked on by one at a time. It is safe for
 // concurrent use.
@@ -53,6 +58,7 @@ type Runner struct {
 	byName  map[string]*reader // the newest version
 	handler bus.Handler
 	outage  *outage.Outage
+	running atomic.Bool
 
 	mu    sync.Mutex
 	moved chan struct{} // closed, and replaced, when a shard has moved
@@ -147,8 +153,12 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 // database cannot be reached, when its tables are missing or too old
 // (bus.ErrSchema), and when a projection is not what it was under the same
 // version; later outages are logged and waited out. A projection that fails holds
-// up no other.
+// up no other. A second Run at the same time returns [ErrRunning].
 func (r *Runner) Run(ctx context.Context) error {
+	if !r.running.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	defer r.running.Store(false)
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -239,6 +239,9 @@ func TestAProjectionInItsOwnTransaction(t *testing.T) {
 				t.Fatalf("own write: got balance %d, want %d", got, i+1)
 			}
 		}
+		if err := r.Run(l.ctx); !errors.Is(err, projection.ErrRunning) {
+			t.Errorf("a second Run: got %v, want ErrRunning", err)
+		}
 		if err := r.WaitFor(l.ctx, "nonsense", eventlog.Appended{}); !errors.Is(err, projection.ErrUnknown) {
 			t.Errorf("wait for an unknown projection: got %v, want ErrUnknown", err)
 		}
