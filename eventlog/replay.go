@@ -166,6 +166,9 @@ func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Repl
 		_, err = s.MoveSubscription(ctx, tx, sub, to)
 		return err
 	})
+	if err != nil { // what this page has written is rolled back
+		n = 0
+	}
 	return n, done, err
 }
 
