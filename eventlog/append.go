@@ -87,9 +87,11 @@ type Write struct {
 // of the log see them once they are numbered.
 //
 // A stream that does not have the expected version is a *[ConflictError]: the
-// transaction stays usable, except at REPEATABLE READ and SERIALIZABLE, where the
-// database reports a serialization failure. From the append until the end of the
-// transaction other appends to the stream wait.
+// transaction stays usable. At REPEATABLE READ and SERIALIZABLE, where it sees what
+// there was when it began, the database may report a serialization failure instead;
+// both are for another transaction to repeat, and [Log.RunInTx] begins one at READ
+// COMMITTED. From the append until the end of the transaction other appends to the
+// stream wait.
 //
 // The name of a stream is its category, "-", and an id: "account-42". It has up to
 // bus.MaxKey bytes. No events are no error, and expect nothing of the stream.

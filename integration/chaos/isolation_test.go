@@ -71,8 +71,7 @@ func (b *bar) defaults(dsn, level string) {
 
 // wholeSuite runs all tests of the integration packages, the store's conformance
 // suite among them, in an environment of their own. The bars themselves, and what
-// has no database of ours, are left out; so is the event log, whose tests write in
-// transactions of their own, where under a stricter isolation conflicts are theirs.
+// has no database of ours, are left out.
 func (b *bar) wholeSuite(name string, environment ...string) {
 	b.Helper()
 	begun := time.Now()
@@ -81,7 +80,7 @@ func (b *bar) wholeSuite(name string, environment ...string) {
 		b.Fatalf("go list: %v", err)
 	}
 	packages := slices.DeleteFunc(strings.Fields(string(list)), func(path string) bool {
-		return slices.Contains([]string{"chaos", "mutants", "eventlog"}, filepath.Base(path))
+		return slices.Contains([]string{"chaos", "mutants"}, filepath.Base(path))
 	})
 	output, err := b.command(append([]string{"go", "test", "-count=1", "-timeout=20m"}, packages...), environment...)
 	if err != nil {

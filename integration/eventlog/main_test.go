@@ -91,8 +91,13 @@ func (s setup) newApp(t testing.TB, db *bun.DB, consumers ...bus.Consumer) *app 
 	return a
 }
 
-// inTx runs fn in a transaction that wakes whoever waits for its commit.
+// inTx runs fn in a transaction that wakes whoever waits for its commit: on
+// PostgreSQL in one of READ COMMITTED, whatever the database's default, since
+// appends of stricter ones may lose conflicts.
 func (a *app) inTx(fn func(ctx context.Context, tx bun.Tx) error) error {
+	if a.isPostgres() {
+		return a.log.RunInTx(a.ctx, a.db, fn)
+	}
 	return a.producer.RunInTx(a.ctx, a.db, fn)
 }
 

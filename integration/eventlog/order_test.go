@@ -2,6 +2,7 @@ package eventlog_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -150,7 +151,7 @@ func (a *app) write(t testing.TB, writer, events, streams int, committed map[int
 func TestAnOldTransactionDoesNotInvertItsStream(t *testing.T) {
 	t.Parallel()
 	a := newApp(t, testdb.Postgres(t))
-	old, err := a.db.BeginTx(a.ctx, nil)
+	old, err := a.db.BeginTx(a.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func (s *Store) FillIn(ctx context.Context, db bun.IDB, messages []Message) erro
 		return nil
 	}
 	var rows []Event
-	if err := s.raw(ctx, db, readReferred, bun.List(sequences)).Scan(ctx, &rows); err != nil {
+	if err := s.read(ctx, db, &rows, readReferred, bun.List(sequences)); err != nil {
 		return fmt.Errorf("read events: %w", err)
 	}
 	bySequence := make(map[int64]*Event, len(rows))

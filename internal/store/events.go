@@ -103,7 +103,7 @@ func (s *Store) stream(ctx context.Context, db bun.IDB, stream string) (Reserved
 		Version int64
 		Closed  bool
 	}
-	if err := s.raw(ctx, db, readStreamRow, stream).Scan(ctx, &rows); err != nil {
+	if err := s.read(ctx, db, &rows, readStreamRow, stream); err != nil {
 		return Reserved{}, fmt.Errorf("read stream: %w", err)
 	}
 	if len(rows) == 0 {
@@ -155,7 +155,7 @@ WHERE e.stream = ? AND e.version > ? AND e.data IS NOT NULL ORDER BY e.version L
 
 // ReadStream returns events of a stream after a version. Erased ones are left out.
 func (s *Store) ReadStream(ctx context.Context, db bun.IDB, stream string, after int64, limit int) (rows []Event, err error) {
-	err = s.raw(ctx, db, readStream, stream, after, limit).Scan(ctx, &rows)
+	err = s.read(ctx, db, &rows, readStream, stream, after, limit)
 	return rows, err
 }
 
@@ -204,20 +204,20 @@ func (s *Store) ReadEvents(ctx context.Context, db bun.IDB, p Page) (rows []Even
 		args = append(args, p.SlotFrom, p.SlotTo)
 	}
 	args = append(args, p.Limit)
-	err = s.raw(ctx, db, `SELECT `+columns+` FROM {events} e WHERE `+where+` ORDER BY `+by+` LIMIT ?`, args...).Scan(ctx, &rows)
+	err = s.read(ctx, db, &rows, `SELECT `+columns+` FROM {events} e WHERE `+where+` ORDER BY `+by+` LIMIT ?`, args...)
 	return rows, err
 }
 
 // Head returns the place of the last event that is numbered.
 func (s *Store) Head(ctx context.Context, db bun.IDB) (head int64, err error) {
-	err = s.raw(ctx, db, `SELECT {last} AS position`).Scan(ctx, &head)
+	err = s.read(ctx, db, &head, `SELECT {last} AS position`)
 	return head, err
 }
 
 // Place returns the place of an event, and false while it has none.
 func (s *Store) Place(ctx context.Context, db bun.IDB, sequence int64) (int64, bool, error) {
 	var found []int64
-	err := s.raw(ctx, db, `SELECT {place} AS position FROM {events} WHERE sequence = ? AND {place} IS NOT NULL`, sequence).Scan(ctx, &found)
+	err := s.read(ctx, db, &found, `SELECT {place} AS position FROM {events} WHERE sequence = ? AND {place} IS NOT NULL`, sequence)
 	if err != nil || len(found) == 0 {
 		return 0, false, err
 	}
@@ -227,7 +227,7 @@ func (s *Store) Place(ctx context.Context, db bun.IDB, sequence int64) (int64, b
 // LastUnnumbered returns the sequence number of the last event that has no place,
 // at most upTo, or 0.
 func (s *Store) LastUnnumbered(ctx context.Context, db bun.IDB, upTo int64) (last int64, err error) {
-	err = s.raw(ctx, db, `SELECT COALESCE(MAX(e.sequence), 0) AS last FROM {events} e WHERE {unplaced} AND e.sequence <= ?`, upTo).Scan(ctx, &last)
+	err = s.read(ctx, db, &last, `SELECT COALESCE(MAX(e.sequence), 0) AS last FROM {events} e WHERE {unplaced} AND e.sequence <= ?`, upTo)
 	return last, err
 }
 

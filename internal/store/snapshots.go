@@ -15,7 +15,7 @@ type Snapshot struct {
 // Snapshot returns the state of a kind that was saved last.
 func (s *Store) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Snapshot, bool, error) {
 	var rows []Snapshot
-	err := s.raw(ctx, db, `SELECT version, state FROM {snapshots} WHERE stream = ? AND kind = ?`, stream, kind).Scan(ctx, &rows)
+	err := s.read(ctx, db, &rows, `SELECT version, state FROM {snapshots} WHERE stream = ? AND kind = ?`, stream, kind)
 	if err != nil || len(rows) == 0 {
 		return Snapshot{}, false, err
 	}

@@ -68,7 +68,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}) ON CONFLICT (name, version, shard)
 
 // Subscriptions returns all shards of all versions of a reader.
 func (s *Store) Subscriptions(ctx context.Context, db bun.IDB, name string) (rows []Subscription, err error) {
-	err = s.raw(ctx, db, readSubscriptions, name).Scan(ctx, &rows)
+	err = s.read(ctx, db, &rows, readSubscriptions, name)
 	return rows, err
 }
 
@@ -81,7 +81,7 @@ func (s *Store) Behind(ctx context.Context, db bun.IDB, names []string) (rows []
 	if len(names) == 0 {
 		names = []string{""}
 	}
-	if err := s.raw(ctx, db, behindSubscriptions, Running, bun.List(names)).Scan(ctx, &rows); err != nil {
+	if err := s.read(ctx, db, &rows, behindSubscriptions, Running, bun.List(names)); err != nil {
 		return nil, false, err
 	}
 	if len(rows) > 0 && rows[0].Name == "" {
@@ -94,7 +94,7 @@ const unnumbered = `SELECT count(*) AS n FROM (SELECT 1 FROM {events} e WHERE {u
 
 // Unnumbered counts events that have no place yet, up to a limit.
 func (s *Store) Unnumbered(ctx context.Context, db bun.IDB, limit int) (n int64, err error) {
-	err = s.raw(ctx, db, unnumbered, limit).Scan(ctx, &n)
+	err = s.read(ctx, db, &n, unnumbered, limit)
 	return n, err
 }
 
@@ -143,8 +143,10 @@ type Failure struct {
 func (s *Store) FailSubscription(ctx context.Context, db bun.IDB, sub Subscription, f Failure) error {
 	text := `UPDATE {subscriptions} SET status = ?, attempts = ?, next_at = ` + s.after(ctx, f.Delay) + `, last_error = ?
 WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
-	_, err := s.raw(ctx, db, text, f.Status, f.Attempts, CleanText(f.Error, maxErrorBytes), sub.Name, sub.Version, sub.Shard, sub.Position, Running).Exec(ctx)
-	return err
+	return s.insist(ctx, db, func(db bun.IDB) error {
+		_, err := s.raw(ctx, db, text, f.Status, f.Attempts, CleanText(f.Error, maxErrorBytes), sub.Name, sub.Version, sub.Shard, sub.Position, Running).Exec(ctx)
+		return err
+	})
 }
 
 // LockReader locks all shards of one version, or of all for 0, and waits for
@@ -182,9 +184,13 @@ next_at = {now}, moved_at = {now} WHERE name = ? AND version = ?`, replayUntil, 
 }
 
 // ResumeReader has halted shards of one version try again, and returns how many there were.
-func (s *Store) ResumeReader(ctx context.Context, db bun.IDB, name string, version int) (int, error) {
-	return affected(s.raw(ctx, db, `UPDATE {subscriptions} SET status = ?, attempts = 0, next_at = {now} WHERE name = ? AND version = ? AND status = ?`,
-		Running, name, version, Halted).Exec(ctx))
+func (s *Store) ResumeReader(ctx context.Context, db bun.IDB, name string, version int) (n int, err error) {
+	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
+		n, err = affected(s.raw(ctx, db, `UPDATE {subscriptions} SET status = ?, attempts = 0, next_at = {now} WHERE name = ? AND version = ? AND status = ?`,
+			Running, name, version, Halted).Exec(ctx))
+		return err
+	})
+	return n, err
 }
 
 // Activate makes one version of a reader the one to use, and retires older ones.
@@ -200,7 +206,7 @@ ON CONFLICT (name) DO UPDATE SET active_version = EXCLUDED.active_version`, name
 // Active returns the version of a reader to use; false means that none was ever made so.
 func (s *Store) Active(ctx context.Context, db bun.IDB, name string) (int, bool, error) {
 	var versions []int
-	err := s.raw(ctx, db, `SELECT active_version FROM {projections} WHERE name = ?`, name).Scan(ctx, &versions)
+	err := s.read(ctx, db, &versions, `SELECT active_version FROM {projections} WHERE name = ?`, name)
 	if err != nil || len(versions) == 0 {
 		return 0, false, err
 	}
@@ -229,14 +235,14 @@ ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position
 
 // ParkedEvents lists what one version of a reader has put aside, in order.
 func (s *Store) ParkedEvents(ctx context.Context, db bun.IDB, name string, version, limit int) (rows []Parked, err error) {
-	err = s.raw(ctx, db, `SELECT name, version, position, stream, reason, parked_at FROM {parked}
-WHERE name = ? AND version = ? ORDER BY position LIMIT ?`, name, version, limit).Scan(ctx, &rows)
+	err = s.read(ctx, db, &rows, `SELECT name, version, position, stream, reason, parked_at FROM {parked}
+WHERE name = ? AND version = ? ORDER BY position LIMIT ?`, name, version, limit)
 	return rows, err
 }
 
 // CountParked counts them, up to a limit.
 func (s *Store) CountParked(ctx context.Context, db bun.IDB, name string, version, limit int) (n int, err error) {
-	err = s.raw(ctx, db, `SELECT count(*) AS n FROM (SELECT 1 FROM {parked} WHERE name = ? AND version = ? LIMIT ?) p`, name, version, limit).Scan(ctx, &n)
+	err = s.read(ctx, db, &n, `SELECT count(*) AS n FROM (SELECT 1 FROM {parked} WHERE name = ? AND version = ? LIMIT ?) p`, name, version, limit)
 	return n, err
 }
 
