@@ -40,6 +40,7 @@ const (
 	replayPage   = 200
 	maxReplay    = 100                  // bytes of a name
 	replayPause  = 2 * time.Millisecond // between pages, at least
+	replayIdle   = 5 * time.Second      // for which a process that vanished can lock it
 	replayPrefix = "replay:"
 )
 
@@ -143,7 +144,7 @@ func (l *Log) enterReplay(ctx context.Context, s *store.Store, db *bun.DB, r Rep
 func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Replay, consumer bus.Consumer, upTo int64) (n int, done bool, err error) {
 	err = store.InTx(ctx, db, func(tx bun.Tx) error {
 		n, done = 0, false
-		sub, ok, err := s.LockSubscription(ctx, tx, replayPrefix+r.Name, 1, 0)
+		sub, ok, err := s.LockSubscription(ctx, tx, replayPrefix+r.Name, 1, 0, replayIdle)
 		if err != nil || !ok { // somebody else is at it
 			return err
 		}

@@ -33,6 +33,7 @@ type batch struct {
 	events   []eventlog.Recorded // for Projection.Batch
 	to       int64               // the checkpoint after it
 	parked   []store.Event       // of streams that are parked
+	partner  *partner            // what runs the functions, once one is to run
 }
 
 // failure is why a batch was rolled back.
@@ -61,6 +62,7 @@ type batchKey struct{}
 func (r *Runner) step(ctx context.Context, s *shard, stop <-chan struct{}) (more bool, err error) {
 	err = r.db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) (err error) {
 		b := &batch{shard: s, runner: r, tx: tx}
+		defer b.dismiss()
 		more, err = b.run(ctx, stop)
 		return err
 	})
@@ -79,7 +81,7 @@ func (r *Runner) step(ctx context.Context, s *shard, stop <-chan struct{}) (more
 
 // run does everything but commit.
 func (b *batch) run(ctx context.Context, stop <-chan struct{}) (more bool, err error) {
-	sub, ok, err := b.runner.store.LockSubscription(ctx, b.tx, b.Name, b.Version, b.number)
+	sub, ok, err := b.runner.store.LockSubscription(ctx, b.tx, b.Name, b.Version, b.number, b.Timeout+abandonGrace+statementTimeout)
 	if err != nil || !ok {
 		return false, err
 	}
@@ -260,11 +262,11 @@ func (r *Runner) consume(ctx context.Context, m *bus.Message) error {
 	case err != nil && !errors.Is(err, eventlog.ErrDrop):
 		return err
 	case b.Batch == nil:
-		return b.reader.apply[m.PayloadType].fn(ctx, b.tx, event)
+		return b.call(ctx, m, func() error { return b.reader.apply[m.PayloadType].fn(ctx, b.tx, event) })
 	case len(b.events) == 0:
 		return nil
 	}
-	return b.Batch(ctx, b.tx, b.events)
+	return b.call(ctx, m, func() error { return b.Batch(ctx, b.tx, b.events) })
 }
 
 func (b *batch) failed(ctx context.Context, index int, m *bus.Message, err error) error {

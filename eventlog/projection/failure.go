@@ -65,7 +65,7 @@ func (r *Runner) poisoned(ctx context.Context, s *shard, f *failure, v bus.Verdi
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	err = store.InTx(ctx, r.db, func(tx bun.Tx) error {
-		sub, ok, err := r.store.LockSubscription(ctx, tx, s.Name, s.Version, s.number)
+		sub, ok, err := r.store.LockSubscription(ctx, tx, s.Name, s.Version, s.number, statementTimeout)
 		if err != nil || !ok || sub.Position != f.sub.Position {
 			return err // somebody else has gone on
 		}

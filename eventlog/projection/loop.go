@@ -138,7 +138,7 @@ func behind(rows []store.Subscription, s *shard) bool {
 func (c *crew) start(s *shard) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.busy[s] {
+	if c.busy[s] || c.left.Load() >= maxLeft {
 		return
 	}
 	select {

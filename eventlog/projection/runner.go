@@ -59,6 +59,7 @@ type Runner struct {
 	handler bus.Handler
 	outage  *outage.Outage
 	running atomic.Bool
+	left    atomic.Int64 // functions that were left behind and are still running
 
 	mu    sync.Mutex
 	moved chan struct{} // closed, and replaced, when a shard has moved
@@ -149,7 +150,7 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 // Run applies events until ctx is cancelled; then it finishes the events it is
-// at and returns nil. It numbers events, too. It returns an error at once when the
+// at and returns nil. What does not end then, either, is left behind. It numbers events, too. It returns an error at once when the
 // database cannot be reached, when its tables are missing or too old
 // (bus.ErrSchema), and when a projection is not what it was under the same
 // version; later outages are logged and waited out. A projection that fails holds
@@ -238,5 +239,11 @@ func (r *Runner) subscriptions(ctx context.Context, db bun.IDB, reader *reader) 
 	return rows, store.Explained(err)
 }
 
-// Health returns the database's last error while it does not answer, else nil.
-func (r *Runner) Health() error { return r.outage.Err() }
+// Health returns the database's last error while it does not answer, and an error
+// while too many functions that ignored their timeout are still running; else nil.
+func (r *Runner) Health() error {
+	if n := r.left.Load(); n >= maxLeft {
+		return fmt.Errorf("projection: %d functions that ignored their timeout are still running: nothing is begun", n)
+	}
+	return r.outage.Err()
+}

@@ -23,6 +23,9 @@ type Subscription struct {
 	Attempts    int    `bun:"attempts"` // failed, at the event after Position
 	LastError   string `bun:"last_error"`
 	Head        int64  `bun:"head"` // of the log
+
+	// Session is where it is locked, by LockSubscription.
+	Session `bun:",extend"`
 }
 
 // The states of a subscription.
@@ -98,28 +101,36 @@ func (s *Store) Unnumbered(ctx context.Context, db bun.IDB, limit int) (n int64,
 	return n, err
 }
 
-const lockSubscription = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error
+const lockSubscription = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error%s
 FROM {subscriptions} WHERE name = ? AND version = ? AND shard = ? AND status = ? AND next_at <= {now}`
 
 // LockSubscription locks a shard until the end of the transaction: what is read
 // and applied meanwhile is nobody else's. False means that somebody has it, or
-// that it is not to run now.
-func (s *Store) LockSubscription(ctx context.Context, tx bun.Tx, name string, version, shard int) (Subscription, bool, error) {
+// that it is not to run now. idle bounds how long the server keeps the transaction
+// open without a statement, should this process vanish.
+func (s *Store) LockSubscription(ctx context.Context, tx bun.Tx, name string, version, shard int, idle time.Duration) (Subscription, bool, error) {
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return Subscription{}, false, err
 	}
-	text := lockSubscription
+	session := ""
+	if _, ok := s.engine.(*postgres); ok {
+		session = fmt.Sprintf(pgSession, idle.Milliseconds())
+	}
+	text := fmt.Sprintf(lockSubscription, session)
 	if s.RowLocks() {
 		text += ` FOR UPDATE SKIP LOCKED`
 	}
-	var rows []Subscription
+	var rows []struct {
+		Subscription `bun:",extend"`
+		Idle         string
+	}
 	if err := s.raw(ctx, tx, text, name, version, shard, Running).Scan(ctx, &rows); err != nil {
 		return Subscription{}, false, fmt.Errorf("lock subscription: %w", err)
 	}
 	if len(rows) == 0 {
 		return Subscription{}, false, nil
 	}
-	return rows[0], true, nil
+	return rows[0].Subscription, true, nil
 }
 
 const moveSubscription = `UPDATE {subscriptions} SET position = ?, attempts = 0, last_error = NULL, moved_at = {now}
