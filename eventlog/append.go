@@ -244,7 +244,7 @@ func (a *appending) record(ctx context.Context, db bun.IDB, batch []*bus.Message
 		return err
 	}
 	for _, m := range a.batch {
-		headers, err := store.EncodeHeaders(m.Headers, nil, bus.Live)
+		headers, err := store.EncodeHeaders(m.Headers, nil, 0, bus.Live)
 		if err != nil {
 			return err
 		}

@@ -176,7 +176,7 @@ func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Repl
 func (l *Log) deliverAgain(ctx context.Context, s *store.Store, tx bun.Tx, r Replay, consumer bus.Consumer, events []store.Event) (int, error) {
 	rows := make([]store.NewMessage, len(events))
 	for i, e := range events {
-		headers, err := store.EncodeHeaders(store.Headers(e.Headers), &bus.Event{Sequence: e.Sequence}, bus.Replay)
+		headers, err := store.EncodeHeaders(store.Headers(e.Headers), &bus.Event{Sequence: e.Sequence}, len(e.Data), bus.Replay)
 		if err != nil {
 			return 0, err
 		}

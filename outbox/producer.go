@@ -281,7 +281,7 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 		if len(consumers) == 0 && m.Event == nil {
 			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, bus.ErrNoConsumer)
 		}
-		headers, err := store.EncodeHeaders(m.Headers, m.Event, m.Mode)
+		headers, err := store.EncodeHeaders(m.Headers, m.Event, len(m.Payload), m.Mode)
 		if err != nil {
 			return nil, err
 		}

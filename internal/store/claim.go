@@ -63,7 +63,8 @@ func (r ClaimRequest) keep(picks []pick) (Claim, []pick) {
 	c := Claim{Found: make([]int, n), First: make([]Position, n), Last: make([]Position, n)}
 	size := 0
 	for i, p := range picks {
-		size += p.Size
+		_, event, _ := p.refersTo()
+		size += p.Size + event
 		if i > 0 && size > r.MaxBytes || r.Limit > 0 && i >= r.Limit {
 			c.Cut = true
 			return c, picks[:i]

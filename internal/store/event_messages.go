@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 
 	"github.com/uptrace/bun"
 
@@ -20,15 +21,15 @@ const (
 )
 
 // EncodeHeaders returns the headers of a message as they are stored, and with
-// them what it delivers.
-func EncodeHeaders(headers map[string]string, event *bus.Event, mode bus.Mode) (string, error) {
+// them what it delivers: an event, whose text has so many bytes.
+func EncodeHeaders(headers map[string]string, event *bus.Event, size int, mode bus.Mode) (string, error) {
 	if len(headers) == 0 && event == nil {
 		return "", nil
 	}
 	if event != nil {
 		all := make(map[string]string, len(headers)+2)
 		maps.Copy(all, headers)
-		all[eventHeader] = strconv.FormatInt(event.Sequence, 10)
+		all[eventHeader] = fmt.Sprintf("%d %d", event.Sequence, size)
 		if mode != bus.Live {
 			all[modeHeader] = mode.String()
 		}
@@ -41,13 +42,19 @@ func EncodeHeaders(headers map[string]string, event *bus.Event, mode bus.Mode) (
 	return string(text), nil
 }
 
-// refersTo returns the sequence number of the event that a message refers to.
-func (m *Message) refersTo() (int64, bool) {
+// refersTo returns the sequence number of the event that a message refers to, and
+// the size of the event's text, for what a claim may read.
+func (m *Message) refersTo() (sequence int64, size int, ok bool) {
 	if len(m.Payload) > 0 || len(m.Headers) == 0 {
-		return 0, false
+		return 0, 0, false
 	}
-	sequence, err := strconv.ParseInt(Headers(m.Headers)[eventHeader], 10, 64)
-	return sequence, err == nil
+	number, bytes, _ := strings.Cut(Headers(m.Headers)[eventHeader], " ")
+	sequence, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return 0, 0, false
+	}
+	size, _ = strconv.Atoi(bytes) //nolint:errcheck // a person may have edited it
+	return sequence, max(size, 0), true
 }
 
 const readReferred = `SELECT ` + eventColumns + ` FROM {events} e WHERE e.sequence IN (?)`
@@ -57,7 +64,7 @@ const readReferred = `SELECT ` + eventColumns + ` FROM {events} e WHERE e.sequen
 func (s *Store) FillIn(ctx context.Context, db bun.IDB, messages []Message) error {
 	var sequences []int64
 	for i := range messages {
-		if sequence, ok := messages[i].refersTo(); ok {
+		if sequence, _, ok := messages[i].refersTo(); ok {
 			sequences = append(sequences, sequence)
 			messages[i].Event = &Event{Sequence: sequence}
 		}

@@ -125,7 +125,8 @@ type ClaimRequest struct {
 	Limit  int
 	// Solo records that the process has nothing else in flight.
 	Solo bool
-	// MaxBytes bounds the payloads and errors claimed; the first message is always taken.
+	// MaxBytes bounds the payloads, events and errors claimed; the first message is
+	// always taken.
 	MaxBytes int
 }
 

@@ -54,5 +54,6 @@ func areas() []area {
 		{"pause", pauseCases()},
 		{"pending", pendingCases()},
 		{"clock", clockCases()},
+		{"streams", streamCases()},
 	}
 }
