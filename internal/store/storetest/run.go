@@ -55,5 +55,7 @@ func areas() []area {
 		{"pending", pendingCases()},
 		{"clock", clockCases()},
 		{"streams", streamCases()},
+		{"log", logCases()},
+		{"subscriptions", subscriptionCases()},
 	}
 }
