@@ -1,0 +1,126 @@
+package eventlog_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+)
+
+// TestOthersAreNotDelayedByAnIdleWriter keeps a transaction open after its append
+// for ten seconds. From the append of others to their projection it takes less than
+// 100 ms all the while or, on a machine that is too busy for that, hardly longer than
+// without. It goes by the median: the worst is the machine's.
+func TestOthersAreNotDelayedByAnIdleWriter(t *testing.T) {
+	t.Parallel()
+	const idleness, bound = 10 * time.Second, 100 * time.Millisecond
+	l := newLedger(t, testdb.Postgres(t))
+	r := l.runner(balances())
+	running(t, "runner", r.Run)
+	before, worst := l.delays(r, idleness/4)
+	t.Logf("without an idle writer: median %s, worst %s", before, worst)
+	idle, err := l.db.BeginTx(l.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := l.log.Append(l.ctx, idle, "account-idle", eventlog.NoStream, moved{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside, worst := l.delays(r, idleness)
+	t.Logf("beside an idle writer: median %s, worst %s", beside, worst)
+	if beside > max(bound, 3*before) {
+		t.Errorf("from append to projection beside an idle writer: got a median of %s, want %s at most; it was %s without", beside, bound, before)
+	}
+	if err := idle.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.WaitFor(l.ctx, "balances", own); err != nil {
+		t.Fatal(err)
+	}
+	l.mustFold("")
+}
+
+// delays appends for a while, and measures how long each event takes to its
+// projection.
+func (l *ledger) delays(r *projection.Runner, while time.Duration) (median, worst time.Duration) {
+	l.Helper()
+	var took []time.Duration
+	for begun := time.Now(); time.Since(begun) < while; {
+		at := time.Now()
+		appended := l.append(fmt.Sprintf("account-%d", len(took)%5), eventlog.Any, moved{1})
+		ctx, cancel := context.WithTimeout(l.ctx, while)
+		err := r.WaitFor(ctx, "balances", appended)
+		cancel()
+		if err != nil {
+			l.Fatalf("wait for an append: %v", err)
+		}
+		took = append(took, time.Since(at))
+	}
+	slices.Sort(took)
+	return took[len(took)/2], took[len(took)-1]
+}
+
+// TestAnOpenSnapshotDelaysNothing has a reader keep its snapshot while thousands of
+// events come, and a writer commit after others of later numbers: nothing is
+// skipped or inverted, and numbering goes on. What it has to pass over, because the
+// snapshot might still see it, makes it slower, but not by much.
+func TestAnOpenSnapshotDelaysNothing(t *testing.T) {
+	t.Parallel()
+	const rounds, each = 20, 1000
+	a := newApp(t, testdb.Postgres(t))
+	a.append("account-0", eventlog.NoStream, moved{0})
+	snapshot, err := a.db.BeginTx(a.ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Rollback() //nolint:errcheck // it has only read
+	if _, err := snapshot.NewRaw("SELECT count(*) FROM events").Exec(a.ctx); err != nil {
+		t.Fatal(err)
+	}
+	straggler, err := a.db.BeginTx(a.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.log.Append(a.ctx, straggler, "account-late", eventlog.NoStream, moved{1}); err != nil {
+		t.Fatal(err)
+	}
+	events := make([]bus.Payload, each)
+	for i := range events {
+		events[i] = moved{i}
+	}
+	follower := newReader()
+	var ticks []time.Duration
+	for round := range rounds {
+		a.append(fmt.Sprintf("account-%d", round%3+1), eventlog.Any, events...)
+		if n := a.number(); n < each {
+			t.Errorf("numbered beside a snapshot: got %d, want %d", n, each)
+		}
+		a.append("account-0", eventlog.Any, moved{round})
+		begun := time.Now()
+		a.number()
+		ticks = append(ticks, time.Since(begun))
+		follower.follow(t, a)
+	}
+	if err := straggler.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	a.append("account-late", 1, moved{2}, moved{3})
+	a.number()
+	follower.follow(t, a)
+	if want := int64(1 + rounds*(each+1) + 3); follower.after != want || follower.versions["account-late"] != 3 {
+		t.Errorf("after the straggler: got position %d and its version %d, want %d and 3", follower.after, follower.versions["account-late"], want)
+	}
+	slices.Sort(ticks)
+	t.Logf("numbering one event beside a snapshot older than %d: median %s, worst %s", rounds*each, ticks[rounds/2], ticks[rounds-1])
+	if median := ticks[rounds/2]; median > time.Second { // 3 ms on a machine that is not busy
+		t.Errorf("numbering beside a snapshot: got a median of %s, want it far below 1s", median)
+	}
+}
