@@ -30,18 +30,13 @@ func (r *Runner) Rebuild(ctx context.Context, name string) error {
 		return fmt.Errorf("projection: rebuild: %w", err)
 	}
 	err := store.InTx(ctx, r.db, func(tx bun.Tx) error {
-		rows, err := r.store.LockReader(ctx, tx, name, reader.Version)
-		if err != nil {
+		if _, err := r.store.LockReader(ctx, tx, name, reader.Version); err != nil {
 			return err
-		}
-		until := int64(0)
-		for _, row := range rows {
-			until = max(until, row.Position, row.ReplayUntil)
 		}
 		if err := reader.Reset(store.Within(ctx), tx); err != nil {
 			return fmt.Errorf("reset: %w", err)
 		}
-		return r.store.Rewind(ctx, tx, name, reader.Version, until)
+		return r.store.Rewind(ctx, tx, name, reader.Version)
 	})
 	if err != nil {
 		return fmt.Errorf("projection: rebuild %q: %w", name, err)

@@ -183,11 +183,11 @@ func (s *Store) LockReader(ctx context.Context, tx bun.Tx, name string, version 
 	return rows, err
 }
 
-// Rewind has one version of a reader begin again. Up to replayUntil everything
-// was applied before.
-func (s *Store) Rewind(ctx context.Context, tx bun.Tx, name string, version int, replayUntil int64) error {
-	_, err := s.raw(ctx, tx, `UPDATE {subscriptions} SET position = 0, replay_until = ?, status = ?, attempts = 0, last_error = NULL,
-next_at = {now}, moved_at = {now} WHERE name = ? AND version = ?`, replayUntil, Running, name, version).Exec(ctx)
+// Rewind has one version of a reader begin again. What each shard has applied
+// before is a replay.
+func (s *Store) Rewind(ctx context.Context, tx bun.Tx, name string, version int) error {
+	_, err := s.raw(ctx, tx, `UPDATE {subscriptions} SET replay_until = CASE WHEN position > replay_until THEN position ELSE replay_until END,
+position = 0, status = ?, attempts = 0, last_error = NULL, next_at = {now}, moved_at = {now} WHERE name = ? AND version = ?`, Running, name, version).Exec(ctx)
 	if err == nil {
 		_, err = s.raw(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ?`, name, version).Exec(ctx)
 	}

@@ -187,7 +187,7 @@ func rewindReader(k *kit) {
 		equal(k, "shards of all", len(rows), 2)
 		_, err = k.store.MoveSubscription(ctx, tx, rows[1], 5)
 		k.must("move", err)
-		return k.store.Rewind(ctx, tx, "p", 2, 5)
+		return k.store.Rewind(ctx, tx, "p", 2)
 	}))
 	k.must("activate", k.inTx(func(ctx context.Context, tx bun.Tx) error { return k.store.Activate(ctx, tx, "p", 2) }))
 	k.must("activate again", k.inTx(func(ctx context.Context, tx bun.Tx) error { return k.store.Activate(ctx, tx, "p", 2) }))

@@ -1,0 +1,68 @@
+package eventlog_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+)
+
+// TestARebuildReplaysWhatEachShardHasHad rebuilds a projection of which one shard
+// is behind the other: what that one had not applied is no replay.
+func TestARebuildReplaysWhatEachShardHasHad(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		l := newLedger(t, db)
+		modes := map[string][]bus.Mode{}
+		broken := true
+		p := balances()
+		p.Shards, p.MaxAttempts = 2, 1
+		p.On = []projection.Apply{projection.On(func(ctx context.Context, _ bun.Tx, e moved) error {
+			m, _ := bus.Current(ctx)
+			if e.Amount < 0 && broken {
+				return errors.New("broken")
+			}
+			modes[m.Event.Stream] = append(modes[m.Event.Stream], m.Mode)
+			return nil
+		})}
+		r := l.runner(p)
+		// Streams of different shards.
+		l.append("account-1", eventlog.Any, moved{-1})
+		l.append("account-3", eventlog.Any, moved{1}, moved{1})
+		for range 4 {
+			_ = r.CatchUp(l.ctx) // it fails in one shard
+		}
+		if n := l.count("SELECT count(*) FROM event_subscriptions WHERE status = 'halted'"); n != 1 {
+			t.Fatalf("halted shards: got %d, want 1", n)
+		}
+		if len(modes["account-3"]) == 0 {
+			ctx, cancel := context.WithCancel(l.ctx)
+			go func() {
+				eventually(t, "the other shard is done", func() bool {
+					return l.count("SELECT count(*) FROM event_subscriptions WHERE position = 3") == 1
+				})
+				cancel()
+			}()
+			if err := r.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		broken = false
+		if err := r.Rebuild(l.ctx, "balances"); err != nil {
+			t.Fatal(err)
+		}
+		l.catchUp(r)
+		if got := modes["account-1"]; len(got) != 1 || got[0] == bus.Replay {
+			t.Errorf("modes of an event that was never applied before: got %v, want no replay", got)
+		}
+		if got := modes["account-3"]; len(got) != 4 || got[2] != bus.Replay || got[3] != bus.Replay {
+			t.Errorf("modes of what was applied before: got %v, want two replays in the end", got)
+		}
+	})
+}
