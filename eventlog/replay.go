@@ -151,14 +151,14 @@ func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Repl
 		if done = sub.Position >= upTo; done {
 			return nil
 		}
-		page := store.Page{After: sub.Position, UpTo: min(upTo, sub.Position+readWindow), Limit: replayPage,
+		page := store.Page{After: sub.Position, UpTo: min(upTo, sub.Position+readWindow), Limit: min(replayPage, r.Rate),
 			EventFilter: store.EventFilter{Types: l.types.Names(consumer.PayloadType())}}
 		rows, err := s.ReadEvents(ctx, tx, page)
 		if err != nil {
 			return err
 		}
 		to := page.UpTo
-		if len(rows) == replayPage {
+		if len(rows) == page.Limit {
 			to = rows[len(rows)-1].Position
 		}
 		if n, err = l.deliverAgain(ctx, s, tx, r, consumer, rows); err != nil {
