@@ -18,6 +18,10 @@ import (
 // halted: see [Runner.Resume].
 var ErrHalted = errors.New("projection: a shard is halted")
 
+// ErrRetired is returned by those who wait for a version of a projection that is
+// applied no more, since a later one was promoted.
+var ErrRetired = errors.New("projection: the version is retired")
+
 // ErrUnknown is returned for a projection that the runner was not given, and for a
 // version of one that has never run.
 var ErrUnknown = errors.New("projection: the projection is not known")
@@ -32,7 +36,8 @@ const (
 // [Runner.Active]; the newest, when the runner was not given that one. Call it
 // after the commit of the append, and bound it with ctx: it waits as long as the
 // projection takes, on whichever process, and for ever when the append was rolled
-// back. It is an error when a shard halts: [ErrHalted].
+// back. It is an error when a shard halts, [ErrHalted], and when the runner was
+// given only a version that is retired, [ErrRetired].
 func (r *Runner) WaitFor(ctx context.Context, name string, appended eventlog.Appended) error {
 	if err := r.waitFor(ctx, name, appended); err != nil {
 		return fmt.Errorf("projection: wait for %q: %w", name, err)
@@ -62,6 +67,11 @@ func (r *Runner) waitFor(ctx context.Context, name string, appended eventlog.App
 			var done bool
 			if done, err = r.reached(ctx, reader, place); done {
 				return nil
+			}
+			if errors.Is(err, ErrRetired) {
+				if next, failed := r.toRead(ctx, name); failed == nil && next != reader {
+					continue // it was promoted just now
+				}
 			}
 		}
 		if err != nil && ctx.Err() == nil {
@@ -104,7 +114,10 @@ func (r *Runner) reached(ctx context.Context, reader *reader, place int64) (bool
 		if row.Position >= place {
 			continue
 		}
-		if done = false; row.Status == store.Halted {
+		switch done = false; row.Status {
+		case store.Retired:
+			return false, ErrRetired
+		case store.Halted:
 			return false, fmt.Errorf("%w: shard %d at position %d: %s", ErrHalted, row.Shard, row.Position, row.LastError)
 		}
 	}
