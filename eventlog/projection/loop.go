@@ -95,12 +95,10 @@ func (c *crew) look(ctx context.Context) {
 // dispatch numbers events, and starts work on the shards that are behind. An idle
 // look is one statement.
 func (c *crew) dispatch(ctx context.Context) error {
-	statement, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	rows, pending, err := c.store.Behind(statement, c.db, c.names())
+	rows, pending, err := c.behind(ctx)
 	if err == nil && pending {
-		if _, err = c.log.Number(statement, c.db); err == nil {
-			rows, _, err = c.store.Behind(statement, c.db, c.names())
+		if err = c.number(ctx); err == nil {
+			rows, _, err = c.behind(ctx)
 		}
 	}
 	if err != nil {
@@ -108,12 +106,33 @@ func (c *crew) dispatch(ctx context.Context) error {
 	}
 	for _, reader := range c.readers {
 		for _, shard := range reader.shards {
-			if behind(rows, shard) {
+			if among(rows, shard) {
 				c.start(shard)
 			}
 		}
 	}
 	return nil
+}
+
+func (c *crew) behind(ctx context.Context) ([]store.Subscription, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	return c.store.Behind(ctx, c.db, c.names())
+}
+
+// number numbers for as long as a statement may take. Where there is more to do
+// then, here or for another process that is at it, projections go on with what
+// has its position, and the next look follows at once; whether the database still
+// answers, the next statement tells.
+func (c *crew) number(ctx context.Context) error {
+	turn, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	_, err := c.log.Number(turn, c.db)
+	if turn.Err() != nil && ctx.Err() == nil {
+		c.bell.By(time.Now())
+		return nil
+	}
+	return err
 }
 
 func (r *Runner) names() []string {
@@ -124,7 +143,7 @@ func (r *Runner) names() []string {
 	return names
 }
 
-func behind(rows []store.Subscription, s *shard) bool {
+func among(rows []store.Subscription, s *shard) bool {
 	for _, row := range rows {
 		if row.Name == s.Name && row.Version == s.Version && row.Shard == s.number {
 			return true
