@@ -16,8 +16,9 @@ import (
 // no more. A message that was to deliver an erased event is discarded when it runs.
 //
 // A stream that does not exist is a *[ConflictError], one that is tombstoned
-// already [ErrTombstoned]. What a person has edited among the poisoned messages,
-// backups, and what other systems were told are beyond it.
+// already [ErrTombstoned]. Beyond it are the headers and the errors of poisoned
+// messages, and what a person has edited among them, until they are deleted;
+// backups; and what other systems were told.
 func (l *Log) Tombstone(ctx context.Context, tx bun.Tx, stream string) error {
 	last, err := l.Append(ctx, tx, stream, Exists, Tombstoned{Stream: stream})
 	if err != nil {
