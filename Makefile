@@ -6,6 +6,7 @@ PLATFORMS := linux darwin windows
 CACHE := $(CURDIR)/.cache
 STATICCHECK := $(CACHE)/bin/staticcheck
 WITH_POSTGRES := scripts/with-postgres.sh
+WITH_DATABASES := scripts/with-postgres.sh scripts/with-mariadb.sh
 
 # Nothing built here is shipped, and version stamping fails in a checkout owned by someone else.
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
@@ -21,10 +22,10 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: ## Run every check and every test, on a throw-away PostgreSQL
+test: ## Run every check and every test, on a throw-away PostgreSQL and MariaDB
 	@scripts/need-gcc.sh
 	@scripts/need-pgbouncer.sh
-	@$(WITH_POSTGRES) $(MAKE) --no-print-directory check
+	@$(WITH_DATABASES) $(MAKE) --no-print-directory check
 
 .PHONY: lint
 lint: modules fmt vet staticcheck tidy-diff builds alerts ## Run the static checks and build for every platform
@@ -34,8 +35,8 @@ run: ## Run the quickstart example
 	go run ./examples/quickstart
 
 .PHONY: bench-go
-bench-go: ## Run the Go benchmarks, on a throw-away PostgreSQL
-	@$(WITH_POSTGRES) $(MAKE) --no-print-directory bench-all
+bench-go: ## Run the Go benchmarks, on a throw-away PostgreSQL and MariaDB
+	@$(WITH_DATABASES) $(MAKE) --no-print-directory bench-all
 
 .PHONY: bench
 bench: ## Measure against the peers, on a throw-away PostgreSQL
@@ -47,22 +48,22 @@ bench-quick: ## Print one line per speed bar, within a minute
 
 .PHONY: chaos
 chaos: ## Put the promises to the test with crashes and faults (6 minutes)
-	@$(WITH_POSTGRES) $(MAKE) --no-print-directory chaos-bars TIER=chaos
+	@$(WITH_DATABASES) $(MAKE) --no-print-directory chaos-bars TIER=chaos
 
 .PHONY: chaos-long
 chaos-long: ## All of that, longer, and with everything else we know (45 minutes)
-	@$(WITH_POSTGRES) $(MAKE) --no-print-directory chaos-bars TIER=long
+	@$(WITH_DATABASES) $(MAKE) --no-print-directory chaos-bars TIER=long
 
 # What one fuzz target gets. Each runs in turn: a session of `go test -fuzz` takes one target.
 FUZZTIME ?= 30s
 
 .PHONY: fuzz
-fuzz: ## Run each fuzz target for FUZZTIME (30s), on a throw-away PostgreSQL
-	@$(WITH_POSTGRES) $(MAKE) --no-print-directory fuzz-all FUZZTIME=$(FUZZTIME)
+fuzz: ## Run each fuzz target for FUZZTIME (30s), on a throw-away PostgreSQL and MariaDB
+	@$(WITH_DATABASES) $(MAKE) --no-print-directory fuzz-all FUZZTIME=$(FUZZTIME)
 
 .PHONY: mutants
 mutants: ## Break the library on purpose, and see that the tests notice
-	@$(WITH_POSTGRES) go run ./integration/mutants
+	@$(WITH_DATABASES) go run ./integration/mutants
 
 .PHONY: alerts
 alerts: ## Check the example alerts and run their tests
@@ -78,7 +79,7 @@ clean: ## Remove the built tools
 	rm -rf "$(CACHE)"
 
 # The steps of the targets above. Each can be run alone; check, race and the benchmarks expect
-# ASYNCMONOLITH_TEST_POSTGRES to name a server.
+# ASYNCMONOLITH_TEST_POSTGRES and ASYNCMONOLITH_TEST_MARIADB to name servers.
 
 .PHONY: check
 check: modules fmt vet staticcheck tidy-diff race bench-once
