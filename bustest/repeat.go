@@ -112,12 +112,14 @@ func (k *Kit) read(ctx context.Context, state func() any) (e effects) {
 	for _, s := range schedules {
 		e.stored = append(e.stored, fmt.Sprintf("schedule %q of %s, %s %s: %s", s.Name, s.PayloadType, s.Expression, s.Zone, s.Payload))
 	}
-	numbered, headErr := k.store.Head(ctx, k.db)
-	others, err := k.store.Unnumbered(ctx, k.db, bus.MaxQueueCount)
-	if err := errors.Join(headErr, err); err != nil {
-		k.problem = fmt.Sprintf("count events: %v", err)
+	if k.store.Events() == nil {
+		numbered, headErr := k.store.Head(ctx, k.db)
+		others, err := k.store.Unnumbered(ctx, k.db, bus.MaxQueueCount)
+		if err := errors.Join(headErr, err); err != nil {
+			k.problem = fmt.Sprintf("count events: %v", err)
+		}
+		e.stored = append(e.stored, fmt.Sprintf("event log: %d events", numbered+others))
 	}
-	e.stored = append(e.stored, fmt.Sprintf("event log: %d events", numbered+others))
 	slices.Sort(e.stored)
 	return e
 }

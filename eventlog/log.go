@@ -96,7 +96,7 @@ func (l *Log) on(db bun.IDB) (*store.Store, bun.IDB, error) {
 		return nil, nil, err
 	}
 	if s, ok := l.stores[db.Dialect().Name()]; ok {
-		return s, db, nil
+		return s, db, s.Events()
 	}
 	_, err = store.For(db.Dialect().Name(), l.registry.Tables())
 	return nil, nil, err

@@ -2,12 +2,14 @@ package integration_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -22,8 +24,12 @@ func TestAdminReadsIndexes(t *testing.T) {
 		for range 5 {
 			a.produceMany(1000)
 		}
-		a.exec("UPDATE consumer_messages SET consumer_type = 'c' || id % 20, crashes = CASE WHEN id % 100 = 0 THEN 1 ELSE 0 END")
-		a.exec("ANALYZE")
+		a.exec("UPDATE consumer_messages SET consumer_type = " + suffixed(db) + ", crashes = CASE WHEN id % 100 = 0 THEN 1 ELSE 0 END")
+		analyze := "ANALYZE"
+		if db.Dialect().Name() == dialect.MySQL {
+			analyze = "ANALYZE TABLE consumer_messages"
+		}
+		a.exec(analyze)
 		admin, ctx := a.admin(), t.Context()
 		var sent []string
 		hooked := db.WithQueryHook(queryHook{func(_ context.Context, query string) { sent = append(sent, query) }})
@@ -63,6 +69,14 @@ func TestAdminReadsIndexes(t *testing.T) {
 	})
 }
 
+// suffixed is one of twenty names, as SQL.
+func suffixed(db *bun.DB) string {
+	if db.Dialect().Name() == dialect.MySQL {
+		return "CONCAT('c', id % 20)"
+	}
+	return "'c' || id % 20"
+}
+
 // explainPlan returns the steps of the plan of a statement, which it does not run.
 func explainPlan(t *testing.T, db *bun.DB, query string) (steps []string) {
 	t.Helper()
@@ -71,6 +85,9 @@ func explainPlan(t *testing.T, db *bun.DB, query string) (steps []string) {
 			t.Fatal(err)
 		}
 		return steps
+	}
+	if db.Dialect().Name() == dialect.MySQL {
+		return explainMariaDB(t, db, query)
 	}
 	var rows []struct {
 		ID, Parent, Notused int
@@ -81,6 +98,31 @@ func explainPlan(t *testing.T, db *bun.DB, query string) (steps []string) {
 	}
 	for _, row := range rows {
 		steps = append(steps, row.Detail)
+	}
+	return steps
+}
+
+// explainMariaDB writes the steps like those of SQLite.
+func explainMariaDB(t *testing.T, db *bun.DB, query string) (steps []string) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), strings.ReplaceAll("EXPLAIN "+query, "?", "??"))
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, query)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id, selectType, table, access, possible, key, keyLen, ref, n, extra sql.NullString
+		if err := rows.Scan(&id, &selectType, &table, &access, &possible, &key, &keyLen, &ref, &n, &extra); err != nil {
+			t.Fatal(err)
+		}
+		verb := "SEARCH"
+		if access.String == "ALL" || access.String == "index" {
+			verb = "SCAN"
+		}
+		steps = append(steps, fmt.Sprintf("%s %s BY %s %s", verb, table.String, key.String, extra.String))
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
 	}
 	return steps
 }

@@ -69,7 +69,7 @@ func newGolden(t *testing.T, db *bun.DB) *golden {
 		t.Fatal(err)
 	}
 	sent := &sentStatements{}
-	name := strings.ReplaceAll(fmt.Sprint(db.Dialect().Name()), "pg", "postgres")
+	name := strings.NewReplacer("pg", "postgres", "mysql", "mariadb").Replace(fmt.Sprint(db.Dialect().Name()))
 	return &golden{T: t, Store: s, dir: filepath.Join("testdata", "sql", name), db: db.WithQueryHook(sent), sent: sent}
 }
 

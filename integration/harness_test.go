@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 	"go.uber.org/goleak"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -213,6 +214,17 @@ func insist(statement func() error) error {
 			return err
 		}
 	}
+}
+
+// nowOf is the clock of a database, as it stores instants, as SQL.
+func nowOf(db *bun.DB) string {
+	switch db.Dialect().Name() {
+	case dialect.PG:
+		return "statement_timestamp()"
+	case dialect.MySQL:
+		return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+	}
+	return "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
 }
 
 // exec runs a statement of the test's own.

@@ -193,7 +193,7 @@ func TestRequeueKnowsRenamedConsumers(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var n atomic.Int64
 		a, s := poisonedApp(t, db, 3, counting("c", &n, bus.Aliases("former")))
-		a.exec("UPDATE poisoned_messages SET consumer_type = 'former', insert_id = 'k' || CASE id WHEN 3 THEN 1 ELSE id END")
+		a.exec("UPDATE poisoned_messages SET consumer_type = 'former', insert_id = CASE id WHEN 2 THEN 'k2' ELSE 'k1' END")
 		a.produce(order{}, outbox.InsertID("k2"))
 		result := must[poison.Result](t)(s.Requeue(t.Context(), db, 1, 2, 3))
 		if want := (poison.Result{Requeued: 1, Conflicts: 2}); result != want {

@@ -27,10 +27,7 @@ func poisonedApp(t *testing.T, db *bun.DB, n int, consumers ...bus.Consumer) (*a
 		t.Fatal(err)
 	}
 	a.produceMany(n)
-	now := "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
-	if db.Dialect().Name().String() == "pg" {
-		now = "statement_timestamp()"
-	}
+	now := nowOf(db)
 	a.exec(`INSERT INTO poisoned_messages (id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
 		available_after, attempts, crashes, errors, poisoned_at, reason)
 		SELECT id, message_id, consumer_type, payload_type, payload, '{"k":"v"}', insert_id, created_at, available_after, 5, 1,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -51,7 +52,7 @@ func (a *app) makeDue(by time.Duration) {
 		a.exec("UPDATE scheduled_messages SET available_after = statement_timestamp() - ? * interval '1 microsecond'", by.Microseconds())
 		return
 	}
-	a.exec("UPDATE scheduled_messages SET available_after = CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?", by.Microseconds())
+	a.exec("UPDATE scheduled_messages SET available_after = "+nowOf(a.db)+" - ?", by.Microseconds())
 }
 
 func must[T any](t testing.TB) func(T, error) T {
@@ -326,6 +327,9 @@ func TestFiveInstancesFireEachTimeOnce(t *testing.T) {
 func (a *app) wholeSecond(column string) string {
 	if a.db.Dialect().Name().String() == "pg" {
 		return "date_trunc('second', " + column + ")"
+	}
+	if a.db.Dialect().Name() == dialect.MySQL { // where a division has a fraction
+		return column + " DIV 1000000"
 	}
 	return column + " / 1000000"
 }

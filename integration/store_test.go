@@ -29,6 +29,10 @@ func TestStore(t *testing.T) {
 		"postgres, serializable by default": func(t *testing.T) *bun.DB {
 			return testdb.OpenPostgres(t, testdb.PostgresDSN(t, testdb.Isolation("serializable")))
 		},
+		"mariadb": func(t *testing.T) *bun.DB { return testdb.MariaDB(t) },
+		"mariadb, serializable by default": func(t *testing.T) *bun.DB {
+			return testdb.OpenMariaDB(t, testdb.MariaDBDSN(t, "tx_isolation='SERIALIZABLE'"))
+		},
 		"sqlite": func(t *testing.T) *bun.DB { return testdb.SQLite(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,8 +112,8 @@ func TestStoreNamesTheDialectsItKnows(t *testing.T) {
 	t.Parallel()
 	for _, name := range []dialect.Name{dialect.Invalid, dialect.MSSQL, dialect.Oracle} {
 		_, err := store.For(name, bus.Tables{})
-		if err == nil || !strings.Contains(err.Error(), "pg") || !strings.Contains(err.Error(), "sqlite") {
-			t.Errorf("store for %s: got error %v, want one that names pg and sqlite", name, err)
+		if err == nil || !strings.Contains(err.Error(), "pg") || !strings.Contains(err.Error(), "sqlite") || !strings.Contains(err.Error(), "mysql") {
+			t.Errorf("store for %s: got error %v, want one that names pg, sqlite and mysql", name, err)
 		}
 	}
 }

@@ -78,6 +78,9 @@ func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) err
 	}
 	s, err := store.For(db.Dialect().Name(), log.Registry().Tables())
 	if err == nil {
+		err = s.Events()
+	}
+	if err == nil {
 		err = store.InTx(ctx, db, func(tx bun.Tx) error { return i.rebuild(ctx, s, tx, log) })
 	}
 	if err != nil {

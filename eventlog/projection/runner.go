@@ -76,6 +76,9 @@ func NewRunner(db *bun.DB, log *eventlog.Log, config Config, projections ...Proj
 		return nil, errors.New("projection: NewRunner: the log was not made by eventlog.New")
 	}
 	s, err := store.For(db.Dialect().Name(), log.Registry().Tables())
+	if err == nil {
+		err = s.Events()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("projection: NewRunner: %w", err)
 	}

@@ -20,7 +20,7 @@ import (
 
 func TestAppendAtAnExpectedVersion(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := newApp(t, db)
 		for _, c := range []struct {
 			name    string
@@ -65,7 +65,7 @@ func TestAppendAtAnExpectedVersion(t *testing.T) {
 
 func TestAConflictLeavesTheTransactionUsable(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := newApp(t, db)
 		a.append("account-1", eventlog.NoStream, opened{"ann"})
 		a.exec("CREATE TABLE notes (n int)")
@@ -93,7 +93,7 @@ func TestAConflictLeavesTheTransactionUsable(t *testing.T) {
 
 func TestWhatWasAppendedIsRead(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := setup{tables: bus.Tables{Prefix: "shop_"}}.newApp(t, db)
 		var appended []eventlog.Appended
 		err := a.inTx(func(ctx context.Context, tx bun.Tx) (err error) {
@@ -293,7 +293,7 @@ func TestTheProduceChainMustPassEventsOn(t *testing.T) {
 
 func TestTombstone(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		ran := make(chan eventlog.Tombstoned, 10)
 		a := newApp(t, db,
 			bus.Consume("never", func(context.Context, opened) error { t.Error("got an erased event"); return nil }),

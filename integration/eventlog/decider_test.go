@@ -54,7 +54,7 @@ func accounts(every int) decider.Decider[account, move, bus.Payload] {
 
 func TestDeciderExecutes(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := newApp(t, db)
 		d := accounts(0)
 		state, appended, err := decider.Execute(a.ctx, a.log, db, d, "1", 5)
@@ -89,7 +89,7 @@ func TestDeciderExecutes(t *testing.T) {
 // command is lost.
 func TestDecidersRace(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := newApp(t, db)
 		d := accounts(10)
 		if _, _, err := decider.Execute(a.ctx, a.log, db, d, "1", 50); err != nil {
@@ -129,7 +129,7 @@ func TestDecidersRace(t *testing.T) {
 
 func TestDeciderInTheCallersTransaction(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := newApp(t, db)
 		d := accounts(0)
 		err := a.inTx(func(ctx context.Context, tx bun.Tx) error {
@@ -148,7 +148,7 @@ func TestDeciderInTheCallersTransaction(t *testing.T) {
 
 func TestSnapshotsAreACache(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := newApp(t, db)
 		d := accounts(10)
 		for i := range 25 {
@@ -203,7 +203,7 @@ func TestSnapshotsAreACache(t *testing.T) {
 // stream, which counts towards its version all the same.
 func TestADroppedEventAtTheEndIsNoConflict(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		old, err := eventlog.NewTypes(eventlog.Event[movedBefore](), eventlog.Event[opened]())
 		if err != nil {
 			t.Fatal(err)
@@ -225,7 +225,7 @@ func TestADroppedEventAtTheEndIsNoConflict(t *testing.T) {
 // commit apart from the consumer's, and on SQLite wait for its lock in vain.
 func TestExecuteInATransaction(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := newApp(t, db)
 		err := a.inTx(func(ctx context.Context, _ bun.Tx) error {
 			_, _, err := decider.Execute(ctx, a.log, db, accounts(0), "1", 5)

@@ -22,7 +22,7 @@ import (
 // constructor and one that is inline.
 func TestFxRunsAnEventLog(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l := newLedger(t, db)
 		inline := balances2()
 		inline.Name, inline.Version, inline.On = "inline", 1, inline.On[:1]

@@ -54,7 +54,7 @@ func hung(t *testing.T, block func(tx bun.Tx)) projection.Projection {
 // attempt, is named in the log, and others go on.
 func TestAHungProjectionIsLeftBehind(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l := newLedger(t, db)
 		end := make(chan struct{})
 		p := hung(t, func(tx bun.Tx) {

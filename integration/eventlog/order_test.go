@@ -246,7 +246,7 @@ func TestOneNumbersAtATime(t *testing.T) {
 // TestNumberingGoesOnFromPageToPage numbers more than one transaction does.
 func TestNumberingGoesOnFromPageToPage(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := newApp(t, db)
 		events := make([]bus.Payload, 2500)
 		for i := range events {

@@ -133,7 +133,7 @@ func (l *ledger) fill(streams, events int) {
 
 func TestAProjectionIsTheFoldOfTheLog(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		for _, shards := range []int{1, 5} {
 			t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {
 				l := newLedger(t, db)
@@ -174,7 +174,7 @@ func TestAProjectionIsTheFoldOfTheLog(t *testing.T) {
 // ends at any moment: every event is applied once, in the order of its stream.
 func TestProjectionsUnderLoad(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l := newLedger(t, db)
 		p := balances()
 		p.Shards, p.BatchSize = 3, 20
@@ -224,7 +224,7 @@ func TestProjectionsUnderLoad(t *testing.T) {
 
 func TestAProjectionInItsOwnTransaction(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l := newLedger(t, db)
 		r := l.runner(balances())
 		running(t, "runner", r.Run)
@@ -257,7 +257,7 @@ func TestAProjectionInItsOwnTransaction(t *testing.T) {
 // stream, and another stream beside it.
 func TestPoisonPolicies(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		for _, c := range []struct {
 			name    string
 			policy  projection.OnError

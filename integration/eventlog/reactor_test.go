@@ -19,7 +19,7 @@ import (
 // transactional consumer, a retry, the poisoned messages and back.
 func TestReactorsRunAsConsumersDo(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		type seen struct {
 			consumer, owner, header string
 			event                   bus.Event
@@ -85,7 +85,7 @@ func TestReactorsRunAsConsumersDo(t *testing.T) {
 
 func TestARolledBackAppendLeavesNothing(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := newApp(t, db, bus.Consume("never", func(context.Context, opened) error { return nil }))
 		stop := errors.New("stop")
 		err := a.inTx(func(ctx context.Context, tx bun.Tx) error {
@@ -110,7 +110,7 @@ func TestARolledBackAppendLeavesNothing(t *testing.T) {
 // TestACommitWakesWhomItConcerns listens to what appends announce, and when.
 func TestACommitWakesWhomItConcerns(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := newApp(t, db, bus.Consume("never", func(context.Context, opened) error { return nil }))
 		var got []bus.Wake
 		defer a.registry.Wakeups().Listen(func(w bus.Wake) { got = append(got, w) })()

@@ -17,7 +17,7 @@ import (
 // is behind the other: what that one had not applied is no replay.
 func TestARebuildReplaysWhatEachShardHasHad(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l := newLedger(t, db)
 		modes := map[string][]bus.Mode{}
 		broken := true

@@ -21,7 +21,7 @@ import (
 
 func TestRebuildInPlace(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l := newLedger(t, db)
 		p := balances()
 		p.Shards = 2
@@ -56,7 +56,7 @@ func TestRebuildInPlace(t *testing.T) {
 
 func TestANewVersionBesideTheOld(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l := newLedger(t, db)
 		l.fill(5, 30)
 		l.catchUp(l.runner(balances()))
@@ -102,7 +102,7 @@ func TestANewVersionBesideTheOld(t *testing.T) {
 
 func TestAProjectionMustBeWhatItWas(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l := newLedger(t, db)
 		if err := l.runner(balances()).Check(l.ctx); err != nil {
 			t.Fatal(err)
@@ -168,7 +168,7 @@ func TestProjectionMistakes(t *testing.T) {
 
 func TestInlineProjections(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		all := types(t)
 		var refuse atomic.Bool
 		p := balances()
@@ -225,7 +225,7 @@ func TestInlineProjections(t *testing.T) {
 
 func TestReplayOfReactors(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		var live, replayed, mails atomic.Int64
 		count := func(ctx context.Context, e moved) error {
 			if m, _ := bus.Current(ctx); m.Mode == bus.Replay {
@@ -352,7 +352,7 @@ func TestErrorsSayWhichProjection(t *testing.T) {
 // is built: nobody has to wait for it until it is promoted.
 func TestWaitForMeansTheVersionToRead(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l := newLedger(t, db)
 		both := l.runner(balances(), balances2())
 		l.catchUp(both)

@@ -106,7 +106,7 @@ func TestAnEventThatCannotBeReadCostsNoAttempt(t *testing.T) {
 // TestAHaltedShardIsNobodysErrorButItsOwn has one projection fail beside another.
 func TestAHaltedShardIsNobodysErrorButItsOwn(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l := newLedger(t, db)
 		broken := projection.Projection{Name: "broken", MaxAttempts: 1, On: []projection.Apply{
 			projection.On(func(context.Context, bun.Tx, moved) error { return errors.New("broken") })}}

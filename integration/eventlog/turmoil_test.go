@@ -20,7 +20,7 @@ import (
 // the tables are what the log says, and each replay has met each event once.
 func TestEverythingAtOnce(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		var mu sync.Mutex
 		replayed := map[string]int{} // by insert id
 		l := &ledger{newApp(t, db, bus.Consume("again", func(ctx context.Context, e moved) error {

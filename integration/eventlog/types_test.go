@@ -70,7 +70,7 @@ func (movedToo) PayloadType() string { return "account.moved" }
 // them on every path.
 func TestOldEventsAreBroughtUpToDate(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		old, err := eventlog.NewTypes(eventlog.Event[movedBefore](), eventlog.Event[opened]())
 		if err != nil {
 			t.Fatal(err)

@@ -34,6 +34,12 @@ const DirectVariable = "ASYNCMONOLITH_TEST_POSTGRES_DIRECT"
 
 // Each runs a test once per database.
 func Each(t *testing.T, test func(t *testing.T, db *bun.DB)) {
+	t.Run("mariadb", func(t *testing.T) { t.Parallel(); test(t, MariaDB(t)) })
+	EachWithEvents(t, test)
+}
+
+// EachWithEvents runs a test once per database that has the event log.
+func EachWithEvents(t *testing.T, test func(t *testing.T, db *bun.DB)) {
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, Postgres(t)) })
 	t.Run("sqlite", func(t *testing.T) { t.Parallel(); test(t, SQLite(t)) })
 }

@@ -30,7 +30,8 @@ const (
 	sqliteMismatch   = 20
 )
 
-// sqlState returns the five-character code of a PostgreSQL error, or "".
+// sqlState returns the five-character code of an error of PostgreSQL or MariaDB,
+// or "".
 func sqlState(err error) string {
 	var state sqlStateError
 	if errors.As(err, &state) {
@@ -40,7 +41,8 @@ func sqlState(err error) string {
 	if errors.As(err, &field) {
 		return field.Field('C')
 	}
-	return ""
+	_, code := mysqlError(err)
+	return code
 }
 
 // sqliteCode returns the primary result code of a SQLite error, or 0.
@@ -62,11 +64,18 @@ func IsConflict(err error) bool {
 	case "40001", "40P01":
 		return true
 	}
+	switch number, _ := mysqlError(err); number {
+	case mysqlLockWait, mysqlChanged:
+		return true
+	}
 	return false
 }
 
 // IsLockTimeout tells whether a statement gave up waiting for a lock.
-func IsLockTimeout(err error) bool { return err != nil && sqlState(err) == "55P03" }
+func IsLockTimeout(err error) bool {
+	number, state := mysqlError(err)
+	return number == mysqlLockWait || number == mysqlLockNowait || state == "" && sqlState(err) == "55P03"
+}
 
 // IsUnavailable tells whether an error speaks of the connection or the server
 // rather than of the statement: the same statement may succeed later.
@@ -75,6 +84,10 @@ func IsUnavailable(err error) bool {
 		return false
 	}
 	state, code := sqlState(err), sqliteCode(err)
+	number, _ := mysqlError(err)
+	if unavailable, _ := mysqlUnavailable(number); unavailable || isMySQLBroken(err) {
+		return true
+	}
 	switch {
 	case code == sqliteBusy, code == sqliteLocked:
 		return true
@@ -99,6 +112,10 @@ func IsUnavailable(err error) bool {
 // to a server that takes no writes any more. A server that merely refuses a
 // statement, for want of room or of time, leaves its connection as it was.
 func IsConnectionDoubtful(err error) bool {
+	number, _ := mysqlError(err)
+	if _, doubtful := mysqlUnavailable(number); doubtful {
+		return true
+	}
 	switch state := sqlState(err); {
 	case state == "":
 		return IsUnavailable(err)
@@ -116,6 +133,10 @@ func IsRefused(err error) bool {
 	}
 	switch sqliteCode(err) {
 	case sqliteTooBig, sqliteConstraint, sqliteMismatch:
+		return true
+	}
+	switch number, _ := mysqlError(err); number {
+	case mysqlPacketTooLarge, mysqlCheckConstraint:
 		return true
 	}
 	switch state := sqlState(err); {
@@ -140,5 +161,5 @@ func IsMissingTable(err error) bool {
 		return false
 	}
 	state := sqlState(err)
-	return state == "42P01" || state == "3F000" || strings.Contains(err.Error(), "no such table")
+	return state == "42P01" || state == "42S02" || state == "3F000" || strings.Contains(err.Error(), "no such table")
 }

@@ -70,12 +70,17 @@ func HandleIn(ctx context.Context, db bun.IDB) (bun.IDB, error) {
 // Usable tells whether a transaction can still be committed: its connection
 // stands, and no statement has aborted it.
 func (s *Store) Usable(ctx context.Context, tx bun.IDB) bool {
+	if m, ok := s.maria(); ok {
+		return m.usable(ctx, tx)
+	}
 	_, err := tx.NewRaw(`SELECT 1`).Exec(ctx)
 	return err == nil
 }
 
-// ownTries is how often a transaction of our own is tried that loses conflicts.
-const ownTries = 4
+// ownTries is how often a transaction of our own is tried that loses conflicts. Of
+// those that meet in a deadlock one gets on, so that it takes a crowd on the same
+// insert ids, on MariaDB, to need more than a few.
+const ownTries = 16
 
 // InTx runs fn in the caller's transaction, or else in a READ COMMITTED one of its
 // own, which it repeats when it loses a conflict.
@@ -111,7 +116,7 @@ func (s *Store) WriteFirst(ctx context.Context, tx bun.Tx) error {
 // bound limits how long a transaction of our own can hold on to anything when
 // its client vanishes.
 func (s *Store) bound(ctx context.Context, tx bun.Tx) error {
-	if !s.RowLocks() {
+	if _, ok := s.engine.(*postgres); !ok {
 		return nil
 	}
 	if _, err := tx.NewRaw(pgPreamble).Exec(ctx); err != nil {

@@ -56,12 +56,23 @@ func (s *Store) apply(ctx context.Context, all []migration) func(tx bun.IDB) err
 			if m.version <= version {
 				continue
 			}
-			if _, err := tx.NewRaw(m.sql).Exec(ctx); err != nil {
-				return fmt.Errorf("migration %d: %w", m.version, err)
+			for _, statement := range s.statements(m.sql) {
+				if _, err := tx.NewRaw(statement).Exec(ctx); err != nil {
+					return fmt.Errorf("migration %d: %w", m.version, err)
+				}
 			}
 		}
 		return nil
 	}
+}
+
+// statements cuts a file into what the database takes at once. MariaDB takes one
+// statement; each ends a line there.
+func (s *Store) statements(file string) []string {
+	if _, ok := s.maria(); !ok {
+		return []string{file}
+	}
+	return strings.Split(strings.TrimSuffix(strings.TrimSpace(file), ";"), ";\n")
 }
 
 // whileBusy tries again while a SQLite database is locked: the first connections

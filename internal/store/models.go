@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -57,6 +58,10 @@ func (m *Moment) Scan(src any) error {
 		m.Time = v.UTC()
 	case int64:
 		m.Time = time.UnixMicro(v).UTC()
+	case []byte: // what an older driver of MariaDB makes of a number
+		n, err := strconv.ParseInt(string(v), 10, 64)
+		m.Time = time.UnixMicro(n).UTC()
+		return err
 	default:
 		return fmt.Errorf("instant from a %T", src)
 	}

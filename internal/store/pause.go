@@ -21,10 +21,14 @@ type Paused struct {
 // Pause keeps messages of the stored consumer types from being claimed. Those
 // that are paused already stay so since when they were.
 func (s *Store) Pause(ctx context.Context, db bun.IDB, consumers []string) error {
-	const statement = `INSERT INTO {paused} (consumer_type, paused_at) VALUES (?, {now}) ON CONFLICT (consumer_type) DO NOTHING`
+	const statement = `INSERT INTO {paused} (consumer_type, paused_at) VALUES (?, {now}) `
+	ignore := `ON CONFLICT (consumer_type) DO NOTHING`
+	if _, ok := s.maria(); ok {
+		ignore = `ON DUPLICATE KEY UPDATE consumer_type = consumer_type`
+	}
 	return InTx(ctx, db, func(tx bun.Tx) error {
 		for _, name := range slices.Sorted(slices.Values(consumers)) { // in one order, so that no two callers can deadlock
-			if _, err := s.raw(ctx, tx, statement, name).Exec(ctx); err != nil {
+			if _, err := s.raw(ctx, tx, statement+ignore, name).Exec(ctx); err != nil {
 				return err
 			}
 		}

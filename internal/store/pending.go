@@ -150,7 +150,11 @@ func (s *Store) PendingMessages(ctx context.Context, db bun.IDB, f PendingFilter
 }
 
 func (s *Store) around(messages string) string {
-	return strings.NewReplacer("{messages of}", messages, "{claims of}", s.heldClaims()).Replace(pendingAround)
+	statement := pendingAround
+	if _, ok := s.maria(); ok { // it has no such hint, and no need of it
+		statement = strings.ReplaceAll(statement, "AS MATERIALIZED", "AS")
+	}
+	return strings.NewReplacer("{messages of}", messages, "{claims of}", s.heldClaims()).Replace(statement)
 }
 
 // PendingMessage reads one message; full adds its payload, headers and errors.

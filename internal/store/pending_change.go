@@ -85,6 +85,9 @@ func (s *Store) lockPending(ctx context.Context, tx bun.Tx, db bun.IDB, ids []in
 	if !s.RowLocks() {
 		return ids, nil
 	}
+	if m, ok := s.maria(); ok {
+		return m.lockPending(ctx, tx, db, ids)
+	}
 	if _, callers := db.(bun.Tx); !callers {
 		if err := s.bound(ctx, tx); err != nil {
 			return nil, err
@@ -107,12 +110,18 @@ func (s *Store) lockPending(ctx context.Context, tx bun.Tx, db bun.IDB, ids []in
 }
 
 func (s *Store) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, c PendingChange, changed *Changed) error {
-	statement := `DELETE FROM {messages}`
+	due := ""
 	if !c.Cancel {
-		due := s.now(ctx)
+		due = s.now(ctx)
 		if !c.DueAt.IsZero() {
 			due = s.at(c.DueAt)
 		}
+	}
+	if m, ok := s.maria(); ok {
+		return m.changeLocked(ctx, tx, ids, due, changed)
+	}
+	statement := `DELETE FROM {messages}`
+	if due != "" {
 		statement = `UPDATE {messages} SET available_after = ` + due
 	}
 	var rows []struct {

@@ -51,8 +51,8 @@ func (s *Store) poisonWhere(ctx context.Context, q bun.QueryBuilder, f PoisonFil
 		q = q.Where("poisoned_at < " + s.at(f.PoisonedBefore))
 	}
 	if f.Error != "" {
-		pattern := "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(f.Error) + "%"
-		q = q.Where(`(reason LIKE ? ESCAPE '\' OR errors LIKE ? ESCAPE '\')`, pattern, pattern)
+		pattern := "%" + strings.NewReplacer(`!`, `!!`, `%`, `!%`, `_`, `!_`).Replace(f.Error) + "%"
+		q = q.Where(`(reason LIKE ? ESCAPE '!' OR errors LIKE ? ESCAPE '!')`, pattern, pattern) // a backslash means different things to databases
 	}
 	if f.BeforeID != 0 {
 		q = q.Where("(poisoned_at, id) < ("+s.at(f.BeforeAt)+", ?)", f.BeforeID)
@@ -116,6 +116,9 @@ func (s *Store) LastPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (i
 // DeletePoisoned deletes poisoned messages, which it locks in the order of their
 // ids, so that no two callers can deadlock, and returns how many.
 func (s *Store) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (n int, err error) {
+	if m, ok := s.maria(); ok {
+		return m.deletePoisoned(ctx, db, ids)
+	}
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
 		locked := s.poisonedIDs(ctx, db, PoisonFilter{IDs: ids})
 		if s.RowLocks() {
@@ -155,11 +158,10 @@ type Requeuing struct {
 // Requeue makes pending messages, with new row ids, out of locked poisoned ones,
 // and returns those it did: where an insert id is pending already nothing changes.
 func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Requeuing) (requeued []Poisoned, err error) {
-	type key struct{ InsertID, ConsumerType string }
-	keyOf := func(row Poisoned) key {
-		return key{row.InsertID, cmp.Or(how.Renamed[row.ConsumerType], row.ConsumerType)}
+	keyOf := func(row Poisoned) pendingKey {
+		return pendingKey{row.InsertID, cmp.Or(how.Renamed[row.ConsumerType], row.ConsumerType)}
 	}
-	seen := make(map[key]bool, len(rows))
+	seen := make(map[pendingKey]bool, len(rows))
 	first := make([]Poisoned, 0, len(rows)) // of several with one key only the first can be pending
 	for _, row := range rows {
 		if row.InsertID == "" || !seen[keyOf(row)] {
@@ -170,11 +172,11 @@ func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Req
 	if len(first) == 0 {
 		return nil, nil
 	}
-	var written []key
-	if err := s.requeueQuery(ctx, tx, idsOf(first), how).Scan(ctx, &written); err != nil {
+	written, err := s.requeue(ctx, tx, idsOf(first), how)
+	if err != nil {
 		return nil, fmt.Errorf("insert: %w", err)
 	}
-	free := make(map[key]bool, len(written))
+	free := make(map[pendingKey]bool, len(written))
 	for _, k := range written {
 		free[k] = true
 	}
@@ -186,6 +188,19 @@ func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Req
 		return nil, fmt.Errorf("delete: %w", err)
 	}
 	return requeued, nil
+}
+
+// pendingKey is what at most one pending message can have, unless its insert id is
+// empty.
+type pendingKey struct{ InsertID, ConsumerType string }
+
+// requeue inserts what can be pending and returns the keys of that.
+func (s *Store) requeue(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing) (written []pendingKey, err error) {
+	if m, ok := s.maria(); ok {
+		return m.requeue(ctx, tx, ids, how)
+	}
+	err = s.requeueQuery(ctx, tx, ids, how).Scan(ctx, &written)
+	return written, err
 }
 
 func idsOf(rows []Poisoned) []int64 {

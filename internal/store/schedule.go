@@ -92,6 +92,9 @@ func (s *Store) SaveSchedule(ctx context.Context, db bun.IDB, row Schedule) (id 
 		CronExpression: row.CronExpression, CronTimezone: row.CronTimezone,
 		AvailableAfter: bun.Safe(s.at(row.AvailableAfter.Time)), CreatedAt: bun.Safe(s.now(ctx)),
 	}
+	if m, ok := s.maria(); ok {
+		return m.saveSchedule(ctx, db, &model)
+	}
 	insert := db.NewInsert().Model(&model).ModelTableExpr(s.names.schedules + " AS s")
 	if row.Name != "" {
 		insert = insert.On("CONFLICT (name) DO UPDATE").
@@ -115,7 +118,7 @@ func (s *Store) Schedules(ctx context.Context, db bun.IDB, f ScheduleFilter) (ro
 
 // DeleteSchedules deletes schedules and returns how many.
 func (s *Store) DeleteSchedules(ctx context.Context, db bun.IDB, f ScheduleFilter) (int, error) {
-	q := db.NewDelete().Model((*Schedule)(nil)).ModelTableExpr(s.names.schedules + " AS s")
+	q := db.NewDelete().Model((*Schedule)(nil)).ModelTableExpr(s.names.schedules)
 	return affected(s.filtered(q.QueryBuilder(), f).Unwrap().(*bun.DeleteQuery).Exec(ctx))
 }
 
@@ -163,7 +166,13 @@ func (s *Store) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, c Sche
 	if c.Error != nil {
 		q = q.Set("last_error = NULLIF(?, '')", CleanText(*c.Error, maxErrorBytes))
 	}
-	return affectedOne(q.Exec(ctx))
+	changed, err := affectedOne(q.Exec(ctx))
+	if _, ok := s.maria(); !ok || changed || err != nil {
+		return changed, err
+	}
+	// There a row that had these values already does not count.
+	err = db.NewRaw(s.names.expand(`SELECT count(*) FROM {schedules} WHERE id = ?`), id).Scan(ctx, &changed)
+	return changed, err
 }
 
 // LockSchedules locks the schedules that match for the rest of the transaction,

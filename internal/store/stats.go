@@ -56,6 +56,9 @@ func (s *Store) Stats(ctx context.Context, db bun.IDB, consumers []string) ([]bu
 	for range 4 {
 		args = append(args, bus.MaxQueueCount)
 	}
+	if m, ok := s.maria(); ok {
+		statement, args = m.statsQuery(ctx, consumers)
+	}
 	var rows []struct {
 		Consumer                         string
 		Ready, Delayed, Leased, Poisoned int64

@@ -126,23 +126,29 @@ type Settings struct {
 func For(d dialect.Name, tables bus.Tables) (*Store, error) {
 	switch d {
 	case dialect.PG:
-		names := newNames(tables, pgPlaces())
+		names := newNames(tables, `"`, pgPlaces())
 		return &Store{engine: &postgres{names: names}, names: names}, nil
 	case dialect.SQLite:
 		if tables.Schema != "" {
 			return nil, fmt.Errorf("schema %q: SQLite has no schemas, leave Tables.Schema empty", tables.Schema)
 		}
-		names := newNames(tables, sqlitePlaces())
+		names := newNames(tables, `"`, sqlitePlaces())
 		return &Store{engine: &sqlite{names: names}, names: names}, nil
+	case dialect.MySQL:
+		if tables.Schema != "" {
+			return nil, fmt.Errorf("schema %q: a schema of MariaDB is a database, name it when you connect and leave Tables.Schema empty", tables.Schema)
+		}
+		names := newNames(tables, "`", mariaPlaces())
+		return &Store{engine: &mariadb{names: names}, names: names}, nil
 	}
-	return nil, fmt.Errorf("dialect %q is not supported: use one of pg, sqlite", d)
+	return nil, fmt.Errorf("dialect %q is not supported: use one of pg, sqlite, mysql", d)
 }
 
 // All returns the store of every dialect that can work with the tables, for
 // callers that learn the dialect only call by call.
 func All(tables bus.Tables) map[dialect.Name]*Store {
 	stores := make(map[dialect.Name]*Store)
-	for _, name := range []dialect.Name{dialect.PG, dialect.SQLite} {
+	for _, name := range []dialect.Name{dialect.PG, dialect.SQLite, dialect.MySQL} {
 		if s, err := For(name, tables); err == nil {
 			stores[name] = s
 		}
@@ -154,6 +160,21 @@ func All(tables bus.Tables) map[dialect.Name]*Store {
 func (s *Store) RowLocks() bool {
 	_, whole := s.engine.(*sqlite)
 	return !whole
+}
+
+// maria returns the engine for MariaDB if it is the store's. It writes in several
+// statements what others can in one, and so has its own of some operations.
+func (s *Store) maria() (*mariadb, bool) {
+	m, ok := s.engine.(*mariadb)
+	return m, ok
+}
+
+// Events returns an error where the event log is not available.
+func (s *Store) Events() error {
+	if _, ok := s.maria(); ok {
+		return errNoEvents
+	}
+	return nil
 }
 
 // Check reports settings of the live database that the library cannot work
@@ -174,9 +195,10 @@ type places struct {
 	last   string // the last place that is given
 }
 
-func newNames(t bus.Tables, p places) names {
+// newNames quotes names with the mark of the dialect.
+func newNames(t bus.Tables, mark string, p places) names {
 	quote := func(name string) string {
-		q := `"` + t.Prefix + name + `"`
+		q := mark + t.Prefix + name + mark
 		if t.Schema != "" {
 			q = `"` + t.Schema + `".` + q
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing/fstest"
 
+	"github.com/uptrace/bun/dialect"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -162,12 +164,23 @@ func migrateByHand(k *kit) {
 		if strings.ContainsAny(string(content), "{}") {
 			k.Errorf("%s: got a placeholder left in it, want the table names", name)
 		}
-		_, err = k.db.NewRaw(string(content)).Exec(k.ctx)
-		k.must("run "+name, err)
+		for _, statement := range statements(k, string(content)) {
+			_, err = k.db.NewRaw(statement).Exec(k.ctx)
+			k.must("run "+name, err)
+		}
 	}
 	k.must("check schema", fresh.store.CheckSchema(k.ctx, k.db))
 	fresh.migrate()
 	equal(k, "versions", fresh.versions(), k.versions())
+}
+
+// statements cuts a file the way tools do for a database that takes one statement
+// at a time.
+func statements(k *kit, file string) []string {
+	if k.db.Dialect().Name() != dialect.MySQL {
+		return []string{file}
+	}
+	return strings.Split(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(file), ";")), ";\n")
 }
 
 func migrationFiles(k *kit) {

@@ -1,12 +1,15 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -238,6 +241,14 @@ func pendingInTransaction(k *kit) {
 	ids := k.add("c", 1)
 	tx, err := k.db.BeginTx(k.ctx, readCommitted(k))
 	k.must("begin", err)
+	if k.db.Dialect().Name() == dialect.MySQL { // it cannot tell whether that sees the newest claims
+		_, err := k.store.ChangePending(k.ctx, tx, ids, store.PendingChange{Cancel: true})
+		k.must("roll back", tx.Rollback())
+		if !errors.Is(err, bus.ErrBadOption) {
+			k.Errorf("change in a transaction: got error %v, want ErrBadOption", err)
+		}
+		return
+	}
 	equal(k, "cancelled", k.change(tx, store.PendingChange{Cancel: true}, ids...).IDs, ids)
 	k.must("roll back", tx.Rollback())
 	equal(k, "after the rollback", k.pending(), ids)

@@ -1,0 +1,234 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// mariaStore is a store with its tables, on a new database.
+func mariaStore(t *testing.T, db *bun.DB) *store.Store {
+	t.Helper()
+	s := must[*store.Store](t)(store.For(dialect.MySQL, bus.Tables{}))
+	if err := s.Migrate(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// fill inserts messages of twenty consumers, without the library's help.
+func fill(t *testing.T, db *bun.DB, n int) {
+	t.Helper()
+	_, err := db.NewRaw(fmt.Sprintf(`INSERT INTO consumer_messages (message_id, consumer_type, payload_type, payload, created_at, available_after, crashes)
+		SELECT UUID(), CONCAT('c', seq %% 20), 'p', '{}', 0, seq, CASE WHEN seq %% 1000 = 0 THEN 1 ELSE 0 END FROM seq_1_to_%d`, n)).Exec(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.NewRaw("ANALYZE TABLE consumer_messages").Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMariaDBRefusesWhatItCannotTrust has sessions with settings that users may
+// have.
+func TestMariaDBRefusesWhatItCannotTrust(t *testing.T) {
+	t.Parallel()
+	for name, setting := range map[string]string{
+		"NO_BACKSLASH_ESCAPES": "sql_mode='STRICT_TRANS_TABLES,NO_BACKSLASH_ESCAPES'",
+		"STRICT_TRANS_TABLES":  "sql_mode=''",
+		"character_set_client": "charset=latin1",
+		"autocommit":           "autocommit=0",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := testdb.OpenMariaDB(t, testdb.MariaDBDSN(t, setting))
+			s := must[*store.Store](t)(store.For(dialect.MySQL, bus.Tables{}))
+			if _, err := s.Check(t.Context(), db); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("check with %s: got error %v, want one that names %s", setting, err, name)
+			}
+		})
+	}
+}
+
+// TestMariaDBClaimersDoNotStarveEachOther: two that claim at the same moment find
+// the same messages, and the one that comes second looks behind them.
+func TestMariaDBClaimersDoNotStarveEachOther(t *testing.T) {
+	t.Parallel()
+	db := testdb.MariaDB(t)
+	s := mariaStore(t, db)
+	fill(t, db, 10_000)
+	wants := []store.Want{{Consumer: "c1", Payload: "p", Limit: 50}, {Consumer: "c2", Payload: "p", Limit: 50}}
+	held := must[bun.Tx](t)(db.BeginTx(t.Context(), nil)) // stands for a claimer that has not committed
+	defer held.Rollback()                                 //nolint:errcheck // nothing is written
+	if _, err := held.NewRaw("SELECT id FROM consumer_messages WHERE id <= 1000 FOR UPDATE").Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: wants, MaxBytes: 1 << 20})
+	if err != nil || len(c.Messages) != 100 {
+		t.Fatalf("claim beside another: got %d messages, error %v, want 100", len(c.Messages), err)
+	}
+	for _, m := range c.Messages {
+		if m.ID <= 1000 {
+			t.Errorf("claim beside another: got message %d, want none that is locked", m.ID)
+		}
+	}
+}
+
+// TestMariaDBSurfacesNoConflicts has producers with keys in common, claimers,
+// settlers and recoveries meet: deadlocks and lock waits are for the library.
+func TestMariaDBSurfacesNoConflicts(t *testing.T) {
+	t.Parallel()
+	db := testdb.MariaDB(t)
+	s := mariaStore(t, db)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 3*time.Second)
+	defer cancel()
+	var mu sync.Mutex
+	holders := make(map[int64]string) // of live claims: nobody's lease runs out
+	var all sync.WaitGroup
+	work := func(what string, step func(i int) error) {
+		all.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				if err := step(i); err != nil && ctx.Err() == nil {
+					t.Errorf("%s: got error %v, want none", what, err)
+					return
+				}
+			}
+		})
+	}
+	for worker := range 4 {
+		work("produce", func(i int) error {
+			rows := make([]store.NewMessage, 20)
+			for n := range rows {
+				rows[n] = store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", InsertID: fmt.Sprint((worker*7 + i*3 + n*11) % 60)}
+				rows[n].MessageID[0], rows[n].MessageID[1], rows[n].MessageID[2], rows[n].MessageID[3] = byte(worker), byte(i), byte(i>>8), byte(n)
+			}
+			_, err := s.Insert(ctx, db, rows)
+			return err
+		})
+		owner := fmt.Sprint("owner-", worker)
+		work("claim and settle", func(i int) error {
+			c, err := s.Claim(ctx, db, store.ClaimRequest{Owner: owner, Lease: time.Minute, Wants: []store.Want{{Consumer: "c", Payload: "p", Limit: 10}}, MaxBytes: 1 << 20})
+			if err != nil || c.ID == 0 {
+				return err
+			}
+			mu.Lock()
+			for _, m := range c.Messages {
+				if other, taken := holders[m.ID]; taken {
+					t.Errorf("message %d: claimed by %s and by %s", m.ID, other, owner)
+				}
+				holders[m.ID] = owner
+			}
+			mu.Unlock()
+			var results []store.Result
+			mu.Lock()
+			for n, m := range c.Messages {
+				delete(holders, m.ID) // before it is settled: after that others may have it
+				results = append(results, store.Result{Claim: c.ID, Message: m.ID, Outcome: []store.Outcome{store.Done, store.Failed, store.Snoozed, store.Release}[(i+n)%4]})
+			}
+			mu.Unlock()
+			if _, err := s.Extend(ctx, db, owner, time.Minute); err != nil {
+				return err
+			}
+			settled, err := s.Settle(ctx, db, owner, time.Minute, results)
+			if err == nil && settled.Applied != len(results) {
+				t.Errorf("settle: got %d applied, want %d", settled.Applied, len(results))
+			}
+			return err
+		})
+	}
+	work("recover", func(int) error { _, err := s.Recover(ctx, db, 3); return err })
+	all.Wait()
+}
+
+// TestMariaDBPlans: on a large table no statement of the hot path reads all of it,
+// or sorts it.
+func TestMariaDBPlans(t *testing.T) {
+	t.Parallel()
+	db := testdb.MariaDB(t)
+	s := mariaStore(t, db)
+	fill(t, db, 200_000)
+	var sent []string
+	hooked := db.WithQueryHook(queryHook{func(_ context.Context, query string) { sent = append(sent, query) }})
+	ctx := t.Context()
+	var wants []store.Want
+	for i := range 20 {
+		wants = append(wants, store.Want{Consumer: fmt.Sprint("c", i), Payload: "p", Limit: 25})
+	}
+	request := store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: wants, MaxBytes: 1 << 20}
+	var claims []store.Claim
+	for range 8 {
+		claims = append(claims, must[store.Claim](t)(s.Claim(ctx, hooked, request)))
+	}
+	request.Select, request.Limit = store.Suspects, 8
+	_, crashed := s.Claim(ctx, hooked, request)
+	_, probed := s.Probe(ctx, hooked, wants)
+	var results []store.Result
+	for n, m := range claims[0].Messages {
+		results = append(results, store.Result{Claim: claims[0].ID, Message: m.ID, Outcome: []store.Outcome{store.Done, store.Failed, store.Poison}[n%3], Reason: "r"})
+	}
+	_, settled := s.Settle(ctx, hooked, "a", time.Minute, results[:len(results)-1])
+	_, finished := s.Finish(ctx, hooked, "a", []int64{claims[1].ID})
+	_, extended := s.Extend(ctx, hooked, "a", -time.Minute)
+	_, recovered := s.Recover(ctx, hooked, 3)
+	_, strangers := s.Strangers(ctx, hooked, wants)
+	if err := errors.Join(crashed, probed, settled, finished, extended, recovered, strangers); err != nil {
+		t.Fatal(err)
+	}
+	explained := 0
+	for _, query := range sent {
+		verb, _, _ := strings.Cut(strings.TrimLeft(query, "( \n"), " ")
+		if !strings.Contains(query, "consumer_messages") || !slices.Contains([]string{"SELECT", "UPDATE", "DELETE", "INSERT", "WITH"}, verb) {
+			continue
+		}
+		explained++
+		for _, step := range explainMariaDB(t, db, query) {
+			if strings.HasPrefix(step, "SCAN m ") || strings.HasPrefix(step, "SCAN consumer_messages") || strings.HasPrefix(step, "SEARCH m ") && strings.Contains(step, "filesort") &&
+				!strings.Contains(query, "crashes > 0") && !strings.Contains(query, "crashes BETWEEN") {
+				t.Errorf("plan: got %q for\n%s", step, query)
+			}
+		}
+	}
+	if explained < 20 {
+		t.Errorf("statements explained: got %d, want those of every call", explained)
+	}
+}
+
+// TestMariaDBTransactionThatEndsEarly: a deadlock ends a transaction, and the
+// handle goes on to take statements, each of which commits. A consumer that
+// swallows such an error must not have its message removed.
+func TestMariaDBTransactionThatEndsEarly(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]string{"rolled back, as by a deadlock": "ROLLBACK", "committed, as by CREATE TABLE": "COMMIT"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := testdb.MariaDB(t)
+			a := withEffects(newApp(t, db, outbox.ConsumeTx("stock", func(ctx context.Context, tx bun.Tx, o order) error {
+				if m, _ := bus.Current(ctx); m.Attempt == 1 {
+					_, err := tx.NewRaw(end).Exec(ctx)
+					return err
+				}
+				return addEffect(ctx, tx, o)
+			}, bus.Timeout(3*time.Second))))
+			a.produce(order{ID: "1"})
+			r := a.start(fast())
+			eventually(t, "it is consumed", a.empty)
+			r.mustStop()
+			if n := a.count("SELECT COALESCE(SUM(attempt), 0) FROM effects"); n != 2 {
+				t.Errorf("effects: got those of attempts that add up to %d, want that of attempt 2", n)
+			}
+		})
+	}
+}

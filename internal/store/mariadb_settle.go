@@ -1,0 +1,362 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// idList is a list of ids as it is stored.
+type idList []int64
+
+// Scan implements sql.Scanner.
+func (l *idList) Scan(src any) error {
+	switch v := src.(type) {
+	case []byte:
+		return json.Unmarshal(v, (*[]int64)(l))
+	case string:
+		return json.Unmarshal([]byte(v), (*[]int64)(l))
+	}
+	return fmt.Errorf("list of ids from a %T", src)
+}
+
+// leased is a locked row of message_claims.
+type leased struct {
+	ID         int64  `bun:"id"`
+	Solo       bool   `bun:"solo"`
+	MessageIDs idList `bun:"message_ids"`
+}
+
+const (
+	mariaLive   = `SELECT c.id, c.solo, c.message_ids FROM {ids} {claims} c FORCE INDEX (PRIMARY) ON c.id = j.id WHERE c.owner = ? FOR UPDATE`
+	mariaForget = `DELETE c FROM {ids} {claims} c FORCE INDEX (PRIMARY) ON c.id = j.id`
+	mariaDelete = `DELETE m FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id`
+)
+
+// live locks those of the claims that the owner still holds.
+func (m *mariadb) live(ctx context.Context, tx bun.IDB, owner string, claims []int64) (rows []leased, err error) {
+	err = m.raw(ctx, tx, mariaLive, ordered(claims), owner).Scan(ctx, &rows)
+	return rows, err
+}
+
+// run executes one of the statements that take a list of ids, unless it is empty.
+func (m *mariadb) run(ctx context.Context, tx bun.IDB, statement string, ids []int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := m.raw(ctx, tx, statement, ordered(ids)).Exec(ctx)
+	return err
+}
+
+func (m *mariadb) finish(ctx context.Context, db bun.IDB, owner string, claims []int64) (finished []Finished, err error) {
+	err = InTx(ctx, db, func(tx bun.Tx) error {
+		finished = nil
+		live, err := m.live(ctx, tx, owner, claims)
+		if err != nil {
+			return err
+		}
+		var ids, done []int64
+		for _, c := range live {
+			ids, done = append(ids, c.ID), append(done, c.MessageIDs...)
+			finished = append(finished, Finished{Claim: c.ID, Messages: len(c.MessageIDs)})
+		}
+		if err := m.run(ctx, tx, mariaDelete, done); err != nil {
+			return fmt.Errorf("messages: %w", err)
+		}
+		return m.run(ctx, tx, mariaForget, ids)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return finished, nil
+}
+
+// mariaRes reads the results as a table.
+const mariaRes = `JSON_TABLE(?, '$[*]' COLUMNS (mid BIGINT PATH '$.m', outcome VARCHAR(16) CHARACTER SET utf8mb4 PATH '$.o', delay BIGINT PATH '$.d',
+	errors LONGTEXT CHARACTER SET utf8mb4 PATH '$.e', reason LONGTEXT CHARACTER SET utf8mb4 PATH '$.r')) r STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = r.mid`
+
+const mariaPoison = `
+INSERT INTO {poisoned} (` + poisonedColumns + `)
+SELECT m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
+  m.available_after, m.attempts + 1, m.crashes, CASE WHEN r.errors = '' THEN m.errors ELSE r.errors END, {now}, r.reason
+FROM ` + mariaRes + ` FOR UPDATE`
+
+const mariaAgain = `
+UPDATE ` + mariaRes + ` SET m.attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, m.crashes = 0,
+  m.errors = CASE WHEN r.errors = '' THEN m.errors ELSE r.errors END, m.available_after = {now} + r.delay`
+
+const mariaRest = `UPDATE {claims} SET message_ids = ?, leased_until = {now} + ? WHERE id = ?`
+
+func (m *mariadb) settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result) (settled Settled, err error) {
+	err = InTx(ctx, db, func(tx bun.Tx) error {
+		settled = Settled{}
+		live, err := m.live(ctx, tx, owner, resultColumns(results).claims)
+		if err != nil {
+			return fmt.Errorf("claims: %w", err)
+		}
+		held, err := m.subtract(ctx, tx, live, lease, results)
+		if err != nil {
+			return fmt.Errorf("claims: %w", err)
+		}
+		for _, c := range live {
+			settled.Live = append(settled.Live, c.ID)
+		}
+		settled.Applied = len(held)
+		return m.apply(ctx, tx, held)
+	})
+	if err != nil {
+		return Settled{}, err
+	}
+	return settled, nil
+}
+
+// subtract takes what is settled out of the claims, which are locked, and returns
+// the results that count: those whose message was still in its claim.
+func (m *mariadb) subtract(ctx context.Context, tx bun.Tx, live []leased, lease time.Duration, results []Result) (held []Result, err error) {
+	type key struct{ claim, message int64 }
+	byKey := make(map[key]Result, len(results))
+	for _, r := range results {
+		byKey[key{r.Claim, r.Message}] = r
+	}
+	var ended []int64
+	for _, c := range live {
+		var rest []int64
+		for _, id := range c.MessageIDs {
+			if r, ok := byKey[key{c.ID, id}]; ok {
+				held = append(held, r)
+			} else {
+				rest = append(rest, id)
+			}
+		}
+		if len(rest) == 0 {
+			ended = append(ended, c.ID)
+			continue
+		}
+		if _, err := m.raw(ctx, tx, mariaRest, asJSON(rest), lease.Microseconds(), c.ID).Exec(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return held, m.run(ctx, tx, mariaForget, ended)
+}
+
+// apply writes results that count.
+func (m *mariadb) apply(ctx context.Context, tx bun.Tx, held []Result) error {
+	slices.SortFunc(held, func(a, b Result) int { return int(a.Message - b.Message) })
+	var gone []int64
+	var poisoned, again []Result
+	for _, r := range held {
+		switch r.Outcome {
+		case Done:
+			gone = append(gone, r.Message)
+		case Poison:
+			gone, poisoned = append(gone, r.Message), append(poisoned, r)
+		case Failed, Snoozed:
+			again = append(again, r)
+		}
+	}
+	if len(poisoned) > 0 {
+		if _, err := m.raw(ctx, tx, mariaPoison, resultsJSON(poisoned)).Exec(ctx); err != nil {
+			return fmt.Errorf("poison: %w", err)
+		}
+	}
+	if err := m.run(ctx, tx, mariaDelete, gone); err != nil {
+		return fmt.Errorf("delete: %w", err)
+	}
+	if len(again) > 0 {
+		if _, err := m.raw(ctx, tx, mariaAgain, resultsJSON(again)).Exec(ctx); err != nil {
+			return fmt.Errorf("reschedule: %w", err)
+		}
+	}
+	return nil
+}
+
+const (
+	mariaOwned  = `SELECT id FROM {claims} WHERE owner = ? ORDER BY id`
+	mariaExtend = `UPDATE {ids} {claims} c FORCE INDEX (PRIMARY) ON c.id = j.id SET c.leased_until = {now} + ?`
+)
+
+// extend first finds the owner's claims without a lock, so that it does not wait
+// for those of others. Whether a renewal changes anything says nothing here: the
+// server counts rows that changed, and a driver may be set to count otherwise.
+func (m *mariadb) extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error) {
+	err = InTx(ctx, db, func(tx bun.Tx) error {
+		held = nil
+		var owned []int64
+		if err := m.raw(ctx, tx, mariaOwned, owner).Scan(ctx, &owned); err != nil || len(owned) == 0 {
+			return err
+		}
+		live, err := m.live(ctx, tx, owner, owned)
+		if err != nil || len(live) == 0 {
+			return err
+		}
+		for _, c := range live {
+			held = append(held, c.ID)
+		}
+		_, err = m.raw(ctx, tx, mariaExtend, ordered(held), lease.Microseconds()).Exec(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+const mariaDisclaim = mariaForget + ` WHERE c.owner = ?`
+
+func (m *mariadb) disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
+	return InTx(ctx, db, func(tx bun.Tx) error {
+		_, err := m.raw(ctx, tx, mariaDisclaim, ordered(claims), owner).Exec(ctx)
+		return err
+	})
+}
+
+const (
+	mariaDead = `SELECT id, solo, message_ids FROM {claims} FORCE INDEX (PRIMARY) WHERE leased_until < {now} ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED`
+	mariaHit  = `SELECT m.id, m.crashes FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE SKIP LOCKED`
+
+	mariaDying = `
+INSERT INTO {poisoned} (` + poisonedColumns + `)
+SELECT m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
+  m.available_after, m.attempts, m.crashes + 1, m.errors, {now}, ? FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE`
+
+	mariaBump = `UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$[0]', crashes BIGINT PATH '$[1]')) j STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id
+SET m.crashes = j.crashes`
+)
+
+// recover leaves messages alone that somebody has locked: a transactional
+// consumer that outlived its lease is still at work on them, not crashed.
+func (m *mariadb) recover(ctx context.Context, db bun.IDB, maxCrashes int) (found Recovered, err error) {
+	err = InTx(ctx, db, func(tx bun.Tx) error {
+		found = Recovered{}
+		var dead []leased
+		if err := m.raw(ctx, tx, mariaDead).Scan(ctx, &dead); err != nil || len(dead) == 0 {
+			return err
+		}
+		solo := make(map[int64]bool)
+		var claims, ids []int64
+		for _, c := range dead {
+			claims, ids = append(claims, c.ID), append(ids, c.MessageIDs...)
+			for _, id := range c.MessageIDs {
+				solo[id] = c.Solo
+			}
+		}
+		var hit []struct{ ID, Crashes int64 }
+		if err := m.raw(ctx, tx, mariaHit, ordered(ids)).Scan(ctx, &hit); err != nil {
+			return err
+		}
+		var dying []int64
+		var bumped [][2]int64
+		for _, h := range hit {
+			switch {
+			case solo[h.ID] && h.Crashes+1 >= int64(maxCrashes):
+				dying = append(dying, h.ID)
+			case solo[h.ID]:
+				bumped = append(bumped, [2]int64{h.ID, h.Crashes + 1})
+			default:
+				bumped = append(bumped, [2]int64{h.ID, min(h.Crashes+1, int64(maxCrashes)-1)})
+			}
+		}
+		if err := m.count(ctx, tx, dying, bumped, maxCrashes); err != nil {
+			return err
+		}
+		found = Recovered{Claims: len(dead), Crashed: len(hit), Poisoned: len(dying)}
+		return m.run(ctx, tx, mariaForget, claims)
+	})
+	if err != nil {
+		return Recovered{}, err
+	}
+	return found, nil
+}
+
+// count writes the crashes of messages that are locked.
+func (m *mariadb) count(ctx context.Context, tx bun.Tx, dying []int64, bumped [][2]int64, maxCrashes int) error {
+	if len(dying) > 0 {
+		if _, err := m.raw(ctx, tx, mariaDying, CrashReason(maxCrashes), ordered(dying)).Exec(ctx); err != nil {
+			return fmt.Errorf("poison: %w", err)
+		}
+		if err := m.run(ctx, tx, mariaDelete, dying); err != nil {
+			return fmt.Errorf("delete: %w", err)
+		}
+	}
+	if len(bumped) == 0 {
+		return nil
+	}
+	_, err := m.raw(ctx, tx, mariaBump, asJSON(bumped)).Exec(ctx)
+	return err
+}
+
+// mariaFence gives up after a second. MySQL waits as long as
+// innodb_lock_wait_timeout says.
+const mariaFence = mariaFenceRows + ` /*M! WAIT 1 */`
+
+// mariaFenceFree is for several messages: one that is locked must not hold up the others.
+const mariaFenceFree = mariaFenceRows + ` SKIP LOCKED`
+
+const mariaFenceRows = `SELECT m.id, m.attempts, m.crashes FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE`
+
+const mariaClaims = `SELECT id, message_ids FROM {claims} WHERE id IN (?) AND owner = ?`
+
+// fencePoint marks that the transaction in which messages were fenced is still the
+// same: a deadlock ends a transaction here, and so does a statement that changes a
+// table, and what follows would be written outside of any.
+const fencePoint = `fence_of_asyncmonolith`
+
+// fence locks the messages, then asks for their claims: what was committed before
+// the locks were there it sees, and nobody can take them any more.
+func (m *mariadb) fence(ctx context.Context, tx bun.IDB, f Fence) ([]int64, error) {
+	var ids, claims []int64
+	for _, msg := range f.Messages {
+		ids, claims = append(ids, msg.ID), append(claims, msg.Claim)
+	}
+	type state struct {
+		ID                int64
+		Attempts, Crashes int
+	}
+	var locked []state
+	statement := mariaFence
+	if len(ids) > 1 {
+		statement = mariaFenceFree
+	}
+	if err := m.raw(ctx, tx, statement, ordered(ids)).Scan(ctx, &locked); err != nil {
+		return nil, err
+	}
+	var live []leased
+	if err := m.raw(ctx, tx, mariaClaims, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {
+		return nil, err
+	}
+	var held []int64
+	for _, msg := range f.Messages {
+		inClaim := func(c leased) bool { return c.ID == msg.Claim && slices.Contains(c.MessageIDs, msg.ID) }
+		if slices.Contains(locked, state{msg.ID, msg.Attempts, msg.Crashes}) && slices.ContainsFunc(live, inClaim) {
+			held = append(held, msg.ID)
+		}
+	}
+	if len(held) == 0 {
+		return nil, nil
+	}
+	_, err := tx.NewRaw(`SAVEPOINT ` + fencePoint).Exec(ctx)
+	return held, err
+}
+
+// intact reports that the transaction is not that of the fence any more.
+func (m *mariadb) intact(ctx context.Context, tx bun.IDB) error {
+	if _, err := tx.NewRaw(`RELEASE SAVEPOINT ` + fencePoint).Exec(ctx); err != nil {
+		return fmt.Errorf("the transaction has ended early, by a deadlock or by a statement that commits: %w", err)
+	}
+	return nil
+}
+
+func (m *mariadb) remove(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
+	return affected(m.raw(ctx, db, mariaDelete, ordered(ids)).Exec(ctx))
+}
+
+// usable tells whether a transaction is still open.
+func (m *mariadb) usable(ctx context.Context, tx bun.IDB) bool {
+	var open []int
+	err := tx.NewRaw(`SELECT 1 FROM DUAL WHERE /*M! @@in_transaction = 1 AND */ TRUE`).Scan(ctx, &open)
+	return err == nil && len(open) == 1
+}

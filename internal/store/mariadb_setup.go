@@ -1,0 +1,97 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/uptrace/bun"
+)
+
+// migrating holds a lock of this connection's: a change of tables commits, so no
+// transaction could keep others away. For the same reason each statement of a
+// migration can be run again.
+func (m *mariadb) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) (err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	const name = `CONCAT('asyncmonolith.', MD5(DATABASE()))`
+	var locked int
+	if err := conn.NewRaw(`SELECT COALESCE(GET_LOCK(`+name+`, 600), 0)`).Scan(ctx, &locked); err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	if locked != 1 {
+		return fmt.Errorf("lock: another instance has been migrating for ten minutes")
+	}
+	defer func() {
+		_, released := conn.NewRaw(`DO RELEASE_LOCK(` + name + `)`).Exec(context.WithoutCancel(ctx))
+		err = errors.Join(err, released)
+	}()
+	if _, err := conn.NewRaw(m.expand(`CREATE TABLE IF NOT EXISTS {migrations} (version INT PRIMARY KEY, applied_at TIMESTAMP NOT NULL) ENGINE = InnoDB`)).Exec(ctx); err != nil {
+		return fmt.Errorf("create table of migrations: %w", err)
+	}
+	return fn(conn)
+}
+
+// check reads the settings back that decide whether text is stored as it was
+// sent, and whether what is written can be trusted.
+func (m *mariadb) check(ctx context.Context, db bun.IDB) (Settings, error) {
+	var rows []struct {
+		Name  string `bun:"Variable_name"`
+		Value string `bun:"Value"`
+	}
+	err := db.NewRaw(`SHOW VARIABLES WHERE Variable_name IN ('version', 'sql_mode', 'read_only', 'log_bin', 'binlog_format', 'wsrep_on',
+		'character_set_client', 'max_allowed_packet', 'autocommit')`).Scan(ctx, &rows)
+	if err != nil {
+		return Settings{}, err
+	}
+	set := make(map[string]string)
+	for _, row := range rows {
+		set[row.Name] = row.Value
+	}
+	return Settings{RowLocks: true}, errors.Join(mariaMistakes(set)...)
+}
+
+// minPacket is what an insert of the largest size needs once it is escaped.
+const minPacket = 16 << 20
+
+// mariaMistakes lists settings under which the library cannot keep its promises.
+func mariaMistakes(set map[string]string) (mistakes []error) {
+	mistake := func(bad bool, format string, args ...any) {
+		if bad {
+			mistakes = append(mistakes, fmt.Errorf(format, args...))
+		}
+	}
+	has := func(variable, value string) bool { return strings.Contains(strings.ToUpper(set[variable]), value) }
+	mistake(!mariaKnows(set["version"]), "version %s: MariaDB 10.6 or newer is needed, for SKIP LOCKED and JSON_TABLE (or MySQL 8, which is untested)", set["version"])
+	mistake(has("sql_mode", "NO_BACKSLASH_ESCAPES"), "sql_mode has NO_BACKSLASH_ESCAPES: bun escapes with backslashes, so text could end its literal: take it out")
+	mistake(!has("sql_mode", "STRICT_TRANS_TABLES") && !has("sql_mode", "STRICT_ALL_TABLES"),
+		"sql_mode %q: STRICT_TRANS_TABLES is needed, or text that does not fit is cut in silence", set["sql_mode"])
+	mistake(has("read_only", "ON") || has("read_only", "1"), "the database is read-only: connect to the primary")
+	mistake(has("wsrep_on", "ON"), "the server is part of a Galera cluster, whose nodes do not see each other's row locks: use a single server")
+	mistake(has("log_bin", "ON") && has("binlog_format", "STATEMENT"),
+		"binlog_format STATEMENT: SKIP LOCKED and READ COMMITTED need ROW or MIXED")
+	mistake(!has("character_set_client", "UTF8MB4"), "character_set_client %q: utf8mb4 is needed: leave the driver's default, or set charset=utf8mb4", set["character_set_client"])
+	mistake(!has("autocommit", "ON") && !has("autocommit", "1"), "autocommit is off: statements outside of transactions need it")
+	packet, err := strconv.ParseInt(set["max_allowed_packet"], 10, 64)
+	mistake(err != nil || packet < minPacket, "max_allowed_packet %s: %d or more is needed", set["max_allowed_packet"], minPacket)
+	return mistakes
+}
+
+// mariaKnows tells whether a server of that version has what the statements need.
+func mariaKnows(version string) bool {
+	maria := strings.Contains(version, "MariaDB")
+	version = strings.TrimPrefix(version, "5.5.5-") // what MariaDB says to old clients
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
+		return false
+	}
+	if !maria {
+		return major >= 8
+	}
+	return major > 10 || major == 10 && minor >= 6
+}

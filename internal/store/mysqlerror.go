@@ -1,0 +1,72 @@
+package store
+
+import (
+	"reflect"
+	"strings"
+)
+
+// Numbers of errors of MariaDB and MySQL whose SQLSTATE says too little.
+const (
+	mysqlDiskFull        = 1021
+	mysqlOutOfMemory     = 1037
+	mysqlTableFull       = 1114
+	mysqlLockWait        = 1205
+	mysqlReadOnly        = 1290
+	mysqlInterrupted     = 1317
+	mysqlReadOnlyTx      = 1792
+	mysqlReadOnlyMode    = 1836
+	mysqlKilled          = 1927
+	mysqlStatementTime   = 1969
+	mysqlChanged         = 1020 // with innodb_snapshot_isolation
+	mysqlLockNowait      = 3572
+	mysqlExecutionTime   = 3024
+	mysqlIdle            = 4031
+	mysqlPacketTooLarge  = 1153
+	mysqlCheckConstraint = 3819
+)
+
+// mysqlError returns the number and the SQLSTATE of an error of
+// go-sql-driver/mysql, or 0. Its errors have no methods to recognise them by, only
+// fields.
+func mysqlError(err error) (number int, state string) {
+	if err == nil {
+		return 0, ""
+	}
+	if v := reflect.Indirect(reflect.ValueOf(err)); v.Kind() == reflect.Struct && v.Type().Name() == "MySQLError" {
+		n, s := v.FieldByName("Number"), v.FieldByName("SQLState")
+		if n.IsValid() && n.CanUint() && s.IsValid() && s.Kind() == reflect.Array && s.Type().Elem().Kind() == reflect.Uint8 {
+			text := make([]byte, s.Len())
+			reflect.Copy(reflect.ValueOf(text), s)
+			return int(n.Uint()), strings.TrimRight(string(text), "\x00")
+		}
+	}
+	switch e := err.(type) { //nolint:errorlint // this is the walk that errors.As does
+	case interface{ Unwrap() error }:
+		return mysqlError(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			if number, state := mysqlError(inner); number != 0 {
+				return number, state
+			}
+		}
+	}
+	return 0, ""
+}
+
+// mysqlUnavailable tells of a number whether it speaks of the server or of the
+// connection, and of the latter whether it is of no more use.
+func mysqlUnavailable(number int) (unavailable, doubtful bool) {
+	switch number {
+	case mysqlReadOnly, mysqlReadOnlyTx, mysqlReadOnlyMode, mysqlInterrupted, mysqlKilled, mysqlIdle:
+		return true, true
+	case mysqlDiskFull, mysqlOutOfMemory, mysqlTableFull, mysqlStatementTime, mysqlExecutionTime:
+		return true, false
+	}
+	return false, false
+}
+
+// mysqlBroken is the text of the driver's error for a connection that broke under
+// a statement; it is not driver.ErrBadConn, since the statement may have run.
+const mysqlBroken = "invalid connection"
+
+func isMySQLBroken(err error) bool { return err != nil && strings.Contains(err.Error(), mysqlBroken) }
