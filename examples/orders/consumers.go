@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -50,7 +51,13 @@ func newConsumers(s *shop) []bus.Consumer {
 // of the message are one commit.
 func (s *shop) reserveStock(ctx context.Context, tx bun.Tx, e OrderPlaced) error {
 	stock := Stock{Item: e.Item, Reserved: 1}
-	if _, err := tx.NewInsert().Model(&stock).On("CONFLICT (item) DO UPDATE").Set("reserved = stock.reserved + 1").Exec(ctx); err != nil {
+	insert := tx.NewInsert().Model(&stock)
+	if tx.Dialect().Name() == dialect.MySQL {
+		insert = insert.On("DUPLICATE KEY UPDATE").Set("reserved = reserved + 1")
+	} else {
+		insert = insert.On("CONFLICT (item) DO UPDATE").Set("reserved = stock.reserved + 1")
+	}
+	if _, err := insert.Exec(ctx); err != nil {
 		return err
 	}
 	return mark(ctx, tx, e.OrderID, "reserved_at")
@@ -70,7 +77,7 @@ func (s *shop) chargeCard(ctx context.Context, e OrderPlaced) error {
 	}
 	charge := Charge{Key: m.ID.String(), OrderID: e.OrderID}
 	return s.producer.RunInTx(ctx, s.db, func(ctx context.Context, tx bun.Tx) error {
-		result, err := tx.NewInsert().Model(&charge).On("CONFLICT DO NOTHING").Exec(ctx)
+		result, err := tx.NewInsert().Model(&charge).Ignore().Exec(ctx)
 		if err != nil {
 			return err
 		}

@@ -2,11 +2,17 @@ package main
 
 import (
 	"context"
+	"database/sql"
+	"net"
+	"net/url"
+	"strings"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/mysqldialect"
 	"github.com/uptrace/bun/dialect/pgdialect"
 	"go.uber.org/fx"
 )
@@ -42,16 +48,50 @@ type Charge struct {
 // newDB opens the database. Everything that uses it is made after it, so its hook
 // makes the application's tables before, and closes it after, everything else.
 func newDB(lifecycle fx.Lifecycle, s settings) (*bun.DB, error) {
-	config, err := pgx.ParseConfig(s.dsn)
+	open := openPostgres
+	if strings.HasPrefix(s.dsn, "mysql://") {
+		open = openMariaDB
+	}
+	db, err := open(s.dsn)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(20) // the processor needs 11 of them
+	lifecycle.Append(fx.StartStopHook(func(ctx context.Context) error { return createTables(ctx, db) }, db.Close))
+	return db, nil
+}
+
+func openPostgres(dsn string) (*bun.DB, error) {
+	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return nil, err
 	}
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // bun writes values into the SQL: nothing to cache
-	conns := stdlib.OpenDB(*config)
-	conns.SetMaxOpenConns(20) // the processor needs 11 of them
-	db := bun.NewDB(conns, pgdialect.New())
-	lifecycle.Append(fx.StartStopHook(func(ctx context.Context) error { return createTables(ctx, db) }, db.Close))
-	return db, nil
+	return bun.NewDB(stdlib.OpenDB(*config), pgdialect.New()), nil
+}
+
+// openMariaDB takes mysql://user:password@host:port/database, or, for a server on
+// this machine, mysql://user@/database?socket=/path.
+func openMariaDB(dsn string) (*bun.DB, error) {
+	u, err := url.Parse(dsn)
+	if err != nil {
+		return nil, err
+	}
+	config := mysql.NewConfig()
+	config.User, config.DBName, config.ParseTime = u.User.Username(), strings.TrimPrefix(u.Path, "/"), true
+	config.Passwd, _ = u.User.Password()
+	config.Net, config.Addr = "tcp", u.Host
+	if socket := u.Query().Get("socket"); socket != "" {
+		config.Net, config.Addr = "unix", socket
+	} else if u.Port() == "" {
+		config.Addr = net.JoinHostPort(u.Hostname(), "3306")
+	}
+	config.Params = map[string]string{"idle_transaction_timeout": "60"}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	return bun.NewDB(sql.OpenDB(connector), mysqldialect.New()), nil
 }
 
 // createTables makes the application's own tables.

@@ -1,7 +1,8 @@
-// Orders is a small service on PostgreSQL: it takes orders over HTTP, and
+// Orders is a small service on PostgreSQL or MariaDB: it takes orders over HTTP, and
 // consumers reserve stock, charge the card and ship in the background.
 //
 //	go run ./examples/orders -dsn postgres://user@localhost/shop
+//	go run ./examples/orders -dsn mysql://user@localhost/shop
 //
 //	curl -d '{"item": "book"}' localhost:8080/orders    # 201, the order with its id
 //	curl localhost:8080/orders/ID                       # reserved_at, charged_at, shipped_at appear
@@ -52,7 +53,7 @@ func parse(args []string, out io.Writer) (s settings, err error) {
 	flags := flag.NewFlagSet("orders", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
-	flags.StringVar(&s.dsn, "dsn", "", "PostgreSQL `address`; defaults to $DATABASE_URL")
+	flags.StringVar(&s.dsn, "dsn", "", "`address` of the database; defaults to $DATABASE_URL")
 	flags.StringVar(&s.addr, "addr", "127.0.0.1:8080", "`address` to listen on")
 	if err := flags.Parse(args); err != nil {
 		return s, err
@@ -88,7 +89,7 @@ func main() {
 func run(ctx context.Context, s settings) error {
 	if s.dsn == "" {
 		return errors.New("no database: give -dsn or set DATABASE_URL, for example to\n" +
-			"  postgres://postgres@localhost/postgres\n" +
+			"  postgres://postgres@localhost/postgres or mysql://root@localhost/shop\n" +
 			"To try it on a throw-away server: scripts/with-postgres.sh sh -c 'go run ./examples/orders -dsn \"$ASYNCMONOLITH_TEST_POSTGRES\"'")
 	}
 	var logger *slog.Logger

@@ -20,7 +20,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 	"go.uber.org/fx/fxtest"
 	"go.uber.org/goleak"
 )
@@ -103,6 +105,41 @@ func newDatabase(t *testing.T) (dsn string, db *bun.DB) {
 	return u.String(), open(u.String())
 }
 
+// newMariaDB makes a database on the MariaDB of the tests.
+func newMariaDB(t *testing.T) (dsn string, db *bun.DB) {
+	t.Helper()
+	config, err := mysql.ParseDSN(os.Getenv("ASYNCMONOLITH_TEST_MARIADB"))
+	if err != nil || config.Addr == "" || os.Getenv("ASYNCMONOLITH_TEST_MARIADB") == "" {
+		t.Fatalf("ASYNCMONOLITH_TEST_MARIADB: got %v, want a server: run the tests with `make test`", err)
+	}
+	of := func(name string) string {
+		u := url.URL{Scheme: "mysql", User: url.UserPassword(config.User, config.Passwd), Host: config.Addr, Path: "/" + name}
+		if config.Net == "unix" {
+			u.Host, u.RawQuery = "", url.Values{"socket": {config.Addr}}.Encode()
+		}
+		return u.String()
+	}
+	open := func(dsn string) *bun.DB {
+		t.Helper()
+		db, err := newDB(fxtest.NewLifecycle(t), settings{dsn: dsn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		return db
+	}
+	server, name := open(of("")), "orders_"+strings.ToLower(rand.Text()[:10])
+	if _, err := server.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := server.ExecContext(context.Background(), "DROP DATABASE "+name); err != nil {
+			t.Error(err)
+		}
+	})
+	return of(name), open(of(name))
+}
+
 // startService starts a process and waits until it listens.
 func startService(t *testing.T, dsn string) *service {
 	t.Helper()
@@ -166,7 +203,13 @@ func get(t *testing.T, client *http.Client, url string) (status int, body string
 // confirmed has been worked off exactly once.
 func TestRestartsUnderLoadLoseNothing(t *testing.T) {
 	t.Parallel()
-	dsn, db := newDatabase(t)
+	for name, database := range map[string]func(*testing.T) (string, *bun.DB){"postgres": newDatabase, "mariadb": newMariaDB} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); restartUnderLoad(t, database) })
+	}
+}
+
+func restartUnderLoad(t *testing.T, database func(*testing.T) (string, *bun.DB)) {
+	dsn, db := database(t)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	var mu sync.Mutex
@@ -195,7 +238,11 @@ func TestRestartsUnderLoadLoseNothing(t *testing.T) {
 		}
 	}
 	// What the killed process held is free again after the lease.
-	if _, err := db.ExecContext(t.Context(), "UPDATE message_claims SET leased_until = now() - interval '1 second'"); err != nil {
+	past := "now() - interval '1 second'"
+	if db.Dialect().Name() == dialect.MySQL {
+		past = "1"
+	}
+	if _, err := db.ExecContext(t.Context(), "UPDATE message_claims SET leased_until = "+past); err != nil {
 		t.Fatal(err)
 	}
 	s := startService(t, dsn)
