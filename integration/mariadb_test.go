@@ -87,6 +87,43 @@ func TestMariaDBClaimersDoNotStarveEachOther(t *testing.T) {
 	}
 }
 
+// TestMariaDBClaimSeesALatePause: candidates are looked for and locked in statements
+// of their own, up to eight times. What is paused meanwhile is not claimed.
+func TestMariaDBClaimSeesALatePause(t *testing.T) {
+	t.Parallel()
+	db := testdb.MariaDB(t)
+	s := mariaStore(t, db)
+	fill(t, db, 1000)
+	if _, err := db.NewRaw("UPDATE consumer_messages SET crashes = 1 WHERE id <= 40").Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pauses := 0
+	hooked := db.WithQueryHook(queryHook{func(ctx context.Context, query string) {
+		if strings.Contains(query, "FOR UPDATE SKIP LOCKED") {
+			pauses++
+			if err := s.Pause(ctx, db, []string{"c1"}); err != nil {
+				t.Error(err)
+			}
+		}
+	}})
+	for _, selection := range []store.Selection{store.Clean, store.Suspects} {
+		pauses = 0
+		if err := s.Resume(t.Context(), db, []string{"c1"}); err != nil {
+			t.Fatal(err)
+		}
+		c, err := s.Claim(t.Context(), hooked, store.ClaimRequest{Owner: "a", Lease: time.Minute, MaxBytes: 1 << 20, Limit: 100, Select: selection,
+			Wants: []store.Want{{Consumer: "c0", Payload: "p", Limit: 10}, {Consumer: "c1", Payload: "p", Limit: 10}}})
+		if err != nil || pauses == 0 || len(c.Messages) == 0 {
+			t.Fatalf("claim of selection %v: got %d messages after %d pauses, error %v, want those of c0 after a pause", selection, len(c.Messages), pauses, err)
+		}
+		for _, m := range c.Messages {
+			if m.ConsumerType != "c0" {
+				t.Errorf("claim of selection %v: got message %d of %s, which was paused before its messages were locked", selection, m.ID, m.ConsumerType)
+			}
+		}
+	}
+}
+
 // TestMariaDBSurfacesNoConflicts has producers with keys in common, claimers,
 // settlers and recoveries meet: deadlocks and lock waits are for the library.
 func TestMariaDBSurfacesNoConflicts(t *testing.T) {
@@ -108,7 +145,7 @@ func TestMariaDBSurfacesNoConflicts(t *testing.T) {
 			}
 		})
 	}
-	for worker := range 4 {
+	for worker := range 8 {
 		work("produce", func(i int) error {
 			rows := make([]store.NewMessage, 20)
 			for n := range rows {
@@ -118,6 +155,8 @@ func TestMariaDBSurfacesNoConflicts(t *testing.T) {
 			_, err := s.Insert(ctx, db, rows)
 			return err
 		})
+	}
+	for worker := range 4 {
 		owner := fmt.Sprint("owner-", worker)
 		work("claim and settle", func(i int) error {
 			c, err := s.Claim(ctx, db, store.ClaimRequest{Owner: owner, Lease: time.Minute, Wants: []store.Want{{Consumer: "c", Payload: "p", Limit: 10}}, MaxBytes: 1 << 20})

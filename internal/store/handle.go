@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
@@ -77,10 +78,8 @@ func (s *Store) Usable(ctx context.Context, tx bun.IDB) bool {
 	return err == nil
 }
 
-// ownTries is how often a transaction of our own is tried that loses conflicts. Of
-// those that meet in a deadlock one gets on, so that it takes a crowd on the same
-// insert ids, on MariaDB, to need more than a few.
-const ownTries = 16
+// ownTries is how often a transaction of our own is tried that loses conflicts.
+const ownTries = 4
 
 // InTx runs fn in the caller's transaction, or else in a READ COMMITTED one of its
 // own, which it repeats when it loses a conflict.
@@ -92,12 +91,18 @@ func InTx(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
 	if tx, ok := db.(bun.Tx); ok {
 		return fn(tx)
 	}
-	for try := 1; ; try++ {
-		err := db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error { return fn(tx) })
-		if !IsConflict(err) || try == ownTries {
-			return err
-		}
+	err = readCommitted(ctx, db, fn)
+	if IsConflict(err) && db.Dialect().Name() == dialect.MySQL {
+		return mariaRetry(ctx, db, fn)
 	}
+	for try := 1; IsConflict(err) && try < ownTries; try++ {
+		err = readCommitted(ctx, db, fn)
+	}
+	return err
+}
+
+func readCommitted(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
+	return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error { return fn(tx) })
 }
 
 // WriteFirst makes sure, where one writer locks the whole database, that a

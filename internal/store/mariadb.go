@@ -78,9 +78,11 @@ var mariaPick = `
 SELECT ` + pickColumns("OCTET_LENGTH(%s)") + ` FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id
 WHERE m.crashes BETWEEN ? AND ? AND m.available_after <= {now} FOR UPDATE SKIP LOCKED`
 
-// mariaTaken reads which of the picks are in a claim. Nobody can claim them once
-// they are locked, and what was committed before that this statement sees.
-const mariaTaken = `SELECT h.id FROM (` + mariaHeld + `) h WHERE h.id IN (?)`
+// mariaTaken reads which of the picks are in a claim, and once more what is paused.
+// Nobody can claim them once they are locked, and what was committed before that this
+// statement sees. A pause that came while candidates were looked for it sees, too.
+const mariaTaken = `SELECT h.id, '' AS paused FROM (` + mariaHeld + `) h WHERE h.id IN (?)
+UNION ALL SELECT 0, p.consumer_type FROM {paused} p`
 
 const mariaRecord = `INSERT INTO {claims} (owner, solo, claimed_at, leased_until, message_ids) VALUES (?, ?, {now}, {now} + ?, ?)`
 
@@ -106,11 +108,23 @@ func (m *mariadb) claim(ctx context.Context, db *bun.DB, r ClaimRequest) (c Clai
 
 // record claims those picks that are still free.
 func (m *mariadb) record(ctx context.Context, tx bun.Tx, r ClaimRequest, c *Claim, picks []pick) error {
-	var taken []int64
-	if err := m.raw(ctx, tx, mariaTaken, bun.List(pickedIDs(picks))).Scan(ctx, &taken); err != nil {
+	var found []struct {
+		ID     int64
+		Paused string
+	}
+	if err := m.raw(ctx, tx, mariaTaken, bun.List(pickedIDs(picks))).Scan(ctx, &found); err != nil {
 		return fmt.Errorf("look for claims: %w", err)
 	}
-	free := slices.DeleteFunc(pickedIDs(picks), func(id int64) bool { return slices.Contains(taken, id) })
+	taken, paused := make(map[int64]bool), make(map[string]bool)
+	for _, f := range found {
+		taken[f.ID], paused[f.Paused] = true, true
+	}
+	var free []int64
+	for _, p := range picks {
+		if !taken[p.ID] && !paused[p.ConsumerType] {
+			free = append(free, p.ID)
+		}
+	}
 	if len(free) == 0 {
 		return nil
 	}

@@ -1,0 +1,50 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// mariaTries is how often a transaction is repeated that lost a deadlock. Those that
+// repeat take turns, so it can only lose again to one that runs for the first time.
+const mariaTries = 16
+
+const mariaTurn = `CONCAT('asyncmonolith.turn.', MD5(DATABASE()))`
+
+// mariaRetry repeats a transaction that lost a deadlock, which here takes no more
+// than two inserts of one insert id: each is granted a shared lock on the entry that
+// the last such message has left in the unique index, and neither can insert beside
+// the lock of the other. Of a crowd that repeats at once one gets on and the others
+// lose again. So one repeats at a time; nobody waits longer than a second for that.
+func mariaRetry(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) (err error) {
+	conn, own := db.(bun.Conn)
+	if pool, ok := db.(*bun.DB); ok {
+		if conn, err = pool.Conn(ctx); err != nil {
+			return fmt.Errorf("connection for another try: %w", err)
+		}
+		defer conn.Close()
+	} else if !own { // a type of the caller's, of which there is no telling
+		return mariaRepeat(ctx, db, fn)
+	}
+	if _, err := conn.NewRaw(`DO GET_LOCK(` + mariaTurn + `, 1)`).Exec(ctx); err != nil {
+		return fmt.Errorf("turn for another try: %w", err)
+	}
+	defer func() { // a connection that does not answer in time is closed, which ends the turn, too
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_, _ = conn.NewRaw(`DO RELEASE_LOCK(` + mariaTurn + `)`).Exec(ctx)
+	}()
+	return mariaRepeat(ctx, conn, fn)
+}
+
+func mariaRepeat(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
+	for try := 1; ; try++ {
+		err := readCommitted(ctx, db, fn)
+		if !IsConflict(err) || try == mariaTries {
+			return err
+		}
+	}
+}
