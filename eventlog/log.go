@@ -53,7 +53,9 @@ type Log struct {
 // bus.RegistryConfig.Events; its consumers of these events are run for what is
 // appended, by an outbox.Processor as ever. The producer must have been made from
 // the same registry, which the first append checks. New reports everything else
-// that is wrong with its arguments at once.
+// that is wrong with its arguments at once. It does not know the database yet: on
+// MariaDB, where there is no event log, every call with a handle fails with an
+// errors.ErrUnsupported, and so do outbox.NewProcessor and projection.NewRunner.
 func New(registry *bus.Registry, producer Producer, config Config) (*Log, error) {
 	var errs []error
 	l := &Log{registry: registry, producer: producer, inline: config.Inline}

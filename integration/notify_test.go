@@ -399,14 +399,16 @@ func TestNotifiersThatCannotBeMade(t *testing.T) {
 		registry *bus.Registry
 		want     string
 	}{
-		"no database":     {nil, registry, "is nil"},
-		"no registry":     {testdb.OpenPostgres(t, testdb.DirectDSN(t)), nil, "is nil"},
-		"another dialect": {testdb.SQLite(t), registry, "has no notifications"},
+		"no database": {nil, registry, "is nil"},
+		"no registry": {testdb.OpenPostgres(t, testdb.DirectDSN(t)), nil, "is nil"},
+		"SQLite":      {testdb.SQLite(t), registry, "has no notifications"},
+		"MariaDB":     {testdb.MariaDB(t), registry, "has no notifications"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := notify.NewNotifier(test.db, test.registry, notify.Config{}); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got %v, want %q", err, test.want)
+			if _, err := notify.NewNotifier(test.db, test.registry, notify.Config{}); err == nil || !strings.Contains(err.Error(), test.want) ||
+				errors.Is(err, errors.ErrUnsupported) != strings.HasPrefix(test.want, "has no") {
+				t.Errorf("got %v, want %q, unsupported only for want of notifications", err, test.want)
 			}
 		})
 	}

@@ -52,9 +52,9 @@ type Notifier struct {
 }
 
 // NewNotifier makes a notifier for the processes that share the registry's tables,
-// by schema and prefix. Notifications are sent through db, which must be
-// PostgreSQL, and may be reached through a connection pooler. It does not touch
-// the database.
+// by schema and prefix. Notifications are sent through db, which may be reached
+// through a connection pooler, and must be PostgreSQL: for any other the error is an
+// errors.ErrUnsupported. It does not touch the database.
 func NewNotifier(db *bun.DB, registry *bus.Registry, config Config) (*Notifier, error) {
 	if db == nil || registry == nil {
 		return nil, errors.New("notify: NewNotifier: the database handle or the registry is nil")
@@ -65,7 +65,7 @@ func NewNotifier(db *bun.DB, registry *bus.Registry, config Config) (*Notifier, 
 	}
 	channel, ok := s.Channel()
 	if !ok {
-		return nil, fmt.Errorf("notify: NewNotifier: dialect %q has no notifications: PostgreSQL has", db.Dialect().Name())
+		return nil, fmt.Errorf("notify: NewNotifier: dialect %q has no notifications, PostgreSQL has: %w", db.Dialect().Name(), errors.ErrUnsupported)
 	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()

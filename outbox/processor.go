@@ -41,7 +41,8 @@ type Processor struct {
 
 // NewProcessor makes a processor for every consumer of the registry. It reports
 // everything that is wrong with the configuration at once, and does not touch
-// the database.
+// the database. A registry with events on a database without the event log is an
+// errors.ErrUnsupported.
 func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*Processor, error) {
 	if db == nil || registry == nil {
 		return nil, withoutParts(db, registry, config)
@@ -53,6 +54,11 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 	config = config.withDefaults(s.RowLocks())
 	p := &Processor{db: db, registry: registry, store: s, config: config}
 	errs := []error{config.validate(s.RowLocks())}
+	if registry.Events() != nil {
+		if err := s.Events(); err != nil {
+			errs = append(errs, fmt.Errorf("outbox: NewProcessor: the registry has events: %w", err))
+		}
+	}
 	transactional := false
 	for _, registered := range registry.Consumers() {
 		settings, err := config.settings(registered)

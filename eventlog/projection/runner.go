@@ -66,8 +66,9 @@ type Runner struct {
 }
 
 // NewRunner makes a runner. It reports everything that is wrong with its
-// arguments at once, and does not touch the database. Several versions of a
-// projection may be given.
+// arguments at once, and does not touch the database. Where there is no event log,
+// on MariaDB, that is an errors.ErrUnsupported. Several versions of a projection may
+// be given.
 func NewRunner(db *bun.DB, log *eventlog.Log, config Config, projections ...Projection) (*Runner, error) {
 	if db == nil || log == nil {
 		return nil, errors.New("projection: NewRunner: the database handle or the log is nil")

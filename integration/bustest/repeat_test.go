@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
@@ -67,7 +68,7 @@ var handlers = []struct {
 			return err
 		})
 	}, `new: schedule "" of order.charged, @yearly UTC: {"id":"1"}`},
-	{"appends every time", func(k **bustest.Kit, db *bun.DB) bus.Consumer {
+	{appends, func(k **bustest.Kit, db *bun.DB) bus.Consumer {
 		return bus.Consume("c", func(ctx context.Context, _ OrderPlaced) error {
 			log, err := eventlog.New((*k).Registry, (*k).Producer, eventlog.Config{})
 			if err != nil {
@@ -98,6 +99,8 @@ var handlers = []struct {
 	}, ""},
 }
 
+const appends = "appends every time"
+
 // Packed is an event that nobody consumes.
 type Packed struct{}
 
@@ -115,6 +118,13 @@ func TestChecksTellHandlersApart(t *testing.T) {
 			t.Run(name+"/"+h.name, func(t *testing.T) {
 				t.Parallel()
 				testdb.Each(t, func(t *testing.T, db *bun.DB) {
+					config := config
+					if db.Dialect().Name() == dialect.MySQL { // no event log
+						if h.name == appends {
+							return
+						}
+						config = bustest.Config{}
+					}
 					createEffects(t, db)
 					got := failureOf(t, func(t testing.TB) {
 						var k *bustest.Kit

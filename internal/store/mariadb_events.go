@@ -3,12 +3,13 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/uptrace/bun"
 )
 
 // errNoEvents says what is missing here; there are no tables for events either.
-var errNoEvents = errors.New("the event log is not available on MariaDB: use PostgreSQL or SQLite") // immutable
+var errNoEvents = fmt.Errorf("the event log is not available on MariaDB, it needs PostgreSQL or SQLite: %w", errors.ErrUnsupported) // immutable
 
 func mariaPlaces() places { return places{column: "sequence", none: "0", last: "0"} }
 

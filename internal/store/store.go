@@ -169,7 +169,8 @@ func (s *Store) maria() (*mariadb, bool) {
 	return m, ok
 }
 
-// Events returns an error where the event log is not available.
+// Events returns an error, an errors.ErrUnsupported, where the event log is not
+// available.
 func (s *Store) Events() error {
 	if _, ok := s.maria(); ok {
 		return errNoEvents
