@@ -2,8 +2,10 @@ package integration_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -87,40 +89,100 @@ func TestMariaDBClaimersDoNotStarveEachOther(t *testing.T) {
 	}
 }
 
-// TestMariaDBClaimSeesALatePause: candidates are looked for and locked in statements
-// of their own, up to eight times. What is paused meanwhile is not claimed.
-func TestMariaDBClaimSeesALatePause(t *testing.T) {
+// TestMariaDBClaimSeesWhatHappenedMeanwhile: candidates are looked for, locked and
+// asked for in statements of their own. What happens to those of c1 before they are
+// locked counts.
+func TestMariaDBClaimSeesWhatHappenedMeanwhile(t *testing.T) {
+	t.Parallel()
+	type world struct {
+		*store.Store
+		db *bun.DB
+	}
+	exec := func(statement string) func(context.Context, world) error {
+		return func(ctx context.Context, w world) error { _, err := w.db.NewRaw(statement).Exec(ctx); return err }
+	}
+	request := func(owner string, selection store.Selection, consumers ...string) (r store.ClaimRequest) {
+		r = store.ClaimRequest{Owner: owner, Lease: time.Minute, MaxBytes: 1 << 20, Limit: 100, Select: selection}
+		for _, name := range consumers {
+			r.Wants = append(r.Wants, store.Want{Consumer: name, Payload: "p", Limit: 10})
+		}
+		return r
+	}
+	for name, happens := range map[string]func(context.Context, world) error{
+		"paused": func(ctx context.Context, w world) error { return w.Pause(ctx, w.db, []string{"c1"}) },
+		"claimed": func(ctx context.Context, w world) error {
+			_, clean := w.Claim(ctx, w.db, request("b", store.Clean, "c1"))
+			_, suspects := w.Claim(ctx, w.db, request("b", store.Suspects, "c1"))
+			return errors.Join(clean, suspects)
+		},
+		"put off":     exec("UPDATE consumer_messages SET available_after = 1 << 60 WHERE consumer_type = 'c1'"),
+		"crashed":     exec("UPDATE consumer_messages SET crashes = crashes + 1 WHERE consumer_type = 'c1'"),
+		"cancelled":   exec("DELETE FROM consumer_messages WHERE consumer_type = 'c1'"),
+		"all of c1's": exec("UPDATE consumer_messages SET available_after = 0 WHERE consumer_type = 'c1'"), // which changes nothing
+	} {
+		for _, selection := range []store.Selection{store.Clean, store.Suspects} {
+			t.Run(fmt.Sprint(name, " ", selection), func(t *testing.T) {
+				t.Parallel()
+				w := world{db: testdb.MariaDB(t)}
+				w.Store = mariaStore(t, w.db)
+				fill(t, w.db, 400) // 20 of each consumer, of which 10 have crashed
+				if err := exec("UPDATE consumer_messages SET crashes = 1 WHERE id <= 200")(t.Context(), w); err != nil {
+					t.Fatal(err)
+				}
+				happened := false
+				hooked := w.db.WithQueryHook(queryHook{func(ctx context.Context, query string) {
+					if strings.Contains(query, "FOR UPDATE SKIP LOCKED") && !happened {
+						happened = true
+						if err := happens(ctx, w); err != nil {
+							t.Error(err)
+						}
+					}
+				}})
+				c, err := w.Claim(t.Context(), hooked, request("a", selection, "c0", "c1"))
+				if err != nil || !happened {
+					t.Fatalf("claim: got error %v, happened %v, want none and true", err, happened)
+				}
+				got := make(map[string]int)
+				for _, m := range c.Messages {
+					got[m.ConsumerType]++
+				}
+				want := map[string]int{"c0": 10}
+				if name == "all of c1's" {
+					want["c1"] = 10
+				}
+				if !maps.Equal(got, want) {
+					t.Errorf("claim: got %v, want %v", got, want)
+				}
+			})
+		}
+	}
+}
+
+// TestMariaDBFenceAsksForTheClaimLast: a claim that is given back before the fence has
+// the message's row does not hold it any more.
+func TestMariaDBFenceAsksForTheClaimLast(t *testing.T) {
 	t.Parallel()
 	db := testdb.MariaDB(t)
 	s := mariaStore(t, db)
-	fill(t, db, 1000)
-	if _, err := db.NewRaw("UPDATE consumer_messages SET crashes = 1 WHERE id <= 40").Exec(t.Context()); err != nil {
-		t.Fatal(err)
+	fill(t, db, 20)
+	c, err := s.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: []store.Want{{Consumer: "c1", Payload: "p", Limit: 1}}, MaxBytes: 1 << 20})
+	if err != nil || len(c.Messages) != 1 {
+		t.Fatalf("claim: got %d messages, error %v, want 1", len(c.Messages), err)
 	}
-	pauses := 0
+	given := 0
 	hooked := db.WithQueryHook(queryHook{func(ctx context.Context, query string) {
-		if strings.Contains(query, "FOR UPDATE SKIP LOCKED") {
-			pauses++
-			if err := s.Pause(ctx, db, []string{"c1"}); err != nil {
+		if strings.Contains(query, "FOR UPDATE") && given == 0 {
+			given++
+			if err := s.Disclaim(ctx, db, "a", []int64{c.ID}); err != nil {
 				t.Error(err)
 			}
 		}
 	}})
-	for _, selection := range []store.Selection{store.Clean, store.Suspects} {
-		pauses = 0
-		if err := s.Resume(t.Context(), db, []string{"c1"}); err != nil {
-			t.Fatal(err)
-		}
-		c, err := s.Claim(t.Context(), hooked, store.ClaimRequest{Owner: "a", Lease: time.Minute, MaxBytes: 1 << 20, Limit: 100, Select: selection,
-			Wants: []store.Want{{Consumer: "c0", Payload: "p", Limit: 10}, {Consumer: "c1", Payload: "p", Limit: 10}}})
-		if err != nil || pauses == 0 || len(c.Messages) == 0 {
-			t.Fatalf("claim of selection %v: got %d messages after %d pauses, error %v, want those of c0 after a pause", selection, len(c.Messages), pauses, err)
-		}
-		for _, m := range c.Messages {
-			if m.ConsumerType != "c0" {
-				t.Errorf("claim of selection %v: got message %d of %s, which was paused before its messages were locked", selection, m.ID, m.ConsumerType)
-			}
-		}
+	tx := must[bun.Tx](t)(hooked.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted}))
+	defer tx.Rollback() //nolint:errcheck // nothing is written
+	held, err := s.Fence(t.Context(), tx, store.Fence{Owner: "a", Messages: []store.Fenced{{ID: c.Messages[0].ID, Claim: c.ID}}})
+	if err != nil || given != 1 || len(held) > 0 {
+		t.Errorf("fence: got %v, error %v, after the claim was given back %d times, want none after 1", held, err, given)
 	}
 }
 

@@ -30,8 +30,9 @@ func TestStore(t *testing.T) {
 			return testdb.OpenPostgres(t, testdb.PostgresDSN(t, testdb.Isolation("serializable")))
 		},
 		"mariadb": func(t *testing.T) *bun.DB { return testdb.MariaDB(t) },
-		"mariadb, serializable by default": func(t *testing.T) *bun.DB {
-			return testdb.OpenMariaDB(t, testdb.MariaDBDSN(t, "tx_isolation='SERIALIZABLE'"))
+		"mariadb, with other settings": func(t *testing.T) *bun.DB {
+			return testdb.OpenMariaDB(t, testdb.MariaDBDSN(t, "tx_isolation='SERIALIZABLE'", "clientFoundRows=true", "time_zone='+05:00'", "parseTime=true", "loc=Asia/Tokyo",
+				"sql_mode='ANSI,TRADITIONAL,PIPES_AS_CONCAT'"))
 		},
 		"sqlite": func(t *testing.T) *bun.DB { return testdb.SQLite(t) },
 	} {
