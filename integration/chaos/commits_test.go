@@ -23,11 +23,14 @@ import (
 // way to the server or on its way back.
 
 func barCommits(b *bar) {
-	dsn := testdb.PostgresDSN(b)
+	lostCommits(b, testdb.PostgresDSN(b), pick(b, 200, 2000, 2000), []string{"commit", "produce"}, []string{"commit", "settle", "finish"})
+}
+
+// lostCommits loses statements of these kinds while producing and while consuming.
+func lostCommits(b *bar, dsn string, messages int, producing, consuming []string) {
 	proxy, through := newProxy(b, dsn)
 	r := newRun(b, dsn, chaos.WorkerConfig{Tx: []string{"one", "grouped"}, Grouped: []string{"grouped"}, Plain: []string{"two"}})
 	r.config.DSN = through
-	messages := pick(b, 200, 2000, 2000)
 
 	produced := newFaults(b)
 	proxy.Decide(produced.decide)
@@ -47,7 +50,7 @@ func barCommits(b *bar) {
 	r.failedOnce(messages / 4)
 	r.shared()
 	b.figure("%d messages in %.1fs, %d produces retried, lost while producing %v, while consuming %v; attempts of %d runs that fail once: 2 each; %v",
-		3*messages, took.Seconds(), retried, produced.demand("commit", "produce"), consumed.demand("commit", "settle", "finish"), 3*(messages/4), f)
+		3*messages, took.Seconds(), retried, produced.demand(producing...), consumed.demand(consuming...), 3*(messages/4), f)
 }
 
 // failedOnce checks that the first n jobs, which fail once, took two attempts of each
@@ -74,7 +77,7 @@ func (r *run) failedOnce(n int) {
 // produce twice. The first quarter fails once.
 func (r *run) produceThrough(dsn string, n int) (retried int) {
 	r.Helper()
-	db := testdb.OpenPostgres(r, dsn)
+	db := openDSN(r, dsn)
 	for i := range n {
 		r.jobs = append(r.jobs, i)
 		job := chaos.Job{N: i}
@@ -121,11 +124,11 @@ func newProxy(b *bar, dsn string) (*chaos.Proxy, string) {
 // rerouted is the DSN of the same database by way of a local port.
 func rerouted(t testing.TB, dsn string, port int) string {
 	t.Helper()
-	through, err := chaos.Rerouted(dsn, port)
+	through, err := chaos.Source(dsn).Rerouted(port)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return through
+	return string(through)
 }
 
 // faults are the losses of bar 3, and how many there were of each.
@@ -157,7 +160,7 @@ func (f *faults) decide(sql string) chaos.Fault {
 		what, share = "settle", 0.5
 	case strings.Contains(sql, finishes):
 		what, share = "finish", 0.5
-	case strings.Contains(sql, `INSERT INTO "consumer_messages"`):
+	case strings.Contains(sql, `INSERT INTO "consumer_messages"`), strings.Contains(sql, "INSERT IGNORE INTO `consumer_messages`"):
 		what = "produce"
 	default:
 		return chaos.Forward

@@ -59,6 +59,9 @@ CREATE TRIGGER note_removed AFTER DELETE ON consumer_messages REFERENCING OLD TA
 // history is what was done to claims and messages, and the messages it speaks of.
 func (r *run) history() (changes []chaos.Change, messages map[int64]chaos.Run) {
 	r.Helper()
+	if r.onMariaDB() {
+		return r.mariaHistory()
+	}
 	var rows []struct {
 		At       time.Time
 		Tx       string
@@ -105,6 +108,9 @@ func (r *run) claimedSince(since time.Time) map[claimedRun]time.Time {
 		Consumer string
 		Job      int
 		At       time.Time
+	}
+	if r.onMariaDB() {
+		return r.mariaClaimedSince(since)
 	}
 	err := r.db.NewRaw("SELECT h.session, b.consumer, b.job, min(h.at) AS at FROM history h CROSS JOIN LATERAL unnest(h.messages) m(id)"+
 		" JOIN births b ON b.id = m.id WHERE h.kind = 'claimed' AND h.at > ? GROUP BY 1, 2, 3", since).Scan(r.ctx, &rows)

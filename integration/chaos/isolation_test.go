@@ -69,9 +69,9 @@ func (b *bar) defaults(dsn, level string) {
 	}
 }
 
-// wholeSuite runs all tests of the integration packages, the store's conformance
-// suite among them, in an environment of their own. The bars themselves, and what
-// has no database of ours, are left out.
+// wholeSuite runs all tests of the integration packages that are about PostgreSQL,
+// the store's conformance suite among them, in an environment of their own. The bars
+// themselves, and what has no database of ours, are left out.
 func (b *bar) wholeSuite(name string, environment ...string) {
 	b.Helper()
 	begun := time.Now()
@@ -82,7 +82,7 @@ func (b *bar) wholeSuite(name string, environment ...string) {
 	packages := slices.DeleteFunc(strings.Fields(string(list)), func(path string) bool {
 		return slices.Contains([]string{"chaos", "mutants"}, filepath.Base(path))
 	})
-	output, err := b.command(append([]string{"go", "test", "-count=1", "-timeout=20m"}, packages...), environment...)
+	output, err := b.command(append([]string{"go", "test", "-count=1", "-timeout=20m", "-skip", "^TestMariaDB|.*/^mariadb"}, packages...), environment...)
 	if err != nil {
 		b.Errorf("%s: go test: %v\n%s", name, err, output)
 		return

@@ -74,7 +74,7 @@ func (b *bar) killer(deed chaos.Deed) {
 	if deliveries != 3 || deaths != 3 {
 		b.Errorf("%s: got %d deliveries and %d deaths of workers, want 3 and 3", deed, deliveries, deaths)
 	}
-	if poisoned := r.runs(rowsOf("poisoned_messages")); !slices.Equal(poisoned, []chaos.Run{{Consumer: "one", Job: killer}}) {
+	if poisoned := r.rowsOf("poisoned_messages"); !slices.Equal(poisoned, []chaos.Run{{Consumer: "one", Job: killer}}) {
 		b.Errorf("%s: poisoned: got %v, want only the killer, %d", deed, poisoned, killer)
 	}
 	if n := r.count("SELECT count(*) FROM poisoned_messages WHERE reason = 'owner vanished 3 times' AND crashes = 3 AND attempts = 0"); n != 1 {

@@ -22,22 +22,33 @@ import (
 // What several bars need: a server of their own, a load that goes on through
 // faults, and the questions asked after one.
 
-// newServer starts a server that the bar may stop and kill.
+// newServer starts a PostgreSQL server that the bar may stop and kill.
 func newServer(b *bar, settings ...string) *chaos.Server {
 	b.Helper()
-	// Not a directory of the test's: PostgreSQL runs as somebody else, who may not
-	// look into those, and a socket's path must be short.
-	dir, err := os.MkdirTemp("/tmp", fmt.Sprintf("chaos-pg.%d.", os.Getpid()))
+	return newServerIn(b, serverDir(b), settings...)
+}
+
+// serverDir is not a directory of the test's: a server runs as somebody else, who may
+// not look into those, and a socket's path must be short.
+func serverDir(b *bar) string {
+	b.Helper()
+	dir, err := os.MkdirTemp("/tmp", fmt.Sprintf("chaos-db.%d.", os.Getpid()))
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.atEnd(func() { _ = os.RemoveAll(dir) })
-	return newServerIn(b, dir, settings...)
+	return dir
 }
 
 func newServerIn(b *bar, dir string, settings ...string) *chaos.Server {
 	b.Helper()
 	server, err := chaos.NewServer(dir, settings...)
+	return started(b, server, err)
+}
+
+// started starts a server that was prepared, and closes it at the end.
+func started(b *bar, server *chaos.Server, err error) *chaos.Server {
+	b.Helper()
 	if err != nil {
 		b.Fatal(err)
 	}

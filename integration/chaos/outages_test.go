@@ -63,17 +63,16 @@ func (b *bar) within(what string, took, limit time.Duration) {
 	}
 }
 
-func barStops(b *bar) {
-	server := newServer(b)
+func barStops(b *bar) { stops(b, newServer(b), 10, 5) }
+
+// stops has a server stopped and killed so many times.
+func stops(b *bar, server *chaos.Server, stopped, killed int) {
 	config, spec := outages()
 	r := newRun(b, server.DSN(), config)
 	for range 3 {
 		r.start(3)
 	}
-	faults := []func(){server.Kill, server.Kill, server.Kill, server.Kill, server.Kill}
-	for range 10 {
-		faults = append(faults, server.StopImmediately)
-	}
+	faults := slices.Concat(slices.Repeat([]func(){server.Kill}, killed), slices.Repeat([]func(){server.StopImmediately}, stopped))
 	b.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
 	l := r.load(spec)
 	var worst, total time.Duration
@@ -88,8 +87,8 @@ func barStops(b *bar) {
 	logged := r.quiet(begun, time.Now())
 	r.finish(l)
 	b.within("healed", worst, healLimit)
-	b.figure("10 immediate stops and 5 kills of the server: healed in %.1fs at worst, %.1fs on average (goal ≤ %s); %s",
-		worst.Seconds(), total.Seconds()/float64(len(faults)), healLimit, logged)
+	b.figure("%d immediate stops and %d kills of the server: healed in %.1fs at worst, %.1fs on average (goal ≤ %s); %s",
+		stopped, killed, worst.Seconds(), total.Seconds()/float64(len(faults)), healLimit, logged)
 }
 
 func barBackends(b *bar) {

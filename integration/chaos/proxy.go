@@ -2,19 +2,13 @@ package chaos
 
 import (
 	"bufio"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/url"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // A Fault is what a [Proxy] does to a statement or a connection.
@@ -28,13 +22,13 @@ const (
 	Vanish          // pass nothing on any more and cut nothing: the server is left with a silent client
 )
 
-// Proxy stands between clients and a PostgreSQL server, understands as much of
-// the protocol as it takes to see statements, and does harm on demand. It is safe
-// for concurrent use.
+// Proxy stands between clients and a server, understands as much of its protocol as
+// it takes to see statements, and does harm on demand. It is safe for concurrent use.
 type Proxy struct {
 	listener net.Listener
 	network  string
 	address  string
+	wire     wire
 	decide   atomic.Pointer[func(sql string) Fault]
 	delay    atomic.Int64 // of everything on its way to the server
 	stalled  atomic.Bool  // nothing passes, and nobody is told
@@ -46,51 +40,26 @@ type Proxy struct {
 	closed bool
 }
 
-// NewProxy listens on a local port and forwards to the server at the address, a
-// Unix socket or a TCP address.
-func NewProxy(network, address string) (*Proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("chaos: proxy: %w", err)
-	}
-	p := &Proxy{listener: listener, network: network, address: address, conns: make(map[net.Conn]struct{})}
-	p.Decide(func(string) Fault { return Forward })
-	p.wg.Go(p.accept)
-	return p, nil
-}
-
-// NewProxyTo is [NewProxy] to the server of a data source name, with the name of
-// the way through it.
+// NewProxyTo listens on a local port and forwards to the server of a data source
+// name. It returns the name of the way through it, too.
 func NewProxyTo(dsn string) (p *Proxy, through string, err error) {
-	config, err := pgx.ParseConfig(dsn)
+	source := Source(dsn)
+	network, address, err := source.server()
 	if err != nil {
 		return nil, "", fmt.Errorf("chaos: proxy: %w", err)
 	}
-	network, address := "tcp", fmt.Sprintf("%s:%d", config.Host, config.Port)
-	if strings.HasPrefix(config.Host, "/") {
-		network, address = "unix", fmt.Sprintf("%s/.s.PGSQL.%d", config.Host, config.Port)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, "", fmt.Errorf("chaos: proxy: %w", err)
 	}
-	if p, err = NewProxy(network, address); err != nil {
-		return nil, "", err
-	}
-	if through, err = Rerouted(dsn, p.Port()); err != nil {
+	p = &Proxy{listener: listener, network: network, address: address, wire: wireOf(source), conns: make(map[net.Conn]struct{})}
+	p.Decide(func(string) Fault { return Forward })
+	p.wg.Go(p.accept)
+	way, err := source.Rerouted(p.Port())
+	if err != nil {
 		p.Close()
 	}
-	return p, through, err
-}
-
-// Rerouted is the data source name of the same database by way of a local port.
-func Rerouted(dsn string, port int) (string, error) {
-	through, err := url.Parse(dsn)
-	if err != nil {
-		return "", fmt.Errorf("chaos: data source name: %w", err)
-	}
-	query := through.Query()
-	query.Set("host", "127.0.0.1")
-	query.Set("port", strconv.Itoa(port))
-	query.Set("connect_timeout", "5")
-	through.Host, through.RawQuery = "", query.Encode()
-	return through.String(), nil
+	return p, string(way), err
 }
 
 // Port is the TCP port the proxy listens on, at 127.0.0.1.
@@ -208,17 +177,17 @@ var errCut = errors.New("chaos: connection cut")
 
 // ask forwards what the client sends, message by message.
 func (s *session) ask() {
-	if err := s.startup(); err != nil {
+	if err := s.proxy.wire.startup(s.client, s.server); err != nil {
 		return
 	}
-	client := bufio.NewReaderSize(s.client, 64<<10)
+	client, wire := bufio.NewReaderSize(s.client, 64<<10), s.proxy.wire
 	for {
 		together := client.Buffered() > 0 // with the message before, so it has been delayed
-		header := make([]byte, 5)
+		header := make([]byte, wire.header)
 		if _, err := io.ReadFull(client, header); err != nil {
 			return
 		}
-		body := make([]byte, int(binary.BigEndian.Uint32(header[1:]))-4)
+		body := make([]byte, wire.length(header))
 		if _, err := io.ReadFull(client, body); err != nil {
 			return
 		}
@@ -231,30 +200,10 @@ func (s *session) ask() {
 	}
 }
 
-// startup forwards the first message, which has no type, and whatever precedes it.
-func (s *session) startup() error {
-	for {
-		header := make([]byte, 8)
-		if _, err := io.ReadFull(s.client, header); err != nil {
-			return err
-		}
-		body := make([]byte, int(binary.BigEndian.Uint32(header))-8)
-		if _, err := io.ReadFull(s.client, body); err != nil {
-			return err
-		}
-		if _, err := s.server.Write(append(header, body...)); err != nil {
-			return err
-		}
-		if len(body) > 0 { // else a request for encryption, which the server answers first
-			return nil
-		}
-	}
-}
-
 func (s *session) forward(header, body []byte) error {
 	s.pass()
 	fault := Forward
-	if sql, ok := statement(header[0], body); ok {
+	if sql, ok := s.proxy.wire.statement(header, body); ok {
 		fault = (*s.proxy.decide.Load())(sql)
 	}
 	switch fault {
@@ -269,20 +218,6 @@ func (s *session) forward(header, body []byte) error {
 	}
 	_, err := s.server.Write(append(header, body...))
 	return err
-}
-
-// statement returns the text of a message that carries one: Query and Parse.
-func statement(kind byte, body []byte) (string, bool) {
-	switch kind {
-	case 'Q':
-		return strings.TrimRight(string(body), "\x00"), true
-	case 'P':
-		if _, rest, ok := strings.Cut(string(body), "\x00"); ok {
-			sql, _, _ := strings.Cut(rest, "\x00")
-			return sql, true
-		}
-	}
-	return "", false
 }
 
 // answer passes on what the server says, until an answer is to be lost: then the

@@ -16,7 +16,6 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -48,7 +47,7 @@ func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 		b.Fatal(err)
 	}
 	b.atEnd(func() { _ = os.RemoveAll(dir) })
-	r := &run{bar: b, ctx: context.WithoutCancel(b.Context()), dsn: dsn, db: testdb.OpenPostgres(b, dsn), dir: dir, config: config, killed: make(map[string]time.Time), died: make(map[*chaos.Worker]bool)}
+	r := &run{bar: b, ctx: context.WithoutCancel(b.Context()), dsn: dsn, db: openDSN(b, dsn), dir: dir, config: config, killed: make(map[string]time.Time), died: make(map[*chaos.Worker]bool)}
 	// Workers may have a DSN of their own. The checker's is never special.
 	r.config.DSN, r.config.Ledger = cmp.Or(config.DSN, dsn), r.dir
 	if r.config.Lease == 0 {
@@ -66,8 +65,12 @@ func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 	if err := outbox.Migrate(r.ctx, r.db, r.registry.Tables()); err != nil {
 		b.Fatal(err)
 	}
-	r.exec("CREATE TABLE effects (consumer text NOT NULL, job bigint NOT NULL, tx xid8 NOT NULL DEFAULT pg_current_xact_id())")
-	r.exec(keepHistory)
+	if chaos.Source(dsn).IsMariaDB() {
+		r.keepMariaHistory()
+	} else {
+		r.exec("CREATE TABLE effects (consumer text NOT NULL, job bigint NOT NULL, tx xid8 NOT NULL DEFAULT pg_current_xact_id())")
+		r.exec(keepHistory)
+	}
 	b.Cleanup(r.keepLogs)
 	b.Cleanup(r.killAll)
 	return r
@@ -95,7 +98,7 @@ func (r *run) start(i int) *chaos.Worker { r.Helper(); return r.startAs(i, r.con
 func (r *run) startAs(i int, config chaos.WorkerConfig) *chaos.Worker {
 	r.Helper()
 	config.Name = fmt.Sprintf("worker-%03d", len(r.former))
-	config.DSN += "&application_name=" + config.Name
+	config.DSN = string(chaos.Source(config.DSN).As(config.Name))
 	w, err := chaos.StartWorker(config)
 	if err != nil {
 		r.Fatal(err)
@@ -200,8 +203,13 @@ func (r *run) runs(query string, args ...any) (runs []chaos.Run) {
 	return runs
 }
 
-func rowsOf(table string) string {
-	return "SELECT consumer_type AS consumer, (payload::json->>'n')::int AS job FROM " + table
+func (r *run) rowsOf(table string) []chaos.Run {
+	r.Helper()
+	job := "(payload::json->>'n')::int"
+	if r.onMariaDB() {
+		job = "CAST(JSON_VALUE(payload, '$.n') AS SIGNED)"
+	}
+	return r.runs("SELECT consumer_type AS consumer, " + job + " AS job FROM " + table)
 }
 
 func (r *run) ledger() chaos.Ledger {
@@ -239,7 +247,7 @@ func (r *run) evidence() chaos.Evidence {
 	history, messages := r.history()
 	e := chaos.Evidence{
 		Consumers: slices.Concat(r.config.Plain, r.config.Tx), Tx: r.config.Tx, Jobs: r.jobs, Never: r.never, Doomed: r.doomed,
-		Ledger: r.ledger(), Pending: r.runs(rowsOf("consumer_messages")), Poisoned: r.runs(rowsOf("poisoned_messages")),
+		Ledger: r.ledger(), Pending: r.rowsOf("consumer_messages"), Poisoned: r.rowsOf("poisoned_messages"),
 		Effects: effects, Lease: r.config.Lease, Claims: r.count("SELECT count(*) FROM message_claims"),
 		History: history, Messages: messages,
 	}

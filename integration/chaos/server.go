@@ -4,29 +4,25 @@ package chaos
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/user"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 )
 
-// Server is a PostgreSQL server of a run's own, which the run may stop and kill.
-// It listens on a Unix socket and keeps the default settings. Only Close is safe for
+// Server is a database server of a run's own, which the run may stop and kill. It
+// listens on a Unix socket and keeps the default settings. Only Close is safe for
 // concurrent use: it may come at any time, and nothing starts after it.
 type Server struct {
-	bin, dir string
-	owner    *syscall.Credential // nil when we are not root, whom PostgreSQL refuses
+	program
+	dir      string
+	owner    *syscall.Credential // nil when we are not root, whom databases refuse
 	settings []string
 	output   lockedBuffer
 
@@ -36,58 +32,55 @@ type Server struct {
 	ended   <-chan struct{}
 }
 
-const serverPort = 5432 // of the socket's name only: its directory is the server's own
+// program is what differs between databases.
+type program struct {
+	initialise func(dir string) (name string, args []string)
+	serve      func(dir string, settings []string) (name string, args []string)
+	source     func(dir string) Source
+	stop       syscall.Signal // ends it at once, if that can be had, and else in order
+	users      []string       // who may own it when we are root
+}
 
-// NewServer prepares a cluster in dir, which must be empty, without starting it.
-// Settings are given as name=value.
+// NewServer prepares a PostgreSQL cluster in dir, which must be empty, without
+// starting it. Settings are given as name=value.
 func NewServer(dir string, settings ...string) (*Server, error) {
 	bin, err := serverBinaries()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{bin: bin, dir: dir, settings: settings}
+	return newServer(postgres(bin), dir, settings)
+}
+
+// NewMariaDB is [NewServer] for a MariaDB. Its immediate stop is an orderly one, which
+// cuts connections.
+func NewMariaDB(dir string, settings ...string) (*Server, error) {
+	p, err := mariadb()
+	if err != nil {
+		return nil, err
+	}
+	return newServer(p, dir, settings)
+}
+
+func newServer(p program, dir string, settings []string) (*Server, error) {
+	s := &Server{program: p, dir: dir, settings: settings}
 	if os.Geteuid() == 0 {
-		if s.owner, err = unprivileged(); err != nil {
+		var err error
+		if s.owner, err = unprivileged(p.users); err != nil {
 			return nil, err
 		}
 		if err := os.Chown(dir, int(s.owner.Uid), int(s.owner.Gid)); err != nil {
 			return nil, fmt.Errorf("chaos: server: %w", err)
 		}
 	}
-	initdb := s.command("initdb", "--pgdata="+s.data(), "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
-	if text, err := initdb.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("chaos: server: initdb: %w: %s", err, text)
+	if text, err := s.command(p.initialise(dir)).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("chaos: server: initialise: %w: %s", err, text)
 	}
 	return s, nil
 }
 
-// serverBinaries finds the newest installed server.
-func serverBinaries() (string, error) {
-	var candidates []string
-	if path, err := exec.LookPath("initdb"); err == nil {
-		if path, err = filepath.EvalSymlinks(path); err == nil {
-			candidates = append(candidates, filepath.Dir(path))
-		}
-	}
-	if text, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
-		candidates = append(candidates, strings.TrimSpace(string(text)))
-	}
-	if installed, err := filepath.Glob("/usr/lib/postgresql/*/bin"); err == nil {
-		slices.Sort(installed)
-		slices.Reverse(installed)
-		candidates = append(candidates, installed...)
-	}
-	for _, dir := range candidates {
-		if _, err := os.Stat(filepath.Join(dir, "postgres")); err == nil {
-			return dir, nil
-		}
-	}
-	return "", errors.New("chaos: server: the binaries of PostgreSQL (initdb, postgres) were not found: install them, or put their directory on PATH")
-}
-
 // unprivileged is the user who owns servers when we are root.
-func unprivileged() (*syscall.Credential, error) {
-	for _, name := range []string{"postgres", "nobody"} {
+func unprivileged(names []string) (*syscall.Credential, error) {
+	for _, name := range names {
 		account, err := user.Lookup(name)
 		if err != nil {
 			continue
@@ -99,13 +92,11 @@ func unprivileged() (*syscall.Credential, error) {
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
-	return nil, errors.New("chaos: server: PostgreSQL refuses to run as root, and there is no user postgres or nobody")
+	return nil, fmt.Errorf("chaos: server: databases refuse to run as root, and there is no user %s", strings.Join(names, " or "))
 }
 
-func (s *Server) data() string { return filepath.Join(s.dir, "data") }
-
-func (s *Server) command(name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(s.bin, name), args...)
+func (s *Server) command(name string, args []string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
 	cmd.Dir = s.dir
 	// A process group of its own: a Ctrl-C is for the run, which ends the server.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner, Setpgid: true}
@@ -115,9 +106,7 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 }
 
 // DSN is the data source name of the server's default database.
-func (s *Server) DSN() string {
-	return fmt.Sprintf("postgres://postgres@/postgres?host=%s&port=%d&sslmode=disable&default_query_exec_mode=exec", s.dir, serverPort)
-}
+func (s *Server) DSN() string { return string(s.source(s.dir)) }
 
 // Start starts the server and waits until it answers.
 func (s *Server) Start(ctx context.Context) error {
@@ -137,11 +126,7 @@ func (s *Server) Start(ctx context.Context) error {
 }
 
 func (s *Server) launch() error {
-	args := []string{"-D", s.data(), "-k", s.dir, "-c", "listen_addresses=", "-c", "port=" + strconv.Itoa(serverPort)}
-	for _, setting := range s.settings {
-		args = append(args, "-c", setting)
-	}
-	process := s.command("postgres", args...)
+	process := s.command(s.serve(s.dir, s.settings))
 	process.Stdout, process.Stderr = &s.output, &s.output
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +147,7 @@ func (s *Server) launch() error {
 
 // answers waits for the first successful query, or for the process to end.
 func (s *Server) answers(ctx context.Context) error {
-	db, err := sql.Open("pgx", s.DSN())
+	db, _, err := s.source(s.dir).pool()
 	if err != nil {
 		return fmt.Errorf("chaos: server: %w", err)
 	}
@@ -184,7 +169,7 @@ func (s *Server) answers(ctx context.Context) error {
 
 // StopImmediately is pg_ctl's immediate mode: no checkpoint, recovery at the next
 // start.
-func (s *Server) StopImmediately() { s.end(syscall.SIGQUIT) }
+func (s *Server) StopImmediately() { s.end(s.stop) }
 
 // Kill kills the server's first process. Its children end when they notice.
 func (s *Server) Kill() { s.end(syscall.SIGKILL) }
@@ -223,7 +208,7 @@ func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.end(syscall.SIGQUIT)
+	s.end(s.stop)
 }
 
 // pause waits. Faults are made of time, so this is not synchronisation.

@@ -5,7 +5,6 @@ package chaos
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
@@ -122,14 +120,11 @@ func work(config WorkerConfig, signals <-chan os.Signal) (Report, error) {
 		return Report{}, err
 	}
 	defer recorder.Close()
-	conns, err := sql.Open("pgx", config.DSN)
+	db, err := Source(config.DSN).Open(cmp.Or(config.Pool, 16))
 	if err != nil {
 		return Report{}, err
 	}
-	defer conns.Close()
-	conns.SetMaxOpenConns(cmp.Or(config.Pool, 16))
-	conns.SetMaxIdleConns(cmp.Or(config.Pool, 16))
-	db := bun.NewDB(conns, pgdialect.New())
+	defer db.Close()
 	recorder.pool = db
 	registry, err := NewRegistry(recorder, config)
 	if err != nil {
