@@ -1,0 +1,102 @@
+//go:build unix
+
+package main
+
+const (
+	mariaClaim  = "internal/store/mariadb.go"
+	mariaSettle = "internal/store/mariadb_settle.go"
+)
+
+func onMariaDB(tests string) suite { return suite{pkg: inStore, tests: tests} }
+
+// mariaClaimMutants break what a claim rests on where it takes several statements.
+func mariaClaimMutants() []mutant {
+	const meanwhile = "^TestMariaDBClaimSeesWhatHappenedMeanwhile$"
+	return []mutant{
+		{
+			name: "MariaDB: claims not asked for once rows are locked", file: mariaClaim, suite: onMariaDB(meanwhile + "/^claimed"), says: `got map\[c0:10 c1:10\], want map\[c0:10\]`,
+			changes: []change{{"h WHERE h.id IN (?)\nUNION ALL", "h WHERE h.id IN (?) AND FALSE\nUNION ALL"}},
+		},
+		{
+			name: "MariaDB: claim without READ COMMITTED", file: "internal/store/handle.go", suite: onMariaDB(meanwhile + "/^claimed"), says: `got map\[c0:10 c1:10\], want map\[c0:10\]`,
+			changes: []change{{"return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func", "_ = sql.LevelReadCommitted\n\treturn db.RunInTx(ctx, nil, func"}},
+		},
+		{
+			name: "MariaDB: a late pause is not asked for", file: mariaClaim, suite: onMariaDB(meanwhile + "/^paused"), says: `got map\[c0:10 c1:10\], want map\[c0:10\]`,
+			changes: []change{{"if !taken[p.ID] && !paused[p.ConsumerType] {", "if !taken[p.ID] {"}},
+		},
+		{
+			name: "MariaDB: what was put off meanwhile is claimed", file: mariaClaim, suite: onMariaDB(meanwhile + "/^put_off"), says: `got map\[c0:10 c1:10\], want map\[c0:10\]`,
+			changes: []change{{"WHERE m.crashes BETWEEN ? AND ? AND m.available_after <= {now} FOR UPDATE SKIP LOCKED`", "WHERE m.crashes BETWEEN ? AND ? FOR UPDATE SKIP LOCKED`"}},
+		},
+		{
+			name: "MariaDB: nobody looks behind what is locked", file: mariaClaim, suite: onMariaDB("^TestMariaDBClaimersDoNotStarveEachOther$"), says: `got 0 messages`,
+			changes: []change{{"const maxPickRounds = 8", "const maxPickRounds = 1"}},
+		},
+		{
+			name: "MariaDB: those that repeat take no turns", file: "internal/store/handle.go", suite: onMariaDB("^TestMariaDBSurfacesNoConflicts$"), says: `got error .*1213`,
+			changes: []change{{"return mariaRetry(ctx, db, fn)", "_ = mariaRetry"}},
+		},
+		{
+			name: "MariaDB: the poll reads the whole table", file: mariaClaim, suite: onMariaDB("^TestMariaDBPlans$"), says: `plan: got "SCAN m`,
+			changes: []change{{"value FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)", "value FROM {messages} m IGNORE INDEX ({prefix}consumer_messages_due)"}},
+		},
+		{
+			name: "bar 1 on MariaDB: claims not asked for once rows are locked", file: mariaClaim, suite: bar("1-kills-mariadb"), says: `I3: `,
+			changes: []change{{"h WHERE h.id IN (?)\nUNION ALL", "h WHERE h.id IN (?) AND FALSE\nUNION ALL"}, {"AND m.id NOT IN (` + mariaHeld + `)\n  AND NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)\nORDER BY m.available_after, m.id LIMIT ?)`", "AND NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)\nORDER BY m.available_after, m.id LIMIT ?)`"}},
+		},
+	}
+}
+
+// mariaSettleMutants do so for what is settled, recovered and fenced.
+func mariaSettleMutants() []mutant {
+	const underStore = "^TestStore$/^mariadb$/"
+	return []mutant{
+		{
+			name: "MariaDB: settle without membership", file: mariaSettle, suite: onMariaDB(underStore + "^settle_guards$"), says: `settle_guard\.go:\d+: settled:`,
+			changes: []change{{"\treturn held, m.run(ctx, tx, mariaForget, ended)", "\theld = nil\n\tfor _, r := range results {\n\t\tif slices.ContainsFunc(live, func(c leased) bool { return c.ID == r.Claim }) {\n\t\t\theld = append(held, r)\n\t\t}\n\t}\n\treturn held, m.run(ctx, tx, mariaForget, ended)"}},
+		},
+		{
+			name: "MariaDB: settle under anybody's claim", file: mariaSettle, suite: onMariaDB(underStore + "^settle_guards$"), says: `settle_guard\.go:\d+: (settled|claims|messages):`,
+			changes: []change{{"ON c.id = j.id WHERE c.owner = ? FOR UPDATE`", "ON c.id = j.id WHERE ? <> '' FOR UPDATE`"}},
+		},
+		{
+			name: "MariaDB: release counts an attempt", file: mariaSettle, suite: onMariaDB(underStore + "^settle$"), says: `settle\.go:\d+: messages?:`,
+			changes: []change{{"case Failed, Snoozed:", "case Failed, Snoozed, Release:"}, {"CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, m.crashes", "CASE r.outcome WHEN 'snoozed' THEN 0 ELSE 1 END, m.crashes"}},
+		},
+		{
+			name: "MariaDB: crash not counted", file: mariaSettle, suite: onMariaDB(underStore + "^recover$"), says: `recover\.go:\d+: crashes`,
+			changes: []change{{"SET m.crashes = j.crashes`", "SET m.crashes = m.crashes`"}},
+		},
+		{
+			name: "MariaDB: crash poisons without solo", file: mariaSettle, suite: onMariaDB(underStore + "^recover$"), says: `recovered without solo:`,
+			changes: []change{{"case solo[h.ID] && h.Crashes+1 >= int64(maxCrashes):", "case h.Crashes+1 >= int64(maxCrashes):"}},
+		},
+		{
+			name: "MariaDB: the fence does not ask for the claim", file: mariaSettle, suite: onMariaDB(underStore + "^transaction$"), says: `fence, (release|another owner|a foreign claim)`,
+			changes: []change{{"&& slices.ContainsFunc(live, inClaim) {", "&& (slices.ContainsFunc(live, inClaim) || true) {"}},
+		},
+		{
+			name: "MariaDB: the fence asks for the claim before it has the row", file: mariaSettle, suite: onMariaDB("^TestMariaDBFenceAsksForTheClaimLast$"), says: `fence: got`,
+			changes: []change{
+				{"\tif err := m.raw(ctx, tx, statement, ordered(ids)).Scan(ctx, &locked); err != nil {\n\t\treturn nil, err\n\t}\n\tvar live []leased\n\tif err := m.raw(ctx, tx, mariaClaims, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {",
+					"\tvar live []leased\n\tif err := m.raw(ctx, tx, mariaClaims, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {\n\t\treturn nil, err\n\t}\n\tif err := m.raw(ctx, tx, statement, ordered(ids)).Scan(ctx, &locked); err != nil {"}},
+		},
+		{
+			name: "MariaDB: a transaction that has ended is committed", file: mariaSettle, suite: onMariaDB("^TestMariaDBTransactionThatEndsEarly$"), says: `effects: got those of attempts that add up to`,
+			changes: []change{{"_, err := tx.NewRaw(`RELEASE SAVEPOINT ` + fencePoint).Exec(ctx); err != nil {", "_, err := tx.NewRaw(`SELECT 1`).Exec(ctx); err != nil {"}},
+		},
+		{
+			name: "MariaDB: rows are locked by a scan", file: mariaSettle, suite: onMariaDB(underStore + "^recover$"), says: `recover\.go:\d+:`,
+			changes: []change{{"`SELECT m.id, m.crashes FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE SKIP LOCKED`", "`SELECT m.id, m.crashes FROM {messages} m WHERE JSON_CONTAINS(?, m.id) FOR UPDATE SKIP LOCKED`"}},
+		},
+		{
+			name: "MariaDB: a changed row tells what was inserted", file: "internal/store/mariadb_insert.go", suite: onMariaDB(underStore + "^insert$"), says: `insert\.go:\d+:`,
+			changes: []change{{"\t\tif n == len(rows) {\n", "\t\tif n > 0 {\n"}},
+		},
+		{
+			name: "MariaDB: recovery reads the whole table", file: mariaSettle, suite: onMariaDB("^TestMariaDBPlans$"), says: `plan: got "SCAN m`,
+			changes: []change{{"`SELECT m.id, m.crashes FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE SKIP LOCKED`", "`SELECT m.id, m.crashes FROM {messages} m WHERE JSON_CONTAINS(?, m.id) FOR UPDATE SKIP LOCKED`"}},
+		},
+	}
+}
