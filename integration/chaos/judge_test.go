@@ -5,6 +5,8 @@ package chaos_test
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -405,5 +407,26 @@ func TestStrikesLeaveOutWhatWasDoneAndTellWhatRan(t *testing.T) {
 	struck, running := e.Strikes(map[string]time.Time{"a": after(4)})
 	if want := map[chaos.Run]int{run(2): 1, run(3): 1}; !maps.Equal(struck, want) || running["a"] != 1 {
 		t.Errorf("strikes: got %v with %d running, want %v with 1", struck, running["a"], want)
+	}
+}
+
+// A kill may leave half a line behind, which nothing has followed.
+func TestLedgerIsReadUpToWhatAKillCutShort(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const line = `{"at":"2026-01-02T03:04:05Z","kind":"started","worker":"w","consumer":"c","job":1,"attempt":1,"crashes":0}` + "\n"
+	for text, want := range map[string]int{line + line[:20]: 1, line[:20]: 0, line: 1, "": 0} {
+		if err := os.WriteFile(filepath.Join(dir, "w.ledger"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if ledger, err := chaos.ReadLedger(dir); err != nil || len(ledger) != want {
+			t.Errorf("ledger %q: got %d events and error %v, want %d", text, len(ledger), err, want)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "w.ledger"), []byte(line[:20]+"\n"+line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := chaos.ReadLedger(dir); err == nil {
+		t.Error("a ledger with half a line in its midst: got no error, want one")
 	}
 }

@@ -2,12 +2,12 @@ package chaos
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -91,7 +91,10 @@ func ReadLedger(dir string) (Ledger, error) {
 		if err != nil {
 			return nil, fmt.Errorf("chaos: ledger: %w", err)
 		}
-		lines := bufio.NewScanner(strings.NewReader(string(text)))
+		// A kill may cut a write short, where a page of the file ends. Whoever wrote
+		// that line did not go on.
+		text = text[:bytes.LastIndexByte(text, '\n')+1]
+		lines := bufio.NewScanner(bytes.NewReader(text))
 		for lines.Scan() {
 			var e Event
 			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
