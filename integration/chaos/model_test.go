@@ -46,4 +46,16 @@ func barModel(b *bar) {
 	if missing := tally.Missing(false); b.tier > short && len(missing) > 0 { // few runs are too few for that
 		b.Errorf("replayed: never happened: %q", missing)
 	}
+
+	mariadb, err := model.OpenDatabase(ctx, testdb.MariaDB(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	begun, tally = time.Now(), make(model.Tally)
+	runs = pick(b, 5, 100, 300) // it waits for its disk
+	model.Explore(b.T, seed, runs, 20, func(t *rapid.T) {
+		mariadb.Reset()
+		model.Lockstep(t, tally, model.NewState(model.Sound), mariadb)
+	})
+	b.figure("%d runs replayed on MariaDB: equal after every step; %v; %.1fs, rapid's seed %d", runs, tally, time.Since(begun).Seconds(), seed)
 }

@@ -49,7 +49,8 @@ func TestDatabasesAgreeWithTheModel(t *testing.T) {
 		"postgres": func(ctx context.Context) (*model.Database, error) {
 			return model.OpenDatabase(ctx, testdb.OpenPostgres(t, testdb.PostgresDSN(t, "synchronous_commit=off")))
 		},
-		"sqlite": func(ctx context.Context) (*model.Database, error) { return model.OpenDatabase(ctx, testdb.SQLite(t)) },
+		"mariadb": func(ctx context.Context) (*model.Database, error) { return model.OpenDatabase(ctx, testdb.MariaDB(t)) },
+		"sqlite":  func(ctx context.Context) (*model.Database, error) { return model.OpenDatabase(ctx, testdb.SQLite(t)) },
 	} {
 		db, err := open(t.Context())
 		if err != nil {
