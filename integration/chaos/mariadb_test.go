@@ -19,7 +19,7 @@ import (
 
 func barKillsMariaDB(b *bar) {
 	config := chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two", "grouped"}, Grouped: []string{"grouped"}}
-	kills(b, testdb.MariaDBDSN(b), config, pick(b, 600, 2000, 2000), pick(b, 4, 20, 20))
+	kills(b, testdb.MariaDBDSN(b), config, pick(b, 600, 600, 2000), pick(b, 4, 4, 20))
 }
 
 func barStopsMariaDB(b *bar) {
@@ -30,7 +30,7 @@ func barStopsMariaDB(b *bar) {
 // barCommitsMariaDB loses commits only: whatever settles is a transaction of several
 // statements there.
 func barCommitsMariaDB(b *bar) {
-	lostCommits(b, testdb.MariaDBDSN(b), pick(b, 200, 600, 600), []string{"commit", "produce"}, []string{"commit"})
+	lostCommits(b, testdb.MariaDBDSN(b), pick(b, 200, 200, 600), []string{"commit", "produce"}, []string{"commit"})
 }
 
 // openDSN opens a database by its data source name.

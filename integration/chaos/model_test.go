@@ -52,7 +52,7 @@ func barModel(b *bar) {
 		b.Fatal(err)
 	}
 	begun, tally = time.Now(), make(model.Tally)
-	runs = pick(b, 5, 100, 300) // it waits for its disk
+	runs = pick(b, 5, 30, 300) // it waits for its disk
 	model.Explore(b.T, seed, runs, 20, func(t *rapid.T) {
 		mariadb.Reset()
 		model.Lockstep(t, tally, model.NewState(model.Sound), mariadb)
