@@ -27,7 +27,7 @@ func TestInterruptedRunLeavesNothing(t *testing.T) {
 	}
 	defer func() { _ = cmd.Process.Kill() }()
 	b := &bar{T: t}
-	ours := filepath.Join("/tmp", fmt.Sprintf("chaos-pg.%d.*", cmd.Process.Pid))
+	ours := filepath.Join("/tmp", fmt.Sprintf("chaos-db.%d.*", cmd.Process.Pid))
 	var server int
 	b.eventually(time.Minute, "the run's server is there", func() bool {
 		files, _ := filepath.Glob(filepath.Join(ours, "data", "postmaster.pid"))
