@@ -65,6 +65,37 @@ func TestMariaDBRefusesWhatItCannotTrust(t *testing.T) {
 	}
 }
 
+// TestMariaDBStatementsFitIntoPackets: the server closes the connection under a
+// statement that is too large, which looks like an outage.
+func TestMariaDBStatementsFitIntoPackets(t *testing.T) {
+	t.Parallel()
+	db := testdb.MariaDB(t)
+	s := mariaStore(t, db)
+	fill(t, db, 4000)
+	var list string
+	for i := range 10 {
+		list = store.AppendError(list, store.Attempt{Attempt: i, Error: strings.Repeat("goroutine 1:\n\t\"x\"", 500)})
+	}
+	for _, outcome := range []store.Outcome{store.Failed, store.Poison} {
+		c := must[store.Claim](t)(s.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: []store.Want{{Consumer: "c1", Payload: "p", Limit: 100}}, MaxBytes: 16 << 20}))
+		var results []store.Result
+		for _, m := range c.Messages {
+			results = append(results, store.Result{Claim: c.ID, Message: m.ID, Outcome: outcome, Errors: list, Delay: time.Hour})
+		}
+		if settled, err := s.Settle(t.Context(), db, "a", time.Minute, results); err != nil || settled.Applied != 100 {
+			t.Errorf("settle of long errors, %s: got %d applied, error %v, want 100", outcome, settled.Applied, err)
+		}
+	}
+	rows := make([]store.NewMessage, 1000)
+	for i := range rows {
+		rows[i] = store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", Headers: `{"h":"` + strings.Repeat(`\"`, bus.MaxHeaders) + `"}`}
+		rows[i].MessageID[0], rows[i].MessageID[1] = byte(i), byte(i>>8)
+	}
+	if _, err := s.Insert(t.Context(), db, rows); err != nil {
+		t.Errorf("insert of large headers: got error %v, want none", err)
+	}
+}
+
 // TestMariaDBClaimersDoNotStarveEachOther: two that claim at the same moment find
 // the same messages, and the one that comes second looks behind them.
 func TestMariaDBClaimersDoNotStarveEachOther(t *testing.T) {

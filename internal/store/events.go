@@ -115,18 +115,10 @@ func (s *Store) stream(ctx context.Context, db bun.IDB, stream string) (Reserved
 // InsertEvents writes events in the order given, which becomes their order in
 // the log, and fills in their sequence numbers.
 func (s *Store) InsertEvents(ctx context.Context, tx bun.IDB, rows []*NewEvent) error {
-	start, size := 0, 0
-	for i, row := range rows {
-		if i > start && (i-start >= insertRows || size+len(row.Data) > insertBytes) {
-			if err := s.insertEvents(ctx, tx, rows[start:i]); err != nil {
-				return fmt.Errorf("insert events: %w", err)
-			}
-			start, size = i, 0
+	for _, part := range cut(rows, insertBytes, func(row *NewEvent) int { return len(row.Data) }) {
+		if err := s.insertEvents(ctx, tx, part); err != nil {
+			return fmt.Errorf("insert events: %w", err)
 		}
-		size += len(row.Data)
-	}
-	if err := s.insertEvents(ctx, tx, rows[start:]); err != nil {
-		return fmt.Errorf("insert events: %w", err)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 
 const (
 	insertRows  = 1000    // rows in one statement
-	insertBytes = 4 << 20 // payload bytes in one statement
+	insertBytes = 4 << 20 // bytes of payloads and headers in one statement
 )
 
 // NewMessage is one consumer's row to be inserted.
@@ -53,21 +53,25 @@ func (s *Store) Insert(ctx context.Context, db bun.IDB, rows []NewMessage) (map[
 // Statements tells how many statements Insert needs for the rows.
 func Statements(rows []NewMessage) int { return len(chunks(rows)) }
 
-// chunks cuts rows by number and by bytes.
 func chunks(rows []NewMessage) [][]NewMessage {
-	var out [][]NewMessage
+	return cut(rows, insertBytes, func(row NewMessage) int { return len(row.Payload) + len(row.Headers) })
+}
+
+// cut makes parts for one statement each, by number and by bytes. Only what is
+// larger by itself exceeds the bytes.
+func cut[T any](rows []T, bytes int, sizeOf func(T) int) (parts [][]T) {
 	start, size := 0, 0
 	for i, row := range rows {
-		if i > start && (i-start >= insertRows || size+len(row.Payload) > insertBytes) {
-			out = append(out, rows[start:i])
+		if i > start && (i-start >= insertRows || size+sizeOf(row) > bytes) {
+			parts = append(parts, rows[start:i])
 			start, size = i, 0
 		}
-		size += len(row.Payload)
+		size += sizeOf(row)
 	}
 	if start < len(rows) {
-		out = append(out, rows[start:])
+		parts = append(parts, rows[start:])
 	}
-	return out
+	return parts
 }
 
 func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []NewMessage, written map[bus.MessageID]int) error {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -145,7 +146,7 @@ func (m *mariadb) subtract(ctx context.Context, tx bun.Tx, live []leased, lease 
 
 // apply writes results that count.
 func (m *mariadb) apply(ctx context.Context, tx bun.Tx, held []Result) error {
-	slices.SortFunc(held, func(a, b Result) int { return int(a.Message - b.Message) })
+	slices.SortFunc(held, func(a, b Result) int { return cmp.Compare(a.Message, b.Message) })
 	var gone []int64
 	var poisoned, again []Result
 	for _, r := range held {
@@ -158,17 +159,28 @@ func (m *mariadb) apply(ctx context.Context, tx bun.Tx, held []Result) error {
 			again = append(again, r)
 		}
 	}
-	if len(poisoned) > 0 {
-		if _, err := m.raw(ctx, tx, mariaPoison, resultsJSON(poisoned)).Exec(ctx); err != nil {
-			return fmt.Errorf("poison: %w", err)
-		}
+	if err := m.write(ctx, tx, mariaPoison, poisoned); err != nil {
+		return fmt.Errorf("poison: %w", err)
 	}
 	if err := m.run(ctx, tx, mariaDelete, gone); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
-	if len(again) > 0 {
-		if _, err := m.raw(ctx, tx, mariaAgain, resultsJSON(again)).Exec(ctx); err != nil {
-			return fmt.Errorf("reschedule: %w", err)
+	if err := m.write(ctx, tx, mariaAgain, again); err != nil {
+		return fmt.Errorf("reschedule: %w", err)
+	}
+	return nil
+}
+
+// settleBytes bounds the texts of one statement: quoted as JSON and then as SQL they
+// can become four times as long, and must fit into minPacket. What does not is never
+// answered, so that it would be sent for ever.
+const settleBytes = 2 << 20
+
+// write executes one of the statements that take results, for a part of them at a time.
+func (m *mariadb) write(ctx context.Context, tx bun.Tx, statement string, results []Result) error {
+	for _, part := range cut(results, settleBytes, func(r Result) int { return len(r.Errors) + len(r.Reason) }) {
+		if _, err := m.raw(ctx, tx, statement, resultsJSON(part)).Exec(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
