@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -62,6 +63,16 @@ func TestMariaDBRefusesWhatItCannotTrust(t *testing.T) {
 				t.Errorf("check with %s: got error %v, want one that names %s", setting, err, name)
 			}
 		})
+	}
+}
+
+// TestMariaDBNeedsADatabase: a DSN that names none is told from one whose lock is taken.
+func TestMariaDBNeedsADatabase(t *testing.T) {
+	t.Parallel()
+	db := testdb.OpenMariaDB(t, os.Getenv(testdb.MariaDBVariable))
+	err := outbox.Migrate(t.Context(), db, bus.Tables{})
+	if err == nil || !strings.Contains(err.Error(), "no database is selected") {
+		t.Errorf("migrate without a database: got error %v, want one that says so", err)
 	}
 }
 

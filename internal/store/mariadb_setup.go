@@ -19,6 +19,13 @@ func (m *mariadb) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB)
 		return err
 	}
 	defer conn.Close()
+	var database string
+	if err := conn.NewRaw(`SELECT COALESCE(DATABASE(), '')`).Scan(ctx, &database); err != nil {
+		return err
+	}
+	if database == "" {
+		return errors.New("no database is selected: name one in the DSN, as in user:password@tcp(host:3306)/name")
+	}
 	const name = `CONCAT('asyncmonolith.', MD5(DATABASE()))`
 	var locked int
 	if err := conn.NewRaw(`SELECT COALESCE(GET_LOCK(`+name+`, 600), 0)`).Scan(ctx, &locked); err != nil {
