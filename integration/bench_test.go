@@ -35,6 +35,7 @@ func newSignup(i int) signup {
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func benchEach(b *testing.B, run func(b *testing.B, db *bun.DB)) {
+	b.Run("mariadb", func(b *testing.B) { run(b, testdb.MariaDB(b)) })
 	b.Run("postgres", func(b *testing.B) { run(b, testdb.Postgres(b)) })
 	b.Run("sqlite", func(b *testing.B) { run(b, testdb.SQLite(b)) })
 }
