@@ -349,6 +349,30 @@ func TestMariaDBPlans(t *testing.T) {
 	}
 }
 
+// TestMariaDBFindsNamesWithoutReadingAll: names are looked up from one to the next,
+// which a plan does not show.
+func TestMariaDBFindsNamesWithoutReadingAll(t *testing.T) {
+	t.Parallel()
+	db := testdb.MariaDB(t)
+	s := mariaStore(t, db)
+	fill(t, db, 50_000)
+	conn := must[bun.Conn](t)(db.Conn(t.Context()))
+	defer conn.Close()
+	rowsRead := func() (n int) {
+		err := conn.NewRaw("SELECT CAST(SUM(VARIABLE_VALUE) AS SIGNED) FROM information_schema.SESSION_STATUS WHERE VARIABLE_NAME LIKE 'HANDLER_READ%'").Scan(t.Context(), &n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := rowsRead()
+	strangers := must[[]store.Stranger](t)(s.Strangers(t.Context(), conn, []store.Want{{Consumer: "c1", Payload: "p"}}))
+	stored := must[[]string](t)(s.StoredConsumers(t.Context(), conn))
+	if read := rowsRead() - before; len(strangers) != 19 || len(stored) != 20 || read > 10_000 {
+		t.Errorf("names: got %d strangers and %d consumers from %d rows, want 19 and 20 from 10,000 at most", len(strangers), len(stored), read)
+	}
+}
+
 // TestMariaDBTransactionThatEndsEarly: a deadlock ends a transaction, and the
 // handle goes on to take statements, each of which commits. A consumer that
 // swallows such an error must not have its message removed.

@@ -312,15 +312,40 @@ const mariaStrangers = `(SELECT DISTINCT ? AS consumer_type, payload_type FROM (
   SELECT m.payload_type FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due) WHERE m.crashes = 0 AND m.consumer_type = ?
   ORDER BY m.available_after, m.id LIMIT 100) m)`
 
-// mariaTypes walks the distinct consumer types by skipping through the index.
-const mariaTypes = `
-WITH RECURSIVE types(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE crashes = 0) UNION ALL
-  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type > t.name) FROM types t WHERE t.name IS NOT NULL)
-SELECT name FROM types WHERE name IS NOT NULL`
+// The next name behind one: with constants these are looked up at the edge of an
+// index, where a recursive query would read all of it for each name.
+const (
+	mariaNextClean    = `SELECT MIN(consumer_type) FROM {messages} WHERE crashes = 0 AND consumer_type > ?`
+	mariaNextCrashed  = `SELECT MIN(consumer_type) FROM {messages} WHERE crashes > 0 AND consumer_type > ?`
+	mariaNextPoisoned = `SELECT MIN(consumer_type) FROM {poisoned} WHERE consumer_type > ?`
+)
+
+// types walks the distinct consumer types from one to the next.
+func (m *mariadb) types(ctx context.Context, db bun.IDB, next string) (names []string, err error) {
+	for last := ""; ; {
+		var name sql.NullString
+		if err := m.raw(ctx, db, next, last).Scan(ctx, &name); err != nil || !name.Valid {
+			return names, err
+		}
+		last = name.String
+		names = append(names, last)
+	}
+}
+
+func (m *mariadb) storedConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
+	for _, next := range []string{mariaNextClean, mariaNextCrashed, mariaNextPoisoned} {
+		found, err := m.types(ctx, db, next)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, found...)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(names))), nil
+}
 
 func (m *mariadb) strangers(ctx context.Context, db bun.IDB, wants []Want) (found []Stranger, err error) {
-	var types []string
-	if err := m.raw(ctx, db, mariaTypes).Scan(ctx, &types); err != nil || len(types) == 0 {
+	types, err := m.types(ctx, db, mariaNextClean)
+	if err != nil || len(types) == 0 {
 		return nil, err
 	}
 	var args []any

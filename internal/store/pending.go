@@ -199,6 +199,13 @@ SELECT name FROM (SELECT name FROM clean UNION SELECT name FROM crashed UNION SE
 
 // StoredConsumers lists the consumer types of pending and poisoned messages.
 func (s *Store) StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
+	if m, ok := s.maria(); ok {
+		err = s.insist(ctx, db, func(db bun.IDB) (err error) {
+			names, err = m.storedConsumers(ctx, db)
+			return err
+		})
+		return names, err
+	}
 	err = s.read(ctx, db, &names, storedConsumers)
 	return names, err
 }
