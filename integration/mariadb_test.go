@@ -53,6 +53,11 @@ func TestMariaDBRefusesWhatItCannotTrust(t *testing.T) {
 		"NO_BACKSLASH_ESCAPES": "sql_mode='STRICT_TRANS_TABLES,NO_BACKSLASH_ESCAPES'",
 		"STRICT_TRANS_TABLES":  "sql_mode=''",
 		"character_set_client": "charset=latin1",
+		"EMPTY_STRING_IS_NULL": "sql_mode='STRICT_TRANS_TABLES,EMPTY_STRING_IS_NULL'",
+		"connection":           "collation_connection=latin1_bin",
+		"results":              "character_set_results=latin1",
+		"completion_type":      "completion_type=1",
+		"sql_safe_updates":     "sql_safe_updates=1",
 		"autocommit":           "autocommit=0",
 	} {
 		t.Run(name, func(t *testing.T) {

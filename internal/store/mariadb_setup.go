@@ -52,7 +52,7 @@ func (m *mariadb) check(ctx context.Context, db bun.IDB) (Settings, error) {
 		Value string `bun:"Value"`
 	}
 	err := db.NewRaw(`SHOW VARIABLES WHERE Variable_name IN ('version', 'sql_mode', 'read_only', 'log_bin', 'binlog_format', 'wsrep_on',
-		'character_set_client', 'max_allowed_packet', 'autocommit')`).Scan(ctx, &rows)
+		'character_set_client', 'character_set_connection', 'character_set_results', 'max_allowed_packet', 'autocommit', 'completion_type', 'sql_safe_updates')`).Scan(ctx, &rows)
 	if err != nil {
 		return Settings{}, err
 	}
@@ -82,8 +82,13 @@ func mariaMistakes(set map[string]string) (mistakes []error) {
 	mistake(has("wsrep_on", "ON"), "the server is part of a Galera cluster, whose nodes do not see each other's row locks: use a single server")
 	mistake(has("log_bin", "ON") && has("binlog_format", "STATEMENT"),
 		"binlog_format STATEMENT: SKIP LOCKED and READ COMMITTED need ROW or MIXED")
-	mistake(!has("character_set_client", "UTF8MB4"), "character_set_client %q: utf8mb4 is needed: leave the driver's default, or set charset=utf8mb4", set["character_set_client"])
+	mistake(has("sql_mode", "EMPTY_STRING_IS_NULL"), "sql_mode has EMPTY_STRING_IS_NULL: empty text would not come back as it was sent: take it out")
+	for _, name := range []string{"character_set_client", "character_set_connection", "character_set_results"} {
+		mistake(!has(name, "UTF8MB4"), "%s %q: utf8mb4 is needed: leave the driver's default, or set charset=utf8mb4", name, set[name])
+	}
 	mistake(!has("autocommit", "ON") && !has("autocommit", "1"), "autocommit is off: statements outside of transactions need it")
+	mistake(!has("completion_type", "NO_CHAIN"), "completion_type %s: NO_CHAIN is needed, or what follows a commit is in a transaction that nobody began", set["completion_type"])
+	mistake(has("sql_safe_updates", "ON"), "sql_safe_updates is on: the server would refuse to remove messages by a list: set it to 0")
 	packet, err := strconv.ParseInt(set["max_allowed_packet"], 10, 64)
 	mistake(err != nil || packet < minPacket, "max_allowed_packet %s: %d or more is needed", set["max_allowed_packet"], minPacket)
 	return mistakes
