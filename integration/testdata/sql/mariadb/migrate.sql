@@ -1,3 +1,5 @@
+SELECT COALESCE(DATABASE(), '');
+
 SELECT COALESCE(GET_LOCK(CONCAT('asyncmonolith.', MD5(DATABASE())), 600), 0);
 
 CREATE TABLE IF NOT EXISTS `app_asyncmonolith_migrations` (version INT PRIMARY KEY, applied_at TIMESTAMP NOT NULL) ENGINE = InnoDB;
