@@ -317,11 +317,13 @@ func TestAGroupStops(t *testing.T) {
 	started := make(chan struct{})
 	var runs atomic.Int64
 	a := grouped(t, testdb.Postgres(t), 20, func(ctx context.Context, _ bun.Tx, _ order) error {
-		if runs.Add(1) != 5 {
+		switch n := runs.Add(1); {
+		case n < 5:
 			return nil
+		case n == 5:
+			close(started)
 		}
-		close(started)
-		<-ctx.Done()
+		<-ctx.Done() // a stop reaches one after another, so the next may begin
 		return ctx.Err()
 	})
 	config := once()
