@@ -207,7 +207,7 @@ func restoreSQLite(t *testing.T) (l *ledger, into func() *bun.DB) {
 func restorePostgres(t *testing.T) (l *ledger, into func() *bun.DB) {
 	for _, program := range []string{"pg_dump", "psql"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is not installed", program)
+			t.Fatalf("%s is not installed: it comes with the clients of PostgreSQL, postgresql-client in Debian", program)
 		}
 	}
 	dsn := testdb.PostgresDSN(t)
