@@ -63,8 +63,11 @@ func (r ClaimRequest) keep(picks []pick) (Claim, []pick) {
 	c := Claim{Found: make([]int, n), First: make([]Position, n), Last: make([]Position, n)}
 	size := 0
 	for i, p := range picks {
-		_, event, _ := p.refersTo()
-		size += p.Size + event
+		size += p.Size
+		if p.Size == 0 { // only what refers to an event has no text of its own
+			_, event, _ := p.refersTo()
+			size += event
+		}
 		if i > 0 && size > r.MaxBytes || r.Limit > 0 && i >= r.Limit {
 			c.Cut = true
 			return c, picks[:i]
