@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -183,28 +185,61 @@ func TestNothingIsRemovedFromATransactionThatSQLiteRolledBack(t *testing.T) {
 	}
 }
 
-// Rolling back waits for the statement that an abandoned handler is in. Neither the
-// others of its group nor the results of other messages may wait with it.
-func TestAHandlerIsAbandonedInAStatement(t *testing.T) {
+// Rolling back waits for the statement that a handler is in, whether it was abandoned
+// there or the driver has cut its connection. Neither the others of its group nor the
+// results of other messages may wait with it.
+func TestAHandlerEndsInAStatement(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{1, 20} {
-		t.Run(fmt.Sprint("among ", n), func(t *testing.T) {
-			t.Parallel()
-			ended := make(chan error, 1)
-			a := grouped(t, testdb.Postgres(t), n, func(ctx context.Context, tx bun.Tx, o order) error {
-				if m, _ := bus.Current(ctx); o.N == min(7, n-1) && m.Attempt == 1 {
-					_, err := tx.NewRaw("SELECT pg_sleep(3600)").Exec(context.WithoutCancel(ctx))
-					ended <- err
-				}
-				return nil
-			}, bus.Timeout(time.Second))
-			r := a.start(once())
-			eventually(t, "all are settled", a.empty)
-			if err := <-ended; err == nil {
-				t.Error("the statement of the abandoned handler: got nil, want it ended")
-			}
-			r.mustStop()
-			a.requireEffects(n, map[string]string{fmt.Sprint(min(7, n-1)): "[2]"})
-		})
+	const waits = "SELECT n FROM wanted FOR UPDATE"
+	contexts := map[string]func(context.Context) context.Context{
+		"which ignores its context": context.WithoutCancel,
+		"which heeds its context":   func(ctx context.Context) context.Context { return ctx },
 	}
+	mariadb := func(t testing.TB) *bun.DB {
+		return testdb.OpenMariaDB(t, testdb.MariaDBDSN(t, "innodb_lock_wait_timeout=3600")) // as others wait by themselves
+	}
+	for database, open := range map[string]func(testing.TB) *bun.DB{"postgres": testdb.Postgres, "mariadb": mariadb} {
+		for what, of := range contexts {
+			for _, n := range []int{1, 20} {
+				t.Run(fmt.Sprint(database, " ", what, " among ", n), func(t *testing.T) {
+					t.Parallel()
+					ended := make(chan error, 1)
+					a := grouped(t, open(t), n, func(ctx context.Context, tx bun.Tx, o order) error {
+						if m, _ := bus.Current(ctx); o.N == min(7, n-1) && m.Attempt == 1 {
+							_, err := tx.NewRaw(waits).Exec(of(ctx))
+							ended <- err
+							return err
+						}
+						return nil
+					}, bus.Timeout(time.Second))
+					a.exec("CREATE TABLE wanted (n int)")
+					a.exec("INSERT INTO wanted VALUES (1)")
+					holder := must[bun.Tx](t)(a.db.BeginTx(t.Context(), nil))
+					t.Cleanup(func() { _ = holder.Rollback() })
+					must[sql.Result](t)(holder.NewRaw(waits).Exec(t.Context()))
+					r := a.start(once())
+					eventually(t, "all are settled", a.empty)
+					if err := <-ended; err == nil {
+						t.Error("the statement of the handler: got nil, want it ended")
+					}
+					eventually(t, "no statement is left", func() bool { return atWork(t, a.db, waits) == 0 })
+					r.mustStop()
+					a.requireEffects(n, map[string]string{fmt.Sprint(min(7, n-1)): "[2]"})
+				})
+			}
+		}
+	}
+}
+
+// atWork counts sessions of this database that are at work on a statement.
+func atWork(t *testing.T, db *bun.DB, statement string) (n int) {
+	t.Helper()
+	query := "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND query = ?"
+	if db.Dialect().Name() == dialect.MySQL {
+		query = "SELECT count(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND INFO = ?"
+	}
+	if err := db.NewRaw(query, statement).Scan(t.Context(), &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

@@ -71,7 +71,7 @@ func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 	}
 	held, session, err := r.fence(txCtx, tx, []*task{t})
 	if err != nil || len(held) == 0 {
-		r.rollback(tx, end)
+		r.rollback(tx, end, session)
 		if err != nil {
 			return uncounted(fmt.Errorf("fence: %w", err))
 		}
@@ -84,13 +84,13 @@ func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 			return err
 		}
 		blameless := r.blameless(ctx, txCtx, tx, err)
-		r.rollback(tx, end)
+		r.rollback(tx, end, session)
 		if blameless {
 			return uncounted(err)
 		}
 		return err
 	}
-	if err := r.commit(txCtx, tx, []*task{t}, end); err != nil {
+	if err := r.commit(txCtx, tx, []*task{t}, end, session); err != nil {
 		return err
 	}
 	t.committed = true
@@ -145,7 +145,7 @@ func (r *run) interrupt(end context.CancelFunc, session store.Session) {
 
 // commit removes the messages and commits. When the answer is lost it looks
 // whether they are still there before it decides.
-func (r *run) commit(ctx context.Context, tx bun.Tx, tasks []*task, end context.CancelFunc) error {
+func (r *run) commit(ctx context.Context, tx bun.Tx, tasks []*task, end context.CancelFunc, session store.Session) error {
 	statement, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	ids := make([]int64, len(tasks))
@@ -153,12 +153,12 @@ func (r *run) commit(ctx context.Context, tx bun.Tx, tasks []*task, end context.
 		ids[i] = t.row.ID
 	}
 	if err := r.store.Intact(statement, tx); err != nil {
-		r.rollback(tx, end)
+		r.rollback(tx, end, session)
 		return ofTransaction("look", err)
 	}
 	removed, err := r.store.Remove(statement, tx, ids...)
 	if err != nil || !removed {
-		r.rollback(tx, end)
+		r.rollback(tx, end, session)
 		if err == nil {
 			err = errConflict
 		}
@@ -211,11 +211,14 @@ func uncounted(err error) error {
 	return &bus.Verdict{Outcome: bus.Snoozed, Delay: conflictDelay, Err: fmt.Errorf("outbox: %w", err)}
 }
 
-// rollback ends a transaction that failed. There is nothing to do about an
-// error: the connection is discarded, and the server rolls back by itself.
-func (r *run) rollback(tx bun.Tx, end context.CancelFunc) {
+// rollback ends a transaction that failed. An error means that its connection is
+// lost and will be discarded; the server rolls back by itself. When the driver cut
+// the connection, since the context of a statement had ended, not every server
+// notices before that statement is through, and so it is ended.
+func (r *run) rollback(tx bun.Tx, end context.CancelFunc, session store.Session) {
 	defer time.AfterFunc(statementTimeout, end).Stop()
 	if err := tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) {
 		r.config.Logger.Debug("rollback", "error", err)
+		r.interrupt(end, session)
 	}
 }

@@ -36,7 +36,7 @@ func (g *group) transact(waiting []*member) (rest []*member) {
 	shared := &sharedTx{run: r, ctx: ctx, end: end, tx: tx}
 	held, others, err := shared.fence(waiting)
 	if err != nil {
-		r.rollback(tx, end)
+		r.rollback(tx, end, shared.session)
 		answer(waiting, uncounted(fmt.Errorf("fence: %w", err)))
 		return nil
 	}
@@ -52,9 +52,9 @@ func (g *group) settle(s *sharedTx) {
 	switch {
 	case s.abandoned: // see interrupt
 	case err != nil || len(s.done) == 0:
-		s.run.rollback(s.tx, s.end)
+		s.run.rollback(s.tx, s.end, s.session)
 	default:
-		err = s.run.commit(s.ctx, s.tx, tasksOf(s.done), s.end)
+		err = s.run.commit(s.ctx, s.tx, tasksOf(s.done), s.end, s.session)
 	}
 	switch {
 	case err == nil:

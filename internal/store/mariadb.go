@@ -297,15 +297,6 @@ func wantedPairs(wants []Want) any {
 	return bun.List(pairs)
 }
 
-// mariaExists waits for a transaction that is still deciding about the row.
-const mariaExists = `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`
-
-func (m *mariadb) exists(ctx context.Context, db bun.IDB, id int64) (bool, error) {
-	var ids []int64
-	err := m.raw(ctx, db, mariaExists, id).Scan(ctx, &ids)
-	return len(ids) == 1, err
-}
-
 // mariaStrangers looks for foreign payload types among the oldest messages of a
 // consumer type.
 const mariaStrangers = `(SELECT DISTINCT ? AS consumer_type, payload_type FROM (

@@ -16,6 +16,7 @@ const (
 	mysqlReadOnlyTx      = 1792
 	mysqlReadOnlyMode    = 1836
 	mysqlKilled          = 1927
+	mysqlUnknownQuery    = 1957
 	mysqlStatementTime   = 1969
 	mysqlChanged         = 1020 // with innodb_snapshot_isolation
 	mysqlLockNowait      = 3572

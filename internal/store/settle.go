@@ -67,14 +67,14 @@ func (s *Store) Fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, e
 	return held, err
 }
 
-// Interrupt ends a transaction whose connection is busy with a statement, if the
-// database can do that for us.
+// Interrupt ends the statement, and maybe the whole session, that an abandoned
+// transaction is in, so that it can be rolled back. The context of the transaction
+// was cancelled right before: it begins no further statement.
 func (s *Store) Interrupt(ctx context.Context, db *bun.DB, session Session) error {
 	if session == (Session{}) {
 		return nil
 	}
-	_, err := db.NewRaw(pgInterrupt, session.PID, session.Begun).Exec(ctx)
-	return err
+	return s.interrupt(ctx, db, session)
 }
 
 // Intact makes sure, before a fenced transaction is committed, that what it has

@@ -80,6 +80,9 @@ type keeper interface {
 type executor interface {
 	fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, err error)
 	intact(ctx context.Context, tx bun.IDB) error
+	// interrupt ends the statement that a transaction is in. It spares a session
+	// that is in another transaction by now.
+	interrupt(ctx context.Context, db *bun.DB, session Session) error
 	exists(ctx context.Context, db bun.IDB, id int64) (bool, error)
 }
 

@@ -1,0 +1,130 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// mariaFence gives up after a second. MySQL waits as long as
+// innodb_lock_wait_timeout says.
+const mariaFence = mariaFenceRows + ` /*M! WAIT 1 */`
+
+// mariaFenceFree is for several messages: one that is locked must not hold up the others.
+const mariaFenceFree = mariaFenceRows + ` SKIP LOCKED`
+
+const mariaFenceRows = `SELECT m.id, m.attempts, m.crashes FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE`
+
+const mariaClaims = `SELECT id, message_ids, CONNECTION_ID() AS pid FROM {claims} WHERE id IN (?) AND owner = ?`
+
+// fencePoint marks that the transaction in which messages were fenced is still the
+// same: a deadlock ends a transaction here, and so does a statement that changes a
+// table, and what follows would be written outside of any.
+const fencePoint = `fence_of_asyncmonolith`
+
+// fence locks the messages, then asks for their claims: what was committed before
+// the locks were there it sees, and nobody can take them any more.
+func (m *mariadb) fence(ctx context.Context, tx bun.IDB, f Fence) ([]int64, error) {
+	var ids, claims []int64
+	for _, msg := range f.Messages {
+		ids, claims = append(ids, msg.ID), append(claims, msg.Claim)
+	}
+	type state struct {
+		ID                int64
+		Attempts, Crashes int
+	}
+	var locked []state
+	statement := mariaFence
+	if len(ids) > 1 {
+		statement = mariaFenceFree
+	}
+	if err := m.raw(ctx, tx, statement, ordered(ids)).Scan(ctx, &locked); err != nil {
+		return nil, err
+	}
+	var live []struct {
+		leased `bun:",extend"`
+		PID    int64 `bun:"pid"`
+	}
+	if err := m.raw(ctx, tx, mariaClaims, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {
+		return nil, err
+	}
+	var held []int64
+	for _, msg := range f.Messages {
+		if !slices.Contains(locked, state{msg.ID, msg.Attempts, msg.Crashes}) {
+			continue
+		}
+		for _, c := range live {
+			if c.ID == msg.Claim && slices.Contains(c.MessageIDs, msg.ID) {
+				held = append(held, msg.ID)
+			}
+		}
+	}
+	if f.Session != nil && len(live) > 0 {
+		f.Session.PID = live[0].PID
+	}
+	if len(held) == 0 {
+		return nil, nil
+	}
+	_, err := tx.NewRaw(`SAVEPOINT ` + fencePoint).Exec(ctx)
+	return held, err
+}
+
+// intact reports that the transaction is not that of the fence any more.
+func (m *mariadb) intact(ctx context.Context, tx bun.IDB) error {
+	if _, err := tx.NewRaw(`RELEASE SAVEPOINT ` + fencePoint).Exec(ctx); err != nil {
+		return fmt.Errorf("the transaction has ended early, by a deadlock or by a statement that commits: %w", err)
+	}
+	return nil
+}
+
+func (m *mariadb) remove(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
+	return affected(m.raw(ctx, db, mariaDelete, ordered(ids)).Exec(ctx))
+}
+
+// usable tells whether a transaction is still open.
+func (m *mariadb) usable(ctx context.Context, tx bun.IDB) bool {
+	var open []int
+	err := tx.NewRaw(`SELECT 1 FROM DUAL WHERE /*M! @@in_transaction = 1 AND */ TRUE`).Scan(ctx, &open)
+	return err == nil && len(open) == 1
+}
+
+// mariaExists waits for a transaction that is still deciding about the row.
+const mariaExists = `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`
+
+func (m *mariadb) exists(ctx context.Context, db bun.IDB, id int64) (bool, error) {
+	var ids []int64
+	err := m.raw(ctx, db, mariaExists, id).Scan(ctx, &ids)
+	return len(ids) == 1, err
+}
+
+// mariaBusy tells what a session is doing, and for how long. Nobody needs a privilege
+// to see sessions of their own user. MySQL can tell neither.
+const mariaBusy = `SELECT /*M! QUERY_ID + */ 0 AS id, /*M! TIME_MS + */ 0 AS busy FROM information_schema.PROCESSLIST WHERE ID = ? AND COMMAND <> 'Sleep'`
+
+// interrupt ends that one statement, by its own number, which no other statement ever
+// has. It is the transaction's if it has been running since before we began to look:
+// after that the transaction could begin none, and only then could its session become
+// somebody else's.
+func (m *mariadb) interrupt(ctx context.Context, db *bun.DB, session Session) error {
+	began := time.Now()
+	var statements []struct {
+		ID   int64
+		Busy float64 // milliseconds
+	}
+	if err := db.NewRaw(mariaBusy, session.PID).Scan(ctx, &statements); err != nil {
+		return err
+	}
+	for _, s := range statements {
+		if s.ID == 0 || s.Busy < float64(time.Since(began))/float64(time.Millisecond) {
+			continue
+		}
+		_, err := db.NewRaw(`/*M! KILL QUERY ID ? */`, s.ID).Exec(ctx)
+		if number, _ := mysqlError(err); err != nil && number != mysqlUnknownQuery {
+			return err
+		}
+	}
+	return nil
+}

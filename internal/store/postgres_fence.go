@@ -1,0 +1,89 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+)
+
+// pgFenceSettings bounds the wait for the rows, and how long a vanished client
+// can keep them locked. It returns the lock_timeout that was set before, and the Session.
+const pgFenceSettings = `
+SELECT pg_backend_pid() AS pid, (extract(epoch FROM now()) * 1000000)::bigint AS begun,
+  s.previous, set_config('lock_timeout', '1s', true) AS now, set_config('idle_in_transaction_session_timeout', ?, true) AS idle
+FROM (SELECT current_setting('lock_timeout') AS previous OFFSET 0) s`
+
+// pgFence locks the messages, not their claims: neighbours in a claim stay free,
+// and recovery skips the locked rows. Once it has the locks it sets lock_timeout
+// back, which from then on is the consumer's affair.
+const pgFence = pgFenceRows + `) f`
+
+// pgFenceFree is for several messages: one that is locked must not hold up the others.
+const pgFenceFree = pgFenceRows + ` SKIP LOCKED) f`
+
+const pgFenceRows = `
+SELECT f.id, set_config('lock_timeout', ?, true) AS now FROM (
+  SELECT m.id FROM {messages} m
+  JOIN unnest(?::bigint[], ?::int[], ?::int[], ?::bigint[]) AS w (id, attempts, crashes, claim)
+    ON m.id = w.id AND m.attempts = w.attempts AND m.crashes = w.crashes
+  WHERE EXISTS (SELECT 1 FROM {claims} c WHERE c.id = w.claim AND c.owner = ? AND m.id = ANY(c.message_ids))
+  ORDER BY m.id FOR UPDATE OF m`
+
+func (p *postgres) fence(ctx context.Context, tx bun.IDB, f Fence) ([]int64, error) {
+	var settings struct {
+		Session             `bun:",extend"`
+		Previous, Now, Idle string
+	}
+	if err := tx.NewRaw(pgFenceSettings, fmt.Sprintf("%dms", f.Idle.Milliseconds())).Scan(ctx, &settings); err != nil {
+		return nil, err
+	}
+	if f.Session != nil {
+		*f.Session = settings.Session
+	}
+	var ids, claims []int64
+	var attempts, crashes []int
+	for _, m := range f.Messages {
+		ids, attempts, crashes, claims = append(ids, m.ID), append(attempts, m.Attempts), append(crashes, m.Crashes), append(claims, m.Claim)
+	}
+	var held []struct {
+		ID  int64
+		Now string
+	}
+	statement := pgFence
+	if len(ids) > 1 {
+		statement = pgFenceFree
+	}
+	err := p.raw(ctx, tx, statement, settings.Previous, pgdialect.Array(ids), pgdialect.Array(attempts), pgdialect.Array(crashes),
+		pgdialect.Array(claims), f.Owner).Scan(ctx, &held)
+	if err != nil {
+		return nil, err
+	}
+	ids = ids[:0]
+	for _, row := range held {
+		ids = append(ids, row.ID)
+	}
+	return ids, nil
+}
+
+const pgInterrupt = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid = ? AND (extract(epoch FROM xact_start) * 1000000)::bigint = ?`
+
+func (p *postgres) interrupt(ctx context.Context, db *bun.DB, session Session) error {
+	_, err := db.NewRaw(pgInterrupt, session.PID, session.Begun).Exec(ctx)
+	return err
+}
+
+// intact need not ask: a transaction that has failed refuses to remove the message.
+func (p *postgres) intact(context.Context, bun.IDB) error { return nil }
+
+// pgExists waits for a transaction that is still deciding about the row, so
+// that its answer is final.
+const pgExists = `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`
+
+func (p *postgres) exists(ctx context.Context, db bun.IDB, id int64) (bool, error) {
+	var ids []int64
+	err := p.raw(ctx, db, pgExists, id).Scan(ctx, &ids)
+	return len(ids) == 1, err
+}
