@@ -109,6 +109,59 @@ func BenchmarkClaimSettle(b *testing.B) {
 	})
 }
 
+// BenchmarkClaimBehind claims for twenty consumers behind what others hold, and gives
+// it back.
+func BenchmarkClaimBehind(b *testing.B) {
+	for _, held := range []int{0, 2_000, 12_500} {
+		b.Run(fmt.Sprintf("held=%d", held), func(b *testing.B) {
+			benchEach(b, func(b *testing.B, db *bun.DB) {
+				s, wants := backlogOfTwenty(b, db, held+500)
+				r := store.ClaimRequest{Owner: "others", Lease: time.Hour, MaxBytes: 1 << 30, Wants: wants}
+				for range held / 500 {
+					if c, err := s.Claim(b.Context(), db, r); err != nil || len(c.Messages) != 500 {
+						b.Fatalf("claim of others: got %d messages, %v", len(c.Messages), err)
+					}
+				}
+				r.Owner = "bench"
+				for b.Loop() {
+					c, err := s.Claim(b.Context(), db, r)
+					if err != nil || len(c.Messages) != 500 {
+						b.Fatalf("claim: got %d messages, %v", len(c.Messages), err)
+					}
+					if err := s.Disclaim(b.Context(), db, "bench", []int64{c.ID}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// backlogOfTwenty produces messages for twenty consumers, and returns what each wants.
+func backlogOfTwenty(tb testing.TB, db *bun.DB, n int) (*store.Store, []store.Want) {
+	tb.Helper()
+	s, err := store.For(db.Dialect().Name(), bus.Tables{})
+	if err == nil {
+		err = s.Migrate(tb.Context(), db)
+	}
+	rows := make([]store.NewMessage, n)
+	for i := range rows {
+		rows[i] = store.NewMessage{ConsumerType: fmt.Sprint("c", i%20), PayloadType: "p", Payload: "{}"}
+		rows[i].MessageID[0], rows[i].MessageID[1] = byte(i), byte(i>>8)
+	}
+	if err == nil {
+		_, err = s.Insert(tb.Context(), db, rows)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	wants := make([]store.Want, 20)
+	for i := range wants {
+		wants[i] = store.Want{Consumer: fmt.Sprint("c", i), Payload: "p", Limit: 25}
+	}
+	return s, wants
+}
+
 // BenchmarkDrain consumes a backlog with the default configuration.
 func BenchmarkDrain(b *testing.B) {
 	benchEach(b, func(b *testing.B, db *bun.DB) {

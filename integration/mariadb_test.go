@@ -136,6 +136,37 @@ func TestMariaDBClaimersDoNotStarveEachOther(t *testing.T) {
 	}
 }
 
+// TestMariaDBLooksBehindWhatIsHeld: what is held is left out here and not by the
+// server, so a look can find nothing else.
+func TestMariaDBLooksBehindWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	const each = 300
+	db := testdb.MariaDB(t)
+	s, wants := backlogOfTwenty(t, db, 20*each)
+	request := store.ClaimRequest{Owner: "others", Lease: time.Minute, Wants: slices.Clone(wants[:10]), MaxBytes: 1 << 20}
+	claim := func(n int) {
+		t.Helper()
+		for i := range request.Wants {
+			request.Wants[i].Limit = n
+		}
+		if c, err := s.Claim(t.Context(), db, request); err != nil || len(c.Messages) != n*len(request.Wants) {
+			t.Fatalf("claim of %d each: got %d messages, error %v", n, len(c.Messages), err)
+		}
+	}
+	due := func(want int) {
+		t.Helper()
+		if p, err := s.Probe(t.Context(), db, wants); err != nil || len(p.Due) != want {
+			t.Errorf("probe: got %d consumers with something due, error %v, want %d", len(p.Due), err, want)
+		}
+	}
+	claim(each - 60)
+	due(20)
+	request.Owner = "a"
+	claim(1) // less than minLook
+	claim(59)
+	due(10)
+}
+
 // TestMariaDBClaimSeesWhatHappenedMeanwhile: candidates are looked for, locked and
 // asked for in statements of their own. What happens to those of c1 before they are
 // locked counts.

@@ -70,13 +70,7 @@ func HandleIn(ctx context.Context, db bun.IDB) (bun.IDB, error) {
 
 // Usable tells whether a transaction can still be committed: its connection
 // stands, and no statement has aborted it.
-func (s *Store) Usable(ctx context.Context, tx bun.IDB) bool {
-	if m, ok := s.maria(); ok {
-		return m.usable(ctx, tx)
-	}
-	_, err := tx.NewRaw(`SELECT 1`).Exec(ctx)
-	return err == nil
-}
+func (s *Store) Usable(ctx context.Context, tx bun.IDB) bool { return s.usable(ctx, tx) }
 
 // ownTries is how often a transaction of our own is tried that loses conflicts.
 const ownTries = 4
@@ -114,18 +108,6 @@ func (s *Store) WriteFirst(ctx context.Context, tx bun.Tx) error {
 	}
 	if _, err := s.raw(ctx, tx, `UPDATE {messages} SET id = id WHERE id < 0`).Exec(ctx); err != nil {
 		return fmt.Errorf("lock: %w", err)
-	}
-	return nil
-}
-
-// bound limits how long a transaction of our own can hold on to anything when
-// its client vanishes.
-func (s *Store) bound(ctx context.Context, tx bun.Tx) error {
-	if _, ok := s.engine.(*postgres); !ok {
-		return nil
-	}
-	if _, err := tx.NewRaw(pgPreamble).Exec(ctx); err != nil {
-		return fmt.Errorf("preamble: %w", err)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"math"
 	"slices"
@@ -30,6 +29,13 @@ type mariadb struct{ names }
 
 func (m *mariadb) name() string { return "mariadb" }
 
+func mariaWords() words {
+	return words{
+		place: "sequence", unplaced: "0", last: "0", // there are no events
+		once: "", size: "JSON_LENGTH(c.message_ids)", keep: "ON DUPLICATE KEY UPDATE consumer_type = consumer_type",
+	}
+}
+
 func (m *mariadb) now(ctx context.Context) string {
 	if t, ok := fixed(ctx); ok {
 		return m.at(t)
@@ -56,16 +62,19 @@ func ordered(ids []int64) string {
 
 const mariaHeld = `SELECT h.id FROM {claims} c, JSON_TABLE(c.message_ids, '$[*]' COLUMNS (id BIGINT PATH '$')) h`
 
-// mariaCandidates finds what is due, and locks nothing: two claimers may find the
-// same.
-const mariaCandidates = `
-(SELECT ? AS i, m.id, m.available_after FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
+// mariaDue finds what is due, held or not, and locks nothing: two claimers may find
+// the same.
+const mariaDue = `
+(SELECT ? AS i, m.id, m.available_after, NULL AS held FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
 WHERE m.crashes = 0 AND m.consumer_type = ? AND m.payload_type IN (?) AND m.available_after <= {now}
-  AND m.available_after >= ? AND (m.available_after > ? OR m.id > ?) AND m.id NOT IN (` + mariaHeld + `)
-  AND NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)
+  AND m.available_after >= ? AND (m.available_after > ? OR m.id > ?) AND NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)
 ORDER BY m.available_after, m.id LIMIT ?)`
 
-// mariaCandidatesCrashed does so for messages that have crashed.
+// mariaLists reads all that is claimed, once, to be left out here. A condition in
+// mariaDue would have the server take the lists apart for each want.
+const mariaLists = ` UNION ALL SELECT -1, id, 0, message_ids FROM {claims}`
+
+// mariaCandidatesCrashed finds messages that have crashed.
 const mariaCandidatesCrashed = `
 SELECT 0 AS i, m.id, m.available_after FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
 WHERE m.crashes BETWEEN ? AND ? AND (m.consumer_type, m.payload_type) IN (?) AND m.available_after <= {now}
@@ -139,15 +148,27 @@ func (m *mariadb) record(ctx context.Context, tx bun.Tx, r ClaimRequest, c *Clai
 	return m.take(ctx, tx, c, picks, free)
 }
 
-// candidate is a message that was found, before it is locked.
+// candidate is a message that was found, before it is locked, or the list of a claim.
 type candidate struct {
-	Want           int    `bun:"i"`
+	Want           int    `bun:"i"` // -1: a list
 	ID             int64  `bun:"id"`
 	AvailableAfter Moment `bun:"available_after"`
+	Held           idList `bun:"held"`
 }
 
-// maxPickRounds bounds how often a claimer looks behind what others have locked.
-const maxPickRounds = 8
+// look is how far somebody has come who looks for messages of one want.
+type look struct {
+	want    int
+	missing int
+	limit   int // how many are looked at next; none are left when it is 0
+	at      Position
+}
+
+// Behind what others hold or have locked a look goes twice as far as the one before.
+const (
+	minLook  = 16
+	maxLooks = 12
+)
 
 func (m *mariadb) pick(ctx context.Context, tx bun.Tx, r ClaimRequest) (picks []pick, err error) {
 	if r.Select != Clean {
@@ -158,71 +179,90 @@ func (m *mariadb) pick(ctx context.Context, tx bun.Tx, r ClaimRequest) (picks []
 		}
 		return m.lockPicks(ctx, tx, r, found)
 	}
-	places := make([]place, 0, len(r.Wants))
+	var looks []look
 	for i, w := range r.Wants {
-		places = append(places, place{i: i, missing: w.Limit, at: w.After})
+		looks = append(looks, look{want: i, missing: w.Limit, limit: max(w.Limit, minLook), at: w.After})
 	}
-	for range maxPickRounds {
-		if places = slices.DeleteFunc(places, func(p place) bool { return p.missing <= 0 }); len(places) == 0 {
+	var held map[int64]bool
+	for range maxLooks {
+		if looks = slices.DeleteFunc(looks, look.over); len(looks) == 0 {
 			break
 		}
-		found, err := m.candidates(ctx, tx, r, places)
-		if err != nil {
+		var found []candidate
+		if found, held, err = m.candidates(ctx, tx, r.Wants, looks, held); err != nil {
 			return nil, err
 		}
-		locked, err := m.lockPicks(ctx, tx, r, found)
+		var free []candidate
+		for i := range looks {
+			free = append(free, looks[i].advance(found, held)...)
+		}
+		locked, err := m.lockPicks(ctx, tx, r, free)
 		if err != nil {
 			return nil, err
 		}
 		picks = append(picks, locked...)
-		for i := range places {
-			places[i].advance(found, locked)
+		for i := range looks {
+			looks[i].missing -= count(locked, func(p pick) bool { return p.Want == looks[i].want })
 		}
 	}
 	return picks, nil
 }
 
-// place is how far a pick has come with one want.
-type place struct {
-	i       int // of the want
-	missing int
-	at      Position
-}
+func (l look) over() bool { return l.missing <= 0 || l.limit <= 0 }
 
-// advance goes on behind what was found. Where less was found than looked for
-// there is no more.
-func (p *place) advance(found []candidate, locked []pick) {
-	n := 0
+// advance returns those that are free, as many as are missing, and goes on behind them.
+func (l *look) advance(found []candidate, held map[int64]bool) (free []candidate) {
+	seen := 0
 	for _, c := range found {
-		if c.Want == p.i {
-			n++
-			p.at = Position{At: c.AvailableAfter.Time, ID: c.ID}
+		switch {
+		case c.Want != l.want:
+			continue
+		case len(free) == l.missing:
+			return free
+		case !held[c.ID]:
+			free = append(free, c)
 		}
+		seen++
+		l.at = Position{At: c.AvailableAfter.Time, ID: c.ID}
 	}
-	if n < p.missing {
-		p.missing = 0
-		return
+	if seen < l.limit {
+		l.limit = 0
 	}
-	for _, l := range locked {
-		if l.Want == p.i {
-			p.missing--
-		}
-	}
+	l.limit *= 2
+	return free
 }
 
-func (m *mariadb) candidates(ctx context.Context, tx bun.Tx, r ClaimRequest, places []place) (found []candidate, err error) {
-	var args []any
-	for _, p := range places {
-		w := r.Wants[p.i]
-		after := int64(math.MinInt64)
-		if !p.at.At.IsZero() {
-			after = p.at.At.UnixMicro()
-		}
-		args = append(args, p.i, w.Consumer, bun.List(w.payloads()), after, after, p.at.ID, w.Consumer, p.missing)
+// candidates looks for messages, and returns those of a want in the order in which they
+// are due. It reads what is held unless that is known; what has changed since record
+// finds out.
+func (m *mariadb) candidates(ctx context.Context, db bun.IDB, wants []Want, looks []look, known map[int64]bool) (found []candidate, held map[int64]bool, err error) {
+	statement, args := m.due(wants, looks)
+	if known == nil {
+		statement += mariaLists
 	}
-	statement := strings.Repeat(" UNION ALL "+mariaCandidates, len(places))
-	err = m.raw(ctx, tx, strings.TrimPrefix(statement, " UNION ALL "), args...).Scan(ctx, &found)
-	return found, err
+	if err := m.raw(ctx, db, statement, args...).Scan(ctx, &found); err != nil || known != nil {
+		return found, known, err
+	}
+	held = make(map[int64]bool)
+	for _, c := range found {
+		for _, id := range c.Held {
+			held[id] = true
+		}
+	}
+	return found, held, nil
+}
+
+// due is mariaDue for each look.
+func (m *mariadb) due(wants []Want, looks []look) (statement string, args []any) {
+	for _, l := range looks {
+		w := wants[l.want]
+		after := int64(math.MinInt64)
+		if !l.at.At.IsZero() {
+			after = l.at.At.UnixMicro()
+		}
+		args = append(args, l.want, w.Consumer, bun.List(w.payloads()), after, after, l.at.ID, w.Consumer, l.limit)
+	}
+	return unionAll(mariaDue, len(looks)), args
 }
 
 // lockPicks locks candidates, in the order in which they were found.
@@ -243,123 +283,4 @@ func (m *mariadb) lockPicks(ctx context.Context, tx bun.Tx, r ClaimRequest, foun
 	}
 	slices.SortFunc(picks, func(a, b pick) int { return order[a.ID] - order[b.ID] })
 	return picks, nil
-}
-
-// mariaProbe asks one question for each want, and one for all.
-const (
-	mariaProbeDue = `(SELECT 0 AS kind, ? AS value FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
-  WHERE m.crashes = 0 AND m.consumer_type = ? AND m.payload_type IN (?) AND m.available_after <= {now}
-    AND m.id NOT IN (` + mariaHeld + `) AND NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)
-  ORDER BY m.available_after, m.id LIMIT 1)
-UNION ALL `
-	mariaProbeCrashed = `SELECT DISTINCT LEAST(m.crashes, 2), 0 FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
-  WHERE m.crashes > 0 AND (m.consumer_type, m.payload_type) IN (?) AND m.available_after <= {now}
-    AND m.id NOT IN (` + mariaHeld + `) AND m.consumer_type NOT IN (` + pausedNames + `)
-UNION ALL SELECT 3, 0 FROM DUAL WHERE EXISTS (SELECT 1 FROM {claims} WHERE leased_until < {now})
-UNION ALL SELECT 4, MIN(due) - {now} FROM (`
-	mariaProbeNext = `SELECT (SELECT MIN(m.available_after) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type = ?
-  AND m.available_after > {now}) AS due FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)`
-	mariaProbeEnd = `) n HAVING MIN(due) IS NOT NULL`
-)
-
-func (m *mariadb) probe(ctx context.Context, db bun.IDB, wants []Want) (Probe, error) {
-	if len(wants) == 0 {
-		wants = []Want{{}} // nobody's messages: the other questions stay
-	}
-	var statement strings.Builder
-	var args []any
-	for i, w := range wants {
-		statement.WriteString(mariaProbeDue)
-		args = append(args, i, w.Consumer, bun.List(w.payloads()), w.Consumer)
-	}
-	statement.WriteString(mariaProbeCrashed)
-	args = append(args, wantedPairs(wants))
-	for i, w := range wants {
-		if i > 0 {
-			statement.WriteString("\n  UNION ALL ")
-		}
-		statement.WriteString(mariaProbeNext)
-		args = append(args, w.Consumer, w.Consumer)
-	}
-	statement.WriteString(mariaProbeEnd)
-	var found []finding
-	err := m.raw(ctx, db, statement.String(), args...).Scan(ctx, &found)
-	return newProbe(found), err
-}
-
-// wantedPairs lists the kinds of messages that are wanted, for (a, b) IN (?).
-func wantedPairs(wants []Want) any {
-	consumers, payloads := kinds(wants)
-	pairs := make([]bun.TupleValues, len(consumers))
-	for i := range pairs {
-		pairs[i] = bun.Tuple([]string{consumers[i], payloads[i]})
-	}
-	return bun.List(pairs)
-}
-
-// mariaStrangers looks for foreign payload types among the oldest messages of a
-// consumer type.
-const mariaStrangers = `(SELECT DISTINCT ? AS consumer_type, payload_type FROM (
-  SELECT m.payload_type FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due) WHERE m.crashes = 0 AND m.consumer_type = ?
-  ORDER BY m.available_after, m.id LIMIT 100) m)`
-
-// The next name behind one: with constants these are looked up at the edge of an
-// index, where a recursive query would read all of it for each name.
-const (
-	mariaNextClean    = `SELECT MIN(consumer_type) FROM {messages} WHERE crashes = 0 AND consumer_type > ?`
-	mariaNextCrashed  = `SELECT MIN(consumer_type) FROM {messages} WHERE crashes > 0 AND consumer_type > ?`
-	mariaNextPoisoned = `SELECT MIN(consumer_type) FROM {poisoned} WHERE consumer_type > ?`
-)
-
-// types walks the distinct consumer types from one to the next.
-func (m *mariadb) types(ctx context.Context, db bun.IDB, next string) (names []string, err error) {
-	for last := ""; ; {
-		var name sql.NullString
-		if err := m.raw(ctx, db, next, last).Scan(ctx, &name); err != nil || !name.Valid {
-			return names, err
-		}
-		last = name.String
-		names = append(names, last)
-	}
-}
-
-func (m *mariadb) storedConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
-	for _, next := range []string{mariaNextClean, mariaNextCrashed, mariaNextPoisoned} {
-		found, err := m.types(ctx, db, next)
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, found...)
-	}
-	return slices.Compact(slices.Sorted(slices.Values(names))), nil
-}
-
-func (m *mariadb) strangers(ctx context.Context, db bun.IDB, wants []Want) (found []Stranger, err error) {
-	types, err := m.types(ctx, db, mariaNextClean)
-	if err != nil || len(types) == 0 {
-		return nil, err
-	}
-	var args []any
-	for _, name := range types {
-		args = append(args, name, name)
-	}
-	statement := strings.TrimPrefix(strings.Repeat(" UNION ALL "+mariaStrangers, len(types)), " UNION ALL ")
-	if err := m.raw(ctx, db, statement+" ORDER BY 1, 2", args...).Scan(ctx, &found); err != nil {
-		return nil, err
-	}
-	wanted := make(map[Stranger]bool)
-	consumers, payloads := kinds(wants)
-	for i := range consumers {
-		wanted[Stranger{consumers[i], payloads[i]}] = true
-	}
-	found = slices.DeleteFunc(found, func(s Stranger) bool { return wanted[s] })
-	return found[:min(len(found), 20)], nil
-}
-
-// lastID is the first id of the rows that an insert has written.
-func lastID(res sql.Result, err error) (int64, error) {
-	if err != nil {
-		return 0, err
-	}
-	return res.LastInsertId()
 }

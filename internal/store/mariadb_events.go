@@ -11,7 +11,7 @@ import (
 // errNoEvents says what is missing here; there are no tables for events either.
 var errNoEvents = fmt.Errorf("the event log is not available on MariaDB, it needs PostgreSQL or SQLite: %w", errors.ErrUnsupported) // immutable
 
-func mariaPlaces() places { return places{column: "sequence", none: "0", last: "0"} }
+func (m *mariadb) events() error { return errNoEvents }
 
 func (m *mariadb) insertEvents(context.Context, bun.IDB, []*NewEvent) error { return errNoEvents }
 

@@ -17,6 +17,8 @@ type idList []int64
 // Scan implements sql.Scanner.
 func (l *idList) Scan(src any) error {
 	switch v := src.(type) {
+	case nil:
+		return nil
 	case []byte:
 		return json.Unmarshal(v, (*[]int64)(l))
 	case string:

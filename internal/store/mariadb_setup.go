@@ -44,6 +44,9 @@ func (m *mariadb) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB)
 	return fn(conn)
 }
 
+// bound cannot: the settings for it are the session's, and would stay.
+func (m *mariadb) bound(context.Context, bun.Tx) error { return nil }
+
 // check reads the settings back that decide whether text is stored as it was
 // sent, and whether what is written can be trusted.
 func (m *mariadb) check(ctx context.Context, db bun.IDB) (Settings, error) {

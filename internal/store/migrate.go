@@ -56,7 +56,7 @@ func (s *Store) apply(ctx context.Context, all []migration) func(tx bun.IDB) err
 			if m.version <= version {
 				continue
 			}
-			for _, statement := range s.statements(m.sql) {
+			for _, statement := range statements(m.sql) {
 				if _, err := tx.NewRaw(statement).Exec(ctx); err != nil {
 					return fmt.Errorf("migration %d: %w", m.version, err)
 				}
@@ -66,12 +66,9 @@ func (s *Store) apply(ctx context.Context, all []migration) func(tx bun.IDB) err
 	}
 }
 
-// statements cuts a file into what the database takes at once. MariaDB takes one
-// statement; each ends a line there.
-func (s *Store) statements(file string) []string {
-	if _, ok := s.maria(); !ok {
-		return []string{file}
-	}
+// statements cuts a file into its statements, each of which ends a line: not every
+// database takes several at once.
+func statements(file string) []string {
 	return strings.Split(strings.TrimSuffix(strings.TrimSpace(file), ";"), ";\n")
 }
 

@@ -12,6 +12,9 @@ import (
 // is asked once for each statement or want, not for each message.
 const pausedNames = `SELECT consumer_type FROM {paused}`
 
+// onPaused leaves a consumer that is paused as it is.
+const onPaused = `ON CONFLICT (consumer_type) DO NOTHING`
+
 // Paused is a row of paused_consumers.
 type Paused struct {
 	ConsumerType string `bun:"consumer_type"`
@@ -21,14 +24,10 @@ type Paused struct {
 // Pause keeps messages of the stored consumer types from being claimed. Those
 // that are paused already stay so since when they were.
 func (s *Store) Pause(ctx context.Context, db bun.IDB, consumers []string) error {
-	const statement = `INSERT INTO {paused} (consumer_type, paused_at) VALUES (?, {now}) `
-	ignore := `ON CONFLICT (consumer_type) DO NOTHING`
-	if _, ok := s.maria(); ok {
-		ignore = `ON DUPLICATE KEY UPDATE consumer_type = consumer_type`
-	}
+	const statement = `INSERT INTO {paused} (consumer_type, paused_at) VALUES (?, {now}) {keep}`
 	return InTx(ctx, db, func(tx bun.Tx) error {
 		for _, name := range slices.Sorted(slices.Values(consumers)) { // in one order, so that no two callers can deadlock
-			if _, err := s.raw(ctx, tx, statement+ignore, name).Exec(ctx); err != nil {
+			if _, err := s.raw(ctx, tx, statement, name).Exec(ctx); err != nil {
 				return err
 			}
 		}

@@ -110,26 +110,17 @@ const (
 	crashedPage = `SELECT * FROM (SELECT ` + pendingColumns + ` FROM {messages} m WHERE m.crashes > 0 AND {where} ORDER BY ` + pendingOrder + ` LIMIT ?) crashed`
 )
 
+const claimColumns = `c.id AS claim_id, c.owner, c.solo, c.claimed_at, c.leased_until, {size} AS messages, c.leased_until < {now} AS expired`
+
 // pendingAround adds what is known of messages beside their rows. It looks for
-// them among all that is claimed, once, since how much that is no planner knows.
+// them among all that is claimed, once, since how much that is no planner knows;
+// where there is no hint for that, the limit has it done.
 const pendingAround = `
-WITH page AS MATERIALIZED ({messages of}),
-held AS MATERIALIZED (SELECT h.* FROM ({claims of}) h WHERE h.mid IN (SELECT id FROM page))
-SELECT r.*, h.claim_id, h.owner, h.solo, h.claimed_at, h.leased_until, h.messages, h.leased_until < {now} AS expired,
-  p.paused_at AS paused_since, {now} AS now
-FROM page r LEFT JOIN held h ON h.mid = r.id LEFT JOIN {paused} p ON p.consumer_type = r.consumer_type
+WITH page AS {once} ({messages of}),
+held AS {once} (SELECT h.* FROM ({claims of}) h WHERE h.mid IN (SELECT id FROM page) LIMIT 100000)
+SELECT r.*, ` + claimColumns + `, p.paused_at AS paused_since, {now} AS now
+FROM page r LEFT JOIN held h ON h.mid = r.id LEFT JOIN {claims} c ON c.id = h.claim_id LEFT JOIN {paused} p ON p.consumer_type = r.consumer_type
 ORDER BY r.consumer_type, r.available_after, r.id LIMIT ?`
-
-// heldClaims reads every claimed id as a row with its claim. Unlike held it has no limit.
-func (p *postgres) heldClaims() string {
-	return `SELECT c.id AS claim_id, c.owner, c.solo, c.claimed_at, c.leased_until, cardinality(c.message_ids) AS messages, u.mid
-		FROM {claims} c CROSS JOIN LATERAL unnest(c.message_ids) u(mid)`
-}
-
-func (s *sqlite) heldClaims() string {
-	return `SELECT c.id AS claim_id, c.owner, c.solo, c.claimed_at, c.leased_until, json_array_length(c.message_ids) AS messages, j.value AS mid
-		FROM {claims} c, json_each(c.message_ids) j`
-}
 
 // read runs a statement that only reads, and lets no conflict surface.
 func (s *Store) read(ctx context.Context, db bun.IDB, into any, statement string, args ...any) error {
@@ -150,11 +141,7 @@ func (s *Store) PendingMessages(ctx context.Context, db bun.IDB, f PendingFilter
 }
 
 func (s *Store) around(messages string) string {
-	statement := pendingAround
-	if _, ok := s.maria(); ok { // it has no such hint, and no need of it
-		statement = strings.ReplaceAll(statement, "AS MATERIALIZED", "AS")
-	}
-	return strings.NewReplacer("{messages of}", messages, "{claims of}", s.heldClaims()).Replace(statement)
+	return strings.NewReplacer("{messages of}", messages, "{claims of}", s.heldClaims()).Replace(pendingAround)
 }
 
 // PendingMessage reads one message; full adds its payload, headers and errors.
@@ -180,32 +167,15 @@ func (s *Store) CountPending(ctx context.Context, db bun.IDB, f PendingFilter) (
 
 // Claims lists what is claimed, by the ids of the claims.
 func (s *Store) Claims(ctx context.Context, db bun.IDB) (rows []HeldBy, err error) {
-	err = s.read(ctx, db, &rows, `SELECT DISTINCT claim_id, owner, solo, claimed_at, leased_until, messages, leased_until < {now} AS expired
-		FROM (`+s.heldClaims()+`) h ORDER BY claim_id`)
+	err = s.read(ctx, db, &rows, `SELECT `+claimColumns+` FROM {claims} c ORDER BY c.id`)
 	return rows, err
 }
 
-// storedConsumers finds the distinct consumer types by skipping through the
-// indexes, one look for each.
-const storedConsumers = `
-WITH RECURSIVE
-clean(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE crashes = 0) UNION ALL
-  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type > t.name) FROM clean t WHERE t.name IS NOT NULL),
-crashed(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE crashes > 0) UNION ALL
-  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes > 0 AND m.consumer_type > t.name) FROM crashed t WHERE t.name IS NOT NULL),
-poisoned(name) AS (SELECT (SELECT MIN(consumer_type) FROM {poisoned}) UNION ALL
-  SELECT (SELECT MIN(p.consumer_type) FROM {poisoned} p WHERE p.consumer_type > t.name) FROM poisoned t WHERE t.name IS NOT NULL)
-SELECT name FROM (SELECT name FROM clean UNION SELECT name FROM crashed UNION SELECT name FROM poisoned) n WHERE name IS NOT NULL`
-
 // StoredConsumers lists the consumer types of pending and poisoned messages.
 func (s *Store) StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
-	if m, ok := s.maria(); ok {
-		err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-			names, err = m.storedConsumers(ctx, db)
-			return err
-		})
-		return names, err
-	}
-	err = s.read(ctx, db, &names, storedConsumers)
+	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
+		names, err = s.storedConsumers(ctx, db)
+		return err
+	})
 	return names, err
 }

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
-
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
 // PendingChange is what becomes of messages.
@@ -82,31 +80,8 @@ func (s *Store) lockPending(ctx context.Context, tx bun.Tx, db bun.IDB, ids []in
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
 	}
-	if !s.RowLocks() {
-		return ids, nil
-	}
-	if m, ok := s.maria(); ok {
-		return m.lockPending(ctx, tx, db, ids)
-	}
-	if _, callers := db.(bun.Tx); !callers {
-		if err := s.bound(ctx, tx); err != nil {
-			return nil, err
-		}
-	}
-	var rows []struct {
-		ID        int64
-		Isolation string
-	}
-	err := s.raw(ctx, tx, `SELECT id, current_setting('transaction_isolation') AS isolation FROM {messages}
-		WHERE id IN (?) ORDER BY id FOR UPDATE SKIP LOCKED`, bun.List(ids)).Scan(ctx, &rows)
-	locked := make([]int64, len(rows))
-	for i, row := range rows {
-		if row.Isolation != "read committed" {
-			return nil, fmt.Errorf("%w: the transaction is %s, and would not see the newest claims: read committed is allowed", bus.ErrBadOption, row.Isolation)
-		}
-		locked[i] = row.ID
-	}
-	return locked, err
+	_, callers := db.(bun.Tx)
+	return s.engine.lockPending(ctx, tx, callers, ids)
 }
 
 func (s *Store) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, c PendingChange, changed *Changed) error {
@@ -117,19 +92,7 @@ func (s *Store) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, c Pend
 			due = s.at(c.DueAt)
 		}
 	}
-	if m, ok := s.maria(); ok {
-		return m.changeLocked(ctx, tx, ids, due, changed)
-	}
-	statement := `DELETE FROM {messages}`
-	if due != "" {
-		statement = `UPDATE {messages} SET available_after = ` + due
-	}
-	var rows []struct {
-		ID          int64
-		PayloadType string
-	}
-	err := s.raw(ctx, tx, statement+` WHERE id IN (?) AND id NOT IN (SELECT mid FROM (`+s.heldClaims()+`) h) RETURNING id, payload_type`,
-		bun.List(ids)).Scan(ctx, &rows)
+	rows, err := s.engine.changeLocked(ctx, tx, ids, due)
 	for _, row := range rows {
 		changed.IDs = append(changed.IDs, row.ID)
 		if !slices.Contains(changed.PayloadTypes, row.PayloadType) {
@@ -138,6 +101,12 @@ func (s *Store) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, c Pend
 	}
 	slices.Sort(changed.IDs)
 	return err
+}
+
+// changedRow is a message that was changed.
+type changedRow struct {
+	ID          int64
+	PayloadType string
 }
 
 // tellApart sorts the messages that were not changed into held and missing.

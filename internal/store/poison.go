@@ -116,15 +116,8 @@ func (s *Store) LastPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (i
 // DeletePoisoned deletes poisoned messages, which it locks in the order of their
 // ids, so that no two callers can deadlock, and returns how many.
 func (s *Store) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (n int, err error) {
-	if m, ok := s.maria(); ok {
-		return m.deletePoisoned(ctx, db, ids)
-	}
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		locked := s.poisonedIDs(ctx, db, PoisonFilter{IDs: ids})
-		if s.RowLocks() {
-			locked = locked.For("UPDATE")
-		}
-		n, err = affected(db.NewDelete().Model((*Poisoned)(nil)).ModelTableExpr(s.names.poisoned+" AS p").Where("id IN (?)", locked).Exec(ctx))
+		n, err = s.deletePoisoned(ctx, db, ids)
 		return err
 	})
 	return n, err
@@ -194,45 +187,10 @@ func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Req
 // empty.
 type pendingKey struct{ InsertID, ConsumerType string }
 
-// requeue inserts what can be pending and returns the keys of that.
-func (s *Store) requeue(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing) (written []pendingKey, err error) {
-	if m, ok := s.maria(); ok {
-		return m.requeue(ctx, tx, ids, how)
-	}
-	err = s.requeueQuery(ctx, tx, ids, how).Scan(ctx, &written)
-	return written, err
-}
-
 func idsOf(rows []Poisoned) []int64 {
 	ids := make([]int64, len(rows))
 	for i, row := range rows {
 		ids[i] = row.ID
 	}
 	return ids
-}
-
-// requeueQuery copies messages inside the database, in the order in which
-// producers insert them, so that the two cannot deadlock.
-func (s *Store) requeueQuery(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing) *bun.RawQuery {
-	consumer, payload, bytewise := "consumer_type", "p.payload_type, p.payload", ""
-	if s.RowLocks() {
-		bytewise = ` COLLATE "C"`
-	}
-	var args []any
-	if how.Payload != nil {
-		payload, args = "?, ?", append(args, how.PayloadType, string(how.Payload))
-	}
-	if len(how.Renamed) > 0 {
-		consumer = "CASE consumer_type" + strings.Repeat(" WHEN ? THEN ?", len(how.Renamed)) + " ELSE consumer_type END"
-		for former, current := range how.Renamed {
-			args = append(args, former, current)
-		}
-	}
-	return s.raw(ctx, tx, `INSERT INTO {messages}
-		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
-		SELECT p.message_id, p.consumer, `+payload+`, p.headers, p.insert_id, p.created_at, {now}
-		FROM (SELECT `+consumer+` AS consumer, p.* FROM {poisoned} p WHERE p.id IN (?)) p
-		WHERE TRUE ORDER BY p.insert_id`+bytewise+`, p.consumer`+bytewise+`
-		ON CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO NOTHING RETURNING insert_id, consumer_type`,
-		append(args, bun.List(ids))...)
 }

@@ -19,9 +19,16 @@ import (
 // row lock nobody else can pick the row; once it lets go, its claim is visible
 // to everyone else's record. Both halves are needed, and both need READ
 // COMMITTED.
-type postgres struct{ names }
+type postgres struct{ returning }
 
 func (p *postgres) name() string { return "postgres" }
+
+func pgWords() words {
+	return words{
+		place: "position", unplaced: "e.position IS NULL", last: "(SELECT h.position FROM {head} h WHERE h.id = 1)",
+		once: "MATERIALIZED", size: "cardinality(c.message_ids)", keep: onPaused,
+	}
+}
 
 func (p *postgres) now(ctx context.Context) string {
 	if t, ok := fixed(ctx); ok {
@@ -55,7 +62,7 @@ const pgNotify = `SELECT set_config('synchronous_commit', 'off', true), pg_notif
 // pgHeld is limited for the planner's sake only: with the limit it always
 // hashes the subquery. Missing a claim here costs a wasted pick; pgRecord, which
 // is the guard, has no limit.
-const pgHeld = `SELECT unnest(message_ids) FROM {claims} LIMIT 100000`
+const pgHeld = `SELECT unnest(message_ids) AS id FROM {claims} LIMIT 100000`
 
 // pgPick locks what is due. It is immutable.
 var pgPick = `
@@ -307,6 +314,13 @@ func (p *postgres) advisoryKey() int64 {
 	h := fnv.New64a()
 	h.Write([]byte("asyncmonolith " + p.schema))
 	return int64(h.Sum64())
+}
+
+func (p *postgres) bound(ctx context.Context, tx bun.Tx) error {
+	if _, err := tx.NewRaw(pgPreamble).Exec(ctx); err != nil {
+		return fmt.Errorf("preamble: %w", err)
+	}
+	return nil
 }
 
 func (p *postgres) check(ctx context.Context, db bun.IDB) (Settings, error) {

@@ -11,10 +11,6 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
-func pgPlaces() places {
-	return places{column: "position", none: "e.position IS NULL", last: "(SELECT h.position FROM {head} h WHERE h.id = 1)"}
-}
-
 // pgInsertEvents inserts in the order of the arrays, so that sequence numbers
 // ascend in it.
 const pgInsertEvents = `

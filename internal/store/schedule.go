@@ -92,19 +92,7 @@ func (s *Store) SaveSchedule(ctx context.Context, db bun.IDB, row Schedule) (id 
 		CronExpression: row.CronExpression, CronTimezone: row.CronTimezone,
 		AvailableAfter: bun.Safe(s.at(row.AvailableAfter.Time)), CreatedAt: bun.Safe(s.now(ctx)),
 	}
-	if m, ok := s.maria(); ok {
-		return m.saveSchedule(ctx, db, &model)
-	}
-	insert := db.NewInsert().Model(&model).ModelTableExpr(s.names.schedules + " AS s")
-	if row.Name != "" {
-		insert = insert.On("CONFLICT (name) DO UPDATE").
-			Set("tag = EXCLUDED.tag, payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers").
-			Set("available_after = CASE WHEN s.cron_expression = EXCLUDED.cron_expression AND s.cron_timezone = EXCLUDED.cron_timezone" +
-				" THEN s.available_after ELSE EXCLUDED.available_after END").
-			Set("cron_expression = EXCLUDED.cron_expression, cron_timezone = EXCLUDED.cron_timezone, last_error = NULL")
-	}
-	err = insert.Returning("id").Scan(ctx, &id)
-	return id, err
+	return s.saveSchedule(ctx, db, &model)
 }
 
 // Schedules lists schedules by id.
@@ -167,10 +155,10 @@ func (s *Store) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, c Sche
 		q = q.Set("last_error = NULLIF(?, '')", CleanText(*c.Error, maxErrorBytes))
 	}
 	changed, err := affectedOne(q.Exec(ctx))
-	if _, ok := s.maria(); !ok || changed || err != nil {
+	if changed || err != nil {
 		return changed, err
 	}
-	// There a row that had these values already does not count.
+	// MariaDB does not count a row that had these values already.
 	err = db.NewRaw(s.names.expand(`SELECT count(*) FROM {schedules} WHERE id = ?`), id).Scan(ctx, &changed)
 	return changed, err
 }

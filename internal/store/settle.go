@@ -83,11 +83,7 @@ func (s *Store) Intact(ctx context.Context, tx bun.IDB) error { return s.intact(
 
 // Remove deletes fenced messages. False means that some of them are gone already.
 func (s *Store) Remove(ctx context.Context, tx bun.IDB, ids ...int64) (bool, error) {
-	if m, ok := s.maria(); ok {
-		n, err := m.remove(ctx, tx, ids)
-		return n == len(ids), err
-	}
-	n, err := affected(s.raw(ctx, tx, `DELETE FROM {messages} WHERE id IN (?)`, bun.List(ids)).Exec(ctx))
+	n, err := s.remove(ctx, tx, ids)
 	return n == len(ids), err
 }
 

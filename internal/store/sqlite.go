@@ -17,9 +17,16 @@ import (
 // every transaction is a write, which takes the database's only write lock, so
 // what follows sees and changes the newest state. Instants are integers:
 // microseconds since 1970. Lists of ids are JSON.
-type sqlite struct{ names }
+type sqlite struct{ returning }
 
 func (s *sqlite) name() string { return "sqlite" }
+
+func sqliteWords() words {
+	return words{
+		place: "sequence", unplaced: "0", last: "(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)", // 0: nothing is looked at
+		once: "MATERIALIZED", size: "json_array_length(c.message_ids)", keep: onPaused,
+	}
+}
 
 func (s *sqlite) now(ctx context.Context) string {
 	if t, ok := fixed(ctx); ok {
@@ -53,7 +60,7 @@ func (s *sqlite) inTx(ctx context.Context, db bun.IDB, fn func(tx bun.IDB) error
 // another connection has written since.
 const sqliteLock = `UPDATE {claims} SET owner = owner WHERE id < 0`
 
-const sqliteHeld = `SELECT j.value FROM {claims} c, json_each(c.message_ids) j`
+const sqliteHeld = `SELECT j.value AS id FROM {claims} c, json_each(c.message_ids) j`
 
 // sqlitePick finds what is due. It is immutable.
 var sqlitePick = `

@@ -10,10 +10,6 @@ import (
 
 // With one writer at a time, sequence numbers become visible in their order and
 // have no gaps: they are the places.
-func sqlitePlaces() places {
-	return places{column: "sequence", none: "0", last: "(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)"} // 0: nothing is looked at
-}
-
 func (s *sqlite) number(context.Context, *bun.DB, int) (int, error) { return 0, nil }
 
 // newEvent is what an insert writes.

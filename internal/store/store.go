@@ -28,6 +28,7 @@ type engine interface {
 	settler
 	keeper
 	executor
+	editor
 	ledgerReader
 	recorder
 	setup
@@ -84,18 +85,40 @@ type executor interface {
 	// that is in another transaction by now.
 	interrupt(ctx context.Context, db *bun.DB, session Session) error
 	exists(ctx context.Context, db bun.IDB, id int64) (bool, error)
+	// remove deletes messages and returns how many.
+	remove(ctx context.Context, tx bun.IDB, ids []int64) (int, error)
+	// usable asks the transaction whether it could still commit.
+	usable(ctx context.Context, tx bun.IDB) bool
 }
 
-// ledgerReader writes questions about claims as SQL.
+// editor changes what people ask to have changed, and tells what it has changed.
+type editor interface {
+	// lockPending locks messages that nobody else has locked; callers says whose
+	// transaction it is.
+	lockPending(ctx context.Context, tx bun.Tx, callers bool, ids []int64) (locked []int64, err error)
+	// changeLocked deletes locked messages that no claim has, or makes them due.
+	changeLocked(ctx context.Context, tx bun.Tx, ids []int64, due string) ([]changedRow, error)
+	// requeue makes pending messages of locked poisoned ones, in the order in which
+	// producers insert them, so that the two cannot deadlock.
+	requeue(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing) (written []pendingKey, err error)
+	deletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error)
+	saveSchedule(ctx context.Context, db bun.IDB, row *newSchedule) (id int64, err error)
+}
+
+// ledgerReader answers questions about claims and messages.
 type ledgerReader interface {
-	// held selects the ids of all claimed messages.
+	// held selects the ids of all claimed messages, as SQL.
 	held() string
 	// heldClaims selects them with their claims.
 	heldClaims() string
+	stats(ctx context.Context, db bun.IDB, consumers []string) ([]queueStats, error)
+	storedConsumers(ctx context.Context, db bun.IDB) (names []string, err error)
 }
 
 // recorder writes events and gives them their places.
 type recorder interface {
+	// events is an error, an errors.ErrUnsupported, where there is no event log.
+	events() error
 	// insertEvents writes the rows in their order and fills in their sequence numbers.
 	insertEvents(ctx context.Context, tx bun.IDB, rows []*NewEvent) error
 	// number gives places to committed events and returns to how many.
@@ -111,6 +134,9 @@ type setup interface {
 	// migrating runs fn in a transaction that keeps other instances from
 	// migrating, with the table of migrations in place.
 	migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error
+	// bound limits how long a transaction of our own can hold on to anything when
+	// its client vanishes.
+	bound(ctx context.Context, tx bun.Tx) error
 	// check reports settings under which the library cannot keep its promises.
 	check(ctx context.Context, db bun.IDB) (Settings, error)
 }
@@ -129,20 +155,22 @@ type Settings struct {
 func For(d dialect.Name, tables bus.Tables) (*Store, error) {
 	switch d {
 	case dialect.PG:
-		names := newNames(tables, `"`, pgPlaces())
-		return &Store{engine: &postgres{names: names}, names: names}, nil
+		p := new(postgres)
+		p.returning = returning{names: newNames(tables, `"`, pgWords()), dialect: p}
+		return &Store{engine: p, names: p.names}, nil
 	case dialect.SQLite:
 		if tables.Schema != "" {
 			return nil, fmt.Errorf("schema %q: SQLite has no schemas, leave Tables.Schema empty", tables.Schema)
 		}
-		names := newNames(tables, `"`, sqlitePlaces())
-		return &Store{engine: &sqlite{names: names}, names: names}, nil
+		s := new(sqlite)
+		s.returning = returning{names: newNames(tables, `"`, sqliteWords()), dialect: s}
+		return &Store{engine: s, names: s.names}, nil
 	case dialect.MySQL:
 		if tables.Schema != "" {
 			return nil, fmt.Errorf("schema %q: a schema of MariaDB is a database, name it when you connect and leave Tables.Schema empty", tables.Schema)
 		}
-		names := newNames(tables, "`", mariaPlaces())
-		return &Store{engine: &mariadb{names: names}, names: names}, nil
+		m := &mariadb{names: newNames(tables, "`", mariaWords())}
+		return &Store{engine: m, names: m.names}, nil
 	}
 	return nil, fmt.Errorf("dialect %q is not supported: use one of pg, sqlite, mysql", d)
 }
@@ -165,21 +193,9 @@ func (s *Store) RowLocks() bool {
 	return !whole
 }
 
-// maria returns the engine for MariaDB if it is the store's. It writes in several
-// statements what others can in one, and so has its own of some operations.
-func (s *Store) maria() (*mariadb, bool) {
-	m, ok := s.engine.(*mariadb)
-	return m, ok
-}
-
 // Events returns an error, an errors.ErrUnsupported, where the event log is not
 // available.
-func (s *Store) Events() error {
-	if _, ok := s.maria(); ok {
-		return errNoEvents
-	}
-	return nil
-}
+func (s *Store) Events() error { return s.events() }
 
 // Check reports settings of the live database that the library cannot work
 // with, and what the processor needs to know of the others.
@@ -192,15 +208,18 @@ type names struct {
 	replacer                                                  *strings.Replacer
 }
 
-// places says how a database knows where events are in the log.
-type places struct {
-	column string // with an event's place, NULL until it has one
-	none   string // true of an event e that has no place yet
-	last   string // the last place that is given
+// words are what dialects have each their own of, in statements that they share.
+type words struct {
+	place    string // the column with an event's place, NULL until it has one
+	unplaced string // true of an event e that has no place yet
+	last     string // the last place that is given
+	once     string // asks for a named query to be evaluated once
+	size     string // how many messages a claim c has
+	keep     string // ends an insert that leaves a paused consumer as it is
 }
 
 // newNames quotes names with the mark of the dialect.
-func newNames(t bus.Tables, mark string, p places) names {
+func newNames(t bus.Tables, mark string, w words) names {
 	quote := func(name string) string {
 		q := mark + t.Prefix + name + mark
 		if t.Schema != "" {
@@ -215,8 +234,9 @@ func newNames(t bus.Tables, mark string, p places) names {
 		schedules: quote("scheduled_messages"), migrations: quote("asyncmonolith_migrations"),
 	}
 	events, head := quote("events"), quote("event_head")
-	last := strings.NewReplacer("{events}", events, "{head}", head).Replace(p.last)
-	n.replacer = strings.NewReplacer("{place}", p.column, "{unplaced}", p.none, "{last}", last,
+	last := strings.NewReplacer("{events}", events, "{head}", head).Replace(w.last)
+	n.replacer = strings.NewReplacer("{place}", w.place, "{unplaced}", w.unplaced, "{last}", last,
+		"{once}", w.once, "{size}", w.size, "{keep}", w.keep,
 		"{messages}", n.messages, "{claims}", n.claims,
 		"{poisoned}", n.poisoned, "{paused}", n.paused, "{schedules}", n.schedules, "{migrations}", n.migrations, "{prefix}", n.prefix,
 		"{events}", events, "{streams}", quote("event_streams"), "{head}", head,

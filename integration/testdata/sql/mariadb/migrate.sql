@@ -14,7 +14,7 @@ SELECT COALESCE(MAX(version), 0) FROM `app_asyncmonolith_migrations`;
 CREATE TABLE IF NOT EXISTS `app_asyncmonolith_migrations` (version INT PRIMARY KEY, applied_at TIMESTAMP NOT NULL) ENGINE = InnoDB;
 
 -- What waits to be consumed: one row per message and consumer. Crashes come first in the index,
--- so that those that crashed stand apart from the others.
+-- so that those that crashed stand apart from the others; the payload type is there to be read.
 CREATE TABLE IF NOT EXISTS `app_consumer_messages` (
   id              BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
   message_id      CHAR(36) NOT NULL,
@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS `app_consumer_messages` (
   attempts        INT NOT NULL DEFAULT 0,
   crashes         SMALLINT NOT NULL DEFAULT 0,
   errors          MEDIUMTEXT,
-  KEY app_consumer_messages_due (crashes, consumer_type, available_after, id),
+  KEY app_consumer_messages_due (crashes, consumer_type, available_after, id, payload_type),
   UNIQUE KEY app_consumer_messages_insert_id (insert_id, consumer_type)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 

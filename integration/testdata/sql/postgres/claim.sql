@@ -10,7 +10,7 @@ CROSS JOIN LATERAL (
 	m.created_at, m.available_after, m.attempts, m.crashes, m.errors, (octet_length(m.payload) + COALESCE(octet_length(m.errors), 0)) AS size FROM "app_consumer_messages" m
   WHERE m.consumer_type = w.consumer AND m.payload_type = ANY(string_to_array(w.payloads, chr(31))) AND m.crashes = 0 AND m.available_after <= statement_timestamp()
     AND (m.available_after, m.id) > (w.after_at, w.after_id)
-    AND m.id NOT IN (SELECT unnest(message_ids) FROM "app_message_claims" LIMIT 100000)
+    AND m.id NOT IN (SELECT unnest(message_ids) AS id FROM "app_message_claims" LIMIT 100000)
   ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m
 WHERE w.consumer NOT IN (SELECT consumer_type FROM "app_paused_consumers");
 

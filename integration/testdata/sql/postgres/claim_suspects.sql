@@ -7,7 +7,7 @@ SELECT 0 AS i, m.id, m.message_id, m.consumer_type, m.payload_type, CASE WHEN (o
 	m.created_at, m.available_after, m.attempts, m.crashes, m.errors, (octet_length(m.payload) + COALESCE(octet_length(m.errors), 0)) AS size FROM "app_consumer_messages" m
 WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest('{"send-receipt","update-stock"}'::text[], '{"order.placed","order.placed"}'::text[])) AND m.crashes > 0
   AND m.crashes BETWEEN 1 AND 1 AND m.available_after <= statement_timestamp()
-  AND m.id NOT IN (SELECT unnest(message_ids) FROM "app_message_claims" LIMIT 100000) AND m.consumer_type NOT IN (SELECT consumer_type FROM "app_paused_consumers")
+  AND m.id NOT IN (SELECT unnest(message_ids) AS id FROM "app_message_claims" LIMIT 100000) AND m.consumer_type NOT IN (SELECT consumer_type FROM "app_paused_consumers")
 ORDER BY m.available_after, m.id LIMIT 8 FOR UPDATE SKIP LOCKED;
 
 COMMIT;

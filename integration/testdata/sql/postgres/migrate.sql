@@ -31,7 +31,9 @@ CREATE TABLE "app_consumer_messages" (
 );
 
 CREATE INDEX "app_consumer_messages_due" ON "app_consumer_messages" (consumer_type, available_after, id) WHERE crashes = 0;
+
 CREATE INDEX "app_consumer_messages_crashed" ON "app_consumer_messages" (consumer_type, available_after, id) WHERE crashes > 0;
+
 CREATE UNIQUE INDEX "app_consumer_messages_insert_id" ON "app_consumer_messages" (insert_id, consumer_type) WHERE insert_id IS NOT NULL;
 
 -- Who holds what: one row per leased batch. A NULL among the ids would hide
@@ -67,6 +69,7 @@ CREATE TABLE "app_poisoned_messages" (
 );
 
 CREATE INDEX "app_poisoned_messages_consumer" ON "app_poisoned_messages" (consumer_type, poisoned_at);
+
 CREATE INDEX "app_poisoned_messages_newest" ON "app_poisoned_messages" (poisoned_at, id);
 
 -- Cron rows that turn into messages when due, or once at run_at when somebody
@@ -89,7 +92,9 @@ CREATE TABLE "app_scheduled_messages" (
 );
 
 CREATE INDEX "app_scheduled_messages_due" ON "app_scheduled_messages" (available_after) WHERE NOT paused;
+
 CREATE INDEX "app_scheduled_messages_asked" ON "app_scheduled_messages" (run_at) WHERE run_at IS NOT NULL;
+
 CREATE INDEX "app_scheduled_messages_tag" ON "app_scheduled_messages" (tag);
 
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
@@ -138,6 +143,7 @@ CREATE TABLE "app_events" (
 );
 
 CREATE UNIQUE INDEX "app_events_position" ON "app_events" (position) WHERE position IS NOT NULL;
+
 CREATE INDEX "app_events_unnumbered" ON "app_events" (sequence) WHERE position IS NULL;
 
 -- How far the numbering has come. Whoever numbers holds the row.

@@ -6,7 +6,7 @@
 CREATE TABLE IF NOT EXISTS {migrations} (version INT PRIMARY KEY, applied_at TIMESTAMP NOT NULL) ENGINE = InnoDB;
 
 -- What waits to be consumed: one row per message and consumer. Crashes come first in the index,
--- so that those that crashed stand apart from the others.
+-- so that those that crashed stand apart from the others; the payload type is there to be read.
 CREATE TABLE IF NOT EXISTS {messages} (
   id              BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
   message_id      CHAR(36) NOT NULL,
@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS {messages} (
   attempts        INT NOT NULL DEFAULT 0,
   crashes         SMALLINT NOT NULL DEFAULT 0,
   errors          MEDIUMTEXT,
-  KEY {prefix}consumer_messages_due (crashes, consumer_type, available_after, id),
+  KEY {prefix}consumer_messages_due (crashes, consumer_type, available_after, id, payload_type),
   UNIQUE KEY {prefix}consumer_messages_insert_id (insert_id, consumer_type)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 

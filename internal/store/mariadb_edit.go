@@ -1,0 +1,93 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// requeue writes and then looks what it has written.
+func (m *mariadb) requeue(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing) (written []pendingKey, err error) {
+	consumer, payload := "p.consumer_type", "p.payload_type, p.payload"
+	var args []any
+	if how.Payload != nil {
+		payload, args = "?, ?", append(args, how.PayloadType, string(how.Payload))
+	}
+	if len(how.Renamed) > 0 {
+		consumer = "CASE p.consumer_type" + strings.Repeat(" WHEN ? THEN ?", len(how.Renamed)) + " ELSE p.consumer_type END"
+		for former, current := range how.Renamed {
+			args = append(args, former, current)
+		}
+	}
+	first, err := lastID(m.raw(ctx, tx, `INSERT IGNORE INTO {messages}
+		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
+		SELECT p.message_id, p.consumer, `+payload+`, p.headers, p.insert_id, p.created_at, {now}
+		FROM (SELECT `+consumer+` AS consumer, p.* FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id) p
+		ORDER BY p.insert_id, p.consumer`, append(args, ordered(ids))...).Exec(ctx))
+	if err != nil || first == 0 {
+		return nil, err
+	}
+	err = m.raw(ctx, tx, `SELECT COALESCE(insert_id, '') AS insert_id, consumer_type FROM {messages}
+		WHERE id >= ? AND message_id IN (SELECT message_id FROM {poisoned} WHERE id IN (?))`, first, bun.List(ids)).Scan(ctx, &written)
+	return written, err
+}
+
+func (m *mariadb) deletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
+	return affected(m.raw(ctx, db, `DELETE p FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id`, ordered(ids)).Exec(ctx))
+}
+
+// saveSchedule replaces a schedule of the same name. What is assigned first is
+// seen by what is assigned later.
+func (m *mariadb) saveSchedule(ctx context.Context, db bun.IDB, model *newSchedule) (int64, error) {
+	return lastID(m.raw(ctx, db, `
+INSERT INTO {schedules} (name, tag, payload_type, payload, headers, cron_expression, cron_timezone, available_after, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id),
+  tag = VALUES(tag), payload_type = VALUES(payload_type), payload = VALUES(payload), headers = VALUES(headers),
+  available_after = CASE WHEN cron_expression = VALUES(cron_expression) AND cron_timezone = VALUES(cron_timezone)
+    THEN available_after ELSE VALUES(available_after) END,
+  cron_expression = VALUES(cron_expression), cron_timezone = VALUES(cron_timezone), last_error = NULL`,
+		bun.NullZero(model.Name), bun.NullZero(model.Tag), model.PayloadType, model.Payload, bun.NullZero(model.Headers),
+		model.CronExpression, model.CronTimezone, model.AvailableAfter, model.CreatedAt).Exec(ctx))
+}
+
+// lockPending locks those of the messages that nobody else has locked. A caller's
+// transaction is refused, since there is no telling whether it would see the
+// newest claims: the default is repeatable read.
+func (m *mariadb) lockPending(ctx context.Context, tx bun.Tx, callers bool, ids []int64) (locked []int64, err error) {
+	if callers {
+		return nil, fmt.Errorf("%w: a transaction of the caller's, which on MariaDB might not see the newest claims: pass the *bun.DB", bus.ErrBadOption)
+	}
+	err = m.raw(ctx, tx, `SELECT m.id FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE SKIP LOCKED`, ordered(ids)).Scan(ctx, &locked)
+	return locked, err
+}
+
+// changeLocked looks which of the messages no claim has, and then changes them.
+func (m *mariadb) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, due string) (rows []changedRow, err error) {
+	err = m.raw(ctx, tx, `SELECT m.id, m.payload_type FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id WHERE m.id NOT IN (`+mariaHeld+`) ORDER BY m.id`,
+		ordered(ids)).Scan(ctx, &rows)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	free := make([]int64, len(rows))
+	for i, row := range rows {
+		free[i] = row.ID
+	}
+	statement := mariaDelete
+	if due != "" {
+		statement = `UPDATE {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id SET m.available_after = ` + due
+	}
+	return rows, m.run(ctx, tx, statement, free)
+}
+
+// lastID is the first id of the rows that an insert has written.
+func lastID(res sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return res.LastInsertId()
+}

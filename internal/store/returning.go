@@ -1,0 +1,132 @@
+package store
+
+import (
+	"context"
+	"strings"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// returning is what PostgreSQL and SQLite have in common beside the protocol, since
+// their statements return what they have written.
+type returning struct {
+	names
+	dialect interface {
+		preparer
+		held() string
+		heldClaims() string
+	}
+}
+
+func (r *returning) events() error { return nil }
+
+func (r *returning) usable(ctx context.Context, tx bun.IDB) bool {
+	_, err := tx.NewRaw(`SELECT 1`).Exec(ctx)
+	return err == nil
+}
+
+func (r *returning) remove(ctx context.Context, tx bun.IDB, ids []int64) (int, error) {
+	return affected(r.dialect.raw(ctx, tx, `DELETE FROM {messages} WHERE id IN (?)`, bun.List(ids)).Exec(ctx))
+}
+
+func (r *returning) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, due string) (rows []changedRow, err error) {
+	statement := `DELETE FROM {messages}`
+	if due != "" {
+		statement = `UPDATE {messages} SET available_after = ` + due
+	}
+	statement += ` WHERE id IN (?) AND id NOT IN (SELECT mid FROM (` + r.dialect.heldClaims() + `) h) RETURNING id, payload_type`
+	err = r.dialect.raw(ctx, tx, statement, bun.List(ids)).Scan(ctx, &rows)
+	return rows, err
+}
+
+// requeueAs is requeue in the order of a collation.
+func (r *returning) requeueAs(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing, collation string) (written []pendingKey, err error) {
+	consumer, payload := "consumer_type", "p.payload_type, p.payload"
+	var args []any
+	if how.Payload != nil {
+		payload, args = "?, ?", append(args, how.PayloadType, string(how.Payload))
+	}
+	if len(how.Renamed) > 0 {
+		consumer = "CASE consumer_type" + strings.Repeat(" WHEN ? THEN ?", len(how.Renamed)) + " ELSE consumer_type END"
+		for former, current := range how.Renamed {
+			args = append(args, former, current)
+		}
+	}
+	err = r.dialect.raw(ctx, tx, `INSERT INTO {messages}
+		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
+		SELECT p.message_id, p.consumer, `+payload+`, p.headers, p.insert_id, p.created_at, {now}
+		FROM (SELECT `+consumer+` AS consumer, p.* FROM {poisoned} p WHERE p.id IN (?)) p
+		WHERE TRUE ORDER BY p.insert_id`+collation+`, p.consumer`+collation+`
+		ON `+onPending+` RETURNING insert_id, consumer_type`, append(args, bun.List(ids))...).Scan(ctx, &written)
+	return written, err
+}
+
+func (r *returning) saveSchedule(ctx context.Context, db bun.IDB, row *newSchedule) (id int64, err error) {
+	insert := db.NewInsert().Model(row).ModelTableExpr(r.schedules + " AS s")
+	if row.Name != "" {
+		insert = insert.On("CONFLICT (name) DO UPDATE").
+			Set("tag = EXCLUDED.tag, payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers").
+			Set("available_after = CASE WHEN s.cron_expression = EXCLUDED.cron_expression AND s.cron_timezone = EXCLUDED.cron_timezone" +
+				" THEN s.available_after ELSE EXCLUDED.available_after END").
+			Set("cron_expression = EXCLUDED.cron_expression, cron_timezone = EXCLUDED.cron_timezone, last_error = NULL")
+	}
+	err = insert.Returning("id").Scan(ctx, &id)
+	return id, err
+}
+
+// storedConsumers finds the distinct consumer types by skipping through the
+// indexes, one look for each.
+const storedConsumers = `
+WITH RECURSIVE
+clean(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE crashes = 0) UNION ALL
+  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type > t.name) FROM clean t WHERE t.name IS NOT NULL),
+crashed(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE crashes > 0) UNION ALL
+  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes > 0 AND m.consumer_type > t.name) FROM crashed t WHERE t.name IS NOT NULL),
+poisoned(name) AS (SELECT (SELECT MIN(consumer_type) FROM {poisoned}) UNION ALL
+  SELECT (SELECT MIN(p.consumer_type) FROM {poisoned} p WHERE p.consumer_type > t.name) FROM poisoned t WHERE t.name IS NOT NULL)
+SELECT name FROM (SELECT name FROM clean UNION SELECT name FROM crashed UNION SELECT name FROM poisoned) n WHERE name IS NOT NULL`
+
+func (r *returning) storedConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
+	err = r.dialect.raw(ctx, db, storedConsumers).Scan(ctx, &names)
+	return names, err
+}
+
+// statsStatement counts per consumer with bounds, so that a large backlog costs
+// no more than a small one. What is leased is looked up once for all of them.
+// {consumers} is the list of them as a table.
+const statsStatement = `
+WITH held AS ({held}),
+leased AS MATERIALIZED (SELECT m.consumer_type AS consumer, count(*) AS n FROM held h JOIN {messages} m ON m.id = h.id GROUP BY m.consumer_type),
+names AS ({consumers})
+SELECT n.consumer,
+  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes = 0 AND m.available_after <= {now}
+    AND m.id NOT IN (SELECT id FROM held) LIMIT ?) x)
+  + (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes > 0
+    AND m.id NOT IN (SELECT id FROM held) LIMIT ?) x) AS ready,
+  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes = 0 AND m.available_after > {now} LIMIT ?) x) AS delayed,
+  COALESCE((SELECT l.n FROM leased l WHERE l.consumer = n.consumer), 0) AS leased,
+  (SELECT count(*) FROM (SELECT 1 FROM {poisoned} p WHERE p.consumer_type = n.consumer LIMIT ?) x) AS poisoned,
+  (SELECT MIN(x.available_after) FROM (
+    SELECT * FROM (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes = 0 AND m.available_after <= {now}
+      AND m.id NOT IN (SELECT id FROM held) ORDER BY m.available_after LIMIT 1) clean
+    UNION ALL SELECT * FROM (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes > 0
+      AND m.id NOT IN (SELECT id FROM held) ORDER BY m.available_after LIMIT 1) crashed) x) AS oldest_ready,
+  (SELECT MIN(p.poisoned_at) FROM {poisoned} p WHERE p.consumer_type = n.consumer) AS oldest_poisoned,
+  {now} AS now
+FROM names n ORDER BY n.consumer`
+
+func (r *returning) stats(ctx context.Context, db bun.IDB, consumers []string) (rows []queueStats, err error) {
+	list := unionAll("SELECT ? AS consumer", len(consumers))
+	statement := strings.NewReplacer("{held}", r.dialect.held(), "{consumers}", list).Replace(statsStatement)
+	args := make([]any, 0, len(consumers)+4)
+	for _, name := range consumers {
+		args = append(args, name)
+	}
+	for range 4 {
+		args = append(args, bus.MaxQueueCount)
+	}
+	err = r.dialect.raw(ctx, db, statement, args...).Scan(ctx, &rows)
+	return rows, err
+}

@@ -1,0 +1,26 @@
+package store
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+)
+
+// lockPending need not: the transaction has the write lock.
+func (s *sqlite) lockPending(_ context.Context, _ bun.Tx, _ bool, ids []int64) ([]int64, error) {
+	return ids, nil
+}
+
+func (s *sqlite) requeue(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing) ([]pendingKey, error) {
+	return s.requeueAs(ctx, tx, ids, how, "")
+}
+
+func (s *sqlite) deletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
+	return affected(s.raw(ctx, db, `DELETE FROM {poisoned} WHERE id IN (?)`, bun.List(ids)).Exec(ctx))
+}
+
+func (s *sqlite) held() string { return sqliteHeld }
+
+func (s *sqlite) heldClaims() string {
+	return `SELECT c.id AS claim_id, j.value AS mid FROM {claims} c, json_each(c.message_ids) j`
+}
