@@ -13,9 +13,9 @@ func eventLogMutants() []mutant {
 	order, beside := tests("^TestOrderOfManyWriters$"), tests("^TestWhatIsNumberedBesideAPageIsNotSkipped$")
 	return []mutant{
 		{
-			name: "cursor on the insert sequence", file: sql, suite: order, says: "want the next|got it 0 times",
+			name: "cursor on the insert sequence", file: postgres, suite: order, says: "want the next|got it 0 times",
 			changes: []change{
-				{`places{column: "position"`, `places{column: "sequence"`},
+				{`place: "position"`, `place: "sequence"`},
 				{`"(SELECT h.position FROM {head} h WHERE h.id = 1)"`, `"(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)"`},
 			},
 		},

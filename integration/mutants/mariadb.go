@@ -5,6 +5,7 @@ package main
 const (
 	mariaClaim  = "internal/store/mariadb.go"
 	mariaSettle = "internal/store/mariadb_settle.go"
+	mariaFence  = "internal/store/mariadb_fence.go"
 )
 
 func onMariaDB(tests string) suite { return suite{pkg: inStore, tests: tests} }
@@ -31,7 +32,7 @@ func mariaClaimMutants() []mutant {
 		},
 		{
 			name: "MariaDB: nobody looks behind what is locked", file: mariaClaim, suite: onMariaDB("^TestMariaDBClaimersDoNotStarveEachOther$"), says: `got 0 messages`,
-			changes: []change{{"const maxPickRounds = 8", "const maxPickRounds = 1"}},
+			changes: []change{{"maxLooks = 12", "maxLooks = 1"}},
 		},
 		{
 			name: "MariaDB: those that repeat take no turns", file: "internal/store/handle.go", suite: onMariaDB("^TestMariaDBSurfacesNoConflicts$"), says: `got error .*1213`,
@@ -39,11 +40,11 @@ func mariaClaimMutants() []mutant {
 		},
 		{
 			name: "MariaDB: the poll reads the whole table", file: mariaClaim, suite: onMariaDB("^TestMariaDBPlans$"), says: `plan: got "SCAN m`,
-			changes: []change{{"value FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)", "value FROM {messages} m IGNORE INDEX ({prefix}consumer_messages_due)"}},
+			changes: []change{{"NULL AS held FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)", "NULL AS held FROM {messages} m IGNORE INDEX ({prefix}consumer_messages_due)"}},
 		},
 		{
 			name: "bar 1 on MariaDB: claims not asked for once rows are locked", file: mariaClaim, suite: bar("1-kills-mariadb"), says: `I3: `,
-			changes: []change{{"h WHERE h.id IN (?)\nUNION ALL", "h WHERE h.id IN (?) AND FALSE\nUNION ALL"}, {"AND m.id NOT IN (` + mariaHeld + `)\n  AND NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)\nORDER BY m.available_after, m.id LIMIT ?)`", "AND NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)\nORDER BY m.available_after, m.id LIMIT ?)`"}},
+			changes: []change{{"h WHERE h.id IN (?)\nUNION ALL", "h WHERE h.id IN (?) AND FALSE\nUNION ALL"}, {"case !held[c.ID]:", "case true:"}},
 		},
 	}
 }
@@ -73,17 +74,17 @@ func mariaSettleMutants() []mutant {
 			changes: []change{{"case solo[h.ID] && h.Crashes+1 >= int64(maxCrashes):", "case h.Crashes+1 >= int64(maxCrashes):"}},
 		},
 		{
-			name: "MariaDB: the fence does not ask for the claim", file: mariaSettle, suite: onMariaDB(underStore + "^transaction$"), says: `fence, (release|another owner|a foreign claim)`,
-			changes: []change{{"&& slices.ContainsFunc(live, inClaim) {", "&& (slices.ContainsFunc(live, inClaim) || true) {"}},
+			name: "MariaDB: the fence does not ask for the claim", file: mariaFence, suite: onMariaDB(underStore + "^transaction$"), says: `fence, (release|another owner|a foreign claim)`,
+			changes: []change{{"\t\tfor _, c := range live {\n\t\t\tif c.ID == msg.Claim && slices.Contains(c.MessageIDs, msg.ID) {\n\t\t\t\theld = append(held, msg.ID)\n\t\t\t}\n\t\t}", "\t\theld = append(held, msg.ID)"}},
 		},
 		{
-			name: "MariaDB: the fence asks for the claim before it has the row", file: mariaSettle, suite: onMariaDB("^TestMariaDBFenceAsksForTheClaimLast$"), says: `fence: got`,
+			name: "MariaDB: the fence asks for the claim before it has the row", file: mariaFence, suite: onMariaDB("^TestMariaDBFenceAsksForTheClaimLast$"), says: `fence: got`,
 			changes: []change{
-				{"\tif err := m.raw(ctx, tx, statement, ordered(ids)).Scan(ctx, &locked); err != nil {\n\t\treturn nil, err\n\t}\n\tvar live []leased\n\tif err := m.raw(ctx, tx, mariaClaims, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {",
-					"\tvar live []leased\n\tif err := m.raw(ctx, tx, mariaClaims, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {\n\t\treturn nil, err\n\t}\n\tif err := m.raw(ctx, tx, statement, ordered(ids)).Scan(ctx, &locked); err != nil {"}},
+				{"\tif err := m.raw(ctx, tx, statement, ordered(ids)).Scan(ctx, &locked); err != nil {\n\t\treturn nil, err\n\t}\n\tvar live []struct {\n\t\tleased `bun:\",extend\"`\n\t\tPID    int64 `bun:\"pid\"`\n\t}\n\tif err := m.raw(ctx, tx, mariaClaims, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {",
+					"\tvar live []struct {\n\t\tleased `bun:\",extend\"`\n\t\tPID    int64 `bun:\"pid\"`\n\t}\n\tif err := m.raw(ctx, tx, mariaClaims, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {\n\t\treturn nil, err\n\t}\n\tif err := m.raw(ctx, tx, statement, ordered(ids)).Scan(ctx, &locked); err != nil {"}},
 		},
 		{
-			name: "MariaDB: a transaction that has ended is committed", file: mariaSettle, suite: onMariaDB("^TestMariaDBTransactionThatEndsEarly$"), says: `effects: got those of attempts that add up to`,
+			name: "MariaDB: a transaction that has ended is committed", file: mariaFence, suite: onMariaDB("^TestMariaDBTransactionThatEndsEarly$"), says: `effects: got those of attempts that add up to`,
 			changes: []change{{"_, err := tx.NewRaw(`RELEASE SAVEPOINT ` + fencePoint).Exec(ctx); err != nil {", "_, err := tx.NewRaw(`SELECT 1`).Exec(ctx); err != nil {"}},
 		},
 		{

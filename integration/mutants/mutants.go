@@ -76,7 +76,7 @@ func settleMutants() []mutant {
 			name: "the rest sent instead of subtracted", file: postgres, suite: suite{pkg: inStore, tests: underStore + "^settle_guards$"}, says: `settle_guard\.go:\d+: (settled|claims|messages):`,
 			changes: []change{
 				{"\t\"hash/fnv\"\n", "\t\"hash/fnv\"\n\t\"slices\"\n\t\"strings\"\n\t\"sync\"\n"},
-				{"type postgres struct{ names }", `type postgres struct{ names }
+				{"type postgres struct{ returning }", `type postgres struct{ returning }
 
 var claimedBefore sync.Map
 
@@ -127,7 +127,7 @@ func crashMutants() []mutant {
 			},
 		},
 		{
-			name: "the fence does not ask for the claim", file: postgres, suite: suite{pkg: inStore, tests: underStore + "^transaction$"}, says: `fence, (release|another owner|a foreign claim)`,
+			name: "the fence does not ask for the claim", file: "internal/store/postgres_fence.go", suite: suite{pkg: inStore, tests: underStore + "^transaction$"}, says: `fence, (release|another owner|a foreign claim)`,
 			changes: []change{{"WHERE EXISTS (SELECT 1 FROM {claims} c WHERE c.id = w.claim AND c.owner = ? AND m.id = ANY(c.message_ids))", "WHERE ? <> ''"}},
 		},
 	}
