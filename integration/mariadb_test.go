@@ -59,6 +59,7 @@ func TestMariaDBRefusesWhatItCannotTrust(t *testing.T) {
 		"completion_type":      "completion_type=1",
 		"sql_safe_updates":     "sql_safe_updates=1",
 		"autocommit":           "autocommit=0",
+		"sql_select_limit":     "sql_select_limit=1",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -134,6 +135,59 @@ func TestMariaDBClaimersDoNotStarveEachOther(t *testing.T) {
 			t.Errorf("claim beside another: got message %d, want none that is locked", m.ID)
 		}
 	}
+}
+
+// TestMariaDBWithGapsBetweenIDs: a server that replicates both ways leaves them, and what
+// was inserted is found by the first id that it was given.
+func TestMariaDBWithGapsBetweenIDs(t *testing.T) {
+	t.Parallel()
+	db := testdb.OpenMariaDB(t, testdb.MariaDBDSN(t, "auto_increment_increment=7", "auto_increment_offset=3"))
+	s := mariaStore(t, db)
+	produce := func(first, n, want int) {
+		t.Helper()
+		rows := make([]store.NewMessage, n)
+		for i := range rows {
+			rows[i] = store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", InsertID: fmt.Sprint(first + i)}
+			rows[i].MessageID[0], rows[i].MessageID[1] = byte(first), byte(i)
+		}
+		if written := must[map[bus.MessageID]int](t)(s.Insert(t.Context(), db, rows)); len(written) != want {
+			t.Errorf("insert of %d: got %d written, want %d", n, len(written), want)
+		}
+	}
+	claim := func(want int) (c store.Claim) {
+		t.Helper()
+		c = must[store.Claim](t)(s.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "c", Payload: "p", Limit: 100}}}))
+		if len(c.Messages) != want {
+			t.Fatalf("claim: got %d, want %d", len(c.Messages), want)
+		}
+		return c
+	}
+	produce(1, 10, 10)
+	produce(6, 10, 5)
+	c := claim(15)
+	results := make([]store.Result, len(c.Messages))
+	for i, m := range c.Messages {
+		results[i] = store.Result{Claim: c.ID, Message: m.ID, Outcome: store.Poison, Reason: "r"}
+	}
+	if settled := must[store.Settled](t)(s.Settle(t.Context(), db, "a", time.Minute, results)); settled.Applied != 15 {
+		t.Fatalf("settle: got %d applied, want 15", settled.Applied)
+	}
+	produce(1, 5, 5)
+	err := store.InTx(t.Context(), db, func(tx bun.Tx) error {
+		rows, err := s.LockPoisoned(t.Context(), tx, store.PoisonFilter{}, 100)
+		if err != nil {
+			return err
+		}
+		requeued, err := s.Requeue(t.Context(), tx, rows, store.Requeuing{})
+		if len(requeued) != 10 {
+			t.Errorf("requeue beside 5 of 15 insert ids: got %d requeued, want 10", len(requeued))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim(15)
 }
 
 // TestMariaDBLooksBehindWhatIsHeld: what is held is left out here and not by the

@@ -9,6 +9,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
+const (
+	maxSettle      = 2 * settleBatch // results in one statement
+	maxSettleTexts = 4 << 20         // bytes of errors and reasons in one statement
+)
+
 // settled enters the outcome of a message; the settler writes it.
 func (r *run) settled(t *task, err error) {
 	r.ledger.add(t.lease, t.result(err, t.consumer.settings.AttemptDelay))
@@ -88,9 +93,37 @@ func (r *run) expectReturns(results []store.Result) {
 	}
 }
 
-// settleResults narrows a statement that the database refuses down to the
-// result it does not like, so that one cannot hold up the others.
+// settleResults writes results in statements that a database can finish in time:
+// after an outage there can be many, and the texts of errors are long.
 func (r *run) settleResults(ctx context.Context, results []store.Result) (settled store.Settled, err error) {
+	for len(results) > 0 {
+		n := settleable(results)
+		part, err := r.settlePart(ctx, results[:n])
+		if err != nil {
+			return store.Settled{}, err
+		}
+		settled.Live = append(settled.Live, part.Live...)
+		settled.Applied += part.Applied
+		results = results[n:]
+	}
+	return settled, nil
+}
+
+// settleable tells how many of the results go into one statement.
+func settleable(results []store.Result) int {
+	size := 0
+	for i, result := range results {
+		size += len(result.Errors) + len(result.Reason)
+		if i > 0 && (i == maxSettle || size > maxSettleTexts) {
+			return i
+		}
+	}
+	return len(results)
+}
+
+// settlePart narrows a statement that the database refuses down to the result it
+// does not like, so that one cannot hold up the others.
+func (r *run) settlePart(ctx context.Context, results []store.Result) (settled store.Settled, err error) {
 	err = r.persist(ctx, "settle", func(ctx context.Context) (err error) {
 		settled, err = r.store.Settle(ctx, r.db, r.owner, r.config.LeaseDuration, results)
 		return err
@@ -102,15 +135,15 @@ func (r *run) settleResults(ctx context.Context, results []store.Result) (settle
 		return r.settleBare(ctx, results[0], err)
 	}
 	half := len(results) / 2
-	for _, part := range [][]store.Result{results[:half], results[half:]} {
-		s, err := r.settleResults(ctx, part)
-		if err != nil {
-			return store.Settled{}, err
-		}
-		settled.Live = append(settled.Live, s.Live...)
-		settled.Applied += s.Applied
+	first, err := r.settlePart(ctx, results[:half])
+	if err != nil {
+		return store.Settled{}, err
 	}
-	return settled, nil
+	second, err := r.settlePart(ctx, results[half:])
+	if err != nil {
+		return store.Settled{}, err
+	}
+	return store.Settled{Live: append(first.Live, second.Live...), Applied: first.Applied + second.Applied}, nil
 }
 
 // settleBare writes the outcome without its texts, which are all that could

@@ -59,6 +59,9 @@ func (m *mariadb) check(ctx context.Context, db bun.IDB) (Settings, error) {
 	if err != nil {
 		return Settings{}, err
 	}
+	if len(rows) == 1 {
+		return Settings{}, errors.New("sql_select_limit is set: queries would not return all rows: leave the server's default")
+	}
 	set := make(map[string]string)
 	for _, row := range rows {
 		set[row.Name] = row.Value

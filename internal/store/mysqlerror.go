@@ -8,9 +8,13 @@ import (
 // Numbers of errors of MariaDB and MySQL whose SQLSTATE says too little.
 const (
 	mysqlDiskFull        = 1021
+	mysqlEngine          = 1030
 	mysqlOutOfMemory     = 1037
 	mysqlTableFull       = 1114
+	mysqlUserConnections = 1203
 	mysqlLockWait        = 1205
+	mysqlLockTableFull   = 1206
+	mysqlUserLimit       = 1226
 	mysqlReadOnly        = 1290
 	mysqlInterrupted     = 1317
 	mysqlReadOnlyTx      = 1792
@@ -60,7 +64,8 @@ func mysqlUnavailable(number int) (unavailable, doubtful bool) {
 	switch number {
 	case mysqlReadOnly, mysqlReadOnlyTx, mysqlReadOnlyMode, mysqlInterrupted, mysqlKilled, mysqlIdle:
 		return true, true
-	case mysqlDiskFull, mysqlOutOfMemory, mysqlTableFull, mysqlStatementTime, mysqlExecutionTime:
+	case mysqlDiskFull, mysqlEngine, mysqlOutOfMemory, mysqlTableFull, mysqlUserConnections, mysqlLockTableFull, mysqlUserLimit,
+		mysqlStatementTime, mysqlExecutionTime:
 		return true, false
 	}
 	return false, false
