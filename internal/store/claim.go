@@ -14,7 +14,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Probe looks, in one statement, for anything to do for the given wants.
+// Probe looks for anything to do for the given wants, in one statement where the
+// database allows that.
 func (s *Store) Probe(ctx context.Context, db *bun.DB, wants []Want) (probe Probe, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
 		probe, err = s.probe(ctx, db, wants)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 
 	"github.com/uptrace/bun"
 
@@ -13,17 +12,7 @@ import (
 
 // requeue writes and then looks what it has written.
 func (m *mariadb) requeue(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing) (written []pendingKey, err error) {
-	consumer, payload := "p.consumer_type", "p.payload_type, p.payload"
-	var args []any
-	if how.Payload != nil {
-		payload, args = "?, ?", append(args, how.PayloadType, string(how.Payload))
-	}
-	if len(how.Renamed) > 0 {
-		consumer = "CASE p.consumer_type" + strings.Repeat(" WHEN ? THEN ?", len(how.Renamed)) + " ELSE p.consumer_type END"
-		for former, current := range how.Renamed {
-			args = append(args, former, current)
-		}
-	}
+	consumer, payload, args := how.columns()
 	first, err := lastID(m.raw(ctx, tx, `INSERT IGNORE INTO {messages}
 		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
 		SELECT p.message_id, p.consumer, `+payload+`, p.headers, p.insert_id, p.created_at, {now}

@@ -148,6 +148,22 @@ type Requeuing struct {
 	PayloadType string
 }
 
+// columns are what becomes of the columns of a poisoned message p, with the values for
+// that.
+func (r Requeuing) columns() (consumer, payload string, args []any) {
+	consumer, payload = "p.consumer_type", "p.payload_type, p.payload"
+	if r.Payload != nil {
+		payload, args = "?, ?", append(args, r.PayloadType, string(r.Payload))
+	}
+	if len(r.Renamed) > 0 {
+		consumer = "CASE p.consumer_type" + strings.Repeat(" WHEN ? THEN ?", len(r.Renamed)) + " ELSE p.consumer_type END"
+		for former, current := range r.Renamed {
+			args = append(args, former, current)
+		}
+	}
+	return consumer, payload, args
+}
+
 // Requeue makes pending messages, with new row ids, out of locked poisoned ones,
 // and returns those it did: where an insert id is pending already nothing changes.
 func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Requeuing) (requeued []Poisoned, err error) {

@@ -43,17 +43,7 @@ func (r *returning) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, du
 
 // requeueAs is requeue in the order of a collation.
 func (r *returning) requeueAs(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing, collation string) (written []pendingKey, err error) {
-	consumer, payload := "consumer_type", "p.payload_type, p.payload"
-	var args []any
-	if how.Payload != nil {
-		payload, args = "?, ?", append(args, how.PayloadType, string(how.Payload))
-	}
-	if len(how.Renamed) > 0 {
-		consumer = "CASE consumer_type" + strings.Repeat(" WHEN ? THEN ?", len(how.Renamed)) + " ELSE consumer_type END"
-		for former, current := range how.Renamed {
-			args = append(args, former, current)
-		}
-	}
+	consumer, payload, args := how.columns()
 	err = r.dialect.raw(ctx, tx, `INSERT INTO {messages}
 		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
 		SELECT p.message_id, p.consumer, `+payload+`, p.headers, p.insert_id, p.created_at, {now}
