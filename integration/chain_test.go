@@ -90,7 +90,13 @@ func TestGoexitCostsAnAttemptAndNoSlot(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		var done atomic.Int64
 		a := newApp(
-			bus.Consume("exits", func(context.Context, order) error { goexit(); return nil }, bus.MaxAttempts(1)),
+			bus.Consume("exits", func(_ context.Context, o order) error {
+				if o.ID >= "5" { // some of them
+					defer func() { panic("on the way") }()
+				}
+				goexit()
+				return nil
+			}, bus.MaxAttempts(1)),
 			bus.Consume("works", func(context.Context, refund) error { done.Add(1); return nil }))
 		for i := range 20 {
 			a.produceAt(ctx, order{ID: fmt.Sprint(i)})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/partner"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -108,7 +109,7 @@ func (r *run) begin(ctx context.Context, end context.CancelFunc) (bun.Tx, error)
 // conflict or lost its connection. An error of that kind from elsewhere, from
 // another database for instance, leaves the transaction usable, and counts.
 func (r *run) blameless(ctx, txCtx context.Context, tx bun.Tx, err error) bool {
-	if _, panicked := err.(*raised); panicked || bus.VerdictOf(err).Outcome != bus.Unclassified || ctx.Err() != nil {
+	if _, panicked := err.(*partner.Raised); panicked || bus.VerdictOf(err).Outcome != bus.Unclassified || ctx.Err() != nil {
 		return false
 	}
 	if !store.IsConflict(err) && !store.IsUnavailable(err) {

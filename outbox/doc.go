@@ -17,6 +17,6 @@
 // runs; a ConsumeTx consumer runs inside a transaction that locks its own row.
 //
 // It does not speak SQL, that is internal/store. It may import only bus,
-// middleware, internal/store, internal/outage, bun, google/uuid and
-// cenkalti/backoff.
+// middleware, internal/store, internal/outage, internal/alarm, internal/partner,
+// bun, google/uuid and cenkalti/backoff.
 package outbox

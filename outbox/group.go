@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/partner"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -133,7 +134,7 @@ func (g *group) conduct(inside int) {
 	g.err = bus.ErrGoexit
 	defer func() {
 		if value := recover(); value != nil {
-			g.err = &raised{bus.NewPanicError(value)}
+			g.err = &partner.Raised{PanicError: bus.NewPanicError(value)}
 		}
 		close(g.over)
 	}()

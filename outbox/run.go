@@ -74,7 +74,7 @@ func (r *run) serve(ctx context.Context) error {
 	defer giveUp()
 
 	for range r.config.Concurrency {
-		w := &worker{run: r, abandon: make(chan uint64, 1)}
+		w := r.newWorker()
 		r.slots = append(r.slots, w)
 		r.startWorker(w, nil)
 	}

@@ -114,7 +114,7 @@ func (r *run) alone() bool {
 // step claims, runs and settles. The keeper looks after the lease and the
 // timeout meanwhile.
 func (r *run) step(ctx context.Context, request store.ClaimRequest) (ran bool, err error) {
-	w := &worker{run: r, abandon: make(chan uint64, 1)}
+	w := r.newWorker()
 	r.slots = []*worker{w}
 	defer func() { // also when a middleware ends this goroutine
 		err = errors.Join(err, r.writeOutcomes())
@@ -132,7 +132,7 @@ func (r *run) step(ctx context.Context, request store.ClaimRequest) (ran bool, e
 	keeper := r.background(func() { r.keeper(keeperCtx) })
 	defer keeper.Wait()
 	defer stopKeeper()
-	defer w.dismiss()
+	defer w.partner.Dismiss()
 	defer context.AfterFunc(ctx, func() { r.cancelWork(bus.ErrStopping) })()
 	w.process(t)
 	return true, nil

@@ -8,26 +8,20 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/partner"
 )
 
 // worker runs messages one after the other. The chain runs on its goroutine,
-// the consumer's function on a second one: a function that never returns, or
-// that ends its goroutine, then costs neither the worker nor the chain, which
-// sees an ordinary error.
+// the consumer's function on its partner: a function that never returns, or that
+// ends its goroutine, then costs neither the worker nor the chain, which sees an
+// ordinary error.
 type worker struct {
 	run      *run
-	partner  *partner
+	partner  partner.Partner[call]
 	deadline atomic.Int64 // when to abandon the current call: ns since run.started, 0 for never
 	call     atomic.Uint64
 	abandon  chan uint64 // the number of the call to abandon
 	current  atomic.Pointer[task]
-}
-
-// partner is the goroutine that a worker has its consumers run on.
-type partner struct {
-	in   chan call
-	out  chan error // buffered, so that an abandoned call can end
-	gone chan struct{}
 }
 
 type call struct {
@@ -37,13 +31,18 @@ type call struct {
 	codec    bus.Codec
 }
 
+// Run implements partner.Call.
+func (c call) Run() error { return c.consumer.Consume(c.ctx, c.codec, c.payload) }
+
+func (r *run) newWorker() *worker { return &worker{run: r, abandon: make(chan uint64, 1)} }
+
 // startWorker runs messages on a new goroutine until the dispatcher closes.
 // done is a task that a lost worker has finished, if any.
 func (r *run) startWorker(w *worker, done *task) {
 	r.workers.Go(func() {
 		stopped := false
 		defer func() {
-			w.dismiss()
+			w.partner.Dismiss()
 			if !stopped { // runtime.Goexit in a middleware ended this goroutine
 				r.startWorker(w, done)
 			}
@@ -108,7 +107,7 @@ func (r *run) consume(ctx context.Context, m *bus.Message) error {
 	}
 	// A panic goes on unwinding here, so that recovering from it stays a matter of
 	// the chain.
-	if p, ok := err.(*raised); ok {
+	if p, ok := err.(*partner.Raised); ok {
 		panic(p.PanicError)
 	}
 	// A handler that fails because we cancelled it has not had its chance.
@@ -139,29 +138,20 @@ func (r *run) payload(ctx context.Context, m *bus.Message) ([]byte, error) {
 
 // invoke runs the consumer's function on the worker's partner and waits for it,
 // but no longer than its deadline and a grace period. A panic comes back as an
-// error, a *raised.
+// error, a *partner.Raised.
 func (r *run) invoke(ctx context.Context, t *task, payload []byte) error {
 	w := t.worker
-	if w.partner == nil {
-		w.partner = newPartner(r.zombies.buried)
-	}
 	number := w.begin(ctx)
 	defer w.deadline.Store(0)
-	w.partner.in <- call{ctx: ctx, consumer: t.consumer, payload: payload, codec: r.registry.Codec()}
+	result := w.partner.Begin(call{ctx: ctx, consumer: t.consumer, payload: payload, codec: r.registry.Codec()})
 	for {
 		select {
-		case err := <-w.partner.out:
-			if err == bus.ErrGoexit {
-				w.dismiss() // its goroutine ends
-			}
+		case err := <-result:
 			return err
 		case abandoned := <-w.abandon:
-			if abandoned != number {
-				continue // meant for an earlier call
+			if abandoned == number { // not an earlier call
+				return w.leave(ctx, t)
 			}
-			left := w.partner
-			w.partner = nil
-			return r.abandon(ctx, t, left)
 		}
 	}
 }
@@ -173,48 +163,6 @@ func (w *worker) begin(ctx context.Context) (number uint64) {
 		w.deadline.Store(int64(deadline.Add(abandonGrace).Sub(w.run.started)))
 	}
 	return number
-}
-
-// raised tells a panic of the function from a *bus.PanicError it returned.
-type raised struct{ *bus.PanicError }
-
-// dismiss ends the partner and waits for it.
-func (w *worker) dismiss() {
-	if w.partner != nil {
-		close(w.partner.in)
-		<-w.partner.gone
-		w.partner = nil
-	}
-}
-
-// newPartner starts the goroutine that the worker's dismiss waits for. Only an
-// abandoned partner is left behind.
-func newPartner(ended func(*partner)) *partner {
-	p := &partner{in: make(chan call), out: make(chan error, 1), gone: make(chan struct{})}
-	go func() {
-		defer ended(p) // after gone: see abandon
-		defer close(p.gone)
-		p.loop()
-	}()
-	return p
-}
-
-func (p *partner) loop() {
-	for c := range p.in {
-		p.run(c)
-	}
-}
-
-// run calls the function and always answers.
-func (p *partner) run(c call) {
-	var err error = bus.ErrGoexit
-	defer func() {
-		if value := recover(); value != nil {
-			err = &raised{bus.NewPanicError(value)}
-		}
-		p.out <- err
-	}()
-	err = c.consumer.Consume(c.ctx, c.codec, c.payload)
 }
 
 // overdue has the worker abandon its call if its time is up.

@@ -16,58 +16,44 @@ type zombies struct {
 	full  func(bool) // told when the limit is reached, and when it no longer is
 
 	mu    sync.Mutex
-	alive map[*partner]string // the consumer each runs
+	alive []string // the consumer that each runs
 }
 
-func (z *zombies) add(p *partner, consumer string) {
+func (z *zombies) add(consumer string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	if z.alive == nil {
-		z.alive = make(map[*partner]string)
-	}
-	z.alive[p] = consumer
+	z.alive = append(z.alive, consumer)
 	if len(z.alive) == z.limit {
 		z.full(true)
 	}
 }
 
-// buried is called by every partner that ends, abandoned or not.
-func (z *zombies) buried(p *partner) {
+func (z *zombies) bury(consumer string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	if _, ok := z.alive[p]; !ok {
-		return
-	}
 	if len(z.alive) == z.limit {
 		z.full(false)
 	}
-	delete(z.alive, p)
+	i := slices.Index(z.alive, consumer)
+	z.alive = slices.Delete(z.alive, i, i+1)
 }
 
-func (z *zombies) names() (names []string) {
+func (z *zombies) names() []string {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	for _, name := range z.alive {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(slices.Values(z.alive))
 }
 
-// abandon leaves the partner behind, with the call it is in.
-func (r *run) abandon(ctx context.Context, t *task, p *partner) error {
-	r.zombies.add(p, t.consumer.Name())
-	close(p.in) // it ends once the function returns, if ever
-	select {
-	case <-p.gone: // with a Goexit just now, before it was added
-		r.zombies.buried(p)
-	default:
-	}
+// leave abandons the call that the worker's partner is in.
+func (w *worker) leave(ctx context.Context, t *task) error {
+	r, name := w.run, t.consumer.Name()
+	r.zombies.add(name)
+	w.partner.Abandon(func() { r.zombies.bury(name) })
 	if context.Cause(ctx) == bus.ErrStopping {
 		return fmt.Errorf("%w: %w", bus.ErrStopping, bus.ErrAbandoned) // it had no chance to finish
 	}
 	r.counters.abandoned.Add(1)
 	r.config.Logger.Error("consumer ignored its timeout and was abandoned",
-		"consumer", t.consumer.Name(), "message_id", t.message.ID.String(), "timeout", t.consumer.settings.Timeout)
+		"consumer", name, "message_id", t.message.ID.String(), "timeout", t.consumer.settings.Timeout)
 	return bus.ErrAbandoned
 }

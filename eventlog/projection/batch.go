@@ -12,6 +12,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/partner"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -30,10 +31,10 @@ type batch struct {
 	tx       bun.Tx
 	sub      store.Subscription
 	messages []*bus.Message
-	events   []eventlog.Recorded // for Projection.Batch
-	to       int64               // the checkpoint after it
-	parked   []store.Event       // of streams that are parked
-	partner  *partner            // what runs the functions, once one is to run
+	events   []eventlog.Recorded          // for Projection.Batch
+	to       int64                        // the checkpoint after it
+	parked   []store.Event                // of streams that are parked
+	partner  partner.Partner[application] // what runs the functions
 }
 
 // failure is why a batch was rolled back.
@@ -62,7 +63,7 @@ type batchKey struct{}
 func (r *Runner) step(ctx context.Context, s *shard, stop <-chan struct{}) (more bool, err error) {
 	err = r.db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) (err error) {
 		b := &batch{shard: s, runner: r, tx: tx}
-		defer b.dismiss()
+		defer b.partner.Dismiss()
 		more, err = b.run(ctx, stop)
 		return err
 	})

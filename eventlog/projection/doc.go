@@ -11,6 +11,6 @@
 //
 // It does not append events, that is package eventlog; where order does not
 // matter a consumer is simpler. It does not speak SQL. It may import only bus,
-// middleware, internal/store, internal/outage, internal/alarm, eventlog, bun and
-// cenkalti/backoff.
+// middleware, internal/store, internal/outage, internal/alarm, internal/partner,
+// eventlog, bun and cenkalti/backoff.
 package projection

@@ -44,7 +44,7 @@ func law() []allowance {
 		{".", nil, nil}, // the landing page
 		{"bus", nil, nil},
 		{"middleware", []string{"bus"}, []string{backoff}},
-		{"outbox", []string{"bus", "middleware", "internal/store", "internal/outage", "internal/alarm"}, append([]string{uuid, backoff}, bun...)},
+		{"outbox", []string{"bus", "middleware", "internal/store", "internal/outage", "internal/alarm", "internal/partner"}, append([]string{uuid, backoff}, bun...)},
 		{"schedule", []string{"bus", "internal/store", "internal/outage", "internal/alarm", "schedule/cron"}, append([]string{uuid, backoff}, bun...)},
 		{"schedule/cron", nil, nil},
 		{"poison", []string{"bus", "internal/store"}, append([]string{uuid}, bun...)},
@@ -54,11 +54,12 @@ func law() []allowance {
 		{"fxmodule", append([]string{"internal/store"}, public...), slices.Concat(bun, fx, otelAPI)},
 		{"bustest", append([]string{"internal/store"}, public...), bun},
 		{"eventlog", []string{"bus", "internal/store", "internal/outage"}, append([]string{uuid}, bun...)},
-		{"eventlog/projection", []string{"bus", "middleware", "internal/store", "internal/outage", "internal/alarm", "eventlog"}, append([]string{backoff}, bun...)},
+		{"eventlog/projection", []string{"bus", "middleware", "internal/store", "internal/outage", "internal/alarm", "internal/partner", "eventlog"}, append([]string{backoff}, bun...)},
 		{"eventlog/decider", []string{"bus", "internal/outage", "eventlog"}, append([]string{backoff}, bun...)},
 		{"internal/store", []string{"bus"}, bunAndDialects},
 		{"internal/outage", nil, []string{backoff}},
 		{"internal/alarm", nil, nil},
+		{"internal/partner", []string{"bus"}, nil},
 		{"internal/store/storetest", []string{"..."}, bunAndDialects},
 		{"internal/arch", nil, nil},
 		// The modules beside the root: examples show what a user can write, integration is free.

@@ -1,0 +1,71 @@
+package projection
+
+import (
+	"context"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/partner"
+)
+
+const (
+	// abandonGrace is how long a function may go on when its context is over,
+	// before it is left behind.
+	abandonGrace = 5 * time.Second
+	// maxLeft is how many that were left behind may be running before no more
+	// batches are begun.
+	maxLeft = 16
+)
+
+// application is a function of the projection, ready to be called.
+type application func() error
+
+// Run implements partner.Call.
+func (a application) Run() error { return a() }
+
+// call runs a function of the projection on the partner of the batch: one that
+// never returns costs neither the shard nor the end of Run. When its context is
+// over, by the timeout or by a stop, it waits a little longer and then leaves it
+// behind. The chain, and all that is done with the transaction besides, stays on
+// the goroutine of the batch.
+func (b *batch) call(ctx context.Context, m *bus.Message, fn application) error {
+	result := b.partner.Begin(fn)
+	select {
+	case err := <-result:
+		return passedOn(err)
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(abandonGrace)
+	defer grace.Stop()
+	select {
+	case err := <-result:
+		return passedOn(err)
+	case <-grace.C:
+		return b.abandon(ctx, m)
+	}
+}
+
+// passedOn has a panic go on here, so that recovering from it is a matter of the
+// chain.
+func passedOn(err error) error {
+	if p, ok := err.(*partner.Raised); ok {
+		panic(p.PanicError)
+	}
+	return err
+}
+
+// abandon leaves the function behind, and ends the session that it may be running
+// a statement in: rolling back would wait for that, and the shard stay locked.
+func (b *batch) abandon(ctx context.Context, m *bus.Message) error {
+	left := &b.runner.left
+	left.Add(1)
+	b.partner.Abandon(func() { left.Add(-1) })
+	b.runner.config.Logger.ErrorContext(ctx, "projection ignored its timeout and was abandoned", "projection", b.Name, "version", b.Version,
+		"shard", b.number, "stream", m.Event.Stream, "event_version", m.Event.Version, "position", m.Event.Position, "timeout", b.Timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	defer cancel()
+	if err := b.runner.store.Interrupt(ctx, b.runner.db, b.sub.Session); err != nil {
+		b.runner.outage.Noticed("interrupt", err)
+	}
+	return bus.ErrAbandoned
+}
