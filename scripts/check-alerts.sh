@@ -3,14 +3,12 @@
 # promtool it installs it as root on Debian and its relatives; anywhere else it says so and leaves the alerts unchecked.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../docs/alerts"
+# shellcheck source=scripts/lib/install.sh
+source ../../scripts/lib/install.sh
 
-say() { printf 'check-alerts: %s\n' "$*" >&2; }
-
-if ! command -v promtool >/dev/null && ((EUID == 0)) && command -v apt-get >/dev/null; then
+if ! command -v promtool >/dev/null && can_install; then
   say "no promtool found, installing prometheus"
-  apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
-  "${apt[@]}" update >&2
-  "${apt[@]}" install -y --no-install-recommends prometheus >&2
+  apt_install prometheus
 fi
 if ! command -v promtool >/dev/null; then
   say "no promtool found (Debian, Ubuntu: sudo apt-get install prometheus): the alerts are not checked"

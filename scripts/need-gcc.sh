@@ -2,8 +2,8 @@
 # Makes sure that Go's race detector has the C compiler it needs: silent when there is one, installs
 # gcc as root on Debian and its relatives, and says what to install anywhere else.
 set -euo pipefail
-
-say() { printf 'need-gcc: %s\n' "$*" >&2; }
+# shellcheck source=scripts/lib/install.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/install.sh"
 
 # compiles COMMAND...: whether COMMAND compiles a program that includes the C library.
 compiles() {
@@ -17,11 +17,9 @@ read -r -a cc <<<"$(go env CC)"
 if compiles "${cc[@]}"; then
   exit 0
 fi
-if ((EUID == 0)) && [[ ${cc[*]} == gcc ]] && command -v apt-get >/dev/null; then
+if [[ ${cc[*]} == gcc ]] && can_install; then
   say "no C compiler found, installing gcc and libc6-dev"
-  apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
-  "${apt[@]}" update >&2
-  "${apt[@]}" install -y --no-install-recommends gcc libc6-dev >&2
+  apt_install gcc libc6-dev
   compiles gcc && exit 0
 fi
 say "go test -race needs a C compiler, and \"${cc[*]}\" does not work here."

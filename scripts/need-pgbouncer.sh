@@ -2,17 +2,16 @@
 # Makes sure that the tests that reach PostgreSQL through a pooler find pgbouncer: silent when there is
 # one, installs it as root on Debian and its relatives, and says what to install anywhere else.
 set -euo pipefail
+# shellcheck source=scripts/lib/install.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/install.sh"
 
-say() { printf 'need-pgbouncer: %s\n' "$*" >&2; }
 there() { command -v pgbouncer >/dev/null || [[ -x /usr/sbin/pgbouncer ]]; }
 
 there && exit 0
-if ((EUID == 0)) && command -v apt-get >/dev/null; then
+if can_install; then
   say "pgbouncer was not found, installing it"
   # In this runlevel Debian's packages do not start their services.
-  apt=(env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
-  "${apt[@]}" update >&2
-  "${apt[@]}" install -y --no-install-recommends pgbouncer >&2
+  RUNLEVEL=1 apt_install pgbouncer
   there && exit 0
 fi
 say "the tests need pgbouncer."

@@ -1,0 +1,71 @@
+# shellcheck shell=bash
+# What the scripts share that run a command with a throw-away server. To be sourced, by a script that defines
+# stop_server: it ends what was started in $dir, if anything.
+
+# shellcheck source=scripts/lib/install.sh
+source "${BASH_SOURCE[0]%/*}/install.sh"
+
+dir=''  # of the server
+user='' # who owns the server, unless it is the caller
+child=''
+signalled=''
+
+# make_dir NAME USER: makes the directory of the server, which is gone when the script ends, however it ends.
+# Servers refuse to run as root: there, USER owns it.
+make_dir() {
+  if ((EUID == 0)); then
+    user=$2
+    id "$user" >/dev/null 2>&1 || user=nobody
+  fi
+  # Always in /tmp: a socket's path must stay under 100 characters and be open to the other user.
+  dir=$(mktemp -d "/tmp/asyncmonolith-$1.XXXXXX")
+  trap cleanup EXIT
+  trap 'on_signal HUP 1' HUP
+  trap 'on_signal INT 2' INT
+  trap 'on_signal TERM 15' TERM
+  if [[ -n $user ]]; then chown "$user" "$dir"; fi
+}
+
+# cleanup runs on every exit.
+# shellcheck disable=SC2317 # called by trap
+cleanup() {
+  trap '' HUP INT TERM
+  stop_server
+  rm -rf "$dir" || say "could not remove $dir"
+}
+
+# on_signal NAME NUMBER: passes the signal to the command, whose end ends this script. A terminal has
+# already sent Ctrl-C to both; a second one would mean "at once" to many programs.
+# shellcheck disable=SC2317 # called by trap
+on_signal() {
+  [[ -n $child ]] || exit $((128 + $2))
+  signalled=yes
+  [[ $1 == INT && -t 0 ]] || kill -s "$1" "$child" 2>/dev/null || true
+}
+
+# as_user COMMAND...: becomes the command, run in the server's directory as the user who owns it.
+as_user() {
+  cd "$dir" || exit
+  if [[ -z $user ]]; then
+    exec "$@"
+  elif command -v setpriv >/dev/null; then
+    exec setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups -- "$@"
+  else
+    exec su -s /bin/sh "$user" -c "exec $(printf '%q ' "$@")"
+  fi
+}
+
+# run_command COMMAND...: runs it, and exits with its status. It runs beside this shell, so that a signal is
+# handled at once and not after the command; it keeps the terminal as its input, and the signals that a
+# background command would ignore.
+run_command() {
+  local status=0
+  (trap - INT QUIT && exec "$@") <&0 &
+  child=$!
+  while :; do # a signal ends the wait, not the command
+    signalled=
+    wait "$child" && status=0 || status=$?
+    [[ -n $signalled ]] || break
+  done
+  exit "$status"
+}
