@@ -34,13 +34,12 @@ cleanup() {
   rm -rf "$dir" || say "could not remove $dir"
 }
 
-# on_signal NAME NUMBER: passes the signal to the command, whose end ends this script. A terminal has
-# already sent Ctrl-C to both; a second one would mean "at once" to many programs.
+# on_signal NAME NUMBER: passes the signal to the command, whose end ends this script.
 # shellcheck disable=SC2317 # called by trap
 on_signal() {
   [[ -n $child ]] || exit $((128 + $2))
   signalled=yes
-  [[ $1 == INT && -t 0 ]] || kill -s "$1" "$child" 2>/dev/null || true
+  kill -s "$1" "$child" 2>/dev/null || true
 }
 
 # as_user COMMAND...: becomes the command, run in the server's directory as the user who owns it.
@@ -55,17 +54,23 @@ as_user() {
   fi
 }
 
+# lost: whether the command has ended and this shell does not know: a signal that arrives just then, sent to both of
+# them, has it forget what it was told. It would wait for ever.
+lost() { ! kill -0 "$child" 2>/dev/null && jobs -rp | grep -qx "$child"; }
+
 # run_command COMMAND...: runs it, and exits with its status. It runs beside this shell, so that a signal is
 # handled at once and not after the command; it keeps the terminal as its input, and the signals that a
 # background command would ignore.
 run_command() {
   local status=0
+  # A terminal sends Ctrl-C to the command, too; a second one would mean "at once" to many programs.
+  if [[ -t 0 ]]; then trap '' INT; fi
   (trap - INT QUIT && exec "$@") <&0 &
   child=$!
   while :; do # a signal ends the wait, not the command
     signalled=
     wait "$child" && status=0 || status=$?
-    [[ -n $signalled ]] || break
+    if [[ -z $signalled ]] || lost; then break; fi
   done
   exit "$status"
 }
