@@ -62,14 +62,15 @@ stop_server() {
 }
 
 make_dir my mysql
-if ! (as_user "$install" --no-defaults --datadir="$dir/data" --auth-root-authentication-method=normal --skip-test-db) \
+# A directory for temporary tables of its own: a server that starts removes all it finds in there.
+if ! (as_user "$install" --no-defaults --datadir="$dir/data" --tmpdir="$dir" --auth-root-authentication-method=normal --skip-test-db) \
   >"$dir/install.log" 2>&1 </dev/null; then
   cat "$dir/install.log" >&2
   exit 1
 fi
 # A process group of its own keeps Ctrl-C from it: it is stopped when the command is over.
 set -m
-as_user "$server" --no-defaults --datadir="$dir/data" --socket="$dir/s" --pid-file="$dir/pid" --skip-networking \
+as_user "$server" --no-defaults --datadir="$dir/data" --tmpdir="$dir" --socket="$dir/s" --pid-file="$dir/pid" --skip-networking \
   --max-connections=300 >"$dir/server.log" 2>&1 </dev/null &
 running=$!
 set +m

@@ -76,12 +76,14 @@ func mariadb() (program, error) {
 	if err := errors.Join(errServer, errInstall); err != nil {
 		return program{}, fmt.Errorf("chaos: server: the programs of MariaDB (mariadbd, mariadb-install-db) were not found: install them, or put their directories on PATH: %w", err)
 	}
+	// A directory for temporary tables of its own: a server that starts removes all it
+	// finds in there.
 	return program{
 		initialise: func(dir string) (string, []string) {
-			return install, []string{"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--auth-root-authentication-method=normal"}
+			return install, []string{"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--tmpdir=" + dir, "--auth-root-authentication-method=normal"}
 		},
 		serve: func(dir string, settings []string) (string, []string) {
-			args := []string{"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--socket=" + filepath.Join(dir, "s"),
+			args := []string{"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--tmpdir=" + dir, "--socket=" + filepath.Join(dir, "s"),
 				"--pid-file=" + filepath.Join(dir, "pid"), "--skip-networking"}
 			for _, setting := range settings {
 				args = append(args, "--"+setting)
