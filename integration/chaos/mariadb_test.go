@@ -15,17 +15,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
-// Bars 1 to 3 on MariaDB, with the same judge.
+// Bars on MariaDB, with the same judge.
 
 func barKillsMariaDB(b *bar) {
 	config := chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two", "grouped"}, Grouped: []string{"grouped"}}
 	kills(b, testdb.MariaDBDSN(b), config, pick(b, 600, 600, 2000), pick(b, 4, 4, 20))
 }
 
-func barStopsMariaDB(b *bar) {
-	server, err := chaos.NewMariaDB(serverDir(b))
-	stops(b, started(b, server, err), 1, 3) // an orderly stop says little
-}
+func barStopsMariaDB(b *bar) { stops(b, newMariaDB(b), 1, 3) } // an orderly stop says little
 
 // barCommitsMariaDB loses commits only: whatever settles is a transaction of several
 // statements there.
@@ -33,14 +30,44 @@ func barCommitsMariaDB(b *bar) {
 	lostCommits(b, testdb.MariaDBDSN(b), pick(b, 200, 200, 600), []string{"commit", "produce"}, []string{"commit"})
 }
 
+// barPausedMariaDB knows what takes several statements by the first that locks.
+func barPausedMariaDB(b *bar) {
+	const locks = "SELECT c.id, c.solo, c.message_ids"
+	pauses(b.asRegular(), testdb.MariaDBDSN, keeping{
+		settles: locks, finishes: locks, extends: locks, renewal: "SELECT id FROM `message_claims` WHERE owner", fences: "SELECT m.id, m.attempts, m.crashes",
+	})
+}
+
+// asRegular has the bar take no longer than make chaos would: the long forms are
+// PostgreSQL's.
+func (b *bar) asRegular() *bar {
+	b.tier = min(b.tier, regular)
+	return b
+}
+
+func newMariaDB(b *bar) *chaos.Server {
+	b.Helper()
+	server, err := chaos.NewMariaDB(serverDir(b))
+	return started(b, server, err)
+}
+
 // openDSN opens a database by its data source name.
 func openDSN(t testing.TB, dsn string) *bun.DB {
 	t.Helper()
-	if chaos.Source(dsn).IsMariaDB() {
-		return testdb.OpenMariaDB(t, dsn)
+	db, err := chaos.Source(dsn).Open(20)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return testdb.OpenPostgres(t, dsn)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
 }
+
+// mariaTx ends a table whose rows tell the transaction that began them.
+const mariaTx = `tx BIGINT UNSIGNED GENERATED ALWAYS AS ROW START, gone BIGINT UNSIGNED GENERATED ALWAYS AS ROW END,
+  PERIOD FOR SYSTEM_TIME (tx, gone)) WITH SYSTEM VERSIONING`
+
+// mariaNow is when the statement began.
+const mariaNow = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
 func (r *run) onMariaDB() bool { return chaos.Source(r.dsn).IsMariaDB() }
 
@@ -50,18 +77,15 @@ func (r *run) onMariaDB() bool { return chaos.Source(r.dsn).IsMariaDB() }
 func (r *run) keepMariaHistory() {
 	r.Helper()
 	const (
-		now     = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 		session = "COALESCE(@session_of, '')"
-		tx      = `tx BIGINT UNSIGNED GENERATED ALWAYS AS ROW START, gone BIGINT UNSIGNED GENERATED ALWAYS AS ROW END,
-  PERIOD FOR SYSTEM_TIME (tx, gone)) WITH SYSTEM VERSIONING`
-		note = "INSERT INTO history (at, session, kind, claim, until, messages) VALUES (" + now + ", " + session + ", "
+		note    = "INSERT INTO history (at, session, kind, claim, until, messages) VALUES (" + mariaNow + ", " + session + ", "
 	)
 	for _, statement := range []string{
-		"CREATE TABLE effects (consumer VARCHAR(255) NOT NULL, job BIGINT NOT NULL, " + tx,
+		"CREATE TABLE effects (consumer VARCHAR(255) NOT NULL, job BIGINT NOT NULL, " + mariaTx,
 		"CREATE TABLE owners (owner VARCHAR(255) PRIMARY KEY, worker VARCHAR(255) NOT NULL)",
 		"CREATE TABLE births (id BIGINT PRIMARY KEY, consumer VARCHAR(255) NOT NULL, job INT NOT NULL)",
 		`CREATE TABLE history (seq BIGINT AUTO_INCREMENT PRIMARY KEY, at BIGINT NOT NULL, session VARCHAR(255) NOT NULL, kind VARCHAR(20) NOT NULL,
-  claim BIGINT NOT NULL, until BIGINT NOT NULL, messages LONGTEXT NOT NULL, ` + tx,
+  claim BIGINT NOT NULL, until BIGINT NOT NULL, messages LONGTEXT NOT NULL, ` + mariaTx,
 		"CREATE TRIGGER note_claimed AFTER INSERT ON message_claims FOR EACH ROW BEGIN INSERT IGNORE INTO owners VALUES (NEW.owner, " + session + "); " +
 			note + "'claimed', NEW.id, NEW.leased_until, NEW.message_ids); END",
 		"CREATE TRIGGER note_kept AFTER UPDATE ON message_claims FOR EACH ROW " + note + "'kept', NEW.id, NEW.leased_until, NEW.message_ids)",

@@ -9,9 +9,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"testing"
 	"time"
 
-	"github.com/uptrace/bun/dialect"
+	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
@@ -39,46 +40,58 @@ type exitPath struct {
 
 const pausedLease = 2 * time.Second
 
-// renewal tells a renewal of leases from all other statements.
-const renewal = "SET leased_until"
+// keeping tells the statements that keep a claim or end it, by what no other has. Of
+// several statements it is the one that locks the claim if it is still there.
+type keeping struct{ settles, finishes, extends, renewal, fences string } // a renewal begins with renewal
 
-func exitPaths() []exitPath {
-	results := []string{settles, finishes}
+func keepingPostgres() keeping {
+	const renewal = "SET leased_until"
+	return keeping{settles: settles, finishes: finishes, extends: renewal, renewal: renewal, fences: "FOR UPDATE OF m"}
+}
+
+func exitPaths(k keeping) []exitPath {
+	results := []string{k.settles, k.finishes}
 	long := 3 * pausedLease
 	return []exitPath{
 		{name: "done, sent", onTheWire: results},
 		{name: "done, running", job: chaos.Job{Takes: pausedLease / 2, Do: chaos.Ignore}, sends: results},
 		{name: "error, sent", job: chaos.Job{Do: chaos.Fail}, onTheWire: results, doomed: true},
 		{name: "poison, sent", job: chaos.Job{Do: chaos.Doom}, onTheWire: results, doomed: true},
-		{name: "release, running", job: chaos.Job{Takes: long}, sends: []string{settles}},
-		{name: "extend, sent", job: chaos.Job{Takes: long}, onTheWire: []string{renewal}},
-		{name: "transaction, running", job: chaos.Job{Takes: pausedLease / 2, Do: chaos.Ignore}, tx: true, sends: []string{settles}},
+		{name: "release, running", job: chaos.Job{Takes: long}, sends: []string{k.settles}},
+		{name: "extend, sent", job: chaos.Job{Takes: long}, onTheWire: []string{k.extends}},
+		{name: "transaction, running", job: chaos.Job{Takes: pausedLease / 2, Do: chaos.Ignore}, tx: true, sends: []string{k.settles}},
+		{name: "transaction, fencing", job: chaos.Job{Do: chaos.Ignore}, tx: true, onTheWire: []string{k.fences}},
 	}
 }
 
-func barPaused(b *bar) {
-	rounds := pick(b, 1, 1, 2)
+func barPaused(b *bar) { pauses(b, testdb.PostgresDSN, keepingPostgres()) }
+
+// pauses stops a worker on every path, each time on a database of its own.
+func pauses(b *bar, newDSN func(t testing.TB, settings ...string) string, k keeping) {
+	rounds, paths := pick(b, 1, 1, 2), exitPaths(k)
 	var fenced, results int64
 	for range rounds {
-		for _, path := range exitPaths() {
-			f, n := b.paused(path)
+		for _, path := range paths {
+			f, n := b.paused(newDSN(b), path, k.renewal)
 			fenced, results = fenced+f, results+n
 		}
 	}
-	b.figure("%d exit paths × %d: 0 stale writes accepted of %d results, %d fenced", len(exitPaths()), rounds, results, fenced)
+	b.figure("%d exit paths × %d: 0 stale writes accepted of %d results, %d fenced", len(paths), rounds, results, fenced)
 }
 
 // paused stops a worker on one path and returns how many of its results were
 // void by its own count, and how many there were.
-func (b *bar) paused(path exitPath) (fenced, results int64) {
+func (b *bar) paused(dsn string, path exitPath, renewal string) (fenced, results int64) {
 	config, n := chaos.WorkerConfig{Lease: pausedLease, Plain: []string{"one"}}, 10+b.IntN(30)
 	if path.job.Takes > pausedLease { // what was recovered runs 8 at a time
 		n = 8 + b.IntN(9)
 	}
+	held := 1 // statements on the wire, each for all messages or, of transactions, for one
 	if path.tx {
 		config, n = chaos.WorkerConfig{Lease: pausedLease, Tx: []string{"one"}}, 1+b.IntN(8)
+		held = n
 	}
-	dsn := testdb.PostgresDSN(b)
+	locked := path.tx && path.onTheWire == nil // its transactions have the rows
 	proxy, through := newProxy(b, dsn)
 	r := newRun(b, dsn, config)
 	gate, renewals := newGate(path.onTheWire), newGate([]string{renewal})
@@ -104,14 +117,14 @@ func (b *bar) paused(path exitPath) (fenced, results int64) {
 	w := r.start(0)
 	b.eventually(30*time.Second, path.name+": the worker is where it is to stop", func() bool {
 		if path.onTheWire != nil {
-			return gate.closed()
+			return gate.holds() >= held
 		}
 		return len(r.ledger()) == n
 	})
 	w.Signal(syscall.SIGSTOP)
 	pause(2*pausedLease + 500*time.Millisecond)
 
-	heir := r.inherit(n, path.tx)
+	heir := r.inherit(n, locked)
 	before := r.everything()
 	gate.open()                         // the statement arrives, late
 	pause(200 * time.Millisecond)       // as long as it takes to be carried out
@@ -126,10 +139,9 @@ func (b *bar) paused(path exitPath) (fenced, results int64) {
 		b.Errorf("%s: the worker sent its results when it went on: got %t, want %t", path.name, sent.Load(), path.sends != nil)
 	}
 	after := r.everything()
-	if path.tx {
-		// The worker had the rows locked all the time, so they were nobody else's: its
-		// transactions commit, which removes them, and all there is to fence is the
-		// release.
+	if locked {
+		// They were nobody else's all the time: its transactions commit, which removes
+		// them, and all there is to fence is the release.
 		before = strings.Join([]string{"consumer_messages: 0", "message_claims: 0", "poisoned_messages: 0"}, "\n")
 		if n := r.count("SELECT count(*) FROM (SELECT job FROM effects GROUP BY job) once"); n != len(numbers) {
 			b.Errorf("%s: effects: got those of %d jobs, want %d", path.name, n, len(numbers))
@@ -154,7 +166,7 @@ func (b *bar) paused(path exitPath) (fenced, results int64) {
 // and returns how to let it go again.
 func (r *run) inherit(n int, locked bool) (letGo func()) {
 	r.Helper()
-	s, err := store.For(dialect.PG, bus.Tables{})
+	s, err := store.For(r.db.Dialect().Name(), bus.Tables{})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -190,17 +202,19 @@ func (r *run) everything() string {
 	r.Helper()
 	var lines []string
 	for _, table := range []string{"consumer_messages", "message_claims", "poisoned_messages"} {
-		var rows []string
-		if err := r.db.NewRaw("SELECT t::text FROM "+table+" t ORDER BY 1").Scan(r.ctx, &rows); err != nil {
+		var rows []map[string]any
+		if err := r.db.NewRaw("SELECT * FROM ? ORDER BY id", bun.Ident(table)).Scan(r.ctx, &rows); err != nil {
 			r.Fatal(err)
 		}
 		lines = append(lines, fmt.Sprintf("%s: %d", table, len(rows)))
-		lines = append(lines, rows...)
+		for _, row := range rows {
+			lines = append(lines, fmt.Sprint(row))
+		}
 	}
 	return strings.Join(lines, "\n")
 }
 
-// gate holds the first statement that has one of the parts, until it is opened.
+// gate holds statements that have one of the parts, until it is opened.
 type gate struct {
 	parts  []string
 	came   chan struct{}
@@ -209,7 +223,7 @@ type gate struct {
 }
 
 func newGate(parts []string) *gate {
-	return &gate{parts: parts, came: make(chan struct{}, 1), opened: make(chan struct{})}
+	return &gate{parts: parts, came: make(chan struct{}, 100), opened: make(chan struct{})}
 }
 
 func (g *gate) decide(sql string) chaos.Fault {
@@ -223,8 +237,8 @@ func (g *gate) decide(sql string) chaos.Fault {
 	return chaos.Forward
 }
 
-// closed tells whether the gate holds a statement.
-func (g *gate) closed() bool { return len(g.came) > 0 }
+// holds tells how many statements have come to the gate.
+func (g *gate) holds() int { return len(g.came) }
 
 // open may be called more than once.
 func (g *gate) open() { g.once.Do(func() { close(g.opened) }) }
