@@ -5,6 +5,7 @@ package chaos_test
 import (
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
@@ -15,7 +16,9 @@ import (
 // Bar 5: a message whose consumer ends the process is delivered three times and
 // poisoned, and of its 200 neighbours none is.
 
-func barKillers(b *bar) {
+func barKillers(b *bar) { killers(b, testdb.PostgresDSN) }
+
+func killers(b *bar, newDSN func(t testing.TB, settings ...string) string) {
 	deeds := []chaos.Deed{chaos.Exit}
 	if b.tier > short {
 		// The race detector has its own view of a race, and needs more address
@@ -23,7 +26,7 @@ func barKillers(b *bar) {
 		deeds = append(deeds, chaos.Race, chaos.Hog)
 	}
 	for _, deed := range deeds {
-		b.killer(deed)
+		b.killer(newDSN(b), deed)
 	}
 }
 
@@ -31,13 +34,13 @@ func barKillers(b *bar) {
 // runtime reserves more than it uses.
 const addressSpace = 2 << 30
 
-func (b *bar) killer(deed chaos.Deed) {
+func (b *bar) killer(dsn string, deed chaos.Deed) {
 	const neighbours = 200
 	config := chaos.WorkerConfig{Plain: []string{"one"}, Lease: 2 * time.Second}
 	if deed == chaos.Hog {
 		config.AddressSpace = addressSpace
 	}
-	r := newRun(b, testdb.PostgresDSN(b), config)
+	r := newRun(b, dsn, config)
 	takes := func() time.Duration { return b.between(time.Millisecond, 20*time.Millisecond) }
 	before := b.IntN(neighbours) // who is claimed together with the killer depends on where it stands
 	r.produce(before, takes)

@@ -171,6 +171,7 @@ func bars() []aBar {
 		{"4-paused", long, barPaused, seconds{300, 300, 300}},
 		{"4-paused-mariadb", long, barPausedMariaDB, seconds{300, 300, 300}},
 		{"5-killers", short, barKillers, seconds{60, 90, 90}},
+		{"5-killers-mariadb", long, barKillersMariaDB, seconds{60, 90, 90}},
 		{"6-misdeeds", regular, barMisdeeds, seconds{120, 120, 120}},
 		{"6-cycles", regular, barCycles, seconds{120, 120, 120}},
 		{"7-sigterm", regular, barSigterm, seconds{360, 60, 360}},

@@ -38,6 +38,8 @@ func barPausedMariaDB(b *bar) {
 	})
 }
 
+func barKillersMariaDB(b *bar) { killers(b, testdb.MariaDBDSN) }
+
 // asRegular has the bar take no longer than make chaos would: the long forms are
 // PostgreSQL's.
 func (b *bar) asRegular() *bar {
