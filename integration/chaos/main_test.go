@@ -175,6 +175,7 @@ func bars() []aBar {
 		{"6-misdeeds", regular, barMisdeeds, seconds{120, 120, 120}},
 		{"6-cycles", regular, barCycles, seconds{120, 120, 120}},
 		{"7-sigterm", regular, barSigterm, seconds{360, 60, 360}},
+		{"7-sigterm-mariadb", long, barSigtermMariaDB, seconds{360, 60, 360}},
 		{"8-pool-refused", long, barPoolRefused, seconds{30, 30, 30}},
 		{"8-pool-used", long, barPoolUsed, seconds{90, 90, 90}},
 		{"8-read-only", long, barReadOnly, seconds{120, 120, 120}},

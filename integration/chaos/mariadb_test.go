@@ -40,6 +40,8 @@ func barPausedMariaDB(b *bar) {
 
 func barKillersMariaDB(b *bar) { killers(b, testdb.MariaDBDSN) }
 
+func barSigtermMariaDB(b *bar) { sigterms(b.asRegular(), testdb.MariaDBDSN(b)) }
+
 // asRegular has the bar take no longer than make chaos would: the long forms are
 // PostgreSQL's.
 func (b *bar) asRegular() *bar {
