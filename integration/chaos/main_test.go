@@ -184,6 +184,7 @@ func bars() []aBar {
 		{"8-vanished", long, barVanished, seconds{60, 60, 60}},
 		{"8-disk-full", long, barDiskFull, seconds{120, 120, 120}},
 		{"9-insert-ids", regular, barInsertIDs, seconds{150, 60, 150}},
+		{"9-insert-ids-mariadb", long, barInsertIDsMariaDB, seconds{150, 60, 150}},
 		{"9-isolation", regular, barIsolation, seconds{150, 180, 900}},
 		{"9-pgbouncer", long, barPgbouncer, seconds{900, 900, 900}},
 		{"10-deploy", long, barDeploy, seconds{240, 240, 240}},

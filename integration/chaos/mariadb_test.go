@@ -42,6 +42,8 @@ func barKillersMariaDB(b *bar) { killers(b, testdb.MariaDBDSN) }
 
 func barSigtermMariaDB(b *bar) { sigterms(b.asRegular(), testdb.MariaDBDSN(b)) }
 
+func barInsertIDsMariaDB(b *bar) { insertIDs(b.asRegular(), testdb.MariaDBDSN(b)) }
+
 // asRegular has the bar take no longer than make chaos would: the long forms are
 // PostgreSQL's.
 func (b *bar) asRegular() *bar {

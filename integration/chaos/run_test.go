@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -37,6 +38,7 @@ type run struct {
 	died     map[*chaos.Worker]bool // of what they did
 	killed   map[string]time.Time   // workers, by their names
 	crashes  int64                  // that the workers counted, once they have stopped
+	repeated atomic.Int64           // conflicts of users' own transactions
 }
 
 // newRun prepares a run on a database of its own on the server of the DSN.
