@@ -189,6 +189,7 @@ func bars() []aBar {
 		{"9-pgbouncer", long, barPgbouncer, seconds{900, 900, 900}},
 		{"10-deploy", long, barDeploy, seconds{240, 240, 240}},
 		{"11-schedules", long, barSchedules, seconds{240, 240, 240}},
+		{"11-schedules-mariadb", long, barSchedulesMariaDB, seconds{240, 240, 240}},
 		{"12-hostile", long, barHostile, seconds{600, 600, 600}},
 		{"13-model", short, barModel, seconds{90, 150, 600}},
 	}

@@ -44,6 +44,8 @@ func barSigtermMariaDB(b *bar) { sigterms(b.asRegular(), testdb.MariaDBDSN(b)) }
 
 func barInsertIDsMariaDB(b *bar) { insertIDs(b.asRegular(), testdb.MariaDBDSN(b)) }
 
+func barSchedulesMariaDB(b *bar) { fires(b.asRegular(), testdb.MariaDBDSN(b)) }
+
 // asRegular has the bar take no longer than make chaos would: the long forms are
 // PostgreSQL's.
 func (b *bar) asRegular() *bar {
@@ -100,6 +102,20 @@ func (r *run) keepMariaHistory() {
 		"CREATE TRIGGER note_written AFTER UPDATE ON consumer_messages FOR EACH ROW IF (OLD.attempts, OLD.crashes, OLD.available_after) <> (NEW.attempts, NEW.crashes, NEW.available_after) THEN " +
 			note + "'written', 0, 0, JSON_ARRAY(NEW.id)); END IF",
 		"CREATE TRIGGER note_removed AFTER DELETE ON consumer_messages FOR EACH ROW " + note + "'written', 0, 0, JSON_ARRAY(OLD.id))",
+	} {
+		r.exec(statement)
+	}
+}
+
+// watchMariaFires is watchFires.
+func (r *run) watchMariaFires() {
+	r.Helper()
+	for _, statement := range []string{
+		"CREATE TABLE fires (schedule BIGINT, fire_at BIGINT, at BIGINT, " + mariaTx,
+		"CREATE TABLE sent (job INT, " + mariaTx,
+		"CREATE TRIGGER watch_fires AFTER UPDATE ON scheduled_messages FOR EACH ROW IF NEW.available_after <> OLD.available_after THEN " +
+			"INSERT INTO fires (schedule, fire_at, at) VALUES (OLD.id, OLD.available_after, " + mariaNow + "); END IF",
+		"CREATE TRIGGER watch_sent AFTER INSERT ON consumer_messages FOR EACH ROW INSERT INTO sent (job) VALUES (JSON_VALUE(NEW.payload, '$.n'))",
 	} {
 		r.exec(statement)
 	}

@@ -18,10 +18,10 @@ import (
 // Triggers see what is committed and nothing else, and keep it whatever becomes of
 // the rows: each fire with its time, and each message with its transaction.
 const watchFires = `
-CREATE TABLE fires (schedule bigint, fire_at timestamptz, at timestamptz, tx xid8);
+CREATE TABLE fires (schedule bigint, fire_at timestamptz, at bigint, tx xid8);
 CREATE TABLE sent (job int, tx xid8);
 CREATE FUNCTION watch_fires() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-  INSERT INTO fires VALUES (OLD.id, OLD.available_after, clock_timestamp(), pg_current_xact_id()); RETURN NULL; END $$;
+  INSERT INTO fires VALUES (OLD.id, OLD.available_after, extract(epoch FROM clock_timestamp()) * 1000000, pg_current_xact_id()); RETURN NULL; END $$;
 CREATE TRIGGER watch AFTER UPDATE ON scheduled_messages FOR EACH ROW
   WHEN (NEW.available_after IS DISTINCT FROM OLD.available_after) EXECUTE FUNCTION watch_fires();
 CREATE FUNCTION watch_sent() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -31,11 +31,17 @@ CREATE TRIGGER watch AFTER INSERT ON consumer_messages FOR EACH ROW EXECUTE FUNC
 // span is a time when nobody was alive.
 type span struct{ from, to time.Time }
 
-func barSchedules(b *bar) {
+func barSchedules(b *bar) { fires(b, testdb.PostgresDSN(b)) }
+
+func fires(b *bar, dsn string) {
 	const crew, schedules = 5, 10
 	lasts := pick(b, 15*time.Second, 30*time.Second, 2*time.Minute)
-	r := newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Plain: []string{"tick"}, Schedules: true})
-	r.exec(watchFires)
+	r := newRun(b, dsn, chaos.WorkerConfig{Plain: []string{"tick"}, Schedules: true})
+	if r.onMariaDB() {
+		r.watchMariaFires()
+	} else {
+		r.exec(watchFires)
+	}
 	scheduler, err := schedule.NewScheduler(r.registry, schedule.Config{})
 	if err != nil {
 		b.Fatal(err)
@@ -118,9 +124,13 @@ func (r *run) killInTurns(until time.Time) (kills int, nobody []span) {
 // alive for.
 func (r *run) gap(id int64, from, to time.Time, nobody []span) (worst time.Duration) {
 	r.Helper()
-	var at []time.Time
-	if err := r.db.NewRaw("SELECT at FROM fires WHERE schedule = ? ORDER BY at", id).Scan(r.ctx, &at); err != nil {
+	var micros []int64
+	if err := r.db.NewRaw("SELECT at FROM fires WHERE schedule = ? ORDER BY at", id).Scan(r.ctx, &micros); err != nil {
 		r.Fatal(err)
+	}
+	at := make([]time.Time, len(micros))
+	for i, n := range micros {
+		at[i] = time.UnixMicro(n)
 	}
 	at = slices.DeleteFunc(at, func(t time.Time) bool { return t.Before(from) || t.After(to) })
 	at = slices.Concat([]time.Time{from}, at, []time.Time{to})
