@@ -4,7 +4,6 @@ package chaos_test
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -72,7 +71,7 @@ func start(b *bar, server *chaos.Server) time.Time {
 // returns when it did.
 func (b *bar) answering(dsn string) time.Time {
 	b.Helper()
-	db, err := sql.Open("pgx", dsn)
+	db, err := chaos.Source(dsn).Pool()
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -166,6 +166,8 @@ func bars() []aBar {
 		{"2-backends", long, barBackends, seconds{150, 150, 150}},
 		{"2-resets", long, barResets, seconds{100, 100, 100}},
 		{"2-outage", long, barOutage, seconds{240, 240, 240}},
+		{"2-resets-mariadb", long, barResetsMariaDB, seconds{100, 100, 100}},
+		{"2-outage-mariadb", long, barOutageMariaDB, seconds{240, 240, 240}},
 		{"3-commits", short, barCommits, seconds{90, 120, 120}},
 		{"3-commits-mariadb", regular, barCommitsMariaDB, seconds{90, 120, 120}},
 		{"4-paused", long, barPaused, seconds{300, 300, 300}},

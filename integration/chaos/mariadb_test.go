@@ -46,6 +46,10 @@ func barInsertIDsMariaDB(b *bar) { insertIDs(b.asRegular(), testdb.MariaDBDSN(b)
 
 func barSchedulesMariaDB(b *bar) { fires(b.asRegular(), testdb.MariaDBDSN(b)) }
 
+func barResetsMariaDB(b *bar) { resets(b, newMariaDB(b)) }
+
+func barOutageMariaDB(b *bar) { outage(b, newMariaDB(b)) }
+
 // asRegular has the bar take no longer than make chaos would: the long forms are
 // PostgreSQL's.
 func (b *bar) asRegular() *bar {

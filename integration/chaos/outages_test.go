@@ -92,7 +92,7 @@ func stops(b *bar, server *chaos.Server, stopped, killed int) {
 }
 
 func barBackends(b *bar) {
-	b.severed("backends terminated", time.Minute, func(r *run, _ *chaos.Proxy) int {
+	b.severed(newServer(b), "backends terminated", time.Minute, func(r *run, _ *chaos.Proxy) int {
 		r.refresh()
 		// All, but for the one that says so: the producer's and the workers'.
 		return r.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
@@ -101,13 +101,14 @@ func barBackends(b *bar) {
 
 // barResets cuts the workers' connections, of which the server learns no sooner than
 // they do.
-func barResets(b *bar) {
-	b.severed("connections reset", 30*time.Second, func(_ *run, proxy *chaos.Proxy) int { return proxy.Reset() })
+func barResets(b *bar) { resets(b, newServer(b)) }
+
+func resets(b *bar, server *chaos.Server) {
+	b.severed(server, "connections reset", 30*time.Second, func(_ *run, proxy *chaos.Proxy) int { return proxy.Reset() })
 }
 
 // severed cuts all connections every two seconds.
-func (b *bar) severed(what string, lasts time.Duration, sever func(*run, *chaos.Proxy) int) {
-	server := newServer(b)
+func (b *bar) severed(server *chaos.Server, what string, lasts time.Duration, sever func(*run, *chaos.Proxy) int) {
 	config, spec := outages()
 	r := newRun(b, server.DSN(), config)
 	proxy, through := newProxy(b, r.dsn)
@@ -138,9 +139,10 @@ func (b *bar) severed(what string, lasts time.Duration, sever func(*run, *chaos.
 // second: its loops and its renewals, each with a backoff of its own.
 const mayTry = 10
 
-func barOutage(b *bar) {
+func barOutage(b *bar) { outage(b, newServer(b)) }
+
+func outage(b *bar, server *chaos.Server) {
 	const workers = 3
-	server := newServer(b)
 	config, _ := outages()
 	r := newRun(b, server.DSN(), config)
 	proxy, through := newProxy(b, r.dsn)

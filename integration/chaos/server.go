@@ -147,7 +147,7 @@ func (s *Server) launch() error {
 
 // answers waits for the first successful query, or for the process to end.
 func (s *Server) answers(ctx context.Context) error {
-	db, _, err := s.source(s.dir).pool()
+	db, err := s.source(s.dir).Pool()
 	if err != nil {
 		return fmt.Errorf("chaos: server: %w", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/mysqldialect"
 	"github.com/uptrace/bun/dialect/pgdialect"
-	"github.com/uptrace/bun/schema"
 )
 
 // A Source is a data source name, of PostgreSQL or of MariaDB.
@@ -21,32 +20,36 @@ type Source string
 // IsMariaDB tells which of the two it is of.
 func (s Source) IsMariaDB() bool { return !strings.HasPrefix(string(s), "postgres://") }
 
-// Open opens a pool of at most so many connections. It does not connect.
+// Open opens a pool of at most so many connections. On MariaDB bun connects at once, to
+// ask for the server's version, and waits for the answer as long as it takes.
 func (s Source) Open(pool int) (*bun.DB, error) {
-	conns, dialect, err := s.pool()
+	conns, err := s.Pool()
 	if err != nil {
-		return nil, fmt.Errorf("chaos: %w", err)
+		return nil, err
 	}
 	conns.SetMaxOpenConns(pool)
 	conns.SetMaxIdleConns(pool)
-	return bun.NewDB(conns, dialect), nil
+	if s.IsMariaDB() {
+		return bun.NewDB(conns, mysqldialect.New()), nil
+	}
+	return bun.NewDB(conns, pgdialect.New()), nil
 }
 
-func (s Source) pool() (*sql.DB, schema.Dialect, error) {
+// Pool opens a pool without bun. It does not connect.
+func (s Source) Pool() (*sql.DB, error) {
 	if !s.IsMariaDB() {
-		conns, err := sql.Open("pgx", string(s))
-		return conns, pgdialect.New(), err
+		return sql.Open("pgx", string(s))
 	}
 	config, err := mysql.ParseDSN(string(s))
 	if err != nil {
-		return nil, nil, err
+		return nil, fmt.Errorf("chaos: data source name: %w", err)
 	}
 	config.Logger = &mysql.NopLogger{} // it would write lines of its own about every lost connection
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
-		return nil, nil, err
+		return nil, fmt.Errorf("chaos: data source name: %w", err)
 	}
-	return sql.OpenDB(connector), mysqldialect.New(), nil
+	return sql.OpenDB(connector), nil
 }
 
 // As has the connections say whose they are. On MariaDB a variable of the session does.
