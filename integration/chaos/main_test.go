@@ -182,6 +182,7 @@ func bars() []aBar {
 		{"8-pool-used", long, barPoolUsed, seconds{90, 90, 90}},
 		{"8-read-only", long, barReadOnly, seconds{120, 120, 120}},
 		{"8-black-hole", long, barBlackHole, seconds{180, 180, 180}},
+		{"8-black-hole-mariadb", long, barBlackHoleMariaDB, seconds{180, 180, 180}},
 		{"8-latency", long, barLatency, seconds{150, 150, 150}},
 		{"8-vanished", long, barVanished, seconds{60, 60, 60}},
 		{"8-disk-full", long, barDiskFull, seconds{120, 120, 120}},

@@ -50,6 +50,8 @@ func barResetsMariaDB(b *bar) { resets(b, newMariaDB(b)) }
 
 func barOutageMariaDB(b *bar) { outage(b, newMariaDB(b)) }
 
+func barBlackHoleMariaDB(b *bar) { blackHole(b, newMariaDB(b)) }
+
 // asRegular has the bar take no longer than make chaos would: the long forms are
 // PostgreSQL's.
 func (b *bar) asRegular() *bar {

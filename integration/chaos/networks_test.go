@@ -3,7 +3,7 @@
 package chaos_test
 
 import (
-	"database/sql"
+	"context"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -78,25 +78,28 @@ func (b *bar) refused(err error, code string) {
 // roundTrip is how long a question takes once there is a connection.
 func (b *bar) roundTrip(dsn string) (time.Duration, error) {
 	b.Helper()
-	db, err := sql.Open("pgx", dsn)
+	db, err := chaos.Source(dsn).Pool()
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer db.Close()
-	conn, err := db.Conn(b.Context()) // takes several
+	ctx, cancel := context.WithTimeout(b.Context(), 5*time.Second)
+	defer cancel()
+	conn, err := db.Conn(ctx) // takes several
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
 	begun := time.Now()
-	_, err = conn.ExecContext(b.Context(), "SELECT 1")
+	_, err = conn.ExecContext(ctx, "SELECT 1")
 	return time.Since(begun), err
 }
 
 // barBlackHole cuts two workers off for a minute, without their being told, while
 // a third reaches the database and takes over what they held.
-func barBlackHole(b *bar) {
-	server := newServer(b)
+func barBlackHole(b *bar) { blackHole(b, newServer(b)) }
+
+func blackHole(b *bar, server *chaos.Server) {
 	r := newRun(b, server.DSN(), chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}})
 	proxy, through := newProxy(b, r.dsn)
 	cut := r.config
