@@ -63,11 +63,11 @@ func mariaSettleMutants() []mutant {
 		},
 		{
 			name: "MariaDB: release counts an attempt", file: mariaSettle, suite: onMariaDB(underStore + "^settle$"), says: `settle\.go:\d+: messages?:`,
-			changes: []change{{"case Failed, Snoozed:", "case Failed, Snoozed, Release:"}, {"CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, m.crashes", "CASE r.outcome WHEN 'snoozed' THEN 0 ELSE 1 END, m.crashes"}},
+			changes: mariaReleaseCounts(),
 		},
 		{
 			name: "MariaDB: crash not counted", file: mariaSettle, suite: onMariaDB(underStore + "^recover$"), says: `recover\.go:\d+: crashes`,
-			changes: []change{{"SET m.crashes = j.crashes`", "SET m.crashes = m.crashes`"}},
+			changes: mariaCrashNotCounted(),
 		},
 		{
 			name: "MariaDB: crash poisons without solo", file: mariaSettle, suite: onMariaDB(underStore + "^recover$"), says: `recovered without solo:`,
@@ -98,6 +98,44 @@ func mariaSettleMutants() []mutant {
 		{
 			name: "MariaDB: recovery reads the whole table", file: mariaSettle, suite: onMariaDB("^TestMariaDBPlans$"), says: `plan: got "SCAN m`,
 			changes: []change{{"`SELECT m.id, m.crashes FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE SKIP LOCKED`", "`SELECT m.id, m.crashes FROM {messages} m WHERE JSON_CONTAINS(?, m.id) FOR UPDATE SKIP LOCKED`"}},
+		},
+	}
+}
+
+func mariaCrashNotCounted() []change {
+	return []change{{"SET m.crashes = j.crashes`", "SET m.crashes = m.crashes`"}}
+}
+
+func mariaReleaseCounts() []change {
+	return []change{
+		{"case Failed, Snoozed:", "case Failed, Snoozed, Release:"},
+		{"CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, m.crashes", "CASE r.outcome WHEN 'snoozed' THEN 0 ELSE 1 END, m.crashes"},
+	}
+}
+
+// mariaBarMutants are caught by whole processes.
+func mariaBarMutants() []mutant {
+	return []mutant{
+		{
+			name: "bar 4 on MariaDB: settle without membership", file: mariaSettle, suite: bar("4-paused-mariadb"), says: `sent: a stale write was accepted`,
+			changes: []change{{"\treturn held, m.run(ctx, tx, mariaForget, ended)", "\treturn results, m.run(ctx, tx, mariaForget, ended)"}},
+		},
+		{
+			name: "bar 4 on MariaDB: the fence asks for nothing", file: mariaFence, suite: bar("4-paused-mariadb"), says: `transaction, fencing: a stale write was accepted`,
+			changes: []change{{"if !slices.Contains(locked, state{msg.ID, msg.Attempts, msg.Crashes}) {\n\t\t\tcontinue\n\t\t}\n\t\tfor _, c := range live {\n\t\t\tif c.ID == msg.Claim && slices.Contains(c.MessageIDs, msg.ID) {",
+				"for range 1 {\n\t\t\tif slices.ContainsFunc(locked, func(s state) bool { return s.ID == msg.ID }) {"}},
+		},
+		{
+			name: "bar 5 on MariaDB: crash not counted", file: mariaSettle, suite: bar("5-killers-mariadb"), says: `got a death of a worker beyond the 3`,
+			changes: mariaCrashNotCounted(),
+		},
+		{
+			name: "bar 7 on MariaDB: release counts an attempt", file: mariaSettle, suite: bar("7-sigterm-mariadb"), says: `messages with attempts or crashes: got \d+, want none`,
+			changes: mariaReleaseCounts(),
+		},
+		{
+			name: "bar 11 on MariaDB: schedules are read without a lock", file: "internal/store/schedule.go", suite: bar("11-schedules-mariadb"), says: `got \d+ fires, \d+ of them with exactly one message, and \d+ messages, want as many`,
+			changes: []change{{"\tif s.RowLocks() {\n\t\tq = q.For(\"UPDATE SKIP LOCKED\")", "\tif _, maria := s.engine.(*mariadb); s.RowLocks() && !maria {\n\t\tq = q.For(\"UPDATE SKIP LOCKED\")"}},
 		},
 	}
 }
