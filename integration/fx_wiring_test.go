@@ -196,7 +196,7 @@ func TestFxTakesAListOfConsumers(t *testing.T) {
 func TestFxNamesItsOwnCureForMissingTables(t *testing.T) {
 	t.Parallel()
 	err := fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t)), fxmodule.Module).Start(t.Context())
-	if !errors.Is(err, bus.ErrSchema) || !strings.Contains(err.Error(), "fxmodule.Migrate()") || strings.Count(err.Error(), "there are no tables") != 1 {
+	if !errors.Is(err, bus.ErrSchema) || !strings.Contains(err.Error(), "fxmodule.Migrate()") || strings.Count(err.Error(), "there is no table") != 1 {
 		t.Errorf("got %v, want ErrSchema once, and what to do about it under fx", err)
 	}
 }

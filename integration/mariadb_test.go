@@ -80,6 +80,9 @@ func TestMariaDBNeedsADatabase(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no database is selected") {
 		t.Errorf("migrate without a database: got error %v, want one that says so", err)
 	}
+	if err := must[*store.Store](t)(store.For(dialect.MySQL, bus.Tables{})).CheckSchema(t.Context(), db); err == nil || !strings.Contains(err.Error(), "no database is selected") {
+		t.Errorf("look at the tables without a database: got error %v, want one that says so", err)
+	}
 }
 
 // TestMariaDBStatementsFitIntoPackets: the server closes the connection under a

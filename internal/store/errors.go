@@ -155,6 +155,14 @@ func Explained(err error) error {
 	return fmt.Errorf("%w: %w", bus.ErrSchema, err)
 }
 
+func isMissingColumn(err error) bool {
+	if err == nil {
+		return false
+	}
+	state := sqlState(err)
+	return state == "42703" || state == "42S22" || strings.Contains(err.Error(), "no such column")
+}
+
 // IsMissingTable tells whether a statement named a table that does not exist.
 func IsMissingTable(err error) bool {
 	if err == nil {

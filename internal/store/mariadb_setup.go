@@ -24,7 +24,7 @@ func (m *mariadb) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB)
 		return err
 	}
 	if database == "" {
-		return errors.New("no database is selected: name one in the DSN, as in user:password@tcp(host:3306)/name")
+		return errNoDatabase
 	}
 	const name = `CONCAT('asyncmonolith.', MD5(DATABASE()))`
 	var locked int
@@ -43,6 +43,9 @@ func (m *mariadb) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB)
 	}
 	return fn(conn)
 }
+
+// errNoDatabase is what 1046 means to somebody who wrote a DSN. It is immutable.
+var errNoDatabase = errors.New("no database is selected: name one in the DSN, as in user:password@tcp(host:3306)/name")
 
 // bound cannot: the settings for it are the session's, and would stay.
 func (m *mariadb) bound(context.Context, bun.Tx) error { return nil }

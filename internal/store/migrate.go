@@ -42,7 +42,47 @@ func (s *Store) Migrate(ctx context.Context, db *bun.DB) error {
 	if err != nil {
 		return err
 	}
-	return whileBusy(ctx, func() error { return s.migrating(ctx, db, s.apply(ctx, all)) })
+	if err := s.checkTables(ctx, db, false); isForeign(err) {
+		return err
+	}
+	if err := whileBusy(ctx, func() error { return s.migrating(ctx, db, s.apply(ctx, all)) }); err != nil {
+		return err
+	}
+	return s.checkTables(ctx, db, true)
+}
+
+// foreignError tells that somebody else's table has the name of one of ours.
+type foreignError struct{ table, column string }
+
+func (e *foreignError) Error() string {
+	return fmt.Sprintf("table %s exists and is not this library's, it has no column %s: set Tables.Prefix to something else, or rename it", e.table, e.column)
+}
+
+func isForeign(err error) bool {
+	var foreign *foreignError
+	return errors.As(err, &foreign)
+}
+
+// checkTables asks each of the tables that everything needs for a column that tables
+// of these names do not have elsewhere. all tells whether it must be there.
+func (s *Store) checkTables(ctx context.Context, db bun.IDB, all bool) error {
+	for _, t := range []struct{ name, table, column string }{
+		{"consumer_messages", s.names.messages, "crashes"}, {"message_claims", s.names.claims, "message_ids"},
+		{"poisoned_messages", s.names.poisoned, "crashes"}, {"scheduled_messages", s.names.schedules, "run_at"},
+		{"paused_consumers", s.names.paused, "paused_at"},
+	} {
+		_, err := db.NewRaw("SELECT " + t.column + " FROM " + t.table + " WHERE 1 = 0").Exec(ctx)
+		switch {
+		case isMissingColumn(err):
+			return &foreignError{s.names.prefix + t.name, t.column}
+		case IsMissingTable(err) && !all:
+		case IsMissingTable(err):
+			return fmt.Errorf("%w: table %s is not there, though %sasyncmonolith_migrations says so", bus.ErrSchema, s.names.prefix+t.name, s.names.prefix)
+		case err != nil:
+			return fmt.Errorf("look at table %s: %w", s.names.prefix+t.name, err)
+		}
+	}
+	return nil
 }
 
 // apply runs the migrations that the tables do not have yet.
@@ -102,8 +142,11 @@ func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
 	}
 	want := all[len(all)-1].version
 	version, err := s.version(ctx, db)
+	if isNoDatabase(err) {
+		return errNoDatabase
+	}
 	if IsMissingTable(err) {
-		return fmt.Errorf("%w: there are no tables", bus.ErrSchema)
+		return fmt.Errorf("%w: there is no table %sasyncmonolith_migrations", bus.ErrSchema, s.names.prefix)
 	}
 	if err != nil {
 		return fmt.Errorf("read schema version: %w", err)
@@ -111,7 +154,7 @@ func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
 	if version < want {
 		return fmt.Errorf("%w: the tables have version %d, version %d is needed", bus.ErrSchema, version, want)
 	}
-	return nil
+	return s.checkTables(ctx, db, true)
 }
 
 func (s *Store) version(ctx context.Context, db bun.IDB) (version int, err error) {

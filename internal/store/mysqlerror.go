@@ -7,10 +7,13 @@ import (
 
 // Numbers of errors of MariaDB and MySQL whose SQLSTATE says too little.
 const (
+	mysqlChanged         = 1020 // with innodb_snapshot_isolation
 	mysqlDiskFull        = 1021
 	mysqlEngine          = 1030
 	mysqlOutOfMemory     = 1037
+	mysqlNoDatabase      = 1046
 	mysqlTableFull       = 1114
+	mysqlPacketTooLarge  = 1153
 	mysqlUserConnections = 1203
 	mysqlLockWait        = 1205
 	mysqlLockTableFull   = 1206
@@ -22,12 +25,10 @@ const (
 	mysqlKilled          = 1927
 	mysqlUnknownQuery    = 1957
 	mysqlStatementTime   = 1969
-	mysqlChanged         = 1020 // with innodb_snapshot_isolation
-	mysqlLockNowait      = 3572
 	mysqlExecutionTime   = 3024
-	mysqlIdle            = 4031
-	mysqlPacketTooLarge  = 1153
+	mysqlLockNowait      = 3572
 	mysqlCheckConstraint = 3819
+	mysqlIdle            = 4031
 )
 
 // mysqlError returns the number and the SQLSTATE of an error of
@@ -56,6 +57,11 @@ func mysqlError(err error) (number int, state string) {
 		}
 	}
 	return 0, ""
+}
+
+func isNoDatabase(err error) bool {
+	number, _ := mysqlError(err)
+	return number == mysqlNoDatabase
 }
 
 // mysqlUnavailable tells of a number whether it speaks of the server or of the

@@ -297,16 +297,27 @@ func (p *postgres) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB
 		if _, err := tx.NewRaw(`SELECT pg_advisory_xact_lock(?)`, p.advisoryKey()).Exec(ctx); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		}
-		if p.schema != "" {
-			if _, err := tx.NewRaw(`CREATE SCHEMA IF NOT EXISTS ?`, bun.Ident(p.schema)).Exec(ctx); err != nil {
-				return fmt.Errorf("create schema: %w", err)
-			}
+		if err := p.createSchema(ctx, tx); err != nil {
+			return fmt.Errorf("create schema: %w", err)
 		}
 		if _, err := tx.NewRaw(p.expand(`CREATE TABLE IF NOT EXISTS {migrations} (version int PRIMARY KEY, applied_at timestamptz NOT NULL)`)).Exec(ctx); err != nil {
 			return fmt.Errorf("create table of migrations: %w", err)
 		}
 		return fn(tx)
 	})
+}
+
+// createSchema looks for it in the catalog: a connection that has once heard that there
+// is no such schema may still believe it, and IF NOT EXISTS with it. Nor is it allowed
+// to everybody, even where it has nothing to do.
+func (p *postgres) createSchema(ctx context.Context, tx bun.Tx) error {
+	var exists bool
+	err := tx.NewRaw(`SELECT ? = '' OR EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = ?)`, p.schema, p.schema).Scan(ctx, &exists)
+	if err != nil || exists {
+		return err
+	}
+	_, err = tx.NewRaw(`CREATE SCHEMA ?`, bun.Ident(p.schema)).Exec(ctx)
+	return err
 }
 
 // advisoryKey is one per schema: sets of tables in it may both want to create it.

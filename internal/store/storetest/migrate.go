@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing/fstest"
 
+	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -21,6 +22,8 @@ func migrateCases() []testCase {
 		{"sets of tables do not see each other", tablesApart},
 		{"the tables stand in the schema, with the prefix", tablesInSchema},
 		{"missing tables are a schema error", schemaMissing},
+		{"a table that is gone is a schema error", tableGone},
+		{"a table of somebody else's is left alone", foreignTable},
 		{"older tables are a schema error", schemaOlder},
 		{"newer tables are left alone", schemaNewer},
 		{"the files can be run by another tool", migrateByHand},
@@ -130,6 +133,32 @@ func schemaMissing(k *kit) {
 	fresh := k.with(bus.Tables{Prefix: k.tables.Prefix + "none_"})
 	if err := fresh.store.CheckSchema(k.ctx, k.db); !isSchemaError(err) {
 		k.Errorf("check without tables: got %v, want ErrSchema", err)
+	}
+}
+
+func tableGone(k *kit) {
+	_, err := k.db.NewRaw("ALTER TABLE ? RENAME TO ?", k.table("poisoned_messages"), bun.Ident(k.tables.Prefix+"elsewhere")).Exec(k.ctx)
+	k.must("rename", err)
+	for what, err := range map[string]error{"check": k.store.CheckSchema(k.ctx, k.db), "migrate": k.store.Migrate(k.ctx, k.db)} {
+		if !errors.Is(err, bus.ErrSchema) || !strings.Contains(err.Error(), k.tables.Prefix+"poisoned_messages") {
+			k.Errorf("%s without a table that was there: got error %v, want ErrSchema and its name", what, err)
+		}
+	}
+}
+
+// foreignTable is such as the library for .NET makes.
+func foreignTable(k *kit) {
+	for _, name := range []string{"consumer_messages", "scheduled_messages"} {
+		fresh := k.with(bus.Tables{Prefix: k.tables.Prefix + name[:1] + "_"})
+		theirs := fresh.tables.Prefix + name
+		_, err := k.db.NewRaw("CREATE TABLE ? (id varchar(36) PRIMARY KEY, available_after bigint)", bun.Ident(theirs)).Exec(k.ctx)
+		k.must("create", err)
+		if err = fresh.store.Migrate(k.ctx, k.db); err == nil || !strings.Contains(err.Error(), theirs) || !strings.Contains(err.Error(), "Tables.Prefix") {
+			k.Errorf("migrate beside a foreign table: got error %v, want one that names %s and Tables.Prefix", err, theirs)
+		}
+		if err = fresh.store.CheckSchema(k.ctx, k.db); !errors.Is(err, bus.ErrSchema) {
+			k.Errorf("check beside a foreign table: got error %v, want ErrSchema: nothing was made", err)
+		}
 	}
 }
 

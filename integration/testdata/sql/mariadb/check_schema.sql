@@ -1,1 +1,11 @@
 SELECT COALESCE(MAX(version), 0) FROM `app_asyncmonolith_migrations`;
+
+SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0;
+
+SELECT message_ids FROM `app_message_claims` WHERE 1 = 0;
+
+SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0;
+
+SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0;
+
+SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0;

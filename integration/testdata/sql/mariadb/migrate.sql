@@ -1,3 +1,13 @@
+SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0;
+
+SELECT message_ids FROM `app_message_claims` WHERE 1 = 0;
+
+SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0;
+
+SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0;
+
+SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0;
+
 SELECT COALESCE(DATABASE(), '');
 
 SELECT COALESCE(GET_LOCK(CONCAT('asyncmonolith.', MD5(DATABASE())), 600), 0);
@@ -97,3 +107,13 @@ INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
 VALUES (2, CURRENT_TIMESTAMP);
 
 DO RELEASE_LOCK(CONCAT('asyncmonolith.', MD5(DATABASE())));
+
+SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0;
+
+SELECT message_ids FROM `app_message_claims` WHERE 1 = 0;
+
+SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0;
+
+SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0;
+
+SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0;

@@ -1,6 +1,18 @@
+SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
+
+SELECT message_ids FROM "app_message_claims" WHERE 1 = 0;
+
+SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0;
+
+SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0;
+
+SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0;
+
 BEGIN;
 
 SELECT pg_advisory_xact_lock(7675943572289281929);
+
+SELECT '' = '' OR EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = '');
 
 CREATE TABLE IF NOT EXISTS "app_asyncmonolith_migrations" (version int PRIMARY KEY, applied_at timestamptz NOT NULL);
 
@@ -205,3 +217,13 @@ INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (3, CURRENT_TIMESTAMP);
 
 COMMIT;
+
+SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
+
+SELECT message_ids FROM "app_message_claims" WHERE 1 = 0;
+
+SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0;
+
+SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0;
+
+SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0;

@@ -1,3 +1,13 @@
+SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
+
+SELECT message_ids FROM "app_message_claims" WHERE 1 = 0;
+
+SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0;
+
+SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0;
+
+SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0;
+
 CREATE TABLE IF NOT EXISTS "app_asyncmonolith_migrations" (version INTEGER PRIMARY KEY, applied_at TEXT NOT NULL);
 
 BEGIN;
@@ -180,3 +190,13 @@ INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (3, CURRENT_TIMESTAMP);
 
 COMMIT;
+
+SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
+
+SELECT message_ids FROM "app_message_claims" WHERE 1 = 0;
+
+SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0;
+
+SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0;
+
+SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0;
