@@ -17,7 +17,7 @@ var identifier = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 // connection's default schema and the plain table names.
 type Tables struct {
 	// Schema is the database schema of the tables. Empty means the
-	// connection's default; on SQLite it must be empty.
+	// connection's default; on SQLite and MariaDB it must be empty.
 	Schema string
 	// Prefix is put before every table name, so that several applications can
 	// share a schema. At most 24 bytes. Defaults to none.

@@ -1,5 +1,6 @@
 // Package eventlog is an append-only log of events in streams, kept in the
-// application's own database.
+// application's own database, which is PostgreSQL or SQLite: on others its calls
+// return an errors.ErrUnsupported.
 //
 // A [Log] appends events in the caller's transaction, at an expected version of
 // their stream; consumers that are registered for an event run as for any other

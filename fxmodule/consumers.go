@@ -24,8 +24,9 @@ const (
 // error of the application that names the argument. Consumers may be called any
 // number of times, from any number of modules; without [Module] it has no effect.
 //
-// A constructor may take *outbox.Producer, *schedule.Scheduler and *poison.Store,
-// for its consumers to use when they run; see [Module] for when they are ready.
+// A constructor may take *outbox.Producer, *outbox.Admin, *schedule.Scheduler,
+// *poison.Store and *eventlog.Log, for its consumers to use when they run; see
+// [Module] for when they are ready.
 // What else Module provides is made from the consumers, so to take it is a cycle.
 //
 // Results and parameters match by their exact types, as always with fx: a

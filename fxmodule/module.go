@@ -68,14 +68,18 @@ import (
 // under amotel.Quiet. Module does not shut providers down. A ProcessorConfig.Chain
 // of the application replaces the whole consume chain, telemetry included: put
 // Telemetry.Consume in it.
-var Module = fx.Options(
-	fx.Module("asyncmonolith",
-		fx.Provide(newMigration, newHandles, handedProducer, handedScheduler, handedStore, handedAdmin,
-			newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier),
-		fx.Invoke(fill),
-	),
-	fx.Invoke(run), // not in the fx.Module, whose Invokes come before the application's
-)
+var Module = module() // immutable
+
+func module() fx.Option {
+	return fx.Options(
+		fx.Module("asyncmonolith",
+			fx.Provide(newMigration, newHandles, handedProducer, handedScheduler, handedStore, handedAdmin,
+				newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier),
+			fx.Invoke(fill),
+		),
+		fx.Invoke(run), // not in the fx.Module, whose Invokes come before the application's
+	)
+}
 
 // ConsumeChain is the application's own layers of the consume chain, first
 // outermost: they run inside the ready-made ones, right around the consumer. It

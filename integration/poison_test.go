@@ -67,6 +67,7 @@ func TestPoisonedMessagesAreListed(t *testing.T) {
 			{"everything", poison.Filter{}, 205},
 			{"by consumer", poison.Filter{Consumer: "d"}, 1},
 			{"by payload type", poison.Filter{PayloadType: "other"}, 1},
+			{"by message id", poison.Filter{MessageID: must[poison.Message](t)(s.Get(ctx, db, 9)).MessageID}, 1},
 			{"by text in the reason", poison.Filter{Error: "vanished"}, 1},
 			{"by text in the errors", poison.Filter{Error: "no luck"}, 204},
 			{"a percent sign is a percent sign", poison.Filter{Error: "100%_sure"}, 1},

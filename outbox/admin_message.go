@@ -37,7 +37,7 @@ type Pending struct {
 // FailedRun is one failed run of a message.
 type FailedRun struct {
 	Attempt int       // its number, from 1 on
-	At      time.Time // when it ended
+	At      time.Time // when it ended, by the clock of the process that ran it
 	Error   string    // at most 8 KiB
 }
 

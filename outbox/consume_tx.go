@@ -20,7 +20,7 @@ import (
 // happens exactly once. When fn fails the transaction is rolled back and the
 // message is retried like any other.
 //
-// Keep such consumers short: each holds a connection and a row lock, and on
+// fn must not commit or roll back tx; what it returns decides. Keep such consumers short: each holds a connection and a row lock, and on
 // SQLite the write lock of the database, where the timeout must be less than
 // busy_timeout. Effects outside of tx, and through any
 // other connection, are at-least-once.
@@ -155,7 +155,7 @@ func (r *run) commit(ctx context.Context, tx bun.Tx, tasks []*task, end context.
 	}
 	if err := r.store.Intact(statement, tx); err != nil {
 		r.rollback(tx, end, session)
-		return ofTransaction("look", err)
+		return ofTransaction("before the commit", err)
 	}
 	removed, err := r.store.Remove(statement, tx, ids...)
 	if err != nil || !removed {

@@ -21,7 +21,11 @@ var ErrSchema = bus.ErrSchema
 // idempotent and safe to run from many instances at once. Migrations only ever
 // add, so that an older binary keeps working on newer tables. Pass the tables of
 // the registry: Registry.Tables. What there is to do is one transaction, so that an
-// error, or the end of ctx, leaves the tables as they were.
+// error, or the end of ctx, leaves the tables as they were. On MariaDB each
+// statement commits by itself; there the next call completes what was interrupted.
+//
+// A table of one of these names that is not the library's is an error, and so is
+// one that was there and is gone, an [ErrSchema].
 func Migrate(ctx context.Context, db *bun.DB, tables bus.Tables) error {
 	s, err := storeFor(db, tables)
 	if err != nil {

@@ -33,7 +33,7 @@ type Message struct {
 // Attempt is one failed run of a message.
 type Attempt struct {
 	Attempt int       // its number, from 1 on
-	At      time.Time // when it ended
+	At      time.Time // when it ended, by the clock of the process that ran it
 	Error   string    // at most 8 KiB
 }
 
@@ -55,12 +55,15 @@ type Filter struct {
 	// bus.PayloadAliases) are found by that name only.
 	Consumer    string
 	PayloadType string
+	// MessageID is the id that log lines and spans have: one message for each
+	// consumer of the payload. No index helps to find it, see Error.
+	MessageID bus.MessageID
 	// PoisonedAfter and PoisonedBefore bound when the message was poisoned;
 	// both are exclusive.
 	PoisonedAfter, PoisonedBefore time.Time
 	// Error is a text anywhere in the reason or in the stored errors of the runs,
-	// which are JSON: a quote or a line break stands there escaped. On
-	// PostgreSQL its case counts, on SQLite that of ASCII letters does not. No
+	// which are JSON: a quote or a line break stands there escaped. On PostgreSQL
+	// and MariaDB its case counts, on SQLite that of ASCII letters does not. No
 	// index helps to find it, so set Consumer, too, where there are many.
 	Error string
 }
@@ -76,7 +79,7 @@ func (f Filter) check() error {
 }
 
 func (f Filter) rows() store.PoisonFilter {
-	return store.PoisonFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, PoisonedAfter: f.PoisonedAfter,
+	return store.PoisonFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, MessageID: f.MessageID, PoisonedAfter: f.PoisonedAfter,
 		PoisonedBefore: f.PoisonedBefore, Error: f.Error}
 }
 

@@ -75,7 +75,7 @@ func (m *mariadb) fence(ctx context.Context, tx bun.IDB, f Fence) ([]int64, erro
 // intact reports that the transaction is not that of the fence any more.
 func (m *mariadb) intact(ctx context.Context, tx bun.IDB) error {
 	if _, err := tx.NewRaw(`RELEASE SAVEPOINT ` + fencePoint).Exec(ctx); err != nil {
-		return fmt.Errorf("the transaction has ended early, by a deadlock or by a statement that commits: %w", err)
+		return fmt.Errorf("the transaction has ended early, by the consumer, a deadlock or a statement that commits: %w", err)
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
 // Poisoned is a row of poisoned_messages.
@@ -24,6 +26,7 @@ type Poisoned struct {
 type PoisonFilter struct {
 	IDs                           []int64
 	Consumer, PayloadType         string
+	MessageID                     bus.MessageID
 	PoisonedAfter, PoisonedBefore time.Time
 	Error                         string        // anywhere in the reason or the errors
 	BeforeAt                      time.Time     // only what is older than this place,
@@ -43,6 +46,9 @@ func (s *Store) poisonWhere(ctx context.Context, q bun.QueryBuilder, f PoisonFil
 	}
 	if f.PayloadType != "" {
 		q = q.Where("payload_type = ?", f.PayloadType)
+	}
+	if f.MessageID != (bus.MessageID{}) {
+		q = q.Where("message_id = ?", f.MessageID)
 	}
 	if !f.PoisonedAfter.IsZero() {
 		q = q.Where("poisoned_at > " + s.at(f.PoisonedAfter))

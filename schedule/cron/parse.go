@@ -25,7 +25,7 @@ func Parse(expr string) (Expression, error) {
 		return parseMacro(expr, fields)
 	case len(fields) > 0 && zonePrefix(fields[0]) != "":
 		return Expression{}, &ParseError{Expr: expr, Value: expr,
-			Allowed: "no " + zonePrefix(fields[0]) + " prefix (pass the zone beside the expression)"}
+			Allowed: "an expression without " + zonePrefix(fields[0]) + " (pass the zone beside it)"}
 	case len(fields) == 5:
 		return parseFields(expr, append([]string{"0"}, fields...))
 	case len(fields) == 6:
