@@ -136,10 +136,11 @@ func (r *run) fence(ctx context.Context, tx bun.Tx, tasks []*task) (held []int64
 // has to wait for the statement that the handler may be in; meanwhile the messages
 // would stay locked, and whatever is settled with them would wait.
 func (r *run) interrupt(end context.CancelFunc, session store.Session) {
+	ended := time.Now()
 	end() // no further statement begins
 	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
 	defer cancel()
-	if err := r.store.Interrupt(ctx, r.db, session); err != nil {
+	if err := r.store.Interrupt(ctx, r.db, session, ended); err != nil {
 		r.outage.Noticed("interrupt", err)
 	}
 }
@@ -165,9 +166,10 @@ func (r *run) commit(ctx context.Context, tx bun.Tx, tasks []*task, end context.
 		}
 		return ofTransaction("remove", err)
 	}
-	timer := time.AfterFunc(statementTimeout, end)
-	defer timer.Stop()
-	err = tx.Commit()
+	defer time.AfterFunc(statementTimeout, end).Stop()
+	committing, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	err = store.Commit(committing, tx)
 	if err == nil {
 		return nil
 	}
@@ -218,8 +220,10 @@ func uncounted(err error) error {
 // notices before that statement is through, and so it is ended.
 func (r *run) rollback(tx bun.Tx, end context.CancelFunc, session store.Session) {
 	defer time.AfterFunc(statementTimeout, end).Stop()
-	if err := tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) {
+	if err := store.Rollback(r.ctx, tx); err != nil && !errors.Is(err, sql.ErrTxDone) {
 		r.config.Logger.Debug("rollback", "error", err)
-		r.interrupt(end, session)
+		if r.store.Lingers() {
+			r.interrupt(end, session)
+		}
 	}
 }

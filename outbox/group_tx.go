@@ -128,10 +128,10 @@ type sharedTx struct {
 // may just be locked.
 func (s *sharedTx) fence(members []*member) (held, others []*member, err error) {
 	ids, session, err := s.run.fence(s.ctx, s.tx, tasksOf(members))
+	s.session = session
 	if err != nil {
 		return nil, nil, err
 	}
-	s.session = session
 	for _, m := range members {
 		if slices.Contains(ids, m.task.row.ID) {
 			held = append(held, m)

@@ -37,7 +37,7 @@ func (p *Producer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.
 		return fmt.Errorf("outbox: run in tx: %w", err)
 	}
 	ctx, wakes := store.WithWakes(ctx)
-	if err := db.RunInTx(ctx, nil, fn); err != nil {
+	if err := store.RunInTx(ctx, db, nil, fn); err != nil {
 		return err
 	}
 	wakes.Send(p.registry)

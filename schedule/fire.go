@@ -104,7 +104,7 @@ func (p *Processor) inTx(ctx context.Context, fn func(ctx context.Context, tx bu
 	inner, cancel := context.WithTimeout(context.WithoutCancel(ctx), fireTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopGrace, cancel) })()
-	return p.db.RunInTx(inner, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error { return fn(inner, tx) })
+	return store.RunInTx(inner, p.db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error { return fn(inner, tx) })
 }
 
 // blame tells whether a batch was not sent because of its messages, or because of

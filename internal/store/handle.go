@@ -96,7 +96,7 @@ func InTx(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
 }
 
 func readCommitted(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
-	return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error { return fn(tx) })
+	return RunInTx(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error { return fn(tx) })
 }
 
 // WriteFirst makes sure, where one writer locks the whole database, that a

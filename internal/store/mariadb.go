@@ -67,7 +67,7 @@ const mariaHeld = `SELECT h.id FROM {claims} c, JSON_TABLE(c.message_ids, '$[*]'
 const mariaDue = `
 (SELECT ? AS i, m.id, m.available_after, NULL AS held FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
 WHERE m.crashes = 0 AND m.consumer_type = ? AND m.payload_type IN (?) AND m.available_after <= {now}
-  AND m.available_after >= ? AND (m.available_after > ? OR m.id > ?) AND NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)
+  AND (m.available_after > ? OR (m.available_after = ? AND m.id > ?)) AND NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)
 ORDER BY m.available_after, m.id LIMIT ?)`
 
 // mariaLists reads all that is claimed, once, to be left out here. A condition in
@@ -172,12 +172,7 @@ const (
 
 func (m *mariadb) pick(ctx context.Context, tx bun.Tx, r ClaimRequest) (picks []pick, err error) {
 	if r.Select != Clean {
-		low, high := r.Select.crashes()
-		var found []candidate
-		if err := m.raw(ctx, tx, mariaCandidatesCrashed, low, high, wantedPairs(r.Wants), r.Limit).Scan(ctx, &found); err != nil {
-			return nil, err
-		}
-		return m.lockPicks(ctx, tx, r, found)
+		return m.pickCrashed(ctx, tx, r)
 	}
 	var looks []look
 	for i, w := range r.Wants {
@@ -204,6 +199,37 @@ func (m *mariadb) pick(ctx context.Context, tx bun.Tx, r ClaimRequest) (picks []
 		for i := range looks {
 			looks[i].missing -= count(locked, func(p pick) bool { return p.Want == looks[i].want })
 		}
+	}
+	return picks, nil
+}
+
+// pickCrashed looks from the start each time: crashed messages are few.
+func (m *mariadb) pickCrashed(ctx context.Context, tx bun.Tx, r ClaimRequest) (picks []pick, err error) {
+	if len(r.Wants) == 0 {
+		return nil, nil
+	}
+	low, high := r.Select.crashes()
+	tried := make(map[int64]bool)
+	limit := r.Limit
+	for range maxLooks {
+		var found []candidate
+		if err := m.raw(ctx, tx, mariaCandidatesCrashed, low, high, wantedPairs(r.Wants), limit).Scan(ctx, &found); err != nil {
+			return nil, err
+		}
+		exhausted := len(found) < limit
+		found = slices.DeleteFunc(found, func(c candidate) bool { return tried[c.ID] })
+		found = found[:min(len(found), r.Limit-len(picks))]
+		for _, c := range found {
+			tried[c.ID] = true
+		}
+		locked, err := m.lockPicks(ctx, tx, r, found)
+		if err != nil {
+			return nil, err
+		}
+		if picks = append(picks, locked...); exhausted || len(picks) >= r.Limit {
+			break
+		}
+		limit *= 2
 	}
 	return picks, nil
 }

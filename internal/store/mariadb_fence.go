@@ -28,6 +28,7 @@ const fencePoint = `fence_of_asyncmonolith`
 // fence locks the messages, then asks for their claims: what was committed before
 // the locks were there it sees, and nobody can take them any more.
 func (m *mariadb) fence(ctx context.Context, tx bun.IDB, f Fence) ([]int64, error) {
+	begun := time.Now()
 	var ids, claims []int64
 	for _, msg := range f.Messages {
 		ids, claims = append(ids, msg.ID), append(claims, msg.Claim)
@@ -63,7 +64,7 @@ func (m *mariadb) fence(ctx context.Context, tx bun.IDB, f Fence) ([]int64, erro
 		}
 	}
 	if f.Session != nil && len(live) > 0 {
-		f.Session.PID = live[0].PID
+		*f.Session = Session{PID: live[0].PID, Begun: begun.UnixMicro()}
 	}
 	if len(held) == 0 {
 		return nil, nil
@@ -105,11 +106,10 @@ func (m *mariadb) exists(ctx context.Context, db bun.IDB, id int64) (bool, error
 const mariaBusy = `SELECT /*M! QUERY_ID + */ 0 AS id, /*M! TIME_MS + */ 0 AS busy FROM information_schema.PROCESSLIST WHERE ID = ? AND COMMAND <> 'Sleep'`
 
 // interrupt ends that one statement, by its own number, which no other statement ever
-// has. It is the transaction's if it has been running since before we began to look:
-// after that the transaction could begin none, and only then could its session become
-// somebody else's.
-func (m *mariadb) interrupt(ctx context.Context, db *bun.DB, session Session) error {
-	began := time.Now()
+// has. It is the transaction's if it has been running since before that ended: until
+// then its session could not become somebody else's. Nor can a statement be the
+// transaction's that is older than it, on a server that has taken over, say.
+func (m *mariadb) interrupt(ctx context.Context, db *bun.DB, session Session, ended time.Time) error {
 	var statements []struct {
 		ID   int64
 		Busy float64 // milliseconds
@@ -118,7 +118,8 @@ func (m *mariadb) interrupt(ctx context.Context, db *bun.DB, session Session) er
 		return err
 	}
 	for _, s := range statements {
-		if s.ID == 0 || s.Busy < float64(time.Since(began))/float64(time.Millisecond) {
+		busy := time.Duration(s.Busy * float64(time.Millisecond))
+		if s.ID == 0 || busy < time.Since(ended) || busy > time.Since(time.UnixMicro(session.Begun)) {
 			continue
 		}
 		_, err := db.NewRaw(`/*M! KILL QUERY ID ? */`, s.ID).Exec(ctx)

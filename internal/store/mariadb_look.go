@@ -20,7 +20,8 @@ UNION ALL SELECT 4, MIN(due) - {now} FROM (`
 	mariaProbeEnd = `) n HAVING MIN(due) IS NOT NULL`
 )
 
-// probe takes two statements, since what is due has to be compared with what is held.
+// probe takes two statements, since what is due has to be compared with what is held,
+// and more to look behind that.
 func (m *mariadb) probe(ctx context.Context, db bun.IDB, wants []Want) (Probe, error) {
 	if len(wants) == 0 {
 		wants = []Want{{}} // nobody's messages: the other questions stay

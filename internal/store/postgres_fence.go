@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -70,7 +71,7 @@ func (p *postgres) fence(ctx context.Context, tx bun.IDB, f Fence) ([]int64, err
 const pgInterrupt = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE pid = ? AND (extract(epoch FROM xact_start) * 1000000)::bigint = ?`
 
-func (p *postgres) interrupt(ctx context.Context, db *bun.DB, session Session) error {
+func (p *postgres) interrupt(ctx context.Context, db *bun.DB, session Session, _ time.Time) error {
 	_, err := db.NewRaw(pgInterrupt, session.PID, session.Begun).Exec(ctx)
 	return err
 }

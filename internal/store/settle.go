@@ -68,13 +68,19 @@ func (s *Store) Fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, e
 }
 
 // Interrupt ends the statement, and maybe the whole session, that an abandoned
-// transaction is in, so that it can be rolled back. The context of the transaction
-// was cancelled right before: it begins no further statement.
-func (s *Store) Interrupt(ctx context.Context, db *bun.DB, session Session) error {
+// transaction is in, so that it can be rolled back. ended is when its context was
+// cancelled or its connection lost, so that it began no further statement.
+func (s *Store) Interrupt(ctx context.Context, db *bun.DB, session Session, ended time.Time) error {
 	if session == (Session{}) {
 		return nil
 	}
-	return s.interrupt(ctx, db, session)
+	return s.interrupt(ctx, db, session, ended)
+}
+
+// Lingers tells whether a statement goes on when its connection is lost.
+func (s *Store) Lingers() bool {
+	_, ok := s.engine.(*mariadb)
+	return ok
 }
 
 // Intact makes sure, before a fenced transaction is committed, that what it has

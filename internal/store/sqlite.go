@@ -360,7 +360,7 @@ func (s *sqlite) intact(ctx context.Context, tx bun.IDB) error {
 }
 
 // interrupt has nothing to end: statements run in this process, under their context.
-func (s *sqlite) interrupt(context.Context, *bun.DB, Session) error { return nil }
+func (s *sqlite) interrupt(context.Context, *bun.DB, Session, time.Time) error { return nil }
 
 // sqliteExists is a write, which waits for whoever holds the write lock.
 const sqliteExists = `UPDATE {messages} SET id = id WHERE id = ?`

@@ -81,9 +81,9 @@ type keeper interface {
 type executor interface {
 	fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, err error)
 	intact(ctx context.Context, tx bun.IDB) error
-	// interrupt ends the statement that a transaction is in. It spares a session
+	// interrupt ends the statement that a transaction is in, and spares a session
 	// that is in another transaction by now.
-	interrupt(ctx context.Context, db *bun.DB, session Session) error
+	interrupt(ctx context.Context, db *bun.DB, session Session, ended time.Time) error
 	exists(ctx context.Context, db bun.IDB, id int64) (bool, error)
 	// remove deletes messages and returns how many.
 	remove(ctx context.Context, tx bun.IDB, ids []int64) (int, error)

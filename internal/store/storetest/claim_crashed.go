@@ -13,7 +13,34 @@ func claimCrashedCases() []testCase {
 		{"crashed messages of others are not claimed", claimCrashedWanted},
 		{"crashed messages are claimed once, in order", claimCrashedOnce},
 		{"crashed messages of a former payload type are claimed", claimCrashedFormer},
+		{"crashed messages that are locked hide no others", claimCrashedBehind},
+		{"no crashed messages are claimed for nobody", claimCrashedNobody},
 	}
+}
+
+func claimCrashedBehind(k *kit) {
+	if !k.store.RowLocks() {
+		return
+	}
+	ids := k.add("c", 5)
+	k.crash("c", 2)
+	tx, err := k.db.BeginTx(k.ctx, readCommitted(k))
+	k.must("begin", err)
+	defer tx.Rollback()          //nolint:errcheck // nothing is written
+	for _, id := range ids[:2] { // each by itself: a scan would lock more
+		_, err = tx.NewRaw("SELECT id FROM ? WHERE id = ? FOR UPDATE", k.table("consumer_messages"), id).Exec(k.ctx)
+		k.must("lock", err)
+	}
+	equal(k, "killer behind what is locked", idsOf(k.claim(crashed("a", store.Killers, 1, want("c", 1)))), ids[2:3])
+	equal(k, "the rest", idsOf(k.claim(crashed("a", store.Killers, 10, want("c", 1)))), ids[3:])
+}
+
+func claimCrashedNobody(k *kit) {
+	k.add("c", 1)
+	k.crash("c", 1)
+	c, err := k.store.Claim(k.ctx, k.db, crashed("a", store.Suspects, 10))
+	k.must("claim", err)
+	equal(k, "messages", idsOf(c), nil)
 }
 
 func claimApart(k *kit) {

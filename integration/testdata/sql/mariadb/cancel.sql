@@ -9,3 +9,5 @@ DELETE m FROM JSON_TABLE('[14]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT
 SELECT id FROM `app_consumer_messages` WHERE id IN (99) ORDER BY id;
 
 COMMIT;
+
+COMMIT;

@@ -2,11 +2,11 @@ BEGIN;
 
 (SELECT 0 AS i, m.id, m.available_after, NULL AS held FROM `app_consumer_messages` m FORCE INDEX (app_consumer_messages_due)
 WHERE m.crashes = 0 AND m.consumer_type = 'send-receipt' AND m.payload_type IN ('order.placed') AND m.available_after <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
-  AND m.available_after >= -9223372036854775808 AND (m.available_after > -9223372036854775808 OR m.id > 0) AND NOT EXISTS (SELECT 1 FROM `app_paused_consumers` WHERE consumer_type = 'send-receipt')
+  AND (m.available_after > -9223372036854775808 OR (m.available_after = -9223372036854775808 AND m.id > 0)) AND NOT EXISTS (SELECT 1 FROM `app_paused_consumers` WHERE consumer_type = 'send-receipt')
 ORDER BY m.available_after, m.id LIMIT 16) UNION ALL 
 (SELECT 1 AS i, m.id, m.available_after, NULL AS held FROM `app_consumer_messages` m FORCE INDEX (app_consumer_messages_due)
 WHERE m.crashes = 0 AND m.consumer_type = 'update-stock' AND m.payload_type IN ('order.placed') AND m.available_after <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
-  AND m.available_after >= 1767323045678901 AND (m.available_after > 1767323045678901 OR m.id > 1) AND NOT EXISTS (SELECT 1 FROM `app_paused_consumers` WHERE consumer_type = 'update-stock')
+  AND (m.available_after > 1767323045678901 OR (m.available_after = 1767323045678901 AND m.id > 1)) AND NOT EXISTS (SELECT 1 FROM `app_paused_consumers` WHERE consumer_type = 'update-stock')
 ORDER BY m.available_after, m.id LIMIT 16) UNION ALL SELECT -1, id, 0, message_ids FROM `app_message_claims`;
 
 SELECT m.id, m.message_id, m.consumer_type, m.payload_type, CASE WHEN (OCTET_LENGTH(m.payload) + COALESCE(OCTET_LENGTH(m.errors), 0)) <= 4096 THEN m.payload END AS payload, m.headers, m.insert_id,
@@ -18,5 +18,7 @@ UNION ALL SELECT 0, p.consumer_type FROM `app_paused_consumers` p;
 
 INSERT INTO `app_message_claims` (owner, solo, claimed_at, leased_until, message_ids)
 VALUES ('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + 30000000, '[3,1,4,5,6]');
+
+COMMIT;
 
 COMMIT;

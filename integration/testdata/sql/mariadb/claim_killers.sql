@@ -7,3 +7,5 @@ WHERE m.crashes BETWEEN 2 AND 32767 AND (m.consumer_type, m.payload_type) IN (('
 ORDER BY m.available_after, m.id LIMIT 1;
 
 COMMIT;
+
+COMMIT;

@@ -7,3 +7,5 @@ WHERE m.crashes BETWEEN 1 AND 1 AND (m.consumer_type, m.payload_type) IN (('send
 ORDER BY m.available_after, m.id LIMIT 8;
 
 COMMIT;
+
+COMMIT;

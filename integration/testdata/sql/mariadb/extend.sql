@@ -7,3 +7,5 @@ SELECT c.id, c.solo, c.message_ids FROM JSON_TABLE('[1]', '$[*]' COLUMNS (id BIG
 UPDATE JSON_TABLE('[1]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_message_claims` c FORCE INDEX (PRIMARY) ON c.id = j.id SET c.leased_until = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + 30000000;
 
 COMMIT;
+
+COMMIT;

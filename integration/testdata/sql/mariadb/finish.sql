@@ -7,3 +7,5 @@ DELETE m FROM JSON_TABLE('[3,5,6]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAI
 DELETE c FROM JSON_TABLE('[1]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_message_claims` c FORCE INDEX (PRIMARY) ON c.id = j.id;
 
 COMMIT;
+
+COMMIT;

@@ -1,10 +1,10 @@
 (SELECT 0 AS i, m.id, m.available_after, NULL AS held FROM `app_consumer_messages` m FORCE INDEX (app_consumer_messages_due)
 WHERE m.crashes = 0 AND m.consumer_type = 'send-receipt' AND m.payload_type IN ('order.placed') AND m.available_after <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
-  AND m.available_after >= -9223372036854775808 AND (m.available_after > -9223372036854775808 OR m.id > 0) AND NOT EXISTS (SELECT 1 FROM `app_paused_consumers` WHERE consumer_type = 'send-receipt')
+  AND (m.available_after > -9223372036854775808 OR (m.available_after = -9223372036854775808 AND m.id > 0)) AND NOT EXISTS (SELECT 1 FROM `app_paused_consumers` WHERE consumer_type = 'send-receipt')
 ORDER BY m.available_after, m.id LIMIT 16) UNION ALL 
 (SELECT 1 AS i, m.id, m.available_after, NULL AS held FROM `app_consumer_messages` m FORCE INDEX (app_consumer_messages_due)
 WHERE m.crashes = 0 AND m.consumer_type = 'update-stock' AND m.payload_type IN ('order.placed') AND m.available_after <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
-  AND m.available_after >= -9223372036854775808 AND (m.available_after > -9223372036854775808 OR m.id > 0) AND NOT EXISTS (SELECT 1 FROM `app_paused_consumers` WHERE consumer_type = 'update-stock')
+  AND (m.available_after > -9223372036854775808 OR (m.available_after = -9223372036854775808 AND m.id > 0)) AND NOT EXISTS (SELECT 1 FROM `app_paused_consumers` WHERE consumer_type = 'update-stock')
 ORDER BY m.available_after, m.id LIMIT 16) UNION ALL SELECT -1, id, 0, message_ids FROM `app_message_claims`;
 
 SELECT DISTINCT LEAST(m.crashes, 2) AS kind, 0 AS value FROM `app_consumer_messages` m FORCE INDEX (app_consumer_messages_due)

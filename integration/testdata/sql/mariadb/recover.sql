@@ -10,3 +10,5 @@ SET m.crashes = j.crashes;
 DELETE c FROM JSON_TABLE('[2]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_message_claims` c FORCE INDEX (PRIMARY) ON c.id = j.id;
 
 COMMIT;
+
+COMMIT;

@@ -11,3 +11,5 @@ UPDATE JSON_TABLE('[{"c":1,"m":1,"o":"failed","d":10000000,"e":"[{\\"attempt\\":
   m.errors = CASE WHEN r.errors = '' THEN m.errors ELSE r.errors END, m.available_after = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + r.delay;
 
 COMMIT;
+
+COMMIT;
