@@ -20,7 +20,7 @@ func mariaClaimMutants() []mutant {
 		},
 		{
 			name: "MariaDB: claim without READ COMMITTED", file: "internal/store/handle.go", suite: onMariaDB(meanwhile + "/^claimed"), says: `got map\[c0:10 c1:10\], want map\[c0:10\]`,
-			changes: []change{{"return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func", "_ = sql.LevelReadCommitted\n\treturn db.RunInTx(ctx, nil, func"}},
+			changes: []change{{"return RunInTx(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func", "_ = sql.LevelReadCommitted\n\treturn RunInTx(ctx, db, nil, func"}},
 		},
 		{
 			name: "MariaDB: a late pause is not asked for", file: mariaClaim, suite: onMariaDB(meanwhile + "/^paused"), says: `got map\[c0:10 c1:10\], want map\[c0:10\]`,
