@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	settleDelay = 25 * time.Millisecond // how long the first result of a claim waits for others
-	settleBatch = 500                   // results that are settled without waiting
-	maxUnsent   = 20 * settleBatch      // results beyond which claiming waits for settling
+	settleDelay = 25 * time.Millisecond  // how long the first result of a claim waits for others
+	settleBatch = 500                    // results that are settled without waiting
+	maxUnsent   = 20 * settleBatch       // results beyond which claiming waits for settling
+	busyDelay   = 500 * time.Millisecond // until results are sent again whose messages were locked
 )
 
 // lease is a claim of this process that is not settled yet.
@@ -26,6 +27,7 @@ type lease struct {
 	until   time.Time      // on this process's clock, from before the statement was sent
 	open    int            // messages without a result
 	unsent  []store.Result // results that wait to be settled
+	busy    []store.Result // results to be settled again: somebody had locked their messages
 	sending int            // results that are being settled
 	partial bool           // some results were settled apart, so it cannot be finished as a whole
 	expired bool           // its handlers were cancelled because it could not be renewed
@@ -39,6 +41,8 @@ type ledger struct {
 	leases  map[int64]*lease
 	unsent  int
 	first   time.Time // when the oldest unsent result came in
+	busy    int
+	again   time.Time // when the busy results are sent again
 	flush   chan struct{}
 	fenced  *atomic.Int64
 	closed  bool
@@ -91,35 +95,36 @@ type batch struct {
 	finished []*lease // every message is done: the claims end as a whole
 	settling []*lease // the others
 	results  []store.Result
+	whole    []store.Result // of the finished
+	freeOnly bool           // some messages are locked: no statement may wait for them
+}
+
+// apart settles by result what could not be finished as a whole.
+func (b batch) apart() batch {
+	return batch{settling: append(b.settling, b.finished...), results: append(b.results, b.whole...), freeOnly: true}
 }
 
 func (b batch) empty() bool { return len(b.finished) == 0 && len(b.settling) == 0 }
 
 // collect takes out what is to be settled now. When nothing is urgent it returns
-// an empty batch and how long that can wait.
+// an empty batch and how long that can wait: less than nothing means for ever. Busy
+// results keep their time even when it is forced.
 func (l *ledger) collect(now time.Time, force bool) (batch, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.unsent == 0 {
-		return batch{}, -1
+	wait := time.Duration(-1)
+	if l.busy > 0 {
+		wait = max(l.again.Sub(now), 0)
+	}
+	resend := wait == 0
+	if l.unsent == 0 && !resend {
+		return batch{}, wait
 	}
 	overdue := l.first.Add(settleDelay).Sub(now)
 	all := force || overdue <= 0 || l.unsent >= settleBatch
-	var b batch
+	b := batch{freeOnly: l.busy > 0}
 	for _, entry := range l.leases {
-		if len(entry.unsent) == 0 || !all && entry.open > 0 {
-			continue
-		}
-		l.unsent -= len(entry.unsent)
-		entry.sending = len(entry.unsent)
-		if entry.open == 0 && !entry.partial && allDone(entry.unsent) {
-			b.finished = append(b.finished, entry)
-		} else {
-			entry.partial = true
-			b.settling = append(b.settling, entry)
-			b.results = append(b.results, entry.unsent...)
-		}
-		entry.unsent = nil
+		l.takeLocked(&b, entry, all, resend)
 	}
 	if all { // otherwise the oldest of what is left keeps its time
 		l.first = now
@@ -127,7 +132,37 @@ func (l *ledger) collect(now time.Time, force bool) (batch, time.Duration) {
 	if !b.empty() {
 		l.drained.Broadcast()
 	}
-	return b, max(overdue, 0)
+	if overdue = max(overdue, 0); wait < 0 || overdue < wait {
+		wait = overdue
+	}
+	return b, wait
+}
+
+// takeLocked puts results of a claim into the batch: those that have not been sent,
+// unless more of them can be awaited, and those that are sent again.
+func (l *ledger) takeLocked(b *batch, entry *lease, all, resend bool) {
+	var results []store.Result
+	if all || entry.open == 0 {
+		results, entry.unsent = entry.unsent, nil
+		l.unsent -= len(results)
+	}
+	if resend {
+		results = append(results, entry.busy...)
+		l.busy -= len(entry.busy)
+		entry.busy = nil
+	}
+	if len(results) == 0 {
+		return
+	}
+	entry.sending = len(results)
+	if entry.open == 0 && !entry.partial && !b.freeOnly && allDone(results) {
+		b.finished = append(b.finished, entry)
+		b.whole = append(b.whole, results...)
+		return
+	}
+	entry.partial = true
+	b.settling = append(b.settling, entry)
+	b.results = append(b.results, results...)
 }
 
 func allDone(results []store.Result) bool {
@@ -157,11 +192,12 @@ func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settl
 	for _, id := range settled.Live {
 		live[id] = true
 	}
-	l.fenced.Add(int64(len(b.results) - settled.Applied))
+	l.fenced.Add(int64(len(b.results) - settled.Applied - len(settled.Busy)))
+	l.postponeLocked(settled.Busy)
 	for _, entry := range b.settling {
 		entry.sending = 0
 		switch {
-		case entry.open == 0 && len(entry.unsent) == 0:
+		case entry.open == 0 && len(entry.unsent) == 0 && len(entry.busy) == 0:
 			l.closeLocked(entry, nil)
 		case !live[entry.id]:
 			l.closeLocked(entry, bus.ErrLeaseLost)
@@ -173,13 +209,31 @@ func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settl
 	return lost
 }
 
+// postponeLocked keeps results to be sent again.
+func (l *ledger) postponeLocked(busy []store.Result) {
+	if len(busy) > 0 && l.busy == 0 {
+		l.again = time.Now().Add(busyDelay)
+	}
+	for _, r := range busy {
+		entry, ok := l.leases[r.Claim]
+		if !ok {
+			l.fenced.Add(1)
+			continue
+		}
+		entry.partial = true
+		entry.busy = append(entry.busy, r)
+		l.busy++
+	}
+}
+
 // closeLocked strikes a claim out; results that were not sent are void.
 func (l *ledger) closeLocked(entry *lease, cause error) {
 	if l.leases[entry.id] == entry {
 		delete(l.leases, entry.id)
 		l.unsent -= len(entry.unsent)
-		l.fenced.Add(int64(len(entry.unsent)))
-		entry.unsent = nil
+		l.busy -= len(entry.busy)
+		l.fenced.Add(int64(len(entry.unsent) + len(entry.busy)))
+		entry.unsent, entry.busy = nil, nil
 		l.drained.Broadcast()
 	}
 	entry.cancel(cause)

@@ -145,3 +145,41 @@ func TestLosingEveryLeaseWakesWhoWaitsForSettling(t *testing.T) {
 		<-waited
 	})
 }
+
+func TestResultsOfLockedMessagesAreSentAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger(new(atomic.Int64))
+		entry, gone := l.open(t.Context(), 1, 2, time.Now().Add(time.Minute)), l.open(t.Context(), 2, 1, time.Now())
+		l.add(entry, done(entry, 10))
+		l.add(entry, done(entry, 11))
+		l.add(gone, done(gone, 20))
+		b, _ := l.collect(time.Now(), false)
+		if b = b.apart(); len(b.results) != 3 || len(b.settling) != 2 || len(b.finished) != 0 || !b.freeOnly {
+			t.Fatalf("whole claims with a locked message: got %+v, want 3 results to settle", b)
+		}
+		l.confirm(b, nil, store.Settled{Live: []int64{1}, Applied: 1, Busy: []store.Result{done(entry, 11)}}, time.Now().Add(time.Hour))
+		if l.fenced.Load() != 1 || len(l.leases) != 1 || entry.ctx.Err() != nil || entry.until.Before(time.Now().Add(time.Hour)) {
+			t.Errorf("claim with a locked message: got %d fenced, %d leases, want 1 and 1, and the claim renewed", l.fenced.Load(), len(l.leases))
+		}
+		if b, wait := l.collect(time.Now(), true); !b.empty() || wait != busyDelay {
+			t.Errorf("right after: got %+v and wait %s, want nothing for %s, however urgent", b, wait, busyDelay)
+		}
+		other := l.open(t.Context(), 3, 1, time.Now())
+		l.add(other, done(other, 30))
+		b, _ = l.collect(time.Now(), false)
+		if len(b.results) != 1 || b.results[0].Claim != 3 || !b.freeOnly {
+			t.Errorf("meanwhile: got %+v, want the other claim settled without a wait for locks", b)
+		}
+		l.confirm(b, nil, store.Settled{Live: []int64{3}, Applied: 1}, time.Now())
+		<-time.After(busyDelay)
+		b, _ = l.collect(time.Now(), false)
+		if len(b.results) != 1 || b.results[0].Message != 11 || len(b.finished) != 0 {
+			t.Fatalf("after the delay: got %+v, want the result sent again", b)
+		}
+		l.confirm(b, nil, store.Settled{Live: []int64{1}, Applied: 1}, time.Now())
+		if _, wait := l.collect(time.Now(), true); wait >= 0 || len(l.leases) != 0 || l.fenced.Load() != 1 || l.unsent != 0 || l.busy != 0 {
+			t.Errorf("in the end: got %d leases, %d fenced, %d unsent, %d busy, want 0, 1, 0, 0", len(l.leases), l.fenced.Load(), l.unsent, l.busy)
+		}
+	})
+}

@@ -50,9 +50,14 @@ func (r *run) poller(ctx context.Context) {
 			timer.Reset(r.alarm.Next(now))
 			continue
 		}
-		retry.Reset()
 		r.dispatcher.rescan(now)
 		news := r.dispatcher.found(probe, now)
+		if err := r.comeBack(ctx); err != nil {
+			r.alarm.Rearm(now, time.Now().Add(retry.NextBackOff()))
+			timer.Reset(r.alarm.Next(time.Now()))
+			continue
+		}
+		retry.Reset()
 		if probe.Expired && r.outage.Settled() {
 			r.recoverClaims(ctx)
 		}
@@ -79,19 +84,29 @@ func (r *run) probe(ctx context.Context) (store.Probe, error) {
 	statement, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	probe, err := r.store.Probe(statement, r.db, r.dispatcher.wants)
-	if err == nil && r.outage.Err() != nil {
-		// A database that is read-only answers, too. And whoever comes back first
-		// renews what it still holds, before others may take it for abandoned.
-		_, err = r.renew(statement, r.db)
+	if err != nil && ctx.Err() == nil {
+		r.outage.Noticed("poll", err)
 	}
-	if err != nil {
+	return probe, err
+}
+
+// comeBack ends an outage once the database takes writes again: one that is read-only
+// answers a poll, too. And whoever comes back first renews what it still holds, before
+// others may take it for abandoned. What the poll has found does not wait for that.
+func (r *run) comeBack(ctx context.Context) error {
+	if r.outage.Err() == nil {
+		return nil
+	}
+	statement, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	if _, err := r.renew(statement, r.db); err != nil {
 		if ctx.Err() == nil {
-			r.outage.Noticed("poll", err)
+			r.outage.Noticed("extend", err)
 		}
-		return probe, err
+		return err
 	}
 	r.outage.Over()
-	return probe, nil
+	return nil
 }
 
 // recoverClaims ends claims that have outlived their lease. Every process does

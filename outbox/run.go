@@ -141,6 +141,9 @@ func (r *run) releaseRest(ctx context.Context) {
 	if len(r.ledger.held()) == 0 && !r.strays.Load() {
 		return
 	}
+	if r.outage.Err() == nil { // settling may have given up on messages that are locked
+		ctx = r.ctx
+	}
 	ctx, cancel := context.WithTimeout(ctx, stopGrace)
 	defer cancel()
 	held, err := r.store.Extend(ctx, r.db, r.owner, r.config.LeaseDuration)

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,13 +15,16 @@ const (
 	maxSettleTexts = 4 << 20         // bytes of errors and reasons in one statement
 )
 
+// errLocked is for a stop that would have had to wait for others.
+var errLocked = errors.New("outbox: settle: some outcomes were not written, since other transactions keep their messages locked")
+
 // settled enters the outcome of a message; the settler writes it.
 func (r *run) settled(t *task, err error) {
 	r.ledger.add(t.lease, t.result(err, t.consumer.settings.AttemptDelay))
 }
 
 // settler writes results as they come in. Once finish is closed it writes what
-// is left and returns; ctx ends its patience.
+// is left and returns; ctx ends its patience, also with messages that are locked.
 func (r *run) settler(ctx context.Context, finish <-chan struct{}) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -33,7 +37,7 @@ func (r *run) settler(ctx context.Context, finish <-chan struct{}) error {
 				return err
 			}
 			continue
-		case finishing:
+		case finishing && wait < 0:
 			return nil
 		case wait < 0:
 			wait = time.Hour // the first result signals
@@ -43,7 +47,9 @@ func (r *run) settler(ctx context.Context, finish <-chan struct{}) error {
 		case <-timer.C:
 		case <-r.ledger.flush:
 		case <-finish:
-			finishing = true
+			finishing, finish = true, nil
+		case <-ctx.Done():
+			return errLocked
 		}
 	}
 }
@@ -63,6 +69,9 @@ func (r *run) settle(ctx context.Context, b batch) error {
 			finished, err = r.store.Finish(ctx, r.db, r.owner, ids)
 			return err
 		})
+		if store.IsLockTimeout(err) && ctx.Err() == nil {
+			b, err = b.apart(), nil
+		}
 		if err != nil {
 			return err
 		}
@@ -70,7 +79,7 @@ func (r *run) settle(ctx context.Context, b batch) error {
 	if len(b.results) > 0 {
 		renewed = time.Now().Add(r.config.LeaseDuration)
 		var err error
-		if settled, err = r.settleResults(ctx, b.results); err != nil {
+		if settled, err = r.settleResults(ctx, b.results, b.freeOnly); err != nil {
 			return err
 		}
 	}
@@ -95,18 +104,22 @@ func (r *run) expectReturns(results []store.Result) {
 
 // settleResults writes results in statements that a database can finish in time:
 // after an outage there can be many, and the texts of errors are long.
-func (r *run) settleResults(ctx context.Context, results []store.Result) (settled store.Settled, err error) {
+func (r *run) settleResults(ctx context.Context, results []store.Result, freeOnly bool) (settled store.Settled, err error) {
 	for len(results) > 0 {
 		n := settleable(results)
-		part, err := r.settlePart(ctx, results[:n])
+		part, err := r.settlePart(ctx, results[:n], freeOnly)
 		if err != nil {
 			return store.Settled{}, err
 		}
-		settled.Live = append(settled.Live, part.Live...)
-		settled.Applied += part.Applied
+		settled = together(settled, part)
+		freeOnly = freeOnly || len(part.Busy) > 0
 		results = results[n:]
 	}
 	return settled, nil
+}
+
+func together(a, b store.Settled) store.Settled {
+	return store.Settled{Live: append(a.Live, b.Live...), Applied: a.Applied + b.Applied, Busy: append(a.Busy, b.Busy...)}
 }
 
 // settleable tells how many of the results go into one statement.
@@ -122,28 +135,36 @@ func settleable(results []store.Result) int {
 }
 
 // settlePart narrows a statement that the database refuses down to the result it
-// does not like, so that one cannot hold up the others.
-func (r *run) settlePart(ctx context.Context, results []store.Result) (settled store.Settled, err error) {
+// does not like, or whose message is locked, so that one cannot hold up the others.
+func (r *run) settlePart(ctx context.Context, results []store.Result, freeOnly bool) (settled store.Settled, err error) {
+	settle := r.store.Settle
+	if freeOnly {
+		settle = r.store.SettleFree
+	}
 	err = r.persist(ctx, "settle", func(ctx context.Context) (err error) {
-		settled, err = r.store.Settle(ctx, r.db, r.owner, r.config.LeaseDuration, results)
+		settled, err = settle(ctx, r.db, r.owner, r.config.LeaseDuration, results)
 		return err
 	})
-	if err == nil || ctx.Err() != nil {
+	switch locked := store.IsLockTimeout(err); {
+	case err == nil, ctx.Err() != nil:
 		return settled, err
-	}
-	if len(results) == 1 {
+	case locked && !freeOnly:
+		return r.settlePart(ctx, results, true)
+	case locked && len(results) == 1:
+		return store.Settled{Live: []int64{results[0].Claim}, Busy: results}, nil
+	case len(results) == 1:
 		return r.settleBare(ctx, results[0], err)
 	}
 	half := len(results) / 2
-	first, err := r.settlePart(ctx, results[:half])
+	first, err := r.settlePart(ctx, results[:half], freeOnly)
 	if err != nil {
 		return store.Settled{}, err
 	}
-	second, err := r.settlePart(ctx, results[half:])
+	second, err := r.settlePart(ctx, results[half:], freeOnly)
 	if err != nil {
 		return store.Settled{}, err
 	}
-	return store.Settled{Live: append(first.Live, second.Live...), Applied: first.Applied + second.Applied}, nil
+	return together(first, second), nil
 }
 
 // settleBare writes the outcome without its texts, which are all that could
@@ -153,7 +174,7 @@ func (r *run) settleBare(ctx context.Context, result store.Result, cause error) 
 	r.config.Logger.Error("outcome refused by the database, written without its error text", "row", result.Message, "error", cause)
 	result.Errors, result.Reason = "", "see the log"
 	err = r.persist(ctx, "settle", func(ctx context.Context) (err error) {
-		settled, err = r.store.Settle(ctx, r.db, r.owner, r.config.LeaseDuration, []store.Result{result})
+		settled, err = r.store.SettleFree(ctx, r.db, r.owner, r.config.LeaseDuration, []store.Result{result})
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
@@ -165,7 +186,8 @@ func (r *run) settleBare(ctx context.Context, result store.Result, cause error) 
 }
 
 // persist repeats a statement until the database takes it. It gives up when the
-// database refuses the values, which no other try can cure, or when ctx ends.
+// database refuses the values, which no other try can cure, when it has waited for a
+// lock in vain, or when ctx ends.
 func (r *run) persist(ctx context.Context, what string, statement func(context.Context) error) error {
 	retry := outage.NewRetry()
 	for {
@@ -176,7 +198,10 @@ func (r *run) persist(ctx context.Context, what string, statement func(context.C
 			r.outage.Over()
 			return nil
 		}
-		if store.IsRefused(err) {
+		switch {
+		case store.IsLockTimeout(err) && ctx.Err() != nil:
+			return errLocked
+		case store.IsRefused(err), store.IsLockTimeout(err):
 			return err
 		}
 		r.outage.Noticed(what, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -142,10 +141,9 @@ func (r *run) step(ctx context.Context, request store.ClaimRequest) (ran bool, e
 func (r *run) writeOutcomes() error {
 	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
 	defer cancel()
-	var err error
-	if b, _ := r.ledger.collect(time.Now(), true); !b.empty() {
-		err = r.settle(ctx, b)
-	}
+	finish := make(chan struct{})
+	close(finish)
+	err := r.settler(ctx, finish)
 	r.releaseRest(r.ctx)
 	return err
 }

@@ -138,7 +138,7 @@ func processMutants() []mutant {
 	return []mutant{
 		{
 			name: "settle all fetched", file: "outbox/ledger.go", suite: suite{pkg: inStore, tests: "^TestGracefulStopWithAHundredInFlight$|^TestBlockedHandlerDelaysNobody$"}, says: `removed: got \d+, want the \d+ that finished`,
-			changes: []change{{"if entry.open == 0 && !entry.partial && allDone(entry.unsent) {", "if !entry.partial && allDone(entry.unsent) {"}},
+			changes: []change{{"if entry.open == 0 && !entry.partial && !b.freeOnly && allDone(results) {", "if !entry.partial && !b.freeOnly && allDone(results) {"}},
 		},
 		{
 			name: "hint trusted after a short claim", file: "outbox/dispatcher.go", suite: suite{pkg: "./outbox", tests: "^TestHint"}, says: `after a short claim: got hint`,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -34,15 +35,28 @@ type leased struct {
 	MessageIDs idList `bun:"message_ids"`
 }
 
+// Whoever locks a message, or its insert id, may take any time, and a statement goes on
+// waiting when its client has hung up, with all that its transaction has locked. So what
+// waits while claims are locked gives up before its client does; a renewal outwaits it.
+// MySQL waits as long as innodb_lock_wait_timeout says.
+const (
+	mariaBriefly = `/*M! SET STATEMENT innodb_lock_wait_timeout=1 FOR */ `
+	mariaLonger  = `/*M! SET STATEMENT innodb_lock_wait_timeout=3 FOR */ `
+)
+
 const (
 	mariaLive   = `SELECT c.id, c.solo, c.message_ids FROM {ids} {claims} c FORCE INDEX (PRIMARY) ON c.id = j.id WHERE c.owner = ? FOR UPDATE`
-	mariaForget = `DELETE c FROM {ids} {claims} c FORCE INDEX (PRIMARY) ON c.id = j.id`
+	mariaForget = mariaBriefly + `DELETE c FROM {ids} {claims} c FORCE INDEX (PRIMARY) ON c.id = j.id`
 	mariaDelete = `DELETE m FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id`
 )
 
-// live locks those of the claims that the owner still holds.
-func (m *mariadb) live(ctx context.Context, tx bun.IDB, owner string, claims []int64) (rows []leased, err error) {
-	err = m.raw(ctx, tx, mariaLive, ordered(claims), owner).Scan(ctx, &rows)
+// live locks those of the claims that the owner still holds. That a claim is locked it
+// does not report as a lock timeout, which would blame a message.
+func (m *mariadb) live(ctx context.Context, tx bun.IDB, patience, owner string, claims []int64) (rows []leased, err error) {
+	err = m.raw(ctx, tx, patience+mariaLive, ordered(claims), owner).Scan(ctx, &rows)
+	if IsLockTimeout(err) {
+		err = errors.New(err.Error())
+	}
 	return rows, err
 }
 
@@ -58,16 +72,16 @@ func (m *mariadb) run(ctx context.Context, tx bun.IDB, statement string, ids []i
 func (m *mariadb) finish(ctx context.Context, db bun.IDB, owner string, claims []int64) (finished []Finished, err error) {
 	err = InTx(ctx, db, func(tx bun.Tx) error {
 		finished = nil
-		live, err := m.live(ctx, tx, owner, claims)
+		live, err := m.live(ctx, tx, mariaBriefly, owner, claims)
 		if err != nil {
-			return err
+			return fmt.Errorf("claims: %w", err)
 		}
 		var ids, done []int64
 		for _, c := range live {
 			ids, done = append(ids, c.ID), append(done, c.MessageIDs...)
 			finished = append(finished, Finished{Claim: c.ID, Messages: len(c.MessageIDs)})
 		}
-		if err := m.run(ctx, tx, mariaDelete, done); err != nil {
+		if err := m.run(ctx, tx, mariaBriefly+mariaDelete, done); err != nil {
 			return fmt.Errorf("messages: %w", err)
 		}
 		return m.run(ctx, tx, mariaForget, ids)
@@ -82,26 +96,32 @@ func (m *mariadb) finish(ctx context.Context, db bun.IDB, owner string, claims [
 const mariaRes = `JSON_TABLE(?, '$[*]' COLUMNS (mid BIGINT PATH '$.m', outcome VARCHAR(16) CHARACTER SET utf8mb4 PATH '$.o', delay BIGINT PATH '$.d',
 	errors LONGTEXT CHARACTER SET utf8mb4 PATH '$.e', reason LONGTEXT CHARACTER SET utf8mb4 PATH '$.r')) r STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = r.mid`
 
-const mariaPoison = `
+const mariaPoison = mariaBriefly + `
 INSERT INTO {poisoned} (` + poisonedColumns + `)
 SELECT m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
   m.available_after, m.attempts + 1, m.crashes, CASE WHEN r.errors = '' THEN m.errors ELSE r.errors END, {now}, r.reason
 FROM ` + mariaRes + ` FOR UPDATE`
 
-const mariaAgain = `
+const mariaAgain = mariaBriefly + `
 UPDATE ` + mariaRes + ` SET m.attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, m.crashes = 0,
   m.errors = CASE WHEN r.errors = '' THEN m.errors ELSE r.errors END, m.available_after = {now} + r.delay`
 
 const mariaRest = `UPDATE {claims} SET message_ids = ?, leased_until = {now} + ? WHERE id = ?`
 
-func (m *mariadb) settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result) (settled Settled, err error) {
+func (m *mariadb) settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result, freeOnly bool) (settled Settled, err error) {
 	err = InTx(ctx, db, func(tx bun.Tx) error {
 		settled = Settled{}
-		live, err := m.live(ctx, tx, owner, resultColumns(results).claims)
+		live, err := m.live(ctx, tx, mariaBriefly, owner, resultColumns(results).claims)
 		if err != nil {
 			return fmt.Errorf("claims: %w", err)
 		}
-		held, err := m.subtract(ctx, tx, live, lease, results)
+		rest := results
+		if freeOnly {
+			if rest, settled.Busy, err = m.unlocked(ctx, tx, live, results); err != nil {
+				return fmt.Errorf("messages: %w", err)
+			}
+		}
+		held, err := m.subtract(ctx, tx, live, lease, rest)
 		if err != nil {
 			return fmt.Errorf("claims: %w", err)
 		}
@@ -115,6 +135,61 @@ func (m *mariadb) settle(ctx context.Context, db bun.IDB, owner string, lease ti
 		return Settled{}, err
 	}
 	return settled, nil
+}
+
+const (
+	// mariaFree locks a message and the entry of its insert id, on which a produce
+	// that has met it keeps a lock of its own; the message's row that leaves free.
+	mariaFree = `
+SELECT m.id FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id
+LEFT JOIN {messages} k FORCE INDEX ({prefix}consumer_messages_insert_id) ON k.insert_id = m.insert_id AND k.consumer_type = m.consumer_type
+WHERE m.insert_id IS NULL OR k.id IS NOT NULL FOR UPDATE SKIP LOCKED`
+	mariaThere = `SELECT m.id FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id`
+)
+
+// unlocked parts off the results whose message somebody else has locked. The claims are
+// locked. What is not found at all counts as free: there is nothing to wait for.
+func (m *mariadb) unlocked(ctx context.Context, tx bun.Tx, live []leased, results []Result) (free, busy []Result, err error) {
+	held := make(map[[2]int64]bool)
+	for _, c := range live {
+		for _, id := range c.MessageIDs {
+			held[[2]int64{c.ID, id}] = true
+		}
+	}
+	var ids []int64
+	for _, r := range results {
+		if r.Outcome != Release && held[[2]int64{r.Claim, r.Message}] {
+			ids = append(ids, r.Message)
+		}
+	}
+	var locked, there []int64
+	if err := m.raw(ctx, tx, mariaFree, ordered(ids)).Scan(ctx, &locked); err != nil {
+		return nil, nil, err
+	}
+	ids = without(ids, locked)
+	if len(ids) == 0 {
+		return results, nil, nil
+	}
+	if err := m.raw(ctx, tx, mariaThere, ordered(ids)).Scan(ctx, &there); err != nil {
+		return nil, nil, err
+	}
+	for _, r := range results {
+		if r.Outcome != Release && held[[2]int64{r.Claim, r.Message}] && slices.Contains(there, r.Message) {
+			busy = append(busy, r)
+		} else {
+			free = append(free, r)
+		}
+	}
+	return free, busy, nil
+}
+
+// without returns the ids that are not among the others.
+func without(ids, others []int64) []int64 {
+	known := make(map[int64]bool, len(others))
+	for _, id := range others {
+		known[id] = true
+	}
+	return slices.DeleteFunc(ids, func(id int64) bool { return known[id] })
 }
 
 // subtract takes what is settled out of the claims, which are locked, and returns
@@ -164,7 +239,7 @@ func (m *mariadb) apply(ctx context.Context, tx bun.Tx, held []Result) error {
 	if err := m.write(ctx, tx, mariaPoison, poisoned); err != nil {
 		return fmt.Errorf("poison: %w", err)
 	}
-	if err := m.run(ctx, tx, mariaDelete, gone); err != nil {
+	if err := m.run(ctx, tx, mariaBriefly+mariaDelete, gone); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
 	if err := m.write(ctx, tx, mariaAgain, again); err != nil {
@@ -203,7 +278,7 @@ func (m *mariadb) extend(ctx context.Context, db bun.IDB, owner string, lease ti
 		if err := m.raw(ctx, tx, mariaOwned, owner).Scan(ctx, &owned); err != nil || len(owned) == 0 {
 			return err
 		}
-		live, err := m.live(ctx, tx, owner, owned)
+		live, err := m.live(ctx, tx, mariaLonger, owner, owned)
 		if err != nil || len(live) == 0 {
 			return err
 		}
@@ -292,7 +367,7 @@ func (m *mariadb) count(ctx context.Context, tx bun.Tx, dying []int64, bumped []
 		if _, err := m.raw(ctx, tx, mariaDying, CrashReason(maxCrashes), ordered(dying)).Exec(ctx); err != nil {
 			return fmt.Errorf("poison: %w", err)
 		}
-		if err := m.run(ctx, tx, mariaDelete, dying); err != nil {
+		if err := m.run(ctx, tx, mariaBriefly+mariaDelete, dying); err != nil {
 			return fmt.Errorf("delete: %w", err)
 		}
 	}

@@ -178,8 +178,10 @@ type Result struct {
 type Settled struct {
 	// Live lists the claims that were still held.
 	Live []int64
-	// Applied is the number of results written; the others were fenced.
+	// Applied is the number of results written; the others were fenced, or are Busy.
 	Applied int
+	// Busy are results that still count, but whose messages somebody else has locked.
+	Busy []Result
 }
 
 // Finished is a claim that ended with all of its messages done.

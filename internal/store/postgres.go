@@ -216,7 +216,7 @@ upd AS (
   FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))
 SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages FROM live l`
 
-func (p *postgres) settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result) (Settled, error) {
+func (p *postgres) settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result, _ bool) (Settled, error) {
 	r := resultColumns(results)
 	var live []Finished
 	err := p.raw(ctx, db, pgSettle, pgdialect.Array(r.claims), owner,

@@ -8,7 +8,9 @@ import (
 )
 
 // Finish ends claims of which every message is done, and removes the messages.
-// Claims that are not returned were no longer held: nothing of them was written.
+// Claims that are not returned were no longer held: nothing of them was written. When
+// somebody keeps one of the messages locked, nothing is written at all, and the error
+// [IsLockTimeout].
 func (s *Store) Finish(ctx context.Context, db *bun.DB, owner string, claims []int64) (finished []Finished, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
 		finished, err = s.finish(ctx, db, owner, claims)
@@ -19,10 +21,24 @@ func (s *Store) Finish(ctx context.Context, db *bun.DB, owner string, claims []i
 
 // Settle writes results of any number of claims, each message at most once. A
 // result counts only while its message is in a claim of the owner, so settling
-// twice, late or out of order changes nothing. Live claims get a new lease.
+// twice, late or out of order changes nothing. Live claims get a new lease. When
+// somebody keeps one of the messages locked, nothing is written at all, and the error
+// [IsLockTimeout]: [Store.SettleFree] writes the others.
 func (s *Store) Settle(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []Result) (settled Settled, err error) {
+	return s.settleWith(ctx, db, owner, lease, results, false)
+}
+
+// SettleFree is Settle, but does not wait for messages that somebody else has locked:
+// their results are [Settled.Busy], and they stay in their claims. Only on MariaDB can a
+// transaction of the application lock a message unawares, and only there are they left
+// out; elsewhere it is the same as Settle.
+func (s *Store) SettleFree(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []Result) (Settled, error) {
+	return s.settleWith(ctx, db, owner, lease, results, true)
+}
+
+func (s *Store) settleWith(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []Result, freeOnly bool) (settled Settled, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		settled, err = s.settle(ctx, db, owner, lease, results)
+		settled, err = s.settle(ctx, db, owner, lease, results, freeOnly)
 		return err
 	})
 	return settled, err
@@ -126,7 +142,7 @@ func (s *Store) insist(ctx context.Context, db bun.IDB, statement func(bun.IDB) 
 		return err
 	}
 	err = statement(db)
-	if _, isTx := db.(bun.Tx); isTx || !IsConflict(err) {
+	if _, isTx := db.(bun.Tx); isTx || !repeatable(err) {
 		return err
 	}
 	return InTx(ctx, db, func(tx bun.Tx) error { return statement(tx) })

@@ -207,7 +207,7 @@ var sqliteSettle = [...]string{
 	WHERE id IN (SELECT cid FROM ` + sqliteRes + ` r)`,
 }
 
-func (s *sqlite) settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result) (settled Settled, err error) {
+func (s *sqlite) settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result, _ bool) (settled Settled, err error) {
 	err = s.inTx(ctx, db, func(tx bun.IDB) error {
 		settled = Settled{}
 		claims := asJSON(resultColumns(results).claims)

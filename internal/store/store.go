@@ -66,7 +66,9 @@ type claimer interface {
 // settler writes outcomes and gives claims back.
 type settler interface {
 	finish(ctx context.Context, db bun.IDB, owner string, claims []int64) (finished []Finished, err error)
-	settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result) (Settled, error)
+	// settle gives up when somebody else keeps a message locked. With freeOnly it leaves
+	// those out, where it can tell.
+	settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result, freeOnly bool) (Settled, error)
 	disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error
 }
 

@@ -7,7 +7,7 @@ SELECT m.id, m.crashes FROM JSON_TABLE('[10]', '$[*]' COLUMNS (id BIGINT PATH '$
 UPDATE JSON_TABLE('[[10,1]]', '$[*]' COLUMNS (id BIGINT PATH '$[0]', crashes BIGINT PATH '$[1]')) j STRAIGHT_JOIN `app_consumer_messages` m FORCE INDEX (PRIMARY) ON m.id = j.id
 SET m.crashes = j.crashes;
 
-DELETE c FROM JSON_TABLE('[2]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_message_claims` c FORCE INDEX (PRIMARY) ON c.id = j.id;
+/*M! SET STATEMENT innodb_lock_wait_timeout=1 FOR */ DELETE c FROM JSON_TABLE('[2]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_message_claims` c FORCE INDEX (PRIMARY) ON c.id = j.id;
 
 COMMIT;
 

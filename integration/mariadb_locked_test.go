@@ -1,0 +1,277 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// mariaLocker is a claim of four messages: an open transaction has met the insert id of
+// the first and locked the second, the third is gone, and the fourth is free.
+type mariaLocker struct {
+	*testing.T
+	*store.Store
+	db   *bun.DB
+	held store.Claim
+	tx   bun.Tx
+}
+
+func newMariaLocker(t *testing.T) *mariaLocker {
+	t.Helper()
+	l := &mariaLocker{T: t, db: testdb.MariaDB(t)}
+	l.Store = mariaStore(t, l.db)
+	for i, insertID := range []string{"met", "", "", "free"} {
+		row := store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", InsertID: insertID, MessageID: bus.MessageID{byte(i)}}
+		_ = must[map[bus.MessageID]int](t)(l.Insert(t.Context(), l.db, []store.NewMessage{row}))
+	}
+	l.held = must[store.Claim](t)(l.Claim(t.Context(), l.db, store.ClaimRequest{Owner: "a", Lease: time.Minute,
+		Wants: []store.Want{{Consumer: "c", Payload: "p", Limit: 4}}, MaxBytes: 1 << 20}))
+	if len(l.held.Messages) != 4 {
+		t.Fatalf("claimed: got %d messages, want 4", len(l.held.Messages))
+	}
+	slices.SortFunc(l.held.Messages, func(a, b store.Message) int { return int(a.ID - b.ID) })
+	l.tx = must[bun.Tx](t)(l.db.BeginTx(context.WithoutCancel(t.Context()), nil))
+	t.Cleanup(func() { _ = l.tx.Rollback() })
+	again := store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", InsertID: "met", MessageID: bus.MessageID{9}}
+	if written, err := l.Insert(t.Context(), l.tx, []store.NewMessage{again}); err != nil || len(written) != 0 {
+		t.Fatalf("insert of an insert id that is pending: got %v, error %v, want nothing written", written, err)
+	}
+	if _, err := l.tx.NewRaw("SELECT id FROM consumer_messages WHERE id = ? FOR UPDATE", l.held.Messages[1].ID).Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.db.NewRaw("DELETE FROM consumer_messages WHERE id = ?", l.held.Messages[2].ID).Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// results gives the four messages these outcomes.
+func (l *mariaLocker) results(outcomes ...store.Outcome) (results []store.Result) {
+	for i, outcome := range outcomes {
+		results = append(results, store.Result{Claim: l.held.ID, Message: l.held.Messages[i].ID, Outcome: outcome, Delay: time.Hour})
+	}
+	return results
+}
+
+func (l *mariaLocker) left() (n int) {
+	l.Helper()
+	if err := l.db.NewRaw("SELECT JSON_LENGTH(message_ids) FROM message_claims").Scan(l.Context(), &n); err != nil {
+		l.Fatal(err)
+	}
+	return n
+}
+
+// TestMariaDBSettlesWhatIsFree: what is settled with a message that somebody has locked
+// does not wait for it, and nothing is lost.
+func TestMariaDBSettlesWhatIsFree(t *testing.T) {
+	t.Parallel()
+	l := newMariaLocker(t)
+	results := append(l.results(store.Done, store.Failed, store.Done, store.Done), store.Result{Claim: 1000, Message: l.held.Messages[0].ID, Outcome: store.Done})
+	for what, statement := range map[string]func() error{
+		"settle": func() error { _, err := l.Settle(t.Context(), l.db, "a", time.Minute, results); return err },
+		"finish": func() error { _, err := l.Finish(t.Context(), l.db, "a", []int64{l.held.ID}); return err },
+	} {
+		began := time.Now()
+		if err := statement(); !store.IsLockTimeout(err) || time.Since(began) > 4*time.Second || l.left() != 4 {
+			t.Errorf("%s: got error %v after %s and %d messages in the claim, want a lock timeout after a second and all 4", what, err, time.Since(began), l.left())
+		}
+	}
+	began := time.Now()
+	settled, err := l.SettleFree(t.Context(), l.db, "a", time.Minute, results)
+	if err != nil || settled.Applied != 2 || !slices.Equal(settled.Live, []int64{l.held.ID}) || !slices.Equal(settled.Busy, results[:2]) || l.left() != 2 {
+		t.Fatalf("settle what is free: got %+v, error %v, %d left in the claim, want 2 applied and 2 busy", settled, err, l.left())
+	}
+	if waited := time.Since(began); waited > 800*time.Millisecond {
+		t.Errorf("settle what is free: took %s, want no wait for a lock", waited)
+	}
+	if err := l.tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if settled, err := l.SettleFree(t.Context(), l.db, "a", time.Minute, l.results(store.Done, store.Failed)); err != nil || settled.Applied != 2 || len(settled.Busy) != 0 {
+		t.Errorf("settle once the transaction is over: got %+v, error %v, want 2 applied", settled, err)
+	}
+}
+
+// TestMariaDBReleasesWhatIsLocked: a release touches no message, so it waits for none.
+func TestMariaDBReleasesWhatIsLocked(t *testing.T) {
+	t.Parallel()
+	l := newMariaLocker(t)
+	settled, err := l.SettleFree(t.Context(), l.db, "a", time.Minute, l.results(store.Release, store.Release))
+	if err != nil || settled.Applied != 2 || len(settled.Busy) != 0 || l.left() != 2 {
+		t.Errorf("release: got %+v, error %v, %d left in the claim, want 2 applied", settled, err, l.left())
+	}
+}
+
+// TestMariaDBLetsGoOfClaims: the server goes on with a statement whose client has hung
+// up; the claims must not stay locked for as long as a message is.
+func TestMariaDBLetsGoOfClaims(t *testing.T) {
+	t.Parallel()
+	l := newMariaLocker(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := l.Settle(ctx, l.db, "a", time.Minute, l.results(store.Done)); err == nil {
+		t.Fatal("settle of a locked message: got no error, want one of the context")
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if held, err := l.Extend(ctx, l.db, "a", time.Minute); err != nil || !slices.Equal(held, []int64{l.held.ID}) {
+		t.Errorf("extend right after: got %v, error %v, want the claim renewed", held, err)
+	}
+}
+
+// keyed runs a processor that has run message k, whose insert id an open transaction has
+// met: its outcome cannot be written.
+func keyed(t *testing.T, config outbox.ProcessorConfig, consumers ...bus.Consumer) (a *app, r *running, tx bun.Tx, runs *atomic.Int64) {
+	t.Helper()
+	gate := make(chan struct{})
+	runs = new(atomic.Int64)
+	a = newApp(t, testdb.MariaDB(t), append(consumers, bus.Consume("keyed", func(context.Context, order) error { runs.Add(1); <-gate; return nil }))...)
+	a.produce(order{ID: "a"}, outbox.InsertID("a"), outbox.Delay(time.Hour)) // keeps the gap before k apart from what has no insert id
+	a.produce(order{ID: "k"}, outbox.InsertID("k"))
+	r = a.start(config)
+	eventually(t, "run", func() bool { return runs.Load() == 1 })
+	tx = must[bun.Tx](t)(a.db.BeginTx(context.WithoutCancel(t.Context()), nil))
+	t.Cleanup(func() { _ = tx.Rollback() })
+	if receipt, err := a.producer.Produce(t.Context(), tx, order{ID: "k2"}, outbox.InsertID("k")); err != nil || receipt.Duplicates != 1 {
+		t.Fatalf("produce: got %+v, error %v, want a duplicate", receipt, err)
+	}
+	close(gate)
+	return a, r, tx, runs
+}
+
+// TestMariaDBLockedMessageHoldsUpNobody: while one message cannot be settled, others are
+// claimed and settled, and leases are renewed; once it can be, it is.
+func TestMariaDBLockedMessageHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	config := fast()
+	config.LeaseDuration = 3 * time.Second
+	var slow, cancelled atomic.Int64
+	a, r, tx, runs := keyed(t, config,
+		bus.Consume("other", func(_ context.Context, f refund) error {
+			if strings.HasSuffix(f.ID, "3") {
+				return bus.Snooze(time.Millisecond * 100)
+			}
+			return nil
+		}),
+		bus.Consume("slow", func(ctx context.Context, _ slowRefund) error {
+			slow.Add(1)
+			select {
+			case <-time.After(4 * time.Second):
+			case <-ctx.Done():
+				cancelled.Add(1)
+			}
+			return nil
+		}))
+	began, n, worst := time.Now(), 0, time.Duration(0)
+	for ; time.Since(began) < 7*time.Second; n++ {
+		at := time.Now()
+		a.produce(refund{ID: fmt.Sprint(n, n%3)})
+		if n%10 == 0 {
+			a.produce(slowRefund{})
+		}
+		eventually(t, "other settled", func() bool {
+			return a.count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'other'") == 0
+		})
+		worst = max(worst, time.Since(at))
+	}
+	if worst > 3*time.Second || slow.Load() == 0 || cancelled.Load() > 0 {
+		t.Errorf("beside a locked message: got %d messages settled, the slowest after %s, %d of %d slow ones cancelled", n, worst, cancelled.Load(), slow.Load())
+	}
+	if left := a.count("SELECT count(*) FROM consumer_messages WHERE insert_id = 'k'"); left != 1 {
+		t.Errorf("the locked message: got %d, want 1", left)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now()
+	eventually(t, "settled", func() bool { return a.count("SELECT count(*) FROM consumer_messages WHERE insert_id = 'k'") == 0 })
+	if waited := time.Since(at); waited > 3*time.Second {
+		t.Errorf("the locked message: settled %s after the transaction, want half a second", waited)
+	}
+	r.mustStop()
+	if stats := r.Stats(); runs.Load() != 1 || stats.Fenced != 0 || cancelled.Load() > 0 {
+		t.Errorf("in the end: got %d runs of the locked message, %d fenced, %d cancelled, want 1, 0, 0", runs.Load(), stats.Fenced, cancelled.Load())
+	}
+}
+
+type slowRefund struct{}
+
+func (slowRefund) PayloadType() string { return "slow" }
+
+// TestMariaDBStopDoesNotWaitForALockedMessage: a stop ends in its time, says so, and
+// gives the message back.
+func TestMariaDBStopDoesNotWaitForALockedMessage(t *testing.T) {
+	t.Parallel()
+	config := fast()
+	config.DrainTimeout = 3 * time.Second
+	a, r, tx, _ := keyed(t, config)
+	at := time.Now()
+	err := r.wait()
+	if took := time.Since(at); err == nil || !strings.Contains(err.Error(), "keep their messages locked") || took > 6*time.Second {
+		t.Errorf("stop beside a locked message: got error %v after %s, want one that says so within 3 s", err, took)
+	}
+	if left := a.pending(); len(left) != 2 || left[1].Crashes != 0 || a.count("SELECT count(*) FROM message_claims") != 0 {
+		t.Errorf("after the stop: got %+v and %d claims, want the message unclaimed and no crash", left, a.count("SELECT count(*) FROM message_claims"))
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	b := a.start(fast())
+	eventually(t, "run again", func() bool { return len(a.pending()) == 1 })
+	b.mustStop()
+}
+
+// TestMariaDBFindsWhatALockedGapHoldsUp: a transaction can hold up a settle without a
+// lock on the message: here the message cannot be put to its new place in the index.
+func TestMariaDBFindsWhatALockedGapHoldsUp(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	var runs atomic.Int64
+	a := newApp(t, testdb.MariaDB(t),
+		bus.Consume("other", func(context.Context, refund) error { <-gate; return nil }),
+		bus.Consume("zz", func(context.Context, order) error { runs.Add(1); <-gate; return bus.Snooze(time.Hour) }))
+	a.produce(order{})
+	for range 5 {
+		a.produce(refund{})
+	}
+	config := fast()
+	config.Concurrency = 10
+	r := a.start(config)
+	eventually(t, "claimed", func() bool {
+		return runs.Load() == 1 && a.count("SELECT SUM(JSON_LENGTH(message_ids)) FROM message_claims") == 6
+	})
+	tx := must[bun.Tx](t)(a.db.BeginTx(context.WithoutCancel(t.Context()), nil))
+	defer tx.Rollback() //nolint:errcheck // rolled back below
+	_, err := tx.NewRaw("SELECT id FROM consumer_messages FORCE INDEX (consumer_messages_due) WHERE crashes = 0 AND consumer_type = 'zz' AND available_after > " +
+		nowOf(a.db) + " + 60000000 LOCK IN SHARE MODE").Exec(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(gate)
+	at := time.Now()
+	eventually(t, "others settled", func() bool { return len(a.pending()) == 1 })
+	if took := time.Since(at); took > 15*time.Second {
+		t.Errorf("others: settled after %s, want some seconds", took)
+	}
+	a.produce(refund{})
+	eventually(t, "one more settled", func() bool { return len(a.pending()) == 1 })
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "settled", func() bool { return a.count("SELECT count(*) FROM message_claims") == 0 })
+	r.mustStop()
+	if stats := r.Stats(); runs.Load() != 1 || stats.Fenced != 0 {
+		t.Errorf("in the end: got %d runs and %d fenced, want 1 and 0", runs.Load(), stats.Fenced)
+	}
+}
