@@ -20,10 +20,10 @@ import (
 // happens exactly once. When fn fails the transaction is rolled back and the
 // message is retried like any other.
 //
-// fn must not commit or roll back tx; what it returns decides. Keep such consumers short: each holds a connection and a row lock, and on
-// SQLite the write lock of the database, where the timeout must be less than
-// busy_timeout. Effects outside of tx, and through any
-// other connection, are at-least-once.
+// fn must not commit or roll back tx; what it returns decides. Keep such consumers
+// short: each holds a connection and a row lock, and on SQLite the write lock of
+// the database, where the timeout must be less than busy_timeout. Effects outside
+// of tx, and through any other connection, are at-least-once.
 func ConsumeTx[T bus.Payload](name string, fn func(ctx context.Context, tx bun.Tx, payload T) error, options ...bus.ConsumerOption) bus.Consumer {
 	if fn == nil {
 		return bus.Consume[T](name, nil, options...)

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,13 +96,13 @@ type batch struct {
 	finished []*lease // every message is done: the claims end as a whole
 	settling []*lease // the others
 	results  []store.Result
-	whole    []store.Result // of the finished
-	freeOnly bool           // some messages are locked: no statement may wait for them
+	whole    [][]store.Result // of the finished, should they have to be settled apart
+	freeOnly bool             // some messages are locked: no statement may wait for them
 }
 
 // apart settles by result what could not be finished as a whole.
 func (b batch) apart() batch {
-	return batch{settling: append(b.settling, b.finished...), results: append(b.results, b.whole...), freeOnly: true}
+	return batch{settling: append(b.settling, b.finished...), results: append(b.results, slices.Concat(b.whole...)...), freeOnly: true}
 }
 
 func (b batch) empty() bool { return len(b.finished) == 0 && len(b.settling) == 0 }
@@ -157,7 +158,7 @@ func (l *ledger) takeLocked(b *batch, entry *lease, all, resend bool) {
 	entry.sending = len(results)
 	if entry.open == 0 && !entry.partial && !b.freeOnly && allDone(results) {
 		b.finished = append(b.finished, entry)
-		b.whole = append(b.whole, results...)
+		b.whole = append(b.whole, results)
 		return
 	}
 	entry.partial = true

@@ -261,7 +261,7 @@ func (p *Producer) insert(ctx context.Context, batch []*bus.Message) error {
 func writeAll(ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewMessage) (written map[bus.MessageID]int, err error) {
 	if _, isTx := db.(bun.Tx); isTx || store.Statements(rows) <= 1 {
 		written, err = s.Insert(ctx, db, rows)
-		if isTx || !store.IsConflict(err) || store.IsLockTimeout(err) {
+		if isTx || !store.IsRepeatable(err) {
 			return written, err
 		}
 		// A stricter default isolation let the statement lose a conflict.

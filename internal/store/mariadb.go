@@ -60,7 +60,10 @@ func ordered(ids []int64) string {
 	return asJSON(slices.Compact(slices.Sorted(slices.Values(ids))))
 }
 
-const mariaHeld = `SELECT h.id FROM {claims} c, JSON_TABLE(c.message_ids, '$[*]' COLUMNS (id BIGINT PATH '$')) h`
+const (
+	mariaIDs  = `{claims} c, JSON_TABLE(c.message_ids, '$[*]' COLUMNS (id BIGINT PATH '$')) h`
+	mariaHeld = `SELECT h.id FROM ` + mariaIDs
+)
 
 // mariaDue finds what is due, held or not, and locks nothing: two claimers may find
 // the same.

@@ -156,9 +156,10 @@ func (m *mariadb) unlocked(ctx context.Context, tx bun.Tx, live []leased, result
 			held[[2]int64{c.ID, id}] = true
 		}
 	}
+	touches := func(r Result) bool { return r.Outcome != Release && held[[2]int64{r.Claim, r.Message}] }
 	var ids []int64
 	for _, r := range results {
-		if r.Outcome != Release && held[[2]int64{r.Claim, r.Message}] {
+		if touches(r) {
 			ids = append(ids, r.Message)
 		}
 	}
@@ -174,7 +175,7 @@ func (m *mariadb) unlocked(ctx context.Context, tx bun.Tx, live []leased, result
 		return nil, nil, err
 	}
 	for _, r := range results {
-		if r.Outcome != Release && held[[2]int64{r.Claim, r.Message}] && slices.Contains(there, r.Message) {
+		if touches(r) && slices.Contains(there, r.Message) {
 			busy = append(busy, r)
 		} else {
 			free = append(free, r)

@@ -11,10 +11,7 @@ import (
 
 func (m *mariadb) held() string { return mariaHeld }
 
-func (m *mariadb) heldClaims() string {
-	return `SELECT c.id AS claim_id, h.id AS mid
-		FROM {claims} c, JSON_TABLE(c.message_ids, '$[*]' COLUMNS (id BIGINT PATH '$')) h`
-}
+func (m *mariadb) heldClaims() string { return `SELECT c.id AS claim_id, h.id AS mid FROM ` + mariaIDs }
 
 // mariaLeased counts what is held.
 const mariaLeased = `
