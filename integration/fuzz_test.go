@@ -330,7 +330,7 @@ func (d stored) tables(t *testing.T, tables bus.Tables) {
 		t.Fatalf("insert into %+v: %v", tables, err)
 	}
 	for _, name := range []string{
-		"consumer_messages", "message_claims", "poisoned_messages", "scheduled_messages", "paused_consumers", "asyncmonolith_migrations",
+		"pending_insert_ids", "consumer_messages", "message_claims", "poisoned_messages", "scheduled_messages", "paused_consumers", "asyncmonolith_migrations",
 		"events", "event_streams", "event_head", "event_subscriptions", "event_projections", "event_parked", "event_snapshots",
 	} {
 		ident := bun.Ident(tables.Prefix + name)

@@ -58,6 +58,7 @@ func TestMariaDBRefusesWhatItCannotTrust(t *testing.T) {
 		"results":              "character_set_results=latin1",
 		"completion_type":      "completion_type=1",
 		"sql_safe_updates":     "sql_safe_updates=1",
+		"foreign_key_checks":   "foreign_key_checks=0",
 		"autocommit":           "autocommit=0",
 		"sql_select_limit":     "sql_select_limit=1",
 	} {

@@ -93,7 +93,7 @@ func mariaSettleMutants() []mutant {
 		},
 		{
 			name: "MariaDB: a changed row tells what was inserted", file: "internal/store/mariadb_insert.go", suite: onMariaDB(underStore + "^insert$"), says: `insert\.go:\d+:`,
-			changes: []change{{"\t\tif n == len(rows) {\n", "\t\tif n > 0 {\n"}},
+			changes: []change{{"n == len(pairs)", "n > 0"}},
 		},
 		{
 			name: "MariaDB: recovery reads the whole table", file: mariaSettle, suite: onMariaDB("^TestMariaDBPlans$"), says: `plan: got "SCAN m`,

@@ -4,25 +4,43 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// requeue writes and then looks what it has written.
+// requeue writes messages, looks what it has written, and enters their insert ids.
 func (m *mariadb) requeue(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing) (written []pendingKey, err error) {
 	consumer, payload, args := how.columns()
-	first, err := lastID(m.raw(ctx, tx, `INSERT IGNORE INTO {messages}
+	first, err := lastID(m.raw(ctx, tx, `INSERT INTO {messages}
 		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
-		SELECT p.message_id, p.consumer, `+payload+`, p.headers, p.insert_id, p.created_at, {now}
-		FROM (SELECT `+consumer+` AS consumer, p.* FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id) p
-		ORDER BY p.insert_id, p.consumer`, append(args, ordered(ids))...).Exec(ctx))
+		SELECT p.message_id, `+consumer+`, `+payload+`, p.headers, p.insert_id, p.created_at, {now}
+		FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id ORDER BY p.id`, append(args, ordered(ids))...).Exec(ctx))
 	if err != nil || first == 0 {
 		return nil, err
 	}
-	err = m.raw(ctx, tx, `SELECT COALESCE(insert_id, '') AS insert_id, consumer_type FROM {messages}
-		WHERE id >= ? AND message_id IN (SELECT message_id FROM {poisoned} WHERE id IN (?))`, first, bun.List(ids)).Scan(ctx, &written)
+	var keyed []struct {
+		refused    `bun:",extend"`
+		pendingKey `bun:",extend"`
+	}
+	err = m.raw(ctx, tx, `SELECT id, message_id, insert_id, consumer_type FROM {messages}
+		WHERE id >= ? AND message_id IN (SELECT message_id FROM {poisoned} WHERE id IN (?)) AND insert_id IS NOT NULL
+		ORDER BY insert_id, consumer_type, id`, first, bun.List(ids)).Scan(ctx, &keyed)
+	if err != nil || len(keyed) == 0 {
+		return nil, err
+	}
+	keys, messages := make([]mariaKey, len(keyed)), make([]bus.MessageID, len(keyed))
+	for i, row := range keyed {
+		keys[i], messages[i] = mariaKey{pendingKey: row.pendingKey, id: row.ID}, row.MessageID
+	}
+	late, err := m.enter(ctx, tx, keys, first, messages)
+	for _, row := range keyed {
+		if !slices.ContainsFunc(late, func(r refused) bool { return r.ID == row.ID }) {
+			written = append(written, row.pendingKey)
+		}
+	}
 	return written, err
 }
 

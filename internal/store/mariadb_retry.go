@@ -16,8 +16,8 @@ const mariaTurn = `CONCAT('asyncmonolith.turn.', MD5(DATABASE()))`
 
 // mariaRetry repeats a transaction that lost a deadlock, which here takes no more
 // than two inserts of one insert id: each is granted a shared lock on the entry that
-// the last such message has left in the unique index, and neither can insert beside
-// the lock of the other. Of a crowd that repeats at once one gets on and the others
+// the last such message has left among the insert ids, and neither can write over it
+// beside the lock of the other. Of a crowd that repeats at once one gets on and the others
 // lose again. So one repeats at a time; nobody waits longer than a second for that.
 func mariaRetry(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) (err error) {
 	conn, own := db.(bun.Conn)

@@ -58,7 +58,7 @@ func (m *mariadb) check(ctx context.Context, db bun.IDB) (Settings, error) {
 		Value string `bun:"Value"`
 	}
 	err := db.NewRaw(`SHOW VARIABLES WHERE Variable_name IN ('version', 'sql_mode', 'read_only', 'log_bin', 'binlog_format', 'wsrep_on',
-		'character_set_client', 'character_set_connection', 'character_set_results', 'max_allowed_packet', 'autocommit', 'completion_type', 'sql_safe_updates')`).Scan(ctx, &rows)
+		'character_set_client', 'character_set_connection', 'character_set_results', 'max_allowed_packet', 'autocommit', 'completion_type', 'sql_safe_updates', 'foreign_key_checks')`).Scan(ctx, &rows)
 	if err != nil {
 		return Settings{}, err
 	}
@@ -98,6 +98,7 @@ func mariaMistakes(set map[string]string) (mistakes []error) {
 	mistake(!has("autocommit", "ON") && !has("autocommit", "1"), "autocommit is off: statements outside of transactions need it")
 	mistake(!has("completion_type", "NO_CHAIN"), "completion_type %s: NO_CHAIN is needed, or what follows a commit is in a transaction that nobody began", set["completion_type"])
 	mistake(has("sql_safe_updates", "ON"), "sql_safe_updates is on: the server would refuse to remove messages by a list: set it to 0")
+	mistake(!has("foreign_key_checks", "ON") && !has("foreign_key_checks", "1"), "foreign_key_checks is off: an insert id would stay pending without its message: leave the server's default")
 	packet, err := strconv.ParseInt(set["max_allowed_packet"], 10, 64)
 	mistake(err != nil || packet < minPacket, "max_allowed_packet %s: %d or more is needed", set["max_allowed_packet"], minPacket)
 	return mistakes

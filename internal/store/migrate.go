@@ -66,11 +66,16 @@ func isForeign(err error) bool {
 // checkTables asks each of the tables that everything needs for a column that tables
 // of these names do not have elsewhere. all tells whether it must be there.
 func (s *Store) checkTables(ctx context.Context, db bun.IDB, all bool) error {
-	for _, t := range []struct{ name, table, column string }{
+	type known struct{ name, table, column string }
+	tables := []known{
 		{"consumer_messages", s.names.messages, "crashes"}, {"message_claims", s.names.claims, "message_ids"},
 		{"poisoned_messages", s.names.poisoned, "crashes"}, {"scheduled_messages", s.names.schedules, "run_at"},
 		{"paused_consumers", s.names.paused, "paused_at"},
-	} {
+	}
+	if _, ok := s.engine.(*mariadb); ok {
+		tables = append(tables, known{"pending_insert_ids", s.names.keys, "insert_id"})
+	}
+	for _, t := range tables {
 		_, err := db.NewRaw("SELECT " + t.column + " FROM " + t.table + " WHERE 1 = 0").Exec(ctx)
 		switch {
 		case isMissingColumn(err):

@@ -71,7 +71,7 @@ func (s *Store) pendingWhere(ctx context.Context, f PendingFilter) (conditions s
 		and("m.payload_type = ?", f.PayloadType)
 	}
 	if f.InsertID != "" {
-		and("m.insert_id = ?", f.InsertID)
+		and("{keyed}", f.InsertID)
 	}
 	if f.MessageID != (bus.MessageID{}) {
 		and("m.message_id = ?", f.MessageID)

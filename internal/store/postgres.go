@@ -27,6 +27,7 @@ func pgWords() words {
 	return words{
 		place: "position", unplaced: "e.position IS NULL", last: "(SELECT h.position FROM {head} h WHERE h.id = 1)",
 		once: "MATERIALIZED", size: "cardinality(c.message_ids)", keep: onPaused,
+		keyed: "m.insert_id = ?",
 	}
 }
 

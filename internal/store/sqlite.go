@@ -25,6 +25,7 @@ func sqliteWords() words {
 	return words{
 		place: "sequence", unplaced: "0", last: "(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)", // 0: nothing is looked at
 		once: "MATERIALIZED", size: "json_array_length(c.message_ids)", keep: onPaused,
+		keyed: "m.insert_id = ?",
 	}
 }
 

@@ -207,6 +207,7 @@ func (s *Store) Check(ctx context.Context, db bun.IDB) (Settings, error) { retur
 type names struct {
 	prefix, schema                                            string
 	messages, claims, poisoned, paused, schedules, migrations string
+	keys                                                      string // MariaDB alone has this table
 	replacer                                                  *strings.Replacer
 }
 
@@ -218,6 +219,7 @@ type words struct {
 	once     string // asks for a named query to be evaluated once
 	size     string // how many messages a claim c has
 	keep     string // ends an insert that leaves a paused consumer as it is
+	keyed    string // true of a message m with an insert id
 }
 
 // newNames quotes names with the mark of the dialect.
@@ -234,11 +236,12 @@ func newNames(t bus.Tables, mark string, w words) names {
 		messages: quote("consumer_messages"), claims: quote("message_claims"),
 		poisoned: quote("poisoned_messages"), paused: quote("paused_consumers"),
 		schedules: quote("scheduled_messages"), migrations: quote("asyncmonolith_migrations"),
+		keys: quote("pending_insert_ids"),
 	}
 	events, head := quote("events"), quote("event_head")
 	last := strings.NewReplacer("{events}", events, "{head}", head).Replace(w.last)
 	n.replacer = strings.NewReplacer("{place}", w.place, "{unplaced}", w.unplaced, "{last}", last,
-		"{once}", w.once, "{size}", w.size, "{keep}", w.keep,
+		"{once}", w.once, "{size}", w.size, "{keep}", w.keep, "{keyed}", strings.ReplaceAll(w.keyed, "{keys}", n.keys), "{keys}", n.keys,
 		"{messages}", n.messages, "{claims}", n.claims,
 		"{poisoned}", n.poisoned, "{paused}", n.paused, "{schedules}", n.schedules, "{migrations}", n.migrations, "{prefix}", n.prefix,
 		"{events}", events, "{streams}", quote("event_streams"), "{head}", head,

@@ -1,10 +1,10 @@
 BEGIN;
 
-SELECT m.id FROM JSON_TABLE('[14,99]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_consumer_messages` m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE SKIP LOCKED;
+SELECT m.id FROM JSON_TABLE('[10,99]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_consumer_messages` m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE SKIP LOCKED;
 
-SELECT m.id, m.payload_type FROM JSON_TABLE('[14]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_consumer_messages` m FORCE INDEX (PRIMARY) ON m.id = j.id WHERE m.id NOT IN (SELECT h.id FROM `app_message_claims` c, JSON_TABLE(c.message_ids, '$[*]' COLUMNS (id BIGINT PATH '$')) h) ORDER BY m.id;
+SELECT m.id, m.payload_type FROM JSON_TABLE('[10]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_consumer_messages` m FORCE INDEX (PRIMARY) ON m.id = j.id WHERE m.id NOT IN (SELECT h.id FROM `app_message_claims` c, JSON_TABLE(c.message_ids, '$[*]' COLUMNS (id BIGINT PATH '$')) h) ORDER BY m.id;
 
-DELETE m FROM JSON_TABLE('[14]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_consumer_messages` m FORCE INDEX (PRIMARY) ON m.id = j.id;
+DELETE m FROM JSON_TABLE('[10]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_consumer_messages` m FORCE INDEX (PRIMARY) ON m.id = j.id;
 
 SELECT id FROM `app_consumer_messages` WHERE id IN (99) ORDER BY id;
 

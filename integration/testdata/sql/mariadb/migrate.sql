@@ -8,6 +8,8 @@ SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0;
 
 SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0;
 
+SELECT insert_id FROM `app_pending_insert_ids` WHERE 1 = 0;
+
 SELECT COALESCE(DATABASE(), '');
 
 SELECT COALESCE(GET_LOCK(CONCAT('asyncmonolith.', MD5(DATABASE())), 600), 0);
@@ -38,8 +40,19 @@ CREATE TABLE IF NOT EXISTS `app_consumer_messages` (
   attempts        INT NOT NULL DEFAULT 0,
   crashes         SMALLINT NOT NULL DEFAULT 0,
   errors          MEDIUMTEXT,
-  KEY app_consumer_messages_due (crashes, consumer_type, available_after, id, payload_type),
-  UNIQUE KEY app_consumer_messages_insert_id (insert_id, consumer_type)
+  KEY app_consumer_messages_due (crashes, consumer_type, available_after, id, payload_type)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
+
+-- Which insert ids are pending, and for which message; what becomes of the message becomes of its
+-- insert id. They are a primary key, since looking for a duplicate in any other index locks the gap
+-- beside it, and with it the inserts of others.
+CREATE TABLE IF NOT EXISTS `app_pending_insert_ids` (
+  insert_id     VARCHAR(255) NOT NULL,
+  consumer_type VARCHAR(255) NOT NULL,
+  id            BIGINT,
+  PRIMARY KEY (insert_id, consumer_type),
+  KEY app_pending_insert_ids_message (id),
+  FOREIGN KEY (id) REFERENCES `app_consumer_messages` (id) ON DELETE CASCADE
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
 -- Who holds what: one row per leased batch. The ids are a JSON list.
@@ -117,3 +130,5 @@ SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0;
 SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0;
 
 SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0;
+
+SELECT insert_id FROM `app_pending_insert_ids` WHERE 1 = 0;

@@ -2,9 +2,9 @@ BEGIN;
 
 SELECT id, solo, message_ids FROM `app_message_claims` FORCE INDEX (PRIMARY) WHERE leased_until < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED;
 
-SELECT m.id, m.crashes FROM JSON_TABLE('[10]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_consumer_messages` m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE SKIP LOCKED;
+SELECT m.id, m.crashes FROM JSON_TABLE('[8]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_consumer_messages` m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE SKIP LOCKED;
 
-UPDATE JSON_TABLE('[[10,1]]', '$[*]' COLUMNS (id BIGINT PATH '$[0]', crashes BIGINT PATH '$[1]')) j STRAIGHT_JOIN `app_consumer_messages` m FORCE INDEX (PRIMARY) ON m.id = j.id
+UPDATE JSON_TABLE('[[8,1]]', '$[*]' COLUMNS (id BIGINT PATH '$[0]', crashes BIGINT PATH '$[1]')) j STRAIGHT_JOIN `app_consumer_messages` m FORCE INDEX (PRIMARY) ON m.id = j.id
 SET m.crashes = j.crashes;
 
 /*M! SET STATEMENT innodb_lock_wait_timeout=1 FOR */ DELETE c FROM JSON_TABLE('[2]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_message_claims` c FORCE INDEX (PRIMARY) ON c.id = j.id;
