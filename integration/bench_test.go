@@ -77,6 +77,52 @@ func BenchmarkProduce(b *testing.B) {
 	}
 }
 
+// BenchmarkProduceInsertIDs produces batches with insert ids that are new, or pending.
+func BenchmarkProduceInsertIDs(b *testing.B) {
+	const size = 100
+	for _, state := range []string{"new", "pending"} {
+		b.Run(state, func(b *testing.B) {
+			benchEach(b, func(b *testing.B, db *bun.DB) {
+				_, producer := benchRegistry(b, db, func(context.Context, signup) error { return nil })
+				batch := func(n int) []outbox.Item {
+					items := make([]outbox.Item, size)
+					for i := range items {
+						items[i] = outbox.Item{Payload: newSignup(i), Options: []outbox.Option{outbox.InsertID(fmt.Sprintf("signup:%d:%d", n, i))}}
+					}
+					return items
+				}
+				n, duplicates := 0, 0
+				if state == "pending" {
+					if _, err := producer.ProduceMany(b.Context(), db, batch(0)...); err != nil {
+						b.Fatal(err)
+					}
+					duplicates = size
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					if duplicates == 0 {
+						n++
+					}
+					receipts, err := producer.ProduceMany(b.Context(), db, batch(n)...)
+					if err != nil {
+						b.Fatal(err)
+					}
+					for _, r := range receipts {
+						duplicates -= r.Duplicates
+					}
+					if duplicates != 0 {
+						b.Fatalf("%d insert ids more than expected were new", duplicates)
+					}
+					if state == "pending" {
+						duplicates = size
+					}
+				}
+				b.ReportMetric(size*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+			})
+		})
+	}
+}
+
 // BenchmarkClaimSettle claims batches and settles them, with no consumer between.
 func BenchmarkClaimSettle(b *testing.B) {
 	const size = 500

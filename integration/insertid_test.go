@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,4 +88,59 @@ func insertIDLeavesOthersAlone(t *testing.T, db *bun.DB, level sql.IsolationLeve
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestReservedInsertIDsAreFree leaves an insert id behind that has no message, as a
+// produce does that failed half-way in a transaction that its caller committed.
+func TestReservedInsertIDsAreFree(t *testing.T) {
+	t.Parallel()
+	a := newApp(t, testdb.MariaDB(t), bus.Consume("keyed", func(context.Context, order) error { return nil }))
+	reserve := func(key string) {
+		t.Helper()
+		if _, err := a.db.NewRaw("INSERT INTO pending_insert_ids (insert_id, consumer_type) VALUES (?, 'keyed')", key).Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("once", func(t *testing.T) {
+		reserve("once")
+		for want := range 2 {
+			if receipt := a.produce(order{ID: "1"}, outbox.InsertID("once")); receipt.Duplicates != want {
+				t.Errorf("produce %d: got %+v, want %d duplicates", want, receipt, want)
+			}
+		}
+	})
+	t.Run("old snapshot", func(t *testing.T) {
+		reserve("snapshot")
+		tx := must[bun.Tx](t)(a.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
+		defer func() { _ = tx.Rollback() }()
+		if _, err := tx.NewSelect().TableExpr("pending_insert_ids").Count(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		a.produce(order{ID: "1"}, outbox.InsertID("snapshot"))
+		if receipt, err := a.producer.Produce(t.Context(), tx, order{ID: "2"}, outbox.InsertID("snapshot")); err != nil || receipt.Duplicates != 1 {
+			t.Errorf("produce in a transaction that began before: got %+v and %v, want a duplicate", receipt, err)
+		}
+	})
+	t.Run("many at once", func(t *testing.T) {
+		const rounds, producers = 20, 8
+		for round := range rounds {
+			key := fmt.Sprintf("race %d", round)
+			reserve(key)
+			var written atomic.Int64
+			var group sync.WaitGroup
+			for range producers {
+				group.Go(func() {
+					receipt, err := a.producer.Produce(t.Context(), a.db, order{ID: key}, outbox.InsertID(key))
+					if err != nil {
+						t.Errorf("%s: %v", key, err)
+					}
+					written.Add(int64(receipt.Enqueued))
+				})
+			}
+			group.Wait()
+			if n := a.count("SELECT count(*) FROM consumer_messages WHERE insert_id = ?", key); written.Load() != 1 || n != 1 {
+				t.Errorf("%s: %d were told that they had written it, and %d are pending, want 1", key, written.Load(), n)
+			}
+		}
+	})
 }

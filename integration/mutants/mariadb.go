@@ -93,7 +93,11 @@ func mariaSettleMutants() []mutant {
 		},
 		{
 			name: "MariaDB: a changed row tells what was inserted", file: "internal/store/mariadb_insert.go", suite: onMariaDB(underStore + "^insert$"), says: `insert\.go:\d+:`,
-			changes: []change{{"n == len(pairs)", "n > 0"}},
+			changes: []change{{"n == len(keys)", "n > 0"}},
+		},
+		{
+			name: "MariaDB: a snapshot tells which insert ids are free", file: "internal/store/mariadb_insert.go", suite: onMariaDB("^TestReservedInsertIDsAreFree$"), says: `want a duplicate`,
+			changes: []change{{"WHERE k.id IS NULL LOCK IN SHARE MODE", "WHERE k.id IS NULL"}},
 		},
 		{
 			name: "MariaDB: recovery reads the whole table", file: mariaSettle, suite: onMariaDB("^TestMariaDBPlans$"), says: `plan: got "SCAN m`,

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -31,6 +30,8 @@ type NewMessage struct {
 	Delay       time.Duration
 }
 
+func (row NewMessage) key() pendingKey { return pendingKey{row.InsertID, row.ConsumerType} }
+
 // Insert writes the rows in as few statements as possible and returns how many
 // were written for each message id. A row whose insert id is pending already is
 // left out. With several statements (see [Statements]) the caller provides the
@@ -39,7 +40,7 @@ func (s *Store) Insert(ctx context.Context, db bun.IDB, rows []NewMessage) (map[
 	// Sorted, so that batches with overlapping insert ids lock them in the same
 	// order and cannot deadlock.
 	slices.SortStableFunc(rows, func(a, b NewMessage) int {
-		return cmp.Or(cmp.Compare(a.InsertID, b.InsertID), cmp.Compare(a.ConsumerType, b.ConsumerType))
+		return a.key().compare(b.key())
 	})
 	written := make(map[bus.MessageID]int, len(rows))
 	for _, chunk := range chunks(rows) {

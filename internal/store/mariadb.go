@@ -33,7 +33,7 @@ func mariaWords() words {
 	return words{
 		place: "sequence", unplaced: "0", last: "0", // there are no events
 		once: "", size: "JSON_LENGTH(c.message_ids)", keep: "ON DUPLICATE KEY UPDATE consumer_type = consumer_type",
-		keyed: "m.id IN (SELECT id FROM {keys} WHERE insert_id = ?)",
+		keys: "pending_insert_ids", keyed: "m.id IN (SELECT id FROM {keys} WHERE insert_id = ?)",
 	}
 }
 

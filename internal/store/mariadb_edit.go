@@ -11,37 +11,44 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// requeue writes messages, looks what it has written, and enters their insert ids.
-func (m *mariadb) requeue(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing) (written []pendingKey, err error) {
+// requeue writes messages as [mariadb.insertKeyed] does. In which order the server numbers
+// what it selects by itself is not said, so their row ids are looked up.
+func (m *mariadb) requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Requeuing) (written []pendingKey, err error) {
+	var keys []pendingKey
+	for _, row := range rows {
+		if row.InsertID != "" {
+			keys = append(keys, how.key(row))
+		}
+	}
+	free, err := m.reserve(ctx, tx, keys)
+	if err != nil {
+		return nil, fmt.Errorf("insert ids: %w", err)
+	}
+	rows = slices.DeleteFunc(slices.Clone(rows), func(row Poisoned) bool { return row.InsertID != "" && !free[how.key(row)] })
+	if len(rows) == 0 {
+		return nil, nil
+	}
 	consumer, payload, args := how.columns()
 	first, err := lastID(m.raw(ctx, tx, `INSERT INTO {messages}
 		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
 		SELECT p.message_id, `+consumer+`, `+payload+`, p.headers, p.insert_id, p.created_at, {now}
-		FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id ORDER BY p.id`, append(args, ordered(ids))...).Exec(ctx))
-	if err != nil || first == 0 {
+		FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id ORDER BY p.id`, append(args, ordered(idsOf(rows)))...).Exec(ctx))
+	if err != nil || len(free) == 0 {
 		return nil, err
 	}
-	var keyed []struct {
-		refused    `bun:",extend"`
-		pendingKey `bun:",extend"`
-	}
-	err = m.raw(ctx, tx, `SELECT id, message_id, insert_id, consumer_type FROM {messages}
-		WHERE id >= ? AND message_id IN (SELECT message_id FROM {poisoned} WHERE id IN (?)) AND insert_id IS NOT NULL
-		ORDER BY insert_id, consumer_type, id`, first, bun.List(ids)).Scan(ctx, &keyed)
-	if err != nil || len(keyed) == 0 {
+	var inserted, reserved []keyed
+	err = m.raw(ctx, tx, `SELECT id, insert_id, consumer_type FROM {messages} WHERE id >= ? AND insert_id IS NOT NULL
+		AND message_id IN (SELECT message_id FROM {poisoned} WHERE id IN (?))`, first, bun.List(idsOf(rows))).Scan(ctx, &inserted)
+	if err != nil {
 		return nil, err
 	}
-	keys, messages := make([]mariaKey, len(keyed)), make([]bus.MessageID, len(keyed))
-	for i, row := range keyed {
-		keys[i], messages[i] = mariaKey{pendingKey: row.pendingKey, id: row.ID}, row.MessageID
-	}
-	late, err := m.enter(ctx, tx, keys, first, messages)
-	for _, row := range keyed {
-		if !slices.ContainsFunc(late, func(r refused) bool { return r.ID == row.ID }) {
+	for _, row := range inserted {
+		if free[row.pendingKey] {
 			written = append(written, row.pendingKey)
+			reserved = append(reserved, row)
 		}
 	}
-	return written, err
+	return written, m.assign(ctx, tx, reserved)
 }
 
 func (m *mariadb) deletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {

@@ -35,24 +35,30 @@ func (m *mariadb) insert(ctx context.Context, db bun.IDB, rows []NewMessage) err
 }
 
 // insertKeyed writes insert ids, then the messages whose insert ids were not pending
-// yet, and then which message is whose.
+// yet, and then which message is whose. Messages first would write every payload that
+// is to be left out, and removing it again would hold up those who settle.
 func (m *mariadb) insertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) (ids []bus.MessageID, err error) {
 	err = InTx(ctx, db, func(tx bun.Tx) error {
 		ids = nil
-		free, err := m.reserve(ctx, tx, rows)
+		var keys []pendingKey
+		for _, row := range rows {
+			if row.InsertID != "" {
+				keys = append(keys, row.key())
+			}
+		}
+		free, err := m.reserve(ctx, tx, keys)
 		if err != nil {
-			return err
+			return fmt.Errorf("insert ids: %w", err)
 		}
 		var written []NewMessage
-		var args []any
+		var reserved []keyed
 		for _, row := range rows {
-			key := pendingKey{row.InsertID, row.ConsumerType}
-			if row.InsertID != "" {
+			if key := row.key(); row.InsertID != "" {
 				if !free[key] {
 					continue
 				}
 				delete(free, key)
-				args = append(args, key.InsertID, key.ConsumerType, len(written))
+				reserved = append(reserved, keyed{pendingKey: key, Place: len(written)})
 			}
 			written, ids = append(written, row), append(ids, row.MessageID)
 		}
@@ -60,91 +66,75 @@ func (m *mariadb) insertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage
 			return nil
 		}
 		first, err := lastID(m.insertQuery(ctx, tx, "INSERT", written).Exec(ctx))
-		if err != nil || len(args) == 0 {
+		if err != nil {
 			return err
 		}
-		values := strings.Repeat(fmt.Sprintf(", (?, ?, %d + ? * @@auto_increment_increment)", first), len(args)/3)
-		_, err = m.raw(ctx, tx, `INSERT INTO {keys} (insert_id, consumer_type, id) VALUES `+strings.TrimPrefix(values, ", ")+
-			` ON DUPLICATE KEY UPDATE id = VALUES(id)`, args...).Exec(ctx)
-		return err
+		for i := range reserved {
+			reserved[i].ID = first
+		}
+		return m.assign(ctx, tx, reserved)
 	})
 	return ids, err
 }
 
-// reserve writes insert ids that are not pending yet, and returns which these are:
-// those that have no message, which nobody commits, or somebody whose produce failed.
-func (m *mariadb) reserve(ctx context.Context, tx bun.Tx, rows []NewMessage) (map[pendingKey]bool, error) {
-	free := make(map[pendingKey]bool)
-	var args []any
-	var pairs []bun.TupleValues
-	for _, row := range rows {
-		if k := (pendingKey{row.InsertID, row.ConsumerType}); row.InsertID != "" && !free[k] {
-			free[k] = true
-			args, pairs = append(args, k.InsertID, k.ConsumerType), append(pairs, bun.Tuple([]string{k.InsertID, k.ConsumerType}))
-		}
+// keyed is an insert id and its message: the one with this row id, or so many places
+// behind it in one insert.
+type keyed struct {
+	pendingKey `bun:",extend"`
+	ID         int64
+	Place      int `bun:"-"`
+}
+
+// reserve writes those insert ids that are not pending yet, and returns which these are.
+// One that somebody else is writing, or removing, is waited for.
+func (m *mariadb) reserve(ctx context.Context, tx bun.Tx, keys []pendingKey) (free map[pendingKey]bool, err error) {
+	free = make(map[pendingKey]bool, len(keys))
+	if len(keys) == 0 {
+		return free, nil
 	}
-	values := strings.Repeat(", (?, ?)", len(pairs))
-	n, err := affected(m.raw(ctx, tx, `INSERT IGNORE INTO {keys} (insert_id, consumer_type) VALUES `+strings.TrimPrefix(values, ", "), args...).Exec(ctx))
-	if err != nil || n == len(pairs) {
+	slices.SortFunc(keys, pendingKey.compare) // all in one order, so that no two can deadlock
+	keys = slices.Compact(keys)
+	args := make([]any, 0, 2*len(keys))
+	for _, k := range keys {
+		args, free[k] = append(args, k.InsertID, k.ConsumerType), true
+	}
+	values := strings.TrimPrefix(strings.Repeat(", (?, ?)", len(keys)), ", ")
+	n, err := affected(m.raw(ctx, tx, `INSERT IGNORE INTO {keys} (insert_id, consumer_type) VALUES `+values, args...).Exec(ctx))
+	if err != nil || n == len(keys) {
 		return free, err
 	}
-	clear(free)
 	var mine []pendingKey
-	if err := m.raw(ctx, tx, `SELECT insert_id, consumer_type FROM {keys} FORCE INDEX (PRIMARY) WHERE id IS NULL AND (insert_id, consumer_type) IN (?)`, bun.List(pairs)).Scan(ctx, &mine); err != nil {
+	if err := m.raw(ctx, tx, mariaReserved, asJSON(keys)).Scan(ctx, &mine); err != nil {
 		return nil, err
 	}
+	clear(free)
 	for _, k := range mine {
 		free[k] = true
 	}
 	return free, nil
 }
 
-// mariaKey is the insert id of a message.
-type mariaKey struct {
-	pendingKey
-	id int64
+// mariaReserved finds insert ids that have no message yet: what was just written, and
+// what a produce that failed has left behind when its caller committed nevertheless. The
+// locks it takes, and so needs no snapshot, are those that the insert has already.
+const mariaReserved = `
+SELECT k.insert_id, k.consumer_type FROM JSON_TABLE(?, '$[*]' COLUMNS (insert_id VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.InsertID', consumer VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.ConsumerType')) j
+STRAIGHT_JOIN {keys} k FORCE INDEX (PRIMARY) ON k.insert_id = j.insert_id AND k.consumer_type = j.consumer
+WHERE k.id IS NULL LOCK IN SHARE MODE`
+
+// assign writes which messages the reserved insert ids have.
+func (m *mariadb) assign(ctx context.Context, tx bun.Tx, reserved []keyed) error {
+	if len(reserved) == 0 {
+		return nil
+	}
+	args := make([]any, 0, 4*len(reserved))
+	for _, r := range reserved {
+		args = append(args, r.InsertID, r.ConsumerType, r.ID, r.Place)
+	}
+	values := strings.TrimPrefix(strings.Repeat(", (?, ?, ? + ? * @@auto_increment_increment)", len(reserved)), ", ")
+	_, err := m.raw(ctx, tx, `INSERT INTO {keys} (insert_id, consumer_type, id) VALUES `+values+` ON DUPLICATE KEY UPDATE id = VALUES(id)`, args...).Exec(ctx)
+	if err != nil {
+		return fmt.Errorf("messages of insert ids: %w", err)
+	}
+	return nil
 }
-
-// refused is a message whose insert id was pending already.
-type refused struct {
-	ID        int64
-	MessageID bus.MessageID
-}
-
-// mariaRefused finds messages without the entry that their insert id ought to have.
-// What others have inserted since has it: the two are committed together.
-const mariaRefused = `SELECT m.id, m.message_id FROM {messages} m LEFT JOIN {keys} k ON k.id = m.id
-WHERE m.id >= ? AND m.message_id IN (?) AND m.insert_id IS NOT NULL AND k.id IS NULL`
-
-// mariaTakeBack deletes messages that have no entry. To look for one would lock the
-// gap where it could be, if the transaction is the caller's, and repeatable read.
-const mariaTakeBack = `/*M! SET STATEMENT foreign_key_checks = 0 FOR */ ` + mariaDelete
-
-// enter writes the insert ids of messages that this transaction has inserted, and
-// deletes those messages that come too late. The ids of the messages are first and
-// above. An insert id that somebody else is writing, or removing, is waited for.
-func (m *mariadb) enter(ctx context.Context, tx bun.Tx, keys []mariaKey, first int64, messages []bus.MessageID) (late []refused, err error) {
-	args := make([]any, 0, 3*len(keys))
-	for _, k := range keys {
-		args = append(args, k.InsertID, k.ConsumerType, k.id)
-	}
-	values := strings.Repeat(", (?, ?, ?)", len(keys))
-	n, err := affected(m.raw(ctx, tx, `INSERT IGNORE INTO {keys} (insert_id, consumer_type, id) VALUES `+strings.TrimPrefix(values, ", "), args...).Exec(ctx))
-	if err != nil || n == len(keys) {
-		return nil, err
-	}
-	messages = slices.CompactFunc(slices.SortedFunc(slices.Values(messages), compareIDs), func(a, b bus.MessageID) bool { return a == b })
-	if err := m.raw(ctx, tx, mariaRefused, first, bun.List(messages)).Scan(ctx, &late); err != nil {
-		return nil, err
-	}
-	ids := make([]int64, len(late))
-	for i, r := range late {
-		ids[i] = r.ID
-	}
-	if err := m.run(ctx, tx, mariaTakeBack, ids); err != nil {
-		return nil, fmt.Errorf("take back: %w", err)
-	}
-	return late, nil
-}
-
-func compareIDs(a, b bus.MessageID) int { return slices.Compare(a[:], b[:]) }

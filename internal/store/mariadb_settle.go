@@ -137,15 +137,24 @@ func (m *mariadb) settle(ctx context.Context, db bun.IDB, owner string, lease ti
 	return settled, nil
 }
 
+// A produce that has met an insert id keeps a lock on that, and leaves the message free,
+// with which it is to go.
 const (
-	// mariaFree locks a message and the entry of its insert id, on which a produce
-	// that has met it keeps a lock of its own; the message's row that leaves free.
-	mariaFree = `
-SELECT m.id FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id
-LEFT JOIN {messages} k FORCE INDEX ({prefix}consumer_messages_insert_id) ON k.insert_id = m.insert_id AND k.consumer_type = m.consumer_type
-WHERE m.insert_id IS NULL OR k.id IS NOT NULL FOR UPDATE SKIP LOCKED`
-	mariaThere = `SELECT m.id FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id`
+	mariaMessages  = `SELECT t.id FROM {ids} {messages} t FORCE INDEX (PRIMARY) ON t.id = j.id`
+	mariaInsertIDs = `SELECT t.id FROM {ids} {keys} t FORCE INDEX ({prefix}pending_insert_ids_message) ON t.id = j.id`
 )
+
+// busy locks the rows of messages that nobody else has locked, and returns the others.
+func (m *mariadb) busy(ctx context.Context, tx bun.Tx, rows string, messages []int64) ([]int64, error) {
+	var locked, there []int64
+	if err := m.raw(ctx, tx, rows+` FOR UPDATE SKIP LOCKED`, ordered(messages)).Scan(ctx, &locked); err != nil {
+		return nil, err
+	}
+	if err := m.raw(ctx, tx, rows, ordered(messages)).Scan(ctx, &there); err != nil {
+		return nil, err
+	}
+	return without(there, locked), nil
+}
 
 // unlocked parts off the results whose message somebody else has locked. The claims are
 // locked. What is not found at all counts as free: there is nothing to wait for.
@@ -163,19 +172,17 @@ func (m *mariadb) unlocked(ctx context.Context, tx bun.Tx, live []leased, result
 			ids = append(ids, r.Message)
 		}
 	}
-	var locked, there []int64
-	if err := m.raw(ctx, tx, mariaFree, ordered(ids)).Scan(ctx, &locked); err != nil {
+	blocked, err := m.busy(ctx, tx, mariaMessages, ids)
+	if err != nil {
 		return nil, nil, err
 	}
-	ids = without(ids, locked)
-	if len(ids) == 0 {
-		return results, nil, nil
-	}
-	if err := m.raw(ctx, tx, mariaThere, ordered(ids)).Scan(ctx, &there); err != nil {
+	keyed, err := m.busy(ctx, tx, mariaInsertIDs, ids)
+	if err != nil {
 		return nil, nil, err
 	}
+	blocked = append(blocked, keyed...)
 	for _, r := range results {
-		if touches(r) && slices.Contains(there, r.Message) {
+		if touches(r) && slices.Contains(blocked, r.Message) {
 			busy = append(busy, r)
 		} else {
 			free = append(free, r)

@@ -72,7 +72,7 @@ func (s *Store) checkTables(ctx context.Context, db bun.IDB, all bool) error {
 		{"poisoned_messages", s.names.poisoned, "crashes"}, {"scheduled_messages", s.names.schedules, "run_at"},
 		{"paused_consumers", s.names.paused, "paused_at"},
 	}
-	if _, ok := s.engine.(*mariadb); ok {
+	if s.names.keys != "" {
 		tables = append(tables, known{"pending_insert_ids", s.names.keys, "insert_id"})
 	}
 	for _, t := range tables {

@@ -154,6 +154,11 @@ type Requeuing struct {
 	PayloadType string
 }
 
+// key is what a poisoned message will have when it is pending.
+func (r Requeuing) key(row Poisoned) pendingKey {
+	return pendingKey{row.InsertID, cmp.Or(r.Renamed[row.ConsumerType], row.ConsumerType)}
+}
+
 // columns are what becomes of the columns of a poisoned message p, with the values for
 // that.
 func (r Requeuing) columns() (consumer, payload string, args []any) {
@@ -173,21 +178,18 @@ func (r Requeuing) columns() (consumer, payload string, args []any) {
 // Requeue makes pending messages, with new row ids, out of locked poisoned ones,
 // and returns those it did: where an insert id is pending already nothing changes.
 func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Requeuing) (requeued []Poisoned, err error) {
-	keyOf := func(row Poisoned) pendingKey {
-		return pendingKey{row.InsertID, cmp.Or(how.Renamed[row.ConsumerType], row.ConsumerType)}
-	}
 	seen := make(map[pendingKey]bool, len(rows))
 	first := make([]Poisoned, 0, len(rows)) // of several with one key only the first can be pending
 	for _, row := range rows {
-		if row.InsertID == "" || !seen[keyOf(row)] {
+		if row.InsertID == "" || !seen[how.key(row)] {
 			first = append(first, row)
 		}
-		seen[keyOf(row)] = true
+		seen[how.key(row)] = true
 	}
 	if len(first) == 0 {
 		return nil, nil
 	}
-	written, err := s.requeue(ctx, tx, idsOf(first), how)
+	written, err := s.requeue(ctx, tx, first, how)
 	if err != nil {
 		return nil, fmt.Errorf("insert: %w", err)
 	}
@@ -195,7 +197,7 @@ func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Req
 	for _, k := range written {
 		free[k] = true
 	}
-	requeued = slices.DeleteFunc(first, func(row Poisoned) bool { return row.InsertID != "" && !free[keyOf(row)] })
+	requeued = slices.DeleteFunc(first, func(row Poisoned) bool { return row.InsertID != "" && !free[how.key(row)] })
 	if len(requeued) == 0 {
 		return nil, nil
 	}
@@ -208,6 +210,10 @@ func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Req
 // pendingKey is what at most one pending message can have, unless its insert id is
 // empty.
 type pendingKey struct{ InsertID, ConsumerType string }
+
+func (k pendingKey) compare(o pendingKey) int {
+	return cmp.Or(cmp.Compare(k.InsertID, o.InsertID), cmp.Compare(k.ConsumerType, o.ConsumerType))
+}
 
 func idsOf(rows []Poisoned) []int64 {
 	ids := make([]int64, len(rows))

@@ -36,8 +36,8 @@ func (p *postgres) lockPending(ctx context.Context, tx bun.Tx, callers bool, ids
 }
 
 // requeue sorts as producers do, by bytes.
-func (p *postgres) requeue(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing) ([]pendingKey, error) {
-	return p.requeueAs(ctx, tx, ids, how, ` COLLATE "C"`)
+func (p *postgres) requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Requeuing) ([]pendingKey, error) {
+	return p.requeueAs(ctx, tx, idsOf(rows), how, ` COLLATE "C"`)
 }
 
 const pgDeletePoisoned = `DELETE FROM {poisoned} WHERE id IN (SELECT id FROM {poisoned} WHERE id IN (?) ORDER BY id FOR UPDATE)`

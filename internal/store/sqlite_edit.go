@@ -11,8 +11,8 @@ func (s *sqlite) lockPending(_ context.Context, _ bun.Tx, _ bool, ids []int64) (
 	return ids, nil
 }
 
-func (s *sqlite) requeue(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing) ([]pendingKey, error) {
-	return s.requeueAs(ctx, tx, ids, how, "")
+func (s *sqlite) requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Requeuing) ([]pendingKey, error) {
+	return s.requeueAs(ctx, tx, idsOf(rows), how, "")
 }
 
 func (s *sqlite) deletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {

@@ -102,7 +102,7 @@ type editor interface {
 	changeLocked(ctx context.Context, tx bun.Tx, ids []int64, due string) ([]changedRow, error)
 	// requeue makes pending messages of locked poisoned ones, in the order in which
 	// producers insert them, so that the two cannot deadlock.
-	requeue(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing) (written []pendingKey, err error)
+	requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Requeuing) (written []pendingKey, err error)
 	deletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error)
 	saveSchedule(ctx context.Context, db bun.IDB, row *newSchedule) (id int64, err error)
 }
@@ -207,7 +207,7 @@ func (s *Store) Check(ctx context.Context, db bun.IDB) (Settings, error) { retur
 type names struct {
 	prefix, schema                                            string
 	messages, claims, poisoned, paused, schedules, migrations string
-	keys                                                      string // MariaDB alone has this table
+	keys                                                      string // empty where insert ids have no table of their own
 	replacer                                                  *strings.Replacer
 }
 
@@ -219,7 +219,8 @@ type words struct {
 	once     string // asks for a named query to be evaluated once
 	size     string // how many messages a claim c has
 	keep     string // ends an insert that leaves a paused consumer as it is
-	keyed    string // true of a message m with an insert id
+	keys     string // the table of pending insert ids, where they have one of their own
+	keyed    string // true of a pending message m with an insert id
 }
 
 // newNames quotes names with the mark of the dialect.
@@ -236,7 +237,9 @@ func newNames(t bus.Tables, mark string, w words) names {
 		messages: quote("consumer_messages"), claims: quote("message_claims"),
 		poisoned: quote("poisoned_messages"), paused: quote("paused_consumers"),
 		schedules: quote("scheduled_messages"), migrations: quote("asyncmonolith_migrations"),
-		keys: quote("pending_insert_ids"),
+	}
+	if w.keys != "" {
+		n.keys = quote(w.keys)
 	}
 	events, head := quote("events"), quote("event_head")
 	last := strings.NewReplacer("{events}", events, "{head}", head).Replace(w.last)
