@@ -14,9 +14,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// stopGrace is how long handlers get to return after they were cancelled, and
-// how long the last results get to be written.
-const stopGrace = 400 * time.Millisecond
+const (
+	// stopGrace is how long handlers get to return after they were cancelled, and
+	// how long the last results get to be written when that is all the time there is.
+	stopGrace = 400 * time.Millisecond
+	// settleGrace is how much longer they get unless StopNow was called: a database
+	// that is merely busy should not have finished messages run again.
+	settleGrace = 600 * time.Millisecond
+)
 
 // errUnstarted gives a message back that was claimed but never run.
 var errUnstarted error = &bus.Verdict{Outcome: bus.Released, Reason: "not started"}
@@ -101,9 +106,7 @@ func (r *run) serve(ctx context.Context) error {
 	stuck := r.drain(deadline)
 	loops.Wait()
 	close(finish)
-	patience := time.AfterFunc(r.settlePatience(deadline), giveUp)
-	settler.Wait()
-	patience.Stop()
+	r.awaitResults(settler, deadline, giveUp)
 	r.releaseRest(settleCtx)
 	stopKeeper()
 	keeper.Wait()
@@ -164,17 +167,17 @@ func (r *run) runningInMiddleware() (names []string) {
 	return names
 }
 
-// settlePatience is how long the last results may take to be written.
-func (r *run) settlePatience(deadline time.Time) time.Duration {
-	select {
-	case <-r.hurry:
-		return stopGrace
-	default:
-		return max(time.Until(deadline), stopGrace)
+// awaitResults waits until the last results are written, or has the settler give up.
+func (r *run) awaitResults(settler *sync.WaitGroup, deadline time.Time, giveUp func()) {
+	done := make(chan struct{})
+	waiter := r.background(func() { settler.Wait(); close(done) })
+	if !r.waitUnlessHurried(done, max(time.Until(deadline), settleGrace)) && !waitFor(done, stopGrace) {
+		giveUp()
 	}
+	waiter.Wait()
 }
 
-// waitUnlessHurried waits for the workers, until StopNow or the time is up.
+// waitUnlessHurried waits until it is done, StopNow or the time is up.
 func (r *run) waitUnlessHurried(done <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
