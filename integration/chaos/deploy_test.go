@@ -15,7 +15,15 @@ import (
 // are not touched by it.
 
 func barDeploy(b *bar) {
-	r := newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Plain: []string{"old", "new"}, Tx: []string{"old-tx", "new-tx"}})
+	// xmax and xmin tell whether anybody wrote or locked a row after its insert,
+	// also if it looks the same.
+	deploy(b, testdb.PostgresDSN(b), "(xmax <> 0 OR attempts > 0 OR crashes > 0)"+
+		" OR consumer_type LIKE 'new%' AND EXISTS (SELECT 1 FROM message_claims c WHERE id = ANY(c.message_ids))")
+}
+
+// deploy is that bar, with what tells that a message was touched.
+func deploy(b *bar, dsn, isTouched string) {
+	r := newRun(b, dsn, chaos.WorkerConfig{Plain: []string{"old", "new"}, Tx: []string{"old-tx", "new-tx"}})
 	before := r.config
 	before.Plain, before.Tx = []string{"old"}, []string{"old-tx"}
 	old := map[string]bool{r.startAs(0, before).Name(): true, r.startAs(1, before).Name(): true}
@@ -24,10 +32,7 @@ func barDeploy(b *bar) {
 	// The producer is new already, and nobody knows half of what it produces.
 	pause(pick(b, 2*time.Second, 5*time.Second, 15*time.Second))
 	waiting := r.count("SELECT count(*) FROM consumer_messages WHERE consumer_type LIKE 'new%'")
-	// xmax and xmin tell whether anybody wrote or locked a row after its insert,
-	// also if it looks the same.
-	touched := r.count("SELECT count(*) FROM consumer_messages WHERE consumer_type LIKE 'new%' AND (xmax <> 0 OR attempts > 0 OR crashes > 0)" +
-		" OR consumer_type LIKE 'new%' AND EXISTS (SELECT 1 FROM message_claims c WHERE id = ANY(c.message_ids))")
+	touched := r.count("SELECT count(*) FROM consumer_messages WHERE consumer_type LIKE 'new%' AND " + isTouched)
 	if touched > 0 || waiting < pick(b, 100, 500, 2500) {
 		b.Errorf("messages that only the new binary knows: got %d touched of %d, want none of some hundreds and more", touched, waiting)
 	}

@@ -95,9 +95,9 @@ type rogue struct {
 	stop     func() (time.Duration, error) // the processor that was started last
 }
 
-func newRogue(b *bar) *rogue {
+func newRogue(b *bar, db *bun.DB) *rogue {
 	b.Helper()
-	r := &rogue{bar: b, scoundrel: &scoundrel{stuck: make(chan struct{})}, ctx: context.WithoutCancel(b.Context()), db: testdb.Postgres(b)}
+	r := &rogue{bar: b, scoundrel: &scoundrel{stuck: make(chan struct{})}, ctx: context.WithoutCancel(b.Context()), db: db}
 	var err error
 	b.Cleanup(func() { // not one for each processor, which would count as what it leaves behind
 		if r.stop != nil {
@@ -184,8 +184,10 @@ func (r *rogue) allMeet(after string) {
 	}
 }
 
-func barMisdeeds(b *bar) {
-	r := newRogue(b)
+func barMisdeeds(b *bar) { misdeeds(b, testdb.Postgres(b)) }
+
+func misdeeds(b *bar, db *bun.DB) {
+	r := newRogue(b, db)
 	processor := r.processor()
 	stop := r.start(processor)
 	for i, how := range []string{panics, panicsNil, exits, ignores} {
@@ -222,11 +224,12 @@ func barMisdeeds(b *bar) {
 		attendance, misdeedSlots, misdeedSlots, stuck, took.Round(time.Millisecond), rogueDrain+time.Second)
 }
 
-// barCycles starts and stops processors.
-func barCycles(b *bar) {
-	cycles := pick(b, 100, 1000, 1000)
+func barCycles(b *bar) { cycles(b, testdb.Postgres(b), pick(b, 100, 1000, 1000)) }
+
+// cycles starts and stops so many processors.
+func cycles(b *bar, db *bun.DB, n int) {
 	const allowed = 1 << 20
-	r := newRogue(b)
+	r := newRogue(b, db)
 	cycle := func(i int) {
 		processor := r.processor()
 		if i%10 == 0 {
@@ -243,17 +246,17 @@ func barCycles(b *bar) {
 	}
 	others := goleak.IgnoreCurrent()
 	before := heap()
-	for i := range cycles {
+	for i := range n {
 		cycle(i)
 	}
 	grown := int64(heap()) - int64(before)
 	if grown > allowed {
-		b.Errorf("heap: got %d bytes more after %d cycles, want at most %d", grown, cycles, allowed)
+		b.Errorf("heap: got %d bytes more after %d cycles, want at most %d", grown, n, allowed)
 	}
 	if err := goleak.Find(others); err != nil {
 		b.Errorf("goroutines: %v", err)
 	}
-	b.figure("%d starts and stops: heap %+d KiB (goal ≤ 1 MiB), no goroutine left", cycles, grown>>10)
+	b.figure("%d starts and stops: heap %+d KiB (goal ≤ 1 MiB), no goroutine left", n, grown>>10)
 }
 
 // heap is what is in use once everything unused is gone.

@@ -27,9 +27,14 @@ import (
 
 func barIsolation(b *bar) {
 	for _, level := range []string{"repeatable read", "serializable"} {
-		by := func(dsn string) string { return dsn + "&default_transaction_isolation=" + url.PathEscape(level) }
+		d := stricter{
+			level: level,
+			dsn:   func(t testing.TB) string { return testdb.PostgresDSN(t) },
+			by:    func(dsn string) string { return dsn + "&default_transaction_isolation=" + url.PathEscape(level) },
+			ask:   "SHOW transaction_isolation",
+		}
 		if b.tier < long {
-			b.storeSuite(level, by)
+			b.storeSuite(level, d.open)
 		} else {
 			b.wholeSuite(level, testdb.IsolationVariable+"="+level)
 		}
@@ -37,25 +42,45 @@ func barIsolation(b *bar) {
 		if b.tier < long && level != "serializable" {
 			kinds = nil // there is more to get wrong at the strictest
 		}
-		for _, config := range kinds {
-			dsn := testdb.PostgresDSN(b)
-			config.DSN = by(dsn)
-			b.defaults(config.DSN, level)
-			r := kills(b, dsn, config, 1500, 4)
-			b.figure("%s by default: %s", level, r.surfaced())
-		}
-		dsn := testdb.PostgresDSN(b)
-		r := newRun(b, dsn, chaos.WorkerConfig{DSN: by(dsn), Plain: []string{"one", "two"}})
-		until := time.Now().Add(3 * time.Second)
-		for range 2 {
-			r.start(2)
-		}
-		// Not in transactions of the user's own: there a conflict is theirs to retry.
-		sent, _ := r.overlap(testdb.OpenPostgres(b, by(dsn)), 8, 500, false, func(int) bool { return time.Now().Before(until) })
-		r.eventually(time.Minute, "everything is settled", r.settled)
-		r.stopAll()
-		b.figure("%s by default, 8 producers: %d payloads with overlapping insert ids, %s", level, sent, r.surfaced())
+		d.kills(b, kinds)
+		d.produces(b)
 	}
+}
+
+// stricter is a way to databases whose isolation is stricter by default.
+type stricter struct {
+	level string
+	dsn   func(testing.TB) string // of a new database
+	by    func(dsn string) string // the way to it
+	ask   string                  // what level a transaction gets
+}
+
+func (d stricter) open(t testing.TB) *bun.DB { return openDSN(t, d.by(d.dsn(t))) }
+
+// kills has workers killed.
+func (d stricter) kills(b *bar, kinds []chaos.WorkerConfig) {
+	for _, config := range kinds {
+		dsn := d.dsn(b)
+		config.DSN = d.by(dsn)
+		b.defaults(config.DSN, d.ask, d.level)
+		r := kills(b, dsn, config, 1500, 4)
+		b.figure("%s by default: %s", d.level, r.surfaced())
+	}
+}
+
+// produces has producers overlap, not in transactions of the user's own: there a
+// conflict is theirs to retry.
+func (d stricter) produces(b *bar) {
+	dsn := d.dsn(b)
+	r := newRun(b, dsn, chaos.WorkerConfig{DSN: d.by(dsn), Plain: []string{"one", "two"}})
+	until := time.Now().Add(3 * time.Second)
+	for range 2 {
+		r.start(2)
+	}
+	sent, _ := r.overlap(openDSN(b, d.by(dsn)), 8, 500, false, func(int) bool { return time.Now().Before(until) })
+	r.eventually(time.Minute, "everything is settled", r.settled)
+	r.stopAll()
+	b.figure("%s by default, 8 producers: %d payloads with overlapping insert ids, %s", d.level, sent, r.surfaced())
 }
 
 // bothKinds are plain consumers and transactional ones.
@@ -65,10 +90,10 @@ func bothKinds() []chaos.WorkerConfig {
 
 // defaults fails the bar unless that is what a worker's transactions get that name
 // no isolation.
-func (b *bar) defaults(dsn, level string) {
+func (b *bar) defaults(dsn, ask, level string) {
 	b.Helper()
 	var got string
-	if err := testdb.OpenPostgres(b, dsn).QueryRowContext(b.Context(), "SHOW transaction_isolation").Scan(&got); err != nil || got != level {
+	if err := openDSN(b, dsn).QueryRowContext(b.Context(), ask).Scan(&got); err != nil || got != level {
 		b.Fatalf("isolation by default: got %q and error %v, want %q", got, err, level)
 	}
 }
@@ -112,11 +137,11 @@ func (b *bar) command(args []string, environment ...string) (output string, err 
 
 // storeSuite runs the store's conformance suite on databases that are reached in
 // some special way.
-func (b *bar) storeSuite(name string, by func(dsn string) string) {
+func (b *bar) storeSuite(name string, open func(testing.TB) *bun.DB) {
 	b.Helper()
 	begun := time.Now()
 	if b.Run("store, "+name, func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T) *bun.DB { return testdb.OpenPostgres(t, by(testdb.PostgresDSN(t))) })
+		storetest.Run(t, func(t *testing.T) *bun.DB { return open(t) })
 	}) {
 		b.figure("%s: the store's suite passed in %.1fs", name, time.Since(begun).Seconds())
 	}

@@ -34,7 +34,7 @@ func barCommitsMariaDB(b *bar) {
 func barPausedMariaDB(b *bar) {
 	const locks = "SELECT c.id, c.solo, c.message_ids"
 	pauses(b.asRegular(), testdb.MariaDBDSN, keeping{
-		settles: locks, finishes: locks, extends: locks, renewal: "SELECT id FROM `message_claims` WHERE owner", fences: "SELECT m.id, m.attempts, m.crashes",
+		settles: locks, finishes: locks, extends: "SET c.leased_until", renewal: "SELECT id FROM `message_claims` WHERE owner", fences: "SELECT m.id, m.attempts, m.crashes",
 	})
 }
 

@@ -5,11 +5,15 @@ package chaos_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
 )
@@ -26,34 +30,48 @@ func longLoad() loadSpec {
 	return loadSpec{batch: 1, every: 150 * time.Millisecond, low: 10 * time.Millisecond, high: 4 * time.Second}
 }
 
+// shutting makes a database read-only, for all but the run's statements here.
+type shutting struct {
+	flip    func(on bool)
+	write   string // does nothing, if it may
+	refusal string // the code of the server's refusal
+}
+
 func barReadOnly(b *bar) {
-	server := newServer(b)
+	dsn := newServer(b).DSN()
+	db := openDSN(b, dsn)
+	readOnly(b, dsn, shutting{
+		flip: func(on bool) {
+			b.exec(db, fmt.Sprintf("ALTER SYSTEM SET default_transaction_read_only = %t", on))
+			b.exec(db, "SELECT pg_reload_conf()")
+		},
+		write: "CREATE TABLE IF NOT EXISTS writable ()", refusal: "25006",
+	})
+}
+
+func readOnly(b *bar, dsn string, s shutting) {
 	config, _ := outages()
-	r := newRun(b, server.DSN(), config)
+	r := newRun(b, dsn, config)
 	for range 3 {
 		r.start(3)
 	}
 	l := r.load(longLoad())
 	pause(5 * time.Second)
-	flip := func(to string) {
-		r.exec("ALTER SYSTEM SET default_transaction_read_only = " + to)
-		r.exec("SELECT pg_reload_conf()")
-	}
 	write := func() error {
-		_, err := r.db.NewRaw("CREATE TABLE IF NOT EXISTS writable ()").Exec(r.ctx)
+		_, err := r.db.NewRaw(s.write).Exec(r.ctx)
 		return err
 	}
-	flip("on")
+	s.flip(true)
 	begun := time.Now()
 	pause(10 * time.Second) // what had begun to write before may go on doing so
 	shut := time.Now()
-	b.refused(write(), "25006")
+	b.refused(write(), s.refusal)
 	pause(20 * time.Second)
-	b.refused(write(), "25006")
+	b.refused(write(), s.refusal)
 	if changes := r.changes(shut, time.Now()); changes > 0 {
 		b.Errorf("changes while read-only: got %d, want none", changes)
 	}
-	flip("off")
+	s.flip(false)
 	// The server answers all the time; it is back when it takes a write.
 	b.eventually(time.Minute, "the database takes writes", func() bool { return write() == nil })
 	up := time.Now()
@@ -69,9 +87,25 @@ func barReadOnly(b *bar) {
 // refused fails the bar unless the server said why it refused, by its code.
 func (b *bar) refused(err error, code string) {
 	b.Helper()
-	var refusal *pgconn.PgError
-	if !errors.As(err, &refusal) || refusal.Code != code {
-		b.Errorf("the database: got %v, want it to refuse with code %s", err, code)
+	var postgres *pgconn.PgError
+	var mariadb *mysql.MySQLError
+	got := "none"
+	switch {
+	case errors.As(err, &postgres):
+		got = postgres.Code
+	case errors.As(err, &mariadb):
+		got = strconv.Itoa(int(mariadb.Number))
+	}
+	if got != code {
+		b.Errorf("the database: got %v with code %s, want it to refuse with code %s", err, got, code)
+	}
+}
+
+// exec executes a statement of the checker's own.
+func (b *bar) exec(db *bun.DB, query string) {
+	b.Helper()
+	if _, err := db.NewRaw(query).Exec(context.WithoutCancel(b.Context())); err != nil {
+		b.Fatalf("%.60s: %v", query, err)
 	}
 }
 
@@ -123,10 +157,11 @@ func blackHole(b *bar, server *chaos.Server) {
 		r.config.Lease, took.Seconds(), patience, running, left.Seconds(), logged)
 }
 
-func barLatency(b *bar) {
+func barLatency(b *bar) { latency(b, newServer(b).DSN()) }
+
+func latency(b *bar, dsn string) {
 	const delay = 300 * time.Millisecond
-	server := newServer(b)
-	r := newRun(b, server.DSN(), chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}})
+	r := newRun(b, dsn, chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}})
 	proxy, through := newProxy(b, r.dsn)
 	r.config.DSN = through
 	for range 2 {
@@ -156,14 +191,16 @@ func barLatency(b *bar) {
 
 // barVanished has a worker vanish, and its network with it, when it has locked the
 // rows it picked and not yet recorded its claim. The server hears nothing of it.
-func barVanished(b *bar) {
-	server := newServer(b)
-	r := newRun(b, server.DSN(), chaos.WorkerConfig{Plain: []string{"one"}})
+func barVanished(b *bar) { vanish(b, newServer(b).DSN(), "WITH free AS MATERIALIZED") }
+
+// vanish is that bar, with a word of the statement that records a claim.
+func vanish(b *bar, dsn, records string) {
+	r := newRun(b, dsn, chaos.WorkerConfig{Plain: []string{"one"}})
 	proxy, through := newProxy(b, r.dsn)
 	vanished := make(chan struct{}, 1)
 	var gone atomic.Bool
 	proxy.Decide(func(sql string) chaos.Fault {
-		if !strings.Contains(sql, "WITH free AS MATERIALIZED") || !gone.CompareAndSwap(false, true) {
+		if !strings.Contains(sql, records) || !gone.CompareAndSwap(false, true) {
 			return chaos.Forward
 		}
 		vanished <- struct{}{}
@@ -180,7 +217,7 @@ func barVanished(b *bar) {
 	}
 	r.kill(0)
 	begun := time.Now()
-	locked := 40 - r.count("SELECT count(*) FROM (SELECT 1 FROM consumer_messages FOR UPDATE SKIP LOCKED) free")
+	locked := 40 - len(r.runs("SELECT consumer_type AS consumer, 0 AS job FROM consumer_messages FOR UPDATE SKIP LOCKED"))
 	r.start(0)
 	took := r.eventually(time.Minute, "the rows are free and settled", r.settled)
 	b.within("freed", time.Since(begun), patience)

@@ -3,9 +3,13 @@
 package chaos_test
 
 import (
+	"context"
+	"database/sql"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -14,8 +18,10 @@ import (
 // Bar 8, pools: one that is too small is refused, and in one that is just large
 // enough consumers that use it keep their leases.
 
-func barPoolRefused(b *bar) {
-	r := newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Pool: 2})
+func barPoolRefused(b *bar) { poolRefused(b, testdb.PostgresDSN(b)) }
+
+func poolRefused(b *bar, dsn string) {
+	r := newRun(b, dsn, chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Pool: 2})
 	begun := time.Now()
 	config := r.config
 	config.Name = "refused"
@@ -44,11 +50,26 @@ func barPoolRefused(b *bar) {
 // 60 of them wait for the 2 connections that the transactional ones and the
 // renewals leave.
 func barPoolUsed(b *bar) {
+	poolUsed(b, testdb.PostgresDSN(b), queries{
+		seen:   "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE 'SELECT pg_sleep%'",
+		keep:   `UPDATE consumer_messages SET payload = (payload::jsonb || '{"do":""}')::text WHERE consumer_type = 'two'`,
+		hasten: `UPDATE consumer_messages SET payload = (payload::jsonb || '{"takes":0}')::text WHERE id NOT IN (SELECT unnest(message_ids) FROM message_claims)`,
+	})
+}
+
+// queries are what the bar asks of a database.
+type queries struct {
+	seen   string // counts the queries of consumers
+	keep   string // has the second consumer send none
+	hasten string // has what is not claimed take no time
+}
+
+func poolUsed(b *bar, dsn string, q queries) {
 	const leases, plain, tx = 10, 56, 8 // of 64 slots, 8 are for transactional consumers
-	r := newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Pool: 11})
+	r := newRun(b, dsn, chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Pool: 11})
 	r.plant(slices.Repeat([]chaos.Job{{Takes: leases * r.config.Lease, Do: chaos.Query}}, plain+tx)...)
 	// The transactional ones have a connection, and only keep it.
-	r.exec(`UPDATE consumer_messages SET payload = (payload::jsonb || '{"do":""}')::text WHERE consumer_type = 'two'`)
+	r.exec(q.keep)
 	w := r.start(0)
 	started := func(consumer string) (n int) {
 		for run := range r.ledger().Count(chaos.Started) {
@@ -61,7 +82,7 @@ func barPoolUsed(b *bar) {
 	b.eventually(10*time.Second, "all slots run consumers", func() bool { return started("one") >= plain && started("two") == tx })
 	begun := time.Now()
 	pause(leases * r.config.Lease / 2)
-	used := r.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE 'SELECT pg_sleep%'")
+	used := r.count(q.seen)
 	if used == 0 {
 		b.Error("consumers seen in queries: got none, want the connections that are left to be used")
 	}
@@ -74,7 +95,13 @@ func barPoolUsed(b *bar) {
 		b.Errorf("after %d leases: got %d ends of consumers and %d transactional ones, want none and %d", leases-2, ended, started("two"), tx)
 	}
 	// What has no slot yet need not take as long.
-	r.exec(`UPDATE consumer_messages SET payload = (payload::jsonb || '{"takes":0}')::text WHERE id NOT IN (SELECT unnest(message_ids) FROM message_claims)`)
+	err := r.db.RunInTx(r.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
+		_, err := tx.NewRaw(q.hasten).Exec(ctx) // stricter, it would lock the claims on MariaDB
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.eventually(2*time.Minute, "everything is settled", r.settled)
 	r.stopAll()
 	f := r.judgeAfter(true)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
@@ -245,8 +246,12 @@ func (r *Recorder) spend(ctx context.Context, job Job) error {
 	if job.Do != Query {
 		return job.take(ctx)
 	}
+	sleep := "SELECT pg_sleep(0.02)"
+	if r.pool.Dialect().Name() == dialect.MySQL {
+		sleep = "SELECT SLEEP(0.02)"
+	}
 	for end := time.Now().Add(job.Takes); time.Now().Before(end); {
-		if _, err := r.pool.NewRaw("SELECT pg_sleep(0.02)").Exec(ctx); err != nil {
+		if _, err := r.pool.NewRaw(sleep).Exec(ctx); err != nil {
 			return err
 		}
 	}

@@ -45,15 +45,15 @@ const (
 )
 
 const (
-	mariaLive   = `SELECT c.id, c.solo, c.message_ids FROM {ids} {claims} c FORCE INDEX (PRIMARY) ON c.id = j.id WHERE c.owner = ? FOR UPDATE`
+	mariaLive   = mariaBriefly + `SELECT c.id, c.solo, c.message_ids FROM {ids} {claims} c FORCE INDEX (PRIMARY) ON c.id = j.id WHERE c.owner = ? FOR UPDATE`
 	mariaForget = mariaBriefly + `DELETE c FROM {ids} {claims} c FORCE INDEX (PRIMARY) ON c.id = j.id`
 	mariaDelete = `DELETE m FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id`
 )
 
 // live locks those of the claims that the owner still holds. That a claim is locked it
 // does not report as a lock timeout, which would blame a message.
-func (m *mariadb) live(ctx context.Context, tx bun.IDB, patience, owner string, claims []int64) (rows []leased, err error) {
-	err = m.raw(ctx, tx, patience+mariaLive, ordered(claims), owner).Scan(ctx, &rows)
+func (m *mariadb) live(ctx context.Context, tx bun.IDB, owner string, claims []int64) (rows []leased, err error) {
+	err = m.raw(ctx, tx, mariaLive, ordered(claims), owner).Scan(ctx, &rows)
 	if IsLockTimeout(err) {
 		err = errors.New(err.Error())
 	}
@@ -72,7 +72,7 @@ func (m *mariadb) run(ctx context.Context, tx bun.IDB, statement string, ids []i
 func (m *mariadb) finish(ctx context.Context, db bun.IDB, owner string, claims []int64) (finished []Finished, err error) {
 	err = InTx(ctx, db, func(tx bun.Tx) error {
 		finished = nil
-		live, err := m.live(ctx, tx, mariaBriefly, owner, claims)
+		live, err := m.live(ctx, tx, owner, claims)
 		if err != nil {
 			return fmt.Errorf("claims: %w", err)
 		}
@@ -111,7 +111,7 @@ const mariaRest = `UPDATE {claims} SET message_ids = ?, leased_until = {now} + ?
 func (m *mariadb) settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result, freeOnly bool) (settled Settled, err error) {
 	err = InTx(ctx, db, func(tx bun.Tx) error {
 		settled = Settled{}
-		live, err := m.live(ctx, tx, mariaBriefly, owner, resultColumns(results).claims)
+		live, err := m.live(ctx, tx, owner, resultColumns(results).claims)
 		if err != nil {
 			return fmt.Errorf("claims: %w", err)
 		}
@@ -273,33 +273,23 @@ func (m *mariadb) write(ctx context.Context, tx bun.Tx, statement string, result
 
 const (
 	mariaOwned  = `SELECT id FROM {claims} WHERE owner = ? ORDER BY id`
-	mariaExtend = `UPDATE {ids} {claims} c FORCE INDEX (PRIMARY) ON c.id = j.id SET c.leased_until = {now} + ?`
+	mariaExtend = mariaLonger + `UPDATE {ids} {claims} c FORCE INDEX (PRIMARY) ON c.id = j.id SET c.leased_until = {now} + ? WHERE c.owner = ?`
 )
 
-// extend first finds the owner's claims without a lock, so that it does not wait
-// for those of others. Whether a renewal changes anything says nothing here: the
-// server counts rows that changed, and a driver may be set to count otherwise.
+// extend asks for the owner's claims before, so as not to wait for those of others, and
+// after: what is there still was renewed, or claimed meanwhile. A transaction would take
+// twice as many round trips, each of which shortens what is left of the leases. How many
+// rows an update has changed says nothing: a driver may be set to count otherwise.
 func (m *mariadb) extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error) {
-	err = InTx(ctx, db, func(tx bun.Tx) error {
-		held = nil
-		var owned []int64
-		if err := m.raw(ctx, tx, mariaOwned, owner).Scan(ctx, &owned); err != nil || len(owned) == 0 {
-			return err
-		}
-		live, err := m.live(ctx, tx, mariaLonger, owner, owned)
-		if err != nil || len(live) == 0 {
-			return err
-		}
-		for _, c := range live {
-			held = append(held, c.ID)
-		}
-		_, err = m.raw(ctx, tx, mariaExtend, ordered(held), lease.Microseconds()).Exec(ctx)
-		return err
-	})
-	if err != nil {
+	var owned []int64
+	if err := m.raw(ctx, db, mariaOwned, owner).Scan(ctx, &owned); err != nil || len(owned) == 0 {
 		return nil, err
 	}
-	return held, nil
+	if _, err := m.raw(ctx, db, mariaExtend, ordered(owned), lease.Microseconds(), owner).Exec(ctx); err != nil {
+		return nil, err
+	}
+	err = m.raw(ctx, db, mariaOwned, owner).Scan(ctx, &held)
+	return held, err
 }
 
 const mariaDisclaim = mariaForget + ` WHERE c.owner = ?`
