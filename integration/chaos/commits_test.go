@@ -160,7 +160,7 @@ func (f *faults) decide(sql string) chaos.Fault {
 		what, share = "settle", 0.5
 	case strings.Contains(sql, finishes):
 		what, share = "finish", 0.5
-	case strings.Contains(sql, `INSERT INTO "consumer_messages"`), strings.Contains(sql, "INSERT IGNORE INTO `consumer_messages`"):
+	case strings.Contains(sql, `INSERT INTO "consumer_messages"`), strings.Contains(sql, "INSERT INTO `consumer_messages`"):
 		what = "produce"
 	default:
 		return chaos.Forward
