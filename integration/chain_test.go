@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -126,4 +127,79 @@ func TestGoexitInMiddlewareCostsNoSlot(t *testing.T) {
 		sooner(t, "the message is done", func() bool { return done.Load() == 1 && a.empty() })
 		r.mustStop()
 	})
+}
+
+// TestLayersThatDoNotWait: a layer must not go on without the one below it. Where it
+// does, no message is settled while its consumer runs, or runs once it is settled.
+func TestLayersThatDoNotWait(t *testing.T) {
+	t.Parallel()
+	impatient := errors.New("impatient")
+	for name, goOn := range map[string]func(below func() error, entered <-chan struct{}) error{
+		"returns before it": func(below func() error, entered <-chan struct{}) error {
+			go func() { _ = below() }()
+			<-entered
+			return impatient
+		},
+		"calls it twice at once": func(below func() error, entered <-chan struct{}) error {
+			go func() { _ = below() }()
+			<-entered
+			return below()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var a *app
+			var runs atomic.Int64
+			entered := make(chan struct{})
+			a = newApp(t, testdb.SQLite(t), bus.Consume("c", func(ctx context.Context, o order) error {
+				runs.Add(1)
+				entered <- struct{}{}
+				<-ctx.Done()
+				if n := a.count("SELECT count(*) FROM message_claims WHERE message_ids LIKE '%' || (SELECT id FROM consumer_messages WHERE payload LIKE ?) || '%'", `%"`+o.ID+`"%`); n != 1 {
+					t.Errorf("%s: got settled while it ran, want that afterwards", o.ID)
+				}
+				return nil
+			}, bus.MaxAttempts(1), bus.Timeout(100*time.Millisecond)))
+			layer := func(next bus.Handler) bus.Handler {
+				return func(ctx context.Context, m *bus.Message) error {
+					return goOn(func() error { return next(ctx, m) }, entered)
+				}
+			}
+			for i := range 3 {
+				a.produce(order{ID: fmt.Sprint("order-", i)})
+			}
+			config := fast()
+			config.Concurrency, config.Chain = 1, middleware.Default(middleware.Options{User: []bus.Middleware{layer}})
+			r := a.start(config)
+			eventually(t, "all are poisoned", func() bool { return len(a.poisoned()) == 3 })
+			r.mustStop()
+			if runs.Load() != 3 {
+				t.Errorf("runs: got %d, want one of each message", runs.Load())
+			}
+		})
+	}
+}
+
+// TestLayerThatCallsWhatIsOver calls the layer below once the message is settled.
+func TestLayerThatCallsWhatIsOver(t *testing.T) {
+	t.Parallel()
+	var runs atomic.Int64
+	a := newApp(t, testdb.SQLite(t), counting("c", &runs))
+	over, late := make(chan struct{}), make(chan error, 1)
+	layer := func(next bus.Handler) bus.Handler {
+		return func(ctx context.Context, m *bus.Message) error {
+			go func() { <-over; late <- next(ctx, m) }()
+			return nil
+		}
+	}
+	a.produce(order{ID: "1"})
+	config := fast()
+	config.Chain = []bus.Middleware{layer}
+	r := a.start(config)
+	eventually(t, "settled", a.empty)
+	close(over)
+	if err := <-late; err == nil || runs.Load() != 0 {
+		t.Errorf("the layer below, too late: got error %v and %d runs, want an error and none", err, runs.Load())
+	}
+	r.mustStop()
 }

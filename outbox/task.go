@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -35,10 +36,11 @@ type task struct {
 	consumer        *consumer
 	lease           *lease
 	queuedAt        time.Time
-	mates           []*task // that were taken with it to share transactions
-	group           *group  // they and it, while they run
-	worker          *worker // while it runs
-	committed       bool    // a transactional consumer has removed it
+	mates           []*task    // that were taken with it to share transactions
+	group           *group     // they and it, while they run
+	worker          *worker    // while it runs
+	below           sync.Mutex // held while the innermost layer runs, and from the end of the chain on
+	committed       bool       // a transactional consumer has removed it
 }
 
 // groupable tells whether a message may share a transaction. One that has failed

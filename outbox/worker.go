@@ -71,14 +71,19 @@ func (w *worker) process(t *task) {
 	w.run.through(t)
 }
 
+// errStray is for a layer that does not wait for the one below it.
+var errStray = errors.New("outbox: consume chain: the next layer was called while it was running, or after the chain had returned")
+
 // through runs one message through the chain and hands its result on, whatever
-// the chain does.
+// the chain does. A layer that went on without the innermost one is waited for here:
+// the message would run beside itself, and the next one on a partner that is busy.
 func (r *run) through(t *task) {
 	var err error = bus.ErrGoexit
 	defer func() {
 		if value := recover(); value != nil {
 			err = bus.NewPanicError(value)
 		}
+		t.below.Lock()
 		r.settled(t, err)
 	}()
 	err = r.handler(bus.WithMessage(t, &t.message), &t.message)
@@ -90,6 +95,10 @@ func (r *run) consume(ctx context.Context, m *bus.Message) error {
 	if !ok {
 		return errors.New("outbox: the consume chain must pass on the context it was given")
 	}
+	if !t.below.TryLock() {
+		return errStray
+	}
+	defer t.below.Unlock()
 	payload, err := r.payload(ctx, m)
 	if err != nil {
 		return err
