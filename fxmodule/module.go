@@ -41,6 +41,8 @@ import (
 //     application tables, caches. List what makes work after it, such as an HTTP
 //     server: it then starts last and stops first.
 //
+// Configurations are provided as values; a pointer to one is an error.
+//
 // Use the values from OnStart on. In a constructor there may be no tables yet, and
 // the Producer, the Scheduler, the Store and the Admin may still be empty, which
 // they say in an error; this is what lets constructors of consumers take them.
@@ -75,7 +77,7 @@ func module() fx.Option {
 		fx.Module("asyncmonolith",
 			fx.Provide(newMigration, newHandles, handedProducer, handedScheduler, handedStore, handedAdmin,
 				newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier),
-			fx.Invoke(fill),
+			fx.Invoke(refusePointers, fill),
 		),
 		fx.Invoke(run), // not in the fx.Module, whose Invokes come before the application's
 	)

@@ -18,8 +18,11 @@ import (
 	"go.uber.org/fx/fxtest"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/fxmodule"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/notify"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -249,5 +252,22 @@ func TestFxTelemetryConfigReachesTheChains(t *testing.T) {
 	}
 	if run := <-ran; !run.IsValid() || run.TraceID() == span.SpanContext().TraceID() {
 		t.Errorf("got trace %s, want another than the request's %s", run.TraceID(), span.SpanContext().TraceID())
+	}
+}
+
+// TestFxRefusesPointers: to fx they are other types, which nobody would look at.
+func TestFxRefusesPointers(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	for want, pointer := range map[string]any{
+		"bus.RegistryConfig": &bus.RegistryConfig{}, "outbox.ProducerConfig": &outbox.ProducerConfig{}, "outbox.ProcessorConfig": &outbox.ProcessorConfig{},
+		"schedule.Config": &schedule.Config{}, "schedule.ProcessorConfig": &schedule.ProcessorConfig{}, "otel.Config": &amotel.Config{}, "notify.Config": &notify.Config{},
+		"eventlog.Config": &eventlog.Config{}, "projection.Config": &projection.Config{},
+		"fxmodule.ConsumeChain": &fxmodule.ConsumeChain{}, "fxmodule.ProduceChain": &fxmodule.ProduceChain{},
+	} {
+		err := fx.New(fx.NopLogger, fx.Supply(db, pointer), fxmodule.Module).Err()
+		if err == nil || !strings.Contains(err.Error(), "a *"+want+" is provided") {
+			t.Errorf("*%s: got %v, want it refused", want, err)
+		}
 	}
 }

@@ -1,0 +1,45 @@
+package fxmodule
+
+import (
+	"fmt"
+	"reflect"
+
+	"go.uber.org/fx"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/notify"
+	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// pointers are configurations that nobody would look at: to fx they are other types
+// than the values.
+type pointers struct {
+	fx.In
+
+	Registry   *bus.RegistryConfig       `optional:"true"`
+	Producer   *outbox.ProducerConfig    `optional:"true"`
+	Processor  *outbox.ProcessorConfig   `optional:"true"`
+	Scheduler  *schedule.Config          `optional:"true"`
+	Schedules  *schedule.ProcessorConfig `optional:"true"`
+	Telemetry  *amotel.Config            `optional:"true"`
+	Notify     *notify.Config            `optional:"true"`
+	Log        *eventlog.Config          `optional:"true"`
+	Projection *projection.Config        `optional:"true"`
+	Consume    *ConsumeChain             `optional:"true"`
+	Produce    *ProduceChain             `optional:"true"`
+}
+
+func refusePointers(p pointers) error {
+	for _, given := range []any{
+		p.Registry, p.Producer, p.Processor, p.Scheduler, p.Schedules, p.Telemetry, p.Notify, p.Log, p.Projection, p.Consume, p.Produce,
+	} {
+		if value := reflect.ValueOf(given); !value.IsNil() {
+			return fmt.Errorf("fxmodule: a %T is provided: provide the value, a %s", given, value.Type().Elem())
+		}
+	}
+	return nil
+}
