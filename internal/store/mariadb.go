@@ -29,6 +29,8 @@ type mariadb struct{ names }
 
 func (m *mariadb) name() string { return "mariadb" }
 
+func (m *mariadb) traits() traits { return traits{rowLocks: true, lingers: true} }
+
 func mariaWords() words {
 	return words{
 		place: "sequence", unplaced: "0", last: "0", // there are no events

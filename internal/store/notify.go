@@ -20,8 +20,7 @@ func (s *Store) Channel() (string, bool) {
 		sum := sha256.Sum256([]byte(name))
 		name = "asyncmonolith." + hex.EncodeToString(sum[:16])
 	}
-	_, ok := s.engine.(*postgres)
-	return name, ok
+	return name, s.traits().notifies
 }
 
 // Notify sends a text on the channel, in a transaction of its own: one that

@@ -23,6 +23,8 @@ type postgres struct{ returning }
 
 func (p *postgres) name() string { return "postgres" }
 
+func (p *postgres) traits() traits { return traits{rowLocks: true, notifies: true, session: pgSession} }
+
 func pgWords() words {
 	return words{
 		place: "position", unplaced: "e.position IS NULL", last: "(SELECT h.position FROM {head} h WHERE h.id = 1)",

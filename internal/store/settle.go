@@ -94,10 +94,7 @@ func (s *Store) Interrupt(ctx context.Context, db *bun.DB, session Session, ende
 }
 
 // Lingers tells whether a statement goes on when its connection is lost.
-func (s *Store) Lingers() bool {
-	_, ok := s.engine.(*mariadb)
-	return ok
-}
+func (s *Store) Lingers() bool { return s.traits().lingers }
 
 // Intact makes sure, before a fenced transaction is committed, that what it has
 // done since the fence is still there. Afterwards no savepoint is left.

@@ -21,6 +21,8 @@ type sqlite struct{ returning }
 
 func (s *sqlite) name() string { return "sqlite" }
 
+func (s *sqlite) traits() traits { return traits{} }
+
 func sqliteWords() words {
 	return words{
 		place: "sequence", unplaced: "0", last: "(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)", // 0: nothing is looked at

@@ -133,6 +133,7 @@ type recorder interface {
 // setup prepares and checks the database.
 type setup interface {
 	name() string
+	traits() traits
 	// migrating runs fn in a transaction that keeps other instances from
 	// migrating, with the table of migrations in place.
 	migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error
@@ -141,6 +142,14 @@ type setup interface {
 	bound(ctx context.Context, tx bun.Tx) error
 	// check reports settings under which the library cannot keep its promises.
 	check(ctx context.Context, db bun.IDB) (Settings, error)
+}
+
+// traits are what a database can do, or does of itself.
+type traits struct {
+	rowLocks bool   // it locks rows rather than itself
+	notifies bool   // it can notify other processes
+	lingers  bool   // it goes on with a statement whose connection is lost
+	session  string // columns of its Session, which bound, in milliseconds, how long that may idle in a transaction
 }
 
 // Settings is what Check found out about a database.
@@ -190,10 +199,7 @@ func All(tables bus.Tables) map[dialect.Name]*Store {
 }
 
 // RowLocks tells whether the database locks rows rather than itself.
-func (s *Store) RowLocks() bool {
-	_, whole := s.engine.(*sqlite)
-	return !whole
-}
+func (s *Store) RowLocks() bool { return s.traits().rowLocks }
 
 // Events returns an error, an errors.ErrUnsupported, where the event log is not
 // available.

@@ -112,9 +112,9 @@ func (s *Store) LockSubscription(ctx context.Context, tx bun.Tx, name string, ve
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return Subscription{}, false, err
 	}
-	session := ""
-	if _, ok := s.engine.(*postgres); ok {
-		session = fmt.Sprintf(pgSession, idle.Milliseconds())
+	session := s.traits().session
+	if session != "" {
+		session = fmt.Sprintf(session, idle.Milliseconds())
 	}
 	text := fmt.Sprintf(lockSubscription, session)
 	if s.RowLocks() {
