@@ -161,6 +161,10 @@ func processMutants() []mutant {
 			changes: []change{{"`ROLLBACK TO SAVEPOINT asyncmonolith`", "`SAVEPOINT asyncmonolith`"}},
 		},
 		{
+			name: "a layer may go on when its message is settled", file: "outbox/worker.go", suite: suite{pkg: inStore, tests: "^TestLayerThatCallsWhatIsOver$"}, says: `the layer below, too late: got error <nil> and 1 runs`,
+			changes: []change{{"\t\tt.below.Lock()\n", ""}},
+		},
+		{
 			name: "a group answers for a commit that failed", file: "outbox/group_tx.go", suite: suite{pkg: inStore, tests: "^TestOneOfAGroupBreaksTheTransaction$"}, says: `message \d+: got effects in attempts \[\]`,
 			changes: []change{{"\t\tg.apart(s.done)\n", "\t\tanswer(s.done, nil)\n"}},
 		},
