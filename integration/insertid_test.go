@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // TestInsertIDLeavesOthersAlone keeps a transaction open that has produced with an
@@ -143,4 +144,35 @@ func TestReservedInsertIDsAreFree(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRequeueInAnOldSnapshot requeues, in a transaction of the caller's, a message that
+// was poisoned after its snapshot was taken. Message 2 meets a pending insert id.
+func TestRequeueInAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	a, s := poisonedApp(t, testdb.MariaDB(t), 2, counting("c", &n))
+	a.exec("UPDATE poisoned_messages SET insert_id = CONCAT('k', id)")
+	a.exec("CREATE TABLE later AS SELECT * FROM poisoned_messages")
+	a.exec("DELETE FROM poisoned_messages")
+	a.produce(order{}, outbox.InsertID("k2"))
+	tx := must[bun.Tx](t)(a.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.NewSelect().TableExpr("poisoned_messages").Count(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.exec("INSERT INTO poisoned_messages SELECT * FROM later")
+	want := poison.Result{Requeued: 1, Conflicts: 1}
+	if result, err := s.Requeue(t.Context(), tx, 1, 2); err != nil || result != want {
+		t.Errorf("requeue: got %+v and %v, want %+v", result, err, want)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if receipt := a.produce(order{}, outbox.InsertID("k1")); receipt.Duplicates != 1 {
+		t.Errorf("produce with the insert id of what was requeued: got %+v, want a duplicate", receipt)
+	}
+	if pending, poisoned := len(a.pending()), len(a.poisoned()); pending != 2 || poisoned != 1 {
+		t.Errorf("got %d messages pending and %d poisoned, want 2 and 1", pending, poisoned)
+	}
 }

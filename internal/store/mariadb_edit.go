@@ -37,8 +37,12 @@ func (m *mariadb) requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how R
 		return nil, err
 	}
 	var inserted, reserved []keyed
-	err = m.raw(ctx, tx, `SELECT id, insert_id, consumer_type FROM {messages} WHERE id >= ? AND insert_id IS NOT NULL
-		AND message_id IN (SELECT message_id FROM {poisoned} WHERE id IN (?))`, first, bun.List(idsOf(rows))).Scan(ctx, &inserted)
+	messages := make([]bus.MessageID, len(rows)) // read from the table they might be missing: a caller's snapshot may be older
+	for i, row := range rows {
+		messages[i] = row.MessageID
+	}
+	err = m.raw(ctx, tx, `SELECT id, insert_id, consumer_type FROM {messages} WHERE id >= ? AND insert_id IS NOT NULL AND message_id IN (?)`,
+		first, bun.List(messages)).Scan(ctx, &inserted)
 	if err != nil {
 		return nil, err
 	}
