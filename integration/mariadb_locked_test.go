@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -269,5 +270,32 @@ func TestMariaDBFindsWhatALockedGapHoldsUp(t *testing.T) {
 	r.mustStop()
 	if stats := r.Stats(); runs.Load() != 1 || stats.Fenced != 0 {
 		t.Errorf("in the end: got %d runs and %d fenced, want 1 and 0", runs.Load(), stats.Fenced)
+	}
+}
+
+// TestMariaDBRenewalMissesWhatIsTakenAway: what is taken away while a renewal waits for
+// it was there when the renewal asked what there is, and is lost all the same.
+func TestMariaDBRenewalMissesWhatIsTakenAway(t *testing.T) {
+	t.Parallel()
+	l := newMariaLocker(t)
+	taker := must[bun.Tx](t)(l.db.BeginTx(t.Context(), nil))
+	defer func() { _ = taker.Rollback() }()
+	if _, err := taker.NewRaw("DELETE FROM message_claims WHERE id = ?", l.held.ID).Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var held []int64
+	var extended error
+	var renewal sync.WaitGroup
+	renewal.Go(func() { held, extended = l.Extend(t.Context(), l.db, "a", time.Minute) })
+	eventually(t, "the renewal waits", func() (waits bool) {
+		err := l.db.NewRaw("SELECT COUNT(*) > 0 FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND INFO LIKE '%SET c.leased_until%' AND ID <> CONNECTION_ID()").Scan(t.Context(), &waits)
+		return err != nil || waits
+	})
+	if err := taker.Commit(); err != nil {
+		t.Error(err)
+	}
+	renewal.Wait()
+	if extended != nil || len(held) != 0 {
+		t.Errorf("extend: got %v, error %v, want nothing renewed", held, extended)
 	}
 }
