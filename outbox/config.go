@@ -47,7 +47,7 @@ type ProcessorConfig struct {
 	// long messages of a vanished process wait. At least 1 s. Defaults to 30 s.
 	LeaseDuration time.Duration
 	// DrainTimeout is how long Run lets consumers finish after it was told to
-	// stop; it returns within a second after that. Defaults to 10 s.
+	// stop; it returns within two seconds after that. Defaults to 10 s.
 	DrainTimeout time.Duration
 	// Chain is the whole consume chain, first outermost: what is not in it is
 	// not done. To add layers of your own use middleware.Default with
