@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -25,7 +26,7 @@ type killing struct {
 
 func (k killing) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := k.Connector.Connect(ctx)
-	return killedConn{conn.(mysqlConn), k.armed}, err
+	return &killedConn{mysqlConn: conn.(mysqlConn), armed: k.armed}, err
 }
 
 // mysqlConn is what database/sql may ask the driver's connections for.
@@ -42,36 +43,40 @@ type mysqlConn interface {
 type killedConn struct {
 	mysqlConn
 	armed *atomic.Bool
+	ended bool // its session was: the driver finds out by itself
 }
+
+func (c *killedConn) kills() bool { return c.armed.Load() && !c.ended }
 
 var errKilled = &mysql.MySQLError{Number: 1317, SQLState: [5]byte([]byte("70100")), Message: "Query execution was interrupted"}
 
-func (c killedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if c.armed.Load() && (query == "COMMIT" || query == "ROLLBACK") {
+func (c *killedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	c.ended = c.ended || strings.HasPrefix(query, "KILL CONNECTION")
+	if c.kills() && (query == "COMMIT" || query == "ROLLBACK") {
 		return nil, errKilled
 	}
 	return c.mysqlConn.ExecContext(ctx, query, args)
 }
 
-func (c killedConn) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
+func (c *killedConn) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
 	tx, err := c.mysqlConn.BeginTx(ctx, options)
-	return killedTx{tx, c.armed}, err
+	return killedTx{tx, c}, err
 }
 
 type killedTx struct {
 	driver.Tx
-	armed *atomic.Bool
+	conn *killedConn
 }
 
 func (t killedTx) Commit() error {
-	if t.armed.Load() {
+	if t.conn.kills() {
 		return errKilled
 	}
 	return t.Tx.Commit()
 }
 
 func (t killedTx) Rollback() error {
-	if t.armed.Load() {
+	if t.conn.kills() {
 		return errKilled
 	}
 	return t.Tx.Rollback()

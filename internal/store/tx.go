@@ -81,6 +81,5 @@ func giveUp(ctx context.Context, tx bun.Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
 	_, _ = tx.NewRaw(`KILL CONNECTION CONNECTION_ID()`).Exec(ctx)
-	_, _ = tx.NewRaw(`DO 0`).Exec(ctx) // which fails: so the driver learns of it before the pool does
 	_ = tx.Rollback()
 }
