@@ -159,6 +159,9 @@ func goldenOperations() []goldenOperation {
 		}},
 		{"get_pending", func(g *golden) error { _, _, err := g.PendingMessage(g.Context(), g.db, 3, true); return err }},
 		{"cancel", (*golden).cancel},
+		{"insert_pending", func(g *golden) error { return g.insert("order:3") }},
+		{"requeue", (*golden).requeue},
+		{"settle_free", (*golden).settleFree},
 	}
 }
 
@@ -211,6 +214,51 @@ func (g *golden) cancel() error {
 	g.sent.take()
 	_, err := g.ChangePending(g.Context(), g.db, []int64{last, 99}, store.PendingChange{Cancel: true})
 	return err
+}
+
+// claimOne inserts messages, claims one, and returns what settles it.
+func (g *golden) claimOne(owner string) (store.Result, error) {
+	if err := g.insert(owner); err != nil {
+		return store.Result{}, err
+	}
+	r := store.ClaimRequest{Owner: owner, Lease: time.Minute, MaxBytes: 1, Wants: []store.Want{{Consumer: "update-stock", Payload: "order.placed", Limit: 1}}}
+	c, err := g.Claim(g.Context(), g.db, r)
+	if err != nil || len(c.Messages) != 1 {
+		return store.Result{}, fmt.Errorf("claim: got %d messages, error %v, want one", len(c.Messages), err)
+	}
+	return store.Result{Claim: c.ID, Message: c.Messages[0].ID, Outcome: store.Done}, nil
+}
+
+// settleFree settles a message that nobody has locked.
+func (g *golden) settleFree() error {
+	held, err := g.claimOne("settler")
+	if err != nil {
+		return err
+	}
+	g.sent.take()
+	_, err = g.SettleFree(g.Context(), g.db, "settler", time.Minute, []store.Result{held})
+	return err
+}
+
+// requeue requeues a message that was poisoned, under another name of its consumer.
+func (g *golden) requeue() error {
+	held, err := g.claimOne("poisoner")
+	held.Outcome = store.Poison
+	if err == nil {
+		_, err = g.Settle(g.Context(), g.db, "poisoner", time.Minute, []store.Result{held})
+	}
+	if err != nil {
+		return err
+	}
+	g.sent.take()
+	return g.db.RunInTx(g.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+		rows, err := g.LockPoisoned(ctx, tx, store.PoisonFilter{}, 10)
+		if err != nil || len(rows) == 0 {
+			return fmt.Errorf("lock: got %d poisoned messages, error %v, want some", len(rows), err)
+		}
+		_, err = g.Requeue(ctx, tx, rows, store.Requeuing{Renamed: map[string]string{rows[0].ConsumerType: "renamed"}})
+		return err
+	})
 }
 
 // compare compares what was sent with a golden file, or writes it.

@@ -101,7 +101,7 @@ func mariaSettleMutants() []mutant {
 		},
 		{
 			name: "MariaDB: what is locked by its insert id counts as free", file: mariaSettle, suite: onMariaDB("^TestMariaDBSettlesWhatIsFree$"), says: `settle what is free: got`,
-			changes: []change{{"\tblocked = append(blocked, keyed...)\n", "\t_ = keyed\n"}},
+			changes: []change{{"\tblocked = append(blocked, byInsertID...)\n", "\t_ = byInsertID\n"}},
 		},
 		{
 			name: "MariaDB: recovery reads the whole table", file: mariaSettle, suite: onMariaDB("^TestMariaDBPlans$"), says: `plan: got "SCAN m`,

@@ -15,13 +15,13 @@ import (
 // mariadb is the engine for MariaDB 10.6 and later. MySQL 8 understands the same
 // statements, but nobody has tested it.
 //
-// The protocol is that of postgres, in more statements of one READ COMMITTED
+// The protocol is that of postgres, in more statements, most in one READ COMMITTED
 // transaction, since here no statement writes to two tables or tells what it
 // wrote. Each statement of such a transaction sees what was committed before it
 // began, and a statement that locks sees the newest version of what it locks.
 // What depends on a list of ids is computed here, from rows that are locked.
 //
-// Rows are locked by primary key alone, looked up one by one in the order of a
+// Rows are locked by primary key, insert ids by that or their message's, looked up one by one in the order of a
 // list: a scan would lock, or wait for, what it only passes by. STRAIGHT_JOIN and
 // FORCE INDEX leave the planner no choice in that, however few rows there are. Instants are
 // integers: microseconds since 1970. Lists of ids are JSON.

@@ -36,7 +36,7 @@ func (m *mariadb) requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how R
 	if err != nil || len(free) == 0 {
 		return nil, err
 	}
-	var inserted, reserved []keyed
+	var inserted, reserved []reservation
 	messages := make([]bus.MessageID, len(rows)) // read from the table they might be missing: a caller's snapshot may be older
 	for i, row := range rows {
 		messages[i] = row.MessageID

@@ -51,14 +51,14 @@ func (m *mariadb) insertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage
 			return fmt.Errorf("insert ids: %w", err)
 		}
 		var written []NewMessage
-		var reserved []keyed
+		var reserved []reservation
 		for _, row := range rows {
 			if key := row.key(); row.InsertID != "" {
 				if !free[key] {
 					continue
 				}
 				delete(free, key)
-				reserved = append(reserved, keyed{pendingKey: key, Place: len(written)})
+				reserved = append(reserved, reservation{pendingKey: key, Place: len(written)})
 			}
 			written, ids = append(written, row), append(ids, row.MessageID)
 		}
@@ -77,16 +77,17 @@ func (m *mariadb) insertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage
 	return ids, err
 }
 
-// keyed is an insert id and its message: the one with this row id, or so many places
+// reservation is an insert id and its message: the one with this row id, or so many places
 // behind it in one insert.
-type keyed struct {
+type reservation struct {
 	pendingKey `bun:",extend"`
 	ID         int64
 	Place      int `bun:"-"`
 }
 
 // reserve writes those insert ids that are not pending yet, and returns which these are.
-// One that somebody else is writing, or removing, is waited for.
+// One that somebody else is writing, or removing, is waited for. IGNORE would also cut
+// text that is too long, and make another key of it: package bus refuses that before.
 func (m *mariadb) reserve(ctx context.Context, tx bun.Tx, keys []pendingKey) (free map[pendingKey]bool, err error) {
 	free = make(map[pendingKey]bool, len(keys))
 	if len(keys) == 0 {
@@ -123,7 +124,7 @@ STRAIGHT_JOIN {keys} k FORCE INDEX (PRIMARY) ON k.insert_id = j.insert_id AND k.
 WHERE k.id IS NULL LOCK IN SHARE MODE`
 
 // assign writes which messages the reserved insert ids have.
-func (m *mariadb) assign(ctx context.Context, tx bun.Tx, reserved []keyed) error {
+func (m *mariadb) assign(ctx context.Context, tx bun.Tx, reserved []reservation) error {
 	if len(reserved) == 0 {
 		return nil
 	}

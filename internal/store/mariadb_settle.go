@@ -146,6 +146,9 @@ const (
 
 // busy locks the rows of messages that nobody else has locked, and returns the others.
 func (m *mariadb) busy(ctx context.Context, tx bun.Tx, rows string, messages []int64) ([]int64, error) {
+	if len(messages) == 0 {
+		return nil, nil
+	}
 	var locked, there []int64
 	if err := m.raw(ctx, tx, rows+` FOR UPDATE SKIP LOCKED`, ordered(messages)).Scan(ctx, &locked); err != nil {
 		return nil, err
@@ -176,11 +179,11 @@ func (m *mariadb) unlocked(ctx context.Context, tx bun.Tx, live []leased, result
 	if err != nil {
 		return nil, nil, err
 	}
-	keyed, err := m.busy(ctx, tx, mariaInsertIDs, ids)
+	byInsertID, err := m.busy(ctx, tx, mariaInsertIDs, ids)
 	if err != nil {
 		return nil, nil, err
 	}
-	blocked = append(blocked, keyed...)
+	blocked = append(blocked, byInsertID...)
 	for _, r := range results {
 		if touches(r) && slices.Contains(blocked, r.Message) {
 			busy = append(busy, r)
