@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -66,6 +67,9 @@ func diskFull(b *bar, serve func(disk string) *chaos.Server, f filling) {
 	took := r.healed(up)
 	r.finish(l)
 	b.refused(refused, f.refusal)
+	if !slices.ContainsFunc(r.former, func(w *chaos.Worker) bool { return strings.Contains(w.Log(), f.refusal) }) {
+		b.Errorf("disk full: got no worker that was refused with code %s, want some", f.refusal)
+	}
 	if f.log != "" && (panicked == nil || !strings.Contains(said, "PANIC:") || !strings.Contains(said, "No space left on device")) {
 		b.Errorf("disk full: got %v and a server that says %q, want a log that cannot grow and a server that panics of it", panicked, said[max(0, len(said)-500):])
 	}
