@@ -216,14 +216,13 @@ func uncounted(err error) error {
 
 // rollback ends a transaction that failed. An error means that its connection is
 // lost and will be discarded; the server rolls back by itself. When the driver cut
-// the connection, since the context of a statement had ended, not every server
-// notices before that statement is through, and so it is ended.
+// the connection, since the context of a statement had ended, a server may notice no
+// sooner than that statement is through, and so it is ended: MariaDB is not told, and
+// the word that pgx sends to PostgreSQL gets lost in some poolers.
 func (r *run) rollback(tx bun.Tx, end context.CancelFunc, session store.Session) {
 	defer time.AfterFunc(statementTimeout, end).Stop()
 	if err := store.Rollback(r.ctx, tx); err != nil && !errors.Is(err, sql.ErrTxDone) {
 		r.config.Logger.Debug("rollback", "error", err)
-		if r.store.Lingers() {
-			r.interrupt(end, session)
-		}
+		r.interrupt(end, session)
 	}
 }

@@ -213,7 +213,7 @@ func restorePostgres(t *testing.T) (l *ledger, into func() *bun.DB) {
 	dsn := testdb.PostgresDSN(t)
 	l = newLedger(t, testdb.OpenPostgres(t, dsn))
 	return l, func() *bun.DB {
-		restored := testdb.PostgresDSN(t)
+		restored := testdb.DirectDSN(t) // a pooler would keep the session in which psql has set an empty search_path
 		dump := filepath.Join(t.TempDir(), "dump.sql")
 		for _, args := range [][]string{
 			{"pg_dump", "--dbname", plain(t, dsn), "--file", dump},

@@ -29,7 +29,7 @@ type mariadb struct{ names }
 
 func (m *mariadb) name() string { return "mariadb" }
 
-func (m *mariadb) traits() traits { return traits{rowLocks: true, lingers: true} }
+func (m *mariadb) traits() traits { return traits{rowLocks: true} }
 
 func mariaWords() words {
 	return words{

@@ -93,9 +93,6 @@ func (s *Store) Interrupt(ctx context.Context, db *bun.DB, session Session, ende
 	return s.interrupt(ctx, db, session, ended)
 }
 
-// Lingers tells whether a statement goes on when its connection is lost.
-func (s *Store) Lingers() bool { return s.traits().lingers }
-
 // Intact makes sure, before a fenced transaction is committed, that what it has
 // done since the fence is still there. Afterwards no savepoint is left.
 func (s *Store) Intact(ctx context.Context, tx bun.IDB) error { return s.intact(ctx, tx) }

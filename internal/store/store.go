@@ -148,7 +148,6 @@ type setup interface {
 type traits struct {
 	rowLocks bool   // it locks rows rather than itself
 	notifies bool   // it can notify other processes
-	lingers  bool   // it goes on with a statement whose connection is lost
 	session  string // columns of its Session, which bound, in milliseconds, how long that may idle in a transaction
 }
 
