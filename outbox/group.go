@@ -2,9 +2,7 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -69,10 +67,9 @@ func groupOf(c bus.Consumer, settings bus.ConsumerConfig) (int, error) {
 type group struct {
 	worker *worker
 	joined chan *member  // arrived at the innermost layer
-	left   chan *task    // returned from the chain
+	left   chan struct{} // returned from the chain
 	over   chan struct{} // closed when nobody is waited for any more
-	err    error         // for those who come too late; to be read once over is closed
-	gone   []*task       // that have left
+	err    error         // for those who are still waiting then
 }
 
 // member is one message at the innermost layer of its chain.
@@ -85,9 +82,6 @@ type member struct {
 	failure error        // of its handler
 	outcome chan error
 }
-
-// errLeft is for a layer that calls on when its chain has returned.
-var errLeft = errors.New("outbox: a layer of the consume chain must wait for the one below")
 
 // join has the worker run the handler, and waits for the outcome.
 func (g *group) join(ctx context.Context, t *task, payload []byte) error {
@@ -114,13 +108,13 @@ func (w *worker) conduct(t *task) {
 	w.current.Store(t)
 	defer w.current.Store(nil)
 	tasks := append([]*task{t}, t.mates...)
-	g := &group{worker: w, joined: make(chan *member, len(tasks)), left: make(chan *task, len(tasks)), over: make(chan struct{})}
+	g := &group{worker: w, joined: make(chan *member, len(tasks)), left: make(chan struct{}, len(tasks)), over: make(chan struct{})}
 	var chains sync.WaitGroup
 	defer chains.Wait()
 	for _, t := range tasks {
 		t.worker, t.group = w, g
 		chains.Go(func() {
-			defer func() { g.left <- t }()
+			defer func() { g.left <- struct{}{} }()
 			w.run.through(t)
 		})
 	}
@@ -145,7 +139,6 @@ func (g *group) conduct(inside int) {
 			waiting = g.transact(waiting)
 		}
 	}
-	g.err = errLeft
 }
 
 // gather waits until everybody who is inside a chain has arrived, but not for
@@ -161,25 +154,11 @@ func (g *group) gather(waiting []*member, inside int) ([]*member, int) {
 		select {
 		case m := <-g.joined:
 			waiting = append(waiting, m)
-			if slices.Contains(g.gone, m.task) {
-				waiting = refuse(waiting, m.task)
-			}
-		case t := <-g.left:
-			waiting, g.gone = refuse(waiting, t), append(g.gone, t)
+		case <-g.left:
 			inside--
 		case <-late:
 			return waiting, inside
 		}
 	}
 	return waiting, inside
-}
-
-// refuse sends back whoever waits for a message that has left.
-func refuse(waiting []*member, t *task) []*member {
-	return slices.DeleteFunc(waiting, func(m *member) bool {
-		if m.task == t {
-			m.outcome <- errLeft
-		}
-		return m.task == t
-	})
 }

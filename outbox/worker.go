@@ -71,8 +71,9 @@ func (w *worker) process(t *task) {
 	w.run.through(t)
 }
 
-// errStray is for a layer that does not wait for the one below it.
-var errStray = errors.New("outbox: consume chain: the next layer was called while it was running, or after the chain had returned")
+// errStray is for a layer that calls on while the one below runs, or when the chain has
+// returned.
+var errStray = errors.New("outbox: a layer of the consume chain must wait for the one below")
 
 // through runs one message through the chain and hands its result on, whatever
 // the chain does. A layer that went on without the innermost one is waited for here:
