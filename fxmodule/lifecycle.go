@@ -117,7 +117,11 @@ func (l *lifecycle) announce(ctx context.Context) {
 	if logger == nil {
 		logger = slog.Default()
 	}
-	logger.InfoContext(ctx, "processors start", "consumers", len(l.params.Registry.Consumers()),
+	consumers := len(l.params.Registry.Consumers())
+	if consumers == 0 {
+		logger.WarnContext(ctx, "no consumers are registered: nothing will be consumed, and no payload can be produced; list them with fxmodule.Consumers")
+	}
+	logger.InfoContext(ctx, "processors start", "consumers", consumers,
 		"traces", describe(on, p.Tracers != nil || p.Config.TracerProvider != nil),
 		"metrics", describe(on, p.Meters != nil || p.Config.MeterProvider != nil))
 }

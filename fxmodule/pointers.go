@@ -1,6 +1,7 @@
 package fxmodule
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -15,8 +16,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// pointers are configurations that nobody would look at: to fx they are other types
-// than the values.
+// pointers are configurations, and layers, that nobody would look at: to fx they are
+// other types than the values, or the chains.
 type pointers struct {
 	fx.In
 
@@ -31,6 +32,9 @@ type pointers struct {
 	Projection *projection.Config        `optional:"true"`
 	Consume    *ConsumeChain             `optional:"true"`
 	Produce    *ProduceChain             `optional:"true"`
+
+	ConsumeLayers []bus.Middleware     `optional:"true"`
+	ProduceLayers []bus.SendMiddleware `optional:"true"`
 }
 
 func refusePointers(p pointers) error {
@@ -40,6 +44,12 @@ func refusePointers(p pointers) error {
 		if value := reflect.ValueOf(given); !value.IsNil() {
 			return fmt.Errorf("fxmodule: a %T is provided: provide the value, a %s", given, value.Type().Elem())
 		}
+	}
+	switch {
+	case p.ConsumeLayers != nil:
+		return errors.New("fxmodule: a []bus.Middleware is provided: provide a fxmodule.ConsumeChain")
+	case p.ProduceLayers != nil:
+		return errors.New("fxmodule: a []bus.SendMiddleware is provided: provide a fxmodule.ProduceChain")
 	}
 	return nil
 }

@@ -255,19 +255,20 @@ func TestFxTelemetryConfigReachesTheChains(t *testing.T) {
 	}
 }
 
-// TestFxRefusesPointers: to fx they are other types, which nobody would look at.
-func TestFxRefusesPointers(t *testing.T) {
+// TestFxRefusesOtherTypes: nobody would look at them.
+func TestFxRefusesOtherTypes(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
-	for want, pointer := range map[string]any{
-		"bus.RegistryConfig": &bus.RegistryConfig{}, "outbox.ProducerConfig": &outbox.ProducerConfig{}, "outbox.ProcessorConfig": &outbox.ProcessorConfig{},
-		"schedule.Config": &schedule.Config{}, "schedule.ProcessorConfig": &schedule.ProcessorConfig{}, "otel.Config": &amotel.Config{}, "notify.Config": &notify.Config{},
-		"eventlog.Config": &eventlog.Config{}, "projection.Config": &projection.Config{},
-		"fxmodule.ConsumeChain": &fxmodule.ConsumeChain{}, "fxmodule.ProduceChain": &fxmodule.ProduceChain{},
+	for want, other := range map[string]any{
+		"[]bus.Middleware": []bus.Middleware{}, "[]bus.SendMiddleware": []bus.SendMiddleware{},
+		"*bus.RegistryConfig": &bus.RegistryConfig{}, "*outbox.ProducerConfig": &outbox.ProducerConfig{}, "*outbox.ProcessorConfig": &outbox.ProcessorConfig{},
+		"*schedule.Config": &schedule.Config{}, "*schedule.ProcessorConfig": &schedule.ProcessorConfig{}, "*otel.Config": &amotel.Config{}, "*notify.Config": &notify.Config{},
+		"*eventlog.Config": &eventlog.Config{}, "*projection.Config": &projection.Config{},
+		"*fxmodule.ConsumeChain": &fxmodule.ConsumeChain{}, "*fxmodule.ProduceChain": &fxmodule.ProduceChain{},
 	} {
-		err := fx.New(fx.NopLogger, fx.Supply(db, pointer), fxmodule.Module).Err()
-		if err == nil || !strings.Contains(err.Error(), "a *"+want+" is provided") {
-			t.Errorf("*%s: got %v, want it refused", want, err)
+		err := fx.New(fx.NopLogger, fx.Supply(db, other), fxmodule.Module).Err()
+		if err == nil || !strings.Contains(err.Error(), "a "+want+" is provided") {
+			t.Errorf("%s: got %v, want it refused", want, err)
 		}
 	}
 }

@@ -100,6 +100,26 @@ func TestMariaDBSettlesWhatIsFree(t *testing.T) {
 	}
 }
 
+// TestMariaDBAdminLeavesWhatIsLocked: what people change does not wait either.
+func TestMariaDBAdminLeavesWhatIsLocked(t *testing.T) {
+	t.Parallel()
+	l := newMariaLocker(t)
+	ids := make([]int64, len(l.held.Messages))
+	for i, m := range l.held.Messages {
+		ids[i] = m.ID
+	}
+	if err := l.Disclaim(t.Context(), l.db, "a", []int64{l.held.ID}); err != nil {
+		t.Fatal(err)
+	}
+	a := newApp(t, l.db, consumed("c"))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	result, err := a.admin().Cancel(ctx, l.db, ids...)
+	if err != nil || result.Changed != 1 || !slices.Equal(result.Running, ids[:2]) {
+		t.Errorf("cancel: got %+v, error %v, want the last one changed, and the two that are locked left", result, err)
+	}
+}
+
 // TestMariaDBReleasesWhatIsLocked: a release touches no message, so it waits for none.
 func TestMariaDBReleasesWhatIsLocked(t *testing.T) {
 	t.Parallel()

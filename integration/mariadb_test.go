@@ -60,7 +60,10 @@ func TestMariaDBRefusesWhatItCannotTrust(t *testing.T) {
 		"sql_safe_updates":     "sql_safe_updates=1",
 		"foreign_key_checks":   "foreign_key_checks=0",
 		"autocommit":           "autocommit=0",
-		"sql_select_limit":     "sql_select_limit=1",
+		"sql_select_limit 1:":  "sql_select_limit=1",
+		"sql_select_limit 5:":  "sql_select_limit=5",
+		"sql_select_limit 20:": "sql_select_limit=20",
+		"sql_select_limit":     "sql_select_limit=0",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

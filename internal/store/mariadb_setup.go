@@ -53,6 +53,13 @@ func (m *mariadb) bound(context.Context, bun.Tx) error { return nil }
 // check reads the settings back that decide whether text is stored as it was
 // sent, and whether what is written can be trusted.
 func (m *mariadb) check(ctx context.Context, db bun.IDB) (Settings, error) {
+	var limits []string // first, and one row: a limit would cut what comes next
+	if err := db.NewRaw(`SELECT CAST(@@sql_select_limit AS CHAR)`).Scan(ctx, &limits); err != nil {
+		return Settings{}, err
+	}
+	if len(limits) != 1 || limits[0] != noSelectLimit {
+		return Settings{}, fmt.Errorf("sql_select_limit %s: queries would not return all rows: leave the server's default", strings.Join(limits, ""))
+	}
 	var rows []struct {
 		Name  string `bun:"Variable_name"`
 		Value string `bun:"Value"`
@@ -62,15 +69,15 @@ func (m *mariadb) check(ctx context.Context, db bun.IDB) (Settings, error) {
 	if err != nil {
 		return Settings{}, err
 	}
-	if len(rows) == 1 {
-		return Settings{}, errors.New("sql_select_limit is set: queries would not return all rows: leave the server's default")
-	}
 	set := make(map[string]string)
 	for _, row := range rows {
 		set[row.Name] = row.Value
 	}
 	return Settings{RowLocks: true}, errors.Join(mariaMistakes(set)...)
 }
+
+// noSelectLimit is the server's default.
+const noSelectLimit = "18446744073709551615"
 
 // minPacket is what an insert of the largest size needs once it is escaped.
 const minPacket = 16 << 20
