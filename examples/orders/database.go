@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"net"
 	"net/url"
 	"strings"
@@ -48,9 +49,14 @@ type Charge struct {
 // newDB opens the database. Everything that uses it is made after it, so its hook
 // makes the application's tables before, and closes it after, everything else.
 func newDB(lifecycle fx.Lifecycle, s settings) (*bun.DB, error) {
-	open := openPostgres
-	if strings.HasPrefix(s.dsn, "mysql://") {
+	var open func(dsn string) (*bun.DB, error)
+	switch scheme, _, _ := strings.Cut(s.dsn, "://"); scheme {
+	case "postgres", "postgresql":
+		open = openPostgres
+	case "mysql":
 		open = openMariaDB
+	default: // which is not printed: it may have a password
+		return nil, errors.New("-dsn: want postgres://user@host/database or mysql://user@host/database (for a socket, mysql://user@/database?socket=/path)")
 	}
 	db, err := open(s.dsn)
 	if err != nil {
@@ -86,6 +92,7 @@ func openMariaDB(dsn string) (*bun.DB, error) {
 	} else if u.Port() == "" {
 		config.Addr = net.JoinHostPort(u.Hostname(), "3306")
 	}
+	config.Timeout, config.ReadTimeout = 5*time.Second, time.Minute
 	config.Params = map[string]string{"idle_transaction_timeout": "60"}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {

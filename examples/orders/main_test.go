@@ -46,6 +46,14 @@ func TestNoDatabaseIsExplained(t *testing.T) {
 	}
 }
 
+func TestUnknownDatabaseIsExplained(t *testing.T) {
+	t.Parallel()
+	err := run(t.Context(), settings{dsn: "root:secret@unix(/tmp/s)/"})
+	if err == nil || !strings.Contains(err.Error(), "want postgres://") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v, want it to say what is taken", err)
+	}
+}
+
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
