@@ -36,7 +36,7 @@ func barModel(b *bar) {
 		b.Fatal(err)
 	}
 	begun, tally = time.Now(), make(model.Tally)
-	runs = pick(b, 20, 600, 3000) // under the race detector SQLite, which is Go, takes its time
+	runs = pick(b, 20, 500, 3000) // under the race detector SQLite, which is Go, takes its time
 	model.Explore(b.T, seed, runs, 20, func(t *rapid.T) {
 		postgres.Reset()
 		sqlite.Reset()
