@@ -21,10 +21,11 @@ import (
 // began, and a statement that locks sees the newest version of what it locks.
 // What depends on a list of ids is computed here, from rows that are locked.
 //
-// Rows are locked by primary key, insert ids by that or their message's, looked up one by one in the order of a
-// list: a scan would lock, or wait for, what it only passes by. STRAIGHT_JOIN and
-// FORCE INDEX leave the planner no choice in that, however few rows there are. Instants are
-// integers: microseconds since 1970. Lists of ids are JSON.
+// Rows are locked by primary key, insert ids by that or by their message's, looked up
+// one by one in the order of a list: a scan would lock, or wait for, what it only
+// passes by. STRAIGHT_JOIN and FORCE INDEX leave the planner no choice in that, however
+// few rows there are. Instants are integers: microseconds since 1970. Lists of ids are
+// JSON.
 type mariadb struct{ names }
 
 func (m *mariadb) name() string { return "mariadb" }

@@ -73,9 +73,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(i
 		model.CronExpression, model.CronTimezone, model.AvailableAfter, model.CreatedAt).Exec(ctx))
 }
 
-// lockPending locks those of the messages that nobody else has locked, or their insert
-// ids, with which they go. A caller's transaction is refused, since there is no telling whether it would see the
-// newest claims: the default is repeatable read.
+// lockPending locks those of the messages that nobody else has locked, or whose insert
+// ids nobody else has. A caller's transaction is refused, since there is no telling
+// whether it would see the newest claims: the default is repeatable read.
 func (m *mariadb) lockPending(ctx context.Context, tx bun.Tx, callers bool, ids []int64) (locked []int64, err error) {
 	if callers {
 		return nil, fmt.Errorf("%w: a transaction of the caller's, which on MariaDB might not see the newest claims: pass the *bun.DB", bus.ErrBadOption)
