@@ -17,7 +17,7 @@ type Registry struct {
 	tables    Tables
 	codec     Codec
 	events    EventTypes
-	wakeups   Wakeups
+	wakeups   *Wakeups
 }
 
 // RegistryConfig is what a Registry may be told beyond its consumers. The zero
@@ -31,6 +31,10 @@ type RegistryConfig struct {
 	// Events are the payloads that are recorded in the event log. Defaults to
 	// none.
 	Events EventTypes
+	// Wakeups carries the wake-ups of this registry. Give two registries of one
+	// process the same, and what is produced with one wakes the processors of the
+	// other at once. Defaults to one of its own.
+	Wakeups *Wakeups
 }
 
 // NewRegistry registers the consumers with the default configuration. The
@@ -48,9 +52,13 @@ func (c RegistryConfig) NewRegistry(consumers ...Consumer) (*Registry, error) {
 		tables:    c.Tables,
 		codec:     c.Codec,
 		events:    c.Events,
+		wakeups:   c.Wakeups,
 	}
 	if r.codec == nil {
 		r.codec = JSON{}
+	}
+	if r.wakeups == nil {
+		r.wakeups = new(Wakeups)
 	}
 	mistakes := []error{c.Tables.Validate()}
 	for _, consumer := range consumers {
@@ -138,4 +146,4 @@ func (r *Registry) Events() EventTypes { return r.events }
 
 // Wakeups returns the signal by which producers wake the processors of this
 // process.
-func (r *Registry) Wakeups() *Wakeups { return &r.wakeups }
+func (r *Registry) Wakeups() *Wakeups { return r.wakeups }

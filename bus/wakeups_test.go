@@ -89,3 +89,22 @@ func TestWakeupsAreSafeForConcurrentUse(t *testing.T) {
 		t.Errorf("a lasting listener heard %d wake-ups, want %d", got, goroutines*sends)
 	}
 }
+
+func TestRegistriesMayShareWakeups(t *testing.T) {
+	t.Parallel()
+	shared := new(bus.Wakeups)
+	one, err := bus.RegistryConfig{Wakeups: shared}.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := bus.RegistryConfig{Wakeups: shared}.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := 0
+	defer other.Wakeups().Listen(func(bus.Wake) { heard++ })()
+	one.Wakeups().Send(bus.Wake{})
+	if heard != 1 {
+		t.Errorf("the other registry heard %d wake-ups, want 1", heard)
+	}
+}
