@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"runtime"
@@ -80,20 +81,34 @@ func (a *app) requireEffects(n int, others map[string]string) {
 func TestAGroupSharesTransactions(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		commits := &counted{match: "COMMIT"}
 		savepoints := &counted{match: "SAVEPOINT asyncmonolith"}
-		a := grouped(t, db, 60, nothing)
-		a.db = a.db.WithQueryHook(commits).WithQueryHook(savepoints)
+		var mu sync.Mutex
+		members := make(map[*sql.Tx]int) // how many messages each transaction is of
+		a := grouped(t, db, 60, func(_ context.Context, tx bun.Tx, _ order) error {
+			mu.Lock()
+			defer mu.Unlock()
+			members[tx.Tx]++
+			return nil
+		})
+		a.db = a.db.WithQueryHook(savepoints)
 		r := a.start(once())
 		eventually(t, "all are consumed", a.empty)
 		r.mustStop()
 		a.requireEffects(60, nil)
-		if got := commits.n.Load(); got > 20 {
-			t.Errorf("commits for 60 messages in groups of 20: got %d, want a few", got)
+		// Claims and renewals have commits of their own, and how many of a group come
+		// together in time is up to the machine: whoever is late shares the next.
+		if got := len(members); got > 30 {
+			t.Errorf("transactions for 60 messages in groups of 20: got %d, want a few", got)
 		}
-		// What is left for itself in the end needs none.
-		if got := savepoints.n.Load(); got < 40 || got > 60 {
-			t.Errorf("savepoints: got %d, want one for almost each of 60 messages", got)
+		sharing := 0
+		for _, n := range members {
+			if n > 1 {
+				sharing += n
+			}
+		}
+		// A transaction that has no time for more has one to spare.
+		if got := int(savepoints.n.Load()); got < sharing || got > 60+len(members) {
+			t.Errorf("savepoints: got %d, want one for each of the %d messages that shared one of %d transactions, and few more", got, sharing, len(members))
 		}
 	})
 }
