@@ -153,6 +153,43 @@ func BenchmarkClaimSettle(b *testing.B) {
 	})
 }
 
+// BenchmarkSettle settles a claim in parts of 1,000 results, a fifth of them failed.
+func BenchmarkSettle(b *testing.B) {
+	const part = 1_000
+	for _, size := range []int{2_000, 20_000} {
+		b.Run(fmt.Sprintf("claim=%d", size), func(b *testing.B) {
+			benchEach(b, func(b *testing.B, db *bun.DB) {
+				for range b.N {
+					b.StopTimer()
+					s, c := claimOf(b, db, size)
+					b.StartTimer()
+					for ; len(c.Messages) > 0; c.Messages = c.Messages[part:] {
+						settled, err := s.Settle(b.Context(), db, "bench", time.Minute, mixed(c, part))
+						if err != nil || settled.Applied != part {
+							b.Fatalf("settle: got %+v, %v", settled, err)
+						}
+					}
+				}
+				b.ReportMetric(float64(size)*float64(b.N)/b.Elapsed().Seconds(), "results/s")
+			})
+		})
+	}
+}
+
+// claimOf produces so many messages and claims them at once.
+func claimOf(tb testing.TB, db *bun.DB, n int) (*store.Store, store.Claim) {
+	tb.Helper()
+	s, wants := backlogOfTwenty(tb, db, n)
+	for i := range wants {
+		wants[i].Limit = n / len(wants)
+	}
+	c, err := s.Claim(tb.Context(), db, store.ClaimRequest{Owner: "bench", Lease: time.Minute, MaxBytes: 1 << 30, Wants: wants})
+	if err != nil || len(c.Messages) != n {
+		tb.Fatalf("claim: got %d messages, %v, want %d", len(c.Messages), err, n)
+	}
+	return s, c
+}
+
 // BenchmarkClaimBehind claims for twenty consumers behind what others hold, and gives
 // it back.
 func BenchmarkClaimBehind(b *testing.B) {

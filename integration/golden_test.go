@@ -161,6 +161,7 @@ func goldenOperations() []goldenOperation {
 		{"get_pending", func(g *golden) error { _, _, err := g.PendingMessage(g.Context(), g.db, 3, true); return err }},
 		{"cancel", (*golden).cancel},
 		{"insert_pending", func(g *golden) error { return g.insert("order:3") }},
+		{"settle_poison", (*golden).settlePoison},
 		{"requeue", (*golden).requeue},
 		{"settle_free", (*golden).settleFree},
 	}
@@ -244,17 +245,20 @@ func (g *golden) settleFree() error {
 	return err
 }
 
-// requeue requeues a message that was poisoned, under another name of its consumer.
-func (g *golden) requeue() error {
+// settlePoison poisons a message, which takes statements of its own on most databases.
+func (g *golden) settlePoison() error {
 	held, err := g.claimOne("poisoner")
-	held.Outcome = store.Poison
-	if err == nil {
-		_, err = g.Settle(g.Context(), g.db, "poisoner", time.Minute, []store.Result{held})
-	}
 	if err != nil {
 		return err
 	}
+	held.Outcome = store.Poison
 	g.sent.take()
+	_, err = g.Settle(g.Context(), g.db, "poisoner", time.Minute, []store.Result{held})
+	return err
+}
+
+// requeue requeues a message that was poisoned, under another name of its consumer.
+func (g *golden) requeue() error {
 	return g.db.RunInTx(g.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
 		rows, err := g.LockPoisoned(ctx, tx, store.PoisonFilter{}, 10)
 		if err != nil || len(rows) == 0 {

@@ -44,7 +44,7 @@ const (
 
 // mutants are all there are.
 func mutants() []mutant {
-	return slices.Concat(claimMutants(), settleMutants(), crashMutants(), processMutants(), mariaClaimMutants(), mariaSettleMutants(), mariaBarMutants(), barMutants(), eventLogMutants())
+	return slices.Concat(claimMutants(), settleMutants(), crashMutants(), processMutants(), mariaClaimMutants(), mariaSettleMutants(), mariaBarMutants(), barMutants(), eventLogMutants(), sqliteSettleMutants())
 }
 
 func claimMutants() []mutant {
@@ -65,10 +65,6 @@ func settleMutants() []mutant {
 		{
 			name: "settle without membership", file: postgres, suite: suite{pkg: inStore, tests: underStore + "^settle_guards$"}, says: `settle_guard\.go:\d+: settled:`,
 			changes: []change{{"JOIN held h ON h.cid = r.cid AND h.mid = r.mid),\nrest", "JOIN live l ON l.id = r.cid),\nrest"}},
-		},
-		{
-			name: "settle without membership, on SQLite", file: "internal/store/sqlite.go", suite: suite{pkg: inStore, tests: "^TestStore$/^sqlite$/^settle_guards$"}, says: `settle_guard\.go:\d+: settled:`,
-			changes: []change{{"JOIN {claims} c ON c.id = r.cid AND c.owner = ? JOIN json_each(c.message_ids) j ON j.value = r.mid`", "JOIN {claims} c ON c.id = r.cid AND c.owner = ?`"}},
 		},
 		{
 			// As a process would that keeps the list of what it claimed, and not of

@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,29 +10,6 @@ import (
 
 	"github.com/uptrace/bun"
 )
-
-// idList is a list of ids as it is stored.
-type idList []int64
-
-// Scan implements sql.Scanner.
-func (l *idList) Scan(src any) error {
-	switch v := src.(type) {
-	case nil:
-		return nil
-	case []byte:
-		return json.Unmarshal(v, (*[]int64)(l))
-	case string:
-		return json.Unmarshal([]byte(v), (*[]int64)(l))
-	}
-	return fmt.Errorf("list of ids from a %T", src)
-}
-
-// leased is a locked row of message_claims.
-type leased struct {
-	ID         int64  `bun:"id"`
-	Solo       bool   `bun:"solo"`
-	MessageIDs idList `bun:"message_ids"`
-}
 
 // Whoever locks a message, or its insert id, may take any time, and a statement goes on
 // waiting when its client has hung up, with all that its transaction has locked. So what
@@ -162,17 +138,12 @@ func (m *mariadb) busy(ctx context.Context, tx bun.Tx, rows string, messages []i
 // unlocked parts off the results whose message somebody else has locked. The claims are
 // locked. What is not found at all counts as free: there is nothing to wait for.
 func (m *mariadb) unlocked(ctx context.Context, tx bun.Tx, live []leased, results []Result) (free, busy []Result, err error) {
-	held := make(map[[2]int64]bool)
-	for _, c := range live {
-		for _, id := range c.MessageIDs {
-			held[[2]int64{c.ID, id}] = true
-		}
-	}
-	touches := func(r Result) bool { return r.Outcome != Release && held[[2]int64{r.Claim, r.Message}] }
+	held, _, _ := subtract(live, results)
+	touched := make(map[resultKey]bool, len(held))
 	var ids []int64
-	for _, r := range results {
-		if touches(r) {
-			ids = append(ids, r.Message)
+	for _, r := range held {
+		if r.Outcome != Release {
+			touched[r.key()], ids = true, append(ids, r.Message)
 		}
 	}
 	blocked, err := m.busy(ctx, tx, mariaMessages, ids)
@@ -184,8 +155,12 @@ func (m *mariadb) unlocked(ctx context.Context, tx bun.Tx, live []leased, result
 		return nil, nil, err
 	}
 	blocked = append(blocked, byInsertID...)
+	locked := make(map[int64]bool, len(blocked))
+	for _, id := range blocked {
+		locked[id] = true
+	}
 	for _, r := range results {
-		if touches(r) && slices.Contains(blocked, r.Message) {
+		if touched[r.key()] && locked[r.Message] {
 			busy = append(busy, r)
 		} else {
 			free = append(free, r)
@@ -194,38 +169,12 @@ func (m *mariadb) unlocked(ctx context.Context, tx bun.Tx, live []leased, result
 	return free, busy, nil
 }
 
-// without returns the ids that are not among the others.
-func without(ids, others []int64) []int64 {
-	known := make(map[int64]bool, len(others))
-	for _, id := range others {
-		known[id] = true
-	}
-	return slices.DeleteFunc(ids, func(id int64) bool { return known[id] })
-}
-
 // subtract takes what is settled out of the claims, which are locked, and returns
-// the results that count: those whose message was still in its claim.
-func (m *mariadb) subtract(ctx context.Context, tx bun.Tx, live []leased, lease time.Duration, results []Result) (held []Result, err error) {
-	type key struct{ claim, message int64 }
-	byKey := make(map[key]Result, len(results))
-	for _, r := range results {
-		byKey[key{r.Claim, r.Message}] = r
-	}
-	var ended []int64
-	for _, c := range live {
-		var rest []int64
-		for _, id := range c.MessageIDs {
-			if r, ok := byKey[key{c.ID, id}]; ok {
-				held = append(held, r)
-			} else {
-				rest = append(rest, id)
-			}
-		}
-		if len(rest) == 0 {
-			ended = append(ended, c.ID)
-			continue
-		}
-		if _, err := m.raw(ctx, tx, mariaRest, asJSON(rest), lease.Microseconds(), c.ID).Exec(ctx); err != nil {
+// the results that count.
+func (m *mariadb) subtract(ctx context.Context, tx bun.Tx, live []leased, lease time.Duration, results []Result) ([]Result, error) {
+	held, rests, ended := subtract(live, results)
+	for _, c := range rests {
+		if _, err := m.raw(ctx, tx, mariaRest, asJSON(c.MessageIDs), lease.Microseconds(), c.ID).Exec(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -235,18 +184,7 @@ func (m *mariadb) subtract(ctx context.Context, tx bun.Tx, live []leased, lease 
 // apply writes results that count.
 func (m *mariadb) apply(ctx context.Context, tx bun.Tx, held []Result) error {
 	slices.SortFunc(held, func(a, b Result) int { return cmp.Compare(a.Message, b.Message) })
-	var gone []int64
-	var poisoned, again []Result
-	for _, r := range held {
-		switch r.Outcome {
-		case Done:
-			gone = append(gone, r.Message)
-		case Poison:
-			gone, poisoned = append(gone, r.Message), append(poisoned, r)
-		case Failed, Snoozed:
-			again = append(again, r)
-		}
-	}
+	gone, poisoned, again := byOutcome(held)
 	if err := m.write(ctx, tx, mariaPoison, poisoned); err != nil {
 		return fmt.Errorf("poison: %w", err)
 	}

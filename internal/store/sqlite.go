@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -179,79 +178,6 @@ func (s *sqlite) finish(ctx context.Context, db bun.IDB, owner string, claims []
 		return nil
 	})
 	return finished, err
-}
-
-// sqliteRes reads the results as a table.
-const sqliteRes = `(SELECT value ->> 'c' AS cid, value ->> 'm' AS mid, value ->> 'o' AS outcome, value ->> 'd' AS delay,
-	value ->> 'e' AS errors, value ->> 'r' AS reason FROM json_each(?))`
-
-const sqliteLive = `UPDATE {claims} SET leased_until = {now} + ? WHERE id IN (SELECT value FROM json_each(?)) AND owner = ? RETURNING id`
-
-// sqliteMembers keeps the results whose message is still in its claim.
-const sqliteMembers = `SELECT r.cid AS claim, r.mid AS message FROM ` + sqliteRes + ` r
-JOIN {claims} c ON c.id = r.cid AND c.owner = ? JOIN json_each(c.message_ids) j ON j.value = r.mid`
-
-// sqliteSettle is the writes of a settle, in order; each is given the results
-// that hold. It is immutable.
-var sqliteSettle = [...]string{
-	`DELETE FROM {messages} WHERE id IN (SELECT mid FROM ` + sqliteRes + ` r WHERE outcome = 'done')`,
-	`INSERT INTO {poisoned} (` + poisonedColumns + `)
-	SELECT m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-	  m.available_after, m.attempts + 1, m.crashes, COALESCE(NULLIF(r.errors, ''), m.errors), {now}, r.reason
-	FROM ` + sqliteRes + ` r JOIN {messages} m ON m.id = r.mid WHERE r.outcome = 'poison'`,
-	`DELETE FROM {messages} WHERE id IN (SELECT mid FROM ` + sqliteRes + ` r WHERE outcome = 'poison')`,
-	`UPDATE {messages} AS m SET attempts = m.attempts + (r.outcome = 'failed'), crashes = 0,
-	  errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = {now} + r.delay
-	FROM ` + sqliteRes + ` r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze')`,
-	`DELETE FROM {claims} AS c WHERE id IN (SELECT cid FROM ` + sqliteRes + ` r)
-	AND NOT EXISTS (SELECT 1 FROM json_each(c.message_ids) j WHERE j.value NOT IN (SELECT mid FROM ` + sqliteRes + ` r))`,
-	`UPDATE {claims} AS c SET message_ids = (
-	  SELECT json_group_array(j.value) FROM json_each(c.message_ids) j WHERE j.value NOT IN (SELECT mid FROM ` + sqliteRes + ` r))
-	WHERE id IN (SELECT cid FROM ` + sqliteRes + ` r)`,
-}
-
-func (s *sqlite) settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result, _ bool) (settled Settled, err error) {
-	err = s.inTx(ctx, db, func(tx bun.IDB) error {
-		settled = Settled{}
-		claims := asJSON(resultColumns(results).claims)
-		if err := s.raw(ctx, tx, sqliteLive, lease.Microseconds(), claims, owner).Scan(ctx, &settled.Live); err != nil {
-			return err
-		}
-		held, err := s.members(ctx, tx, owner, results)
-		if err != nil {
-			return err
-		}
-		settled.Applied = len(held)
-		list := resultsJSON(held)
-		for _, statement := range sqliteSettle {
-			args := make([]any, strings.Count(statement, "?"))
-			for i := range args {
-				args[i] = list
-			}
-			if _, err := s.raw(ctx, tx, statement, args...).Exec(ctx); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return settled, err
-}
-
-// members returns the results that count: those whose message is still held.
-func (s *sqlite) members(ctx context.Context, tx bun.IDB, owner string, results []Result) ([]Result, error) {
-	var keys []struct{ Claim, Message int64 }
-	if err := s.raw(ctx, tx, sqliteMembers, resultsJSON(results), owner).Scan(ctx, &keys); err != nil {
-		return nil, err
-	}
-	byKey := make(map[struct{ Claim, Message int64 }]Result, len(results))
-	for _, r := range results {
-		byKey[struct{ Claim, Message int64 }{r.Claim, r.Message}] = r
-	}
-	held := make([]Result, len(keys))
-	for i, key := range keys {
-		held[i] = byKey[key]
-	}
-	return held, nil
 }
 
 const sqliteExtend = `UPDATE {claims} SET leased_until = {now} + ? WHERE owner = ? RETURNING id`

@@ -1,0 +1,18 @@
+BEGIN;
+
+UPDATE "app_message_claims" SET owner = owner WHERE id < 0;
+
+UPDATE "app_message_claims" SET leased_until = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + 60000000 WHERE id IN (SELECT value FROM json_each('[3]')) AND owner = 'poisoner' RETURNING id, message_ids;
+
+DELETE FROM "app_message_claims" WHERE id IN (SELECT value FROM json_each('[3]'));
+
+INSERT INTO "app_poisoned_messages" (id, message_id, consumer_type, payload_type, payload, headers, insert_id,
+	created_at, available_after, attempts, crashes, errors, poisoned_at, reason)
+SELECT m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
+  m.available_after, m.attempts + 1, m.crashes, COALESCE(NULLIF(r.errors, ''), m.errors), CAST(unixepoch('subsec') * 1000000 AS INTEGER), r.reason
+FROM (SELECT value ->> 'm' AS mid, value ->> 'o' AS outcome, value ->> 'd' AS delay,
+	value ->> 'e' AS errors, value ->> 'r' AS reason FROM json_each('[{"c":3,"m":20,"o":"poison","d":0,"e":"","r":""}]')) r JOIN "app_consumer_messages" m ON m.id = r.mid;
+
+DELETE FROM "app_consumer_messages" WHERE id IN (SELECT value FROM json_each('[20]'));
+
+COMMIT;
