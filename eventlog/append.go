@@ -62,6 +62,10 @@ type ConflictError struct {
 	Actual int64 // 0 for no stream
 }
 
+// Conflict returns true: another transaction was first, and the same work may succeed
+// in a new one. A transactional consumer that fails with it is repeated.
+func (e *ConflictError) Conflict() bool { return true }
+
 // Error implements error.
 func (e *ConflictError) Error() string {
 	return fmt.Sprintf("eventlog: stream %q has version %d, want %s", e.Stream, e.Actual, e.Want)
@@ -144,7 +148,13 @@ func (l *Log) append(ctx context.Context, tx bun.Tx, writes []Write) ([]Appended
 		}
 		return a.record(ctx, db, batch)
 	}
-	if err := l.producer.Send(store.WithRecorder(ctx, record), db, a.batch...); err != nil {
+	send := func() error { return l.producer.Send(store.WithRecorder(ctx, record), db, a.batch...) }
+	if a.needsSavepoint() {
+		err = store.Whole(ctx, db, send)
+	} else {
+		err = send()
+	}
+	if err != nil {
 		if conflict, ok := errors.AsType[*ConflictError](err); ok {
 			return nil, conflict
 		}
@@ -243,6 +253,30 @@ func (a *appending) record(ctx context.Context, db bun.IDB, batch []*bus.Message
 	if err := a.reserve(ctx, db); err != nil {
 		return err
 	}
+	if err := a.insert(ctx, db); err != nil {
+		store.Spoil(ctx, db)
+		return err
+	}
+	a.done = true
+	return a.applyInline(ctx)
+}
+
+// needsSavepoint tells whether an error of ours can come when something is written
+// already. With one stream there is nothing yet when its version turns out to be another,
+// and any other error spoils the transaction on PostgreSQL, as the database's own do. On
+// SQLite it could go on after these.
+func (a *appending) needsSavepoint() bool {
+	streams := 0
+	for _, w := range a.writes {
+		if len(w.Events) > 0 {
+			streams++
+		}
+	}
+	return streams > 1 || len(a.log.inline) > 0 || !a.store.RowLocks()
+}
+
+// insert writes the events once they have their versions.
+func (a *appending) insert(ctx context.Context, db bun.IDB) error {
 	for _, m := range a.batch {
 		headers, err := store.EncodeHeaders(m.Headers, nil, 0, bus.Live)
 		if err != nil {
@@ -264,8 +298,7 @@ func (a *appending) record(ctx context.Context, db bun.IDB, batch []*bus.Message
 			n++
 		}
 	}
-	a.done = true
-	return a.applyInline(ctx)
+	return nil
 }
 
 // same makes sure that the chain has left nothing out, which would be a hole in

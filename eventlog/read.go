@@ -80,13 +80,11 @@ func (l *Log) Decode(ctx context.Context, m *bus.Message) (bus.Payload, error) {
 // Events that an upcaster drops and events that were erased are left out: to
 // append at the version that was read, use [Log.FoldStream]. The sequence ends
 // with the first error: the database's, or an *[UnknownTypeError], or of an
-// upcaster or the codec.
+// upcaster or the codec, or bus.ErrBadText for a name that is no text.
 func (l *Log) ReadStream(ctx context.Context, db bun.IDB, stream string, after int64) iter.Seq2[Recorded, error] {
 	return l.read(ctx, db, "read stream", func() nextPage {
 		after := after
-		return func(s *store.Store, db bun.IDB) ([]store.Event, bool, error) {
-			return l.streamPage(ctx, s, db, stream, &after)
-		}
+		return l.streamPages(ctx, stream, &after)
 	})
 }
 
@@ -96,11 +94,7 @@ func (l *Log) ReadStream(ctx context.Context, db bun.IDB, stream string, after i
 // ends it, and is returned as it is.
 func (l *Log) FoldStream(ctx context.Context, db bun.IDB, stream string, after int64, apply func(Recorded) error) (version int64, err error) {
 	version = after
-	events := l.read(ctx, db, "fold stream", func() nextPage {
-		return func(s *store.Store, db bun.IDB) ([]store.Event, bool, error) {
-			return l.streamPage(ctx, s, db, stream, &version)
-		}
-	})
+	events := l.read(ctx, db, "fold stream", func() nextPage { return l.streamPages(ctx, stream, &version) })
 	for event, err := range events {
 		if err == nil {
 			err = apply(event)
@@ -112,13 +106,37 @@ func (l *Log) FoldStream(ctx context.Context, db bun.IDB, stream string, after i
 	return version, nil
 }
 
-// streamPage reads the next events of a stream, and moves after to the last.
-func (l *Log) streamPage(ctx context.Context, s *store.Store, db bun.IDB, stream string, after *int64) ([]store.Event, bool, error) {
-	rows, err := s.ReadStream(ctx, db, stream, *after, readPage)
-	if len(rows) > 0 {
-		*after = rows[len(rows)-1].Version
+// streamPages reads the events of a stream, and moves after to the last. A transaction
+// that has lost a conflict before waits for the stream first, and so cannot lose it again.
+func (l *Log) streamPages(ctx context.Context, stream string, after *int64) nextPage {
+	begun := false
+	return func(s *store.Store, db bun.IDB) (rows []store.Event, more bool, err error) {
+		if !begun {
+			if err := checkText("stream", stream); err != nil {
+				return nil, false, err
+			}
+			if tx, ok := db.(bun.Tx); ok && store.Repeated(ctx) {
+				if err := s.LockStream(ctx, tx, stream); err != nil {
+					return nil, false, err
+				}
+			}
+			begun = true
+		}
+		rows, err = s.ReadStream(ctx, db, stream, *after, readPage)
+		if len(rows) > 0 {
+			*after = rows[len(rows)-1].Version
+		}
+		return rows, len(rows) == readPage, err
 	}
-	return rows, len(rows) == readPage, err
+}
+
+// checkText reports what no database could compare with. What is merely too long is in
+// none, and so not found.
+func checkText(what, s string) error {
+	if err := bus.CheckText(s); err != nil {
+		return fmt.Errorf("%s %q: %w: %w", what, s, bus.ErrBadText, err)
+	}
+	return nil
 }
 
 // Filter selects events of the log; empty fields select all.
@@ -134,6 +152,9 @@ func checkCategories(categories []string) error {
 	for _, c := range categories {
 		if c == "" || strings.Contains(c, "-") {
 			return fmt.Errorf("category %q: %w: no stream has it: a category ends before the first \"-\" of a stream's name", c, bus.ErrBadOption)
+		}
+		if err := checkText("category", c); err != nil {
+			return err
 		}
 	}
 	return nil

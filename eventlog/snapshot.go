@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/uptrace/bun"
@@ -18,10 +19,11 @@ type Snapshot struct {
 }
 
 // Snapshot returns the last one of a kind, and false when there is none. Package
-// decider does all of this by itself.
+// decider does all of this by itself. A stream or kind that is no text is
+// bus.ErrBadText.
 func (l *Log) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Snapshot, bool, error) {
 	s, db, err := l.on(db)
-	if err != nil {
+	if err = errors.Join(err, checkText("stream", stream), checkText("kind", kind)); err != nil {
 		return Snapshot{}, false, fmt.Errorf("eventlog: snapshot: %w", err)
 	}
 	found, ok, err := s.Snapshot(ctx, db, stream, kind)
@@ -31,14 +33,16 @@ func (l *Log) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Sn
 	return Snapshot{Version: found.Version, State: found.State}, ok, nil
 }
 
-// SaveSnapshot keeps a snapshot, unless one of a later version is kept.
+// SaveSnapshot keeps a snapshot, unless one of a later version is kept. A stream, kind
+// or state that is no text is bus.ErrBadText, a kind of more than bus.MaxKey bytes
+// bus.ErrTooLarge, a stream with a name that none can have bus.ErrBadOption.
 func (l *Log) SaveSnapshot(ctx context.Context, tx bun.Tx, stream, kind string, snapshot Snapshot) error {
 	s, db, err := l.on(tx)
 	if err == nil {
-		err = bus.CheckKey("kind", kind)
+		err = errors.Join(checkStream(stream), bus.CheckKey("kind", kind))
 	}
-	if err == nil {
-		err = bus.CheckText(string(snapshot.State))
+	if bad := bus.CheckText(string(snapshot.State)); err == nil && bad != nil { // which is not to be shown
+		err = fmt.Errorf("state: %w: %w", bus.ErrBadText, bad)
 	}
 	if err == nil {
 		err = s.SaveSnapshot(ctx, db, stream, kind, store.Snapshot{Version: snapshot.Version, State: snapshot.State})

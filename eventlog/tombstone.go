@@ -20,16 +20,18 @@ import (
 // messages, and what a person has edited among them, until they are deleted;
 // backups; and what other systems were told.
 func (l *Log) Tombstone(ctx context.Context, tx bun.Tx, stream string) error {
-	last, err := l.Append(ctx, tx, stream, Exists, Tombstoned{Stream: stream})
-	if err != nil {
-		return err
-	}
 	s, db, err := l.on(tx)
-	if err == nil {
-		err = s.Erase(ctx, db, stream, last.Version)
-	}
 	if err != nil {
-		return fmt.Errorf("eventlog: tombstone: %w", store.Explained(err))
+		return fmt.Errorf("eventlog: tombstone: %w", err)
 	}
-	return nil
+	return store.Whole(ctx, db, func() error {
+		last, err := l.Append(ctx, tx, stream, Exists, Tombstoned{Stream: stream})
+		if err != nil {
+			return err
+		}
+		if err := s.Erase(ctx, db, stream, last.Version); err != nil {
+			return fmt.Errorf("eventlog: tombstone: %w", store.Explained(err))
+		}
+		return nil
+	})
 }

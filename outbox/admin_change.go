@@ -33,7 +33,7 @@ type Result struct {
 // have messages of their own.
 //
 // More than 500 ids are several transactions, unless db is one. On an error it
-// returns what is done all the same. A transaction that db is must be READ
+// returns what is done all the same: in a transaction of the caller's, nothing. A transaction that db is must be READ
 // COMMITTED, else the error is bus.ErrBadOption: under a stricter isolation it
 // would not see who has claimed a message since. On SQLite, a message that nobody
 // holds is cancelled once the database's only write lock is free.
@@ -65,17 +65,26 @@ func (a *Admin) change(ctx context.Context, db bun.IDB, what string, c store.Pen
 		return Result{}, adminFailed(err, what)
 	}
 	var total Result
-	for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), adminBatch) {
-		changed, err := st.ChangePending(ctx, db, part, c)
-		if err != nil {
-			return total, adminFailed(err, what)
+	err = store.Whole(ctx, db, func() error {
+		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), adminBatch) {
+			changed, err := st.ChangePending(ctx, db, part, c)
+			if err != nil {
+				return err
+			}
+			total.Changed += len(changed.IDs)
+			total.Running = append(total.Running, changed.Held...)
+			total.Missing = append(total.Missing, changed.Missing...)
+			if !c.Cancel {
+				store.AnnounceMessages(ctx, db, a.registry, changed.PayloadTypes)
+			}
 		}
-		total.Changed += len(changed.IDs)
-		total.Running = append(total.Running, changed.Held...)
-		total.Missing = append(total.Missing, changed.Missing...)
-		if !c.Cancel {
-			store.AnnounceMessages(ctx, db, a.registry, changed.PayloadTypes)
-		}
+		return nil
+	})
+	if _, isTx := db.(bun.Tx); isTx && err != nil {
+		total = Result{}
+	}
+	if err != nil {
+		return total, adminFailed(err, what)
 	}
 	return total, nil
 }

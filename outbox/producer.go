@@ -212,7 +212,12 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 	if len(batch) == 0 {
 		return receipts, nil
 	}
-	return receipts, p.send(context.WithValue(store.WithTx(ctx, db), receiptsKey{}, receipts), batch)
+	within := context.WithValue(store.WithTx(ctx, db), receiptsKey{}, receipts)
+	if len(p.config.User) == 0 {
+		return receipts, p.send(within, batch)
+	}
+	// A layer may fail after what it wraps has written.
+	return receipts, store.Whole(ctx, db, func() error { return p.send(within, batch) })
 }
 
 type receiptsKey struct{}
@@ -239,6 +244,9 @@ func (p *Producer) insert(ctx context.Context, batch []*bus.Message) error {
 	}
 	written, err := writeAll(ctx, s, db, rows)
 	if err != nil {
+		if events {
+			store.Spoil(ctx, db)
+		}
 		return store.Explained(err)
 	}
 	var payloadTypes []string
@@ -256,12 +264,12 @@ func (p *Producer) insert(ctx context.Context, batch []*bus.Message) error {
 	return nil
 }
 
-// writeAll opens a transaction only where one statement does not do and the
-// caller has none.
+// writeAll opens a transaction, or a savepoint of the caller's, only where one
+// statement does not do.
 func writeAll(ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewMessage) (written map[bus.MessageID]int, err error) {
-	if _, isTx := db.(bun.Tx); isTx || store.Statements(rows) <= 1 {
+	if store.Statements(rows) <= 1 {
 		written, err = s.Insert(ctx, db, rows)
-		if isTx || !store.IsRepeatable(err) {
+		if _, isTx := db.(bun.Tx); isTx || !store.IsRepeatable(err) {
 			return written, err
 		}
 		// A stricter default isolation let the statement lose a conflict.

@@ -22,19 +22,36 @@ import (
 // bus.Aliases, and is counted in [Result.Unclaimed].
 //
 // More than 500 ids are several transactions, unless db is one. On an error it
-// returns what is requeued all the same.
+// returns what is requeued all the same: in a transaction of the caller's, nothing.
 func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
-	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
-	var total Result
-	for part := range slices.Chunk(ids, batch) {
-		result, _, err := s.requeue(ctx, db, store.PoisonFilter{IDs: part}, len(part))
-		if err != nil {
-			return total, failed(err, "requeue")
+	total, err := whole(ctx, db, func(total *Result) error {
+		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), batch) {
+			result, _, err := s.requeue(ctx, db, store.PoisonFilter{IDs: part}, len(part))
+			if err != nil {
+				return err
+			}
+			result.Missing = len(part) - result.Requeued - result.Conflicts
+			*total = total.plus(result)
 		}
-		result.Missing = len(part) - result.Requeued - result.Conflicts
-		total = total.plus(result)
+		return nil
+	})
+	if err != nil {
+		return total, failed(err, "requeue")
 	}
 	return total, nil
+}
+
+// whole runs fn, and forgets what it has counted where nothing of it remains.
+func whole[T any](ctx context.Context, db bun.IDB, fn func(total *T) error) (total T, err error) {
+	if err = store.Whole(ctx, db, func() error { return fn(&total) }); err == nil {
+		return total, nil
+	}
+	if handle, _ := store.Handle(db); handle != nil {
+		if _, isTx := handle.(bun.Tx); isTx {
+			return *new(T), err
+		}
+	}
+	return total, err
 }
 
 // RequeueWhere is [Store.Requeue] for messages that match, at most limit of them,
@@ -44,7 +61,8 @@ func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, 
 // count towards the limit, so more than limit may match and fewer be requeued.
 //
 // Each 500 messages are one transaction, unless db is one. On an error it returns
-// what is requeued all the same; calling it again goes on with the rest.
+// what is requeued all the same: in a transaction of the caller's nothing, else calling
+// it again goes on with the rest.
 func (s *Store) RequeueWhere(ctx context.Context, db bun.IDB, filter Filter, limit int) (Result, error) {
 	if limit < 1 {
 		return Result{}, fmt.Errorf("poison: requeue where: limit %d: %w: 1 or more is allowed", limit, bus.ErrBadOption)
@@ -53,21 +71,26 @@ func (s *Store) RequeueWhere(ctx context.Context, db bun.IDB, filter Filter, lim
 	if err = errors.Join(err, filter.check()); err != nil {
 		return Result{}, failed(err, "requeue where")
 	}
-	var total Result
-	f := filter.rows()
-	// What is poisoned from now on may be what this call has requeued.
-	if f.UpToID, err = st.LastPoisoned(ctx, db, f); err != nil {
-		return Result{}, failed(err, "requeue where")
+	total, err := whole(ctx, db, func(total *Result) error {
+		return s.requeueWhere(ctx, st, db, filter.rows(), limit, total)
+	})
+	if err != nil {
+		return total, failed(err, "requeue where")
 	}
-	if f.UpToID == 0 {
-		return Result{}, nil
+	return total, nil
+}
+
+func (s *Store) requeueWhere(ctx context.Context, st *store.Store, db bun.IDB, f store.PoisonFilter, limit int, total *Result) (err error) {
+	// What is poisoned from now on may be what this call has requeued.
+	if f.UpToID, err = st.LastPoisoned(ctx, db, f); err != nil || f.UpToID == 0 {
+		return err
 	}
 	for limit > 0 {
 		result, last, err := s.requeue(ctx, db, f, min(limit, batch))
 		if err != nil {
-			return total, failed(err, "requeue where")
+			return err
 		}
-		total = total.plus(result)
+		*total = total.plus(result)
 		n := result.Requeued + result.Conflicts
 		if n < min(limit, batch) {
 			break
@@ -75,7 +98,7 @@ func (s *Store) RequeueWhere(ctx context.Context, db bun.IDB, filter Filter, lim
 		limit -= n
 		f.AfterID = last // past the conflicts, which stay
 	}
-	return total, nil
+	return nil
 }
 
 func (r Result) plus(other Result) Result {

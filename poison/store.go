@@ -155,20 +155,25 @@ func (s *Store) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) 
 
 // Discard deletes poisoned messages for good and returns how many there were:
 // ids that name none are no error and do not count, nor does an id listed again.
-// On an error it returns how many are gone all the same, unless the caller's
-// transaction is rolled back.
+// On an error it returns how many are gone all the same: in a transaction of the
+// caller's, none.
 func (s *Store) Discard(ctx context.Context, db bun.IDB, ids ...int64) (int, error) {
 	st, db, err := s.writing(ctx, db)
 	if err != nil {
 		return 0, failed(err, "discard")
 	}
-	total := 0
-	for part := range slices.Chunk(slices.Sorted(slices.Values(ids)), batch) {
-		n, err := st.DeletePoisoned(ctx, db, part)
-		if err != nil {
-			return total, failed(err, "discard")
+	total, err := whole(ctx, db, func(total *int) error {
+		for part := range slices.Chunk(slices.Sorted(slices.Values(ids)), batch) {
+			n, err := st.DeletePoisoned(ctx, db, part)
+			if err != nil {
+				return err
+			}
+			*total += n
 		}
-		total += n
+		return nil
+	})
+	if err != nil {
+		return total, failed(err, "discard")
 	}
 	return total, nil
 }
@@ -185,23 +190,27 @@ func (s *Store) Purge(ctx context.Context, db bun.IDB, age time.Duration) (int, 
 	if err != nil {
 		return 0, failed(err, "purge")
 	}
-	total := 0
+	total, err := whole(ctx, db, func(total *int) error { return purge(ctx, st, db, age, total) })
+	if err != nil {
+		return total, failed(err, "purge")
+	}
+	return total, nil
+}
+
+func purge(ctx context.Context, st *store.Store, db bun.IDB, age time.Duration, total *int) error {
 	f := store.PoisonFilter{Aged: true, OlderThan: age}
 	for {
 		// Looked up first: others may delete some of them meanwhile, and that is
 		// no sign that there are no more.
 		ids, err := st.PoisonedIDs(ctx, db, f, batch)
-		if err != nil {
-			return total, failed(err, "purge")
-		}
-		if len(ids) == 0 {
-			return total, nil
+		if err != nil || len(ids) == 0 {
+			return err
 		}
 		n, err := st.DeletePoisoned(ctx, db, ids)
 		if err != nil {
-			return total, failed(err, "purge")
+			return err
 		}
-		total += n
+		*total += n
 		f.AfterID = ids[len(ids)-1]
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // Decider decides on commands C by a state S that events E make. It is a value,
@@ -136,15 +137,28 @@ func (d Decider[S, C, E]) handle(ctx context.Context, log *eventlog.Log, tx bun.
 			return l.state, eventlog.Appended{}, fmt.Errorf("event %d: %w", i, bus.ErrPointerPayload)
 		}
 	}
-	appended, err := log.Append(ctx, tx, d.Stream(id), eventlog.Expected(l.version), payloads...)
-	if err != nil {
-		return l.state, eventlog.Appended{}, err
-	}
 	for _, event := range events {
 		l.state = d.Evolve(l.state, event)
 	}
-	l.version = appended.Version
-	return l.state, appended, d.keep(ctx, log, tx, id, l)
+	expected := eventlog.Expected(l.version)
+	l.version += int64(len(events))
+	text, err := d.encode(l) // before anything is written: it may fail
+	if err != nil {
+		return l.state, eventlog.Appended{}, err
+	}
+	if text == nil {
+		appended, err := log.Append(ctx, tx, d.Stream(id), expected, payloads...)
+		return l.state, appended, err
+	}
+	var appended eventlog.Appended
+	err = store.Whole(ctx, tx, func() error {
+		var err error
+		if appended, err = log.Append(ctx, tx, d.Stream(id), expected, payloads...); err != nil {
+			return err
+		}
+		return log.SaveSnapshot(ctx, tx, d.Stream(id), d.kind(), eventlog.Snapshot{Version: l.version, State: text})
+	})
+	return l.state, appended, err
 }
 
 const tries = 5 // of Execute
@@ -155,9 +169,10 @@ const tries = 5 // of Execute
 // [Handle], and of the database, and bus.ErrNotInTx in a transaction that the
 // library has begun, such as that of a transactional consumer: use Handle there.
 func Execute[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db *bun.DB, d Decider[S, C, E], id string, command C) (state S, appended eventlog.Appended, err error) {
+	within := ctx
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(100*time.Millisecond))
 	for try := 1; ; try++ {
-		err = log.RunInTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
+		err = log.RunInTx(within, db, func(ctx context.Context, tx bun.Tx) error {
 			state, appended, err = d.handle(ctx, log, tx, id, command)
 			return err
 		})
@@ -168,5 +183,6 @@ func Execute[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db
 		if !conflict || try == tries || !outage.Pause(ctx, wait.NextBackOff()) {
 			return state, eventlog.Appended{}, fmt.Errorf("decider: %s: %w", d.Stream(id), err)
 		}
+		within = store.WithRepeat(ctx) // it waits for others before it reads, and so cannot lose once more
 	}
 }

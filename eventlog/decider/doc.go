@@ -6,5 +6,5 @@
 // the state is read from the stream, or from a snapshot and the events after it.
 //
 // It keeps no read models, that is package eventlog/projection. It may import only
-// bus, internal/outage, eventlog, bun and cenkalti/backoff.
+// bus, internal/outage, internal/store, eventlog, bun and cenkalti/backoff.
 package decider

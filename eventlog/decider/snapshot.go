@@ -36,20 +36,21 @@ func (d Decider[S, C, E]) restore(ctx context.Context, log *eventlog.Log, db bun
 	return l, nil
 }
 
-// keep saves the state when enough events have passed since the last time.
-func (d Decider[S, C, E]) keep(ctx context.Context, log *eventlog.Log, tx bun.Tx, id string, l loaded[S]) error {
+// encode returns the state as it is to be kept, or nil when too few events have passed
+// since the last time.
+func (d Decider[S, C, E]) encode(l loaded[S]) ([]byte, error) {
 	if every := int64(d.Snapshots.Every); every == 0 || l.version/every == l.snapshot/every {
-		return nil
+		return nil, nil
 	}
 	state, err := json.Marshal(l.state)
 	if err != nil {
-		return fmt.Errorf("encode snapshot: %w", err)
+		return nil, fmt.Errorf("encode snapshot: %w", err)
 	}
 	text, err := json.Marshal(kept{Form: formOf(reflect.TypeFor[S]()), State: state})
 	if err != nil {
-		return fmt.Errorf("encode snapshot: %w", err)
+		return nil, fmt.Errorf("encode snapshot: %w", err)
 	}
-	return log.SaveSnapshot(ctx, tx, d.Stream(id), d.kind(), eventlog.Snapshot{Version: l.version, State: text})
+	return text, nil
 }
 
 // Verify compares the state that a snapshot and the events after it make with

@@ -9,6 +9,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -62,10 +63,14 @@ func (e *LagError) Error() string {
 // *[LagError], one that has never run [ErrUnknown]. There is no way back to a
 // version that is retired. It waits for the batches that are being applied.
 func (r *Runner) Promote(ctx context.Context, name string, version int, maxLag int64) error {
-	if _, err := r.log.Number(ctx, r.db); err != nil {
+	err := bus.CheckKey("name", name)
+	if err == nil {
+		_, err = r.log.Number(ctx, r.db)
+	}
+	if err != nil {
 		return fmt.Errorf("projection: promote %q: %w", name, err)
 	}
-	err := store.InTx(ctx, r.db, func(tx bun.Tx) error {
+	err = store.InTx(ctx, r.db, func(tx bun.Tx) error {
 		rows, err := r.store.LockReader(ctx, tx, name, 0)
 		if err != nil {
 			return err
@@ -99,7 +104,7 @@ func (r *Runner) Promote(ctx context.Context, name string, version int, maxLag i
 // whose tables to read. It is 1 as long as none was.
 func (r *Runner) Active(ctx context.Context, db bun.IDB, name string) (int, error) {
 	db, err := store.Handle(db)
-	if err != nil {
+	if err = errors.Join(err, bus.CheckKey("name", name)); err != nil {
 		return 0, fmt.Errorf("projection: active version of %q: %w", name, err)
 	}
 	version, ok, err := r.store.Active(ctx, db, name)
@@ -115,7 +120,10 @@ func (r *Runner) Active(ctx context.Context, db bun.IDB, name string) (int, erro
 // Resume has the halted shards of a version try again, with all their attempts,
 // and returns how many there were. A version that has never run is [ErrUnknown].
 func (r *Runner) Resume(ctx context.Context, name string, version int) (int, error) {
-	n, err := r.store.ResumeReader(ctx, r.db, name, version)
+	n, err := 0, bus.CheckKey("name", name)
+	if err == nil {
+		n, err = r.store.ResumeReader(ctx, r.db, name, version)
+	}
 	if err == nil && n == 0 {
 		err = r.known(ctx, name, version)
 	}

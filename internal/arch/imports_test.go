@@ -55,7 +55,7 @@ func law() []allowance {
 		{"bustest", append([]string{"internal/store"}, public...), bun},
 		{"eventlog", []string{"bus", "internal/store", "internal/outage"}, append([]string{uuid}, bun...)},
 		{"eventlog/projection", []string{"bus", "middleware", "internal/store", "internal/outage", "internal/alarm", "internal/partner", "eventlog"}, append([]string{backoff}, bun...)},
-		{"eventlog/decider", []string{"bus", "internal/outage", "eventlog"}, append([]string{backoff}, bun...)},
+		{"eventlog/decider", []string{"bus", "internal/outage", "internal/store", "eventlog"}, append([]string{backoff}, bun...)},
 		{"internal/store", []string{"bus"}, bunAndDialects},
 		{"internal/outage", nil, []string{backoff}},
 		{"internal/alarm", nil, nil},

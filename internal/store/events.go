@@ -98,6 +98,19 @@ func (s *Store) Reserve(ctx context.Context, tx bun.IDB, r Reservation) (Reserve
 	return s.stream(ctx, tx, r.Stream)
 }
 
+// LockStream waits for appends to a stream, and keeps others from it until the end of the
+// transaction. Where one writer locks the whole database, that is the lock.
+func (s *Store) LockStream(ctx context.Context, tx bun.Tx, stream string) error {
+	if !s.RowLocks() {
+		return s.WriteFirst(ctx, tx)
+	}
+	var versions []int64
+	if err := s.raw(ctx, tx, `SELECT version FROM {streams} WHERE stream = ? FOR UPDATE`, stream).Scan(ctx, &versions); err != nil {
+		return fmt.Errorf("lock stream: %w", err)
+	}
+	return nil
+}
+
 func (s *Store) stream(ctx context.Context, db bun.IDB, stream string) (Reserved, error) {
 	var rows []struct {
 		Version int64

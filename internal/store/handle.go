@@ -75,15 +75,15 @@ func (s *Store) Usable(ctx context.Context, tx bun.IDB) bool { return s.usable(c
 // ownTries is how often a transaction of our own is tried that loses conflicts.
 const ownTries = 4
 
-// InTx runs fn in the caller's transaction, or else in a READ COMMITTED one of its
-// own, which it repeats when it loses a conflict.
+// InTx runs fn in the caller's transaction, see [Whole], or else in a READ COMMITTED one
+// of its own, which it repeats when it loses a conflict.
 func InTx(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
 	db, err := Handle(db)
 	if err != nil {
 		return err
 	}
 	if tx, ok := db.(bun.Tx); ok {
-		return fn(tx)
+		return Whole(ctx, tx, func() error { return fn(tx) })
 	}
 	err = readCommitted(ctx, db, fn)
 	if IsRepeatable(err) && db.Dialect().Name() == dialect.MySQL {

@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
+	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -82,4 +84,79 @@ func giveUp(ctx context.Context, tx bun.Tx) {
 	defer cancel()
 	_, _ = tx.NewRaw(`KILL CONNECTION CONNECTION_ID()`).Exec(ctx)
 	_ = tx.Rollback()
+}
+
+// Whole runs fn, which writes in several statements. In a caller's transaction it does so
+// behind a savepoint: after an error, or a panic, nothing of it is written, and the
+// transaction can go on. One that lost a conflict stays as that left it: it is for its
+// owner to repeat.
+func Whole(ctx context.Context, db bun.IDB, fn func() error) (err error) {
+	if db, err = Handle(db); err != nil {
+		return err
+	}
+	tx, ok := db.(bun.Tx)
+	if !ok {
+		return fn()
+	}
+	name := savepoint(tx)
+	if _, err := tx.NewRaw(`SAVEPOINT ` + name).Exec(ctx); err != nil {
+		return fmt.Errorf("savepoint: %w", err)
+	}
+	returned := false
+	defer func() {
+		if !returned {
+			_ = undo(ctx, tx, name)
+		}
+	}()
+	err = fn()
+	returned = true
+	if err == nil {
+		_, err = tx.NewRaw(`RELEASE SAVEPOINT ` + name).Exec(ctx)
+	}
+	if err == nil || IsConflict(err) && broken(ctx, tx) {
+		return err
+	}
+	if undone := undo(ctx, tx, name); undone != nil && !IsConflict(err) && !IsUnavailable(err) && ctx.Err() == nil {
+		err = fmt.Errorf("%w; the transaction must not be committed: %v", err, undone)
+	}
+	return err
+}
+
+// savepoint names one that may stand behind others. MariaDB forgets an older one of the
+// same name; elsewhere they are a stack, and one name keeps the server's statistics short.
+func savepoint(tx bun.Tx) string {
+	if tx.Dialect().Name() == dialect.MySQL {
+		return `asyncmonolith_` + rand.Text()[:12]
+	}
+	return `asyncmonolith_call`
+}
+
+// undo takes back what was written since the savepoint, and the savepoint.
+func undo(ctx context.Context, tx bun.Tx, name string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	defer cancel()
+	_, err := tx.NewRaw(`ROLLBACK TO SAVEPOINT ` + name).Exec(ctx)
+	if err == nil {
+		_, err = tx.NewRaw(`RELEASE SAVEPOINT ` + name).Exec(ctx)
+	}
+	return err
+}
+
+func broken(ctx context.Context, tx bun.Tx) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	defer cancel()
+	_, err := tx.NewRaw(`SELECT 1`).Exec(ctx)
+	return err != nil
+}
+
+// Spoil sees to it that a caller's transaction on PostgreSQL can only be rolled back, at
+// least to a savepoint before, since a call has stopped half way. That is cheaper than a
+// savepoint for what hardly ever happens, such as a context that ends between two
+// statements: after an error of the database it is so anyway.
+func Spoil(ctx context.Context, db bun.IDB) {
+	if tx, ok := db.(bun.Tx); ok && tx.Dialect().Name() == dialect.PG {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+		defer cancel()
+		_, _ = tx.NewRaw(`SELECT CAST('a call of asyncmonolith stopped half way' AS int)`).Exec(ctx)
+	}
 }
