@@ -126,7 +126,7 @@ func (k *Kit) nextSchedule(operation string) (time.Duration, bool) {
 	if len(payloadTypes) == 0 {
 		return 0, false
 	}
-	wait, ok, err := k.store.NextSchedule(k.Context(), k.db, payloadTypes)
+	wait, ok, err := k.store.NextSchedule(k.Context(), k.db, payloadTypes, nil)
 	if err != nil {
 		k.t.Fatalf("bustest: %s: look for schedules: %v", operation, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -13,58 +14,58 @@ import (
 )
 
 const (
-	fireBatch   = 100                    // schedules in one transaction
+	fireBatch   = 100                    // schedules in one transaction, at most
 	fireTimeout = 10 * time.Second       // for one transaction
 	stopGrace   = 700 * time.Millisecond // what is left of it after a stop
+	serverGrace = 5 * time.Second        // after fireTimeout, until the server ends the transaction of a client that vanished
 	badDelay    = time.Minute            // until a schedule that cannot fire is tried again
 )
 
+// errTooSlow is the cause of a transaction that took longer than fireTimeout.
+var errTooSlow = fmt.Errorf("it took longer than %s", fireTimeout)
+
 // fire fires one batch and returns how many schedules it dealt with; the next one
-// may find more. A batch that is refused is fired one by one, and so are, when
-// nothing else is due, those that could not fire the last time: a bad one holds
-// nobody back.
+// may find more. Those that could not fire the last time are fired one at a time,
+// and only when nothing else is due: a bad one holds nobody back.
 func (p *Processor) fire(ctx context.Context, payloadTypes []string) (n int, err error) {
-	rows, err := p.fireTx(ctx, payloadTypes, store.ScheduleFilter{Sound: true}, fireBatch)
-	if _, refused := errors.AsType[*refusedError](err); refused {
-		for _, row := range rows {
-			if err := p.fireOne(ctx, payloadTypes, store.ScheduleFilter{ID: row.ID}); err != nil && err != errNotDue {
-				return n, err
-			}
-			n++
-		}
-		return n, nil
-	}
-	if err != nil || len(rows) > 0 {
-		return len(rows), err
-	}
 	for {
-		switch err := p.fireOne(ctx, payloadTypes, store.ScheduleFilter{Failed: true}); err {
-		case nil:
-			n++
-		case errNotDue:
-			return n, nil
-		default:
+		size, begun := p.batch.Load(), time.Now()
+		filter, limit := store.ScheduleFilter{Sound: true, Except: p.aside.waiting(begun)}, int(size)
+		rows, err := p.fireTx(ctx, payloadTypes, filter, limit)
+		if err == nil && len(rows) == 0 {
+			filter.Sound, filter.Failed, limit = false, true, 1
+			rows, err = p.fireTx(ctx, payloadTypes, filter, limit)
+		}
+		switch {
+		case err == nil:
+			if time.Since(begun) < fireTimeout/4 { // as many again would not take too long
+				p.batch.CompareAndSwap(size, min(2*size, fireBatch))
+			}
+			return len(rows), nil
+		case len(rows) > 1 && errors.Is(err, errTooSlow) && p.answers(ctx, payloadTypes, err):
+			p.batch.Store(int64(len(rows) / 2)) // by themselves they may not take too long
+			continue
+		}
+		ids := idsOf(rows)
+		if len(ids) == 0 && ctx.Err() == nil && !isDatabases(err) {
+			// One that cannot even be read, or locked, hides the others.
+			found, listErr := p.dueIDs(ctx, payloadTypes, filter, limit)
+			if ids = found; listErr != nil {
+				return 0, errors.Join(err, listErr)
+			}
+		}
+		n, bad, err := p.apart(ctx, payloadTypes, ids, rows, err)
+		if err != nil {
 			return n, err
 		}
+		return p.putAside(ctx, payloadTypes, n, bad)
 	}
 }
 
-// errNotDue: nothing that matched the filter was due.
-var errNotDue = errors.New("schedule: not due")
-
-// fireOne fires one schedule that matches, or marks it as one that cannot fire.
-func (p *Processor) fireOne(ctx context.Context, payloadTypes []string, filter store.ScheduleFilter) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	rows, err := p.fireTx(ctx, payloadTypes, filter, 1)
-	if refused, ok := errors.AsType[*refusedError](err); ok && ctx.Err() == nil {
-		return p.postponeLater(ctx, payloadTypes, rows[0], refused.cause)
-	}
-	if err == nil && len(rows) == 0 {
-		return errNotDue
-	}
-	return err
+func (p *Processor) dueIDs(ctx context.Context, payloadTypes []string, filter store.ScheduleFilter, limit int) ([]int64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, fireTimeout, errTooSlow)
+	defer cancel()
+	return p.store.DueScheduleIDs(ctx, p.db, payloadTypes, filter, limit)
 }
 
 // refusedError is an error of the messages, where others are of the database.
@@ -74,14 +75,16 @@ func (e *refusedError) Error() string { return e.cause.Error() }
 func (e *refusedError) Unwrap() error { return e.cause }
 
 // fireTx sends what is due and sets the next fire times, in one transaction:
-// exactly one message per schedule and fire time, whatever crashes.
+// exactly one message per schedule and fire time, whatever crashes. With an error
+// it returns the schedules that it had locked.
 func (p *Processor) fireTx(ctx context.Context, payloadTypes []string, filter store.ScheduleFilter, limit int) (rows []store.Schedule, err error) {
 	var sent []*bus.Message
+	var bad []failure
 	err = p.inTx(ctx, func(ctx context.Context, tx bun.Tx) error {
-		if rows, err = p.store.LockDueSchedules(ctx, tx, payloadTypes, filter, limit); err != nil || len(rows) == 0 {
+		if rows, err = p.store.LockDueSchedules(ctx, tx, payloadTypes, filter, limit, fireTimeout+serverGrace); err != nil || len(rows) == 0 {
 			return err
 		}
-		if sent, err = p.advance(ctx, tx, rows); err != nil || len(sent) == 0 {
+		if sent, bad, err = p.advance(ctx, tx, rows); err != nil || len(sent) == 0 {
 			return err
 		}
 		if err := p.send(store.WithTx(ctx, tx), sent); err != nil {
@@ -89,34 +92,49 @@ func (p *Processor) fireTx(ctx context.Context, payloadTypes []string, filter st
 		}
 		return nil
 	})
-	if err == nil && len(sent) > 0 {
+	if err != nil {
+		return rows, err
+	}
+	for _, f := range bad {
+		p.complain(*f.row, f.cause)
+	}
+	p.aside.forget(idsOf(rows)...)
+	if len(sent) > 0 {
 		types := make([]string, len(sent))
 		for i, m := range sent {
 			types[i] = m.PayloadType
 		}
 		p.registry.Wakeups().Send(bus.Wake{PayloadTypes: types})
 	}
-	return rows, err
+	return rows, nil
+}
+
+func idsOf(rows []store.Schedule) []int64 {
+	ids := make([]int64, len(rows))
+	for i, row := range rows {
+		ids[i] = row.ID
+	}
+	return ids
 }
 
 // inTx runs fn in a transaction of limited time. A stop shortens it.
 func (p *Processor) inTx(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
-	inner, cancel := context.WithTimeout(context.WithoutCancel(ctx), fireTimeout)
+	inner, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), fireTimeout, errTooSlow)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopGrace, cancel) })()
-	return store.RunInTx(inner, p.db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error { return fn(inner, tx) })
+	err := store.RunInTx(inner, p.db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error { return fn(inner, tx) })
+	if err != nil && context.Cause(inner) == errTooSlow {
+		return fmt.Errorf("%w: %w", errTooSlow, err)
+	}
+	return err
 }
 
 // blame tells whether a batch was not sent because of its messages, or because of
 // the database. Layers of the application's may fail with errors that look like
-// the database's, so the transaction itself is asked; and one that ran out of time
-// may have had too many messages.
+// the database's, so the transaction itself is asked.
 func (p *Processor) blame(ctx context.Context, tx bun.Tx, err error) error {
-	switch ctx.Err() {
-	case context.Canceled: // a stop is nobody's fault
+	if ctx.Err() != nil { // a stop is nobody's fault, and inTx names what took too long
 		return err
-	case context.DeadlineExceeded:
-		return &refusedError{err}
 	}
 	if p.store.Usable(ctx, tx) || !store.IsUnavailable(err) && !store.IsConflict(err) {
 		return &refusedError{err}
@@ -124,17 +142,18 @@ func (p *Processor) blame(ctx context.Context, tx bun.Tx, err error) error {
 	return err
 }
 
-// advance moves every schedule on and returns the messages to send. A schedule
-// that cannot fire is marked and postponed.
-func (p *Processor) advance(ctx context.Context, tx bun.Tx, rows []store.Schedule) (batch []*bus.Message, err error) {
-	for _, row := range rows {
+// advance moves every schedule on and returns the messages to send. Schedules that
+// cannot fire are marked and postponed, and returned as well.
+func (p *Processor) advance(ctx context.Context, tx bun.Tx, rows []store.Schedule) (batch []*bus.Message, bad []failure, err error) {
+	for i, row := range rows {
 		fires, change, err := p.plan(row)
 		if err == nil {
 			err = p.decodable(row)
 		}
 		if err != nil {
+			bad = append(bad, failure{id: row.ID, row: &rows[i], cause: err})
 			if err := p.postpone(ctx, tx, row, err); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			continue
 		}
@@ -142,10 +161,10 @@ func (p *Processor) advance(ctx context.Context, tx bun.Tx, rows []store.Schedul
 			batch = append(batch, message(row, at))
 		}
 		if _, err := p.store.UpdateSchedule(ctx, tx, row.ID, change); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return batch, nil
+	return batch, bad, nil
 }
 
 // plan says for which instants a schedule fires now, and what becomes of it: for
@@ -195,7 +214,6 @@ func (p *Processor) decodable(row store.Schedule) error {
 // postpone marks a locked schedule that cannot fire, and has it tried again later:
 // the cause may be this instance's alone, such as a missing zone database.
 func (p *Processor) postpone(ctx context.Context, tx bun.Tx, row store.Schedule, cause error) error {
-	p.config.Logger.Error("schedule cannot fire", "schedule", row.ID, "name", row.Name, "tag", row.Tag, "error", cause)
 	change := store.ScheduleChange{Error: new(cause.Error())}
 	later := row.Now.Add(badDelay)
 	if row.Due() {
@@ -206,22 +224,6 @@ func (p *Processor) postpone(ctx context.Context, tx bun.Tx, row store.Schedule,
 	}
 	_, err := p.store.UpdateSchedule(ctx, tx, row.ID, change)
 	return err
-}
-
-// postponeLater postpones a schedule whose transaction was rolled back, unless
-// somebody has fired or changed it since.
-func (p *Processor) postponeLater(ctx context.Context, payloadTypes []string, refused store.Schedule, cause error) error {
-	return p.inTx(ctx, func(ctx context.Context, tx bun.Tx) error {
-		rows, err := p.store.LockDueSchedules(ctx, tx, payloadTypes, store.ScheduleFilter{ID: refused.ID}, 1)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		row := rows[0]
-		if !row.AvailableAfter.Equal(refused.AvailableAfter.Time) || !row.RunAt.Equal(refused.RunAt.Time) {
-			return nil
-		}
-		return p.postpone(ctx, tx, row, cause)
-	})
 }
 
 // message is what a schedule makes. Its times are for the telemetry.

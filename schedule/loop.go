@@ -100,9 +100,14 @@ func (p *Processor) look(ctx context.Context, locked backoff.BackOff) (time.Dura
 
 // next returns the time until something is due; false means that there is nothing.
 func (p *Processor) next(ctx context.Context, payloadTypes []string) (time.Duration, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, fireTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, fireTimeout, errTooSlow)
 	defer cancel()
-	return p.store.NextSchedule(ctx, p.db, payloadTypes)
+	now := time.Now()
+	wait, ok, err := p.store.NextSchedule(ctx, p.db, payloadTypes, p.aside.waiting(now))
+	if at, waiting := p.aside.next(); err == nil && waiting && (!ok || at.Sub(now) < wait) {
+		return max(at.Sub(now), 1), true, nil
+	}
+	return wait, ok, err
 }
 
 const (

@@ -34,6 +34,8 @@ type Processor struct {
 	outage   *outage.Outage
 	send     bus.Sender
 	reported atomic.Int64 // when strangers were last looked for, in Unix nanoseconds
+	batch    atomic.Int64 // schedules in one transaction, as many as have time
+	aside    aside
 }
 
 // NewProcessor makes a processor that fires schedules through the producer. It
@@ -61,6 +63,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config 
 		return nil, err
 	}
 	p := &Processor{db: db, registry: registry, producer: producer, store: s, config: config, outage: outage.New(config.Logger, 0)}
+	p.batch.Store(fireBatch)
 	p.send = p.sendInTx
 	if config.Telemetry != nil {
 		p.send = config.Telemetry(p.send)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/uptrace/bun"
 )
@@ -47,8 +48,8 @@ func (m *mariadb) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB)
 // errNoDatabase is what 1046 means to somebody who wrote a DSN. It is immutable.
 var errNoDatabase = errors.New("no database is selected: name one in the DSN, as in user:password@tcp(host:3306)/name")
 
-// bound cannot: the settings for it are the session's, and would stay.
-func (m *mariadb) bound(context.Context, bun.Tx) error { return nil }
+// within cannot: the settings for it are the session's, and would stay.
+func (m *mariadb) within(context.Context, bun.Tx, time.Duration) error { return nil }
 
 // check reads the settings back that decide whether text is stored as it was
 // sent, and whether what is written can be trusted.

@@ -337,6 +337,14 @@ func (p *postgres) bound(ctx context.Context, tx bun.Tx) error {
 	return nil
 }
 
+func (p *postgres) within(ctx context.Context, tx bun.Tx, limit time.Duration) error {
+	const bounds = `SELECT set_config('idle_in_transaction_session_timeout', ?0, true), set_config('statement_timeout', ?0, true)`
+	if _, err := tx.NewRaw(bounds, fmt.Sprintf("%dms", limit.Milliseconds())).Exec(ctx); err != nil {
+		return fmt.Errorf("preamble: %w", err)
+	}
+	return nil
+}
+
 func (p *postgres) check(ctx context.Context, db bun.IDB) (Settings, error) {
 	var standby bool
 	if err := db.NewRaw(`SELECT pg_is_in_recovery()`).Scan(ctx, &standby); err != nil {

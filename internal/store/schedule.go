@@ -52,6 +52,8 @@ type newSchedule struct {
 // ScheduleFilter selects schedules; zero fields select all.
 type ScheduleFilter struct {
 	ID        int64
+	IDs       []int64 // only these
+	Except    []int64 // all but these
 	Name, Tag string
 	Failed    bool // only those that could not fire the last time
 	Sound     bool // only the others
@@ -60,6 +62,12 @@ type ScheduleFilter struct {
 func (s *Store) filtered(q bun.QueryBuilder, f ScheduleFilter) bun.QueryBuilder {
 	if f.ID != 0 {
 		q = q.Where("id = ?", f.ID)
+	}
+	if len(f.IDs) > 0 {
+		q = q.Where("id IN (?)", bun.List(f.IDs))
+	}
+	if len(f.Except) > 0 {
+		q = q.Where("id NOT IN (?)", bun.List(f.Except))
 	}
 	if f.Name != "" {
 		q = q.Where("name = ?", f.Name)
@@ -184,24 +192,40 @@ func (s *Store) LockSchedules(ctx context.Context, tx bun.Tx, f ScheduleFilter) 
 
 // LockDueSchedules locks schedules of the given payload types that are due, or
 // that somebody wants to run now, and that nobody else has locked, for the rest
-// of the transaction. A filter on the id selects one.
-func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []string, f ScheduleFilter, limit int) (rows []Schedule, err error) {
-	if err := s.bound(ctx, tx); err != nil {
+// of the transaction, of which the server bounds each statement and each wait for
+// the next one by the limit.
+func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []string, f ScheduleFilter, n int, limit time.Duration) (rows []Schedule, err error) {
+	if err := s.within(ctx, tx, limit); err != nil {
 		return nil, err
 	}
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
 	}
-	now := s.now(ctx)
-	q := tx.NewSelect().Model(&rows).ModelTableExpr(s.names.schedules + " AS s").ColumnExpr("s.*").ColumnExpr(now + " AS now")
-	q = s.filtered(q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).
-		Where("((NOT paused AND available_after <= "+now+") OR run_at <= "+now+")").Where("payload_type IN (?)", bun.List(payloadTypes)).
-		OrderExpr("available_after, id").Limit(int64(limit))
+	q := tx.NewSelect().Model(&rows).ColumnExpr("?TableColumns").ColumnExpr(s.now(ctx) + " AS now")
+	q = s.due(ctx, q, payloadTypes, f, n)
 	if s.RowLocks() {
 		q = q.For("UPDATE SKIP LOCKED")
 	}
 	err = q.Scan(ctx)
 	return rows, err
+}
+
+// DueScheduleIDs returns the ids of schedules that are due, locked or not. It reads
+// nothing else of them, so that it finds those, too, that cannot be read.
+func (s *Store) DueScheduleIDs(ctx context.Context, db *bun.DB, payloadTypes []string, f ScheduleFilter, limit int) (ids []int64, err error) {
+	err = s.insist(ctx, db, func(db bun.IDB) error {
+		ids = nil
+		return s.due(ctx, db.NewSelect().Model((*Schedule)(nil)).Column("id"), payloadTypes, f, limit).Scan(ctx, &ids)
+	})
+	return ids, err
+}
+
+func (s *Store) due(ctx context.Context, q *bun.SelectQuery, payloadTypes []string, f ScheduleFilter, limit int) *bun.SelectQuery {
+	now := s.now(ctx)
+	q = q.ModelTableExpr(s.names.schedules + " AS s")
+	return s.filtered(q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).
+		Where("((NOT paused AND available_after <= "+now+") OR run_at <= "+now+")").Where("payload_type IN (?)", bun.List(payloadTypes)).
+		OrderExpr("available_after, id").Limit(int64(limit))
 }
 
 // ScheduleStrangers lists the schedules, 20 at most, that should have fired so
@@ -220,18 +244,21 @@ func (s *Store) ScheduleStrangers(ctx context.Context, db *bun.DB, payloadTypes 
 }
 
 // NextSchedule returns the time until the next schedule of the payload types is
-// due; false means that there is none.
-func (s *Store) NextSchedule(ctx context.Context, db *bun.DB, payloadTypes []string) (time.Duration, bool, error) {
+// due, those with the given ids left out; false means that there is none.
+func (s *Store) NextSchedule(ctx context.Context, db *bun.DB, payloadTypes []string, except []int64) (time.Duration, bool, error) {
 	var found []struct {
 		Now  Moment `bun:"now"`
 		Due  Moment `bun:"due"`
 		Asks Moment `bun:"asks"`
 	}
-	types := bun.List(payloadTypes)
+	which, args := "payload_type IN (?)", []any{bun.List(payloadTypes)}
+	if len(except) > 0 {
+		which, args = which+" AND id NOT IN (?)", append(args, bun.List(except))
+	}
 	err := s.insist(ctx, db, func(db bun.IDB) error {
 		return s.raw(ctx, db, "SELECT {now} AS now,"+
-			" (SELECT MIN(available_after) FROM {schedules} WHERE NOT paused AND payload_type IN (?)) AS due,"+
-			" (SELECT MIN(run_at) FROM {schedules} WHERE run_at IS NOT NULL AND payload_type IN (?)) AS asks", types, types).Scan(ctx, &found)
+			" (SELECT MIN(available_after) FROM {schedules} WHERE NOT paused AND "+which+") AS due,"+
+			" (SELECT MIN(run_at) FROM {schedules} WHERE run_at IS NOT NULL AND "+which+") AS asks", append(args, args...)...).Scan(ctx, &found)
 	})
 	if err != nil || len(found) == 0 || found[0].Due.IsZero() && found[0].Asks.IsZero() {
 		return 0, false, err

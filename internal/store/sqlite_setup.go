@@ -21,8 +21,8 @@ func (s *sqlite) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) 
 	})
 }
 
-// bound need not: a client that vanishes is this process.
-func (s *sqlite) bound(context.Context, bun.Tx) error { return nil }
+// within need not: a client that vanishes is this process.
+func (s *sqlite) within(context.Context, bun.Tx, time.Duration) error { return nil }
 
 // check reads settings back, since SQLite ignores a misspelt pragma in silence.
 func (s *sqlite) check(ctx context.Context, db bun.IDB) (Settings, error) {

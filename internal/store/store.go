@@ -137,9 +137,9 @@ type setup interface {
 	// migrating runs fn in a transaction that keeps other instances from
 	// migrating, with the table of migrations in place.
 	migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error
-	// bound limits how long a transaction of our own can hold on to anything when
-	// its client vanishes.
-	bound(ctx context.Context, tx bun.Tx) error
+	// within limits how long a transaction of our own can hold on to anything when
+	// its client vanishes: each statement, and each wait for the next one.
+	within(ctx context.Context, tx bun.Tx, limit time.Duration) error
 	// check reports settings under which the library cannot keep its promises.
 	check(ctx context.Context, db bun.IDB) (Settings, error)
 }
