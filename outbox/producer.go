@@ -299,7 +299,9 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 			row.Payload = "" // it is read from the event
 		}
 		for _, consumer := range consumers {
-			row.ConsumerType = consumer.Name()
+			if row.ConsumerType = consumer.Name(); m.InsertID != "" {
+				row.FormerConsumers = consumer.Names()[1:]
+			}
 			rows = append(rows, row)
 		}
 	}

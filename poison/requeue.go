@@ -119,7 +119,7 @@ func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, l
 			return err
 		}
 		last = rows[len(rows)-1].ID
-		requeued, err := st.Requeue(ctx, tx, rows, store.Requeuing{Renamed: s.renamed(rows)})
+		requeued, err := st.Requeue(ctx, tx, rows, s.requeuing(rows))
 		if err != nil {
 			return err
 		}
@@ -139,15 +139,20 @@ func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, l
 	return result, last, nil
 }
 
-// renamed lists consumers that these messages know by a former name.
-func (s *Store) renamed(rows []store.Poisoned) map[string]string {
-	names := make(map[string]string)
+// requeuing says what these messages' consumers are called by now, and were before.
+func (s *Store) requeuing(rows []store.Poisoned) store.Requeuing {
+	how := store.Requeuing{Renamed: make(map[string]string), Former: make(map[string][]string)}
 	for _, row := range rows {
-		if c, ok := s.registry.Consumer(row.ConsumerType); ok && c.Name() != row.ConsumerType {
-			names[row.ConsumerType] = c.Name()
+		c, ok := s.registry.Consumer(row.ConsumerType)
+		if !ok {
+			continue
+		}
+		how.Former[c.Name()] = c.Names()[1:]
+		if c.Name() != row.ConsumerType {
+			how.Renamed[row.ConsumerType] = c.Name()
 		}
 	}
-	return names
+	return how
 }
 
 // taken tells whether a consumer of the registry takes the message.
@@ -215,7 +220,9 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 			return fmt.Errorf("%w: %w", ErrPayload, err)
 		}
 		payloadType = c.PayloadType()
-		requeued, err := st.Requeue(ctx, tx, rows, store.Requeuing{Renamed: s.renamed(rows), Payload: text, PayloadType: payloadType})
+		how := s.requeuing(rows)
+		how.Payload, how.PayloadType = text, payloadType
+		requeued, err := st.Requeue(ctx, tx, rows, how)
 		if err == nil && len(requeued) == 0 {
 			return ErrConflict
 		}

@@ -24,6 +24,9 @@ type NewMessage struct {
 	Payload      string
 	Headers      string
 	InsertID     string
+	// FormerConsumers are former names of the consumer: the insert id must not be
+	// pending under these either.
+	FormerConsumers []string
 	// AvailableAt, when not zero, is a fixed instant; otherwise the message is
 	// available Delay after the insert, on the database's clock.
 	AvailableAt time.Time
@@ -77,7 +80,7 @@ func cut[T any](rows []T, bytes int, sizeOf func(T) int) (parts [][]T) {
 
 func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []NewMessage, written map[bus.MessageID]int) error {
 	if slices.ContainsFunc(rows, func(row NewMessage) bool { return row.InsertID != "" }) {
-		ids, err := s.insertKeyed(ctx, db, rows)
+		ids, err := s.insertUnique(ctx, db, rows)
 		for _, id := range ids {
 			written[id]++
 		}
@@ -87,6 +90,55 @@ func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []NewMessage, 
 		written[row.MessageID]++
 	}
 	return s.insert(ctx, db, rows)
+}
+
+// insertUnique leaves out rows whose insert id is pending, under whatever name of
+// their consumer.
+func (s *Store) insertUnique(ctx context.Context, db bun.IDB, rows []NewMessage) (ids []bus.MessageID, err error) {
+	former := make(map[pendingKey][]pendingKey)
+	for _, row := range rows {
+		for _, name := range row.FormerConsumers {
+			if row.InsertID != "" {
+				former[row.key()] = append(former[row.key()], pendingKey{row.InsertID, name})
+			}
+		}
+	}
+	if len(former) == 0 {
+		return s.insertKeyed(ctx, db, rows)
+	}
+	err = InTx(ctx, db, func(tx bun.Tx) error {
+		taken, err := s.takenBefore(ctx, tx, former)
+		if err != nil {
+			return fmt.Errorf("insert ids under former names: %w", err)
+		}
+		left := slices.DeleteFunc(slices.Clone(rows), func(row NewMessage) bool { return row.InsertID != "" && taken[row.key()] })
+		if ids = nil; len(left) == 0 {
+			return nil
+		}
+		ids, err = s.insertKeyed(ctx, tx, left)
+		return err
+	})
+	return ids, err
+}
+
+// takenBefore tells which insert ids are pending under a former name of their
+// consumer. It takes the former keys for a moment, as a producer that knows the
+// consumer by that name would, and so waits for whoever is doing that.
+func (s *Store) takenBefore(ctx context.Context, tx bun.Tx, former map[pendingKey][]pendingKey) (taken map[pendingKey]bool, err error) {
+	var keys []pendingKey
+	for _, names := range former {
+		keys = append(keys, names...)
+	}
+	slices.SortFunc(keys, pendingKey.compare) // all in one order, so that no two can deadlock
+	free, err := s.freeKeys(ctx, tx, slices.Compact(keys))
+	if err != nil {
+		return nil, err
+	}
+	taken = make(map[pendingKey]bool)
+	for key, names := range former {
+		taken[key] = slices.ContainsFunc(names, func(k pendingKey) bool { return !free[k] })
+	}
+	return taken, nil
 }
 
 // onPending leaves out rows whose insert id is pending.

@@ -149,6 +149,9 @@ func (s *Store) LockPoisoned(ctx context.Context, tx bun.Tx, f PoisonFilter, lim
 // Requeuing is what changes about messages while they are requeued.
 type Requeuing struct {
 	Renamed map[string]string // consumer types that have another name now
+	// Former are the former names of consumers, by their present one: an insert id
+	// must not be pending under these either.
+	Former map[string][]string
 	// Payload replaces the payload, unless it is nil; its type goes with it.
 	Payload     []byte
 	PayloadType string
@@ -186,8 +189,9 @@ func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Req
 		}
 		seen[how.key(row)] = true
 	}
-	if len(first) == 0 {
-		return nil, nil
+	first, err = s.withoutTaken(ctx, tx, first, how)
+	if err != nil || len(first) == 0 {
+		return nil, err
 	}
 	written, err := s.requeue(ctx, tx, first, how)
 	if err != nil {
@@ -205,6 +209,28 @@ func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Req
 		return nil, fmt.Errorf("delete: %w", err)
 	}
 	return requeued, nil
+}
+
+// withoutTaken leaves out messages whose insert ids are pending under a former name of
+// their consumer.
+func (s *Store) withoutTaken(ctx context.Context, tx bun.Tx, rows []Poisoned, how Requeuing) ([]Poisoned, error) {
+	former := make(map[pendingKey][]pendingKey)
+	for _, row := range rows {
+		key := how.key(row)
+		for _, name := range how.Former[key.ConsumerType] {
+			if row.InsertID != "" {
+				former[key] = append(former[key], pendingKey{row.InsertID, name})
+			}
+		}
+	}
+	if len(former) == 0 {
+		return rows, nil
+	}
+	taken, err := s.takenBefore(ctx, tx, former)
+	if err != nil {
+		return nil, fmt.Errorf("insert ids under former names: %w", err)
+	}
+	return slices.DeleteFunc(rows, func(row Poisoned) bool { return row.InsertID != "" && taken[how.key(row)] }), nil
 }
 
 // pendingKey is what at most one pending message can have, unless its insert id is

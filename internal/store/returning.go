@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"encoding/binary"
+	"slices"
 	"strings"
 
 	"github.com/uptrace/bun"
@@ -15,6 +17,7 @@ type returning struct {
 	names
 	dialect interface {
 		preparer
+		insertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]bus.MessageID, error)
 		held() string
 		heldClaims() string
 	}
@@ -51,6 +54,38 @@ func (r *returning) requeueAs(ctx context.Context, tx bun.Tx, ids []int64, how R
 		WHERE TRUE ORDER BY p.insert_id`+collation+`, p.consumer`+collation+`
 		ON `+onPending+` RETURNING insert_id, consumer_type`, append(args, bun.List(ids))...).Scan(ctx, &written)
 	return written, err
+}
+
+// freeKeys writes messages with the keys and deletes them again, which nobody else
+// ever sees.
+func (r *returning) freeKeys(ctx context.Context, tx bun.Tx, keys []pendingKey) (free map[pendingKey]bool, err error) {
+	free = make(map[pendingKey]bool, len(keys))
+	for part := range slices.Chunk(keys, insertRows) {
+		rows, byID := make([]NewMessage, len(part)), make(map[bus.MessageID]pendingKey, len(part))
+		args := make([]any, 0, 2*len(part))
+		for i, k := range part {
+			var id bus.MessageID // of no meaning to anybody else
+			binary.BigEndian.PutUint64(id[8:], uint64(i+1))
+			rows[i], byID[id] = NewMessage{MessageID: id, ConsumerType: k.ConsumerType, InsertID: k.InsertID}, k
+		}
+		ids, err := r.dialect.insertKeyed(ctx, tx, rows)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			k := byID[id]
+			args, free[k] = append(args, k.InsertID, k.ConsumerType), true
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		values := strings.TrimPrefix(strings.Repeat(", (?, ?)", len(ids)), ", ")
+		_, err = r.dialect.raw(ctx, tx, `DELETE FROM {messages} WHERE insert_id IS NOT NULL AND (insert_id, consumer_type) IN (VALUES `+values+`)`, args...).Exec(ctx)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return free, nil
 }
 
 func (r *returning) saveSchedule(ctx context.Context, db bun.IDB, row *newSchedule) (id int64, err error) {
