@@ -55,13 +55,14 @@ func run(ctx context.Context, path string, out io.Writer) (err error) {
 	return process(ctx, db, bus.Consume("beat", beat))
 }
 
+// snippet: wiring
+
 // process makes every part and runs the processors until ctx ends.
 func process(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) error {
 	registry, err := bus.NewRegistry(consumers...)
 	if err != nil {
 		return err
 	}
-	// snippet: wiring
 	if err := outbox.Migrate(ctx, db, registry.Tables()); err != nil {
 		return err
 	}
@@ -72,11 +73,11 @@ func process(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) error {
 	if err := errors.Join(producerErr, schedulerErr, messagesErr, schedulesErr); err != nil {
 		return err
 	}
-	// end
-	if _, err := scheduler.Schedule(ctx, db, HeartbeatDue{}, "@every_second", "UTC", schedule.Name("heartbeat")); err != nil {
+	_, err = scheduler.Schedule(ctx, db, HeartbeatDue{}, "@every_second", "UTC", schedule.Name("heartbeat"))
+	if err != nil {
 		return err
 	}
-	// snippet: running
+
 	ctx, stop := context.WithCancel(ctx) // when one ends, so does the other
 	defer stop()
 	ended := make(chan error)
@@ -84,5 +85,6 @@ func process(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) error {
 		go func() { defer stop(); ended <- part(ctx) }()
 	}
 	return errors.Join(<-ended, <-ended)
-	// end
 }
+
+// end
