@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Outcome is what becomes of a message after a run.
@@ -107,13 +109,20 @@ func Discard(err error) error {
 // VerdictOf reads the outcome out of what a handler returned: nil is Done, an
 // error that wraps a Verdict is that verdict, anything else is Unclassified.
 // Err of the result is always err itself, so that no wrapping text is lost,
-// unless err is the verdict.
+// unless err is the verdict. An error that cannot be asked, since one of its
+// methods panics as those of a nil pointer do, is replaced by one that names its
+// type: what VerdictOf returns is safe to look at.
 func VerdictOf(err error) Verdict {
 	if err == nil {
 		return Verdict{Outcome: Done}
 	}
 	if v, ok := err.(*Verdict); ok && v != nil && v.Outcome != Done {
-		return *v
+		safe := *v
+		safe.Err = sound(v.Err)
+		return safe
+	}
+	if err = sound(err); isUnsound(err) {
+		return Verdict{Outcome: Unclassified, Err: err}
 	}
 	if v, ok := errors.AsType[*Verdict](err); ok && v != nil && v.Outcome != Done {
 		wrapped := *v
@@ -123,15 +132,57 @@ func VerdictOf(err error) Verdict {
 	return Verdict{Outcome: Unclassified, Err: err}
 }
 
-// ErrorText returns the text of an error, whatever its Error method does: a nil
-// pointer in an error interface, for one, makes many of them panic.
+// unsoundError stands for an error that cannot be asked anything.
+type unsoundError struct{ of string }
+
+// Error implements error.
+func (e *unsoundError) Error() string {
+	return "bus: an error of type " + e.of + " panics when it is asked: is it a nil pointer?"
+}
+
+func isUnsound(err error) bool {
+	_, ok := err.(*unsoundError)
+	return ok
+}
+
+var errNobody = errors.New("bus: nobody's error")
+
+// sound returns the error, or a stand-in for one of which a method panics. Walking
+// through it once calls all that errors.Is and errors.As ever call.
+func sound(err error) (safe error) {
+	if err == nil {
+		return nil
+	}
+	defer func() {
+		if recover() != nil {
+			safe = &unsoundError{of: fmt.Sprintf("%T", err)}
+		}
+	}()
+	_ = errors.Is(err, errNobody)
+	_, _ = errors.AsType[*unsoundError](err)
+	return err
+}
+
+// maxErrorText is the most that is kept of the text of an error, in bytes.
+const maxErrorText = 8 << 10
+
+// ErrorText returns the text of an error, the first 8 KiB of it, whatever its Error
+// method does: a nil pointer in an error interface, for one, makes many of them
+// panic.
 func ErrorText(err error) (text string) {
 	defer func() {
 		if value := recover(); value != nil {
 			text = fmt.Sprintf("bus: the Error method of %T panicked", err)
 		}
 	}()
-	return err.Error()
+	if text = err.Error(); len(text) <= maxErrorText {
+		return text
+	}
+	end := maxErrorText
+	for end > maxErrorText-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return strings.Clone(text[:end]) // the rest of it must not be kept
 }
 
 // Causes with which the processor cancels a handler's context; read them with
@@ -155,6 +206,10 @@ var (
 	ErrAbandoned = errors.New("bus: handler ignored its timeout and was abandoned")
 	// ErrGoexit: the handler ended its goroutine with runtime.Goexit.
 	ErrGoexit = errors.New("bus: handler called runtime.Goexit")
+	// ErrUncounted is in the error of a run that a transactional consumer shall
+	// repeat without having failed: its transaction lost a conflict or its
+	// connection. After ten in a row the next error counts.
+	ErrUncounted = errors.New("bus: not counted as an attempt")
 )
 
 // PanicError is a panic turned into an error.

@@ -17,9 +17,16 @@ type ProcessorStats struct {
 	// and the metric asyncmonolith.message.settled of package otel.
 	CrashPoisoned int64
 
+	// Uncounted counts runs of transactional consumers that did not count as an
+	// attempt, since they lost a conflict or their connection: see [ErrUncounted].
+	Uncounted int64
+
 	Running int // consumers that run now
 	Queued  int // messages claimed that wait for a worker
 	Limit   int // the most consumers that may run at once
+	// Unsettled is the number of outcomes that could not be written yet, since
+	// somebody else has the message locked or the database does not take them.
+	Unsettled int
 }
 
 // QueueStats tells what waits for one consumer, in the whole database. Numbers

@@ -34,8 +34,8 @@ func judge(err error, m *bus.Message, fallback bus.Backoff) error {
 	v := bus.VerdictOf(err)
 	var permanent *backoff.PermanentError
 	switch {
-	case v.Outcome == bus.Unclassified && errors.As(err, &permanent):
-		return bus.Permanent(err)
+	case v.Outcome == bus.Unclassified && errors.As(v.Err, &permanent):
+		return bus.Permanent(v.Err)
 	case v.Outcome != bus.Unclassified && v.Outcome != bus.Retried:
 		return err
 	}
@@ -57,7 +57,7 @@ func judge(err error, m *bus.Message, fallback bus.Backoff) error {
 	if wait == nil {
 		wait = Exponential(config.AttemptDelay)
 	}
-	return &bus.Verdict{Outcome: bus.Retried, Delay: delay(wait, m.Attempt, config.AttemptDelay), Err: err}
+	return &bus.Verdict{Outcome: bus.Retried, Delay: delay(wait, m.Attempt, config.AttemptDelay), Err: v.Err}
 }
 
 // delay asks the backoff, which may be the user's: a panic of it must not leave

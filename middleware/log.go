@@ -10,7 +10,9 @@ import (
 )
 
 // Log writes one line per run: Info when the message is done, snoozed or given
-// back, Warn when it failed or is discarded, Error when it is poisoned. One that
+// back, Warn when it failed, is discarded or runs again without having failed
+// ([bus.ErrUncounted]), Error when it is poisoned. Of an error it writes the first
+// 8 KiB. One that
 // delivers an event says which, and its mode unless that is live. Payloads and
 // headers are never logged. A nil logger means slog.Default().
 func Log(logger *slog.Logger) bus.Middleware {
@@ -23,6 +25,9 @@ func Log(logger *slog.Logger) bus.Middleware {
 			err := next(ctx, m)
 			v := bus.VerdictOf(err)
 			level, text := lineFor(v.Outcome)
+			if v.Outcome == bus.Snoozed && errors.Is(v.Err, bus.ErrUncounted) {
+				level, text = slog.LevelWarn, "message put back, its attempt does not count"
+			}
 			if !logger.Enabled(ctx, level) {
 				return err
 			}

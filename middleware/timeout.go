@@ -21,7 +21,8 @@ func Timeout() bus.Middleware {
 			ctx, cancel := context.WithTimeoutCause(ctx, m.Config.Timeout, bus.ErrTimeout)
 			defer cancel()
 			err := next(ctx, m)
-			if errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == bus.ErrTimeout && !errors.Is(err, bus.ErrTimeout) {
+			safe := bus.VerdictOf(err).Err // errors of others are not always fit to be asked
+			if errors.Is(safe, context.DeadlineExceeded) && context.Cause(ctx) == bus.ErrTimeout && !errors.Is(safe, bus.ErrTimeout) {
 				return fmt.Errorf("consumer timeout %s: %w", m.Config.Timeout, err)
 			}
 			return err

@@ -145,10 +145,11 @@ func (t *Telemetry) delivered(ctx context.Context, r *deliveryRoute, m *bus.Mess
 func (t *Telemetry) processed(ctx context.Context, span trace.Span, r *deliveryRoute, m *bus.Message, start time.Time, err error) {
 	took := time.Since(start)
 	// Outcomes that nobody knows are treated as the processor does.
-	outcome := min(bus.VerdictOf(err).Outcome, bus.Unclassified)
+	verdict := bus.VerdictOf(err)
+	outcome := min(verdict.Outcome, bus.Unclassified)
 	process, labels := r.process, r.outcomes[outcome]
 	if failed(outcome) {
-		failure := errorTypeKey.String(errorType(overtime(m, err, took)))
+		failure := errorTypeKey.String(errorType(overtime(m, askable(verdict), took)))
 		process = newLabels(append(r.attributes, failure)...)
 		span.SetStatus(codes.Error, "")
 		span.SetAttributes(failure)
@@ -163,6 +164,14 @@ func (t *Telemetry) processed(ctx context.Context, span trace.Span, r *deliveryR
 	if final(outcome) && m.Mode == bus.Live && !m.CreatedAt.IsZero() {
 		t.metrics.endToEnd.Record(ctx, seconds(time.Since(m.CreatedAt)), r.consumer.record...)
 	}
+}
+
+// askable is the error behind a verdict, of which no method panics.
+func askable(v bus.Verdict) error {
+	if v.Outcome == bus.Unclassified {
+		return v.Err
+	}
+	return &v
 }
 
 // failed tells whether an outcome is an error. A consumer that discards, snoozes

@@ -47,6 +47,7 @@ func (g *gauges) addCounters(meter metric.Meter) error {
 		{".message.crash_poisoned", "{message}", "Messages poisoned because their process kept vanishing.", func(s bus.ProcessorStats) int64 { return s.CrashPoisoned }},
 		{".message.fenced", "{message}", "Results that were void because the claim had been taken away.", func(s bus.ProcessorStats) int64 { return s.Fenced }},
 		{".process.abandoned", "{message}", "Consumers left behind after ignoring their timeout.", func(s bus.ProcessorStats) int64 { return s.Abandoned }},
+		{".process.uncounted", "{message}", "Runs that did not count as an attempt: a conflict or a lost connection.", func(s bus.ProcessorStats) int64 { return s.Uncounted }},
 	} {
 		instrument, err := meter.Int64ObservableCounter(system+c.name, metric.WithUnit(c.unit), metric.WithDescription(c.description))
 		g.add(instrument, c.of)
@@ -64,6 +65,7 @@ func (g *gauges) addLevels(meter metric.Meter) error {
 		{".worker.active", "Consumers that run now.", func(s bus.ProcessorStats) int64 { return int64(s.Running) }},
 		{".worker.queued", "Messages claimed that wait for a worker.", func(s bus.ProcessorStats) int64 { return int64(s.Queued) }},
 		{".worker.limit", "The most consumers that may run at once.", func(s bus.ProcessorStats) int64 { return int64(s.Limit) }},
+		{".settle.waiting", "Outcomes that could not be written yet.", func(s bus.ProcessorStats) int64 { return int64(s.Unsettled) }},
 	} {
 		instrument, err := meter.Int64ObservableUpDownCounter(system+l.name, metric.WithUnit("{message}"), metric.WithDescription(l.description))
 		g.add(instrument, l.of)

@@ -39,6 +39,8 @@ type FailedRun struct {
 	Attempt int       // its number, from 1 on
 	At      time.Time // when it ended, by the clock of the process that ran it
 	Error   string    // at most 8 KiB
+	// Uncounted is true of the last run that did not count as an attempt: see bus.ErrUncounted.
+	Uncounted bool
 }
 
 // State says where a pending message stands.

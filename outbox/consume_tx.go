@@ -11,7 +11,6 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/partner"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -52,15 +51,28 @@ var errFenced error = &bus.Verdict{Outcome: bus.Released, Err: bus.ErrLeaseLost}
 // errConflict tells that our transaction, not the handler, was at fault.
 var errConflict = errors.New("outbox: the consumer's transaction met a conflict or lost its connection")
 
-const (
-	conflictDelay    = 50 * time.Millisecond
-	statementTimeout = 5 * time.Second
-)
+const statementTimeout = 5 * time.Second
 
-// runInTx is the innermost layer for transactional consumers: begin, fence,
-// decode and consume, remove, commit. A failed commit is an error of the
-// handler like any other.
+// runInTx is the innermost layer for transactional consumers. What loses a conflict is
+// tried again at once, in a new transaction but under the same timeout.
 func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
+	for try := 1; ; try++ {
+		err := r.tryInTx(ctx, t, payload)
+		f, ok := err.(*fault)
+		switch {
+		case !ok:
+			return err
+		case f.of != conflict, try == conflictTries, ctx.Err() != nil:
+			return r.blamed(t, f)
+		}
+		ctx = store.WithRepeat(ctx)
+	}
+}
+
+// tryInTx runs a transaction: begin, fence, decode and consume, remove, commit. A
+// failed commit is an error of the handler like any other. A *fault is not the
+// handler's.
+func (r *run) tryInTx(ctx context.Context, t *task, payload []byte) error {
 	// The handler's timeout is not the transaction's: cancelling that context
 	// would roll back behind our back. Ending txCtx does so on purpose, for a
 	// transaction that nothing else can end.
@@ -68,13 +80,13 @@ func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 	defer end()
 	tx, err := r.begin(txCtx, end)
 	if err != nil {
-		return uncounted(fmt.Errorf("begin: %w", err))
+		return &fault{unstarted, fmt.Errorf("begin: %w", err)}
 	}
 	held, session, err := r.fence(txCtx, tx, []*task{t})
 	if err != nil || len(held) == 0 {
 		r.rollback(tx, end, session)
 		if err != nil {
-			return uncounted(fmt.Errorf("fence: %w", err))
+			return &fault{unstarted, fmt.Errorf("fence: %w", err)}
 		}
 		return errFenced
 	}
@@ -84,11 +96,8 @@ func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 			r.interrupt(end, session)
 			return err
 		}
-		blameless := r.blameless(ctx, txCtx, tx, err)
+		err = r.blame(ctx, txCtx, tx, err)
 		r.rollback(tx, end, session)
-		if blameless {
-			return uncounted(err)
-		}
 		return err
 	}
 	if err := r.commit(txCtx, tx, []*task{t}, end, session); err != nil {
@@ -103,21 +112,6 @@ func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 func (r *run) begin(ctx context.Context, end context.CancelFunc) (bun.Tx, error) {
 	defer time.AfterFunc(statementTimeout, end).Stop()
 	return r.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-}
-
-// blameless tells whether a handler failed only because our transaction met a
-// conflict or lost its connection. An error of that kind from elsewhere, from
-// another database for instance, leaves the transaction usable, and counts.
-func (r *run) blameless(ctx, txCtx context.Context, tx bun.Tx, err error) bool {
-	if _, panicked := err.(*partner.Raised); panicked || bus.VerdictOf(err).Outcome != bus.Unclassified || ctx.Err() != nil {
-		return false
-	}
-	if !store.IsConflict(err) && !store.IsUnavailable(err) {
-		return false
-	}
-	statement, cancel := context.WithTimeout(txCtx, statementTimeout)
-	defer cancel()
-	return !r.store.Usable(statement, tx)
 }
 
 // fence locks the messages, and returns the ids of those that are still ours.
@@ -173,19 +167,10 @@ func (r *run) commit(ctx context.Context, tx bun.Tx, tasks []*task, end context.
 	if err == nil {
 		return nil
 	}
-	if !store.IsConflict(err) && (ctx.Err() != nil || store.IsUnavailable(err)) {
+	if class := store.ClassOf(err); class != store.Conflict && (ctx.Err() != nil || class.Outage() || class == store.Timeout) {
 		return r.afterLostCommit(context.WithoutCancel(ctx), tasks[0], err)
 	}
 	return ofTransaction("commit", err)
-}
-
-// ofTransaction is the error of a message for one of our statements: either the
-// database is at fault, or the handler has broken the transaction.
-func ofTransaction(statement string, err error) error {
-	if errors.Is(err, errConflict) || store.IsConflict(err) || store.IsUnavailable(err) {
-		return uncounted(fmt.Errorf("%s: %w", statement, err))
-	}
-	return fmt.Errorf("outbox: the consumer's transaction: %s: %w", statement, err)
 }
 
 // afterLostCommit decides whether a commit happened whose answer never came.
@@ -197,7 +182,7 @@ func (r *run) afterLostCommit(ctx context.Context, t *task, lost error) error {
 		cancel()
 		switch {
 		case err == nil && exists:
-			return uncounted(fmt.Errorf("commit: %w", lost))
+			return ofTransaction("commit", lost)
 		case err == nil:
 			return nil
 		}
@@ -207,11 +192,6 @@ func (r *run) afterLostCommit(ctx context.Context, t *task, lost error) error {
 			return &bus.Verdict{Outcome: bus.Released, Err: fmt.Errorf("outbox: commit with unknown outcome: %w", lost)}
 		}
 	}
-}
-
-// uncounted has the message run again soon without costing it an attempt.
-func uncounted(err error) error {
-	return &bus.Verdict{Outcome: bus.Snoozed, Delay: conflictDelay, Err: fmt.Errorf("outbox: %w", err)}
 }
 
 // rollback ends a transaction that failed. An error means that its connection is

@@ -16,7 +16,7 @@ import (
 // transact runs the handlers of those that wait in one transaction, tells each its
 // outcome, and returns those that it had no time for.
 func (g *group) transact(waiting []*member) (rest []*member) {
-	waiting = slices.DeleteFunc(waiting, (*member).tooLate)
+	waiting = slices.DeleteFunc(waiting, g.tooLate)
 	switch len(waiting) {
 	case 0:
 		return nil
@@ -30,19 +30,19 @@ func (g *group) transact(waiting []*member) (rest []*member) {
 	defer end()
 	tx, err := r.begin(ctx, end)
 	if err != nil {
-		answer(waiting, uncounted(fmt.Errorf("begin: %w", err)))
+		g.unstarted(waiting, fmt.Errorf("begin: %w", err))
 		return nil
 	}
 	shared := &sharedTx{run: r, ctx: ctx, end: end, tx: tx}
 	held, others, err := shared.fence(waiting)
 	if err != nil {
 		r.rollback(tx, end, shared.session)
-		answer(waiting, uncounted(fmt.Errorf("fence: %w", err)))
+		g.unstarted(waiting, fmt.Errorf("fence: %w", err))
 		return nil
 	}
-	rest = shared.consume(held)
+	rest = shared.consume(g, held)
 	g.settle(shared)
-	g.apart(others)
+	g.apart(append(others, shared.beaten...))
 	return rest
 }
 
@@ -76,7 +76,7 @@ func (g *group) settle(s *sharedTx) {
 // apart runs each in a transaction of its own.
 func (g *group) apart(members []*member) {
 	for _, m := range members {
-		if !m.tooLate() {
+		if !g.tooLate(m) {
 			m.outcome <- g.worker.run.runInTx(m.ctx, m.task, m.payload)
 		}
 	}
@@ -84,15 +84,22 @@ func (g *group) apart(members []*member) {
 
 // tooLate sends a message back whose context has ended meanwhile, or that would
 // have too little left of its timeout.
-func (m *member) tooLate() bool {
+func (g *group) tooLate(m *member) bool {
 	err := context.Cause(m.ctx)
 	if waited := time.Since(m.since); err == nil && waited > m.task.consumer.settings.Timeout/2 {
 		err = fmt.Errorf("the others of the group took %s", waited.Round(time.Millisecond))
 	}
 	if err != nil {
-		m.outcome <- uncounted(fmt.Errorf("wait for the group's transaction: %w", err))
+		g.unstarted([]*member{m}, fmt.Errorf("wait for the group's transaction: %w", err))
 	}
 	return err != nil
+}
+
+// unstarted sends back those whose handlers have not begun.
+func (g *group) unstarted(members []*member, err error) {
+	for _, m := range members {
+		m.outcome <- g.worker.run.blamed(m.task, &fault{unstarted, err})
+	}
 }
 
 func answer(members []*member, err error) {
@@ -119,7 +126,8 @@ type sharedTx struct {
 	marked  bool // the savepoint stands at what done has written
 	done    []*member
 	failed  []*member
-	err     error // why it cannot be committed
+	beaten  []*member // lost a conflict, and are tried again apart
+	err     error     // why it cannot be committed
 
 	abandoned bool // by the worker, since a handler may still be using it
 }
@@ -144,7 +152,7 @@ func (s *sharedTx) fence(members []*member) (held, others []*member, err error) 
 
 // consume runs the handlers, until the time is up or the transaction is spoilt,
 // and returns those that did not run.
-func (s *sharedTx) consume(members []*member) (rest []*member) {
+func (s *sharedTx) consume(g *group, members []*member) (rest []*member) {
 	begun := time.Now()
 	for i, m := range members {
 		if i > 0 && time.Since(begun) > groupPatience {
@@ -154,14 +162,14 @@ func (s *sharedTx) consume(members []*member) (rest []*member) {
 			s.done = append(s.done, members[i:]...) // they share the fate of the others
 			return nil
 		}
-		if m.tooLate() {
+		if g.tooLate(m) {
 			continue
 		}
 		if m.failure = s.call(m); m.failure == nil {
 			s.done, s.marked = append(s.done, m), false
 			continue
 		}
-		s.failed = append(s.failed, m)
+		s.sort(m)
 		if !s.undo(m.failure) {
 			return members[i+1:]
 		}
@@ -172,11 +180,24 @@ func (s *sharedTx) consume(members []*member) (rest []*member) {
 func (s *sharedTx) call(m *member) error {
 	ctx, wakes := store.WithWakes(store.WithTx(m.ctx, s.tx))
 	m.wakes = wakes
-	err := s.run.invoke(ctx, m.task, m.payload)
-	if err != nil && s.run.blameless(m.ctx, s.ctx, s.tx, err) {
-		return uncounted(err)
+	if err := s.run.invoke(ctx, m.task, m.payload); err != nil {
+		return s.run.blame(m.ctx, s.ctx, s.tx, err)
 	}
-	return err
+	return nil
+}
+
+// sort says what becomes of a member whose handler has failed.
+func (s *sharedTx) sort(m *member) {
+	f, ok := m.failure.(*fault)
+	switch {
+	case ok && f.of == conflict:
+		m.ctx = store.WithRepeat(m.ctx)
+		s.beaten = append(s.beaten, m)
+		return
+	case ok:
+		m.failure = s.run.blamed(m.task, f)
+	}
+	s.failed = append(s.failed, m)
 }
 
 // mark sets the savepoint. Earlier ones are not released: that would cost as many

@@ -16,6 +16,7 @@ const (
 	settleBatch = 500                    // results that are settled without waiting
 	maxUnsent   = 20 * settleBatch       // results beyond which claiming waits for settling
 	busyDelay   = 500 * time.Millisecond // until results are sent again whose messages were locked
+	maxAside    = 15 * time.Second       // the same, of those that the database did not take, however often
 )
 
 // lease is a claim of this process that is not settled yet.
@@ -43,7 +44,8 @@ type ledger struct {
 	unsent  int
 	first   time.Time // when the oldest unsent result came in
 	busy    int
-	again   time.Time // when the busy results are sent again
+	again   time.Time     // when the busy results are sent again
+	aside   time.Duration // how long that is, when it is not for a lock; 0 before
 	flush   chan struct{}
 	fenced  *atomic.Int64
 	closed  bool
@@ -98,6 +100,7 @@ type batch struct {
 	results  []store.Result
 	whole    [][]store.Result // of the finished, should they have to be settled apart
 	freeOnly bool             // some messages are locked: no statement may wait for them
+	aside    bool             // once sent: some are busy that are not locked
 }
 
 // apart settles by result what could not be finished as a whole.
@@ -194,7 +197,7 @@ func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settl
 		live[id] = true
 	}
 	l.fenced.Add(int64(len(b.results) - settled.Applied - len(settled.Busy)))
-	l.postponeLocked(settled.Busy)
+	l.postponeLocked(settled.Busy, b.aside)
 	for _, entry := range b.settling {
 		entry.sending = 0
 		switch {
@@ -210,10 +213,19 @@ func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settl
 	return lost
 }
 
-// postponeLocked keeps results to be sent again.
-func (l *ledger) postponeLocked(busy []store.Result) {
-	if len(busy) > 0 && l.busy == 0 {
-		l.again = time.Now().Add(busyDelay)
+// postponeLocked keeps results to be sent again. What is not locked but not taken either
+// waits longer each time, since sending it may take as long as a statement can.
+func (l *ledger) postponeLocked(busy []store.Result, aside bool) {
+	wait := busyDelay
+	switch {
+	case aside:
+		l.aside = min(max(2*l.aside, busyDelay), maxAside)
+		wait = l.aside
+	case l.busy == 0:
+		l.aside = 0
+	}
+	if len(busy) > 0 && (l.busy == 0 || aside) {
+		l.again = time.Now().Add(wait)
 	}
 	for _, r := range busy {
 		entry, ok := l.leases[r.Claim]
@@ -303,9 +315,16 @@ func (l *ledger) expire(before time.Time) (expired []*lease) {
 func (l *ledger) await() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.unsent > maxUnsent && !l.closed {
+	for l.unsent+l.busy > maxUnsent && !l.closed {
 		l.drained.Wait()
 	}
+}
+
+// putAside is the number of results that are to be sent again.
+func (l *ledger) putAside() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.busy
 }
 
 // close lets nobody wait any more.

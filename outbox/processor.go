@@ -33,6 +33,7 @@ type Processor struct {
 	wants     []store.Want
 	owners    []*consumer // of the wants
 	counters  counters
+	streaks   streaks
 
 	mu      sync.Mutex
 	current *run // nil while it does not run

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -20,7 +21,11 @@ var errLocked = errors.New("outbox: settle: some outcomes were not written, sinc
 
 // settled enters the outcome of a message; the settler writes it.
 func (r *run) settled(t *task, err error) {
-	r.ledger.add(t.lease, t.result(err, t.consumer.settings.AttemptDelay))
+	result := t.result(err, t.consumer.settings.AttemptDelay)
+	if t.consumer.transactional && (t.committed || result.Outcome == store.Failed || result.Outcome == store.Poison) {
+		r.streaks.forget(t.row.ID)
+	}
+	r.ledger.add(t.lease, result)
 }
 
 // settler writes results as they come in. Once finish is closed it writes what
@@ -54,22 +59,30 @@ func (r *run) settler(ctx context.Context, finish <-chan struct{}) error {
 	}
 }
 
-// settle writes one batch, again and again until the database has taken it.
-// Sending a batch twice is harmless, so an unknown outcome needs no thought.
+// outcome is what became of results that were sent.
+type outcome struct {
+	store.Settled
+	aside bool // some of the busy are not locked: the database did not take them
+}
+
+// settle writes one batch, again and again while the database does not answer. Sending a
+// batch twice is harmless, so an unknown outcome needs no thought. What the database
+// does not take is settled apart, in ever smaller parts, and put aside in the end: it
+// holds up nobody else.
 func (r *run) settle(ctx context.Context, b batch) error {
 	var finished []store.Finished
-	var settled store.Settled
+	var settled outcome
 	var renewed time.Time
 	if len(b.finished) > 0 {
 		ids := make([]int64, len(b.finished))
 		for i, entry := range b.finished {
 			ids[i] = entry.id
 		}
-		err := r.persist(ctx, "settle", func(ctx context.Context) (err error) {
+		err := r.persist(ctx, func(ctx context.Context) (err error) {
 			finished, err = r.store.Finish(ctx, r.db, r.owner, ids)
 			return err
 		})
-		if store.IsLockTimeout(err) && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil {
 			b, err = b.apart(), nil
 		}
 		if err != nil {
@@ -83,7 +96,8 @@ func (r *run) settle(ctx context.Context, b batch) error {
 			return err
 		}
 	}
-	r.lost(r.ledger.confirm(b, finished, settled, renewed))
+	b.aside = settled.aside
+	r.lost(r.ledger.confirm(b, finished, settled.Settled, renewed))
 	r.expectReturns(b.results)
 	return nil
 }
@@ -104,12 +118,12 @@ func (r *run) expectReturns(results []store.Result) {
 
 // settleResults writes results in statements that a database can finish in time:
 // after an outage there can be many, and the texts of errors are long.
-func (r *run) settleResults(ctx context.Context, results []store.Result, freeOnly bool) (settled store.Settled, err error) {
+func (r *run) settleResults(ctx context.Context, results []store.Result, freeOnly bool) (settled outcome, err error) {
 	for len(results) > 0 {
 		n := settleable(results)
 		part, err := r.settlePart(ctx, results[:n], freeOnly)
 		if err != nil {
-			return store.Settled{}, err
+			return outcome{}, err
 		}
 		settled = together(settled, part)
 		freeOnly = freeOnly || len(part.Busy) > 0
@@ -118,8 +132,11 @@ func (r *run) settleResults(ctx context.Context, results []store.Result, freeOnl
 	return settled, nil
 }
 
-func together(a, b store.Settled) store.Settled {
-	return store.Settled{Live: append(a.Live, b.Live...), Applied: a.Applied + b.Applied, Busy: append(a.Busy, b.Busy...)}
+func together(a, b outcome) outcome {
+	return outcome{
+		Settled: store.Settled{Live: append(a.Live, b.Live...), Applied: a.Applied + b.Applied, Busy: append(a.Busy, b.Busy...)},
+		aside:   a.aside || b.aside,
+	}
 }
 
 // settleable tells how many of the results go into one statement.
@@ -134,61 +151,102 @@ func settleable(results []store.Result) int {
 	return len(results)
 }
 
-// settlePart narrows a statement that the database refuses down to the result it
-// does not like, or whose message is locked, so that one cannot hold up the others.
-func (r *run) settlePart(ctx context.Context, results []store.Result, freeOnly bool) (settled store.Settled, err error) {
-	settle := r.store.Settle
-	if freeOnly {
-		settle = r.store.SettleFree
-	}
-	err = r.persist(ctx, "settle", func(ctx context.Context) (err error) {
-		settled, err = settle(ctx, r.db, r.owner, r.config.LeaseDuration, results)
-		return err
-	})
-	switch locked := store.IsLockTimeout(err); {
+// settlePart narrows a statement that the database does not take down to the result that
+// it does not like, takes too long over, or whose message is locked, so that one cannot
+// hold up the others.
+func (r *run) settlePart(ctx context.Context, results []store.Result, freeOnly bool) (outcome, error) {
+	settled, err := r.send(ctx, results, freeOnly)
+	switch class := store.ClassOf(err); {
 	case err == nil, ctx.Err() != nil:
 		return settled, err
-	case locked && !freeOnly:
+	case class == store.LockTimeout && !freeOnly:
 		return r.settlePart(ctx, results, true)
-	case locked && len(results) == 1:
-		return store.Settled{Live: []int64{results[0].Claim}, Busy: results}, nil
-	case len(results) == 1:
+	case class == store.LockTimeout && len(results) == 1:
+		return busy(results), nil
+	case class == store.Refused && len(results) == 1:
 		return r.settleBare(ctx, results[0], err)
+	case len(results) == 1:
+		return r.putAside(results, err), nil
+	case class == store.Other, class == store.Schema:
+		return r.settleFirst(ctx, results, freeOnly)
 	}
 	half := len(results) / 2
 	first, err := r.settlePart(ctx, results[:half], freeOnly)
 	if err != nil {
-		return store.Settled{}, err
+		return outcome{}, err
 	}
 	second, err := r.settlePart(ctx, results[half:], freeOnly)
 	if err != nil {
-		return store.Settled{}, err
+		return outcome{}, err
 	}
 	return together(first, second), nil
 }
 
-// settleBare writes the outcome without its texts, which are all that could
-// displease a database. If even that fails, the message stays in its claim,
-// which the keeper gives back.
-func (r *run) settleBare(ctx context.Context, result store.Result, cause error) (settled store.Settled, err error) {
-	r.config.Logger.Error("outcome refused by the database, written without its error text", "row", result.Message, "error", cause)
-	result.Errors, result.Reason = "", "see the log"
-	err = r.persist(ctx, "settle", func(ctx context.Context) (err error) {
-		settled, err = r.store.SettleFree(ctx, r.db, r.owner, r.config.LeaseDuration, []store.Result{result})
+// settleFirst finds out whether an error is one of the results or of all. When a single
+// one fails alike there is no use in trying the others one by one.
+func (r *run) settleFirst(ctx context.Context, results []store.Result, freeOnly bool) (outcome, error) {
+	first, err := r.send(ctx, results[:1], freeOnly)
+	switch {
+	case ctx.Err() != nil:
+		return outcome{}, err
+	case err != nil:
+		return r.putAside(results, err), nil
+	}
+	rest, err := r.settlePart(ctx, results[1:], freeOnly)
+	if err != nil {
+		return outcome{}, err
+	}
+	return together(first, rest), nil
+}
+
+// send writes results in one statement.
+func (r *run) send(ctx context.Context, results []store.Result, freeOnly bool) (settled outcome, err error) {
+	settle := r.store.Settle
+	if freeOnly {
+		settle = r.store.SettleFree
+	}
+	err = r.persist(ctx, func(ctx context.Context) (err error) {
+		settled.Settled, err = settle(ctx, r.db, r.owner, r.config.LeaseDuration, results)
 		return err
 	})
+	return settled, err
+}
+
+// busy keeps results, and the claims of their messages, for later.
+func busy(results []store.Result) outcome {
+	settled := outcome{Settled: store.Settled{Busy: results}}
+	for _, result := range results {
+		settled.Live = append(settled.Live, result.Claim)
+	}
+	return settled
+}
+
+// putAside does so for results that the database does not take now.
+func (r *run) putAside(results []store.Result, err error) outcome {
+	if store.IsRefused(err) { // else it was noticed already
+		r.outage.Noticed("settle", err, maxAside)
+	}
+	settled := busy(results)
+	settled.aside = true
+	return settled
+}
+
+// settleBare writes the outcome without its texts, which are all that could
+// displease a database. If even that fails it is put aside.
+func (r *run) settleBare(ctx context.Context, result store.Result, cause error) (outcome, error) {
+	r.config.Logger.Error("outcome refused by the database, written without its error text", "row", result.Message, "error", bus.ErrorText(cause))
+	bare := result
+	bare.Errors, bare.Reason = "", "see the log"
+	settled, err := r.send(ctx, []store.Result{bare}, true)
 	if err != nil && ctx.Err() == nil {
-		r.config.Logger.Error("outcome refused by the database", "row", result.Message, "error", err)
-		r.strays.Store(true)
-		return store.Settled{}, nil
+		return r.putAside([]store.Result{bare}, err), nil
 	}
 	return settled, err
 }
 
-// persist repeats a statement until the database takes it. It gives up when the
-// database refuses the values, which no other try can cure, when it has waited for a
-// lock in vain, or when ctx ends.
-func (r *run) persist(ctx context.Context, what string, statement func(context.Context) error) error {
+// persist repeats a statement while the database does not answer. Any other error is
+// the caller's to deal with; so is the end of ctx.
+func (r *run) persist(ctx context.Context, statement func(context.Context) error) error {
 	retry := outage.NewRetry()
 	for {
 		attempt, cancel := context.WithTimeout(ctx, statementTimeout)
@@ -198,15 +256,18 @@ func (r *run) persist(ctx context.Context, what string, statement func(context.C
 			r.outage.Over()
 			return nil
 		}
-		switch {
-		case store.IsLockTimeout(err) && ctx.Err() != nil:
+		switch class := store.ClassOf(err); {
+		case class == store.LockTimeout && ctx.Err() != nil:
 			return errLocked
-		case store.IsRefused(err), store.IsLockTimeout(err):
+		case class == store.Refused, class == store.LockTimeout:
 			return err
 		}
-		r.outage.Noticed(what, err)
-		if !outage.Pause(ctx, retry.NextBackOff()) {
-			return fmt.Errorf("outbox: %s: %w", what, err)
+		wait := retry.NextBackOff()
+		if !r.outage.Noticed("settle", err, wait) && ctx.Err() == nil {
+			return err
+		}
+		if !outage.Pause(ctx, wait) {
+			return fmt.Errorf("outbox: settle: %w", err)
 		}
 	}
 }

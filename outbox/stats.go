@@ -11,7 +11,7 @@ import (
 
 // counters add up over all runs of a processor.
 type counters struct {
-	claims, emptyClaims, claimed, fenced, recovered, crashed, crashPoisoned, abandoned atomic.Int64
+	claims, emptyClaims, claimed, fenced, recovered, crashed, crashPoisoned, abandoned, uncounted atomic.Int64
 }
 
 // Stats tells what the processor has done and is doing. It does not touch the
@@ -20,13 +20,14 @@ func (p *Processor) Stats() bus.ProcessorStats {
 	c := &p.counters
 	stats := bus.ProcessorStats{
 		Claims: c.claims.Load(), EmptyClaims: c.emptyClaims.Load(), Claimed: c.claimed.Load(), Fenced: c.fenced.Load(),
-		Recovered: c.recovered.Load(), Crashed: c.crashed.Load(), CrashPoisoned: c.crashPoisoned.Load(), Abandoned: c.abandoned.Load(),
+		Recovered: c.recovered.Load(), Crashed: c.crashed.Load(), CrashPoisoned: c.crashPoisoned.Load(), Abandoned: c.abandoned.Load(), Uncounted: c.uncounted.Load(),
 		Limit: p.config.Concurrency,
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.current != nil {
 		stats.Running, stats.Queued = p.current.dispatcher.load()
+		stats.Unsettled = p.current.ledger.putAside()
 	}
 	return stats
 }

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -95,6 +96,9 @@ func (t *task) result(err error, attemptDelay time.Duration) store.Result {
 		return r
 	case bus.Snoozed:
 		r.Outcome = store.Snoozed
+		if errors.Is(v.Err, bus.ErrUncounted) {
+			r.Errors = t.errors(v.Err, true)
+		}
 		return r
 	case bus.Retried:
 		r.Outcome = store.Failed
@@ -105,10 +109,13 @@ func (t *task) result(err error, attemptDelay time.Duration) store.Result {
 	default:
 		r.Outcome, r.Delay = store.Snoozed, attemptDelay
 	}
-	if err != nil {
-		r.Errors = store.AppendError(t.row.Errors, store.Attempt{Attempt: t.message.Attempt, At: time.Now().UTC(), Error: bus.ErrorText(err)})
-	}
+	r.Errors = t.errors(&v, false)
 	return r
+}
+
+// errors is the message's list of errors with one more.
+func (t *task) errors(err error, uncounted bool) string {
+	return store.AppendError(t.row.Errors, store.Attempt{Attempt: t.message.Attempt, At: time.Now().UTC(), Error: bus.ErrorText(err), Uncounted: uncounted})
 }
 
 // rate counts events of the last second in eighths.

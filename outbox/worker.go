@@ -31,8 +31,19 @@ type call struct {
 	codec    bus.Codec
 }
 
-// Run implements partner.Call.
-func (c call) Run() error { return c.consumer.Consume(c.ctx, c.codec, c.payload) }
+// Run implements partner.Call. Everybody may look at what it returns: an error of the
+// handler's whose methods panic, such as a nil pointer, has been replaced.
+func (c call) Run() error {
+	err := c.consumer.Consume(c.ctx, c.codec, c.payload)
+	switch v := bus.VerdictOf(err); v.Outcome {
+	case bus.Done:
+		return nil
+	case bus.Unclassified:
+		return v.Err
+	default:
+		return &v
+	}
+}
 
 func (r *run) newWorker() *worker { return &worker{run: r, abandon: make(chan uint64, 1)} }
 

@@ -35,6 +35,8 @@ type Attempt struct {
 	Attempt int       // its number, from 1 on
 	At      time.Time // when it ended, by the clock of the process that ran it
 	Error   string    // at most 8 KiB
+	// Uncounted is true of the last run that did not count as an attempt: see bus.ErrUncounted.
+	Uncounted bool
 }
 
 func shown(row store.Poisoned) Message {

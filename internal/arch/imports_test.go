@@ -57,7 +57,7 @@ func law() []allowance {
 		{"eventlog/projection", []string{"bus", "middleware", "internal/store", "internal/outage", "internal/alarm", "internal/partner", "eventlog"}, append([]string{backoff}, bun...)},
 		{"eventlog/decider", []string{"bus", "internal/outage", "internal/store", "eventlog"}, append([]string{backoff}, bun...)},
 		{"internal/store", []string{"bus"}, bunAndDialects},
-		{"internal/outage", nil, []string{backoff}},
+		{"internal/outage", []string{"bus", "internal/store"}, []string{backoff}},
 		{"internal/alarm", nil, nil},
 		{"internal/partner", []string{"bus"}, nil},
 		{"internal/store/storetest", []string{"..."}, bunAndDialects},

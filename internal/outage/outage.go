@@ -7,6 +7,16 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+const (
+	troublePause = time.Second      // between lines about one operation
+	outagePause  = 10 * time.Second // between lines about one outage
+	maxRetry     = 3 * time.Second  // the longest wait of NewRetry, with its jitter
+	lookTimeout  = time.Second
 )
 
 // Outage is what a set of loops knows about the database. It is safe for
@@ -14,6 +24,7 @@ import (
 type Outage struct {
 	logger *slog.Logger
 	grace  time.Duration
+	look   func(context.Context) error // may be nil
 
 	mu         sync.Mutex
 	err        error
@@ -21,16 +32,58 @@ type Outage struct {
 	logged     time.Time
 	suppressed int
 	settled    time.Time
+	troubles   map[string]*trouble // by operation
+}
+
+// trouble is an operation that fails although the database answers.
+type trouble struct {
+	logged     time.Time
+	suppressed int
 }
 
 // New makes an Outage that logs to logger. For the given grace after an outage
 // [Outage.Settled] stays false.
 func New(logger *slog.Logger, grace time.Duration) *Outage {
-	return &Outage{logger: logger, grace: grace}
+	return &Outage{logger: logger, grace: grace, troubles: make(map[string]*trouble)}
 }
 
-// Noticed records a failed statement, and logs at most one line a second.
-func (o *Outage) Noticed(what string, err error) {
+// Asking gives the Outage a statement that any database answers at once: with it a
+// statement that came to no answer in its time is told from a database that gives none.
+// Without, both are an outage. It is called before anything else.
+func (o *Outage) Asking(look func(context.Context) error) *Outage {
+	o.look = look
+	return o
+}
+
+// Noticed records a failed statement, and tells whether the database is at fault: then
+// it is the same for all others, and an outage. Anything else is a trouble of that one
+// operation. next is when that is tried again, where the caller knows.
+func (o *Outage) Noticed(what string, err error, next ...time.Duration) (outage bool) {
+	if outage = o.isOutage(err); outage {
+		o.began(what, err, next)
+	} else {
+		o.troubled(what, err, next)
+	}
+	return outage
+}
+
+// isOutage asks when the error leaves it open.
+func (o *Outage) isOutage(err error) bool {
+	class := store.ClassOf(err)
+	if class != store.Timeout || store.Answered(err) {
+		return class.Outage()
+	}
+	if o.look == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+	defer cancel()
+	answer := o.look(ctx)
+	return answer != nil && !store.Answered(answer)
+}
+
+// began logs an outage when it begins, and then at most every ten seconds.
+func (o *Outage) began(what string, err error, next []time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
@@ -38,12 +91,43 @@ func (o *Outage) Noticed(what string, err error) {
 		o.since = now
 	}
 	o.err = err
-	if now.Sub(o.logged) >= time.Second {
-		o.logger.Error("database statement failed", "operation", what, "error", err, "more_since_last_line", o.suppressed)
-		o.logged, o.suppressed = now, 0
+	pause := outagePause
+	if !o.logged.After(o.since) {
+		pause = troublePause // it is another one, and connections may be lost again and again
+	}
+	if now.Sub(o.logged) < pause {
+		o.suppressed++
 		return
 	}
-	o.suppressed++
+	within := maxRetry
+	if len(next) > 0 {
+		within = next[0]
+	}
+	o.logger.Error("database does not answer", "operation", what, "error", bus.ErrorText(err), "for", now.Sub(o.since),
+		"more_since_last_line", o.suppressed, "next_try_within", within)
+	o.logged, o.suppressed = now, 0
+}
+
+// troubled logs at most one line a second for each operation.
+func (o *Outage) troubled(what string, err error, next []time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t := o.troubles[what]
+	if t == nil {
+		t = new(trouble)
+		o.troubles[what] = t
+	}
+	now := time.Now()
+	if now.Sub(t.logged) < troublePause {
+		t.suppressed++
+		return
+	}
+	args := []any{"operation", what, "error", bus.ErrorText(err), "more_since_last_line", t.suppressed}
+	if len(next) > 0 {
+		args = append(args, "next_try_within", next[0])
+	}
+	o.logger.Error("database statement failed", args...)
+	t.logged, t.suppressed = now, 0
 }
 
 // Over records a statement that succeeded.

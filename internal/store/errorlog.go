@@ -17,6 +17,8 @@ type Attempt struct {
 	Attempt int       `json:"attempt"`
 	At      time.Time `json:"at"`
 	Error   string    `json:"error"`
+	// Uncounted is true of a run that did not count as an attempt.
+	Uncounted bool `json:"uncounted,omitempty"`
 }
 
 // Attempts reads a list of errors as it is stored; one that cannot be read is
@@ -30,29 +32,61 @@ func Attempts(list string) []Attempt {
 }
 
 // AppendError adds an attempt to the stored list of errors and keeps the last
-// ten. A list that cannot be read is started anew rather than kept in the way.
+// ten, each with at most 8 KiB as it is stored. One that did not count takes the place
+// of the last that did not, or such errors would push out those that matter. A list that
+// cannot be read is started anew rather than kept in the way.
 func AppendError(list string, a Attempt) string {
 	attempts := Attempts(list)
-	a.Error = CleanText(a.Error, maxErrorBytes)
+	if last := len(attempts) - 1; last >= 0 && a.Uncounted && attempts[last].Uncounted && attempts[last].Attempt == a.Attempt {
+		attempts = attempts[:last]
+	}
 	attempts = append(attempts, a)
 	attempts = attempts[max(0, len(attempts)-maxErrors):]
-	text, err := json.Marshal(attempts)
-	if err != nil { // a time outside of the years 0 to 9999
+	for i := range attempts { // all of them: older versions cut elsewhere
+		attempts[i].Error = cutJSON(CleanText(attempts[i].Error, maxErrorBytes), maxErrorBytes)
+	}
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)                     // which makes six bytes of each <, and nobody reads it as HTML
+	if err := encoder.Encode(attempts); err != nil { // a time outside of the years 0 to 9999
 		return ""
 	}
-	return string(text)
+	return strings.TrimSuffix(text.String(), "\n")
+}
+
+// cutJSON cuts text so that it has at most limit bytes once it is quoted as JSON, the
+// quotes aside.
+func cutJSON(text string, limit int) string {
+	size := 0
+	for i, r := range text {
+		switch {
+		case r == '"', r == '\\', r == '\n', r == '\r', r == '\t':
+			size += 2
+		case r < ' ', r == '\u2028', r == '\u2029':
+			size += 6
+		default:
+			size += utf8.RuneLen(r)
+		}
+		if size > limit {
+			return text[:i]
+		}
+	}
+	return text
 }
 
 // CleanText makes text storable: NUL bytes and invalid UTF-8 are replaced, and
 // it is cut to limit bytes on a character boundary. A limit of zero cuts nothing.
 func CleanText(text string, limit int) string {
+	if limit > 0 && len(text) > limit+utf8.UTFMax {
+		text = text[:limit+utf8.UTFMax] // what is cleaned is only copied
+	}
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 	if limit <= 0 || len(text) <= limit {
 		return text
 	}
-	text = text[:limit]
-	for !utf8.ValidString(text) {
-		text = text[:len(text)-1]
+	end := limit
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
 	}
-	return text
+	return text[:end]
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
@@ -71,6 +72,31 @@ func HandleIn(ctx context.Context, db bun.IDB) (bun.IDB, error) {
 // Usable tells whether a transaction can still be committed: its connection
 // stands, and no statement has aborted it.
 func (s *Store) Usable(ctx context.Context, tx bun.IDB) bool { return s.usable(ctx, tx) }
+
+// ReadOnly asks the server, on another connection than the one that met such an error,
+// whether it takes no writes from anybody.
+func (s *Store) ReadOnly(ctx context.Context, db *bun.DB) bool {
+	statement := s.traits().readOnly
+	if statement == "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	var readOnly bool
+	err := db.NewRaw(statement).Scan(ctx, &readOnly)
+	return err != nil || readOnly
+}
+
+// lookTimeout bounds a question that any server answers at once.
+const lookTimeout = 2 * time.Second
+
+// Look asks the database something that it answers at once if it answers at all.
+func (s *Store) Look(db *bun.DB) func(context.Context) error {
+	return func(ctx context.Context) error {
+		var one int
+		return db.NewRaw(`SELECT 1`).Scan(ctx, &one)
+	}
+}
 
 // ownTries is how often a transaction of our own is tried that loses conflicts.
 const ownTries = 4

@@ -30,7 +30,9 @@ type mariadb struct{ names }
 
 func (m *mariadb) name() string { return "mariadb" }
 
-func (m *mariadb) traits() traits { return traits{rowLocks: true} }
+func (m *mariadb) traits() traits { return traits{rowLocks: true, readOnly: mariaReadOnly} }
+
+const mariaReadOnly = `SELECT CASE WHEN @@global.read_only IN ('0', 'OFF') THEN 0 ELSE 1 END`
 
 func mariaWords() words {
 	return words{

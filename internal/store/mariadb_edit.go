@@ -80,7 +80,11 @@ func (m *mariadb) lockPending(ctx context.Context, tx bun.Tx, callers bool, ids 
 	if callers {
 		return nil, fmt.Errorf("%w: a transaction of the caller's, which on MariaDB might not see the newest claims: pass the *bun.DB", bus.ErrBadOption)
 	}
-	err = m.raw(ctx, tx, mariaMessages+` FOR UPDATE SKIP LOCKED`, ordered(ids)).Scan(ctx, &locked)
+	var free []int64 // what is claimed is not locked at all: whoever has the claim could not settle it
+	if err := m.raw(ctx, tx, mariaMessages+` WHERE t.id NOT IN (`+mariaHeld+`)`, ordered(ids)).Scan(ctx, &free); err != nil || len(free) == 0 {
+		return nil, err
+	}
+	err = m.raw(ctx, tx, mariaMessages+` FOR UPDATE SKIP LOCKED`, ordered(free)).Scan(ctx, &locked)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func TestMySQLErrorsAreRecognised(t *testing.T) {
 		conflict, lockTimeout, unavailable, doubtful, refused, gone bool
 	}{
 		{1213, "40001", true, false, false, false, false, false},
-		{1205, "HY000", true, true, false, false, false, false},
+		{1205, "HY000", false, true, false, false, false, false},
 		{1020, "HY000", true, false, false, false, false, false},
 		{1040, "08004", false, false, true, true, false, false},
 		{1053, "08S01", false, false, true, true, false, false},

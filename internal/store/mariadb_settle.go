@@ -72,9 +72,10 @@ func (m *mariadb) finish(ctx context.Context, db bun.IDB, owner string, claims [
 const mariaRes = `JSON_TABLE(?, '$[*]' COLUMNS (mid BIGINT PATH '$.m', outcome VARCHAR(16) CHARACTER SET utf8mb4 PATH '$.o', delay BIGINT PATH '$.d',
 	errors LONGTEXT CHARACTER SET utf8mb4 PATH '$.e', reason LONGTEXT CHARACTER SET utf8mb4 PATH '$.r')) r STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = r.mid`
 
-const mariaPoison = mariaBriefly + `
+// mariaPoison is immutable.
+var mariaPoison = mariaBriefly + `
 INSERT INTO {poisoned} (` + poisonedColumns + `)
-SELECT m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
+SELECT ` + poisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
   m.available_after, m.attempts + 1, m.crashes, CASE WHEN r.errors = '' THEN m.errors ELSE r.errors END, {now}, r.reason
 FROM ` + mariaRes + ` FOR UPDATE`
 
@@ -246,14 +247,15 @@ const (
 	mariaDead = `SELECT id, solo, message_ids FROM {claims} FORCE INDEX (PRIMARY) WHERE leased_until < {now} ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED`
 	mariaHit  = `SELECT m.id, m.crashes FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE SKIP LOCKED`
 
-	mariaDying = `
-INSERT INTO {poisoned} (` + poisonedColumns + `)
-SELECT m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts, m.crashes + 1, m.errors, {now}, ? FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE`
-
 	mariaBump = `UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$[0]', crashes BIGINT PATH '$[1]')) j STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id
 SET m.crashes = j.crashes`
 )
+
+// mariaDying is immutable.
+var mariaDying = `
+INSERT INTO {poisoned} (` + poisonedColumns + `)
+SELECT ` + poisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
+  m.available_after, m.attempts, m.crashes + 1, m.errors, {now}, ? FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE`
 
 // recover leaves messages alone that somebody has locked: a transactional
 // consumer that outlived its lease is still at work on them, not crashed.

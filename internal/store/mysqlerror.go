@@ -64,19 +64,6 @@ func isNoDatabase(err error) bool {
 	return number == mysqlNoDatabase
 }
 
-// mysqlUnavailable tells of a number whether it speaks of the server or of the
-// connection, and of the latter whether it is of no more use.
-func mysqlUnavailable(number int) (unavailable, doubtful bool) {
-	switch number {
-	case mysqlReadOnly, mysqlReadOnlyTx, mysqlReadOnlyMode, mysqlInterrupted, mysqlKilled, mysqlIdle:
-		return true, true
-	case mysqlDiskFull, mysqlEngine, mysqlOutOfMemory, mysqlTableFull, mysqlUserConnections, mysqlLockTableFull, mysqlUserLimit,
-		mysqlStatementTime, mysqlExecutionTime:
-		return true, false
-	}
-	return false, false
-}
-
 // mysqlBroken is the text of the driver's error for a connection that broke under
 // a statement; it is not driver.ErrBadConn, since the statement may have run.
 const mysqlBroken = "invalid connection"

@@ -23,7 +23,11 @@ type postgres struct{ returning }
 
 func (p *postgres) name() string { return "postgres" }
 
-func (p *postgres) traits() traits { return traits{rowLocks: true, notifies: true, session: pgSession} }
+func (p *postgres) traits() traits {
+	return traits{rowLocks: true, notifies: true, readOnly: pgReadOnly, session: pgSession}
+}
+
+const pgReadOnly = `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'`
 
 func pgWords() words {
 	return words{
@@ -175,59 +179,6 @@ func (p *postgres) probe(ctx context.Context, db bun.IDB, wants []Want) (Probe, 
 	return newProbe(found), err
 }
 
-// pgFinish ends claims of which every message is done. What is left in a claim
-// is a subset of what its owner took, so the ids need not be sent.
-const pgFinish = `
-WITH live AS MATERIALIZED (SELECT id FROM {claims} WHERE id = ANY(?::bigint[]) AND owner = ? ORDER BY id FOR UPDATE),
-gone AS (DELETE FROM {claims} c USING live l WHERE c.id = l.id RETURNING c.id, c.message_ids),
-fin AS (DELETE FROM {messages} m USING (SELECT unnest(message_ids) AS id FROM gone) g WHERE m.id = g.id)
-SELECT id, cardinality(message_ids) AS messages FROM gone`
-
-func (p *postgres) finish(ctx context.Context, db bun.IDB, owner string, claims []int64) (finished []Finished, err error) {
-	err = p.raw(ctx, db, pgFinish, pgdialect.Array(claims), owner).Scan(ctx, &finished)
-	return finished, err
-}
-
-// pgSettle guards every result by membership: its id must still be in a live
-// claim of this owner. What stays in a claim is computed by subtraction here, so
-// the statement is idempotent and can be sent again or out of order.
-const pgSettle = `
-WITH live AS MATERIALIZED (
-  SELECT id, message_ids FROM {claims} WHERE id = ANY(?::bigint[]) AND owner = ? ORDER BY id FOR UPDATE),
-held AS MATERIALIZED (SELECT l.id AS cid, u.mid FROM live l CROSS JOIN LATERAL unnest(l.message_ids) u(mid)),
-res AS MATERIALIZED (
-  SELECT r.* FROM unnest(?::bigint[], ?::bigint[], ?::text[], ?::bigint[], ?::text[], ?::text[])
-    r(cid, mid, outcome, delay, errors, reason)
-  JOIN held h ON h.cid = r.cid AND h.mid = r.mid),
-rest AS MATERIALIZED (
-  SELECT h.cid, array_agg(h.mid) FILTER (WHERE r.mid IS NULL) AS ids
-  FROM held h LEFT JOIN res r ON r.cid = h.cid AND r.mid = h.mid GROUP BY h.cid),
-gone AS (DELETE FROM {claims} c USING rest k WHERE c.id = k.cid AND k.ids IS NULL),
-kept AS (
-  UPDATE {claims} c SET message_ids = k.ids, leased_until = {now} + ? * interval '1 microsecond'
-  FROM rest k WHERE c.id = k.cid AND k.ids IS NOT NULL),
-fin AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 'done'),
-bad AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 'poison'
-  RETURNING m.*, r.errors AS new_errors, r.reason),
-poi AS (
-  INSERT INTO {poisoned} (` + poisonedColumns + `)
-  SELECT id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-    available_after, attempts + 1, crashes, COALESCE(NULLIF(new_errors, ''), errors), {now}, reason FROM bad),
-upd AS (
-  UPDATE {messages} m SET attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, crashes = 0,
-    errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = {now} + r.delay * interval '1 microsecond'
-  FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))
-SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages FROM live l`
-
-func (p *postgres) settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result, _ bool) (Settled, error) {
-	r := resultColumns(results)
-	var live []Finished
-	err := p.raw(ctx, db, pgSettle, pgdialect.Array(r.claims), owner,
-		pgdialect.Array(r.claimOf), pgdialect.Array(r.messages), pgdialect.Array(r.outcomes), pgdialect.Array(r.delays),
-		pgdialect.Array(r.errors), pgdialect.Array(r.reasons), lease.Microseconds()).Scan(ctx, &live)
-	return newSettled(live), err
-}
-
 // pgExtend renews everything the owner holds, also a claim that has expired but
 // that nobody has taken yet.
 // Like every statement that locks several claims it does so in the order of
@@ -251,8 +202,9 @@ func (p *postgres) disclaim(ctx context.Context, db bun.IDB, owner string, claim
 }
 
 // pgRecover leaves messages alone that somebody has locked: a transactional
-// consumer that outlived its lease is still at work on them, not crashed.
-const pgRecover = `
+// consumer that outlived its lease is still at work on them, not crashed. It is
+// immutable.
+var pgRecover = `
 WITH dead AS MATERIALIZED (
   SELECT id, message_ids, solo FROM {claims} WHERE leased_until < {now} ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED),
 gone AS (DELETE FROM {claims} c USING dead d WHERE c.id = d.id),
@@ -262,7 +214,7 @@ hit AS MATERIALIZED (
 dying AS (DELETE FROM {messages} m USING hit h WHERE m.id = h.id AND h.solo AND h.crashes + 1 >= ? RETURNING m.*),
 poi AS (
   INSERT INTO {poisoned} (` + poisonedColumns + `)
-  SELECT id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
+  SELECT ` + poisonedID("dying.id") + `, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
     available_after, attempts, crashes + 1, errors, {now}, ? FROM dying),
 bump AS (
   UPDATE {messages} m SET crashes = CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, ? - 1) END

@@ -10,9 +10,10 @@ import (
 )
 
 // pgLockPending also tells whether the transaction, which may be the caller's, would
-// see the newest claims.
+// see the newest claims. What is claimed it does not lock: the transaction may take any
+// time, and whoever has the claim could not settle it.
 const pgLockPending = `SELECT id, current_setting('transaction_isolation') AS isolation FROM {messages}
-	WHERE id IN (?) ORDER BY id FOR UPDATE SKIP LOCKED`
+	WHERE id IN (?) AND id NOT IN (` + pgHeld + `) ORDER BY id FOR UPDATE SKIP LOCKED`
 
 func (p *postgres) lockPending(ctx context.Context, tx bun.Tx, callers bool, ids []int64) ([]int64, error) {
 	if !callers {

@@ -29,9 +29,8 @@ func (s *Store) Settle(ctx context.Context, db *bun.DB, owner string, lease time
 }
 
 // SettleFree is Settle, but does not wait for messages that somebody else has locked:
-// their results are [Settled.Busy], and they stay in their claims. Only on MariaDB can a
-// transaction of the application lock a message unawares, and only there are they left
-// out; elsewhere it is the same as Settle.
+// their results are [Settled.Busy], and they stay in their claims. Where one writer locks
+// the whole database it is the same as Settle.
 func (s *Store) SettleFree(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []Result) (Settled, error) {
 	return s.settleWith(ctx, db, owner, lease, results, true)
 }
@@ -165,13 +164,4 @@ func resultColumns(results []Result) resultArrays {
 		r.reasons = append(r.reasons, CleanText(result.Reason, maxErrorBytes))
 	}
 	return r
-}
-
-func newSettled(live []Finished) Settled {
-	var s Settled
-	for _, claim := range live {
-		s.Live = append(s.Live, claim.Claim)
-		s.Applied += claim.Messages
-	}
-	return s
 }

@@ -200,9 +200,10 @@ const sqliteDead = `SELECT id FROM {claims} WHERE leased_until < {now} ORDER BY 
 const sqliteHit = `(SELECT m.id, m.crashes, c.solo FROM {claims} c, json_each(c.message_ids) j JOIN {messages} m ON m.id = j.value
 	WHERE c.id IN (SELECT value FROM json_each(?)))`
 
-const sqliteDying = `
+// sqliteDying is immutable.
+var sqliteDying = `
 INSERT INTO {poisoned} (` + poisonedColumns + `)
-SELECT m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
+SELECT ` + poisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
   m.available_after, m.attempts, m.crashes + 1, m.errors, {now}, ?
 FROM ` + sqliteHit + ` h JOIN {messages} m ON m.id = h.id WHERE h.solo AND h.crashes + 1 >= ? RETURNING id`
 

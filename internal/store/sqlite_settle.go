@@ -17,9 +17,10 @@ const (
 const sqliteRes = `(SELECT value ->> 'm' AS mid, value ->> 'o' AS outcome, value ->> 'd' AS delay,
 	value ->> 'e' AS errors, value ->> 'r' AS reason FROM json_each(?))`
 
-const sqlitePoison = `
+// sqlitePoison is immutable.
+var sqlitePoison = `
 INSERT INTO {poisoned} (` + poisonedColumns + `)
-SELECT m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
+SELECT ` + poisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
   m.available_after, m.attempts + 1, m.crashes, COALESCE(NULLIF(r.errors, ''), m.errors), {now}, r.reason
 FROM ` + sqliteRes + ` r JOIN {messages} m ON m.id = r.mid`
 

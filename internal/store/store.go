@@ -151,6 +151,7 @@ type setup interface {
 type traits struct {
 	rowLocks bool   // it locks rows rather than itself
 	notifies bool   // it can notify other processes
+	readOnly string // asks whether the server takes no writes; empty where a handler that runs proves that it does
 	session  string // columns of its Session, which bound, in milliseconds, how long that may idle in a transaction
 }
 

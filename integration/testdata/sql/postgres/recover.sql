@@ -8,7 +8,8 @@ dying AS (DELETE FROM "app_consumer_messages" m USING hit h WHERE m.id = h.id AN
 poi AS (
   INSERT INTO "app_poisoned_messages" (id, message_id, consumer_type, payload_type, payload, headers, insert_id,
 	created_at, available_after, attempts, crashes, errors, poisoned_at, reason)
-  SELECT id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
+  SELECT CASE WHEN EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.id = dying.id) THEN dying.id
+    + (SELECT COALESCE(MAX(p.id), 0) FROM "app_poisoned_messages" p) + (SELECT COALESCE(MAX(o.id), 0) FROM "app_consumer_messages" o) ELSE dying.id END, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
     available_after, attempts, crashes + 1, errors, statement_timestamp(), 'owner vanished 3 times' FROM dying),
 bump AS (
   UPDATE "app_consumer_messages" m SET crashes = CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, 3 - 1) END
