@@ -138,7 +138,7 @@ func goldenOperations() []goldenOperation {
 			f := store.Fence{Owner: owner, Idle: 15 * time.Second, Messages: []store.Fenced{{Claim: 1, ID: 5}}}
 			return g.db.RunInTx(g.Context(), nil, func(ctx context.Context, tx bun.Tx) error { _, err := g.Fence(ctx, tx, f); return err })
 		}},
-		{"remove", func(g *golden) error { _, err := g.Remove(g.Context(), g.db, 5); return err }},
+		{"remove", func(g *golden) error { _, err := g.Remove(g.Context(), g.db, store.Session{}, 5); return err }},
 		{"exists", func(g *golden) error { _, err := g.Exists(g.Context(), g.db, 5); return err }},
 		{"finish", func(g *golden) error { _, err := g.Finish(g.Context(), g.db, owner, []int64{1, 2}); return err }},
 		{"disclaim", func(g *golden) error { return g.Disclaim(g.Context(), g.db, owner, []int64{1, 2}) }},

@@ -838,7 +838,7 @@ func (s *stress) transact(owner string, c store.Claim, hold time.Duration) {
 				return err
 			}
 			<-time.After(hold / time.Duration(len(c.Messages)))
-			if removed, err := s.Remove(ctx, tx, m.ID); err != nil || !removed {
+			if removed, err := s.Remove(ctx, tx, store.Session{}, m.ID); err != nil || !removed {
 				return fmt.Errorf("remove: got %t, error %v, want true", removed, err)
 			}
 			return nil
@@ -983,7 +983,7 @@ func (l *ledger) explained(c store.Claim) []explained {
 			return err
 		}},
 		{"exists", []string{key}, func(db *bun.DB) error { _, err := l.Exists(l.ctx, db, first); return err }},
-		{"remove", []string{key}, func(db *bun.DB) error { _, err := l.Remove(l.ctx, db, first); return err }},
+		{"remove", []string{key}, func(db *bun.DB) error { _, err := l.Remove(l.ctx, db, store.Session{}, first); return err }},
 		{"strangers", []string{due}, func(db *bun.DB) error { _, err := l.Strangers(l.ctx, db, wants); return err }},
 		{"stats", nil, func(db *bun.DB) error { _, err := l.Stats(l.ctx, db, ledgerConsumers()); return err }},
 	}

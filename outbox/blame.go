@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -80,7 +79,7 @@ func (r *run) blame(ctx, txCtx context.Context, tx bun.Tx, err error) error {
 // database is at fault, or the handler has broken the transaction.
 func ofTransaction(statement string, err error) error {
 	switch class := store.ClassOf(err); {
-	case class == store.Conflict, errors.Is(err, errConflict):
+	case class == store.Conflict:
 		return &fault{conflict, fmt.Errorf("%s: %w", statement, err)}
 	case class.Outage(), class == store.Timeout && !store.Answered(err):
 		return &fault{database, fmt.Errorf("%s: %w", statement, err)}

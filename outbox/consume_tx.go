@@ -48,8 +48,9 @@ func isTransactional(c bus.ConsumerConfig) bool { return c.Value(transactionalKe
 // errFenced gives a message back that is no longer ours to run.
 var errFenced error = &bus.Verdict{Outcome: bus.Released, Err: bus.ErrLeaseLost}
 
-// errConflict tells that our transaction, not the handler, was at fault.
-var errConflict = errors.New("outbox: the consumer's transaction met a conflict or lost its connection")
+// errHidden is counted: its transaction has the message locked, so nobody else could have
+// removed it.
+var errHidden = errors.New("the message is not to be found any more, be it that the consumer has removed it, has changed to another database, or that row-level security hides it")
 
 const statementTimeout = 5 * time.Second
 
@@ -152,11 +153,11 @@ func (r *run) commit(ctx context.Context, tx bun.Tx, tasks []*task, end context.
 		r.rollback(tx, end, session)
 		return ofTransaction("before the commit", err)
 	}
-	removed, err := r.store.Remove(statement, tx, ids...)
+	removed, err := r.store.Remove(statement, tx, session, ids...)
 	if err != nil || !removed {
 		r.rollback(tx, end, session)
 		if err == nil {
-			err = errConflict
+			err = errHidden
 		}
 		return ofTransaction("remove", err)
 	}

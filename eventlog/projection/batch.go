@@ -97,6 +97,13 @@ func (b *batch) run(ctx context.Context, stop <-chan struct{}) (more bool, err e
 		}
 		more = more || b.to < planned
 	}
+	moved, err := b.runner.store.MoveSubscription(ctx, b.tx, sub, b.to)
+	if err == nil && !moved {
+		err = fmt.Errorf("shard %d was moved by somebody else, or is hidden from the transaction", b.number)
+	}
+	if err != nil {
+		return false, err
+	}
 	for _, row := range b.parked {
 		if row.Position <= b.to {
 			p := store.Parked{Name: b.Name, Version: b.Version, Position: row.Position, Stream: row.Stream, Reason: "its stream is parked"}
@@ -105,11 +112,7 @@ func (b *batch) run(ctx context.Context, stop <-chan struct{}) (more bool, err e
 			}
 		}
 	}
-	moved, err := b.runner.store.MoveSubscription(ctx, b.tx, sub, b.to)
-	if err == nil && !moved {
-		err = fmt.Errorf("shard %d was moved by somebody else", b.number)
-	}
-	return more, err
+	return more, nil
 }
 
 // read fetches the events after the checkpoint. The head is read before the page,

@@ -34,10 +34,13 @@ func (r *Runner) Rebuild(ctx context.Context, name string) error {
 		if _, err := r.store.LockReader(ctx, tx, name, reader.Version); err != nil {
 			return err
 		}
-		if err := reader.Reset(store.Within(ctx), tx); err != nil {
+		if err := r.store.Rewind(ctx, tx, name, reader.Version); err != nil {
+			return err
+		}
+		if err := reader.Reset(store.Within(ctx), tx); err != nil { // last: it may change search_path
 			return fmt.Errorf("reset: %w", err)
 		}
-		return r.store.Rewind(ctx, tx, name, reader.Version)
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("projection: rebuild %q: %w", name, err)

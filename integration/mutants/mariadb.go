@@ -80,8 +80,8 @@ func mariaSettleMutants() []mutant {
 		{
 			name: "MariaDB: the fence asks for the claim before it has the row", file: mariaFence, suite: onMariaDB("^TestMariaDBFenceAsksForTheClaimLast$"), says: `fence: got`,
 			changes: []change{
-				{"\tif err := m.raw(ctx, tx, statement, ordered(ids)).Scan(ctx, &locked); err != nil {\n\t\treturn nil, err\n\t}\n\tvar live []struct {\n\t\tleased `bun:\",extend\"`\n\t\tPID    int64 `bun:\"pid\"`\n\t}\n\tif err := m.raw(ctx, tx, mariaClaims, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {",
-					"\tvar live []struct {\n\t\tleased `bun:\",extend\"`\n\t\tPID    int64 `bun:\"pid\"`\n\t}\n\tif err := m.raw(ctx, tx, mariaClaims, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {\n\t\treturn nil, err\n\t}\n\tif err := m.raw(ctx, tx, statement, ordered(ids)).Scan(ctx, &locked); err != nil {"}},
+				{"\tif err := m.raw(ctx, tx, statement, ordered(ids)).Scan(ctx, &locked); err != nil {\n\t\treturn nil, err\n\t}\n\tvar live []struct {\n\t\tleased `bun:\",extend\"`\n\t\tPID    int64  `bun:\"pid\"`\n\t\tPath   string `bun:\"path\"`\n\t}\n\tif err := m.raw(ctx, tx, mariaClaims, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {",
+					"\tvar live []struct {\n\t\tleased `bun:\",extend\"`\n\t\tPID    int64  `bun:\"pid\"`\n\t\tPath   string `bun:\"path\"`\n\t}\n\tif err := m.raw(ctx, tx, mariaClaims, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {\n\t\treturn nil, err\n\t}\n\tif err := m.raw(ctx, tx, statement, ordered(ids)).Scan(ctx, &locked); err != nil {"}},
 		},
 		{
 			name: "MariaDB: a transaction that has ended is committed", file: mariaFence, suite: onMariaDB("^TestMariaDBTransactionThatEndsEarly$"), says: `effects: got those of attempts that add up to`,

@@ -188,8 +188,9 @@ func releaseCounts() []change {
 }
 
 func deleteBeforeHandler() []change {
-	return []change{{"\terr = r.invoke(ctx, t, payload)\n",
-		"\tif _, err := r.store.Remove(ctx, r.db, t.row.ID); err != nil {\n\t\treturn err\n\t}\n\terr = r.invoke(ctx, t, payload)\n"}}
+	const partner = "\t\"github.com/asyncmonolith/asyncmonolith-go/internal/partner\"\n"
+	return []change{{partner, partner + strings.ReplaceAll(partner, "partner", "store")}, {"\terr = r.invoke(ctx, t, payload)\n",
+		"\tif _, err := r.store.Remove(ctx, r.db, store.Session{}, t.row.ID); err != nil {\n\t\treturn err\n\t}\n\terr = r.invoke(ctx, t, payload)\n"}}
 }
 
 // apply returns the file with the mistake in it.

@@ -18,7 +18,7 @@ const mariaFenceFree = mariaFenceRows + ` SKIP LOCKED`
 
 const mariaFenceRows = `SELECT m.id, m.attempts, m.crashes FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE`
 
-const mariaClaims = `SELECT id, message_ids, CONNECTION_ID() AS pid FROM {claims} WHERE id IN (?) AND owner = ?`
+const mariaClaims = `SELECT id, message_ids, CONNECTION_ID() AS pid, DATABASE() AS path FROM {claims} WHERE id IN (?) AND owner = ?`
 
 // fencePoint marks that the transaction in which messages were fenced is still the
 // same: a deadlock ends a transaction here, and so does a statement that changes a
@@ -47,7 +47,8 @@ func (m *mariadb) fence(ctx context.Context, tx bun.IDB, f Fence) ([]int64, erro
 	}
 	var live []struct {
 		leased `bun:",extend"`
-		PID    int64 `bun:"pid"`
+		PID    int64  `bun:"pid"`
+		Path   string `bun:"path"`
 	}
 	if err := m.raw(ctx, tx, mariaClaims, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func (m *mariadb) fence(ctx context.Context, tx bun.IDB, f Fence) ([]int64, erro
 		}
 	}
 	if f.Session != nil && len(live) > 0 {
-		*f.Session = Session{PID: live[0].PID, Begun: begun.UnixMicro()}
+		*f.Session = Session{PID: live[0].PID, Begun: begun.UnixMicro(), Path: live[0].Path}
 	}
 	if len(held) == 0 {
 		return nil, nil
@@ -81,9 +82,18 @@ func (m *mariadb) intact(ctx context.Context, tx bun.IDB) error {
 	return nil
 }
 
-func (m *mariadb) remove(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
-	return affected(m.raw(ctx, db, mariaDelete, ordered(ids)).Exec(ctx))
+// remove finds nothing once a function has changed to another database, where there may
+// be tables of the same names.
+func (m *mariadb) remove(ctx context.Context, db bun.IDB, session Session, ids []int64) (int, error) {
+	statement, args := mariaDelete, []any{ordered(ids)}
+	if session.Path != "" {
+		statement, args = statement+` WHERE DATABASE() = ?`, append(args, session.Path)
+	}
+	return affected(m.raw(ctx, db, statement, args...).Exec(ctx))
 }
+
+// asBegun has nothing to set back: there is no search path.
+func (m *mariadb) asBegun(Session) (string, []any) { return "", nil }
 
 // usable tells whether a transaction is still open.
 func (m *mariadb) usable(ctx context.Context, tx bun.IDB) bool {

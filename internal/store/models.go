@@ -219,6 +219,10 @@ type Fence struct {
 type Session struct {
 	PID   int64 `bun:"pid"`
 	Begun int64 `bun:"begun"` // microseconds since 1970
+	// Path and Role are where it looks for tables, and as whom, for what is written
+	// once a function of the application's, which may have set them, has run.
+	Path string `bun:"path"`
+	Role string `bun:"role"`
 }
 
 // Fenced is one message of a [Fence].

@@ -93,7 +93,7 @@ func (p *postgres) number(ctx context.Context, db *bun.DB, limit int) (numbered 
 // pgSession are columns with the Session, and with how long the server keeps it
 // idle in this transaction, which they set.
 const pgSession = `, pg_backend_pid() AS pid, (extract(epoch FROM now()) * 1000000)::bigint AS begun,
-  set_config('idle_in_transaction_session_timeout', '%dms', true) AS idle`
+  current_setting('search_path') AS path, current_setting('role') AS role, set_config('idle_in_transaction_session_timeout', '%dms', true) AS idle`
 
 func (p *postgres) gate(ctx context.Context, tx bun.IDB, name string, exclusive bool) error {
 	lock := `SELECT pg_advisory_xact_lock_shared(?)`

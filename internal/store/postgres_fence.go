@@ -13,6 +13,7 @@ import (
 // can keep them locked. It returns the lock_timeout that was set before, and the Session.
 const pgFenceSettings = `
 SELECT pg_backend_pid() AS pid, (extract(epoch FROM now()) * 1000000)::bigint AS begun,
+  current_setting('search_path') AS path, current_setting('role') AS role,
   s.previous, set_config('lock_timeout', '1s', true) AS now, set_config('idle_in_transaction_session_timeout', ?, true) AS idle
 FROM (SELECT current_setting('lock_timeout') AS previous OFFSET 0) s`
 
@@ -66,6 +67,21 @@ func (p *postgres) fence(ctx context.Context, tx bun.IDB, f Fence) ([]int64, err
 		ids = append(ids, row.ID)
 	}
 	return ids, nil
+}
+
+// pgAsBegun is sent along with the statement that it is for.
+const pgAsBegun = `SELECT set_config('role', ?, true), set_config('search_path', ?, true); `
+
+func (p *postgres) asBegun(session Session) (statement string, args []any) {
+	if session.Role == "" {
+		return "", nil
+	}
+	return pgAsBegun, []any{session.Role, session.Path}
+}
+
+func (p *postgres) remove(ctx context.Context, tx bun.IDB, session Session, ids []int64) (int, error) {
+	before, args := p.asBegun(session)
+	return affected(p.raw(ctx, tx, before+deleteMessages, append(args, bun.List(ids))...).Exec(ctx))
 }
 
 const pgInterrupt = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity

@@ -30,9 +30,7 @@ func (r *returning) usable(ctx context.Context, tx bun.IDB) bool {
 	return err == nil
 }
 
-func (r *returning) remove(ctx context.Context, tx bun.IDB, ids []int64) (int, error) {
-	return affected(r.dialect.raw(ctx, tx, `DELETE FROM {messages} WHERE id IN (?)`, bun.List(ids)).Exec(ctx))
-}
+const deleteMessages = `DELETE FROM {messages} WHERE id IN (?)`
 
 func (r *returning) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, due string) (rows []changedRow, err error) {
 	statement := `DELETE FROM {messages}`

@@ -96,9 +96,11 @@ func (s *Store) Interrupt(ctx context.Context, db *bun.DB, session Session, ende
 // done since the fence is still there. Afterwards no savepoint is left.
 func (s *Store) Intact(ctx context.Context, tx bun.IDB) error { return s.intact(ctx, tx) }
 
-// Remove deletes fenced messages. False means that some of them are gone already.
-func (s *Store) Remove(ctx context.Context, tx bun.IDB, ids ...int64) (bool, error) {
-	n, err := s.remove(ctx, tx, ids)
+// Remove deletes messages that were fenced in a session, as its transaction began: what a
+// consumer has done to its search_path or role does not count any more. False means that
+// some of them are not to be found.
+func (s *Store) Remove(ctx context.Context, tx bun.IDB, session Session, ids ...int64) (bool, error) {
+	n, err := s.remove(ctx, tx, session, ids)
 	return n == len(ids), err
 }
 

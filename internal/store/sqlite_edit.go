@@ -24,3 +24,10 @@ func (s *sqlite) held() string { return sqliteHeld }
 func (s *sqlite) heldClaims() string {
 	return `SELECT c.id AS claim_id, j.value AS mid FROM {claims} c, json_each(c.message_ids) j`
 }
+
+func (s *sqlite) remove(ctx context.Context, tx bun.IDB, _ Session, ids []int64) (int, error) {
+	return affected(s.raw(ctx, tx, deleteMessages, bun.List(ids)).Exec(ctx))
+}
+
+// asBegun has nothing to set back.
+func (s *sqlite) asBegun(Session) (string, []any) { return "", nil }

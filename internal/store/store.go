@@ -87,8 +87,11 @@ type executor interface {
 	// that is in another transaction by now.
 	interrupt(ctx context.Context, db *bun.DB, session Session, ended time.Time) error
 	exists(ctx context.Context, db bun.IDB, id int64) (bool, error)
-	// remove deletes messages and returns how many.
-	remove(ctx context.Context, tx bun.IDB, ids []int64) (int, error)
+	// remove deletes messages of the session's transaction and returns how many.
+	remove(ctx context.Context, tx bun.IDB, session Session, ids []int64) (int, error)
+	// asBegun sets back what a function may have set that decides which tables a
+	// statement finds, and as whom: what to send before it. Empty where there is no such.
+	asBegun(session Session) (statement string, args []any)
 	// usable asks the transaction whether it could still commit.
 	usable(ctx context.Context, tx bun.IDB) bool
 }

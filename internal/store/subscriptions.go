@@ -136,10 +136,13 @@ func (s *Store) LockSubscription(ctx context.Context, tx bun.Tx, name string, ve
 const moveSubscription = `UPDATE {subscriptions} SET position = ?, attempts = 0, last_error = NULL, moved_at = {now}
 WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
 
-// MoveSubscription moves a shard from where it was to another position. False
-// means that somebody else has moved it.
+// MoveSubscription moves a locked shard from where it was to another position, as its
+// transaction began, see [Store.Remove]; and so is what follows it. False means that
+// somebody else has moved it.
 func (s *Store) MoveSubscription(ctx context.Context, tx bun.Tx, sub Subscription, to int64) (bool, error) {
-	return affectedOne(s.raw(ctx, tx, moveSubscription, to, sub.Name, sub.Version, sub.Shard, sub.Position, Running).Exec(ctx))
+	before, args := s.asBegun(sub.Session)
+	args = append(args, to, sub.Name, sub.Version, sub.Shard, sub.Position, Running)
+	return affectedOne(s.raw(ctx, tx, before+moveSubscription, args...).Exec(ctx))
 }
 
 // Failure is what is written down of a shard that could not go on.

@@ -178,7 +178,7 @@ func recoverLocked(k *kit) {
 		if k.store.RowLocks() {
 			equal(k, "recovered", <-recovered, outcome{Recovered: store.Recovered{Claims: 1, Crashed: 1}})
 		}
-		_, err := k.store.Remove(ctx, tx, ids[0])
+		_, err := k.store.Remove(ctx, tx, store.Session{}, ids[0])
 		return err
 	})
 	k.must("transaction", err)

@@ -67,7 +67,7 @@ func (k *kit) fenced(what string, f store.Fence, want bool) {
 // removing removes the message of a fence.
 func (k *kit) removing(f store.Fence) func(context.Context, bun.Tx) error {
 	return func(ctx context.Context, tx bun.Tx) error {
-		if removed, err := k.store.Remove(ctx, tx, f.Messages[0].ID); err != nil || !removed {
+		if removed, err := k.store.Remove(ctx, tx, store.Session{}, f.Messages[0].ID); err != nil || !removed {
 			return fmt.Errorf("remove: got %t, error %v, want true", removed, err)
 		}
 		return nil
@@ -124,13 +124,13 @@ func fenceSeveral(k *kit) {
 		}
 		slices.Sort(held)
 		equal(k, "fenced", held, []int64{ids[0], ids[3], ids[4]})
-		removed, err := k.store.Remove(ctx, tx, held...)
+		removed, err := k.store.Remove(ctx, tx, store.Session{}, held...)
 		equal(k, "removed", removed, true)
 		return err
 	})
 	k.must("transaction", err)
 	equal(k, "messages", k.pending(), []int64{ids[1], ids[2]})
-	removed, err := k.store.Remove(k.ctx, k.db, ids[0], ids[1])
+	removed, err := k.store.Remove(k.ctx, k.db, store.Session{}, ids[0], ids[1])
 	k.must("remove again", err)
 	equal(k, "all removed, though one was gone", removed, false)
 }
@@ -138,7 +138,7 @@ func fenceSeveral(k *kit) {
 func undoPart(k *kit) {
 	ids := k.add("c", 3)
 	remove := func(ctx context.Context, tx bun.Tx, id int64) error {
-		_, err := k.store.Remove(ctx, tx, id)
+		_, err := k.store.Remove(ctx, tx, store.Session{}, id)
 		return err
 	}
 	err := k.inTx(func(ctx context.Context, tx bun.Tx) error {
@@ -218,7 +218,7 @@ func fenceRolledBack(k *kit) {
 func removeOnce(k *kit) {
 	ids := k.add("c", 2)
 	for _, want := range []bool{true, false} {
-		removed, err := k.store.Remove(k.ctx, k.db, ids[0])
+		removed, err := k.store.Remove(k.ctx, k.db, store.Session{}, ids[0])
 		k.must("remove", err)
 		equal(k, "removed", removed, want)
 	}
@@ -242,7 +242,7 @@ func existsWaits(k *kit) {
 		ids := k.add("c", 1)
 		answer := make(chan bool, 1)
 		err := k.inTx(func(ctx context.Context, tx bun.Tx) error {
-			if _, err := k.store.Remove(ctx, tx, ids[0]); err != nil {
+			if _, err := k.store.Remove(ctx, tx, store.Session{}, ids[0]); err != nil {
 				return err
 			}
 			go func() {

@@ -1,6 +1,7 @@
 BEGIN;
 
 SELECT pg_backend_pid() AS pid, (extract(epoch FROM now()) * 1000000)::bigint AS begun,
+  current_setting('search_path') AS path, current_setting('role') AS role,
   s.previous, set_config('lock_timeout', '1s', true) AS now, set_config('idle_in_transaction_session_timeout', '15000ms', true) AS idle
 FROM (SELECT current_setting('lock_timeout') AS previous OFFSET 0) s;
 

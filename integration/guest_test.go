@@ -1,0 +1,126 @@
+package integration_test
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// tenants is a database with the library's tables, and those of the test, in two schemas,
+// and a message in the second that nobody consumes. What it returns works in the first.
+func tenants(t *testing.T, consumers ...bus.Consumer) *app {
+	db := testdb.OpenPostgres(t, testdb.PostgresDSN(t, "search_path=tenant_a"))
+	for _, schema := range []string{"tenant_a", "tenant_b"} {
+		if _, err := db.ExecContext(t.Context(), "CREATE SCHEMA "+schema); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := newApp(t, db, consumers...)
+	b, err := bus.RegistryConfig{Tables: bus.Tables{Schema: "tenant_b"}}.NewRegistry(bus.Consume("theirs", func(context.Context, refund) error { return nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := outbox.Migrate(t.Context(), db, b.Tables()); err != nil {
+		t.Fatal(err)
+	}
+	a.exec("CREATE TABLE effects (n int)")
+	a.exec("CREATE TABLE tenant_b.effects (n int)")
+	producer, err := outbox.NewProducer(b, outbox.ProducerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := producer.Produce(t.Context(), db, refund{ID: "precious"}); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// What a transactional consumer does to its search_path, or to its role, is its own
+// affair: the message that is removed is the one it was given.
+func TestRemovalIsNotLedAstray(t *testing.T) {
+	for name, settings := range map[string][]string{
+		"search_path":                 {"SET LOCAL search_path = tenant_b"},
+		"role without a privilege":    {"SET LOCAL ROLE %s", "SET LOCAL search_path = tenant_b"},
+		"row security for the role":   {"SET LOCAL search_path = tenant_b", "SET LOCAL ROLE %s"},
+		"group, search_path and role": {"SET LOCAL ROLE %s", "SET LOCAL search_path = tenant_b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			role := "r_" + strings.ToLower(rand.Text()[:12]) // it belongs to the server
+			var runs atomic.Int64
+			consume := func(ctx context.Context, tx bun.Tx, o order) error {
+				runs.Add(1)
+				for _, s := range settings {
+					if _, err := tx.ExecContext(ctx, strings.ReplaceAll(s, "%s", role)); err != nil {
+						return err
+					}
+				}
+				_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (1)")
+				return err
+			}
+			var options []bus.ConsumerOption
+			if strings.HasPrefix(name, "group") {
+				options = append(options, outbox.GroupCommit(8))
+			}
+			a := tenants(t, outbox.ConsumeTx("report", consume, options...))
+			makeRole(a, role)
+			if strings.HasPrefix(name, "row security") {
+				a.exec("ALTER TABLE consumer_messages ENABLE ROW LEVEL SECURITY")
+				a.exec("GRANT ALL ON ALL TABLES IN SCHEMA tenant_a TO " + role)
+				a.exec("GRANT USAGE ON SCHEMA tenant_a TO " + role)
+			}
+			const n = 10
+			a.produceMany(n)
+			a.start(fast())
+			eventually(t, "the messages are consumed", func() bool { return a.count("SELECT count(*) FROM tenant_a.consumer_messages") == 0 })
+			if got := a.count("SELECT count(*) FROM tenant_b.consumer_messages"); got != 1 {
+				t.Errorf("messages of the other schema: got %d, want its 1", got)
+			}
+			if got, effects := runs.Load(), a.count("SELECT count(*) FROM tenant_b.effects"); got != n || effects != n {
+				t.Errorf("got %d runs and %d effects, want %d of both", got, effects, n)
+			}
+			if got := a.count("SELECT count(*) FROM tenant_a.poisoned_messages"); got != 0 {
+				t.Errorf("poisoned: got %d, want none", got)
+			}
+		})
+	}
+}
+
+// makeRole makes a role that may write effects.
+func makeRole(a *app, name string) {
+	a.Helper()
+	a.exec("CREATE ROLE " + name)
+	a.Cleanup(func() { a.exec("DROP OWNED BY " + name); a.exec("DROP ROLE " + name) })
+	a.exec("GRANT USAGE ON SCHEMA tenant_b TO " + name)
+	a.exec("GRANT ALL ON tenant_b.effects TO " + name)
+}
+
+// A message that its own transaction cannot see any more is an error that counts: to
+// commit without the removal would run it again, and to try for ever would hide it.
+func TestAMessageThatIsHiddenFromItsRemovalCounts(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var runs atomic.Int64
+		a := newApp(t, db, outbox.ConsumeTx("c", func(ctx context.Context, tx bun.Tx, o order) error {
+			runs.Add(1)
+			_, err := tx.NewRaw("DELETE FROM consumer_messages").Exec(ctx)
+			return err
+		}, bus.MaxAttempts(2)))
+		a.produce(order{})
+		a.start(fast())
+		eventually(t, "the message is poisoned", func() bool { return len(a.poisoned()) == 1 })
+		if p := a.poisoned()[0]; !strings.Contains(p.Errors, "not to be found any more") {
+			t.Errorf("errors: got %s, want why it could not be removed", p.Errors)
+		}
+		if got := runs.Load(); got != 2 {
+			t.Errorf("runs: got %d, want 2", got)
+		}
+	})
+}
