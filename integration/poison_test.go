@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -47,12 +48,19 @@ func TestPoisonedMessagesAreListed(t *testing.T) {
 		seen := map[int64]int{}
 		pages := 0
 		for page := (&poison.Page{Size: 40}); page != nil; pages++ {
-			list, next, err := s.List(ctx, db, poison.Filter{}, *page)
+			var link poison.Page // what travelled as text
+			if err := json.Unmarshal(must[[]byte](t)(json.Marshal(page)), &link); err != nil {
+				t.Fatal(err)
+			}
+			list, next, err := s.List(ctx, db, poison.Filter{}, link)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, m := range list {
 				seen[m.ID]++
+				if m.DueAt.IsZero() || m.DueAt.After(m.PoisonedAt) {
+					t.Errorf("message %d: due at %s, poisoned at %s", m.ID, m.DueAt, m.PoisonedAt)
+				}
 			}
 			page = next
 		}

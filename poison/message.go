@@ -1,6 +1,9 @@
 package poison
 
 import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -20,6 +23,7 @@ type Message struct {
 	Headers     map[string]string // nil: none
 	InsertID    string            // empty: none
 	CreatedAt   time.Time         // when it was produced
+	DueAt       time.Time         // when it was due for the run after which it was poisoned
 	PoisonedAt  time.Time
 	Attempts    int // failed runs
 	Crashes     int // deliveries in a row whose owner vanished
@@ -41,7 +45,7 @@ type Attempt struct {
 
 func shown(row store.Poisoned) Message {
 	m := Message{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, Payload: row.Payload,
-		Headers: store.Headers(row.Headers), InsertID: row.InsertID, CreatedAt: row.CreatedAt.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
+		Headers: store.Headers(row.Headers), InsertID: row.InsertID, CreatedAt: row.CreatedAt.Time, DueAt: row.AvailableAfter.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
 		Crashes: row.Crashes, Reason: row.Reason}
 	for _, e := range store.Attempts(row.Errors) {
 		m.Errors = append(m.Errors, Attempt(e))
@@ -85,15 +89,53 @@ func (f Filter) rows() store.PoisonFilter {
 		PoisonedBefore: f.PoisonedBefore, Error: f.Error}
 }
 
-// Page is a part of a listing. The zero value is the first page; those after it
-// come from [Store.List], and hold where it goes on. They are of no use to
-// another process: there is no way to write one down.
+const (
+	defaultPage = 50
+	maxPage     = 1000
+)
+
+// Page is a part of a listing. The zero value is the first page.
 type Page struct {
 	// Size is the most messages in the page: 1 to 1000. Defaults to 50.
 	Size int
+	// After is where the page begins: what [Store.List] returned, or empty for the
+	// start. It may be written down, into a link for instance.
+	After string
+}
 
-	at time.Time // the last message of the page before
-	id int64
+// cursor is what Page.After holds: the last message of the page before.
+type cursor struct {
+	At int64 `json:"t"` // microseconds since 1970
+	ID int64 `json:"i"`
+}
+
+// start returns the page's size and place.
+func (p Page) start() (size int, at time.Time, id int64, err error) {
+	if p.Size < 0 || p.Size > maxPage {
+		return 0, at, 0, fmt.Errorf("page size %d: %w: 1 to %d are allowed", p.Size, bus.ErrBadOption, maxPage)
+	}
+	size = cmp.Or(p.Size, defaultPage)
+	if p.After == "" {
+		return size, at, 0, nil
+	}
+	var c cursor
+	text, err := base64.RawURLEncoding.DecodeString(p.After)
+	if err == nil {
+		err = json.Unmarshal(text, &c)
+	}
+	at = time.UnixMicro(c.At).UTC()
+	if year := at.Year(); err != nil || c.ID == 0 || year < 1 || year > 9999 {
+		return 0, at, 0, fmt.Errorf("page after %q: %w: only what List returned is allowed", p.After, bus.ErrBadOption)
+	}
+	return size, at, c.ID, nil
+}
+
+func pageAfter(size int, last store.Poisoned) *Page {
+	text, err := json.Marshal(cursor{At: last.PoisonedAt.UnixMicro(), ID: last.ID})
+	if err != nil {
+		panic(err) // impossible: two numbers
+	}
+	return &Page{Size: size, After: base64.RawURLEncoding.EncodeToString(text)}
 }
 
 // Result tells what a requeue did.

@@ -29,11 +29,7 @@ var (
 // constructor sees.
 var errUnmade = errors.New("the store was not made by NewStore; under fx use it from OnStart on")
 
-const (
-	defaultPage = 50
-	maxPage     = 1000
-	batch       = 500 // messages in one transaction
-)
+const batch = 500 // messages in one transaction
 
 // Store works on poisoned messages. It holds no database, and is safe for
 // concurrent use. Make one with [NewStore]: methods of the zero value return an
@@ -94,27 +90,21 @@ func failed(err error, operation string, args ...any) error {
 // messages come and go: nobody is listed twice or left out who was there from the
 // first page to the last. Pass the next page the same filter.
 func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Message, *Page, error) {
-	if page.Size < 0 || page.Size > maxPage {
-		return nil, nil, fmt.Errorf("poison: list: page size %d: %w: 1 to %d are allowed", page.Size, bus.ErrBadOption, maxPage)
-	}
-	if page.Size == 0 {
-		page.Size = defaultPage
-	}
+	size, at, id, mistake := page.start()
 	st, err := s.on(db)
-	if err = errors.Join(err, filter.check()); err != nil {
+	if err = errors.Join(err, mistake, filter.check()); err != nil {
 		return nil, nil, failed(err, "list")
 	}
 	f := filter.rows()
-	f.BeforeAt, f.BeforeID = page.at, page.id
-	rows, err := st.PoisonedMessages(ctx, db, f, page.Size+1)
+	f.BeforeAt, f.BeforeID = at, id
+	rows, err := st.PoisonedMessages(ctx, db, f, size+1)
 	if err != nil {
 		return nil, nil, failed(err, "list")
 	}
 	var next *Page
-	if len(rows) > page.Size {
-		rows = rows[:page.Size]
-		last := rows[len(rows)-1]
-		next = &Page{Size: page.Size, at: last.PoisonedAt.Time, id: last.ID}
+	if len(rows) > size {
+		rows = rows[:size]
+		next = pageAfter(size, rows[size-1])
 	}
 	messages := make([]Message, len(rows))
 	for i, row := range rows {

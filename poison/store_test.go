@@ -54,6 +54,8 @@ func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
 		"a nil *bun.DB":     second(store.Requeue(ctx, (*bun.DB)(nil), 1)),
 		"a negative page":   third(store.List(ctx, db, poison.Filter{}, poison.Page{Size: -1})),
 		"a page too large":  third(store.List(ctx, db, poison.Filter{}, poison.Page{Size: 1001})),
+		"no place":          third(store.List(ctx, db, poison.Filter{}, poison.Page{After: "x"})),
+		"another place":     third(store.List(ctx, db, poison.Filter{}, poison.Page{After: "e30"})),
 		"a negative age":    second(store.Purge(ctx, db, -1)),
 		"no limit":          second(store.RequeueWhere(ctx, db, poison.Filter{}, 0)),
 		"a pointer payload": store.EditAndRequeue(ctx, db, 1, &order{}),
