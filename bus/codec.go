@@ -1,11 +1,14 @@
 package bus
 
 import (
+	"bytes"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"reflect"
+	"unicode/utf8"
 )
 
 // Codec turns payloads into text and back. The text must be valid UTF-8 without
@@ -18,12 +21,60 @@ type Codec interface {
 	Decode(text []byte, into any) error
 }
 
-// JSON is the default Codec: encoding/json. Note that encoding/json silently
-// replaces invalid UTF-8 inside strings by U+FFFD.
+// JSON is the default Codec: encoding/json. It refuses strings that are not valid
+// UTF-8, which encoding/json would silently replace by U+FFFD, with [ErrBadText];
+// bytes of any kind belong into a []byte. It does not see into what types with a
+// MarshalJSON or MarshalText of their own write.
 type JSON struct{}
 
 // Encode implements [Codec].
-func (JSON) Encode(payload any) ([]byte, error) { return json.Marshal(payload) }
+func (JSON) Encode(payload any) ([]byte, error) {
+	text, err := json.Marshal(payload)
+	// encoding/json writes so what it replaces, and U+FFFD itself as it is: looking
+	// for the strings costs only those who have such a thing.
+	if err == nil && bytes.Contains(text, []byte(`\ufffd`)) && hasInvalidText(reflect.ValueOf(payload)) {
+		return nil, fmt.Errorf("%w: a string is not valid UTF-8: a []byte is allowed", ErrBadText)
+	}
+	return text, err
+}
+
+// hasInvalidText looks for strings that encoding/json has replaced something in.
+func hasInvalidText(v reflect.Value) bool {
+	if v.IsValid() && v.CanInterface() {
+		switch v.Interface().(type) {
+		case json.Marshaler, encoding.TextMarshaler:
+			return false
+		}
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return !utf8.ValidString(v.String())
+	case reflect.Pointer, reflect.Interface:
+		return hasInvalidText(v.Elem())
+	case reflect.Struct:
+		for field, value := range v.Fields() {
+			if (field.IsExported() || field.Anonymous) && field.Tag.Get("json") != "-" && hasInvalidText(value) {
+				return true
+			}
+		}
+	case reflect.Map:
+		for key, value := range v.Seq2() {
+			if hasInvalidText(key) || hasInvalidText(value) {
+				return true
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return false
+		}
+		for i := range v.Len() {
+			if hasInvalidText(v.Index(i)) {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // Decode implements [Codec].
 func (JSON) Decode(text []byte, into any) error { return json.Unmarshal(text, into) }

@@ -164,13 +164,54 @@ func TestJSONRoundTrip(t *testing.T) {
 
 func TestJSONTextIsAlwaysStorable(t *testing.T) {
 	t.Parallel()
-	for _, id := range []string{"nul\x00byte", "caf\xe9", "\xff\xfe", "\ud7ff"} {
+	for _, id := range []string{"nul\x00byte", "\ud7ff", "\ufffd", `\ufffd`} {
 		text, err := bus.JSON{}.Encode(orderPlaced{OrderID: id})
 		if err != nil {
 			t.Errorf("%q: got error %v, want none", id, err)
 		}
 		if err := bus.CheckText(string(text)); err != nil {
 			t.Errorf("%q: got text %q, want it storable: %v", id, text, err)
+		}
+	}
+}
+
+// TestJSONRefusesInvalidText: encoding/json would store another text than it was given.
+func TestJSONRefusesInvalidText(t *testing.T) {
+	t.Parallel()
+	bad := "a\xffb"
+	type inner struct{ Text *string }
+	type embedded struct{ inner }
+	for name, value := range map[string]any{
+		"a field": orderPlaced{OrderID: bad}, "a key": map[string]int{bad: 1}, "a pointer in a struct": embedded{inner{&bad}},
+		"in a list of anything": []any{1, map[string]any{"k": []string{"", bad}}}, "in an array": [2]string{"", bad},
+	} {
+		if text, err := (bus.JSON{}).Encode(value); !errors.Is(err, bus.ErrBadText) || strings.Contains(err.Error(), "a\xff") {
+			t.Errorf("%s: got %q, %v, want ErrBadText without the text", name, text, err)
+		}
+	}
+	var none *string
+	for name, value := range map[string]any{
+		"U+FFFD": orderPlaced{OrderID: "\ufffd"}, "an escape of it, as text": orderPlaced{OrderID: `\ufffd`},
+		"JSON that has one": struct{ Raw json.RawMessage }{json.RawMessage(`"\ufffd"`)},
+		"bytes":             struct{ Text, Bytes any }{`\ufffd`, []byte(bad)},
+		"what is left out": struct {
+			Text string
+			Out  string `json:"-"`
+			None *string
+			At   time.Time
+		}{`\ufffd`, bad, none, time.Time{}},
+	} {
+		if _, err := (bus.JSON{}).Encode(value); err != nil {
+			t.Errorf("%s: got %v, want it encoded", name, err)
+		}
+	}
+}
+
+func BenchmarkJSONEncode(b *testing.B) {
+	payload := orderPlaced{OrderID: strings.Repeat("order ", 40)}
+	for b.Loop() {
+		if _, err := (bus.JSON{}).Encode(payload); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

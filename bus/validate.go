@@ -112,8 +112,9 @@ func (m *Message) check(maxPayload int) error {
 		return fmt.Errorf("%w: delay %s, 0 or more is allowed", ErrBadOption, m.Delay)
 	case m.Delay > 0 && !m.AvailableAt.IsZero():
 		return fmt.Errorf("%w: give a delay or an instant, not both", ErrBadOption)
-	case !m.AvailableAt.IsZero() && (m.AvailableAt.Year() < 1 || m.AvailableAt.Year() > 9999):
-		return fmt.Errorf("%w: available at year %d, 1 to 9999 are allowed", ErrBadOption, m.AvailableAt.Year())
+	}
+	if year := m.AvailableAt.UTC().Year(); !m.AvailableAt.IsZero() && (year < 1 || year > 9999) {
+		return fmt.Errorf("%w: available at year %d in UTC, 1 to 9999 are allowed", ErrBadOption, year)
 	}
 	if err := CheckKey("insert id", m.InsertID); err != nil {
 		return err
@@ -126,15 +127,17 @@ func CheckHeaders(headers map[string]string) error {
 	size := 0
 	for key, value := range headers {
 		size += len(key) + len(value)
+	}
+	if size > MaxHeaders { // first, since the errors below quote names
+		return fmt.Errorf("headers: %w: %d bytes, at most %d are allowed", ErrTooLarge, size, MaxHeaders)
+	}
+	for key, value := range headers {
 		if key == "" {
 			return fmt.Errorf("%w: a header needs a name", ErrBadOption)
 		}
 		if err := errors.Join(CheckText(key), CheckText(value)); err != nil {
 			return fmt.Errorf("header %q: %w: %w", key, ErrBadText, err)
 		}
-	}
-	if size > MaxHeaders {
-		return fmt.Errorf("headers: %w: %d bytes, at most %d are allowed", ErrTooLarge, size, MaxHeaders)
 	}
 	return nil
 }

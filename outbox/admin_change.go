@@ -43,11 +43,11 @@ func (a *Admin) Cancel(ctx context.Context, db bun.IDB, ids ...int64) (Result, e
 
 // Reschedule makes pending messages due at the given time instead; one in the past
 // means now, before what has been due for less long. Attempts, crashes and errors
-// stay. A zero time, or a year beyond 1 to 9999, is bus.ErrBadOption. For all the
+// stay. A zero time, or a year beyond 1 to 9999 in UTC, is bus.ErrBadOption. For all the
 // rest it is like [Admin.Cancel].
 func (a *Admin) Reschedule(ctx context.Context, db bun.IDB, at time.Time, ids ...int64) (Result, error) {
-	if year := at.Year(); at.IsZero() || year < 1 || year > 9999 {
-		return Result{}, fmt.Errorf("outbox: admin: reschedule to %s: %w: years 1 to 9999 are allowed", at, bus.ErrBadOption)
+	if year := at.UTC().Year(); at.IsZero() || year < 1 || year > 9999 {
+		return Result{}, fmt.Errorf("outbox: admin: reschedule to %s: %w: years 1 to 9999 in UTC are allowed", at.UTC(), bus.ErrBadOption)
 	}
 	return a.change(ctx, db, "reschedule", store.PendingChange{DueAt: at}, ids)
 }

@@ -58,6 +58,7 @@ func TestAdminRefusesBadInputBeforeAnySQL(t *testing.T) {
 		"an insert id that is no text":   {list(outbox.Filter{InsertID: "\xff"}, outbox.Page{}), bus.ErrBadText},
 		"the zero time":                  {second(admin.Reschedule(ctx, db, time.Time{}, 1)), bus.ErrBadOption},
 		"a year beyond 9999":             {second(admin.Reschedule(ctx, db, time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), 1)), bus.ErrBadOption},
+		"a year beyond 9999 in UTC":      {second(admin.Reschedule(ctx, db, time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -7200)), 1)), bus.ErrBadOption},
 		"a pause of nobody":              {admin.Pause(ctx, db, ""), bus.ErrBadOption},
 		"a pause of no text":             {admin.Pause(ctx, db, "\xff"), bus.ErrBadText},
 		"a resume of too much":           {admin.Resume(ctx, db, strings.Repeat("x", 256)), bus.ErrTooLarge},

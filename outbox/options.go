@@ -19,7 +19,8 @@ func Delay(d time.Duration) Option {
 }
 
 // AvailableAt postpones the message until t. A time in the past means now; the
-// order among due messages is by that time. The zero time sets nothing.
+// order among due messages is by that time. The zero time sets nothing; otherwise
+// the year must be one of 1 to 9999 in UTC.
 func AvailableAt(t time.Time) Option {
 	return func(m *bus.Message) error { m.AvailableAt = t; return nil }
 }

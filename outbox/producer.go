@@ -72,12 +72,12 @@ func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, erro
 	return p, nil
 }
 
-// layers is the produce chain, outermost first. It checks twice: before, so that
-// nothing is traced or logged that cannot be written, and after, since the
-// user's layers may have changed the message.
+// layers is the produce chain, outermost first. Messages are checked twice: before
+// the chain, so that nothing is traced or logged that cannot be written, and at its
+// end, since the user's layers may have changed them.
 func (p *Producer) layers() []bus.SendMiddleware {
 	check := bus.EachMessage(func(_ context.Context, m *bus.Message) error { return m.Check(p.config.MaxPayload) })
-	chain := []bus.SendMiddleware{check}
+	var chain []bus.SendMiddleware
 	if p.config.Telemetry != nil {
 		chain = append(chain, p.config.Telemetry)
 	}
@@ -122,18 +122,21 @@ func (p *Producer) Produce(ctx context.Context, db bun.IDB, payload bus.Payload,
 
 // ProduceMany writes any number of payloads, of any types, in as few statements
 // as possible: all of them or none. The receipts are in the order of the items.
-// No items are no error. The errors are those of [Producer.Produce].
+// No items are no error. The errors are those of [Producer.Produce], joined, of all
+// items that are wrong: each says which one it is, counted from 0.
 func (p *Producer) ProduceMany(ctx context.Context, db bun.IDB, items ...Item) ([]Receipt, error) {
 	if p == nil || p.registry == nil {
 		return nil, fmt.Errorf("outbox: produce: %w", errUnmade)
 	}
 	batch := make([]*bus.Message, len(items))
-	for i, item := range items {
-		m, err := p.message(item)
-		if err != nil {
-			return nil, fmt.Errorf("outbox: produce: %w", err)
+	err := each(len(items), "item", func(i int) (err error) {
+		if batch[i], err = p.message(items[i]); err != nil {
+			return err
 		}
-		batch[i] = m
+		return batch[i].Check(p.config.MaxPayload)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("outbox: produce: %w", err)
 	}
 	receipts, err := p.deliver(ctx, db, batch)
 	if err != nil {
@@ -159,13 +162,36 @@ func (p *Producer) message(item Item) (*bus.Message, error) {
 	m := &bus.Message{ID: id, PayloadType: payloadType, Payload: text, Value: item.Payload}
 	for i, option := range item.Options {
 		if option == nil {
-			return nil, fmt.Errorf("payload %q: %w: option %d is nil", payloadType, bus.ErrBadOption, i)
-		}
-		if err := option(m); err != nil {
-			return nil, fmt.Errorf("payload %q: %w", payloadType, err)
+			err = errors.Join(err, fmt.Errorf("payload %q: %w: option %d is nil", payloadType, bus.ErrBadOption, i))
+		} else if mistake := option(m); mistake != nil {
+			err = errors.Join(err, fmt.Errorf("payload %q: %w", payloadType, mistake))
 		}
 	}
-	return m, nil
+	return m, err
+}
+
+// maxMistakes bounds how many an error lists.
+const maxMistakes = 100
+
+// each joins what check finds about the parts of a batch, and says of which.
+func each(n int, part string, check func(i int) error) error {
+	var mistakes []error
+	more := 0
+	for i := range n {
+		switch err := check(i); {
+		case err == nil:
+		case n == 1:
+			return err
+		case len(mistakes) == maxMistakes:
+			more++
+		default:
+			mistakes = append(mistakes, fmt.Errorf("%s %d: %w", part, i, err))
+		}
+	}
+	if more > 0 {
+		mistakes = append(mistakes, fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(mistakes...)
 }
 
 func newMessageID() (bus.MessageID, error) {
@@ -184,17 +210,16 @@ func (p *Producer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) 
 	if p == nil || p.registry == nil {
 		return fmt.Errorf("outbox: send: %w", errUnmade)
 	}
-	for _, m := range batch {
-		if m == nil {
-			return fmt.Errorf("outbox: send: %w: a message is nil", bus.ErrBadOption)
-		}
-		if m.ID == (bus.MessageID{}) {
-			id, err := newMessageID()
-			if err != nil {
-				return fmt.Errorf("outbox: send: %w", err)
+	err := each(len(batch), "message", func(i int) (err error) {
+		if m := batch[i]; m != nil && m.ID == (bus.MessageID{}) {
+			if m.ID, err = newMessageID(); err != nil {
+				return err
 			}
-			m.ID = id
 		}
+		return batch[i].Check(p.config.MaxPayload)
+	})
+	if err != nil {
+		return fmt.Errorf("outbox: send: %w", err)
 	}
 	if _, err := p.deliver(ctx, db, batch); err != nil {
 		return fmt.Errorf("outbox: send: %w", err)

@@ -52,6 +52,9 @@ func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
 		{"negative delay", order{}, []outbox.Option{outbox.Delay(-time.Second)}, nil, bus.ErrBadOption, "delay -1s"},
 		{"delay and instant", order{}, []outbox.Option{outbox.Delay(time.Second), outbox.AvailableAt(time.Now())}, nil, bus.ErrBadOption, "not both"},
 		{"instant beyond the calendar", order{}, []outbox.Option{outbox.AvailableAt(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))}, nil, bus.ErrBadOption, "year 10000"},
+		{"instant beyond the calendar in UTC only", order{}, []outbox.Option{outbox.AvailableAt(time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -2*3600)))}, nil, bus.ErrBadOption, "year 10000 in UTC"},
+		{"instant before the calendar in UTC only", order{}, []outbox.Option{outbox.AvailableAt(time.Date(1, 1, 1, 1, 0, 0, 0, time.FixedZone("", 2*3600)))}, nil, bus.ErrBadOption, "year 0 in UTC"},
+		{"header with a long bad name", order{}, []outbox.Option{outbox.Header(strings.Repeat("\xff", 9<<10), "v")}, nil, bus.ErrTooLarge, "9217 bytes"},
 		{"nil option", order{}, []outbox.Option{nil}, nil, bus.ErrBadOption, "option 0 is nil"},
 	}
 	for _, test := range tests {
@@ -73,6 +76,41 @@ func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
 				t.Errorf("receipt: got %+v, want none", receipt)
 			}
 		})
+	}
+}
+
+func TestProduceManyNamesEveryBadItem(t *testing.T) {
+	t.Parallel()
+	producer, err := outbox.NewProducer(newRegistry(t, orders("c")), outbox.ProducerConfig{MaxPayload: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	items := []outbox.Item{
+		{Payload: order{}}, {Payload: orphan{}},
+		{Payload: order{}, Options: []outbox.Option{outbox.InsertID(""), nil}},
+		{Payload: order{ID: strings.Repeat("x", 200)}},
+		{Payload: order{}, Options: []outbox.Option{outbox.Delay(-1)}},
+	}
+	_, err = producer.ProduceMany(t.Context(), noDatabase(t), items...)
+	for _, want := range []error{bus.ErrNoConsumer, bus.ErrBadOption, bus.ErrTooLarge} {
+		if !errors.Is(err, want) {
+			t.Errorf("got %v, want it to be %v", err, want)
+		}
+	}
+	for _, want := range []string{`item 1: payload "orphan"`, `item 2: payload "order.placed"`, "insert id is empty", "option 1 is nil",
+		`item 3: payload "order.placed": too large`, `item 4: payload "order.placed": option not allowed: delay -1ns`} {
+		if err == nil || strings.Count(err.Error(), want) != 1 {
+			t.Errorf("got %v, want it to say %q once", err, want)
+		}
+	}
+	many := make([]outbox.Item, 1000)
+	_, err = producer.ProduceMany(t.Context(), noDatabase(t), many...)
+	if err == nil || !strings.HasSuffix(err.Error(), "and 900 more") {
+		t.Errorf("1000 bad items: got %v, want 100 of them named", err)
+	}
+	err = producer.Send(t.Context(), noDatabase(t), &bus.Message{PayloadType: "order.placed"}, nil, &bus.Message{PayloadType: "order.placed", Delay: -1})
+	if err == nil || !strings.Contains(err.Error(), "message 1: ") || !strings.Contains(err.Error(), "message 2: ") {
+		t.Errorf("send: got %v, want both messages named", err)
 	}
 }
 
