@@ -245,6 +245,9 @@ func nextFire(expression, zone string, from time.Time) (time.Time, error) {
 		return time.Time{}, err
 	}
 	next, err := parsed.Next(from, location)
+	if err == nil && next.UTC().Year() > 9999 { // which no database could store
+		err = cron.ErrNeverFires
+	}
 	if err != nil {
 		return time.Time{}, fmt.Errorf("%w: %w", ErrExpression, err)
 	}

@@ -7,13 +7,26 @@ import (
 	"unicode/utf8"
 )
 
+const (
+	// maxExpression bounds what is stored with every schedule and read with every
+	// fire, in bytes. Lists of all values in all fields together are shorter.
+	maxExpression = 1024
+	// maxZone bounds names of zones, in bytes; the longest there is has 32.
+	maxZone = 255
+	// shown is how much of a text that is too long an error quotes.
+	shown = 64
+)
+
 // Parse reads an expression of six fields (seconds first), of five (seconds
 // are 0), or a macro; the package comment has the syntax. White space around
 // and between the fields does not matter, and String returns it as it was given.
 // The error is a *ParseError if the text is wrong, for the first thing that is,
 // and wraps ErrNeverFires if the text is right but no year has such a day, as
-// with 30 February. Parse is safe for concurrent use.
+// with 30 February. It takes up to 1024 bytes. Parse is safe for concurrent use.
 func Parse(expr string) (Expression, error) {
+	if len(expr) > maxExpression {
+		return Expression{}, &ParseError{Expr: expr[:shown], Value: expr[:shown], Allowed: fmt.Sprintf("a text of up to %d bytes, not %d,", maxExpression, len(expr))}
+	}
 	// Without this, white space and letters that merely look or fold like
 	// those of the syntax (a pasted no-break space, a long s) would pass.
 	if strings.ContainsFunc(expr, func(r rune) bool { return r >= utf8.RuneSelf }) {
@@ -101,7 +114,7 @@ func parseFields(expr string, fields []string) (Expression, error) {
 		month: p.set(field{name: "month", min: 1, max: 12, cycle: 12, names: []string{
 			"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
 		}}, fields[4]),
-		interval: strings.ContainsAny(fields[0]+fields[1]+fields[2], "*-/"),
+		interval: strings.ContainsAny(fields[0]+fields[1]+fields[2], "*?-/"),
 	}
 	p.dayOfMonth(&e.day, fields[3])
 	p.dayOfWeek(&e.day, fields[5])
@@ -117,9 +130,6 @@ func parseFields(expr string, fields []string) (Expression, error) {
 
 func (p *parser) dayOfMonth(rule *dayRule, text string) {
 	f := field{name: "day-of-month", min: 1, max: 31, cycle: 31, alone: "L, L-3, LW, 15W"}
-	if text == "?" {
-		text = "*"
-	}
 	rest := strings.ToUpper(text)
 	rest, rule.nearest = strings.CutSuffix(rest, "W")
 	rest, rule.last = strings.CutPrefix(rest, "L")
@@ -148,9 +158,6 @@ func (p *parser) dayOfWeek(rule *dayRule, text string) {
 	f := field{name: "day-of-week", max: 7, cycle: 7, alone: "FRIL, FRI#2", names: []string{
 		"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT",
 	}}
-	if text == "?" {
-		text = "*"
-	}
 	if day, nth, ok := strings.Cut(text, "#"); ok {
 		rule.weekdays = p.weekday(f, text, day)
 		if rule.week, ok = number(nth, 1, 5); !ok {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,9 @@ func TestParseSyntax(t *testing.T) {
 
 		// Both day fields must match.
 		{"0 0 0 13 * FRI", "2024-01-01 00:00:00", []string{"2024-09-13 00:00:00", "2024-12-13 00:00:00", "2025-06-13 00:00:00"}},
+		{"? ? ? ? ? ?", "2024-01-01 00:00:00", []string{"2024-01-01 00:00:01", "2024-01-01 00:00:02"}},
+		{"0 ?/20 * * * *", "2024-01-01 00:00:00", []string{"2024-01-01 00:20:00", "2024-01-01 00:40:00"}},
+		{"0 0 0 ?/10 * *", "2024-01-01 00:00:00", []string{"2024-01-11 00:00:00", "2024-01-21 00:00:00"}},
 		{"0 0 0 ? 11 ?", "2024-11-29 00:00:00", []string{"2024-11-30 00:00:00", "2025-11-01 00:00:00"}},
 
 		// L.
@@ -149,7 +153,7 @@ func TestParseErrorsTellFieldValueAndAllowed(t *testing.T) {
 		{"* */0 * * * *", "minute", "*/0", "a step of 1-59"},
 		{"* */60 * * * *", "minute", "*/60", "a step of 1-59"},
 		{"* 1-9/2/2 * * * *", "minute", "1-9/2/2", "a step of 1-59"},
-		{"* ? * * * *", "minute", "?", "0-59"},
+		{"* ?,1 * * * *", "minute", "?", "0-59 in a list or range"},
 		{"* L * * * *", "minute", "L", "0-59"},
 		{"* * 24 * * *", "hour", "24", "0-23"},
 		{"* * 1/24 * * *", "hour", "1/24", "a step of 1-23"},
@@ -237,6 +241,27 @@ func TestParseErrorReads(t *testing.T) {
 		if _, err := cron.Parse(tt.expr); err == nil || err.Error() != tt.want {
 			t.Errorf("Parse(%q): got %v, want %s", tt.expr, err, tt.want)
 		}
+	}
+}
+
+func TestParseBoundsTexts(t *testing.T) {
+	t.Parallel()
+	every := make([]string, 60)
+	for i := range every {
+		every[i] = strconv.Itoa(i)
+	}
+	long := strings.Join(every, ",") + " " + strings.Join(every, ",") + " * * * *"
+	if _, err := cron.Parse(long + strings.Repeat(" ", 1024-len(long))); err != nil {
+		t.Errorf("1024 bytes: got %v, want them read", err)
+	}
+	huge := strings.Repeat("1,", 10<<20) + "1 * * * * *"
+	_, err := cron.Parse(huge)
+	parse, ok := errors.AsType[*cron.ParseError](err)
+	if !ok || len(err.Error()) > 300 || len(parse.Expr) > 300 || !strings.Contains(err.Error(), "up to 1024 bytes") {
+		t.Errorf("20 MB: got %.300v, want a short ParseError that says what is allowed", err)
+	}
+	if _, err := cron.LoadLocation(strings.Repeat("Europe/", 1<<20)); err == nil || len(err.Error()) > 300 || !strings.Contains(err.Error(), "up to 255 bytes") {
+		t.Errorf("a zone of 7 MB: got %.300v, want a short error that says what is allowed", err)
 	}
 }
 

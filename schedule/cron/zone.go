@@ -7,13 +7,17 @@ import (
 )
 
 // LoadLocation returns the zone with an IANA name such as "Europe/Amsterdam",
-// or "UTC". It refuses "" and "Local", which do not mean the same everywhere.
+// or "UTC". It refuses "" and "Local", which do not mean the same everywhere, and
+// names of more than 255 bytes.
 // This library embeds no time zones: where the system has none, as in a
 // scratch image, the program must import time/tzdata, and the error says so. Its
 // errors have no type of their own; package schedule wraps them in
 // schedule.ErrExpression. LoadLocation is safe for concurrent use.
 func LoadLocation(name string) (*time.Location, error) {
 	const allowed = `an IANA name such as "Europe/Amsterdam" or "UTC" is allowed`
+	if len(name) > maxZone {
+		return nil, fmt.Errorf("cron: time zone %q...: up to %d bytes are allowed, not %d", name[:shown], maxZone, len(name))
+	}
 	switch name {
 	case "":
 		return nil, fmt.Errorf("cron: time zone %q: %s", name, allowed)
