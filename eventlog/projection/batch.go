@@ -19,8 +19,11 @@ import (
 const (
 	window = 50_000          // positions that one batch looks at, at most
 	budget = 2 * time.Second // after which a batch takes no more events
-	// conflictDelay is the wait after a failure that our own transaction is to blame for.
+	// A failure that our own transaction is to blame for is not counted, so many in a
+	// row. The wait after each is twice that before it.
+	blamelessRuns = 10
 	conflictDelay = 50 * time.Millisecond
+	maxDelay      = time.Second
 )
 
 // batch is one transaction of a shard: its checkpoint, locked, and the events
@@ -73,6 +76,7 @@ func (r *Runner) step(ctx context.Context, s *shard, stop <-chan struct{}) (more
 	if err != nil {
 		return false, fmt.Errorf("projection %q: %w", s.Name, err)
 	}
+	s.blameless.Store(0)
 	if more {
 		s.limit.Store(min(2*s.limit.Load(), int64(s.BatchSize)))
 	}
@@ -278,10 +282,20 @@ func (b *batch) failed(ctx context.Context, index int, m *bus.Message, err error
 		index = 0
 	}
 	f := &failure{index: index, message: m, size: len(b.messages), sub: b.sub, err: err}
-	if store.IsConflict(err) || store.IsUnavailable(err) {
-		statement, cancel := context.WithTimeout(ctx, statementTimeout)
+	if innocent(err) {
+		statement, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 		defer cancel()
 		f.blameless = !b.runner.store.Usable(statement, b.tx)
 	}
 	return f
+}
+
+// innocent tells whether a function may have failed through no fault of its own: the
+// transaction met a conflict, or its connection is lost. A statement that took too long,
+// or waited for a lock in vain, is the function's.
+func innocent(err error) bool {
+	if store.IsConflict(err) {
+		return !store.IsLockTimeout(err)
+	}
+	return store.IsConnectionDoubtful(err) && !errors.Is(err, context.DeadlineExceeded)
 }

@@ -14,8 +14,18 @@ import (
 // afterFailure decides how a shard goes on whose batch was rolled back. Only an
 // event that failed as the first one has failed for good: of others, those before
 // are applied first, in a smaller batch.
+//
+// A conflict, or a lost connection, is nobody's fault, unless it comes again and again:
+// then the event is, or what the function does for it, and it counts.
 func (r *Runner) afterFailure(ctx context.Context, s *shard, f *failure) (more bool, err error) {
-	if f.index != 0 && !f.blameless {
+	if n := s.blameless.Load(); f.blameless && n < blamelessRuns {
+		s.blameless.Store(n + 1)
+		return false, r.writeFailure(ctx, f, store.Failure{Status: store.Running, Attempts: f.sub.Attempts,
+			Delay: min(conflictDelay<<n, maxDelay), Error: f.Error()})
+	}
+	f.blameless = false
+	s.blameless.Store(0)
+	if f.index != 0 {
 		smaller := f.index
 		if f.index < 0 {
 			smaller = f.size / 2
@@ -28,14 +38,12 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, f *failure) (more b
 		return false, f // it has not had its chance
 	}
 	failed := store.Failure{Status: store.Running, Attempts: f.sub.Attempts, Delay: s.AttemptDelay, Error: f.Error()}
-	switch {
-	case f.blameless:
-		failed.Delay = conflictDelay
-	case v.Outcome == bus.Poisoned:
+	switch v.Outcome {
+	case bus.Poisoned:
 		return r.poisoned(ctx, s, f, v)
-	case v.Outcome == bus.Retried:
+	case bus.Retried:
 		failed.Attempts, failed.Delay = failed.Attempts+1, v.Delay
-	case v.Outcome == bus.Snoozed:
+	case bus.Snoozed:
 		failed.Delay = v.Delay
 	}
 	return false, r.writeFailure(ctx, f, failed)

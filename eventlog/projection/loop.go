@@ -25,6 +25,8 @@ type shard struct {
 	number int
 	limit  atomic.Int64 // of the next batch: less than BatchSize after a failure
 	window atomic.Int64 // positions that it looks at: more where few are for it
+
+	blameless atomic.Int64 // failures in a row that are nobody's fault
 }
 
 // crew is the goroutines of one Run.
@@ -101,9 +103,7 @@ func (c *crew) dispatch(ctx context.Context) error {
 			rows, _, err = c.behind(ctx)
 		}
 	}
-	if err != nil {
-		return err
-	}
+	// Should numbering have failed, projections go on with what has its position.
 	for _, reader := range c.readers {
 		for _, shard := range reader.shards {
 			if among(rows, shard) {
@@ -111,7 +111,7 @@ func (c *crew) dispatch(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
+	return err
 }
 
 func (c *crew) behind(ctx context.Context) ([]store.Subscription, bool, error) {
