@@ -197,9 +197,11 @@ func TestAdminNeverWaitsForARunningMessage(t *testing.T) {
 		started, gate := make(chan struct{}), make(chan struct{})
 		a := newApp(t, db, outbox.ConsumeTx("c", func(context.Context, bun.Tx, order) error { close(started); <-gate; return nil }))
 		a.produce(order{ID: "1"})
-		r := a.start(fast())
+		config := fast()
+		config.DefaultConsumerTimeout = 9 * time.Second // less than SQLite waits for its lock
+		r := a.start(config)
 		<-started
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the consumer does not end before
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		admin := a.admin()
 		for what, change := range map[string]func() (outbox.Result, error){

@@ -229,7 +229,7 @@ func (d stored) consumed(t *testing.T, text string) {
 	config := fast()
 	config.Logger = slog.New(slog.DiscardHandler)
 	r := a.start(config)
-	poll(t, "everything is consumed", 20*time.Second, time.Millisecond, a.empty)
+	eventually(t, "everything is consumed", a.empty)
 	r.mustStop()
 	if !maps.Equal(got, want) {
 		t.Fatalf("%s: consumed: got %v, want %v", d.db.Dialect().Name(), got, want)
@@ -409,7 +409,7 @@ func (d stored) fired(t *testing.T, expression, zone string) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- processor.Run(ctx) }()
-	poll(t, "the good schedule fires", 20*time.Second, time.Millisecond, func() bool {
+	eventually(t, "the good schedule fires", func() bool {
 		n, err := d.db.NewSelect().Table("consumer_messages").Where("payload = 'good'").Count(context.WithoutCancel(ctx))
 		return err == nil && n == 1
 	})

@@ -159,7 +159,7 @@ func TestNothingIsRemovedFromATransactionThatSQLiteRolledBack(t *testing.T) {
 			_, _ = tx.NewRaw("INSERT OR ROLLBACK INTO numbers VALUES (1), (1)").Exec(ctx)
 		},
 		"an interrupted write": func(ctx context.Context, tx bun.Tx) {
-			ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+			ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // it has begun by then
 			defer cancel()
 			_, _ = tx.NewRaw(`INSERT INTO numbers
 				WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 1000000000) SELECT x FROM n`).Exec(ctx)

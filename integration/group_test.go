@@ -89,7 +89,7 @@ func TestAGroupSharesTransactions(t *testing.T) {
 			defer mu.Unlock()
 			members[tx.Tx]++
 			return nil
-		})
+		}, bus.Timeout(9*time.Second)) // less than SQLite waits for its lock
 		a.db = a.db.WithQueryHook(savepoints)
 		r := a.start(once())
 		eventually(t, "all are consumed", a.empty)
@@ -314,10 +314,10 @@ func TestAGroupKeepsWaitingShort(t *testing.T) {
 	var runs atomic.Int64
 	a := grouped(t, testdb.Postgres(t), 20, func(context.Context, bun.Tx, order) error {
 		if runs.Add(1) == 1 {
-			<-time.After(600 * time.Millisecond) // more than half of the timeout
+			<-time.After(2400 * time.Millisecond) // more than half of the timeout
 		}
 		return nil
-	}, bus.Timeout(time.Second))
+	}, bus.Timeout(4*time.Second))
 	r := a.start(once())
 	eventually(t, "all are settled", a.empty)
 	r.mustStop()

@@ -65,7 +65,7 @@ func insertIDLeavesOthersAlone(t *testing.T, db *bun.DB, level sql.IsolationLeve
 
 	left := make(map[string]bool)
 	for id, options := range map[string][]outbox.Option{"without": nil, "before": {outbox.InsertID("j")}, "behind": {outbox.InsertID("l")}} {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		_, err := a.producer.Produce(ctx, a.db, refund{ID: id}, options...)
 		cancel()
 		if err != nil {
@@ -79,7 +79,7 @@ func insertIDLeavesOthersAlone(t *testing.T, db *bun.DB, level sql.IsolationLeve
 		select {
 		case id := <-consumed:
 			delete(left, id)
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("not consumed beside an open transaction: %v", left)
 		}
 	}

@@ -140,7 +140,7 @@ func TestMariaDBLetsGoOfClaims(t *testing.T) {
 	if _, err := l.Settle(ctx, l.db, "a", time.Minute, l.results(store.Done)); err == nil {
 		t.Fatal("settle of a locked message: got no error, want one of the context")
 	}
-	ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel = context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if held, err := l.Extend(ctx, l.db, "a", time.Minute); err != nil || !slices.Equal(held, []int64{l.held.ID}) {
 		t.Errorf("extend right after: got %v, error %v, want the claim renewed", held, err)
@@ -171,7 +171,7 @@ func keyed(t *testing.T, config outbox.ProcessorConfig, consumers ...bus.Consume
 func TestMariaDBLockedMessageHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	config := fast()
-	config.LeaseDuration = 3 * time.Second
+	config.LeaseDuration, config.DefaultConsumerTimeout, config.DrainTimeout = 5*time.Second, time.Minute, time.Minute
 	var slow, cancelled atomic.Int64
 	a, r, tx, runs := keyed(t, config,
 		bus.Consume("other", func(_ context.Context, f refund) error {
@@ -183,14 +183,14 @@ func TestMariaDBLockedMessageHoldsUpNobody(t *testing.T) {
 		bus.Consume("slow", func(ctx context.Context, _ slowRefund) error {
 			slow.Add(1)
 			select {
-			case <-time.After(4 * time.Second):
+			case <-time.After(7 * time.Second):
 			case <-ctx.Done():
 				cancelled.Add(1)
 			}
 			return nil
 		}))
 	began, n, worst := time.Now(), 0, time.Duration(0)
-	for ; time.Since(began) < 7*time.Second; n++ {
+	for ; time.Since(began) < 10*time.Second; n++ {
 		at := time.Now()
 		a.produce(refund{ID: fmt.Sprint(n, n%3)})
 		if n%10 == 0 {

