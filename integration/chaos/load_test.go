@@ -5,6 +5,7 @@ package chaos_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -109,13 +110,20 @@ type load struct {
 type batch struct {
 	jobs      []int
 	confirmed bool // its commit was; else it may have been committed, or not
+
+	// Positions in the server's log before the commit and after it, for a load with
+	// positions; the latter is unknown when nobody lived to tell.
+	before, after int64
 }
+
+const unknownPosition = math.MaxInt64
 
 // loadSpec is what a load consists of.
 type loadSpec struct {
 	batch     int
 	every     time.Duration
 	low, high time.Duration // that a job takes
+	positions bool
 }
 
 // load starts producing in the background.
@@ -141,22 +149,39 @@ func (r *run) load(spec loadSpec) *load {
 				items[i].Payload = chaos.Job{N: next, Takes: spec.low + time.Duration(random.Int64N(int64(spec.high-spec.low)))}
 				next++
 			}
-			l.batches = append(l.batches, batch{jobs: jobs, confirmed: l.produce(items, jobs[0]) == nil})
+			b := batch{jobs: jobs, after: unknownPosition}
+			b.confirmed = l.produce(&b, items, spec.positions) == nil
+			l.batches = append(l.batches, b)
 		}
 	})
 	return l
 }
 
-func (l *load) produce(items []outbox.Item, number int) error {
+func (l *load) produce(b *batch, items []outbox.Item, positions bool) error {
 	ctx, cancel := context.WithTimeout(l.run.ctx, 5*time.Second)
 	defer cancel()
-	return l.run.producer.RunInTx(ctx, l.run.db, func(ctx context.Context, tx bun.Tx) error {
-		if _, err := tx.NewRaw("INSERT INTO produced (batch) VALUES (?)", number).Exec(ctx); err != nil {
+	err := l.run.producer.RunInTx(ctx, l.run.db, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := tx.NewRaw("INSERT INTO produced (batch) VALUES (?)", b.jobs[0]).Exec(ctx); err != nil {
 			return err
 		}
 		_, err := l.run.producer.ProduceMany(ctx, tx, items...)
+		if err == nil && positions {
+			b.before, err = position(ctx, tx)
+		}
 		return err
 	})
+	if err == nil && positions {
+		if after, err := position(ctx, l.run.db); err == nil {
+			b.after = after
+		}
+	}
+	return err
+}
+
+// position is where the server's log ends.
+func position(ctx context.Context, db bun.IDB) (at int64, err error) {
+	err = db.NewRaw("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint").Scan(ctx, &at)
+	return at, err
 }
 
 // end stops the load. It may be called more than once.

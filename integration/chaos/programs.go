@@ -35,6 +35,13 @@ func postgres(bin string) program {
 			return Source(fmt.Sprintf("postgres://postgres@/postgres?host=%s&port=%d&sslmode=disable&default_query_exec_mode=exec", dir, serverPort))
 		},
 		stop: syscall.SIGQUIT, users: []string{"postgres", "nobody"},
+		copy: func(from, to string) (string, []string) {
+			return filepath.Join(bin, "pg_basebackup"), []string{"--host=" + from, "--port=" + strconv.Itoa(serverPort), "--username=postgres",
+				"--pgdata=" + filepath.Join(to, "data"), "--write-recovery-conf", "--checkpoint=fast", "--no-sync"}
+		},
+		promote: func(dir string) (string, []string) {
+			return filepath.Join(bin, "pg_ctl"), []string{"promote", "--pgdata=" + filepath.Join(dir, "data"), "--silent"}
+		},
 	}
 }
 

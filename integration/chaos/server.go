@@ -39,6 +39,9 @@ type program struct {
 	source     func(dir string) Source
 	stop       syscall.Signal // ends it at once, if that can be had, and else in order
 	users      []string       // who may own it when we are root
+	// Of a standby; nil where there are none.
+	copy    func(from, to string) (name string, args []string)
+	promote func(dir string) (name string, args []string)
 }
 
 // NewServer prepares a PostgreSQL cluster in dir, which must be empty, without

@@ -1,0 +1,216 @@
+//go:build unix
+
+package chaos_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+)
+
+// Bar 2, a failover: the primary of two PostgreSQL servers is killed under load, its
+// standby promoted, and workers find it by a DSN with both of them. Where commits wait
+// for the standby nothing is lost. Where they do not, what the primary had not sent is
+// gone with it, and what runs from then on is what the survivor has.
+
+func barFailover(b *bar) {
+	for range pick(b, 1, 1, 5) {
+		synchronousFailover(b)
+		asynchronousFailover(b)
+	}
+}
+
+// pair is a primary, and a standby that follows it.
+type pair struct {
+	primary, standby *chaos.Server
+	dsn              string // of whichever takes writes
+}
+
+func newPair(b *bar, synchronous bool) pair {
+	b.Helper()
+	primary := newServer(b)
+	standby, err := primary.Standby(serverDir(b))
+	started(b, standby, err)
+	dsn, err := chaos.Either(primary, standby)
+	if err != nil {
+		b.Fatal(err)
+	}
+	db := openDSN(b, primary.DSN())
+	state := "async"
+	if synchronous {
+		// After the copy, which has no such setting: a survivor that waits for a
+		// standby it does not have commits nothing.
+		b.exec(db, "ALTER SYSTEM SET synchronous_standby_names = '*'")
+		b.exec(db, "SELECT pg_reload_conf()")
+		state = "sync"
+	}
+	b.eventually(time.Minute, "the standby follows", func() (follows bool) {
+		err := db.NewRaw("SELECT EXISTS (SELECT 1 FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = ?)", state).Scan(b.Context(), &follows)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return follows
+	})
+	return pair{primary: primary, standby: standby, dsn: dsn}
+}
+
+// fail kills the primary and promotes the standby. It returns when each was. A sender
+// that is stalled does not notice its parent's end, and is killed as well.
+func (p pair) fail(b *bar, stalled ...int) (gone, up time.Time) {
+	b.Helper()
+	gone = time.Now()
+	for _, sender := range stalled {
+		defer time.AfterFunc(50*time.Millisecond, func() { _ = syscall.Kill(sender, syscall.SIGKILL) }).Stop()
+	}
+	p.primary.Kill()
+	pause(b.between(0, time.Second)) // until somebody notices
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.Context()), time.Minute)
+	defer cancel()
+	if err := p.standby.Promote(ctx); err != nil {
+		b.Fatal(err)
+	}
+	return gone, b.answering(p.dsn)
+}
+
+func synchronousFailover(b *bar) {
+	p := newPair(b, true)
+	config, spec := outages()
+	r := newRun(b, p.dsn, config)
+	for range 3 {
+		r.start(3)
+	}
+	l := r.load(spec)
+	pause(b.between(2*time.Second, 4*time.Second))
+	gone, up := p.fail(b)
+	took := r.healed(up)
+	logged := r.quiet(gone, time.Now())
+	pause(time.Second)
+	r.finish(l)
+	b.within("healed", took, patience)
+	b.figure("failover, synchronous: the survivor took writes after %.1fs, healed %.1fs later (goal ≤ %s); %s",
+		up.Sub(gone).Seconds(), took.Seconds(), patience, logged)
+}
+
+func asynchronousFailover(b *bar) {
+	p := newPair(b, false)
+	config, spec := outages()
+	spec.positions = true
+	r := newRun(b, p.dsn, config)
+	for range 3 {
+		r.start(3)
+	}
+	l := r.load(spec)
+	pause(b.between(2*time.Second, 4*time.Second))
+	stalled := r.stallStandby()
+	pause(b.between(500*time.Millisecond, 1500*time.Millisecond))
+	gone, up := p.fail(b, stalled)
+	took := r.healed(up)
+	logged := r.quiet(gone, time.Now())
+	pause(time.Second)
+	l.end()
+	r.refresh()
+	rest := r.eventually(2*time.Minute, "everything is settled", r.settled)
+	for _, report := range r.stopAll() {
+		r.crashes += report.Stats.Crashed
+	}
+	lost, kept := l.survived(r.received())
+	e := r.evidence()
+	ran := len(e.Ledger)
+	e.Ledger = survived(e, up.Add(r.config.Lease))
+	f := chaos.Judge(e)
+	if violations := f.Violations(); len(violations) > 0 {
+		r.Errorf("violations:\n%s", strings.Join(violations, "\n"))
+	}
+	r.onlyLogged()
+	if lost == 0 {
+		b.Error("batches lost with the primary: got none, want some, since its standby was stalled")
+	}
+	if poisoned := r.count("SELECT count(*) FROM poisoned_messages"); poisoned > 0 {
+		r.Errorf("poisoned: got %d, want none", poisoned)
+	}
+	b.within("healed", took, patience)
+	b.figure("failover, asynchronous: the survivor took writes after %.1fs, healed %.1fs later (goal ≤ %s); %d confirmed batches lost with the primary, all unsent, %d kept; %d of %d events were of claims lost with it; on the survivor: %v; crashes counted %d, the rest settled in %.1fs; %s",
+		up.Sub(gone).Seconds(), took.Seconds(), patience, lost, kept, ran-len(e.Ledger), ran, f, r.crashes, rest.Seconds(), logged)
+}
+
+// stallStandby has the primary send nothing more, and returns the process that sent.
+func (r *run) stallStandby() (sender int) {
+	r.Helper()
+	sender = r.count("SELECT pid FROM pg_stat_replication")
+	if err := syscall.Kill(sender, syscall.SIGSTOP); err != nil {
+		r.Fatalf("stop the sender of the primary's log: %v", err)
+	}
+	return sender
+}
+
+// received is how much of the primary's log the survivor had got, all of which it keeps.
+func (r *run) received() (position int64) {
+	r.Helper()
+	if err := r.db.NewRaw("SELECT (pg_last_wal_replay_lsn() - '0/0')::bigint").Scan(r.ctx, &position); err != nil {
+		r.Fatal(err)
+	}
+	return position
+}
+
+// survived enters the jobs of a load into the run as the survivor has them. It must have
+// every batch whose commit it had received, and none whose commit it had not. It returns
+// how many confirmed ones it does not have, and has.
+func (l *load) survived(received int64) (lost, kept int) {
+	r := l.run
+	r.Helper()
+	var numbers []int
+	if err := r.db.NewRaw("SELECT batch FROM produced").Scan(r.ctx, &numbers); err != nil {
+		r.Fatal(err)
+	}
+	failedOver := false
+	for _, b := range l.batches {
+		there := slices.Contains(numbers, b.jobs[0])
+		if there {
+			r.jobs = append(r.jobs, b.jobs...)
+		} else {
+			r.never = append(r.never, b.jobs...)
+		}
+		// What was produced on the survivor continues the log from where it ended.
+		failedOver = failedOver || !b.confirmed
+		switch {
+		case !b.confirmed:
+		case there:
+			kept++
+			if !failedOver && b.before >= received {
+				r.Errorf("batch %d: got it on the survivor, although it was committed after %d, which is all that was received: %d", b.jobs[0], b.before, received)
+			}
+		default:
+			lost++
+			if b.after <= received {
+				r.Errorf("batch %d: got it lost, although it was committed by %d and the survivor had received %d", b.jobs[0], b.after, received)
+			}
+		}
+	}
+	return lost, kept
+}
+
+// survived leaves out what was done under claims that the survivor never had: that is
+// lost with the primary. Whoever made them learns of it within a lease; after that
+// instant nothing is left out.
+func survived(e chaos.Evidence, known time.Time) (kept chaos.Ledger) {
+	claimed := make(map[claimedRun]time.Time)
+	for _, c := range e.History {
+		for _, id := range c.Messages {
+			key := claimedRun{e.Messages[id], c.Session}
+			if _, ok := claimed[key]; !ok && c.Kind == chaos.Claimed {
+				claimed[key] = c.At
+			}
+		}
+	}
+	for _, event := range e.Ledger {
+		at, ok := claimed[claimedRun{chaos.Run{Consumer: event.Consumer, Job: event.Job}, event.Worker}]
+		if ok && !event.At.Before(at) || event.Kind == chaos.Started && event.At.After(known) {
+			kept = append(kept, event)
+		}
+	}
+	return kept
+}
