@@ -39,8 +39,8 @@ bench-go: ## Run the Go benchmarks, on a throw-away PostgreSQL and MariaDB
 	@$(WITH_DATABASES) $(MAKE) --no-print-directory bench-all
 
 .PHONY: bench
-bench: ## Measure against the peers, on a throw-away PostgreSQL
-	@$(WITH_POSTGRES) go run ./integration/bench -json docs/performance.json -plots docs/performance
+bench: ## Measure against the peers, on a throw-away PostgreSQL and MariaDB
+	@$(WITH_DATABASES) go run ./integration/bench -json docs/performance.json -plots docs/performance
 
 .PHONY: bench-quick
 bench-quick: ## Print one line per speed bar, within a minute

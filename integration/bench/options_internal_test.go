@@ -55,9 +55,9 @@ func TestOnlySelects(t *testing.T) {
 		{"-only wal,raw-limit", []string{"drain"}, []string{"raw-limit", "wal"}},
 		{"-only drain", []string{"drain"}, []string{"drain"}},
 		{"-only latency,loops", []string{"latency", "loops"}, []string{"latency-p50", "latency-p99"}},
-		{"-quick", []string{"drain", "transactional", "latency", "latency-across", "pinned", "chain"}, []string{
+		{"-quick", []string{"drain", "transactional", "latency", "latency-across", "pinned", "chain", "foreign", "dead"}, []string{
 			"drain", "raw-limit", "produce", "wal", "transactional", "latency-p50", "latency-p99", "latency-across-p50",
-			"pinned", "chain-time", "chain-allocations"}},
+			"pinned", "chain-time", "chain-allocations", "foreign", "dead"}},
 	} {
 		o, err := parseOptions(strings.Fields(c.args), io.Discard)
 		if err != nil {

@@ -183,7 +183,7 @@ func (s *session) idle(ctx context.Context) error {
 
 func (s *session) sqlite(ctx context.Context) error {
 	for range s.options.rounds {
-		found, err := s.bench.DrainSQLite(ctx, measure.Drain{Messages: scaleMessages})
+		found, err := s.bench.DrainSQLite(ctx, contender.Variant{}, measure.Drain{Messages: scaleMessages})
 		if err != nil {
 			return err
 		}

@@ -113,8 +113,10 @@ const (
 )
 
 // logger prints what goes wrong; what goes well is a line per message for some.
-func logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+func logger() *slog.Logger { return loggerOf(slog.LevelWarn) }
+
+func loggerOf(level slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
 // openPool opens a pgx pool with the driver's default query mode: the one in the

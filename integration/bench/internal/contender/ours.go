@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,6 +39,9 @@ type Variant struct {
 	Notify bool
 	// Pool is the number of connections. Defaults to [Pool].
 	Pool int
+	// Failing is how many of a hundred messages fail at their first attempt. They are
+	// tried again at once, behind the backlog. Defaults to none.
+	Failing int64
 	// Tracer sees every statement that the driver sends. Defaults to none.
 	Tracer pgx.QueryTracer
 }
@@ -70,6 +74,9 @@ func openBun(dsn string, v Variant) (*bun.DB, error) {
 	return bun.NewDB(conns, pgdialect.New()), nil
 }
 
+// errFailing is what messages fail with that are to fail.
+var errFailing = errors.New("the first attempt fails")
+
 // ours is AsyncMonolith in one database.
 type ours struct {
 	db       *bun.DB
@@ -94,6 +101,9 @@ func openOurs(ctx context.Context, db *bun.DB, v Variant, work Work) (_ *ours, e
 		v.Consumer = "count"
 	}
 	v.Processor.Logger = logger()
+	if v.Failing > 0 { // as is meant
+		v.Processor.Logger = loggerOf(slog.LevelError)
+	}
 	s := &ours{db: db, variant: v, work: work}
 	if s.registry, err = bus.NewRegistry(s.consumers()...); err != nil {
 		return nil, err
@@ -145,13 +155,25 @@ func (s *ours) consumers() []bus.Consumer {
 		if s.work.Transactional {
 			consumers[i] = outbox.ConsumeTx(name, s.insertEffect, s.variant.TxOptions...)
 		} else {
-			consumers[i] = bus.Consume(name, s.count)
+			consumers[i] = bus.Consume(name, s.count, s.options()...)
 		}
 	}
 	return consumers
 }
 
-func (s *ours) count(_ context.Context, payload Signup) error {
+func (s *ours) options() []bus.ConsumerOption {
+	if s.variant.Failing == 0 {
+		return nil
+	}
+	return []bus.ConsumerOption{bus.AttemptDelay(time.Millisecond)}
+}
+
+func (s *ours) count(ctx context.Context, payload Signup) error {
+	if payload.UserID%100 < s.variant.Failing {
+		if m, _ := bus.Current(ctx); m.Attempt == 1 {
+			return errFailing
+		}
+	}
 	s.work.Handle(payload)
 	return nil
 }
@@ -257,8 +279,8 @@ func (s *ours) Pending(ctx context.Context) (pending bool, err error) {
 }
 
 func (s *ours) remains(ctx context.Context, after int64) (found bool, err error) {
-	err = s.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM consumer_messages WHERE id > ? AND consumer_type LIKE ?)",
-		after, s.variant.Consumer+"-%").Scan(&found)
+	err = s.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM consumer_messages WHERE id > ? AND consumer_type LIKE ? AND payload_type = ?)",
+		after, s.variant.Consumer+"-%", Signup{}.PayloadType()).Scan(&found)
 	return found, err
 }
 

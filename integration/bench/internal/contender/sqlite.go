@@ -11,7 +11,7 @@ import (
 )
 
 // OursSQLite is AsyncMonolith on SQLite; it is opened with the path of a file.
-func OursSQLite() Contender {
+func OursSQLite(v Variant) Contender {
 	return Contender{Name: "ours-sqlite", Open: func(ctx context.Context, path string, work Work) (System, error) {
 		// As the README says; synchronous stays at its default, FULL.
 		dsn := fmt.Sprintf("file:%s?_txlock=immediate&_pragma=busy_timeout(15000)&_pragma=journal_mode(WAL)", path)
@@ -20,6 +20,6 @@ func OursSQLite() Contender {
 			return nil, fmt.Errorf("open sqlite: %w", err)
 		}
 		conns.SetMaxOpenConns(4)
-		return openOurs(ctx, bun.NewDB(conns, sqlitedialect.New()), Variant{}, work)
+		return openOurs(ctx, bun.NewDB(conns, sqlitedialect.New()), v, work)
 	}}
 }

@@ -51,7 +51,7 @@ func runIn(ctx context.Context, r *run, measure func(r *run) error) error {
 type run struct {
 	ctx    context.Context
 	dsn    string
-	server *server.Server // nil for a file of SQLite
+	server *server.Server // nil when it is not PostgreSQL
 	fail   context.CancelCauseFunc
 }
 

@@ -33,6 +33,12 @@ type Drain struct {
 	Pin time.Duration
 	// Strangers is how many messages of unknown consumers wait in front.
 	Strangers int
+	// Foreign is how many rows wait in front that nobody takes: half are of unknown
+	// consumers, half of a payload type that the consumer does not take any more.
+	Foreign int
+	// Dead is how many rows were in front of the backlog until they were deleted, with a
+	// snapshot open that keeps them: it stays open until all is consumed.
+	Dead int
 }
 
 // Drained is what a Drain found; rates are in messages a second. A message with
@@ -63,16 +69,31 @@ func (b *Bench) Drain(ctx context.Context, c contender.Contender, d Drain) (foun
 }
 
 // DrainSQLite measures ours in a file of its own.
-func (b *Bench) DrainSQLite(ctx context.Context, d Drain) (found Drained, err error) {
+func (b *Bench) DrainSQLite(ctx context.Context, v contender.Variant, d Drain) (found Drained, err error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return found, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	return drainElsewhere(ctx, filepath.Join(dir, "bench.db"), contender.OursSQLite(v), d)
+}
+
+// DrainMariaDB measures ours in a database of its own.
+func (b *Bench) DrainMariaDB(ctx context.Context, v contender.Variant, d Drain) (found Drained, err error) {
+	dsn, drop, err := server.FreshMariaDB(ctx)
+	if err != nil {
+		return found, err
+	}
+	defer func() { err = errors.Join(err, drop()) }()
+	return drainElsewhere(ctx, dsn, contender.OursMariaDB(v), d)
+}
+
+// drainElsewhere measures a contender that is not on PostgreSQL.
+func drainElsewhere(ctx context.Context, dsn string, c contender.Contender, d Drain) (found Drained, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
-	err = runIn(ctx, &run{dsn: filepath.Join(dir, "bench.db")}, func(r *run) (err error) {
-		found, err = r.drain(contender.OursSQLite(), d)
+	err = runIn(ctx, &run{dsn: dsn}, func(r *run) (err error) {
+		found, err = r.drain(c, d)
 		return err
 	})
 	return found, err
@@ -88,7 +109,12 @@ func (r *run) drain(c contender.Contender, d Drain) (found Drained, err error) {
 			t.handle(payload)
 		}
 	}
-	err = r.with(c, work, func(system contender.System) error {
+	err = r.with(c, work, func(system contender.System) (err error) {
+		release, err := r.obstruct(d)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, release()) }()
 		before, err := r.logged(true)
 		if err != nil {
 			return err
@@ -110,7 +136,7 @@ func (r *run) drain(c contender.Contender, d Drain) (found Drained, err error) {
 // what is written after one is logged at greater length.
 func (r *run) logged(checkpoint bool) (bytes int64, err error) {
 	if r.server == nil {
-		return 0, nil // a file of SQLite
+		return 0, nil // not PostgreSQL
 	}
 	if checkpoint {
 		if err := r.server.Checkpoint(r.ctx); err != nil {
@@ -157,7 +183,7 @@ func (r *run) produce(system contender.System, d Drain) (rate float64, err error
 // prepare does what belongs between producing and consuming.
 func (r *run) prepare(d Drain) (release func() error, err error) {
 	release = func() error { return nil }
-	if r.server == nil { // a file of SQLite
+	if r.server == nil { // not PostgreSQL
 		return release, nil
 	}
 	if err := server.Analyze(r.ctx, r.dsn); err != nil {
@@ -179,6 +205,31 @@ func (r *run) produceStrangers(n int) error {
 		_, err := r.produce(system, Drain{Messages: n})
 		return err
 	})
+}
+
+// obstruct puts rows in front of a backlog that is still to be produced.
+func (r *run) obstruct(d Drain) (release func() error, err error) {
+	release = func() error { return nil }
+	kind := server.Kind{Consumer: "count-0", Payload: contender.Signup{}.PayloadType()}
+	if d.Foreign > 0 {
+		former, unknown := kind, kind
+		former.Payload, unknown.Consumer = "user.signed_up.long_ago", "unknown"
+		if err := server.Fill(r.ctx, r.dsn, d.Foreign, former, unknown); err != nil {
+			return nil, err
+		}
+	}
+	if d.Dead > 0 {
+		if err := server.Fill(r.ctx, r.dsn, d.Dead, kind); err != nil {
+			return nil, err
+		}
+		if release, err = server.Pin(r.ctx, r.dsn, timeLimit); err != nil {
+			return nil, err
+		}
+		if err := server.Empty(r.ctx, r.dsn); err != nil {
+			return nil, errors.Join(err, release())
+		}
+	}
+	return release, nil
 }
 
 func (r *run) checkEffects(want int) error {
