@@ -211,7 +211,7 @@ gone AS (DELETE FROM {claims} c USING dead d WHERE c.id = d.id),
 ids AS MATERIALIZED (SELECT u.mid, d.solo FROM dead d CROSS JOIN LATERAL unnest(d.message_ids) u(mid)),
 hit AS MATERIALIZED (
   SELECT m.id, i.solo, m.crashes FROM {messages} m JOIN ids i ON i.mid = m.id ORDER BY m.id FOR UPDATE OF m SKIP LOCKED),
-dying AS (DELETE FROM {messages} m USING hit h WHERE m.id = h.id AND h.solo AND h.crashes + 1 >= ? RETURNING m.*),
+dying AS (DELETE FROM {messages} m USING hit h WHERE m.id = h.id AND h.solo AND h.crashes + 1 >= ? RETURNING ` + messageColumns + `),
 poi AS (
   INSERT INTO {poisoned} (` + poisonedColumns + `)
   SELECT ` + poisonedID("dying.id") + `, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,

@@ -68,7 +68,7 @@ kept AS (
   FROM rest k WHERE c.id = k.cid AND k.ids IS NOT NULL),
 fin AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 'done'),
 bad AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 'poison'
-  RETURNING m.*, r.errors AS new_errors, r.reason),
+  RETURNING ` + messageColumns + `, r.errors AS new_errors, r.reason),
 poi AS (
   INSERT INTO {poisoned} (` + poisonedColumns + `)
   SELECT ` + poisonedID("bad.id") + `, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,

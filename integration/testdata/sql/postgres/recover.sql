@@ -4,7 +4,8 @@ gone AS (DELETE FROM "app_message_claims" c USING dead d WHERE c.id = d.id),
 ids AS MATERIALIZED (SELECT u.mid, d.solo FROM dead d CROSS JOIN LATERAL unnest(d.message_ids) u(mid)),
 hit AS MATERIALIZED (
   SELECT m.id, i.solo, m.crashes FROM "app_consumer_messages" m JOIN ids i ON i.mid = m.id ORDER BY m.id FOR UPDATE OF m SKIP LOCKED),
-dying AS (DELETE FROM "app_consumer_messages" m USING hit h WHERE m.id = h.id AND h.solo AND h.crashes + 1 >= 3 RETURNING m.*),
+dying AS (DELETE FROM "app_consumer_messages" m USING hit h WHERE m.id = h.id AND h.solo AND h.crashes + 1 >= 3 RETURNING m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id,
+	m.created_at, m.available_after, m.attempts, m.crashes, m.errors),
 poi AS (
   INSERT INTO "app_poisoned_messages" (id, message_id, consumer_type, payload_type, payload, headers, insert_id,
 	created_at, available_after, attempts, crashes, errors, poisoned_at, reason)
