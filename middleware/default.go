@@ -13,6 +13,11 @@ type Options struct {
 	// Telemetry is the outermost layer: it sees every run and its final
 	// outcome. Defaults to none.
 	Telemetry bus.Middleware
+	// Outer is further layers that see every run and its final outcome, whether the
+	// message is retried or poisoned: read it with bus.VerdictOf. They run outside all
+	// others but Telemetry, first outermost, where nobody recovers their panics and no
+	// timeout holds: what they return is final. Defaults to none.
+	Outer []bus.Middleware
 	// Backoff is the wait between failed runs of consumers that have none of
 	// their own. Defaults to Exponential with the consumer's AttemptDelay.
 	Backoff bus.Backoff
@@ -23,13 +28,14 @@ type Options struct {
 	User []bus.Middleware
 }
 
-// Default returns the standard consume chain, outermost first: telemetry, log,
-// poison, attempts, recover, timeout, and the user's own.
+// Default returns the standard consume chain, outermost first: telemetry, the
+// outer layers, log, poison, attempts, recover, timeout, and the user's own.
 func Default(o Options) []bus.Middleware {
 	var chain []bus.Middleware
 	if o.Telemetry != nil {
 		chain = append(chain, o.Telemetry)
 	}
+	chain = append(chain, o.Outer...)
 	chain = append(chain, Log(o.Logger), Poison(o.OnPoison), Attempts(o.Backoff), Recover(), Timeout())
 	return append(chain, o.User...)
 }

@@ -100,12 +100,13 @@ type batch struct {
 	results  []store.Result
 	whole    [][]store.Result // of the finished, should they have to be settled apart
 	freeOnly bool             // some messages are locked: no statement may wait for them
+	resent   bool             // with the busy ones
 	aside    bool             // once sent: some are busy that are not locked
 }
 
 // apart settles by result what could not be finished as a whole.
 func (b batch) apart() batch {
-	return batch{settling: append(b.settling, b.finished...), results: append(b.results, slices.Concat(b.whole...)...), freeOnly: true}
+	return batch{settling: append(b.settling, b.finished...), results: append(b.results, slices.Concat(b.whole...)...), freeOnly: true, resent: b.resent}
 }
 
 func (b batch) empty() bool { return len(b.finished) == 0 && len(b.settling) == 0 }
@@ -126,7 +127,7 @@ func (l *ledger) collect(now time.Time, force bool) (batch, time.Duration) {
 	}
 	overdue := l.first.Add(settleDelay).Sub(now)
 	all := force || overdue <= 0 || l.unsent >= settleBatch
-	b := batch{freeOnly: l.busy > 0}
+	b := batch{freeOnly: l.busy > 0, resent: resend}
 	for _, entry := range l.leases {
 		l.takeLocked(&b, entry, all, resend)
 	}
@@ -197,7 +198,7 @@ func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settl
 		live[id] = true
 	}
 	l.fenced.Add(int64(len(b.results) - settled.Applied - len(settled.Busy)))
-	l.postponeLocked(settled.Busy, b.aside)
+	l.postponeLocked(settled.Busy, b)
 	for _, entry := range b.settling {
 		entry.sending = 0
 		switch {
@@ -215,17 +216,15 @@ func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settl
 
 // postponeLocked keeps results to be sent again. What is not locked but not taken either
 // waits longer each time, since sending it may take as long as a statement can.
-func (l *ledger) postponeLocked(busy []store.Result, aside bool) {
-	wait := busyDelay
+func (l *ledger) postponeLocked(busy []store.Result, b batch) {
 	switch {
-	case aside:
-		l.aside = min(max(2*l.aside, busyDelay), maxAside)
-		wait = l.aside
-	case l.busy == 0:
+	case b.aside && b.resent:
+		l.aside = min(max(2*l.aside, 2*busyDelay), maxAside)
+	case b.resent:
 		l.aside = 0
 	}
-	if len(busy) > 0 && (l.busy == 0 || aside) {
-		l.again = time.Now().Add(wait)
+	if len(busy) > 0 && l.busy == 0 {
+		l.again = time.Now().Add(max(l.aside, busyDelay))
 	}
 	for _, r := range busy {
 		entry, ok := l.leases[r.Claim]

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -205,7 +208,19 @@ type DrainError struct {
 
 // Error implements error.
 func (e *DrainError) Error() string {
-	return fmt.Sprintf("outbox: stopped with %d consumers still running: %q", len(e.Consumers), e.Consumers)
+	var names []string
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(e.Consumers))) {
+		n := 0
+		for _, other := range e.Consumers {
+			if other == name {
+				n++
+			}
+		}
+		if names = append(names, strconv.Quote(name)); n > 1 {
+			names[len(names)-1] += fmt.Sprintf(" x %d", n)
+		}
+	}
+	return fmt.Sprintf("outbox: stopped with %d consumers still running: %s", len(e.Consumers), strings.Join(names, ", "))
 }
 
 // run is one Run of a processor.

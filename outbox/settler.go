@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -121,7 +122,7 @@ func (r *run) expectReturns(results []store.Result) {
 func (r *run) settleResults(ctx context.Context, results []store.Result, freeOnly bool) (settled outcome, err error) {
 	for len(results) > 0 {
 		n := settleable(results)
-		part, err := r.settlePart(ctx, results[:n], freeOnly)
+		part, err := r.settlePart(ctx, results[:n], freeOnly, false)
 		if err != nil {
 			return outcome{}, err
 		}
@@ -153,50 +154,57 @@ func settleable(results []store.Result) int {
 
 // settlePart narrows a statement that the database does not take down to the result that
 // it does not like, takes too long over, or whose message is locked, so that one cannot
-// hold up the others.
-func (r *run) settlePart(ctx context.Context, results []store.Result, freeOnly bool) (outcome, error) {
+// hold up the others. special says that others were taken meanwhile, so that it must be
+// one of these results.
+func (r *run) settlePart(ctx context.Context, results []store.Result, freeOnly, special bool) (outcome, error) {
 	settled, err := r.send(ctx, results, freeOnly)
 	switch class := store.ClassOf(err); {
 	case err == nil, ctx.Err() != nil:
 		return settled, err
 	case class == store.LockTimeout && !freeOnly:
-		return r.settlePart(ctx, results, true)
+		return r.settlePart(ctx, results, true, special)
 	case class == store.LockTimeout && len(results) == 1:
 		return busy(results), nil
 	case class == store.Refused && len(results) == 1:
 		return r.settleBare(ctx, results[0], err)
 	case len(results) == 1:
 		return r.putAside(results, err), nil
-	case class == store.Other, class == store.Schema:
-		return r.settleFirst(ctx, results, freeOnly)
+	case !special && (class == store.Other || class == store.Schema):
+		return r.settleEnds(ctx, results, freeOnly, err)
 	}
-	half := len(results) / 2
-	first, err := r.settlePart(ctx, results[:half], freeOnly)
+	return r.settleBoth(ctx, results[:len(results)/2], results[len(results)/2:], freeOnly, special)
+}
+
+func (r *run) settleBoth(ctx context.Context, one, other []store.Result, freeOnly, special bool) (outcome, error) {
+	first, err := r.settlePart(ctx, one, freeOnly, special)
 	if err != nil {
 		return outcome{}, err
 	}
-	second, err := r.settlePart(ctx, results[half:], freeOnly)
+	second, err := r.settlePart(ctx, other, freeOnly, special)
 	if err != nil {
 		return outcome{}, err
 	}
 	return together(first, second), nil
 }
 
-// settleFirst finds out whether an error is one of the results or of all. When a single
-// one fails alike there is no use in trying the others one by one.
-func (r *run) settleFirst(ctx context.Context, results []store.Result, freeOnly bool) (outcome, error) {
-	first, err := r.send(ctx, results[:1], freeOnly)
-	switch {
-	case ctx.Err() != nil:
-		return outcome{}, err
+// settleEnds finds out whether an error is one of some results or of all. When two single
+// ones fail alike there is no use in trying the others.
+func (r *run) settleEnds(ctx context.Context, results []store.Result, freeOnly bool, cause error) (outcome, error) {
+	first, last := results[:1], results[len(results)-1:]
+	ends, err := r.settleBoth(ctx, first, last, freeOnly, true)
+	switch rest := results[1 : len(results)-1]; {
 	case err != nil:
-		return r.putAside(results, err), nil
-	}
-	rest, err := r.settlePart(ctx, results[1:], freeOnly)
-	if err != nil {
 		return outcome{}, err
+	case ends.aside && len(ends.Busy) == 2:
+		return together(ends, r.putAside(rest, cause)), nil
+	case len(rest) > 0:
+		middle, err := r.settlePart(ctx, rest, freeOnly, true)
+		if err != nil {
+			return outcome{}, err
+		}
+		ends = together(ends, middle)
 	}
-	return together(first, rest), nil
+	return ends, nil
 }
 
 // send writes results in one statement.
@@ -214,7 +222,7 @@ func (r *run) send(ctx context.Context, results []store.Result, freeOnly bool) (
 
 // busy keeps results, and the claims of their messages, for later.
 func busy(results []store.Result) outcome {
-	settled := outcome{Settled: store.Settled{Busy: results}}
+	settled := outcome{Settled: store.Settled{Busy: slices.Clone(results)}} // it is appended to
 	for _, result := range results {
 		settled.Live = append(settled.Live, result.Claim)
 	}

@@ -200,12 +200,13 @@ const sqliteDead = `SELECT id FROM {claims} WHERE leased_until < {now} ORDER BY 
 const sqliteHit = `(SELECT m.id, m.crashes, c.solo FROM {claims} c, json_each(c.message_ids) j JOIN {messages} m ON m.id = j.value
 	WHERE c.id IN (SELECT value FROM json_each(?)))`
 
-// sqliteDying is immutable.
-var sqliteDying = `
+const sqliteDying = `SELECT h.id FROM ` + sqliteHit + ` h WHERE h.solo AND h.crashes + 1 >= ?`
+
+// sqliteBury is immutable.
+var sqliteBury = `
 INSERT INTO {poisoned} (` + poisonedColumns + `)
 SELECT ` + poisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts, m.crashes + 1, m.errors, {now}, ?
-FROM ` + sqliteHit + ` h JOIN {messages} m ON m.id = h.id WHERE h.solo AND h.crashes + 1 >= ? RETURNING id`
+  m.available_after, m.attempts, m.crashes + 1, m.errors, {now}, ? FROM {messages} m WHERE m.id IN (SELECT value FROM json_each(?))`
 
 const sqliteBump = `UPDATE {messages} AS m SET crashes = CASE WHEN h.solo THEN h.crashes + 1 ELSE MIN(h.crashes + 1, ? - 1) END
 FROM ` + sqliteHit + ` h WHERE m.id = h.id`
@@ -220,7 +221,10 @@ func (s *sqlite) recover(ctx context.Context, db bun.IDB, maxCrashes int) (found
 			return err
 		}
 		claims := asJSON(dead)
-		if err := s.raw(ctx, tx, sqliteDying, CrashReason(maxCrashes), claims, maxCrashes).Scan(ctx, &dying); err != nil {
+		if err := s.raw(ctx, tx, sqliteDying, claims, maxCrashes).Scan(ctx, &dying); err != nil {
+			return err
+		}
+		if _, err := s.raw(ctx, tx, sqliteBury, CrashReason(maxCrashes), asJSON(dying)).Exec(ctx); err != nil {
 			return err
 		}
 		if _, err := s.raw(ctx, tx, sqliteDelete, asJSON(dying)).Exec(ctx); err != nil {
