@@ -62,7 +62,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config 
 	if err := config.validate(s.RowLocks()); err != nil {
 		return nil, err
 	}
-	p := &Processor{db: db, registry: registry, producer: producer, store: s, config: config, outage: outage.New(config.Logger, 0)}
+	p := &Processor{db: db, registry: registry, producer: producer, store: s, config: config, outage: outage.New(config.Logger, 0).Asking(s.Look(db))}
 	p.batch.Store(fireBatch)
 	p.send = p.sendInTx
 	if config.Telemetry != nil {

@@ -112,7 +112,7 @@ func NewRunner(db *bun.DB, log *eventlog.Log, config Config, projections ...Proj
 		return nil, err
 	}
 	r.handler = bus.Compose(r.consume, r.config.Chain...)
-	r.outage = outage.New(r.config.Logger, 0)
+	r.outage = outage.New(r.config.Logger, 0).Asking(r.store.Look(r.db))
 	return r, nil
 }
 

@@ -204,7 +204,7 @@ type fake struct{ failing atomic.Bool }
 
 func (f *fake) Stats() bus.ProcessorStats {
 	return bus.ProcessorStats{Claims: 1, EmptyClaims: 2, Claimed: 3, Fenced: 4, Recovered: 5, Crashed: 6, CrashPoisoned: 7, Abandoned: 8,
-		Running: 9, Queued: 10, Limit: 11}
+		Running: 9, Queued: 10, Limit: 11, Uncounted: 18, Unsettled: 19}
 }
 
 func (f *fake) Queues(context.Context) ([]bus.QueueStats, error) {
@@ -226,6 +226,7 @@ func TestObservedNumbers(t *testing.T) {
 		sums := map[string]int64{
 			"claim.filled": 1, "claim.empty": 2, "claim.messages": 3, "message.fenced": 4, "lease.recovered": 5, "message.crashed": 6,
 			"message.crash_poisoned": 7, "process.abandoned": 8, "worker.active": 9, "worker.queued": 10, "worker.limit": 11,
+			"process.uncounted": 18, "settle.waiting": 19,
 		}
 		for name, want := range sums {
 			points := find[metricdata.Sum[int64]](p, metrics, "asyncmonolith."+name).DataPoints

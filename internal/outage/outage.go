@@ -92,7 +92,7 @@ func (o *Outage) began(what string, err error, next []time.Duration) {
 	}
 	o.err = err
 	pause := outagePause
-	if !o.logged.After(o.since) {
+	if o.logged.Before(o.since) {
 		pause = troublePause // it is another one, and connections may be lost again and again
 	}
 	if now.Sub(o.logged) < pause {
