@@ -134,7 +134,7 @@ func TestAdminExplains(t *testing.T) {
 			6:  {outbox.ReasonNoConsumer, `No consumer "gone"`},
 			7:  {outbox.ReasonOtherPayload, `not "gone"`},
 			8:  {outbox.ReasonSuspect, "at most 8"},
-			9:  {outbox.ReasonSuspect, "runs alone"},
+			9:  {outbox.ReasonSuspect, "runs alone among suspects"},
 			10: {outbox.ReasonPoisoned, "5 failed runs and 1 crashes"},
 			11: {outbox.ReasonPaused, `Consumer "paused" is paused since`},
 		} {

@@ -81,8 +81,8 @@ func adminFailed(err error, operation string, args ...any) error {
 
 // List returns a page of pending messages, without payloads, headers and errors,
 // and the page after it, which is nil when there is none. They are listed by
-// consumer, and for each in the order in which they are due; pass the next page
-// the same filter. A message that is rescheduled or retried while you turn pages
+// consumer and payload type, and for each of these in the order in which they are
+// due; pass the next page the same filter. A message that is rescheduled or retried while you turn pages
 // moves in that order, and may be listed twice or not at all.
 //
 // With a consumer or an insert id in the filter it reads an index. The other fields

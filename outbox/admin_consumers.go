@@ -70,9 +70,7 @@ type Stranger struct {
 
 // Strangers lists kinds of messages that wait although no consumer of the registry
 // takes them: the consumer is not registered, or takes other payload types.
-// Another program may take them. It looks at the 100 messages of each consumer
-// that have been due longest, which is where such messages collect, and lists
-// 20 kinds at most.
+// Another program may take them. It lists 20 kinds at most.
 func (a *Admin) Strangers(ctx context.Context, db bun.IDB) ([]Stranger, error) {
 	st, db, err := a.on(db)
 	if err != nil {
@@ -80,9 +78,7 @@ func (a *Admin) Strangers(ctx context.Context, db bun.IDB) ([]Stranger, error) {
 	}
 	var wants []store.Want
 	for _, c := range a.registry.Consumers() {
-		for _, name := range c.Names() {
-			wants = append(wants, store.Want{Consumer: name, Payload: c.PayloadType(), FormerPayloads: c.PayloadTypes()[1:]})
-		}
+		wants = append(wants, wantsOf(c)...)
 	}
 	rows, err := st.Strangers(ctx, db, wants)
 	if err != nil {

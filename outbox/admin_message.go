@@ -163,8 +163,8 @@ func (p Page) start() (size int, after store.PendingPlace, err error) {
 	if err == nil {
 		err = json.Unmarshal(text, &c)
 	}
-	after = store.PendingPlace{Consumer: c.Consumer, At: time.UnixMicro(c.At).UTC(), ID: c.ID}
-	if year := after.At.Year(); err != nil || c.ID == 0 || year < 0 || year > 10_000 || bus.CheckText(c.Consumer) != nil {
+	after = store.PendingPlace{Consumer: c.Consumer, Payload: c.Payload, At: time.UnixMicro(c.At).UTC(), ID: c.ID}
+	if year := after.At.Year(); err != nil || c.ID == 0 || year < 0 || year > 10_000 || bus.CheckText(c.Consumer+c.Payload) != nil {
 		return 0, after, fmt.Errorf("page after %q: %w: only what List returned is allowed", p.After, bus.ErrBadOption)
 	}
 	return p.Size, after, nil
@@ -173,14 +173,15 @@ func (p Page) start() (size int, after store.PendingPlace, err error) {
 // cursor is what Page.After holds.
 type cursor struct {
 	Consumer string `json:"c"`
+	Payload  string `json:"p"` // its type
 	At       int64  `json:"t"` // microseconds since 1970
 	ID       int64  `json:"i"`
 }
 
 func pageAfter(size int, last store.Pending) *Page {
-	text, err := json.Marshal(cursor{Consumer: last.ConsumerType, At: last.AvailableAfter.UnixMicro(), ID: last.ID})
+	text, err := json.Marshal(cursor{Consumer: last.ConsumerType, Payload: last.PayloadType, At: last.AvailableAfter.UnixMicro(), ID: last.ID})
 	if err != nil {
-		panic(err) // impossible: a text and two numbers
+		panic(err) // impossible: texts and numbers
 	}
 	return &Page{Size: size, After: base64.RawURLEncoding.EncodeToString(text)}
 }

@@ -21,13 +21,15 @@ type ProcessorConfig struct {
 	ConsumerProcessorCount int
 	// ProcessorBatchSize is the most messages one claim takes. Defaults to 500.
 	ProcessorBatchSize int
-	// ProcessorMinDelay is the wait after a claim that came back full.
-	// Defaults to 0.
+	// ProcessorMinDelay is the wait after a claim that came back full, at most
+	// ProcessorMaxDelay. Wake-ups cut it short. Defaults to 0.
 	ProcessorMinDelay time.Duration
 	// ProcessorMaxDelay is the wait between polls while there is nothing to do,
 	// ±20 %. Wake-ups cut it short. Defaults to 1 s.
 	ProcessorMaxDelay time.Duration
-	// Concurrency is the most consumers that run at once. Defaults to 64.
+	// Concurrency is the most consumers that run at once. Where several are
+	// registered, each leaves as many free as it uses, up to an eighth of them, so that
+	// a slow one does not keep the others from running. Defaults to 64.
 	Concurrency int
 	// TxConcurrency is the most transactional consumers that run at once; each
 	// holds a connection. Defaults to 8, and to 1 without row locks.
@@ -46,6 +48,9 @@ type ProcessorConfig struct {
 	// LeaseDuration is how long a claim lasts without being renewed, and so how
 	// long messages of a vanished process wait. At least 1 s. Defaults to 30 s.
 	LeaseDuration time.Duration
+	// StartTimeout is how long Run waits at its start for a database that does not
+	// answer. Defaults to 0, which means that it returns the error at once.
+	StartTimeout time.Duration
 	// DrainTimeout is how long Run lets consumers finish after it was told to
 	// stop; it returns within two seconds after that. Defaults to 10 s.
 	DrainTimeout time.Duration
@@ -62,13 +67,13 @@ const (
 	// abandonGrace is how long a handler may ignore its timeout before it is
 	// left behind.
 	abandonGrace = 5 * time.Second
-	// maxCrashes is the number of solo deliveries whose owner vanished after
-	// which a message is poisoned.
+	// A message is poisoned when the process that had it has vanished three times in a
+	// row, the last time while it ran as the only suspect of its process.
 	maxCrashes = 3
-	// maxSuspects bounds how many messages that have crashed run at once.
-	maxSuspects = 8
-	// maxClaimBytes bounds the payloads of one claim.
+	// maxClaimBytes bounds the payloads, events, headers and errors of one claim,
+	// maxHeldBytes those of all messages that wait or run in a process.
 	maxClaimBytes = 16 << 20
+	maxHeldBytes  = 64 << 20
 
 	minTimeout = time.Second
 	minLease   = time.Second
@@ -115,8 +120,8 @@ func (c ProcessorConfig) validate(rowLocks bool) error {
 		}
 	}
 	check(c.ConsumerProcessorCount >= 1, "ConsumerProcessorCount", c.ConsumerProcessorCount, "1 or more is allowed")
-	check(rowLocks || c.ConsumerProcessorCount <= 1, "ConsumerProcessorCount", c.ConsumerProcessorCount, "1 is allowed on a database without row locks")
-	check(rowLocks || c.TxConcurrency <= 1, "TxConcurrency", c.TxConcurrency, "1 is allowed on a database without row locks")
+	check(rowLocks || c.ConsumerProcessorCount <= 1, "ConsumerProcessorCount", c.ConsumerProcessorCount, "1 is allowed on SQLite, which has one writer at a time")
+	check(rowLocks || c.TxConcurrency <= 1, "TxConcurrency", c.TxConcurrency, "1 is allowed on SQLite, which has one writer at a time")
 	check(c.ProcessorBatchSize >= 1, "ProcessorBatchSize", c.ProcessorBatchSize, "1 or more is allowed")
 	check(c.ProcessorMinDelay >= 0, "ProcessorMinDelay", c.ProcessorMinDelay, "0 or more is allowed")
 	check(c.ProcessorMaxDelay >= 0, "ProcessorMaxDelay", c.ProcessorMaxDelay, "0 or more is allowed")
@@ -127,6 +132,7 @@ func (c ProcessorConfig) validate(rowLocks bool) error {
 	check(c.MaxAttempts >= 1, "MaxAttempts", c.MaxAttempts, "1 or more is allowed")
 	check(c.AttemptDelay >= 0, "AttemptDelay", c.AttemptDelay, "0 or more is allowed")
 	check(c.LeaseDuration >= minLease, "LeaseDuration", c.LeaseDuration, "1s or more is allowed")
+	check(c.StartTimeout >= 0, "StartTimeout", c.StartTimeout, "0 or more is allowed")
 	check(c.DrainTimeout >= 0, "DrainTimeout", c.DrainTimeout, "0 or more is allowed")
 	if err := c.checkTimeout("outbox: ProcessorConfig.DefaultConsumerTimeout", c.DefaultConsumerTimeout); err != nil {
 		errs = append(errs, err)

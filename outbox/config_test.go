@@ -42,6 +42,7 @@ func TestConfigOutOfRangeIsRefused(t *testing.T) {
 		{"timeout too short", outbox.ProcessorConfig{DefaultConsumerTimeout: time.Millisecond}, "outbox: ProcessorConfig.DefaultConsumerTimeout 1ms: 1s to 1h0m0s are allowed"},
 		{"timeout too long", outbox.ProcessorConfig{DefaultConsumerTimeout: 2 * time.Hour}, "outbox: ProcessorConfig.DefaultConsumerTimeout 2h0m0s: 1s to 1h0m0s are allowed"},
 		{"lease too short", outbox.ProcessorConfig{LeaseDuration: time.Millisecond}, "outbox: ProcessorConfig.LeaseDuration 1ms: 1s or more is allowed"},
+		{"negative start timeout", outbox.ProcessorConfig{StartTimeout: -1}, "outbox: ProcessorConfig.StartTimeout -1ns: 0 or more is allowed"},
 		{"negative drain timeout", outbox.ProcessorConfig{DrainTimeout: -1}, "outbox: ProcessorConfig.DrainTimeout -1ns: 0 or more is allowed"},
 		{"nil middleware", outbox.ProcessorConfig{Chain: []bus.Middleware{nil}}, "outbox: ProcessorConfig.Chain[0] is nil"},
 	}

@@ -28,15 +28,20 @@ type dispatcher struct {
 	reserved int // asked for by claims under way
 	active   int // consumers that may have messages
 	turn     int // who is served first, round-robin
-	hints    hints
+	held     int // bytes of what is queued or runs
+	asked    int // bytes that claims under way may bring
+	cursors  []wantCursor
 	suspects suspicion
-	paused   bool // too many handlers were abandoned
+	apart    time.Time // until then consumers are claimed for one by one, since a claim for several failed
+	paceTo   time.Time // no claim begins before, unless there is much to claim
+	woken    int       // counts announced commits
+	paused   bool      // too many handlers were abandoned
 	closed   bool
 }
 
 func newDispatcher(config ProcessorConfig, consumers []*consumer, wants []store.Want, owner []*consumer) *dispatcher {
 	d := &dispatcher{config: config, consumers: consumers, wants: wants, owner: owner,
-		hints: newHints(len(wants))}
+		cursors: make([]wantCursor, len(wants))}
 	d.byName, d.byPayload = make(map[string]*consumer), make(map[string][]*consumer)
 	for _, c := range consumers {
 		for _, name := range c.Names() {
@@ -50,19 +55,22 @@ func newDispatcher(config ProcessorConfig, consumers []*consumer, wants []store.
 	return d
 }
 
-// activate marks the consumers of the given payload types as having messages;
-// none means all of them.
+// activate marks the consumers of the given payload types as having messages, which
+// somebody here has just committed; none means all of them.
 func (d *dispatcher) activate(payloadTypes ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.woken++
 	for _, payloadType := range payloadTypes {
 		for _, c := range d.byPayload[payloadType] {
 			d.activateLocked(c)
+			c.announced = true
 		}
 	}
 	if len(payloadTypes) == 0 {
 		for _, c := range d.consumers {
 			d.activateLocked(c)
+			c.announced = true
 		}
 	}
 	d.room.Broadcast()
@@ -83,20 +91,6 @@ func (d *dispatcher) deactivateLocked(c *consumer) {
 	}
 }
 
-// found acts on a probe, and tells whether it brought work to consumers that had
-// none.
-func (d *dispatcher) found(p store.Probe, now time.Time) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	before := d.active
-	for _, i := range p.Due {
-		d.activateLocked(d.owner[i])
-	}
-	d.suspects.found(p, now)
-	d.room.Broadcast()
-	return d.active > before
-}
-
 // push hands claimed messages to the workers. False means that the processor
 // stops and nobody will run them.
 func (d *dispatcher) push(tasks []task) bool {
@@ -107,6 +101,11 @@ func (d *dispatcher) push(tasks []task) bool {
 	}
 	for i := range tasks {
 		t := &tasks[i]
+		d.held += t.bytes()
+		if t.row.Crashes > 0 { // others wait for it
+			t.consumer.queue = slices.Insert(t.consumer.queue, 0, t)
+			continue
+		}
 		t.consumer.queue = append(t.consumer.queue, t)
 	}
 	d.queued += len(tasks)
@@ -177,7 +176,7 @@ func (d *dispatcher) dequeueLocked(c *consumer) *task {
 }
 
 func (d *dispatcher) mayStartLocked(c *consumer) bool {
-	return c.running < d.limit(c) && (!c.transactional || d.runTx < d.config.TxConcurrency)
+	return c.running < d.limit(c) && d.startsLocked(c) > 0 && (!c.transactional || d.runTx < d.config.TxConcurrency)
 }
 
 // limit is how many messages of a consumer may run at once.
@@ -193,97 +192,28 @@ func (d *dispatcher) limit(c *consumer) int {
 }
 
 func (d *dispatcher) finishedLocked(t *task) {
-	c := t.consumer
-	c.finished.add(time.Now(), 1+len(t.mates))
+	c, now := t.consumer, time.Now()
+	c.finished.add(now, 1+len(t.mates))
 	d.running--
 	c.running--
 	if c.transactional {
 		d.runTx--
 	}
-	d.suspects.finished(t.row.Crashes)
-	if t.consumer.settings.Concurrency > 0 || c.transactional {
+	d.held -= t.bytes()
+	for _, mate := range t.mates {
+		d.held -= mate.bytes()
+	}
+	d.suspects.finished(t.row.Crashes, d.config.Concurrency)
+	if c.settings.Concurrency > 0 || c.transactional || d.queued > 0 && len(d.consumers) > 1 {
 		d.work.Signal() // a task that had to wait for its consumer may start
 	}
-	if d.waiting > 0 && (d.active > 0 || d.suspects.pending()) {
+	switch { // while a claim paces the others, its end has them look
+	case d.waiting == 0, now.Before(d.paceTo), d.active == 0 && !d.suspects.pending():
+	case d.config.ProcessorMinDelay > 0: // some rest
+		d.room.Broadcast()
+	default:
 		d.room.Signal()
 	}
-}
-
-// order is what a claim loop is to ask for.
-type order struct {
-	request   store.ClaimRequest
-	wants     []int       // index of each want of the request
-	consumers []*consumer // that were asked for
-	asked     []int       // how many each
-	wakes     []int       // of each, when it was asked for
-}
-
-// nextClaim waits until there is something to claim and room for it. False
-// means that the processor stops.
-func (d *dispatcher) nextClaim() (order, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for !d.closed {
-		if o, ok := d.orderLocked(time.Now()); ok {
-			return o, true
-		}
-		d.waiting++
-		d.room.Wait()
-		d.waiting--
-	}
-	return order{}, false
-}
-
-// claimed accounts for what a claim brought. A consumer that got fewer messages
-// than it was asked for, counted from the very start, has no more for now.
-func (d *dispatcher) claimed(o order, c store.Claim, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	defer d.room.Signal()
-	if o.request.Select != store.Clean {
-		d.suspects.claimed(o.request, len(c.Messages))
-		return
-	}
-	found := make(map[*consumer]int, len(o.consumers))
-	for i, want := range o.wants {
-		if err != nil || len(c.Found) == 0 {
-			break
-		}
-		found[d.owner[want]] += c.Found[i]
-		if c.Found[i] > 0 {
-			d.hints.advance(want, c.First[i], c.Last[i])
-		}
-	}
-	for i, consumer := range o.consumers {
-		consumer.reserved -= o.asked[i]
-		d.reserved -= o.asked[i]
-		if err != nil || c.Cut || found[consumer] >= o.asked[i] {
-			continue
-		}
-		fromStart := d.rewindLocked(consumer, o)
-		if fromStart && consumer.wakes == o.wakes[i] {
-			d.deactivateLocked(consumer)
-		}
-	}
-}
-
-// rewindLocked resets the consumer's hints and tells whether the order had none.
-func (d *dispatcher) rewindLocked(c *consumer, o order) bool {
-	fromStart := true
-	for i, want := range o.wants {
-		if d.owner[want] == c {
-			fromStart = fromStart && o.request.Wants[i].After == store.Position{}
-			d.hints.last[want] = store.Position{}
-		}
-	}
-	return fromStart
-}
-
-// rescan has the next claims start at the beginning, if it is time for that.
-func (d *dispatcher) rescan(now time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.hints.rescan(now)
 }
 
 // stale takes back the messages that have waited for a worker since before the
@@ -302,7 +232,8 @@ func (d *dispatcher) withdraw(match func(*task) bool) []*task {
 		for _, t := range c.queue {
 			if match(t) {
 				out = append(out, t)
-				d.suspects.finished(t.row.Crashes)
+				d.held -= t.bytes()
+				d.suspects.finished(t.row.Crashes, d.config.Concurrency)
 			} else {
 				kept = append(kept, t)
 			}

@@ -84,8 +84,13 @@ func (d *dispatcher) bring(o order, n int) []task {
 		tasks[i] = task{consumer: d.consumers[0], queuedAt: time.Now()}
 	}
 	d.push(tasks)
-	d.claimed(o, store.Claim{Found: []int{n}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, nil)
+	d.claimed(o, store.Claim{Found: []int{n}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, time.Now())
 	return tasks
+}
+
+// findDue is a poll that finds something for a want.
+func (d *dispatcher) findDue(want int) {
+	d.found(store.Probe{Due: []int{want}, First: []store.Position{{At: time.Now(), ID: 1}}, Now: time.Now()}, false, nil, time.Now())
 }
 
 func (d *dispatcher) mustOrder(t *testing.T) order {
@@ -113,7 +118,7 @@ func TestRoomIsFreeWorkersPlusWhatWasFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 4, ConsumerProcessorCount: 1}, "c")
 		d.mustNotOrder(t, "nothing is known to wait")
-		d.found(store.Probe{Due: []int{0}}, time.Now())
+		d.findDue(0)
 		first := d.mustOrder(t)
 		if got := first.asked[0]; got != 4 {
 			t.Errorf("first order: got %d, want the 4 free workers", got)
@@ -148,60 +153,79 @@ func TestShortClaimRestsTheConsumerUntilItIsWoken(t *testing.T) {
 		d.activate("test")
 		o = d.mustOrder(t)
 		d.activate("test") // a wake-up while the claim is under way
-		d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, nil)
+		d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, time.Now())
 		d.mustOrder(t)
 	})
 }
 
-func TestHintIsForgottenByAShortClaim(t *testing.T) {
+func TestClaimsBeginAtTheirCursor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 2}, "c")
 		d.activate("test")
 		o := d.mustOrder(t)
 		at := store.Position{At: time.Now(), ID: 7}
-		d.claimed(o, store.Claim{Found: []int{2}, First: []store.Position{at}, Last: []store.Position{at}}, nil)
+		d.claimed(o, store.Claim{Found: []int{2}, First: []store.Position{at}, Last: []store.Position{at}}, time.Now())
 		o = d.mustOrder(t)
 		if got := o.request.Wants[0].After; got != at {
-			t.Errorf("after a full claim: got hint %+v, want %+v", got, at)
+			t.Errorf("after a full claim: got cursor %+v, want %+v", got, at)
 		}
-		d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, nil)
-		o = d.mustOrder(t) // still active: the short claim did not start at the beginning
-		if got := o.request.Wants[0].After; got != (store.Position{}) {
-			t.Errorf("after a short claim: got hint %+v, want none", got)
+		d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, time.Now())
+		o = d.mustOrder(t) // still active: the short claim looked from further on
+		edge := store.Position{At: at.At.Add(-margin)}
+		if got := o.request.Wants[0].After; got != edge {
+			t.Errorf("after a short claim: got cursor %+v, want %+v", got, edge)
 		}
-		d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, nil)
-		d.mustNotOrder(t, "short from the start")
+		d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, time.Now())
+		d.mustNotOrder(t, "short from the edge")
+		d.activate("test")
+		o = d.mustOrder(t)
+		d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, time.Now())
+		d.mustNotOrder(t, "one claim for a wake-up that brings nothing")
 	})
 }
 
-func TestHintsAreRescannedLessOftenWhileThatFindsNothing(t *testing.T) {
+func TestLooksMoveCursors(t *testing.T) {
 	t.Parallel()
-	h := newHints(1)
-	now, at := time.Now(), time.Now()
-	place := func(id int64) store.Position { return store.Position{At: at, ID: id} }
-	for i, want := range []time.Duration{rescanMin, 2 * rescanMin, 4 * rescanMin, rescanMax, rescanMax} {
-		next := int64(i * 100)
-		h.advance(0, place(next+5), place(next+9))
-		h.rescan(now)
-		if h.last[0] != (store.Position{}) {
-			t.Fatalf("after a rescan: got hint %+v, want none", h.last[0])
-		}
-		if got := h.next.Sub(now); got != want {
-			t.Errorf("next rescan in %s, want %s", got, want)
-		}
-		h.advance(0, place(next+10), place(next+20)) // nothing behind
-		h.rescan(now.Add(want - 1))
-		if h.last[0] == (store.Position{}) {
-			t.Fatal("rescanned too early")
-		}
-		now = now.Add(want)
+	now := time.Now()
+	place := func(ago time.Duration, id int64) store.Position { return store.Position{At: now.Add(-ago), ID: id} }
+	edge := place(margin, 0)
+	tests := []struct {
+		name string
+		act  func(c *wantCursor)
+		want store.Position
+	}{
+		{"nothing due: all but the margin lies behind", func(c *wantCursor) { c.looked(store.Position{}, false, now) }, edge},
+		{"something due: it comes next", func(c *wantCursor) { c.looked(place(time.Hour, 7), true, now) }, place(time.Hour, 6)},
+		{"a look moves nothing back", func(c *wantCursor) {
+			c.looked(store.Position{}, false, now)
+			c.looked(place(time.Hour, 7), true, now)
+		}, edge},
+		{"a sweep moves back to what it finds", func(c *wantCursor) {
+			c.looked(store.Position{}, false, now)
+			c.swept(c.start, place(time.Hour, 7), true, now)
+		}, place(time.Hour, 6)},
+		{"a sweep does not find what was claimed during it", func(c *wantCursor) {
+			stood := place(time.Hour, 0)
+			c.start = place(time.Minute, 9)
+			c.swept(stood, place(time.Minute, 3), true, now)
+		}, place(time.Minute, 9)},
+		{"a claim under way does not undo a sweep", func(c *wantCursor) {
+			c.start = place(time.Minute, 0)
+			looked := c.start
+			c.swept(c.start, place(time.Hour, 7), true, now)
+			c.claimed(looked, 5, place(time.Second, 1), true)
+		}, place(time.Hour, 6)},
+		{"what takes too long is skipped", func(c *wantCursor) { c.skip(now) }, place(0, 0)},
 	}
-	h.rescan(now)
-	h.advance(0, place(1), place(2)) // something was behind
-	h.rescan(now.Add(rescanMax))
-	if got := h.next.Sub(now.Add(rescanMax)); got != rescanMin {
-		t.Errorf("after a find the next rescan is in %s, want %s", got, rescanMin)
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			var c wantCursor
+			if test.act(&c); c.start != test.want {
+				t.Errorf("cursor: got %+v, want %+v", c.start, test.want)
+			}
+		})
 	}
 }
 
@@ -242,23 +266,6 @@ func TestConsumerConcurrencyHoldsBackOnlyThatConsumer(t *testing.T) {
 	if want := []string{"free", "free", "limited"}; !slices.Equal(started, want) {
 		t.Errorf("started: got %v, want %v", started, want)
 	}
-}
-
-func TestSoloMessageThatFinishesBeforeItsClaimIsAccountedFor(t *testing.T) {
-	t.Parallel()
-	d := newTestDispatcher(t, ProcessorConfig{}, "c")
-	d.found(store.Probe{Killers: true, Due: []int{0}}, time.Now())
-	o := d.mustOrder(t)
-	if !o.request.Solo {
-		t.Fatalf("order: got %+v, want a solo claim", o)
-	}
-	d.push([]task{{consumer: d.consumers[0], row: store.Message{Crashes: 2}}})
-	ran := d.next(nil)
-	d.mu.Lock()
-	d.finishedLocked(ran)
-	d.mu.Unlock()
-	d.claimed(o, store.Claim{Messages: make([]store.Message, 1)}, nil)
-	d.mustOrder(t) // the clean messages, which must not wait for ever
 }
 
 func TestGroupsShareTheQueue(t *testing.T) {

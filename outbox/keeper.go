@@ -79,14 +79,15 @@ func (r *run) withdraw(leases []*lease) {
 
 // renewer extends all claims of this process whenever it is told to. A claim
 // that the database holds for us without our knowing comes from a commit whose
-// answer was lost; once it is seen twice it is given back.
+// answer was lost; once it is seen twice, and no claim is under way any more that it
+// could come from, it is given back.
 func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 	conn := &reserve{db: r.db, keep: r.store.RowLocks()}
 	defer conn.close()
 	if err := conn.open(ctx); err != nil && ctx.Err() == nil {
 		r.outage.Noticed("connect", err)
 	}
-	var strays []int64
+	strays := make(map[int64]time.Time)
 	for {
 		select {
 		case <-ctx.Done():
@@ -109,7 +110,7 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 			continue
 		}
 		r.outage.Over()
-		strays = r.giveBack(ctx, conn, strays, unknown)
+		r.giveBack(ctx, conn, strays, unknown)
 	}
 }
 
@@ -126,28 +127,35 @@ func (r *run) renew(ctx context.Context, db bun.IDB) (unknown []int64, err error
 	return unknown, nil
 }
 
-// giveBack ends claims that were unknown twice in a row, and returns those that
-// were unknown for the first time.
-func (r *run) giveBack(ctx context.Context, conn *reserve, seen, unknown []int64) []int64 {
-	var again, fresh []int64
-	for _, id := range unknown {
-		if slices.Contains(seen, id) {
-			again = append(again, id)
-		} else {
-			fresh = append(fresh, id)
+// giveBack ends claims that were unknown before, and notes since when the others are.
+func (r *run) giveBack(ctx context.Context, conn *reserve, seen map[int64]time.Time, unknown []int64) {
+	var again []int64
+	now := time.Now()
+	for id := range seen {
+		if !slices.Contains(unknown, id) {
+			delete(seen, id)
 		}
 	}
-	if len(fresh) > 0 {
+	for _, id := range unknown {
+		if since, ok := seen[id]; !ok {
+			seen[id] = now
+		} else if !r.underway.before(since) {
+			again = append(again, id)
+		}
+	}
+	if len(seen) > len(again) {
 		r.strays.Store(true)
 	}
 	if len(again) == 0 {
-		return fresh
+		return
 	}
 	err := conn.use(ctx, func(ctx context.Context, db bun.IDB) error { return r.store.Disclaim(ctx, db, r.owner, again) })
 	if err != nil {
 		r.outage.Noticed("disclaim", err)
-		return unknown
+		return
+	}
+	for _, id := range again {
+		delete(seen, id)
 	}
 	r.config.Logger.Warn("gave back claims whose commit was never confirmed", "claims", len(again))
-	return fresh
 }

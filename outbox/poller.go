@@ -3,76 +3,170 @@ package outbox
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 const (
 	pollFloor      = 5 * time.Millisecond // between polls for messages that become due
 	strangersEvery = time.Minute
+	startGrace     = 2 * time.Second // after the start nobody's claims are recovered for so long, or a third of a lease
 )
-
-// newAlarm rings for the next poll. The quick polls follow a produce whose
-// commit nobody announces.
-func newAlarm() *alarm.Alarm {
-	return alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 250*time.Millisecond)
-}
 
 // poller looks for work on behalf of all claim loops of the process, until ctx
 // ends: one statement every ProcessorMaxDelay, sooner when it is known that
-// something will be due.
+// something will be due. After a produce whose commit nobody announces it looks a few
+// times for messages of these payload types only.
 func (r *run) poller(ctx context.Context) {
+	defer r.sweeper.wg.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	retry := outage.NewRetry()
-	strangers := time.Now().Add(strangersEvery / 30)
+	p := pace10{}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 		case <-r.alarm.Changed():
+		case <-r.expected.alarm.Changed():
 		}
-		if wait := r.alarm.Next(time.Now()); wait > 0 {
+		now := time.Now()
+		full := max(r.alarm.Next(now), p.rest(now))
+		short := max(r.expected.alarm.Next(now), p.rest(now))
+		if wait := min(full, short); wait > 0 {
 			timer.Reset(wait)
 			continue
 		}
-		// Armed before the look, so that whoever rings during it is heard.
-		r.alarm.Rearm(time.Now(), time.Now().Add(jitter(r.config.ProcessorMaxDelay)))
-		probe, err := r.probe(ctx)
-		now := time.Now()
-		if err != nil {
-			r.alarm.Rearm(now, now.Add(retry.NextBackOff()))
-			timer.Reset(r.alarm.Next(now))
-			continue
+		if full > 0 {
+			r.pollExpected(ctx, now)
+		} else {
+			r.poll(ctx)
 		}
-		r.dispatcher.rescan(now)
-		news := r.dispatcher.found(probe, now)
-		if err := r.comeBack(ctx); err != nil {
-			r.alarm.Rearm(now, time.Now().Add(retry.NextBackOff()))
-			timer.Reset(r.alarm.Next(time.Now()))
-			continue
-		}
-		retry.Reset()
-		if probe.Expired && r.outage.Settled() {
-			r.recoverClaims(ctx)
-		}
-		if now.After(strangers) {
-			strangers = now.Add(strangersEvery)
-			r.reportStrangers(ctx)
-		}
-		if probe.Next > 0 {
-			r.alarm.By(now.Add(max(probe.Next, pollFloor)))
-		}
-		if again, ok := r.remote.after(now, news, r.counters.claimed.Load()); ok {
-			r.alarm.By(again)
-		}
-		timer.Reset(r.alarm.Next(time.Now()))
+		p.polled(now)
+		timer.Reset(0)
 	}
+}
+
+// pace10 keeps polls from taking more than a tenth of the time, or of being due
+// more often than every 5 ms.
+type pace10 struct{ next time.Time }
+
+func (p *pace10) rest(now time.Time) time.Duration { return p.next.Sub(now) }
+
+func (p *pace10) polled(began time.Time) {
+	now := time.Now()
+	p.next = now.Add(max(pollFloor, 10*now.Sub(began)))
+}
+
+// poll looks for everything there may be to do, and sets the alarm for the next time.
+func (r *run) poll(ctx context.Context) {
+	// Armed before the look, so that whoever rings during it is heard.
+	r.alarm.Rearm(time.Now(), time.Now().Add(jitter(r.config.ProcessorMaxDelay)))
+	probe, news, err := r.lookAll(ctx)
+	now := time.Now()
+	if err == nil {
+		err = r.comeBack(ctx)
+	}
+	if err != nil {
+		r.alarm.Rearm(now, time.Now().Add(r.pollRetry.NextBackOff()))
+		return
+	}
+	r.pollRetry.Reset()
+	if probe.Expired && r.mayRecover() {
+		r.recoverClaims(ctx)
+	} else if probe.Expired {
+		r.alarm.By(now.Add(time.Second))
+	}
+	if now.After(r.strangersAt) {
+		r.strangersAt = now.Add(strangersEvery)
+		r.reportStrangers(ctx)
+	}
+	if probe.Next > 0 {
+		r.alarm.By(now.Add(max(probe.Next, pollFloor)))
+	}
+	if probe.Lease > 0 {
+		r.alarm.By(now.Add(probe.Lease + pollFloor))
+	}
+	if again, ok := r.remote.after(now, news, r.counters.claimed.Load()); ok {
+		r.alarm.By(again)
+	}
+}
+
+// mayRecover tells whether the owners of expired claims have had the chance to renew
+// them: not right after an outage, nor right after the start, which may be its end.
+func (r *run) mayRecover() bool {
+	return r.outage.Settled() && time.Since(r.started) >= max(r.config.LeaseDuration/3, startGrace)
+}
+
+// pollExpected looks for messages that somebody here has produced, and whose commit
+// nobody announces.
+func (r *run) pollExpected(ctx context.Context, now time.Time) {
+	wants, indexes := r.dispatcher.looksFor(r.expected.take(now))
+	if len(wants) == 0 {
+		return
+	}
+	statement, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	probe, err := r.store.ProbeDue(statement, r.db, wants)
+	if err != nil {
+		if ctx.Err() == nil {
+			r.outage.Noticed("poll", err)
+		}
+		return
+	}
+	for i, due := range probe.Due {
+		probe.Due[i] = indexes[due]
+	}
+	r.dispatcher.due(probe.Due)
+}
+
+// expectations are payload types of which messages will appear soon. It is safe for
+// concurrent use.
+type expectations struct {
+	alarm *alarm.Alarm
+
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+// expectedLooks is when to look after a produce whose commit nobody announces.
+func expectedLooks() []time.Duration {
+	return []time.Duration{2 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond}
+}
+
+func newExpectations(now time.Time) *expectations {
+	e := &expectations{alarm: alarm.New(expectedLooks()...), until: make(map[string]time.Time)}
+	e.alarm.Rearm(now, now.Add(time.Hour))
+	return e
+}
+
+func (e *expectations) add(now time.Time, payloadTypes []string) {
+	e.mu.Lock()
+	for _, payloadType := range payloadTypes {
+		e.until[payloadType] = now.Add(time.Second)
+	}
+	e.mu.Unlock()
+	e.alarm.Expect(now)
+}
+
+// take returns what is expected now, and sets the alarm for the next look.
+func (e *expectations) take(now time.Time) map[string]bool {
+	e.alarm.Rearm(now, now.Add(time.Hour))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	expected := make(map[string]bool, len(e.until))
+	for payloadType, until := range e.until {
+		if now.After(until) {
+			delete(e.until, payloadType)
+			continue
+		}
+		expected[payloadType] = true
+	}
+	return expected
 }
 
 // jitter spreads a delay by ±20 %, so that processes do not poll in step.
@@ -80,10 +174,10 @@ func jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
 }
 
-func (r *run) probe(ctx context.Context) (store.Probe, error) {
-	statement, cancel := context.WithTimeout(ctx, statementTimeout)
+func (r *run) probe(ctx context.Context, wants []store.Want, patience time.Duration) (store.Probe, error) {
+	statement, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	probe, err := r.store.Probe(statement, r.db, r.dispatcher.wants)
+	probe, err := r.store.Probe(statement, r.db, wants)
 	if err != nil && ctx.Err() == nil {
 		r.outage.Noticed("poll", err)
 	}
@@ -106,6 +200,7 @@ func (r *run) comeBack(ctx context.Context) error {
 		return err
 	}
 	r.outage.Over()
+	r.sweeper.reset()
 	return nil
 }
 
@@ -131,7 +226,7 @@ func (r *run) recoverClaims(ctx context.Context) {
 	}
 }
 
-// reportStrangers warns of messages that wait for consumers or payload types
+// reportStrangers warns once of messages that wait for consumers or payload types
 // that are not registered here. They are left in place: another binary may know them.
 func (r *run) reportStrangers(ctx context.Context) {
 	statement, cancel := context.WithTimeout(ctx, statementTimeout)
@@ -144,6 +239,10 @@ func (r *run) reportStrangers(ctx context.Context) {
 		return
 	}
 	for _, s := range found {
+		if r.warned[s] {
+			continue
+		}
+		r.warned[s] = true
 		r.config.Logger.Warn("messages wait that no consumer registered here takes", "consumer", s.ConsumerType, "payload_type", s.PayloadType)
 	}
 }
@@ -157,7 +256,7 @@ func (r *run) listen() (stop func()) {
 		case w.Remote:
 			r.alarm.By(r.remote.next(time.Now()))
 		case w.Expected:
-			r.alarm.Expect(time.Now())
+			r.expected.add(time.Now(), w.PayloadTypes)
 		default:
 			r.dispatcher.activate(w.PayloadTypes...)
 		}

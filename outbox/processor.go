@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -94,11 +95,21 @@ func withoutParts(db *bun.DB, registry *bus.Registry, config ProcessorConfig) er
 // add enters a consumer under all of its names and payload types.
 func (p *Processor) add(c *consumer) {
 	p.consumers = append(p.consumers, c)
-	for _, name := range c.Names() {
+	for _, want := range wantsOf(c.Consumer) {
 		c.wants = append(c.wants, len(p.wants))
-		p.wants = append(p.wants, store.Want{Consumer: name, Payload: c.PayloadType(), FormerPayloads: c.PayloadTypes()[1:]})
+		p.wants = append(p.wants, want)
 		p.owners = append(p.owners, c)
 	}
+}
+
+// wantsOf lists what a consumer takes: each of its names with each payload type.
+func wantsOf(c bus.Consumer) (wants []store.Want) {
+	for _, name := range c.Names() {
+		for _, payloadType := range c.PayloadTypes() {
+			wants = append(wants, store.Want{Consumer: name, Payload: payloadType})
+		}
+	}
+	return wants
 }
 
 // Run processes messages until ctx is cancelled. Then it claims no more, lets
@@ -107,9 +118,10 @@ func (p *Processor) add(c *consumer) {
 // drain, a *[DrainError] when consumers were still running, or the error that
 // kept their results from being written.
 //
-// It returns an error at once when the database cannot be reached, when its
-// tables are missing or too old ([ErrSchema]), or when its settings would break
-// the library's promises. Later outages are logged and waited out.
+// It returns an error at once when the database cannot be reached, unless
+// StartTimeout has it wait, when its tables are missing or too old ([ErrSchema]), or
+// when its settings would break the library's promises. Later outages are logged and
+// waited out.
 func (p *Processor) Run(ctx context.Context) (err error) {
 	if ctx.Err() != nil {
 		return nil
@@ -127,7 +139,7 @@ func (p *Processor) Run(ctx context.Context) (err error) {
 		defer p.mu.Unlock()
 		p.current, p.lastErr = nil, err
 	}()
-	if err := p.check(ctx); err != nil && ctx.Err() == nil {
+	if err := p.awaitCheck(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("outbox: run: %w", err)
 	}
 	return r.serve(ctx) // stops at once when it was cancelled during the check
@@ -153,6 +165,23 @@ func (p *Processor) Check(ctx context.Context) error {
 		return fmt.Errorf("outbox: check: %w", err)
 	}
 	return nil
+}
+
+// awaitCheck is check, and waits for a database that does not answer.
+func (p *Processor) awaitCheck(ctx context.Context) error {
+	deadline := time.Now().Add(p.config.StartTimeout)
+	retry := outage.NewRetry()
+	for {
+		err := p.check(ctx)
+		wait := retry.NextBackOff()
+		if err == nil || !store.IsUnavailable(err) || time.Now().Add(wait).After(deadline) {
+			return err
+		}
+		p.config.Logger.Warn("waiting for the database", "error", err, "until", deadline)
+		if !outage.Pause(ctx, wait) {
+			return err
+		}
+	}
 }
 
 func (p *Processor) check(ctx context.Context) error {
@@ -237,6 +266,9 @@ type run struct {
 	takenAway  notice
 	recovered  notice
 	alarm      *alarm.Alarm
+	expected   *expectations
+	sweeper    sweeper
+	underway   underway
 	zombies    *zombies
 	slots      []*worker
 	workers    sync.WaitGroup
@@ -249,6 +281,11 @@ type run struct {
 	stopping   atomic.Bool
 	hurry      chan struct{}
 	hurryOnce  sync.Once
+
+	// The poller's own.
+	pollRetry   backoff.BackOff
+	strangersAt time.Time
+	warned      map[store.Stranger]bool
 }
 
 func (r *run) health() Health {

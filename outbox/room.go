@@ -7,15 +7,16 @@ import (
 )
 
 // orderLocked decides what to claim next: for every active consumer its share
-// of the room, or, when nothing clean waits, messages that have crashed.
+// of the room, or, first of all, messages that have crashed.
 func (d *dispatcher) orderLocked(now time.Time) (order, bool) {
-	if d.paused || d.suspects.soloBusy() {
+	if d.paused {
 		return order{}, false
 	}
-	if o, ok := d.suspects.order(d, now); ok || d.suspects.soloWanted {
-		return o, ok
+	if o, ok := d.suspects.order(d.wants, max(d.config.Concurrency-d.running, fewSuspects), now); ok {
+		return o, true
 	}
-	if d.active == 0 {
+	left := maxHeldBytes - d.held - d.asked
+	if d.active == 0 || left <= 0 && d.running+d.queued+d.reserved > 0 {
 		return order{}, false
 	}
 	// Each loop may hold one batch that has not started. Small claims are not
@@ -30,11 +31,26 @@ func (d *dispatcher) orderLocked(now time.Time) (order, bool) {
 	for _, room := range rooms {
 		total += room
 	}
+	if len(consumers) > 1 && now.Before(d.apart) {
+		consumers, rooms, total = consumers[:1], rooms[:1], rooms[0]
+	}
 	idle := d.running < d.config.Concurrency
 	if total == 0 || !idle && d.queued > 0 && total < max(batch/4, 1) {
 		return order{}, false
 	}
-	return d.writeOrderLocked(consumers, deal(rooms, budget)), true
+	return d.writeOrderLocked(consumers, deal(rooms, budget), min(left, maxClaimBytes)), true
+}
+
+// startsLocked is how many messages of a consumer may start now, as far as others
+// are concerned: a consumer leaves as many workers free as it keeps busy, up to an
+// eighth of them. The others find a free one then, and whoever runs little the first.
+func (d *dispatcher) startsLocked(c *consumer) int {
+	free := d.config.Concurrency - d.running
+	if len(d.consumers) == 1 {
+		return max(free, 0)
+	}
+	share := max(d.config.Concurrency/8, 1)
+	return max(free-share, (free-c.running+1)/2, 0)
 }
 
 // roomsLocked returns the active consumers, starting with the next in turn, and
@@ -44,13 +60,12 @@ func (d *dispatcher) roomsLocked(now time.Time) ([]*consumer, []int) {
 	d.turn++
 	var consumers []*consumer
 	var rooms []int
-	free := max(d.config.Concurrency-d.running, 0)
 	for i := range d.consumers {
 		c := d.consumers[(d.turn+i)%len(d.consumers)]
-		if !c.active {
+		if !c.active || now.Before(c.notBefore) {
 			continue
 		}
-		room := min(free, d.limit(c)-c.running)*c.group + c.finished.lastSecond(now) - len(c.queue) - c.reserved
+		room := min(d.startsLocked(c), d.limit(c)-c.running)*c.group + c.finished.lastSecond(now) - len(c.queue) - c.reserved
 		if room > 0 {
 			consumers, rooms = append(consumers, c), append(rooms, room)
 		}
@@ -82,8 +97,9 @@ func deal(rooms []int, budget int) []int {
 	return shares
 }
 
-func (d *dispatcher) writeOrderLocked(consumers []*consumer, shares []int) order {
-	o := order{request: store.ClaimRequest{Select: store.Clean, MaxBytes: maxClaimBytes}}
+func (d *dispatcher) writeOrderLocked(consumers []*consumer, shares []int, maxBytes int) order {
+	o := order{request: store.ClaimRequest{Select: store.Clean, MaxBytes: max(maxBytes, 0)}}
+	d.asked += o.request.MaxBytes
 	for i, c := range consumers {
 		if shares[i] == 0 {
 			continue
@@ -95,88 +111,11 @@ func (d *dispatcher) writeOrderLocked(consumers []*consumer, shares []int) order
 		o.wakes = append(o.wakes, c.wakes)
 		for _, want := range c.wants {
 			w := d.wants[want]
-			w.Limit, w.After = shares[i], d.hints.last[want]
+			w.Limit, w.After = shares[i], d.cursors[want].start
 			o.wants = append(o.wants, want)
 			o.request.Wants = append(o.request.Wants, w)
 		}
-		o.request.Limit += shares[i] // former names share it
+		o.request.Limit += shares[i] // former names and payload types share it
 	}
 	return o
-}
-
-const (
-	soloPatience    = 2 * time.Second  // how long a solo run waits for the process to empty
-	soloMaxPatience = 10 * time.Minute // doubled with every try in vain, up to this
-	soloCooldown    = 10 * time.Second // before it is tried again
-)
-
-// suspicion keeps messages that have crashed apart from the others: those that
-// crashed once run a few at a time, those that crashed more often run solo, with
-// nothing else in flight, so that a killer takes nobody with it.
-type suspicion struct {
-	waiting    bool // the last probe found messages that crashed once
-	killers    bool // ... or more often
-	inFlight   int
-	reserved   int
-	soloWanted bool // nothing is claimed until the process is empty
-	soloUntil  time.Time
-	patience   time.Duration
-	soloAsked  bool // the solo claim is under way
-	soloRuns   bool
-	notBefore  time.Time
-}
-
-func (s *suspicion) found(p store.Probe, now time.Time) {
-	s.waiting, s.killers = p.Suspects, p.Killers
-	if s.killers && !s.soloWanted && !s.soloBusy() && !now.Before(s.notBefore) {
-		s.patience = max(s.patience, soloPatience)
-		s.soloWanted, s.soloUntil = true, now.Add(s.patience)
-	}
-}
-
-// pending tells whether there is an order to give once there is room.
-func (s *suspicion) pending() bool { return s.waiting || s.soloWanted }
-
-func (s *suspicion) soloBusy() bool { return s.soloAsked || s.soloRuns }
-
-// order asks for crashed messages, if it is their turn.
-func (s *suspicion) order(d *dispatcher, now time.Time) (order, bool) {
-	request := store.ClaimRequest{Wants: d.wants, MaxBytes: maxClaimBytes}
-	switch {
-	case s.soloWanted && d.running+d.queued+d.reserved+s.reserved == 0:
-		s.soloWanted, s.soloAsked, s.patience = false, true, 0
-		request.Select, request.Limit, request.Solo = store.Killers, 1, true
-		return order{request: request}, true
-	case s.soloWanted && now.After(s.soloUntil): // a long run is in the way: let the others go on
-		s.soloWanted, s.notBefore = false, now.Add(soloCooldown)
-		s.patience = min(2*s.patience, soloMaxPatience)
-	case s.waiting && !s.soloWanted && s.inFlight+s.reserved < maxSuspects:
-		s.waiting = false
-		request.Select, request.Limit = store.Suspects, maxSuspects-s.inFlight-s.reserved
-		s.reserved += request.Limit
-		return order{request: request}, true
-	}
-	return order{}, false
-}
-
-func (s *suspicion) claimed(r store.ClaimRequest, n int) {
-	s.inFlight += n
-	if r.Solo {
-		// Not n: the message may have finished before we get here.
-		s.soloAsked, s.soloRuns = false, s.inFlight > 0
-		return
-	}
-	s.reserved -= r.Limit
-	s.waiting = s.waiting || n == r.Limit // a full claim: there may be more
-}
-
-// finished accounts for a message that ran or was given back.
-func (s *suspicion) finished(crashes int) {
-	if crashes == 0 {
-		return
-	}
-	s.inFlight--
-	if s.soloRuns {
-		s.soloRuns = false
-	}
 }

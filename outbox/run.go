@@ -3,13 +3,13 @@ package outbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -31,10 +31,12 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		Processor: p,
 		ctx:       context.WithoutCancel(ctx),
 		owner:     uuid.NewString(),
-		started:   time.Now(),
 		ledger:    newLedger(&p.counters.fenced),
 		hurry:     make(chan struct{}),
-		alarm:     newAlarm(),
+		alarm:     alarm.New(),
+		expected:  newExpectations(time.Now()),
+		pollRetry: outage.NewRetry(),
+		warned:    make(map[store.Stranger]bool),
 		// After an outage nobody's claims are recovered for a third of a lease:
 		// their owners must get the chance to renew what expired meanwhile.
 		outage:    outage.New(p.config.Logger, p.config.LeaseDuration/3).Asking(p.store.Look(p.db)),
@@ -53,10 +55,18 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		owners[i] = byName[c.Name()]
 	}
 	r.dispatcher = newDispatcher(p.config, consumers, p.wants, owners)
+	r.born(time.Now())
 	r.zombies = &zombies{limit: p.config.Concurrency, full: r.dispatcher.pause}
 	r.handler = bus.Compose(r.consume, p.config.Chain...)
 	r.work, r.cancelWork = context.WithCancelCause(r.ctx)
 	return r
+}
+
+// born notes when the run began, from which on it has to be careful for a while.
+func (r *run) born(now time.Time) {
+	r.started = now
+	r.dispatcher.suspects.mature = now.Add(min(10*r.config.LeaseDuration, soloAge))
+	r.strangersAt = now.Add(strangersEvery / 30)
 }
 
 // background runs fn on a goroutine that the caller waits for.
@@ -70,6 +80,7 @@ func (r *run) background(fn func()) *sync.WaitGroup {
 // order in which messages flow.
 func (r *run) serve(ctx context.Context) error {
 	defer r.cancelWork(nil)
+	r.born(time.Now())
 	stopListening := r.listen()
 	loopCtx, stopLoops := context.WithCancel(r.ctx)
 	defer stopLoops()
@@ -199,66 +210,4 @@ func waitFor(done <-chan struct{}, d time.Duration) bool {
 	case <-timer.C:
 		return false
 	}
-}
-
-// claimLoop claims messages whenever there is room, until ctx ends.
-func (r *run) claimLoop(ctx context.Context) {
-	retry := outage.NewRetry()
-	for {
-		r.ledger.await()
-		o, ok := r.dispatcher.nextClaim()
-		if !ok {
-			return
-		}
-		claimed, err := r.claim(o)
-		r.dispatcher.claimed(o, claimed, err)
-		if err != nil {
-			r.outage.Noticed("claim", err)
-			r.strays.Store(true)
-			if !outage.Pause(ctx, retry.NextBackOff()) {
-				return
-			}
-			continue
-		}
-		r.outage.Over()
-		retry.Reset()
-		if r.config.ProcessorMinDelay > 0 && !outage.Pause(ctx, r.config.ProcessorMinDelay) {
-			return
-		}
-	}
-}
-
-// claim takes messages and hands them to the workers. It is not cancelled by a
-// stop: a claim that commits without our knowing would look like a crash.
-func (r *run) claim(o order) (store.Claim, error) {
-	o.request.Owner, o.request.Lease = r.owner, r.config.LeaseDuration
-	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
-	defer cancel()
-	c, err := r.store.Claim(ctx, r.db, o.request)
-	if err != nil {
-		return store.Claim{}, fmt.Errorf("claim: %w", err)
-	}
-	if len(c.Messages) == 0 {
-		r.counters.emptyClaims.Add(1)
-		return c, nil
-	}
-	r.counters.claims.Add(1)
-	r.counters.claimed.Add(int64(len(c.Messages)))
-	r.lastClaim.Store(time.Now().UnixNano())
-	filled := r.store.FillIn(ctx, r.db, c.Messages)
-	l := r.ledger.open(r.work, c.ID, len(c.Messages), c.Sent.Add(r.config.LeaseDuration))
-	tasks := make([]task, len(c.Messages))
-	now := time.Now()
-	for i, row := range c.Messages {
-		newTask(&tasks[i], row, r.dispatcher.byName[row.ConsumerType], l, now)
-	}
-	if filled != nil || !r.dispatcher.push(tasks) {
-		for i := range tasks {
-			r.settled(&tasks[i], errUnstarted)
-		}
-	}
-	if filled != nil {
-		return store.Claim{}, fmt.Errorf("claim: %w", filled)
-	}
-	return c, nil
 }

@@ -26,6 +26,10 @@ type consumer struct {
 	active   bool // may have messages to claim
 	wakes    int  // counts activations, to notice one during a claim
 	finished rate
+
+	announced bool      // a commit was announced, and no claim has come back since
+	failures  int       // of claims for it alone, in a row
+	notBefore time.Time // it is claimed for, since they failed
 }
 
 // task is one claimed message on its way through the chain. It is also the
@@ -47,6 +51,9 @@ type task struct {
 // groupable tells whether a message may share a transaction. One that has failed
 // could take the others down once more.
 func (t *task) groupable() bool { return t.row.Attempts == 0 && t.row.Crashes == 0 }
+
+// bytes is what a task keeps in memory, about.
+func (t *task) bytes() int { return len(t.row.Payload) + len(t.row.Headers) + len(t.row.Errors) }
 
 type taskKey struct{}
 

@@ -44,7 +44,7 @@ const (
 
 // mutants are all there are.
 func mutants() []mutant {
-	return slices.Concat(claimMutants(), settleMutants(), crashMutants(), processMutants(), mariaClaimMutants(), mariaSettleMutants(), mariaBarMutants(), barMutants(), eventLogMutants(), sqliteSettleMutants())
+	return slices.Concat(claimMutants(), cursorMutants(), settleMutants(), crashMutants(), processMutants(), mariaClaimMutants(), mariaSettleMutants(), mariaBarMutants(), barMutants(), eventLogMutants(), sqliteSettleMutants())
 }
 
 func claimMutants() []mutant {
@@ -130,23 +130,14 @@ func crashMutants() []mutant {
 }
 
 func processMutants() []mutant {
-	const hints = "outbox/hints.go"
 	return []mutant{
 		{
 			name: "settle all fetched", file: "outbox/ledger.go", suite: suite{pkg: inStore, tests: "^TestGracefulStopWithAHundredInFlight$|^TestBlockedHandlerDelaysNobody$"}, says: `removed: got \d+, want the \d+ that finished`,
 			changes: []change{{"if entry.open == 0 && !entry.partial && !b.freeOnly && allDone(results) {", "if !entry.partial && !b.freeOnly && allDone(results) {"}},
 		},
 		{
-			name: "hint trusted after a short claim", file: "outbox/dispatcher.go", suite: suite{pkg: "./outbox", tests: "^TestHint"}, says: `after a short claim: got hint`,
-			changes: []change{{"\t\t\td.hints.last[want] = store.Position{}\n", ""}},
-		},
-		{
 			name: "claims recovered right after an outage", file: "outbox/poller.go", suite: suite{pkg: inStore, tests: "^TestReadsDoNotEndAnOutageOfWrites$"}, says: `messages with a crash: got \d+ now`,
-			changes: []change{{"if probe.Expired && r.outage.Settled() {", "if probe.Expired {"}},
-		},
-		{
-			name: "hint trusted for ever", file: hints, suite: suite{pkg: "./outbox", tests: "^TestHint"}, says: `after a rescan: got hint`,
-			changes: []change{{"\tclear(h.last)\n", ""}},
+			changes: []change{{"return r.outage.Settled() && time.Since", "return time.Since"}},
 		},
 		{
 			name: "delete before handler", file: "outbox/worker.go", suite: suite{pkg: inStore, tests: "^TestGracefulStopWithAHundredInFlight$"}, says: `removed: got \d+, want the \d+ that finished`,

@@ -8,20 +8,37 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
 )
 
-// Probe looks for anything to do for the given wants, in one statement where the
-// database allows that.
-func (s *Store) Probe(ctx context.Context, db *bun.DB, wants []Want) (probe Probe, err error) {
+// Probe looks for anything to do for the given wants, behind their places, in one
+// statement where the database allows that.
+func (s *Store) Probe(ctx context.Context, db *bun.DB, wants []Want) (Probe, error) {
+	return s.look(ctx, db, wants, true)
+}
+
+// ProbeDue is [Store.Probe] for what is due and has not crashed, only.
+func (s *Store) ProbeDue(ctx context.Context, db *bun.DB, wants []Want) (Probe, error) {
+	return s.look(ctx, db, wants, false)
+}
+
+func (s *Store) look(ctx context.Context, db *bun.DB, wants []Want, all bool) (probe Probe, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		probe, err = s.probe(ctx, db, wants)
+		probe, err = s.probe(ctx, db, wants, all)
 		return err
 	})
 	return probe, err
+}
+
+// Acquit has the owner's solo claims count like any other: something that may have
+// crashed is about to run beside them.
+func (s *Store) Acquit(ctx context.Context, db bun.IDB, owner string) error {
+	return s.insist(ctx, db, func(db bun.IDB) error {
+		_, err := s.raw(ctx, db, `UPDATE {claims} SET solo = FALSE WHERE owner = ? AND solo = TRUE`, owner).Exec(ctx)
+		return err
+	})
 }
 
 // Claim takes messages under a new lease. Cancelling ctx while it runs may
@@ -40,16 +57,32 @@ func (s *Store) Strangers(ctx context.Context, db bun.IDB, wants []Want) (found 
 	return found, err
 }
 
-// inlinePayload is the size, with the errors, up to which a payload comes with the
-// pick. Larger ones are read when it is certain that they are claimed.
+// inlinePayload is the size, with headers and errors, up to which a payload comes with
+// the pick. What is larger is read when it is certain that it is claimed.
 const inlinePayload = 4 << 10
 
-// pick is a message that was found and locked, before it is claimed. Its payload
-// is missing when it is larger than inlinePayload.
+// maxReferred is what an event counts for while nobody knows how large it is.
+const maxReferred = 2 << 20
+
+// pick is a message that was found and locked, before it is claimed. Its payload,
+// headers and errors are missing when they are larger than inlinePayload together.
 type pick struct {
 	Want    int `bun:"i"`
-	Size    int `bun:"size"`
+	Size    int `bun:"size"` // of payload, headers and errors
+	Text    int `bun:"text"` // of the payload
 	Message `bun:",extend"`
+}
+
+// bytes is what a pick brings along once it is claimed.
+func (p *pick) bytes() int {
+	if p.Text > 0 { // only what refers to an event has no text of its own
+		return p.Size
+	}
+	if p.Size > inlinePayload {
+		return p.Size + maxReferred
+	}
+	_, event, _ := p.refersTo()
+	return p.Size + event
 }
 
 // keep puts the picks in order, the oldest first, drops what exceeds MaxBytes or
@@ -64,11 +97,7 @@ func (r ClaimRequest) keep(picks []pick) (Claim, []pick) {
 	c := Claim{Found: make([]int, n), First: make([]Position, n), Last: make([]Position, n)}
 	size := 0
 	for i, p := range picks {
-		size += p.Size
-		if p.Size == 0 { // only what refers to an event has no text of its own
-			_, event, _ := p.refersTo()
-			size += event
-		}
+		size += p.bytes()
 		if i > 0 && size > r.MaxBytes || r.Limit > 0 && i >= r.Limit {
 			c.Cut = true
 			return c, picks[:i]
@@ -95,8 +124,8 @@ func pickedIDs(picks []pick) []int64 {
 	return ids
 }
 
-// take completes the claim with those picks that were recorded, and reads the
-// payloads that are still missing.
+// take completes the claim with those picks that were recorded, and reads what is
+// still missing of them.
 func (n names) take(ctx context.Context, tx bun.IDB, c *Claim, picks []pick, recorded []int64) error {
 	if len(recorded) < len(picks) {
 		picks = slices.DeleteFunc(picks, func(p pick) bool { return !slices.Contains(recorded, p.ID) })
@@ -116,15 +145,17 @@ func (n names) take(ctx context.Context, tx bun.IDB, c *Claim, picks []pick, rec
 		return nil
 	}
 	var rows []struct {
-		ID      int64
-		Payload []byte
+		ID               int64
+		Payload, Headers []byte
+		Errors           string
 	}
-	query := tx.NewRaw(n.expand(`SELECT id, payload FROM {messages} WHERE id IN (?)`), bun.List(slices.Collect(maps.Keys(large))))
+	query := tx.NewRaw(n.expand(`SELECT id, payload, headers, errors FROM {messages} WHERE id IN (?)`), bun.List(slices.Collect(maps.Keys(large))))
 	if err := query.Scan(ctx, &rows); err != nil {
 		return fmt.Errorf("payloads: %w", err)
 	}
 	for _, row := range rows {
-		large[row.ID].Payload = row.Payload
+		m := large[row.ID]
+		m.Payload, m.Headers, m.Errors = row.Payload, row.Headers, row.Errors
 	}
 	return nil
 }
@@ -142,17 +173,20 @@ func (s Selection) crashes() (low, high int) {
 
 // finding is one thing that a probe found.
 type finding struct {
-	Kind  int   `bun:"kind"`
-	Value int64 `bun:"value"`
+	Kind  int    `bun:"kind"`
+	Value int64  `bun:"value"`
+	ID    int64  `bun:"id"`
+	At    Moment `bun:"at"`
 }
 
 // The kinds of findings, as the dialects' probes number them.
 const (
-	foundDue      = 0 // value: index of the want
+	foundDue      = 0 // value: index of the want; and the place of its first message
 	foundSuspects = 1
 	foundKillers  = 2
-	foundExpired  = 3
+	foundLease    = 3 // value: microseconds until the first ends
 	foundNext     = 4 // value: microseconds
+	foundNow      = 5 // the database's clock
 )
 
 func newProbe(found []finding) Probe {
@@ -160,15 +194,18 @@ func newProbe(found []finding) Probe {
 	for _, f := range found {
 		switch f.Kind {
 		case foundDue:
-			p.Due = append(p.Due, int(f.Value))
+			p.Due, p.First = append(p.Due, int(f.Value)), append(p.First, Position{At: f.At.Time, ID: f.ID})
 		case foundSuspects:
 			p.Suspects = true
 		case foundKillers:
 			p.Killers = true
-		case foundExpired:
-			p.Expired = true
+		case foundLease:
+			p.Expired = f.Value < 0
+			p.Lease = time.Duration(max(f.Value, 0)) * time.Microsecond
 		case foundNext:
 			p.Next = time.Duration(f.Value) * time.Microsecond
+		case foundNow:
+			p.Now = f.At.Time
 		}
 	}
 	return p
@@ -188,7 +225,7 @@ func columnsOf(wants []Want) wantColumns {
 		w.indexes = append(w.indexes, i)
 		w.limits = append(w.limits, want.Limit)
 		w.consumers = append(w.consumers, want.Consumer)
-		w.payloads = append(w.payloads, strings.Join(want.payloads(), listSeparator))
+		w.payloads = append(w.payloads, want.Payload)
 		at := "-infinity"
 		if !want.After.At.IsZero() {
 			at = pgTime(want.After.At)
@@ -197,22 +234,6 @@ func columnsOf(wants []Want) wantColumns {
 		w.afterID = append(w.afterID, want.After.ID)
 	}
 	return w
-}
-
-// listSeparator joins payload types to a list. No name contains it: see
-// bus.NewRegistry.
-const listSeparator = "\x1f"
-
-func (w Want) payloads() []string { return append([]string{w.Payload}, w.FormerPayloads...) }
-
-// kinds lists every pair of a consumer type and a payload type that is wanted.
-func kinds(wants []Want) (consumers, payloads []string) {
-	for _, w := range wants {
-		for _, payload := range w.payloads() {
-			consumers, payloads = append(consumers, w.Consumer), append(payloads, payload)
-		}
-	}
-	return consumers, payloads
 }
 
 func affected(res sql.Result, err error) (int, error) {

@@ -24,10 +24,9 @@ func Headers(text []byte) map[string]string {
 
 // pairs lists the kinds of messages that are wanted.
 func pairs(wants []Want) string {
-	consumers, payloads := kinds(wants)
-	list := make([][2]string, len(consumers))
-	for i := range list {
-		list[i] = [2]string{consumers[i], payloads[i]}
+	list := make([][2]string, len(wants))
+	for i, w := range wants {
+		list[i] = [2]string{w.Consumer, w.Payload}
 	}
 	return asJSON(list)
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,7 +74,7 @@ const (
 // the same.
 const mariaDue = `
 (SELECT ? AS i, m.id, m.available_after, NULL AS held FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
-WHERE m.crashes = 0 AND m.consumer_type = ? AND m.payload_type IN (?) AND m.available_after <= {now}
+WHERE m.crashes = 0 AND m.consumer_type = ? AND m.payload_type = ? AND m.available_after <= {now}
   AND (m.available_after > ? OR (m.available_after = ? AND m.id > ?)) AND NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)
 ORDER BY m.available_after, m.id LIMIT ?)`
 
@@ -291,11 +290,8 @@ func (m *mariadb) candidates(ctx context.Context, db bun.IDB, wants []Want, look
 func (m *mariadb) due(wants []Want, looks []look) (statement string, args []any) {
 	for _, l := range looks {
 		w := wants[l.want]
-		after := int64(math.MinInt64)
-		if !l.at.At.IsZero() {
-			after = l.at.At.UnixMicro()
-		}
-		args = append(args, l.want, w.Consumer, bun.List(w.payloads()), after, after, l.at.ID, w.Consumer, l.limit)
+		after := l.at.micros()
+		args = append(args, l.want, w.Consumer, w.Payload, after, after, l.at.ID, w.Consumer, l.limit)
 	}
 	return unionAll(mariaDue, len(looks)), args
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -32,12 +33,16 @@ type Message struct {
 const messageColumns = `m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id,
 	m.created_at, m.available_after, m.attempts, m.crashes, m.errors`
 
-// pickColumns are the same for a pick, which brings only small payloads along, and
+// pickColumns are the same for a pick, which brings only what is small along, and
 // the size of what can be large. length is how the dialect counts bytes.
 func pickColumns(length string) string {
-	size := fmt.Sprintf("("+length+" + COALESCE("+length+", 0))", "m.payload", "m.errors")
-	small := fmt.Sprintf("CASE WHEN %s <= %d THEN m.payload END AS payload,", size, inlinePayload)
-	return strings.Replace(messageColumns, "m.payload,", small, 1) + ", " + size + " AS size"
+	text := fmt.Sprintf(length, "m.payload")
+	size := fmt.Sprintf("("+text+" + COALESCE("+length+", 0) + COALESCE("+length+", 0))", "m.headers", "m.errors")
+	small := func(column string) string {
+		return fmt.Sprintf("CASE WHEN %s <= %d THEN m.%s END AS %s", size, inlinePayload, column, column)
+	}
+	columns := strings.NewReplacer("m.payload,", small("payload")+",", "m.headers", small("headers"), "m.errors", small("errors")).Replace(messageColumns)
+	return columns + ", " + size + " AS size, " + text + " AS text"
 }
 
 // poisonedColumns are the columns of poisoned_messages: the message's, then two
@@ -79,31 +84,43 @@ func (p Position) Before(q Position) bool {
 	return p.At.Before(q.At) || p.At.Equal(q.At) && p.ID < q.ID
 }
 
+// micros is the instant as the dialects write it that have no type for instants.
+func (p Position) micros() int64 {
+	if p.At.IsZero() {
+		return math.MinInt64
+	}
+	return p.At.UnixMicro()
+}
+
 // Want asks for messages of one stored consumer type and payload type.
 type Want struct {
 	Consumer string
 	Payload  string
-	// FormerPayloads are further payload types to take.
-	FormerPayloads []string
 	// Limit is the number of messages to claim at most.
 	Limit int
-	// After skips everything up to and including this place. It is a hint
-	// that saves walking dead index entries; the zero value means the start.
+	// After skips everything up to and including this place, which saves walking
+	// dead index entries; the zero value means the start.
 	After Position
 }
 
 // Probe is what one look at the tables found to do.
 type Probe struct {
-	// Due lists the indexes of the wants that have messages to claim.
-	Due []int
+	// Due lists the indexes of the wants that have messages to claim, First where
+	// the first of each is.
+	Due   []int
+	First []Position
 	// Suspects is true when messages are due that crashed once, Killers when
 	// some crashed more often.
 	Suspects, Killers bool
-	// Expired is true when a claim has outlived its lease.
+	// Expired is true when a claim has outlived its lease. Lease is the time until
+	// the first of the others does, if it is not renewed; zero when there is none.
 	Expired bool
+	Lease   time.Duration
 	// Next is the time until the next message that is not due yet; zero when
 	// there is none.
 	Next time.Duration
+	// Now is the database's clock, at the look.
+	Now time.Time
 }
 
 // Selection says which messages a claim may take.
@@ -115,7 +132,7 @@ const (
 	Clean Selection = iota
 	// Suspects crashed once: a few at a time, apart from the clean ones.
 	Suspects
-	// Killers crashed more than once: one at a time.
+	// Killers crashed more often: one at a time.
 	Killers
 )
 
@@ -130,8 +147,8 @@ type ClaimRequest struct {
 	Limit  int
 	// Solo records that the process has nothing else in flight.
 	Solo bool
-	// MaxBytes bounds the payloads, events and errors claimed; the first message is
-	// always taken.
+	// MaxBytes bounds the payloads, events, headers and errors claimed; the first
+	// message is always taken.
 	MaxBytes int
 }
 

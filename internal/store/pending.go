@@ -43,9 +43,9 @@ const (
 
 // PendingPlace is a place in the order in which messages are listed.
 type PendingPlace struct {
-	Consumer string
-	At       time.Time
-	ID       int64
+	Consumer, Payload string
+	At                time.Time
+	ID                int64
 }
 
 // PendingFilter selects pending messages; zero fields select all.
@@ -91,7 +91,7 @@ func (s *Store) pendingWhere(ctx context.Context, f PendingFilter) (conditions s
 		and("m.id IN (" + s.held() + ")")
 	}
 	if f.After.ID != 0 {
-		and("(m.consumer_type, m.available_after, m.id) > (?, "+s.at(f.After.At)+", ?)", f.After.Consumer, f.After.ID)
+		and("(m.consumer_type, m.payload_type, m.available_after, m.id) > (?, ?, "+s.at(f.After.At)+", ?)", f.After.Consumer, f.After.Payload, f.After.ID)
 	}
 	if len(all) == 0 {
 		return "TRUE", nil
@@ -101,7 +101,7 @@ func (s *Store) pendingWhere(ctx context.Context, f PendingFilter) (conditions s
 
 const (
 	pendingColumns = `m.id, m.message_id, m.consumer_type, m.payload_type, m.insert_id, m.created_at, m.available_after, m.attempts, m.crashes`
-	pendingOrder   = `m.consumer_type, m.available_after, m.id`
+	pendingOrder   = `m.consumer_type, m.payload_type, m.available_after, m.id`
 )
 
 // Both indexes of messages have the order of the list, each for its part.
@@ -120,14 +120,15 @@ WITH page AS {once} ({messages of}),
 held AS {once} (SELECT h.* FROM ({claims of}) h WHERE h.mid IN (SELECT id FROM page) LIMIT 100000)
 SELECT r.*, ` + claimColumns + `, p.paused_at AS paused_since, {now} AS now
 FROM page r LEFT JOIN held h ON h.mid = r.id LEFT JOIN {claims} c ON c.id = h.claim_id LEFT JOIN {paused} p ON p.consumer_type = r.consumer_type
-ORDER BY r.consumer_type, r.available_after, r.id LIMIT ?`
+ORDER BY r.consumer_type, r.payload_type, r.available_after, r.id LIMIT ?`
 
 // read runs a statement that only reads, and lets no conflict surface.
 func (s *Store) read(ctx context.Context, db bun.IDB, into any, statement string, args ...any) error {
 	return s.insist(ctx, db, func(db bun.IDB) error { return s.raw(ctx, db, statement, args...).Scan(ctx, into) })
 }
 
-// PendingMessages lists messages by consumer, in the order in which they are due,
+// PendingMessages lists messages by consumer and payload type, in the order in which
+// they are due,
 // without payloads, headers and errors.
 func (s *Store) PendingMessages(ctx context.Context, db bun.IDB, f PendingFilter, limit int) (rows []Pending, err error) {
 	conditions, values := s.pendingWhere(ctx, f)

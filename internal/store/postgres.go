@@ -74,10 +74,10 @@ const pgHeld = `SELECT unnest(message_ids) AS id FROM {claims} LIMIT 100000`
 // pgPick locks what is due. It is immutable.
 var pgPick = `
 SELECT w.i, m.*
-FROM unnest(?::int[], ?::text[], ?::text[], ?::int[], ?::timestamptz[], ?::bigint[]) w(i, consumer, payloads, n, after_at, after_id)
+FROM unnest(?::int[], ?::text[], ?::text[], ?::int[], ?::timestamptz[], ?::bigint[]) w(i, consumer, payload, n, after_at, after_id)
 CROSS JOIN LATERAL (
   SELECT ` + pickColumns("octet_length(%s)") + ` FROM {messages} m
-  WHERE m.consumer_type = w.consumer AND m.payload_type = ANY(string_to_array(w.payloads, chr(31))) AND m.crashes = 0 AND m.available_after <= {now}
+  WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.crashes = 0 AND m.available_after <= {now}
     AND (m.available_after, m.id) > (w.after_at, w.after_id)
     AND m.id NOT IN (` + pgHeld + `)
   ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m
@@ -139,43 +139,48 @@ func (p *postgres) record(ctx context.Context, tx bun.Tx, r ClaimRequest, c *Cla
 }
 
 func (p *postgres) pickQuery(ctx context.Context, tx bun.IDB, r ClaimRequest) *bun.RawQuery {
-	if r.Select != Clean {
-		consumers, payloads := kinds(r.Wants)
-		low, high := r.Select.crashes()
-		return p.raw(ctx, tx, pgPickCrashed, pgdialect.Array(consumers), pgdialect.Array(payloads), low, high, r.Limit)
-	}
 	w := columnsOf(r.Wants)
+	if r.Select != Clean {
+		low, high := r.Select.crashes()
+		return p.raw(ctx, tx, pgPickCrashed, pgdialect.Array(w.consumers), pgdialect.Array(w.payloads), low, high, r.Limit)
+	}
 	return p.raw(ctx, tx, pgPick, pgdialect.Array(w.indexes), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads),
 		pgdialect.Array(w.limits), pgdialect.Array(w.afterAt), pgdialect.Array(w.afterID))
 }
 
 // pgProbe is the idle poll: one statement that finds everything there may be to
-// do, as pairs of a kind and a value. It asks for the first due message rather
-// than whether one exists: EXISTS would become a join, and with stale statistics
-// one that reads the whole table.
-const pgProbe = `
-SELECT 0 AS kind, w.i AS value FROM unnest(?::bigint[], ?::text[], ?::text[]) w(i, consumer, payloads)
-  CROSS JOIN LATERAL (
-    SELECT 1 FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = ANY(string_to_array(w.payloads, chr(31)))
-      AND m.crashes = 0 AND m.available_after <= {now} AND m.id NOT IN (` + pgHeld + `)
-    ORDER BY m.available_after, m.id LIMIT 1) m
-  WHERE w.consumer NOT IN (` + pausedNames + `)
-UNION ALL SELECT DISTINCT LEAST(m.crashes, 2), 0 FROM {messages} m
+// do. It asks for the first due message rather than whether one exists: EXISTS would
+// become a join, and with stale statistics one that reads the whole table.
+const pgProbe = pgProbeDue + `
+UNION ALL SELECT DISTINCT LEAST(m.crashes, 2), 0, 0, NULL::timestamptz FROM {messages} m
   WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest(?::text[], ?::text[])) AND m.crashes > 0
     AND m.available_after <= {now} AND m.id NOT IN (` + pgHeld + `) AND m.consumer_type NOT IN (` + pausedNames + `)
-UNION ALL SELECT 3, 0 WHERE EXISTS (SELECT 1 FROM {claims} WHERE leased_until < {now})
-UNION ALL SELECT 4, (extract(epoch FROM min(n.available_after) - {now}) * 1000000)::bigint
-  FROM unnest(?::text[]) w(consumer) CROSS JOIN LATERAL (
-    SELECT m.available_after FROM {messages} m WHERE m.consumer_type = w.consumer AND m.crashes = 0
+UNION ALL SELECT 3, (extract(epoch FROM min(leased_until) - {now}) * 1000000)::bigint, 0, NULL FROM {claims} HAVING count(*) > 0
+UNION ALL SELECT 4, (extract(epoch FROM min(n.available_after) - {now}) * 1000000)::bigint, 0, NULL
+  FROM unnest(?::text[], ?::text[]) w(consumer, payload) CROSS JOIN LATERAL (
+    SELECT m.available_after FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.crashes = 0
       AND m.available_after > {now} ORDER BY m.available_after LIMIT 1) n
-  WHERE w.consumer NOT IN (` + pausedNames + `) HAVING count(*) > 0`
+  WHERE w.consumer NOT IN (` + pausedNames + `) HAVING count(*) > 0
+UNION ALL SELECT 5, 0, 0, {now}`
 
-func (p *postgres) probe(ctx context.Context, db bun.IDB, wants []Want) (Probe, error) {
+const pgProbeDue = `
+SELECT 0 AS kind, w.i AS value, m.id, m.available_after AS at
+  FROM unnest(?::bigint[], ?::text[], ?::text[], ?::timestamptz[], ?::bigint[]) w(i, consumer, payload, after_at, after_id)
+  CROSS JOIN LATERAL (
+    SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload
+      AND m.crashes = 0 AND m.available_after <= {now} AND (m.available_after, m.id) > (w.after_at, w.after_id) AND m.id NOT IN (` + pgHeld + `)
+    ORDER BY m.available_after, m.id LIMIT 1) m
+  WHERE w.consumer NOT IN (` + pausedNames + `)`
+
+func (p *postgres) probe(ctx context.Context, db bun.IDB, wants []Want, all bool) (Probe, error) {
 	w := columnsOf(wants)
-	consumers, payloads := kinds(wants)
+	consumers, payloads := pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)
+	statement, args := pgProbeDue, []any{pgdialect.Array(w.indexes), consumers, payloads, pgdialect.Array(w.afterAt), pgdialect.Array(w.afterID)}
+	if all {
+		statement, args = pgProbe, append(args, consumers, payloads, consumers, payloads)
+	}
 	var found []finding
-	err := p.raw(ctx, db, pgProbe, pgdialect.Array(w.indexes), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads),
-		pgdialect.Array(consumers), pgdialect.Array(payloads), pgdialect.Array(w.consumers)).Scan(ctx, &found)
+	err := p.raw(ctx, db, statement, args...).Scan(ctx, &found)
 	return newProbe(found), err
 }
 
@@ -226,25 +231,14 @@ func (p *postgres) recover(ctx context.Context, db bun.IDB, maxCrashes int) (fou
 	return found, err
 }
 
-// pgStrangers walks the distinct consumer types by skipping through the index,
-// and looks for foreign payload types among the oldest messages of each, which
-// is where messages that nobody takes collect.
-const pgStrangers = `
-WITH RECURSIVE types AS (
-  (SELECT consumer_type FROM {messages} WHERE crashes = 0 ORDER BY consumer_type LIMIT 1)
-  UNION ALL
-  SELECT (SELECT m.consumer_type FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type > t.consumer_type
-    ORDER BY m.consumer_type LIMIT 1) FROM types t WHERE t.consumer_type IS NOT NULL)
-SELECT DISTINCT t.consumer_type, m.payload_type FROM types t CROSS JOIN LATERAL (
-  SELECT m.payload_type FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type = t.consumer_type
-  ORDER BY m.available_after, m.id LIMIT 100) m
-WHERE (t.consumer_type, m.payload_type) NOT IN (SELECT * FROM unnest(?::text[], ?::text[]))
-ORDER BY 1, 2 LIMIT 20`
-
 func (p *postgres) strangers(ctx context.Context, db bun.IDB, wants []Want) (found []Stranger, err error) {
-	consumers, payloads := kinds(wants)
-	err = p.raw(ctx, db, pgStrangers, pgdialect.Array(consumers), pgdialect.Array(payloads)).Scan(ctx, &found)
+	w := columnsOf(wants)
+	err = p.raw(ctx, db, strangersAmong(`SELECT * FROM unnest(?::text[], ?::text[])`), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)).Scan(ctx, &found)
 	return found, err
+}
+
+func (p *postgres) listed(names []string) (statement string, arg any) {
+	return `SELECT unnest(?::text[]) AS consumer`, pgdialect.Array(names)
 }
 
 func (p *postgres) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error {

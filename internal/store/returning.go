@@ -20,6 +20,8 @@ type returning struct {
 		insertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]bus.MessageID, error)
 		held() string
 		heldClaims() string
+		// listed selects names as rows with a consumer, given them as its argument.
+		listed(names []string) (statement string, arg any)
 	}
 }
 
@@ -116,40 +118,61 @@ func (r *returning) storedConsumers(ctx context.Context, db bun.IDB) (names []st
 	return names, err
 }
 
+// strangersStatement walks the kinds of messages by skipping through the index, one
+// look for each. {wanted} is the list of those that somebody takes.
+const strangersStatement = `
+WITH RECURSIVE kinds(consumer_type, payload_type) AS (
+  SELECT * FROM (SELECT m.consumer_type, m.payload_type FROM {messages} m WHERE m.crashes = 0 ORDER BY m.consumer_type, m.payload_type LIMIT 1) first
+  UNION ALL
+  SELECT m.consumer_type, m.payload_type FROM kinds k JOIN {messages} m ON m.id = (
+    SELECT n.id FROM {messages} n WHERE n.crashes = 0 AND (n.consumer_type, n.payload_type) > (k.consumer_type, k.payload_type)
+    ORDER BY n.consumer_type, n.payload_type LIMIT 1))
+SELECT * FROM kinds k WHERE (k.consumer_type, k.payload_type) NOT IN ({wanted}) ORDER BY 1, 2 LIMIT 20`
+
+func strangersAmong(wanted string) string {
+	return strings.Replace(strangersStatement, "{wanted}", wanted, 1)
+}
+
 // statsStatement counts per consumer with bounds, so that a large backlog costs
-// no more than a small one. What is leased is looked up once for all of them.
-// {consumers} is the list of them as a table.
+// no more than a small one: it skips from one payload type to the next, which is how
+// the index goes. What is leased is looked up once for all of them. {consumers} is
+// the list of them as a table.
 const statsStatement = `
-WITH held AS ({held}),
+WITH RECURSIVE held AS ({held}),
 leased AS MATERIALIZED (SELECT m.consumer_type AS consumer, count(*) AS n FROM held h JOIN {messages} m ON m.id = h.id GROUP BY m.consumer_type),
-names AS ({consumers})
-SELECT n.consumer,
-  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes = 0 AND m.available_after <= {now}
-    AND m.id NOT IN (SELECT id FROM held) LIMIT ?) x)
-  + (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes > 0
+names AS MATERIALIZED ({consumers}),
+kinds(consumer, payload) AS (
+  SELECT n.consumer, (SELECT MIN(m.payload_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type = n.consumer) FROM names n
+  UNION ALL
+  SELECT k.consumer, (SELECT MIN(m.payload_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type = k.consumer AND m.payload_type > k.payload)
+  FROM kinds k WHERE k.payload IS NOT NULL),
+clean AS MATERIALIZED (SELECT k.consumer,
+  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = k.consumer AND m.payload_type = k.payload AND m.crashes = 0
+    AND m.available_after <= {now} AND m.id NOT IN (SELECT id FROM held) LIMIT ?) x) AS ready,
+  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = k.consumer AND m.payload_type = k.payload AND m.crashes = 0
+    AND m.available_after > {now} LIMIT ?) x) AS waits,
+  (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = k.consumer AND m.payload_type = k.payload AND m.crashes = 0
+    AND m.available_after <= {now} AND m.id NOT IN (SELECT id FROM held) ORDER BY m.available_after LIMIT 1) AS oldest
+  FROM kinds k WHERE k.payload IS NOT NULL),
+crashed AS MATERIALIZED (SELECT n.consumer,
+  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes > 0
     AND m.id NOT IN (SELECT id FROM held) LIMIT ?) x) AS ready,
-  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes = 0 AND m.available_after > {now} LIMIT ?) x) AS delayed,
-  COALESCE((SELECT l.n FROM leased l WHERE l.consumer = n.consumer), 0) AS leased,
-  (SELECT count(*) FROM (SELECT 1 FROM {poisoned} p WHERE p.consumer_type = n.consumer LIMIT ?) x) AS poisoned,
-  (SELECT MIN(x.available_after) FROM (
-    SELECT * FROM (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes = 0 AND m.available_after <= {now}
-      AND m.id NOT IN (SELECT id FROM held) ORDER BY m.available_after LIMIT 1) clean
-    UNION ALL SELECT * FROM (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes > 0
-      AND m.id NOT IN (SELECT id FROM held) ORDER BY m.available_after LIMIT 1) crashed) x) AS oldest_ready,
-  (SELECT MIN(p.poisoned_at) FROM {poisoned} p WHERE p.consumer_type = n.consumer) AS oldest_poisoned,
-  {now} AS now
-FROM names n ORDER BY n.consumer`
+  0 AS waits,
+  (SELECT MIN(m.available_after) FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes > 0 AND m.id NOT IN (SELECT id FROM held)) AS oldest
+  FROM names n),
+poisoned AS MATERIALIZED (SELECT n.consumer,
+  (SELECT count(*) FROM (SELECT 1 FROM {poisoned} p WHERE p.consumer_type = n.consumer LIMIT ?) x) AS n,
+  (SELECT MIN(p.poisoned_at) FROM {poisoned} p WHERE p.consumer_type = n.consumer) AS oldest
+  FROM names n)
+SELECT a.consumer, CAST(SUM(a.ready) AS bigint) AS ready, CAST(SUM(a.waits) AS bigint) AS delayed, MIN(a.oldest) AS oldest_ready,
+  COALESCE(MIN(l.n), 0) AS leased, MIN(p.n) AS poisoned, MIN(p.oldest) AS oldest_poisoned, {now} AS now
+FROM (SELECT * FROM clean UNION ALL SELECT * FROM crashed) a
+JOIN poisoned p ON p.consumer = a.consumer LEFT JOIN leased l ON l.consumer = a.consumer
+GROUP BY a.consumer ORDER BY a.consumer`
 
 func (r *returning) stats(ctx context.Context, db bun.IDB, consumers []string) (rows []queueStats, err error) {
-	list := unionAll("SELECT ? AS consumer", len(consumers))
+	list, names := r.dialect.listed(consumers)
 	statement := strings.NewReplacer("{held}", r.dialect.held(), "{consumers}", list).Replace(statsStatement)
-	args := make([]any, 0, len(consumers)+4)
-	for _, name := range consumers {
-		args = append(args, name)
-	}
-	for range 4 {
-		args = append(args, bus.MaxQueueCount)
-	}
-	err = r.dialect.raw(ctx, db, statement, args...).Scan(ctx, &rows)
+	err = r.dialect.raw(ctx, db, statement, names, bus.MaxQueueCount, bus.MaxQueueCount, bus.MaxQueueCount, bus.MaxQueueCount).Scan(ctx, &rows)
 	return rows, err
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
@@ -67,7 +66,7 @@ const sqliteHeld = `SELECT j.value AS id FROM {claims} c, json_each(c.message_id
 // sqlitePick finds what is due. It is immutable.
 var sqlitePick = `
 SELECT ? AS i, ` + pickColumns("length(CAST(%s AS BLOB))") + ` FROM {messages} m
-WHERE m.consumer_type = ? AND m.payload_type IN (SELECT value FROM json_each(?)) AND m.crashes = 0 AND m.available_after <= {now}
+WHERE m.consumer_type = ? AND m.payload_type = ? AND m.crashes = 0 AND m.available_after <= {now}
   AND (m.available_after, m.id) > (?, ?) AND m.id NOT IN (` + sqliteHeld + `)
   AND NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)
 ORDER BY m.available_after, m.id LIMIT ?`
@@ -116,11 +115,7 @@ func (s *sqlite) pick(ctx context.Context, tx bun.IDB, r ClaimRequest) ([]pick, 
 	var all []pick
 	for i, w := range r.Wants {
 		var picks []pick
-		after := int64(math.MinInt64)
-		if !w.After.At.IsZero() {
-			after = w.After.At.UnixMicro()
-		}
-		err := s.raw(ctx, tx, sqlitePick, i, w.Consumer, asJSON(w.payloads()), after, w.After.ID, w.Consumer, w.Limit).Scan(ctx, &picks)
+		err := s.raw(ctx, tx, sqlitePick, i, w.Consumer, w.Payload, w.After.micros(), w.After.ID, w.Consumer, w.Limit).Scan(ctx, &picks)
 		if err != nil {
 			return nil, err
 		}
@@ -129,29 +124,36 @@ func (s *sqlite) pick(ctx context.Context, tx bun.IDB, r ClaimRequest) ([]pick, 
 	return all, nil
 }
 
-const sqliteProbe = `
-SELECT 0 AS kind, w.key AS value FROM json_each(?) w WHERE EXISTS (
-  SELECT 1 FROM {messages} m WHERE m.consumer_type = w.value ->> 0
-    AND m.payload_type IN (SELECT value FROM json_each(w.value -> 1)) AND m.crashes = 0
-    AND m.available_after <= {now} AND m.id NOT IN (` + sqliteHeld + `))
-  AND w.value ->> 0 NOT IN (` + pausedNames + `)
-UNION ALL SELECT DISTINCT MIN(m.crashes, 2), 0 FROM {messages} m
+const sqliteProbeDue = `
+SELECT 0 AS kind, w.key AS value, m.id, m.available_after AS at FROM json_each(?) w JOIN {messages} m ON m.id = (
+  SELECT d.id FROM {messages} d WHERE d.consumer_type = w.value ->> 0 AND d.payload_type = w.value ->> 1 AND d.crashes = 0
+    AND d.available_after <= {now} AND (d.available_after, d.id) > (w.value ->> 2, w.value ->> 3) AND d.id NOT IN (` + sqliteHeld + `)
+  ORDER BY d.available_after, d.id LIMIT 1)
+WHERE w.value ->> 0 NOT IN (` + pausedNames + `)`
+
+const sqliteProbe = sqliteProbeDue + `
+UNION ALL SELECT DISTINCT MIN(m.crashes, 2), 0, 0, NULL FROM {messages} m
   WHERE (m.consumer_type, m.payload_type) IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j) AND m.crashes > 0
     AND m.available_after <= {now} AND m.id NOT IN (` + sqliteHeld + `) AND m.consumer_type NOT IN (` + pausedNames + `)
-UNION ALL SELECT 3, 0 WHERE EXISTS (SELECT 1 FROM {claims} WHERE leased_until < {now})
-UNION ALL SELECT 4, MIN(due) - {now} FROM (SELECT (
-    SELECT m.available_after FROM {messages} m WHERE m.consumer_type = w.value ->> 0 AND m.crashes = 0
+UNION ALL SELECT 3, MIN(leased_until) - {now}, 0, NULL FROM {claims} HAVING MIN(leased_until) IS NOT NULL
+UNION ALL SELECT 4, MIN(due) - {now}, 0, NULL FROM (SELECT (
+    SELECT m.available_after FROM {messages} m WHERE m.consumer_type = w.value ->> 0 AND m.payload_type = w.value ->> 1 AND m.crashes = 0
       AND m.available_after > {now} ORDER BY m.available_after LIMIT 1) AS due FROM json_each(?) w
-    WHERE w.value ->> 0 NOT IN (` + pausedNames + `)) HAVING MIN(due) IS NOT NULL`
+    WHERE w.value ->> 0 NOT IN (` + pausedNames + `)) HAVING MIN(due) IS NOT NULL
+UNION ALL SELECT 5, 0, 0, {now}`
 
-func (s *sqlite) probe(ctx context.Context, db bun.IDB, wants []Want) (Probe, error) {
-	list := make([][2]any, len(wants))
+func (s *sqlite) probe(ctx context.Context, db bun.IDB, wants []Want, all bool) (Probe, error) {
+	list := make([][4]any, len(wants))
 	for i, w := range wants {
-		list[i] = [2]any{w.Consumer, w.payloads()}
+		list[i] = [4]any{w.Consumer, w.Payload, w.After.micros(), w.After.ID}
 	}
-	each := asJSON(list)
+	statement, args := sqliteProbeDue, []any{asJSON(list)}
+	if all {
+		kinds := pairs(wants)
+		statement, args = sqliteProbe, append(args, kinds, kinds)
+	}
 	var found []finding
-	err := s.raw(ctx, db, sqliteProbe, each, pairs(wants), each).Scan(ctx, &found)
+	err := s.raw(ctx, db, statement, args...).Scan(ctx, &found)
 	return newProbe(found), err
 }
 
@@ -245,21 +247,13 @@ func (s *sqlite) recover(ctx context.Context, db bun.IDB, maxCrashes int) (found
 	return found, err
 }
 
-const sqliteStrangers = `
-WITH RECURSIVE types(consumer_type) AS (
-  SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE crashes = 0)
-  UNION ALL
-  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type > t.consumer_type)
-  FROM types t WHERE t.consumer_type IS NOT NULL)
-SELECT DISTINCT t.consumer_type, m.payload_type FROM types t JOIN {messages} m ON m.id IN (
-  SELECT h.id FROM {messages} h WHERE h.crashes = 0 AND h.consumer_type = t.consumer_type
-  ORDER BY h.available_after, h.id LIMIT 100)
-WHERE (t.consumer_type, m.payload_type) NOT IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j)
-ORDER BY 1, 2 LIMIT 20`
-
 func (s *sqlite) strangers(ctx context.Context, db bun.IDB, wants []Want) (found []Stranger, err error) {
-	err = s.raw(ctx, db, sqliteStrangers, pairs(wants)).Scan(ctx, &found)
+	err = s.raw(ctx, db, strangersAmong(`SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j`), pairs(wants)).Scan(ctx, &found)
 	return found, err
+}
+
+func (s *sqlite) listed(names []string) (statement string, arg any) {
+	return `SELECT value AS consumer FROM json_each(?)`, asJSON(names)
 }
 
 // sqliteFence is a write, so it takes the write lock and keeps it: a

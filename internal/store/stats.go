@@ -32,7 +32,8 @@ func (s *Store) Stats(ctx context.Context, db bun.IDB, consumers []string) ([]bu
 	}
 	stats := make([]bus.QueueStats, len(rows))
 	for i, r := range rows {
-		stats[i] = bus.QueueStats{Consumer: r.Consumer, Ready: r.Ready, Delayed: r.Delayed, Leased: min(r.Leased, bus.MaxQueueCount), Poisoned: r.Poisoned,
+		stats[i] = bus.QueueStats{Consumer: r.Consumer, Ready: min(r.Ready, bus.MaxQueueCount), Delayed: min(r.Delayed, bus.MaxQueueCount),
+			Leased: min(r.Leased, bus.MaxQueueCount), Poisoned: r.Poisoned,
 			OldestReady: age(r.Now, r.OldestReady), OldestPoisoned: age(r.Now, r.OldestPoisoned)}
 	}
 	return stats, nil

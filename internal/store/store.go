@@ -59,7 +59,8 @@ type inserter interface {
 
 // claimer takes messages under a lease.
 type claimer interface {
-	probe(ctx context.Context, db bun.IDB, wants []Want) (Probe, error)
+	// probe looks for what is due and clean; with all, for everything else as well.
+	probe(ctx context.Context, db bun.IDB, wants []Want, all bool) (Probe, error)
 	claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, error)
 }
 
@@ -257,7 +258,7 @@ func newNames(t bus.Tables, mark string, w words) names {
 	last := strings.NewReplacer("{events}", events, "{head}", head).Replace(w.last)
 	n.replacer = strings.NewReplacer("{place}", w.place, "{unplaced}", w.unplaced, "{last}", last,
 		"{once}", w.once, "{size}", w.size, "{keep}", w.keep, "{keyed}", strings.ReplaceAll(w.keyed, "{keys}", n.keys), "{keys}", n.keys,
-		"{messages}", n.messages, "{claims}", n.claims,
+		"{messages}", n.messages, "{due}", quote("consumer_messages_due"), "{crashed}", quote("consumer_messages_crashed"), "{claims}", n.claims,
 		"{poisoned}", n.poisoned, "{paused}", n.paused, "{schedules}", n.schedules, "{migrations}", n.migrations, "{prefix}", n.prefix,
 		"{events}", events, "{streams}", quote("event_streams"), "{head}", head,
 		"{subscriptions}", quote("event_subscriptions"), "{projections}", quote("event_projections"),

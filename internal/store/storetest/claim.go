@@ -124,10 +124,11 @@ func claimSeveralTypes(k *kit) {
 }
 
 // renamed asks for messages under the payload type's name of today and two of old.
-func renamed(consumer string, limit int) store.Want {
-	w := want(consumer, limit)
-	w.FormerPayloads = []string{"it's old", "older"}
-	return w
+func renamed(consumer string, limit int) (wants []store.Want) {
+	for _, name := range []string{payload, "it's old", "older"} {
+		wants = append(wants, store.Want{Consumer: consumer, Payload: name, Limit: limit})
+	}
+	return wants
 }
 
 func claimFormerTypes(k *kit) {
@@ -140,10 +141,12 @@ func claimFormerTypes(k *kit) {
 	other.PayloadType = "older"
 	k.insert(other)
 	ids := k.pending()
-	c := k.claim(request("a", renamed("c", 3), want("d", 3)))
+	r := request("a", append(renamed("c", 3), want("d", 3))...)
+	r.Limit = 3
+	c := k.claim(r)
 	equal(k, "messages", idsOf(c), []int64{ids[0], ids[1], ids[3]})
-	equal(k, "found", c.Found, []int{3, 0})
-	equal(k, "the rest", idsOf(k.claim(request("a", renamed("c", 3)))), ids[4:5])
+	equal(k, "found", c.Found, []int{1, 1, 1, 0})
+	equal(k, "the rest", idsOf(k.claim(request("a", renamed("c", 3)...))), ids[4:5])
 }
 
 func claimLimits(k *kit) {

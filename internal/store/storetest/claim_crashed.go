@@ -108,12 +108,12 @@ func claimCrashedFormer(k *kit) {
 	m := k.message("c")
 	m.PayloadType = "older"
 	k.insert(m)
-	k.claim(request("vanishing", renamed("c", 1)))
+	k.claim(request("vanishing", renamed("c", 1)...))
 	k.pass(2 * lease)
 	k.recover(3)
 	if c := k.claim(crashed("a", store.Suspects, 8, want("c", 1))); c.ID != 0 {
 		k.Errorf("claim without the former type: got messages %v, want none", idsOf(c))
 	}
-	k.probe("one crashed under a former type", store.Probe{Suspects: true}, renamed("c", 1))
-	equal(k, "messages", idsOf(k.claim(crashed("a", store.Suspects, 8, renamed("c", 1)))), k.pending())
+	k.probe("one crashed under a former type", store.Probe{Suspects: true}, renamed("c", 1)...)
+	equal(k, "messages", idsOf(k.claim(crashed("a", store.Suspects, 8, renamed("c", 1)...))), k.pending())
 }

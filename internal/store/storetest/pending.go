@@ -64,8 +64,8 @@ func (k *kit) mixed() {
 
 func pendingOrder(k *kit) {
 	k.mixed()
-	equal(k, "everything", idsOfPending(k.list(store.PendingFilter{}, 10)), []int64{1, 4, 5, 3, 2})
-	row := k.list(store.PendingFilter{}, 10)[0]
+	equal(k, "everything", idsOfPending(k.list(store.PendingFilter{}, 10)), []int64{5, 1, 4, 3, 2})
+	row := k.list(store.PendingFilter{}, 10)[1]
 	equal(k, "payload in a list", string(row.Payload)+string(row.Headers)+row.Errors, "")
 	equal(k, "crashes", row.Crashes, 1)
 	equal(k, "now", span(row.Now.Time), k.now())
@@ -84,7 +84,7 @@ func pendingPages(k *kit) {
 			}
 			got = append(got, idsOfPending(rows)...)
 			last := rows[len(rows)-1]
-			f.After = store.PendingPlace{Consumer: last.ConsumerType, At: last.AvailableAfter.Time, ID: last.ID}
+			f.After = store.PendingPlace{Consumer: last.ConsumerType, Payload: last.PayloadType, At: last.AvailableAfter.Time, ID: last.ID}
 		}
 		equal(k, fmt.Sprintf("pages of %d", size), got, want)
 	}
@@ -102,7 +102,7 @@ func pendingFilters(k *kit) {
 	}{
 		{"insert id", store.PendingFilter{InsertID: "it's"}, []int64{6}},
 		{"message id", store.PendingFilter{MessageID: keyed.MessageID}, []int64{6}},
-		{"consumer", store.PendingFilter{Consumer: "c"}, []int64{1, 4, 5, 3}},
+		{"consumer", store.PendingFilter{Consumer: "c"}, []int64{5, 1, 4, 3}},
 		{"a consumer with a quote", store.PendingFilter{Consumer: "it's"}, nil},
 		{"payload type", store.PendingFilter{PayloadType: "other"}, []int64{5}},
 		{"ready", store.PendingFilter{State: store.Ready}, []int64{1, 4, 2, 6}},

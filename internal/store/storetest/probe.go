@@ -16,6 +16,10 @@ func probeCases() []testCase {
 		{"crashed messages are told apart", probeCrashed},
 		{"expired claims are told", probeExpired},
 		{"the time to the next message is told", probeNext},
+		{"where the first message of each want is is told, and the time", probePlaces},
+		{"what lies up to a place is not looked at", probeBehind},
+		{"the time to the end of the first lease is told", probeLease},
+		{"a short look finds the same due messages, and nothing else", probeShort},
 	}
 }
 
@@ -24,6 +28,7 @@ func (k *kit) probe(what string, want store.Probe, wants ...store.Want) {
 	got, err := k.store.Probe(k.ctx, k.db, wants)
 	k.must("probe", err)
 	slices.Sort(got.Due)
+	got.First, got.Lease, got.Now = nil, 0, time.Time{} // have cases of their own
 	equal(k, "probe with "+what, got, want)
 }
 
@@ -59,11 +64,11 @@ func probeOthers(k *kit) {
 	k.insert(other)
 	k.add("d", 1)
 	k.probe("only others' messages", store.Probe{}, want("c", 1))
-	k.probe("messages under a former type", store.Probe{}, renamed("c", 1))
+	k.probe("messages under a former type", store.Probe{}, renamed("c", 1)...)
 	former := k.message("c")
 	former.PayloadType = "it's old"
 	k.insert(former)
-	k.probe("messages under a former type", store.Probe{Due: []int{1}}, want("c", 1), renamed("c", 1))
+	k.probe("messages under a former type", store.Probe{Due: []int{2}}, append([]store.Want{want("c", 1)}, renamed("c", 1)...)...)
 	k.crash("d", 1)
 	k.probe("only others' crashed messages", store.Probe{}, want("c", 1), store.Want{Consumer: "d", Payload: "other"})
 }
@@ -107,4 +112,47 @@ func probeNext(k *kit) {
 	k.probe("time passed", store.Probe{Due: []int{0, 1}, Next: 44 * time.Second}, want("d", 1), want("c", 1))
 	k.pass(24 * time.Hour)
 	k.probe("all due", store.Probe{Due: []int{0, 1}}, want("d", 1), want("c", 1))
+}
+
+func probePlaces(k *kit) {
+	ofC, ofD := k.aged("c", 5, 9, 1), k.aged("d", 7)
+	k.take("a", "c", ofC[1].ID)
+	p, err := k.store.Probe(k.ctx, k.db, []store.Want{want("d", 1), want("none", 1), want("c", 1)})
+	k.must("probe", err)
+	found := make(map[int]store.Position)
+	for i, due := range p.Due {
+		found[due] = p.First[i]
+	}
+	equal(k, "places", places(found[0], found[2]), places(ofD[0], ofC[0]))
+	equal(k, "due", len(found), 2)
+	equal(k, "clock", p.Now.Equal(epoch()), true)
+}
+
+func probeBehind(k *kit) {
+	at := k.aged("c", 5, 4)
+	k.probe("the second behind the first", store.Probe{Due: []int{0}}, after("c", 1, at[0]))
+	k.probe("nothing behind the second", store.Probe{}, after("c", 1, at[1]))
+	p, err := k.store.Probe(k.ctx, k.db, []store.Want{after("c", 1, at[0])})
+	k.must("probe", err)
+	equal(k, "place", places(p.First...), places(at[1]))
+}
+
+func probeLease(k *kit) {
+	k.take("a", "c", k.add("c", 1)...)
+	k.pass(lease / 4)
+	k.take("b", "d", k.add("d", 1)...)
+	p, err := k.store.Probe(k.ctx, k.db, []store.Want{want("c", 1)})
+	k.must("probe", err)
+	equal(k, "time left", p.Lease, lease-lease/4)
+}
+
+func probeShort(k *kit) {
+	at := k.aged("c", 5)
+	k.add("d", 1)
+	k.crash("d", 1)
+	p, err := k.store.ProbeDue(k.ctx, k.db, []store.Want{want("d", 1), want("c", 1)})
+	k.must("probe", err)
+	equal(k, "due", p.Due, []int{1})
+	equal(k, "places", places(p.First...), places(at[0]))
+	equal(k, "crashed", p.Suspects, false)
 }

@@ -50,7 +50,7 @@ func strangersPayload(k *kit) {
 	former.PayloadType = "older"
 	k.insert(former)
 	k.add("d", 1)
-	wants := []store.Want{renamed("c", 1), {Consumer: "d", Payload: "old"}, want("d", 1)}
+	wants := append(renamed("c", 1), store.Want{Consumer: "d", Payload: "old"}, want("d", 1))
 	k.strangers("known only for another consumer", wants, store.Stranger{ConsumerType: "c", PayloadType: "new"}, store.Stranger{ConsumerType: "c", PayloadType: "old"})
 }
 

@@ -119,6 +119,14 @@ CREATE TABLE IF NOT EXISTS `app_paused_consumers` (
 INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
 VALUES (2, CURRENT_TIMESTAMP);
 
+-- Claims look for one payload type at a time, so that messages which nobody takes are not in
+-- anybody's way. One statement, which can be run again.
+ALTER TABLE `app_consumer_messages` DROP INDEX app_consumer_messages_due,
+  ADD INDEX app_consumer_messages_due (crashes, consumer_type, payload_type, available_after, id);
+
+INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
+VALUES (4, CURRENT_TIMESTAMP);
+
 DO RELEASE_LOCK(CONCAT('asyncmonolith.', MD5(DATABASE())));
 
 SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0;

@@ -4,11 +4,11 @@ SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config
 	set_config('work_mem', '16MB', true), set_config('jit', 'off', true);
 
 SELECT w.i, m.*
-FROM unnest('{0,1}'::int[], '{"send-receipt","update-stock"}'::text[], '{"order.placed","order.placed"}'::text[], '{3,2}'::int[], '{"-infinity","2026-01-02 03:04:05.678901+00:00"}'::timestamptz[], '{0,1}'::bigint[]) w(i, consumer, payloads, n, after_at, after_id)
+FROM unnest('{0,1}'::int[], '{"send-receipt","update-stock"}'::text[], '{"order.placed","order.placed"}'::text[], '{3,2}'::int[], '{"-infinity","2026-01-02 03:04:05.678901+00:00"}'::timestamptz[], '{0,1}'::bigint[]) w(i, consumer, payload, n, after_at, after_id)
 CROSS JOIN LATERAL (
-  SELECT m.id, m.message_id, m.consumer_type, m.payload_type, CASE WHEN (octet_length(m.payload) + COALESCE(octet_length(m.errors), 0)) <= 4096 THEN m.payload END AS payload, m.headers, m.insert_id,
-	m.created_at, m.available_after, m.attempts, m.crashes, m.errors, (octet_length(m.payload) + COALESCE(octet_length(m.errors), 0)) AS size FROM "app_consumer_messages" m
-  WHERE m.consumer_type = w.consumer AND m.payload_type = ANY(string_to_array(w.payloads, chr(31))) AND m.crashes = 0 AND m.available_after <= statement_timestamp()
+  SELECT m.id, m.message_id, m.consumer_type, m.payload_type, CASE WHEN (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) <= 4096 THEN m.payload END AS payload, CASE WHEN (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) <= 4096 THEN m.headers END AS headers, m.insert_id,
+	m.created_at, m.available_after, m.attempts, m.crashes, CASE WHEN (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) <= 4096 THEN m.errors END AS errors, (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) AS size, octet_length(m.payload) AS text FROM "app_consumer_messages" m
+  WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.crashes = 0 AND m.available_after <= statement_timestamp()
     AND (m.available_after, m.id) > (w.after_at, w.after_id)
     AND m.id NOT IN (SELECT unnest(message_ids) AS id FROM "app_message_claims" LIMIT 100000)
   ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m

@@ -216,6 +216,19 @@ CREATE TABLE "app_event_snapshots" (
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (3, CURRENT_TIMESTAMP);
 
+-- Claims look for one payload type at a time, so that messages which nobody takes are not in
+-- anybody's way. The list of pending messages goes by both indexes.
+DROP INDEX "app_consumer_messages_due";
+
+DROP INDEX "app_consumer_messages_crashed";
+
+CREATE INDEX "app_consumer_messages_due" ON "app_consumer_messages" (consumer_type, payload_type, available_after, id) WHERE crashes = 0;
+
+CREATE INDEX "app_consumer_messages_crashed" ON "app_consumer_messages" (consumer_type, payload_type, available_after, id) WHERE crashes > 0;
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (4, CURRENT_TIMESTAMP);
+
 COMMIT;
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;

@@ -1,10 +1,7 @@
-WITH RECURSIVE types(consumer_type) AS (
-  SELECT (SELECT MIN(consumer_type) FROM "app_consumer_messages" WHERE crashes = 0)
+WITH RECURSIVE kinds(consumer_type, payload_type) AS (
+  SELECT * FROM (SELECT m.consumer_type, m.payload_type FROM "app_consumer_messages" m WHERE m.crashes = 0 ORDER BY m.consumer_type, m.payload_type LIMIT 1) first
   UNION ALL
-  SELECT (SELECT MIN(m.consumer_type) FROM "app_consumer_messages" m WHERE m.crashes = 0 AND m.consumer_type > t.consumer_type)
-  FROM types t WHERE t.consumer_type IS NOT NULL)
-SELECT DISTINCT t.consumer_type, m.payload_type FROM types t JOIN "app_consumer_messages" m ON m.id IN (
-  SELECT h.id FROM "app_consumer_messages" h WHERE h.crashes = 0 AND h.consumer_type = t.consumer_type
-  ORDER BY h.available_after, h.id LIMIT 100)
-WHERE (t.consumer_type, m.payload_type) NOT IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each('[["send-receipt","order.placed"],["update-stock","order.placed"]]') j)
-ORDER BY 1, 2 LIMIT 20;
+  SELECT m.consumer_type, m.payload_type FROM kinds k JOIN "app_consumer_messages" m ON m.id = (
+    SELECT n.id FROM "app_consumer_messages" n WHERE n.crashes = 0 AND (n.consumer_type, n.payload_type) > (k.consumer_type, k.payload_type)
+    ORDER BY n.consumer_type, n.payload_type LIMIT 1))
+SELECT * FROM kinds k WHERE (k.consumer_type, k.payload_type) NOT IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each('[["send-receipt","order.placed"],["update-stock","order.placed"]]') j) ORDER BY 1, 2 LIMIT 20;

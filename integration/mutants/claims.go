@@ -1,0 +1,51 @@
+//go:build unix
+
+package main
+
+// cursorMutants are mistakes in what to claim, and when.
+func cursorMutants() []mutant {
+	const cursors, suspicion = "outbox/cursors.go", "outbox/suspicion.go"
+	outbox := func(test string) suite { return suite{pkg: "./outbox", tests: "^" + test + "$"} }
+	return []mutant{
+		{
+			name: "cursor trusted after a short claim", file: cursors, suite: outbox("TestClaimsBeginAtTheirCursor"), says: `after a short claim: got cursor`,
+			changes: []change{{"\tc.start = edge\n", ""}},
+		},
+		{
+			name: "a sweep moves nothing back", file: cursors, suite: outbox("TestLooksMoveCursors"), says: `cursor: got`,
+			changes: []change{{"due && place.Before(stood) {", "due && place.Before(stood) && false {"}},
+		},
+		{
+			name: "a claim under way undoes a sweep", file: cursors, suite: outbox("TestLooksMoveCursors"), says: `cursor: got`,
+			changes: []change{{"case c.start.Before(looked): // moved back meanwhile", "case false:"}},
+		},
+		{
+			name: "no sweeps", file: "outbox/sweeper.go", suite: suite{pkg: inStore, tests: "^TestLateCommitsAreFound$/^sqlite$"}, says: `the late one ran`,
+			changes: []change{{"return !s.running && !now.Before(s.next), s.took", "return s.next.IsZero(), s.took"}},
+		},
+		{
+			name: "claims recovered right after the start", file: "outbox/poller.go", suite: suite{pkg: inStore, tests: "^TestAFreshProcessLetsOwnersRenew$"}, says: `renewal right after the outage: got \[\]`,
+			changes: []change{{"return r.outage.Settled() && time.Since(r.started) >= max(r.config.LeaseDuration/3, startGrace)", "return r.outage.Settled()"}},
+		},
+		{
+			name: "who does not run alone is blamed alone", file: suspicion, suite: outbox("TestASoloRunDoesNotWaitForEver"), says: `limit 1, solo true, want`,
+			changes: []change{{"store.Killers, 1, others == 0", "store.Killers, 1, true"}},
+		},
+		{
+			name: "young processes convict", file: suspicion, suite: outbox("TestAYoungProcessConvictsNobody"), says: `the process is young`,
+			changes: []change{{" && !now.Before(s.mature) {", " {"}},
+		},
+		{
+			name: "one consumer may hold all workers", file: "outbox/room.go", suite: suite{pkg: inStore, tests: "^TestASlowConsumerDelaysNobody$"}, says: `the quick one waited for up to`,
+			changes: []change{{"return max(free-share, (free-c.running+1)/2, 0)", "return max(free-share+share, 0)"}},
+		},
+		{
+			name: "a claim under way is a stray", file: "outbox/underway.go", suite: outbox("TestClaimsUnderWayAreNotStrays"), says: `got none under way`,
+			changes: []change{{"if since.Before(t) {", "if false && since.Before(t) {"}},
+		},
+		{
+			name: "large errors are read before the cut", file: "internal/store/models.go", suite: suite{pkg: inStore, tests: "^TestAClaimReadsNoMoreThanItTakes$/^sqlite$"}, says: `a claim of 4 allocated`,
+			changes: []change{{`, "m.errors", small("errors"))`, ")"}},
+		},
+	}
+}

@@ -1,0 +1,94 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// claimLoop claims messages whenever there is room, until ctx ends.
+func (r *run) claimLoop(ctx context.Context) {
+	retry := outage.NewRetry()
+	var rest time.Time
+	var o order
+	for {
+		r.ledger.await()
+		var ok bool
+		if o, ok = r.dispatcher.nextClaim(o, rest); !ok {
+			return
+		}
+		began := time.Now()
+		claimed, err := r.claim(o)
+		if err != nil {
+			if !r.claimFailed(o, err, began) && !outage.Pause(ctx, retry.NextBackOff()) {
+				return
+			}
+			continue
+		}
+		if r.dispatcher.claimed(o, claimed, time.Now()) {
+			// Another process has it, or it was committed late and lies before the cursor.
+			r.alarm.By(later(r.sweeper.at(), time.Now()))
+		}
+		r.outage.Over()
+		retry.Reset()
+		rest = time.Time{}
+		if len(claimed.Messages) >= o.request.Limit || claimed.Cut {
+			rest = time.Now().Add(r.config.ProcessorMinDelay)
+		}
+	}
+}
+
+// claimFailed tells whether the next claim, for other consumers, need not wait.
+func (r *run) claimFailed(o order, err error, began time.Time) (goOn bool) {
+	r.outage.Noticed("claim", err)
+	r.strays.Store(true)
+	slow := tooSlow(began)
+	return r.dispatcher.failed(o, slow, time.Now()) && (slow || !store.IsUnavailable(err))
+}
+
+// claim takes messages and hands them to the workers. It is not cancelled by a
+// stop: a claim that commits without our knowing would look like a crash.
+func (r *run) claim(o order) (store.Claim, error) {
+	o.request.Owner, o.request.Lease = r.owner, r.config.LeaseDuration
+	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
+	defer cancel()
+	if o.acquits {
+		if err := r.store.Acquit(ctx, r.db, r.owner); err != nil {
+			return store.Claim{}, fmt.Errorf("acquit: %w", err)
+		}
+	}
+	end := r.underway.begin()
+	defer end()
+	c, err := r.store.Claim(ctx, r.db, o.request)
+	if err != nil {
+		return store.Claim{}, fmt.Errorf("claim: %w", err)
+	}
+	if len(c.Messages) == 0 {
+		r.counters.emptyClaims.Add(1)
+		return c, nil
+	}
+	r.counters.claims.Add(1)
+	r.counters.claimed.Add(int64(len(c.Messages)))
+	r.lastClaim.Store(time.Now().UnixNano())
+	// Before the events are read, which can take long: the lease is renewed meanwhile.
+	l := r.ledger.open(r.work, c.ID, len(c.Messages), c.Sent.Add(r.config.LeaseDuration))
+	filled := r.store.FillIn(ctx, r.db, c.Messages)
+	tasks := make([]task, len(c.Messages))
+	now := time.Now()
+	for i, row := range c.Messages {
+		newTask(&tasks[i], row, r.dispatcher.byName[row.ConsumerType], l, now)
+	}
+	if filled != nil || l.ctx.Err() != nil || !r.dispatcher.push(tasks) {
+		for i := range tasks {
+			r.settled(&tasks[i], errUnstarted)
+		}
+		c.Messages = nil // nothing of it is in flight
+	}
+	if filled != nil {
+		return store.Claim{}, fmt.Errorf("claim: %w", filled)
+	}
+	return c, nil
+}

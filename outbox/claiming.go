@@ -1,0 +1,218 @@
+package outbox
+
+import (
+	"slices"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+const (
+	// pace is the least time between claims that bring little: a wake-up for each
+	// message must not mean a claim for each.
+	pace     = 2 * time.Millisecond
+	paceFrom = 32 // messages; claims that bring more are not paced
+	// apartFor is how long consumers are claimed for one by one after a failure.
+	apartFor = 10 * time.Second
+	// A consumer for which claims fail waits, twice as long each time.
+	minApart, maxApart = 50 * time.Millisecond, 10 * time.Second
+)
+
+// order is what a claim loop is to ask for.
+type order struct {
+	request   store.ClaimRequest
+	wants     []int       // index of each want of the request
+	consumers []*consumer // that were asked for
+	asked     []int       // how many each
+	wakes     []int       // of each, when it was asked for
+	acquits   bool        // what runs solo no longer does
+	woken     int         // announced commits so far
+}
+
+// nextClaim waits until there is something to claim and room for it, and until rest
+// is over, which a commit cuts short that was announced since the last order. False
+// means that the processor stops.
+func (d *dispatcher) nextClaim(last order, rest time.Time) (order, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for !d.closed {
+		now := time.Now()
+		until := d.paceTo
+		if d.woken == last.woken {
+			until = later(until, rest)
+		}
+		if wait := until.Sub(now); wait > 0 {
+			d.waitLocked(wait)
+			continue
+		}
+		if o, ok := d.orderLocked(now); ok {
+			if o.woken = d.woken; o.request.Select == store.Clean {
+				d.paceTo = now.Add(pace)
+			}
+			return o, true
+		}
+		d.waitLocked(0)
+	}
+	return order{}, false
+}
+
+// waitLocked waits for something to change, but no longer than a while, unless that
+// is zero.
+func (d *dispatcher) waitLocked(while time.Duration) {
+	if while > 0 {
+		defer time.AfterFunc(while, func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.room.Broadcast()
+		}).Stop()
+	}
+	d.waiting++
+	d.room.Wait()
+	d.waiting--
+}
+
+// claimed accounts for what a claim brought. A consumer that got fewer messages
+// than it was asked for, counted from the edge of its cursors, has no more for now.
+// Unsure tells that a commit was announced whose message the claim did not find.
+func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer d.room.Signal()
+	if o.request.Select != store.Clean {
+		d.suspects.claimed(o.request, len(c.Messages), now)
+		return false
+	}
+	if len(c.Messages) >= paceFrom {
+		d.paceTo = time.Time{}
+	}
+	d.returnLocked(o)
+	all, found := make(map[*consumer]bool, len(o.consumers)), make(map[*consumer]int, len(o.consumers))
+	for _, consumer := range o.consumers {
+		all[consumer], consumer.failures = true, 0
+	}
+	for i, want := range o.wants {
+		w, owner := o.request.Wants[i], d.owner[want]
+		more := c.Cut || c.Found[i] >= w.Limit
+		done := d.cursors[want].claimed(w.After, c.Found[i], c.Last[i], more)
+		all[owner] = all[owner] && done
+		found[owner] += c.Found[i]
+	}
+	for i, consumer := range o.consumers {
+		if consumer.wakes != o.wakes[i] || !all[consumer] {
+			continue
+		}
+		d.deactivateLocked(consumer)
+		unsure = unsure || consumer.announced && found[consumer] == 0
+		consumer.announced = false
+	}
+	return unsure
+}
+
+// failed accounts for a claim that failed. What may be due to one consumer is tried
+// for each by itself, and then again later for those for which it still fails: apart
+// tells that the others need not wait. Slow tells that it took too long.
+func (d *dispatcher) failed(o order, slow bool, now time.Time) (apart bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer d.room.Signal()
+	if o.request.Select != store.Clean {
+		d.suspects.claimed(o.request, 0, now)
+		return false
+	}
+	d.returnLocked(o)
+	d.apart = now.Add(apartFor)
+	if len(o.consumers) > 1 {
+		return true
+	}
+	c := o.consumers[0]
+	c.notBefore = now.Add(min(minApart<<min(c.failures, 10), maxApart))
+	c.failures++
+	for _, want := range o.wants {
+		if slow {
+			d.cursors[want].skip(now.Add(-margin))
+		}
+	}
+	return len(d.consumers) > 1
+}
+
+// returnLocked gives back the room that a claim had.
+func (d *dispatcher) returnLocked(o order) {
+	d.asked -= o.request.MaxBytes
+	for i, consumer := range o.consumers {
+		consumer.reserved -= o.asked[i]
+		d.reserved -= o.asked[i]
+	}
+}
+
+// looks returns all wants with where their looks begin now, or, for a sweep, at the
+// very beginning.
+func (d *dispatcher) looks(fromStart bool) (wants []store.Want, stood []store.Position) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	wants = slices.Clone(d.wants)
+	for i := range wants {
+		stood = append(stood, d.cursors[i].start)
+		if !fromStart {
+			wants[i].After = d.cursors[i].start
+		}
+	}
+	return wants, stood
+}
+
+// looksFor returns the wants of the given payload types, and their indexes.
+func (d *dispatcher) looksFor(payloadTypes map[string]bool) (wants []store.Want, indexes []int) {
+	all, _ := d.looks(false)
+	for i, want := range all {
+		if payloadTypes[want.Payload] {
+			wants, indexes = append(wants, want), append(indexes, i)
+		}
+	}
+	return wants, indexes
+}
+
+// found acts on a look at everything that began behind the given places, and tells
+// whether it brought work to consumers that had none.
+func (d *dispatcher) found(p store.Probe, swept bool, stood []store.Position, now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	first := make([]store.Position, len(d.wants))
+	due := make([]bool, len(d.wants))
+	for i, want := range p.Due {
+		first[want], due[want] = p.First[i], true
+	}
+	for i := range d.cursors {
+		if swept {
+			d.cursors[i].swept(stood[i], first[i], due[i], p.Now)
+		} else {
+			d.cursors[i].looked(first[i], due[i], p.Now)
+		}
+	}
+	d.suspects.found(p, now)
+	return d.dueLocked(p.Due)
+}
+
+// due notes wants that have something to claim.
+func (d *dispatcher) due(wants []int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dueLocked(wants)
+}
+
+func (d *dispatcher) dueLocked(wants []int) bool {
+	before := d.active
+	for _, i := range wants {
+		d.activateLocked(d.owner[i])
+	}
+	d.room.Broadcast()
+	return d.active > before
+}
+
+// skip moves all cursors that stand behind a place there, since looks from where
+// they stand take too long.
+func (d *dispatcher) skip(to time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range d.cursors {
+		d.cursors[i].skip(to)
+	}
+}

@@ -1,0 +1,91 @@
+package outbox
+
+import (
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// margin is how far a claim looks back behind the newest message it knows of, and a
+// look behind the database's clock: transactions that take no longer than that may
+// commit in any order. What commits later still a sweep finds.
+const margin = 2 * time.Second
+
+// wantCursor is where looks for the messages of one want begin. What lies before it has
+// been claimed, by whomever, so that nobody walks the dead index entries of what is
+// done, which pile up while a long transaction elsewhere holds back vacuum.
+type wantCursor struct {
+	start store.Position // looks begin behind it
+	floor store.Position // up to here a look found nothing
+	seen  store.Position // the furthest message that was claimed
+}
+
+// edge is where a look begins when there is nothing left to claim for now.
+func (c *wantCursor) edge() store.Position {
+	if c.seen.At.IsZero() {
+		return c.floor
+	}
+	return farther(c.floor, store.Position{At: c.seen.At.Add(-margin)})
+}
+
+// claimed notes what a claim found that looked from the given place on: all that it
+// asked for, or less. It returns whether it looked at everything there is.
+func (c *wantCursor) claimed(looked store.Position, found int, last store.Position, more bool) (all bool) {
+	if found > 0 {
+		c.seen = farther(c.seen, last)
+	}
+	edge := c.edge()
+	switch {
+	case c.start.Before(looked): // moved back meanwhile
+		return false
+	case more && found == 0:
+		return false
+	case more:
+		c.start = farther(c.start, last)
+		return false
+	}
+	c.start = edge
+	return !edge.Before(looked)
+}
+
+// looked notes what a look found that began at the start, or behind it: the first
+// message, if there is one.
+func (c *wantCursor) looked(first store.Position, due bool, now time.Time) {
+	floor := store.Position{At: now.Add(-margin)}
+	if before := ahead(first); due && before.Before(floor) {
+		floor = before
+	}
+	c.floor = farther(c.floor, floor)
+	if due {
+		c.start = farther(c.start, ahead(first))
+	} else {
+		c.start = farther(c.start, floor)
+	}
+}
+
+// swept notes what a look found that began at the very beginning, while the cursor
+// stood at the given place.
+func (c *wantCursor) swept(stood, first store.Position, due bool, now time.Time) {
+	if place := ahead(first); due && place.Before(stood) {
+		c.start = place
+		return
+	}
+	c.looked(first, due, now)
+}
+
+// skip gives up what lies behind a place, for now: looks that began before it took
+// too long.
+func (c *wantCursor) skip(to time.Time) {
+	place := store.Position{At: to}
+	c.start, c.floor = farther(c.start, place), farther(c.floor, place)
+}
+
+// ahead is the place right before one.
+func ahead(p store.Position) store.Position { return store.Position{At: p.At, ID: p.ID - 1} }
+
+func farther(a, b store.Position) store.Position {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}

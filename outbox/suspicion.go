@@ -1,0 +1,124 @@
+package outbox
+
+import (
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+const (
+	// fewSuspects is how many suspects run at once until as many have survived, and
+	// then twice as many.
+	fewSuspects = 8
+	// soloPatience is how long a solo run waits for other suspects to end, and how
+	// long they wait for it.
+	soloPatience = 10 * time.Second
+	// A process takes nothing solo before it has lived for ten leases, or so long:
+	// where processes die young, what they ran tells nothing.
+	soloAge = 30 * time.Second
+)
+
+// suspicion keeps messages that have crashed apart from each other: those that
+// crashed once run a few at a time, more and more of them while they survive; those
+// that crashed more often run solo, with no other suspect beside them, so that it is
+// known which message kills. Clean messages go on meanwhile.
+type suspicion struct {
+	mature   time.Time // before that nothing runs solo
+	waiting  bool      // there may be messages that crashed once
+	killers  bool      // ... or more often
+	width    int       // of the former, how many may run at once
+	survived int       // since the width was set
+	inFlight int
+	reserved int
+	yields   bool // others have their turn before the next solo run
+
+	wanted    time.Time // since when a solo run waits for others to end; zero: none does
+	soloAsked bool      // its claim is under way
+	soloRuns  int
+	soloSince time.Time
+	acquitted bool // others run beside it
+}
+
+func (s *suspicion) found(p store.Probe, now time.Time) {
+	s.waiting, s.killers = p.Suspects, p.Killers
+	if !s.waiting && s.inFlight+s.reserved == 0 {
+		s.width, s.survived = 0, 0
+	}
+	s.want(now)
+}
+
+func (s *suspicion) want(now time.Time) {
+	if s.killers && s.wanted.IsZero() && !s.soloAsked && s.soloRuns == 0 && !now.Before(s.mature) {
+		s.wanted = now
+	}
+}
+
+// pending tells whether there is an order to give once there is room.
+func (s *suspicion) pending() bool { return s.waiting || !s.wanted.IsZero() }
+
+// order asks for crashed messages, if it is their turn and there are free workers.
+func (s *suspicion) order(wants []store.Want, free int, now time.Time) (order, bool) {
+	request := store.ClaimRequest{Wants: wants, MaxBytes: maxClaimBytes}
+	if free <= 0 || s.soloAsked {
+		return order{}, false
+	}
+	others := s.inFlight + s.reserved
+	yields := s.yields && s.waiting
+	if !s.wanted.IsZero() && !yields && (others == 0 || now.Sub(s.wanted) >= soloPatience) {
+		s.wanted, s.soloAsked = time.Time{}, true
+		// Who does not run alone is not blamed alone.
+		request.Select, request.Limit, request.Solo = store.Killers, 1, others == 0
+		return order{request: request}, true
+	}
+	s.width = max(s.width, fewSuspects)
+	beside := s.soloRuns > 0
+	switch {
+	case !s.waiting, others >= s.width, !s.wanted.IsZero() && !yields, beside && now.Sub(s.soloSince) < soloPatience:
+		return order{}, false
+	}
+	o := order{request: request, acquits: beside && !s.acquitted}
+	s.acquitted = s.acquitted || beside
+	s.waiting, s.yields = false, false
+	o.request.Select, o.request.Limit = store.Suspects, min(s.width-others, free)
+	s.reserved += o.request.Limit
+	return o, true
+}
+
+func (s *suspicion) claimed(r store.ClaimRequest, n int, now time.Time) {
+	if r.Select == store.Killers {
+		// Not n: the message may have finished before we get here.
+		s.soloAsked = false
+		s.soloRuns += n
+		s.soloSince, s.acquitted = now, !r.Solo
+		s.killers = s.killers && n > 0
+		s.again(now)
+		return
+	}
+	s.inFlight += n
+	s.reserved -= r.Limit
+	s.waiting = s.waiting || n == r.Limit // a full claim: there may be more
+}
+
+// again asks for the next solo run when one is over, after a turn of the others.
+func (s *suspicion) again(now time.Time) {
+	if s.soloRuns == 0 {
+		s.yields = true
+		s.want(now)
+	}
+}
+
+// finished accounts for a message that ran or was given back.
+func (s *suspicion) finished(crashes int, limit int) {
+	switch {
+	case crashes == 0:
+		return
+	case crashes > 1:
+		s.soloRuns--
+		s.again(time.Now())
+		return
+	}
+	s.inFlight--
+	if s.survived++; s.survived >= s.width {
+		s.width, s.survived = min(2*s.width, max(limit, fewSuspects)), 0
+	}
+}

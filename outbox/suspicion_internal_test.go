@@ -1,0 +1,311 @@
+package outbox
+
+// An internal test: how many suspects run at once, and what runs beside them, is a
+// matter of orders that from outside only show when processes die.
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// suspects brings what an order asks for, n messages that crashed so often, and
+// returns them as they run.
+func (d *dispatcher) suspect(t *testing.T, o order, n, crashes int) (running []*task) {
+	t.Helper()
+	tasks := make([]task, n)
+	for i := range tasks {
+		tasks[i] = task{consumer: d.consumers[0], row: store.Message{Crashes: crashes}, queuedAt: time.Now()}
+	}
+	d.push(tasks)
+	d.claimed(o, store.Claim{Messages: make([]store.Message, n)}, time.Now())
+	for range n {
+		running = append(running, d.next(nil))
+	}
+	return running
+}
+
+func (d *dispatcher) end(tasks ...*task) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, t := range tasks {
+		d.finishedLocked(t)
+	}
+}
+
+func (d *dispatcher) look(p store.Probe) { d.found(p, false, nil, time.Now()) }
+
+func (o order) is(t *testing.T, selection store.Selection, limit int, solo bool) {
+	t.Helper()
+	if r := o.request; r.Select != selection || r.Limit != limit || r.Solo != solo {
+		t.Fatalf("order: got selection %d, limit %d, solo %t, want %d, %d, %t", r.Select, r.Limit, r.Solo, selection, limit, solo)
+	}
+}
+
+func TestSuspectsComeBackFasterAsTheySurvive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 20}, "c")
+		d.look(store.Probe{Suspects: true})
+		for _, want := range []int{8, 16, 20, 20} {
+			o := d.mustOrder(t)
+			o.is(t, store.Suspects, want, false)
+			running := d.suspect(t, o, want, 1)
+			d.mustNotOrder(t, "as many run as may")
+			d.end(running...)
+		}
+		d.look(store.Probe{})
+		d.look(store.Probe{Suspects: true})
+		d.mustOrder(t).is(t, store.Suspects, 8, false)
+	})
+}
+
+func TestASoloRunHasNoOtherSuspectBesideIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		d.look(store.Probe{Suspects: true})
+		running := d.suspect(t, d.mustOrder(t), 3, 1)
+		d.look(store.Probe{Suspects: true, Killers: true})
+		d.mustNotOrder(t, "the solo run waits for the suspects in flight, and others for it")
+		d.findDue(0)
+		d.mustOrder(t).is(t, store.Clean, 61, false) // clean ones go on
+		d.deactivateLocked(d.consumers[0])
+		d.look(store.Probe{Suspects: true, Killers: true})
+		d.end(running...)
+		o := d.mustOrder(t)
+		o.is(t, store.Killers, 1, true)
+		solo := d.suspect(t, o, 1, 2)
+		d.mustNotOrder(t, "a suspect runs solo")
+		<-time.After(soloPatience)
+		o = d.mustOrder(t)
+		o.is(t, store.Suspects, 8, false)
+		if !o.acquits {
+			t.Error("suspects beside a solo run: got it still counted as solo, want it acquitted")
+		}
+		d.suspect(t, o, 1, 1)
+		d.end(solo...)
+	})
+}
+
+func TestASoloRunDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		d.look(store.Probe{Suspects: true})
+		d.suspect(t, d.mustOrder(t), 1, 1) // runs for long
+		d.look(store.Probe{Killers: true})
+		<-time.After(soloPatience)
+		d.mustOrder(t).is(t, store.Killers, 1, false) // it is not alone
+	})
+}
+
+func TestSuspectsAndSoloRunsTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		d.look(store.Probe{Suspects: true, Killers: true})
+		for range 3 {
+			o := d.mustOrder(t)
+			o.is(t, store.Killers, 1, true)
+			d.end(d.suspect(t, o, 1, 2)...)
+			o = d.mustOrder(t)
+			o.is(t, store.Suspects, 8, false)
+			d.end(d.suspect(t, o, 8, 1)...)
+			d.suspects.width, d.suspects.survived = fewSuspects, 0
+		}
+	})
+}
+
+func TestAYoungProcessConvictsNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		d.suspects.mature = time.Now().Add(soloAge)
+		d.look(store.Probe{Killers: true})
+		d.mustNotOrder(t, "the process is young")
+		<-time.After(soloAge)
+		d.look(store.Probe{Killers: true})
+		d.mustOrder(t).is(t, store.Killers, 1, true)
+	})
+}
+
+func TestSoloMessageThatFinishesBeforeItsClaimIsAccountedFor(t *testing.T) {
+	t.Parallel()
+	d := newTestDispatcher(t, ProcessorConfig{}, "c")
+	d.look(store.Probe{Killers: true})
+	o := d.mustOrder(t)
+	o.is(t, store.Killers, 1, true)
+	d.push([]task{{consumer: d.consumers[0], row: store.Message{Crashes: 2}}})
+	d.end(d.next(nil))
+	d.claimed(o, store.Claim{Messages: make([]store.Message, 1)}, time.Now())
+	d.mustOrder(t).is(t, store.Killers, 1, true) // the next, which must not wait for ever
+}
+
+func TestNoConsumerHoldsTheLastWorkers(t *testing.T) {
+	t.Parallel()
+	names := []string{"slow", "slower", "slowest", "quick"}
+	for _, concurrency := range []int{1, 2, 8, 64, 1000} {
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: concurrency}, names...)
+		var running []int
+		for i, c := range d.consumers {
+			tasks := make([]task, concurrency)
+			for j := range tasks {
+				tasks[j].consumer = c
+			}
+			d.push(tasks)
+			for {
+				d.mu.Lock()
+				can := d.startsLocked(c)
+				task := d.takeLocked()
+				d.mu.Unlock()
+				if (can > 0) != (task != nil) {
+					t.Fatalf("concurrency %d, %s: got room for %d, and a start %t", concurrency, names[i], can, task != nil)
+				}
+				if task == nil {
+					break
+				}
+			}
+			running = append(running, c.running)
+			c.queue = nil
+		}
+		if concurrency >= 64 && running[3] == 0 {
+			t.Errorf("concurrency %d: running got %v, want some of the last", concurrency, running)
+		}
+		if share := max(concurrency/8, 1); concurrency > 1 && running[0] != concurrency-share {
+			t.Errorf("concurrency %d: running got %v, want all but %d of the first", concurrency, running, share)
+		}
+	}
+	alone := newTestDispatcher(t, ProcessorConfig{}, "only")
+	if got := alone.startsLocked(alone.consumers[0]); got != 64 {
+		t.Errorf("a single consumer: got room for %d, want all 64 workers", got)
+	}
+}
+
+func TestWhatIsHeldIsBoundedByBytes(t *testing.T) {
+	t.Parallel()
+	d := newTestDispatcher(t, ProcessorConfig{}, "c")
+	big := make([]byte, maxHeldBytes/4)
+	var running []*task
+	for held := 0; held < 4; held++ {
+		d.activate("test")
+		o := d.mustOrder(t)
+		if want := min(maxClaimBytes, maxHeldBytes-held*len(big)); o.request.MaxBytes != want {
+			t.Errorf("with %d held: got %d bytes asked for, want %d", held, o.request.MaxBytes, want)
+		}
+		d.push([]task{{consumer: d.consumers[0], row: store.Message{Payload: big}}})
+		d.claimed(o, store.Claim{Messages: make([]store.Message, 1), Found: []int{1}, First: make([]store.Position, 1), Last: make([]store.Position, 1), Cut: true}, time.Now())
+		running = append(running, d.next(nil))
+	}
+	d.mustNotOrder(t, "all bytes are held")
+	d.end(running[0])
+	d.mustOrder(t)
+	if d.end(running[1:]...); d.held != 0 {
+		t.Errorf("held at the end: got %d bytes, want none", d.held)
+	}
+}
+
+func TestAFailingConsumerIsClaimedForByItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "good", "bad")
+		d.activate()
+		o := d.mustOrder(t)
+		if !d.failed(o, false, time.Now()) {
+			t.Error("a claim for two failed: got a wait, want a claim for each")
+		}
+		ordered := make(map[string]int)
+		for range 4 {
+			o := d.mustOrder(t)
+			if len(o.consumers) != 1 {
+				t.Fatalf("order after a failure: got %d consumers, want one", len(o.consumers))
+			}
+			name := o.consumers[0].Name()
+			if ordered[name]++; name == "bad" {
+				d.failed(o, false, time.Now())
+				continue
+			}
+			d.claimed(o, store.Claim{Found: []int{o.asked[0]}, First: make([]store.Position, 1), Last: make([]store.Position, 1), Cut: true}, time.Now())
+		}
+		if ordered["bad"] != 1 || ordered["good"] != 3 {
+			t.Errorf("orders: got %v, want one of the bad, which waits then, and 3 of the good", ordered)
+		}
+		<-time.After(minApart)
+		both := map[string]bool{}
+		for range 2 {
+			both[d.mustOrder(t).consumers[0].Name()] = true
+		}
+		if !both["bad"] {
+			t.Error("after its wait: got no order for the bad, want one")
+		}
+	})
+}
+
+func TestClaimsThatBringLittleArePaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		start := time.Now()
+		var o order
+		for range 10 {
+			d.activate("test")
+			o, _ = d.nextClaim(o, time.Time{})
+			d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, time.Now())
+		}
+		if took := time.Since(start); took != 9*pace {
+			t.Errorf("ten claims of nothing: got %s, want %s", took, 9*pace)
+		}
+		d.activate("test")
+		start = time.Now()
+		rest := start.Add(time.Minute)
+		time.AfterFunc(time.Second, func() { d.activate("test") })
+		o, _ = d.nextClaim(o, rest) // o is from before the wake-up
+		if took := time.Since(start); took > pace {
+			t.Errorf("a wake-up during the last claim: got a rest of %s, want none", took)
+		}
+		d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1), Cut: true}, time.Now())
+		d.nextClaim(o, rest)
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("rest: got %s, want 1s: a wake-up cuts it short", took)
+		}
+	})
+}
+
+func TestClaimsUnderWayAreNotStrays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var u underway
+		if u.before(time.Now()) {
+			t.Error("no claim: got one under way, want none")
+		}
+		end := u.begin()
+		<-time.After(time.Second)
+		seen := time.Now()
+		u.begin() // later claims are not what was seen
+		if !u.before(seen) {
+			t.Error("a claim that began before: got none under way, want one")
+		}
+		<-time.After(time.Second)
+		end()
+		if u.before(seen) {
+			t.Error("a claim that is over: got it under way, want none")
+		}
+	})
+}
+
+func TestExpectedMessagesAreLookedForByPayloadType(t *testing.T) {
+	t.Parallel()
+	d := newDispatcher(ProcessorConfig{}.withDefaults(true), nil, []store.Want{{Consumer: "a", Payload: "one"}, {Consumer: "b", Payload: "two"}, {Consumer: "c", Payload: "one"}}, nil)
+	now := time.Now()
+	e := newExpectations(now)
+	e.add(now, []string{"one"})
+	wants, indexes := d.looksFor(e.take(now))
+	if len(wants) != 2 || indexes[0] != 0 || indexes[1] != 2 {
+		t.Errorf("wants: got %+v at %v, want those of payload type one", wants, indexes)
+	}
+	if got := e.take(now.Add(2 * time.Second)); len(got) != 0 {
+		t.Errorf("two seconds later: got %v expected, want nothing", got)
+	}
+}
