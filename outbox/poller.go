@@ -78,8 +78,8 @@ func (r *run) poll(ctx context.Context) {
 	r.pollRetry.Reset()
 	if probe.Expired && r.mayRecover() {
 		r.recoverClaims(ctx)
-	} else if probe.Expired {
-		r.alarm.By(now.Add(time.Second))
+	} else if grace := r.graceEnds(); probe.Expired && now.Before(grace) {
+		r.alarm.By(grace)
 	}
 	if now.After(r.strangersAt) {
 		r.strangersAt = now.Add(strangersEvery)
@@ -99,8 +99,10 @@ func (r *run) poll(ctx context.Context) {
 // mayRecover tells whether the owners of expired claims have had the chance to renew
 // them: not right after an outage, nor right after the start, which may be its end.
 func (r *run) mayRecover() bool {
-	return r.outage.Settled() && time.Since(r.started) >= max(r.config.LeaseDuration/3, startGrace)
+	return r.outage.Settled() && !time.Now().Before(r.graceEnds())
 }
+
+func (r *run) graceEnds() time.Time { return r.started.Add(max(r.config.LeaseDuration/3, startGrace)) }
 
 // pollExpected looks for messages that somebody here has produced, and whose commit
 // nobody announces.

@@ -25,7 +25,7 @@ func cursorMutants() []mutant {
 		},
 		{
 			name: "claims recovered right after the start", file: "outbox/poller.go", suite: suite{pkg: inStore, tests: "^TestAFreshProcessLetsOwnersRenew$"}, says: `renewal right after the outage: got \[\]`,
-			changes: []change{{"return r.outage.Settled() && time.Since(r.started) >= max(r.config.LeaseDuration/3, startGrace)", "return r.outage.Settled()"}},
+			changes: []change{{"return r.outage.Settled() && !time.Now().Before(r.graceEnds())", "return r.outage.Settled()"}},
 		},
 		{
 			name: "who does not run alone is blamed alone", file: suspicion, suite: outbox("TestASoloRunDoesNotWaitForEver"), says: `limit 1, solo true, want`,
