@@ -144,24 +144,30 @@ func (d *dispatcher) returnLocked(o order) {
 	}
 }
 
-// looks returns all wants with where their looks begin now, or, for a sweep, at the
-// very beginning.
-func (d *dispatcher) looks(fromStart bool) (wants []store.Want, stood []store.Position) {
+// looks returns all wants with where their cursors stand.
+func (d *dispatcher) looks() (wants []store.Want, stood []store.Position) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	wants = slices.Clone(d.wants)
 	for i := range wants {
-		stood = append(stood, d.cursors[i].start)
-		if !fromStart {
-			wants[i].After = d.cursors[i].start
-		}
+		wants[i].After = d.cursors[i].start
+		stood = append(stood, wants[i].After)
+	}
+	return wants, stood
+}
+
+// sweeps returns all wants with the look of a sweep, behind a place.
+func (d *dispatcher) sweeps(from store.Position) (wants []store.Want, stood []store.Position) {
+	wants, stood = d.looks()
+	for i := range wants {
+		wants[i].After = from
 	}
 	return wants, stood
 }
 
 // looksFor returns the wants of the given payload types, and their indexes.
 func (d *dispatcher) looksFor(payloadTypes map[string]bool) (wants []store.Want, indexes []int) {
-	all, _ := d.looks(false)
+	all, _ := d.looks()
 	for i, want := range all {
 		if payloadTypes[want.Payload] {
 			wants, indexes = append(wants, want), append(indexes, i)
@@ -170,9 +176,9 @@ func (d *dispatcher) looksFor(payloadTypes map[string]bool) (wants []store.Want,
 	return wants, indexes
 }
 
-// found acts on a look at everything that began behind the given places, and tells
-// whether it brought work to consumers that had none.
-func (d *dispatcher) found(p store.Probe, swept bool, stood []store.Position, now time.Time) bool {
+// found acts on a look for the given wants, which are all, while the cursors stood at
+// the given places, and tells whether it brought work to consumers that had none.
+func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Position, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	first := make([]store.Position, len(d.wants))
@@ -181,11 +187,7 @@ func (d *dispatcher) found(p store.Probe, swept bool, stood []store.Position, no
 		first[want], due[want] = p.First[i], true
 	}
 	for i := range d.cursors {
-		if swept {
-			d.cursors[i].swept(stood[i], first[i], due[i], p.Now)
-		} else {
-			d.cursors[i].looked(first[i], due[i], p.Now)
-		}
+		d.cursors[i].looked(wants[i].After, stood[i], first[i], due[i], p.Now)
 	}
 	d.suspects.found(p, now)
 	return d.dueLocked(p.Due)

@@ -48,29 +48,24 @@ func (c *wantCursor) claimed(looked store.Position, found int, last store.Positi
 	return !edge.Before(looked)
 }
 
-// looked notes what a look found that began at the start, or behind it: the first
-// message, if there is one.
-func (c *wantCursor) looked(first store.Position, due bool, now time.Time) {
-	floor := store.Position{At: now.Add(-margin)}
-	if before := ahead(first); due && before.Before(floor) {
-		floor = before
-	}
-	c.floor = farther(c.floor, floor)
-	if due {
-		c.start = farther(c.start, ahead(first))
-	} else {
-		c.start = farther(c.start, floor)
-	}
-}
-
-// swept notes what a look found that began at the very beginning, while the cursor
-// stood at the given place.
-func (c *wantCursor) swept(stood, first store.Position, due bool, now time.Time) {
-	if place := ahead(first); due && place.Before(stood) {
-		c.start = place
+// looked notes what a look found that began behind the given place, while the cursor
+// stood at another: the first message, if there is one.
+func (c *wantCursor) looked(from, stood, first store.Position, due bool, now time.Time) {
+	place := ahead(first)
+	switch {
+	case due && place.Before(stood):
+		c.start = nearer(c.start, place)
+		return
+	case c.start.Before(stood), stood.Before(from): // moved back meanwhile, or left out what is in between
 		return
 	}
-	c.looked(first, due, now)
+	floor := store.Position{At: now.Add(-margin)}
+	if due {
+		floor = nearer(floor, place)
+	} else {
+		place = floor
+	}
+	c.floor, c.start = farther(c.floor, floor), farther(c.start, place)
 }
 
 // skip gives up what lies behind a place, for now: looks that began before it took
@@ -85,6 +80,13 @@ func ahead(p store.Position) store.Position { return store.Position{At: p.At, ID
 
 func farther(a, b store.Position) store.Position {
 	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+func nearer(a, b store.Position) store.Position {
+	if b.Before(a) {
 		return b
 	}
 	return a

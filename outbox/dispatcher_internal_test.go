@@ -90,7 +90,7 @@ func (d *dispatcher) bring(o order, n int) []task {
 
 // findDue is a poll that finds something for a want.
 func (d *dispatcher) findDue(want int) {
-	d.found(store.Probe{Due: []int{want}, First: []store.Position{{At: time.Now(), ID: 1}}, Now: time.Now()}, false, nil, time.Now())
+	d.look(store.Probe{Due: []int{want}, First: []store.Position{{At: time.Now(), ID: 1}}, Now: time.Now()})
 }
 
 func (d *dispatcher) mustOrder(t *testing.T) order {
@@ -188,40 +188,39 @@ func TestClaimsBeginAtTheirCursor(t *testing.T) {
 func TestLooksMoveCursors(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
+	var start, none store.Position
 	place := func(ago time.Duration, id int64) store.Position { return store.Position{At: now.Add(-ago), ID: id} }
 	edge := place(margin, 0)
 	tests := []struct {
-		name string
-		act  func(c *wantCursor)
-		want store.Position
+		name  string
+		stood store.Position
+		act   func(c *wantCursor)
+		want  store.Position
 	}{
-		{"nothing due: all but the margin lies behind", func(c *wantCursor) { c.looked(store.Position{}, false, now) }, edge},
-		{"something due: it comes next", func(c *wantCursor) { c.looked(place(time.Hour, 7), true, now) }, place(time.Hour, 6)},
-		{"a look moves nothing back", func(c *wantCursor) {
-			c.looked(store.Position{}, false, now)
-			c.looked(place(time.Hour, 7), true, now)
-		}, edge},
-		{"a sweep moves back to what it finds", func(c *wantCursor) {
-			c.looked(store.Position{}, false, now)
-			c.swept(c.start, place(time.Hour, 7), true, now)
-		}, place(time.Hour, 6)},
-		{"a sweep does not find what was claimed during it", func(c *wantCursor) {
-			stood := place(time.Hour, 0)
-			c.start = place(time.Minute, 9)
-			c.swept(stood, place(time.Minute, 3), true, now)
+		{"nothing due: all but the margin lies behind", start, func(c *wantCursor) { c.looked(start, start, none, false, now) }, edge},
+		{"something due: it comes next", start, func(c *wantCursor) { c.looked(start, start, place(time.Hour, 7), true, now) }, place(time.Hour, 6)},
+		{"a sweep moves back to what it finds", edge, func(c *wantCursor) { c.looked(start, edge, place(time.Hour, 7), true, now) }, place(time.Hour, 6)},
+		{"a sweep does not find what was claimed during it", place(time.Minute, 9), func(c *wantCursor) {
+			c.looked(start, place(time.Hour, 0), place(time.Minute, 3), true, now)
 		}, place(time.Minute, 9)},
-		{"a claim under way does not undo a sweep", func(c *wantCursor) {
-			c.start = place(time.Minute, 0)
-			looked := c.start
-			c.swept(c.start, place(time.Hour, 7), true, now)
-			c.claimed(looked, 5, place(time.Second, 1), true)
+		{"a claim under way does not undo a sweep", place(time.Minute, 0), func(c *wantCursor) {
+			c.looked(start, c.start, place(time.Hour, 7), true, now)
+			c.claimed(place(time.Minute, 0), 5, place(time.Second, 1), true)
 		}, place(time.Hour, 6)},
-		{"what takes too long is skipped", func(c *wantCursor) { c.skip(now) }, place(0, 0)},
+		{"a look under way does not undo a sweep", place(time.Minute, 0), func(c *wantCursor) {
+			c.looked(start, c.start, place(time.Hour, 7), true, now)
+			c.looked(place(time.Minute, 0), place(time.Minute, 0), none, false, now)
+		}, place(time.Hour, 6)},
+		{"a look at what is new skips nothing that is old", place(time.Hour, 0), func(c *wantCursor) {
+			c.looked(place(time.Minute, 0), c.start, place(time.Second, 7), true, now)
+			c.looked(place(time.Minute, 0), c.start, none, false, now)
+		}, place(time.Hour, 0)},
+		{"what takes too long is skipped", start, func(c *wantCursor) { c.skip(now) }, place(0, 0)},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			var c wantCursor
+			c := wantCursor{start: test.stood}
 			if test.act(&c); c.start != test.want {
 				t.Errorf("cursor: got %+v, want %+v", c.start, test.want)
 			}

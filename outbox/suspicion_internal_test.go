@@ -35,7 +35,10 @@ func (d *dispatcher) end(tasks ...*task) {
 	}
 }
 
-func (d *dispatcher) look(p store.Probe) { d.found(p, false, nil, time.Now()) }
+func (d *dispatcher) look(p store.Probe) {
+	wants, stood := d.looks()
+	d.found(p, wants, stood, time.Now())
+}
 
 func (o order) is(t *testing.T, selection store.Selection, limit int, solo bool) {
 	t.Helper()

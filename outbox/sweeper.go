@@ -75,12 +75,11 @@ func (r *run) sweepBack(ctx context.Context) {
 	defer cancel()
 	windows := []time.Duration{10 * time.Second, 2 * time.Minute, 20 * time.Minute, 4 * time.Hour, 2 * 24 * time.Hour, 30 * 24 * time.Hour, 0}
 	for _, window := range windows {
-		wants, stood := r.dispatcher.looks(true)
-		for i := range wants {
-			if window > 0 {
-				wants[i].After = store.Position{At: time.Now().Add(-window)}
-			}
+		var from store.Position
+		if window > 0 {
+			from.At = time.Now().Add(-window)
 		}
+		wants, stood := r.dispatcher.sweeps(from)
 		probe, err := r.store.Probe(ctx, r.db, wants)
 		if err != nil {
 			if ctx.Err() == nil {
@@ -88,7 +87,7 @@ func (r *run) sweepBack(ctx context.Context) {
 			}
 			return
 		}
-		r.dispatcher.found(probe, true, stood, time.Now())
+		r.dispatcher.found(probe, wants, stood, time.Now())
 	}
 }
 
@@ -97,11 +96,11 @@ func (r *run) sweepBack(ctx context.Context) {
 func (r *run) lookAll(ctx context.Context) (probe store.Probe, news bool, err error) {
 	if due, polling := r.sweeper.due(time.Now()); due && polling {
 		began := time.Now()
-		wants, stood := r.dispatcher.looks(true)
+		wants, stood := r.dispatcher.sweeps(store.Position{})
 		probe, err = r.probe(ctx, wants, sweepPolling)
 		r.sweeper.done(began)
 		if err == nil {
-			return probe, r.dispatcher.found(probe, true, stood, time.Now()), nil
+			return probe, r.dispatcher.found(probe, wants, stood, time.Now()), nil
 		}
 		if time.Since(began) < sweepPolling || ctx.Err() != nil {
 			return probe, false, err
@@ -112,9 +111,9 @@ func (r *run) lookAll(ctx context.Context) (probe store.Probe, news bool, err er
 		r.sweeper.aside(func() { r.sweepBack(ctx) })
 	}
 	began := time.Now()
-	wants, _ := r.dispatcher.looks(false)
+	wants, stood := r.dispatcher.looks()
 	if probe, err = r.probe(ctx, wants, statementTimeout); err == nil {
-		return probe, r.dispatcher.found(probe, false, nil, time.Now()), nil
+		return probe, r.dispatcher.found(probe, wants, stood, time.Now()), nil
 	}
 	if tooSlow(began) {
 		r.dispatcher.skip(time.Now().Add(-margin))

@@ -13,11 +13,19 @@ func cursorMutants() []mutant {
 		},
 		{
 			name: "a sweep moves nothing back", file: cursors, suite: outbox("TestLooksMoveCursors"), says: `cursor: got`,
-			changes: []change{{"due && place.Before(stood) {", "due && place.Before(stood) && false {"}},
+			changes: []change{{"case due && place.Before(stood):", "case false:"}},
 		},
 		{
 			name: "a claim under way undoes a sweep", file: cursors, suite: outbox("TestLooksMoveCursors"), says: `cursor: got`,
 			changes: []change{{"case c.start.Before(looked): // moved back meanwhile", "case false:"}},
+		},
+		{
+			name: "a look under way undoes a sweep", file: cursors, suite: outbox("TestLooksMoveCursors"), says: `cursor: got`,
+			changes: []change{{"case c.start.Before(stood), stood.Before(from):", "case stood.Before(from):"}},
+		},
+		{
+			name: "a sweep of what is new skips the old", file: cursors, suite: outbox("TestLooksMoveCursors"), says: `cursor: got`,
+			changes: []change{{"case c.start.Before(stood), stood.Before(from):", "case c.start.Before(stood):"}},
 		},
 		{
 			name: "no sweeps", file: "outbox/sweeper.go", suite: suite{pkg: inStore, tests: "^TestLateCommitsAreFound$/^sqlite$"}, says: `the late one ran`,
