@@ -6,12 +6,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
 // tenants is a database with the library's tables, and those of the test, in two schemas,
@@ -123,4 +125,41 @@ func TestAMessageThatIsHiddenFromItsRemovalCounts(t *testing.T) {
 			t.Errorf("runs: got %d, want 2", got)
 		}
 	})
+}
+
+// Where text could end its literal nothing is begun.
+func TestLiteralsThatTextCouldEnd(t *testing.T) {
+	postgres := func(t *testing.T) (sound, unsound *bun.DB) {
+		dsn := testdb.PostgresDSN(t)
+		return testdb.OpenPostgres(t, dsn), testdb.OpenPostgres(t, dsn+"&options=-cstandard_conforming_strings%3Doff")
+	}
+	mariadb := func(t *testing.T) (sound, unsound *bun.DB) {
+		dsn := testdb.MariaDBDSN(t)
+		return testdb.OpenMariaDB(t, dsn), testdb.OpenMariaDB(t, dsn+"?sql_mode=%27STRICT_TRANS_TABLES,NO_BACKSLASH_ESCAPES%27")
+	}
+	for name, open := range map[string]func(*testing.T) (sound, unsound *bun.DB){"standard_conforming_strings": postgres, "NO_BACKSLASH_ESCAPES": mariadb} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sound, unsound := open(t)
+			a := newApp(t, sound, bus.Consume("c", func(context.Context, order) error { return nil }))
+			processor, err := outbox.NewProcessor(unsound, a.registry, outbox.ProcessorConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			schedules, err := schedule.NewProcessor(unsound, a.registry, a.producer, schedule.ProcessorConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for who would run
+			defer cancel()
+			for what, err := range map[string]error{
+				"migrate": outbox.Migrate(ctx, unsound, a.registry.Tables()), "check": processor.Check(ctx),
+				"run": processor.Run(ctx), "check of schedules": schedules.Check(ctx), "run of schedules": schedules.Run(ctx),
+			} {
+				if err == nil || !strings.Contains(err.Error(), name) {
+					t.Errorf("%s: got error %v, want one that names %s", what, err, name)
+				}
+			}
+		})
+	}
 }

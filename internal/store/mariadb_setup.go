@@ -77,6 +77,22 @@ func (m *mariadb) check(ctx context.Context, db bun.IDB) (Settings, error) {
 	return Settings{RowLocks: true}, errors.Join(mariaMistakes(set)...)
 }
 
+const (
+	noBackslashes  = "NO_BACKSLASH_ESCAPES"
+	errBackslashes = "sql_mode has " + noBackslashes + ": bun escapes with backslashes, so text could end its literal: take it out"
+)
+
+func (m *mariadb) literals(ctx context.Context, db bun.IDB) error {
+	var mode string
+	if err := db.NewRaw(`SELECT @@sql_mode`).Scan(ctx, &mode); err != nil {
+		return err
+	}
+	if strings.Contains(strings.ToUpper(mode), noBackslashes) {
+		return errors.New(errBackslashes)
+	}
+	return nil
+}
+
 // noSelectLimit is the server's default.
 const noSelectLimit = "18446744073709551615"
 
@@ -92,7 +108,7 @@ func mariaMistakes(set map[string]string) (mistakes []error) {
 	}
 	has := func(variable, value string) bool { return strings.Contains(strings.ToUpper(set[variable]), value) }
 	mistake(!mariaKnows(set["version"]), "version %s: MariaDB 10.6 or newer is needed, for SKIP LOCKED and JSON_TABLE (or MySQL 8, which is untested)", set["version"])
-	mistake(has("sql_mode", "NO_BACKSLASH_ESCAPES"), "sql_mode has NO_BACKSLASH_ESCAPES: bun escapes with backslashes, so text could end its literal: take it out")
+	mistake(has("sql_mode", noBackslashes), errBackslashes)
 	mistake(!has("sql_mode", "STRICT_TRANS_TABLES") && !has("sql_mode", "STRICT_ALL_TABLES"),
 		"sql_mode %q: STRICT_TRANS_TABLES is needed, or text that does not fit is cut in silence", set["sql_mode"])
 	mistake(has("read_only", "ON") || has("read_only", "1"), "the database is read-only: connect to the primary")

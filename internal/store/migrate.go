@@ -42,6 +42,9 @@ func (s *Store) Migrate(ctx context.Context, db *bun.DB) error {
 	if err != nil {
 		return err
 	}
+	if err := s.literals(ctx, db); err != nil {
+		return err
+	}
 	if err := s.checkTables(ctx, db, false); isForeign(err) {
 		return err
 	}

@@ -299,5 +299,5 @@ func (p *postgres) check(ctx context.Context, db bun.IDB) (Settings, error) {
 	if standby {
 		return Settings{}, fmt.Errorf("the database is a standby: connect to the primary")
 	}
-	return Settings{RowLocks: true}, nil
+	return Settings{RowLocks: true}, p.literals(ctx, db)
 }

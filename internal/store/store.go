@@ -147,6 +147,9 @@ type setup interface {
 	// within limits how long a transaction of our own can hold on to anything when
 	// its client vanishes: each statement, and each wait for the next one.
 	within(ctx context.Context, tx bun.Tx, limit time.Duration) error
+	// literals reports settings under which text could end its literal, since bun writes
+	// values into the statements. It is part of check.
+	literals(ctx context.Context, db bun.IDB) error
 	// check reports settings under which the library cannot keep its promises.
 	check(ctx context.Context, db bun.IDB) (Settings, error)
 }

@@ -1,1 +1,3 @@
 SELECT pg_is_in_recovery();
+
+SELECT current_setting('standard_conforming_strings');

@@ -1,3 +1,5 @@
+SELECT current_setting('standard_conforming_strings');
+
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
 
 SELECT message_ids FROM "app_message_claims" WHERE 1 = 0;
