@@ -1,6 +1,7 @@
 package bustest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,8 +17,9 @@ import (
 )
 
 // FakeProducer has the methods of *outbox.Producer and only takes notes, for
-// tests without a database: the handles it is given may be nil. The zero value
-// works. Look at what was produced with [RequireProduced].
+// tests without a database: the handles it is given may be nil. With a context that
+// has ended it does nothing and returns the context's error, as a database would. The
+// zero value works. Look at what was produced with [RequireProduced].
 //
 // A payload whose insert id was produced before is a duplicate, as if nothing
 // was consumed meanwhile. It is safe for concurrent use; set the fields first.
@@ -49,12 +51,19 @@ func (p *FakeProducer) Produce(ctx context.Context, db bun.IDB, payload bus.Payl
 // outbox.Producer.ProduceMany.
 func (p *FakeProducer) ProduceMany(ctx context.Context, _ bun.IDB, items ...outbox.Item) ([]outbox.Receipt, error) {
 	batch := make([]*bus.Message, len(items))
+	var mistakes error
 	for i, item := range items {
 		m, err := p.message(item)
-		if err != nil {
-			return nil, fmt.Errorf("outbox: produce: %w", err)
+		if err == nil {
+			err = m.Check(bus.DefaultMaxPayload)
 		}
-		batch[i] = m
+		if err != nil && len(items) > 1 {
+			err = fmt.Errorf("item %d: %w", i, err)
+		}
+		batch[i], mistakes = m, errors.Join(mistakes, err)
+	}
+	if mistakes != nil {
+		return nil, fmt.Errorf("outbox: produce: %w", mistakes)
 	}
 	receipts, err := p.note(ctx, batch)
 	if err != nil {
@@ -67,7 +76,7 @@ func (p *FakeProducer) ProduceMany(ctx context.Context, _ bun.IDB, items ...outb
 // outbox.Producer.Send.
 func (p *FakeProducer) Send(ctx context.Context, _ bun.IDB, batch ...*bus.Message) error {
 	if slices.Contains(batch, nil) {
-		return fmt.Errorf("outbox: send: %w: a message is nil", bus.ErrBadOption)
+		return fmt.Errorf("outbox: send: %w: a message of the batch is nil", bus.ErrBadOption)
 	}
 	if _, err := p.note(ctx, batch); err != nil {
 		return fmt.Errorf("outbox: send: %w", err)
@@ -79,8 +88,8 @@ func (p *FakeProducer) Send(ctx context.Context, _ bun.IDB, batch ...*bus.Messag
 // bun.Tx that fn must not use. What fn produces with its context is noted when fn,
 // and the commit, succeed; the real one is outbox.Producer.RunInTx.
 func (p *FakeProducer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Context, tx bun.Tx) error) error {
-	if p.Err != nil {
-		return p.Err
+	if err := cmp.Or(p.Err, ctx.Err()); err != nil {
+		return err
 	}
 	if fn == nil {
 		return errors.New("outbox: RunInTx: the function is nil")
@@ -93,7 +102,7 @@ func (p *FakeProducer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx cont
 	} else {
 		err = db.RunInTx(ctx, nil, fn)
 	}
-	if err != nil {
+	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -138,8 +147,8 @@ func encode(registry *bus.Registry, payload bus.Payload) (payloadType string, te
 
 // note checks a batch and keeps what is new of it.
 func (p *FakeProducer) note(ctx context.Context, batch []*bus.Message) ([]outbox.Receipt, error) {
-	if p.Err != nil {
-		return nil, p.Err
+	if err := cmp.Or(p.Err, ctx.Err()); err != nil {
+		return nil, err
 	}
 	for _, m := range batch {
 		if err := m.Check(bus.DefaultMaxPayload); err != nil {

@@ -133,7 +133,7 @@ func TestFakesReturnTheErrorTheyAreGiven(t *testing.T) {
 	check("produce", err)
 	check("send", p.Send(t.Context(), nil, &bus.Message{PayloadType: "p", Payload: []byte("{}")}))
 	check("run in tx", p.RunInTx(t.Context(), nil, func(context.Context, bun.Tx) error { return nil }))
-	_, err = s.Schedule(t.Context(), nil, orderPlaced{}, "@daily", "UTC")
+	_, err = s.ScheduleAnother(t.Context(), nil, orderPlaced{}, "@daily", "UTC")
 	check("schedule", err)
 	_, err = s.List(t.Context(), nil, schedule.Filter{})
 	check("list", err)
@@ -229,5 +229,50 @@ func TestSequentialIDs(t *testing.T) {
 	}
 	if got := bustest.SequentialIDs()().String(); got != "00000000-0000-7000-8000-000000000001" {
 		t.Errorf("a second function: got %s, want it to start anew", got)
+	}
+}
+
+// TestFakesHonourTheContext as a database would.
+func TestFakesHonourTheContext(t *testing.T) {
+	t.Parallel()
+	producer, scheduler := new(bustest.FakeProducer), new(bustest.FakeScheduler)
+	ctx, cancel := context.WithCancel(t.Context())
+	inTx := producer.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := producer.Produce(ctx, tx, orderPlaced{ID: "in a transaction"}); err != nil {
+			return err
+		}
+		cancel() // before the commit
+		return nil
+	})
+	_, produced := producer.Produce(ctx, nil, orderPlaced{})
+	_, scheduled := scheduler.Schedule(ctx, nil, orderPlaced{}, "@daily", "UTC", schedule.Name("n"))
+	for what, err := range map[string]error{
+		"commit": inTx, "produce": produced, "send": producer.Send(ctx, nil, &bus.Message{}), "schedule": scheduled,
+		"sync": scheduler.Sync(ctx, nil, "t", schedule.Declared{Name: "n", Payload: orderPlaced{}, Expression: "@daily", Zone: "UTC"}),
+	} {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: got %v, want the context's error", what, err)
+		}
+	}
+	bustest.RequireNotProduced[orderPlaced](t, producer, nil)
+}
+
+func TestFakeSchedulerSyncs(t *testing.T) {
+	t.Parallel()
+	s, ctx := new(bustest.FakeScheduler), t.Context()
+	declared := func(name string) schedule.Declared {
+		return schedule.Declared{Name: name, Payload: orderPlaced{}, Expression: "@daily", Zone: "UTC"}
+	}
+	for _, set := range [][]schedule.Declared{{declared("a"), declared("b")}, {declared("b"), declared("c")}} {
+		if err := s.Sync(ctx, nil, "shop", set...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := s.List(ctx, nil, schedule.Filter{Tag: "shop"})
+	if err != nil || len(list) != 2 || list[0].Name != "b" || list[1].Name != "c" {
+		t.Errorf("got %+v, %v, want b and c", list, err)
+	}
+	if err := s.Sync(ctx, nil, "shop", declared("a"), declared("a")); !errors.Is(err, bus.ErrBadOption) {
+		t.Errorf("a name twice: got %v, want ErrBadOption", err)
 	}
 }

@@ -1,6 +1,7 @@
 package bustest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,8 +38,60 @@ type FakeScheduler struct {
 
 // Schedule notes a schedule and returns its id; the real one is
 // schedule.Scheduler.Schedule. A name that exists is replaced.
-func (s *FakeScheduler) Schedule(_ context.Context, _ bun.IDB, payload bus.Payload, expression, zone string, options ...schedule.Option) (int64, error) {
-	row, err := s.row(payload, expression, zone, options)
+func (s *FakeScheduler) Schedule(ctx context.Context, _ bun.IDB, payload bus.Payload, expression, zone string, options ...schedule.Option) (int64, error) {
+	return s.write(s.row(ctx, payload, expression, zone, append(options[:len(options):len(options)], func(s *schedule.Schedule) error {
+		if s.Name == "" {
+			return fmt.Errorf("%w: the schedule has no name: schedule.Name is needed, or ScheduleAnother for one more with every call", bus.ErrBadOption)
+		}
+		return nil
+	})))
+}
+
+// ScheduleAnother notes one more schedule without a name; the real one is
+// schedule.Scheduler.ScheduleAnother.
+func (s *FakeScheduler) ScheduleAnother(ctx context.Context, _ bun.IDB, payload bus.Payload, expression, zone string, options ...schedule.Option) (int64, error) {
+	return s.write(s.row(ctx, payload, expression, zone, append(options[:len(options):len(options)], func(s *schedule.Schedule) error {
+		if s.Name != "" {
+			return fmt.Errorf("%w: ScheduleAnother makes schedules without a name, Schedule those with one", bus.ErrBadOption)
+		}
+		return nil
+	})))
+}
+
+// Sync notes the schedules of a set, and drops others with the tag; the real one is
+// schedule.Scheduler.Sync.
+func (s *FakeScheduler) Sync(ctx context.Context, _ bun.IDB, tag string, set ...schedule.Declared) error {
+	mistakes := schedule.Tag(tag)(new(schedule.Schedule))
+	rows, names := make([]schedule.Schedule, len(set)), make(map[string]bool, len(set))
+	for i, d := range set {
+		options := []schedule.Option{schedule.Name(d.Name), func(s *schedule.Schedule) error { s.Tag = tag; return nil }}
+		for key, value := range d.Headers {
+			options = append(options, schedule.Header(key, value))
+		}
+		row, err := s.row(ctx, d.Payload, d.Expression, d.Zone, options)
+		if names[d.Name] {
+			err = errors.Join(err, fmt.Errorf("%w: the name is declared twice", bus.ErrBadOption))
+		}
+		if err != nil {
+			mistakes = errors.Join(mistakes, fmt.Errorf("schedule %d %q: %w", i, d.Name, err))
+		}
+		rows[i], names[d.Name] = row, true
+	}
+	for _, row := range rows {
+		if mistakes == nil {
+			_, mistakes = s.write(row, nil)
+		}
+	}
+	if mistakes != nil {
+		return fmt.Errorf("schedule: sync %q: %w", tag, mistakes)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rows = slices.DeleteFunc(s.rows, func(row schedule.Schedule) bool { return row.Tag == tag && !names[row.Name] })
+	return nil
+}
+
+func (s *FakeScheduler) write(row schedule.Schedule, err error) (int64, error) {
 	what := "write schedule"
 	if row.Name != "" {
 		what = fmt.Sprintf("write schedule %q", row.Name)
@@ -51,7 +104,7 @@ func (s *FakeScheduler) Schedule(_ context.Context, _ bun.IDB, payload bus.Paylo
 	if i := slices.IndexFunc(s.rows, func(old schedule.Schedule) bool { return row.Name != "" && old.Name == row.Name }); i >= 0 {
 		old := s.rows[i]
 		row.ID, row.CreatedAt, row.Paused = old.ID, old.CreatedAt, old.Paused
-		if old.Expression == expression && old.Zone == zone {
+		if old.Expression == row.Expression && old.Zone == row.Zone {
 			row.NextFire = old.NextFire
 		}
 		s.rows[i] = row
@@ -64,9 +117,9 @@ func (s *FakeScheduler) Schedule(_ context.Context, _ bun.IDB, payload bus.Paylo
 }
 
 // row checks what the real scheduler checks.
-func (s *FakeScheduler) row(payload bus.Payload, expression, zone string, options []schedule.Option) (row schedule.Schedule, err error) {
-	if s.Err != nil {
-		return row, s.Err
+func (s *FakeScheduler) row(ctx context.Context, payload bus.Payload, expression, zone string, options []schedule.Option) (row schedule.Schedule, err error) {
+	if err := cmp.Or(s.Err, ctx.Err()); err != nil {
+		return row, err
 	}
 	var mistakes error
 	for i, option := range options {

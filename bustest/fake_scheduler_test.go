@@ -33,7 +33,7 @@ func TestFakeSchedulerKeepsSchedules(t *testing.T) {
 	if string(got.Payload) != `{"id":"2"}` || got.Tag != "" || !got.NextFire.Equal(now.Add(-16*time.Hour)) {
 		t.Errorf("replaced: got %+v, want the new payload at its old time", got)
 	}
-	if second, err := s.Schedule(t.Context(), nil, orderPlaced{"3"}, "@every 1h", "UTC", schedule.Tag("often")); err != nil || second != 2 {
+	if second, err := s.ScheduleAnother(t.Context(), nil, orderPlaced{"3"}, "@every 1h", "UTC", schedule.Tag("often")); err != nil || second != 2 {
 		t.Errorf("an unnamed schedule: got %d, %v, want 2", second, err)
 	}
 	for filter, want := range map[schedule.Filter]int{{}: 2, {Name: "noon"}: 1, {Tag: "often"}: 1, {Tag: "none"}: 0} {
@@ -47,7 +47,7 @@ func TestFakeSchedulerChangesSchedules(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2031, 2, 3, 4, 0, 0, 0, time.UTC)
 	s := &bustest.FakeScheduler{Now: func() time.Time { return now }}
-	if _, err := s.Schedule(t.Context(), nil, orderPlaced{"1"}, "@every 1h", "UTC", schedule.Tag("often")); err != nil {
+	if _, err := s.ScheduleAnother(t.Context(), nil, orderPlaced{"1"}, "@every 1h", "UTC", schedule.Tag("often")); err != nil {
 		t.Fatal(err)
 	}
 	row := func() schedule.Schedule { t.Helper(); return bustest.RequireScheduled[orderPlaced](t, s, nil) }
@@ -118,8 +118,8 @@ func TestFakeSchedulerRefusesWhatTheRealOneRefuses(t *testing.T) {
 	for _, test := range tests {
 		// The real one needs a database for the time; what it refuses it refuses
 		// before, except for a time that never comes.
-		_, want := real.Schedule(t.Context(), nil, test.payload, test.expression, test.zone, test.options...)
-		_, got := fake.Schedule(t.Context(), nil, test.payload, test.expression, test.zone, test.options...)
+		_, want := real.ScheduleAnother(t.Context(), nil, test.payload, test.expression, test.zone, test.options...)
+		_, got := fake.ScheduleAnother(t.Context(), nil, test.payload, test.expression, test.zone, test.options...)
 		switch {
 		case test.name == "a time that never comes":
 			if !errors.Is(got, schedule.ErrExpression) {
@@ -148,7 +148,7 @@ func TestFakeSchedulerRefusesWhatTheRealOneRefuses(t *testing.T) {
 func TestSchedulesAreCopies(t *testing.T) {
 	t.Parallel()
 	s := new(bustest.FakeScheduler)
-	if _, err := s.Schedule(t.Context(), nil, orderPlaced{"1"}, "@daily", "UTC"); err != nil {
+	if _, err := s.ScheduleAnother(t.Context(), nil, orderPlaced{"1"}, "@daily", "UTC"); err != nil {
 		t.Fatal(err)
 	}
 	rows, _ := s.List(t.Context(), nil, schedule.Filter{})

@@ -62,6 +62,10 @@ type Kit struct {
 	// Scheduler writes schedules. It takes the time from the context: give it
 	// one that descends from [Kit.Context].
 	Scheduler *schedule.Scheduler
+	// Admin and Poison look at what waits and at what is poisoned, and change it. Give
+	// them a context that descends from [Kit.Context], and the kit's database.
+	Admin  *outbox.Admin
+	Poison *poison.Store
 
 	t         testing.TB
 	db        *bun.DB
@@ -69,7 +73,6 @@ type Kit struct {
 	store     *store.Store
 	processor *outbox.Processor
 	schedules *schedule.Processor
-	poison    *poison.Store
 	lease     time.Duration
 	limit     int
 	ids       func() bus.MessageID
@@ -131,7 +134,10 @@ func (k *Kit) build(c Config, consumers []bus.Consumer) (err error) {
 	if k.Scheduler, err = schedule.NewScheduler(k.Registry, c.Scheduler); err != nil {
 		return err
 	}
-	if k.poison, err = poison.NewStore(k.Registry); err != nil {
+	if k.Poison, err = poison.NewStore(k.Registry); err != nil {
+		return err
+	}
+	if k.Admin, err = outbox.NewAdmin(k.Registry); err != nil {
 		return err
 	}
 	return k.buildProcessors(c)

@@ -20,7 +20,7 @@ func TestRequireSaysWhatIsMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Schedule(t.Context(), nil, orderPlaced{"1"}, "@daily", "UTC"); err != nil {
+	if _, err := s.ScheduleAnother(t.Context(), nil, orderPlaced{"1"}, "@daily", "UTC"); err != nil {
 		t.Fatal(err)
 	}
 	none := func(orderPlaced) bool { return false }

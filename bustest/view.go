@@ -81,7 +81,7 @@ func (v View) scheduled() ([]schedule.Schedule, bus.Codec, error) {
 func (v View) poisoned() (all []poison.Message, _ bus.Codec, err error) {
 	for page := new(poison.Page); page != nil; {
 		var messages []poison.Message
-		if messages, page, err = v.kit.poison.List(v.kit.Context(), v.db, poison.Filter{}, *page); err != nil {
+		if messages, page, err = v.kit.Poison.List(v.kit.Context(), v.db, poison.Filter{}, *page); err != nil {
 			return nil, nil, err
 		}
 		all = append(all, messages...)

@@ -200,7 +200,7 @@ func TestZeroHandlesAreErrors(t *testing.T) {
 		if _, err := a.producer.Produce(t.Context(), handle, order{}); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
-		if _, err := a.scheduler().Schedule(t.Context(), handle, order{}, "@daily", "UTC"); err == nil {
+		if _, err := a.scheduler().ScheduleAnother(t.Context(), handle, order{}, "@daily", "UTC"); err == nil {
 			t.Errorf("%s: schedule: got no error", name)
 		}
 	}

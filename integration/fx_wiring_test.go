@@ -154,7 +154,7 @@ func TestFxUseInAConstructorIsExplained(t *testing.T) {
 			return bus.Consumer{}, second(p.Produce(context.Background(), db, order{}))
 		},
 		"schedule": func(db *bun.DB, s *schedule.Scheduler) (bus.Consumer, error) {
-			return bus.Consumer{}, second(s.Schedule(context.Background(), db, order{}, "@daily", "UTC"))
+			return bus.Consumer{}, second(s.ScheduleAnother(context.Background(), db, order{}, "@daily", "UTC"))
 		},
 		"list": func(db *bun.DB, s *poison.Store) (bus.Consumer, error) {
 			return bus.Consumer{}, second(s.Count(context.Background(), db, poison.Filter{}))

@@ -166,7 +166,7 @@ func TestOtherProcessesAreWokenBySchedules(t *testing.T) {
 	})
 	web, scheduler := newProcess()
 	web.joined(notify.Config{})
-	id, err := scheduler.Schedule(t.Context(), web.db, order{}, "0 0 4 29 2 *", "UTC")
+	id, err := scheduler.ScheduleAnother(t.Context(), web.db, order{}, "0 0 4 29 2 *", "UTC")
 	if err != nil {
 		t.Fatal(err)
 	}

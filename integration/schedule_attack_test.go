@@ -37,7 +37,7 @@ func TestChangesOfSchedulesDoNotPutFiresOff(t *testing.T) {
 		var n atomic.Int64
 		a := newApp(counting("c", &n))
 		s := a.scheduler()
-		must[int64](t)(s.Schedule(ctx, a.db, order{ID: "tick"}, "* * * * * *", "UTC"))
+		must[int64](t)(s.ScheduleAnother(ctx, a.db, order{ID: "tick"}, "* * * * * *", "UTC"))
 		a.fireSchedules(ctx, schedule.ProcessorConfig{})
 		for range 160 { // 8 s
 			<-time.After(50 * time.Millisecond)
@@ -60,7 +60,7 @@ func TestALockedScheduleIsNoBusyLoop(t *testing.T) {
 	db := testdb.Postgres(t)
 	var n, statements atomic.Int64
 	a := newApp(t, db, counting("c", &n))
-	must[int64](t)(a.scheduler().Schedule(t.Context(), db, order{}, "@yearly", "UTC"))
+	must[int64](t)(a.scheduler().ScheduleAnother(t.Context(), db, order{}, "@yearly", "UTC"))
 	a.makeDue(time.Second)
 	tx := must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
 	defer tx.Rollback() //nolint:errcheck // ends the lock, whatever happened
@@ -87,7 +87,7 @@ func TestARefusedScheduleIsNotPostponedOverAFire(t *testing.T) {
 	var n, locks atomic.Int64
 	a := newApp(t, db, counting("c", &n))
 	s := a.scheduler()
-	must[int64](t)(s.Schedule(t.Context(), db, order{ID: "1"}, "@yearly", "UTC"))
+	must[int64](t)(s.ScheduleAnother(t.Context(), db, order{ID: "1"}, "@yearly", "UTC"))
 	a.makeDue(time.Second)
 	refusing := must[*outbox.Producer](t)(outbox.NewProducer(a.registry, outbox.ProducerConfig{User: []bus.SendMiddleware{
 		func(bus.Sender) bus.Sender {
@@ -145,7 +145,7 @@ func TestAChainThatTimesOutHoldsNobodyBack(t *testing.T) {
 			})}}))
 		s := a.scheduler()
 		for i := range 5 {
-			must[int64](t)(s.Schedule(t.Context(), db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC"))
+			must[int64](t)(s.ScheduleAnother(t.Context(), db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC"))
 		}
 		a.makeDue(time.Second)
 		a.fireSchedules(t.Context(), schedule.ProcessorConfig{Logger: slog.New(slog.DiscardHandler)})
@@ -165,7 +165,7 @@ func TestRunNowIsBesideTheFireTimes(t *testing.T) {
 				var n atomic.Int64
 				a := newApp(counting("c", &n))
 				s := a.scheduler()
-				id := must[int64](t)(s.Schedule(ctx, a.db, order{}, "@every 1h", "UTC"))
+				id := must[int64](t)(s.ScheduleAnother(ctx, a.db, order{}, "@every 1h", "UTC"))
 				before := must[[]schedule.Schedule](t)(s.List(ctx, a.db, schedule.Filter{}))[0]
 				check := func(err error) {
 					t.Helper()
@@ -223,7 +223,7 @@ func TestScheduledProcessorsStopInTime(t *testing.T) {
 			return ctx.Err()
 		})}}))
 	for i := range 40 {
-		must[int64](t)(a.scheduler().Schedule(t.Context(), db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC"))
+		must[int64](t)(a.scheduler().ScheduleAnother(t.Context(), db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC"))
 	}
 	a.makeDue(time.Second)
 	p := must[*schedule.Processor](t)(schedule.NewProcessor(db, a.registry, slow, schedule.ProcessorConfig{}))
@@ -290,7 +290,7 @@ func TestAFireAndItsNextTimeAreOneCommit(t *testing.T) {
 	db := testdb.Postgres(t)
 	var n, moved atomic.Int64
 	a := newApp(t, db, counting("c", &n))
-	must[int64](t)(a.scheduler().Schedule(t.Context(), db, order{}, "@yearly", "UTC"))
+	must[int64](t)(a.scheduler().ScheduleAnother(t.Context(), db, order{}, "@yearly", "UTC"))
 	a.makeDue(time.Second)
 	firing := *a
 	firing.db = db.WithQueryHook(queryHook{func(_ context.Context, query string) {
@@ -318,7 +318,7 @@ func TestEveryChangeWakes(t *testing.T) {
 	defer a.registry.Wakeups().Listen(func(w bus.Wake) { woken = append(woken, w) })()
 	requeued := int64(0)
 	for what, do := range map[string]func(db bun.IDB) error{
-		"schedule": func(db bun.IDB) error { return second(s.Schedule(t.Context(), db, order{}, "@yearly", "UTC")) },
+		"schedule": func(db bun.IDB) error { return second(s.ScheduleAnother(t.Context(), db, order{}, "@yearly", "UTC")) },
 		"requeue":  func(db bun.IDB) error { requeued++; return second(poisoned.Requeue(t.Context(), db, requeued)) },
 	} {
 		tx := must[bun.Tx](t)(db.BeginTx(t.Context(), nil))

@@ -58,7 +58,7 @@ func TestHeaderOptionWins(t *testing.T) {
 	a := newApp(t, testdb.SQLite(t), counting("c", &n))
 	s := must[*schedule.Scheduler](t)(schedule.NewScheduler(a.registry, schedule.Config{
 		Headers: func(context.Context) map[string]string { return map[string]string{"tenant": "any", "origin": "config"} }}))
-	must[int64](t)(s.Schedule(t.Context(), a.db, order{}, "@daily", "UTC", schedule.Header("tenant", "acme")))
+	must[int64](t)(s.ScheduleAnother(t.Context(), a.db, order{}, "@daily", "UTC", schedule.Header("tenant", "acme")))
 	got := must[[]schedule.Schedule](t)(s.List(t.Context(), a.db, schedule.Filter{}))[0].Headers
 	if got["tenant"] != "acme" || got["origin"] != "config" {
 		t.Errorf("headers: got %v, want the option's tenant, and the configured origin", got)
@@ -101,7 +101,7 @@ func TestAScheduleThatIsBarelyDueIsNobodysFault(t *testing.T) {
 	var n atomic.Int64
 	db := testdb.SQLite(t)
 	before := newApp(t, db, counting("elsewhere", &n))
-	must[int64](t)(before.scheduler().Schedule(t.Context(), db, order{}, "@yearly", "UTC"))
+	must[int64](t)(before.scheduler().ScheduleAnother(t.Context(), db, order{}, "@yearly", "UTC"))
 	a := newApp(t, db)
 	a.makeDue(30 * time.Second)
 	found := 0
@@ -169,10 +169,10 @@ func TestWritesApartFromTheTransactionAreRefused(t *testing.T) {
 		var n atomic.Int64
 		a, store := poisonedApp(t, db, 2, counting("c", &n))
 		s := a.scheduler()
-		id := must[int64](t)(s.Schedule(t.Context(), db, order{}, "@daily", "UTC"))
+		id := must[int64](t)(s.ScheduleAnother(t.Context(), db, order{}, "@daily", "UTC"))
 		err := a.producer.RunInTx(t.Context(), db, func(ctx context.Context, tx bun.Tx) error {
 			for what, err := range map[string]error{
-				"schedule":        second(s.Schedule(ctx, db, order{}, "@daily", "UTC")),
+				"schedule":        second(s.ScheduleAnother(ctx, db, order{}, "@daily", "UTC")),
 				"pause":           s.Pause(ctx, db, id),
 				"resume":          s.Resume(ctx, db, id),
 				"run now":         s.RunNow(ctx, db, id),
@@ -191,7 +191,7 @@ func TestWritesApartFromTheTransactionAreRefused(t *testing.T) {
 					t.Errorf("%s: got %v, want ErrNotInTx", what, err)
 				}
 			}
-			if _, err := s.Schedule(ctx, &tx, order{}, "@daily", "UTC"); err != nil {
+			if _, err := s.ScheduleAnother(ctx, &tx, order{}, "@daily", "UTC"); err != nil {
 				return err
 			}
 			_, err := store.Requeue(ctx, &tx, 1)
@@ -220,7 +220,7 @@ func TestScheduleConstructorsReportEverything(t *testing.T) {
 	var scheduler schedule.Scheduler
 	var store poison.Store
 	for _, err := range []error{
-		second(scheduler.Schedule(t.Context(), nil, order{}, "@daily", "UTC")), second(scheduler.List(t.Context(), nil, schedule.Filter{})),
+		second(scheduler.ScheduleAnother(t.Context(), nil, order{}, "@daily", "UTC")), second(scheduler.List(t.Context(), nil, schedule.Filter{})),
 		scheduler.UpdatePayload(t.Context(), nil, 1, order{}),
 		second(store.Get(t.Context(), nil, 1)), store.EditAndRequeue(t.Context(), nil, 1, order{}),
 	} {

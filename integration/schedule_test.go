@@ -141,7 +141,7 @@ func TestSchedulesAreManaged(t *testing.T) {
 		s, ctx := a.scheduler(), t.Context()
 		var ids []int64
 		for i := range 4 {
-			ids = append(ids, must[int64](t)(s.Schedule(ctx, db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC", schedule.Tag(fmt.Sprint("tag", i/2)))))
+			ids = append(ids, must[int64](t)(s.ScheduleAnother(ctx, db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC", schedule.Tag(fmt.Sprint("tag", i/2)))))
 		}
 		if n := must[int](t)(s.DeleteByTag(ctx, db, "tag0")); n != 2 {
 			t.Errorf("deleted by tag: got %d, want 2", n)
@@ -165,7 +165,7 @@ func TestSchedulesAreManaged(t *testing.T) {
 		}
 		a.makeDue(time.Minute)
 		a.fireSchedules(ctx, schedule.ProcessorConfig{ProcessorMaxDelay: 20 * time.Millisecond})
-		other := must[int64](t)(s.Schedule(ctx, db, order{ID: "other"}, "@yearly", "UTC"))
+		other := must[int64](t)(s.ScheduleAnother(ctx, db, order{ID: "other"}, "@yearly", "UTC"))
 		if err := s.RunNow(ctx, db, other); err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func TestScheduleIsTransactional(t *testing.T) {
 		a := newApp(t, db, counting("c", &n))
 		no := errors.New("no")
 		err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-			if _, err := a.scheduler().Schedule(ctx, tx, order{}, "@daily", "UTC"); err != nil {
+			if _, err := a.scheduler().ScheduleAnother(ctx, tx, order{}, "@daily", "UTC"); err != nil {
 				return err
 			}
 			return no
@@ -238,7 +238,7 @@ func TestBadScheduleHoldsNobodyBack(t *testing.T) {
 					if i == 2 {
 						tag = "bad"
 					}
-					must[int64](t)(s.Schedule(t.Context(), db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC", schedule.Tag(tag)))
+					must[int64](t)(s.ScheduleAnother(t.Context(), db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC", schedule.Tag(tag)))
 				}
 				a.exec(test.spoil)
 				a.makeDue(time.Second)
@@ -268,19 +268,19 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		err  error
 		want error
 	}{
-		{"expression", second(s.Schedule(ctx, db, order{}, "61 * * * * *", "UTC")), schedule.ErrExpression},
-		{"never", second(s.Schedule(ctx, db, order{}, "0 0 0 30 2 *", "UTC")), schedule.ErrExpression},
-		{"zone", second(s.Schedule(ctx, db, order{}, "@daily", "Nowhere")), schedule.ErrExpression},
-		{"no zone", second(s.Schedule(ctx, db, order{}, "@daily", "")), schedule.ErrExpression},
-		{"no consumer", second(s.Schedule(ctx, db, refund{}, "@daily", "UTC")), bus.ErrNoConsumer},
-		{"pointer", second(s.Schedule(ctx, db, &order{}, "@daily", "UTC")), bus.ErrPointerPayload},
+		{"expression", second(s.ScheduleAnother(ctx, db, order{}, "61 * * * * *", "UTC")), schedule.ErrExpression},
+		{"never", second(s.ScheduleAnother(ctx, db, order{}, "0 0 0 30 2 *", "UTC")), schedule.ErrExpression},
+		{"zone", second(s.ScheduleAnother(ctx, db, order{}, "@daily", "Nowhere")), schedule.ErrExpression},
+		{"no zone", second(s.ScheduleAnother(ctx, db, order{}, "@daily", "")), schedule.ErrExpression},
+		{"no consumer", second(s.ScheduleAnother(ctx, db, refund{}, "@daily", "UTC")), bus.ErrNoConsumer},
+		{"pointer", second(s.ScheduleAnother(ctx, db, &order{}, "@daily", "UTC")), bus.ErrPointerPayload},
 		{"name", second(s.Schedule(ctx, db, order{}, "@daily", "UTC", schedule.Name("\x00"))), bus.ErrBadText},
-		{"tag", second(s.Schedule(ctx, db, order{}, "@daily", "UTC", schedule.Tag(strings.Repeat("t", 256)))), bus.ErrTooLarge},
-		{"header", second(s.Schedule(ctx, db, order{}, "@daily", "UTC", schedule.Header("", "v"))), bus.ErrBadOption},
-		{"nil option", second(s.Schedule(ctx, db, order{}, "@daily", "UTC", nil)), bus.ErrBadOption},
+		{"tag", second(s.ScheduleAnother(ctx, db, order{}, "@daily", "UTC", schedule.Tag(strings.Repeat("t", 256)))), bus.ErrTooLarge},
+		{"header", second(s.ScheduleAnother(ctx, db, order{}, "@daily", "UTC", schedule.Header("", "v"))), bus.ErrBadOption},
+		{"nil option", second(s.ScheduleAnother(ctx, db, order{}, "@daily", "UTC", nil)), bus.ErrBadOption},
 		{"empty name", second(s.Schedule(ctx, db, order{}, "@daily", "UTC", schedule.Name(""))), bus.ErrBadOption},
-		{"empty tag of a schedule", second(s.Schedule(ctx, db, order{}, "@daily", "UTC", schedule.Tag(""))), bus.ErrBadOption},
-		{"another mistake beside a payload", second(s.Schedule(ctx, db, refund{}, "61 * * * * *", "UTC")), schedule.ErrExpression},
+		{"empty tag of a schedule", second(s.ScheduleAnother(ctx, db, order{}, "@daily", "UTC", schedule.Tag(""))), bus.ErrBadOption},
+		{"another mistake beside a payload", second(s.ScheduleAnother(ctx, db, refund{}, "61 * * * * *", "UTC")), schedule.ErrExpression},
 		{"empty tag", second(s.DeleteByTag(ctx, db, "")), bus.ErrBadOption},
 		{"updated expression", s.UpdateSchedule(ctx, db, 1, "x", "UTC"), schedule.ErrExpression},
 		{"updated payload", s.UpdatePayload(ctx, db, 1, refund{}), bus.ErrNoConsumer},
@@ -290,7 +290,7 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", test.name, test.err, test.want)
 		}
 	}
-	if second(s.Schedule(ctx, nil, order{}, "@daily", "UTC")) == nil || second(s.List(ctx, (*bun.DB)(nil), schedule.Filter{})) == nil {
+	if second(s.ScheduleAnother(ctx, nil, order{}, "@daily", "UTC")) == nil || second(s.List(ctx, (*bun.DB)(nil), schedule.Filter{})) == nil {
 		t.Error("a nil database handle: got no error")
 	}
 	if _, err := schedule.NewProcessor(db, a.registry, a.producer, schedule.ProcessorConfig{ScheduledProcessorCount: 2}); err == nil {
@@ -306,7 +306,7 @@ func TestFiveInstancesFireEachTimeOnce(t *testing.T) {
 		a := newApp(t, db, bus.Consume("c", func(context.Context, order) error { return nil }))
 		s := a.scheduler()
 		for i := range 4 {
-			must[int64](t)(s.Schedule(t.Context(), db, order{ID: fmt.Sprint(i)}, "* * * * * *", "UTC"))
+			must[int64](t)(s.ScheduleAnother(t.Context(), db, order{ID: fmt.Sprint(i)}, "* * * * * *", "UTC"))
 		}
 		for range 5 {
 			a.fireSchedules(t.Context(), schedule.ProcessorConfig{})
@@ -339,7 +339,7 @@ func TestSchedulesFireOnTime(t *testing.T) {
 		var fires moments
 		a := newApp(bus.Consume("c", func(context.Context, order) error { fires.add(); return nil }))
 		begun := time.Now() // midnight UTC
-		if _, err := a.scheduler().Schedule(ctx, a.db, order{}, "0 30 * * * *", "UTC"); err != nil {
+		if _, err := a.scheduler().ScheduleAnother(ctx, a.db, order{}, "0 30 * * * *", "UTC"); err != nil {
 			t.Fatal(err)
 		}
 		a.fireSchedules(ctx, schedule.ProcessorConfig{ProcessorMaxDelay: time.Hour})
@@ -365,7 +365,7 @@ func TestOneCatchUpAfterDowntime(t *testing.T) {
 			virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 				var fires moments
 				a := newApp(bus.Consume("c", func(context.Context, order) error { fires.add(); return nil }))
-				if _, err := a.scheduler().Schedule(ctx, a.db, order{}, "0 0 * * * *", "UTC"); err != nil {
+				if _, err := a.scheduler().ScheduleAnother(ctx, a.db, order{}, "0 0 * * * *", "UTC"); err != nil {
 					t.Fatal(err)
 				}
 				<-time.After(5*time.Hour + 30*time.Minute) // nobody is there

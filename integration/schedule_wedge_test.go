@@ -23,7 +23,7 @@ import (
 func (a *app) yearly(ctx context.Context, ids ...string) {
 	a.Helper()
 	for _, id := range ids {
-		must[int64](a.T)(a.scheduler().Schedule(ctx, a.db, order{ID: id}, "@yearly", "UTC"))
+		must[int64](a.T)(a.scheduler().ScheduleAnother(ctx, a.db, order{ID: id}, "@yearly", "UTC"))
 	}
 	a.makeDue(time.Second)
 }
@@ -137,7 +137,7 @@ func TestAScheduleThatRefusesChangesHoldsNobodyBack(t *testing.T) {
 				a.yearly(t.Context(), "bad")
 				refuseChanges(a, "bad", state)
 				for _, id := range numbered(20) {
-					must[int64](t)(a.scheduler().Schedule(t.Context(), a.db, order{ID: id}, "* * * * * *", "UTC"))
+					must[int64](t)(a.scheduler().ScheduleAnother(t.Context(), a.db, order{ID: id}, "* * * * * *", "UTC"))
 				}
 				log := &lines{}
 				a.fireSchedules(t.Context(), schedule.ProcessorConfig{Logger: log.logger()})

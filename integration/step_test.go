@@ -333,7 +333,7 @@ func TestFireDueFiresOnce(t *testing.T) {
 		}
 		const schedules = 130 // more than one batch
 		for range schedules {
-			if _, err := a.scheduler().Schedule(t.Context(), db, order{ID: "1"}, "@yearly", "UTC"); err != nil {
+			if _, err := a.scheduler().ScheduleAnother(t.Context(), db, order{ID: "1"}, "@yearly", "UTC"); err != nil {
 				t.Fatal(err)
 			}
 		}

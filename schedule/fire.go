@@ -228,7 +228,7 @@ func (p *Processor) postpone(ctx context.Context, tx bun.Tx, row store.Schedule,
 
 // message is what a schedule makes. Its times are for the telemetry.
 func message(row store.Schedule, at time.Time) *bus.Message {
-	return &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers), AvailableAt: at, CreatedAt: row.Now.Time}
+	return &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Headers: withFiredFor(store.Headers(row.Headers), at), AvailableAt: at, CreatedAt: row.Now.Time}
 }
 
 // sendInTx is the innermost sender of a fire.

@@ -129,8 +129,11 @@ func Header(key, value string) Option {
 
 // Schedule writes a schedule that produces the payload, for each of its
 // consumers, whenever the cron expression fires in the time zone, and returns
-// its id; with [Name], that of the schedule which has the name already, if there
-// is one. The expression has six fields, seconds first; five are accepted, as
+// its id, which is that of the schedule which has the name already, if there is
+// one. It needs a [Name]: see [Scheduler.ScheduleAnother] for schedules without. To
+// declare all that a program has, and drop what it had, see [Scheduler.Sync].
+//
+// The expression has six fields, seconds first; five are accepted, as
 // are names, L, W, #, macros such as @daily, and @every. The zone is an IANA
 // name such as "Europe/Amsterdam", or "UTC"; package schedule/cron has the rules
 // for daylight saving time. The first fire is the first after now, on the
@@ -144,6 +147,28 @@ func Header(key, value string) Option {
 // bus.ErrBadOption and bus.ErrNotInTx, joined where there are several; then
 // nothing was sent to the database.
 func (s *Scheduler) Schedule(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...Option) (int64, error) {
+	return s.write(ctx, db, payload, expression, zone, append(options[:len(options):len(options)], func(s *Schedule) error {
+		if s.Name == "" {
+			return fmt.Errorf("%w: the schedule has no name: schedule.Name is needed, or ScheduleAnother for one more with every call", bus.ErrBadOption)
+		}
+		return nil
+	}))
+}
+
+// ScheduleAnother is [Scheduler.Schedule] for a schedule without a name, of which
+// every call makes one more: for what people ask for, and not for what a program
+// writes at every boot. Its id, or [Tag], is how to get rid of it again. A [Name] is
+// bus.ErrBadOption.
+func (s *Scheduler) ScheduleAnother(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...Option) (int64, error) {
+	return s.write(ctx, db, payload, expression, zone, append(options[:len(options):len(options)], func(s *Schedule) error {
+		if s.Name != "" {
+			return fmt.Errorf("%w: ScheduleAnother makes schedules without a name, Schedule those with one", bus.ErrBadOption)
+		}
+		return nil
+	}))
+}
+
+func (s *Scheduler) write(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options []Option) (int64, error) {
 	if s.registry == nil {
 		return 0, fmt.Errorf("schedule: write schedule: %w", errUnmade)
 	}
@@ -157,22 +182,27 @@ func (s *Scheduler) Schedule(ctx context.Context, db bun.IDB, payload bus.Payloa
 	}
 	var id int64
 	err = s.writing(ctx, db, func(st *store.Store, tx bun.Tx) error {
-		now, err := s.clock(ctx, st, tx, row.Name)
-		if err != nil {
-			return err
-		}
-		next, err := nextFire(expression, zone, now)
-		if err != nil {
-			return err
-		}
-		row.AvailableAfter = store.Moment{Time: next}
-		id, err = st.SaveSchedule(ctx, tx, row)
+		id, err = s.save(ctx, st, tx, row)
 		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("schedule: %s: %w", what, err)
 	}
 	return id, nil
+}
+
+// save writes a schedule with its first fire after now.
+func (s *Scheduler) save(ctx context.Context, st *store.Store, tx bun.Tx, row store.Schedule) (int64, error) {
+	now, err := s.clock(ctx, st, tx, row.Name)
+	if err != nil {
+		return 0, err
+	}
+	next, err := nextFire(row.CronExpression, row.CronTimezone, now)
+	if err != nil {
+		return 0, err
+	}
+	row.AvailableAfter = store.Moment{Time: next}
+	return st.SaveSchedule(ctx, tx, row)
 }
 
 // clock reads the database's clock, once nobody is firing the schedule that is to

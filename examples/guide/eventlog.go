@@ -104,7 +104,10 @@ func StockProjection() projection.Projection {
 
 // move may add: no event is applied twice, since the checkpoint moves with it.
 func move(ctx context.Context, tx bun.Tx, count int) error {
-	m, _ := bus.Current(ctx) // says which event it is
+	m, ok := bus.Current(ctx) // says which event it is
+	if !ok || m.Event == nil {
+		return errors.New("stock was not called with an event")
+	}
 	_, err := tx.NewInsert().Model(&StockV2{Item: m.Event.Stream, Count: count, Moves: 1}).
 		On("CONFLICT (item) DO UPDATE").Set("count = s.count + EXCLUDED.count").Set("moves = s.moves + 1").Exec(ctx)
 	return err

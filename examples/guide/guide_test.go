@@ -25,6 +25,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule/cron"
 )
 
@@ -153,23 +154,57 @@ func TestScheduling(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := bustest.RequireScheduled[guide.ReportDue](t, f, nil)
+	bustest.RequireScheduled[guide.ReportDue](t, f, nil)
+	named, err := f.Scheduler.List(f.Context(), f.db, schedule.Filter{Tag: "reports"})
+	if err != nil || len(named) != 2 {
+		t.Fatalf("schedules after two boots: got %+v, %v, want 2", named, err)
+	}
+	s := named[0]
 	if err := guide.HoldReports(f.Context(), f.db, f.Scheduler); err != nil {
 		t.Fatal(err)
 	}
 	f.Advance(7 * 24 * time.Hour)
 	f.DrainUntilIdle()
-	if f.shop.Reports != 1 {
-		t.Errorf("reports in a week: got %d, want the one that was asked for", f.shop.Reports)
+	if len(f.shop.Reports) != 2 {
+		t.Errorf("reports in a week: got %v, want the two that were asked for", f.shop.Reports)
 	}
 	if err := f.Scheduler.Resume(f.Context(), f.db, s.ID); err != nil {
 		t.Fatal(err)
 	}
 	f.Advance(7 * 24 * time.Hour)
-	if f.DrainUntilIdle(); f.shop.Reports != 6 {
-		t.Errorf("reports after another week: got %d, want 5 more", f.shop.Reports)
+	if f.DrainUntilIdle(); len(f.shop.Reports) != 7 {
+		t.Errorf("reports after another week: got %v, want 5 more", f.shop.Reports)
+	}
+	if err := guide.ScheduleReport(f.Context(), f.db, f.Scheduler); err != nil {
+		t.Error(err)
 	}
 }
+
+func TestPreview(t *testing.T) {
+	from := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	fires, err := guide.Preview("0 0 12 L * *", "Europe/Amsterdam", from, 2)
+	if err != nil || len(fires) != 2 || fires[1].Format(time.RFC3339) != "2026-02-28T12:00:00+01:00" {
+		t.Errorf("got %v, %v, want the last days of January and February", fires, err)
+	}
+	if _, err := guide.Preview("0 0 25 * * *", "Nowhere", from, 2); err == nil {
+		t.Error("nonsense: got no error")
+	}
+}
+
+// snippet: with-message
+
+// TestDeclined calls a consumer as a function, with a message of the test's own.
+func TestDeclined(t *testing.T) {
+	cards := &cards{err: guide.ErrDeclined}
+	shop := &guide.Shop{Cards: cards, Open: func() bool { return true }}
+	ctx := bus.WithMessage(t.Context(), &bus.Message{ID: bus.MessageID{15: 1}, Attempt: 1})
+	err := shop.ChargeCard(ctx, guide.OrderPlaced{OrderID: "o-1"})
+	if bus.VerdictOf(err).Outcome != bus.Condemned {
+		t.Errorf("declined: got %v, want it poisoned", err)
+	}
+}
+
+// end
 
 // TestExpressionsOfTheGuide reads them from its table.
 func TestExpressionsOfTheGuide(t *testing.T) {

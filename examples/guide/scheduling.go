@@ -3,20 +3,63 @@ package guide
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule/cron"
 )
 
 // ScheduleReports is called at every boot.
 func ScheduleReports(ctx context.Context, db bun.IDB, scheduler *schedule.Scheduler) error {
-	// snippet: schedule
-	_, err := scheduler.Schedule(ctx, db, ReportDue{}, "0 30 6 * * MON-FRI", "Europe/Amsterdam",
-		schedule.Name("morning-report"), schedule.Tag("reports"))
+	// snippet: sync
+	err := scheduler.Sync(ctx, db, "reports", // the tag of all that this program declares
+		schedule.Declared{Name: "morning-report", Payload: ReportDue{}, Expression: "0 30 6 * * MON-FRI", Zone: "Europe/Amsterdam"},
+		schedule.Declared{Name: "year-end-report", Payload: ReportDue{}, Expression: "0 0 12 31 12 *", Zone: "Europe/Amsterdam"})
 	// end
 	return err
 }
+
+// ScheduleReport writes one schedule of many that belong to no set.
+func ScheduleReport(ctx context.Context, db bun.IDB, scheduler *schedule.Scheduler) error {
+	// snippet: schedule
+	_, err := scheduler.Schedule(ctx, db, ReportDue{}, "0 30 6 * * MON-FRI", "Europe/Amsterdam",
+		schedule.Name("evening-report"), schedule.Tag("more-reports"))
+	// end
+	return err
+}
+
+// Preview returns when an expression fires next, for a form in which people write one.
+func Preview(expression, zone string, from time.Time, n int) (fires []time.Time, err error) {
+	// snippet: preview
+	parsed, parseErr := cron.Parse(expression)
+	location, zoneErr := cron.LoadLocation(zone)
+	if err := errors.Join(parseErr, zoneErr); err != nil {
+		return nil, err // says what is wrong, and what is allowed
+	}
+	for at := from; len(fires) < n; fires = append(fires, at) {
+		if at, err = parsed.Next(at, location); err != nil {
+			return fires, err // cron.ErrNeverFires: not again
+		}
+	}
+	// end
+	return fires, nil
+}
+
+// snippet: fired
+
+// Report consumes what a schedule produces.
+func (s *Shop) Report(ctx context.Context, _ ReportDue) error {
+	day, ok := schedule.FiredFor(ctx) // 6:30, though it may be noon by now
+	if !ok {
+		day = time.Now() // it was produced by hand
+	}
+	s.Reports = append(s.Reports, day.Format(time.DateOnly))
+	return nil
+}
+
+// end
 
 // HoldReports keeps reports from being made, but one now.
 func HoldReports(ctx context.Context, db bun.IDB, scheduler *schedule.Scheduler) error {

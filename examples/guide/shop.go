@@ -65,7 +65,7 @@ type Shop struct {
 	Producer *outbox.Producer
 	Cards    CardService
 	Open     func() bool
-	Reports  int
+	Reports  []string
 }
 
 // snippet: consumers
@@ -76,7 +76,7 @@ func (s *Shop) Consumers() []bus.Consumer {
 		bus.Consume("charge-card", s.ChargeCard, bus.Timeout(30*time.Second), bus.MaxAttempts(8)),
 		outbox.ConsumeTx("reserve-stock", s.ReserveStock, bus.Timeout(2*time.Second)),
 		bus.Consume("remind", s.Remind, bus.Concurrency(4)),
-		bus.Consume("report", func(context.Context, ReportDue) error { s.Reports++; return nil }),
+		bus.Consume("report", s.Report),
 	}
 }
 
@@ -89,7 +89,10 @@ func (s *Shop) ChargeCard(ctx context.Context, e OrderPlaced) error {
 	if !s.Open() {
 		return bus.Snooze(time.Hour) // later; nothing went wrong
 	}
-	m, _ := bus.Current(ctx)
+	m, ok := bus.Current(ctx)
+	if !ok {
+		return errors.New("charge-card was not called with a message") // by a test, say
+	}
 	err := s.Cards.Charge(ctx, m.ID.String(), e.OrderID) // the same key in every attempt
 	if busy, ok := errors.AsType[*BusyError](err); ok {
 		return bus.RetryAfter(busy.For, err) // a failed attempt; they said when

@@ -107,12 +107,18 @@ func eventTypes() (*eventlog.Types, error) {
 		eventlog.Event[TransferSent](), eventlog.Event[TransferReceived]())
 }
 
+// errNoEvent is what a consumer says to a message that was not appended to the log.
+var errNoEvent = errors.New("the message has no event")
+
 // snippet: reactor
 
 // receive is what the reactor to TransferSent does: the money arrives in the
 // transaction that removes the message, so exactly once.
 func (b *bank) receive(ctx context.Context, tx bun.Tx, sent TransferSent) error {
-	m, _ := bus.Current(ctx)
+	m, ok := bus.Current(ctx)
+	if !ok || m.Event == nil {
+		return errNoEvent
+	}
 	wish := TransferReceived{From: m.Event.Stream, Amount: sent.Amount}
 	_, _, err := decider.Handle(ctx, b.log, tx, accounts(), sent.To, Command{wish})
 	return err

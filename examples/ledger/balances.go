@@ -35,7 +35,10 @@ func balances() projection.Projection {
 // book adds what an event changes. It would be wrong to apply one twice, and none
 // is: the checkpoint moves in the same transaction.
 func book[E Event](ctx context.Context, tx bun.Tx, event E) error {
-	m, _ := bus.Current(ctx)
+	m, ok := bus.Current(ctx)
+	if !ok || m.Event == nil {
+		return errNoEvent
+	}
 	row := Balance{Account: m.Event.Stream, Amount: event.amount()}
 	_, err := tx.NewInsert().Model(&row).On("CONFLICT (account) DO UPDATE").Set("amount = b.amount + EXCLUDED.amount").Exec(ctx)
 	return err

@@ -154,7 +154,7 @@ func Example_context() {
 	db := openMemory(t)
 	kit := bustest.Config{Start: time.Date(2031, 2, 3, 4, 0, 0, 0, time.UTC)}.New(t, db, ship())
 	// The next fire time is counted from the kit's clock, not from today.
-	_, err := kit.Scheduler.Schedule(kit.Context(), db, OrderCharged{ID: "daily"}, "@daily", "UTC")
+	_, err := kit.Scheduler.ScheduleAnother(kit.Context(), db, OrderCharged{ID: "daily"}, "@daily", "UTC")
 	found := bustest.RequireScheduled[OrderCharged](t, kit, nil)
 	fmt.Println(err, found.NextFire)
 	// Output: <nil> 2031-02-04 00:00:00 +0000 UTC

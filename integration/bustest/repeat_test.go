@@ -64,7 +64,7 @@ var handlers = []struct {
 	}, ""},
 	{"schedules every time", func(k **bustest.Kit, db *bun.DB) bus.Consumer {
 		return bus.Consume("c", func(ctx context.Context, o OrderPlaced) error {
-			_, err := (*k).Scheduler.Schedule(ctx, db, OrderCharged(o), "@yearly", "UTC")
+			_, err := (*k).Scheduler.ScheduleAnother(ctx, db, OrderCharged(o), "@yearly", "UTC")
 			return err
 		})
 	}, `new: schedule "" of order.charged, @yearly UTC: {"id":"1"}`},

@@ -2,6 +2,7 @@ package bustest_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -10,12 +11,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
 func mustSchedule(t testing.TB, k *bustest.Kit, db bun.IDB, payload bus.Payload, expression string, options ...schedule.Option) int64 {
 	t.Helper()
-	id, err := k.Scheduler.Schedule(k.Context(), db, payload, expression, "UTC", options...)
+	id, err := k.Scheduler.ScheduleAnother(k.Context(), db, payload, expression, "UTC", options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,4 +115,24 @@ func TestAScheduleThatCannotFireHoldsNobodyBack(t *testing.T) {
 	k.Advance(2 * time.Minute)
 	k.DrainUntilIdle()
 	equal(t, "ran", ran, []string{"good", "good"})
+}
+
+// TestKitShowsWhatWaitsAndWhatIsPoisoned uses the kit's own tools, by its clock.
+func TestKitShowsWhatWaitsAndWhatIsPoisoned(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		k := bustest.New(t, db, bus.Consume("c", func(context.Context, OrderPlaced) error { return bus.Permanent(errors.New("no luck")) }))
+		k.Produce(OrderPlaced{ID: "1"}, outbox.Delay(time.Hour))
+		list, _, err := k.Admin.List(k.Context(), db, outbox.Filter{State: outbox.Delayed}, outbox.Page{})
+		if err != nil || len(list) != 1 || !list[0].DueAt.Equal(k.Now().Add(time.Hour)) {
+			t.Fatalf("waiting: got %+v, %v, want one that is due in an hour of the kit's", list, err)
+		}
+		if _, err := k.Admin.RunNow(k.Context(), db, list[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		k.DrainUntilIdle()
+		if n, err := k.Poison.Count(k.Context(), db, poison.Filter{}); err != nil || n != 1 {
+			t.Errorf("poisoned: got %d, %v, want one", n, err)
+		}
+	})
 }

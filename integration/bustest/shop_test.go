@@ -39,7 +39,10 @@ func (s *Shop) PlaceOrder(ctx context.Context, tx bun.Tx, id string) error {
 
 // ChargeCard consumes OrderPlaced.
 func (s *Shop) ChargeCard(ctx context.Context, e OrderPlaced) error {
-	m, _ := bus.Current(ctx)
+	m, ok := bus.Current(ctx)
+	if !ok {
+		return errors.New("charge-card was not called with a message")
+	}
 	if err := s.provider(m.ID.String(), e.ID); err != nil {
 		return err
 	}

@@ -146,7 +146,7 @@ func TestSetUpInTheDocuments(t *testing.T) {
 	poll(t, "the message is poisoned and the queue is measured", func() bool {
 		return logs.Len() > 0 && len(collect(t, reader)) > 0
 	})
-	_, err = app.scheduler.Schedule(t.Context(), db, order{"2"}, "@daily", "UTC")
+	_, err = app.scheduler.ScheduleAnother(t.Context(), db, order{"2"}, "@daily", "UTC")
 	check(t, err)
 	stop()
 	check(t, <-result)

@@ -193,7 +193,7 @@ func (p *shop) produce(ctx context.Context, payload bus.Payload, options ...outb
 
 // schedule writes a schedule that fires now, and then not for a year.
 func (p *shop) schedule(ctx context.Context, payload bus.Payload) error {
-	id, err := p.scheduler.Schedule(ctx, p.db, payload, "0 0 0 1 1 *", "UTC")
+	id, err := p.scheduler.ScheduleAnother(ctx, p.db, payload, "0 0 0 1 1 *", "UTC")
 	if err != nil {
 		return err
 	}

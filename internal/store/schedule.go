@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -188,6 +189,17 @@ func (s *Store) LockSchedules(ctx context.Context, tx bun.Tx, f ScheduleFilter) 
 	}
 	now, err = s.Now(ctx, tx)
 	return rows, now, err
+}
+
+// LockScheduleSet keeps others from locking the schedules of a tag, as a set, until the
+// end of the transaction. Where only rows can be locked that is not all there is to
+// it: a conflict is repeated.
+func (s *Store) LockScheduleSet(ctx context.Context, tx bun.Tx, tag string) error {
+	err := s.gate(ctx, tx, "schedules tagged "+tag, true)
+	if errors.Is(err, errors.ErrUnsupported) {
+		_, _, err = s.LockSchedules(ctx, tx, ScheduleFilter{Tag: tag})
+	}
+	return err
 }
 
 // LockDueSchedules locks schedules of the given payload types that are due, or

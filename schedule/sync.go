@@ -1,0 +1,89 @@
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Declared is one schedule of a set, for [Scheduler.Sync]. All fields but Headers
+// must be set.
+type Declared struct {
+	Name       string // as [Name] says
+	Payload    bus.Payload
+	Expression string
+	Zone       string
+	Headers    map[string]string // of every message; nil means none
+}
+
+// Sync makes the schedules with the tag what the program says: it writes each one of
+// the set, as [Scheduler.Schedule] does with [Name] and [Tag], and deletes all others
+// that have the tag. Call it at every boot; a schedule that a release no longer
+// declares then stops firing. The tag is the set's own: programs with sets of their
+// own need tags of their own, and an empty set deletes all that the tag has.
+//
+// While two releases start side by side, as in a rolling deploy, the set of whichever
+// calls it last is what counts.
+//
+// It is all or nothing: with a *bun.DB or bun.Conn in a transaction of its own. The
+// errors are those of [Scheduler.Schedule], joined, of all schedules of the set that
+// are wrong; two with one name, and an empty tag, are bus.ErrBadOption.
+func (s *Scheduler) Sync(ctx context.Context, db bun.IDB, tag string, set ...Declared) error {
+	if s.registry == nil {
+		return fmt.Errorf("schedule: sync: %w", errUnmade)
+	}
+	rows, err := s.declared(ctx, tag, set)
+	if err != nil {
+		return fmt.Errorf("schedule: sync %q: %w", tag, err)
+	}
+	err = s.writing(ctx, db, func(st *store.Store, tx bun.Tx) error {
+		if err := st.LockScheduleSet(ctx, tx, tag); err != nil {
+			return err
+		}
+		kept := make([]int64, len(rows))
+		for i, row := range rows {
+			if kept[i], err = s.save(ctx, st, tx, row); err != nil {
+				return fmt.Errorf("schedule %q: %w", row.Name, err)
+			}
+		}
+		_, err := st.DeleteSchedules(ctx, tx, store.ScheduleFilter{Tag: tag, Except: kept})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("schedule: sync %q: %w", tag, err)
+	}
+	return nil
+}
+
+// declared returns the rows of a set by name, but for their next fires.
+func (s *Scheduler) declared(ctx context.Context, tag string, set []Declared) ([]store.Schedule, error) {
+	mistakes := bus.CheckKey("tag", tag)
+	if tag == "" {
+		mistakes = fmt.Errorf("%w: the tag is empty", bus.ErrBadOption)
+	}
+	seen := make(map[string]bool, len(set))
+	rows := make([]store.Schedule, len(set))
+	for i, d := range set {
+		options := []Option{Name(d.Name), func(s *Schedule) error { s.Tag = tag; return nil }}
+		for key, value := range d.Headers {
+			options = append(options, Header(key, value))
+		}
+		row, err := s.row(ctx, d.Payload, d.Expression, d.Zone, options)
+		if seen[d.Name] {
+			err = errors.Join(err, fmt.Errorf("%w: the name is declared twice", bus.ErrBadOption))
+		}
+		if err != nil {
+			mistakes = errors.Join(mistakes, fmt.Errorf("schedule %d %q: %w", i, d.Name, err))
+		}
+		rows[i], seen[d.Name] = row, true
+	}
+	slices.SortFunc(rows, func(a, b store.Schedule) int { return cmp.Compare(a.Name, b.Name) })
+	return rows, mistakes
+}
