@@ -53,6 +53,9 @@ func StartWorker(config WorkerConfig) (*Worker, error) {
 	for !strings.Contains(w.output.String(), ready) {
 		select {
 		case <-w.ended:
+			if strings.Contains(w.output.String(), ready) {
+				return w, nil // it was
+			}
 			return nil, fmt.Errorf("chaos: worker %s: it ended at once: %w: %s", config.Name, w.err, w.Log())
 		case <-time.After(5 * time.Millisecond):
 		}
