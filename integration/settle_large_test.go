@@ -97,6 +97,34 @@ func TestSQLiteSettlesByLookups(t *testing.T) {
 	}
 }
 
+// TestAGroupIsFencedAtOnce: a fence reads the list of a claim once, not for each message.
+func TestAGroupIsFencedAtOnce(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		const size, group = 500, 50
+		s, c := claimOf(t, db, size)
+		f := store.Fence{Owner: "bench", Idle: time.Minute}
+		for _, m := range c.Messages[size-group:] {
+			f.Messages = append(f.Messages, store.Fenced{Claim: c.ID, ID: m.ID})
+		}
+		sent := 0
+		hooked := db.WithQueryHook(queryHook{func(context.Context, string) { sent++ }})
+		err := hooked.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+			held, err := s.Fence(ctx, tx, f)
+			if len(held) != group {
+				t.Errorf("fence: got %d messages, want %d", len(held), group)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sent > 10 {
+			t.Errorf("fence of %d messages: got %d statements, want a few", group, sent)
+		}
+	})
+}
+
 // nested returns the steps of a plan on SQLite that read the whole table of messages, or
 // a list once for each row of something else.
 func nested(t *testing.T, db *bun.DB, query string) (steps []string) {

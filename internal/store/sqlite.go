@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -259,16 +260,32 @@ func (s *sqlite) listed(names []string) (statement string, arg any) {
 // sqliteFence is a write, so it takes the write lock and keeps it: a
 // transactional consumer is the only writer while it runs.
 const sqliteFence = `
-UPDATE {messages} SET attempts = attempts WHERE id = ? AND attempts = ? AND crashes = ?
-  AND EXISTS (SELECT 1 FROM {claims} c, json_each(c.message_ids) j WHERE c.id = ? AND c.owner = ? AND j.value = ?)`
+UPDATE {messages} AS m SET attempts = m.attempts FROM json_each(?) j
+WHERE m.id = j.value ->> 0 AND m.attempts = j.value ->> 1 AND m.crashes = j.value ->> 2 RETURNING id`
+
+const sqliteClaims = `SELECT id, message_ids FROM {claims} WHERE id IN (SELECT value FROM json_each(?)) AND owner = ?`
 
 func (s *sqlite) fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, err error) {
+	var states [][3]int64
+	var claims, same []int64
 	for _, m := range f.Messages {
-		ok, err := affectedOne(s.raw(ctx, tx, sqliteFence, m.ID, m.Attempts, m.Crashes, m.Claim, f.Owner, m.ID).Exec(ctx))
-		if err != nil {
-			return nil, err
+		states, claims = append(states, [3]int64{m.ID, int64(m.Attempts), int64(m.Crashes)}), append(claims, m.Claim)
+	}
+	if err := s.raw(ctx, tx, sqliteFence, asJSON(states)).Scan(ctx, &same); err != nil {
+		return nil, err
+	}
+	var live []leased
+	if err := s.raw(ctx, tx, sqliteClaims, asJSON(claims), f.Owner).Scan(ctx, &live); err != nil {
+		return nil, err
+	}
+	claimed := make(map[resultKey]bool)
+	for _, c := range live {
+		for _, id := range c.MessageIDs {
+			claimed[resultKey{c.ID, id}] = true
 		}
-		if ok {
+	}
+	for _, m := range f.Messages {
+		if slices.Contains(same, m.ID) && claimed[resultKey{m.Claim, m.ID}] {
 			held = append(held, m.ID)
 		}
 	}

@@ -1,7 +1,9 @@
 BEGIN;
 
-UPDATE "app_consumer_messages" SET attempts = attempts WHERE id = 5 AND attempts = 0 AND crashes = 0
-  AND EXISTS (SELECT 1 FROM "app_message_claims" c, json_each(c.message_ids) j WHERE c.id = 1 AND c.owner = '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081' AND j.value = 5);
+UPDATE "app_consumer_messages" AS m SET attempts = m.attempts FROM json_each('[[5,0,0]]') j
+WHERE m.id = j.value ->> 0 AND m.attempts = j.value ->> 1 AND m.crashes = j.value ->> 2 RETURNING id;
+
+SELECT id, message_ids FROM "app_message_claims" WHERE id IN (SELECT value FROM json_each('[1]')) AND owner = '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081';
 
 SAVEPOINT fence_of_asyncmonolith;
 
