@@ -29,7 +29,7 @@ func storm(b *bar, dsn string, messages int) {
 		r.start(crew)
 	}
 	begun, kills := time.Now(), 0
-	lasts := pick(b, 10*time.Second, 20*time.Second, time.Minute)
+	lasts := pick(b, 10*time.Second, 15*time.Second, time.Minute)
 	for produced := 0; produced < messages || time.Since(begun) < lasts; {
 		if until := min(messages, int(float64(messages)*time.Since(begun).Seconds()/lasts.Seconds())); until > produced {
 			r.produce(until-produced, takes)
@@ -71,7 +71,7 @@ func barReturn(b *bar) {
 	server := newServer(b)
 	r := newRun(b, server.DSN(), chaos.WorkerConfig{Plain: []string{"one"}})
 	r.start(0)
-	outages := pick(b, 1, 3, 5)
+	outages := pick(b, 1, 1, 5)
 	const inFlight = 6
 	for i := range outages {
 		r.produce(inFlight, func() time.Duration { return 4 * time.Second })
