@@ -16,8 +16,10 @@ var identifier = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 // Tables says where the library's tables live. The zero value means the
 // connection's default schema and the plain table names.
 type Tables struct {
-	// Schema is the database schema of the tables. Empty means the
-	// connection's default; on SQLite and MariaDB it must be empty.
+	// Schema is the database schema of the tables. Empty means that a statement
+	// finds them by the search_path of its connection, or of the transaction it is
+	// in: name it where transactions change that. On SQLite and MariaDB it must be
+	// empty.
 	Schema string
 	// Prefix is put before every table name, so that several applications can
 	// share a schema. At most 24 bytes. Defaults to none.

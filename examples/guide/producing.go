@@ -2,6 +2,7 @@ package guide
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -30,6 +31,22 @@ func PlaceOrderIn(ctx context.Context, tx bun.Tx, producer *outbox.Producer, ord
 		return err
 	}
 	_, err := producer.Produce(ctx, tx, OrderPlaced{OrderID: order.ID})
+	return err
+	// end
+}
+
+// Offer writes what may fail behind a savepoint: the transaction goes on without it.
+func Offer(ctx context.Context, tx bun.Tx, producer *outbox.Producer, order Order, reserve func(context.Context, bun.Tx) error) error {
+	// snippet: savepoint
+	err := tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := producer.Produce(ctx, tx, OrderPlaced{OrderID: order.ID}); err != nil {
+			return err
+		}
+		return reserve(ctx, tx)
+	})
+	if errors.Is(err, ErrNoOrder) {
+		return nil // nothing was placed, and the rest of the transaction stays
+	}
 	return err
 	// end
 }
