@@ -167,9 +167,12 @@ func (c ConsumerConfig) validate(name string) (mistakes []error) {
 	if c.Timeout > MaxConsumerTimeout {
 		mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: Timeout %s: up to %s is allowed", name, c.Timeout, MaxConsumerTimeout))
 	}
-	for field, value := range map[string]int{"Timeout": int(c.Timeout), "MaxAttempts": c.MaxAttempts, "AttemptDelay": int(c.AttemptDelay), "Concurrency": c.Concurrency} {
-		if value < 0 { // set by an option of a package above bus
-			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: %s %d: more than 0 is allowed", name, field, value))
+	for _, set := range []struct {
+		field string
+		value int
+	}{{"Timeout", int(c.Timeout)}, {"MaxAttempts", c.MaxAttempts}, {"AttemptDelay", int(c.AttemptDelay)}, {"Concurrency", c.Concurrency}} {
+		if set.value < 0 { // by an option of a package above bus
+			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: %s %d: more than 0 is allowed", name, set.field, set.value))
 		}
 	}
 	for _, alias := range c.Aliases {

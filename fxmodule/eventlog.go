@@ -1,8 +1,10 @@
 package fxmodule
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
+	"slices"
 
 	"github.com/uptrace/bun"
 	"go.uber.org/fx"
@@ -88,6 +90,9 @@ func newRunner(p runnerParams) (*projection.Runner, error) {
 	if config.Telemetry == nil && p.Telemetry != nil {
 		config.Telemetry = p.Telemetry.Apply()
 	}
+	slices.SortStableFunc(p.Projections, func(a, b projection.Projection) int { // fx shuffles groups
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
+	})
 	return projection.NewRunner(p.DB, p.Log, config, p.Projections...)
 }
 

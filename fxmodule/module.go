@@ -20,7 +20,7 @@ import (
 // true of that, too.
 //
 // The application must provide a *bun.DB. It may provide [ConsumeChain],
-// [ProduceChain], *slog.Logger, notify.Listener, and bus.RegistryConfig,
+// [ProduceChain], middleware.OnPoison, *slog.Logger, notify.Listener, and bus.RegistryConfig,
 // outbox.ProducerConfig, outbox.ProcessorConfig, schedule.Config,
 // schedule.ProcessorConfig, notify.Config and amotel.Config, each as a value. fx
 // matches by the exact type: a *slog.Logger is found, a pointer to a configuration
@@ -76,8 +76,8 @@ func module() fx.Option {
 	return fx.Options(
 		fx.Module("asyncmonolith",
 			fx.Provide(newMigration, newHandles, handedProducer, handedScheduler, handedStore, handedAdmin,
-				newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier),
-			fx.Invoke(refusePointers, fill),
+				makeRegistry, newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier),
+			fx.Invoke(refusePointers, refuseMistakes, fill),
 		),
 		fx.Invoke(run), // not in the fx.Module, whose Invokes come before the application's
 	)
@@ -87,9 +87,8 @@ func module() fx.Option {
 // outermost: they run inside the ready-made ones, right around the consumer. It
 // is one ordered value and not a group, since fx shuffles groups. Together with
 // an outbox.ProcessorConfig.Chain, which is the whole chain, it is an error; that
-// is also the way to middleware.Options.OnPoison or another Backoff: provide a
-// ProcessorConfig with a Chain made by middleware.Default. Layers are called by
-// many goroutines at once.
+// is also the way to another Backoff: provide a ProcessorConfig with a Chain made by
+// middleware.Default. Layers are called by many goroutines at once.
 type ConsumeChain []bus.Middleware
 
 // ProduceChain is the application's own layers of the produce chain, first

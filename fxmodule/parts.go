@@ -1,7 +1,9 @@
 package fxmodule
 
 import (
+	"cmp"
 	"log/slog"
+	"slices"
 
 	"github.com/uptrace/bun"
 	"go.opentelemetry.io/otel/metric"
@@ -26,13 +28,29 @@ type registryParams struct {
 	Types     *eventlog.Types    `optional:"true"`
 }
 
-func newRegistry(p registryParams) (*bus.Registry, error) {
-	var err error
-	if p.Config.Events, err = events(p.Types, p.Config); err != nil {
-		return nil, err
-	}
-	return p.Config.NewRegistry(p.Consumers...)
+// made is a registry, or what is wrong with it. An error of a constructor comes behind
+// the names of all that needs it; [refuseMistakes] returns this one as it is.
+type made struct {
+	registry *bus.Registry
+	err      error
 }
+
+func makeRegistry(p registryParams) (m *made) {
+	m = new(made)
+	if p.Config.Events, m.err = events(p.Types, p.Config); m.err != nil {
+		return m
+	}
+	// fx shuffles groups, and mistakes are easier to compare in one order.
+	slices.SortStableFunc(p.Consumers, func(a, b bus.Consumer) int {
+		return cmp.Or(cmp.Compare(a.Name(), b.Name()), cmp.Compare(a.PayloadType(), b.PayloadType()))
+	})
+	m.registry, m.err = p.Config.NewRegistry(p.Consumers...)
+	return m
+}
+
+func newRegistry(m *made) (*bus.Registry, error) { return m.registry, m.err }
+
+func refuseMistakes(m *made) error { return m.err }
 
 type telemetryParams struct {
 	fx.In
@@ -81,6 +99,7 @@ type processorParams struct {
 	Registry  *bus.Registry
 	Telemetry *amotel.Telemetry
 	Chain     ConsumeChain           `optional:"true"`
+	OnPoison  middleware.OnPoison    `optional:"true"`
 	Config    outbox.ProcessorConfig `optional:"true"`
 	Logger    *slog.Logger           `optional:"true"`
 }
@@ -90,11 +109,14 @@ func newProcessor(p processorParams) (*outbox.Processor, error) {
 	if config.Chain != nil && p.Chain != nil {
 		return nil, bothProvided("fxmodule.ConsumeChain", "outbox.ProcessorConfig.Chain")
 	}
+	if config.Chain != nil && p.OnPoison != nil {
+		return nil, bothProvided("middleware.OnPoison", "outbox.ProcessorConfig.Chain")
+	}
 	if config.Logger == nil {
 		config.Logger = p.Logger
 	}
 	if config.Chain == nil {
-		options := middleware.Options{Logger: config.Logger, User: p.Chain}
+		options := middleware.Options{Logger: config.Logger, User: p.Chain, OnPoison: p.OnPoison}
 		if p.Telemetry != nil {
 			options.Telemetry = p.Telemetry.Consume()
 		}
