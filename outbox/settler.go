@@ -18,7 +18,7 @@ const (
 )
 
 // errLocked is for a stop that would have had to wait for others.
-var errLocked = errors.New("outbox: settle: some outcomes were not written, since other transactions keep their messages locked")
+var errLocked = errors.New("outbox: settle: some outcomes were not written, since other transactions keep their messages locked, or the database did not take them")
 
 // settled enters the outcome of a message; the settler writes it.
 func (r *run) settled(t *task, err error) {
@@ -39,7 +39,11 @@ func (r *run) settler(ctx context.Context, finish <-chan struct{}) error {
 		b, wait := r.ledger.collect(time.Now(), finishing)
 		switch {
 		case !b.empty():
-			if err := r.settle(ctx, b); err != nil {
+			err := r.settle(ctx, b)
+			if err != nil && b.freeOnly && ctx.Err() != nil && r.outage.Err() == nil {
+				err = errLocked // the statement was cut off
+			}
+			if err != nil {
 				return err
 			}
 			continue
@@ -271,7 +275,7 @@ func (r *run) persist(ctx context.Context, statement func(context.Context) error
 			return err
 		}
 		wait := retry.NextBackOff()
-		if !r.outage.Noticed("settle", err, wait) && ctx.Err() == nil {
+		if ctx.Err() == nil && !r.outage.Noticed("settle", err, wait) {
 			return err
 		}
 		if !outage.Pause(ctx, wait) {

@@ -18,15 +18,15 @@ func barMutants() []mutant {
 			},
 		},
 		{
-			name: "bar 4: settle without membership", file: postgres, suite: bar("4-paused"), says: `a stale write was accepted`,
-			changes: []change{{"JOIN held h ON h.cid = r.cid AND h.mid = r.mid),\nrest", "),\nrest"}},
+			name: "bar 4: settle without membership", file: pgSettling, suite: bar("4-paused"), says: `a stale write was accepted`,
+			changes: []change{{"\n  JOIN held h ON h.cid = r.cid AND h.mid = r.mid`", "`"}},
 		},
 		{
 			name: "bar 5: crash not counted", file: postgres, suite: bar("5-killers"), says: `got a death of a worker beyond the 3`,
 			changes: crashNotCounted(),
 		},
 		{
-			name: "bar 7: release counts an attempt", file: postgres, suite: bar("7-sigterm"), says: `messages with attempts or crashes: got \d+, want none`,
+			name: "bar 7: release counts an attempt", file: pgSettling, suite: bar("7-sigterm"), says: `messages with attempts or crashes: got \d+, want none`,
 			changes: releaseCounts(),
 		},
 		{
