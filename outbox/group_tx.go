@@ -89,10 +89,15 @@ func (g *group) tooLate(m *member) bool {
 	if waited := time.Since(m.since); err == nil && waited > m.task.consumer.settings.Timeout/2 {
 		err = fmt.Errorf("the others of the group took %s", waited.Round(time.Millisecond))
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		return false
+	case err == bus.ErrStopping, err == bus.ErrLeaseLost:
+		m.outcome <- &bus.Verdict{Outcome: bus.Released, Err: err}
+	default:
 		g.unstarted([]*member{m}, fmt.Errorf("wait for the group's transaction: %w", err))
 	}
-	return err != nil
+	return true
 }
 
 // unstarted sends back those whose handlers have not begun.

@@ -102,6 +102,7 @@ type batch struct {
 	freeOnly bool             // some messages are locked: no statement may wait for them
 	resent   bool             // with the busy ones
 	aside    bool             // once sent: some are busy that are not locked
+	kept     []int64          // once sent: claims that were neither renewed nor found to be gone
 }
 
 // apart settles by result what could not be finished as a whole.
@@ -204,11 +205,11 @@ func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settl
 		switch {
 		case entry.open == 0 && len(entry.unsent) == 0 && len(entry.busy) == 0:
 			l.closeLocked(entry, nil)
-		case !live[entry.id]:
+		case live[entry.id]:
+			entry.until = later(entry.until, renewed)
+		case !slices.Contains(b.kept, entry.id):
 			l.closeLocked(entry, bus.ErrLeaseLost)
 			lost = append(lost, entry)
-		default:
-			entry.until = later(entry.until, renewed)
 		}
 	}
 	return lost

@@ -67,7 +67,8 @@ func (r *run) settler(ctx context.Context, finish <-chan struct{}) error {
 // outcome is what became of results that were sent.
 type outcome struct {
 	store.Settled
-	aside bool // some of the busy are not locked: the database did not take them
+	kept  []int64 // claims of busy results that are still held, as far as is known, but were not renewed
+	aside bool    // some of the busy are not locked: the database did not take them
 }
 
 // settle writes one batch, again and again while the database does not answer. Sending a
@@ -101,7 +102,7 @@ func (r *run) settle(ctx context.Context, b batch) error {
 			return err
 		}
 	}
-	b.aside = settled.aside
+	b.aside, b.kept = settled.aside, settled.kept
 	r.lost(r.ledger.confirm(b, finished, settled.Settled, renewed))
 	r.expectReturns(b.results)
 	return nil
@@ -140,6 +141,7 @@ func (r *run) settleResults(ctx context.Context, results []store.Result, freeOnl
 func together(a, b outcome) outcome {
 	return outcome{
 		Settled: store.Settled{Live: append(a.Live, b.Live...), Applied: a.Applied + b.Applied, Busy: append(a.Busy, b.Busy...)},
+		kept:    append(a.kept, b.kept...),
 		aside:   a.aside || b.aside,
 	}
 }
@@ -228,7 +230,7 @@ func (r *run) send(ctx context.Context, results []store.Result, freeOnly bool) (
 func busy(results []store.Result) outcome {
 	settled := outcome{Settled: store.Settled{Busy: slices.Clone(results)}} // it is appended to
 	for _, result := range results {
-		settled.Live = append(settled.Live, result.Claim)
+		settled.kept = append(settled.kept, result.Claim)
 	}
 	return settled
 }

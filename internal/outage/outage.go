@@ -73,7 +73,7 @@ func (o *Outage) isOutage(err error) bool {
 	if class != store.Timeout || store.Answered(err) {
 		return class.Outage()
 	}
-	if o.look == nil {
+	if o.look == nil || o.Err() != nil { // nor is there a need to ask while the answer is known
 		return true
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)

@@ -46,11 +46,11 @@ func TestATroubleIsOfOneOperation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		o := outage.New(logTo(&log), time.Hour)
+		o, long := outage.New(logTo(&log), time.Hour), errors.New(strings.Repeat("x", 1<<20))
 		<-time.After(time.Minute)
 		for range 1000 {
 			for _, what := range []string{"settle", "recover"} {
-				if o.Noticed(what, errors.New(strings.Repeat("x", 1<<20)), time.Minute) {
+				if o.Noticed(what, long, time.Minute) {
 					t.Fatal("an error of the statement: got an outage")
 				}
 			}
