@@ -206,10 +206,10 @@ func TestWritesApartFromTheTransactionAreRefused(t *testing.T) {
 func TestScheduleConstructorsReportEverything(t *testing.T) {
 	t.Parallel()
 	_, schedulerErr := schedule.NewScheduler(nil, schedule.Config{MaxPayload: -1})
-	_, processorErr := schedule.NewProcessor(nil, nil, nil, schedule.ProcessorConfig{ScheduledProcessorCount: -1, ProcessorMaxDelay: -1})
+	_, processorErr := schedule.NewProcessor(nil, nil, nil, schedule.ProcessorConfig{ScheduledProcessorCount: -1, ProcessorMaxDelay: -1, StartTimeout: -1})
 	for err, wants := range map[error][]string{
 		schedulerErr: {"registry is nil", "MaxPayload -1"},
-		processorErr: {"handle is nil", "registry is nil", "producer is nil", "ScheduledProcessorCount -1", "ProcessorMaxDelay -1ns"},
+		processorErr: {"handle is nil", "registry is nil", "producer is nil", "ScheduledProcessorCount -1", "ProcessorMaxDelay -1ns", "StartTimeout -1ns"},
 	} {
 		for _, want := range wants {
 			if err == nil || !strings.Contains(err.Error(), want) {

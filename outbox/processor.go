@@ -139,7 +139,7 @@ func (p *Processor) Run(ctx context.Context) (err error) {
 		defer p.mu.Unlock()
 		p.current, p.lastErr = nil, err
 	}()
-	if err := p.awaitCheck(ctx); err != nil && ctx.Err() == nil {
+	if err := outage.Await(ctx, p.config.StartTimeout, p.config.Logger, store.IsUnavailable, p.check); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("outbox: run: %w", err)
 	}
 	return r.serve(ctx) // stops at once when it was cancelled during the check
@@ -165,23 +165,6 @@ func (p *Processor) Check(ctx context.Context) error {
 		return fmt.Errorf("outbox: check: %w", err)
 	}
 	return nil
-}
-
-// awaitCheck is check, and waits for a database that does not answer.
-func (p *Processor) awaitCheck(ctx context.Context) error {
-	deadline := time.Now().Add(p.config.StartTimeout)
-	retry := outage.NewRetry()
-	for {
-		err := p.check(ctx)
-		wait := retry.NextBackOff()
-		if err == nil || !store.IsUnavailable(err) || time.Now().Add(wait).After(deadline) {
-			return err
-		}
-		p.config.Logger.Warn("waiting for the database", "error", err, "until", deadline)
-		if !outage.Pause(ctx, wait) {
-			return err
-		}
-	}
 }
 
 func (p *Processor) check(ctx context.Context) error {

@@ -33,6 +33,9 @@ type ProcessorConfig struct {
 	// MissedFires says what becomes of a schedule that is found due only after
 	// the fire time that follows. Defaults to CatchUp.
 	MissedFires MissedFires
+	// StartTimeout is how long Run waits at its start for a database that does not
+	// answer. Defaults to 0, which means that it returns the error at once.
+	StartTimeout time.Duration
 	// Logger receives what the processor has to say. Defaults to slog.Default().
 	Logger *slog.Logger
 	// Telemetry wraps every fire: the sender it is given fires the schedules of
@@ -62,10 +65,13 @@ func (c ProcessorConfig) validate(rowLocks bool) error {
 		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.ScheduledProcessorCount %d: 1 or more is allowed", c.ScheduledProcessorCount))
 	}
 	if c.ScheduledProcessorCount > 1 && !rowLocks {
-		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.ScheduledProcessorCount %d: 1 is allowed on a database without row locks", c.ScheduledProcessorCount))
+		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.ScheduledProcessorCount %d: 1 is allowed on SQLite, which has one writer at a time", c.ScheduledProcessorCount))
 	}
 	if c.ProcessorMaxDelay < 0 {
 		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.ProcessorMaxDelay %s: 0 or more is allowed", c.ProcessorMaxDelay))
+	}
+	if c.StartTimeout < 0 {
+		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.StartTimeout %s: 0 or more is allowed", c.StartTimeout))
 	}
 	if c.MissedFires > Skip {
 		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.MissedFires %d: CatchUp or Skip is allowed", c.MissedFires))

@@ -74,7 +74,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config 
 // Run fires schedules until ctx is cancelled and returns nil within a second of
 // that: the transaction it is in is finished or, if it takes longer, rolled back,
 // in which case its schedules fire later. It returns an error at once when the
-// database cannot be reached, when its tables are missing or too old
+// database cannot be reached (unless StartTimeout has it wait), when its tables are missing or too old
 // (bus.ErrSchema), or when its settings would break the library's promises; later
 // outages are logged and waited out. A schedule that cannot fire is logged and
 // marked (Schedule.LastError), and holds back no other.
@@ -89,7 +89,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := p.check(ctx); err != nil && ctx.Err() == nil {
+	if err := outage.Await(ctx, p.config.StartTimeout, p.config.Logger, store.IsUnavailable, p.check); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("schedule: run: %w", err)
 	}
 	var loops sync.WaitGroup

@@ -30,6 +30,9 @@ type Config struct {
 	// DrainTimeout is how long Run lets an event, or a batch, be finished after
 	// it was told to stop. Defaults to 10 s.
 	DrainTimeout time.Duration
+	// StartTimeout is how long Run waits at its start for a database that does not
+	// answer. Defaults to 0, which means that it returns the error at once.
+	StartTimeout time.Duration
 	// Chain is the whole consume chain, first outermost, through which every event
 	// goes; a [Projection.Batch] goes through it once, with its first event.
 	// Defaults to middleware.Default with the Logger, which hears of what fails and
@@ -132,10 +135,11 @@ func (c Config) complete(rowLocks bool) (Config, error) {
 	}
 	var errs []error
 	if c.Concurrency < 1 || c.Concurrency > 1 && !rowLocks {
-		errs = append(errs, fmt.Errorf("projection: Config.Concurrency %d: 1 or more is allowed, and 1 on a database without row locks", c.Concurrency))
+		errs = append(errs, fmt.Errorf("projection: Config.Concurrency %d: 1 or more is allowed, and 1 on SQLite, which has one writer at a time", c.Concurrency))
 	}
-	if c.ProcessorMaxDelay < 0 || c.DrainTimeout < 0 {
-		errs = append(errs, fmt.Errorf("projection: Config.ProcessorMaxDelay %s and DrainTimeout %s: 0 or more is allowed", c.ProcessorMaxDelay, c.DrainTimeout))
+	if c.ProcessorMaxDelay < 0 || c.DrainTimeout < 0 || c.StartTimeout < 0 {
+		errs = append(errs, fmt.Errorf("projection: Config.ProcessorMaxDelay %s, DrainTimeout %s and StartTimeout %s: 0 or more is allowed",
+			c.ProcessorMaxDelay, c.DrainTimeout, c.StartTimeout))
 	}
 	for i, layer := range c.Chain {
 		if layer == nil {
@@ -155,7 +159,7 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Run applies events until ctx is cancelled; then it finishes the events it is
 // at and returns nil. What does not end then, either, is left behind. It numbers events, too. It returns an error at once when the
-// database cannot be reached, when its tables are missing or too old
+// database cannot be reached (unless StartTimeout has it wait), when its tables are missing or too old
 // (bus.ErrSchema), and when a projection is not what it was under the same
 // version; later outages are logged and waited out. A projection that fails holds
 // up no other. A second Run at the same time returns [ErrRunning].
@@ -167,7 +171,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := r.start(ctx); err != nil && ctx.Err() == nil {
+	if err := outage.Await(ctx, r.config.StartTimeout, r.config.Logger, store.IsUnavailable, r.start); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("projection: run: %w", err)
 	}
 	r.loop(ctx)

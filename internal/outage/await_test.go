@@ -1,0 +1,48 @@
+package outage_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+)
+
+func TestAwaitWaitsForTheDatabase(t *testing.T) {
+	t.Parallel()
+	down, wrong := errors.New("down"), errors.New("wrong")
+	tests := []struct {
+		name     string
+		patience time.Duration
+		check    func(after time.Duration) error
+		want     error
+		least    time.Duration
+		most     time.Duration
+	}{
+		{"no patience", 0, func(time.Duration) error { return down }, down, 0, 0},
+		{"comes up", time.Minute, func(after time.Duration) error {
+			if after < 10*time.Second {
+				return down
+			}
+			return nil
+		}, nil, 10 * time.Second, 14 * time.Second},
+		{"stays down", time.Minute, func(time.Duration) error { return down }, down, 55 * time.Second, time.Minute},
+		{"answers something wrong", time.Minute, func(time.Duration) error { return wrong }, wrong, 0, 0},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				err := outage.Await(t.Context(), test.patience, slog.New(slog.DiscardHandler), func(err error) bool { return errors.Is(err, down) },
+					func(context.Context) error { return test.check(time.Since(start)) })
+				if took := time.Since(start); !errors.Is(err, test.want) || took < test.least || took > test.most {
+					t.Errorf("got %v after %s, want %v after %s to %s", err, took, test.want, test.least, test.most)
+				}
+			})
+		})
+	}
+}
