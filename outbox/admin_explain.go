@@ -111,7 +111,7 @@ func (a *Admin) reason(m Pending, pausedAt, now time.Time) (Reason, string) {
 	case m.Crashes == 1:
 		return ReasonSuspect, fmt.Sprintf("It is due since %s. Its last owner vanished while it held it, so a process runs at most %d like it at a time, and twice as many whenever they survive.", instant(m.DueAt), fewSuspects)
 	case m.Crashes > 1:
-		return ReasonSuspect, fmt.Sprintf("It is due since %s. Its last %d owners vanished while they held it, so it runs alone among suspects, in a process that has lived for ten leases, or 30 s.", instant(m.DueAt), m.Crashes)
+		return ReasonSuspect, fmt.Sprintf("It is due since %s. Its last %d owners vanished while they held it, so it runs alone among suspects, in a process that has lived for a while and seen none vanish.", instant(m.DueAt), m.Crashes)
 	}
 	return ReasonReady, fmt.Sprintf("It is due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what they are at.", instant(m.DueAt), m.Consumer)
 }

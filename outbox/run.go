@@ -65,7 +65,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 // born notes when the run began, from which on it has to be careful for a while.
 func (r *run) born(now time.Time) {
 	r.started = now
-	r.dispatcher.suspects.mature = now.Add(min(10*r.config.LeaseDuration, soloAge))
+	r.dispatcher.suspects.begin(r.config.LeaseDuration, now)
 	r.strangersAt = now.Add(strangersEvery / 30)
 }
 

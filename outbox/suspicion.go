@@ -13,9 +13,11 @@ const (
 	// soloPatience is how long a solo run waits for other suspects to end, and how
 	// long they wait for it.
 	soloPatience = 10 * time.Second
-	// A process takes nothing solo before it has lived for ten leases, or so long:
-	// where processes die young, what they ran tells nothing.
-	soloAge = 30 * time.Second
+	// A process takes nothing solo before it has seen nobody vanish for a lease, or so
+	// long, or has lived for ten leases, or so long: where processes die like flies, what
+	// they ran tells nothing.
+	soloCalm = 3 * time.Second
+	soloAge  = 30 * time.Second
 )
 
 // suspicion keeps messages that have crashed apart from each other: those that
@@ -23,7 +25,9 @@ const (
 // that crashed more often run solo, with no other suspect beside them, so that it is
 // known which message kills. Clean messages go on meanwhile.
 type suspicion struct {
-	mature   time.Time // before that nothing runs solo
+	lease    time.Duration
+	calm     time.Time // before that nothing runs solo
+	mature   time.Time // from then on even so
 	waiting  bool      // there may be messages that crashed once
 	killers  bool      // ... or more often
 	width    int       // of the former, how many may run at once
@@ -39,7 +43,16 @@ type suspicion struct {
 	acquitted bool // others run beside it
 }
 
+// begin starts the time in which nothing runs solo.
+func (s *suspicion) begin(lease time.Duration, now time.Time) {
+	s.lease, s.calm, s.mature = lease, now.Add(max(lease, soloCalm)), now.Add(min(10*lease, soloAge))
+}
+
 func (s *suspicion) found(p store.Probe, now time.Time) {
+	// Who lives renews a lease before half of it is over.
+	if p.Expired || p.Lease > 0 && p.Lease < s.lease/2 {
+		s.calm = now.Add(max(s.lease, soloCalm))
+	}
 	s.waiting, s.killers = p.Suspects, p.Killers
 	if !s.waiting && s.inFlight+s.reserved == 0 {
 		s.width, s.survived = 0, 0
@@ -48,7 +61,7 @@ func (s *suspicion) found(p store.Probe, now time.Time) {
 }
 
 func (s *suspicion) want(now time.Time) {
-	if s.killers && s.wanted.IsZero() && !s.soloAsked && s.soloRuns == 0 && !now.Before(s.mature) {
+	if s.killers && s.wanted.IsZero() && !s.soloAsked && s.soloRuns == 0 && !(now.Before(s.calm) && now.Before(s.mature)) {
 		s.wanted = now
 	}
 }

@@ -126,12 +126,25 @@ func TestAYoungProcessConvictsNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
-		d.suspects.mature = time.Now().Add(soloAge)
+		const lease = 5 * time.Second
+		d.suspects.begin(lease, time.Now())
 		d.look(store.Probe{Killers: true})
 		d.mustNotOrder(t, "the process is young")
+		<-time.After(lease)
+		d.look(store.Probe{Killers: true, Lease: lease / 3})
+		d.mustNotOrder(t, "somebody does not renew")
+		<-time.After(lease - 1)
+		d.look(store.Probe{Killers: true, Lease: lease})
+		d.mustNotOrder(t, "that is less than a lease ago")
+		<-time.After(1)
+		d.look(store.Probe{Killers: true, Lease: lease})
+		o := d.mustOrder(t)
+		o.is(t, store.Killers, 1, true)
+		d.end(d.suspect(t, o, 1, 2)...)
+		d.suspects.wanted = time.Time{}
 		<-time.After(soloAge)
-		d.look(store.Probe{Killers: true})
-		d.mustOrder(t).is(t, store.Killers, 1, true)
+		d.look(store.Probe{Killers: true, Expired: true})
+		d.mustOrder(t).is(t, store.Killers, 1, true) // it has lived for long
 	})
 }
 

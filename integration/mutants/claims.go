@@ -41,7 +41,7 @@ func cursorMutants() []mutant {
 		},
 		{
 			name: "young processes convict", file: suspicion, suite: outbox("TestAYoungProcessConvictsNobody"), says: `the process is young`,
-			changes: []change{{" && !now.Before(s.mature) {", " {"}},
+			changes: []change{{" && !(now.Before(s.calm) && now.Before(s.mature)) {", " {"}},
 		},
 		{
 			name: "one consumer may hold all workers", file: "outbox/room.go", suite: suite{pkg: inStore, tests: "^TestASlowConsumerDelaysNobody$"}, says: `the quick one waited for up to`,
