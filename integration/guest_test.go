@@ -50,6 +50,7 @@ func tenants(t *testing.T, consumers ...bus.Consumer) *app {
 func TestRemovalIsNotLedAstray(t *testing.T) {
 	for name, settings := range map[string][]string{
 		"search_path":                 {"SET LOCAL search_path = tenant_b"},
+		"search_path of the session":  {"SET search_path = tenant_b"},
 		"role without a privilege":    {"SET LOCAL ROLE %s", "SET LOCAL search_path = tenant_b"},
 		"row security for the role":   {"SET LOCAL search_path = tenant_b", "SET LOCAL ROLE %s"},
 		"group, search_path and role": {"SET LOCAL ROLE %s", "SET LOCAL search_path = tenant_b"},

@@ -19,12 +19,12 @@ const adminBatch = 500
 // counts once.
 type Result struct {
 	// Changed is the number of messages cancelled or rescheduled.
-	Changed int
+	Changed int `json:"changed"`
 	// Running are ids of messages that somebody holds: they are in a claim, or
 	// locked by another transaction. They stay as they were.
-	Running []int64
+	Running []int64 `json:"running,omitempty"`
 	// Missing are ids that name no pending message.
-	Missing []int64
+	Missing []int64 `json:"missing,omitempty"`
 }
 
 // Cancel deletes pending messages for good, with their attempts and errors; their

@@ -3,6 +3,7 @@ package outbox
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,6 +24,22 @@ type Queue struct {
 	Registered bool
 	// PausedAt is when the consumer was paused; zero means that it is not.
 	PausedAt time.Time
+}
+
+// MarshalJSON implements json.Marshaler: the fields of bus.QueueStats, and its own.
+func (q Queue) MarshalJSON() ([]byte, error) {
+	stats, err := json.Marshal(q.QueueStats)
+	if err != nil {
+		return nil, err
+	}
+	own, err := json.Marshal(struct {
+		Registered bool      `json:"registered"`
+		PausedAt   time.Time `json:"paused_at,omitzero"`
+	}{q.Registered, q.PausedAt})
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(stats[:len(stats)-1], []byte{','}, own[1:]), nil
 }
 
 // Queues tells what waits, by stored names of consumers: those of the registry,
@@ -64,8 +81,8 @@ func (a *Admin) Queues(ctx context.Context, db bun.IDB) ([]Queue, error) {
 
 // Stranger is a kind of message that no consumer of the registry takes.
 type Stranger struct {
-	Consumer    string
-	PayloadType string
+	Consumer    string `json:"consumer"`
+	PayloadType string `json:"payload_type"`
 }
 
 // Strangers lists kinds of messages that wait although no consumer of the registry

@@ -41,16 +41,16 @@ const (
 // Explanation says why a message does not run. It holds no payload, headers or
 // error texts: [Admin.Get] and poison.Store.Get do.
 type Explanation struct {
-	Reason Reason
+	Reason Reason `json:"reason"`
 	// Text is a sentence for people, with names, times and numbers.
-	Text string
+	Text string `json:"text"`
 	// Message is the message as [Admin.List] shows it. Of a poisoned one it has no
 	// State.
-	Message Pending
+	Message Pending `json:"message"`
 	// PausedAt is when its consumer was paused; zero means that it is not.
-	PausedAt time.Time
+	PausedAt time.Time `json:"paused_at,omitzero"`
 	// PoisonedAt is when it was poisoned; zero means that it is not.
-	PoisonedAt time.Time
+	PoisonedAt time.Time `json:"poisoned_at,omitzero"`
 }
 
 // Explain says why a message does not run, or has not yet, as far as the database

@@ -14,33 +14,43 @@ import (
 // in UTC, on the database's clock.
 type Pending struct {
 	// ID names the row in calls of [Admin].
-	ID int64
+	ID int64 `json:"id"`
 	// MessageID is shared with the other consumers' messages of the payload.
-	MessageID   bus.MessageID
-	Consumer    string
-	PayloadType string
-	InsertID    string    // empty: none
-	CreatedAt   time.Time // when it was produced
-	DueAt       time.Time // it is not claimed before
-	Attempts    int       // failed runs
-	Crashes     int       // deliveries in a row whose owner vanished
-	State       State
+	MessageID   bus.MessageID `json:"message_id"`
+	Consumer    string        `json:"consumer"`
+	PayloadType string        `json:"payload_type"`
+	InsertID    string        `json:"insert_id,omitempty"` // empty: none
+	CreatedAt   time.Time     `json:"created_at,omitzero"` // when it was produced
+	DueAt       time.Time     `json:"due_at,omitzero"`     // it is not claimed before
+	Attempts    int           `json:"attempts"`            // failed runs
+	Crashes     int           `json:"crashes"`             // deliveries in a row whose owner vanished
+	State       State         `json:"state"`
 	// Claim is the claim that it is in; nil unless State is Leased.
-	Claim *Claim
+	Claim *Claim `json:"claim,omitempty"`
 
 	// Only [Admin.Get] fills in these.
-	Payload []byte            // as the registry's codec encoded it
-	Headers map[string]string // nil: none
-	Errors  []FailedRun       // the last ten, oldest first
+	Payload []byte            `json:"-"`                 // as the registry's codec encoded it
+	Headers map[string]string `json:"headers,omitempty"` // nil: none
+	Errors  []FailedRun       `json:"errors,omitempty"`  // the last ten, oldest first
+}
+
+// MarshalJSON implements json.Marshaler: the payload is as it is stored when that is JSON,
+// else a string.
+func (m Pending) MarshalJSON() ([]byte, error) {
+	type plain Pending
+	return json.Marshal(struct {
+		plain
+		Payload store.PayloadText `json:"payload,omitempty"`
+	}{plain(m), m.Payload})
 }
 
 // FailedRun is one failed run of a message.
 type FailedRun struct {
-	Attempt int       // its number, from 1 on
-	At      time.Time // when it ended, by the clock of the process that ran it
-	Error   string    // at most 8 KiB
+	Attempt int       `json:"attempt"`     // its number, from 1 on
+	At      time.Time `json:"at,omitzero"` // when it ended, by the clock of the process that ran it
+	Error   string    `json:"error"`       // at most 8 KiB
 	// Uncounted is true of the last run that did not count as an attempt: see bus.ErrUncounted.
-	Uncounted bool
+	Uncounted bool `json:"uncounted,omitempty"`
 }
 
 // State says where a pending message stands.
@@ -56,16 +66,16 @@ const (
 // Claim is a batch of messages that a processor holds under a lease. Its instants
 // are in UTC, on the database's clock.
 type Claim struct {
-	ID int64
+	ID int64 `json:"id"`
 	// Owner is one Run of a processor: an id that it makes up anew each time.
-	Owner       string
-	Solo        bool      // it holds one message that may kill processes
-	ClaimedAt   time.Time // when the messages were claimed
-	LeasedUntil time.Time // the owner renews it before
+	Owner       string    `json:"owner"`
+	Solo        bool      `json:"solo"`                  // it holds one message that may kill processes
+	ClaimedAt   time.Time `json:"claimed_at,omitzero"`   // when the messages were claimed
+	LeasedUntil time.Time `json:"leased_until,omitzero"` // the owner renews it before
 	// Expired is true when the owner did not: it has vanished, or cannot reach the
 	// database. The next poll of any processor recovers the messages.
-	Expired  bool
-	Messages int // that are still in it
+	Expired  bool `json:"expired"`
+	Messages int  `json:"messages"` // that are still in it
 }
 
 func newClaim(row store.HeldBy) Claim {
@@ -141,10 +151,10 @@ const (
 // Page is a part of a listing. The zero value is the first page.
 type Page struct {
 	// Size is the most messages in the page: 1 to 1000. Defaults to 50.
-	Size int
+	Size int `json:"size"`
 	// After is where the page begins: what [Admin.List] returned, or empty for the
 	// start. It may be written down, into a link for instance.
-	After string
+	After string `json:"after"`
 }
 
 // start returns the page's size and place.

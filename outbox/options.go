@@ -68,10 +68,10 @@ type Item struct {
 type Receipt struct {
 	// MessageID is shared by the rows of all consumers. No row has it while
 	// Enqueued is 0: those that were pending already keep their own.
-	MessageID bus.MessageID
+	MessageID bus.MessageID `json:"message_id"`
 	// Enqueued is the number of consumers for which a row was written.
-	Enqueued int
+	Enqueued int `json:"enqueued"`
 	// Duplicates is the number of consumers for which the insert id was
 	// pending already.
-	Duplicates int
+	Duplicates int `json:"duplicates"`
 }

@@ -14,33 +14,43 @@ import (
 // Message is a poisoned message. Its instants are in UTC, on the database's clock.
 type Message struct {
 	// ID names the row in calls of [Store].
-	ID int64
+	ID int64 `json:"id"`
 	// MessageID is shared with the other consumers' messages of the payload.
-	MessageID   bus.MessageID
-	Consumer    string
-	PayloadType string
-	Payload     []byte            // as the registry's codec encoded it
-	Headers     map[string]string // nil: none
-	InsertID    string            // empty: none
-	CreatedAt   time.Time         // when it was produced
-	DueAt       time.Time         // when it was due for the run after which it was poisoned
-	PoisonedAt  time.Time
-	Attempts    int // failed runs
-	Crashes     int // deliveries in a row whose owner vanished
+	MessageID   bus.MessageID     `json:"message_id"`
+	Consumer    string            `json:"consumer"`
+	PayloadType string            `json:"payload_type"`
+	Payload     []byte            `json:"-"`                   // as the registry's codec encoded it
+	Headers     map[string]string `json:"headers,omitempty"`   // nil: none
+	InsertID    string            `json:"insert_id,omitempty"` // empty: none
+	CreatedAt   time.Time         `json:"created_at,omitzero"` // when it was produced
+	DueAt       time.Time         `json:"due_at,omitzero"`     // when it was due for the run after which it was poisoned
+	PoisonedAt  time.Time         `json:"poisoned_at,omitzero"`
+	Attempts    int               `json:"attempts"` // failed runs
+	Crashes     int               `json:"crashes"`  // deliveries in a row whose owner vanished
 	// Reason says in a few words why it was poisoned.
-	Reason string
+	Reason string `json:"reason"`
 	// Errors are the last ten failed runs, oldest first; none when its owners
 	// vanished each time.
-	Errors []Attempt
+	Errors []Attempt `json:"errors,omitempty"`
+}
+
+// MarshalJSON implements json.Marshaler: the payload is as it is stored when that is JSON,
+// else a string.
+func (m Message) MarshalJSON() ([]byte, error) {
+	type plain Message
+	return json.Marshal(struct {
+		plain
+		Payload store.PayloadText `json:"payload,omitempty"`
+	}{plain(m), m.Payload})
 }
 
 // Attempt is one failed run of a message.
 type Attempt struct {
-	Attempt int       // its number, from 1 on
-	At      time.Time // when it ended, by the clock of the process that ran it
-	Error   string    // at most 8 KiB
+	Attempt int       `json:"attempt"`     // its number, from 1 on
+	At      time.Time `json:"at,omitzero"` // when it ended, by the clock of the process that ran it
+	Error   string    `json:"error"`       // at most 8 KiB
 	// Uncounted is true of the last run that did not count as an attempt: see bus.ErrUncounted.
-	Uncounted bool
+	Uncounted bool `json:"uncounted,omitempty"`
 }
 
 func shown(row store.Poisoned) Message {
@@ -97,10 +107,10 @@ const (
 // Page is a part of a listing. The zero value is the first page.
 type Page struct {
 	// Size is the most messages in the page: 1 to 1000. Defaults to 50.
-	Size int
+	Size int `json:"size"`
 	// After is where the page begins: what [Store.List] returned, or empty for the
 	// start. It may be written down, into a link for instance.
-	After string
+	After string `json:"after"`
 }
 
 // cursor is what Page.After holds: the last message of the page before.
@@ -141,13 +151,13 @@ func pageAfter(size int, last store.Poisoned) *Page {
 // Result tells what a requeue did.
 type Result struct {
 	// Requeued messages are pending again.
-	Requeued int
+	Requeued int `json:"requeued"`
 	// Unclaimed are those among the requeued that no consumer of this registry
 	// takes: another program may, else they wait.
-	Unclaimed int
+	Unclaimed int `json:"unclaimed"`
 	// Conflicts are messages whose insert id is pending again already; they
 	// stay poisoned.
-	Conflicts int
+	Conflicts int `json:"conflicts"`
 	// Missing are ids that name no poisoned message.
-	Missing int
+	Missing int `json:"missing"`
 }

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -15,29 +16,39 @@ import (
 // Schedule is a row of the table as [Scheduler.List] shows it. Its instants are
 // in UTC, on the database's clock.
 type Schedule struct {
-	ID          int64
-	Name        string // empty: unnamed
-	Tag         string // empty: untagged
-	PayloadType string
-	Payload     []byte            // as the registry's codec encoded it
-	Headers     map[string]string // nil: none
-	Expression  string            // as it was written
-	Zone        string
+	ID          int64             `json:"id"`
+	Name        string            `json:"name,omitempty"` // empty: unnamed
+	Tag         string            `json:"tag,omitempty"`  // empty: untagged
+	PayloadType string            `json:"payload_type"`
+	Payload     []byte            `json:"-"`                 // as the registry's codec encoded it
+	Headers     map[string]string `json:"headers,omitempty"` // nil: none
+	Expression  string            `json:"expression"`        // as it was written
+	Zone        string            `json:"zone"`
 	// NextFire is when it fires next. While it is paused, that is when it would
 	// have; [Scheduler.Resume] sets it anew. One that stays in the past although
 	// processors run has a payload type that none of them has registered: they
 	// log a warning.
-	NextFire time.Time
-	Paused   bool
+	NextFire time.Time `json:"next_fire,omitzero"`
+	Paused   bool      `json:"paused"`
 	// LastFire is when it last fired; zero means never.
-	LastFire time.Time
+	LastFire time.Time `json:"last_fire,omitzero"`
 	// LastError says why it could not fire: an expression, zone or payload that
 	// this version of the program cannot read, or an error of the produce chain.
 	// It is tried again after a minute, and the text goes with the next fire or
 	// with an update. At most 8 KiB.
-	LastError string
+	LastError string `json:"last_error,omitempty"`
 	// CreatedAt is when it was written first.
-	CreatedAt time.Time
+	CreatedAt time.Time `json:"created_at,omitzero"`
+}
+
+// MarshalJSON implements json.Marshaler: the payload is as it is stored when that is JSON,
+// else a string.
+func (s Schedule) MarshalJSON() ([]byte, error) {
+	type plain Schedule
+	return json.Marshal(struct {
+		plain
+		Payload store.PayloadText `json:"payload,omitempty"`
+	}{plain(s), s.Payload})
 }
 
 // Filter selects schedules. Fields that are set must match exactly, and all of

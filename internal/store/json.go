@@ -12,6 +12,18 @@ func asJSON(v any) string {
 	return string(text)
 }
 
+// PayloadText is a payload in JSON that people and their programs read: as it is when it
+// is JSON itself, else as a string.
+type PayloadText []byte
+
+// MarshalJSON implements json.Marshaler.
+func (p PayloadText) MarshalJSON() ([]byte, error) {
+	if json.Valid(p) {
+		return p, nil
+	}
+	return json.Marshal(string(p))
+}
+
 // Headers reads headers as they are stored. Only the library writes them; should
 // they be unreadable all the same, that is no reason to withhold a message.
 func Headers(text []byte) map[string]string {

@@ -69,8 +69,10 @@ func (p *postgres) fence(ctx context.Context, tx bun.IDB, f Fence) ([]int64, err
 	return ids, nil
 }
 
-// pgAsBegun is sent along with the statement that it is for.
-const pgAsBegun = `SELECT set_config('role', ?, true), set_config('search_path', ?, true); `
+// pgAsBegun is sent along with the statement that it is for. It sets the session, since
+// what a function has set without LOCAL would outlive the transaction, and lead astray
+// whoever is given the connection next.
+const pgAsBegun = `SELECT set_config('role', ?, false), set_config('search_path', ?, false); `
 
 func (p *postgres) asBegun(session Session) (statement string, args []any) {
 	if session.Role == "" {
