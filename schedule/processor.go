@@ -36,6 +36,7 @@ type Processor struct {
 	reported atomic.Int64 // when strangers were last looked for, in Unix nanoseconds
 	batch    atomic.Int64 // schedules in one transaction, as many as have time
 	aside    aside
+	running  atomic.Int64 // calls of Run that have begun to work
 }
 
 // NewProcessor makes a processor that fires schedules through the producer. It
@@ -92,6 +93,8 @@ func (p *Processor) Run(ctx context.Context) error {
 	if err := outage.Await(ctx, p.config.StartTimeout, p.config.Logger, store.IsUnavailable, p.check); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("schedule: run: %w", err)
 	}
+	p.running.Add(1)
+	defer p.running.Add(-1)
 	var loops sync.WaitGroup
 	for range p.config.ScheduledProcessorCount {
 		loops.Go(func() { p.loop(ctx) })
@@ -144,7 +147,17 @@ func (p *Processor) check(ctx context.Context) error {
 	return errors.Join(p.store.CheckSchema(ctx, p.db), err)
 }
 
-// Health returns the database's last error while it does not answer, else nil.
-// It is nil before the first Run, and after a Run what it was at its end. It does
-// not touch the database, and does not tell whether Run runs.
-func (p *Processor) Health() error { return p.outage.Err() }
+// Health is a snapshot of a processor.
+type Health struct {
+	// Ready is true while Run runs and the database answers.
+	Ready bool
+	// Err is the database's last error while it does not answer, else nil. It is nil
+	// before the first Run, and after a Run what it was at its end.
+	Err error
+}
+
+// Health tells how the processor is doing. It does not touch the database.
+func (p *Processor) Health() Health {
+	err := p.outage.Err()
+	return Health{Ready: err == nil && p.running.Load() > 0, Err: err}
+}

@@ -61,6 +61,14 @@ func (e *foreignError) Error() string {
 	return fmt.Sprintf("table %s exists and is not this library's, it has no column %s: set Tables.Prefix to something else, or rename it", e.table, e.column)
 }
 
+// said is a table's name as people write it, with its schema.
+func (n names) said(table string) string {
+	if n.schema != "" {
+		return n.schema + "." + n.prefix + table
+	}
+	return n.prefix + table
+}
+
 func isForeign(err error) bool {
 	var foreign *foreignError
 	return errors.As(err, &foreign)
@@ -85,9 +93,9 @@ func (s *Store) checkTables(ctx context.Context, db bun.IDB, all bool) error {
 			return &foreignError{s.names.prefix + t.name, t.column}
 		case IsMissingTable(err) && !all:
 		case IsMissingTable(err):
-			return fmt.Errorf("%w: table %s is not there, though %sasyncmonolith_migrations says so", bus.ErrSchema, s.names.prefix+t.name, s.names.prefix)
+			return fmt.Errorf("%w: table %s is not there, though %s says so", bus.ErrSchema, s.names.said(t.name), s.names.said("asyncmonolith_migrations"))
 		case err != nil:
-			return fmt.Errorf("look at table %s: %w", s.names.prefix+t.name, err)
+			return fmt.Errorf("look at table %s: %w", s.names.said(t.name), err)
 		}
 	}
 	return nil
@@ -154,13 +162,13 @@ func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
 		return errNoDatabase
 	}
 	if IsMissingTable(err) {
-		return fmt.Errorf("%w: there is no table %sasyncmonolith_migrations", bus.ErrSchema, s.names.prefix)
+		return fmt.Errorf("%w: there is no table %s", bus.ErrSchema, s.names.said("asyncmonolith_migrations"))
 	}
 	if err != nil {
 		return fmt.Errorf("read schema version: %w", err)
 	}
 	if version < want {
-		return fmt.Errorf("%w: the tables have version %d, version %d is needed", bus.ErrSchema, version, want)
+		return fmt.Errorf("%w: the tables of %s have version %d, version %d is needed", bus.ErrSchema, s.names.said("asyncmonolith_migrations"), version, want)
 	}
 	return s.checkTables(ctx, db, true)
 }
