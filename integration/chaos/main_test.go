@@ -166,7 +166,7 @@ func bars() []aBar {
 		{"2-backends", long, barBackends, seconds{150, 150, 150}},
 		{"2-resets", long, barResets, seconds{100, 100, 100}},
 		{"2-outage", long, barOutage, seconds{240, 240, 240}},
-		{"2-failover", regular, barFailover, seconds{60, 60, 240}},
+		{"2-failover", regular, barFailover, seconds{90, 90, 300}},
 		{"2-resets-mariadb", long, barResetsMariaDB, seconds{100, 100, 100}},
 		{"2-outage-mariadb", long, barOutageMariaDB, seconds{240, 240, 240}},
 		{"3-commits", short, barCommits, seconds{90, 120, 120}},

@@ -242,7 +242,7 @@ func operations() map[string]operation {
 func produce(f *Fuzz) (string, any, func(h handle) (any, error)) { return f.produce("") }
 
 func produceKeyed(f *Fuzz) (string, any, func(h handle) (any, error)) {
-	return f.produce(pickOf(f, []string{"x", "y", "z"}))
+	return f.produce(pickOf(f, []string{"x", "y"}))
 }
 
 func (f *Fuzz) produce(insertID string) (string, any, func(h handle) (any, error)) {
