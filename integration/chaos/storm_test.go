@@ -14,7 +14,7 @@ import (
 // storm of kills, by a process that starts as an outage ends, and when many messages
 // were in flight.
 
-// barStorm kills one of three workers at random every 0.3 to 2 s, while it works.
+// barStorm kills one of three workers, one that works, every 0.3 to 2 s.
 func barStorm(b *bar) {
 	for range pick(b, 1, 1, 3) {
 		storm(b, testdb.PostgresDSN(b), pick(b, 1500, 5000, 30_000))
@@ -24,35 +24,37 @@ func barStorm(b *bar) {
 func storm(b *bar, dsn string, messages int) {
 	const crew = 3
 	r := newRun(b, dsn, chaos.WorkerConfig{Plain: []string{"one"}})
-	takes := func() time.Duration { return b.between(time.Millisecond, 50*time.Millisecond) }
 	for range crew {
 		r.start(crew)
 	}
-	begun, kills := time.Now(), 0
 	lasts := pick(b, 10*time.Second, 15*time.Second, time.Minute)
-	for produced := 0; produced < messages || time.Since(begun) < lasts; {
-		if until := min(messages, int(float64(messages)*time.Since(begun).Seconds()/lasts.Seconds())); until > produced {
-			r.produce(until-produced, takes)
-			produced = until
-		}
+	const every = 50 * time.Millisecond
+	l := r.load(loadSpec{batch: messages / int(lasts/every), every: every, low: time.Millisecond, high: 50 * time.Millisecond})
+	begun, kills := time.Now(), 0
+	for ; time.Since(begun) < lasts; kills++ {
 		pause(b.between(300*time.Millisecond, 2*time.Second))
-		victim := r.IntN(crew)
+		victim := r.atWork()
 		r.kill(victim)
 		r.start(victim)
-		kills++
 	}
+	l.end()
 	stopped, backlog := time.Now(), r.pending()
 	r.eventually(3*time.Minute, "everything is settled", r.settled)
 	took := time.Since(stopped)
 	r.stopAll()
+	l.resolve()
 	f := r.judgeAfter(true)
 	poisoned := r.count("SELECT count(*) FROM poisoned_messages")
 	if poisoned > 0 {
-		b.Errorf("poisoned: got %d of %d, want none", poisoned, messages)
+		b.Errorf("poisoned: got %d of %d, want none", poisoned, len(r.jobs))
+	}
+	_, running := r.evidence().Strikes(r.killed)
+	if len(running) < kills/4 {
+		b.Errorf("kills that hit a worker at work: got %d of %d, want a quarter of them or more", len(running), kills)
 	}
 	b.within("settled after the last kill", took, r.config.Lease+15*time.Second)
-	b.figure("%d kills in %.0fs, %d messages of 1 to 50 ms, lease %s: poisoned %d, most crashes of one %d; %d left at the last kill settled in %.1fs: %v",
-		kills, stopped.Sub(begun).Seconds(), messages, r.config.Lease, poisoned, r.mostCrashes(), backlog, took.Seconds(), f)
+	b.figure("%d kills in %.0fs, %d of them of workers at work, %d messages of 1 to 50 ms, lease %s: poisoned %d, most crashes of one %d; %d left at the last kill settled in %.1fs: %v",
+		kills, stopped.Sub(begun).Seconds(), len(running), len(r.jobs), r.config.Lease, poisoned, r.mostCrashes(), backlog, took.Seconds(), f)
 }
 
 // mostCrashes is with how many crashes counted a message ever started.
