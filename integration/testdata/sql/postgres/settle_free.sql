@@ -20,7 +20,8 @@ kept AS (
   FROM rest k WHERE c.id = k.cid AND k.ids IS NOT NULL),
 fin AS (DELETE FROM "app_consumer_messages" m USING res r WHERE m.id = r.mid AND r.outcome = 'done'),
 bad AS (DELETE FROM "app_consumer_messages" m USING res r WHERE m.id = r.mid AND r.outcome = 'poison'
-  RETURNING m.*, r.errors AS new_errors, r.reason),
+  RETURNING m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id,
+	m.created_at, m.available_after, m.attempts, m.crashes, m.errors, r.errors AS new_errors, r.reason),
 poi AS (
   INSERT INTO "app_poisoned_messages" (id, message_id, consumer_type, payload_type, payload, headers, insert_id,
 	created_at, available_after, attempts, crashes, errors, poisoned_at, reason)

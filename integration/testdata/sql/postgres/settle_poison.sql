@@ -1,5 +1,5 @@
 WITH live AS MATERIALIZED (
-  SELECT id, message_ids FROM "app_message_claims" WHERE id = ANY('{3}'::bigint[]) AND owner = 'poisoner' ORDER BY id FOR UPDATE),
+  SELECT c.id, c.message_ids FROM (SELECT set_config('lock_timeout', '1s', true) OFFSET 0) s, "app_message_claims" c WHERE c.id = ANY('{3}'::bigint[]) AND c.owner = 'poisoner' ORDER BY c.id FOR UPDATE OF c),
 held AS MATERIALIZED (SELECT l.id AS cid, u.mid FROM live l CROSS JOIN LATERAL unnest(l.message_ids) u(mid)),
 res AS MATERIALIZED (
   SELECT r.* FROM unnest('{3}'::bigint[], '{20}'::bigint[], '{"poison"}'::text[], '{0}'::bigint[], '{""}'::text[], '{""}'::text[])
@@ -14,11 +14,13 @@ kept AS (
   FROM rest k WHERE c.id = k.cid AND k.ids IS NOT NULL),
 fin AS (DELETE FROM "app_consumer_messages" m USING res r WHERE m.id = r.mid AND r.outcome = 'done'),
 bad AS (DELETE FROM "app_consumer_messages" m USING res r WHERE m.id = r.mid AND r.outcome = 'poison'
-  RETURNING m.*, r.errors AS new_errors, r.reason),
+  RETURNING m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id,
+	m.created_at, m.available_after, m.attempts, m.crashes, m.errors, r.errors AS new_errors, r.reason),
 poi AS (
   INSERT INTO "app_poisoned_messages" (id, message_id, consumer_type, payload_type, payload, headers, insert_id,
 	created_at, available_after, attempts, crashes, errors, poisoned_at, reason)
-  SELECT id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
+  SELECT CASE WHEN EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.id = bad.id) THEN bad.id
+    + (SELECT COALESCE(MAX(p.id), 0) FROM "app_poisoned_messages" p) + (SELECT COALESCE(MAX(o.id), 0) FROM "app_consumer_messages" o) ELSE bad.id END, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
     available_after, attempts + 1, crashes, COALESCE(NULLIF(new_errors, ''), errors), statement_timestamp(), reason FROM bad),
 upd AS (
   UPDATE "app_consumer_messages" m SET attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, crashes = 0,
