@@ -89,7 +89,7 @@ func TestScheduleWritesARowAndFires(t *testing.T) {
 		a.fireSchedules(t.Context(), schedule.ProcessorConfig{})
 		eventually(t, "a message for each consumer", func() bool { return len(a.pending()) == 2 })
 		for _, m := range a.pending() {
-			if m.Headers != `{"tenant":"acme"}` || m.Payload != `{"id":"1","n":0}` {
+			if !strings.Contains(m.Headers, `"tenant":"acme"`) || m.Payload != `{"id":"1","n":0}` {
 				t.Errorf("message: got %+v, want the schedule's payload and headers", m)
 			}
 		}

@@ -92,7 +92,9 @@ func TestRequireScheduledSaysWhatThereIs(t *testing.T) {
 	db := sqlite(t)
 	var ran []string
 	k := bustest.New(t, db, noting("report", &ran))
-	mustSchedule(t, k, db, OrderPlaced{"1"}, "@daily", schedule.Name("report"), schedule.Tag("daily"), schedule.Header("tenant", "acme"))
+	if _, err := k.Scheduler.Schedule(k.Context(), db, OrderPlaced{"1"}, "@daily", "UTC", schedule.Name("report"), schedule.Tag("daily"), schedule.Header("tenant", "acme")); err != nil {
+		t.Fatal(err)
+	}
 	wantFailure(t, func(t testing.TB) {
 		bustest.RequireScheduled(t, k, func(o OrderPlaced) bool { return o.ID == "2" })
 	}, `bustest: RequireScheduled[bustest_test.OrderPlaced]: got none that matches, want one; schedules: order.placed {"id":"1"} at "@daily" UTC`)
