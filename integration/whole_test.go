@@ -182,7 +182,7 @@ func TestWhatFailsInACallersTransactionIsTakenBack(t *testing.T) {
 			if err != nil {
 				a.Fatal(err)
 			}
-			id, err := scheduler.Schedule(a.Context(), a.db, order{}, "@daily", "UTC")
+			id, err := scheduler.ScheduleAnother(a.Context(), a.db, order{}, "@daily", "UTC")
 			if err != nil {
 				a.Fatal(err)
 			}
