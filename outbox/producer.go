@@ -294,6 +294,9 @@ func (p *Producer) insert(ctx context.Context, batch []*bus.Message) error {
 func writeAll(ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewMessage) (written map[bus.MessageID]int, err error) {
 	if store.Statements(rows) <= 1 {
 		written, err = s.Insert(ctx, db, rows)
+		if err != nil && ctx.Err() != nil {
+			store.CloseEnded(ctx, db)
+		}
 		if _, isTx := db.(bun.Tx); isTx || !store.IsRepeatable(err) {
 			return written, err
 		}

@@ -121,22 +121,22 @@ func (s *Store) insertUnique(ctx context.Context, db bun.IDB, rows []NewMessage)
 	return ids, err
 }
 
-// takenBefore tells which insert ids are pending under a former name of their
-// consumer. It takes the former keys for a moment, as a producer that knows the
-// consumer by that name would, and so waits for whoever is doing that.
+// takenBefore tells which insert ids are pending under the present or a former name of
+// their consumer, where the database allows that as a producer that knows the consumer
+// by that name would find out: it waits for whoever is writing the same.
 func (s *Store) takenBefore(ctx context.Context, tx bun.Tx, former map[pendingKey][]pendingKey) (taken map[pendingKey]bool, err error) {
 	var keys []pendingKey
-	for _, names := range former {
-		keys = append(keys, names...)
+	for key, names := range former {
+		keys = append(append(keys, key), names...)
 	}
-	slices.SortFunc(keys, pendingKey.compare) // all in one order, so that no two can deadlock
+	slices.SortFunc(keys, pendingKey.compare) // old and new names in one order, so that no two can deadlock
 	free, err := s.freeKeys(ctx, tx, slices.Compact(keys))
 	if err != nil {
 		return nil, err
 	}
 	taken = make(map[pendingKey]bool)
 	for key, names := range former {
-		taken[key] = slices.ContainsFunc(names, func(k pendingKey) bool { return !free[k] })
+		taken[key] = !free[key] || slices.ContainsFunc(names, func(k pendingKey) bool { return !free[k] })
 	}
 	return taken, nil
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -116,26 +115,33 @@ func (m *mariadb) reserve(ctx context.Context, tx bun.Tx, keys []pendingKey) (fr
 	return free, nil
 }
 
-// freeKeys reserves insert ids and gives them back.
+// freeKeys only looks, and waits for nobody: locks on keys that are not there would be on
+// the gaps between others, at which transactions of callers deadlock.
 func (m *mariadb) freeKeys(ctx context.Context, tx bun.Tx, keys []pendingKey) (free map[pendingKey]bool, err error) {
-	free, err = m.reserve(ctx, tx, keys)
-	if err != nil || len(free) == 0 {
-		return free, err
+	var pending []pendingKey
+	if err := m.raw(ctx, tx, mariaPending, asJSON(keys)).Scan(ctx, &pending); err != nil {
+		return nil, err
 	}
-	_, err = m.raw(ctx, tx, `DELETE k `+mariaUnassigned, asJSON(slices.Collect(maps.Keys(free)))).Exec(ctx)
-	return free, err
+	free = make(map[pendingKey]bool, len(keys))
+	for _, k := range keys {
+		free[k] = true
+	}
+	for _, k := range pending {
+		delete(free, k)
+	}
+	return free, nil
 }
+
+// mariaListed are those of a list of insert ids that there are.
+const mariaListed = `SELECT k.insert_id, k.consumer_type FROM JSON_TABLE(?, '$[*]' COLUMNS (insert_id VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.InsertID', consumer VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.ConsumerType')) j
+STRAIGHT_JOIN {keys} k FORCE INDEX (PRIMARY) ON k.insert_id = j.insert_id AND k.consumer_type = j.consumer`
+
+const mariaPending = mariaListed + ` WHERE k.id IS NOT NULL`
 
 // mariaReserved finds insert ids that have no message yet: what was just written, and
 // what a produce that failed has left behind when its caller committed nevertheless. The
 // locks it takes, and so needs no snapshot, are those that the insert has already.
-const mariaReserved = `
-SELECT k.insert_id, k.consumer_type ` + mariaUnassigned + ` LOCK IN SHARE MODE`
-
-// mariaUnassigned are those of a list of insert ids that have no message.
-const mariaUnassigned = `FROM JSON_TABLE(?, '$[*]' COLUMNS (insert_id VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.InsertID', consumer VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.ConsumerType')) j
-STRAIGHT_JOIN {keys} k FORCE INDEX (PRIMARY) ON k.insert_id = j.insert_id AND k.consumer_type = j.consumer
-WHERE k.id IS NULL`
+const mariaReserved = mariaListed + ` WHERE k.id IS NULL LOCK IN SHARE MODE`
 
 // assign writes which messages the reserved insert ids have.
 func (m *mariadb) assign(ctx context.Context, tx bun.Tx, reserved []reservation) error {

@@ -107,8 +107,9 @@ type editor interface {
 	// requeue makes pending messages of locked poisoned ones, in the order in which
 	// producers insert them, so that the two cannot deadlock.
 	requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Requeuing) (written []pendingKey, err error)
-	// freeKeys tells which of the sorted keys no pending message has, and keeps
-	// others from giving them to one until the end of the transaction.
+	// freeKeys tells which of the sorted keys no pending message has, and where that
+	// locks nothing else keeps others from giving them to one until the end of the
+	// transaction.
 	freeKeys(ctx context.Context, tx bun.Tx, keys []pendingKey) (free map[pendingKey]bool, err error)
 	deletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error)
 	saveSchedule(ctx context.Context, db bun.IDB, row *newSchedule) (id int64, err error)

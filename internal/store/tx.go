@@ -116,10 +116,27 @@ func Whole(ctx context.Context, db bun.IDB, fn func() error) (err error) {
 	if err == nil || IsConflict(err) && broken(ctx, tx) {
 		return err
 	}
-	if undone := undo(ctx, tx, name); undone != nil && !IsConflict(err) && !IsUnavailable(err) && ctx.Err() == nil {
-		err = fmt.Errorf("%w; the transaction must not be committed: %v", err, undone)
+	undone := undo(ctx, tx, name)
+	if undone == nil || IsConflict(err) || IsUnavailable(undone) {
+		return err
 	}
-	return err
+	CloseEnded(ctx, tx)
+	return fmt.Errorf("%w; the transaction must not be committed: %v", err, undone)
+}
+
+// CloseEnded closes a caller's transaction that SQLite has rolled back by itself, as it
+// does when a statement that writes is interrupted: what the caller wrote next would be
+// committed statement by statement. A transaction that is still open stays so.
+func CloseEnded(ctx context.Context, db bun.IDB) {
+	tx, ok := db.(bun.Tx)
+	if !ok || tx.Dialect().Name() != dialect.SQLite {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	defer cancel()
+	if _, err := tx.NewRaw(`BEGIN`).Exec(ctx); err == nil { // it can begin only outside of one
+		_ = tx.Rollback()
+	}
 }
 
 // savepoint names one that may stand behind others. MariaDB forgets an older one of the
