@@ -91,7 +91,11 @@ func ofTransaction(statement string, err error) error {
 // without costing an attempt, but not for ever. What looks like the database's fault
 // each time is the message's in the end, unless the handler never began.
 func (r *run) blamed(t *task, f *fault) error {
-	n := r.streaks.add(t.row.ID)
+	counts := &r.streaks
+	if f.of == unstarted {
+		counts = &r.unstarted
+	}
+	n := counts.add(t.row.ID)
 	if n >= maxUncounted && f.of != unstarted {
 		r.streaks.forget(t.row.ID)
 		return fmt.Errorf("outbox: the %dth run in a row that was not to count: %w", n, f.err)

@@ -46,7 +46,7 @@ func (r *run) claimFailed(o order, err error, began time.Time) (goOn bool) {
 	r.outage.Noticed("claim", err)
 	r.strays.Store(true)
 	slow := tooSlow(began)
-	return r.dispatcher.failed(o, slow, time.Now()) && (slow || !store.IsUnavailable(err))
+	return r.dispatcher.failed(o, slow, !slow && store.IsUnavailable(err), time.Now())
 }
 
 // claim takes messages and hands them to the workers. It is not cancelled by a

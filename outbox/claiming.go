@@ -51,9 +51,19 @@ func (d *dispatcher) nextClaim(last order, rest time.Time) (order, bool) {
 			}
 			return o, true
 		}
-		d.waitLocked(0)
+		d.waitLocked(d.apartLocked(now))
 	}
 	return order{}, false
+}
+
+// apartLocked is how long the first of the consumers waits for which a claim failed.
+func (d *dispatcher) apartLocked(now time.Time) (wait time.Duration) {
+	for _, c := range d.consumers {
+		if left := c.notBefore.Sub(now); c.active && left > 0 && (wait == 0 || left < wait) {
+			wait = left
+		}
+	}
+	return wait
 }
 
 // waitLocked waits for something to change, but no longer than a while, unless that
@@ -80,6 +90,7 @@ func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool
 	defer d.room.Signal()
 	if o.request.Select != store.Clean {
 		d.suspects.claimed(o.request, len(c.Messages), now)
+		d.work.Broadcast() // a worker may have been kept free for nothing
 		return false
 	}
 	if len(c.Messages) >= paceFrom {
@@ -110,16 +121,21 @@ func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool
 
 // failed accounts for a claim that failed. What may be due to one consumer is tried
 // for each by itself, and then again later for those for which it still fails: apart
-// tells that the others need not wait. Slow tells that it took too long.
-func (d *dispatcher) failed(o order, slow bool, now time.Time) (apart bool) {
+// tells that the others need not wait. Slow tells that it took too long, outage that
+// the database did not answer anybody.
+func (d *dispatcher) failed(o order, slow, outage bool, now time.Time) (apart bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.room.Signal()
 	if o.request.Select != store.Clean {
+		d.suspects.failed(o)
 		d.suspects.claimed(o.request, 0, now)
 		return false
 	}
 	d.returnLocked(o)
+	if outage {
+		return false
+	}
 	d.apart = now.Add(apartFor)
 	if len(o.consumers) > 1 {
 		return true
@@ -129,7 +145,7 @@ func (d *dispatcher) failed(o order, slow bool, now time.Time) (apart bool) {
 	c.failures++
 	for _, want := range o.wants {
 		if slow {
-			d.cursors[want].skip(now.Add(-margin))
+			d.cursors[want].skip(d.clockLocked(now).Add(-margin))
 		}
 	}
 	return len(d.consumers) > 1
@@ -181,6 +197,9 @@ func (d *dispatcher) looksFor(payloadTypes map[string]bool) (wants []store.Want,
 func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Position, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if !p.Now.IsZero() {
+		d.ahead = p.Now.Sub(now)
+	}
 	first := make([]store.Position, len(d.wants))
 	due := make([]bool, len(d.wants))
 	for i, want := range p.Due {
@@ -209,12 +228,21 @@ func (d *dispatcher) dueLocked(wants []int) bool {
 	return d.active > before
 }
 
-// skip moves all cursors that stand behind a place there, since looks from where
-// they stand take too long.
-func (d *dispatcher) skip(to time.Time) {
+// clock is the database's clock at an instant of ours, as far as is known.
+func (d *dispatcher) clock(now time.Time) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.clockLocked(now)
+}
+
+func (d *dispatcher) clockLocked(now time.Time) time.Time { return now.Add(d.ahead) }
+
+// skip moves all cursors to where messages are new, since looks from where they stand
+// take too long.
+func (d *dispatcher) skip(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range d.cursors {
-		d.cursors[i].skip(to)
+		d.cursors[i].skip(d.clockLocked(now).Add(-margin))
 	}
 }

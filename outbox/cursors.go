@@ -52,6 +52,9 @@ func (c *wantCursor) claimed(looked store.Position, found int, last store.Positi
 // stood at another: the first message, if there is one.
 func (c *wantCursor) looked(from, stood, first store.Position, due bool, now time.Time) {
 	place := ahead(first)
+	if edge := (store.Position{At: now.Add(-margin)}); !now.IsZero() {
+		c.floor, c.start = nearer(c.floor, edge), c.notAhead(now)
+	}
 	switch {
 	case due && place.Before(stood):
 		c.start = nearer(c.start, place)
@@ -66,6 +69,15 @@ func (c *wantCursor) looked(from, stood, first store.Position, due bool, now tim
 		place = floor
 	}
 	c.floor, c.start = farther(c.floor, floor), farther(c.start, place)
+}
+
+// notAhead is where looks begin, unless that is ahead of the database's clock, since
+// ours was wrong.
+func (c *wantCursor) notAhead(now time.Time) store.Position {
+	if c.start.At.After(now) {
+		return store.Position{At: now.Add(-margin)}
+	}
+	return c.start
 }
 
 // skip gives up what lies behind a place, for now: looks that began before it took

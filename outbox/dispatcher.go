@@ -32,10 +32,11 @@ type dispatcher struct {
 	asked    int // bytes that claims under way may bring
 	cursors  []wantCursor
 	suspects suspicion
-	apart    time.Time // until then consumers are claimed for one by one, since a claim for several failed
-	paceTo   time.Time // no claim begins before, unless there is much to claim
-	woken    int       // counts announced commits
-	paused   bool      // too many handlers were abandoned
+	apart    time.Time     // until then consumers are claimed for one by one, since a claim for several failed
+	paceTo   time.Time     // no claim begins before, unless there is much to claim
+	woken    int           // counts announced commits
+	ahead    time.Duration // of our clock is the database's
+	paused   bool          // too many handlers were abandoned
 	closed   bool
 }
 
@@ -103,6 +104,7 @@ func (d *dispatcher) push(tasks []task) bool {
 		t := &tasks[i]
 		d.held += t.bytes()
 		if t.row.Crashes > 0 { // others wait for it
+			d.suspects.queued++
 			t.consumer.queue = slices.Insert(t.consumer.queue, 0, t)
 			continue
 		}
@@ -140,7 +142,7 @@ func (d *dispatcher) takeLocked() *task {
 	for range d.consumers {
 		c := d.consumers[d.turn%len(d.consumers)]
 		d.turn++
-		if len(c.queue) == 0 || !d.mayStartLocked(c) {
+		if len(c.queue) == 0 || !d.mayStartLocked(c) || d.keptFreeLocked(c.queue[0]) {
 			continue
 		}
 		t := d.dequeueLocked(c)
@@ -152,6 +154,12 @@ func (d *dispatcher) takeLocked() *task {
 		return t
 	}
 	return nil
+}
+
+// keptFreeLocked tells whether the last free worker is kept for a solo run, which is
+// claimed only when it can begin at once.
+func (d *dispatcher) keptFreeLocked(t *task) bool {
+	return d.suspects.needsWorker && t.row.Crashes == 0 && d.running >= d.config.Concurrency-1
 }
 
 // dequeueLocked takes a consumer's next task, and those that are to share its
@@ -168,6 +176,9 @@ func (d *dispatcher) dequeueLocked(c *consumer) *task {
 	t := c.queue[0]
 	if n > 1 {
 		t.mates = slices.Clone(c.queue[1:n])
+	}
+	if t.row.Crashes > 0 {
+		d.suspects.queued--
 	}
 	clear(c.queue[:n])
 	c.queue = c.queue[n:]
@@ -233,7 +244,7 @@ func (d *dispatcher) withdraw(match func(*task) bool) []*task {
 			if match(t) {
 				out = append(out, t)
 				d.held -= t.bytes()
-				d.suspects.finished(t.row.Crashes, d.config.Concurrency)
+				d.suspects.givenBack(t.row.Crashes)
 			} else {
 				kept = append(kept, t)
 			}

@@ -41,29 +41,34 @@ func (r *run) poller(ctx context.Context) {
 			timer.Reset(wait)
 			continue
 		}
+		ok := true
 		if full > 0 {
 			r.pollExpected(ctx, now)
 		} else {
-			r.poll(ctx)
+			ok = r.poll(ctx)
 		}
-		p.polled(now)
+		p.polled(now, ok)
 		timer.Reset(0)
 	}
 }
 
 // pace10 keeps polls from taking more than a tenth of the time, or of being due
-// more often than every 5 ms.
+// more often than every 5 ms. Those that fail have a pace of their own.
 type pace10 struct{ next time.Time }
 
 func (p *pace10) rest(now time.Time) time.Duration { return p.next.Sub(now) }
 
-func (p *pace10) polled(began time.Time) {
+func (p *pace10) polled(began time.Time, ok bool) {
 	now := time.Now()
-	p.next = now.Add(max(pollFloor, 10*now.Sub(began)))
+	p.next = now.Add(pollFloor)
+	if ok {
+		p.next = now.Add(max(pollFloor, 10*now.Sub(began)))
+	}
 }
 
 // poll looks for everything there may be to do, and sets the alarm for the next time.
-func (r *run) poll(ctx context.Context) {
+// False means that it failed.
+func (r *run) poll(ctx context.Context) (ok bool) {
 	// Armed before the look, so that whoever rings during it is heard.
 	r.alarm.Rearm(time.Now(), time.Now().Add(jitter(r.config.ProcessorMaxDelay)))
 	probe, news, err := r.lookAll(ctx)
@@ -73,7 +78,7 @@ func (r *run) poll(ctx context.Context) {
 	}
 	if err != nil {
 		r.alarm.Rearm(now, time.Now().Add(r.pollRetry.NextBackOff()))
-		return
+		return false
 	}
 	r.pollRetry.Reset()
 	if probe.Expired && r.mayRecover() {
@@ -94,6 +99,7 @@ func (r *run) poll(ctx context.Context) {
 	if again, ok := r.remote.after(now, news, r.counters.claimed.Load()); ok {
 		r.alarm.By(again)
 	}
+	return true
 }
 
 // mayRecover tells whether the owners of expired claims have had the chance to renew
@@ -202,7 +208,6 @@ func (r *run) comeBack(ctx context.Context) error {
 		return err
 	}
 	r.outage.Over()
-	r.sweeper.reset()
 	return nil
 }
 

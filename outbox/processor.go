@@ -37,7 +37,8 @@ type Processor struct {
 	wants     []store.Want
 	owners    []*consumer // of the wants
 	counters  counters
-	streaks   streaks
+	streaks   streaks // of runs that did not count
+	unstarted streaks // of runs that never began
 
 	mu      sync.Mutex
 	current *run // nil while it does not run

@@ -6,24 +6,53 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// orderLocked decides what to claim next: for every active consumer its share
-// of the room, or, first of all, messages that have crashed.
+// orderLocked decides what to claim next: messages that have crashed, or for every
+// active consumer its share of the room. They take turns where both wait.
 func (d *dispatcher) orderLocked(now time.Time) (order, bool) {
 	if d.paused {
 		return order{}, false
 	}
-	if o, ok := d.suspects.order(d.wants, max(d.config.Concurrency-d.running, fewSuspects), now); ok {
+	if !d.suspects.served {
+		if o, ok := d.orderSuspectsLocked(now); ok {
+			d.suspects.served = true
+			return o, true
+		}
+	}
+	if o, ok := d.orderCleanLocked(now); ok {
+		d.suspects.served = false
 		return o, true
 	}
+	if !d.suspects.served {
+		return order{}, false
+	}
+	return d.orderSuspectsLocked(now)
+}
+
+// orderSuspectsLocked asks for crashed messages of consumers that may start one.
+func (d *dispatcher) orderSuspectsLocked(now time.Time) (order, bool) {
+	if !d.suspects.pending() {
+		return order{}, false
+	}
+	var wants []store.Want
+	for i, want := range d.wants {
+		if d.mayStartLocked(d.owner[i]) || d.running >= d.config.Concurrency && d.owner[i].running < d.limit(d.owner[i]) {
+			wants = append(wants, want)
+		}
+	}
+	return d.suspects.order(wants, d.config.Concurrency-d.running, now)
+}
+
+// orderCleanLocked asks for messages that have not crashed.
+func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 	left := maxHeldBytes - d.held - d.asked
 	if d.active == 0 || left <= 0 && d.running+d.queued+d.reserved > 0 {
 		return order{}, false
 	}
 	// Each loop may hold one batch that has not started. Small claims are not
 	// worth their round trips while there is still something to run.
-	batch := d.config.ProcessorBatchSize
-	budget := min(batch, batch*d.config.ConsumerProcessorCount-d.queued-d.reserved)
-	if budget <= 0 || d.queued > 0 && budget < max(batch/4, 1) {
+	batch, queued := d.config.ProcessorBatchSize, d.queued-d.suspects.queued
+	budget := min(batch, batch*d.config.ConsumerProcessorCount-queued-d.reserved)
+	if budget <= 0 || queued > 0 && budget < max(batch/4, 1) {
 		return order{}, false
 	}
 	consumers, rooms := d.roomsLocked(now)
@@ -35,7 +64,7 @@ func (d *dispatcher) orderLocked(now time.Time) (order, bool) {
 		consumers, rooms, total = consumers[:1], rooms[:1], rooms[0]
 	}
 	idle := d.running < d.config.Concurrency
-	if total == 0 || !idle && d.queued > 0 && total < max(batch/4, 1) {
+	if total == 0 || !idle && queued > 0 && total < max(batch/4, 1) {
 		return order{}, false
 	}
 	return d.writeOrderLocked(consumers, deal(rooms, budget), min(left, maxClaimBytes)), true

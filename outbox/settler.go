@@ -23,8 +23,9 @@ var errLocked = errors.New("outbox: settle: some outcomes were not written, sinc
 // settled enters the outcome of a message; the settler writes it.
 func (r *run) settled(t *task, err error) {
 	result := t.result(err, t.consumer.settings.AttemptDelay)
-	if t.consumer.transactional && (t.committed || result.Outcome == store.Failed || result.Outcome == store.Poison) {
+	if uncounted := result.Outcome == store.Snoozed && result.Errors != ""; t.consumer.transactional && !uncounted && (t.committed || result.Outcome != store.Release) {
 		r.streaks.forget(t.row.ID)
+		r.unstarted.forget(t.row.ID)
 	}
 	r.ledger.add(t.lease, result)
 }

@@ -40,7 +40,12 @@ type suspicion struct {
 	soloAsked bool      // its claim is under way
 	soloRuns  int
 	soloSince time.Time
-	acquitted bool // others run beside it
+	// acquitting: it is being noted that others are about to run beside it, which is
+	// so once that is done.
+	acquitting, acquitted bool
+	needsWorker           bool // it could begin, if one were free
+	served                bool // theirs was the last order
+	queued                int  // claimed, not started
 }
 
 // begin starts the time in which nothing runs solo.
@@ -69,32 +74,48 @@ func (s *suspicion) want(now time.Time) {
 // pending tells whether there is an order to give once there is room.
 func (s *suspicion) pending() bool { return s.waiting || !s.wanted.IsZero() }
 
-// order asks for crashed messages, if it is their turn and there are free workers.
+// order asks for crashed messages of the wants, if it is their turn. A solo run is
+// claimed only when it can begin at once: else it would be blamed for what others do
+// while it waits.
 func (s *suspicion) order(wants []store.Want, free int, now time.Time) (order, bool) {
 	request := store.ClaimRequest{Wants: wants, MaxBytes: maxClaimBytes}
-	if free <= 0 || s.soloAsked {
+	s.needsWorker = false
+	if len(wants) == 0 || s.soloAsked || s.acquitting {
 		return order{}, false
 	}
+	s.width = max(s.width, fewSuspects)
 	others := s.inFlight + s.reserved
-	yields := s.yields && s.waiting
+	room := s.width - others
+	yields := s.yields && s.waiting && room > 0
 	if !s.wanted.IsZero() && !yields && (others == 0 || now.Sub(s.wanted) >= soloPatience) {
+		if s.needsWorker = free <= 0; s.needsWorker {
+			return order{}, false
+		}
 		s.wanted, s.soloAsked = time.Time{}, true
 		// Who does not run alone is not blamed alone.
 		request.Select, request.Limit, request.Solo = store.Killers, 1, others == 0
 		return order{request: request}, true
 	}
-	s.width = max(s.width, fewSuspects)
 	beside := s.soloRuns > 0
 	switch {
-	case !s.waiting, others >= s.width, !s.wanted.IsZero() && !yields, beside && now.Sub(s.soloSince) < soloPatience:
+	case !s.waiting, !s.wanted.IsZero() && !yields, beside && now.Sub(s.soloSince) < soloPatience:
+		return order{}, false
+	case room <= 0, others > 0 && room < s.width/4: // not worth a claim
 		return order{}, false
 	}
 	o := order{request: request, acquits: beside && !s.acquitted}
-	s.acquitted = s.acquitted || beside
+	s.acquitting = o.acquits
 	s.waiting, s.yields = false, false
-	o.request.Select, o.request.Limit = store.Suspects, min(s.width-others, free)
+	o.request.Select, o.request.Limit = store.Suspects, min(room, max(free, fewSuspects))
 	s.reserved += o.request.Limit
 	return o, true
+}
+
+// failed accounts for a claim that failed, and maybe for an acquittal.
+func (s *suspicion) failed(o order) {
+	if o.acquits {
+		s.acquitting, s.acquitted = false, false
+	}
 }
 
 func (s *suspicion) claimed(r store.ClaimRequest, n int, now time.Time) {
@@ -106,6 +127,9 @@ func (s *suspicion) claimed(r store.ClaimRequest, n int, now time.Time) {
 		s.killers = s.killers && n > 0
 		s.again(now)
 		return
+	}
+	if s.acquitting {
+		s.acquitting, s.acquitted = false, true
 	}
 	s.inFlight += n
 	s.reserved -= r.Limit
@@ -120,7 +144,21 @@ func (s *suspicion) again(now time.Time) {
 	}
 }
 
-// finished accounts for a message that ran or was given back.
+// givenBack accounts for a message that did not run.
+func (s *suspicion) givenBack(crashes int) {
+	switch {
+	case crashes == 0:
+		return
+	case crashes == 1:
+		s.inFlight--
+	default:
+		s.soloRuns--
+		s.again(time.Now())
+	}
+	s.queued--
+}
+
+// finished accounts for a message that ran.
 func (s *suspicion) finished(crashes int, limit int) {
 	switch {
 	case crashes == 0:

@@ -229,7 +229,7 @@ func TestAFailingConsumerIsClaimedForByItself(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "good", "bad")
 		d.activate()
 		o := d.mustOrder(t)
-		if !d.failed(o, false, time.Now()) {
+		if !d.failed(o, false, false, time.Now()) {
 			t.Error("a claim for two failed: got a wait, want a claim for each")
 		}
 		ordered := make(map[string]int)
@@ -240,7 +240,7 @@ func TestAFailingConsumerIsClaimedForByItself(t *testing.T) {
 			}
 			name := o.consumers[0].Name()
 			if ordered[name]++; name == "bad" {
-				d.failed(o, false, time.Now())
+				d.failed(o, false, false, time.Now())
 				continue
 			}
 			d.claimed(o, store.Claim{Found: []int{o.asked[0]}, First: make([]store.Position, 1), Last: make([]store.Position, 1), Cut: true}, time.Now())

@@ -13,6 +13,7 @@ const (
 	sweepAside   = 50 * time.Millisecond // what took longer the last time has a goroutine of its own
 	sweepPolling = 2 * time.Second       // how long a poll may sweep
 	sweepTimeout = 30 * time.Second      // how long a sweep on its own goroutine may take
+	sweepAgain   = time.Second           // after one that failed
 )
 
 // sweeper looks at all that is due from the very beginning on, since messages may lie
@@ -20,33 +21,37 @@ const (
 // looks took too long. A poll does that as well while it is quick.
 type sweeper struct {
 	mu      sync.Mutex
+	began   time.Time // the last one
 	next    time.Time
 	took    time.Duration
 	running bool
 	wg      sync.WaitGroup
 }
 
-// due tells whether it is time to sweep, and whether a poll may do it.
-func (s *sweeper) due(now time.Time) (due, polling bool) {
+// due tells whether it is time to sweep, and whether a poll may do it. A sweep from
+// before the end of an outage says nothing, neither by its result nor by its time.
+func (s *sweeper) due(now, outageEnded time.Time) (due, polling bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if outageEnded.After(s.began) {
+		return true, true
+	}
 	return !s.running && !now.Before(s.next), s.took <= sweepAside
 }
 
-// done notes when a sweep began that is over now.
-func (s *sweeper) done(began time.Time) {
+// done notes when a sweep began that is over now. One that failed has taken no time
+// that others could have used, and is repeated soon.
+func (s *sweeper) done(began time.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if began.Before(s.began) { // another has begun since
+		return
+	}
 	now := time.Now()
-	s.took, s.running = now.Sub(began), false
-	s.next = now.Add(sweepShare * s.took)
-}
-
-// reset lets the next poll sweep: what was slow before an outage says nothing now.
-func (s *sweeper) reset() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.next, s.took = time.Time{}, 0
+	s.began, s.took, s.next = began, now.Sub(began), now.Add(sweepAgain)
+	if ok {
+		s.next = now.Add(sweepShare * s.took)
+	}
 }
 
 // at is when there may be a sweep again, at the earliest.
@@ -56,67 +61,76 @@ func (s *sweeper) at() time.Time {
 	return s.next
 }
 
-// aside sweeps on a goroutine of its own.
-func (s *sweeper) aside(sweep func()) {
+// aside sweeps on a goroutine of its own, unless one does.
+func (s *sweeper) aside(sweep func() (ok bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running = true
+	if s.running {
+		return
+	}
+	s.running, s.began = true, time.Now()
+	began := s.began
 	s.wg.Go(func() {
-		began := time.Now()
-		defer func() { s.done(began) }()
-		sweep()
+		ok := sweep()
+		s.done(began, ok)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.running = false
 	})
 }
 
 // sweepBack looks at ever more of what is due, from the newest back to the beginning,
-// until that takes too long: then at least what is new has been found.
-func (r *run) sweepBack(ctx context.Context) {
+// until that takes too long: then at least what is new has been found. False means that
+// a look failed for another reason.
+func (r *run) sweepBack(ctx context.Context) (ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
 	windows := []time.Duration{10 * time.Second, 2 * time.Minute, 20 * time.Minute, 4 * time.Hour, 2 * 24 * time.Hour, 30 * 24 * time.Hour, 0}
 	for _, window := range windows {
 		var from store.Position
 		if window > 0 {
-			from.At = time.Now().Add(-window)
+			from.At = r.dispatcher.clock(time.Now()).Add(-window)
 		}
 		wants, stood := r.dispatcher.sweeps(from)
 		probe, err := r.store.Probe(ctx, r.db, wants)
+		if ctx.Err() != nil {
+			return true
+		}
 		if err != nil {
-			if ctx.Err() == nil {
-				r.outage.Noticed("sweep", err)
-			}
-			return
+			r.outage.Noticed("sweep", err)
+			return false
 		}
 		r.dispatcher.found(probe, wants, stood, time.Now())
 	}
+	return true
 }
 
 // lookAll is the look of a poll: from the beginning when it is time for that, else
 // from the cursors.
 func (r *run) lookAll(ctx context.Context) (probe store.Probe, news bool, err error) {
-	if due, polling := r.sweeper.due(time.Now()); due && polling {
+	if due, polling := r.sweeper.due(time.Now(), r.outage.Ended()); due && polling {
 		began := time.Now()
 		wants, stood := r.dispatcher.sweeps(store.Position{})
 		probe, err = r.probe(ctx, wants, sweepPolling)
-		r.sweeper.done(began)
+		r.sweeper.done(began, err == nil)
 		if err == nil {
 			return probe, r.dispatcher.found(probe, wants, stood, time.Now()), nil
 		}
-		if time.Since(began) < sweepPolling || ctx.Err() != nil {
+		if time.Since(began) < sweepPolling || ctx.Err() != nil || r.outage.Err() != nil {
 			return probe, false, err
 		}
-		r.dispatcher.skip(time.Now().Add(-margin)) // for who has no better idea where to begin
-		r.sweeper.aside(func() { r.sweepBack(ctx) })
+		r.dispatcher.skip(time.Now()) // for who has no better idea where to begin
+		r.sweeper.aside(func() bool { return r.sweepBack(ctx) })
 	} else if due {
-		r.sweeper.aside(func() { r.sweepBack(ctx) })
+		r.sweeper.aside(func() bool { return r.sweepBack(ctx) })
 	}
 	began := time.Now()
 	wants, stood := r.dispatcher.looks()
 	if probe, err = r.probe(ctx, wants, statementTimeout); err == nil {
 		return probe, r.dispatcher.found(probe, wants, stood, time.Now()), nil
 	}
-	if tooSlow(began) {
-		r.dispatcher.skip(time.Now().Add(-margin))
+	if tooSlow(began) && r.outage.Err() == nil {
+		r.dispatcher.skip(time.Now())
 	}
 	return probe, false, err
 }

@@ -32,6 +32,7 @@ type Outage struct {
 	logged     time.Time
 	suppressed int
 	settled    time.Time
+	ended      time.Time // the last one
 	troubles   map[string]*trouble // by operation
 }
 
@@ -137,8 +138,8 @@ func (o *Outage) Over() {
 	if o.err == nil {
 		return
 	}
-	o.err = nil
-	o.settled = time.Now().Add(o.grace)
+	o.err, o.ended = nil, time.Now()
+	o.settled = o.ended.Add(o.grace)
 	if lasted := time.Since(o.since); lasted >= time.Second { // a lost connection is not worth a second line
 		o.logger.Info("database answers again", "after", lasted)
 	}
@@ -149,6 +150,13 @@ func (o *Outage) Settled() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err == nil && time.Now().After(o.settled)
+}
+
+// Ended returns when the last outage ended; zero means that there was none.
+func (o *Outage) Ended() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ended
 }
 
 // Err returns the last error while the database does not answer, else nil.

@@ -36,8 +36,16 @@ func (s *Store) look(ctx context.Context, db *bun.DB, wants []Want, all bool) (p
 // crashed is about to run beside them.
 func (s *Store) Acquit(ctx context.Context, db bun.IDB, owner string) error {
 	return s.insist(ctx, db, func(db bun.IDB) error {
-		_, err := s.raw(ctx, db, `UPDATE {claims} SET solo = FALSE WHERE owner = ? AND solo = TRUE`, owner).Exec(ctx)
-		return err
+		var ids []int64
+		if err := s.raw(ctx, db, `SELECT id FROM {claims} WHERE owner = ? AND solo = TRUE`, owner).Scan(ctx, &ids); err != nil {
+			return err
+		}
+		for _, id := range ids { // by the key: a scan would wait for the claims of others
+			if _, err := s.raw(ctx, db, `UPDATE {claims} SET solo = FALSE WHERE id = ? AND owner = ?`, id, owner).Exec(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
