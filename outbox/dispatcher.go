@@ -142,7 +142,7 @@ func (d *dispatcher) takeLocked() *task {
 	for range d.consumers {
 		c := d.consumers[d.turn%len(d.consumers)]
 		d.turn++
-		if len(c.queue) == 0 || !d.mayStartLocked(c) || d.keptFreeLocked(c.queue[0]) {
+		if len(c.queue) == 0 || !d.mayStartLocked(c, c.queue[0]) {
 			continue
 		}
 		t := d.dequeueLocked(c)
@@ -154,12 +154,6 @@ func (d *dispatcher) takeLocked() *task {
 		return t
 	}
 	return nil
-}
-
-// keptFreeLocked tells whether the last free worker is kept for a solo run, which is
-// claimed only when it can begin at once.
-func (d *dispatcher) keptFreeLocked(t *task) bool {
-	return d.suspects.needsWorker && t.row.Crashes == 0 && d.running >= d.config.Concurrency-1
 }
 
 // dequeueLocked takes a consumer's next task, and those that are to share its
@@ -186,8 +180,20 @@ func (d *dispatcher) dequeueLocked(c *consumer) *task {
 	return t
 }
 
-func (d *dispatcher) mayStartLocked(c *consumer) bool {
-	return c.running < d.limit(c) && d.startsLocked(c) > 0 && (!c.transactional || d.runTx < d.config.TxConcurrency)
+// mayStartLocked tells whether a free worker may start a message of its consumer. The
+// last one is kept for a solo run that waits, which is claimed only when it can begin
+// at once.
+func (d *dispatcher) mayStartLocked(c *consumer, t *task) bool {
+	if t.row.Crashes > 0 {
+		return d.hasRoomLocked(c)
+	}
+	kept := d.suspects.needsWorker && d.running >= d.config.Concurrency-1
+	return !kept && d.hasRoomLocked(c) && d.startsLocked(c) > 0
+}
+
+// hasRoomLocked tells whether a consumer may run one more, as far as its own limits go.
+func (d *dispatcher) hasRoomLocked(c *consumer) bool {
+	return c.running < d.limit(c) && (!c.transactional || d.runTx < d.config.TxConcurrency)
 }
 
 // limit is how many messages of a consumer may run at once.

@@ -35,7 +35,8 @@ func (d *dispatcher) orderSuspectsLocked(now time.Time) (order, bool) {
 	}
 	var wants []store.Want
 	for i, want := range d.wants {
-		if d.mayStartLocked(d.owner[i]) || d.running >= d.config.Concurrency && d.owner[i].running < d.limit(d.owner[i]) {
+		c := d.owner[i]
+		if d.hasRoomLocked(c) || c.running == d.config.Concurrency { // which is everybody's limit
 			wants = append(wants, want)
 		}
 	}
