@@ -3,6 +3,7 @@ package notify
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -107,9 +108,22 @@ func (n *Notifier) Run(ctx context.Context) error {
 // Health is a snapshot of a notifier. Whatever it says, messages are processed.
 type Health struct {
 	// Listening is true while notifications of other processes are heard.
-	Listening bool
+	Listening bool `json:"listening"`
 	// Err is why they are not, or why others could not be notified.
-	Err error
+	Err error `json:"-"`
+}
+
+// MarshalJSON implements json.Marshaler, for output only: the error is its text.
+func (h Health) MarshalJSON() ([]byte, error) {
+	type plain Health
+	var text string
+	if h.Err != nil {
+		text = bus.ErrorText(h.Err)
+	}
+	return json.Marshal(struct {
+		plain
+		Err string `json:"error,omitempty"`
+	}{plain(h), text})
 }
 
 // Health tells how the notifier is doing.

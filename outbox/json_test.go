@@ -2,10 +2,12 @@ package outbox_test
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/notify"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -27,6 +29,13 @@ func TestAnswersAreFitForJSON(t *testing.T) {
 			`{"id":1,"message_id":"00000000-0000-0000-0000-000000000001","consumer":"","payload_type":"","attempts":0,"crashes":0,"reason":"","payload":"\u003ca/\u003e"}`},
 		{schedule.Schedule{ID: 1, Name: "n", Expression: "@daily", Zone: "UTC", NextFire: at},
 			`{"id":1,"name":"n","payload_type":"","expression":"@daily","zone":"UTC","next_fire":"2026-01-02T03:04:05Z","paused":false}`},
+		{outbox.Health{Ready: true}, `{"ready":true}`},
+		{outbox.Health{LastClaim: at, Stuck: []string{"c"}, Err: errors.New("gone")},
+			`{"ready":false,"last_claim":"2026-01-02T03:04:05Z","stuck":["c"],"error":"gone"}`},
+		{schedule.Health{Ready: true}, `{"ready":true}`},
+		{schedule.Health{Err: errors.New("gone")}, `{"ready":false,"error":"gone"}`},
+		{notify.Health{Listening: true}, `{"listening":true}`},
+		{notify.Health{Err: errors.New("deaf")}, `{"listening":false,"error":"deaf"}`},
 		{outbox.Result{Changed: 1, Missing: []int64{2}}, `{"changed":1,"missing":[2]}`},
 	} {
 		got, err := json.Marshal(test.value)

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -189,15 +190,28 @@ func (p *Processor) check(ctx context.Context) error {
 type Health struct {
 	// Ready is true while the processor runs, the database answers, and not too
 	// many consumers were abandoned.
-	Ready bool
+	Ready bool `json:"ready"`
 	// LastClaim is when messages were last claimed; zero means not since Run
 	// began.
-	LastClaim time.Time
+	LastClaim time.Time `json:"last_claim,omitzero"`
 	// Stuck names the consumers that ignored their timeout and are still running.
-	Stuck []string
+	Stuck []string `json:"stuck,omitempty"`
 	// Err is the database's last error while it does not answer, or what Run
 	// returned.
-	Err error
+	Err error `json:"-"`
+}
+
+// MarshalJSON implements json.Marshaler, for output only: the error is its text.
+func (h Health) MarshalJSON() ([]byte, error) {
+	type plain Health
+	var text string
+	if h.Err != nil {
+		text = bus.ErrorText(h.Err)
+	}
+	return json.Marshal(struct {
+		plain
+		Err string `json:"error,omitempty"`
+	}{plain(h), text})
 }
 
 // Health tells how the processor is doing.

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -150,10 +151,23 @@ func (p *Processor) check(ctx context.Context) error {
 // Health is a snapshot of a processor.
 type Health struct {
 	// Ready is true while Run runs and the database answers.
-	Ready bool
+	Ready bool `json:"ready"`
 	// Err is the database's last error while it does not answer, else nil. It is nil
 	// before the first Run, and after a Run what it was at its end.
-	Err error
+	Err error `json:"-"`
+}
+
+// MarshalJSON implements json.Marshaler, for output only: the error is its text.
+func (h Health) MarshalJSON() ([]byte, error) {
+	type plain Health
+	var text string
+	if h.Err != nil {
+		text = bus.ErrorText(h.Err)
+	}
+	return json.Marshal(struct {
+		plain
+		Err string `json:"error,omitempty"`
+	}{plain(h), text})
 }
 
 // Health tells how the processor is doing. It does not touch the database.
