@@ -35,7 +35,7 @@ type Pending struct {
 }
 
 // MarshalJSON implements json.Marshaler: the payload is as it is stored when that is JSON,
-// else a string.
+// else a string. It is for output only: what is unmarshalled from it has no payload.
 func (m Pending) MarshalJSON() ([]byte, error) {
 	type plain Pending
 	return json.Marshal(struct {

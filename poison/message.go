@@ -35,7 +35,7 @@ type Message struct {
 }
 
 // MarshalJSON implements json.Marshaler: the payload is as it is stored when that is JSON,
-// else a string.
+// else a string. It is for output only: what is unmarshalled from it has no payload.
 func (m Message) MarshalJSON() ([]byte, error) {
 	type plain Message
 	return json.Marshal(struct {
