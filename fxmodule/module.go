@@ -19,7 +19,7 @@ import (
 // With [EventLog] it also runs a *projection.Runner; what it says of processors is
 // true of that, too.
 //
-// The application must provide a *bun.DB. It may provide [ConsumeChain],
+// The application must provide a *bun.DB. It may provide [ConsumeChain], [OuterChain],
 // [ProduceChain], middleware.OnPoison, *slog.Logger, notify.Listener, and bus.RegistryConfig,
 // outbox.ProducerConfig, outbox.ProcessorConfig, schedule.Config,
 // schedule.ProcessorConfig, notify.Config and amotel.Config, each as a value. fx
@@ -90,6 +90,12 @@ func module() fx.Option {
 // is also the way to another Backoff: provide a ProcessorConfig with a Chain made by
 // middleware.Default. Layers are called by many goroutines at once.
 type ConsumeChain []bus.Middleware
+
+// OuterChain is layers of the consume chain that see every run and its final outcome,
+// first outermost: they are the Outer of middleware.Options, which says what that
+// means. Together with an outbox.ProcessorConfig.Chain it is an error. Layers are
+// called by many goroutines at once.
+type OuterChain []bus.Middleware
 
 // ProduceChain is the application's own layers of the produce chain, first
 // outermost. Together with an outbox.ProducerConfig.User it is an error. Layers

@@ -99,6 +99,7 @@ type processorParams struct {
 	Registry  *bus.Registry
 	Telemetry *amotel.Telemetry
 	Chain     ConsumeChain           `optional:"true"`
+	Outer     OuterChain             `optional:"true"`
 	OnPoison  middleware.OnPoison    `optional:"true"`
 	Config    outbox.ProcessorConfig `optional:"true"`
 	Logger    *slog.Logger           `optional:"true"`
@@ -109,6 +110,9 @@ func newProcessor(p processorParams) (*outbox.Processor, error) {
 	if config.Chain != nil && p.Chain != nil {
 		return nil, bothProvided("fxmodule.ConsumeChain", "outbox.ProcessorConfig.Chain")
 	}
+	if config.Chain != nil && p.Outer != nil {
+		return nil, bothProvided("fxmodule.OuterChain", "outbox.ProcessorConfig.Chain")
+	}
 	if config.Chain != nil && p.OnPoison != nil {
 		return nil, bothProvided("middleware.OnPoison", "outbox.ProcessorConfig.Chain")
 	}
@@ -116,7 +120,7 @@ func newProcessor(p processorParams) (*outbox.Processor, error) {
 		config.Logger = p.Logger
 	}
 	if config.Chain == nil {
-		options := middleware.Options{Logger: config.Logger, User: p.Chain, OnPoison: p.OnPoison}
+		options := middleware.Options{Logger: config.Logger, Outer: p.Outer, User: p.Chain, OnPoison: p.OnPoison}
 		if p.Telemetry != nil {
 			options.Telemetry = p.Telemetry.Consume()
 		}

@@ -31,6 +31,7 @@ type pointers struct {
 	Log        *eventlog.Config          `optional:"true"`
 	Projection *projection.Config        `optional:"true"`
 	Consume    *ConsumeChain             `optional:"true"`
+	Outer      *OuterChain               `optional:"true"`
 	Produce    *ProduceChain             `optional:"true"`
 
 	ConsumeLayers []bus.Middleware     `optional:"true"`
@@ -39,7 +40,8 @@ type pointers struct {
 
 func refusePointers(p pointers) error {
 	for _, given := range []any{
-		p.Registry, p.Producer, p.Processor, p.Scheduler, p.Schedules, p.Telemetry, p.Notify, p.Log, p.Projection, p.Consume, p.Produce,
+		p.Registry, p.Producer, p.Processor, p.Scheduler, p.Schedules, p.Telemetry, p.Notify, p.Log, p.Projection,
+		p.Consume, p.Outer, p.Produce,
 	} {
 		if value := reflect.ValueOf(given); !value.IsNil() {
 			return fmt.Errorf("fxmodule: a %T is provided: provide the value, a %s", given, value.Type().Elem())

@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -190,6 +191,47 @@ func TestFxRefusesTwoChains(t *testing.T) {
 		fx.Provide(func() fxmodule.ConsumeChain { return fxmodule.ConsumeChain{} }))
 	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "one of them is allowed") {
 		t.Errorf("got %v, want both chains refused", err)
+	}
+	app = fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t), fxmodule.OuterChain{}), fxmodule.Module,
+		fx.Supply(outbox.ProcessorConfig{Chain: []bus.Middleware{}}))
+	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "both fxmodule.OuterChain and") {
+		t.Errorf("got %v, want both chains refused", err)
+	}
+}
+
+// TestFxOuterChainSeesTheVerdict: it is outside of the layers that decide, and in its order.
+func TestFxOuterChainSeesTheVerdict(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	var seen []string
+	outer := func(name string) bus.Middleware {
+		return func(next bus.Handler) bus.Handler {
+			return func(ctx context.Context, m *bus.Message) error {
+				err := next(ctx, m)
+				seen = append(seen, fmt.Sprint(name, ": ", bus.VerdictOf(err).Outcome))
+				return err
+			}
+		}
+	}
+	var producer *outbox.Producer
+	var processor *outbox.Processor
+	app := fx.New(fx.NopLogger, fx.Supply(db, fxmodule.OuterChain{outer("a"), outer("b")}), fxmodule.Module,
+		fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { return errors.New("no") })),
+		fx.Populate(&producer, &processor))
+	if err := app.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := outbox.Migrate(t.Context(), db, bus.Tables{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := producer.Produce(t.Context(), db, order{}); err != nil {
+		t.Fatal(err)
+	}
+	if ran, err := processor.Step(t.Context()); !ran || err != nil {
+		t.Fatalf("step: got %t, %v, want a run", ran, err)
+	}
+	if want := []string{"b: " + bus.Retried.String(), "a: " + bus.Retried.String()}; !slices.Equal(seen, want) {
+		t.Errorf("got %v, want %v", seen, want)
 	}
 }
 

@@ -264,7 +264,7 @@ func TestFxRefusesOtherTypes(t *testing.T) {
 		"*bus.RegistryConfig": &bus.RegistryConfig{}, "*outbox.ProducerConfig": &outbox.ProducerConfig{}, "*outbox.ProcessorConfig": &outbox.ProcessorConfig{},
 		"*schedule.Config": &schedule.Config{}, "*schedule.ProcessorConfig": &schedule.ProcessorConfig{}, "*otel.Config": &amotel.Config{}, "*notify.Config": &notify.Config{},
 		"*eventlog.Config": &eventlog.Config{}, "*projection.Config": &projection.Config{},
-		"*fxmodule.ConsumeChain": &fxmodule.ConsumeChain{}, "*fxmodule.ProduceChain": &fxmodule.ProduceChain{},
+		"*fxmodule.ConsumeChain": &fxmodule.ConsumeChain{}, "*fxmodule.OuterChain": &fxmodule.OuterChain{}, "*fxmodule.ProduceChain": &fxmodule.ProduceChain{},
 	} {
 		err := fx.New(fx.NopLogger, fx.Supply(db, other), fxmodule.Module).Err()
 		if err == nil || !strings.Contains(err.Error(), "a "+want+" is provided") {
