@@ -82,7 +82,7 @@ func TestRemovalIsNotLedAstray(t *testing.T) {
 			}
 			const n = 10
 			a.produceMany(n)
-			a.start(fast())
+			processor := a.start(fast())
 			eventually(t, "the messages are consumed", func() bool { return a.count("SELECT count(*) FROM tenant_a.consumer_messages") == 0 })
 			if got := a.count("SELECT count(*) FROM tenant_b.consumer_messages"); got != 1 {
 				t.Errorf("messages of the other schema: got %d, want its 1", got)
@@ -93,7 +93,30 @@ func TestRemovalIsNotLedAstray(t *testing.T) {
 			if got := a.count("SELECT count(*) FROM tenant_a.poisoned_messages"); got != 0 {
 				t.Errorf("poisoned: got %d, want none", got)
 			}
+			processor.mustStop() // it has given its connections back
+			everyConnectionIsIn(a, "tenant_a")
 		})
+	}
+}
+
+// everyConnectionIsIn asks all connections of the pool for their search_path: one that a
+// consumer has left elsewhere would lead astray whoever is given it next.
+func everyConnectionIsIn(a *app, schema string) {
+	a.Helper()
+	for range a.db.Stats().OpenConnections { // each is held until all are asked
+		conn, err := a.db.Conn(a.Context())
+		if err != nil {
+			a.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		var path, role string
+		err = conn.QueryRowContext(a.Context(), "SELECT current_setting('search_path'), current_setting('role')").Scan(&path, &role)
+		if err != nil {
+			a.Fatal(err)
+		}
+		if path != schema || role != "none" {
+			a.Errorf("a connection of the pool: got search_path %q and role %q, want %q and none", path, role, schema)
+		}
 	}
 }
 
