@@ -158,6 +158,45 @@ func TestConsumersKnowWhichInstantWasFiredFor(t *testing.T) {
 	})
 }
 
+// TestAScheduleThatWasPutOffFiresForItsInstant fires one that could not before: not for
+// the time until which it was put off.
+func TestAScheduleThatWasPutOffFiresForItsInstant(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	fired := make(chan time.Time, 1)
+	a := newApp(t, db, bus.Consume("c", func(ctx context.Context, o order) error {
+		at, _ := schedule.FiredFor(ctx)
+		fired <- at
+		return nil
+	}))
+	must[int64](t)(a.scheduler().ScheduleAnother(t.Context(), db, order{}, "0 0 0 1 1 *", "UTC"))
+	a.exec("UPDATE scheduled_messages SET created_at = now() - interval '370 days', available_after = now() - interval '1 second', last_error = 'no luck'")
+	a.start(fast())
+	a.fireSchedules(t.Context(), schedule.ProcessorConfig{})
+	if got := <-fired; got.YearDay() != 1 || got.Hour() != 0 || got.Nanosecond() != 0 {
+		t.Errorf("fired for: got %s, want the beginning of a year", got)
+	}
+}
+
+// TestSetsDoNotTakeNamesFromEachOther syncs two that both declare a name.
+func TestSetsDoNotTakeNamesFromEachOther(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a := newApp(t, db, counting("c", &n))
+		cleanup := schedule.Declared{Name: "cleanup", Payload: order{}, Expression: "@daily", Zone: "UTC"}
+		if err := a.scheduler().Sync(t.Context(), db, "team-a", cleanup); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.scheduler().Sync(t.Context(), db, "team-b", cleanup); !errors.Is(err, bus.ErrBadOption) || !strings.Contains(err.Error(), "team-a") {
+			t.Errorf("a name of another set: got %v, want ErrBadOption that names the set", err)
+		}
+		if got := a.listed(); len(got) != 1 {
+			t.Errorf("schedules: got %v, want that of the first set", got)
+		}
+	})
+}
+
 // TestAScheduleWithFullHeadersFires has no room for the instant.
 func TestAScheduleWithFullHeadersFires(t *testing.T) {
 	t.Parallel()

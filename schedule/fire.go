@@ -181,13 +181,30 @@ func (p *Processor) plan(row store.Schedule) (fires []time.Time, change store.Sc
 		}
 		change.AvailableAfter = next
 		if !missed || p.config.MissedFires == CatchUp {
-			fires = append(fires, row.AvailableAfter.Time)
+			fires = append(fires, instant(row))
 		}
 	}
 	if len(fires) > 0 {
 		change.FiredAt = row.Now.Time
 	}
 	return fires, change, nil
+}
+
+// instant is the fire time that a due schedule fires for. Of one that could not fire and
+// was put off it is the first that has passed since its last fire.
+func instant(row store.Schedule) time.Time {
+	at := row.AvailableAfter.Time
+	if row.LastError == "" {
+		return at
+	}
+	since := row.LastFiredAt.Time
+	if since.IsZero() {
+		since = row.CreatedAt.Time
+	}
+	if first, err := nextFire(row.CronExpression, row.CronTimezone, since); err == nil && first.Before(at) {
+		return first
+	}
+	return at
 }
 
 // following returns the fire time after this one, and whether it has passed as

@@ -34,7 +34,8 @@ type Declared struct {
 //
 // It is all or nothing: with a *bun.DB or bun.Conn in a transaction of its own. The
 // errors are those of [Scheduler.Schedule], joined, of all schedules of the set that
-// are wrong; two with one name, and an empty tag, are bus.ErrBadOption.
+// are wrong; two with one name, an empty tag, and a name that has another tag already,
+// are bus.ErrBadOption.
 func (s *Scheduler) Sync(ctx context.Context, db bun.IDB, tag string, set ...Declared) error {
 	if s.registry == nil {
 		return fmt.Errorf("schedule: sync: %w", errUnmade)
@@ -49,6 +50,9 @@ func (s *Scheduler) Sync(ctx context.Context, db bun.IDB, tag string, set ...Dec
 		}
 		kept := make([]int64, len(rows))
 		for i, row := range rows {
+			if err := otherSet(ctx, st, tx, row); err != nil {
+				return err
+			}
 			if kept[i], err = s.save(ctx, st, tx, row); err != nil {
 				return fmt.Errorf("schedule %q: %w", row.Name, err)
 			}
@@ -60,6 +64,16 @@ func (s *Scheduler) Sync(ctx context.Context, db bun.IDB, tag string, set ...Dec
 		return fmt.Errorf("schedule: sync %q: %w", tag, err)
 	}
 	return nil
+}
+
+// otherSet refuses a name that another set has: the two would take it from each other
+// at each boot.
+func otherSet(ctx context.Context, st *store.Store, tx bun.Tx, row store.Schedule) error {
+	old, _, err := st.LockSchedules(ctx, tx, store.ScheduleFilter{Name: row.Name})
+	if err == nil && len(old) > 0 && old[0].Tag != "" && old[0].Tag != row.Tag {
+		err = fmt.Errorf("schedule %q: %w: it belongs to the set %q", row.Name, bus.ErrBadOption, old[0].Tag)
+	}
+	return err
 }
 
 // declared returns the rows of a set by name, but for their next fires.
