@@ -17,9 +17,9 @@ import (
 var around = map[string]string{
 	"examples/quickstart/shop.go payload":    `%`,
 	"examples/quickstart/shop.go consumers":  `%`,
-	"examples/quickstart/tell.go produce":    `func produce(ctx context.Context, db *bun.DB, producer *outbox.Producer, order Order) error { % return err }`,
-	"examples/quickstart/tell.go schedule":   `func schedules(ctx context.Context, p parts) error { % return err }`,
-	"examples/quickstart/tell.go requeue":    `func requeue(ctx context.Context, p parts) (poison.Result, error) { % return result, err }`,
+	"examples/quickstart/tell.go produce":    `func produce(ctx context.Context, p *parts, order Order) error { % return err }`,
+	"examples/quickstart/tell.go schedule":   `func schedules(ctx context.Context, p *parts) error { % return err }`,
+	"examples/quickstart/tell.go requeue":    `func requeue(ctx context.Context, p *parts) (poison.Result, error) { % return result, err }`,
 	"examples/quickstart/shop.go middleware": `%`,
 	"examples/quickstart/main.go wiring":     `func wiring() fx.Option { % }`,
 	"examples/plain/main.go wiring":          `%`,
@@ -35,10 +35,9 @@ import ("context"; "errors"; "log/slog"; "time"
 "github.com/asyncmonolith/asyncmonolith-go/schedule")
 
 type Order struct { ID string }
-type (FeedbackDue struct{ OrderID string }; StockCountDue struct{}; HeartbeatDue struct{})
+type (FeedbackDue struct{ OrderID string }; StockCountDue struct{})
 func (FeedbackDue) PayloadType() string { return "" }
 func (StockCountDue) PayloadType() string { return "" }
-func (HeartbeatDue) PayloadType() string { return "" }
 type Story struct{}
 func (*Story) tell(_, _ string, _ ...any) {}
 func (*Story) mark(string) {}
@@ -46,10 +45,20 @@ type Shop struct{ story *Story }
 func (*Shop) SendReceipt(context.Context, OrderPlaced) error { return nil }
 func (*Shop) ChargeCard(context.Context, OrderPlaced) error { return nil }
 func (*Shop) NotifyWarehouse(context.Context, OrderPlaced) error { return nil }
-func NewFeedbackConsumer() (c bus.Consumer) { return }
+func NewFeedbackConsumer(*Shop) (c bus.Consumer) { return }
 func NewStockConsumer() (c bus.Consumer) { return }
 func stampTenant(next bus.Sender) bus.Sender { return next }
-type parts struct{ DB *bun.DB; Scheduler *schedule.Scheduler; Poisoned *poison.Store }
+
+// The blocks are parts of one program.
+func program(ctx context.Context, db *bun.DB, shop *Shop) error {
+	p, err := wire(ctx, db, append(NewOrderConsumers(shop), NewFeedbackConsumer(shop))...)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- p.run(ctx) }()
+	return errors.Join(produce(ctx, p, Order{ID: "o-1"}), <-ended)
+}
 `
 
 // TestReadmeCompiles compiles the README's Go code as it is printed.

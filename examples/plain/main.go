@@ -22,6 +22,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -52,36 +53,54 @@ func run(ctx context.Context, path string, out io.Writer) (err error) {
 	// end
 	defer func() { err = errors.Join(err, db.Close()) }()
 	beat := func(context.Context, HeartbeatDue) error { _, err := fmt.Fprintln(out, "beat"); return err }
-	return process(ctx, db, bus.Consume("beat", beat))
+	p, err := wire(ctx, db, bus.Consume("beat", beat))
+	if err != nil {
+		return err
+	}
+	_, err = p.Scheduler.Schedule(ctx, db, HeartbeatDue{}, "@every_second", "UTC", schedule.Name("heartbeat"))
+	if err != nil {
+		return err
+	}
+	return p.run(ctx)
 }
 
 // snippet: wiring
 
-// process makes every part and runs the processors until ctx ends.
-func process(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) error {
+// parts is what a program calls, and what runs beside it.
+type parts struct {
+	DB        *bun.DB
+	Producer  *outbox.Producer
+	Scheduler *schedule.Scheduler
+	Poisoned  *poison.Store
+
+	messages  *outbox.Processor
+	schedules *schedule.Processor
+}
+
+// wire makes the tables, and every part from one registry of all consumers.
+func wire(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) (*parts, error) {
 	registry, err := bus.NewRegistry(consumers...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := outbox.Migrate(ctx, db, registry.Tables()); err != nil {
-		return err
+		return nil, err
 	}
-	producer, producerErr := outbox.NewProducer(registry, outbox.ProducerConfig{})
-	scheduler, schedulerErr := schedule.NewScheduler(registry, schedule.Config{})
-	messages, messagesErr := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{})
-	schedules, schedulesErr := schedule.NewProcessor(db, registry, producer, schedule.ProcessorConfig{})
-	if err := errors.Join(producerErr, schedulerErr, messagesErr, schedulesErr); err != nil {
-		return err
-	}
-	_, err = scheduler.Schedule(ctx, db, HeartbeatDue{}, "@every_second", "UTC", schedule.Name("heartbeat"))
-	if err != nil {
-		return err
-	}
+	p, errs := &parts{DB: db}, [5]error{}
+	p.Producer, errs[0] = outbox.NewProducer(registry, outbox.ProducerConfig{})
+	p.Scheduler, errs[1] = schedule.NewScheduler(registry, schedule.Config{})
+	p.Poisoned, errs[2] = poison.NewStore(registry)
+	p.messages, errs[3] = outbox.NewProcessor(db, registry, outbox.ProcessorConfig{})
+	p.schedules, errs[4] = schedule.NewProcessor(db, registry, p.Producer, schedule.ProcessorConfig{})
+	return p, errors.Join(errs[:]...)
+}
 
+// run runs both processors until ctx ends, and drains them.
+func (p *parts) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx) // when one ends, so does the other
 	defer stop()
 	ended := make(chan error)
-	for _, part := range []func(context.Context) error{messages.Run, schedules.Run} {
+	for _, part := range []func(context.Context) error{p.messages.Run, p.schedules.Run} {
 		go func() { defer stop(); ended <- part(ctx) }()
 	}
 	return errors.Join(<-ended, <-ended)

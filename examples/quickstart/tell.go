@@ -29,16 +29,16 @@ func tell(ctx context.Context, p parts, story *Story) error {
 // placeOrder writes the order and its messages in one transaction: either both
 // are committed or neither is.
 func placeOrder(ctx context.Context, p parts, story *Story) error {
-	db, producer, order := p.DB, p.Producer, Order{ID: "o-1"}
+	order := Order{ID: "o-1"}
 	// snippet: produce
-	err := producer.RunInTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
+	err := p.Producer.RunInTx(ctx, p.DB, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.NewInsert().Model(&order).Exec(ctx); err != nil {
 			return err
 		}
-		if _, err := producer.Produce(ctx, tx, OrderPlaced{OrderID: order.ID}); err != nil {
+		if _, err := p.Producer.Produce(ctx, tx, OrderPlaced{OrderID: order.ID}); err != nil {
 			return err
 		}
-		_, err := producer.Produce(ctx, tx, FeedbackDue{OrderID: order.ID},
+		_, err := p.Producer.Produce(ctx, tx, FeedbackDue{OrderID: order.ID},
 			outbox.Delay(1500*time.Millisecond), outbox.InsertID("feedback:"+order.ID))
 		return err
 	})
@@ -47,7 +47,7 @@ func placeOrder(ctx context.Context, p parts, story *Story) error {
 		return err
 	}
 	story.tell("shop", "order %s is committed, and with it 4 messages and a delayed one", order.ID)
-	again, err := producer.Produce(ctx, db, FeedbackDue{OrderID: order.ID}, outbox.InsertID("feedback:"+order.ID))
+	again, err := p.Producer.Produce(ctx, p.DB, FeedbackDue{OrderID: order.ID}, outbox.InsertID("feedback:"+order.ID))
 	if err != nil {
 		return err
 	}
