@@ -42,7 +42,7 @@ type Schedule struct {
 }
 
 // MarshalJSON implements json.Marshaler: the payload is as it is stored when that is JSON,
-// else a string.
+// else a string. It is for output only: what is unmarshalled from it has no payload.
 func (s Schedule) MarshalJSON() ([]byte, error) {
 	type plain Schedule
 	return json.Marshal(struct {

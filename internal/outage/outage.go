@@ -32,7 +32,7 @@ type Outage struct {
 	logged     time.Time
 	suppressed int
 	settled    time.Time
-	ended      time.Time // the last one
+	ended      time.Time           // the last one
 	troubles   map[string]*trouble // by operation
 }
 
