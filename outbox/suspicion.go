@@ -43,7 +43,7 @@ type suspicion struct {
 	// acquitting: it is being noted that others are about to run beside it, which is
 	// so once that is done.
 	acquitting, acquitted bool
-	needsWorker           bool // it could begin, if one were free
+	needsWorker           bool // one is kept free for it
 	served                bool // theirs was the last order
 	queued                int  // claimed, not started
 }
@@ -79,8 +79,10 @@ func (s *suspicion) pending() bool { return s.waiting || !s.wanted.IsZero() }
 // while it waits.
 func (s *suspicion) order(wants []store.Want, free int, now time.Time) (order, bool) {
 	request := store.ClaimRequest{Wants: wants, MaxBytes: maxClaimBytes}
-	s.needsWorker = false
-	if len(wants) == 0 || s.soloAsked || s.acquitting {
+	if s.soloAsked || s.acquitting {
+		return order{}, false
+	}
+	if s.needsWorker = false; len(wants) == 0 {
 		return order{}, false
 	}
 	s.width = max(s.width, fewSuspects)
@@ -88,7 +90,7 @@ func (s *suspicion) order(wants []store.Want, free int, now time.Time) (order, b
 	room := s.width - others
 	yields := s.yields && s.waiting && room > 0
 	if !s.wanted.IsZero() && !yields && (others == 0 || now.Sub(s.wanted) >= soloPatience) {
-		if s.needsWorker = free <= 0; s.needsWorker {
+		if s.needsWorker = true; free <= 0 {
 			return order{}, false
 		}
 		s.wanted, s.soloAsked = time.Time{}, true
@@ -121,7 +123,7 @@ func (s *suspicion) failed(o order) {
 func (s *suspicion) claimed(r store.ClaimRequest, n int, now time.Time) {
 	if r.Select == store.Killers {
 		// Not n: the message may have finished before we get here.
-		s.soloAsked = false
+		s.soloAsked, s.needsWorker = false, false
 		s.soloRuns += n
 		s.soloSince, s.acquitted = now, !r.Solo
 		s.killers = s.killers && n > 0
