@@ -119,7 +119,7 @@ tidy-diff:
 
 .PHONY: race
 race:
-	$(call in-each,$(MODULES),go test -race,CGO_ENABLED=1 go test -race -count=1 -timeout 10m ./...)
+	$(call in-each,$(MODULES),go test -race,CGO_ENABLED=1 go test -race -count=1 -timeout 20m ./...)
 
 .PHONY: bench-once
 bench-once:

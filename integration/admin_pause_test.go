@@ -23,7 +23,7 @@ func TestPausedConsumerStandsStill(t *testing.T) {
 		slow := func(n *atomic.Int64) func(context.Context, order) error {
 			return func(ctx context.Context, _ order) error {
 				select {
-				case <-time.After(5 * time.Millisecond):
+				case <-time.After(25 * time.Millisecond):
 				case <-ctx.Done():
 				}
 				n.Add(1)

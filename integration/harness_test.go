@@ -183,7 +183,7 @@ func (a *app) poisoned() []row { a.Helper(); return a.rows("poisoned_messages", 
 
 func (a *app) rows(table, reason string) (rows []row) {
 	a.Helper()
-	err := insist(func() error {
+	err := reading(func() error {
 		return a.db.NewRaw("SELECT id, message_id, consumer_type, payload_type, payload, headers, insert_id, attempts, crashes, errors, "+
 			reason+" AS reason FROM "+table+" ORDER BY id").Scan(context.WithoutCancel(a.Context()), &rows)
 	})
@@ -195,7 +195,7 @@ func (a *app) rows(table, reason string) (rows []row) {
 
 func (a *app) count(query string, args ...any) (n int) {
 	a.Helper()
-	if err := insist(func() error { return a.db.NewRaw(query, args...).Scan(context.WithoutCancel(a.Context()), &n) }); err != nil {
+	if err := reading(func() error { return a.db.NewRaw(query, args...).Scan(context.WithoutCancel(a.Context()), &n) }); err != nil {
 		a.Fatalf("%s: %v", query, err)
 	}
 	return n
@@ -214,6 +214,17 @@ func insist(statement func() error) error {
 			return err
 		}
 	}
+}
+
+// reading also repeats a statement a few times whose connection is lost, as the tests
+// lose them on purpose: the pool may hold several.
+func reading(statement func() error) (err error) {
+	for range 20 {
+		if err = insist(statement); !store.IsUnavailable(err) {
+			break
+		}
+	}
+	return err
 }
 
 // nowOf is the clock of a database, as it stores instants, as SQL.

@@ -30,7 +30,7 @@ func mixed(c store.Claim, n int) []store.Result {
 func TestLargeClaimsAreSettledInTime(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		const size, part, limit = 20_000, 1_000, 5 * time.Second
+		const size, part, limit = 5_000, 1_000, 5 * time.Second
 		s, c := claimOf(t, db, size)
 		inTime := func(what string, run func(ctx context.Context) (int, error), want int) {
 			t.Helper()
