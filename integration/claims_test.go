@@ -286,12 +286,12 @@ func TestASuspectThatRunsLongHoldsUpNobody(t *testing.T) {
 		}
 		a.exec("UPDATE consumer_messages SET crashes = CASE WHEN payload LIKE '%long%' THEN 2 ELSE 1 END WHERE available_after > ?", time.Now().UnixMicro())
 		var worst time.Duration
-		for i := range 600 {
+		for i := range 60 {
 			began := time.Now()
 			a.produceAt(ctx, order{ID: "1"})
 			poll(t, "it ran", time.Hour, 5*time.Millisecond, func() bool { return ran.Load() == int64(i+1) })
 			worst = max(worst, time.Since(began))
-			<-time.After(time.Second)
+			<-time.After(5 * time.Second)
 		}
 		if worst > 100*time.Millisecond {
 			t.Errorf("others waited for up to %s, want to run at once", worst)
@@ -421,7 +421,7 @@ func TestExpectedMessagesArePolledForByType(t *testing.T) {
 		b.db = a.db.WithQueryHook(sent.hook())
 		r := b.startWith(ctx, outbox.ProcessorConfig{})
 		<-time.After(time.Second)
-		const messages = 1000
+		const messages = 300
 		before := sent.count("idle", "AS kind")
 		began := time.Now()
 		for range messages {
