@@ -84,7 +84,7 @@ func (d *dispatcher) bring(o order, n int) []task {
 		tasks[i] = task{consumer: d.consumers[0], queuedAt: time.Now()}
 	}
 	d.push(tasks)
-	d.claimed(o, store.Claim{Found: []int{n}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, time.Now())
+	d.claimed(o, store.Claim{Found: []int{n}, Last: make([]store.Position, 1)}, time.Now())
 	return tasks
 }
 
@@ -153,7 +153,7 @@ func TestShortClaimRestsTheConsumerUntilItIsWoken(t *testing.T) {
 		d.activate("test")
 		o = d.mustOrder(t)
 		d.activate("test") // a wake-up while the claim is under way
-		d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, time.Now())
+		d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
 		d.mustOrder(t)
 	})
 }
@@ -165,22 +165,22 @@ func TestClaimsBeginAtTheirCursor(t *testing.T) {
 		d.activate("test")
 		o := d.mustOrder(t)
 		at := store.Position{At: time.Now(), ID: 7}
-		d.claimed(o, store.Claim{Found: []int{2}, First: []store.Position{at}, Last: []store.Position{at}}, time.Now())
+		d.claimed(o, store.Claim{Found: []int{2}, Last: []store.Position{at}}, time.Now())
 		o = d.mustOrder(t)
 		if got := o.request.Wants[0].After; got != at {
 			t.Errorf("after a full claim: got cursor %+v, want %+v", got, at)
 		}
-		d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, time.Now())
+		d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
 		o = d.mustOrder(t) // still active: the short claim looked from further on
 		edge := store.Position{At: at.At.Add(-margin)}
 		if got := o.request.Wants[0].After; got != edge {
 			t.Errorf("after a short claim: got cursor %+v, want %+v", got, edge)
 		}
-		d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, time.Now())
+		d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
 		d.mustNotOrder(t, "short from the edge")
 		d.activate("test")
 		o = d.mustOrder(t)
-		d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, time.Now())
+		d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
 		d.mustNotOrder(t, "one claim for a wake-up that brings nothing")
 	})
 }

@@ -297,7 +297,7 @@ func writeAll(ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewM
 		if err != nil && ctx.Err() != nil {
 			store.CloseEnded(ctx, db)
 		}
-		if _, isTx := db.(bun.Tx); isTx || !store.IsRepeatable(err) {
+		if _, isTx := db.(bun.Tx); isTx || !store.IsConflict(err) {
 			return written, err
 		}
 		// A stricter default isolation let the statement lose a conflict.

@@ -212,7 +212,7 @@ func TestWhatIsHeldIsBoundedByBytes(t *testing.T) {
 			t.Errorf("with %d held: got %d bytes asked for, want %d", held, o.request.MaxBytes, want)
 		}
 		d.push([]task{{consumer: d.consumers[0], row: store.Message{Payload: big}}})
-		d.claimed(o, store.Claim{Messages: make([]store.Message, 1), Found: []int{1}, First: make([]store.Position, 1), Last: make([]store.Position, 1), Cut: true}, time.Now())
+		d.claimed(o, store.Claim{Messages: make([]store.Message, 1), Found: []int{1}, Last: make([]store.Position, 1), Cut: true}, time.Now())
 		running = append(running, d.next(nil))
 	}
 	d.mustNotOrder(t, "all bytes are held")
@@ -243,7 +243,7 @@ func TestAFailingConsumerIsClaimedForByItself(t *testing.T) {
 				d.failed(o, false, false, time.Now())
 				continue
 			}
-			d.claimed(o, store.Claim{Found: []int{o.asked[0]}, First: make([]store.Position, 1), Last: make([]store.Position, 1), Cut: true}, time.Now())
+			d.claimed(o, store.Claim{Found: []int{o.asked[0]}, Last: make([]store.Position, 1), Cut: true}, time.Now())
 		}
 		if ordered["bad"] != 1 || ordered["good"] != 3 {
 			t.Errorf("orders: got %v, want one of the bad, which waits then, and 3 of the good", ordered)
@@ -268,7 +268,7 @@ func TestClaimsThatBringLittleArePaced(t *testing.T) {
 		for range 10 {
 			d.activate("test")
 			o, _ = d.nextClaim(o, time.Time{})
-			d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1)}, time.Now())
+			d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
 		}
 		if took := time.Since(start); took != 9*pace {
 			t.Errorf("ten claims of nothing: got %s, want %s", took, 9*pace)
@@ -281,7 +281,7 @@ func TestClaimsThatBringLittleArePaced(t *testing.T) {
 		if took := time.Since(start); took > pace {
 			t.Errorf("a wake-up during the last claim: got a rest of %s, want none", took)
 		}
-		d.claimed(o, store.Claim{Found: []int{0}, First: make([]store.Position, 1), Last: make([]store.Position, 1), Cut: true}, time.Now())
+		d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1), Cut: true}, time.Now())
 		d.nextClaim(o, rest)
 		if took := time.Since(start); took != time.Second {
 			t.Errorf("rest: got %s, want 1s: a wake-up cuts it short", took)

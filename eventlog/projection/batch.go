@@ -294,8 +294,5 @@ func (b *batch) failed(ctx context.Context, index int, m *bus.Message, err error
 // transaction met a conflict, or its connection is lost. A statement that took too long,
 // or waited for a lock in vain, is the function's.
 func innocent(err error) bool {
-	if store.IsConflict(err) {
-		return !store.IsLockTimeout(err)
-	}
-	return store.IsConnectionDoubtful(err) && !errors.Is(err, context.DeadlineExceeded)
+	return store.IsConflict(err) || store.IsConnectionDoubtful(err) && !errors.Is(err, context.DeadlineExceeded)
 }

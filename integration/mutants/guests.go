@@ -18,7 +18,7 @@ func guestMutants() []mutant {
 		{
 			name: "a projection's timeout is nobody's fault", file: "eventlog/projection/batch.go",
 			suite: suite{pkg: "./integration/eventlog", tests: "^TestAFailingStatementOfAProjectionIsParked$"}, says: "runs: got",
-			changes: []change{{"	return store.IsConnectionDoubtful(err) && !errors.Is(err, context.DeadlineExceeded)\n", "	return store.IsUnavailable(err)\n"}},
+			changes: []change{{"store.IsConnectionDoubtful(err) && !errors.Is(err, context.DeadlineExceeded)\n", "(store.IsUnavailable(err) || store.ClassOf(err) == store.Timeout)\n"}},
 		},
 	}
 }

@@ -102,7 +102,7 @@ func (r ClaimRequest) keep(picks []pick) (Claim, []pick) {
 			return cmp.Or(a.AvailableAfter.Compare(b.AvailableAfter.Time), cmp.Compare(a.ID, b.ID))
 		})
 	}
-	c := Claim{Found: make([]int, n), First: make([]Position, n), Last: make([]Position, n)}
+	c := Claim{Found: make([]int, n), Last: make([]Position, n)}
 	size := 0
 	for i, p := range picks {
 		size += p.bytes()
@@ -111,13 +111,7 @@ func (r ClaimRequest) keep(picks []pick) (Claim, []pick) {
 			return c, picks[:i]
 		}
 		at := Position{At: p.AvailableAfter.Time, ID: p.ID}
-		if c.Found[p.Want]++; c.Found[p.Want] == 1 {
-			c.First[p.Want], c.Last[p.Want] = at, at
-		}
-		if at.Before(c.First[p.Want]) {
-			c.First[p.Want] = at
-		}
-		if c.Last[p.Want].Before(at) {
+		if c.Found[p.Want]++; c.Found[p.Want] == 1 || c.Last[p.Want].Before(at) {
 			c.Last[p.Want] = at
 		}
 	}

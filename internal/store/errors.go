@@ -59,7 +59,8 @@ func sqliteCode(err error) int {
 }
 
 // IsConflict tells whether a statement lost against a concurrent transaction, so that
-// it may succeed in a new one.
+// it may succeed in a new one. One that has waited for a lock in vain is a lock timeout:
+// it would only wait again.
 func IsConflict(err error) bool { return ClassOf(err) == Conflict }
 
 // IsLockTimeout tells whether a statement gave up waiting for a lock.

@@ -112,18 +112,14 @@ func InTx(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
 		return Whole(ctx, tx, func() error { return fn(tx) })
 	}
 	err = readCommitted(ctx, db, fn)
-	if IsRepeatable(err) && db.Dialect().Name() == dialect.MySQL {
+	if IsConflict(err) && db.Dialect().Name() == dialect.MySQL {
 		return mariaRetry(ctx, db, fn)
 	}
-	for try := 1; IsRepeatable(err) && try < ownTries; try++ {
+	for try := 1; IsConflict(err) && try < ownTries; try++ {
 		err = readCommitted(ctx, db, fn)
 	}
 	return err
 }
-
-// IsRepeatable tells whether a transaction of our own is worth another try at once. One
-// that has waited for a lock in vain would only wait again.
-func IsRepeatable(err error) bool { return IsConflict(err) && !IsLockTimeout(err) }
 
 func readCommitted(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
 	return RunInTx(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error { return fn(tx) })

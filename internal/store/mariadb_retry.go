@@ -43,7 +43,7 @@ func mariaRetry(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) (err 
 func mariaRepeat(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
 	for try := 1; ; try++ {
 		err := readCommitted(ctx, db, fn)
-		if !IsRepeatable(err) || try == mariaTries {
+		if !IsConflict(err) || try == mariaTries {
 			return err
 		}
 	}

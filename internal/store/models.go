@@ -161,8 +161,8 @@ type Claim struct {
 	Sent time.Time
 	// Found says for each want how many messages were found, claimed or not.
 	Found []int
-	// First and Last say for each want where its first and last message were.
-	First, Last []Position
+	// Last says for each want where its last message was.
+	Last []Position
 	// Cut is true when MaxBytes left messages behind.
 	Cut bool
 }

@@ -137,7 +137,7 @@ func (s *Store) insist(ctx context.Context, db bun.IDB, statement func(bun.IDB) 
 		return err
 	}
 	err = statement(db)
-	if _, isTx := db.(bun.Tx); isTx || !IsRepeatable(err) {
+	if _, isTx := db.(bun.Tx); isTx || !IsConflict(err) {
 		return err
 	}
 	return InTx(ctx, db, func(tx bun.Tx) error { return statement(tx) })
