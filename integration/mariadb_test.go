@@ -228,6 +228,38 @@ func TestMariaDBLooksBehindWhatIsHeld(t *testing.T) {
 	due(10)
 }
 
+// TestMariaDBLooksBehindHoweverMuchIsHeld: by others, of what one consumer takes.
+func TestMariaDBLooksBehindHoweverMuchIsHeld(t *testing.T) {
+	t.Parallel()
+	db := testdb.MariaDB(t)
+	a := newApp(t, db, consumed("c"))
+	a.fill(80_000, "order.placed")
+	a.exec(`INSERT INTO message_claims (owner, claimed_at, leased_until, solo, message_ids)
+		SELECT 'others', 0, ?, FALSE, JSON_ARRAYAGG(id) FROM consumer_messages`, time.Now().Add(time.Hour).UnixMicro())
+	a.produce(order{ID: "behind"})
+	s, wants := storeOf(t, db), []store.Want{{Consumer: "c", Payload: "order.placed", Limit: 10}}
+	if p, err := s.Probe(t.Context(), db, wants); err != nil || len(p.Due) != 1 {
+		t.Errorf("probe: got %d consumers with something due, error %v, want 1", len(p.Due), err)
+	}
+	c, err := s.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: wants, MaxBytes: 1 << 20})
+	if err != nil || len(c.Messages) != 1 {
+		t.Errorf("claim: got %d messages, error %v, want 1", len(c.Messages), err)
+	}
+}
+
+// TestMariaDBRenewalsWrite: also when there is nothing to renew, since one that passes
+// ends an outage, and a server that is read-only answers whoever only reads.
+func TestMariaDBRenewalsWrite(t *testing.T) {
+	t.Parallel()
+	db := testdb.MariaDB(t)
+	s := mariaStore(t, db)
+	tx := must[bun.Tx](t)(db.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true}))
+	defer tx.Rollback() //nolint:errcheck // nothing is written
+	if _, err := s.Extend(t.Context(), tx, "nobody", time.Minute); store.ClassOf(err) != store.ReadOnly {
+		t.Errorf("renewal of nothing, read-only: got error %v, want one that says so", err)
+	}
+}
+
 // TestMariaDBClaimSeesWhatHappenedMeanwhile: candidates are looked for, locked and
 // asked for in statements of their own. What happens to those of c1 before they are
 // locked counts.

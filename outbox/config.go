@@ -28,8 +28,8 @@ type ProcessorConfig struct {
 	// ±20 %. Wake-ups cut it short. Defaults to 1 s.
 	ProcessorMaxDelay time.Duration
 	// Concurrency is the most consumers that run at once. Where several are
-	// registered, each leaves as many free as it uses, up to an eighth of them, so that
-	// a slow one does not keep the others from running. Defaults to 64.
+	// registered, each leaves as many free as it uses, up to an eighth of them and at
+	// least one, so that a slow one does not keep the others from running. Defaults to 64.
 	Concurrency int
 	// TxConcurrency is the most transactional consumers that run at once; each
 	// holds a connection. Defaults to 8, and to 1 without row locks.

@@ -23,6 +23,24 @@ func TestZeroConfigWorks(t *testing.T) {
 	}
 }
 
+func TestConfigOfAConsumer(t *testing.T) {
+	t.Parallel()
+	registry := newRegistry(t, bus.Consume("c", func(context.Context, order) error { return nil }, bus.Timeout(time.Minute), bus.Aliases("old")))
+	p, err := outbox.NewProcessor(noDatabase(t), registry, outbox.ProcessorConfig{MaxAttempts: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"c", "old"} {
+		config, ok := p.ConsumerConfig(name)
+		if !ok || config.Timeout != time.Minute || config.MaxAttempts != 7 || config.AttemptDelay != 10*time.Second {
+			t.Errorf("of %q: got %+v and %t, want its own timeout, the processor's attempts, and the default delay", name, config, ok)
+		}
+	}
+	if config, ok := p.ConsumerConfig("unknown"); ok {
+		t.Errorf("of a consumer that is not registered: got %+v, want none", config)
+	}
+}
+
 func TestConfigOutOfRangeIsRefused(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -130,7 +130,11 @@ func pickedIDs(picks []pick) []int64 {
 // still missing of them.
 func (n names) take(ctx context.Context, tx bun.IDB, c *Claim, picks []pick, recorded []int64) error {
 	if len(recorded) < len(picks) {
-		picks = slices.DeleteFunc(picks, func(p pick) bool { return !slices.Contains(recorded, p.ID) })
+		kept := make(map[int64]bool, len(recorded))
+		for _, id := range recorded {
+			kept[id] = true
+		}
+		picks = slices.DeleteFunc(picks, func(p pick) bool { return !kept[p.ID] })
 	}
 	var large map[int64]*Message // nil in a claim that has none, as most
 	c.Messages = make([]Message, len(picks))

@@ -62,7 +62,9 @@ func (m *mariadb) raw(ctx context.Context, db bun.IDB, statement string, args ..
 
 // ordered is a list of ids for {ids}, in the order in which rows are locked.
 func ordered(ids []int64) string {
-	return asJSON(slices.Compact(slices.Sorted(slices.Values(ids))))
+	sorted := slices.AppendSeq([]int64{}, slices.Values(ids)) // never nil, which would be a null
+	slices.Sort(sorted)
+	return asJSON(slices.Compact(sorted))
 }
 
 const (
@@ -172,11 +174,9 @@ type look struct {
 	at      Position
 }
 
-// Behind what others hold or have locked a look goes twice as far as the one before.
-const (
-	minLook  = 16
-	maxLooks = 12
-)
+// minLook is how far a look goes at first. Behind what others hold or have locked it goes
+// twice as far as the time before, until it has come to the end.
+const minLook = 16
 
 func (m *mariadb) pick(ctx context.Context, tx bun.Tx, r ClaimRequest) (picks []pick, err error) {
 	if r.Select != Clean {
@@ -187,9 +187,9 @@ func (m *mariadb) pick(ctx context.Context, tx bun.Tx, r ClaimRequest) (picks []
 		looks = append(looks, look{want: i, missing: w.Limit, limit: max(w.Limit, minLook), at: w.After})
 	}
 	var held map[int64]bool
-	for range maxLooks {
+	for {
 		if looks = slices.DeleteFunc(looks, look.over); len(looks) == 0 {
-			break
+			return picks, nil
 		}
 		var found []candidate
 		if found, held, err = m.candidates(ctx, tx, r.Wants, looks, held); err != nil {
@@ -208,7 +208,6 @@ func (m *mariadb) pick(ctx context.Context, tx bun.Tx, r ClaimRequest) (picks []
 			looks[i].missing -= count(locked, func(p pick) bool { return p.Want == looks[i].want })
 		}
 	}
-	return picks, nil
 }
 
 // pickCrashed looks from the start each time: crashed messages are few.
@@ -218,8 +217,7 @@ func (m *mariadb) pickCrashed(ctx context.Context, tx bun.Tx, r ClaimRequest) (p
 	}
 	low, high := r.Select.crashes()
 	tried := make(map[int64]bool)
-	limit := r.Limit
-	for range maxLooks {
+	for limit := r.Limit; ; limit *= 2 {
 		var found []candidate
 		if err := m.raw(ctx, tx, mariaCandidatesCrashed, low, high, wantedPairs(r.Wants), limit).Scan(ctx, &found); err != nil {
 			return nil, err
@@ -235,11 +233,9 @@ func (m *mariadb) pickCrashed(ctx context.Context, tx bun.Tx, r ClaimRequest) (p
 			return nil, err
 		}
 		if picks = append(picks, locked...); exhausted || len(picks) >= r.Limit {
-			break
+			return picks, nil
 		}
-		limit *= 2
 	}
-	return picks, nil
 }
 
 func (l look) over() bool { return l.missing <= 0 || l.limit <= 0 }

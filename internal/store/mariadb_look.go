@@ -49,9 +49,9 @@ func (m *mariadb) free(ctx context.Context, db bun.IDB, wants []Want) (due []int
 		looks[i] = look{want: i, missing: 1, limit: minLook, at: wants[i].After}
 	}
 	var held map[int64]bool
-	for range maxLooks {
+	for {
 		if looks = slices.DeleteFunc(looks, look.over); len(looks) == 0 {
-			break
+			return due, first, nil
 		}
 		var found []candidate
 		if found, held, err = m.candidates(ctx, db, wants, looks, held); err != nil {
@@ -64,7 +64,6 @@ func (m *mariadb) free(ctx context.Context, db bun.IDB, wants []Want) (due []int
 			}
 		}
 	}
-	return due, first, nil
 }
 
 func count[T any](rows []T, is func(T) bool) (n int) {

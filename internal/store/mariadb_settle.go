@@ -221,10 +221,11 @@ const (
 // extend asks for the owner's claims before, so as not to wait for those of others, and
 // after: what is there still was renewed, or claimed meanwhile. A transaction would take
 // twice as many round trips, each of which shortens what is left of the leases. How many
-// rows an update has changed says nothing: a driver may be set to count otherwise.
+// rows an update has changed says nothing: a driver may be set to count otherwise. The
+// update is sent for no claims, too: it shows that the server takes writes.
 func (m *mariadb) extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error) {
 	var owned []int64
-	if err := m.raw(ctx, db, mariaOwned, owner).Scan(ctx, &owned); err != nil || len(owned) == 0 {
+	if err := m.raw(ctx, db, mariaOwned, owner).Scan(ctx, &owned); err != nil {
 		return nil, err
 	}
 	if _, err := m.raw(ctx, db, mariaExtend, ordered(owned), lease.Microseconds(), owner).Exec(ctx); err != nil {
