@@ -32,7 +32,7 @@ func mariaClaimMutants() []mutant {
 		},
 		{
 			name: "MariaDB: nobody looks behind what is locked", file: mariaClaim, suite: onMariaDB("^TestMariaDBClaimersDoNotStarveEachOther$"), says: `got 0 messages`,
-			changes: []change{{"maxLooks = 12", "maxLooks = 1"}},
+			changes: []change{{"	l.limit *= 2\n", "	l.limit = 0\n"}},
 		},
 		{
 			name: "MariaDB: those that repeat take no turns", file: "internal/store/handle.go", suite: onMariaDB("^TestMariaDBSurfacesNoConflicts$"), says: `got error .*1213`,
