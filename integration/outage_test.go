@@ -17,12 +17,16 @@ import (
 
 // breaker fails every statement of a database handle while it is open, or every
 // one that writes while it is read-only.
-type breaker struct{ open, readOnly atomic.Bool }
+// It answers late while it is slow.
+type breaker struct{ open, readOnly, slow atomic.Bool }
 
 var errOutage = errors.New("outage")
 
 func (b *breaker) BeforeQuery(ctx context.Context, event *bun.QueryEvent) context.Context {
 	writes := !strings.HasPrefix(strings.TrimSpace(event.Query), "SELECT")
+	if b.slow.Load() {
+		<-time.After(3 * time.Second)
+	}
 	if b.open.Load() || b.readOnly.Load() && writes {
 		ctx, cancel := context.WithCancelCause(ctx)
 		cancel(errOutage)
@@ -110,6 +114,33 @@ func TestConsumersAreCancelledBeforeTheirLeaseRunsOut(t *testing.T) {
 		if crashes.Load() != 0 || starts.len() != 2 {
 			t.Errorf("got %d runs and %d crashes, want a second run and no crash: the owner renews what nobody took", starts.len(), crashes.Load())
 		}
+	})
+}
+
+// TestPollsGoOnRightAfterAnOutage: the poll during which an outage ends has waited for
+// answers. That is no reason to rest for ten times as long, as after a poll that costs
+// the database so much.
+func TestPollsGoOnRightAfterAnOutage(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var started moments
+		consumer := bus.Consume("c", func(context.Context, order) error { started.add(); return nil })
+		a, others := newApp(consumer), newApp(consumer)
+		processorSide, breaker := a.breakable()
+		r := processorSide.startWith(ctx, outbox.ProcessorConfig{})
+		sooner(t, "it runs", func() bool { return r.Health().Ready })
+		breaker.open.Store(true)
+		sooner(t, "it notices", func() bool { return !r.Health().Ready })
+		breaker.slow.Store(true)
+		breaker.open.Store(false)
+		sooner(t, "the outage is over", func() bool { return r.Health().Ready })
+		breaker.slow.Store(false)
+		over := time.Now()
+		others.produceAt(ctx, order{ID: "1"})
+		sooner(t, "the message is done", a.empty)
+		if after := started.at(0).Sub(over); after > 5*time.Second {
+			t.Errorf("a message that others produce right after an outage runs after %s, want about a poll", after)
+		}
+		r.mustStop()
 	})
 }
 

@@ -47,7 +47,7 @@ func (r *run) poller(ctx context.Context) {
 		} else {
 			ok = r.poll(ctx)
 		}
-		p.polled(now, ok)
+		p.polled(now, ok && !r.outage.Ended().After(now)) // else it has waited, not worked
 		timer.Reset(0)
 	}
 }
