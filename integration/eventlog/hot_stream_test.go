@@ -3,9 +3,11 @@ package eventlog_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -21,20 +23,21 @@ func (deposit) PayloadType() string { return "deposit" }
 func TestAHotStreamCountsNoAttempts(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
-		const messages = 1000
+		const messages = 400
 		var a *app
 		d := accounts(100)
+		patience := 9 * time.Second // which a machine that is busy with other tests needs to wait for its turn
 		a = newApp(t, db, outbox.ConsumeTx("decide", func(ctx context.Context, tx bun.Tx, _ deposit) error {
 			_, _, err := decider.Handle(ctx, a.log, tx, d, "hot", 1)
 			return err
-		}))
+		}, bus.Timeout(patience)))
 		// A second run that counts would be the last: process has MaxAttempts 2.
-		a.exec("CREATE TABLE counted (attempts int)")
+		a.exec("CREATE TABLE counted (errors text)")
 		if a.isPostgres() {
-			a.exec(`CREATE FUNCTION count_attempt() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO counted VALUES (NEW.attempts); RETURN NEW; END $$`)
+			a.exec(`CREATE FUNCTION count_attempt() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO counted VALUES (NEW.errors); RETURN NEW; END $$`)
 			a.exec(`CREATE TRIGGER count_attempt AFTER UPDATE ON consumer_messages FOR EACH ROW WHEN (NEW.attempts > OLD.attempts) EXECUTE FUNCTION count_attempt()`)
 		} else {
-			a.exec(`CREATE TRIGGER count_attempt AFTER UPDATE ON consumer_messages WHEN NEW.attempts > OLD.attempts BEGIN INSERT INTO counted VALUES (NEW.attempts); END`)
+			a.exec(`CREATE TRIGGER count_attempt AFTER UPDATE ON consumer_messages WHEN NEW.attempts > OLD.attempts BEGIN INSERT INTO counted VALUES (NEW.errors); END`)
 		}
 		items := make([]outbox.Item, messages)
 		for i := range items {
@@ -48,8 +51,9 @@ func TestAHotStreamCountsNoAttempts(t *testing.T) {
 			a.process()
 		}
 		eventually(t, "all have decided", func() bool { return a.count("SELECT count(*) FROM consumer_messages") == 0 })
-		if n := a.count("SELECT count(*) FROM counted"); n != 0 {
-			t.Errorf("attempts that counted: got %d, want none", n)
+		var counted []string
+		if err := db.NewRaw("SELECT errors FROM counted").Scan(t.Context(), &counted); err != nil || len(counted) > 0 {
+			t.Errorf("attempts that counted: got %d, error %v, want none: %s", len(counted), err, counted)
 		}
 		if n := a.count("SELECT count(*) FROM poisoned_messages"); n != 0 {
 			t.Errorf("poisoned: got %d, want none", n)
