@@ -160,8 +160,9 @@ func TestADeadlockIsRepeatedAtOnce(t *testing.T) {
 			r := a.start(fast())
 			eventually(t, "both are settled", a.empty)
 			r.mustStop()
-			if got := len(a.poisoned()); got != 0 || runs.Load() != 3 || r.Stats().Uncounted != 0 {
-				t.Errorf("got %d poisoned, %d runs, %d put back, want 0, 3 and 0", got, runs.Load(), r.Stats().Uncounted)
+			// Whoever lost may lose again: it can get the first row back before the other wakes up.
+			if got := len(a.poisoned()); got != 0 || runs.Load() < 3 || runs.Load() > 6 || r.Stats().Uncounted != 0 {
+				t.Errorf("got %d poisoned, %d runs, %d put back, want 0, 3 or a few more, and 0", got, runs.Load(), r.Stats().Uncounted)
 			}
 		})
 	}
