@@ -9,7 +9,6 @@
 // due when [Kit.Advance] moves the clock. A [FakeProducer], a [FakeScheduler] and
 // [Decider], which tests deciders of the event log, need no database at all.
 //
-// It is not meant for testing the library itself, starts nothing in the
-// background and never sleeps. It may import only the public packages of the
-// library, internal/store and bun.
+// It is not meant for testing the library itself, starts nothing in the background and never
+// sleeps. It may import only internal/store, the public packages and bun.
 package bustest

@@ -15,6 +15,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -124,7 +125,7 @@ func (l *Log) AppendAll(ctx context.Context, tx bun.Tx, writes ...Write) ([]Appe
 		if _, ok := errors.AsType[*ConflictError](err); ok {
 			return nil, err
 		}
-		return nil, fmt.Errorf("eventlog: append: %w", store.Explained(err))
+		return nil, fmt.Errorf("eventlog: append: %w", dberr.Explained(err))
 	}
 	return appended, nil
 }

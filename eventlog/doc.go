@@ -8,8 +8,7 @@
 // gets a position in the order of the whole log once it is committed, without
 // gaps: who has read up to a position has missed nothing.
 //
-// What reads the log in order is package eventlog/projection, what decides on new
-// events is package eventlog/decider. This package runs nothing in the background
-// and does not speak SQL. It may import only bus, internal/store,
-// internal/outage, bun and google/uuid.
+// What reads the log in order is package eventlog/projection, what decides on new events is
+// package eventlog/decider. This package runs nothing in the background and does not speak SQL.
+// It may import only bus, internal/store, internal/dberr, internal/outage, bun and google/uuid.
 package eventlog

@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -124,7 +125,7 @@ func (l *Log) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Conte
 	var wakes *store.Wakes
 	err = store.InTx(ctx, db, func(tx bun.Tx) error {
 		if err := s.WriteFirst(ctx, tx); err != nil {
-			return fmt.Errorf("eventlog: run in tx: %w", store.Explained(err))
+			return fmt.Errorf("eventlog: run in tx: %w", dberr.Explained(err))
 		}
 		var within context.Context
 		within, wakes = store.WithWakes(ctx)

@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -205,7 +206,7 @@ type nextPage func(*store.Store, bun.IDB) (rows []store.Event, more bool, err er
 // read yields the events of page after page.
 func (l *Log) read(ctx context.Context, db bun.IDB, operation string, start func() nextPage) iter.Seq2[Recorded, error] {
 	return func(yield func(Recorded, error) bool) {
-		fail := func(err error) { yield(Recorded{}, fmt.Errorf("eventlog: %s: %w", operation, store.Explained(err))) }
+		fail := func(err error) { yield(Recorded{}, fmt.Errorf("eventlog: %s: %w", operation, dberr.Explained(err))) }
 		s, db, err := l.on(db)
 		if err != nil {
 			fail(err)
@@ -241,7 +242,7 @@ func (l *Log) Head(ctx context.Context, db bun.IDB) (int64, error) {
 	}
 	head, err := s.Head(ctx, db)
 	if err != nil {
-		return 0, fmt.Errorf("eventlog: head: %w", store.Explained(err))
+		return 0, fmt.Errorf("eventlog: head: %w", dberr.Explained(err))
 	}
 	return head, nil
 }
@@ -257,7 +258,7 @@ func (l *Log) Number(ctx context.Context, db *bun.DB) (total int, err error) {
 		total, err = number(ctx, s, db)
 	}
 	if err != nil {
-		return total, fmt.Errorf("eventlog: number: %w", store.Explained(err))
+		return total, fmt.Errorf("eventlog: number: %w", dberr.Explained(err))
 	}
 	return total, nil
 }

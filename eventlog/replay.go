@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -53,7 +54,7 @@ const (
 func (l *Log) Replay(ctx context.Context, db *bun.DB, replay Replay) (total int, err error) {
 	total, err = l.replay(ctx, db, replay)
 	if err != nil {
-		return total, fmt.Errorf("eventlog: replay %q: %w", replay.Name, store.Explained(err))
+		return total, fmt.Errorf("eventlog: replay %q: %w", replay.Name, dberr.Explained(err))
 	}
 	return total, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -28,7 +29,7 @@ func (l *Log) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Sn
 	}
 	found, ok, err := s.Snapshot(ctx, db, stream, kind)
 	if err != nil {
-		return Snapshot{}, false, fmt.Errorf("eventlog: snapshot: %w", store.Explained(err))
+		return Snapshot{}, false, fmt.Errorf("eventlog: snapshot: %w", dberr.Explained(err))
 	}
 	return Snapshot{Version: found.Version, State: found.State}, ok, nil
 }
@@ -48,7 +49,7 @@ func (l *Log) SaveSnapshot(ctx context.Context, tx bun.Tx, stream, kind string, 
 		err = s.SaveSnapshot(ctx, db, stream, kind, store.Snapshot{Version: snapshot.Version, State: snapshot.State})
 	}
 	if err != nil {
-		return fmt.Errorf("eventlog: save snapshot: %w", store.Explained(err))
+		return fmt.Errorf("eventlog: save snapshot: %w", dberr.Explained(err))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -30,7 +31,7 @@ func (l *Log) Tombstone(ctx context.Context, tx bun.Tx, stream string) error {
 			return err
 		}
 		if err := s.Erase(ctx, db, stream, last.Version); err != nil {
-			return fmt.Errorf("eventlog: tombstone: %w", store.Explained(err))
+			return fmt.Errorf("eventlog: tombstone: %w", dberr.Explained(err))
 		}
 		return nil
 	})

@@ -13,13 +13,13 @@ import (
 	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
 // provocation makes a database answer with an error of a class.
 type provocation struct {
 	name   string
-	want   store.Class
+	want   dberr.Class
 	outage bool // for a statement of ours
 	run    func(p *provoker) error
 }
@@ -104,12 +104,12 @@ func cancelled(p *provoker) error {
 
 func everywhere() []provocation {
 	return []provocation{
-		{"no table", store.Schema, false, sends("SELECT * FROM nowhere")},
-		{"no column", store.Schema, false, sends("SELECT missing FROM t")},
-		{"taken key", store.Refused, false, sends("INSERT INTO t VALUES (1, 1)")},
-		{"bad syntax", store.Other, false, sends("SELEKT 1")},
-		{"our deadline", store.Timeout, false, pastDeadline},
-		{"cut off", store.Cancelled, true, cancelled},
+		{"no table", dberr.Schema, false, sends("SELECT * FROM nowhere")},
+		{"no column", dberr.Schema, false, sends("SELECT missing FROM t")},
+		{"taken key", dberr.Refused, false, sends("INSERT INTO t VALUES (1, 1)")},
+		{"bad syntax", dberr.Other, false, sends("SELEKT 1")},
+		{"our deadline", dberr.Timeout, false, pastDeadline},
+		{"cut off", dberr.Cancelled, true, cancelled},
 	}
 }
 
@@ -117,53 +117,53 @@ func provocations(d dialect.Name) []provocation {
 	switch d {
 	case dialect.PG:
 		return append(everywhere(),
-			provocation{"deadlock", store.Conflict, false, deadlocks},
-			provocation{"serialization", store.Conflict, false, serialization},
-			provocation{"lock timeout", store.LockTimeout, false, whileLocked("SET LOCAL lock_timeout = 20", "UPDATE t SET v = 3 WHERE n = 1")},
-			provocation{"no wait", store.LockTimeout, false, whileLocked("SELECT * FROM t FOR UPDATE NOWAIT")},
-			provocation{"statement timeout", store.Timeout, false, sends("SET LOCAL statement_timeout = 20", "SELECT pg_sleep(10)")},
-			provocation{"read only", store.ReadOnly, true, sends("SET TRANSACTION READ ONLY", "INSERT INTO t VALUES (3, 3)")},
-			provocation{"terminated", store.Unavailable, true, sends("SELECT pg_terminate_backend(pg_backend_pid())")},
-			provocation{"disk full", store.Exhausted, true, raises("53100")},
-			provocation{"out of memory", store.Exhausted, true, raises("53200")},
-			provocation{"too many connections", store.Exhausted, true, raises("53300")},
-			provocation{"i/o error", store.Exhausted, true, raises("58030")},
-			provocation{"starting up", store.Unavailable, true, raises("57P03")},
-			provocation{"lost", store.Unavailable, true, raises("08006")},
-			provocation{"bad value", store.Refused, false, sends("SELECT 'x'::int")},
-			provocation{"too complex", store.Refused, false, raises("54001")},
-			provocation{"no privilege", store.Other, false, raises("42501")},
-			provocation{"internal", store.Other, false, raises("XX000")})
+			provocation{"deadlock", dberr.Conflict, false, deadlocks},
+			provocation{"serialization", dberr.Conflict, false, serialization},
+			provocation{"lock timeout", dberr.LockTimeout, false, whileLocked("SET LOCAL lock_timeout = 20", "UPDATE t SET v = 3 WHERE n = 1")},
+			provocation{"no wait", dberr.LockTimeout, false, whileLocked("SELECT * FROM t FOR UPDATE NOWAIT")},
+			provocation{"statement timeout", dberr.Timeout, false, sends("SET LOCAL statement_timeout = 20", "SELECT pg_sleep(10)")},
+			provocation{"read only", dberr.ReadOnly, true, sends("SET TRANSACTION READ ONLY", "INSERT INTO t VALUES (3, 3)")},
+			provocation{"terminated", dberr.Unavailable, true, sends("SELECT pg_terminate_backend(pg_backend_pid())")},
+			provocation{"disk full", dberr.Exhausted, true, raises("53100")},
+			provocation{"out of memory", dberr.Exhausted, true, raises("53200")},
+			provocation{"too many connections", dberr.Exhausted, true, raises("53300")},
+			provocation{"i/o error", dberr.Exhausted, true, raises("58030")},
+			provocation{"starting up", dberr.Unavailable, true, raises("57P03")},
+			provocation{"lost", dberr.Unavailable, true, raises("08006")},
+			provocation{"bad value", dberr.Refused, false, sends("SELECT 'x'::int")},
+			provocation{"too complex", dberr.Refused, false, raises("54001")},
+			provocation{"no privilege", dberr.Other, false, raises("42501")},
+			provocation{"internal", dberr.Other, false, raises("XX000")})
 	case dialect.MySQL:
 		return append(everywhere(),
-			provocation{"deadlock", store.Conflict, false, deadlocks},
-			provocation{"lock timeout", store.LockTimeout, false, whileLocked("SET STATEMENT innodb_lock_wait_timeout=1 FOR UPDATE t SET v = 3 WHERE n = 1")},
-			provocation{"no wait", store.LockTimeout, false, whileLocked("SELECT * FROM t WHERE n = 1 FOR UPDATE NOWAIT")},
-			provocation{"statement timeout", store.Timeout, false, sends("SET STATEMENT max_statement_time=0.02 FOR SELECT SUM(SQRT(seq)) FROM seq_1_to_1000000000")},
-			provocation{"read only", store.ReadOnly, true, func(p *provoker) error {
+			provocation{"deadlock", dberr.Conflict, false, deadlocks},
+			provocation{"lock timeout", dberr.LockTimeout, false, whileLocked("SET STATEMENT innodb_lock_wait_timeout=1 FOR UPDATE t SET v = 3 WHERE n = 1")},
+			provocation{"no wait", dberr.LockTimeout, false, whileLocked("SELECT * FROM t WHERE n = 1 FOR UPDATE NOWAIT")},
+			provocation{"statement timeout", dberr.Timeout, false, sends("SET STATEMENT max_statement_time=0.02 FOR SELECT SUM(SQRT(seq)) FROM seq_1_to_1000000000")},
+			provocation{"read only", dberr.ReadOnly, true, func(p *provoker) error {
 				return p.db.RunInTx(p.Context(), &sql.TxOptions{ReadOnly: true}, func(_ context.Context, tx bun.Tx) error { return p.exec(tx, "INSERT INTO t VALUES (3, 3)") })
 			}},
-			provocation{"read only server", store.ReadOnly, true, signals("HY000", "1290")},
-			provocation{"terminated", store.Unavailable, true, sends("KILL CONNECTION CONNECTION_ID()")},
-			provocation{"disk full", store.Exhausted, true, signals("HY000", "1021")},
-			provocation{"table full", store.Exhausted, true, signals("HY000", "1114")},
-			provocation{"too many connections", store.Unavailable, true, signals("08004", "1040")},
-			provocation{"long value", store.Refused, false, sends("INSERT INTO t VALUES (99999999999, 1)")})
+			provocation{"read only server", dberr.ReadOnly, true, signals("HY000", "1290")},
+			provocation{"terminated", dberr.Unavailable, true, sends("KILL CONNECTION CONNECTION_ID()")},
+			provocation{"disk full", dberr.Exhausted, true, signals("HY000", "1021")},
+			provocation{"table full", dberr.Exhausted, true, signals("HY000", "1114")},
+			provocation{"too many connections", dberr.Unavailable, true, signals("08004", "1040")},
+			provocation{"long value", dberr.Refused, false, sends("INSERT INTO t VALUES (99999999999, 1)")})
 	}
 	return append(everywhere(),
-		provocation{"busy", store.Unavailable, true, func(p *provoker) error {
+		provocation{"busy", dberr.Unavailable, true, func(p *provoker) error {
 			return p.db.RunInTx(p.Context(), nil, func(_ context.Context, tx bun.Tx) error {
 				other := testdb.OpenSQLite(p.T, p.path())
 				other.SetMaxOpenConns(1)
 				return errors.Join(p.exec(tx, "UPDATE t SET v = 2"), p.exec(other, "PRAGMA busy_timeout = 1", "UPDATE t SET v = 3"))
 			})
 		}},
-		provocation{"read only", store.ReadOnly, true, func(p *provoker) error {
+		provocation{"read only", dberr.ReadOnly, true, func(p *provoker) error {
 			conn := must[bun.Conn](p.T)(p.db.Conn(p.Context()))
 			defer conn.Close()
 			return errors.Join(p.exec(conn, "PRAGMA query_only = 1", "UPDATE t SET v = 3"), p.exec(conn, "PRAGMA query_only = 0"))
 		}},
-		provocation{"full", store.Exhausted, true, func(p *provoker) error {
+		provocation{"full", dberr.Exhausted, true, func(p *provoker) error {
 			conn := must[bun.Conn](p.T)(p.db.Conn(p.Context()))
 			defer conn.Close()
 			return p.exec(conn, "PRAGMA max_page_count = 1", "CREATE TABLE big AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 100000) SELECT x FROM n")
@@ -188,7 +188,7 @@ func TestErrorClasses(t *testing.T) {
 		}
 		for _, provoked := range provocations(db.Dialect().Name()) {
 			err := provoked.run(p)
-			if got := store.ClassOf(err); err == nil || got != provoked.want || got.Outage() != provoked.outage {
+			if got := dberr.ClassOf(err); err == nil || got != provoked.want || got.Outage() != provoked.outage {
 				t.Errorf("%s: got %s (outage %v) for %v, want %s (outage %v)", provoked.name, got, got.Outage(), err, provoked.want, provoked.outage)
 			}
 		}

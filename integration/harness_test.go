@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -210,7 +210,7 @@ func (a *app) empty() bool {
 // which it may where a stricter isolation is the database's default.
 func insist(statement func() error) error {
 	for {
-		if err := statement(); !store.IsConflict(err) {
+		if err := statement(); !dberr.IsConflict(err) {
 			return err
 		}
 	}
@@ -220,7 +220,7 @@ func insist(statement func() error) error {
 // lose them on purpose: the pool may hold several.
 func reading(statement func() error) (err error) {
 	for range 20 {
-		if err = insist(statement); !store.IsUnavailable(err) {
+		if err = insist(statement); !dberr.IsUnavailable(err) {
 			break
 		}
 	}

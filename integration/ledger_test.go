@@ -17,6 +17,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -296,7 +297,7 @@ func TestLedgerVanishedClientFreesItsRows(t *testing.T) {
 		t.Errorf("rows free after %s, want about a second", took)
 	}
 	close(release)
-	if err := <-gone; !store.IsUnavailable(err) {
+	if err := <-gone; !dberr.IsUnavailable(err) {
 		t.Errorf("claim of the vanished client: got error %v, want a lost connection", err)
 	}
 	if got := l.number("SELECT sum(cardinality(message_ids)) FROM message_claims"); got != 9 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -84,7 +85,7 @@ func TestMariaDBSettlesWhatIsFree(t *testing.T) {
 		"finish": func() error { _, err := l.Finish(t.Context(), l.db, "a", []int64{l.held.ID}); return err },
 	} {
 		began := time.Now()
-		if err := statement(); !store.IsLockTimeout(err) || time.Since(began) > 30*time.Second || l.left() != 4 {
+		if err := statement(); !dberr.IsLockTimeout(err) || time.Since(began) > 30*time.Second || l.left() != 4 {
 			t.Errorf("%s: got error %v after %s and %d messages in the claim, want a lock timeout after a second and all 4", what, err, time.Since(began), l.left())
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -255,7 +256,7 @@ func TestMariaDBRenewalsWrite(t *testing.T) {
 	s := mariaStore(t, db)
 	tx := must[bun.Tx](t)(db.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true}))
 	defer tx.Rollback() //nolint:errcheck // nothing is written
-	if _, err := s.Extend(t.Context(), tx, "nobody", time.Minute); store.ClassOf(err) != store.ReadOnly {
+	if _, err := s.Extend(t.Context(), tx, "nobody", time.Minute); dberr.ClassOf(err) != dberr.ReadOnly {
 		t.Errorf("renewal of nothing, read-only: got error %v, want one that says so", err)
 	}
 }

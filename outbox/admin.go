@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -76,7 +77,7 @@ func (a *Admin) writing(ctx context.Context, db bun.IDB) (*store.Store, bun.IDB,
 
 // adminFailed wraps an error with its operation, and gives a missing table its name.
 func adminFailed(err error, operation string, args ...any) error {
-	return fmt.Errorf("outbox: admin: "+operation+": %w", append(args, store.Explained(err))...)
+	return fmt.Errorf("outbox: admin: "+operation+": %w", append(args, dberr.Explained(err))...)
 }
 
 // List returns a page of pending messages, without payloads, headers and errors,

@@ -10,8 +10,8 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/partner"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // cause is what a run of a transactional consumer failed of, when that is not the
@@ -53,17 +53,17 @@ func (r *run) blame(ctx, txCtx context.Context, tx bun.Tx, err error) error {
 		return err
 	}
 	of := database
-	switch store.ClassOf(err) {
-	case store.Conflict:
-		if of = conflict; store.SaysConflict(err) {
+	switch dberr.ClassOf(err) {
+	case dberr.Conflict:
+		if of = conflict; dberr.SaysConflict(err) {
 			return &fault{of, err} // whatever the transaction says: it has written nothing
 		}
-	case store.ReadOnly:
+	case dberr.ReadOnly:
 		if !r.store.ReadOnly(txCtx, r.db) {
 			return err
 		}
 		return &fault{of, err}
-	case store.Exhausted, store.Unavailable:
+	case dberr.Exhausted, dberr.Unavailable:
 	default:
 		return err
 	}
@@ -78,10 +78,10 @@ func (r *run) blame(ctx, txCtx context.Context, tx bun.Tx, err error) error {
 // ofTransaction is the error of a message for one of our statements: either the
 // database is at fault, or the handler has broken the transaction.
 func ofTransaction(statement string, err error) error {
-	switch class := store.ClassOf(err); {
-	case class == store.Conflict:
+	switch class := dberr.ClassOf(err); {
+	case class == dberr.Conflict:
 		return &fault{conflict, fmt.Errorf("%s: %w", statement, err)}
-	case class.Outage(), class == store.Timeout && !store.Answered(err):
+	case class.Outage(), class == dberr.Timeout && !dberr.Answered(err):
 		return &fault{database, fmt.Errorf("%s: %w", statement, err)}
 	}
 	return fmt.Errorf("outbox: the consumer's transaction: %s: %w", statement, err)

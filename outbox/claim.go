@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -46,7 +47,7 @@ func (r *run) claimFailed(o order, err error, began time.Time) (goOn bool) {
 	r.outage.Noticed("claim", err)
 	r.strays.Store(true)
 	slow := tooSlow(began)
-	return r.dispatcher.failed(o, slow, !slow && store.IsUnavailable(err), time.Now())
+	return r.dispatcher.failed(o, slow, !slow && dberr.IsUnavailable(err), time.Now())
 }
 
 // claim takes messages and hands them to the workers. It is not cancelled by a

@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -168,7 +169,7 @@ func (r *run) commit(ctx context.Context, tx bun.Tx, tasks []*task, end context.
 	if err == nil {
 		return nil
 	}
-	if class := store.ClassOf(err); class != store.Conflict && (ctx.Err() != nil || class.Outage() || class == store.Timeout) {
+	if class := dberr.ClassOf(err); class != dberr.Conflict && (ctx.Err() != nil || class.Outage() || class == dberr.Timeout) {
 		return r.afterLostCommit(context.WithoutCancel(ctx), tasks[0], err)
 	}
 	return ofTransaction("commit", err)

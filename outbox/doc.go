@@ -16,7 +16,7 @@
 // row lock or transaction of the library is open while an ordinary consumer
 // runs; a ConsumeTx consumer runs inside a transaction that locks its own row.
 //
-// It does not speak SQL, that is internal/store. It may import only bus,
-// middleware, internal/store, internal/outage, internal/alarm, internal/partner,
-// bun, google/uuid and cenkalti/backoff.
+// It does not speak SQL, that is internal/store. It may import only bus, middleware,
+// internal/store, internal/dberr, internal/outage, internal/alarm, internal/partner, bun,
+// google/uuid and cenkalti/backoff.
 package outbox

@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -261,7 +262,7 @@ func (p *Producer) insert(ctx context.Context, batch []*bus.Message) error {
 	}
 	events, err := store.Record(ctx, db, p.registry, batch)
 	if err != nil {
-		return store.Explained(err)
+		return dberr.Explained(err)
 	}
 	rows, err := p.rows(batch)
 	if err != nil {
@@ -272,7 +273,7 @@ func (p *Producer) insert(ctx context.Context, batch []*bus.Message) error {
 		if events {
 			store.Spoil(ctx, db)
 		}
-		return store.Explained(err)
+		return dberr.Explained(err)
 	}
 	var payloadTypes []string
 	for _, m := range batch {
@@ -297,7 +298,7 @@ func writeAll(ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewM
 		if err != nil && ctx.Err() != nil {
 			store.CloseEnded(ctx, db)
 		}
-		if _, isTx := db.(bun.Tx); isTx || !store.IsConflict(err) {
+		if _, isTx := db.(bun.Tx); isTx || !dberr.IsConflict(err) {
 			return written, err
 		}
 		// A stricter default isolation let the statement lose a conflict.

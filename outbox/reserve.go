@@ -5,7 +5,7 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
 // reserve is a connection that only renewals use. Consumers may use the
@@ -44,7 +44,7 @@ func (c *reserve) try(ctx context.Context, statement func(context.Context, bun.I
 		c.conn = &conn
 	}
 	err := statement(ctx, *c.conn)
-	if store.IsConnectionDoubtful(err) {
+	if dberr.IsConnectionDoubtful(err) {
 		c.close() // for any lesser reason to take another would mean to wait for it with all consumers
 	}
 	return err

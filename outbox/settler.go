@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -165,18 +166,18 @@ func settleable(results []store.Result) int {
 // one of these results.
 func (r *run) settlePart(ctx context.Context, results []store.Result, freeOnly, special bool) (outcome, error) {
 	settled, err := r.send(ctx, results, freeOnly)
-	switch class := store.ClassOf(err); {
+	switch class := dberr.ClassOf(err); {
 	case err == nil, ctx.Err() != nil:
 		return settled, err
-	case class == store.LockTimeout && !freeOnly:
+	case class == dberr.LockTimeout && !freeOnly:
 		return r.settlePart(ctx, results, true, special)
-	case class == store.LockTimeout && len(results) == 1:
+	case class == dberr.LockTimeout && len(results) == 1:
 		return busy(results), nil
-	case class == store.Refused && len(results) == 1:
+	case class == dberr.Refused && len(results) == 1:
 		return r.settleBare(ctx, results[0], err)
 	case len(results) == 1:
 		return r.putAside(results, err), nil
-	case !special && (class == store.Other || class == store.Schema):
+	case !special && (class == dberr.Other || class == dberr.Schema):
 		return r.settleEnds(ctx, results, freeOnly, err)
 	}
 	return r.settleBoth(ctx, results[:len(results)/2], results[len(results)/2:], freeOnly, special)
@@ -238,7 +239,7 @@ func busy(results []store.Result) outcome {
 
 // putAside does so for results that the database does not take now.
 func (r *run) putAside(results []store.Result, err error) outcome {
-	if store.IsRefused(err) { // else it was noticed already
+	if dberr.IsRefused(err) { // else it was noticed already
 		r.outage.Noticed("settle", err, maxAside)
 	}
 	settled := busy(results)
@@ -271,10 +272,10 @@ func (r *run) persist(ctx context.Context, statement func(context.Context) error
 			r.outage.Over()
 			return nil
 		}
-		switch class := store.ClassOf(err); {
-		case class == store.LockTimeout && ctx.Err() != nil:
+		switch class := dberr.ClassOf(err); {
+		case class == dberr.LockTimeout && ctx.Err() != nil:
 			return errLocked
-		case class == store.Refused, class == store.LockTimeout:
+		case class == dberr.Refused, class == dberr.LockTimeout:
 			return err
 		}
 		wait := retry.NextBackOff()

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
 // counters add up over all runs of a processor.
@@ -42,7 +42,7 @@ func (p *Processor) Queues(ctx context.Context) ([]bus.QueueStats, error) {
 	}
 	found, err := p.store.Stats(ctx, p.db, names)
 	if err != nil {
-		return nil, fmt.Errorf("outbox: queues: %w", store.Explained(err))
+		return nil, fmt.Errorf("outbox: queues: %w", dberr.Explained(err))
 	}
 	byName := make(map[string]bus.QueueStats, len(found))
 	for _, q := range found {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -35,7 +36,7 @@ func (p *Processor) Step(ctx context.Context, consumers ...string) (ran bool, er
 	defer r.cancelWork(nil)
 	request, ok, err := r.nextStep(wants)
 	if err != nil {
-		return false, fmt.Errorf("outbox: step: %w", store.Explained(err))
+		return false, fmt.Errorf("outbox: step: %w", dberr.Explained(err))
 	}
 	if !ok {
 		return false, nil

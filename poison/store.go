@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -82,7 +83,7 @@ func (s *Store) writing(ctx context.Context, db bun.IDB) (*store.Store, bun.IDB,
 
 // failed wraps an error with its operation, and gives a missing table its name.
 func failed(err error, operation string, args ...any) error {
-	return fmt.Errorf("poison: "+operation+": %w", append(args, store.Explained(err))...)
+	return fmt.Errorf("poison: "+operation+": %w", append(args, dberr.Explained(err))...)
 }
 
 // List returns a page of poisoned messages, payloads included, newest first, and

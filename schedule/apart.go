@@ -9,6 +9,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -25,12 +26,12 @@ func isDatabases(err error) bool {
 	if _, refused := errors.AsType[*refusedError](err); refused || errors.Is(err, errTooSlow) {
 		return false
 	}
-	return store.IsUnavailable(err) || store.IsConflict(err)
+	return dberr.IsUnavailable(err) || dberr.IsConflict(err)
 }
 
 // answers tells whether the database is there, after a transaction that failed.
 func (p *Processor) answers(ctx context.Context, payloadTypes []string, cause error) bool {
-	if !isDatabases(cause) && !errors.Is(cause, errTooSlow) || store.IsConflict(cause) {
+	if !isDatabases(cause) && !errors.Is(cause, errTooSlow) || dberr.IsConflict(cause) {
 		return true
 	}
 	_, _, err := p.next(ctx, payloadTypes)

@@ -1,10 +1,10 @@
 // Package schedule keeps cron schedules as rows and turns each into a message
 // whenever it is due.
 //
-// A [Scheduler] writes schedules in the caller's transaction; a [Processor]
-// fires those that are due, in any number of instances: exactly one message per
-// schedule and fire time. Fire times are the occurrences of the expression, and a
-// schedule is due once its next fire time has come. It does not consume messages, that is package outbox,
-// and it does not parse expressions, that is schedule/cron. It may import only
-// bus, internal/store, internal/outage, schedule/cron and bun.
+// A [Scheduler] writes schedules in the caller's transaction; a [Processor] fires those that
+// are due, in any number of instances: exactly one message per schedule and fire time. Fire
+// times are the occurrences of the expression, and a schedule is due once its next fire time
+// has come. It does not consume messages, that is package outbox, and it does not parse
+// expressions, that is schedule/cron. It may import only bus, schedule/cron, internal/store,
+// internal/dberr, internal/outage, internal/alarm, bun and cenkalti/backoff.
 package schedule

@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -136,7 +137,7 @@ func (p *Processor) blame(ctx context.Context, tx bun.Tx, err error) error {
 	if ctx.Err() != nil { // a stop is nobody's fault, and inTx names what took too long
 		return err
 	}
-	if p.store.Usable(ctx, tx) || !store.IsUnavailable(err) && !store.IsConflict(err) {
+	if p.store.Usable(ctx, tx) || !dberr.IsUnavailable(err) && !dberr.IsConflict(err) {
 		return &refusedError{err}
 	}
 	return err

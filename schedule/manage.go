@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -69,7 +70,7 @@ func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter) ([]Sche
 	}
 	rows, err := st.Schedules(ctx, db, store.ScheduleFilter{Name: filter.Name, Tag: filter.Tag})
 	if err != nil {
-		return nil, fmt.Errorf("schedule: list: %w", store.Explained(err))
+		return nil, fmt.Errorf("schedule: list: %w", dberr.Explained(err))
 	}
 	out := make([]Schedule, len(rows))
 	for i, row := range rows {

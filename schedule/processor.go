@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -91,7 +92,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := outage.Await(ctx, p.config.StartTimeout, p.config.Logger, store.IsUnavailable, p.check); err != nil && ctx.Err() == nil {
+	if err := outage.Await(ctx, p.config.StartTimeout, p.config.Logger, dberr.IsUnavailable, p.check); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("schedule: run: %w", err)
 	}
 	p.running.Add(1)

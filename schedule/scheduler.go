@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule/cron"
 )
@@ -311,7 +312,7 @@ func (s *Scheduler) writing(ctx context.Context, db bun.IDB, fn func(st *store.S
 		return err
 	}
 	if err := store.InTx(ctx, db, func(tx bun.Tx) error { return fn(st, tx) }); err != nil {
-		return store.Explained(err)
+		return dberr.Explained(err)
 	}
 	store.Announce(ctx, db, s.registry, bus.Wake{Schedules: true})
 	return nil

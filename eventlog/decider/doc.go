@@ -5,6 +5,6 @@
 // which it repeats when somebody else was first. Nothing is held between calls:
 // the state is read from the stream, or from a snapshot and the events after it.
 //
-// It keeps no read models, that is package eventlog/projection. It may import only
-// bus, internal/outage, internal/store, eventlog, bun and cenkalti/backoff.
+// It keeps no read models, that is package eventlog/projection. It may import only bus,
+// eventlog, internal/store, internal/outage, bun and cenkalti/backoff.
 package decider

@@ -12,6 +12,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/partner"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -294,5 +295,5 @@ func (b *batch) failed(ctx context.Context, index int, m *bus.Message, err error
 // transaction met a conflict, or its connection is lost. A statement that took too long,
 // or waited for a lock in vain, is the function's.
 func innocent(err error) bool {
-	return store.IsConflict(err) || store.IsConnectionDoubtful(err) && !errors.Is(err, context.DeadlineExceeded)
+	return dberr.IsConflict(err) || dberr.IsConnectionDoubtful(err) && !errors.Is(err, context.DeadlineExceeded)
 }

@@ -9,8 +9,8 @@
 // the checkpoint. A projection that fails keeps its place until the event is
 // applied, or put aside if it says so.
 //
-// It does not append events, that is package eventlog; where order does not
-// matter a consumer is simpler. It does not speak SQL. It may import only bus,
-// middleware, internal/store, internal/outage, internal/alarm, internal/partner,
-// eventlog, bun and cenkalti/backoff.
+// It does not append events, that is package eventlog; where order does not matter a consumer
+// is simpler. It does not speak SQL. It may import only bus, middleware, eventlog,
+// internal/store, internal/dberr, internal/outage, internal/alarm, internal/partner, bun and
+// cenkalti/backoff.
 package projection

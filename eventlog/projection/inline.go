@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -84,7 +85,7 @@ func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) err
 		err = store.InTx(ctx, db, func(tx bun.Tx) error { return i.rebuild(ctx, s, tx, log) })
 	}
 	if err != nil {
-		return fmt.Errorf("projection: rebuild inline %q: %w", i.projection.Name, store.Explained(err))
+		return fmt.Errorf("projection: rebuild inline %q: %w", i.projection.Name, dberr.Explained(err))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -28,7 +29,7 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 	}
 	rows, err := r.store.ParkedEvents(ctx, r.db, name, reader.Version, limit)
 	if err != nil {
-		return nil, fmt.Errorf("projection: parked events of %q: %w", name, store.Explained(err))
+		return nil, fmt.Errorf("projection: parked events of %q: %w", name, dberr.Explained(err))
 	}
 	parked := make([]Parked, len(rows))
 	for i, row := range rows {
@@ -52,7 +53,7 @@ func (r *Runner) RetryParked(ctx context.Context, name string) (int, error) {
 			err = r.retry(ctx, reader, rows[0])
 		}
 		if err != nil {
-			return n, fmt.Errorf("projection: retry parked events of %q: %w", name, store.Explained(err))
+			return n, fmt.Errorf("projection: retry parked events of %q: %w", name, dberr.Explained(err))
 		}
 		if len(rows) == 0 {
 			return n, nil

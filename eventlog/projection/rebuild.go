@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -100,7 +101,7 @@ func (r *Runner) Promote(ctx context.Context, name string, version int, maxLag i
 	if _, late := errors.AsType[*LagError](err); late || err == nil {
 		return err
 	}
-	return fmt.Errorf("projection: promote %q: %w", name, store.Explained(err))
+	return fmt.Errorf("projection: promote %q: %w", name, dberr.Explained(err))
 }
 
 // Active returns the version of a projection that was promoted last: the one
@@ -112,7 +113,7 @@ func (r *Runner) Active(ctx context.Context, db bun.IDB, name string) (int, erro
 	}
 	version, ok, err := r.store.Active(ctx, db, name)
 	if err != nil {
-		return 0, fmt.Errorf("projection: active version of %q: %w", name, store.Explained(err))
+		return 0, fmt.Errorf("projection: active version of %q: %w", name, dberr.Explained(err))
 	}
 	if !ok {
 		return 1, nil
@@ -131,7 +132,7 @@ func (r *Runner) Resume(ctx context.Context, name string, version int) (int, err
 		err = r.known(ctx, name, version)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("projection: resume %q: %w", name, store.Explained(err))
+		return 0, fmt.Errorf("projection: resume %q: %w", name, dberr.Explained(err))
 	}
 	return n, nil
 }

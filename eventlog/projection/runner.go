@@ -13,6 +13,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
@@ -171,7 +172,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := outage.Await(ctx, r.config.StartTimeout, r.config.Logger, store.IsUnavailable, r.start); err != nil && ctx.Err() == nil {
+	if err := outage.Await(ctx, r.config.StartTimeout, r.config.Logger, dberr.IsUnavailable, r.start); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("projection: run: %w", err)
 	}
 	r.loop(ctx)
@@ -244,7 +245,7 @@ func (r *Runner) subscriptions(ctx context.Context, db bun.IDB, reader *reader) 
 			rows = append(rows, row)
 		}
 	}
-	return rows, store.Explained(err)
+	return rows, dberr.Explained(err)
 }
 
 // Health returns the database's last error while it does not answer, and an error

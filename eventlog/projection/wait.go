@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -75,7 +76,7 @@ func (r *Runner) waitFor(ctx context.Context, name string, appended eventlog.App
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			return store.Explained(err)
+			return dberr.Explained(err)
 		}
 		if err := r.await(ctx, moved, wait); err != nil {
 			return fmt.Errorf("%w: it has not come to sequence %d: is it run, and is the append committed?", err, appended.Sequence)
@@ -208,7 +209,7 @@ func (r *Runner) Readers(ctx context.Context) ([]bus.ReaderStats, error) {
 			}
 		}
 		if s.Parked, err = r.store.CountParked(ctx, r.db, reader.Name, reader.Version, bus.MaxQueueCount); err != nil {
-			return nil, fmt.Errorf("projection: readers: %w", store.Explained(err))
+			return nil, fmt.Errorf("projection: readers: %w", dberr.Explained(err))
 		}
 		stats = append(stats, s)
 	}
@@ -223,7 +224,7 @@ func (r *Runner) Readers(ctx context.Context) ([]bus.ReaderStats, error) {
 func (r *Runner) Unnumbered(ctx context.Context) (int64, error) {
 	n, err := r.store.Unnumbered(ctx, r.db, bus.MaxQueueCount)
 	if err != nil {
-		return 0, fmt.Errorf("projection: unnumbered: %w", store.Explained(err))
+		return 0, fmt.Errorf("projection: unnumbered: %w", dberr.Explained(err))
 	}
 	return n, nil
 }

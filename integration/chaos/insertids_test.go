@@ -14,7 +14,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -118,7 +118,7 @@ func (r *run) produceBatch(db *bun.DB, items []outbox.Item, inTx bool) (receipts
 			receipts, err = r.producer.ProduceMany(ctx, tx, items...)
 			return err
 		})
-		if !r.onMariaDB() || !store.IsConflict(err) {
+		if !r.onMariaDB() || !dberr.IsConflict(err) {
 			return receipts, err
 		}
 		r.repeated.Add(1) // there they are the user's to repeat

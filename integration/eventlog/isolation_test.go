@@ -13,7 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
 // TestCheckpointsUnderAStricterDefault has somebody else write to a checkpoint
@@ -58,7 +58,7 @@ func TestCheckpointsUnderAStricterDefault(t *testing.T) {
 	})}}
 	r := l.runner(p)
 	others.append("account-1", eventlog.Any, moved{1})
-	if err := r.CatchUp(l.ctx); err == nil || !strings.Contains(err.Error(), "broken on purpose") || store.IsConflict(err) {
+	if err := r.CatchUp(l.ctx); err == nil || !strings.Contains(err.Error(), "broken on purpose") || dberr.IsConflict(err) {
 		t.Errorf("catch up: got %v, want the error of the projection", err)
 	}
 	broken.Store(false)
@@ -88,7 +88,7 @@ func TestAConflictOfTheCallersIsTheirs(t *testing.T) {
 		_, err := a.log.Append(ctx, tx, "account-1", 1, moved{3})
 		return err
 	})
-	if !store.IsConflict(err) {
+	if !dberr.IsConflict(err) {
 		t.Errorf("append at REPEATABLE READ beside another: got %v, want a serialization failure", err)
 	}
 	if n := len(a.stream("account-1")); n != 2 {

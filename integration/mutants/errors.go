@@ -3,7 +3,7 @@
 package main
 
 const (
-	errorClasses = "internal/store/class.go"
+	errorClasses = "internal/dberr/class.go"
 	blames       = "outbox/blame.go"
 	settling     = "outbox/settler.go"
 )

@@ -1,4 +1,4 @@
 // Package alarm tells a loop when to look next, where others may want it sooner.
 //
-// It may import the standard library only.
+// It may import only the standard library.
 package alarm

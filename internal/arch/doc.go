@@ -2,5 +2,5 @@
 // SQL may stand, how long files and functions get, what package state is tolerated. A rule is changed
 // here, in the open, or not at all.
 //
-// It may import only the standard library, and nothing imports it.
+// It may import only the standard library.
 package arch

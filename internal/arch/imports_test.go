@@ -18,6 +18,11 @@ type allowance struct {
 	thirdParty []string
 }
 
+// public are the packages that users import, but for fxmodule and bustest.
+func public() []string {
+	return []string{"bus", "middleware", "outbox", "schedule", "schedule/cron", "poison", "notify", "otel", "eventlog/..."}
+}
+
 // law is the import law. A package that no row names is a violation: where it stands is decided here
 // before it is written.
 func law() []allowance {
@@ -38,34 +43,77 @@ func law() []allowance {
 		"go.opentelemetry.io/otel/semconv/...",
 		"go.opentelemetry.io/otel/trace/...",
 	}
-	public := []string{"bus", "middleware", "outbox", "schedule", "schedule/cron", "poison", "notify", "otel", "eventlog/..."}
 	fx := []string{"go.uber.org/fx", "go.uber.org/fx/fxevent", "go.uber.org/dig"}
 	return []allowance{
 		{".", nil, nil}, // the landing page
 		{"bus", nil, nil},
 		{"middleware", []string{"bus"}, []string{backoff}},
-		{"outbox", []string{"bus", "middleware", "internal/store", "internal/outage", "internal/alarm", "internal/partner"}, append([]string{uuid, backoff}, bun...)},
-		{"schedule", []string{"bus", "internal/store", "internal/outage", "internal/alarm", "schedule/cron"}, append([]string{uuid, backoff}, bun...)},
+		{"outbox", []string{"bus", "middleware", "internal/store", "internal/dberr", "internal/outage", "internal/alarm", "internal/partner"}, append([]string{uuid, backoff}, bun...)},
+		{"schedule", []string{"bus", "schedule/cron", "internal/store", "internal/dberr", "internal/outage", "internal/alarm"}, append([]string{backoff}, bun...)},
 		{"schedule/cron", nil, nil},
-		{"poison", []string{"bus", "internal/store"}, append([]string{uuid}, bun...)},
+		{"poison", []string{"bus", "internal/store", "internal/dberr"}, bun},
 		{"notify", []string{"bus", "internal/store", "internal/outage"}, append([]string{backoff}, bun...)},
 		{"notify/pgxnotify", nil, []string{"github.com/jackc/pgx/v5"}}, // a module of its own, for the driver's sake
 		{"otel", []string{"bus"}, otelAPI},
-		{"fxmodule", append([]string{"internal/store"}, public...), slices.Concat(bun, fx, otelAPI)},
-		{"bustest", append([]string{"internal/store"}, public...), bun},
-		{"eventlog", []string{"bus", "internal/store", "internal/outage"}, append([]string{uuid}, bun...)},
-		{"eventlog/projection", []string{"bus", "middleware", "internal/store", "internal/outage", "internal/alarm", "internal/partner", "eventlog"}, append([]string{backoff}, bun...)},
-		{"eventlog/decider", []string{"bus", "internal/outage", "internal/store", "eventlog"}, append([]string{backoff}, bun...)},
-		{"internal/store", []string{"bus"}, bunAndDialects},
-		{"internal/outage", []string{"bus", "internal/store"}, []string{backoff}},
+		{"fxmodule", append([]string{"internal/store"}, public()...), slices.Concat(bun, fx, otelAPI)},
+		{"bustest", append([]string{"internal/store"}, public()...), bun},
+		{"eventlog", []string{"bus", "internal/store", "internal/dberr", "internal/outage"}, append([]string{uuid}, bun...)},
+		{"eventlog/projection", []string{"bus", "middleware", "eventlog", "internal/store", "internal/dberr", "internal/outage", "internal/alarm", "internal/partner"}, append([]string{backoff}, bun...)},
+		{"eventlog/decider", []string{"bus", "eventlog", "internal/store", "internal/outage"}, append([]string{backoff}, bun...)},
+		{"internal/dberr", []string{"bus"}, nil},
+		{"internal/store", []string{"bus", "internal/dberr"}, bunAndDialects},
+		{"internal/outage", []string{"bus", "internal/store", "internal/dberr"}, []string{backoff}},
 		{"internal/alarm", nil, nil},
 		{"internal/partner", []string{"bus"}, nil},
 		{"internal/store/storetest", []string{"..."}, bunAndDialects},
 		{"internal/arch", nil, nil},
 		// The modules beside the root: examples show what a user can write, integration is free.
-		{"examples/...", append([]string{"bustest", "fxmodule", "examples/..."}, public...), []string{"..."}},
+		{"examples/...", append([]string{"bustest", "fxmodule", "examples/..."}, public()...), []string{"..."}},
 		{"integration/...", []string{"..."}, []string{"..."}},
 	}
+}
+
+// row returns the allowance for a package.
+func rowOf(dir string) (allowance, bool) {
+	i := slices.IndexFunc(law(), func(a allowance) bool { return matches(dir, []string{a.packages}) })
+	if i < 0 {
+		return allowance{}, false
+	}
+	return law()[i], true
+}
+
+// words says what an allowance covers, as people write it.
+func (a allowance) words() string {
+	var words []string
+	for _, name := range a.project {
+		if name == "..." {
+			name = "the rest of the library"
+		}
+		words = append(words, name)
+	}
+	said := strings.Join(words, ", ")
+	said = strings.Replace(said, strings.Join(public(), ", "), "the public packages", 1)
+	words = strings.Split(said, ", ")
+	for _, known := range []struct{ path, words string }{
+		{"github.com/uptrace/bun", "bun"},
+		{"github.com/uptrace/bun/dialect/...", "its dialects"},
+		{"github.com/google/uuid", "google/uuid"},
+		{"github.com/cenkalti/backoff/v4", "cenkalti/backoff"},
+		{"github.com/jackc/pgx/v5", "pgx"},
+		{"go.uber.org/fx", "fx"},
+		{"go.opentelemetry.io/otel", "the OpenTelemetry API"},
+	} {
+		if slices.Contains(a.thirdParty, known.path) {
+			words = append(words, known.words)
+		}
+	}
+	words = slices.DeleteFunc(words, func(word string) bool { return word == "" })
+	if n := len(words); n > 1 {
+		words = append(words[:n-2], words[n-2]+" and "+words[n-1])
+	} else if n == 0 {
+		return "the standard library"
+	}
+	return strings.Join(words, ", ")
 }
 
 func importLaw(t *tree) []string {
@@ -75,8 +123,8 @@ func importLaw(t *tree) []string {
 		if s.test {
 			continue
 		}
-		row := slices.IndexFunc(law(), func(a allowance) bool { return matches(s.dir, []string{a.packages}) })
-		if row < 0 {
+		row, known := rowOf(s.dir)
+		if !known {
 			if !unknown[s.dir] {
 				unknown[s.dir] = true
 				violations = append(violations, t.at(s.file, "package %s is not in the import law: name it in internal/arch/imports_test.go", s.dir))
@@ -85,7 +133,7 @@ func importLaw(t *tree) []string {
 		}
 		for _, spec := range s.file.Imports {
 			target, _ := strconv.Unquote(spec.Path.Value)
-			if !law()[row].permits(target) {
+			if !row.permits(target) {
 				violations = append(violations, t.at(spec, "%s may not import %s (the law is in internal/arch/imports_test.go)", s.dir, target))
 			}
 		}

@@ -36,8 +36,8 @@ func docFiles(t *tree) []string {
 		if start := "Package " + doc.Name.Name + " "; !strings.HasPrefix(comment, start) {
 			violations = append(violations, fmt.Sprintf("%s: the package comment must start with %q", name, start))
 		}
-		if !strings.Contains(comment, "may import") {
-			violations = append(violations, name+`: the package comment must say what the package "may import"`)
+		if row, _ := rowOf(dir); !strings.Contains(comment, "It may import only "+row.words()+".") {
+			violations = append(violations, fmt.Sprintf("%s: the package comment must say %q, as the import law does", name, "It may import only "+row.words()+"."))
 		}
 	}
 	slices.Sort(violations)

@@ -9,7 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
 const (
@@ -70,8 +70,8 @@ func (o *Outage) Noticed(what string, err error, next ...time.Duration) (outage 
 
 // isOutage asks when the error leaves it open.
 func (o *Outage) isOutage(err error) bool {
-	class := store.ClassOf(err)
-	if class != store.Timeout || store.Answered(err) {
+	class := dberr.ClassOf(err)
+	if class != dberr.Timeout || dberr.Answered(err) {
 		return class.Outage()
 	}
 	if o.look == nil || o.Err() != nil { // nor is there a need to ask while the answer is known
@@ -80,7 +80,7 @@ func (o *Outage) isOutage(err error) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
 	answer := o.look(ctx)
-	return answer != nil && !store.Answered(answer)
+	return answer != nil && !dberr.Answered(answer)
 }
 
 // began logs an outage when it begins, and then at most every ten seconds.

@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
 // Handle checks a database handle that a user passed in, which may be nil or the
@@ -112,10 +113,10 @@ func InTx(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
 		return Whole(ctx, tx, func() error { return fn(tx) })
 	}
 	err = readCommitted(ctx, db, fn)
-	if IsConflict(err) && db.Dialect().Name() == dialect.MySQL {
+	if dberr.IsConflict(err) && db.Dialect().Name() == dialect.MySQL {
 		return mariaRetry(ctx, db, fn)
 	}
-	for try := 1; IsConflict(err) && try < ownTries; try++ {
+	for try := 1; dberr.IsConflict(err) && try < ownTries; try++ {
 		err = readCommitted(ctx, db, fn)
 	}
 	return err

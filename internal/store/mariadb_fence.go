@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
 // mariaFence gives up after a second. MySQL waits as long as
@@ -133,7 +135,7 @@ func (m *mariadb) interrupt(ctx context.Context, db *bun.DB, session Session, en
 			continue
 		}
 		_, err := db.NewRaw(`/*M! KILL QUERY ID ? */`, s.ID).Exec(ctx)
-		if number, _ := mysqlError(err); err != nil && number != mysqlUnknownQuery {
+		if number, _ := dberr.MysqlError(err); err != nil && number != dberr.MysqlUnknownQuery {
 			return err
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
 func TestMariaDBVersions(t *testing.T) {
@@ -76,7 +78,7 @@ func TestMySQLErrorsAreRecognised(t *testing.T) {
 		inner := &MySQLError{Number: test.number}
 		copy(inner.SQLState[:], test.state)
 		err := errors.Join(errors.New("beside"), inner)
-		got := [...]bool{IsConflict(err), IsLockTimeout(err), IsUnavailable(err), IsConnectionDoubtful(err), IsRefused(err), IsMissingTable(err)}
+		got := [...]bool{dberr.IsConflict(err), dberr.IsLockTimeout(err), dberr.IsUnavailable(err), dberr.IsConnectionDoubtful(err), dberr.IsRefused(err), dberr.IsMissingTable(err)}
 		if want := [...]bool{test.conflict, test.lockTimeout, test.unavailable, test.doubtful, test.refused, test.gone}; got != want {
 			t.Errorf("error %d (%s): got %v, want %v", test.number, test.state, got, want)
 		}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
 // mariaTries is how often a transaction is repeated that lost a deadlock. Those that
@@ -43,7 +45,7 @@ func mariaRetry(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) (err 
 func mariaRepeat(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
 	for try := 1; ; try++ {
 		err := readCommitted(ctx, db, fn)
-		if !IsConflict(err) || try == mariaTries {
+		if !dberr.IsConflict(err) || try == mariaTries {
 			return err
 		}
 	}

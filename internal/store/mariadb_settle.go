@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
 // Whoever locks a message, or its insert id, may take any time, and a statement goes on
@@ -30,7 +32,7 @@ const (
 // does not report as a lock timeout, which would blame a message.
 func (m *mariadb) live(ctx context.Context, tx bun.IDB, owner string, claims []int64) (rows []leased, err error) {
 	err = m.raw(ctx, tx, mariaLive, ordered(claims), owner).Scan(ctx, &rows)
-	if IsLockTimeout(err) {
+	if dberr.IsLockTimeout(err) {
 		err = errors.New(err.Error())
 	}
 	return rows, err

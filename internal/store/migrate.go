@@ -14,6 +14,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
 //go:embed migrations
@@ -89,10 +90,10 @@ func (s *Store) checkTables(ctx context.Context, db bun.IDB, all bool) error {
 	for _, t := range tables {
 		_, err := db.NewRaw("SELECT " + t.column + " FROM " + t.table + " WHERE 1 = 0").Exec(ctx)
 		switch {
-		case isMissingColumn(err):
+		case dberr.IsMissingColumn(err):
 			return &foreignError{s.names.prefix + t.name, t.column}
-		case IsMissingTable(err) && !all:
-		case IsMissingTable(err):
+		case dberr.IsMissingTable(err) && !all:
+		case dberr.IsMissingTable(err):
 			return fmt.Errorf("%w: table %s is not there, though %s says so", bus.ErrSchema, s.names.said(t.name), s.names.said("asyncmonolith_migrations"))
 		case err != nil:
 			return fmt.Errorf("look at table %s: %w", s.names.said(t.name), err)
@@ -135,7 +136,7 @@ func whileBusy(ctx context.Context, migrate func() error) error {
 	deadline := time.Now().Add(patience) // somebody else's long transaction has had busy_timeout already
 	for {
 		err := migrate()
-		if sqliteCode(err) != sqliteBusy || time.Now().After(deadline) {
+		if dberr.SqliteCode(err) != dberr.SqliteBusy || time.Now().After(deadline) {
 			return err
 		}
 		select {
@@ -158,10 +159,10 @@ func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
 	}
 	want := all[len(all)-1].version
 	version, err := s.version(ctx, db)
-	if isNoDatabase(err) {
+	if dberr.IsNoDatabase(err) {
 		return errNoDatabase
 	}
-	if IsMissingTable(err) {
+	if dberr.IsMissingTable(err) {
 		return fmt.Errorf("%w: there is no table %s", bus.ErrSchema, s.names.said("asyncmonolith_migrations"))
 	}
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
 // Finish ends claims of which every message is done, and removes the messages.
@@ -76,7 +78,7 @@ func (s *Store) Recover(ctx context.Context, db *bun.DB, maxCrashes int) (recove
 // leaves those out.
 func (s *Store) Fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, err error) {
 	held, err = s.fence(ctx, tx, f)
-	if IsLockTimeout(err) {
+	if dberr.IsLockTimeout(err) {
 		return nil, nil
 	}
 	return held, err
@@ -137,7 +139,7 @@ func (s *Store) insist(ctx context.Context, db bun.IDB, statement func(bun.IDB) 
 		return err
 	}
 	err = statement(db)
-	if _, isTx := db.(bun.Tx); isTx || !IsConflict(err) {
+	if _, isTx := db.(bun.Tx); isTx || !dberr.IsConflict(err) {
 		return err
 	}
 	return InTx(ctx, db, func(tx bun.Tx) error { return statement(tx) })

@@ -9,6 +9,8 @@ import (
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
 // RunInTx is db.RunInTx, with [Commit] and [Rollback].
@@ -113,11 +115,11 @@ func Whole(ctx context.Context, db bun.IDB, fn func() error) (err error) {
 	if err == nil {
 		_, err = tx.NewRaw(`RELEASE SAVEPOINT ` + name).Exec(ctx)
 	}
-	if err == nil || IsConflict(err) && broken(ctx, tx) {
+	if err == nil || dberr.IsConflict(err) && broken(ctx, tx) {
 		return err
 	}
 	undone := undo(ctx, tx, name)
-	if undone == nil || IsConflict(err) || IsUnavailable(undone) {
+	if undone == nil || dberr.IsConflict(err) || dberr.IsUnavailable(undone) {
 		return err
 	}
 	CloseEnded(ctx, tx)

@@ -46,5 +46,5 @@
 // the first pass only; an expression with *, ?, a range or a step among its
 // seconds, minutes or hours is an interval, and fires in both passes.
 //
-// Package cron may import only the standard library.
+// It may import only the standard library.
 package cron

@@ -1,7 +1,7 @@
 // Package storetest is the conformance suite of the store: what every dialect
 // must do, whatever its SQL looks like.
 //
-// It opens no database, [Run] is given one, and it replaces the database's clock,
-// so that nothing in it waits for a lease to run out. It may import only the
-// standard library, bun, bus and internal/store.
+// It opens no database, [Run] is given one, and it replaces the database's clock, so that
+// nothing in it waits for a lease to run out. It may import only the rest of the library, bun
+// and its dialects.
 package storetest

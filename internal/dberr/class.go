@@ -1,4 +1,4 @@
-package store
+package dberr
 
 import (
 	"context"
@@ -94,17 +94,17 @@ func ClassOf(err error) (class Class) {
 
 // Answered tells whether an error is what the database itself has said: it is there.
 func Answered(err error) bool {
-	number, _ := mysqlError(err)
-	return number != 0 || sqliteCode(err) != 0 || sqlState(err) != ""
+	number, _ := MysqlError(err)
+	return number != 0 || SqliteCode(err) != 0 || sqlState(err) != ""
 }
 
 // classOfAnswer is of what the database says.
 func classOfAnswer(err error) Class {
-	number, state := mysqlError(err)
+	number, state := MysqlError(err)
 	if class := classOfMySQL(number); class != Other {
 		return class
 	}
-	if class := classOfSQLite(sqliteCode(err)); class != Other {
+	if class := classOfSQLite(SqliteCode(err)); class != Other {
 		return class
 	}
 	if state == "" {
@@ -173,7 +173,7 @@ func classOfSQLite(code int) Class {
 		return ReadOnly
 	case sqliteNoMemory, sqliteIO, sqliteFull:
 		return Exhausted
-	case sqliteBusy, sqliteLocked, sqliteCantOpen:
+	case SqliteBusy, sqliteLocked, sqliteCantOpen:
 		return Unavailable
 	case sqliteTooBig, sqliteConstraint, sqliteMismatch:
 		return Refused

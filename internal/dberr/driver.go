@@ -1,4 +1,4 @@
-package store
+package dberr
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ type (
 
 // Result codes of SQLite.
 const (
-	sqliteBusy       = 5
+	SqliteBusy       = 5
 	sqliteLocked     = 6
 	sqliteNoMemory   = 7
 	sqliteReadOnly   = 8
@@ -45,12 +45,12 @@ func sqlState(err error) string {
 	if errors.As(err, &field) {
 		return field.Field('C')
 	}
-	_, code := mysqlError(err)
+	_, code := MysqlError(err)
 	return code
 }
 
 // sqliteCode returns the result code of a SQLite error, or 0.
-func sqliteCode(err error) int {
+func SqliteCode(err error) int {
 	var code codeError
 	if errors.As(err, &code) {
 		return code.Code()
@@ -78,7 +78,7 @@ func IsUnavailable(err error) bool {
 // writes any more. A server that merely refuses a statement, for want of room or of
 // time, leaves its connection as it was.
 func IsConnectionDoubtful(err error) bool {
-	number, _ := mysqlError(err)
+	number, _ := MysqlError(err)
 	switch ClassOf(err) {
 	case ReadOnly, Unavailable:
 		return true
@@ -101,7 +101,7 @@ func Explained(err error) error {
 	return fmt.Errorf("%w: %w", bus.ErrSchema, err)
 }
 
-func isMissingColumn(err error) bool {
+func IsMissingColumn(err error) bool {
 	return ClassOf(err) == Schema && !IsMissingTable(err)
 }
 

@@ -1,4 +1,4 @@
-package store
+package dberr
 
 import (
 	"reflect"
@@ -23,7 +23,7 @@ const (
 	mysqlReadOnlyTx      = 1792
 	mysqlReadOnlyMode    = 1836
 	mysqlKilled          = 1927
-	mysqlUnknownQuery    = 1957
+	MysqlUnknownQuery    = 1957
 	mysqlStatementTime   = 1969
 	mysqlExecutionTime   = 3024
 	mysqlLockNowait      = 3572
@@ -34,7 +34,7 @@ const (
 // mysqlError returns the number and the SQLSTATE of an error of
 // go-sql-driver/mysql, or 0. Its errors have no methods to recognise them by, only
 // fields.
-func mysqlError(err error) (number int, state string) {
+func MysqlError(err error) (number int, state string) {
 	if err == nil {
 		return 0, ""
 	}
@@ -48,10 +48,10 @@ func mysqlError(err error) (number int, state string) {
 	}
 	switch e := err.(type) { //nolint:errorlint // this is the walk that errors.As does
 	case interface{ Unwrap() error }:
-		return mysqlError(e.Unwrap())
+		return MysqlError(e.Unwrap())
 	case interface{ Unwrap() []error }:
 		for _, inner := range e.Unwrap() {
-			if number, state := mysqlError(inner); number != 0 {
+			if number, state := MysqlError(inner); number != 0 {
 				return number, state
 			}
 		}
@@ -59,8 +59,8 @@ func mysqlError(err error) (number int, state string) {
 	return 0, ""
 }
 
-func isNoDatabase(err error) bool {
-	number, _ := mysqlError(err)
+func IsNoDatabase(err error) bool {
+	number, _ := MysqlError(err)
 	return number == mysqlNoDatabase
 }
 
