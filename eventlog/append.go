@@ -17,6 +17,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Expected is the version that a stream must have for an append to happen: the
@@ -151,7 +152,7 @@ func (l *Log) append(ctx context.Context, tx bun.Tx, writes []Write) ([]Appended
 	}
 	send := func() error { return l.producer.Send(store.WithRecorder(ctx, record), db, a.batch...) }
 	if a.needsSavepoint() {
-		err = store.Whole(ctx, db, send)
+		err = txn.Whole(ctx, db, send)
 	} else {
 		err = send()
 	}
@@ -255,7 +256,7 @@ func (a *appending) record(ctx context.Context, db bun.IDB, batch []*bus.Message
 		return err
 	}
 	if err := a.insert(ctx, db); err != nil {
-		store.Spoil(ctx, db)
+		txn.Spoil(ctx, db)
 		return err
 	}
 	a.done = true

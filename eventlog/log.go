@@ -11,6 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Producer sends messages down the produce chain in a transaction.
@@ -94,7 +95,7 @@ func (l *Log) on(db bun.IDB) (*store.Store, bun.IDB, error) {
 	if l == nil || l.registry == nil {
 		return nil, nil, errors.New("the log was not made by New; under fx use it from OnStart on")
 	}
-	db, err := store.Handle(db)
+	db, err := txn.Handle(db)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -114,7 +115,7 @@ func (l *Log) on(db bun.IDB) (*store.Store, bun.IDB, error) {
 func (l *Log) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Context, tx bun.Tx) error) error {
 	s, _, err := l.on(db)
 	if err == nil {
-		_, err = store.HandleIn(ctx, db)
+		_, err = txn.HandleIn(ctx, db)
 	}
 	if err == nil && fn == nil {
 		err = errors.New("the function is nil")
@@ -122,13 +123,13 @@ func (l *Log) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Conte
 	if err != nil {
 		return fmt.Errorf("eventlog: run in tx: %w", err)
 	}
-	var wakes *store.Wakes
-	err = store.InTx(ctx, db, func(tx bun.Tx) error {
+	var wakes *txn.Wakes
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		if err := s.WriteFirst(ctx, tx); err != nil {
 			return fmt.Errorf("eventlog: run in tx: %w", dberr.Explained(err))
 		}
 		var within context.Context
-		within, wakes = store.WithWakes(ctx)
+		within, wakes = txn.WithWakes(ctx)
 		return fn(within, tx)
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 const (
@@ -116,7 +117,7 @@ func (l *Log) streamPages(ctx context.Context, stream string, after *int64) next
 			if err := checkText("stream", stream); err != nil {
 				return nil, false, err
 			}
-			if tx, ok := db.(bun.Tx); ok && store.Repeated(ctx) {
+			if tx, ok := db.(bun.Tx); ok && txn.Repeated(ctx) {
 				if err := s.LockStream(ctx, tx, stream); err != nil {
 					return nil, false, err
 				}

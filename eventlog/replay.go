@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Replay says which events a consumer is to be given again.
@@ -124,7 +125,7 @@ func (l *Log) enterReplay(ctx context.Context, s *store.Store, db *bun.DB, r Rep
 		return 0, err
 	}
 	sub := store.Subscription{Name: replayPrefix + r.Name, Version: 1, Shards: 1, Filter: string(text), Position: r.After, ReplayUntil: head}
-	if err := store.InTx(ctx, db, func(tx bun.Tx) error { return s.Subscribe(ctx, tx, sub) }); err != nil {
+	if err := txn.InTx(ctx, db, func(tx bun.Tx) error { return s.Subscribe(ctx, tx, sub) }); err != nil {
 		return 0, err
 	}
 	rows, err := s.Subscriptions(ctx, db, sub.Name)
@@ -143,7 +144,7 @@ func (l *Log) enterReplay(ctx context.Context, s *store.Store, db *bun.DB, r Rep
 
 // replayPage writes one page of messages, and moves the replay past it.
 func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Replay, consumer bus.Consumer, upTo int64) (n int, done bool, err error) {
-	err = store.InTx(ctx, db, func(tx bun.Tx) error {
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		n, done = 0, false
 		sub, ok, err := s.LockSubscription(ctx, tx, replayPrefix+r.Name, 1, 0, replayIdle)
 		if err != nil || !ok { // somebody else is at it

@@ -7,7 +7,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Tombstone erases a stream in the transaction: the payloads and headers of its
@@ -25,7 +25,7 @@ func (l *Log) Tombstone(ctx context.Context, tx bun.Tx, stream string) error {
 	if err != nil {
 		return fmt.Errorf("eventlog: tombstone: %w", err)
 	}
-	return store.Whole(ctx, db, func() error {
+	return txn.Whole(ctx, db, func() error {
 		last, err := l.Append(ctx, tx, stream, Exists, Tombstoned{Stream: stream})
 		if err != nil {
 			return err

@@ -3,11 +3,11 @@
 // of poisoned messages and the processors, starts the processors with the
 // application and drains them when it stops.
 //
-// fx.New(
-// 	fx.Provide(NewDB), // a *bun.DB
-// 	fxmodule.Module,
-// 	fxmodule.Consumers(NewReceiptConsumer),
-// )
+//	fx.New(
+//		fx.Provide(NewDB), // a *bun.DB
+//		fxmodule.Module,
+//		fxmodule.Consumers(NewReceiptConsumer),
+//	)
 //
 // It does nothing that cannot be done without fx, and it never closes what it did not open. It
 // may import only internal/store, the public packages, bun, fx and the OpenTelemetry API.

@@ -20,6 +20,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -181,7 +182,7 @@ func TestMariaDBWithGapsBetweenIDs(t *testing.T) {
 		t.Fatalf("settle: got %d applied, want 15", settled.Applied)
 	}
 	produce(1, 5, 5)
-	err := store.InTx(t.Context(), db, func(tx bun.Tx) error {
+	err := txn.InTx(t.Context(), db, func(tx bun.Tx) error {
 		rows, err := s.LockPoisoned(t.Context(), tx, store.PoisonFilter{}, 100)
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // ErrNotFound: there is no pending message with that id. It was consumed or
@@ -54,7 +55,7 @@ func (a *Admin) on(db bun.IDB) (*store.Store, bun.IDB, error) {
 	if a.registry == nil {
 		return nil, nil, errAdminUnmade
 	}
-	db, err := store.Handle(db)
+	db, err := txn.Handle(db)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -71,7 +72,7 @@ func (a *Admin) writing(ctx context.Context, db bun.IDB) (*store.Store, bun.IDB,
 	if err != nil {
 		return nil, nil, err
 	}
-	db, err = store.HandleIn(ctx, db)
+	db, err = txn.HandleIn(ctx, db)
 	return st, db, err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // adminBatch is how many messages are changed in one transaction.
@@ -65,7 +66,7 @@ func (a *Admin) change(ctx context.Context, db bun.IDB, what string, c store.Pen
 		return Result{}, adminFailed(err, what)
 	}
 	var total Result
-	err = store.Whole(ctx, db, func() error {
+	err = txn.Whole(ctx, db, func() error {
 		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), adminBatch) {
 			changed, err := st.ChangePending(ctx, db, part, c)
 			if err != nil {
@@ -75,7 +76,7 @@ func (a *Admin) change(ctx context.Context, db bun.IDB, what string, c store.Pen
 			total.Running = append(total.Running, changed.Held...)
 			total.Missing = append(total.Missing, changed.Missing...)
 			if !c.Cancel {
-				store.AnnounceMessages(ctx, db, a.registry, changed.PayloadTypes)
+				txn.AnnounceMessages(ctx, db, a.registry, changed.PayloadTypes)
 			}
 		}
 		return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Queue tells what waits under one stored name of a consumer, in the whole
@@ -160,7 +161,7 @@ func (a *Admin) Resume(ctx context.Context, db bun.IDB, consumer string) error {
 		return adminFailed(err, "resume %q", consumer)
 	}
 	if c, ok := a.registry.Consumer(consumer); ok {
-		store.AnnounceMessages(ctx, db, a.registry, c.PayloadTypes())
+		txn.AnnounceMessages(ctx, db, a.registry, c.PayloadTypes())
 	}
 	return nil
 }

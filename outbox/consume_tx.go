@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // ConsumeTx makes a transactional consumer: fn runs in a READ COMMITTED
@@ -67,7 +68,7 @@ func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 		case f.of != conflict, try == conflictTries, ctx.Err() != nil:
 			return r.blamed(t, f)
 		}
-		ctx = store.WithRepeat(ctx)
+		ctx = txn.WithRepeat(ctx)
 	}
 }
 
@@ -92,7 +93,7 @@ func (r *run) tryInTx(ctx context.Context, t *task, payload []byte) error {
 		}
 		return errFenced
 	}
-	handlerCtx, wakes := store.WithWakes(store.WithTx(ctx, tx))
+	handlerCtx, wakes := txn.WithWakes(store.WithTx(ctx, tx))
 	if err := r.invoke(handlerCtx, t, payload); err != nil {
 		if errors.Is(err, bus.ErrAbandoned) {
 			r.interrupt(end, session)
@@ -165,7 +166,7 @@ func (r *run) commit(ctx context.Context, tx bun.Tx, tasks []*task, end context.
 	defer time.AfterFunc(statementTimeout, end).Stop()
 	committing, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	err = store.Commit(committing, tx)
+	err = txn.Commit(committing, tx)
 	if err == nil {
 		return nil
 	}
@@ -203,7 +204,7 @@ func (r *run) afterLostCommit(ctx context.Context, t *task, lost error) error {
 // the word that pgx sends to PostgreSQL gets lost in some poolers.
 func (r *run) rollback(tx bun.Tx, end context.CancelFunc, session store.Session) {
 	defer time.AfterFunc(statementTimeout, end).Stop()
-	if err := store.Rollback(r.ctx, tx); err != nil && !errors.Is(err, sql.ErrTxDone) {
+	if err := txn.Rollback(r.ctx, tx); err != nil && !errors.Is(err, sql.ErrTxDone) {
 		r.config.Logger.Debug("rollback", "error", err)
 		r.interrupt(end, session)
 	}

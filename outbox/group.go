@@ -8,7 +8,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/partner"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 const (
@@ -78,8 +78,8 @@ type member struct {
 	ctx     context.Context
 	payload []byte
 	since   time.Time
-	wakes   *store.Wakes // for what its handler produced
-	failure error        // of its handler
+	wakes   *txn.Wakes // for what its handler produced
+	failure error      // of its handler
 	outcome chan error
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // transact runs the handlers of those that wait in one transaction, tells each its
@@ -183,7 +184,7 @@ func (s *sharedTx) consume(g *group, members []*member) (rest []*member) {
 }
 
 func (s *sharedTx) call(m *member) error {
-	ctx, wakes := store.WithWakes(store.WithTx(m.ctx, s.tx))
+	ctx, wakes := txn.WithWakes(store.WithTx(m.ctx, s.tx))
 	m.wakes = wakes
 	if err := s.run.invoke(ctx, m.task, m.payload); err != nil {
 		return s.run.blame(m.ctx, s.ctx, s.tx, err)
@@ -196,7 +197,7 @@ func (s *sharedTx) sort(m *member) {
 	f, ok := m.failure.(*fault)
 	switch {
 	case ok && f.of == conflict:
-		m.ctx = store.WithRepeat(m.ctx)
+		m.ctx = txn.WithRepeat(m.ctx)
 		s.beaten = append(s.beaten, m)
 		return
 	case ok:

@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // ProducerConfig sets up a [Producer]. The zero value works.
@@ -230,7 +231,7 @@ func (p *Producer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) 
 
 // deliver sends a batch down the chain and returns the receipts by message id.
 func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message) (map[bus.MessageID]Receipt, error) {
-	db, err := store.HandleIn(ctx, db)
+	db, err := txn.HandleIn(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +244,7 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 		return receipts, p.send(within, batch)
 	}
 	// A layer may fail after what it wraps has written.
-	return receipts, store.Whole(ctx, db, func() error { return p.send(within, batch) })
+	return receipts, txn.Whole(ctx, db, func() error { return p.send(within, batch) })
 }
 
 type receiptsKey struct{}
@@ -271,7 +272,7 @@ func (p *Producer) insert(ctx context.Context, batch []*bus.Message) error {
 	written, err := writeAll(ctx, s, db, rows)
 	if err != nil {
 		if events {
-			store.Spoil(ctx, db)
+			txn.Spoil(ctx, db)
 		}
 		return dberr.Explained(err)
 	}
@@ -283,9 +284,9 @@ func (p *Producer) insert(ctx context.Context, batch []*bus.Message) error {
 			payloadTypes = append(payloadTypes, m.PayloadType)
 		}
 	}
-	store.AnnounceMessages(ctx, db, p.registry, payloadTypes)
+	txn.AnnounceMessages(ctx, db, p.registry, payloadTypes)
 	if events {
-		store.Announce(ctx, db, p.registry, bus.Wake{Events: true})
+		txn.Announce(ctx, db, p.registry, bus.Wake{Events: true})
 	}
 	return nil
 }
@@ -296,14 +297,14 @@ func writeAll(ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewM
 	if store.Statements(rows) <= 1 {
 		written, err = s.Insert(ctx, db, rows)
 		if err != nil && ctx.Err() != nil {
-			store.CloseEnded(ctx, db)
+			txn.CloseEnded(ctx, db)
 		}
 		if _, isTx := db.(bun.Tx); isTx || !dberr.IsConflict(err) {
 			return written, err
 		}
 		// A stricter default isolation let the statement lose a conflict.
 	}
-	err = store.InTx(ctx, db, func(tx bun.Tx) (err error) {
+	err = txn.InTx(ctx, db, func(tx bun.Tx) (err error) {
 		written, err = s.Insert(ctx, tx, rows)
 		return err
 	})

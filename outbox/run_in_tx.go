@@ -8,7 +8,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // ErrNotInTx is bus.ErrNotInTx: Produce, like whatever else of the library
@@ -33,11 +33,11 @@ func (p *Producer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.
 	case fn == nil:
 		return errors.New("outbox: run in tx: the function is nil")
 	}
-	if _, err := store.HandleIn(ctx, db); err != nil {
+	if _, err := txn.HandleIn(ctx, db); err != nil {
 		return fmt.Errorf("outbox: run in tx: %w", err)
 	}
-	ctx, wakes := store.WithWakes(ctx)
-	if err := store.RunInTx(ctx, db, nil, fn); err != nil {
+	ctx, wakes := txn.WithWakes(ctx)
+	if err := txn.RunInTx(ctx, db, nil, fn); err != nil {
 		return err
 	}
 	wakes.Send(p.registry)

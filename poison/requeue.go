@@ -10,6 +10,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Requeue makes poisoned messages pending again, at once, with no attempts, no
@@ -43,10 +44,10 @@ func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, 
 
 // whole runs fn, and forgets what it has counted where nothing of it remains.
 func whole[T any](ctx context.Context, db bun.IDB, fn func(total *T) error) (total T, err error) {
-	if err = store.Whole(ctx, db, func() error { return fn(&total) }); err == nil {
+	if err = txn.Whole(ctx, db, func() error { return fn(&total) }); err == nil {
 		return total, nil
 	}
-	if handle, _ := store.Handle(db); handle != nil {
+	if handle, _ := txn.Handle(db); handle != nil {
 		if _, isTx := handle.(bun.Tx); isTx {
 			return *new(T), err
 		}
@@ -112,7 +113,7 @@ func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, l
 		return Result{}, 0, err
 	}
 	var payloadTypes []string
-	err = store.InTx(ctx, db, func(tx bun.Tx) error {
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		result, payloadTypes = Result{}, nil
 		rows, err := st.LockPoisoned(ctx, tx, f, limit)
 		if err != nil || len(rows) == 0 {
@@ -135,7 +136,7 @@ func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, l
 	if err != nil {
 		return Result{}, 0, err
 	}
-	store.AnnounceMessages(ctx, db, s.registry, payloadTypes)
+	txn.AnnounceMessages(ctx, db, s.registry, payloadTypes)
 	return result, last, nil
 }
 
@@ -200,7 +201,7 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 		return failed(err, "edit and requeue %d", id)
 	}
 	var payloadType string
-	err = store.InTx(ctx, db, func(tx bun.Tx) error {
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		rows, err := st.LockPoisoned(ctx, tx, store.PoisonFilter{IDs: []int64{id}}, 1)
 		switch {
 		case err != nil:
@@ -231,6 +232,6 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 	if err != nil {
 		return failed(err, "edit and requeue %d", id)
 	}
-	store.AnnounceMessages(ctx, db, s.registry, []string{payloadType})
+	txn.AnnounceMessages(ctx, db, s.registry, []string{payloadType})
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Errors of this package; use errors.Is. What is wrong with an edited payload is
@@ -61,7 +62,7 @@ func (s *Store) on(db bun.IDB) (*store.Store, error) {
 	if s.registry == nil {
 		return nil, errUnmade
 	}
-	db, err := store.Handle(db)
+	db, err := txn.Handle(db)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func (s *Store) writing(ctx context.Context, db bun.IDB) (*store.Store, bun.IDB,
 	if err != nil {
 		return nil, nil, err
 	}
-	db, err = store.HandleIn(ctx, db)
+	db, err = txn.HandleIn(ctx, db)
 	return st, db, err
 }
 

@@ -6,5 +6,5 @@
 // times are the occurrences of the expression, and a schedule is due once its next fire time
 // has come. It does not consume messages, that is package outbox, and it does not parse
 // expressions, that is schedule/cron. It may import only bus, schedule/cron, internal/store,
-// internal/dberr, internal/outage, internal/alarm, bun and cenkalti/backoff.
+// internal/txn, internal/dberr, internal/outage, internal/alarm, bun and cenkalti/backoff.
 package schedule

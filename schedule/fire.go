@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 const (
@@ -123,7 +124,7 @@ func (p *Processor) inTx(ctx context.Context, fn func(ctx context.Context, tx bu
 	inner, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), fireTimeout, errTooSlow)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopGrace, cancel) })()
-	err := store.RunInTx(inner, p.db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error { return fn(inner, tx) })
+	err := txn.RunInTx(inner, p.db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error { return fn(inner, tx) })
 	if err != nil && context.Cause(inner) == errTooSlow {
 		return fmt.Errorf("%w: %w", errTooSlow, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule/cron"
 )
 
@@ -290,7 +291,7 @@ func (s *Scheduler) on(db bun.IDB) (*store.Store, bun.IDB, error) {
 	if s.registry == nil {
 		return nil, nil, errUnmade
 	}
-	db, err := store.Handle(db)
+	db, err := txn.Handle(db)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -308,12 +309,12 @@ func (s *Scheduler) writing(ctx context.Context, db bun.IDB, fn func(st *store.S
 	if err != nil {
 		return err
 	}
-	if db, err = store.HandleIn(ctx, db); err != nil {
+	if db, err = txn.HandleIn(ctx, db); err != nil {
 		return err
 	}
-	if err := store.InTx(ctx, db, func(tx bun.Tx) error { return fn(st, tx) }); err != nil {
+	if err := txn.InTx(ctx, db, func(tx bun.Tx) error { return fn(st, tx) }); err != nil {
 		return dberr.Explained(err)
 	}
-	store.Announce(ctx, db, s.registry, bus.Wake{Schedules: true})
+	txn.Announce(ctx, db, s.registry, bus.Wake{Schedules: true})
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Decider decides on commands C by a state S that events E make. It is a value,
@@ -151,7 +151,7 @@ func (d Decider[S, C, E]) handle(ctx context.Context, log *eventlog.Log, tx bun.
 		return l.state, appended, err
 	}
 	var appended eventlog.Appended
-	err = store.Whole(ctx, tx, func() error {
+	err = txn.Whole(ctx, tx, func() error {
 		var err error
 		if appended, err = log.Append(ctx, tx, d.Stream(id), expected, payloads...); err != nil {
 			return err
@@ -183,6 +183,6 @@ func Execute[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db
 		if !conflict || try == tries || !outage.Pause(ctx, wait.NextBackOff()) {
 			return state, eventlog.Appended{}, fmt.Errorf("decider: %s: %w", d.Stream(id), err)
 		}
-		within = store.WithRepeat(ctx) // it waits for others before it reads, and so cannot lose once more
+		within = txn.WithRepeat(ctx) // it waits for others before it reads, and so cannot lose once more
 	}
 }

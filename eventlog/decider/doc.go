@@ -6,5 +6,5 @@
 // the state is read from the stream, or from a snapshot and the events after it.
 //
 // It keeps no read models, that is package eventlog/projection. It may import only bus,
-// eventlog, internal/store, internal/outage, bun and cenkalti/backoff.
+// eventlog, internal/store, internal/txn, internal/outage, bun and cenkalti/backoff.
 package decider

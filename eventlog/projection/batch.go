@@ -15,6 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/partner"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 const (
@@ -179,7 +180,7 @@ func (b *batch) message(row store.Event, behind bool) *bus.Message {
 // apply sends the events through the chain.
 func (b *batch) apply(ctx context.Context, stop <-chan struct{}) error {
 	sender := func(ctx context.Context, messages []*bus.Message) error {
-		ctx = store.Within(context.WithValue(ctx, batchKey{}, b))
+		ctx = txn.Within(context.WithValue(ctx, batchKey{}, b))
 		if b.Batch != nil {
 			return b.applyBatch(ctx)
 		}

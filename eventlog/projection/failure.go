@@ -9,6 +9,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // afterFailure decides how a shard goes on whose batch was rolled back. Only an
@@ -72,7 +73,7 @@ func (r *Runner) poisoned(ctx context.Context, s *shard, f *failure, v bus.Verdi
 		"stream", event.Stream, "event_version", event.Version, "position", event.Position, "error", reason)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
-	err = store.InTx(ctx, r.db, func(tx bun.Tx) error {
+	err = txn.InTx(ctx, r.db, func(tx bun.Tx) error {
 		sub, ok, err := r.store.LockSubscription(ctx, tx, s.Name, s.Version, s.number, statementTimeout)
 		if err != nil || !ok || sub.Position != f.sub.Position {
 			return err // somebody else has gone on

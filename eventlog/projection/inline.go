@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Inline is a projection that is applied in the transaction of the append, for
@@ -82,7 +83,7 @@ func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) err
 		err = s.Events()
 	}
 	if err == nil {
-		err = store.InTx(ctx, db, func(tx bun.Tx) error { return i.rebuild(ctx, s, tx, log) })
+		err = txn.InTx(ctx, db, func(tx bun.Tx) error { return i.rebuild(ctx, s, tx, log) })
 	}
 	if err != nil {
 		return fmt.Errorf("projection: rebuild inline %q: %w", i.projection.Name, dberr.Explained(err))
@@ -96,7 +97,7 @@ func (i *Inline) rebuild(ctx context.Context, s *store.Store, tx bun.Tx, log *ev
 	if err := s.Gate(ctx, tx, i.projection.Name, true); err != nil {
 		return err
 	}
-	if err := i.projection.Reset(store.Within(ctx), tx); err != nil {
+	if err := i.projection.Reset(txn.Within(ctx), tx); err != nil {
 		return fmt.Errorf("reset: %w", err)
 	}
 	page := store.Page{UpTo: math.MaxInt64, Limit: i.reader.BatchSize, BySequence: true, EventFilter: store.EventFilter{Types: i.reader.stored}}
@@ -118,7 +119,7 @@ func (i *Inline) rebuild(ctx context.Context, s *store.Store, tx bun.Tx, log *ev
 			}
 			events = append(events, recorded(m, data))
 		}
-		if err := i.ApplyInline(store.Within(ctx), tx, events); err != nil {
+		if err := i.ApplyInline(txn.Within(ctx), tx, events); err != nil {
 			return err
 		}
 	}

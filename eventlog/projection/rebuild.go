@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Rebuild has the newest version of a projection begin again, in place: in one
@@ -31,14 +32,14 @@ func (r *Runner) Rebuild(ctx context.Context, name string) error {
 	if err := r.enter(ctx, reader); err != nil {
 		return fmt.Errorf("projection: rebuild: %w", err)
 	}
-	err := store.InTx(ctx, r.db, func(tx bun.Tx) error {
+	err := txn.InTx(ctx, r.db, func(tx bun.Tx) error {
 		if _, err := r.store.LockReader(ctx, tx, name, reader.Version); err != nil {
 			return err
 		}
 		if err := r.store.Rewind(ctx, tx, name, reader.Version); err != nil {
 			return err
 		}
-		if err := reader.Reset(store.Within(ctx), tx); err != nil { // last: it may change search_path
+		if err := reader.Reset(txn.Within(ctx), tx); err != nil { // last: it may change search_path
 			return fmt.Errorf("reset: %w", err)
 		}
 		return nil
@@ -74,7 +75,7 @@ func (r *Runner) Promote(ctx context.Context, name string, version int, maxLag i
 	if err != nil {
 		return fmt.Errorf("projection: promote %q: %w", name, err)
 	}
-	err = store.InTx(ctx, r.db, func(tx bun.Tx) error {
+	err = txn.InTx(ctx, r.db, func(tx bun.Tx) error {
 		rows, err := r.store.LockReader(ctx, tx, name, 0)
 		if err != nil {
 			return err
@@ -107,7 +108,7 @@ func (r *Runner) Promote(ctx context.Context, name string, version int, maxLag i
 // Active returns the version of a projection that was promoted last: the one
 // whose tables to read. It is 1 as long as none was.
 func (r *Runner) Active(ctx context.Context, db bun.IDB, name string) (int, error) {
-	db, err := store.Handle(db)
+	db, err := txn.Handle(db)
 	if err = errors.Join(err, bus.CheckKey("name", name)); err != nil {
 		return 0, fmt.Errorf("projection: active version of %q: %w", name, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 )
 
@@ -218,7 +219,7 @@ func (r *Runner) enter(ctx context.Context, reader *reader) error {
 				return err
 			}
 		}
-		err = store.InTx(ctx, r.db, func(tx bun.Tx) error { return r.store.Subscribe(ctx, tx, sub) })
+		err = txn.InTx(ctx, r.db, func(tx bun.Tx) error { return r.store.Subscribe(ctx, tx, sub) })
 		if err == nil {
 			rows, err = r.subscriptions(ctx, r.db, reader)
 		}

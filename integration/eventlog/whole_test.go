@@ -16,7 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // content is what the tables of the log have in them, as text.
@@ -237,10 +237,10 @@ func TestARepeatedDecisionLosesNoConflict(t *testing.T) {
 							t.Errorf("decide: %v", err)
 							return
 						}
-						if store.Repeated(ctx) && a.isPostgres() {
+						if txn.Repeated(ctx) && a.isPostgres() {
 							again.Add(1)
 						}
-						ctx = store.WithRepeat(a.ctx)
+						ctx = txn.WithRepeat(a.ctx)
 					}
 				}
 			})

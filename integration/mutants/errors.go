@@ -18,7 +18,7 @@ func errorMutants() []mutant {
 		},
 		{
 			name: "an aborted transaction excuses the handler", file: blames, suite: in("^TestWhatAHandlerCausesCounts$/^postgres$"), says: `gave up waiting: all are settled`,
-			changes: []change{{"case store.Exhausted, store.Unavailable:", "case store.Exhausted, store.Unavailable, store.Timeout, store.LockTimeout:"}},
+			changes: []change{{"case dberr.Exhausted, dberr.Unavailable:", "case dberr.Exhausted, dberr.Unavailable, dberr.Timeout, dberr.LockTimeout:"}},
 		},
 		{
 			name: "uncounted runs are never counted", file: blames, suite: in("^TestNothingRepeatsForEverUncounted$"), says: `gave up waiting: poisoned`,

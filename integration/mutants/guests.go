@@ -6,7 +6,7 @@ package main
 func guestMutants() []mutant {
 	return []mutant{
 		{
-			name: "no savepoint in a caller's transaction", file: "internal/store/tx.go",
+			name: "no savepoint in a caller's transaction", file: "internal/txn/txn.go",
 			suite: suite{pkg: "./integration", tests: "^TestWhatFailsInACallersTransactionIsTakenBack$"}, says: "the tables after a call that failed|go on after the error",
 			changes: []change{{"	if !ok {\n		return fn()\n	}\n	name := savepoint(tx)\n", "	if !ok || ctx != nil {\n		return fn()\n	}\n	name := savepoint(tx)\n"}},
 		},
@@ -18,7 +18,7 @@ func guestMutants() []mutant {
 		{
 			name: "a projection's timeout is nobody's fault", file: "eventlog/projection/batch.go",
 			suite: suite{pkg: "./integration/eventlog", tests: "^TestAFailingStatementOfAProjectionIsParked$"}, says: "runs: got",
-			changes: []change{{"store.IsConnectionDoubtful(err) && !errors.Is(err, context.DeadlineExceeded)\n", "(store.IsUnavailable(err) || store.ClassOf(err) == store.Timeout)\n"}},
+			changes: []change{{"dberr.IsConnectionDoubtful(err) && !errors.Is(err, context.DeadlineExceeded)\n", "(dberr.IsUnavailable(err) || dberr.ClassOf(err) == dberr.Timeout)\n"}},
 		},
 	}
 }

@@ -19,7 +19,7 @@ func mariaClaimMutants() []mutant {
 			changes: []change{{"h WHERE h.id IN (?)\nUNION ALL", "h WHERE h.id IN (?) AND FALSE\nUNION ALL"}},
 		},
 		{
-			name: "MariaDB: claim without READ COMMITTED", file: "internal/store/handle.go", suite: onMariaDB(meanwhile + "/^claimed"), says: `got map\[c0:10 c1:10\], want map\[c0:10\]`,
+			name: "MariaDB: claim without READ COMMITTED", file: "internal/txn/handle.go", suite: onMariaDB(meanwhile + "/^claimed"), says: `got map\[c0:10 c1:10\], want map\[c0:10\]`,
 			changes: []change{{"return RunInTx(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func", "_ = sql.LevelReadCommitted\n\treturn RunInTx(ctx, db, nil, func"}},
 		},
 		{
@@ -35,8 +35,8 @@ func mariaClaimMutants() []mutant {
 			changes: []change{{"	l.limit *= 2\n", "	l.limit = 0\n"}},
 		},
 		{
-			name: "MariaDB: those that repeat take no turns", file: "internal/store/handle.go", suite: onMariaDB("^TestMariaDBSurfacesNoConflicts$"), says: `got error .*1213`,
-			changes: []change{{"return mariaRetry(ctx, db, fn)", "_ = mariaRetry"}},
+			name: "MariaDB: those that repeat take no turns", file: "internal/txn/handle.go", suite: onMariaDB("^TestMariaDBSurfacesNoConflicts$"), says: `got error .*1213`,
+			changes: []change{{"return repeatInTurn(ctx, db, fn)", "_ = repeatInTurn"}},
 		},
 		{
 			name: "MariaDB: the poll reads the whole table", file: mariaClaim, suite: onMariaDB("^TestMariaDBPlans$"), says: `plan: got "SCAN m`,

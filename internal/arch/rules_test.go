@@ -81,7 +81,7 @@ func sqlInStore(t *tree) []string {
 	statement := regexp.MustCompile(`(?i)^\s*(select|insert into|update \w+ set|delete from|create table|alter table|with \w+ as)\b`)
 	var violations []string
 	for _, s := range t.shipped() {
-		if matches(s.dir, []string{"internal/store/..."}) {
+		if matches(s.dir, []string{"internal/store/...", "internal/txn"}) { // the latter knows no tables
 			continue
 		}
 		ast.Inspect(s.file, func(node ast.Node) bool {

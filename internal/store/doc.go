@@ -2,6 +2,6 @@
 // inserted, claimed and settled, and the migrations. There is one file per
 // dialect; everything else is shared.
 //
-// It knows nothing of handlers, loops or retry policies. It may import only bus,
+// It knows nothing of handlers, loops or retry policies. It may import only bus, internal/txn,
 // internal/dberr, bun and its dialects.
 package store

@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 const (
@@ -106,7 +107,7 @@ func (s *Store) insertUnique(ctx context.Context, db bun.IDB, rows []NewMessage)
 	if len(former) == 0 {
 		return s.insertKeyed(ctx, db, rows)
 	}
-	err = InTx(ctx, db, func(tx bun.Tx) error {
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		taken, err := s.takenBefore(ctx, tx, former)
 		if err != nil {
 			return fmt.Errorf("insert ids under former names: %w", err)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // mariadb is the engine for MariaDB 10.6 and later. MySQL 8 understands the same
@@ -106,7 +108,7 @@ UNION ALL SELECT 0, p.consumer_type FROM {paused} p`
 const mariaRecord = `INSERT INTO {claims} (owner, solo, claimed_at, leased_until, message_ids) VALUES (?, ?, {now}, {now} + ?, ?)`
 
 func (m *mariadb) claim(ctx context.Context, db *bun.DB, r ClaimRequest) (c Claim, err error) {
-	err = InTx(ctx, db, func(tx bun.Tx) error {
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		picks, err := m.pick(ctx, tx, r)
 		if err != nil {
 			return fmt.Errorf("pick: %w", err)

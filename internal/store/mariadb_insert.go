@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // insertQuery writes rows as a list of values.
@@ -38,7 +39,7 @@ func (m *mariadb) insert(ctx context.Context, db bun.IDB, rows []NewMessage) err
 // yet, and then which message is whose. Messages first would write every payload that
 // is to be left out, and removing it again would hold up those who settle.
 func (m *mariadb) insertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) (ids []bus.MessageID, err error) {
-	err = InTx(ctx, db, func(tx bun.Tx) error {
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		ids = nil
 		var keys []pendingKey
 		for _, row := range rows {

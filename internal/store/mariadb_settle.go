@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Whoever locks a message, or its insert id, may take any time, and a statement goes on
@@ -48,7 +49,7 @@ func (m *mariadb) run(ctx context.Context, tx bun.IDB, statement string, ids []i
 }
 
 func (m *mariadb) finish(ctx context.Context, db bun.IDB, owner string, claims []int64) (finished []Finished, err error) {
-	err = InTx(ctx, db, func(tx bun.Tx) error {
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		finished = nil
 		live, err := m.live(ctx, tx, owner, claims)
 		if err != nil {
@@ -88,7 +89,7 @@ UPDATE ` + mariaRes + ` SET m.attempts = m.attempts + CASE r.outcome WHEN 'faile
 const mariaRest = `UPDATE {claims} SET message_ids = ?, leased_until = {now} + ? WHERE id = ?`
 
 func (m *mariadb) settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result, freeOnly bool) (settled Settled, err error) {
-	err = InTx(ctx, db, func(tx bun.Tx) error {
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		settled = Settled{}
 		live, err := m.live(ctx, tx, owner, resultColumns(results).claims)
 		if err != nil {
@@ -240,7 +241,7 @@ func (m *mariadb) extend(ctx context.Context, db bun.IDB, owner string, lease ti
 const mariaDisclaim = mariaForget + ` WHERE c.owner = ?`
 
 func (m *mariadb) disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
-	return InTx(ctx, db, func(tx bun.Tx) error {
+	return txn.InTx(ctx, db, func(tx bun.Tx) error {
 		_, err := m.raw(ctx, tx, mariaDisclaim, ordered(claims), owner).Exec(ctx)
 		return err
 	})
@@ -263,7 +264,7 @@ SELECT ` + poisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type
 // recover leaves messages alone that somebody has locked: a transactional
 // consumer that outlived its lease is still at work on them, not crashed.
 func (m *mariadb) recover(ctx context.Context, db bun.IDB, maxCrashes int) (found Recovered, err error) {
-	err = InTx(ctx, db, func(tx bun.Tx) error {
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		found = Recovered{}
 		var dead []leased
 		if err := m.raw(ctx, tx, mariaDead).Scan(ctx, &dead); err != nil || len(dead) == 0 {

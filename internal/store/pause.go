@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // pausedNames is asked by every claim and every probe, so that a pause holds
@@ -25,7 +27,7 @@ type Paused struct {
 // that are paused already stay so since when they were.
 func (s *Store) Pause(ctx context.Context, db bun.IDB, consumers []string) error {
 	const statement = `INSERT INTO {paused} (consumer_type, paused_at) VALUES (?, {now}) {keep}`
-	return InTx(ctx, db, func(tx bun.Tx) error {
+	return txn.InTx(ctx, db, func(tx bun.Tx) error {
 		for _, name := range slices.Sorted(slices.Values(consumers)) { // in one order, so that no two callers can deadlock
 			if _, err := s.raw(ctx, tx, statement, name).Exec(ctx); err != nil {
 				return err
@@ -37,7 +39,7 @@ func (s *Store) Pause(ctx context.Context, db bun.IDB, consumers []string) error
 
 // Resume lets messages of the stored consumer types be claimed again.
 func (s *Store) Resume(ctx context.Context, db bun.IDB, consumers []string) error {
-	return InTx(ctx, db, func(tx bun.Tx) error {
+	return txn.InTx(ctx, db, func(tx bun.Tx) error {
 		for _, name := range slices.Sorted(slices.Values(consumers)) {
 			if _, err := s.raw(ctx, tx, `DELETE FROM {paused} WHERE consumer_type = ?`, name).Exec(ctx); err != nil {
 				return err

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // PendingChange is what becomes of messages.
@@ -38,7 +40,7 @@ func (s *Store) ChangePending(ctx context.Context, db bun.IDB, ids []int64, c Pe
 			return changed, err
 		}
 	}
-	err = InTx(ctx, db, func(tx bun.Tx) error {
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		changed = Changed{}
 		free, err := s.lockPending(ctx, tx, db, ids)
 		if err != nil {

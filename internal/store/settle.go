@@ -7,6 +7,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Finish ends claims of which every message is done, and removes the messages.
@@ -134,7 +135,7 @@ func (s *Store) Exists(ctx context.Context, db *bun.DB, id int64) (exists bool, 
 // stricter default isolation, it runs again in an explicit READ COMMITTED
 // transaction. In the caller's transaction a conflict is the caller's to retry.
 func (s *Store) insist(ctx context.Context, db bun.IDB, statement func(bun.IDB) error) error {
-	db, err := Handle(db)
+	db, err := txn.Handle(db)
 	if err != nil {
 		return err
 	}
@@ -142,7 +143,7 @@ func (s *Store) insist(ctx context.Context, db bun.IDB, statement func(bun.IDB) 
 	if _, isTx := db.(bun.Tx); isTx || !dberr.IsConflict(err) {
 		return err
 	}
-	return InTx(ctx, db, func(tx bun.Tx) error { return statement(tx) })
+	return txn.InTx(ctx, db, func(tx bun.Tx) error { return statement(tx) })
 }
 
 // resultArrays are results turned on their side, as arrays for the database.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 func streamCases() []testCase {
@@ -91,7 +92,7 @@ func reserveRefused(k *kit) {
 func reserveTogether(k *kit) {
 	got := make([]store.Reserved, 8)
 	errs := together(len(got), func(i int) error {
-		return store.InTx(k.ctx, k.db, func(tx bun.Tx) error {
+		return txn.InTx(k.ctx, k.db, func(tx bun.Tx) error {
 			r, err := k.store.Reserve(k.ctx, tx, store.Reservation{Stream: "a-1", Category: "a", Want: store.AnyStream, Count: 2})
 			got[i] = r
 			return err

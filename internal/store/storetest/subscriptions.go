@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 func subscriptionCases() []testCase {
@@ -29,7 +30,7 @@ func reader(shards int) store.Subscription {
 
 func (k *kit) subscribe(sub store.Subscription) {
 	k.Helper()
-	k.must("subscribe", store.InTx(k.ctx, k.db, func(tx bun.Tx) error { return k.store.Subscribe(k.ctx, tx, sub) }))
+	k.must("subscribe", txn.InTx(k.ctx, k.db, func(tx bun.Tx) error { return k.store.Subscribe(k.ctx, tx, sub) }))
 }
 
 // shards describes the shards of the reader p.
@@ -69,7 +70,7 @@ func (k *kit) behind(names ...string) []string {
 
 func subscribeOnce(k *kit) {
 	equal(k, "errors", together(6, func(int) error {
-		return store.InTx(k.ctx, k.db, func(tx bun.Tx) error { return k.store.Subscribe(k.ctx, tx, reader(2)) })
+		return txn.InTx(k.ctx, k.db, func(tx bun.Tx) error { return k.store.Subscribe(k.ctx, tx, reader(2)) })
 	}), nil)
 	want := []string{"v1 0/2 at 0, replay 0, running, 0 failed", "v1 1/2 at 0, replay 0, running, 0 failed"}
 	equal(k, "shards", k.shards(), want)

@@ -1,4 +1,4 @@
-package store
+package txn
 
 import (
 	"context"
@@ -8,18 +8,17 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
 // RunInTx is db.RunInTx, with [Commit] and [Rollback].
 func RunInTx(ctx context.Context, db bun.IDB, options *sql.TxOptions, fn func(ctx context.Context, tx bun.Tx) error) error {
-	if db.Dialect().Name() != dialect.MySQL {
+	if !habitsOf(db).statementsEnd {
 		return db.RunInTx(ctx, options, fn)
 	}
-	// With its own context the transaction would be rolled back behind our back, and
-	// what became of that nobody would know. Only its beginning ends with ctx.
+	// With ctx database/sql would roll back asynchronously and hide the result. So only
+	// the beginning of the transaction ends with ctx.
 	inner, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	begun := context.AfterFunc(ctx, end)
@@ -44,19 +43,18 @@ func RunInTx(ctx context.Context, db bun.IDB, options *sql.TxOptions, fn func(ct
 	return Commit(ctx, tx)
 }
 
-// Commit commits, and gives the connection up when that fails. It ends with ctx on
-// MariaDB, too, whose driver waits for an answer to a COMMIT without one, and after
-// an error puts the connection back, with the transaction open: the next to use it
-// would write into that.
+// Commit commits. When that fails, or ctx ends before it does, the connection is given up
+// where the driver would put it back with the transaction open: the next to use it would
+// write into that.
 func Commit(ctx context.Context, tx bun.Tx) error {
-	if tx.Dialect().Name() != dialect.MySQL {
+	if !habitsOf(tx).statementsEnd {
 		return tx.Commit()
 	}
 	if _, err := tx.NewRaw(`COMMIT`).Exec(ctx); err != nil {
 		giveUp(ctx, tx)
 		return err
 	}
-	_ = tx.Commit() // of nothing: what is left to say went well
+	_ = tx.Commit() // only returns the connection
 	return nil
 }
 
@@ -66,7 +64,7 @@ const rollbackTimeout = 5 * time.Second
 // Rollback rolls back, and gives the connection up when that fails, as [Commit] does.
 // It does not end with ctx, but in time.
 func Rollback(ctx context.Context, tx bun.Tx) error {
-	if tx.Dialect().Name() != dialect.MySQL {
+	if !habitsOf(tx).statementsEnd {
 		return tx.Rollback()
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
@@ -126,12 +124,12 @@ func Whole(ctx context.Context, db bun.IDB, fn func() error) (err error) {
 	return fmt.Errorf("%w; the transaction must not be committed: %v", err, undone)
 }
 
-// CloseEnded closes a caller's transaction that SQLite has rolled back by itself, as it
-// does when a statement that writes is interrupted: what the caller wrote next would be
-// committed statement by statement. A transaction that is still open stays so.
+// CloseEnded closes a caller's transaction that the database has rolled back by itself, as
+// SQLite does when a statement that writes is interrupted: what the caller wrote next would
+// be committed statement by statement. A transaction that is still open stays so.
 func CloseEnded(ctx context.Context, db bun.IDB) {
 	tx, ok := db.(bun.Tx)
-	if !ok || tx.Dialect().Name() != dialect.SQLite {
+	if !ok || !habitsOf(tx).endsByItself {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
@@ -141,10 +139,10 @@ func CloseEnded(ctx context.Context, db bun.IDB) {
 	}
 }
 
-// savepoint names one that may stand behind others. MariaDB forgets an older one of the
-// same name; elsewhere they are a stack, and one name keeps the server's statistics short.
+// savepoint names one that may stand behind others. Where those of one name are a stack,
+// one name keeps the server's statistics short.
 func savepoint(tx bun.Tx) string {
-	if tx.Dialect().Name() == dialect.MySQL {
+	if habitsOf(tx).namesHide {
 		return `asyncmonolith_` + rand.Text()[:12]
 	}
 	return `asyncmonolith_call`
@@ -168,12 +166,12 @@ func broken(ctx context.Context, tx bun.Tx) bool {
 	return err != nil
 }
 
-// Spoil sees to it that a caller's transaction on PostgreSQL can only be rolled back, at
-// least to a savepoint before, since a call has stopped half way. That is cheaper than a
-// savepoint for what hardly ever happens, such as a context that ends between two
-// statements: after an error of the database it is so anyway.
+// Spoil sees to it that a caller's transaction can only be rolled back, at least to a
+// savepoint before, since a call has stopped half way: where errors abort transactions, as
+// on PostgreSQL. That is cheaper than a savepoint for what hardly ever happens, such as a
+// context that ends between two statements.
 func Spoil(ctx context.Context, db bun.IDB) {
-	if tx, ok := db.(bun.Tx); ok && tx.Dialect().Name() == dialect.PG {
+	if tx, ok := db.(bun.Tx); ok && habitsOf(tx).aborts {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
 		_, _ = tx.NewRaw(`SELECT CAST('a call of asyncmonolith stopped half way' AS int)`).Exec(ctx)

@@ -1,4 +1,4 @@
-package store
+package txn
 
 import (
 	"context"
@@ -12,16 +12,16 @@ import (
 
 // mariaTries is how often a transaction is repeated that lost a deadlock. Those that
 // repeat take turns, so it can only lose again to one that runs for the first time.
-const mariaTries = 16
+const turnTries = 16
 
-const mariaTurn = `CONCAT('asyncmonolith.turn.', MD5(DATABASE()))`
+const turn = `CONCAT('asyncmonolith.turn.', MD5(DATABASE()))`
 
 // mariaRetry repeats a transaction that lost a deadlock, which here takes no more
 // than two inserts of one insert id: each is granted a shared lock on the entry that
 // the last such message has left among the insert ids, and neither can write over it
 // beside the lock of the other. Of a crowd that repeats at once one gets on and the others
 // lose again. So one repeats at a time; nobody waits longer than a second for that.
-func mariaRetry(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) (err error) {
+func repeatInTurn(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) (err error) {
 	conn, own := db.(bun.Conn)
 	if pool, ok := db.(*bun.DB); ok {
 		if conn, err = pool.Conn(ctx); err != nil {
@@ -29,23 +29,23 @@ func mariaRetry(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) (err 
 		}
 		defer conn.Close()
 	} else if !own { // a type of the caller's, of which there is no telling
-		return mariaRepeat(ctx, db, fn)
+		return repeat(ctx, db, fn)
 	}
-	if _, err := conn.NewRaw(`DO GET_LOCK(` + mariaTurn + `, 1)`).Exec(ctx); err != nil {
+	if _, err := conn.NewRaw(`DO GET_LOCK(` + turn + `, 1)`).Exec(ctx); err != nil {
 		return fmt.Errorf("turn for another try: %w", err)
 	}
 	defer func() { // a connection that does not answer in time is closed, which ends the turn, too
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		_, _ = conn.NewRaw(`DO RELEASE_LOCK(` + mariaTurn + `)`).Exec(ctx)
+		_, _ = conn.NewRaw(`DO RELEASE_LOCK(` + turn + `)`).Exec(ctx)
 	}()
-	return mariaRepeat(ctx, conn, fn)
+	return repeat(ctx, conn, fn)
 }
 
-func mariaRepeat(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
+func repeat(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
 	for try := 1; ; try++ {
 		err := readCommitted(ctx, db, fn)
-		if !dberr.IsConflict(err) || try == mariaTries {
+		if !dberr.IsConflict(err) || try == turnTries {
 			return err
 		}
 	}

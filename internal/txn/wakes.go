@@ -1,4 +1,4 @@
-package store
+package txn
 
 import (
 	"context"

@@ -1,0 +1,34 @@
+package txn
+
+import (
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
+)
+
+// habits are how a database, with the driver that people use for it, treats
+// transactions. This is the only place that tells databases apart here.
+type habits struct {
+	// statementsEnd: COMMIT and ROLLBACK are sent as statements, since those of the
+	// driver have no context, and put a connection back whose transaction may be open.
+	statementsEnd bool
+	// takesTurns: those that lose a conflict lose it again when they all repeat at once.
+	takesTurns bool
+	// namesHide: a savepoint makes the server forget an older one of the same name.
+	namesHide bool
+	// endsByItself: an interrupted statement may roll back the whole transaction.
+	endsByItself bool
+	// aborts: after an error a transaction can only be rolled back.
+	aborts bool
+}
+
+func habitsOf(db bun.IDB) habits {
+	switch db.Dialect().Name() {
+	case dialect.MySQL:
+		return habits{statementsEnd: true, takesTurns: true, namesHide: true}
+	case dialect.SQLite:
+		return habits{endsByItself: true}
+	case dialect.PG:
+		return habits{aborts: true}
+	}
+	return habits{}
+}

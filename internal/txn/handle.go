@@ -1,0 +1,95 @@
+package txn
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+)
+
+// Handle checks a database handle that a user passed in, which may be nil or the
+// zero value of its type, and returns a pointer to a transaction as the
+// transaction itself.
+func Handle(db bun.IDB) (bun.IDB, error) {
+	errNil := errors.New("the database handle is nil or a zero value")
+	switch h := db.(type) {
+	case nil:
+		return nil, errNil
+	case *bun.DB:
+		if h == nil || h.DB == nil {
+			return nil, errNil
+		}
+	case bun.Tx:
+		if h.Tx == nil {
+			return nil, errNil
+		}
+	case *bun.Tx:
+		if h == nil || h.Tx == nil {
+			return nil, errNil
+		}
+		return *h, nil
+	case bun.Conn:
+		if h.Conn == nil {
+			return nil, errNil
+		}
+	case *bun.Conn:
+		if h == nil || h.Conn == nil {
+			return nil, errNil
+		}
+		return *h, nil
+	}
+	return db, nil
+}
+
+type withinKey struct{}
+
+// Within marks the context of a transaction that the library has begun for its
+// user, for [HandleIn] to recognise.
+func Within(ctx context.Context) context.Context {
+	return context.WithValue(ctx, withinKey{}, true)
+}
+
+// HandleIn is [Handle] for a write: in the context of such a transaction the
+// handle must be a transaction, or the write would happen apart from it, and on
+// a database with a single writer wait for it in vain.
+func HandleIn(ctx context.Context, db bun.IDB) (bun.IDB, error) {
+	db, err := Handle(db)
+	if err != nil {
+		return nil, err
+	}
+	if _, isTx := db.(bun.Tx); !isTx && ctx.Value(withinKey{}) != nil {
+		return nil, bus.ErrNotInTx
+	}
+	return db, nil
+}
+
+// ownTries is how often a transaction of our own is tried that loses conflicts.
+const ownTries = 4
+
+// InTx runs fn in the caller's transaction, see [Whole], or else in a READ COMMITTED one
+// of its own, which it repeats when it loses a conflict.
+func InTx(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
+	db, err := Handle(db)
+	if err != nil {
+		return err
+	}
+	if tx, ok := db.(bun.Tx); ok {
+		return Whole(ctx, tx, func() error { return fn(tx) })
+	}
+	err = readCommitted(ctx, db, fn)
+	if dberr.IsConflict(err) && habitsOf(db).takesTurns {
+		return repeatInTurn(ctx, db, fn)
+	}
+	for try := 1; dberr.IsConflict(err) && try < ownTries; try++ {
+		err = readCommitted(ctx, db, fn)
+	}
+	return err
+}
+
+func readCommitted(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
+	return RunInTx(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error { return fn(tx) })
+}
