@@ -20,6 +20,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -189,7 +190,7 @@ func FuzzConsumedPayload(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		each(databases, text, func(d stored) {
 			d.clear(t)
-			d.consumed(t, store.CleanText(text, 0))
+			d.consumed(t, errorlog.Clean(text, 0))
 		})
 	})
 }
@@ -266,7 +267,7 @@ func (d stored) outcomes(t *testing.T, text, reason string) {
 	}
 	c := d.claim(t)
 	const maxText = 8 << 10
-	list := store.AppendError("", store.Attempt{Attempt: 1, Error: text})
+	list := errorlog.Append("", errorlog.Attempt{Attempt: 1, Error: text})
 	results := []store.Result{
 		{Outcome: store.Done}, {Outcome: store.Failed, Errors: list, Reason: reason}, {Outcome: store.Poison, Errors: list, Reason: reason},
 		{Outcome: store.Failed, Errors: text}, {Outcome: store.Done},
@@ -279,11 +280,11 @@ func (d stored) outcomes(t *testing.T, text, reason string) {
 		t.Fatalf("%s: settle: got %+v and error %v, want all applied", d.db.Dialect().Name(), settled, err)
 	}
 	failed := d.claim(t).Messages
-	if len(failed) != 2 || failed[0].Errors != list || failed[1].Errors != store.CleanText(text, 0) {
+	if len(failed) != 2 || failed[0].Errors != list || failed[1].Errors != errorlog.Clean(text, 0) {
 		t.Fatalf("%s: failed: got %+v, want the lists %q and %q", d.db.Dialect().Name(), failed, list, text)
 	}
 	poisoned, err := d.store.PoisonedMessages(t.Context(), d.db, store.PoisonFilter{}, 10)
-	if err != nil || len(poisoned) != 1 || poisoned[0].Errors != list || poisoned[0].Reason != store.CleanText(reason, maxText) {
+	if err != nil || len(poisoned) != 1 || poisoned[0].Errors != list || poisoned[0].Reason != errorlog.Clean(reason, maxText) {
 		t.Fatalf("%s: poisoned: got %+v and error %v, want the list %q and the reason %q", d.db.Dialect().Name(), poisoned, err, list, reason)
 	}
 	if reason != "" && !strings.ContainsAny(reason, "\x00\ufffd") {
@@ -363,7 +364,7 @@ func FuzzStoredSchedule(f *testing.F) {
 			d.clear(t)
 			d.scheduled(t, expression, zone, name, tag)
 			d.clear(t)
-			d.fired(t, store.CleanText(expression, 0), store.CleanText(zone, 0))
+			d.fired(t, errorlog.Clean(expression, 0), errorlog.Clean(zone, 0))
 		})
 	})
 }

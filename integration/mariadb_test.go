@@ -19,6 +19,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -100,7 +101,7 @@ func TestMariaDBStatementsFitIntoPackets(t *testing.T) {
 	fill(t, db, 4000)
 	var list string
 	for i := range 10 {
-		list = store.AppendError(list, store.Attempt{Attempt: i, Error: strings.Repeat("goroutine 1:\n\t\"x\"", 500)})
+		list = errorlog.Append(list, errorlog.Attempt{Attempt: i, Error: strings.Repeat("goroutine 1:\n\t\"x\"", 500)})
 	}
 	for _, outcome := range []store.Outcome{store.Failed, store.Poison} {
 		c := must[store.Claim](t)(s.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: []store.Want{{Consumer: "c1", Payload: "p", Limit: 100}}, MaxBytes: 16 << 20}))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -87,7 +88,7 @@ func newPending(row store.Pending) Pending {
 	m := Pending{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, InsertID: row.InsertID,
 		CreatedAt: row.CreatedAt.Time, DueAt: row.AvailableAfter.Time, Attempts: row.Attempts, Crashes: row.Crashes, State: Ready,
 		Payload: row.Payload, Headers: store.Headers(row.Headers)}
-	for _, e := range store.Attempts(row.Errors) {
+	for _, e := range errorlog.Attempts(row.Errors) {
 		m.Errors = append(m.Errors, FailedRun(e))
 	}
 	switch {

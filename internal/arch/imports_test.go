@@ -48,10 +48,10 @@ func law() []allowance {
 		{".", nil, nil}, // the landing page
 		{"bus", nil, nil},
 		{"middleware", []string{"bus"}, []string{backoff}},
-		{"outbox", []string{"bus", "middleware", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm", "internal/partner"}, append([]string{uuid, backoff}, bun...)},
+		{"outbox", []string{"bus", "middleware", "internal/store", "internal/txn", "internal/dberr", "internal/errorlog", "internal/outage", "internal/alarm", "internal/partner"}, append([]string{uuid, backoff}, bun...)},
 		{"schedule", []string{"bus", "schedule/cron", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm"}, append([]string{backoff}, bun...)},
 		{"schedule/cron", nil, nil},
-		{"poison", []string{"bus", "internal/store", "internal/txn", "internal/dberr"}, bun},
+		{"poison", []string{"bus", "internal/store", "internal/txn", "internal/dberr", "internal/errorlog"}, bun},
 		{"notify", []string{"bus", "internal/store", "internal/outage"}, append([]string{backoff}, bun...)},
 		{"notify/pgxnotify", nil, []string{"github.com/jackc/pgx/v5"}}, // a module of its own, for the driver's sake
 		{"otel", []string{"bus"}, otelAPI},
@@ -61,8 +61,9 @@ func law() []allowance {
 		{"eventlog/projection", []string{"bus", "middleware", "eventlog", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm", "internal/partner"}, append([]string{backoff}, bun...)},
 		{"eventlog/decider", []string{"bus", "eventlog", "internal/store", "internal/txn", "internal/outage"}, append([]string{backoff}, bun...)},
 		{"internal/dberr", []string{"bus"}, nil},
+		{"internal/errorlog", nil, nil},
 		{"internal/txn", []string{"bus", "internal/dberr"}, bun},
-		{"internal/store", []string{"bus", "internal/txn", "internal/dberr"}, bunAndDialects},
+		{"internal/store", []string{"bus", "internal/txn", "internal/dberr", "internal/errorlog"}, bunAndDialects},
 		{"internal/outage", []string{"bus", "internal/store", "internal/dberr"}, []string{backoff}},
 		{"internal/alarm", nil, nil},
 		{"internal/partner", []string{"bus"}, nil},

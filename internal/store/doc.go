@@ -3,5 +3,5 @@
 // dialect; everything else is shared.
 //
 // It knows nothing of handlers, loops or retry policies. It may import only bus, internal/txn,
-// internal/dberr, bun and its dialects.
+// internal/dberr, internal/errorlog, bun and its dialects.
 package store

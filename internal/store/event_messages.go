@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strconv"
-	"strings"
 
 	"github.com/uptrace/bun"
 
@@ -42,21 +40,6 @@ func EncodeHeaders(headers map[string]string, event *bus.Event, size int, mode b
 	return string(text), nil
 }
 
-// refersTo returns the sequence number of the event that a message refers to, and
-// the size of the event's text, for what a claim may read.
-func (m *Message) refersTo() (sequence int64, size int, ok bool) {
-	if len(m.Payload) > 0 || len(m.Headers) == 0 {
-		return 0, 0, false
-	}
-	number, bytes, _ := strings.Cut(Headers(m.Headers)[eventHeader], " ")
-	sequence, err := strconv.ParseInt(number, 10, 64)
-	if err != nil {
-		return 0, 0, false
-	}
-	size, _ = strconv.Atoi(bytes) //nolint:errcheck // a person may have edited it
-	return sequence, max(size, 0), true
-}
-
 const readReferred = `SELECT ` + eventColumns + ` FROM {events} e WHERE e.sequence IN (?)`
 
 // FillIn reads the events that messages refer to. An event that was erased leaves
@@ -87,20 +70,6 @@ func (s *Store) FillIn(ctx context.Context, db bun.IDB, messages []Message) erro
 		}
 	}
 	return nil
-}
-
-// Deliver says in a message what it delivers, when that is an event.
-func (m *Message) Deliver(to *bus.Message) {
-	if m.Event == nil {
-		return
-	}
-	e := m.Event
-	to.Event = &bus.Event{Sequence: e.Sequence, Stream: e.Stream, Version: e.Version, Position: e.Position, Schema: e.Schema}
-	if to.Headers[modeHeader] == bus.Replay.String() {
-		to.Mode = bus.Replay
-	}
-	delete(to.Headers, eventHeader)
-	delete(to.Headers, modeHeader)
 }
 
 // Recorder writes the events of a batch that is on its way down the produce

@@ -5,37 +5,7 @@ import (
 	"fmt"
 
 	"github.com/uptrace/bun"
-
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
-
-// NewEvent is an event to be inserted.
-type NewEvent struct {
-	ID            bus.MessageID
-	Stream        string
-	Version       int64
-	Category      string
-	Slot          int
-	Type          string
-	Schema        int
-	Data, Headers string
-	Sequence      int64 // filled in by the insert
-}
-
-// Event is a row of events.
-type Event struct {
-	Sequence   int64         `bun:"sequence"`
-	Position   int64         `bun:"position"` // 0 until it is numbered
-	ID         bus.MessageID `bun:"event_id"`
-	Stream     string        `bun:"stream"`
-	Version    int64         `bun:"version"`
-	Type       string        `bun:"event_type"`
-	Schema     int           `bun:"schema"`
-	Data       []byte        `bun:"data"`
-	Headers    []byte        `bun:"headers"`
-	RecordedAt Moment        `bun:"recorded_at"`
-	Parked     bool          `bun:"parked"` // its stream is, for the projection that reads
-}
 
 // eventColumns are the columns of Event that the table has.
 const eventColumns = `e.sequence, e.{place} AS position, e.event_id, e.stream, e.version, e.event_type, e.schema, e.data, e.headers, e.recorded_at`
@@ -134,25 +104,6 @@ func (s *Store) InsertEvents(ctx context.Context, tx bun.IDB, rows []*NewEvent) 
 		}
 	}
 	return nil
-}
-
-// numberInserted fills in sequence numbers by event id.
-func numberInserted(rows []*NewEvent, inserted []insertedEvent) error {
-	sequences := make(map[bus.MessageID]int64, len(inserted))
-	for _, row := range inserted {
-		sequences[row.ID] = row.Sequence
-	}
-	for _, row := range rows {
-		if row.Sequence = sequences[row.ID]; row.Sequence == 0 {
-			return fmt.Errorf("event %s has no sequence number", row.ID)
-		}
-	}
-	return nil
-}
-
-type insertedEvent struct {
-	Sequence int64         `bun:"sequence"`
-	ID       bus.MessageID `bun:"event_id"`
 }
 
 const readStream = `SELECT ` + eventColumns + ` FROM {events} e

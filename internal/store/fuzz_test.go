@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
 // Whatever text an error has, and whatever list is stored already, what is
@@ -21,22 +21,22 @@ func FuzzErrorText(f *testing.F) {
 	f.Add(`[{"attempt":1,"at":"2031-05-06T07:08:09Z","error":"x"}]`, "y", int64(-1<<62))
 	f.Fuzz(func(t *testing.T, list, text string, unix int64) {
 		const maxText = 8 << 10
-		clean := store.CleanText(text, maxText)
-		if !storable(clean) || len(clean) > maxText || store.CleanText(clean, maxText) != clean {
+		clean := errorlog.Clean(text, maxText)
+		if !storable(clean) || len(clean) > maxText || errorlog.Clean(clean, maxText) != clean {
 			t.Fatalf("clean text of %q: got %q, want text that can be stored, and stays", text, clean)
 		}
 		if storable(text) && len(text) <= maxText && clean != text {
 			t.Fatalf("clean text of %q: got %q, want it untouched", text, clean)
 		}
 		at := time.Unix(unix%(1<<34), 0).UTC()
-		got := store.AppendError(list, store.Attempt{Attempt: 3, At: at, Error: text})
+		got := errorlog.Append(list, errorlog.Attempt{Attempt: 3, At: at, Error: text})
 		if got == "" && (at.Year() < 0 || at.Year() > 9999) {
 			return // an instant that JSON has no text for
 		}
 		if !storable(got) {
 			t.Fatalf("list: got %q, want text that can be stored", got)
 		}
-		var attempts []store.Attempt
+		var attempts []errorlog.Attempt
 		if err := json.Unmarshal([]byte(got), &attempts); err != nil || len(attempts) == 0 || len(attempts) > 10 {
 			t.Fatalf("list: got %d attempts and error %v in %q, want 1 to 10", len(attempts), err, got)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/uptrace/bun"
 
@@ -16,25 +15,6 @@ const (
 	insertRows  = 1000    // rows in one statement
 	insertBytes = 4 << 20 // bytes of payloads and headers in one statement
 )
-
-// NewMessage is one consumer's row to be inserted.
-type NewMessage struct {
-	MessageID    bus.MessageID
-	ConsumerType string
-	PayloadType  string
-	Payload      string
-	Headers      string
-	InsertID     string
-	// FormerConsumers are former names of the consumer: the insert id must not be
-	// pending under these either.
-	FormerConsumers []string
-	// AvailableAt, when not zero, is a fixed instant; otherwise the message is
-	// available Delay after the insert, on the database's clock.
-	AvailableAt time.Time
-	Delay       time.Duration
-}
-
-func (row NewMessage) key() pendingKey { return pendingKey{row.InsertID, row.ConsumerType} }
 
 // Insert writes the rows in as few statements as possible and returns how many
 // were written for each message id. A row whose insert id is pending already is
@@ -60,23 +40,6 @@ func Statements(rows []NewMessage) int { return len(chunks(rows)) }
 
 func chunks(rows []NewMessage) [][]NewMessage {
 	return cut(rows, insertBytes, func(row NewMessage) int { return len(row.Payload) + len(row.Headers) })
-}
-
-// cut makes parts for one statement each, by number and by bytes. Only what is
-// larger by itself exceeds the bytes.
-func cut[T any](rows []T, bytes int, sizeOf func(T) int) (parts [][]T) {
-	start, size := 0, 0
-	for i, row := range rows {
-		if i > start && (i-start >= insertRows || size+sizeOf(row) > bytes) {
-			parts = append(parts, rows[start:i])
-			start, size = i, 0
-		}
-		size += sizeOf(row)
-	}
-	if start < len(rows) {
-		parts = append(parts, rows[start:])
-	}
-	return parts
 }
 
 func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []NewMessage, written map[bus.MessageID]int) error {
@@ -141,6 +104,3 @@ func (s *Store) takenBefore(ctx context.Context, tx bun.Tx, former map[pendingKe
 	}
 	return taken, nil
 }
-
-// onPending leaves out rows whose insert id is pending.
-const onPending = `CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO NOTHING`

@@ -2,8 +2,10 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/uptrace/bun"
 
@@ -156,4 +158,71 @@ func (t mariaTally) add(ctx context.Context, m *mariadb, db bun.IDB, n int, coun
 		}
 	}
 	return nil
+}
+
+// The next name behind one: with constants these are looked up at the edge of an
+// index, where a recursive query would read all of it for each name.
+const (
+	mariaNextClean    = `SELECT MIN(consumer_type) FROM {messages} WHERE crashes = 0 AND consumer_type > ?`
+	mariaNextCrashed  = `SELECT MIN(consumer_type) FROM {messages} WHERE crashes > 0 AND consumer_type > ?`
+	mariaNextPoisoned = `SELECT MIN(consumer_type) FROM {poisoned} WHERE consumer_type > ?`
+	mariaNextPayload  = `SELECT MIN(payload_type) FROM {messages} WHERE crashes = 0 AND consumer_type = ? AND payload_type > ?`
+)
+
+// types walks distinct names from one to the next; of is what next asks for before.
+func (m *mariadb) types(ctx context.Context, db bun.IDB, next string, of ...any) (names []string, err error) {
+	for last := ""; ; {
+		var name sql.NullString
+		if err := m.raw(ctx, db, next, append(slices.Clone(of), last)...).Scan(ctx, &name); err != nil || !name.Valid {
+			return names, err
+		}
+		last = name.String
+		names = append(names, last)
+	}
+}
+
+func (m *mariadb) storedConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
+	for _, next := range []string{mariaNextClean, mariaNextCrashed, mariaNextPoisoned} {
+		found, err := m.types(ctx, db, next)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, found...)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(names))), nil
+}
+
+// kinds walks the payload types of pending messages of the given consumer types.
+func (m *mariadb) kinds(ctx context.Context, db bun.IDB, consumers []string) (found []Stranger, err error) {
+	for _, consumer := range consumers {
+		payloads, err := m.types(ctx, db, mariaNextPayload, consumer)
+		if err != nil {
+			return nil, err
+		}
+		for _, payload := range payloads {
+			found = append(found, Stranger{consumer, payload})
+		}
+	}
+	return found, nil
+}
+
+func (m *mariadb) strangers(ctx context.Context, db bun.IDB, wants []Want) (found []Stranger, err error) {
+	consumers, err := m.types(ctx, db, mariaNextClean)
+	if err != nil {
+		return nil, err
+	}
+	if found, err = m.kinds(ctx, db, consumers); err != nil {
+		return nil, err
+	}
+	wanted := make(map[Stranger]bool)
+	for _, w := range wants {
+		wanted[Stranger{w.Consumer, w.Payload}] = true
+	}
+	found = slices.DeleteFunc(found, func(s Stranger) bool { return wanted[s] })
+	return found[:min(len(found), 20)], nil
+}
+
+// unionAll repeats a statement.
+func unionAll(statement string, n int) string {
+	return strings.TrimSuffix(strings.Repeat(statement+" UNION ALL ", n), " UNION ALL ")
 }

@@ -62,14 +62,6 @@ func (e *foreignError) Error() string {
 	return fmt.Sprintf("table %s exists and is not this library's, it has no column %s: set Tables.Prefix to something else, or rename it", e.table, e.column)
 }
 
-// said is a table's name as people write it, with its schema.
-func (n names) said(table string) string {
-	if n.schema != "" {
-		return n.schema + "." + n.prefix + table
-	}
-	return n.prefix + table
-}
-
 func isForeign(err error) bool {
 	var foreign *foreignError
 	return errors.As(err, &foreign)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -28,27 +27,6 @@ type Message struct {
 	// Event is what the message refers to, once [Store.FillIn] has read it.
 	Event *Event `bun:"-"`
 }
-
-// messageColumns are the columns of Message, in the order of its fields.
-const messageColumns = `m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id,
-	m.created_at, m.available_after, m.attempts, m.crashes, m.errors`
-
-// pickColumns are the same for a pick, which brings only what is small along, and
-// the size of what can be large. length is how the dialect counts bytes.
-func pickColumns(length string) string {
-	text := fmt.Sprintf(length, "m.payload")
-	size := fmt.Sprintf("("+text+" + COALESCE("+length+", 0) + COALESCE("+length+", 0))", "m.headers", "m.errors")
-	small := func(column string) string {
-		return fmt.Sprintf("CASE WHEN %s <= %d THEN m.%s END AS %s", size, inlinePayload, column, column)
-	}
-	columns := strings.NewReplacer("m.payload,", small("payload")+",", "m.headers", small("headers"), "m.errors", small("errors")).Replace(messageColumns)
-	return columns + ", " + size + " AS size, " + text + " AS text"
-}
-
-// poisonedColumns are the columns of poisoned_messages: the message's, then two
-// of its own.
-const poisonedColumns = `id, message_id, consumer_type, payload_type, payload, headers, insert_id,
-	created_at, available_after, attempts, crashes, errors, poisoned_at, reason`
 
 // Moment reads an instant in the form each dialect stores it: a timestamp, or
 // microseconds since 1970 UTC.

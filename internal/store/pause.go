@@ -9,14 +9,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// pausedNames is asked by every claim and every probe, so that a pause holds
-// from its commit on, for everybody. The table is all but empty, and the question
-// is asked once for each statement or want, not for each message.
-const pausedNames = `SELECT consumer_type FROM {paused}`
-
-// onPaused leaves a consumer that is paused as it is.
-const onPaused = `ON CONFLICT (consumer_type) DO NOTHING`
-
 // Paused is a row of paused_consumers.
 type Paused struct {
 	ConsumerType string `bun:"consumer_type"`

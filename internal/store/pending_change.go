@@ -105,12 +105,6 @@ func (s *Store) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, c Pend
 	return err
 }
 
-// changedRow is a message that was changed.
-type changedRow struct {
-	ID          int64
-	PayloadType string
-}
-
 // tellApart sorts the messages that were not changed into held and missing.
 func (s *Store) tellApart(ctx context.Context, tx bun.Tx, ids []int64, changed *Changed) error {
 	if len(ids) == 0 {

@@ -46,22 +46,3 @@ const pgDeletePoisoned = `DELETE FROM {poisoned} WHERE id IN (SELECT id FROM {po
 func (p *postgres) deletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
 	return affected(p.raw(ctx, db, pgDeletePoisoned, bun.List(ids)).Exec(ctx))
 }
-
-func (p *postgres) held() string { return pgHeld }
-
-func (p *postgres) heldClaims() string {
-	return `SELECT c.id AS claim_id, u.mid FROM {claims} c CROSS JOIN LATERAL unnest(c.message_ids) u(mid)`
-}
-
-// literals wants what has been the default since PostgreSQL 9.1: with off, a backslash in a
-// value would escape the quote that ends it.
-func (p *postgres) literals(ctx context.Context, db bun.IDB) error {
-	var setting string
-	if err := db.NewRaw(`SELECT current_setting('standard_conforming_strings')`).Scan(ctx, &setting); err != nil {
-		return err
-	}
-	if setting != "on" {
-		return fmt.Errorf("standard_conforming_strings %s: on is needed, or text with a backslash could end its literal: set it back for the server, the database, the role or the DSN, wherever it was changed", setting)
-	}
-	return nil
-}

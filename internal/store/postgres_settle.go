@@ -6,6 +6,8 @@ import (
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
 // pgBriefly bounds what the statement around it waits for a lock. It must be evaluated
@@ -109,4 +111,29 @@ func (p *postgres) settle(ctx context.Context, db bun.IDB, owner string, lease t
 		}
 	}
 	return settled, err
+}
+
+// resultArrays are results turned on their side, as arrays for the database.
+type resultArrays struct {
+	claims                    []int64 // distinct
+	claimOf, messages, delays []int64
+	outcomes, errors, reasons []string
+}
+
+func resultColumns(results []Result) resultArrays {
+	var r resultArrays
+	seen := make(map[int64]struct{})
+	for _, result := range results {
+		if _, ok := seen[result.Claim]; !ok {
+			seen[result.Claim] = struct{}{}
+			r.claims = append(r.claims, result.Claim)
+		}
+		r.claimOf = append(r.claimOf, result.Claim)
+		r.messages = append(r.messages, result.Message)
+		r.outcomes = append(r.outcomes, string(result.Outcome))
+		r.delays = append(r.delays, result.Delay.Microseconds())
+		r.errors = append(r.errors, errorlog.Clean(result.Errors, 0))
+		r.reasons = append(r.reasons, errorlog.Clean(result.Reason, errorlog.MaxBytes))
+	}
+	return r
 }

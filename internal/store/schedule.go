@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
 // Schedule is a row of scheduled_messages.
@@ -34,21 +36,6 @@ func (s Schedule) Due() bool { return !s.Paused && !s.AvailableAfter.After(s.Now
 
 // RunNow tells whether somebody has asked for a run beside those.
 func (s Schedule) RunNow() bool { return !s.RunAt.IsZero() && !s.RunAt.After(s.Now.Time) }
-
-// newSchedule is what an insert writes.
-type newSchedule struct {
-	bun.BaseModel `bun:"table:scheduled_messages,alias:s"`
-
-	Name           string   `bun:"name,nullzero"`
-	Tag            string   `bun:"tag,nullzero"`
-	PayloadType    string   `bun:"payload_type"`
-	Payload        string   `bun:"payload"`
-	Headers        string   `bun:"headers,nullzero"`
-	CronExpression string   `bun:"cron_expression"`
-	CronTimezone   string   `bun:"cron_timezone"`
-	AvailableAfter bun.Safe `bun:"available_after"`
-	CreatedAt      bun.Safe `bun:"created_at"`
-}
 
 // ScheduleFilter selects schedules; zero fields select all.
 type ScheduleFilter struct {
@@ -161,7 +148,7 @@ func (s *Store) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, c Sche
 		q = q.Set("last_fired_at = " + s.at(c.FiredAt))
 	}
 	if c.Error != nil {
-		q = q.Set("last_error = NULLIF(?, '')", CleanText(*c.Error, maxErrorBytes))
+		q = q.Set("last_error = NULLIF(?, '')", errorlog.Clean(*c.Error, errorlog.MaxBytes))
 	}
 	changed, err := affectedOne(q.Exec(ctx))
 	if changed || err != nil {

@@ -145,28 +145,3 @@ func (s *Store) insist(ctx context.Context, db bun.IDB, statement func(bun.IDB) 
 	}
 	return txn.InTx(ctx, db, func(tx bun.Tx) error { return statement(tx) })
 }
-
-// resultArrays are results turned on their side, as arrays for the database.
-type resultArrays struct {
-	claims                    []int64 // distinct
-	claimOf, messages, delays []int64
-	outcomes, errors, reasons []string
-}
-
-func resultColumns(results []Result) resultArrays {
-	var r resultArrays
-	seen := make(map[int64]struct{})
-	for _, result := range results {
-		if _, ok := seen[result.Claim]; !ok {
-			seen[result.Claim] = struct{}{}
-			r.claims = append(r.claims, result.Claim)
-		}
-		r.claimOf = append(r.claimOf, result.Claim)
-		r.messages = append(r.messages, result.Message)
-		r.outcomes = append(r.outcomes, string(result.Outcome))
-		r.delays = append(r.delays, result.Delay.Microseconds())
-		r.errors = append(r.errors, CleanText(result.Errors, 0))
-		r.reasons = append(r.reasons, CleanText(result.Reason, maxErrorBytes))
-	}
-	return r
-}

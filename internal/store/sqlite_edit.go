@@ -18,16 +18,3 @@ func (s *sqlite) requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Re
 func (s *sqlite) deletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
 	return affected(s.raw(ctx, db, `DELETE FROM {poisoned} WHERE id IN (?)`, bun.List(ids)).Exec(ctx))
 }
-
-func (s *sqlite) held() string { return sqliteHeld }
-
-func (s *sqlite) heldClaims() string {
-	return `SELECT c.id AS claim_id, j.value AS mid FROM {claims} c, json_each(c.message_ids) j`
-}
-
-func (s *sqlite) remove(ctx context.Context, tx bun.IDB, _ Session, ids []int64) (int, error) {
-	return affected(s.raw(ctx, tx, deleteMessages, bun.List(ids)).Exec(ctx))
-}
-
-// asBegun has nothing to set back.
-func (s *sqlite) asBegun(Session) (string, []any) { return "", nil }

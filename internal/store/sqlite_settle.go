@@ -86,3 +86,28 @@ func (s *sqlite) write(ctx context.Context, tx bun.IDB, statement string, result
 	_, err := s.raw(ctx, tx, statement, resultsJSON(results)).Exec(ctx)
 	return err
 }
+
+const sqliteFinish = `DELETE FROM {claims} WHERE id IN (SELECT value FROM json_each(?)) AND owner = ?
+RETURNING id, json_array_length(message_ids) AS messages, message_ids`
+
+const sqliteDelete = `DELETE FROM {messages} WHERE id IN (SELECT value FROM json_each(?))`
+
+func (s *sqlite) finish(ctx context.Context, db bun.IDB, owner string, claims []int64) (finished []Finished, err error) {
+	err = s.inTx(ctx, db, func(tx bun.IDB) error {
+		var gone []struct {
+			Finished   `bun:",extend"`
+			MessageIDs string `bun:"message_ids"`
+		}
+		if err := s.raw(ctx, tx, sqliteFinish, asJSON(claims), owner).Scan(ctx, &gone); err != nil {
+			return err
+		}
+		for _, claim := range gone {
+			if _, err := s.raw(ctx, tx, sqliteDelete, claim.MessageIDs).Exec(ctx); err != nil {
+				return err
+			}
+			finished = append(finished, claim.Finished)
+		}
+		return nil
+	})
+	return finished, err
+}

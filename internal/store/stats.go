@@ -2,20 +2,12 @@ package store
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
-
-// queueStats is what waits for one consumer. What is counted is so up to a bound.
-type queueStats struct {
-	Consumer                         string
-	Ready, Delayed, Leased, Poisoned int64
-	OldestReady, OldestPoisoned, Now Moment
-}
 
 // Stats tells what waits for each of the stored consumer types.
 func (s *Store) Stats(ctx context.Context, db bun.IDB, consumers []string) ([]bus.QueueStats, error) {
@@ -44,9 +36,4 @@ func age(now, since Moment) time.Duration {
 		return 0
 	}
 	return max(now.Sub(since.Time), 0)
-}
-
-// unionAll repeats a statement.
-func unionAll(statement string, n int) string {
-	return strings.TrimSuffix(strings.Repeat(statement+" UNION ALL ", n), " UNION ALL ")
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
 // Subscription is how far one shard of one version of a reader of the log has come.
@@ -158,7 +160,7 @@ func (s *Store) FailSubscription(ctx context.Context, db bun.IDB, sub Subscripti
 	text := `UPDATE {subscriptions} SET status = ?, attempts = ?, next_at = ` + s.after(ctx, f.Delay) + `, last_error = ?
 WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
 	return s.insist(ctx, db, func(db bun.IDB) error {
-		_, err := s.raw(ctx, db, text, f.Status, f.Attempts, CleanText(f.Error, maxErrorBytes), sub.Name, sub.Version, sub.Shard, sub.Position, Running).Exec(ctx)
+		_, err := s.raw(ctx, db, text, f.Status, f.Attempts, errorlog.Clean(f.Error, errorlog.MaxBytes), sub.Name, sub.Version, sub.Shard, sub.Position, Running).Exec(ctx)
 		return err
 	})
 }
@@ -240,7 +242,7 @@ type Parked struct {
 // Park puts an event aside.
 func (s *Store) Park(ctx context.Context, tx bun.Tx, p Parked) error {
 	_, err := s.raw(ctx, tx, `INSERT INTO {parked} (name, version, position, stream, reason, parked_at) VALUES (?, ?, ?, ?, ?, {now})
-ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position, p.Stream, CleanText(p.Reason, maxErrorBytes)).Exec(ctx)
+ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position, p.Stream, errorlog.Clean(p.Reason, errorlog.MaxBytes)).Exec(ctx)
 	if err != nil {
 		return fmt.Errorf("park: %w", err)
 	}

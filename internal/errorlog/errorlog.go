@@ -1,4 +1,4 @@
-package store
+package errorlog
 
 import (
 	"encoding/json"
@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	maxErrors     = 10
-	maxErrorBytes = 8 << 10
+	maxAttempts = 10
+	// MaxBytes is how long one error may be.
+	MaxBytes = 8 << 10
 )
 
 // Attempt is one entry of a message's list of errors.
@@ -31,19 +32,19 @@ func Attempts(list string) []Attempt {
 	return attempts
 }
 
-// AppendError adds an attempt to the stored list of errors and keeps the last
+// Append adds an attempt to the stored list of errors and keeps the last
 // ten, each with at most 8 KiB as it is stored. One that did not count takes the place
 // of the last that did not, or such errors would push out those that matter. A list that
 // cannot be read is started anew rather than kept in the way.
-func AppendError(list string, a Attempt) string {
+func Append(list string, a Attempt) string {
 	attempts := Attempts(list)
 	if last := len(attempts) - 1; last >= 0 && a.Uncounted && attempts[last].Uncounted && attempts[last].Attempt == a.Attempt {
 		attempts = attempts[:last]
 	}
 	attempts = append(attempts, a)
-	attempts = attempts[max(0, len(attempts)-maxErrors):]
+	attempts = attempts[max(0, len(attempts)-maxAttempts):]
 	for i := range attempts { // all of them: older versions cut elsewhere
-		attempts[i].Error = cutJSON(CleanText(attempts[i].Error, maxErrorBytes), maxErrorBytes)
+		attempts[i].Error = cutJSON(Clean(attempts[i].Error, MaxBytes), MaxBytes)
 	}
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
@@ -74,9 +75,9 @@ func cutJSON(text string, limit int) string {
 	return text
 }
 
-// CleanText makes text storable: NUL bytes and invalid UTF-8 are replaced, and
+// Clean makes text storable: NUL bytes and invalid UTF-8 are replaced, and
 // it is cut to limit bytes on a character boundary. A limit of zero cuts nothing.
-func CleanText(text string, limit int) string {
+func Clean(text string, limit int) string {
 	if limit > 0 && len(text) > limit+utf8.UTFMax {
 		text = text[:limit+utf8.UTFMax] // what is cleaned is only copied
 	}

@@ -1,0 +1,40 @@
+package store
+
+import (
+	"encoding/json"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+)
+
+func asJSON(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // impossible: only numbers and valid strings are passed in
+	}
+	return string(text)
+}
+
+// pairs lists the kinds of messages that are wanted.
+func pairs(wants []Want) string {
+	list := make([][2]string, len(wants))
+	for i, w := range wants {
+		list[i] = [2]string{w.Consumer, w.Payload}
+	}
+	return asJSON(list)
+}
+
+func resultsJSON(results []Result) string {
+	type row struct {
+		Claim   int64   `json:"c"`
+		Message int64   `json:"m"`
+		Outcome Outcome `json:"o"`
+		Delay   int64   `json:"d"`
+		Errors  string  `json:"e"`
+		Reason  string  `json:"r"`
+	}
+	rows := make([]row, len(results))
+	for i, r := range results {
+		rows[i] = row{r.Claim, r.Message, r.Outcome, r.Delay.Microseconds(), errorlog.Clean(r.Errors, 0), errorlog.Clean(r.Reason, errorlog.MaxBytes)}
+	}
+	return asJSON(rows)
+}

@@ -1,0 +1,44 @@
+package store
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+)
+
+// pgProbe is the idle poll: one statement that finds everything there may be to
+// do. It asks for the first due message rather than whether one exists: EXISTS would
+// become a join, and with stale statistics one that reads the whole table.
+const pgProbe = pgProbeDue + `
+UNION ALL SELECT DISTINCT LEAST(m.crashes, 2), 0, 0, NULL::timestamptz FROM {messages} m
+  WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest(?::text[], ?::text[])) AND m.crashes > 0
+    AND m.available_after <= {now} AND m.id NOT IN (` + pgHeld + `) AND m.consumer_type NOT IN (` + pausedNames + `)
+UNION ALL SELECT 3, (extract(epoch FROM min(leased_until) - {now}) * 1000000)::bigint, 0, NULL FROM {claims} HAVING count(*) > 0
+UNION ALL SELECT 4, (extract(epoch FROM min(n.available_after) - {now}) * 1000000)::bigint, 0, NULL
+  FROM unnest(?::text[], ?::text[]) w(consumer, payload) CROSS JOIN LATERAL (
+    SELECT m.available_after FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.crashes = 0
+      AND m.available_after > {now} ORDER BY m.available_after LIMIT 1) n
+  WHERE w.consumer NOT IN (` + pausedNames + `) HAVING count(*) > 0
+UNION ALL SELECT 5, 0, 0, {now}`
+
+const pgProbeDue = `
+SELECT 0 AS kind, w.i AS value, m.id, m.available_after AS at
+  FROM unnest(?::bigint[], ?::text[], ?::text[], ?::timestamptz[], ?::bigint[]) w(i, consumer, payload, after_at, after_id)
+  CROSS JOIN LATERAL (
+    SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload
+      AND m.crashes = 0 AND m.available_after <= {now} AND (m.available_after, m.id) > (w.after_at, w.after_id) AND m.id NOT IN (` + pgHeld + `)
+    ORDER BY m.available_after, m.id LIMIT 1) m
+  WHERE w.consumer NOT IN (` + pausedNames + `)`
+
+func (p *postgres) probe(ctx context.Context, db bun.IDB, wants []Want, all bool) (Probe, error) {
+	w := columnsOf(wants)
+	consumers, payloads := pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)
+	statement, args := pgProbeDue, []any{pgdialect.Array(w.indexes), consumers, payloads, pgdialect.Array(w.afterAt), pgdialect.Array(w.afterID)}
+	if all {
+		statement, args = pgProbe, append(args, consumers, payloads, consumers, payloads)
+	}
+	var found []finding
+	err := p.raw(ctx, db, statement, args...).Scan(ctx, &found)
+	return newProbe(found), err
+}

@@ -1,0 +1,40 @@
+package store
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+)
+
+const sqliteProbeDue = `
+SELECT 0 AS kind, w.key AS value, m.id, m.available_after AS at FROM json_each(?) w JOIN {messages} m ON m.id = (
+  SELECT d.id FROM {messages} d WHERE d.consumer_type = w.value ->> 0 AND d.payload_type = w.value ->> 1 AND d.crashes = 0
+    AND d.available_after <= {now} AND (d.available_after, d.id) > (w.value ->> 2, w.value ->> 3) AND d.id NOT IN (` + sqliteHeld + `)
+  ORDER BY d.available_after, d.id LIMIT 1)
+WHERE w.value ->> 0 NOT IN (` + pausedNames + `)`
+
+const sqliteProbe = sqliteProbeDue + `
+UNION ALL SELECT DISTINCT MIN(m.crashes, 2), 0, 0, NULL FROM {messages} m
+  WHERE (m.consumer_type, m.payload_type) IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j) AND m.crashes > 0
+    AND m.available_after <= {now} AND m.id NOT IN (` + sqliteHeld + `) AND m.consumer_type NOT IN (` + pausedNames + `)
+UNION ALL SELECT 3, MIN(leased_until) - {now}, 0, NULL FROM {claims} HAVING MIN(leased_until) IS NOT NULL
+UNION ALL SELECT 4, MIN(due) - {now}, 0, NULL FROM (SELECT (
+    SELECT m.available_after FROM {messages} m WHERE m.consumer_type = w.value ->> 0 AND m.payload_type = w.value ->> 1 AND m.crashes = 0
+      AND m.available_after > {now} ORDER BY m.available_after LIMIT 1) AS due FROM json_each(?) w
+    WHERE w.value ->> 0 NOT IN (` + pausedNames + `)) HAVING MIN(due) IS NOT NULL
+UNION ALL SELECT 5, 0, 0, {now}`
+
+func (s *sqlite) probe(ctx context.Context, db bun.IDB, wants []Want, all bool) (Probe, error) {
+	list := make([][4]any, len(wants))
+	for i, w := range wants {
+		list[i] = [4]any{w.Consumer, w.Payload, w.After.micros(), w.After.ID}
+	}
+	statement, args := sqliteProbeDue, []any{asJSON(list)}
+	if all {
+		kinds := pairs(wants)
+		statement, args = sqliteProbe, append(args, kinds, kinds)
+	}
+	var found []finding
+	err := s.raw(ctx, db, statement, args...).Scan(ctx, &found)
+	return newProbe(found), err
+}
