@@ -1,6 +1,7 @@
 package dberr
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 )
@@ -59,9 +60,15 @@ func MysqlError(err error) (number int, state string) {
 	return 0, ""
 }
 
-func IsNoDatabase(err error) bool {
-	number, _ := MysqlError(err)
-	return number == mysqlNoDatabase
+// ErrNoDatabase is what such an error means to somebody who wrote a DSN. It is immutable.
+var ErrNoDatabase = errors.New("no database is selected: name one in the DSN, as in user:password@tcp(host:3306)/name")
+
+// Named is the error for callers, where the driver's own says too little.
+func Named(err error) error {
+	if number, _ := MysqlError(err); number == mysqlNoDatabase {
+		return ErrNoDatabase
+	}
+	return err
 }
 
 // mysqlBroken is the text of the driver's error for a connection that broke under

@@ -19,7 +19,7 @@ func (s *Store) ProbeDue(ctx context.Context, db *bun.DB, wants []Want) (Probe, 
 
 func (s *Store) look(ctx context.Context, db *bun.DB, wants []Want, all bool) (probe Probe, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		probe, err = s.probe(ctx, db, wants, all)
+		probe, err = s.dialect.probe(ctx, db, wants, all)
 		return err
 	})
 	return probe, err
@@ -30,11 +30,11 @@ func (s *Store) look(ctx context.Context, db *bun.DB, wants []Want, all bool) (p
 func (s *Store) Acquit(ctx context.Context, db bun.IDB, owner string) error {
 	return s.insist(ctx, db, func(db bun.IDB) error {
 		var ids []int64
-		if err := s.raw(ctx, db, `SELECT id FROM {claims} WHERE owner = ? AND solo = TRUE`, owner).Scan(ctx, &ids); err != nil {
+		if err := s.dialect.raw(ctx, db, `SELECT id FROM {claims} WHERE owner = ? AND solo = TRUE`, owner).Scan(ctx, &ids); err != nil {
 			return err
 		}
 		for _, id := range ids { // by the key: a scan would wait for the claims of others
-			if _, err := s.raw(ctx, db, `UPDATE {claims} SET solo = FALSE WHERE id = ? AND owner = ?`, id, owner).Exec(ctx); err != nil {
+			if _, err := s.dialect.raw(ctx, db, `UPDATE {claims} SET solo = FALSE WHERE id = ? AND owner = ?`, id, owner).Exec(ctx); err != nil {
 				return err
 			}
 		}
@@ -45,14 +45,14 @@ func (s *Store) Acquit(ctx context.Context, db bun.IDB, owner string) error {
 // Claim takes messages under a new lease. Cancelling ctx while it runs may
 // leave a claim behind that nobody knows of; see [Store.Extend].
 func (s *Store) Claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, error) {
-	return s.claim(ctx, db, r)
+	return s.dialect.claim(ctx, db, r)
 }
 
 // Strangers lists kinds of messages that none of the wants would take: their
 // consumer or their payload type is not registered here.
 func (s *Store) Strangers(ctx context.Context, db bun.IDB, wants []Want) (found []Stranger, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		found, err = s.strangers(ctx, db, wants)
+		found, err = s.dialect.strangers(ctx, db, wants)
 		return err
 	})
 	return found, err

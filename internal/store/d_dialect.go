@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"embed"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -9,69 +10,81 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// engine is what differs between databases. Each is one file of this package.
+// engine is all that differs between databases. Those that read their rows or answers in
+// several statements say so; the others take one for each method.
 type engine interface {
-	preparer
-	clock
-	inserter
-	claimer
-	settler
-	keeper
-	executor
-	editor
-	ledgerReader
-	recorder
-	setup
-}
+	// The database.
 
-// preparer makes queries of this package's statements, with their {names} filled in.
-type preparer interface {
+	name() string
+	// tables are the names that its statements have.
+	tables() names
+	// files are the migrations, with {names} to fill in.
+	files() embed.FS
+	// rowLocks tells whether it locks rows rather than itself.
+	rowLocks() bool
+	// readOnlyQuery asks whether the server takes no writes. It is empty where a handler
+	// that runs proves that it does.
+	readOnlyQuery() string
+	// notification is a statement that sends a text to other processes. It is empty where
+	// there are no notifications.
+	notification(channel, text string) (statement string, args []any)
+	// sessionColumns are columns of the Session, and with them bounds how long that may
+	// idle in its transaction. They may be empty.
+	sessionColumns(idle time.Duration) string
+	// migrating runs fn in a transaction that keeps other instances from
+	// migrating, with the table of migrations in place.
+	migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error
+	// within limits how long a transaction of our own can hold on to anything when
+	// its client vanishes: each statement, and each wait for the next one.
+	within(ctx context.Context, tx bun.Tx, limit time.Duration) error
+	// literals reports settings under which text could end its literal, since bun writes
+	// values into the statements. It is part of check.
+	literals(ctx context.Context, db bun.IDB) error
+	// check reports settings under which the library cannot keep its promises.
+	check(ctx context.Context, db bun.IDB) (Settings, error)
+
+	// Statements.
+
 	raw(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery
-}
 
-// clock writes instants as SQL expressions.
-type clock interface {
+	// Instants, as SQL expressions.
+
 	// now is the database's clock, or the fixed instant of a test kit.
 	now(ctx context.Context) string
 	// after is an instant on the database's clock, d from now.
 	after(ctx context.Context, d time.Duration) string
 	// at is a fixed instant.
 	at(t time.Time) string
-}
 
-// inserter writes messages.
-type inserter interface {
+	// Messages that are produced.
+
 	insert(ctx context.Context, db bun.IDB, rows []NewMessage) error
 	// insertKeyed leaves out rows whose insert id is pending, and returns the
 	// message ids of the others.
 	insertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]bus.MessageID, error)
-}
 
-// claimer takes messages under a lease.
-type claimer interface {
+	// Claims.
+
 	// probe looks for what is due and clean; with all, for everything else as well.
 	probe(ctx context.Context, db bun.IDB, wants []Want, all bool) (Probe, error)
 	claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, error)
-}
 
-// settler writes outcomes and gives claims back.
-type settler interface {
+	// Outcomes.
+
 	finish(ctx context.Context, db bun.IDB, owner string, claims []int64) (finished []Finished, err error)
 	// settle gives up when somebody else keeps a message locked. With freeOnly it leaves
 	// those out, where it can tell.
 	settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result, freeOnly bool) (Settled, error)
 	disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error
-}
 
-// keeper looks after leases.
-type keeper interface {
+	// Leases.
+
 	extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error)
 	recover(ctx context.Context, db bun.IDB, maxCrashes int) (Recovered, error)
 	strangers(ctx context.Context, db bun.IDB, wants []Want) ([]Stranger, error)
-}
 
-// executor holds messages inside a consumer's transaction.
-type executor interface {
+	// Consumers with a transaction.
+
 	fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, err error)
 	intact(ctx context.Context, tx bun.IDB) error
 	// interrupt ends the statement that a transaction is in, and spares a session
@@ -85,10 +98,9 @@ type executor interface {
 	asBegun(session Session) (statement string, args []any)
 	// usable asks the transaction whether it could still commit.
 	usable(ctx context.Context, tx bun.IDB) bool
-}
 
-// editor changes what people ask to have changed, and tells what it has changed.
-type editor interface {
+	// What people change.
+
 	// lockPending locks messages that nobody else has locked; callers says whose
 	// transaction it is.
 	lockPending(ctx context.Context, tx bun.Tx, callers bool, ids []int64) (locked []int64, err error)
@@ -103,20 +115,18 @@ type editor interface {
 	freeKeys(ctx context.Context, tx bun.Tx, keys []pendingKey) (free map[pendingKey]bool, err error)
 	deletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error)
 	saveSchedule(ctx context.Context, db bun.IDB, row *newSchedule) (id int64, err error)
-}
 
-// ledgerReader answers questions about claims and messages.
-type ledgerReader interface {
+	// What people ask.
+
 	// held selects the ids of all claimed messages, as SQL.
 	held() string
 	// heldClaims selects them with their claims.
 	heldClaims() string
 	stats(ctx context.Context, db bun.IDB, consumers []string) ([]queueStats, error)
 	storedConsumers(ctx context.Context, db bun.IDB) (names []string, err error)
-}
 
-// recorder writes events and gives them their places.
-type recorder interface {
+	// The event log.
+
 	// events is an error, an errors.ErrUnsupported, where there is no event log.
 	events() error
 	// insertEvents writes the rows in their order and fills in their sequence numbers.
@@ -126,31 +136,6 @@ type recorder interface {
 	// gate keeps an exclusive passage apart from all others until the end of the
 	// transaction.
 	gate(ctx context.Context, tx bun.IDB, name string, exclusive bool) error
-}
-
-// setup prepares and checks the database.
-type setup interface {
-	name() string
-	traits() traits
-	// migrating runs fn in a transaction that keeps other instances from
-	// migrating, with the table of migrations in place.
-	migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error
-	// within limits how long a transaction of our own can hold on to anything when
-	// its client vanishes: each statement, and each wait for the next one.
-	within(ctx context.Context, tx bun.Tx, limit time.Duration) error
-	// literals reports settings under which text could end its literal, since bun writes
-	// values into the statements. It is part of check.
-	literals(ctx context.Context, db bun.IDB) error
-	// check reports settings under which the library cannot keep its promises.
-	check(ctx context.Context, db bun.IDB) (Settings, error)
-}
-
-// traits are what a database can do, or does of itself.
-type traits struct {
-	rowLocks bool   // it locks rows rather than itself
-	notifies bool   // it can notify other processes
-	readOnly string // asks whether the server takes no writes; empty where a handler that runs proves that it does
-	session  string // columns of its Session, which bound, in milliseconds, how long that may idle in a transaction
 }
 
 // Settings is what Check found out about a database.

@@ -74,3 +74,5 @@ func (n names) said(table string) string {
 	}
 	return n.prefix + table
 }
+
+func (n names) tables() names { return n }

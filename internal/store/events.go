@@ -50,13 +50,13 @@ func (s *Store) Reserve(ctx context.Context, tx bun.IDB, r Reservation) (Reserve
 	var q *bun.RawQuery
 	switch r.Want {
 	case AnyStream:
-		q = s.raw(ctx, tx, reserveAny, r.Stream, r.Category, r.Count)
+		q = s.dialect.raw(ctx, tx, reserveAny, r.Stream, r.Category, r.Count)
 	case NewStream:
-		q = s.raw(ctx, tx, reserveNew, r.Stream, r.Category, r.Count)
+		q = s.dialect.raw(ctx, tx, reserveNew, r.Stream, r.Category, r.Count)
 	case OldStream:
-		q = s.raw(ctx, tx, reserveOld, r.Count, r.Stream)
+		q = s.dialect.raw(ctx, tx, reserveOld, r.Count, r.Stream)
 	default:
-		q = s.raw(ctx, tx, reserveExact, r.Count, r.Stream, r.Want)
+		q = s.dialect.raw(ctx, tx, reserveExact, r.Count, r.Stream, r.Want)
 	}
 	var versions []int64
 	if err := q.Scan(ctx, &versions); err != nil {
@@ -75,7 +75,7 @@ func (s *Store) LockStream(ctx context.Context, tx bun.Tx, stream string) error 
 		return s.WriteFirst(ctx, tx)
 	}
 	var versions []int64
-	if err := s.raw(ctx, tx, `SELECT version FROM {streams} WHERE stream = ? FOR UPDATE`, stream).Scan(ctx, &versions); err != nil {
+	if err := s.dialect.raw(ctx, tx, `SELECT version FROM {streams} WHERE stream = ? FOR UPDATE`, stream).Scan(ctx, &versions); err != nil {
 		return fmt.Errorf("lock stream: %w", err)
 	}
 	return nil
@@ -99,7 +99,7 @@ func (s *Store) stream(ctx context.Context, db bun.IDB, stream string) (Reserved
 // the log, and fills in their sequence numbers.
 func (s *Store) InsertEvents(ctx context.Context, tx bun.IDB, rows []*NewEvent) error {
 	for _, part := range cut(rows, insertBytes, func(row *NewEvent) int { return len(row.Data) }) {
-		if err := s.insertEvents(ctx, tx, part); err != nil {
+		if err := s.dialect.insertEvents(ctx, tx, part); err != nil {
 			return fmt.Errorf("insert events: %w", err)
 		}
 	}
@@ -191,17 +191,17 @@ func (s *Store) LastUnnumbered(ctx context.Context, db bun.IDB, upTo int64) (las
 // sequence numbers, at most limit of them, and returns to how many. When somebody
 // else is at it there is nothing to do.
 func (s *Store) Number(ctx context.Context, db *bun.DB, limit int) (int, error) {
-	return s.number(ctx, db, limit)
+	return s.dialect.number(ctx, db, limit)
 }
 
 // Erase empties the events of a stream before a version, lets it take no more, and
 // removes what was derived from it.
 func (s *Store) Erase(ctx context.Context, tx bun.IDB, stream string, before int64) error {
 	for _, q := range []*bun.RawQuery{
-		s.raw(ctx, tx, `UPDATE {events} SET data = NULL, headers = NULL WHERE stream = ? AND version < ?`, stream, before),
-		s.raw(ctx, tx, `UPDATE {streams} SET closed = ? WHERE stream = ?`, true, stream),
-		s.raw(ctx, tx, `DELETE FROM {snapshots} WHERE stream = ?`, stream),
-		s.raw(ctx, tx, `DELETE FROM {parked} WHERE stream = ?`, stream),
+		s.dialect.raw(ctx, tx, `UPDATE {events} SET data = NULL, headers = NULL WHERE stream = ? AND version < ?`, stream, before),
+		s.dialect.raw(ctx, tx, `UPDATE {streams} SET closed = ? WHERE stream = ?`, true, stream),
+		s.dialect.raw(ctx, tx, `DELETE FROM {snapshots} WHERE stream = ?`, stream),
+		s.dialect.raw(ctx, tx, `DELETE FROM {parked} WHERE stream = ?`, stream),
 	} {
 		if _, err := q.Exec(ctx); err != nil {
 			return fmt.Errorf("erase stream: %w", err)
@@ -212,5 +212,5 @@ func (s *Store) Erase(ctx context.Context, tx bun.IDB, stream string, before int
 
 // Gate lets any number of transactions pass, or an exclusive one alone.
 func (s *Store) Gate(ctx context.Context, tx bun.IDB, name string, exclusive bool) error {
-	return s.gate(ctx, tx, name, exclusive)
+	return s.dialect.gate(ctx, tx, name, exclusive)
 }

@@ -53,7 +53,7 @@ func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []NewMessage, 
 	for _, row := range rows {
 		written[row.MessageID]++
 	}
-	return s.insert(ctx, db, rows)
+	return s.dialect.insert(ctx, db, rows)
 }
 
 // insertUnique leaves out rows whose insert id is pending, under whatever name of
@@ -68,7 +68,7 @@ func (s *Store) insertUnique(ctx context.Context, db bun.IDB, rows []NewMessage)
 		}
 	}
 	if len(former) == 0 {
-		return s.insertKeyed(ctx, db, rows)
+		return s.dialect.insertKeyed(ctx, db, rows)
 	}
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		taken, err := s.takenBefore(ctx, tx, former)
@@ -79,7 +79,7 @@ func (s *Store) insertUnique(ctx context.Context, db bun.IDB, rows []NewMessage)
 		if ids = nil; len(left) == 0 {
 			return nil
 		}
-		ids, err = s.insertKeyed(ctx, tx, left)
+		ids, err = s.dialect.insertKeyed(ctx, tx, left)
 		return err
 	})
 	return ids, err
@@ -94,7 +94,7 @@ func (s *Store) takenBefore(ctx context.Context, tx bun.Tx, former map[pendingKe
 		keys = append(append(keys, key), names...)
 	}
 	slices.SortFunc(keys, pendingKey.compare) // old and new names in one order, so that no two can deadlock
-	free, err := s.freeKeys(ctx, tx, slices.Compact(keys))
+	free, err := s.dialect.freeKeys(ctx, tx, slices.Compact(keys))
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
 // mariadb is the engine for MariaDB 10.6 and later. MySQL 8 understands the same
@@ -27,9 +29,24 @@ import (
 // JSON.
 type mariadb struct{ names }
 
+func newMariaDB(tables bus.Tables) (engine, error) {
+	if tables.Schema != "" {
+		return nil, fmt.Errorf("schema %q: a schema of MariaDB is a database, name it when you connect and leave Tables.Schema empty", tables.Schema)
+	}
+	return &mariadb{newNames(tables, "`", mariaWords())}, nil
+}
+
 func (m *mariadb) name() string { return "mariadb" }
 
-func (m *mariadb) traits() traits { return traits{rowLocks: true, readOnly: mariaReadOnly} }
+func (m *mariadb) rowLocks() bool { return true }
+
+func (m *mariadb) readOnlyQuery() string { return mariaReadOnly }
+
+// notification cannot be: the server has none.
+func (m *mariadb) notification(string, string) (string, []any) { return "", nil }
+
+// sessionColumns has none, since there are no readers of an event log.
+func (m *mariadb) sessionColumns(time.Duration) string { return "" }
 
 const mariaReadOnly = `SELECT CASE WHEN @@global.read_only IN ('0', 'OFF') THEN 0 ELSE 1 END`
 

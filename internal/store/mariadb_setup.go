@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,7 +10,14 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
+
+//go:embed migrations/mariadb
+var mariaMigrations embed.FS // immutable
+
+func (m *mariadb) files() embed.FS { return mariaMigrations }
 
 // migrating holds a lock of this connection's: a change of tables commits, so no
 // transaction could keep others away. For the same reason each statement of a
@@ -25,7 +33,7 @@ func (m *mariadb) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB)
 		return err
 	}
 	if database == "" {
-		return errNoDatabase
+		return dberr.ErrNoDatabase
 	}
 	const name = `CONCAT('asyncmonolith.', MD5(DATABASE()))`
 	var locked int
@@ -44,9 +52,6 @@ func (m *mariadb) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB)
 	}
 	return fn(conn)
 }
-
-// errNoDatabase is what 1046 means to somebody who wrote a DSN. It is immutable.
-var errNoDatabase = errors.New("no database is selected: name one in the DSN, as in user:password@tcp(host:3306)/name")
 
 // within cannot: the settings for it are the session's, and would stay.
 func (m *mariadb) within(context.Context, bun.Tx, time.Duration) error { return nil }

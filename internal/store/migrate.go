@@ -2,23 +2,19 @@ package store
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"path"
 	"strconv"
 	"strings"
-	"time"
+	"testing/fstest"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
-
-//go:embed migrations
-var migrationFiles embed.FS // immutable
 
 // migration is one numbered file, with the table names filled in.
 type migration struct {
@@ -29,11 +25,20 @@ type migration struct {
 // Migrations returns the migration files of the store's dialect with its table
 // names filled in.
 func (s *Store) Migrations() (fs.FS, error) {
-	dir, err := fs.Sub(migrationFiles, "migrations/"+s.name())
+	const dir = "migrations"
+	entries, err := s.dialect.files().ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	return expandedFS{files: dir, expand: s.names.expand}, nil
+	files := make(fstest.MapFS)
+	for _, entry := range entries {
+		text, err := s.dialect.files().ReadFile(path.Join(dir, entry.Name()))
+		if err != nil {
+			return nil, err
+		}
+		files[entry.Name()] = &fstest.MapFile{Data: []byte(s.names.expand(string(text))), Mode: 0o444}
+	}
+	return files, nil
 }
 
 // Migrate brings the tables up to date. It may run in many instances at once
@@ -43,13 +48,13 @@ func (s *Store) Migrate(ctx context.Context, db *bun.DB) error {
 	if err != nil {
 		return err
 	}
-	if err := s.literals(ctx, db); err != nil {
+	if err := s.dialect.literals(ctx, db); err != nil {
 		return err
 	}
 	if err := s.checkTables(ctx, db, false); isForeign(err) {
 		return err
 	}
-	if err := whileBusy(ctx, func() error { return s.migrating(ctx, db, s.apply(ctx, all)) }); err != nil {
+	if err := s.dialect.migrating(ctx, db, s.apply(ctx, all)); err != nil {
 		return err
 	}
 	return s.checkTables(ctx, db, true)
@@ -121,24 +126,6 @@ func statements(file string) []string {
 	return strings.Split(strings.TrimSuffix(strings.TrimSpace(file), ";"), ";\n")
 }
 
-// whileBusy tries again while a SQLite database is locked: the first connections
-// to a new file make it a WAL database, which does not wait for busy_timeout.
-func whileBusy(ctx context.Context, migrate func() error) error {
-	const patience, wait = 5 * time.Second, 20 * time.Millisecond
-	deadline := time.Now().Add(patience) // somebody else's long transaction has had busy_timeout already
-	for {
-		err := migrate()
-		if dberr.SqliteCode(err) != dberr.SqliteBusy || time.Now().After(deadline) {
-			return err
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), err)
-		}
-	}
-}
-
 // Every migration file records itself, so that other tools can run them, too.
 const readVersion = `SELECT COALESCE(MAX(version), 0) FROM {migrations}`
 
@@ -151,14 +138,11 @@ func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
 	}
 	want := all[len(all)-1].version
 	version, err := s.version(ctx, db)
-	if dberr.IsNoDatabase(err) {
-		return errNoDatabase
-	}
 	if dberr.IsMissingTable(err) {
 		return fmt.Errorf("%w: there is no table %s", bus.ErrSchema, s.names.said("asyncmonolith_migrations"))
 	}
 	if err != nil {
-		return fmt.Errorf("read schema version: %w", err)
+		return fmt.Errorf("read schema version: %w", dberr.Named(err))
 	}
 	if version < want {
 		return fmt.Errorf("%w: the tables of %s have version %d, version %d is needed", bus.ErrSchema, s.names.said("asyncmonolith_migrations"), version, want)
@@ -167,7 +151,7 @@ func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
 }
 
 func (s *Store) version(ctx context.Context, db bun.IDB) (version int, err error) {
-	err = s.raw(ctx, db, readVersion).Scan(ctx, &version)
+	err = s.dialect.raw(ctx, db, readVersion).Scan(ctx, &version)
 	return version, err
 }
 
@@ -196,73 +180,3 @@ func (s *Store) migrations() ([]migration, error) {
 	}
 	return all, nil
 }
-
-// expandedFS fills table names into the files it hands out.
-type expandedFS struct {
-	files  fs.FS
-	expand func(string) string
-}
-
-// Open implements fs.FS.
-func (e expandedFS) Open(name string) (fs.File, error) {
-	f, err := e.files.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	if dir, ok := f.(fs.ReadDirFile); ok && info.IsDir() {
-		return expandedDir{dir, e.expandInfo}, nil
-	}
-	defer f.Close()
-	text, err := io.ReadAll(f)
-	if err != nil {
-		return nil, err
-	}
-	return &expandedFile{Reader: strings.NewReader(e.expand(string(text))), info: e.expandInfo(name, info)}, nil
-}
-
-// expandInfo gives a file the size that it has once it is expanded.
-func (e expandedFS) expandInfo(name string, info fs.FileInfo) fs.FileInfo {
-	text, err := fs.ReadFile(e.files, name)
-	if err != nil { // a folder
-		return info
-	}
-	return expandedInfo{info, int64(len(e.expand(string(text))))}
-}
-
-type expandedDir struct {
-	fs.ReadDirFile
-	expand func(name string, info fs.FileInfo) fs.FileInfo
-}
-
-// ReadDir implements fs.ReadDirFile. The migrations are one flat folder, so an
-// entry's name is its path.
-func (d expandedDir) ReadDir(n int) ([]fs.DirEntry, error) {
-	entries, err := d.ReadDirFile.ReadDir(n)
-	for i, entry := range entries {
-		info, infoErr := entry.Info()
-		if infoErr != nil {
-			return nil, infoErr
-		}
-		entries[i] = fs.FileInfoToDirEntry(d.expand(entry.Name(), info))
-	}
-	return entries, err
-}
-
-type expandedFile struct {
-	*strings.Reader
-	info fs.FileInfo
-}
-
-func (f *expandedFile) Stat() (fs.FileInfo, error) { return f.info, nil }
-func (f *expandedFile) Close() error               { return nil }
-
-type expandedInfo struct {
-	fs.FileInfo
-	size int64
-}
-
-func (i expandedInfo) Size() int64 { return i.size }

@@ -20,12 +20,14 @@ func (s *Store) Channel() (string, bool) {
 		sum := sha256.Sum256([]byte(name))
 		name = "asyncmonolith." + hex.EncodeToString(sum[:16])
 	}
-	return name, s.traits().notifies
+	statement, _ := s.dialect.notification(name, "")
+	return name, statement != ""
 }
 
 // Notify sends a text on the channel, in a transaction of its own: one that
 // notifies commits later than it would otherwise.
 func (s *Store) Notify(ctx context.Context, db *bun.DB, channel, text string) error {
-	_, err := db.NewRaw(pgNotify, channel, text).Exec(ctx)
+	statement, args := s.dialect.notification(channel, text)
+	_, err := db.NewRaw(statement, args...).Exec(ctx)
 	return err
 }

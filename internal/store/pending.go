@@ -80,18 +80,18 @@ func (s *Store) pendingWhere(ctx context.Context, f PendingFilter) (conditions s
 		and("m.crashes > 0")
 	}
 	if f.OlderThan > 0 {
-		and("m.created_at <= " + s.after(ctx, -f.OlderThan))
+		and("m.created_at <= " + s.dialect.after(ctx, -f.OlderThan))
 	}
 	switch f.State {
 	case Ready:
-		and("m.available_after <= {now} AND m.id NOT IN (" + s.held() + ")")
+		and("m.available_after <= {now} AND m.id NOT IN (" + s.dialect.held() + ")")
 	case Delayed:
-		and("m.available_after > {now} AND m.id NOT IN (" + s.held() + ")")
+		and("m.available_after > {now} AND m.id NOT IN (" + s.dialect.held() + ")")
 	case Leased:
-		and("m.id IN (" + s.held() + ")")
+		and("m.id IN (" + s.dialect.held() + ")")
 	}
 	if f.After.ID != 0 {
-		and("(m.consumer_type, m.payload_type, m.available_after, m.id) > (?, ?, "+s.at(f.After.At)+", ?)", f.After.Consumer, f.After.Payload, f.After.ID)
+		and("(m.consumer_type, m.payload_type, m.available_after, m.id) > (?, ?, "+s.dialect.at(f.After.At)+", ?)", f.After.Consumer, f.After.Payload, f.After.ID)
 	}
 	if len(all) == 0 {
 		return "TRUE", nil
@@ -124,7 +124,7 @@ ORDER BY r.consumer_type, r.payload_type, r.available_after, r.id LIMIT ?`
 
 // read runs a statement that only reads, and lets no conflict surface.
 func (s *Store) read(ctx context.Context, db bun.IDB, into any, statement string, args ...any) error {
-	return s.insist(ctx, db, func(db bun.IDB) error { return s.raw(ctx, db, statement, args...).Scan(ctx, into) })
+	return s.insist(ctx, db, func(db bun.IDB) error { return s.dialect.raw(ctx, db, statement, args...).Scan(ctx, into) })
 }
 
 // PendingMessages lists messages by consumer and payload type, in the order in which
@@ -142,7 +142,7 @@ func (s *Store) PendingMessages(ctx context.Context, db bun.IDB, f PendingFilter
 }
 
 func (s *Store) around(messages string) string {
-	return strings.NewReplacer("{messages of}", messages, "{claims of}", s.heldClaims()).Replace(pendingAround)
+	return strings.NewReplacer("{messages of}", messages, "{claims of}", s.dialect.heldClaims()).Replace(pendingAround)
 }
 
 // PendingMessage reads one message; full adds its payload, headers and errors.
@@ -175,7 +175,7 @@ func (s *Store) Claims(ctx context.Context, db bun.IDB) (rows []HeldBy, err erro
 // StoredConsumers lists the consumer types of pending and poisoned messages.
 func (s *Store) StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		names, err = s.storedConsumers(ctx, db)
+		names, err = s.dialect.storedConsumers(ctx, db)
 		return err
 	})
 	return names, err

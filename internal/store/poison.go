@@ -41,17 +41,17 @@ func (s *Store) poisonWhere(ctx context.Context, q bun.QueryBuilder, f PoisonFil
 		q = q.Where("message_id = ?", f.MessageID)
 	}
 	if !f.PoisonedAfter.IsZero() {
-		q = q.Where("poisoned_at > " + s.at(f.PoisonedAfter))
+		q = q.Where("poisoned_at > " + s.dialect.at(f.PoisonedAfter))
 	}
 	if !f.PoisonedBefore.IsZero() {
-		q = q.Where("poisoned_at < " + s.at(f.PoisonedBefore))
+		q = q.Where("poisoned_at < " + s.dialect.at(f.PoisonedBefore))
 	}
 	if f.Error != "" {
 		pattern := "%" + strings.NewReplacer(`!`, `!!`, `%`, `!%`, `_`, `!_`).Replace(f.Error) + "%"
 		q = q.Where(`(reason LIKE ? ESCAPE '!' OR errors LIKE ? ESCAPE '!')`, pattern, pattern) // a backslash means different things to databases
 	}
 	if f.BeforeID != 0 {
-		q = q.Where("(poisoned_at, id) < ("+s.at(f.BeforeAt)+", ?)", f.BeforeID)
+		q = q.Where("(poisoned_at, id) < ("+s.dialect.at(f.BeforeAt)+", ?)", f.BeforeID)
 	}
 	if f.AfterID != 0 {
 		q = q.Where("id > ?", f.AfterID)
@@ -60,7 +60,7 @@ func (s *Store) poisonWhere(ctx context.Context, q bun.QueryBuilder, f PoisonFil
 		q = q.Where("id <= ?", f.UpToID)
 	}
 	if f.Aged {
-		q = q.Where("poisoned_at <= " + s.after(ctx, -f.OlderThan))
+		q = q.Where("poisoned_at <= " + s.dialect.after(ctx, -f.OlderThan))
 	}
 	return q
 }
@@ -113,7 +113,7 @@ func (s *Store) LastPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (i
 // ids, so that no two callers can deadlock, and returns how many.
 func (s *Store) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (n int, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		n, err = s.deletePoisoned(ctx, db, ids)
+		n, err = s.dialect.deletePoisoned(ctx, db, ids)
 		return err
 	})
 	return n, err
@@ -151,7 +151,7 @@ func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Req
 	if err != nil || len(first) == 0 {
 		return nil, err
 	}
-	written, err := s.requeue(ctx, tx, first, how)
+	written, err := s.dialect.requeue(ctx, tx, first, how)
 	if err != nil {
 		return nil, fmt.Errorf("insert: %w", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
 // postgres is the engine for PostgreSQL 13 and later.
@@ -18,11 +20,17 @@ import (
 // COMMITTED.
 type postgres struct{ returning }
 
+func newPostgres(tables bus.Tables) (engine, error) {
+	p := new(postgres)
+	p.returning = returning{names: newNames(tables, `"`, pgWords()), dialect: p}
+	return p, nil
+}
+
 func (p *postgres) name() string { return "postgres" }
 
-func (p *postgres) traits() traits {
-	return traits{rowLocks: true, notifies: true, readOnly: pgReadOnly, session: pgSession}
-}
+func (p *postgres) rowLocks() bool { return true }
+
+func (p *postgres) readOnlyQuery() string { return pgReadOnly }
 
 const pgReadOnly = `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'`
 

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash/fnv"
+	"time"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -94,6 +95,10 @@ func (p *postgres) number(ctx context.Context, db *bun.DB, limit int) (numbered 
 // idle in this transaction, which they set.
 const pgSession = `, pg_backend_pid() AS pid, (extract(epoch FROM now()) * 1000000)::bigint AS begun,
   current_setting('search_path') AS path, current_setting('role') AS role, set_config('idle_in_transaction_session_timeout', '%dms', true) AS idle`
+
+func (p *postgres) sessionColumns(idle time.Duration) string {
+	return fmt.Sprintf(pgSession, idle.Milliseconds())
+}
 
 func (p *postgres) gate(ctx context.Context, tx bun.IDB, name string, exclusive bool) error {
 	lock := `SELECT pg_advisory_xact_lock_shared(?)`

@@ -3,12 +3,18 @@ package store
 import (
 	"context"
 	"database/sql"
+	"embed"
 	"fmt"
 	"hash/fnv"
 	"time"
 
 	"github.com/uptrace/bun"
 )
+
+//go:embed migrations/postgres
+var pgMigrations embed.FS // immutable
+
+func (p *postgres) files() embed.FS { return pgMigrations }
 
 func (p *postgres) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error {
 	return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error {
@@ -82,4 +88,8 @@ func (p *postgres) literals(ctx context.Context, db bun.IDB) error {
 		return fmt.Errorf("standard_conforming_strings %s: on is needed, or text with a backslash could end its literal: set it back for the server, the database, the role or the DSN, wherever it was changed", setting)
 	}
 	return nil
+}
+
+func (p *postgres) notification(channel, text string) (statement string, args []any) {
+	return pgNotify, []any{channel, text}
 }

@@ -16,7 +16,7 @@ import (
 type returning struct {
 	names
 	dialect interface {
-		preparer
+		raw(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery
 		insertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]bus.MessageID, error)
 		held() string
 		heldClaims() string

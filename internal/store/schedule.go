@@ -75,7 +75,7 @@ func (s *Store) filtered(q bun.QueryBuilder, f ScheduleFilter) bun.QueryBuilder 
 // Now returns the database's time.
 func (s *Store) Now(ctx context.Context, db bun.IDB) (time.Time, error) {
 	var now Moment
-	err := db.NewRaw("SELECT "+s.now(ctx)+" AS now").Scan(ctx, &now)
+	err := db.NewRaw("SELECT "+s.dialect.now(ctx)+" AS now").Scan(ctx, &now)
 	return now.Time, err
 }
 
@@ -86,9 +86,9 @@ func (s *Store) SaveSchedule(ctx context.Context, db bun.IDB, row Schedule) (id 
 	model := newSchedule{
 		Name: row.Name, Tag: row.Tag, PayloadType: row.PayloadType, Payload: string(row.Payload), Headers: string(row.Headers),
 		CronExpression: row.CronExpression, CronTimezone: row.CronTimezone,
-		AvailableAfter: bun.Safe(s.at(row.AvailableAfter.Time)), CreatedAt: bun.Safe(s.now(ctx)),
+		AvailableAfter: bun.Safe(s.dialect.at(row.AvailableAfter.Time)), CreatedAt: bun.Safe(s.dialect.now(ctx)),
 	}
-	return s.saveSchedule(ctx, db, &model)
+	return s.dialect.saveSchedule(ctx, db, &model)
 }
 
 // Schedules lists schedules by id.
@@ -128,15 +128,15 @@ func (s *Store) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, c Sche
 		q = q.Set("paused = ?", *c.Paused)
 	}
 	if !c.AvailableAfter.IsZero() {
-		q = q.Set("available_after = " + s.at(c.AvailableAfter))
+		q = q.Set("available_after = " + s.dialect.at(c.AvailableAfter))
 	}
 	switch {
 	case c.RunNow:
-		q = q.Set("run_at = " + s.now(ctx))
+		q = q.Set("run_at = " + s.dialect.now(ctx))
 	case c.Ran:
 		q = q.Set("run_at = NULL")
 	case !c.RunAt.IsZero():
-		q = q.Set("run_at = " + s.at(c.RunAt))
+		q = q.Set("run_at = " + s.dialect.at(c.RunAt))
 	}
 	if c.CronExpression != "" {
 		q = q.Set("cron_expression = ?, cron_timezone = ?", c.CronExpression, c.CronTimezone)
@@ -145,7 +145,7 @@ func (s *Store) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, c Sche
 		q = q.Set("payload = ?, payload_type = ?", string(c.Payload), c.PayloadType)
 	}
 	if !c.FiredAt.IsZero() {
-		q = q.Set("last_fired_at = " + s.at(c.FiredAt))
+		q = q.Set("last_fired_at = " + s.dialect.at(c.FiredAt))
 	}
 	if c.Error != nil {
 		q = q.Set("last_error = NULLIF(?, '')", errorlog.Clean(*c.Error, errorlog.MaxBytes))
@@ -182,7 +182,7 @@ func (s *Store) LockSchedules(ctx context.Context, tx bun.Tx, f ScheduleFilter) 
 // end of the transaction. Where only rows can be locked that is not all there is to
 // it: a conflict is repeated.
 func (s *Store) LockScheduleSet(ctx context.Context, tx bun.Tx, tag string) error {
-	err := s.gate(ctx, tx, "schedules tagged "+tag, true)
+	err := s.dialect.gate(ctx, tx, "schedules tagged "+tag, true)
 	if errors.Is(err, errors.ErrUnsupported) {
 		_, _, err = s.LockSchedules(ctx, tx, ScheduleFilter{Tag: tag})
 	}
@@ -194,13 +194,13 @@ func (s *Store) LockScheduleSet(ctx context.Context, tx bun.Tx, tag string) erro
 // of the transaction, of which the server bounds each statement and each wait for
 // the next one by the limit.
 func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []string, f ScheduleFilter, n int, limit time.Duration) (rows []Schedule, err error) {
-	if err := s.within(ctx, tx, limit); err != nil {
+	if err := s.dialect.within(ctx, tx, limit); err != nil {
 		return nil, err
 	}
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
 	}
-	q := tx.NewSelect().Model(&rows).ColumnExpr("?TableColumns").ColumnExpr(s.now(ctx) + " AS now")
+	q := tx.NewSelect().Model(&rows).ColumnExpr("?TableColumns").ColumnExpr(s.dialect.now(ctx) + " AS now")
 	q = s.due(ctx, q, payloadTypes, f, n)
 	if s.RowLocks() {
 		q = q.For("UPDATE SKIP LOCKED")
@@ -220,7 +220,7 @@ func (s *Store) DueScheduleIDs(ctx context.Context, db *bun.DB, payloadTypes []s
 }
 
 func (s *Store) due(ctx context.Context, q *bun.SelectQuery, payloadTypes []string, f ScheduleFilter, limit int) *bun.SelectQuery {
-	now := s.now(ctx)
+	now := s.dialect.now(ctx)
 	q = q.ModelTableExpr(s.names.schedules + " AS s")
 	return s.filtered(q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).
 		Where("((NOT paused AND available_after <= "+now+") OR run_at <= "+now+")").Where("payload_type IN (?)", bun.List(payloadTypes)).
@@ -233,7 +233,7 @@ func (s *Store) ScheduleStrangers(ctx context.Context, db *bun.DB, payloadTypes 
 	err = s.insist(ctx, db, func(db bun.IDB) error {
 		rows = nil
 		q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.schedules + " AS s").
-			Where("NOT paused").Where("available_after < " + s.after(ctx, -overdue))
+			Where("NOT paused").Where("available_after < " + s.dialect.after(ctx, -overdue))
 		if len(payloadTypes) > 0 {
 			q = q.Where("payload_type NOT IN (?)", bun.List(payloadTypes))
 		}
@@ -255,7 +255,7 @@ func (s *Store) NextSchedule(ctx context.Context, db *bun.DB, payloadTypes []str
 		which, args = which+" AND id NOT IN (?)", append(args, bun.List(except))
 	}
 	err := s.insist(ctx, db, func(db bun.IDB) error {
-		return s.raw(ctx, db, "SELECT {now} AS now,"+
+		return s.dialect.raw(ctx, db, "SELECT {now} AS now,"+
 			" (SELECT MIN(available_after) FROM {schedules} WHERE NOT paused AND "+which+") AS due,"+
 			" (SELECT MIN(run_at) FROM {schedules} WHERE run_at IS NOT NULL AND "+which+") AS asks", append(args, args...)...).Scan(ctx, &found)
 	})

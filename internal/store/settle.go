@@ -16,7 +16,7 @@ import (
 // [IsLockTimeout].
 func (s *Store) Finish(ctx context.Context, db *bun.DB, owner string, claims []int64) (finished []Finished, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		finished, err = s.finish(ctx, db, owner, claims)
+		finished, err = s.dialect.finish(ctx, db, owner, claims)
 		return err
 	})
 	return finished, err
@@ -40,7 +40,7 @@ func (s *Store) SettleFree(ctx context.Context, db *bun.DB, owner string, lease 
 
 func (s *Store) settleWith(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []Result, freeOnly bool) (settled Settled, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		settled, err = s.settle(ctx, db, owner, lease, results, freeOnly)
+		settled, err = s.dialect.settle(ctx, db, owner, lease, results, freeOnly)
 		return err
 	})
 	return settled, err
@@ -51,7 +51,7 @@ func (s *Store) settleWith(ctx context.Context, db *bun.DB, owner string, lease 
 // whose commit was never confirmed.
 func (s *Store) Extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		held, err = s.extend(ctx, db, owner, lease)
+		held, err = s.dialect.extend(ctx, db, owner, lease)
 		return err
 	})
 	return held, err
@@ -60,14 +60,14 @@ func (s *Store) Extend(ctx context.Context, db bun.IDB, owner string, lease time
 // Disclaim ends claims of the owner without touching their messages, which are
 // available again at once.
 func (s *Store) Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
-	return s.insist(ctx, db, func(db bun.IDB) error { return s.disclaim(ctx, db, owner, claims) })
+	return s.insist(ctx, db, func(db bun.IDB) error { return s.dialect.disclaim(ctx, db, owner, claims) })
 }
 
 // Recover ends claims that have outlived their lease and counts a crash on
 // their messages. A message whose solo claim brings it to maxCrashes is poisoned.
 func (s *Store) Recover(ctx context.Context, db *bun.DB, maxCrashes int) (recovered Recovered, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		recovered, err = s.recover(ctx, db, maxCrashes)
+		recovered, err = s.dialect.recover(ctx, db, maxCrashes)
 		return err
 	})
 	return recovered, err
@@ -78,7 +78,7 @@ func (s *Store) Recover(ctx context.Context, db *bun.DB, maxCrashes int) (recove
 // while; none means that the transaction can only be rolled back. Among several it
 // leaves those out.
 func (s *Store) Fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, err error) {
-	held, err = s.fence(ctx, tx, f)
+	held, err = s.dialect.fence(ctx, tx, f)
 	if dberr.IsLockTimeout(err) {
 		return nil, nil
 	}
@@ -92,18 +92,18 @@ func (s *Store) Interrupt(ctx context.Context, db *bun.DB, session Session, ende
 	if session == (Session{}) {
 		return nil
 	}
-	return s.interrupt(ctx, db, session, ended)
+	return s.dialect.interrupt(ctx, db, session, ended)
 }
 
 // Intact makes sure, before a fenced transaction is committed, that what it has
 // done since the fence is still there. Afterwards no savepoint is left.
-func (s *Store) Intact(ctx context.Context, tx bun.IDB) error { return s.intact(ctx, tx) }
+func (s *Store) Intact(ctx context.Context, tx bun.IDB) error { return s.dialect.intact(ctx, tx) }
 
 // Remove deletes messages that were fenced in a session, as its transaction began: what a
 // consumer has done to its search_path or role does not count any more. False means that
 // some of them are not to be found.
 func (s *Store) Remove(ctx context.Context, tx bun.IDB, session Session, ids ...int64) (bool, error) {
-	n, err := s.remove(ctx, tx, session, ids)
+	n, err := s.dialect.remove(ctx, tx, session, ids)
 	return n == len(ids), err
 }
 
@@ -125,7 +125,7 @@ func (s *Store) Undo(ctx context.Context, tx bun.IDB) error {
 // whether it is still there.
 func (s *Store) Exists(ctx context.Context, db *bun.DB, id int64) (exists bool, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		exists, err = s.exists(ctx, db, id)
+		exists, err = s.dialect.exists(ctx, db, id)
 		return err
 	})
 	return exists, err

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
 // sqlite is the engine for SQLite 3.42 and later.
@@ -17,9 +19,27 @@ import (
 // microseconds since 1970. Lists of ids are JSON.
 type sqlite struct{ returning }
 
+func newSQLite(tables bus.Tables) (engine, error) {
+	if tables.Schema != "" {
+		return nil, fmt.Errorf("schema %q: SQLite has no schemas, leave Tables.Schema empty", tables.Schema)
+	}
+	s := new(sqlite)
+	s.returning = returning{names: newNames(tables, `"`, sqliteWords()), dialect: s}
+	return s, nil
+}
+
 func (s *sqlite) name() string { return "sqlite" }
 
-func (s *sqlite) traits() traits { return traits{} }
+func (s *sqlite) rowLocks() bool { return false }
+
+// readOnlyQuery need not ask: a handler that runs has the one write lock.
+func (s *sqlite) readOnlyQuery() string { return "" }
+
+// notification cannot be: other processes are not told of anything.
+func (s *sqlite) notification(string, string) (string, []any) { return "", nil }
+
+// sessionColumns has none: a client that vanishes is this process.
+func (s *sqlite) sessionColumns(time.Duration) string { return "" }
 
 func sqliteWords() words {
 	return words{

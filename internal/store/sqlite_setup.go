@@ -2,14 +2,44 @@ package store
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
+//go:embed migrations/sqlite
+var sqliteMigrations embed.FS // immutable
+
+func (s *sqlite) files() embed.FS { return sqliteMigrations }
+
 func (s *sqlite) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error {
+	return whileBusy(ctx, func() error { return s.migrateOnce(ctx, db, fn) })
+}
+
+// whileBusy tries again while the database is locked: the first connections
+// to a new file make it a WAL database, which does not wait for busy_timeout.
+func whileBusy(ctx context.Context, migrate func() error) error {
+	const patience, wait = 5 * time.Second, 20 * time.Millisecond
+	deadline := time.Now().Add(patience) // somebody else's long transaction has had busy_timeout already
+	for {
+		err := migrate()
+		if dberr.SqliteCode(err) != dberr.SqliteBusy || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+func (s *sqlite) migrateOnce(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error {
 	if _, err := db.NewRaw(s.expand(`CREATE TABLE IF NOT EXISTS {migrations} (version INTEGER PRIMARY KEY, applied_at TEXT NOT NULL)`)).Exec(ctx); err != nil {
 		return fmt.Errorf("create table of migrations: %w", err)
 	}

@@ -16,7 +16,7 @@ func (s *Store) Stats(ctx context.Context, db bun.IDB, consumers []string) ([]bu
 	}
 	var rows []queueStats
 	err := s.insist(ctx, db, func(db bun.IDB) (err error) {
-		rows, err = s.stats(ctx, db, consumers)
+		rows, err = s.dialect.stats(ctx, db, consumers)
 		return err
 	})
 	if err != nil {
