@@ -22,7 +22,7 @@ func barMutants() []mutant {
 			changes: []change{{"\n  JOIN held h ON h.cid = r.cid AND h.mid = r.mid`", "`"}},
 		},
 		{
-			name: "bar 5: crash not counted", file: postgres, suite: bar("5-killers"), says: `got a death of a worker beyond the 3`,
+			name: "bar 5: crash not counted", file: pgLease, suite: bar("5-killers"), says: `got a death of a worker beyond the 3`,
 			changes: crashNotCounted(),
 		},
 		{

@@ -52,7 +52,7 @@ func cursorMutants() []mutant {
 			changes: []change{{"if since.Before(t) {", "if false && since.Before(t) {"}},
 		},
 		{
-			name: "large errors are read before the cut", file: "internal/store/models.go", suite: suite{pkg: inStore, tests: "^TestAClaimReadsNoMoreThanItTakes$/^sqlite$"}, says: `a claim of 4 allocated`,
+			name: "large errors are read before the cut", file: "internal/store/dialect/fragments.go", suite: suite{pkg: inStore, tests: "^TestAClaimReadsNoMoreThanItTakes$/^sqlite$"}, says: `a claim of 4 allocated`,
 			changes: []change{{`, "m.errors", small("errors"))`, ")"}},
 		},
 	}

@@ -29,7 +29,7 @@ func errorMutants() []mutant {
 			changes: []change{{"conflictTries = 3 ", "conflictTries = 1 "}},
 		},
 		{
-			name: "settling waits for what is locked", file: "internal/store/postgres_settle.go", suite: in("^TestALockedMessageHoldsUpNobody$/^postgres$"), says: `gave up waiting: the outcome is put aside`,
+			name: "settling waits for what is locked", file: "internal/store/postgres/settle.go", suite: in("^TestALockedMessageHoldsUpNobody$/^postgres$"), says: `gave up waiting: the outcome is put aside`,
 			changes: []change{{"FOR UPDATE SKIP LOCKED),\nbusy", "FOR UPDATE),\nbusy"}, {"set_config('lock_timeout', '1s', true)", "set_config('lock_timeout', '0', true)"}},
 		},
 		{
@@ -37,16 +37,16 @@ func errorMutants() []mutant {
 			changes: []change{{"if ctx.Err() == nil && !r.outage.Noticed(\"settle\", err, wait) {", "if ctx.Err() == nil && !r.outage.Noticed(\"settle\", err, wait) && false {"}},
 		},
 		{
-			name: "Admin locks what is claimed", file: "internal/store/postgres_edit.go", suite: in("^TestAdminLocksNoClaimedMessage$"), says: `gave up waiting: settled beside the transaction|put aside: got 1`,
-			changes: []change{{"WHERE id IN (?) AND id NOT IN (` + pgHeld + `) ORDER BY", "WHERE id IN (?) ORDER BY"}},
+			name: "Admin locks what is claimed", file: "internal/store/postgres/edit.go", suite: in("^TestAdminLocksNoClaimedMessage$"), says: `gave up waiting: settled beside the transaction|put aside: got 1`,
+			changes: []change{{"WHERE id IN (?) AND id NOT IN (` + heldSQL + `) ORDER BY", "WHERE id IN (?) ORDER BY"}},
 		},
 		{
-			name: "poisoning under the message's own id", file: "internal/store/poisonedid.go", suite: in("^TestPoisoningFindsAFreeID$/^sqlite$"), says: `gave up waiting: poisoned again`,
+			name: "poisoning under the message's own id", file: "internal/store/dialect/fragments.go", suite: in("^TestPoisoningFindsAFreeID$/^sqlite$"), says: `gave up waiting: poisoned again`,
 			changes: []change{{"CASE WHEN EXISTS (SELECT 1 FROM {poisoned} p WHERE p.id = {id})", "CASE WHEN FALSE"}},
 		},
 		{
-			name: "errors are cut before they are quoted", file: "internal/store/errorlog.go", suite: in("^TestLongErrorsAreCut$/^sqlite$"), says: `stored errors: got \d+ bytes`,
-			changes: []change{{"cutJSON(CleanText(attempts[i].Error, maxErrorBytes), maxErrorBytes)", "CleanText(attempts[i].Error, maxErrorBytes)"}, {"func cutJSON(", "func cutJSONUnused("}},
+			name: "errors are cut before they are quoted", file: "internal/errorlog/errorlog.go", suite: in("^TestLongErrorsAreCut$/^sqlite$"), says: `stored errors: got \d+ bytes`,
+			changes: []change{{"cutJSON(Clean(attempts[i].Error, MaxBytes), MaxBytes)", "Clean(attempts[i].Error, MaxBytes)"}, {"func cutJSON(", "func cutJSONUnused("}},
 		},
 	}
 }

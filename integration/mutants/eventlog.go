@@ -6,23 +6,23 @@ package main
 // who read it.
 func eventLogMutants() []mutant {
 	const (
-		sql   = "internal/store/postgres_events.go"
+		sql   = "internal/store/postgres/events.go"
 		batch = "eventlog/projection/batch.go"
 	)
 	tests := func(pattern string) suite { return suite{pkg: "./integration/eventlog", tests: pattern} }
 	order, beside := tests("^TestOrderOfManyWriters$"), tests("^TestWhatIsNumberedBesideAPageIsNotSkipped$")
 	return []mutant{
 		{
-			name: "cursor on the insert sequence", file: postgres, suite: order, says: "want the next|got it 0 times",
+			name: "cursor on the insert sequence", file: "internal/store/postgres/postgres.go", suite: order, says: "want the next|got it 0 times",
 			changes: []change{
-				{`place: "position"`, `place: "sequence"`},
+				{`Place: "position"`, `Place: "sequence"`},
 				{`"(SELECT h.position FROM {head} h WHERE h.id = 1)"`, `"(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)"`},
 			},
 		},
 		{
 			name: "numbering in the same statement as the lock", file: sql, suite: order, says: "were numbered meanwhile|duplicate key",
 			changes: []change{
-				{"const pgNumberLock = `SELECT position FROM {head} WHERE id = 1 FOR UPDATE SKIP LOCKED`", "const pgNumberLock = `SELECT 0 AS position`"},
+				{"const numberLockSQL = `SELECT position FROM {head} WHERE id = 1 FOR UPDATE SKIP LOCKED`", "const numberLockSQL = `SELECT 0 AS position`"},
 				{"WITH todo AS MATERIALIZED (", "WITH lock AS MATERIALIZED (SELECT position FROM {head} WHERE id = 1 FOR UPDATE),\ntodo AS MATERIALIZED ("},
 				{"SET position = ? + p.n FROM", "SET position = ? + (SELECT position FROM lock) + p.n FROM"},
 			},

@@ -11,7 +11,7 @@ func guestMutants() []mutant {
 			changes: []change{{"	if !ok {\n		return fn()\n	}\n	name := savepoint(tx)\n", "	if !ok || ctx != nil {\n		return fn()\n	}\n	name := savepoint(tx)\n"}},
 		},
 		{
-			name: "a message is removed as its consumer has left the transaction", file: "internal/store/postgres_fence.go",
+			name: "a message is removed as its consumer has left the transaction", file: "internal/store/postgres/fence.go",
 			suite: suite{pkg: "./integration", tests: "^TestRemovalIsNotLedAstray$"}, says: "poisoned: got|messages of the other schema",
 			changes: []change{{"	if session.Role == \"\" {\n", "	if session != (Session{}) || session.Role == \"\" {\n"}},
 		},

@@ -37,8 +37,9 @@ func bar(name string) suite { return suite{"./integration/chaos", "^TestBars$", 
 type change struct{ old, new string }
 
 const (
-	postgres   = "internal/store/postgres.go"
-	pgSettling = "internal/store/postgres_settle.go"
+	postgres   = "internal/store/postgres/claim.go"
+	pgSettling = "internal/store/postgres/settle.go"
+	pgLease    = "internal/store/postgres/lease.go"
 	inStore    = "./integration"
 	underStore = "^TestStore$/^postgres$/"
 )
@@ -73,7 +74,7 @@ func settleMutants() []mutant {
 			name: "the rest sent instead of subtracted", file: pgSettling, suite: suite{pkg: inStore, tests: underStore + "^settle_guards$"}, says: `settle_guard\.go:\d+: (settled|claims|messages):`,
 			changes: []change{
 				{"import (\n\t\"context\"\n", "import (\n\t\"context\"\n\t\"fmt\"\n\t\"slices\"\n\t\"strings\"\n\t\"sync\"\n"},
-				{"// pgBriefly bounds", `var claimedBefore sync.Map
+				{"// brieflySQL bounds", `var claimedBefore sync.Map
 
 func (p *postgres) rests(ctx context.Context, db bun.IDB, r resultArrays) (rests []string) {
 	for _, claim := range r.claims {
@@ -91,7 +92,7 @@ func (p *postgres) rests(ctx context.Context, db bun.IDB, r resultArrays) (rests
 	return rests
 }
 
-// pgBriefly bounds`},
+// brieflySQL bounds`},
 				{"  SELECT h.cid, array_agg(h.mid) FILTER (WHERE r.mid IS NULL) AS ids\n  FROM held h LEFT JOIN res r ON r.cid = h.cid AND r.mid = h.mid GROUP BY h.cid),",
 					"  SELECT s.cid, NULLIF(string_to_array(s.ids, ','), '{}')::bigint[] AS ids\n  FROM unnest(?::bigint[], ?::text[]) s(cid, ids) JOIN live l ON l.id = s.cid),"},
 				{"pgdialect.Array(r.errors), pgdialect.Array(r.reasons), lease.Microseconds())", "pgdialect.Array(r.errors), pgdialect.Array(r.reasons), pgdialect.Array(r.claims), pgdialect.Array(p.rests(ctx, db, r)), lease.Microseconds())"},
@@ -99,8 +100,8 @@ func (p *postgres) rests(ctx context.Context, db bun.IDB, r resultArrays) (rests
 		},
 		{
 			name: "settle under anybody's claim", file: pgSettling, suite: suite{pkg: inStore, tests: underStore + "^settle_guards$"}, says: `settle_guard\.go:\d+: (settled|claims|messages):`,
-			changes: []change{{"c.message_ids FROM ` + pgBriefly + `, {claims} c WHERE c.id = ANY(?::bigint[]) AND c.owner = ? ORDER BY",
-				"c.message_ids FROM ` + pgBriefly + `, {claims} c WHERE c.id = ANY(?::bigint[]) AND ? <> '' ORDER BY"}},
+			changes: []change{{"c.message_ids FROM ` + brieflySQL + `, {claims} c WHERE c.id = ANY(?::bigint[]) AND c.owner = ? ORDER BY",
+				"c.message_ids FROM ` + brieflySQL + `, {claims} c WHERE c.id = ANY(?::bigint[]) AND ? <> '' ORDER BY"}},
 		},
 		{
 			name: "release counts an attempt", file: pgSettling, suite: suite{pkg: inStore, tests: underStore + "^settle$"}, says: `settle\.go:\d+: messages?:`,
@@ -112,18 +113,18 @@ func (p *postgres) rests(ctx context.Context, db bun.IDB, r resultArrays) (rests
 func crashMutants() []mutant {
 	return []mutant{
 		{
-			name: "crash not counted", file: postgres, suite: suite{pkg: inStore, tests: underStore + "^recover$"}, says: `recover\.go:\d+: crashes`,
+			name: "crash not counted", file: pgLease, suite: suite{pkg: inStore, tests: underStore + "^recover$"}, says: `recover\.go:\d+: crashes`,
 			changes: crashNotCounted(),
 		},
 		{
-			name: "crash poisons without solo", file: postgres, suite: suite{pkg: inStore, tests: underStore + "^recover$"}, says: `recovered without solo:`,
+			name: "crash poisons without solo", file: pgLease, suite: suite{pkg: inStore, tests: underStore + "^recover$"}, says: `recovered without solo:`,
 			changes: []change{
 				{"WHERE m.id = h.id AND h.solo AND h.crashes + 1 >= ? RETURNING ", "WHERE m.id = h.id AND h.crashes + 1 >= ? RETURNING "},
 				{"AND NOT (h.solo AND h.crashes + 1 >= ?))", "AND NOT (h.crashes + 1 >= ?))"},
 			},
 		},
 		{
-			name: "the fence does not ask for the claim", file: "internal/store/postgres_fence.go", suite: suite{pkg: inStore, tests: underStore + "^transaction$"}, says: `fence, (release|another owner|a foreign claim)`,
+			name: "the fence does not ask for the claim", file: "internal/store/postgres/fence.go", suite: suite{pkg: inStore, tests: underStore + "^transaction$"}, says: `fence, (release|another owner|a foreign claim)`,
 			changes: []change{{"WHERE EXISTS (SELECT 1 FROM {claims} c WHERE c.id = w.claim AND c.owner = ? AND m.id = ANY(c.message_ids))", "WHERE ? <> ''"}},
 		},
 	}

@@ -6,7 +6,7 @@ package main
 func scheduleMutants() []mutant {
 	return []mutant{
 		{
-			name: "five seconds for a fire, whatever its layers take", file: postgres,
+			name: "five seconds for a fire, whatever its layers take", file: "internal/store/postgres/setup.go",
 			suite: suite{pkg: "./integration", tests: "^TestASlowProduceLayerWedgesNoSchedules$/^postgres$"}, says: "all schedules fire|calls of the layer: got",
 			changes: []change{{`fmt.Sprintf("%dms", limit.Milliseconds())`, `fmt.Sprintf("%dms", min(limit, 5*time.Second).Milliseconds())`}},
 		},
@@ -21,7 +21,7 @@ func scheduleMutants() []mutant {
 			changes: []change{{"				row.FormerConsumers = consumer.Names()[1:]\n", ""}},
 		},
 		{
-			name: "renewals of nothing only read", file: "internal/store/mariadb_settle.go",
+			name: "renewals of nothing only read", file: "internal/store/mariadb/lease.go",
 			suite: suite{pkg: "./integration", tests: "^TestMariaDBRenewalsWrite$"}, says: "renewal of nothing, read-only: got error",
 			changes: []change{{"Scan(ctx, &owned); err != nil {", "Scan(ctx, &owned); err != nil || len(owned) == 0 {"}},
 		},

@@ -5,12 +5,12 @@ package main
 // sqliteSettleMutants break what a settle rests on where it takes several statements
 // under one lock.
 func sqliteSettleMutants() []mutant {
-	const settle = "internal/store/sqlite_settle.go"
+	const settle = "internal/store/sqlite/settle.go"
 	on := func(tests string) suite { return suite{pkg: inStore, tests: tests} }
 	return []mutant{
 		{
 			name: "settle without membership, on SQLite", file: settle, suite: on("^TestStore$/^sqlite$/^settle_guards$"), says: `settle_guard\.go:\d+: settled:`,
-			changes: []change{{"\t\tsettled = Settled{Applied: len(held)}\n", "\t\theld = nil\n\t\tfor _, r := range results {\n\t\t\tfor _, c := range live {\n\t\t\t\tif c.ID == r.Claim {\n\t\t\t\t\theld = append(held, r)\n\t\t\t\t}\n\t\t\t}\n\t\t}\n\t\tsettled = Settled{Applied: len(held)}\n"}},
+			changes: []change{{"\t\tsettled = dialect.Settled{Applied: len(held)}\n", "\t\theld = nil\n\t\tfor _, r := range results {\n\t\t\tfor _, c := range live {\n\t\t\t\tif c.ID == r.Claim {\n\t\t\t\t\theld = append(held, r)\n\t\t\t\t}\n\t\t\t}\n\t\t}\n\t\tsettled = dialect.Settled{Applied: len(held)}\n"}},
 		},
 		{
 			name: "settle under anybody's claim, on SQLite", file: settle, suite: on("^TestStore$/^sqlite$/^settle_guards$"), says: `settle_guard\.go:\d+: (settled|claims|messages):`,

@@ -213,3 +213,39 @@ func isEmbedFS(expr ast.Expr) bool {
 	from, ok := selector.X.(*ast.Ident)
 	return ok && from.Name == "embed"
 }
+
+// databaseNames lets only a database's own package, and dberr, which knows the drivers, have names that
+// name it: everything else is written for all of them.
+func databaseNames(t *tree) []string {
+	named := regexp.MustCompile(`(?i)postgres|sqlite|maria|mysql|^pg[A-Z]`)
+	var violations []string
+	for _, s := range t.shipped() {
+		if matches(s.dir, []string{"internal/store/postgres", "internal/store/sqlite", "internal/store/mariadb", "internal/dberr", "notify/..."}) {
+			continue
+		}
+		for _, name := range declared(s.file) {
+			if named.MatchString(name.Name) {
+				violations = append(violations, t.at(name, "%s names a database: that is for its own package below internal/store", name.Name))
+			}
+		}
+	}
+	return violations
+}
+
+// declared lists what a file declares, at whatever level.
+func declared(f *ast.File) (names []*ast.Ident) {
+	ast.Inspect(f, func(node ast.Node) bool {
+		switch n := node.(type) {
+		case *ast.FuncDecl:
+			names = append(names, n.Name)
+		case *ast.TypeSpec:
+			names = append(names, n.Name)
+		case *ast.ValueSpec:
+			names = append(names, n.Names...)
+		case *ast.Field:
+			names = append(names, n.Names...)
+		}
+		return true
+	})
+	return names
+}

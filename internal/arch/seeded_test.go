@@ -38,8 +38,8 @@ func TestRulesAcceptWhatIsAllowed(t *testing.T) {
 		"bus/bus.go": "package bus\nimport \"errors\"\nvar ErrNone = errors.New(\"bus: none\")\nvar _ = ErrNone\n" +
 			"var names = []string{\"a\"} // immutable\nfunc F() string {" + strings.Repeat("\n", 59) + "return \"selected rows\" }\n",
 		"internal/store/doc.go": "// Package store is the SQL. It may import only " + store.words() + ".\npackage store\n",
-		"internal/store/store.go": "package store\nimport (\"embed\"; \"" + modulePath + "/bus\"; \"github.com/uptrace/bun/dialect/pgdialect\")\n" +
-			"var files embed.FS\nvar (\n\t// tables is immutable.\n\ttables = bus.Names\n)\nconst pick = `SELECT 1`\nvar _ = pgdialect.New\n",
+		"internal/store/store.go": "package store\nimport (\"embed\"; \"" + modulePath + "/bus\"; \"github.com/uptrace/bun/dialect\")\n" +
+			"var files embed.FS\nvar (\n\t// tables is immutable.\n\ttables = bus.Names\n)\nconst pick = `SELECT 1`\nvar _ = dialect.PG\n",
 		"otel/doc.go":         "// Package otel traces. It may import only bus and the OpenTelemetry API.\npackage otel\nimport _ \"go.opentelemetry.io/otel/semconv/v1.43.0\"\n",
 		"otel/otel_test.go":   "package otel_test\nimport _ \"go.opentelemetry.io/otel/sdk/trace\"\nvar state int\nconst query = \"select 1\"\n",
 		"otel/testdata/x.go":  "package util\nfunc init() {}\n",
@@ -95,6 +95,9 @@ func importSeeds() []seed {
 		imports("bustest", "modernc.org/sqlite"),
 		imports("eventlog/projection", "./outbox"),
 		imports("internal/store", "./outbox"),
+		imports("internal/store/dialect", "./internal/store/postgres"),
+		imports("internal/store/postgres", "./internal/store/sqlite"),
+		imports("internal/store/sqlite", "./internal/store"),
 		imports("internal/store", "github.com/uptrace/bun/driver/pgdriver"),
 		imports("internal/store/storetest", "github.com/jackc/pgx/v5/stdlib"),
 		imports("examples/quickstart", "./internal/store"),
@@ -144,6 +147,7 @@ func sqlSeeds() []seed {
 	return []seed{
 		{"a SELECT outside the store", sqlInStore, query(`"SELECT 1"`), "outbox/claim.go:3: SQL outside internal/store"},
 		{"an UPDATE outside the store", sqlInStore, query("`\n\tupdate message_claims set owner = ?`"), "SQL outside"},
+		{"a database's name outside its package", databaseNames, map[string]string{"internal/store/x.go": "package store\nfunc pgTime() {}\n"}, "pgTime names a database"},
 		{"a CTE outside the store", sqlInStore, query(`"with held as (delete)"`), "SQL outside"},
 	}
 }

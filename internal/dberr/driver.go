@@ -49,7 +49,7 @@ func sqlState(err error) string {
 	return code
 }
 
-// sqliteCode returns the result code of a SQLite error, or 0.
+// SqliteCode returns the result code of a SQLite error, or 0.
 func SqliteCode(err error) int {
 	var code codeError
 	if errors.As(err, &code) {

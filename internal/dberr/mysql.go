@@ -32,7 +32,7 @@ const (
 	mysqlIdle            = 4031
 )
 
-// mysqlError returns the number and the SQLSTATE of an error of
+// MysqlError returns the number and the SQLSTATE of an error of
 // go-sql-driver/mysql, or 0. Its errors have no methods to recognise them by, only
 // fields.
 func MysqlError(err error) (number int, state string) {

@@ -4,22 +4,24 @@ import (
 	"context"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
 // Probe looks for anything to do for the given wants, behind their places, in one
 // statement where the database allows that.
-func (s *Store) Probe(ctx context.Context, db *bun.DB, wants []Want) (Probe, error) {
+func (s *Store) Probe(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Probe, error) {
 	return s.look(ctx, db, wants, true)
 }
 
 // ProbeDue is [Store.Probe] for what is due and has not crashed, only.
-func (s *Store) ProbeDue(ctx context.Context, db *bun.DB, wants []Want) (Probe, error) {
+func (s *Store) ProbeDue(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Probe, error) {
 	return s.look(ctx, db, wants, false)
 }
 
-func (s *Store) look(ctx context.Context, db *bun.DB, wants []Want, all bool) (probe Probe, err error) {
+func (s *Store) look(ctx context.Context, db *bun.DB, wants []dialect.Want, all bool) (probe dialect.Probe, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		probe, err = s.dialect.probe(ctx, db, wants, all)
+		probe, err = s.dialect.Probe(ctx, db, wants, all)
 		return err
 	})
 	return probe, err
@@ -30,11 +32,11 @@ func (s *Store) look(ctx context.Context, db *bun.DB, wants []Want, all bool) (p
 func (s *Store) Acquit(ctx context.Context, db bun.IDB, owner string) error {
 	return s.insist(ctx, db, func(db bun.IDB) error {
 		var ids []int64
-		if err := s.dialect.raw(ctx, db, `SELECT id FROM {claims} WHERE owner = ? AND solo = TRUE`, owner).Scan(ctx, &ids); err != nil {
+		if err := s.dialect.Query(ctx, db, `SELECT id FROM {claims} WHERE owner = ? AND solo = TRUE`, owner).Scan(ctx, &ids); err != nil {
 			return err
 		}
 		for _, id := range ids { // by the key: a scan would wait for the claims of others
-			if _, err := s.dialect.raw(ctx, db, `UPDATE {claims} SET solo = FALSE WHERE id = ? AND owner = ?`, id, owner).Exec(ctx); err != nil {
+			if _, err := s.dialect.Query(ctx, db, `UPDATE {claims} SET solo = FALSE WHERE id = ? AND owner = ?`, id, owner).Exec(ctx); err != nil {
 				return err
 			}
 		}
@@ -44,15 +46,15 @@ func (s *Store) Acquit(ctx context.Context, db bun.IDB, owner string) error {
 
 // Claim takes messages under a new lease. Cancelling ctx while it runs may
 // leave a claim behind that nobody knows of; see [Store.Extend].
-func (s *Store) Claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, error) {
-	return s.dialect.claim(ctx, db, r)
+func (s *Store) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (dialect.Claim, error) {
+	return s.dialect.Claim(ctx, db, r)
 }
 
 // Strangers lists kinds of messages that none of the wants would take: their
 // consumer or their payload type is not registered here.
-func (s *Store) Strangers(ctx context.Context, db bun.IDB, wants []Want) (found []Stranger, err error) {
+func (s *Store) Strangers(ctx context.Context, db bun.IDB, wants []dialect.Want) (found []dialect.Stranger, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		found, err = s.dialect.strangers(ctx, db, wants)
+		found, err = s.dialect.Strangers(ctx, db, wants)
 		return err
 	})
 	return found, err

@@ -1,7 +1,8 @@
-// Package store is the only place that speaks SQL: the tables, how messages are
-// inserted, claimed and settled, and the migrations. There is one file per
-// dialect; everything else is shared.
+// Package store is, with the packages below it, the only place that speaks SQL: the tables,
+// how messages are inserted, claimed and settled, and the migrations. What differs between
+// databases is in a package for each, behind one interface; what does not is here.
 //
-// It knows nothing of handlers, loops or retry policies. It may import only bus, internal/txn,
-// internal/dberr, internal/errorlog, bun and its dialects.
+// It knows nothing of handlers, loops or retry policies. It may import only bus,
+// internal/store/dialect, internal/store/postgres, internal/store/sqlite,
+// internal/store/mariadb, internal/txn, internal/dberr, internal/errorlog and bun.
 package store

@@ -10,12 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-)
-
-// Headers by which a message refers to an event instead of carrying its text.
-const (
-	eventHeader = "asyncmonolith-event"
-	modeHeader  = "asyncmonolith-mode"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
 // EncodeHeaders returns the headers of a message as they are stored, and with
@@ -27,9 +22,9 @@ func EncodeHeaders(headers map[string]string, event *bus.Event, size int, mode b
 	if event != nil {
 		all := make(map[string]string, len(headers)+2)
 		maps.Copy(all, headers)
-		all[eventHeader] = fmt.Sprintf("%d %d", event.Sequence, size)
+		all[dialect.EventHeader] = fmt.Sprintf("%d %d", event.Sequence, size)
 		if mode != bus.Live {
-			all[modeHeader] = mode.String()
+			all[dialect.ModeHeader] = mode.String()
 		}
 		headers = all
 	}
@@ -44,22 +39,22 @@ const readReferred = `SELECT ` + eventColumns + ` FROM {events} e WHERE e.sequen
 
 // FillIn reads the events that messages refer to. An event that was erased leaves
 // its message without a text.
-func (s *Store) FillIn(ctx context.Context, db bun.IDB, messages []Message) error {
+func (s *Store) FillIn(ctx context.Context, db bun.IDB, messages []dialect.Message) error {
 	var sequences []int64
 	for i := range messages {
-		if sequence, _, ok := messages[i].refersTo(); ok {
+		if sequence, _, ok := messages[i].RefersTo(); ok {
 			sequences = append(sequences, sequence)
-			messages[i].Event = &Event{Sequence: sequence}
+			messages[i].Event = &dialect.Event{Sequence: sequence}
 		}
 	}
 	if len(sequences) == 0 {
 		return nil
 	}
-	var rows []Event
+	var rows []dialect.Event
 	if err := s.read(ctx, db, &rows, readReferred, bun.List(sequences)); err != nil {
 		return fmt.Errorf("read events: %w", err)
 	}
-	bySequence := make(map[int64]*Event, len(rows))
+	bySequence := make(map[int64]*dialect.Event, len(rows))
 	for i := range rows {
 		bySequence[rows[i].Sequence] = &rows[i]
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
 // eventColumns are the columns of Event that the table has.
@@ -50,13 +52,13 @@ func (s *Store) Reserve(ctx context.Context, tx bun.IDB, r Reservation) (Reserve
 	var q *bun.RawQuery
 	switch r.Want {
 	case AnyStream:
-		q = s.dialect.raw(ctx, tx, reserveAny, r.Stream, r.Category, r.Count)
+		q = s.dialect.Query(ctx, tx, reserveAny, r.Stream, r.Category, r.Count)
 	case NewStream:
-		q = s.dialect.raw(ctx, tx, reserveNew, r.Stream, r.Category, r.Count)
+		q = s.dialect.Query(ctx, tx, reserveNew, r.Stream, r.Category, r.Count)
 	case OldStream:
-		q = s.dialect.raw(ctx, tx, reserveOld, r.Count, r.Stream)
+		q = s.dialect.Query(ctx, tx, reserveOld, r.Count, r.Stream)
 	default:
-		q = s.dialect.raw(ctx, tx, reserveExact, r.Count, r.Stream, r.Want)
+		q = s.dialect.Query(ctx, tx, reserveExact, r.Count, r.Stream, r.Want)
 	}
 	var versions []int64
 	if err := q.Scan(ctx, &versions); err != nil {
@@ -75,7 +77,7 @@ func (s *Store) LockStream(ctx context.Context, tx bun.Tx, stream string) error 
 		return s.WriteFirst(ctx, tx)
 	}
 	var versions []int64
-	if err := s.dialect.raw(ctx, tx, `SELECT version FROM {streams} WHERE stream = ? FOR UPDATE`, stream).Scan(ctx, &versions); err != nil {
+	if err := s.dialect.Query(ctx, tx, `SELECT version FROM {streams} WHERE stream = ? FOR UPDATE`, stream).Scan(ctx, &versions); err != nil {
 		return fmt.Errorf("lock stream: %w", err)
 	}
 	return nil
@@ -97,9 +99,9 @@ func (s *Store) stream(ctx context.Context, db bun.IDB, stream string) (Reserved
 
 // InsertEvents writes events in the order given, which becomes their order in
 // the log, and fills in their sequence numbers.
-func (s *Store) InsertEvents(ctx context.Context, tx bun.IDB, rows []*NewEvent) error {
-	for _, part := range cut(rows, insertBytes, func(row *NewEvent) int { return len(row.Data) }) {
-		if err := s.dialect.insertEvents(ctx, tx, part); err != nil {
+func (s *Store) InsertEvents(ctx context.Context, tx bun.IDB, rows []*dialect.NewEvent) error {
+	for _, part := range dialect.Cut(rows, dialect.InsertBytes, func(row *dialect.NewEvent) int { return len(row.Data) }) {
+		if err := s.dialect.InsertEvents(ctx, tx, part); err != nil {
 			return fmt.Errorf("insert events: %w", err)
 		}
 	}
@@ -110,7 +112,7 @@ const readStream = `SELECT ` + eventColumns + ` FROM {events} e
 WHERE e.stream = ? AND e.version > ? AND e.data IS NOT NULL ORDER BY e.version LIMIT ?`
 
 // ReadStream returns events of a stream after a version. Erased ones are left out.
-func (s *Store) ReadStream(ctx context.Context, db bun.IDB, stream string, after int64, limit int) (rows []Event, err error) {
+func (s *Store) ReadStream(ctx context.Context, db bun.IDB, stream string, after int64, limit int) (rows []dialect.Event, err error) {
 	err = s.read(ctx, db, &rows, readStream, stream, after, limit)
 	return rows, err
 }
@@ -135,7 +137,7 @@ type Page struct {
 }
 
 // ReadEvents returns the events of a page in their order. Erased ones are left out.
-func (s *Store) ReadEvents(ctx context.Context, db bun.IDB, p Page) (rows []Event, err error) {
+func (s *Store) ReadEvents(ctx context.Context, db bun.IDB, p Page) (rows []dialect.Event, err error) {
 	columns, args := eventColumns, []any{}
 	if p.Parked != "" {
 		columns += `, EXISTS (SELECT 1 FROM {parked} k WHERE k.name = ? AND k.version = ? AND k.stream = e.stream) AS parked`
@@ -191,17 +193,17 @@ func (s *Store) LastUnnumbered(ctx context.Context, db bun.IDB, upTo int64) (las
 // sequence numbers, at most limit of them, and returns to how many. When somebody
 // else is at it there is nothing to do.
 func (s *Store) Number(ctx context.Context, db *bun.DB, limit int) (int, error) {
-	return s.dialect.number(ctx, db, limit)
+	return s.dialect.Number(ctx, db, limit)
 }
 
 // Erase empties the events of a stream before a version, lets it take no more, and
 // removes what was derived from it.
 func (s *Store) Erase(ctx context.Context, tx bun.IDB, stream string, before int64) error {
 	for _, q := range []*bun.RawQuery{
-		s.dialect.raw(ctx, tx, `UPDATE {events} SET data = NULL, headers = NULL WHERE stream = ? AND version < ?`, stream, before),
-		s.dialect.raw(ctx, tx, `UPDATE {streams} SET closed = ? WHERE stream = ?`, true, stream),
-		s.dialect.raw(ctx, tx, `DELETE FROM {snapshots} WHERE stream = ?`, stream),
-		s.dialect.raw(ctx, tx, `DELETE FROM {parked} WHERE stream = ?`, stream),
+		s.dialect.Query(ctx, tx, `UPDATE {events} SET data = NULL, headers = NULL WHERE stream = ? AND version < ?`, stream, before),
+		s.dialect.Query(ctx, tx, `UPDATE {streams} SET closed = ? WHERE stream = ?`, true, stream),
+		s.dialect.Query(ctx, tx, `DELETE FROM {snapshots} WHERE stream = ?`, stream),
+		s.dialect.Query(ctx, tx, `DELETE FROM {parked} WHERE stream = ?`, stream),
 	} {
 		if _, err := q.Exec(ctx); err != nil {
 			return fmt.Errorf("erase stream: %w", err)
@@ -212,5 +214,5 @@ func (s *Store) Erase(ctx context.Context, tx bun.IDB, stream string, before int
 
 // Gate lets any number of transactions pass, or an exclusive one alone.
 func (s *Store) Gate(ctx context.Context, tx bun.IDB, name string, exclusive bool) error {
-	return s.dialect.gate(ctx, tx, name, exclusive)
+	return s.dialect.Gate(ctx, tx, name, exclusive)
 }

@@ -10,12 +10,12 @@ import (
 
 // Usable tells whether a transaction can still be committed: its connection
 // stands, and no statement has aborted it.
-func (s *Store) Usable(ctx context.Context, tx bun.IDB) bool { return s.dialect.usable(ctx, tx) }
+func (s *Store) Usable(ctx context.Context, tx bun.IDB) bool { return s.dialect.Usable(ctx, tx) }
 
 // ReadOnly asks the server, on another connection than the one that met such an error,
 // whether it takes no writes from anybody.
 func (s *Store) ReadOnly(ctx context.Context, db *bun.DB) bool {
-	statement := s.dialect.readOnlyQuery()
+	statement := s.dialect.ReadOnlyQuery()
 	if statement == "" {
 		return false
 	}
@@ -44,7 +44,7 @@ func (s *Store) WriteFirst(ctx context.Context, tx bun.Tx) error {
 	if s.RowLocks() {
 		return nil
 	}
-	if _, err := s.dialect.raw(ctx, tx, `UPDATE {messages} SET id = id WHERE id < 0`).Exec(ctx); err != nil {
+	if _, err := s.dialect.Query(ctx, tx, `UPDATE {messages} SET id = id WHERE id < 0`).Exec(ctx); err != nil {
 		return fmt.Errorf("lock: %w", err)
 	}
 	return nil

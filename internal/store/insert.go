@@ -8,23 +8,19 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
-)
-
-const (
-	insertRows  = 1000    // rows in one statement
-	insertBytes = 4 << 20 // bytes of payloads and headers in one statement
 )
 
 // Insert writes the rows in as few statements as possible and returns how many
 // were written for each message id. A row whose insert id is pending already is
 // left out. With several statements (see [Statements]) the caller provides the
 // transaction.
-func (s *Store) Insert(ctx context.Context, db bun.IDB, rows []NewMessage) (map[bus.MessageID]int, error) {
+func (s *Store) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (map[bus.MessageID]int, error) {
 	// Sorted, so that batches with overlapping insert ids lock them in the same
 	// order and cannot deadlock.
-	slices.SortStableFunc(rows, func(a, b NewMessage) int {
-		return a.key().compare(b.key())
+	slices.SortStableFunc(rows, func(a, b dialect.NewMessage) int {
+		return a.Key().Compare(b.Key())
 	})
 	written := make(map[bus.MessageID]int, len(rows))
 	for _, chunk := range chunks(rows) {
@@ -36,14 +32,14 @@ func (s *Store) Insert(ctx context.Context, db bun.IDB, rows []NewMessage) (map[
 }
 
 // Statements tells how many statements Insert needs for the rows.
-func Statements(rows []NewMessage) int { return len(chunks(rows)) }
+func Statements(rows []dialect.NewMessage) int { return len(chunks(rows)) }
 
-func chunks(rows []NewMessage) [][]NewMessage {
-	return cut(rows, insertBytes, func(row NewMessage) int { return len(row.Payload) + len(row.Headers) })
+func chunks(rows []dialect.NewMessage) [][]dialect.NewMessage {
+	return dialect.Cut(rows, dialect.InsertBytes, func(row dialect.NewMessage) int { return len(row.Payload) + len(row.Headers) })
 }
 
-func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []NewMessage, written map[bus.MessageID]int) error {
-	if slices.ContainsFunc(rows, func(row NewMessage) bool { return row.InsertID != "" }) {
+func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []dialect.NewMessage, written map[bus.MessageID]int) error {
+	if slices.ContainsFunc(rows, func(row dialect.NewMessage) bool { return row.InsertID != "" }) {
 		ids, err := s.insertUnique(ctx, db, rows)
 		for _, id := range ids {
 			written[id]++
@@ -53,33 +49,33 @@ func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []NewMessage, 
 	for _, row := range rows {
 		written[row.MessageID]++
 	}
-	return s.dialect.insert(ctx, db, rows)
+	return s.dialect.Insert(ctx, db, rows)
 }
 
 // insertUnique leaves out rows whose insert id is pending, under whatever name of
 // their consumer.
-func (s *Store) insertUnique(ctx context.Context, db bun.IDB, rows []NewMessage) (ids []bus.MessageID, err error) {
-	former := make(map[pendingKey][]pendingKey)
+func (s *Store) insertUnique(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []bus.MessageID, err error) {
+	former := make(map[dialect.PendingKey][]dialect.PendingKey)
 	for _, row := range rows {
 		for _, name := range row.FormerConsumers {
 			if row.InsertID != "" {
-				former[row.key()] = append(former[row.key()], pendingKey{row.InsertID, name})
+				former[row.Key()] = append(former[row.Key()], dialect.PendingKey{InsertID: row.InsertID, ConsumerType: name})
 			}
 		}
 	}
 	if len(former) == 0 {
-		return s.dialect.insertKeyed(ctx, db, rows)
+		return s.dialect.InsertKeyed(ctx, db, rows)
 	}
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		taken, err := s.takenBefore(ctx, tx, former)
 		if err != nil {
 			return fmt.Errorf("insert ids under former names: %w", err)
 		}
-		left := slices.DeleteFunc(slices.Clone(rows), func(row NewMessage) bool { return row.InsertID != "" && taken[row.key()] })
+		left := slices.DeleteFunc(slices.Clone(rows), func(row dialect.NewMessage) bool { return row.InsertID != "" && taken[row.Key()] })
 		if ids = nil; len(left) == 0 {
 			return nil
 		}
-		ids, err = s.dialect.insertKeyed(ctx, tx, left)
+		ids, err = s.dialect.InsertKeyed(ctx, tx, left)
 		return err
 	})
 	return ids, err
@@ -88,19 +84,19 @@ func (s *Store) insertUnique(ctx context.Context, db bun.IDB, rows []NewMessage)
 // takenBefore tells which insert ids are pending under the present or a former name of
 // their consumer, where the database allows that as a producer that knows the consumer
 // by that name would find out: it waits for whoever is writing the same.
-func (s *Store) takenBefore(ctx context.Context, tx bun.Tx, former map[pendingKey][]pendingKey) (taken map[pendingKey]bool, err error) {
-	var keys []pendingKey
+func (s *Store) takenBefore(ctx context.Context, tx bun.Tx, former map[dialect.PendingKey][]dialect.PendingKey) (taken map[dialect.PendingKey]bool, err error) {
+	var keys []dialect.PendingKey
 	for key, names := range former {
 		keys = append(append(keys, key), names...)
 	}
-	slices.SortFunc(keys, pendingKey.compare) // old and new names in one order, so that no two can deadlock
-	free, err := s.dialect.freeKeys(ctx, tx, slices.Compact(keys))
+	slices.SortFunc(keys, dialect.PendingKey.Compare) // old and new names in one order, so that no two can deadlock
+	free, err := s.dialect.FreeKeys(ctx, tx, slices.Compact(keys))
 	if err != nil {
 		return nil, err
 	}
-	taken = make(map[pendingKey]bool)
+	taken = make(map[dialect.PendingKey]bool)
 	for key, names := range former {
-		taken[key] = !free[key] || slices.ContainsFunc(names, func(k pendingKey) bool { return !free[k] })
+		taken[key] = !free[key] || slices.ContainsFunc(names, func(k dialect.PendingKey) bool { return !free[k] })
 	}
 	return taken, nil
 }

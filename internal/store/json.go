@@ -17,13 +17,3 @@ func (p PayloadText) MarshalJSON() ([]byte, error) {
 	}
 	return json.Marshal(string(p))
 }
-
-// Headers reads headers as they are stored. Only the library writes them; should
-// they be unreadable all the same, that is no reason to withhold a message.
-func Headers(text []byte) map[string]string {
-	var headers map[string]string
-	if len(text) > 0 {
-		_ = json.Unmarshal(text, &headers)
-	}
-	return headers
-}

@@ -26,17 +26,17 @@ type migration struct {
 // names filled in.
 func (s *Store) Migrations() (fs.FS, error) {
 	const dir = "migrations"
-	entries, err := s.dialect.files().ReadDir(dir)
+	entries, err := s.dialect.Files().ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	files := make(fstest.MapFS)
 	for _, entry := range entries {
-		text, err := s.dialect.files().ReadFile(path.Join(dir, entry.Name()))
+		text, err := s.dialect.Files().ReadFile(path.Join(dir, entry.Name()))
 		if err != nil {
 			return nil, err
 		}
-		files[entry.Name()] = &fstest.MapFile{Data: []byte(s.names.expand(string(text))), Mode: 0o444}
+		files[entry.Name()] = &fstest.MapFile{Data: []byte(s.names.Expand(string(text))), Mode: 0o444}
 	}
 	return files, nil
 }
@@ -48,13 +48,13 @@ func (s *Store) Migrate(ctx context.Context, db *bun.DB) error {
 	if err != nil {
 		return err
 	}
-	if err := s.dialect.literals(ctx, db); err != nil {
+	if err := s.dialect.Literals(ctx, db); err != nil {
 		return err
 	}
 	if err := s.checkTables(ctx, db, false); isForeign(err) {
 		return err
 	}
-	if err := s.dialect.migrating(ctx, db, s.apply(ctx, all)); err != nil {
+	if err := s.dialect.Migrating(ctx, db, s.apply(ctx, all)); err != nil {
 		return err
 	}
 	return s.checkTables(ctx, db, true)
@@ -77,23 +77,23 @@ func isForeign(err error) bool {
 func (s *Store) checkTables(ctx context.Context, db bun.IDB, all bool) error {
 	type known struct{ name, table, column string }
 	tables := []known{
-		{"consumer_messages", s.names.messages, "crashes"}, {"message_claims", s.names.claims, "message_ids"},
-		{"poisoned_messages", s.names.poisoned, "crashes"}, {"scheduled_messages", s.names.schedules, "run_at"},
-		{"paused_consumers", s.names.paused, "paused_at"},
+		{"consumer_messages", s.names.Messages, "crashes"}, {"message_claims", s.names.Claims, "message_ids"},
+		{"poisoned_messages", s.names.Poisoned, "crashes"}, {"scheduled_messages", s.names.Schedules, "run_at"},
+		{"paused_consumers", s.names.Paused, "paused_at"},
 	}
-	if s.names.keys != "" {
-		tables = append(tables, known{"pending_insert_ids", s.names.keys, "insert_id"})
+	if s.names.Keys != "" {
+		tables = append(tables, known{"pending_insert_ids", s.names.Keys, "insert_id"})
 	}
 	for _, t := range tables {
 		_, err := db.NewRaw("SELECT " + t.column + " FROM " + t.table + " WHERE 1 = 0").Exec(ctx)
 		switch {
 		case dberr.IsMissingColumn(err):
-			return &foreignError{s.names.prefix + t.name, t.column}
+			return &foreignError{s.names.Prefix + t.name, t.column}
 		case dberr.IsMissingTable(err) && !all:
 		case dberr.IsMissingTable(err):
-			return fmt.Errorf("%w: table %s is not there, though %s says so", bus.ErrSchema, s.names.said(t.name), s.names.said("asyncmonolith_migrations"))
+			return fmt.Errorf("%w: table %s is not there, though %s says so", bus.ErrSchema, s.names.Said(t.name), s.names.Said("asyncmonolith_migrations"))
 		case err != nil:
-			return fmt.Errorf("look at table %s: %w", s.names.said(t.name), err)
+			return fmt.Errorf("look at table %s: %w", s.names.Said(t.name), err)
 		}
 	}
 	return nil
@@ -139,19 +139,19 @@ func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
 	want := all[len(all)-1].version
 	version, err := s.version(ctx, db)
 	if dberr.IsMissingTable(err) {
-		return fmt.Errorf("%w: there is no table %s", bus.ErrSchema, s.names.said("asyncmonolith_migrations"))
+		return fmt.Errorf("%w: there is no table %s", bus.ErrSchema, s.names.Said("asyncmonolith_migrations"))
 	}
 	if err != nil {
 		return fmt.Errorf("read schema version: %w", dberr.Named(err))
 	}
 	if version < want {
-		return fmt.Errorf("%w: the tables of %s have version %d, version %d is needed", bus.ErrSchema, s.names.said("asyncmonolith_migrations"), version, want)
+		return fmt.Errorf("%w: the tables of %s have version %d, version %d is needed", bus.ErrSchema, s.names.Said("asyncmonolith_migrations"), version, want)
 	}
 	return s.checkTables(ctx, db, true)
 }
 
 func (s *Store) version(ctx context.Context, db bun.IDB) (version int, err error) {
-	err = s.dialect.raw(ctx, db, readVersion).Scan(ctx, &version)
+	err = s.dialect.Query(ctx, db, readVersion).Scan(ctx, &version)
 	return version, err
 }
 

@@ -15,19 +15,19 @@ const maxChannelBytes = 63
 // other: false where the database has no notifications. Schema and prefix contain
 // no dots, so two pairs never have the same name.
 func (s *Store) Channel() (string, bool) {
-	name := "asyncmonolith." + s.names.schema + "." + s.names.prefix
+	name := "asyncmonolith." + s.names.Schema + "." + s.names.Prefix
 	if len(name) > maxChannelBytes {
 		sum := sha256.Sum256([]byte(name))
 		name = "asyncmonolith." + hex.EncodeToString(sum[:16])
 	}
-	statement, _ := s.dialect.notification(name, "")
+	statement, _ := s.dialect.Notification(name, "")
 	return name, statement != ""
 }
 
 // Notify sends a text on the channel, in a transaction of its own: one that
 // notifies commits later than it would otherwise.
 func (s *Store) Notify(ctx context.Context, db *bun.DB, channel, text string) error {
-	statement, args := s.dialect.notification(channel, text)
+	statement, args := s.dialect.Notification(channel, text)
 	_, err := db.NewRaw(statement, args...).Exec(ctx)
 	return err
 }

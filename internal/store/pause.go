@@ -6,13 +6,14 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Paused is a row of paused_consumers.
 type Paused struct {
-	ConsumerType string `bun:"consumer_type"`
-	PausedAt     Moment `bun:"paused_at"`
+	ConsumerType string         `bun:"consumer_type"`
+	PausedAt     dialect.Moment `bun:"paused_at"`
 }
 
 // Pause keeps messages of the stored consumer types from being claimed. Those
@@ -21,7 +22,7 @@ func (s *Store) Pause(ctx context.Context, db bun.IDB, consumers []string) error
 	const statement = `INSERT INTO {paused} (consumer_type, paused_at) VALUES (?, {now}) {keep}`
 	return txn.InTx(ctx, db, func(tx bun.Tx) error {
 		for _, name := range slices.Sorted(slices.Values(consumers)) { // in one order, so that no two callers can deadlock
-			if _, err := s.dialect.raw(ctx, tx, statement, name).Exec(ctx); err != nil {
+			if _, err := s.dialect.Query(ctx, tx, statement, name).Exec(ctx); err != nil {
 				return err
 			}
 		}
@@ -33,7 +34,7 @@ func (s *Store) Pause(ctx context.Context, db bun.IDB, consumers []string) error
 func (s *Store) Resume(ctx context.Context, db bun.IDB, consumers []string) error {
 	return txn.InTx(ctx, db, func(tx bun.Tx) error {
 		for _, name := range slices.Sorted(slices.Values(consumers)) {
-			if _, err := s.dialect.raw(ctx, tx, `DELETE FROM {paused} WHERE consumer_type = ?`, name).Exec(ctx); err != nil {
+			if _, err := s.dialect.Query(ctx, tx, `DELETE FROM {paused} WHERE consumer_type = ?`, name).Exec(ctx); err != nil {
 				return err
 			}
 		}

@@ -9,25 +9,26 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
 // Pending is a row of consumer_messages with what keeps it, or might.
 type Pending struct {
-	Message     `bun:",extend"` // payload, headers and errors only where they were asked for
-	HeldBy      `bun:",extend"`
-	PausedSince Moment `bun:"paused_since"` // zero: its consumer is not paused
-	Now         Moment `bun:"now"`
+	dialect.Message `bun:",extend"` // payload, headers and errors only where they were asked for
+	HeldBy          `bun:",extend"`
+	PausedSince     dialect.Moment `bun:"paused_since"` // zero: its consumer is not paused
+	Now             dialect.Moment `bun:"now"`
 }
 
 // HeldBy is a row of message_claims; an id of zero means no claim.
 type HeldBy struct {
-	ClaimID     int64  `bun:"claim_id"`
-	Owner       string `bun:"owner"`
-	Solo        bool   `bun:"solo"`
-	ClaimedAt   Moment `bun:"claimed_at"`
-	LeasedUntil Moment `bun:"leased_until"`
-	Messages    int    `bun:"messages"`
-	Expired     bool   `bun:"expired"`
+	ClaimID     int64          `bun:"claim_id"`
+	Owner       string         `bun:"owner"`
+	Solo        bool           `bun:"solo"`
+	ClaimedAt   dialect.Moment `bun:"claimed_at"`
+	LeasedUntil dialect.Moment `bun:"leased_until"`
+	Messages    int            `bun:"messages"`
+	Expired     bool           `bun:"expired"`
 }
 
 // PendingState is where a message stands.
@@ -80,18 +81,18 @@ func (s *Store) pendingWhere(ctx context.Context, f PendingFilter) (conditions s
 		and("m.crashes > 0")
 	}
 	if f.OlderThan > 0 {
-		and("m.created_at <= " + s.dialect.after(ctx, -f.OlderThan))
+		and("m.created_at <= " + s.dialect.After(ctx, -f.OlderThan))
 	}
 	switch f.State {
 	case Ready:
-		and("m.available_after <= {now} AND m.id NOT IN (" + s.dialect.held() + ")")
+		and("m.available_after <= {now} AND m.id NOT IN (" + s.dialect.Held() + ")")
 	case Delayed:
-		and("m.available_after > {now} AND m.id NOT IN (" + s.dialect.held() + ")")
+		and("m.available_after > {now} AND m.id NOT IN (" + s.dialect.Held() + ")")
 	case Leased:
-		and("m.id IN (" + s.dialect.held() + ")")
+		and("m.id IN (" + s.dialect.Held() + ")")
 	}
 	if f.After.ID != 0 {
-		and("(m.consumer_type, m.payload_type, m.available_after, m.id) > (?, ?, "+s.dialect.at(f.After.At)+", ?)", f.After.Consumer, f.After.Payload, f.After.ID)
+		and("(m.consumer_type, m.payload_type, m.available_after, m.id) > (?, ?, "+s.dialect.At(f.After.At)+", ?)", f.After.Consumer, f.After.Payload, f.After.ID)
 	}
 	if len(all) == 0 {
 		return "TRUE", nil
@@ -124,7 +125,7 @@ ORDER BY r.consumer_type, r.payload_type, r.available_after, r.id LIMIT ?`
 
 // read runs a statement that only reads, and lets no conflict surface.
 func (s *Store) read(ctx context.Context, db bun.IDB, into any, statement string, args ...any) error {
-	return s.insist(ctx, db, func(db bun.IDB) error { return s.dialect.raw(ctx, db, statement, args...).Scan(ctx, into) })
+	return s.insist(ctx, db, func(db bun.IDB) error { return s.dialect.Query(ctx, db, statement, args...).Scan(ctx, into) })
 }
 
 // PendingMessages lists messages by consumer and payload type, in the order in which
@@ -142,14 +143,14 @@ func (s *Store) PendingMessages(ctx context.Context, db bun.IDB, f PendingFilter
 }
 
 func (s *Store) around(messages string) string {
-	return strings.NewReplacer("{messages of}", messages, "{claims of}", s.dialect.heldClaims()).Replace(pendingAround)
+	return strings.NewReplacer("{messages of}", messages, "{claims of}", s.dialect.HeldClaims()).Replace(pendingAround)
 }
 
 // PendingMessage reads one message; full adds its payload, headers and errors.
 func (s *Store) PendingMessage(ctx context.Context, db bun.IDB, id int64, full bool) (row Pending, found bool, err error) {
 	columns := pendingColumns
 	if full {
-		columns = messageColumns
+		columns = dialect.MessageColumns
 	}
 	var rows []Pending
 	err = s.read(ctx, db, &rows, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), id, 1)
@@ -175,7 +176,7 @@ func (s *Store) Claims(ctx context.Context, db bun.IDB) (rows []HeldBy, err erro
 // StoredConsumers lists the consumer types of pending and poisoned messages.
 func (s *Store) StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		names, err = s.dialect.storedConsumers(ctx, db)
+		names, err = s.dialect.StoredConsumers(ctx, db)
 		return err
 	})
 	return names, err

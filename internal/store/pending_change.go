@@ -63,7 +63,7 @@ func (s *Store) ChangePending(ctx context.Context, db bun.IDB, ids []int64, c Pe
 // unchangeable tells which messages are held or missing, without a lock.
 func (s *Store) unchangeable(ctx context.Context, db bun.IDB, ids []int64) (found Changed, err error) {
 	var held []int64
-	err = s.dialect.raw(ctx, db, `SELECT m.id FROM {messages} m WHERE m.id IN (?) AND m.id IN (SELECT mid FROM (`+s.dialect.heldClaims()+`) h)`, bun.List(ids)).Scan(ctx, &held)
+	err = s.dialect.Query(ctx, db, `SELECT m.id FROM {messages} m WHERE m.id IN (?) AND m.id IN (SELECT mid FROM (`+s.dialect.HeldClaims()+`) h)`, bun.List(ids)).Scan(ctx, &held)
 	if err != nil {
 		return found, err
 	}
@@ -83,18 +83,18 @@ func (s *Store) lockPending(ctx context.Context, tx bun.Tx, db bun.IDB, ids []in
 		return nil, err
 	}
 	_, callers := db.(bun.Tx)
-	return s.dialect.lockPending(ctx, tx, callers, ids)
+	return s.dialect.LockPending(ctx, tx, callers, ids)
 }
 
 func (s *Store) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, c PendingChange, changed *Changed) error {
 	due := ""
 	if !c.Cancel {
-		due = s.dialect.now(ctx)
+		due = s.dialect.Now(ctx)
 		if !c.DueAt.IsZero() {
-			due = s.dialect.at(c.DueAt)
+			due = s.dialect.At(c.DueAt)
 		}
 	}
-	rows, err := s.dialect.changeLocked(ctx, tx, ids, due)
+	rows, err := s.dialect.ChangeLocked(ctx, tx, ids, due)
 	for _, row := range rows {
 		changed.IDs = append(changed.IDs, row.ID)
 		if !slices.Contains(changed.PayloadTypes, row.PayloadType) {
@@ -117,7 +117,7 @@ func (s *Store) tellApart(ctx context.Context, tx bun.Tx, ids []int64, changed *
 
 // existing tells which of the messages there are.
 func (s *Store) existing(ctx context.Context, db bun.IDB, ids []int64) (existing, missing []int64, err error) {
-	err = s.dialect.raw(ctx, db, `SELECT id FROM {messages} WHERE id IN (?) ORDER BY id`, bun.List(ids)).Scan(ctx, &existing)
+	err = s.dialect.Query(ctx, db, `SELECT id FROM {messages} WHERE id IN (?) ORDER BY id`, bun.List(ids)).Scan(ctx, &existing)
 	missing = slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(existing, id) })
 	return existing, missing, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
 // PoisonFilter selects poisoned messages; zero fields select all.
@@ -41,17 +42,17 @@ func (s *Store) poisonWhere(ctx context.Context, q bun.QueryBuilder, f PoisonFil
 		q = q.Where("message_id = ?", f.MessageID)
 	}
 	if !f.PoisonedAfter.IsZero() {
-		q = q.Where("poisoned_at > " + s.dialect.at(f.PoisonedAfter))
+		q = q.Where("poisoned_at > " + s.dialect.At(f.PoisonedAfter))
 	}
 	if !f.PoisonedBefore.IsZero() {
-		q = q.Where("poisoned_at < " + s.dialect.at(f.PoisonedBefore))
+		q = q.Where("poisoned_at < " + s.dialect.At(f.PoisonedBefore))
 	}
 	if f.Error != "" {
 		pattern := "%" + strings.NewReplacer(`!`, `!!`, `%`, `!%`, `_`, `!_`).Replace(f.Error) + "%"
 		q = q.Where(`(reason LIKE ? ESCAPE '!' OR errors LIKE ? ESCAPE '!')`, pattern, pattern) // a backslash means different things to databases
 	}
 	if f.BeforeID != 0 {
-		q = q.Where("(poisoned_at, id) < ("+s.dialect.at(f.BeforeAt)+", ?)", f.BeforeID)
+		q = q.Where("(poisoned_at, id) < ("+s.dialect.At(f.BeforeAt)+", ?)", f.BeforeID)
 	}
 	if f.AfterID != 0 {
 		q = q.Where("id > ?", f.AfterID)
@@ -60,15 +61,15 @@ func (s *Store) poisonWhere(ctx context.Context, q bun.QueryBuilder, f PoisonFil
 		q = q.Where("id <= ?", f.UpToID)
 	}
 	if f.Aged {
-		q = q.Where("poisoned_at <= " + s.dialect.after(ctx, -f.OlderThan))
+		q = q.Where("poisoned_at <= " + s.dialect.After(ctx, -f.OlderThan))
 	}
 	return q
 }
 
 // PoisonedMessages lists poisoned messages, newest first.
-func (s *Store) PoisonedMessages(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) (rows []Poisoned, err error) {
+func (s *Store) PoisonedMessages(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) (rows []dialect.Poisoned, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) error {
-		q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.poisoned + " AS p")
+		q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.Poisoned + " AS p")
 		return s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).OrderExpr("poisoned_at DESC, id DESC").Limit(int64(limit)).Scan(ctx)
 	})
 	return rows, err
@@ -77,7 +78,7 @@ func (s *Store) PoisonedMessages(ctx context.Context, db bun.IDB, f PoisonFilter
 // CountPoisoned counts poisoned messages.
 func (s *Store) CountPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (n int, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) error {
-		q := db.NewSelect().Model((*Poisoned)(nil)).ModelTableExpr(s.names.poisoned + " AS p")
+		q := db.NewSelect().Model((*dialect.Poisoned)(nil)).ModelTableExpr(s.names.Poisoned + " AS p")
 		found, err := s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Count(ctx)
 		n = int(found)
 		return err
@@ -95,7 +96,7 @@ func (s *Store) PoisonedIDs(ctx context.Context, db bun.IDB, f PoisonFilter, lim
 }
 
 func (s *Store) poisonedIDs(ctx context.Context, db bun.IDB, f PoisonFilter) *bun.SelectQuery {
-	q := db.NewSelect().Model((*Poisoned)(nil)).ModelTableExpr(s.names.poisoned + " AS p").Column("id")
+	q := db.NewSelect().Model((*dialect.Poisoned)(nil)).ModelTableExpr(s.names.Poisoned + " AS p").Column("id")
 	return s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).OrderExpr("id")
 }
 
@@ -103,7 +104,7 @@ func (s *Store) poisonedIDs(ctx context.Context, db bun.IDB, f PoisonFilter) *bu
 // or 0.
 func (s *Store) LastPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (id int64, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) error {
-		q := db.NewSelect().Model((*Poisoned)(nil)).ModelTableExpr(s.names.poisoned + " AS p").ColumnExpr("COALESCE(MAX(id), 0)")
+		q := db.NewSelect().Model((*dialect.Poisoned)(nil)).ModelTableExpr(s.names.Poisoned + " AS p").ColumnExpr("COALESCE(MAX(id), 0)")
 		return s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Scan(ctx, &id)
 	})
 	return id, err
@@ -113,7 +114,7 @@ func (s *Store) LastPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (i
 // ids, so that no two callers can deadlock, and returns how many.
 func (s *Store) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (n int, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		n, err = s.dialect.deletePoisoned(ctx, db, ids)
+		n, err = s.dialect.DeletePoisoned(ctx, db, ids)
 		return err
 	})
 	return n, err
@@ -122,11 +123,11 @@ func (s *Store) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (n 
 // LockPoisoned locks poisoned messages for the rest of the transaction, in the
 // order of their ids, so that two callers cannot deadlock, and that the second
 // finds them gone. Payloads, headers and errors stay where they are.
-func (s *Store) LockPoisoned(ctx context.Context, tx bun.Tx, f PoisonFilter, limit int) (rows []Poisoned, err error) {
+func (s *Store) LockPoisoned(ctx context.Context, tx bun.Tx, f PoisonFilter, limit int) (rows []dialect.Poisoned, err error) {
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
 	}
-	q := tx.NewSelect().Model(&rows).ModelTableExpr(s.names.poisoned+" AS p").
+	q := tx.NewSelect().Model(&rows).ModelTableExpr(s.names.Poisoned+" AS p").
 		Column("id", "message_id", "consumer_type", "payload_type", "insert_id")
 	q = s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).OrderExpr("id").Limit(int64(limit))
 	if s.RowLocks() {
@@ -138,32 +139,32 @@ func (s *Store) LockPoisoned(ctx context.Context, tx bun.Tx, f PoisonFilter, lim
 
 // Requeue makes pending messages, with new row ids, out of locked poisoned ones,
 // and returns those it did: where an insert id is pending already nothing changes.
-func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Requeuing) (requeued []Poisoned, err error) {
-	seen := make(map[pendingKey]bool, len(rows))
-	first := make([]Poisoned, 0, len(rows)) // of several with one key only the first can be pending
+func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) (requeued []dialect.Poisoned, err error) {
+	seen := make(map[dialect.PendingKey]bool, len(rows))
+	first := make([]dialect.Poisoned, 0, len(rows)) // of several with one key only the first can be pending
 	for _, row := range rows {
-		if row.InsertID == "" || !seen[how.key(row)] {
+		if row.InsertID == "" || !seen[how.Key(row)] {
 			first = append(first, row)
 		}
-		seen[how.key(row)] = true
+		seen[how.Key(row)] = true
 	}
 	first, err = s.withoutTaken(ctx, tx, first, how)
 	if err != nil || len(first) == 0 {
 		return nil, err
 	}
-	written, err := s.dialect.requeue(ctx, tx, first, how)
+	written, err := s.dialect.Requeue(ctx, tx, first, how)
 	if err != nil {
 		return nil, fmt.Errorf("insert: %w", err)
 	}
-	free := make(map[pendingKey]bool, len(written))
+	free := make(map[dialect.PendingKey]bool, len(written))
 	for _, k := range written {
 		free[k] = true
 	}
-	requeued = slices.DeleteFunc(first, func(row Poisoned) bool { return row.InsertID != "" && !free[how.key(row)] })
+	requeued = slices.DeleteFunc(first, func(row dialect.Poisoned) bool { return row.InsertID != "" && !free[how.Key(row)] })
 	if len(requeued) == 0 {
 		return nil, nil
 	}
-	if _, err := s.DeletePoisoned(ctx, tx, idsOf(requeued)); err != nil {
+	if _, err := s.DeletePoisoned(ctx, tx, dialect.IdsOf(requeued)); err != nil {
 		return nil, fmt.Errorf("delete: %w", err)
 	}
 	return requeued, nil
@@ -171,13 +172,13 @@ func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Req
 
 // withoutTaken leaves out messages whose insert ids are pending under a former name of
 // their consumer.
-func (s *Store) withoutTaken(ctx context.Context, tx bun.Tx, rows []Poisoned, how Requeuing) ([]Poisoned, error) {
-	former := make(map[pendingKey][]pendingKey)
+func (s *Store) withoutTaken(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) ([]dialect.Poisoned, error) {
+	former := make(map[dialect.PendingKey][]dialect.PendingKey)
 	for _, row := range rows {
-		key := how.key(row)
+		key := how.Key(row)
 		for _, name := range how.Former[key.ConsumerType] {
 			if row.InsertID != "" {
-				former[key] = append(former[key], pendingKey{row.InsertID, name})
+				former[key] = append(former[key], dialect.PendingKey{InsertID: row.InsertID, ConsumerType: name})
 			}
 		}
 	}
@@ -188,5 +189,5 @@ func (s *Store) withoutTaken(ctx context.Context, tx bun.Tx, rows []Poisoned, ho
 	if err != nil {
 		return nil, fmt.Errorf("insert ids under former names: %w", err)
 	}
-	return slices.DeleteFunc(rows, func(row Poisoned) bool { return row.InsertID != "" && taken[how.key(row)] }), nil
+	return slices.DeleteFunc(rows, func(row dialect.Poisoned) bool { return row.InsertID != "" && taken[how.Key(row)] }), nil
 }

@@ -8,27 +8,28 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
 // Schedule is a row of scheduled_messages.
 type Schedule struct {
 	bun.BaseModel `bun:"table:scheduled_messages,alias:s"`
 
-	ID             int64  `bun:"id,pk,autoincrement"`
-	Name           string `bun:"name,nullzero"`
-	Tag            string `bun:"tag,nullzero"`
-	PayloadType    string `bun:"payload_type"`
-	Payload        []byte `bun:"payload"`
-	Headers        []byte `bun:"headers"`
-	CronExpression string `bun:"cron_expression"`
-	CronTimezone   string `bun:"cron_timezone"`
-	AvailableAfter Moment `bun:"available_after"`
-	RunAt          Moment `bun:"run_at"`
-	Paused         bool   `bun:"paused"`
-	LastFiredAt    Moment `bun:"last_fired_at"`
-	LastError      string `bun:"last_error"`
-	CreatedAt      Moment `bun:"created_at"`
-	Now            Moment `bun:"now,scanonly"` // when the row was read
+	ID             int64          `bun:"id,pk,autoincrement"`
+	Name           string         `bun:"name,nullzero"`
+	Tag            string         `bun:"tag,nullzero"`
+	PayloadType    string         `bun:"payload_type"`
+	Payload        []byte         `bun:"payload"`
+	Headers        []byte         `bun:"headers"`
+	CronExpression string         `bun:"cron_expression"`
+	CronTimezone   string         `bun:"cron_timezone"`
+	AvailableAfter dialect.Moment `bun:"available_after"`
+	RunAt          dialect.Moment `bun:"run_at"`
+	Paused         bool           `bun:"paused"`
+	LastFiredAt    dialect.Moment `bun:"last_fired_at"`
+	LastError      string         `bun:"last_error"`
+	CreatedAt      dialect.Moment `bun:"created_at"`
+	Now            dialect.Moment `bun:"now,scanonly"` // when the row was read
 }
 
 // Due tells whether the schedule's own fire time has come.
@@ -74,8 +75,8 @@ func (s *Store) filtered(q bun.QueryBuilder, f ScheduleFilter) bun.QueryBuilder 
 
 // Now returns the database's time.
 func (s *Store) Now(ctx context.Context, db bun.IDB) (time.Time, error) {
-	var now Moment
-	err := db.NewRaw("SELECT "+s.dialect.now(ctx)+" AS now").Scan(ctx, &now)
+	var now dialect.Moment
+	err := db.NewRaw("SELECT "+s.dialect.Now(ctx)+" AS now").Scan(ctx, &now)
 	return now.Time, err
 }
 
@@ -83,18 +84,18 @@ func (s *Store) Now(ctx context.Context, db bun.IDB) (time.Time, error) {
 // exists is replaced; it keeps its place in time as long as its expression and
 // zone stay, so that saving it at every boot postpones nothing.
 func (s *Store) SaveSchedule(ctx context.Context, db bun.IDB, row Schedule) (id int64, err error) {
-	model := newSchedule{
+	model := dialect.NewSchedule{
 		Name: row.Name, Tag: row.Tag, PayloadType: row.PayloadType, Payload: string(row.Payload), Headers: string(row.Headers),
 		CronExpression: row.CronExpression, CronTimezone: row.CronTimezone,
-		AvailableAfter: bun.Safe(s.dialect.at(row.AvailableAfter.Time)), CreatedAt: bun.Safe(s.dialect.now(ctx)),
+		AvailableAfter: bun.Safe(s.dialect.At(row.AvailableAfter.Time)), CreatedAt: bun.Safe(s.dialect.Now(ctx)),
 	}
-	return s.dialect.saveSchedule(ctx, db, &model)
+	return s.dialect.SaveSchedule(ctx, db, &model)
 }
 
 // Schedules lists schedules by id.
 func (s *Store) Schedules(ctx context.Context, db bun.IDB, f ScheduleFilter) (rows []Schedule, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) error {
-		q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.schedules + " AS s")
+		q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.Schedules + " AS s")
 		return s.filtered(q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Order("id").Scan(ctx)
 	})
 	return rows, err
@@ -102,8 +103,8 @@ func (s *Store) Schedules(ctx context.Context, db bun.IDB, f ScheduleFilter) (ro
 
 // DeleteSchedules deletes schedules and returns how many.
 func (s *Store) DeleteSchedules(ctx context.Context, db bun.IDB, f ScheduleFilter) (int, error) {
-	q := db.NewDelete().Model((*Schedule)(nil)).ModelTableExpr(s.names.schedules)
-	return affected(s.filtered(q.QueryBuilder(), f).Unwrap().(*bun.DeleteQuery).Exec(ctx))
+	q := db.NewDelete().Model((*Schedule)(nil)).ModelTableExpr(s.names.Schedules)
+	return dialect.Affected(s.filtered(q.QueryBuilder(), f).Unwrap().(*bun.DeleteQuery).Exec(ctx))
 }
 
 // ScheduleChange changes some columns of a schedule.
@@ -123,20 +124,20 @@ type ScheduleChange struct {
 
 // UpdateSchedule changes a schedule and tells whether there is one.
 func (s *Store) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, c ScheduleChange) (bool, error) {
-	q := db.NewUpdate().Model((*Schedule)(nil)).ModelTableExpr(s.names.schedules+" AS s").Where("id = ?", id)
+	q := db.NewUpdate().Model((*Schedule)(nil)).ModelTableExpr(s.names.Schedules+" AS s").Where("id = ?", id)
 	if c.Paused != nil {
 		q = q.Set("paused = ?", *c.Paused)
 	}
 	if !c.AvailableAfter.IsZero() {
-		q = q.Set("available_after = " + s.dialect.at(c.AvailableAfter))
+		q = q.Set("available_after = " + s.dialect.At(c.AvailableAfter))
 	}
 	switch {
 	case c.RunNow:
-		q = q.Set("run_at = " + s.dialect.now(ctx))
+		q = q.Set("run_at = " + s.dialect.Now(ctx))
 	case c.Ran:
 		q = q.Set("run_at = NULL")
 	case !c.RunAt.IsZero():
-		q = q.Set("run_at = " + s.dialect.at(c.RunAt))
+		q = q.Set("run_at = " + s.dialect.At(c.RunAt))
 	}
 	if c.CronExpression != "" {
 		q = q.Set("cron_expression = ?, cron_timezone = ?", c.CronExpression, c.CronTimezone)
@@ -145,17 +146,17 @@ func (s *Store) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, c Sche
 		q = q.Set("payload = ?, payload_type = ?", string(c.Payload), c.PayloadType)
 	}
 	if !c.FiredAt.IsZero() {
-		q = q.Set("last_fired_at = " + s.dialect.at(c.FiredAt))
+		q = q.Set("last_fired_at = " + s.dialect.At(c.FiredAt))
 	}
 	if c.Error != nil {
 		q = q.Set("last_error = NULLIF(?, '')", errorlog.Clean(*c.Error, errorlog.MaxBytes))
 	}
-	changed, err := affectedOne(q.Exec(ctx))
+	changed, err := dialect.AffectedOne(q.Exec(ctx))
 	if changed || err != nil {
 		return changed, err
 	}
 	// MariaDB does not count a row that had these values already.
-	err = db.NewRaw(s.names.expand(`SELECT count(*) FROM {schedules} WHERE id = ?`), id).Scan(ctx, &changed)
+	err = db.NewRaw(s.names.Expand(`SELECT count(*) FROM {schedules} WHERE id = ?`), id).Scan(ctx, &changed)
 	return changed, err
 }
 
@@ -166,7 +167,7 @@ func (s *Store) LockSchedules(ctx context.Context, tx bun.Tx, f ScheduleFilter) 
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, time.Time{}, err
 	}
-	q := tx.NewSelect().Model(&rows).ModelTableExpr(s.names.schedules + " AS s")
+	q := tx.NewSelect().Model(&rows).ModelTableExpr(s.names.Schedules + " AS s")
 	q = s.filtered(q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Order("id")
 	if s.RowLocks() {
 		q = q.For("UPDATE")
@@ -182,7 +183,7 @@ func (s *Store) LockSchedules(ctx context.Context, tx bun.Tx, f ScheduleFilter) 
 // end of the transaction. Where only rows can be locked that is not all there is to
 // it: a conflict is repeated.
 func (s *Store) LockScheduleSet(ctx context.Context, tx bun.Tx, tag string) error {
-	err := s.dialect.gate(ctx, tx, "schedules tagged "+tag, true)
+	err := s.dialect.Gate(ctx, tx, "schedules tagged "+tag, true)
 	if errors.Is(err, errors.ErrUnsupported) {
 		_, _, err = s.LockSchedules(ctx, tx, ScheduleFilter{Tag: tag})
 	}
@@ -194,13 +195,13 @@ func (s *Store) LockScheduleSet(ctx context.Context, tx bun.Tx, tag string) erro
 // of the transaction, of which the server bounds each statement and each wait for
 // the next one by the limit.
 func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []string, f ScheduleFilter, n int, limit time.Duration) (rows []Schedule, err error) {
-	if err := s.dialect.within(ctx, tx, limit); err != nil {
+	if err := s.dialect.Within(ctx, tx, limit); err != nil {
 		return nil, err
 	}
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
 	}
-	q := tx.NewSelect().Model(&rows).ColumnExpr("?TableColumns").ColumnExpr(s.dialect.now(ctx) + " AS now")
+	q := tx.NewSelect().Model(&rows).ColumnExpr("?TableColumns").ColumnExpr(s.dialect.Now(ctx) + " AS now")
 	q = s.due(ctx, q, payloadTypes, f, n)
 	if s.RowLocks() {
 		q = q.For("UPDATE SKIP LOCKED")
@@ -220,8 +221,8 @@ func (s *Store) DueScheduleIDs(ctx context.Context, db *bun.DB, payloadTypes []s
 }
 
 func (s *Store) due(ctx context.Context, q *bun.SelectQuery, payloadTypes []string, f ScheduleFilter, limit int) *bun.SelectQuery {
-	now := s.dialect.now(ctx)
-	q = q.ModelTableExpr(s.names.schedules + " AS s")
+	now := s.dialect.Now(ctx)
+	q = q.ModelTableExpr(s.names.Schedules + " AS s")
 	return s.filtered(q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).
 		Where("((NOT paused AND available_after <= "+now+") OR run_at <= "+now+")").Where("payload_type IN (?)", bun.List(payloadTypes)).
 		OrderExpr("available_after, id").Limit(int64(limit))
@@ -232,8 +233,8 @@ func (s *Store) due(ctx context.Context, q *bun.SelectQuery, payloadTypes []stri
 func (s *Store) ScheduleStrangers(ctx context.Context, db *bun.DB, payloadTypes []string, overdue time.Duration) (rows []Schedule, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) error {
 		rows = nil
-		q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.schedules + " AS s").
-			Where("NOT paused").Where("available_after < " + s.dialect.after(ctx, -overdue))
+		q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.Schedules + " AS s").
+			Where("NOT paused").Where("available_after < " + s.dialect.After(ctx, -overdue))
 		if len(payloadTypes) > 0 {
 			q = q.Where("payload_type NOT IN (?)", bun.List(payloadTypes))
 		}
@@ -246,16 +247,16 @@ func (s *Store) ScheduleStrangers(ctx context.Context, db *bun.DB, payloadTypes 
 // due, those with the given ids left out; false means that there is none.
 func (s *Store) NextSchedule(ctx context.Context, db *bun.DB, payloadTypes []string, except []int64) (time.Duration, bool, error) {
 	var found []struct {
-		Now  Moment `bun:"now"`
-		Due  Moment `bun:"due"`
-		Asks Moment `bun:"asks"`
+		Now  dialect.Moment `bun:"now"`
+		Due  dialect.Moment `bun:"due"`
+		Asks dialect.Moment `bun:"asks"`
 	}
 	which, args := "payload_type IN (?)", []any{bun.List(payloadTypes)}
 	if len(except) > 0 {
 		which, args = which+" AND id NOT IN (?)", append(args, bun.List(except))
 	}
 	err := s.insist(ctx, db, func(db bun.IDB) error {
-		return s.dialect.raw(ctx, db, "SELECT {now} AS now,"+
+		return s.dialect.Query(ctx, db, "SELECT {now} AS now,"+
 			" (SELECT MIN(available_after) FROM {schedules} WHERE NOT paused AND "+which+") AS due,"+
 			" (SELECT MIN(run_at) FROM {schedules} WHERE run_at IS NOT NULL AND "+which+") AS asks", append(args, args...)...).Scan(ctx, &found)
 	})

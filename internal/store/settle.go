@@ -7,6 +7,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
@@ -14,9 +15,9 @@ import (
 // Claims that are not returned were no longer held: nothing of them was written. When
 // somebody keeps one of the messages locked, nothing is written at all, and the error
 // [IsLockTimeout].
-func (s *Store) Finish(ctx context.Context, db *bun.DB, owner string, claims []int64) (finished []Finished, err error) {
+func (s *Store) Finish(ctx context.Context, db *bun.DB, owner string, claims []int64) (finished []dialect.Finished, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		finished, err = s.dialect.finish(ctx, db, owner, claims)
+		finished, err = s.dialect.Finish(ctx, db, owner, claims)
 		return err
 	})
 	return finished, err
@@ -27,20 +28,20 @@ func (s *Store) Finish(ctx context.Context, db *bun.DB, owner string, claims []i
 // twice, late or out of order changes nothing. Live claims get a new lease. When
 // somebody keeps one of the messages locked, nothing is written at all, and the error
 // [IsLockTimeout]: [Store.SettleFree] writes the others.
-func (s *Store) Settle(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []Result) (settled Settled, err error) {
+func (s *Store) Settle(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result) (settled dialect.Settled, err error) {
 	return s.settleWith(ctx, db, owner, lease, results, false)
 }
 
 // SettleFree is Settle, but does not wait for messages that somebody else has locked:
 // their results are [Settled.Busy], and they stay in their claims. Where one writer locks
 // the whole database it is the same as Settle.
-func (s *Store) SettleFree(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []Result) (Settled, error) {
+func (s *Store) SettleFree(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result) (dialect.Settled, error) {
 	return s.settleWith(ctx, db, owner, lease, results, true)
 }
 
-func (s *Store) settleWith(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []Result, freeOnly bool) (settled Settled, err error) {
+func (s *Store) settleWith(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool) (settled dialect.Settled, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		settled, err = s.dialect.settle(ctx, db, owner, lease, results, freeOnly)
+		settled, err = s.dialect.Settle(ctx, db, owner, lease, results, freeOnly)
 		return err
 	})
 	return settled, err
@@ -51,7 +52,7 @@ func (s *Store) settleWith(ctx context.Context, db *bun.DB, owner string, lease 
 // whose commit was never confirmed.
 func (s *Store) Extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		held, err = s.dialect.extend(ctx, db, owner, lease)
+		held, err = s.dialect.Extend(ctx, db, owner, lease)
 		return err
 	})
 	return held, err
@@ -60,14 +61,14 @@ func (s *Store) Extend(ctx context.Context, db bun.IDB, owner string, lease time
 // Disclaim ends claims of the owner without touching their messages, which are
 // available again at once.
 func (s *Store) Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
-	return s.insist(ctx, db, func(db bun.IDB) error { return s.dialect.disclaim(ctx, db, owner, claims) })
+	return s.insist(ctx, db, func(db bun.IDB) error { return s.dialect.Disclaim(ctx, db, owner, claims) })
 }
 
 // Recover ends claims that have outlived their lease and counts a crash on
 // their messages. A message whose solo claim brings it to maxCrashes is poisoned.
-func (s *Store) Recover(ctx context.Context, db *bun.DB, maxCrashes int) (recovered Recovered, err error) {
+func (s *Store) Recover(ctx context.Context, db *bun.DB, maxCrashes int) (recovered dialect.Recovered, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		recovered, err = s.dialect.recover(ctx, db, maxCrashes)
+		recovered, err = s.dialect.Recover(ctx, db, maxCrashes)
 		return err
 	})
 	return recovered, err
@@ -77,8 +78,8 @@ func (s *Store) Recover(ctx context.Context, db *bun.DB, maxCrashes int) (recove
 // that are still ours to run. For one that somebody else has locked it waits a
 // while; none means that the transaction can only be rolled back. Among several it
 // leaves those out.
-func (s *Store) Fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, err error) {
-	held, err = s.dialect.fence(ctx, tx, f)
+func (s *Store) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (held []int64, err error) {
+	held, err = s.dialect.Fence(ctx, tx, f)
 	if dberr.IsLockTimeout(err) {
 		return nil, nil
 	}
@@ -88,22 +89,22 @@ func (s *Store) Fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, e
 // Interrupt ends the statement, and maybe the whole session, that an abandoned
 // transaction is in, so that it can be rolled back. ended is when its context was
 // cancelled or its connection lost, so that it began no further statement.
-func (s *Store) Interrupt(ctx context.Context, db *bun.DB, session Session, ended time.Time) error {
-	if session == (Session{}) {
+func (s *Store) Interrupt(ctx context.Context, db *bun.DB, session dialect.Session, ended time.Time) error {
+	if session == (dialect.Session{}) {
 		return nil
 	}
-	return s.dialect.interrupt(ctx, db, session, ended)
+	return s.dialect.Interrupt(ctx, db, session, ended)
 }
 
 // Intact makes sure, before a fenced transaction is committed, that what it has
 // done since the fence is still there. Afterwards no savepoint is left.
-func (s *Store) Intact(ctx context.Context, tx bun.IDB) error { return s.dialect.intact(ctx, tx) }
+func (s *Store) Intact(ctx context.Context, tx bun.IDB) error { return s.dialect.Intact(ctx, tx) }
 
 // Remove deletes messages that were fenced in a session, as its transaction began: what a
 // consumer has done to its search_path or role does not count any more. False means that
 // some of them are not to be found.
-func (s *Store) Remove(ctx context.Context, tx bun.IDB, session Session, ids ...int64) (bool, error) {
-	n, err := s.dialect.remove(ctx, tx, session, ids)
+func (s *Store) Remove(ctx context.Context, tx bun.IDB, session dialect.Session, ids ...int64) (bool, error) {
+	n, err := s.dialect.Remove(ctx, tx, session, ids)
 	return n == len(ids), err
 }
 
@@ -125,7 +126,7 @@ func (s *Store) Undo(ctx context.Context, tx bun.IDB) error {
 // whether it is still there.
 func (s *Store) Exists(ctx context.Context, db *bun.DB, id int64) (exists bool, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		exists, err = s.dialect.exists(ctx, db, id)
+		exists, err = s.dialect.Exists(ctx, db, id)
 		return err
 	})
 	return exists, err

@@ -7,6 +7,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
 // Stats tells what waits for each of the stored consumer types.
@@ -14,9 +15,9 @@ func (s *Store) Stats(ctx context.Context, db bun.IDB, consumers []string) ([]bu
 	if len(consumers) == 0 {
 		return nil, nil
 	}
-	var rows []queueStats
+	var rows []dialect.QueueStats
 	err := s.insist(ctx, db, func(db bun.IDB) (err error) {
-		rows, err = s.dialect.stats(ctx, db, consumers)
+		rows, err = s.dialect.Stats(ctx, db, consumers)
 		return err
 	})
 	if err != nil {
@@ -31,7 +32,7 @@ func (s *Store) Stats(ctx context.Context, db bun.IDB, consumers []string) ([]bu
 	return stats, nil
 }
 
-func age(now, since Moment) time.Duration {
+func age(now, since dialect.Moment) time.Duration {
 	if since.IsZero() {
 		return 0
 	}

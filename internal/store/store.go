@@ -5,27 +5,31 @@ import (
 	"fmt"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect"
+	bundialect "github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/mariadb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/postgres"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/sqlite"
 )
 
 // Store runs the library's statements against one kind of database. It holds no
 // connection: every call is given one. It is safe for concurrent use.
 type Store struct {
-	dialect engine
-	names   names
+	dialect dialect.Dialect
+	names   dialect.Names
 }
 
 // engines makes what speaks to each database, by bun's name for it. It is immutable.
-var engines = map[dialect.Name]func(bus.Tables) (engine, error){
-	dialect.PG:     newPostgres,
-	dialect.SQLite: newSQLite,
-	dialect.MySQL:  newMariaDB,
+var engines = map[bundialect.Name]func(bus.Tables) (dialect.Dialect, error){
+	bundialect.PG:     postgres.New,
+	bundialect.SQLite: sqlite.New,
+	bundialect.MySQL:  mariadb.New,
 }
 
 // For returns the store for the dialect of a bun handle.
-func For(d dialect.Name, tables bus.Tables) (*Store, error) {
+func For(d bundialect.Name, tables bus.Tables) (*Store, error) {
 	of, ok := engines[d]
 	if !ok {
 		return nil, fmt.Errorf("dialect %q is not supported: use one of pg, sqlite, mysql", d)
@@ -34,13 +38,13 @@ func For(d dialect.Name, tables bus.Tables) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{dialect: e, names: e.tables()}, nil
+	return &Store{dialect: e, names: e.Tables()}, nil
 }
 
 // All returns the store of every dialect that can work with the tables, for
 // callers that learn the dialect only call by call.
-func All(tables bus.Tables) map[dialect.Name]*Store {
-	stores := make(map[dialect.Name]*Store)
+func All(tables bus.Tables) map[bundialect.Name]*Store {
+	stores := make(map[bundialect.Name]*Store)
 	for name := range engines {
 		if s, err := For(name, tables); err == nil {
 			stores[name] = s
@@ -50,16 +54,16 @@ func All(tables bus.Tables) map[dialect.Name]*Store {
 }
 
 // RowLocks tells whether the database locks rows rather than itself.
-func (s *Store) RowLocks() bool { return s.dialect.rowLocks() }
+func (s *Store) RowLocks() bool { return s.dialect.RowLocks() }
 
 // Events returns an error, an errors.ErrUnsupported, where the event log is not
 // available.
-func (s *Store) Events() error { return s.dialect.events() }
+func (s *Store) Events() error { return s.dialect.Events() }
 
 // Check reports settings of the live database that the library cannot work
 // with, and what the processor needs to know of the others.
-func (s *Store) Check(ctx context.Context, db bun.IDB) (Settings, error) {
-	return s.dialect.check(ctx, db)
+func (s *Store) Check(ctx context.Context, db bun.IDB) (dialect.Settings, error) {
+	return s.dialect.Check(ctx, db)
 }
 
 type txKey struct{}

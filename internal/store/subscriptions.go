@@ -8,6 +8,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
 // Subscription is how far one shard of one version of a reader of the log has come.
@@ -27,7 +28,7 @@ type Subscription struct {
 	Head        int64  `bun:"head"` // of the log
 
 	// Session is where it is locked, by LockSubscription.
-	Session `bun:",extend"`
+	dialect.Session `bun:",extend"`
 }
 
 // The states of a subscription.
@@ -60,7 +61,7 @@ func (s *Store) Subscribe(ctx context.Context, tx bun.Tx, sub Subscription) erro
 		sub.ReplayUntil = max(sub.ReplayUntil, row.Position)
 	}
 	for shard := range sub.Shards {
-		_, err := s.dialect.raw(ctx, tx, enterSubscription, sub.Name, sub.Version, shard, sub.Shards, sub.Filter, sub.Position, sub.ReplayUntil, Running).Exec(ctx)
+		_, err := s.dialect.Query(ctx, tx, enterSubscription, sub.Name, sub.Version, shard, sub.Shards, sub.Filter, sub.Position, sub.ReplayUntil, Running).Exec(ctx)
 		if err != nil {
 			return fmt.Errorf("enter subscription: %w", err)
 		}
@@ -114,7 +115,7 @@ func (s *Store) LockSubscription(ctx context.Context, tx bun.Tx, name string, ve
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return Subscription{}, false, err
 	}
-	text := fmt.Sprintf(lockSubscription, s.dialect.sessionColumns(idle))
+	text := fmt.Sprintf(lockSubscription, s.dialect.SessionColumns(idle))
 	if s.RowLocks() {
 		text += ` FOR UPDATE SKIP LOCKED`
 	}
@@ -122,7 +123,7 @@ func (s *Store) LockSubscription(ctx context.Context, tx bun.Tx, name string, ve
 		Subscription `bun:",extend"`
 		Idle         string
 	}
-	if err := s.dialect.raw(ctx, tx, text, name, version, shard, Running).Scan(ctx, &rows); err != nil {
+	if err := s.dialect.Query(ctx, tx, text, name, version, shard, Running).Scan(ctx, &rows); err != nil {
 		return Subscription{}, false, fmt.Errorf("lock subscription: %w", err)
 	}
 	if len(rows) == 0 {
@@ -138,9 +139,9 @@ WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
 // transaction began, see [Store.Remove]; and so is what follows it. False means that
 // somebody else has moved it.
 func (s *Store) MoveSubscription(ctx context.Context, tx bun.Tx, sub Subscription, to int64) (bool, error) {
-	before, args := s.dialect.asBegun(sub.Session)
+	before, args := s.dialect.AsBegun(sub.Session)
 	args = append(args, to, sub.Name, sub.Version, sub.Shard, sub.Position, Running)
-	return affectedOne(s.dialect.raw(ctx, tx, before+moveSubscription, args...).Exec(ctx))
+	return dialect.AffectedOne(s.dialect.Query(ctx, tx, before+moveSubscription, args...).Exec(ctx))
 }
 
 // Failure is what is written down of a shard that could not go on.
@@ -153,10 +154,10 @@ type Failure struct {
 
 // FailSubscription writes down that a shard could not get past where it is.
 func (s *Store) FailSubscription(ctx context.Context, db bun.IDB, sub Subscription, f Failure) error {
-	text := `UPDATE {subscriptions} SET status = ?, attempts = ?, next_at = ` + s.dialect.after(ctx, f.Delay) + `, last_error = ?
+	text := `UPDATE {subscriptions} SET status = ?, attempts = ?, next_at = ` + s.dialect.After(ctx, f.Delay) + `, last_error = ?
 WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
 	return s.insist(ctx, db, func(db bun.IDB) error {
-		_, err := s.dialect.raw(ctx, db, text, f.Status, f.Attempts, errorlog.Clean(f.Error, errorlog.MaxBytes), sub.Name, sub.Version, sub.Shard, sub.Position, Running).Exec(ctx)
+		_, err := s.dialect.Query(ctx, db, text, f.Status, f.Attempts, errorlog.Clean(f.Error, errorlog.MaxBytes), sub.Name, sub.Version, sub.Shard, sub.Position, Running).Exec(ctx)
 		return err
 	})
 }
@@ -169,7 +170,7 @@ func (s *Store) LockReader(ctx context.Context, tx bun.Tx, name string, version 
 	}
 	if s.RowLocks() {
 		var locked []int
-		err := s.dialect.raw(ctx, tx, `SELECT shard FROM {subscriptions} WHERE name = ? ORDER BY version, shard FOR UPDATE`, name).Scan(ctx, &locked)
+		err := s.dialect.Query(ctx, tx, `SELECT shard FROM {subscriptions} WHERE name = ? ORDER BY version, shard FOR UPDATE`, name).Scan(ctx, &locked)
 		if err != nil {
 			return nil, fmt.Errorf("lock subscriptions: %w", err)
 		}
@@ -187,10 +188,10 @@ func (s *Store) LockReader(ctx context.Context, tx bun.Tx, name string, version 
 // Rewind has one version of a reader begin again. What each shard has applied
 // before is a replay.
 func (s *Store) Rewind(ctx context.Context, tx bun.Tx, name string, version int) error {
-	_, err := s.dialect.raw(ctx, tx, `UPDATE {subscriptions} SET replay_until = CASE WHEN position > replay_until THEN position ELSE replay_until END,
+	_, err := s.dialect.Query(ctx, tx, `UPDATE {subscriptions} SET replay_until = CASE WHEN position > replay_until THEN position ELSE replay_until END,
 position = 0, status = ?, attempts = 0, last_error = NULL, next_at = {now}, moved_at = {now} WHERE name = ? AND version = ?`, Running, name, version).Exec(ctx)
 	if err == nil {
-		_, err = s.dialect.raw(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ?`, name, version).Exec(ctx)
+		_, err = s.dialect.Query(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ?`, name, version).Exec(ctx)
 	}
 	return err
 }
@@ -198,7 +199,7 @@ position = 0, status = ?, attempts = 0, last_error = NULL, next_at = {now}, move
 // ResumeReader has halted shards of one version try again, and returns how many there were.
 func (s *Store) ResumeReader(ctx context.Context, db bun.IDB, name string, version int) (n int, err error) {
 	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		n, err = affected(s.dialect.raw(ctx, db, `UPDATE {subscriptions} SET status = ?, attempts = 0, next_at = {now} WHERE name = ? AND version = ? AND status = ?`,
+		n, err = dialect.Affected(s.dialect.Query(ctx, db, `UPDATE {subscriptions} SET status = ?, attempts = 0, next_at = {now} WHERE name = ? AND version = ? AND status = ?`,
 			Running, name, version, Halted).Exec(ctx))
 		return err
 	})
@@ -207,10 +208,10 @@ func (s *Store) ResumeReader(ctx context.Context, db bun.IDB, name string, versi
 
 // Activate makes one version of a reader the one to use, and retires older ones.
 func (s *Store) Activate(ctx context.Context, tx bun.Tx, name string, version int) error {
-	_, err := s.dialect.raw(ctx, tx, `INSERT INTO {projections} (name, active_version) VALUES (?, ?)
+	_, err := s.dialect.Query(ctx, tx, `INSERT INTO {projections} (name, active_version) VALUES (?, ?)
 ON CONFLICT (name) DO UPDATE SET active_version = EXCLUDED.active_version`, name, version).Exec(ctx)
 	if err == nil {
-		_, err = s.dialect.raw(ctx, tx, `UPDATE {subscriptions} SET status = ? WHERE name = ? AND version < ?`, Retired, name, version).Exec(ctx)
+		_, err = s.dialect.Query(ctx, tx, `UPDATE {subscriptions} SET status = ? WHERE name = ? AND version < ?`, Retired, name, version).Exec(ctx)
 	}
 	return err
 }
@@ -227,17 +228,17 @@ func (s *Store) Active(ctx context.Context, db bun.IDB, name string) (int, bool,
 
 // Parked is an event that a reader has put aside.
 type Parked struct {
-	Name     string `bun:"name"`
-	Version  int    `bun:"version"`
-	Position int64  `bun:"position"`
-	Stream   string `bun:"stream"`
-	Reason   string `bun:"reason"`
-	ParkedAt Moment `bun:"parked_at"`
+	Name     string         `bun:"name"`
+	Version  int            `bun:"version"`
+	Position int64          `bun:"position"`
+	Stream   string         `bun:"stream"`
+	Reason   string         `bun:"reason"`
+	ParkedAt dialect.Moment `bun:"parked_at"`
 }
 
 // Park puts an event aside.
 func (s *Store) Park(ctx context.Context, tx bun.Tx, p Parked) error {
-	_, err := s.dialect.raw(ctx, tx, `INSERT INTO {parked} (name, version, position, stream, reason, parked_at) VALUES (?, ?, ?, ?, ?, {now})
+	_, err := s.dialect.Query(ctx, tx, `INSERT INTO {parked} (name, version, position, stream, reason, parked_at) VALUES (?, ?, ?, ?, ?, {now})
 ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position, p.Stream, errorlog.Clean(p.Reason, errorlog.MaxBytes)).Exec(ctx)
 	if err != nil {
 		return fmt.Errorf("park: %w", err)
@@ -260,5 +261,5 @@ func (s *Store) CountParked(ctx context.Context, db bun.IDB, name string, versio
 
 // Unpark forgets that an event was put aside, and tells whether it was.
 func (s *Store) Unpark(ctx context.Context, tx bun.Tx, name string, version int, position int64) (bool, error) {
-	return affectedOne(s.dialect.raw(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ? AND position = ?`, name, version, position).Exec(ctx))
+	return dialect.AffectedOne(s.dialect.Query(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ? AND position = ?`, name, version, position).Exec(ctx))
 }

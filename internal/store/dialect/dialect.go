@@ -1,0 +1,149 @@
+package dialect
+
+import (
+	"context"
+	"embed"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// Dialect is all that differs between databases. Those that read their rows or answers in
+// several statements say so; the others take one for each method.
+type Dialect interface {
+	// The database.
+
+	Name() string
+	// Tables are the names that its statements have.
+	Tables() Names
+	// Files are the migrations, with {names} to fill in.
+	Files() embed.FS
+	// RowLocks tells whether it locks rows rather than itself.
+	RowLocks() bool
+	// ReadOnlyQuery asks whether the server takes no writes. It is empty where a handler
+	// that runs proves that it does.
+	ReadOnlyQuery() string
+	// Notification is a statement that sends a text to other processes. It is empty where
+	// there are no notifications.
+	Notification(channel, text string) (statement string, args []any)
+	// SessionColumns are columns of the Session, and with them bounds how long that may
+	// idle in its transaction. They may be empty.
+	SessionColumns(idle time.Duration) string
+	// Migrating runs fn in a transaction that keeps other instances from
+	// migrating, with the table of migrations in place.
+	Migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error
+	// Within limits how long a transaction of our own can hold on to anything when
+	// its client vanishes: each statement, and each wait for the next one.
+	Within(ctx context.Context, tx bun.Tx, limit time.Duration) error
+	// Literals reports settings under which text could end its literal, since bun writes
+	// values into the statements. It is part of check.
+	Literals(ctx context.Context, db bun.IDB) error
+	// Check reports settings under which the library cannot keep its promises.
+	Check(ctx context.Context, db bun.IDB) (Settings, error)
+
+	// Statements.
+
+	Query(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery
+
+	// Instants, as SQL expressions.
+
+	// Now is the database's clock, or the fixed instant of a test kit.
+	Now(ctx context.Context) string
+	// After is an instant on the database's clock, d from now.
+	After(ctx context.Context, d time.Duration) string
+	// At is a fixed instant.
+	At(t time.Time) string
+
+	// Messages that are produced.
+
+	Insert(ctx context.Context, db bun.IDB, rows []NewMessage) error
+	// InsertKeyed leaves out rows whose insert id is pending, and returns the
+	// message ids of the others.
+	InsertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]bus.MessageID, error)
+
+	// Claims.
+
+	// Probe looks for what is due and clean; with all, for everything else as well.
+	Probe(ctx context.Context, db bun.IDB, wants []Want, all bool) (Probe, error)
+	Claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, error)
+
+	// Outcomes.
+
+	Finish(ctx context.Context, db bun.IDB, owner string, claims []int64) (finished []Finished, err error)
+	// Settle gives up when somebody else keeps a message locked. With freeOnly it leaves
+	// those out, where it can tell.
+	Settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result, freeOnly bool) (Settled, error)
+	Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error
+
+	// Leases.
+
+	Extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error)
+	Recover(ctx context.Context, db bun.IDB, maxCrashes int) (Recovered, error)
+	Strangers(ctx context.Context, db bun.IDB, wants []Want) ([]Stranger, error)
+
+	// Consumers with a transaction.
+
+	Fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, err error)
+	Intact(ctx context.Context, tx bun.IDB) error
+	// Interrupt ends the statement that a transaction is in, and spares a session
+	// that is in another transaction by now.
+	Interrupt(ctx context.Context, db *bun.DB, session Session, ended time.Time) error
+	Exists(ctx context.Context, db bun.IDB, id int64) (bool, error)
+	// Remove deletes messages of the session's transaction and returns how many.
+	Remove(ctx context.Context, tx bun.IDB, session Session, ids []int64) (int, error)
+	// AsBegun sets back what a function may have set that decides which tables a
+	// statement finds, and as whom: what to send before it. Empty where there is no such.
+	AsBegun(session Session) (statement string, args []any)
+	// Usable asks the transaction whether it could still commit.
+	Usable(ctx context.Context, tx bun.IDB) bool
+
+	// What people change.
+
+	// LockPending locks messages that nobody else has locked; callers says whose
+	// transaction it is.
+	LockPending(ctx context.Context, tx bun.Tx, callers bool, ids []int64) (locked []int64, err error)
+	// ChangeLocked deletes locked messages that no claim has, or makes them due.
+	ChangeLocked(ctx context.Context, tx bun.Tx, ids []int64, due string) ([]ChangedRow, error)
+	// Requeue makes pending messages of locked poisoned ones, in the order in which
+	// producers insert them, so that the two cannot deadlock.
+	Requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Requeuing) (written []PendingKey, err error)
+	// FreeKeys tells which of the sorted keys no pending message has, and where that
+	// locks nothing else keeps others from giving them to one until the end of the
+	// transaction.
+	FreeKeys(ctx context.Context, tx bun.Tx, keys []PendingKey) (free map[PendingKey]bool, err error)
+	DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error)
+	SaveSchedule(ctx context.Context, db bun.IDB, row *NewSchedule) (id int64, err error)
+
+	// What people ask.
+
+	// Held selects the ids of all claimed messages, as SQL.
+	Held() string
+	// HeldClaims selects them with their claims.
+	HeldClaims() string
+	Stats(ctx context.Context, db bun.IDB, consumers []string) ([]QueueStats, error)
+	StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error)
+
+	// The event log.
+
+	// Events is an error, an errors.ErrUnsupported, where there is no event log.
+	Events() error
+	// InsertEvents writes the rows in their order and fills in their sequence numbers.
+	InsertEvents(ctx context.Context, tx bun.IDB, rows []*NewEvent) error
+	// Number gives places to committed events and returns to how many.
+	Number(ctx context.Context, db *bun.DB, limit int) (int, error)
+	// Gate keeps an exclusive passage apart from all others until the end of the
+	// transaction.
+	Gate(ctx context.Context, tx bun.IDB, name string, exclusive bool) error
+}
+
+// Settings is what Check found out about a database.
+type Settings struct {
+	// RowLocks is false where one writer locks the whole database, so that
+	// several claim loops could only get in each other's way.
+	RowLocks bool
+	// LockWait is how long a statement waits for the write lock before it
+	// fails; zero where rows are locked one by one.
+	LockWait time.Duration
+}

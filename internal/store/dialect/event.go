@@ -1,0 +1,69 @@
+package dialect
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// RefersTo returns the sequence number of the event that a message refers to, and
+// the size of the event's text, for what a claim may read.
+func (m *Message) RefersTo() (sequence int64, size int, ok bool) {
+	if len(m.Payload) > 0 || len(m.Headers) == 0 {
+		return 0, 0, false
+	}
+	number, bytes, _ := strings.Cut(Headers(m.Headers)[EventHeader], " ")
+	sequence, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return 0, 0, false
+	}
+	size, _ = strconv.Atoi(bytes) //nolint:errcheck // a person may have edited it
+	return sequence, max(size, 0), true
+}
+
+// Deliver says in a message what it delivers, when that is an event.
+func (m *Message) Deliver(to *bus.Message) {
+	if m.Event == nil {
+		return
+	}
+	e := m.Event
+	to.Event = &bus.Event{Sequence: e.Sequence, Stream: e.Stream, Version: e.Version, Position: e.Position, Schema: e.Schema}
+	if to.Headers[ModeHeader] == bus.Replay.String() {
+		to.Mode = bus.Replay
+	}
+	delete(to.Headers, EventHeader)
+	delete(to.Headers, ModeHeader)
+}
+
+// Event is a row of events.
+type Event struct {
+	Sequence   int64         `bun:"sequence"`
+	Position   int64         `bun:"position"` // 0 until it is numbered
+	ID         bus.MessageID `bun:"event_id"`
+	Stream     string        `bun:"stream"`
+	Version    int64         `bun:"version"`
+	Type       string        `bun:"event_type"`
+	Schema     int           `bun:"schema"`
+	Data       []byte        `bun:"data"`
+	Headers    []byte        `bun:"headers"`
+	RecordedAt Moment        `bun:"recorded_at"`
+	Parked     bool          `bun:"parked"` // its stream is, for the projection that reads
+}
+
+// Headers reads headers as they are stored. Only the library writes them; should
+// they be unreadable all the same, that is no reason to withhold a message.
+func Headers(text []byte) map[string]string {
+	var headers map[string]string
+	if len(text) > 0 {
+		_ = json.Unmarshal(text, &headers)
+	}
+	return headers
+}
+
+// Headers by which a message refers to an event instead of carrying its text.
+const (
+	EventHeader = "asyncmonolith-event"
+	ModeHeader  = "asyncmonolith-mode"
+)

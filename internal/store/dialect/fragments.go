@@ -1,0 +1,46 @@
+package dialect
+
+import (
+	"fmt"
+	"strings"
+)
+
+// OnPending leaves out rows whose insert id is pending.
+const OnPending = `CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO NOTHING`
+
+// PausedNames is asked by every claim and every probe, so that a pause holds
+// from its commit on, for everybody. The table is all but empty, and the question
+// is asked once for each statement or want, not for each message.
+const PausedNames = `SELECT consumer_type FROM {paused}`
+
+// OnPaused leaves a consumer that is paused as it is.
+const OnPaused = `ON CONFLICT (consumer_type) DO NOTHING`
+
+// PoisonedID is the id under which a message is poisoned, as SQL: its own, or where a
+// poisoned message has that already, since somebody has let the numbers begin anew
+// (TRUNCATE ... RESTART IDENTITY), one that neither table has.
+func PoisonedID(id string) string {
+	return strings.ReplaceAll(`CASE WHEN EXISTS (SELECT 1 FROM {poisoned} p WHERE p.id = {id}) THEN {id}
+    + (SELECT COALESCE(MAX(p.id), 0) FROM {poisoned} p) + (SELECT COALESCE(MAX(o.id), 0) FROM {messages} o) ELSE {id} END`, "{id}", id)
+}
+
+// MessageColumns are the columns of Message, in the order of its fields.
+const MessageColumns = `m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id,
+	m.created_at, m.available_after, m.attempts, m.crashes, m.errors`
+
+// PickColumns are the same for a pick, which brings only what is small along, and
+// the size of what can be large. length is how the dialect counts bytes.
+func PickColumns(length string) string {
+	text := fmt.Sprintf(length, "m.payload")
+	size := fmt.Sprintf("("+text+" + COALESCE("+length+", 0) + COALESCE("+length+", 0))", "m.headers", "m.errors")
+	small := func(column string) string {
+		return fmt.Sprintf("CASE WHEN %s <= %d THEN m.%s END AS %s", size, inlinePayload, column, column)
+	}
+	columns := strings.NewReplacer("m.payload,", small("payload")+",", "m.headers", small("headers"), "m.errors", small("errors")).Replace(MessageColumns)
+	return columns + ", " + size + " AS size, " + text + " AS text"
+}
+
+// PoisonedColumns are the columns of poisoned_messages: the message's, then two
+// of its own.
+const PoisonedColumns = `id, message_id, consumer_type, payload_type, payload, headers, insert_id,
+	created_at, available_after, attempts, crashes, errors, poisoned_at, reason`

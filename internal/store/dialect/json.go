@@ -1,0 +1,40 @@
+package dialect
+
+import (
+	"encoding/json"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+)
+
+func AsJSON(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // impossible: only numbers and valid strings are passed in
+	}
+	return string(text)
+}
+
+// Pairs lists the kinds of messages that are wanted.
+func Pairs(wants []Want) string {
+	list := make([][2]string, len(wants))
+	for i, w := range wants {
+		list[i] = [2]string{w.Consumer, w.Payload}
+	}
+	return AsJSON(list)
+}
+
+func ResultsJSON(results []Result) string {
+	type row struct {
+		Claim   int64   `json:"c"`
+		Message int64   `json:"m"`
+		Outcome Outcome `json:"o"`
+		Delay   int64   `json:"d"`
+		Errors  string  `json:"e"`
+		Reason  string  `json:"r"`
+	}
+	rows := make([]row, len(results))
+	for i, r := range results {
+		rows[i] = row{r.Claim, r.Message, r.Outcome, r.Delay.Microseconds(), errorlog.Clean(r.Errors, 0), errorlog.Clean(r.Reason, errorlog.MaxBytes)}
+	}
+	return AsJSON(rows)
+}

@@ -1,0 +1,124 @@
+package dialect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/uptrace/bun"
+)
+
+// inlinePayload is the size, with headers and errors, up to which a payload comes with
+// the pick. What is larger is read when it is certain that it is claimed.
+const inlinePayload = 4 << 10
+
+// maxReferred is what an event counts for while nobody knows how large it is.
+const maxReferred = 2 << 20
+
+// Pick is a message that was found and locked, before it is claimed. Its payload,
+// headers and errors are missing when they are larger than inlinePayload together.
+type Pick struct {
+	Want    int `bun:"i"`
+	Size    int `bun:"size"` // of payload, headers and errors
+	Text    int `bun:"text"` // of the payload
+	Message `bun:",extend"`
+}
+
+// bytes is what a pick brings along once it is claimed.
+func (p *Pick) bytes() int {
+	if p.Text > 0 { // only what refers to an event has no text of its own
+		return p.Size
+	}
+	if p.Size > inlinePayload {
+		return p.Size + maxReferred
+	}
+	_, event, _ := p.RefersTo()
+	return p.Size + event
+}
+
+// Keep puts the picks in order, the oldest first, drops what exceeds MaxBytes or
+// Limit, and notes how far each want has come.
+func (r ClaimRequest) Keep(picks []Pick) (Claim, []Pick) {
+	n := len(r.Wants)
+	if n > 1 {
+		slices.SortFunc(picks, func(a, b Pick) int {
+			return cmp.Or(a.AvailableAfter.Compare(b.AvailableAfter.Time), cmp.Compare(a.ID, b.ID))
+		})
+	}
+	c := Claim{Found: make([]int, n), Last: make([]Position, n)}
+	size := 0
+	for i, p := range picks {
+		size += p.bytes()
+		if i > 0 && size > r.MaxBytes || r.Limit > 0 && i >= r.Limit {
+			c.Cut = true
+			return c, picks[:i]
+		}
+		at := Position{At: p.AvailableAfter.Time, ID: p.ID}
+		if c.Found[p.Want]++; c.Found[p.Want] == 1 || c.Last[p.Want].Before(at) {
+			c.Last[p.Want] = at
+		}
+	}
+	return c, picks
+}
+
+func PickedIDs(picks []Pick) []int64 {
+	ids := make([]int64, len(picks))
+	for i, p := range picks {
+		ids[i] = p.ID
+	}
+	return ids
+}
+
+// Take completes the claim with those picks that were recorded, and reads what is
+// still missing of them.
+func (n Names) Take(ctx context.Context, tx bun.IDB, c *Claim, picks []Pick, recorded []int64) error {
+	if len(recorded) < len(picks) {
+		kept := make(map[int64]bool, len(recorded))
+		for _, id := range recorded {
+			kept[id] = true
+		}
+		picks = slices.DeleteFunc(picks, func(p Pick) bool { return !kept[p.ID] })
+	}
+	var large map[int64]*Message // nil in a claim that has none, as most
+	c.Messages = make([]Message, len(picks))
+	for i, p := range picks {
+		c.Messages[i] = p.Message
+		if p.Size > inlinePayload {
+			if large == nil {
+				large = make(map[int64]*Message)
+			}
+			large[p.ID] = &c.Messages[i]
+		}
+	}
+	if len(large) == 0 {
+		return nil
+	}
+	var rows []struct {
+		ID               int64
+		Payload, Headers []byte
+		Errors           string
+	}
+	query := tx.NewRaw(n.Expand(`SELECT id, payload, headers, errors FROM {messages} WHERE id IN (?)`), bun.List(slices.Collect(maps.Keys(large))))
+	if err := query.Scan(ctx, &rows); err != nil {
+		return fmt.Errorf("payloads: %w", err)
+	}
+	for _, row := range rows {
+		m := large[row.ID]
+		m.Payload, m.Headers, m.Errors = row.Payload, row.Headers, row.Errors
+	}
+	return nil
+}
+
+// Crashes returns the range of crashes that the selection covers.
+func (s Selection) Crashes() (low, high int) {
+	switch s {
+	case Suspects:
+		return 1, 1
+	case Killers:
+		return 2, math.MaxInt16
+	}
+	return 0, 0
+}

@@ -1,0 +1,65 @@
+package dialect
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/uptrace/bun"
+)
+
+// Poisoned is a row of poisoned_messages.
+type Poisoned struct {
+	bun.BaseModel `bun:"table:poisoned_messages,alias:p"`
+
+	Message
+	PoisonedAt Moment `bun:"poisoned_at"`
+	Reason     string `bun:"reason"`
+}
+
+// Requeuing is what changes about messages while they are requeued.
+type Requeuing struct {
+	Renamed map[string]string // consumer types that have another name now
+	// Former are the former names of consumers, by their present one: an insert id
+	// must not be pending under these either.
+	Former map[string][]string
+	// Payload replaces the payload, unless it is nil; its type goes with it.
+	Payload     []byte
+	PayloadType string
+}
+
+// Key is what a poisoned message will have when it is pending.
+func (r Requeuing) Key(row Poisoned) PendingKey {
+	return PendingKey{row.InsertID, cmp.Or(r.Renamed[row.ConsumerType], row.ConsumerType)}
+}
+
+// Columns are what becomes of the columns of a poisoned message p, with the values for
+// that.
+func (r Requeuing) Columns() (consumer, payload string, args []any) {
+	consumer, payload = "p.consumer_type", "p.payload_type, p.payload"
+	if r.Payload != nil {
+		payload, args = "?, ?", append(args, r.PayloadType, string(r.Payload))
+	}
+	if len(r.Renamed) > 0 {
+		consumer = "CASE p.consumer_type" + strings.Repeat(" WHEN ? THEN ?", len(r.Renamed)) + " ELSE p.consumer_type END"
+		for former, current := range r.Renamed {
+			args = append(args, former, current)
+		}
+	}
+	return consumer, payload, args
+}
+
+// PendingKey is what at most one pending message can have, unless its insert id is
+// empty.
+type PendingKey struct{ InsertID, ConsumerType string }
+
+func (k PendingKey) Compare(o PendingKey) int {
+	return cmp.Or(cmp.Compare(k.InsertID, o.InsertID), cmp.Compare(k.ConsumerType, o.ConsumerType))
+}
+
+func IdsOf(rows []Poisoned) []int64 {
+	ids := make([]int64, len(rows))
+	for i, row := range rows {
+		ids[i] = row.ID
+	}
+	return ids
+}

@@ -1,0 +1,43 @@
+package dialect
+
+import "time"
+
+// Finding is one thing that a probe found.
+type Finding struct {
+	Kind  int    `bun:"kind"`
+	Value int64  `bun:"value"`
+	ID    int64  `bun:"id"`
+	At    Moment `bun:"at"`
+}
+
+// The kinds of findings, as the dialects' probes number them.
+const (
+	foundDue      = 0 // value: index of the want; and the place of its first message
+	foundSuspects = 1
+	foundKillers  = 2
+	foundLease    = 3 // value: microseconds until the first ends
+	foundNext     = 4 // value: microseconds
+	foundNow      = 5 // the database's clock
+)
+
+func NewProbe(found []Finding) Probe {
+	var p Probe
+	for _, f := range found {
+		switch f.Kind {
+		case foundDue:
+			p.Due, p.First = append(p.Due, int(f.Value)), append(p.First, Position{At: f.At.Time, ID: f.ID})
+		case foundSuspects:
+			p.Suspects = true
+		case foundKillers:
+			p.Killers = true
+		case foundLease:
+			p.Expired = f.Value < 0
+			p.Lease = time.Duration(max(f.Value, 0)) * time.Microsecond
+		case foundNext:
+			p.Next = time.Duration(f.Value) * time.Microsecond
+		case foundNow:
+			p.Now = f.At.Time
+		}
+	}
+	return p
+}

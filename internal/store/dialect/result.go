@@ -1,0 +1,38 @@
+package dialect
+
+import "database/sql"
+
+func Affected(res sql.Result, err error) (int, error) {
+	if err != nil {
+		return 0, err
+	}
+	n, err := res.RowsAffected()
+	return int(n), err
+}
+
+func AffectedOne(res sql.Result, err error) (bool, error) {
+	n, err := Affected(res, err)
+	return n == 1, err
+}
+
+// Cut makes parts for one statement each, by number and by bytes. Only what is
+// larger by itself exceeds the bytes.
+func Cut[T any](rows []T, bytes int, sizeOf func(T) int) (parts [][]T) {
+	start, size := 0, 0
+	for i, row := range rows {
+		if i > start && (i-start >= insertRows || size+sizeOf(row) > bytes) {
+			parts = append(parts, rows[start:i])
+			start, size = i, 0
+		}
+		size += sizeOf(row)
+	}
+	if start < len(rows) {
+		parts = append(parts, rows[start:])
+	}
+	return parts
+}
+
+const (
+	insertRows  = 1000    // rows in one statement
+	InsertBytes = 4 << 20 // bytes of payloads and headers in one statement
+)

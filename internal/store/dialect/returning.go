@@ -1,0 +1,178 @@
+package dialect
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// Returning is what PostgreSQL and SQLite have in common beside the protocol, since
+// their statements return what they have written.
+type Returning struct {
+	Names
+	Dialect interface {
+		Query(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery
+		InsertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]bus.MessageID, error)
+		Held() string
+		HeldClaims() string
+		// Listed selects names as rows with a consumer, given them as its argument.
+		Listed(names []string) (statement string, arg any)
+	}
+}
+
+func (r *Returning) Events() error { return nil }
+
+func (r *Returning) Usable(ctx context.Context, tx bun.IDB) bool {
+	_, err := tx.NewRaw(`SELECT 1`).Exec(ctx)
+	return err == nil
+}
+
+const DeleteMessages = `DELETE FROM {messages} WHERE id IN (?)`
+
+func (r *Returning) ChangeLocked(ctx context.Context, tx bun.Tx, ids []int64, due string) (rows []ChangedRow, err error) {
+	statement := `DELETE FROM {messages}`
+	if due != "" {
+		statement = `UPDATE {messages} SET available_after = ` + due
+	}
+	statement += ` WHERE id IN (?) AND id NOT IN (SELECT mid FROM (` + r.Dialect.HeldClaims() + `) h) RETURNING id, payload_type`
+	err = r.Dialect.Query(ctx, tx, statement, bun.List(ids)).Scan(ctx, &rows)
+	return rows, err
+}
+
+// RequeueAs is requeue in the order of a collation.
+func (r *Returning) RequeueAs(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing, collation string) (written []PendingKey, err error) {
+	consumer, payload, args := how.Columns()
+	err = r.Dialect.Query(ctx, tx, `INSERT INTO {messages}
+		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
+		SELECT p.message_id, p.consumer, `+payload+`, p.headers, p.insert_id, p.created_at, {now}
+		FROM (SELECT `+consumer+` AS consumer, p.message_id, p.payload_type, p.payload, p.headers, p.insert_id, p.created_at FROM {poisoned} p WHERE p.id IN (?)) p
+		WHERE TRUE ORDER BY p.insert_id`+collation+`, p.consumer`+collation+`
+		ON `+OnPending+` RETURNING insert_id, consumer_type`, append(args, bun.List(ids))...).Scan(ctx, &written)
+	return written, err
+}
+
+// FreeKeys writes messages with the keys and deletes them again, which nobody else
+// ever sees.
+func (r *Returning) FreeKeys(ctx context.Context, tx bun.Tx, keys []PendingKey) (free map[PendingKey]bool, err error) {
+	free = make(map[PendingKey]bool, len(keys))
+	for part := range slices.Chunk(keys, insertRows) {
+		rows, byID := make([]NewMessage, len(part)), make(map[bus.MessageID]PendingKey, len(part))
+		args := make([]any, 0, 2*len(part))
+		for i, k := range part {
+			var id bus.MessageID // of no meaning to anybody else
+			binary.BigEndian.PutUint64(id[8:], uint64(i+1))
+			rows[i], byID[id] = NewMessage{MessageID: id, ConsumerType: k.ConsumerType, InsertID: k.InsertID}, k
+		}
+		ids, err := r.Dialect.InsertKeyed(ctx, tx, rows)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			k := byID[id]
+			args, free[k] = append(args, k.InsertID, k.ConsumerType), true
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		values := strings.TrimPrefix(strings.Repeat(", (?, ?)", len(ids)), ", ")
+		_, err = r.Dialect.Query(ctx, tx, `DELETE FROM {messages} WHERE insert_id IS NOT NULL AND (insert_id, consumer_type) IN (VALUES `+values+`)`, args...).Exec(ctx)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return free, nil
+}
+
+func (r *Returning) SaveSchedule(ctx context.Context, db bun.IDB, row *NewSchedule) (id int64, err error) {
+	insert := db.NewInsert().Model(row).ModelTableExpr(r.Schedules + " AS s")
+	if row.Name != "" {
+		insert = insert.On("CONFLICT (name) DO UPDATE").
+			Set("tag = EXCLUDED.tag, payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers").
+			Set("available_after = CASE WHEN s.cron_expression = EXCLUDED.cron_expression AND s.cron_timezone = EXCLUDED.cron_timezone" +
+				" THEN s.available_after ELSE EXCLUDED.available_after END").
+			Set("cron_expression = EXCLUDED.cron_expression, cron_timezone = EXCLUDED.cron_timezone, last_error = NULL")
+	}
+	err = insert.Returning("id").Scan(ctx, &id)
+	return id, err
+}
+
+// storedConsumers finds the distinct consumer types by skipping through the
+// indexes, one look for each.
+const storedConsumers = `
+WITH RECURSIVE
+clean(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE crashes = 0) UNION ALL
+  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type > t.name) FROM clean t WHERE t.name IS NOT NULL),
+crashed(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE crashes > 0) UNION ALL
+  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes > 0 AND m.consumer_type > t.name) FROM crashed t WHERE t.name IS NOT NULL),
+poisoned(name) AS (SELECT (SELECT MIN(consumer_type) FROM {poisoned}) UNION ALL
+  SELECT (SELECT MIN(p.consumer_type) FROM {poisoned} p WHERE p.consumer_type > t.name) FROM poisoned t WHERE t.name IS NOT NULL)
+SELECT name FROM (SELECT name FROM clean UNION SELECT name FROM crashed UNION SELECT name FROM poisoned) n WHERE name IS NOT NULL`
+
+func (r *Returning) StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
+	err = r.Dialect.Query(ctx, db, storedConsumers).Scan(ctx, &names)
+	return names, err
+}
+
+// strangersStatement walks the kinds of messages by skipping through the index, one
+// look for each. {wanted} is the list of those that somebody takes.
+const strangersStatement = `
+WITH RECURSIVE kinds(consumer_type, payload_type) AS (
+  SELECT * FROM (SELECT m.consumer_type, m.payload_type FROM {messages} m WHERE m.crashes = 0 ORDER BY m.consumer_type, m.payload_type LIMIT 1) first
+  UNION ALL
+  SELECT m.consumer_type, m.payload_type FROM kinds k JOIN {messages} m ON m.id = (
+    SELECT n.id FROM {messages} n WHERE n.crashes = 0 AND (n.consumer_type, n.payload_type) > (k.consumer_type, k.payload_type)
+    ORDER BY n.consumer_type, n.payload_type LIMIT 1))
+SELECT * FROM kinds k WHERE (k.consumer_type, k.payload_type) NOT IN ({wanted}) ORDER BY 1, 2 LIMIT 20`
+
+func StrangersAmong(wanted string) string {
+	return strings.Replace(strangersStatement, "{wanted}", wanted, 1)
+}
+
+// statsStatement counts per consumer with bounds, so that a large backlog costs
+// no more than a small one: it skips from one payload type to the next, which is how
+// the index goes. What is leased is looked up once for all of them. {consumers} is
+// the list of them as a table.
+const statsStatement = `
+WITH RECURSIVE held AS ({held}),
+leased AS MATERIALIZED (SELECT m.consumer_type AS consumer, count(*) AS n FROM held h JOIN {messages} m ON m.id = h.id GROUP BY m.consumer_type),
+names AS MATERIALIZED ({consumers}),
+kinds(consumer, payload) AS (
+  SELECT n.consumer, (SELECT MIN(m.payload_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type = n.consumer) FROM names n
+  UNION ALL
+  SELECT k.consumer, (SELECT MIN(m.payload_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type = k.consumer AND m.payload_type > k.payload)
+  FROM kinds k WHERE k.payload IS NOT NULL),
+clean AS MATERIALIZED (SELECT k.consumer,
+  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = k.consumer AND m.payload_type = k.payload AND m.crashes = 0
+    AND m.available_after <= {now} AND m.id NOT IN (SELECT id FROM held) LIMIT ?) x) AS ready,
+  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = k.consumer AND m.payload_type = k.payload AND m.crashes = 0
+    AND m.available_after > {now} LIMIT ?) x) AS waits,
+  (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = k.consumer AND m.payload_type = k.payload AND m.crashes = 0
+    AND m.available_after <= {now} AND m.id NOT IN (SELECT id FROM held) ORDER BY m.available_after LIMIT 1) AS oldest
+  FROM kinds k WHERE k.payload IS NOT NULL),
+crashed AS MATERIALIZED (SELECT n.consumer,
+  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes > 0
+    AND m.id NOT IN (SELECT id FROM held) LIMIT ?) x) AS ready,
+  0 AS waits,
+  (SELECT MIN(m.available_after) FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes > 0 AND m.id NOT IN (SELECT id FROM held)) AS oldest
+  FROM names n),
+poisoned AS MATERIALIZED (SELECT n.consumer,
+  (SELECT count(*) FROM (SELECT 1 FROM {poisoned} p WHERE p.consumer_type = n.consumer LIMIT ?) x) AS n,
+  (SELECT MIN(p.poisoned_at) FROM {poisoned} p WHERE p.consumer_type = n.consumer) AS oldest
+  FROM names n)
+SELECT a.consumer, CAST(SUM(a.ready) AS bigint) AS ready, CAST(SUM(a.waits) AS bigint) AS delayed, MIN(a.oldest) AS oldest_ready,
+  COALESCE(MIN(l.n), 0) AS leased, MIN(p.n) AS poisoned, MIN(p.oldest) AS oldest_poisoned, {now} AS now
+FROM (SELECT * FROM clean UNION ALL SELECT * FROM crashed) a
+JOIN poisoned p ON p.consumer = a.consumer LEFT JOIN leased l ON l.consumer = a.consumer
+GROUP BY a.consumer ORDER BY a.consumer`
+
+func (r *Returning) Stats(ctx context.Context, db bun.IDB, consumers []string) (rows []QueueStats, err error) {
+	list, names := r.Dialect.Listed(consumers)
+	statement := strings.NewReplacer("{held}", r.Dialect.Held(), "{consumers}", list).Replace(statsStatement)
+	err = r.Dialect.Query(ctx, db, statement, names, bus.MaxQueueCount, bus.MaxQueueCount, bus.MaxQueueCount, bus.MaxQueueCount).Scan(ctx, &rows)
+	return rows, err
+}

@@ -1,0 +1,232 @@
+package dialect
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// Message is a row of consumer_messages as a claim returns it.
+type Message struct {
+	ID             int64         `bun:"id"`
+	MessageID      bus.MessageID `bun:"message_id"`
+	ConsumerType   string        `bun:"consumer_type"`
+	PayloadType    string        `bun:"payload_type"`
+	Payload        []byte        `bun:"payload"`
+	Headers        []byte        `bun:"headers"`
+	InsertID       string        `bun:"insert_id"`
+	CreatedAt      Moment        `bun:"created_at"`
+	AvailableAfter Moment        `bun:"available_after"`
+	Attempts       int           `bun:"attempts"`
+	Crashes        int           `bun:"crashes"`
+	Errors         string        `bun:"errors"`
+
+	// Event is what the message refers to, once [Store.FillIn] has read it.
+	Event *Event `bun:"-"`
+}
+
+// Moment reads an instant in the form each dialect stores it: a timestamp, or
+// microseconds since 1970 UTC.
+type Moment struct{ time.Time }
+
+// Scan implements sql.Scanner.
+func (m *Moment) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		m.Time = time.Time{}
+	case time.Time:
+		m.Time = v.UTC()
+	case int64:
+		m.Time = time.UnixMicro(v).UTC()
+	case []byte: // what an older driver of MariaDB makes of a number
+		n, err := strconv.ParseInt(string(v), 10, 64)
+		m.Time = time.UnixMicro(n).UTC()
+		return err
+	default:
+		return fmt.Errorf("instant from a %T", src)
+	}
+	return nil
+}
+
+// Position is a place in the order in which messages are claimed.
+type Position struct {
+	At time.Time
+	ID int64
+}
+
+// Before tells whether p comes before q.
+func (p Position) Before(q Position) bool {
+	return p.At.Before(q.At) || p.At.Equal(q.At) && p.ID < q.ID
+}
+
+// Micros is the instant as the dialects write it that have no type for instants.
+func (p Position) Micros() int64 {
+	if p.At.IsZero() {
+		return math.MinInt64
+	}
+	return p.At.UnixMicro()
+}
+
+// Want asks for messages of one stored consumer type and payload type.
+type Want struct {
+	Consumer string
+	Payload  string
+	// Limit is the number of messages to claim at most.
+	Limit int
+	// After skips everything up to and including this place, which saves walking
+	// dead index entries; the zero value means the start.
+	After Position
+}
+
+// Probe is what one look at the tables found to do.
+type Probe struct {
+	// Due lists the indexes of the wants that have messages to claim, First where
+	// the first of each is.
+	Due   []int
+	First []Position
+	// Suspects is true when messages are due that crashed once, Killers when
+	// some crashed more often.
+	Suspects, Killers bool
+	// Expired is true when a claim has outlived its lease. Lease is the time until
+	// the first of the others does, if it is not renewed; zero when there is none.
+	Expired bool
+	Lease   time.Duration
+	// Next is the time until the next message that is not due yet; zero when
+	// there is none.
+	Next time.Duration
+	// Now is the database's clock, at the look.
+	Now time.Time
+}
+
+// Selection says which messages a claim may take.
+type Selection uint8
+
+// The selections.
+const (
+	// Clean messages have never crashed since they last ran to an outcome.
+	Clean Selection = iota
+	// Suspects crashed once: a few at a time, apart from the clean ones.
+	Suspects
+	// Killers crashed more often: one at a time.
+	Killers
+)
+
+// ClaimRequest asks for messages under a new lease.
+type ClaimRequest struct {
+	Owner string
+	Lease time.Duration
+	Wants []Want
+	// Select says which messages. The limits of the wants apply only to Clean.
+	// Limit bounds all wants together; for Clean, zero means no such bound.
+	Select Selection
+	Limit  int
+	// Solo records that the process has nothing else in flight.
+	Solo bool
+	// MaxBytes bounds the payloads, events, headers and errors claimed; the first
+	// message is always taken.
+	MaxBytes int
+}
+
+// Claim is a leased batch. An ID of zero means that nothing was claimed.
+type Claim struct {
+	ID       int64
+	Messages []Message
+	// Sent is when the lease began at the earliest: on this process's clock, right
+	// before the statement that grants it was sent.
+	Sent time.Time
+	// Found says for each want how many messages were found, claimed or not.
+	Found []int
+	// Last says for each want where its last message was.
+	Last []Position
+	// Cut is true when MaxBytes left messages behind.
+	Cut bool
+}
+
+// Outcome is what Settle writes for a message.
+type Outcome string
+
+// The outcomes of a settle.
+const (
+	Done    Outcome = "done"    // remove the message
+	Failed  Outcome = "failed"  // count an attempt, run again after Delay
+	Snoozed Outcome = "snooze"  // run again after Delay
+	Poison  Outcome = "poison"  // move to the poisoned messages
+	Release Outcome = "release" // give back untouched
+)
+
+// Result is the outcome of one claimed message.
+type Result struct {
+	Claim   int64
+	Message int64
+	Outcome Outcome
+	Delay   time.Duration
+	// Errors replaces the message's list of errors; empty leaves it.
+	Errors string
+	// Reason says why a message is poisoned.
+	Reason string
+}
+
+// Settled tells what a settle did.
+type Settled struct {
+	// Live lists the claims that were still held.
+	Live []int64
+	// Applied is the number of results written; the others were fenced, or are Busy.
+	Applied int
+	// Busy are results that still count, but whose messages somebody else has locked.
+	Busy []Result
+}
+
+// Finished is a claim that ended with all of its messages done.
+type Finished struct {
+	Claim    int64 `bun:"id"`
+	Messages int   `bun:"messages"`
+}
+
+// Recovered counts what a recovery found.
+type Recovered struct {
+	Claims   int `bun:"claims"`
+	Crashed  int `bun:"crashed"`
+	Poisoned int `bun:"poisoned"`
+}
+
+// Stranger is a kind of message that nobody in this process consumes.
+type Stranger struct {
+	ConsumerType string `bun:"consumer_type"`
+	PayloadType  string `bun:"payload_type"`
+}
+
+// Fence identifies claimed messages in the state in which they were claimed.
+type Fence struct {
+	Owner    string
+	Messages []Fenced
+	// Idle bounds how long the server keeps the transaction open without a
+	// statement, should this process vanish.
+	Idle time.Duration
+	// Session learns where the transaction runs. Optional.
+	Session *Session
+}
+
+// Session is where and since when a transaction runs, for [Store.Interrupt]. The
+// zero value is nowhere.
+type Session struct {
+	PID   int64 `bun:"pid"`
+	Begun int64 `bun:"begun"` // microseconds since 1970
+	// Path and Role are where it looks for tables, and as whom, for what is written
+	// once a function of the application's, which may have set them, has run.
+	Path string `bun:"path"`
+	Role string `bun:"role"`
+}
+
+// Fenced is one message of a [Fence].
+type Fenced struct {
+	Claim    int64
+	ID       int64
+	Attempts int
+	Crashes  int
+}
+
+// CrashReason is the reason given to a message that was poisoned by recovery.
+func CrashReason(crashes int) string { return fmt.Sprintf("owner vanished %d times", crashes) }

@@ -1,0 +1,102 @@
+package dialect
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// Where lists of ids are JSON, what is left of a claim is computed here, from its list
+// and the results, each of which is looked at once. In SQL every result would look
+// through the whole list.
+
+// IdList is a list of ids as it is stored.
+type IdList []int64
+
+// Scan implements sql.Scanner.
+func (l *IdList) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		return nil
+	case []byte:
+		return json.Unmarshal(v, (*[]int64)(l))
+	case string:
+		return json.Unmarshal([]byte(v), (*[]int64)(l))
+	}
+	return fmt.Errorf("list of ids from a %T", src)
+}
+
+// Leased is a locked row of message_claims.
+type Leased struct {
+	ID         int64  `bun:"id"`
+	Solo       bool   `bun:"solo"`
+	MessageIDs IdList `bun:"message_ids"`
+}
+
+// ResultKey says what a result is of.
+type ResultKey struct{ Claim, Message int64 }
+
+func (r Result) Key() ResultKey { return ResultKey{r.Claim, r.Message} }
+
+// ClaimsOf lists the claims of results, each once.
+func ClaimsOf(results []Result) (claims []int64) {
+	seen := make(map[int64]bool)
+	for _, r := range results {
+		if !seen[r.Claim] {
+			seen[r.Claim] = true
+			claims = append(claims, r.Claim)
+		}
+	}
+	return claims
+}
+
+// Subtract returns the results that count, which are those whose message is still in its
+// claim, what they leave of the claims, and the claims of which they leave nothing.
+func Subtract(live []Leased, results []Result) (held []Result, rests []Leased, ended []int64) {
+	byKey := make(map[ResultKey]Result, len(results))
+	for _, r := range results {
+		byKey[r.Key()] = r
+	}
+	for _, c := range live {
+		var rest IdList
+		for _, id := range c.MessageIDs {
+			if r, ok := byKey[ResultKey{c.ID, id}]; ok {
+				held = append(held, r)
+			} else {
+				rest = append(rest, id)
+			}
+		}
+		if len(rest) == 0 {
+			ended = append(ended, c.ID)
+		} else {
+			rests = append(rests, Leased{ID: c.ID, Solo: c.Solo, MessageIDs: rest})
+		}
+	}
+	return held, rests, ended
+}
+
+// ByOutcome parts results that count by what is written of them: messages that are
+// removed, some of which were poisoned, and messages that stay. What was released stays
+// as it is.
+func ByOutcome(held []Result) (gone []int64, poisoned, again []Result) {
+	for _, r := range held {
+		switch r.Outcome {
+		case Done:
+			gone = append(gone, r.Message)
+		case Poison:
+			gone, poisoned = append(gone, r.Message), append(poisoned, r)
+		case Failed, Snoozed:
+			again = append(again, r)
+		}
+	}
+	return gone, poisoned, again
+}
+
+// Without returns the ids that are not among the others.
+func Without(ids, others []int64) []int64 {
+	known := make(map[int64]bool, len(others))
+	for _, id := range others {
+		known[id] = true
+	}
+	return slices.DeleteFunc(ids, func(id int64) bool { return known[id] })
+}

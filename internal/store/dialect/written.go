@@ -1,0 +1,89 @@
+package dialect
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// NewMessage is one consumer's row to be inserted.
+type NewMessage struct {
+	MessageID    bus.MessageID
+	ConsumerType string
+	PayloadType  string
+	Payload      string
+	Headers      string
+	InsertID     string
+	// FormerConsumers are former names of the consumer: the insert id must not be
+	// pending under these either.
+	FormerConsumers []string
+	// AvailableAt, when not zero, is a fixed instant; otherwise the message is
+	// available Delay after the insert, on the database's clock.
+	AvailableAt time.Time
+	Delay       time.Duration
+}
+
+func (row NewMessage) Key() PendingKey { return PendingKey{row.InsertID, row.ConsumerType} }
+
+// NewEvent is an event to be inserted.
+type NewEvent struct {
+	ID            bus.MessageID
+	Stream        string
+	Version       int64
+	Category      string
+	Slot          int
+	Type          string
+	Schema        int
+	Data, Headers string
+	Sequence      int64 // filled in by the insert
+}
+
+// NumberInserted fills in sequence numbers by event id.
+func NumberInserted(rows []*NewEvent, inserted []InsertedEvent) error {
+	sequences := make(map[bus.MessageID]int64, len(inserted))
+	for _, row := range inserted {
+		sequences[row.ID] = row.Sequence
+	}
+	for _, row := range rows {
+		if row.Sequence = sequences[row.ID]; row.Sequence == 0 {
+			return fmt.Errorf("event %s has no sequence number", row.ID)
+		}
+	}
+	return nil
+}
+
+type InsertedEvent struct {
+	Sequence int64         `bun:"sequence"`
+	ID       bus.MessageID `bun:"event_id"`
+}
+
+// NewSchedule is what an insert writes.
+type NewSchedule struct {
+	bun.BaseModel `bun:"table:scheduled_messages,alias:s"`
+
+	Name           string   `bun:"name,nullzero"`
+	Tag            string   `bun:"tag,nullzero"`
+	PayloadType    string   `bun:"payload_type"`
+	Payload        string   `bun:"payload"`
+	Headers        string   `bun:"headers,nullzero"`
+	CronExpression string   `bun:"cron_expression"`
+	CronTimezone   string   `bun:"cron_timezone"`
+	AvailableAfter bun.Safe `bun:"available_after"`
+	CreatedAt      bun.Safe `bun:"created_at"`
+}
+
+// ChangedRow is a message that was changed.
+type ChangedRow struct {
+	ID          int64
+	PayloadType string
+}
+
+// QueueStats is what waits for one consumer. What is counted is so up to a bound.
+type QueueStats struct {
+	Consumer                         string
+	Ready, Delayed, Leased, Poisoned int64
+	OldestReady, OldestPoisoned, Now Moment
+}

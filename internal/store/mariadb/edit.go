@@ -1,0 +1,120 @@
+package mariadb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// Requeue writes messages as [database.InsertKeyed] does. In which order the server numbers
+// what it selects by itself is not said, so their row ids are looked up.
+func (m *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) (written []dialect.PendingKey, err error) {
+	var keys []dialect.PendingKey
+	for _, row := range rows {
+		if row.InsertID != "" {
+			keys = append(keys, how.Key(row))
+		}
+	}
+	free, err := m.reserve(ctx, tx, keys)
+	if err != nil {
+		return nil, fmt.Errorf("insert ids: %w", err)
+	}
+	rows = slices.DeleteFunc(slices.Clone(rows), func(row dialect.Poisoned) bool { return row.InsertID != "" && !free[how.Key(row)] })
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	consumer, payload, args := how.Columns()
+	first, err := lastID(m.Query(ctx, tx, `INSERT INTO {messages}
+		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
+		SELECT p.message_id, `+consumer+`, `+payload+`, p.headers, p.insert_id, p.created_at, {now}
+		FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id ORDER BY p.id`, append(args, ordered(dialect.IdsOf(rows)))...).Exec(ctx))
+	if err != nil || len(free) == 0 {
+		return nil, err
+	}
+	var inserted, reserved []reservation
+	messages := make([]bus.MessageID, len(rows)) // read from the table they might be missing: a caller's snapshot may be older
+	for i, row := range rows {
+		messages[i] = row.MessageID
+	}
+	err = m.Query(ctx, tx, `SELECT id, insert_id, consumer_type FROM {messages} WHERE id >= ? AND insert_id IS NOT NULL AND message_id IN (?)`,
+		first, bun.List(messages)).Scan(ctx, &inserted)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range inserted {
+		if free[row.PendingKey] {
+			written = append(written, row.PendingKey)
+			reserved = append(reserved, row)
+		}
+	}
+	return written, m.assign(ctx, tx, reserved)
+}
+
+func (m *database) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
+	return dialect.Affected(m.Query(ctx, db, `DELETE p FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id`, ordered(ids)).Exec(ctx))
+}
+
+// SaveSchedule replaces a schedule of the same name. What is assigned first is
+// seen by what is assigned later.
+func (m *database) SaveSchedule(ctx context.Context, db bun.IDB, model *dialect.NewSchedule) (int64, error) {
+	return lastID(m.Query(ctx, db, `
+INSERT INTO {schedules} (name, tag, payload_type, payload, headers, cron_expression, cron_timezone, available_after, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id),
+  tag = VALUES(tag), payload_type = VALUES(payload_type), payload = VALUES(payload), headers = VALUES(headers),
+  available_after = CASE WHEN cron_expression = VALUES(cron_expression) AND cron_timezone = VALUES(cron_timezone)
+    THEN available_after ELSE VALUES(available_after) END,
+  cron_expression = VALUES(cron_expression), cron_timezone = VALUES(cron_timezone), last_error = NULL`,
+		bun.NullZero(model.Name), bun.NullZero(model.Tag), model.PayloadType, model.Payload, bun.NullZero(model.Headers),
+		model.CronExpression, model.CronTimezone, model.AvailableAfter, model.CreatedAt).Exec(ctx))
+}
+
+// LockPending locks those of the messages that nobody else has locked, or whose insert
+// ids nobody else has. A caller's transaction is refused, since there is no telling
+// whether it would see the newest claims: the default is repeatable read.
+func (m *database) LockPending(ctx context.Context, tx bun.Tx, callers bool, ids []int64) (locked []int64, err error) {
+	if callers {
+		return nil, fmt.Errorf("%w: a transaction of the caller's, which on MariaDB might not see the newest claims: pass the *bun.DB", bus.ErrBadOption)
+	}
+	var free []int64 // what is claimed is not locked at all: whoever has the claim could not settle it
+	if err := m.Query(ctx, tx, messagesSQL+` WHERE t.id NOT IN (`+heldSQL+`)`, ordered(ids)).Scan(ctx, &free); err != nil || len(free) == 0 {
+		return nil, err
+	}
+	err = m.Query(ctx, tx, messagesSQL+` FOR UPDATE SKIP LOCKED`, ordered(free)).Scan(ctx, &locked)
+	if err != nil {
+		return nil, err
+	}
+	met, err := m.busy(ctx, tx, insertIDsSQL, locked)
+	return dialect.Without(locked, met), err
+}
+
+// ChangeLocked looks which of the messages no claim has, and then changes them.
+func (m *database) ChangeLocked(ctx context.Context, tx bun.Tx, ids []int64, due string) (rows []dialect.ChangedRow, err error) {
+	err = m.Query(ctx, tx, `SELECT m.id, m.payload_type FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id WHERE m.id NOT IN (`+heldSQL+`) ORDER BY m.id`,
+		ordered(ids)).Scan(ctx, &rows)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	free := make([]int64, len(rows))
+	for i, row := range rows {
+		free[i] = row.ID
+	}
+	statement := deleteSQL
+	if due != "" {
+		statement = `UPDATE {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id SET m.available_after = ` + due
+	}
+	return rows, m.run(ctx, tx, statement, free)
+}
+
+// lastID is the first id of the rows that an insert has written.
+func lastID(res sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return res.LastInsertId()
+}

@@ -1,0 +1,24 @@
+package mariadb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// errNoEvents says what is missing here; there are no tables for events either.
+var errNoEvents = fmt.Errorf("the event log is not available on MariaDB, it needs PostgreSQL or SQLite: %w", errors.ErrUnsupported) // immutable
+
+func (m *database) Events() error { return errNoEvents }
+
+func (m *database) InsertEvents(context.Context, bun.IDB, []*dialect.NewEvent) error {
+	return errNoEvents
+}
+
+func (m *database) Number(context.Context, *bun.DB, int) (int, error) { return 0, errNoEvents }
+
+func (m *database) Gate(context.Context, bun.IDB, string, bool) error { return errNoEvents }

@@ -1,0 +1,144 @@
+package mariadb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// fenceSQL gives up after a second. MySQL waits as long as
+// innodb_lock_wait_timeout says.
+const fenceSQL = fenceRowsSQL + ` /*M! WAIT 1 */`
+
+// fenceFreeSQL is for several messages: one that is locked must not hold up the others.
+const fenceFreeSQL = fenceRowsSQL + ` SKIP LOCKED`
+
+const fenceRowsSQL = `SELECT m.id, m.attempts, m.crashes FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE`
+
+const claimsSQL = `SELECT id, message_ids, CONNECTION_ID() AS pid, DATABASE() AS path FROM {claims} WHERE id IN (?) AND owner = ?`
+
+// fencePoint marks that the transaction in which messages were fenced is still the
+// same: a deadlock ends a transaction here, and so does a statement that changes a
+// table, and what follows would be written outside of any.
+const fencePoint = `fence_of_asyncmonolith`
+
+// Fence locks the messages, then asks for their claims: what was committed before
+// the locks were there it sees, and nobody can take them any more.
+func (m *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) ([]int64, error) {
+	begun := time.Now()
+	var ids, claims []int64
+	for _, msg := range f.Messages {
+		ids, claims = append(ids, msg.ID), append(claims, msg.Claim)
+	}
+	type state struct {
+		ID                int64
+		Attempts, Crashes int
+	}
+	var locked []state
+	statement := fenceSQL
+	if len(ids) > 1 {
+		statement = fenceFreeSQL
+	}
+	if err := m.Query(ctx, tx, statement, ordered(ids)).Scan(ctx, &locked); err != nil {
+		return nil, err
+	}
+	var live []struct {
+		dialect.Leased `bun:",extend"`
+		PID            int64  `bun:"pid"`
+		Path           string `bun:"path"`
+	}
+	if err := m.Query(ctx, tx, claimsSQL, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {
+		return nil, err
+	}
+	var held []int64
+	for _, msg := range f.Messages {
+		if !slices.Contains(locked, state{msg.ID, msg.Attempts, msg.Crashes}) {
+			continue
+		}
+		for _, c := range live {
+			if c.ID == msg.Claim && slices.Contains(c.MessageIDs, msg.ID) {
+				held = append(held, msg.ID)
+			}
+		}
+	}
+	if f.Session != nil && len(live) > 0 {
+		*f.Session = dialect.Session{PID: live[0].PID, Begun: begun.UnixMicro(), Path: live[0].Path}
+	}
+	if len(held) == 0 {
+		return nil, nil
+	}
+	_, err := tx.NewRaw(`SAVEPOINT ` + fencePoint).Exec(ctx)
+	return held, err
+}
+
+// Intact reports that the transaction is not that of the fence any more.
+func (m *database) Intact(ctx context.Context, tx bun.IDB) error {
+	if _, err := tx.NewRaw(`RELEASE SAVEPOINT ` + fencePoint).Exec(ctx); err != nil {
+		return fmt.Errorf("the transaction has ended early, by the consumer, a deadlock or a statement that commits: %w", err)
+	}
+	return nil
+}
+
+// Remove finds nothing once a function has changed to another database, where there may
+// be tables of the same names.
+func (m *database) Remove(ctx context.Context, db bun.IDB, session dialect.Session, ids []int64) (int, error) {
+	statement, args := deleteSQL, []any{ordered(ids)}
+	if session.Path != "" {
+		statement, args = statement+` WHERE DATABASE() = ?`, append(args, session.Path)
+	}
+	return dialect.Affected(m.Query(ctx, db, statement, args...).Exec(ctx))
+}
+
+// AsBegun has nothing to set back: there is no search path.
+func (m *database) AsBegun(dialect.Session) (string, []any) { return "", nil }
+
+// Usable tells whether a transaction is still open.
+func (m *database) Usable(ctx context.Context, tx bun.IDB) bool {
+	var open []int
+	err := tx.NewRaw(`SELECT 1 FROM DUAL WHERE /*M! @@in_transaction = 1 AND */ TRUE`).Scan(ctx, &open)
+	return err == nil && len(open) == 1
+}
+
+// existsSQL waits for a transaction that is still deciding about the row.
+const existsSQL = `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`
+
+func (m *database) Exists(ctx context.Context, db bun.IDB, id int64) (bool, error) {
+	var ids []int64
+	err := m.Query(ctx, db, existsSQL, id).Scan(ctx, &ids)
+	return len(ids) == 1, err
+}
+
+// busySQL tells what a session is doing, and for how long. Nobody needs a privilege
+// to see sessions of their own user. MySQL can tell neither.
+const busySQL = `SELECT /*M! QUERY_ID + */ 0 AS id, /*M! TIME_MS + */ 0 AS busy FROM information_schema.PROCESSLIST WHERE ID = ? AND COMMAND <> 'Sleep'`
+
+// Interrupt ends that one statement, by its own number, which no other statement ever
+// has. It is the transaction's if it has been running since before that ended: until
+// then its session could not become somebody else's. Nor can a statement be the
+// transaction's that is older than it, on a server that has taken over, say.
+func (m *database) Interrupt(ctx context.Context, db *bun.DB, session dialect.Session, ended time.Time) error {
+	var statements []struct {
+		ID   int64
+		Busy float64 // milliseconds
+	}
+	if err := db.NewRaw(busySQL, session.PID).Scan(ctx, &statements); err != nil {
+		return err
+	}
+	for _, s := range statements {
+		busy := time.Duration(s.Busy * float64(time.Millisecond))
+		if s.ID == 0 || busy < time.Since(ended) || busy > time.Since(time.UnixMicro(session.Begun)) {
+			continue
+		}
+		_, err := db.NewRaw(`/*M! KILL QUERY ID ? */`, s.ID).Exec(ctx)
+		if number, _ := dberr.MysqlError(err); err != nil && number != dberr.MysqlUnknownQuery {
+			return err
+		}
+	}
+	return nil
+}

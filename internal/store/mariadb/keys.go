@@ -1,0 +1,95 @@
+package mariadb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// reservation is an insert id and its message: the one with this row id, or so many places
+// behind it in one insert.
+type reservation struct {
+	dialect.PendingKey `bun:",extend"`
+	ID                 int64
+	Place              int `bun:"-"`
+}
+
+// reserve writes those insert ids that are not pending yet, and returns which these are.
+// One that somebody else is writing, or removing, is waited for. IGNORE would also cut
+// text that is too long, and make another key of it: package bus refuses that before.
+func (m *database) reserve(ctx context.Context, tx bun.Tx, keys []dialect.PendingKey) (free map[dialect.PendingKey]bool, err error) {
+	free = make(map[dialect.PendingKey]bool, len(keys))
+	if len(keys) == 0 {
+		return free, nil
+	}
+	slices.SortFunc(keys, dialect.PendingKey.Compare) // all in one order, so that no two can deadlock
+	keys = slices.Compact(keys)
+	args := make([]any, 0, 2*len(keys))
+	for _, k := range keys {
+		args, free[k] = append(args, k.InsertID, k.ConsumerType), true
+	}
+	values := strings.TrimPrefix(strings.Repeat(", (?, ?)", len(keys)), ", ")
+	n, err := dialect.Affected(m.Query(ctx, tx, `INSERT IGNORE INTO {keys} (insert_id, consumer_type) VALUES `+values, args...).Exec(ctx))
+	if err != nil || n == len(keys) {
+		return free, err
+	}
+	var mine []dialect.PendingKey
+	if err := m.Query(ctx, tx, reservedSQL, dialect.AsJSON(keys)).Scan(ctx, &mine); err != nil {
+		return nil, err
+	}
+	clear(free)
+	for _, k := range mine {
+		free[k] = true
+	}
+	return free, nil
+}
+
+// FreeKeys only looks, and waits for nobody: locks on keys that are not there would be on
+// the gaps between others, at which transactions of callers deadlock.
+func (m *database) FreeKeys(ctx context.Context, tx bun.Tx, keys []dialect.PendingKey) (free map[dialect.PendingKey]bool, err error) {
+	var pending []dialect.PendingKey
+	if err := m.Query(ctx, tx, pendingSQL, dialect.AsJSON(keys)).Scan(ctx, &pending); err != nil {
+		return nil, err
+	}
+	free = make(map[dialect.PendingKey]bool, len(keys))
+	for _, k := range keys {
+		free[k] = true
+	}
+	for _, k := range pending {
+		delete(free, k)
+	}
+	return free, nil
+}
+
+// listedSQL are those of a list of insert ids that there are.
+const listedSQL = `SELECT k.insert_id, k.consumer_type FROM JSON_TABLE(?, '$[*]' COLUMNS (insert_id VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.InsertID', consumer VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.ConsumerType')) j
+STRAIGHT_JOIN {keys} k FORCE INDEX (PRIMARY) ON k.insert_id = j.insert_id AND k.consumer_type = j.consumer`
+
+// assign writes which messages the reserved insert ids have.
+func (m *database) assign(ctx context.Context, tx bun.Tx, reserved []reservation) error {
+	if len(reserved) == 0 {
+		return nil
+	}
+	args := make([]any, 0, 4*len(reserved))
+	for _, r := range reserved {
+		args = append(args, r.InsertID, r.ConsumerType, r.ID, r.Place)
+	}
+	values := strings.TrimPrefix(strings.Repeat(", (?, ?, ? + ? * @@auto_increment_increment)", len(reserved)), ", ")
+	_, err := m.Query(ctx, tx, `INSERT INTO {keys} (insert_id, consumer_type, id) VALUES `+values+` ON DUPLICATE KEY UPDATE id = VALUES(id)`, args...).Exec(ctx)
+	if err != nil {
+		return fmt.Errorf("messages of insert ids: %w", err)
+	}
+	return nil
+}
+
+const pendingSQL = listedSQL + ` WHERE k.id IS NOT NULL`
+
+// reservedSQL finds insert ids that have no message yet: what was just written, and
+// what a produce that failed has left behind when its caller committed nevertheless. The
+// locks it takes, and so needs no snapshot, are those that the insert has already.
+const reservedSQL = listedSQL + ` WHERE k.id IS NULL LOCK IN SHARE MODE`

@@ -1,0 +1,77 @@
+package mariadb
+
+import (
+	"context"
+	"slices"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// mariaProbe asks what is left when it is known which messages are due.
+const (
+	probeCrashedSQL = `SELECT DISTINCT LEAST(m.crashes, 2) AS kind, 0 AS value, NULL AS at FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
+  WHERE m.crashes > 0 AND (m.consumer_type, m.payload_type) IN (?) AND m.available_after <= {now}
+    AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
+UNION ALL SELECT 3, MIN(leased_until) - {now}, NULL FROM {claims} HAVING MIN(leased_until) IS NOT NULL
+UNION ALL SELECT 5, 0, {now}
+UNION ALL SELECT 4, MIN(due) - {now}, NULL FROM (`
+	probeNextSQL = `SELECT (SELECT MIN(m.available_after) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type = ? AND m.payload_type = ?
+  AND m.available_after > {now}) AS due FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)`
+	probeEndSQL = `) n HAVING MIN(due) IS NOT NULL`
+)
+
+// Probe takes two statements, since what is due has to be compared with what is held,
+// and more to look behind that.
+func (m *database) Probe(ctx context.Context, db bun.IDB, wants []dialect.Want, all bool) (dialect.Probe, error) {
+	if len(wants) == 0 {
+		wants = []dialect.Want{{}} // nobody's messages: the other questions stay
+	}
+	due, first, err := m.free(ctx, db, wants)
+	if err != nil || !all {
+		return dialect.Probe{Due: due, First: first}, err
+	}
+	args := []any{wantedPairs(wants)}
+	for _, w := range wants {
+		args = append(args, w.Consumer, w.Payload, w.Consumer)
+	}
+	var found []dialect.Finding
+	err = m.Query(ctx, db, probeCrashedSQL+unionAll(probeNextSQL, len(wants))+probeEndSQL, args...).Scan(ctx, &found)
+	probe := dialect.NewProbe(found)
+	probe.Due, probe.First = due, first
+	return probe, err
+}
+
+// free returns those wants of which something is due that is not held, and where.
+func (m *database) free(ctx context.Context, db bun.IDB, wants []dialect.Want) (due []int, first []dialect.Position, err error) {
+	looks := make([]look, len(wants))
+	for i := range wants {
+		looks[i] = look{want: i, missing: 1, limit: minLook, at: wants[i].After}
+	}
+	var held map[int64]bool
+	for {
+		if looks = slices.DeleteFunc(looks, look.over); len(looks) == 0 {
+			return due, first, nil
+		}
+		var found []candidate
+		if found, held, err = m.candidates(ctx, db, wants, looks, held); err != nil {
+			return nil, nil, err
+		}
+		for i := range looks {
+			if free := looks[i].advance(found, held); len(free) > 0 {
+				looks[i].missing = 0
+				due, first = append(due, looks[i].want), append(first, dialect.Position{At: free[0].AvailableAfter.Time, ID: free[0].ID})
+			}
+		}
+	}
+}
+
+// wantedPairs lists the kinds of messages that are wanted, for (a, b) IN (?).
+func wantedPairs(wants []dialect.Want) any {
+	pairs := make([]bun.TupleValues, len(wants))
+	for i, w := range wants {
+		pairs[i] = bun.Tuple([]string{w.Consumer, w.Payload})
+	}
+	return bun.List(pairs)
+}

@@ -1,0 +1,229 @@
+package mariadb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+func (m *database) Held() string { return heldSQL }
+
+func (m *database) HeldClaims() string { return `SELECT c.id AS claim_id, h.id AS mid FROM ` + idsSQL }
+
+// leasedSQL counts what is held.
+const leasedSQL = `
+SELECT m.consumer_type AS consumer, count(*) AS leased, SUM(m.crashes = 0 AND m.available_after <= {now}) AS due, SUM(m.crashes > 0) AS crashed
+FROM (` + heldSQL + `) h STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = h.id GROUP BY m.consumer_type`
+
+// cleanSQL and othersSQL are statsStatement for one kind of message, and for what
+// has no kinds: here a subquery in FROM cannot refer to a list outside of it. They
+// count what is held, too.
+const (
+	cleanSQL = `
+SELECT ? AS consumer,
+  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = ? AND m.payload_type = ? AND m.crashes = 0 AND m.available_after <= {now} LIMIT ?) x) AS ready,
+  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = ? AND m.payload_type = ? AND m.crashes = 0 AND m.available_after > {now} LIMIT ?) x) AS ` + "`delayed`" + `,
+  0 AS poisoned, NULL AS oldest_poisoned, {now} AS now`
+	othersSQL = `
+SELECT ? AS consumer,
+  (SELECT count(*) FROM (SELECT 1 FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due) WHERE m.consumer_type = ? AND m.crashes > 0 LIMIT ?) x) AS ready,
+  0 AS ` + "`delayed`" + `,
+  (SELECT count(*) FROM (SELECT 1 FROM {poisoned} p WHERE p.consumer_type = ? LIMIT ?) x) AS poisoned,
+  (SELECT MIN(p.poisoned_at) FROM {poisoned} p WHERE p.consumer_type = ?) AS oldest_poisoned,
+  {now} AS now`
+)
+
+// oldestSQL finds the oldest of those that are not held, among one more than are.
+const (
+	oldestSQL      = `SELECT c.consumer, MIN(c.available_after) AS oldest_ready FROM (%s) c WHERE c.id NOT IN (` + heldSQL + `) GROUP BY c.consumer`
+	oldestCleanSQL = `
+(SELECT ? AS consumer, m.id, m.available_after FROM {messages} m WHERE m.consumer_type = ? AND m.payload_type = ? AND m.crashes = 0
+  AND m.available_after <= {now} ORDER BY m.available_after LIMIT ?)`
+	oldestCrashedSQL = `
+(SELECT ? AS consumer, m.id, m.available_after FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due) WHERE m.consumer_type = ? AND m.crashes > 0
+  ORDER BY m.available_after LIMIT ?)`
+)
+
+// together is how many kinds or consumers one statement counts.
+const together = 100
+
+type leasedCount struct {
+	Consumer             string
+	Leased, Due, Crashed int64
+}
+
+// Stats reads all that is claimed a few times, however many consumers there are.
+func (m *database) Stats(ctx context.Context, db bun.IDB, consumers []string) ([]dialect.QueueStats, error) {
+	var leased []leasedCount
+	if err := m.Query(ctx, db, leasedSQL).Scan(ctx, &leased); err != nil {
+		return nil, err
+	}
+	t := tally{held: make(map[string]leasedCount, len(leased)), rows: make([]dialect.QueueStats, len(consumers)), of: make(map[string]*dialect.QueueStats, len(consumers))}
+	for _, l := range leased {
+		t.held[l.Consumer] = l
+	}
+	for i, name := range consumers {
+		t.rows[i].Consumer, t.of[name] = name, &t.rows[i]
+	}
+	if err := t.count(ctx, m, db); err != nil {
+		return nil, err
+	}
+	for i := range t.rows {
+		row, held := &t.rows[i], t.held[t.rows[i].Consumer]
+		row.Leased, row.Ready = held.Leased, max(row.Ready-held.Due-held.Crashed, 0)
+	}
+	return t.rows, nil
+}
+
+// tally adds up what is found of the consumers that were asked for.
+type tally struct {
+	held map[string]leasedCount
+	rows []dialect.QueueStats
+	of   map[string]*dialect.QueueStats
+}
+
+// asked walks names and keeps those that were asked for.
+func (t tally) asked(ctx context.Context, m *database, db bun.IDB, next string) (names []string, err error) {
+	names, err = m.types(ctx, db, next)
+	return slices.DeleteFunc(names, func(name string) bool { return t.of[name] == nil }), err
+}
+
+func (t tally) count(ctx context.Context, m *database, db bun.IDB) error {
+	clean, err := t.asked(ctx, m, db, nextCleanSQL)
+	if err != nil {
+		return err
+	}
+	kinds, err := m.kinds(ctx, db, clean)
+	if err != nil {
+		return err
+	}
+	crashed, err := t.asked(ctx, m, db, nextCrashedSQL)
+	if err != nil {
+		return err
+	}
+	poisoned, err := t.asked(ctx, m, db, nextPoisonedSQL)
+	if err != nil {
+		return err
+	}
+	for part := range slices.Chunk(kinds, together) {
+		var counted, oldest []any
+		for _, k := range part {
+			c, p, due := k.ConsumerType, k.PayloadType, t.held[k.ConsumerType].Due
+			counted = append(counted, c, c, p, bus.MaxQueueCount+due, c, p, bus.MaxQueueCount)
+			oldest = append(oldest, c, c, p, due+1)
+		}
+		if err := t.add(ctx, m, db, len(part), cleanSQL, counted, oldestCleanSQL, oldest); err != nil {
+			return err
+		}
+	}
+	for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(append(crashed, poisoned...)))), together) {
+		var counted, oldest []any
+		for _, c := range part {
+			held := t.held[c].Crashed
+			counted = append(counted, c, c, bus.MaxQueueCount+held, c, bus.MaxQueueCount, c)
+			oldest = append(oldest, c, c, held+1)
+		}
+		if err := t.add(ctx, m, db, len(part), othersSQL, counted, oldestCrashedSQL, oldest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add runs the statements for n kinds or consumers.
+func (t tally) add(ctx context.Context, m *database, db bun.IDB, n int, counting string, counted []any, finding string, oldest []any) error {
+	var counts, waiting []dialect.QueueStats
+	if err := m.Query(ctx, db, unionAll(counting, n), counted...).Scan(ctx, &counts); err != nil {
+		return err
+	}
+	if err := m.Query(ctx, db, fmt.Sprintf(oldestSQL, unionAll(finding, n)), oldest...).Scan(ctx, &waiting); err != nil {
+		return err
+	}
+	for _, c := range counts {
+		row := t.of[c.Consumer]
+		row.Ready, row.Delayed, row.Poisoned, row.Now = row.Ready+c.Ready, row.Delayed+c.Delayed, row.Poisoned+c.Poisoned, c.Now
+		if !c.OldestPoisoned.IsZero() {
+			row.OldestPoisoned = c.OldestPoisoned
+		}
+	}
+	for _, w := range waiting {
+		if row := t.of[w.Consumer]; row.OldestReady.IsZero() || w.OldestReady.Before(row.OldestReady.Time) {
+			row.OldestReady = w.OldestReady
+		}
+	}
+	return nil
+}
+
+// The next name behind one: with constants these are looked up at the edge of an
+// index, where a recursive query would read all of it for each name.
+const (
+	nextCleanSQL    = `SELECT MIN(consumer_type) FROM {messages} WHERE crashes = 0 AND consumer_type > ?`
+	nextCrashedSQL  = `SELECT MIN(consumer_type) FROM {messages} WHERE crashes > 0 AND consumer_type > ?`
+	nextPoisonedSQL = `SELECT MIN(consumer_type) FROM {poisoned} WHERE consumer_type > ?`
+	nextPayloadSQL  = `SELECT MIN(payload_type) FROM {messages} WHERE crashes = 0 AND consumer_type = ? AND payload_type > ?`
+)
+
+// types walks distinct names from one to the next; of is what next asks for before.
+func (m *database) types(ctx context.Context, db bun.IDB, next string, of ...any) (names []string, err error) {
+	for last := ""; ; {
+		var name sql.NullString
+		if err := m.Query(ctx, db, next, append(slices.Clone(of), last)...).Scan(ctx, &name); err != nil || !name.Valid {
+			return names, err
+		}
+		last = name.String
+		names = append(names, last)
+	}
+}
+
+func (m *database) StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
+	for _, next := range []string{nextCleanSQL, nextCrashedSQL, nextPoisonedSQL} {
+		found, err := m.types(ctx, db, next)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, found...)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(names))), nil
+}
+
+// kinds walks the payload types of pending messages of the given consumer types.
+func (m *database) kinds(ctx context.Context, db bun.IDB, consumers []string) (found []dialect.Stranger, err error) {
+	for _, consumer := range consumers {
+		payloads, err := m.types(ctx, db, nextPayloadSQL, consumer)
+		if err != nil {
+			return nil, err
+		}
+		for _, payload := range payloads {
+			found = append(found, dialect.Stranger{ConsumerType: consumer, PayloadType: payload})
+		}
+	}
+	return found, nil
+}
+
+func (m *database) Strangers(ctx context.Context, db bun.IDB, wants []dialect.Want) (found []dialect.Stranger, err error) {
+	consumers, err := m.types(ctx, db, nextCleanSQL)
+	if err != nil {
+		return nil, err
+	}
+	if found, err = m.kinds(ctx, db, consumers); err != nil {
+		return nil, err
+	}
+	wanted := make(map[dialect.Stranger]bool)
+	for _, w := range wants {
+		wanted[dialect.Stranger{ConsumerType: w.Consumer, PayloadType: w.Payload}] = true
+	}
+	found = slices.DeleteFunc(found, func(s dialect.Stranger) bool { return wanted[s] })
+	return found[:min(len(found), 20)], nil
+}
+
+// unionAll repeats a statement.
+func unionAll(statement string, n int) string {
+	return strings.TrimSuffix(strings.Repeat(statement+" UNION ALL ", n), " UNION ALL ")
+}

@@ -1,0 +1,115 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// pickSQL locks what is due. It is immutable.
+var pickSQL = `
+SELECT w.i, m.*
+FROM unnest(?::int[], ?::text[], ?::text[], ?::int[], ?::timestamptz[], ?::bigint[]) w(i, consumer, payload, n, after_at, after_id)
+CROSS JOIN LATERAL (
+  SELECT ` + dialect.PickColumns("octet_length(%s)") + ` FROM {messages} m
+  WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.crashes = 0 AND m.available_after <= {now}
+    AND (m.available_after, m.id) > (w.after_at, w.after_id)
+    AND m.id NOT IN (` + heldSQL + `)
+  ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m
+WHERE w.consumer NOT IN (` + dialect.PausedNames + `)`
+
+// pickCrashedSQL does so for messages that have crashed. It is immutable.
+var pickCrashedSQL = `
+SELECT 0 AS i, ` + dialect.PickColumns("octet_length(%s)") + ` FROM {messages} m
+WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest(?::text[], ?::text[])) AND m.crashes > 0
+  AND m.crashes BETWEEN ? AND ? AND m.available_after <= {now}
+  AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
+ORDER BY m.available_after, m.id LIMIT ? FOR UPDATE SKIP LOCKED`
+
+// recordSQL must never be given a limit: it is what keeps an id out of two claims.
+const recordSQL = `
+WITH free AS MATERIALIZED (
+  SELECT x FROM unnest(?::bigint[]) x WHERE x NOT IN (SELECT unnest(message_ids) FROM {claims}))
+INSERT INTO {claims} (owner, solo, claimed_at, leased_until, message_ids)
+SELECT ?, ?, {now}, {now} + ? * interval '1 microsecond', array_agg(x) FROM free HAVING count(*) > 0 RETURNING id, message_ids`
+
+func (p *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (dialect.Claim, error) {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return dialect.Claim{}, fmt.Errorf("begin: %w", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // a no-op after Commit, and nothing to add to an earlier error
+	if _, err := tx.NewRaw(preambleSQL).Exec(ctx); err != nil {
+		return dialect.Claim{}, fmt.Errorf("preamble: %w", err)
+	}
+	var picks []dialect.Pick
+	if err := p.pickQuery(ctx, tx, r).Scan(ctx, &picks); err != nil {
+		return dialect.Claim{}, fmt.Errorf("pick: %w", err)
+	}
+	c, picks := r.Keep(picks)
+	if len(picks) > 0 {
+		if err := p.record(ctx, tx, r, &c, picks); err != nil {
+			return dialect.Claim{}, fmt.Errorf("record: %w", err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return dialect.Claim{}, fmt.Errorf("commit: %w", err)
+	}
+	return c, nil
+}
+
+// record claims those picks that are still free.
+func (p *database) record(ctx context.Context, tx bun.Tx, r dialect.ClaimRequest, c *dialect.Claim, picks []dialect.Pick) error {
+	var recorded []struct {
+		ID         int64
+		MessageIDs []int64 `bun:"message_ids,array"`
+	}
+	c.Sent = time.Now()
+	err := p.Query(ctx, tx, recordSQL, pgdialect.Array(dialect.PickedIDs(picks)), r.Owner, r.Solo, r.Lease.Microseconds()).Scan(ctx, &recorded)
+	if err != nil || len(recorded) == 0 {
+		return err
+	}
+	c.ID = recorded[0].ID
+	return p.Take(ctx, tx, c, picks, recorded[0].MessageIDs)
+}
+
+func (p *database) pickQuery(ctx context.Context, tx bun.IDB, r dialect.ClaimRequest) *bun.RawQuery {
+	w := columnsOf(r.Wants)
+	if r.Select != dialect.Clean {
+		low, high := r.Select.Crashes()
+		return p.Query(ctx, tx, pickCrashedSQL, pgdialect.Array(w.consumers), pgdialect.Array(w.payloads), low, high, r.Limit)
+	}
+	return p.Query(ctx, tx, pickSQL, pgdialect.Array(w.indexes), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads),
+		pgdialect.Array(w.limits), pgdialect.Array(w.afterAt), pgdialect.Array(w.afterID))
+}
+
+// wantColumns are wants turned on their side, as arrays for the database.
+type wantColumns struct {
+	indexes, limits     []int
+	consumers, payloads []string
+	afterAt             []string
+	afterID             []int64
+}
+
+func columnsOf(wants []dialect.Want) wantColumns {
+	var w wantColumns
+	for i, want := range wants {
+		w.indexes = append(w.indexes, i)
+		w.limits = append(w.limits, want.Limit)
+		w.consumers = append(w.consumers, want.Consumer)
+		w.payloads = append(w.payloads, want.Payload)
+		at := "-infinity"
+		if !want.After.At.IsZero() {
+			at = timestamp(want.After.At)
+		}
+		w.afterAt = append(w.afterAt, at)
+		w.afterID = append(w.afterID, want.After.ID)
+	}
+	return w
+}

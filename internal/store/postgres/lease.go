@@ -1,0 +1,58 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// extendSQL renews everything the owner holds, also a claim that has expired but
+// that nobody has taken yet.
+// Like every statement that locks several claims it does so in the order of
+// their ids, so that no two can deadlock.
+const extendSQL = `
+WITH live AS MATERIALIZED (SELECT id FROM {claims} WHERE owner = ? ORDER BY id FOR UPDATE)
+UPDATE {claims} c SET leased_until = {now} + ? * interval '1 microsecond' FROM live l WHERE c.id = l.id RETURNING c.id`
+
+func (p *database) Extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error) {
+	err = p.Query(ctx, db, extendSQL, owner, lease.Microseconds()).Scan(ctx, &held)
+	return held, err
+}
+
+const disclaimSQL = `
+WITH live AS MATERIALIZED (SELECT id FROM {claims} WHERE id = ANY(?::bigint[]) AND owner = ? ORDER BY id FOR UPDATE)
+DELETE FROM {claims} c USING live l WHERE c.id = l.id`
+
+func (p *database) Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
+	_, err := p.Query(ctx, db, disclaimSQL, pgdialect.Array(claims), owner).Exec(ctx)
+	return err
+}
+
+// recoverSQL leaves messages alone that somebody has locked: a transactional
+// consumer that outlived its lease is still at work on them, not crashed. It is
+// immutable.
+var recoverSQL = `
+WITH dead AS MATERIALIZED (
+  SELECT id, message_ids, solo FROM {claims} WHERE leased_until < {now} ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED),
+gone AS (DELETE FROM {claims} c USING dead d WHERE c.id = d.id),
+ids AS MATERIALIZED (SELECT u.mid, d.solo FROM dead d CROSS JOIN LATERAL unnest(d.message_ids) u(mid)),
+hit AS MATERIALIZED (
+  SELECT m.id, i.solo, m.crashes FROM {messages} m JOIN ids i ON i.mid = m.id ORDER BY m.id FOR UPDATE OF m SKIP LOCKED),
+dying AS (DELETE FROM {messages} m USING hit h WHERE m.id = h.id AND h.solo AND h.crashes + 1 >= ? RETURNING ` + dialect.MessageColumns + `),
+poi AS (
+  INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `)
+  SELECT ` + dialect.PoisonedID("dying.id") + `, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
+    available_after, attempts, crashes + 1, errors, {now}, ? FROM dying),
+bump AS (
+  UPDATE {messages} m SET crashes = CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, ? - 1) END
+  FROM hit h WHERE m.id = h.id AND NOT (h.solo AND h.crashes + 1 >= ?))
+SELECT (SELECT count(*) FROM dead) AS claims, (SELECT count(*) FROM hit) AS crashed, (SELECT count(*) FROM dying) AS poisoned`
+
+func (p *database) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found dialect.Recovered, err error) {
+	err = p.Query(ctx, db, recoverSQL, maxCrashes, dialect.CrashReason(maxCrashes), maxCrashes, maxCrashes).Scan(ctx, &found)
+	return found, err
+}

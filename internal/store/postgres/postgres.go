@@ -1,0 +1,78 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// database is the engine for PostgreSQL 13 and later.
+//
+// A claim is one row in message_claims. Two statements make it: pick locks rows
+// that no claim holds, and record writes the claim with a snapshot of its own,
+// which sees every claim committed since pick began. While a claimer holds a
+// row lock nobody else can pick the row; once it lets go, its claim is visible
+// to everyone else's record. Both halves are needed, and both need READ
+// COMMITTED.
+type database struct{ dialect.Returning }
+
+func New(tables bus.Tables) (dialect.Dialect, error) {
+	p := new(database)
+	p.Returning = dialect.Returning{Names: dialect.NewNames(tables, `"`, fragments()), Dialect: p}
+	return p, nil
+}
+
+func (p *database) Name() string { return "postgres" }
+
+func (p *database) RowLocks() bool { return true }
+
+func (p *database) ReadOnlyQuery() string { return readOnlySQL }
+
+const readOnlySQL = `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'`
+
+func fragments() dialect.Fragments {
+	return dialect.Fragments{
+		Place: "position", Unplaced: "e.position IS NULL", Last: "(SELECT h.position FROM {head} h WHERE h.id = 1)",
+		Once: "MATERIALIZED", Size: "cardinality(c.message_ids)", Keep: dialect.OnPaused,
+		Keyed: "m.insert_id = ?",
+	}
+}
+
+func (p *database) Now(ctx context.Context) string {
+	if t, ok := dialect.FixedClock(ctx); ok {
+		return p.At(t)
+	}
+	return "statement_timestamp()"
+}
+
+func (p *database) After(ctx context.Context, d time.Duration) string {
+	return fmt.Sprintf("%s + %d * interval '1 microsecond'", p.Now(ctx), d.Microseconds())
+}
+
+func (p *database) At(t time.Time) string { return "'" + timestamp(t) + "'::timestamptz" }
+
+func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999+00:00") }
+
+func (p *database) Query(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery {
+	return p.Prepare(db, p.Now(ctx), statement, args...)
+}
+
+// preambleSQL bounds what a vanished client can hold on to, and keeps the
+// planner from turning the claims subquery into a scan per row.
+const preambleSQL = `SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('statement_timeout', '5s', true),
+	set_config('work_mem', '16MB', true), set_config('jit', 'off', true)`
+
+// notifySQL does not wait for the disk: a crash that loses a notification ends the
+// connections of those it was for. That also keeps short the one lock which all
+// transactions of a server that notify hold while they commit.
+const notifySQL = `SELECT set_config('synchronous_commit', 'off', true), pg_notify(?, ?)`
+
+// heldSQL is limited for the planner's sake only: with the limit it always
+// hashes the subquery. Missing a claim here costs a wasted pick; recordSQL, which
+// is the guard, has no limit.
+const heldSQL = `SELECT unnest(message_ids) AS id FROM {claims} LIMIT 100000`

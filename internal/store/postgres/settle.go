@@ -1,0 +1,135 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// brieflySQL bounds what the statement around it waits for a lock. It must be evaluated
+// before the locks are taken, so it is joined to the first rows that are locked.
+const brieflySQL = `(SELECT set_config('lock_timeout', '1s', true) OFFSET 0) s`
+
+// finishSQL ends claims of which every message is done. What is left in a claim
+// is a subset of what its owner took, so the ids need not be sent.
+const finishSQL = `
+WITH live AS MATERIALIZED (SELECT c.id FROM ` + brieflySQL + `, {claims} c WHERE c.id = ANY(?::bigint[]) AND c.owner = ? ORDER BY c.id FOR UPDATE OF c),
+gone AS (DELETE FROM {claims} c USING live l WHERE c.id = l.id RETURNING c.id, c.message_ids),
+fin AS (DELETE FROM {messages} m USING (SELECT unnest(message_ids) AS id FROM gone) g WHERE m.id = g.id)
+SELECT id, cardinality(message_ids) AS messages FROM gone`
+
+func (p *database) Finish(ctx context.Context, db bun.IDB, owner string, claims []int64) (finished []dialect.Finished, err error) {
+	err = p.Query(ctx, db, finishSQL, pgdialect.Array(claims), owner).Scan(ctx, &finished)
+	return finished, err
+}
+
+// settleSQL guards every result by membership: its id must still be in a live
+// claim of this owner. What stays in a claim is computed by subtraction here, so
+// the statement is idempotent and can be sent again or out of order. It is immutable.
+var settleSQL = `
+WITH live AS MATERIALIZED (
+  SELECT c.id, c.message_ids FROM ` + brieflySQL + `, {claims} c WHERE c.id = ANY(?::bigint[]) AND c.owner = ? ORDER BY c.id FOR UPDATE OF c),
+held AS MATERIALIZED (` + holdsSQL + `),
+res AS MATERIALIZED (` + resultsSQL + `),` + applySQL + `
+SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages FROM live l`
+
+// settleFreeSQL leaves out what somebody else has locked, and says which. What is gone is
+// not locked; and to give back touches no message. It is immutable.
+var settleFreeSQL = `
+WITH live AS MATERIALIZED (
+  SELECT id, message_ids FROM {claims} WHERE id = ANY(?::bigint[]) AND owner = ? ORDER BY id FOR UPDATE),
+held AS MATERIALIZED (` + holdsSQL + `),
+sent AS MATERIALIZED (` + resultsSQL + `),
+free AS MATERIALIZED (
+  SELECT m.id FROM {messages} m WHERE m.id IN (SELECT s.mid FROM sent s WHERE s.outcome <> 'release') ORDER BY m.id FOR UPDATE SKIP LOCKED),
+busy AS MATERIALIZED (
+  SELECT s.cid, s.mid FROM sent s JOIN {messages} m ON m.id = s.mid
+  WHERE s.outcome <> 'release' AND s.mid NOT IN (SELECT id FROM free)),
+res AS MATERIALIZED (SELECT * FROM sent s WHERE s.outcome = 'release' OR s.mid NOT IN (SELECT mid FROM busy)),` + applySQL + `
+SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages, (SELECT array_agg(b.mid) FROM busy b WHERE b.cid = l.id) AS busy FROM live l`
+
+const holdsSQL = `SELECT l.id AS cid, u.mid FROM live l CROSS JOIN LATERAL unnest(l.message_ids) u(mid)`
+
+const resultsSQL = `
+  SELECT r.* FROM unnest(?::bigint[], ?::bigint[], ?::text[], ?::bigint[], ?::text[], ?::text[])
+    r(cid, mid, outcome, delay, errors, reason)
+  JOIN held h ON h.cid = r.cid AND h.mid = r.mid`
+
+// applySQL writes the results that count. It is immutable.
+var applySQL = `
+rest AS MATERIALIZED (
+  SELECT h.cid, array_agg(h.mid) FILTER (WHERE r.mid IS NULL) AS ids
+  FROM held h LEFT JOIN res r ON r.cid = h.cid AND r.mid = h.mid GROUP BY h.cid),
+gone AS (DELETE FROM {claims} c USING rest k WHERE c.id = k.cid AND k.ids IS NULL),
+kept AS (
+  UPDATE {claims} c SET message_ids = k.ids, leased_until = {now} + ? * interval '1 microsecond'
+  FROM rest k WHERE c.id = k.cid AND k.ids IS NOT NULL),
+fin AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 'done'),
+bad AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 'poison'
+  RETURNING ` + dialect.MessageColumns + `, r.errors AS new_errors, r.reason),
+poi AS (
+  INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `)
+  SELECT ` + dialect.PoisonedID("bad.id") + `, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
+    available_after, attempts + 1, crashes, COALESCE(NULLIF(new_errors, ''), errors), {now}, reason FROM bad),
+upd AS (
+  UPDATE {messages} m SET attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, crashes = 0,
+    errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = {now} + r.delay * interval '1 microsecond'
+  FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))`
+
+func (p *database) Settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool) (dialect.Settled, error) {
+	statement := settleSQL
+	if freeOnly {
+		statement = settleFreeSQL
+	}
+	r := resultColumns(results)
+	var rows []struct {
+		dialect.Finished `bun:",extend"`
+		Busy             []int64 `bun:"busy,array"`
+	}
+	err := p.Query(ctx, db, statement, pgdialect.Array(r.claims), owner,
+		pgdialect.Array(r.claimOf), pgdialect.Array(r.messages), pgdialect.Array(r.outcomes), pgdialect.Array(r.delays),
+		pgdialect.Array(r.errors), pgdialect.Array(r.reasons), lease.Microseconds()).Scan(ctx, &rows)
+	var settled dialect.Settled
+	locked := make(map[[2]int64]bool)
+	for _, row := range rows {
+		settled.Live = append(settled.Live, row.Claim)
+		settled.Applied += row.Messages
+		for _, id := range row.Busy {
+			locked[[2]int64{row.Claim, id}] = true
+		}
+	}
+	if len(locked) == 0 {
+		return settled, err
+	}
+	for _, result := range results {
+		if locked[[2]int64{result.Claim, result.Message}] {
+			settled.Busy = append(settled.Busy, result)
+		}
+	}
+	return settled, err
+}
+
+// resultArrays are results turned on their side, as arrays for the database.
+type resultArrays struct {
+	claims                    []int64 // distinct
+	claimOf, messages, delays []int64
+	outcomes, errors, reasons []string
+}
+
+func resultColumns(results []dialect.Result) resultArrays {
+	r := resultArrays{claims: dialect.ClaimsOf(results)}
+	for _, result := range results {
+		r.claimOf = append(r.claimOf, result.Claim)
+		r.messages = append(r.messages, result.Message)
+		r.outcomes = append(r.outcomes, string(result.Outcome))
+		r.delays = append(r.delays, result.Delay.Microseconds())
+		r.errors = append(r.errors, errorlog.Clean(result.Errors, 0))
+		r.reasons = append(r.reasons, errorlog.Clean(result.Reason, errorlog.MaxBytes))
+	}
+	return r
+}

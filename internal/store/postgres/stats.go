@@ -1,0 +1,26 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+func (p *database) Strangers(ctx context.Context, db bun.IDB, wants []dialect.Want) (found []dialect.Stranger, err error) {
+	w := columnsOf(wants)
+	err = p.Query(ctx, db, dialect.StrangersAmong(`SELECT * FROM unnest(?::text[], ?::text[])`), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)).Scan(ctx, &found)
+	return found, err
+}
+
+func (p *database) Listed(names []string) (statement string, arg any) {
+	return `SELECT unnest(?::text[]) AS consumer`, pgdialect.Array(names)
+}
+
+func (p *database) Held() string { return heldSQL }
+
+func (p *database) HeldClaims() string {
+	return `SELECT c.id AS claim_id, u.mid FROM {claims} c CROSS JOIN LATERAL unnest(c.message_ids) u(mid)`
+}

@@ -1,0 +1,58 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// The rows and questions that dialects and their callers share.
+type (
+	Claim        = dialect.Claim
+	ClaimRequest = dialect.ClaimRequest
+	Event        = dialect.Event
+	Fence        = dialect.Fence
+	Fenced       = dialect.Fenced
+	Finished     = dialect.Finished
+	Message      = dialect.Message
+	Moment       = dialect.Moment
+	NewEvent     = dialect.NewEvent
+	NewMessage   = dialect.NewMessage
+	Outcome      = dialect.Outcome
+	Poisoned     = dialect.Poisoned
+	Position     = dialect.Position
+	Probe        = dialect.Probe
+	Recovered    = dialect.Recovered
+	Requeuing    = dialect.Requeuing
+	Result       = dialect.Result
+	Selection    = dialect.Selection
+	Session      = dialect.Session
+	Settled      = dialect.Settled
+	Stranger     = dialect.Stranger
+	Want         = dialect.Want
+)
+
+// The outcomes of a settle, and which messages a claim may take.
+const (
+	Clean    = dialect.Clean
+	Done     = dialect.Done
+	Failed   = dialect.Failed
+	Killers  = dialect.Killers
+	Poison   = dialect.Poison
+	Release  = dialect.Release
+	Snoozed  = dialect.Snoozed
+	Suspects = dialect.Suspects
+)
+
+// WithClock makes every statement run under the context take its time from now
+// instead of the database's clock. Test kits use it.
+func WithClock(ctx context.Context, now func() time.Time) context.Context {
+	return dialect.WithClock(ctx, now)
+}
+
+// Headers reads headers as they are stored.
+func Headers(text []byte) map[string]string { return dialect.Headers(text) }
+
+// CrashReason says why a message is poisoned whose processes have vanished so often.
+func CrashReason(crashes int) string { return dialect.CrashReason(crashes) }

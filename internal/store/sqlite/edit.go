@@ -1,0 +1,22 @@
+package sqlite
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// LockPending need not: the transaction has the write lock.
+func (s *database) LockPending(_ context.Context, _ bun.Tx, _ bool, ids []int64) ([]int64, error) {
+	return ids, nil
+}
+
+func (s *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) ([]dialect.PendingKey, error) {
+	return s.RequeueAs(ctx, tx, dialect.IdsOf(rows), how, "")
+}
+
+func (s *database) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
+	return dialect.Affected(s.Query(ctx, db, `DELETE FROM {poisoned} WHERE id IN (?)`, bun.List(ids)).Exec(ctx))
+}

@@ -1,0 +1,24 @@
+package sqlite
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+func (s *database) Strangers(ctx context.Context, db bun.IDB, wants []dialect.Want) (found []dialect.Stranger, err error) {
+	err = s.Query(ctx, db, dialect.StrangersAmong(`SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j`), dialect.Pairs(wants)).Scan(ctx, &found)
+	return found, err
+}
+
+func (s *database) Listed(names []string) (statement string, arg any) {
+	return `SELECT value AS consumer FROM json_each(?)`, dialect.AsJSON(names)
+}
+
+func (s *database) Held() string { return heldSQL }
+
+func (s *database) HeldClaims() string {
+	return `SELECT c.id AS claim_id, j.value AS mid FROM {claims} c, json_each(c.message_ids) j`
+}
