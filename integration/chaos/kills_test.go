@@ -42,7 +42,7 @@ func kills(b *bar, dsn string, config chaos.WorkerConfig, messages, times int) *
 		r.start(victim)
 	}
 	backlog := r.pending()
-	limit := r.config.Lease + 5*time.Second
+	limit := r.config.Lease + pick(b, 20*time.Second, 5*time.Second, 5*time.Second) // make test runs it beside everything else
 	b.eventually(time.Minute, "everything is settled", r.settled)
 	took := time.Since(killed)
 	r.stopAll()
