@@ -45,7 +45,7 @@ func eventLogMutants() []mutant {
 				{"(more bool, err error) {\n	err = r.db.RunInTx(", "(more bool, err error) {\n	var b *batch\n	err = r.db.RunInTx("},
 				{"		b := &batch{shard: s, runner: r, tx: tx}\n", "		b = &batch{shard: s, runner: r, tx: tx}\n"},
 				{"	moved, err := b.runner.store.MoveSubscription(ctx, b.tx, sub, b.to)\n", "	moved, err := true, error(nil)\n"},
-				{"		return false, fmt.Errorf(\"projection %q: %w\", s.Name, err)\n	}\n", "		return false, fmt.Errorf(\"projection %q: %w\", s.Name, err)\n	}\n	if b.sub.Name != \"\" && b.to > b.sub.Position {\n		err := store.InTx(ctx, r.db, func(tx bun.Tx) error {\n			_, err := r.store.MoveSubscription(ctx, tx, b.sub, b.to)\n			return err\n		})\n		if err != nil {\n			return false, err\n		}\n	}\n"},
+				{"		return false, fmt.Errorf(\"projection %q: %w\", s.Name, err)\n	}\n", "		return false, fmt.Errorf(\"projection %q: %w\", s.Name, err)\n	}\n	if b.sub.Name != \"\" && b.to > b.sub.Position {\n		err := txn.InTx(ctx, r.db, func(tx bun.Tx) error {\n			_, err := r.store.MoveSubscription(ctx, tx, b.sub, b.to)\n			return err\n		})\n		if err != nil {\n			return false, err\n		}\n	}\n"},
 			},
 		},
 		{

@@ -57,7 +57,7 @@ func claimMutants() []mutant {
 		},
 		{
 			name: "claim without READ COMMITTED", file: postgres, suite: suite{pkg: inStore, tests: "^TestLedgerClaimsOnceUnderAnyDefaultIsolation$/^repeatable_read$"}, says: `got it in claims \d+ and \d+, want one`,
-			changes: []change{{`tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})`, `tx, err := db.BeginTx(ctx, nil)`}},
+			changes: []change{{`tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})`, "_ = sql.LevelReadCommitted\n\ttx, err := db.BeginTx(ctx, nil)"}},
 		},
 	}
 }
@@ -76,10 +76,10 @@ func settleMutants() []mutant {
 				{"import (\n\t\"context\"\n", "import (\n\t\"context\"\n\t\"fmt\"\n\t\"slices\"\n\t\"strings\"\n\t\"sync\"\n"},
 				{"// brieflySQL bounds", `var claimedBefore sync.Map
 
-func (p *postgres) rests(ctx context.Context, db bun.IDB, r resultArrays) (rests []string) {
+func (p *database) rests(ctx context.Context, db bun.IDB, r resultArrays) (rests []string) {
 	for _, claim := range r.claims {
 		var ids []int64
-		_ = p.raw(ctx, db, "SELECT unnest(message_ids) FROM {claims} WHERE id = ?", claim).Scan(ctx, &ids)
+		_ = p.Query(ctx, db, "SELECT unnest(message_ids) FROM {claims} WHERE id = ?", claim).Scan(ctx, &ids)
 		known, _ := claimedBefore.LoadOrStore(claim, ids)
 		var rest []string
 		for _, id := range known.([]int64) {
