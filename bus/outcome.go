@@ -201,7 +201,7 @@ var (
 
 // Errors the processor puts in place of a handler's own.
 var (
-	// ErrAbandoned: the handler ignored its timeout and was left behind. It may
+	// ErrAbandoned: the handler ignored its timeout. It may
 	// still be running while the message is retried.
 	ErrAbandoned = errors.New("bus: handler ignored its timeout and was abandoned")
 	// ErrGoexit: the handler ended its goroutine with runtime.Goexit.

@@ -11,7 +11,7 @@ type ProcessorStats struct {
 	Fenced      int64 `json:"fenced"`       // results that were void because the claim had been taken away
 	Recovered   int64 `json:"recovered"`    // claims of vanished owners that were recovered
 	Crashed     int64 `json:"crashed"`      // messages whose owner had vanished, among the recovered
-	Abandoned   int64 `json:"abandoned"`    // handlers left behind after ignoring their timeout
+	Abandoned   int64 `json:"abandoned"`    // consumers that ignored their timeout
 	// CrashPoisoned counts messages that were poisoned because their owners kept
 	// vanishing. Those poisoned after a run are not among them: see [QueueStats],
 	// and the metric asyncmonolith.message.settled of package otel.

@@ -363,7 +363,7 @@ func (a *appending) applyInline(ctx context.Context) error {
 		if len(events) == 0 {
 			continue
 		}
-		if err := a.store.Gate(ctx, a.tx, inline.InlineName(), false); err != nil {
+		if err := a.store.AdvisoryLock(ctx, a.tx, inline.InlineName(), false); err != nil {
 			return fmt.Errorf("pass the gate of inline %q: %w", inline.InlineName(), err)
 		}
 		if err := inline.ApplyInline(ctx, a.tx, events); err != nil {

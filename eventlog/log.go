@@ -123,13 +123,13 @@ func (l *Log) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Conte
 	if err != nil {
 		return fmt.Errorf("eventlog: run in tx: %w", err)
 	}
-	var wakes *txn.Wakes
+	var wakes *txn.Wakeups
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		if err := s.WriteFirst(ctx, tx); err != nil {
 			return fmt.Errorf("eventlog: run in tx: %w", dberr.Explained(err))
 		}
 		var within context.Context
-		within, wakes = txn.WithWakes(ctx)
+		within, wakes = txn.WithWakeups(ctx)
 		return fn(within, tx)
 	})
 	if err != nil {

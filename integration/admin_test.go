@@ -394,9 +394,9 @@ func TestAdminTellsWhatWaits(t *testing.T) {
 		if want := []string{"c 3 true true true", "elsewhere 0 false true false", "former 1 true true true", "gone 2 false false true", "r 0 true false false"}; !slices.Equal(got, want) {
 			t.Errorf("queues:\n got %q\nwant %q", got, want)
 		}
-		strangers := must[[]outbox.Stranger](t)(admin.Strangers(ctx, db))
-		if want := []outbox.Stranger{{Consumer: "c", PayloadType: "gone"}, {Consumer: "gone", PayloadType: "order.placed"}}; !slices.Equal(strangers, want) {
-			t.Errorf("strangers: got %+v, want %+v", strangers, want)
+		unregistered := must[[]outbox.Unregistered](t)(admin.Unregistered(ctx, db))
+		if want := []outbox.Unregistered{{Consumer: "c", PayloadType: "gone"}, {Consumer: "gone", PayloadType: "order.placed"}}; !slices.Equal(unregistered, want) {
+			t.Errorf("unregistered: got %+v, want %+v", unregistered, want)
 		}
 	})
 }

@@ -316,7 +316,7 @@ func TestOutcomesOfHandlers(t *testing.T) {
 	})
 }
 
-func TestStrangersAreLeftInPlace(t *testing.T) {
+func TestUnregisteredMessagesAreLeftInPlace(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var n atomic.Int64

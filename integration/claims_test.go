@@ -444,8 +444,8 @@ func TestExpectedMessagesArePolledForByType(t *testing.T) {
 	})
 }
 
-// TestStrangersAreReportedOnce: once for each kind, not every minute.
-func TestStrangersAreReportedOnce(t *testing.T) {
+// TestUnregisteredMessagesAreReportedOnce: once for each kind, not every minute.
+func TestUnregisteredMessagesAreReportedOnce(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		a := newApp(consumed("c"))
 		a.produceAt(ctx, order{ID: "1"})

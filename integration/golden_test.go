@@ -150,7 +150,7 @@ func goldenOperations() []goldenOperation {
 			}
 			return g.Notify(g.Context(), g.db, channel, "sender messages")
 		}},
-		{"strangers", func(g *golden) error { _, err := g.Strangers(g.Context(), g.db, wants); return err }},
+		{"unregistered", func(g *golden) error { _, err := g.Unregistered(g.Context(), g.db, wants); return err }},
 		{"pause", func(g *golden) error { return g.Pause(g.Context(), g.db, []string{"update-stock"}) }},
 		{"resume", func(g *golden) error { return g.Resume(g.Context(), g.db, []string{"update-stock"}) }},
 		{"list_pending", func(g *golden) error {

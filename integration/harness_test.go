@@ -206,7 +206,7 @@ func (a *app) empty() bool {
 	return a.count("SELECT (SELECT count(*) FROM consumer_messages) + (SELECT count(*) FROM message_claims)") == 0
 }
 
-// insist repeats a statement of the test's own for as long as it loses conflicts,
+// retry repeats a statement of the test's own for as long as it loses conflicts,
 // which it may where a stricter isolation is the database's default.
 func insist(statement func() error) error {
 	for {

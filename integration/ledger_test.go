@@ -985,7 +985,7 @@ func (l *ledger) explained(c store.Claim) []explained {
 		}},
 		{"exists", []string{key}, func(db *bun.DB) error { _, err := l.Exists(l.ctx, db, first); return err }},
 		{"remove", []string{key}, func(db *bun.DB) error { _, err := l.Remove(l.ctx, db, store.Session{}, first); return err }},
-		{"strangers", []string{due}, func(db *bun.DB) error { _, err := l.Strangers(l.ctx, db, wants); return err }},
+		{"unregistered", []string{due}, func(db *bun.DB) error { _, err := l.Unregistered(l.ctx, db, wants); return err }},
 		{"stats", nil, func(db *bun.DB) error { _, err := l.Stats(l.ctx, db, ledgerConsumers()); return err }},
 	}
 }

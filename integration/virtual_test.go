@@ -126,7 +126,7 @@ func TestHandlerThatIgnoresItsTimeoutIsAbandoned(t *testing.T) {
 		a.produceAt(ctx, order{ID: "1"})
 		start := time.Now()
 		r := a.startWith(ctx, outbox.ProcessorConfig{Concurrency: 1})
-		sooner(t, "the handler is abandoned", func() bool { return len(r.Health().Stuck) == 1 })
+		sooner(t, "the handler is abandoned", func() bool { return len(r.Health().Abandoned) == 1 })
 		if took := time.Since(start); took < 8*time.Second || took > 9*time.Second {
 			t.Errorf("abandoned after %s, want timeout 3s + grace 5s", took)
 		}
@@ -315,7 +315,7 @@ func TestStopNowCutsTheDrainShort(t *testing.T) {
 	})
 }
 
-func TestStrangersAreReported(t *testing.T) {
+func TestUnregisteredMessagesAreReported(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		var n atomic.Int64
 		old := newApp(counting("gone", &n), counting("misfit", &n))

@@ -10,7 +10,7 @@ import (
 
 // Timeout gives the context a deadline, the consumer's timeout from now, with
 // bus.ErrTimeout as its cause. It stops nobody: a handler that ignores its
-// context is left behind by the processor. Without this layer there is no
+// context is abandoned by the processor. Without this layer there is no
 // deadline.
 func Timeout() bus.Middleware {
 	return func(next bus.Handler) bus.Handler {

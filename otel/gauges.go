@@ -46,7 +46,7 @@ func (g *gauges) addCounters(meter metric.Meter) error {
 		{".message.crashed", "{message}", "Messages whose process had vanished.", func(s bus.ProcessorStats) int64 { return s.Crashed }},
 		{".message.crash_poisoned", "{message}", "Messages poisoned because their process kept vanishing.", func(s bus.ProcessorStats) int64 { return s.CrashPoisoned }},
 		{".message.fenced", "{message}", "Results that were void because the claim had been taken away.", func(s bus.ProcessorStats) int64 { return s.Fenced }},
-		{".process.abandoned", "{message}", "Consumers left behind after ignoring their timeout.", func(s bus.ProcessorStats) int64 { return s.Abandoned }},
+		{".process.abandoned", "{message}", "Consumers abandoned after ignoring their timeout.", func(s bus.ProcessorStats) int64 { return s.Abandoned }},
 		{".process.uncounted", "{message}", "Runs that did not count as an attempt: a conflict or a lost connection.", func(s bus.ProcessorStats) int64 { return s.Uncounted }},
 	} {
 		instrument, err := meter.Int64ObservableCounter(system+c.name, metric.WithUnit(c.unit), metric.WithDescription(c.description))

@@ -80,33 +80,33 @@ func (a *Admin) Queues(ctx context.Context, db bun.IDB) ([]Queue, error) {
 	return queues, nil
 }
 
-// Stranger is a kind of message that no consumer of the registry takes.
-type Stranger struct {
+// Unregistered is a kind of message that no consumer of the registry takes.
+type Unregistered struct {
 	Consumer    string `json:"consumer"`
 	PayloadType string `json:"payload_type"`
 }
 
-// Strangers lists kinds of messages that wait although no consumer of the registry
+// Unregistered lists kinds of messages that wait although no consumer of the registry
 // takes them: the consumer is not registered, or takes other payload types.
 // Another program may take them. It lists 20 kinds at most.
-func (a *Admin) Strangers(ctx context.Context, db bun.IDB) ([]Stranger, error) {
+func (a *Admin) Unregistered(ctx context.Context, db bun.IDB) ([]Unregistered, error) {
 	st, db, err := a.on(db)
 	if err != nil {
-		return nil, adminFailed(err, "strangers")
+		return nil, adminFailed(err, "unregistered")
 	}
 	var wants []store.Want
 	for _, c := range a.registry.Consumers() {
 		wants = append(wants, wantsOf(c)...)
 	}
-	rows, err := st.Strangers(ctx, db, wants)
+	rows, err := st.Unregistered(ctx, db, wants)
 	if err != nil {
-		return nil, adminFailed(err, "strangers")
+		return nil, adminFailed(err, "unregistered")
 	}
-	strangers := make([]Stranger, len(rows))
+	unregistered := make([]Unregistered, len(rows))
 	for i, row := range rows {
-		strangers[i] = Stranger{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
+		unregistered[i] = Unregistered{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
 	}
-	return strangers, nil
+	return unregistered, nil
 }
 
 // Claims lists what processors hold, the oldest claim first. There are about as

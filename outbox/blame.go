@@ -11,7 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/partner"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
 // cause is what a run of a transactional consumer failed of, when that is not the
@@ -49,7 +49,7 @@ const (
 // in a transaction that it has made read-only, is the handler's. An error of another
 // database leaves our transaction usable, and is the handler's, too.
 func (r *run) blame(ctx, txCtx context.Context, tx bun.Tx, err error) error {
-	if _, panicked := err.(*partner.Raised); panicked || bus.VerdictOf(err).Outcome != bus.Unclassified || ctx.Err() != nil {
+	if _, panicked := err.(*isolate.Panicked); panicked || bus.VerdictOf(err).Outcome != bus.Unclassified || ctx.Err() != nil {
 		return err
 	}
 	of := database

@@ -33,7 +33,7 @@ func (r *run) claimLoop(ctx context.Context) {
 			// Another process has it, or it was committed late and lies before the cursor.
 			r.alarm.By(later(r.sweeper.at(), time.Now()))
 		}
-		r.outage.Over()
+		r.outage.Recovered()
 		retry.Reset()
 		rest = time.Time{}
 		if len(claimed.Messages) >= o.request.Limit || claimed.Cut {
@@ -44,8 +44,8 @@ func (r *run) claimLoop(ctx context.Context) {
 
 // claimFailed tells whether the next claim, for other consumers, need not wait.
 func (r *run) claimFailed(o order, err error, began time.Time) (goOn bool) {
-	r.outage.Noticed("claim", err)
-	r.strays.Store(true)
+	r.outage.Failed("claim", err)
+	r.unknownClaims.Store(true)
 	slow := tooSlow(began)
 	return r.dispatcher.failed(o, slow, !slow && dberr.IsUnavailable(err), time.Now())
 }

@@ -24,7 +24,7 @@ type order struct {
 	wants     []int       // index of each want of the request
 	consumers []*consumer // that were asked for
 	asked     []int       // how many each
-	wakes     []int       // of each, when it was asked for
+	wakeups   []int       // of each, when it was asked for
 	acquits   bool        // what runs solo no longer does
 	woken     int         // announced commits so far
 }
@@ -51,13 +51,13 @@ func (d *dispatcher) nextClaim(last order, rest time.Time) (order, bool) {
 			}
 			return o, true
 		}
-		d.waitLocked(d.apartLocked(now))
+		d.waitLocked(d.postponedLocked(now))
 	}
 	return order{}, false
 }
 
-// apartLocked is how long the first of the consumers waits for which a claim failed.
-func (d *dispatcher) apartLocked(now time.Time) (wait time.Duration) {
+// postponedLocked is how long the first of the consumers waits for which a claim failed.
+func (d *dispatcher) postponedLocked(now time.Time) (wait time.Duration) {
 	for _, c := range d.consumers {
 		if left := c.notBefore.Sub(now); c.active && left > 0 && (wait == 0 || left < wait) {
 			wait = left
@@ -89,7 +89,7 @@ func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool
 	defer d.mu.Unlock()
 	defer d.room.Signal()
 	if o.request.Select != store.Clean {
-		d.suspects.claimed(o.request, len(c.Messages), now)
+		d.quarantine.claimed(o.request, len(c.Messages), now)
 		d.work.Broadcast() // a worker may have been kept free for nothing
 		return false
 	}
@@ -109,7 +109,7 @@ func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool
 		found[owner] += c.Found[i]
 	}
 	for i, consumer := range o.consumers {
-		if consumer.wakes != o.wakes[i] || !all[consumer] {
+		if consumer.wakeups != o.wakeups[i] || !all[consumer] {
 			continue
 		}
 		d.deactivateLocked(consumer)
@@ -128,15 +128,15 @@ func (d *dispatcher) failed(o order, slow, outage bool, now time.Time) (apart bo
 	defer d.mu.Unlock()
 	defer d.room.Signal()
 	if o.request.Select != store.Clean {
-		d.suspects.failed(o)
-		d.suspects.claimed(o.request, 0, now)
+		d.quarantine.failed(o)
+		d.quarantine.claimed(o.request, 0, now)
 		return false
 	}
 	d.returnLocked(o)
 	if outage {
 		return false
 	}
-	d.apart = now.Add(apartFor)
+	d.oneByOneUntil = now.Add(apartFor)
 	if len(o.consumers) > 1 {
 		return true
 	}
@@ -208,7 +208,7 @@ func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Posi
 	for i := range d.cursors {
 		d.cursors[i].looked(wants[i].After, stood[i], first[i], due[i], p.Now)
 	}
-	d.suspects.found(p, now)
+	d.quarantine.found(p, now)
 	return d.dueLocked(p.Due)
 }
 

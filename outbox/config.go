@@ -41,7 +41,7 @@ type ProcessorConfig struct {
 	AttemptDelay time.Duration
 	// DefaultConsumerTimeout bounds a run of consumers that do not set their
 	// own timeout: 1 s to 1 h. A consumer that is still running 5 s after its
-	// timeout is left behind. Defaults to 10 s.
+	// timeout is abandoned. Defaults to 10 s.
 	DefaultConsumerTimeout time.Duration
 	// AllowShortTimeouts allows timeouts below 1 s, for tests. Defaults to false.
 	AllowShortTimeouts bool
@@ -65,7 +65,7 @@ type ProcessorConfig struct {
 
 const (
 	// abandonGrace is how long a handler may ignore its timeout before it is
-	// left behind.
+	// abandoned.
 	abandonGrace = 5 * time.Second
 	// A message is poisoned when the process that had it has vanished three times in a
 	// row, the last time while it ran as the only suspect of its process.

@@ -93,7 +93,7 @@ func (r *run) tryInTx(ctx context.Context, t *task, payload []byte) error {
 		}
 		return errFenced
 	}
-	handlerCtx, wakes := txn.WithWakes(store.WithTx(ctx, tx))
+	handlerCtx, wakes := txn.WithWakeups(store.WithTx(ctx, tx))
 	if err := r.invoke(handlerCtx, t, payload); err != nil {
 		if errors.Is(err, bus.ErrAbandoned) {
 			r.interrupt(end, session)
@@ -138,7 +138,7 @@ func (r *run) interrupt(end context.CancelFunc, session store.Session) {
 	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
 	defer cancel()
 	if err := r.store.Interrupt(ctx, r.db, session, ended); err != nil {
-		r.outage.Noticed("interrupt", err)
+		r.outage.Failed("interrupt", err)
 	}
 }
 

@@ -18,26 +18,26 @@ type dispatcher struct {
 	byName    map[string]*consumer   // also by former names
 	byPayload map[string][]*consumer // also by former payload types
 
-	mu       sync.Mutex
-	work     sync.Cond // workers wait here
-	room     sync.Cond // claim loops wait here
-	waiting  int       // claim loops that wait
-	queued   int       // claimed, not started
-	running  int
-	runTx    int // running transactional consumers
-	reserved int // asked for by claims under way
-	active   int // consumers that may have messages
-	turn     int // who is served first, round-robin
-	held     int // bytes of what is queued or runs
-	asked    int // bytes that claims under way may bring
-	cursors  []wantCursor
-	suspects suspicion
-	apart    time.Time     // until then consumers are claimed for one by one, since a claim for several failed
-	paceTo   time.Time     // no claim begins before, unless there is much to claim
-	woken    int           // counts announced commits
-	ahead    time.Duration // of our clock is the database's
-	paused   bool          // too many handlers were abandoned
-	closed   bool
+	mu            sync.Mutex
+	work          sync.Cond // workers wait here
+	room          sync.Cond // claim loops wait here
+	waiting       int       // claim loops that wait
+	queued        int       // claimed, not started
+	running       int
+	runTx         int // running transactional consumers
+	reserved      int // asked for by claims under way
+	active        int // consumers that may have messages
+	turn          int // who is served first, round-robin
+	held          int // bytes of what is queued or runs
+	asked         int // bytes that claims under way may bring
+	cursors       []wantCursor
+	quarantine    quarantine
+	oneByOneUntil time.Time     // until then consumers are claimed for one by one, since a claim for several failed
+	paceTo        time.Time     // no claim begins before, unless there is much to claim
+	woken         int           // counts announced commits
+	ahead         time.Duration // of our clock is the database's
+	paused        bool          // too many handlers were abandoned
+	closed        bool
 }
 
 func newDispatcher(config ProcessorConfig, consumers []*consumer, wants []store.Want, owner []*consumer) *dispatcher {
@@ -78,7 +78,7 @@ func (d *dispatcher) activate(payloadTypes ...string) {
 }
 
 func (d *dispatcher) activateLocked(c *consumer) {
-	c.wakes++
+	c.wakeups++
 	if !c.active {
 		c.active = true
 		d.active++
@@ -104,7 +104,7 @@ func (d *dispatcher) push(tasks []task) bool {
 		t := &tasks[i]
 		d.held += t.bytes()
 		if t.row.Crashes > 0 { // others wait for it
-			d.suspects.queued++
+			d.quarantine.queued++
 			t.consumer.queue = slices.Insert(t.consumer.queue, 0, t)
 			continue
 		}
@@ -169,10 +169,10 @@ func (d *dispatcher) dequeueLocked(c *consumer) *task {
 	}
 	t := c.queue[0]
 	if n > 1 {
-		t.mates = slices.Clone(c.queue[1:n])
+		t.others = slices.Clone(c.queue[1:n])
 	}
 	if t.row.Crashes > 0 {
-		d.suspects.queued--
+		d.quarantine.queued--
 	}
 	clear(c.queue[:n])
 	c.queue = c.queue[n:]
@@ -187,7 +187,7 @@ func (d *dispatcher) mayStartLocked(c *consumer, t *task) bool {
 	if t.row.Crashes > 0 {
 		return d.hasRoomLocked(c)
 	}
-	kept := d.suspects.needsWorker && d.running >= d.config.Concurrency-1
+	kept := d.quarantine.needsWorker && d.running >= d.config.Concurrency-1
 	return !kept && d.hasRoomLocked(c) && d.startsLocked(c) > 0
 }
 
@@ -210,22 +210,22 @@ func (d *dispatcher) limit(c *consumer) int {
 
 func (d *dispatcher) finishedLocked(t *task) {
 	c, now := t.consumer, time.Now()
-	c.finished.add(now, 1+len(t.mates))
+	c.finished.add(now, 1+len(t.others))
 	d.running--
 	c.running--
 	if c.transactional {
 		d.runTx--
 	}
 	d.held -= t.bytes()
-	for _, mate := range t.mates {
+	for _, mate := range t.others {
 		d.held -= mate.bytes()
 	}
-	d.suspects.finished(t.row.Crashes, d.config.Concurrency)
+	d.quarantine.finished(t.row.Crashes, d.config.Concurrency)
 	if c.settings.Concurrency > 0 || c.transactional || d.queued > 0 && len(d.consumers) > 1 {
 		d.work.Signal() // a task that had to wait for its consumer may start
 	}
 	switch { // while a claim paces the others, its end has them look
-	case d.waiting == 0, now.Before(d.paceTo), d.active == 0 && !d.suspects.pending():
+	case d.waiting == 0, now.Before(d.paceTo), d.active == 0 && !d.quarantine.pending():
 	case d.config.ProcessorMinDelay > 0: // some rest
 		d.room.Broadcast()
 	default:
@@ -250,7 +250,7 @@ func (d *dispatcher) withdraw(match func(*task) bool) []*task {
 			if match(t) {
 				out = append(out, t)
 				d.held -= t.bytes()
-				d.suspects.givenBack(t.row.Crashes)
+				d.quarantine.givenBack(t.row.Crashes)
 			} else {
 				kept = append(kept, t)
 			}

@@ -295,7 +295,7 @@ func TestGroupsShareTheQueue(t *testing.T) {
 			d.push(tasks)
 			var got []int
 			for d.queued > 0 && d.runTx < 4 {
-				got = append(got, 1+len(d.next(nil).mates))
+				got = append(got, 1+len(d.next(nil).others))
 			}
 			if !slices.Equal(got, test.want) {
 				t.Errorf("groups of %d: got %v, want %v", test.queue, got, test.want)

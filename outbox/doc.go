@@ -18,5 +18,5 @@
 //
 // It does not speak SQL, that is internal/store. It may import only bus, middleware,
 // internal/store, internal/txn, internal/dberr, internal/errorlog, internal/outage,
-// internal/alarm, internal/partner, bun, google/uuid and cenkalti/backoff.
+// internal/alarm, internal/isolate, bun, google/uuid and cenkalti/backoff.
 package outbox

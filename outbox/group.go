@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/partner"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
@@ -78,8 +78,8 @@ type member struct {
 	ctx     context.Context
 	payload []byte
 	since   time.Time
-	wakes   *txn.Wakes // for what its handler produced
-	failure error      // of its handler
+	wakes   *txn.Wakeups // for what its handler produced
+	failure error        // of its handler
 	outcome chan error
 }
 
@@ -103,11 +103,11 @@ func (g *group) join(ctx context.Context, t *task, payload []byte) error {
 	}
 }
 
-// conduct runs a group of messages: t and its mates.
-func (w *worker) conduct(t *task) {
+// runGroup runs a group of messages: t and its mates.
+func (w *worker) runGroup(t *task) {
 	w.current.Store(t)
 	defer w.current.Store(nil)
-	tasks := append([]*task{t}, t.mates...)
+	tasks := append([]*task{t}, t.others...)
 	g := &group{worker: w, joined: make(chan *member, len(tasks)), left: make(chan struct{}, len(tasks)), over: make(chan struct{})}
 	var chains sync.WaitGroup
 	defer chains.Wait()
@@ -115,20 +115,20 @@ func (w *worker) conduct(t *task) {
 		t.worker, t.group = w, g
 		chains.Go(func() {
 			defer func() { g.left <- struct{}{} }()
-			w.run.through(t)
+			w.run.runChain(t)
 		})
 	}
-	g.conduct(len(tasks))
+	g.run(len(tasks))
 }
 
-// conduct serves those who arrive until all have left. What runs here is ours, but
+// runGroup serves those who arrive until all have left. What runs here is ours, but
 // for the application's query hooks: should one panic or end the goroutine, everybody
 // gets to know it as if it had happened in a chain.
-func (g *group) conduct(inside int) {
+func (g *group) run(inside int) {
 	g.err = bus.ErrGoexit
 	defer func() {
 		if value := recover(); value != nil {
-			g.err = &partner.Raised{PanicError: bus.NewPanicError(value)}
+			g.err = &isolate.Panicked{PanicError: bus.NewPanicError(value)}
 		}
 		close(g.over)
 	}()

@@ -22,7 +22,7 @@ func (g *group) transact(waiting []*member) (rest []*member) {
 	case 0:
 		return nil
 	case 1:
-		g.apart(waiting)
+		g.oneByOne(waiting)
 		return nil
 	}
 	r := g.worker.run
@@ -43,7 +43,7 @@ func (g *group) transact(waiting []*member) (rest []*member) {
 	}
 	rest = shared.consume(g, held)
 	g.settle(shared)
-	g.apart(append(others, shared.beaten...))
+	g.oneByOne(append(others, shared.beaten...))
 	return rest
 }
 
@@ -67,15 +67,15 @@ func (g *group) settle(s *sharedTx) {
 	case s.abandoned:
 		answer(s.done, err)
 	default: // one of them may be to blame, even for a connection that is lost
-		g.apart(s.done)
+		g.oneByOne(s.done)
 	}
 	for _, m := range s.failed {
 		m.outcome <- m.failure
 	}
 }
 
-// apart runs each in a transaction of its own.
-func (g *group) apart(members []*member) {
+// oneByOne runs each in a transaction of its own.
+func (g *group) oneByOne(members []*member) {
 	for _, m := range members {
 		if !g.tooLate(m) {
 			m.outcome <- g.worker.run.runInTx(m.ctx, m.task, m.payload)
@@ -184,7 +184,7 @@ func (s *sharedTx) consume(g *group, members []*member) (rest []*member) {
 }
 
 func (s *sharedTx) call(m *member) error {
-	ctx, wakes := txn.WithWakes(store.WithTx(m.ctx, s.tx))
+	ctx, wakes := txn.WithWakeups(store.WithTx(m.ctx, s.tx))
 	m.wakes = wakes
 	if err := s.run.invoke(ctx, m.task, m.payload); err != nil {
 		return s.run.blame(m.ctx, s.ctx, s.tx, err)

@@ -82,10 +82,10 @@ func (r *run) withdraw(leases []*lease) {
 // answer was lost; once it is seen twice, and no claim is under way any more that it
 // could come from, it is given back.
 func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
-	conn := &reserve{db: r.db, keep: r.store.RowLocks()}
+	conn := &renewalConn{db: r.db, keep: r.store.RowLocks()}
 	defer conn.close()
 	if err := conn.open(ctx); err != nil && ctx.Err() == nil {
-		r.outage.Noticed("connect", err)
+		r.outage.Failed("connect", err)
 	}
 	strays := make(map[int64]time.Time)
 	for {
@@ -94,7 +94,7 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 			return
 		case <-renewals:
 		}
-		if len(r.ledger.held()) == 0 && len(strays) == 0 && !r.strays.Swap(false) {
+		if len(r.ledger.held()) == 0 && len(strays) == 0 && !r.unknownClaims.Swap(false) {
 			continue
 		}
 		var unknown []int64
@@ -103,13 +103,13 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 			return err
 		})
 		if err != nil {
-			r.strays.Store(true)
+			r.unknownClaims.Store(true)
 			if ctx.Err() == nil {
-				r.outage.Noticed("extend", err)
+				r.outage.Failed("extend", err)
 			}
 			continue
 		}
-		r.outage.Over()
+		r.outage.Recovered()
 		r.giveBack(ctx, conn, strays, unknown)
 	}
 }
@@ -128,7 +128,7 @@ func (r *run) renew(ctx context.Context, db bun.IDB) (unknown []int64, err error
 }
 
 // giveBack ends claims that were unknown before, and notes since when the others are.
-func (r *run) giveBack(ctx context.Context, conn *reserve, seen map[int64]time.Time, unknown []int64) {
+func (r *run) giveBack(ctx context.Context, conn *renewalConn, seen map[int64]time.Time, unknown []int64) {
 	var again []int64
 	now := time.Now()
 	for id := range seen {
@@ -144,14 +144,14 @@ func (r *run) giveBack(ctx context.Context, conn *reserve, seen map[int64]time.T
 		}
 	}
 	if len(seen) > len(again) {
-		r.strays.Store(true)
+		r.unknownClaims.Store(true)
 	}
 	if len(again) == 0 {
 		return
 	}
 	err := conn.use(ctx, func(ctx context.Context, db bun.IDB) error { return r.store.Disclaim(ctx, db, r.owner, again) })
 	if err != nil {
-		r.outage.Noticed("disclaim", err)
+		r.outage.Failed("disclaim", err)
 		return
 	}
 	for _, id := range again {

@@ -105,8 +105,8 @@ type batch struct {
 	kept     []int64          // once sent: claims that were neither renewed nor found to be gone
 }
 
-// apart settles by result what could not be finished as a whole.
-func (b batch) apart() batch {
+// byResult settles by result what could not be finished as a whole.
+func (b batch) byResult() batch {
 	return batch{settling: append(b.settling, b.finished...), results: append(b.results, slices.Concat(b.whole...)...), freeOnly: true, resent: b.resent}
 }
 

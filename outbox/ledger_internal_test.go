@@ -155,7 +155,7 @@ func TestResultsOfLockedMessagesAreSentAgain(t *testing.T) {
 		l.add(entry, done(entry, 11))
 		l.add(gone, done(gone, 20))
 		b, _ := l.collect(time.Now(), false)
-		if b = b.apart(); len(b.results) != 3 || len(b.settling) != 2 || len(b.finished) != 0 || !b.freeOnly {
+		if b = b.byResult(); len(b.results) != 3 || len(b.settling) != 2 || len(b.finished) != 0 || !b.freeOnly {
 			t.Fatalf("whole claims with a locked message: got %+v, want 3 results to settle", b)
 		}
 		l.confirm(b, nil, store.Settled{Live: []int64{1}, Applied: 1, Busy: []store.Result{done(entry, 11)}}, time.Now().Add(time.Hour))

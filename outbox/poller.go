@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	pollFloor      = 5 * time.Millisecond // between polls for messages that become due
-	strangersEvery = time.Minute
-	startGrace     = 2 * time.Second // after the start nobody's claims are recovered for so long, or a third of a lease
+	pollFloor         = 5 * time.Millisecond // between polls for messages that become due
+	unregisteredEvery = time.Minute
+	startGrace        = 2 * time.Second // after the start nobody's claims are recovered for so long, or a third of a lease
 )
 
 // poller looks for work on behalf of all claim loops of the process, until ctx
@@ -86,9 +86,9 @@ func (r *run) poll(ctx context.Context) (ok bool) {
 	} else if grace := r.graceEnds(); probe.Expired && now.Before(grace) {
 		r.alarm.By(grace)
 	}
-	if now.After(r.strangersAt) {
-		r.strangersAt = now.Add(strangersEvery)
-		r.reportStrangers(ctx)
+	if now.After(r.unregisteredAt) {
+		r.unregisteredAt = now.Add(unregisteredEvery)
+		r.reportUnregistered(ctx)
 	}
 	if probe.Next > 0 {
 		r.alarm.By(now.Add(max(probe.Next, pollFloor)))
@@ -96,7 +96,7 @@ func (r *run) poll(ctx context.Context) (ok bool) {
 	if probe.Lease > 0 {
 		r.alarm.By(now.Add(probe.Lease + pollFloor))
 	}
-	if again, ok := r.remote.after(now, news, r.counters.claimed.Load()); ok {
+	if again, ok := r.wakePacer.after(now, news, r.counters.claimed.Load()); ok {
 		r.alarm.By(again)
 	}
 	return true
@@ -105,7 +105,7 @@ func (r *run) poll(ctx context.Context) (ok bool) {
 // mayRecover tells whether the owners of expired claims have had the chance to renew
 // them: not right after an outage, nor right after the start, which may be its end.
 func (r *run) mayRecover() bool {
-	return r.outage.Settled() && !time.Now().Before(r.graceEnds())
+	return r.outage.Stable() && !time.Now().Before(r.graceEnds())
 }
 
 func (r *run) graceEnds() time.Time { return r.started.Add(max(r.config.LeaseDuration/3, startGrace)) }
@@ -122,7 +122,7 @@ func (r *run) pollExpected(ctx context.Context, now time.Time) {
 	probe, err := r.store.ProbeDue(statement, r.db, wants)
 	if err != nil {
 		if ctx.Err() == nil {
-			r.outage.Noticed("poll", err)
+			r.outage.Failed("poll", err)
 		}
 		return
 	}
@@ -187,7 +187,7 @@ func (r *run) probe(ctx context.Context, wants []store.Want, patience time.Durat
 	defer cancel()
 	probe, err := r.store.Probe(statement, r.db, wants)
 	if err != nil && ctx.Err() == nil {
-		r.outage.Noticed("poll", err)
+		r.outage.Failed("poll", err)
 	}
 	return probe, err
 }
@@ -203,11 +203,11 @@ func (r *run) comeBack(ctx context.Context) error {
 	defer cancel()
 	if _, err := r.renew(statement, r.db); err != nil {
 		if ctx.Err() == nil {
-			r.outage.Noticed("extend", err)
+			r.outage.Failed("extend", err)
 		}
 		return err
 	}
-	r.outage.Over()
+	r.outage.Recovered()
 	return nil
 }
 
@@ -219,7 +219,7 @@ func (r *run) recoverClaims(ctx context.Context) {
 	found, err := r.store.Recover(statement, r.db, maxCrashes)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		r.outage.Noticed("recover", err)
+		r.outage.Failed("recover", err)
 	case found.Poisoned > 0:
 		r.config.Logger.Error("message poisoned", "reason", store.CrashReason(maxCrashes), "messages", found.Poisoned)
 	case found.Claims > 0:
@@ -233,15 +233,15 @@ func (r *run) recoverClaims(ctx context.Context) {
 	}
 }
 
-// reportStrangers warns once of messages that wait for consumers or payload types
+// reportUnregistered warns once of messages that wait for consumers or payload types
 // that are not registered here. They are left in place: another binary may know them.
-func (r *run) reportStrangers(ctx context.Context) {
+func (r *run) reportUnregistered(ctx context.Context) {
 	statement, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	found, err := r.store.Strangers(statement, r.db, r.dispatcher.wants)
+	found, err := r.store.Unregistered(statement, r.db, r.dispatcher.wants)
 	if err != nil {
 		if ctx.Err() == nil {
-			r.outage.Noticed("look for strangers", err)
+			r.outage.Failed("look for unregistered messages", err)
 		}
 		return
 	}
@@ -261,7 +261,7 @@ func (r *run) listen() (stop func()) {
 		switch {
 		case w.Schedules, w.Events: // not for us
 		case w.Remote:
-			r.alarm.By(r.remote.next(time.Now()))
+			r.alarm.By(r.wakePacer.next(time.Now()))
 		case w.Expected:
 			r.expected.add(time.Now(), w.PayloadTypes)
 		default:

@@ -167,7 +167,7 @@ func (p *Processor) StopNow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.current != nil && p.current.stopping.Load() {
-		p.current.hurryOnce.Do(func() { close(p.current.hurry) })
+		p.current.stopNowOnce.Do(func() { close(p.current.stopNow) })
 	}
 }
 
@@ -207,8 +207,8 @@ type Health struct {
 	// LastClaim is when messages were last claimed; zero means not since Run
 	// began.
 	LastClaim time.Time `json:"last_claim,omitzero"`
-	// Stuck names the consumers that ignored their timeout and are still running.
-	Stuck []string `json:"stuck,omitempty"`
+	// Abandoned names the consumers that ignored their timeout and are still running.
+	Abandoned []string `json:"abandoned,omitempty"`
 	// Err is the database's last error while it does not answer, or what Run
 	// returned.
 	Err error `json:"-"`
@@ -266,44 +266,44 @@ func (e *DrainError) Error() string {
 // run is one Run of a processor.
 type run struct {
 	*Processor
-	ctx        context.Context // of the statements that must outlive a stop
-	owner      string
-	started    time.Time
-	handler    bus.Handler
-	dispatcher *dispatcher
-	ledger     *ledger
-	outage     *outage.Outage
-	unrenewed  notice
-	takenAway  notice
-	recovered  notice
-	alarm      *alarm.Alarm
-	expected   *expectations
-	sweeper    sweeper
-	underway   underway
-	zombies    *zombies
-	slots      []*worker
-	workers    sync.WaitGroup
-	work       context.Context // the root of all handlers' contexts
-	cancelWork context.CancelCauseFunc
-	lastClaim  atomic.Int64
-	remote     remote
-	strays     atomic.Bool // the database may hold claims for us that we do not know of
-	serving    atomic.Bool // false before the start and once it stops
-	stopping   atomic.Bool
-	hurry      chan struct{}
-	hurryOnce  sync.Once
+	ctx           context.Context // of the statements that must outlive a stop
+	owner         string
+	started       time.Time
+	handler       bus.Handler
+	dispatcher    *dispatcher
+	ledger        *ledger
+	outage        *outage.Outage
+	unrenewed     notice
+	takenAway     notice
+	recovered     notice
+	alarm         *alarm.Alarm
+	expected      *expectations
+	sweeper       sweeper
+	underway      underway
+	abandoned     *abandoned
+	slots         []*worker
+	workers       sync.WaitGroup
+	work          context.Context // the root of all handlers' contexts
+	cancelWork    context.CancelCauseFunc
+	lastClaim     atomic.Int64
+	wakePacer     wakePacer
+	unknownClaims atomic.Bool // the database may hold claims for us that we do not know of
+	serving       atomic.Bool // false before the start and once it stops
+	stopping      atomic.Bool
+	stopNow       chan struct{}
+	stopNowOnce   sync.Once
 
 	// The poller's own.
-	pollRetry   backoff.BackOff
-	strangersAt time.Time
-	warned      map[store.Stranger]bool
+	pollRetry      backoff.BackOff
+	unregisteredAt time.Time
+	warned         map[store.Unregistered]bool
 }
 
 func (r *run) health() Health {
-	h := Health{Err: r.outage.Err(), Stuck: r.zombies.names()}
+	h := Health{Err: r.outage.Err(), Abandoned: r.abandoned.names()}
 	if last := r.lastClaim.Load(); last != 0 {
 		h.LastClaim = time.Unix(0, last)
 	}
-	h.Ready = h.Err == nil && r.serving.Load() && len(h.Stuck) < r.config.Concurrency
+	h.Ready = h.Err == nil && r.serving.Load() && len(h.Abandoned) < r.config.Concurrency
 	return h
 }

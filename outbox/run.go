@@ -32,11 +32,11 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		ctx:       context.WithoutCancel(ctx),
 		owner:     uuid.NewString(),
 		ledger:    newLedger(&p.counters.fenced),
-		hurry:     make(chan struct{}),
+		stopNow:   make(chan struct{}),
 		alarm:     alarm.New(),
 		expected:  newExpectations(time.Now()),
 		pollRetry: outage.NewRetry(),
-		warned:    make(map[store.Stranger]bool),
+		warned:    make(map[store.Unregistered]bool),
 		// After an outage nobody's claims are recovered for a third of a lease:
 		// their owners must get the chance to renew what expired meanwhile.
 		outage:    outage.New(p.config.Logger, p.config.LeaseDuration/3).Asking(p.store.Look(p.db)),
@@ -56,7 +56,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 	}
 	r.dispatcher = newDispatcher(p.config, consumers, p.wants, owners)
 	r.born(time.Now())
-	r.zombies = &zombies{limit: p.config.Concurrency, full: r.dispatcher.pause}
+	r.abandoned = &abandoned{limit: p.config.Concurrency, full: r.dispatcher.pause}
 	r.handler = bus.Compose(r.consume, p.config.Chain...)
 	r.work, r.cancelWork = context.WithCancelCause(r.ctx)
 	return r
@@ -65,8 +65,8 @@ func (p *Processor) newRun(ctx context.Context) *run {
 // born notes when the run began, from which on it has to be careful for a while.
 func (r *run) born(now time.Time) {
 	r.started = now
-	r.dispatcher.suspects.begin(r.config.LeaseDuration, now)
-	r.strangersAt = now.Add(strangersEvery / 30)
+	r.dispatcher.quarantine.begin(r.config.LeaseDuration, now)
+	r.unregisteredAt = now.Add(unregisteredEvery / 30)
 }
 
 // background runs fn on a goroutine that the caller waits for.
@@ -114,22 +114,22 @@ func (r *run) serve(ctx context.Context) error {
 		r.settled(t, errUnstarted)
 	}
 	r.ledger.close()
-	stuck := r.drain(deadline)
+	running := r.drain(deadline)
 	loops.Wait()
 	close(finish)
 	r.awaitResults(settler, deadline, giveUp)
 	r.releaseRest(settleCtx)
 	stopKeeper()
 	keeper.Wait()
-	if len(stuck) > 0 {
-		settleErr = errors.Join(&DrainError{Consumers: stuck}, settleErr)
+	if len(running) > 0 {
+		settleErr = errors.Join(&DrainError{Consumers: running}, settleErr)
 	}
 	return settleErr
 }
 
 // drain waits for the workers until the deadline, then cancels their handlers,
-// and at last leaves behind those that do not listen, whose consumers it returns.
-func (r *run) drain(deadline time.Time) (stuck []string) {
+// and at last abandons those that do not listen, whose consumers it returns.
+func (r *run) drain(deadline time.Time) (running []string) {
 	done := make(chan struct{})
 	waiter := r.background(func() { r.workers.Wait(); close(done) })
 	if !r.waitUnlessHurried(done, time.Until(deadline)) {
@@ -138,21 +138,21 @@ func (r *run) drain(deadline time.Time) (stuck []string) {
 			for _, w := range r.slots {
 				w.giveUp(w.call.Load())
 			}
-			// What is stuck in a middleware cannot be left behind by its worker.
+			// What hangs in a middleware cannot be abandoned by its worker.
 			if !waitFor(done, stopGrace/2) {
-				return append(r.zombies.names(), r.runningInMiddleware()...)
+				return append(r.abandoned.names(), r.runningInMiddleware()...)
 			}
 		}
 	}
 	waiter.Wait()
-	return r.zombies.names()
+	return r.abandoned.names()
 }
 
 // releaseRest gives back claims that are left when everything is settled: of
-// runs that are stuck in a middleware, and of commits that were never confirmed.
+// runs that hang in a middleware, and of commits that were never confirmed.
 // What it cannot give back runs again when its lease is over.
 func (r *run) releaseRest(ctx context.Context) {
-	if len(r.ledger.held()) == 0 && !r.strays.Load() {
+	if len(r.ledger.held()) == 0 && !r.unknownClaims.Load() {
 		return
 	}
 	if r.outage.Err() == nil { // settling may have given up on messages that are locked
@@ -165,7 +165,7 @@ func (r *run) releaseRest(ctx context.Context) {
 		err = r.store.Disclaim(ctx, r.db, r.owner, held)
 	}
 	if err != nil {
-		r.outage.Noticed("release", err)
+		r.outage.Failed("release", err)
 	}
 }
 
@@ -195,7 +195,7 @@ func (r *run) waitUnlessHurried(done <-chan struct{}, d time.Duration) bool {
 	select {
 	case <-done:
 		return true
-	case <-r.hurry:
+	case <-r.stopNow:
 	case <-timer.C:
 	}
 	return false

@@ -36,7 +36,7 @@ func (p *Producer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.
 	if _, err := txn.HandleIn(ctx, db); err != nil {
 		return fmt.Errorf("outbox: run in tx: %w", err)
 	}
-	ctx, wakes := txn.WithWakes(ctx)
+	ctx, wakes := txn.WithWakeups(ctx)
 	if err := txn.RunInTx(ctx, db, nil, fn); err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func (r *run) settle(ctx context.Context, b batch) error {
 			return err
 		})
 		if err != nil && ctx.Err() == nil {
-			b, err = b.apart(), nil
+			b, err = b.byResult(), nil
 		}
 		if err != nil {
 			return err
@@ -240,7 +240,7 @@ func busy(results []store.Result) outcome {
 // putAside does so for results that the database does not take now.
 func (r *run) putAside(results []store.Result, err error) outcome {
 	if dberr.IsRefused(err) { // else it was noticed already
-		r.outage.Noticed("settle", err, maxAside)
+		r.outage.Failed("settle", err, maxAside)
 	}
 	settled := busy(results)
 	settled.aside = true
@@ -269,7 +269,7 @@ func (r *run) persist(ctx context.Context, statement func(context.Context) error
 		err := statement(attempt)
 		cancel()
 		if err == nil {
-			r.outage.Over()
+			r.outage.Recovered()
 			return nil
 		}
 		switch class := dberr.ClassOf(err); {
@@ -279,7 +279,7 @@ func (r *run) persist(ctx context.Context, statement func(context.Context) error
 			return err
 		}
 		wait := retry.NextBackOff()
-		if ctx.Err() == nil && !r.outage.Noticed("settle", err, wait) {
+		if ctx.Err() == nil && !r.outage.Failed("settle", err, wait) {
 			return err
 		}
 		if !outage.Pause(ctx, wait) {

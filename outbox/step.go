@@ -121,7 +121,7 @@ func (r *run) step(ctx context.Context, request store.ClaimRequest) (ran bool, e
 	}()
 	claimed, err := r.claim(order{request: request})
 	if err != nil {
-		r.strays.Store(true) // it may have been committed
+		r.unknownClaims.Store(true) // it may have been committed
 		return false, err
 	}
 	if len(claimed.Messages) == 0 {
@@ -132,7 +132,7 @@ func (r *run) step(ctx context.Context, request store.ClaimRequest) (ran bool, e
 	keeper := r.background(func() { r.keeper(keeperCtx) })
 	defer keeper.Wait()
 	defer stopKeeper()
-	defer w.partner.Dismiss()
+	defer w.isolate.Dismiss()
 	defer context.AfterFunc(ctx, func() { r.cancelWork(bus.ErrStopping) })()
 	w.process(t)
 	return true, nil

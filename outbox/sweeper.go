@@ -97,7 +97,7 @@ func (r *run) sweepBack(ctx context.Context) (ok bool) {
 			return true
 		}
 		if err != nil {
-			r.outage.Noticed("sweep", err)
+			r.outage.Failed("sweep", err)
 			return false
 		}
 		r.dispatcher.found(probe, wants, stood, time.Now())

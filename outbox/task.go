@@ -25,7 +25,7 @@ type consumer struct {
 	running  int  // a group counts once
 	reserved int  // asked for by claims under way
 	active   bool // may have messages to claim
-	wakes    int  // counts activations, to notice one during a claim
+	wakeups  int  // counts activations, to notice one during a claim
 	finished rate
 
 	announced bool      // a commit was announced, and no claim has come back since
@@ -42,10 +42,10 @@ type task struct {
 	consumer        *consumer
 	lease           *lease
 	queuedAt        time.Time
-	mates           []*task    // that were taken with it to share transactions
+	others          []*task    // that were taken with it to share transactions
 	group           *group     // they and it, while they run
 	worker          *worker    // while it runs
-	below           sync.Mutex // held while the innermost layer runs, and from the end of the chain on
+	innermost       sync.Mutex // held while the innermost layer runs, and from the end of the chain on
 	committed       bool       // a transactional consumer has removed it
 }
 

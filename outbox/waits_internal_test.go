@@ -59,7 +59,7 @@ func TestWhatWasGivenBackHasNotSurvived(t *testing.T) {
 		d.claimed(o, store.Claim{Messages: make([]store.Message, 8)}, time.Now())
 		d.stale(time.Now().Add(time.Hour))
 		d.look(store.Probe{Suspects: true})
-		d.suspects.waiting = true
+		d.quarantine.waiting = true
 		d.mustOrder(t).is(t, store.Suspects, 8, false)
 	})
 }

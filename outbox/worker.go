@@ -8,16 +8,16 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/partner"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
 // worker runs messages one after the other. The chain runs on its goroutine,
-// the consumer's function on its partner: a function that never returns, or that
+// the consumer's function on a goroutine of its own: a function that never returns, or that
 // ends its goroutine, then costs neither the worker nor the chain, which sees an
 // ordinary error.
 type worker struct {
 	run      *run
-	partner  partner.Partner[call]
+	isolate  isolate.Runner[call]
 	deadline atomic.Int64 // when to abandon the current call: ns since run.started, 0 for never
 	call     atomic.Uint64
 	abandon  chan uint64 // the number of the call to abandon
@@ -31,7 +31,7 @@ type call struct {
 	codec    bus.Codec
 }
 
-// Run implements partner.Call. Everybody may look at what it returns: an error of the
+// Run implements isolate.Call. Everybody may look at what it returns: an error of the
 // handler's whose methods panic, such as a nil pointer, has been replaced.
 func (c call) Run() error {
 	err := c.consumer.Consume(c.ctx, c.codec, c.payload)
@@ -53,7 +53,7 @@ func (r *run) startWorker(w *worker, done *task) {
 	r.workers.Go(func() {
 		stopped := false
 		defer func() {
-			w.partner.Dismiss()
+			w.isolate.Dismiss()
 			if !stopped { // runtime.Goexit in a middleware ended this goroutine
 				r.startWorker(w, done)
 			}
@@ -65,8 +65,8 @@ func (r *run) startWorker(w *worker, done *task) {
 				return
 			}
 			done = t
-			if len(t.mates) > 0 {
-				w.conduct(t)
+			if len(t.others) > 0 {
+				w.runGroup(t)
 			} else {
 				w.process(t)
 			}
@@ -79,23 +79,23 @@ func (w *worker) process(t *task) {
 	t.worker = w
 	w.current.Store(t)
 	defer w.current.Store(nil)
-	w.run.through(t)
+	w.run.runChain(t)
 }
 
-// errStray is for a layer that calls on while the one below runs, or when the chain has
+// errNotWaited is for a layer that calls on while the one below runs, or when the chain has
 // returned.
-var errStray = errors.New("outbox: a layer of the consume chain must wait for the one below")
+var errNotWaited = errors.New("outbox: a layer of the consume chain must wait for the one below")
 
-// through runs one message through the chain and hands its result on, whatever
+// runChain runs one message through the chain and hands its result on, whatever
 // the chain does. A layer that went on without the innermost one is waited for here:
-// the message would run beside itself, and the next one on a partner that is busy.
-func (r *run) through(t *task) {
+// the message would run twice at once, and the next one on a goroutine that is busy.
+func (r *run) runChain(t *task) {
 	var err error = bus.ErrGoexit
 	defer func() {
 		if value := recover(); value != nil {
 			err = bus.NewPanicError(value)
 		}
-		t.below.Lock()
+		t.innermost.Lock()
 		r.settled(t, err)
 	}()
 	err = r.handler(bus.WithMessage(t, &t.message), &t.message)
@@ -107,10 +107,10 @@ func (r *run) consume(ctx context.Context, m *bus.Message) error {
 	if !ok {
 		return errors.New("outbox: the consume chain must pass on the context it was given")
 	}
-	if !t.below.TryLock() {
-		return errStray
+	if !t.innermost.TryLock() {
+		return errNotWaited
 	}
-	defer t.below.Unlock()
+	defer t.innermost.Unlock()
 	payload, err := r.payload(ctx, m)
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func (r *run) consume(ctx context.Context, m *bus.Message) error {
 	}
 	// A panic goes on unwinding here, so that recovering from it stays a matter of
 	// the chain.
-	if p, ok := err.(*partner.Raised); ok {
+	if p, ok := err.(*isolate.Panicked); ok {
 		panic(p.PanicError)
 	}
 	// A handler that fails because we cancelled it has not had its chance.
@@ -157,21 +157,21 @@ func (r *run) payload(ctx context.Context, m *bus.Message) ([]byte, error) {
 	return payload, err
 }
 
-// invoke runs the consumer's function on the worker's partner and waits for it,
+// invoke runs the consumer's function on a goroutine of its own and waits for it,
 // but no longer than its deadline and a grace period. A panic comes back as an
-// error, a *partner.Raised.
+// error, a *isolate.Panicked.
 func (r *run) invoke(ctx context.Context, t *task, payload []byte) error {
 	w := t.worker
 	number := w.begin(ctx)
 	defer w.deadline.Store(0)
-	result := w.partner.Begin(call{ctx: ctx, consumer: t.consumer, payload: payload, codec: r.registry.Codec()})
+	result := w.isolate.Begin(call{ctx: ctx, consumer: t.consumer, payload: payload, codec: r.registry.Codec()})
 	for {
 		select {
 		case err := <-result:
 			return err
 		case abandoned := <-w.abandon:
 			if abandoned == number { // not an earlier call
-				return w.leave(ctx, t)
+				return w.abandonCall(ctx, t)
 			}
 		}
 	}

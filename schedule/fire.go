@@ -56,7 +56,7 @@ func (p *Processor) fire(ctx context.Context, payloadTypes []string) (n int, err
 				return 0, errors.Join(err, listErr)
 			}
 		}
-		n, bad, err := p.apart(ctx, payloadTypes, ids, rows, err)
+		n, bad, err := p.bisect(ctx, payloadTypes, ids, rows, err)
 		if err != nil {
 			return n, err
 		}

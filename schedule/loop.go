@@ -51,13 +51,13 @@ func (p *Processor) loop(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			p.outage.Noticed("fire schedules", err)
+			p.outage.Failed("fire schedules", err)
 			if !outage.Pause(ctx, retry.NextBackOff()) { // nobody cuts this wait short
 				return
 			}
 			wait = 0
 		default:
-			p.outage.Over()
+			p.outage.Recovered()
 			retry.Reset()
 		}
 		now := time.Now()
@@ -70,7 +70,7 @@ func (p *Processor) loop(ctx context.Context) {
 // look is one statement outside of a transaction.
 func (p *Processor) look(ctx context.Context, locked backoff.BackOff) (time.Duration, error) {
 	payloadTypes := p.registry.PayloadTypes()
-	if err := p.reportStrangers(ctx, payloadTypes); err != nil {
+	if err := p.reportUnregistered(ctx, payloadTypes); err != nil {
 		return 0, err
 	}
 	if len(payloadTypes) == 0 {
@@ -111,21 +111,21 @@ func (p *Processor) next(ctx context.Context, payloadTypes []string) (time.Durat
 }
 
 const (
-	strangersEvery   = time.Minute // between polls for schedules that nobody fires
-	strangersOverdue = time.Minute // for so long another program may still be about to
+	unregisteredEvery   = time.Minute // between polls for schedules that nobody fires
+	unregisteredOverdue = time.Minute // for so long another program may still be about to
 )
 
-// reportStrangers warns of schedules that nobody fires, because no program that
+// reportUnregistered warns of schedules that nobody fires, because no program that
 // runs has a consumer for their payload: most often the consumer was removed, and
 // the schedule forgotten.
-func (p *Processor) reportStrangers(ctx context.Context, payloadTypes []string) error {
+func (p *Processor) reportUnregistered(ctx context.Context, payloadTypes []string) error {
 	now, last := time.Now().UnixNano(), p.reported.Load()
-	if last != 0 && now-last < int64(strangersEvery) || !p.reported.CompareAndSwap(last, now) {
+	if last != 0 && now-last < int64(unregisteredEvery) || !p.reported.CompareAndSwap(last, now) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, fireTimeout)
 	defer cancel()
-	rows, err := p.store.ScheduleStrangers(ctx, p.db, payloadTypes, strangersOverdue)
+	rows, err := p.store.UnregisteredSchedules(ctx, p.db, payloadTypes, unregisteredOverdue)
 	for _, row := range rows {
 		p.config.Logger.Warn("schedule is due, but no consumer registered here takes its payload",
 			"schedule", row.ID, "name", row.Name, "tag", row.Tag, "payload_type", row.PayloadType, "due", row.AvailableAfter.Time)

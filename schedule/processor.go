@@ -35,7 +35,7 @@ type Processor struct {
 	config   ProcessorConfig
 	outage   *outage.Outage
 	send     bus.Sender
-	reported atomic.Int64 // when strangers were last looked for, in Unix nanoseconds
+	reported atomic.Int64 // when unregistered payload types were last looked for, in Unix nanoseconds
 	batch    atomic.Int64 // schedules in one transaction, as many as have time
 	aside    aside
 	running  atomic.Int64 // calls of Run that have begun to work

@@ -13,7 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/partner"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -36,10 +36,10 @@ type batch struct {
 	tx       bun.Tx
 	sub      store.Subscription
 	messages []*bus.Message
-	events   []eventlog.Recorded          // for Projection.Batch
-	to       int64                        // the checkpoint after it
-	parked   []store.Event                // of streams that are parked
-	partner  partner.Partner[application] // what runs the functions
+	events   []eventlog.Recorded         // for Projection.Batch
+	to       int64                       // the checkpoint after it
+	parked   []store.Event               // of streams that are parked
+	isolate  isolate.Runner[application] // what runs the functions
 }
 
 // failure is why a batch was rolled back.
@@ -68,7 +68,7 @@ type batchKey struct{}
 func (r *Runner) step(ctx context.Context, s *shard, stop <-chan struct{}) (more bool, err error) {
 	err = r.db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) (err error) {
 		b := &batch{shard: s, runner: r, tx: tx}
-		defer b.partner.Dismiss()
+		defer b.isolate.Dismiss()
 		more, err = b.run(ctx, stop)
 		return err
 	})

@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/partner"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
 const (
 	// abandonGrace is how long a function may go on when its context is over,
-	// before it is left behind.
+	// before it is abandoned.
 	abandonGrace = 5 * time.Second
-	// maxLeft is how many that were left behind may be running before no more
+	// maxLeft is how many that were abandoned may be running before no more
 	// batches are begun.
 	maxLeft = 16
 )
@@ -20,16 +20,16 @@ const (
 // application is a function of the projection, ready to be called.
 type application func() error
 
-// Run implements partner.Call.
+// Run implements isolate.Call.
 func (a application) Run() error { return a() }
 
-// call runs a function of the projection on the partner of the batch: one that
+// call runs a function of the projection on a goroutine of its own: one that
 // never returns costs neither the shard nor the end of Run. When its context is
 // over, by the timeout or by a stop, it waits a little longer and then leaves it
 // behind. The chain, and all that is done with the transaction besides, stays on
 // the goroutine of the batch.
 func (b *batch) call(ctx context.Context, m *bus.Message, fn application) error {
-	result := b.partner.Begin(fn)
+	result := b.isolate.Begin(fn)
 	select {
 	case err := <-result:
 		return passedOn(err)
@@ -48,7 +48,7 @@ func (b *batch) call(ctx context.Context, m *bus.Message, fn application) error 
 // passedOn has a panic go on here, so that recovering from it is a matter of the
 // chain.
 func passedOn(err error) error {
-	if p, ok := err.(*partner.Raised); ok {
+	if p, ok := err.(*isolate.Panicked); ok {
 		panic(p.PanicError)
 	}
 	return err
@@ -59,13 +59,13 @@ func passedOn(err error) error {
 func (b *batch) abandon(ctx context.Context, m *bus.Message) error {
 	left := &b.runner.left
 	left.Add(1)
-	b.partner.Abandon(func() { left.Add(-1) })
+	b.isolate.Abandon(func() { left.Add(-1) })
 	b.runner.config.Logger.ErrorContext(ctx, "projection ignored its timeout and was abandoned", "projection", b.Name, "version", b.Version,
 		"shard", b.number, "stream", m.Event.Stream, "event_version", m.Event.Version, "position", m.Event.Position, "timeout", b.Timeout)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	if err := b.runner.store.Interrupt(ctx, b.runner.db, b.sub.Session, time.Now()); err != nil {
-		b.runner.outage.Noticed("interrupt", err)
+		b.runner.outage.Failed("interrupt", err)
 	}
 	return bus.ErrAbandoned
 }

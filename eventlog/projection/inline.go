@@ -94,7 +94,7 @@ func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) err
 // rebuild reads by sequence numbers: behind the gate no event is on its way, and
 // none has to be numbered first.
 func (i *Inline) rebuild(ctx context.Context, s *store.Store, tx bun.Tx, log *eventlog.Log) error {
-	if err := s.Gate(ctx, tx, i.projection.Name, true); err != nil {
+	if err := s.AdvisoryLock(ctx, tx, i.projection.Name, true); err != nil {
 		return err
 	}
 	if err := i.projection.Reset(txn.Within(ctx), tx); err != nil {

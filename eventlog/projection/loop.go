@@ -34,7 +34,7 @@ type crew struct {
 	*Runner
 	ctx     context.Context // of the work, which a stop does not end at once
 	stop    <-chan struct{}
-	bell    *alarm.Alarm
+	alarm   *alarm.Alarm
 	slots   chan struct{} // one for each shard that may be worked on
 	workers sync.WaitGroup
 	mu      sync.Mutex
@@ -45,14 +45,14 @@ type crew struct {
 func (r *Runner) loop(ctx context.Context) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	c := &crew{Runner: r, ctx: work, stop: ctx.Done(), bell: newAlarm(), slots: make(chan struct{}, r.config.Concurrency), busy: map[*shard]bool{}}
+	c := &crew{Runner: r, ctx: work, stop: ctx.Done(), alarm: newAlarm(), slots: make(chan struct{}, r.config.Concurrency), busy: map[*shard]bool{}}
 	stopListening := r.log.Registry().Wakeups().Listen(func(w bus.Wake) {
 		switch {
 		case !w.Events: // not for us
 		case w.Expected:
-			c.bell.Expect(time.Now())
+			c.alarm.Expect(time.Now())
 		default:
-			c.bell.By(time.Now())
+			c.alarm.By(time.Now())
 		}
 	})
 	defer stopListening()
@@ -71,26 +71,26 @@ func (c *crew) look(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-c.bell.Changed():
+		case <-c.alarm.Changed():
 		}
-		if wait := c.bell.Next(time.Now()); wait > 0 {
+		if wait := c.alarm.Next(time.Now()); wait > 0 {
 			timer.Reset(wait)
 			continue
 		}
 		// Armed before the look, so that whoever rings during it is heard.
-		c.bell.Rearm(time.Now(), time.Now().Add(c.config.ProcessorMaxDelay))
+		c.alarm.Rearm(time.Now(), time.Now().Add(c.config.ProcessorMaxDelay))
 		if err := c.dispatch(ctx); err != nil {
 			if ctx.Err() != nil {
 				return
 			}
-			c.outage.Noticed("look for events", err)
+			c.outage.Failed("look for events", err)
 			now := time.Now()
-			c.bell.Rearm(now, now.Add(retry.NextBackOff()))
+			c.alarm.Rearm(now, now.Add(retry.NextBackOff()))
 		} else {
-			c.outage.Over()
+			c.outage.Recovered()
 			retry.Reset()
 		}
-		timer.Reset(c.bell.Next(time.Now()))
+		timer.Reset(c.alarm.Next(time.Now()))
 	}
 }
 
@@ -129,7 +129,7 @@ func (c *crew) number(ctx context.Context) error {
 	defer cancel()
 	_, err := c.log.Number(turn, c.db)
 	if turn.Err() != nil && ctx.Err() == nil {
-		c.bell.By(time.Now())
+		c.alarm.By(time.Now())
 		return nil
 	}
 	return err
@@ -192,12 +192,12 @@ func (c *crew) work(s *shard) {
 		}
 		more, err := c.step(c.ctx, s, c.stop)
 		if _, failed := errors.AsType[*failure](err); err != nil && !failed {
-			c.outage.Noticed("apply events", err)
+			c.outage.Failed("apply events", err)
 			return
 		}
 		if err != nil || !more || time.Since(begun) > turn {
 			if worked || more {
-				c.bell.By(time.Now())
+				c.alarm.By(time.Now())
 			}
 			return
 		}

@@ -76,7 +76,7 @@ func (r *Runner) retry(ctx context.Context, reader *reader, p store.Parked) erro
 			return err
 		}
 		b := &batch{shard: reader.shards[0], runner: r, tx: tx}
-		defer b.partner.Dismiss()
+		defer b.isolate.Dismiss()
 		b.messages = append(b.messages, b.message(rows[0], true))
 		return b.apply(ctx, nil)
 	})

@@ -81,7 +81,7 @@ type Projection struct {
 	// AttemptDelay is the wait after the first failed attempt. Defaults to 1 s.
 	AttemptDelay time.Duration
 	// Timeout bounds the time for one event, or for one call of Batch: the chain
-	// sets it as a deadline. A function that ignores it is left behind 5 s later,
+	// sets it as a deadline. A function that ignores it is abandoned 5 s later,
 	// its transaction is ended, and the event has failed with bus.ErrAbandoned.
 	// Defaults to 10 s.
 	Timeout time.Duration

@@ -64,7 +64,7 @@ type Runner struct {
 	handler bus.Handler
 	outage  *outage.Outage
 	running atomic.Bool
-	left    atomic.Int64 // functions that were left behind and are still running
+	left    atomic.Int64 // functions that were abandoned and are still running
 
 	mu    sync.Mutex
 	moved chan struct{} // closed, and replaced, when a shard has moved
@@ -160,7 +160,7 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 // Run applies events until ctx is cancelled; then it finishes the events it is
-// at and returns nil. What does not end then, either, is left behind. It numbers events, too. It returns an error at once when the
+// at and returns nil. What does not end then, either, is abandoned. It numbers events, too. It returns an error at once when the
 // database cannot be reached (unless StartTimeout has it wait), when its tables are missing or too old
 // (bus.ErrSchema), and when a projection is not what it was under the same
 // version; later outages are logged and waited out. A projection that fails holds

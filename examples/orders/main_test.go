@@ -263,7 +263,7 @@ func restartUnderLoad(t *testing.T, database func(*testing.T) (string, *bun.DB))
 	if status != http.StatusOK || !strings.Contains(body, "shipped_at") {
 		t.Errorf("GET order: got %d %s, want it shipped", status, body)
 	}
-	if status, body := get(t, client, s.url+"/healthz"); status != http.StatusOK || !strings.Contains(body, `"ready":true`) || !strings.Contains(body, `"stuck":[]`) {
+	if status, body := get(t, client, s.url+"/healthz"); status != http.StatusOK || !strings.Contains(body, `"ready":true`) || !strings.Contains(body, `"abandoned":[]`) {
 		t.Errorf("GET healthz: got %d %s, want ready", status, body)
 	}
 	if status, _ := get(t, client, s.url+"/orders/none"); status != http.StatusNotFound {

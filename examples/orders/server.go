@@ -83,14 +83,14 @@ func (a *api) showOrder(w http.ResponseWriter, r *http.Request) {
 func (a *api) health(w http.ResponseWriter, _ *http.Request) {
 	health := a.processor.Health()
 	status, problem := http.StatusOK, ""
-	stuck := append([]string{}, health.Stuck...) // in JSON a list, also an empty one
+	abandoned := append([]string{}, health.Abandoned...) // in JSON a list, also an empty one
 	if !health.Ready {
 		status = http.StatusServiceUnavailable
 	}
 	if health.Err != nil {
 		problem = health.Err.Error()
 	}
-	answer(w, status, map[string]any{"ready": health.Ready, "last_claim": health.LastClaim, "stuck": stuck, "error": problem})
+	answer(w, status, map[string]any{"ready": health.Ready, "last_claim": health.LastClaim, "abandoned": abandoned, "error": problem})
 }
 
 func (a *api) fail(w http.ResponseWriter, r *http.Request, what string, err error) {

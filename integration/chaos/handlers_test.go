@@ -193,7 +193,7 @@ func misdeeds(b *bar, db *bun.DB) {
 	for i, how := range []string{panics, panicsNil, exits, ignores} {
 		r.produce(how, attendance)
 		r.eventually(2*time.Minute, how+": all are settled", func() bool {
-			return r.idle() && len(processor.Health().Stuck) == 0
+			return r.idle() && len(processor.Health().Abandoned) == 0
 		})
 		want := attendance * (i + 1)
 		if n := r.count("SELECT count(*) FROM poisoned_messages WHERE attempts = 1 AND crashes = 0 AND errors <> ''"); n != want {

@@ -4,7 +4,7 @@ package main
 
 // cursorMutants are mistakes in what to claim, and when.
 func cursorMutants() []mutant {
-	const cursors, suspicion = "outbox/cursors.go", "outbox/suspicion.go"
+	const cursors, suspicion = "outbox/cursors.go", "outbox/quarantine.go"
 	outbox := func(test string) suite { return suite{pkg: "./outbox", tests: "^" + test + "$"} }
 	return []mutant{
 		{
@@ -33,7 +33,7 @@ func cursorMutants() []mutant {
 		},
 		{
 			name: "claims recovered right after the start", file: "outbox/poller.go", suite: suite{pkg: inStore, tests: "^TestAFreshProcessLetsOwnersRenew$"}, says: `renewal right after the outage: got \[\]`,
-			changes: []change{{"return r.outage.Settled() && !time.Now().Before(r.graceEnds())", "return r.outage.Settled()"}},
+			changes: []change{{"return r.outage.Stable() && !time.Now().Before(r.graceEnds())", "return r.outage.Stable()"}},
 		},
 		{
 			name: "who does not run alone is blamed alone", file: suspicion, suite: outbox("TestASoloRunDoesNotWaitForEver"), says: `limit 1, solo true, want`,
@@ -44,7 +44,7 @@ func cursorMutants() []mutant {
 			changes: []change{{" && !(now.Before(s.calm) && now.Before(s.mature)) {", " {"}},
 		},
 		{
-			name: "one consumer may hold all workers", file: "outbox/room.go", suite: suite{pkg: inStore, tests: "^TestASlowConsumerDelaysNobody$"}, says: `the quick one waited for up to`,
+			name: "one consumer may hold all workers", file: "outbox/order.go", suite: suite{pkg: inStore, tests: "^TestASlowConsumerDelaysNobody$"}, says: `the quick one waited for up to`,
 			changes: []change{{"return max(free-share, (free-c.running+1)/2, 0)", "return max(free-share+share, 0)"}},
 		},
 		{

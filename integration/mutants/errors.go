@@ -34,7 +34,7 @@ func errorMutants() []mutant {
 		},
 		{
 			name: "what cannot be settled holds up the others", file: settling, suite: in("^TestWhatCannotBeSettledIsPutAside$/^a_timeout$"), says: `gave up waiting: the others are settled`,
-			changes: []change{{"if ctx.Err() == nil && !r.outage.Noticed(\"settle\", err, wait) {", "if ctx.Err() == nil && !r.outage.Noticed(\"settle\", err, wait) && false {"}},
+			changes: []change{{"if ctx.Err() == nil && !r.outage.Failed(\"settle\", err, wait) {", "if ctx.Err() == nil && !r.outage.Failed(\"settle\", err, wait) && false {"}},
 		},
 		{
 			name: "Admin locks what is claimed", file: "internal/store/postgres/edit.go", suite: in("^TestAdminLocksNoClaimedMessage$"), says: `gave up waiting: settled beside the transaction|put aside: got 1`,

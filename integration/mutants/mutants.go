@@ -138,7 +138,7 @@ func processMutants() []mutant {
 		},
 		{
 			name: "claims recovered right after an outage", file: "outbox/poller.go", suite: suite{pkg: inStore, tests: "^TestReadsDoNotEndAnOutageOfWrites$"}, says: `messages with a crash: got \d+ now`,
-			changes: []change{{"return r.outage.Settled() && !time.Now()", "return !time.Now()"}},
+			changes: []change{{"return r.outage.Stable() && !time.Now()", "return !time.Now()"}},
 		},
 		{
 			name: "delete before handler", file: "outbox/worker.go", suite: suite{pkg: inStore, tests: "^TestGracefulStopWithAHundredInFlight$"}, says: `removed: got \d+, want the \d+ that finished`,
@@ -150,11 +150,11 @@ func processMutants() []mutant {
 		},
 		{
 			name: "a layer may go on when its message is settled", file: "outbox/worker.go", suite: suite{pkg: inStore, tests: "^TestLayerThatCallsWhatIsOver$"}, says: `the layer below, too late: got error <nil> and 1 runs`,
-			changes: []change{{"\t\tt.below.Lock()\n", ""}},
+			changes: []change{{"\t\tt.innermost.Lock()\n", ""}},
 		},
 		{
 			name: "a group answers for a commit that failed", file: "outbox/group_tx.go", suite: suite{pkg: inStore, tests: "^TestOneOfAGroupBreaksTheTransaction$"}, says: `message \d+: got effects in attempts \[\]`,
-			changes: []change{{"\t\tg.apart(s.done)\n", "\t\tanswer(s.done, nil)\n"}},
+			changes: []change{{"\t\tg.oneByOne(s.done)\n", "\t\tanswer(s.done, nil)\n"}},
 		},
 		{
 			name: "schedule advanced in another transaction", file: "schedule/fire.go", suite: suite{pkg: inStore, tests: "^TestAFireAndItsNextTimeAreOneCommit$"}, says: `the schedule is moved on when its message is committed already`,
@@ -180,8 +180,8 @@ func releaseCounts() []change {
 }
 
 func deleteBeforeHandler() []change {
-	const partner = "\t\"github.com/asyncmonolith/asyncmonolith-go/internal/partner\"\n"
-	return []change{{partner, partner + strings.ReplaceAll(partner, "partner", "store")}, {"\terr = r.invoke(ctx, t, payload)\n",
+	const isolate = "\t\"github.com/asyncmonolith/asyncmonolith-go/internal/isolate\"\n"
+	return []change{{isolate, isolate + strings.ReplaceAll(isolate, "isolate", "store")}, {"\terr = r.invoke(ctx, t, payload)\n",
 		"\tif _, err := r.store.Remove(ctx, r.db, store.Session{}, t.row.ID); err != nil {\n\t\treturn err\n\t}\n\terr = r.invoke(ctx, t, payload)\n"}}
 }
 

@@ -11,7 +11,7 @@ func scheduleMutants() []mutant {
 			changes: []change{{`fmt.Sprintf("%dms", limit.Milliseconds())`, `fmt.Sprintf("%dms", min(limit, 5*time.Second).Milliseconds())`}},
 		},
 		{
-			name: "a lone schedule is refused for ever", file: "schedule/apart.go",
+			name: "a lone schedule is refused for ever", file: "schedule/bisect.go",
 			suite: suite{pkg: "./integration", tests: "^TestALoneScheduleThatIsRefusedIsMarkedInTheEnd$"}, says: "it is marked",
 			changes: []change{{"const patience = 3\n", "const patience = 1 << 30\n"}},
 		},

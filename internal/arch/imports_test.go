@@ -47,7 +47,7 @@ func law() []allowance {
 		{".", nil, nil}, // the landing page
 		{"bus", nil, nil},
 		{"middleware", []string{"bus"}, []string{backoff}},
-		{"outbox", []string{"bus", "middleware", "internal/store", "internal/txn", "internal/dberr", "internal/errorlog", "internal/outage", "internal/alarm", "internal/partner"}, append([]string{uuid, backoff}, bun...)},
+		{"outbox", []string{"bus", "middleware", "internal/store", "internal/txn", "internal/dberr", "internal/errorlog", "internal/outage", "internal/alarm", "internal/isolate"}, append([]string{uuid, backoff}, bun...)},
 		{"schedule", []string{"bus", "schedule/cron", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm"}, append([]string{backoff}, bun...)},
 		{"schedule/cron", nil, nil},
 		{"poison", []string{"bus", "internal/store", "internal/txn", "internal/dberr", "internal/errorlog"}, bun},
@@ -57,7 +57,7 @@ func law() []allowance {
 		{"fxmodule", append([]string{"internal/store"}, public()...), slices.Concat(bun, fx, otelAPI)},
 		{"bustest", append([]string{"internal/store"}, public()...), bun},
 		{"eventlog", []string{"bus", "internal/store", "internal/txn", "internal/dberr", "internal/outage"}, append([]string{uuid}, bun...)},
-		{"eventlog/projection", []string{"bus", "middleware", "eventlog", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm", "internal/partner"}, append([]string{backoff}, bun...)},
+		{"eventlog/projection", []string{"bus", "middleware", "eventlog", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm", "internal/isolate"}, append([]string{backoff}, bun...)},
 		{"eventlog/decider", []string{"bus", "eventlog", "internal/store", "internal/txn", "internal/outage"}, append([]string{backoff}, bun...)},
 		{"internal/dberr", []string{"bus"}, nil},
 		{"internal/errorlog", nil, nil},
@@ -69,7 +69,7 @@ func law() []allowance {
 		{"internal/store", []string{"bus", "internal/store/dialect", "internal/store/postgres", "internal/store/sqlite", "internal/store/mariadb", "internal/txn", "internal/dberr", "internal/errorlog"}, bun},
 		{"internal/outage", []string{"bus", "internal/store", "internal/dberr"}, []string{backoff}},
 		{"internal/alarm", nil, nil},
-		{"internal/partner", []string{"bus"}, nil},
+		{"internal/isolate", []string{"bus"}, nil},
 		{"internal/store/storetest", []string{"bus", "internal/store", "internal/txn"}, bun},
 		{"internal/arch", nil, nil},
 		// The modules beside the root: examples show what a user can write, integration is free.

@@ -43,7 +43,7 @@ type trouble struct {
 }
 
 // New makes an Outage that logs to logger. For the given grace after an outage
-// [Outage.Settled] stays false.
+// [Outage.Stable] stays false.
 func New(logger *slog.Logger, grace time.Duration) *Outage {
 	return &Outage{logger: logger, grace: grace, troubles: make(map[string]*trouble)}
 }
@@ -56,10 +56,10 @@ func (o *Outage) Asking(look func(context.Context) error) *Outage {
 	return o
 }
 
-// Noticed records a failed statement, and tells whether the database is at fault: then
+// Failed records a failed statement, and tells whether the database is at fault: then
 // it is the same for all others, and an outage. Anything else is a trouble of that one
 // operation. next is when that is tried again, where the caller knows.
-func (o *Outage) Noticed(what string, err error, next ...time.Duration) (outage bool) {
+func (o *Outage) Failed(what string, err error, next ...time.Duration) (outage bool) {
 	if outage = o.isOutage(err); outage {
 		o.began(what, err, next)
 	} else {
@@ -131,8 +131,8 @@ func (o *Outage) troubled(what string, err error, next []time.Duration) {
 	t.logged, t.suppressed = now, 0
 }
 
-// Over records a statement that succeeded.
-func (o *Outage) Over() {
+// Recovered records a statement that succeeded.
+func (o *Outage) Recovered() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err == nil {
@@ -145,8 +145,8 @@ func (o *Outage) Over() {
 	}
 }
 
-// Settled tells whether the database answers and has done so for the grace.
-func (o *Outage) Settled() bool {
+// Stable tells whether the database answers and has done so for the grace.
+func (o *Outage) Stable() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err == nil && time.Now().After(o.settled)

@@ -25,15 +25,15 @@ func TestAnOutageIsQuiet(t *testing.T) {
 		o := outage.New(logTo(&log), time.Second)
 		<-time.After(time.Minute)
 		for range 100 * 60 {
-			if !o.Noticed("poll", driver.ErrBadConn) {
+			if !o.Failed("poll", driver.ErrBadConn) {
 				t.Fatal("a lost connection: got no outage")
 			}
 			<-time.After(10 * time.Millisecond)
 		}
-		if o.Err() == nil || o.Settled() {
-			t.Errorf("during the outage: got error %v, settled %v, want the error and false", o.Err(), o.Settled())
+		if o.Err() == nil || o.Stable() {
+			t.Errorf("during the outage: got error %v, settled %v, want the error and false", o.Err(), o.Stable())
 		}
-		o.Over()
+		o.Recovered()
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 		if len(lines) != 7 || !strings.Contains(lines[1], "more_since_last_line=999") || !strings.Contains(lines[0], "next_try_within=3s") || !strings.Contains(lines[6], "answers again") {
 			t.Errorf("lines: got %d, want 6 of the outage with their numbers and one of its end:\n%s", len(lines), log.String())
@@ -50,14 +50,14 @@ func TestATroubleIsOfOneOperation(t *testing.T) {
 		<-time.After(time.Minute)
 		for range 1000 {
 			for _, what := range []string{"settle", "recover"} {
-				if o.Noticed(what, long, time.Minute) {
+				if o.Failed(what, long, time.Minute) {
 					t.Fatal("an error of the statement: got an outage")
 				}
 			}
 			<-time.After(10 * time.Millisecond)
 		}
-		if o.Err() != nil || !o.Settled() {
-			t.Errorf("got error %v, settled %v, want none and true", o.Err(), o.Settled())
+		if o.Err() != nil || !o.Stable() {
+			t.Errorf("got error %v, settled %v, want none and true", o.Err(), o.Stable())
 		}
 		if n, size := strings.Count(log.String(), "next_try_within=1m"), log.Len(); n != 20 || size > 20*9<<10 {
 			t.Errorf("got %d lines in ten seconds, %d bytes, want one a second of each operation and at most 8 KiB of the error", n, size)
@@ -85,7 +85,7 @@ func TestADeadlineIsAskedAbout(t *testing.T) {
 			if test.look != nil {
 				o = o.Asking(test.look)
 			}
-			if got := o.Noticed("poll", late); got != test.want || (o.Err() != nil) != test.want {
+			if got := o.Failed("poll", late); got != test.want || (o.Err() != nil) != test.want {
 				t.Errorf("%s: got outage %v, error %v, want %v", name, got, o.Err(), test.want)
 			}
 		}

@@ -20,7 +20,7 @@ func (s *Store) ProbeDue(ctx context.Context, db *bun.DB, wants []dialect.Want) 
 }
 
 func (s *Store) look(ctx context.Context, db *bun.DB, wants []dialect.Want, all bool) (probe dialect.Probe, err error) {
-	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
+	err = s.retry(ctx, db, func(db bun.IDB) (err error) {
 		probe, err = s.dialect.Probe(ctx, db, wants, all)
 		return err
 	})
@@ -30,7 +30,7 @@ func (s *Store) look(ctx context.Context, db *bun.DB, wants []dialect.Want, all 
 // Acquit has the owner's solo claims count like any other: something that may have
 // crashed is about to run beside them.
 func (s *Store) Acquit(ctx context.Context, db bun.IDB, owner string) error {
-	return s.insist(ctx, db, func(db bun.IDB) error {
+	return s.retry(ctx, db, func(db bun.IDB) error {
 		var ids []int64
 		if err := s.dialect.Query(ctx, db, `SELECT id FROM {claims} WHERE owner = ? AND solo = TRUE`, owner).Scan(ctx, &ids); err != nil {
 			return err
@@ -50,11 +50,11 @@ func (s *Store) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (
 	return s.dialect.Claim(ctx, db, r)
 }
 
-// Strangers lists kinds of messages that none of the wants would take: their
+// Unregistered lists kinds of messages that none of the wants would take: their
 // consumer or their payload type is not registered here.
-func (s *Store) Strangers(ctx context.Context, db bun.IDB, wants []dialect.Want) (found []dialect.Stranger, err error) {
-	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
-		found, err = s.dialect.Strangers(ctx, db, wants)
+func (s *Store) Unregistered(ctx context.Context, db bun.IDB, wants []dialect.Want) (found []dialect.Unregistered, err error) {
+	err = s.retry(ctx, db, func(db bun.IDB) (err error) {
+		found, err = s.dialect.Unregistered(ctx, db, wants)
 		return err
 	})
 	return found, err

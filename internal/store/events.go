@@ -212,7 +212,7 @@ func (s *Store) Erase(ctx context.Context, tx bun.IDB, stream string, before int
 	return nil
 }
 
-// Gate lets any number of transactions pass, or an exclusive one alone.
-func (s *Store) Gate(ctx context.Context, tx bun.IDB, name string, exclusive bool) error {
-	return s.dialect.Gate(ctx, tx, name, exclusive)
+// AdvisoryLock lets any number of transactions pass, or an exclusive one alone.
+func (s *Store) AdvisoryLock(ctx context.Context, tx bun.IDB, name string, exclusive bool) error {
+	return s.dialect.AdvisoryLock(ctx, tx, name, exclusive)
 }

@@ -125,7 +125,7 @@ ORDER BY r.consumer_type, r.payload_type, r.available_after, r.id LIMIT ?`
 
 // read runs a statement that only reads, and lets no conflict surface.
 func (s *Store) read(ctx context.Context, db bun.IDB, into any, statement string, args ...any) error {
-	return s.insist(ctx, db, func(db bun.IDB) error { return s.dialect.Query(ctx, db, statement, args...).Scan(ctx, into) })
+	return s.retry(ctx, db, func(db bun.IDB) error { return s.dialect.Query(ctx, db, statement, args...).Scan(ctx, into) })
 }
 
 // PendingMessages lists messages by consumer and payload type, in the order in which
@@ -175,7 +175,7 @@ func (s *Store) Claims(ctx context.Context, db bun.IDB) (rows []HeldBy, err erro
 
 // StoredConsumers lists the consumer types of pending and poisoned messages.
 func (s *Store) StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
-	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
+	err = s.retry(ctx, db, func(db bun.IDB) (err error) {
 		names, err = s.dialect.StoredConsumers(ctx, db)
 		return err
 	})

@@ -29,7 +29,7 @@ type (
 	Selection    = dialect.Selection
 	Session      = dialect.Session
 	Settled      = dialect.Settled
-	Stranger     = dialect.Stranger
+	Unregistered = dialect.Unregistered
 	Want         = dialect.Want
 )
 

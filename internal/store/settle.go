@@ -16,7 +16,7 @@ import (
 // somebody keeps one of the messages locked, nothing is written at all, and the error
 // [IsLockTimeout].
 func (s *Store) Finish(ctx context.Context, db *bun.DB, owner string, claims []int64) (finished []dialect.Finished, err error) {
-	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
+	err = s.retry(ctx, db, func(db bun.IDB) (err error) {
 		finished, err = s.dialect.Finish(ctx, db, owner, claims)
 		return err
 	})
@@ -40,7 +40,7 @@ func (s *Store) SettleFree(ctx context.Context, db *bun.DB, owner string, lease 
 }
 
 func (s *Store) settleWith(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool) (settled dialect.Settled, err error) {
-	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
+	err = s.retry(ctx, db, func(db bun.IDB) (err error) {
 		settled, err = s.dialect.Settle(ctx, db, owner, lease, results, freeOnly)
 		return err
 	})
@@ -51,7 +51,7 @@ func (s *Store) settleWith(ctx context.Context, db *bun.DB, owner string, lease 
 // missing was taken away; one that the caller does not know was made by a claim
 // whose commit was never confirmed.
 func (s *Store) Extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error) {
-	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
+	err = s.retry(ctx, db, func(db bun.IDB) (err error) {
 		held, err = s.dialect.Extend(ctx, db, owner, lease)
 		return err
 	})
@@ -61,13 +61,13 @@ func (s *Store) Extend(ctx context.Context, db bun.IDB, owner string, lease time
 // Disclaim ends claims of the owner without touching their messages, which are
 // available again at once.
 func (s *Store) Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
-	return s.insist(ctx, db, func(db bun.IDB) error { return s.dialect.Disclaim(ctx, db, owner, claims) })
+	return s.retry(ctx, db, func(db bun.IDB) error { return s.dialect.Disclaim(ctx, db, owner, claims) })
 }
 
 // Recover ends claims that have outlived their lease and counts a crash on
 // their messages. A message whose solo claim brings it to maxCrashes is poisoned.
 func (s *Store) Recover(ctx context.Context, db *bun.DB, maxCrashes int) (recovered dialect.Recovered, err error) {
-	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
+	err = s.retry(ctx, db, func(db bun.IDB) (err error) {
 		recovered, err = s.dialect.Recover(ctx, db, maxCrashes)
 		return err
 	})
@@ -125,17 +125,17 @@ func (s *Store) Undo(ctx context.Context, tx bun.IDB) error {
 // Exists waits until no transaction is undecided about a message, and tells
 // whether it is still there.
 func (s *Store) Exists(ctx context.Context, db *bun.DB, id int64) (exists bool, err error) {
-	err = s.insist(ctx, db, func(db bun.IDB) (err error) {
+	err = s.retry(ctx, db, func(db bun.IDB) (err error) {
 		exists, err = s.dialect.Exists(ctx, db, id)
 		return err
 	})
 	return exists, err
 }
 
-// insist runs a single statement; when it loses a conflict, which it can under a
+// retry runs a single statement; when it loses a conflict, which it can under a
 // stricter default isolation, it runs again in an explicit READ COMMITTED
 // transaction. In the caller's transaction a conflict is the caller's to retry.
-func (s *Store) insist(ctx context.Context, db bun.IDB, statement func(bun.IDB) error) error {
+func (s *Store) retry(ctx context.Context, db bun.IDB, statement func(bun.IDB) error) error {
 	db, err := txn.Handle(db)
 	if err != nil {
 		return err

@@ -10,21 +10,21 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-type wakesKey struct{}
+type wakeupsKey struct{}
 
-// Wakes collects what is written in a transaction until it commits, for whoever
+// Wakeups collects what is written in a transaction until it commits, for whoever
 // begins transactions for users. It is safe for concurrent use.
-type Wakes struct {
+type Wakeups struct {
 	mu                sync.Mutex
 	payloadTypes      []string
 	schedules, events bool
 }
 
-// WithWakes returns the context for such a transaction: see [Within]. What is
-// announced with it waits for [Wakes.Send].
-func WithWakes(ctx context.Context) (context.Context, *Wakes) {
-	w := new(Wakes)
-	return context.WithValue(Within(ctx), wakesKey{}, w), w
+// WithWakeups returns the context for such a transaction: see [Within]. What is
+// announced with it waits for [Wakeups.Send].
+func WithWakeups(ctx context.Context) (context.Context, *Wakeups) {
+	w := new(Wakeups)
+	return context.WithValue(Within(ctx), wakeupsKey{}, w), w
 }
 
 // AnnounceMessages is [Announce] for messages of these types, if there are any.
@@ -39,7 +39,7 @@ func AnnounceMessages(ctx context.Context, db bun.IDB, registry *bus.Registry, p
 // soon, a few times.
 func Announce(ctx context.Context, db bun.IDB, registry *bus.Registry, wake bus.Wake) {
 	_, inTx := db.(bun.Tx)
-	if pending, ok := ctx.Value(wakesKey{}).(*Wakes); ok && inTx {
+	if pending, ok := ctx.Value(wakeupsKey{}).(*Wakeups); ok && inTx {
 		pending.add(wake)
 		return
 	}
@@ -47,7 +47,7 @@ func Announce(ctx context.Context, db bun.IDB, registry *bus.Registry, wake bus.
 	registry.Wakeups().Send(wake)
 }
 
-func (w *Wakes) add(wake bus.Wake) {
+func (w *Wakeups) add(wake bus.Wake) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.schedules = w.schedules || wake.Schedules
@@ -60,7 +60,7 @@ func (w *Wakes) add(wake bus.Wake) {
 }
 
 // Send announces it all, after the commit.
-func (w *Wakes) Send(registry *bus.Registry) {
+func (w *Wakeups) Send(registry *bus.Registry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.payloadTypes) > 0 {

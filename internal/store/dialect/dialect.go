@@ -81,7 +81,7 @@ type Dialect interface {
 
 	Extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error)
 	Recover(ctx context.Context, db bun.IDB, maxCrashes int) (Recovered, error)
-	Strangers(ctx context.Context, db bun.IDB, wants []Want) ([]Stranger, error)
+	Unregistered(ctx context.Context, db bun.IDB, wants []Want) ([]Unregistered, error)
 
 	// Consumers with a transaction.
 
@@ -133,9 +133,9 @@ type Dialect interface {
 	InsertEvents(ctx context.Context, tx bun.IDB, rows []*NewEvent) error
 	// Number gives places to committed events and returns to how many.
 	Number(ctx context.Context, db *bun.DB, limit int) (int, error)
-	// Gate keeps an exclusive passage apart from all others until the end of the
+	// AdvisoryLock keeps an exclusive passage apart from all others until the end of the
 	// transaction.
-	Gate(ctx context.Context, tx bun.IDB, name string, exclusive bool) error
+	AdvisoryLock(ctx context.Context, tx bun.IDB, name string, exclusive bool) error
 }
 
 // Settings is what Check found out about a database.

@@ -18,14 +18,14 @@ type Names struct {
 
 // Fragments are what dialects have each their own of, in statements that they share.
 type Fragments struct {
-	Place    string // the column with an event's place, NULL until it has one
-	Unplaced string // true of an event e that has no place yet
-	Last     string // the last place that is given
-	Once     string // asks for a named query to be evaluated once
-	Size     string // how many messages a claim c has
-	Keep     string // ends an insert that leaves a paused consumer as it is
-	Keys     string // the table of pending insert ids, where they have one of their own
-	Keyed    string // true of a pending message m with an insert id
+	Place      string // the column with an event's place, NULL until it has one
+	Unplaced   string // true of an event e that has no place yet
+	Last       string // the last place that is given
+	Once       string // asks for a named query to be evaluated once
+	Size       string // how many messages a claim c has
+	KeepPaused string // ends an insert that leaves a paused consumer as it is
+	Keys       string // the table of pending insert ids, where they have one of their own
+	Keyed      string // true of a pending message m with an insert id
 }
 
 // NewNames quotes names with the mark of the dialect.
@@ -49,7 +49,7 @@ func NewNames(t bus.Tables, mark string, w Fragments) Names {
 	events, head := quote("events"), quote("event_head")
 	last := strings.NewReplacer("{events}", events, "{head}", head).Replace(w.Last)
 	n.replacer = strings.NewReplacer("{place}", w.Place, "{unplaced}", w.Unplaced, "{last}", last,
-		"{once}", w.Once, "{size}", w.Size, "{keep}", w.Keep, "{keyed}", strings.ReplaceAll(w.Keyed, "{keys}", n.Keys), "{keys}", n.Keys,
+		"{once}", w.Once, "{size}", w.Size, "{keep}", w.KeepPaused, "{keyed}", strings.ReplaceAll(w.Keyed, "{keys}", n.Keys), "{keys}", n.Keys,
 		"{messages}", n.Messages, "{due}", quote("consumer_messages_due"), "{crashed}", quote("consumer_messages_crashed"), "{claims}", n.Claims,
 		"{poisoned}", n.Poisoned, "{paused}", n.Paused, "{schedules}", n.Schedules, "{migrations}", n.migrations, "{prefix}", n.Prefix,
 		"{events}", events, "{streams}", quote("event_streams"), "{head}", head,

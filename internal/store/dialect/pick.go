@@ -39,9 +39,9 @@ func (p *Pick) bytes() int {
 	return p.Size + event
 }
 
-// Keep puts the picks in order, the oldest first, drops what exceeds MaxBytes or
+// Trim puts the picks in order, the oldest first, drops what exceeds MaxBytes or
 // Limit, and notes how far each want has come.
-func (r ClaimRequest) Keep(picks []Pick) (Claim, []Pick) {
+func (r ClaimRequest) Trim(picks []Pick) (Claim, []Pick) {
 	n := len(r.Wants)
 	if n > 1 {
 		slices.SortFunc(picks, func(a, b Pick) int {

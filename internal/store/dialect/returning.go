@@ -118,9 +118,9 @@ func (r *Returning) StoredConsumers(ctx context.Context, db bun.IDB) (names []st
 	return names, err
 }
 
-// strangersStatement walks the kinds of messages by skipping through the index, one
+// unregisteredStatement walks the kinds of messages by skipping through the index, one
 // look for each. {wanted} is the list of those that somebody takes.
-const strangersStatement = `
+const unregisteredStatement = `
 WITH RECURSIVE kinds(consumer_type, payload_type) AS (
   SELECT * FROM (SELECT m.consumer_type, m.payload_type FROM {messages} m WHERE m.crashes = 0 ORDER BY m.consumer_type, m.payload_type LIMIT 1) first
   UNION ALL
@@ -129,8 +129,8 @@ WITH RECURSIVE kinds(consumer_type, payload_type) AS (
     ORDER BY n.consumer_type, n.payload_type LIMIT 1))
 SELECT * FROM kinds k WHERE (k.consumer_type, k.payload_type) NOT IN ({wanted}) ORDER BY 1, 2 LIMIT 20`
 
-func StrangersAmong(wanted string) string {
-	return strings.Replace(strangersStatement, "{wanted}", wanted, 1)
+func UnregisteredAmong(wanted string) string {
+	return strings.Replace(unregisteredStatement, "{wanted}", wanted, 1)
 }
 
 // statsStatement counts per consumer with bounds, so that a large backlog costs

@@ -192,8 +192,8 @@ type Recovered struct {
 	Poisoned int `bun:"poisoned"`
 }
 
-// Stranger is a kind of message that nobody in this process consumes.
-type Stranger struct {
+// Unregistered is a kind of message that nobody in this process consumes.
+type Unregistered struct {
 	ConsumerType string `bun:"consumer_type"`
 	PayloadType  string `bun:"payload_type"`
 }

@@ -51,7 +51,7 @@ func (m *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest
 		if err != nil {
 			return fmt.Errorf("pick: %w", err)
 		}
-		if c, picks = r.Keep(picks); len(picks) == 0 {
+		if c, picks = r.Trim(picks); len(picks) == 0 {
 			return nil
 		}
 		if err := m.record(ctx, tx, r, &c, picks); err != nil {

@@ -21,4 +21,4 @@ func (m *database) InsertEvents(context.Context, bun.IDB, []*dialect.NewEvent) e
 
 func (m *database) Number(context.Context, *bun.DB, int) (int, error) { return 0, errNoEvents }
 
-func (m *database) Gate(context.Context, bun.IDB, string, bool) error { return errNoEvents }
+func (m *database) AdvisoryLock(context.Context, bun.IDB, string, bool) error { return errNoEvents }

@@ -54,7 +54,7 @@ const readOnlySQL = `SELECT CASE WHEN @@global.read_only IN ('0', 'OFF') THEN 0 
 func fragments() dialect.Fragments {
 	return dialect.Fragments{
 		Place: "sequence", Unplaced: "0", Last: "0", // there are no events
-		Once: "", Size: "JSON_LENGTH(c.message_ids)", Keep: "ON DUPLICATE KEY UPDATE consumer_type = consumer_type",
+		Once: "", Size: "JSON_LENGTH(c.message_ids)", KeepPaused: "ON DUPLICATE KEY UPDATE consumer_type = consumer_type",
 		Keys: "pending_insert_ids", Keyed: "m.id IN (SELECT id FROM {keys} WHERE insert_id = ?)",
 	}
 }

@@ -52,7 +52,7 @@ func (p *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest
 	if err := p.pickQuery(ctx, tx, r).Scan(ctx, &picks); err != nil {
 		return dialect.Claim{}, fmt.Errorf("pick: %w", err)
 	}
-	c, picks := r.Keep(picks)
+	c, picks := r.Trim(picks)
 	if len(picks) > 0 {
 		if err := p.record(ctx, tx, r, &c, picks); err != nil {
 			return dialect.Claim{}, fmt.Errorf("record: %w", err)

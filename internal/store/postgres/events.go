@@ -102,7 +102,7 @@ func (p *database) SessionColumns(idle time.Duration) string {
 	return fmt.Sprintf(sessionSQL, idle.Milliseconds())
 }
 
-func (p *database) Gate(ctx context.Context, tx bun.IDB, name string, exclusive bool) error {
+func (p *database) AdvisoryLock(ctx context.Context, tx bun.IDB, name string, exclusive bool) error {
 	lock := `SELECT pg_advisory_xact_lock_shared(?)`
 	if exclusive {
 		lock = `SELECT pg_advisory_xact_lock(?)`

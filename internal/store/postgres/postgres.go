@@ -38,7 +38,7 @@ const readOnlySQL = `SELECT pg_is_in_recovery() OR current_setting('transaction_
 func fragments() dialect.Fragments {
 	return dialect.Fragments{
 		Place: "position", Unplaced: "e.position IS NULL", Last: "(SELECT h.position FROM {head} h WHERE h.id = 1)",
-		Once: "MATERIALIZED", Size: "cardinality(c.message_ids)", Keep: dialect.OnPaused,
+		Once: "MATERIALIZED", Size: "cardinality(c.message_ids)", KeepPaused: dialect.OnPaused,
 		Keyed: "m.insert_id = ?",
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-func (p *database) Strangers(ctx context.Context, db bun.IDB, wants []dialect.Want) (found []dialect.Stranger, err error) {
+func (p *database) Unregistered(ctx context.Context, db bun.IDB, wants []dialect.Want) (found []dialect.Unregistered, err error) {
 	w := columnsOf(wants)
-	err = p.Query(ctx, db, dialect.StrangersAmong(`SELECT * FROM unnest(?::text[], ?::text[])`), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)).Scan(ctx, &found)
+	err = p.Query(ctx, db, dialect.UnregisteredAmong(`SELECT * FROM unnest(?::text[], ?::text[])`), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)).Scan(ctx, &found)
 	return found, err
 }
 

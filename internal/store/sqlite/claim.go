@@ -36,7 +36,7 @@ func (s *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest
 		if err != nil {
 			return fmt.Errorf("pick: %w", err)
 		}
-		if c, picks = r.Keep(picks); len(picks) == 0 {
+		if c, picks = r.Trim(picks); len(picks) == 0 {
 			return nil
 		}
 		ids := dialect.PickedIDs(picks)

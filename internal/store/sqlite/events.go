@@ -46,5 +46,5 @@ func (s *database) InsertEvents(ctx context.Context, tx bun.IDB, rows []*dialect
 	return dialect.NumberInserted(rows, inserted)
 }
 
-// Gate has nothing to do: whoever writes is alone.
-func (s *database) Gate(context.Context, bun.IDB, string, bool) error { return nil }
+// AdvisoryLock has nothing to do: whoever writes is alone.
+func (s *database) AdvisoryLock(context.Context, bun.IDB, string, bool) error { return nil }

@@ -45,7 +45,7 @@ func (s *database) SessionColumns(time.Duration) string { return "" }
 func fragments() dialect.Fragments {
 	return dialect.Fragments{
 		Place: "sequence", Unplaced: "0", Last: "(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)", // 0: nothing is looked at
-		Once: "MATERIALIZED", Size: "json_array_length(c.message_ids)", Keep: dialect.OnPaused,
+		Once: "MATERIALIZED", Size: "json_array_length(c.message_ids)", KeepPaused: dialect.OnPaused,
 		Keyed: "m.insert_id = ?",
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-func (s *database) Strangers(ctx context.Context, db bun.IDB, wants []dialect.Want) (found []dialect.Stranger, err error) {
-	err = s.Query(ctx, db, dialect.StrangersAmong(`SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j`), dialect.Pairs(wants)).Scan(ctx, &found)
+func (s *database) Unregistered(ctx context.Context, db bun.IDB, wants []dialect.Want) (found []dialect.Unregistered, err error) {
+	err = s.Query(ctx, db, dialect.UnregisteredAmong(`SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j`), dialect.Pairs(wants)).Scan(ctx, &found)
 	return found, err
 }
 

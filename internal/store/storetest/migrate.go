@@ -124,9 +124,9 @@ func tablesInSchema(k *kit) {
 	equal(k, "recovered", in.recover(3), store.Recovered{Claims: 1, Crashed: 2})
 	equal(k, "poisoned", len(in.poisoned()), 1)
 	equal(k, "messages outside of the schema", k.pending(), nil)
-	strangers, err := in.store.Strangers(k.ctx, k.db, []store.Want{want("other", 1)})
-	k.must("strangers", err)
-	equal(k, "strangers", strangers, []store.Stranger{{ConsumerType: "c", PayloadType: payload}})
+	unregistered, err := in.store.Unregistered(k.ctx, k.db, []store.Want{want("other", 1)})
+	k.must("unregistered", err)
+	equal(k, "unregistered", unregistered, []store.Unregistered{{ConsumerType: "c", PayloadType: payload}})
 }
 
 func schemaMissing(k *kit) {

@@ -57,7 +57,7 @@ func areas() []area {
 		{name: "extend and disclaim", cases: leaseCases()},
 		{name: "recover", cases: recoverCases()},
 		{name: "transaction", cases: transactionCases()},
-		{name: "strangers", cases: strangerCases()},
+		{name: "unregistered", cases: unregisteredCases()},
 		{name: "pause", cases: pauseCases()},
 		{name: "pending", cases: pendingCases()},
 		{name: "clock", cases: clockCases()},

@@ -70,9 +70,9 @@ func textNames(k *kit) {
 	if c := k.claim(request("a", others...)); c.ID != 0 {
 		k.Errorf("claim of other payload types: got %d messages, want none", len(c.Messages))
 	}
-	strangers, err := k.store.Strangers(k.ctx, k.db, wants)
-	k.must("strangers", err)
-	equal(k, "strangers", strangers, nil)
+	unregistered, err := k.store.Unregistered(k.ctx, k.db, wants)
+	k.must("unregistered", err)
+	equal(k, "unregistered", unregistered, nil)
 	probe, err := k.store.Probe(k.ctx, k.db, wants)
 	k.must("probe", err)
 	equal(k, "wants that have something due", len(probe.Due), len(wants))

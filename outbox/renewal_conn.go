@@ -8,20 +8,20 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
-// reserve is a connection that only renewals use. Consumers may use the
+// renewalConn is a connection that only renewals use. Consumers may use the
 // processor's pool up, and who waits for a connection is served in random order:
 // a renewal that waits with them could come too late for its leases.
 //
 // Where one writer locks the whole database there is none: the pool may be of
 // one connection, and renewals wait for the writer anyway.
-type reserve struct {
+type renewalConn struct {
 	db   *bun.DB
 	keep bool
 	conn *bun.Conn // nil while there is none
 }
 
 // use runs a statement, which gets the usual time.
-func (c *reserve) use(ctx context.Context, statement func(context.Context, bun.IDB) error) error {
+func (c *renewalConn) use(ctx context.Context, statement func(context.Context, bun.IDB) error) error {
 	kept := c.conn != nil
 	err := c.try(ctx, statement)
 	if kept && c.conn == nil && ctx.Err() == nil {
@@ -30,7 +30,7 @@ func (c *reserve) use(ctx context.Context, statement func(context.Context, bun.I
 	return err
 }
 
-func (c *reserve) try(ctx context.Context, statement func(context.Context, bun.IDB) error) error {
+func (c *renewalConn) try(ctx context.Context, statement func(context.Context, bun.IDB) error) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	if !c.keep {
@@ -51,11 +51,11 @@ func (c *reserve) try(ctx context.Context, statement func(context.Context, bun.I
 }
 
 // open takes the connection, before consumers can use up the pool.
-func (c *reserve) open(ctx context.Context) error {
+func (c *renewalConn) open(ctx context.Context) error {
 	return c.try(ctx, func(context.Context, bun.IDB) error { return nil })
 }
 
-func (c *reserve) close() {
+func (c *renewalConn) close() {
 	if c.conn != nil {
 		_ = c.conn.Close() // gives it back to the pool, which drops it when it is broken
 		c.conn = nil

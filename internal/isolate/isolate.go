@@ -1,4 +1,4 @@
-package partner
+package isolate
 
 import "github.com/asyncmonolith/asyncmonolith-go/bus"
 
@@ -6,48 +6,48 @@ import "github.com/asyncmonolith/asyncmonolith-go/bus"
 // not be a closure.
 type Call interface{ Run() error }
 
-// Partner is a goroutine on which calls run, one after the other. It starts with
-// the first; the zero Partner is ready. It is for one goroutine, which in the end
+// Runner is a goroutine on which calls run, one after the other. It starts with
+// the first; the zero Runner is ready. It is for one goroutine, which in the end
 // calls Dismiss.
-type Partner[C Call] struct{ desk *desk[C] }
+type Runner[C Call] struct{ lane *lane[C] }
 
-// desk is where the partner takes calls, until it is abandoned or dismissed.
-type desk[C Call] struct {
+// lane is where the goroutine takes calls, until it is abandoned or dismissed.
+type lane[C Call] struct {
 	calls   chan C
 	results chan error // buffered, so that an abandoned call can end
 	ended   func()     // to be read once calls is closed
 }
 
-// Raised tells a panic of a call from a *bus.PanicError that it returned.
-type Raised struct{ *bus.PanicError }
+// Panicked tells a panic of a call from a *bus.PanicError that it returned.
+type Panicked struct{ *bus.PanicError }
 
 // Begin runs a call, and returns where its one result will be: its error, a
 // *Raised if it panics, bus.ErrGoexit if it ends its goroutine. The result is
 // received, or the call abandoned, before the next may begin.
-func (p *Partner[C]) Begin(call C) <-chan error {
-	if p.desk == nil {
-		p.desk = &desk[C]{calls: make(chan C), results: make(chan error, 1)}
-		go p.desk.work()
+func (p *Runner[C]) Begin(call C) <-chan error {
+	if p.lane == nil {
+		p.lane = &lane[C]{calls: make(chan C), results: make(chan error, 1)}
+		go p.lane.work()
 	}
-	p.desk.calls <- call
-	return p.desk.results
+	p.lane.calls <- call
+	return p.lane.results
 }
 
 // Abandon leaves the goroutine behind with the call it is in, if any; the next
 // call gets another. When the call is over, if ever, ended runs there, once.
-func (p *Partner[C]) Abandon(ended func()) {
-	if p.desk == nil {
+func (p *Runner[C]) Abandon(ended func()) {
+	if p.lane == nil {
 		ended()
 		return
 	}
-	p.desk.ended = ended
-	close(p.desk.calls)
-	p.desk = nil
+	p.lane.ended = ended
+	close(p.lane.calls)
+	p.lane = nil
 }
 
 // Dismiss ends the goroutine and waits for it. What was abandoned it does not wait
 // for.
-func (p *Partner[C]) Dismiss() {
+func (p *Runner[C]) Dismiss() {
 	gone := make(chan struct{})
 	p.Abandon(func() { close(gone) })
 	<-gone
@@ -55,7 +55,7 @@ func (p *Partner[C]) Dismiss() {
 
 // work runs calls until there will be no more. When one ends the goroutine, another
 // takes its place.
-func (d *desk[C]) work() {
+func (d *lane[C]) work() {
 	over := false
 	defer func() {
 		if over {
@@ -71,11 +71,11 @@ func (d *desk[C]) work() {
 }
 
 // run always answers.
-func (d *desk[C]) run(call C) {
+func (d *lane[C]) run(call C) {
 	var err error = bus.ErrGoexit
 	defer func() {
 		if value := recover(); value != nil {
-			err = &Raised{bus.NewPanicError(value)}
+			err = &Panicked{bus.NewPanicError(value)}
 		}
 		d.results <- err
 	}()

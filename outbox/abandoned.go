@@ -9,9 +9,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// zombies are handlers that ignored their timeout and were left behind. When
+// abandoned are handlers that ignored their timeout and were abandoned. When
 // there are too many, no more messages are claimed.
-type zombies struct {
+type abandoned struct {
 	limit int
 	full  func(bool) // told when the limit is reached, and when it no longer is
 
@@ -19,7 +19,7 @@ type zombies struct {
 	alive []string // the consumer that each runs
 }
 
-func (z *zombies) add(consumer string) {
+func (z *abandoned) add(consumer string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.alive = append(z.alive, consumer)
@@ -28,7 +28,7 @@ func (z *zombies) add(consumer string) {
 	}
 }
 
-func (z *zombies) bury(consumer string) {
+func (z *abandoned) ended(consumer string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if len(z.alive) == z.limit {
@@ -38,17 +38,17 @@ func (z *zombies) bury(consumer string) {
 	z.alive = slices.Delete(z.alive, i, i+1)
 }
 
-func (z *zombies) names() []string {
+func (z *abandoned) names() []string {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	return slices.Sorted(slices.Values(z.alive))
 }
 
-// leave abandons the call that the worker's partner is in.
-func (w *worker) leave(ctx context.Context, t *task) error {
+// abandonCall abandons the call that the worker is in.
+func (w *worker) abandonCall(ctx context.Context, t *task) error {
 	r, name := w.run, t.consumer.Name()
-	r.zombies.add(name)
-	w.partner.Abandon(func() { r.zombies.bury(name) })
+	r.abandoned.add(name)
+	w.isolate.Abandon(func() { r.abandoned.ended(name) })
 	if context.Cause(ctx) == bus.ErrStopping {
 		return fmt.Errorf("%w: %w", bus.ErrStopping, bus.ErrAbandoned) // it had no chance to finish
 	}

@@ -20,11 +20,11 @@ const (
 	remoteUnasked = 10 * time.Millisecond
 )
 
-// remote paces the looks for what other processes have produced. Where many
+// wakePacer paces the looks for what other processes have produced. Where many
 // processes share little work, or are busy anyway, most of these looks bring
 // nothing, and so become rare; those who do find something look soon again. It is
 // safe for concurrent use.
-type remote struct {
+type wakePacer struct {
 	mu      sync.Mutex
 	woken   time.Time // by another process, last
 	looked  time.Time
@@ -34,7 +34,7 @@ type remote struct {
 }
 
 // next returns when to look, now that another process woke us.
-func (m *remote) next(now time.Time) time.Time {
+func (m *wakePacer) next(now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.woken = now
@@ -48,7 +48,7 @@ func (m *remote) next(now time.Time) time.Time {
 // after notes a look: whether it found work for idle consumers, and how many
 // messages were claimed by then. It returns when to look again unasked, or false
 // when that would not pay.
-func (m *remote) after(now time.Time, news bool, claimed int64) (again time.Time, ok bool) {
+func (m *wakePacer) after(now time.Time, news bool, claimed int64) (again time.Time, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pace = min(max(m.pace+m.pace/2, remoteMin), remoteMax)

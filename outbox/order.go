@@ -12,17 +12,17 @@ func (d *dispatcher) orderLocked(now time.Time) (order, bool) {
 	if d.paused {
 		return order{}, false
 	}
-	if !d.suspects.served {
+	if !d.quarantine.served {
 		if o, ok := d.orderSuspectsLocked(now); ok {
-			d.suspects.served = true
+			d.quarantine.served = true
 			return o, true
 		}
 	}
 	if o, ok := d.orderCleanLocked(now); ok {
-		d.suspects.served = false
+		d.quarantine.served = false
 		return o, true
 	}
-	if !d.suspects.served {
+	if !d.quarantine.served {
 		return order{}, false
 	}
 	return d.orderSuspectsLocked(now)
@@ -30,7 +30,7 @@ func (d *dispatcher) orderLocked(now time.Time) (order, bool) {
 
 // orderSuspectsLocked asks for crashed messages of consumers that may start one.
 func (d *dispatcher) orderSuspectsLocked(now time.Time) (order, bool) {
-	if !d.suspects.pending() {
+	if !d.quarantine.pending() {
 		return order{}, false
 	}
 	var wants []store.Want
@@ -40,7 +40,7 @@ func (d *dispatcher) orderSuspectsLocked(now time.Time) (order, bool) {
 			wants = append(wants, want)
 		}
 	}
-	return d.suspects.order(wants, d.config.Concurrency-d.running, now)
+	return d.quarantine.order(wants, d.config.Concurrency-d.running, now)
 }
 
 // orderCleanLocked asks for messages that have not crashed.
@@ -51,7 +51,7 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 	}
 	// Each loop may hold one batch that has not started. Small claims are not
 	// worth their round trips while there is still something to run.
-	batch, queued := d.config.ProcessorBatchSize, d.queued-d.suspects.queued
+	batch, queued := d.config.ProcessorBatchSize, d.queued-d.quarantine.queued
 	budget := min(batch, batch*d.config.ConsumerProcessorCount-queued-d.reserved)
 	if budget <= 0 || queued > 0 && budget < max(batch/4, 1) {
 		return order{}, false
@@ -61,7 +61,7 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 	for _, room := range rooms {
 		total += room
 	}
-	if len(consumers) > 1 && now.Before(d.apart) {
+	if len(consumers) > 1 && now.Before(d.oneByOneUntil) {
 		consumers, rooms, total = consumers[:1], rooms[:1], rooms[0]
 	}
 	idle := d.running < d.config.Concurrency
@@ -138,7 +138,7 @@ func (d *dispatcher) writeOrderLocked(consumers []*consumer, shares []int, maxBy
 		d.reserved += shares[i]
 		o.consumers = append(o.consumers, c)
 		o.asked = append(o.asked, shares[i])
-		o.wakes = append(o.wakes, c.wakes)
+		o.wakeups = append(o.wakeups, c.wakeups)
 		for _, want := range c.wants {
 			w := d.wants[want]
 			w.Limit, w.After = shares[i], d.cursors[want].start

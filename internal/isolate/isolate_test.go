@@ -1,4 +1,4 @@
-package partner_test
+package isolate_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/partner"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,7 +20,7 @@ type function func() error
 
 func (f function) Run() error { return f() }
 
-// TestWhatComesBack has calls end in every way. None costs the partner.
+// TestWhatComesBack has calls end in every way. None costs the runner.
 func TestWhatComesBack(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("no luck")
@@ -43,7 +43,7 @@ func TestWhatComesBack(t *testing.T) {
 			return nil
 		}, raised: "on the way"},
 	}
-	var p partner.Partner[function]
+	var p isolate.Runner[function]
 	for range 2 {
 		for _, test := range tests {
 			err := <-p.Begin(test.call)
@@ -53,7 +53,7 @@ func TestWhatComesBack(t *testing.T) {
 				}
 				continue
 			}
-			got, ok := err.(*partner.Raised)
+			got, ok := err.(*isolate.Panicked)
 			if !ok || got.Value != test.raised {
 				t.Errorf("%s: got %T, %v, want %q raised", test.name, err, err, test.raised)
 			} else if !bytes.Contains(got.Stack, []byte("TestWhatComesBack")) {
@@ -69,7 +69,7 @@ func TestAnAbandonedCallEndsLater(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(){"returns": func() {}, "panics": func() { panic("late") }, "ends its goroutine": runtime.Goexit} {
 		synctest.Test(t, func(t *testing.T) {
-			var p partner.Partner[function]
+			var p isolate.Runner[function]
 			release := make(chan struct{})
 			p.Begin(func() error { <-release; end(); return nil })
 			var ended atomic.Int64
@@ -101,7 +101,7 @@ func TestTheAbandonedAreCountedOnce(t *testing.T) {
 		gone := make(chan struct{})
 		const rounds = 1000
 		for range rounds {
-			var p partner.Partner[function]
+			var p isolate.Runner[function]
 			release := make(chan struct{})
 			p.Begin(func() error { <-release; end(); return nil })
 			close(release)
@@ -126,7 +126,7 @@ func TestTheAbandonedAreCountedOnce(t *testing.T) {
 func TestDismissWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var p partner.Partner[function]
+		var p isolate.Runner[function]
 		p.Dismiss()
 		release := make(chan struct{})
 		var returned, dismissed atomic.Bool
@@ -157,7 +157,7 @@ func (c counted) Run() error { *c.runs++; return nil }
 
 // TestACallAllocatesNothing, and so has no goroutine of its own.
 func TestACallAllocatesNothing(t *testing.T) {
-	var p partner.Partner[counted]
+	var p isolate.Runner[counted]
 	defer p.Dismiss()
 	var runs int
 	if n := testing.AllocsPerRun(1000, func() { <-p.Begin(counted{&runs}) }); n != 0 {
@@ -169,7 +169,7 @@ func TestACallAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkCall(b *testing.B) {
-	var p partner.Partner[counted]
+	var p isolate.Runner[counted]
 	defer p.Dismiss()
 	var runs int
 	b.ReportAllocs()

@@ -10,7 +10,7 @@ import (
 
 func TestLooksForOthersArePacedByWhatTheyBring(t *testing.T) {
 	t.Parallel()
-	var m remote
+	var m wakePacer
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	soon := func(what string) {
 		t.Helper()
@@ -46,7 +46,7 @@ func TestLooksForOthersArePacedByWhatTheyBring(t *testing.T) {
 
 func TestWhoFindsSomethingLooksUnaskedUntilThatBringsNothing(t *testing.T) {
 	t.Parallel()
-	var m remote
+	var m wakePacer
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	if _, ok := m.after(now, true, 1); ok {
 		t.Error("nobody woke us: got another look, want none")

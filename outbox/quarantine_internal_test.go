@@ -117,7 +117,7 @@ func TestSuspectsAndSoloRunsTakeTurns(t *testing.T) {
 			o = d.mustOrder(t)
 			o.is(t, store.Suspects, 8, false)
 			d.end(d.suspect(t, o, 8, 1)...)
-			d.suspects.width, d.suspects.survived = fewSuspects, 0
+			d.quarantine.width, d.quarantine.survived = fewSuspects, 0
 		}
 	})
 }
@@ -127,7 +127,7 @@ func TestAYoungProcessConvictsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
 		const lease = 5 * time.Second
-		d.suspects.begin(lease, time.Now())
+		d.quarantine.begin(lease, time.Now())
 		d.look(store.Probe{Killers: true})
 		d.mustNotOrder(t, "the process is young")
 		<-time.After(lease)
@@ -141,7 +141,7 @@ func TestAYoungProcessConvictsNobody(t *testing.T) {
 		o := d.mustOrder(t)
 		o.is(t, store.Killers, 1, true)
 		d.end(d.suspect(t, o, 1, 2)...)
-		d.suspects.wanted = time.Time{}
+		d.quarantine.wanted = time.Time{}
 		<-time.After(soloAge)
 		d.look(store.Probe{Killers: true, Expired: true})
 		d.mustOrder(t).is(t, store.Killers, 1, true) // it has lived for long

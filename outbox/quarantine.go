@@ -20,11 +20,11 @@ const (
 	soloAge  = 30 * time.Second
 )
 
-// suspicion keeps messages that have crashed apart from each other: those that
+// quarantine keeps messages that have crashed apart from each other: those that
 // crashed once run a few at a time, more and more of them while they survive; those
 // that crashed more often run solo, with no other suspect beside them, so that it is
 // known which message kills. Clean messages go on meanwhile.
-type suspicion struct {
+type quarantine struct {
 	lease    time.Duration
 	calm     time.Time // before that nothing runs solo
 	mature   time.Time // from then on even so
@@ -49,11 +49,11 @@ type suspicion struct {
 }
 
 // begin starts the time in which nothing runs solo.
-func (s *suspicion) begin(lease time.Duration, now time.Time) {
+func (s *quarantine) begin(lease time.Duration, now time.Time) {
 	s.lease, s.calm, s.mature = lease, now.Add(max(lease, soloCalm)), now.Add(min(10*lease, soloAge))
 }
 
-func (s *suspicion) found(p store.Probe, now time.Time) {
+func (s *quarantine) found(p store.Probe, now time.Time) {
 	// Who lives renews a lease before half of it is over.
 	if p.Expired || p.Lease > 0 && p.Lease < s.lease/2 {
 		s.calm = now.Add(max(s.lease, soloCalm))
@@ -65,19 +65,19 @@ func (s *suspicion) found(p store.Probe, now time.Time) {
 	s.want(now)
 }
 
-func (s *suspicion) want(now time.Time) {
+func (s *quarantine) want(now time.Time) {
 	if s.killers && s.wanted.IsZero() && !s.soloAsked && s.soloRuns == 0 && !(now.Before(s.calm) && now.Before(s.mature)) {
 		s.wanted = now
 	}
 }
 
 // pending tells whether there is an order to give once there is room.
-func (s *suspicion) pending() bool { return s.waiting || !s.wanted.IsZero() }
+func (s *quarantine) pending() bool { return s.waiting || !s.wanted.IsZero() }
 
 // order asks for crashed messages of the wants, if it is their turn. A solo run is
 // claimed only when it can begin at once: else it would be blamed for what others do
 // while it waits.
-func (s *suspicion) order(wants []store.Want, free int, now time.Time) (order, bool) {
+func (s *quarantine) order(wants []store.Want, free int, now time.Time) (order, bool) {
 	request := store.ClaimRequest{Wants: wants, MaxBytes: maxClaimBytes}
 	if s.soloAsked || s.acquitting {
 		return order{}, false
@@ -114,13 +114,13 @@ func (s *suspicion) order(wants []store.Want, free int, now time.Time) (order, b
 }
 
 // failed accounts for a claim that failed, and maybe for an acquittal.
-func (s *suspicion) failed(o order) {
+func (s *quarantine) failed(o order) {
 	if o.acquits {
 		s.acquitting, s.acquitted = false, false
 	}
 }
 
-func (s *suspicion) claimed(r store.ClaimRequest, n int, now time.Time) {
+func (s *quarantine) claimed(r store.ClaimRequest, n int, now time.Time) {
 	if r.Select == store.Killers {
 		// Not n: the message may have finished before we get here.
 		s.soloAsked, s.needsWorker = false, false
@@ -139,7 +139,7 @@ func (s *suspicion) claimed(r store.ClaimRequest, n int, now time.Time) {
 }
 
 // again asks for the next solo run when one is over, after a turn of the others.
-func (s *suspicion) again(now time.Time) {
+func (s *quarantine) again(now time.Time) {
 	if s.soloRuns == 0 {
 		s.yields = true
 		s.want(now)
@@ -147,7 +147,7 @@ func (s *suspicion) again(now time.Time) {
 }
 
 // givenBack accounts for a message that did not run.
-func (s *suspicion) givenBack(crashes int) {
+func (s *quarantine) givenBack(crashes int) {
 	switch {
 	case crashes == 0:
 		return
@@ -161,7 +161,7 @@ func (s *suspicion) givenBack(crashes int) {
 }
 
 // finished accounts for a message that ran.
-func (s *suspicion) finished(crashes int, limit int) {
+func (s *quarantine) finished(crashes int, limit int) {
 	switch {
 	case crashes == 0:
 		return

@@ -38,10 +38,10 @@ func (p *Processor) answers(ctx context.Context, payloadTypes []string, cause er
 	return err == nil
 }
 
-// apart fires schedules whose transaction failed in halves, down to those that fail
+// bisect fires schedules whose transaction failed in halves, down to those that fail
 // by themselves, and returns these. Its error is that of a database that is not
 // there.
-func (p *Processor) apart(ctx context.Context, payloadTypes []string, ids []int64, rows []store.Schedule, cause error) (n int, bad []failure, err error) {
+func (p *Processor) bisect(ctx context.Context, payloadTypes []string, ids []int64, rows []store.Schedule, cause error) (n int, bad []failure, err error) {
 	if ctx.Err() != nil || len(ids) == 0 || !p.answers(ctx, payloadTypes, cause) {
 		return 0, nil, cause
 	}
@@ -61,7 +61,7 @@ func (p *Processor) apart(ctx context.Context, payloadTypes []string, ids []int6
 		if len(rows) > 0 {
 			half = idsOf(rows) // others may have fired some of them
 		}
-		m, more, err := p.apart(ctx, payloadTypes, half, rows, err)
+		m, more, err := p.bisect(ctx, payloadTypes, half, rows, err)
 		n, bad = n+m, append(bad, more...)
 		if err != nil {
 			return n, bad, err
