@@ -19,12 +19,8 @@ func (s *Store) ProbeDue(ctx context.Context, db *bun.DB, wants []dialect.Want) 
 	return s.look(ctx, db, wants, false)
 }
 
-func (s *Store) look(ctx context.Context, db *bun.DB, wants []dialect.Want, all bool) (probe dialect.Probe, err error) {
-	err = s.retry(ctx, db, func(db bun.IDB) (err error) {
-		probe, err = s.dialect.Probe(ctx, db, wants, all)
-		return err
-	})
-	return probe, err
+func (s *Store) look(ctx context.Context, db *bun.DB, wants []dialect.Want, all bool) (dialect.Probe, error) {
+	return retried(ctx, db, func(db bun.IDB) (dialect.Probe, error) { return s.dialect.Probe(ctx, db, wants, all) })
 }
 
 // Acquit has the owner's solo claims count like any other: something that may have
@@ -52,10 +48,6 @@ func (s *Store) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (
 
 // Unregistered lists kinds of messages that none of the wants would take: their
 // consumer or their payload type is not registered here.
-func (s *Store) Unregistered(ctx context.Context, db bun.IDB, wants []dialect.Want) (found []dialect.Unregistered, err error) {
-	err = s.retry(ctx, db, func(db bun.IDB) (err error) {
-		found, err = s.dialect.Unregistered(ctx, db, wants)
-		return err
-	})
-	return found, err
+func (s *Store) Unregistered(ctx context.Context, db bun.IDB, wants []dialect.Want) ([]dialect.Unregistered, error) {
+	return retried(ctx, db, func(db bun.IDB) ([]dialect.Unregistered, error) { return s.dialect.Unregistered(ctx, db, wants) })
 }

@@ -174,10 +174,6 @@ func (s *Store) Claims(ctx context.Context, db bun.IDB) (rows []HeldBy, err erro
 }
 
 // StoredConsumers lists the consumer types of pending and poisoned messages.
-func (s *Store) StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
-	err = s.retry(ctx, db, func(db bun.IDB) (err error) {
-		names, err = s.dialect.StoredConsumers(ctx, db)
-		return err
-	})
-	return names, err
+func (s *Store) StoredConsumers(ctx context.Context, db bun.IDB) ([]string, error) {
+	return retried(ctx, db, func(db bun.IDB) ([]string, error) { return s.dialect.StoredConsumers(ctx, db) })
 }

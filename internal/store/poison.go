@@ -112,12 +112,8 @@ func (s *Store) LastPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (i
 
 // DeletePoisoned deletes poisoned messages, which it locks in the order of their
 // ids, so that no two callers can deadlock, and returns how many.
-func (s *Store) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (n int, err error) {
-	err = s.retry(ctx, db, func(db bun.IDB) (err error) {
-		n, err = s.dialect.DeletePoisoned(ctx, db, ids)
-		return err
-	})
-	return n, err
+func (s *Store) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
+	return retried(ctx, db, func(db bun.IDB) (int, error) { return s.dialect.DeletePoisoned(ctx, db, ids) })
 }
 
 // LockPoisoned locks poisoned messages for the rest of the transaction, in the

@@ -14,48 +14,36 @@ import (
 // Finish ends claims of which every message is done, and removes the messages.
 // Claims that are not returned were no longer held: nothing of them was written. When
 // somebody keeps one of the messages locked, nothing is written at all, and the error
-// [IsLockTimeout].
-func (s *Store) Finish(ctx context.Context, db *bun.DB, owner string, claims []int64) (finished []dialect.Finished, err error) {
-	err = s.retry(ctx, db, func(db bun.IDB) (err error) {
-		finished, err = s.dialect.Finish(ctx, db, owner, claims)
-		return err
-	})
-	return finished, err
+// [dberr.IsLockTimeout].
+func (s *Store) Finish(ctx context.Context, db *bun.DB, owner string, claims []int64) ([]dialect.Finished, error) {
+	return retried(ctx, db, func(db bun.IDB) ([]dialect.Finished, error) { return s.dialect.Finish(ctx, db, owner, claims) })
 }
 
 // Settle writes results of any number of claims, each message at most once. A
 // result counts only while its message is in a claim of the owner, so settling
 // twice, late or out of order changes nothing. Live claims get a new lease. When
 // somebody keeps one of the messages locked, nothing is written at all, and the error
-// [IsLockTimeout]: [Store.SettleFree] writes the others.
+// [dberr.IsLockTimeout]: [Store.SettleFree] writes the others.
 func (s *Store) Settle(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result) (settled dialect.Settled, err error) {
 	return s.settleWith(ctx, db, owner, lease, results, false)
 }
 
 // SettleFree is Settle, but does not wait for messages that somebody else has locked:
-// their results are [Settled.Busy], and they stay in their claims. Where one writer locks
+// their results are [dialect.Settled.Busy], and they stay in their claims. Where one writer locks
 // the whole database it is the same as Settle.
 func (s *Store) SettleFree(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result) (dialect.Settled, error) {
 	return s.settleWith(ctx, db, owner, lease, results, true)
 }
 
-func (s *Store) settleWith(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool) (settled dialect.Settled, err error) {
-	err = s.retry(ctx, db, func(db bun.IDB) (err error) {
-		settled, err = s.dialect.Settle(ctx, db, owner, lease, results, freeOnly)
-		return err
-	})
-	return settled, err
+func (s *Store) settleWith(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool) (dialect.Settled, error) {
+	return retried(ctx, db, func(db bun.IDB) (dialect.Settled, error) { return s.dialect.Settle(ctx, db, owner, lease, results, freeOnly) })
 }
 
 // Extend renews every claim of the owner and returns their ids. A claim that is
 // missing was taken away; one that the caller does not know was made by a claim
 // whose commit was never confirmed.
-func (s *Store) Extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error) {
-	err = s.retry(ctx, db, func(db bun.IDB) (err error) {
-		held, err = s.dialect.Extend(ctx, db, owner, lease)
-		return err
-	})
-	return held, err
+func (s *Store) Extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) ([]int64, error) {
+	return retried(ctx, db, func(db bun.IDB) ([]int64, error) { return s.dialect.Extend(ctx, db, owner, lease) })
 }
 
 // Disclaim ends claims of the owner without touching their messages, which are
@@ -66,12 +54,8 @@ func (s *Store) Disclaim(ctx context.Context, db bun.IDB, owner string, claims [
 
 // Recover ends claims that have outlived their lease and counts a crash on
 // their messages. A message whose solo claim brings it to maxCrashes is poisoned.
-func (s *Store) Recover(ctx context.Context, db *bun.DB, maxCrashes int) (recovered dialect.Recovered, err error) {
-	err = s.retry(ctx, db, func(db bun.IDB) (err error) {
-		recovered, err = s.dialect.Recover(ctx, db, maxCrashes)
-		return err
-	})
-	return recovered, err
+func (s *Store) Recover(ctx context.Context, db *bun.DB, maxCrashes int) (dialect.Recovered, error) {
+	return retried(ctx, db, func(db bun.IDB) (dialect.Recovered, error) { return s.dialect.Recover(ctx, db, maxCrashes) })
 }
 
 // Fence locks claimed messages for the rest of the transaction, and returns those
@@ -124,25 +108,30 @@ func (s *Store) Undo(ctx context.Context, tx bun.IDB) error {
 
 // Exists waits until no transaction is undecided about a message, and tells
 // whether it is still there.
-func (s *Store) Exists(ctx context.Context, db *bun.DB, id int64) (exists bool, err error) {
-	err = s.retry(ctx, db, func(db bun.IDB) (err error) {
-		exists, err = s.dialect.Exists(ctx, db, id)
-		return err
-	})
-	return exists, err
+func (s *Store) Exists(ctx context.Context, db *bun.DB, id int64) (bool, error) {
+	return retried(ctx, db, func(db bun.IDB) (bool, error) { return s.dialect.Exists(ctx, db, id) })
 }
 
-// retry runs a single statement; when it loses a conflict, which it can under a
+// retried runs a single statement; when it loses a conflict, which it can under a
 // stricter default isolation, it runs again in an explicit READ COMMITTED
 // transaction. In the caller's transaction a conflict is the caller's to retry.
-func (s *Store) retry(ctx context.Context, db bun.IDB, statement func(bun.IDB) error) error {
-	db, err := txn.Handle(db)
-	if err != nil {
-		return err
+func retried[T any](ctx context.Context, db bun.IDB, statement func(bun.IDB) (T, error)) (result T, err error) {
+	if db, err = txn.Handle(db); err != nil {
+		return result, err
 	}
-	err = statement(db)
+	result, err = statement(db)
 	if _, isTx := db.(bun.Tx); isTx || !dberr.IsConflict(err) {
-		return err
+		return result, err
 	}
-	return txn.InTx(ctx, db, func(tx bun.Tx) error { return statement(tx) })
+	err = txn.InTx(ctx, db, func(tx bun.Tx) (err error) {
+		result, err = statement(tx)
+		return err
+	})
+	return result, err
+}
+
+// retry is retried for a statement that returns nothing.
+func (s *Store) retry(ctx context.Context, db bun.IDB, statement func(bun.IDB) error) error {
+	_, err := retried(ctx, db, func(db bun.IDB) (struct{}, error) { return struct{}{}, statement(db) })
+	return err
 }
