@@ -7,9 +7,9 @@ import "context"
 type Handler func(ctx context.Context, m *Message) error
 
 // Middleware wraps a Handler. It is called once, when the chain is composed;
-// the Handler it returns is called for every message. That may call next once, or
-// again when it has returned, or not at all; it must wait for it. A processor waits
-// at the end of the chain for what was left running, and refuses later calls.
+// the Handler it returns is called for every message. It may call next repeatedly, one
+// call at a time, or not at all, and must wait for each call. A processor waits at the
+// end of the chain for a call that still runs, and refuses later ones.
 type Middleware func(next Handler) Handler
 
 // Sender writes a batch of produced messages. Its error fails the whole batch.

@@ -100,7 +100,7 @@ type Write struct {
 // stream wait.
 //
 // The name of a stream is its category, "-", and an id: "account-42". It has up to
-// bus.MaxKey bytes. No events are no error, and expect nothing of the stream.
+// bus.MaxKey bytes. Without events the version is not checked.
 //
 // An event that is given to outbox.Producer.Produce instead reaches the same
 // consumers, but is in no stream: the Event of its message is nil.

@@ -17,9 +17,9 @@ import (
 // no more. A message that was to deliver an erased event is discarded when it runs.
 //
 // A stream that does not exist is a *[ConflictError], one that is tombstoned
-// already [ErrTombstoned]. Beyond it are the headers and the errors of poisoned
-// messages, and what a person has edited among them, until they are deleted;
-// backups; and what other systems were told.
+// already [ErrTombstoned]. It does not reach the headers and the errors of poisoned
+// messages, nor what a person has edited among them, until they are deleted; nor
+// backups, nor what other systems were told.
 func (l *Log) Tombstone(ctx context.Context, tx bun.Tx, stream string) error {
 	s, db, err := l.on(tx)
 	if err != nil {

@@ -76,9 +76,9 @@ func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 // failed commit is an error of the handler like any other. A *fault is not the
 // handler's.
 func (r *run) tryInTx(ctx context.Context, t *task, payload []byte) error {
-	// The handler's timeout is not the transaction's: cancelling that context
-	// would roll back behind our back. Ending txCtx does so on purpose, for a
-	// transaction that nothing else can end.
+	// The handler's timeout is not the transaction's: when the context of a transaction
+	// ends, database/sql rolls back asynchronously and hides the result. txCtx is ended on
+	// purpose, for a transaction that nothing else can end.
 	txCtx, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	tx, err := r.begin(txCtx, end)
@@ -201,7 +201,7 @@ func (r *run) afterLostCommit(ctx context.Context, t *task, lost error) error {
 // lost and will be discarded; the server rolls back by itself. When the driver cut
 // the connection, since the context of a statement had ended, a server may notice no
 // sooner than that statement is through, and so it is ended: MariaDB is not told, and
-// the word that pgx sends to PostgreSQL gets lost in some poolers.
+// pgx's cancel request may not pass a pooler.
 func (r *run) rollback(tx bun.Tx, end context.CancelFunc, session store.Session) {
 	defer time.AfterFunc(statementTimeout, end).Stop()
 	if err := txn.Rollback(r.ctx, tx); err != nil && !errors.Is(err, sql.ErrTxDone) {

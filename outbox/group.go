@@ -122,8 +122,8 @@ func (w *worker) runGroup(t *task) {
 }
 
 // runGroup serves those who arrive until all have left. What runs here is ours, but
-// for the application's query hooks: should one panic or end the goroutine, everybody
-// gets to know it as if it had happened in a chain.
+// for the application's query hooks: should one panic or end the goroutine, every
+// member receives it as if it had happened in its chain.
 func (g *group) run(inside int) {
 	g.err = bus.ErrGoexit
 	defer func() {

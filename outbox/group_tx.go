@@ -228,8 +228,8 @@ func (s *sharedTx) mark() bool {
 func (s *sharedTx) undo(failure error) bool {
 	if errors.Is(failure, bus.ErrAbandoned) {
 		s.run.interrupt(s.end, s.session)
-		// Released, for should that have failed, their rows are still locked, and to
-		// give back writes nothing to them.
+		// Release them if the interrupt failed: their rows are still locked then, and
+		// giving back writes nothing to them.
 		s.abandoned, s.err = true, &bus.Verdict{Outcome: bus.Released, Err: errNeighbour}
 		return false
 	}

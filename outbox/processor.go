@@ -174,7 +174,7 @@ func (p *Processor) StopNow() {
 // Check looks at the live database as [Processor.Run] does before it starts, and
 // returns the same errors: [ErrSchema], settings of the database under which the
 // library cannot keep its promises, all of them at once, or why the database
-// cannot be reached. It takes at most 10 s, and may be called at any time.
+// cannot be reached. It takes at most 5 s, and may be called at any time.
 func (p *Processor) Check(ctx context.Context) error {
 	if err := p.check(ctx); err != nil {
 		return fmt.Errorf("outbox: check: %w", err)

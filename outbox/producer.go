@@ -124,7 +124,7 @@ func (p *Producer) Produce(ctx context.Context, db bun.IDB, payload bus.Payload,
 
 // ProduceMany writes any number of payloads, of any types, in as few statements
 // as possible: all of them or none. The receipts are in the order of the items.
-// No items are no error. The errors are those of [Producer.Produce], joined, of all
+// Zero items is a no-op. The errors are those of [Producer.Produce], joined, of all
 // items that are wrong: each says which one it is, counted from 0.
 func (p *Producer) ProduceMany(ctx context.Context, db bun.IDB, items ...Item) ([]Receipt, error) {
 	if p == nil || p.registry == nil {

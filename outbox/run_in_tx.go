@@ -21,8 +21,8 @@ var ErrNotInTx = bus.ErrNotInTx
 // returns nil and rolls back otherwise. It is db.RunInTx, and in addition wakes
 // this process's processors as soon as what fn produced is committed. That works
 // for what is produced with the context that fn is given; what is not is found
-// by the next poll. That context insists on tx, too: see [ErrNotInTx], which is
-// also what a second RunInTx with it gets.
+// by the next poll. Only tx is accepted with that context: see [ErrNotInTx], which
+// is also what a second RunInTx with it returns.
 //
 // The error of fn is returned as it is, and so is the database's. It is not
 // retried. A panic of fn rolls back and goes on.

@@ -82,8 +82,7 @@ func (w *worker) process(t *task) {
 	w.run.runChain(t)
 }
 
-// errNotWaited is for a layer that calls on while the one below runs, or when the chain has
-// returned.
+// errNotWaited is for middleware that calls next concurrently or late.
 var errNotWaited = errors.New("outbox: a layer of the consume chain must wait for the one below")
 
 // runChain runs one message through the chain and hands its result on, whatever

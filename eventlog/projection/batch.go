@@ -55,7 +55,7 @@ type failure struct {
 func (f *failure) Error() string { return bus.ErrorText(f.err) }
 func (f *failure) Unwrap() error { return f.err }
 
-// named says which projection failed at which event, for who has no log to look at.
+// named says which projection failed at which event, for callers without a log.
 func (f *failure) named(s *shard) error {
 	e := f.message.Event
 	return fmt.Errorf("projection %q version %d at position %d, stream %q version %d: %w", s.Name, s.Version, e.Position, e.Stream, e.Version, f)

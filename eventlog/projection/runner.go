@@ -159,11 +159,13 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
 }
 
-// Run applies events until ctx is cancelled; then it finishes the events it is
-// at and returns nil. What does not end then, either, is abandoned. It numbers events, too. It returns an error at once when the
-// database cannot be reached (unless StartTimeout has it wait), when its tables are missing or too old
-// (bus.ErrSchema), and when a projection is not what it was under the same
-// version; later outages are logged and waited out. A projection that fails holds
+// Run numbers events and applies them until ctx is cancelled. Then it finishes the
+// events it is at and returns nil. Functions still running are abandoned.
+//
+// It returns an error at once when the database cannot be reached, unless StartTimeout
+// has it wait; when its tables are missing or too old (bus.ErrSchema); and when a
+// projection is not what it was under the same version. Later outages are logged and
+// waited out. A projection that fails holds
 // up no other. A second Run at the same time returns [ErrRunning].
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {

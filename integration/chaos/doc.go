@@ -1,6 +1,6 @@
 // Package chaos puts the library's promises to the test: worker processes that
 // are killed, a database that is killed, and a network that loses answers.
-// Most bars are about PostgreSQL, a few about MariaDB.
+// Two thirds of the bars are about PostgreSQL, the others about MariaDB.
 //
 // A run is judged afterwards, from two sources that survive all of it: the
 // [Ledger], a file to which consumers append what they do, and the tables. The

@@ -4,7 +4,7 @@
 //
 // It is put to use twice. A scheduler draws the steps of several processors, of
 // which some are slow, repeat themselves or vanish, down to the two halves of a
-// claim, and after every step the invariants I1 to I7 of DESIGN §7 are checked.
+// claim, and after every step the invariants I1 to I7 (invariants.go) are checked.
 // And the same sequences of operations are replayed on databases through
 // internal/store, whose tables must agree with the model after every step.
 //

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Alarm is when a loop is to look next. Anybody may set it earlier, nobody later
-// than it is: a stream of callers cannot put the look off. It is safe for
+// Alarm is when a loop is to look next. It moves earlier, never later: a stream of
+// callers cannot put the look off. It is safe for
 // concurrent use; one loop waits for it.
 type Alarm struct {
 	quick []time.Duration

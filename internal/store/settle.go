@@ -60,8 +60,7 @@ func (s *Store) Recover(ctx context.Context, db *bun.DB, maxCrashes int) (dialec
 
 // Fence locks claimed messages for the rest of the transaction, and returns those
 // that are still ours to run. For one that somebody else has locked it waits a
-// while; none means that the transaction can only be rolled back. Among several it
-// leaves those out.
+// while, and returns none: roll back. Among several it leaves those out.
 func (s *Store) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (held []int64, err error) {
 	held, err = s.dialect.Fence(ctx, tx, f)
 	if dberr.IsLockTimeout(err) {

@@ -16,7 +16,7 @@ type Names struct {
 	replacer                                                  *strings.Replacer
 }
 
-// Fragments are what dialects have each their own of, in statements that they share.
+// Fragments are SQL that differs by dialect, in statements that all share.
 type Fragments struct {
 	Place      string // the column with an event's place, NULL until it has one
 	Unplaced   string // true of an event e that has no place yet

@@ -48,8 +48,7 @@ func (r Requeuing) Columns() (consumer, payload string, args []any) {
 	return consumer, payload, args
 }
 
-// PendingKey is what at most one pending message can have, unless its insert id is
-// empty.
+// PendingKey is the unique key of a pending message, unless its insert id is empty.
 type PendingKey struct{ InsertID, ConsumerType string }
 
 func (k PendingKey) Compare(o PendingKey) int {

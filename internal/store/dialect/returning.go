@@ -11,8 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Returning is what PostgreSQL and SQLite have in common beside the protocol, since
-// their statements return what they have written.
+// Returning is code shared by dialects with RETURNING.
 type Returning struct {
 	Names
 	Dialect interface {

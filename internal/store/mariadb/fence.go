@@ -118,10 +118,10 @@ func (m *database) Exists(ctx context.Context, db bun.IDB, id int64) (bool, erro
 // to see sessions of their own user. MySQL can tell neither.
 const busySQL = `SELECT /*M! QUERY_ID + */ 0 AS id, /*M! TIME_MS + */ 0 AS busy FROM information_schema.PROCESSLIST WHERE ID = ? AND COMMAND <> 'Sleep'`
 
-// Interrupt ends that one statement, by its own number, which no other statement ever
-// has. It is the transaction's if it has been running since before that ended: until
-// then its session could not become somebody else's. Nor can a statement be the
-// transaction's that is older than it, on a server that has taken over, say.
+// Interrupt ends one statement by its id, which is never reused. The statement is the
+// transaction's if it has been running since before that ended: until then its session
+// could not become somebody else's. A statement that is older than the transaction is not
+// its own, on a server that has taken over, say.
 func (m *database) Interrupt(ctx context.Context, db *bun.DB, session dialect.Session, ended time.Time) error {
 	var statements []struct {
 		ID   int64

@@ -11,8 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// reservation is an insert id and its message: the one with this row id, or so many places
-// behind it in one insert.
+// reservation is an insert id and its message, whose row id is ID + Place.
 type reservation struct {
 	dialect.PendingKey `bun:",extend"`
 	ID                 int64

@@ -30,8 +30,8 @@ const (
 	deleteSQL = `DELETE m FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id`
 )
 
-// live locks those of the claims that the owner still holds. That a claim is locked it
-// does not report as a lock timeout, which would blame a message.
+// live locks those of the claims that the owner still holds. A locked claim is not reported
+// as a lock timeout, which would blame a message.
 func (m *database) live(ctx context.Context, tx bun.IDB, owner string, claims []int64) (rows []dialect.Leased, err error) {
 	err = m.Query(ctx, tx, liveSQL, ordered(claims), owner).Scan(ctx, &rows)
 	if dberr.IsLockTimeout(err) {
