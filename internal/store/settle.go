@@ -36,7 +36,9 @@ func (s *Store) SettleFree(ctx context.Context, db *bun.DB, owner string, lease 
 }
 
 func (s *Store) settleWith(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool) (dialect.Settled, error) {
-	return retried(ctx, db, func(db bun.IDB) (dialect.Settled, error) { return s.dialect.Settle(ctx, db, owner, lease, results, freeOnly) })
+	return retried(ctx, db, func(db bun.IDB) (dialect.Settled, error) {
+		return s.dialect.Settle(ctx, db, owner, lease, results, freeOnly)
+	})
 }
 
 // Extend renews every claim of the owner and returns their ids. A claim that is
