@@ -1,13 +1,13 @@
 // Package bustest is what the tests of an application need: consumers that run
-// one message at a time on a clock that stands still, producers and schedulers
-// that only take notes, and assertions about what was produced, scheduled and
+// one message at a time on a clock that stands still, a producer that only takes
+// notes, and assertions about what was produced, scheduled and
 // poisoned.
 //
 // A [Kit] works on a real database, SQLite in memory for instance, with the code
 // that runs in production: only who says when is different. Messages run one
 // after the other, on the test's say-so, and retries, delays and schedules come
-// due when [Kit.Advance] moves the clock. A [FakeProducer], a [FakeScheduler] and
-// [Decider], which tests deciders of the event log, need no database at all.
+// due when [Kit.Advance] moves the clock. A [FakeProducer] and [Decider],
+// which tests deciders of the event log, need no database at all.
 //
 // It is not meant for testing the library itself, starts nothing in the background and never
 // sleeps. It may import only internal/store, the public packages and bun.

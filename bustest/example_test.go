@@ -14,7 +14,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
-	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
 // snippet: interfaces
@@ -31,16 +30,6 @@ func remind(ctx context.Context, db bun.IDB, p producer, order string) error {
 }
 
 // end
-
-// scheduler is what this code needs of *schedule.Scheduler.
-type scheduler interface {
-	Schedule(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...schedule.Option) (int64, error)
-}
-
-func reportDaily(ctx context.Context, db bun.IDB, s scheduler) error {
-	_, err := s.Schedule(ctx, db, orderShipped{ID: "all"}, "0 0 6 * * *", "UTC", schedule.Name("report"))
-	return err
-}
 
 // exampleT stands for the *testing.T that examples do not have.
 type exampleT struct{ testing.TB }
@@ -73,16 +62,6 @@ func ExampleFakeProducer() {
 	// Output:
 	// order.shipped {"id":"o-1"} in 24h0m0s
 	// outbox: produce: database is down
-}
-
-func ExampleFakeScheduler() {
-	s := &bustest.FakeScheduler{Now: func() time.Time { return time.Date(2031, 2, 3, 12, 0, 0, 0, time.UTC) }}
-	if err := reportDaily(ctx, nil, s); err != nil {
-		t.Fatalf("report: %v", err)
-	}
-	found := bustest.RequireScheduled[orderShipped](t, s, nil)
-	fmt.Println(found.Name, found.NextFire)
-	// Output: report 2031-02-04 06:00:00 +0000 UTC
 }
 
 func ExampleSequentialIDs() {
@@ -118,14 +97,6 @@ func ExamplePayloads() {
 	_ = remind(ctx, nil, p, "o-2")
 	fmt.Println(bustest.Payloads[orderShipped](t, p))
 	// Output: [{o-1} {o-2}]
-}
-
-func ExampleRequireScheduled() {
-	s := new(bustest.FakeScheduler) // or a Kit, or a transaction by Kit.In
-	_ = reportDaily(ctx, nil, s)
-	found := bustest.RequireScheduled(t, s, func(e orderShipped) bool { return e.ID == "all" })
-	fmt.Println(found.Expression, found.Zone)
-	// Output: 0 0 6 * * * UTC
 }
 
 type accountOpened struct{ Owner string }

@@ -16,34 +16,17 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
-	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// producing and scheduling have the methods of the real types.
-type (
-	producing interface {
-		Produce(ctx context.Context, db bun.IDB, payload bus.Payload, options ...outbox.Option) (outbox.Receipt, error)
-		ProduceMany(ctx context.Context, db bun.IDB, items ...outbox.Item) ([]outbox.Receipt, error)
-		Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error
-		RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Context, tx bun.Tx) error) error
-	}
-	scheduling interface {
-		Schedule(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...schedule.Option) (int64, error)
-		List(ctx context.Context, db bun.IDB, filter schedule.Filter) ([]schedule.Schedule, error)
-		DeleteByTag(ctx context.Context, db bun.IDB, tag string) (int, error)
-		DeleteByID(ctx context.Context, db bun.IDB, id int64) error
-		Pause(ctx context.Context, db bun.IDB, id int64) error
-		Resume(ctx context.Context, db bun.IDB, id int64) error
-		RunNow(ctx context.Context, db bun.IDB, id int64) error
-		UpdateSchedule(ctx context.Context, db bun.IDB, id int64, expression, zone string) error
-		UpdatePayload(ctx context.Context, db bun.IDB, id int64, payload bus.Payload) error
-	}
-)
+// producing has the methods of the real type.
+type producing interface {
+	Produce(ctx context.Context, db bun.IDB, payload bus.Payload, options ...outbox.Option) (outbox.Receipt, error)
+	ProduceMany(ctx context.Context, db bun.IDB, items ...outbox.Item) ([]outbox.Receipt, error)
+	Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error
+	RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Context, tx bun.Tx) error) error
+}
 
-var (
-	_ = []producing{(*outbox.Producer)(nil), (*bustest.FakeProducer)(nil)}
-	_ = []scheduling{(*schedule.Scheduler)(nil), (*bustest.FakeScheduler)(nil)}
-)
+var _ = []producing{(*outbox.Producer)(nil), (*bustest.FakeProducer)(nil)}
 
 func TestFakeProducerNotesWhatIsProduced(t *testing.T) {
 	t.Parallel()
@@ -119,10 +102,10 @@ func TestFakeProducerNotesOnlyWhatIsCommitted(t *testing.T) {
 	}
 }
 
-func TestFakesReturnTheErrorTheyAreGiven(t *testing.T) {
+func TestFakeProducerReturnsTheErrorItIsGiven(t *testing.T) {
 	t.Parallel()
 	fail := errors.New("no luck")
-	p, s := &bustest.FakeProducer{Err: fail}, &bustest.FakeScheduler{Err: fail}
+	p := &bustest.FakeProducer{Err: fail}
 	check := func(what string, err error) {
 		t.Helper()
 		if !errors.Is(err, fail) {
@@ -133,13 +116,6 @@ func TestFakesReturnTheErrorTheyAreGiven(t *testing.T) {
 	check("produce", err)
 	check("send", p.Send(t.Context(), nil, &bus.Message{PayloadType: "p", Payload: []byte("{}")}))
 	check("run in tx", p.RunInTx(t.Context(), nil, func(context.Context, bun.Tx) error { return nil }))
-	_, err = s.ScheduleAnother(t.Context(), nil, orderPlaced{}, "@daily", "UTC")
-	check("schedule", err)
-	_, err = s.List(t.Context(), nil, schedule.Filter{})
-	check("list", err)
-	_, err = s.DeleteByTag(t.Context(), nil, "tag")
-	check("delete by tag", err)
-	check("pause", s.Pause(t.Context(), nil, 1))
 	bustest.RequireNotProduced[orderPlaced](t, p, nil)
 }
 
@@ -232,10 +208,10 @@ func TestSequentialIDs(t *testing.T) {
 	}
 }
 
-// TestFakesHonourTheContext as a database would.
-func TestFakesHonourTheContext(t *testing.T) {
+// TestFakeProducerHonoursTheContext as a database would.
+func TestFakeProducerHonoursTheContext(t *testing.T) {
 	t.Parallel()
-	producer, scheduler := new(bustest.FakeProducer), new(bustest.FakeScheduler)
+	producer := new(bustest.FakeProducer)
 	ctx, cancel := context.WithCancel(t.Context())
 	inTx := producer.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := producer.Produce(ctx, tx, orderPlaced{ID: "in a transaction"}); err != nil {
@@ -245,34 +221,12 @@ func TestFakesHonourTheContext(t *testing.T) {
 		return nil
 	})
 	_, produced := producer.Produce(ctx, nil, orderPlaced{})
-	_, scheduled := scheduler.Schedule(ctx, nil, orderPlaced{}, "@daily", "UTC", schedule.Name("n"))
 	for what, err := range map[string]error{
-		"commit": inTx, "produce": produced, "send": producer.Send(ctx, nil, &bus.Message{}), "schedule": scheduled,
-		"sync": scheduler.Sync(ctx, nil, "t", schedule.Declared{Name: "n", Payload: orderPlaced{}, Expression: "@daily", Zone: "UTC"}),
+		"commit": inTx, "produce": produced, "send": producer.Send(ctx, nil, &bus.Message{}),
 	} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: got %v, want the context's error", what, err)
 		}
 	}
 	bustest.RequireNotProduced[orderPlaced](t, producer, nil)
-}
-
-func TestFakeSchedulerSyncs(t *testing.T) {
-	t.Parallel()
-	s, ctx := new(bustest.FakeScheduler), t.Context()
-	declared := func(name string) schedule.Declared {
-		return schedule.Declared{Name: name, Payload: orderPlaced{}, Expression: "@daily", Zone: "UTC"}
-	}
-	for _, set := range [][]schedule.Declared{{declared("a"), declared("b")}, {declared("b"), declared("c")}} {
-		if err := s.Sync(ctx, nil, "shop", set...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	list, err := s.List(ctx, nil, schedule.Filter{Tag: "shop"})
-	if err != nil || len(list) != 2 || list[0].Name != "b" || list[1].Name != "c" {
-		t.Errorf("got %+v, %v, want b and c", list, err)
-	}
-	if err := s.Sync(ctx, nil, "shop", declared("a"), declared("a")); !errors.Is(err, bus.ErrBadOption) {
-		t.Errorf("a name twice: got %v, want ErrBadOption", err)
-	}
 }

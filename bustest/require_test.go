@@ -6,11 +6,12 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
 func TestRequireSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	p, s := new(bustest.FakeProducer), new(bustest.FakeScheduler)
+	p, s := new(bustest.FakeProducer), bustest.Schedules(nil)
 	wantFailure(t, func(t testing.TB) { bustest.RequireProduced[orderPlaced](t, p, nil) },
 		"bustest: RequireProduced[bustest_test.orderPlaced]: got none, want one; produced: nothing")
 	wantFailure(t, func(t testing.TB) { bustest.RequireScheduled[orderPlaced](t, s, nil) },
@@ -20,9 +21,7 @@ func TestRequireSaysWhatIsMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.ScheduleAnother(t.Context(), nil, orderPlaced{"1"}, "@daily", "UTC"); err != nil {
-		t.Fatal(err)
-	}
+	s = append(s, schedule.Schedule{PayloadType: "order.placed", Payload: []byte(`{"id":"1"}`), Expression: "@daily", Zone: "UTC"})
 	none := func(orderPlaced) bool { return false }
 	wantFailure(t, func(t testing.TB) { bustest.RequireProduced(t, p, none) },
 		"got none that matches, want one; produced: order.placed {ID:0}; order.placed {ID:1}", "and 2 more")

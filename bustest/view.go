@@ -20,8 +20,8 @@ type Produced interface {
 	produced() ([]*bus.Message, bus.Codec, error)
 }
 
-// Scheduled is where [RequireScheduled] looks: a [*Kit], a transaction, by
-// [Kit.In], or a [*FakeScheduler].
+// Scheduled is where [RequireScheduled] looks: a [*Kit], or a transaction, by
+// [Kit.In].
 type Scheduled interface {
 	scheduled() ([]schedule.Schedule, bus.Codec, error)
 }
