@@ -53,7 +53,7 @@ bench-quick: ## Print one line per speed bar, within a minute
 	@$(WITH_POSTGRES) go run ./integration/bench -quick
 
 .PHONY: chaos
-chaos: ## Put the promises to the test with crashes and faults (7 minutes)
+chaos: ## Put the promises to the test with crashes and faults (10 minutes)
 	@$(WITH_DATABASES) $(MAKE) --no-print-directory chaos-bars TIER=chaos
 
 .PHONY: chaos-long

@@ -44,7 +44,7 @@ func tiers() []string { return []string{"short", "chaos", "long"} }
 
 // within is how long all bars of a tier may take together.
 func (l tier) within() time.Duration {
-	return []time.Duration{3 * time.Minute, 8 * time.Minute, 85 * time.Minute}[l]
+	return []time.Duration{3 * time.Minute, 12 * time.Minute, 85 * time.Minute}[l]
 }
 
 // aBar is one promise and the run that puts it to the test.
