@@ -47,7 +47,7 @@ func poolRefused(b *bar, dsn string) {
 }
 
 // barPoolUsed has every plain consumer send queries all the time, so that nearly
-// 60 of them wait for the 2 connections that the transactional ones and the
+// 50 of them wait for the 2 connections that the transactional ones and the
 // renewals leave.
 func barPoolUsed(b *bar) {
 	poolUsed(b, testdb.PostgresDSN(b), queries{
@@ -65,9 +65,10 @@ type queries struct {
 }
 
 func poolUsed(b *bar, dsn string, q queries) {
-	const leases, plain, tx = 10, 56, 8 // of 64 slots, 8 are for transactional consumers
+	// Of 64 slots 8 are for transactional consumers at most, and each consumer leaves some free.
+	const leases, slots, tx, most = 10, 64, 8, 52
 	r := newRun(b, dsn, chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Pool: 11})
-	r.plant(slices.Repeat([]chaos.Job{{Takes: leases * r.config.Lease, Do: chaos.Query}}, plain+tx)...)
+	r.plant(slices.Repeat([]chaos.Job{{Takes: leases * r.config.Lease, Do: chaos.Query}}, slots)...)
 	// The transactional ones have a connection, and only keep it.
 	r.exec(q.keep)
 	w := r.start(0)
@@ -79,8 +80,9 @@ func poolUsed(b *bar, dsn string, q queries) {
 		}
 		return n
 	}
-	b.eventually(10*time.Second, "all slots run consumers", func() bool { return started("one") >= plain && started("two") == tx })
-	begun := time.Now()
+	b.eventually(10*time.Second, "most slots run consumers", func() bool { return started("one")+started("two") >= most && started("two") > 0 })
+	pause(r.config.Lease / 3) // what still may start does
+	begun, plain, transactional := time.Now(), started("one"), started("two")
 	pause(leases * r.config.Lease / 2)
 	used := r.count(q.seen)
 	if used == 0 {
@@ -92,7 +94,7 @@ func poolUsed(b *bar, dsn string, q queries) {
 		b.Fatalf("with a pool of 11: got %d consumers cancelled and %d log lines, want none: %v", failed, len(lines), lines[:min(len(lines), 5)])
 	}
 	if ended := len(r.ledger().Count(chaos.Finished)); ended > 0 || started("two") > tx {
-		b.Errorf("after %d leases: got %d ends of consumers and %d transactional ones, want none and %d", leases-2, ended, started("two"), tx)
+		b.Errorf("after %d leases: got %d ends of consumers and %d transactional ones, want none and %d at most", leases-2, ended, started("two"), tx)
 	}
 	// What has no slot yet need not take as long.
 	err := r.db.RunInTx(r.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
@@ -107,11 +109,11 @@ func poolUsed(b *bar, dsn string, q queries) {
 	f := r.judgeAfter(true)
 	terms := r.keptLeases()
 	running, left := r.underWay(terms, begun, w)
-	if lines, _ = w.LogLines(); len(lines) > 0 || f.Duplicates > 0 || running != plain+tx {
-		b.Errorf("with a pool of 11: got %d consumers at once, %d again and log lines %v, want %d and none", running, f.Duplicates, lines, plain+tx)
+	if lines, _ = w.LogLines(); len(lines) > 0 || f.Duplicates > 0 || running != plain+transactional {
+		b.Errorf("with a pool of 11: got %d consumers at once, %d again and log lines %v, want %d and none", running, f.Duplicates, lines, plain+transactional)
 	}
 	b.figure("%d consumers on what %d transactional ones leave of a pool of 11 (%d seen in queries), for %d leases: cancelled 0, log lines 0, at least %.2fs left of every lease: %v",
-		plain, tx, used, leases, left.Seconds(), f)
+		plain, transactional, used, leases, left.Seconds(), f)
 }
 
 func firstLines(text string, n int) string {
