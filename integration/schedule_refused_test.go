@@ -173,7 +173,7 @@ func TestALoneScheduleThatIsRefusedIsMarkedInTheEnd(t *testing.T) {
 	var n atomic.Int64
 	a := newApp(t, db, counting("c", &n))
 	a.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		IF NEW.payload LIKE '%bad%' THEN RAISE EXCEPTION 'not now' USING ERRCODE = '55P03'; END IF; RETURN NEW; END $$`)
+		IF NEW.payload LIKE '%bad%' THEN RAISE EXCEPTION 'not now' USING ERRCODE = '57P03'; END IF; RETURN NEW; END $$`)
 	a.exec(`CREATE TRIGGER refuse BEFORE INSERT ON consumer_messages FOR EACH ROW EXECUTE FUNCTION refuse()`)
 	a.yearly(t.Context(), "bad")
 	a.fireSchedules(t.Context(), schedule.ProcessorConfig{})
