@@ -123,18 +123,18 @@ func (l *Log) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Conte
 	if err != nil {
 		return fmt.Errorf("eventlog: run in tx: %w", err)
 	}
-	var wakes *txn.Wakeups
+	var wakeups *txn.Wakeups
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		if err := s.WriteFirst(ctx, tx); err != nil {
 			return fmt.Errorf("eventlog: run in tx: %w", dberr.Explained(err))
 		}
 		var within context.Context
-		within, wakes = txn.WithWakeups(ctx)
+		within, wakeups = txn.WithWakeups(ctx)
 		return fn(within, tx)
 	})
 	if err != nil {
 		return err
 	}
-	wakes.Send(l.registry)
+	wakeups.Send(l.registry)
 	return nil
 }

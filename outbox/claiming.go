@@ -12,10 +12,10 @@ const (
 	// message must not mean a claim for each.
 	pace     = 2 * time.Millisecond
 	paceFrom = 32 // messages; claims that bring more are not paced
-	// apartFor is how long consumers are claimed for one by one after a failure.
-	apartFor = 10 * time.Second
+	// oneByOneFor is how long consumers are claimed for one by one after a failure.
+	oneByOneFor = 10 * time.Second
 	// A consumer for which claims fail waits, twice as long each time.
-	minApart, maxApart = 50 * time.Millisecond, 10 * time.Second
+	minPostponed, maxPostponed = 50 * time.Millisecond, 10 * time.Second
 )
 
 // order is what a claim loop is to ask for.
@@ -136,12 +136,12 @@ func (d *dispatcher) failed(o order, slow, outage bool, now time.Time) (apart bo
 	if outage {
 		return false
 	}
-	d.oneByOneUntil = now.Add(apartFor)
+	d.oneByOneUntil = now.Add(oneByOneFor)
 	if len(o.consumers) > 1 {
 		return true
 	}
 	c := o.consumers[0]
-	c.notBefore = now.Add(min(minApart<<min(c.failures, 10), maxApart))
+	c.notBefore = now.Add(min(minPostponed<<min(c.failures, 10), maxPostponed))
 	c.failures++
 	for _, want := range o.wants {
 		if slow {

@@ -93,7 +93,7 @@ func (r *run) tryInTx(ctx context.Context, t *task, payload []byte) error {
 		}
 		return errFenced
 	}
-	handlerCtx, wakes := txn.WithWakeups(store.WithTx(ctx, tx))
+	handlerCtx, wakeups := txn.WithWakeups(store.WithTx(ctx, tx))
 	if err := r.invoke(handlerCtx, t, payload); err != nil {
 		if errors.Is(err, bus.ErrAbandoned) {
 			r.interrupt(end, session)
@@ -107,7 +107,7 @@ func (r *run) tryInTx(ctx context.Context, t *task, payload []byte) error {
 		return err
 	}
 	t.committed = true
-	wakes.Send(r.registry)
+	wakeups.Send(r.registry)
 	return nil
 }
 

@@ -217,8 +217,8 @@ func (d *dispatcher) finishedLocked(t *task) {
 		d.runTx--
 	}
 	d.held -= t.bytes()
-	for _, mate := range t.others {
-		d.held -= mate.bytes()
+	for _, other := range t.others {
+		d.held -= other.bytes()
 	}
 	d.quarantine.finished(t.row.Crashes, d.config.Concurrency)
 	if c.settings.Concurrency > 0 || c.transactional || d.queued > 0 && len(d.consumers) > 1 {

@@ -78,7 +78,7 @@ type member struct {
 	ctx     context.Context
 	payload []byte
 	since   time.Time
-	wakes   *txn.Wakeups // for what its handler produced
+	wakeups *txn.Wakeups // for what its handler produced
 	failure error        // of its handler
 	outcome chan error
 }
@@ -103,7 +103,7 @@ func (g *group) join(ctx context.Context, t *task, payload []byte) error {
 	}
 }
 
-// runGroup runs a group of messages: t and its mates.
+// runGroup runs a group of messages: t and the others that were taken with it.
 func (w *worker) runGroup(t *task) {
 	w.current.Store(t)
 	defer w.current.Store(nil)
@@ -121,7 +121,7 @@ func (w *worker) runGroup(t *task) {
 	g.run(len(tasks))
 }
 
-// runGroup serves those who arrive until all have left. What runs here is ours, but
+// run serves those who arrive until all have left. What runs here is ours, but
 // for the application's query hooks: should one panic or end the goroutine, every
 // member receives it as if it had happened in its chain.
 func (g *group) run(inside int) {

@@ -61,7 +61,7 @@ func (g *group) settle(s *sharedTx) {
 	case err == nil:
 		for _, m := range s.done {
 			m.task.committed = true
-			m.wakes.Send(s.run.registry)
+			m.wakeups.Send(s.run.registry)
 			m.outcome <- nil
 		}
 	case s.abandoned:
@@ -184,8 +184,8 @@ func (s *sharedTx) consume(g *group, members []*member) (rest []*member) {
 }
 
 func (s *sharedTx) call(m *member) error {
-	ctx, wakes := txn.WithWakeups(store.WithTx(m.ctx, s.tx))
-	m.wakes = wakes
+	ctx, wakeups := txn.WithWakeups(store.WithTx(m.ctx, s.tx))
+	m.wakeups = wakeups
 	if err := s.run.invoke(ctx, m.task, m.payload); err != nil {
 		return s.run.blame(m.ctx, s.ctx, s.tx, err)
 	}

@@ -87,14 +87,14 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 	if err := conn.open(ctx); err != nil && ctx.Err() == nil {
 		r.outage.Failed("connect", err)
 	}
-	strays := make(map[int64]time.Time)
+	unknownSince := make(map[int64]time.Time)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-renewals:
 		}
-		if len(r.ledger.held()) == 0 && len(strays) == 0 && !r.unknownClaims.Swap(false) {
+		if len(r.ledger.held()) == 0 && len(unknownSince) == 0 && !r.unknownClaims.Swap(false) {
 			continue
 		}
 		var unknown []int64
@@ -110,7 +110,7 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 			continue
 		}
 		r.outage.Recovered()
-		r.giveBack(ctx, conn, strays, unknown)
+		r.giveBack(ctx, conn, unknownSince, unknown)
 	}
 }
 

@@ -248,7 +248,7 @@ func TestAFailingConsumerIsClaimedForByItself(t *testing.T) {
 		if ordered["bad"] != 1 || ordered["good"] != 3 {
 			t.Errorf("orders: got %v, want one of the bad, which waits then, and 3 of the good", ordered)
 		}
-		<-time.After(minApart)
+		<-time.After(minPostponed)
 		both := map[string]bool{}
 		for range 2 {
 			both[d.mustOrder(t).consumers[0].Name()] = true

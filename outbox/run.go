@@ -132,7 +132,7 @@ func (r *run) serve(ctx context.Context) error {
 func (r *run) drain(deadline time.Time) (running []string) {
 	done := make(chan struct{})
 	waiter := r.background(func() { r.workers.Wait(); close(done) })
-	if !r.waitUnlessHurried(done, time.Until(deadline)) {
+	if !r.waitUnlessStopped(done, time.Until(deadline)) {
 		r.cancelWork(bus.ErrStopping)
 		if !waitFor(done, stopGrace) {
 			for _, w := range r.slots {
@@ -182,14 +182,14 @@ func (r *run) runningInMiddleware() (names []string) {
 func (r *run) awaitResults(settler *sync.WaitGroup, deadline time.Time, giveUp func()) {
 	done := make(chan struct{})
 	waiter := r.background(func() { settler.Wait(); close(done) })
-	if !r.waitUnlessHurried(done, max(time.Until(deadline), settleGrace)) && !waitFor(done, stopGrace) {
+	if !r.waitUnlessStopped(done, max(time.Until(deadline), settleGrace)) && !waitFor(done, stopGrace) {
 		giveUp()
 	}
 	waiter.Wait()
 }
 
-// waitUnlessHurried waits until it is done, StopNow or the time is up.
-func (r *run) waitUnlessHurried(done <-chan struct{}, d time.Duration) bool {
+// waitUnlessStopped waits until it is done, StopNow or the time is up.
+func (r *run) waitUnlessStopped(done <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -36,10 +36,10 @@ func (p *Producer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.
 	if _, err := txn.HandleIn(ctx, db); err != nil {
 		return fmt.Errorf("outbox: run in tx: %w", err)
 	}
-	ctx, wakes := txn.WithWakeups(ctx)
+	ctx, wakeups := txn.WithWakeups(ctx)
 	if err := txn.RunInTx(ctx, db, nil, fn); err != nil {
 		return err
 	}
-	wakes.Send(p.registry)
+	wakeups.Send(p.registry)
 	return nil
 }

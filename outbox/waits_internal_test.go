@@ -21,8 +21,8 @@ func TestAConsumerIsClaimedForOnceItsWaitIsOver(t *testing.T) {
 		start := time.Now()
 		time.AfterFunc(time.Minute, func() { d.due([]int{0}) }) // the next poll
 		d.nextClaim(o, time.Time{})
-		if took := time.Since(start); took > 2*minApart {
-			t.Errorf("the next claim: got it after %s, want it after %s", took, minApart)
+		if took := time.Since(start); took > 2*minPostponed {
+			t.Errorf("the next claim: got it after %s, want it after %s", took, minPostponed)
 		}
 	})
 }

@@ -19,14 +19,14 @@ func newAlarm() *alarm.Alarm {
 
 // loop looks for schedules that are due, until ctx ends.
 func (p *Processor) loop(ctx context.Context) {
-	bell := newAlarm()
+	looks := newAlarm()
 	stop := p.registry.Wakeups().Listen(func(w bus.Wake) {
 		switch {
 		case !w.Schedules: // not for us
 		case w.Expected:
-			bell.Expect(time.Now())
+			looks.Expect(time.Now())
 		default:
-			bell.By(time.Now())
+			looks.By(time.Now())
 		}
 	})
 	defer stop()
@@ -38,14 +38,14 @@ func (p *Processor) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-bell.Changed():
+		case <-looks.Changed():
 		}
-		if wait := bell.Next(time.Now()); wait > 0 {
+		if wait := looks.Next(time.Now()); wait > 0 {
 			timer.Reset(wait)
 			continue
 		}
 		// Armed before the look, so that whoever rings during it is heard.
-		bell.Rearm(time.Now(), time.Now().Add(p.config.ProcessorMaxDelay))
+		looks.Rearm(time.Now(), time.Now().Add(p.config.ProcessorMaxDelay))
 		wait, err := p.look(ctx, locked)
 		switch {
 		case ctx.Err() != nil:
@@ -61,8 +61,8 @@ func (p *Processor) loop(ctx context.Context) {
 			retry.Reset()
 		}
 		now := time.Now()
-		bell.By(now.Add(wait))
-		timer.Reset(bell.Next(now))
+		looks.By(now.Add(wait))
+		timer.Reset(looks.Next(now))
 	}
 }
 

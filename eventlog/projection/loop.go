@@ -57,8 +57,8 @@ func (r *Runner) loop(ctx context.Context) {
 	})
 	defer stopListening()
 	c.look(ctx)
-	hurry := time.AfterFunc(r.config.DrainTimeout, func() { cancel(bus.ErrStopping) })
-	defer hurry.Stop()
+	cut := time.AfterFunc(r.config.DrainTimeout, func() { cancel(bus.ErrStopping) })
+	defer cut.Stop()
 	c.workers.Wait()
 }
 

@@ -66,7 +66,8 @@ func api(t *tree) string {
 		slices.Sort(lines[dir])
 		top := 0
 		for _, line := range lines[dir] {
-			if !strings.Contains(strings.Fields(line)[1], ".") {
+			name, _, _ := strings.Cut(strings.Fields(line)[1], "(")
+			if !strings.Contains(name, ".") {
 				top++
 			}
 		}

@@ -94,17 +94,17 @@ func ClassOf(err error) (class Class) {
 
 // Answered tells whether an error is what the database itself has said: it is there.
 func Answered(err error) bool {
-	number, _ := MysqlError(err)
-	return number != 0 || SqliteCode(err) != 0 || sqlState(err) != ""
+	number, _ := MySQLError(err)
+	return number != 0 || SQLiteCode(err) != 0 || sqlState(err) != ""
 }
 
 // classOfAnswer is of what the database says.
 func classOfAnswer(err error) Class {
-	number, state := MysqlError(err)
+	number, state := MySQLError(err)
 	if class := classOfMySQL(number); class != Other {
 		return class
 	}
-	if class := classOfSQLite(SqliteCode(err)); class != Other {
+	if class := classOfSQLite(SQLiteCode(err)); class != Other {
 		return class
 	}
 	if state == "" {
@@ -173,7 +173,7 @@ func classOfSQLite(code int) Class {
 		return ReadOnly
 	case sqliteNoMemory, sqliteIO, sqliteFull:
 		return Exhausted
-	case SqliteBusy, sqliteLocked, sqliteCantOpen:
+	case SQLiteBusy, sqliteLocked, sqliteCantOpen:
 		return Unavailable
 	case sqliteTooBig, sqliteConstraint, sqliteMismatch:
 		return Refused

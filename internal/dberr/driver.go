@@ -19,7 +19,7 @@ type (
 
 // Result codes of SQLite.
 const (
-	SqliteBusy       = 5
+	SQLiteBusy       = 5 // another connection has the write lock
 	sqliteLocked     = 6
 	sqliteNoMemory   = 7
 	sqliteReadOnly   = 8
@@ -45,12 +45,12 @@ func sqlState(err error) string {
 	if errors.As(err, &field) {
 		return field.Field('C')
 	}
-	_, code := MysqlError(err)
+	_, code := MySQLError(err)
 	return code
 }
 
-// SqliteCode returns the result code of a SQLite error, or 0.
-func SqliteCode(err error) int {
+// SQLiteCode returns the result code of a SQLite error, or 0.
+func SQLiteCode(err error) int {
 	var code codeError
 	if errors.As(err, &code) {
 		return code.Code()
@@ -78,7 +78,7 @@ func IsUnavailable(err error) bool {
 // writes any more. A server that merely refuses a statement, for want of room or of
 // time, leaves its connection as it was.
 func IsConnectionDoubtful(err error) bool {
-	number, _ := MysqlError(err)
+	number, _ := MySQLError(err)
 	switch ClassOf(err) {
 	case ReadOnly, Unavailable:
 		return true
@@ -101,6 +101,7 @@ func Explained(err error) error {
 	return fmt.Errorf("%w: %w", bus.ErrSchema, err)
 }
 
+// IsMissingColumn tells whether a statement named a column that does not exist.
 func IsMissingColumn(err error) bool {
 	return ClassOf(err) == Schema && !IsMissingTable(err)
 }

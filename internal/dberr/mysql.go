@@ -24,7 +24,7 @@ const (
 	mysqlReadOnlyTx      = 1792
 	mysqlReadOnlyMode    = 1836
 	mysqlKilled          = 1927
-	MysqlUnknownQuery    = 1957
+	MySQLUnknownQuery    = 1957
 	mysqlStatementTime   = 1969
 	mysqlExecutionTime   = 3024
 	mysqlLockNowait      = 3572
@@ -32,10 +32,10 @@ const (
 	mysqlIdle            = 4031
 )
 
-// MysqlError returns the number and the SQLSTATE of an error of
+// MySQLError returns the number and the SQLSTATE of an error of
 // go-sql-driver/mysql, or 0. Its errors have no methods to recognise them by, only
 // fields.
-func MysqlError(err error) (number int, state string) {
+func MySQLError(err error) (number int, state string) {
 	if err == nil {
 		return 0, ""
 	}
@@ -49,10 +49,10 @@ func MysqlError(err error) (number int, state string) {
 	}
 	switch e := err.(type) { //nolint:errorlint // this is the walk that errors.As does
 	case interface{ Unwrap() error }:
-		return MysqlError(e.Unwrap())
+		return MySQLError(e.Unwrap())
 	case interface{ Unwrap() []error }:
 		for _, inner := range e.Unwrap() {
-			if number, state := MysqlError(inner); number != 0 {
+			if number, state := MySQLError(inner); number != 0 {
 				return number, state
 			}
 		}
@@ -65,7 +65,7 @@ var ErrNoDatabase = errors.New("no database is selected: name one in the DSN, as
 
 // Named is the error for callers, where the driver's own says too little.
 func Named(err error) error {
-	if number, _ := MysqlError(err); number == mysqlNoDatabase {
+	if number, _ := MySQLError(err); number == mysqlNoDatabase {
 		return ErrNoDatabase
 	}
 	return err

@@ -26,7 +26,7 @@ func (s *Store) look(ctx context.Context, db *bun.DB, wants []dialect.Want, all 
 // Acquit has the owner's solo claims count like any other: something that may have
 // crashed is about to run beside them.
 func (s *Store) Acquit(ctx context.Context, db bun.IDB, owner string) error {
-	return s.retry(ctx, db, func(db bun.IDB) error {
+	return retry(ctx, db, func(db bun.IDB) error {
 		var ids []int64
 		if err := s.dialect.Query(ctx, db, `SELECT id FROM {claims} WHERE owner = ? AND solo = TRUE`, owner).Scan(ctx, &ids); err != nil {
 			return err

@@ -125,7 +125,7 @@ ORDER BY r.consumer_type, r.payload_type, r.available_after, r.id LIMIT ?`
 
 // read runs a statement that only reads, and lets no conflict surface.
 func (s *Store) read(ctx context.Context, db bun.IDB, into any, statement string, args ...any) error {
-	return s.retry(ctx, db, func(db bun.IDB) error { return s.dialect.Query(ctx, db, statement, args...).Scan(ctx, into) })
+	return retry(ctx, db, func(db bun.IDB) error { return s.dialect.Query(ctx, db, statement, args...).Scan(ctx, into) })
 }
 
 // PendingMessages lists messages by consumer and payload type, in the order in which

@@ -68,7 +68,7 @@ func (s *Store) poisonWhere(ctx context.Context, q bun.QueryBuilder, f PoisonFil
 
 // PoisonedMessages lists poisoned messages, newest first.
 func (s *Store) PoisonedMessages(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) (rows []dialect.Poisoned, err error) {
-	err = s.retry(ctx, db, func(db bun.IDB) error {
+	err = retry(ctx, db, func(db bun.IDB) error {
 		q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.Poisoned + " AS p")
 		return s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).OrderExpr("poisoned_at DESC, id DESC").Limit(int64(limit)).Scan(ctx)
 	})
@@ -77,7 +77,7 @@ func (s *Store) PoisonedMessages(ctx context.Context, db bun.IDB, f PoisonFilter
 
 // CountPoisoned counts poisoned messages.
 func (s *Store) CountPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (n int, err error) {
-	err = s.retry(ctx, db, func(db bun.IDB) error {
+	err = retry(ctx, db, func(db bun.IDB) error {
 		q := db.NewSelect().Model((*dialect.Poisoned)(nil)).ModelTableExpr(s.names.Poisoned + " AS p")
 		found, err := s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Count(ctx)
 		n = int(found)
@@ -88,7 +88,7 @@ func (s *Store) CountPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (
 
 // PoisonedIDs lists the ids of poisoned messages in ascending order.
 func (s *Store) PoisonedIDs(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) (ids []int64, err error) {
-	err = s.retry(ctx, db, func(db bun.IDB) error {
+	err = retry(ctx, db, func(db bun.IDB) error {
 		ids = nil
 		return s.poisonedIDs(ctx, db, f).Limit(int64(limit)).Scan(ctx, &ids)
 	})
@@ -103,7 +103,7 @@ func (s *Store) poisonedIDs(ctx context.Context, db bun.IDB, f PoisonFilter) *bu
 // LastPoisoned returns the greatest id among the poisoned messages that match,
 // or 0.
 func (s *Store) LastPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (id int64, err error) {
-	err = s.retry(ctx, db, func(db bun.IDB) error {
+	err = retry(ctx, db, func(db bun.IDB) error {
 		q := db.NewSelect().Model((*dialect.Poisoned)(nil)).ModelTableExpr(s.names.Poisoned + " AS p").ColumnExpr("COALESCE(MAX(id), 0)")
 		return s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Scan(ctx, &id)
 	})
@@ -160,7 +160,7 @@ func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned,
 	if len(requeued) == 0 {
 		return nil, nil
 	}
-	if _, err := s.DeletePoisoned(ctx, tx, dialect.IdsOf(requeued)); err != nil {
+	if _, err := s.DeletePoisoned(ctx, tx, dialect.IDsOf(requeued)); err != nil {
 		return nil, fmt.Errorf("delete: %w", err)
 	}
 	return requeued, nil

@@ -94,7 +94,7 @@ func (s *Store) SaveSchedule(ctx context.Context, db bun.IDB, row Schedule) (id 
 
 // Schedules lists schedules by id.
 func (s *Store) Schedules(ctx context.Context, db bun.IDB, f ScheduleFilter) (rows []Schedule, err error) {
-	err = s.retry(ctx, db, func(db bun.IDB) error {
+	err = retry(ctx, db, func(db bun.IDB) error {
 		q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.Schedules + " AS s")
 		return s.filtered(q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Order("id").Scan(ctx)
 	})
@@ -213,7 +213,7 @@ func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []
 // DueScheduleIDs returns the ids of schedules that are due, locked or not. It reads
 // nothing else of them, so that it finds those, too, that cannot be read.
 func (s *Store) DueScheduleIDs(ctx context.Context, db *bun.DB, payloadTypes []string, f ScheduleFilter, limit int) (ids []int64, err error) {
-	err = s.retry(ctx, db, func(db bun.IDB) error {
+	err = retry(ctx, db, func(db bun.IDB) error {
 		ids = nil
 		return s.due(ctx, db.NewSelect().Model((*Schedule)(nil)).Column("id"), payloadTypes, f, limit).Scan(ctx, &ids)
 	})
@@ -231,7 +231,7 @@ func (s *Store) due(ctx context.Context, q *bun.SelectQuery, payloadTypes []stri
 // UnregisteredSchedules lists the schedules, 20 at most, that should have fired so
 // long ago and have not, and whose payload type is none of the given.
 func (s *Store) UnregisteredSchedules(ctx context.Context, db *bun.DB, payloadTypes []string, overdue time.Duration) (rows []Schedule, err error) {
-	err = s.retry(ctx, db, func(db bun.IDB) error {
+	err = retry(ctx, db, func(db bun.IDB) error {
 		rows = nil
 		q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.Schedules + " AS s").
 			Where("NOT paused").Where("available_after < " + s.dialect.After(ctx, -overdue))
@@ -255,7 +255,7 @@ func (s *Store) NextSchedule(ctx context.Context, db *bun.DB, payloadTypes []str
 	if len(except) > 0 {
 		which, args = which+" AND id NOT IN (?)", append(args, bun.List(except))
 	}
-	err := s.retry(ctx, db, func(db bun.IDB) error {
+	err := retry(ctx, db, func(db bun.IDB) error {
 		return s.dialect.Query(ctx, db, "SELECT {now} AS now,"+
 			" (SELECT MIN(available_after) FROM {schedules} WHERE NOT paused AND "+which+") AS due,"+
 			" (SELECT MIN(run_at) FROM {schedules} WHERE run_at IS NOT NULL AND "+which+") AS asks", append(args, args...)...).Scan(ctx, &found)

@@ -51,7 +51,7 @@ func (s *Store) Extend(ctx context.Context, db bun.IDB, owner string, lease time
 // Disclaim ends claims of the owner without touching their messages, which are
 // available again at once.
 func (s *Store) Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
-	return s.retry(ctx, db, func(db bun.IDB) error { return s.dialect.Disclaim(ctx, db, owner, claims) })
+	return retry(ctx, db, func(db bun.IDB) error { return s.dialect.Disclaim(ctx, db, owner, claims) })
 }
 
 // Recover ends claims that have outlived their lease and counts a crash on
@@ -132,7 +132,7 @@ func retried[T any](ctx context.Context, db bun.IDB, statement func(bun.IDB) (T,
 }
 
 // retry is retried for a statement that returns nothing.
-func (s *Store) retry(ctx context.Context, db bun.IDB, statement func(bun.IDB) error) error {
+func retry(ctx context.Context, db bun.IDB, statement func(bun.IDB) error) error {
 	_, err := retried(ctx, db, func(db bun.IDB) (struct{}, error) { return struct{}{}, statement(db) })
 	return err
 }

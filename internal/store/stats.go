@@ -16,7 +16,7 @@ func (s *Store) Stats(ctx context.Context, db bun.IDB, consumers []string) ([]bu
 		return nil, nil
 	}
 	var rows []dialect.QueueStats
-	err := s.retry(ctx, db, func(db bun.IDB) (err error) {
+	err := retry(ctx, db, func(db bun.IDB) (err error) {
 		rows, err = s.dialect.Stats(ctx, db, consumers)
 		return err
 	})

@@ -156,7 +156,7 @@ type Failure struct {
 func (s *Store) FailSubscription(ctx context.Context, db bun.IDB, sub Subscription, f Failure) error {
 	text := `UPDATE {subscriptions} SET status = ?, attempts = ?, next_at = ` + s.dialect.After(ctx, f.Delay) + `, last_error = ?
 WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
-	return s.retry(ctx, db, func(db bun.IDB) error {
+	return retry(ctx, db, func(db bun.IDB) error {
 		_, err := s.dialect.Query(ctx, db, text, f.Status, f.Attempts, errorlog.Clean(f.Error, errorlog.MaxBytes), sub.Name, sub.Version, sub.Shard, sub.Position, Running).Exec(ctx)
 		return err
 	})
@@ -198,7 +198,7 @@ position = 0, status = ?, attempts = 0, last_error = NULL, next_at = {now}, move
 
 // ResumeReader has halted shards of one version try again, and returns how many there were.
 func (s *Store) ResumeReader(ctx context.Context, db bun.IDB, name string, version int) (n int, err error) {
-	err = s.retry(ctx, db, func(db bun.IDB) (err error) {
+	err = retry(ctx, db, func(db bun.IDB) (err error) {
 		n, err = dialect.Affected(s.dialect.Query(ctx, db, `UPDATE {subscriptions} SET status = ?, attempts = 0, next_at = {now} WHERE name = ? AND version = ? AND status = ?`,
 			Running, name, version, Halted).Exec(ctx))
 		return err

@@ -10,13 +10,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
-// mariaTries is how often a transaction is repeated that lost a deadlock. Those that
+// turnTries is how often a transaction is repeated that lost a deadlock. Those that
 // repeat take turns, so it can only lose again to one that runs for the first time.
 const turnTries = 16
 
 const turn = `CONCAT('asyncmonolith.turn.', MD5(DATABASE()))`
 
-// mariaRetry repeats a transaction that lost a deadlock, which here takes no more
+// repeatInTurn repeats a transaction that lost a deadlock, which on MariaDB takes no more
 // than two inserts of one insert id: each is granted a shared lock on the entry that
 // the last such message has left among the insert ids, and neither can write over it
 // beside the lock of the other. Of a crowd that repeats at once one gets on and the others

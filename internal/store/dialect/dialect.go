@@ -10,8 +10,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Dialect is all that differs between databases. Those that read their rows or answers in
-// several statements say so; the others take one for each method.
+// Dialect is all that differs between databases. What store.Store has under the same name is
+// described there.
 type Dialect interface {
 	// The database.
 

@@ -6,6 +6,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
+// AsJSON passes a list to a database that takes no arrays.
 func AsJSON(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -23,6 +24,7 @@ func Pairs(wants []Want) string {
 	return AsJSON(list)
 }
 
+// ResultsJSON passes results.
 func ResultsJSON(results []Result) string {
 	type row struct {
 		Claim   int64   `json:"c"`

@@ -75,4 +75,5 @@ func (n Names) Said(table string) string {
 	return n.Prefix + table
 }
 
+// Tables returns the names: it is part of [Dialect] for those that embed them.
 func (n Names) Tables() Names { return n }

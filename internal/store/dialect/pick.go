@@ -64,6 +64,7 @@ func (r ClaimRequest) Trim(picks []Pick) (Claim, []Pick) {
 	return c, picks
 }
 
+// PickedIDs lists the ids of picks, in their order.
 func PickedIDs(picks []Pick) []int64 {
 	ids := make([]int64, len(picks))
 	for i, p := range picks {

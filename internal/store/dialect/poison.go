@@ -51,11 +51,13 @@ func (r Requeuing) Columns() (consumer, payload string, args []any) {
 // PendingKey is the unique key of a pending message, unless its insert id is empty.
 type PendingKey struct{ InsertID, ConsumerType string }
 
+// Compare gives keys the order in which they are locked.
 func (k PendingKey) Compare(o PendingKey) int {
 	return cmp.Or(cmp.Compare(k.InsertID, o.InsertID), cmp.Compare(k.ConsumerType, o.ConsumerType))
 }
 
-func IdsOf(rows []Poisoned) []int64 {
+// IDsOf lists the row ids.
+func IDsOf(rows []Poisoned) []int64 {
 	ids := make([]int64, len(rows))
 	for i, row := range rows {
 		ids[i] = row.ID

@@ -20,6 +20,7 @@ const (
 	foundNow      = 5 // the database's clock
 )
 
+// NewProbe puts together what a probe has found.
 func NewProbe(found []Finding) Probe {
 	var p Probe
 	for _, f := range found {

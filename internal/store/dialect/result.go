@@ -2,6 +2,7 @@ package dialect
 
 import "database/sql"
 
+// Affected is how many rows a statement has changed.
 func Affected(res sql.Result, err error) (int, error) {
 	if err != nil {
 		return 0, err
@@ -10,6 +11,7 @@ func Affected(res sql.Result, err error) (int, error) {
 	return int(n), err
 }
 
+// AffectedOne tells whether it was one.
 func AffectedOne(res sql.Result, err error) (bool, error) {
 	n, err := Affected(res, err)
 	return n == 1, err
@@ -33,6 +35,7 @@ func Cut[T any](rows []T, bytes int, sizeOf func(T) int) (parts [][]T) {
 }
 
 const (
-	insertRows  = 1000    // rows in one statement
-	InsertBytes = 4 << 20 // bytes of payloads and headers in one statement
+	insertRows = 1000 // rows in one statement
+	// InsertBytes bounds the payloads and headers of one statement.
+	InsertBytes = 4 << 20
 )

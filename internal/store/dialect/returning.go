@@ -24,15 +24,19 @@ type Returning struct {
 	}
 }
 
+// Events is nil: there is an event log.
 func (r *Returning) Events() error { return nil }
 
+// Usable implements [Dialect].
 func (r *Returning) Usable(ctx context.Context, tx bun.IDB) bool {
 	_, err := tx.NewRaw(`SELECT 1`).Exec(ctx)
 	return err == nil
 }
 
+// DeleteMessages deletes messages by their ids.
 const DeleteMessages = `DELETE FROM {messages} WHERE id IN (?)`
 
+// ChangeLocked implements [Dialect].
 func (r *Returning) ChangeLocked(ctx context.Context, tx bun.Tx, ids []int64, due string) (rows []ChangedRow, err error) {
 	statement := `DELETE FROM {messages}`
 	if due != "" {
@@ -87,6 +91,7 @@ func (r *Returning) FreeKeys(ctx context.Context, tx bun.Tx, keys []PendingKey) 
 	return free, nil
 }
 
+// SaveSchedule implements [Dialect].
 func (r *Returning) SaveSchedule(ctx context.Context, db bun.IDB, row *NewSchedule) (id int64, err error) {
 	insert := db.NewInsert().Model(row).ModelTableExpr(r.Schedules + " AS s")
 	if row.Name != "" {
@@ -112,6 +117,7 @@ poisoned(name) AS (SELECT (SELECT MIN(consumer_type) FROM {poisoned}) UNION ALL
   SELECT (SELECT MIN(p.consumer_type) FROM {poisoned} p WHERE p.consumer_type > t.name) FROM poisoned t WHERE t.name IS NOT NULL)
 SELECT name FROM (SELECT name FROM clean UNION SELECT name FROM crashed UNION SELECT name FROM poisoned) n WHERE name IS NOT NULL`
 
+// StoredConsumers implements [Dialect].
 func (r *Returning) StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
 	err = r.Dialect.Query(ctx, db, storedConsumers).Scan(ctx, &names)
 	return names, err
@@ -128,6 +134,7 @@ WITH RECURSIVE kinds(consumer_type, payload_type) AS (
     ORDER BY n.consumer_type, n.payload_type LIMIT 1))
 SELECT * FROM kinds k WHERE (k.consumer_type, k.payload_type) NOT IN ({wanted}) ORDER BY 1, 2 LIMIT 20`
 
+// UnregisteredAmong finds kinds of messages that are not in the list, given as SQL.
 func UnregisteredAmong(wanted string) string {
 	return strings.Replace(unregisteredStatement, "{wanted}", wanted, 1)
 }
@@ -169,6 +176,7 @@ FROM (SELECT * FROM clean UNION ALL SELECT * FROM crashed) a
 JOIN poisoned p ON p.consumer = a.consumer LEFT JOIN leased l ON l.consumer = a.consumer
 GROUP BY a.consumer ORDER BY a.consumer`
 
+// Stats implements [Dialect].
 func (r *Returning) Stats(ctx context.Context, db bun.IDB, consumers []string) (rows []QueueStats, err error) {
 	list, names := r.Dialect.Listed(consumers)
 	statement := strings.NewReplacer("{held}", r.Dialect.Held(), "{consumers}", list).Replace(statsStatement)

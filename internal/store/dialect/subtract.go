@@ -10,11 +10,11 @@ import (
 // and the results, each of which is looked at once. In SQL every result would look
 // through the whole list.
 
-// IdList is a list of ids as it is stored.
-type IdList []int64
+// IDList is a list of ids as it is stored.
+type IDList []int64
 
 // Scan implements sql.Scanner.
-func (l *IdList) Scan(src any) error {
+func (l *IDList) Scan(src any) error {
 	switch v := src.(type) {
 	case nil:
 		return nil
@@ -30,12 +30,13 @@ func (l *IdList) Scan(src any) error {
 type Leased struct {
 	ID         int64  `bun:"id"`
 	Solo       bool   `bun:"solo"`
-	MessageIDs IdList `bun:"message_ids"`
+	MessageIDs IDList `bun:"message_ids"`
 }
 
 // ResultKey says what a result is of.
 type ResultKey struct{ Claim, Message int64 }
 
+// Key returns it.
 func (r Result) Key() ResultKey { return ResultKey{r.Claim, r.Message} }
 
 // ClaimsOf lists the claims of results, each once.
@@ -58,7 +59,7 @@ func Subtract(live []Leased, results []Result) (held []Result, rests []Leased, e
 		byKey[r.Key()] = r
 	}
 	for _, c := range live {
-		var rest IdList
+		var rest IDList
 		for _, id := range c.MessageIDs {
 			if r, ok := byKey[ResultKey{c.ID, id}]; ok {
 				held = append(held, r)

@@ -26,6 +26,7 @@ type NewMessage struct {
 	Delay       time.Duration
 }
 
+// Key is the unique key that the message will have.
 func (row NewMessage) Key() PendingKey { return PendingKey{row.InsertID, row.ConsumerType} }
 
 // NewEvent is an event to be inserted.
@@ -55,6 +56,7 @@ func NumberInserted(rows []*NewEvent, inserted []InsertedEvent) error {
 	return nil
 }
 
+// InsertedEvent is what an insert of events returns for each.
 type InsertedEvent struct {
 	Sequence int64         `bun:"sequence"`
 	ID       bus.MessageID `bun:"event_id"`

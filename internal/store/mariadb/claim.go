@@ -103,7 +103,7 @@ type candidate struct {
 	Want           int            `bun:"i"` // -1: a list
 	ID             int64          `bun:"id"`
 	AvailableAfter dialect.Moment `bun:"available_after"`
-	Held           dialect.IdList `bun:"held"`
+	Held           dialect.IDList `bun:"held"`
 }
 
 // look is how far somebody has come who looks for messages of one want.

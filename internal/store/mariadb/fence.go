@@ -136,7 +136,7 @@ func (m *database) Interrupt(ctx context.Context, db *bun.DB, session dialect.Se
 			continue
 		}
 		_, err := db.NewRaw(`/*M! KILL QUERY ID ? */`, s.ID).Exec(ctx)
-		if number, _ := dberr.MysqlError(err); err != nil && number != dberr.MysqlUnknownQuery {
+		if number, _ := dberr.MySQLError(err); err != nil && number != dberr.MySQLUnknownQuery {
 			return err
 		}
 	}

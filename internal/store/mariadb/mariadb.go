@@ -30,6 +30,7 @@ import (
 // JSON.
 type database struct{ dialect.Names }
 
+// New returns the dialect for tables of these names.
 func New(tables bus.Tables) (dialect.Dialect, error) {
 	if tables.Schema != "" {
 		return nil, fmt.Errorf("schema %q: a schema of MariaDB is a database, name it when you connect and leave Tables.Schema empty", tables.Schema)

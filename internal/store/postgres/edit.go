@@ -39,7 +39,7 @@ func (p *database) LockPending(ctx context.Context, tx bun.Tx, callers bool, ids
 
 // Requeue sorts as producers do, by bytes.
 func (p *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) ([]dialect.PendingKey, error) {
-	return p.RequeueAs(ctx, tx, dialect.IdsOf(rows), how, ` COLLATE "C"`)
+	return p.RequeueAs(ctx, tx, dialect.IDsOf(rows), how, ` COLLATE "C"`)
 }
 
 const deletePoisonedSQL = `DELETE FROM {poisoned} WHERE id IN (SELECT id FROM {poisoned} WHERE id IN (?) ORDER BY id FOR UPDATE)`

@@ -21,6 +21,7 @@ import (
 // COMMITTED.
 type database struct{ dialect.Returning }
 
+// New returns the dialect for tables of these names.
 func New(tables bus.Tables) (dialect.Dialect, error) {
 	p := new(database)
 	p.Returning = dialect.Returning{Names: dialect.NewNames(tables, `"`, fragments()), Dialect: p}

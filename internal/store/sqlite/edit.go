@@ -14,7 +14,7 @@ func (s *database) LockPending(_ context.Context, _ bun.Tx, _ bool, ids []int64)
 }
 
 func (s *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) ([]dialect.PendingKey, error) {
-	return s.RequeueAs(ctx, tx, dialect.IdsOf(rows), how, "")
+	return s.RequeueAs(ctx, tx, dialect.IDsOf(rows), how, "")
 }
 
 func (s *database) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {

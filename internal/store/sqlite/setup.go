@@ -29,7 +29,7 @@ func whileBusy(ctx context.Context, migrate func() error) error {
 	deadline := time.Now().Add(patience) // somebody else's long transaction has had busy_timeout already
 	for {
 		err := migrate()
-		if dberr.SqliteCode(err) != dberr.SqliteBusy || time.Now().After(deadline) {
+		if dberr.SQLiteCode(err) != dberr.SQLiteBusy || time.Now().After(deadline) {
 			return err
 		}
 		select {

@@ -20,6 +20,7 @@ import (
 // microseconds since 1970. Lists of ids are JSON.
 type database struct{ dialect.Returning }
 
+// New returns the dialect for tables of these names.
 func New(tables bus.Tables) (dialect.Dialect, error) {
 	if tables.Schema != "" {
 		return nil, fmt.Errorf("schema %q: SQLite has no schemas, leave Tables.Schema empty", tables.Schema)
