@@ -8,7 +8,7 @@ import (
 
 const (
 	// fewSuspects is how many suspects run at once until as many have survived, and
-	// then twice as many.
+	// then twice as many. So many must survive solo before others do so together.
 	fewSuspects = 8
 	// soloPatience is how long a solo run waits for other suspects to end, and how
 	// long they wait for it.
@@ -23,15 +23,17 @@ const (
 // quarantine keeps messages that have crashed apart from each other: those that
 // crashed once run a few at a time, more and more of them while they survive; those
 // that crashed more often run solo, with no other suspect beside them, so that it is
-// known which message kills. Clean messages go on meanwhile.
+// known which message kills. While those survive, too, they come together like the
+// others: what kills is not among them yet, and convicts nobody there. Clean messages
+// go on meanwhile.
 type quarantine struct {
 	lease    time.Duration
 	calm     time.Time // before that nothing runs solo
 	mature   time.Time // from then on even so
 	waiting  bool      // there may be messages that crashed once
 	killers  bool      // ... or more often
-	width    int       // of the former, how many may run at once
-	survived int       // since the width was set
+	together width     // of the former, how many may run at once
+	solo     width     // of the latter
 	inFlight int
 	reserved int
 	yields   bool // others have their turn before the next solo run
@@ -48,25 +50,41 @@ type quarantine struct {
 	queued                int  // claimed, not started
 }
 
+// width is how many may run at once.
+type width struct{ n, survived int }
+
+// survive accounts for one more that has survived. A few must before the first step.
+func (w *width) survive(limit int) {
+	if w.survived++; w.survived >= max(w.n, fewSuspects) {
+		w.n, w.survived = min(max(2*w.n, fewSuspects), max(limit, fewSuspects)), 0
+	}
+}
+
 // begin starts the time in which nothing runs solo.
 func (s *quarantine) begin(lease time.Duration, now time.Time) {
 	s.lease, s.calm, s.mature = lease, now.Add(max(lease, soloCalm)), now.Add(min(10*lease, soloAge))
 }
 
 func (s *quarantine) found(p store.Probe, now time.Time) {
-	// Who lives renews a lease before half of it is over.
-	if p.Expired || p.Lease > 0 && p.Lease < s.lease/2 {
-		s.calm = now.Add(max(s.lease, soloCalm))
+	// Who lives renews a lease before half of it is over, so it is then that they vanished.
+	if vanished := now.Add(p.Lease - s.lease/2); p.Expired || p.Lease > 0 && vanished.Before(now) {
+		s.calm, s.solo = later(s.calm, vanished.Add(max(s.lease, soloCalm))), width{}
 	}
 	s.waiting, s.killers = p.Suspects, p.Killers
 	if !s.waiting && s.inFlight+s.reserved == 0 {
-		s.width, s.survived = 0, 0
+		s.together = width{}
+	}
+	if !s.killers && s.soloRuns == 0 {
+		s.solo = width{}
 	}
 	s.want(now)
 }
 
 func (s *quarantine) want(now time.Time) {
-	if s.killers && s.wanted.IsZero() && !s.soloAsked && s.soloRuns == 0 && !(now.Before(s.calm) && now.Before(s.mature)) {
+	switch {
+	case now.Before(s.calm) && now.Before(s.mature):
+		s.wanted = time.Time{}
+	case s.killers && s.wanted.IsZero() && !s.soloAsked && s.soloRuns == 0:
 		s.wanted = now
 	}
 }
@@ -85,9 +103,9 @@ func (s *quarantine) order(wants []store.Want, free int, now time.Time) (order, 
 	if s.needsWorker = false; len(wants) == 0 {
 		return order{}, false
 	}
-	s.width = max(s.width, fewSuspects)
+	s.together.n, s.solo.n = max(s.together.n, fewSuspects), max(s.solo.n, 1)
 	others := s.inFlight + s.reserved
-	room := s.width - others
+	room := s.together.n - others
 	yields := s.yields && s.waiting && room > 0
 	if !s.wanted.IsZero() && !yields && (others == 0 || now.Sub(s.wanted) >= soloPatience) {
 		if s.needsWorker = true; free <= 0 {
@@ -95,14 +113,15 @@ func (s *quarantine) order(wants []store.Want, free int, now time.Time) (order, 
 		}
 		s.wanted, s.soloAsked = time.Time{}, true
 		// Who does not run alone is not blamed alone.
-		request.Select, request.Limit, request.Solo = store.Killers, 1, others == 0
+		request.Select, request.Limit = store.Killers, min(s.solo.n, free)
+		request.Solo = others == 0 && s.solo.n == 1
 		return order{request: request}, true
 	}
 	beside := s.soloRuns > 0
 	switch {
 	case !s.waiting, !s.wanted.IsZero() && !yields, beside && now.Sub(s.soloSince) < soloPatience:
 		return order{}, false
-	case room <= 0, others > 0 && room < s.width/4: // not worth a claim
+	case room <= 0, others > 0 && room < s.together.n/4: // not worth a claim
 		return order{}, false
 	}
 	o := order{request: request, acquits: beside && !s.acquitted}
@@ -167,11 +186,10 @@ func (s *quarantine) finished(crashes int, limit int) {
 		return
 	case crashes > 1:
 		s.soloRuns--
+		s.solo.survive(limit)
 		s.again(time.Now())
 		return
 	}
 	s.inFlight--
-	if s.survived++; s.survived >= s.width {
-		s.width, s.survived = min(2*s.width, max(limit, fewSuspects)), 0
-	}
+	s.together.survive(limit)
 }

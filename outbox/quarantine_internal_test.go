@@ -93,6 +93,39 @@ func TestASoloRunHasNoOtherSuspectBesideIt(t *testing.T) {
 	})
 }
 
+func TestSoloRunsGiveWayOnceTheySurvive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 20}, "c")
+		const lease = 10 * time.Second
+		d.quarantine.begin(lease, time.Now())
+		<-time.After(lease)
+		for range 2 {
+			for range fewSuspects {
+				d.look(store.Probe{Killers: true, Lease: lease})
+				o := d.mustOrder(t)
+				o.is(t, store.Killers, 1, true)
+				d.end(d.suspect(t, o, 1, 2)...)
+			}
+			for _, want := range []int{8, 16, 20, 20} {
+				d.look(store.Probe{Killers: true, Lease: lease})
+				o := d.mustOrder(t)
+				o.is(t, store.Killers, want, false)
+				running := d.suspect(t, o, want, 2)
+				d.look(store.Probe{Killers: true, Lease: lease})
+				d.mustNotOrder(t, "as many run as may")
+				d.end(running...)
+			}
+			d.look(store.Probe{Killers: true, Lease: lease/2 - 1}) // somebody has vanished
+			d.mustNotOrder(t, "what killed may be among them")
+			<-time.After(lease)
+		}
+		d.look(store.Probe{Lease: lease})
+		d.look(store.Probe{Killers: true, Lease: lease})
+		d.mustOrder(t).is(t, store.Killers, 1, true) // they are others now
+	})
+}
+
 func TestASoloRunDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -117,7 +150,7 @@ func TestSuspectsAndSoloRunsTakeTurns(t *testing.T) {
 			o = d.mustOrder(t)
 			o.is(t, store.Suspects, 8, false)
 			d.end(d.suspect(t, o, 8, 1)...)
-			d.quarantine.width, d.quarantine.survived = fewSuspects, 0
+			d.quarantine.together, d.quarantine.solo = width{}, width{}
 		}
 	})
 }
@@ -133,9 +166,9 @@ func TestAYoungProcessConvictsNobody(t *testing.T) {
 		<-time.After(lease)
 		d.look(store.Probe{Killers: true, Lease: lease / 3})
 		d.mustNotOrder(t, "somebody does not renew")
-		<-time.After(lease - 1)
+		<-time.After(lease - lease/2 + lease/3 - 1)
 		d.look(store.Probe{Killers: true, Lease: lease})
-		d.mustNotOrder(t, "that is less than a lease ago")
+		d.mustNotOrder(t, "it vanished less than a lease ago: when half of its own was over")
 		<-time.After(1)
 		d.look(store.Probe{Killers: true, Lease: lease})
 		o := d.mustOrder(t)
