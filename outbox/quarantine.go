@@ -8,7 +8,7 @@ import (
 
 const (
 	// fewSuspects is how many suspects run at once until as many have survived, and
-	// then twice as many. So many must survive solo before others do so together.
+	// then twice as many.
 	fewSuspects = 8
 	// soloPatience is how long a solo run waits for other suspects to end, and how
 	// long they wait for it.
@@ -50,13 +50,18 @@ type quarantine struct {
 	queued                int  // claimed, not started
 }
 
-// width is how many may run at once.
+// width is how many may run at once: solo, or a few, or twice as many in each step.
 type width struct{ n, survived int }
 
-// survive accounts for one more that has survived. A few must before the first step.
+// survive accounts for one more that has survived. Solo, as many must as may have been
+// struck beside what kills.
 func (w *width) survive(limit int) {
-	if w.survived++; w.survived >= max(w.n, fewSuspects) {
-		w.n, w.survived = min(max(2*w.n, fewSuspects), max(limit, fewSuspects)), 0
+	limit, w.survived = max(limit, fewSuspects), w.survived+1
+	switch {
+	case w.n == 1 && w.survived >= limit:
+		w.n, w.survived = fewSuspects, 0
+	case w.n > 1 && w.survived >= w.n:
+		w.n, w.survived = min(2*w.n, limit), 0
 	}
 }
 
@@ -66,8 +71,9 @@ func (s *quarantine) begin(lease time.Duration, now time.Time) {
 }
 
 func (s *quarantine) found(p store.Probe, now time.Time) {
-	// Who lives renews a lease before half of it is over, so it is then that they vanished.
-	if vanished := now.Add(p.Lease - s.lease/2); p.Expired || p.Lease > 0 && vanished.Before(now) {
+	if p.Expired || p.Lease > 0 && p.Lease < s.lease/2 {
+		// Who lives renews a lease when a third of it is over.
+		vanished := now.Add(p.Lease - s.lease + s.lease/3)
 		s.calm, s.solo = later(s.calm, vanished.Add(max(s.lease, soloCalm))), width{}
 	}
 	s.waiting, s.killers = p.Suspects, p.Killers

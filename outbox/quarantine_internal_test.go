@@ -101,7 +101,7 @@ func TestSoloRunsGiveWayOnceTheySurvive(t *testing.T) {
 		d.quarantine.begin(lease, time.Now())
 		<-time.After(lease)
 		for range 2 {
-			for range fewSuspects {
+			for range 20 {
 				d.look(store.Probe{Killers: true, Lease: lease})
 				o := d.mustOrder(t)
 				o.is(t, store.Killers, 1, true)
@@ -166,9 +166,9 @@ func TestAYoungProcessConvictsNobody(t *testing.T) {
 		<-time.After(lease)
 		d.look(store.Probe{Killers: true, Lease: lease / 3})
 		d.mustNotOrder(t, "somebody does not renew")
-		<-time.After(lease - lease/2 + lease/3 - 1)
+		<-time.After(2*(lease/3) - 1)
 		d.look(store.Probe{Killers: true, Lease: lease})
-		d.mustNotOrder(t, "it vanished less than a lease ago: when half of its own was over")
+		d.mustNotOrder(t, "it vanished less than a lease ago: when a third of its own was over")
 		<-time.After(1)
 		d.look(store.Probe{Killers: true, Lease: lease})
 		o := d.mustOrder(t)

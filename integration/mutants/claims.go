@@ -37,11 +37,19 @@ func cursorMutants() []mutant {
 		},
 		{
 			name: "who does not run alone is blamed alone", file: suspicion, suite: outbox("TestASoloRunDoesNotWaitForEver"), says: `limit 1, solo true, want`,
-			changes: []change{{"store.Killers, 1, others == 0", "store.Killers, 1, true"}},
+			changes: []change{{"request.Solo = others == 0 && ", "request.Solo = "}},
+		},
+		{
+			name: "who runs in company is blamed alone", file: suspicion, suite: outbox("TestSoloRunsGiveWayOnceTheySurvive"), says: `limit 8, solo true, want`,
+			changes: []change{{"request.Solo = others == 0 && s.solo.n == 1", "request.Solo = others == 0"}},
+		},
+		{
+			name: "solo runs give way beside what kills", file: suspicion, suite: outbox("TestSoloRunsGiveWayOnceTheySurvive"), says: `limit 20, solo false, want`,
+			changes: []change{{"later(s.calm, vanished.Add(max(s.lease, soloCalm))), width{}", "later(s.calm, vanished.Add(max(s.lease, soloCalm))), s.solo"}},
 		},
 		{
 			name: "young processes convict", file: suspicion, suite: outbox("TestAYoungProcessConvictsNobody"), says: `the process is young`,
-			changes: []change{{" && !(now.Before(s.calm) && now.Before(s.mature)) {", " {"}},
+			changes: []change{{"case now.Before(s.calm) && now.Before(s.mature):", "case false:"}},
 		},
 		{
 			name: "one consumer may hold all workers", file: "outbox/order.go", suite: suite{pkg: inStore, tests: "^TestASlowConsumerDelaysNobody$"}, says: `the quick one waited for up to`,
