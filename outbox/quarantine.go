@@ -72,8 +72,9 @@ func (s *quarantine) begin(lease time.Duration, now time.Time) {
 
 func (s *quarantine) found(p store.Probe, now time.Time) {
 	if p.Expired || p.Lease > 0 && p.Lease < s.lease/2 {
-		// Who lives renews a lease when a third of it is over.
-		vanished := now.Add(p.Lease - s.lease + s.lease/3)
+		// Who lives renews a lease when a third of it is over. Whoever has vanished since
+		// is seen when half of it is over, and may have done so in the meantime.
+		vanished := now.Add(p.Lease - s.lease/2)
 		s.calm, s.solo = later(s.calm, vanished.Add(max(s.lease, soloCalm))), width{}
 	}
 	s.waiting, s.killers = p.Suspects, p.Killers
