@@ -192,9 +192,10 @@ func (d *dispatcher) looksFor(payloadTypes map[string]bool) (wants []store.Want,
 	return wants, indexes
 }
 
-// found acts on a look for the given wants, which are all, while the cursors stood at
-// the given places, and tells whether it brought work to consumers that had none.
-func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Position, now time.Time) bool {
+// found acts on a look for the given wants, which are all, that began while the cursors
+// stood at the given places, and tells whether it brought work to consumers that had none.
+func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Position, began time.Time) bool {
+	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !p.Now.IsZero() {
@@ -208,7 +209,7 @@ func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Posi
 	for i := range d.cursors {
 		d.cursors[i].looked(wants[i].After, stood[i], first[i], due[i], p.Now)
 	}
-	d.quarantine.found(p, now)
+	d.quarantine.found(p, began, now)
 	return d.dueLocked(p.Due)
 }
 

@@ -28,7 +28,8 @@ const (
 // go on meanwhile.
 type quarantine struct {
 	lease    time.Duration
-	calm     time.Time // before that nothing runs solo
+	calm     time.Time // nothing runs solo before a look that began later has found nobody to have vanished
+	looked   time.Time // when the last look began
 	mature   time.Time // from then on even so
 	waiting  bool      // there may be messages that crashed once
 	killers  bool      // ... or more often
@@ -70,13 +71,19 @@ func (s *quarantine) begin(lease time.Duration, now time.Time) {
 	s.lease, s.calm, s.mature = lease, now.Add(max(lease, soloCalm)), now.Add(min(10*lease, soloAge))
 }
 
-func (s *quarantine) found(p store.Probe, now time.Time) {
-	if p.Expired || p.Lease > 0 && p.Lease < s.lease/2 {
-		// Who lives renews a lease when a third of it is over. Whoever has vanished since
-		// is seen when half of it is over, and may have done so in the meantime.
-		vanished := now.Add(p.Lease - s.lease/2)
-		s.calm, s.solo = later(s.calm, vanished.Add(max(s.lease, soloCalm))), width{}
+// found notes who has vanished, and which messages crashed. Who lives renews a lease when a
+// third of it is over. Whoever has vanished since is seen when half of it is over, until the
+// lease is: by looks that come at least every half of a lease.
+func (s *quarantine) found(p store.Probe, began, now time.Time) {
+	var vanished time.Time
+	switch {
+	case p.Expired || p.Lease > 0 && p.Lease < s.lease/2:
+		vanished = now.Add(p.Lease - s.lease/2)
+		s.solo = width{}
+	case began.Sub(s.looked) > s.lease/2: // somebody may have been seen, and be gone again
+		vanished = now.Add(-s.lease / 2)
 	}
+	s.calm, s.looked = later(s.calm, vanished.Add(max(s.lease, soloCalm))), began
 	s.waiting, s.killers = p.Suspects, p.Killers
 	if !s.waiting && s.inFlight+s.reserved == 0 {
 		s.together = width{}
@@ -89,7 +96,7 @@ func (s *quarantine) found(p store.Probe, now time.Time) {
 
 func (s *quarantine) want(now time.Time) {
 	switch {
-	case now.Before(s.calm) && now.Before(s.mature):
+	case (s.looked.Before(s.calm) || now.Sub(s.looked) > s.lease/2) && now.Before(s.mature):
 		s.wanted = time.Time{}
 	case s.killers && s.wanted.IsZero() && !s.soloAsked && s.soloRuns == 0:
 		s.wanted = now

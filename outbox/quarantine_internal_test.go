@@ -40,6 +40,14 @@ func (d *dispatcher) look(p store.Probe) {
 	d.found(p, wants, stood, time.Now())
 }
 
+// watch looks now and then for a while, and finds that nobody has vanished.
+func (d *dispatcher) watch(while time.Duration) {
+	lease := d.quarantine.lease
+	for end := time.Now().Add(while); time.Now().Before(end); <-time.After(min(lease/2, time.Until(end))) {
+		d.look(store.Probe{Killers: true, Lease: lease})
+	}
+}
+
 func (o order) is(t *testing.T, selection store.Selection, limit int, solo bool) {
 	t.Helper()
 	if r := o.request; r.Select != selection || r.Limit != limit || r.Solo != solo {
@@ -99,7 +107,7 @@ func TestSoloRunsGiveWayOnceTheySurvive(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 20}, "c")
 		const lease = 10 * time.Second
 		d.quarantine.begin(lease, time.Now())
-		<-time.After(lease)
+		d.watch(lease)
 		for range 2 {
 			for range 20 {
 				d.look(store.Probe{Killers: true, Lease: lease})
@@ -118,7 +126,7 @@ func TestSoloRunsGiveWayOnceTheySurvive(t *testing.T) {
 			}
 			d.look(store.Probe{Killers: true, Lease: lease/2 - 1}) // somebody has vanished
 			d.mustNotOrder(t, "what killed may be among them")
-			<-time.After(lease)
+			d.watch(lease)
 		}
 		d.look(store.Probe{Lease: lease})
 		d.look(store.Probe{Killers: true, Lease: lease})
@@ -163,10 +171,10 @@ func TestAYoungProcessConvictsNobody(t *testing.T) {
 		d.quarantine.begin(lease, time.Now())
 		d.look(store.Probe{Killers: true})
 		d.mustNotOrder(t, "the process is young")
-		<-time.After(lease)
+		d.watch(lease)
 		d.look(store.Probe{Killers: true, Lease: lease / 3})
 		d.mustNotOrder(t, "somebody does not renew")
-		<-time.After(lease - lease/2 + lease/3 - 1)
+		d.watch(lease - lease/2 + lease/3 - 1)
 		d.look(store.Probe{Killers: true, Lease: lease})
 		d.mustNotOrder(t, "it vanished less than a lease ago: when half of its own was over")
 		<-time.After(1)
@@ -178,6 +186,30 @@ func TestAYoungProcessConvictsNobody(t *testing.T) {
 		<-time.After(soloAge)
 		d.look(store.Probe{Killers: true, Expired: true})
 		d.mustOrder(t).is(t, store.Killers, 1, true) // it has lived for long
+	})
+}
+
+// TestWhoLooksSeldomConvictsNobody has a process that is too busy to look: somebody may have
+// vanished, and have been forgotten, between two looks.
+func TestWhoLooksSeldomConvictsNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		const lease = 4 * time.Second
+		d.quarantine.begin(lease, time.Now())
+		d.watch(lease)
+		d.look(store.Probe{Killers: true, Lease: lease})
+		o := d.mustOrder(t)
+		o.is(t, store.Killers, 1, true)
+		solo := d.suspect(t, o, 1, 2)
+		<-time.After(lease/2 + 1)
+		d.end(solo...)
+		d.mustNotOrder(t, "the last look is too old")
+		d.look(store.Probe{Killers: true, Lease: lease})
+		d.mustNotOrder(t, "there was none for so long")
+		d.watch(lease / 2)
+		d.look(store.Probe{Killers: true, Lease: lease})
+		d.mustOrder(t).is(t, store.Killers, 1, true)
 	})
 }
 

@@ -91,6 +91,7 @@ func (r *run) sweepBack(ctx context.Context) (ok bool) {
 		if window > 0 {
 			from.At = r.dispatcher.clock(time.Now()).Add(-window)
 		}
+		began := time.Now()
 		wants, stood := r.dispatcher.sweeps(from)
 		probe, err := r.store.Probe(ctx, r.db, wants)
 		if ctx.Err() != nil {
@@ -100,7 +101,7 @@ func (r *run) sweepBack(ctx context.Context) (ok bool) {
 			r.outage.Failed("sweep", err)
 			return false
 		}
-		r.dispatcher.found(probe, wants, stood, time.Now())
+		r.dispatcher.found(probe, wants, stood, began)
 	}
 	return true
 }
@@ -114,7 +115,7 @@ func (r *run) lookAll(ctx context.Context) (probe store.Probe, news bool, err er
 		probe, err = r.probe(ctx, wants, sweepPolling)
 		r.sweeper.done(began, err == nil)
 		if err == nil {
-			return probe, r.dispatcher.found(probe, wants, stood, time.Now()), nil
+			return probe, r.dispatcher.found(probe, wants, stood, began), nil
 		}
 		if time.Since(began) < sweepPolling || ctx.Err() != nil || r.outage.Err() != nil {
 			return probe, false, err
@@ -127,7 +128,7 @@ func (r *run) lookAll(ctx context.Context) (probe store.Probe, news bool, err er
 	began := time.Now()
 	wants, stood := r.dispatcher.looks()
 	if probe, err = r.probe(ctx, wants, statementTimeout); err == nil {
-		return probe, r.dispatcher.found(probe, wants, stood, time.Now()), nil
+		return probe, r.dispatcher.found(probe, wants, stood, began), nil
 	}
 	if tooSlow(began) && r.outage.Err() == nil {
 		r.dispatcher.skip(time.Now())

@@ -4,7 +4,7 @@ package main
 
 // cursorMutants are mistakes in what to claim, and when.
 func cursorMutants() []mutant {
-	const cursors, suspicion = "outbox/cursors.go", "outbox/quarantine.go"
+	const cursors = "outbox/cursors.go"
 	outbox := func(test string) suite { return suite{pkg: "./outbox", tests: "^" + test + "$"} }
 	return []mutant{
 		{
@@ -36,22 +36,6 @@ func cursorMutants() []mutant {
 			changes: []change{{"return r.outage.Stable() && !time.Now().Before(r.graceEnds())", "return r.outage.Stable()"}},
 		},
 		{
-			name: "who does not run alone is blamed alone", file: suspicion, suite: outbox("TestASoloRunDoesNotWaitForEver"), says: `limit 1, solo true, want`,
-			changes: []change{{"request.Solo = others == 0 && ", "request.Solo = "}},
-		},
-		{
-			name: "who runs in company is blamed alone", file: suspicion, suite: outbox("TestSoloRunsGiveWayOnceTheySurvive"), says: `limit 8, solo true, want`,
-			changes: []change{{"request.Solo = others == 0 && s.solo.n == 1", "request.Solo = others == 0"}},
-		},
-		{
-			name: "solo runs give way beside what kills", file: suspicion, suite: outbox("TestSoloRunsGiveWayOnceTheySurvive"), says: `limit 20, solo false, want`,
-			changes: []change{{"later(s.calm, vanished.Add(max(s.lease, soloCalm))), width{}", "later(s.calm, vanished.Add(max(s.lease, soloCalm))), s.solo"}},
-		},
-		{
-			name: "young processes convict", file: suspicion, suite: outbox("TestAYoungProcessConvictsNobody"), says: `the process is young`,
-			changes: []change{{"case now.Before(s.calm) && now.Before(s.mature):", "case false:"}},
-		},
-		{
 			name: "one consumer may hold all workers", file: "outbox/order.go", suite: suite{pkg: inStore, tests: "^TestASlowConsumerDelaysNobody$"}, says: `the quick one waited for up to`,
 			changes: []change{{"return max(free-share, (free-c.running+1)/2, 0)", "return max(free-share+share, 0)"}},
 		},
@@ -62,6 +46,38 @@ func cursorMutants() []mutant {
 		{
 			name: "large errors are read before the cut", file: "internal/store/dialect/fragments.go", suite: suite{pkg: inStore, tests: "^TestAClaimReadsNoMoreThanItTakes$/^sqlite$"}, says: `a claim of 4 allocated`,
 			changes: []change{{`, "m.errors", small("errors"))`, ")"}},
+		},
+	}
+}
+
+// suspectMutants are mistakes in what runs apart.
+func suspectMutants() []mutant {
+	const suspicion = "outbox/quarantine.go"
+	outbox := func(test string) suite { return suite{pkg: "./outbox", tests: "^" + test + "$"} }
+	return []mutant{
+		{
+			name: "who does not run alone is blamed alone", file: suspicion, suite: outbox("TestASoloRunDoesNotWaitForEver"), says: `limit 1, solo true, want`,
+			changes: []change{{"request.Solo = others == 0 && ", "request.Solo = "}},
+		},
+		{
+			name: "who runs in company is blamed alone", file: suspicion, suite: outbox("TestSoloRunsGiveWayOnceTheySurvive"), says: `limit 8, solo true, want`,
+			changes: []change{{"request.Solo = others == 0 && s.solo.n == 1", "request.Solo = others == 0"}},
+		},
+		{
+			name: "solo runs give way beside what kills", file: suspicion, suite: outbox("TestSoloRunsGiveWayOnceTheySurvive"), says: `limit 20, solo false, want`,
+			changes: []change{{"\t\ts.solo = width{}\n\tcase", "\tcase"}},
+		},
+		{
+			name: "an old look will do", file: suspicion, suite: outbox("TestWhoLooksSeldomConvictsNobody"), says: `the last look is too old`,
+			changes: []change{{" || now.Sub(s.looked) > s.lease/2)", ")"}},
+		},
+		{
+			name: "nobody vanishes between looks", file: suspicion, suite: outbox("TestWhoLooksSeldomConvictsNobody"), says: `there was none for so long`,
+			changes: []change{{"case began.Sub(s.looked) > s.lease/2:", "case false:"}},
+		},
+		{
+			name: "young processes convict", file: suspicion, suite: outbox("TestAYoungProcessConvictsNobody"), says: `the process is young`,
+			changes: []change{{"case (s.looked.Before(s.calm) || now.Sub(s.looked) > s.lease/2) && now.Before(s.mature):", "case false:"}},
 		},
 	}
 }
