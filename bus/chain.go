@@ -1,6 +1,10 @@
 package bus
 
-import "context"
+import (
+	"context"
+	"errors"
+	"slices"
+)
 
 // Handler runs one delivered message. Its error decides what becomes of the
 // message: see [VerdictOf]. Handlers are called by many goroutines at once.
@@ -12,24 +16,42 @@ type Handler func(ctx context.Context, m *Message) error
 // end of the chain for a call that still runs, and refuses later ones.
 type Middleware func(next Handler) Handler
 
+// Batch is what was produced together, on its way down the produce chain. A layer
+// passes on the batch that it was given.
+type Batch struct {
+	// Messages are written, all or none. A layer may change them, leave some out and
+	// add others, before it calls next.
+	Messages []*Message
+
+	write func(ctx context.Context, messages []*Message) error
+}
+
 // Sender writes a batch of produced messages. Its error fails the whole batch.
-type Sender func(ctx context.Context, batch []*Message) error
+type Sender func(ctx context.Context, b *Batch) error
 
 // SendMiddleware wraps a Sender. The batch is wrapped whole, so that bulk
 // produces stay bulk; see [EachMessage] for a layer that needs single messages.
 type SendMiddleware func(next Sender) Sender
 
 // Compose wraps h in layers. The first layer listed is the outermost: it sees
-// a message first and its outcome last.
+// a message first and its outcome last. A nil h is the one that [Deliver] is given
+// with each message.
 func Compose(h Handler, layers ...Middleware) Handler {
+	if h == nil {
+		h = deliver
+	}
 	for i := len(layers) - 1; i >= 0; i-- {
 		h = layers[i](h)
 	}
 	return h
 }
 
-// ComposeSend wraps s in layers. The first layer listed is the outermost.
+// ComposeSend wraps s in layers. The first layer listed is the outermost. A nil s is
+// the one that [Send] is given with each batch.
 func ComposeSend(s Sender, layers ...SendMiddleware) Sender {
+	if s == nil {
+		s = write
+	}
 	for i := len(layers) - 1; i >= 0; i-- {
 		s = layers[i](s)
 	}
@@ -41,15 +63,42 @@ func ComposeSend(s Sender, layers ...SendMiddleware) Sender {
 // stops the batch, and nothing of it is written.
 func EachMessage(fn func(ctx context.Context, m *Message) error) SendMiddleware {
 	return func(next Sender) Sender {
-		return func(ctx context.Context, batch []*Message) error {
-			for _, m := range batch {
+		return func(ctx context.Context, b *Batch) error {
+			for _, m := range b.Messages {
 				if err := fn(ctx, m); err != nil {
 					return err
 				}
 			}
-			return next(ctx, batch)
+			return next(ctx, b)
 		}
 	}
+}
+
+// Deliver sends a message down a chain, at whose end h handles it. Whoever reads the
+// context finds the message there: see [Current].
+func Deliver(ctx context.Context, chain Handler, m *Message, h Handler) error {
+	m.handle = h
+	return chain(WithMessage(ctx, m), m)
+}
+
+func deliver(ctx context.Context, m *Message) error {
+	if m == nil || m.handle == nil {
+		return errors.New("bus: a layer of the consume chain passed on a message of its own: that, or a copy, is allowed which it was given")
+	}
+	return m.handle(ctx, m)
+}
+
+// Send sends messages down a produce chain, at whose end write gets what the layers
+// have left of them.
+func Send(ctx context.Context, chain Sender, messages []*Message, write func(ctx context.Context, messages []*Message) error) error {
+	return chain(ctx, &Batch{Messages: slices.Clone(messages), write: write})
+}
+
+func write(ctx context.Context, b *Batch) error {
+	if b == nil || b.write == nil {
+		return errors.New("bus: a layer of the produce chain passed on a batch of its own: only the one that it was given is allowed")
+	}
+	return b.write(ctx, b.Messages)
 }
 
 type messageKey struct{}

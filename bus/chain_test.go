@@ -46,15 +46,15 @@ func TestComposeSendPutsTheFirstLayerOutermost(t *testing.T) {
 	var got []string
 	layer := func(name string) bus.SendMiddleware {
 		return func(next bus.Sender) bus.Sender {
-			return func(ctx context.Context, batch []*bus.Message) error {
+			return func(ctx context.Context, b *bus.Batch) error {
 				got = append(got, "enter "+name)
 				defer func() { got = append(got, "leave "+name) }()
-				return next(ctx, batch)
+				return next(ctx, b)
 			}
 		}
 	}
-	send := bus.ComposeSend(func(context.Context, []*bus.Message) error { got = append(got, "insert"); return nil }, layer("first"), layer("second"))
-	if err := send(t.Context(), []*bus.Message{{}, {}}); err != nil {
+	send := bus.ComposeSend(func(context.Context, *bus.Batch) error { got = append(got, "insert"); return nil }, layer("first"), layer("second"))
+	if err := send(t.Context(), &bus.Batch{Messages: []*bus.Message{{}, {}}}); err != nil {
 		t.Errorf("got error %v, want none", err)
 	}
 	assertNames(t, "layers", got, []string{"enter first", "enter second", "insert", "leave second", "leave first"})
@@ -66,11 +66,63 @@ func TestComposeWithoutLayersIsTheHandler(t *testing.T) {
 	if err := bus.Compose(func(context.Context, *bus.Message) error { ran++; return nil })(t.Context(), nil); err != nil {
 		t.Errorf("Compose: got error %v, want none", err)
 	}
-	if err := bus.ComposeSend(func(context.Context, []*bus.Message) error { ran++; return nil })(t.Context(), nil); err != nil {
+	if err := bus.ComposeSend(func(context.Context, *bus.Batch) error { ran++; return nil })(t.Context(), nil); err != nil {
 		t.Errorf("ComposeSend: got error %v, want none", err)
 	}
 	if ran != 2 {
 		t.Errorf("got %d calls, want 2", ran)
+	}
+}
+
+func TestTheEndOfAChainComesWithWhatIsSent(t *testing.T) {
+	t.Parallel()
+	left := []*bus.Message{{PayloadType: "a"}, {PayloadType: "b"}, {PayloadType: "c"}}
+	forget := func(next bus.Sender) bus.Sender { // the context, and a message
+		return func(_ context.Context, b *bus.Batch) error {
+			b.Messages = slices.DeleteFunc(b.Messages, func(m *bus.Message) bool { return m.PayloadType == "b" })
+			return next(context.Background(), b)
+		}
+	}
+	var written []string
+	err := bus.Send(t.Context(), bus.ComposeSend(nil, forget), left, func(_ context.Context, messages []*bus.Message) error {
+		for _, m := range messages {
+			written = append(written, m.PayloadType)
+		}
+		return nil
+	})
+	if err != nil || !slices.Equal(written, []string{"a", "c"}) || left[1] == nil || left[2] == nil {
+		t.Errorf("send: got %v, %v and %v left, want a and c, and the sender's own messages untouched", err, written, left)
+	}
+	copies := func(next bus.Handler) bus.Handler {
+		return func(_ context.Context, m *bus.Message) error {
+			other := *m
+			return next(context.Background(), &other)
+		}
+	}
+	ran := 0
+	err = bus.Deliver(t.Context(), bus.Compose(nil, copies), &bus.Message{Consumer: "c"}, func(_ context.Context, m *bus.Message) error {
+		ran++
+		return nil
+	})
+	if err != nil || ran != 1 {
+		t.Errorf("deliver: got %v and %d runs, want one", err, ran)
+	}
+}
+
+func TestAChainRefusesWhatALayerHasMadeItself(t *testing.T) {
+	t.Parallel()
+	other := func(next bus.Sender) bus.Sender {
+		return func(ctx context.Context, b *bus.Batch) error { return next(ctx, &bus.Batch{Messages: b.Messages}) }
+	}
+	err := bus.Send(t.Context(), bus.ComposeSend(nil, other), nil, func(context.Context, []*bus.Message) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "a batch of its own") {
+		t.Errorf("send: got %v, want an error that says so", err)
+	}
+	err = bus.Deliver(t.Context(), bus.Compose(nil, func(next bus.Handler) bus.Handler {
+		return func(ctx context.Context, _ *bus.Message) error { return next(ctx, &bus.Message{}) }
+	}), &bus.Message{}, func(context.Context, *bus.Message) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "a message of its own") {
+		t.Errorf("deliver: got %v, want an error that says so", err)
 	}
 }
 
@@ -101,9 +153,9 @@ func TestEachMessage(t *testing.T) {
 				m.PayloadType += "+"
 				return nil
 			})
-			send := stamp(func(_ context.Context, batch []*bus.Message) error {
+			send := stamp(func(_ context.Context, b *bus.Batch) error {
 				sent = []string{}
-				for _, m := range batch {
+				for _, m := range b.Messages {
 					sent = append(sent, m.PayloadType)
 				}
 				return nil
@@ -112,7 +164,7 @@ func TestEachMessage(t *testing.T) {
 			for _, payloadType := range test.batch {
 				batch = append(batch, &bus.Message{PayloadType: payloadType})
 			}
-			if err := send(t.Context(), batch); err != test.wantError {
+			if err := send(t.Context(), &bus.Batch{Messages: batch}); err != test.wantError {
 				t.Errorf("got error %v, want %v", err, test.wantError)
 			}
 			if !slices.Equal(seen, test.wantSeen) || !slices.Equal(sent, test.wantSent) || (sent == nil) != (test.wantSent == nil) {
@@ -126,8 +178,8 @@ func TestEachMessageReturnsTheInsertError(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("insert failed")
 	pass := bus.EachMessage(func(context.Context, *bus.Message) error { return nil })
-	send := pass(func(context.Context, []*bus.Message) error { return failure })
-	if err := send(t.Context(), []*bus.Message{{}}); err != failure {
+	send := pass(func(context.Context, *bus.Batch) error { return failure })
+	if err := send(t.Context(), &bus.Batch{}); err != failure {
 		t.Errorf("got error %v, want %v", err, failure)
 	}
 }

@@ -160,14 +160,14 @@ func ExampleEachMessage() {
 		m.Headers["tenant"] = tenant
 		return nil
 	})
-	send := bus.ComposeSend(func(_ context.Context, batch []*bus.Message) error {
-		for _, m := range batch {
+	send := bus.ComposeSend(func(_ context.Context, b *bus.Batch) error {
+		for _, m := range b.Messages {
 			fmt.Println(m.PayloadType, m.Headers["tenant"])
 		}
 		return nil
 	}, stamp)
 
-	batch := []*bus.Message{{PayloadType: "invoice.due"}, {PayloadType: "invoice.paid"}}
+	batch := &bus.Batch{Messages: []*bus.Message{{PayloadType: "invoice.due"}, {PayloadType: "invoice.paid"}}}
 	fmt.Println(send(context.WithValue(context.Background(), tenantKey{}, "acme"), batch))
 	fmt.Println(send(context.Background(), batch))
 	// Output:

@@ -56,6 +56,8 @@ type Message struct {
 	Crashes int
 	// CreatedAt is when the message was produced, on the database's clock.
 	CreatedAt time.Time
+
+	handle Handler // see Deliver
 }
 
 // Mode tells how a message came to be delivered.

@@ -176,13 +176,13 @@ func testLogger(w io.Writer) *slog.Logger {
 // stamp is the outermost of the user's layers of the produce chain: it has the
 // insert take the kit's time, so that code under test may use any context.
 func (k *Kit) stamp(next bus.Sender) bus.Sender {
-	return func(ctx context.Context, batch []*bus.Message) error {
+	return func(ctx context.Context, b *bus.Batch) error {
 		if k.ids != nil {
-			for _, m := range batch {
+			for _, m := range b.Messages {
 				m.ID = k.ids()
 			}
 		}
-		return next(store.WithClock(ctx, k.clock.now), batch)
+		return next(store.WithClock(ctx, k.clock.now), b)
 	}
 }
 

@@ -144,13 +144,13 @@ func (l *Log) append(ctx context.Context, tx bun.Tx, writes []Write) ([]Appended
 		return a.appended, nil
 	}
 	// Written with the caller's context: the chain's is not for what comes of it.
-	record := func(_ context.Context, db bun.IDB, registry *bus.Registry, batch []*bus.Message) error {
+	record := func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error {
 		if registry != l.registry {
 			return errors.New("the producer was made from another registry than the log, whose consumers would not be given the events")
 		}
 		return a.record(ctx, db, batch)
 	}
-	send := func() error { return l.producer.Send(store.WithRecorder(ctx, record), db, a.batch...) }
+	send := func() error { return l.producer.SendEvents(ctx, db, a.batch, record) }
 	if a.needsSavepoint() {
 		err = txn.Whole(ctx, db, send)
 	} else {

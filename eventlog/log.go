@@ -17,8 +17,9 @@ import (
 // Producer sends messages down the produce chain in a transaction.
 // *outbox.Producer is one. It must be safe for concurrent use.
 type Producer interface {
-	// Send writes the messages in the transaction db, all or none.
-	Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error
+	// SendEvents writes the messages in the transaction db, all or none. At the end of
+	// the chain it calls record, which writes the events that the messages deliver.
+	SendEvents(ctx context.Context, db bun.IDB, batch []*bus.Message, record func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error) error
 }
 
 // Inline is told of events in the transaction that appends them.

@@ -101,9 +101,9 @@ func TestFxKeepsTheOrderOfMiddleware(t *testing.T) {
 		var sent, consumed []string
 		sending := func(name string) bus.SendMiddleware {
 			return func(next bus.Sender) bus.Sender {
-				return func(ctx context.Context, batch []*bus.Message) error {
+				return func(ctx context.Context, b *bus.Batch) error {
 					sent = append(sent, name)
-					return next(ctx, batch)
+					return next(ctx, b)
 				}
 			}
 		}

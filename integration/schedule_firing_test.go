@@ -91,7 +91,7 @@ func TestARefusedScheduleIsNotPostponedOverAFire(t *testing.T) {
 	a.makeDue(time.Second)
 	refusing := must[*outbox.Producer](t)(outbox.NewProducer(a.registry, outbox.ProducerConfig{User: []bus.SendMiddleware{
 		func(bus.Sender) bus.Sender {
-			return func(context.Context, []*bus.Message) error { return errors.New("the tenant service said 503") }
+			return func(context.Context, *bus.Batch) error { return errors.New("the tenant service said 503") }
 		}}}))
 	plain := testdb.OpenPostgres(t, postgresDSN(t, db))
 	other := *a

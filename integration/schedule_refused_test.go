@@ -49,10 +49,10 @@ func TestASlowProduceLayerWedgesNoSchedules(t *testing.T) {
 		var n, calls atomic.Int64
 		a := newApp(t, db, counting("c", &n))
 		a.layered(func(next bus.Sender) bus.Sender {
-			return func(ctx context.Context, batch []*bus.Message) error {
+			return func(ctx context.Context, b *bus.Batch) error {
 				calls.Add(1)
 				<-time.After(5200 * time.Millisecond)
-				return next(ctx, batch)
+				return next(ctx, b)
 			}
 		})
 		a.yearly(t.Context(), numbered(100)...)

@@ -64,8 +64,8 @@ func TestWhatFailsInACallersTransactionIsTakenBack(t *testing.T) {
 	}{
 		{name: "a layer that fails after what it wraps", prepare: func(a *app) func(context.Context, bun.Tx) error {
 			late := func(next bus.Sender) bus.Sender {
-				return func(ctx context.Context, batch []*bus.Message) error {
-					return errors.Join(next(ctx, batch), errors.New("too late"))
+				return func(ctx context.Context, b *bus.Batch) error {
+					return errors.Join(next(ctx, b), errors.New("too late"))
 				}
 			}
 			producer, err := outbox.NewProducer(a.registry, outbox.ProducerConfig{User: []bus.SendMiddleware{late}})
@@ -79,8 +79,8 @@ func TestWhatFailsInACallersTransactionIsTakenBack(t *testing.T) {
 		}},
 		{name: "a layer that panics", prepare: func(a *app) func(context.Context, bun.Tx) error {
 			late := func(next bus.Sender) bus.Sender {
-				return func(ctx context.Context, batch []*bus.Message) error {
-					if err := next(ctx, batch); err != nil {
+				return func(ctx context.Context, b *bus.Batch) error {
+					if err := next(ctx, b); err != nil {
 						return err
 					}
 					panic("too late")

@@ -16,14 +16,14 @@ const maxLinks = 16
 // own, with links to the spans that appended its first events. Use it once.
 func (t *Telemetry) Apply() bus.SendMiddleware {
 	return func(next bus.Sender) bus.Sender {
-		return func(ctx context.Context, batch []*bus.Message) error { return t.apply(ctx, batch, next) }
+		return func(ctx context.Context, b *bus.Batch) error { return t.apply(ctx, b, next) }
 	}
 }
 
-func (t *Telemetry) apply(ctx context.Context, batch []*bus.Message, next bus.Sender) error {
-	ctx = withoutSpan(ctx) // Run may have been called in one
+func (t *Telemetry) apply(ctx context.Context, b *bus.Batch, next bus.Sender) error {
+	ctx, batch := withoutSpan(ctx), b.Messages // Run may have been called in one
 	if len(batch) == 0 {
-		return next(ctx, batch)
+		return next(ctx, b)
 	}
 	reader := batch[0].Consumer
 	attributes := append(operation(opApply, ""), operationType(opProcess), groupKey.String(reader), batchCountKey.Int(len(batch)))
@@ -34,7 +34,7 @@ func (t *Telemetry) apply(ctx context.Context, batch []*bus.Message, next bus.Se
 		trace.WithAttributes(attributes...), trace.WithLinks(t.creationLinks(ctx, batch)...))
 	result := errPanicked
 	defer func() { end(span, result) }()
-	result = next(ctx, batch)
+	result = next(ctx, b)
 	return result
 }
 

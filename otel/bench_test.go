@@ -46,7 +46,7 @@ func BenchmarkProduceOffBatch(b *testing.B) { benchmarkProduce(b, 100) }
 
 func benchmarkProduce(b *testing.B, size int) {
 	b.Helper()
-	sender := off(b).Produce()(func(context.Context, []*bus.Message) error { return nil })
+	sender := off(b).Produce()(func(context.Context, *bus.Batch) error { return nil })
 	batch := make([]*bus.Message, size)
 	for i := range batch {
 		batch[i] = &bus.Message{ID: bus.MessageID{1}, PayloadType: "order.placed"}
@@ -54,7 +54,7 @@ func benchmarkProduce(b *testing.B, size int) {
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := sender(ctx, batch); err != nil {
+		if err := sender(ctx, &bus.Batch{Messages: batch}); err != nil {
 			b.Fatal(err)
 		}
 	}

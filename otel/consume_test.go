@@ -46,7 +46,7 @@ func TestPanicGoesOnUntouched(t *testing.T) {
 	}
 	got = value(func() {
 		batch := []*bus.Message{{PayloadType: "order.placed"}}
-		_ = telemetry.Produce()(func(context.Context, []*bus.Message) error { panic("produce") })(t.Context(), batch)
+		_ = telemetry.Produce()(func(context.Context, *bus.Batch) error { panic("produce") })(t.Context(), &bus.Batch{Messages: batch})
 	})
 	if got != "produce" {
 		t.Errorf("produce chain: recovered %v, want what was panicked with", got)
@@ -58,7 +58,7 @@ func TestEmptyBatchGoesOn(t *testing.T) {
 	telemetry := newTelemetry(t, nil)
 	for name, layer := range map[string]bus.SendMiddleware{"produce": telemetry.Produce(), "fire": telemetry.Fire()} {
 		calls := 0
-		err := layer(func(context.Context, []*bus.Message) error { calls++; return nil })(t.Context(), nil)
+		err := layer(func(context.Context, *bus.Batch) error { calls++; return nil })(t.Context(), &bus.Batch{})
 		if err != nil || calls != 1 {
 			t.Errorf("%s: got %v and %d calls, want one call", name, err, calls)
 		}
@@ -90,7 +90,7 @@ func TestFireHidesTheSpanAroundRun(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 2} {
 		var seen trace.SpanContext
-		sender := newTelemetry(t, nil).Fire()(func(ctx context.Context, _ []*bus.Message) error {
+		sender := newTelemetry(t, nil).Fire()(func(ctx context.Context, _ *bus.Batch) error {
 			seen = trace.SpanContextFromContext(ctx)
 			return nil
 		})
@@ -98,7 +98,7 @@ func TestFireHidesTheSpanAroundRun(t *testing.T) {
 		for i := range batch {
 			batch[i] = &bus.Message{PayloadType: "report.due"}
 		}
-		if err := sender(inSpan(t, traceparent, ""), batch); err != nil {
+		if err := sender(inSpan(t, traceparent, ""), &bus.Batch{Messages: batch}); err != nil {
 			t.Fatal(err)
 		}
 		if seen.IsValid() {
@@ -118,8 +118,8 @@ func TestLayersAreSafeForConcurrentUse(t *testing.T) {
 	t.Parallel()
 	telemetry := newTelemetry(t, propagation.TraceContext{})
 	handler := telemetry.Consume()(func(context.Context, *bus.Message) error { return errors.New("no luck") })
-	send := telemetry.Produce()(func(context.Context, []*bus.Message) error { return errors.New("no luck") })
-	sender := telemetry.Fire()(func(ctx context.Context, batch []*bus.Message) error { return send(ctx, batch) })
+	send := telemetry.Produce()(func(context.Context, *bus.Batch) error { return errors.New("no luck") })
+	sender := telemetry.Fire()(func(ctx context.Context, b *bus.Batch) error { return send(ctx, b) })
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -129,7 +129,7 @@ func TestLayersAreSafeForConcurrentUse(t *testing.T) {
 					delete(headers, "traceparent")
 				}
 				batch := []*bus.Message{{PayloadType: "report.due", Headers: headers}, {PayloadType: "report.due", Headers: headers}}
-				_ = sender(t.Context(), batch[:1+i%2])
+				_ = sender(t.Context(), &bus.Batch{Messages: batch[:1+i%2]})
 				_ = handler(t.Context(), &bus.Message{PayloadType: "report.due", Consumer: "c", Attempt: i, Headers: headers})
 			}
 		})
@@ -143,13 +143,13 @@ func TestManyNames(t *testing.T) {
 	t.Parallel()
 	telemetry := newTelemetry(t, nil)
 	handler := telemetry.Consume()(func(context.Context, *bus.Message) error { return nil })
-	sender := telemetry.Produce()(func(context.Context, []*bus.Message) error { return nil })
+	sender := telemetry.Produce()(func(context.Context, *bus.Batch) error { return nil })
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
 			for i := range 1500 {
 				m := &bus.Message{PayloadType: fmt.Sprint("type-", i), Consumer: "c", Attempt: 1}
-				if err := errors.Join(handler(t.Context(), m), sender(t.Context(), []*bus.Message{m})); err != nil {
+				if err := errors.Join(handler(t.Context(), m), sender(t.Context(), &bus.Batch{Messages: []*bus.Message{m}})); err != nil {
 					t.Error(err)
 				}
 			}

@@ -14,12 +14,12 @@ import (
 // give [Telemetry.Headers] to the scheduler. Use it once, for it makes a span.
 func (t *Telemetry) Fire() bus.SendMiddleware {
 	return func(next bus.Sender) bus.Sender {
-		return func(ctx context.Context, batch []*bus.Message) error { return t.fire(ctx, batch, next) }
+		return func(ctx context.Context, b *bus.Batch) error { return t.fire(ctx, b, next) }
 	}
 }
 
-func (t *Telemetry) fire(ctx context.Context, batch []*bus.Message, next bus.Sender) error {
-	ctx = withoutSpan(ctx) // Run may have been called in one
+func (t *Telemetry) fire(ctx context.Context, b *bus.Batch, next bus.Sender) error {
+	ctx, batch := withoutSpan(ctx), b.Messages // Run may have been called in one
 	spans := make([]trace.Span, len(batch))
 	inner := ctx
 	for i, m := range batch {
@@ -39,7 +39,7 @@ func (t *Telemetry) fire(ctx context.Context, batch []*bus.Message, next bus.Sen
 			end(span, result)
 		}
 	}()
-	result = next(inner, batch)
+	result = next(inner, b)
 	return result
 }
 

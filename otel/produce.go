@@ -17,11 +17,11 @@ import (
 // the commit is the caller's. Use it once in a chain.
 func (t *Telemetry) Produce() bus.SendMiddleware {
 	return func(next bus.Sender) bus.Sender {
-		return func(ctx context.Context, batch []*bus.Message) error {
-			if len(batch) == 0 {
-				return next(ctx, batch)
+		return func(ctx context.Context, b *bus.Batch) error {
+			if len(b.Messages) == 0 {
+				return next(ctx, b)
 			}
-			return t.send(ctx, batch, next)
+			return t.send(ctx, b, next)
 		}
 	}
 }
@@ -72,8 +72,8 @@ func destinationOf(batch []*bus.Message) string {
 	return batch[0].PayloadType
 }
 
-func (t *Telemetry) send(ctx context.Context, batch []*bus.Message, next bus.Sender) (err error) {
-	start := time.Now()
+func (t *Telemetry) send(ctx context.Context, b *bus.Batch, next bus.Sender) (err error) {
+	start, batch := time.Now(), b.Messages
 	r := t.sends.get(destinationOf(batch))
 	var span trace.Span
 	if len(batch) == 1 {
@@ -83,10 +83,10 @@ func (t *Telemetry) send(ctx context.Context, batch []*bus.Message, next bus.Sen
 	}
 	result := errUnwound
 	defer func() {
-		t.sent(ctx, r, batch, time.Since(start), result)
+		t.sent(ctx, r, b.Messages, time.Since(start), result) // what the other layers have left
 		end(span, result)
 	}()
-	result = next(ctx, batch)
+	result = next(ctx, b)
 	return result
 }
 

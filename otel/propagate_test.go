@@ -47,7 +47,7 @@ func produced(t *testing.T, ctx context.Context, propagator propagation.TextMapP
 	for _, h := range headers {
 		batch = append(batch, &bus.Message{PayloadType: "order.placed", Headers: h})
 	}
-	err := newTelemetry(t, propagator).Produce()(func(context.Context, []*bus.Message) error { return nil })(ctx, batch)
+	err := newTelemetry(t, propagator).Produce()(func(context.Context, *bus.Batch) error { return nil })(ctx, &bus.Batch{Messages: batch})
 	if err != nil {
 		t.Fatalf("produce: %v", err)
 	}
@@ -254,7 +254,7 @@ func TestPropagatorRegisteredLater(t *testing.T) {
 	ctx := inSpan(t, traceparent, "")
 	send := func() map[string]string {
 		m := &bus.Message{PayloadType: "order.placed"}
-		if err := telemetry.Produce()(func(context.Context, []*bus.Message) error { return nil })(ctx, []*bus.Message{m}); err != nil {
+		if err := telemetry.Produce()(func(context.Context, *bus.Batch) error { return nil })(ctx, &bus.Batch{Messages: []*bus.Message{m}}); err != nil {
 			t.Fatal(err)
 		}
 		return m.Headers

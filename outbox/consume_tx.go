@@ -30,8 +30,7 @@ func ConsumeTx[T bus.Payload](name string, fn func(ctx context.Context, tx bun.T
 		return bus.Consume[T](name, nil, options...)
 	}
 	inTx := func(ctx context.Context, payload T) error {
-		handle, _ := store.TxFrom(ctx)
-		tx, ok := handle.(bun.Tx)
+		tx, ok := ctx.Value(txKey{}).(bun.Tx)
 		if !ok {
 			return fmt.Errorf("outbox: consumer %q is transactional: only a Processor can run it", name)
 		}
@@ -40,7 +39,10 @@ func ConsumeTx[T bus.Payload](name string, fn func(ctx context.Context, tx bun.T
 	return bus.Consume(name, inTx, append(options[:len(options):len(options)], transactional)...)
 }
 
-type transactionalKey struct{}
+type (
+	transactionalKey struct{} // of a setting
+	txKey            struct{} // of the context's transaction
+)
 
 // transactional marks a consumer as made by ConsumeTx.
 func transactional(c *bus.ConsumerConfig) { c.SetValue(transactionalKey{}, true) }
@@ -93,7 +95,7 @@ func (r *run) tryInTx(ctx context.Context, t *task, payload []byte) error {
 		}
 		return errFenced
 	}
-	handlerCtx, wakeups := txn.WithWakeups(store.WithTx(ctx, tx))
+	handlerCtx, wakeups := txn.WithWakeups(context.WithValue(ctx, txKey{}, tx))
 	if err := r.invoke(handlerCtx, t, payload); err != nil {
 		if errors.Is(err, bus.ErrAbandoned) {
 			r.interrupt(end, session)

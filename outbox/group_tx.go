@@ -184,7 +184,7 @@ func (s *sharedTx) consume(g *group, members []*member) (rest []*member) {
 }
 
 func (s *sharedTx) call(m *member) error {
-	ctx, wakeups := txn.WithWakeups(store.WithTx(m.ctx, s.tx))
+	ctx, wakeups := txn.WithWakeups(context.WithValue(m.ctx, txKey{}, s.tx))
 	m.wakeups = wakeups
 	if err := s.run.invoke(ctx, m.task, m.payload); err != nil {
 		return s.run.blame(m.ctx, s.ctx, s.tx, err)

@@ -269,7 +269,7 @@ type run struct {
 	ctx           context.Context // of the statements that must outlive a stop
 	owner         string
 	started       time.Time
-	handler       bus.Handler
+	chain         bus.Handler
 	dispatcher    *dispatcher
 	ledger        *ledger
 	outage        *outage.Outage

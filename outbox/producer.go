@@ -37,7 +37,7 @@ type ProducerConfig struct {
 type Producer struct {
 	registry *bus.Registry
 	config   ProducerConfig
-	send     bus.Sender
+	chain    bus.Sender
 	stores   map[dialect.Name]*store.Store
 }
 
@@ -70,29 +70,26 @@ func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, erro
 		config.Logger = slog.Default()
 	}
 	p := &Producer{registry: registry, config: config, stores: store.All(registry.Tables())}
-	p.send = bus.ComposeSend(p.insert, p.layers()...)
+	p.chain = bus.ComposeSend(nil, p.layers()...)
 	return p, nil
 }
 
-// layers is the produce chain, outermost first. Messages are checked twice: before
-// the chain, so that nothing is traced or logged that cannot be written, and at its
-// end, since the user's layers may have changed them.
+// layers is the produce chain, outermost first.
 func (p *Producer) layers() []bus.SendMiddleware {
-	check := bus.EachMessage(func(_ context.Context, m *bus.Message) error { return m.Check(p.config.MaxPayload) })
 	var chain []bus.SendMiddleware
 	if p.config.Telemetry != nil {
 		chain = append(chain, p.config.Telemetry)
 	}
 	chain = append(chain, p.log)
 	chain = append(chain, p.config.User...)
-	return append(chain, check)
+	return chain
 }
 
 func (p *Producer) log(next bus.Sender) bus.Sender {
-	return func(ctx context.Context, batch []*bus.Message) error {
-		err := next(ctx, batch)
+	return func(ctx context.Context, b *bus.Batch) error {
+		err := next(ctx, b)
 		if err == nil && p.config.Logger.Enabled(ctx, slog.LevelDebug) {
-			for _, m := range batch {
+			for _, m := range b.Messages {
 				p.config.Logger.LogAttrs(ctx, slog.LevelDebug, "message produced",
 					slog.String("message_id", m.ID.String()), slog.String("payload_type", m.PayloadType))
 			}
@@ -140,7 +137,7 @@ func (p *Producer) ProduceMany(ctx context.Context, db bun.IDB, items ...Item) (
 	if err != nil {
 		return nil, fmt.Errorf("outbox: produce: %w", err)
 	}
-	receipts, err := p.deliver(ctx, db, batch)
+	receipts, err := p.deliver(ctx, db, batch, nil)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: produce: %w", err)
 	}
@@ -209,6 +206,20 @@ func newMessageID() (bus.MessageID, error) {
 // other. A message without an id is given one. All are written or none. The
 // errors are those of [Producer.Produce].
 func (p *Producer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error {
+	return p.sendAll(ctx, db, batch, nil)
+}
+
+// SendEvents is Send for messages that deliver events of eventlog.Log, which calls it.
+// At the end of the chain record writes the events, in the transaction db and before
+// their messages; it is given the registry whose consumers get these.
+func (p *Producer) SendEvents(ctx context.Context, db bun.IDB, batch []*bus.Message, record func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error) error {
+	return p.sendAll(ctx, db, batch, record)
+}
+
+// recorder writes the events of a batch.
+type recorder = func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error
+
+func (p *Producer) sendAll(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder) error {
 	if p == nil || p.registry == nil {
 		return fmt.Errorf("outbox: send: %w", errUnmade)
 	}
@@ -223,59 +234,66 @@ func (p *Producer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) 
 	if err != nil {
 		return fmt.Errorf("outbox: send: %w", err)
 	}
-	if _, err := p.deliver(ctx, db, batch); err != nil {
+	if _, err := p.deliver(ctx, db, batch, record); err != nil {
 		return fmt.Errorf("outbox: send: %w", err)
 	}
 	return nil
 }
 
 // deliver sends a batch down the chain and returns the receipts by message id.
-func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message) (map[bus.MessageID]Receipt, error) {
-	db, err := txn.HandleIn(ctx, db)
-	if err != nil {
+func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder) (receipts map[bus.MessageID]Receipt, err error) {
+	db, err = txn.HandleIn(ctx, db)
+	if err != nil || len(batch) == 0 {
 		return nil, err
 	}
-	receipts := make(map[bus.MessageID]Receipt, len(batch))
-	if len(batch) == 0 {
-		return receipts, nil
+	send := func() error {
+		return bus.Send(ctx, p.chain, batch, func(ctx context.Context, batch []*bus.Message) (err error) {
+			receipts, err = p.write(ctx, db, batch, record)
+			return err
+		})
 	}
-	within := context.WithValue(store.WithTx(ctx, db), receiptsKey{}, receipts)
 	if len(p.config.User) == 0 {
-		return receipts, p.send(within, batch)
+		err = send()
+	} else { // a layer may fail after what it wraps has written
+		err = txn.Whole(ctx, db, send)
 	}
-	// A layer may fail after what it wraps has written.
-	return receipts, txn.Whole(ctx, db, func() error { return p.send(within, batch) })
+	return receipts, err
 }
 
-type receiptsKey struct{}
-
-// insert is the innermost layer of the produce chain.
-func (p *Producer) insert(ctx context.Context, batch []*bus.Message) error {
-	db, ok := store.TxFrom(ctx)
-	receipts, _ := ctx.Value(receiptsKey{}).(map[bus.MessageID]Receipt)
-	if !ok || receipts == nil {
-		return errors.New("the produce chain must pass on the context it was given")
+// write is the end of the produce chain. Messages have been checked before it, so that
+// nothing is traced or logged that cannot be written, and are checked once more, since
+// layers may have changed them.
+func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder) (map[bus.MessageID]Receipt, error) {
+	for _, m := range batch {
+		if err := m.Check(p.config.MaxPayload); err != nil {
+			return nil, err
+		}
+		if record == nil && m.Event != nil && m.Event.Sequence == 0 {
+			return nil, fmt.Errorf("%w: an event is appended with eventlog.Log.Append", bus.ErrBadOption)
+		}
 	}
 	s, ok := p.stores[db.Dialect().Name()]
 	if !ok {
 		_, err := store.For(db.Dialect().Name(), p.registry.Tables())
-		return err
+		return nil, err
 	}
-	events, err := store.Record(ctx, db, p.registry, batch)
-	if err != nil {
-		return dberr.Explained(err)
+	if record != nil {
+		if err := record(db, p.registry, batch); err != nil {
+			return nil, dberr.Explained(err)
+		}
 	}
 	rows, err := p.rows(batch)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	written, err := writeAll(ctx, s, db, rows)
 	if err != nil {
-		if events {
+		if record != nil {
 			txn.Spoil(ctx, db)
 		}
-		return dberr.Explained(err)
+		return nil, dberr.Explained(err)
 	}
+	receipts := make(map[bus.MessageID]Receipt, len(batch))
 	var payloadTypes []string
 	for _, m := range batch {
 		n := written[m.ID]
@@ -285,10 +303,10 @@ func (p *Producer) insert(ctx context.Context, batch []*bus.Message) error {
 		}
 	}
 	txn.AnnounceMessages(ctx, db, p.registry, payloadTypes)
-	if events {
+	if record != nil {
 		txn.Announce(ctx, db, p.registry, bus.Wake{Events: true})
 	}
-	return nil
+	return receipts, nil
 }
 
 // writeAll opens a transaction, or a savepoint of the caller's, only where one

@@ -176,7 +176,8 @@ func TestProduceChainSeesTheBatchInOrder(t *testing.T) {
 	stop := errors.New("enough")
 	layer := func(name string) bus.SendMiddleware {
 		return func(next bus.Sender) bus.Sender {
-			return func(ctx context.Context, batch []*bus.Message) error {
+			return func(ctx context.Context, b *bus.Batch) error {
+				batch := b.Messages
 				seen = append(seen, name)
 				if len(batch) != 2 || batch[1].Value != (order{ID: "2"}) || string(batch[1].Payload) != `{"id":"2"}` {
 					t.Errorf("%s: got batch %+v, want both messages with value and payload", name, batch)
@@ -184,7 +185,7 @@ func TestProduceChainSeesTheBatchInOrder(t *testing.T) {
 				if name == "inner" {
 					return stop
 				}
-				return next(ctx, batch)
+				return next(ctx, b)
 			}
 		}
 	}

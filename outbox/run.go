@@ -57,7 +57,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 	r.dispatcher = newDispatcher(p.config, consumers, p.wants, owners)
 	r.born(time.Now())
 	r.abandoned = &abandoned{limit: p.config.Concurrency, full: r.dispatcher.pause}
-	r.handler = bus.Compose(r.consume, p.config.Chain...)
+	r.chain = bus.Compose(nil, p.config.Chain...)
 	r.work, r.cancelWork = context.WithCancelCause(r.ctx)
 	return r
 }

@@ -33,8 +33,7 @@ type consumer struct {
 	notBefore time.Time // it is claimed for, since they failed
 }
 
-// task is one claimed message on its way through the chain. It is also the
-// context its handler's context descends from.
+// task is one claimed message on its way through the chain.
 type task struct {
 	context.Context // the lease's
 	row             store.Message
@@ -56,23 +55,8 @@ func (t *task) groupable() bool { return t.row.Attempts == 0 && t.row.Crashes ==
 // bytes is what a task keeps in memory, about.
 func (t *task) bytes() int { return len(t.row.Payload) + len(t.row.Headers) + len(t.row.Errors) }
 
-type taskKey struct{}
-
-// Value lets the innermost layer find its task again below the chain.
-func (t *task) Value(key any) any {
-	if _, ok := key.(taskKey); ok {
-		return t
-	}
-	return t.Context.Value(key)
-}
-
 // String keeps whoever prints the context from printing the message with it.
 func (t *task) String() string { return "outbox.task" }
-
-func taskFrom(ctx context.Context) (*task, bool) {
-	t, ok := ctx.Value(taskKey{}).(*task)
-	return t, ok
-}
 
 // newTask turns a claimed row into a message for its consumer.
 func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {

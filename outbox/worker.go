@@ -97,15 +97,12 @@ func (r *run) runChain(t *task) {
 		t.innermost.Lock()
 		r.settled(t, err)
 	}()
-	err = r.handler(bus.WithMessage(t, &t.message), &t.message)
+	err = bus.Deliver(t, r.chain, &t.message, t.consume)
 }
 
-// consume is the innermost layer of the chain.
-func (r *run) consume(ctx context.Context, m *bus.Message) error {
-	t, ok := taskFrom(ctx)
-	if !ok {
-		return errors.New("outbox: the consume chain must pass on the context it was given")
-	}
+// consume is the end of the chain.
+func (t *task) consume(ctx context.Context, m *bus.Message) error {
+	r := t.worker.run
 	if !t.innermost.TryLock() {
 		return errNotWaited
 	}

@@ -89,10 +89,7 @@ func (p *Processor) fireTx(ctx context.Context, payloadTypes []string, filter st
 		if sent, bad, err = p.advance(ctx, tx, rows); err != nil || len(sent) == 0 {
 			return err
 		}
-		if err := p.send(store.WithTx(ctx, tx), sent); err != nil {
-			return p.blame(ctx, tx, err)
-		}
-		return nil
+		return p.send(ctx, tx, sent)
 	})
 	if err != nil {
 		return rows, err
@@ -250,14 +247,16 @@ func message(row store.Schedule, at time.Time) *bus.Message {
 	return &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Headers: withFiredFor(store.Headers(row.Headers), at), AvailableAt: at, CreatedAt: row.Now.Time}
 }
 
-// sendInTx is the innermost sender of a fire.
-func (p *Processor) sendInTx(ctx context.Context, batch []*bus.Message) error {
-	tx, ok := store.TxFrom(ctx)
-	if !ok {
-		return errors.New("schedule: the telemetry must pass on the context it was given")
+// send produces what the schedules have made.
+func (p *Processor) send(ctx context.Context, tx bun.Tx, fires []*bus.Message) error {
+	err := bus.Send(ctx, p.chain, fires, func(ctx context.Context, batch []*bus.Message) error {
+		for _, m := range batch { // due at once, whatever a layer of the application's adds
+			m.AvailableAt, m.CreatedAt = time.Time{}, time.Time{}
+		}
+		return p.producer.Send(ctx, tx, batch...)
+	})
+	if err != nil {
+		return p.blame(ctx, tx, err)
 	}
-	for _, m := range batch { // due at once, whatever a layer of the application's adds
-		m.AvailableAt, m.CreatedAt = time.Time{}, time.Time{}
-	}
-	return p.producer.Send(ctx, tx, batch...)
+	return nil
 }

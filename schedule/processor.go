@@ -34,7 +34,7 @@ type Processor struct {
 	store    *store.Store
 	config   ProcessorConfig
 	outage   *outage.Outage
-	send     bus.Sender
+	chain    bus.Sender
 	reported atomic.Int64 // when unregistered payload types were last looked for, in Unix nanoseconds
 	batch    atomic.Int64 // schedules in one transaction, as many as have time
 	aside    aside
@@ -67,9 +67,9 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config 
 	}
 	p := &Processor{db: db, registry: registry, producer: producer, store: s, config: config, outage: outage.New(config.Logger, 0).Asking(s.Look(db))}
 	p.batch.Store(fireBatch)
-	p.send = p.sendInTx
+	p.chain = bus.ComposeSend(nil)
 	if config.Telemetry != nil {
-		p.send = config.Telemetry(p.send)
+		p.chain = config.Telemetry(p.chain)
 	}
 	return p, nil
 }

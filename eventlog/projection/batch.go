@@ -61,8 +61,6 @@ func (f *failure) named(s *shard) error {
 	return fmt.Errorf("projection %q version %d at position %d, stream %q version %d: %w", s.Name, s.Version, e.Position, e.Stream, e.Version, f)
 }
 
-type batchKey struct{}
-
 // step applies one batch of a shard, and tells whether there may be more to do at
 // once. A *failure has been written down.
 func (r *Runner) step(ctx context.Context, s *shard, stop <-chan struct{}) (more bool, err error) {
@@ -179,8 +177,8 @@ func (b *batch) message(row store.Event, behind bool) *bus.Message {
 
 // apply sends the events through the chain.
 func (b *batch) apply(ctx context.Context, stop <-chan struct{}) error {
-	sender := func(ctx context.Context, messages []*bus.Message) error {
-		ctx = txn.Within(context.WithValue(ctx, batchKey{}, b))
+	return bus.Send(ctx, b.runner.applies, b.messages, func(ctx context.Context, messages []*bus.Message) error {
+		ctx = txn.Within(ctx)
 		if b.Batch != nil {
 			return b.applyBatch(ctx)
 		}
@@ -195,11 +193,7 @@ func (b *batch) apply(ctx context.Context, stop <-chan struct{}) error {
 			}
 		}
 		return nil
-	}
-	if b.runner.config.Telemetry != nil {
-		return b.runner.config.Telemetry(sender)(ctx, b.messages)
-	}
-	return sender(ctx, b.messages)
+	})
 }
 
 func stopped(stop <-chan struct{}) bool {
@@ -252,20 +246,16 @@ func (b *batch) send(ctx context.Context, m *bus.Message) (err error) {
 			err = bus.NewPanicError(value)
 		}
 	}()
-	err = b.runner.handler(bus.WithMessage(ctx, m), m)
+	err = bus.Deliver(ctx, b.runner.chain, m, b.consume)
 	if outcome := bus.VerdictOf(err).Outcome; outcome == bus.Done || outcome == bus.Discarded {
 		return nil
 	}
 	return err
 }
 
-// consume is the innermost layer of the chain.
-func (r *Runner) consume(ctx context.Context, m *bus.Message) error {
-	b, ok := ctx.Value(batchKey{}).(*batch)
-	if !ok {
-		return errors.New("projection: the consume chain must pass on the context it was given")
-	}
-	event, err := r.log.Decode(ctx, m)
+// consume is the end of the chain.
+func (b *batch) consume(ctx context.Context, m *bus.Message) error {
+	event, err := b.runner.log.Decode(ctx, m)
 	switch {
 	case errors.Is(err, eventlog.ErrDrop) && b.Batch == nil:
 		return nil

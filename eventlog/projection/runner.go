@@ -61,7 +61,8 @@ type Runner struct {
 	config  Config
 	readers []*reader
 	byName  map[string]*reader // the newest version
-	handler bus.Handler
+	chain   bus.Handler
+	applies bus.Sender
 	outage  *outage.Outage
 	running atomic.Bool
 	left    atomic.Int64 // functions that were abandoned and are still running
@@ -116,7 +117,10 @@ func NewRunner(db *bun.DB, log *eventlog.Log, config Config, projections ...Proj
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	r.handler = bus.Compose(r.consume, r.config.Chain...)
+	r.chain, r.applies = bus.Compose(nil, r.config.Chain...), bus.ComposeSend(nil)
+	if r.config.Telemetry != nil {
+		r.applies = r.config.Telemetry(r.applies)
+	}
 	r.outage = outage.New(r.config.Logger, 0).Asking(r.store.Look(r.db))
 	return r, nil
 }

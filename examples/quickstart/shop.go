@@ -117,14 +117,14 @@ func NewStockConsumer(s *Shop) bus.Consumer {
 
 // stampTenant is middleware of the produce side: it adds a header.
 func stampTenant(next bus.Sender) bus.Sender {
-	return func(ctx context.Context, batch []*bus.Message) error {
-		for _, m := range batch {
+	return func(ctx context.Context, b *bus.Batch) error {
+		for _, m := range b.Messages {
 			if m.Headers == nil {
 				m.Headers = map[string]string{}
 			}
 			m.Headers["tenant"] = "acme"
 		}
-		return next(ctx, batch)
+		return next(ctx, b)
 	}
 }
 

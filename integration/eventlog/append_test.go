@@ -275,10 +275,13 @@ func TestRacingAppendsAtOneVersion(t *testing.T) {
 func TestTheProduceChainMustPassEventsOn(t *testing.T) {
 	t.Parallel()
 	half := func(next bus.Sender) bus.Sender {
-		return func(ctx context.Context, batch []*bus.Message) error { return next(ctx, batch[:1]) }
+		return func(ctx context.Context, b *bus.Batch) error {
+			b.Messages = b.Messages[:1]
+			return next(ctx, b)
+		}
 	}
 	swallow := func(bus.Sender) bus.Sender {
-		return func(context.Context, []*bus.Message) error { return nil }
+		return func(context.Context, *bus.Batch) error { return nil }
 	}
 	for _, layer := range []bus.SendMiddleware{half, swallow} {
 		a := setup{producer: outbox.ProducerConfig{User: []bus.SendMiddleware{layer}}}.newApp(t, testdb.SQLite(t))

@@ -117,7 +117,7 @@ func TestMetrics(t *testing.T) {
 		<-time.After(time.Minute)
 		fired()
 		refuse := func(bus.Sender) bus.Sender {
-			return func(context.Context, []*bus.Message) error { return bus.ErrTooLarge }
+			return func(context.Context, *bus.Batch) error { return bus.ErrTooLarge }
 		}
 		producer := must(outbox.NewProducer(p.registry, outbox.ProducerConfig{Telemetry: p.telemetry.Produce(), User: []bus.SendMiddleware{refuse}}))(p)
 		if _, err := producer.Produce(p.ctx, p.db, order{"3"}); !errors.Is(err, bus.ErrTooLarge) {

@@ -105,7 +105,7 @@ func TestSpans(t *testing.T) {
 		}},
 		{"a send that fails", amotel.Config{}, []bus.Consumer{script("a")}, func(p *shop) {
 			refuse := func(bus.Sender) bus.Sender {
-				return func(context.Context, []*bus.Message) error { return declined() }
+				return func(context.Context, *bus.Batch) error { return declined() }
 			}
 			producer := must(outbox.NewProducer(p.registry, outbox.ProducerConfig{Telemetry: p.telemetry.Produce(), User: []bus.SendMiddleware{refuse}}))(p)
 			if _, err := producer.Produce(p.ctx, p.db, order{"1"}); err == nil {

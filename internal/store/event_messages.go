@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 
@@ -65,35 +64,4 @@ func (s *Store) FillIn(ctx context.Context, db bun.IDB, messages []dialect.Messa
 		}
 	}
 	return nil
-}
-
-// Recorder writes the events of a batch that is on its way down the produce
-// chain, before the messages that deliver them are written for the consumers of
-// the registry.
-type Recorder func(ctx context.Context, db bun.IDB, registry *bus.Registry, batch []*bus.Message) error
-
-type recorderKey struct{}
-
-// WithRecorder has the innermost layer of the produce chain call r.
-func WithRecorder(ctx context.Context, r Recorder) context.Context {
-	return context.WithValue(ctx, recorderKey{}, r)
-}
-
-// Record calls the recorder of the context for the events of the batch, and
-// tells whether there were any.
-func Record(ctx context.Context, db bun.IDB, registry *bus.Registry, batch []*bus.Message) (bool, error) {
-	var events []*bus.Message
-	for _, m := range batch {
-		if m.Event != nil && m.Event.Sequence == 0 {
-			events = append(events, m)
-		}
-	}
-	if len(events) == 0 {
-		return false, nil
-	}
-	record, ok := ctx.Value(recorderKey{}).(Recorder)
-	if !ok {
-		return false, errors.New("events are appended with eventlog.Log.Append, and the produce chain must pass on the context it was given")
-	}
-	return true, record(ctx, db, registry, events)
 }

@@ -65,17 +65,3 @@ func (s *Store) Events() error { return s.dialect.Events() }
 func (s *Store) Check(ctx context.Context, db bun.IDB) (dialect.Settings, error) {
 	return s.dialect.Check(ctx, db)
 }
-
-type txKey struct{}
-
-// WithTx hands a transaction down a chain to the layer that needs it. Users
-// neither set nor read it.
-func WithTx(ctx context.Context, tx bun.IDB) context.Context {
-	return context.WithValue(ctx, txKey{}, tx)
-}
-
-// TxFrom returns the transaction that [WithTx] put into the context.
-func TxFrom(ctx context.Context) (bun.IDB, bool) {
-	tx, ok := ctx.Value(txKey{}).(bun.IDB)
-	return tx, ok
-}
