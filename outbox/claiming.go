@@ -213,6 +213,18 @@ func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Posi
 	return d.dueLocked(p.Due)
 }
 
+// nextVerdict is when to look again, while messages wait to run solo: when that may
+// begin, and often enough to see who vanishes.
+func (d *dispatcher) nextVerdict(now time.Time) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	soon := now.Add(d.quarantine.lease / 4)
+	if calm := d.quarantine.calm; calm.After(now) && calm.Before(soon) {
+		return calm
+	}
+	return soon
+}
+
 // due notes wants that have something to claim.
 func (d *dispatcher) due(wants []int) {
 	d.mu.Lock()

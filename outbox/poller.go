@@ -93,8 +93,8 @@ func (r *run) poll(ctx context.Context) (ok bool) {
 	if probe.Next > 0 {
 		r.alarm.By(now.Add(max(probe.Next, pollFloor)))
 	}
-	if probe.Killers { // who vanishes meanwhile must be seen
-		r.alarm.By(now.Add(r.config.LeaseDuration / 4))
+	if probe.Killers {
+		r.alarm.By(r.dispatcher.nextVerdict(now))
 	}
 	if probe.Lease > 0 {
 		r.alarm.By(now.Add(probe.Lease + pollFloor))

@@ -72,13 +72,14 @@ func (s *quarantine) begin(lease time.Duration, now time.Time) {
 }
 
 // found notes who has vanished, and which messages crashed. Who lives renews a lease when a
-// third of it is over. Whoever has vanished since is seen when half of it is over, until the
-// lease is: by looks that come at least every half of a lease.
+// third of it is over. Whoever has vanished since is seen when two fifths are over, until all
+// of it is: by looks that come at least every half of a lease.
 func (s *quarantine) found(p store.Probe, began, now time.Time) {
 	var vanished time.Time
+	seen := s.lease * 3 / 5
 	switch {
-	case p.Expired || p.Lease > 0 && p.Lease < s.lease/2:
-		vanished = now.Add(p.Lease - s.lease/2)
+	case p.Expired || p.Lease > 0 && p.Lease < seen:
+		vanished = now.Add(p.Lease - seen)
 		s.solo = width{}
 	case began.Sub(s.looked) > s.lease/2: // somebody may have been seen, and be gone again
 		vanished = now.Add(-s.lease / 2)

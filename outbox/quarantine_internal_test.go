@@ -124,7 +124,7 @@ func TestSoloRunsGiveWayOnceTheySurvive(t *testing.T) {
 				d.mustNotOrder(t, "as many run as may")
 				d.end(running...)
 			}
-			d.look(store.Probe{Killers: true, Lease: lease/2 - 1}) // somebody has vanished
+			d.look(store.Probe{Killers: true, Lease: lease*3/5 - 1}) // somebody has vanished
 			d.mustNotOrder(t, "what killed may be among them")
 			d.watch(lease)
 		}
@@ -174,9 +174,9 @@ func TestAYoungProcessConvictsNobody(t *testing.T) {
 		d.watch(lease)
 		d.look(store.Probe{Killers: true, Lease: lease / 3})
 		d.mustNotOrder(t, "somebody does not renew")
-		d.watch(lease - lease/2 + lease/3 - 1)
+		d.watch(lease - lease*3/5 + lease/3 - 1)
 		d.look(store.Probe{Killers: true, Lease: lease})
-		d.mustNotOrder(t, "it vanished less than a lease ago: when half of its own was over")
+		d.mustNotOrder(t, "it vanished less than a lease ago: when two fifths of its own were over")
 		<-time.After(1)
 		d.look(store.Probe{Killers: true, Lease: lease})
 		o := d.mustOrder(t)
