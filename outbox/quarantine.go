@@ -21,7 +21,8 @@ const (
 )
 
 // quarantine keeps messages that have crashed apart from each other: those that
-// crashed once run a few at a time, more and more of them while they survive; those
+// crashed once run a few at a time, more and more of them while they survive, up to half of
+// what may run; those
 // that crashed more often run solo, with no other suspect beside them, so that it is
 // known which message kills. While those survive, too, they come together like the
 // others: what kills is not among them yet, and convicts nobody there. Clean messages
@@ -195,7 +196,8 @@ func (s *quarantine) givenBack(crashes int) {
 }
 
 // finished accounts for a message that ran.
-func (s *quarantine) finished(crashes int, limit int) {
+func (s *quarantine) finished(crashes, workers int) {
+	limit := workers / 2
 	switch {
 	case crashes == 0:
 		return

@@ -58,7 +58,7 @@ func (o order) is(t *testing.T, selection store.Selection, limit int, solo bool)
 func TestSuspectsComeBackFasterAsTheySurvive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 20}, "c")
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 40}, "c")
 		d.look(store.Probe{Suspects: true})
 		for _, want := range []int{8, 16, 20, 20} {
 			o := d.mustOrder(t)
@@ -104,7 +104,7 @@ func TestASoloRunHasNoOtherSuspectBesideIt(t *testing.T) {
 func TestSoloRunsGiveWayOnceTheySurvive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 20}, "c")
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 40}, "c")
 		const lease = 10 * time.Second
 		d.quarantine.begin(lease, time.Now())
 		d.watch(lease)
