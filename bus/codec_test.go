@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
 // canary stands for what is confidential in a payload.
@@ -153,7 +154,7 @@ func TestJSONRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := bus.CheckText(string(text)); err != nil {
+	if err := limits.CheckText(string(text)); err != nil {
 		t.Errorf("got text %q, want it storable: %v", text, err)
 	}
 	var got orderPlaced
@@ -169,7 +170,7 @@ func TestJSONTextIsAlwaysStorable(t *testing.T) {
 		if err != nil {
 			t.Errorf("%q: got error %v, want none", id, err)
 		}
-		if err := bus.CheckText(string(text)); err != nil {
+		if err := limits.CheckText(string(text)); err != nil {
 			t.Errorf("%q: got text %q, want it storable: %v", id, text, err)
 		}
 	}
@@ -243,7 +244,7 @@ func TestCheckText(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			got := textOf(bus.CheckText(test.text))
+			got := textOf(limits.CheckText(test.text))
 			if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
 				t.Errorf("CheckText(%q): got %q, want %q", test.text, got, test.want)
 			}

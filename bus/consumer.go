@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
 // Consumer is a named function for one payload type, ready to be registered.
@@ -27,7 +30,7 @@ type Consumer struct {
 func Consume[T Payload](name string, fn func(context.Context, T) error, options ...ConsumerOption) Consumer {
 	c := Consumer{name: name}
 	c.payloadType, c.goType = c.describe(payloadTypeOf[T])
-	if err := checkName(name); err != nil {
+	if err := limits.CheckName(name); err != nil {
 		c.mistake("name %q %w", name, err)
 	}
 	if fn == nil {
@@ -73,7 +76,7 @@ func (c *Consumer) mistake(format string, args ...any) {
 func decodeInto[T any](codec Codec, payloadType string, payload []byte, value *T) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = NewPanicError(p)
+			err = &PanicError{Value: p, Stack: debug.Stack()}
 		}
 		if err != nil {
 			err = Permanent(&DecodeError{PayloadType: payloadType, GoType: reflect.TypeFor[T]().String(), Err: err})
@@ -125,7 +128,7 @@ type ConsumerConfig struct {
 	AttemptDelay time.Duration
 	// Backoff gives the wait before the next run. Defaults to the backoff of
 	// the attempts middleware.
-	Backoff Backoff
+	Backoff func(attempt int) time.Duration
 	// Concurrency bounds how many messages one process runs at once for this
 	// consumer. Defaults to no bound but the processor's.
 	Concurrency int
@@ -157,15 +160,12 @@ func (c ConsumerConfig) clone() ConsumerConfig {
 	return c
 }
 
-// MaxConsumerTimeout is the longest timeout a consumer may have.
-const MaxConsumerTimeout = time.Hour
-
 func (c ConsumerConfig) validate(name string) (mistakes []error) {
 	for _, text := range c.mistakes {
 		mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: %s", name, text))
 	}
-	if c.Timeout > MaxConsumerTimeout {
-		mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: Timeout %s: up to %s is allowed", name, c.Timeout, MaxConsumerTimeout))
+	if c.Timeout > limits.Timeout {
+		mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: Timeout %s: up to %s is allowed", name, c.Timeout, limits.Timeout))
 	}
 	for _, set := range []struct {
 		field string
@@ -176,22 +176,17 @@ func (c ConsumerConfig) validate(name string) (mistakes []error) {
 		}
 	}
 	for _, alias := range c.Aliases {
-		if err := checkName(alias); err != nil {
+		if err := limits.CheckName(alias); err != nil {
 			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: alias %q %w", name, alias, err))
 		}
 	}
 	for _, alias := range c.PayloadAliases {
-		if err := checkName(alias); err != nil {
+		if err := limits.CheckName(alias); err != nil {
 			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: payload alias %q %w", name, alias, err))
 		}
 	}
 	return mistakes
 }
-
-// Backoff gives the wait before the next run after the given failed attempt,
-// counted from 1. It must be a pure function: it is called by many goroutines,
-// and again for the same attempt after a crash.
-type Backoff func(attempt int) time.Duration
 
 // ConsumerOption sets one thing about a consumer.
 type ConsumerOption func(*ConsumerConfig)
@@ -213,11 +208,12 @@ func AttemptDelay(d time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "AttemptDelay", &c.AttemptDelay, d) }
 }
 
-// WithBackoff replaces the wait between failed runs.
-func WithBackoff(b Backoff) ConsumerOption {
+// Backoff replaces the wait between failed runs: b gives the wait before the next run
+// after the given failed attempt, counted from 1. It is called by many goroutines at once.
+func Backoff(b func(attempt int) time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) {
 		if c.Backoff = b; b == nil {
-			c.mistakes = append(c.mistakes, "WithBackoff: the function is nil")
+			c.mistakes = append(c.mistakes, "Backoff: the function is nil")
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
 // Payloads that are mistaken about their stored name.
@@ -95,8 +96,8 @@ func badSettings() []wiring {
 func TestConsumeAcceptsTheLimits(t *testing.T) {
 	t.Parallel()
 	longest := strings.Repeat("n", 255)
-	registry := mustRegister(t, bus.Consume(longest, ignore[orderPlaced], bus.Timeout(bus.MaxConsumerTimeout), bus.MaxAttempts(1),
-		bus.AttemptDelay(1), bus.Concurrency(1), bus.WithBackoff(func(int) time.Duration { return 0 }), bus.Aliases(), bus.PayloadAliases("ж", strings.Repeat("p", 255))))
+	registry := mustRegister(t, bus.Consume(longest, ignore[orderPlaced], bus.Timeout(limits.Timeout), bus.MaxAttempts(1),
+		bus.AttemptDelay(1), bus.Concurrency(1), bus.Backoff(func(int) time.Duration { return 0 }), bus.Aliases(), bus.PayloadAliases("ж", strings.Repeat("p", 255))))
 	if _, ok := registry.Consumer(longest); !ok {
 		t.Errorf("Consumer: got nobody, want the consumer with a name of 255 bytes")
 	}
@@ -239,11 +240,11 @@ func TestOptionsSetTheConfig(t *testing.T) {
 	t.Parallel()
 	consumer := bus.Consume("update-stock", ignore[orderPlaced],
 		bus.Timeout(5*time.Second), bus.MaxAttempts(3), bus.AttemptDelay(time.Minute), bus.Concurrency(7),
-		bus.WithBackoff(func(attempt int) time.Duration { return time.Duration(attempt) }),
+		bus.Backoff(func(attempt int) time.Duration { return time.Duration(attempt) }),
 		bus.Aliases("stock"), bus.Aliases("warehouse"), bus.PayloadAliases("order.created"), bus.PayloadAliases("order.made"))
 	got := consumer.Config()
 	if got.Backoff == nil || got.Backoff(9) != 9 {
-		t.Errorf("Backoff: got %v, want the option's", got.Backoff)
+		t.Error("Backoff: got another, want the option's")
 	}
 	got.Backoff = nil
 	want := bus.ConsumerConfig{Timeout: 5 * time.Second, MaxAttempts: 3, AttemptDelay: time.Minute, Concurrency: 7,

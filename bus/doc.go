@@ -2,6 +2,7 @@
 // and a consumer are, how handlers and senders are wrapped in middleware, and
 // the registry that knows every consumer of a payload.
 //
-// It does no I/O: package outbox writes and runs messages, package middleware
-// has the ready-made layers. It may import only the standard library.
+// It does no I/O: package outbox writes and runs messages, package middleware has the
+// ready-made layers. It may import only internal/limits, internal/errorlog, internal/wakeup and
+// google/uuid.
 package bus

@@ -2,7 +2,6 @@ package bus
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -22,23 +21,36 @@ type Event struct {
 	Position int64
 	// Schema is the version of the payload's form as it is stored, starting at 1.
 	Schema int
+	// Replay is true when the event is delivered again on request, and Backlog while a
+	// projection works off a backlog of events: when it is not live, either way.
+	Replay, Backlog bool
 }
 
-// EventTypes knows the payloads that are recorded as events. *eventlog.Types
+// Mode is "replay", "catchup" or, for a live event and of nil, "". It is in logs, spans
+// and stored headers.
+func (e *Event) Mode() string {
+	switch {
+	case e == nil:
+		return ""
+	case e.Replay:
+		return "replay"
+	case e.Backlog:
+		return "catchup"
+	}
+	return ""
+}
+
+// eventTypes knows the payloads that are recorded as events. *eventlog.Types
 // does. It must be safe for concurrent use.
-type EventTypes interface {
+type eventTypes interface {
 	// GoType returns the type of a payload by its stored or former name.
 	GoType(payloadType string) (reflect.Type, bool)
 	// Aliases returns the former names of a payload type.
 	Aliases(payloadType string) []string
 	// Upcast brings the stored text of an event to the newest schema. It returns
-	// [ErrDropped] for an event that nobody is to see any more.
+	// an error for an event that nobody is to see any more.
 	Upcast(ctx context.Context, payloadType string, schema int, text []byte) ([]byte, error)
 }
-
-// ErrDropped is returned by an upcaster for an event that is obsolete: readers
-// pass over it, and a message that delivers it is done without running.
-var ErrDropped = errors.New("the event is obsolete")
 
 // adopt gives a consumer of an event the event's former names, and reports a
 // payload type that the events know as another Go type.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
@@ -187,7 +189,7 @@ func ExampleCurrent() {
 		return nil
 	}
 	// The processor does this for every message; a test of a handler can, too.
-	id, _ := bus.ParseMessageID("0198c2f4-5f6e-7abc-8def-0123456789ab")
+	id, _ := uuid.Parse("0198c2f4-5f6e-7abc-8def-0123456789ab")
 	ctx := bus.WithMessage(context.Background(), &bus.Message{ID: id, Attempt: 2, Headers: map[string]string{"tenant": "acme"}})
 	_ = send(ctx, InvoiceDue{Number: 17})
 	// Output: attempt 2 for acme, idempotency key 0198c2f4-5f6e-7abc-8def-0123456789ab

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
 // Whatever is produced can either be stored as it is, or is refused with an error
@@ -17,13 +18,13 @@ func FuzzMessage(f *testing.F) {
 	for _, s := range []string{"", "{}", "\x00", "a\x00b", "\xff", "\xed\xa0\x80", "\u2028", "é", "\ufffd", "'; DROP TABLE x; --", "?", "{0}"} {
 		f.Add([]byte(s), s, s, s)
 	}
-	f.Add(bytes.Repeat([]byte("x"), 1<<10+1), "k", string(bytes.Repeat([]byte("v"), bus.MaxHeaders)), string(bytes.Repeat([]byte("i"), bus.MaxKey+1)))
+	f.Add(bytes.Repeat([]byte("x"), 1<<10+1), "k", string(bytes.Repeat([]byte("v"), limits.Headers)), string(bytes.Repeat([]byte("i"), limits.Key+1)))
 	f.Fuzz(func(t *testing.T, payload []byte, key, value, insertID string) {
 		const maxPayload = 1 << 10
 		m := bus.Message{PayloadType: "p", Payload: payload, InsertID: insertID, Headers: map[string]string{key: value}}
 		storable := func(s string) bool { return utf8.ValidString(s) && !bytes.ContainsRune([]byte(s), 0) }
-		allowed := len(payload) <= maxPayload && storable(string(payload)) && len(insertID) <= bus.MaxKey && storable(insertID) &&
-			key != "" && storable(key) && storable(value) && len(key)+len(value) <= bus.MaxHeaders
+		allowed := len(payload) <= maxPayload && storable(string(payload)) && len(insertID) <= limits.Key && storable(insertID) &&
+			key != "" && storable(key) && storable(value) && len(key)+len(value) <= limits.Headers
 		err := m.Check(maxPayload)
 		if (err == nil) != allowed {
 			t.Fatalf("check: got %v, want an error: %t", err, !allowed)

@@ -1,10 +1,9 @@
 package bus
 
 import (
-	"database/sql/driver"
-	"encoding/hex"
-	"fmt"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Message is the envelope around one payload. On the produce side it stands
@@ -16,8 +15,9 @@ import (
 // the handler returns. A Message is not safe for concurrent modification.
 type Message struct {
 	// ID is the same for every consumer of one produced payload: the
-	// idempotency key for effects outside the database.
-	ID MessageID
+	// idempotency key for effects outside the database. It is a UUID version 7
+	// (RFC 9562), so ids sort roughly by the time they were made.
+	ID uuid.UUID
 	// PayloadType is the stored name of the payload.
 	PayloadType string
 	// Payload is the payload as the registry's Codec encoded it.
@@ -30,8 +30,6 @@ type Message struct {
 	// InsertID is the key that keeps a payload from being pending twice for
 	// one consumer; empty means none.
 	InsertID string
-	// Mode tells how the message came to be delivered.
-	Mode Mode
 	// Event is where the event that the message delivers stands in the event
 	// log. It is nil for a message that was produced, rather than appended.
 	Event *Event
@@ -58,99 +56,4 @@ type Message struct {
 	CreatedAt time.Time
 
 	handle Handler // see Deliver
-}
-
-// Mode tells how a message came to be delivered.
-type Mode uint8
-
-// The modes of a message.
-const (
-	// Live is a message produced by the application, the usual case.
-	Live Mode = iota
-	// CatchUp is a message delivered while a reader works off a backlog of
-	// recorded events.
-	CatchUp
-	// Replay is a message delivered again on request, from the event log.
-	Replay
-)
-
-// String returns the mode in lower case.
-func (m Mode) String() string {
-	switch m {
-	case Live:
-		return "live"
-	case CatchUp:
-		return "catchup"
-	case Replay:
-		return "replay"
-	}
-	return fmt.Sprintf("mode(%d)", uint8(m))
-}
-
-// MessageID identifies a produced message. It is a UUID version 7 (RFC 9562),
-// so ids sort roughly by the time they were made.
-type MessageID [16]byte
-
-// ParseMessageID reads the canonical 36-character form of a UUID.
-func ParseMessageID(s string) (MessageID, error) {
-	var id MessageID
-	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
-		return id, fmt.Errorf("bus: message id %q: want a UUID such as 0198c2f4-5f6e-7abc-8def-0123456789ab", s)
-	}
-	digits := s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
-	if _, err := hex.Decode(id[:], []byte(digits)); err != nil {
-		return MessageID{}, fmt.Errorf("bus: message id %q: %w", s, err)
-	}
-	return id, nil
-}
-
-// String returns the canonical 36-character form.
-func (id MessageID) String() string {
-	var b [36]byte
-	hex.Encode(b[:8], id[:4])
-	hex.Encode(b[9:13], id[4:6])
-	hex.Encode(b[14:18], id[6:8])
-	hex.Encode(b[19:23], id[8:10])
-	hex.Encode(b[24:], id[10:])
-	b[8], b[13], b[18], b[23] = '-', '-', '-', '-'
-	return string(b[:])
-}
-
-// MarshalText implements [encoding.TextMarshaler], for JSON and logs.
-func (id MessageID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (id *MessageID) UnmarshalText(text []byte) (err error) {
-	*id, err = ParseMessageID(string(text))
-	return err
-}
-
-// Value implements [driver.Valuer]: an id is stored in its canonical form.
-func (id MessageID) Value() (driver.Value, error) { return id.String(), nil }
-
-// Scan implements [database/sql.Scanner]. It reads the canonical form, as text
-// or bytes, and the 16 raw bytes.
-func (id *MessageID) Scan(src any) error {
-	var text string
-	switch v := src.(type) {
-	case string:
-		text = v
-	case []byte:
-		if len(v) == len(id) {
-			copy(id[:], v)
-			return nil
-		}
-		text = string(v)
-	case [16]byte:
-		*id = v
-		return nil
-	default:
-		return fmt.Errorf("bus: message id from a %T: want a string or bytes", src)
-	}
-	parsed, err := ParseMessageID(text)
-	if err != nil {
-		return err
-	}
-	*id = parsed
-	return nil
 }

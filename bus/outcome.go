@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
 // Outcome is what becomes of a message after a run.
@@ -62,7 +61,7 @@ type Verdict struct {
 func (v *Verdict) Error() string {
 	switch {
 	case v.Err != nil:
-		return ErrorText(v.Err)
+		return errorlog.Text(v.Err)
 	case v.Reason != "":
 		return v.Reason
 	}
@@ -163,28 +162,6 @@ func sound(err error) (safe error) {
 	return err
 }
 
-// maxErrorText is the most that is kept of the text of an error, in bytes.
-const maxErrorText = 8 << 10
-
-// ErrorText returns the text of an error, the first 8 KiB of it, whatever its Error
-// method does: a nil pointer in an error interface, for one, makes many of them
-// panic.
-func ErrorText(err error) (text string) {
-	defer func() {
-		if value := recover(); value != nil {
-			text = fmt.Sprintf("bus: the Error method of %T panicked", err)
-		}
-	}()
-	if text = err.Error(); len(text) <= maxErrorText {
-		return text
-	}
-	end := maxErrorText
-	for end > maxErrorText-utf8.UTFMax && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return strings.Clone(text[:end]) // the rest of it must not be kept
-}
-
 // Causes with which the processor cancels a handler's context; read them with
 // [context.Cause].
 var (
@@ -204,8 +181,6 @@ var (
 	// ErrAbandoned: the handler ignored its timeout. It may
 	// still be running while the message is retried.
 	ErrAbandoned = errors.New("bus: handler ignored its timeout and was abandoned")
-	// ErrGoexit: the handler ended its goroutine with runtime.Goexit.
-	ErrGoexit = errors.New("bus: handler called runtime.Goexit")
 	// ErrUncounted is in the error of a run that a transactional consumer shall
 	// repeat without having failed: its transaction lost a conflict or its
 	// connection. After ten in a row the next error counts.
@@ -218,16 +193,6 @@ type PanicError struct {
 	Value any
 	// Stack is the stack of the goroutine that panicked.
 	Stack []byte
-}
-
-// NewPanicError wraps what recover returned, with the current stack. A value
-// that already is a *PanicError is returned as it is, so that a panic passed
-// from one goroutine to another keeps its stack.
-func NewPanicError(value any) *PanicError {
-	if p, ok := value.(*PanicError); ok && p != nil {
-		return p
-	}
-	return &PanicError{Value: value, Stack: debug.Stack()}
 }
 
 // Error implements error.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
 var errMail = errors.New("mail server is down")
@@ -28,7 +29,7 @@ func TestVerdictOf(t *testing.T) {
 		{"any error is unclassified", errMail, bus.Verdict{Outcome: bus.Unclassified}, "mail server is down"},
 		{"a wrapped error is unclassified", wrap(errMail), bus.Verdict{Outcome: bus.Unclassified}, "send receipt: mail server is down"},
 		{"a timeout is unclassified", bus.ErrTimeout, bus.Verdict{Outcome: bus.Unclassified}, bus.ErrTimeout.Error()},
-		{"a panic is unclassified", bus.NewPanicError(errMail), bus.Verdict{Outcome: bus.Unclassified}, "bus: handler panicked: mail server is down"},
+		{"a panic is unclassified", isolate.NewPanic(errMail), bus.Verdict{Outcome: bus.Unclassified}, "bus: handler panicked: mail server is down"},
 		{"a permanent error", bus.Permanent(errMail), bus.Verdict{Outcome: bus.Condemned, Reason: "permanent error"}, "mail server is down"},
 		{"a wrapped permanent error keeps the text around it", wrap(bus.Permanent(errMail)),
 			bus.Verdict{Outcome: bus.Condemned, Reason: "permanent error"}, "send receipt: mail server is down"},
@@ -170,7 +171,7 @@ func TestTimeoutIsADeadline(t *testing.T) {
 	if !errors.Is(bus.ErrTimeout, context.DeadlineExceeded) {
 		t.Errorf("ErrTimeout: got %v, want it to wrap %v", bus.ErrTimeout, context.DeadlineExceeded)
 	}
-	for _, err := range []error{bus.ErrStopping, bus.ErrLeaseLost, bus.ErrAbandoned, bus.ErrGoexit} {
+	for _, err := range []error{bus.ErrStopping, bus.ErrLeaseLost, bus.ErrAbandoned, isolate.ErrGoexit} {
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, bus.ErrTimeout) {
 			t.Errorf("%v: want it to be no timeout", err)
 		}
@@ -179,7 +180,7 @@ func TestTimeoutIsADeadline(t *testing.T) {
 
 // recovered returns what NewPanicError makes of a panic with value.
 func recovered(value any) (p *bus.PanicError) {
-	defer func() { p = bus.NewPanicError(recover()) }()
+	defer func() { p = isolate.NewPanic(recover()) }()
 	panic(value)
 }
 

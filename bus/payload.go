@@ -3,9 +3,8 @@ package bus
 import (
 	"fmt"
 	"reflect"
-	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
 // Payload is what an application produces and a consumer receives: a plain
@@ -16,39 +15,6 @@ import (
 // never orphans a stored message as long as this name stays.
 type Payload interface {
 	PayloadType() string
-}
-
-// maxNameBytes bounds stored names, so that every dialect can index them.
-const maxNameBytes = 255
-
-// CheckText reports why a string cannot be stored in a text column of every
-// supported database: it holds a NUL byte or is not valid UTF-8. A nil error
-// means it can.
-func CheckText(s string) error {
-	if i := strings.IndexByte(s, 0); i >= 0 {
-		return fmt.Errorf("a NUL byte at offset %d", i)
-	}
-	if !utf8.ValidString(s) {
-		return fmt.Errorf("invalid UTF-8")
-	}
-	return nil
-}
-
-// checkName reports why s cannot be the stored name of a consumer or payload.
-func checkName(s string) error {
-	switch {
-	case s == "":
-		return fmt.Errorf("is empty")
-	case len(s) > maxNameBytes:
-		return fmt.Errorf("has %d bytes, at most %d are allowed", len(s), maxNameBytes)
-	}
-	if err := CheckText(s); err != nil {
-		return fmt.Errorf("has %w", err)
-	}
-	if i := strings.IndexFunc(s, unicode.IsControl); i >= 0 {
-		return fmt.Errorf("has a control character at offset %d", i)
-	}
-	return nil
 }
 
 // payloadTypeOf asks the zero value of T for its stored name. A T that cannot
@@ -68,7 +34,7 @@ func payloadTypeOf[T Payload]() (name string, goType reflect.Type, err error) {
 	}()
 	var zero T
 	name = zero.PayloadType()
-	if err := checkName(name); err != nil {
+	if err := limits.CheckName(name); err != nil {
 		return "", goType, fmt.Errorf("payload %s: stored name %q %w", goType, name, err)
 	}
 	return name, goType, nil

@@ -6,6 +6,9 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 // Registry knows every consumer of an application, the codec and the tables.
@@ -16,8 +19,8 @@ type Registry struct {
 	byPayload map[string][]Consumer // by payload type and payload alias
 	tables    Tables
 	codec     Codec
-	events    EventTypes
-	wakeups   *Wakeups
+	events    eventTypes
+	wakeups   *wakeup.Hub
 }
 
 // RegistryConfig is what a Registry may be told beyond its consumers. The zero
@@ -28,13 +31,12 @@ type RegistryConfig struct {
 	Tables Tables
 	// Codec encodes payloads. Defaults to JSON.
 	Codec Codec
-	// Events are the payloads that are recorded in the event log. Defaults to
-	// none.
-	Events EventTypes
-	// Wakeups carries the wake-ups of this registry. Give two registries of one
-	// process the same, and what is produced with one wakes the processors of the
-	// other at once. Defaults to one of its own.
-	Wakeups *Wakeups
+	// Events is the *eventlog.Types with the payloads that are recorded in the event
+	// log. Defaults to none.
+	Events eventTypes
+	// Beside is another registry of this process: what is produced with either wakes
+	// the processors of both at once. Defaults to none.
+	Beside *Registry
 }
 
 // NewRegistry registers the consumers with the default configuration. The
@@ -52,13 +54,13 @@ func (c RegistryConfig) NewRegistry(consumers ...Consumer) (*Registry, error) {
 		tables:    c.Tables,
 		codec:     c.Codec,
 		events:    c.Events,
-		wakeups:   c.Wakeups,
+		wakeups:   new(wakeup.Hub),
 	}
 	if r.codec == nil {
 		r.codec = JSON{}
 	}
-	if r.wakeups == nil {
-		r.wakeups = new(Wakeups)
+	if c.Beside != nil {
+		r.wakeups = c.Beside.wakeups
 	}
 	mistakes := []error{c.Tables.Validate()}
 	for _, consumer := range consumers {
@@ -83,7 +85,7 @@ func (r *Registry) add(c Consumer) (mistakes []error) {
 	}
 	mistakes = slices.Clone(c.mistakes)
 	for _, name := range c.Names() {
-		if checkName(name) != nil {
+		if limits.CheckName(name) != nil {
 			continue // reported already
 		}
 		if other, taken := r.byName[name]; taken && other.name == c.name && name == c.name {
@@ -96,7 +98,7 @@ func (r *Registry) add(c Consumer) (mistakes []error) {
 		r.byName[name] = c
 	}
 	for i, payloadType := range c.PayloadTypes() {
-		if checkName(payloadType) != nil {
+		if limits.CheckName(payloadType) != nil {
 			continue
 		}
 		if slices.Contains(c.PayloadTypes()[:i], payloadType) {
@@ -142,8 +144,14 @@ func (r *Registry) Tables() Tables { return r.tables }
 func (r *Registry) Codec() Codec { return r.codec }
 
 // Events returns the payloads that are recorded in the event log, or nil.
-func (r *Registry) Events() EventTypes { return r.events }
+func (r *Registry) Events() eventTypes { return r.events }
 
-// Wakeups returns the signal by which producers wake the processors of this
-// process.
-func (r *Registry) Wakeups() *Wakeups { return r.wakeups }
+// Committed wakes the processors of this process: messages of these payload types were
+// committed, or some of any type. Call it after a transaction of your own in which
+// messages were produced; outbox.Producer.RunInTx does so by itself.
+func (r *Registry) Committed(payloadTypes ...string) {
+	r.wakeups.Send(wakeup.Wake{PayloadTypes: payloadTypes})
+}
+
+// Wakeups is for the library's own packages.
+func (r *Registry) Wakeups() *wakeup.Hub { return r.wakeups }

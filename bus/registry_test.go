@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 type orderPlaced struct {
@@ -322,5 +323,35 @@ func TestRegistryMistakesAreOneErrorPerLine(t *testing.T) {
 	}
 	if errors.Unwrap(err) != nil {
 		t.Errorf("got an error that wraps %v alone, want a joined one", errors.Unwrap(err))
+	}
+}
+
+func TestRegistriesMayShareWakeups(t *testing.T) {
+	t.Parallel()
+	one, err := bus.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := bus.RegistryConfig{Beside: one}.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var heard []wakeup.Wake
+	defer other.Wakeups().Listen(func(w wakeup.Wake) { heard = append(heard, w) })()
+	one.Committed("order.placed")
+	if len(heard) != 1 || !slices.Equal(heard[0].PayloadTypes, []string{"order.placed"}) {
+		t.Errorf("the other registry heard %+v, want one wake-up for order.placed", heard)
+	}
+}
+
+func TestWakeupsOfRegistriesAreApart(t *testing.T) {
+	t.Parallel()
+	one, other := mustRegister(t), mustRegister(t)
+	calls := 0
+	defer one.Wakeups().Listen(func(wakeup.Wake) { calls++ })()
+	other.Wakeups().Send(wakeup.Wake{})
+	one.Wakeups().Send(wakeup.Wake{})
+	if calls != 1 {
+		t.Errorf("got %d calls, want only the one through the listener's registry", calls)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
 // rude panics in one of its methods.
@@ -45,11 +46,11 @@ func TestVerdictOfIsSafeToLookAt(t *testing.T) {
 
 func TestErrorTextIsBounded(t *testing.T) {
 	t.Parallel()
-	text := bus.ErrorText(errors.New(strings.Repeat("ä", 1<<20)))
+	text := errorlog.Text(errors.New(strings.Repeat("ä", 1<<20)))
 	if len(text) != 8<<10 || strings.Trim(text, "ä") != "" {
 		t.Errorf("got %d bytes, want 8 KiB of whole characters", len(text))
 	}
-	if text := bus.ErrorText(errors.New("x" + strings.Repeat("ä", 1<<20))); len(text) != 8<<10-1 {
+	if text := errorlog.Text(errors.New("x" + strings.Repeat("ä", 1<<20))); len(text) != 8<<10-1 {
 		t.Errorf("got %d bytes, want 8 KiB but for half a character", len(text))
 	}
 }

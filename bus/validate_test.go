@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
 // brokenError panics when it is asked for its text through a nil pointer.
@@ -18,10 +21,10 @@ func (e *brokenError) Error() string { return e.text }
 func TestErrorTextSurvivesABrokenError(t *testing.T) {
 	t.Parallel()
 	var broken *brokenError
-	if got, want := bus.ErrorText(broken), "bus: the Error method of *bus_test.brokenError panicked"; got != want {
+	if got, want := errorlog.Text(broken), "bus: the Error method of *bus_test.brokenError panicked"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := bus.ErrorText(errors.New("fine")); got != "fine" {
+	if got := errorlog.Text(errors.New("fine")); got != "fine" {
 		t.Errorf("got %q, want fine", got)
 	}
 }
@@ -29,11 +32,11 @@ func TestErrorTextSurvivesABrokenError(t *testing.T) {
 func TestPanickingWithAVerdictIsAPanic(t *testing.T) {
 	t.Parallel()
 	for _, value := range []any{bus.Snooze(time.Second), bus.Discard(errors.New("x")), (*bus.PanicError)(nil)} {
-		err := error(bus.NewPanicError(value))
+		err := error(isolate.NewPanic(value))
 		if got := bus.VerdictOf(err).Outcome; got != bus.Unclassified {
 			t.Errorf("panic(%v): got %s, want it unclassified", value, got)
 		}
-		if bus.ErrorText(err) == "" {
+		if errorlog.Text(err) == "" {
 			t.Errorf("panic(%v): got no text", value)
 		}
 	}
@@ -82,9 +85,9 @@ func TestCheckRefusesWhatCannotBeStored(t *testing.T) {
 		{"a payload above the limit", bus.Message{Payload: make([]byte, 11)}, bus.ErrTooLarge},
 		{"a NUL byte in the payload", bus.Message{Payload: []byte{0}}, bus.ErrBadText},
 		{"invalid UTF-8 in the payload", bus.Message{Payload: []byte{0xff}}, bus.ErrBadText},
-		{"headers above the limit", bus.Message{Headers: map[string]string{"k": strings.Repeat("v", bus.MaxHeaders)}}, bus.ErrTooLarge},
+		{"headers above the limit", bus.Message{Headers: map[string]string{"k": strings.Repeat("v", limits.Headers)}}, bus.ErrTooLarge},
 		{"a nameless header", bus.Message{Headers: map[string]string{"": "v"}}, bus.ErrBadOption},
-		{"a key above the limit", bus.Message{InsertID: strings.Repeat("k", bus.MaxKey+1)}, bus.ErrTooLarge},
+		{"a key above the limit", bus.Message{InsertID: strings.Repeat("k", limits.Key+1)}, bus.ErrTooLarge},
 		{"a negative delay", bus.Message{Delay: -1}, bus.ErrBadOption},
 	}
 	for _, test := range tests {

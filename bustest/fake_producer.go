@@ -10,9 +10,11 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -29,7 +31,7 @@ type FakeProducer struct {
 	// none: every payload has one consumer, and is encoded as JSON.
 	Registry *bus.Registry
 	// IDs makes message ids. Defaults to SequentialIDs().
-	IDs func() bus.MessageID
+	IDs func() uuid.UUID
 	// Err is what every method returns instead of doing anything, for tests of
 	// what happens then. Defaults to nil.
 	Err error
@@ -55,7 +57,7 @@ func (p *FakeProducer) ProduceMany(ctx context.Context, _ bun.IDB, items ...outb
 	for i, item := range items {
 		m, err := p.message(item)
 		if err == nil {
-			err = m.Check(bus.DefaultMaxPayload)
+			err = m.Check(limits.Payload)
 		}
 		if err != nil && len(items) > 1 {
 			err = fmt.Errorf("item %d: %w", i, err)
@@ -136,7 +138,7 @@ func encode(registry *bus.Registry, payload bus.Payload) (payloadType string, te
 		return registry.Encode(payload)
 	}
 	if payload == nil || reflect.TypeOf(payload).Kind() == reflect.Pointer {
-		return "", nil, fmt.Errorf("%w: %T, pass the struct itself", bus.ErrPointerPayload, payload)
+		return "", nil, fmt.Errorf("%w: %T, pass the struct itself", bus.ErrBadPayload, payload)
 	}
 	payloadType = payload.PayloadType()
 	if text, err = (bus.JSON{}).Encode(payload); err != nil {
@@ -151,7 +153,7 @@ func (p *FakeProducer) note(ctx context.Context, batch []*bus.Message) ([]outbox
 		return nil, err
 	}
 	for _, m := range batch {
-		if err := m.Check(bus.DefaultMaxPayload); err != nil {
+		if err := m.Check(limits.Payload); err != nil {
 			return nil, err
 		}
 		if p.Registry != nil && len(p.Registry.ConsumersOf(m.PayloadType)) == 0 {
@@ -169,7 +171,7 @@ func (p *FakeProducer) note(ctx context.Context, batch []*bus.Message) ([]outbox
 	}
 	receipts := make([]outbox.Receipt, len(batch))
 	for i, m := range batch {
-		if m.ID == (bus.MessageID{}) {
+		if m.ID == (uuid.UUID{}) {
 			m.ID = p.IDs()
 		}
 		receipts[i] = outbox.Receipt{MessageID: m.ID, Enqueued: p.consumers(m)}

@@ -9,12 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 	"github.com/uptrace/bun/schema"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -67,7 +69,7 @@ func TestFakeProducerCountsDuplicates(t *testing.T) {
 				want.Enqueued, want.Duplicates = 2*want.Enqueued, 2*want.Duplicates
 			}
 			got, err := p.Produce(t.Context(), nil, orderPlaced{"1"}, outbox.InsertID("order:1"))
-			if got.MessageID = (bus.MessageID{}); err != nil || got != want {
+			if got.MessageID = (uuid.UUID{}); err != nil || got != want {
 				t.Errorf("%s, produce %d: got %+v, %v, want %+v", name, i+1, got, err, want)
 			}
 		}
@@ -128,15 +130,15 @@ func refused() map[string]outbox.Item {
 		"a payload nobody consumes": {Payload: orderShipped{"1"}},
 		"no payload":                {},
 		"a pointer":                 {Payload: &orderPlaced{"1"}},
-		"a payload too large":       {Payload: orderPlaced{strings.Repeat("x", bus.DefaultMaxPayload)}},
+		"a payload too large":       {Payload: orderPlaced{strings.Repeat("x", limits.Payload)}},
 		"an option that is nil":     with(nil),
 		"a negative delay":          with(outbox.Delay(-1)),
 		"a delay and an instant":    with(outbox.Delay(1), outbox.AvailableAt(time.Now())),
 		"a year beyond all":         with(outbox.AvailableAt(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))),
 		"an insert id with a NUL":   with(outbox.InsertID("a\x00b")),
-		"an insert id too long":     with(outbox.InsertID(strings.Repeat("x", bus.MaxKey+1))),
+		"an insert id too long":     with(outbox.InsertID(strings.Repeat("x", limits.Key+1))),
 		"a header without a name":   with(outbox.Header("", "x")),
-		"headers too large":         with(outbox.Header("h", strings.Repeat("x", bus.MaxHeaders))),
+		"headers too large":         with(outbox.Header("h", strings.Repeat("x", limits.Headers))),
 		"a header of bad UTF-8":     with(outbox.Header("h", "\xff")),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -42,7 +43,7 @@ type Config struct {
 	Start time.Time
 	// IDs makes the ids of what Kit.Producer writes; see [SequentialIDs].
 	// Defaults to the producer's own, which are random.
-	IDs func() bus.MessageID
+	IDs func() uuid.UUID
 	// Limit is how many messages one drain may run, and how many schedules one
 	// Advance may fire, before the test fails. Defaults to 1000.
 	Limit int
@@ -75,14 +76,14 @@ type Kit struct {
 	schedules *schedule.Processor
 	lease     time.Duration
 	limit     int
-	ids       func() bus.MessageID
+	ids       func() uuid.UUID
 	steady    bool // the chain is the kit's: backoff without jitter
 
-	last       *Delivery                     // of the step under way
-	delivered  map[bus.MessageID]bus.Message // all that was ever delivered, as it was first
-	repeat     repeat                        // of a check under way, else nil
-	redelivers bool                          // the next message is one whose outcome was lost
-	problem    string                        // what the check found
+	last       *Delivery                 // of the step under way
+	delivered  map[uuid.UUID]bus.Message // all that was ever delivered, as it was first
+	repeat     repeat                    // of a check under way, else nil
+	redelivers bool                      // the next message is one whose outcome was lost
+	problem    string                    // what the check found
 }
 
 // New makes a kit for the consumers over the caller's database. It creates the
@@ -97,7 +98,7 @@ func New(t testing.TB, db *bun.DB, consumers ...bus.Consumer) *Kit {
 // New makes a kit; see the function [New].
 func (c Config) New(t testing.TB, db *bun.DB, consumers ...bus.Consumer) *Kit {
 	t.Helper()
-	k := &Kit{t: t, db: db, lease: c.Processor.LeaseDuration, limit: c.Limit, ids: c.IDs, delivered: map[bus.MessageID]bus.Message{}}
+	k := &Kit{t: t, db: db, lease: c.Processor.LeaseDuration, limit: c.Limit, ids: c.IDs, delivered: map[uuid.UUID]bus.Message{}}
 	if err := k.build(c, consumers); err != nil {
 		t.Fatalf("bustest: New: %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 )
 
@@ -157,7 +158,7 @@ func (k *Kit) step(operation string, consumers ...string) (Delivery, bool) {
 		return Delivery{}, false
 	case k.last == nil:
 		k.t.Fatalf("bustest: %s: a message was run, but not through the chain", operation)
-	case errors.Is(k.last.Verdict.Err, bus.ErrGoexit) && k.t.Failed():
+	case errors.Is(k.last.Verdict.Err, isolate.ErrGoexit) && k.t.Failed():
 		k.t.FailNow() // the consumer could only end its own goroutine
 	}
 	return *k.last, true
@@ -187,7 +188,7 @@ func (k *Kit) observe(next bus.Handler) bus.Handler {
 func guarded(ctx context.Context, m *bus.Message, next bus.Handler) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = bus.NewPanicError(value)
+			err = isolate.NewPanic(value)
 		}
 	}()
 	return next(ctx, m)

@@ -10,7 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -48,7 +51,7 @@ func (k *Kit) RequireIdempotent(state func() any) {
 func (k *Kit) RequireRedeliverable(state func() any) {
 	k.t.Helper()
 	type delivery struct {
-		id       bus.MessageID
+		id       uuid.UUID
 		consumer string
 	}
 	first := map[delivery]effects{}
@@ -114,7 +117,7 @@ func (k *Kit) read(ctx context.Context, state func() any) (e effects) {
 	}
 	if k.store.Events() == nil {
 		numbered, headErr := k.store.Head(ctx, k.db)
-		others, err := k.store.Unnumbered(ctx, k.db, bus.MaxQueueCount)
+		others, err := k.store.Unnumbered(ctx, k.db, store.MostCounted)
 		if err := errors.Join(headErr, err); err != nil {
 			k.problem = fmt.Sprintf("count events: %v", err)
 		}

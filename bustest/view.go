@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -45,7 +46,7 @@ func (k *Kit) In(tx bun.IDB) View { return View{kit: k, db: tx} }
 
 // produced returns pending and poisoned messages, one for each that was produced.
 func (v View) produced() ([]*bus.Message, bus.Codec, error) {
-	found := map[bus.MessageID]*bus.Message{}
+	found := map[uuid.UUID]*bus.Message{}
 	rows, err := v.kit.store.Messages(v.kit.Context(), v.db)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read messages: %w", err)
@@ -69,7 +70,7 @@ func (v View) produced() ([]*bus.Message, bus.Codec, error) {
 
 // inOrder sorts by id, which for those that a producer made is the order in which
 // they were produced.
-func inOrder(found map[bus.MessageID]*bus.Message) []*bus.Message {
+func inOrder(found map[uuid.UUID]*bus.Message) []*bus.Message {
 	return slices.SortedFunc(maps.Values(found), func(a, b *bus.Message) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 }
 
@@ -96,7 +97,7 @@ func (k *Kit) produced() ([]*bus.Message, bus.Codec, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	found := map[bus.MessageID]*bus.Message{}
+	found := map[uuid.UUID]*bus.Message{}
 	for _, m := range stored {
 		found[m.ID] = m
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -100,13 +101,13 @@ type Write struct {
 // stream wait.
 //
 // The name of a stream is its category, "-", and an id: "account-42". It has up to
-// bus.MaxKey bytes. Without events the version is not checked.
+// 255 bytes. Without events the version is not checked.
 //
 // An event that is given to outbox.Producer.Produce instead reaches the same
 // consumers, but is in no stream: the Event of its message is nil.
 //
 // Other errors that the caller can avoid are *[UnknownTypeError], [ErrTombstoned],
-// bus.ErrPointerPayload, bus.ErrOtherType, bus.ErrTooLarge, bus.ErrBadText and
+// bus.ErrBadPayload, bus.ErrBadPayload, bus.ErrTooLarge, bus.ErrBadText and
 // bus.ErrBadOption, for which nothing was sent to the database.
 func (l *Log) Append(ctx context.Context, tx bun.Tx, stream string, want Expected, events ...bus.Payload) (Appended, error) {
 	appended, err := l.AppendAll(ctx, tx, Write{Stream: stream, Want: want, Events: events})
@@ -213,17 +214,17 @@ func checkStream(stream string) error {
 	if !ok || category == "" || id == "" {
 		return fmt.Errorf("stream %q: %w: a category, \"-\" and an id are needed, such as account-42", stream, bus.ErrBadOption)
 	}
-	return bus.CheckKey("stream", stream)
+	return limits.CheckKey("stream", stream)
 }
 
 // message encodes an event.
 func (l *Log) message(event bus.Payload) (*bus.Message, error) {
 	if event == nil {
-		return nil, fmt.Errorf("%w: a nil event", bus.ErrPointerPayload)
+		return nil, fmt.Errorf("%w: a nil event", bus.ErrBadPayload)
 	}
 	goType := reflect.TypeOf(event)
 	if goType.Kind() == reflect.Pointer {
-		return nil, fmt.Errorf("%w: %s, pass the struct itself", bus.ErrPointerPayload, goType)
+		return nil, fmt.Errorf("%w: %s, pass the struct itself", bus.ErrBadPayload, goType)
 	}
 	name := event.PayloadType()
 	known, ok := l.types.byName[name]
@@ -231,7 +232,7 @@ func (l *Log) message(event bus.Payload) (*bus.Message, error) {
 	case !ok:
 		return nil, &UnknownTypeError{Type: name}
 	case known.goType != goType:
-		return nil, fmt.Errorf("event %q (%s): %w: it is known as %s", name, goType, bus.ErrOtherType, known.goType)
+		return nil, fmt.Errorf("event %q (%s): %w: it is known as %s", name, goType, bus.ErrBadPayload, known.goType)
 	}
 	text, err := l.registry.Codec().Encode(event)
 	if err != nil {
@@ -244,7 +245,7 @@ func (l *Log) message(event bus.Payload) (*bus.Message, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make an event id: %w", err)
 	}
-	return &bus.Message{ID: bus.MessageID(id), PayloadType: known.name, Payload: text, Value: event, Event: &bus.Event{Schema: known.schema}}, nil
+	return &bus.Message{ID: id, PayloadType: known.name, Payload: text, Value: event, Event: &bus.Event{Schema: known.schema}}, nil
 }
 
 // record is called at the end of the produce chain.
@@ -280,7 +281,7 @@ func (a *appending) needsSavepoint() bool {
 // insert writes the events once they have their versions.
 func (a *appending) insert(ctx context.Context, db bun.IDB) error {
 	for _, m := range a.batch {
-		headers, err := store.EncodeHeaders(m.Headers, nil, 0, bus.Live)
+		headers, err := store.EncodeHeaders(m.Headers, nil, 0)
 		if err != nil {
 			return err
 		}

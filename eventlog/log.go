@@ -112,7 +112,7 @@ func (l *Log) on(db bun.IDB) (*store.Store, bun.IDB, error) {
 // committed. It is for transactions that read a stream before they append, which
 // on SQLite must begin with a write, as this one does. In a transaction that the
 // library has begun, that of a transactional consumer or of a projection, say, it
-// is bus.ErrNotInTx: append in that one.
+// is outbox.ErrNotInTx: append in that one.
 func (l *Log) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Context, tx bun.Tx) error) error {
 	s, _, err := l.on(db)
 	if err == nil {

@@ -9,10 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
@@ -30,7 +32,7 @@ const (
 type Recorded struct {
 	// ID is the same for whoever is given the event: the idempotency key for
 	// effects outside the database.
-	ID bus.MessageID
+	ID uuid.UUID
 	// Sequence identifies the event; see bus.Event.
 	Sequence int64
 	// Stream is the name of the stream, and Version the event's place in it,
@@ -135,7 +137,7 @@ func (l *Log) streamPages(ctx context.Context, stream string, after *int64) next
 // checkText reports what no database could compare with. What is merely too long is in
 // none, and so not found.
 func checkText(what, s string) error {
-	if err := bus.CheckText(s); err != nil {
+	if err := limits.CheckText(s); err != nil {
 		return fmt.Errorf("%s %q: %w: %w", what, s, bus.ErrBadText, err)
 	}
 	return nil

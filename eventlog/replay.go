@@ -12,9 +12,11 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 // Replay says which events a consumer is to be given again.
@@ -46,8 +48,8 @@ const (
 	replayPrefix = "replay:"
 )
 
-// Replay writes a message for each event of the consumer, with bus.Replay as its
-// mode, and returns how many this call has written; middleware.SkipOnReplay guards
+// Replay writes a message for each event of the consumer, marked as a replay
+// (bus.Event), and returns how many this call has written; middleware.SkipOnReplay guards
 // consumers whose effects must not happen twice. They run as ever, by an
 // outbox.Processor. Each event is written once for each name, whatever crashes:
 // pages are committed with the place that the replay has come to. Going on with
@@ -81,7 +83,7 @@ func (l *Log) replay(ctx context.Context, db *bun.DB, replay Replay) (total int,
 		if total += n; err != nil || done {
 			return total, err
 		}
-		l.registry.Wakeups().Send(bus.Wake{PayloadTypes: []string{consumer.PayloadType()}})
+		l.registry.Wakeups().Send(wakeup.Wake{PayloadTypes: []string{consumer.PayloadType()}})
 		due := begun.Add(time.Duration(total) * time.Second / time.Duration(replay.Rate))
 		if !outage.Pause(ctx, max(time.Until(due), replayPause)) {
 			return total, context.Cause(ctx)
@@ -109,7 +111,7 @@ func (l *Log) checkReplay(r *Replay) (bus.Consumer, error) {
 	} else if l.types.Names(consumer.PayloadType()) == nil {
 		errs = append(errs, fmt.Errorf("consumer %q: %w", r.Consumer, &UnknownTypeError{Type: consumer.PayloadType()}))
 	}
-	return consumer, errors.Join(append(errs, bus.CheckKey("name", r.Name))...)
+	return consumer, errors.Join(append(errs, limits.CheckKey("name", r.Name))...)
 }
 
 // enterReplay makes the replay's row, or checks that it is the same, and returns
@@ -178,7 +180,7 @@ func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Repl
 func (l *Log) deliverAgain(ctx context.Context, s *store.Store, tx bun.Tx, r Replay, consumer bus.Consumer, events []store.Event) (int, error) {
 	rows := make([]store.NewMessage, len(events))
 	for i, e := range events {
-		headers, err := store.EncodeHeaders(store.Headers(e.Headers), &bus.Event{Sequence: e.Sequence}, len(e.Data), bus.Replay)
+		headers, err := store.EncodeHeaders(store.Headers(e.Headers), &bus.Event{Sequence: e.Sequence, Replay: true}, len(e.Data))
 		if err != nil {
 			return 0, err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -35,14 +36,14 @@ func (l *Log) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Sn
 }
 
 // SaveSnapshot keeps a snapshot, unless one of a later version is kept. A stream, kind
-// or state that is no text is bus.ErrBadText, a kind of more than bus.MaxKey bytes
+// or state that is no text is bus.ErrBadText, a kind of more than 255 bytes
 // bus.ErrTooLarge, a stream with a name that none can have bus.ErrBadOption.
 func (l *Log) SaveSnapshot(ctx context.Context, tx bun.Tx, stream, kind string, snapshot Snapshot) error {
 	s, db, err := l.on(tx)
 	if err == nil {
-		err = errors.Join(checkStream(stream), bus.CheckKey("kind", kind))
+		err = errors.Join(checkStream(stream), limits.CheckKey("kind", kind))
 	}
-	if bad := bus.CheckText(string(snapshot.State)); err == nil && bad != nil { // which is not to be shown
+	if bad := limits.CheckText(string(snapshot.State)); err == nil && bad != nil { // which is not to be shown
 		err = fmt.Errorf("state: %w: %w", bus.ErrBadText, bad)
 	}
 	if err == nil {

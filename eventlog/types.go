@@ -10,11 +10,12 @@ import (
 	"slices"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// ErrDrop is bus.ErrDropped, for upcasters to return: the event is obsolete, and
-// readers pass over it.
-var ErrDrop = bus.ErrDropped
+// ErrDrop is for upcasters to return: the event is obsolete. Readers pass over it, and a
+// message that delivers it is done without running.
+var ErrDrop = store.ErrDropped
 
 // Upcast turns the stored text of an event of one schema into that of the next.
 // It must be a pure function: it is called whenever such an event is read, by
@@ -154,7 +155,7 @@ func (t *Types) find(name string) (*Type, bool) {
 	return known, ok
 }
 
-// GoType implements bus.EventTypes.
+// GoType implements what a bus.RegistryConfig takes.
 func (t *Types) GoType(name string) (reflect.Type, bool) {
 	known, ok := t.find(name)
 	if !ok {
@@ -163,7 +164,7 @@ func (t *Types) GoType(name string) (reflect.Type, bool) {
 	return known.goType, true
 }
 
-// Aliases implements bus.EventTypes.
+// Aliases implements what a bus.RegistryConfig takes.
 func (t *Types) Aliases(name string) []string {
 	known, ok := t.find(name)
 	if !ok {
@@ -188,7 +189,7 @@ func (e *UnknownTypeError) Error() string {
 	return fmt.Sprintf("eventlog: event %q is not known: give it to NewTypes", e.Type)
 }
 
-// Upcast implements bus.EventTypes. An event that is not known is an
+// Upcast implements what a bus.RegistryConfig takes. An event that is not known is an
 // *[UnknownTypeError].
 func (t *Types) Upcast(ctx context.Context, name string, schema int, text []byte) ([]byte, error) {
 	known, ok := t.find(name)

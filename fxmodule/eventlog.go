@@ -95,14 +95,3 @@ func newRunner(p runnerParams) (*projection.Runner, error) {
 	})
 	return projection.NewRunner(p.DB, p.Log, config, p.Projections...)
 }
-
-// events returns what the registry is to know of the event log.
-func events(types *eventlog.Types, config bus.RegistryConfig) (bus.EventTypes, error) {
-	switch {
-	case types == nil:
-		return config.Events, nil
-	case config.Events != nil:
-		return nil, bothProvided("fxmodule.EventLog", "bus.RegistryConfig.Events")
-	}
-	return types, nil
-}

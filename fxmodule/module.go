@@ -108,6 +108,6 @@ type migrating struct{}
 // Migrate has the application bring the library's tables up to date when it
 // starts, before anything uses them: [Module] says when. It may run in many
 // instances at once, and is bounded by fx's start timeout. Without it the tables
-// must be there, or the start fails with bus.ErrSchema: see outbox.Migrate.
+// must be there, or the start fails with outbox.ErrSchema: see outbox.Migrate.
 // Without Module it has no effect.
 func Migrate() fx.Option { return fx.Supply(&migrating{}) }

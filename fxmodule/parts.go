@@ -37,8 +37,12 @@ type made struct {
 
 func makeRegistry(p registryParams) (m *made) {
 	m = new(made)
-	if p.Config.Events, m.err = events(p.Types, p.Config); m.err != nil {
+	switch {
+	case p.Types != nil && p.Config.Events != nil:
+		m.err = bothProvided("fxmodule.EventLog", "bus.RegistryConfig.Events")
 		return m
+	case p.Types != nil:
+		p.Config.Events = p.Types
 	}
 	// fx shuffles groups, and mistakes are easier to compare in one order.
 	slices.SortStableFunc(p.Consumers, func(a, b bus.Consumer) int {

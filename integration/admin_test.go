@@ -18,6 +18,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -336,10 +337,10 @@ func TestAdminInTransactions(t *testing.T) {
 		a.produceMany(3)
 		undo := errors.New("undo")
 		err := a.producer.RunInTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
-			if _, err := admin.Cancel(ctx, db, 1); !errors.Is(err, bus.ErrNotInTx) {
+			if _, err := admin.Cancel(ctx, db, 1); !errors.Is(err, txn.ErrNotInTx) {
 				t.Errorf("cancel beside the transaction: got %v, want ErrNotInTx", err)
 			}
-			if err := admin.Pause(ctx, db, "c"); !errors.Is(err, bus.ErrNotInTx) {
+			if err := admin.Pause(ctx, db, "c"); !errors.Is(err, txn.ErrNotInTx) {
 				t.Errorf("pause beside the transaction: got %v, want ErrNotInTx", err)
 			}
 			return errors.Join(admin.Pause(ctx, tx, "c"), undo)

@@ -257,7 +257,7 @@ func TestTimeoutCountsAnAttempt(t *testing.T) {
 				t.Errorf("cause: got %v, want ErrTimeout", cause)
 			}
 			return ctx.Err()
-		}, bus.Timeout(20*time.Millisecond), bus.WithBackoff(func(int) time.Duration { return time.Hour })))
+		}, bus.Timeout(20*time.Millisecond), bus.Backoff(func(int) time.Duration { return time.Hour })))
 		a.produce(order{ID: "1"})
 		r := a.start(fast())
 		eventually(t, "an attempt is counted", func() bool {
@@ -286,7 +286,7 @@ func TestOutcomesOfHandlers(t *testing.T) {
 			bus.Consume("discard", func(context.Context, order) error { return bus.Discard(boom) }),
 			bus.Consume("snooze", once(bus.Snooze(time.Hour))),
 			bus.Consume("retry-after", once(bus.RetryAfter(time.Hour, boom))),
-			bus.Consume("panics", func(context.Context, order) error { panic("boom") }, bus.WithBackoff(func(int) time.Duration { return time.Hour })),
+			bus.Consume("panics", func(context.Context, order) error { panic("boom") }, bus.Backoff(func(int) time.Duration { return time.Hour })),
 			bus.Consume("undecodable", func(context.Context, order) error { return nil }),
 		)
 		a.produce(order{ID: "1"})

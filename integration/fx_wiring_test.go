@@ -22,6 +22,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/fxmodule"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/notify"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -199,7 +200,7 @@ func TestFxTakesAListOfConsumers(t *testing.T) {
 func TestFxNamesItsOwnCureForMissingTables(t *testing.T) {
 	t.Parallel()
 	err := fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t)), fxmodule.Module).Start(t.Context())
-	if !errors.Is(err, bus.ErrSchema) || !strings.Contains(err.Error(), "fxmodule.Migrate()") || strings.Count(err.Error(), "there is no table") != 1 {
+	if !errors.Is(err, dberr.ErrSchema) || !strings.Contains(err.Error(), "fxmodule.Migrate()") || strings.Count(err.Error(), "there is no table") != 1 {
 		t.Errorf("got %v, want ErrSchema once, and what to do about it under fx", err)
 	}
 }

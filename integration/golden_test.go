@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 
@@ -168,7 +169,7 @@ func goldenOperations() []goldenOperation {
 }
 
 func (g *golden) insert(key string) error {
-	id := func(n byte) bus.MessageID { return bus.MessageID{0: 1, 6: 0x70, 8: 0x80, 15: n} }
+	id := func(n byte) uuid.UUID { return uuid.UUID{0: 1, 6: 0x70, 8: 0x80, 15: n} }
 	rows := []store.NewMessage{
 		{MessageID: id(1), ConsumerType: "send-receipt", PayloadType: "order.placed", Payload: `{"id":1}`, Headers: `{"tenant":"a"}`},
 		{MessageID: id(1), ConsumerType: "update-stock", PayloadType: "order.placed", Payload: `{"id":1}`, Headers: `{"tenant":"a"}`},

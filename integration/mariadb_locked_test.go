@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -34,8 +35,8 @@ func newMariaLocker(t *testing.T) *mariaLocker {
 	l := &mariaLocker{T: t, db: testdb.MariaDB(t)}
 	l.Store = mariaStore(t, l.db)
 	for i, insertID := range []string{"met", "", "", "free"} {
-		row := store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", InsertID: insertID, MessageID: bus.MessageID{byte(i)}}
-		_ = must[map[bus.MessageID]int](t)(l.Insert(t.Context(), l.db, []store.NewMessage{row}))
+		row := store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", InsertID: insertID, MessageID: uuid.UUID{byte(i)}}
+		_ = must[map[uuid.UUID]int](t)(l.Insert(t.Context(), l.db, []store.NewMessage{row}))
 	}
 	l.held = must[store.Claim](t)(l.Claim(t.Context(), l.db, store.ClaimRequest{Owner: "a", Lease: time.Minute,
 		Wants: []store.Want{{Consumer: "c", Payload: "p", Limit: 4}}, MaxBytes: 1 << 20}))
@@ -45,7 +46,7 @@ func newMariaLocker(t *testing.T) *mariaLocker {
 	slices.SortFunc(l.held.Messages, func(a, b store.Message) int { return int(a.ID - b.ID) })
 	l.tx = must[bun.Tx](t)(l.db.BeginTx(context.WithoutCancel(t.Context()), nil))
 	t.Cleanup(func() { _ = l.tx.Rollback() })
-	again := store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", InsertID: "met", MessageID: bus.MessageID{9}}
+	again := store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", InsertID: "met", MessageID: uuid.UUID{9}}
 	if written, err := l.Insert(t.Context(), l.tx, []store.NewMessage{again}); err != nil || len(written) != 0 {
 		t.Fatalf("insert of an insert id that is pending: got %v, error %v, want nothing written", written, err)
 	}

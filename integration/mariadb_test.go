@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -115,7 +117,7 @@ func TestMariaDBStatementsFitIntoPackets(t *testing.T) {
 	}
 	rows := make([]store.NewMessage, 1000)
 	for i := range rows {
-		rows[i] = store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", Headers: `{"h":"` + strings.Repeat(`\"`, bus.MaxHeaders) + `"}`}
+		rows[i] = store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", Headers: `{"h":"` + strings.Repeat(`\"`, limits.Headers) + `"}`}
 		rows[i].MessageID[0], rows[i].MessageID[1] = byte(i), byte(i>>8)
 	}
 	if _, err := s.Insert(t.Context(), db, rows); err != nil {
@@ -160,7 +162,7 @@ func TestMariaDBWithGapsBetweenIDs(t *testing.T) {
 			rows[i] = store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", InsertID: fmt.Sprint(first + i)}
 			rows[i].MessageID[0], rows[i].MessageID[1] = byte(first), byte(i)
 		}
-		if written := must[map[bus.MessageID]int](t)(s.Insert(t.Context(), db, rows)); len(written) != want {
+		if written := must[map[uuid.UUID]int](t)(s.Insert(t.Context(), db, rows)); len(written) != want {
 			t.Errorf("insert of %d: got %d written, want %d", n, len(written), want)
 		}
 	}

@@ -61,7 +61,7 @@ func (a *app) joined(config notify.Config) (n *notify.Notifier, stop func()) {
 func (a *app) listening(listener notify.Listener) {
 	a.Helper()
 	n, _ := a.joined(notify.Config{Listener: listener})
-	eventually(a.T, "notifications are heard", func() bool { return n.Health().Listening })
+	eventually(a.T, "notifications are heard", func() bool { return n.Health().Ready })
 }
 
 func direct(t *testing.T, dsn string) *pgxnotify.Listener {
@@ -89,7 +89,7 @@ func inOwnTx(ctx context.Context, db *bun.DB, registry *bus.Registry, fn func(co
 	if err := db.RunInTx(ctx, nil, fn); err != nil {
 		return err
 	}
-	registry.Wakeups().Send(bus.Wake{PayloadTypes: []string{"order.placed"}})
+	registry.Committed("order.placed")
 	return nil
 	// end
 }
@@ -278,7 +278,7 @@ func TestTerminatedListenersLoseNothing(t *testing.T) {
 	if terminated < 2 {
 		t.Errorf("listeners terminated: got %d, want some, or this tests nothing", terminated)
 	}
-	eventually(t, "notifications are heard again", func() bool { return n.Health().Listening })
+	eventually(t, "notifications are heard again", func() bool { return n.Health().Ready })
 	if got, most := strings.Count(log.String(), "level=WARN"), 1+int(time.Since(start).Minutes()); got < 1 || got > most {
 		t.Errorf("complaints: got %d, want 1 to %d, one in a minute:\n%s", got, most, log.String())
 	}
@@ -320,7 +320,7 @@ func TestDeafNotifiersSaySo(t *testing.T) {
 			web := newApp(t, db, counting("c", &done)) // its registry has no notifier
 			web.produce(order{})
 			eventually(t, "polling goes on", func() bool { return done.Load() == 1 })
-			if h := n.Health(); h.Listening || h.Err == nil {
+			if h := n.Health(); h.Ready || h.Err == nil {
 				t.Errorf("health: got %+v, want why nothing is heard", h)
 			}
 			stop()
@@ -426,7 +426,7 @@ func TestFxNotifiesOtherProcesses(t *testing.T) {
 		fxmodule.Consumers(counting("c", &done)), fx.Populate(&n))
 	app.RequireStart()
 	defer app.RequireStop()
-	eventually(t, "notifications are heard", func() bool { return n.Health().Listening })
+	eventually(t, "notifications are heard", func() bool { return n.Health().Ready })
 	web := newApp(t, testdb.OpenPostgres(t, dsn), counting("c", &done))
 	web.joined(notify.Config{})
 	web.produce(order{})

@@ -274,12 +274,12 @@ func TestStatsTellWhatWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		queues := func() map[string]bus.QueueStats {
+		queues := func() map[string]outbox.Queue {
 			list, err := idle.Queues(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			byName := map[string]bus.QueueStats{}
+			byName := map[string]outbox.Queue{}
 			for _, q := range list {
 				byName[q.Consumer] = q
 			}

@@ -236,7 +236,7 @@ func TestStatsSeeCrashedMessages(t *testing.T) {
 		a.exec("UPDATE consumer_messages SET crashes = 1")
 		p := must[*outbox.Processor](t)(outbox.NewProcessor(db, a.registry, outbox.ProcessorConfig{}))
 		eventually(t, "the message has an age", func() bool {
-			q := must[[]bus.QueueStats](t)(p.Queues(t.Context()))[0]
+			q := must[[]outbox.Queue](t)(p.Queues(t.Context()))[0]
 			return q.Ready == 1 && q.OldestReady > time.Millisecond
 		})
 	})

@@ -15,6 +15,8 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -154,7 +156,7 @@ func TestMissingTablesHaveOneName(t *testing.T) {
 			"poison: discard: ":              second(store.Discard(ctx, db, 1)),
 			"poison: purge: ":                second(store.Purge(ctx, db, 0)),
 		} {
-			if !errors.Is(err, bus.ErrSchema) || !strings.HasPrefix(err.Error(), prefix) || strings.Count(err.Error(), bus.ErrSchema.Error()) != 1 {
+			if !errors.Is(err, dberr.ErrSchema) || !strings.HasPrefix(err.Error(), prefix) || strings.Count(err.Error(), dberr.ErrSchema.Error()) != 1 {
 				t.Errorf("%s: got %v, want it, and once ErrSchema", prefix, err)
 			}
 		}
@@ -187,7 +189,7 @@ func TestWritesApartFromTheTransactionAreRefused(t *testing.T) {
 				"discard":         second(store.Discard(ctx, db, 1)),
 				"purge":           second(store.Purge(ctx, db, 0)),
 			} {
-				if !errors.Is(err, bus.ErrNotInTx) {
+				if !errors.Is(err, txn.ErrNotInTx) {
 					t.Errorf("%s: got %v, want ErrNotInTx", what, err)
 				}
 			}

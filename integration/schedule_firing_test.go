@@ -15,6 +15,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
@@ -314,8 +315,8 @@ func TestEveryChangeWakes(t *testing.T) {
 	var n atomic.Int64
 	a, poisoned := poisonedApp(t, db, 4, counting("c", &n))
 	s := a.scheduler()
-	var woken []bus.Wake
-	defer a.registry.Wakeups().Listen(func(w bus.Wake) { woken = append(woken, w) })()
+	var woken []wakeup.Wake
+	defer a.registry.Wakeups().Listen(func(w wakeup.Wake) { woken = append(woken, w) })()
 	requeued := int64(0)
 	for what, do := range map[string]func(db bun.IDB) error{
 		"schedule": func(db bun.IDB) error { return second(s.ScheduleAnother(t.Context(), db, order{}, "@yearly", "UTC")) },

@@ -14,6 +14,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -202,7 +203,7 @@ func TestAScheduleWithFullHeadersFires(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	a := newApp(t, testdb.SQLite(t), counting("c", &n))
-	must[int64](t)(a.scheduler().ScheduleAnother(t.Context(), a.db, order{}, "@yearly", "UTC", schedule.Header("k", strings.Repeat("v", bus.MaxHeaders-1))))
+	must[int64](t)(a.scheduler().ScheduleAnother(t.Context(), a.db, order{}, "@yearly", "UTC", schedule.Header("k", strings.Repeat("v", limits.Headers-1))))
 	a.makeDue(time.Second)
 	a.fireSchedules(t.Context(), schedule.ProcessorConfig{})
 	eventually(t, "it fires", func() bool { return len(a.pending()) == 1 })

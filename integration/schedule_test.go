@@ -273,7 +273,7 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{"zone", second(s.ScheduleAnother(ctx, db, order{}, "@daily", "Nowhere")), schedule.ErrExpression},
 		{"no zone", second(s.ScheduleAnother(ctx, db, order{}, "@daily", "")), schedule.ErrExpression},
 		{"no consumer", second(s.ScheduleAnother(ctx, db, refund{}, "@daily", "UTC")), bus.ErrNoConsumer},
-		{"pointer", second(s.ScheduleAnother(ctx, db, &order{}, "@daily", "UTC")), bus.ErrPointerPayload},
+		{"pointer", second(s.ScheduleAnother(ctx, db, &order{}, "@daily", "UTC")), bus.ErrBadPayload},
 		{"name", second(s.Schedule(ctx, db, order{}, "@daily", "UTC", schedule.Name("\x00"))), bus.ErrBadText},
 		{"tag", second(s.ScheduleAnother(ctx, db, order{}, "@daily", "UTC", schedule.Tag(strings.Repeat("t", 256)))), bus.ErrTooLarge},
 		{"header", second(s.ScheduleAnother(ctx, db, order{}, "@daily", "UTC", schedule.Header("", "v"))), bus.ErrBadOption},

@@ -209,7 +209,7 @@ func TestStepAbandonsAHandlerThatIgnoresItsTimeout(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		release := make(chan struct{})
 		a := newApp(bus.Consume("deaf", func(context.Context, order) error { <-release; return nil },
-			bus.Timeout(3*time.Second), bus.WithBackoff(middleware.Constant(time.Hour))))
+			bus.Timeout(3*time.Second), bus.Backoff(middleware.Constant(time.Hour))))
 		a.produceAt(ctx, order{ID: "1"})
 		start := time.Now()
 		if n := a.steps(ctx, a.processor(outbox.ProcessorConfig{})); n != 1 {

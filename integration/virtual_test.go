@@ -77,7 +77,7 @@ func TestRetriesWaitForTheBackoff(t *testing.T) {
 		a := newApp(bus.Consume("fails", func(context.Context, order) error {
 			runs.add()
 			return errors.New("no luck")
-		}, bus.WithBackoff(func(attempt int) time.Duration { return time.Duration(attempt) * time.Minute }), bus.MaxAttempts(4)))
+		}, bus.Backoff(func(attempt int) time.Duration { return time.Duration(attempt) * time.Minute }), bus.MaxAttempts(4)))
 		a.produceAt(ctx, order{ID: "1"})
 		r := a.startWith(ctx, outbox.ProcessorConfig{})
 		sooner(t, "the message is poisoned", func() bool { return len(a.poisoned()) == 1 })
@@ -122,7 +122,7 @@ func TestHandlerThatIgnoresItsTimeoutIsAbandoned(t *testing.T) {
 				<-release
 			}
 			return nil
-		}, bus.Timeout(3*time.Second), bus.WithBackoff(middleware.Constant(time.Minute))))
+		}, bus.Timeout(3*time.Second), bus.Backoff(middleware.Constant(time.Minute))))
 		a.produceAt(ctx, order{ID: "1"})
 		start := time.Now()
 		r := a.startWith(ctx, outbox.ProcessorConfig{Concurrency: 1})

@@ -18,7 +18,7 @@ import (
 // own; nil means [Exponential] with the consumer's AttemptDelay.
 //
 // Without this layer an error is retried after AttemptDelay and counts nothing.
-func Attempts(fallback bus.Backoff) bus.Middleware {
+func Attempts(fallback func(attempt int) time.Duration) bus.Middleware {
 	return func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, m *bus.Message) error {
 			err := next(ctx, m)
@@ -30,7 +30,7 @@ func Attempts(fallback bus.Backoff) bus.Middleware {
 	}
 }
 
-func judge(err error, m *bus.Message, fallback bus.Backoff) error {
+func judge(err error, m *bus.Message, fallback func(attempt int) time.Duration) error {
 	v := bus.VerdictOf(err)
 	var permanent *backoff.PermanentError
 	switch {
@@ -62,7 +62,7 @@ func judge(err error, m *bus.Message, fallback bus.Backoff) error {
 
 // delay asks the backoff, which may be the user's: a panic of it must not leave
 // the attempt uncounted.
-func delay(wait bus.Backoff, attempt int, fallback time.Duration) (d time.Duration) {
+func delay(wait func(attempt int) time.Duration, attempt int, fallback time.Duration) (d time.Duration) {
 	defer func() {
 		if recover() != nil {
 			d = fallback

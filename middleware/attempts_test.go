@@ -90,7 +90,7 @@ func TestAttemptsChoosesTheBackoff(t *testing.T) {
 	tests := []struct {
 		name     string
 		config   *bus.ConsumerConfig
-		fallback bus.Backoff
+		fallback func(attempt int) time.Duration
 		min, max time.Duration // at attempt 3
 	}{
 		{"the consumer's own comes first", &bus.ConsumerConfig{Backoff: own, AttemptDelay: time.Second}, fallback, 3 * time.Minute, 3 * time.Minute},

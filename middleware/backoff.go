@@ -4,8 +4,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
 // MaxBackoff is the longest wait [Exponential] gives.
@@ -14,7 +12,7 @@ const MaxBackoff = 15 * time.Minute
 // Exponential doubles the wait with every failed attempt, starting at initial,
 // spreads it by ±50 % so that messages which failed together do not return
 // together, and never exceeds [MaxBackoff].
-func Exponential(initial time.Duration) bus.Backoff {
+func Exponential(initial time.Duration) func(attempt int) time.Duration {
 	return func(attempt int) time.Duration {
 		if initial <= 0 {
 			return 0
@@ -32,6 +30,6 @@ func Exponential(initial time.Duration) bus.Backoff {
 }
 
 // Constant waits the same time after every failed attempt.
-func Constant(d time.Duration) bus.Backoff {
+func Constant(d time.Duration) func(attempt int) time.Duration {
 	return func(int) time.Duration { return d }
 }

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
@@ -20,7 +21,7 @@ type Options struct {
 	Outer []bus.Middleware
 	// Backoff is the wait between failed runs of consumers that have none of
 	// their own. Defaults to Exponential with the consumer's AttemptDelay.
-	Backoff bus.Backoff
+	Backoff func(attempt int) time.Duration
 	// OnPoison is told before a message is poisoned. Defaults to none.
 	OnPoison OnPoison
 	// User is the application's own layers, first outermost. They run inside

@@ -89,7 +89,7 @@ func ExampleExponential() {
 
 func ExampleConstant() {
 	registered := bus.Consume("send-invoice", func(context.Context, InvoiceDue) error { return nil },
-		bus.WithBackoff(middleware.Constant(30*time.Second)))
+		bus.Backoff(middleware.Constant(30*time.Second)))
 	fmt.Println(registered.Config().Backoff(1), registered.Config().Backoff(5))
 	// Output: 30s 30s
 }
@@ -103,17 +103,18 @@ func (InvoiceDue) PayloadType() string { return "invoice.due" }
 // Balances may be told of a deposit twice, whoever gets the mail may not.
 func ExampleSkipOnReplay() {
 	handler := middleware.SkipOnReplay("send-mail")(func(_ context.Context, m *bus.Message) error {
-		fmt.Println(m.Consumer, "runs,", m.Mode)
+		fmt.Println(m.Consumer, "runs, replay:", m.Event.Replay)
 		return nil
 	})
 	for _, m := range []*bus.Message{
-		{Consumer: "send-mail"}, {Consumer: "send-mail", Mode: bus.Replay}, {Consumer: "count", Mode: bus.Replay},
+		{Consumer: "send-mail", Event: &bus.Event{}}, {Consumer: "send-mail", Event: &bus.Event{Replay: true}},
+		{Consumer: "count", Event: &bus.Event{Replay: true}},
 	} {
 		if err := handler(context.Background(), m); err != nil {
 			fmt.Println(err)
 		}
 	}
 	// Output:
-	// send-mail runs, live
-	// count runs, replay
+	// send-mail runs, replay: false
+	// count runs, replay: true
 }

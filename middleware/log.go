@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
 // Log writes one line per run: Info when the message is done, snoozed or given
@@ -45,8 +46,8 @@ func Log(logger *slog.Logger) bus.Middleware {
 					attrs = append(attrs, slog.Int64("position", e.Position))
 				}
 			}
-			if m.Mode != bus.Live {
-				attrs = append(attrs, slog.String("mode", m.Mode.String()))
+			if m.Event.Mode() != "" {
+				attrs = append(attrs, slog.String("mode", m.Event.Mode()))
 			}
 			if v.Delay > 0 {
 				attrs = append(attrs, slog.Duration("delay", v.Delay))
@@ -55,7 +56,7 @@ func Log(logger *slog.Logger) bus.Middleware {
 				attrs = append(attrs, slog.String("reason", v.Reason))
 			}
 			if v.Err != nil {
-				attrs = append(attrs, slog.String("error", bus.ErrorText(v.Err)))
+				attrs = append(attrs, slog.String("error", errorlog.Text(v.Err)))
 				if p, ok := errors.AsType[*bus.PanicError](v.Err); ok && p != nil {
 					attrs = append(attrs, slog.String("stack", string(p.Stack)))
 				}

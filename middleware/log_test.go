@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 )
@@ -87,7 +89,7 @@ func TestLogWritesOneLinePerOutcome(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lines := newRecorder(slog.LevelDebug)
 				m := delivery(3)
-				m.ID, _ = bus.ParseMessageID("0198c2f4-5f6e-7abc-8def-0123456789ab")
+				m.ID, _ = uuid.Parse("0198c2f4-5f6e-7abc-8def-0123456789ab")
 				handler := middleware.Log(slog.New(lines))(func(context.Context, *bus.Message) error {
 					<-time.After(2 * time.Second)
 					return test.err
@@ -244,7 +246,7 @@ func TestLogNamesTheEvent(t *testing.T) {
 	lines := newRecorder(slog.LevelInfo)
 	h := middleware.Log(slog.New(lines))(func(context.Context, *bus.Message) error { return nil })
 	for want, m := range map[string]*bus.Message{
-		" stream=account-1 event_version=3 position=7 mode=replay": {Event: &bus.Event{Stream: "account-1", Version: 3, Position: 7}, Mode: bus.Replay},
+		" stream=account-1 event_version=3 position=7 mode=replay": {Event: &bus.Event{Stream: "account-1", Version: 3, Position: 7, Replay: true}},
 		" stream=account-1 event_version=3":                        {Event: &bus.Event{Stream: "account-1", Version: 3}}, // not numbered yet
 	} {
 		if err := h(t.Context(), m); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
 // OnPoison is told that a message is about to be poisoned, why, and by which
@@ -35,7 +36,7 @@ func Poison(hook OnPoison) bus.Middleware {
 func tell(ctx context.Context, hook OnPoison, m *bus.Message, v bus.Verdict) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = bus.NewPanicError(value)
+			err = isolate.NewPanic(value)
 		}
 	}()
 	hook(ctx, m, v.Reason, v.Err)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
 // Recover turns a panic into a *bus.PanicError, which counts as a failed
@@ -14,7 +15,7 @@ func Recover() bus.Middleware {
 		return func(ctx context.Context, m *bus.Message) (err error) {
 			defer func() {
 				if value := recover(); value != nil {
-					err = bus.NewPanicError(value)
+					err = isolate.NewPanic(value)
 				}
 			}()
 			return next(ctx, m)

@@ -14,7 +14,7 @@ func SkipOnReplay(consumers ...string) bus.Middleware {
 	consumers = slices.Clone(consumers)
 	return func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, m *bus.Message) error {
-			if m.Mode == bus.Replay && (len(consumers) == 0 || slices.Contains(consumers, m.Consumer)) {
+			if m.Event != nil && m.Event.Replay && (len(consumers) == 0 || slices.Contains(consumers, m.Consumer)) {
 				return nil
 			}
 			return next(ctx, m)

@@ -13,18 +13,18 @@ func TestSkipOnReplay(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		consumers []string
-		mode      bus.Mode
+		event     *bus.Event
 		runs      bool
 	}{
-		{"live, all", nil, bus.Live, true},
-		{"catching up, all", nil, bus.CatchUp, true},
-		{"replay, all", nil, bus.Replay, false},
-		{"replay, named", []string{"other", "mail"}, bus.Replay, false},
-		{"replay, not named", []string{"other"}, bus.Replay, true},
+		{"live, all", nil, nil, true},
+		{"catching up, all", nil, &bus.Event{Backlog: true}, true},
+		{"replay, all", nil, &bus.Event{Replay: true}, false},
+		{"replay, named", []string{"other", "mail"}, &bus.Event{Replay: true}, false},
+		{"replay, not named", []string{"other"}, &bus.Event{Replay: true}, true},
 	} {
 		ran := false
 		h := middleware.SkipOnReplay(c.consumers...)(func(context.Context, *bus.Message) error { ran = true; return nil })
-		if err := h(t.Context(), &bus.Message{Consumer: "mail", Mode: c.mode}); err != nil || ran != c.runs {
+		if err := h(t.Context(), &bus.Message{Consumer: "mail", Event: c.event}); err != nil || ran != c.runs {
 			t.Errorf("%s: got run %t and error %v, want %t and none", c.name, ran, err, c.runs)
 		}
 	}

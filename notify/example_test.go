@@ -29,5 +29,5 @@ func ExampleNewNotifier() {
 func ExampleNotifier_Health() {
 	var notifier *notify.Notifier
 	health := notifier.Health()
-	fmt.Println(health.Listening, health.Err)
+	fmt.Println(health.Ready, health.Err)
 }

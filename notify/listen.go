@@ -11,8 +11,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 const (
@@ -83,13 +83,13 @@ func (s *session) received(text string) {
 	}
 	about := strings.Fields(rest)
 	if slices.Contains(about, aboutMessages) {
-		s.registry.Wakeups().Send(bus.Wake{Remote: true})
+		s.registry.Wakeups().Send(wakeup.Wake{Remote: true})
 	}
 	if slices.Contains(about, aboutSchedules) {
-		s.registry.Wakeups().Send(bus.Wake{Remote: true, Schedules: true})
+		s.registry.Wakeups().Send(wakeup.Wake{Remote: true, Schedules: true})
 	}
 	if slices.Contains(about, aboutEvents) {
-		s.registry.Wakeups().Send(bus.Wake{Remote: true, Events: true})
+		s.registry.Wakeups().Send(wakeup.Wake{Remote: true, Events: true})
 	}
 }
 
@@ -120,9 +120,9 @@ func (s *session) check(ctx context.Context, proven func()) error {
 		proven()
 		s.hearing.works()
 		if first { // nobody has heard what was sent before
-			s.registry.Wakeups().Send(bus.Wake{Remote: true})
-			s.registry.Wakeups().Send(bus.Wake{Remote: true, Schedules: true})
-			s.registry.Wakeups().Send(bus.Wake{Remote: true, Events: true})
+			s.registry.Wakeups().Send(wakeup.Wake{Remote: true})
+			s.registry.Wakeups().Send(wakeup.Wake{Remote: true, Schedules: true})
+			s.registry.Wakeups().Send(wakeup.Wake{Remote: true, Events: true})
 		}
 		if first = false; !outage.Pause(ctx, checkEvery) {
 			return nil

@@ -3,7 +3,6 @@ package notify
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -105,30 +104,11 @@ func (n *Notifier) Run(ctx context.Context) error {
 	return nil
 }
 
-// Health is a snapshot of a notifier. Whatever it says, messages are processed.
-type Health struct {
-	// Listening is true while notifications of other processes are heard.
-	Listening bool `json:"listening"`
-	// Err is why they are not, or why others could not be notified.
-	Err error `json:"-"`
-}
-
-// MarshalJSON implements json.Marshaler, for output only: the error is its text.
-func (h Health) MarshalJSON() ([]byte, error) {
-	type plain Health
-	var text string
-	if h.Err != nil {
-		text = bus.ErrorText(h.Err)
-	}
-	return json.Marshal(struct {
-		plain
-		Err string `json:"error,omitempty"`
-	}{plain(h), text})
-}
-
-// Health tells how the notifier is doing.
-func (n *Notifier) Health() Health {
+// Health tells how the notifier is doing. It is ready while notifications of other
+// processes are heard; its error is why they are not, or why others could not be
+// notified. Whatever it says, messages are processed.
+func (n *Notifier) Health() bus.Health {
 	heard, err := n.hearing.get()
 	_, sendErr := n.sending.get()
-	return Health{Listening: heard && n.running.Load(), Err: errors.Join(err, sendErr)}
+	return bus.Health{Ready: heard && n.running.Load(), Err: errors.Join(err, sendErr)}
 }

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -93,7 +94,7 @@ type bubble struct {
 
 	mu    sync.Mutex
 	log   bytes.Buffer
-	wakes []bus.Wake // by others
+	wakes []wakeup.Wake // by others
 }
 
 // Write takes a line of the log.
@@ -103,7 +104,7 @@ func (b *bubble) Write(line []byte) (int, error) {
 	return b.log.Write(line)
 }
 
-func (b *bubble) woken(w bus.Wake) {
+func (b *bubble) woken(w wakeup.Wake) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if w.Remote {
@@ -112,7 +113,7 @@ func (b *bubble) woken(w bus.Wake) {
 }
 
 // others returns what others woke us with since it was last called.
-func (b *bubble) others() []bus.Wake {
+func (b *bubble) others() []wakeup.Wake {
 	synctest.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -151,9 +152,9 @@ func start(t *testing.T, s *server, listener Listener) *bubble {
 }
 
 // produced wakes this process, as a producer does after the commit.
-func (b *bubble) produced(wakes ...bus.Wake) {
+func (b *bubble) produced(wakes ...wakeup.Wake) {
 	if len(wakes) == 0 {
-		wakes = []bus.Wake{{PayloadTypes: []string{"order.placed"}}}
+		wakes = []wakeup.Wake{{PayloadTypes: []string{"order.placed"}}}
 	}
 	for _, w := range wakes {
 		b.registry.Wakeups().Send(w)
@@ -188,15 +189,15 @@ func TestOthersAreNotifiedAtOnceAndThenAtTheEndOfTheWindow(t *testing.T) {
 func TestOthersAreToldWhatToLookFor(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		wakes []bus.Wake
+		wakes []wakeup.Wake
 		want  []string
 	}{
-		"messages":                   {[]bus.Wake{{}}, []string{"messages"}},
-		"schedules":                  {[]bus.Wake{{Schedules: true}}, []string{"schedules"}},
-		"events":                     {[]bus.Wake{{Events: true}}, []string{"events"}},
-		"what may never commit":      {[]bus.Wake{{Expected: true}, {Schedules: true, Expected: true}}, nil},
-		"what others have sent":      {[]bus.Wake{{Remote: true}, {Schedules: true, Remote: true}}, nil},
-		"both, together in a window": {[]bus.Wake{{}, {Schedules: true}, {}}, []string{"messages", "messages schedules"}},
+		"messages":                   {[]wakeup.Wake{{}}, []string{"messages"}},
+		"schedules":                  {[]wakeup.Wake{{Schedules: true}}, []string{"schedules"}},
+		"events":                     {[]wakeup.Wake{{Events: true}}, []string{"events"}},
+		"what may never commit":      {[]wakeup.Wake{{Expected: true}, {Schedules: true, Expected: true}}, nil},
+		"what others have sent":      {[]wakeup.Wake{{Remote: true}, {Schedules: true, Remote: true}}, nil},
+		"both, together in a window": {[]wakeup.Wake{{}, {Schedules: true}, {}}, []string{"messages", "messages schedules"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -234,15 +235,15 @@ func TestReceivedNotifications(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		text string // {own} is the notifier's id
-		want []bus.Wake
+		want []wakeup.Wake
 	}{
-		"messages of another process":  {"other messages", []bus.Wake{{Remote: true}}},
-		"schedules of another process": {"other schedules", []bus.Wake{{Remote: true, Schedules: true}}},
-		"both":                         {"other messages schedules", []bus.Wake{{Remote: true}, {Remote: true, Schedules: true}}},
-		"events of another process":    {"other events", []bus.Wake{{Remote: true, Events: true}}},
+		"messages of another process":  {"other messages", []wakeup.Wake{{Remote: true}}},
+		"schedules of another process": {"other schedules", []wakeup.Wake{{Remote: true, Schedules: true}}},
+		"both":                         {"other messages schedules", []wakeup.Wake{{Remote: true}, {Remote: true, Schedules: true}}},
+		"events of another process":    {"other events", []wakeup.Wake{{Remote: true, Events: true}}},
 		"a check of another process":   {"other check", nil},
 		"our own":                      {"{own} messages", nil},
-		"of a later version":           {"other rumours messages", []bus.Wake{{Remote: true}}},
+		"of a later version":           {"other rumours messages", []wakeup.Wake{{Remote: true}}},
 		"nothing":                      {"", nil},
 		"somebody else's":              {"messages", nil},
 	} {
@@ -257,7 +258,7 @@ func TestReceivedNotifications(t *testing.T) {
 				}
 				b.stop()
 				woken := b.others()
-				if !slices.EqualFunc(woken, test.want, func(x, y bus.Wake) bool {
+				if !slices.EqualFunc(woken, test.want, func(x, y wakeup.Wake) bool {
 					return x.Remote == y.Remote && x.Schedules == y.Schedules && x.Events == y.Events && x.Expected == y.Expected && len(x.PayloadTypes) == 0
 				}) {
 					t.Errorf("woken with %+v, want %+v", woken, test.want)
@@ -272,14 +273,14 @@ func TestADeafListenerIsNoticedLoggedOnceAndReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		b := start(t, s, s)
-		if h := b.Health(); !h.Listening || h.Err != nil {
+		if h := b.Health(); !h.Ready || h.Err != nil {
 			t.Errorf("health at first: got %+v, want listening", h)
 		}
 		b.produced() // what is heard of that proves nothing later
 		s.set(func() { s.deaf = true })
 		<-time.After(checkEvery + checkTimeout)
 		synctest.Wait()
-		if h := b.Health(); h.Listening || !errors.Is(h.Err, errUnheard) {
+		if h := b.Health(); h.Ready || !errors.Is(h.Err, errUnheard) {
 			t.Errorf("health once deaf: got %+v, want errUnheard", h)
 		}
 		<-time.After(time.Hour)
@@ -300,11 +301,11 @@ func TestADeafListenerIsNoticedLoggedOnceAndReplaced(t *testing.T) {
 		if got := len(b.others()); got != 3 {
 			t.Errorf("woken %d times, want 3: to look for what went unheard", got)
 		}
-		if h := b.Health(); !h.Listening || h.Err != nil {
+		if h := b.Health(); !h.Ready || h.Err != nil {
 			t.Errorf("health at last: got %+v, want listening", h)
 		}
 		b.stop()
-		if b.Health().Listening {
+		if b.Health().Ready {
 			t.Error("health after the stop: got listening, want not")
 		}
 	})
@@ -320,7 +321,7 @@ func TestAListenerThatComesAndGoesDoesNotFillTheLog(t *testing.T) {
 			s.lost <- errors.New("terminated")
 			<-time.After(2 * retryMin)
 			synctest.Wait()
-			if !b.Health().Listening {
+			if !b.Health().Ready {
 				t.Fatal("health: got deaf, want a new connection at once, since the last one worked")
 			}
 		}
@@ -350,7 +351,7 @@ func TestWhyNothingIsHeard(t *testing.T) {
 				b := start(t, s, s)
 				<-time.After(checkTimeout)
 				synctest.Wait()
-				if h := b.Health(); h.Listening || !errors.Is(h.Err, test.want) {
+				if h := b.Health(); h.Ready || !errors.Is(h.Err, test.want) {
 					t.Errorf("health: got %+v, want %v", h, test.want)
 				}
 				b.stop()
@@ -409,13 +410,13 @@ func TestACheckThatCannotBeSentKeepsTheListener(t *testing.T) {
 		defer b.stop()
 		s.set(func() { s.down = errors.New("no connection is free") })
 		<-time.After(checkEvery + 2*checkTimeout)
-		if h := b.Health(); !h.Listening || h.Err == nil {
+		if h := b.Health(); !h.Ready || h.Err == nil {
 			t.Errorf("health while nothing can be sent: got %+v, want to listen, and why nothing is sent", h)
 		}
 		s.set(func() { s.down = nil })
 		<-time.After(2 * checkTimeout)
 		synctest.Wait()
-		if h := b.Health(); !h.Listening || h.Err != nil || s.listens != 1 {
+		if h := b.Health(); !h.Ready || h.Err != nil || s.listens != 1 {
 			t.Errorf("health afterwards: got %+v after %d connections, want all to be well on the first", h, s.listens)
 		}
 	})

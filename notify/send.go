@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 const (
@@ -37,7 +37,7 @@ type outbound struct {
 
 // note takes down what wakes this process. What others sent they know, and what
 // has not committed may never exist.
-func (o *outbound) note(w bus.Wake) {
+func (o *outbound) note(w wakeup.Wake) {
 	if w.Remote || w.Expected {
 		return
 	}

@@ -27,8 +27,8 @@ func (t *Telemetry) apply(ctx context.Context, b *bus.Batch, next bus.Sender) er
 	}
 	reader := batch[0].Consumer
 	attributes := append(operation(opApply, ""), operationType(opProcess), groupKey.String(reader), batchCountKey.Int(len(batch)))
-	if mode := batch[0].Mode; mode != bus.Live {
-		attributes = append(attributes, modeKey.String(mode.String()))
+	if mode := batch[0].Event.Mode(); mode != "" {
+		attributes = append(attributes, modeKey.String(mode))
 	}
 	ctx, span := t.tracer.Start(ctx, spanName(opApply, reader), trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(attributes...), trace.WithLinks(t.creationLinks(ctx, batch)...))

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
@@ -26,7 +27,7 @@ func BenchmarkConsumeOffWithContext(b *testing.B) {
 func benchmarkConsume(b *testing.B, headers map[string]string) {
 	b.Helper()
 	handler := off(b).Consume()(func(context.Context, *bus.Message) error { return nil })
-	m := &bus.Message{ID: bus.MessageID{1}, PayloadType: "order.placed", Consumer: "send-receipt", Headers: headers,
+	m := &bus.Message{ID: uuid.UUID{1}, PayloadType: "order.placed", Consumer: "send-receipt", Headers: headers,
 		Attempt: 1, CreatedAt: time.Now(), AvailableAt: time.Now()}
 	ctx := b.Context()
 	b.ReportAllocs()
@@ -49,7 +50,7 @@ func benchmarkProduce(b *testing.B, size int) {
 	sender := off(b).Produce()(func(context.Context, *bus.Batch) error { return nil })
 	batch := make([]*bus.Message, size)
 	for i := range batch {
-		batch[i] = &bus.Message{ID: bus.MessageID{1}, PayloadType: "order.placed"}
+		batch[i] = &bus.Message{ID: uuid.UUID{1}, PayloadType: "order.placed"}
 	}
 	ctx := b.Context()
 	b.ReportAllocs()

@@ -110,8 +110,8 @@ func (t *Telemetry) startProcess(ctx context.Context, r *deliveryRoute, m *bus.M
 	if span.IsRecording() && m.Crashes > 0 {
 		span.SetAttributes(crashesKey.Int(m.Crashes))
 	}
-	if span.IsRecording() && m.Mode != bus.Live {
-		span.SetAttributes(modeKey.String(m.Mode.String()))
+	if span.IsRecording() && m.Event.Mode() != "" {
+		span.SetAttributes(modeKey.String(m.Event.Mode()))
 	}
 	return ctx, span
 }
@@ -126,7 +126,7 @@ func (t *Telemetry) isChild(m *bus.Message, creation trace.SpanContext) bool {
 	case !creation.IsSampled():
 		// A root would be sampled anew, and show a trace without its beginning.
 		return true
-	case t.config.SpanRelation == LinkOnly, m.Mode != bus.Live:
+	case t.config.SpanRelation == LinkOnly, m.Event.Mode() != "":
 		return false
 	}
 	return m.Attempt == 1 && m.Crashes == 0 && m.AvailableAt.Sub(m.CreatedAt) <= undelayed
@@ -136,7 +136,7 @@ func (t *Telemetry) isChild(m *bus.Message, creation trace.SpanContext) bool {
 func (t *Telemetry) delivered(ctx context.Context, r *deliveryRoute, m *bus.Message, now time.Time) {
 	t.metrics.consumed.Add(ctx, 1, r.process.add...)
 	t.metrics.active.Add(ctx, 1, r.consumer.add...)
-	if m.Mode == bus.Live && !m.AvailableAt.IsZero() {
+	if m.Event.Mode() == "" && !m.AvailableAt.IsZero() {
 		t.metrics.lag.Record(ctx, seconds(now.Sub(m.AvailableAt)), r.consumer.record...)
 	}
 }
@@ -161,7 +161,7 @@ func (t *Telemetry) processed(ctx context.Context, span trace.Span, r *deliveryR
 	t.metrics.running.Record(ctx, took.Seconds(), process.record...)
 	t.metrics.settled.Add(ctx, 1, labels.add...)
 	t.metrics.attempts.Record(ctx, int64(m.Attempt), labels.record...)
-	if final(outcome) && m.Mode == bus.Live && !m.CreatedAt.IsZero() {
+	if final(outcome) && m.Event.Mode() == "" && !m.CreatedAt.IsZero() {
 		t.metrics.endToEnd.Record(ctx, seconds(time.Since(m.CreatedAt)), r.consumer.record...)
 	}
 }

@@ -8,6 +8,9 @@
 // schedules. [Telemetry.Apply] does so for the projections of an event log. Names are those of the OpenTelemetry semantic conventions for
 // messaging, v1.43; docs/observability.md lists every span, metric and attribute.
 //
-// It does not set up an SDK, export anything or log, and it never reads a
-// payload. It may import only bus and the OpenTelemetry API.
+// It does not set up an SDK, export anything or log, and it never reads a payload. It may
+// import only bus, outbox, eventlog/projection, internal/isolate and the OpenTelemetry API.
+//
+// It may import only bus, outbox, eventlog/projection, internal/isolate and the OpenTelemetry
+// API.
 package otel

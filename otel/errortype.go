@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
 // Stand-ins for what makes the inner layers of a chain end without returning: a
@@ -54,14 +55,14 @@ func ownErrorType(err error) string {
 		err  error
 		name string
 	}{
-		{bus.ErrGoexit, ".handler_goexit"},
+		{isolate.ErrGoexit, ".handler_goexit"},
 		{bus.ErrAbandoned, ".handler_abandoned"},
 		{bus.ErrTimeout, ".handler_timeout"},
 		{bus.ErrLeaseLost, ".lease_lost"},
 		{bus.ErrStopping, ".stopping"},
 		{bus.ErrNoConsumer, ".no_consumer"},
-		{bus.ErrOtherType, ".other_type"},
-		{bus.ErrPointerPayload, ".pointer_payload"},
+		{bus.ErrBadPayload, ".other_type"},
+		{bus.ErrBadPayload, ".pointer_payload"},
 		{bus.ErrTooLarge, ".too_large"},
 		{bus.ErrBadText, ".bad_text"},
 		{bus.ErrBadOption, ".bad_option"},

@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // gauges are the instruments of a sampler. What is read from the database is a
@@ -21,10 +21,10 @@ type gauges struct {
 	all []metric.Observable
 }
 
-// statistic is an instrument that shows one field of bus.ProcessorStats.
+// statistic is an instrument that shows one field of outbox.Stats.
 type statistic struct {
 	instrument metric.Int64Observable
-	of         func(bus.ProcessorStats) int64
+	of         func(outbox.Stats) int64
 }
 
 func newGauges(meter metric.Meter) (*gauges, error) {
@@ -37,17 +37,17 @@ func (g *gauges) addCounters(meter metric.Meter) error {
 	var errs []error
 	for _, c := range []struct {
 		name, unit, description string
-		of                      func(bus.ProcessorStats) int64
+		of                      func(outbox.Stats) int64
 	}{
-		{".claim.filled", "{claim}", "Claims that brought messages.", func(s bus.ProcessorStats) int64 { return s.Claims }},
-		{".claim.empty", "{claim}", "Claims that brought none.", func(s bus.ProcessorStats) int64 { return s.EmptyClaims }},
-		{".claim.messages", "{message}", "Messages claimed.", func(s bus.ProcessorStats) int64 { return s.Claimed }},
-		{".lease.recovered", "{claim}", "Claims of vanished processes that were recovered.", func(s bus.ProcessorStats) int64 { return s.Recovered }},
-		{".message.crashed", "{message}", "Messages whose process had vanished.", func(s bus.ProcessorStats) int64 { return s.Crashed }},
-		{".message.crash_poisoned", "{message}", "Messages poisoned because their process kept vanishing.", func(s bus.ProcessorStats) int64 { return s.CrashPoisoned }},
-		{".message.fenced", "{message}", "Results that were void because the claim had been taken away.", func(s bus.ProcessorStats) int64 { return s.Fenced }},
-		{".process.abandoned", "{message}", "Consumers abandoned after ignoring their timeout.", func(s bus.ProcessorStats) int64 { return s.Abandoned }},
-		{".process.uncounted", "{message}", "Runs that did not count as an attempt: a conflict or a lost connection.", func(s bus.ProcessorStats) int64 { return s.Uncounted }},
+		{".claim.filled", "{claim}", "Claims that brought messages.", func(s outbox.Stats) int64 { return s.Claims }},
+		{".claim.empty", "{claim}", "Claims that brought none.", func(s outbox.Stats) int64 { return s.EmptyClaims }},
+		{".claim.messages", "{message}", "Messages claimed.", func(s outbox.Stats) int64 { return s.Claimed }},
+		{".lease.recovered", "{claim}", "Claims of vanished processes that were recovered.", func(s outbox.Stats) int64 { return s.Recovered }},
+		{".message.crashed", "{message}", "Messages whose process had vanished.", func(s outbox.Stats) int64 { return s.Crashed }},
+		{".message.crash_poisoned", "{message}", "Messages poisoned because their process kept vanishing.", func(s outbox.Stats) int64 { return s.CrashPoisoned }},
+		{".message.fenced", "{message}", "Results that were void because the claim had been taken away.", func(s outbox.Stats) int64 { return s.Fenced }},
+		{".process.abandoned", "{message}", "Consumers abandoned after ignoring their timeout.", func(s outbox.Stats) int64 { return s.Abandoned }},
+		{".process.uncounted", "{message}", "Runs that did not count as an attempt: a conflict or a lost connection.", func(s outbox.Stats) int64 { return s.Uncounted }},
 	} {
 		instrument, err := meter.Int64ObservableCounter(system+c.name, metric.WithUnit(c.unit), metric.WithDescription(c.description))
 		g.add(instrument, c.of)
@@ -60,12 +60,12 @@ func (g *gauges) addLevels(meter metric.Meter) error {
 	var errs []error
 	for _, l := range []struct {
 		name, description string
-		of                func(bus.ProcessorStats) int64
+		of                func(outbox.Stats) int64
 	}{
-		{".worker.active", "Consumers that run now.", func(s bus.ProcessorStats) int64 { return int64(s.Running) }},
-		{".worker.queued", "Messages claimed that wait for a worker.", func(s bus.ProcessorStats) int64 { return int64(s.Queued) }},
-		{".worker.limit", "The most consumers that may run at once.", func(s bus.ProcessorStats) int64 { return int64(s.Limit) }},
-		{".settle.waiting", "Outcomes that could not be written yet.", func(s bus.ProcessorStats) int64 { return int64(s.Unsettled) }},
+		{".worker.active", "Consumers that run now.", func(s outbox.Stats) int64 { return int64(s.Running) }},
+		{".worker.queued", "Messages claimed that wait for a worker.", func(s outbox.Stats) int64 { return int64(s.Queued) }},
+		{".worker.limit", "The most consumers that may run at once.", func(s outbox.Stats) int64 { return int64(s.Limit) }},
+		{".settle.waiting", "Outcomes that could not be written yet.", func(s outbox.Stats) int64 { return int64(s.Unsettled) }},
 	} {
 		instrument, err := meter.Int64ObservableUpDownCounter(system+l.name, metric.WithUnit("{message}"), metric.WithDescription(l.description))
 		g.add(instrument, l.of)
@@ -74,7 +74,7 @@ func (g *gauges) addLevels(meter metric.Meter) error {
 	return errors.Join(errs...)
 }
 
-func (g *gauges) add(instrument metric.Int64Observable, of func(bus.ProcessorStats) int64) {
+func (g *gauges) add(instrument metric.Int64Observable, of func(outbox.Stats) int64) {
 	g.stats = append(g.stats, statistic{instrument, of})
 	g.all = append(g.all, instrument)
 }
@@ -93,13 +93,13 @@ func (g *gauges) addQueues(meter metric.Meter) error {
 	return errors.Join(errs[:]...)
 }
 
-func (g *gauges) showStats(o metric.Observer, stats bus.ProcessorStats) {
+func (g *gauges) showStats(o metric.Observer, stats outbox.Stats) {
 	for _, s := range g.stats {
 		o.ObserveInt64(s.instrument, s.of(stats))
 	}
 }
 
-func (g *gauges) showQueue(o metric.Observer, q bus.QueueStats) {
+func (g *gauges) showQueue(o metric.Observer, q outbox.Queue) {
 	consumer := groupKey.String(q.Consumer)
 	state := func(name string) metric.ObserveOption {
 		return metric.WithAttributeSet(attribute.NewSet(consumer, queueStateKey.String(name)))

@@ -10,16 +10,16 @@ import (
 	otelapi "go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // Source is what [Telemetry.Observe] samples: *outbox.Processor. Its methods
 // must be safe for concurrent use.
 type Source interface {
 	// Stats tells what a processor has done and is doing.
-	Stats() bus.ProcessorStats
+	Stats() outbox.Stats
 	// Queues looks up what waits in the database.
-	Queues(ctx context.Context) ([]bus.QueueStats, error)
+	Queues(ctx context.Context) ([]outbox.Queue, error)
 }
 
 const (
@@ -77,8 +77,8 @@ type sampler struct {
 	source Source
 	every  time.Duration
 	gauges *gauges
-	stats  atomic.Pointer[sample[bus.ProcessorStats]]
-	queues atomic.Pointer[sample[[]bus.QueueStats]]
+	stats  atomic.Pointer[sample[outbox.Stats]]
+	queues atomic.Pointer[sample[[]outbox.Queue]]
 }
 
 type sample[T any] struct {
@@ -106,12 +106,12 @@ func sampleEvery(ctx context.Context, every time.Duration, operation string, loo
 
 func (s *sampler) look(ctx context.Context) error {
 	now := time.Now()
-	s.stats.Store(&sample[bus.ProcessorStats]{s.source.Stats(), now})
+	s.stats.Store(&sample[outbox.Stats]{s.source.Stats(), now})
 	ctx, cancel := context.WithTimeout(ctx, min(s.every, sampleTimeout))
 	defer cancel()
 	queues, err := s.source.Queues(ctx)
 	if err == nil {
-		s.queues.Store(&sample[[]bus.QueueStats]{queues, now})
+		s.queues.Store(&sample[[]outbox.Queue]{queues, now})
 	}
 	return err
 }

@@ -10,14 +10,14 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 )
 
 // ReaderSource is what [Telemetry.ObserveReaders] samples: *projection.Runner. Its
 // methods must be safe for concurrent use.
 type ReaderSource interface {
-	// Readers looks up how far the readers of the event log have come.
-	Readers(ctx context.Context) ([]bus.ReaderStats, error)
+	// Stats looks up how far the readers of the event log have come.
+	Stats(ctx context.Context) ([]projection.Stats, error)
 	// Unnumbered counts the events that have no position yet.
 	Unnumbered(ctx context.Context) (int64, error)
 }
@@ -58,7 +58,7 @@ type readerSampler struct {
 }
 
 type readings struct {
-	readers    []bus.ReaderStats
+	readers    []projection.Stats
 	unnumbered int64
 }
 
@@ -83,7 +83,7 @@ func (s *readerSampler) look(ctx context.Context) error {
 	now := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, min(s.every, sampleTimeout))
 	defer cancel()
-	readers, err := s.source.Readers(ctx)
+	readers, err := s.source.Stats(ctx)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (s *readerSampler) show(_ context.Context, o metric.Observer) error {
 	}
 	o.ObserveInt64(s.unnumbered, last.value.unnumbered)
 	for _, r := range last.value.readers {
-		set := metric.WithAttributeSet(attribute.NewSet(groupKey.String(r.Reader), versionKey.Int(r.Version)))
+		set := metric.WithAttributeSet(attribute.NewSet(groupKey.String(r.Name), versionKey.Int(r.Version)))
 		o.ObserveInt64(s.lag, r.Lag, set)
 		o.ObserveInt64(s.halted, int64(r.Halted), set)
 		o.ObserveInt64(s.parked, int64(r.Parked), set)

@@ -12,8 +12,9 @@ import (
 	otelapi "go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // source counts how often it is asked.
@@ -24,9 +25,9 @@ type source struct {
 	span  trace.SpanContext // in which it was asked
 }
 
-func (s *source) Stats() bus.ProcessorStats { return bus.ProcessorStats{} }
+func (s *source) Stats() outbox.Stats { return outbox.Stats{} }
 
-func (s *source) Queues(ctx context.Context) ([]bus.QueueStats, error) {
+func (s *source) Queues(ctx context.Context) ([]outbox.Queue, error) {
 	asked := s.asked.Add(1)
 	s.span = trace.SpanContextFromContext(ctx)
 	if s.wait {
@@ -42,8 +43,8 @@ func (s *source) Queues(ctx context.Context) ([]bus.QueueStats, error) {
 // readers has nothing to tell.
 type readers struct{}
 
-func (readers) Readers(context.Context) ([]bus.ReaderStats, error) { return nil, nil }
-func (readers) Unnumbered(context.Context) (int64, error)          { return 0, nil }
+func (readers) Stats(context.Context) ([]projection.Stats, error) { return nil, nil }
+func (readers) Unnumbered(context.Context) (int64, error)         { return 0, nil }
 
 func TestObserveRefusesMistakes(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -177,7 +178,7 @@ func scheduleLink(scheduling trace.SpanContext) trace.Link {
 
 // identify names the message that a span is about.
 func identify(span trace.Span, m *bus.Message) {
-	if span.IsRecording() && m.ID != (bus.MessageID{}) {
+	if span.IsRecording() && m.ID != (uuid.UUID{}) {
 		span.SetAttributes(messageIDKey.String(m.ID.String()))
 	}
 }

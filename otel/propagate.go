@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
 const (
@@ -30,7 +31,7 @@ const (
 	maxTracestate = 512
 	// maxInjected bounds what is added to the headers of one message, in bytes.
 	// It leaves the other half to the application.
-	maxInjected = bus.MaxHeaders / 2
+	maxInjected = limits.Headers / 2
 )
 
 // Headers returns what a schedule has to keep about the span of ctx, so that its
@@ -148,7 +149,7 @@ func (i *injector) Set(key, value string) {
 	switch {
 	case taken, size > i.room, key == "", key == tracestate && len(value) > maxTracestate:
 		return
-	case bus.CheckText(key) != nil, bus.CheckText(value) != nil:
+	case limits.CheckText(key) != nil, limits.CheckText(value) != nil:
 		return
 	}
 	i.room -= size
@@ -172,7 +173,7 @@ func (i *injector) own() {
 			}
 		}
 	}
-	i.message.Headers, i.owned, i.room = headers, true, min(maxInjected, bus.MaxHeaders-size)
+	i.message.Headers, i.owned, i.room = headers, true, min(maxInjected, limits.Headers-size)
 }
 
 // globalPropagator is the propagator that is registered with OpenTelemetry.

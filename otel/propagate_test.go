@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 )
 
@@ -53,7 +54,7 @@ func produced(t *testing.T, ctx context.Context, propagator propagation.TextMapP
 	}
 	stored := make([]map[string]string, len(batch))
 	for i, m := range batch {
-		if err := bus.CheckHeaders(m.Headers); err != nil {
+		if err := limits.CheckHeaders(m.Headers); err != nil {
 			t.Errorf("headers: got %v, want some that can be stored", err)
 		}
 		stored[i] = m.Headers
@@ -154,7 +155,7 @@ func TestTelemetryLeavesRoomForTheApplication(t *testing.T) {
 	if got["traceparent"] != traceparent || got["baggage"] != "" {
 		t.Errorf("6 KiB of baggage: got %d bytes of it and traceparent %q, want none, and the trace context", len(got["baggage"]), got["traceparent"])
 	}
-	full := map[string]string{"all": strings.Repeat("x", bus.MaxHeaders-len("all")-20)}
+	full := map[string]string{"all": strings.Repeat("x", limits.Headers-len("all")-20)}
 	if got := produced(t, ctx, both, full)[0]; got["traceparent"] != "" || got["tracestate"] != "vendor=1" {
 		t.Errorf("headers with 20 bytes left: got %q and %q, want only what fits", got["traceparent"], got["tracestate"])
 	}

@@ -12,35 +12,44 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Queue tells what waits under one stored name of a consumer, in the whole
-// database. Its numbers stop at bus.MaxQueueCount.
+// Queue tells what waits for one consumer, in the whole database. Its numbers stop at
+// 10,000, which means "or more", so that counting stays cheap.
 type Queue struct {
-	bus.QueueStats
+	Consumer string `json:"consumer"`
+	Ready    int64  `json:"ready"`   // due and not claimed
+	Delayed  int64  `json:"delayed"` // not due yet
+	Leased   int64  `json:"leased"`  // claimed by some process
+	Poisoned int64  `json:"poisoned"`
+
+	OldestReady    time.Duration `json:"-"` // how long the oldest ready message has been due; 0 for none
+	OldestPoisoned time.Duration `json:"-"` // how long ago the oldest poisoned message was poisoned; 0 for none
+
 	// Registered is true when the registry has a consumer of that name, or with
 	// that former name.
-	Registered bool
+	Registered bool `json:"registered"`
 	// PausedAt is when the consumer was paused; zero means that it is not.
-	PausedAt time.Time
+	PausedAt time.Time `json:"paused_at,omitzero"`
 }
 
-// MarshalJSON implements json.Marshaler: the fields of bus.QueueStats, and its own.
+// MarshalJSON implements json.Marshaler. Ages are seconds, and left out where there is
+// none.
 func (q Queue) MarshalJSON() ([]byte, error) {
-	stats, err := json.Marshal(q.QueueStats)
-	if err != nil {
-		return nil, err
-	}
-	own, err := json.Marshal(struct {
-		Registered bool      `json:"registered"`
-		PausedAt   time.Time `json:"paused_at,omitzero"`
-	}{q.Registered, q.PausedAt})
-	if err != nil {
-		return nil, err
-	}
-	return slices.Concat(stats[:len(stats)-1], []byte{','}, own[1:]), nil
+	type plain Queue
+	return json.Marshal(struct {
+		plain
+		OldestReady    float64 `json:"oldest_ready_seconds,omitempty"`
+		OldestPoisoned float64 `json:"oldest_poisoned_seconds,omitempty"`
+	}{plain(q), q.OldestReady.Round(time.Millisecond).Seconds(), q.OldestPoisoned.Round(time.Millisecond).Seconds()})
+}
+
+func newQueue(row store.QueueStats) Queue {
+	return Queue{Consumer: row.Consumer, Ready: row.Ready, Delayed: row.Delayed, Leased: row.Leased, Poisoned: row.Poisoned,
+		OldestReady: row.Age(row.OldestReady), OldestPoisoned: row.Age(row.OldestPoisoned)}
 }
 
 // Queues tells what waits, by stored names of consumers: those of the registry,
@@ -74,7 +83,8 @@ func (a *Admin) Queues(ctx context.Context, db bun.IDB) ([]Queue, error) {
 	queues := make([]Queue, len(stats))
 	for i, s := range stats {
 		_, registered := a.registry.Consumer(s.Consumer)
-		queues[i] = Queue{QueueStats: s, Registered: registered, PausedAt: since[s.Consumer]}
+		queues[i] = newQueue(s)
+		queues[i].Registered, queues[i].PausedAt = registered, since[s.Consumer]
 	}
 	slices.SortFunc(queues, func(a, b Queue) int { return cmp.Compare(a.Consumer, b.Consumer) })
 	return queues, nil
@@ -170,7 +180,7 @@ func checkConsumer(name string) error {
 	if name == "" {
 		return fmt.Errorf("%w: the name is empty", bus.ErrBadOption)
 	}
-	return bus.CheckKey("consumer", name)
+	return limits.CheckKey("consumer", name)
 }
 
 // namesOf lists the names under which a consumer's messages are stored.

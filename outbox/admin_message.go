@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -17,15 +20,15 @@ type Pending struct {
 	// ID names the row in calls of [Admin].
 	ID int64 `json:"id"`
 	// MessageID is shared with the other consumers' messages of the payload.
-	MessageID   bus.MessageID `json:"message_id"`
-	Consumer    string        `json:"consumer"`
-	PayloadType string        `json:"payload_type"`
-	InsertID    string        `json:"insert_id,omitempty"` // empty: none
-	CreatedAt   time.Time     `json:"created_at,omitzero"` // when it was produced
-	DueAt       time.Time     `json:"due_at,omitzero"`     // it is not claimed before
-	Attempts    int           `json:"attempts"`            // failed runs
-	Crashes     int           `json:"crashes"`             // deliveries in a row whose owner vanished
-	State       State         `json:"state"`
+	MessageID   uuid.UUID `json:"message_id"`
+	Consumer    string    `json:"consumer"`
+	PayloadType string    `json:"payload_type"`
+	InsertID    string    `json:"insert_id,omitempty"` // empty: none
+	CreatedAt   time.Time `json:"created_at,omitzero"` // when it was produced
+	DueAt       time.Time `json:"due_at,omitzero"`     // it is not claimed before
+	Attempts    int       `json:"attempts"`            // failed runs
+	Crashes     int       `json:"crashes"`             // deliveries in a row whose owner vanished
+	State       State     `json:"state"`
 	// Claim is the claim that it is in; nil unless State is Leased.
 	Claim *Claim `json:"claim,omitempty"`
 
@@ -111,7 +114,7 @@ type Filter struct {
 	// InsertID is the key that the message was produced with. It has an index.
 	InsertID string
 	// MessageID is that of the payload, as logs, traces and receipts have it.
-	MessageID bus.MessageID
+	MessageID uuid.UUID
 	// State is one of Ready, Delayed and Leased.
 	State State
 	// Crashed selects messages whose last owner has vanished.
@@ -123,7 +126,7 @@ type Filter struct {
 // check reports what no row can match, or nothing can mean.
 func (f Filter) check() error {
 	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "insert id": f.InsertID} {
-		if err := bus.CheckText(text); err != nil {
+		if err := limits.CheckText(text); err != nil {
 			return fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrBadText, err)
 		}
 	}
@@ -175,7 +178,7 @@ func (p Page) start() (size int, after store.PendingPlace, err error) {
 		err = json.Unmarshal(text, &c)
 	}
 	after = store.PendingPlace{Consumer: c.Consumer, Payload: c.Payload, At: time.UnixMicro(c.At).UTC(), ID: c.ID}
-	if year := after.At.Year(); err != nil || c.ID == 0 || year < 0 || year > 10_000 || bus.CheckText(c.Consumer+c.Payload) != nil {
+	if year := after.At.Year(); err != nil || c.ID == 0 || year < 0 || year > 10_000 || limits.CheckText(c.Consumer+c.Payload) != nil {
 		return 0, after, fmt.Errorf("page after %q: %w: only what List returned is allowed", p.After, bus.ErrBadOption)
 	}
 	return p.Size, after, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 )
@@ -147,8 +148,8 @@ func (c ProcessorConfig) validate(rowLocks bool) error {
 
 func (c ProcessorConfig) checkTimeout(what string, d time.Duration) error {
 	switch {
-	case d <= 0 || d > bus.MaxConsumerTimeout, d < minTimeout && !c.AllowShortTimeouts:
-		return fmt.Errorf("%s %s: %s to %s are allowed", what, d, minTimeout, bus.MaxConsumerTimeout)
+	case d <= 0 || d > limits.Timeout, d < minTimeout && !c.AllowShortTimeouts:
+		return fmt.Errorf("%s %s: %s to %s are allowed", what, d, minTimeout, limits.Timeout)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func ExampleProducer_Produce_errors() {
 	}
 	var db *bun.DB // not needed to find these mistakes
 	_, err = producer.Produce(context.Background(), db, &OrderPlaced{})
-	fmt.Println(errors.Is(err, bus.ErrPointerPayload), err)
+	fmt.Println(errors.Is(err, bus.ErrBadPayload), err)
 	_, err = producer.Produce(context.Background(), db, OrderPlaced{}, outbox.InsertID(""))
 	fmt.Println(errors.Is(err, bus.ErrBadOption), err)
 	// Output:

@@ -125,10 +125,10 @@ func (w *worker) runGroup(t *task) {
 // for the application's query hooks: should one panic or end the goroutine, every
 // member receives it as if it had happened in its chain.
 func (g *group) run(inside int) {
-	g.err = bus.ErrGoexit
+	g.err = isolate.ErrGoexit
 	defer func() {
 		if value := recover(); value != nil {
-			g.err = &isolate.Panicked{PanicError: bus.NewPanicError(value)}
+			g.err = &isolate.Panicked{PanicError: isolate.NewPanic(value)}
 		}
 		close(g.over)
 	}()

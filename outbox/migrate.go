@@ -9,13 +9,13 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// ErrSchema is bus.ErrSchema, by which packages schedule and poison report
-// missing tables, too: they are missing, or older than this version needs. The
-// cure is [Migrate].
-var ErrSchema = bus.ErrSchema
+// ErrSchema: the library's tables are missing, or older than this version needs. The
+// cure is [Migrate], or fxmodule.Migrate under fx. All packages return it.
+var ErrSchema = dberr.ErrSchema
 
 // Migrate creates the library's tables or brings them up to date. It is
 // idempotent and safe to run from many instances at once. Migrations only ever

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
@@ -45,7 +47,7 @@ func InsertID(key string) Option {
 }
 
 // Header adds a header. Headers travel with the message to every consumer. All
-// of a message have at most bus.MaxHeaders bytes, and each needs a name. Names
+// of a message have at most 8 KiB bytes, and each needs a name. Names
 // that begin with "asyncmonolith-" are the library's: forward them, but make up
 // none.
 func Header(key, value string) Option {
@@ -68,7 +70,7 @@ type Item struct {
 type Receipt struct {
 	// MessageID is shared by the rows of all consumers. No row has it while
 	// Enqueued is 0: those that were pending already keep their own.
-	MessageID bus.MessageID `json:"message_id"`
+	MessageID uuid.UUID `json:"message_id"`
 	// Enqueued is the number of consumers for which a row was written.
 	Enqueued int `json:"enqueued"`
 	// Duplicates is the number of consumers for which the insert id was

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 const (
@@ -260,7 +260,7 @@ func (r *run) reportUnregistered(ctx context.Context) {
 // listen passes on wake-ups: what is committed is claimed at once, what is
 // expected is looked for a few times soon, and what others produced is looked for.
 func (r *run) listen() (stop func()) {
-	return r.registry.Wakeups().Listen(func(w bus.Wake) {
+	return r.registry.Wakeups().Listen(func(w wakeup.Wake) {
 		switch {
 		case w.Schedules, w.Events: // not for us
 		case w.Remote:

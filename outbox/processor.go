@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -199,40 +198,12 @@ func (p *Processor) check(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Health is a snapshot of a processor.
-type Health struct {
-	// Ready is true while the processor runs, the database answers, and not too
-	// many consumers were abandoned.
-	Ready bool `json:"ready"`
-	// LastClaim is when messages were last claimed; zero means not since Run
-	// began.
-	LastClaim time.Time `json:"last_claim,omitzero"`
-	// Abandoned names the consumers that ignored their timeout and are still running.
-	Abandoned []string `json:"abandoned,omitempty"`
-	// Err is the database's last error while it does not answer, or what Run
-	// returned.
-	Err error `json:"-"`
-}
-
-// MarshalJSON implements json.Marshaler, for output only: the error is its text.
-func (h Health) MarshalJSON() ([]byte, error) {
-	type plain Health
-	var text string
-	if h.Err != nil {
-		text = bus.ErrorText(h.Err)
-	}
-	return json.Marshal(struct {
-		plain
-		Err string `json:"error,omitempty"`
-	}{plain(h), text})
-}
-
 // Health tells how the processor is doing.
-func (p *Processor) Health() Health {
+func (p *Processor) Health() bus.Health {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.current == nil {
-		return Health{Err: p.lastErr}
+		return bus.Health{Err: p.lastErr}
 	}
 	return p.current.health()
 }
@@ -299,8 +270,8 @@ type run struct {
 	warned         map[store.Unregistered]bool
 }
 
-func (r *run) health() Health {
-	h := Health{Err: r.outage.Err(), Abandoned: r.abandoned.names()}
+func (r *run) health() bus.Health {
+	h := bus.Health{Err: r.outage.Err(), Abandoned: r.abandoned.names()}
 	if last := r.lastClaim.Load(); last != 0 {
 		h.LastClaim = time.Unix(0, last)
 	}

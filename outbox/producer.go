@@ -13,8 +13,10 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 // ProducerConfig sets up a [Producer]. The zero value works.
@@ -64,7 +66,7 @@ func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, erro
 		return nil, err
 	}
 	if config.MaxPayload == 0 {
-		config.MaxPayload = bus.DefaultMaxPayload
+		config.MaxPayload = limits.Payload
 	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
@@ -105,8 +107,8 @@ func (p *Producer) log(next bus.Sender) bus.Sender {
 // With the context of [Producer.RunInTx], or of a transactional consumer, the
 // handle must be that transaction: see [ErrNotInTx].
 //
-// Errors that the caller can avoid are bus.ErrNoConsumer, bus.ErrPointerPayload,
-// bus.ErrOtherType, bus.ErrTooLarge, bus.ErrBadText and bus.ErrBadOption; then
+// Errors that the caller can avoid are bus.ErrNoConsumer, bus.ErrBadPayload,
+// bus.ErrBadPayload, bus.ErrTooLarge, bus.ErrBadText and bus.ErrBadOption; then
 // nothing was sent to the database. [ErrSchema] says that the tables are missing.
 // Errors of the produce chain and of the database come back wrapped. In a
 // transaction of isolation REPEATABLE READ or SERIALIZABLE an insert id may meet
@@ -193,12 +195,12 @@ func each(n int, part string, check func(i int) error) error {
 	return errors.Join(mistakes...)
 }
 
-func newMessageID() (bus.MessageID, error) {
+func newMessageID() (uuid.UUID, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return bus.MessageID{}, fmt.Errorf("make a message id: %w", err)
+		return uuid.UUID{}, fmt.Errorf("make a message id: %w", err)
 	}
-	return bus.MessageID(id), nil
+	return id, nil
 }
 
 // Send writes messages whose payload is encoded already: of a schedule that is
@@ -224,7 +226,7 @@ func (p *Producer) sendAll(ctx context.Context, db bun.IDB, batch []*bus.Message
 		return fmt.Errorf("outbox: send: %w", errUnmade)
 	}
 	err := each(len(batch), "message", func(i int) (err error) {
-		if m := batch[i]; m != nil && m.ID == (bus.MessageID{}) {
+		if m := batch[i]; m != nil && m.ID == (uuid.UUID{}) {
 			if m.ID, err = newMessageID(); err != nil {
 				return err
 			}
@@ -241,7 +243,7 @@ func (p *Producer) sendAll(ctx context.Context, db bun.IDB, batch []*bus.Message
 }
 
 // deliver sends a batch down the chain and returns the receipts by message id.
-func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder) (receipts map[bus.MessageID]Receipt, err error) {
+func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder) (receipts map[uuid.UUID]Receipt, err error) {
 	db, err = txn.HandleIn(ctx, db)
 	if err != nil || len(batch) == 0 {
 		return nil, err
@@ -263,7 +265,7 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 // write is the end of the produce chain. Messages have been checked before it, so that
 // nothing is traced or logged that cannot be written, and are checked once more, since
 // layers may have changed them.
-func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder) (map[bus.MessageID]Receipt, error) {
+func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder) (map[uuid.UUID]Receipt, error) {
 	for _, m := range batch {
 		if err := m.Check(p.config.MaxPayload); err != nil {
 			return nil, err
@@ -293,7 +295,7 @@ func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, 
 		}
 		return nil, dberr.Explained(err)
 	}
-	receipts := make(map[bus.MessageID]Receipt, len(batch))
+	receipts := make(map[uuid.UUID]Receipt, len(batch))
 	var payloadTypes []string
 	for _, m := range batch {
 		n := written[m.ID]
@@ -304,14 +306,14 @@ func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, 
 	}
 	txn.AnnounceMessages(ctx, db, p.registry, payloadTypes)
 	if record != nil {
-		txn.Announce(ctx, db, p.registry, bus.Wake{Events: true})
+		txn.Announce(ctx, db, p.registry, wakeup.Wake{Events: true})
 	}
 	return receipts, nil
 }
 
 // writeAll opens a transaction, or a savepoint of the caller's, only where one
 // statement does not do.
-func writeAll(ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewMessage) (written map[bus.MessageID]int, err error) {
+func writeAll(ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewMessage) (written map[uuid.UUID]int, err error) {
 	if store.Statements(rows) <= 1 {
 		written, err = s.Insert(ctx, db, rows)
 		if err != nil && ctx.Err() != nil {
@@ -337,7 +339,7 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 		if len(consumers) == 0 && m.Event == nil {
 			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, bus.ErrNoConsumer)
 		}
-		headers, err := store.EncodeHeaders(m.Headers, m.Event, len(m.Payload), m.Mode)
+		headers, err := store.EncodeHeaders(m.Headers, m.Event, len(m.Payload))
 		if err != nil {
 			return nil, err
 		}

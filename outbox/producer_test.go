@@ -10,6 +10,8 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -34,9 +36,9 @@ func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
 		text    string
 	}{
 		{"no consumer", orphan{}, nil, nil, bus.ErrNoConsumer, `payload "orphan" (outbox_test.orphan)`},
-		{"nil payload", nil, nil, nil, bus.ErrPointerPayload, "a nil payload"},
-		{"pointer payload", &order{}, nil, nil, bus.ErrPointerPayload, "*outbox_test.order"},
-		{"nil pointer payload", (*order)(nil), nil, nil, bus.ErrPointerPayload, "*outbox_test.order"},
+		{"nil payload", nil, nil, nil, bus.ErrBadPayload, "a nil payload"},
+		{"pointer payload", &order{}, nil, nil, bus.ErrBadPayload, "*outbox_test.order"},
+		{"nil pointer payload", (*order)(nil), nil, nil, bus.ErrBadPayload, "*outbox_test.order"},
 		{"payload too large", order{}, nil, fixedCodec{text: strings.Repeat("x", 1<<20+1)}, bus.ErrTooLarge, "1048577 bytes, at most 1048576"},
 		{"payload with a NUL byte", order{}, nil, fixedCodec{text: "a\x00b"}, bus.ErrBadText, "NUL"},
 		{"payload with invalid UTF-8", order{}, nil, fixedCodec{text: "a\xffb"}, bus.ErrBadText, "UTF-8"},
@@ -150,7 +152,7 @@ func TestZeroProducerSaysSo(t *testing.T) {
 
 func TestSharedErrorsAreThoseOfBus(t *testing.T) {
 	t.Parallel()
-	if outbox.ErrNotInTx != bus.ErrNotInTx || outbox.ErrSchema != bus.ErrSchema {
+	if outbox.ErrNotInTx != txn.ErrNotInTx || outbox.ErrSchema != dberr.ErrSchema {
 		t.Error("the errors that packages share: got others than those of bus")
 	}
 }

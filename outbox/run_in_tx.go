@@ -7,15 +7,15 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// ErrNotInTx is bus.ErrNotInTx: Produce, like whatever else of the library
-// writes, was given a database handle although its context belongs to a
-// transaction. Pass the transaction; to produce apart from it on purpose, use a
-// context from outside.
-var ErrNotInTx = bus.ErrNotInTx
+// ErrNotInTx: whatever of the library writes was given a database handle although its
+// context belongs to a transaction that the library has begun, by [Producer.RunInTx] or
+// eventlog.Log.RunInTx, for a transactional consumer or a projection. What is written
+// would commit, or wait for locks, apart from that transaction. Pass the
+// transaction; to write apart from it on purpose, use a context from outside.
+var ErrNotInTx = txn.ErrNotInTx
 
 // RunInTx runs fn in a transaction of default isolation, commits when fn
 // returns nil and rolls back otherwise. It is db.RunInTx, and in addition wakes

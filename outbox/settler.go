@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -250,7 +250,7 @@ func (r *run) putAside(results []store.Result, err error) outcome {
 // settleBare writes the outcome without its texts, which are all that could
 // displease a database. If even that fails it is put aside.
 func (r *run) settleBare(ctx context.Context, result store.Result, cause error) (outcome, error) {
-	r.config.Logger.Error("outcome refused by the database, written without its error text", "row", result.Message, "error", bus.ErrorText(cause))
+	r.config.Logger.Error("outcome refused by the database, written without its error text", "row", result.Message, "error", errorlog.Text(cause))
 	bare := result
 	bare.Errors, bare.Reason = "", "see the log"
 	settled, err := r.send(ctx, []store.Result{bare}, true)

@@ -5,9 +5,35 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
+
+// Stats counts what a processor has done since it was made, and tells
+// what it is doing now. Counts are of this process alone.
+type Stats struct {
+	Claims      int64 `json:"claims"`       // claims that brought messages
+	EmptyClaims int64 `json:"empty_claims"` // claims that brought none
+	Claimed     int64 `json:"claimed"`      // messages claimed
+	Fenced      int64 `json:"fenced"`       // results that were void because the claim had been taken away
+	Recovered   int64 `json:"recovered"`    // claims of vanished owners that were recovered
+	Crashed     int64 `json:"crashed"`      // messages whose owner had vanished, among the recovered
+	Abandoned   int64 `json:"abandoned"`    // consumers that ignored their timeout
+	// CrashPoisoned counts messages that were poisoned because their owners kept
+	// vanishing. Those poisoned after a run are not among them: see [Queue],
+	// and the metric asyncmonolith.message.settled of package otel.
+	CrashPoisoned int64 `json:"crash_poisoned"`
+
+	// Uncounted counts runs of transactional consumers that did not count as an
+	// attempt, since they lost a conflict or their connection: see bus.ErrUncounted.
+	Uncounted int64 `json:"uncounted"`
+
+	Running int `json:"running"` // consumers that run now
+	Queued  int `json:"queued"`  // messages claimed that wait for a worker
+	Limit   int `json:"limit"`   // the most consumers that may run at once
+	// Unsettled is the number of outcomes that could not be written yet, since
+	// somebody else has the message locked or the database does not take them.
+	Unsettled int `json:"unsettled"`
+}
 
 // counters add up over all runs of a processor.
 type counters struct {
@@ -16,9 +42,9 @@ type counters struct {
 
 // Stats tells what the processor has done and is doing. It does not touch the
 // database.
-func (p *Processor) Stats() bus.ProcessorStats {
+func (p *Processor) Stats() Stats {
 	c := &p.counters
-	stats := bus.ProcessorStats{
+	stats := Stats{
 		Claims: c.claims.Load(), EmptyClaims: c.emptyClaims.Load(), Claimed: c.claimed.Load(), Fenced: c.fenced.Load(),
 		Recovered: c.recovered.Load(), Crashed: c.crashed.Load(), CrashPoisoned: c.crashPoisoned.Load(), Abandoned: c.abandoned.Load(), Uncounted: c.uncounted.Load(),
 		Limit: p.config.Concurrency,
@@ -34,8 +60,8 @@ func (p *Processor) Stats() bus.ProcessorStats {
 
 // Queues looks up what waits for each registered consumer, in the order of
 // bus.Registry.Consumers, in one statement of bounded cost. Ask every few seconds
-// rather than with every request. Its errors are the database's, and [ErrSchema].
-func (p *Processor) Queues(ctx context.Context) ([]bus.QueueStats, error) {
+// rather than with every request. What is paused Admin.Queues tells. Its errors are the database's, and [ErrSchema].
+func (p *Processor) Queues(ctx context.Context) ([]Queue, error) {
 	var names []string
 	for _, c := range p.consumers {
 		names = append(names, c.Names()...)
@@ -44,13 +70,13 @@ func (p *Processor) Queues(ctx context.Context) ([]bus.QueueStats, error) {
 	if err != nil {
 		return nil, fmt.Errorf("outbox: queues: %w", dberr.Explained(err))
 	}
-	byName := make(map[string]bus.QueueStats, len(found))
-	for _, q := range found {
-		byName[q.Consumer] = q
+	byName := make(map[string]Queue, len(found))
+	for _, row := range found {
+		byName[row.Consumer] = newQueue(row)
 	}
-	stats := make([]bus.QueueStats, len(p.consumers))
+	stats := make([]Queue, len(p.consumers))
 	for i, c := range p.consumers {
-		stats[i].Consumer = c.Name()
+		stats[i] = Queue{Consumer: c.Name(), Registered: true}
 		for _, name := range c.Names() {
 			stats[i] = sum(stats[i], byName[name])
 		}
@@ -59,7 +85,7 @@ func (p *Processor) Queues(ctx context.Context) ([]bus.QueueStats, error) {
 }
 
 // sum adds what waits under a former name of a consumer.
-func sum(a, b bus.QueueStats) bus.QueueStats {
+func sum(a, b Queue) Queue {
 	a.Ready += b.Ready
 	a.Delayed += b.Delayed
 	a.Leased += b.Leased

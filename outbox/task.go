@@ -107,7 +107,7 @@ func (t *task) result(err error, attemptDelay time.Duration) store.Result {
 
 // errors is the message's list of errors with one more.
 func (t *task) errors(err error, uncounted bool) string {
-	return errorlog.Append(t.row.Errors, errorlog.Attempt{Attempt: t.message.Attempt, At: time.Now().UTC(), Error: bus.ErrorText(err), Uncounted: uncounted})
+	return errorlog.Append(t.row.Errors, errorlog.Attempt{Attempt: t.message.Attempt, At: time.Now().UTC(), Error: errorlog.Text(err), Uncounted: uncounted})
 }
 
 // rate counts events of the last second in eighths.

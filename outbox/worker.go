@@ -9,6 +9,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // worker runs messages one after the other. The chain runs on its goroutine,
@@ -89,10 +90,10 @@ var errNotWaited = errors.New("outbox: a layer of the consume chain must wait fo
 // the chain does. A layer that went on without the innermost one is waited for here:
 // the message would run twice at once, and the next one on a goroutine that is busy.
 func (r *run) runChain(t *task) {
-	var err error = bus.ErrGoexit
+	var err error = isolate.ErrGoexit
 	defer func() {
 		if value := recover(); value != nil {
-			err = bus.NewPanicError(value)
+			err = isolate.NewPanic(value)
 		}
 		t.innermost.Lock()
 		r.settled(t, err)
@@ -147,7 +148,7 @@ func (r *run) payload(ctx context.Context, m *bus.Message) ([]byte, error) {
 		return m.Payload, nil
 	}
 	payload, err := r.registry.Events().Upcast(ctx, m.PayloadType, m.Event.Schema, m.Payload)
-	if errors.Is(err, bus.ErrDropped) {
+	if errors.Is(err, store.ErrDropped) {
 		return nil, bus.Discard(err)
 	}
 	return payload, err

@@ -3,5 +3,5 @@
 //
 // It poisons nothing: the processor of package outbox moves a message here when its attempts,
 // or its owners' lives, are used up. It may import only bus, internal/store, internal/txn,
-// internal/dberr, internal/errorlog and bun.
+// internal/dberr and bun.
 package poison

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -17,7 +20,7 @@ type Message struct {
 	// ID names the row in calls of [Store].
 	ID int64 `json:"id"`
 	// MessageID is shared with the other consumers' messages of the payload.
-	MessageID   bus.MessageID     `json:"message_id"`
+	MessageID   uuid.UUID         `json:"message_id"`
 	Consumer    string            `json:"consumer"`
 	PayloadType string            `json:"payload_type"`
 	Payload     []byte            `json:"-"`                   // as the registry's codec encoded it
@@ -74,7 +77,7 @@ type Filter struct {
 	PayloadType string
 	// MessageID is the id that log lines and spans have: one message for each
 	// consumer of the payload. No index helps to find it, see Error.
-	MessageID bus.MessageID
+	MessageID uuid.UUID
 	// PoisonedAfter and PoisonedBefore bound when the message was poisoned;
 	// both are exclusive.
 	PoisonedAfter, PoisonedBefore time.Time
@@ -88,7 +91,7 @@ type Filter struct {
 // check reports a text that no row can hold.
 func (f Filter) check() error {
 	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "error": f.Error} {
-		if err := bus.CheckText(text); err != nil {
+		if err := limits.CheckText(text); err != nil {
 			return fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrBadText, err)
 		}
 	}

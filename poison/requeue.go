@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -214,7 +215,7 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 			return fmt.Errorf("consumer %q: %w", rows[0].ConsumerType, bus.ErrNoConsumer)
 		}
 		m := bus.Message{PayloadType: c.PayloadType(), Payload: text}
-		if err := errors.Join(fits(c), m.Check(bus.DefaultMaxPayload)); err != nil {
+		if err := errors.Join(fits(c), m.Check(limits.Payload)); err != nil {
 			return err
 		}
 		if err := c.CheckPayload(s.registry.Codec(), text); err != nil {

@@ -40,8 +40,8 @@ const batch = 500 // messages in one transaction
 // Given a transaction its methods work in it; given a *bun.DB or bun.Conn, those
 // that change something use transactions of their own, one for each 500
 // messages. With the context of outbox.Producer.RunInTx, or of a transactional
-// consumer, those must be given that transaction: bus.ErrNotInTx. All methods
-// return bus.ErrSchema when the tables are missing, and the database's errors,
+// consumer, those must be given that transaction: outbox.ErrNotInTx. All methods
+// return outbox.ErrSchema when the tables are missing, and the database's errors,
 // wrapped.
 type Store struct {
 	registry *bus.Registry

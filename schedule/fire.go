@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 const (
@@ -103,7 +104,7 @@ func (p *Processor) fireTx(ctx context.Context, payloadTypes []string, filter st
 		for i, m := range sent {
 			types[i] = m.PayloadType
 		}
-		p.registry.Wakeups().Send(bus.Wake{PayloadTypes: types})
+		p.registry.Wakeups().Send(wakeup.Wake{PayloadTypes: types})
 	}
 	return rows, nil
 }

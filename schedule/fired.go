@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
 // firedForHeader has the instant that a message was fired for, in RFC 3339.
@@ -32,7 +33,7 @@ func withFiredFor(headers map[string]string, at time.Time) map[string]string {
 		with = make(map[string]string, 1)
 	}
 	with[firedForHeader] = at.UTC().Format(time.RFC3339Nano)
-	if bus.CheckHeaders(with) != nil { // a schedule of an older release
+	if limits.CheckHeaders(with) != nil { // a schedule of an older release
 		return headers
 	}
 	return with

@@ -6,9 +6,9 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 // newAlarm rings for the next look. The quick looks follow a change of schedules
@@ -20,7 +20,7 @@ func newAlarm() *alarm.Alarm {
 // loop looks for schedules that are due, until ctx ends.
 func (p *Processor) loop(ctx context.Context) {
 	looks := newAlarm()
-	stop := p.registry.Wakeups().Listen(func(w bus.Wake) {
+	stop := p.registry.Wakeups().Listen(func(w wakeup.Wake) {
 		switch {
 		case !w.Schedules: // not for us
 		case w.Expected:

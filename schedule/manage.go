@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -65,7 +66,7 @@ type Filter struct {
 // transaction it reads there.
 func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter) ([]Schedule, error) {
 	st, db, err := s.on(db)
-	if err = errors.Join(err, bus.CheckKey("name", filter.Name), bus.CheckKey("tag", filter.Tag)); err != nil {
+	if err = errors.Join(err, limits.CheckKey("name", filter.Name), limits.CheckKey("tag", filter.Tag)); err != nil {
 		return nil, fmt.Errorf("schedule: list: %w", err)
 	}
 	rows, err := st.Schedules(ctx, db, store.ScheduleFilter{Name: filter.Name, Tag: filter.Tag})
@@ -92,7 +93,7 @@ func (s *Scheduler) DeleteByTag(ctx context.Context, db bun.IDB, tag string) (n 
 	if tag == "" {
 		return 0, fmt.Errorf("schedule: delete by tag: %w: the tag is empty", bus.ErrBadOption)
 	}
-	if err = bus.CheckKey("tag", tag); err == nil {
+	if err = limits.CheckKey("tag", tag); err == nil {
 		err = s.writing(ctx, db, func(st *store.Store, tx bun.Tx) (err error) {
 			n, err = st.DeleteSchedules(ctx, tx, store.ScheduleFilter{Tag: tag})
 			return err

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -78,7 +77,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config 
 // that: the transaction it is in is finished or, if it takes longer, rolled back,
 // in which case its schedules fire later. It returns an error at once when the
 // database cannot be reached (unless StartTimeout has it wait), when its tables are missing or too old
-// (bus.ErrSchema), or when its settings would break the library's promises; later
+// (outbox.ErrSchema), or when its settings would break the library's promises; later
 // outages are logged and waited out. A schedule that cannot fire is logged and
 // marked (Schedule.LastError), and holds back no other.
 //
@@ -149,30 +148,9 @@ func (p *Processor) check(ctx context.Context) error {
 	return errors.Join(p.store.CheckSchema(ctx, p.db), err)
 }
 
-// Health is a snapshot of a processor.
-type Health struct {
-	// Ready is true while Run runs and the database answers.
-	Ready bool `json:"ready"`
-	// Err is the database's last error while it does not answer, else nil. It is nil
-	// before the first Run, and after a Run what it was at its end.
-	Err error `json:"-"`
-}
-
-// MarshalJSON implements json.Marshaler, for output only: the error is its text.
-func (h Health) MarshalJSON() ([]byte, error) {
-	type plain Health
-	var text string
-	if h.Err != nil {
-		text = bus.ErrorText(h.Err)
-	}
-	return json.Marshal(struct {
-		plain
-		Err string `json:"error,omitempty"`
-	}{plain(h), text})
-}
-
-// Health tells how the processor is doing. It does not touch the database.
-func (p *Processor) Health() Health {
+// Health tells how the processor is doing. It does not touch the database. Its error is
+// nil before the first Run, and after a Run what it was at its end.
+func (p *Processor) Health() bus.Health {
 	err := p.outage.Err()
-	return Health{Ready: err == nil && p.running.Load() > 0, Err: err}
+	return bus.Health{Ready: err == nil && p.running.Load() > 0, Err: err}
 }

@@ -13,8 +13,10 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule/cron"
 )
 
@@ -52,7 +54,7 @@ type Config struct {
 // Whatever changes something wakes this process's processors; in the caller's
 // transaction it tells them to look soon. With the context of
 // outbox.Producer.RunInTx, or of a transactional consumer, the handle must be
-// that transaction: bus.ErrNotInTx. All methods return bus.ErrSchema when the
+// that transaction: outbox.ErrNotInTx. All methods return outbox.ErrSchema when the
 // tables are missing, and the database's errors, wrapped.
 type Scheduler struct {
 	registry *bus.Registry
@@ -75,7 +77,7 @@ func NewScheduler(registry *bus.Registry, config Config) (*Scheduler, error) {
 		return nil, err
 	}
 	if config.MaxPayload == 0 {
-		config.MaxPayload = bus.DefaultMaxPayload
+		config.MaxPayload = limits.Payload
 	}
 	return &Scheduler{registry: registry, config: config, stores: store.All(registry.Tables())}, nil
 }
@@ -117,7 +119,7 @@ func Name(name string) Option {
 }
 
 // Header adds a header to every message of the schedule. All of them have at
-// most bus.MaxHeaders bytes, and each needs a name. Names that begin with
+// most 8 KiB bytes, and each needs a name. Names that begin with
 // "asyncmonolith-" are the library's: make up none.
 func Header(key, value string) Option {
 	return func(s *Schedule) error {
@@ -145,8 +147,8 @@ func Header(key, value string) Option {
 // commits; given a *bun.DB or bun.Conn it exists when Schedule returns.
 //
 // Errors that the caller can avoid are [ErrExpression], bus.ErrNoConsumer,
-// bus.ErrPointerPayload, bus.ErrOtherType, bus.ErrTooLarge, bus.ErrBadText,
-// bus.ErrBadOption and bus.ErrNotInTx, joined where there are several; then
+// bus.ErrBadPayload, bus.ErrBadPayload, bus.ErrTooLarge, bus.ErrBadText,
+// bus.ErrBadOption and outbox.ErrNotInTx, joined where there are several; then
 // nothing was sent to the database.
 func (s *Scheduler) Schedule(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...Option) (int64, error) {
 	return s.write(ctx, db, payload, expression, zone, append(options[:len(options):len(options)], func(s *Schedule) error {
@@ -227,7 +229,7 @@ func (s *Scheduler) row(ctx context.Context, payload bus.Payload, expression, zo
 		m := bus.Message{PayloadType: payloadType, Payload: text, Headers: e.Headers}
 		err = m.Check(s.config.MaxPayload)
 	}
-	err = errors.Join(mistakes, err, bus.CheckKey("name", e.Name), bus.CheckKey("tag", e.Tag), checkExpression(expression, zone))
+	err = errors.Join(mistakes, err, limits.CheckKey("name", e.Name), limits.CheckKey("tag", e.Tag), checkExpression(expression, zone))
 	if err != nil {
 		return row, err
 	}
@@ -315,6 +317,6 @@ func (s *Scheduler) writing(ctx context.Context, db bun.IDB, fn func(st *store.S
 	if err := txn.InTx(ctx, db, func(tx bun.Tx) error { return fn(st, tx) }); err != nil {
 		return dberr.Explained(err)
 	}
-	txn.Announce(ctx, db, s.registry, bus.Wake{Schedules: true})
+	txn.Announce(ctx, db, s.registry, wakeup.Wake{Schedules: true})
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -78,7 +79,7 @@ func otherSet(ctx context.Context, st *store.Store, tx bun.Tx, row store.Schedul
 
 // declared returns the rows of a set by name, but for their next fires.
 func (s *Scheduler) declared(ctx context.Context, tag string, set []Declared) ([]store.Schedule, error) {
-	mistakes := bus.CheckKey("tag", tag)
+	mistakes := limits.CheckKey("tag", tag)
 	if tag == "" {
 		mistakes = fmt.Errorf("%w: the tag is empty", bus.ErrBadOption)
 	}

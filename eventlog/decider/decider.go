@@ -134,7 +134,7 @@ func (d Decider[S, C, E]) handle(ctx context.Context, log *eventlog.Log, tx bun.
 	for i, event := range events {
 		payloads[i] = event
 		if any(event) == nil {
-			return l.state, eventlog.Appended{}, fmt.Errorf("event %d: %w", i, bus.ErrPointerPayload)
+			return l.state, eventlog.Appended{}, fmt.Errorf("event %d: %w", i, bus.ErrBadPayload)
 		}
 	}
 	for _, event := range events {
@@ -166,7 +166,7 @@ const tries = 5 // of Execute
 // Execute decides on a command in a transaction of its own, and again when
 // somebody else was first: up to five times in all, after short random waits. It
 // wakes this process's processors and projections. The errors are those of
-// [Handle], and of the database, and bus.ErrNotInTx in a transaction that the
+// [Handle], and of the database, and outbox.ErrNotInTx in a transaction that the
 // library has begun, such as that of a transactional consumer: use Handle there.
 func Execute[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db *bun.DB, d Decider[S, C, E], id string, command C) (state S, appended eventlog.Appended, err error) {
 	within := ctx

@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
@@ -52,7 +53,7 @@ type failure struct {
 	err       error
 }
 
-func (f *failure) Error() string { return bus.ErrorText(f.err) }
+func (f *failure) Error() string { return errorlog.Text(f.err) }
 func (f *failure) Unwrap() error { return f.err }
 
 // named says which projection failed at which event, for callers without a log.
@@ -165,9 +166,9 @@ func (b *batch) message(row store.Event, behind bool) *bus.Message {
 	}
 	switch {
 	case row.Position <= b.sub.ReplayUntil:
-		m.Mode = bus.Replay
+		m.Event.Replay = true
 	case behind:
-		m.Mode = bus.CatchUp
+		m.Event.Backlog = true
 	}
 	if len(b.messages) == 0 {
 		m.Attempt = b.sub.Attempts + 1
@@ -243,7 +244,7 @@ func recorded(m *bus.Message, data bus.Payload) eventlog.Recorded {
 func (b *batch) send(ctx context.Context, m *bus.Message) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = bus.NewPanicError(value)
+			err = isolate.NewPanic(value)
 		}
 	}()
 	err = bus.Deliver(ctx, b.runner.chain, m, b.consume)

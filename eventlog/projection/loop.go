@@ -11,6 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 // newAlarm rings for the next look. The quick looks follow an append whose commit
@@ -46,7 +47,7 @@ func (r *Runner) loop(ctx context.Context) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	c := &crew{Runner: r, ctx: work, stop: ctx.Done(), alarm: newAlarm(), slots: make(chan struct{}, r.config.Concurrency), busy: map[*shard]bool{}}
-	stopListening := r.log.Registry().Wakeups().Listen(func(w bus.Wake) {
+	stopListening := r.log.Registry().Wakeups().Listen(func(w wakeup.Wake) {
 		switch {
 		case !w.Events: // not for us
 		case w.Expected:

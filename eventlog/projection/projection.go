@@ -15,6 +15,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -200,8 +201,8 @@ func (p Projection) check() (errs []error) {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(p.Name != "" && bus.CheckKey("name", p.Name) == nil && !strings.HasPrefix(p.Name, replayPrefix),
-		"Name %q: 1 to %d bytes of text that do not begin with %q are allowed", p.Name, bus.MaxKey, replayPrefix)
+	check(p.Name != "" && limits.CheckKey("name", p.Name) == nil && !strings.HasPrefix(p.Name, replayPrefix),
+		"Name %q: 1 to %d bytes of text that do not begin with %q are allowed", p.Name, limits.Key, replayPrefix)
 	check(p.Version >= 1, "Version %d: 1 or more is allowed", p.Version)
 	check(p.Shards >= 1 && p.Shards <= eventlog.Slots, "Shards %d: 1 to %d are allowed", p.Shards, eventlog.Slots)
 	check(p.BatchSize >= 1, "BatchSize %d: 1 or more is allowed", p.BatchSize)
@@ -209,7 +210,7 @@ func (p Projection) check() (errs []error) {
 	check(p.OnError <= ParkStream, "OnError %d: Halt, Park or ParkStream is allowed", p.OnError)
 	check(p.MaxAttempts >= 1, "MaxAttempts %d: 1 or more is allowed", p.MaxAttempts)
 	check(p.AttemptDelay >= 0, "AttemptDelay %s: 0 or more is allowed", p.AttemptDelay)
-	check(p.Timeout > 0 && p.Timeout <= bus.MaxConsumerTimeout, "Timeout %s: more than 0 and up to %s is allowed", p.Timeout, bus.MaxConsumerTimeout)
+	check(p.Timeout > 0 && p.Timeout <= limits.Timeout, "Timeout %s: more than 0 and up to %s is allowed", p.Timeout, limits.Timeout)
 	for _, c := range p.Categories {
 		check(c != "" && !strings.Contains(c, "-"), "category %q: no stream has it: a category ends before the first \"-\" of a stream's name", c)
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -18,7 +18,7 @@ import (
 // Rebuild has the newest version of a projection begin again, in place: in one
 // transaction its tables are emptied by its Reset, and its checkpoint goes back to
 // the start. It returns at once; [Runner.Run], here or elsewhere, then applies
-// all events, those that were applied before as bus.Replay. Readers see the tables
+// all events, those that were applied before as a replay. Readers see the tables
 // fill up meanwhile: where that matters, raise the Version instead and
 // [Runner.Promote] it. Events put aside are forgotten, and come again.
 func (r *Runner) Rebuild(ctx context.Context, name string) error {
@@ -68,7 +68,7 @@ func (e *LagError) Error() string {
 // *[LagError], one that has never run [ErrUnknown]. There is no way back to a
 // version that is retired. It waits for the batches that are being applied.
 func (r *Runner) Promote(ctx context.Context, name string, version int, maxLag int64) error {
-	err := bus.CheckKey("name", name)
+	err := limits.CheckKey("name", name)
 	if err == nil {
 		_, err = r.log.Number(ctx, r.db)
 	}
@@ -109,7 +109,7 @@ func (r *Runner) Promote(ctx context.Context, name string, version int, maxLag i
 // whose tables to read. It is 1 as long as none was.
 func (r *Runner) Active(ctx context.Context, db bun.IDB, name string) (int, error) {
 	db, err := txn.Handle(db)
-	if err = errors.Join(err, bus.CheckKey("name", name)); err != nil {
+	if err = errors.Join(err, limits.CheckKey("name", name)); err != nil {
 		return 0, fmt.Errorf("projection: active version of %q: %w", name, err)
 	}
 	version, ok, err := r.store.Active(ctx, db, name)
@@ -125,7 +125,7 @@ func (r *Runner) Active(ctx context.Context, db bun.IDB, name string) (int, erro
 // Resume has the halted shards of a version try again, with all their attempts,
 // and returns how many there were. A version that has never run is [ErrUnknown].
 func (r *Runner) Resume(ctx context.Context, name string, version int) (int, error) {
-	n, err := 0, bus.CheckKey("name", name)
+	n, err := 0, limits.CheckKey("name", name)
 	if err == nil {
 		n, err = r.store.ResumeReader(ctx, r.db, name, version)
 	}

@@ -167,7 +167,7 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 // events it is at and returns nil. Functions still running are abandoned.
 //
 // It returns an error at once when the database cannot be reached, unless StartTimeout
-// has it wait; when its tables are missing or too old (bus.ErrSchema); and when a
+// has it wait; when its tables are missing or too old (outbox.ErrSchema); and when a
 // projection is not what it was under the same version. Later outages are logged and
 // waited out. A projection that fails holds
 // up no other. A second Run at the same time returns [ErrRunning].

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -190,15 +189,27 @@ func (r *Runner) passed(ctx context.Context, reader *reader, head int64) (bool, 
 	return r.reached(ctx, reader, head)
 }
 
-// Readers tells how far the projections have come, by name and version.
-func (r *Runner) Readers(ctx context.Context) ([]bus.ReaderStats, error) {
-	var stats []bus.ReaderStats
+// Stats tells how far a projection has come, in the whole database.
+type Stats struct {
+	Name    string `json:"name"`
+	Version int    `json:"version"`
+	// Lag is how many positions of the log are still before its slowest shard.
+	Lag int64 `json:"lag"`
+	// Halted is the number of shards that wait for a person.
+	Halted int `json:"halted"`
+	// Parked is the number of events put aside, up to 10,000.
+	Parked int `json:"parked"`
+}
+
+// Stats tells how far the projections have come, by name and version.
+func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
+	var stats []Stats
 	for _, reader := range r.readers {
 		rows, err := r.subscriptions(ctx, r.db, reader)
 		if err != nil {
-			return nil, fmt.Errorf("projection: readers: %w", err)
+			return nil, fmt.Errorf("projection: stats: %w", err)
 		}
-		s := bus.ReaderStats{Reader: reader.Name, Version: reader.Version}
+		s := Stats{Name: reader.Name, Version: reader.Version}
 		for _, row := range rows {
 			if row.Status == store.Retired {
 				continue
@@ -208,21 +219,21 @@ func (r *Runner) Readers(ctx context.Context) ([]bus.ReaderStats, error) {
 				s.Halted++
 			}
 		}
-		if s.Parked, err = r.store.CountParked(ctx, r.db, reader.Name, reader.Version, bus.MaxQueueCount); err != nil {
-			return nil, fmt.Errorf("projection: readers: %w", dberr.Explained(err))
+		if s.Parked, err = r.store.CountParked(ctx, r.db, reader.Name, reader.Version, store.MostCounted); err != nil {
+			return nil, fmt.Errorf("projection: stats: %w", dberr.Explained(err))
 		}
 		stats = append(stats, s)
 	}
-	slices.SortFunc(stats, func(a, b bus.ReaderStats) int {
-		return cmp.Or(cmp.Compare(a.Reader, b.Reader), cmp.Compare(a.Version, b.Version))
+	slices.SortFunc(stats, func(a, b Stats) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
 	})
 	return stats, nil
 }
 
 // Unnumbered counts the events that are committed and have no position yet, up to
-// bus.MaxQueueCount.
+// 10,000.
 func (r *Runner) Unnumbered(ctx context.Context) (int64, error) {
-	n, err := r.store.Unnumbered(ctx, r.db, bus.MaxQueueCount)
+	n, err := r.store.Unnumbered(ctx, r.db, store.MostCounted)
 	if err != nil {
 		return 0, fmt.Errorf("projection: unnumbered: %w", dberr.Explained(err))
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
 	"go.uber.org/goleak"
@@ -197,7 +197,7 @@ func TestPreview(t *testing.T) {
 func TestDeclined(t *testing.T) {
 	cards := &cards{err: guide.ErrDeclined}
 	shop := &guide.Shop{Cards: cards, Open: func() bool { return true }}
-	ctx := bus.WithMessage(t.Context(), &bus.Message{ID: bus.MessageID{15: 1}, Attempt: 1})
+	ctx := bus.WithMessage(t.Context(), &bus.Message{ID: uuid.UUID{15: 1}, Attempt: 1})
 	err := shop.ChargeCard(ctx, guide.OrderPlaced{OrderID: "o-1"})
 	if bus.VerdictOf(err).Outcome != bus.Condemned {
 		t.Errorf("declined: got %v, want it poisoned", err)

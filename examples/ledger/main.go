@@ -185,7 +185,7 @@ func (b *bank) compare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		readers, err := b.readers.Readers(ctx)
+		readers, err := b.readers.Stats(ctx)
 		if err != nil {
 			return err
 		}

@@ -43,7 +43,7 @@ func newShop(db *bun.DB, producer *outbox.Producer) *shop {
 func newConsumers(s *shop) []bus.Consumer {
 	return []bus.Consumer{
 		outbox.ConsumeTx("reserve-stock", s.reserveStock),
-		bus.Consume("charge-card", s.chargeCard, bus.MaxAttempts(20), bus.WithBackoff(middleware.Constant(200*time.Millisecond))),
+		bus.Consume("charge-card", s.chargeCard, bus.MaxAttempts(20), bus.Backoff(middleware.Constant(200*time.Millisecond))),
 		outbox.ConsumeTx("ship", s.ship),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -217,7 +218,7 @@ func Example_requireIdempotent() {
 func Example_requireRedeliverable() {
 	t, done := newT("requireRedeliverable")
 	defer done()
-	sent := map[bus.MessageID]bool{}
+	sent := map[uuid.UUID]bool{}
 	kit := bustest.New(t, openMemory(t), bus.Consume("thank", func(ctx context.Context, _ OrderCharged) error {
 		m, _ := bus.Current(ctx)
 		fmt.Println("crashes:", m.Crashes)

@@ -75,7 +75,7 @@ const (
 
 // Report is what a worker prints when it stops in order.
 type Report struct {
-	Stats bus.ProcessorStats
+	Stats outbox.Stats
 	Err   string
 }
 

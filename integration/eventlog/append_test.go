@@ -10,11 +10,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -117,7 +119,7 @@ func TestWhatWasAppendedIsRead(t *testing.T) {
 		var got []string
 		for _, e := range events {
 			got = append(got, fmt.Sprint(e.Position, e.Stream, e.Version, e.Data, e.Headers, e.Schema))
-			if e.RecordedAt.IsZero() || e.ID == (bus.MessageID{}) {
+			if e.RecordedAt.IsZero() || e.ID == (uuid.UUID{}) {
 				t.Errorf("event %+v: got no time or no id", e)
 			}
 		}
@@ -173,8 +175,8 @@ func TestAppendRefusesMistakesBeforeAnySQL(t *testing.T) {
 		event  bus.Payload
 		err    error
 	}{
-		{"nil", "account-1", eventlog.Any, nil, bus.ErrPointerPayload},
-		{"pointer", "account-1", eventlog.Any, &moved{}, bus.ErrPointerPayload},
+		{"nil", "account-1", eventlog.Any, nil, bus.ErrBadPayload},
+		{"pointer", "account-1", eventlog.Any, &moved{}, bus.ErrBadPayload},
 		{"no id", "account", eventlog.Any, moved{}, bus.ErrBadOption},
 		{"no category", "-1", eventlog.Any, moved{}, bus.ErrBadOption},
 		{"NUL", "account-\x00", eventlog.Any, moved{}, bus.ErrBadText},
@@ -189,7 +191,7 @@ func TestAppendRefusesMistakesBeforeAnySQL(t *testing.T) {
 	if _, err := a.try("account-1", eventlog.Any, secret{}); err == nil || !isUnknown(err) {
 		t.Errorf("unknown event: got %v, want UnknownTypeError", err)
 	}
-	if _, err := a.try("account-1", eventlog.Any, moved{}); !errors.Is(err, bus.ErrSchema) {
+	if _, err := a.try("account-1", eventlog.Any, moved{}); !errors.Is(err, dberr.ErrSchema) {
 		t.Errorf("without tables: got %v, want ErrSchema", err)
 	}
 	err := a.inTx(func(ctx context.Context, tx bun.Tx) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 type account struct {
@@ -231,7 +232,7 @@ func TestExecuteInATransaction(t *testing.T) {
 			_, _, err := decider.Execute(ctx, a.log, db, accounts(0), "1", 5)
 			return err
 		})
-		if !errors.Is(err, bus.ErrNotInTx) {
+		if !errors.Is(err, txn.ErrNotInTx) {
 			t.Errorf("execute in a transaction: got %v, want ErrNotInTx", err)
 		}
 		if n := len(a.stream("account-1")); n != 0 {

@@ -151,7 +151,7 @@ func TestAProjectionThatEndsItsGoroutine(t *testing.T) {
 	running(t, "runner", r.Run)
 	l.fill(1, 2)
 	eventually(t, "one is parked and one applied", func() bool {
-		stats, err := r.Readers(l.ctx)
+		stats, err := r.Stats(l.ctx)
 		return err == nil && stats[0].Parked == 1 && stats[0].Lag == 0
 	})
 	if n := runs.Load(); n < 3 {

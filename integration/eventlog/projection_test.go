@@ -39,7 +39,7 @@ func (s setup) newLedger(t testing.TB, db *bun.DB) *ledger {
 // apply adds up, and refuses what does not follow on what it has.
 func apply(ctx context.Context, tx bun.Tx, suffix string, amount int) error {
 	m, _ := bus.Current(ctx)
-	if _, err := tx.NewRaw("INSERT INTO applied"+suffix+" VALUES (?, ?, ?)", m.Event.Stream, m.Event.Version, m.Mode.String()).Exec(ctx); err != nil {
+	if _, err := tx.NewRaw("INSERT INTO applied"+suffix+" VALUES (?, ?, ?)", m.Event.Stream, m.Event.Version, m.Event.Mode()).Exec(ctx); err != nil {
 		return err
 	}
 	_, err := tx.NewRaw("INSERT INTO balances"+suffix+" AS b VALUES (?, ?, ?) ON CONFLICT (stream) DO UPDATE SET amount = b.amount + EXCLUDED.amount, version = EXCLUDED.version",
@@ -150,7 +150,7 @@ func TestAProjectionIsTheFoldOfTheLog(t *testing.T) {
 				if n := l.count("SELECT count(*) FROM applied"); n != 120 {
 					t.Errorf("events applied: got %d, want 120", n)
 				}
-				stats, err := r.Readers(l.ctx)
+				stats, err := r.Stats(l.ctx)
 				if err != nil || len(stats) != 1 || stats[0].Lag != 0 {
 					t.Errorf("readers: got %+v and %v, want no lag", stats, err)
 				}
@@ -317,10 +317,10 @@ func TestPoisonPolicies(t *testing.T) {
 				}
 				l.number()
 				stop := running(t, "runner", r.Run)
-				stats := func() bus.ReaderStats {
-					all, err := r.Readers(l.ctx)
+				stats := func() projection.Stats {
+					all, err := r.Stats(l.ctx)
 					if err != nil || len(all) != 1 {
-						return bus.ReaderStats{Lag: -1}
+						return projection.Stats{Lag: -1}
 					}
 					return all[0]
 				}
@@ -388,7 +388,7 @@ func TestTheChainDecidesForProjectionsToo(t *testing.T) {
 	}
 	running(t, "runner", r.Run)
 	eventually(t, "everything is applied or parked", func() bool {
-		stats, err := r.Readers(l.ctx)
+		stats, err := r.Stats(l.ctx)
 		return err == nil && stats[0].Lag == 0 && stats[0].Parked == 2
 	})
 	parked, err := r.Parked(l.ctx, "balances", 10)

@@ -11,6 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -23,14 +24,13 @@ func TestReactorsRunAsConsumersDo(t *testing.T) {
 		type seen struct {
 			consumer, owner, header string
 			event                   bus.Event
-			mode                    bus.Mode
 		}
 		got := make(chan seen, 10)
 		var a *app
 		broken := true
 		see := func(ctx context.Context, e opened) seen {
 			m, _ := bus.Current(ctx)
-			return seen{m.Consumer, e.Owner, m.Headers["tenant"], *m.Event, m.Mode}
+			return seen{m.Consumer, e.Owner, m.Headers["tenant"], *m.Event}
 		}
 		a = newApp(t, db,
 			outbox.ConsumeTx("follow", func(ctx context.Context, tx bun.Tx, e opened) error {
@@ -56,7 +56,7 @@ func TestReactorsRunAsConsumersDo(t *testing.T) {
 			t.Errorf("messages without a copy of the payload: got %d, want 2", n)
 		}
 		a.process()
-		want := seen{"follow", "ann", "t", bus.Event{Stream: "account-1", Version: 2, Schema: 1}, bus.Live}
+		want := seen{"follow", "ann", "t", bus.Event{Stream: "account-1", Version: 2, Schema: 1}}
 		check := func(got seen, consumer string) {
 			t.Helper()
 			want.consumer, want.event.Sequence, want.event.Position = consumer, got.event.Sequence, got.event.Position
@@ -112,8 +112,8 @@ func TestACommitWakesWhomItConcerns(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := newApp(t, db, bus.Consume("never", func(context.Context, opened) error { return nil }))
-		var got []bus.Wake
-		defer a.registry.Wakeups().Listen(func(w bus.Wake) { got = append(got, w) })()
+		var got []wakeup.Wake
+		defer a.registry.Wakeups().Listen(func(w wakeup.Wake) { got = append(got, w) })()
 		appending := func(event bus.Payload) func(ctx context.Context, tx bun.Tx) error {
 			return func(ctx context.Context, tx bun.Tx) error {
 				_, err := a.log.Append(ctx, tx, "account-1", eventlog.Any, event)
@@ -125,16 +125,16 @@ func TestACommitWakesWhomItConcerns(t *testing.T) {
 				return err
 			}
 		}
-		want := func(what string, err error, wakes ...bus.Wake) {
+		want := func(what string, err error, wakes ...wakeup.Wake) {
 			t.Helper()
 			if err != nil || !reflect.DeepEqual(got, wakes) {
 				t.Errorf("%s: got %+v, %v; want %+v", what, got, err, wakes)
 			}
 			got = nil
 		}
-		events := bus.Wake{Events: true}
+		events := wakeup.Wake{Events: true}
 		want("nobody consumes it", a.log.RunInTx(a.ctx, db, appending(moved{})), events)
-		opened1 := bus.Wake{PayloadTypes: []string{"account.opened"}}
+		opened1 := wakeup.Wake{PayloadTypes: []string{"account.opened"}}
 		want("a consumer", a.log.RunInTx(a.ctx, db, appending(opened{})), opened1, events)
 		want("the producer's", a.inTx(appending(opened{})), opened1, events)
 		want("nothing is written", a.log.RunInTx(a.ctx, db, func(context.Context, bun.Tx) error { return nil }))

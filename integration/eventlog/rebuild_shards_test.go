@@ -19,7 +19,7 @@ func TestARebuildReplaysWhatEachShardHasHad(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l := newLedger(t, db)
-		modes := map[string][]bus.Mode{}
+		modes := map[string][]string{}
 		broken := true
 		p := balances()
 		p.Shards, p.MaxAttempts = 2, 1
@@ -28,7 +28,7 @@ func TestARebuildReplaysWhatEachShardHasHad(t *testing.T) {
 			if e.Amount < 0 && broken {
 				return errors.New("broken")
 			}
-			modes[m.Event.Stream] = append(modes[m.Event.Stream], m.Mode)
+			modes[m.Event.Stream] = append(modes[m.Event.Stream], m.Event.Mode())
 			return nil
 		})}
 		r := l.runner(p)
@@ -58,10 +58,10 @@ func TestARebuildReplaysWhatEachShardHasHad(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.catchUp(r)
-		if got := modes["account-1"]; len(got) != 1 || got[0] == bus.Replay {
+		if got := modes["account-1"]; len(got) != 1 || got[0] == "replay" {
 			t.Errorf("modes of an event that was never applied before: got %v, want no replay", got)
 		}
-		if got := modes["account-3"]; len(got) != 4 || got[2] != bus.Replay || got[3] != bus.Replay {
+		if got := modes["account-3"]; len(got) != 4 || got[2] != "replay" || got[3] != "replay" {
 			t.Errorf("modes of what was applied before: got %v, want two replays in the end", got)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 )
 
@@ -161,7 +162,7 @@ func TestProjectionMistakes(t *testing.T) {
 		t.Error("a projection twice: got no error")
 	}
 	l.exec("DROP TABLE asyncmonolith_migrations")
-	if err := l.runner(balances()).Run(l.ctx); !errors.Is(err, bus.ErrSchema) {
+	if err := l.runner(balances()).Run(l.ctx); !errors.Is(err, dberr.ErrSchema) {
 		t.Errorf("without tables: got %v, want ErrSchema", err)
 	}
 }
@@ -228,7 +229,7 @@ func TestReplayOfReactors(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		var live, replayed, mails atomic.Int64
 		count := func(ctx context.Context, e moved) error {
-			if m, _ := bus.Current(ctx); m.Mode == bus.Replay {
+			if m, _ := bus.Current(ctx); m.Event.Replay {
 				replayed.Add(1)
 			} else {
 				live.Add(1)

@@ -118,8 +118,8 @@ func TestAHaltedShardIsNobodysErrorButItsOwn(t *testing.T) {
 		}
 		l.mustFold("")
 		eventually(t, "the other is halted", func() bool {
-			stats, err := r.Readers(l.ctx)
-			return err == nil && stats[1].Reader == "broken" && stats[1].Halted == 1
+			stats, err := r.Stats(l.ctx)
+			return err == nil && stats[1].Name == "broken" && stats[1].Halted == 1
 		})
 	})
 }

@@ -24,7 +24,7 @@ func TestEverythingAtOnce(t *testing.T) {
 		var mu sync.Mutex
 		replayed := map[string]int{} // by insert id
 		l := &ledger{newApp(t, db, bus.Consume("again", func(ctx context.Context, e moved) error {
-			if m, _ := bus.Current(ctx); m.Mode == bus.Replay {
+			if m, _ := bus.Current(ctx); m.Event.Replay {
 				mu.Lock()
 				defer mu.Unlock()
 				replayed[fmt.Sprint(m.InsertID)]++

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -76,7 +77,7 @@ func (d *Database) Pass(span time.Duration) { d.elapse += span }
 
 // Produce implements System.
 func (d *Database) Produce(p Produce) (written int) {
-	var id bus.MessageID
+	var id uuid.UUID
 	binary.BigEndian.PutUint64(id[8:], uint64(p.Message)+1)
 	rows := make([]store.NewMessage, len(p.Consumers))
 	for i, consumer := range p.Consumers {

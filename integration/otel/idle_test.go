@@ -12,6 +12,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 func TestIdleProcessorsMakeNoSpans(t *testing.T) {
@@ -31,8 +32,8 @@ func TestIdleProcessorsMakeNoSpans(t *testing.T) {
 // idle is a source with nothing to tell.
 type idle struct{}
 
-func (idle) Stats() bus.ProcessorStats                            { return bus.ProcessorStats{} }
-func (idle) Queues(ctx context.Context) ([]bus.QueueStats, error) { return nil, ctx.Err() }
+func (idle) Stats() outbox.Stats                                { return outbox.Stats{} }
+func (idle) Queues(ctx context.Context) ([]outbox.Queue, error) { return nil, ctx.Err() }
 
 // tracedQueries makes a span of every statement, as an instrumented driver does.
 type tracedQueries struct{ tracer trace.Tracer }

@@ -202,16 +202,16 @@ func has(set attribute.Set, with []string) bool {
 // fake is a source whose answers a test chooses.
 type fake struct{ failing atomic.Bool }
 
-func (f *fake) Stats() bus.ProcessorStats {
-	return bus.ProcessorStats{Claims: 1, EmptyClaims: 2, Claimed: 3, Fenced: 4, Recovered: 5, Crashed: 6, CrashPoisoned: 7, Abandoned: 8,
+func (f *fake) Stats() outbox.Stats {
+	return outbox.Stats{Claims: 1, EmptyClaims: 2, Claimed: 3, Fenced: 4, Recovered: 5, Crashed: 6, CrashPoisoned: 7, Abandoned: 8,
 		Running: 9, Queued: 10, Limit: 11, Uncounted: 18, Unsettled: 19}
 }
 
-func (f *fake) Queues(context.Context) ([]bus.QueueStats, error) {
+func (f *fake) Queues(context.Context) ([]outbox.Queue, error) {
 	if f.failing.Load() {
 		return nil, errors.New("no connection")
 	}
-	return []bus.QueueStats{{Consumer: "a", Ready: 12, Delayed: 13, Leased: 14, Poisoned: 15, OldestReady: 16 * time.Second, OldestPoisoned: 17 * time.Second},
+	return []outbox.Queue{{Consumer: "a", Ready: 12, Delayed: 13, Leased: 14, Poisoned: 15, OldestReady: 16 * time.Second, OldestPoisoned: 17 * time.Second},
 		{Consumer: "b"}}, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -87,9 +88,9 @@ func TestErrorTypes(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"a panic", bus.NewPanicError("no"), "asyncmonolith.handler_panic"},
-		{"a panic with an error", bus.NewPanicError(card), "asyncmonolith.handler_panic"},
-		{"Goexit", bus.ErrGoexit, "asyncmonolith.handler_goexit"},
+		{"a panic", isolate.NewPanic("no"), "asyncmonolith.handler_panic"},
+		{"a panic with an error", isolate.NewPanic(card), "asyncmonolith.handler_panic"},
+		{"Goexit", isolate.ErrGoexit, "asyncmonolith.handler_goexit"},
 		{"an abandoned consumer", bus.ErrAbandoned, "asyncmonolith.handler_abandoned"},
 		{"the consumer timeout", fmt.Errorf("call: %w", bus.ErrTimeout), "asyncmonolith.handler_timeout"},
 		{"another deadline", fmt.Errorf("call: %w", context.DeadlineExceeded), "context.deadlineExceededError"},
@@ -97,8 +98,8 @@ func TestErrorTypes(t *testing.T) {
 		{"a stop", bus.ErrStopping, "asyncmonolith.stopping"},
 		{"a payload that does not fit", decode, "asyncmonolith.decode"},
 		{"a payload nobody consumes", bus.ErrNoConsumer, "asyncmonolith.no_consumer"},
-		{"a payload of another type", bus.ErrOtherType, "asyncmonolith.other_type"},
-		{"a pointer", bus.ErrPointerPayload, "asyncmonolith.pointer_payload"},
+		{"a payload of another type", bus.ErrBadPayload, "asyncmonolith.other_type"},
+		{"a pointer", bus.ErrBadPayload, "asyncmonolith.pointer_payload"},
 		{"a large payload", bus.ErrTooLarge, "asyncmonolith.too_large"},
 		{"bad text", bus.ErrBadText, "asyncmonolith.bad_text"},
 		{"a bad option", bus.ErrBadOption, "asyncmonolith.bad_option"},
@@ -225,8 +226,8 @@ func TestParentOfARun(t *testing.T) {
 		{"second attempt", elsewhere, func(m *bus.Message) { m.Attempt = 2 }, false, "2"},
 		{"hundredth attempt", elsewhere, func(m *bus.Message) { m.Attempt = 100 }, false, "100"},
 		{"after a crash", elsewhere, func(m *bus.Message) { m.Crashes = 1 }, false, "1 1"},
-		{"replayed", elsewhere, func(m *bus.Message) { m.Mode = bus.Replay }, false, "1 replay"},
-		{"caught up", elsewhere, func(m *bus.Message) { m.Mode = bus.CatchUp }, false, "1 catchup"},
+		{"replayed", elsewhere, func(m *bus.Message) { m.Event = &bus.Event{Replay: true} }, false, "1 replay"},
+		{"caught up", elsewhere, func(m *bus.Message) { m.Event = &bus.Event{Backlog: true} }, false, "1 catchup"},
 		{"without headers", "", func(*bus.Message) {}, false, ""},
 		{"not sampled: a root would be sampled anew", unsampled, func(m *bus.Message) { m.Attempt = 2 }, true, "2"},
 	}

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
 // Drivers are recognised by the methods of their errors, so that none has to be
@@ -92,13 +90,16 @@ func IsConnectionDoubtful(err error) bool {
 // that the same statement without that value may succeed.
 func IsRefused(err error) bool { return ClassOf(err) == Refused }
 
+// ErrSchema is outbox.ErrSchema.
+var ErrSchema = errors.New("the schema is missing or too old, run outbox.Migrate")
+
 // Explained gives an error that speaks of a missing table its name,
-// bus.ErrSchema, under which callers know it. Other errors stay as they are.
+// [ErrSchema], under which callers know it. Other errors stay as they are.
 func Explained(err error) error {
-	if !IsMissingTable(err) || errors.Is(err, bus.ErrSchema) {
+	if !IsMissingTable(err) || errors.Is(err, ErrSchema) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", bus.ErrSchema, err)
+	return fmt.Errorf("%w: %w", ErrSchema, err)
 }
 
 // IsMissingColumn tells whether a statement named a column that does not exist.

@@ -2,6 +2,7 @@ package errorlog
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -90,4 +91,23 @@ func Clean(text string, limit int) string {
 		end--
 	}
 	return text[:end]
+}
+
+// Text returns the text of an error, the first 8 KiB of it, whatever its Error
+// method does: a nil pointer in an error interface, for one, makes many of them
+// panic.
+func Text(err error) (text string) {
+	defer func() {
+		if value := recover(); value != nil {
+			text = fmt.Sprintf("bus: the Error method of %T panicked", err)
+		}
+	}()
+	if text = err.Error(); len(text) <= MaxBytes {
+		return text
+	}
+	end := MaxBytes
+	for end > MaxBytes-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return strings.Clone(text[:end]) // the rest of it must not be kept
 }

@@ -1,6 +1,11 @@
 package isolate
 
-import "github.com/asyncmonolith/asyncmonolith-go/bus"
+import (
+	"errors"
+	"runtime/debug"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
 
 // Call is a function with its arguments: as a type of its own, so that it need
 // not be a closure.
@@ -21,8 +26,21 @@ type lane[C Call] struct {
 // Panicked tells a panic of a call from a *bus.PanicError that it returned.
 type Panicked struct{ *bus.PanicError }
 
+// ErrGoexit: the handler ended its goroutine with runtime.Goexit.
+var ErrGoexit = errors.New("bus: handler called runtime.Goexit")
+
+// NewPanic wraps what recover returned, with the current stack. A value that already is a
+// *bus.PanicError is returned as it is, so that a panic passed from one goroutine to
+// another keeps its stack.
+func NewPanic(value any) *bus.PanicError {
+	if p, ok := value.(*bus.PanicError); ok && p != nil {
+		return p
+	}
+	return &bus.PanicError{Value: value, Stack: debug.Stack()}
+}
+
 // Begin runs a call, and returns where its one result will be: its error, a
-// *Raised if it panics, bus.ErrGoexit if it ends its goroutine. The result is
+// *Panicked if it panics, ErrGoexit if it ends its goroutine. The result is
 // received, or the call abandoned, before the next may begin.
 func (p *Runner[C]) Begin(call C) <-chan error {
 	if p.lane == nil {
@@ -72,10 +90,10 @@ func (d *lane[C]) work() {
 
 // run always answers.
 func (d *lane[C]) run(call C) {
-	var err error = bus.ErrGoexit
+	var err error = ErrGoexit
 	defer func() {
 		if value := recover(); value != nil {
-			err = &Panicked{bus.NewPanicError(value)}
+			err = &Panicked{NewPanic(value)}
 		}
 		d.results <- err
 	}()

@@ -10,7 +10,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
@@ -24,7 +23,7 @@ func (f function) Run() error { return f() }
 func TestWhatComesBack(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("no luck")
-	returned := bus.NewPanicError("returned")
+	returned := isolate.NewPanic("returned")
 	tests := []struct {
 		name   string
 		call   function
@@ -36,7 +35,7 @@ func TestWhatComesBack(t *testing.T) {
 		{name: "a panic that is returned", call: func() error { return returned }, want: returned},
 		{name: "a panic", call: func() error { panic("raised") }, raised: "raised"},
 		{name: "a panic that is passed on", call: func() error { panic(returned) }, raised: "returned"},
-		{name: "the end of the goroutine", call: func() error { runtime.Goexit(); return nil }, want: bus.ErrGoexit},
+		{name: "the end of the goroutine", call: func() error { runtime.Goexit(); return nil }, want: isolate.ErrGoexit},
 		{name: "its end, and a panic on the way", call: func() error {
 			defer func() { panic("on the way") }()
 			runtime.Goexit()

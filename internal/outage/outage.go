@@ -8,8 +8,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
 const (
@@ -104,7 +104,7 @@ func (o *Outage) began(what string, err error, next []time.Duration) {
 	if len(next) > 0 {
 		within = next[0]
 	}
-	o.logger.Error("database does not answer", "operation", what, "error", bus.ErrorText(err), "for", now.Sub(o.since),
+	o.logger.Error("database does not answer", "operation", what, "error", errorlog.Text(err), "for", now.Sub(o.since),
 		"more_since_last_line", o.suppressed, "next_try_within", within)
 	o.logged, o.suppressed = now, 0
 }
@@ -123,7 +123,7 @@ func (o *Outage) troubled(what string, err error, next []time.Duration) {
 		t.suppressed++
 		return
 	}
-	args := []any{"operation", what, "error", bus.ErrorText(err), "more_since_last_line", t.suppressed}
+	args := []any{"operation", what, "error", errorlog.Text(err), "more_since_last_line", t.suppressed}
 	if len(next) > 0 {
 		args = append(args, "next_try_within", next[0])
 	}

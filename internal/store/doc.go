@@ -4,5 +4,5 @@
 //
 // It knows nothing of handlers, loops or retry policies. It may import only bus,
 // internal/store/dialect, internal/store/postgres, internal/store/sqlite,
-// internal/store/mariadb, internal/txn, internal/dberr, internal/errorlog and bun.
+// internal/store/mariadb, internal/txn, internal/dberr and bun.
 package store

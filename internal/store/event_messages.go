@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -14,7 +15,7 @@ import (
 
 // EncodeHeaders returns the headers of a message as they are stored, and with
 // them what it delivers: an event, whose text has so many bytes.
-func EncodeHeaders(headers map[string]string, event *bus.Event, size int, mode bus.Mode) (string, error) {
+func EncodeHeaders(headers map[string]string, event *bus.Event, size int) (string, error) {
 	if len(headers) == 0 && event == nil {
 		return "", nil
 	}
@@ -22,8 +23,8 @@ func EncodeHeaders(headers map[string]string, event *bus.Event, size int, mode b
 		all := make(map[string]string, len(headers)+2)
 		maps.Copy(all, headers)
 		all[dialect.EventHeader] = fmt.Sprintf("%d %d", event.Sequence, size)
-		if mode != bus.Live {
-			all[dialect.ModeHeader] = mode.String()
+		if mode := event.Mode(); mode != "" {
+			all[dialect.ModeHeader] = mode
 		}
 		headers = all
 	}
@@ -65,3 +66,6 @@ func (s *Store) FillIn(ctx context.Context, db bun.IDB, messages []dialect.Messa
 	}
 	return nil
 }
+
+// ErrDropped is eventlog.ErrDrop.
+var ErrDropped = errors.New("the event is obsolete")

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -16,13 +16,13 @@ import (
 // were written for each message id. A row whose insert id is pending already is
 // left out. With several statements (see [Statements]) the caller provides the
 // transaction.
-func (s *Store) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (map[bus.MessageID]int, error) {
+func (s *Store) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (map[uuid.UUID]int, error) {
 	// Sorted, so that batches with overlapping insert ids lock them in the same
 	// order and cannot deadlock.
 	slices.SortStableFunc(rows, func(a, b dialect.NewMessage) int {
 		return a.Key().Compare(b.Key())
 	})
-	written := make(map[bus.MessageID]int, len(rows))
+	written := make(map[uuid.UUID]int, len(rows))
 	for _, chunk := range chunks(rows) {
 		if err := s.insertChunk(ctx, db, chunk, written); err != nil {
 			return nil, fmt.Errorf("insert messages: %w", err)
@@ -38,7 +38,7 @@ func chunks(rows []dialect.NewMessage) [][]dialect.NewMessage {
 	return dialect.Cut(rows, dialect.InsertBytes, func(row dialect.NewMessage) int { return len(row.Payload) + len(row.Headers) })
 }
 
-func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []dialect.NewMessage, written map[bus.MessageID]int) error {
+func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []dialect.NewMessage, written map[uuid.UUID]int) error {
 	if slices.ContainsFunc(rows, func(row dialect.NewMessage) bool { return row.InsertID != "" }) {
 		ids, err := s.insertUnique(ctx, db, rows)
 		for _, id := range ids {
@@ -54,7 +54,7 @@ func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []dialect.NewM
 
 // insertUnique leaves out rows whose insert id is pending, under whatever name of
 // their consumer.
-func (s *Store) insertUnique(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []bus.MessageID, err error) {
+func (s *Store) insertUnique(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
 	former := make(map[dialect.PendingKey][]dialect.PendingKey)
 	for _, row := range rows {
 		for _, name := range row.FormerConsumers {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
@@ -91,7 +90,7 @@ func (s *Store) checkTables(ctx context.Context, db bun.IDB, all bool) error {
 			return &foreignError{s.names.Prefix + t.name, t.column}
 		case dberr.IsMissingTable(err) && !all:
 		case dberr.IsMissingTable(err):
-			return fmt.Errorf("%w: table %s is not there, though %s says so", bus.ErrSchema, s.names.Said(t.name), s.names.Said("asyncmonolith_migrations"))
+			return fmt.Errorf("%w: table %s is not there, though %s says so", dberr.ErrSchema, s.names.Said(t.name), s.names.Said("asyncmonolith_migrations"))
 		case err != nil:
 			return fmt.Errorf("look at table %s: %w", s.names.Said(t.name), err)
 		}
@@ -129,7 +128,7 @@ func statements(file string) []string {
 // Every migration file records itself, so that other tools can run them, too.
 const readVersion = `SELECT COALESCE(MAX(version), 0) FROM {migrations}`
 
-// CheckSchema returns bus.ErrSchema unless the tables are at least as new as this
+// CheckSchema returns outbox.ErrSchema unless the tables are at least as new as this
 // version of the library. Newer ones are fine: migrations only ever add.
 func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
 	all, err := s.migrations()
@@ -139,13 +138,13 @@ func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
 	want := all[len(all)-1].version
 	version, err := s.version(ctx, db)
 	if dberr.IsMissingTable(err) {
-		return fmt.Errorf("%w: there is no table %s", bus.ErrSchema, s.names.Said("asyncmonolith_migrations"))
+		return fmt.Errorf("%w: there is no table %s", dberr.ErrSchema, s.names.Said("asyncmonolith_migrations"))
 	}
 	if err != nil {
 		return fmt.Errorf("read schema version: %w", dberr.Named(err))
 	}
 	if version < want {
-		return fmt.Errorf("%w: the tables of %s have version %d, version %d is needed", bus.ErrSchema, s.names.Said("asyncmonolith_migrations"), version, want)
+		return fmt.Errorf("%w: the tables of %s have version %d, version %d is needed", dberr.ErrSchema, s.names.Said("asyncmonolith_migrations"), version, want)
 	}
 	return s.checkTables(ctx, db, true)
 }

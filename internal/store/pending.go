@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
@@ -52,7 +52,7 @@ type PendingPlace struct {
 // PendingFilter selects pending messages; zero fields select all.
 type PendingFilter struct {
 	Consumer, PayloadType, InsertID string
-	MessageID                       bus.MessageID
+	MessageID                       uuid.UUID
 	State                           PendingState
 	Crashed                         bool
 	OlderThan                       time.Duration // since it was produced, by the database's clock
@@ -74,7 +74,7 @@ func (s *Store) pendingWhere(ctx context.Context, f PendingFilter) (conditions s
 	if f.InsertID != "" {
 		and("{keyed}", f.InsertID)
 	}
-	if f.MessageID != (bus.MessageID{}) {
+	if f.MessageID != (uuid.UUID{}) {
 		and("m.message_id = ?", f.MessageID)
 	}
 	if f.Crashed {

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
@@ -17,7 +17,7 @@ import (
 type PoisonFilter struct {
 	IDs                           []int64
 	Consumer, PayloadType         string
-	MessageID                     bus.MessageID
+	MessageID                     uuid.UUID
 	PoisonedAfter, PoisonedBefore time.Time
 	Error                         string        // anywhere in the reason or the errors
 	BeforeAt                      time.Time     // only what is older than this place,
@@ -38,7 +38,7 @@ func (s *Store) poisonWhere(ctx context.Context, q bun.QueryBuilder, f PoisonFil
 	if f.PayloadType != "" {
 		q = q.Where("payload_type = ?", f.PayloadType)
 	}
-	if f.MessageID != (bus.MessageID{}) {
+	if f.MessageID != (uuid.UUID{}) {
 		q = q.Where("message_id = ?", f.MessageID)
 	}
 	if !f.PoisonedAfter.IsZero() {

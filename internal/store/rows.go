@@ -23,6 +23,7 @@ type (
 	Poisoned     = dialect.Poisoned
 	Position     = dialect.Position
 	Probe        = dialect.Probe
+	QueueStats   = dialect.QueueStats
 	Recovered    = dialect.Recovered
 	Requeuing    = dialect.Requeuing
 	Result       = dialect.Result
@@ -35,14 +36,15 @@ type (
 
 // The outcomes of a settle, and which messages a claim may take.
 const (
-	Clean    = dialect.Clean
-	Done     = dialect.Done
-	Failed   = dialect.Failed
-	Killers  = dialect.Killers
-	Poison   = dialect.Poison
-	Release  = dialect.Release
-	Snoozed  = dialect.Snoozed
-	Suspects = dialect.Suspects
+	Clean       = dialect.Clean
+	Done        = dialect.Done
+	Failed      = dialect.Failed
+	Killers     = dialect.Killers
+	MostCounted = dialect.MostCounted
+	Poison      = dialect.Poison
+	Release     = dialect.Release
+	Snoozed     = dialect.Snoozed
+	Suspects    = dialect.Suspects
 )
 
 // WithClock makes every statement run under the context take its time from now

@@ -7,7 +7,6 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
@@ -45,6 +44,9 @@ func Handle(db bun.IDB) (bun.IDB, error) {
 	return db, nil
 }
 
+// ErrNotInTx is outbox.ErrNotInTx.
+var ErrNotInTx = errors.New("the context belongs to a transaction, but the handle does not: pass the transaction")
+
 type withinKey struct{}
 
 // Within marks the context of a transaction that the library has begun for its
@@ -62,7 +64,7 @@ func HandleIn(ctx context.Context, db bun.IDB) (bun.IDB, error) {
 		return nil, err
 	}
 	if _, isTx := db.(bun.Tx); !isTx && ctx.Value(withinKey{}) != nil {
-		return nil, bus.ErrNotInTx
+		return nil, ErrNotInTx
 	}
 	return db, nil
 }

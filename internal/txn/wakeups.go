@@ -8,6 +8,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 type wakeupsKey struct{}
@@ -30,14 +31,14 @@ func WithWakeups(ctx context.Context) (context.Context, *Wakeups) {
 // AnnounceMessages is [Announce] for messages of these types, if there are any.
 func AnnounceMessages(ctx context.Context, db bun.IDB, registry *bus.Registry, payloadTypes []string) {
 	if len(payloadTypes) > 0 {
-		Announce(ctx, db, registry, bus.Wake{PayloadTypes: payloadTypes})
+		Announce(ctx, db, registry, wakeup.Wake{PayloadTypes: payloadTypes})
 	}
 }
 
 // Announce wakes this process's processors for what was written through db: at
 // once; when db is a transaction, at its commit, if that will be known; and else
 // soon, a few times.
-func Announce(ctx context.Context, db bun.IDB, registry *bus.Registry, wake bus.Wake) {
+func Announce(ctx context.Context, db bun.IDB, registry *bus.Registry, wake wakeup.Wake) {
 	_, inTx := db.(bun.Tx)
 	if pending, ok := ctx.Value(wakeupsKey{}).(*Wakeups); ok && inTx {
 		pending.add(wake)
@@ -47,7 +48,7 @@ func Announce(ctx context.Context, db bun.IDB, registry *bus.Registry, wake bus.
 	registry.Wakeups().Send(wake)
 }
 
-func (w *Wakeups) add(wake bus.Wake) {
+func (w *Wakeups) add(wake wakeup.Wake) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.schedules = w.schedules || wake.Schedules
@@ -64,12 +65,12 @@ func (w *Wakeups) Send(registry *bus.Registry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.payloadTypes) > 0 {
-		registry.Wakeups().Send(bus.Wake{PayloadTypes: w.payloadTypes})
+		registry.Wakeups().Send(wakeup.Wake{PayloadTypes: w.payloadTypes})
 	}
 	if w.schedules {
-		registry.Wakeups().Send(bus.Wake{Schedules: true})
+		registry.Wakeups().Send(wakeup.Wake{Schedules: true})
 	}
 	if w.events {
-		registry.Wakeups().Send(bus.Wake{Events: true})
+		registry.Wakeups().Send(wakeup.Wake{Events: true})
 	}
 }

@@ -5,9 +5,8 @@ import (
 	"embed"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
-
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
 // Dialect is all that differs between databases. What store.Store has under the same name is
@@ -61,7 +60,7 @@ type Dialect interface {
 	Insert(ctx context.Context, db bun.IDB, rows []NewMessage) error
 	// InsertKeyed leaves out rows whose insert id is pending, and returns the
 	// message ids of the others.
-	InsertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]bus.MessageID, error)
+	InsertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]uuid.UUID, error)
 
 	// Claims.
 

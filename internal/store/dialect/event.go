@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
@@ -30,26 +32,24 @@ func (m *Message) Deliver(to *bus.Message) {
 	}
 	e := m.Event
 	to.Event = &bus.Event{Sequence: e.Sequence, Stream: e.Stream, Version: e.Version, Position: e.Position, Schema: e.Schema}
-	if to.Headers[ModeHeader] == bus.Replay.String() {
-		to.Mode = bus.Replay
-	}
+	to.Event.Replay = to.Headers[ModeHeader] == "replay"
 	delete(to.Headers, EventHeader)
 	delete(to.Headers, ModeHeader)
 }
 
 // Event is a row of events.
 type Event struct {
-	Sequence   int64         `bun:"sequence"`
-	Position   int64         `bun:"position"` // 0 until it is numbered
-	ID         bus.MessageID `bun:"event_id"`
-	Stream     string        `bun:"stream"`
-	Version    int64         `bun:"version"`
-	Type       string        `bun:"event_type"`
-	Schema     int           `bun:"schema"`
-	Data       []byte        `bun:"data"`
-	Headers    []byte        `bun:"headers"`
-	RecordedAt Moment        `bun:"recorded_at"`
-	Parked     bool          `bun:"parked"` // its stream is, for the projection that reads
+	Sequence   int64     `bun:"sequence"`
+	Position   int64     `bun:"position"` // 0 until it is numbered
+	ID         uuid.UUID `bun:"event_id"`
+	Stream     string    `bun:"stream"`
+	Version    int64     `bun:"version"`
+	Type       string    `bun:"event_type"`
+	Schema     int       `bun:"schema"`
+	Data       []byte    `bun:"data"`
+	Headers    []byte    `bun:"headers"`
+	RecordedAt Moment    `bun:"recorded_at"`
+	Parked     bool      `bun:"parked"` // its stream is, for the projection that reads
 }
 
 // Headers reads headers as they are stored. Only the library writes them; should

@@ -6,9 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
-
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
 // Returning is code shared by dialects with RETURNING.
@@ -16,7 +15,7 @@ type Returning struct {
 	Names
 	Dialect interface {
 		Query(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery
-		InsertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]bus.MessageID, error)
+		InsertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]uuid.UUID, error)
 		Held() string
 		HeldClaims() string
 		// Listed selects names as rows with a consumer, given them as its argument.
@@ -64,10 +63,10 @@ func (r *Returning) RequeueAs(ctx context.Context, tx bun.Tx, ids []int64, how R
 func (r *Returning) FreeKeys(ctx context.Context, tx bun.Tx, keys []PendingKey) (free map[PendingKey]bool, err error) {
 	free = make(map[PendingKey]bool, len(keys))
 	for part := range slices.Chunk(keys, insertRows) {
-		rows, byID := make([]NewMessage, len(part)), make(map[bus.MessageID]PendingKey, len(part))
+		rows, byID := make([]NewMessage, len(part)), make(map[uuid.UUID]PendingKey, len(part))
 		args := make([]any, 0, 2*len(part))
 		for i, k := range part {
-			var id bus.MessageID // of no meaning to anybody else
+			var id uuid.UUID // of no meaning to anybody else
 			binary.BigEndian.PutUint64(id[8:], uint64(i+1))
 			rows[i], byID[id] = NewMessage{MessageID: id, ConsumerType: k.ConsumerType, InsertID: k.InsertID}, k
 		}
@@ -180,6 +179,6 @@ GROUP BY a.consumer ORDER BY a.consumer`
 func (r *Returning) Stats(ctx context.Context, db bun.IDB, consumers []string) (rows []QueueStats, err error) {
 	list, names := r.Dialect.Listed(consumers)
 	statement := strings.NewReplacer("{held}", r.Dialect.Held(), "{consumers}", list).Replace(statsStatement)
-	err = r.Dialect.Query(ctx, db, statement, names, bus.MaxQueueCount, bus.MaxQueueCount, bus.MaxQueueCount, bus.MaxQueueCount).Scan(ctx, &rows)
+	err = r.Dialect.Query(ctx, db, statement, names, MostCounted, MostCounted, MostCounted, MostCounted).Scan(ctx, &rows)
 	return rows, err
 }

@@ -6,23 +6,23 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/google/uuid"
 )
 
 // Message is a row of consumer_messages as a claim returns it.
 type Message struct {
-	ID             int64         `bun:"id"`
-	MessageID      bus.MessageID `bun:"message_id"`
-	ConsumerType   string        `bun:"consumer_type"`
-	PayloadType    string        `bun:"payload_type"`
-	Payload        []byte        `bun:"payload"`
-	Headers        []byte        `bun:"headers"`
-	InsertID       string        `bun:"insert_id"`
-	CreatedAt      Moment        `bun:"created_at"`
-	AvailableAfter Moment        `bun:"available_after"`
-	Attempts       int           `bun:"attempts"`
-	Crashes        int           `bun:"crashes"`
-	Errors         string        `bun:"errors"`
+	ID             int64     `bun:"id"`
+	MessageID      uuid.UUID `bun:"message_id"`
+	ConsumerType   string    `bun:"consumer_type"`
+	PayloadType    string    `bun:"payload_type"`
+	Payload        []byte    `bun:"payload"`
+	Headers        []byte    `bun:"headers"`
+	InsertID       string    `bun:"insert_id"`
+	CreatedAt      Moment    `bun:"created_at"`
+	AvailableAfter Moment    `bun:"available_after"`
+	Attempts       int       `bun:"attempts"`
+	Crashes        int       `bun:"crashes"`
+	Errors         string    `bun:"errors"`
 
 	// Event is what the message refers to, once [Store.FillIn] has read it.
 	Event *Event `bun:"-"`

@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
-
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
 // NewMessage is one consumer's row to be inserted.
 type NewMessage struct {
-	MessageID    bus.MessageID
+	MessageID    uuid.UUID
 	ConsumerType string
 	PayloadType  string
 	Payload      string
@@ -31,7 +30,7 @@ func (row NewMessage) Key() PendingKey { return PendingKey{row.InsertID, row.Con
 
 // NewEvent is an event to be inserted.
 type NewEvent struct {
-	ID            bus.MessageID
+	ID            uuid.UUID
 	Stream        string
 	Version       int64
 	Category      string
@@ -44,7 +43,7 @@ type NewEvent struct {
 
 // NumberInserted fills in sequence numbers by event id.
 func NumberInserted(rows []*NewEvent, inserted []InsertedEvent) error {
-	sequences := make(map[bus.MessageID]int64, len(inserted))
+	sequences := make(map[uuid.UUID]int64, len(inserted))
 	for _, row := range inserted {
 		sequences[row.ID] = row.Sequence
 	}
@@ -58,8 +57,8 @@ func NumberInserted(rows []*NewEvent, inserted []InsertedEvent) error {
 
 // InsertedEvent is what an insert of events returns for each.
 type InsertedEvent struct {
-	Sequence int64         `bun:"sequence"`
-	ID       bus.MessageID `bun:"event_id"`
+	Sequence int64     `bun:"sequence"`
+	ID       uuid.UUID `bun:"event_id"`
 }
 
 // NewSchedule is what an insert writes.
@@ -83,9 +82,20 @@ type ChangedRow struct {
 	PayloadType string
 }
 
+// MostCounted is the largest number of a statistic; it means "or more".
+const MostCounted = 10_000
+
 // QueueStats is what waits for one consumer. What is counted is so up to a bound.
 type QueueStats struct {
 	Consumer                         string
 	Ready, Delayed, Leased, Poisoned int64
 	OldestReady, OldestPoisoned, Now Moment
+}
+
+// Age is how long ago an instant was; that of none is 0.
+func (q QueueStats) Age(since Moment) time.Duration {
+	if since.IsZero() {
+		return 0
+	}
+	return max(q.Now.Sub(since.Time), 0)
 }

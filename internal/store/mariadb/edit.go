@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -38,7 +39,7 @@ func (m *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poison
 		return nil, err
 	}
 	var inserted, reserved []reservation
-	messages := make([]bus.MessageID, len(rows)) // read from the table they might be missing: a caller's snapshot may be older
+	messages := make([]uuid.UUID, len(rows)) // read from the table they might be missing: a caller's snapshot may be older
 	for i, row := range rows {
 		messages[i] = row.MessageID
 	}

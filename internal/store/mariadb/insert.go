@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -38,7 +38,7 @@ func (m *database) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMes
 // InsertKeyed writes insert ids, then the messages whose insert ids were not pending
 // yet, and then which message is whose. Messages first would write every payload that
 // is to be left out, and removing it again would hold up those who settle.
-func (m *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []bus.MessageID, err error) {
+func (m *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		ids = nil
 		var keys []dialect.PendingKey

@@ -9,7 +9,6 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
@@ -116,7 +115,7 @@ func (t tally) count(ctx context.Context, m *database, db bun.IDB) error {
 		var counted, oldest []any
 		for _, k := range part {
 			c, p, due := k.ConsumerType, k.PayloadType, t.held[k.ConsumerType].Due
-			counted = append(counted, c, c, p, bus.MaxQueueCount+due, c, p, bus.MaxQueueCount)
+			counted = append(counted, c, c, p, dialect.MostCounted+due, c, p, dialect.MostCounted)
 			oldest = append(oldest, c, c, p, due+1)
 		}
 		if err := t.add(ctx, m, db, len(part), cleanSQL, counted, oldestCleanSQL, oldest); err != nil {
@@ -127,7 +126,7 @@ func (t tally) count(ctx context.Context, m *database, db bun.IDB) error {
 		var counted, oldest []any
 		for _, c := range part {
 			held := t.held[c].Crashed
-			counted = append(counted, c, c, bus.MaxQueueCount+held, c, bus.MaxQueueCount, c)
+			counted = append(counted, c, c, dialect.MostCounted+held, c, dialect.MostCounted, c)
 			oldest = append(oldest, c, c, held+1)
 		}
 		if err := t.add(ctx, m, db, len(part), othersSQL, counted, oldestCrashedSQL, oldest); err != nil {

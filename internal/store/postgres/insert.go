@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/hex"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
@@ -72,7 +72,7 @@ func (p *database) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMes
 	return err
 }
 
-func (p *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []bus.MessageID, err error) {
+func (p *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
 	err = p.insertQuery(ctx, db, rows, " ON "+dialect.OnPending+" RETURNING message_id").Scan(ctx, &ids)
 	return ids, err
 }

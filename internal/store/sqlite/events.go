@@ -3,9 +3,9 @@ package sqlite
 import (
 	"context"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
@@ -17,16 +17,16 @@ func (s *database) Number(context.Context, *bun.DB, int) (int, error) { return 0
 type newEvent struct {
 	bun.BaseModel `bun:"table:events"`
 
-	ID         bus.MessageID `bun:"event_id"`
-	Stream     string        `bun:"stream"`
-	Version    int64         `bun:"version"`
-	Category   string        `bun:"category"`
-	Slot       int           `bun:"slot"`
-	Type       string        `bun:"event_type"`
-	Schema     int           `bun:"schema"`
-	Data       string        `bun:"data"`
-	Headers    string        `bun:"headers,nullzero"`
-	RecordedAt bun.Safe      `bun:"recorded_at"`
+	ID         uuid.UUID `bun:"event_id"`
+	Stream     string    `bun:"stream"`
+	Version    int64     `bun:"version"`
+	Category   string    `bun:"category"`
+	Slot       int       `bun:"slot"`
+	Type       string    `bun:"event_type"`
+	Schema     int       `bun:"schema"`
+	Data       string    `bun:"data"`
+	Headers    string    `bun:"headers,nullzero"`
+	RecordedAt bun.Safe  `bun:"recorded_at"`
 }
 
 func (s *database) InsertEvents(ctx context.Context, tx bun.IDB, rows []*dialect.NewEvent) error {

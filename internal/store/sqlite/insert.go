@@ -3,9 +3,9 @@ package sqlite
 import (
 	"context"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
@@ -14,14 +14,14 @@ import (
 type newMessage struct {
 	bun.BaseModel `bun:"table:consumer_messages"`
 
-	MessageID      bus.MessageID `bun:"message_id"`
-	ConsumerType   string        `bun:"consumer_type"`
-	PayloadType    string        `bun:"payload_type"`
-	Payload        string        `bun:"payload"`
-	Headers        string        `bun:"headers,nullzero"`
-	InsertID       string        `bun:"insert_id,nullzero"`
-	CreatedAt      bun.Safe      `bun:"created_at"`
-	AvailableAfter bun.Safe      `bun:"available_after"`
+	MessageID      uuid.UUID `bun:"message_id"`
+	ConsumerType   string    `bun:"consumer_type"`
+	PayloadType    string    `bun:"payload_type"`
+	Payload        string    `bun:"payload"`
+	Headers        string    `bun:"headers,nullzero"`
+	InsertID       string    `bun:"insert_id,nullzero"`
+	CreatedAt      bun.Safe  `bun:"created_at"`
+	AvailableAfter bun.Safe  `bun:"available_after"`
 }
 
 // insertQuery writes rows as a list of values.
@@ -48,7 +48,7 @@ func (s *database) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMes
 	return err
 }
 
-func (s *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []bus.MessageID, err error) {
+func (s *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
 	err = s.insertQuery(ctx, db, rows).On(dialect.OnPending).Returning("message_id").Scan(ctx, &ids)
 	return ids, err
 }

@@ -3,5 +3,5 @@
 //
 // It opens no database, [Run] is given one, and it replaces the database's clock, so that
 // nothing in it waits for a lease to run out. It may import only bus, internal/store,
-// internal/txn and bun.
+// internal/txn, internal/dberr and bun.
 package storetest

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -33,7 +33,7 @@ func insertCases() []testCase {
 
 func insertFanOut(k *kit) {
 	var rows []store.NewMessage
-	var ids []bus.MessageID
+	var ids []uuid.UUID
 	for i := range 3 {
 		m := k.message("")
 		m.PayloadType, m.Payload, m.Headers = fmt.Sprint("type ", i), fmt.Sprint("payload ", i), fmt.Sprint("headers ", i)
@@ -43,7 +43,7 @@ func insertFanOut(k *kit) {
 			rows = append(rows, m)
 		}
 	}
-	equal(k, "rows written", k.insert(slices.Clone(rows)...), map[bus.MessageID]int{ids[0]: 1, ids[1]: 2, ids[2]: 3})
+	equal(k, "rows written", k.insert(slices.Clone(rows)...), map[uuid.UUID]int{ids[0]: 1, ids[1]: 2, ids[2]: 3})
 	got := k.messages()
 	if len(got) != len(rows) {
 		k.Fatalf("rows: got %d, want %d", len(got), len(rows))

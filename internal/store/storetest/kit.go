@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -92,7 +93,7 @@ func (k *kit) message(consumer string) store.NewMessage {
 	return m
 }
 
-func (k *kit) insert(rows ...store.NewMessage) map[bus.MessageID]int {
+func (k *kit) insert(rows ...store.NewMessage) map[uuid.UUID]int {
 	k.Helper()
 	written, err := k.store.Insert(k.ctx, k.db, rows)
 	k.must("insert", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -140,7 +141,7 @@ func tableGone(k *kit) {
 	_, err := k.db.NewRaw("ALTER TABLE ? RENAME TO ?", k.table("poisoned_messages"), bun.Ident(k.tables.Prefix+"elsewhere")).Exec(k.ctx)
 	k.must("rename", err)
 	for what, err := range map[string]error{"check": k.store.CheckSchema(k.ctx, k.db), "migrate": k.store.Migrate(k.ctx, k.db)} {
-		if !errors.Is(err, bus.ErrSchema) || !strings.Contains(err.Error(), k.tables.Prefix+"poisoned_messages") {
+		if !errors.Is(err, dberr.ErrSchema) || !strings.Contains(err.Error(), k.tables.Prefix+"poisoned_messages") {
 			k.Errorf("%s without a table that was there: got error %v, want ErrSchema and its name", what, err)
 		}
 	}
@@ -156,7 +157,7 @@ func foreignTable(k *kit) {
 		if err = fresh.store.Migrate(k.ctx, k.db); err == nil || !strings.Contains(err.Error(), theirs) || !strings.Contains(err.Error(), "Tables.Prefix") {
 			k.Errorf("migrate beside a foreign table: got error %v, want one that names %s and Tables.Prefix", err, theirs)
 		}
-		if err = fresh.store.CheckSchema(k.ctx, k.db); !errors.Is(err, bus.ErrSchema) {
+		if err = fresh.store.CheckSchema(k.ctx, k.db); !errors.Is(err, dberr.ErrSchema) {
 			k.Errorf("check beside a foreign table: got error %v, want ErrSchema: nothing was made", err)
 		}
 	}
@@ -223,6 +224,6 @@ func migrationFiles(k *kit) {
 }
 
 func isSchemaError(err error) bool {
-	ok := errors.Is(err, bus.ErrSchema)
+	ok := errors.Is(err, dberr.ErrSchema)
 	return ok
 }

@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -19,7 +19,7 @@ const null = "<null>"
 // row is a message as it is stored.
 type row struct {
 	ID                                      int64
-	MessageID                               bus.MessageID
+	MessageID                               uuid.UUID
 	Consumer, PayloadType, Payload, Headers string
 	InsertID                                string
 	Created, Available                      string // spans
@@ -31,7 +31,7 @@ type row struct {
 // stored is the same as the database returns it.
 type stored struct {
 	ID             int64          `bun:"id"`
-	MessageID      bus.MessageID  `bun:"message_id"`
+	MessageID      uuid.UUID      `bun:"message_id"`
 	ConsumerType   string         `bun:"consumer_type"`
 	PayloadType    string         `bun:"payload_type"`
 	Payload        string         `bun:"payload"`

@@ -138,7 +138,7 @@ func (s *ours) join(ctx context.Context) error {
 	s.unjoin = background(context.WithoutCancel(ctx), s.work.Fail, n.Run)
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
-	for !n.Health().Listening {
+	for !n.Health().Ready {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():

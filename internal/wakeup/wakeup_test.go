@@ -1,4 +1,4 @@
-package bus_test
+package wakeup_test
 
 import (
 	"runtime"
@@ -7,21 +7,21 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 func TestWakeupsReachEveryListener(t *testing.T) {
 	t.Parallel()
-	var wakeups bus.Wakeups
-	var first, second []bus.Wake
-	wakeups.Send(bus.Wake{}) // nobody listens yet
-	stopFirst := wakeups.Listen(func(w bus.Wake) { first = append(first, w) })
-	stopSecond := wakeups.Listen(func(w bus.Wake) { second = append(second, w) })
-	wakeups.Send(bus.Wake{PayloadTypes: []string{"order.placed"}, Expected: true})
+	var wakeups wakeup.Hub
+	var first, second []wakeup.Wake
+	wakeups.Send(wakeup.Wake{}) // nobody listens yet
+	stopFirst := wakeups.Listen(func(w wakeup.Wake) { first = append(first, w) })
+	stopSecond := wakeups.Listen(func(w wakeup.Wake) { second = append(second, w) })
+	wakeups.Send(wakeup.Wake{PayloadTypes: []string{"order.placed"}, Expected: true})
 	stopFirst()
-	wakeups.Send(bus.Wake{})
+	wakeups.Send(wakeup.Wake{})
 	stopSecond()
-	wakeups.Send(bus.Wake{})
+	wakeups.Send(wakeup.Wake{})
 	if len(first) != 1 || !first[0].Expected || !slices.Equal(first[0].PayloadTypes, []string{"order.placed"}) {
 		t.Errorf("the first listener got %+v, want the wake-up sent while it listened", first)
 	}
@@ -32,37 +32,25 @@ func TestWakeupsReachEveryListener(t *testing.T) {
 
 func TestWakeupsKeepListenersOfTheSameFunctionApart(t *testing.T) {
 	t.Parallel()
-	var wakeups bus.Wakeups
+	var wakeups wakeup.Hub
 	calls := 0
-	count := func(bus.Wake) { calls++ }
+	count := func(wakeup.Wake) { calls++ }
 	stop := wakeups.Listen(count)
 	defer wakeups.Listen(count)()
 	stop()
 	stop() // again: changes nothing
-	wakeups.Send(bus.Wake{})
+	wakeups.Send(wakeup.Wake{})
 	if calls != 1 {
 		t.Errorf("got %d calls, want 1: one of two stopped", calls)
-	}
-}
-
-func TestWakeupsOfRegistriesAreApart(t *testing.T) {
-	t.Parallel()
-	one, other := mustRegister(t), mustRegister(t)
-	calls := 0
-	defer one.Wakeups().Listen(func(bus.Wake) { calls++ })()
-	other.Wakeups().Send(bus.Wake{})
-	one.Wakeups().Send(bus.Wake{})
-	if calls != 1 {
-		t.Errorf("got %d calls, want only the one through the listener's registry", calls)
 	}
 }
 
 func TestWakeupsAreSafeForConcurrentUse(t *testing.T) {
 	t.Parallel()
 	const goroutines, sends = 8, 200
-	var wakeups bus.Wakeups
+	var wakeups wakeup.Hub
 	var total atomic.Int64
-	defer wakeups.Listen(func(bus.Wake) {
+	defer wakeups.Listen(func(wakeup.Wake) {
 		total.Add(1)
 		runtime.Gosched() // let the others in, in the middle of a Send
 	})()
@@ -71,12 +59,12 @@ func TestWakeupsAreSafeForConcurrentUse(t *testing.T) {
 		group.Go(func() {
 			for range sends {
 				stopped, heard := false, 0 // guarded by the promise that nothing is sent after stop
-				stop := wakeups.Listen(func(bus.Wake) {
+				stop := wakeups.Listen(func(wakeup.Wake) {
 					if heard++; stopped {
 						t.Error("a listener was called after stop returned")
 					}
 				})
-				wakeups.Send(bus.Wake{})
+				wakeups.Send(wakeup.Wake{})
 				stop()
 				if stopped = true; heard == 0 {
 					t.Error("a listener missed a wake-up sent while it listened")
@@ -87,24 +75,5 @@ func TestWakeupsAreSafeForConcurrentUse(t *testing.T) {
 	group.Wait()
 	if got := total.Load(); got != goroutines*sends {
 		t.Errorf("a lasting listener heard %d wake-ups, want %d", got, goroutines*sends)
-	}
-}
-
-func TestRegistriesMayShareWakeups(t *testing.T) {
-	t.Parallel()
-	shared := new(bus.Wakeups)
-	one, err := bus.RegistryConfig{Wakeups: shared}.NewRegistry()
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := bus.RegistryConfig{Wakeups: shared}.NewRegistry()
-	if err != nil {
-		t.Fatal(err)
-	}
-	heard := 0
-	defer other.Wakeups().Listen(func(bus.Wake) { heard++ })()
-	one.Wakeups().Send(bus.Wake{})
-	if heard != 1 {
-		t.Errorf("the other registry heard %d wake-ups, want 1", heard)
 	}
 }

@@ -1,4 +1,4 @@
-package bus
+package wakeup
 
 import "sync"
 
@@ -20,17 +20,16 @@ type Wake struct {
 	Events bool
 }
 
-// Wakeups carries wake-ups from the producers of a process to its processors;
+// Hub carries wake-ups from the producers of a process to its processors;
 // package notify joins those of several processes. They only save waiting: a lost
 // one costs a poll interval, nothing else. It is safe for concurrent use.
-type Wakeups struct {
+type Hub struct {
 	mu        sync.Mutex
 	listeners map[*func(Wake)]struct{}
 }
 
-// Send tells every listener. Call it after committing a transaction of your own
-// in which messages were produced; outbox.Producer.RunInTx does so by itself.
-func (w *Wakeups) Send(wake Wake) {
+// Send tells every listener.
+func (w *Hub) Send(wake Wake) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for listener := range w.listeners {
@@ -39,8 +38,8 @@ func (w *Wakeups) Send(wake Wake) {
 }
 
 // Listen calls fn for every wake-up until stop is called. fn must not block and
-// must not call Wakeups methods.
-func (w *Wakeups) Listen(fn func(Wake)) (stop func()) {
+// must not call Hub methods.
+func (w *Hub) Listen(fn func(Wake)) (stop func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.listeners == nil {

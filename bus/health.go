@@ -1,0 +1,37 @@
+package bus
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+)
+
+// Health is a snapshot of whatever has a Run: processors of messages and of schedules,
+// the runner of projections, the notifier.
+type Health struct {
+	// Ready is true while Run runs, the database answers, and not too many consumers
+	// were abandoned.
+	Ready bool `json:"ready"`
+	// LastClaim is when a processor of messages last claimed some; zero means not since
+	// Run began.
+	LastClaim time.Time `json:"last_claim,omitzero"`
+	// Abandoned names the consumers, or projections, that ignored their timeout and are
+	// still running.
+	Abandoned []string `json:"abandoned,omitempty"`
+	// Err is the database's last error while it does not answer, or what Run returned.
+	Err error `json:"-"`
+}
+
+// MarshalJSON implements json.Marshaler, for output only: the error is its text.
+func (h Health) MarshalJSON() ([]byte, error) {
+	type plain Health
+	var text string
+	if h.Err != nil {
+		text = errorlog.Text(h.Err)
+	}
+	return json.Marshal(struct {
+		plain
+		Err string `json:"error,omitempty"`
+	}{plain(h), text})
+}
