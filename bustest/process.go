@@ -12,7 +12,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
-	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
 // Delivery is what became of one message that was run.
@@ -202,9 +202,9 @@ func withoutJitter(config *bus.ConsumerConfig) *bus.ConsumerConfig {
 	}
 	steady := *config
 	steady.Backoff = func(attempt int) time.Duration {
-		wait := min(config.AttemptDelay, middleware.MaxBackoff)
-		for i := 1; i < attempt && wait > 0 && wait < middleware.MaxBackoff; i++ {
-			wait = min(2*wait, middleware.MaxBackoff)
+		wait := min(config.AttemptDelay, limits.Backoff)
+		for i := 1; i < attempt && wait > 0 && wait < limits.Backoff; i++ {
+			wait = min(2*wait, limits.Backoff)
 		}
 		return wait
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
@@ -80,7 +81,7 @@ func (v View) scheduled() ([]schedule.Schedule, bus.Codec, error) {
 }
 
 func (v View) poisoned() (all []poison.Message, _ bus.Codec, err error) {
-	for page := new(poison.Page); page != nil; {
+	for page := new(outbox.Page); page != nil; {
 		var messages []poison.Message
 		if messages, page, err = v.kit.Poison.List(v.kit.Context(), v.db, poison.Filter{}, *page); err != nil {
 			return nil, nil, err

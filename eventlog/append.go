@@ -379,13 +379,9 @@ func category(stream string) string {
 	return category
 }
 
-// Slots is the number of slots over which streams are spread. A shard of a
-// projection has a range of them.
-const Slots = 64
-
 // slotOf spreads streams. It is stored with each event, so it must never change.
 func slotOf(stream string) int {
 	h := fnv.New32a()
 	h.Write([]byte(stream))
-	return int(h.Sum32() % Slots)
+	return int(h.Sum32() % store.Slots)
 }

@@ -124,20 +124,20 @@ func TestAdminExplains(t *testing.T) {
 			t.Fatal(err)
 		}
 		for id, want := range map[int64]struct {
-			reason outbox.Reason
+			reason outbox.State
 			text   string
 		}{
-			1:  {outbox.ReasonReady, "due since"},
-			2:  {outbox.ReasonDelayed, "due in 1h0m0s"},
-			3:  {outbox.ReasonDelayed, "2 of its runs failed"},
-			4:  {outbox.ReasonLeased, "Owner owner-1 claimed it"},
-			5:  {outbox.ReasonLeaseExpired, "ended 30"},
-			6:  {outbox.ReasonNoConsumer, `No consumer "gone"`},
-			7:  {outbox.ReasonOtherPayload, `not "gone"`},
-			8:  {outbox.ReasonSuspect, "at most 8"},
-			9:  {outbox.ReasonSuspect, "runs alone among suspects"},
-			10: {outbox.ReasonPoisoned, "5 failed runs and 1 crashes"},
-			11: {outbox.ReasonPaused, `Consumer "paused" is paused since`},
+			1:  {outbox.Ready, "due since"},
+			2:  {outbox.Delayed, "due in 1h0m0s"},
+			3:  {outbox.Delayed, "2 of its runs failed"},
+			4:  {outbox.Leased, "Owner owner-1 claimed it"},
+			5:  {outbox.LeaseExpired, "ended 30"},
+			6:  {outbox.NoConsumer, `No consumer "gone"`},
+			7:  {outbox.OtherPayload, `not "gone"`},
+			8:  {outbox.Suspect, "at most 8"},
+			9:  {outbox.Suspect, "runs alone among suspects"},
+			10: {outbox.Poisoned, "5 failed runs and 1 crashes"},
+			11: {outbox.Paused, `Consumer "paused" is paused since`},
 		} {
 			e, err := admin.Explain(ctx, db, id)
 			if id == 2 { // a moment has passed
@@ -215,7 +215,7 @@ func TestAdminNeverWaitsForARunningMessage(t *testing.T) {
 			}
 		}
 		e, err := admin.Explain(ctx, db, 1)
-		if err != nil || e.Reason != outbox.ReasonLeased || e.Message.Claim.Messages != 1 {
+		if err != nil || e.Reason != outbox.Leased || e.Message.Claim.Messages != 1 {
 			t.Errorf("explain: got %+v, %v, want it leased", e, err)
 		}
 		if claims, err := admin.Claims(ctx, db); err != nil || len(claims) != 1 || claims[0].Owner == "" || claims[0].Expired || claims[0].ID != e.Message.Claim.ID {

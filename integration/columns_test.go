@@ -84,7 +84,7 @@ func TestColumnsOfALaterVersionStopNothing(t *testing.T) {
 			t.Errorf("list: %v", err)
 		}
 		poisoned := a.poisonStore()
-		if list, _, err := poisoned.List(t.Context(), db, poison.Filter{}, poison.Page{}); err != nil || len(list) != 3 {
+		if list, _, err := poisoned.List(t.Context(), db, poison.Filter{}, outbox.Page{}); err != nil || len(list) != 3 {
 			t.Errorf("poisoned: got %d, error %v", len(list), err)
 		}
 		sound.Store(true)

@@ -239,7 +239,7 @@ func TestFxTelemetryConfigReachesTheChains(t *testing.T) {
 	db := testdb.SQLite(t)
 	ran := make(chan trace.SpanContext, 1)
 	var producer *outbox.Producer
-	app := fxtest.New(t, fx.Supply(db, amotel.Config{TracerProvider: sdktrace.NewTracerProvider(), SpanRelation: amotel.LinkOnly}),
+	app := fxtest.New(t, fx.Supply(db, amotel.Config{TracerProvider: sdktrace.NewTracerProvider(), LinkOnly: true}),
 		fxmodule.Module, fxmodule.Migrate(), fx.Populate(&producer),
 		fxmodule.Consumers(bus.Consume("c", func(ctx context.Context, _ order) error {
 			ran <- trace.SpanContextFromContext(ctx)

@@ -176,7 +176,7 @@ func TestFiltersThatNothingCanMatch(t *testing.T) {
 					t.Errorf("%s %q: got %v, want ErrBadText", what, text, err)
 				}
 			}
-			if _, _, err := p.List(ctx, tx, poison.Filter{Error: text}, poison.Page{}); !errors.Is(err, bus.ErrBadText) {
+			if _, _, err := p.List(ctx, tx, poison.Filter{Error: text}, outbox.Page{}); !errors.Is(err, bus.ErrBadText) {
 				t.Errorf("list by error %q: got %v, want ErrBadText", text, err)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -47,8 +48,8 @@ func TestPoisonedMessagesAreListed(t *testing.T) {
 		a.exec(`UPDATE poisoned_messages SET errors = '[{"attempt":1,"at":"2026-01-02T03:04:05Z","error":"100%_sure\\"}]', consumer_type = 'd' WHERE id = 8`)
 		seen := map[int64]int{}
 		pages := 0
-		for page := (&poison.Page{Size: 40}); page != nil; pages++ {
-			var link poison.Page // what travelled as text
+		for page := (&outbox.Page{Size: 40}); page != nil; pages++ {
+			var link outbox.Page // what travelled as text
 			if err := json.Unmarshal(must[[]byte](t)(json.Marshal(page)), &link); err != nil {
 				t.Fatal(err)
 			}

@@ -142,7 +142,7 @@ func TestARenamedConsumersPoisonedMessageIsNoSecondOne(t *testing.T) {
 }
 
 func listPoisoned(ctx context.Context, store *poison.Store, db *bun.DB) ([]poison.Message, error) {
-	messages, _, err := store.List(ctx, db, poison.Filter{}, poison.Page{})
+	messages, _, err := store.List(ctx, db, poison.Filter{}, outbox.Page{})
 	return messages, err
 }
 

@@ -134,7 +134,7 @@ func TestMissingTablesHaveOneName(t *testing.T) {
 		messages := must[*outbox.Processor](t)(outbox.NewProcessor(db, registry, outbox.ProcessorConfig{}))
 		schedules := must[*schedule.Processor](t)(schedule.NewProcessor(db, registry, producer, schedule.ProcessorConfig{}))
 		ctx := t.Context()
-		_, _, listErr := store.List(ctx, db, poison.Filter{}, poison.Page{})
+		_, _, listErr := store.List(ctx, db, poison.Filter{}, outbox.Page{})
 		for prefix, err := range map[string]error{
 			"outbox: produce: ":              second(producer.Produce(ctx, db, order{})),
 			"outbox: queues: ":               second(messages.Queues(ctx)),

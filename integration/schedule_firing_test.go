@@ -160,8 +160,8 @@ func TestAChainThatTimesOutHoldsNobodyBack(t *testing.T) {
 
 func TestRunNowIsBesideTheFireTimes(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []schedule.MissedFires{schedule.CatchUp, schedule.Skip} {
-		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+	for _, skip := range []bool{false, true} {
+		t.Run(fmt.Sprint("skip ", skip), func(t *testing.T) {
 			virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 				var n atomic.Int64
 				a := newApp(counting("c", &n))
@@ -184,7 +184,7 @@ func TestRunNowIsBesideTheFireTimes(t *testing.T) {
 				check(s.RunNow(ctx, a.db, id))
 				check(s.RunNow(ctx, a.db, id))
 				<-time.After(3 * time.Second) // nobody is there for the fire time
-				a.fireSchedules(ctx, schedule.ProcessorConfig{MissedFires: policy})
+				a.fireSchedules(ctx, schedule.ProcessorConfig{SkipMissed: skip})
 				<-time.After(time.Second)
 				fires("asked for just before a fire time", 2)
 				after := must[[]schedule.Schedule](t)(s.List(ctx, a.db, schedule.Filter{}))[0]

@@ -357,10 +357,10 @@ func TestSchedulesFireOnTime(t *testing.T) {
 
 func TestOneCatchUpAfterDowntime(t *testing.T) {
 	for _, test := range []struct {
-		name   string
-		policy schedule.MissedFires
-		want   int
-	}{{"catch up", schedule.CatchUp, 2}, {"skip", schedule.Skip, 1}} {
+		name string
+		skip bool
+		want int
+	}{{"catch up", false, 2}, {"skip", true, 1}} {
 		t.Run(test.name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 				var fires moments
@@ -369,7 +369,7 @@ func TestOneCatchUpAfterDowntime(t *testing.T) {
 					t.Fatal(err)
 				}
 				<-time.After(5*time.Hour + 30*time.Minute) // nobody is there
-				a.fireSchedules(ctx, schedule.ProcessorConfig{MissedFires: test.policy, ProcessorMaxDelay: time.Hour})
+				a.fireSchedules(ctx, schedule.ProcessorConfig{SkipMissed: test.skip, ProcessorMaxDelay: time.Hour})
 				r := a.startWith(ctx, outbox.ProcessorConfig{ProcessorMaxDelay: 10 * time.Minute})
 				<-time.After(45 * time.Minute) // until a quarter past the next hour
 				r.mustStop()

@@ -12,7 +12,7 @@ import (
 // initials are first waits from the shortest to beyond the maximum; for zero see below.
 func initials() []time.Duration {
 	return []time.Duration{1, time.Millisecond, time.Second, 10 * time.Second, time.Minute,
-		middleware.MaxBackoff - 1, middleware.MaxBackoff, middleware.MaxBackoff + 1, 24 * time.Hour}
+		15*time.Minute - 1, 15 * time.Minute, 15*time.Minute + 1, 24 * time.Hour}
 }
 
 func TestExponentialStaysWithinItsBounds(t *testing.T) {
@@ -26,8 +26,8 @@ func TestExponentialStaysWithinItsBounds(t *testing.T) {
 	for _, initial := range initials() {
 		wait := middleware.Exponential(initial)
 		for _, attempt := range attempts {
-			if got := wait(attempt); got < 0 || got > middleware.MaxBackoff {
-				t.Fatalf("Exponential(%s)(%d): got %s, want 0 to %s", initial, attempt, got, middleware.MaxBackoff)
+			if got := wait(attempt); got < 0 || got > 15*time.Minute {
+				t.Fatalf("Exponential(%s)(%d): got %s, want 0 to %s", initial, attempt, got, 15*time.Minute)
 			}
 		}
 	}
@@ -79,8 +79,8 @@ func TestExponentialAtTheMaximum(t *testing.T) {
 	t.Parallel()
 	for _, attempt := range []int{8, 9, 20, 1000} { // 10 s doubled seven times exceeds it
 		shortest, _, longest := sample(10*time.Second, attempt)
-		if shortest < middleware.MaxBackoff/2 || shortest > middleware.MaxBackoff*6/10 || longest != middleware.MaxBackoff {
-			t.Errorf("attempt %d: got %s to %s, want %s to %s", attempt, shortest, longest, middleware.MaxBackoff/2, middleware.MaxBackoff)
+		if shortest < 15*time.Minute/2 || shortest > 15*time.Minute*6/10 || longest != 15*time.Minute {
+			t.Errorf("attempt %d: got %s to %s, want %s to %s", attempt, shortest, longest, 15*time.Minute/2, 15*time.Minute)
 		}
 	}
 }

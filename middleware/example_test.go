@@ -78,7 +78,7 @@ func ExampleExponential() {
 	wait := middleware.Exponential(10 * time.Second)
 	for _, attempt := range []int{1, 2, 3, 100} {
 		d := wait(attempt) // 10s, 20s, 40s, ... each ±50 %
-		fmt.Println(attempt, d <= middleware.MaxBackoff)
+		fmt.Println(attempt, d <= 15*time.Minute)
 	}
 	// Output:
 	// 1 true

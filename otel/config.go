@@ -1,26 +1,12 @@
 package otel
 
 import (
-	"errors"
 	"fmt"
 
 	otelapi "go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
-)
-
-// SpanRelation says how the span of a run relates to the span that created its
-// message.
-type SpanRelation uint8
-
-const (
-	// ParentAndLink makes the first, undelayed delivery of a message a child of
-	// the span that created it, and links every delivery to that span.
-	ParentAndLink SpanRelation = iota
-	// LinkOnly makes every delivery a trace of its own that links to the span
-	// that created the message.
-	LinkOnly
 )
 
 // Config sets up a [Telemetry]. The zero value works: everything is the global
@@ -38,9 +24,10 @@ type Config struct {
 	// database: one that carries baggage puts the baggage there. Defaults to the
 	// global one and, as long as none is registered, to W3C trace context.
 	Propagator propagation.TextMapPropagator
-	// SpanRelation says how runs relate to what created their message. Defaults
-	// to ParentAndLink.
-	SpanRelation SpanRelation
+	// LinkOnly makes every delivery a trace of its own that links to the span which
+	// created the message. By default the first, undelayed delivery of a message is a
+	// child of that span, and links to it as well.
+	LinkOnly bool
 	// SkipCreateSpans leaves out the span of each message in a batch of several;
 	// all of them then belong to the span of the batch. Defaults to false.
 	SkipCreateSpans bool
@@ -58,9 +45,7 @@ type Telemetry struct {
 	deliveries cache[deliveryKey, *deliveryRoute]
 }
 
-// New makes a Telemetry. It reports everything that is wrong with the
-// configuration at once: a SpanRelation that there is none, and a meter that
-// refuses an instrument. It starts nothing: see [Telemetry.Observe].
+// New makes a Telemetry. An error is that of a meter that refuses an instrument. It starts nothing: see [Telemetry.Observe].
 func New(config Config) (*Telemetry, error) {
 	if config.TracerProvider == nil {
 		config.TracerProvider = otelapi.GetTracerProvider()
@@ -79,17 +64,7 @@ func New(config Config) (*Telemetry, error) {
 	t.sends.compute, t.deliveries.compute = newSendRoute, newDeliveryRoute
 	var err error
 	if t.metrics, err = newInstruments(t.meter); err != nil {
-		err = fmt.Errorf("otel: make the metrics: %w", err)
-	}
-	if err := errors.Join(config.validate(), err); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("otel: make the metrics: %w", err)
 	}
 	return t, nil
-}
-
-func (c Config) validate() error {
-	if c.SpanRelation > LinkOnly {
-		return fmt.Errorf("otel: Config.SpanRelation %d: ParentAndLink or LinkOnly is allowed", c.SpanRelation)
-	}
-	return nil
 }

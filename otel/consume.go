@@ -126,7 +126,7 @@ func (t *Telemetry) isChild(m *bus.Message, creation trace.SpanContext) bool {
 	case !creation.IsSampled():
 		// A root would be sampled anew, and show a trace without its beginning.
 		return true
-	case t.config.SpanRelation == LinkOnly, m.Event.Mode() != "":
+	case t.config.LinkOnly, m.Event.Mode() != "":
 		return false
 	}
 	return m.Attempt == 1 && m.Crashes == 0 && m.AvailableAt.Sub(m.CreatedAt) <= undelayed

@@ -18,15 +18,12 @@ import (
 // New takes what is registered with OpenTelemetry, unless it is told otherwise.
 func ExampleNew() {
 	telemetry, err := amotel.New(amotel.Config{
-		Propagator:   propagation.TraceContext{}, // no baggage in the database
-		SpanRelation: amotel.LinkOnly,
+		Propagator: propagation.TraceContext{}, // no baggage in the database
+		LinkOnly:   true,
 	})
 	fmt.Println(telemetry != nil, err)
-	_, err = amotel.New(amotel.Config{SpanRelation: 9})
-	fmt.Println(err)
 	// Output:
 	// true <nil>
-	// otel: Config.SpanRelation 9: ParentAndLink or LinkOnly is allowed
 }
 
 // Each chain has a layer, and the scheduler remembers who wrote a schedule.

@@ -21,7 +21,7 @@ func ExampleAdmin_Explain() {
 	switch {
 	case err != nil: // outbox.ErrNotFound: it was consumed, or cancelled
 		fmt.Println(err)
-	case e.Reason == outbox.ReasonPaused:
+	case e.Reason == outbox.Paused:
 		fmt.Println("resume", e.Message.Consumer)
 	default:
 		fmt.Println(e.Text) // It is due in 1m30s, at 2026-01-02T03:04:05Z.

@@ -11,37 +11,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Reason says what keeps a message from running, or that nothing does.
-type Reason string
-
-// The reasons, in the order in which [Admin.Explain] looks for them: of several
-// it names the first.
-const (
-	// ReasonLeased: a process has claimed it, and runs it or is about to.
-	ReasonLeased Reason = "leased"
-	// ReasonLeaseExpired: its owner has vanished, or cannot reach the database.
-	ReasonLeaseExpired Reason = "lease expired"
-	// ReasonNoConsumer: the registry has no consumer of that name.
-	ReasonNoConsumer Reason = "no consumer"
-	// ReasonOtherPayload: the consumer takes other payload types.
-	ReasonOtherPayload Reason = "other payload type"
-	// ReasonPaused: its consumer is paused.
-	ReasonPaused Reason = "paused"
-	// ReasonDelayed: it is not due yet.
-	ReasonDelayed Reason = "delayed"
-	// ReasonSuspect: it is due, but has crashed before, and waits for its turn
-	// apart from the others.
-	ReasonSuspect Reason = "crash suspect"
-	// ReasonReady: nothing keeps it; it waits for a processor with room.
-	ReasonReady Reason = "ready"
-	// ReasonPoisoned: it is pending no more, but poisoned.
-	ReasonPoisoned Reason = "poisoned"
-)
-
 // Explanation says why a message does not run. It holds no payload, headers or
 // error texts: [Admin.Get] and poison.Store.Get do.
 type Explanation struct {
-	Reason Reason `json:"reason"`
+	Reason State `json:"reason"`
 	// Text is a sentence for people, with names, times and numbers.
 	Text string `json:"text"`
 	// Message is the message as [Admin.List] shows it. Of a poisoned one it has no
@@ -87,39 +60,39 @@ func (a *Admin) explain(row store.Pending) Explanation {
 	return e
 }
 
-func (a *Admin) reason(m Pending, pausedAt, now time.Time) (Reason, string) {
+func (a *Admin) reason(m Pending, pausedAt, now time.Time) (State, string) {
 	if c := m.Claim; c != nil && c.Expired {
-		return ReasonLeaseExpired, fmt.Sprintf("Owner %s claimed it at %s and has not renewed its lease, which ended %s ago. The next poll of a processor takes it back and counts a crash.",
+		return LeaseExpired, fmt.Sprintf("Owner %s claimed it at %s and has not renewed its lease, which ended %s ago. The next poll of a processor takes it back and counts a crash.",
 			c.Owner, instant(c.ClaimedAt), rounded(now.Sub(c.LeasedUntil)))
 	} else if c != nil {
-		return ReasonLeased, fmt.Sprintf("Owner %s claimed it at %s, in a batch of which %d are left, and holds it until %s unless it renews its lease. It runs there, or waits for a worker.",
+		return Leased, fmt.Sprintf("Owner %s claimed it at %s, in a batch of which %d are left, and holds it until %s unless it renews its lease. It runs there, or waits for a worker.",
 			c.Owner, instant(c.ClaimedAt), c.Messages, instant(c.LeasedUntil))
 	}
 	consumer, registered := a.registry.Consumer(m.Consumer)
 	switch {
 	case !registered:
-		return ReasonNoConsumer, fmt.Sprintf("No consumer %q is registered here. It waits for a program that has one, by name or by alias.", m.Consumer)
+		return NoConsumer, fmt.Sprintf("No consumer %q is registered here. It waits for a program that has one, by name or by alias.", m.Consumer)
 	case !slices.Contains(consumer.PayloadTypes(), m.PayloadType):
-		return ReasonOtherPayload, fmt.Sprintf("Consumer %q takes %q here, not %q. It waits for a program whose consumer takes that, by name or by alias.",
+		return OtherPayload, fmt.Sprintf("Consumer %q takes %q here, not %q. It waits for a program whose consumer takes that, by name or by alias.",
 			m.Consumer, consumer.PayloadTypes(), m.PayloadType)
 	case !pausedAt.IsZero():
-		return ReasonPaused, fmt.Sprintf("Consumer %q is paused since %s.", m.Consumer, instant(pausedAt))
+		return Paused, fmt.Sprintf("Consumer %q is paused since %s.", m.Consumer, instant(pausedAt))
 	case m.State == Delayed && m.Attempts > 0:
-		return ReasonDelayed, fmt.Sprintf("%d of its runs failed; it is due again in %s, at %s.", m.Attempts, rounded(m.DueAt.Sub(now)), instant(m.DueAt))
+		return Delayed, fmt.Sprintf("%d of its runs failed; it is due again in %s, at %s.", m.Attempts, rounded(m.DueAt.Sub(now)), instant(m.DueAt))
 	case m.State == Delayed:
-		return ReasonDelayed, fmt.Sprintf("It is due in %s, at %s.", rounded(m.DueAt.Sub(now)), instant(m.DueAt))
+		return Delayed, fmt.Sprintf("It is due in %s, at %s.", rounded(m.DueAt.Sub(now)), instant(m.DueAt))
 	case m.Crashes == 1:
-		return ReasonSuspect, fmt.Sprintf("It is due since %s. Its last owner vanished while it held it, so a process runs at most %d like it at a time, and twice as many whenever they survive.", instant(m.DueAt), fewSuspects)
+		return Suspect, fmt.Sprintf("It is due since %s. Its last owner vanished while it held it, so a process runs at most %d like it at a time, and twice as many whenever they survive.", instant(m.DueAt), fewSuspects)
 	case m.Crashes > 1:
-		return ReasonSuspect, fmt.Sprintf("It is due since %s. Its last %d owners vanished while they held it, so it runs alone among suspects, in a process that has lived for a while and seen none vanish.", instant(m.DueAt), m.Crashes)
+		return Suspect, fmt.Sprintf("It is due since %s. Its last %d owners vanished while they held it, so it runs alone among suspects, in a process that has lived for a while and seen none vanish.", instant(m.DueAt), m.Crashes)
 	}
-	return ReasonReady, fmt.Sprintf("It is due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what they are at.", instant(m.DueAt), m.Consumer)
+	return Ready, fmt.Sprintf("It is due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what they are at.", instant(m.DueAt), m.Consumer)
 }
 
 func explainPoisoned(row store.Poisoned) Explanation {
 	m := newPending(store.Pending{Message: row.Message})
 	m.State, m.Payload, m.Headers, m.Errors = "", nil, nil, nil
-	return Explanation{Reason: ReasonPoisoned, Message: m, PoisonedAt: row.PoisonedAt.Time,
+	return Explanation{Reason: Poisoned, Message: m, PoisonedAt: row.PoisonedAt.Time,
 		Text: fmt.Sprintf("It was poisoned at %s, after %d failed runs and %d crashes. poison.Store shows why, and requeues it.", instant(row.PoisonedAt.Time), m.Attempts, m.Crashes)}
 }
 

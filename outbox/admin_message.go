@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -35,7 +35,7 @@ type Pending struct {
 	// Only [Admin.Get] fills in these.
 	Payload []byte            `json:"-"`                 // as the registry's codec encoded it
 	Headers map[string]string `json:"headers,omitempty"` // nil: none
-	Errors  []FailedRun       `json:"errors,omitempty"`  // the last ten, oldest first
+	Errors  []Attempt         `json:"errors,omitempty"`  // the last ten, oldest first
 }
 
 // MarshalJSON implements json.Marshaler: the payload is as it is stored when that is JSON,
@@ -48,8 +48,8 @@ func (m Pending) MarshalJSON() ([]byte, error) {
 	}{plain(m), m.Payload})
 }
 
-// FailedRun is one failed run of a message.
-type FailedRun struct {
+// Attempt is one failed run of a message.
+type Attempt struct {
 	Attempt int       `json:"attempt"`     // its number, from 1 on
 	At      time.Time `json:"at,omitzero"` // when it ended, by the clock of the process that ran it
 	Error   string    `json:"error"`       // at most 8 KiB
@@ -57,14 +57,31 @@ type FailedRun struct {
 	Uncounted bool `json:"uncounted,omitempty"`
 }
 
-// State says where a pending message stands.
+// State says where a message stands: what keeps it from running, or that nothing does.
 type State string
 
-// The states of a pending message.
+// The states. Of several [Admin.Explain] names the first of leased, lease expired, no
+// consumer, other payload type, paused, delayed, suspect, ready. [Admin.List] tells only the first three apart.
 const (
-	Ready   State = "ready"   // due, and claimed by nobody
-	Delayed State = "delayed" // not due yet
-	Leased  State = "leased"  // claimed by a process: it runs there, or is about to
+	// Leased: a process has claimed it, and runs it or is about to.
+	Leased State = "leased"
+	// Delayed: it is not due yet.
+	Delayed State = "delayed"
+	// Ready: nothing keeps it; it waits for a processor with room.
+	Ready State = "ready"
+	// LeaseExpired: its owner has vanished, or cannot reach the database.
+	LeaseExpired State = "lease expired"
+	// NoConsumer: the registry has no consumer of that name.
+	NoConsumer State = "no consumer"
+	// OtherPayload: the consumer takes other payload types.
+	OtherPayload State = "other payload type"
+	// Paused: its consumer is paused.
+	Paused State = "paused"
+	// Suspect: it is due, but has crashed before, and waits for its turn
+	// apart from the others.
+	Suspect State = "crash suspect"
+	// Poisoned: it is pending no more, but poisoned.
+	Poisoned State = "poisoned"
 )
 
 // Claim is a batch of messages that a processor holds under a lease. Its instants
@@ -92,7 +109,7 @@ func newPending(row store.Pending) Pending {
 		CreatedAt: row.CreatedAt.Time, DueAt: row.AvailableAfter.Time, Attempts: row.Attempts, Crashes: row.Crashes, State: Ready,
 		Payload: row.Payload, Headers: store.Headers(row.Headers)}
 	for _, e := range errorlog.Attempts(row.Errors) {
-		m.Errors = append(m.Errors, FailedRun(e))
+		m.Errors = append(m.Errors, Attempt(e))
 	}
 	switch {
 	case row.ClaimID != 0:
@@ -147,41 +164,26 @@ func (f Filter) rows() store.PendingFilter {
 		State: states[f.State], Crashed: f.Crashed, OlderThan: f.OlderThan}
 }
 
-const (
-	defaultPage = 50
-	maxPage     = 1000
-)
-
 // Page is a part of a listing. The zero value is the first page.
 type Page struct {
 	// Size is the most messages in the page: 1 to 1000. Defaults to 50.
 	Size int `json:"size"`
-	// After is where the page begins: what [Admin.List] returned, or empty for the
+	// After is where the page begins: what the listing returned, or empty for the
 	// start. It may be written down, into a link for instance.
 	After string `json:"after"`
 }
 
 // start returns the page's size and place.
 func (p Page) start() (size int, after store.PendingPlace, err error) {
-	if p.Size < 0 || p.Size > maxPage {
-		return 0, after, fmt.Errorf("page size %d: %w: 1 to %d are allowed", p.Size, bus.ErrBadOption, maxPage)
-	}
-	if p.Size == 0 {
-		p.Size = defaultPage
-	}
-	if p.After == "" {
-		return p.Size, after, nil
-	}
 	var c cursor
-	text, err := base64.RawURLEncoding.DecodeString(p.After)
-	if err == nil {
-		err = json.Unmarshal(text, &c)
+	if size, err = paging.Start(p.Size, p.After, &c); err != nil || p.After == "" {
+		return size, after, err
 	}
 	after = store.PendingPlace{Consumer: c.Consumer, Payload: c.Payload, At: time.UnixMicro(c.At).UTC(), ID: c.ID}
-	if year := after.At.Year(); err != nil || c.ID == 0 || year < 0 || year > 10_000 || limits.CheckText(c.Consumer+c.Payload) != nil {
-		return 0, after, fmt.Errorf("page after %q: %w: only what List returned is allowed", p.After, bus.ErrBadOption)
+	if year := after.At.Year(); c.ID == 0 || year < 0 || year > 10_000 || limits.CheckText(c.Consumer+c.Payload) != nil {
+		return 0, after, paging.Foreign(p.After)
 	}
-	return p.Size, after, nil
+	return size, after, nil
 }
 
 // cursor is what Page.After holds.
@@ -193,9 +195,5 @@ type cursor struct {
 }
 
 func pageAfter(size int, last store.Pending) *Page {
-	text, err := json.Marshal(cursor{Consumer: last.ConsumerType, Payload: last.PayloadType, At: last.AvailableAfter.UnixMicro(), ID: last.ID})
-	if err != nil {
-		panic(err) // impossible: texts and numbers
-	}
-	return &Page{Size: size, After: base64.RawURLEncoding.EncodeToString(text)}
+	return &Page{Size: size, After: paging.After(cursor{Consumer: last.ConsumerType, Payload: last.PayloadType, At: last.AvailableAfter.UnixMicro(), ID: last.ID})}
 }

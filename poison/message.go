@@ -1,8 +1,6 @@
 package poison
 
 import (
-	"cmp"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -12,7 +10,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // Message is a poisoned message. Its instants are in UTC, on the database's clock.
@@ -35,7 +35,7 @@ type Message struct {
 	Reason string `json:"reason"`
 	// Errors are the last ten failed runs, oldest first; none when its owners
 	// vanished each time.
-	Errors []Attempt `json:"errors,omitempty"`
+	Errors []outbox.Attempt `json:"errors,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler: the payload is as it is stored when that is JSON,
@@ -48,21 +48,12 @@ func (m Message) MarshalJSON() ([]byte, error) {
 	}{plain(m), m.Payload})
 }
 
-// Attempt is one failed run of a message.
-type Attempt struct {
-	Attempt int       `json:"attempt"`     // its number, from 1 on
-	At      time.Time `json:"at,omitzero"` // when it ended, by the clock of the process that ran it
-	Error   string    `json:"error"`       // at most 8 KiB
-	// Uncounted is true of the last run that did not count as an attempt: see bus.ErrUncounted.
-	Uncounted bool `json:"uncounted,omitempty"`
-}
-
 func shown(row store.Poisoned) Message {
 	m := Message{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, Payload: row.Payload,
 		Headers: store.Headers(row.Headers), InsertID: row.InsertID, CreatedAt: row.CreatedAt.Time, DueAt: row.AvailableAfter.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
 		Crashes: row.Crashes, Reason: row.Reason}
 	for _, e := range errorlog.Attempts(row.Errors) {
-		m.Errors = append(m.Errors, Attempt(e))
+		m.Errors = append(m.Errors, outbox.Attempt(e))
 	}
 	return m
 }
@@ -103,20 +94,6 @@ func (f Filter) rows() store.PoisonFilter {
 		PoisonedBefore: f.PoisonedBefore, Error: f.Error}
 }
 
-const (
-	defaultPage = 50
-	maxPage     = 1000
-)
-
-// Page is a part of a listing. The zero value is the first page.
-type Page struct {
-	// Size is the most messages in the page: 1 to 1000. Defaults to 50.
-	Size int `json:"size"`
-	// After is where the page begins: what [Store.List] returned, or empty for the
-	// start. It may be written down, into a link for instance.
-	After string `json:"after"`
-}
-
 // cursor is what Page.After holds: the last message of the page before.
 type cursor struct {
 	At int64 `json:"t"` // microseconds since 1970
@@ -124,32 +101,20 @@ type cursor struct {
 }
 
 // start returns the page's size and place.
-func (p Page) start() (size int, at time.Time, id int64, err error) {
-	if p.Size < 0 || p.Size > maxPage {
-		return 0, at, 0, fmt.Errorf("page size %d: %w: 1 to %d are allowed", p.Size, bus.ErrBadOption, maxPage)
-	}
-	size = cmp.Or(p.Size, defaultPage)
-	if p.After == "" {
-		return size, at, 0, nil
-	}
+func start(p outbox.Page) (size int, at time.Time, id int64, err error) {
 	var c cursor
-	text, err := base64.RawURLEncoding.DecodeString(p.After)
-	if err == nil {
-		err = json.Unmarshal(text, &c)
+	if size, err = paging.Start(p.Size, p.After, &c); err != nil || p.After == "" {
+		return size, at, 0, err
 	}
 	at = time.UnixMicro(c.At).UTC()
-	if year := at.Year(); err != nil || c.ID == 0 || year < 1 || year > 9999 {
-		return 0, at, 0, fmt.Errorf("page after %q: %w: only what List returned is allowed", p.After, bus.ErrBadOption)
+	if year := at.Year(); c.ID == 0 || year < 1 || year > 9999 {
+		return 0, at, 0, paging.Foreign(p.After)
 	}
 	return size, at, c.ID, nil
 }
 
-func pageAfter(size int, last store.Poisoned) *Page {
-	text, err := json.Marshal(cursor{At: last.PoisonedAt.UnixMicro(), ID: last.ID})
-	if err != nil {
-		panic(err) // impossible: two numbers
-	}
-	return &Page{Size: size, After: base64.RawURLEncoding.EncodeToString(text)}
+func pageAfter(size int, last store.Poisoned) *outbox.Page {
+	return &outbox.Page{Size: size, After: paging.After(cursor{At: last.PoisonedAt.UnixMicro(), ID: last.ID})}
 }
 
 // Result tells what a requeue did.

@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // Errors of this package; use errors.Is. What is wrong with an edited payload is
@@ -91,8 +92,8 @@ func failed(err error, operation string, args ...any) error {
 // the page after it, which is nil when there is none. It stays right while
 // messages come and go: nobody is listed twice or left out who was there from the
 // first page to the last. Pass the next page the same filter.
-func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Message, *Page, error) {
-	size, at, id, mistake := page.start()
+func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page outbox.Page) ([]Message, *outbox.Page, error) {
+	size, at, id, mistake := start(page)
 	st, err := s.on(db)
 	if err = errors.Join(err, mistake, filter.check()); err != nil {
 		return nil, nil, failed(err, "list")
@@ -103,7 +104,7 @@ func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page Page) 
 	if err != nil {
 		return nil, nil, failed(err, "list")
 	}
-	var next *Page
+	var next *outbox.Page
 	if len(rows) > size {
 		rows = rows[:size]
 		next = pageAfter(size, rows[size-1])

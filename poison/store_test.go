@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -47,15 +48,15 @@ func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
 	defer conns.Close()
 	db, ctx := bun.NewDB(conns, pgdialect.New()), t.Context()
 	second := func(_ any, err error) error { return err }
-	third := func(_ []poison.Message, _ *poison.Page, err error) error { return err }
+	third := func(_ []poison.Message, _ *outbox.Page, err error) error { return err }
 	for name, err := range map[string]error{
 		"no registry":       second(poison.NewStore(nil)),
 		"no database":       second(store.Count(ctx, nil, poison.Filter{})),
 		"a nil *bun.DB":     second(store.Requeue(ctx, (*bun.DB)(nil), 1)),
-		"a negative page":   third(store.List(ctx, db, poison.Filter{}, poison.Page{Size: -1})),
-		"a page too large":  third(store.List(ctx, db, poison.Filter{}, poison.Page{Size: 1001})),
-		"no place":          third(store.List(ctx, db, poison.Filter{}, poison.Page{After: "x"})),
-		"another place":     third(store.List(ctx, db, poison.Filter{}, poison.Page{After: "e30"})),
+		"a negative page":   third(store.List(ctx, db, poison.Filter{}, outbox.Page{Size: -1})),
+		"a page too large":  third(store.List(ctx, db, poison.Filter{}, outbox.Page{Size: 1001})),
+		"no place":          third(store.List(ctx, db, poison.Filter{}, outbox.Page{After: "x"})),
+		"another place":     third(store.List(ctx, db, poison.Filter{}, outbox.Page{After: "e30"})),
 		"a negative age":    second(store.Purge(ctx, db, -1)),
 		"no limit":          second(store.RequeueWhere(ctx, db, poison.Filter{}, 0)),
 		"a pointer payload": store.EditAndRequeue(ctx, db, 1, &order{}),

@@ -9,16 +9,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// MissedFires says what becomes of fire times that nobody was there for.
-type MissedFires uint8
-
-const (
-	// CatchUp fires once, however many were missed, and then goes on as scheduled.
-	CatchUp MissedFires = iota
-	// Skip goes on as scheduled.
-	Skip
-)
-
 // ProcessorConfig sets up a [Processor]. The zero value works: every zero field
 // stands for its default.
 type ProcessorConfig struct {
@@ -30,9 +20,10 @@ type ProcessorConfig struct {
 	// how late a schedule may fire that another process has just written. 0
 	// stands for the default, 5 s; there is no polling without a wait.
 	ProcessorMaxDelay time.Duration
-	// MissedFires says what becomes of a schedule that is found due only after
-	// the fire time that follows. Defaults to CatchUp.
-	MissedFires MissedFires
+	// SkipMissed has a schedule that is found due only after the fire time that
+	// follows not fire for that: it goes on as scheduled. By default it fires once,
+	// however many fire times were missed.
+	SkipMissed bool
 	// StartTimeout is how long Run waits at its start for a database that does not
 	// answer. Defaults to 0, which means that it returns the error at once.
 	StartTimeout time.Duration
@@ -72,9 +63,6 @@ func (c ProcessorConfig) validate(rowLocks bool) error {
 	}
 	if c.StartTimeout < 0 {
 		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.StartTimeout %s: 0 or more is allowed", c.StartTimeout))
-	}
-	if c.MissedFires > Skip {
-		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.MissedFires %d: CatchUp or Skip is allowed", c.MissedFires))
 	}
 	return errors.Join(errs...)
 }

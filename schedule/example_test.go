@@ -81,7 +81,7 @@ func ExampleProcessor_Run() {
 		registry *bus.Registry
 		producer *outbox.Producer
 	)
-	processor, err := schedule.NewProcessor(db, registry, producer, schedule.ProcessorConfig{MissedFires: schedule.Skip})
+	processor, err := schedule.NewProcessor(db, registry, producer, schedule.ProcessorConfig{SkipMissed: true})
 	if err != nil {
 		fmt.Println(err)
 		return

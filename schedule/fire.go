@@ -180,7 +180,7 @@ func (p *Processor) plan(row store.Schedule) (fires []time.Time, change store.Sc
 			return nil, change, err
 		}
 		change.AvailableAfter = next
-		if !missed || p.config.MissedFires == CatchUp {
+		if !missed || !p.config.SkipMissed {
 			fires = append(fires, instant(row))
 		}
 	}

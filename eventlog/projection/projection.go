@@ -19,17 +19,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Begin is where a projection, or a version of one, begins to read that has never
-// run. For others it has no effect.
-type Begin uint8
-
-const (
-	// AtStart gives it every event there ever was.
-	AtStart Begin = iota
-	// AtHead gives it what is numbered from now on.
-	AtHead
-)
-
 // OnError is what becomes of an event on which a projection has used up its
 // attempts.
 type OnError uint8
@@ -67,13 +56,14 @@ type Projection struct {
 	// to none, with which it cannot be rebuilt in place.
 	Reset func(ctx context.Context, tx bun.Tx) error
 	// Shards is the number of parts that are worked on beside each other, up to
-	// eventlog.Slots; order is kept within each stream. Defaults to 1, which keeps
+	// 64; order is kept within each stream. Defaults to 1, which keeps
 	// the order of the whole log.
 	Shards int
 	// BatchSize is the most events applied in one transaction. Defaults to 500.
 	BatchSize int
-	// Begin is where to begin. Defaults to AtStart.
-	Begin Begin
+	// FromHead has a projection, or a version of one, that has never read before begin
+	// with what is numbered from now on. By default it gets every event there ever was.
+	FromHead bool
 	// OnError is what becomes of an event that cannot be applied. Defaults to Halt.
 	OnError OnError
 	// MaxAttempts is the number of failed attempts after which OnError counts.
@@ -204,9 +194,8 @@ func (p Projection) check() (errs []error) {
 	check(p.Name != "" && limits.CheckKey("name", p.Name) == nil && !strings.HasPrefix(p.Name, replayPrefix),
 		"Name %q: 1 to %d bytes of text that do not begin with %q are allowed", p.Name, limits.Key, replayPrefix)
 	check(p.Version >= 1, "Version %d: 1 or more is allowed", p.Version)
-	check(p.Shards >= 1 && p.Shards <= eventlog.Slots, "Shards %d: 1 to %d are allowed", p.Shards, eventlog.Slots)
+	check(p.Shards >= 1 && p.Shards <= store.Slots, "Shards %d: 1 to %d are allowed", p.Shards, store.Slots)
 	check(p.BatchSize >= 1, "BatchSize %d: 1 or more is allowed", p.BatchSize)
-	check(p.Begin <= AtHead, "Begin %d: AtStart or AtHead is allowed", p.Begin)
 	check(p.OnError <= ParkStream, "OnError %d: Halt, Park or ParkStream is allowed", p.OnError)
 	check(p.MaxAttempts >= 1, "MaxAttempts %d: 1 or more is allowed", p.MaxAttempts)
 	check(p.AttemptDelay >= 0, "AttemptDelay %s: 0 or more is allowed", p.AttemptDelay)
@@ -258,7 +247,7 @@ func (r *reader) same(stored string, types *eventlog.Types) bool {
 func (r *reader) page(shard int) store.EventFilter {
 	f := store.EventFilter{Types: r.stored, Categories: r.Categories}
 	if r.Shards > 1 {
-		f.SlotFrom, f.SlotTo = shard*eventlog.Slots/r.Shards, (shard+1)*eventlog.Slots/r.Shards
+		f.SlotFrom, f.SlotTo = shard*store.Slots/r.Shards, (shard+1)*store.Slots/r.Shards
 	}
 	if r.OnError == ParkStream {
 		f.Parked, f.Version = r.Name, r.Version

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
@@ -236,7 +237,7 @@ func TestOperating(t *testing.T) {
 		t.Errorf("poisoned: got %v, %s", err, &out)
 	}
 	f.cards.err = nil
-	messages, _, err := f.poison.List(ctx, f.db, poison.Filter{}, poison.Page{})
+	messages, _, err := f.poison.List(ctx, f.db, poison.Filter{}, outbox.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // ShowPoisoned prints the newest poisoned messages of a consumer.
 func ShowPoisoned(ctx context.Context, db bun.IDB, store *poison.Store, out io.Writer) error {
 	// snippet: poisoned
-	messages, _, err := store.List(ctx, db, poison.Filter{Consumer: "charge-card"}, poison.Page{Size: 20})
+	messages, _, err := store.List(ctx, db, poison.Filter{Consumer: "charge-card"}, outbox.Page{Size: 20})
 	for _, m := range messages {
 		fmt.Fprintln(out, m.ID, m.Reason, len(m.Errors), "failed runs")
 	}

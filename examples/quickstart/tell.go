@@ -98,7 +98,7 @@ func requeuePoisoned(ctx context.Context, p parts, story *Story) error {
 		return err
 	}
 	list := func() ([]poison.Message, error) {
-		found, _, err := p.Poisoned.List(ctx, p.DB, poison.Filter{Consumer: "notify-warehouse"}, poison.Page{})
+		found, _, err := p.Poisoned.List(ctx, p.DB, poison.Filter{Consumer: "notify-warehouse"}, outbox.Page{})
 		return found, err
 	}
 	found, err := list()

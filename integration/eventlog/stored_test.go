@@ -127,7 +127,7 @@ func requeuesWhatWasPoisoned(t *testing.T, a *app, ran *runs) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, _, err := poisoned.List(a.ctx, a.db, poison.Filter{}, poison.Page{})
+	list, _, err := poisoned.List(a.ctx, a.db, poison.Filter{}, outbox.Page{})
 	if err != nil || len(list) != 1 || len(list[0].Errors) != 1 || list[0].Headers["tenant"] != "ü" {
 		t.Fatalf("poisoned: got %+v and %v, want one with its error and its header", list, err)
 	}

@@ -90,7 +90,7 @@ func TestSpans(t *testing.T) {
 				p.Errorf("requeue: got %+v, want one message", result)
 			}
 		}},
-		{"a message with links only", amotel.Config{SpanRelation: amotel.LinkOnly}, []bus.Consumer{script("a")}, func(p *shop) { produced(p) }},
+		{"a message with links only", amotel.Config{LinkOnly: true}, []bus.Consumer{script("a")}, func(p *shop) { produced(p) }},
 		{"a forwarded message", amotel.Config{}, []bus.Consumer{script("a")}, func(p *shop) { produced(p, header) }},
 		{"a forwarded message in a batch", amotel.Config{}, []bus.Consumer{script("a")}, batch(forwarded, outbox.Item{Payload: order{"2"}})},
 		{"a forwarded message in a batch without create spans", amotel.Config{SkipCreateSpans: true}, []bus.Consumer{script("a")},

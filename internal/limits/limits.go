@@ -19,6 +19,8 @@ const (
 	Key = 255
 	// Timeout is the longest that a consumer may have.
 	Timeout = time.Hour
+	// Backoff is the longest wait of middleware.Exponential.
+	Backoff = 15 * time.Minute
 )
 
 // What is wrong with a value. Package bus hands these out under its own names.

@@ -216,3 +216,7 @@ func (s *Store) Erase(ctx context.Context, tx bun.IDB, stream string, before int
 func (s *Store) AdvisoryLock(ctx context.Context, tx bun.IDB, name string, exclusive bool) error {
 	return s.dialect.AdvisoryLock(ctx, tx, name, exclusive)
 }
+
+// Slots is the number of slots over which streams are spread. A shard of a
+// projection has a range of them.
+const Slots = 64
