@@ -118,7 +118,7 @@ func (c Consumer) PayloadTypes() []string {
 // ConsumerConfig is what a consumer's options set. Zero fields mean the
 // processor's default.
 type ConsumerConfig struct {
-	// Timeout bounds one run. Defaults to ProcessorConfig.DefaultConsumerTimeout.
+	// Timeout bounds one run. Defaults to ProcessorConfig.ConsumerTimeout.
 	Timeout time.Duration
 	// MaxAttempts is the number of failed runs after which a message is
 	// poisoned. Defaults to ProcessorConfig.MaxAttempts.
@@ -191,7 +191,7 @@ func (c ConsumerConfig) validate(name string) (mistakes []error) {
 // ConsumerOption sets one thing about a consumer.
 type ConsumerOption func(*ConsumerConfig)
 
-// Timeout bounds one run of the consumer: 1 s to 1 h. After it the handler's
+// Timeout bounds one run of the consumer: up to 1 h. After it the handler's
 // context is cancelled with [ErrTimeout] as its cause.
 func Timeout(d time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "Timeout", &c.Timeout, d) }

@@ -9,7 +9,7 @@ import (
 
 // SequentialIDs returns a function that makes message ids in a row, each a valid
 // UUID version 7: 00000000-0000-7000-8000-000000000001 and so on. It is for
-// [Config] and [FakeProducer], where ids show in what a test compares. The
+// [KitConfig] and [FakeProducer], where ids show in what a test compares. The
 // function is safe for concurrent use; two of them make the same ids.
 func SequentialIDs() func() uuid.UUID {
 	var last atomic.Uint32

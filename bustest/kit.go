@@ -19,9 +19,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// Config sets up a [Kit] for applications with settings of their own. The zero
-// value works; [New] uses it.
-type Config struct {
+// KitConfig sets up a [Kit] for applications with settings of their own. The zero
+// value works; [NewKit] uses it.
+type KitConfig struct {
 	// Registry says where the tables are and how payloads are encoded. Defaults
 	// to plain names and JSON.
 	Registry bus.RegistryConfig
@@ -34,7 +34,7 @@ type Config struct {
 	// the test's log.
 	Processor outbox.ProcessorConfig
 	// Scheduler sets up Kit.Scheduler. Defaults to its defaults.
-	Scheduler schedule.Config
+	Scheduler schedule.SchedulerConfig
 	// Schedules says how schedules fire. Defaults to its defaults, with the
 	// Logger of the Processor.
 	Schedules schedule.ProcessorConfig
@@ -86,29 +86,29 @@ type Kit struct {
 	problem    string                    // what the check found
 }
 
-// New makes a kit for the consumers over the caller's database. It creates the
+// NewKit makes a kit for the consumers over the caller's database. It creates the
 // library's tables in it, and fails the test when a consumer or the database
 // cannot be used. The database should be the test's own: whatever waits in its
 // tables is run.
-func New(t testing.TB, db *bun.DB, consumers ...bus.Consumer) *Kit {
+func NewKit(t testing.TB, db *bun.DB, consumers ...bus.Consumer) *Kit {
 	t.Helper()
-	return Config{}.New(t, db, consumers...)
+	return KitConfig{}.NewKit(t, db, consumers...)
 }
 
-// New makes a kit; see the function [New].
-func (c Config) New(t testing.TB, db *bun.DB, consumers ...bus.Consumer) *Kit {
+// NewKit makes a kit; see the function [NewKit].
+func (c KitConfig) NewKit(t testing.TB, db *bun.DB, consumers ...bus.Consumer) *Kit {
 	t.Helper()
 	k := &Kit{t: t, db: db, lease: c.Processor.LeaseDuration, limit: c.Limit, ids: c.IDs, delivered: map[uuid.UUID]bus.Message{}}
 	if err := k.build(c, consumers); err != nil {
-		t.Fatalf("bustest: New: %v", err)
+		t.Fatalf("bustest: NewKit: %v", err)
 	}
 	if err := outbox.Migrate(k.Context(), db, k.Registry.Tables()); err != nil {
-		t.Fatalf("bustest: New: %v", err)
+		t.Fatalf("bustest: NewKit: %v", err)
 	}
 	return k
 }
 
-func (k *Kit) build(c Config, consumers []bus.Consumer) (err error) {
+func (k *Kit) build(c KitConfig, consumers []bus.Consumer) (err error) {
 	if k.db == nil || k.db.DB == nil {
 		return errors.New("the database handle is nil")
 	}
@@ -128,7 +128,7 @@ func (k *Kit) build(c Config, consumers []bus.Consumer) (err error) {
 	if k.store, err = store.For(k.db.Dialect().Name(), k.Registry.Tables()); err != nil {
 		return err
 	}
-	c.Producer.User = append([]bus.SendMiddleware{k.stamp}, c.Producer.User...)
+	c.Producer.Layers = append([]bus.SendMiddleware{k.stamp}, c.Producer.Layers...)
 	if k.Producer, err = outbox.NewProducer(k.Registry, c.Producer); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (k *Kit) build(c Config, consumers []bus.Consumer) (err error) {
 	return k.buildProcessors(c)
 }
 
-func (k *Kit) buildProcessors(c Config) (err error) {
+func (k *Kit) buildProcessors(c KitConfig) (err error) {
 	p := c.Processor
 	p.LeaseDuration = k.lease
 	if p.Logger == nil {

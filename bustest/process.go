@@ -55,7 +55,7 @@ func (k *Kit) processOne(operation string, consumers ...string) Delivery {
 // DrainUntilIdle runs messages until none is due, those that consumers produce
 // meanwhile included, and returns what it ran, in order. Schedules that are due
 // fire. Messages that wait for a later time stay; [Kit.Advance] brings it. The
-// test fails when more than Config.Limit messages were run.
+// test fails when more than KitConfig.Limit messages were run.
 func (k *Kit) DrainUntilIdle() []Delivery {
 	k.t.Helper()
 	return k.drain("DrainUntilIdle")
@@ -73,7 +73,7 @@ func (k *Kit) drain(operation string) (deliveries []Delivery) {
 			return deliveries
 		}
 		if deliveries = append(deliveries, delivery); len(deliveries) > k.limit {
-			k.t.Fatalf("bustest: %s: got %d messages run, want at most %d (Config.Limit); do consumers feed each other without end? runs: %s",
+			k.t.Fatalf("bustest: %s: got %d messages run, want at most %d (KitConfig.Limit); do consumers feed each other without end? runs: %s",
 				operation, len(deliveries), k.limit, runs(deliveries))
 		}
 	}
@@ -95,7 +95,7 @@ func runs(deliveries []Delivery) string {
 // Advance moves the kit's clock forward. Schedules that come due on the way fire
 // at their time, one after the other, as they would with a processor running;
 // messages do not run until they are asked to. The test fails when d is negative
-// and when more than Config.Limit schedules fire.
+// and when more than KitConfig.Limit schedules fire.
 func (k *Kit) Advance(d time.Duration) {
 	k.t.Helper()
 	operation := fmt.Sprintf("Advance(%s)", d)
@@ -112,7 +112,7 @@ func (k *Kit) Advance(d time.Duration) {
 		k.clock.set(at)
 		n := k.fire(operation)
 		if fired += n; fired > k.limit {
-			k.t.Fatalf("bustest: %s: got %d schedules fired by %s, want at most %d (Config.Limit)", operation, fired, at, k.limit)
+			k.t.Fatalf("bustest: %s: got %d schedules fired by %s, want at most %d (KitConfig.Limit)", operation, fired, at, k.limit)
 		}
 		if n == 0 && wait <= 0 {
 			k.t.Fatalf("bustest: %s: a schedule that is due does not fire: is it locked by an open transaction?", operation)
@@ -137,7 +137,7 @@ func (k *Kit) nextSchedule(operation string) (time.Duration, bool) {
 // fire fires the schedules that are due and returns how many there were.
 func (k *Kit) fire(operation string) int {
 	k.t.Helper()
-	n, err := k.schedules.FireDue(k.Context())
+	n, err := k.schedules.CatchUp(k.Context())
 	if err != nil {
 		k.t.Fatalf("bustest: %s: %v", operation, err)
 	}

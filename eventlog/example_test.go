@@ -48,7 +48,7 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	log, err := eventlog.New(registry, producer, eventlog.Config{})
+	log, err := eventlog.NewLog(registry, producer, eventlog.LogConfig{})
 	fmt.Println(log.Types().Names("account.opened"), err)
 	// Output: [account.opened] <nil>
 }

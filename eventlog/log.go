@@ -35,8 +35,8 @@ type Inline interface {
 	ApplyInline(ctx context.Context, tx bun.Tx, events []Recorded) error
 }
 
-// Config sets up a [Log]. The zero value works.
-type Config struct {
+// LogConfig sets up a [Log]. The zero value works.
+type LogConfig struct {
 	// Inline is told of what is appended, in the same transaction. Defaults to
 	// none.
 	Inline []Inline
@@ -59,7 +59,7 @@ type Log struct {
 // that is wrong with its arguments at once. It does not know the database yet: on
 // MariaDB, where there is no event log, every call with a handle fails with an
 // errors.ErrUnsupported, and so do outbox.NewProcessor and projection.NewRunner.
-func New(registry *bus.Registry, producer Producer, config Config) (*Log, error) {
+func NewLog(registry *bus.Registry, producer Producer, config LogConfig) (*Log, error) {
 	var errs []error
 	l := &Log{registry: registry, producer: producer, inline: config.Inline}
 	if registry == nil {
@@ -75,7 +75,7 @@ func New(registry *bus.Registry, producer Producer, config Config) (*Log, error)
 	}
 	for i, inline := range config.Inline {
 		if inline == nil {
-			errs = append(errs, fmt.Errorf("eventlog: New: Config.Inline[%d] is nil", i))
+			errs = append(errs, fmt.Errorf("eventlog: New: LogConfig.Inline[%d] is nil", i))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

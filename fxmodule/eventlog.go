@@ -19,8 +19,8 @@ import (
 // *eventlog.Types, *eventlog.Log, which constructors of consumers and of
 // projections may take and use from OnStart on, and *projection.Runner, which
 // [Module] starts and stops with the processors. The application may provide
-// eventlog.Config and projection.Config as values. [ConsumeChain] is not for
-// projections: theirs is projection.Config.Chain. Give it to an application once,
+// eventlog.LogConfig and projection.RunnerConfig as values. [ConsumeLayers] is not for
+// projections: theirs is projection.RunnerConfig.Chain. Give it to an application once,
 // and with Module.
 func EventLog(types ...eventlog.Type) fx.Option {
 	return fx.Options(
@@ -70,15 +70,15 @@ type runnerParams struct {
 	Handles     *handles
 	Log         *eventlog.Log
 	Telemetry   *amotel.Telemetry
-	LogConfig   eventlog.Config         `optional:"true"`
-	Config      projection.Config       `optional:"true"`
+	LogConfig   eventlog.LogConfig      `optional:"true"`
+	Config      projection.RunnerConfig `optional:"true"`
 	Projections []projection.Projection `group:"asyncmonolith.projections"`
 	Logger      *slog.Logger            `optional:"true"`
 }
 
 // newRunner fills in the log, and makes the runner of it.
 func newRunner(p runnerParams) (*projection.Runner, error) {
-	log, err := eventlog.New(p.Registry, p.Handles.producer, p.LogConfig)
+	log, err := eventlog.NewLog(p.Registry, p.Handles.producer, p.LogConfig)
 	if err != nil {
 		return nil, err
 	}

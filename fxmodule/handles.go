@@ -63,10 +63,10 @@ type fillParams struct {
 	Handles         *handles
 	Registry        *bus.Registry
 	Telemetry       *amotel.Telemetry
-	Chain           ProduceChain          `optional:"true"`
-	ProducerConfig  outbox.ProducerConfig `optional:"true"`
-	SchedulerConfig schedule.Config       `optional:"true"`
-	Logger          *slog.Logger          `optional:"true"`
+	Chain           ProduceLayers            `optional:"true"`
+	ProducerConfig  outbox.ProducerConfig    `optional:"true"`
+	SchedulerConfig schedule.SchedulerConfig `optional:"true"`
+	Logger          *slog.Logger             `optional:"true"`
 }
 
 // fill makes what the handles stand for. All of it is immutable once made, so a
@@ -85,11 +85,11 @@ func fill(p fillParams) error {
 
 func newProducer(p fillParams) (*outbox.Producer, error) {
 	config := p.ProducerConfig
-	if config.User != nil && p.Chain != nil {
-		return nil, bothProvided("fxmodule.ProduceChain", "outbox.ProducerConfig.User")
+	if config.Layers != nil && p.Chain != nil {
+		return nil, bothProvided("fxmodule.ProduceLayers", "outbox.ProducerConfig.Layers")
 	}
-	if config.User == nil {
-		config.User = p.Chain
+	if config.Layers == nil {
+		config.Layers = p.Chain
 	}
 	if config.Logger == nil {
 		config.Logger = p.Logger

@@ -19,10 +19,10 @@ import (
 // With [EventLog] it also runs a *projection.Runner; what it says of processors is
 // true of that, too.
 //
-// The application must provide a *bun.DB. It may provide [ConsumeChain], [OuterChain],
-// [ProduceChain], middleware.OnPoison, *slog.Logger, notify.Listener, and bus.RegistryConfig,
-// outbox.ProducerConfig, outbox.ProcessorConfig, schedule.Config,
-// schedule.ProcessorConfig, notify.Config and amotel.Config, each as a value. fx
+// The application must provide a *bun.DB. It may provide [ConsumeLayers], [OuterLayers],
+// [ProduceLayers], middleware.OnPoison, *slog.Logger, notify.Listener, and bus.RegistryConfig,
+// outbox.ProducerConfig, outbox.ProcessorConfig, schedule.SchedulerConfig,
+// schedule.ProcessorConfig, notify.NotifierConfig and amotel.TelemetryConfig, each as a value. fx
 // matches by the exact type: a *slog.Logger is found, a pointer to a configuration
 // is not. Give Module to an application once. It is immutable.
 //
@@ -59,7 +59,7 @@ import (
 // # Telemetry
 //
 // Provide a trace.TracerProvider for spans, a metric.MeterProvider for metrics,
-// or an amotel.Config that is not zero for either and the rest; what is not given
+// or an amotel.TelemetryConfig that is not zero for either and the rest; what is not given
 // of these is OpenTelemetry's global one. With none of them there is no
 // telemetry, whatever is registered globally; to have that, provide
 // otel.GetTracerProvider and otel.GetMeterProvider of OpenTelemetry. A provider
@@ -83,24 +83,24 @@ func module() fx.Option {
 	)
 }
 
-// ConsumeChain is the application's own layers of the consume chain, first
+// ConsumeLayers is the application's own layers of the consume chain, first
 // outermost: they run inside the ready-made ones, right around the consumer. It
 // is one ordered value and not a group, since fx shuffles groups. Together with
 // an outbox.ProcessorConfig.Chain, which is the whole chain, it is an error; that
 // is also the way to another Backoff: provide a ProcessorConfig with a Chain made by
 // middleware.Default. Layers are called by many goroutines at once.
-type ConsumeChain []bus.Middleware
+type ConsumeLayers []bus.Middleware
 
-// OuterChain is layers of the consume chain that see every run and its final outcome,
+// OuterLayers is layers of the consume chain that see every run and its final outcome,
 // first outermost: they are the Outer of middleware.Options, which says what that
 // means. Together with an outbox.ProcessorConfig.Chain it is an error. Layers are
 // called by many goroutines at once.
-type OuterChain []bus.Middleware
+type OuterLayers []bus.Middleware
 
-// ProduceChain is the application's own layers of the produce chain, first
-// outermost. Together with an outbox.ProducerConfig.User it is an error. Layers
+// ProduceLayers is the application's own layers of the produce chain, first
+// outermost. Together with an outbox.ProducerConfig.Layers it is an error. Layers
 // are called by many goroutines at once.
-type ProduceChain []bus.SendMiddleware
+type ProduceLayers []bus.SendMiddleware
 
 // migrating asks for migrations at start.
 type migrating struct{}

@@ -59,9 +59,9 @@ func refuseMistakes(m *made) error { return m.err }
 type telemetryParams struct {
 	fx.In
 
-	Tracers trace.TracerProvider `optional:"true"`
-	Meters  metric.MeterProvider `optional:"true"`
-	Config  amotel.Config        `optional:"true"`
+	Tracers trace.TracerProvider   `optional:"true"`
+	Meters  metric.MeterProvider   `optional:"true"`
+	Config  amotel.TelemetryConfig `optional:"true"`
 }
 
 // newTelemetry returns nil when the application has no telemetry.
@@ -69,9 +69,9 @@ func newTelemetry(p telemetryParams) (*amotel.Telemetry, error) {
 	config := p.Config
 	switch {
 	case p.Tracers != nil && config.TracerProvider != nil:
-		return nil, bothProvided("trace.TracerProvider", "amotel.Config.TracerProvider")
+		return nil, bothProvided("trace.TracerProvider", "amotel.TelemetryConfig.TracerProvider")
 	case p.Meters != nil && config.MeterProvider != nil:
-		return nil, bothProvided("metric.MeterProvider", "amotel.Config.MeterProvider")
+		return nil, bothProvided("metric.MeterProvider", "amotel.TelemetryConfig.MeterProvider")
 	}
 	if config.TracerProvider == nil {
 		config.TracerProvider = p.Tracers
@@ -79,10 +79,10 @@ func newTelemetry(p telemetryParams) (*amotel.Telemetry, error) {
 	if config.MeterProvider == nil {
 		config.MeterProvider = p.Meters
 	}
-	if config == (amotel.Config{}) {
+	if config == (amotel.TelemetryConfig{}) {
 		return nil, nil
 	}
-	return amotel.New(config)
+	return amotel.NewTelemetry(config)
 }
 
 // describe says of traces or metrics where they go.
@@ -102,8 +102,8 @@ type processorParams struct {
 	DB        *bun.DB
 	Registry  *bus.Registry
 	Telemetry *amotel.Telemetry
-	Chain     ConsumeChain           `optional:"true"`
-	Outer     OuterChain             `optional:"true"`
+	Chain     ConsumeLayers          `optional:"true"`
+	Outer     OuterLayers            `optional:"true"`
 	OnPoison  middleware.OnPoison    `optional:"true"`
 	Config    outbox.ProcessorConfig `optional:"true"`
 	Logger    *slog.Logger           `optional:"true"`
@@ -112,10 +112,10 @@ type processorParams struct {
 func newProcessor(p processorParams) (*outbox.Processor, error) {
 	config := p.Config
 	if config.Chain != nil && p.Chain != nil {
-		return nil, bothProvided("fxmodule.ConsumeChain", "outbox.ProcessorConfig.Chain")
+		return nil, bothProvided("fxmodule.ConsumeLayers", "outbox.ProcessorConfig.Chain")
 	}
 	if config.Chain != nil && p.Outer != nil {
-		return nil, bothProvided("fxmodule.OuterChain", "outbox.ProcessorConfig.Chain")
+		return nil, bothProvided("fxmodule.OuterLayers", "outbox.ProcessorConfig.Chain")
 	}
 	if config.Chain != nil && p.OnPoison != nil {
 		return nil, bothProvided("middleware.OnPoison", "outbox.ProcessorConfig.Chain")
@@ -124,7 +124,7 @@ func newProcessor(p processorParams) (*outbox.Processor, error) {
 		config.Logger = p.Logger
 	}
 	if config.Chain == nil {
-		options := middleware.Options{Logger: config.Logger, Outer: p.Outer, User: p.Chain, OnPoison: p.OnPoison}
+		options := middleware.Options{Logger: config.Logger, Outer: p.Outer, Layers: p.Chain, OnPoison: p.OnPoison}
 		if p.Telemetry != nil {
 			options.Telemetry = p.Telemetry.Consume()
 		}
@@ -160,9 +160,9 @@ type notifierParams struct {
 
 	DB       *bun.DB
 	Registry *bus.Registry
-	Listener notify.Listener `optional:"true"`
-	Config   notify.Config   `optional:"true"`
-	Logger   *slog.Logger    `optional:"true"`
+	Listener notify.Listener       `optional:"true"`
+	Config   notify.NotifierConfig `optional:"true"`
+	Logger   *slog.Logger          `optional:"true"`
 }
 
 // newNotifier returns nil when the application has no listener.
@@ -170,7 +170,7 @@ func newNotifier(p notifierParams) (*notify.Notifier, error) {
 	config := p.Config
 	switch {
 	case p.Listener != nil && config.Listener != nil:
-		return nil, bothProvided("notify.Listener", "notify.Config.Listener")
+		return nil, bothProvided("notify.Listener", "notify.NotifierConfig.Listener")
 	case config.Listener == nil:
 		config.Listener = p.Listener
 	}

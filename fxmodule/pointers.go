@@ -24,15 +24,15 @@ type pointers struct {
 	Registry   *bus.RegistryConfig       `optional:"true"`
 	Producer   *outbox.ProducerConfig    `optional:"true"`
 	Processor  *outbox.ProcessorConfig   `optional:"true"`
-	Scheduler  *schedule.Config          `optional:"true"`
+	Scheduler  *schedule.SchedulerConfig `optional:"true"`
 	Schedules  *schedule.ProcessorConfig `optional:"true"`
-	Telemetry  *amotel.Config            `optional:"true"`
-	Notify     *notify.Config            `optional:"true"`
-	Log        *eventlog.Config          `optional:"true"`
-	Projection *projection.Config        `optional:"true"`
-	Consume    *ConsumeChain             `optional:"true"`
-	Outer      *OuterChain               `optional:"true"`
-	Produce    *ProduceChain             `optional:"true"`
+	Telemetry  *amotel.TelemetryConfig   `optional:"true"`
+	Notify     *notify.NotifierConfig    `optional:"true"`
+	Log        *eventlog.LogConfig       `optional:"true"`
+	Projection *projection.RunnerConfig  `optional:"true"`
+	Consume    *ConsumeLayers            `optional:"true"`
+	Outer      *OuterLayers              `optional:"true"`
+	Produce    *ProduceLayers            `optional:"true"`
 
 	ConsumeLayers []bus.Middleware     `optional:"true"`
 	ProduceLayers []bus.SendMiddleware `optional:"true"`
@@ -49,9 +49,9 @@ func refusePointers(p pointers) error {
 	}
 	switch {
 	case p.ConsumeLayers != nil:
-		return errors.New("fxmodule: a []bus.Middleware is provided: provide a fxmodule.ConsumeChain")
+		return errors.New("fxmodule: a []bus.Middleware is provided: provide a fxmodule.ConsumeLayers")
 	case p.ProduceLayers != nil:
-		return errors.New("fxmodule: a []bus.SendMiddleware is provided: provide a fxmodule.ProduceChain")
+		return errors.New("fxmodule: a []bus.SendMiddleware is provided: provide a fxmodule.ProduceLayers")
 	}
 	return nil
 }

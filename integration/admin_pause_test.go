@@ -77,7 +77,7 @@ func TestResumeWakesThisProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		config := fast()
-		config.ProcessorMaxDelay = time.Hour
+		config.PollInterval = time.Hour
 		r := a.start(config)
 		eventually(t, "it has looked once", func() bool { return r.Health().Ready })
 		a.produceMany(3)

@@ -81,7 +81,7 @@ func TestAdminGetsAMessage(t *testing.T) {
 		r.mustStop()
 		m := must[outbox.Pending](t)(a.admin().Get(t.Context(), db, 1))
 		if m.State != outbox.Delayed || string(m.Payload) != `{"id":"1","n":0}` || m.Headers["tenant"] != "acme" || m.InsertID != "k" || m.Attempts != 1 ||
-			len(m.Errors) != 1 || m.Errors[0].Error != "no luck" || m.Errors[0].Attempt != 1 || !m.DueAt.After(m.CreatedAt.Add(time.Minute)) {
+			len(m.Errors) != 1 || m.Errors[0].Error != "no luck" || m.Errors[0].Attempt != 1 || !m.AvailableAt.After(m.CreatedAt.Add(time.Minute)) {
 			t.Errorf("get: got %+v", m)
 		}
 		if _, err := a.admin().Get(t.Context(), db, 2); !errors.Is(err, outbox.ErrNotFound) {
@@ -199,7 +199,7 @@ func TestAdminNeverWaitsForARunningMessage(t *testing.T) {
 		a := newApp(t, db, outbox.ConsumeTx("c", func(context.Context, bun.Tx, order) error { close(started); <-gate; return nil }))
 		a.produce(order{ID: "1"})
 		config := fast()
-		config.DefaultConsumerTimeout = 9 * time.Second // less than SQLite waits for its lock
+		config.ConsumerTimeout = 9 * time.Second // less than SQLite waits for its lock
 		r := a.start(config)
 		<-started
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -276,7 +276,7 @@ func TestCancelledMessagesNeverRun(t *testing.T) {
 		config := fast()
 		if db.Dialect().Name().String() == "sqlite" { // whose only write lock is handed out unfairly
 			processors, admins = 1, 1
-			config.ProcessorMaxDelay = time.Second
+			config.PollInterval = time.Second
 		}
 		var running []*running
 		for range processors {

@@ -147,7 +147,7 @@ func TestConsumedMessagesAreRemoved(t *testing.T) {
 			return nil
 		}))
 		config := fast()
-		config.ProcessorBatchSize = 7
+		config.BatchSize = 7
 		a.produceMany(100)
 		r := a.start(config)
 		eventually(t, "all are consumed", a.empty)
@@ -358,11 +358,11 @@ func TestOldNamesAreStillConsumed(t *testing.T) {
 func TestSQLiteRefusesSeveralProcessors(t *testing.T) {
 	t.Parallel()
 	a := newApp(t, testdb.SQLite(t))
-	_, err := outbox.NewProcessor(a.db, a.registry, outbox.ProcessorConfig{ConsumerProcessorCount: 2})
-	if err == nil || !strings.Contains(err.Error(), "ConsumerProcessorCount 2: 1 is allowed") {
-		t.Errorf("got %v, want ConsumerProcessorCount refused", err)
+	_, err := outbox.NewProcessor(a.db, a.registry, outbox.ProcessorConfig{ClaimLoops: 2})
+	if err == nil || !strings.Contains(err.Error(), "ClaimLoops 2: 1 is allowed") {
+		t.Errorf("got %v, want ClaimLoops refused", err)
 	}
-	if _, err := outbox.NewProcessor(a.db, a.registry, outbox.ProcessorConfig{ConsumerProcessorCount: 1}); err != nil {
+	if _, err := outbox.NewProcessor(a.db, a.registry, outbox.ProcessorConfig{ClaimLoops: 1}); err != nil {
 		t.Errorf("one processor: got %v, want no error", err)
 	}
 }

@@ -123,7 +123,7 @@ func TestGoexitInMiddlewareCostsNoSlot(t *testing.T) {
 			}
 		}
 		a.produceAt(ctx, order{ID: "1"})
-		r := a.startWith(ctx, outbox.ProcessorConfig{Concurrency: 1, Chain: middleware.Default(middleware.Options{User: []bus.Middleware{exit}})})
+		r := a.startWith(ctx, outbox.ProcessorConfig{Concurrency: 1, Chain: middleware.Default(middleware.Options{Layers: []bus.Middleware{exit}})})
 		sooner(t, "the message is done", func() bool { return done.Load() == 1 && a.empty() })
 		r.mustStop()
 	})
@@ -169,7 +169,7 @@ func TestLayersThatDoNotWait(t *testing.T) {
 				a.produce(order{ID: fmt.Sprint("order-", i)})
 			}
 			config := fast()
-			config.Concurrency, config.Chain = 1, middleware.Default(middleware.Options{User: []bus.Middleware{layer}})
+			config.Concurrency, config.Chain = 1, middleware.Default(middleware.Options{Layers: []bus.Middleware{layer}})
 			r := a.start(config)
 			eventually(t, "all are poisoned", func() bool { return len(a.poisoned()) == 3 })
 			r.mustStop()

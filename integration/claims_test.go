@@ -359,7 +359,7 @@ func TestMinDelayIsForFullClaims(t *testing.T) {
 		var ran atomic.Int64
 		a := newApp(counting("c", &ran))
 		const delay = 2 * time.Second
-		r := a.startWith(ctx, outbox.ProcessorConfig{ProcessorMinDelay: delay, ProcessorMaxDelay: delay, Concurrency: 4})
+		r := a.startWith(ctx, outbox.ProcessorConfig{ClaimPause: delay, PollInterval: delay, Concurrency: 4})
 		for i := range 10 {
 			for range []int{1, 4}[i%2] {
 				a.produceAt(ctx, order{ID: "1"})

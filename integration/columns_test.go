@@ -49,7 +49,7 @@ func TestColumnsOfALaterVersionStopNothing(t *testing.T) {
 		}
 		a.produce(order{ID: "1"}, outbox.InsertID("once"))
 		a.produce(order{ID: "2"})
-		scheduler, err := schedule.NewScheduler(a.registry, schedule.Config{})
+		scheduler, err := schedule.NewScheduler(a.registry, schedule.SchedulerConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestColumnsOfALaterVersionStopNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, err := fires.FireDue(t.Context()); err != nil || n != 1 {
+		if n, err := fires.CatchUp(t.Context()); err != nil || n != 1 {
 			t.Fatalf("fire: got %d, error %v", n, err)
 		}
 		a.start(fast())
@@ -114,7 +114,7 @@ func (a *app) events(registry *bus.Registry, events *atomic.Int64) {
 	if err != nil {
 		a.Fatal(err)
 	}
-	log, err := eventlog.New(registry, producer, eventlog.Config{})
+	log, err := eventlog.NewLog(registry, producer, eventlog.LogConfig{})
 	if err != nil {
 		a.Fatal(err)
 	}
@@ -127,13 +127,13 @@ func (a *app) events(registry *bus.Registry, events *atomic.Int64) {
 	if err != nil {
 		a.Fatalf("append: %v", err)
 	}
-	runner, err := projection.NewRunner(a.db, log, projection.Config{}, projection.Projection{Name: "p", OnError: projection.Park, MaxAttempts: 1,
+	runner, err := projection.NewRunner(a.db, log, projection.RunnerConfig{}, projection.Projection{Name: "p", OnError: projection.Park, MaxAttempts: 1,
 		On: []projection.Apply{projection.On(func(context.Context, bun.Tx, refund) error { return bus.Permanent(errors.New("no")) })}})
 	if err != nil {
 		a.Fatal(err)
 	}
 	for range 2 {
-		_ = runner.CatchUp(a.Context()) // the first one tells of the event that fails
+		_, _ = runner.CatchUp(a.Context()) // the first one tells of the event that fails
 	}
 	if parked, err := runner.Parked(a.Context(), "p", 10); err != nil || len(parked) != 1 {
 		a.Errorf("parked: got %d, error %v", len(parked), err)

@@ -132,7 +132,7 @@ func TestExhaustedPoolDoesNotHoldUpAStop(t *testing.T) {
 	db := testdb.Postgres(t)
 	a := newApp(t, db, outbox.ConsumeTx("c", func(context.Context, bun.Tx, order) error { return nil }))
 	config := fast()
-	config.ConsumerProcessorCount, config.TxConcurrency, config.DrainTimeout = 1, 1, 100*time.Millisecond
+	config.ClaimLoops, config.TxConcurrency, config.DrainTimeout = 1, 1, 100*time.Millisecond
 	db.SetMaxOpenConns(3)
 	a.db = db.WithQueryHook(&beforeOnce{match: "INSERT INTO \"message_claims\"", do: func() {
 		// One claims, one renews leases, and the application takes the third and keeps it.

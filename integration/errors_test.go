@@ -276,7 +276,7 @@ func TestATypedNilIsAnOrdinaryFailure(t *testing.T) {
 	}
 	for name, chain := range map[string][]bus.Middleware{
 		"default": middleware.Default(middleware.Options{}),
-		"a layer": middleware.Default(middleware.Options{User: []bus.Middleware{layer}}),
+		"a layer": middleware.Default(middleware.Options{Layers: []bus.Middleware{layer}}),
 		"outside": middleware.Default(middleware.Options{Outer: []bus.Middleware{layer}}),
 		"empty":   {},
 	} {

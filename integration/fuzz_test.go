@@ -372,7 +372,7 @@ func FuzzStoredSchedule(f *testing.F) {
 // scheduled writes a schedule and reads it again.
 func (d stored) scheduled(t *testing.T, expression, zone, name, tag string) {
 	t.Helper()
-	s, err := schedule.NewScheduler(d.registry, schedule.Config{})
+	s, err := schedule.NewScheduler(d.registry, schedule.SchedulerConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,9 +120,9 @@ func TestFxKeepsTheOrderOfMiddleware(t *testing.T) {
 		app := fx.New(fx.NopLogger, fx.Supply(db), fxmodule.Module,
 			fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { return nil })),
 			fx.Provide(
-				func() fxmodule.ProduceChain { return fxmodule.ProduceChain{sending("a"), sending("b"), sending("c")} },
-				func() fxmodule.ConsumeChain {
-					return fxmodule.ConsumeChain{consuming("x"), consuming("y"), consuming("z")}
+				func() fxmodule.ProduceLayers { return fxmodule.ProduceLayers{sending("a"), sending("b"), sending("c")} },
+				func() fxmodule.ConsumeLayers {
+					return fxmodule.ConsumeLayers{consuming("x"), consuming("y"), consuming("z")}
 				}),
 			fx.Populate(&producer, &processor))
 		if err := app.Err(); err != nil {
@@ -164,7 +164,7 @@ func TestFxConsumeChainIsRightAroundTheConsumer(t *testing.T) {
 	var producer *outbox.Producer
 	app := fxtest.New(t, fx.Supply(db), fxmodule.Module, fxmodule.Migrate(),
 		fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { note("consumer"); return nil })),
-		fx.Provide(func() fxmodule.ConsumeChain { return fxmodule.ConsumeChain{layer("outer"), layer("inner")} }),
+		fx.Provide(func() fxmodule.ConsumeLayers { return fxmodule.ConsumeLayers{layer("outer"), layer("inner")} }),
 		fx.Populate(&producer)).RequireStart()
 	if _, err := producer.Produce(t.Context(), db, order{}); err != nil {
 		t.Fatal(err)
@@ -188,13 +188,13 @@ func TestFxRefusesTwoChains(t *testing.T) {
 	t.Parallel()
 	app := fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t)), fxmodule.Module,
 		fx.Supply(outbox.ProcessorConfig{Chain: []bus.Middleware{}}),
-		fx.Provide(func() fxmodule.ConsumeChain { return fxmodule.ConsumeChain{} }))
+		fx.Provide(func() fxmodule.ConsumeLayers { return fxmodule.ConsumeLayers{} }))
 	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "one of them is allowed") {
 		t.Errorf("got %v, want both chains refused", err)
 	}
-	app = fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t), fxmodule.OuterChain{}), fxmodule.Module,
+	app = fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t), fxmodule.OuterLayers{}), fxmodule.Module,
 		fx.Supply(outbox.ProcessorConfig{Chain: []bus.Middleware{}}))
-	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "both fxmodule.OuterChain and") {
+	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "both fxmodule.OuterLayers and") {
 		t.Errorf("got %v, want both chains refused", err)
 	}
 }
@@ -215,7 +215,7 @@ func TestFxOuterChainSeesTheVerdict(t *testing.T) {
 	}
 	var producer *outbox.Producer
 	var processor *outbox.Processor
-	app := fx.New(fx.NopLogger, fx.Supply(db, fxmodule.OuterChain{outer("a"), outer("b")}), fxmodule.Module,
+	app := fx.New(fx.NopLogger, fx.Supply(db, fxmodule.OuterLayers{outer("a"), outer("b")}), fxmodule.Module,
 		fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { return errors.New("no") })),
 		fx.Populate(&producer, &processor))
 	if err := app.Err(); err != nil {

@@ -217,8 +217,8 @@ func TestFxSaysWhatTelemetryThereIs(t *testing.T) {
 		"a concrete type":            {fx.Supply(sdk), "traces=off metrics=off"},
 		"the interface":              {fx.Provide(func() trace.TracerProvider { return sdk }), "traces=provided metrics=global"},
 		"what is registered":         {fx.Provide(otelapi.GetMeterProvider), "traces=global metrics=provided"},
-		"a configuration with it":    {fx.Supply(amotel.Config{TracerProvider: sdk}), "traces=provided metrics=global"},
-		"a configuration without it": {fx.Supply(amotel.Config{Propagator: composite}), "traces=global metrics=global"},
+		"a configuration with it":    {fx.Supply(amotel.TelemetryConfig{TracerProvider: sdk}), "traces=provided metrics=global"},
+		"a configuration without it": {fx.Supply(amotel.TelemetryConfig{Propagator: composite}), "traces=global metrics=global"},
 	} {
 		log := &lines{}
 		fxtest.New(t, fx.Supply(testdb.SQLite(t), log.logger()), fxmodule.Module, fxmodule.Migrate(), test.option).RequireStart().RequireStop()
@@ -226,9 +226,9 @@ func TestFxSaysWhatTelemetryThereIs(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", name, got, test.want)
 		}
 	}
-	app := fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t), amotel.Config{TracerProvider: sdk}), fxmodule.Module,
+	app := fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t), amotel.TelemetryConfig{TracerProvider: sdk}), fxmodule.Module,
 		fx.Provide(func() trace.TracerProvider { return sdk }))
-	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "both trace.TracerProvider and amotel.Config.TracerProvider are provided") {
+	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "both trace.TracerProvider and amotel.TelemetryConfig.TracerProvider are provided") {
 		t.Errorf("two providers: got %v, want them refused", err)
 	}
 }
@@ -239,7 +239,7 @@ func TestFxTelemetryConfigReachesTheChains(t *testing.T) {
 	db := testdb.SQLite(t)
 	ran := make(chan trace.SpanContext, 1)
 	var producer *outbox.Producer
-	app := fxtest.New(t, fx.Supply(db, amotel.Config{TracerProvider: sdktrace.NewTracerProvider(), LinkOnly: true}),
+	app := fxtest.New(t, fx.Supply(db, amotel.TelemetryConfig{TracerProvider: sdktrace.NewTracerProvider(), LinkOnly: true}),
 		fxmodule.Module, fxmodule.Migrate(), fx.Populate(&producer),
 		fxmodule.Consumers(bus.Consume("c", func(ctx context.Context, _ order) error {
 			ran <- trace.SpanContextFromContext(ctx)
@@ -263,9 +263,9 @@ func TestFxRefusesOtherTypes(t *testing.T) {
 	for want, other := range map[string]any{
 		"[]bus.Middleware": []bus.Middleware{}, "[]bus.SendMiddleware": []bus.SendMiddleware{},
 		"*bus.RegistryConfig": &bus.RegistryConfig{}, "*outbox.ProducerConfig": &outbox.ProducerConfig{}, "*outbox.ProcessorConfig": &outbox.ProcessorConfig{},
-		"*schedule.Config": &schedule.Config{}, "*schedule.ProcessorConfig": &schedule.ProcessorConfig{}, "*otel.Config": &amotel.Config{}, "*notify.Config": &notify.Config{},
-		"*eventlog.Config": &eventlog.Config{}, "*projection.Config": &projection.Config{},
-		"*fxmodule.ConsumeChain": &fxmodule.ConsumeChain{}, "*fxmodule.OuterChain": &fxmodule.OuterChain{}, "*fxmodule.ProduceChain": &fxmodule.ProduceChain{},
+		"*schedule.SchedulerConfig": &schedule.SchedulerConfig{}, "*schedule.ProcessorConfig": &schedule.ProcessorConfig{}, "*otel.Config": &amotel.TelemetryConfig{}, "*notify.NotifierConfig": &notify.NotifierConfig{},
+		"*eventlog.LogConfig": &eventlog.LogConfig{}, "*projection.RunnerConfig": &projection.RunnerConfig{},
+		"*fxmodule.ConsumeLayers": &fxmodule.ConsumeLayers{}, "*fxmodule.OuterLayers": &fxmodule.OuterLayers{}, "*fxmodule.ProduceLayers": &fxmodule.ProduceLayers{},
 	} {
 		err := fx.New(fx.NopLogger, fx.Supply(db, other), fxmodule.Module).Err()
 		if err == nil || !strings.Contains(err.Error(), "a "+want+" is provided") {

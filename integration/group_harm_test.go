@@ -24,7 +24,7 @@ import (
 func layered(a *app, layer bus.Middleware) *running {
 	a.Helper()
 	config := once()
-	config.Chain = middleware.Default(middleware.Options{User: []bus.Middleware{func(next bus.Handler) bus.Handler {
+	config.Chain = middleware.Default(middleware.Options{Layers: []bus.Middleware{func(next bus.Handler) bus.Handler {
 		odd := layer(next)
 		return func(ctx context.Context, m *bus.Message) error {
 			if m.Attempt == 1 && strings.Contains(string(m.Payload), `"n":7}`) {

@@ -89,8 +89,8 @@ func (a *app) produceMany(n int) {
 // fast is a configuration that keeps tests short: nothing waits long.
 func fast() outbox.ProcessorConfig {
 	return outbox.ProcessorConfig{
-		AttemptDelay: time.Millisecond, ProcessorMaxDelay: 50 * time.Millisecond,
-		AllowShortTimeouts: true, DefaultConsumerTimeout: 5 * time.Second, DrainTimeout: 5 * time.Second,
+		AttemptDelay: time.Millisecond, PollInterval: 50 * time.Millisecond,
+		ConsumerTimeout: 5 * time.Second, DrainTimeout: 5 * time.Second,
 	}
 }
 

@@ -33,12 +33,12 @@ import (
 // it is woken.
 func rarely() outbox.ProcessorConfig {
 	config := fast()
-	config.ProcessorMaxDelay = time.Hour
+	config.PollInterval = time.Hour
 	return config
 }
 
 // joined runs a notifier until the end of the test, or until stop is called.
-func (a *app) joined(config notify.Config) (n *notify.Notifier, stop func()) {
+func (a *app) joined(config notify.NotifierConfig) (n *notify.Notifier, stop func()) {
 	a.Helper()
 	n, err := notify.NewNotifier(a.db, a.registry, config)
 	if err != nil {
@@ -60,7 +60,7 @@ func (a *app) joined(config notify.Config) (n *notify.Notifier, stop func()) {
 // listening runs a notifier that listens, and waits until it does.
 func (a *app) listening(listener notify.Listener) {
 	a.Helper()
-	n, _ := a.joined(notify.Config{Listener: listener})
+	n, _ := a.joined(notify.NotifierConfig{Listener: listener})
 	eventually(a.T, "notifications are heard", func() bool { return n.Health().Ready })
 }
 
@@ -76,7 +76,7 @@ func direct(t *testing.T, dsn string) *pgxnotify.Listener {
 // notifying is the set-up that docs/wakeups.md shows.
 func notifying(ctx context.Context, db *bun.DB, registry *bus.Registry) error {
 	// snippet: notifier
-	notifier, err := notify.NewNotifier(db, registry, notify.Config{Listener: pgxnotify.FromDB(db.DB)})
+	notifier, err := notify.NewNotifier(db, registry, notify.NotifierConfig{Listener: pgxnotify.FromDB(db.DB)})
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func TestOtherProcessesAreWoken(t *testing.T) {
 			worker.start(rarely())
 			worker.listening(listener(dsn, worker.db))
 			web = newApp(t, testdb.OpenPostgres(t, dsn), counting("c", &done), bus.Consume("chained", func(context.Context, refund) error { return nil }))
-			web.joined(notify.Config{}) // only sends
+			web.joined(notify.NotifierConfig{}) // only sends
 			inTx := func(ctx context.Context, tx bun.Tx) error {
 				_, err := web.producer.Produce(ctx, tx, order{})
 				return err
@@ -142,7 +142,7 @@ func TestOtherProcessesAreWokenBySchedules(t *testing.T) {
 	var done atomic.Int64
 	newProcess := func() (*app, *schedule.Scheduler) {
 		a := newApp(t, testdb.OpenPostgres(t, dsn), counting("c", &done))
-		scheduler, err := schedule.NewScheduler(a.registry, schedule.Config{})
+		scheduler, err := schedule.NewScheduler(a.registry, schedule.SchedulerConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestOtherProcessesAreWokenBySchedules(t *testing.T) {
 	}
 	worker, _ := newProcess()
 	worker.start(rarely())
-	processor, err := schedule.NewProcessor(worker.db, worker.registry, worker.producer, schedule.ProcessorConfig{ProcessorMaxDelay: time.Hour})
+	processor, err := schedule.NewProcessor(worker.db, worker.registry, worker.producer, schedule.ProcessorConfig{PollInterval: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestOtherProcessesAreWokenBySchedules(t *testing.T) {
 		}
 	})
 	web, scheduler := newProcess()
-	web.joined(notify.Config{})
+	web.joined(notify.NotifierConfig{})
 	id, err := scheduler.ScheduleAnother(t.Context(), web.db, order{}, "0 0 4 29 2 *", "UTC")
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func TestOnlyKnownCommitsNotify(t *testing.T) {
 	hears := &tap{Listener: direct(t, dsn)}
 	other := newApp(t, testdb.OpenPostgres(t, dsn))
 	other.listening(hears)
-	_, stop := a.joined(notify.Config{})
+	_, stop := a.joined(notify.NotifierConfig{})
 	undone := errors.New("undone")
 	produce := func(ctx context.Context, tx bun.Tx) error {
 		_, err := a.producer.Produce(ctx, tx, order{})
@@ -251,12 +251,12 @@ func TestTerminatedListenersLoseNothing(t *testing.T) {
 	var done atomic.Int64
 	worker := newApp(t, testdb.OpenPostgres(t, dsn), counting("c", &done))
 	config := fast()
-	config.ProcessorMaxDelay = 200 * time.Millisecond
+	config.PollInterval = 200 * time.Millisecond
 	r := worker.start(config)
 	var log lines
-	n, _ := worker.joined(notify.Config{Listener: pgxnotify.FromDB(worker.db.DB), Logger: log.logger()})
+	n, _ := worker.joined(notify.NotifierConfig{Listener: pgxnotify.FromDB(worker.db.DB), Logger: log.logger()})
 	web := newApp(t, testdb.OpenPostgres(t, dsn), counting("c", &done))
-	web.joined(notify.Config{})
+	web.joined(notify.NotifierConfig{})
 	terminated, start := 0, time.Now()
 	kill, produce := time.NewTicker(500*time.Millisecond), time.NewTicker(10*time.Millisecond)
 	defer kill.Stop()
@@ -315,7 +315,7 @@ func TestDeafNotifiersSaySo(t *testing.T) {
 			a := newApp(t, db, counting("c", &done))
 			a.start(fast())
 			var log lines
-			n, stop := a.joined(notify.Config{Listener: listener, Logger: log.logger()})
+			n, stop := a.joined(notify.NotifierConfig{Listener: listener, Logger: log.logger()})
 			eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), test.want) })
 			web := newApp(t, db, counting("c", &done)) // its registry has no notifier
 			web.produce(order{})
@@ -371,7 +371,7 @@ func TestOnlyTheListenerNeedsADirectConnection(t *testing.T) {
 	worker.start(rarely())
 	worker.listening(direct(t, dsn))
 	web := newApp(t, testdb.OpenPostgres(t, through), counting("c", &done))
-	web.joined(notify.Config{})
+	web.joined(notify.NotifierConfig{})
 	web.produce(order{})
 	eventually(t, "the other process is woken", func() bool { return done.Load() == 1 })
 }
@@ -406,7 +406,7 @@ func TestNotifiersThatCannotBeMade(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := notify.NewNotifier(test.db, test.registry, notify.Config{}); err == nil || !strings.Contains(err.Error(), test.want) ||
+			if _, err := notify.NewNotifier(test.db, test.registry, notify.NotifierConfig{}); err == nil || !strings.Contains(err.Error(), test.want) ||
 				errors.Is(err, errors.ErrUnsupported) != strings.HasPrefix(test.want, "has no") {
 				t.Errorf("got %v, want %q, unsupported only for want of notifications", err, test.want)
 			}
@@ -428,7 +428,7 @@ func TestFxNotifiesOtherProcesses(t *testing.T) {
 	defer app.RequireStop()
 	eventually(t, "notifications are heard", func() bool { return n.Health().Ready })
 	web := newApp(t, testdb.OpenPostgres(t, dsn), counting("c", &done))
-	web.joined(notify.Config{})
+	web.joined(notify.NotifierConfig{})
 	web.produce(order{})
 	eventually(t, "the application is woken", func() bool { return done.Load() == 1 })
 }
@@ -437,9 +437,9 @@ func TestFxRefusesTwoListeners(t *testing.T) {
 	t.Parallel()
 	db := testdb.OpenPostgres(t, testdb.DirectDSN(t))
 	one := pgxnotify.FromDB(db.DB)
-	err := fx.New(fx.NopLogger, fx.Supply(db, notify.Config{Listener: one}), fxmodule.Module,
+	err := fx.New(fx.NopLogger, fx.Supply(db, notify.NotifierConfig{Listener: one}), fxmodule.Module,
 		fx.Provide(func() notify.Listener { return one })).Err()
-	if err == nil || !strings.Contains(err.Error(), "both notify.Listener and notify.Config.Listener") {
+	if err == nil || !strings.Contains(err.Error(), "both notify.Listener and notify.NotifierConfig.Listener") {
 		t.Errorf("got %v, want an error that names both", err)
 	}
 }

@@ -59,8 +59,8 @@ func TestPoisonedMessagesAreListed(t *testing.T) {
 			}
 			for _, m := range list {
 				seen[m.ID]++
-				if m.DueAt.IsZero() || m.DueAt.After(m.PoisonedAt) {
-					t.Errorf("message %d: due at %s, poisoned at %s", m.ID, m.DueAt, m.PoisonedAt)
+				if m.AvailableAt.IsZero() || m.AvailableAt.After(m.PoisonedAt) {
+					t.Errorf("message %d: due at %s, poisoned at %s", m.ID, m.AvailableAt, m.PoisonedAt)
 				}
 			}
 			page = next

@@ -49,7 +49,7 @@ func runChild() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	processor, err := outbox.NewProcessor(bun.NewDB(conns, pgdialect.New()), registry, outbox.ProcessorConfig{ConsumerProcessorCount: 4})
+	processor, err := outbox.NewProcessor(bun.NewDB(conns, pgdialect.New()), registry, outbox.ProcessorConfig{ClaimLoops: 4})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

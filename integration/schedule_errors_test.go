@@ -58,7 +58,7 @@ func TestHeaderOptionWins(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	a := newApp(t, testdb.SQLite(t), counting("c", &n))
-	s := must[*schedule.Scheduler](t)(schedule.NewScheduler(a.registry, schedule.Config{
+	s := must[*schedule.Scheduler](t)(schedule.NewScheduler(a.registry, schedule.SchedulerConfig{
 		Headers: func(context.Context) map[string]string { return map[string]string{"tenant": "any", "origin": "config"} }}))
 	must[int64](t)(s.ScheduleAnother(t.Context(), a.db, order{}, "@daily", "UTC", schedule.Header("tenant", "acme")))
 	got := must[[]schedule.Schedule](t)(s.List(t.Context(), a.db, schedule.Filter{}))[0].Headers
@@ -87,7 +87,7 @@ func TestSchedulesThatNobodyFiresAreReported(t *testing.T) {
 				a := newApp(t, db, consumers...)
 				a.makeDue(2 * time.Minute)
 				log := &lines{}
-				a.fireSchedules(t.Context(), schedule.ProcessorConfig{Logger: log.logger(), ProcessorMaxDelay: time.Millisecond})
+				a.fireSchedules(t.Context(), schedule.ProcessorConfig{Logger: log.logger(), PollInterval: time.Millisecond})
 				eventually(t, "it is reported", func() bool { return strings.Contains(log.String(), "name=forgotten") })
 				<-time.After(50 * time.Millisecond) // many looks
 				if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, "payload_type=order.placed") {
@@ -129,7 +129,7 @@ func TestMissingTablesHaveOneName(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		registry := must[*bus.Registry](t)(bus.NewRegistry(bus.Consume("c", func(context.Context, order) error { return nil })))
 		producer := must[*outbox.Producer](t)(outbox.NewProducer(registry, outbox.ProducerConfig{}))
-		scheduler := must[*schedule.Scheduler](t)(schedule.NewScheduler(registry, schedule.Config{}))
+		scheduler := must[*schedule.Scheduler](t)(schedule.NewScheduler(registry, schedule.SchedulerConfig{}))
 		store := must[*poison.Store](t)(poison.NewStore(registry))
 		messages := must[*outbox.Processor](t)(outbox.NewProcessor(db, registry, outbox.ProcessorConfig{}))
 		schedules := must[*schedule.Processor](t)(schedule.NewProcessor(db, registry, producer, schedule.ProcessorConfig{}))
@@ -207,11 +207,11 @@ func TestWritesApartFromTheTransactionAreRefused(t *testing.T) {
 
 func TestScheduleConstructorsReportEverything(t *testing.T) {
 	t.Parallel()
-	_, schedulerErr := schedule.NewScheduler(nil, schedule.Config{MaxPayload: -1})
-	_, processorErr := schedule.NewProcessor(nil, nil, nil, schedule.ProcessorConfig{ScheduledProcessorCount: -1, ProcessorMaxDelay: -1, StartTimeout: -1})
+	_, schedulerErr := schedule.NewScheduler(nil, schedule.SchedulerConfig{MaxPayload: -1})
+	_, processorErr := schedule.NewProcessor(nil, nil, nil, schedule.ProcessorConfig{Loops: -1, PollInterval: -1, StartTimeout: -1})
 	for err, wants := range map[error][]string{
 		schedulerErr: {"registry is nil", "MaxPayload -1"},
-		processorErr: {"handle is nil", "registry is nil", "producer is nil", "ScheduledProcessorCount -1", "ProcessorMaxDelay -1ns", "StartTimeout -1ns"},
+		processorErr: {"handle is nil", "registry is nil", "producer is nil", "Loops -1", "PollInterval -1ns", "StartTimeout -1ns"},
 	} {
 		for _, want := range wants {
 			if err == nil || !strings.Contains(err.Error(), want) {

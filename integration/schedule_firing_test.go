@@ -90,7 +90,7 @@ func TestARefusedScheduleIsNotPostponedOverAFire(t *testing.T) {
 	s := a.scheduler()
 	must[int64](t)(s.ScheduleAnother(t.Context(), db, order{ID: "1"}, "@yearly", "UTC"))
 	a.makeDue(time.Second)
-	refusing := must[*outbox.Producer](t)(outbox.NewProducer(a.registry, outbox.ProducerConfig{User: []bus.SendMiddleware{
+	refusing := must[*outbox.Producer](t)(outbox.NewProducer(a.registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{
 		func(bus.Sender) bus.Sender {
 			return func(context.Context, *bus.Batch) error { return errors.New("the tenant service said 503") }
 		}}}))
@@ -137,7 +137,7 @@ func TestAChainThatTimesOutHoldsNobodyBack(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var n atomic.Int64
 		a := newApp(t, db, counting("c", &n))
-		a.producer = must[*outbox.Producer](t)(outbox.NewProducer(a.registry, outbox.ProducerConfig{User: []bus.SendMiddleware{
+		a.producer = must[*outbox.Producer](t)(outbox.NewProducer(a.registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{
 			bus.EachMessage(func(_ context.Context, m *bus.Message) error {
 				if string(m.Payload) == `{"id":"2","n":0}` {
 					return fmt.Errorf("ask the tenant service: %w", context.DeadlineExceeded)
@@ -214,7 +214,7 @@ func TestScheduledProcessorsStopInTime(t *testing.T) {
 	a := newApp(t, db, counting("c", &n))
 	sending := make(chan struct{})
 	var once sync.Once
-	slow := must[*outbox.Producer](t)(outbox.NewProducer(a.registry, outbox.ProducerConfig{User: []bus.SendMiddleware{
+	slow := must[*outbox.Producer](t)(outbox.NewProducer(a.registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{
 		bus.EachMessage(func(ctx context.Context, _ *bus.Message) error {
 			once.Do(func() { close(sending) })
 			select {

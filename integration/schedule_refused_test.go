@@ -38,7 +38,7 @@ func numbered(n int) []string {
 
 // layered gives the application a producer with one layer.
 func (a *app) layered(layer bus.SendMiddleware) {
-	a.producer = must[*outbox.Producer](a.T)(outbox.NewProducer(a.registry, outbox.ProducerConfig{User: []bus.SendMiddleware{layer}}))
+	a.producer = must[*outbox.Producer](a.T)(outbox.NewProducer(a.registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{layer}}))
 }
 
 // TestASlowProduceLayerWedgesNoSchedules takes longer for a batch than a server

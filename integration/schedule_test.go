@@ -20,7 +20,7 @@ import (
 
 func (a *app) scheduler() *schedule.Scheduler {
 	a.Helper()
-	s, err := schedule.NewScheduler(a.registry, schedule.Config{})
+	s, err := schedule.NewScheduler(a.registry, schedule.SchedulerConfig{})
 	if err != nil {
 		a.Fatalf("scheduler: %v", err)
 	}
@@ -164,7 +164,7 @@ func TestSchedulesAreManaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.makeDue(time.Minute)
-		a.fireSchedules(ctx, schedule.ProcessorConfig{ProcessorMaxDelay: 20 * time.Millisecond})
+		a.fireSchedules(ctx, schedule.ProcessorConfig{PollInterval: 20 * time.Millisecond})
 		other := must[int64](t)(s.ScheduleAnother(ctx, db, order{ID: "other"}, "@yearly", "UTC"))
 		if err := s.RunNow(ctx, db, other); err != nil {
 			t.Fatal(err)
@@ -221,7 +221,7 @@ func TestBadScheduleHoldsNobodyBack(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, db *bun.DB) {
 				var n atomic.Int64
 				a := newApp(t, db, counting("c", &n))
-				producer, err := outbox.NewProducer(a.registry, outbox.ProducerConfig{User: []bus.SendMiddleware{
+				producer, err := outbox.NewProducer(a.registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{
 					bus.EachMessage(func(_ context.Context, m *bus.Message) error {
 						if strings.Contains(string(m.Payload), "refuse") {
 							return errors.New("the chain refuses")
@@ -293,7 +293,7 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 	if second(s.ScheduleAnother(ctx, nil, order{}, "@daily", "UTC")) == nil || second(s.List(ctx, (*bun.DB)(nil), schedule.Filter{})) == nil {
 		t.Error("a nil database handle: got no error")
 	}
-	if _, err := schedule.NewProcessor(db, a.registry, a.producer, schedule.ProcessorConfig{ScheduledProcessorCount: 2}); err == nil {
+	if _, err := schedule.NewProcessor(db, a.registry, a.producer, schedule.ProcessorConfig{Loops: 2}); err == nil {
 		t.Error("two loops on SQLite: got no error")
 	}
 }
@@ -342,8 +342,8 @@ func TestSchedulesFireOnTime(t *testing.T) {
 		if _, err := a.scheduler().ScheduleAnother(ctx, a.db, order{}, "0 30 * * * *", "UTC"); err != nil {
 			t.Fatal(err)
 		}
-		a.fireSchedules(ctx, schedule.ProcessorConfig{ProcessorMaxDelay: time.Hour})
-		r := a.startWith(ctx, outbox.ProcessorConfig{ProcessorMaxDelay: 10 * time.Minute})
+		a.fireSchedules(ctx, schedule.ProcessorConfig{PollInterval: time.Hour})
+		r := a.startWith(ctx, outbox.ProcessorConfig{PollInterval: 10 * time.Minute})
 		poll(t, "four fires", 24*time.Hour, time.Minute, func() bool { return fires.len() == 4 })
 		r.mustStop()
 		for i := range 4 {
@@ -369,8 +369,8 @@ func TestOneCatchUpAfterDowntime(t *testing.T) {
 					t.Fatal(err)
 				}
 				<-time.After(5*time.Hour + 30*time.Minute) // nobody is there
-				a.fireSchedules(ctx, schedule.ProcessorConfig{SkipMissed: test.skip, ProcessorMaxDelay: time.Hour})
-				r := a.startWith(ctx, outbox.ProcessorConfig{ProcessorMaxDelay: 10 * time.Minute})
+				a.fireSchedules(ctx, schedule.ProcessorConfig{SkipMissed: test.skip, PollInterval: time.Hour})
+				r := a.startWith(ctx, outbox.ProcessorConfig{PollInterval: 10 * time.Minute})
 				<-time.After(45 * time.Minute) // until a quarter past the next hour
 				r.mustStop()
 				if got := fires.len(); got != test.want {

@@ -31,7 +31,7 @@ func TestNothingWaitsInASoloClaim(t *testing.T) {
 			return nil
 		}, bus.Timeout(time.Minute), bus.Concurrency(1)))
 		a.produce(order{ID: "long"})
-		a.start(outbox.ProcessorConfig{LeaseDuration: time.Second, ProcessorMaxDelay: 50 * time.Millisecond})
+		a.start(outbox.ProcessorConfig{LeaseDuration: time.Second, PollInterval: 50 * time.Millisecond})
 		<-running
 		a.produce(order{ID: "suspect"})
 		a.exec(`UPDATE consumer_messages SET crashes = 2 WHERE payload LIKE '%suspect%'`)

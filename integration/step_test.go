@@ -323,7 +323,7 @@ func TestStepLeavesWhatOthersHaveLocked(t *testing.T) {
 	}
 }
 
-func TestFireDueFiresOnce(t *testing.T) {
+func TestCatchUpFiresOnce(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := newApp(t, db, bus.Consume("c", func(context.Context, order) error { return nil }))
@@ -339,7 +339,7 @@ func TestFireDueFiresOnce(t *testing.T) {
 		}
 		fire := func(want int) {
 			t.Helper()
-			if n, err := p.FireDue(t.Context()); n != want || err != nil {
+			if n, err := p.CatchUp(t.Context()); n != want || err != nil {
 				t.Errorf("fire: got %d, %v, want %d", n, err, want)
 			}
 		}
@@ -352,7 +352,7 @@ func TestFireDueFiresOnce(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := p.FireDue(ctx); !errors.Is(err, context.Canceled) {
+		if _, err := p.CatchUp(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("a context that has ended: got %v, want its error", err)
 		}
 	})

@@ -68,7 +68,7 @@ func TestWhatFailsInACallersTransactionIsTakenBack(t *testing.T) {
 					return errors.Join(next(ctx, b), errors.New("too late"))
 				}
 			}
-			producer, err := outbox.NewProducer(a.registry, outbox.ProducerConfig{User: []bus.SendMiddleware{late}})
+			producer, err := outbox.NewProducer(a.registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{late}})
 			if err != nil {
 				a.Fatal(err)
 			}
@@ -86,7 +86,7 @@ func TestWhatFailsInACallersTransactionIsTakenBack(t *testing.T) {
 					panic("too late")
 				}
 			}
-			producer, err := outbox.NewProducer(a.registry, outbox.ProducerConfig{User: []bus.SendMiddleware{late}})
+			producer, err := outbox.NewProducer(a.registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{late}})
 			if err != nil {
 				a.Fatal(err)
 			}
@@ -178,7 +178,7 @@ func TestWhatFailsInACallersTransactionIsTakenBack(t *testing.T) {
 			}
 		}},
 		{name: "schedule", prepare: func(a *app) func(context.Context, bun.Tx) error {
-			scheduler, err := schedule.NewScheduler(a.registry, schedule.Config{})
+			scheduler, err := schedule.NewScheduler(a.registry, schedule.SchedulerConfig{})
 			if err != nil {
 				a.Fatal(err)
 			}

@@ -24,13 +24,13 @@ type Options struct {
 	Backoff func(attempt int) time.Duration
 	// OnPoison is told before a message is poisoned. Defaults to none.
 	OnPoison OnPoison
-	// User is the application's own layers, first outermost. They run inside
+	// Layers are the application's own layers, first outermost. They run inside
 	// all others, right around the consumer. Defaults to none.
-	User []bus.Middleware
+	Layers []bus.Middleware
 }
 
 // Default returns the standard consume chain, outermost first: telemetry, the
-// outer layers, log, poison, attempts, recover, timeout, and the user's own.
+// outer layers, log, poison, attempts, recover, timeout, and the application's own.
 func Default(o Options) []bus.Middleware {
 	var chain []bus.Middleware
 	if o.Telemetry != nil {
@@ -38,5 +38,5 @@ func Default(o Options) []bus.Middleware {
 	}
 	chain = append(chain, o.Outer...)
 	chain = append(chain, Log(o.Logger), Poison(o.OnPoison), Attempts(o.Backoff), Recover(), Timeout())
-	return append(chain, o.User...)
+	return append(chain, o.Layers...)
 }

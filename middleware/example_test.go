@@ -24,7 +24,7 @@ func ExampleDefault() {
 	}
 	chain := middleware.Default(middleware.Options{
 		Logger: logger,
-		User:   []bus.Middleware{tenant},
+		Layers: []bus.Middleware{tenant},
 		OnPoison: func(_ context.Context, m *bus.Message, reason string, err error) {
 			fmt.Printf("%s: %s: %v\n", m.Consumer, reason, err)
 		},

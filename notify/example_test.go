@@ -14,7 +14,7 @@ import (
 // only sends. Others take that of notify/pgxnotify.
 func ExampleNewNotifier() {
 	run := func(ctx context.Context, db *bun.DB, registry *bus.Registry) error {
-		notifier, err := notify.NewNotifier(db, registry, notify.Config{})
+		notifier, err := notify.NewNotifier(db, registry, notify.NotifierConfig{})
 		if err != nil {
 			return err
 		}

@@ -25,9 +25,9 @@ type Listener interface {
 	Listen(ctx context.Context, channel string, listening func(), received func(text string)) error
 }
 
-// Config sets up a [Notifier]. The zero value makes one that only sends, which is
+// NotifierConfig sets up a [Notifier]. The zero value makes one that only sends, which is
 // all that a process without processors needs.
-type Config struct {
+type NotifierConfig struct {
 	// Listener hears the notifications of other processes. Defaults to none.
 	Listener Listener
 	// Logger is told when notifications do not get through, and when they do
@@ -55,7 +55,7 @@ type Notifier struct {
 // by schema and prefix. Notifications are sent through db, which may be reached
 // through a connection pooler, and must be PostgreSQL: for any other the error is an
 // errors.ErrUnsupported. It does not touch the database.
-func NewNotifier(db *bun.DB, registry *bus.Registry, config Config) (*Notifier, error) {
+func NewNotifier(db *bun.DB, registry *bus.Registry, config NotifierConfig) (*Notifier, error) {
 	if db == nil || registry == nil {
 		return nil, errors.New("notify: NewNotifier: the database handle or the registry is nil")
 	}
@@ -75,7 +75,7 @@ func NewNotifier(db *bun.DB, registry *bus.Registry, config Config) (*Notifier, 
 	}), nil
 }
 
-func newNotifier(channel string, registry *bus.Registry, config Config, send func(context.Context, string) error) *Notifier {
+func newNotifier(channel string, registry *bus.Registry, config NotifierConfig, send func(context.Context, string) error) *Notifier {
 	return &Notifier{
 		id: rand.Text(), channel: channel, registry: registry, listener: config.Listener, send: send,
 		out: outbound{changed: make(chan struct{}, 1)},
@@ -86,12 +86,16 @@ func newNotifier(channel string, registry *bus.Registry, config Config, send fun
 	}
 }
 
+// ErrRunning is returned by [Notifier.Run] while another Run of the same Notifier has not
+// returned.
+var ErrRunning = errors.New("notify: the notifier is running already")
+
 // Run sends and listens until ctx is cancelled, then sends what is left to send,
 // within 2 s, and returns nil. Whatever fails meanwhile is logged and tried again.
-// Another Run of the same Notifier that has not returned is an error.
+// A second Run at the same time returns [ErrRunning].
 func (n *Notifier) Run(ctx context.Context) error {
 	if !n.running.CompareAndSwap(false, true) {
-		return errors.New("notify: run: the notifier is running already")
+		return ErrRunning
 	}
 	defer n.running.Store(false)
 	defer n.registry.Wakeups().Listen(n.out.note)()

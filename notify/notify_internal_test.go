@@ -137,7 +137,7 @@ func start(t *testing.T, s *server, listener Listener) *bubble {
 		t.Fatal(err)
 	}
 	b := &bubble{server: s, done: make(chan struct{})}
-	b.Notifier = newNotifier("c", registry, Config{Listener: listener, Logger: slog.New(slog.NewTextHandler(b, nil))}, s.send)
+	b.Notifier = newNotifier("c", registry, NotifierConfig{Listener: listener, Logger: slog.New(slog.NewTextHandler(b, nil))}, s.send)
 	stopListening := registry.Wakeups().Listen(b.woken)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {

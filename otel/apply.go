@@ -12,7 +12,7 @@ import (
 const maxLinks = 16
 
 // Apply returns the layer around the batches of projections: give it to
-// projection.Config.Telemetry. It makes one span for each batch, a trace of its
+// projection.RunnerConfig.Telemetry. It makes one span for each batch, a trace of its
 // own, with links to the spans that appended its first events. Use it once.
 func (t *Telemetry) Apply() bus.SendMiddleware {
 	return func(next bus.Sender) bus.Sender {

@@ -64,7 +64,7 @@ func benchmarkProduce(b *testing.B, size int) {
 // off is a Telemetry whose providers do nothing.
 func off(tb testing.TB) *amotel.Telemetry {
 	tb.Helper()
-	t, err := amotel.New(amotel.Config{
+	t, err := amotel.NewTelemetry(amotel.TelemetryConfig{
 		TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: metricnoop.NewMeterProvider(),
 		Propagator: propagation.TraceContext{},
 	})

@@ -9,10 +9,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Config sets up a [Telemetry]. The zero value works: everything is the global
+// TelemetryConfig sets up a [Telemetry]. The zero value works: everything is the global
 // one then. Providers are not shut down by this package: whoever made them does
 // so, after the processors have stopped, or the last spans are lost.
-type Config struct {
+type TelemetryConfig struct {
 	// TracerProvider makes the spans. Defaults to the global one, also one that
 	// is registered later.
 	TracerProvider trace.TracerProvider
@@ -37,7 +37,7 @@ type Config struct {
 // safe for concurrent use. Make one with [New], and use each of its layers once in
 // a chain: twice makes every span and measurement twice.
 type Telemetry struct {
-	config     Config
+	config     TelemetryConfig
 	tracer     trace.Tracer
 	meter      metric.Meter
 	metrics    instruments
@@ -46,7 +46,7 @@ type Telemetry struct {
 }
 
 // New makes a Telemetry. An error is that of a meter that refuses an instrument. It starts nothing: see [Telemetry.Observe].
-func New(config Config) (*Telemetry, error) {
+func NewTelemetry(config TelemetryConfig) (*Telemetry, error) {
 	if config.TracerProvider == nil {
 		config.TracerProvider = otelapi.GetTracerProvider()
 	}

@@ -8,7 +8,7 @@ import (
 
 func TestZeroConfigWorks(t *testing.T) {
 	t.Parallel()
-	if _, err := amotel.New(amotel.Config{}); err != nil {
+	if _, err := amotel.NewTelemetry(amotel.TelemetryConfig{}); err != nil {
 		t.Errorf("zero config: got %v, want no error", err)
 	}
 }

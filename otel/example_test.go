@@ -17,7 +17,7 @@ import (
 
 // New takes what is registered with OpenTelemetry, unless it is told otherwise.
 func ExampleNew() {
-	telemetry, err := amotel.New(amotel.Config{
+	telemetry, err := amotel.NewTelemetry(amotel.TelemetryConfig{
 		Propagator: propagation.TraceContext{}, // no baggage in the database
 		LinkOnly:   true,
 	})
@@ -45,7 +45,7 @@ func ExampleTelemetry() {
 		fmt.Println(err)
 		return
 	}
-	scheduler, err := schedule.NewScheduler(registry, schedule.Config{Headers: telemetry.Headers})
+	scheduler, err := schedule.NewScheduler(registry, schedule.SchedulerConfig{Headers: telemetry.Headers})
 	if err != nil {
 		fmt.Println(err)
 		return

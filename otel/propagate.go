@@ -35,7 +35,7 @@ const (
 )
 
 // Headers returns what a schedule has to keep about the span of ctx, so that its
-// messages link to it: give it to schedule.Config.Headers. Baggage is not among
+// messages link to it: give it to schedule.SchedulerConfig.Headers. Baggage is not among
 // it, since a schedule outlives what baggage is about. It returns nil when ctx
 // has no span.
 func (t *Telemetry) Headers(ctx context.Context) map[string]string {

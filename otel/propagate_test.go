@@ -34,7 +34,7 @@ func inSpan(t *testing.T, traceparent, tracestate string) context.Context {
 
 func newTelemetry(t *testing.T, propagator propagation.TextMapPropagator) *amotel.Telemetry {
 	t.Helper()
-	telemetry, err := amotel.New(amotel.Config{Propagator: propagator})
+	telemetry, err := amotel.NewTelemetry(amotel.TelemetryConfig{Propagator: propagator})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func (a *Admin) Reschedule(ctx context.Context, db bun.IDB, at time.Time, ids ..
 	if year := at.UTC().Year(); at.IsZero() || year < 1 || year > 9999 {
 		return Result{}, fmt.Errorf("outbox: admin: reschedule to %s: %w: years 1 to 9999 in UTC are allowed", at.UTC(), bus.ErrBadOption)
 	}
-	return a.change(ctx, db, "reschedule", store.PendingChange{DueAt: at}, ids)
+	return a.change(ctx, db, "reschedule", store.PendingChange{AvailableAt: at}, ids)
 }
 
 // RunNow is [Admin.Reschedule] to the database's present time. The messages run

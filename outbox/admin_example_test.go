@@ -43,7 +43,7 @@ func ExampleAdmin_List() {
 			return
 		}
 		for _, m := range messages {
-			fmt.Println(m.ID, m.DueAt, m.Attempts)
+			fmt.Println(m.ID, m.AvailableAt, m.Attempts)
 		}
 		page = next
 	}

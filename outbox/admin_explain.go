@@ -78,15 +78,15 @@ func (a *Admin) reason(m Pending, pausedAt, now time.Time) (State, string) {
 	case !pausedAt.IsZero():
 		return Paused, fmt.Sprintf("Consumer %q is paused since %s.", m.Consumer, instant(pausedAt))
 	case m.State == Delayed && m.Attempts > 0:
-		return Delayed, fmt.Sprintf("%d of its runs failed; it is due again in %s, at %s.", m.Attempts, rounded(m.DueAt.Sub(now)), instant(m.DueAt))
+		return Delayed, fmt.Sprintf("%d of its runs failed; it is due again in %s, at %s.", m.Attempts, rounded(m.AvailableAt.Sub(now)), instant(m.AvailableAt))
 	case m.State == Delayed:
-		return Delayed, fmt.Sprintf("It is due in %s, at %s.", rounded(m.DueAt.Sub(now)), instant(m.DueAt))
+		return Delayed, fmt.Sprintf("It is due in %s, at %s.", rounded(m.AvailableAt.Sub(now)), instant(m.AvailableAt))
 	case m.Crashes == 1:
-		return Suspect, fmt.Sprintf("It is due since %s. Its last owner vanished while it held it, so a process runs at most %d like it at a time, and twice as many whenever they survive.", instant(m.DueAt), fewSuspects)
+		return Suspect, fmt.Sprintf("It is due since %s. Its last owner vanished while it held it, so a process runs at most %d like it at a time, and twice as many whenever they survive.", instant(m.AvailableAt), fewSuspects)
 	case m.Crashes > 1:
-		return Suspect, fmt.Sprintf("It is due since %s. Its last %d owners vanished while they held it, so it runs alone among suspects, in a process that has lived for a while and seen none vanish.", instant(m.DueAt), m.Crashes)
+		return Suspect, fmt.Sprintf("It is due since %s. Its last %d owners vanished while they held it, so it runs alone among suspects, in a process that has lived for a while and seen none vanish.", instant(m.AvailableAt), m.Crashes)
 	}
-	return Ready, fmt.Sprintf("It is due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what they are at.", instant(m.DueAt), m.Consumer)
+	return Ready, fmt.Sprintf("It is due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what they are at.", instant(m.AvailableAt), m.Consumer)
 }
 
 func explainPoisoned(row store.Poisoned) Explanation {

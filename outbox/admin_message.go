@@ -23,11 +23,11 @@ type Pending struct {
 	MessageID   uuid.UUID `json:"message_id"`
 	Consumer    string    `json:"consumer"`
 	PayloadType string    `json:"payload_type"`
-	InsertID    string    `json:"insert_id,omitempty"` // empty: none
-	CreatedAt   time.Time `json:"created_at,omitzero"` // when it was produced
-	DueAt       time.Time `json:"due_at,omitzero"`     // it is not claimed before
-	Attempts    int       `json:"attempts"`            // failed runs
-	Crashes     int       `json:"crashes"`             // deliveries in a row whose owner vanished
+	InsertID    string    `json:"insert_id,omitempty"`   // empty: none
+	CreatedAt   time.Time `json:"created_at,omitzero"`   // when it was produced
+	AvailableAt time.Time `json:"available_at,omitzero"` // it is not claimed before
+	Attempts    int       `json:"attempts"`              // failed runs
+	Crashes     int       `json:"crashes"`               // deliveries in a row whose owner vanished
 	State       State     `json:"state"`
 	// Claim is the claim that it is in; nil unless State is Leased.
 	Claim *Claim `json:"claim,omitempty"`
@@ -106,7 +106,7 @@ func newClaim(row store.HeldBy) Claim {
 
 func newPending(row store.Pending) Pending {
 	m := Pending{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, InsertID: row.InsertID,
-		CreatedAt: row.CreatedAt.Time, DueAt: row.AvailableAfter.Time, Attempts: row.Attempts, Crashes: row.Crashes, State: Ready,
+		CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, Attempts: row.Attempts, Crashes: row.Crashes, State: Ready,
 		Payload: row.Payload, Headers: store.Headers(row.Headers)}
 	for _, e := range errorlog.Attempts(row.Errors) {
 		m.Errors = append(m.Errors, Attempt(e))

@@ -37,7 +37,7 @@ func (r *run) claimLoop(ctx context.Context) {
 		retry.Reset()
 		rest = time.Time{}
 		if len(claimed.Messages) >= o.request.Limit || claimed.Cut {
-			rest = time.Now().Add(r.config.ProcessorMinDelay)
+			rest = time.Now().Add(r.config.ClaimPause)
 		}
 	}
 }

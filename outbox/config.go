@@ -17,17 +17,17 @@ import (
 // ProcessorConfig sets up a [Processor]. The zero value works: every zero field
 // stands for its default.
 type ProcessorConfig struct {
-	// ConsumerProcessorCount is the number of claim loops. Defaults to 2, and
+	// ClaimLoops is the number of claim loops. Defaults to 2, and
 	// to 1 on a database without row locks, where more is an error.
-	ConsumerProcessorCount int
-	// ProcessorBatchSize is the most messages one claim takes. Defaults to 500.
-	ProcessorBatchSize int
-	// ProcessorMinDelay is the wait after a claim that came back full, at most
-	// ProcessorMaxDelay. Wake-ups cut it short. Defaults to 0.
-	ProcessorMinDelay time.Duration
-	// ProcessorMaxDelay is the wait between polls while there is nothing to do,
+	ClaimLoops int
+	// BatchSize is the most messages one claim takes. Defaults to 500.
+	BatchSize int
+	// ClaimPause is the wait after a claim that came back full, at most
+	// PollInterval. Wake-ups cut it short. Defaults to 0.
+	ClaimPause time.Duration
+	// PollInterval is the wait between polls while there is nothing to do,
 	// ±20 %. Wake-ups cut it short. Defaults to 1 s.
-	ProcessorMaxDelay time.Duration
+	PollInterval time.Duration
 	// Concurrency is the most consumers that run at once. Where several are
 	// registered, each leaves as many free as it uses, up to an eighth of them and at
 	// least one, so that a slow one does not keep the others from running. Defaults to 64.
@@ -40,12 +40,10 @@ type ProcessorConfig struct {
 	MaxAttempts int
 	// AttemptDelay is the wait after the first failed run. Defaults to 10 s.
 	AttemptDelay time.Duration
-	// DefaultConsumerTimeout bounds a run of consumers that do not set their
-	// own timeout: 1 s to 1 h. A consumer that is still running 5 s after its
+	// ConsumerTimeout bounds a run of consumers that do not set their
+	// own timeout: up to 1 h. A consumer that is still running 5 s after its
 	// timeout is abandoned. Defaults to 10 s.
-	DefaultConsumerTimeout time.Duration
-	// AllowShortTimeouts allows timeouts below 1 s, for tests. Defaults to false.
-	AllowShortTimeouts bool
+	ConsumerTimeout time.Duration
 	// LeaseDuration is how long a claim lasts without being renewed, and so how
 	// long messages of a vanished process wait. At least 1 s. Defaults to 30 s.
 	LeaseDuration time.Duration
@@ -57,7 +55,7 @@ type ProcessorConfig struct {
 	DrainTimeout time.Duration
 	// Chain is the whole consume chain, first outermost: what is not in it is
 	// not done. To add layers of your own use middleware.Default with
-	// Options.User. Defaults to middleware.Default with the Logger.
+	// Options.Layers. Defaults to middleware.Default with the Logger.
 	Chain []bus.Middleware
 	// Logger receives what the processor itself has to say. Defaults to
 	// slog.Default().
@@ -76,8 +74,7 @@ const (
 	maxClaimBytes = 16 << 20
 	maxHeldBytes  = 64 << 20
 
-	minTimeout = time.Second
-	minLease   = time.Second
+	minLease = time.Second
 )
 
 // withDefaults fills in what is not set.
@@ -86,14 +83,14 @@ func (c ProcessorConfig) withDefaults(rowLocks bool) ProcessorConfig {
 	if !rowLocks {
 		loops, transactions = 1, 1
 	}
-	setDefault(&c.ConsumerProcessorCount, loops)
+	setDefault(&c.ClaimLoops, loops)
 	setDefault(&c.TxConcurrency, transactions)
-	setDefault(&c.ProcessorBatchSize, 500)
-	setDefault(&c.ProcessorMaxDelay, time.Second)
+	setDefault(&c.BatchSize, 500)
+	setDefault(&c.PollInterval, time.Second)
 	setDefault(&c.Concurrency, 64)
 	setDefault(&c.MaxAttempts, 5)
 	setDefault(&c.AttemptDelay, 10*time.Second)
-	setDefault(&c.DefaultConsumerTimeout, 10*time.Second)
+	setDefault(&c.ConsumerTimeout, 10*time.Second)
 	setDefault(&c.LeaseDuration, 30*time.Second)
 	setDefault(&c.DrainTimeout, 10*time.Second)
 	if c.Logger == nil {
@@ -120,14 +117,14 @@ func (c ProcessorConfig) validate(rowLocks bool) error {
 			errs = append(errs, fmt.Errorf("outbox: ProcessorConfig.%s %v: %s", field, value, allowed))
 		}
 	}
-	check(c.ConsumerProcessorCount >= 1, "ConsumerProcessorCount", c.ConsumerProcessorCount, "1 or more is allowed")
-	check(rowLocks || c.ConsumerProcessorCount <= 1, "ConsumerProcessorCount", c.ConsumerProcessorCount, "1 is allowed on SQLite, which has one writer at a time")
+	check(c.ClaimLoops >= 1, "ClaimLoops", c.ClaimLoops, "1 or more is allowed")
+	check(rowLocks || c.ClaimLoops <= 1, "ClaimLoops", c.ClaimLoops, "1 is allowed on SQLite, which has one writer at a time")
 	check(rowLocks || c.TxConcurrency <= 1, "TxConcurrency", c.TxConcurrency, "1 is allowed on SQLite, which has one writer at a time")
-	check(c.ProcessorBatchSize >= 1, "ProcessorBatchSize", c.ProcessorBatchSize, "1 or more is allowed")
-	check(c.ProcessorMinDelay >= 0, "ProcessorMinDelay", c.ProcessorMinDelay, "0 or more is allowed")
-	check(c.ProcessorMaxDelay >= 0, "ProcessorMaxDelay", c.ProcessorMaxDelay, "0 or more is allowed")
-	check(c.ProcessorMinDelay <= c.ProcessorMaxDelay || c.ProcessorMaxDelay < 0, "ProcessorMinDelay", c.ProcessorMinDelay,
-		fmt.Sprintf("at most ProcessorMaxDelay, %s, is allowed", c.ProcessorMaxDelay))
+	check(c.BatchSize >= 1, "BatchSize", c.BatchSize, "1 or more is allowed")
+	check(c.ClaimPause >= 0, "ClaimPause", c.ClaimPause, "0 or more is allowed")
+	check(c.PollInterval >= 0, "PollInterval", c.PollInterval, "0 or more is allowed")
+	check(c.ClaimPause <= c.PollInterval || c.PollInterval < 0, "ClaimPause", c.ClaimPause,
+		fmt.Sprintf("at most PollInterval, %s, is allowed", c.PollInterval))
 	check(c.Concurrency >= 1, "Concurrency", c.Concurrency, "1 or more is allowed")
 	check(c.TxConcurrency >= 1, "TxConcurrency", c.TxConcurrency, "1 or more is allowed")
 	check(c.MaxAttempts >= 1, "MaxAttempts", c.MaxAttempts, "1 or more is allowed")
@@ -135,7 +132,7 @@ func (c ProcessorConfig) validate(rowLocks bool) error {
 	check(c.LeaseDuration >= minLease, "LeaseDuration", c.LeaseDuration, "1s or more is allowed")
 	check(c.StartTimeout >= 0, "StartTimeout", c.StartTimeout, "0 or more is allowed")
 	check(c.DrainTimeout >= 0, "DrainTimeout", c.DrainTimeout, "0 or more is allowed")
-	if err := c.checkTimeout("outbox: ProcessorConfig.DefaultConsumerTimeout", c.DefaultConsumerTimeout); err != nil {
+	if err := checkTimeout("outbox: ProcessorConfig.ConsumerTimeout", c.ConsumerTimeout); err != nil {
 		errs = append(errs, err)
 	}
 	for i, layer := range c.Chain {
@@ -146,10 +143,9 @@ func (c ProcessorConfig) validate(rowLocks bool) error {
 	return errors.Join(errs...)
 }
 
-func (c ProcessorConfig) checkTimeout(what string, d time.Duration) error {
-	switch {
-	case d <= 0 || d > limits.Timeout, d < minTimeout && !c.AllowShortTimeouts:
-		return fmt.Errorf("%s %s: %s to %s are allowed", what, d, minTimeout, limits.Timeout)
+func checkTimeout(what string, d time.Duration) error {
+	if d <= 0 || d > limits.Timeout {
+		return fmt.Errorf("%s %s: more than 0, up to %s is allowed", what, d, limits.Timeout)
 	}
 	return nil
 }
@@ -159,9 +155,9 @@ func (c ProcessorConfig) settings(consumer bus.Consumer) (bus.ConsumerConfig, er
 	settings := consumer.Config()
 	var err error
 	if settings.Timeout != 0 {
-		err = c.checkTimeout(fmt.Sprintf("outbox: consumer %q: Timeout", consumer.Name()), settings.Timeout)
+		err = checkTimeout(fmt.Sprintf("outbox: consumer %q: Timeout", consumer.Name()), settings.Timeout)
 	}
-	setDefault(&settings.Timeout, c.DefaultConsumerTimeout)
+	setDefault(&settings.Timeout, c.ConsumerTimeout)
 	setDefault(&settings.MaxAttempts, c.MaxAttempts)
 	setDefault(&settings.AttemptDelay, c.AttemptDelay)
 	return settings, err
@@ -173,7 +169,7 @@ func (c ProcessorConfig) checkPool(db *bun.DB, s *store.Store, transactional boo
 	if transactional {
 		transactions = c.TxConcurrency
 	}
-	loops := c.ConsumerProcessorCount
+	loops := c.ClaimLoops
 	need := loops + transactions + 1
 	explained := fmt.Sprintf("%d claim loops + %d transactional consumers + 1 that renews leases", loops, transactions)
 	if !s.RowLocks() { // claims and settles wait for each other anyway

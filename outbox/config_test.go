@@ -48,17 +48,17 @@ func TestConfigOutOfRangeIsRefused(t *testing.T) {
 		config outbox.ProcessorConfig
 		want   string
 	}{
-		{"negative loops", outbox.ProcessorConfig{ConsumerProcessorCount: -1}, "outbox: ProcessorConfig.ConsumerProcessorCount -1: 1 or more is allowed"},
-		{"negative batch", outbox.ProcessorConfig{ProcessorBatchSize: -5}, "outbox: ProcessorConfig.ProcessorBatchSize -5: 1 or more is allowed"},
-		{"negative minimum delay", outbox.ProcessorConfig{ProcessorMinDelay: -1}, "outbox: ProcessorConfig.ProcessorMinDelay -1ns: 0 or more is allowed"},
-		{"negative maximum delay", outbox.ProcessorConfig{ProcessorMaxDelay: -1}, "outbox: ProcessorConfig.ProcessorMaxDelay -1ns: 0 or more is allowed"},
-		{"minimum above maximum", outbox.ProcessorConfig{ProcessorMinDelay: 2 * time.Second}, "outbox: ProcessorConfig.ProcessorMinDelay 2s: at most ProcessorMaxDelay, 1s, is allowed"},
+		{"negative loops", outbox.ProcessorConfig{ClaimLoops: -1}, "outbox: ProcessorConfig.ClaimLoops -1: 1 or more is allowed"},
+		{"negative batch", outbox.ProcessorConfig{BatchSize: -5}, "outbox: ProcessorConfig.BatchSize -5: 1 or more is allowed"},
+		{"negative minimum delay", outbox.ProcessorConfig{ClaimPause: -1}, "outbox: ProcessorConfig.ClaimPause -1ns: 0 or more is allowed"},
+		{"negative maximum delay", outbox.ProcessorConfig{PollInterval: -1}, "outbox: ProcessorConfig.PollInterval -1ns: 0 or more is allowed"},
+		{"minimum above maximum", outbox.ProcessorConfig{ClaimPause: 2 * time.Second}, "outbox: ProcessorConfig.ClaimPause 2s: at most PollInterval, 1s, is allowed"},
 		{"negative concurrency", outbox.ProcessorConfig{Concurrency: -1}, "outbox: ProcessorConfig.Concurrency -1: 1 or more is allowed"},
 		{"negative transactions", outbox.ProcessorConfig{TxConcurrency: -1}, "outbox: ProcessorConfig.TxConcurrency -1: 1 or more is allowed"},
 		{"negative attempts", outbox.ProcessorConfig{MaxAttempts: -1}, "outbox: ProcessorConfig.MaxAttempts -1: 1 or more is allowed"},
 		{"negative attempt delay", outbox.ProcessorConfig{AttemptDelay: -1}, "outbox: ProcessorConfig.AttemptDelay -1ns: 0 or more is allowed"},
-		{"timeout too short", outbox.ProcessorConfig{DefaultConsumerTimeout: time.Millisecond}, "outbox: ProcessorConfig.DefaultConsumerTimeout 1ms: 1s to 1h0m0s are allowed"},
-		{"timeout too long", outbox.ProcessorConfig{DefaultConsumerTimeout: 2 * time.Hour}, "outbox: ProcessorConfig.DefaultConsumerTimeout 2h0m0s: 1s to 1h0m0s are allowed"},
+		{"negative timeout", outbox.ProcessorConfig{ConsumerTimeout: -1}, "outbox: ProcessorConfig.ConsumerTimeout -1ns: more than 0, up to 1h0m0s is allowed"},
+		{"timeout too long", outbox.ProcessorConfig{ConsumerTimeout: 2 * time.Hour}, "outbox: ProcessorConfig.ConsumerTimeout 2h0m0s: more than 0, up to 1h0m0s is allowed"},
 		{"lease too short", outbox.ProcessorConfig{LeaseDuration: time.Millisecond}, "outbox: ProcessorConfig.LeaseDuration 1ms: 1s or more is allowed"},
 		{"negative start timeout", outbox.ProcessorConfig{StartTimeout: -1}, "outbox: ProcessorConfig.StartTimeout -1ns: 0 or more is allowed"},
 		{"negative drain timeout", outbox.ProcessorConfig{DrainTimeout: -1}, "outbox: ProcessorConfig.DrainTimeout -1ns: 0 or more is allowed"},
@@ -77,25 +77,22 @@ func TestConfigOutOfRangeIsRefused(t *testing.T) {
 
 func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
-	registry := newRegistry(t, orders("hasty", bus.Timeout(time.Millisecond)))
+	registry := newRegistry(t, orders("hasty", outbox.GroupCommit(5)))
 	_, err := outbox.NewProcessor(noDatabase(t), registry, outbox.ProcessorConfig{MaxAttempts: -1, Concurrency: -1})
-	for _, want := range []string{"MaxAttempts -1", "Concurrency -1", `consumer "hasty": Timeout 1ms: 1s to 1h0m0s are allowed`} {
+	for _, want := range []string{"MaxAttempts -1", "Concurrency -1", `consumer "hasty": GroupCommit is for consumers made by ConsumeTx`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to name %s", err, want)
 		}
-	}
-	if _, err := outbox.NewProcessor(noDatabase(t), registry, outbox.ProcessorConfig{AllowShortTimeouts: true}); err != nil {
-		t.Errorf("with AllowShortTimeouts: got %v, want no error", err)
 	}
 }
 
 func TestMissingPartsHideNoOtherMistake(t *testing.T) {
 	t.Parallel()
 	_, processorErr := outbox.NewProcessor(nil, nil, outbox.ProcessorConfig{MaxAttempts: -1})
-	_, producerErr := outbox.NewProducer(nil, outbox.ProducerConfig{MaxPayload: -1, User: []bus.SendMiddleware{nil, nil}})
+	_, producerErr := outbox.NewProducer(nil, outbox.ProducerConfig{MaxPayload: -1, Layers: []bus.SendMiddleware{nil, nil}})
 	for err, wants := range map[error][]string{
 		processorErr: {"handle is nil", "registry is nil", "MaxAttempts -1"},
-		producerErr:  {"registry is nil", "MaxPayload -1", "User[0] is nil", "User[1] is nil"},
+		producerErr:  {"registry is nil", "MaxPayload -1", "Layers[0] is nil", "Layers[1] is nil"},
 	} {
 		for _, want := range wants {
 			if err == nil || !strings.Contains(err.Error(), want) {
@@ -112,7 +109,7 @@ func TestNilArgumentsAreRefused(t *testing.T) {
 		"NewProcessor without a database":   second(outbox.NewProcessor(nil, registry, outbox.ProcessorConfig{})),
 		"NewProcessor without a registry":   second(outbox.NewProcessor(noDatabase(t), nil, outbox.ProcessorConfig{})),
 		"NewProducer without a registry":    second(outbox.NewProducer(nil, outbox.ProducerConfig{})),
-		"NewProducer with a nil middleware": second(outbox.NewProducer(registry, outbox.ProducerConfig{User: []bus.SendMiddleware{nil}})),
+		"NewProducer with a nil middleware": second(outbox.NewProducer(registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{nil}})),
 		"NewProducer with a negative size":  second(outbox.NewProducer(registry, outbox.ProducerConfig{MaxPayload: -1})),
 		"Migrate without a database":        outbox.Migrate(t.Context(), nil, bus.Tables{}),
 		"Migrate with bad names":            outbox.Migrate(t.Context(), noDatabase(t), bus.Tables{Prefix: `x"; --`}),

@@ -226,7 +226,7 @@ func (d *dispatcher) finishedLocked(t *task) {
 	}
 	switch { // while a claim paces the others, its end has them look
 	case d.waiting == 0, now.Before(d.paceTo), d.active == 0 && !d.quarantine.pending():
-	case d.config.ProcessorMinDelay > 0: // some rest
+	case d.config.ClaimPause > 0: // some rest
 		d.room.Broadcast()
 	default:
 		d.room.Signal()

@@ -116,7 +116,7 @@ func (d *dispatcher) mustNotOrder(t *testing.T, why string) {
 func TestRoomIsFreeWorkersPlusWhatWasFinished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 4, ConsumerProcessorCount: 1}, "c")
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 4, ClaimLoops: 1}, "c")
 		d.mustNotOrder(t, "nothing is known to wait")
 		d.findDue(0)
 		first := d.mustOrder(t)

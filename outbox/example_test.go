@@ -56,7 +56,7 @@ func ExampleProducer_Produce_errors() {
 	_, err = producer.Produce(context.Background(), db, OrderPlaced{}, outbox.InsertID(""))
 	fmt.Println(errors.Is(err, bus.ErrBadOption), err)
 	// Output:
-	// true outbox: produce: payload is nil or a pointer: *outbox_test.OrderPlaced, pass the struct itself
+	// true outbox: produce: payload not allowed: it is a *outbox_test.OrderPlaced, pass the struct itself
 	// true outbox: produce: payload "order.placed": option not allowed: the insert id is empty
 }
 

@@ -22,8 +22,8 @@ func TestAnswersAreFitForJSON(t *testing.T) {
 		value any
 		want  string
 	}{
-		{outbox.Pending{ID: 1, MessageID: id, Consumer: "c", PayloadType: "p", CreatedAt: at, DueAt: at, State: outbox.Ready, Payload: []byte(`{"a":1}`)},
-			`{"id":1,"message_id":"00000000-0000-0000-0000-000000000001","consumer":"c","payload_type":"p","created_at":"2026-01-02T03:04:05Z","due_at":"2026-01-02T03:04:05Z","attempts":0,"crashes":0,"state":"ready","payload":{"a":1}}`},
+		{outbox.Pending{ID: 1, MessageID: id, Consumer: "c", PayloadType: "p", CreatedAt: at, AvailableAt: at, State: outbox.Ready, Payload: []byte(`{"a":1}`)},
+			`{"id":1,"message_id":"00000000-0000-0000-0000-000000000001","consumer":"c","payload_type":"p","created_at":"2026-01-02T03:04:05Z","available_at":"2026-01-02T03:04:05Z","attempts":0,"crashes":0,"state":"ready","payload":{"a":1}}`},
 		{outbox.Queue{Consumer: "c", Ready: 2, OldestReady: 1500 * time.Millisecond, PausedAt: at},
 			`{"consumer":"c","ready":2,"delayed":0,"leased":0,"poisoned":0,"registered":false,"paused_at":"2026-01-02T03:04:05Z","oldest_ready_seconds":1.5}`},
 		{poison.Message{ID: 1, MessageID: id, Payload: []byte("<a/>")},

@@ -51,8 +51,8 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 	}
 	// Each loop may hold one batch that has not started. Small claims are not
 	// worth their round trips while there is still something to run.
-	batch, queued := d.config.ProcessorBatchSize, d.queued-d.quarantine.queued
-	budget := min(batch, batch*d.config.ConsumerProcessorCount-queued-d.reserved)
+	batch, queued := d.config.BatchSize, d.queued-d.quarantine.queued
+	budget := min(batch, batch*d.config.ClaimLoops-queued-d.reserved)
 	if budget <= 0 || queued > 0 && budget < max(batch/4, 1) {
 		return order{}, false
 	}

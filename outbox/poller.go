@@ -18,7 +18,7 @@ const (
 )
 
 // poller looks for work on behalf of all claim loops of the process, until ctx
-// ends: one statement every ProcessorMaxDelay, sooner when it is known that
+// ends: one statement every PollInterval, sooner when it is known that
 // something will be due. After a produce whose commit nobody announces it looks a few
 // times for messages of these payload types only.
 func (r *run) poller(ctx context.Context) {
@@ -70,7 +70,7 @@ func (p *pace10) polled(began time.Time, ok bool) {
 // False means that it failed.
 func (r *run) poll(ctx context.Context) (ok bool) {
 	// Armed before the look, so that whoever rings during it is heard.
-	r.alarm.Rearm(time.Now(), time.Now().Add(jitter(r.config.ProcessorMaxDelay)))
+	r.alarm.Rearm(time.Now(), time.Now().Add(jitter(r.config.PollInterval)))
 	probe, news, err := r.lookAll(ctx)
 	now := time.Now()
 	if err == nil {

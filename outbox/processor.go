@@ -124,6 +124,9 @@ func wantsOf(c bus.Consumer) (wants []store.Want) {
 // StartTimeout has it wait, when its tables are missing or too old ([ErrSchema]), or
 // when its settings would break the library's promises. Later outages are logged and
 // waited out.
+//
+// To shut down, as net/http has Shutdown for it, end ctx and wait for Run; DrainTimeout
+// says how long that takes at most, and [Processor.StopNow] cuts it short.
 func (p *Processor) Run(ctx context.Context) (err error) {
 	if ctx.Err() != nil {
 		return nil

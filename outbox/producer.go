@@ -21,10 +21,10 @@ import (
 
 // ProducerConfig sets up a [Producer]. The zero value works.
 type ProducerConfig struct {
-	// User is the application's own layers of the produce chain, first
+	// Layers are the application's own layers of the produce chain, first
 	// outermost. They wrap the batch, between validation and insert. Defaults
 	// to none.
-	User []bus.SendMiddleware
+	Layers []bus.SendMiddleware
 	// Telemetry wraps everything but validation. Defaults to none.
 	Telemetry bus.SendMiddleware
 	// MaxPayload is the largest encoded payload, in bytes. Defaults to 1 MiB.
@@ -57,9 +57,9 @@ func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, erro
 	if config.MaxPayload < 0 {
 		errs = append(errs, fmt.Errorf("outbox: ProducerConfig.MaxPayload %d: 1 or more is allowed", config.MaxPayload))
 	}
-	for i, layer := range config.User {
+	for i, layer := range config.Layers {
 		if layer == nil {
-			errs = append(errs, fmt.Errorf("outbox: ProducerConfig.User[%d] is nil", i))
+			errs = append(errs, fmt.Errorf("outbox: ProducerConfig.Layers[%d] is nil", i))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -83,7 +83,7 @@ func (p *Producer) layers() []bus.SendMiddleware {
 		chain = append(chain, p.config.Telemetry)
 	}
 	chain = append(chain, p.log)
-	chain = append(chain, p.config.User...)
+	chain = append(chain, p.config.Layers...)
 	return chain
 }
 
@@ -254,7 +254,7 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 			return err
 		})
 	}
-	if len(p.config.User) == 0 {
+	if len(p.config.Layers) == 0 {
 		err = send()
 	} else { // a layer may fail after what it wraps has written
 		err = txn.Whole(ctx, db, send)

@@ -36,7 +36,7 @@ func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
 		text    string
 	}{
 		{"no consumer", orphan{}, nil, nil, bus.ErrNoConsumer, `payload "orphan" (outbox_test.orphan)`},
-		{"nil payload", nil, nil, nil, bus.ErrBadPayload, "a nil payload"},
+		{"nil payload", nil, nil, nil, bus.ErrBadPayload, "it is nil"},
 		{"pointer payload", &order{}, nil, nil, bus.ErrBadPayload, "*outbox_test.order"},
 		{"nil pointer payload", (*order)(nil), nil, nil, bus.ErrBadPayload, "*outbox_test.order"},
 		{"payload too large", order{}, nil, fixedCodec{text: strings.Repeat("x", 1<<20+1)}, bus.ErrTooLarge, "1048577 bytes, at most 1048576"},
@@ -163,7 +163,7 @@ func TestWhatMiddlewareAddsIsCheckedToo(t *testing.T) {
 		m.Headers = map[string]string{"k": "\x00"}
 		return nil
 	})
-	producer, err := outbox.NewProducer(newRegistry(t, orders("c")), outbox.ProducerConfig{User: []bus.SendMiddleware{spoil}})
+	producer, err := outbox.NewProducer(newRegistry(t, orders("c")), outbox.ProducerConfig{Layers: []bus.SendMiddleware{spoil}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestProduceChainSeesTheBatchInOrder(t *testing.T) {
 		}
 	}
 	producer, err := outbox.NewProducer(newRegistry(t, orders("c")), outbox.ProducerConfig{
-		Telemetry: layer("telemetry"), User: []bus.SendMiddleware{layer("outer"), layer("inner")},
+		Telemetry: layer("telemetry"), Layers: []bus.SendMiddleware{layer("outer"), layer("inner")},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -99,7 +99,7 @@ func (r *run) serve(ctx context.Context) error {
 	var settleErr error
 	settler := r.background(func() { settleErr = r.settler(settleCtx, finish) })
 	loops := r.background(func() { r.poller(loopCtx) })
-	for range r.config.ConsumerProcessorCount {
+	for range r.config.ClaimLoops {
 		loops.Go(func() { r.claimLoop(loopCtx) })
 	}
 

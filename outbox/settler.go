@@ -117,7 +117,7 @@ func (r *run) expectReturns(results []store.Result) {
 	for _, result := range results {
 		switch result.Outcome {
 		case store.Failed, store.Snoozed:
-			if result.Delay < r.config.ProcessorMaxDelay {
+			if result.Delay < r.config.PollInterval {
 				r.alarm.By(now.Add(max(result.Delay, pollFloor)))
 			}
 		}

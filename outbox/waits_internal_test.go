@@ -66,7 +66,7 @@ func TestWhatWasGivenBackHasNotSurvived(t *testing.T) {
 
 func TestSuspectsThatCannotStartDoNotStopOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 64, ProcessorBatchSize: 4}, "one", "other")
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 64, BatchSize: 4}, "one", "other")
 		d.consumers[0].settings.Concurrency = 1
 		d.push([]task{{consumer: d.consumers[0]}})
 		d.next(nil) // a long run

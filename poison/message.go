@@ -23,11 +23,11 @@ type Message struct {
 	MessageID   uuid.UUID         `json:"message_id"`
 	Consumer    string            `json:"consumer"`
 	PayloadType string            `json:"payload_type"`
-	Payload     []byte            `json:"-"`                   // as the registry's codec encoded it
-	Headers     map[string]string `json:"headers,omitempty"`   // nil: none
-	InsertID    string            `json:"insert_id,omitempty"` // empty: none
-	CreatedAt   time.Time         `json:"created_at,omitzero"` // when it was produced
-	DueAt       time.Time         `json:"due_at,omitzero"`     // when it was due for the run after which it was poisoned
+	Payload     []byte            `json:"-"`                     // as the registry's codec encoded it
+	Headers     map[string]string `json:"headers,omitempty"`     // nil: none
+	InsertID    string            `json:"insert_id,omitempty"`   // empty: none
+	CreatedAt   time.Time         `json:"created_at,omitzero"`   // when it was produced
+	AvailableAt time.Time         `json:"available_at,omitzero"` // when it was due for the run after which it was poisoned
 	PoisonedAt  time.Time         `json:"poisoned_at,omitzero"`
 	Attempts    int               `json:"attempts"` // failed runs
 	Crashes     int               `json:"crashes"`  // deliveries in a row whose owner vanished
@@ -50,7 +50,7 @@ func (m Message) MarshalJSON() ([]byte, error) {
 
 func shown(row store.Poisoned) Message {
 	m := Message{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, Payload: row.Payload,
-		Headers: store.Headers(row.Headers), InsertID: row.InsertID, CreatedAt: row.CreatedAt.Time, DueAt: row.AvailableAfter.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
+		Headers: store.Headers(row.Headers), InsertID: row.InsertID, CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
 		Crashes: row.Crashes, Reason: row.Reason}
 	for _, e := range errorlog.Attempts(row.Errors) {
 		m.Errors = append(m.Errors, outbox.Attempt(e))

@@ -12,14 +12,14 @@ import (
 // ProcessorConfig sets up a [Processor]. The zero value works: every zero field
 // stands for its default.
 type ProcessorConfig struct {
-	// ScheduledProcessorCount is the number of loops. Defaults to 1; on a
+	// Loops is the number of loops. Defaults to 1; on a
 	// database without row locks more is an error.
-	ScheduledProcessorCount int
-	// ProcessorMaxDelay is the longest wait between polls; the next fire time
+	Loops int
+	// PollInterval is the longest wait between polls; the next fire time
 	// cuts it short, and so does a change of a schedule by this process. It is
 	// how late a schedule may fire that another process has just written. 0
 	// stands for the default, 5 s; there is no polling without a wait.
-	ProcessorMaxDelay time.Duration
+	PollInterval time.Duration
 	// SkipMissed has a schedule that is found due only after the fire time that
 	// follows not fire for that: it goes on as scheduled. By default it fires once,
 	// however many fire times were missed.
@@ -37,11 +37,11 @@ type ProcessorConfig struct {
 
 // withDefaults fills in what is not set.
 func (c ProcessorConfig) withDefaults() ProcessorConfig {
-	if c.ScheduledProcessorCount == 0 {
-		c.ScheduledProcessorCount = 1
+	if c.Loops == 0 {
+		c.Loops = 1
 	}
-	if c.ProcessorMaxDelay == 0 {
-		c.ProcessorMaxDelay = 5 * time.Second
+	if c.PollInterval == 0 {
+		c.PollInterval = 5 * time.Second
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -52,14 +52,14 @@ func (c ProcessorConfig) withDefaults() ProcessorConfig {
 // validate reports every field that is out of range; defaults are filled in.
 func (c ProcessorConfig) validate(rowLocks bool) error {
 	var errs []error
-	if c.ScheduledProcessorCount < 1 {
-		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.ScheduledProcessorCount %d: 1 or more is allowed", c.ScheduledProcessorCount))
+	if c.Loops < 1 {
+		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.Loops %d: 1 or more is allowed", c.Loops))
 	}
-	if c.ScheduledProcessorCount > 1 && !rowLocks {
-		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.ScheduledProcessorCount %d: 1 is allowed on SQLite, which has one writer at a time", c.ScheduledProcessorCount))
+	if c.Loops > 1 && !rowLocks {
+		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.Loops %d: 1 is allowed on SQLite, which has one writer at a time", c.Loops))
 	}
-	if c.ProcessorMaxDelay < 0 {
-		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.ProcessorMaxDelay %s: 0 or more is allowed", c.ProcessorMaxDelay))
+	if c.PollInterval < 0 {
+		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.PollInterval %s: 0 or more is allowed", c.PollInterval))
 	}
 	if c.StartTimeout < 0 {
 		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.StartTimeout %s: 0 or more is allowed", c.StartTimeout))

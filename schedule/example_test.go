@@ -39,7 +39,7 @@ func ExampleScheduler_Schedule_errors() {
 		fmt.Println(err)
 		return
 	}
-	scheduler, err := schedule.NewScheduler(registry, schedule.Config{})
+	scheduler, err := schedule.NewScheduler(registry, schedule.SchedulerConfig{})
 	if err != nil {
 		fmt.Println(err)
 		return

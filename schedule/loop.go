@@ -45,7 +45,7 @@ func (p *Processor) loop(ctx context.Context) {
 			continue
 		}
 		// Armed before the look, so that whoever rings during it is heard.
-		looks.Rearm(time.Now(), time.Now().Add(p.config.ProcessorMaxDelay))
+		looks.Rearm(time.Now(), time.Now().Add(p.config.PollInterval))
 		wait, err := p.look(ctx, locked)
 		switch {
 		case ctx.Err() != nil:
@@ -74,7 +74,7 @@ func (p *Processor) look(ctx context.Context, locked backoff.BackOff) (time.Dura
 		return 0, err
 	}
 	if len(payloadTypes) == 0 {
-		return p.config.ProcessorMaxDelay, nil
+		return p.config.PollInterval, nil
 	}
 	for ctx.Err() == nil {
 		next, ok, err := p.next(ctx, payloadTypes)
@@ -82,16 +82,16 @@ func (p *Processor) look(ctx context.Context, locked backoff.BackOff) (time.Dura
 		case err != nil:
 			return 0, err
 		case !ok:
-			return p.config.ProcessorMaxDelay, nil
+			return p.config.PollInterval, nil
 		case next > 0:
-			return min(next, p.config.ProcessorMaxDelay), nil
+			return min(next, p.config.PollInterval), nil
 		}
 		n, err := p.fire(ctx, payloadTypes)
 		if err != nil {
 			return 0, err
 		}
 		if n == 0 { // another instance fires what is due, or a transaction is changing it
-			return min(locked.NextBackOff(), p.config.ProcessorMaxDelay), nil
+			return min(locked.NextBackOff(), p.config.PollInterval), nil
 		}
 		locked.Reset()
 	}

@@ -37,8 +37,13 @@ type Processor struct {
 	reported atomic.Int64 // when unregistered payload types were last looked for, in Unix nanoseconds
 	batch    atomic.Int64 // schedules in one transaction, as many as have time
 	aside    aside
-	running  atomic.Int64 // calls of Run that have begun to work
+	running  atomic.Bool
+	working  atomic.Bool  // Run has seen that it can
 }
+
+// ErrRunning is returned by [Processor.Run] while another Run of the same Processor has
+// not returned.
+var ErrRunning = errors.New("schedule: the processor is running already")
 
 // NewProcessor makes a processor that fires schedules through the producer. It
 // reports everything that is wrong with its arguments at once, and does not touch
@@ -81,34 +86,38 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config 
 // outages are logged and waited out. A schedule that cannot fire is logged and
 // marked (Schedule.LastError), and holds back no other.
 //
-// Run may be called again once it has returned. Calls at the same time are as
-// many instances: each schedule still fires once for each fire time.
+// Run may be called again once it has returned. A second Run at the same time returns
+// [ErrRunning].
 //
 // Schedules whose payload type the registry does not know are left to other
 // programs. When one has been due for a minute all the same, Run logs a warning,
 // at most once a minute.
 func (p *Processor) Run(ctx context.Context) error {
+	if !p.running.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	defer p.running.Store(false)
 	if ctx.Err() != nil {
 		return nil
 	}
 	if err := outage.Await(ctx, p.config.StartTimeout, p.config.Logger, dberr.IsUnavailable, p.check); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("schedule: run: %w", err)
 	}
-	p.running.Add(1)
-	defer p.running.Add(-1)
+	p.working.Store(true)
+	defer p.working.Store(false)
 	var loops sync.WaitGroup
-	for range p.config.ScheduledProcessorCount {
+	for range p.config.Loops {
 		loops.Go(func() { p.loop(ctx) })
 	}
 	loops.Wait()
 	return nil
 }
 
-// FireDue fires every schedule that is due, as [Processor.Run] does, and returns
+// CatchUp fires every schedule that is due, as [Processor.Run] does, and returns
 // how many there were, those that could not fire included. It is for tests and for
 // commands that do what is due and exit. What another instance, or an open
 // transaction, has locked is left.
-func (p *Processor) FireDue(ctx context.Context) (total int, err error) {
+func (p *Processor) CatchUp(ctx context.Context) (total int, err error) {
 	payloadTypes := p.registry.PayloadTypes()
 	for len(payloadTypes) > 0 {
 		wait, ok, err := p.next(ctx, payloadTypes)
@@ -152,5 +161,5 @@ func (p *Processor) check(ctx context.Context) error {
 // nil before the first Run, and after a Run what it was at its end.
 func (p *Processor) Health() bus.Health {
 	err := p.outage.Err()
-	return bus.Health{Ready: err == nil && p.running.Load() > 0, Err: err}
+	return bus.Health{Ready: err == nil && p.working.Load(), Err: err}
 }

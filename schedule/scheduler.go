@@ -34,8 +34,8 @@ var (
 // constructor sees.
 var errUnmade = errors.New("the scheduler was not made by NewScheduler; under fx use it from OnStart on")
 
-// Config sets up a [Scheduler]. The zero value works.
-type Config struct {
+// SchedulerConfig sets up a [Scheduler]. The zero value works.
+type SchedulerConfig struct {
 	// MaxPayload is the largest encoded payload, in bytes. Defaults to 1 MiB.
 	MaxPayload int
 	// Headers are added to every schedule that is written, and so to each of
@@ -58,20 +58,20 @@ type Config struct {
 // tables are missing, and the database's errors, wrapped.
 type Scheduler struct {
 	registry *bus.Registry
-	config   Config
+	config   SchedulerConfig
 	stores   map[dialect.Name]*store.Store
 }
 
 // NewScheduler makes a scheduler for payloads of the registry's consumers. It
 // reports a nil registry and everything that is wrong with the configuration at
 // once.
-func NewScheduler(registry *bus.Registry, config Config) (*Scheduler, error) {
+func NewScheduler(registry *bus.Registry, config SchedulerConfig) (*Scheduler, error) {
 	var errs []error
 	if registry == nil {
 		errs = append(errs, errors.New("schedule: NewScheduler: the registry is nil"))
 	}
 	if config.MaxPayload < 0 {
-		errs = append(errs, fmt.Errorf("schedule: Config.MaxPayload %d: 1 or more is allowed", config.MaxPayload))
+		errs = append(errs, fmt.Errorf("schedule: SchedulerConfig.MaxPayload %d: 1 or more is allowed", config.MaxPayload))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

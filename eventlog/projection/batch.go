@@ -65,10 +65,13 @@ func (f *failure) named(s *shard) error {
 // step applies one batch of a shard, and tells whether there may be more to do at
 // once. A *failure has been written down.
 func (r *Runner) step(ctx context.Context, s *shard, stop <-chan struct{}) (more bool, err error) {
+	applied := 0
 	err = r.db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) (err error) {
 		b := &batch{shard: s, runner: r, tx: tx}
 		defer b.isolate.Dismiss()
-		more, err = b.run(ctx, stop)
+		if more, err = b.run(ctx, stop); err == nil {
+			applied = b.applied()
+		}
 		return err
 	})
 	if f, failed := errors.AsType[*failure](err); failed {
@@ -78,11 +81,22 @@ func (r *Runner) step(ctx context.Context, s *shard, stop <-chan struct{}) (more
 		return false, fmt.Errorf("projection %q: %w", s.Name, err)
 	}
 	s.blameless.Store(0)
+	s.applied.Add(int64(applied))
 	if more {
 		s.limit.Store(min(2*s.limit.Load(), int64(s.BatchSize)))
 	}
 	r.announce()
 	return more, nil
+}
+
+// applied is how many events the batch has applied.
+func (b *batch) applied() (n int) {
+	for _, m := range b.messages {
+		if m.Event.Position <= b.to {
+			n++
+		}
+	}
+	return n
 }
 
 // run does everything but commit.

@@ -46,7 +46,7 @@ func balances() projection.Projection {
 // A runner runs all projections of a process, beside its processors.
 func ExampleNewRunner() {
 	run := func(ctx context.Context, db *bun.DB, log *eventlog.Log) error {
-		runner, err := projection.NewRunner(db, log, projection.Config{}, balances())
+		runner, err := projection.NewRunner(db, log, projection.RunnerConfig{}, balances())
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func ExampleNewInline() {
 		fmt.Println(err)
 		return
 	}
-	config := eventlog.Config{Inline: []eventlog.Inline{inline}} // for eventlog.New
+	config := eventlog.LogConfig{Inline: []eventlog.Inline{inline}} // for eventlog.New
 	fmt.Println(len(config.Inline), inline.Wants("account.deposited"))
 	// Output: 1 true
 }
@@ -126,9 +126,9 @@ func ExampleRunner_CatchUp() {
 		db  *bun.DB // opened by the application
 		log *eventlog.Log
 	)
-	runner, err := projection.NewRunner(db, log, projection.Config{}, balances())
+	runner, err := projection.NewRunner(db, log, projection.RunnerConfig{}, balances())
 	if err == nil {
-		err = runner.CatchUp(ctx)
+		_, err = runner.CatchUp(ctx)
 	}
 	fmt.Println(err)
 }

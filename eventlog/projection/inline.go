@@ -17,7 +17,7 @@ import (
 )
 
 // Inline is a projection that is applied in the transaction of the append, for
-// eventlog.Config.Inline: its tables are never behind. An error of it fails the
+// eventlog.LogConfig.Inline: its tables are never behind. An error of it fails the
 // append. It suits tables with a row for each stream, which the append has locked;
 // where several streams write to one row, appends would wait for each other there.
 //

@@ -28,6 +28,7 @@ type shard struct {
 	window atomic.Int64 // positions that it looks at: more where few are for it
 
 	blameless atomic.Int64 // failures in a row that are nobody's fault
+	applied   atomic.Int64 // events
 }
 
 // crew is the goroutines of one Run.
@@ -79,7 +80,7 @@ func (c *crew) look(ctx context.Context) {
 			continue
 		}
 		// Armed before the look, so that whoever rings during it is heard.
-		c.alarm.Rearm(time.Now(), time.Now().Add(c.config.ProcessorMaxDelay))
+		c.alarm.Rearm(time.Now(), time.Now().Add(c.config.PollInterval))
 		if err := c.dispatch(ctx); err != nil {
 			if ctx.Err() != nil {
 				return

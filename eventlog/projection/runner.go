@@ -20,15 +20,15 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 )
 
-// Config sets up a [Runner]. The zero value works: every zero field stands for
+// RunnerConfig sets up a [Runner]. The zero value works: every zero field stands for
 // its default.
-type Config struct {
+type RunnerConfig struct {
 	// Concurrency is the most shards that are worked on at once; each holds a
 	// connection. Defaults to 4, and to 1 on a database without row locks.
 	Concurrency int
-	// ProcessorMaxDelay is the wait between polls while there is nothing to do.
+	// PollInterval is the wait between polls while there is nothing to do.
 	// Appends of this process cut it short. Defaults to 250 ms.
-	ProcessorMaxDelay time.Duration
+	PollInterval time.Duration
 	// DrainTimeout is how long Run lets an event, or a batch, be finished after
 	// it was told to stop. Defaults to 10 s.
 	DrainTimeout time.Duration
@@ -58,7 +58,7 @@ type Runner struct {
 	db      *bun.DB
 	log     *eventlog.Log
 	store   *store.Store
-	config  Config
+	config  RunnerConfig
 	readers []*reader
 	byName  map[string]*reader // the newest version
 	chain   bus.Handler
@@ -75,7 +75,7 @@ type Runner struct {
 // arguments at once, and does not touch the database. Where there is no event log,
 // on MariaDB, that is an errors.ErrUnsupported. Several versions of a projection may
 // be given.
-func NewRunner(db *bun.DB, log *eventlog.Log, config Config, projections ...Projection) (*Runner, error) {
+func NewRunner(db *bun.DB, log *eventlog.Log, config RunnerConfig, projections ...Projection) (*Runner, error) {
 	if db == nil || log == nil {
 		return nil, errors.New("projection: NewRunner: the database handle or the log is nil")
 	}
@@ -125,13 +125,13 @@ func NewRunner(db *bun.DB, log *eventlog.Log, config Config, projections ...Proj
 	return r, nil
 }
 
-func (c Config) complete(rowLocks bool) (Config, error) {
+func (c RunnerConfig) complete(rowLocks bool) (RunnerConfig, error) {
 	concurrency := 4
 	if !rowLocks {
 		concurrency = 1
 	}
 	setDefault(&c.Concurrency, concurrency)
-	setDefault(&c.ProcessorMaxDelay, 250*time.Millisecond)
+	setDefault(&c.PollInterval, 250*time.Millisecond)
 	setDefault(&c.DrainTimeout, 10*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -141,15 +141,15 @@ func (c Config) complete(rowLocks bool) (Config, error) {
 	}
 	var errs []error
 	if c.Concurrency < 1 || c.Concurrency > 1 && !rowLocks {
-		errs = append(errs, fmt.Errorf("projection: Config.Concurrency %d: 1 or more is allowed, and 1 on SQLite, which has one writer at a time", c.Concurrency))
+		errs = append(errs, fmt.Errorf("projection: RunnerConfig.Concurrency %d: 1 or more is allowed, and 1 on SQLite, which has one writer at a time", c.Concurrency))
 	}
-	if c.ProcessorMaxDelay < 0 || c.DrainTimeout < 0 || c.StartTimeout < 0 {
-		errs = append(errs, fmt.Errorf("projection: Config.ProcessorMaxDelay %s, DrainTimeout %s and StartTimeout %s: 0 or more is allowed",
-			c.ProcessorMaxDelay, c.DrainTimeout, c.StartTimeout))
+	if c.PollInterval < 0 || c.DrainTimeout < 0 || c.StartTimeout < 0 {
+		errs = append(errs, fmt.Errorf("projection: RunnerConfig.PollInterval %s, DrainTimeout %s and StartTimeout %s: 0 or more is allowed",
+			c.PollInterval, c.DrainTimeout, c.StartTimeout))
 	}
 	for i, layer := range c.Chain {
 		if layer == nil {
-			errs = append(errs, fmt.Errorf("projection: Config.Chain[%d] is nil", i))
+			errs = append(errs, fmt.Errorf("projection: RunnerConfig.Chain[%d] is nil", i))
 		}
 	}
 	return c, errors.Join(errs...)
@@ -255,11 +255,13 @@ func (r *Runner) subscriptions(ctx context.Context, db bun.IDB, reader *reader) 
 	return rows, dberr.Explained(err)
 }
 
-// Health returns the database's last error while it does not answer, and an error
-// while too many functions that ignored their timeout are still running; else nil.
-func (r *Runner) Health() error {
+// Health tells how the runner is doing: it is ready while Run runs, the database answers,
+// and not too many functions were abandoned.
+func (r *Runner) Health() bus.Health {
+	h := bus.Health{Err: r.outage.Err()}
 	if n := r.left.Load(); n >= maxLeft {
-		return fmt.Errorf("projection: %d functions that ignored their timeout are still running: nothing is begun", n)
+		h.Err = fmt.Errorf("projection: %d functions that ignored their timeout are still running: nothing is begun", n)
 	}
-	return r.outage.Err()
+	h.Ready = h.Err == nil && r.running.Load()
+	return h
 }

@@ -124,16 +124,28 @@ func (r *Runner) reached(ctx context.Context, reader *reader, place int64) (bool
 	return done, nil
 }
 
-// CatchUp applies what there is, as [Runner.Run] does, and returns when every
-// projection has come to what was the end of the log at first. It is for tests,
+// CatchUp applies what there is, as [Runner.Run] does, and returns how many events that
+// were when every projection has come to what was the end of the log at first. It is for tests,
 // and for commands that rebuild and exit. It returns the first error that keeps a
 // projection from going on, rather than try again later. Where other processes run
 // the projections, too, it waits for what they are at.
-func (r *Runner) CatchUp(ctx context.Context) error {
-	if err := r.catchUp(ctx); err != nil {
-		return fmt.Errorf("projection: catch up: %w", err)
+func (r *Runner) CatchUp(ctx context.Context) (n int, err error) {
+	before := r.applied()
+	err = r.catchUp(ctx)
+	if n = r.applied() - before; err != nil {
+		return n, fmt.Errorf("projection: catch up: %w", err)
 	}
-	return nil
+	return n, nil
+}
+
+// applied is how many events have been applied since the runner was made.
+func (r *Runner) applied() (n int) {
+	for _, reader := range r.readers {
+		for _, shard := range reader.shards {
+			n += int(shard.applied.Load())
+		}
+	}
+	return n
 }
 
 func (r *Runner) catchUp(ctx context.Context) error {

@@ -26,13 +26,13 @@ func newWarehouse(t *testing.T, told *[]string) (*guide.Warehouse, *bustest.Kit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit := bustest.Config{Registry: bus.RegistryConfig{Events: types}}.New(t, db,
+	kit := bustest.KitConfig{Registry: bus.RegistryConfig{Events: types}}.NewKit(t, db,
 		bus.Consume("tell-customer", func(_ context.Context, e guide.Sent) error { *told = append(*told, e.Order); return nil }))
-	log, err := eventlog.New(kit.Registry, kit.Producer, eventlog.Config{})
+	log, err := eventlog.NewLog(kit.Registry, kit.Producer, eventlog.LogConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	runner, err := projection.NewRunner(db, log, projection.Config{}, guide.StockProjection())
+	runner, err := projection.NewRunner(db, log, projection.RunnerConfig{}, guide.StockProjection())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestEventLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	kit.DrainUntilIdle()                         // the reactors
-	if err := w.Stock.CatchUp(ctx); err != nil { // the projections
+	if _, err := w.Stock.CatchUp(ctx); err != nil { // the projections
 		t.Fatal(err)
 	}
 	// end

@@ -73,12 +73,12 @@ func open(t *testing.T) *fixture {
 	}
 	f.shop = &guide.Shop{DB: f.db, Cards: f.cards, Open: func() bool { return true }}
 	logger := slog.New(slog.NewTextHandler(f.log, nil))
-	f.Kit = bustest.Config{
-		Producer: outbox.ProducerConfig{User: []bus.SendMiddleware{guide.StampTenant}},
+	f.Kit = bustest.KitConfig{
+		Producer: outbox.ProducerConfig{Layers: []bus.SendMiddleware{guide.StampTenant}},
 		Processor: outbox.ProcessorConfig{Chain: middleware.Default(middleware.Options{
-			Logger: slog.New(slog.DiscardHandler), OnPoison: guide.Alarm(logger), User: []bus.Middleware{guide.RestoreTenant},
+			Logger: slog.New(slog.DiscardHandler), OnPoison: guide.Alarm(logger), Layers: []bus.Middleware{guide.RestoreTenant},
 		})},
-	}.New(t, f.db, f.shop.Consumers()...)
+	}.NewKit(t, f.db, f.shop.Consumers()...)
 	f.shop.Producer = f.Producer
 	var poisonErr, adminErr error
 	f.poison, poisonErr = poison.NewStore(f.Registry)
@@ -278,7 +278,7 @@ func TestWiring(t *testing.T) {
 func TestRenaming(t *testing.T) {
 	f := open(t)
 	var tracked []guide.OrderShipped
-	kit := bustest.Config{Registry: bus.RegistryConfig{Tables: bus.Tables{Prefix: "renamed_"}}}.New(t, f.db,
+	kit := bustest.KitConfig{Registry: bus.RegistryConfig{Tables: bus.Tables{Prefix: "renamed_"}}}.NewKit(t, f.db,
 		guide.NewTracking(func(_ context.Context, e guide.OrderShipped) error { tracked = append(tracked, e); return nil }))
 	kit.Produce(guide.OrderShipped{OrderID: "o-1", Carrier: "post"})
 	kit.Produce(guide.OrderShipped{OrderID: "o-2"})

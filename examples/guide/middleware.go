@@ -61,7 +61,7 @@ func RestoreTenant(next bus.Handler) bus.Handler {
 func Wire(db *bun.DB, registry *bus.Registry, logger *slog.Logger) (*outbox.Producer, *outbox.Processor, error) {
 	// snippet: wiring
 	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{
-		User: []bus.SendMiddleware{StampTenant},
+		Layers: []bus.SendMiddleware{StampTenant},
 	})
 	if err != nil {
 		return nil, nil, err
@@ -70,7 +70,7 @@ func Wire(db *bun.DB, registry *bus.Registry, logger *slog.Logger) (*outbox.Prod
 		Chain: middleware.Default(middleware.Options{
 			Logger:   logger,
 			OnPoison: Alarm(logger),
-			User:     []bus.Middleware{RestoreTenant},
+			Layers:   []bus.Middleware{RestoreTenant},
 		}),
 	})
 	// end

@@ -90,10 +90,10 @@ func open(ctx context.Context, db *bun.DB, out io.Writer) (*bank, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.log, err = eventlog.New(registry, producer, eventlog.Config{}); err != nil {
+	if b.log, err = eventlog.NewLog(registry, producer, eventlog.LogConfig{}); err != nil {
 		return nil, err
 	}
-	if b.readers, err = projection.NewRunner(db, b.log, projection.Config{}, balances()); err != nil {
+	if b.readers, err = projection.NewRunner(db, b.log, projection.RunnerConfig{}, balances()); err != nil {
 		return nil, err
 	}
 	// end

@@ -34,7 +34,7 @@ func newTestShop(t *testing.T) (*shop, *bustest.Kit) {
 	}
 	s := newShop(db, nil)
 	s.busy = func() bool { return false }
-	kit := bustest.New(t, db, newConsumers(s)...)
+	kit := bustest.NewKit(t, db, newConsumers(s)...)
 	s.producer = kit.Producer
 	return s, kit
 }

@@ -14,11 +14,11 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // for systems without time zones
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
 	_ "modernc.org/sqlite" // the driver "sqlite"
-	_ "time/tzdata"        // for systems without time zones
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -88,7 +88,7 @@ func wire(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) (*parts, e
 	}
 	p, errs := &parts{DB: db}, [5]error{}
 	p.Producer, errs[0] = outbox.NewProducer(registry, outbox.ProducerConfig{})
-	p.Scheduler, errs[1] = schedule.NewScheduler(registry, schedule.Config{})
+	p.Scheduler, errs[1] = schedule.NewScheduler(registry, schedule.SchedulerConfig{})
 	p.Poisoned, errs[2] = poison.NewStore(registry)
 	p.messages, errs[3] = outbox.NewProcessor(db, registry, outbox.ProcessorConfig{})
 	p.schedules, errs[4] = schedule.NewProcessor(db, registry, p.Producer, schedule.ProcessorConfig{})

@@ -86,8 +86,8 @@ func wiring() fx.Option {
 		fxmodule.Migrate(),
 		fxmodule.Consumers(NewOrderConsumers, NewFeedbackConsumer, NewStockConsumer),
 		fx.Provide(
-			func(story *Story) fxmodule.ConsumeChain { return fxmodule.ConsumeChain{story.tellOutcome} },
-			func() fxmodule.ProduceChain { return fxmodule.ProduceChain{stampTenant} },
+			func(story *Story) fxmodule.ConsumeLayers { return fxmodule.ConsumeLayers{story.tellOutcome} },
+			func() fxmodule.ProduceLayers { return fxmodule.ProduceLayers{stampTenant} },
 		),
 		fx.Supply(
 			outbox.ProcessorConfig{AttemptDelay: 200 * time.Millisecond},

@@ -60,7 +60,7 @@ func ship() bus.Consumer {
 func Example_new() {
 	t, done := newT("new") // in a test it is given
 	defer done()
-	kit := bustest.New(t, openMemory(t), ship()) // SQLite in memory; any *bun.DB does
+	kit := bustest.NewKit(t, openMemory(t), ship()) // SQLite in memory; any *bun.DB does
 	kit.Produce(OrderCharged{ID: "o-1"})
 	kit.ProcessNext()
 	// Output: shipped o-1
@@ -69,11 +69,11 @@ func Example_new() {
 func Example_config() {
 	t, done := newT("config")
 	defer done()
-	kit := bustest.Config{
+	kit := bustest.KitConfig{
 		Start:     time.Date(2031, 2, 3, 4, 0, 0, 0, time.UTC),
 		IDs:       bustest.SequentialIDs(),
 		Processor: outbox.ProcessorConfig{AttemptDelay: time.Minute},
-	}.New(t, openMemory(t), bus.Consume("fails", func(context.Context, OrderPlaced) error { return errors.New("no luck") }))
+	}.NewKit(t, openMemory(t), bus.Consume("fails", func(context.Context, OrderPlaced) error { return errors.New("no luck") }))
 	receipt := kit.Produce(OrderPlaced{ID: "o-1"})
 	fmt.Println(receipt.MessageID, "at", kit.Now())
 	fmt.Println("again in", kit.ProcessNext().Verdict.Delay)
@@ -85,7 +85,7 @@ func Example_config() {
 func Example_produce() {
 	t, done := newT("produce")
 	defer done()
-	kit := bustest.New(t, openMemory(t), ship())
+	kit := bustest.NewKit(t, openMemory(t), ship())
 	first := kit.Produce(OrderCharged{ID: "o-1"}, outbox.InsertID("charged:o-1"))
 	again := kit.Produce(OrderCharged{ID: "o-1"}, outbox.InsertID("charged:o-1"))
 	fmt.Println(first.Enqueued, again.Duplicates)
@@ -95,7 +95,7 @@ func Example_produce() {
 func Example_processNext() {
 	t, done := newT("processNext")
 	defer done()
-	kit := bustest.New(t, openMemory(t), bus.Consume("charge", func(context.Context, OrderPlaced) error {
+	kit := bustest.NewKit(t, openMemory(t), bus.Consume("charge", func(context.Context, OrderPlaced) error {
 		return bus.Permanent(errors.New("card expired"))
 	}))
 	kit.Produce(OrderPlaced{ID: "o-1"})
@@ -107,7 +107,7 @@ func Example_processNext() {
 func Example_processNextFor() {
 	t, done := newT("processNextFor")
 	defer done()
-	kit := bustest.New(t, openMemory(t), ship(), bus.Consume("thank", func(context.Context, OrderCharged) error {
+	kit := bustest.NewKit(t, openMemory(t), ship(), bus.Consume("thank", func(context.Context, OrderCharged) error {
 		fmt.Println("thank you")
 		return nil
 	}))
@@ -124,7 +124,7 @@ func Example_drainUntilIdle() {
 	defer done()
 	db := openMemory(t)
 	var kit *bustest.Kit
-	kit = bustest.New(t, db, charge(&kit, db), ship())
+	kit = bustest.NewKit(t, db, charge(&kit, db), ship())
 	kit.Produce(OrderPlaced{ID: "o-1"})
 	for _, run := range kit.DrainUntilIdle() {
 		fmt.Println(run.Message.Consumer, run.Verdict.Outcome)
@@ -138,7 +138,7 @@ func Example_drainUntilIdle() {
 func Example_advance() {
 	t, done := newT("advance")
 	defer done()
-	kit := bustest.New(t, openMemory(t), ship())
+	kit := bustest.NewKit(t, openMemory(t), ship())
 	kit.Produce(OrderCharged{ID: "o-1"}, outbox.Delay(time.Hour))
 	kit.Advance(59 * time.Minute)
 	fmt.Println("ran after 59 minutes:", len(kit.DrainUntilIdle()))
@@ -153,7 +153,7 @@ func Example_context() {
 	t, done := newT("context")
 	defer done()
 	db := openMemory(t)
-	kit := bustest.Config{Start: time.Date(2031, 2, 3, 4, 0, 0, 0, time.UTC)}.New(t, db, ship())
+	kit := bustest.KitConfig{Start: time.Date(2031, 2, 3, 4, 0, 0, 0, time.UTC)}.NewKit(t, db, ship())
 	// The next fire time is counted from the kit's clock, not from today.
 	_, err := kit.Scheduler.ScheduleAnother(kit.Context(), db, OrderCharged{ID: "daily"}, "@daily", "UTC")
 	found := bustest.RequireScheduled[OrderCharged](t, kit, nil)
@@ -164,7 +164,7 @@ func Example_context() {
 func Example_now() {
 	t, done := newT("now")
 	defer done()
-	kit := bustest.Config{Start: time.Date(2031, 2, 3, 4, 0, 0, 0, time.UTC)}.New(t, openMemory(t), ship())
+	kit := bustest.KitConfig{Start: time.Date(2031, 2, 3, 4, 0, 0, 0, time.UTC)}.NewKit(t, openMemory(t), ship())
 	clock := kit.Now // for code under test that takes a func() time.Time
 	kit.Advance(time.Minute)
 	fmt.Println(clock())
@@ -175,7 +175,7 @@ func Example_in() {
 	t, done := newT("in")
 	defer done()
 	db := openMemory(t)
-	kit := bustest.New(t, db, ship())
+	kit := bustest.NewKit(t, db, ship())
 	tx, err := db.BeginTx(kit.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func Example_in() {
 func Example_requirePoisoned() {
 	t, done := newT("requirePoisoned")
 	defer done()
-	kit := bustest.New(t, openMemory(t), bus.Consume("charge", func(context.Context, OrderPlaced) error {
+	kit := bustest.NewKit(t, openMemory(t), bus.Consume("charge", func(context.Context, OrderPlaced) error {
 		return errors.New("card expired")
 	}, bus.MaxAttempts(1)))
 	kit.Produce(OrderPlaced{ID: "o-1"})
@@ -205,7 +205,7 @@ func Example_requireIdempotent() {
 	t, done := newT("requireIdempotent")
 	defer done()
 	emails := 0
-	kit := bustest.New(t, openMemory(t), bus.Consume("thank", func(context.Context, OrderCharged) error {
+	kit := bustest.NewKit(t, openMemory(t), bus.Consume("thank", func(context.Context, OrderCharged) error {
 		emails++ // without a look whether it was sent before
 		return nil
 	}))
@@ -219,7 +219,7 @@ func Example_requireRedeliverable() {
 	t, done := newT("requireRedeliverable")
 	defer done()
 	sent := map[uuid.UUID]bool{}
-	kit := bustest.New(t, openMemory(t), bus.Consume("thank", func(ctx context.Context, _ OrderCharged) error {
+	kit := bustest.NewKit(t, openMemory(t), bus.Consume("thank", func(ctx context.Context, _ OrderCharged) error {
 		m, _ := bus.Current(ctx)
 		fmt.Println("crashes:", m.Crashes)
 		sent[m.ID] = true // by a provider that takes the id as a key

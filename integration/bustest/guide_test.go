@@ -40,7 +40,7 @@ func newShop(t testing.TB, db *bun.DB) (*Shop, *bustest.Kit) {
 	t.Helper()
 	createEffects(t, db)
 	shop := &Shop{db: db, provider: func(string, string) error { return nil }}
-	kit := bustest.New(t, db, shop.Consumers()...)
+	kit := bustest.NewKit(t, db, shop.Consumers()...)
 	shop.producer = kit.Producer
 	return shop, kit
 }
@@ -95,7 +95,7 @@ func TestCardIsChargedAgainAndThenGivenUp(t *testing.T) {
 // snippet: schedule
 func TestNightlyOrder(t *testing.T) {
 	db := openMemory(t)
-	kit := bustest.Config{Start: time.Date(2031, 2, 3, 18, 0, 0, 0, time.UTC)}.New(t, db,
+	kit := bustest.KitConfig{Start: time.Date(2031, 2, 3, 18, 0, 0, 0, time.UTC)}.NewKit(t, db,
 		bus.Consume("c", func(context.Context, OrderPlaced) error { return nil }))
 	if err := scheduleNightly(kit.Context(), db, kit.Scheduler); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func TestProcessNextRunsTheOldest(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var ran []string
 		run := func(id string) { ran = append(ran, id) }
-		k := bustest.New(t, db,
+		k := bustest.NewKit(t, db,
 			bus.Consume("z-places", func(_ context.Context, o OrderPlaced) error { run("placed " + o.ID); return nil }),
 			bus.Consume("a-charges", func(_ context.Context, o OrderCharged) error { run("charged " + o.ID); return nil }))
 		k.Produce(OrderPlaced{"1"}) // the consumer that is last by name
@@ -49,7 +49,7 @@ func TestProcessNextFailsWhenNothingIsDue(t *testing.T) {
 	db := sqlite(t)
 	var ran []string
 	newKit := func(t testing.TB) *bustest.Kit {
-		return bustest.New(t, db, noting("place", &ran), noting("other", &ran))
+		return bustest.NewKit(t, db, noting("place", &ran), noting("other", &ran))
 	}
 	wantFailure(t, func(t testing.TB) { newKit(t).ProcessNext() }, "bustest: ProcessNext: no message is due, want one; waiting: nothing")
 	wantFailure(t, func(t testing.TB) { newKit(t).ProcessNextFor("nobody") },
@@ -57,7 +57,7 @@ func TestProcessNextFailsWhenNothingIsDue(t *testing.T) {
 	k := newKit(t)
 	k.Produce(OrderPlaced{"1"}, outbox.Delay(time.Minute))
 	wantFailure(t, func(t testing.TB) {
-		k := bustest.Config{Start: k.Now()}.New(t, db, noting("place", &ran), noting("other", &ran))
+		k := bustest.KitConfig{Start: k.Now()}.NewKit(t, db, noting("place", &ran), noting("other", &ran))
 		k.ProcessNextFor("place")
 	}, `ProcessNextFor("place"): no message is due`, "order.placed for other, due in 1m0s, failed 0 times; order.placed for place")
 	equal(t, "ran", ran, nil)
@@ -68,7 +68,7 @@ func TestDrainRunsCascades(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var k *bustest.Kit
 		var ran []string
-		k = bustest.New(t, db,
+		k = bustest.NewKit(t, db,
 			bus.Consume("charge", func(ctx context.Context, o OrderPlaced) error {
 				_, err := k.Producer.Produce(ctx, db, OrderCharged(o))
 				return err
@@ -96,7 +96,7 @@ func TestDrainStopsACascadeWithoutEnd(t *testing.T) {
 	runs := 0
 	wantFailure(t, func(t testing.TB) {
 		var k *bustest.Kit
-		k = bustest.Config{Limit: 20}.New(t, db, bus.Consume("again", func(ctx context.Context, o OrderPlaced) error {
+		k = bustest.KitConfig{Limit: 20}.NewKit(t, db, bus.Consume("again", func(ctx context.Context, o OrderPlaced) error {
 			runs++
 			_, err := k.Producer.Produce(ctx, db, o)
 			return err
@@ -114,7 +114,7 @@ func TestRetriesComeDueWithAdvance(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		fail := errors.New("no luck")
-		k := bustest.New(t, db, bus.Consume("charge", func(context.Context, OrderPlaced) error { return fail }, bus.MaxAttempts(4)))
+		k := bustest.NewKit(t, db, bus.Consume("charge", func(context.Context, OrderPlaced) error { return fail }, bus.MaxAttempts(4)))
 		k.Produce(OrderPlaced{"1"})
 		for i, wait := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
 			d := k.ProcessNext()
@@ -146,7 +146,7 @@ func TestRetriesComeDueWithAdvance(t *testing.T) {
 
 func TestSteadyBackoffKeepsToItsMaximum(t *testing.T) {
 	t.Parallel()
-	k := bustest.New(t, sqlite(t), bus.Consume("charge", func(context.Context, OrderPlaced) error { return errors.New("no luck") },
+	k := bustest.NewKit(t, sqlite(t), bus.Consume("charge", func(context.Context, OrderPlaced) error { return errors.New("no luck") },
 		bus.AttemptDelay(4*time.Minute), bus.MaxAttempts(10)))
 	k.Produce(OrderPlaced{"1"})
 	for attempt, want := range []time.Duration{4 * time.Minute, 8 * time.Minute, 15 * time.Minute, 15 * time.Minute} {
@@ -177,7 +177,7 @@ func TestOutcomesAreThoseOfTheProcessor(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := bustest.New(t, sqlite(t), bus.Consume("c", func(context.Context, OrderPlaced) error { return test.returns() }))
+			k := bustest.NewKit(t, sqlite(t), bus.Consume("c", func(context.Context, OrderPlaced) error { return test.returns() }))
 			k.Produce(OrderPlaced{"1"})
 			got := k.ProcessNext()
 			if got.Verdict.Outcome != test.want || got.Verdict.Delay != test.wait {
@@ -194,7 +194,7 @@ func TestOutcomesAreThoseOfTheProcessor(t *testing.T) {
 func TestUndecodablePayloadIsPoisoned(t *testing.T) {
 	t.Parallel()
 	db := sqlite(t)
-	k := bustest.New(t, db, bus.Consume("c", func(context.Context, OrderPlaced) error { return nil }))
+	k := bustest.NewKit(t, db, bus.Consume("c", func(context.Context, OrderPlaced) error { return nil }))
 	if err := k.Producer.Send(t.Context(), db, &bus.Message{PayloadType: "order.placed", Payload: []byte(`{"id":7}`)}); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestAHandlerMayEndTheTest(t *testing.T) {
 	db := sqlite(t)
 	var after bool
 	got := failureOf(t, func(t testing.TB) {
-		k := bustest.New(t, db, bus.Consume("c", func(context.Context, OrderPlaced) error {
+		k := bustest.NewKit(t, db, bus.Consume("c", func(context.Context, OrderPlaced) error {
 			t.FailNow()
 			return nil
 		}))
@@ -225,7 +225,7 @@ func TestProducedIsDueByTheKitsClock(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var ran []string
-		k := bustest.Config{Start: start(), IDs: bustest.SequentialIDs()}.New(t, db, noting("c", &ran))
+		k := bustest.KitConfig{Start: start(), IDs: bustest.SequentialIDs()}.NewKit(t, db, noting("c", &ran))
 		// Any context, and a transaction: as the code under test does it.
 		err := k.Producer.RunInTx(t.Context(), db, func(ctx context.Context, tx bun.Tx) error {
 			receipt, err := k.Producer.Produce(ctx, tx, OrderPlaced{"1"}, outbox.Delay(time.Second), outbox.Header("tenant", "acme"), outbox.InsertID("key"))
@@ -270,17 +270,17 @@ func TestConfigIsUsed(t *testing.T) {
 		}
 	}
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	c := bustest.Config{
+	c := bustest.KitConfig{
 		Registry: bus.RegistryConfig{Tables: bus.Tables{Prefix: "shop_"}},
-		Producer: outbox.ProducerConfig{User: []bus.SendMiddleware{bus.EachMessage(func(_ context.Context, m *bus.Message) error {
+		Producer: outbox.ProducerConfig{Layers: []bus.SendMiddleware{bus.EachMessage(func(_ context.Context, m *bus.Message) error {
 			m.Headers = map[string]string{"tenant": "acme"}
 			return nil
 		})}},
 		Processor: outbox.ProcessorConfig{Logger: logger, Chain: middleware.Default(middleware.Options{
-			Logger: logger, Backoff: middleware.Constant(time.Minute), User: []bus.Middleware{note("outer"), note("inner")},
+			Logger: logger, Backoff: middleware.Constant(time.Minute), Layers: []bus.Middleware{note("outer"), note("inner")},
 		})},
 	}
-	k := c.New(t, sqlite(t), bus.Consume("c", func(ctx context.Context, _ OrderPlaced) error {
+	k := c.NewKit(t, sqlite(t), bus.Consume("c", func(ctx context.Context, _ OrderPlaced) error {
 		m, _ := bus.Current(ctx)
 		seen = append(seen, m.Headers["tenant"])
 		return errors.New("no luck")
@@ -303,16 +303,18 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		make func(t testing.TB)
 		want string
 	}{
-		"no database":      {func(t testing.TB) { bustest.New(t, nil, fine) }, "bustest: New: the database handle is nil"},
-		"a consumer twice": {func(t testing.TB) { bustest.New(t, db, fine, fine) }, `bustest: New: bus: consumer "c" is registered twice`},
-		"a zero consumer":  {func(t testing.TB) { bustest.New(t, db, bus.Consumer{}) }, "bustest: New: bus: a Consumer must be made by"},
+		"no database":      {func(t testing.TB) { bustest.NewKit(t, nil, fine) }, "bustest: NewKit: the database handle is nil"},
+		"a consumer twice": {func(t testing.TB) { bustest.NewKit(t, db, fine, fine) }, `bustest: NewKit: bus: consumer "c" is registered twice`},
+		"a zero consumer":  {func(t testing.TB) { bustest.NewKit(t, db, bus.Consumer{}) }, "bustest: NewKit: bus: a Consumer must be made by"},
 		"a bad processor": {func(t testing.TB) {
-			bustest.Config{Processor: outbox.ProcessorConfig{MaxAttempts: -1}}.New(t, db, fine)
+			bustest.KitConfig{Processor: outbox.ProcessorConfig{MaxAttempts: -1}}.NewKit(t, db, fine)
 		}, "MaxAttempts -1"},
-		"a bad producer": {func(t testing.TB) { bustest.Config{Producer: outbox.ProducerConfig{MaxPayload: -1}}.New(t, db, fine) }, "MaxPayload -1"},
+		"a bad producer": {func(t testing.TB) {
+			bustest.KitConfig{Producer: outbox.ProducerConfig{MaxPayload: -1}}.NewKit(t, db, fine)
+		}, "MaxPayload -1"},
 		"a bad table prefix": {func(t testing.TB) {
-			bustest.Config{Registry: bus.RegistryConfig{Tables: bus.Tables{Prefix: "A"}}}.New(t, db)
-		}, "bustest: New: "},
+			bustest.KitConfig{Registry: bus.RegistryConfig{Tables: bus.Tables{Prefix: "A"}}}.NewKit(t, db)
+		}, "bustest: NewKit: "},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -320,13 +322,13 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 			wantFailure(t, test.make, test.want)
 		})
 	}
-	wantFailure(t, func(t testing.TB) { bustest.New(t, db, fine).Produce(OrderCharged{"1"}) },
+	wantFailure(t, func(t testing.TB) { bustest.NewKit(t, db, fine).Produce(OrderCharged{"1"}) },
 		`bustest: Produce: outbox: produce: payload "order.charged" (bustest_test.OrderCharged): no consumer is registered`)
 }
 
 func TestAKitWithoutConsumersIsIdle(t *testing.T) {
 	t.Parallel()
-	k := bustest.New(t, sqlite(t))
+	k := bustest.NewKit(t, sqlite(t))
 	equal(t, "drain", consumersOf(k.DrainUntilIdle()), nil)
 	k.Advance(time.Hour)
 }
@@ -343,7 +345,7 @@ func TestFailuresOfTheDatabaseAreTold(t *testing.T) {
 	} {
 		db := sqlite(t)
 		wantFailure(t, func(t testing.TB) {
-			k := bustest.New(t, db, bus.Consume("c", func(context.Context, OrderPlaced) error { return nil }))
+			k := bustest.NewKit(t, db, bus.Consume("c", func(context.Context, OrderPlaced) error { return nil }))
 			_ = db.Close()
 			use(t, k)
 		}, "bustest: "+name, "closed")

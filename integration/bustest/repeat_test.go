@@ -70,7 +70,7 @@ var handlers = []struct {
 	}, `new: schedule "" of order.charged, @yearly UTC: {"id":"1"}`},
 	{appends, func(k **bustest.Kit, db *bun.DB) bus.Consumer {
 		return bus.Consume("c", func(ctx context.Context, _ OrderPlaced) error {
-			log, err := eventlog.New((*k).Registry, (*k).Producer, eventlog.Config{})
+			log, err := eventlog.NewLog((*k).Registry, (*k).Producer, eventlog.LogConfig{})
 			if err != nil {
 				return err
 			}
@@ -112,7 +112,7 @@ func TestChecksTellHandlersApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := bustest.Config{Registry: bus.RegistryConfig{Events: types}}
+	config := bustest.KitConfig{Registry: bus.RegistryConfig{Events: types}}
 	for name, check := range checks() {
 		for _, h := range handlers {
 			t.Run(name+"/"+h.name, func(t *testing.T) {
@@ -123,12 +123,12 @@ func TestChecksTellHandlersApart(t *testing.T) {
 						if h.name == appends {
 							return
 						}
-						config = bustest.Config{}
+						config = bustest.KitConfig{}
 					}
 					createEffects(t, db)
 					got := failureOf(t, func(t testing.TB) {
 						var k *bustest.Kit
-						k = config.New(t, db, h.consumer(&k, db), bus.Consume("after", func(context.Context, OrderCharged) error { return nil }))
+						k = config.NewKit(t, db, h.consumer(&k, db), bus.Consume("after", func(context.Context, OrderCharged) error { return nil }))
 						k.Produce(OrderPlaced{"1"})
 						check(k, func() any { return effects(t, db) })
 						if left := len(k.DrainUntilIdle()); left > 0 {
@@ -170,7 +170,7 @@ func TestChecksRunEachHandlerTwice(t *testing.T) {
 					ran = append(ran, fmt.Sprintf("%s %s, attempt %d, crashes %d", m.Consumer, id, m.Attempt, m.Crashes))
 				}
 				var k *bustest.Kit
-				k = bustest.New(t, db,
+				k = bustest.NewKit(t, db,
 					bus.Consume("place", func(ctx context.Context, o OrderPlaced) error {
 						note(ctx, o.ID)
 						_, err := k.Producer.Produce(ctx, db, OrderCharged(o), outbox.InsertID("charged:"+o.ID))
@@ -202,11 +202,11 @@ func TestASchedulesFireIsNotTakenForAnEffect(t *testing.T) {
 	t.Parallel()
 	db := sqlite(t)
 	var ran []string
-	k := bustest.New(t, db, noting("place", &ran))
+	k := bustest.NewKit(t, db, noting("place", &ran))
 	mustSchedule(t, k, db, OrderPlaced{"often"}, "@every 20s") // comes due while a lease runs out
 	k.Produce(OrderPlaced{"1"})
 	wantFailure(t, func(t testing.TB) {
-		k := bustest.Config{Start: k.Now(), Limit: 9}.New(t, db, noting("place", &ran))
+		k := bustest.KitConfig{Start: k.Now(), Limit: 9}.NewKit(t, db, noting("place", &ran))
 		k.RequireRedeliverable(nil)
 	}, "got 10 messages run, want at most 9") // each loss brings the next fire; no other failure
 	equal(t, "first runs", ran[:4], []string{"1", "1", "often", "often"})

@@ -29,7 +29,7 @@ func TestSchedulesFireAtTheirTimes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var at []string
-		k := bustest.Config{Start: start().Add(time.Minute)}.New(t, db, bus.Consume("report", func(ctx context.Context, o OrderPlaced) error {
+		k := bustest.KitConfig{Start: start().Add(time.Minute)}.NewKit(t, db, bus.Consume("report", func(ctx context.Context, o OrderPlaced) error {
 			m, _ := bus.Current(ctx)
 			at = append(at, o.ID+" "+m.CreatedAt.Format("15:04:05"))
 			return nil
@@ -57,7 +57,7 @@ func TestDueSchedulesFireBeforeMessagesRun(t *testing.T) {
 	t.Parallel()
 	db := sqlite(t)
 	var ran []string
-	k := bustest.New(t, db, noting("report", &ran))
+	k := bustest.NewKit(t, db, noting("report", &ran))
 	id := mustSchedule(t, k, db, OrderPlaced{"1"}, "@yearly")
 	for _, run := range []func(){func() { k.ProcessNext() }, func() { k.ProcessNextFor("report") }, func() { k.DrainUntilIdle() }} {
 		if err := k.Scheduler.RunNow(k.Context(), db, id); err != nil {
@@ -78,12 +78,12 @@ func TestAdvanceHasALimit(t *testing.T) {
 	db := sqlite(t)
 	var ran []string
 	wantFailure(t, func(t testing.TB) {
-		k := bustest.Config{Limit: 5}.New(t, db, noting("report", &ran))
+		k := bustest.KitConfig{Limit: 5}.NewKit(t, db, noting("report", &ran))
 		mustSchedule(t, k, db, OrderPlaced{"1"}, "@every 1s")
 		k.Advance(5 * time.Second)
 		k.Advance(time.Minute)
 	}, "bustest: Advance(1m0s): got 6 schedules fired by ", "want at most 5 (Config.Limit)")
-	wantFailure(t, func(t testing.TB) { bustest.New(t, db, noting("report", &ran)).Advance(-time.Second) },
+	wantFailure(t, func(t testing.TB) { bustest.NewKit(t, db, noting("report", &ran)).Advance(-time.Second) },
 		"bustest: Advance(-1s): 0 or more is allowed")
 }
 
@@ -91,7 +91,7 @@ func TestRequireScheduledSaysWhatThereIs(t *testing.T) {
 	t.Parallel()
 	db := sqlite(t)
 	var ran []string
-	k := bustest.New(t, db, noting("report", &ran))
+	k := bustest.NewKit(t, db, noting("report", &ran))
 	if _, err := k.Scheduler.Schedule(k.Context(), db, OrderPlaced{"1"}, "@daily", "UTC", schedule.Name("report"), schedule.Tag("daily"), schedule.Header("tenant", "acme")); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestAScheduleThatCannotFireHoldsNobodyBack(t *testing.T) {
 	t.Parallel()
 	db := sqlite(t)
 	var ran []string
-	k := bustest.New(t, db, noting("report", &ran))
+	k := bustest.NewKit(t, db, noting("report", &ran))
 	bad := mustSchedule(t, k, db, OrderPlaced{"bad"}, "@every 1m")
 	mustSchedule(t, k, db, OrderPlaced{"good"}, "@every 1m")
 	if _, err := db.NewRaw("UPDATE scheduled_messages SET cron_timezone = 'Nowhere' WHERE id = ?", bad).Exec(t.Context()); err != nil {
@@ -123,10 +123,10 @@ func TestAScheduleThatCannotFireHoldsNobodyBack(t *testing.T) {
 func TestKitShowsWhatWaitsAndWhatIsPoisoned(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		k := bustest.New(t, db, bus.Consume("c", func(context.Context, OrderPlaced) error { return bus.Permanent(errors.New("no luck")) }))
+		k := bustest.NewKit(t, db, bus.Consume("c", func(context.Context, OrderPlaced) error { return bus.Permanent(errors.New("no luck")) }))
 		k.Produce(OrderPlaced{ID: "1"}, outbox.Delay(time.Hour))
 		list, _, err := k.Admin.List(k.Context(), db, outbox.Filter{State: outbox.Delayed}, outbox.Page{})
-		if err != nil || len(list) != 1 || !list[0].DueAt.Equal(k.Now().Add(time.Hour)) {
+		if err != nil || len(list) != 1 || !list[0].AvailableAt.Equal(k.Now().Add(time.Hour)) {
 			t.Fatalf("waiting: got %+v, %v, want one that is due in an hour of the kit's", list, err)
 		}
 		if _, err := k.Admin.RunNow(k.Context(), db, list[0].ID); err != nil {

@@ -17,7 +17,7 @@ func TestATransactionThatIsRolledBackLeavesNothing(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var ran []string
-		k := bustest.New(t, db, noting("place", &ran))
+		k := bustest.NewKit(t, db, noting("place", &ran))
 		k.Produce(OrderPlaced{"before"})
 		tx, err := db.BeginTx(t.Context(), nil)
 		if err != nil {
@@ -52,7 +52,7 @@ func TestTransactionalConsumersRunAsInProduction(t *testing.T) {
 		createEffects(t, db)
 		fail := errors.New("no luck")
 		var k *bustest.Kit
-		k = bustest.New(t, db, outbox.ConsumeTx("reserve", func(ctx context.Context, tx bun.Tx, o OrderPlaced) error {
+		k = bustest.NewKit(t, db, outbox.ConsumeTx("reserve", func(ctx context.Context, tx bun.Tx, o OrderPlaced) error {
 			if err := addEffect(ctx, tx, o.ID); err != nil {
 				return err
 			}

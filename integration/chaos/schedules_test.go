@@ -42,7 +42,7 @@ func fires(b *bar, dsn string) {
 	} else {
 		r.exec(watchFires)
 	}
-	scheduler, err := schedule.NewScheduler(r.registry, schedule.Config{})
+	scheduler, err := schedule.NewScheduler(r.registry, schedule.SchedulerConfig{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -159,7 +159,7 @@ func (config WorkerConfig) processor(db *bun.DB, registry *bus.Registry) (*outbo
 	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	return outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
 		LeaseDuration: config.Lease, DrainTimeout: config.Drain, Concurrency: config.Handler, Logger: logger,
-		AttemptDelay: 100 * time.Millisecond, ProcessorMaxDelay: 200 * time.Millisecond, DefaultConsumerTimeout: 2 * time.Minute,
+		AttemptDelay: 100 * time.Millisecond, PollInterval: 200 * time.Millisecond, ConsumerTimeout: 2 * time.Minute,
 		Chain: middleware.Default(middleware.Options{Logger: slog.New(slog.DiscardHandler), Backoff: middleware.Constant(100 * time.Millisecond)}),
 	})
 }

@@ -142,7 +142,7 @@ func (f *Fuzz) fire() error {
 		}
 	}
 	f.Tally["fire"] += f.model.fire(f.now)
-	return f.same("fire", schedules, func(s *Side) (any, error) { return s.schedules.FireDue(s.ctx) })
+	return f.same("fire", schedules, func(s *Side) (any, error) { return s.schedules.CatchUp(s.ctx) })
 }
 
 // handle is what an operation works with, on one side.

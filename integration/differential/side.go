@@ -81,7 +81,7 @@ func NewSide(ctx context.Context, db *bun.DB) (*Side, error) {
 	s.processor, errs[1] = outbox.NewProcessor(db, registry, config)
 	s.admin, errs[2] = outbox.NewAdmin(registry)
 	s.poison, errs[3] = poison.NewStore(registry)
-	s.scheduler, errs[4] = schedule.NewScheduler(registry, schedule.Config{})
+	s.scheduler, errs[4] = schedule.NewScheduler(registry, schedule.SchedulerConfig{})
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}

@@ -286,7 +286,7 @@ func TestTheProduceChainMustPassEventsOn(t *testing.T) {
 		return func(context.Context, *bus.Batch) error { return nil }
 	}
 	for _, layer := range []bus.SendMiddleware{half, swallow} {
-		a := setup{producer: outbox.ProducerConfig{User: []bus.SendMiddleware{layer}}}.newApp(t, testdb.SQLite(t))
+		a := setup{producer: outbox.ProducerConfig{Layers: []bus.SendMiddleware{layer}}}.newApp(t, testdb.SQLite(t))
 		if _, err := a.try("account-1", eventlog.Any, moved{1}, moved{2}); err == nil || !strings.Contains(err.Error(), "produce chain") {
 			t.Errorf("append through a chain that loses events: got %v, want an error that says so", err)
 		}

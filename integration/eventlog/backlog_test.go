@@ -30,7 +30,7 @@ func TestALongWayToNumberIsNoOutage(t *testing.T) {
 	log := &lines{}
 	p := balances()
 	p.BatchSize = 5000
-	r, err := projection.NewRunner(l.db, l.log, projection.Config{ProcessorMaxDelay: 20 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))}, p)
+	r, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{PollInterval: 20 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))}, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestALongWayToNumberIsNoOutage(t *testing.T) {
 		t.Error("the first event was applied once all had positions, want it before")
 	}
 	eventually(t, "all have positions", func() bool { return unnumbered() == 0 })
-	if err := r.Health(); err != nil {
+	if err := r.Health().Err; err != nil {
 		t.Errorf("health: got %v, want no error", err)
 	}
 	if strings.Contains(log.String(), "statement failed") {

@@ -45,7 +45,7 @@ func TestAFailingStatementOfAProjectionIsParked(t *testing.T) {
 				t.Fatal(err)
 			}
 			var runs, others atomic.Int64
-			runner, err := projection.NewRunner(db, a.log, projection.Config{},
+			runner, err := projection.NewRunner(db, a.log, projection.RunnerConfig{},
 				projection.Projection{Name: "bad", MaxAttempts: 2, AttemptDelay: time.Millisecond, OnError: projection.Park, Timeout: c.timeout,
 					On: []projection.Apply{projection.On(func(ctx context.Context, tx bun.Tx, _ moved) error {
 						runs.Add(1)

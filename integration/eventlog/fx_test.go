@@ -28,7 +28,7 @@ func TestFxRunsAnEventLog(t *testing.T) {
 		inline.Name, inline.Version, inline.On = "inline", 1, inline.On[:1]
 		var log *eventlog.Log
 		var runner *projection.Runner
-		app := fxtest.New(t, fx.Supply(db, outbox.ProcessorConfig{DefaultConsumerTimeout: 5 * time.Second}), fxmodule.Module, fxmodule.Migrate(),
+		app := fxtest.New(t, fx.Supply(db, outbox.ProcessorConfig{ConsumerTimeout: 5 * time.Second}), fxmodule.Module, fxmodule.Migrate(),
 			fxmodule.EventLog(eventlog.Event[opened](), eventlog.Event[moved]()),
 			fxmodule.Consumers(func(log *eventlog.Log) bus.Consumer {
 				return outbox.ConsumeTx("gift", func(ctx context.Context, tx bun.Tx, _ opened) error {
@@ -37,9 +37,9 @@ func TestFxRunsAnEventLog(t *testing.T) {
 				})
 			}),
 			fxmodule.Projections(func() projection.Projection { return balances() }),
-			fx.Provide(func(types *eventlog.Types) (eventlog.Config, error) {
+			fx.Provide(func(types *eventlog.Types) (eventlog.LogConfig, error) {
 				i, err := projection.NewInline(types, inline)
-				return eventlog.Config{Inline: []eventlog.Inline{i}}, err
+				return eventlog.LogConfig{Inline: []eventlog.Inline{i}}, err
 			}),
 			fx.Populate(&log, &runner))
 		if _, err := log.Append(l.ctx, bun.Tx{}, "account-1", eventlog.Any); err == nil {

@@ -35,7 +35,7 @@ func TestCheckpointsAreNotLedAstray(t *testing.T) {
 		_, err := tx.ExecContext(ctx, "SET LOCAL ROLE pg_monitor; SET LOCAL search_path = tenant_b")
 		return err
 	}
-	runner, err := projection.NewRunner(db, a.log, projection.Config{}, projection.Projection{
+	runner, err := projection.NewRunner(db, a.log, projection.RunnerConfig{}, projection.Projection{
 		Name: "tenants", BatchSize: 3, OnError: projection.ParkStream, MaxAttempts: 1,
 		Reset: func(ctx context.Context, tx bun.Tx) error {
 			reset++
@@ -64,10 +64,10 @@ func TestCheckpointsAreNotLedAstray(t *testing.T) {
 	}
 	a.append("account-b", eventlog.NoStream, moved{-1}, moved{1}) // parked, and its stream with it
 	for range 2 {
-		if err := runner.CatchUp(t.Context()); err != nil && !strings.Contains(err.Error(), errRefused.Error()) {
+		if _, err := runner.CatchUp(t.Context()); err != nil && !strings.Contains(err.Error(), errRefused.Error()) {
 			t.Fatalf("catch up: %v", err)
 		}
-		if err := runner.CatchUp(t.Context()); err != nil {
+		if _, err := runner.CatchUp(t.Context()); err != nil {
 			t.Fatalf("catch up: %v", err)
 		}
 		if n := a.count("SELECT count(*) FROM tenant_b.effects"); n != 10 {

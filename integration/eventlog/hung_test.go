@@ -65,7 +65,7 @@ func TestAHungProjectionIsLeftBehind(t *testing.T) {
 		})
 		t.Cleanup(func() { close(end) })
 		log := &lines{}
-		r, err := projection.NewRunner(db, l.log, projection.Config{ProcessorMaxDelay: 20 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))}, p, balances())
+		r, err := projection.NewRunner(db, l.log, projection.RunnerConfig{PollInterval: 20 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))}, p, balances())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestAProjectionHungInAStatementIsLeftBehind(t *testing.T) {
 	l.append("account-1", eventlog.Any, moved{1})
 	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
 	defer cancel()
-	if err := r.CatchUp(ctx); err == nil || !strings.Contains(err.Error(), "abandoned") {
+	if _, err := r.CatchUp(ctx); err == nil || !strings.Contains(err.Error(), "abandoned") {
 		t.Errorf("catch up: got %v, want a projection that was abandoned", err)
 	}
 	if got := idle.Load(); got != "10050ms" {
@@ -119,7 +119,7 @@ func TestAHungProjectionDoesNotHoldUpTheEnd(t *testing.T) {
 	p := hung(t, func(bun.Tx) { begun <- struct{}{}; <-end })
 	p.Timeout = time.Hour
 	t.Cleanup(func() { close(end) })
-	r, err := projection.NewRunner(l.db, l.log, projection.Config{DrainTimeout: time.Millisecond}, p)
+	r, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{DrainTimeout: time.Millisecond}, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestTooManyHungProjections(t *testing.T) {
 	var runs atomic.Int64
 	p := hung(t, func(bun.Tx) { runs.Add(1); <-end })
 	p.MaxAttempts, p.AttemptDelay, p.Shards = 100, time.Millisecond, 10
-	r, err := projection.NewRunner(l.db, l.log, projection.Config{Concurrency: 10, ProcessorMaxDelay: 20 * time.Millisecond}, p)
+	r, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{Concurrency: 10, PollInterval: 20 * time.Millisecond}, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,11 +175,11 @@ func TestTooManyHungProjections(t *testing.T) {
 		l.append(fmt.Sprintf("account-%d", i), eventlog.Any, moved{1})
 	}
 	stop := running(t, "runner", r.Run)
-	eventually(t, "many hang", func() bool { return r.Health() != nil })
+	eventually(t, "many hang", func() bool { return r.Health().Err != nil })
 	stop()
 	if n := runs.Load(); n < 16 || n > 25 { // nine may have begun before the last of 16 was left behind
 		t.Errorf("projections that hang: got %d, want 16, and those begun beside them", n)
 	}
 	close(end)
-	eventually(t, "all have ended", func() bool { return r.Health() == nil })
+	eventually(t, "all have ended", func() bool { return r.Health().Ready })
 }

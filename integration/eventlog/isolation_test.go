@@ -58,7 +58,7 @@ func TestCheckpointsUnderAStricterDefault(t *testing.T) {
 	})}}
 	r := l.runner(p)
 	others.append("account-1", eventlog.Any, moved{1})
-	if err := r.CatchUp(l.ctx); err == nil || !strings.Contains(err.Error(), "broken on purpose") || dberr.IsConflict(err) {
+	if _, err := r.CatchUp(l.ctx); err == nil || !strings.Contains(err.Error(), "broken on purpose") || dberr.IsConflict(err) {
 		t.Errorf("catch up: got %v, want the error of the projection", err)
 	}
 	broken.Store(false)

@@ -47,7 +47,7 @@ func TestVictim(t *testing.T) {
 	}
 	p := balances()
 	p.BatchSize = 10
-	r, err := projection.NewRunner(l.db, l.log, projection.Config{Chain: append([]bus.Middleware{stall}, middleware.Default(middleware.Options{})...)}, p)
+	r, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{Chain: append([]bus.Middleware{stall}, middleware.Default(middleware.Options{})...)}, p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ type app struct {
 type setup struct {
 	types    *eventlog.Types
 	producer outbox.ProducerConfig
-	log      eventlog.Config
+	log      eventlog.LogConfig
 	tables   bus.Tables
 }
 
@@ -82,7 +82,7 @@ func (s setup) newApp(t testing.TB, db *bun.DB, consumers ...bus.Consumer) *app 
 	if a.producer, err = outbox.NewProducer(a.registry, s.producer); err != nil {
 		t.Fatalf("producer: %v", err)
 	}
-	if a.log, err = eventlog.New(a.registry, a.producer, s.log); err != nil {
+	if a.log, err = eventlog.NewLog(a.registry, a.producer, s.log); err != nil {
 		t.Fatalf("log: %v", err)
 	}
 	if err := outbox.Migrate(a.ctx, db, a.registry.Tables()); err != nil {
@@ -188,8 +188,8 @@ func running(t testing.TB, what string, run func(context.Context) error) (stop f
 func (a *app) process() {
 	a.Helper()
 	processor, err := outbox.NewProcessor(a.db, a.registry, outbox.ProcessorConfig{
-		AttemptDelay: time.Millisecond, ProcessorMaxDelay: 50 * time.Millisecond, MaxAttempts: 2,
-		DefaultConsumerTimeout: 5 * time.Second, DrainTimeout: 5 * time.Second,
+		AttemptDelay: time.Millisecond, PollInterval: 50 * time.Millisecond, MaxAttempts: 2,
+		ConsumerTimeout: 5 * time.Second, DrainTimeout: 5 * time.Second,
 	})
 	if err != nil {
 		a.Fatalf("processor: %v", err)

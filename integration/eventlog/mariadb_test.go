@@ -25,7 +25,10 @@ func TestMariaDBHasNoEventLog(t *testing.T) {
 	}
 	for name, call := range map[string]func() error{
 		"NewProcessor": func() error { _, err := outbox.NewProcessor(a.db, a.registry, outbox.ProcessorConfig{}); return err },
-		"NewRunner":    func() error { _, err := projection.NewRunner(a.db, a.log, projection.Config{}, tables); return err },
+		"NewRunner": func() error {
+			_, err := projection.NewRunner(a.db, a.log, projection.RunnerConfig{}, tables)
+			return err
+		},
 		"Inline.Rebuild": func() error {
 			inline, err := projection.NewInline(a.log.Types(), tables)
 			if err != nil {

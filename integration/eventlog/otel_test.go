@@ -24,7 +24,7 @@ func TestTelemetryOfTheEventLog(t *testing.T) {
 	t.Parallel()
 	spans := tracetest.NewInMemoryExporter()
 	reader := sdkmetric.NewManualReader()
-	telemetry, err := amotel.New(amotel.Config{
+	telemetry, err := amotel.NewTelemetry(amotel.TelemetryConfig{
 		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)),
 		MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
 		Propagator:     propagation.TraceContext{},
@@ -33,7 +33,7 @@ func TestTelemetryOfTheEventLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := setup{producer: outbox.ProducerConfig{Telemetry: telemetry.Produce()}}.newLedger(t, testdb.Postgres(t))
-	r, err := projection.NewRunner(l.db, l.log, projection.Config{Telemetry: telemetry.Apply()}, balances())
+	r, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{Telemetry: telemetry.Apply()}, balances())
 	if err != nil {
 		t.Fatal(err)
 	}

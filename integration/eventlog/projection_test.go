@@ -74,7 +74,7 @@ func balances2() projection.Projection {
 
 func (l *ledger) runner(projections ...projection.Projection) *projection.Runner {
 	l.Helper()
-	r, err := projection.NewRunner(l.db, l.log, projection.Config{ProcessorMaxDelay: 20 * time.Millisecond}, projections...)
+	r, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{PollInterval: 20 * time.Millisecond}, projections...)
 	if err != nil {
 		l.Fatalf("runner: %v", err)
 	}
@@ -85,7 +85,7 @@ func (l *ledger) catchUp(r *projection.Runner) {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
 	defer cancel()
-	if err := r.CatchUp(ctx); err != nil {
+	if _, err := r.CatchUp(ctx); err != nil {
 		l.Fatalf("catch up: %v", err)
 	}
 }
@@ -308,7 +308,7 @@ func TestPoisonPolicies(t *testing.T) {
 						l.append("account-good", eventlog.Any, moved{1})
 					}
 				}
-				r, err := projection.NewRunner(db, l.log, projection.Config{ProcessorMaxDelay: 5 * time.Millisecond}, p)
+				r, err := projection.NewRunner(db, l.log, projection.RunnerConfig{PollInterval: 5 * time.Millisecond}, p)
 				if err != nil {
 					t.Fatal(err)
 				}

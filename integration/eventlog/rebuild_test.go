@@ -151,14 +151,14 @@ func TestProjectionMistakes(t *testing.T) {
 		"Version -1":                  {Name: "p", On: on, Version: -1},
 		"is eventlog_test.moved, not": {Name: "p", On: []projection.Apply{projection.On(func(context.Context, bun.Tx, movedToo) error { return nil })}},
 	} {
-		if _, err := projection.NewRunner(l.db, l.log, projection.Config{}, p); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{}, p); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
 	}
-	if _, err := projection.NewRunner(l.db, l.log, projection.Config{Concurrency: 2, Chain: []bus.Middleware{nil}}); err == nil || !strings.Contains(err.Error(), "Concurrency 2") || !strings.Contains(err.Error(), "Chain[0]") {
+	if _, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{Concurrency: 2, Chain: []bus.Middleware{nil}}); err == nil || !strings.Contains(err.Error(), "Concurrency 2") || !strings.Contains(err.Error(), "Chain[0]") {
 		t.Errorf("got %v, want both mistakes", err)
 	}
-	if _, err := projection.NewRunner(l.db, l.log, projection.Config{}, balances(), balances()); err == nil {
+	if _, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{}, balances(), balances()); err == nil {
 		t.Error("a projection twice: got no error")
 	}
 	l.exec("DROP TABLE asyncmonolith_migrations")
@@ -183,7 +183,7 @@ func TestInlineProjections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := setup{types: all, log: eventlog.Config{Inline: []eventlog.Inline{inline}}}.newLedger(t, db)
+		l := setup{types: all, log: eventlog.LogConfig{Inline: []eventlog.Inline{inline}}}.newLedger(t, db)
 		err = l.inTx(func(ctx context.Context, tx bun.Tx) error {
 			if _, err := l.log.Append(ctx, tx, "account-1", eventlog.Any, moved{5}, opened{"x"}); err != nil {
 				return err
@@ -292,7 +292,7 @@ func TestSkipOnReplayGuardsAProjection(t *testing.T) {
 	p := projection.Projection{Name: "mail", Reset: func(context.Context, bun.Tx) error { return nil },
 		On: []projection.Apply{projection.On(func(context.Context, bun.Tx, moved) error { mails++; return nil })}}
 	chain := append(middleware.Default(middleware.Options{}), middleware.SkipOnReplay("mail"))
-	r, err := projection.NewRunner(l.db, l.log, projection.Config{Chain: chain}, p)
+	r, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{Chain: chain}, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,8 +325,9 @@ func TestErrorsSayWhichProjection(t *testing.T) {
 	_, resumed := r.Resume(l.ctx, "balance", 1)
 	ctx, cancel := context.WithTimeout(l.ctx, 10*time.Millisecond)
 	defer cancel()
-	_, zero := projection.NewRunner(db, l.log, projection.Config{}, projection.Projection{Name: "p", On: []projection.Apply{{}}})
-	_, none := projection.NewRunner(db, l.log, projection.Config{}, projection.Projection{Name: "p", On: []projection.Apply{projection.On[moved](nil)}})
+	_, zero := projection.NewRunner(db, l.log, projection.RunnerConfig{}, projection.Projection{Name: "p", On: []projection.Apply{{}}})
+	_, none := projection.NewRunner(db, l.log, projection.RunnerConfig{}, projection.Projection{Name: "p", On: []projection.Apply{projection.On[moved](nil)}})
+	_, behind := l.runner(broken).CatchUp(l.ctx)
 	for name, c := range map[string]struct {
 		err  error
 		want string
@@ -335,7 +336,7 @@ func TestErrorsSayWhichProjection(t *testing.T) {
 		"promote what is retired": {r.Promote(l.ctx, "balances", 1, 0), "to go back, give the runner a higher version"},
 		"resume what never ran":   {resumed, `projection: resume "balance": version 1 has never run`},
 		"rebuild a misspelt one":  {r.Rebuild(l.ctx, "balance"), `the runner was given ["balances"]`},
-		"catch up":                {l.runner(broken).CatchUp(l.ctx), `projection "broken" version 1 at position 1, stream "account-1" version 1: cannot`},
+		"catch up":                {behind, `projection "broken" version 1 at position 1, stream "account-1" version 1: cannot`},
 		"wait for nobody":         {l.runner(broken).WaitFor(ctx, "broken", appended), "it has not come to sequence 1"},
 		"an empty Apply":          {zero, "On[0]: it is a zero value: make it by projection.On"},
 		"On of nothing":           {none, `On[0]: the function for event "account.moved" is nil`},

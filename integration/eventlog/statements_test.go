@@ -67,7 +67,7 @@ func TestTheCheckpointMovesWithTheWrites(t *testing.T) {
 	others.fill(3, 20)
 	r := l.runner(balances())
 	for range 3 {
-		if err := r.CatchUp(l.ctx); err == nil {
+		if _, err := r.CatchUp(l.ctx); err == nil {
 			t.Error("catch up without a checkpoint: got no error")
 		}
 	}

@@ -90,7 +90,7 @@ func readsWhatPeopleAsk(t *testing.T, a *app) {
 	if err != nil || !slices.ContainsFunc(queues, func(q outbox.Queue) bool { return q.Consumer == "again" && !q.PausedAt.IsZero() }) {
 		t.Errorf("queues: got %+v and %v, want one that is paused", queues, err)
 	}
-	scheduler, err := schedule.NewScheduler(a.registry, schedule.Config{})
+	scheduler, err := schedule.NewScheduler(a.registry, schedule.SchedulerConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

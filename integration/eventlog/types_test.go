@@ -139,7 +139,7 @@ func types2(t *testing.T) *eventlog.Types {
 
 func TestNewReportsEveryMistake(t *testing.T) {
 	t.Parallel()
-	_, err := eventlog.New(nil, nil, eventlog.Config{Inline: []eventlog.Inline{nil}})
+	_, err := eventlog.NewLog(nil, nil, eventlog.LogConfig{Inline: []eventlog.Inline{nil}})
 	for _, want := range []string{"registry is nil", "producer is nil", "Inline[0] is nil"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("New of nothing: got %v, want %q", err, want)
@@ -153,7 +153,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := eventlog.New(registry, producer, eventlog.Config{}); err == nil || !strings.Contains(err.Error(), "RegistryConfig.Events") {
+	if _, err := eventlog.NewLog(registry, producer, eventlog.LogConfig{}); err == nil || !strings.Contains(err.Error(), "RegistryConfig.Events") {
 		t.Errorf("New without events: got %v, want an error that says how", err)
 	}
 }
@@ -168,11 +168,11 @@ func TestMistakesInWiringAreErrors(t *testing.T) {
 	if err != nil {
 		t.Errorf("a registry of nil types: got %v, want that New reports it", err)
 	}
-	unmade, err := eventlog.New(a.registry, (*outbox.Producer)(nil), eventlog.Config{})
+	unmade, err := eventlog.NewLog(a.registry, (*outbox.Producer)(nil), eventlog.LogConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	strange, err := eventlog.New(a.registry, newApp(t, db).producer, eventlog.Config{})
+	strange, err := eventlog.NewLog(a.registry, newApp(t, db).producer, eventlog.LogConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestMistakesInWiringAreErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, runnerErr := projection.NewRunner(db, new(eventlog.Log), projection.Config{})
+	_, runnerErr := projection.NewRunner(db, new(eventlog.Log), projection.RunnerConfig{})
 	for name, c := range map[string]struct {
 		err  error
 		want string
@@ -214,7 +214,7 @@ func TestCategoriesThatNoStreamHas(t *testing.T) {
 	_, _, executed := decider.Execute(a.ctx, a.log, db, d, "1", 5)
 	p := balances()
 	p.Categories = []string{"account", "bank-account"}
-	_, made := projection.NewRunner(db, a.log, projection.Config{}, p)
+	_, made := projection.NewRunner(db, a.log, projection.RunnerConfig{}, p)
 	var read error
 	for _, err := range a.log.ReadLog(a.ctx, db, 0, eventlog.Filter{Categories: p.Categories}) {
 		read = err

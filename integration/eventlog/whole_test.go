@@ -155,7 +155,7 @@ func withInline(t *testing.T, db *bun.DB) *app {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := setup{types: all, log: eventlog.Config{Inline: []eventlog.Inline{inline}}}.newApp(t, db,
+	a := setup{types: all, log: eventlog.LogConfig{Inline: []eventlog.Inline{inline}}}.newApp(t, db,
 		bus.Consume("c", func(context.Context, moved) error { return nil }))
 	a.exec("CREATE TABLE notes (note int)")
 	for _, stream := range []string{"account-a", "account-b", "account-dead"} {
@@ -260,7 +260,7 @@ func TestARepeatedDecisionLosesNoConflict(t *testing.T) {
 func TestNamesThatAreNoText(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := newApp(t, db)
-		runner, err := projection.NewRunner(db, a.log, projection.Config{})
+		runner, err := projection.NewRunner(db, a.log, projection.RunnerConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}

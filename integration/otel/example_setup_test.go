@@ -42,7 +42,7 @@ func setUp(db *bun.DB, registry *bus.Registry, exporter sdktrace.SpanExporter, r
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter)) // by otlptracehttp.New, for instance
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
 
-	telemetry, err := amotel.New(amotel.Config{
+	telemetry, err := amotel.NewTelemetry(amotel.TelemetryConfig{
 		TracerProvider: tracers,
 		MeterProvider:  meters,
 		Propagator:     propagation.TraceContext{},
@@ -64,7 +64,7 @@ func setUp(db *bun.DB, registry *bus.Registry, exporter sdktrace.SpanExporter, r
 	if err != nil {
 		return nil, err
 	}
-	scheduler, err := schedule.NewScheduler(registry, schedule.Config{Headers: telemetry.Headers})
+	scheduler, err := schedule.NewScheduler(registry, schedule.SchedulerConfig{Headers: telemetry.Headers})
 	if err != nil {
 		return nil, err
 	}

@@ -119,7 +119,7 @@ func TestMetrics(t *testing.T) {
 		refuse := func(bus.Sender) bus.Sender {
 			return func(context.Context, *bus.Batch) error { return bus.ErrTooLarge }
 		}
-		producer := must(outbox.NewProducer(p.registry, outbox.ProducerConfig{Telemetry: p.telemetry.Produce(), User: []bus.SendMiddleware{refuse}}))(p)
+		producer := must(outbox.NewProducer(p.registry, outbox.ProducerConfig{Telemetry: p.telemetry.Produce(), Layers: []bus.SendMiddleware{refuse}}))(p)
 		if _, err := producer.Produce(p.ctx, p.db, order{"3"}); !errors.Is(err, bus.ErrTooLarge) {
 			p.Errorf("produce: got %v, want %v", err, bus.ErrTooLarge)
 		}
@@ -302,7 +302,7 @@ func TestStaleSamplesAreNotShown(t *testing.T) {
 // TestProvidersThatRefuse has a meter provider that makes no instruments.
 func TestProvidersThatRefuse(t *testing.T) {
 	t.Parallel()
-	if _, err := amotel.New(amotel.Config{MeterProvider: refusing{}}); err == nil || !strings.Contains(err.Error(), "no counters") {
+	if _, err := amotel.NewTelemetry(amotel.TelemetryConfig{MeterProvider: refusing{}}); err == nil || !strings.Contains(err.Error(), "no counters") {
 		t.Errorf("new: got %v, want the meter's error", err)
 	}
 }

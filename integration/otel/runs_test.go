@@ -29,7 +29,7 @@ import (
 func observed(t *testing.T, m *bus.Message, handler bus.Handler, layers ...bus.Middleware) (tracetest.SpanStub, string) {
 	t.Helper()
 	spans, reader := tracetest.NewInMemoryExporter(), sdkmetric.NewManualReader()
-	telemetry := must(amotel.New(amotel.Config{
+	telemetry := must(amotel.NewTelemetry(amotel.TelemetryConfig{
 		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans), sdktrace.WithSampler(sdktrace.AlwaysSample())),
 		MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
 		Propagator:     propagation.TraceContext{},
@@ -271,7 +271,7 @@ func TestSpanAroundRun(t *testing.T) {
 	for _, headers := range []map[string]string{nil, {"tenant": "acme"}, {"traceparent": "00-xyz"}} {
 		spans := tracetest.NewInMemoryExporter()
 		tracers := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
-		telemetry := must(amotel.New(amotel.Config{TracerProvider: tracers, Propagator: propagation.TraceContext{}}))(t)
+		telemetry := must(amotel.NewTelemetry(amotel.TelemetryConfig{TracerProvider: tracers, Propagator: propagation.TraceContext{}}))(t)
 		ctx, around := tracers.Tracer("app").Start(t.Context(), "start of the application")
 		m := delivery()
 		m.Headers = headers
@@ -296,7 +296,7 @@ func (s *attributesAtStart) Description() string { return "attributesAtStart" }
 func TestSamplersSeeTheAttributes(t *testing.T) {
 	t.Parallel()
 	sampler := &attributesAtStart{}
-	telemetry := must(amotel.New(amotel.Config{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler))}))(t)
+	telemetry := must(amotel.NewTelemetry(amotel.TelemetryConfig{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler))}))(t)
 	check(t, telemetry.Consume()(func(context.Context, *bus.Message) error { return nil })(t.Context(), delivery()))
 	want := map[attribute.Key]string{
 		"messaging.system": "asyncmonolith", "messaging.operation.name": "process", "messaging.operation.type": "process",
@@ -316,7 +316,7 @@ func TestNoTracesOfWhatIsNotSampled(t *testing.T) {
 	consumers := []bus.Consumer{script("a", &errCard{"4111"}), refunds("r")}
 	inShop(t, settings{sampler: sdktrace.ParentBased(sdktrace.AlwaysSample()), consumers: consumers}, func(p *shop) {
 		silent := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.NeverSample())))
-		out := must(amotel.New(amotel.Config{TracerProvider: silent, Propagator: propagation.TraceContext{}}))(p)
+		out := must(amotel.NewTelemetry(amotel.TelemetryConfig{TracerProvider: silent, Propagator: propagation.TraceContext{}}))(p)
 		producer := must(outbox.NewProducer(p.registry, outbox.ProducerConfig{Telemetry: out.Produce()}))(p)
 		ctx, span := silent.Tracer("app").Start(p.ctx, "app")
 		defer span.End()

@@ -57,8 +57,8 @@ type shop struct {
 
 // settings are what tests change about a shop.
 type settings struct {
-	telemetry amotel.Config    // providers and propagator are filled in
-	sampler   sdktrace.Sampler // AlwaysSample by default
+	telemetry amotel.TelemetryConfig // providers and propagator are filled in
+	sampler   sdktrace.Sampler       // AlwaysSample by default
 	consumers []bus.Consumer
 }
 
@@ -83,10 +83,10 @@ func newShop(t *testing.T, ctx context.Context, db *bun.DB, s settings) *shop {
 	if s.telemetry.Propagator == nil {
 		s.telemetry.Propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 	}
-	p.telemetry = must(amotel.New(s.telemetry))(t)
+	p.telemetry = must(amotel.NewTelemetry(s.telemetry))(t)
 	p.registry = must(bus.NewRegistry(s.consumers...))(t)
 	p.producer = must(outbox.NewProducer(p.registry, outbox.ProducerConfig{Telemetry: p.telemetry.Produce()}))(t)
-	p.scheduler = must(schedule.NewScheduler(p.registry, schedule.Config{Headers: p.telemetry.Headers}))(t)
+	p.scheduler = must(schedule.NewScheduler(p.registry, schedule.SchedulerConfig{Headers: p.telemetry.Headers}))(t)
 	check(t, outbox.Migrate(ctx, db, p.registry.Tables()))
 	return p
 }

@@ -62,27 +62,27 @@ func TestSpans(t *testing.T) {
 	forwarded := outbox.Item{Payload: order{"1"}, Options: []outbox.Option{header}}
 	stories := []struct {
 		name      string
-		config    amotel.Config
+		config    amotel.TelemetryConfig
 		consumers []bus.Consumer
 		tell      func(*shop)
 	}{
-		{"a message", amotel.Config{}, []bus.Consumer{script("a")}, func(p *shop) { produced(p) }},
-		{"a message produced outside of any span", amotel.Config{}, []bus.Consumer{script("a")},
+		{"a message", amotel.TelemetryConfig{}, []bus.Consumer{script("a")}, func(p *shop) { produced(p) }},
+		{"a message produced outside of any span", amotel.TelemetryConfig{}, []bus.Consumer{script("a")},
 			func(p *shop) { check(p, p.produce(p.ctx, order{"1"})) }},
-		{"a message with two consumers", amotel.Config{}, []bus.Consumer{script("a"), script("b")}, func(p *shop) { produced(p) }},
-		{"a message produced by a consumer", amotel.Config{}, []bus.Consumer{producing, refunds("r")}, func(p *shop) { current = p; produced(p) }},
-		{"a batch", amotel.Config{}, []bus.Consumer{script("a")}, batch(outbox.Item{Payload: order{"1"}}, outbox.Item{Payload: order{"2"}})},
-		{"a batch of two payload types", amotel.Config{}, []bus.Consumer{script("a"), refunds("r")},
+		{"a message with two consumers", amotel.TelemetryConfig{}, []bus.Consumer{script("a"), script("b")}, func(p *shop) { produced(p) }},
+		{"a message produced by a consumer", amotel.TelemetryConfig{}, []bus.Consumer{producing, refunds("r")}, func(p *shop) { current = p; produced(p) }},
+		{"a batch", amotel.TelemetryConfig{}, []bus.Consumer{script("a")}, batch(outbox.Item{Payload: order{"1"}}, outbox.Item{Payload: order{"2"}})},
+		{"a batch of two payload types", amotel.TelemetryConfig{}, []bus.Consumer{script("a"), refunds("r")},
 			batch(outbox.Item{Payload: order{"1"}}, outbox.Item{Payload: refund{"1"}})},
-		{"a batch without create spans", amotel.Config{SkipCreateSpans: true}, []bus.Consumer{script("a")},
+		{"a batch without create spans", amotel.TelemetryConfig{SkipCreateSpans: true}, []bus.Consumer{script("a")},
 			batch(outbox.Item{Payload: order{"1"}}, outbox.Item{Payload: order{"2"}})},
-		{"a retry", amotel.Config{}, []bus.Consumer{script("a", declined())}, func(p *shop) { produced(p) }},
-		{"a poisoned message", amotel.Config{}, []bus.Consumer{script("a", declined(), declined())}, func(p *shop) { produced(p) }},
-		{"a message poisoned at once", amotel.Config{}, []bus.Consumer{script("a", bus.Permanent(declined()))}, func(p *shop) { produced(p) }},
-		{"a discarded message", amotel.Config{}, []bus.Consumer{script("a", bus.Discard(declined()))}, func(p *shop) { produced(p) }},
-		{"a snoozed message", amotel.Config{}, []bus.Consumer{script("a", bus.Snooze(time.Minute))}, func(p *shop) { produced(p) }},
-		{"a delayed message", amotel.Config{}, []bus.Consumer{script("a")}, func(p *shop) { produced(p, outbox.Delay(20*time.Millisecond)) }},
-		{"a message that is requeued after it was poisoned", amotel.Config{}, []bus.Consumer{script("a", bus.Permanent(declined()))}, func(p *shop) {
+		{"a retry", amotel.TelemetryConfig{}, []bus.Consumer{script("a", declined())}, func(p *shop) { produced(p) }},
+		{"a poisoned message", amotel.TelemetryConfig{}, []bus.Consumer{script("a", declined(), declined())}, func(p *shop) { produced(p) }},
+		{"a message poisoned at once", amotel.TelemetryConfig{}, []bus.Consumer{script("a", bus.Permanent(declined()))}, func(p *shop) { produced(p) }},
+		{"a discarded message", amotel.TelemetryConfig{}, []bus.Consumer{script("a", bus.Discard(declined()))}, func(p *shop) { produced(p) }},
+		{"a snoozed message", amotel.TelemetryConfig{}, []bus.Consumer{script("a", bus.Snooze(time.Minute))}, func(p *shop) { produced(p) }},
+		{"a delayed message", amotel.TelemetryConfig{}, []bus.Consumer{script("a")}, func(p *shop) { produced(p, outbox.Delay(20*time.Millisecond)) }},
+		{"a message that is requeued after it was poisoned", amotel.TelemetryConfig{}, []bus.Consumer{script("a", bus.Permanent(declined()))}, func(p *shop) {
 			produced(p)
 			p.process("it is poisoned", func() bool { return p.count("SELECT count(*) FROM poisoned_messages") == 1 })
 			result := must(must(poison.NewStore(p.registry))(p).RequeueWhere(p.ctx, p.db, poison.Filter{}, 10))(p)
@@ -90,24 +90,24 @@ func TestSpans(t *testing.T) {
 				p.Errorf("requeue: got %+v, want one message", result)
 			}
 		}},
-		{"a message with links only", amotel.Config{LinkOnly: true}, []bus.Consumer{script("a")}, func(p *shop) { produced(p) }},
-		{"a forwarded message", amotel.Config{}, []bus.Consumer{script("a")}, func(p *shop) { produced(p, header) }},
-		{"a forwarded message in a batch", amotel.Config{}, []bus.Consumer{script("a")}, batch(forwarded, outbox.Item{Payload: order{"2"}})},
-		{"a forwarded message in a batch without create spans", amotel.Config{SkipCreateSpans: true}, []bus.Consumer{script("a")},
+		{"a message with links only", amotel.TelemetryConfig{LinkOnly: true}, []bus.Consumer{script("a")}, func(p *shop) { produced(p) }},
+		{"a forwarded message", amotel.TelemetryConfig{}, []bus.Consumer{script("a")}, func(p *shop) { produced(p, header) }},
+		{"a forwarded message in a batch", amotel.TelemetryConfig{}, []bus.Consumer{script("a")}, batch(forwarded, outbox.Item{Payload: order{"2"}})},
+		{"a forwarded message in a batch without create spans", amotel.TelemetryConfig{SkipCreateSpans: true}, []bus.Consumer{script("a")},
 			batch(forwarded, outbox.Item{Payload: order{"2"}})},
-		{"a scheduled message", amotel.Config{}, []bus.Consumer{script("a", declined())}, func(p *shop) {
+		{"a scheduled message", amotel.TelemetryConfig{}, []bus.Consumer{script("a", declined())}, func(p *shop) {
 			p.inApp(func(ctx context.Context) error { return p.schedule(ctx, order{"1"}) })
 		}},
-		{"two scheduled messages at once", amotel.Config{}, []bus.Consumer{script("a"), refunds("r")}, func(p *shop) {
+		{"two scheduled messages at once", amotel.TelemetryConfig{}, []bus.Consumer{script("a"), refunds("r")}, func(p *shop) {
 			p.inApp(func(ctx context.Context) error {
 				return errors.Join(p.schedule(ctx, order{"1"}), p.schedule(ctx, refund{"1"}))
 			})
 		}},
-		{"a send that fails", amotel.Config{}, []bus.Consumer{script("a")}, func(p *shop) {
+		{"a send that fails", amotel.TelemetryConfig{}, []bus.Consumer{script("a")}, func(p *shop) {
 			refuse := func(bus.Sender) bus.Sender {
 				return func(context.Context, *bus.Batch) error { return declined() }
 			}
-			producer := must(outbox.NewProducer(p.registry, outbox.ProducerConfig{Telemetry: p.telemetry.Produce(), User: []bus.SendMiddleware{refuse}}))(p)
+			producer := must(outbox.NewProducer(p.registry, outbox.ProducerConfig{Telemetry: p.telemetry.Produce(), Layers: []bus.SendMiddleware{refuse}}))(p)
 			if _, err := producer.Produce(p.ctx, p.db, order{"1"}); err == nil {
 				p.Error("produce: got no error, want the chain's")
 			}

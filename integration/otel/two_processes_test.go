@@ -107,7 +107,7 @@ func produceOneOfEach(ctx context.Context, tracers *sdktrace.TracerProvider) err
 	if err != nil {
 		return err
 	}
-	telemetry, err := amotel.New(amotel.Config{TracerProvider: tracers, Propagator: propagation.TraceContext{}})
+	telemetry, err := amotel.NewTelemetry(amotel.TelemetryConfig{TracerProvider: tracers, Propagator: propagation.TraceContext{}})
 	if err != nil {
 		return err
 	}
@@ -137,13 +137,13 @@ func consumeUntilInputEnds(ctx context.Context, tracers *sdktrace.TracerProvider
 	if err != nil {
 		return err
 	}
-	telemetry, err := amotel.New(amotel.Config{TracerProvider: tracers, Propagator: propagation.TraceContext{}})
+	telemetry, err := amotel.NewTelemetry(amotel.TelemetryConfig{TracerProvider: tracers, Propagator: propagation.TraceContext{}})
 	if err != nil {
 		return err
 	}
 	processor, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
-		ProcessorMaxDelay: 50 * time.Millisecond,
-		Chain:             middleware.Default(middleware.Options{Telemetry: telemetry.Consume(), Backoff: middleware.Constant(50 * time.Millisecond)}),
+		PollInterval: 50 * time.Millisecond,
+		Chain:        middleware.Default(middleware.Options{Telemetry: telemetry.Consume(), Backoff: middleware.Constant(50 * time.Millisecond)}),
 	})
 	if err != nil {
 		return err

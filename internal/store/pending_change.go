@@ -13,8 +13,8 @@ import (
 
 // PendingChange is what becomes of messages.
 type PendingChange struct {
-	Cancel bool      // delete them, or else
-	DueAt  time.Time // make them due then; the zero time means now
+	Cancel      bool      // delete them, or else
+	AvailableAt time.Time // make them due then; the zero time means now
 }
 
 // Changed is what became of each message that was named.
@@ -90,8 +90,8 @@ func (s *Store) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, c Pend
 	due := ""
 	if !c.Cancel {
 		due = s.dialect.Now(ctx)
-		if !c.DueAt.IsZero() {
-			due = s.dialect.At(c.DueAt)
+		if !c.AvailableAt.IsZero() {
+			due = s.dialect.At(c.AvailableAt)
 		}
 	}
 	rows, err := s.dialect.ChangeLocked(ctx, tx, ids, due)

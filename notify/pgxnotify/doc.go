@@ -2,7 +2,7 @@
 // It is a module of its own, so that the library itself depends on no driver.
 //
 //	listener := pgxnotify.FromDB(db.DB) // db is the application's *bun.DB
-//	notifier, err := notify.NewNotifier(db, registry, notify.Config{Listener: listener})
+//	notifier, err := notify.NewNotifier(db, registry, notify.NotifierConfig{Listener: listener})
 //
 // It sends nothing and decides nothing. It may import only pgx.
 package pgxnotify

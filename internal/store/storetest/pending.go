@@ -212,7 +212,7 @@ func pendingReschedule(k *kit) {
 	}
 	k.pass(time.Minute)
 	k.change(k.db, store.PendingChange{}, first)
-	k.change(k.db, store.PendingChange{DueAt: epoch().Add(time.Hour)}, second)
+	k.change(k.db, store.PendingChange{AvailableAt: epoch().Add(time.Hour)}, second)
 	due := map[int64]string{}
 	for _, m := range k.messages() {
 		due[m.ID] = m.Available
@@ -225,7 +225,7 @@ func pendingHolders(k *kit) {
 	ids := k.add("c", 3)
 	k.take("a", "c", ids[0])
 	before := k.messages()
-	for _, c := range []store.PendingChange{{Cancel: true}, {DueAt: epoch().Add(time.Hour)}} {
+	for _, c := range []store.PendingChange{{Cancel: true}, {AvailableAt: epoch().Add(time.Hour)}} {
 		equalChange(k, "claimed and missing", k.change(k.db, c, ids[0], 9999), store.Changed{Held: ids[:1], Missing: []int64{9999}})
 		equal(k, "messages", k.messages(), before)
 	}

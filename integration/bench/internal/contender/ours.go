@@ -131,7 +131,7 @@ func (s *ours) join(ctx context.Context) error {
 	if !s.variant.Notify {
 		return nil
 	}
-	n, err := notify.NewNotifier(s.db, s.registry, notify.Config{Listener: pgxnotify.FromDB(s.db.DB), Logger: logger()})
+	n, err := notify.NewNotifier(s.db, s.registry, notify.NotifierConfig{Listener: pgxnotify.FromDB(s.db.DB), Logger: logger()})
 	if err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func background(ctx context.Context, fail func(error), runs ...func(context.Cont
 
 // schedule writes the schedules.
 func (s *ours) schedule(ctx context.Context) error {
-	scheduler, err := schedule.NewScheduler(s.registry, schedule.Config{})
+	scheduler, err := schedule.NewScheduler(s.registry, schedule.SchedulerConfig{})
 	if err != nil {
 		return err
 	}

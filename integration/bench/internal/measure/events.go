@@ -60,7 +60,7 @@ func (b *Bench) withLedger(ctx context.Context, use func(ctx context.Context, l 
 		if l.producer, err = outbox.NewProducer(registry, outbox.ProducerConfig{}); err != nil {
 			return err
 		}
-		if l.log, err = eventlog.New(registry, l.producer, eventlog.Config{}); err != nil {
+		if l.log, err = eventlog.NewLog(registry, l.producer, eventlog.LogConfig{}); err != nil {
 			return err
 		}
 		if err := outbox.Migrate(r.ctx, l.db, registry.Tables()); err != nil {
@@ -172,7 +172,7 @@ func (b *Bench) Project(ctx context.Context, events int, upsert bool) (rate floa
 			return err
 		}
 		begun := time.Now()
-		err = runner.CatchUp(ctx)
+		_, err = runner.CatchUp(ctx)
 		rate = float64(applied) / time.Since(begun).Seconds()
 		if err == nil && applied != events {
 			err = fmt.Errorf("%d of %d events applied", applied, events)
@@ -183,7 +183,7 @@ func (b *Bench) Project(ctx context.Context, events int, upsert bool) (rate floa
 }
 
 func (l *ledger) runner(apply func(ctx context.Context, tx bun.Tx, e booked) error) (*projection.Runner, error) {
-	return projection.NewRunner(l.db, l.log, projection.Config{Logger: slog.New(slog.DiscardHandler)},
+	return projection.NewRunner(l.db, l.log, projection.RunnerConfig{Logger: slog.New(slog.DiscardHandler)},
 		projection.Projection{Name: "bench", On: []projection.Apply{projection.On(apply)}})
 }
 
