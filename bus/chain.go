@@ -19,8 +19,8 @@ type Middleware func(next Handler) Handler
 // Batch is what was produced together, on its way down the produce chain. A layer
 // passes on the batch that it was given.
 type Batch struct {
-	// Messages are written, all or none. A layer may change them, leave some out and
-	// add others, before it calls next.
+	// Messages are written, all or none. Before it calls next a layer may change them,
+	// leave some out, and add others, which are given an id. It calls next once.
 	Messages []*Message
 
 	write func(ctx context.Context, messages []*Message) error

@@ -107,7 +107,7 @@ type Write struct {
 // consumers, but is in no stream: the Event of its message is nil.
 //
 // Other errors that the caller can avoid are *[UnknownTypeError], [ErrTombstoned],
-// bus.ErrBadPayload, bus.ErrBadPayload, bus.ErrTooLarge, bus.ErrBadText and
+// bus.ErrBadPayload, bus.ErrTooLarge, bus.ErrBadText and
 // bus.ErrBadOption, for which nothing was sent to the database.
 func (l *Log) Append(ctx context.Context, tx bun.Tx, stream string, want Expected, events ...bus.Payload) (Appended, error) {
 	appended, err := l.AppendAll(ctx, tx, Write{Stream: stream, Want: want, Events: events})

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uptrace/bun"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
@@ -202,4 +204,52 @@ func TestLayerThatCallsWhatIsOver(t *testing.T) {
 		t.Errorf("the layer below, too late: got error %v and %d runs, want an error and none", err, runs.Load())
 	}
 	r.mustStop()
+}
+
+// TestProduceLayersMayAddAndLeaveOut has layers change what a batch holds.
+func TestProduceLayersMayAddAndLeaveOut(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	a := newApp(t, db, bus.Consume("c", func(context.Context, order) error { return nil }))
+	produce := func(change func(ctx context.Context, b *bus.Batch, next bus.Sender) error) ([]outbox.Receipt, error) {
+		producer := must[*outbox.Producer](t)(outbox.NewProducer(a.registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{
+			func(next bus.Sender) bus.Sender {
+				return func(ctx context.Context, b *bus.Batch) error { return change(ctx, b, next) }
+			},
+		}}))
+		tx := must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
+		defer func() {
+			if err := tx.Commit(); err != nil {
+				t.Error(err)
+			}
+		}()
+		return producer.ProduceMany(t.Context(), tx, outbox.Item{Payload: order{ID: "1"}}, outbox.Item{Payload: order{ID: "2"}})
+	}
+	other := func() *bus.Message { return &bus.Message{PayloadType: "order.placed", Payload: []byte(`{"id":"3"}`)} }
+	receipts, err := produce(func(ctx context.Context, b *bus.Batch, next bus.Sender) error {
+		b.Messages = append(b.Messages[1:], other(), other())
+		return next(ctx, b)
+	})
+	if err != nil || receipts[0].Enqueued != 0 || receipts[1].Enqueued != 1 {
+		t.Errorf("receipts: got %+v and error %v, want none of the first and one of the second", receipts, err)
+	}
+	if n := a.count("SELECT count(DISTINCT message_id) FROM consumer_messages WHERE message_id <> '00000000-0000-0000-0000-000000000000'"); n != 3 {
+		t.Errorf("ids: got %d, want 3", n)
+	}
+	for name, change := range map[string]func(ctx context.Context, b *bus.Batch, next bus.Sender) error{
+		"next twice": func(ctx context.Context, b *bus.Batch, next bus.Sender) error {
+			return errors.Join(next(ctx, b), next(ctx, b))
+		},
+		"a message twice": func(ctx context.Context, b *bus.Batch, next bus.Sender) error {
+			b.Messages = append(b.Messages, b.Messages[0])
+			return next(ctx, b)
+		},
+	} {
+		if _, err := produce(change); !errors.Is(err, bus.ErrBadOption) {
+			t.Errorf("%s: got error %v, want ErrBadOption", name, err)
+		}
+		if n := a.count("SELECT count(*) FROM consumer_messages"); n != 3 {
+			t.Errorf("%s: got %d messages, want the 3 from before", name, n)
+		}
+	}
 }

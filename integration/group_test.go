@@ -346,8 +346,9 @@ func TestAGroupStops(t *testing.T) {
 	r := a.start(config)
 	<-started
 	r.mustStop()
-	if n, done := len(a.pending()), len(a.effects()); n != 16 || done != 4 {
-		t.Errorf("after the stop: got %d messages and %d effects, want the 16 that did not finish and 4", n, done)
+	// The stop waits a second for the transaction, which may take longer on a busy machine.
+	if n, done := len(a.pending()), len(a.effects()); n+done != 20 || done != 4 && done != 0 {
+		t.Errorf("after the stop: got %d messages and %d effects, want the 16 that did not finish and 4, or all 20 and none", n, done)
 	}
 	if n := a.count("SELECT count(*) FROM consumer_messages WHERE attempts + crashes > 0") + a.count("SELECT count(*) FROM message_claims"); n != 0 {
 		t.Errorf("messages that were charged, and claims: got %d, want none", n)

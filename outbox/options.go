@@ -47,7 +47,7 @@ func InsertID(key string) Option {
 }
 
 // Header adds a header. Headers travel with the message to every consumer. All
-// of a message have at most 8 KiB bytes, and each needs a name. Names
+// of a message have at most 8 KiB, and each needs a name. Names
 // that begin with "asyncmonolith-" are the library's: forward them, but make up
 // none.
 func Header(key, value string) Option {

@@ -108,7 +108,7 @@ func (p *Producer) log(next bus.Sender) bus.Sender {
 // handle must be that transaction: see [ErrNotInTx].
 //
 // Errors that the caller can avoid are bus.ErrNoConsumer, bus.ErrBadPayload,
-// bus.ErrBadPayload, bus.ErrTooLarge, bus.ErrBadText and bus.ErrBadOption; then
+// bus.ErrTooLarge, bus.ErrBadText and bus.ErrBadOption; then
 // nothing was sent to the database. [ErrSchema] says that the tables are missing.
 // Errors of the produce chain and of the database come back wrapped. In a
 // transaction of isolation REPEATABLE READ or SERIALIZABLE an insert id may meet
@@ -195,6 +195,14 @@ func each(n int, part string, check func(i int) error) error {
 	return errors.Join(mistakes...)
 }
 
+// identify gives a message an id unless it has one.
+func identify(m *bus.Message) (err error) {
+	if m != nil && m.ID == uuid.Nil {
+		m.ID, err = newMessageID()
+	}
+	return err
+}
+
 func newMessageID() (uuid.UUID, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -226,10 +234,8 @@ func (p *Producer) sendAll(ctx context.Context, db bun.IDB, batch []*bus.Message
 		return fmt.Errorf("outbox: send: %w", errUnmade)
 	}
 	err := each(len(batch), "message", func(i int) (err error) {
-		if m := batch[i]; m != nil && m.ID == (uuid.UUID{}) {
-			if m.ID, err = newMessageID(); err != nil {
-				return err
-			}
+		if err := identify(batch[i]); err != nil {
+			return err
 		}
 		return batch[i].Check(p.config.MaxPayload)
 	})
@@ -250,6 +256,9 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 	}
 	send := func() error {
 		return bus.Send(ctx, p.chain, batch, func(ctx context.Context, batch []*bus.Message) (err error) {
+			if receipts != nil {
+				return fmt.Errorf("%w: a layer of the produce chain sends on what is written already", bus.ErrBadOption)
+			}
 			receipts, err = p.write(ctx, db, batch, record)
 			return err
 		})
@@ -266,10 +275,18 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 // nothing is traced or logged that cannot be written, and are checked once more, since
 // layers may have changed them.
 func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder) (map[uuid.UUID]Receipt, error) {
+	receipts := make(map[uuid.UUID]Receipt, len(batch))
 	for _, m := range batch {
+		if err := identify(m); err != nil {
+			return nil, err
+		}
 		if err := m.Check(p.config.MaxPayload); err != nil {
 			return nil, err
 		}
+		if _, twice := receipts[m.ID]; twice {
+			return nil, fmt.Errorf("payload %q: %w: message %s is in the batch twice", m.PayloadType, bus.ErrBadOption, m.ID)
+		}
+		receipts[m.ID] = Receipt{}
 		if record == nil && m.Event != nil && m.Event.Sequence == 0 {
 			return nil, fmt.Errorf("%w: an event is appended with eventlog.Log.Append", bus.ErrBadOption)
 		}
@@ -295,7 +312,6 @@ func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, 
 		}
 		return nil, dberr.Explained(err)
 	}
-	receipts := make(map[uuid.UUID]Receipt, len(batch))
 	var payloadTypes []string
 	for _, m := range batch {
 		n := written[m.ID]

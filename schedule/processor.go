@@ -38,7 +38,7 @@ type Processor struct {
 	batch    atomic.Int64 // schedules in one transaction, as many as have time
 	aside    aside
 	running  atomic.Bool
-	working  atomic.Bool  // Run has seen that it can
+	working  atomic.Bool // Run has seen that it can
 }
 
 // ErrRunning is returned by [Processor.Run] while another Run of the same Processor has

@@ -119,7 +119,7 @@ func Name(name string) Option {
 }
 
 // Header adds a header to every message of the schedule. All of them have at
-// most 8 KiB bytes, and each needs a name. Names that begin with
+// most 8 KiB, and each needs a name. Names that begin with
 // "asyncmonolith-" are the library's: make up none.
 func Header(key, value string) Option {
 	return func(s *Schedule) error {
@@ -147,7 +147,7 @@ func Header(key, value string) Option {
 // commits; given a *bun.DB or bun.Conn it exists when Schedule returns.
 //
 // Errors that the caller can avoid are [ErrExpression], bus.ErrNoConsumer,
-// bus.ErrBadPayload, bus.ErrBadPayload, bus.ErrTooLarge, bus.ErrBadText,
+// bus.ErrBadPayload, bus.ErrTooLarge, bus.ErrBadText,
 // bus.ErrBadOption and outbox.ErrNotInTx, joined where there are several; then
 // nothing was sent to the database.
 func (s *Scheduler) Schedule(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...Option) (int64, error) {

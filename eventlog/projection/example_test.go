@@ -114,7 +114,7 @@ func ExampleNewInline() {
 		fmt.Println(err)
 		return
 	}
-	config := eventlog.LogConfig{Inline: []eventlog.Inline{inline}} // for eventlog.New
+	config := eventlog.LogConfig{Inline: []eventlog.Inline{inline}} // for eventlog.NewLog
 	fmt.Println(len(config.Inline), inline.Wants("account.deposited"))
 	// Output: 1 true
 }

@@ -74,7 +74,7 @@ func (i *Inline) ApplyInline(ctx context.Context, tx bun.Tx, events []eventlog.R
 func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) error {
 	switch {
 	case db == nil || log == nil || log.Registry() == nil:
-		return fmt.Errorf("projection: rebuild inline %q: the database handle is nil, or the log was not made by eventlog.New", i.projection.Name)
+		return fmt.Errorf("projection: rebuild inline %q: the database handle is nil, or the log was not made by eventlog.NewLog", i.projection.Name)
 	case i.projection.Reset == nil:
 		return fmt.Errorf("projection: rebuild inline %q: it has no Reset: give it one", i.projection.Name)
 	}

@@ -80,7 +80,7 @@ func NewRunner(db *bun.DB, log *eventlog.Log, config RunnerConfig, projections .
 		return nil, errors.New("projection: NewRunner: the database handle or the log is nil")
 	}
 	if log.Registry() == nil {
-		return nil, errors.New("projection: NewRunner: the log was not made by eventlog.New")
+		return nil, errors.New("projection: NewRunner: the log was not made by eventlog.NewLog")
 	}
 	s, err := store.For(db.Dialect().Name(), log.Registry().Tables())
 	if err == nil {

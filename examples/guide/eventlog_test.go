@@ -56,7 +56,7 @@ func TestEventLog(t *testing.T) {
 	if err := w.Log.RunInTx(ctx, w.DB, send); err != nil {
 		t.Fatal(err)
 	}
-	kit.DrainUntilIdle()                         // the reactors
+	kit.DrainUntilIdle()                            // the reactors
 	if _, err := w.Stock.CatchUp(ctx); err != nil { // the projections
 		t.Fatal(err)
 	}

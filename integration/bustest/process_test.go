@@ -104,7 +104,7 @@ func TestDrainStopsACascadeWithoutEnd(t *testing.T) {
 		k.Produce(OrderCharged{"1"})
 		k.Produce(OrderPlaced{"1"})
 		k.DrainUntilIdle()
-	}, "bustest: DrainUntilIdle: got 21 messages run, want at most 20 (Config.Limit)", "runs: again 20, never 1")
+	}, "bustest: DrainUntilIdle: got 21 messages run, want at most 20 (KitConfig.Limit)", "runs: again 20, never 1")
 	if runs != 20 {
 		t.Errorf("got %d runs, want 20", runs)
 	}

@@ -82,7 +82,7 @@ func TestAdvanceHasALimit(t *testing.T) {
 		mustSchedule(t, k, db, OrderPlaced{"1"}, "@every 1s")
 		k.Advance(5 * time.Second)
 		k.Advance(time.Minute)
-	}, "bustest: Advance(1m0s): got 6 schedules fired by ", "want at most 5 (Config.Limit)")
+	}, "bustest: Advance(1m0s): got 6 schedules fired by ", "want at most 5 (KitConfig.Limit)")
 	wantFailure(t, func(t testing.TB) { bustest.NewKit(t, db, noting("report", &ran)).Advance(-time.Second) },
 		"bustest: Advance(-1s): 0 or more is allowed")
 }

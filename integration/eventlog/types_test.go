@@ -188,7 +188,7 @@ func TestMistakesInWiringAreErrors(t *testing.T) {
 		"append by no producer":      {a.log.RunInTx(a.ctx, db, appendBy(unmade)), "the producer was not made by NewProducer"},
 		"append by another's":        {a.log.RunInTx(a.ctx, db, appendBy(strange)), "the producer was made from another registry"},
 		"transaction of nothing":     {a.log.RunInTx(a.ctx, db, nil), "eventlog: run in tx: the function is nil"},
-		"runner of an empty log":     {runnerErr, "the log was not made by eventlog.New"},
+		"runner of an empty log":     {runnerErr, "the log was not made by eventlog.NewLog"},
 		"rebuild without a database": {inline.Rebuild(a.ctx, nil, nil), "the database handle is nil"},
 	} {
 		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
