@@ -51,7 +51,10 @@ func (p *FakeProducer) Produce(ctx context.Context, db bun.IDB, payload bus.Payl
 
 // ProduceMany notes all payloads or none; the real one is
 // outbox.Producer.ProduceMany.
-func (p *FakeProducer) ProduceMany(ctx context.Context, _ bun.IDB, items ...outbox.Item) ([]outbox.Receipt, error) {
+func (p *FakeProducer) ProduceMany(ctx context.Context, db bun.IDB, items ...outbox.Item) ([]outbox.Receipt, error) {
+	if err := inTx(ctx, db); err != nil {
+		return nil, fmt.Errorf("outbox: produce: %w", err)
+	}
 	batch := make([]*bus.Message, len(items))
 	var mistakes error
 	for i, item := range items {
@@ -76,7 +79,10 @@ func (p *FakeProducer) ProduceMany(ctx context.Context, _ bun.IDB, items ...outb
 
 // Send notes messages that are encoded already; the real one is
 // outbox.Producer.Send.
-func (p *FakeProducer) Send(ctx context.Context, _ bun.IDB, batch ...*bus.Message) error {
+func (p *FakeProducer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error {
+	if err := inTx(ctx, db); err != nil {
+		return fmt.Errorf("outbox: send: %w", err)
+	}
 	if slices.Contains(batch, nil) {
 		return fmt.Errorf("outbox: send: %w: a message of the batch is nil", bus.ErrBadOption)
 	}
@@ -94,7 +100,10 @@ func (p *FakeProducer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx cont
 		return err
 	}
 	if fn == nil {
-		return errors.New("outbox: RunInTx: the function is nil")
+		return errors.New("outbox: run in tx: the function is nil")
+	}
+	if ctx.Value(uncommittedKey{}) != nil {
+		return fmt.Errorf("outbox: run in tx: %w", outbox.ErrNotInTx)
 	}
 	uncommitted := new([]*bus.Message)
 	ctx = context.WithValue(ctx, uncommittedKey{}, uncommitted)
@@ -115,6 +124,18 @@ func (p *FakeProducer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx cont
 
 type uncommittedKey struct{}
 
+// inTx returns outbox.ErrNotInTx for a handle with the context of a transaction that it
+// does not belong to.
+func inTx(ctx context.Context, db bun.IDB) error {
+	switch db.(type) {
+	case *bun.DB, bun.Conn, *bun.Conn:
+		if ctx.Value(uncommittedKey{}) != nil {
+			return outbox.ErrNotInTx
+		}
+	}
+	return nil
+}
+
 func (p *FakeProducer) message(item outbox.Item) (*bus.Message, error) {
 	payloadType, text, err := encode(p.Registry, item.Payload)
 	if err != nil {
@@ -123,13 +144,12 @@ func (p *FakeProducer) message(item outbox.Item) (*bus.Message, error) {
 	m := &bus.Message{PayloadType: payloadType, Payload: text, Value: item.Payload}
 	for i, option := range item.Options {
 		if option == nil {
-			return nil, fmt.Errorf("payload %q: %w: option %d is nil", payloadType, bus.ErrBadOption, i)
-		}
-		if err := option(m); err != nil {
-			return nil, fmt.Errorf("payload %q: %w", payloadType, err)
+			err = errors.Join(err, fmt.Errorf("payload %q: %w: option %d is nil", payloadType, bus.ErrBadOption, i))
+		} else if mistake := option(m); mistake != nil {
+			err = errors.Join(err, fmt.Errorf("payload %q: %w", payloadType, mistake))
 		}
 	}
-	return m, nil
+	return m, err
 }
 
 // encode is what a registry does, or as much of it as is possible without one.

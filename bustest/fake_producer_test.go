@@ -232,3 +232,24 @@ func TestFakeProducerHonoursTheContext(t *testing.T) {
 	}
 	bustest.RequireNotProduced[orderPlaced](t, producer, nil)
 }
+
+func TestFakeProducerKnowsItsTransaction(t *testing.T) {
+	t.Parallel()
+	p := new(bustest.FakeProducer)
+	err := p.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := p.Produce(ctx, new(bun.DB), orderPlaced{"1"}); !errors.Is(err, outbox.ErrNotInTx) {
+			t.Errorf("produce past the transaction: got %v, want ErrNotInTx", err)
+		}
+		if err := p.Send(ctx, new(bun.DB)); !errors.Is(err, outbox.ErrNotInTx) {
+			t.Errorf("send past the transaction: got %v, want ErrNotInTx", err)
+		}
+		if err := p.RunInTx(ctx, nil, func(context.Context, bun.Tx) error { return nil }); !errors.Is(err, outbox.ErrNotInTx) {
+			t.Errorf("a transaction within: got %v, want ErrNotInTx", err)
+		}
+		_, err := p.Produce(ctx, tx, orderPlaced{"2"})
+		return err
+	})
+	if got := bustest.Payloads[orderPlaced](t, p); err != nil || len(got) != 1 {
+		t.Errorf("got %v and %v, want the payload of the transaction", got, err)
+	}
+}
