@@ -20,7 +20,7 @@ type Middleware func(next Handler) Handler
 // passes on the batch that it was given.
 type Batch struct {
 	// Messages are written, all or none. Before it calls next a layer may change them,
-	// leave some out, and add others, which are given an id. It calls next once.
+	// leave some out, and add others, which are given an id. Each is sent on once.
 	Messages []*Message
 
 	write func(ctx context.Context, messages []*Message) error

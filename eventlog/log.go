@@ -43,7 +43,7 @@ type LogConfig struct {
 }
 
 // Log is the event log in the tables of a registry. It holds no database, and is
-// safe for concurrent use. Make one with [New].
+// safe for concurrent use. Make one with [NewLog].
 type Log struct {
 	registry *bus.Registry
 	types    *Types
@@ -52,10 +52,10 @@ type Log struct {
 	stores   map[dialect.Name]*store.Store
 }
 
-// New makes a log. The registry must have been made with a *[Types] as its
+// NewLog makes a log. The registry must have been made with a *[Types] as its
 // bus.RegistryConfig.Events; its consumers of these events are run for what is
 // appended, by an outbox.Processor as ever. The producer must have been made from
-// the same registry, which the first append checks. New reports everything else
+// the same registry, which the first append checks. NewLog reports everything else
 // that is wrong with its arguments at once. It does not know the database yet: on
 // MariaDB, where there is no event log, every call with a handle fails with an
 // errors.ErrUnsupported, and so do outbox.NewProcessor and projection.NewRunner.
@@ -63,19 +63,19 @@ func NewLog(registry *bus.Registry, producer Producer, config LogConfig) (*Log, 
 	var errs []error
 	l := &Log{registry: registry, producer: producer, inline: config.Inline}
 	if registry == nil {
-		errs = append(errs, errors.New("eventlog: New: the registry is nil"))
+		errs = append(errs, errors.New("eventlog: NewLog: the registry is nil"))
 	} else {
 		var ok bool
 		if l.types, ok = registry.Events().(*Types); !ok || l.types == nil {
-			errs = append(errs, errors.New("eventlog: New: the registry has no events: make it with an *eventlog.Types as bus.RegistryConfig.Events"))
+			errs = append(errs, errors.New("eventlog: NewLog: the registry has no events: make it with an *eventlog.Types as bus.RegistryConfig.Events"))
 		}
 	}
 	if producer == nil {
-		errs = append(errs, errors.New("eventlog: New: the producer is nil"))
+		errs = append(errs, errors.New("eventlog: NewLog: the producer is nil"))
 	}
 	for i, inline := range config.Inline {
 		if inline == nil {
-			errs = append(errs, fmt.Errorf("eventlog: New: LogConfig.Inline[%d] is nil", i))
+			errs = append(errs, fmt.Errorf("eventlog: NewLog: LogConfig.Inline[%d] is nil", i))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -236,6 +236,16 @@ func TestProduceLayersMayAddAndLeaveOut(t *testing.T) {
 	if n := a.count("SELECT count(DISTINCT message_id) FROM consumer_messages WHERE message_id <> '00000000-0000-0000-0000-000000000000'"); n != 3 {
 		t.Errorf("ids: got %d, want 3", n)
 	}
+	receipts, err = produce(func(ctx context.Context, b *bus.Batch, next bus.Sender) (err error) {
+		for _, m := range b.Messages {
+			err = errors.Join(err, next(ctx, withMessages(b, m)))
+		}
+		return err
+	})
+	if err != nil || receipts[0].Enqueued != 1 || receipts[1].Enqueued != 1 {
+		t.Errorf("receipts of parts: got %+v and error %v, want one of each", receipts, err)
+	}
+	a.exec("DELETE FROM consumer_messages WHERE message_id IN (?, ?)", receipts[0].MessageID, receipts[1].MessageID)
 	for name, change := range map[string]func(ctx context.Context, b *bus.Batch, next bus.Sender) error{
 		"next twice": func(ctx context.Context, b *bus.Batch, next bus.Sender) error {
 			return errors.Join(next(ctx, b), next(ctx, b))
@@ -252,4 +262,9 @@ func TestProduceLayersMayAddAndLeaveOut(t *testing.T) {
 			t.Errorf("%s: got %d messages, want the 3 from before", name, n)
 		}
 	}
+}
+
+func withMessages(b *bus.Batch, messages ...*bus.Message) *bus.Batch {
+	b.Messages = messages
+	return b
 }

@@ -263,7 +263,7 @@ func TestFxRefusesOtherTypes(t *testing.T) {
 	for want, other := range map[string]any{
 		"[]bus.Middleware": []bus.Middleware{}, "[]bus.SendMiddleware": []bus.SendMiddleware{},
 		"*bus.RegistryConfig": &bus.RegistryConfig{}, "*outbox.ProducerConfig": &outbox.ProducerConfig{}, "*outbox.ProcessorConfig": &outbox.ProcessorConfig{},
-		"*schedule.SchedulerConfig": &schedule.SchedulerConfig{}, "*schedule.ProcessorConfig": &schedule.ProcessorConfig{}, "*otel.Config": &amotel.TelemetryConfig{}, "*notify.NotifierConfig": &notify.NotifierConfig{},
+		"*schedule.SchedulerConfig": &schedule.SchedulerConfig{}, "*schedule.ProcessorConfig": &schedule.ProcessorConfig{}, "*otel.TelemetryConfig": &amotel.TelemetryConfig{}, "*notify.NotifierConfig": &notify.NotifierConfig{},
 		"*eventlog.LogConfig": &eventlog.LogConfig{}, "*projection.RunnerConfig": &projection.RunnerConfig{},
 		"*fxmodule.ConsumeLayers": &fxmodule.ConsumeLayers{}, "*fxmodule.OuterLayers": &fxmodule.OuterLayers{}, "*fxmodule.ProduceLayers": &fxmodule.ProduceLayers{},
 	} {

@@ -34,7 +34,7 @@ type TelemetryConfig struct {
 }
 
 // Telemetry traces and measures the chains of one application. Its methods are
-// safe for concurrent use. Make one with [New], and use each of its layers once in
+// safe for concurrent use. Make one with [NewTelemetry], and use each of its layers once in
 // a chain: twice makes every span and measurement twice.
 type Telemetry struct {
 	config     TelemetryConfig
@@ -45,7 +45,7 @@ type Telemetry struct {
 	deliveries cache[deliveryKey, *deliveryRoute]
 }
 
-// New makes a Telemetry. An error is that of a meter that refuses an instrument. It starts nothing: see [Telemetry.Observe].
+// NewTelemetry makes a Telemetry. An error is that of a meter that refuses an instrument. It starts nothing: see [Telemetry.Observe].
 func NewTelemetry(config TelemetryConfig) (*Telemetry, error) {
 	if config.TracerProvider == nil {
 		config.TracerProvider = otelapi.GetTracerProvider()

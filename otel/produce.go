@@ -207,7 +207,9 @@ func (t *Telemetry) sent(ctx context.Context, r *sendRoute, batch []*bus.Message
 		return
 	}
 	for _, m := range batch {
-		t.count(ctx, t.sends.get(m.PayloadType), 1, failure)
+		if m != nil { // a layer's mistake
+			t.count(ctx, t.sends.get(m.PayloadType), 1, failure)
+		}
 	}
 }
 

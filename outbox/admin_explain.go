@@ -82,9 +82,9 @@ func (a *Admin) reason(m Pending, pausedAt, now time.Time) (State, string) {
 	case m.State == Delayed:
 		return Delayed, fmt.Sprintf("It is due in %s, at %s.", rounded(m.AvailableAt.Sub(now)), instant(m.AvailableAt))
 	case m.Crashes == 1:
-		return Suspect, fmt.Sprintf("It is due since %s. Its last owner vanished while it held it, so a process runs at most %d like it at a time, and twice as many whenever they survive.", instant(m.AvailableAt), fewSuspects)
+		return Suspect, fmt.Sprintf("It is due since %s. Its last owner vanished while it held it, so a process runs at most %d like it at a time, and more and more while they survive.", instant(m.AvailableAt), fewSuspects)
 	case m.Crashes > 1:
-		return Suspect, fmt.Sprintf("It is due since %s. Its last %d owners vanished while they held it, so it runs alone among suspects, in a process that has lived for a while and seen none vanish.", instant(m.AvailableAt), m.Crashes)
+		return Suspect, fmt.Sprintf("It is due since %s. Its last %d owners vanished while they held it, so it runs alone among suspects, or beside others like it once many have survived that, in a process that has lived for a while and seen none vanish.", instant(m.AvailableAt), m.Crashes)
 	}
 	return Ready, fmt.Sprintf("It is due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what they are at.", instant(m.AvailableAt), m.Consumer)
 }

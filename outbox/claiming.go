@@ -210,6 +210,7 @@ func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Posi
 		d.cursors[i].looked(wants[i].After, stood[i], first[i], due[i], p.Now)
 	}
 	d.quarantine.found(p, began, now)
+	d.work.Broadcast() // a worker may no longer be kept free
 	return d.dueLocked(p.Due)
 }
 

@@ -19,7 +19,7 @@ func (r *run) keeper(ctx context.Context) {
 	renewals := make(chan struct{}, 1)
 	renewer := r.background(func() { r.renewer(ctx, renewals) })
 	defer renewer.Wait()
-	next := time.Now().Add(lease / 3)
+	next := time.Now().Add(lease / 4)
 	defer r.report(0)
 	for {
 		select {
@@ -35,7 +35,7 @@ func (r *run) keeper(ctx context.Context) {
 			r.expire(now)
 			r.report(time.Second)
 			if !now.Before(next) {
-				next = now.Add(lease / 3)
+				next = now.Add(lease / 4)
 				select {
 				case renewals <- struct{}{}:
 				default: // the last renewal is still under way

@@ -254,13 +254,10 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 	if err != nil || len(batch) == 0 {
 		return nil, err
 	}
+	receipts = make(map[uuid.UUID]Receipt, len(batch))
 	send := func() error {
-		return bus.Send(ctx, p.chain, batch, func(ctx context.Context, batch []*bus.Message) (err error) {
-			if receipts != nil {
-				return fmt.Errorf("%w: a layer of the produce chain sends on what is written already", bus.ErrBadOption)
-			}
-			receipts, err = p.write(ctx, db, batch, record)
-			return err
+		return bus.Send(ctx, p.chain, batch, func(ctx context.Context, batch []*bus.Message) error {
+			return p.write(ctx, db, batch, record, receipts)
 		})
 	}
 	if len(p.config.Layers) == 0 {
@@ -273,44 +270,32 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 
 // write is the end of the produce chain. Messages have been checked before it, so that
 // nothing is traced or logged that cannot be written, and are checked once more, since
-// layers may have changed them.
-func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder) (map[uuid.UUID]Receipt, error) {
-	receipts := make(map[uuid.UUID]Receipt, len(batch))
-	for _, m := range batch {
-		if err := identify(m); err != nil {
-			return nil, err
-		}
-		if err := m.Check(p.config.MaxPayload); err != nil {
-			return nil, err
-		}
-		if _, twice := receipts[m.ID]; twice {
-			return nil, fmt.Errorf("payload %q: %w: message %s is in the batch twice", m.PayloadType, bus.ErrBadOption, m.ID)
-		}
-		receipts[m.ID] = Receipt{}
-		if record == nil && m.Event != nil && m.Event.Sequence == 0 {
-			return nil, fmt.Errorf("%w: an event is appended with eventlog.Log.Append", bus.ErrBadOption)
-		}
+// layers may have changed them. A layer may send a batch in parts.
+func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder, receipts map[uuid.UUID]Receipt) error {
+	events, err := p.checked(batch, record != nil, receipts)
+	if err != nil {
+		return err
 	}
 	s, ok := p.stores[db.Dialect().Name()]
 	if !ok {
 		_, err := store.For(db.Dialect().Name(), p.registry.Tables())
-		return nil, err
+		return err
 	}
-	if record != nil {
-		if err := record(db, p.registry, batch); err != nil {
-			return nil, dberr.Explained(err)
+	if len(events) > 0 {
+		if err := record(db, p.registry, events); err != nil {
+			return dberr.Explained(err)
 		}
 	}
 	rows, err := p.rows(batch)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	written, err := writeAll(ctx, s, db, rows)
 	if err != nil {
-		if record != nil {
+		if len(events) > 0 {
 			txn.Spoil(ctx, db)
 		}
-		return nil, dberr.Explained(err)
+		return dberr.Explained(err)
 	}
 	var payloadTypes []string
 	for _, m := range batch {
@@ -321,10 +306,40 @@ func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, 
 		}
 	}
 	txn.AnnounceMessages(ctx, db, p.registry, payloadTypes)
-	if record != nil {
+	if len(events) > 0 {
 		txn.Announce(ctx, db, p.registry, wakeup.Wake{Events: true})
 	}
-	return receipts, nil
+	return nil
+}
+
+// checked reports what of a batch cannot be written, and returns its events that are to be
+// recorded. Messages that a layer has added are given ids.
+func (p *Producer) checked(batch []*bus.Message, records bool, written map[uuid.UUID]Receipt) (events []*bus.Message, err error) {
+	var seen map[uuid.UUID]bool
+	if len(batch) > 1 {
+		seen = make(map[uuid.UUID]bool, len(batch))
+	}
+	for _, m := range batch {
+		if err := identify(m); err != nil {
+			return nil, err
+		}
+		if err := m.Check(p.config.MaxPayload); err != nil {
+			return nil, err
+		}
+		if _, before := written[m.ID]; before || seen[m.ID] {
+			return nil, fmt.Errorf("payload %q: %w: a layer of the produce chain sends message %s twice", m.PayloadType, bus.ErrBadOption, m.ID)
+		}
+		if seen != nil {
+			seen[m.ID] = true
+		}
+		if m.Event == nil || m.Event.Sequence != 0 {
+			continue
+		}
+		if events = append(events, m); !records {
+			return nil, fmt.Errorf("%w: an event is appended with eventlog.Log.Append", bus.ErrBadOption)
+		}
+	}
+	return events, nil
 }
 
 // writeAll opens a transaction, or a savepoint of the caller's, only where one

@@ -73,8 +73,8 @@ func (s *quarantine) begin(lease time.Duration, now time.Time) {
 }
 
 // found notes who has vanished, and which messages crashed. Who lives renews a lease when a
-// third of it is over. Whoever has vanished since is seen when two fifths are over, until all
-// of it is: by looks that come at least every half of a lease.
+// quarter of it is over. Whoever has vanished since is seen when two fifths are over, until
+// all of it is: by looks that come at least every half of a lease. A sweep may report late.
 func (s *quarantine) found(p store.Probe, began, now time.Time) {
 	var vanished time.Time
 	seen := s.lease * 3 / 5
@@ -82,10 +82,10 @@ func (s *quarantine) found(p store.Probe, began, now time.Time) {
 	case p.Expired || p.Lease > 0 && p.Lease < seen:
 		vanished = now.Add(p.Lease - seen)
 		s.solo = width{}
-	case began.Sub(s.looked) > s.lease/2: // somebody may have been seen, and be gone again
+	case !s.looked.IsZero() && began.Sub(s.looked) > s.lease/2: // somebody may have been seen, and be gone again
 		vanished = now.Add(-s.lease / 2)
 	}
-	s.calm, s.looked = later(s.calm, vanished.Add(max(s.lease, soloCalm))), began
+	s.calm, s.looked = later(s.calm, vanished.Add(max(s.lease, soloCalm))), later(s.looked, began)
 	s.waiting, s.killers = p.Suspects, p.Killers
 	if !s.waiting && s.inFlight+s.reserved == 0 {
 		s.together = width{}
@@ -99,7 +99,7 @@ func (s *quarantine) found(p store.Probe, began, now time.Time) {
 func (s *quarantine) want(now time.Time) {
 	switch {
 	case (s.looked.Before(s.calm) || now.Sub(s.looked) > s.lease/2) && now.Before(s.mature):
-		s.wanted = time.Time{}
+		s.wanted, s.needsWorker = time.Time{}, false
 	case s.killers && s.wanted.IsZero() && !s.soloAsked && s.soloRuns == 0:
 		s.wanted = now
 	}

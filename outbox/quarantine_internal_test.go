@@ -189,6 +189,46 @@ func TestAYoungProcessConvictsNobody(t *testing.T) {
 	})
 }
 
+// TestASoloRunThatIsCalledOffKeepsNoWorker has a solo run wait for a worker, and then
+// somebody vanish.
+func TestASoloRunThatIsCalledOffKeepsNoWorker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 1}, "c")
+		const lease = 4 * time.Second
+		d.quarantine.begin(lease, time.Now())
+		d.watch(lease)
+		d.push([]task{{consumer: d.consumers[0]}, {consumer: d.consumers[0]}})
+		clean := d.next(nil)
+		d.look(store.Probe{Killers: true, Lease: lease})
+		d.mustNotOrder(t, "the only worker is busy")
+		d.look(store.Probe{Killers: true, Lease: lease / 3})
+		d.mustNotOrder(t, "somebody has vanished")
+		d.end(clean)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.takeLocked() == nil {
+			t.Error("the next clean message: got it kept from the worker, want it run")
+		}
+	})
+}
+
+// TestALateSweepCountsForNothing has a sweep report what it has seen long ago.
+func TestALateSweepCountsForNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		const lease = 4 * time.Second
+		d.quarantine.begin(lease, time.Now())
+		began := time.Now()
+		d.watch(lease)
+		d.look(store.Probe{Killers: true, Lease: lease})
+		wants, stood := d.looks()
+		d.found(store.Probe{Killers: true, Lease: lease}, wants, stood, began)
+		d.mustOrder(t).is(t, store.Killers, 1, true)
+	})
+}
+
 // TestWhoLooksSeldomConvictsNobody has a process that is too busy to look: somebody may have
 // vanished, and have been forgotten, between two looks.
 func TestWhoLooksSeldomConvictsNobody(t *testing.T) {

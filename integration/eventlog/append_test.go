@@ -296,6 +296,24 @@ func TestTheProduceChainMustPassEventsOn(t *testing.T) {
 	}
 }
 
+func TestLayersMayAddMessagesToAnAppend(t *testing.T) {
+	t.Parallel()
+	add := func(next bus.Sender) bus.Sender {
+		return func(ctx context.Context, b *bus.Batch) error {
+			b.Messages = append(b.Messages, &bus.Message{PayloadType: "account.opened", Payload: []byte(`{}`)})
+			return next(ctx, b)
+		}
+	}
+	a := setup{producer: outbox.ProducerConfig{Layers: []bus.SendMiddleware{add}}}.newApp(t, testdb.SQLite(t),
+		bus.Consume("c", func(context.Context, opened) error { return nil }))
+	if _, err := a.try("account-1", eventlog.Any, moved{1}); err != nil {
+		t.Fatal(err)
+	}
+	if events, messages := a.count("SELECT count(*) FROM events"), a.count("SELECT count(*) FROM consumer_messages"); events != 1 || messages != 1 {
+		t.Errorf("got %d events and %d messages, want the event and the message that was added", events, messages)
+	}
+}
+
 func TestTombstone(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {

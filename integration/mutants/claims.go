@@ -68,12 +68,16 @@ func suspectMutants() []mutant {
 			changes: []change{{"\t\ts.solo = width{}\n\tcase", "\tcase"}},
 		},
 		{
+			name: "a solo run that is called off keeps its worker", file: suspicion, suite: outbox("TestASoloRunThatIsCalledOffKeepsNoWorker"), says: `got it kept from the worker`,
+			changes: []change{{"s.wanted, s.needsWorker = time.Time{}, false\n\tcase", "s.wanted = time.Time{}\n\tcase"}},
+		},
+		{
 			name: "an old look will do", file: suspicion, suite: outbox("TestWhoLooksSeldomConvictsNobody"), says: `the last look is too old`,
 			changes: []change{{" || now.Sub(s.looked) > s.lease/2)", ")"}},
 		},
 		{
 			name: "nobody vanishes between looks", file: suspicion, suite: outbox("TestWhoLooksSeldomConvictsNobody"), says: `there was none for so long`,
-			changes: []change{{"case began.Sub(s.looked) > s.lease/2:", "case false:"}},
+			changes: []change{{"case !s.looked.IsZero() && began.Sub(s.looked) > s.lease/2:", "case false:"}},
 		},
 		{
 			name: "young processes convict", file: suspicion, suite: outbox("TestAYoungProcessConvictsNobody"), says: `the process is young`,
