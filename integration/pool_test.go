@@ -11,12 +11,12 @@ import (
 )
 
 // competeForThePool has forty consumers compete for a pool that is just as large as
-// the processor asks for, for as many leases of a second. Whoever waits for a
+// the processor asks for, for as many leases of two seconds. Whoever waits for a
 // connection is served in random order, so renewals must not wait with them.
 func competeForThePool(t *testing.T, leases int, refuse string) *app {
 	const consumers = 40
 	config := fast()
-	config.LeaseDuration = time.Second
+	config.LeaseDuration = 2 * time.Second
 	db := testdb.Postgres(t)
 	var cancelled, ended atomic.Int64
 	a := newApp(t, db, bus.Consume("c", func(ctx context.Context, _ order) error {
@@ -45,7 +45,7 @@ func competeForThePool(t *testing.T, leases int, refuse string) *app {
 
 func TestConsumersThatUseThePoolUpKeepTheirLeases(t *testing.T) {
 	t.Parallel()
-	competeForThePool(t, 8, "")
+	competeForThePool(t, 5, "")
 }
 
 // TestRenewalsKeepTheirConnection has every third renewal refused, as it is while a
@@ -53,7 +53,7 @@ func TestConsumersThatUseThePoolUpKeepTheirLeases(t *testing.T) {
 // back would wait for the next one with all the consumers, for longer than a lease.
 func TestRenewalsKeepTheirConnection(t *testing.T) {
 	t.Parallel()
-	const leases = 6
+	const leases = 4
 	a := competeForThePool(t, leases, `CREATE SEQUENCE renewals;
 		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF nextval('renewals') % 3 = 0 THEN RAISE 'no room' USING ERRCODE = 'disk_full'; END IF;
