@@ -9,6 +9,9 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"path"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +51,68 @@ func TestAPI(t *testing.T) {
 	if t.Failed() {
 		t.Log("if that is meant, say it in CHANGELOG.md, and: go test ./internal/arch -run TestAPI -update")
 	}
+}
+
+// TestGuidesNameWhatThereIs finds names of the library in the guides that it does not have.
+func TestGuidesNameWhatThereIs(t *testing.T) {
+	t.Parallel()
+	repo, err := load(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	guides, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(guides) == 0 {
+		t.Fatalf("guides: got %v and %v, want some", guides, err)
+	}
+	known := namesOf(api(repo))
+	for _, guide := range append(guides, "../../README.md", "../../ARCHITECTURE.md") {
+		text, err := os.ReadFile(guide)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range unknownNames(string(text), known) {
+			t.Errorf("%s names %s, which there is not", filepath.Base(guide), name)
+		}
+	}
+}
+
+func TestUnknownNamesAreFound(t *testing.T) {
+	t.Parallel()
+	known := map[string]bool{"bus.Event": true, "bus.Event.Replay": true, "otel.NewTelemetry": true}
+	text := "`bus.Event.Replay`, amotel.NewTelemetry and otel.GetMeterProvider are there; bus.Mode, bus.Event.Mode and amotel.New are not"
+	if got := unknownNames(text, known); !slices.Equal(got, []string{"bus.Mode", "bus.Event.Mode", "amotel.New"}) {
+		t.Errorf("got %q, want the three", got)
+	}
+}
+
+// namesOf is what an api names, with the package before it.
+func namesOf(api string) map[string]bool {
+	known := make(map[string]bool)
+	pkg := ""
+	for line := range strings.Lines(api) {
+		if !strings.HasPrefix(line, " ") {
+			dir, _, _ := strings.Cut(line, ":")
+			pkg = path.Base(dir)
+			continue
+		}
+		name := regexp.MustCompile(`^[\w.]+`).FindString(strings.Fields(line)[1])
+		known[pkg+"."+name] = true
+	}
+	return known
+}
+
+// unknownNames returns the qualified names of a text that are not known. OpenTelemetry's
+// package has the name of ours, which is amotel in the guides, and Watermill has a
+// middleware, too.
+func unknownNames(text string, known map[string]bool) (unknown []string) {
+	qualified := regexp.MustCompile(`\b(bus|outbox|schedule|cron|poison|notify|eventlog|projection|decider|fxmodule|bustest|middleware|amotel)(\.[A-Z]\w*){1,2}`)
+	for _, name := range qualified.FindAllString(text, -1) {
+		ours := strings.Replace(name, "amotel.", "otel.", 1)
+		if !known[ours] && name != "middleware.Retry" && !slices.Contains(unknown, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown
 }
 
 // api lists the exported names of the public packages, a line each, with the members of types below them.
