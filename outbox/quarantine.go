@@ -13,9 +13,9 @@ const (
 	// soloPatience is how long a solo run waits for other suspects to end, and how
 	// long they wait for it.
 	soloPatience = 10 * time.Second
-	// A process takes nothing solo before it has seen nobody vanish for a lease, or so
-	// long, or has lived for ten leases, or so long: where processes die like flies, what
-	// they ran tells nothing.
+	// A process takes nothing solo before it has lived for a lease, or so long, and twice
+	// that has passed since anybody who has vanished renewed one; or before it has lived
+	// for ten leases, or so long: where processes die like flies, what they ran tells nothing.
 	soloCalm = 3 * time.Second
 	soloAge  = 30 * time.Second
 )
@@ -76,16 +76,15 @@ func (s *quarantine) begin(lease time.Duration, now time.Time) {
 // quarter of it is over. Whoever has vanished since is seen when two fifths are over, until
 // all of it is: by looks that come at least every half of a lease. A sweep may report late.
 func (s *quarantine) found(p store.Probe, began, now time.Time) {
-	var vanished time.Time
-	seen := s.lease * 3 / 5
+	var renewed time.Time // for the last time
 	switch {
-	case p.Expired || p.Lease > 0 && p.Lease < seen:
-		vanished = now.Add(p.Lease - seen)
+	case p.Expired || p.Lease > 0 && p.Lease < s.lease*3/5:
+		renewed = now.Add(p.Lease - s.lease)
 		s.solo = width{}
 	case !s.looked.IsZero() && began.Sub(s.looked) > s.lease/2: // somebody may have been seen, and be gone again
-		vanished = now.Add(-s.lease / 2)
+		renewed = now.Add(-s.lease)
 	}
-	s.calm, s.looked = later(s.calm, vanished.Add(max(s.lease, soloCalm))), later(s.looked, began)
+	s.calm, s.looked = later(s.calm, renewed.Add(2*max(s.lease, soloCalm))), later(s.looked, began)
 	s.waiting, s.killers = p.Suspects, p.Killers
 	if !s.waiting && s.inFlight+s.reserved == 0 {
 		s.together = width{}
