@@ -13,8 +13,8 @@ const (
 	// soloPatience is how long a solo run waits for other suspects to end, and how
 	// long they wait for it.
 	soloPatience = 10 * time.Second
-	// A process takes nothing solo before it has lived for a lease, or so long, and twice
-	// that has passed since anybody who has vanished renewed one; or before it has lived
+	// A process takes nothing solo before it has lived for a lease, or so long, and nine
+	// fifths of that have passed since anybody who has vanished renewed one; or before it has lived
 	// for ten leases, or so long: where processes die like flies, what they ran tells nothing.
 	soloCalm = 3 * time.Second
 	soloAge  = 30 * time.Second
@@ -52,7 +52,7 @@ type quarantine struct {
 	queued                int  // claimed, not started
 }
 
-// width is how many may run at once: solo, or a few, or twice as many in each step.
+// width is how many may run at once: solo and then all, or a few and then twice as many.
 type width struct{ n, survived int }
 
 // survive accounts for one more that has survived. Solo, as many must as may have been
@@ -61,7 +61,7 @@ func (w *width) survive(limit int) {
 	limit, w.survived = max(limit, fewSuspects), w.survived+1
 	switch {
 	case w.n == 1 && w.survived >= limit:
-		w.n, w.survived = fewSuspects, 0
+		w.n, w.survived = limit, 0
 	case w.n > 1 && w.survived >= w.n:
 		w.n, w.survived = min(2*w.n, limit), 0
 	}
@@ -84,7 +84,7 @@ func (s *quarantine) found(p store.Probe, began, now time.Time) {
 	case !s.looked.IsZero() && began.Sub(s.looked) > s.lease/2: // somebody may have been seen, and be gone again
 		renewed = now.Add(-s.lease)
 	}
-	s.calm, s.looked = later(s.calm, renewed.Add(2*max(s.lease, soloCalm))), later(s.looked, began)
+	s.calm, s.looked = later(s.calm, renewed.Add(max(s.lease, soloCalm)*9/5)), later(s.looked, began)
 	s.waiting, s.killers = p.Suspects, p.Killers
 	if !s.waiting && s.inFlight+s.reserved == 0 {
 		s.together = width{}
