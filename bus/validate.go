@@ -31,7 +31,8 @@ var (
 
 // Encode returns the stored name and text of a payload. It refuses what must
 // not be written: a nil or pointer payload, and one whose name belongs to another Go type
-// ([ErrBadPayload]), and one that nobody consumes ([ErrNoConsumer]). Any other error is the codec's.
+// ([ErrBadPayload]), and one that nobody consumes ([ErrNoConsumer]). Any other error is
+// the codec's.
 func (r *Registry) Encode(payload Payload) (payloadType string, text []byte, err error) {
 	if payload == nil {
 		return "", nil, fmt.Errorf("%w: it is nil", ErrBadPayload)

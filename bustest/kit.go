@@ -30,7 +30,7 @@ type KitConfig struct {
 	// Processor says how messages run: the chain, MaxAttempts, AttemptDelay.
 	// Defaults to its defaults, except that the backoff has no jitter: failed
 	// messages wait for AttemptDelay, twice that, and so on, up to
-	// 15*time.Minute. A Chain is used as it is. The Logger defaults to
+	// 15 minutes. A Chain is used as it is. The Logger defaults to
 	// the test's log.
 	Processor outbox.ProcessorConfig
 	// Scheduler sets up Kit.Scheduler. Defaults to its defaults.

@@ -63,7 +63,7 @@ type fillParams struct {
 	Handles         *handles
 	Registry        *bus.Registry
 	Telemetry       *amotel.Telemetry
-	Chain           ProduceLayers            `optional:"true"`
+	Layers          ProduceLayers            `optional:"true"`
 	ProducerConfig  outbox.ProducerConfig    `optional:"true"`
 	SchedulerConfig schedule.SchedulerConfig `optional:"true"`
 	Logger          *slog.Logger             `optional:"true"`
@@ -85,11 +85,11 @@ func fill(p fillParams) error {
 
 func newProducer(p fillParams) (*outbox.Producer, error) {
 	config := p.ProducerConfig
-	if config.Layers != nil && p.Chain != nil {
+	if config.Layers != nil && p.Layers != nil {
 		return nil, bothProvided("fxmodule.ProduceLayers", "outbox.ProducerConfig.Layers")
 	}
 	if config.Layers == nil {
-		config.Layers = p.Chain
+		config.Layers = p.Layers
 	}
 	if config.Logger == nil {
 		config.Logger = p.Logger

@@ -102,7 +102,7 @@ type processorParams struct {
 	DB        *bun.DB
 	Registry  *bus.Registry
 	Telemetry *amotel.Telemetry
-	Chain     ConsumeLayers          `optional:"true"`
+	Layers    ConsumeLayers          `optional:"true"`
 	Outer     OuterLayers            `optional:"true"`
 	OnPoison  middleware.OnPoison    `optional:"true"`
 	Config    outbox.ProcessorConfig `optional:"true"`
@@ -111,7 +111,7 @@ type processorParams struct {
 
 func newProcessor(p processorParams) (*outbox.Processor, error) {
 	config := p.Config
-	if config.Chain != nil && p.Chain != nil {
+	if config.Chain != nil && p.Layers != nil {
 		return nil, bothProvided("fxmodule.ConsumeLayers", "outbox.ProcessorConfig.Chain")
 	}
 	if config.Chain != nil && p.Outer != nil {
@@ -124,7 +124,7 @@ func newProcessor(p processorParams) (*outbox.Processor, error) {
 		config.Logger = p.Logger
 	}
 	if config.Chain == nil {
-		options := middleware.Options{Logger: config.Logger, Outer: p.Outer, Layers: p.Chain, OnPoison: p.OnPoison}
+		options := middleware.Options{Logger: config.Logger, Outer: p.Outer, Layers: p.Layers, OnPoison: p.OnPoison}
 		if p.Telemetry != nil {
 			options.Telemetry = p.Telemetry.Consume()
 		}

@@ -31,7 +31,7 @@ var ErrNotFound = errors.New("no such pending message")
 // that change something use transactions of their own. On MariaDB, Cancel,
 // Reschedule and RunNow refuse a transaction (bus.ErrBadOption). With the context of
 // [Producer.RunInTx], or of a transactional consumer, those must be given that
-// transaction: see outbox.ErrNotInTx. All methods return [ErrSchema] when the tables
+// transaction: see [ErrNotInTx]. All methods return [ErrSchema] when the tables
 // are missing or older, and the database's errors, wrapped.
 type Admin struct {
 	registry *bus.Registry

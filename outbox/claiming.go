@@ -209,8 +209,10 @@ func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Posi
 	for i := range d.cursors {
 		d.cursors[i].looked(wants[i].After, stood[i], first[i], due[i], p.Now)
 	}
-	d.quarantine.found(p, began, now)
-	d.work.Broadcast() // a worker may no longer be kept free
+	kept := d.quarantine.needsWorker
+	if d.quarantine.found(p, began, now); kept && !d.quarantine.needsWorker {
+		d.work.Broadcast() // it may start a clean message after all
+	}
 	return d.dueLocked(p.Due)
 }
 

@@ -13,20 +13,19 @@ const (
 	// soloPatience is how long a solo run waits for other suspects to end, and how
 	// long they wait for it.
 	soloPatience = 10 * time.Second
-	// A process takes nothing solo before it has lived for a lease, or so long, and nine
-	// fifths of that have passed since anybody who has vanished renewed one; or before it has lived
-	// for ten leases, or so long: where processes die like flies, what they ran tells nothing.
+	// A process takes something solo once it has lived for a lease, or so long, and nine
+	// fifths of that have passed since anybody who has vanished renewed one; else once it has
+	// lived for ten leases, or so long. Where processes die like flies, what they ran tells
+	// nothing.
 	soloCalm = 3 * time.Second
 	soloAge  = 30 * time.Second
 )
 
 // quarantine keeps messages that have crashed apart from each other: those that
-// crashed once run a few at a time, more and more of them while they survive, up to half of
-// what may run; those
-// that crashed more often run solo, with no other suspect beside them, so that it is
-// known which message kills. While those survive, too, they come together like the
-// others: what kills is not among them yet, and convicts nobody there. Clean messages
-// go on meanwhile.
+// crashed once run a few at a time, more and more of them while they survive, up to half
+// of what may run; those that crashed more often run solo, with no other suspect beside
+// them, so that it is known which message kills. Once enough of those have survived, too,
+// the rest come together, where none is convicted. Clean messages go on meanwhile.
 type quarantine struct {
 	lease    time.Duration
 	calm     time.Time // nothing runs solo before a look that began later has found nobody to have vanished
