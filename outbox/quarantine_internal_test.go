@@ -202,13 +202,19 @@ func TestASoloRunThatIsCalledOffKeepsNoWorker(t *testing.T) {
 		clean := d.next(nil)
 		d.look(store.Probe{Killers: true, Lease: lease})
 		d.mustNotOrder(t, "the only worker is busy")
+		d.end(clean)
+		next := make(chan *task, 1)
+		go func() { next <- d.next(nil) }()
+		synctest.Wait()
+		if len(next) > 0 {
+			t.Error("a clean message: got it run, want the worker kept for the solo run")
+		}
 		d.look(store.Probe{Killers: true, Lease: lease / 3})
 		d.mustNotOrder(t, "somebody has vanished")
-		d.end(clean)
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if d.takeLocked() == nil {
+		synctest.Wait()
+		if len(next) == 0 {
 			t.Error("the next clean message: got it kept from the worker, want it run")
+			d.close()
 		}
 	})
 }
