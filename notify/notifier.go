@@ -76,7 +76,7 @@ func NewNotifier(db *bun.DB, registry *bus.Registry, config NotifierConfig) (*No
 }
 
 func newNotifier(channel string, registry *bus.Registry, config NotifierConfig, send func(context.Context, string) error) *Notifier {
-	return &Notifier{
+	n := &Notifier{
 		id: rand.Text(), channel: channel, registry: registry, listener: config.Listener, send: send,
 		out: outbound{changed: make(chan struct{}, 1)},
 		sending: condition{logger: config.Logger,
@@ -84,6 +84,8 @@ func newNotifier(channel string, registry *bus.Registry, config NotifierConfig, 
 		hearing: condition{logger: config.Logger,
 			bad: "notifications of other processes are not heard, polling goes on", good: "notifications of other processes are heard again"},
 	}
+	registry.Wakeups().Listen(n.out.note) // from now on: what is committed before Run has begun is told as well
+	return n
 }
 
 // ErrRunning is returned by [Notifier.Run] while another Run of the same Notifier has not
@@ -98,7 +100,6 @@ func (n *Notifier) Run(ctx context.Context) error {
 		return ErrRunning
 	}
 	defer n.running.Store(false)
-	defer n.registry.Wakeups().Listen(n.out.note)()
 	var loops sync.WaitGroup
 	loops.Go(func() { n.sendLoop(ctx) })
 	if n.listener != nil {

@@ -89,6 +89,7 @@ func (s *server) said(start time.Time) (about []string, after []time.Duration) {
 type bubble struct {
 	*Notifier
 	server *server
+	run    func()
 	stop   context.CancelFunc
 	done   chan struct{}
 
@@ -132,6 +133,13 @@ func (b *bubble) logged(text string) int {
 
 func start(t *testing.T, s *server, listener Listener) *bubble {
 	t.Helper()
+	b := newBubble(t, s, listener)
+	b.run()
+	return b
+}
+
+func newBubble(t *testing.T, s *server, listener Listener) *bubble {
+	t.Helper()
 	registry, err := bus.NewRegistry()
 	if err != nil {
 		t.Fatal(err)
@@ -139,15 +147,17 @@ func start(t *testing.T, s *server, listener Listener) *bubble {
 	b := &bubble{server: s, done: make(chan struct{})}
 	b.Notifier = newNotifier("c", registry, NotifierConfig{Listener: listener, Logger: slog.New(slog.NewTextHandler(b, nil))}, s.send)
 	stopListening := registry.Wakeups().Listen(b.woken)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		defer close(b.done)
-		if err := b.Run(ctx); err != nil {
-			t.Errorf("run: got %v, want nil", err)
-		}
-	}()
-	b.stop = func() { cancel(); <-b.done; stopListening() }
-	synctest.Wait()
+	b.run = func() {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer close(b.done)
+			if err := b.Run(ctx); err != nil {
+				t.Errorf("run: got %v, want nil", err)
+			}
+		}()
+		b.stop = func() { cancel(); <-b.done; stopListening() }
+		synctest.Wait()
+	}
 	return b
 }
 
@@ -183,6 +193,20 @@ func TestOthersAreNotifiedAtOnceAndThenAtTheEndOfTheWindow(t *testing.T) {
 		if slices.ContainsFunc(about, func(s string) bool { return s != aboutMessages }) {
 			t.Errorf("notifications: got %q, want all about messages", about)
 		}
+	})
+}
+
+func TestOthersAreToldOfWhatWasCommittedBeforeRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		b := newBubble(t, s, nil)
+		b.produced()
+		b.run()
+		if about, _ := s.said(time.Now()); !slices.Equal(about, []string{aboutMessages}) {
+			t.Errorf("notifications right after the start: got %q, want one", about)
+		}
+		b.stop()
 	})
 }
 

@@ -123,10 +123,7 @@ func (r *run) pollExpected(ctx context.Context, now time.Time) {
 	statement, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	probe, err := r.store.ProbeDue(statement, r.db, wants)
-	if err != nil {
-		if ctx.Err() == nil {
-			r.outage.Failed("poll", err)
-		}
+	if r.pollFailed(ctx, err) != nil {
 		return
 	}
 	for i, due := range probe.Due {
@@ -188,11 +185,16 @@ func jitter(d time.Duration) time.Duration {
 func (r *run) probe(ctx context.Context, wants []store.Want, patience time.Duration) (store.Probe, error) {
 	statement, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	probe, err := r.store.Probe(statement, r.db, wants)
+	return r.store.Probe(statement, r.db, wants)
+}
+
+// pollFailed tells of a look that failed, unless the processor stops, and returns its
+// error.
+func (r *run) pollFailed(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() == nil {
 		r.outage.Failed("poll", err)
 	}
-	return probe, err
+	return err
 }
 
 // comeBack ends an outage once the database takes writes again: one that is read-only

@@ -11,7 +11,7 @@ import (
 const (
 	sweepShare   = 20                    // sweeps take one part in so many of the time, at most
 	sweepAside   = 50 * time.Millisecond // what took longer the last time has a goroutine of its own
-	sweepPolling = 2 * time.Second       // how long a poll may sweep
+	sweepPolling = time.Second / 2       // how long a poll may sweep
 	sweepTimeout = 30 * time.Second      // how long a sweep on its own goroutine may take
 	sweepAgain   = time.Second           // after one that failed
 )
@@ -118,7 +118,7 @@ func (r *run) lookAll(ctx context.Context) (probe store.Probe, news bool, err er
 			return probe, r.dispatcher.found(probe, wants, stood, began), nil
 		}
 		if time.Since(began) < sweepPolling || ctx.Err() != nil || r.outage.Err() != nil {
-			return probe, false, err
+			return probe, false, r.pollFailed(ctx, err)
 		}
 		r.dispatcher.skip(time.Now()) // for who has no better idea where to begin
 		r.sweeper.aside(func() bool { return r.sweepBack(ctx) })
@@ -130,6 +130,7 @@ func (r *run) lookAll(ctx context.Context) (probe store.Probe, news bool, err er
 	if probe, err = r.probe(ctx, wants, statementTimeout); err == nil {
 		return probe, r.dispatcher.found(probe, wants, stood, began), nil
 	}
+	err = r.pollFailed(ctx, err)
 	if tooSlow(began) && r.outage.Err() == nil {
 		r.dispatcher.skip(time.Now())
 	}

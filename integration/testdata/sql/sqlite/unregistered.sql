@@ -1,7 +1,15 @@
-WITH RECURSIVE kinds(consumer_type, payload_type) AS (
-  SELECT * FROM (SELECT m.consumer_type, m.payload_type FROM "app_consumer_messages" m WHERE m.crashes = 0 ORDER BY m.consumer_type, m.payload_type LIMIT 1) first
+WITH RECURSIVE taken(consumer, payload) AS (SELECT j.value ->> 0, j.value ->> 1 FROM json_each('[["send-receipt","order.placed"],["update-stock","order.placed"]]') j),
+consumers(name, upto) AS (
+  SELECT name, lead(name) OVER (ORDER BY name) FROM (SELECT '' AS name UNION SELECT consumer FROM taken) t
   UNION ALL
-  SELECT m.consumer_type, m.payload_type FROM kinds k JOIN "app_consumer_messages" m ON m.id = (
-    SELECT n.id FROM "app_consumer_messages" n WHERE n.crashes = 0 AND (n.consumer_type, n.payload_type) > (k.consumer_type, k.payload_type)
-    ORDER BY n.consumer_type, n.payload_type LIMIT 1))
-SELECT * FROM kinds k WHERE (k.consumer_type, k.payload_type) NOT IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each('[["send-receipt","order.placed"],["update-stock","order.placed"]]') j) ORDER BY 1, 2 LIMIT 20;
+  SELECT CASE WHEN c.upto IS NULL THEN (SELECT MIN(m.consumer_type) FROM "app_consumer_messages" m WHERE m.crashes = 0 AND m.consumer_type > c.name)
+    ELSE (SELECT MIN(m.consumer_type) FROM "app_consumer_messages" m WHERE m.crashes = 0 AND m.consumer_type > c.name AND m.consumer_type < c.upto) END, c.upto
+  FROM consumers c WHERE c.name IS NOT NULL),
+kinds(consumer, payload, upto) AS (
+  SELECT consumer, payload, lead(payload) OVER (PARTITION BY consumer ORDER BY payload)
+  FROM (SELECT name AS consumer, '' AS payload FROM consumers WHERE name <> '' UNION SELECT * FROM taken) t
+  UNION ALL
+  SELECT k.consumer, CASE WHEN k.upto IS NULL THEN (SELECT MIN(m.payload_type) FROM "app_consumer_messages" m WHERE m.crashes = 0 AND m.consumer_type = k.consumer AND m.payload_type > k.payload)
+    ELSE (SELECT MIN(m.payload_type) FROM "app_consumer_messages" m WHERE m.crashes = 0 AND m.consumer_type = k.consumer AND m.payload_type > k.payload AND m.payload_type < k.upto) END, k.upto
+  FROM kinds k WHERE k.payload IS NOT NULL)
+SELECT consumer AS consumer_type, payload AS payload_type FROM kinds WHERE payload <> '' AND (consumer, payload) NOT IN (SELECT * FROM taken) ORDER BY 1, 2 LIMIT 20;
