@@ -13,7 +13,7 @@ import (
 type dispatcher struct {
 	config    ProcessorConfig
 	consumers []*consumer
-	wants     []store.Want
+	wants     []store.Want           // each name of a consumer with each payload type
 	owner     []*consumer            // of each want
 	byName    map[string]*consumer   // also by former names
 	byPayload map[string][]*consumer // also by former payload types
@@ -40,11 +40,13 @@ type dispatcher struct {
 	closed        bool
 }
 
-func newDispatcher(config ProcessorConfig, consumers []*consumer, wants []store.Want, owner []*consumer) *dispatcher {
-	d := &dispatcher{config: config, consumers: consumers, wants: wants, owner: owner,
-		cursors: make([]wantCursor, len(wants))}
-	d.byName, d.byPayload = make(map[string]*consumer), make(map[string][]*consumer)
+func newDispatcher(config ProcessorConfig, consumers []*consumer) *dispatcher {
+	d := &dispatcher{config: config, consumers: consumers, byName: make(map[string]*consumer), byPayload: make(map[string][]*consumer)}
 	for _, c := range consumers {
+		for _, want := range wantsOf(c.Consumer) {
+			c.wants = append(c.wants, len(d.wants))
+			d.wants, d.owner = append(d.wants, want), append(d.owner, c)
+		}
 		for _, name := range c.Names() {
 			d.byName[name] = c
 		}
@@ -52,6 +54,7 @@ func newDispatcher(config ProcessorConfig, consumers []*consumer, wants []store.
 			d.byPayload[payloadType] = append(d.byPayload[payloadType], c)
 		}
 	}
+	d.cursors = make([]wantCursor, len(d.wants))
 	d.work.L, d.room.L = &d.mu, &d.mu
 	return d
 }

@@ -60,17 +60,15 @@ func newTestDispatcher(t *testing.T, config ProcessorConfig, names ...string) *d
 	t.Helper()
 	config = config.withDefaults(true)
 	var consumers []*consumer
-	var wants []store.Want
-	for i, name := range names {
+	for _, name := range names {
 		registered := bus.Consume(name, func(context.Context, testPayload) error { return nil })
 		settings, err := config.settings(registered)
 		if err != nil {
 			t.Fatal(err)
 		}
-		consumers = append(consumers, &consumer{Consumer: registered, settings: settings, group: 1, wants: []int{i}})
-		wants = append(wants, store.Want{Consumer: name, Payload: "test"})
+		consumers = append(consumers, &consumer{Consumer: registered, settings: settings, group: 1})
 	}
-	return newDispatcher(config, consumers, wants, consumers)
+	return newDispatcher(config, consumers)
 }
 
 type testPayload struct{}

@@ -424,7 +424,9 @@ func TestClaimsUnderWayAreNotStrays(t *testing.T) {
 
 func TestExpectedMessagesAreLookedForByPayloadType(t *testing.T) {
 	t.Parallel()
-	d := newDispatcher(ProcessorConfig{}.withDefaults(true), nil, []store.Want{{Consumer: "a", Payload: "one"}, {Consumer: "b", Payload: "two"}, {Consumer: "c", Payload: "one"}}, nil)
+	d := newDispatcher(ProcessorConfig{}.withDefaults(true), nil)
+	d.wants = []store.Want{{Consumer: "a", Payload: "one"}, {Consumer: "b", Payload: "two"}, {Consumer: "c", Payload: "one"}}
+	d.cursors = make([]wantCursor, len(d.wants))
 	now := time.Now()
 	e := newExpectations(now)
 	e.add(now, []string{"one"})

@@ -45,16 +45,10 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		recovered: notice{logger: p.config.Logger, text: "claims of vanished owners recovered"},
 	}
 	consumers := make([]*consumer, len(p.consumers))
-	byName := make(map[string]*consumer, len(p.consumers))
 	for i, c := range p.consumers {
-		consumers[i] = &consumer{Consumer: c.Consumer, settings: c.settings, transactional: c.transactional, group: c.group, wants: c.wants}
-		byName[c.Name()] = consumers[i]
+		consumers[i] = &c
 	}
-	owners := make([]*consumer, len(p.owners))
-	for i, c := range p.owners {
-		owners[i] = byName[c.Name()]
-	}
-	r.dispatcher = newDispatcher(p.config, consumers, p.wants, owners)
+	r.dispatcher = newDispatcher(p.config, consumers)
 	r.born(time.Now())
 	r.abandoned = &abandoned{limit: p.config.Concurrency, full: r.dispatcher.pause}
 	r.chain = bus.Compose(nil, p.config.Chain...)

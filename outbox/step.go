@@ -28,12 +28,12 @@ func (p *Processor) Step(ctx context.Context, consumers ...string) (ran bool, er
 	if err := ctx.Err(); err != nil {
 		return false, fmt.Errorf("outbox: step: %w", err)
 	}
-	wants, err := p.wantsOf(consumers)
-	if err != nil {
-		return false, err
-	}
 	r := p.newRun(ctx)
 	defer r.cancelWork(nil)
+	wants, err := r.dispatcher.wantsOf(consumers)
+	if err != nil {
+		return false, fmt.Errorf("outbox: step: %w", err)
+	}
 	request, ok, err := r.nextStep(wants)
 	if err != nil {
 		return false, fmt.Errorf("outbox: step: %w", dberr.Explained(err))
@@ -48,20 +48,17 @@ func (p *Processor) Step(ctx context.Context, consumers ...string) (ran bool, er
 }
 
 // wantsOf returns the wants of the named consumers, or all of them.
-func (p *Processor) wantsOf(names []string) ([]store.Want, error) {
+func (d *dispatcher) wantsOf(names []string) (wants []store.Want, err error) {
 	if len(names) == 0 {
-		return p.wants, nil
+		return d.wants, nil
 	}
-	var wants []store.Want
 	for _, name := range names {
-		registered, ok := p.registry.Consumer(name)
+		c, ok := d.byName[name]
 		if !ok {
-			return nil, fmt.Errorf("outbox: step: consumer %q: %w", name, bus.ErrNoConsumer)
+			return nil, fmt.Errorf("consumer %q: %w", name, bus.ErrNoConsumer)
 		}
-		for i, want := range p.wants {
-			if p.owners[i].Name() == registered.Name() {
-				wants = append(wants, want)
-			}
+		for _, want := range c.wants {
+			wants = append(wants, d.wants[want])
 		}
 	}
 	return wants, nil
