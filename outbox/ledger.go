@@ -102,7 +102,6 @@ type batch struct {
 	freeOnly bool             // some messages are locked: no statement may wait for them
 	resent   bool             // with the busy ones
 	aside    bool             // once sent: some are busy that are not locked
-	kept     []int64          // once sent: claims that were neither renewed nor found to be gone
 }
 
 // byResult settles by result what could not be finished as a whole.
@@ -194,9 +193,12 @@ func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settl
 		}
 		l.closeLocked(entry, nil)
 	}
-	live := make(map[int64]bool, len(settled.Live))
+	live, kept := make(map[int64]bool, len(settled.Live)), make(map[int64]bool)
 	for _, id := range settled.Live {
 		live[id] = true
+	}
+	for _, result := range settled.Busy { // neither renewed nor found to be gone, maybe
+		kept[result.Claim] = true
 	}
 	l.fenced.Add(int64(len(b.results) - settled.Applied - len(settled.Busy)))
 	l.postponeLocked(settled.Busy, b)
@@ -207,7 +209,7 @@ func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settl
 			l.closeLocked(entry, nil)
 		case live[entry.id]:
 			entry.until = later(entry.until, renewed)
-		case !slices.Contains(b.kept, entry.id):
+		case !kept[entry.id]:
 			l.closeLocked(entry, bus.ErrLeaseLost)
 			lost = append(lost, entry)
 		}
