@@ -29,7 +29,7 @@ func repeatInTurn(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) (er
 		}
 		defer conn.Close()
 	} else if !own { // a type of the caller's, of which there is no telling
-		return repeat(ctx, db, fn)
+		return repeat(ctx, db, turnTries, fn)
 	}
 	if _, err := conn.NewRaw(`DO GET_LOCK(` + turn + `, 1)`).Exec(ctx); err != nil {
 		return fmt.Errorf("turn for another try: %w", err)
@@ -39,13 +39,13 @@ func repeatInTurn(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) (er
 		defer cancel()
 		_, _ = conn.NewRaw(`DO RELEASE_LOCK(` + turn + `)`).Exec(ctx)
 	}()
-	return repeat(ctx, conn, fn)
+	return repeat(ctx, conn, turnTries, fn)
 }
 
-func repeat(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
+func repeat(ctx context.Context, db bun.IDB, tries int, fn func(tx bun.Tx) error) error {
 	for try := 1; ; try++ {
 		err := readCommitted(ctx, db, fn)
-		if !dberr.IsConflict(err) || try == turnTries {
+		if !dberr.IsConflict(err) || try == tries {
 			return err
 		}
 	}
