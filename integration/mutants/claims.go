@@ -9,7 +9,7 @@ func cursorMutants() []mutant {
 	return []mutant{
 		{
 			name: "cursor trusted after a short claim", file: cursors, suite: outbox("TestClaimsBeginAtTheirCursor"), says: `after a short claim: got cursor`,
-			changes: []change{{"\tc.start = edge\n", ""}},
+			changes: []change{{"\tc.start = edge\n\treturn", "\treturn"}},
 		},
 		{
 			name: "a sweep moves nothing back", file: cursors, suite: outbox("TestLooksMoveCursors"), says: `cursor: got`,
