@@ -96,7 +96,7 @@ func (r *run) settle(ctx context.Context, b batch) error {
 		}
 	}
 	b.aside = s.aside
-	r.lost(r.ledger.confirm(b, finished, s.Settled, renewed))
+	r.cancelled(&r.takenAway, r.ledger.confirm(b, finished, s.Settled, renewed))
 	r.expectReturns(b.results)
 	return nil
 }
