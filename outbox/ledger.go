@@ -82,14 +82,10 @@ func (l *ledger) add(entry *lease, r store.Result) {
 	entry.unsent = append(entry.unsent, r)
 	l.unsent++
 	if entry.open == 0 || l.unsent == 1 || l.unsent >= settleBatch {
-		l.signalLocked()
-	}
-}
-
-func (l *ledger) signalLocked() {
-	select {
-	case l.flush <- struct{}{}:
-	default:
+		select {
+		case l.flush <- struct{}{}:
+		default: // there is a signal already
+		}
 	}
 }
 
@@ -171,12 +167,7 @@ func (l *ledger) takeLocked(b *batch, entry *lease, all, resend bool) {
 }
 
 func allDone(results []store.Result) bool {
-	for _, r := range results {
-		if r.Outcome != store.Done {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(results, func(r store.Result) bool { return r.Outcome != store.Done })
 }
 
 // confirm strikes out claims that ended, and those that turned out to be gone.

@@ -159,7 +159,10 @@ func (r *run) payload(ctx context.Context, m *bus.Message) ([]byte, error) {
 // error, a *isolate.Panicked.
 func (r *run) invoke(ctx context.Context, t *task, payload []byte) error {
 	w := t.worker
-	number := w.begin(ctx)
+	number := w.call.Add(1)
+	if deadline, ok := ctx.Deadline(); ok { // until then the keeper lets it run
+		w.deadline.Store(int64(deadline.Add(abandonGrace).Sub(r.started)))
+	}
 	defer w.deadline.Store(0)
 	result := w.isolate.Begin(call{ctx: ctx, consumer: t.consumer, payload: payload, codec: r.registry.Codec()})
 	for {
@@ -172,15 +175,6 @@ func (r *run) invoke(ctx context.Context, t *task, payload []byte) error {
 			}
 		}
 	}
-}
-
-// begin publishes until when the watchdog lets the next call run.
-func (w *worker) begin(ctx context.Context) (number uint64) {
-	number = w.call.Add(1)
-	if deadline, ok := ctx.Deadline(); ok {
-		w.deadline.Store(int64(deadline.Add(abandonGrace).Sub(w.run.started)))
-	}
-	return number
 }
 
 // overdue has the worker abandon its call if its time is up.
