@@ -4,51 +4,38 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// abandoned are handlers that ignored their timeout and were abandoned. When
-// there are too many, no more messages are claimed.
-type abandoned struct {
-	limit int
-	full  func(bool) // told when the limit is reached, and when it no longer is
-
-	mu    sync.Mutex
-	alive []string // the consumer that each runs
+// abandon notes that a handler is left behind.
+func (d *dispatcher) abandon(consumer string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.abandoned = append(d.abandoned, consumer)
 }
 
-func (z *abandoned) add(consumer string) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	z.alive = append(z.alive, consumer)
-	if len(z.alive) == z.limit {
-		z.full(true)
-	}
+// ended notes that it is over after all.
+func (d *dispatcher) ended(consumer string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := slices.Index(d.abandoned, consumer)
+	d.abandoned = slices.Delete(d.abandoned, i, i+1)
+	d.room.Broadcast()
 }
 
-func (z *abandoned) ended(consumer string) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	if len(z.alive) == z.limit {
-		z.full(false)
-	}
-	i := slices.Index(z.alive, consumer)
-	z.alive = slices.Delete(z.alive, i, i+1)
-}
-
-func (z *abandoned) names() []string {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	return slices.Sorted(slices.Values(z.alive))
+// leftBehind names the consumers of those that still run.
+func (d *dispatcher) leftBehind() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(slices.Values(d.abandoned))
 }
 
 // abandonCall abandons the call that the worker is in.
 func (w *worker) abandonCall(ctx context.Context, t *task) error {
 	r, name := w.run, t.consumer.Name()
-	r.abandoned.add(name)
-	w.isolate.Abandon(func() { r.abandoned.ended(name) })
+	r.dispatcher.abandon(name)
+	w.isolate.Abandon(func() { r.dispatcher.ended(name) })
 	if context.Cause(ctx) == bus.ErrStopping {
 		return fmt.Errorf("%w: %w", bus.ErrStopping, bus.ErrAbandoned) // it had no chance to finish
 	}

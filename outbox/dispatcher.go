@@ -26,7 +26,6 @@ type dispatcher struct {
 	running       int
 	runTx         int // running transactional consumers
 	reserved      int // asked for by claims under way
-	active        int // consumers that may have messages
 	turn          int // who is served first, round-robin
 	held          int // bytes of what is queued or runs
 	asked         int // bytes that claims under way may bring
@@ -36,7 +35,7 @@ type dispatcher struct {
 	paceTo        time.Time     // no claim begins before, unless there is much to claim
 	woken         int           // counts announced commits
 	ahead         time.Duration // of our clock is the database's
-	paused        bool          // too many handlers were abandoned
+	abandoned     []string      // the consumers of handlers that ignored their timeout; too many, and nothing is claimed
 	closed        bool
 }
 
@@ -65,34 +64,25 @@ func (d *dispatcher) activate(payloadTypes ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.woken++
+	var consumers []*consumer
 	for _, payloadType := range payloadTypes {
-		for _, c := range d.byPayload[payloadType] {
-			d.activateLocked(c)
-			c.announced = true
-		}
+		consumers = append(consumers, d.byPayload[payloadType]...)
 	}
 	if len(payloadTypes) == 0 {
-		for _, c := range d.consumers {
-			d.activateLocked(c)
-			c.announced = true
-		}
+		consumers = d.consumers
+	}
+	for _, c := range consumers {
+		c.activate()
+		c.announced = true
 	}
 	d.room.Broadcast()
 }
 
-func (d *dispatcher) activateLocked(c *consumer) {
-	c.wakeups++
-	if !c.active {
-		c.active = true
-		d.active++
-	}
-}
+func (c *consumer) activate() { c.active, c.wakeups = true, c.wakeups+1 }
 
-func (d *dispatcher) deactivateLocked(c *consumer) {
-	if c.active {
-		c.active = false
-		d.active--
-	}
+// activeLocked tells whether there may be messages for somebody.
+func (d *dispatcher) activeLocked() bool {
+	return slices.ContainsFunc(d.consumers, func(c *consumer) bool { return c.active })
 }
 
 // push hands claimed messages to the workers. False means that the processor
@@ -228,7 +218,7 @@ func (d *dispatcher) finishedLocked(t *task) {
 		d.work.Signal() // a task that had to wait for its consumer may start
 	}
 	switch { // while a claim paces the others, its end has them look
-	case d.waiting == 0, now.Before(d.paceTo), d.active == 0 && !d.quarantine.pending():
+	case d.waiting == 0, now.Before(d.paceTo), !d.quarantine.pending() && !d.activeLocked():
 	case d.config.ClaimPause > 0: // some rest
 		d.room.Broadcast()
 	default:
@@ -270,14 +260,6 @@ func (d *dispatcher) load() (running, queued int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.running, d.queued
-}
-
-// pause stops claiming, or lets it go on.
-func (d *dispatcher) pause(paused bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.paused = paused
-	d.room.Broadcast()
 }
 
 // close stops everybody who waits and returns what had not started.

@@ -237,7 +237,6 @@ type run struct {
 	expected      *expectations
 	sweeper       sweeper
 	underway      underway
-	abandoned     *abandoned
 	slots         []*worker
 	workers       sync.WaitGroup
 	work          context.Context // the root of all handlers' contexts
@@ -257,7 +256,7 @@ type run struct {
 }
 
 func (r *run) health() bus.Health {
-	h := bus.Health{Err: r.outage.Err(), Abandoned: r.abandoned.names()}
+	h := bus.Health{Err: r.outage.Err(), Abandoned: r.dispatcher.leftBehind()}
 	if last := r.lastClaim.Load(); last != 0 {
 		h.LastClaim = time.Unix(0, last)
 	}

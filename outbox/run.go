@@ -50,7 +50,6 @@ func (p *Processor) newRun(ctx context.Context) *run {
 	}
 	r.dispatcher = newDispatcher(p.config, consumers)
 	r.born(time.Now())
-	r.abandoned = &abandoned{limit: p.config.Concurrency, full: r.dispatcher.pause}
 	r.chain = bus.Compose(nil, p.config.Chain...)
 	r.work, r.cancelWork = context.WithCancelCause(r.ctx)
 	return r
@@ -126,20 +125,20 @@ func (r *run) serve(ctx context.Context) error {
 func (r *run) drain(deadline time.Time) (running []string) {
 	done := make(chan struct{})
 	waiter := r.background(func() { r.workers.Wait(); close(done) })
-	if !r.waitUnlessStopped(done, time.Until(deadline)) {
+	if !waitFor(done, time.Until(deadline), r.stopNow) {
 		r.cancelWork(bus.ErrStopping)
-		if !waitFor(done, stopGrace) {
+		if !waitFor(done, stopGrace, nil) {
 			for _, w := range r.slots {
 				w.giveUp(w.call.Load())
 			}
 			// What hangs in a middleware cannot be abandoned by its worker.
-			if !waitFor(done, stopGrace/2) {
-				return append(r.abandoned.names(), r.runningInMiddleware()...)
+			if !waitFor(done, stopGrace/2, nil) {
+				return append(r.dispatcher.leftBehind(), r.runningInMiddleware()...)
 			}
 		}
 	}
 	waiter.Wait()
-	return r.abandoned.names()
+	return r.dispatcher.leftBehind()
 }
 
 // releaseRest gives back claims that are left when everything is settled: of
@@ -176,32 +175,21 @@ func (r *run) runningInMiddleware() (names []string) {
 func (r *run) awaitResults(settler *sync.WaitGroup, deadline time.Time, giveUp func()) {
 	done := make(chan struct{})
 	waiter := r.background(func() { settler.Wait(); close(done) })
-	if !r.waitUnlessStopped(done, max(time.Until(deadline), settleGrace)) && !waitFor(done, stopGrace) {
+	if !waitFor(done, max(time.Until(deadline), settleGrace), r.stopNow) && !waitFor(done, stopGrace, nil) {
 		giveUp()
 	}
 	waiter.Wait()
 }
 
-// waitUnlessStopped waits until it is done, StopNow or the time is up.
-func (r *run) waitUnlessStopped(done <-chan struct{}, d time.Duration) bool {
+// waitFor waits until it is done, the time is up, or somebody cuts that short.
+func waitFor(done <-chan struct{}, d time.Duration, cut <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-done:
 		return true
-	case <-r.stopNow:
+	case <-cut:
 	case <-timer.C:
 	}
 	return false
-}
-
-func waitFor(done <-chan struct{}, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	}
 }

@@ -68,10 +68,10 @@ func (d *dispatcher) wantsOf(names []string) (wants []store.Want, err error) {
 // means that there is none.
 func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
 	request := store.ClaimRequest{Wants: wants, Limit: 1, MaxBytes: maxClaimBytes}
-	probe, err := r.look(wants)
+	probe, err := r.probe(wants)
 	if err == nil && probe.Expired {
 		r.recoverClaims(r.ctx)
-		probe, err = r.look(wants)
+		probe, err = r.probe(wants)
 	}
 	switch {
 	case err != nil:
@@ -92,7 +92,7 @@ func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
 	return request, true, nil
 }
 
-func (r *run) look(wants []store.Want) (store.Probe, error) {
+func (r *run) probe(wants []store.Want) (store.Probe, error) {
 	if len(wants) == 0 {
 		return store.Probe{}, nil
 	}
