@@ -39,7 +39,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		warned:    make(map[store.Unregistered]bool),
 		// After an outage nobody's claims are recovered for a third of a lease:
 		// their owners must get the chance to renew what expired meanwhile.
-		outage:    outage.New(p.config.Logger, p.config.LeaseDuration/3).Asking(p.store.Look(p.db)),
+		outage:    outage.New(p.config.Logger, p.config.LeaseDuration/3, p.store.Look(p.db)),
 		unrenewed: notice{logger: p.config.Logger, text: "leases cannot be renewed, their consumers are cancelled"},
 		takenAway: notice{logger: p.config.Logger, text: "claims were taken away, their consumers are cancelled"},
 		recovered: notice{logger: p.config.Logger, text: "claims of vanished owners recovered"},
