@@ -17,8 +17,8 @@ func (r *run) keeper(ctx context.Context) {
 	ticker := time.NewTicker(min(max(lease/20, 50*time.Millisecond), 250*time.Millisecond))
 	defer ticker.Stop()
 	renewals := make(chan struct{}, 1)
-	renewer := r.background(func() { r.renewer(ctx, renewals) })
-	defer renewer.Wait()
+	renewer := background(func() { r.renewer(ctx, renewals) })
+	defer func() { <-renewer }()
 	next := time.Now().Add(lease / 4)
 	defer r.report(0)
 	for {

@@ -63,10 +63,13 @@ func (r *run) born(now time.Time) {
 }
 
 // background runs fn on a goroutine that the caller waits for.
-func (r *run) background(fn func()) *sync.WaitGroup {
-	var wg sync.WaitGroup
-	wg.Go(fn)
-	return &wg
+func background(fn func()) (done <-chan struct{}) {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		fn()
+	}()
+	return over
 }
 
 // serve starts everything, waits for ctx, and stops everything again, in the
@@ -87,11 +90,12 @@ func (r *run) serve(ctx context.Context) error {
 		r.slots = append(r.slots, w)
 		r.startWorker(w, nil)
 	}
-	keeper := r.background(func() { r.keeper(keeperCtx) })
+	keeper := background(func() { r.keeper(keeperCtx) })
 	finish := make(chan struct{})
 	var settleErr error
-	settler := r.background(func() { settleErr = r.settler(settleCtx, finish) })
-	loops := r.background(func() { r.poller(loopCtx) })
+	settled := background(func() { settleErr = r.settler(settleCtx, finish) })
+	var loops sync.WaitGroup
+	loops.Go(func() { r.poller(loopCtx) })
 	for range r.config.ClaimLoops {
 		loops.Go(func() { r.claimLoop(loopCtx) })
 	}
@@ -110,10 +114,13 @@ func (r *run) serve(ctx context.Context) error {
 	running := r.drain(deadline)
 	loops.Wait()
 	close(finish)
-	r.awaitResults(settler, deadline, giveUp)
+	if !waitFor(settled, max(time.Until(deadline), settleGrace), r.stopNow) && !waitFor(settled, stopGrace, nil) {
+		giveUp()
+	}
+	<-settled
 	r.releaseRest(settleCtx)
 	stopKeeper()
-	keeper.Wait()
+	<-keeper
 	if len(running) > 0 {
 		settleErr = errors.Join(&DrainError{Consumers: running}, settleErr)
 	}
@@ -123,8 +130,7 @@ func (r *run) serve(ctx context.Context) error {
 // drain waits for the workers until the deadline, then cancels their handlers,
 // and at last abandons those that do not listen, whose consumers it returns.
 func (r *run) drain(deadline time.Time) (running []string) {
-	done := make(chan struct{})
-	waiter := r.background(func() { r.workers.Wait(); close(done) })
+	done := background(r.workers.Wait)
 	if !waitFor(done, time.Until(deadline), r.stopNow) {
 		r.cancelWork(bus.ErrStopping)
 		if !waitFor(done, stopGrace, nil) {
@@ -137,7 +143,7 @@ func (r *run) drain(deadline time.Time) (running []string) {
 			}
 		}
 	}
-	waiter.Wait()
+	<-done
 	return r.dispatcher.leftBehind()
 }
 
@@ -169,16 +175,6 @@ func (r *run) runningInMiddleware() (names []string) {
 		}
 	}
 	return names
-}
-
-// awaitResults waits until the last results are written, or has the settler give up.
-func (r *run) awaitResults(settler *sync.WaitGroup, deadline time.Time, giveUp func()) {
-	done := make(chan struct{})
-	waiter := r.background(func() { settler.Wait(); close(done) })
-	if !waitFor(done, max(time.Until(deadline), settleGrace), r.stopNow) && !waitFor(done, stopGrace, nil) {
-		giveUp()
-	}
-	waiter.Wait()
 }
 
 // waitFor waits until it is done, the time is up, or somebody cuts that short.

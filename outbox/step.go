@@ -126,9 +126,11 @@ func (r *run) step(ctx context.Context, request store.ClaimRequest) (ran bool, e
 	}
 	t := r.dispatcher.next(nil)
 	keeperCtx, stopKeeper := context.WithCancel(r.ctx)
-	keeper := r.background(func() { r.keeper(keeperCtx) })
-	defer keeper.Wait()
-	defer stopKeeper()
+	keeper := background(func() { r.keeper(keeperCtx) })
+	defer func() {
+		stopKeeper()
+		<-keeper
+	}()
 	defer w.isolate.Dismiss()
 	defer context.AfterFunc(ctx, func() { r.cancelWork(bus.ErrStopping) })()
 	w.process(t)
