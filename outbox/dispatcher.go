@@ -262,6 +262,29 @@ func (d *dispatcher) load() (running, queued int) {
 	return d.running, d.queued
 }
 
+// abandon notes that a handler is left behind.
+func (d *dispatcher) abandon(consumer string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.abandoned = append(d.abandoned, consumer)
+}
+
+// ended notes that it is over after all.
+func (d *dispatcher) ended(consumer string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := slices.Index(d.abandoned, consumer)
+	d.abandoned = slices.Delete(d.abandoned, i, i+1)
+	d.room.Broadcast()
+}
+
+// leftBehind names the consumers of those that still run.
+func (d *dispatcher) leftBehind() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(slices.Values(d.abandoned))
+}
+
 // close stops everybody who waits and returns what had not started.
 func (d *dispatcher) close() []*task {
 	d.mu.Lock()

@@ -131,13 +131,9 @@ type expectations struct {
 	until map[string]time.Time
 }
 
-// expectedLooks is when to look after a produce whose commit nobody announces.
-func expectedLooks() []time.Duration {
-	return []time.Duration{2 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond}
-}
-
 func newExpectations(now time.Time) *expectations {
-	e := &expectations{alarm: alarm.New(expectedLooks()...), until: make(map[string]time.Time)}
+	looks := alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 250*time.Millisecond)
+	e := &expectations{alarm: looks, until: make(map[string]time.Time)}
 	e.alarm.Rearm(now, now.Add(time.Hour))
 	return e
 }

@@ -177,6 +177,20 @@ func (r *run) invoke(ctx context.Context, t *task, payload []byte) error {
 	}
 }
 
+// abandonCall abandons the call that the worker is in.
+func (w *worker) abandonCall(ctx context.Context, t *task) error {
+	r, name := w.run, t.consumer.Name()
+	r.dispatcher.abandon(name)
+	w.isolate.Abandon(func() { r.dispatcher.ended(name) })
+	if context.Cause(ctx) == bus.ErrStopping {
+		return fmt.Errorf("%w: %w", bus.ErrStopping, bus.ErrAbandoned) // it had no chance to finish
+	}
+	r.counters.abandoned.Add(1)
+	r.config.Logger.Error("consumer ignored its timeout and was abandoned",
+		"consumer", name, "message_id", t.message.ID.String(), "timeout", t.consumer.settings.Timeout)
+	return bus.ErrAbandoned
+}
+
 // overdue has the worker abandon its call if its time is up.
 func (w *worker) overdue(now time.Time) {
 	number := w.call.Load()
