@@ -120,15 +120,13 @@ func (d *dispatcher) next(done *task) *task {
 	if done != nil {
 		d.finishedLocked(done)
 	}
-	for {
-		if d.closed {
-			return nil
-		}
+	for !d.closed {
 		if t := d.takeLocked(); t != nil {
 			return t
 		}
 		d.work.Wait()
 	}
+	return nil
 }
 
 func (d *dispatcher) takeLocked() *task {
