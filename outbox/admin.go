@@ -9,6 +9,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -94,13 +95,15 @@ func shown[R, T any](rows []R, show func(R) T) []T {
 // are compared message by message, so that looking for what is rare reads all
 // there is of the consumer, or, without one, of the table.
 func (a *Admin) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Pending, *Page, error) {
-	size, after, mistake := page.start()
+	size, place, mistake := paging.Start(page.Size, page.After)
 	st, db, err := a.on(db)
 	if err = errors.Join(mistake, filter.check(), err); err != nil {
 		return nil, nil, adminFailed(err, "list")
 	}
 	f := filter.rows()
-	f.After = after
+	if page.After != "" {
+		f.After = store.PendingPlace{Consumer: place.Consumer, Payload: place.Payload, At: place.At(), ID: place.ID}
+	}
 	rows, err := st.PendingMessages(ctx, db, f, size+1)
 	if err != nil {
 		return nil, nil, adminFailed(err, "list")
@@ -108,7 +111,8 @@ func (a *Admin) List(ctx context.Context, db bun.IDB, filter Filter, page Page) 
 	var next *Page
 	if len(rows) > size {
 		rows = rows[:size]
-		next = pageAfter(size, rows[size-1])
+		last := rows[size-1]
+		next = &Page{Size: size, After: paging.After(paging.Place{Consumer: last.ConsumerType, Payload: last.PayloadType, Micros: last.AvailableAfter.UnixMicro(), ID: last.ID})}
 	}
 	return shown(rows, newPending), next, nil
 }

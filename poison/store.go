@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -88,13 +89,15 @@ func failed(err error, operation string, args ...any) error {
 // messages come and go: nobody is listed twice or left out who was there from the
 // first page to the last. Pass the next page the same filter.
 func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page outbox.Page) ([]Message, *outbox.Page, error) {
-	size, at, id, mistake := start(page)
+	size, place, mistake := paging.Start(page.Size, page.After)
 	st, db, err := s.on(db)
 	if err = errors.Join(err, mistake, filter.check()); err != nil {
 		return nil, nil, failed(err, "list")
 	}
 	f := filter.rows()
-	f.BeforeAt, f.BeforeID = at, id
+	if page.After != "" {
+		f.BeforeAt, f.BeforeID = place.At(), place.ID
+	}
 	rows, err := st.PoisonedMessages(ctx, db, f, size+1)
 	if err != nil {
 		return nil, nil, failed(err, "list")
@@ -102,7 +105,8 @@ func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page outbox
 	var next *outbox.Page
 	if len(rows) > size {
 		rows = rows[:size]
-		next = pageAfter(size, rows[size-1])
+		last := rows[size-1]
+		next = &outbox.Page{Size: size, After: paging.After(paging.Place{Micros: last.PoisonedAt.UnixMicro(), ID: last.ID})}
 	}
 	messages := make([]Message, len(rows))
 	for i, row := range rows {
