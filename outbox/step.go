@@ -25,24 +25,10 @@ import (
 // cancelled with bus.ErrStopping, and its message given back. Step makes no
 // [Processor.Check], retries no claim, and may be called while Run runs.
 func (p *Processor) Step(ctx context.Context, consumers ...string) (ran bool, err error) {
-	if err := ctx.Err(); err != nil {
-		return false, fmt.Errorf("outbox: step: %w", err)
-	}
 	r := p.newRun(ctx)
 	defer r.cancelWork(nil)
-	wants, err := r.dispatcher.wantsOf(consumers)
-	if err != nil {
-		return false, fmt.Errorf("outbox: step: %w", err)
-	}
-	request, ok, err := r.nextStep(wants)
-	if err != nil {
-		return false, fmt.Errorf("outbox: step: %w", dberr.Explained(err))
-	}
-	if !ok {
-		return false, nil
-	}
-	if ran, err = r.step(ctx, request); err != nil {
-		return ran, fmt.Errorf("outbox: step: %w", err)
+	if ran, err = r.step(ctx, consumers); err != nil {
+		return ran, fmt.Errorf("outbox: step: %w", dberr.Explained(err))
 	}
 	return ran, nil
 }
@@ -110,7 +96,18 @@ func (r *run) alone() bool {
 
 // step claims, runs and settles. The keeper looks after the lease and the
 // timeout meanwhile.
-func (r *run) step(ctx context.Context, request store.ClaimRequest) (ran bool, err error) {
+func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	wants, err := r.dispatcher.wantsOf(consumers)
+	if err != nil {
+		return false, err
+	}
+	request, ok, err := r.nextStep(wants)
+	if err != nil || !ok {
+		return false, err
+	}
 	w := r.newWorker()
 	r.slots = []*worker{w}
 	defer func() { // also when a middleware ends this goroutine
