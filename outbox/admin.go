@@ -76,7 +76,7 @@ func adminFailed(err error, operation string, args ...any) error {
 	return fmt.Errorf("outbox: admin: "+operation+": %w", append(args, dberr.Explained(err))...)
 }
 
-// shown is what a listing returns of rows.
+// shown is what people see of rows.
 func shown[R, T any](rows []R, show func(R) T) []T {
 	list := make([]T, len(rows))
 	for i, row := range rows {

@@ -71,17 +71,11 @@ func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, erro
 		config.Logger = slog.Default()
 	}
 	p := &Producer{registry: registry, config: config, stores: store.All(registry.Tables())}
-	p.chain = bus.ComposeSend(nil, p.layers()...)
-	return p, nil
-}
-
-// layers is the produce chain, outermost first.
-func (p *Producer) layers() []bus.SendMiddleware {
-	chain := append([]bus.SendMiddleware{p.log}, p.config.Layers...)
-	if p.config.Telemetry != nil {
-		chain = slices.Insert(chain, 0, p.config.Telemetry)
+	p.chain = p.log(bus.ComposeSend(nil, config.Layers...))
+	if config.Telemetry != nil {
+		p.chain = config.Telemetry(p.chain)
 	}
-	return chain
+	return p, nil
 }
 
 func (p *Producer) log(next bus.Sender) bus.Sender {
