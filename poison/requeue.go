@@ -22,9 +22,6 @@ import (
 // It does not ask whether anybody will take them: a message of a consumer that is
 // registered no more waits until a program registers it, possibly as one of
 // bus.Aliases, and is counted in [Result.Unclaimed].
-//
-// More than 500 ids are several transactions, unless db is one. On an error it
-// returns what is requeued all the same: in a transaction of the caller's, nothing.
 func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
 	total, err := txn.Counted(ctx, db, func(total *Result) error {
 		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), batch) {
@@ -46,9 +43,8 @@ func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, 
 // limit below 1 is bus.ErrBadOption. Messages that stay poisoned as conflicts
 // count towards the limit, so more than limit may match and fewer be requeued.
 //
-// Each 500 messages are one transaction, unless db is one. On an error it returns
-// what is requeued all the same: in a transaction of the caller's nothing, else calling
-// it again goes on with the rest.
+// After an error without a transaction of the caller's, calling it again goes on with
+// the rest.
 func (s *Store) RequeueWhere(ctx context.Context, db bun.IDB, filter Filter, limit int) (Result, error) {
 	if limit < 1 {
 		return Result{}, fmt.Errorf("poison: requeue where: limit %d: %w: 1 or more is allowed", limit, bus.ErrBadOption)

@@ -40,7 +40,8 @@ const batch = 500 // messages in one transaction
 //
 // Given a transaction its methods work in it; given a *bun.DB or bun.Conn, those
 // that change something use transactions of their own, one for each 500
-// messages. With the context of outbox.Producer.RunInTx, or of a transactional
+// messages. On an error they return what is done all the same: in a transaction of
+// the caller's, nothing. With the context of outbox.Producer.RunInTx, or of a transactional
 // consumer, those must be given that transaction: outbox.ErrNotInTx. All methods
 // return outbox.ErrSchema when the tables are missing, and the database's errors,
 // wrapped.
@@ -144,8 +145,6 @@ func (s *Store) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) 
 
 // Discard deletes poisoned messages for good and returns how many there were:
 // ids that name none are no error and do not count, nor does an id listed again.
-// On an error it returns how many are gone all the same: in a transaction of the
-// caller's, none.
 func (s *Store) Discard(ctx context.Context, db bun.IDB, ids ...int64) (int, error) {
 	st, db, err := s.writing(ctx, db)
 	if err != nil {
@@ -166,8 +165,7 @@ func (s *Store) Discard(ctx context.Context, db bun.IDB, ids ...int64) (int, err
 
 // Purge deletes messages that were poisoned longer ago than the given age, by
 // the database's clock, and returns how many. An age of 0 means all of them; a
-// negative one is bus.ErrBadOption. Given no transaction it deletes in batches
-// of 500, and on an error returns how many are gone all the same.
+// negative one is bus.ErrBadOption.
 func (s *Store) Purge(ctx context.Context, db bun.IDB, age time.Duration) (int, error) {
 	if age < 0 {
 		return 0, fmt.Errorf("poison: purge: age %s: %w: 0 or more is allowed", age, bus.ErrBadOption)
