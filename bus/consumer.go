@@ -29,7 +29,10 @@ type Consumer struct {
 // or a pointer payload, are reported by [NewRegistry].
 func Consume[T Payload](name string, fn func(context.Context, T) error, options ...ConsumerOption) Consumer {
 	c := Consumer{name: name}
-	c.payloadType, c.goType = c.describe(payloadTypeOf[T])
+	var err error
+	if c.payloadType, c.goType, err = payloadTypeOf[T](); err != nil {
+		c.mistake("%w", err)
+	}
 	if err := limits.CheckName(name); err != nil {
 		c.mistake("name %q %w", name, err)
 	}
@@ -43,7 +46,7 @@ func Consume[T Payload](name string, fn func(context.Context, T) error, options 
 		}
 		option(&c.config)
 	}
-	c.mistakes = append(c.mistakes, c.config.validate(name)...)
+	c.validate()
 	c.consume = func(ctx context.Context, codec Codec, payload []byte) error {
 		var value T
 		if err := decodeInto(codec, c.payloadType, payload, &value); err != nil {
@@ -56,15 +59,6 @@ func Consume[T Payload](name string, fn func(context.Context, T) error, options 
 		return decodeInto(codec, c.payloadType, payload, &value)
 	}
 	return c
-}
-
-// describe keeps the payload's mistake, so that Consume reads top to bottom.
-func (c *Consumer) describe(of func() (string, reflect.Type, error)) (string, reflect.Type) {
-	payloadType, goType, err := of()
-	if err != nil {
-		c.mistake("%w", err)
-	}
-	return payloadType, goType
 }
 
 func (c *Consumer) mistake(format string, args ...any) {
@@ -160,32 +154,33 @@ func (c ConsumerConfig) clone() ConsumerConfig {
 	return c
 }
 
-func (c ConsumerConfig) validate(name string) (mistakes []error) {
-	for _, text := range c.mistakes {
-		mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: %s", name, text))
+// validate notes the mistakes of the options.
+func (c *Consumer) validate() {
+	config := &c.config
+	for _, text := range config.mistakes {
+		c.mistake("%s", text)
 	}
-	if c.Timeout > limits.Timeout {
-		mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: Timeout %s: up to %s is allowed", name, c.Timeout, limits.Timeout))
+	if config.Timeout > limits.Timeout {
+		c.mistake("Timeout %s: up to %s is allowed", config.Timeout, limits.Timeout)
 	}
 	for _, set := range []struct {
 		field string
 		value int
-	}{{"Timeout", int(c.Timeout)}, {"MaxAttempts", c.MaxAttempts}, {"AttemptDelay", int(c.AttemptDelay)}, {"Concurrency", c.Concurrency}} {
+	}{{"Timeout", int(config.Timeout)}, {"MaxAttempts", config.MaxAttempts}, {"AttemptDelay", int(config.AttemptDelay)}, {"Concurrency", config.Concurrency}} {
 		if set.value < 0 { // by an option of a package above bus
-			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: %s %d: more than 0 is allowed", name, set.field, set.value))
+			c.mistake("%s %d: more than 0 is allowed", set.field, set.value)
 		}
 	}
-	for _, alias := range c.Aliases {
+	for _, alias := range config.Aliases {
 		if err := limits.CheckName(alias); err != nil {
-			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: alias %q %w", name, alias, err))
+			c.mistake("alias %q %w", alias, err)
 		}
 	}
-	for _, alias := range c.PayloadAliases {
+	for _, alias := range config.PayloadAliases {
 		if err := limits.CheckName(alias); err != nil {
-			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: payload alias %q %w", name, alias, err))
+			c.mistake("payload alias %q %w", alias, err)
 		}
 	}
-	return mistakes
 }
 
 // ConsumerOption sets one thing about a consumer.

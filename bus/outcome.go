@@ -120,9 +120,7 @@ func VerdictOf(err error) Verdict {
 		safe.Err = sound(v.Err)
 		return safe
 	}
-	if err = sound(err); isUnsound(err) {
-		return Verdict{Outcome: Unclassified, Err: err}
-	}
+	err = sound(err)
 	if v, ok := errors.AsType[*Verdict](err); ok && v != nil && v.Outcome != Done {
 		wrapped := *v
 		wrapped.Err = err
@@ -137,11 +135,6 @@ type unsoundError struct{ of string }
 // Error implements error.
 func (e *unsoundError) Error() string {
 	return "bus: an error of type " + e.of + " panics when it is asked: is it a nil pointer?"
-}
-
-func isUnsound(err error) bool {
-	_, ok := err.(*unsoundError)
-	return ok
 }
 
 var errNobody = errors.New("bus: nobody's error")

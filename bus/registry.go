@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
@@ -70,12 +71,7 @@ func (c RegistryConfig) NewRegistry(consumers ...Consumer) (*Registry, error) {
 	if err := errors.Join(mistakes...); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(r.consumers, func(a, b Consumer) int {
-		if a.name < b.name {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(r.consumers, func(a, b Consumer) int { return strings.Compare(a.name, b.name) })
 	return r, nil
 }
 
@@ -88,14 +84,14 @@ func (r *Registry) add(c Consumer) (mistakes []error) {
 		if limits.CheckName(name) != nil {
 			continue // reported already
 		}
-		if other, taken := r.byName[name]; taken && other.name == c.name && name == c.name {
+		switch other, taken := r.byName[name]; {
+		case !taken:
+			r.byName[name] = c
+		case other.name == c.name && name == c.name:
 			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q is registered twice", name))
-			continue
-		} else if taken {
+		default:
 			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: the name %q is taken by consumer %q (%s)", c.name, name, other.name, other.goType))
-			continue
 		}
-		r.byName[name] = c
 	}
 	for i, payloadType := range c.PayloadTypes() {
 		if limits.CheckName(payloadType) != nil {

@@ -1,9 +1,8 @@
 package middleware
 
 import (
+	"math/rand/v2"
 	"time"
-
-	"github.com/cenkalti/backoff/v4"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
@@ -20,11 +19,7 @@ func Exponential(initial time.Duration) func(attempt int) time.Duration {
 		for i := 1; i < attempt && interval < limits.Backoff; i++ {
 			interval = min(2*interval, limits.Backoff)
 		}
-		// A BackOff counts its calls in memory, while attempts are counted in
-		// the database: make a fresh one that starts at the right interval.
-		b := backoff.NewExponentialBackOff(backoff.WithInitialInterval(interval),
-			backoff.WithMaxInterval(limits.Backoff), backoff.WithMaxElapsedTime(0))
-		return min(b.NextBackOff(), limits.Backoff) // jitter may exceed the maximum
+		return min(interval/2+rand.N(interval+1), limits.Backoff) // the jitter may exceed the maximum
 	}
 }
 

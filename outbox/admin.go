@@ -6,10 +6,10 @@ import (
 	"fmt"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -35,7 +35,7 @@ var ErrNotFound = errors.New("no such pending message")
 // are missing or older, and the database's errors, wrapped.
 type Admin struct {
 	registry *bus.Registry
-	stores   map[dialect.Name]*store.Store
+	stores   store.Stores
 }
 
 var errAdminUnmade = errors.New("the admin was not made by NewAdmin; under fx use it from OnStart on")
@@ -55,30 +55,34 @@ func (a *Admin) on(db bun.IDB) (*store.Store, bun.IDB, error) {
 	if a.registry == nil {
 		return nil, nil, errAdminUnmade
 	}
-	db, err := txn.Handle(db)
-	if err != nil {
-		return nil, nil, err
-	}
-	if st, ok := a.stores[db.Dialect().Name()]; ok {
-		return st, db, nil
-	}
-	st, err := store.For(db.Dialect().Name(), a.registry.Tables())
-	return st, db, err
+	return a.stores.Of(db, a.registry.Tables())
 }
 
 // writing is on, for what changes something.
 func (a *Admin) writing(ctx context.Context, db bun.IDB) (*store.Store, bun.IDB, error) {
-	st, _, err := a.on(db)
-	if err != nil {
-		return nil, nil, err
+	st, db, err := a.on(db)
+	if err == nil {
+		db, err = txn.HandleIn(ctx, db)
 	}
-	db, err = txn.HandleIn(ctx, db)
 	return st, db, err
 }
 
-// adminFailed wraps an error with its operation, and gives a missing table its name.
+// adminFailed wraps an error, if there is one, with its operation, and gives a missing
+// table its name.
 func adminFailed(err error, operation string, args ...any) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("outbox: admin: "+operation+": %w", append(args, dberr.Explained(err))...)
+}
+
+// shown is what people see of rows.
+func shown[R, T any](rows []R, show func(R) T) []T {
+	list := make([]T, len(rows))
+	for i, row := range rows {
+		list[i] = show(row)
+	}
+	return list
 }
 
 // List returns a page of pending messages, without payloads, headers and errors,
@@ -91,16 +95,15 @@ func adminFailed(err error, operation string, args ...any) error {
 // are compared message by message, so that looking for what is rare reads all
 // there is of the consumer, or, without one, of the table.
 func (a *Admin) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Pending, *Page, error) {
-	size, after, err := page.start()
-	if err = errors.Join(err, filter.check()); err != nil {
-		return nil, nil, adminFailed(err, "list")
-	}
+	size, place, mistake := paging.Start(page.Size, page.After)
 	st, db, err := a.on(db)
-	if err != nil {
+	if err = errors.Join(mistake, filter.check(), err); err != nil {
 		return nil, nil, adminFailed(err, "list")
 	}
 	f := filter.rows()
-	f.After = after
+	if page.After != "" {
+		f.After = store.PendingPlace{Consumer: place.Consumer, Payload: place.Payload, At: place.At(), ID: place.ID}
+	}
 	rows, err := st.PendingMessages(ctx, db, f, size+1)
 	if err != nil {
 		return nil, nil, adminFailed(err, "list")
@@ -108,13 +111,10 @@ func (a *Admin) List(ctx context.Context, db bun.IDB, filter Filter, page Page) 
 	var next *Page
 	if len(rows) > size {
 		rows = rows[:size]
-		next = pageAfter(size, rows[size-1])
+		last := rows[size-1]
+		next = &Page{Size: size, After: paging.After(paging.Place{Consumer: last.ConsumerType, Payload: last.PayloadType, Micros: last.AvailableAfter.UnixMicro(), ID: last.ID})}
 	}
-	messages := make([]Pending, len(rows))
-	for i, row := range rows {
-		messages[i] = newPending(row)
-	}
-	return messages, next, nil
+	return shown(rows, newPending), next, nil
 }
 
 // Count returns how many pending messages match. It reads all that it counts, and
@@ -126,10 +126,7 @@ func (a *Admin) Count(ctx context.Context, db bun.IDB, filter Filter) (int, erro
 		return 0, adminFailed(err, "count")
 	}
 	n, err := st.CountPending(ctx, db, filter.rows())
-	if err != nil {
-		return 0, adminFailed(err, "count")
-	}
-	return n, nil
+	return n, adminFailed(err, "count")
 }
 
 // Get returns one pending message with its payload, headers and errors, or
@@ -140,11 +137,11 @@ func (a *Admin) Get(ctx context.Context, db bun.IDB, id int64) (Pending, error) 
 		return Pending{}, adminFailed(err, "get %d", id)
 	}
 	row, found, err := st.PendingMessage(ctx, db, id, true)
-	switch {
-	case err != nil:
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	if err != nil {
 		return Pending{}, adminFailed(err, "get %d", id)
-	case !found:
-		return Pending{}, adminFailed(ErrNotFound, "get %d", id)
 	}
 	return newPending(row), nil
 }

@@ -65,8 +65,7 @@ func (a *Admin) change(ctx context.Context, db bun.IDB, what string, c store.Pen
 	if err != nil {
 		return Result{}, adminFailed(err, what)
 	}
-	var total Result
-	err = txn.Whole(ctx, db, func() error {
+	total, err := txn.Counted(ctx, db, func(total *Result) error {
 		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), adminBatch) {
 			changed, err := st.ChangePending(ctx, db, part, c)
 			if err != nil {
@@ -81,11 +80,5 @@ func (a *Admin) change(ctx context.Context, db bun.IDB, what string, c store.Pen
 		}
 		return nil
 	})
-	if _, isTx := db.(bun.Tx); isTx && err != nil {
-		total = Result{}
-	}
-	if err != nil {
-		return total, adminFailed(err, what)
-	}
-	return total, nil
+	return total, adminFailed(err, what)
 }

@@ -80,11 +80,11 @@ func (a *Admin) Queues(ctx context.Context, db bun.IDB) ([]Queue, error) {
 	if err != nil {
 		return nil, adminFailed(err, "queues")
 	}
-	queues := make([]Queue, len(stats))
-	for i, s := range stats {
-		_, registered := a.registry.Consumer(s.Consumer)
-		queues[i] = newQueue(s)
-		queues[i].Registered, queues[i].PausedAt = registered, since[s.Consumer]
+	queues := shown(stats, newQueue)
+	for i := range queues {
+		q := &queues[i]
+		_, q.Registered = a.registry.Consumer(q.Consumer)
+		q.PausedAt = since[q.Consumer]
 	}
 	slices.SortFunc(queues, func(a, b Queue) int { return cmp.Compare(a.Consumer, b.Consumer) })
 	return queues, nil
@@ -112,11 +112,9 @@ func (a *Admin) Unregistered(ctx context.Context, db bun.IDB) ([]Unregistered, e
 	if err != nil {
 		return nil, adminFailed(err, "unregistered")
 	}
-	unregistered := make([]Unregistered, len(rows))
-	for i, row := range rows {
-		unregistered[i] = Unregistered{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
-	}
-	return unregistered, nil
+	return shown(rows, func(row store.Unregistered) Unregistered {
+		return Unregistered{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
+	}), nil
 }
 
 // Claims lists what processors hold, the oldest claim first. There are about as
@@ -130,11 +128,7 @@ func (a *Admin) Claims(ctx context.Context, db bun.IDB) ([]Claim, error) {
 	if err != nil {
 		return nil, adminFailed(err, "claims")
 	}
-	claims := make([]Claim, len(rows))
-	for i, row := range rows {
-		claims[i] = newClaim(row)
-	}
-	return claims, nil
+	return shown(rows, newClaim), nil
 }
 
 // Pause keeps a consumer's messages from being claimed by anybody until
@@ -152,10 +146,7 @@ func (a *Admin) Pause(ctx context.Context, db bun.IDB, consumer string) error {
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
 		err = st.Pause(ctx, db, a.namesOf(consumer))
 	}
-	if err != nil {
-		return adminFailed(err, "pause %q", consumer)
-	}
-	return nil
+	return adminFailed(err, "pause %q", consumer)
 }
 
 // Resume lets a paused consumer's messages be claimed again: by processors of

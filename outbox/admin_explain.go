@@ -42,22 +42,18 @@ func (a *Admin) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation,
 		return Explanation{}, adminFailed(err, "explain %d", id)
 	}
 	if found {
-		return a.explain(row), nil
+		e := Explanation{Message: newPending(row), PausedAt: row.PausedSince.Time}
+		e.Reason, e.Text = a.reason(e.Message, e.PausedAt, row.Now.Time)
+		return e, nil
 	}
 	poisoned, err := st.PoisonedMessages(ctx, db, store.PoisonFilter{IDs: []int64{id}}, 1)
-	switch {
-	case err != nil:
+	if err == nil && len(poisoned) == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
 		return Explanation{}, adminFailed(err, "explain %d", id)
-	case len(poisoned) == 0:
-		return Explanation{}, adminFailed(ErrNotFound, "explain %d", id)
 	}
 	return explainPoisoned(poisoned[0]), nil
-}
-
-func (a *Admin) explain(row store.Pending) Explanation {
-	e := Explanation{Message: newPending(row), PausedAt: row.PausedSince.Time}
-	e.Reason, e.Text = a.reason(e.Message, e.PausedAt, row.Now.Time)
-	return e
 }
 
 func (a *Admin) reason(m Pending, pausedAt, now time.Time) (State, string) {

@@ -10,7 +10,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -171,29 +170,4 @@ type Page struct {
 	// After is where the page begins: what the listing returned, or empty for the
 	// start. It may be written down, into a link for instance.
 	After string `json:"after"`
-}
-
-// start returns the page's size and place.
-func (p Page) start() (size int, after store.PendingPlace, err error) {
-	var c cursor
-	if size, err = paging.Start(p.Size, p.After, &c); err != nil || p.After == "" {
-		return size, after, err
-	}
-	after = store.PendingPlace{Consumer: c.Consumer, Payload: c.Payload, At: time.UnixMicro(c.At).UTC(), ID: c.ID}
-	if year := after.At.Year(); c.ID == 0 || year < 0 || year > 10_000 || limits.CheckText(c.Consumer+c.Payload) != nil {
-		return 0, after, paging.Foreign(p.After)
-	}
-	return size, after, nil
-}
-
-// cursor is what Page.After holds.
-type cursor struct {
-	Consumer string `json:"c"`
-	Payload  string `json:"p"` // its type
-	At       int64  `json:"t"` // microseconds since 1970
-	ID       int64  `json:"i"`
-}
-
-func pageAfter(size int, last store.Pending) *Page {
-	return &Page{Size: size, After: paging.After(cursor{Consumer: last.ConsumerType, Payload: last.PayloadType, At: last.AvailableAfter.UnixMicro(), ID: last.ID})}
 }

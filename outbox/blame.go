@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/uptrace/bun"
-
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
@@ -48,7 +46,7 @@ const (
 // a statement of its own has caused, by taking too long, waiting for a lock or writing
 // in a transaction that it has made read-only, is the handler's. An error of another
 // database leaves our transaction usable, and is the handler's, too.
-func (r *run) blame(ctx, txCtx context.Context, tx bun.Tx, err error) error {
+func (t *consumerTx) blame(ctx context.Context, err error) error {
 	if _, panicked := err.(*isolate.Panicked); panicked || bus.VerdictOf(err).Outcome != bus.Unclassified || ctx.Err() != nil {
 		return err
 	}
@@ -59,7 +57,7 @@ func (r *run) blame(ctx, txCtx context.Context, tx bun.Tx, err error) error {
 			return &fault{of, err} // whatever the transaction says: it has written nothing
 		}
 	case dberr.ReadOnly:
-		if !r.store.ReadOnly(txCtx, r.db) {
+		if !t.store.ReadOnly(t.ctx, t.db) {
 			return err
 		}
 		return &fault{of, err}
@@ -67,9 +65,9 @@ func (r *run) blame(ctx, txCtx context.Context, tx bun.Tx, err error) error {
 	default:
 		return err
 	}
-	statement, cancel := context.WithTimeout(txCtx, statementTimeout)
+	statement, cancel := context.WithTimeout(t.ctx, statementTimeout)
 	defer cancel()
-	if r.store.Usable(statement, tx) {
+	if t.store.Usable(statement, t.tx) {
 		return err
 	}
 	return &fault{of, err}

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -20,13 +21,17 @@ const (
 
 // order is what a claim loop is to ask for.
 type order struct {
-	request   store.ClaimRequest
-	wants     []int       // index of each want of the request
-	consumers []*consumer // that were asked for
-	asked     []int       // how many each
-	wakeups   []int       // of each, when it was asked for
-	acquits   bool        // what runs solo no longer does
-	woken     int         // announced commits so far
+	request store.ClaimRequest
+	parts   []part // of the wants of the request, in their order
+	acquits bool   // what runs solo no longer does
+	woken   int    // announced commits so far
+}
+
+// part is what an order asks for on behalf of one consumer.
+type part struct {
+	*consumer
+	asked   int
+	wakeups int // of the consumer by then
 }
 
 // nextClaim waits until there is something to claim and room for it, and until rest
@@ -97,24 +102,22 @@ func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool
 		d.paceTo = time.Time{}
 	}
 	d.returnLocked(o)
-	all, found := make(map[*consumer]bool, len(o.consumers)), make(map[*consumer]int, len(o.consumers))
-	for _, consumer := range o.consumers {
-		all[consumer], consumer.failures = true, 0
-	}
-	for i, want := range o.wants {
-		w, owner := o.request.Wants[i], d.owner[want]
-		more := c.Cut || c.Found[i] >= w.Limit
-		done := d.cursors[want].claimed(w.After, c.Found[i], c.Last[i], more)
-		all[owner] = all[owner] && done
-		found[owner] += c.Found[i]
-	}
-	for i, consumer := range o.consumers {
-		if consumer.wakeups != o.wakeups[i] || !all[consumer] {
+	i := 0 // among the wants of the request
+	for _, p := range o.parts {
+		all, found := true, 0
+		for _, want := range p.wants {
+			w := o.request.Wants[i]
+			more := c.Cut || c.Found[i] >= w.Limit
+			all = d.cursors[want].claimed(w.After, c.Found[i], c.Last[i], more) && all
+			found += c.Found[i]
+			i++
+		}
+		p.failures = 0
+		if p.consumer.wakeups != p.wakeups || !all {
 			continue
 		}
-		d.deactivateLocked(consumer)
-		unsure = unsure || consumer.announced && found[consumer] == 0
-		consumer.announced = false
+		unsure = unsure || p.announced && found == 0
+		p.active, p.announced = false, false
 	}
 	return unsure
 }
@@ -128,7 +131,9 @@ func (d *dispatcher) failed(o order, slow, outage bool, now time.Time) (apart bo
 	defer d.mu.Unlock()
 	defer d.room.Signal()
 	if o.request.Select != store.Clean {
-		d.quarantine.failed(o)
+		if o.acquits {
+			d.quarantine.acquitting, d.quarantine.acquitted = false, false
+		}
 		d.quarantine.claimed(o.request, 0, now)
 		return false
 	}
@@ -137,13 +142,13 @@ func (d *dispatcher) failed(o order, slow, outage bool, now time.Time) (apart bo
 		return false
 	}
 	d.oneByOneUntil = now.Add(oneByOneFor)
-	if len(o.consumers) > 1 {
+	if len(o.parts) > 1 {
 		return true
 	}
-	c := o.consumers[0]
+	c := o.parts[0].consumer
 	c.notBefore = now.Add(min(minPostponed<<min(c.failures, 10), maxPostponed))
 	c.failures++
-	for _, want := range o.wants {
+	for _, want := range c.wants {
 		if slow {
 			d.cursors[want].skip(d.clockLocked(now).Add(-margin))
 		}
@@ -154,36 +159,28 @@ func (d *dispatcher) failed(o order, slow, outage bool, now time.Time) (apart bo
 // returnLocked gives back the room that a claim had.
 func (d *dispatcher) returnLocked(o order) {
 	d.asked -= o.request.MaxBytes
-	for i, consumer := range o.consumers {
-		consumer.reserved -= o.asked[i]
-		d.reserved -= o.asked[i]
+	for _, p := range o.parts {
+		p.reserved -= p.asked
+		d.reserved -= p.asked
 	}
 }
 
-// looks returns all wants with where their cursors stand.
-func (d *dispatcher) looks() (wants []store.Want, stood []store.Position) {
+// looks returns all wants with where their cursors stand, and so begin, but for a sweep,
+// which begins behind a place.
+func (d *dispatcher) looks(from *store.Position) (wants []store.Want, stood []store.Position) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	wants = slices.Clone(d.wants)
 	for i := range wants {
-		wants[i].After = d.cursors[i].start
-		stood = append(stood, wants[i].After)
-	}
-	return wants, stood
-}
-
-// sweeps returns all wants with the look of a sweep, behind a place.
-func (d *dispatcher) sweeps(from store.Position) (wants []store.Want, stood []store.Position) {
-	wants, stood = d.looks()
-	for i := range wants {
-		wants[i].After = from
+		stood = append(stood, d.cursors[i].start)
+		wants[i].After = *cmp.Or(from, &stood[i])
 	}
 	return wants, stood
 }
 
 // looksFor returns the wants of the given payload types, and their indexes.
 func (d *dispatcher) looksFor(payloadTypes map[string]bool) (wants []store.Want, indexes []int) {
-	all, _ := d.looks()
+	all, _ := d.looks(nil)
 	for i, want := range all {
 		if payloadTypes[want.Payload] {
 			wants, indexes = append(wants, want), append(indexes, i)
@@ -235,13 +232,13 @@ func (d *dispatcher) due(wants []int) {
 	d.dueLocked(wants)
 }
 
-func (d *dispatcher) dueLocked(wants []int) bool {
-	before := d.active
+func (d *dispatcher) dueLocked(wants []int) (news bool) {
 	for _, i := range wants {
-		d.activateLocked(d.owner[i])
+		news = news || !d.owner[i].active
+		d.owner[i].activate()
 	}
 	d.room.Broadcast()
-	return d.active > before
+	return news
 }
 
 // clock is the database's clock at an instant of ours, as far as is known.

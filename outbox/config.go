@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -83,16 +84,16 @@ func (c ProcessorConfig) withDefaults(rowLocks bool) ProcessorConfig {
 	if !rowLocks {
 		loops, transactions = 1, 1
 	}
-	setDefault(&c.ClaimLoops, loops)
-	setDefault(&c.TxConcurrency, transactions)
-	setDefault(&c.BatchSize, 500)
-	setDefault(&c.PollInterval, time.Second)
-	setDefault(&c.Concurrency, 64)
-	setDefault(&c.MaxAttempts, 5)
-	setDefault(&c.AttemptDelay, 10*time.Second)
-	setDefault(&c.ConsumerTimeout, 10*time.Second)
-	setDefault(&c.LeaseDuration, 30*time.Second)
-	setDefault(&c.DrainTimeout, 10*time.Second)
+	c.ClaimLoops = cmp.Or(c.ClaimLoops, loops)
+	c.TxConcurrency = cmp.Or(c.TxConcurrency, transactions)
+	c.BatchSize = cmp.Or(c.BatchSize, 500)
+	c.PollInterval = cmp.Or(c.PollInterval, time.Second)
+	c.Concurrency = cmp.Or(c.Concurrency, 64)
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, 5)
+	c.AttemptDelay = cmp.Or(c.AttemptDelay, 10*time.Second)
+	c.ConsumerTimeout = cmp.Or(c.ConsumerTimeout, 10*time.Second)
+	c.LeaseDuration = cmp.Or(c.LeaseDuration, 30*time.Second)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 10*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -100,13 +101,6 @@ func (c ProcessorConfig) withDefaults(rowLocks bool) ProcessorConfig {
 		c.Chain = middleware.Default(middleware.Options{Logger: c.Logger})
 	}
 	return c
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // validate reports every field that is out of range; defaults are filled in.
@@ -157,9 +151,9 @@ func (c ProcessorConfig) settings(consumer bus.Consumer) (bus.ConsumerConfig, er
 	if settings.Timeout != 0 {
 		err = checkTimeout(fmt.Sprintf("outbox: consumer %q: Timeout", consumer.Name()), settings.Timeout)
 	}
-	setDefault(&settings.Timeout, c.ConsumerTimeout)
-	setDefault(&settings.MaxAttempts, c.MaxAttempts)
-	setDefault(&settings.AttemptDelay, c.AttemptDelay)
+	settings.Timeout = cmp.Or(settings.Timeout, c.ConsumerTimeout)
+	settings.MaxAttempts = cmp.Or(settings.MaxAttempts, c.MaxAttempts)
+	settings.AttemptDelay = cmp.Or(settings.AttemptDelay, c.AttemptDelay)
 	return settings, err
 }
 

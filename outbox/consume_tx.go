@@ -78,34 +78,27 @@ func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 // failed commit is an error of the handler like any other. A *fault is not the
 // handler's.
 func (r *run) tryInTx(ctx context.Context, t *task, payload []byte) error {
-	// The handler's timeout is not the transaction's: when the context of a transaction
-	// ends, database/sql rolls back asynchronously and hides the result. txCtx is ended on
-	// purpose, for a transaction that nothing else can end.
-	txCtx, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	tx, err := r.begin(txCtx, end)
+	own := r.newConsumerTx(ctx)
+	defer own.end() // also when a query hook of the application panics
+	held, err := own.begin([]*task{t})
 	if err != nil {
-		return &fault{unstarted, fmt.Errorf("begin: %w", err)}
+		return &fault{unstarted, err}
 	}
-	held, session, err := r.fence(txCtx, tx, []*task{t})
-	if err != nil || len(held) == 0 {
-		r.rollback(tx, end, session)
-		if err != nil {
-			return &fault{unstarted, fmt.Errorf("fence: %w", err)}
-		}
+	if len(held) == 0 {
+		own.rollback()
 		return errFenced
 	}
-	handlerCtx, wakeups := txn.WithWakeups(context.WithValue(ctx, txKey{}, tx))
+	handlerCtx, wakeups := txn.WithWakeups(context.WithValue(ctx, txKey{}, own.tx))
 	if err := r.invoke(handlerCtx, t, payload); err != nil {
 		if errors.Is(err, bus.ErrAbandoned) {
-			r.interrupt(end, session)
+			own.interrupt()
 			return err
 		}
-		err = r.blame(ctx, txCtx, tx, err)
-		r.rollback(tx, end, session)
+		err = own.blame(ctx, err)
+		own.rollback()
 		return err
 	}
-	if err := r.commit(txCtx, tx, []*task{t}, end, session); err != nil {
+	if err := own.commit([]*task{t}); err != nil {
 		return err
 	}
 	t.committed = true
@@ -113,67 +106,93 @@ func (r *run) tryInTx(ctx context.Context, t *task, payload []byte) error {
 	return nil
 }
 
-// begin does not wait for a connection longer than for any statement.
-func (r *run) begin(ctx context.Context, end context.CancelFunc) (bun.Tx, error) {
-	defer time.AfterFunc(statementTimeout, end).Stop()
-	return r.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+// consumerTx is a transaction in which consumers run.
+type consumerTx struct {
+	*run
+	tx      bun.Tx
+	session store.Session
+	// The handler's timeout is not the transaction's: when the context of a transaction
+	// ends, database/sql rolls back asynchronously and hides the result. This one is ended
+	// on purpose, for a transaction that nothing else can end.
+	ctx context.Context
+	end context.CancelFunc
 }
 
-// fence locks the messages, and returns the ids of those that are still ours.
-func (r *run) fence(ctx context.Context, tx bun.Tx, tasks []*task) (held []int64, session store.Session, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	f := store.Fence{Owner: r.owner, Session: &session, Idle: tasks[0].consumer.settings.Timeout + abandonGrace + statementTimeout}
-	for _, t := range tasks {
-		f.Messages = append(f.Messages, store.Fenced{Claim: t.lease.id, ID: t.row.ID, Attempts: t.row.Attempts, Crashes: t.row.Crashes})
+func (r *run) newConsumerTx(ctx context.Context) *consumerTx {
+	t := &consumerTx{run: r}
+	t.ctx, t.end = context.WithCancel(context.WithoutCancel(ctx))
+	return t
+}
+
+// begin begins the transaction, waiting for a connection no longer than for any statement,
+// locks the messages in it, and returns the ids of those that are still ours.
+func (t *consumerTx) begin(tasks []*task) (held []int64, err error) {
+	late := time.AfterFunc(statementTimeout, t.end)
+	t.tx, err = t.db.BeginTx(t.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	late.Stop()
+	if err != nil {
+		return nil, fmt.Errorf("begin: %w", err)
 	}
-	held, err = r.store.Fence(ctx, tx, f)
-	return held, session, err
+	if held, err = t.fence(tasks); err != nil {
+		t.rollback()
+		return nil, fmt.Errorf("fence: %w", err)
+	}
+	return held, nil
+}
+
+func (t *consumerTx) fence(tasks []*task) (held []int64, err error) {
+	ctx, cancel := context.WithTimeout(t.ctx, statementTimeout)
+	defer cancel()
+	f := store.Fence{Owner: t.owner, Session: &t.session, Idle: tasks[0].consumer.settings.Timeout + abandonGrace + statementTimeout}
+	for _, task := range tasks {
+		f.Messages = append(f.Messages, store.Fenced{Claim: task.lease.id, ID: task.row.ID, Attempts: task.row.Attempts, Crashes: task.row.Crashes})
+	}
+	return t.store.Fence(ctx, t.tx, f)
 }
 
 // interrupt ends the transaction of a handler that was abandoned. Rolling it back
 // has to wait for the statement that the handler may be in; meanwhile the messages
 // would stay locked, and whatever is settled with them would wait.
-func (r *run) interrupt(end context.CancelFunc, session store.Session) {
+func (t *consumerTx) interrupt() {
 	ended := time.Now()
-	end() // no further statement begins
-	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
+	t.end() // no further statement begins
+	ctx, cancel := context.WithTimeout(t.run.ctx, statementTimeout)
 	defer cancel()
-	if err := r.store.Interrupt(ctx, r.db, session, ended); err != nil {
-		r.outage.Failed("interrupt", err)
+	if err := t.store.Interrupt(ctx, t.db, t.session, ended); err != nil {
+		t.outage.Failed("interrupt", err)
 	}
 }
 
 // commit removes the messages and commits. When the answer is lost it looks
 // whether they are still there before it decides.
-func (r *run) commit(ctx context.Context, tx bun.Tx, tasks []*task, end context.CancelFunc, session store.Session) error {
-	statement, cancel := context.WithTimeout(ctx, statementTimeout)
+func (t *consumerTx) commit(tasks []*task) error {
+	statement, cancel := context.WithTimeout(t.ctx, statementTimeout)
 	defer cancel()
 	ids := make([]int64, len(tasks))
-	for i, t := range tasks {
-		ids[i] = t.row.ID
+	for i, task := range tasks {
+		ids[i] = task.row.ID
 	}
-	if err := r.store.Intact(statement, tx); err != nil {
-		r.rollback(tx, end, session)
+	if err := t.store.Intact(statement, t.tx); err != nil {
+		t.rollback()
 		return ofTransaction("before the commit", err)
 	}
-	removed, err := r.store.Remove(statement, tx, session, ids...)
+	removed, err := t.store.Remove(statement, t.tx, t.session, ids...)
 	if err != nil || !removed {
-		r.rollback(tx, end, session)
+		t.rollback()
 		if err == nil {
 			err = errHidden
 		}
 		return ofTransaction("remove", err)
 	}
-	defer time.AfterFunc(statementTimeout, end).Stop()
-	committing, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer time.AfterFunc(statementTimeout, t.end).Stop()
+	committing, cancel := context.WithTimeout(t.ctx, statementTimeout)
 	defer cancel()
-	err = txn.Commit(committing, tx)
+	err = txn.Commit(committing, t.tx)
 	if err == nil {
 		return nil
 	}
-	if class := dberr.ClassOf(err); class != dberr.Conflict && (ctx.Err() != nil || class.Outage() || class == dberr.Timeout) {
-		return r.afterLostCommit(context.WithoutCancel(ctx), tasks[0], err)
+	if class := dberr.ClassOf(err); class != dberr.Conflict && (t.ctx.Err() != nil || class.Outage() || class == dberr.Timeout) {
+		return t.afterLostCommit(context.WithoutCancel(t.ctx), tasks[0], err)
 	}
 	return ofTransaction("commit", err)
 }
@@ -204,10 +223,10 @@ func (r *run) afterLostCommit(ctx context.Context, t *task, lost error) error {
 // the connection, since the context of a statement had ended, a server may notice no
 // sooner than that statement is through, and so it is ended: MariaDB is not told, and
 // pgx's cancel request may not pass a pooler.
-func (r *run) rollback(tx bun.Tx, end context.CancelFunc, session store.Session) {
-	defer time.AfterFunc(statementTimeout, end).Stop()
-	if err := txn.Rollback(r.ctx, tx); err != nil && !errors.Is(err, sql.ErrTxDone) {
-		r.config.Logger.Debug("rollback", "error", err)
-		r.interrupt(end, session)
+func (t *consumerTx) rollback() {
+	defer time.AfterFunc(statementTimeout, t.end).Stop()
+	if err := txn.Rollback(t.run.ctx, t.tx); err != nil && !errors.Is(err, sql.ErrTxDone) {
+		t.config.Logger.Debug("rollback", "error", err)
+		t.interrupt()
 	}
 }

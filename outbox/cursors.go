@@ -51,9 +51,12 @@ func (c *wantCursor) claimed(looked store.Position, found int, last store.Positi
 // looked notes what a look found that began behind the given place, while the cursor
 // stood at another: the first message, if there is one.
 func (c *wantCursor) looked(from, stood, first store.Position, due bool, now time.Time) {
-	place := ahead(first)
-	if edge := (store.Position{At: now.Add(-margin)}); !now.IsZero() {
-		c.floor, c.start = nearer(c.floor, edge), c.notAhead(now)
+	place, edge := ahead(first), store.Position{At: now.Add(-margin)}
+	if !now.IsZero() {
+		c.floor = nearer(c.floor, edge)
+		if c.start.At.After(now) { // ahead of the database's clock, since ours was wrong
+			c.start = edge
+		}
 	}
 	switch {
 	case due && place.Before(stood):
@@ -62,22 +65,12 @@ func (c *wantCursor) looked(from, stood, first store.Position, due bool, now tim
 	case c.start.Before(stood), stood.Before(from): // moved back meanwhile, or left out what is in between
 		return
 	}
-	floor := store.Position{At: now.Add(-margin)}
 	if due {
-		floor = nearer(floor, place)
+		edge = nearer(edge, place)
 	} else {
-		place = floor
+		place = edge
 	}
-	c.floor, c.start = farther(c.floor, floor), farther(c.start, place)
-}
-
-// notAhead is where looks begin, unless that is ahead of the database's clock, since
-// ours was wrong.
-func (c *wantCursor) notAhead(now time.Time) store.Position {
-	if c.start.At.After(now) {
-		return store.Position{At: now.Add(-margin)}
-	}
-	return c.start
+	c.floor, c.start = farther(c.floor, edge), farther(c.start, place)
 }
 
 // skip gives up what lies behind a place, for now: looks that began before it took

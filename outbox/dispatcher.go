@@ -13,7 +13,7 @@ import (
 type dispatcher struct {
 	config    ProcessorConfig
 	consumers []*consumer
-	wants     []store.Want
+	wants     []store.Want           // each name of a consumer with each payload type
 	owner     []*consumer            // of each want
 	byName    map[string]*consumer   // also by former names
 	byPayload map[string][]*consumer // also by former payload types
@@ -26,7 +26,6 @@ type dispatcher struct {
 	running       int
 	runTx         int // running transactional consumers
 	reserved      int // asked for by claims under way
-	active        int // consumers that may have messages
 	turn          int // who is served first, round-robin
 	held          int // bytes of what is queued or runs
 	asked         int // bytes that claims under way may bring
@@ -36,15 +35,17 @@ type dispatcher struct {
 	paceTo        time.Time     // no claim begins before, unless there is much to claim
 	woken         int           // counts announced commits
 	ahead         time.Duration // of our clock is the database's
-	paused        bool          // too many handlers were abandoned
+	abandoned     []string      // the consumers of handlers that ignored their timeout; too many, and nothing is claimed
 	closed        bool
 }
 
-func newDispatcher(config ProcessorConfig, consumers []*consumer, wants []store.Want, owner []*consumer) *dispatcher {
-	d := &dispatcher{config: config, consumers: consumers, wants: wants, owner: owner,
-		cursors: make([]wantCursor, len(wants))}
-	d.byName, d.byPayload = make(map[string]*consumer), make(map[string][]*consumer)
+func newDispatcher(config ProcessorConfig, consumers []*consumer) *dispatcher {
+	d := &dispatcher{config: config, consumers: consumers, byName: make(map[string]*consumer), byPayload: make(map[string][]*consumer)}
 	for _, c := range consumers {
+		for _, want := range wantsOf(c.Consumer) {
+			c.wants = append(c.wants, len(d.wants))
+			d.wants, d.owner = append(d.wants, want), append(d.owner, c)
+		}
 		for _, name := range c.Names() {
 			d.byName[name] = c
 		}
@@ -52,6 +53,7 @@ func newDispatcher(config ProcessorConfig, consumers []*consumer, wants []store.
 			d.byPayload[payloadType] = append(d.byPayload[payloadType], c)
 		}
 	}
+	d.cursors = make([]wantCursor, len(d.wants))
 	d.work.L, d.room.L = &d.mu, &d.mu
 	return d
 }
@@ -62,34 +64,25 @@ func (d *dispatcher) activate(payloadTypes ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.woken++
+	var consumers []*consumer
 	for _, payloadType := range payloadTypes {
-		for _, c := range d.byPayload[payloadType] {
-			d.activateLocked(c)
-			c.announced = true
-		}
+		consumers = append(consumers, d.byPayload[payloadType]...)
 	}
 	if len(payloadTypes) == 0 {
-		for _, c := range d.consumers {
-			d.activateLocked(c)
-			c.announced = true
-		}
+		consumers = d.consumers
+	}
+	for _, c := range consumers {
+		c.activate()
+		c.announced = true
 	}
 	d.room.Broadcast()
 }
 
-func (d *dispatcher) activateLocked(c *consumer) {
-	c.wakeups++
-	if !c.active {
-		c.active = true
-		d.active++
-	}
-}
+func (c *consumer) activate() { c.active, c.wakeups = true, c.wakeups+1 }
 
-func (d *dispatcher) deactivateLocked(c *consumer) {
-	if c.active {
-		c.active = false
-		d.active--
-	}
+// activeLocked tells whether there may be messages for somebody.
+func (d *dispatcher) activeLocked() bool {
+	return slices.ContainsFunc(d.consumers, func(c *consumer) bool { return c.active })
 }
 
 // push hands claimed messages to the workers. False means that the processor
@@ -127,15 +120,13 @@ func (d *dispatcher) next(done *task) *task {
 	if done != nil {
 		d.finishedLocked(done)
 	}
-	for {
-		if d.closed {
-			return nil
-		}
+	for !d.closed {
 		if t := d.takeLocked(); t != nil {
 			return t
 		}
 		d.work.Wait()
 	}
+	return nil
 }
 
 func (d *dispatcher) takeLocked() *task {
@@ -225,7 +216,7 @@ func (d *dispatcher) finishedLocked(t *task) {
 		d.work.Signal() // a task that had to wait for its consumer may start
 	}
 	switch { // while a claim paces the others, its end has them look
-	case d.waiting == 0, now.Before(d.paceTo), d.active == 0 && !d.quarantine.pending():
+	case d.waiting == 0, now.Before(d.paceTo), !d.quarantine.pending() && !d.activeLocked():
 	case d.config.ClaimPause > 0: // some rest
 		d.room.Broadcast()
 	default:
@@ -269,12 +260,27 @@ func (d *dispatcher) load() (running, queued int) {
 	return d.running, d.queued
 }
 
-// pause stops claiming, or lets it go on.
-func (d *dispatcher) pause(paused bool) {
+// abandon notes that a handler is left behind.
+func (d *dispatcher) abandon(consumer string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.paused = paused
+	d.abandoned = append(d.abandoned, consumer)
+}
+
+// ended notes that it is over after all.
+func (d *dispatcher) ended(consumer string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := slices.Index(d.abandoned, consumer)
+	d.abandoned = slices.Delete(d.abandoned, i, i+1)
 	d.room.Broadcast()
+}
+
+// leftBehind names the consumers of those that still run.
+func (d *dispatcher) leftBehind() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(slices.Values(d.abandoned))
 }
 
 // close stops everybody who waits and returns what had not started.

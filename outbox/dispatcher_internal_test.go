@@ -60,17 +60,15 @@ func newTestDispatcher(t *testing.T, config ProcessorConfig, names ...string) *d
 	t.Helper()
 	config = config.withDefaults(true)
 	var consumers []*consumer
-	var wants []store.Want
-	for i, name := range names {
+	for _, name := range names {
 		registered := bus.Consume(name, func(context.Context, testPayload) error { return nil })
 		settings, err := config.settings(registered)
 		if err != nil {
 			t.Fatal(err)
 		}
-		consumers = append(consumers, &consumer{Consumer: registered, settings: settings, group: 1, wants: []int{i}})
-		wants = append(wants, store.Want{Consumer: name, Payload: "test"})
+		consumers = append(consumers, &consumer{Consumer: registered, settings: settings, group: 1})
 	}
-	return newDispatcher(config, consumers, wants, consumers)
+	return newDispatcher(config, consumers)
 }
 
 type testPayload struct{}
@@ -120,7 +118,7 @@ func TestRoomIsFreeWorkersPlusWhatWasFinished(t *testing.T) {
 		d.mustNotOrder(t, "nothing is known to wait")
 		d.findDue(0)
 		first := d.mustOrder(t)
-		if got := first.asked[0]; got != 4 {
+		if got := first.parts[0].asked; got != 4 {
 			t.Errorf("first order: got %d, want the 4 free workers", got)
 		}
 		d.mustNotOrder(t, "all room is reserved")
@@ -135,7 +133,7 @@ func TestRoomIsFreeWorkersPlusWhatWasFinished(t *testing.T) {
 			d.finishedLocked(done)
 			d.mu.Unlock()
 		}
-		if got := d.mustOrder(t).asked[0]; got != 8 {
+		if got := d.mustOrder(t).parts[0].asked; got != 8 {
 			t.Errorf("second order: got %d, want 4 free workers and the 4 finished in the last second", got)
 		}
 	})

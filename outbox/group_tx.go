@@ -7,10 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/uptrace/bun"
-
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
@@ -25,21 +22,20 @@ func (g *group) transact(waiting []*member) (rest []*member) {
 		g.oneByOne(waiting)
 		return nil
 	}
-	r := g.worker.run
-	// See runInTx for why this is not the context of a handler.
-	ctx, end := context.WithCancel(context.WithoutCancel(waiting[0].ctx))
-	defer end()
-	tx, err := r.begin(ctx, end)
+	shared := &sharedTx{consumerTx: g.worker.run.newConsumerTx(waiting[0].ctx)}
+	defer shared.end()
+	ids, err := shared.begin(tasksOf(waiting))
 	if err != nil {
-		g.unstarted(waiting, fmt.Errorf("begin: %w", err))
+		g.unstarted(waiting, err)
 		return nil
 	}
-	shared := &sharedTx{run: r, ctx: ctx, end: end, tx: tx}
-	held, others, err := shared.fence(waiting)
-	if err != nil {
-		r.rollback(tx, end, shared.session)
-		g.unstarted(waiting, fmt.Errorf("fence: %w", err))
-		return nil
+	var held, others []*member // the others may just be locked
+	for _, m := range waiting {
+		if slices.Contains(ids, m.task.row.ID) {
+			held = append(held, m)
+		} else {
+			others = append(others, m)
+		}
 	}
 	rest = shared.consume(g, held)
 	g.settle(shared)
@@ -53,15 +49,15 @@ func (g *group) settle(s *sharedTx) {
 	switch {
 	case s.abandoned: // see interrupt
 	case err != nil || len(s.done) == 0:
-		s.run.rollback(s.tx, s.end, s.session)
+		s.rollback()
 	default:
-		err = s.run.commit(s.ctx, s.tx, tasksOf(s.done), s.end, s.session)
+		err = s.commit(tasksOf(s.done))
 	}
 	switch {
 	case err == nil:
 		for _, m := range s.done {
 			m.task.committed = true
-			m.wakeups.Send(s.run.registry)
+			m.wakeups.Send(s.registry)
 			m.outcome <- nil
 		}
 	case s.abandoned:
@@ -124,36 +120,14 @@ func tasksOf(members []*member) []*task {
 
 // sharedTx is one transaction of a group.
 type sharedTx struct {
-	run     *run
-	ctx     context.Context
-	end     context.CancelFunc
-	tx      bun.Tx
-	session store.Session
-	marked  bool // the savepoint stands at what done has written
-	done    []*member
-	failed  []*member
-	beaten  []*member // lost a conflict, and are tried again apart
-	err     error     // why it cannot be committed
+	*consumerTx
+	marked bool // the savepoint stands at what done has written
+	done   []*member
+	failed []*member
+	beaten []*member // lost a conflict, and are tried again apart
+	err    error     // why it cannot be committed
 
 	abandoned bool // by the worker, since a handler may still be using it
-}
-
-// fence locks the messages that are still ours, and returns the others, too, which
-// may just be locked.
-func (s *sharedTx) fence(members []*member) (held, others []*member, err error) {
-	ids, session, err := s.run.fence(s.ctx, s.tx, tasksOf(members))
-	s.session = session
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, m := range members {
-		if slices.Contains(ids, m.task.row.ID) {
-			held = append(held, m)
-		} else {
-			others = append(others, m)
-		}
-	}
-	return held, others, nil
 }
 
 // consume runs the handlers, until the time is up or the transaction is spoilt,
@@ -186,8 +160,8 @@ func (s *sharedTx) consume(g *group, members []*member) (rest []*member) {
 func (s *sharedTx) call(m *member) error {
 	ctx, wakeups := txn.WithWakeups(context.WithValue(m.ctx, txKey{}, s.tx))
 	m.wakeups = wakeups
-	if err := s.run.invoke(ctx, m.task, m.payload); err != nil {
-		return s.run.blame(m.ctx, s.ctx, s.tx, err)
+	if err := s.invoke(ctx, m.task, m.payload); err != nil {
+		return s.blame(m.ctx, err)
 	}
 	return nil
 }
@@ -201,7 +175,7 @@ func (s *sharedTx) sort(m *member) {
 		s.beaten = append(s.beaten, m)
 		return
 	case ok:
-		m.failure = s.run.blamed(m.task, f)
+		m.failure = s.blamed(m.task, f)
 	}
 	s.failed = append(s.failed, m)
 }
@@ -215,7 +189,7 @@ func (s *sharedTx) mark() bool {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
 	defer cancel()
-	if err := s.run.store.Savepoint(ctx, s.tx); err != nil {
+	if err := s.store.Savepoint(ctx, s.tx); err != nil {
 		s.err = fmt.Errorf("savepoint: %w", err)
 		return false
 	}
@@ -227,7 +201,7 @@ func (s *sharedTx) mark() bool {
 // lost, too.
 func (s *sharedTx) undo(failure error) bool {
 	if errors.Is(failure, bus.ErrAbandoned) {
-		s.run.interrupt(s.end, s.session)
+		s.interrupt()
 		// Release them if the interrupt failed: their rows are still locked then, and
 		// giving back writes nothing to them.
 		s.abandoned, s.err = true, &bus.Verdict{Outcome: bus.Released, Err: errNeighbour}
@@ -235,7 +209,7 @@ func (s *sharedTx) undo(failure error) bool {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
 	defer cancel()
-	if err := s.run.store.Undo(ctx, s.tx); err != nil {
+	if err := s.store.Undo(ctx, s.tx); err != nil {
 		s.err = fmt.Errorf("undo: %w", err)
 		return false
 	}

@@ -17,8 +17,8 @@ func (r *run) keeper(ctx context.Context) {
 	ticker := time.NewTicker(min(max(lease/20, 50*time.Millisecond), 250*time.Millisecond))
 	defer ticker.Stop()
 	renewals := make(chan struct{}, 1)
-	renewer := r.background(func() { r.renewer(ctx, renewals) })
-	defer renewer.Wait()
+	renewer := background(func() { r.renewer(ctx, renewals) })
+	defer func() { <-renewer }()
 	next := time.Now().Add(lease / 4)
 	defer r.report(0)
 	for {
@@ -32,7 +32,8 @@ func (r *run) keeper(ctx context.Context) {
 			for _, t := range r.dispatcher.stale(now.Add(-time.Second)) {
 				r.settled(t, errUnstarted)
 			}
-			r.expire(now)
+			// A sixth of a lease before it could run out.
+			r.cancelled(&r.unrenewed, r.ledger.expire(now.Add(lease/6)))
 			r.report(time.Second)
 			if !now.Before(next) {
 				next = now.Add(lease / 4)
@@ -52,26 +53,13 @@ func (r *run) report(pause time.Duration) {
 	r.recovered.flush(pause)
 }
 
-// expire cancels handlers a sixth of a lease before it could run out, and gives
-// back what has not started.
-func (r *run) expire(now time.Time) {
-	expired := r.ledger.expire(now.Add(r.config.LeaseDuration / 6))
-	if len(expired) > 0 {
-		r.unrenewed.add(len(expired), 0)
-		r.withdraw(expired)
+// cancelled reports claims whose handlers the ledger has cancelled, and gives back what
+// has not started.
+func (r *run) cancelled(why *notice, leases []*lease) {
+	if len(leases) == 0 {
+		return
 	}
-}
-
-// lost reports claims that were taken away, and drops what has not started.
-func (r *run) lost(leases []*lease) {
-	if len(leases) > 0 {
-		r.takenAway.add(len(leases), 0)
-		r.withdraw(leases)
-	}
-}
-
-// withdraw gives back the waiting messages of the given claims.
-func (r *run) withdraw(leases []*lease) {
+	why.add(len(leases), 0)
 	for _, t := range r.dispatcher.withdraw(func(t *task) bool { return slices.Contains(leases, t.lease) }) {
 		r.settled(t, errUnstarted)
 	}
@@ -123,7 +111,7 @@ func (r *run) renew(ctx context.Context, db bun.IDB) (unknown []int64, err error
 		return nil, err
 	}
 	lost, unknown := r.ledger.renewed(before, held, sent.Add(r.config.LeaseDuration))
-	r.lost(lost)
+	r.cancelled(&r.takenAway, lost)
 	return unknown, nil
 }
 

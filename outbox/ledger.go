@@ -82,14 +82,10 @@ func (l *ledger) add(entry *lease, r store.Result) {
 	entry.unsent = append(entry.unsent, r)
 	l.unsent++
 	if entry.open == 0 || l.unsent == 1 || l.unsent >= settleBatch {
-		l.signalLocked()
-	}
-}
-
-func (l *ledger) signalLocked() {
-	select {
-	case l.flush <- struct{}{}:
-	default:
+		select {
+		case l.flush <- struct{}{}:
+		default: // there is a signal already
+		}
 	}
 }
 
@@ -102,7 +98,6 @@ type batch struct {
 	freeOnly bool             // some messages are locked: no statement may wait for them
 	resent   bool             // with the busy ones
 	aside    bool             // once sent: some are busy that are not locked
-	kept     []int64          // once sent: claims that were neither renewed nor found to be gone
 }
 
 // byResult settles by result what could not be finished as a whole.
@@ -172,12 +167,7 @@ func (l *ledger) takeLocked(b *batch, entry *lease, all, resend bool) {
 }
 
 func allDone(results []store.Result) bool {
-	for _, r := range results {
-		if r.Outcome != store.Done {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(results, func(r store.Result) bool { return r.Outcome != store.Done })
 }
 
 // confirm strikes out claims that ended, and those that turned out to be gone.
@@ -194,9 +184,12 @@ func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settl
 		}
 		l.closeLocked(entry, nil)
 	}
-	live := make(map[int64]bool, len(settled.Live))
+	live, kept := make(map[int64]bool, len(settled.Live)), make(map[int64]bool)
 	for _, id := range settled.Live {
 		live[id] = true
+	}
+	for _, result := range settled.Busy { // neither renewed nor found to be gone, maybe
+		kept[result.Claim] = true
 	}
 	l.fenced.Add(int64(len(b.results) - settled.Applied - len(settled.Busy)))
 	l.postponeLocked(settled.Busy, b)
@@ -207,7 +200,7 @@ func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settl
 			l.closeLocked(entry, nil)
 		case live[entry.id]:
 			entry.until = later(entry.until, renewed)
-		case !slices.Contains(b.kept, entry.id):
+		case !kept[entry.id]:
 			l.closeLocked(entry, bus.ErrLeaseLost)
 			lost = append(lost, entry)
 		}

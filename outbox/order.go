@@ -9,7 +9,7 @@ import (
 // orderLocked decides what to claim next: messages that have crashed, or for every
 // active consumer its share of the room. They take turns where both wait.
 func (d *dispatcher) orderLocked(now time.Time) (order, bool) {
-	if d.paused {
+	if len(d.abandoned) >= d.config.Concurrency {
 		return order{}, false
 	}
 	if !d.quarantine.served {
@@ -46,7 +46,7 @@ func (d *dispatcher) orderSuspectsLocked(now time.Time) (order, bool) {
 // orderCleanLocked asks for messages that have not crashed.
 func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 	left := maxHeldBytes - d.held - d.asked
-	if d.active == 0 || left <= 0 && d.running+d.queued+d.reserved > 0 {
+	if !d.activeLocked() || left <= 0 && d.running+d.queued+d.reserved > 0 {
 		return order{}, false
 	}
 	// Each loop may hold one batch that has not started. Small claims are not
@@ -136,13 +136,10 @@ func (d *dispatcher) writeOrderLocked(consumers []*consumer, shares []int, maxBy
 		}
 		c.reserved += shares[i]
 		d.reserved += shares[i]
-		o.consumers = append(o.consumers, c)
-		o.asked = append(o.asked, shares[i])
-		o.wakeups = append(o.wakeups, c.wakeups)
+		o.parts = append(o.parts, part{consumer: c, asked: shares[i], wakeups: c.wakeups})
 		for _, want := range c.wants {
 			w := d.wants[want]
 			w.Limit, w.After = shares[i], d.cursors[want].start
-			o.wants = append(o.wants, want)
 			o.request.Wants = append(o.request.Wants, w)
 		}
 		o.request.Limit += shares[i] // former names and payload types share it

@@ -25,7 +25,7 @@ func (r *run) poller(ctx context.Context) {
 	defer r.sweeper.wg.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	p := pace10{}
+	var rest time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -35,8 +35,8 @@ func (r *run) poller(ctx context.Context) {
 		case <-r.expected.alarm.Changed():
 		}
 		now := time.Now()
-		full := max(r.alarm.Next(now), p.rest(now))
-		short := max(r.expected.alarm.Next(now), p.rest(now))
+		full := max(r.alarm.Next(now), rest.Sub(now))
+		short := max(r.expected.alarm.Next(now), rest.Sub(now))
 		if wait := min(full, short); wait > 0 {
 			timer.Reset(wait)
 			continue
@@ -47,22 +47,14 @@ func (r *run) poller(ctx context.Context) {
 		} else {
 			ok = r.poll(ctx)
 		}
-		p.polled(now, ok && !r.outage.Ended().After(now)) // else it has waited, not worked
+		// Polls take no more than a tenth of the time, but for those that have waited, not
+		// worked: they have failed, and have a pace of their own, or seen the end of an outage.
+		pause := pollFloor
+		if ok && !r.outage.Ended().After(now) {
+			pause = max(pollFloor, 10*time.Since(now))
+		}
+		rest = time.Now().Add(pause)
 		timer.Reset(0)
-	}
-}
-
-// pace10 keeps polls from taking more than a tenth of the time, or of being due
-// more often than every 5 ms. Those that fail have a pace of their own.
-type pace10 struct{ next time.Time }
-
-func (p *pace10) rest(now time.Time) time.Duration { return p.next.Sub(now) }
-
-func (p *pace10) polled(began time.Time, ok bool) {
-	now := time.Now()
-	p.next = now.Add(pollFloor)
-	if ok {
-		p.next = now.Add(max(pollFloor, 10*now.Sub(began)))
 	}
 }
 
@@ -120,10 +112,8 @@ func (r *run) pollExpected(ctx context.Context, now time.Time) {
 	if len(wants) == 0 {
 		return
 	}
-	statement, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	probe, err := r.store.ProbeDue(statement, r.db, wants)
-	if r.pollFailed(ctx, err) != nil {
+	probe, err := ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) (store.Probe, error) { return r.store.ProbeDue(ctx, r.db, wants) })
+	if err != nil {
 		return
 	}
 	for i, due := range probe.Due {
@@ -141,13 +131,9 @@ type expectations struct {
 	until map[string]time.Time
 }
 
-// expectedLooks is when to look after a produce whose commit nobody announces.
-func expectedLooks() []time.Duration {
-	return []time.Duration{2 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond}
-}
-
 func newExpectations(now time.Time) *expectations {
-	e := &expectations{alarm: alarm.New(expectedLooks()...), until: make(map[string]time.Time)}
+	looks := alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 250*time.Millisecond)
+	e := &expectations{alarm: looks, until: make(map[string]time.Time)}
 	e.alarm.Rearm(now, now.Add(time.Hour))
 	return e
 }
@@ -182,19 +168,16 @@ func jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
 }
 
-func (r *run) probe(ctx context.Context, wants []store.Want, patience time.Duration) (store.Probe, error) {
-	statement, cancel := context.WithTimeout(ctx, patience)
+// ask runs a statement of the poller's, and reports an error, unless ctx has ended or
+// whoever asks had little patience: they have another way.
+func ask[T any](ctx context.Context, r *run, what string, patience time.Duration, statement func(context.Context) (T, error)) (T, error) {
+	inTime, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return r.store.Probe(statement, r.db, wants)
-}
-
-// pollFailed tells of a look that failed, unless the processor stops, and returns its
-// error.
-func (r *run) pollFailed(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() == nil {
-		r.outage.Failed("poll", err)
+	answer, err := statement(inTime)
+	if hasty := patience < statementTimeout && inTime.Err() != nil; err != nil && ctx.Err() == nil && !hasty {
+		r.outage.Failed(what, err)
 	}
-	return err
+	return answer, err
 }
 
 // comeBack ends an outage once the database takes writes again: one that is read-only
@@ -204,58 +187,42 @@ func (r *run) comeBack(ctx context.Context) error {
 	if r.outage.Err() == nil {
 		return nil
 	}
-	statement, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	if _, err := r.renew(statement, r.db); err != nil {
-		if ctx.Err() == nil {
-			r.outage.Failed("extend", err)
-		}
-		return err
+	_, err := ask(ctx, r, "extend", statementTimeout, func(ctx context.Context) ([]int64, error) { return r.renew(ctx, r.db) })
+	if err == nil {
+		r.outage.Recovered()
 	}
-	r.outage.Recovered()
-	return nil
+	return err
 }
 
 // recoverClaims ends claims that have outlived their lease. Every process does
 // it when it meets one; there is no leader.
 func (r *run) recoverClaims(ctx context.Context) {
-	statement, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	found, err := r.store.Recover(statement, r.db, maxCrashes)
-	switch {
-	case err != nil && ctx.Err() == nil:
-		r.outage.Failed("recover", err)
-	case found.Poisoned > 0:
+	found, err := ask(ctx, r, "recover", statementTimeout, func(ctx context.Context) (store.Recovered, error) { return r.store.Recover(ctx, r.db, maxCrashes) })
+	if err != nil || found.Claims == 0 {
+		return
+	}
+	if found.Poisoned > 0 {
 		r.config.Logger.Error("message poisoned", "reason", store.CrashReason(maxCrashes), "messages", found.Poisoned)
-	case found.Claims > 0:
+	} else {
 		r.recovered.add(found.Claims, found.Crashed)
 	}
-	if found.Claims > 0 {
-		r.counters.recovered.Add(int64(found.Claims))
-		r.counters.crashed.Add(int64(found.Crashed))
-		r.counters.crashPoisoned.Add(int64(found.Poisoned))
-		r.alarm.By(time.Now()) // there may be more, and what was recovered is due
-	}
+	r.counters.recovered.Add(int64(found.Claims))
+	r.counters.crashed.Add(int64(found.Crashed))
+	r.counters.crashPoisoned.Add(int64(found.Poisoned))
+	r.alarm.By(time.Now()) // there may be more, and what was recovered is due
 }
 
 // reportUnregistered warns once of messages that wait for consumers or payload types
 // that are not registered here. They are left in place: another binary may know them.
 func (r *run) reportUnregistered(ctx context.Context) {
-	statement, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	found, err := r.store.Unregistered(statement, r.db, r.dispatcher.wants)
-	if err != nil {
-		if ctx.Err() == nil {
-			r.outage.Failed("look for unregistered messages", err)
-		}
-		return
-	}
+	found, _ := ask(ctx, r, "look for unregistered messages", statementTimeout, func(ctx context.Context) ([]store.Unregistered, error) {
+		return r.store.Unregistered(ctx, r.db, r.dispatcher.wants)
+	})
 	for _, s := range found {
-		if r.warned[s] {
-			continue
+		if !r.warned[s] {
+			r.warned[s] = true
+			r.config.Logger.Warn("messages wait that no consumer registered here takes", "consumer", s.ConsumerType, "payload_type", s.PayloadType)
 		}
-		r.warned[s] = true
-		r.config.Logger.Warn("messages wait that no consumer registered here takes", "consumer", s.ConsumerType, "payload_type", s.PayloadType)
 	}
 }
 

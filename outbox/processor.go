@@ -34,9 +34,7 @@ type Processor struct {
 	registry  *bus.Registry
 	store     *store.Store
 	config    ProcessorConfig
-	consumers []*consumer
-	wants     []store.Want
-	owners    []*consumer // of the wants
+	consumers []consumer // each run works on copies
 	counters  counters
 	streaks   streaks // of runs that did not count
 	unstarted streaks // of runs that never began
@@ -51,8 +49,15 @@ type Processor struct {
 // the database. A registry with events on a database without the event log is an
 // errors.ErrUnsupported.
 func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*Processor, error) {
-	if db == nil || registry == nil {
-		return nil, withoutParts(db, registry, config)
+	var errs []error
+	if db == nil {
+		errs = append(errs, errors.New("outbox: NewProcessor: the database handle is nil"))
+	}
+	if registry == nil {
+		errs = append(errs, errors.New("outbox: NewProcessor: the registry is nil"))
+	}
+	if len(errs) > 0 { // and what can be told of the rest
+		return nil, errors.Join(append(errs, config.withDefaults(true).validate(true))...)
 	}
 	s, err := store.For(db.Dialect().Name(), registry.Tables())
 	if err != nil {
@@ -60,7 +65,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 	}
 	config = config.withDefaults(s.RowLocks())
 	p := &Processor{db: db, registry: registry, store: s, config: config}
-	errs := []error{config.validate(s.RowLocks())}
+	errs = append(errs, config.validate(s.RowLocks()))
 	if registry.Events() != nil {
 		if err := s.Events(); err != nil {
 			errs = append(errs, fmt.Errorf("outbox: NewProcessor: the registry has events: %w", err))
@@ -71,37 +76,15 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 		settings, err := config.settings(registered)
 		group, groupErr := groupOf(registered, settings)
 		errs = append(errs, err, groupErr)
-		c := &consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group}
+		c := consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group}
 		transactional = transactional || c.transactional
-		p.add(c)
+		p.consumers = append(p.consumers, c)
 	}
 	errs = append(errs, config.checkPool(db, s, transactional))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return p, nil
-}
-
-// withoutParts reports what is missing, and what can be told of the rest.
-func withoutParts(db *bun.DB, registry *bus.Registry, config ProcessorConfig) error {
-	var errs []error
-	if db == nil {
-		errs = append(errs, errors.New("outbox: NewProcessor: the database handle is nil"))
-	}
-	if registry == nil {
-		errs = append(errs, errors.New("outbox: NewProcessor: the registry is nil"))
-	}
-	return errors.Join(append(errs, config.withDefaults(true).validate(true))...)
-}
-
-// add enters a consumer under all of its names and payload types.
-func (p *Processor) add(c *consumer) {
-	p.consumers = append(p.consumers, c)
-	for _, want := range wantsOf(c.Consumer) {
-		c.wants = append(c.wants, len(p.wants))
-		p.wants = append(p.wants, want)
-		p.owners = append(p.owners, c)
-	}
 }
 
 // wantsOf lists what a consumer takes: each of its names with each payload type.
@@ -254,7 +237,6 @@ type run struct {
 	expected      *expectations
 	sweeper       sweeper
 	underway      underway
-	abandoned     *abandoned
 	slots         []*worker
 	workers       sync.WaitGroup
 	work          context.Context // the root of all handlers' contexts
@@ -274,7 +256,7 @@ type run struct {
 }
 
 func (r *run) health() bus.Health {
-	h := bus.Health{Err: r.outage.Err(), Abandoned: r.abandoned.names()}
+	h := bus.Health{Err: r.outage.Err(), Abandoned: r.dispatcher.leftBehind()}
 	if last := r.lastClaim.Load(); last != 0 {
 		h.LastClaim = time.Unix(0, last)
 	}

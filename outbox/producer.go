@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
@@ -40,7 +39,7 @@ type Producer struct {
 	registry *bus.Registry
 	config   ProducerConfig
 	chain    bus.Sender
-	stores   map[dialect.Name]*store.Store
+	stores   store.Stores
 }
 
 // errUnmade is what the zero Producer has to say, which under fx is what a
@@ -72,19 +71,11 @@ func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, erro
 		config.Logger = slog.Default()
 	}
 	p := &Producer{registry: registry, config: config, stores: store.All(registry.Tables())}
-	p.chain = bus.ComposeSend(nil, p.layers()...)
-	return p, nil
-}
-
-// layers is the produce chain, outermost first.
-func (p *Producer) layers() []bus.SendMiddleware {
-	var chain []bus.SendMiddleware
-	if p.config.Telemetry != nil {
-		chain = append(chain, p.config.Telemetry)
+	p.chain = p.log(bus.ComposeSend(nil, config.Layers...))
+	if config.Telemetry != nil {
+		p.chain = config.Telemetry(p.chain)
 	}
-	chain = append(chain, p.log)
-	chain = append(chain, p.config.Layers...)
-	return chain
+	return p, nil
 }
 
 func (p *Producer) log(next bus.Sender) bus.Sender {
@@ -134,7 +125,7 @@ func (p *Producer) ProduceMany(ctx context.Context, db bun.IDB, items ...Item) (
 		if batch[i], err = p.message(items[i]); err != nil {
 			return err
 		}
-		return batch[i].Check(p.config.MaxPayload)
+		return p.check(batch[i])
 	})
 	if err != nil {
 		return nil, fmt.Errorf("outbox: produce: %w", err)
@@ -156,11 +147,7 @@ func (p *Producer) message(item Item) (*bus.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := newMessageID()
-	if err != nil {
-		return nil, err
-	}
-	m := &bus.Message{ID: id, PayloadType: payloadType, Payload: text, Value: item.Payload}
+	m := &bus.Message{ID: newMessageID(), PayloadType: payloadType, Payload: text, Value: item.Payload}
 	for i, option := range item.Options {
 		if option == nil {
 			err = errors.Join(err, fmt.Errorf("payload %q: %w: option %d is nil", payloadType, bus.ErrBadOption, i))
@@ -195,20 +182,16 @@ func each(n int, part string, check func(i int) error) error {
 	return errors.Join(mistakes...)
 }
 
-// identify gives a message an id unless it has one.
-func identify(m *bus.Message) (err error) {
-	if m != nil && m.ID == uuid.Nil {
-		m.ID, err = newMessageID()
-	}
-	return err
-}
+// newMessageID cannot fail: since Go 1.24 crypto/rand, which it reads, ends the program
+// rather than return an error.
+func newMessageID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
-func newMessageID() (uuid.UUID, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return uuid.UUID{}, fmt.Errorf("make a message id: %w", err)
+// check reports what of a message cannot be written, and gives it an id unless it has one.
+func (p *Producer) check(m *bus.Message) error {
+	if m != nil && m.ID == uuid.Nil {
+		m.ID = newMessageID()
 	}
-	return id, nil
+	return m.Check(p.config.MaxPayload)
 }
 
 // Send writes messages whose payload is encoded already: of a schedule that is
@@ -216,37 +199,28 @@ func newMessageID() (uuid.UUID, error) {
 // other. A message without an id is given one. All are written or none. The
 // errors are those of [Producer.Produce].
 func (p *Producer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error {
-	return p.sendAll(ctx, db, batch, nil)
+	return p.SendEvents(ctx, db, batch, nil)
 }
 
 // SendEvents is Send for messages that deliver events of eventlog.Log, which calls it.
 // At the end of the chain record writes the events, in the transaction db and before
 // their messages; it is given the registry whose consumers get these.
 func (p *Producer) SendEvents(ctx context.Context, db bun.IDB, batch []*bus.Message, record func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error) error {
-	return p.sendAll(ctx, db, batch, record)
-}
-
-// recorder writes the events of a batch.
-type recorder = func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error
-
-func (p *Producer) sendAll(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder) error {
 	if p == nil || p.registry == nil {
 		return fmt.Errorf("outbox: send: %w", errUnmade)
 	}
-	err := each(len(batch), "message", func(i int) (err error) {
-		if err := identify(batch[i]); err != nil {
-			return err
-		}
-		return batch[i].Check(p.config.MaxPayload)
-	})
-	if err != nil {
-		return fmt.Errorf("outbox: send: %w", err)
+	err := each(len(batch), "message", func(i int) error { return p.check(batch[i]) })
+	if err == nil {
+		_, err = p.deliver(ctx, db, batch, record)
 	}
-	if _, err := p.deliver(ctx, db, batch, record); err != nil {
+	if err != nil {
 		return fmt.Errorf("outbox: send: %w", err)
 	}
 	return nil
 }
+
+// recorder writes the events of a batch.
+type recorder = func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error
 
 // deliver sends a batch down the chain and returns the receipts by message id.
 func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder) (receipts map[uuid.UUID]Receipt, err error) {
@@ -276,9 +250,8 @@ func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, 
 	if err != nil {
 		return err
 	}
-	s, ok := p.stores[db.Dialect().Name()]
-	if !ok {
-		_, err := store.For(db.Dialect().Name(), p.registry.Tables())
+	s, _, err := p.stores.Of(db, p.registry.Tables())
+	if err != nil {
 		return err
 	}
 	if len(events) > 0 {
@@ -320,10 +293,7 @@ func (p *Producer) checked(batch []*bus.Message, records bool, written map[uuid.
 		seen = make(map[uuid.UUID]bool, len(batch))
 	}
 	for _, m := range batch {
-		if err := identify(m); err != nil {
-			return nil, err
-		}
-		if err := m.Check(p.config.MaxPayload); err != nil {
+		if err := p.check(m); err != nil {
 			return nil, err
 		}
 		if _, before := written[m.ID]; before || seen[m.ID] {

@@ -146,13 +146,6 @@ func (s *quarantine) order(wants []store.Want, free int, now time.Time) (order, 
 	return o, true
 }
 
-// failed accounts for a claim that failed, and maybe for an acquittal.
-func (s *quarantine) failed(o order) {
-	if o.acquits {
-		s.acquitting, s.acquitted = false, false
-	}
-}
-
 func (s *quarantine) claimed(r store.ClaimRequest, n int, now time.Time) {
 	if r.Select == store.Killers {
 		// Not n: the message may have finished before we get here.

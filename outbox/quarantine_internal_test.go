@@ -36,7 +36,7 @@ func (d *dispatcher) end(tasks ...*task) {
 }
 
 func (d *dispatcher) look(p store.Probe) {
-	wants, stood := d.looks()
+	wants, stood := d.looks(nil)
 	d.found(p, wants, stood, time.Now())
 }
 
@@ -83,7 +83,7 @@ func TestASoloRunHasNoOtherSuspectBesideIt(t *testing.T) {
 		d.mustNotOrder(t, "the solo run waits for the suspects in flight, and others for it")
 		d.findDue(0)
 		d.mustOrder(t).is(t, store.Clean, 61, false) // clean ones go on
-		d.deactivateLocked(d.consumers[0])
+		d.consumers[0].active = false
 		d.look(store.Probe{Suspects: true, Killers: true})
 		d.end(running...)
 		o := d.mustOrder(t)
@@ -229,7 +229,7 @@ func TestALateSweepCountsForNothing(t *testing.T) {
 		began := time.Now()
 		d.watch(lease)
 		d.look(store.Probe{Killers: true, Lease: lease})
-		wants, stood := d.looks()
+		wants, stood := d.looks(nil)
 		d.found(store.Probe{Killers: true, Lease: lease}, wants, stood, began)
 		d.mustOrder(t).is(t, store.Killers, 1, true)
 	})
@@ -346,15 +346,15 @@ func TestAFailingConsumerIsClaimedForByItself(t *testing.T) {
 		ordered := make(map[string]int)
 		for range 4 {
 			o := d.mustOrder(t)
-			if len(o.consumers) != 1 {
-				t.Fatalf("order after a failure: got %d consumers, want one", len(o.consumers))
+			if len(o.parts) != 1 {
+				t.Fatalf("order after a failure: got %d consumers, want one", len(o.parts))
 			}
-			name := o.consumers[0].Name()
+			name := o.parts[0].Name()
 			if ordered[name]++; name == "bad" {
 				d.failed(o, false, false, time.Now())
 				continue
 			}
-			d.claimed(o, store.Claim{Found: []int{o.asked[0]}, Last: make([]store.Position, 1), Cut: true}, time.Now())
+			d.claimed(o, store.Claim{Found: []int{o.parts[0].asked}, Last: make([]store.Position, 1), Cut: true}, time.Now())
 		}
 		if ordered["bad"] != 1 || ordered["good"] != 3 {
 			t.Errorf("orders: got %v, want one of the bad, which waits then, and 3 of the good", ordered)
@@ -362,7 +362,7 @@ func TestAFailingConsumerIsClaimedForByItself(t *testing.T) {
 		<-time.After(minPostponed)
 		both := map[string]bool{}
 		for range 2 {
-			both[d.mustOrder(t).consumers[0].Name()] = true
+			both[d.mustOrder(t).parts[0].Name()] = true
 		}
 		if !both["bad"] {
 			t.Error("after its wait: got no order for the bad, want one")
@@ -424,7 +424,9 @@ func TestClaimsUnderWayAreNotStrays(t *testing.T) {
 
 func TestExpectedMessagesAreLookedForByPayloadType(t *testing.T) {
 	t.Parallel()
-	d := newDispatcher(ProcessorConfig{}.withDefaults(true), nil, []store.Want{{Consumer: "a", Payload: "one"}, {Consumer: "b", Payload: "two"}, {Consumer: "c", Payload: "one"}}, nil)
+	d := newDispatcher(ProcessorConfig{}.withDefaults(true), nil)
+	d.wants = []store.Want{{Consumer: "a", Payload: "one"}, {Consumer: "b", Payload: "two"}, {Consumer: "c", Payload: "one"}}
+	d.cursors = make([]wantCursor, len(d.wants))
 	now := time.Now()
 	e := newExpectations(now)
 	e.add(now, []string{"one"})

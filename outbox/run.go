@@ -39,24 +39,17 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		warned:    make(map[store.Unregistered]bool),
 		// After an outage nobody's claims are recovered for a third of a lease:
 		// their owners must get the chance to renew what expired meanwhile.
-		outage:    outage.New(p.config.Logger, p.config.LeaseDuration/3).Asking(p.store.Look(p.db)),
+		outage:    outage.New(p.config.Logger, p.config.LeaseDuration/3, p.store.Look(p.db)),
 		unrenewed: notice{logger: p.config.Logger, text: "leases cannot be renewed, their consumers are cancelled"},
 		takenAway: notice{logger: p.config.Logger, text: "claims were taken away, their consumers are cancelled"},
 		recovered: notice{logger: p.config.Logger, text: "claims of vanished owners recovered"},
 	}
 	consumers := make([]*consumer, len(p.consumers))
-	byName := make(map[string]*consumer, len(p.consumers))
 	for i, c := range p.consumers {
-		consumers[i] = &consumer{Consumer: c.Consumer, settings: c.settings, transactional: c.transactional, group: c.group, wants: c.wants}
-		byName[c.Name()] = consumers[i]
+		consumers[i] = &c
 	}
-	owners := make([]*consumer, len(p.owners))
-	for i, c := range p.owners {
-		owners[i] = byName[c.Name()]
-	}
-	r.dispatcher = newDispatcher(p.config, consumers, p.wants, owners)
+	r.dispatcher = newDispatcher(p.config, consumers)
 	r.born(time.Now())
-	r.abandoned = &abandoned{limit: p.config.Concurrency, full: r.dispatcher.pause}
 	r.chain = bus.Compose(nil, p.config.Chain...)
 	r.work, r.cancelWork = context.WithCancelCause(r.ctx)
 	return r
@@ -70,10 +63,13 @@ func (r *run) born(now time.Time) {
 }
 
 // background runs fn on a goroutine that the caller waits for.
-func (r *run) background(fn func()) *sync.WaitGroup {
-	var wg sync.WaitGroup
-	wg.Go(fn)
-	return &wg
+func background(fn func()) (done <-chan struct{}) {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		fn()
+	}()
+	return over
 }
 
 // serve starts everything, waits for ctx, and stops everything again, in the
@@ -94,11 +90,12 @@ func (r *run) serve(ctx context.Context) error {
 		r.slots = append(r.slots, w)
 		r.startWorker(w, nil)
 	}
-	keeper := r.background(func() { r.keeper(keeperCtx) })
+	keeper := background(func() { r.keeper(keeperCtx) })
 	finish := make(chan struct{})
 	var settleErr error
-	settler := r.background(func() { settleErr = r.settler(settleCtx, finish) })
-	loops := r.background(func() { r.poller(loopCtx) })
+	settled := background(func() { settleErr = r.settler(settleCtx, finish) })
+	var loops sync.WaitGroup
+	loops.Go(func() { r.poller(loopCtx) })
 	for range r.config.ClaimLoops {
 		loops.Go(func() { r.claimLoop(loopCtx) })
 	}
@@ -117,10 +114,13 @@ func (r *run) serve(ctx context.Context) error {
 	running := r.drain(deadline)
 	loops.Wait()
 	close(finish)
-	r.awaitResults(settler, deadline, giveUp)
+	if !waitFor(settled, max(time.Until(deadline), settleGrace), r.stopNow) && !waitFor(settled, stopGrace, nil) {
+		giveUp()
+	}
+	<-settled
 	r.releaseRest(settleCtx)
 	stopKeeper()
-	keeper.Wait()
+	<-keeper
 	if len(running) > 0 {
 		settleErr = errors.Join(&DrainError{Consumers: running}, settleErr)
 	}
@@ -130,22 +130,21 @@ func (r *run) serve(ctx context.Context) error {
 // drain waits for the workers until the deadline, then cancels their handlers,
 // and at last abandons those that do not listen, whose consumers it returns.
 func (r *run) drain(deadline time.Time) (running []string) {
-	done := make(chan struct{})
-	waiter := r.background(func() { r.workers.Wait(); close(done) })
-	if !r.waitUnlessStopped(done, time.Until(deadline)) {
+	done := background(r.workers.Wait)
+	if !waitFor(done, time.Until(deadline), r.stopNow) {
 		r.cancelWork(bus.ErrStopping)
-		if !waitFor(done, stopGrace) {
+		if !waitFor(done, stopGrace, nil) {
 			for _, w := range r.slots {
 				w.giveUp(w.call.Load())
 			}
 			// What hangs in a middleware cannot be abandoned by its worker.
-			if !waitFor(done, stopGrace/2) {
-				return append(r.abandoned.names(), r.runningInMiddleware()...)
+			if !waitFor(done, stopGrace/2, nil) {
+				return append(r.dispatcher.leftBehind(), r.runningInMiddleware()...)
 			}
 		}
 	}
-	waiter.Wait()
-	return r.abandoned.names()
+	<-done
+	return r.dispatcher.leftBehind()
 }
 
 // releaseRest gives back claims that are left when everything is settled: of
@@ -178,36 +177,15 @@ func (r *run) runningInMiddleware() (names []string) {
 	return names
 }
 
-// awaitResults waits until the last results are written, or has the settler give up.
-func (r *run) awaitResults(settler *sync.WaitGroup, deadline time.Time, giveUp func()) {
-	done := make(chan struct{})
-	waiter := r.background(func() { settler.Wait(); close(done) })
-	if !r.waitUnlessStopped(done, max(time.Until(deadline), settleGrace)) && !waitFor(done, stopGrace) {
-		giveUp()
-	}
-	waiter.Wait()
-}
-
-// waitUnlessStopped waits until it is done, StopNow or the time is up.
-func (r *run) waitUnlessStopped(done <-chan struct{}, d time.Duration) bool {
+// waitFor waits until it is done, the time is up, or somebody cuts that short.
+func waitFor(done <-chan struct{}, d time.Duration, cut <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-done:
 		return true
-	case <-r.stopNow:
+	case <-cut:
 	case <-timer.C:
 	}
 	return false
-}
-
-func waitFor(done <-chan struct{}, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
@@ -66,20 +65,12 @@ func (r *run) settler(ctx context.Context, finish <-chan struct{}) error {
 	}
 }
 
-// outcome is what became of results that were sent.
-type outcome struct {
-	store.Settled
-	kept  []int64 // claims of busy results that are still held, as far as is known, but were not renewed
-	aside bool    // some of the busy are not locked: the database did not take them
-}
-
 // settle writes one batch, again and again while the database does not answer. Sending a
 // batch twice is harmless, so an unknown outcome needs no thought. What the database
 // does not take is settled apart, in ever smaller parts, and put aside in the end: it
 // holds up nobody else.
 func (r *run) settle(ctx context.Context, b batch) error {
 	var finished []store.Finished
-	var settled outcome
 	var renewed time.Time
 	if len(b.finished) > 0 {
 		ids := make([]int64, len(b.finished))
@@ -97,15 +88,15 @@ func (r *run) settle(ctx context.Context, b batch) error {
 			return err
 		}
 	}
+	s := &settlement{run: r, freeOnly: b.freeOnly}
 	if len(b.results) > 0 {
 		renewed = time.Now().Add(r.config.LeaseDuration)
-		var err error
-		if settled, err = r.settleResults(ctx, b.results, b.freeOnly); err != nil {
+		if err := s.settleResults(ctx, b.results); err != nil {
 			return err
 		}
 	}
-	b.aside, b.kept = settled.aside, settled.kept
-	r.lost(r.ledger.confirm(b, finished, settled.Settled, renewed))
+	b.aside = s.aside
+	r.cancelled(&r.takenAway, r.ledger.confirm(b, finished, s.Settled, renewed))
 	r.expectReturns(b.results)
 	return nil
 }
@@ -124,28 +115,26 @@ func (r *run) expectReturns(results []store.Result) {
 	}
 }
 
-// settleResults writes results in statements that a database can finish in time:
-// after an outage there can be many, and the texts of errors are long.
-func (r *run) settleResults(ctx context.Context, results []store.Result, freeOnly bool) (settled outcome, err error) {
-	for len(results) > 0 {
-		n := settleable(results)
-		part, err := r.settlePart(ctx, results[:n], freeOnly, false)
-		if err != nil {
-			return outcome{}, err
-		}
-		settled = together(settled, part)
-		freeOnly = freeOnly || len(part.Busy) > 0
-		results = results[n:]
-	}
-	return settled, nil
+// settlement collects what becomes of results that are sent.
+type settlement struct {
+	*run
+	store.Settled
+	freeOnly bool // some messages are locked: no statement may wait for them
+	aside    bool // some of the busy are not locked: the database did not take them
 }
 
-func together(a, b outcome) outcome {
-	return outcome{
-		Settled: store.Settled{Live: append(a.Live, b.Live...), Applied: a.Applied + b.Applied, Busy: append(a.Busy, b.Busy...)},
-		kept:    append(a.kept, b.kept...),
-		aside:   a.aside || b.aside,
+// settleResults writes results in statements that a database can finish in time:
+// after an outage there can be many, and the texts of errors are long.
+func (s *settlement) settleResults(ctx context.Context, results []store.Result) error {
+	for len(results) > 0 {
+		n := settleable(results)
+		if err := s.settlePart(ctx, results[:n], false); err != nil {
+			return err
+		}
+		s.freeOnly = s.freeOnly || len(s.Busy) > 0
+		results = results[n:]
 	}
+	return nil
 }
 
 // settleable tells how many of the results go into one statement.
@@ -164,100 +153,90 @@ func settleable(results []store.Result) int {
 // it does not like, takes too long over, or whose message is locked, so that one cannot
 // hold up the others. special says that others were taken meanwhile, so that it must be
 // one of these results.
-func (r *run) settlePart(ctx context.Context, results []store.Result, freeOnly, special bool) (outcome, error) {
-	settled, err := r.send(ctx, results, freeOnly)
+func (s *settlement) settlePart(ctx context.Context, results []store.Result, special bool) error {
+	err := s.send(ctx, results, s.freeOnly)
 	switch class := dberr.ClassOf(err); {
 	case err == nil, ctx.Err() != nil:
-		return settled, err
-	case class == dberr.LockTimeout && !freeOnly:
-		return r.settlePart(ctx, results, true, special)
-	case class == dberr.LockTimeout && len(results) == 1:
-		return busy(results), nil
-	case class == dberr.Refused && len(results) == 1:
-		return r.settleBare(ctx, results[0], err)
-	case len(results) == 1:
-		return r.putAside(results, err), nil
-	case !special && (class == dberr.Other || class == dberr.Schema):
-		return r.settleEnds(ctx, results, freeOnly, err)
+		return err
+	case class == dberr.LockTimeout && !s.freeOnly:
+		s.freeOnly = true
+		return s.settlePart(ctx, results, special)
+	case len(results) > 1 && !special && (class == dberr.Other || class == dberr.Schema):
+		return s.settleEnds(ctx, results, err)
+	case len(results) > 1:
+		return s.settleBoth(ctx, results[:len(results)/2], results[len(results)/2:], special)
+	case class == dberr.LockTimeout:
+		s.Busy = append(s.Busy, results...)
+	case class == dberr.Refused:
+		return s.settleBare(ctx, results[0], err)
+	default:
+		s.putAside(results, err)
 	}
-	return r.settleBoth(ctx, results[:len(results)/2], results[len(results)/2:], freeOnly, special)
+	return nil
 }
 
-func (r *run) settleBoth(ctx context.Context, one, other []store.Result, freeOnly, special bool) (outcome, error) {
-	first, err := r.settlePart(ctx, one, freeOnly, special)
-	if err != nil {
-		return outcome{}, err
+func (s *settlement) settleBoth(ctx context.Context, one, other []store.Result, special bool) error {
+	if err := s.settlePart(ctx, one, special); err != nil {
+		return err
 	}
-	second, err := r.settlePart(ctx, other, freeOnly, special)
-	if err != nil {
-		return outcome{}, err
-	}
-	return together(first, second), nil
+	return s.settlePart(ctx, other, special)
 }
 
 // settleEnds finds out whether an error is one of some results or of all. When two single
 // ones fail alike there is no use in trying the others.
-func (r *run) settleEnds(ctx context.Context, results []store.Result, freeOnly bool, cause error) (outcome, error) {
-	first, last := results[:1], results[len(results)-1:]
-	ends, err := r.settleBoth(ctx, first, last, freeOnly, true)
-	switch rest := results[1 : len(results)-1]; {
-	case err != nil:
-		return outcome{}, err
-	case ends.aside && len(ends.Busy) == 2:
-		return together(ends, r.putAside(rest, cause)), nil
-	case len(rest) > 0:
-		middle, err := r.settlePart(ctx, rest, freeOnly, true)
-		if err != nil {
-			return outcome{}, err
-		}
-		ends = together(ends, middle)
+func (s *settlement) settleEnds(ctx context.Context, results []store.Result, cause error) error {
+	first, rest, last := results[:1], results[1:len(results)-1], results[len(results)-1:]
+	busy, aside := len(s.Busy), s.aside
+	s.aside = false
+	err := s.settleBoth(ctx, first, last, true)
+	alike := s.aside && len(s.Busy) == busy+2
+	s.aside = s.aside || aside
+	switch {
+	case err != nil || len(rest) == 0:
+		return err
+	case alike:
+		s.putAside(rest, cause)
+		return nil
 	}
-	return ends, nil
+	return s.settlePart(ctx, rest, true)
 }
 
 // send writes results in one statement.
-func (r *run) send(ctx context.Context, results []store.Result, freeOnly bool) (settled outcome, err error) {
-	settle := r.store.Settle
+func (s *settlement) send(ctx context.Context, results []store.Result, freeOnly bool) error {
+	settle := s.store.Settle
 	if freeOnly {
-		settle = r.store.SettleFree
+		settle = s.store.SettleFree
 	}
-	err = r.persist(ctx, func(ctx context.Context) (err error) {
-		settled.Settled, err = settle(ctx, r.db, r.owner, r.config.LeaseDuration, results)
+	return s.persist(ctx, func(ctx context.Context) error {
+		part, err := settle(ctx, s.db, s.owner, s.config.LeaseDuration, results)
+		if err == nil {
+			s.Applied += part.Applied
+			s.Live, s.Busy = append(s.Live, part.Live...), append(s.Busy, part.Busy...)
+		}
 		return err
 	})
-	return settled, err
 }
 
-// busy keeps results, and the claims of their messages, for later.
-func busy(results []store.Result) outcome {
-	settled := outcome{Settled: store.Settled{Busy: slices.Clone(results)}} // it is appended to
-	for _, result := range results {
-		settled.kept = append(settled.kept, result.Claim)
-	}
-	return settled
-}
-
-// putAside does so for results that the database does not take now.
-func (r *run) putAside(results []store.Result, err error) outcome {
+// putAside keeps results for later that the database does not take now.
+func (s *settlement) putAside(results []store.Result, err error) {
 	if dberr.IsRefused(err) { // else it was noticed already
-		r.outage.Failed("settle", err, maxAside)
+		s.outage.Failed("settle", err, maxAside)
 	}
-	settled := busy(results)
-	settled.aside = true
-	return settled
+	s.Busy, s.aside = append(s.Busy, results...), true
 }
 
 // settleBare writes the outcome without its texts, which are all that could
 // displease a database. If even that fails it is put aside.
-func (r *run) settleBare(ctx context.Context, result store.Result, cause error) (outcome, error) {
-	r.config.Logger.Error("outcome refused by the database, written without its error text", "row", result.Message, "error", errorlog.Text(cause))
-	bare := result
-	bare.Errors, bare.Reason = "", "see the log"
-	settled, err := r.send(ctx, []store.Result{bare}, true)
+func (s *settlement) settleBare(ctx context.Context, result store.Result, cause error) error {
+	s.config.Logger.Error("outcome refused by the database, written without its error text", "row", result.Message, "error", errorlog.Text(cause))
+	result.Errors, result.Reason = "", "see the log"
+	bare := []store.Result{result}
+	err := s.send(ctx, bare, true)
 	if err != nil && ctx.Err() == nil {
-		return r.putAside([]store.Result{bare}, err), nil
+		s.putAside(bare, err)
+		return nil
 	}
-	return settled, err
+	return err
 }
 
 // persist repeats a statement while the database does not answer. Any other error is

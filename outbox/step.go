@@ -25,43 +25,26 @@ import (
 // cancelled with bus.ErrStopping, and its message given back. Step makes no
 // [Processor.Check], retries no claim, and may be called while Run runs.
 func (p *Processor) Step(ctx context.Context, consumers ...string) (ran bool, err error) {
-	if err := ctx.Err(); err != nil {
-		return false, fmt.Errorf("outbox: step: %w", err)
-	}
-	wants, err := p.wantsOf(consumers)
-	if err != nil {
-		return false, err
-	}
 	r := p.newRun(ctx)
 	defer r.cancelWork(nil)
-	request, ok, err := r.nextStep(wants)
-	if err != nil {
-		return false, fmt.Errorf("outbox: step: %w", dberr.Explained(err))
-	}
-	if !ok {
-		return false, nil
-	}
-	if ran, err = r.step(ctx, request); err != nil {
-		return ran, fmt.Errorf("outbox: step: %w", err)
+	if ran, err = r.step(ctx, consumers); err != nil {
+		return ran, fmt.Errorf("outbox: step: %w", dberr.Explained(err))
 	}
 	return ran, nil
 }
 
 // wantsOf returns the wants of the named consumers, or all of them.
-func (p *Processor) wantsOf(names []string) ([]store.Want, error) {
+func (d *dispatcher) wantsOf(names []string) (wants []store.Want, err error) {
 	if len(names) == 0 {
-		return p.wants, nil
+		return d.wants, nil
 	}
-	var wants []store.Want
 	for _, name := range names {
-		registered, ok := p.registry.Consumer(name)
+		c, ok := d.byName[name]
 		if !ok {
-			return nil, fmt.Errorf("outbox: step: consumer %q: %w", name, bus.ErrNoConsumer)
+			return nil, fmt.Errorf("consumer %q: %w", name, bus.ErrNoConsumer)
 		}
-		for i, want := range p.wants {
-			if p.owners[i].Name() == registered.Name() {
-				wants = append(wants, want)
-			}
+		for _, want := range c.wants {
+			wants = append(wants, d.wants[want])
 		}
 	}
 	return wants, nil
@@ -71,10 +54,10 @@ func (p *Processor) wantsOf(names []string) ([]store.Want, error) {
 // means that there is none.
 func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
 	request := store.ClaimRequest{Wants: wants, Limit: 1, MaxBytes: maxClaimBytes}
-	probe, err := r.look(wants)
+	probe, err := r.probe(wants)
 	if err == nil && probe.Expired {
 		r.recoverClaims(r.ctx)
-		probe, err = r.look(wants)
+		probe, err = r.probe(wants)
 	}
 	switch {
 	case err != nil:
@@ -95,7 +78,7 @@ func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
 	return request, true, nil
 }
 
-func (r *run) look(wants []store.Want) (store.Probe, error) {
+func (r *run) probe(wants []store.Want) (store.Probe, error) {
 	if len(wants) == 0 {
 		return store.Probe{}, nil
 	}
@@ -113,7 +96,18 @@ func (r *run) alone() bool {
 
 // step claims, runs and settles. The keeper looks after the lease and the
 // timeout meanwhile.
-func (r *run) step(ctx context.Context, request store.ClaimRequest) (ran bool, err error) {
+func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	wants, err := r.dispatcher.wantsOf(consumers)
+	if err != nil {
+		return false, err
+	}
+	request, ok, err := r.nextStep(wants)
+	if err != nil || !ok {
+		return false, err
+	}
 	w := r.newWorker()
 	r.slots = []*worker{w}
 	defer func() { // also when a middleware ends this goroutine
@@ -129,9 +123,11 @@ func (r *run) step(ctx context.Context, request store.ClaimRequest) (ran bool, e
 	}
 	t := r.dispatcher.next(nil)
 	keeperCtx, stopKeeper := context.WithCancel(r.ctx)
-	keeper := r.background(func() { r.keeper(keeperCtx) })
-	defer keeper.Wait()
-	defer stopKeeper()
+	keeper := background(func() { r.keeper(keeperCtx) })
+	defer func() {
+		stopKeeper()
+		<-keeper
+	}()
 	defer w.isolate.Dismiss()
 	defer context.AfterFunc(ctx, func() { r.cancelWork(bus.ErrStopping) })()
 	w.process(t)

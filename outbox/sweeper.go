@@ -92,7 +92,7 @@ func (r *run) sweepBack(ctx context.Context) (ok bool) {
 			from.At = r.dispatcher.clock(time.Now()).Add(-window)
 		}
 		began := time.Now()
-		wants, stood := r.dispatcher.sweeps(from)
+		wants, stood := r.dispatcher.looks(&from)
 		probe, err := r.store.Probe(ctx, r.db, wants)
 		if ctx.Err() != nil {
 			return true
@@ -111,14 +111,13 @@ func (r *run) sweepBack(ctx context.Context) (ok bool) {
 func (r *run) lookAll(ctx context.Context) (probe store.Probe, news bool, err error) {
 	if due, polling := r.sweeper.due(time.Now(), r.outage.Ended()); due && polling {
 		began := time.Now()
-		wants, stood := r.dispatcher.sweeps(store.Position{})
-		probe, err = r.probe(ctx, wants, sweepPolling)
+		probe, news, err = r.look(ctx, &store.Position{}, sweepPolling)
 		r.sweeper.done(began, err == nil)
 		if err == nil {
-			return probe, r.dispatcher.found(probe, wants, stood, began), nil
+			return probe, news, nil
 		}
 		if time.Since(began) < sweepPolling || ctx.Err() != nil || r.outage.Err() != nil {
-			return probe, false, r.pollFailed(ctx, err)
+			return probe, false, err
 		}
 		r.dispatcher.skip(time.Now()) // for who has no better idea where to begin
 		r.sweeper.aside(func() bool { return r.sweepBack(ctx) })
@@ -126,15 +125,19 @@ func (r *run) lookAll(ctx context.Context) (probe store.Probe, news bool, err er
 		r.sweeper.aside(func() bool { return r.sweepBack(ctx) })
 	}
 	began := time.Now()
-	wants, stood := r.dispatcher.looks()
-	if probe, err = r.probe(ctx, wants, statementTimeout); err == nil {
-		return probe, r.dispatcher.found(probe, wants, stood, began), nil
-	}
-	err = r.pollFailed(ctx, err)
-	if tooSlow(began) && r.outage.Err() == nil {
+	probe, news, err = r.look(ctx, nil, statementTimeout)
+	if err != nil && tooSlow(began) && r.outage.Err() == nil {
 		r.dispatcher.skip(time.Now())
 	}
-	return probe, false, err
+	return probe, news, err
+}
+
+// look has the dispatcher know what there is to find, and tells whether that is news.
+func (r *run) look(ctx context.Context, from *store.Position, patience time.Duration) (probe store.Probe, news bool, err error) {
+	began := time.Now()
+	wants, stood := r.dispatcher.looks(from)
+	probe, err = ask(ctx, r, "poll", patience, func(ctx context.Context) (store.Probe, error) { return r.store.Probe(ctx, r.db, wants) })
+	return probe, err == nil && r.dispatcher.found(probe, wants, stood, began), err
 }
 
 // tooSlow tells of a statement that failed whether its time was up.

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -9,24 +10,20 @@ import (
 // before we do.
 type underway struct {
 	mu    sync.Mutex
-	last  int
-	since map[int]time.Time
+	since []time.Time // the oldest first
 }
 
 // begin notes a claim; it is over when end is called.
 func (u *underway) begin() (end func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.since == nil {
-		u.since = make(map[int]time.Time)
-	}
-	u.last++
-	number := u.last
-	u.since[number] = time.Now()
+	began := time.Now()
+	u.since = append(u.since, began)
 	return func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		delete(u.since, number)
+		i := slices.Index(u.since, began)
+		u.since = slices.Delete(u.since, i, i+1)
 	}
 }
 
@@ -34,10 +31,5 @@ func (u *underway) begin() (end func()) {
 func (u *underway) before(t time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, since := range u.since {
-		if since.Before(t) {
-			return true
-		}
-	}
-	return false
+	return len(u.since) > 0 && u.since[0].Before(t)
 }

@@ -159,7 +159,10 @@ func (r *run) payload(ctx context.Context, m *bus.Message) ([]byte, error) {
 // error, a *isolate.Panicked.
 func (r *run) invoke(ctx context.Context, t *task, payload []byte) error {
 	w := t.worker
-	number := w.begin(ctx)
+	number := w.call.Add(1)
+	if deadline, ok := ctx.Deadline(); ok { // until then the keeper lets it run
+		w.deadline.Store(int64(deadline.Add(abandonGrace).Sub(r.started)))
+	}
 	defer w.deadline.Store(0)
 	result := w.isolate.Begin(call{ctx: ctx, consumer: t.consumer, payload: payload, codec: r.registry.Codec()})
 	for {
@@ -174,13 +177,18 @@ func (r *run) invoke(ctx context.Context, t *task, payload []byte) error {
 	}
 }
 
-// begin publishes until when the watchdog lets the next call run.
-func (w *worker) begin(ctx context.Context) (number uint64) {
-	number = w.call.Add(1)
-	if deadline, ok := ctx.Deadline(); ok {
-		w.deadline.Store(int64(deadline.Add(abandonGrace).Sub(w.run.started)))
+// abandonCall abandons the call that the worker is in.
+func (w *worker) abandonCall(ctx context.Context, t *task) error {
+	r, name := w.run, t.consumer.Name()
+	r.dispatcher.abandon(name)
+	w.isolate.Abandon(func() { r.dispatcher.ended(name) })
+	if context.Cause(ctx) == bus.ErrStopping {
+		return fmt.Errorf("%w: %w", bus.ErrStopping, bus.ErrAbandoned) // it had no chance to finish
 	}
-	return number
+	r.counters.abandoned.Add(1)
+	r.config.Logger.Error("consumer ignored its timeout and was abandoned",
+		"consumer", name, "message_id", t.message.ID.String(), "timeout", t.consumer.settings.Timeout)
+	return bus.ErrAbandoned
 }
 
 // overdue has the worker abandon its call if its time is up.

@@ -10,7 +10,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -92,29 +91,6 @@ func (f Filter) check() error {
 func (f Filter) rows() store.PoisonFilter {
 	return store.PoisonFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, MessageID: f.MessageID, PoisonedAfter: f.PoisonedAfter,
 		PoisonedBefore: f.PoisonedBefore, Error: f.Error}
-}
-
-// cursor is what Page.After holds: the last message of the page before.
-type cursor struct {
-	At int64 `json:"t"` // microseconds since 1970
-	ID int64 `json:"i"`
-}
-
-// start returns the page's size and place.
-func start(p outbox.Page) (size int, at time.Time, id int64, err error) {
-	var c cursor
-	if size, err = paging.Start(p.Size, p.After, &c); err != nil || p.After == "" {
-		return size, at, 0, err
-	}
-	at = time.UnixMicro(c.At).UTC()
-	if year := at.Year(); c.ID == 0 || year < 1 || year > 9999 {
-		return 0, at, 0, paging.Foreign(p.After)
-	}
-	return size, at, c.ID, nil
-}
-
-func pageAfter(size int, last store.Poisoned) *outbox.Page {
-	return &outbox.Page{Size: size, After: paging.After(cursor{At: last.PoisonedAt.UnixMicro(), ID: last.ID})}
 }
 
 // Result tells what a requeue did.

@@ -22,11 +22,8 @@ import (
 // It does not ask whether anybody will take them: a message of a consumer that is
 // registered no more waits until a program registers it, possibly as one of
 // bus.Aliases, and is counted in [Result.Unclaimed].
-//
-// More than 500 ids are several transactions, unless db is one. On an error it
-// returns what is requeued all the same: in a transaction of the caller's, nothing.
 func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
-	total, err := whole(ctx, db, func(total *Result) error {
+	total, err := txn.Counted(ctx, db, func(total *Result) error {
 		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), batch) {
 			result, _, err := s.requeue(ctx, db, store.PoisonFilter{IDs: part}, len(part))
 			if err != nil {
@@ -37,23 +34,7 @@ func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, 
 		}
 		return nil
 	})
-	if err != nil {
-		return total, failed(err, "requeue")
-	}
-	return total, nil
-}
-
-// whole runs fn, and forgets what it has counted where nothing of it remains.
-func whole[T any](ctx context.Context, db bun.IDB, fn func(total *T) error) (total T, err error) {
-	if err = txn.Whole(ctx, db, func() error { return fn(&total) }); err == nil {
-		return total, nil
-	}
-	if handle, _ := txn.Handle(db); handle != nil {
-		if _, isTx := handle.(bun.Tx); isTx {
-			return *new(T), err
-		}
-	}
-	return total, err
+	return total, failed(err, "requeue")
 }
 
 // RequeueWhere is [Store.Requeue] for messages that match, at most limit of them,
@@ -62,24 +43,20 @@ func whole[T any](ctx context.Context, db bun.IDB, fn func(total *T) error) (tot
 // limit below 1 is bus.ErrBadOption. Messages that stay poisoned as conflicts
 // count towards the limit, so more than limit may match and fewer be requeued.
 //
-// Each 500 messages are one transaction, unless db is one. On an error it returns
-// what is requeued all the same: in a transaction of the caller's nothing, else calling
-// it again goes on with the rest.
+// After an error without a transaction of the caller's, calling it again goes on with
+// the rest.
 func (s *Store) RequeueWhere(ctx context.Context, db bun.IDB, filter Filter, limit int) (Result, error) {
 	if limit < 1 {
 		return Result{}, fmt.Errorf("poison: requeue where: limit %d: %w: 1 or more is allowed", limit, bus.ErrBadOption)
 	}
-	st, err := s.on(db)
+	st, db, err := s.on(db)
 	if err = errors.Join(err, filter.check()); err != nil {
 		return Result{}, failed(err, "requeue where")
 	}
-	total, err := whole(ctx, db, func(total *Result) error {
+	total, err := txn.Counted(ctx, db, func(total *Result) error {
 		return s.requeueWhere(ctx, st, db, filter.rows(), limit, total)
 	})
-	if err != nil {
-		return total, failed(err, "requeue where")
-	}
-	return total, nil
+	return total, failed(err, "requeue where")
 }
 
 func (s *Store) requeueWhere(ctx context.Context, st *store.Store, db bun.IDB, f store.PoisonFilter, limit int, total *Result) (err error) {

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -40,13 +40,14 @@ const batch = 500 // messages in one transaction
 //
 // Given a transaction its methods work in it; given a *bun.DB or bun.Conn, those
 // that change something use transactions of their own, one for each 500
-// messages. With the context of outbox.Producer.RunInTx, or of a transactional
+// messages. On an error they return what is done all the same: in a transaction of
+// the caller's, nothing. With the context of outbox.Producer.RunInTx, or of a transactional
 // consumer, those must be given that transaction: outbox.ErrNotInTx. All methods
 // return outbox.ErrSchema when the tables are missing, and the database's errors,
 // wrapped.
 type Store struct {
 	registry *bus.Registry
-	stores   map[dialect.Name]*store.Store
+	stores   store.Stores
 }
 
 // NewStore makes a store for the registry's tables. The only error is a nil
@@ -59,32 +60,28 @@ func NewStore(registry *bus.Registry) (*Store, error) {
 }
 
 // on returns the store for the handle's dialect.
-func (s *Store) on(db bun.IDB) (*store.Store, error) {
+func (s *Store) on(db bun.IDB) (*store.Store, bun.IDB, error) {
 	if s.registry == nil {
-		return nil, errUnmade
+		return nil, nil, errUnmade
 	}
-	db, err := txn.Handle(db)
-	if err != nil {
-		return nil, err
-	}
-	if st, ok := s.stores[db.Dialect().Name()]; ok {
-		return st, nil
-	}
-	return store.For(db.Dialect().Name(), s.registry.Tables())
+	return s.stores.Of(db, s.registry.Tables())
 }
 
-// writing is on, for what changes something; it returns the handle to write with.
+// writing is on, for what changes something.
 func (s *Store) writing(ctx context.Context, db bun.IDB) (*store.Store, bun.IDB, error) {
-	st, err := s.on(db)
-	if err != nil {
-		return nil, nil, err
+	st, db, err := s.on(db)
+	if err == nil {
+		db, err = txn.HandleIn(ctx, db)
 	}
-	db, err = txn.HandleIn(ctx, db)
 	return st, db, err
 }
 
-// failed wraps an error with its operation, and gives a missing table its name.
+// failed wraps an error, if there is one, with its operation, and gives a missing table
+// its name.
 func failed(err error, operation string, args ...any) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("poison: "+operation+": %w", append(args, dberr.Explained(err))...)
 }
 
@@ -93,13 +90,15 @@ func failed(err error, operation string, args ...any) error {
 // messages come and go: nobody is listed twice or left out who was there from the
 // first page to the last. Pass the next page the same filter.
 func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page outbox.Page) ([]Message, *outbox.Page, error) {
-	size, at, id, mistake := start(page)
-	st, err := s.on(db)
+	size, place, mistake := paging.Start(page.Size, page.After)
+	st, db, err := s.on(db)
 	if err = errors.Join(err, mistake, filter.check()); err != nil {
 		return nil, nil, failed(err, "list")
 	}
 	f := filter.rows()
-	f.BeforeAt, f.BeforeID = at, id
+	if page.After != "" {
+		f.BeforeAt, f.BeforeID = place.At(), place.ID
+	}
 	rows, err := st.PoisonedMessages(ctx, db, f, size+1)
 	if err != nil {
 		return nil, nil, failed(err, "list")
@@ -107,7 +106,8 @@ func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page outbox
 	var next *outbox.Page
 	if len(rows) > size {
 		rows = rows[:size]
-		next = pageAfter(size, rows[size-1])
+		last := rows[size-1]
+		next = &outbox.Page{Size: size, After: paging.After(paging.Place{Micros: last.PoisonedAt.UnixMicro(), ID: last.ID})}
 	}
 	messages := make([]Message, len(rows))
 	for i, row := range rows {
@@ -119,43 +119,38 @@ func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page outbox
 // Count returns how many poisoned messages match. It counts without a bound, so
 // it costs what there is to count; outbox.Processor.Queues stops at 10,000.
 func (s *Store) Count(ctx context.Context, db bun.IDB, filter Filter) (int, error) {
-	st, err := s.on(db)
+	st, db, err := s.on(db)
 	if err = errors.Join(err, filter.check()); err != nil {
 		return 0, failed(err, "count")
 	}
 	n, err := st.CountPoisoned(ctx, db, filter.rows())
-	if err != nil {
-		return 0, failed(err, "count")
-	}
-	return n, nil
+	return n, failed(err, "count")
 }
 
 // Get returns one poisoned message, or [ErrNotFound].
 func (s *Store) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) {
-	st, err := s.on(db)
+	st, db, err := s.on(db)
 	if err != nil {
 		return Message{}, failed(err, "get %d", id)
 	}
 	rows, err := st.PoisonedMessages(ctx, db, store.PoisonFilter{IDs: []int64{id}}, 1)
-	switch {
-	case err != nil:
+	if err == nil && len(rows) == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
 		return Message{}, failed(err, "get %d", id)
-	case len(rows) == 0:
-		return Message{}, failed(ErrNotFound, "get %d", id)
 	}
 	return shown(rows[0]), nil
 }
 
 // Discard deletes poisoned messages for good and returns how many there were:
 // ids that name none are no error and do not count, nor does an id listed again.
-// On an error it returns how many are gone all the same: in a transaction of the
-// caller's, none.
 func (s *Store) Discard(ctx context.Context, db bun.IDB, ids ...int64) (int, error) {
 	st, db, err := s.writing(ctx, db)
 	if err != nil {
 		return 0, failed(err, "discard")
 	}
-	total, err := whole(ctx, db, func(total *int) error {
+	total, err := txn.Counted(ctx, db, func(total *int) error {
 		for part := range slices.Chunk(slices.Sorted(slices.Values(ids)), batch) {
 			n, err := st.DeletePoisoned(ctx, db, part)
 			if err != nil {
@@ -165,16 +160,12 @@ func (s *Store) Discard(ctx context.Context, db bun.IDB, ids ...int64) (int, err
 		}
 		return nil
 	})
-	if err != nil {
-		return total, failed(err, "discard")
-	}
-	return total, nil
+	return total, failed(err, "discard")
 }
 
 // Purge deletes messages that were poisoned longer ago than the given age, by
 // the database's clock, and returns how many. An age of 0 means all of them; a
-// negative one is bus.ErrBadOption. Given no transaction it deletes in batches
-// of 500, and on an error returns how many are gone all the same.
+// negative one is bus.ErrBadOption.
 func (s *Store) Purge(ctx context.Context, db bun.IDB, age time.Duration) (int, error) {
 	if age < 0 {
 		return 0, fmt.Errorf("poison: purge: age %s: %w: 0 or more is allowed", age, bus.ErrBadOption)
@@ -183,11 +174,8 @@ func (s *Store) Purge(ctx context.Context, db bun.IDB, age time.Duration) (int, 
 	if err != nil {
 		return 0, failed(err, "purge")
 	}
-	total, err := whole(ctx, db, func(total *int) error { return purge(ctx, st, db, age, total) })
-	if err != nil {
-		return total, failed(err, "purge")
-	}
-	return total, nil
+	total, err := txn.Counted(ctx, db, func(total *int) error { return purge(ctx, st, db, age, total) })
+	return total, failed(err, "purge")
 }
 
 func purge(ctx context.Context, st *store.Store, db bun.IDB, age time.Duration, total *int) error {

@@ -69,7 +69,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config 
 	if err := config.validate(s.RowLocks()); err != nil {
 		return nil, err
 	}
-	p := &Processor{db: db, registry: registry, producer: producer, store: s, config: config, outage: outage.New(config.Logger, 0).Asking(s.Look(db))}
+	p := &Processor{db: db, registry: registry, producer: producer, store: s, config: config, outage: outage.New(config.Logger, 0, s.Look(db))}
 	p.batch.Store(fireBatch)
 	p.chain = bus.ComposeSend(nil)
 	if config.Telemetry != nil {

@@ -121,7 +121,7 @@ func NewRunner(db *bun.DB, log *eventlog.Log, config RunnerConfig, projections .
 	if r.config.Telemetry != nil {
 		r.applies = r.config.Telemetry(r.applies)
 	}
-	r.outage = outage.New(r.config.Logger, 0).Asking(r.store.Look(r.db))
+	r.outage = outage.New(r.config.Logger, 0, r.store.Look(r.db))
 	return r, nil
 }
 

@@ -180,8 +180,7 @@ func releaseCounts() []change {
 }
 
 func deleteBeforeHandler() []change {
-	const isolate = "\t\"github.com/asyncmonolith/asyncmonolith-go/internal/isolate\"\n"
-	return []change{{isolate, isolate + strings.ReplaceAll(isolate, "isolate", "store")}, {"\terr = r.invoke(ctx, t, payload)\n",
+	return []change{{"\terr = r.invoke(ctx, t, payload)\n",
 		"\tif _, err := r.store.Remove(ctx, r.db, store.Session{}, t.row.ID); err != nil {\n\t\treturn err\n\t}\n\terr = r.invoke(ctx, t, payload)\n"}}
 }
 

@@ -58,11 +58,8 @@ type conflictError interface{ Conflict() bool }
 // SaysConflict tells whether an error calls itself a conflict.
 func SaysConflict(err error) (says bool) {
 	defer func() { _ = recover() }() // a method of somebody's error
-	conflict, ok := errors.AsType[interface {
-		error
-		conflictError
-	}](err)
-	return ok && conflict.Conflict()
+	var conflict conflictError
+	return errors.As(err, &conflict) && conflict.Conflict()
 }
 
 // ClassOf classifies an error, nil and errors of others included. One whose methods
@@ -202,9 +199,6 @@ func classOfNoAnswer(err error) Class {
 
 // isUnsent tells whether a driver knows that the connection had broken before.
 func isUnsent(err error) bool {
-	unsent, ok := errors.AsType[interface {
-		error
-		unsentError
-	}](err)
-	return ok && unsent.SafeToRetry() && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
+	var unsent unsentError
+	return errors.As(err, &unsent) && unsent.SafeToRetry() && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 }

@@ -83,11 +83,19 @@ func Clean(text string, limit int) string {
 		text = text[:limit+utf8.UTFMax] // what is cleaned is only copied
 	}
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
-	if limit <= 0 || len(text) <= limit {
+	if limit <= 0 {
+		return text
+	}
+	return cut(text, limit)
+}
+
+// cut shortens text, on a character boundary where there is one.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
 	end := limit
-	for end > 0 && !utf8.RuneStart(text[end]) {
+	for end > max(0, limit-utf8.UTFMax) && !utf8.RuneStart(text[end]) {
 		end--
 	}
 	return text[:end]
@@ -105,9 +113,5 @@ func Text(err error) (text string) {
 	if text = err.Error(); len(text) <= MaxBytes {
 		return text
 	}
-	end := MaxBytes
-	for end > MaxBytes-utf8.UTFMax && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return strings.Clone(text[:end]) // the rest of it must not be kept
+	return strings.Clone(cut(text, MaxBytes)) // the rest of it must not be kept
 }

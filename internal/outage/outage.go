@@ -26,34 +26,35 @@ type Outage struct {
 	grace  time.Duration
 	look   func(context.Context) error // may be nil
 
-	mu         sync.Mutex
-	err        error
-	since      time.Time
-	logged     time.Time
-	suppressed int
-	settled    time.Time
-	ended      time.Time           // the last one
-	troubles   map[string]*trouble // by operation
+	mu       sync.Mutex
+	err      error
+	since    time.Time
+	lines    line
+	ended    time.Time        // the last one
+	troubles map[string]*line // of operations that fail although the database answers
 }
 
-// trouble is an operation that fails although the database answers.
-type trouble struct {
+// line is what was said last of something that goes on.
+type line struct {
 	logged     time.Time
 	suppressed int
+}
+
+// due tells whether it is time for another one.
+func (l *line) due(now time.Time, pause time.Duration) bool {
+	if now.Sub(l.logged) < pause {
+		l.suppressed++
+		return false
+	}
+	return true
 }
 
 // New makes an Outage that logs to logger. For the given grace after an outage
-// [Outage.Stable] stays false.
-func New(logger *slog.Logger, grace time.Duration) *Outage {
-	return &Outage{logger: logger, grace: grace, troubles: make(map[string]*trouble)}
-}
-
-// Asking gives the Outage a statement that any database answers at once: with it a
-// statement that came to no answer in its time is told from a database that gives none.
-// Without, both are an outage. It is called before anything else.
-func (o *Outage) Asking(look func(context.Context) error) *Outage {
-	o.look = look
-	return o
+// [Outage.Stable] stays false. look is a statement that any database answers at once: with
+// it a statement that came to no answer in its time is told from a database that gives
+// none. Without, both are an outage.
+func New(logger *slog.Logger, grace time.Duration, look func(context.Context) error) *Outage {
+	return &Outage{logger: logger, grace: grace, look: look, troubles: make(map[string]*line)}
 }
 
 // Failed records a failed statement, and tells whether the database is at fault: then
@@ -93,11 +94,10 @@ func (o *Outage) began(what string, err error, next []time.Duration) {
 	}
 	o.err = err
 	pause := outagePause
-	if o.logged.Before(o.since) {
+	if o.lines.logged.Before(o.since) {
 		pause = troublePause // it is another one, and connections may be lost again and again
 	}
-	if now.Sub(o.logged) < pause {
-		o.suppressed++
+	if !o.lines.due(now, pause) {
 		return
 	}
 	within := maxRetry
@@ -105,22 +105,19 @@ func (o *Outage) began(what string, err error, next []time.Duration) {
 		within = next[0]
 	}
 	o.logger.Error("database does not answer", "operation", what, "error", errorlog.Text(err), "for", now.Sub(o.since),
-		"more_since_last_line", o.suppressed, "next_try_within", within)
-	o.logged, o.suppressed = now, 0
+		"more_since_last_line", o.lines.suppressed, "next_try_within", within)
+	o.lines = line{logged: now}
 }
 
 // troubled logs at most one line a second for each operation.
 func (o *Outage) troubled(what string, err error, next []time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	t := o.troubles[what]
-	if t == nil {
-		t = new(trouble)
-		o.troubles[what] = t
+	if o.troubles[what] == nil {
+		o.troubles[what] = new(line)
 	}
-	now := time.Now()
-	if now.Sub(t.logged) < troublePause {
-		t.suppressed++
+	t, now := o.troubles[what], time.Now()
+	if !t.due(now, troublePause) {
 		return
 	}
 	args := []any{"operation", what, "error", errorlog.Text(err), "more_since_last_line", t.suppressed}
@@ -128,7 +125,7 @@ func (o *Outage) troubled(what string, err error, next []time.Duration) {
 		args = append(args, "next_try_within", next[0])
 	}
 	o.logger.Error("database statement failed", args...)
-	t.logged, t.suppressed = now, 0
+	*t = line{logged: now}
 }
 
 // Recovered records a statement that succeeded.
@@ -139,7 +136,6 @@ func (o *Outage) Recovered() {
 		return
 	}
 	o.err, o.ended = nil, time.Now()
-	o.settled = o.ended.Add(o.grace)
 	if lasted := time.Since(o.since); lasted >= time.Second { // a lost connection is not worth a second line
 		o.logger.Info("database answers again", "after", lasted)
 	}
@@ -149,7 +145,7 @@ func (o *Outage) Recovered() {
 func (o *Outage) Stable() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.err == nil && time.Now().After(o.settled)
+	return o.err == nil && time.Now().After(o.ended.Add(o.grace))
 }
 
 // Ended returns when the last outage ended; zero means that there was none.
@@ -164,6 +160,24 @@ func (o *Outage) Err() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
+}
+
+// Await runs a check, and again, with a backoff, while the database does not answer,
+// until the patience is over. It returns what the check returned last.
+func Await(ctx context.Context, patience time.Duration, logger *slog.Logger, unavailable func(error) bool, check func(context.Context) error) error {
+	deadline := time.Now().Add(patience)
+	retry := NewRetry()
+	for {
+		err := check(ctx)
+		wait := retry.NextBackOff()
+		if err == nil || !unavailable(err) || time.Now().Add(wait).After(deadline) {
+			return err
+		}
+		logger.Warn("waiting for the database", "error", err, "until", deadline)
+		if !Pause(ctx, wait) {
+			return err
+		}
+	}
 }
 
 // NewRetry is the wait between tries while the database does not answer.

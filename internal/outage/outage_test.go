@@ -22,7 +22,7 @@ func TestAnOutageIsQuiet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		o := outage.New(logTo(&log), time.Second)
+		o := outage.New(logTo(&log), time.Second, nil)
 		<-time.After(time.Minute)
 		for range 100 * 60 {
 			if !o.Failed("poll", driver.ErrBadConn) {
@@ -46,7 +46,7 @@ func TestATroubleIsOfOneOperation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		o, long := outage.New(logTo(&log), time.Hour), errors.New(strings.Repeat("x", 1<<20))
+		o, long := outage.New(logTo(&log), time.Hour, nil), errors.New(strings.Repeat("x", 1<<20))
 		<-time.After(time.Minute)
 		for range 1000 {
 			for _, what := range []string{"settle", "recover"} {
@@ -81,10 +81,7 @@ func TestADeadlineIsAskedAbout(t *testing.T) {
 			"its connection breaks": {func(context.Context) error { return driver.ErrBadConn }, true},
 		} {
 			var log strings.Builder
-			o := outage.New(logTo(&log), 0)
-			if test.look != nil {
-				o = o.Asking(test.look)
-			}
+			o := outage.New(logTo(&log), 0, test.look)
 			if got := o.Failed("poll", late); got != test.want || (o.Err() != nil) != test.want {
 				t.Errorf("%s: got outage %v, error %v, want %v", name, got, o.Err(), test.want)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/mariadb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/postgres"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/sqlite"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Store runs the library's statements against one kind of database. It holds no
@@ -41,16 +42,32 @@ func For(d bundialect.Name, tables bus.Tables) (*Store, error) {
 	return &Store{dialect: e, names: e.Tables()}, nil
 }
 
-// All returns the store of every dialect that can work with the tables, for
-// callers that learn the dialect only call by call.
-func All(tables bus.Tables) map[bundialect.Name]*Store {
-	stores := make(map[bundialect.Name]*Store)
+// Stores are those of all dialects, for callers that learn the dialect only call by call.
+type Stores map[bundialect.Name]*Store
+
+// All returns the store of every dialect that can work with the tables.
+func All(tables bus.Tables) Stores {
+	stores := make(Stores)
 	for name := range engines {
 		if s, err := For(name, tables); err == nil {
 			stores[name] = s
 		}
 	}
 	return stores
+}
+
+// Of checks a handle, see [txn.Handle], and returns the store for its dialect. The tables are
+// those of the stores.
+func (s Stores) Of(db bun.IDB, tables bus.Tables) (*Store, bun.IDB, error) {
+	db, err := txn.Handle(db)
+	if err != nil {
+		return nil, nil, err
+	}
+	if st, ok := s[db.Dialect().Name()]; ok {
+		return st, db, nil
+	}
+	_, err = For(db.Dialect().Name(), tables) // why there is none
+	return nil, nil, err
 }
 
 // RowLocks tells whether the database locks rows rather than itself.

@@ -82,12 +82,11 @@ func InTx(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
 	if tx, ok := db.(bun.Tx); ok {
 		return Whole(ctx, tx, func() error { return fn(tx) })
 	}
-	err = readCommitted(ctx, db, fn)
-	if dberr.IsConflict(err) && habitsOf(db).takesTurns {
-		return repeatInTurn(ctx, db, fn)
+	if !habitsOf(db).takesTurns {
+		return repeat(ctx, db, ownTries, fn)
 	}
-	for try := 1; dberr.IsConflict(err) && try < ownTries; try++ {
-		err = readCommitted(ctx, db, fn)
+	if err = readCommitted(ctx, db, fn); dberr.IsConflict(err) {
+		return repeatInTurn(ctx, db, fn)
 	}
 	return err
 }

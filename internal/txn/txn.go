@@ -124,6 +124,19 @@ func Whole(ctx context.Context, db bun.IDB, fn func() error) (err error) {
 	return fmt.Errorf("%w; the transaction must not be committed: %v", err, undone)
 }
 
+// Counted is [Whole] for fn that counts what it does: after an error, too, it returns what is
+// done, which in a caller's transaction is nothing.
+func Counted[T any](ctx context.Context, db bun.IDB, fn func(total *T) error) (total T, err error) {
+	if db, err = Handle(db); err != nil {
+		return total, err
+	}
+	err = Whole(ctx, db, func() error { return fn(&total) })
+	if _, isTx := db.(bun.Tx); isTx && err != nil {
+		total = *new(T)
+	}
+	return total, err
+}
+
 // CloseEnded closes a caller's transaction that the database has rolled back by itself, as
 // SQLite does when a statement that writes is interrupted: what the caller wrote next would
 // be committed statement by statement. A transaction that is still open stays so.
