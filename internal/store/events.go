@@ -138,31 +138,21 @@ type Page struct {
 
 // ReadEvents returns the events of a page in their order. Erased ones are left out.
 func (s *Store) ReadEvents(ctx context.Context, db bun.IDB, p Page) (rows []dialect.Event, err error) {
-	columns, args := eventColumns, []any{}
+	var t terms
+	columns := eventColumns
 	if p.Parked != "" {
 		columns += `, EXISTS (SELECT 1 FROM {parked} k WHERE k.name = ? AND k.version = ? AND k.stream = e.stream) AS parked`
-		args = append(args, p.Parked, p.Version)
+		t.args = []any{p.Parked, p.Version}
 	}
 	by := `e.{place}`
 	if p.BySequence {
 		by = `e.sequence`
 	}
-	where := by + ` > ? AND ` + by + ` <= ? AND e.data IS NOT NULL`
-	args = append(args, p.After, p.UpTo)
-	if len(p.Types) > 0 {
-		where += ` AND e.event_type IN (?)`
-		args = append(args, bun.List(p.Types))
-	}
-	if len(p.Categories) > 0 {
-		where += ` AND e.category IN (?)`
-		args = append(args, bun.List(p.Categories))
-	}
-	if p.SlotTo > 0 {
-		where += ` AND e.slot >= ? AND e.slot < ?`
-		args = append(args, p.SlotFrom, p.SlotTo)
-	}
-	args = append(args, p.Limit)
-	err = s.read(ctx, db, &rows, `SELECT `+columns+` FROM {events} e WHERE `+where+` ORDER BY `+by+` LIMIT ?`, args...)
+	t.add(true, by+` > ? AND `+by+` <= ? AND e.data IS NOT NULL`, p.After, p.UpTo)
+	t.add(len(p.Types) > 0, `e.event_type IN (?)`, bun.List(p.Types))
+	t.add(len(p.Categories) > 0, `e.category IN (?)`, bun.List(p.Categories))
+	t.add(p.SlotTo > 0, `e.slot >= ? AND e.slot < ?`, p.SlotFrom, p.SlotTo)
+	err = s.read(ctx, db, &rows, `SELECT `+columns+` FROM {events} e WHERE `+t.where()+` ORDER BY `+by+` LIMIT ?`, append(t.args, p.Limit)...)
 	return rows, err
 }
 

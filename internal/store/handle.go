@@ -15,14 +15,13 @@ func (s *Store) Usable(ctx context.Context, tx bun.IDB) bool { return s.dialect.
 // ReadOnly asks the server, on another connection than the one that met such an error,
 // whether it takes no writes from anybody.
 func (s *Store) ReadOnly(ctx context.Context, db *bun.DB) bool {
-	statement := s.dialect.ReadOnlyQuery()
-	if statement == "" {
+	if s.names.ReadOnly == "" {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	var readOnly bool
-	err := db.NewRaw(statement).Scan(ctx, &readOnly)
+	err := db.NewRaw(s.names.ReadOnly).Scan(ctx, &readOnly)
 	return err != nil || readOnly
 }
 

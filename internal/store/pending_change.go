@@ -63,7 +63,7 @@ func (s *Store) ChangePending(ctx context.Context, db bun.IDB, ids []int64, c Pe
 // unchangeable tells which messages are held or missing, without a lock.
 func (s *Store) unchangeable(ctx context.Context, db bun.IDB, ids []int64) (found Changed, err error) {
 	var held []int64
-	err = s.dialect.Query(ctx, db, `SELECT m.id FROM {messages} m WHERE m.id IN (?) AND m.id IN (SELECT mid FROM (`+s.dialect.HeldClaims()+`) h)`, bun.List(ids)).Scan(ctx, &held)
+	err = s.dialect.Query(ctx, db, `SELECT m.id FROM {messages} m WHERE m.id IN (?) AND m.id IN (SELECT mid FROM ({holds}) h)`, bun.List(ids)).Scan(ctx, &held)
 	if err != nil {
 		return found, err
 	}

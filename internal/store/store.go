@@ -54,7 +54,7 @@ func All(tables bus.Tables) map[bundialect.Name]*Store {
 }
 
 // RowLocks tells whether the database locks rows rather than itself.
-func (s *Store) RowLocks() bool { return s.dialect.RowLocks() }
+func (s *Store) RowLocks() bool { return s.names.RowLocks }
 
 // Events returns an error, an errors.ErrUnsupported, where the event log is not
 // available.

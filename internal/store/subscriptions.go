@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -13,8 +15,6 @@ import (
 
 // Subscription is how far one shard of one version of a reader of the log has come.
 type Subscription struct {
-	bun.BaseModel `bun:"table:event_subscriptions,alias:s"`
-
 	Name        string `bun:"name"`
 	Version     int    `bun:"version"`
 	Shard       int    `bun:"shard"`
@@ -104,8 +104,8 @@ func (s *Store) Unnumbered(ctx context.Context, db bun.IDB, limit int) (n int64,
 	return n, err
 }
 
-const lockSubscription = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error%s
-FROM {subscriptions} WHERE name = ? AND version = ? AND shard = ? AND status = ? AND next_at <= {now}`
+const lockSubscription = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error{session}
+FROM {subscriptions} WHERE name = ? AND version = ? AND shard = ? AND status = ? AND next_at <= {now} {lock free}`
 
 // LockSubscription locks a shard until the end of the transaction: what is read
 // and applied meanwhile is nobody else's. False means that somebody has it, or
@@ -115,10 +115,7 @@ func (s *Store) LockSubscription(ctx context.Context, tx bun.Tx, name string, ve
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return Subscription{}, false, err
 	}
-	text := fmt.Sprintf(lockSubscription, s.dialect.SessionColumns(idle))
-	if s.RowLocks() {
-		text += ` FOR UPDATE SKIP LOCKED`
-	}
+	text := strings.ReplaceAll(s.names.Expand(lockSubscription), "{idle}", strconv.FormatInt(idle.Milliseconds(), 10))
 	var rows []struct {
 		Subscription `bun:",extend"`
 		Idle         string
@@ -139,7 +136,7 @@ WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
 // transaction began, see [Store.Remove]; and so is what follows it. False means that
 // somebody else has moved it.
 func (s *Store) MoveSubscription(ctx context.Context, tx bun.Tx, sub Subscription, to int64) (bool, error) {
-	before, args := s.dialect.AsBegun(sub.Session)
+	before, args := s.names.AsBegun(sub.Session)
 	args = append(args, to, sub.Name, sub.Version, sub.Shard, sub.Position, Running)
 	return dialect.AffectedOne(s.dialect.Query(ctx, tx, before+moveSubscription, args...).Exec(ctx))
 }
@@ -168,12 +165,9 @@ func (s *Store) LockReader(ctx context.Context, tx bun.Tx, name string, version 
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
 	}
-	if s.RowLocks() {
-		var locked []int
-		err := s.dialect.Query(ctx, tx, `SELECT shard FROM {subscriptions} WHERE name = ? ORDER BY version, shard FOR UPDATE`, name).Scan(ctx, &locked)
-		if err != nil {
-			return nil, fmt.Errorf("lock subscriptions: %w", err)
-		}
+	var locked []int
+	if err := s.dialect.Query(ctx, tx, `SELECT shard FROM {subscriptions} WHERE name = ? ORDER BY version, shard {lock}`, name).Scan(ctx, &locked); err != nil {
+		return nil, fmt.Errorf("lock subscriptions: %w", err)
 	}
 	all, err := s.Subscriptions(ctx, tx, name)
 	var rows []Subscription

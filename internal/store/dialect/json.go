@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
@@ -14,6 +15,9 @@ func AsJSON(v any) string {
 	}
 	return string(text)
 }
+
+// Rows repeats a row of values.
+func Rows(row string, n int) string { return strings.TrimPrefix(strings.Repeat(", "+row, n), ", ") }
 
 // Pairs lists the kinds of messages that are wanted.
 func Pairs(wants []Want) string {

@@ -16,8 +16,6 @@ type Returning struct {
 	Dialect interface {
 		Query(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery
 		InsertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]uuid.UUID, error)
-		Held() string
-		HeldClaims() string
 		// Listed selects names as rows with a consumer, given them as its argument.
 		Listed(names []string) (statement string, arg any)
 	}
@@ -32,8 +30,11 @@ func (r *Returning) Usable(ctx context.Context, tx bun.IDB) bool {
 	return err == nil
 }
 
-// DeleteMessages deletes messages by their ids.
-const DeleteMessages = `DELETE FROM {messages} WHERE id IN (?)`
+// Remove implements [Dialect].
+func (r *Returning) Remove(ctx context.Context, tx bun.IDB, session Session, ids []int64) (int, error) {
+	before, args := r.AsBegun(session)
+	return Affected(r.Dialect.Query(ctx, tx, before+`DELETE FROM {messages} WHERE id IN (?)`, append(args, bun.List(ids))...).Exec(ctx))
+}
 
 // ChangeLocked implements [Dialect].
 func (r *Returning) ChangeLocked(ctx context.Context, tx bun.Tx, ids []int64, due string) (rows []ChangedRow, err error) {
@@ -41,7 +42,7 @@ func (r *Returning) ChangeLocked(ctx context.Context, tx bun.Tx, ids []int64, du
 	if due != "" {
 		statement = `UPDATE {messages} SET available_after = ` + due
 	}
-	statement += ` WHERE id IN (?) AND id NOT IN (SELECT mid FROM (` + r.Dialect.HeldClaims() + `) h) RETURNING id, payload_type`
+	statement += ` WHERE id IN (?) AND id NOT IN (SELECT mid FROM ({holds}) h) RETURNING id, payload_type`
 	err = r.Dialect.Query(ctx, tx, statement, bun.List(ids)).Scan(ctx, &rows)
 	return rows, err
 }
@@ -81,8 +82,7 @@ func (r *Returning) FreeKeys(ctx context.Context, tx bun.Tx, keys []PendingKey) 
 		if len(ids) == 0 {
 			continue
 		}
-		values := strings.TrimPrefix(strings.Repeat(", (?, ?)", len(ids)), ", ")
-		_, err = r.Dialect.Query(ctx, tx, `DELETE FROM {messages} WHERE insert_id IS NOT NULL AND (insert_id, consumer_type) IN (VALUES `+values+`)`, args...).Exec(ctx)
+		_, err = r.Dialect.Query(ctx, tx, `DELETE FROM {messages} WHERE insert_id IS NOT NULL AND (insert_id, consumer_type) IN (VALUES `+Rows("(?, ?)", len(ids))+`)`, args...).Exec(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -91,16 +91,12 @@ func (r *Returning) FreeKeys(ctx context.Context, tx bun.Tx, keys []PendingKey) 
 }
 
 // SaveSchedule implements [Dialect].
-func (r *Returning) SaveSchedule(ctx context.Context, db bun.IDB, row *NewSchedule) (id int64, err error) {
-	insert := db.NewInsert().Model(row).ModelTableExpr(r.Schedules + " AS s")
-	if row.Name != "" {
-		insert = insert.On("CONFLICT (name) DO UPDATE").
-			Set("tag = EXCLUDED.tag, payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers").
-			Set("available_after = CASE WHEN s.cron_expression = EXCLUDED.cron_expression AND s.cron_timezone = EXCLUDED.cron_timezone" +
-				" THEN s.available_after ELSE EXCLUDED.available_after END").
-			Set("cron_expression = EXCLUDED.cron_expression, cron_timezone = EXCLUDED.cron_timezone, last_error = NULL")
-	}
-	err = insert.Returning("id").Scan(ctx, &id)
+func (r *Returning) SaveSchedule(ctx context.Context, db bun.IDB, columns []any) (id int64, err error) {
+	err = r.Dialect.Query(ctx, db, InsertSchedule+` ON CONFLICT (name) DO UPDATE SET
+  tag = EXCLUDED.tag, payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers,
+  available_after = CASE WHEN {schedules}.cron_expression = EXCLUDED.cron_expression AND {schedules}.cron_timezone = EXCLUDED.cron_timezone
+    THEN {schedules}.available_after ELSE EXCLUDED.available_after END,
+  cron_expression = EXCLUDED.cron_expression, cron_timezone = EXCLUDED.cron_timezone, last_error = NULL RETURNING id`, columns...).Scan(ctx, &id)
 	return id, err
 }
 
@@ -178,7 +174,7 @@ GROUP BY a.consumer ORDER BY a.consumer`
 // Stats implements [Dialect].
 func (r *Returning) Stats(ctx context.Context, db bun.IDB, consumers []string) (rows []QueueStats, err error) {
 	list, names := r.Dialect.Listed(consumers)
-	statement := strings.NewReplacer("{held}", r.Dialect.Held(), "{consumers}", list).Replace(statsStatement)
+	statement := strings.Replace(statsStatement, "{consumers}", list, 1)
 	err = r.Dialect.Query(ctx, db, statement, names, MostCounted, MostCounted, MostCounted, MostCounted).Scan(ctx, &rows)
 	return rows, err
 }

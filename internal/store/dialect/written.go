@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/uptrace/bun"
 )
 
 // NewMessage is one consumer's row to be inserted.
@@ -61,20 +60,9 @@ type InsertedEvent struct {
 	ID       uuid.UUID `bun:"event_id"`
 }
 
-// NewSchedule is what an insert writes.
-type NewSchedule struct {
-	bun.BaseModel `bun:"table:scheduled_messages,alias:s"`
-
-	Name           string   `bun:"name,nullzero"`
-	Tag            string   `bun:"tag,nullzero"`
-	PayloadType    string   `bun:"payload_type"`
-	Payload        string   `bun:"payload"`
-	Headers        string   `bun:"headers,nullzero"`
-	CronExpression string   `bun:"cron_expression"`
-	CronTimezone   string   `bun:"cron_timezone"`
-	AvailableAfter bun.Safe `bun:"available_after"`
-	CreatedAt      bun.Safe `bun:"created_at"`
-}
+// InsertSchedule takes the columns of a schedule.
+const InsertSchedule = `INSERT INTO {schedules} (name, tag, payload_type, payload, headers, cron_expression, cron_timezone, available_after, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now})`
 
 // ChangedRow is a message that was changed.
 type ChangedRow struct {

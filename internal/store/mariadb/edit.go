@@ -63,16 +63,12 @@ func (m *database) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) 
 
 // SaveSchedule replaces a schedule of the same name. What is assigned first is
 // seen by what is assigned later.
-func (m *database) SaveSchedule(ctx context.Context, db bun.IDB, model *dialect.NewSchedule) (int64, error) {
-	return lastID(m.Query(ctx, db, `
-INSERT INTO {schedules} (name, tag, payload_type, payload, headers, cron_expression, cron_timezone, available_after, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id),
+func (m *database) SaveSchedule(ctx context.Context, db bun.IDB, columns []any) (int64, error) {
+	return lastID(m.Query(ctx, db, dialect.InsertSchedule+` ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id),
   tag = VALUES(tag), payload_type = VALUES(payload_type), payload = VALUES(payload), headers = VALUES(headers),
   available_after = CASE WHEN cron_expression = VALUES(cron_expression) AND cron_timezone = VALUES(cron_timezone)
     THEN available_after ELSE VALUES(available_after) END,
-  cron_expression = VALUES(cron_expression), cron_timezone = VALUES(cron_timezone), last_error = NULL`,
-		bun.NullZero(model.Name), bun.NullZero(model.Tag), model.PayloadType, model.Payload, bun.NullZero(model.Headers),
-		model.CronExpression, model.CronTimezone, model.AvailableAfter, model.CreatedAt).Exec(ctx))
+  cron_expression = VALUES(cron_expression), cron_timezone = VALUES(cron_timezone), last_error = NULL`, columns...).Exec(ctx))
 }
 
 // LockPending locks those of the messages that nobody else has locked, or whose insert

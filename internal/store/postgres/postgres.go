@@ -24,20 +24,15 @@ type database struct{ dialect.Returning }
 // New returns the dialect for tables of these names.
 func New(tables bus.Tables) (dialect.Dialect, error) {
 	p := new(database)
-	p.Returning = dialect.Returning{Names: dialect.NewNames(tables, `"`, fragments()), Dialect: p}
+	p.Returning = dialect.Returning{Names: dialect.NewNames(tables, `"`, traits()), Dialect: p}
 	return p, nil
 }
 
-func (p *database) Name() string { return "postgres" }
-
-func (p *database) RowLocks() bool { return true }
-
-func (p *database) ReadOnlyQuery() string { return readOnlySQL }
-
-const readOnlySQL = `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'`
-
-func fragments() dialect.Fragments {
-	return dialect.Fragments{
+func traits() dialect.Traits {
+	return dialect.Traits{
+		Files: migrations, RowLocks: true, ReadOnly: `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'`,
+		Notify: notifySQL, Session: sessionSQL, Within: withinSQL, AsBegun: asBegunSQL, Exists: `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`,
+		Held: heldSQL, Holds: `SELECT c.id AS claim_id, u.mid FROM {claims} c CROSS JOIN LATERAL unnest(c.message_ids) u(mid)`,
 		Place: "position", Unplaced: "e.position IS NULL", Last: "(SELECT h.position FROM {head} h WHERE h.id = 1)",
 		Once: "MATERIALIZED", Size: "cardinality(c.message_ids)", KeepPaused: dialect.OnPaused,
 		Keyed: "m.insert_id = ?",

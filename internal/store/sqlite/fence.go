@@ -60,17 +60,3 @@ func (s *database) Intact(ctx context.Context, tx bun.IDB) error {
 
 // Interrupt has nothing to end: statements run in this process, under their context.
 func (s *database) Interrupt(context.Context, *bun.DB, dialect.Session, time.Time) error { return nil }
-
-// existsSQL is a write, which waits for whoever holds the write lock.
-const existsSQL = `UPDATE {messages} SET id = id WHERE id = ?`
-
-func (s *database) Exists(ctx context.Context, db bun.IDB, id int64) (bool, error) {
-	return dialect.AffectedOne(s.Query(ctx, db, existsSQL, id).Exec(ctx))
-}
-
-func (s *database) Remove(ctx context.Context, tx bun.IDB, _ dialect.Session, ids []int64) (int, error) {
-	return dialect.Affected(s.Query(ctx, tx, dialect.DeleteMessages, bun.List(ids)).Exec(ctx))
-}
-
-// AsBegun has nothing to set back.
-func (s *database) AsBegun(dialect.Session) (string, []any) { return "", nil }
