@@ -28,11 +28,11 @@ func (s *Store) look(ctx context.Context, db *bun.DB, wants []dialect.Want, all 
 func (s *Store) Acquit(ctx context.Context, db bun.IDB, owner string) error {
 	return retry(ctx, db, func(db bun.IDB) error {
 		var ids []int64
-		if err := s.dialect.Query(ctx, db, `SELECT id FROM {claims} WHERE owner = ? AND solo = TRUE`, owner).Scan(ctx, &ids); err != nil {
+		if err := s.names.Query(ctx, db, `SELECT id FROM {claims} WHERE owner = ? AND solo = TRUE`, owner).Scan(ctx, &ids); err != nil {
 			return err
 		}
 		for _, id := range ids { // by the key: a scan would wait for the claims of others
-			if _, err := s.dialect.Query(ctx, db, `UPDATE {claims} SET solo = FALSE WHERE id = ? AND owner = ?`, id, owner).Exec(ctx); err != nil {
+			if _, err := s.names.Query(ctx, db, `UPDATE {claims} SET solo = FALSE WHERE id = ? AND owner = ?`, id, owner).Exec(ctx); err != nil {
 				return err
 			}
 		}

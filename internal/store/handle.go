@@ -43,7 +43,7 @@ func (s *Store) WriteFirst(ctx context.Context, tx bun.Tx) error {
 	if s.RowLocks() {
 		return nil
 	}
-	if _, err := s.dialect.Query(ctx, tx, `UPDATE {messages} SET id = id WHERE id < 0`).Exec(ctx); err != nil {
+	if _, err := s.names.Query(ctx, tx, `UPDATE {messages} SET id = id WHERE id < 0`).Exec(ctx); err != nil {
 		return fmt.Errorf("lock: %w", err)
 	}
 	return nil

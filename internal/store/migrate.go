@@ -147,7 +147,7 @@ func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
 }
 
 func (s *Store) version(ctx context.Context, db bun.IDB) (version int, err error) {
-	err = s.dialect.Query(ctx, db, readVersion).Scan(ctx, &version)
+	err = s.names.Query(ctx, db, readVersion).Scan(ctx, &version)
 	return version, err
 }
 

@@ -67,11 +67,11 @@ func (s *Store) pendingWhere(ctx context.Context, f PendingFilter) (conditions s
 	t.add(f.InsertID != "", "{keyed}", f.InsertID)
 	t.add(f.MessageID != uuid.Nil, "m.message_id = ?", f.MessageID)
 	t.add(f.Crashed, "m.crashes > 0")
-	t.add(f.OlderThan > 0, "m.created_at <= "+s.dialect.After(ctx, -f.OlderThan))
+	t.add(f.OlderThan > 0, "m.created_at <= "+s.names.After(ctx, -f.OlderThan))
 	t.add(f.State == Ready, "m.available_after <= {now} AND m.id NOT IN ({held})")
 	t.add(f.State == Delayed, "m.available_after > {now} AND m.id NOT IN ({held})")
 	t.add(f.State == Leased, "m.id IN ({held})")
-	t.add(f.After.ID != 0, "(m.consumer_type, m.payload_type, m.available_after, m.id) > (?, ?, "+s.dialect.At(f.After.At)+", ?)",
+	t.add(f.After.ID != 0, "(m.consumer_type, m.payload_type, m.available_after, m.id) > (?, ?, "+s.names.Instant(f.After.At)+", ?)",
 		f.After.Consumer, f.After.Payload, f.After.ID)
 	return t.where(), t.args
 }
@@ -101,7 +101,7 @@ ORDER BY r.consumer_type, r.payload_type, r.available_after, r.id LIMIT ?`
 
 // read runs a statement that only reads, and lets no conflict surface.
 func (s *Store) read(ctx context.Context, db bun.IDB, into any, statement string, args ...any) error {
-	return retry(ctx, db, func(db bun.IDB) error { return s.dialect.Query(ctx, db, statement, args...).Scan(ctx, into) })
+	return retry(ctx, db, func(db bun.IDB) error { return s.names.Query(ctx, db, statement, args...).Scan(ctx, into) })
 }
 
 // PendingMessages lists messages by consumer and payload type, in the order in which

@@ -63,7 +63,7 @@ func (s *Store) ChangePending(ctx context.Context, db bun.IDB, ids []int64, c Pe
 // unchangeable tells which messages are held or missing, without a lock.
 func (s *Store) unchangeable(ctx context.Context, db bun.IDB, ids []int64) (found Changed, err error) {
 	var held []int64
-	err = s.dialect.Query(ctx, db, `SELECT m.id FROM {messages} m WHERE m.id IN (?) AND m.id IN (SELECT mid FROM ({holds}) h)`, bun.List(ids)).Scan(ctx, &held)
+	err = s.names.Query(ctx, db, `SELECT m.id FROM {messages} m WHERE m.id IN (?) AND m.id IN (SELECT mid FROM ({holds}) h)`, bun.List(ids)).Scan(ctx, &held)
 	if err != nil {
 		return found, err
 	}
@@ -89,9 +89,9 @@ func (s *Store) lockPending(ctx context.Context, tx bun.Tx, db bun.IDB, ids []in
 func (s *Store) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, c PendingChange, changed *Changed) error {
 	due := ""
 	if !c.Cancel {
-		due = s.dialect.Now(ctx)
+		due = s.names.Now(ctx)
 		if !c.AvailableAt.IsZero() {
-			due = s.dialect.At(c.AvailableAt)
+			due = s.names.Instant(c.AvailableAt)
 		}
 	}
 	rows, err := s.dialect.ChangeLocked(ctx, tx, ids, due)
@@ -117,7 +117,7 @@ func (s *Store) tellApart(ctx context.Context, tx bun.Tx, ids []int64, changed *
 
 // existing tells which of the messages there are.
 func (s *Store) existing(ctx context.Context, db bun.IDB, ids []int64) (existing, missing []int64, err error) {
-	err = s.dialect.Query(ctx, db, `SELECT id FROM {messages} WHERE id IN (?) ORDER BY id`, bun.List(ids)).Scan(ctx, &existing)
+	err = s.names.Query(ctx, db, `SELECT id FROM {messages} WHERE id IN (?) ORDER BY id`, bun.List(ids)).Scan(ctx, &existing)
 	missing = slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(existing, id) })
 	return existing, missing, err
 }

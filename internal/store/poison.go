@@ -33,14 +33,14 @@ func (s *Store) poisonWhere(ctx context.Context, f PoisonFilter) (t terms) {
 	t.add(f.Consumer != "", "consumer_type = ?", f.Consumer)
 	t.add(f.PayloadType != "", "payload_type = ?", f.PayloadType)
 	t.add(f.MessageID != uuid.Nil, "message_id = ?", f.MessageID)
-	t.add(!f.PoisonedAfter.IsZero(), "poisoned_at > "+s.dialect.At(f.PoisonedAfter))
-	t.add(!f.PoisonedBefore.IsZero(), "poisoned_at < "+s.dialect.At(f.PoisonedBefore))
+	t.add(!f.PoisonedAfter.IsZero(), "poisoned_at > "+s.names.Instant(f.PoisonedAfter))
+	t.add(!f.PoisonedBefore.IsZero(), "poisoned_at < "+s.names.Instant(f.PoisonedBefore))
 	pattern := "%" + strings.NewReplacer(`!`, `!!`, `%`, `!%`, `_`, `!_`).Replace(f.Error) + "%"
 	t.add(f.Error != "", `(reason LIKE ? ESCAPE '!' OR errors LIKE ? ESCAPE '!')`, pattern, pattern) // a backslash means different things to databases
-	t.add(f.BeforeID != 0, "(poisoned_at, id) < ("+s.dialect.At(f.BeforeAt)+", ?)", f.BeforeID)
+	t.add(f.BeforeID != 0, "(poisoned_at, id) < ("+s.names.Instant(f.BeforeAt)+", ?)", f.BeforeID)
 	t.add(f.AfterID != 0, "id > ?", f.AfterID)
 	t.add(f.UpToID != 0, "id <= ?", f.UpToID)
-	t.add(f.Aged, "poisoned_at <= "+s.dialect.After(ctx, -f.OlderThan))
+	t.add(f.Aged, "poisoned_at <= "+s.names.After(ctx, -f.OlderThan))
 	return t
 }
 
@@ -93,7 +93,7 @@ func (s *Store) LockPoisoned(ctx context.Context, tx bun.Tx, f PoisonFilter, lim
 		return nil, err
 	}
 	statement, args := s.poisoned(ctx, "id, message_id, consumer_type, payload_type, insert_id", f)
-	err = s.dialect.Query(ctx, tx, statement+" ORDER BY id LIMIT ? {lock}", append(args, limit)...).Scan(ctx, &rows)
+	err = s.names.Query(ctx, tx, statement+" ORDER BY id LIMIT ? {lock}", append(args, limit)...).Scan(ctx, &rows)
 	return rows, err
 }
 

@@ -65,7 +65,7 @@ const selectSchedules = `SELECT id, name, tag, payload_type, payload, headers, c
 // Now returns the database's time.
 func (s *Store) Now(ctx context.Context, db bun.IDB) (time.Time, error) {
 	var now dialect.Moment
-	err := db.NewRaw("SELECT "+s.dialect.Now(ctx)+" AS now").Scan(ctx, &now)
+	err := db.NewRaw("SELECT "+s.names.Now(ctx)+" AS now").Scan(ctx, &now)
 	return now.Time, err
 }
 
@@ -75,7 +75,7 @@ func (s *Store) Now(ctx context.Context, db bun.IDB) (time.Time, error) {
 func (s *Store) SaveSchedule(ctx context.Context, db bun.IDB, row Schedule) (id int64, err error) {
 	return s.dialect.SaveSchedule(ctx, db, []any{
 		bun.NullZero(row.Name), bun.NullZero(row.Tag), row.PayloadType, string(row.Payload), bun.NullZero(string(row.Headers)),
-		row.CronExpression, row.CronTimezone, bun.Safe(s.dialect.At(row.AvailableAfter.Time)),
+		row.CronExpression, row.CronTimezone, bun.Safe(s.names.Instant(row.AvailableAfter.Time)),
 	})
 }
 
@@ -92,7 +92,7 @@ func (s *Store) DeleteSchedules(ctx context.Context, db bun.IDB, f ScheduleFilte
 	if len(t.texts) == 0 {
 		return 0, errors.New("delete schedules: the filter selects all")
 	}
-	return dialect.Affected(s.dialect.Query(ctx, db, "DELETE FROM {schedules} WHERE "+t.where(), t.args...).Exec(ctx))
+	return dialect.Affected(s.names.Query(ctx, db, "DELETE FROM {schedules} WHERE "+t.where(), t.args...).Exec(ctx))
 }
 
 // ScheduleChange changes some columns of a schedule.
@@ -116,28 +116,28 @@ func (s *Store) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, c Sche
 	if c.Paused != nil {
 		set.add(true, "paused = ?", *c.Paused)
 	}
-	set.add(!c.AvailableAfter.IsZero(), "available_after = "+s.dialect.At(c.AvailableAfter))
+	set.add(!c.AvailableAfter.IsZero(), "available_after = "+s.names.Instant(c.AvailableAfter))
 	switch {
 	case c.RunNow:
 		set.add(true, "run_at = {now}")
 	case c.Ran:
 		set.add(true, "run_at = NULL")
 	case !c.RunAt.IsZero():
-		set.add(true, "run_at = "+s.dialect.At(c.RunAt))
+		set.add(true, "run_at = "+s.names.Instant(c.RunAt))
 	}
 	set.add(c.CronExpression != "", "cron_expression = ?, cron_timezone = ?", c.CronExpression, c.CronTimezone)
 	set.add(c.Payload != nil, "payload = ?, payload_type = ?", string(c.Payload), c.PayloadType)
-	set.add(!c.FiredAt.IsZero(), "last_fired_at = "+s.dialect.At(c.FiredAt))
+	set.add(!c.FiredAt.IsZero(), "last_fired_at = "+s.names.Instant(c.FiredAt))
 	if c.Error != nil {
 		set.add(true, "last_error = NULLIF(?, '')", errorlog.Clean(*c.Error, errorlog.MaxBytes))
 	}
 	statement := "UPDATE {schedules} SET " + strings.Join(set.texts, ", ") + " WHERE id = ?"
-	changed, err := dialect.AffectedOne(s.dialect.Query(ctx, db, statement, append(set.args, id)...).Exec(ctx))
+	changed, err := dialect.AffectedOne(s.names.Query(ctx, db, statement, append(set.args, id)...).Exec(ctx))
 	if changed || err != nil {
 		return changed, err
 	}
 	// MariaDB does not count a row that had these values already.
-	err = s.dialect.Query(ctx, db, `SELECT count(*) FROM {schedules} WHERE id = ?`, id).Scan(ctx, &changed)
+	err = s.names.Query(ctx, db, `SELECT count(*) FROM {schedules} WHERE id = ?`, id).Scan(ctx, &changed)
 	return changed, err
 }
 
@@ -149,7 +149,7 @@ func (s *Store) LockSchedules(ctx context.Context, tx bun.Tx, f ScheduleFilter) 
 		return nil, time.Time{}, err
 	}
 	t := f.terms()
-	if err := s.dialect.Query(ctx, tx, selectSchedules+t.where()+" ORDER BY id {lock}", t.args...).Scan(ctx, &rows); err != nil {
+	if err := s.names.Query(ctx, tx, selectSchedules+t.where()+" ORDER BY id {lock}", t.args...).Scan(ctx, &rows); err != nil {
 		return nil, time.Time{}, err
 	}
 	now, err = s.Now(ctx, tx)
@@ -181,7 +181,7 @@ func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []
 		return nil, err
 	}
 	due, args := dueSchedules(payloadTypes, f, n)
-	err = s.dialect.Query(ctx, tx, selectSchedules+due+" {lock free}", args...).Scan(ctx, &rows)
+	err = s.names.Query(ctx, tx, selectSchedules+due+" {lock free}", args...).Scan(ctx, &rows)
 	return rows, err
 }
 
@@ -204,7 +204,7 @@ func dueSchedules(payloadTypes []string, f ScheduleFilter, limit int) (condition
 // long ago and have not, and whose payload type is none of the given.
 func (s *Store) UnregisteredSchedules(ctx context.Context, db *bun.DB, payloadTypes []string, overdue time.Duration) (rows []Schedule, err error) {
 	var t terms
-	t.add(true, "NOT paused AND available_after < "+s.dialect.After(ctx, -overdue))
+	t.add(true, "NOT paused AND available_after < "+s.names.After(ctx, -overdue))
 	t.add(len(payloadTypes) > 0, "payload_type NOT IN (?)", bun.List(payloadTypes))
 	err = s.read(ctx, db, &rows, selectSchedules+t.where()+" ORDER BY available_after, id LIMIT 20", t.args...)
 	return rows, err
@@ -223,7 +223,7 @@ func (s *Store) NextSchedule(ctx context.Context, db *bun.DB, payloadTypes []str
 		which, args = which+" AND id NOT IN (?)", append(args, bun.List(except))
 	}
 	err := retry(ctx, db, func(db bun.IDB) error {
-		return s.dialect.Query(ctx, db, "SELECT {now} AS now,"+
+		return s.names.Query(ctx, db, "SELECT {now} AS now,"+
 			" (SELECT MIN(available_after) FROM {schedules} WHERE NOT paused AND "+which+") AS due,"+
 			" (SELECT MIN(run_at) FROM {schedules} WHERE run_at IS NOT NULL AND "+which+") AS asks", append(args, args...)...).Scan(ctx, &found)
 	})

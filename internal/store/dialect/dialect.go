@@ -24,19 +24,6 @@ type Dialect interface {
 	// Check reports settings under which the library cannot keep its promises.
 	Check(ctx context.Context, db bun.IDB) (Settings, error)
 
-	// Statements.
-
-	Query(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery
-
-	// Instants, as SQL expressions.
-
-	// Now is the database's clock, or the fixed instant of a test kit.
-	Now(ctx context.Context) string
-	// After is an instant on the database's clock, d from now.
-	After(ctx context.Context, d time.Duration) string
-	// At is a fixed instant.
-	At(t time.Time) string
-
 	// Messages that are produced.
 
 	Insert(ctx context.Context, db bun.IDB, rows []NewMessage) error

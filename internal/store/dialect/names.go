@@ -1,8 +1,10 @@
 package dialect
 
 import (
+	"context"
 	"embed"
 	"strings"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -19,8 +21,11 @@ type Names struct {
 // Traits are what is fixed about a database: what it can do, and SQL that differs, in
 // statements that all share.
 type Traits struct {
-	Files    embed.FS // the migrations, with {names} to fill in
-	RowLocks bool     // it locks rows rather than itself
+	Files    embed.FS               // the migrations, with {names} to fill in
+	RowLocks bool                   // it locks rows rather than itself
+	Clock    string                 // its clock
+	Instant  func(time.Time) string // writes an instant
+	Unit     string                 // makes of microseconds what can be added to one
 	// ReadOnly asks whether the server takes no writes. It is empty where a handler
 	// that runs proves that it does.
 	ReadOnly string
@@ -44,6 +49,7 @@ type Traits struct {
 	Last       string // the last place that is given
 	Once       string // asks for a named query to be evaluated once
 	Size       string // how many messages a claim c has
+	IDs        string // begins FROM with the rows of a list of ids, where that takes more than a function
 	Held       string // selects the ids of all claimed messages
 	Holds      string // selects them, as mid, with their claims, as claim_id
 	KeepPaused string // ends an insert that leaves a paused consumer as it is
@@ -73,7 +79,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		lock, free = "FOR UPDATE", "FOR UPDATE SKIP LOCKED"
 	}
 	traits := []string{
-		"{place}", w.Place, "{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once, "{size}", w.Size, "{held}", w.Held, "{holds}", w.Holds,
+		"{place}", w.Place, "{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once, "{size}", w.Size, "{ids}", w.IDs, "{held}", w.Held, "{holds}", w.Holds,
 		"{keep}", w.KeepPaused, "{session}", w.Session, "{keyed}", w.Keyed, "{lock}", lock, "{lock free}", free,
 	}
 	inTraits := strings.NewReplacer(tables...)
@@ -87,9 +93,18 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 // validated with bus.Tables; values never pass through here.
 func (n Names) Expand(statement string) string { return n.replacer.Replace(statement) }
 
-// Prepare prepares a statement of this package; now is the clock.
-func (n Names) Prepare(db bun.IDB, now, statement string, args ...any) *bun.RawQuery {
-	return db.NewRaw(strings.ReplaceAll(n.Expand(statement), "{now}", now), args...)
+// Query prepares a statement of this package.
+func (n Names) Query(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery {
+	return db.NewRaw(strings.ReplaceAll(n.Expand(statement), "{now}", n.Now(ctx)), args...)
+}
+
+// Run executes one of the statements that take a list of ids, unless it is empty.
+func (n Names) Run(ctx context.Context, tx bun.IDB, statement string, ids []int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := n.Query(ctx, tx, statement, Ordered(ids)).Exec(ctx)
+	return err
 }
 
 // Said is a table's name as people write it, with its schema.

@@ -1,10 +1,12 @@
 package dialect
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/uptrace/bun"
 )
 
 // NewMessage is one consumer's row to be inserted.
@@ -26,6 +28,23 @@ type NewMessage struct {
 
 // Key is the unique key that the message will have.
 func (row NewMessage) Key() PendingKey { return PendingKey{row.InsertID, row.ConsumerType} }
+
+// InsertMessages writes messages as a list of values; these are the values.
+func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement string, values []any) {
+	values = make([]any, 0, 7*len(rows))
+	for _, row := range rows {
+		available := n.Now(ctx)
+		switch {
+		case !row.AvailableAt.IsZero():
+			available = n.Instant(row.AvailableAt)
+		case row.Delay > 0:
+			available = n.After(ctx, row.Delay)
+		}
+		values = append(values, row.MessageID, row.ConsumerType, row.PayloadType, row.Payload, bun.NullZero(row.Headers), bun.NullZero(row.InsertID), bun.Safe(available))
+	}
+	return `INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after) VALUES ` +
+		Rows("(?, ?, ?, ?, ?, ?, {now}, ?)", len(rows)), values
+}
 
 // NewEvent is an event to be inserted.
 type NewEvent struct {

@@ -45,7 +45,7 @@ func (m *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) ([]in
 	if len(ids) > 1 {
 		statement = fenceFreeSQL
 	}
-	if err := m.Query(ctx, tx, statement, ordered(ids)).Scan(ctx, &locked); err != nil {
+	if err := m.Query(ctx, tx, statement, dialect.Ordered(ids)).Scan(ctx, &locked); err != nil {
 		return nil, err
 	}
 	var live []struct {
@@ -88,7 +88,7 @@ func (m *database) Intact(ctx context.Context, tx bun.IDB) error {
 // Remove finds nothing once a function has changed to another database, where there may
 // be tables of the same names.
 func (m *database) Remove(ctx context.Context, db bun.IDB, session dialect.Session, ids []int64) (int, error) {
-	statement, args := deleteSQL, []any{ordered(ids)}
+	statement, args := deleteSQL, []any{dialect.Ordered(ids)}
 	if session.Path != "" {
 		statement, args = statement+` WHERE DATABASE() = ?`, append(args, session.Path)
 	}

@@ -1,12 +1,7 @@
 package mariadb
 
 import (
-	"context"
 	"fmt"
-	"slices"
-	"strings"
-
-	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
@@ -28,7 +23,7 @@ import (
 // JSON.
 type database struct {
 	dialect.Names
-	dialect.Micros
+	dialect.Lists
 }
 
 // New returns the dialect for tables of these names.
@@ -36,33 +31,20 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 	if tables.Schema != "" {
 		return nil, fmt.Errorf("schema %q: a schema of MariaDB is a database, name it when you connect and leave Tables.Schema empty", tables.Schema)
 	}
-	return &database{
-		Names:  dialect.NewNames(tables, "`", traits()),
-		Micros: dialect.Micros{Clock: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"},
-	}, nil
+	m := &database{Names: dialect.NewNames(tables, "`", traits())}
+	m.Lists = dialect.Lists{SQL: listStatements(), Dialect: m}
+	return m, nil
 }
 
 func traits() dialect.Traits {
 	return dialect.Traits{
-		Files: migrations, RowLocks: true, ReadOnly: `SELECT CASE WHEN @@global.read_only IN ('0', 'OFF') THEN 0 ELSE 1 END`,
-		Exists: `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`, Held: heldSQL, Holds: `SELECT c.id AS claim_id, h.id AS mid FROM ` + idsSQL,
+		Files: migrations, RowLocks: true, Clock: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))", Instant: dialect.Micros,
+		ReadOnly: `SELECT CASE WHEN @@global.read_only IN ('0', 'OFF') THEN 0 ELSE 1 END`,
+		Exists:   `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`, IDs: `JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN`, Held: heldSQL, Holds: `SELECT c.id AS claim_id, h.id AS mid FROM ` + idsSQL,
 		Place: "sequence", Unplaced: "0", Last: "0", // there are no events
 		Once: "", Size: "JSON_LENGTH(c.message_ids)", KeepPaused: "ON DUPLICATE KEY UPDATE consumer_type = consumer_type",
 		Keys: "pending_insert_ids", Keyed: "m.id IN (SELECT id FROM {keys} WHERE insert_id = ?)",
 	}
-}
-
-// Query prepares one of this dialect's statements.
-func (m *database) Query(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery {
-	statement = strings.ReplaceAll(statement, "{ids}", `JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN`)
-	return m.Prepare(db, m.Now(ctx), statement, args...)
-}
-
-// ordered is a list of ids for {ids}, in the order in which rows are locked.
-func ordered(ids []int64) string {
-	sorted := slices.AppendSeq([]int64{}, slices.Values(ids)) // never nil, which would be a null
-	slices.Sort(sorted)
-	return dialect.AsJSON(slices.Compact(sorted))
 }
 
 const (

@@ -18,7 +18,7 @@ import (
 // microseconds since 1970. Lists of ids are JSON.
 type database struct {
 	dialect.Returning
-	dialect.Micros
+	dialect.Lists
 }
 
 // New returns the dialect for tables of these names.
@@ -26,27 +26,25 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 	if tables.Schema != "" {
 		return nil, fmt.Errorf("schema %q: SQLite has no schemas, leave Tables.Schema empty", tables.Schema)
 	}
-	s := &database{Micros: dialect.Micros{Clock: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"}}
+	s := new(database)
+	s.Lists = dialect.Lists{SQL: listStatements(), Dialect: s}
 	s.Returning = dialect.Returning{Names: dialect.NewNames(tables, `"`, traits()), Dialect: s}
 	return s, nil
 }
 
 func traits() dialect.Traits {
 	return dialect.Traits{ // not ReadOnly: a handler that runs has the one write lock
-		Files: migrations, Exists: `UPDATE {messages} SET id = id WHERE id = ? RETURNING id`, // waits for whoever has the write lock
-		Held: heldSQL, Holds: `SELECT c.id AS claim_id, j.value AS mid FROM {claims} c, json_each(c.message_ids) j`,
+		Files: migrations, Clock: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)", Instant: dialect.Micros,
+		Exists: `UPDATE {messages} SET id = id WHERE id = ? RETURNING id`, // waits for whoever has the write lock
+		Held:   heldSQL, Holds: `SELECT c.id AS claim_id, j.value AS mid FROM {claims} c, json_each(c.message_ids) j`,
 		Place: "sequence", Unplaced: "0", Last: "(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)", // 0: nothing is looked at
 		Once: "MATERIALIZED", Size: "json_array_length(c.message_ids)", KeepPaused: dialect.OnPaused,
 		Keyed: "m.insert_id = ?",
 	}
 }
 
-func (s *database) Query(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery {
-	return s.Prepare(db, s.Now(ctx), statement, args...)
-}
-
-// inTx runs fn in a transaction that holds the write lock from the start.
-func (s *database) inTx(ctx context.Context, db bun.IDB, fn func(tx bun.IDB) error) error {
+// InTx runs fn in a transaction that holds the write lock from the start.
+func (s *database) InTx(ctx context.Context, db bun.IDB, fn func(tx bun.IDB) error) error {
 	return db.RunInTx(ctx, nil, func(_ context.Context, tx bun.Tx) error {
 		if _, err := s.Query(ctx, tx, lockSQL).Exec(ctx); err != nil {
 			return fmt.Errorf("lock: %w", err)
