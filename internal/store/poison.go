@@ -133,14 +133,10 @@ func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned,
 // withoutTaken leaves out messages whose insert ids are pending under a former name of
 // their consumer.
 func (s *Store) withoutTaken(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) ([]dialect.Poisoned, error) {
-	former := make(map[dialect.PendingKey][]dialect.PendingKey)
+	former := make(formerKeys)
 	for _, row := range rows {
 		key := how.Key(row)
-		for _, name := range how.Former[key.ConsumerType] {
-			if row.InsertID != "" {
-				former[key] = append(former[key], dialect.PendingKey{InsertID: row.InsertID, ConsumerType: name})
-			}
-		}
+		former.add(key, how.Former[key.ConsumerType])
 	}
 	if len(former) == 0 {
 		return rows, nil

@@ -123,14 +123,17 @@ func retried[T any](ctx context.Context, db bun.IDB, statement func(bun.IDB) (T,
 		return result, err
 	}
 	result, err = statement(db)
-	if _, isTx := db.(bun.Tx); isTx || !dberr.IsConflict(err) {
-		return result, err
+	if _, isTx := db.(bun.Tx); !isTx && dberr.IsConflict(err) {
+		err = txn.InTx(ctx, db, func(tx bun.Tx) (err error) {
+			result, err = statement(tx)
+			return err
+		})
 	}
-	err = txn.InTx(ctx, db, func(tx bun.Tx) (err error) {
-		result, err = statement(tx)
-		return err
-	})
-	return result, err
+	if err != nil { // what was rolled back is no result
+		var none T
+		return none, err
+	}
+	return result, nil
 }
 
 // retry is retried for a statement that returns nothing.

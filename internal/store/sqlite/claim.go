@@ -46,10 +46,7 @@ func (s *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest
 		}
 		return s.Take(ctx, tx, &c, picks, ids)
 	})
-	if err != nil {
-		return dialect.Claim{}, err
-	}
-	return c, nil
+	return c, err
 }
 
 func (s *database) pick(ctx context.Context, tx bun.IDB, r dialect.ClaimRequest) ([]dialect.Pick, error) {
