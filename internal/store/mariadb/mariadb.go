@@ -40,7 +40,8 @@ func traits() dialect.Traits {
 	return dialect.Traits{
 		Files: migrations, RowLocks: true, Clock: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))", Instant: dialect.Micros,
 		ReadOnly: `SELECT CASE WHEN @@global.read_only IN ('0', 'OFF') THEN 0 ELSE 1 END`,
-		Exists:   `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`, IDs: `JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN`, Held: heldSQL, Holds: `SELECT c.id AS claim_id, h.id AS mid FROM ` + idsSQL,
+		Exists:   `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`, IDs: `JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN`,
+		Held: heldSQL, Holds: `SELECT c.id AS claim_id, h.id AS mid FROM ` + idsSQL,
 		Place: "sequence", Unplaced: "0", Last: "0", // there are no events
 		Once: "", Size: "JSON_LENGTH(c.message_ids)", KeepPaused: "ON DUPLICATE KEY UPDATE consumer_type = consumer_type",
 		Keys: "pending_insert_ids", Keyed: "m.id IN (SELECT id FROM {keys} WHERE insert_id = ?)",
