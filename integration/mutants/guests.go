@@ -11,9 +11,9 @@ func guestMutants() []mutant {
 			changes: []change{{"	if !ok {\n		return fn()\n	}\n	name := savepoint(tx)\n", "	if !ok || ctx != nil {\n		return fn()\n	}\n	name := savepoint(tx)\n"}},
 		},
 		{
-			name: "a message is removed as its consumer has left the transaction", file: "internal/store/postgres/fence.go",
+			name: "a message is removed as its consumer has left the transaction", file: "internal/store/dialect/names.go",
 			suite: suite{pkg: "./integration", tests: "^TestRemovalIsNotLedAstray$"}, says: "poisoned: got|messages of the other schema",
-			changes: []change{{"	if session.Role == \"\" {\n", "	if session != (dialect.Session{}) || session.Role == \"\" {\n"}},
+			changes: []change{{"	if session.Role == \"\" {\n", "	if session != (Session{}) || session.Role == \"\" {\n"}},
 		},
 		{
 			name: "a projection's timeout is nobody's fault", file: "eventlog/projection/batch.go",

@@ -6,7 +6,7 @@ const (
 	mariaClaim  = "internal/store/mariadb/claim.go"
 	mariaSettle = "internal/store/mariadb/settle.go"
 	mariaFence  = "internal/store/mariadb/fence.go"
-	mariaLease  = "internal/store/mariadb/lease.go"
+	listing     = "internal/store/dialect/lists.go" // SQLite's, too
 )
 
 func onMariaDB(tests string) suite { return suite{pkg: inStore, tests: tests} }
@@ -55,23 +55,23 @@ func mariaSettleMutants() []mutant {
 	const underStore = "^TestStore$/^mariadb$/"
 	return []mutant{
 		{
-			name: "MariaDB: settle without membership", file: mariaSettle, suite: onMariaDB(underStore + "^settle_guards$"), says: `settle_guard\.go:\d+: settled:`,
-			changes: []change{{"\treturn held, m.run(ctx, tx, forgetSQL, ended)", "\theld = nil\n\tfor _, r := range results {\n\t\tif slices.ContainsFunc(live, func(c dialect.Leased) bool { return c.ID == r.Claim }) {\n\t\t\theld = append(held, r)\n\t\t}\n\t}\n\treturn held, m.run(ctx, tx, forgetSQL, ended)"}},
+			name: "MariaDB: settle without membership", file: listing, suite: onMariaDB(underStore + "^settle_guards$"), says: `settle_guard\.go:\d+: settled:`,
+			changes: withoutMembership(),
 		},
 		{
 			name: "MariaDB: settle under anybody's claim", file: mariaSettle, suite: onMariaDB(underStore + "^settle_guards$"), says: `settle_guard\.go:\d+: (settled|claims|messages):`,
 			changes: []change{{"ON c.id = j.id WHERE c.owner = ? FOR UPDATE`", "ON c.id = j.id WHERE ? <> '' FOR UPDATE`"}},
 		},
 		{
-			name: "MariaDB: release counts an attempt", file: mariaSettle, suite: onMariaDB(underStore + "^settle$"), says: `settle\.go:\d+: messages?:`,
+			name: "MariaDB: release counts an attempt", file: listing, suite: onMariaDB(underStore + "^settle$"), says: `settle\.go:\d+: messages?:`,
 			changes: mariaReleaseCounts(),
 		},
 		{
-			name: "MariaDB: crash not counted", file: mariaLease, suite: onMariaDB(underStore + "^recover$"), says: `recover\.go:\d+: crashes`,
+			name: "MariaDB: crash not counted", file: mariaSettle, suite: onMariaDB(underStore + "^recover$"), says: `recover\.go:\d+: crashes`,
 			changes: mariaCrashNotCounted(),
 		},
 		{
-			name: "MariaDB: crash poisons without solo", file: mariaLease, suite: onMariaDB(underStore + "^recover$"), says: `recovered without solo:`,
+			name: "MariaDB: crash poisons without solo", file: listing, suite: onMariaDB(underStore + "^recover$"), says: `recovered without solo:`,
 			changes: []change{{"case solo[h.ID] && h.Crashes+1 >= int64(maxCrashes):", "case h.Crashes+1 >= int64(maxCrashes):"}},
 		},
 		{
@@ -81,15 +81,15 @@ func mariaSettleMutants() []mutant {
 		{
 			name: "MariaDB: the fence asks for the claim before it has the row", file: mariaFence, suite: onMariaDB("^TestMariaDBFenceAsksForTheClaimLast$"), says: `fence: got`,
 			changes: []change{
-				{"\tif err := m.Query(ctx, tx, statement, ordered(ids)).Scan(ctx, &locked); err != nil {\n\t\treturn nil, err\n\t}\n\tvar live []struct {\n\t\tdialect.Leased `bun:\",extend\"`\n\t\tPID            int64  `bun:\"pid\"`\n\t\tPath           string `bun:\"path\"`\n\t}\n\tif err := m.Query(ctx, tx, claimsSQL, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {",
-					"\tvar live []struct {\n\t\tdialect.Leased `bun:\",extend\"`\n\t\tPID            int64  `bun:\"pid\"`\n\t\tPath           string `bun:\"path\"`\n\t}\n\tif err := m.Query(ctx, tx, claimsSQL, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {\n\t\treturn nil, err\n\t}\n\tif err := m.Query(ctx, tx, statement, ordered(ids)).Scan(ctx, &locked); err != nil {"}},
+				{"\tif err := m.Query(ctx, tx, statement, dialect.Ordered(ids)).Scan(ctx, &locked); err != nil {\n\t\treturn nil, err\n\t}\n\tvar live []struct {\n\t\tdialect.Leased `bun:\",extend\"`\n\t\tPID            int64  `bun:\"pid\"`\n\t\tPath           string `bun:\"path\"`\n\t}\n\tif err := m.Query(ctx, tx, claimsSQL, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {",
+					"\tvar live []struct {\n\t\tdialect.Leased `bun:\",extend\"`\n\t\tPID            int64  `bun:\"pid\"`\n\t\tPath           string `bun:\"path\"`\n\t}\n\tif err := m.Query(ctx, tx, claimsSQL, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {\n\t\treturn nil, err\n\t}\n\tif err := m.Query(ctx, tx, statement, dialect.Ordered(ids)).Scan(ctx, &locked); err != nil {"}},
 		},
 		{
 			name: "MariaDB: a transaction that has ended is committed", file: mariaFence, suite: onMariaDB("^TestMariaDBTransactionThatEndsEarly$"), says: `effects: got those of attempts that add up to`,
 			changes: []change{{"_, err := tx.NewRaw(`RELEASE SAVEPOINT ` + fencePoint).Exec(ctx); err != nil {", "_, err := tx.NewRaw(`SELECT 1`).Exec(ctx); err != nil {"}},
 		},
 		{
-			name: "MariaDB: rows are locked by a scan", file: mariaLease, suite: onMariaDB(underStore + "^recover$"), says: `recover\.go:\d+:`,
+			name: "MariaDB: rows are locked by a scan", file: mariaSettle, suite: onMariaDB(underStore + "^recover$"), says: `recover\.go:\d+:`,
 			changes: []change{{"`SELECT m.id, m.crashes FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE SKIP LOCKED`", "`SELECT m.id, m.crashes FROM {messages} m WHERE JSON_CONTAINS(?, m.id) FOR UPDATE SKIP LOCKED`"}},
 		},
 		{
@@ -105,7 +105,7 @@ func mariaSettleMutants() []mutant {
 			changes: []change{{"\tblocked = append(blocked, byInsertID...)\n", "\t_ = byInsertID\n"}},
 		},
 		{
-			name: "MariaDB: recovery reads the whole table", file: mariaLease, suite: onMariaDB("^TestMariaDBPlans$"), says: `plan: got "SCAN m`,
+			name: "MariaDB: recovery reads the whole table", file: mariaSettle, suite: onMariaDB("^TestMariaDBPlans$"), says: `plan: got "SCAN m`,
 			changes: []change{{"`SELECT m.id, m.crashes FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE SKIP LOCKED`", "`SELECT m.id, m.crashes FROM {messages} m WHERE JSON_CONTAINS(?, m.id) FOR UPDATE SKIP LOCKED`"}},
 		},
 	}
@@ -116,18 +116,20 @@ func mariaCrashNotCounted() []change {
 }
 
 func mariaReleaseCounts() []change {
-	return []change{
-		{"gone, poisoned, again := dialect.ByOutcome(held)\n", "gone, poisoned, again := dialect.ByOutcome(held)\n\tfor _, r := range held {\n\t\tif r.Outcome == dialect.Release {\n\t\t\tagain = append(again, r)\n\t\t}\n\t}\n"},
-		{"CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, m.crashes", "CASE r.outcome WHEN 'snoozed' THEN 0 ELSE 1 END, m.crashes"},
-	}
+	return []change{{"\t\tcase Failed, Snoozed:\n", "\t\tcase Release:\n\t\t\tr.Outcome = Failed\n\t\t\tagain = append(again, r)\n\t\tcase Failed, Snoozed:\n"}}
+}
+
+// withoutMembership has every result count whose claim is held.
+func withoutMembership() []change {
+	return []change{{"\treturn held, l.Dialect.Run(ctx, tx, l.SQL.Forget, ended)", "\theld = nil\n\tfor _, r := range results {\n\t\tif slices.ContainsFunc(live, func(c Leased) bool { return c.ID == r.Claim }) {\n\t\t\theld = append(held, r)\n\t\t}\n\t}\n\treturn held, l.Dialect.Run(ctx, tx, l.SQL.Forget, ended)"}}
 }
 
 // mariaBarMutants are caught by whole processes.
 func mariaBarMutants() []mutant {
 	return []mutant{
 		{
-			name: "bar 4 on MariaDB: settle without membership", file: mariaSettle, suite: bar("4-paused-mariadb"), says: `sent: a stale write was accepted`,
-			changes: []change{{"\treturn held, m.run(ctx, tx, forgetSQL, ended)", "\t_ = held\n\treturn results, m.run(ctx, tx, forgetSQL, ended)"}},
+			name: "bar 4 on MariaDB: settle without membership", file: listing, suite: bar("4-paused-mariadb"), says: `sent: a stale write was accepted`,
+			changes: []change{{"\treturn held, l.Dialect.Run(ctx, tx, l.SQL.Forget, ended)", "\t_ = held\n\treturn results, l.Dialect.Run(ctx, tx, l.SQL.Forget, ended)"}},
 		},
 		{
 			name: "bar 4 on MariaDB: the fence asks for nothing", file: mariaFence, suite: bar("4-paused-mariadb"), says: `transaction, fencing: a stale write was accepted`,
@@ -135,16 +137,16 @@ func mariaBarMutants() []mutant {
 				"for range 1 {\n\t\t\tif slices.ContainsFunc(locked, func(s state) bool { return s.ID == msg.ID }) {"}},
 		},
 		{
-			name: "bar 5 on MariaDB: crash not counted", file: mariaLease, suite: bar("5-killers-mariadb"), says: `got a death of a worker beyond the 3`,
+			name: "bar 5 on MariaDB: crash not counted", file: mariaSettle, suite: bar("5-killers-mariadb"), says: `got a death of a worker beyond the 3`,
 			changes: mariaCrashNotCounted(),
 		},
 		{
-			name: "bar 7 on MariaDB: release counts an attempt", file: mariaSettle, suite: bar("7-sigterm-mariadb"), says: `messages with attempts or crashes: got \d+, want none`,
+			name: "bar 7 on MariaDB: release counts an attempt", file: listing, suite: bar("7-sigterm-mariadb"), says: `messages with attempts or crashes: got \d+, want none`,
 			changes: mariaReleaseCounts(),
 		},
 		{
 			name: "bar 11 on MariaDB: schedules are read without a lock", file: "internal/store/schedule.go", suite: bar("11-schedules-mariadb"), says: `got \d+ fires, \d+ of them with exactly one message, and \d+ messages, want as many`,
-			changes: []change{{"\tif s.RowLocks() {\n\t\tq = q.For(\"UPDATE SKIP LOCKED\")", "\tif s.RowLocks() && s.dialect.Name() != \"mariadb\" {\n\t\tq = q.For(\"UPDATE SKIP LOCKED\")"}},
+			changes: []change{{`selectSchedules+due+" {lock free}"`, `selectSchedules+due`}},
 		},
 	}
 }

@@ -6,7 +6,7 @@ package main
 func scheduleMutants() []mutant {
 	return []mutant{
 		{
-			name: "five seconds for a fire, whatever its layers take", file: "internal/store/postgres/setup.go",
+			name: "five seconds for a fire, whatever its layers take", file: "internal/store/schedule.go",
 			suite: suite{pkg: "./integration", tests: "^TestASlowProduceLayerWedgesNoSchedules$/^postgres$"}, says: "all schedules fire|calls of the layer: got",
 			changes: []change{{`fmt.Sprintf("%dms", limit.Milliseconds())`, `fmt.Sprintf("%dms", min(limit, 5*time.Second).Milliseconds())`}},
 		},

@@ -28,11 +28,11 @@ func (s *Store) look(ctx context.Context, db *bun.DB, wants []dialect.Want, all 
 func (s *Store) Acquit(ctx context.Context, db bun.IDB, owner string) error {
 	return retry(ctx, db, func(db bun.IDB) error {
 		var ids []int64
-		if err := s.dialect.Query(ctx, db, `SELECT id FROM {claims} WHERE owner = ? AND solo = TRUE`, owner).Scan(ctx, &ids); err != nil {
+		if err := s.names.Query(ctx, db, `SELECT id FROM {claims} WHERE owner = ? AND solo = TRUE`, owner).Scan(ctx, &ids); err != nil {
 			return err
 		}
 		for _, id := range ids { // by the key: a scan would wait for the claims of others
-			if _, err := s.dialect.Query(ctx, db, `UPDATE {claims} SET solo = FALSE WHERE id = ? AND owner = ?`, id, owner).Exec(ctx); err != nil {
+			if _, err := s.names.Query(ctx, db, `UPDATE {claims} SET solo = FALSE WHERE id = ? AND owner = ?`, id, owner).Exec(ctx); err != nil {
 				return err
 			}
 		}
@@ -43,7 +43,11 @@ func (s *Store) Acquit(ctx context.Context, db bun.IDB, owner string) error {
 // Claim takes messages under a new lease. Cancelling ctx while it runs may
 // leave a claim behind that nobody knows of; see [Store.Extend].
 func (s *Store) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (dialect.Claim, error) {
-	return s.dialect.Claim(ctx, db, r)
+	c, err := s.dialect.Claim(ctx, db, r)
+	if err != nil {
+		return dialect.Claim{}, err
+	}
+	return c, nil
 }
 
 // Unregistered lists kinds of messages that none of the wants would take: their

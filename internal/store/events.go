@@ -52,13 +52,13 @@ func (s *Store) Reserve(ctx context.Context, tx bun.IDB, r Reservation) (Reserve
 	var q *bun.RawQuery
 	switch r.Want {
 	case AnyStream:
-		q = s.dialect.Query(ctx, tx, reserveAny, r.Stream, r.Category, r.Count)
+		q = s.names.Query(ctx, tx, reserveAny, r.Stream, r.Category, r.Count)
 	case NewStream:
-		q = s.dialect.Query(ctx, tx, reserveNew, r.Stream, r.Category, r.Count)
+		q = s.names.Query(ctx, tx, reserveNew, r.Stream, r.Category, r.Count)
 	case OldStream:
-		q = s.dialect.Query(ctx, tx, reserveOld, r.Count, r.Stream)
+		q = s.names.Query(ctx, tx, reserveOld, r.Count, r.Stream)
 	default:
-		q = s.dialect.Query(ctx, tx, reserveExact, r.Count, r.Stream, r.Want)
+		q = s.names.Query(ctx, tx, reserveExact, r.Count, r.Stream, r.Want)
 	}
 	var versions []int64
 	if err := q.Scan(ctx, &versions); err != nil {
@@ -77,7 +77,7 @@ func (s *Store) LockStream(ctx context.Context, tx bun.Tx, stream string) error 
 		return s.WriteFirst(ctx, tx)
 	}
 	var versions []int64
-	if err := s.dialect.Query(ctx, tx, `SELECT version FROM {streams} WHERE stream = ? FOR UPDATE`, stream).Scan(ctx, &versions); err != nil {
+	if err := s.names.Query(ctx, tx, `SELECT version FROM {streams} WHERE stream = ? FOR UPDATE`, stream).Scan(ctx, &versions); err != nil {
 		return fmt.Errorf("lock stream: %w", err)
 	}
 	return nil
@@ -138,31 +138,21 @@ type Page struct {
 
 // ReadEvents returns the events of a page in their order. Erased ones are left out.
 func (s *Store) ReadEvents(ctx context.Context, db bun.IDB, p Page) (rows []dialect.Event, err error) {
-	columns, args := eventColumns, []any{}
+	var t terms
+	columns := eventColumns
 	if p.Parked != "" {
 		columns += `, EXISTS (SELECT 1 FROM {parked} k WHERE k.name = ? AND k.version = ? AND k.stream = e.stream) AS parked`
-		args = append(args, p.Parked, p.Version)
+		t.args = []any{p.Parked, p.Version}
 	}
 	by := `e.{place}`
 	if p.BySequence {
 		by = `e.sequence`
 	}
-	where := by + ` > ? AND ` + by + ` <= ? AND e.data IS NOT NULL`
-	args = append(args, p.After, p.UpTo)
-	if len(p.Types) > 0 {
-		where += ` AND e.event_type IN (?)`
-		args = append(args, bun.List(p.Types))
-	}
-	if len(p.Categories) > 0 {
-		where += ` AND e.category IN (?)`
-		args = append(args, bun.List(p.Categories))
-	}
-	if p.SlotTo > 0 {
-		where += ` AND e.slot >= ? AND e.slot < ?`
-		args = append(args, p.SlotFrom, p.SlotTo)
-	}
-	args = append(args, p.Limit)
-	err = s.read(ctx, db, &rows, `SELECT `+columns+` FROM {events} e WHERE `+where+` ORDER BY `+by+` LIMIT ?`, args...)
+	t.add(true, by+` > ? AND `+by+` <= ? AND e.data IS NOT NULL`, p.After, p.UpTo)
+	t.add(len(p.Types) > 0, `e.event_type IN (?)`, bun.List(p.Types))
+	t.add(len(p.Categories) > 0, `e.category IN (?)`, bun.List(p.Categories))
+	t.add(p.SlotTo > 0, `e.slot >= ? AND e.slot < ?`, p.SlotFrom, p.SlotTo)
+	err = s.read(ctx, db, &rows, `SELECT `+columns+` FROM {events} e WHERE `+t.where()+` ORDER BY `+by+` LIMIT ?`, append(t.args, p.Limit)...)
 	return rows, err
 }
 
@@ -200,10 +190,10 @@ func (s *Store) Number(ctx context.Context, db *bun.DB, limit int) (int, error) 
 // removes what was derived from it.
 func (s *Store) Erase(ctx context.Context, tx bun.IDB, stream string, before int64) error {
 	for _, q := range []*bun.RawQuery{
-		s.dialect.Query(ctx, tx, `UPDATE {events} SET data = NULL, headers = NULL WHERE stream = ? AND version < ?`, stream, before),
-		s.dialect.Query(ctx, tx, `UPDATE {streams} SET closed = ? WHERE stream = ?`, true, stream),
-		s.dialect.Query(ctx, tx, `DELETE FROM {snapshots} WHERE stream = ?`, stream),
-		s.dialect.Query(ctx, tx, `DELETE FROM {parked} WHERE stream = ?`, stream),
+		s.names.Query(ctx, tx, `UPDATE {events} SET data = NULL, headers = NULL WHERE stream = ? AND version < ?`, stream, before),
+		s.names.Query(ctx, tx, `UPDATE {streams} SET closed = ? WHERE stream = ?`, true, stream),
+		s.names.Query(ctx, tx, `DELETE FROM {snapshots} WHERE stream = ?`, stream),
+		s.names.Query(ctx, tx, `DELETE FROM {parked} WHERE stream = ?`, stream),
 	} {
 		if _, err := q.Exec(ctx); err != nil {
 			return fmt.Errorf("erase stream: %w", err)

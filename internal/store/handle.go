@@ -15,14 +15,13 @@ func (s *Store) Usable(ctx context.Context, tx bun.IDB) bool { return s.dialect.
 // ReadOnly asks the server, on another connection than the one that met such an error,
 // whether it takes no writes from anybody.
 func (s *Store) ReadOnly(ctx context.Context, db *bun.DB) bool {
-	statement := s.dialect.ReadOnlyQuery()
-	if statement == "" {
+	if s.names.ReadOnly == "" {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	var readOnly bool
-	err := db.NewRaw(statement).Scan(ctx, &readOnly)
+	err := db.NewRaw(s.names.ReadOnly).Scan(ctx, &readOnly)
 	return err != nil || readOnly
 }
 
@@ -44,7 +43,7 @@ func (s *Store) WriteFirst(ctx context.Context, tx bun.Tx) error {
 	if s.RowLocks() {
 		return nil
 	}
-	if _, err := s.dialect.Query(ctx, tx, `UPDATE {messages} SET id = id WHERE id < 0`).Exec(ctx); err != nil {
+	if _, err := s.names.Query(ctx, tx, `UPDATE {messages} SET id = id WHERE id < 0`).Exec(ctx); err != nil {
 		return fmt.Errorf("lock: %w", err)
 	}
 	return nil

@@ -55,13 +55,9 @@ func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []dialect.NewM
 // insertUnique leaves out rows whose insert id is pending, under whatever name of
 // their consumer.
 func (s *Store) insertUnique(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
-	former := make(map[dialect.PendingKey][]dialect.PendingKey)
+	former := make(formerKeys)
 	for _, row := range rows {
-		for _, name := range row.FormerConsumers {
-			if row.InsertID != "" {
-				former[row.Key()] = append(former[row.Key()], dialect.PendingKey{InsertID: row.InsertID, ConsumerType: name})
-			}
-		}
+		former.add(row.Key(), row.FormerConsumers)
 	}
 	if len(former) == 0 {
 		return s.dialect.InsertKeyed(ctx, db, rows)
@@ -81,10 +77,21 @@ func (s *Store) insertUnique(ctx context.Context, db bun.IDB, rows []dialect.New
 	return ids, err
 }
 
+// formerKeys are keys under former names of their consumer, by the present one.
+type formerKeys map[dialect.PendingKey][]dialect.PendingKey
+
+func (f formerKeys) add(key dialect.PendingKey, names []string) {
+	for _, name := range names {
+		if key.InsertID != "" {
+			f[key] = append(f[key], dialect.PendingKey{InsertID: key.InsertID, ConsumerType: name})
+		}
+	}
+}
+
 // takenBefore tells which insert ids are pending under the present or a former name of
 // their consumer, where the database allows that as a producer that knows the consumer
 // by that name would find out: it waits for whoever is writing the same.
-func (s *Store) takenBefore(ctx context.Context, tx bun.Tx, former map[dialect.PendingKey][]dialect.PendingKey) (taken map[dialect.PendingKey]bool, err error) {
+func (s *Store) takenBefore(ctx context.Context, tx bun.Tx, former formerKeys) (taken map[dialect.PendingKey]bool, err error) {
 	var keys []dialect.PendingKey
 	for key, names := range former {
 		keys = append(append(keys, key), names...)

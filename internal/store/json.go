@@ -1,10 +1,6 @@
 package store
 
-import (
-	"encoding/json"
-)
-
-// Lists are passed to databases without array parameters as JSON.
+import "encoding/json"
 
 // PayloadText is a payload in JSON that people and their programs read: as it is when it
 // is JSON itself, else as a string.

@@ -10,6 +10,6 @@ import (
 
 // Messages lists pending messages by id, claimed or not.
 func (s *Store) Messages(ctx context.Context, db bun.IDB) (rows []dialect.Message, err error) {
-	err = db.NewSelect().TableExpr(s.names.Messages+" AS m").ColumnExpr(dialect.MessageColumns).OrderExpr("m.id").Scan(ctx, &rows)
+	err = s.names.Query(ctx, db, `SELECT `+dialect.MessageColumns+` FROM {messages} m ORDER BY m.id`).Scan(ctx, &rows)
 	return rows, err
 }

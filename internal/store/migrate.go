@@ -25,13 +25,13 @@ type migration struct {
 // names filled in.
 func (s *Store) Migrations() (fs.FS, error) {
 	const dir = "migrations"
-	entries, err := s.dialect.Files().ReadDir(dir)
+	entries, err := s.names.Files.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	files := make(fstest.MapFS)
 	for _, entry := range entries {
-		text, err := s.dialect.Files().ReadFile(path.Join(dir, entry.Name()))
+		text, err := s.names.Files.ReadFile(path.Join(dir, entry.Name()))
 		if err != nil {
 			return nil, err
 		}
@@ -74,17 +74,14 @@ func isForeign(err error) bool {
 // checkTables asks each of the tables that everything needs for a column that tables
 // of these names do not have elsewhere. all tells whether it must be there.
 func (s *Store) checkTables(ctx context.Context, db bun.IDB, all bool) error {
-	type known struct{ name, table, column string }
-	tables := []known{
-		{"consumer_messages", s.names.Messages, "crashes"}, {"message_claims", s.names.Claims, "message_ids"},
-		{"poisoned_messages", s.names.Poisoned, "crashes"}, {"scheduled_messages", s.names.Schedules, "run_at"},
-		{"paused_consumers", s.names.Paused, "paused_at"},
-	}
-	if s.names.Keys != "" {
-		tables = append(tables, known{"pending_insert_ids", s.names.Keys, "insert_id"})
-	}
-	for _, t := range tables {
-		_, err := db.NewRaw("SELECT " + t.column + " FROM " + t.table + " WHERE 1 = 0").Exec(ctx)
+	for _, t := range []struct{ name, table, column string }{
+		{"consumer_messages", "{messages}", "crashes"}, {"message_claims", "{claims}", "message_ids"}, {"poisoned_messages", "{poisoned}", "crashes"},
+		{"scheduled_messages", "{schedules}", "run_at"}, {"paused_consumers", "{paused}", "paused_at"}, {s.names.Keys, "{keys}", "insert_id"},
+	} {
+		if t.name == "" { // of a table that this database does not have
+			continue
+		}
+		_, err := db.NewRaw(s.names.Expand("SELECT " + t.column + " FROM " + t.table + " WHERE 1 = 0")).Exec(ctx)
 		switch {
 		case dberr.IsMissingColumn(err):
 			return &foreignError{s.names.Prefix + t.name, t.column}
@@ -150,7 +147,7 @@ func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
 }
 
 func (s *Store) version(ctx context.Context, db bun.IDB) (version int, err error) {
-	err = s.dialect.Query(ctx, db, readVersion).Scan(ctx, &version)
+	err = s.names.Query(ctx, db, readVersion).Scan(ctx, &version)
 	return version, err
 }
 

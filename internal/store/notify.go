@@ -20,14 +20,12 @@ func (s *Store) Channel() (string, bool) {
 		sum := sha256.Sum256([]byte(name))
 		name = "asyncmonolith." + hex.EncodeToString(sum[:16])
 	}
-	statement, _ := s.dialect.Notification(name, "")
-	return name, statement != ""
+	return name, s.names.Notify != ""
 }
 
 // Notify sends a text on the channel, in a transaction of its own: one that
 // notifies commits later than it would otherwise.
 func (s *Store) Notify(ctx context.Context, db *bun.DB, channel, text string) error {
-	statement, args := s.dialect.Notification(channel, text)
-	_, err := db.NewRaw(statement, args...).Exec(ctx)
+	_, err := db.NewRaw(s.names.Notify, channel, text).Exec(ctx)
 	return err
 }

@@ -22,7 +22,7 @@ func (s *Store) Pause(ctx context.Context, db bun.IDB, consumers []string) error
 	const statement = `INSERT INTO {paused} (consumer_type, paused_at) VALUES (?, {now}) {keep}`
 	return txn.InTx(ctx, db, func(tx bun.Tx) error {
 		for _, name := range slices.Sorted(slices.Values(consumers)) { // in one order, so that no two callers can deadlock
-			if _, err := s.dialect.Query(ctx, tx, statement, name).Exec(ctx); err != nil {
+			if _, err := s.names.Query(ctx, tx, statement, name).Exec(ctx); err != nil {
 				return err
 			}
 		}
@@ -34,7 +34,7 @@ func (s *Store) Pause(ctx context.Context, db bun.IDB, consumers []string) error
 func (s *Store) Resume(ctx context.Context, db bun.IDB, consumers []string) error {
 	return txn.InTx(ctx, db, func(tx bun.Tx) error {
 		for _, name := range slices.Sorted(slices.Values(consumers)) {
-			if _, err := s.dialect.Query(ctx, tx, `DELETE FROM {paused} WHERE consumer_type = ?`, name).Exec(ctx); err != nil {
+			if _, err := s.names.Query(ctx, tx, `DELETE FROM {paused} WHERE consumer_type = ?`, name).Exec(ctx); err != nil {
 				return err
 			}
 		}

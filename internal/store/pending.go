@@ -59,45 +59,21 @@ type PendingFilter struct {
 	After                           PendingPlace  // only what comes behind this place; an id of zero for the start
 }
 
-// where writes the filter as conditions on m.
+// pendingWhere writes the filter as conditions on m.
 func (s *Store) pendingWhere(ctx context.Context, f PendingFilter) (conditions string, args []any) {
-	var all []string
-	and := func(condition string, values ...any) {
-		all, args = append(all, condition), append(args, values...)
-	}
-	if f.Consumer != "" {
-		and("m.consumer_type = ?", f.Consumer)
-	}
-	if f.PayloadType != "" {
-		and("m.payload_type = ?", f.PayloadType)
-	}
-	if f.InsertID != "" {
-		and("{keyed}", f.InsertID)
-	}
-	if f.MessageID != (uuid.UUID{}) {
-		and("m.message_id = ?", f.MessageID)
-	}
-	if f.Crashed {
-		and("m.crashes > 0")
-	}
-	if f.OlderThan > 0 {
-		and("m.created_at <= " + s.dialect.After(ctx, -f.OlderThan))
-	}
-	switch f.State {
-	case Ready:
-		and("m.available_after <= {now} AND m.id NOT IN (" + s.dialect.Held() + ")")
-	case Delayed:
-		and("m.available_after > {now} AND m.id NOT IN (" + s.dialect.Held() + ")")
-	case Leased:
-		and("m.id IN (" + s.dialect.Held() + ")")
-	}
-	if f.After.ID != 0 {
-		and("(m.consumer_type, m.payload_type, m.available_after, m.id) > (?, ?, "+s.dialect.At(f.After.At)+", ?)", f.After.Consumer, f.After.Payload, f.After.ID)
-	}
-	if len(all) == 0 {
-		return "TRUE", nil
-	}
-	return strings.Join(all, " AND "), args
+	var t terms
+	t.add(f.Consumer != "", "m.consumer_type = ?", f.Consumer)
+	t.add(f.PayloadType != "", "m.payload_type = ?", f.PayloadType)
+	t.add(f.InsertID != "", "{keyed}", f.InsertID)
+	t.add(f.MessageID != uuid.Nil, "m.message_id = ?", f.MessageID)
+	t.add(f.Crashed, "m.crashes > 0")
+	t.add(f.OlderThan > 0, "m.created_at <= "+s.names.After(ctx, -f.OlderThan))
+	t.add(f.State == Ready, "m.available_after <= {now} AND m.id NOT IN ({held})")
+	t.add(f.State == Delayed, "m.available_after > {now} AND m.id NOT IN ({held})")
+	t.add(f.State == Leased, "m.id IN ({held})")
+	t.add(f.After.ID != 0, "(m.consumer_type, m.payload_type, m.available_after, m.id) > (?, ?, "+s.names.Instant(f.After.At)+", ?)",
+		f.After.Consumer, f.After.Payload, f.After.ID)
+	return t.where(), t.args
 }
 
 const (
@@ -118,14 +94,14 @@ const claimColumns = `c.id AS claim_id, c.owner, c.solo, c.claimed_at, c.leased_
 // where there is no hint for that, the limit has it done.
 const pendingAround = `
 WITH page AS {once} ({messages of}),
-held AS {once} (SELECT h.* FROM ({claims of}) h WHERE h.mid IN (SELECT id FROM page) LIMIT 100000)
+held AS {once} (SELECT h.* FROM ({holds}) h WHERE h.mid IN (SELECT id FROM page) LIMIT 100000)
 SELECT r.*, ` + claimColumns + `, p.paused_at AS paused_since, {now} AS now
 FROM page r LEFT JOIN held h ON h.mid = r.id LEFT JOIN {claims} c ON c.id = h.claim_id LEFT JOIN {paused} p ON p.consumer_type = r.consumer_type
 ORDER BY r.consumer_type, r.payload_type, r.available_after, r.id LIMIT ?`
 
 // read runs a statement that only reads, and lets no conflict surface.
 func (s *Store) read(ctx context.Context, db bun.IDB, into any, statement string, args ...any) error {
-	return retry(ctx, db, func(db bun.IDB) error { return s.dialect.Query(ctx, db, statement, args...).Scan(ctx, into) })
+	return retry(ctx, db, func(db bun.IDB) error { return s.names.Query(ctx, db, statement, args...).Scan(ctx, into) })
 }
 
 // PendingMessages lists messages by consumer and payload type, in the order in which
@@ -143,7 +119,7 @@ func (s *Store) PendingMessages(ctx context.Context, db bun.IDB, f PendingFilter
 }
 
 func (s *Store) around(messages string) string {
-	return strings.NewReplacer("{messages of}", messages, "{claims of}", s.dialect.HeldClaims()).Replace(pendingAround)
+	return strings.Replace(pendingAround, "{messages of}", messages, 1)
 }
 
 // PendingMessage reads one message; full adds its payload, headers and errors.

@@ -42,7 +42,11 @@ func (s *Store) ChangePending(ctx context.Context, db bun.IDB, ids []int64, c Pe
 	}
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		changed = Changed{}
-		free, err := s.lockPending(ctx, tx, db, ids)
+		if err := s.WriteFirst(ctx, tx); err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+		_, callers := db.(bun.Tx)
+		free, err := s.dialect.LockPending(ctx, tx, callers, ids)
 		if err != nil {
 			return fmt.Errorf("lock: %w", err)
 		}
@@ -52,7 +56,8 @@ func (s *Store) ChangePending(ctx context.Context, db bun.IDB, ids []int64, c Pe
 			}
 		}
 		rest := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(changed.IDs, id) })
-		return s.tellApart(ctx, tx, rest, &changed)
+		changed.Held, changed.Missing, err = s.existing(ctx, tx, rest)
+		return err
 	})
 	if err != nil {
 		return Changed{}, err
@@ -63,7 +68,7 @@ func (s *Store) ChangePending(ctx context.Context, db bun.IDB, ids []int64, c Pe
 // unchangeable tells which messages are held or missing, without a lock.
 func (s *Store) unchangeable(ctx context.Context, db bun.IDB, ids []int64) (found Changed, err error) {
 	var held []int64
-	err = s.dialect.Query(ctx, db, `SELECT m.id FROM {messages} m WHERE m.id IN (?) AND m.id IN (SELECT mid FROM (`+s.dialect.HeldClaims()+`) h)`, bun.List(ids)).Scan(ctx, &held)
+	err = s.names.Query(ctx, db, `SELECT m.id FROM {messages} m WHERE m.id IN (?) AND m.id IN (SELECT mid FROM ({holds}) h)`, bun.List(ids)).Scan(ctx, &held)
 	if err != nil {
 		return found, err
 	}
@@ -77,21 +82,12 @@ func (s *Store) unchangeable(ctx context.Context, db bun.IDB, ids []int64) (foun
 	return found, nil
 }
 
-// lockPending locks those of the messages that nobody else has locked.
-func (s *Store) lockPending(ctx context.Context, tx bun.Tx, db bun.IDB, ids []int64) ([]int64, error) {
-	if err := s.WriteFirst(ctx, tx); err != nil {
-		return nil, err
-	}
-	_, callers := db.(bun.Tx)
-	return s.dialect.LockPending(ctx, tx, callers, ids)
-}
-
 func (s *Store) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, c PendingChange, changed *Changed) error {
 	due := ""
 	if !c.Cancel {
-		due = s.dialect.Now(ctx)
+		due = s.names.Now(ctx)
 		if !c.AvailableAt.IsZero() {
-			due = s.dialect.At(c.AvailableAt)
+			due = s.names.Instant(c.AvailableAt)
 		}
 	}
 	rows, err := s.dialect.ChangeLocked(ctx, tx, ids, due)
@@ -105,19 +101,12 @@ func (s *Store) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, c Pend
 	return err
 }
 
-// tellApart sorts the messages that were not changed into held and missing.
-func (s *Store) tellApart(ctx context.Context, tx bun.Tx, ids []int64, changed *Changed) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	var err error
-	changed.Held, changed.Missing, err = s.existing(ctx, tx, ids)
-	return err
-}
-
 // existing tells which of the messages there are.
 func (s *Store) existing(ctx context.Context, db bun.IDB, ids []int64) (existing, missing []int64, err error) {
-	err = s.dialect.Query(ctx, db, `SELECT id FROM {messages} WHERE id IN (?) ORDER BY id`, bun.List(ids)).Scan(ctx, &existing)
+	if len(ids) == 0 {
+		return nil, nil, nil
+	}
+	err = s.names.Query(ctx, db, `SELECT id FROM {messages} WHERE id IN (?) ORDER BY id`, bun.List(ids)).Scan(ctx, &existing)
 	missing = slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(existing, id) })
 	return existing, missing, err
 }

@@ -28,85 +28,54 @@ type PoisonFilter struct {
 	Aged                          bool          // OlderThan counts, even when it is zero
 }
 
-func (s *Store) poisonWhere(ctx context.Context, q bun.QueryBuilder, f PoisonFilter) bun.QueryBuilder {
-	if len(f.IDs) > 0 {
-		q = q.Where("id IN (?)", bun.List(f.IDs))
-	}
-	if f.Consumer != "" {
-		q = q.Where("consumer_type = ?", f.Consumer)
-	}
-	if f.PayloadType != "" {
-		q = q.Where("payload_type = ?", f.PayloadType)
-	}
-	if f.MessageID != (uuid.UUID{}) {
-		q = q.Where("message_id = ?", f.MessageID)
-	}
-	if !f.PoisonedAfter.IsZero() {
-		q = q.Where("poisoned_at > " + s.dialect.At(f.PoisonedAfter))
-	}
-	if !f.PoisonedBefore.IsZero() {
-		q = q.Where("poisoned_at < " + s.dialect.At(f.PoisonedBefore))
-	}
-	if f.Error != "" {
-		pattern := "%" + strings.NewReplacer(`!`, `!!`, `%`, `!%`, `_`, `!_`).Replace(f.Error) + "%"
-		q = q.Where(`(reason LIKE ? ESCAPE '!' OR errors LIKE ? ESCAPE '!')`, pattern, pattern) // a backslash means different things to databases
-	}
-	if f.BeforeID != 0 {
-		q = q.Where("(poisoned_at, id) < ("+s.dialect.At(f.BeforeAt)+", ?)", f.BeforeID)
-	}
-	if f.AfterID != 0 {
-		q = q.Where("id > ?", f.AfterID)
-	}
-	if f.UpToID != 0 {
-		q = q.Where("id <= ?", f.UpToID)
-	}
-	if f.Aged {
-		q = q.Where("poisoned_at <= " + s.dialect.After(ctx, -f.OlderThan))
-	}
-	return q
+func (s *Store) poisonWhere(ctx context.Context, f PoisonFilter) (t terms) {
+	t.add(len(f.IDs) > 0, "id IN (?)", bun.List(f.IDs))
+	t.add(f.Consumer != "", "consumer_type = ?", f.Consumer)
+	t.add(f.PayloadType != "", "payload_type = ?", f.PayloadType)
+	t.add(f.MessageID != uuid.Nil, "message_id = ?", f.MessageID)
+	t.add(!f.PoisonedAfter.IsZero(), "poisoned_at > "+s.names.Instant(f.PoisonedAfter))
+	t.add(!f.PoisonedBefore.IsZero(), "poisoned_at < "+s.names.Instant(f.PoisonedBefore))
+	pattern := "%" + strings.NewReplacer(`!`, `!!`, `%`, `!%`, `_`, `!_`).Replace(f.Error) + "%"
+	t.add(f.Error != "", `(reason LIKE ? ESCAPE '!' OR errors LIKE ? ESCAPE '!')`, pattern, pattern) // a backslash means different things to databases
+	t.add(f.BeforeID != 0, "(poisoned_at, id) < ("+s.names.Instant(f.BeforeAt)+", ?)", f.BeforeID)
+	t.add(f.AfterID != 0, "id > ?", f.AfterID)
+	t.add(f.UpToID != 0, "id <= ?", f.UpToID)
+	t.add(f.Aged, "poisoned_at <= "+s.names.After(ctx, -f.OlderThan))
+	return t
+}
+
+// poisoned selects columns of the poisoned messages that match.
+func (s *Store) poisoned(ctx context.Context, columns string, f PoisonFilter) (statement string, args []any) {
+	t := s.poisonWhere(ctx, f)
+	return "SELECT " + columns + " FROM {poisoned} WHERE " + t.where(), t.args
 }
 
 // PoisonedMessages lists poisoned messages, newest first.
 func (s *Store) PoisonedMessages(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) (rows []dialect.Poisoned, err error) {
-	err = retry(ctx, db, func(db bun.IDB) error {
-		q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.Poisoned + " AS p")
-		return s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).OrderExpr("poisoned_at DESC, id DESC").Limit(int64(limit)).Scan(ctx)
-	})
+	statement, args := s.poisoned(ctx, dialect.PoisonedColumns, f)
+	err = s.read(ctx, db, &rows, statement+" ORDER BY poisoned_at DESC, id DESC LIMIT ?", append(args, limit)...)
 	return rows, err
 }
 
 // CountPoisoned counts poisoned messages.
 func (s *Store) CountPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (n int, err error) {
-	err = retry(ctx, db, func(db bun.IDB) error {
-		q := db.NewSelect().Model((*dialect.Poisoned)(nil)).ModelTableExpr(s.names.Poisoned + " AS p")
-		found, err := s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Count(ctx)
-		n = int(found)
-		return err
-	})
+	statement, args := s.poisoned(ctx, "count(*)", f)
+	err = s.read(ctx, db, &n, statement, args...)
 	return n, err
 }
 
 // PoisonedIDs lists the ids of poisoned messages in ascending order.
 func (s *Store) PoisonedIDs(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) (ids []int64, err error) {
-	err = retry(ctx, db, func(db bun.IDB) error {
-		ids = nil
-		return s.poisonedIDs(ctx, db, f).Limit(int64(limit)).Scan(ctx, &ids)
-	})
+	statement, args := s.poisoned(ctx, "id", f)
+	err = s.read(ctx, db, &ids, statement+" ORDER BY id LIMIT ?", append(args, limit)...)
 	return ids, err
-}
-
-func (s *Store) poisonedIDs(ctx context.Context, db bun.IDB, f PoisonFilter) *bun.SelectQuery {
-	q := db.NewSelect().Model((*dialect.Poisoned)(nil)).ModelTableExpr(s.names.Poisoned + " AS p").Column("id")
-	return s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).OrderExpr("id")
 }
 
 // LastPoisoned returns the greatest id among the poisoned messages that match,
 // or 0.
 func (s *Store) LastPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (id int64, err error) {
-	err = retry(ctx, db, func(db bun.IDB) error {
-		q := db.NewSelect().Model((*dialect.Poisoned)(nil)).ModelTableExpr(s.names.Poisoned + " AS p").ColumnExpr("COALESCE(MAX(id), 0)")
-		return s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Scan(ctx, &id)
-	})
+	statement, args := s.poisoned(ctx, "COALESCE(MAX(id), 0)", f)
+	err = s.read(ctx, db, &id, statement, args...)
 	return id, err
 }
 
@@ -123,13 +92,8 @@ func (s *Store) LockPoisoned(ctx context.Context, tx bun.Tx, f PoisonFilter, lim
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
 	}
-	q := tx.NewSelect().Model(&rows).ModelTableExpr(s.names.Poisoned+" AS p").
-		Column("id", "message_id", "consumer_type", "payload_type", "insert_id")
-	q = s.poisonWhere(ctx, q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).OrderExpr("id").Limit(int64(limit))
-	if s.RowLocks() {
-		q = q.For("UPDATE")
-	}
-	err = q.Scan(ctx)
+	statement, args := s.poisoned(ctx, "id, message_id, consumer_type, payload_type, insert_id", f)
+	err = s.names.Query(ctx, tx, statement+" ORDER BY id LIMIT ? {lock}", append(args, limit)...).Scan(ctx, &rows)
 	return rows, err
 }
 
@@ -169,14 +133,10 @@ func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned,
 // withoutTaken leaves out messages whose insert ids are pending under a former name of
 // their consumer.
 func (s *Store) withoutTaken(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) ([]dialect.Poisoned, error) {
-	former := make(map[dialect.PendingKey][]dialect.PendingKey)
+	former := make(formerKeys)
 	for _, row := range rows {
 		key := how.Key(row)
-		for _, name := range how.Former[key.ConsumerType] {
-			if row.InsertID != "" {
-				former[key] = append(former[key], dialect.PendingKey{InsertID: row.InsertID, ConsumerType: name})
-			}
-		}
+		former.add(key, how.Former[key.ConsumerType])
 	}
 	if len(former) == 0 {
 		return rows, nil

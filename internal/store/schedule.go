@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -13,11 +15,9 @@ import (
 
 // Schedule is a row of scheduled_messages.
 type Schedule struct {
-	bun.BaseModel `bun:"table:scheduled_messages,alias:s"`
-
-	ID             int64          `bun:"id,pk,autoincrement"`
-	Name           string         `bun:"name,nullzero"`
-	Tag            string         `bun:"tag,nullzero"`
+	ID             int64          `bun:"id"`
+	Name           string         `bun:"name"`
+	Tag            string         `bun:"tag"`
 	PayloadType    string         `bun:"payload_type"`
 	Payload        []byte         `bun:"payload"`
 	Headers        []byte         `bun:"headers"`
@@ -29,7 +29,7 @@ type Schedule struct {
 	LastFiredAt    dialect.Moment `bun:"last_fired_at"`
 	LastError      string         `bun:"last_error"`
 	CreatedAt      dialect.Moment `bun:"created_at"`
-	Now            dialect.Moment `bun:"now,scanonly"` // when the row was read
+	Now            dialect.Moment `bun:"now"` // when the row was read
 }
 
 // Due tells whether the schedule's own fire time has come.
@@ -48,35 +48,24 @@ type ScheduleFilter struct {
 	Sound     bool // only the others
 }
 
-func (s *Store) filtered(q bun.QueryBuilder, f ScheduleFilter) bun.QueryBuilder {
-	if f.ID != 0 {
-		q = q.Where("id = ?", f.ID)
-	}
-	if len(f.IDs) > 0 {
-		q = q.Where("id IN (?)", bun.List(f.IDs))
-	}
-	if len(f.Except) > 0 {
-		q = q.Where("id NOT IN (?)", bun.List(f.Except))
-	}
-	if f.Name != "" {
-		q = q.Where("name = ?", f.Name)
-	}
-	if f.Tag != "" {
-		q = q.Where("tag = ?", f.Tag)
-	}
-	if f.Failed {
-		q = q.Where("last_error IS NOT NULL")
-	}
-	if f.Sound {
-		q = q.Where("last_error IS NULL")
-	}
-	return q
+func (f ScheduleFilter) terms() (t terms) {
+	t.add(f.ID != 0, "id = ?", f.ID)
+	t.add(len(f.IDs) > 0, "id IN (?)", bun.List(f.IDs))
+	t.add(len(f.Except) > 0, "id NOT IN (?)", bun.List(f.Except))
+	t.add(f.Name != "", "name = ?", f.Name)
+	t.add(f.Tag != "", "tag = ?", f.Tag)
+	t.add(f.Failed, "last_error IS NOT NULL")
+	t.add(f.Sound, "last_error IS NULL")
+	return t
 }
+
+const selectSchedules = `SELECT id, name, tag, payload_type, payload, headers, cron_expression, cron_timezone, available_after, run_at, paused,
+	last_fired_at, last_error, created_at, {now} AS now FROM {schedules} WHERE `
 
 // Now returns the database's time.
 func (s *Store) Now(ctx context.Context, db bun.IDB) (time.Time, error) {
 	var now dialect.Moment
-	err := db.NewRaw("SELECT "+s.dialect.Now(ctx)+" AS now").Scan(ctx, &now)
+	err := db.NewRaw("SELECT "+s.names.Now(ctx)+" AS now").Scan(ctx, &now)
 	return now.Time, err
 }
 
@@ -84,27 +73,26 @@ func (s *Store) Now(ctx context.Context, db bun.IDB) (time.Time, error) {
 // exists is replaced; it keeps its place in time as long as its expression and
 // zone stay, so that saving it at every boot postpones nothing.
 func (s *Store) SaveSchedule(ctx context.Context, db bun.IDB, row Schedule) (id int64, err error) {
-	model := dialect.NewSchedule{
-		Name: row.Name, Tag: row.Tag, PayloadType: row.PayloadType, Payload: string(row.Payload), Headers: string(row.Headers),
-		CronExpression: row.CronExpression, CronTimezone: row.CronTimezone,
-		AvailableAfter: bun.Safe(s.dialect.At(row.AvailableAfter.Time)), CreatedAt: bun.Safe(s.dialect.Now(ctx)),
-	}
-	return s.dialect.SaveSchedule(ctx, db, &model)
+	return s.dialect.SaveSchedule(ctx, db, []any{
+		bun.NullZero(row.Name), bun.NullZero(row.Tag), row.PayloadType, string(row.Payload), bun.NullZero(string(row.Headers)),
+		row.CronExpression, row.CronTimezone, bun.Safe(s.names.Instant(row.AvailableAfter.Time)),
+	})
 }
 
 // Schedules lists schedules by id.
 func (s *Store) Schedules(ctx context.Context, db bun.IDB, f ScheduleFilter) (rows []Schedule, err error) {
-	err = retry(ctx, db, func(db bun.IDB) error {
-		q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.Schedules + " AS s")
-		return s.filtered(q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Order("id").Scan(ctx)
-	})
+	t := f.terms()
+	err = s.read(ctx, db, &rows, selectSchedules+t.where()+" ORDER BY id", t.args...)
 	return rows, err
 }
 
-// DeleteSchedules deletes schedules and returns how many.
+// DeleteSchedules deletes schedules and returns how many. A filter that selects all is an error.
 func (s *Store) DeleteSchedules(ctx context.Context, db bun.IDB, f ScheduleFilter) (int, error) {
-	q := db.NewDelete().Model((*Schedule)(nil)).ModelTableExpr(s.names.Schedules)
-	return dialect.Affected(s.filtered(q.QueryBuilder(), f).Unwrap().(*bun.DeleteQuery).Exec(ctx))
+	t := f.terms()
+	if len(t.texts) == 0 {
+		return 0, errors.New("delete schedules: the filter selects all")
+	}
+	return dialect.Affected(s.names.Query(ctx, db, "DELETE FROM {schedules} WHERE "+t.where(), t.args...).Exec(ctx))
 }
 
 // ScheduleChange changes some columns of a schedule.
@@ -124,39 +112,32 @@ type ScheduleChange struct {
 
 // UpdateSchedule changes a schedule and tells whether there is one.
 func (s *Store) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, c ScheduleChange) (bool, error) {
-	q := db.NewUpdate().Model((*Schedule)(nil)).ModelTableExpr(s.names.Schedules+" AS s").Where("id = ?", id)
+	var set terms
 	if c.Paused != nil {
-		q = q.Set("paused = ?", *c.Paused)
+		set.add(true, "paused = ?", *c.Paused)
 	}
-	if !c.AvailableAfter.IsZero() {
-		q = q.Set("available_after = " + s.dialect.At(c.AvailableAfter))
-	}
+	set.add(!c.AvailableAfter.IsZero(), "available_after = "+s.names.Instant(c.AvailableAfter))
 	switch {
 	case c.RunNow:
-		q = q.Set("run_at = " + s.dialect.Now(ctx))
+		set.add(true, "run_at = {now}")
 	case c.Ran:
-		q = q.Set("run_at = NULL")
+		set.add(true, "run_at = NULL")
 	case !c.RunAt.IsZero():
-		q = q.Set("run_at = " + s.dialect.At(c.RunAt))
+		set.add(true, "run_at = "+s.names.Instant(c.RunAt))
 	}
-	if c.CronExpression != "" {
-		q = q.Set("cron_expression = ?, cron_timezone = ?", c.CronExpression, c.CronTimezone)
-	}
-	if c.Payload != nil {
-		q = q.Set("payload = ?, payload_type = ?", string(c.Payload), c.PayloadType)
-	}
-	if !c.FiredAt.IsZero() {
-		q = q.Set("last_fired_at = " + s.dialect.At(c.FiredAt))
-	}
+	set.add(c.CronExpression != "", "cron_expression = ?, cron_timezone = ?", c.CronExpression, c.CronTimezone)
+	set.add(c.Payload != nil, "payload = ?, payload_type = ?", string(c.Payload), c.PayloadType)
+	set.add(!c.FiredAt.IsZero(), "last_fired_at = "+s.names.Instant(c.FiredAt))
 	if c.Error != nil {
-		q = q.Set("last_error = NULLIF(?, '')", errorlog.Clean(*c.Error, errorlog.MaxBytes))
+		set.add(true, "last_error = NULLIF(?, '')", errorlog.Clean(*c.Error, errorlog.MaxBytes))
 	}
-	changed, err := dialect.AffectedOne(q.Exec(ctx))
+	statement := "UPDATE {schedules} SET " + strings.Join(set.texts, ", ") + " WHERE id = ?"
+	changed, err := dialect.AffectedOne(s.names.Query(ctx, db, statement, append(set.args, id)...).Exec(ctx))
 	if changed || err != nil {
 		return changed, err
 	}
 	// MariaDB does not count a row that had these values already.
-	err = db.NewRaw(s.names.Expand(`SELECT count(*) FROM {schedules} WHERE id = ?`), id).Scan(ctx, &changed)
+	err = s.names.Query(ctx, db, `SELECT count(*) FROM {schedules} WHERE id = ?`, id).Scan(ctx, &changed)
 	return changed, err
 }
 
@@ -167,12 +148,8 @@ func (s *Store) LockSchedules(ctx context.Context, tx bun.Tx, f ScheduleFilter) 
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, time.Time{}, err
 	}
-	q := tx.NewSelect().Model(&rows).ModelTableExpr(s.names.Schedules + " AS s")
-	q = s.filtered(q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).Order("id")
-	if s.RowLocks() {
-		q = q.For("UPDATE")
-	}
-	if err := q.Scan(ctx); err != nil {
+	t := f.terms()
+	if err := s.names.Query(ctx, tx, selectSchedules+t.where()+" ORDER BY id {lock}", t.args...).Scan(ctx, &rows); err != nil {
 		return nil, time.Time{}, err
 	}
 	now, err = s.Now(ctx, tx)
@@ -195,51 +172,41 @@ func (s *Store) LockScheduleSet(ctx context.Context, tx bun.Tx, tag string) erro
 // of the transaction, of which the server bounds each statement and each wait for
 // the next one by the limit.
 func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []string, f ScheduleFilter, n int, limit time.Duration) (rows []Schedule, err error) {
-	if err := s.dialect.Within(ctx, tx, limit); err != nil {
-		return nil, err
+	if s.names.Within != "" {
+		if _, err := tx.NewRaw(s.names.Within, fmt.Sprintf("%dms", limit.Milliseconds())).Exec(ctx); err != nil {
+			return nil, fmt.Errorf("preamble: %w", err)
+		}
 	}
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
 	}
-	q := tx.NewSelect().Model(&rows).ColumnExpr("?TableColumns").ColumnExpr(s.dialect.Now(ctx) + " AS now")
-	q = s.due(ctx, q, payloadTypes, f, n)
-	if s.RowLocks() {
-		q = q.For("UPDATE SKIP LOCKED")
-	}
-	err = q.Scan(ctx)
+	due, args := dueSchedules(payloadTypes, f, n)
+	err = s.names.Query(ctx, tx, selectSchedules+due+" {lock free}", args...).Scan(ctx, &rows)
 	return rows, err
 }
 
 // DueScheduleIDs returns the ids of schedules that are due, locked or not. It reads
 // nothing else of them, so that it finds those, too, that cannot be read.
 func (s *Store) DueScheduleIDs(ctx context.Context, db *bun.DB, payloadTypes []string, f ScheduleFilter, limit int) (ids []int64, err error) {
-	err = retry(ctx, db, func(db bun.IDB) error {
-		ids = nil
-		return s.due(ctx, db.NewSelect().Model((*Schedule)(nil)).Column("id"), payloadTypes, f, limit).Scan(ctx, &ids)
-	})
+	due, args := dueSchedules(payloadTypes, f, limit)
+	err = s.read(ctx, db, &ids, "SELECT id FROM {schedules} WHERE "+due, args...)
 	return ids, err
 }
 
-func (s *Store) due(ctx context.Context, q *bun.SelectQuery, payloadTypes []string, f ScheduleFilter, limit int) *bun.SelectQuery {
-	now := s.dialect.Now(ctx)
-	q = q.ModelTableExpr(s.names.Schedules + " AS s")
-	return s.filtered(q.QueryBuilder(), f).Unwrap().(*bun.SelectQuery).
-		Where("((NOT paused AND available_after <= "+now+") OR run_at <= "+now+")").Where("payload_type IN (?)", bun.List(payloadTypes)).
-		OrderExpr("available_after, id").Limit(int64(limit))
+func dueSchedules(payloadTypes []string, f ScheduleFilter, limit int) (conditions string, args []any) {
+	t := f.terms()
+	t.add(true, "((NOT paused AND available_after <= {now}) OR run_at <= {now})")
+	t.add(true, "payload_type IN (?)", bun.List(payloadTypes))
+	return t.where() + " ORDER BY available_after, id LIMIT ?", append(t.args, limit)
 }
 
 // UnregisteredSchedules lists the schedules, 20 at most, that should have fired so
 // long ago and have not, and whose payload type is none of the given.
 func (s *Store) UnregisteredSchedules(ctx context.Context, db *bun.DB, payloadTypes []string, overdue time.Duration) (rows []Schedule, err error) {
-	err = retry(ctx, db, func(db bun.IDB) error {
-		rows = nil
-		q := db.NewSelect().Model(&rows).ModelTableExpr(s.names.Schedules + " AS s").
-			Where("NOT paused").Where("available_after < " + s.dialect.After(ctx, -overdue))
-		if len(payloadTypes) > 0 {
-			q = q.Where("payload_type NOT IN (?)", bun.List(payloadTypes))
-		}
-		return q.OrderExpr("available_after, id").Limit(20).Scan(ctx)
-	})
+	var t terms
+	t.add(true, "NOT paused AND available_after < "+s.names.After(ctx, -overdue))
+	t.add(len(payloadTypes) > 0, "payload_type NOT IN (?)", bun.List(payloadTypes))
+	err = s.read(ctx, db, &rows, selectSchedules+t.where()+" ORDER BY available_after, id LIMIT 20", t.args...)
 	return rows, err
 }
 
@@ -256,7 +223,7 @@ func (s *Store) NextSchedule(ctx context.Context, db *bun.DB, payloadTypes []str
 		which, args = which+" AND id NOT IN (?)", append(args, bun.List(except))
 	}
 	err := retry(ctx, db, func(db bun.IDB) error {
-		return s.dialect.Query(ctx, db, "SELECT {now} AS now,"+
+		return s.names.Query(ctx, db, "SELECT {now} AS now,"+
 			" (SELECT MIN(available_after) FROM {schedules} WHERE NOT paused AND "+which+") AS due,"+
 			" (SELECT MIN(run_at) FROM {schedules} WHERE run_at IS NOT NULL AND "+which+") AS asks", append(args, args...)...).Scan(ctx, &found)
 	})

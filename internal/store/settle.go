@@ -110,7 +110,9 @@ func (s *Store) Undo(ctx context.Context, tx bun.IDB) error {
 // Exists waits until no transaction is undecided about a message, and tells
 // whether it is still there.
 func (s *Store) Exists(ctx context.Context, db *bun.DB, id int64) (bool, error) {
-	return retried(ctx, db, func(db bun.IDB) (bool, error) { return s.dialect.Exists(ctx, db, id) })
+	var ids []int64
+	err := s.read(ctx, db, &ids, s.names.Exists, id)
+	return len(ids) == 1, err
 }
 
 // retried runs a single statement; when it loses a conflict, which it can under a
@@ -121,14 +123,17 @@ func retried[T any](ctx context.Context, db bun.IDB, statement func(bun.IDB) (T,
 		return result, err
 	}
 	result, err = statement(db)
-	if _, isTx := db.(bun.Tx); isTx || !dberr.IsConflict(err) {
-		return result, err
+	if _, isTx := db.(bun.Tx); !isTx && dberr.IsConflict(err) {
+		err = txn.InTx(ctx, db, func(tx bun.Tx) (err error) {
+			result, err = statement(tx)
+			return err
+		})
 	}
-	err = txn.InTx(ctx, db, func(tx bun.Tx) (err error) {
-		result, err = statement(tx)
-		return err
-	})
-	return result, err
+	if err != nil { // what was rolled back is no result
+		var none T
+		return none, err
+	}
+	return result, nil
 }
 
 // retry is retried for a statement that returns nothing.

@@ -71,7 +71,7 @@ func (s Stores) Of(db bun.IDB, tables bus.Tables) (*Store, bun.IDB, error) {
 }
 
 // RowLocks tells whether the database locks rows rather than itself.
-func (s *Store) RowLocks() bool { return s.dialect.RowLocks() }
+func (s *Store) RowLocks() bool { return s.names.RowLocks }
 
 // Events returns an error, an errors.ErrUnsupported, where the event log is not
 // available.

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -13,8 +15,6 @@ import (
 
 // Subscription is how far one shard of one version of a reader of the log has come.
 type Subscription struct {
-	bun.BaseModel `bun:"table:event_subscriptions,alias:s"`
-
 	Name        string `bun:"name"`
 	Version     int    `bun:"version"`
 	Shard       int    `bun:"shard"`
@@ -61,7 +61,7 @@ func (s *Store) Subscribe(ctx context.Context, tx bun.Tx, sub Subscription) erro
 		sub.ReplayUntil = max(sub.ReplayUntil, row.Position)
 	}
 	for shard := range sub.Shards {
-		_, err := s.dialect.Query(ctx, tx, enterSubscription, sub.Name, sub.Version, shard, sub.Shards, sub.Filter, sub.Position, sub.ReplayUntil, Running).Exec(ctx)
+		_, err := s.names.Query(ctx, tx, enterSubscription, sub.Name, sub.Version, shard, sub.Shards, sub.Filter, sub.Position, sub.ReplayUntil, Running).Exec(ctx)
 		if err != nil {
 			return fmt.Errorf("enter subscription: %w", err)
 		}
@@ -104,8 +104,8 @@ func (s *Store) Unnumbered(ctx context.Context, db bun.IDB, limit int) (n int64,
 	return n, err
 }
 
-const lockSubscription = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error%s
-FROM {subscriptions} WHERE name = ? AND version = ? AND shard = ? AND status = ? AND next_at <= {now}`
+const lockSubscription = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error{session}
+FROM {subscriptions} WHERE name = ? AND version = ? AND shard = ? AND status = ? AND next_at <= {now} {lock free}`
 
 // LockSubscription locks a shard until the end of the transaction: what is read
 // and applied meanwhile is nobody else's. False means that somebody has it, or
@@ -115,15 +115,12 @@ func (s *Store) LockSubscription(ctx context.Context, tx bun.Tx, name string, ve
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return Subscription{}, false, err
 	}
-	text := fmt.Sprintf(lockSubscription, s.dialect.SessionColumns(idle))
-	if s.RowLocks() {
-		text += ` FOR UPDATE SKIP LOCKED`
-	}
+	text := strings.ReplaceAll(s.names.Expand(lockSubscription), "{idle}", strconv.FormatInt(idle.Milliseconds(), 10))
 	var rows []struct {
 		Subscription `bun:",extend"`
 		Idle         string
 	}
-	if err := s.dialect.Query(ctx, tx, text, name, version, shard, Running).Scan(ctx, &rows); err != nil {
+	if err := s.names.Query(ctx, tx, text, name, version, shard, Running).Scan(ctx, &rows); err != nil {
 		return Subscription{}, false, fmt.Errorf("lock subscription: %w", err)
 	}
 	if len(rows) == 0 {
@@ -139,9 +136,9 @@ WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
 // transaction began, see [Store.Remove]; and so is what follows it. False means that
 // somebody else has moved it.
 func (s *Store) MoveSubscription(ctx context.Context, tx bun.Tx, sub Subscription, to int64) (bool, error) {
-	before, args := s.dialect.AsBegun(sub.Session)
+	before, args := s.names.AsBegun(sub.Session)
 	args = append(args, to, sub.Name, sub.Version, sub.Shard, sub.Position, Running)
-	return dialect.AffectedOne(s.dialect.Query(ctx, tx, before+moveSubscription, args...).Exec(ctx))
+	return dialect.AffectedOne(s.names.Query(ctx, tx, before+moveSubscription, args...).Exec(ctx))
 }
 
 // Failure is what is written down of a shard that could not go on.
@@ -154,10 +151,10 @@ type Failure struct {
 
 // FailSubscription writes down that a shard could not get past where it is.
 func (s *Store) FailSubscription(ctx context.Context, db bun.IDB, sub Subscription, f Failure) error {
-	text := `UPDATE {subscriptions} SET status = ?, attempts = ?, next_at = ` + s.dialect.After(ctx, f.Delay) + `, last_error = ?
+	text := `UPDATE {subscriptions} SET status = ?, attempts = ?, next_at = ` + s.names.After(ctx, f.Delay) + `, last_error = ?
 WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
 	return retry(ctx, db, func(db bun.IDB) error {
-		_, err := s.dialect.Query(ctx, db, text, f.Status, f.Attempts, errorlog.Clean(f.Error, errorlog.MaxBytes), sub.Name, sub.Version, sub.Shard, sub.Position, Running).Exec(ctx)
+		_, err := s.names.Query(ctx, db, text, f.Status, f.Attempts, errorlog.Clean(f.Error, errorlog.MaxBytes), sub.Name, sub.Version, sub.Shard, sub.Position, Running).Exec(ctx)
 		return err
 	})
 }
@@ -168,12 +165,9 @@ func (s *Store) LockReader(ctx context.Context, tx bun.Tx, name string, version 
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
 	}
-	if s.RowLocks() {
-		var locked []int
-		err := s.dialect.Query(ctx, tx, `SELECT shard FROM {subscriptions} WHERE name = ? ORDER BY version, shard FOR UPDATE`, name).Scan(ctx, &locked)
-		if err != nil {
-			return nil, fmt.Errorf("lock subscriptions: %w", err)
-		}
+	var locked []int
+	if err := s.names.Query(ctx, tx, `SELECT shard FROM {subscriptions} WHERE name = ? ORDER BY version, shard {lock}`, name).Scan(ctx, &locked); err != nil {
+		return nil, fmt.Errorf("lock subscriptions: %w", err)
 	}
 	all, err := s.Subscriptions(ctx, tx, name)
 	var rows []Subscription
@@ -188,10 +182,10 @@ func (s *Store) LockReader(ctx context.Context, tx bun.Tx, name string, version 
 // Rewind has one version of a reader begin again. What each shard has applied
 // before is a replay.
 func (s *Store) Rewind(ctx context.Context, tx bun.Tx, name string, version int) error {
-	_, err := s.dialect.Query(ctx, tx, `UPDATE {subscriptions} SET replay_until = CASE WHEN position > replay_until THEN position ELSE replay_until END,
+	_, err := s.names.Query(ctx, tx, `UPDATE {subscriptions} SET replay_until = CASE WHEN position > replay_until THEN position ELSE replay_until END,
 position = 0, status = ?, attempts = 0, last_error = NULL, next_at = {now}, moved_at = {now} WHERE name = ? AND version = ?`, Running, name, version).Exec(ctx)
 	if err == nil {
-		_, err = s.dialect.Query(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ?`, name, version).Exec(ctx)
+		_, err = s.names.Query(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ?`, name, version).Exec(ctx)
 	}
 	return err
 }
@@ -199,7 +193,7 @@ position = 0, status = ?, attempts = 0, last_error = NULL, next_at = {now}, move
 // ResumeReader has halted shards of one version try again, and returns how many there were.
 func (s *Store) ResumeReader(ctx context.Context, db bun.IDB, name string, version int) (n int, err error) {
 	err = retry(ctx, db, func(db bun.IDB) (err error) {
-		n, err = dialect.Affected(s.dialect.Query(ctx, db, `UPDATE {subscriptions} SET status = ?, attempts = 0, next_at = {now} WHERE name = ? AND version = ? AND status = ?`,
+		n, err = dialect.Affected(s.names.Query(ctx, db, `UPDATE {subscriptions} SET status = ?, attempts = 0, next_at = {now} WHERE name = ? AND version = ? AND status = ?`,
 			Running, name, version, Halted).Exec(ctx))
 		return err
 	})
@@ -208,10 +202,10 @@ func (s *Store) ResumeReader(ctx context.Context, db bun.IDB, name string, versi
 
 // Activate makes one version of a reader the one to use, and retires older ones.
 func (s *Store) Activate(ctx context.Context, tx bun.Tx, name string, version int) error {
-	_, err := s.dialect.Query(ctx, tx, `INSERT INTO {projections} (name, active_version) VALUES (?, ?)
+	_, err := s.names.Query(ctx, tx, `INSERT INTO {projections} (name, active_version) VALUES (?, ?)
 ON CONFLICT (name) DO UPDATE SET active_version = EXCLUDED.active_version`, name, version).Exec(ctx)
 	if err == nil {
-		_, err = s.dialect.Query(ctx, tx, `UPDATE {subscriptions} SET status = ? WHERE name = ? AND version < ?`, Retired, name, version).Exec(ctx)
+		_, err = s.names.Query(ctx, tx, `UPDATE {subscriptions} SET status = ? WHERE name = ? AND version < ?`, Retired, name, version).Exec(ctx)
 	}
 	return err
 }
@@ -238,7 +232,7 @@ type Parked struct {
 
 // Park puts an event aside.
 func (s *Store) Park(ctx context.Context, tx bun.Tx, p Parked) error {
-	_, err := s.dialect.Query(ctx, tx, `INSERT INTO {parked} (name, version, position, stream, reason, parked_at) VALUES (?, ?, ?, ?, ?, {now})
+	_, err := s.names.Query(ctx, tx, `INSERT INTO {parked} (name, version, position, stream, reason, parked_at) VALUES (?, ?, ?, ?, ?, {now})
 ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position, p.Stream, errorlog.Clean(p.Reason, errorlog.MaxBytes)).Exec(ctx)
 	if err != nil {
 		return fmt.Errorf("park: %w", err)
@@ -261,5 +255,5 @@ func (s *Store) CountParked(ctx context.Context, db bun.IDB, name string, versio
 
 // Unpark forgets that an event was put aside, and tells whether it was.
 func (s *Store) Unpark(ctx context.Context, tx bun.Tx, name string, version int, position int64) (bool, error) {
-	return dialect.AffectedOne(s.dialect.Query(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ? AND position = ?`, name, version, position).Exec(ctx))
+	return dialect.AffectedOne(s.names.Query(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ? AND position = ?`, name, version, position).Exec(ctx))
 }

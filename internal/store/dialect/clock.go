@@ -2,6 +2,8 @@ package dialect
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -13,10 +15,26 @@ func WithClock(ctx context.Context, now func() time.Time) context.Context {
 	return context.WithValue(ctx, clockKey{}, now)
 }
 
-// FixedClock returns the test kit's time, if there is one.
-func FixedClock(ctx context.Context) (time.Time, bool) {
+// fixedClock returns the test kit's time, if there is one.
+func fixedClock(ctx context.Context) (time.Time, bool) {
 	if now, ok := ctx.Value(clockKey{}).(func() time.Time); ok {
 		return now(), true
 	}
 	return time.Time{}, false
 }
+
+// Now is the database's clock, or the fixed instant of a test kit, as SQL.
+func (n Names) Now(ctx context.Context) string {
+	if t, ok := fixedClock(ctx); ok {
+		return n.Instant(t)
+	}
+	return n.Clock
+}
+
+// After is an instant on the database's clock, d from now.
+func (n Names) After(ctx context.Context, d time.Duration) string {
+	return fmt.Sprintf("%s + %d%s", n.Now(ctx), d.Microseconds(), n.Unit)
+}
+
+// Micros writes an instant for databases that have integers for them: microseconds since 1970.
+func Micros(t time.Time) string { return strconv.FormatInt(t.UnixMicro(), 10) }

@@ -2,7 +2,6 @@ package dialect
 
 import (
 	"context"
-	"embed"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,46 +13,16 @@ import (
 type Dialect interface {
 	// The database.
 
-	Name() string
-	// Tables are the names that its statements have.
+	// Tables are the names that its statements have, and what is fixed about it.
 	Tables() Names
-	// Files are the migrations, with {names} to fill in.
-	Files() embed.FS
-	// RowLocks tells whether it locks rows rather than itself.
-	RowLocks() bool
-	// ReadOnlyQuery asks whether the server takes no writes. It is empty where a handler
-	// that runs proves that it does.
-	ReadOnlyQuery() string
-	// Notification is a statement that sends a text to other processes. It is empty where
-	// there are no notifications.
-	Notification(channel, text string) (statement string, args []any)
-	// SessionColumns are columns of the Session, and with them bounds how long that may
-	// idle in its transaction. They may be empty.
-	SessionColumns(idle time.Duration) string
 	// Migrating runs fn in a transaction that keeps other instances from
 	// migrating, with the table of migrations in place.
 	Migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error
-	// Within limits how long a transaction of our own can hold on to anything when
-	// its client vanishes: each statement, and each wait for the next one.
-	Within(ctx context.Context, tx bun.Tx, limit time.Duration) error
 	// Literals reports settings under which text could end its literal, since bun writes
 	// values into the statements. It is part of check.
 	Literals(ctx context.Context, db bun.IDB) error
 	// Check reports settings under which the library cannot keep its promises.
 	Check(ctx context.Context, db bun.IDB) (Settings, error)
-
-	// Statements.
-
-	Query(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery
-
-	// Instants, as SQL expressions.
-
-	// Now is the database's clock, or the fixed instant of a test kit.
-	Now(ctx context.Context) string
-	// After is an instant on the database's clock, d from now.
-	After(ctx context.Context, d time.Duration) string
-	// At is a fixed instant.
-	At(t time.Time) string
 
 	// Messages that are produced.
 
@@ -89,12 +58,8 @@ type Dialect interface {
 	// Interrupt ends the statement that a transaction is in, and spares a session
 	// that is in another transaction by now.
 	Interrupt(ctx context.Context, db *bun.DB, session Session, ended time.Time) error
-	Exists(ctx context.Context, db bun.IDB, id int64) (bool, error)
 	// Remove deletes messages of the session's transaction and returns how many.
 	Remove(ctx context.Context, tx bun.IDB, session Session, ids []int64) (int, error)
-	// AsBegun sets back what a function may have set that decides which tables a
-	// statement finds, and as whom: what to send before it. Empty where there is no such.
-	AsBegun(session Session) (statement string, args []any)
 	// Usable asks the transaction whether it could still commit.
 	Usable(ctx context.Context, tx bun.IDB) bool
 
@@ -113,14 +78,11 @@ type Dialect interface {
 	// transaction.
 	FreeKeys(ctx context.Context, tx bun.Tx, keys []PendingKey) (free map[PendingKey]bool, err error)
 	DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error)
-	SaveSchedule(ctx context.Context, db bun.IDB, row *NewSchedule) (id int64, err error)
+	// SaveSchedule takes the columns of InsertSchedule.
+	SaveSchedule(ctx context.Context, db bun.IDB, columns []any) (id int64, err error)
 
 	// What people ask.
 
-	// Held selects the ids of all claimed messages, as SQL.
-	Held() string
-	// HeldClaims selects them with their claims.
-	HeldClaims() string
 	Stats(ctx context.Context, db bun.IDB, consumers []string) ([]QueueStats, error)
 	StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error)
 

@@ -2,6 +2,8 @@ package dialect
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
@@ -13,6 +15,16 @@ func AsJSON(v any) string {
 		panic(err) // impossible: only numbers and valid strings are passed in
 	}
 	return string(text)
+}
+
+// Rows repeats a row of values.
+func Rows(row string, n int) string { return strings.TrimPrefix(strings.Repeat(", "+row, n), ", ") }
+
+// Ordered is a list of ids, in the order in which rows are locked.
+func Ordered(ids []int64) string {
+	sorted := slices.AppendSeq([]int64{}, slices.Values(ids)) // never nil, which would be a null
+	slices.Sort(sorted)
+	return AsJSON(slices.Compact(sorted))
 }
 
 // Pairs lists the kinds of messages that are wanted.

@@ -1,35 +1,64 @@
 package dialect
 
 import (
+	"context"
+	"embed"
 	"strings"
+	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Names are the quoted table names, and the bare prefix for index names.
+// Names fill tables and traits into statements.
 type Names struct {
-	Prefix, Schema                                            string
-	Messages, Claims, Poisoned, Paused, Schedules, migrations string
-	Keys                                                      string // empty where insert ids have no table of their own
-	replacer                                                  *strings.Replacer
+	Prefix, Schema string
+	Traits
+	replacer *strings.Replacer
 }
 
-// Fragments are SQL that differs by dialect, in statements that all share.
-type Fragments struct {
+// Traits are what is fixed about a database: what it can do, and SQL that differs, in
+// statements that all share.
+type Traits struct {
+	Files    embed.FS               // the migrations, with {names} to fill in
+	RowLocks bool                   // it locks rows rather than itself
+	Clock    string                 // its clock
+	Instant  func(time.Time) string // writes an instant
+	Unit     string                 // makes of microseconds what can be added to one
+	// ReadOnly asks whether the server takes no writes. It is empty where a handler
+	// that runs proves that it does.
+	ReadOnly string
+	// Notify sends a text (the second value) on a channel to other processes. It is
+	// empty where there are no notifications.
+	Notify string
+	// Session are columns of the Session, and with them bound how many milliseconds,
+	// {idle}, that may idle in its transaction. They may be empty.
+	Session string
+	// Within limits to a time (the value) how long a transaction of our own can hold on to
+	// anything when its client vanishes: each statement, and each wait for the next one.
+	// It is empty where a client that vanishes is this process, or settings for it would stay.
+	Within string
+	// AsBegun sets back the role and the path (the values), which decide as whom a statement
+	// looks for tables, and where: what to send before it. Empty where there is no such.
+	AsBegun string
+	// Exists selects a message, and waits for a transaction that is still deciding about it.
+	Exists     string
 	Place      string // the column with an event's place, NULL until it has one
 	Unplaced   string // true of an event e that has no place yet
 	Last       string // the last place that is given
 	Once       string // asks for a named query to be evaluated once
 	Size       string // how many messages a claim c has
+	IDs        string // begins FROM with the rows of a list of ids, where that takes more than a function
+	Held       string // selects the ids of all claimed messages
+	Holds      string // selects them, as mid, with their claims, as claim_id
 	KeepPaused string // ends an insert that leaves a paused consumer as it is
 	Keys       string // the table of pending insert ids, where they have one of their own
 	Keyed      string // true of a pending message m with an insert id
 }
 
 // NewNames quotes names with the mark of the dialect.
-func NewNames(t bus.Tables, mark string, w Fragments) Names {
+func NewNames(t bus.Tables, mark string, w Traits) Names {
 	quote := func(name string) string {
 		q := mark + t.Prefix + name + mark
 		if t.Schema != "" {
@@ -37,34 +66,45 @@ func NewNames(t bus.Tables, mark string, w Fragments) Names {
 		}
 		return q
 	}
-	n := Names{
-		Prefix: t.Prefix, Schema: t.Schema,
-		Messages: quote("consumer_messages"), Claims: quote("message_claims"),
-		Poisoned: quote("poisoned_messages"), Paused: quote("paused_consumers"),
-		Schedules: quote("scheduled_messages"), migrations: quote("asyncmonolith_migrations"),
-	}
-	if w.Keys != "" {
-		n.Keys = quote(w.Keys)
-	}
-	events, head := quote("events"), quote("event_head")
-	last := strings.NewReplacer("{events}", events, "{head}", head).Replace(w.Last)
-	n.replacer = strings.NewReplacer("{place}", w.Place, "{unplaced}", w.Unplaced, "{last}", last,
-		"{once}", w.Once, "{size}", w.Size, "{keep}", w.KeepPaused, "{keyed}", strings.ReplaceAll(w.Keyed, "{keys}", n.Keys), "{keys}", n.Keys,
-		"{messages}", n.Messages, "{due}", quote("consumer_messages_due"), "{crashed}", quote("consumer_messages_crashed"), "{claims}", n.Claims,
-		"{poisoned}", n.Poisoned, "{paused}", n.Paused, "{schedules}", n.Schedules, "{migrations}", n.migrations, "{prefix}", n.Prefix,
-		"{events}", events, "{streams}", quote("event_streams"), "{head}", head,
+	tables := []string{
+		"{keys}", quote(w.Keys), "{messages}", quote("consumer_messages"), "{due}", quote("consumer_messages_due"),
+		"{crashed}", quote("consumer_messages_crashed"), "{claims}", quote("message_claims"), "{poisoned}", quote("poisoned_messages"),
+		"{paused}", quote("paused_consumers"), "{schedules}", quote("scheduled_messages"), "{migrations}", quote("asyncmonolith_migrations"),
+		"{prefix}", t.Prefix, "{events}", quote("events"), "{streams}", quote("event_streams"), "{head}", quote("event_head"),
 		"{subscriptions}", quote("event_subscriptions"), "{projections}", quote("event_projections"),
-		"{parked}", quote("event_parked"), "{snapshots}", quote("event_snapshots"))
-	return n
+		"{parked}", quote("event_parked"), "{snapshots}", quote("event_snapshots"),
+	}
+	lock, free := "", ""
+	if w.RowLocks {
+		lock, free = "FOR UPDATE", "FOR UPDATE SKIP LOCKED"
+	}
+	traits := []string{
+		"{place}", w.Place, "{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once, "{size}", w.Size, "{ids}", w.IDs, "{held}", w.Held, "{holds}", w.Holds,
+		"{keep}", w.KeepPaused, "{session}", w.Session, "{keyed}", w.Keyed, "{lock}", lock, "{lock free}", free,
+	}
+	inTraits := strings.NewReplacer(tables...)
+	for i := range traits {
+		traits[i] = inTraits.Replace(traits[i])
+	}
+	return Names{Prefix: t.Prefix, Schema: t.Schema, Traits: w, replacer: strings.NewReplacer(append(tables, traits...)...)}
 }
 
 // Expand fills table names into a statement of this package. Identifiers were
 // validated with bus.Tables; values never pass through here.
 func (n Names) Expand(statement string) string { return n.replacer.Replace(statement) }
 
-// Prepare prepares a statement of this package; now is the clock.
-func (n Names) Prepare(db bun.IDB, now, statement string, args ...any) *bun.RawQuery {
-	return db.NewRaw(strings.ReplaceAll(n.Expand(statement), "{now}", now), args...)
+// Query prepares a statement of this package.
+func (n Names) Query(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery {
+	return db.NewRaw(strings.ReplaceAll(n.Expand(statement), "{now}", n.Now(ctx)), args...)
+}
+
+// Run executes one of the statements that take a list of ids, unless it is empty.
+func (n Names) Run(ctx context.Context, tx bun.IDB, statement string, ids []int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := n.Query(ctx, tx, statement, Ordered(ids)).Exec(ctx)
+	return err
 }
 
 // Said is a table's name as people write it, with its schema.
@@ -73,6 +113,15 @@ func (n Names) Said(table string) string {
 		return n.Schema + "." + n.Prefix + table
 	}
 	return n.Prefix + table
+}
+
+// AsBegun is what to send before a statement of a session in which a function of the
+// application's has run.
+func (n Names) AsBegun(session Session) (statement string, args []any) {
+	if session.Role == "" {
+		return "", nil
+	}
+	return n.Traits.AsBegun, []any{session.Role, session.Path}
 }
 
 // Tables returns the names: it is part of [Dialect] for those that embed them.

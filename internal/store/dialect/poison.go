@@ -3,15 +3,11 @@ package dialect
 import (
 	"cmp"
 	"strings"
-
-	"github.com/uptrace/bun"
 )
 
 // Poisoned is a row of poisoned_messages.
 type Poisoned struct {
-	bun.BaseModel `bun:"table:poisoned_messages,alias:p"`
-
-	Message
+	Message    `bun:",extend"`
 	PoisonedAt Moment `bun:"poisoned_at"`
 	Reason     string `bun:"reason"`
 }

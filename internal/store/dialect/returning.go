@@ -14,10 +14,7 @@ import (
 type Returning struct {
 	Names
 	Dialect interface {
-		Query(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery
 		InsertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]uuid.UUID, error)
-		Held() string
-		HeldClaims() string
 		// Listed selects names as rows with a consumer, given them as its argument.
 		Listed(names []string) (statement string, arg any)
 	}
@@ -32,8 +29,11 @@ func (r *Returning) Usable(ctx context.Context, tx bun.IDB) bool {
 	return err == nil
 }
 
-// DeleteMessages deletes messages by their ids.
-const DeleteMessages = `DELETE FROM {messages} WHERE id IN (?)`
+// Remove implements [Dialect].
+func (r *Returning) Remove(ctx context.Context, tx bun.IDB, session Session, ids []int64) (int, error) {
+	before, args := r.AsBegun(session)
+	return Affected(r.Query(ctx, tx, before+`DELETE FROM {messages} WHERE id IN (?)`, append(args, bun.List(ids))...).Exec(ctx))
+}
 
 // ChangeLocked implements [Dialect].
 func (r *Returning) ChangeLocked(ctx context.Context, tx bun.Tx, ids []int64, due string) (rows []ChangedRow, err error) {
@@ -41,15 +41,15 @@ func (r *Returning) ChangeLocked(ctx context.Context, tx bun.Tx, ids []int64, du
 	if due != "" {
 		statement = `UPDATE {messages} SET available_after = ` + due
 	}
-	statement += ` WHERE id IN (?) AND id NOT IN (SELECT mid FROM (` + r.Dialect.HeldClaims() + `) h) RETURNING id, payload_type`
-	err = r.Dialect.Query(ctx, tx, statement, bun.List(ids)).Scan(ctx, &rows)
+	statement += ` WHERE id IN (?) AND id NOT IN (SELECT mid FROM ({holds}) h) RETURNING id, payload_type`
+	err = r.Query(ctx, tx, statement, bun.List(ids)).Scan(ctx, &rows)
 	return rows, err
 }
 
 // RequeueAs is requeue in the order of a collation.
 func (r *Returning) RequeueAs(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing, collation string) (written []PendingKey, err error) {
 	consumer, payload, args := how.Columns()
-	err = r.Dialect.Query(ctx, tx, `INSERT INTO {messages}
+	err = r.Query(ctx, tx, `INSERT INTO {messages}
 		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
 		SELECT p.message_id, p.consumer, `+payload+`, p.headers, p.insert_id, p.created_at, {now}
 		FROM (SELECT `+consumer+` AS consumer, p.message_id, p.payload_type, p.payload, p.headers, p.insert_id, p.created_at FROM {poisoned} p WHERE p.id IN (?)) p
@@ -81,8 +81,7 @@ func (r *Returning) FreeKeys(ctx context.Context, tx bun.Tx, keys []PendingKey) 
 		if len(ids) == 0 {
 			continue
 		}
-		values := strings.TrimPrefix(strings.Repeat(", (?, ?)", len(ids)), ", ")
-		_, err = r.Dialect.Query(ctx, tx, `DELETE FROM {messages} WHERE insert_id IS NOT NULL AND (insert_id, consumer_type) IN (VALUES `+values+`)`, args...).Exec(ctx)
+		_, err = r.Query(ctx, tx, `DELETE FROM {messages} WHERE insert_id IS NOT NULL AND (insert_id, consumer_type) IN (VALUES `+Rows("(?, ?)", len(ids))+`)`, args...).Exec(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -91,16 +90,12 @@ func (r *Returning) FreeKeys(ctx context.Context, tx bun.Tx, keys []PendingKey) 
 }
 
 // SaveSchedule implements [Dialect].
-func (r *Returning) SaveSchedule(ctx context.Context, db bun.IDB, row *NewSchedule) (id int64, err error) {
-	insert := db.NewInsert().Model(row).ModelTableExpr(r.Schedules + " AS s")
-	if row.Name != "" {
-		insert = insert.On("CONFLICT (name) DO UPDATE").
-			Set("tag = EXCLUDED.tag, payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers").
-			Set("available_after = CASE WHEN s.cron_expression = EXCLUDED.cron_expression AND s.cron_timezone = EXCLUDED.cron_timezone" +
-				" THEN s.available_after ELSE EXCLUDED.available_after END").
-			Set("cron_expression = EXCLUDED.cron_expression, cron_timezone = EXCLUDED.cron_timezone, last_error = NULL")
-	}
-	err = insert.Returning("id").Scan(ctx, &id)
+func (r *Returning) SaveSchedule(ctx context.Context, db bun.IDB, columns []any) (id int64, err error) {
+	err = r.Query(ctx, db, InsertSchedule+` ON CONFLICT (name) DO UPDATE SET
+  tag = EXCLUDED.tag, payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers,
+  available_after = CASE WHEN {schedules}.cron_expression = EXCLUDED.cron_expression AND {schedules}.cron_timezone = EXCLUDED.cron_timezone
+    THEN {schedules}.available_after ELSE EXCLUDED.available_after END,
+  cron_expression = EXCLUDED.cron_expression, cron_timezone = EXCLUDED.cron_timezone, last_error = NULL RETURNING id`, columns...).Scan(ctx, &id)
 	return id, err
 }
 
@@ -118,7 +113,7 @@ SELECT name FROM (SELECT name FROM clean UNION SELECT name FROM crashed UNION SE
 
 // StoredConsumers implements [Dialect].
 func (r *Returning) StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
-	err = r.Dialect.Query(ctx, db, storedConsumers).Scan(ctx, &names)
+	err = r.Query(ctx, db, storedConsumers).Scan(ctx, &names)
 	return names, err
 }
 
@@ -188,7 +183,7 @@ GROUP BY a.consumer ORDER BY a.consumer`
 // Stats implements [Dialect].
 func (r *Returning) Stats(ctx context.Context, db bun.IDB, consumers []string) (rows []QueueStats, err error) {
 	list, names := r.Dialect.Listed(consumers)
-	statement := strings.NewReplacer("{held}", r.Dialect.Held(), "{consumers}", list).Replace(statsStatement)
-	err = r.Dialect.Query(ctx, db, statement, names, MostCounted, MostCounted, MostCounted, MostCounted).Scan(ctx, &rows)
+	statement := strings.Replace(statsStatement, "{consumers}", list, 1)
+	err = r.Query(ctx, db, statement, names, MostCounted, MostCounted, MostCounted, MostCounted).Scan(ctx, &rows)
 	return rows, err
 }

@@ -76,23 +76,6 @@ func Subtract(live []Leased, results []Result) (held []Result, rests []Leased, e
 	return held, rests, ended
 }
 
-// ByOutcome parts results that count by what is written of them: messages that are
-// removed, some of which were poisoned, and messages that stay. What was released stays
-// as it is.
-func ByOutcome(held []Result) (gone []int64, poisoned, again []Result) {
-	for _, r := range held {
-		switch r.Outcome {
-		case Done:
-			gone = append(gone, r.Message)
-		case Poison:
-			gone, poisoned = append(gone, r.Message), append(poisoned, r)
-		case Failed, Snoozed:
-			again = append(again, r)
-		}
-	}
-	return gone, poisoned, again
-}
-
 // Without returns the ids that are not among the others.
 func Without(ids, others []int64) []int64 {
 	known := make(map[int64]bool, len(others))

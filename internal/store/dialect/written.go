@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -27,6 +28,23 @@ type NewMessage struct {
 
 // Key is the unique key that the message will have.
 func (row NewMessage) Key() PendingKey { return PendingKey{row.InsertID, row.ConsumerType} }
+
+// InsertMessages writes messages as a list of values; these are the values.
+func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement string, values []any) {
+	values = make([]any, 0, 7*len(rows))
+	for _, row := range rows {
+		available := n.Now(ctx)
+		switch {
+		case !row.AvailableAt.IsZero():
+			available = n.Instant(row.AvailableAt)
+		case row.Delay > 0:
+			available = n.After(ctx, row.Delay)
+		}
+		values = append(values, row.MessageID, row.ConsumerType, row.PayloadType, row.Payload, bun.NullZero(row.Headers), bun.NullZero(row.InsertID), bun.Safe(available))
+	}
+	return `INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after) VALUES ` +
+		Rows("(?, ?, ?, ?, ?, ?, {now}, ?)", len(rows)), values
+}
 
 // NewEvent is an event to be inserted.
 type NewEvent struct {
@@ -61,20 +79,9 @@ type InsertedEvent struct {
 	ID       uuid.UUID `bun:"event_id"`
 }
 
-// NewSchedule is what an insert writes.
-type NewSchedule struct {
-	bun.BaseModel `bun:"table:scheduled_messages,alias:s"`
-
-	Name           string   `bun:"name,nullzero"`
-	Tag            string   `bun:"tag,nullzero"`
-	PayloadType    string   `bun:"payload_type"`
-	Payload        string   `bun:"payload"`
-	Headers        string   `bun:"headers,nullzero"`
-	CronExpression string   `bun:"cron_expression"`
-	CronTimezone   string   `bun:"cron_timezone"`
-	AvailableAfter bun.Safe `bun:"available_after"`
-	CreatedAt      bun.Safe `bun:"created_at"`
-}
+// InsertSchedule takes the columns of a schedule.
+const InsertSchedule = `INSERT INTO {schedules} (name, tag, payload_type, payload, headers, cron_expression, cron_timezone, available_after, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now})`
 
 // ChangedRow is a message that was changed.
 type ChangedRow struct {

@@ -59,10 +59,7 @@ func (m *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest
 		}
 		return nil
 	})
-	if err != nil {
-		return dialect.Claim{}, err
-	}
-	return c, nil
+	return c, err
 }
 
 // record claims those picks that are still free.

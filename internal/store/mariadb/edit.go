@@ -34,7 +34,7 @@ func (m *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poison
 	first, err := lastID(m.Query(ctx, tx, `INSERT INTO {messages}
 		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
 		SELECT p.message_id, `+consumer+`, `+payload+`, p.headers, p.insert_id, p.created_at, {now}
-		FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id ORDER BY p.id`, append(args, ordered(dialect.IDsOf(rows)))...).Exec(ctx))
+		FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id ORDER BY p.id`, append(args, dialect.Ordered(dialect.IDsOf(rows)))...).Exec(ctx))
 	if err != nil || len(free) == 0 {
 		return nil, err
 	}
@@ -58,21 +58,17 @@ func (m *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poison
 }
 
 func (m *database) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
-	return dialect.Affected(m.Query(ctx, db, `DELETE p FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id`, ordered(ids)).Exec(ctx))
+	return dialect.Affected(m.Query(ctx, db, `DELETE p FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id`, dialect.Ordered(ids)).Exec(ctx))
 }
 
 // SaveSchedule replaces a schedule of the same name. What is assigned first is
 // seen by what is assigned later.
-func (m *database) SaveSchedule(ctx context.Context, db bun.IDB, model *dialect.NewSchedule) (int64, error) {
-	return lastID(m.Query(ctx, db, `
-INSERT INTO {schedules} (name, tag, payload_type, payload, headers, cron_expression, cron_timezone, available_after, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id),
+func (m *database) SaveSchedule(ctx context.Context, db bun.IDB, columns []any) (int64, error) {
+	return lastID(m.Query(ctx, db, dialect.InsertSchedule+` ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id),
   tag = VALUES(tag), payload_type = VALUES(payload_type), payload = VALUES(payload), headers = VALUES(headers),
   available_after = CASE WHEN cron_expression = VALUES(cron_expression) AND cron_timezone = VALUES(cron_timezone)
     THEN available_after ELSE VALUES(available_after) END,
-  cron_expression = VALUES(cron_expression), cron_timezone = VALUES(cron_timezone), last_error = NULL`,
-		bun.NullZero(model.Name), bun.NullZero(model.Tag), model.PayloadType, model.Payload, bun.NullZero(model.Headers),
-		model.CronExpression, model.CronTimezone, model.AvailableAfter, model.CreatedAt).Exec(ctx))
+  cron_expression = VALUES(cron_expression), cron_timezone = VALUES(cron_timezone), last_error = NULL`, columns...).Exec(ctx))
 }
 
 // LockPending locks those of the messages that nobody else has locked, or whose insert
@@ -83,10 +79,10 @@ func (m *database) LockPending(ctx context.Context, tx bun.Tx, callers bool, ids
 		return nil, fmt.Errorf("%w: a transaction of the caller's, which on MariaDB might not see the newest claims: pass the *bun.DB", bus.ErrBadOption)
 	}
 	var free []int64 // what is claimed is not locked at all: whoever has the claim could not settle it
-	if err := m.Query(ctx, tx, messagesSQL+` WHERE t.id NOT IN (`+heldSQL+`)`, ordered(ids)).Scan(ctx, &free); err != nil || len(free) == 0 {
+	if err := m.Query(ctx, tx, messagesSQL+` WHERE t.id NOT IN (`+heldSQL+`)`, dialect.Ordered(ids)).Scan(ctx, &free); err != nil || len(free) == 0 {
 		return nil, err
 	}
-	err = m.Query(ctx, tx, messagesSQL+` FOR UPDATE SKIP LOCKED`, ordered(free)).Scan(ctx, &locked)
+	err = m.Query(ctx, tx, messagesSQL+` FOR UPDATE SKIP LOCKED`, dialect.Ordered(free)).Scan(ctx, &locked)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +93,7 @@ func (m *database) LockPending(ctx context.Context, tx bun.Tx, callers bool, ids
 // ChangeLocked looks which of the messages no claim has, and then changes them.
 func (m *database) ChangeLocked(ctx context.Context, tx bun.Tx, ids []int64, due string) (rows []dialect.ChangedRow, err error) {
 	err = m.Query(ctx, tx, `SELECT m.id, m.payload_type FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id WHERE m.id NOT IN (`+heldSQL+`) ORDER BY m.id`,
-		ordered(ids)).Scan(ctx, &rows)
+		dialect.Ordered(ids)).Scan(ctx, &rows)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
@@ -109,7 +105,7 @@ func (m *database) ChangeLocked(ctx context.Context, tx bun.Tx, ids []int64, due
 	if due != "" {
 		statement = `UPDATE {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id SET m.available_after = ` + due
 	}
-	return rows, m.run(ctx, tx, statement, free)
+	return rows, m.Run(ctx, tx, statement, free)
 }
 
 // lastID is the first id of the rows that an insert has written.

@@ -45,7 +45,7 @@ func (m *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) ([]in
 	if len(ids) > 1 {
 		statement = fenceFreeSQL
 	}
-	if err := m.Query(ctx, tx, statement, ordered(ids)).Scan(ctx, &locked); err != nil {
+	if err := m.Query(ctx, tx, statement, dialect.Ordered(ids)).Scan(ctx, &locked); err != nil {
 		return nil, err
 	}
 	var live []struct {
@@ -88,30 +88,18 @@ func (m *database) Intact(ctx context.Context, tx bun.IDB) error {
 // Remove finds nothing once a function has changed to another database, where there may
 // be tables of the same names.
 func (m *database) Remove(ctx context.Context, db bun.IDB, session dialect.Session, ids []int64) (int, error) {
-	statement, args := deleteSQL, []any{ordered(ids)}
+	statement, args := deleteSQL, []any{dialect.Ordered(ids)}
 	if session.Path != "" {
 		statement, args = statement+` WHERE DATABASE() = ?`, append(args, session.Path)
 	}
 	return dialect.Affected(m.Query(ctx, db, statement, args...).Exec(ctx))
 }
 
-// AsBegun has nothing to set back: there is no search path.
-func (m *database) AsBegun(dialect.Session) (string, []any) { return "", nil }
-
 // Usable tells whether a transaction is still open.
 func (m *database) Usable(ctx context.Context, tx bun.IDB) bool {
 	var open []int
 	err := tx.NewRaw(`SELECT 1 FROM DUAL WHERE /*M! @@in_transaction = 1 AND */ TRUE`).Scan(ctx, &open)
 	return err == nil && len(open) == 1
-}
-
-// existsSQL waits for a transaction that is still deciding about the row.
-const existsSQL = `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`
-
-func (m *database) Exists(ctx context.Context, db bun.IDB, id int64) (bool, error) {
-	var ids []int64
-	err := m.Query(ctx, db, existsSQL, id).Scan(ctx, &ids)
-	return len(ids) == 1, err
 }
 
 // busySQL tells what a session is doing, and for how long. Nobody needs a privilege

@@ -3,7 +3,6 @@ package mariadb
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
@@ -12,27 +11,15 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// insertQuery writes rows as a list of values.
-func (m *database) insertQuery(ctx context.Context, db bun.IDB, insert string, rows []dialect.NewMessage) *bun.RawQuery {
-	const columns = ` INTO {messages} (message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after) VALUES `
-	args := make([]any, 0, 7*len(rows))
-	for _, row := range rows {
-		available := m.Now(ctx)
-		switch {
-		case !row.AvailableAt.IsZero():
-			available = m.At(row.AvailableAt)
-		case row.Delay > 0:
-			available = m.After(ctx, row.Delay)
-		}
-		args = append(args, row.MessageID, row.ConsumerType, row.PayloadType, row.Payload, bun.NullZero(row.Headers), bun.NullZero(row.InsertID), bun.Safe(available))
-	}
-	values := strings.Repeat(", (?, ?, ?, ?, ?, ?, {now}, ?)", len(rows))
-	return m.Query(ctx, db, insert+columns+strings.TrimPrefix(values, ", "), args...)
+func (m *database) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
+	_, err := m.insert(ctx, db, rows)
+	return err
 }
 
-func (m *database) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
-	_, err := m.insertQuery(ctx, db, "INSERT", rows).Exec(ctx)
-	return err
+// insert returns the id of the first row.
+func (m *database) insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (int64, error) {
+	statement, values := m.InsertMessages(ctx, rows)
+	return lastID(m.Query(ctx, db, statement, values...).Exec(ctx))
 }
 
 // InsertKeyed writes insert ids, then the messages whose insert ids were not pending
@@ -66,7 +53,7 @@ func (m *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.N
 		if len(written) == 0 {
 			return nil
 		}
-		first, err := lastID(m.insertQuery(ctx, tx, "INSERT", written).Exec(ctx))
+		first, err := m.insert(ctx, tx, written)
 		if err != nil {
 			return err
 		}

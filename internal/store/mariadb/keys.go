@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/uptrace/bun"
 
@@ -32,8 +31,7 @@ func (m *database) reserve(ctx context.Context, tx bun.Tx, keys []dialect.Pendin
 	for _, k := range keys {
 		args, free[k] = append(args, k.InsertID, k.ConsumerType), true
 	}
-	values := strings.TrimPrefix(strings.Repeat(", (?, ?)", len(keys)), ", ")
-	n, err := dialect.Affected(m.Query(ctx, tx, `INSERT IGNORE INTO {keys} (insert_id, consumer_type) VALUES `+values, args...).Exec(ctx))
+	n, err := dialect.Affected(m.Query(ctx, tx, `INSERT IGNORE INTO {keys} (insert_id, consumer_type) VALUES `+dialect.Rows("(?, ?)", len(keys)), args...).Exec(ctx))
 	if err != nil || n == len(keys) {
 		return free, err
 	}
@@ -78,7 +76,7 @@ func (m *database) assign(ctx context.Context, tx bun.Tx, reserved []reservation
 	for _, r := range reserved {
 		args = append(args, r.InsertID, r.ConsumerType, r.ID, r.Place)
 	}
-	values := strings.TrimPrefix(strings.Repeat(", (?, ?, ? + ? * @@auto_increment_increment)", len(reserved)), ", ")
+	values := dialect.Rows("(?, ?, ? + ? * @@auto_increment_increment)", len(reserved))
 	_, err := m.Query(ctx, tx, `INSERT INTO {keys} (insert_id, consumer_type, id) VALUES `+values+` ON DUPLICATE KEY UPDATE id = VALUES(id)`, args...).Exec(ctx)
 	if err != nil {
 		return fmt.Errorf("messages of insert ids: %w", err)

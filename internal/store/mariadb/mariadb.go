@@ -1,14 +1,7 @@
 package mariadb
 
 import (
-	"context"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
-
-	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
@@ -28,62 +21,31 @@ import (
 // passes by. STRAIGHT_JOIN and FORCE INDEX leave the planner no choice in that, however
 // few rows there are. Instants are integers: microseconds since 1970. Lists of ids are
 // JSON.
-type database struct{ dialect.Names }
+type database struct {
+	dialect.Names
+	dialect.Lists
+}
 
 // New returns the dialect for tables of these names.
 func New(tables bus.Tables) (dialect.Dialect, error) {
 	if tables.Schema != "" {
 		return nil, fmt.Errorf("schema %q: a schema of MariaDB is a database, name it when you connect and leave Tables.Schema empty", tables.Schema)
 	}
-	return &database{dialect.NewNames(tables, "`", fragments())}, nil
+	m := &database{Names: dialect.NewNames(tables, "`", traits())}
+	m.Lists = dialect.Lists{SQL: listStatements(), Dialect: m}
+	return m, nil
 }
 
-func (m *database) Name() string { return "mariadb" }
-
-func (m *database) RowLocks() bool { return true }
-
-func (m *database) ReadOnlyQuery() string { return readOnlySQL }
-
-// Notification cannot be: the server has none.
-func (m *database) Notification(string, string) (string, []any) { return "", nil }
-
-// SessionColumns has none, since there are no readers of an event log.
-func (m *database) SessionColumns(time.Duration) string { return "" }
-
-const readOnlySQL = `SELECT CASE WHEN @@global.read_only IN ('0', 'OFF') THEN 0 ELSE 1 END`
-
-func fragments() dialect.Fragments {
-	return dialect.Fragments{
+func traits() dialect.Traits {
+	return dialect.Traits{
+		Files: migrations, RowLocks: true, Clock: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))", Instant: dialect.Micros,
+		ReadOnly: `SELECT CASE WHEN @@global.read_only IN ('0', 'OFF') THEN 0 ELSE 1 END`,
+		Exists:   `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`, IDs: `JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN`,
+		Held: heldSQL, Holds: `SELECT c.id AS claim_id, h.id AS mid FROM ` + idsSQL,
 		Place: "sequence", Unplaced: "0", Last: "0", // there are no events
 		Once: "", Size: "JSON_LENGTH(c.message_ids)", KeepPaused: "ON DUPLICATE KEY UPDATE consumer_type = consumer_type",
 		Keys: "pending_insert_ids", Keyed: "m.id IN (SELECT id FROM {keys} WHERE insert_id = ?)",
 	}
-}
-
-func (m *database) Now(ctx context.Context) string {
-	if t, ok := dialect.FixedClock(ctx); ok {
-		return m.At(t)
-	}
-	return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-}
-
-func (m *database) After(ctx context.Context, d time.Duration) string {
-	return fmt.Sprintf("%s + %d", m.Now(ctx), d.Microseconds())
-}
-
-func (m *database) At(t time.Time) string { return strconv.FormatInt(t.UnixMicro(), 10) }
-
-// Query prepares one of this dialect's statements.
-func (m *database) Query(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery {
-	statement = strings.ReplaceAll(statement, "{ids}", `JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN`)
-	return m.Prepare(db, m.Now(ctx), statement, args...)
-}
-
-// ordered is a list of ids for {ids}, in the order in which rows are locked.
-func ordered(ids []int64) string {
-	sorted := slices.AppendSeq([]int64{}, slices.Values(ids)) // never nil, which would be a null
-	slices.Sort(sorted)
-	return dialect.AsJSON(slices.Compact(sorted))
 }
 
 const (

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/uptrace/bun"
 
@@ -17,8 +16,6 @@ import (
 
 //go:embed migrations
 var migrations embed.FS // immutable
-
-func (m *database) Files() embed.FS { return migrations }
 
 // Migrating holds a lock of this connection's: a change of tables commits, so no
 // transaction could keep others away. For the same reason each statement of a
@@ -53,9 +50,6 @@ func (m *database) Migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB
 	}
 	return fn(conn)
 }
-
-// Within cannot: the settings for it are the session's, and would stay.
-func (m *database) Within(context.Context, bun.Tx, time.Duration) error { return nil }
 
 // Check reads the settings back that decide whether text is stored as it was
 // sent, and whether what is written can be trusted.

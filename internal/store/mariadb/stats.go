@@ -12,10 +12,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-func (m *database) Held() string { return heldSQL }
-
-func (m *database) HeldClaims() string { return `SELECT c.id AS claim_id, h.id AS mid FROM ` + idsSQL }
-
 // leasedSQL counts what is held.
 const leasedSQL = `
 SELECT m.consumer_type AS consumer, count(*) AS leased, SUM(m.crashes = 0 AND m.available_after <= {now}) AS due, SUM(m.crashes > 0) AS crashed

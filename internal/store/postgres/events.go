@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash/fnv"
-	"time"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -96,11 +95,7 @@ func (p *database) Number(ctx context.Context, db *bun.DB, limit int) (numbered 
 // sessionSQL are columns with the Session, and with how long the server keeps it
 // idle in this transaction, which they set.
 const sessionSQL = `, pg_backend_pid() AS pid, (extract(epoch FROM now()) * 1000000)::bigint AS begun,
-  current_setting('search_path') AS path, current_setting('role') AS role, set_config('idle_in_transaction_session_timeout', '%dms', true) AS idle`
-
-func (p *database) SessionColumns(idle time.Duration) string {
-	return fmt.Sprintf(sessionSQL, idle.Milliseconds())
-}
+  current_setting('search_path') AS path, current_setting('role') AS role, set_config('idle_in_transaction_session_timeout', '{idle}ms', true) AS idle`
 
 func (p *database) AdvisoryLock(ctx context.Context, tx bun.IDB, name string, exclusive bool) error {
 	lock := `SELECT pg_advisory_xact_lock_shared(?)`

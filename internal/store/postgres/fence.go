@@ -76,18 +76,6 @@ func (p *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) ([]in
 // whoever is given the connection next.
 const asBegunSQL = `SELECT set_config('role', ?, false), set_config('search_path', ?, false); `
 
-func (p *database) AsBegun(session dialect.Session) (statement string, args []any) {
-	if session.Role == "" {
-		return "", nil
-	}
-	return asBegunSQL, []any{session.Role, session.Path}
-}
-
-func (p *database) Remove(ctx context.Context, tx bun.IDB, session dialect.Session, ids []int64) (int, error) {
-	before, args := p.AsBegun(session)
-	return dialect.Affected(p.Query(ctx, tx, before+dialect.DeleteMessages, append(args, bun.List(ids))...).Exec(ctx))
-}
-
 const interruptSQL = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE pid = ? AND (extract(epoch FROM xact_start) * 1000000)::bigint = ?`
 
@@ -98,13 +86,3 @@ func (p *database) Interrupt(ctx context.Context, db *bun.DB, session dialect.Se
 
 // Intact need not ask: a transaction that has failed refuses to remove the message.
 func (p *database) Intact(context.Context, bun.IDB) error { return nil }
-
-// existsSQL waits for a transaction that is still deciding about the row, so
-// that its answer is final.
-const existsSQL = `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`
-
-func (p *database) Exists(ctx context.Context, db bun.IDB, id int64) (bool, error) {
-	var ids []int64
-	err := p.Query(ctx, db, existsSQL, id).Scan(ctx, &ids)
-	return len(ids) == 1, err
-}

@@ -1,11 +1,7 @@
 package postgres
 
 import (
-	"context"
-	"fmt"
 	"time"
-
-	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
@@ -24,44 +20,24 @@ type database struct{ dialect.Returning }
 // New returns the dialect for tables of these names.
 func New(tables bus.Tables) (dialect.Dialect, error) {
 	p := new(database)
-	p.Returning = dialect.Returning{Names: dialect.NewNames(tables, `"`, fragments()), Dialect: p}
+	p.Returning = dialect.Returning{Names: dialect.NewNames(tables, `"`, traits()), Dialect: p}
 	return p, nil
 }
 
-func (p *database) Name() string { return "postgres" }
-
-func (p *database) RowLocks() bool { return true }
-
-func (p *database) ReadOnlyQuery() string { return readOnlySQL }
-
-const readOnlySQL = `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'`
-
-func fragments() dialect.Fragments {
-	return dialect.Fragments{
+func traits() dialect.Traits {
+	return dialect.Traits{
+		Files: migrations, RowLocks: true, Clock: "statement_timestamp()", Unit: " * interval '1 microsecond'",
+		Instant:  func(t time.Time) string { return "'" + timestamp(t) + "'::timestamptz" },
+		ReadOnly: `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'`,
+		Notify:   notifySQL, Session: sessionSQL, Within: withinSQL, AsBegun: asBegunSQL, Exists: `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`,
+		Held: heldSQL, Holds: `SELECT c.id AS claim_id, u.mid FROM {claims} c CROSS JOIN LATERAL unnest(c.message_ids) u(mid)`,
 		Place: "position", Unplaced: "e.position IS NULL", Last: "(SELECT h.position FROM {head} h WHERE h.id = 1)",
 		Once: "MATERIALIZED", Size: "cardinality(c.message_ids)", KeepPaused: dialect.OnPaused,
 		Keyed: "m.insert_id = ?",
 	}
 }
 
-func (p *database) Now(ctx context.Context) string {
-	if t, ok := dialect.FixedClock(ctx); ok {
-		return p.At(t)
-	}
-	return "statement_timestamp()"
-}
-
-func (p *database) After(ctx context.Context, d time.Duration) string {
-	return fmt.Sprintf("%s + %d * interval '1 microsecond'", p.Now(ctx), d.Microseconds())
-}
-
-func (p *database) At(t time.Time) string { return "'" + timestamp(t) + "'::timestamptz" }
-
 func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999+00:00") }
-
-func (p *database) Query(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery {
-	return p.Prepare(db, p.Now(ctx), statement, args...)
-}
 
 // preambleSQL bounds what a vanished client can hold on to, and keeps the
 // planner from turning the claims subquery into a scan per row.

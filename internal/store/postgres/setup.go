@@ -6,7 +6,6 @@ import (
 	"embed"
 	"fmt"
 	"hash/fnv"
-	"time"
 
 	"github.com/uptrace/bun"
 
@@ -15,8 +14,6 @@ import (
 
 //go:embed migrations
 var migrations embed.FS // immutable
-
-func (p *database) Files() embed.FS { return migrations }
 
 func (p *database) Migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error {
 	return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error {
@@ -60,13 +57,7 @@ func (p *database) bound(ctx context.Context, tx bun.Tx) error {
 	return nil
 }
 
-func (p *database) Within(ctx context.Context, tx bun.Tx, limit time.Duration) error {
-	const bounds = `SELECT set_config('idle_in_transaction_session_timeout', ?0, true), set_config('statement_timeout', ?0, true)`
-	if _, err := tx.NewRaw(bounds, fmt.Sprintf("%dms", limit.Milliseconds())).Exec(ctx); err != nil {
-		return fmt.Errorf("preamble: %w", err)
-	}
-	return nil
-}
+const withinSQL = `SELECT set_config('idle_in_transaction_session_timeout', ?0, true), set_config('statement_timeout', ?0, true)`
 
 func (p *database) Check(ctx context.Context, db bun.IDB) (dialect.Settings, error) {
 	var standby bool
@@ -90,8 +81,4 @@ func (p *database) Literals(ctx context.Context, db bun.IDB) error {
 		return fmt.Errorf("standard_conforming_strings %s: on is needed, or text with a backslash could end its literal: set it back for the server, the database, the role or the DSN, wherever it was changed", setting)
 	}
 	return nil
-}
-
-func (p *database) Notification(channel, text string) (statement string, args []any) {
-	return notifySQL, []any{channel, text}
 }

@@ -18,9 +18,3 @@ func (p *database) Unregistered(ctx context.Context, db bun.IDB, wants []dialect
 func (p *database) Listed(names []string) (statement string, arg any) {
 	return `SELECT unnest(?::text[]) AS consumer`, pgdialect.Array(names)
 }
-
-func (p *database) Held() string { return heldSQL }
-
-func (p *database) HeldClaims() string {
-	return `SELECT c.id AS claim_id, u.mid FROM {claims} c CROSS JOIN LATERAL unnest(c.message_ids) u(mid)`
-}

@@ -31,7 +31,7 @@ INSERT INTO {claims} (owner, solo, claimed_at, leased_until, message_ids)
 VALUES (?, ?, {now}, {now} + ?, ?) RETURNING id`
 
 func (s *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
-	err = s.inTx(ctx, db, func(tx bun.IDB) error {
+	err = s.InTx(ctx, db, func(tx bun.IDB) error {
 		picks, err := s.pick(ctx, tx, r)
 		if err != nil {
 			return fmt.Errorf("pick: %w", err)
@@ -46,10 +46,7 @@ func (s *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest
 		}
 		return s.Take(ctx, tx, &c, picks, ids)
 	})
-	if err != nil {
-		return dialect.Claim{}, err
-	}
-	return c, nil
+	return c, err
 }
 
 func (s *database) pick(ctx context.Context, tx bun.IDB, r dialect.ClaimRequest) ([]dialect.Pick, error) {

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 
-	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
@@ -13,33 +12,14 @@ import (
 // have no gaps: they are the places.
 func (s *database) Number(context.Context, *bun.DB, int) (int, error) { return 0, nil }
 
-// newEvent is what an insert writes.
-type newEvent struct {
-	bun.BaseModel `bun:"table:events"`
-
-	ID         uuid.UUID `bun:"event_id"`
-	Stream     string    `bun:"stream"`
-	Version    int64     `bun:"version"`
-	Category   string    `bun:"category"`
-	Slot       int       `bun:"slot"`
-	Type       string    `bun:"event_type"`
-	Schema     int       `bun:"schema"`
-	Data       string    `bun:"data"`
-	Headers    string    `bun:"headers,nullzero"`
-	RecordedAt bun.Safe  `bun:"recorded_at"`
-}
-
 func (s *database) InsertEvents(ctx context.Context, tx bun.IDB, rows []*dialect.NewEvent) error {
-	now := bun.Safe(s.Now(ctx))
-	models := make([]newEvent, len(rows))
-	for i, row := range rows {
-		models[i] = newEvent{
-			ID: row.ID, Stream: row.Stream, Version: row.Version, Category: row.Category, Slot: row.Slot,
-			Type: row.Type, Schema: row.Schema, Data: row.Data, Headers: row.Headers, RecordedAt: now,
-		}
+	values := make([]any, 0, 9*len(rows))
+	for _, row := range rows {
+		values = append(values, row.ID, row.Stream, row.Version, row.Category, row.Slot, row.Type, row.Schema, row.Data, bun.NullZero(row.Headers))
 	}
 	var inserted []dialect.InsertedEvent
-	err := tx.NewInsert().Model(&models).ModelTableExpr(s.Expand("{events}")).Returning("sequence, event_id").Scan(ctx, &inserted)
+	err := s.Query(ctx, tx, `INSERT INTO {events} (event_id, stream, version, category, slot, event_type, schema, data, headers, recorded_at) VALUES `+
+		dialect.Rows("(?, ?, ?, ?, ?, ?, ?, ?, ?, {now})", len(rows))+` RETURNING sequence, event_id`, values...).Scan(ctx, &inserted)
 	if err != nil {
 		return err
 	}

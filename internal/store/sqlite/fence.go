@@ -17,8 +17,6 @@ const fenceSQL = `
 UPDATE {messages} AS m SET attempts = m.attempts FROM json_each(?) j
 WHERE m.id = j.value ->> 0 AND m.attempts = j.value ->> 1 AND m.crashes = j.value ->> 2 RETURNING id`
 
-const claimsSQL = `SELECT id, message_ids FROM {claims} WHERE id IN (SELECT value FROM json_each(?)) AND owner = ?`
-
 func (s *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (held []int64, err error) {
 	var states [][3]int64
 	var claims, same []int64
@@ -28,8 +26,8 @@ func (s *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (held
 	if err := s.Query(ctx, tx, fenceSQL, dialect.AsJSON(states)).Scan(ctx, &same); err != nil {
 		return nil, err
 	}
-	var live []dialect.Leased
-	if err := s.Query(ctx, tx, claimsSQL, dialect.AsJSON(claims), f.Owner).Scan(ctx, &live); err != nil {
+	live, err := s.Live(ctx, tx, f.Owner, claims)
+	if err != nil {
 		return nil, err
 	}
 	claimed := make(map[dialect.ResultKey]bool)
@@ -60,17 +58,3 @@ func (s *database) Intact(ctx context.Context, tx bun.IDB) error {
 
 // Interrupt has nothing to end: statements run in this process, under their context.
 func (s *database) Interrupt(context.Context, *bun.DB, dialect.Session, time.Time) error { return nil }
-
-// existsSQL is a write, which waits for whoever holds the write lock.
-const existsSQL = `UPDATE {messages} SET id = id WHERE id = ?`
-
-func (s *database) Exists(ctx context.Context, db bun.IDB, id int64) (bool, error) {
-	return dialect.AffectedOne(s.Query(ctx, db, existsSQL, id).Exec(ctx))
-}
-
-func (s *database) Remove(ctx context.Context, tx bun.IDB, _ dialect.Session, ids []int64) (int, error) {
-	return dialect.Affected(s.Query(ctx, tx, dialect.DeleteMessages, bun.List(ids)).Exec(ctx))
-}
-
-// AsBegun has nothing to set back.
-func (s *database) AsBegun(dialect.Session) (string, []any) { return "", nil }

@@ -16,8 +16,6 @@ import (
 //go:embed migrations
 var migrations embed.FS // immutable
 
-func (s *database) Files() embed.FS { return migrations }
-
 func (s *database) Migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error {
 	return whileBusy(ctx, func() error { return s.migrateOnce(ctx, db, fn) })
 }
@@ -51,9 +49,6 @@ func (s *database) migrateOnce(ctx context.Context, db *bun.DB, fn func(tx bun.I
 		return fn(tx)
 	})
 }
-
-// Within need not: a client that vanishes is this process.
-func (s *database) Within(context.Context, bun.Tx, time.Duration) error { return nil }
 
 // Check reads settings back, since SQLite ignores a misspelt pragma in silence.
 func (s *database) Check(ctx context.Context, db bun.IDB) (dialect.Settings, error) {

@@ -16,9 +16,3 @@ func (s *database) Unregistered(ctx context.Context, db bun.IDB, wants []dialect
 func (s *database) Listed(names []string) (statement string, arg any) {
 	return `SELECT value AS consumer FROM json_each(?)`, dialect.AsJSON(names)
 }
-
-func (s *database) Held() string { return heldSQL }
-
-func (s *database) HeldClaims() string {
-	return `SELECT c.id AS claim_id, j.value AS mid FROM {claims} c, json_each(c.message_ids) j`
-}

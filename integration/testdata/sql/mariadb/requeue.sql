@@ -1,6 +1,6 @@
 BEGIN;
 
-SELECT `p`.`id`, `p`.`message_id`, `p`.`consumer_type`, `p`.`payload_type`, `p`.`insert_id` FROM `app_poisoned_messages` AS p ORDER BY id LIMIT 10 FOR UPDATE;
+SELECT id, message_id, consumer_type, payload_type, insert_id FROM `app_poisoned_messages` WHERE TRUE ORDER BY id LIMIT 10 FOR UPDATE;
 
 INSERT IGNORE INTO `app_pending_insert_ids` (insert_id, consumer_type)
 VALUES ('order:3', 'renamed');

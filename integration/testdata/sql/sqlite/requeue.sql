@@ -2,7 +2,7 @@ BEGIN;
 
 UPDATE "app_consumer_messages" SET id = id WHERE id < 0;
 
-SELECT "p"."id", "p"."message_id", "p"."consumer_type", "p"."payload_type", "p"."insert_id" FROM "app_poisoned_messages" AS p ORDER BY id LIMIT 10;
+SELECT id, message_id, consumer_type, payload_type, insert_id FROM "app_poisoned_messages" WHERE TRUE ORDER BY id LIMIT 10;
 
 INSERT INTO "app_consumer_messages"
 		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)

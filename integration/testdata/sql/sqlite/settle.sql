@@ -2,9 +2,9 @@ BEGIN;
 
 UPDATE "app_message_claims" SET owner = owner WHERE id < 0;
 
-UPDATE "app_message_claims" SET leased_until = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + 30000000 WHERE id IN (SELECT value FROM json_each('[1,2]')) AND owner = '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081' RETURNING id, message_ids;
+SELECT id, solo, message_ids FROM "app_message_claims" WHERE id IN (SELECT value FROM json_each('[1,2]')) AND owner = '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081';
 
-UPDATE "app_message_claims" SET message_ids = '[3,5,8]' WHERE id = 1;
+UPDATE "app_message_claims" SET message_ids = '[3,5,8]', leased_until = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + 30000000 WHERE id = 1;
 
 DELETE FROM "app_consumer_messages" WHERE id IN (SELECT value FROM json_each('[4]'));
 

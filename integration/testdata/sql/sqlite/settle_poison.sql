@@ -2,7 +2,7 @@ BEGIN;
 
 UPDATE "app_message_claims" SET owner = owner WHERE id < 0;
 
-UPDATE "app_message_claims" SET leased_until = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + 60000000 WHERE id IN (SELECT value FROM json_each('[3]')) AND owner = 'poisoner' RETURNING id, message_ids;
+SELECT id, solo, message_ids FROM "app_message_claims" WHERE id IN (SELECT value FROM json_each('[3]')) AND owner = 'poisoner';
 
 DELETE FROM "app_message_claims" WHERE id IN (SELECT value FROM json_each('[3]'));
 

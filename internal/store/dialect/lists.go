@@ -1,0 +1,206 @@
+package dialect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// Lists is code shared by dialects whose claims list ids as JSON. No statement of theirs
+// writes to two tables, so what is one on PostgreSQL is a short transaction, in which what
+// depends on a list is computed here, from rows that nobody else can change.
+type Lists struct {
+	SQL     ListStatements
+	Dialect interface {
+		Query(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery
+		// Run executes one of the statements that take a list of ids, unless it is empty.
+		Run(ctx context.Context, tx bun.IDB, statement string, ids []int64) error
+		// InTx runs fn in the caller's transaction or one of its own, whose statements
+		// see, and change, the newest state.
+		InTx(ctx context.Context, db bun.IDB, fn func(tx bun.IDB) error) error
+		// Live locks those of the claims that the owner still holds.
+		Live(ctx context.Context, tx bun.IDB, owner string, claims []int64) ([]Leased, error)
+		// Unlocked parts off the results whose message somebody else has locked. The
+		// claims are locked. What is not found at all counts as free: there is nothing
+		// to wait for.
+		Unlocked(ctx context.Context, tx bun.IDB, live []Leased, results []Result) (free, busy []Result, err error)
+	}
+}
+
+// ListStatements are those that [Lists] needs.
+type ListStatements struct {
+	Dead          string // locks claims that have outlived their lease
+	Hit           string // locks messages of a list, but those that somebody else has locked
+	Bury          string // poisons messages for a reason: that, and a list
+	Bump          string // sets how often messages have crashed: a list of pairs
+	Forget        string // ends the claims of a list
+	Delete        string // removes the messages of a list
+	Rest          string // what is left of a claim: a list, a lease and the claim
+	Poison, Again string // of results: poisons messages, and has others run again
+}
+
+// Finish implements [Dialect].
+func (l *Lists) Finish(ctx context.Context, db bun.IDB, owner string, claims []int64) (finished []Finished, err error) {
+	err = l.Dialect.InTx(ctx, db, func(tx bun.IDB) error {
+		finished = nil
+		live, err := l.Dialect.Live(ctx, tx, owner, claims)
+		if err != nil {
+			return fmt.Errorf("claims: %w", err)
+		}
+		var ids, done []int64
+		for _, c := range live {
+			ids, done = append(ids, c.ID), append(done, c.MessageIDs...)
+			finished = append(finished, Finished{Claim: c.ID, Messages: len(c.MessageIDs)})
+		}
+		if err := l.Dialect.Run(ctx, tx, l.SQL.Delete, done); err != nil {
+			return fmt.Errorf("messages: %w", err)
+		}
+		return l.Dialect.Run(ctx, tx, l.SQL.Forget, ids)
+	})
+	return finished, err
+}
+
+// Settle implements [Dialect].
+func (l *Lists) Settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result, freeOnly bool) (settled Settled, err error) {
+	err = l.Dialect.InTx(ctx, db, func(tx bun.IDB) error {
+		settled = Settled{}
+		live, err := l.Dialect.Live(ctx, tx, owner, ClaimsOf(results))
+		if err != nil {
+			return fmt.Errorf("claims: %w", err)
+		}
+		rest := results
+		if freeOnly {
+			if rest, settled.Busy, err = l.Dialect.Unlocked(ctx, tx, live, results); err != nil {
+				return fmt.Errorf("messages: %w", err)
+			}
+		}
+		held, err := l.subtract(ctx, tx, live, lease, rest)
+		if err != nil {
+			return fmt.Errorf("claims: %w", err)
+		}
+		for _, c := range live {
+			settled.Live = append(settled.Live, c.ID)
+		}
+		settled.Applied = len(held)
+		return l.apply(ctx, tx, held)
+	})
+	return settled, err
+}
+
+// subtract takes what is settled out of the claims, which are locked, and returns
+// the results that count.
+func (l *Lists) subtract(ctx context.Context, tx bun.IDB, live []Leased, lease time.Duration, results []Result) ([]Result, error) {
+	held, rests, ended := Subtract(live, results)
+	for _, c := range rests {
+		if _, err := l.Dialect.Query(ctx, tx, l.SQL.Rest, AsJSON(c.MessageIDs), lease.Microseconds(), c.ID).Exec(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return held, l.Dialect.Run(ctx, tx, l.SQL.Forget, ended)
+}
+
+// apply writes results that count: messages that are removed, some of which are poisoned
+// before, and messages that stay. What was released stays as it is.
+func (l *Lists) apply(ctx context.Context, tx bun.IDB, held []Result) error {
+	slices.SortFunc(held, func(a, b Result) int { return cmp.Compare(a.Message, b.Message) })
+	var gone []int64
+	var poisoned, again []Result
+	for _, r := range held {
+		switch r.Outcome {
+		case Done:
+			gone = append(gone, r.Message)
+		case Poison:
+			gone, poisoned = append(gone, r.Message), append(poisoned, r)
+		case Failed, Snoozed:
+			again = append(again, r)
+		}
+	}
+	if err := l.write(ctx, tx, l.SQL.Poison, poisoned); err != nil {
+		return fmt.Errorf("poison: %w", err)
+	}
+	if err := l.Dialect.Run(ctx, tx, l.SQL.Delete, gone); err != nil {
+		return fmt.Errorf("delete: %w", err)
+	}
+	if err := l.write(ctx, tx, l.SQL.Again, again); err != nil {
+		return fmt.Errorf("reschedule: %w", err)
+	}
+	return nil
+}
+
+// settleBytes bounds the texts of one statement: quoted as JSON and then as SQL they
+// can become four times as long, and must fit into what a server takes at once, which is
+// 16 MiB or more. What does not is never answered, so that it would be sent for ever.
+const settleBytes = 2 << 20
+
+// write executes one of the statements that take results, for a part of them at a time.
+func (l *Lists) write(ctx context.Context, tx bun.IDB, statement string, results []Result) error {
+	for _, part := range Cut(results, settleBytes, func(r Result) int { return len(r.Errors) + len(r.Reason) }) {
+		if _, err := l.Dialect.Query(ctx, tx, statement, ResultsJSON(part)).Exec(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Recover leaves messages alone that somebody has locked: a transactional
+// consumer that outlived its lease is still at work on them, not crashed.
+func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found Recovered, err error) {
+	err = l.Dialect.InTx(ctx, db, func(tx bun.IDB) error {
+		found = Recovered{}
+		var dead []Leased
+		if err := l.Dialect.Query(ctx, tx, l.SQL.Dead).Scan(ctx, &dead); err != nil || len(dead) == 0 {
+			return err
+		}
+		solo := make(map[int64]bool)
+		var claims, ids []int64
+		for _, c := range dead {
+			claims, ids = append(claims, c.ID), append(ids, c.MessageIDs...)
+			for _, id := range c.MessageIDs {
+				solo[id] = c.Solo
+			}
+		}
+		var hit []struct{ ID, Crashes int64 }
+		if err := l.Dialect.Query(ctx, tx, l.SQL.Hit, Ordered(ids)).Scan(ctx, &hit); err != nil {
+			return err
+		}
+		var dying []int64
+		var bumped [][2]int64
+		for _, h := range hit {
+			switch {
+			case solo[h.ID] && h.Crashes+1 >= int64(maxCrashes):
+				dying = append(dying, h.ID)
+			case solo[h.ID]:
+				bumped = append(bumped, [2]int64{h.ID, h.Crashes + 1})
+			default:
+				bumped = append(bumped, [2]int64{h.ID, min(h.Crashes+1, int64(maxCrashes)-1)})
+			}
+		}
+		if err := l.count(ctx, tx, dying, bumped, maxCrashes); err != nil {
+			return err
+		}
+		found = Recovered{Claims: len(dead), Crashed: len(hit), Poisoned: len(dying)}
+		return l.Dialect.Run(ctx, tx, l.SQL.Forget, claims)
+	})
+	return found, err
+}
+
+// count writes the crashes of messages that are locked.
+func (l *Lists) count(ctx context.Context, tx bun.IDB, dying []int64, bumped [][2]int64, maxCrashes int) error {
+	if len(dying) > 0 {
+		if _, err := l.Dialect.Query(ctx, tx, l.SQL.Bury, CrashReason(maxCrashes), Ordered(dying)).Exec(ctx); err != nil {
+			return fmt.Errorf("poison: %w", err)
+		}
+	}
+	if err := l.Dialect.Run(ctx, tx, l.SQL.Delete, dying); err != nil {
+		return fmt.Errorf("delete: %w", err)
+	}
+	if len(bumped) == 0 {
+		return nil
+	}
+	_, err := l.Dialect.Query(ctx, tx, l.SQL.Bump, AsJSON(bumped)).Exec(ctx)
+	return err
+}
