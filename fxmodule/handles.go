@@ -1,6 +1,7 @@
 package fxmodule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,14 +49,10 @@ type handles struct {
 	admin     *outbox.Admin
 }
 
-func newHandles(*migration) *handles {
-	return &handles{new(outbox.Producer), new(schedule.Scheduler), new(poison.Store), new(outbox.Admin)}
+func newHandles(*migration) (*handles, *outbox.Producer, *schedule.Scheduler, *poison.Store, *outbox.Admin) {
+	h := &handles{new(outbox.Producer), new(schedule.Scheduler), new(poison.Store), new(outbox.Admin)}
+	return h, h.producer, h.scheduler, h.store, h.admin
 }
-
-func handedProducer(h *handles) *outbox.Producer     { return h.producer }
-func handedScheduler(h *handles) *schedule.Scheduler { return h.scheduler }
-func handedStore(h *handles) *poison.Store           { return h.store }
-func handedAdmin(h *handles) *outbox.Admin           { return h.admin }
 
 type fillParams struct {
 	fx.In
@@ -88,12 +85,8 @@ func newProducer(p fillParams) (*outbox.Producer, error) {
 	if config.Layers != nil && p.Layers != nil {
 		return nil, bothProvided("fxmodule.ProduceLayers", "outbox.ProducerConfig.Layers")
 	}
-	if config.Layers == nil {
-		config.Layers = p.Layers
-	}
-	if config.Logger == nil {
-		config.Logger = p.Logger
-	}
+	config.Layers = append(config.Layers, p.Layers...) // one of them is nil
+	config.Logger = cmp.Or(config.Logger, p.Logger)
 	if config.Telemetry == nil && p.Telemetry != nil {
 		config.Telemetry = p.Telemetry.Produce()
 	}

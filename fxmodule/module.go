@@ -75,8 +75,7 @@ var Module = module() // immutable
 func module() fx.Option {
 	return fx.Options(
 		fx.Module("asyncmonolith",
-			fx.Provide(newMigration, newHandles, handedProducer, handedScheduler, handedStore, handedAdmin,
-				makeRegistry, newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier),
+			fx.Provide(newMigration, newHandles, makeRegistry, newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier),
 			fx.Invoke(refusePointers, refuseMistakes, fill),
 		),
 		fx.Invoke(run), // not in the fx.Module, whose Invokes come before the application's
