@@ -11,59 +11,35 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
-// newAlarm rings for the next look. The quick looks follow a change of schedules
-// whose commit nobody announces.
-func newAlarm() *alarm.Alarm {
-	return alarm.New(100*time.Millisecond, 300*time.Millisecond, time.Second, 3*time.Second)
+// quickLooks follow a change of schedules whose commit nobody announces.
+func quickLooks() []time.Duration {
+	return []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 3 * time.Second}
 }
 
 // loop looks for schedules that are due, until ctx ends.
 func (p *Processor) loop(ctx context.Context) {
-	looks := newAlarm()
-	stop := p.registry.Wakeups().Listen(func(w wakeup.Wake) {
-		switch {
-		case !w.Schedules: // not for us
-		case w.Expected:
-			looks.Expect(time.Now())
-		default:
-			looks.By(time.Now())
+	looks := alarm.New(quickLooks()...)
+	defer p.registry.Wakeups().Listen(func(w wakeup.Wake) {
+		if w.Schedules {
+			looks.Ring(w.Expected)
 		}
-	})
-	defer stop()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	})()
 	retry, locked := outage.NewRetry(), outage.NewRetry()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-looks.Changed():
-		}
-		if wait := looks.Next(time.Now()); wait > 0 {
-			timer.Reset(wait)
-			continue
-		}
-		// Armed before the look, so that whoever rings during it is heard.
-		looks.Rearm(time.Now(), time.Now().Add(p.config.PollInterval))
+	looks.Loop(ctx, p.config.PollInterval, func() {
 		wait, err := p.look(ctx, locked)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			p.outage.Failed("fire schedules", err)
-			if !outage.Pause(ctx, retry.NextBackOff()) { // nobody cuts this wait short
-				return
-			}
+			outage.Pause(ctx, retry.NextBackOff()) // nobody cuts this wait short
 			wait = 0
 		default:
 			p.outage.Recovered()
 			retry.Reset()
 		}
-		now := time.Now()
-		looks.By(now.Add(wait))
-		timer.Reset(looks.Next(now))
-	}
+		looks.By(time.Now().Add(wait))
+	})
 }
 
 // look fires everything that is due and returns how long nothing will be. An idle
