@@ -181,14 +181,7 @@ func (s *Scheduler) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, ex
 //
 // It returns [ErrNotFound], and what [Scheduler.Schedule] returns for a payload.
 func (s *Scheduler) UpdatePayload(ctx context.Context, db bun.IDB, id int64, payload bus.Payload) error {
-	if s.registry == nil {
-		return fmt.Errorf("schedule: update payload of %d: %w", id, errUnmade)
-	}
-	payloadType, text, err := s.registry.Encode(payload)
-	if err == nil {
-		m := bus.Message{PayloadType: payloadType, Payload: text}
-		err = m.Check(s.config.MaxPayload)
-	}
+	payloadType, text, err := s.encode(payload, nil)
 	if err != nil {
 		return fmt.Errorf("schedule: update payload of %d: %w", id, err)
 	}

@@ -38,9 +38,6 @@ type Declared struct {
 // are wrong; two with one name, an empty tag, and a name that has another tag already,
 // are bus.ErrBadOption.
 func (s *Scheduler) Sync(ctx context.Context, db bun.IDB, tag string, set ...Declared) error {
-	if s.registry == nil {
-		return fmt.Errorf("schedule: sync: %w", errUnmade)
-	}
 	rows, err := s.declared(ctx, tag, set)
 	if err != nil {
 		return fmt.Errorf("schedule: sync %q: %w", tag, err)
