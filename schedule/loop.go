@@ -79,8 +79,9 @@ func (p *Processor) next(ctx context.Context, payloadTypes []string) (time.Durat
 	ctx, cancel := context.WithTimeoutCause(ctx, fireTimeout, errTooSlow)
 	defer cancel()
 	now := time.Now()
-	wait, ok, err := p.store.NextSchedule(ctx, p.db, payloadTypes, p.aside.waiting(now))
-	if at, waiting := p.aside.next(); err == nil && waiting && (!ok || at.Sub(now) < wait) {
+	aside, at := p.aside.waiting(now)
+	wait, ok, err := p.store.NextSchedule(ctx, p.db, payloadTypes, aside)
+	if err == nil && !at.IsZero() && (!ok || at.Sub(now) < wait) {
 		return max(at.Sub(now), 1), true, nil
 	}
 	return wait, ok, err
