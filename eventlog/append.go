@@ -124,8 +124,8 @@ func (l *Log) Append(ctx context.Context, tx bun.Tx, stream string, want Expecte
 func (l *Log) AppendAll(ctx context.Context, tx bun.Tx, writes ...Write) ([]Appended, error) {
 	appended, err := l.append(ctx, tx, writes)
 	if err != nil {
-		if _, ok := errors.AsType[*ConflictError](err); ok {
-			return nil, err
+		if conflict, ok := errors.AsType[*ConflictError](err); ok {
+			return nil, conflict // as it is, whatever layers have wrapped around it
 		}
 		return nil, fmt.Errorf("eventlog: append: %w", dberr.Explained(err))
 	}
@@ -158,9 +158,6 @@ func (l *Log) append(ctx context.Context, tx bun.Tx, writes []Write) ([]Appended
 		err = send()
 	}
 	if err != nil {
-		if conflict, ok := errors.AsType[*ConflictError](err); ok {
-			return nil, conflict
-		}
 		return nil, err
 	}
 	if !a.done {
