@@ -174,12 +174,12 @@ func (r *Runner) catchUp(ctx context.Context) error {
 					}
 				}
 			}
-			done, err := r.passed(ctx, reader, head)
+			done, err := r.reached(ctx, reader, head)
+			if done || errors.Is(err, ErrRetired) {
+				break
+			}
 			if err != nil {
 				return err
-			}
-			if done {
-				break
 			}
 			if err := r.await(ctx, moved, waitMin); err != nil {
 				return err
@@ -187,18 +187,6 @@ func (r *Runner) catchUp(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// passed is reached, for a reader that may be retired.
-func (r *Runner) passed(ctx context.Context, reader *reader, head int64) (bool, error) {
-	rows, err := r.subscriptions(ctx, r.db, reader)
-	if err == nil && len(rows) > 0 && rows[0].Status == store.Retired {
-		return true, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return r.reached(ctx, reader, head)
 }
 
 // Stats tells how far a projection has come, in the whole database.
