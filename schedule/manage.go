@@ -118,10 +118,7 @@ func (s *Scheduler) DeleteByID(ctx context.Context, db bun.IDB, id int64) error 
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("schedule: delete %d: %w", id, err)
-	}
-	return nil
+	return dberr.Wrap(err, "schedule: delete %d", id)
 }
 
 // Pause keeps a schedule from firing until [Scheduler.Resume], also at a next
@@ -211,8 +208,5 @@ func (s *Scheduler) change(ctx context.Context, db bun.IDB, what string, id int6
 		_, err = st.UpdateSchedule(ctx, tx, id, changed)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("schedule: %s %d: %w", what, id, err)
-	}
-	return nil
+	return dberr.Wrap(err, "schedule: %s %d", what, id)
 }

@@ -141,10 +141,7 @@ func (p *Processor) CatchUp(ctx context.Context) (total int, err error) {
 // Check looks at the live database as [Processor.Run] does before it starts, and
 // returns the same errors. It takes at most 10 s, and may be called at any time.
 func (p *Processor) Check(ctx context.Context) error {
-	if err := p.check(ctx); err != nil {
-		return fmt.Errorf("schedule: check: %w", err)
-	}
-	return nil
+	return dberr.Wrap(p.check(ctx), "schedule: check")
 }
 
 func (p *Processor) check(ctx context.Context) error {

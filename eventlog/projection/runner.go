@@ -185,10 +185,7 @@ const statementTimeout = 5 * time.Second
 // returns the same errors. It takes at most 10 s, and enters projections that are
 // new.
 func (r *Runner) Check(ctx context.Context) error {
-	if err := r.start(ctx); err != nil {
-		return fmt.Errorf("projection: check: %w", err)
-	}
-	return nil
+	return dberr.Wrap(r.start(ctx), "projection: check")
 }
 
 // start enters the projections and checks that they are what they were.

@@ -39,10 +39,7 @@ const (
 // back. It is an error when a shard halts, [ErrHalted], and when the runner was
 // given only a version that is retired, [ErrRetired].
 func (r *Runner) WaitFor(ctx context.Context, name string, appended eventlog.Appended) error {
-	if err := r.waitFor(ctx, name, appended); err != nil {
-		return fmt.Errorf("projection: wait for %q: %w", name, err)
-	}
-	return nil
+	return dberr.Wrap(r.waitFor(ctx, name, appended), "projection: wait for %q", name)
 }
 
 func (r *Runner) waitFor(ctx context.Context, name string, appended eventlog.Appended) error {
@@ -234,8 +231,5 @@ func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 // 10,000.
 func (r *Runner) Unnumbered(ctx context.Context) (int64, error) {
 	n, err := r.store.Unnumbered(ctx, r.db, store.MostCounted)
-	if err != nil {
-		return 0, fmt.Errorf("projection: unnumbered: %w", dberr.Explained(err))
-	}
-	return n, nil
+	return n, dberr.Wrap(err, "projection: unnumbered")
 }
