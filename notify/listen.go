@@ -126,14 +126,12 @@ func (s *session) check(ctx context.Context, proven func()) error {
 // await waits for the event, and returns late when that takes too long, or the
 // context's error.
 func await(ctx context.Context, event <-chan struct{}, late error) error {
-	timer := time.NewTimer(checkTimeout)
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, late)
+	defer cancel()
 	select {
 	case <-event:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return late
+		return context.Cause(ctx)
 	}
 }
