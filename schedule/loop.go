@@ -49,29 +49,36 @@ func (p *Processor) look(ctx context.Context, locked backoff.BackOff) (time.Dura
 	if err := p.reportUnregistered(ctx, payloadTypes); err != nil {
 		return 0, err
 	}
-	if len(payloadTypes) == 0 {
-		return p.config.PollInterval, nil
-	}
-	for ctx.Err() == nil {
-		next, ok, err := p.next(ctx, payloadTypes)
-		switch {
-		case err != nil:
-			return 0, err
-		case !ok:
-			return p.config.PollInterval, nil
-		case next > 0:
-			return min(next, p.config.PollInterval), nil
-		}
-		n, err := p.fire(ctx, payloadTypes)
-		if err != nil {
-			return 0, err
-		}
-		if n == 0 { // another instance fires what is due, or a transaction is changing it
-			return min(locked.NextBackOff(), p.config.PollInterval), nil
-		}
+	n, wait, err := p.fireDue(ctx, payloadTypes)
+	if n > 0 {
 		locked.Reset()
 	}
-	return 0, nil
+	if wait == 0 && err == nil {
+		wait = locked.NextBackOff()
+	}
+	return min(wait, p.config.PollInterval), err
+}
+
+// fireDue fires everything that is due and returns how many schedules that were, and how
+// long nothing will be: 0 when another instance fires what is due, or a transaction is
+// changing it.
+func (p *Processor) fireDue(ctx context.Context, payloadTypes []string) (total int, wait time.Duration, err error) {
+	for len(payloadTypes) > 0 {
+		wait, ok, err := p.next(ctx, payloadTypes)
+		switch {
+		case err != nil:
+			return total, 0, err
+		case !ok:
+			return total, p.config.PollInterval, nil
+		case wait > 0:
+			return total, wait, nil
+		}
+		n, err := p.fire(ctx, payloadTypes)
+		if total += n; err != nil || n == 0 {
+			return total, 0, err
+		}
+	}
+	return 0, p.config.PollInterval, nil
 }
 
 // next returns the time until something is due; false means that there is nothing.
