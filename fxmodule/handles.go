@@ -70,7 +70,11 @@ type fillParams struct {
 // copy is as good as the original.
 func fill(p fillParams) error {
 	producer, producerErr := newProducer(p)
-	scheduler, schedulerErr := newScheduler(p)
+	config := p.SchedulerConfig
+	if config.Headers == nil && p.Telemetry != nil {
+		config.Headers = p.Telemetry.Headers
+	}
+	scheduler, schedulerErr := schedule.NewScheduler(p.Registry, config)
 	store, storeErr := poison.NewStore(p.Registry)
 	admin, adminErr := outbox.NewAdmin(p.Registry)
 	if err := errors.Join(producerErr, schedulerErr, storeErr, adminErr); err != nil {
@@ -91,14 +95,6 @@ func newProducer(p fillParams) (*outbox.Producer, error) {
 		config.Telemetry = p.Telemetry.Produce()
 	}
 	return outbox.NewProducer(p.Registry, config)
-}
-
-func newScheduler(p fillParams) (*schedule.Scheduler, error) {
-	config := p.SchedulerConfig
-	if config.Headers == nil && p.Telemetry != nil {
-		config.Headers = p.Telemetry.Headers
-	}
-	return schedule.NewScheduler(p.Registry, config)
 }
 
 func bothProvided(one, other string) error {
