@@ -92,9 +92,7 @@ type Apply struct {
 func On[E bus.Payload](fn func(ctx context.Context, tx bun.Tx, event E) error) Apply {
 	probe := bus.Consume("on", func(context.Context, E) error { return nil })
 	a := Apply{name: probe.PayloadType(), goType: reflect.TypeFor[E]()}
-	if _, err := bus.NewRegistry(probe); err != nil {
-		a.err = err
-	}
+	_, a.err = bus.NewRegistry(probe)
 	if fn == nil {
 		a.err = errors.Join(a.err, fmt.Errorf("the function for event %q is nil", a.name))
 		return a
