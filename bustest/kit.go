@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,7 +71,7 @@ type Kit struct {
 
 	t         testing.TB
 	db        *bun.DB
-	clock     clock
+	clock     atomic.Pointer[time.Time] // stands still until it is told to move; consumers read it
 	store     *store.Store
 	processor *outbox.Processor
 	schedules *schedule.Processor
@@ -115,7 +116,7 @@ func (k *Kit) build(c KitConfig, consumers []bus.Consumer) (err error) {
 	if c.Start.IsZero() {
 		c.Start = time.Now()
 	}
-	k.clock.set(c.Start.UTC().Truncate(time.Microsecond)) // what databases can tell apart
+	k.turnTo(c.Start.UTC().Truncate(time.Microsecond)) // what databases can tell apart
 	if k.limit <= 0 {
 		k.limit = 1000
 	}
@@ -183,7 +184,7 @@ func (k *Kit) stamp(next bus.Sender) bus.Sender {
 				m.ID = k.ids()
 			}
 		}
-		return next(store.WithClock(ctx, k.clock.now), b)
+		return next(store.WithClock(ctx, k.Now), b)
 	}
 }
 
@@ -191,12 +192,14 @@ func (k *Kit) stamp(next bus.Sender) bus.Sender {
 // with it take the time from the kit's clock. It has the values of t.Context(),
 // and is never cancelled.
 func (k *Kit) Context() context.Context {
-	return store.WithClock(context.WithoutCancel(k.t.Context()), k.clock.now)
+	return store.WithClock(context.WithoutCancel(k.t.Context()), k.Now)
 }
 
 // Now returns the time on the kit's clock, in UTC. It is the clock of due times
 // only: consumers' timeouts are measured in real time.
-func (k *Kit) Now() time.Time { return k.clock.now() }
+func (k *Kit) Now() time.Time { return *k.clock.Load() }
+
+func (k *Kit) turnTo(t time.Time) { k.clock.Store(&t) }
 
 // Produce produces a payload in a transaction of its own, as outbox.Producer
 // does, and fails the test when that is refused.

@@ -102,14 +102,14 @@ func (k *Kit) Advance(d time.Duration) {
 	if d < 0 {
 		k.t.Fatalf("bustest: %s: 0 or more is allowed", operation)
 	}
-	end := k.clock.now().Add(d)
+	end := k.Now().Add(d)
 	for fired := 0; ; {
 		wait, ok := k.nextSchedule(operation)
-		at := k.clock.now().Add(max(wait, 0))
+		at := k.Now().Add(max(wait, 0))
 		if !ok || at.After(end) {
 			break
 		}
-		k.clock.set(at)
+		k.turnTo(at)
 		n := k.fire(operation)
 		if fired += n; fired > k.limit {
 			k.t.Fatalf("bustest: %s: got %d schedules fired by %s, want at most %d (KitConfig.Limit)", operation, fired, at, k.limit)
@@ -118,7 +118,7 @@ func (k *Kit) Advance(d time.Duration) {
 			k.t.Fatalf("bustest: %s: a schedule that is due does not fire: is it locked by an open transaction?", operation)
 		}
 	}
-	k.clock.set(end)
+	k.turnTo(end)
 }
 
 func (k *Kit) nextSchedule(operation string) (time.Duration, bool) {
@@ -221,7 +221,7 @@ func (k *Kit) waiting(operation string) string {
 	var parts []string
 	for _, row := range rows {
 		due := "now"
-		if wait := row.AvailableAfter.Sub(k.clock.now()); wait > 0 {
+		if wait := row.AvailableAfter.Sub(k.Now()); wait > 0 {
 			due = "in " + wait.String()
 		}
 		parts = append(parts, fmt.Sprintf("%s for %s, due %s, failed %d times", row.PayloadType, row.ConsumerType, due, row.Attempts))

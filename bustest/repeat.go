@@ -75,7 +75,7 @@ func (k *Kit) RequireRedeliverable(state func() any) {
 // loseClaims has what is claimed recovered as that of a vanished owner, so that
 // the outcome which is about to be written counts no more.
 func (k *Kit) loseClaims(ctx context.Context) {
-	k.clock.set(k.clock.now().Add(k.lease + time.Millisecond))
+	k.turnTo(k.Now().Add(k.lease + time.Millisecond))
 	k.redelivers = true
 	found, err := k.store.Recover(ctx, k.db, math.MaxInt16)
 	if err != nil || found.Claims == 0 {

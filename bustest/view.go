@@ -36,8 +36,9 @@ type Poisoned interface {
 
 // View is the library's tables as a transaction sees them; see [Kit.In].
 type View struct {
-	kit *Kit
-	db  bun.IDB
+	kit       *Kit
+	db        bun.IDB
+	delivered map[uuid.UUID]bus.Message // from these tables
 }
 
 // In lets assertions look through an open transaction, at what it has written
@@ -45,7 +46,8 @@ type View struct {
 // roll it back: nothing of it is left, and nothing ran.
 func (k *Kit) In(tx bun.IDB) View { return View{kit: k, db: tx} }
 
-// produced returns pending and poisoned messages, one for each that was produced.
+// produced returns pending, poisoned and delivered messages, one for each that was
+// produced.
 func (v View) produced() ([]*bus.Message, bus.Codec, error) {
 	found := map[uuid.UUID]*bus.Message{}
 	rows, err := v.kit.store.Messages(v.kit.Context(), v.db)
@@ -66,13 +68,12 @@ func (v View) produced() ([]*bus.Message, bus.Codec, error) {
 				Headers: p.Headers, CreatedAt: p.CreatedAt}
 		}
 	}
-	return inOrder(found), v.kit.Registry.Codec(), nil
-}
-
-// inOrder sorts by id, which for those that a producer made is the order in which
-// they were produced.
-func inOrder(found map[uuid.UUID]*bus.Message) []*bus.Message {
-	return slices.SortedFunc(maps.Values(found), func(a, b *bus.Message) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	for id, m := range v.delivered {
+		found[id] = &m
+	}
+	// Ids that a producer made are in the order in which it produced.
+	inOrder := slices.SortedFunc(maps.Values(found), func(a, b *bus.Message) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	return inOrder, v.kit.Registry.Codec(), nil
 }
 
 func (v View) scheduled() ([]schedule.Schedule, bus.Codec, error) {
@@ -91,23 +92,12 @@ func (v View) poisoned() (all []poison.Message, _ bus.Codec, err error) {
 	return all, v.kit.Registry.Codec(), nil
 }
 
-// produced returns what is in the tables and what was delivered from them. Both
-// were committed.
-func (k *Kit) produced() ([]*bus.Message, bus.Codec, error) {
-	stored, codec, err := k.In(k.db).produced()
-	if err != nil {
-		return nil, nil, err
-	}
-	found := map[uuid.UUID]*bus.Message{}
-	for _, m := range stored {
-		found[m.ID] = m
-	}
-	for id, m := range k.delivered {
-		found[id] = &m
-	}
-	return inOrder(found), codec, nil
-}
+// all is what the kit knows: what is in the tables and what was delivered from them.
+// Both were committed.
+func (k *Kit) all() View { return View{kit: k, db: k.db, delivered: k.delivered} }
 
-func (k *Kit) scheduled() ([]schedule.Schedule, bus.Codec, error) { return k.In(k.db).scheduled() }
+func (k *Kit) produced() ([]*bus.Message, bus.Codec, error) { return k.all().produced() }
 
-func (k *Kit) poisoned() ([]poison.Message, bus.Codec, error) { return k.In(k.db).poisoned() }
+func (k *Kit) scheduled() ([]schedule.Schedule, bus.Codec, error) { return k.all().scheduled() }
+
+func (k *Kit) poisoned() ([]poison.Message, bus.Codec, error) { return k.all().poisoned() }

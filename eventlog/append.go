@@ -124,8 +124,8 @@ func (l *Log) Append(ctx context.Context, tx bun.Tx, stream string, want Expecte
 func (l *Log) AppendAll(ctx context.Context, tx bun.Tx, writes ...Write) ([]Appended, error) {
 	appended, err := l.append(ctx, tx, writes)
 	if err != nil {
-		if _, ok := errors.AsType[*ConflictError](err); ok {
-			return nil, err
+		if conflict, ok := errors.AsType[*ConflictError](err); ok {
+			return nil, conflict // as it is, whatever layers have wrapped around it
 		}
 		return nil, fmt.Errorf("eventlog: append: %w", dberr.Explained(err))
 	}
@@ -158,9 +158,6 @@ func (l *Log) append(ctx context.Context, tx bun.Tx, writes []Write) ([]Appended
 		err = send()
 	}
 	if err != nil {
-		if conflict, ok := errors.AsType[*ConflictError](err); ok {
-			return nil, conflict
-		}
 		return nil, err
 	}
 	if !a.done {
@@ -175,8 +172,8 @@ type appending struct {
 	store    *store.Store
 	tx       bun.Tx
 	writes   []Write
+	order    []int // of the writes that have events
 	batch    []*bus.Message
-	rows     []*store.NewEvent
 	appended []Appended
 	done     bool
 }
@@ -195,6 +192,9 @@ func (a *appending) prepare() error {
 		seen[w.Stream] = true
 		if w.Want < Exists {
 			return fmt.Errorf("stream %q: %w: expected version %d, a version, NoStream, Any or Exists is allowed", w.Stream, bus.ErrBadOption, int64(w.Want))
+		}
+		if len(w.Events) > 0 {
+			a.order = append(a.order, i)
 		}
 		for _, event := range w.Events {
 			m, err := a.log.message(event)
@@ -269,35 +269,30 @@ func (a *appending) record(ctx context.Context, db bun.IDB, batch []*bus.Message
 // and any other error spoils the transaction on PostgreSQL, as the database's own do. On
 // SQLite it could go on after these.
 func (a *appending) needsSavepoint() bool {
-	streams := 0
-	for _, w := range a.writes {
-		if len(w.Events) > 0 {
-			streams++
-		}
-	}
-	return streams > 1 || len(a.log.inline) > 0 || !a.store.RowLocks()
+	return len(a.order) > 1 || len(a.log.inline) > 0 || !a.store.RowLocks()
 }
 
 // insert writes the events once they have their versions.
 func (a *appending) insert(ctx context.Context, db bun.IDB) error {
-	for _, m := range a.batch {
+	rows := make([]*store.NewEvent, len(a.batch))
+	for i, m := range a.batch {
 		headers, err := store.EncodeHeaders(m.Headers, nil, 0)
 		if err != nil {
 			return err
 		}
-		a.rows = append(a.rows, &store.NewEvent{
+		rows[i] = &store.NewEvent{
 			ID: m.ID, Stream: m.Event.Stream, Version: m.Event.Version, Category: category(m.Event.Stream), Slot: slotOf(m.Event.Stream),
 			Type: m.PayloadType, Schema: m.Event.Schema, Data: string(m.Payload), Headers: headers,
-		})
+		}
 	}
-	if err := a.store.InsertEvents(ctx, db, a.rows); err != nil {
+	if err := a.store.InsertEvents(ctx, db, rows); err != nil {
 		return err
 	}
 	n := 0
 	for i, w := range a.writes {
 		for range w.Events {
-			a.batch[n].Event.Sequence = a.rows[n].Sequence
-			a.appended[i].Sequence = a.rows[n].Sequence
+			a.batch[n].Event.Sequence = rows[n].Sequence
+			a.appended[i].Sequence = rows[n].Sequence
 			n++
 		}
 	}
@@ -321,15 +316,9 @@ func (a *appending) same(batch []*bus.Message) error {
 // reserve takes the versions of all streams, in the order of their names, so that
 // no two appends wait for each other in a circle.
 func (a *appending) reserve(ctx context.Context, db bun.IDB) error {
-	order := make([]int, 0, len(a.writes))
-	for i, w := range a.writes {
-		if len(w.Events) > 0 {
-			order = append(order, i)
-		}
-	}
-	slices.SortFunc(order, func(x, y int) int { return cmp.Compare(a.writes[x].Stream, a.writes[y].Stream) })
+	slices.SortFunc(a.order, func(x, y int) int { return cmp.Compare(a.writes[x].Stream, a.writes[y].Stream) })
 	next := map[string]int64{}
-	for _, i := range order {
+	for _, i := range a.order {
 		w := a.writes[i]
 		r, err := a.store.Reserve(ctx, db, store.Reservation{Stream: w.Stream, Category: category(w.Stream), Want: int64(w.Want), Count: len(w.Events)})
 		switch {

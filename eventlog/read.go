@@ -244,10 +244,7 @@ func (l *Log) Head(ctx context.Context, db bun.IDB) (int64, error) {
 		return 0, fmt.Errorf("eventlog: head: %w", err)
 	}
 	head, err := s.Head(ctx, db)
-	if err != nil {
-		return 0, fmt.Errorf("eventlog: head: %w", dberr.Explained(err))
-	}
-	return head, nil
+	return head, dberr.Wrap(err, "eventlog: head")
 }
 
 // Number gives positions to the events that are committed and have none, and
@@ -260,10 +257,7 @@ func (l *Log) Number(ctx context.Context, db *bun.DB) (total int, err error) {
 	if err == nil {
 		total, err = number(ctx, s, db)
 	}
-	if err != nil {
-		return total, fmt.Errorf("eventlog: number: %w", dberr.Explained(err))
-	}
-	return total, nil
+	return total, dberr.Wrap(err, "eventlog: number")
 }
 
 func number(ctx context.Context, s *store.Store, db *bun.DB) (total int, err error) {

@@ -56,10 +56,7 @@ const (
 // another consumer or another range is an error.
 func (l *Log) Replay(ctx context.Context, db *bun.DB, replay Replay) (total int, err error) {
 	total, err = l.replay(ctx, db, replay)
-	if err != nil {
-		return total, fmt.Errorf("eventlog: replay %q: %w", replay.Name, dberr.Explained(err))
-	}
-	return total, nil
+	return total, dberr.Wrap(err, "eventlog: replay %q", replay.Name)
 }
 
 func (l *Log) replay(ctx context.Context, db *bun.DB, replay Replay) (total int, err error) {

@@ -29,10 +29,7 @@ func (l *Log) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Sn
 		return Snapshot{}, false, fmt.Errorf("eventlog: snapshot: %w", err)
 	}
 	found, ok, err := s.Snapshot(ctx, db, stream, kind)
-	if err != nil {
-		return Snapshot{}, false, fmt.Errorf("eventlog: snapshot: %w", dberr.Explained(err))
-	}
-	return Snapshot{Version: found.Version, State: found.State}, ok, nil
+	return Snapshot{Version: found.Version, State: found.State}, ok, dberr.Wrap(err, "eventlog: snapshot")
 }
 
 // SaveSnapshot keeps a snapshot, unless one of a later version is kept. A stream, kind
@@ -49,8 +46,5 @@ func (l *Log) SaveSnapshot(ctx context.Context, tx bun.Tx, stream, kind string, 
 	if err == nil {
 		err = s.SaveSnapshot(ctx, db, stream, kind, store.Snapshot{Version: snapshot.Version, State: snapshot.State})
 	}
-	if err != nil {
-		return fmt.Errorf("eventlog: save snapshot: %w", dberr.Explained(err))
-	}
-	return nil
+	return dberr.Wrap(err, "eventlog: save snapshot")
 }

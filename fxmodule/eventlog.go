@@ -84,9 +84,7 @@ func newRunner(p runnerParams) (*projection.Runner, error) {
 	}
 	*p.Log = *log
 	config := p.Config
-	if config.Logger == nil {
-		config.Logger = p.Logger
-	}
+	config.Logger = cmp.Or(config.Logger, p.Logger)
 	if config.Telemetry == nil && p.Telemetry != nil {
 		config.Telemetry = p.Telemetry.Apply()
 	}

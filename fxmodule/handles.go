@@ -1,6 +1,7 @@
 package fxmodule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,14 +49,10 @@ type handles struct {
 	admin     *outbox.Admin
 }
 
-func newHandles(*migration) *handles {
-	return &handles{new(outbox.Producer), new(schedule.Scheduler), new(poison.Store), new(outbox.Admin)}
+func newHandles(*migration) (*handles, *outbox.Producer, *schedule.Scheduler, *poison.Store, *outbox.Admin) {
+	h := &handles{new(outbox.Producer), new(schedule.Scheduler), new(poison.Store), new(outbox.Admin)}
+	return h, h.producer, h.scheduler, h.store, h.admin
 }
-
-func handedProducer(h *handles) *outbox.Producer     { return h.producer }
-func handedScheduler(h *handles) *schedule.Scheduler { return h.scheduler }
-func handedStore(h *handles) *poison.Store           { return h.store }
-func handedAdmin(h *handles) *outbox.Admin           { return h.admin }
 
 type fillParams struct {
 	fx.In
@@ -73,7 +70,11 @@ type fillParams struct {
 // copy is as good as the original.
 func fill(p fillParams) error {
 	producer, producerErr := newProducer(p)
-	scheduler, schedulerErr := newScheduler(p)
+	config := p.SchedulerConfig
+	if config.Headers == nil && p.Telemetry != nil {
+		config.Headers = p.Telemetry.Headers
+	}
+	scheduler, schedulerErr := schedule.NewScheduler(p.Registry, config)
 	store, storeErr := poison.NewStore(p.Registry)
 	admin, adminErr := outbox.NewAdmin(p.Registry)
 	if err := errors.Join(producerErr, schedulerErr, storeErr, adminErr); err != nil {
@@ -88,24 +89,12 @@ func newProducer(p fillParams) (*outbox.Producer, error) {
 	if config.Layers != nil && p.Layers != nil {
 		return nil, bothProvided("fxmodule.ProduceLayers", "outbox.ProducerConfig.Layers")
 	}
-	if config.Layers == nil {
-		config.Layers = p.Layers
-	}
-	if config.Logger == nil {
-		config.Logger = p.Logger
-	}
+	config.Layers = append(config.Layers, p.Layers...) // one of them is nil
+	config.Logger = cmp.Or(config.Logger, p.Logger)
 	if config.Telemetry == nil && p.Telemetry != nil {
 		config.Telemetry = p.Telemetry.Produce()
 	}
 	return outbox.NewProducer(p.Registry, config)
-}
-
-func newScheduler(p fillParams) (*schedule.Scheduler, error) {
-	config := p.SchedulerConfig
-	if config.Headers == nil && p.Telemetry != nil {
-		config.Headers = p.Telemetry.Headers
-	}
-	return schedule.NewScheduler(p.Registry, config)
 }
 
 func bothProvided(one, other string) error {

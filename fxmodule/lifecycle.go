@@ -1,6 +1,7 @@
 package fxmodule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,10 +114,7 @@ func (l *lifecycle) check(ctx context.Context) error {
 // the wrong type is overlooked by fx in silence.
 func (l *lifecycle) announce(ctx context.Context) {
 	p, on := l.params.Providers, l.params.Telemetry != nil
-	logger := l.params.Logger
-	if logger == nil {
-		logger = slog.Default()
-	}
+	logger := cmp.Or(l.params.Logger, slog.Default())
 	consumers := len(l.params.Registry.Consumers())
 	if consumers == 0 {
 		logger.WarnContext(ctx, "no consumers are registered: nothing will be consumed, and no payload can be produced; list them with fxmodule.Consumers")

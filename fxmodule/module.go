@@ -23,8 +23,8 @@ import (
 // [ProduceLayers], middleware.OnPoison, *slog.Logger, notify.Listener, and bus.RegistryConfig,
 // outbox.ProducerConfig, outbox.ProcessorConfig, schedule.SchedulerConfig,
 // schedule.ProcessorConfig, notify.NotifierConfig and amotel.TelemetryConfig, each as a value. fx
-// matches by the exact type: a *slog.Logger is found, a pointer to a configuration
-// is not. Give Module to an application once. It is immutable.
+// matches by the exact type: a *slog.Logger is found, and a pointer to a configuration
+// is an error. Give Module to an application once. It is immutable.
 //
 // # Start and stop
 //
@@ -40,8 +40,6 @@ import (
 //     and after what has to start before consumers run and stop after they have:
 //     application tables, caches. List what makes work after it, such as an HTTP
 //     server: it then starts last and stops first.
-//
-// Configurations are provided as values; a pointer to one is an error.
 //
 // Use the values from OnStart on. In a constructor there may be no tables yet, and
 // the Producer, the Scheduler, the Store and the Admin may still be empty, which
@@ -75,8 +73,7 @@ var Module = module() // immutable
 func module() fx.Option {
 	return fx.Options(
 		fx.Module("asyncmonolith",
-			fx.Provide(newMigration, newHandles, handedProducer, handedScheduler, handedStore, handedAdmin,
-				makeRegistry, newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier),
+			fx.Provide(newMigration, newHandles, makeRegistry, newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier),
 			fx.Invoke(refusePointers, refuseMistakes, fill),
 		),
 		fx.Invoke(run), // not in the fx.Module, whose Invokes come before the application's

@@ -73,12 +73,8 @@ func newTelemetry(p telemetryParams) (*amotel.Telemetry, error) {
 	case p.Meters != nil && config.MeterProvider != nil:
 		return nil, bothProvided("metric.MeterProvider", "amotel.TelemetryConfig.MeterProvider")
 	}
-	if config.TracerProvider == nil {
-		config.TracerProvider = p.Tracers
-	}
-	if config.MeterProvider == nil {
-		config.MeterProvider = p.Meters
-	}
+	config.TracerProvider = cmp.Or(config.TracerProvider, p.Tracers)
+	config.MeterProvider = cmp.Or(config.MeterProvider, p.Meters)
 	if config == (amotel.TelemetryConfig{}) {
 		return nil, nil
 	}
@@ -120,9 +116,7 @@ func newProcessor(p processorParams) (*outbox.Processor, error) {
 	if config.Chain != nil && p.OnPoison != nil {
 		return nil, bothProvided("middleware.OnPoison", "outbox.ProcessorConfig.Chain")
 	}
-	if config.Logger == nil {
-		config.Logger = p.Logger
-	}
+	config.Logger = cmp.Or(config.Logger, p.Logger)
 	if config.Chain == nil {
 		options := middleware.Options{Logger: config.Logger, Outer: p.Outer, Layers: p.Layers, OnPoison: p.OnPoison}
 		if p.Telemetry != nil {
@@ -146,9 +140,7 @@ type scheduleProcessorParams struct {
 
 func newScheduleProcessor(p scheduleProcessorParams) (*schedule.Processor, error) {
 	config := p.Config
-	if config.Logger == nil {
-		config.Logger = p.Logger
-	}
+	config.Logger = cmp.Or(config.Logger, p.Logger)
 	if config.Telemetry == nil && p.Telemetry != nil {
 		config.Telemetry = p.Telemetry.Fire()
 	}
@@ -168,17 +160,12 @@ type notifierParams struct {
 // newNotifier returns nil when the application has no listener.
 func newNotifier(p notifierParams) (*notify.Notifier, error) {
 	config := p.Config
-	switch {
-	case p.Listener != nil && config.Listener != nil:
+	if p.Listener != nil && config.Listener != nil {
 		return nil, bothProvided("notify.Listener", "notify.NotifierConfig.Listener")
-	case config.Listener == nil:
-		config.Listener = p.Listener
 	}
-	if config.Listener == nil {
+	if config.Listener = cmp.Or(config.Listener, p.Listener); config.Listener == nil {
 		return nil, nil
 	}
-	if config.Logger == nil {
-		config.Logger = p.Logger
-	}
+	config.Logger = cmp.Or(config.Logger, p.Logger)
 	return notify.NewNotifier(p.DB, p.Registry, config)
 }

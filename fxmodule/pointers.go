@@ -1,7 +1,6 @@
 package fxmodule
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 
@@ -39,19 +38,15 @@ type pointers struct {
 }
 
 func refusePointers(p pointers) error {
-	for _, given := range []any{
-		p.Registry, p.Producer, p.Processor, p.Scheduler, p.Schedules, p.Telemetry, p.Notify, p.Log, p.Projection,
-		p.Consume, p.Outer, p.Produce,
-	} {
-		if value := reflect.ValueOf(given); !value.IsNil() {
-			return fmt.Errorf("fxmodule: a %T is provided: provide the value, a %s", given, value.Type().Elem())
+	all := reflect.ValueOf(p)
+	for i := 1; i < all.NumField(); i++ { // after fx.In
+		switch given := all.Field(i); {
+		case given.IsNil():
+		case given.Kind() == reflect.Pointer:
+			return fmt.Errorf("fxmodule: a %s is provided: provide the value, a %s", given.Type(), given.Type().Elem())
+		default:
+			return fmt.Errorf("fxmodule: a %s is provided: provide a fxmodule.%s", given.Type(), all.Type().Field(i).Name)
 		}
-	}
-	switch {
-	case p.ConsumeLayers != nil:
-		return errors.New("fxmodule: a []bus.Middleware is provided: provide a fxmodule.ConsumeLayers")
-	case p.ProduceLayers != nil:
-		return errors.New("fxmodule: a []bus.SendMiddleware is provided: provide a fxmodule.ProduceLayers")
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 const (
@@ -81,15 +79,10 @@ func (s *session) received(text string) {
 		}
 		return
 	}
-	about := strings.Fields(rest)
-	if slices.Contains(about, aboutMessages) {
-		s.registry.Wakeups().Send(wakeup.Wake{Remote: true})
-	}
-	if slices.Contains(about, aboutSchedules) {
-		s.registry.Wakeups().Send(wakeup.Wake{Remote: true, Schedules: true})
-	}
-	if slices.Contains(about, aboutEvents) {
-		s.registry.Wakeups().Send(wakeup.Wake{Remote: true, Events: true})
+	for _, topic := range strings.Fields(rest) {
+		if wake, known := topics[topic]; known {
+			s.registry.Wakeups().Send(wake)
+		}
 	}
 }
 
@@ -120,9 +113,9 @@ func (s *session) check(ctx context.Context, proven func()) error {
 		proven()
 		s.hearing.works()
 		if first { // nobody has heard what was sent before
-			s.registry.Wakeups().Send(wakeup.Wake{Remote: true})
-			s.registry.Wakeups().Send(wakeup.Wake{Remote: true, Schedules: true})
-			s.registry.Wakeups().Send(wakeup.Wake{Remote: true, Events: true})
+			for _, wake := range topics {
+				s.registry.Wakeups().Send(wake)
+			}
 		}
 		if first = false; !outage.Pause(ctx, checkEvery) {
 			return nil
@@ -133,14 +126,12 @@ func (s *session) check(ctx context.Context, proven func()) error {
 // await waits for the event, and returns late when that takes too long, or the
 // context's error.
 func await(ctx context.Context, event <-chan struct{}, late error) error {
-	timer := time.NewTimer(checkTimeout)
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, late)
+	defer cancel()
 	select {
 	case <-event:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return late
+		return context.Cause(ctx)
 	}
 }

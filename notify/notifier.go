@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -67,9 +68,7 @@ func NewNotifier(db *bun.DB, registry *bus.Registry, config NotifierConfig) (*No
 	if !ok {
 		return nil, fmt.Errorf("notify: NewNotifier: dialect %q has no notifications, PostgreSQL has: %w", db.Dialect().Name(), errors.ErrUnsupported)
 	}
-	if config.Logger == nil {
-		config.Logger = slog.Default()
-	}
+	config.Logger = cmp.Or(config.Logger, slog.Default())
 	return newNotifier(channel, registry, config, func(ctx context.Context, text string) error {
 		return s.Notify(ctx, db, channel, text)
 	}), nil
@@ -78,7 +77,7 @@ func NewNotifier(db *bun.DB, registry *bus.Registry, config NotifierConfig) (*No
 func newNotifier(channel string, registry *bus.Registry, config NotifierConfig, send func(context.Context, string) error) *Notifier {
 	n := &Notifier{
 		id: rand.Text(), channel: channel, registry: registry, listener: config.Listener, send: send,
-		out: outbound{changed: make(chan struct{}, 1)},
+		out: outbound{changed: make(chan struct{}, 1), about: map[string]bool{}},
 		sending: condition{logger: config.Logger,
 			bad: "other processes are not notified and have to poll", good: "other processes are notified again"},
 		hearing: condition{logger: config.Logger,

@@ -190,7 +190,7 @@ func TestOthersAreNotifiedAtOnceAndThenAtTheEndOfTheWindow(t *testing.T) {
 		if want := []time.Duration{0, 10 * ms, 20 * ms, 30 * ms, 1026 * ms}; !slices.Equal(after, want) {
 			t.Errorf("notified after: got %v, want %v", after, want)
 		}
-		if slices.ContainsFunc(about, func(s string) bool { return s != aboutMessages }) {
+		if slices.ContainsFunc(about, func(s string) bool { return s != "messages" }) {
 			t.Errorf("notifications: got %q, want all about messages", about)
 		}
 	})

@@ -2,6 +2,8 @@ package notify
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,21 +20,24 @@ const (
 	sendTimeout = 2 * time.Second
 )
 
-// What a notification says. A text is the sender's id and one or more of these;
-// others, from other versions of the library, are ignored.
-const (
-	aboutMessages  = "messages"
-	aboutSchedules = "schedules"
-	aboutEvents    = "events"
-	aboutNothing   = "check"
-)
+// topics are what notifications are about: who hears of one wakes up like this. A text
+// is the sender's id and one or more of these; others, from other versions of the
+// library, are ignored. Immutable.
+var topics = map[string]wakeup.Wake{
+	"messages":  {Remote: true},
+	"schedules": {Remote: true, Schedules: true},
+	"events":    {Remote: true, Events: true},
+}
+
+// aboutNothing is what a notifier tells itself.
+const aboutNothing = "check"
 
 // outbound is what others are to be told.
 type outbound struct {
 	changed chan struct{} // of size 1: a signal, not a queue
 
-	mu                          sync.Mutex
-	messages, schedules, events bool
+	mu    sync.Mutex
+	about map[string]bool // topics
 }
 
 // note takes down what wakes this process. What others sent they know, and what
@@ -43,9 +48,11 @@ func (o *outbound) note(w wakeup.Wake) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.messages = o.messages || !w.Schedules && !w.Events
-	o.schedules = o.schedules || w.Schedules
-	o.events = o.events || w.Events
+	for topic, wake := range topics {
+		if wake.Schedules == w.Schedules && wake.Events == w.Events {
+			o.about[topic] = true
+		}
+	}
 	select {
 	case o.changed <- struct{}{}:
 	default:
@@ -53,19 +60,11 @@ func (o *outbound) note(w wakeup.Wake) {
 }
 
 // take returns what was noted since it was last called.
-func (o *outbound) take() (about []string) {
+func (o *outbound) take() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.messages {
-		about = append(about, aboutMessages)
-	}
-	if o.schedules {
-		about = append(about, aboutSchedules)
-	}
-	if o.events {
-		about = append(about, aboutEvents)
-	}
-	o.messages, o.schedules, o.events = false, false, false
+	about := slices.Sorted(maps.Keys(o.about))
+	clear(o.about)
 	return about
 }
 

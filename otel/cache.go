@@ -1,49 +1,35 @@
 package otel
 
-import (
-	"maps"
-	"sync"
-	"sync/atomic"
-)
+import "sync"
 
 // maxCached bounds a cache. Applications have fewer payload types and consumers;
 // names that are made up at run time must not fill the memory.
 const maxCached = 1000
 
-// cache keeps what is computed from a name. Reading takes no lock and allocates
-// nothing, since every message reads.
+// cache keeps what is computed from a name. Reading allocates nothing, since every
+// message reads.
 type cache[K comparable, V any] struct {
 	compute func(K) V
-	values  atomic.Pointer[map[K]V]
-	writing sync.Mutex
+	mu      sync.RWMutex
+	values  map[K]V
+}
+
+func newCache[K comparable, V any](compute func(K) V) *cache[K, V] {
+	return &cache[K, V]{compute: compute, values: map[K]V{}}
 }
 
 func (c *cache[K, V]) get(key K) V {
-	if values := c.values.Load(); values != nil {
-		if value, ok := (*values)[key]; ok {
-			return value
-		}
-	}
-	return c.add(key)
-}
-
-func (c *cache[K, V]) add(key K) V {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	var old map[K]V
-	if values := c.values.Load(); values != nil {
-		old = *values
-	}
-	value, ok := old[key]
+	c.mu.RLock()
+	value, ok := c.values[key]
+	c.mu.RUnlock()
 	if ok {
 		return value
 	}
 	value = c.compute(key)
-	if len(old) < maxCached {
-		values := make(map[K]V, len(old)+1)
-		maps.Copy(values, old)
-		values[key] = value
-		c.values.Store(&values)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.values) < maxCached {
+		c.values[key] = value
 	}
 	return value
 }

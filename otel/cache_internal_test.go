@@ -7,7 +7,7 @@ import "testing"
 func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	computed := 0
-	c := cache[int, int]{compute: func(key int) int { computed++; return -key }}
+	c := newCache(func(key int) int { computed++; return -key })
 	for range 2 {
 		for key := range maxCached + 10 {
 			if got := c.get(key); got != -key {
@@ -15,7 +15,7 @@ func TestCacheIsBounded(t *testing.T) {
 			}
 		}
 	}
-	if got := len(*c.values.Load()); got != maxCached {
+	if got := len(c.values); got != maxCached {
 		t.Errorf("values kept: got %d, want %d", got, maxCached)
 	}
 	if want := maxCached + 20; computed != want {

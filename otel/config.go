@@ -41,8 +41,9 @@ type Telemetry struct {
 	tracer     trace.Tracer
 	meter      metric.Meter
 	metrics    instruments
-	sends      cache[string, *sendRoute]
-	deliveries cache[deliveryKey, *deliveryRoute]
+	sends      *cache[string, *sendRoute]
+	deliveries *cache[deliveryKey, *deliveryRoute]
+	attempts   *cache[int, trace.SpanStartOption]
 }
 
 // NewTelemetry makes a Telemetry. An error is that of a meter that refuses an instrument. It starts nothing: see [Telemetry.Observe].
@@ -57,11 +58,13 @@ func NewTelemetry(config TelemetryConfig) (*Telemetry, error) {
 		config.Propagator = &globalPropagator{}
 	}
 	t := &Telemetry{
-		config: config,
-		tracer: config.TracerProvider.Tracer(scope, trace.WithSchemaURL(schemaURL)),
-		meter:  config.MeterProvider.Meter(scope, metric.WithSchemaURL(schemaURL)),
+		config:     config,
+		tracer:     config.TracerProvider.Tracer(scope, trace.WithSchemaURL(schemaURL)),
+		meter:      config.MeterProvider.Meter(scope, metric.WithSchemaURL(schemaURL)),
+		sends:      newCache(newSendRoute),
+		deliveries: newCache(newDeliveryRoute),
+		attempts:   newCache(newAttempt),
 	}
-	t.sends.compute, t.deliveries.compute = newSendRoute, newDeliveryRoute
 	var err error
 	if t.metrics, err = newInstruments(t.meter); err != nil {
 		return nil, fmt.Errorf("otel: make the metrics: %w", err)

@@ -2,6 +2,7 @@ package otel
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -32,47 +33,34 @@ type deliveryKey struct{ payloadType, consumer string }
 // deliveryRoute is what is known ahead about deliveries of one payload type to
 // one consumer.
 type deliveryRoute struct {
-	name       string // of the span
-	starts     [6]starts
-	attributes []attribute.KeyValue // of measurements after the conventions
-	process    labels               // the same
+	name       string                  // of the span
+	start      []trace.SpanStartOption // of every run
+	attributes []attribute.KeyValue    // of measurements after the conventions
+	process    labels                  // the same
 	consumer   labels
 	outcomes   [bus.Unclassified + 1]labels
 }
 
-// starts are the options with which the span of one attempt starts.
-type starts struct{ child, root []trace.SpanStartOption }
-
 func newDeliveryRoute(key deliveryKey) *deliveryRoute {
 	consumer := []attribute.KeyValue{destinationKey.String(key.payloadType), groupKey.String(key.consumer)}
-	attributes := append(operation(opProcess, key.payloadType), groupKey.String(key.consumer))
+	attributes := slices.Clip(append(operation(opProcess, key.payloadType), groupKey.String(key.consumer)))
 	r := &deliveryRoute{
-		name:       spanName(opProcess, key.payloadType),
-		attributes: attributes[:len(attributes):len(attributes)],
+		name: spanName(opProcess, key.payloadType),
+		start: []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer),
+			trace.WithAttributes(append(attributes, operationType(opProcess))...)},
+		attributes: attributes,
 		process:    newLabels(attributes...),
 		consumer:   newLabels(consumer...),
 	}
 	for i := range r.outcomes {
 		r.outcomes[i] = newLabels(append(consumer[:2:2], outcomeKey.String(bus.Outcome(i).String()))...)
 	}
-	for i := range r.starts {
-		r.starts[i] = r.newStarts(i)
-	}
 	return r
 }
 
-func (r *deliveryRoute) newStarts(attempt int) starts {
-	attributes := append(r.attributes, operationType(opProcess), attemptKey.Int(attempt))
-	child := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attributes...)}
-	return starts{child: child, root: with(child, trace.WithNewRoot())}
-}
-
-// startsOf returns options that are shared; most messages need no others.
-func (r *deliveryRoute) startsOf(attempt int) starts {
-	if attempt >= 0 && attempt < len(r.starts) {
-		return r.starts[attempt]
-	}
-	return r.newStarts(attempt)
+// newAttempt is seen by samplers, and so part of the start.
+func newAttempt(number int) trace.SpanStartOption {
+	return trace.WithAttributes(attemptKey.Int(number))
 }
 
 func (t *Telemetry) process(ctx context.Context, m *bus.Message, next bus.Handler) error {
@@ -95,15 +83,16 @@ func (t *Telemetry) startProcess(ctx context.Context, r *deliveryRoute, m *bus.M
 	ctx = withoutSpan(ctx) // Run may have been called in one
 	scheduling := schedulingContext(ctx, m.Headers)
 	ctx, creation := t.extract(ctx, m.Headers)
-	options := r.startsOf(m.Attempt).root
-	if t.isChild(m, creation) {
-		options = r.startsOf(m.Attempt).child
+	options := append(make([]trace.SpanStartOption, 0, 6), r.start...) // without another allocation
+	options = append(options, t.attempts.get(m.Attempt))
+	if !t.isChild(m, creation) {
+		options = append(options, trace.WithNewRoot())
 	}
 	if creation.IsValid() {
-		options = with(options, trace.WithLinks(trace.Link{SpanContext: creation}))
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: creation}))
 	}
 	if scheduling.IsValid() {
-		options = with(options, trace.WithLinks(scheduleLink(scheduling)))
+		options = append(options, trace.WithLinks(scheduleLink(scheduling)))
 	}
 	ctx, span := t.tracer.Start(ctx, r.name, options...)
 	identify(span, m)

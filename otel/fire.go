@@ -20,15 +20,15 @@ func (t *Telemetry) Fire() bus.SendMiddleware {
 
 func (t *Telemetry) fire(ctx context.Context, b *bus.Batch, next bus.Sender) error {
 	ctx, batch := withoutSpan(ctx), b.Messages // Run may have been called in one
-	spans := make([]trace.Span, len(batch))
+	spans, late := make([]trace.Span, len(batch)), make([]float64, len(batch))
 	inner := ctx
 	for i, m := range batch {
 		inner, spans[i] = t.startFire(ctx, m)
+		late[i] = seconds(m.CreatedAt.Sub(m.AvailableAt)) // the sender forgets
 	}
 	if len(batch) > 1 { // what is sent together belongs to none of them
 		inner = ctx
 	}
-	late := lateness(batch)
 	result := errUnwound
 	defer func() {
 		for i, span := range spans {
@@ -41,16 +41,6 @@ func (t *Telemetry) fire(ctx context.Context, b *bus.Batch, next bus.Sender) err
 	}()
 	result = next(inner, b)
 	return result
-}
-
-// lateness returns, in seconds, how long after its time each schedule fires. The
-// sender forgets.
-func lateness(batch []*bus.Message) []float64 {
-	late := make([]float64, len(batch))
-	for i, m := range batch {
-		late[i] = max(m.CreatedAt.Sub(m.AvailableAt), 0).Seconds()
-	}
-	return late
 }
 
 func (t *Telemetry) startFire(ctx context.Context, m *bus.Message) (context.Context, trace.Span) {

@@ -1,6 +1,7 @@
 package otel
 
 import (
+	"context"
 	"errors"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -9,16 +10,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// gauges are the instruments of a sampler. What is read from the database is a
-// gauge, since every process reads the same; what a process has for itself adds
-// up over processes.
+// gauges show a processor. What is read from the database is a gauge, since every
+// process reads the same; what a process has for itself adds up over processes.
 type gauges struct {
-	stats []statistic
+	source Source
+	stats  []statistic
 
 	depth, poisonDepth metric.Int64ObservableGauge
 	age, poisonAge     metric.Float64ObservableGauge
-
-	all []metric.Observable
 }
 
 // statistic is an instrument that shows one field of outbox.Stats.
@@ -27,14 +26,8 @@ type statistic struct {
 	of         func(outbox.Stats) int64
 }
 
-func newGauges(meter metric.Meter) (*gauges, error) {
-	g := &gauges{}
-	err := errors.Join(g.addCounters(meter), g.addLevels(meter), g.addQueues(meter))
-	return g, err
-}
-
-func (g *gauges) addCounters(meter metric.Meter) error {
-	var errs []error
+func (g *gauges) register(meter metric.Meter) ([]metric.Observable, error) {
+	m := maker{meter: meter}
 	for _, c := range []struct {
 		name, unit, description string
 		of                      func(outbox.Stats) int64
@@ -50,14 +43,8 @@ func (g *gauges) addCounters(meter metric.Meter) error {
 		{".process.uncounted", "{message}", "Runs that did not count as an attempt: a conflict or a lost connection.", func(s outbox.Stats) int64 { return s.Uncounted }},
 	} {
 		instrument, err := meter.Int64ObservableCounter(system+c.name, metric.WithUnit(c.unit), metric.WithDescription(c.description))
-		g.add(instrument, c.of)
-		errs = append(errs, err)
+		g.stats, m.errs = append(g.stats, statistic{instrument, c.of}), append(m.errs, err)
 	}
-	return errors.Join(errs...)
-}
-
-func (g *gauges) addLevels(meter metric.Meter) error {
-	var errs []error
 	for _, l := range []struct {
 		name, description string
 		of                func(outbox.Stats) int64
@@ -68,35 +55,34 @@ func (g *gauges) addLevels(meter metric.Meter) error {
 		{".settle.waiting", "Outcomes that could not be written yet.", func(s outbox.Stats) int64 { return int64(s.Unsettled) }},
 	} {
 		instrument, err := meter.Int64ObservableUpDownCounter(system+l.name, metric.WithUnit("{message}"), metric.WithDescription(l.description))
-		g.add(instrument, l.of)
-		errs = append(errs, err)
+		g.stats, m.errs = append(g.stats, statistic{instrument, l.of}), append(m.errs, err)
 	}
-	return errors.Join(errs...)
+	g.depth = m.gauge(".queue.depth", "{message}", "Messages that wait, by state; counted up to a bound.")
+	g.age = m.age(".queue.oldest_age", "How long the oldest ready message has been due; 0 when there is none.")
+	g.poisonDepth = m.gauge(".poison.depth", "{message}", "Poisoned messages; counted up to a bound.")
+	g.poisonAge = m.age(".poison.oldest_age", "How long ago the oldest poisoned message was poisoned; 0 when there is none.")
+	all := []metric.Observable{g.depth, g.age, g.poisonDepth, g.poisonAge}
+	for _, s := range g.stats {
+		all = append(all, s.instrument)
+	}
+	return all, errors.Join(m.errs...)
 }
 
-func (g *gauges) add(instrument metric.Int64Observable, of func(outbox.Stats) int64) {
-	g.stats = append(g.stats, statistic{instrument, of})
-	g.all = append(g.all, instrument)
-}
-
-func (g *gauges) addQueues(meter metric.Meter) error {
-	var errs [4]error
-	g.depth, errs[0] = meter.Int64ObservableGauge(system+".queue.depth", metric.WithUnit("{message}"),
-		metric.WithDescription("Messages that wait, by state; counted up to a bound."))
-	g.age, errs[1] = meter.Float64ObservableGauge(system+".queue.oldest_age", metric.WithUnit("s"),
-		metric.WithDescription("How long the oldest ready message has been due; 0 when there is none."))
-	g.poisonDepth, errs[2] = meter.Int64ObservableGauge(system+".poison.depth", metric.WithUnit("{message}"),
-		metric.WithDescription("Poisoned messages; counted up to a bound."))
-	g.poisonAge, errs[3] = meter.Float64ObservableGauge(system+".poison.oldest_age", metric.WithUnit("s"),
-		metric.WithDescription("How long ago the oldest poisoned message was poisoned; 0 when there is none."))
-	g.all = append(g.all, g.depth, g.age, g.poisonDepth, g.poisonAge)
-	return errors.Join(errs[:]...)
-}
-
-func (g *gauges) showStats(o metric.Observer, stats outbox.Stats) {
+// now shows what the process knows without asking the database.
+func (g *gauges) now(o metric.Observer) {
+	stats := g.source.Stats()
 	for _, s := range g.stats {
 		o.ObserveInt64(s.instrument, s.of(stats))
 	}
+}
+
+func (g *gauges) look(ctx context.Context) (show func(metric.Observer), err error) {
+	queues, err := g.source.Queues(ctx)
+	return func(o metric.Observer) {
+		for _, q := range queues {
+			g.showQueue(o, q)
+		}
+	}, err
 }
 
 func (g *gauges) showQueue(o metric.Observer, q outbox.Queue) {

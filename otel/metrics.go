@@ -68,6 +68,18 @@ func (m *maker) seconds(name, description string, bounds []float64) metric.Float
 	return h
 }
 
+func (m *maker) gauge(name, unit, description string) metric.Int64ObservableGauge {
+	g, err := m.meter.Int64ObservableGauge(system+name, metric.WithUnit(unit), metric.WithDescription(description))
+	m.errs = append(m.errs, err)
+	return g
+}
+
+func (m *maker) age(name, description string) metric.Float64ObservableGauge {
+	g, err := m.meter.Float64ObservableGauge(system+name, metric.WithUnit("s"), metric.WithDescription(description))
+	m.errs = append(m.errs, err)
+	return g
+}
+
 // labels is a set of attributes in the two forms that instruments ask for. It is
 // made ahead where it can be, so that measuring allocates nothing.
 type labels struct {

@@ -2,7 +2,6 @@ package otel
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -32,7 +31,8 @@ const (
 )
 
 // Observe samples the source at once and then every interval, and shows the
-// samples as metrics. An interval of 0 is 15 s; there is no least one, but each
+// samples as metrics; what the process counts by itself is read whenever metrics are
+// collected. An interval of 0 is 15 s; there is no least one, but each
 // sample costs the database a statement. It has 10 s to answer, or an interval
 // where that is shorter. Observe blocks until ctx ends and then returns nil; it
 // returns an error at once for a nil source, a negative interval, and a meter that
@@ -46,44 +46,65 @@ const (
 // meter the later sample wins or both add up, as the SDK has it. After a call has
 // returned another may follow.
 func (t *Telemetry) Observe(ctx context.Context, source Source, every time.Duration) error {
+	return t.observe(ctx, "observe", source == nil, &gauges{source: source}, every)
+}
+
+// observed is a source with the instruments that show it.
+type observed interface {
+	register(meter metric.Meter) ([]metric.Observable, error)
+	// now shows what needs no sample.
+	now(o metric.Observer)
+	// look takes a sample, and returns what shows it.
+	look(ctx context.Context) (show func(metric.Observer), err error)
+}
+
+// sample is what was seen last.
+type sample struct {
+	show  func(metric.Observer)
+	taken time.Time
+}
+
+func (t *Telemetry) observe(ctx context.Context, operation string, missing bool, source observed, every time.Duration) error {
 	switch {
 	case t == nil || t.meter == nil:
-		return errors.New("otel: observe: the telemetry was not made by New")
-	case source == nil:
-		return errors.New("otel: observe: the source is nil")
+		return fmt.Errorf("otel: %s: the telemetry was not made by New", operation)
+	case missing:
+		return fmt.Errorf("otel: %s: the source is nil", operation)
 	case every < 0:
-		return fmt.Errorf("otel: observe: interval %s: 0 or more is allowed", every)
+		return fmt.Errorf("otel: %s: interval %s: 0 or more is allowed", operation, every)
 	case every == 0:
 		every = defaultInterval
 	}
-	g, err := newGauges(t.meter)
+	instruments, err := source.register(t.meter)
 	if err != nil {
-		return fmt.Errorf("otel: observe: make the metrics: %w", err)
+		return fmt.Errorf("otel: %s: make the metrics: %w", operation, err)
 	}
-	s := &sampler{source: source, every: every, gauges: g}
-	registration, err := t.meter.RegisterCallback(s.show, g.all...)
+	var last atomic.Pointer[sample]
+	// Called whenever metrics are collected. It does no I/O.
+	registration, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		source.now(o)
+		if s := last.Load(); s != nil && time.Since(s.taken) <= freshFor*every {
+			s.show(o)
+		}
+		return nil
+	}, instruments...)
 	if err != nil {
-		return fmt.Errorf("otel: observe: %w", err)
+		return fmt.Errorf("otel: %s: %w", operation, err)
 	}
-	sampleEvery(Quiet(ctx), every, "sample the queues", s.look)
+	sampleEvery(Quiet(ctx), every, operation, func(ctx context.Context) error {
+		now := time.Now()
+		ctx, cancel := context.WithTimeout(ctx, min(every, sampleTimeout))
+		defer cancel()
+		show, err := source.look(ctx)
+		if err == nil {
+			last.Store(&sample{show, now})
+		}
+		return err
+	})
 	if err := registration.Unregister(); err != nil {
-		return fmt.Errorf("otel: observe: %w", err)
+		return fmt.Errorf("otel: %s: %w", operation, err)
 	}
 	return nil
-}
-
-// sampler keeps the last samples of a source.
-type sampler struct {
-	source Source
-	every  time.Duration
-	gauges *gauges
-	stats  atomic.Pointer[sample[outbox.Stats]]
-	queues atomic.Pointer[sample[[]outbox.Queue]]
-}
-
-type sample[T any] struct {
-	value T
-	taken time.Time
 }
 
 // sampleEvery looks at once, and then every interval, until ctx ends.
@@ -94,7 +115,7 @@ func sampleEvery(ctx context.Context, every time.Duration, operation string, loo
 	for ctx.Err() == nil {
 		err := look(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			otelapi.Handle(fmt.Errorf("otel: %s: %w", operation, err))
+			otelapi.Handle(fmt.Errorf("otel: %s: take a sample: %w", operation, err))
 		}
 		failing = err != nil
 		select {
@@ -102,30 +123,4 @@ func sampleEvery(ctx context.Context, every time.Duration, operation string, loo
 		case <-ticker.C:
 		}
 	}
-}
-
-func (s *sampler) look(ctx context.Context) error {
-	now := time.Now()
-	s.stats.Store(&sample[outbox.Stats]{s.source.Stats(), now})
-	ctx, cancel := context.WithTimeout(ctx, min(s.every, sampleTimeout))
-	defer cancel()
-	queues, err := s.source.Queues(ctx)
-	if err == nil {
-		s.queues.Store(&sample[[]outbox.Queue]{queues, now})
-	}
-	return err
-}
-
-// show is called whenever metrics are collected. It does no I/O.
-func (s *sampler) show(_ context.Context, o metric.Observer) error {
-	oldest := time.Now().Add(-freshFor * s.every)
-	if stats := s.stats.Load(); stats != nil && !stats.taken.Before(oldest) {
-		s.gauges.showStats(o, stats.value)
-	}
-	if queues := s.queues.Load(); queues != nil && !queues.taken.Before(oldest) {
-		for _, q := range queues.value {
-			s.gauges.showQueue(o, q)
-		}
-	}
-	return nil
 }

@@ -30,13 +30,11 @@ func (t *Telemetry) Produce() bus.SendMiddleware {
 // sendRoute is what is known ahead about the messages of one payload type. The
 // route of batches with several types has an empty destination.
 type sendRoute struct {
-	destination                  string
-	send, create, fire           string // names of spans
-	producer, client             []trace.SpanStartOption
-	creating, firing             []trace.SpanStartOption
-	sentLabels, sendingLabels    labels
-	late                         labels
-	sentAttributes, sendingAttrs []attribute.KeyValue
+	destination         string
+	send, create, fire  string // names of spans
+	producer, client    []trace.SpanStartOption
+	creating, firing    []trace.SpanStartOption
+	sent, sending, late labels // of measurements
 }
 
 func newSendRoute(destination string) *sendRoute {
@@ -49,11 +47,16 @@ func newSendRoute(destination string) *sendRoute {
 		send:        spanName(opSend, destination), create: spanName(opCreate, destination), fire: spanName(opFire, destination),
 		producer: start(trace.SpanKindProducer, opSend), client: start(trace.SpanKindClient, opSend),
 		creating: start(trace.SpanKindProducer, opCreate), firing: start(trace.SpanKindProducer, opFire),
-		sentAttributes: operation(opSend, destination), sendingAttrs: append(operation(opSend, destination), operationType(opSend)),
+		late: newLabels(destinationKey.String(destination)),
 	}
-	r.sentLabels, r.sendingLabels = newLabels(r.sentAttributes...), newLabels(r.sendingAttrs...)
-	r.late = newLabels(destinationKey.String(destination))
+	r.sent, r.sending = sendLabels(destination)
 	return r
+}
+
+// sendLabels returns the labels of the messages that are sent, and of the send.
+func sendLabels(destination string, failure ...attribute.KeyValue) (sent, sending labels) {
+	attributes := append(operation(opSend, destination), failure...)
+	return newLabels(attributes...), newLabels(append(attributes, operationType(opSend))...)
 }
 
 func spanName(operation, destination string) string {
@@ -195,28 +198,21 @@ func end(span trace.Span, err error) {
 // sent measures a send. Within a transaction it says what was written, not what
 // was committed.
 func (t *Telemetry) sent(ctx context.Context, r *sendRoute, batch []*bus.Message, took time.Duration, err error) {
-	sending := r.sendingLabels
-	var failure []attribute.KeyValue
+	labelsOf := func(r *sendRoute) (sent, sending labels) { return r.sent, r.sending }
 	if err != nil {
-		failure = []attribute.KeyValue{errorTypeKey.String(errorType(err))}
-		sending = newLabels(append(failure, r.sendingAttrs...)...)
+		failure := errorTypeKey.String(errorType(err))
+		labelsOf = func(r *sendRoute) (sent, sending labels) { return sendLabels(r.destination, failure) }
 	}
+	sent, sending := labelsOf(r)
 	t.metrics.sending.Record(ctx, took.Seconds(), sending.record...)
 	if r.destination != "" {
-		t.count(ctx, r, int64(len(batch)), failure)
+		t.metrics.sent.Add(ctx, int64(len(batch)), sent.add...)
 		return
 	}
 	for _, m := range batch {
 		if m != nil { // a layer's mistake
-			t.count(ctx, t.sends.get(m.PayloadType), 1, failure)
+			sent, _ := labelsOf(t.sends.get(m.PayloadType))
+			t.metrics.sent.Add(ctx, 1, sent.add...)
 		}
 	}
-}
-
-func (t *Telemetry) count(ctx context.Context, r *sendRoute, n int64, failure []attribute.KeyValue) {
-	sent := r.sentLabels
-	if failure != nil {
-		sent = newLabels(append(failure, r.sentAttributes...)...)
-	}
-	t.metrics.sent.Add(ctx, n, sent.add...)
 }

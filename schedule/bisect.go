@@ -179,31 +179,22 @@ func (a *aside) forget(ids ...int64) {
 	}
 }
 
-// waiting returns the schedules to leave alone now.
-func (a *aside) waiting(now time.Time) (ids []int64) {
+// waiting returns the schedules to leave alone now, and when the first of them is tried
+// again; zero means that there is none.
+func (a *aside) waiting(now time.Time) (ids []int64, next time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for id, h := range a.held {
 		switch {
 		case h.until.After(now):
 			ids = append(ids, id)
+			if next.IsZero() || h.until.Before(next) {
+				next = h.until
+			}
 		case now.Sub(h.until) > asideMemory:
 			delete(a.held, id)
 		}
 	}
 	slices.Sort(ids)
-	return ids
-}
-
-// next returns when the first of them is tried again; false means that there is none.
-func (a *aside) next() (at time.Time, ok bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	now := time.Now()
-	for _, h := range a.held {
-		if h.until.After(now) && (!ok || h.until.Before(at)) {
-			at, ok = h.until, true
-		}
-	}
-	return at, ok
+	return ids, next
 }

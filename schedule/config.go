@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,15 +38,7 @@ type ProcessorConfig struct {
 
 // withDefaults fills in what is not set.
 func (c ProcessorConfig) withDefaults() ProcessorConfig {
-	if c.Loops == 0 {
-		c.Loops = 1
-	}
-	if c.PollInterval == 0 {
-		c.PollInterval = 5 * time.Second
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Loops, c.PollInterval, c.Logger = cmp.Or(c.Loops, 1), cmp.Or(c.PollInterval, 5*time.Second), cmp.Or(c.Logger, slog.Default())
 	return c
 }
 

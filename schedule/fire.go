@@ -33,7 +33,8 @@ var errTooSlow = fmt.Errorf("it took longer than %s", fireTimeout)
 func (p *Processor) fire(ctx context.Context, payloadTypes []string) (n int, err error) {
 	for {
 		size, begun := p.batch.Load(), time.Now()
-		filter, limit := store.ScheduleFilter{Sound: true, Except: p.aside.waiting(begun)}, int(size)
+		aside, _ := p.aside.waiting(begun)
+		filter, limit := store.ScheduleFilter{Sound: true, Except: aside}, int(size)
 		rows, err := p.fireTx(ctx, payloadTypes, filter, limit)
 		if err == nil && len(rows) == 0 {
 			filter.Sound, filter.Failed, limit = false, true, 1

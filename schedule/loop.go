@@ -11,59 +11,35 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
-// newAlarm rings for the next look. The quick looks follow a change of schedules
-// whose commit nobody announces.
-func newAlarm() *alarm.Alarm {
-	return alarm.New(100*time.Millisecond, 300*time.Millisecond, time.Second, 3*time.Second)
+// quickLooks follow a change of schedules whose commit nobody announces.
+func quickLooks() []time.Duration {
+	return []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 3 * time.Second}
 }
 
 // loop looks for schedules that are due, until ctx ends.
 func (p *Processor) loop(ctx context.Context) {
-	looks := newAlarm()
-	stop := p.registry.Wakeups().Listen(func(w wakeup.Wake) {
-		switch {
-		case !w.Schedules: // not for us
-		case w.Expected:
-			looks.Expect(time.Now())
-		default:
-			looks.By(time.Now())
+	looks := alarm.New(quickLooks()...)
+	defer p.registry.Wakeups().Listen(func(w wakeup.Wake) {
+		if w.Schedules {
+			looks.Ring(w.Expected)
 		}
-	})
-	defer stop()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	})()
 	retry, locked := outage.NewRetry(), outage.NewRetry()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-looks.Changed():
-		}
-		if wait := looks.Next(time.Now()); wait > 0 {
-			timer.Reset(wait)
-			continue
-		}
-		// Armed before the look, so that whoever rings during it is heard.
-		looks.Rearm(time.Now(), time.Now().Add(p.config.PollInterval))
+	looks.Loop(ctx, p.config.PollInterval, func() {
 		wait, err := p.look(ctx, locked)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			p.outage.Failed("fire schedules", err)
-			if !outage.Pause(ctx, retry.NextBackOff()) { // nobody cuts this wait short
-				return
-			}
+			outage.Pause(ctx, retry.NextBackOff()) // nobody cuts this wait short
 			wait = 0
 		default:
 			p.outage.Recovered()
 			retry.Reset()
 		}
-		now := time.Now()
-		looks.By(now.Add(wait))
-		timer.Reset(looks.Next(now))
-	}
+		looks.By(time.Now().Add(wait))
+	})
 }
 
 // look fires everything that is due and returns how long nothing will be. An idle
@@ -73,29 +49,36 @@ func (p *Processor) look(ctx context.Context, locked backoff.BackOff) (time.Dura
 	if err := p.reportUnregistered(ctx, payloadTypes); err != nil {
 		return 0, err
 	}
-	if len(payloadTypes) == 0 {
-		return p.config.PollInterval, nil
-	}
-	for ctx.Err() == nil {
-		next, ok, err := p.next(ctx, payloadTypes)
-		switch {
-		case err != nil:
-			return 0, err
-		case !ok:
-			return p.config.PollInterval, nil
-		case next > 0:
-			return min(next, p.config.PollInterval), nil
-		}
-		n, err := p.fire(ctx, payloadTypes)
-		if err != nil {
-			return 0, err
-		}
-		if n == 0 { // another instance fires what is due, or a transaction is changing it
-			return min(locked.NextBackOff(), p.config.PollInterval), nil
-		}
+	n, wait, err := p.fireDue(ctx, payloadTypes)
+	if n > 0 {
 		locked.Reset()
 	}
-	return 0, nil
+	if wait == 0 && err == nil {
+		wait = locked.NextBackOff()
+	}
+	return min(wait, p.config.PollInterval), err
+}
+
+// fireDue fires everything that is due and returns how many schedules that were, and how
+// long nothing will be: 0 when another instance fires what is due, or a transaction is
+// changing it.
+func (p *Processor) fireDue(ctx context.Context, payloadTypes []string) (total int, wait time.Duration, err error) {
+	for len(payloadTypes) > 0 {
+		wait, ok, err := p.next(ctx, payloadTypes)
+		switch {
+		case err != nil:
+			return total, 0, err
+		case !ok:
+			return total, p.config.PollInterval, nil
+		case wait > 0:
+			return total, wait, nil
+		}
+		n, err := p.fire(ctx, payloadTypes)
+		if total += n; err != nil || n == 0 {
+			return total, 0, err
+		}
+	}
+	return 0, p.config.PollInterval, nil
 }
 
 // next returns the time until something is due; false means that there is nothing.
@@ -103,8 +86,9 @@ func (p *Processor) next(ctx context.Context, payloadTypes []string) (time.Durat
 	ctx, cancel := context.WithTimeoutCause(ctx, fireTimeout, errTooSlow)
 	defer cancel()
 	now := time.Now()
-	wait, ok, err := p.store.NextSchedule(ctx, p.db, payloadTypes, p.aside.waiting(now))
-	if at, waiting := p.aside.next(); err == nil && waiting && (!ok || at.Sub(now) < wait) {
+	aside, at := p.aside.waiting(now)
+	wait, ok, err := p.store.NextSchedule(ctx, p.db, payloadTypes, aside)
+	if err == nil && !at.IsZero() && (!ok || at.Sub(now) < wait) {
 		return max(at.Sub(now), 1), true, nil
 	}
 	return wait, ok, err

@@ -118,10 +118,7 @@ func (s *Scheduler) DeleteByID(ctx context.Context, db bun.IDB, id int64) error 
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("schedule: delete %d: %w", id, err)
-	}
-	return nil
+	return dberr.Wrap(err, "schedule: delete %d", id)
 }
 
 // Pause keeps a schedule from firing until [Scheduler.Resume], also at a next
@@ -181,14 +178,7 @@ func (s *Scheduler) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, ex
 //
 // It returns [ErrNotFound], and what [Scheduler.Schedule] returns for a payload.
 func (s *Scheduler) UpdatePayload(ctx context.Context, db bun.IDB, id int64, payload bus.Payload) error {
-	if s.registry == nil {
-		return fmt.Errorf("schedule: update payload of %d: %w", id, errUnmade)
-	}
-	payloadType, text, err := s.registry.Encode(payload)
-	if err == nil {
-		m := bus.Message{PayloadType: payloadType, Payload: text}
-		err = m.Check(s.config.MaxPayload)
-	}
+	payloadType, text, err := s.encode(payload, nil)
 	if err != nil {
 		return fmt.Errorf("schedule: update payload of %d: %w", id, err)
 	}
@@ -218,8 +208,5 @@ func (s *Scheduler) change(ctx context.Context, db bun.IDB, what string, id int6
 		_, err = st.UpdateSchedule(ctx, tx, id, changed)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("schedule: %s %d: %w", what, id, err)
-	}
-	return nil
+	return dberr.Wrap(err, "schedule: %s %d", what, id)
 }

@@ -118,22 +118,8 @@ func (p *Processor) Run(ctx context.Context) error {
 // commands that do what is due and exit. What another instance, or an open
 // transaction, has locked is left.
 func (p *Processor) CatchUp(ctx context.Context) (total int, err error) {
-	payloadTypes := p.registry.PayloadTypes()
-	for len(payloadTypes) > 0 {
-		wait, ok, err := p.next(ctx, payloadTypes)
-		if err != nil {
-			return total, fmt.Errorf("schedule: fire: %w", err)
-		}
-		if !ok || wait > 0 {
-			break
-		}
-		n, err := p.fire(ctx, payloadTypes)
-		if total += n; err != nil {
-			return total, fmt.Errorf("schedule: fire: %w", err)
-		}
-		if n == 0 {
-			break
-		}
+	if total, _, err = p.fireDue(ctx, p.registry.PayloadTypes()); err != nil {
+		return total, fmt.Errorf("schedule: fire: %w", err)
 	}
 	return total, nil
 }
@@ -141,10 +127,7 @@ func (p *Processor) CatchUp(ctx context.Context) (total int, err error) {
 // Check looks at the live database as [Processor.Run] does before it starts, and
 // returns the same errors. It takes at most 10 s, and may be called at any time.
 func (p *Processor) Check(ctx context.Context) error {
-	if err := p.check(ctx); err != nil {
-		return fmt.Errorf("schedule: check: %w", err)
-	}
-	return nil
+	return dberr.Wrap(p.check(ctx), "schedule: check")
 }
 
 func (p *Processor) check(ctx context.Context) error {

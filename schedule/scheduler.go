@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,9 +77,7 @@ func NewScheduler(registry *bus.Registry, config SchedulerConfig) (*Scheduler, e
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	if config.MaxPayload == 0 {
-		config.MaxPayload = limits.Payload
-	}
+	config.MaxPayload = cmp.Or(config.MaxPayload, limits.Payload)
 	return &Scheduler{registry: registry, config: config, stores: store.All(registry.Tables())}, nil
 }
 
@@ -173,9 +172,6 @@ func (s *Scheduler) ScheduleAnother(ctx context.Context, db bun.IDB, payload bus
 }
 
 func (s *Scheduler) write(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options []Option) (int64, error) {
-	if s.registry == nil {
-		return 0, fmt.Errorf("schedule: write schedule: %w", errUnmade)
-	}
 	row, err := s.row(ctx, payload, expression, zone, options)
 	what := "write schedule"
 	if row.Name != "" {
@@ -224,11 +220,7 @@ func (s *Scheduler) clock(ctx context.Context, st *store.Store, tx bun.Tx, name 
 func (s *Scheduler) row(ctx context.Context, payload bus.Payload, expression, zone string, options []Option) (store.Schedule, error) {
 	e, mistakes := s.apply(ctx, options)
 	row := store.Schedule{Name: e.Name, Tag: e.Tag, CronExpression: expression, CronTimezone: zone}
-	payloadType, text, err := s.registry.Encode(payload)
-	if err == nil {
-		m := bus.Message{PayloadType: payloadType, Payload: text, Headers: e.Headers}
-		err = m.Check(s.config.MaxPayload)
-	}
+	payloadType, text, err := s.encode(payload, e.Headers)
 	err = errors.Join(mistakes, err, limits.CheckKey("name", e.Name), limits.CheckKey("tag", e.Tag), checkExpression(expression, zone))
 	if err != nil {
 		return row, err
@@ -240,6 +232,18 @@ func (s *Scheduler) row(ctx context.Context, payload bus.Payload, expression, zo
 		}
 	}
 	return row, nil
+}
+
+// encode encodes a payload that may be stored.
+func (s *Scheduler) encode(payload bus.Payload, headers map[string]string) (payloadType string, text []byte, err error) {
+	if s.registry == nil {
+		return "", nil, errUnmade
+	}
+	if payloadType, text, err = s.registry.Encode(payload); err == nil {
+		m := bus.Message{PayloadType: payloadType, Payload: text, Headers: headers}
+		err = m.Check(s.config.MaxPayload)
+	}
+	return payloadType, text, err
 }
 
 // apply applies the options, over the headers of every schedule.

@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -38,9 +39,6 @@ type Declared struct {
 // are wrong; two with one name, an empty tag, and a name that has another tag already,
 // are bus.ErrBadOption.
 func (s *Scheduler) Sync(ctx context.Context, db bun.IDB, tag string, set ...Declared) error {
-	if s.registry == nil {
-		return fmt.Errorf("schedule: sync: %w", errUnmade)
-	}
 	rows, err := s.declared(ctx, tag, set)
 	if err != nil {
 		return fmt.Errorf("schedule: sync %q: %w", tag, err)
@@ -61,10 +59,7 @@ func (s *Scheduler) Sync(ctx context.Context, db bun.IDB, tag string, set ...Dec
 		_, err := st.DeleteSchedules(ctx, tx, store.ScheduleFilter{Tag: tag, Except: kept})
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("schedule: sync %q: %w", tag, err)
-	}
-	return nil
+	return dberr.Wrap(err, "schedule: sync %q", tag)
 }
 
 // otherSet refuses a name that another set has: the two would take it from each other

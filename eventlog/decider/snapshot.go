@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"reflect"
+	"slices"
 
 	"github.com/uptrace/bun"
 
@@ -15,9 +16,9 @@ import (
 )
 
 // kept is a snapshot as it is stored.
-type kept struct {
-	Form  string          `json:"form"` // of the Go type of the state
-	State json.RawMessage `json:"state"`
+type kept[T any] struct {
+	Form  string `json:"form"` // of the Go type of the state
+	State T      `json:"state"`
 }
 
 func (d Decider[S, C, E]) kind() string { return fmt.Sprintf("%s/%d", d.Category, d.Snapshots.Schema) }
@@ -28,7 +29,7 @@ func (d Decider[S, C, E]) restore(ctx context.Context, log *eventlog.Log, db bun
 	if err != nil || !ok {
 		return l, err
 	}
-	var k kept
+	var k kept[json.RawMessage]
 	if json.Unmarshal(snapshot.State, &k) != nil || k.Form != formOf(reflect.TypeFor[S]()) || json.Unmarshal(k.State, &l.state) != nil {
 		return l, fmt.Errorf("snapshot of version %d: %w", snapshot.Version, ErrMisfit)
 	}
@@ -42,11 +43,7 @@ func (d Decider[S, C, E]) encode(l loaded[S]) ([]byte, error) {
 	if every := int64(d.Snapshots.Every); every == 0 || l.version/every == l.snapshot/every {
 		return nil, nil
 	}
-	state, err := json.Marshal(l.state)
-	if err != nil {
-		return nil, fmt.Errorf("encode snapshot: %w", err)
-	}
-	text, err := json.Marshal(kept{Form: formOf(reflect.TypeFor[S]()), State: state})
+	text, err := json.Marshal(kept[S]{Form: formOf(reflect.TypeFor[S]()), State: l.state})
 	if err != nil {
 		return nil, fmt.Errorf("encode snapshot: %w", err)
 	}
@@ -81,10 +78,8 @@ func formOf(t reflect.Type) string {
 	var walk func(t reflect.Type, above []reflect.Type)
 	walk = func(t reflect.Type, above []reflect.Type) {
 		fmt.Fprintf(h, "%s(", t.Kind())
-		for _, a := range above {
-			if a == t { // it contains itself
-				return
-			}
+		if slices.Contains(above, t) { // it contains itself
+			return
 		}
 		above = append(above[:len(above):len(above)], t)
 		switch t.Kind() {

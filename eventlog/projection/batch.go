@@ -45,9 +45,8 @@ type batch struct {
 
 // failure is why a batch was rolled back.
 type failure struct {
-	index     int // of the event, -1 when it may be any
+	smaller   int // how many to try next; 0 when the first event has failed, or the only one
 	message   *bus.Message
-	size      int // of the batch
 	sub       store.Subscription
 	blameless bool
 	err       error
@@ -204,7 +203,7 @@ func (b *batch) apply(ctx context.Context, stop <-chan struct{}) error {
 				return nil
 			}
 			if err := b.send(ctx, m); err != nil {
-				return b.failed(ctx, i, m, err)
+				return b.failed(ctx, i, m, err) // those before it go first
 			}
 		}
 		return nil
@@ -241,7 +240,7 @@ func (b *batch) applyBatch(ctx context.Context) error {
 		break
 	}
 	if err := b.send(ctx, first); err != nil {
-		return b.failed(ctx, -1, first, err)
+		return b.failed(ctx, len(b.messages)/2, first, err) // it may be any
 	}
 	return nil
 }
@@ -284,11 +283,8 @@ func (b *batch) consume(ctx context.Context, m *bus.Message) error {
 	return b.call(ctx, m, func() error { return b.Batch(ctx, b.tx, b.events) })
 }
 
-func (b *batch) failed(ctx context.Context, index int, m *bus.Message, err error) error {
-	if len(b.messages) == 1 {
-		index = 0
-	}
-	f := &failure{index: index, message: m, size: len(b.messages), sub: b.sub, err: err}
+func (b *batch) failed(ctx context.Context, smaller int, m *bus.Message, err error) error {
+	f := &failure{smaller: smaller, message: m, sub: b.sub, err: err}
 	if innocent(err) {
 		statement, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 		defer cancel()

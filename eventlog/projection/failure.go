@@ -26,12 +26,8 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, f *failure) (more b
 	}
 	f.blameless = false
 	s.blameless.Store(0)
-	if f.index != 0 {
-		smaller := f.index
-		if f.index < 0 {
-			smaller = f.size / 2
-		}
-		s.limit.Store(int64(max(smaller, 1)))
+	if f.smaller > 0 {
+		s.limit.Store(int64(f.smaller))
 		return true, nil
 	}
 	v := bus.VerdictOf(f.err)

@@ -85,10 +85,7 @@ func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) err
 	if err == nil {
 		err = txn.InTx(ctx, db, func(tx bun.Tx) error { return i.rebuild(ctx, s, tx, log) })
 	}
-	if err != nil {
-		return fmt.Errorf("projection: rebuild inline %q: %w", i.projection.Name, dberr.Explained(err))
-	}
-	return nil
+	return dberr.Wrap(err, "projection: rebuild inline %q", i.projection.Name)
 }
 
 // rebuild reads by sequence numbers: behind the gate no event is on its way, and

@@ -3,6 +3,8 @@ package projection
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,10 +16,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
-// newAlarm rings for the next look. The quick looks follow an append whose commit
-// nobody announces.
-func newAlarm() *alarm.Alarm {
-	return alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond)
+// quickLooks follow an append whose commit nobody announces.
+func quickLooks() []time.Duration {
+	return []time.Duration{2 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond}
 }
 
 // shard is a part of a projection.
@@ -27,8 +28,14 @@ type shard struct {
 	limit  atomic.Int64 // of the next batch: less than BatchSize after a failure
 	window atomic.Int64 // positions that it looks at: more where few are for it
 
+	busy      atomic.Bool  // somebody works on it
 	blameless atomic.Int64 // failures in a row that are nobody's fault
 	applied   atomic.Int64 // events
+}
+
+// is tells whether a row is that of the shard.
+func (s *shard) is(row store.Subscription) bool {
+	return row.Name == s.Name && row.Version == s.Version && row.Shard == s.number
 }
 
 // crew is the goroutines of one Run.
@@ -39,61 +46,36 @@ type crew struct {
 	alarm   *alarm.Alarm
 	slots   chan struct{} // one for each shard that may be worked on
 	workers sync.WaitGroup
-	mu      sync.Mutex
-	busy    map[*shard]bool
 }
 
 // loop looks for shards that are behind, and has them worked on, until ctx ends.
 func (r *Runner) loop(ctx context.Context) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	c := &crew{Runner: r, ctx: work, stop: ctx.Done(), alarm: newAlarm(), slots: make(chan struct{}, r.config.Concurrency), busy: map[*shard]bool{}}
-	stopListening := r.log.Registry().Wakeups().Listen(func(w wakeup.Wake) {
-		switch {
-		case !w.Events: // not for us
-		case w.Expected:
-			c.alarm.Expect(time.Now())
-		default:
-			c.alarm.By(time.Now())
+	c := &crew{Runner: r, ctx: work, stop: ctx.Done(), alarm: alarm.New(quickLooks()...), slots: make(chan struct{}, r.config.Concurrency)}
+	defer r.log.Registry().Wakeups().Listen(func(w wakeup.Wake) {
+		if w.Events {
+			c.alarm.Ring(w.Expected)
 		}
-	})
-	defer stopListening()
-	c.look(ctx)
-	cut := time.AfterFunc(r.config.DrainTimeout, func() { cancel(bus.ErrStopping) })
-	defer cut.Stop()
-	c.workers.Wait()
-}
-
-func (c *crew) look(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	})()
 	retry := outage.NewRetry()
-	for {
-		select {
-		case <-ctx.Done():
+	c.alarm.Loop(ctx, c.config.PollInterval, func() {
+		err := c.dispatch(ctx)
+		switch {
+		case ctx.Err() != nil:
 			return
-		case <-timer.C:
-		case <-c.alarm.Changed():
-		}
-		if wait := c.alarm.Next(time.Now()); wait > 0 {
-			timer.Reset(wait)
-			continue
-		}
-		// Armed before the look, so that whoever rings during it is heard.
-		c.alarm.Rearm(time.Now(), time.Now().Add(c.config.PollInterval))
-		if err := c.dispatch(ctx); err != nil {
-			if ctx.Err() != nil {
-				return
-			}
+		case err != nil:
 			c.outage.Failed("look for events", err)
 			now := time.Now()
 			c.alarm.Rearm(now, now.Add(retry.NextBackOff()))
-		} else {
+		default:
 			c.outage.Recovered()
 			retry.Reset()
 		}
-		timer.Reset(c.alarm.Next(time.Now()))
-	}
+	})
+	cut := time.AfterFunc(r.config.DrainTimeout, func() { cancel(bus.ErrStopping) })
+	defer cut.Stop()
+	c.workers.Wait()
 }
 
 // dispatch numbers events, and starts work on the shards that are behind. An idle
@@ -108,7 +90,7 @@ func (c *crew) dispatch(ctx context.Context) error {
 	// Should numbering have failed, projections go on with what has its position.
 	for _, reader := range c.readers {
 		for _, shard := range reader.shards {
-			if among(rows, shard) {
+			if slices.ContainsFunc(rows, shard.is) {
 				c.start(shard)
 			}
 		}
@@ -119,7 +101,7 @@ func (c *crew) dispatch(ctx context.Context) error {
 func (c *crew) behind(ctx context.Context) ([]store.Subscription, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	return c.store.Behind(ctx, c.db, c.names())
+	return c.store.Behind(ctx, c.db, slices.Collect(maps.Keys(c.byName)))
 }
 
 // number numbers for as long as a statement may take. Where there is more to do
@@ -137,29 +119,10 @@ func (c *crew) number(ctx context.Context) error {
 	return err
 }
 
-func (r *Runner) names() []string {
-	names := make([]string, 0, len(r.byName))
-	for name := range r.byName {
-		names = append(names, name)
-	}
-	return names
-}
-
-func among(rows []store.Subscription, s *shard) bool {
-	for _, row := range rows {
-		if row.Name == s.Name && row.Version == s.Version && row.Shard == s.number {
-			return true
-		}
-	}
-	return false
-}
-
 // start works on a shard unless somebody does. Where all slots are taken, whoever
 // ends rings for another look.
 func (c *crew) start(s *shard) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.busy[s] || c.left.Load() >= maxLeft {
+	if s.busy.Load() || c.left.Load() >= maxLeft {
 		return
 	}
 	select {
@@ -167,12 +130,10 @@ func (c *crew) start(s *shard) {
 	default:
 		return
 	}
-	c.busy[s] = true
+	s.busy.Store(true)
 	c.workers.Go(func() {
 		defer func() {
-			c.mu.Lock()
-			delete(c.busy, s)
-			c.mu.Unlock()
+			s.busy.Store(false)
 			<-c.slots
 		}()
 		c.work(s)
@@ -187,10 +148,8 @@ const turn = 5 * time.Second
 // meanwhile, unless it found nothing it could do.
 func (c *crew) work(s *shard) {
 	for begun, worked := time.Now(), false; ; worked = true {
-		select {
-		case <-c.stop:
+		if stopped(c.stop) {
 			return
-		default:
 		}
 		more, err := c.step(c.ctx, s, c.stop)
 		if _, failed := errors.AsType[*failure](err); err != nil && !failed {

@@ -1,11 +1,11 @@
 package projection
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -92,9 +92,7 @@ type Apply struct {
 func On[E bus.Payload](fn func(ctx context.Context, tx bun.Tx, event E) error) Apply {
 	probe := bus.Consume("on", func(context.Context, E) error { return nil })
 	a := Apply{name: probe.PayloadType(), goType: reflect.TypeFor[E]()}
-	if _, err := bus.NewRegistry(probe); err != nil {
-		a.err = err
-	}
+	_, a.err = bus.NewRegistry(probe)
 	if fn == nil {
 		a.err = errors.Join(a.err, fmt.Errorf("the function for event %q is nil", a.name))
 		return a
@@ -121,20 +119,13 @@ type reader struct {
 }
 
 func (p Projection) withDefaults() Projection {
-	setDefault(&p.Version, 1)
-	setDefault(&p.Shards, 1)
-	setDefault(&p.BatchSize, 500)
-	setDefault(&p.MaxAttempts, 5)
-	setDefault(&p.AttemptDelay, time.Second)
-	setDefault(&p.Timeout, 10*time.Second)
+	p.Version = cmp.Or(p.Version, 1)
+	p.Shards = cmp.Or(p.Shards, 1)
+	p.BatchSize = cmp.Or(p.BatchSize, 500)
+	p.MaxAttempts = cmp.Or(p.MaxAttempts, 5)
+	p.AttemptDelay = cmp.Or(p.AttemptDelay, time.Second)
+	p.Timeout = cmp.Or(p.Timeout, 10*time.Second)
 	return p
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // newReader reports everything that is wrong with a projection.
@@ -232,14 +223,13 @@ func (r *reader) same(stored string, types *eventlog.Types) bool {
 	if json.Unmarshal([]byte(stored), &f) != nil {
 		return false
 	}
-	now := map[string]bool{}
-	for _, name := range f.Types {
+	for i, name := range f.Types {
 		if known := types.Names(name); known != nil {
-			name = known[0]
+			f.Types[i] = known[0]
 		}
-		now[name] = true
 	}
-	f.Types = slices.Sorted(maps.Keys(now))
+	slices.Sort(f.Types)
+	f.Types = slices.Compact(f.Types)
 	return f.String() == r.filter
 }
 

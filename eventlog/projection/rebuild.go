@@ -132,10 +132,7 @@ func (r *Runner) Resume(ctx context.Context, name string, version int) (int, err
 	if err == nil && n == 0 {
 		err = r.known(ctx, name, version)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("projection: resume %q: %w", name, dberr.Explained(err))
-	}
-	return n, nil
+	return n, dberr.Wrap(err, "projection: resume %q", name)
 }
 
 // known returns an error for a version that has no checkpoints.

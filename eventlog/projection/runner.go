@@ -1,10 +1,12 @@
 package projection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,25 +95,18 @@ func NewRunner(db *bun.DB, log *eventlog.Log, config RunnerConfig, projections .
 	var errs []error
 	r.config, err = config.complete(s.RowLocks())
 	errs = append(errs, err)
-	type key struct {
-		name    string
-		version int
-	}
-	seen := map[key]bool{}
 	for _, p := range projections {
-		reader, err := newReader(p, log.Types())
+		added, err := newReader(p, log.Types())
 		if err != nil {
 			errs = append(errs, fmt.Errorf("projection: NewRunner: %w", err))
 			continue
 		}
-		k := key{reader.Name, reader.Version}
-		if seen[k] {
-			errs = append(errs, fmt.Errorf("projection: NewRunner: projection %q version %d is given twice", k.name, k.version))
+		if slices.ContainsFunc(r.readers, func(r *reader) bool { return r.Name == added.Name && r.Version == added.Version }) {
+			errs = append(errs, fmt.Errorf("projection: NewRunner: projection %q version %d is given twice", added.Name, added.Version))
 		}
-		seen[k] = true
-		r.readers = append(r.readers, reader)
-		if newest := r.byName[reader.Name]; newest == nil || newest.Version < reader.Version {
-			r.byName[reader.Name] = reader
+		r.readers = append(r.readers, added)
+		if newest := r.byName[added.Name]; newest == nil || newest.Version < added.Version {
+			r.byName[added.Name] = added
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -130,12 +125,10 @@ func (c RunnerConfig) complete(rowLocks bool) (RunnerConfig, error) {
 	if !rowLocks {
 		concurrency = 1
 	}
-	setDefault(&c.Concurrency, concurrency)
-	setDefault(&c.PollInterval, 250*time.Millisecond)
-	setDefault(&c.DrainTimeout, 10*time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Concurrency = cmp.Or(c.Concurrency, concurrency)
+	c.PollInterval = cmp.Or(c.PollInterval, 250*time.Millisecond)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 10*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.Chain == nil {
 		c.Chain = middleware.Default(middleware.Options{Logger: slog.New(warnings{c.Logger.Handler()})})
 	}
@@ -192,10 +185,7 @@ const statementTimeout = 5 * time.Second
 // returns the same errors. It takes at most 10 s, and enters projections that are
 // new.
 func (r *Runner) Check(ctx context.Context) error {
-	if err := r.start(ctx); err != nil {
-		return fmt.Errorf("projection: check: %w", err)
-	}
-	return nil
+	return dberr.Wrap(r.start(ctx), "projection: check")
 }
 
 // start enters the projections and checks that they are what they were.

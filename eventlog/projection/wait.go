@@ -39,10 +39,7 @@ const (
 // back. It is an error when a shard halts, [ErrHalted], and when the runner was
 // given only a version that is retired, [ErrRetired].
 func (r *Runner) WaitFor(ctx context.Context, name string, appended eventlog.Appended) error {
-	if err := r.waitFor(ctx, name, appended); err != nil {
-		return fmt.Errorf("projection: wait for %q: %w", name, err)
-	}
-	return nil
+	return dberr.Wrap(r.waitFor(ctx, name, appended), "projection: wait for %q", name)
 }
 
 func (r *Runner) waitFor(ctx context.Context, name string, appended eventlog.Appended) error {
@@ -174,12 +171,12 @@ func (r *Runner) catchUp(ctx context.Context) error {
 					}
 				}
 			}
-			done, err := r.passed(ctx, reader, head)
+			done, err := r.reached(ctx, reader, head)
+			if done || errors.Is(err, ErrRetired) {
+				break
+			}
 			if err != nil {
 				return err
-			}
-			if done {
-				break
 			}
 			if err := r.await(ctx, moved, waitMin); err != nil {
 				return err
@@ -187,18 +184,6 @@ func (r *Runner) catchUp(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// passed is reached, for a reader that may be retired.
-func (r *Runner) passed(ctx context.Context, reader *reader, head int64) (bool, error) {
-	rows, err := r.subscriptions(ctx, r.db, reader)
-	if err == nil && len(rows) > 0 && rows[0].Status == store.Retired {
-		return true, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return r.reached(ctx, reader, head)
 }
 
 // Stats tells how far a projection has come, in the whole database.
@@ -246,8 +231,5 @@ func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 // 10,000.
 func (r *Runner) Unnumbered(ctx context.Context) (int64, error) {
 	n, err := r.store.Unnumbered(ctx, r.db, store.MostCounted)
-	if err != nil {
-		return 0, fmt.Errorf("projection: unnumbered: %w", dberr.Explained(err))
-	}
-	return n, nil
+	return n, dberr.Wrap(err, "projection: unnumbered")
 }

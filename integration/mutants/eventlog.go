@@ -51,7 +51,7 @@ func eventLogMutants() []mutant {
 		{
 			name: "streams locked in the order given", file: "eventlog/append.go", suite: tests("^TestSeveralStreamsDoNotDeadlock$"), says: "append to two streams",
 			changes: []change{
-				{"	slices.SortFunc(order, func(x, y int) int { return cmp.Compare(a.writes[x].Stream, a.writes[y].Stream) })\n", ""},
+				{"	slices.SortFunc(a.order, func(x, y int) int { return cmp.Compare(a.writes[x].Stream, a.writes[y].Stream) })\n", ""},
 				{"	\"cmp\"\n", ""},
 			},
 		},

@@ -1,6 +1,7 @@
 package alarm
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -69,5 +70,36 @@ func (a *Alarm) Rearm(now, latest time.Time) {
 			}
 			return
 		}
+	}
+}
+
+// Ring has the loop look now or, for a change whose commit is still to come, a few
+// times soon.
+func (a *Alarm) Ring(expected bool) {
+	if now := time.Now(); expected {
+		a.Expect(now)
+	} else {
+		a.By(now)
+	}
+}
+
+// Loop calls look whenever the alarm rings, and at the latest an interval after it last
+// did, until ctx ends. Within look the alarm can be set anew.
+func (a *Alarm) Loop(ctx context.Context, interval time.Duration, look func()) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-a.changed:
+		}
+		now := time.Now()
+		if a.Next(now) <= 0 {
+			a.Rearm(now, now.Add(interval)) // before the look, so that whoever rings during it is heard
+			look()
+		}
+		timer.Reset(a.Next(time.Now()))
 	}
 }

@@ -102,6 +102,15 @@ func Explained(err error) error {
 	return fmt.Errorf("%w: %w", ErrSchema, err)
 }
 
+// Wrap puts what was being done before an error, explained; nil stays nil. It is not for
+// errors of the application's functions, whose missing tables are not the library's.
+func Wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), Explained(err))
+}
+
 // IsMissingColumn tells whether a statement named a column that does not exist.
 func IsMissingColumn(err error) bool {
 	return ClassOf(err) == Schema && !IsMissingTable(err)

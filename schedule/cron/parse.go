@@ -30,62 +30,47 @@ func Parse(expr string) (Expression, error) {
 	// Without this, white space and letters that merely look or fold like
 	// those of the syntax (a pasted no-break space, a long s) would pass.
 	if strings.ContainsFunc(expr, func(r rune) bool { return r >= utf8.RuneSelf }) {
-		return Expression{}, &ParseError{Expr: expr, Value: expr, Allowed: "ASCII text"}
+		return refused(expr, "ASCII text")
 	}
-	fields := strings.Fields(expr)
+	fields, text := strings.Fields(expr), strings.TrimSpace(expr)
+	prefix, _, zone := strings.Cut(text, "=") // as other cron dialects let expressions name a time zone
 	switch {
-	case len(fields) > 0 && strings.HasPrefix(fields[0], "@"):
+	case strings.HasPrefix(text, "@"):
 		return parseMacro(expr, fields)
-	case len(fields) > 0 && zonePrefix(fields[0]) != "":
-		return Expression{}, &ParseError{Expr: expr, Value: expr,
-			Allowed: "an expression without " + zonePrefix(fields[0]) + " (pass the zone beside it)"}
+	case zone && (prefix == "TZ" || prefix == "CRON_TZ"):
+		return refused(expr, "an expression without "+prefix+"= (pass the zone beside it)")
 	case len(fields) == 5:
 		return parseFields(expr, append([]string{"0"}, fields...))
 	case len(fields) == 6:
 		return parseFields(expr, fields)
 	default:
-		return Expression{}, &ParseError{Expr: expr, Value: expr, Allowed: "5 or 6 fields or a macro"}
+		return refused(expr, "5 or 6 fields or a macro")
 	}
 }
 
-// zonePrefix returns how a field names a time zone, as other cron dialects let
-// expressions do, or "".
-func zonePrefix(field string) string {
-	for _, prefix := range []string{"TZ=", "CRON_TZ="} {
-		if strings.HasPrefix(field, prefix) {
-			return prefix
-		}
-	}
-	return ""
+func refused(expr, allowed string) (Expression, error) {
+	return Expression{}, &ParseError{Expr: expr, Value: expr, Allowed: allowed}
+}
+
+// macros are what they stand for. Immutable.
+var macros = map[string]string{
+	"@yearly": "0 0 0 1 1 *", "@annually": "0 0 0 1 1 *",
+	"@monthly": "0 0 0 1 * *",
+	"@weekly":  "0 0 0 * * 0",
+	"@daily":   "0 0 0 * * *", "@midnight": "0 0 0 * * *",
+	"@hourly":       "0 0 * * * *",
+	"@every_minute": "0 * * * * *",
+	"@every_second": "* * * * * *",
 }
 
 func parseMacro(expr string, fields []string) (Expression, error) {
 	if strings.EqualFold(fields[0], "@every") {
 		return parseEvery(expr, strings.Join(fields[1:], " "))
 	}
-	var meaning string
-	switch strings.ToLower(strings.Join(fields, " ")) {
-	case "@yearly", "@annually":
-		meaning = "0 0 0 1 1 *"
-	case "@monthly":
-		meaning = "0 0 0 1 * *"
-	case "@weekly":
-		meaning = "0 0 0 * * 0"
-	case "@daily", "@midnight":
-		meaning = "0 0 0 * * *"
-	case "@hourly":
-		meaning = "0 0 * * * *"
-	case "@every_minute":
-		meaning = "0 * * * * *"
-	case "@every_second":
-		meaning = "* * * * * *"
-	default:
-		return Expression{}, &ParseError{
-			Expr:  expr,
-			Value: expr,
-			Allowed: "@yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly, " +
-				"@every_minute, @every_second or @every with a duration",
-		}
+	meaning, ok := macros[strings.ToLower(strings.Join(fields, " "))]
+	if !ok {
+		return refused(expr, "@yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly, "+
+			"@every_minute, @every_second or @every with a duration")
 	}
 	return parseFields(expr, strings.Fields(meaning))
 }
@@ -93,11 +78,7 @@ func parseMacro(expr string, fields []string) (Expression, error) {
 func parseEvery(expr, duration string) (Expression, error) {
 	every, err := time.ParseDuration(duration)
 	if err != nil || every < time.Second || every%time.Second != 0 {
-		return Expression{}, &ParseError{
-			Expr:    expr,
-			Value:   expr,
-			Allowed: "@every with whole seconds, at least 1s (@every 1h30m)",
-		}
+		return refused(expr, "@every with whole seconds, at least 1s (@every 1h30m)")
 	}
 	return Expression{text: expr, every: every}, nil
 }
