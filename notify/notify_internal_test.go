@@ -203,7 +203,7 @@ func TestOthersAreToldOfWhatWasCommittedBeforeRun(t *testing.T) {
 		b := newBubble(t, s, nil)
 		b.produced()
 		b.run()
-		if about, _ := s.said(time.Now()); !slices.Equal(about, []string{aboutMessages}) {
+		if about, _ := s.said(time.Now()); !slices.Equal(about, []string{"messages"}) {
 			t.Errorf("notifications right after the start: got %q, want one", about)
 		}
 		b.stop()
