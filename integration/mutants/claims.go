@@ -28,15 +28,15 @@ func cursorMutants() []mutant {
 			changes: []change{{"case c.start.Before(stood), stood.Before(from):", "case c.start.Before(stood):"}},
 		},
 		{
-			name: "no sweeps", file: "outbox/sweeper.go", suite: suite{pkg: inStore, tests: "^TestLateCommitsAreFound$/^sqlite$"}, says: `the late one ran`,
+			name: "no sweeps", file: "outbox/sweeper.go", suite: suite{pkg: inOutbox, tests: "^TestLateCommitsAreFound$/^sqlite$"}, says: `the late one ran`,
 			changes: []change{{"return !s.running && !now.Before(s.next), s.took", "return s.next.IsZero(), s.took"}},
 		},
 		{
-			name: "claims recovered right after the start", file: "outbox/poller.go", suite: suite{pkg: inStore, tests: "^TestAFreshProcessLetsOwnersRenew$"}, says: `renewal right after the outage: got \[\]`,
+			name: "claims recovered right after the start", file: "outbox/poller.go", suite: suite{pkg: inOutbox, tests: "^TestAFreshProcessLetsOwnersRenew$"}, says: `renewal right after the outage: got \[\]`,
 			changes: []change{{"return r.outage.Stable() && !time.Now().Before(r.graceEnds())", "return r.outage.Stable()"}},
 		},
 		{
-			name: "one consumer may hold all workers", file: "outbox/order.go", suite: suite{pkg: inStore, tests: "^TestASlowConsumerDelaysNobody$"}, says: `the quick one waited for up to`,
+			name: "one consumer may hold all workers", file: "outbox/order.go", suite: suite{pkg: inOutbox, tests: "^TestASlowConsumerDelaysNobody$"}, says: `the quick one waited for up to`,
 			changes: []change{{"return max(free-share, (free-c.running+1)/2, 0)", "return max(free-share+share, 0)"}},
 		},
 		{

@@ -85,7 +85,7 @@ func mariaSettleMutants() []mutant {
 					"\tvar live []struct {\n\t\tdialect.Leased `bun:\",extend\"`\n\t\tPID            int64  `bun:\"pid\"`\n\t\tPath           string `bun:\"path\"`\n\t}\n\tif err := m.Query(ctx, tx, claimsSQL, bun.List(claims), f.Owner).Scan(ctx, &live); err != nil {\n\t\treturn nil, err\n\t}\n\tif err := m.Query(ctx, tx, statement, dialect.Ordered(ids)).Scan(ctx, &locked); err != nil {"}},
 		},
 		{
-			name: "MariaDB: a transaction that has ended is committed", file: mariaFence, suite: onMariaDB("^TestMariaDBTransactionThatEndsEarly$"), says: `effects: got those of attempts that add up to`,
+			name: "MariaDB: a transaction that has ended is committed", file: mariaFence, suite: suite{pkg: inOutbox, tests: "^TestMariaDBTransactionThatEndsEarly$"}, says: `effects: got those of attempts that add up to`,
 			changes: []change{{"_, err := tx.NewRaw(`RELEASE SAVEPOINT ` + fencePoint).Exec(ctx); err != nil {", "_, err := tx.NewRaw(`SELECT 1`).Exec(ctx); err != nil {"}},
 		},
 		{
@@ -97,7 +97,7 @@ func mariaSettleMutants() []mutant {
 			changes: []change{{"n == len(keys)", "n > 0"}},
 		},
 		{
-			name: "MariaDB: a snapshot tells which insert ids are free", file: "internal/store/mariadb/keys.go", suite: onMariaDB("^TestReservedInsertIDsAreFree$"), says: `want a duplicate`,
+			name: "MariaDB: a snapshot tells which insert ids are free", file: "internal/store/mariadb/keys.go", suite: suite{pkg: inOutbox, tests: "^TestReservedInsertIDsAreFree$"}, says: `want a duplicate`,
 			changes: []change{{"WHERE k.id IS NULL LOCK IN SHARE MODE", "WHERE k.id IS NULL"}},
 		},
 		{

@@ -40,7 +40,11 @@ const (
 	postgres   = "internal/store/postgres/claim.go"
 	pgSettling = "internal/store/postgres/settle.go"
 	pgLease    = "internal/store/postgres/lease.go"
-	inStore    = "./integration"
+	inStore    = "./integration/store"
+	inOutbox   = "./integration/outbox"
+	inSchedule = "./integration/schedule"
+	inTxn      = "./integration/txn"
+	inClasses  = "./integration/dberr"
 	underStore = "^TestStore$/^postgres$/"
 )
 
@@ -133,31 +137,31 @@ func crashMutants() []mutant {
 func processMutants() []mutant {
 	return []mutant{
 		{
-			name: "settle all fetched", file: "outbox/ledger.go", suite: suite{pkg: inStore, tests: "^TestGracefulStopWithAHundredInFlight$|^TestBlockedHandlerDelaysNobody$"}, says: `removed: got \d+, want the \d+ that finished`,
+			name: "settle all fetched", file: "outbox/ledger.go", suite: suite{pkg: inOutbox, tests: "^TestGracefulStopWithAHundredInFlight$|^TestBlockedHandlerDelaysNobody$"}, says: `removed: got \d+, want the \d+ that finished`,
 			changes: []change{{"if entry.open == 0 && !entry.partial && !b.freeOnly && allDone(results) {", "if !entry.partial && !b.freeOnly && allDone(results) {"}},
 		},
 		{
-			name: "claims recovered right after an outage", file: "outbox/poller.go", suite: suite{pkg: inStore, tests: "^TestReadsDoNotEndAnOutageOfWrites$"}, says: `messages with a crash: got \d+ now`,
+			name: "claims recovered right after an outage", file: "outbox/poller.go", suite: suite{pkg: inOutbox, tests: "^TestReadsDoNotEndAnOutageOfWrites$"}, says: `messages with a crash: got \d+ now`,
 			changes: []change{{"return r.outage.Stable() && !time.Now()", "return !time.Now()"}},
 		},
 		{
-			name: "delete before handler", file: "outbox/worker.go", suite: suite{pkg: inStore, tests: "^TestGracefulStopWithAHundredInFlight$"}, says: `removed: got \d+, want the \d+ that finished`,
+			name: "delete before handler", file: "outbox/worker.go", suite: suite{pkg: inOutbox, tests: "^TestGracefulStopWithAHundredInFlight$"}, says: `removed: got \d+, want the \d+ that finished`,
 			changes: deleteBeforeHandler(),
 		},
 		{
-			name: "a failing message leaves its writes to its group", file: "internal/store/settle.go", suite: suite{pkg: inStore, tests: "^TestOneOfAGroupFailsAlone$"}, says: `message 7: got effects in attempts \[`,
+			name: "a failing message leaves its writes to its group", file: "internal/store/settle.go", suite: suite{pkg: inOutbox, tests: "^TestOneOfAGroupFailsAlone$"}, says: `message 7: got effects in attempts \[`,
 			changes: []change{{"`ROLLBACK TO SAVEPOINT asyncmonolith`", "`SAVEPOINT asyncmonolith`"}},
 		},
 		{
-			name: "a layer may go on when its message is settled", file: "outbox/worker.go", suite: suite{pkg: inStore, tests: "^TestLayerThatCallsWhatIsOver$"}, says: `the layer below, too late: got error <nil> and 1 runs`,
+			name: "a layer may go on when its message is settled", file: "outbox/worker.go", suite: suite{pkg: inOutbox, tests: "^TestLayerThatCallsWhatIsOver$"}, says: `the layer below, too late: got error <nil> and 1 runs`,
 			changes: []change{{"\t\tt.innermost.Lock()\n", ""}},
 		},
 		{
-			name: "a group answers for a commit that failed", file: "outbox/group_tx.go", suite: suite{pkg: inStore, tests: "^TestOneOfAGroupBreaksTheTransaction$"}, says: `message \d+: got effects in attempts \[\]`,
+			name: "a group answers for a commit that failed", file: "outbox/group_tx.go", suite: suite{pkg: inOutbox, tests: "^TestOneOfAGroupBreaksTheTransaction$"}, says: `message \d+: got effects in attempts \[\]`,
 			changes: []change{{"\t\tg.oneByOne(s.done)\n", "\t\tanswer(s.done, nil)\n"}},
 		},
 		{
-			name: "schedule advanced in another transaction", file: "schedule/fire.go", suite: suite{pkg: inStore, tests: "^TestAFireAndItsNextTimeAreOneCommit$"}, says: `the schedule is moved on when its message is committed already`,
+			name: "schedule advanced in another transaction", file: "schedule/fire.go", suite: suite{pkg: inSchedule, tests: "^TestAFireAndItsNextTimeAreOneCommit$"}, says: `the schedule is moved on when its message is committed already`,
 			changes: []change{
 				{"p.store.UpdateSchedule(ctx, tx, row.ID, change); err != nil {", "p.store.UpdateSchedule(ctx, tx, -1, change); err != nil {"},
 				{"\tif len(sent) > 0 {\n",

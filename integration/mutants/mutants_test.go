@@ -5,11 +5,15 @@ package main
 import (
 	"go/parser"
 	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 )
 
 // Whether the tests notice is for `make mutants`, which takes minutes. That every
-// mutant still has a place in the library shows at once.
+// mutant still has a place in the library, and tests, shows at once.
 func TestMutantsApply(t *testing.T) {
 	root, err := findRoot()
 	if err != nil {
@@ -21,6 +25,11 @@ func TestMutantsApply(t *testing.T) {
 			t.Errorf("%s: got no name of its own, no tests or nothing that they say", m.name)
 		}
 		seen[m.name] = true
+		for _, name := range regexp.MustCompile(`\bTest\w+`).FindAllString(m.tests, -1) {
+			if !strings.Contains(testsOf(t, filepath.Join(root, m.pkg)), "\nfunc "+name+"(") {
+				t.Errorf("%s: %s has no test %s", m.name, m.pkg, name)
+			}
+		}
 		_ = m.expected() // compiles
 		text, err := m.apply(root)
 		if err != nil {
@@ -34,6 +43,23 @@ func TestMutantsApply(t *testing.T) {
 	if len(seen) < 10 {
 		t.Errorf("mutants: got %d, want at least 10", len(seen))
 	}
+}
+
+// testsOf is the text of the tests of a package.
+func testsOf(t *testing.T, dir string) string {
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
 }
 
 func TestMutantWithoutAPlaceIsAnError(t *testing.T) {

@@ -17,7 +17,7 @@ func sqliteSettleMutants() []mutant {
 			changes: []change{{"AND owner = ?`", "AND ? <> ''`"}},
 		},
 		{
-			name: "a result looks through the list of its claim, on SQLite", file: settle, suite: on("^TestSQLiteSettlesByLookups$"), says: `plan: got "SCAN j VIRTUAL TABLE`,
+			name: "a result looks through the list of its claim, on SQLite", file: settle, suite: suite{pkg: inStore, tests: "^TestSQLiteSettlesByLookups$"}, says: `plan: got "SCAN j VIRTUAL TABLE`,
 			changes: []change{{"r WHERE m.id = r.mid`", "r, {claims} c, json_each(c.message_ids) j WHERE m.id = r.mid AND j.value = r.mid`"}},
 		},
 	}

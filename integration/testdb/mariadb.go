@@ -65,3 +65,18 @@ func OpenMariaDB(t testing.TB, dsn string) *bun.DB {
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
+
+// OldSnapshots opens a database whose transactions may write what their snapshot does
+// not show. With innodb_snapshot_isolation, the default from MariaDB 11.6.2 on, they get a conflict.
+func OldSnapshots(t testing.TB) *bun.DB {
+	t.Helper()
+	dsn := MariaDBDSN(t)
+	var known bool
+	if err := OpenMariaDB(t, dsn).NewRaw("SELECT COUNT(*) > 0 FROM information_schema.SYSTEM_VARIABLES WHERE VARIABLE_NAME = 'INNODB_SNAPSHOT_ISOLATION'").Scan(t.Context(), &known); err != nil {
+		t.Fatal(err)
+	}
+	if known {
+		dsn += "?innodb_snapshot_isolation=0"
+	}
+	return OpenMariaDB(t, dsn)
+}

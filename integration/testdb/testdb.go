@@ -44,6 +44,13 @@ func EachWithEvents(t *testing.T, test func(t *testing.T, db *bun.DB)) {
 	t.Run("sqlite", func(t *testing.T) { t.Parallel(); test(t, SQLite(t)) })
 }
 
+// EachBenchmark runs a benchmark once per database.
+func EachBenchmark(b *testing.B, run func(b *testing.B, db *bun.DB)) {
+	b.Run("mariadb", func(b *testing.B) { run(b, MariaDB(b)) })
+	b.Run("postgres", func(b *testing.B) { run(b, Postgres(b)) })
+	b.Run("sqlite", func(b *testing.B) { run(b, SQLite(b)) })
+}
+
 // Postgres opens a new, empty database. A missing server fails the test.
 func Postgres(t testing.TB) *bun.DB { return OpenPostgres(t, PostgresDSN(t)) }
 
@@ -91,6 +98,9 @@ func DirectDSN(t testing.TB) string {
 
 // Isolation is the setting of a default isolation level.
 func Isolation(level string) string { return "default_transaction_isolation=" + level }
+
+// Isolations lists the values of default_transaction_isolation.
+func Isolations() []string { return []string{"read committed", "repeatable read", "serializable"} }
 
 // PostgresDSNOf returns the DSN of a database on the server by its name.
 func PostgresDSNOf(t testing.TB, name string) string {

@@ -1,0 +1,13 @@
+package dberr_test
+
+import (
+	"testing"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+)
+
+func TestMain(m *testing.M) { testapp.Main(m) }
+
+type (
+	order = testapp.Order
+)

@@ -1,0 +1,301 @@
+package fxmodule_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxtest"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/fxmodule"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+func TestFxWorksWithOnlyADatabase(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		options := fx.Options(fx.Supply(db), fxmodule.Module, fxmodule.Migrate())
+		if err := fx.ValidateApp(options, fx.NopLogger); err != nil {
+			t.Fatalf("validate: %v", err)
+		}
+		fxtest.New(t, options, fx.Invoke(func(*bus.Registry, *outbox.Producer, *outbox.Processor, *schedule.Scheduler, *schedule.Processor, *poison.Store, *outbox.Admin) {
+		})).RequireStart().RequireStop()
+	})
+}
+
+func TestFxRunsConsumersOfSeveralModules(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var mu sync.Mutex
+		ran := map[string]int{}
+		consumer := func(name string) bus.Consumer {
+			return bus.Consume(name, func(context.Context, order) error {
+				mu.Lock()
+				defer mu.Unlock()
+				ran[name]++
+				return nil
+			})
+		}
+		var producer *outbox.Producer
+		app := fxtest.New(t, fx.Supply(db), fxmodule.Module, fxmodule.Migrate(),
+			fxmodule.Consumers(consumer("value"), func() bus.Consumer { return consumer("constructor") }),
+			fx.Module("other", fxmodule.Consumers(
+				func(*bun.DB) ([]bus.Consumer, error) {
+					return []bus.Consumer{consumer("list-1"), consumer("list-2")}, nil
+				})),
+			fx.Populate(&producer))
+		app.RequireStart()
+		if _, err := producer.Produce(t.Context(), db, order{}); err != nil {
+			t.Fatal(err)
+		}
+		testapp.Eventually(t, "all four run", func() bool { mu.Lock(); defer mu.Unlock(); return len(ran) == 4 })
+		app.RequireStop()
+	})
+}
+
+func TestFxNamesAWrongArgument(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken constructor")
+	var nothing func() bus.Consumer
+	for name, test := range map[string]struct {
+		argument any
+		want     string
+	}{
+		"a string":                   {"consumer", "Consumers argument 1 (string) is no constructor"},
+		"nothing":                    {nil, "Consumers argument 1 (<nil>) is no constructor"},
+		"a nil constructor":          {nothing, "Consumers argument 1 (func() bus.Consumer) is nil"},
+		"a constructor of something": {func() int { return 0 }, "returns int"},
+		"too many results":           {func() (bus.Consumer, int, error) { return bus.Consumer{}, 0, nil }, "returns 3 values"},
+		"no error":                   {func() (bus.Consumer, int) { return bus.Consumer{}, 0 }, "not an error"},
+		"a constructor that fails":   {func() (bus.Consumer, error) { return bus.Consumer{}, broken }, "broken constructor"},
+		"a consumer with a mistake":  {bus.Consume[order]("", nil), `name "" is empty`},
+	} {
+		good := bus.Consume("c", func(context.Context, refund) error { return nil })
+		app := fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t)), fxmodule.Module, fxmodule.Consumers(good, test.argument))
+		if err := app.Err(); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+func TestFxKeepsTheOrderOfMiddleware(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	if err := outbox.Migrate(t.Context(), db, bus.Tables{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		var sent, consumed []string
+		sending := func(name string) bus.SendMiddleware {
+			return func(next bus.Sender) bus.Sender {
+				return func(ctx context.Context, b *bus.Batch) error {
+					sent = append(sent, name)
+					return next(ctx, b)
+				}
+			}
+		}
+		consuming := func(name string) bus.Middleware {
+			return func(next bus.Handler) bus.Handler {
+				return func(ctx context.Context, m *bus.Message) error {
+					consumed = append(consumed, name)
+					return next(ctx, m)
+				}
+			}
+		}
+		var producer *outbox.Producer
+		var processor *outbox.Processor
+		app := fx.New(fx.NopLogger, fx.Supply(db), fxmodule.Module,
+			fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { return nil })),
+			fx.Provide(
+				func() fxmodule.ProduceLayers { return fxmodule.ProduceLayers{sending("a"), sending("b"), sending("c")} },
+				func() fxmodule.ConsumeLayers {
+					return fxmodule.ConsumeLayers{consuming("x"), consuming("y"), consuming("z")}
+				}),
+			fx.Populate(&producer, &processor))
+		if err := app.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := producer.Produce(t.Context(), db, order{}); err != nil {
+			t.Fatal(err)
+		}
+		if ran, err := processor.Step(t.Context()); !ran || err != nil {
+			t.Fatalf("step: got %t, %v, want a run", ran, err)
+		}
+		if !slices.Equal(sent, []string{"a", "b", "c"}) || !slices.Equal(consumed, []string{"x", "y", "z"}) {
+			t.Fatalf("order: got %v and %v, want a b c and x y z", sent, consumed)
+		}
+	}
+}
+
+func TestFxConsumeChainIsRightAroundTheConsumer(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var seen []string
+	note := func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, what)
+	}
+	layer := func(name string) bus.Middleware {
+		return func(next bus.Handler) bus.Handler {
+			return func(ctx context.Context, m *bus.Message) error {
+				note(name)
+				if _, limited := ctx.Deadline(); !limited {
+					note("no deadline")
+				}
+				return next(ctx, m)
+			}
+		}
+	}
+	db := testdb.SQLite(t)
+	var producer *outbox.Producer
+	app := fxtest.New(t, fx.Supply(db), fxmodule.Module, fxmodule.Migrate(),
+		fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { note("consumer"); return nil })),
+		fx.Provide(func() fxmodule.ConsumeLayers { return fxmodule.ConsumeLayers{layer("outer"), layer("inner")} }),
+		fx.Populate(&producer)).RequireStart()
+	if _, err := producer.Produce(t.Context(), db, order{}); err != nil {
+		t.Fatal(err)
+	}
+	testapp.Eventually(t, "it runs", func() bool { mu.Lock(); defer mu.Unlock(); return slices.Contains(seen, "consumer") })
+	app.RequireStop()
+	if want := []string{"outer", "inner", "consumer"}; !slices.Equal(seen, want) {
+		t.Errorf("got %v, want %v, inside the timeout", seen, want)
+	}
+}
+
+func TestFxStartFailsWithoutTables(t *testing.T) {
+	t.Parallel()
+	app := fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t)), fxmodule.Module)
+	if err := app.Start(t.Context()); !errors.Is(err, outbox.ErrSchema) {
+		t.Errorf("start: got %v, want ErrSchema", err)
+	}
+}
+
+func TestFxRefusesTwoChains(t *testing.T) {
+	t.Parallel()
+	app := fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t)), fxmodule.Module,
+		fx.Supply(outbox.ProcessorConfig{Chain: []bus.Middleware{}}),
+		fx.Provide(func() fxmodule.ConsumeLayers { return fxmodule.ConsumeLayers{} }))
+	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "one of them is allowed") {
+		t.Errorf("got %v, want both chains refused", err)
+	}
+	app = fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t), fxmodule.OuterLayers{}), fxmodule.Module,
+		fx.Supply(outbox.ProcessorConfig{Chain: []bus.Middleware{}}))
+	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "both fxmodule.OuterLayers and") {
+		t.Errorf("got %v, want both chains refused", err)
+	}
+}
+
+// TestFxOuterChainSeesTheVerdict: it is outside of the layers that decide, and in its order.
+func TestFxOuterChainSeesTheVerdict(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	var seen []string
+	outer := func(name string) bus.Middleware {
+		return func(next bus.Handler) bus.Handler {
+			return func(ctx context.Context, m *bus.Message) error {
+				err := next(ctx, m)
+				seen = append(seen, fmt.Sprint(name, ": ", bus.VerdictOf(err).Outcome))
+				return err
+			}
+		}
+	}
+	var producer *outbox.Producer
+	var processor *outbox.Processor
+	app := fx.New(fx.NopLogger, fx.Supply(db, fxmodule.OuterLayers{outer("a"), outer("b")}), fxmodule.Module,
+		fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { return errors.New("no") })),
+		fx.Populate(&producer, &processor))
+	if err := app.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := outbox.Migrate(t.Context(), db, bus.Tables{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := producer.Produce(t.Context(), db, order{}); err != nil {
+		t.Fatal(err)
+	}
+	if ran, err := processor.Step(t.Context()); !ran || err != nil {
+		t.Fatalf("step: got %t, %v, want a run", ran, err)
+	}
+	if want := []string{"b: " + bus.Retried.String(), "a: " + bus.Retried.String()}; !slices.Equal(seen, want) {
+		t.Errorf("got %v, want %v", seen, want)
+	}
+}
+
+// TestFxStopDrainsWithinTheStopTimeout runs a consumer that outlives the stop
+// timeout: it is cancelled in time, and hooks that stop later still run.
+func TestFxStopDrainsWithinTheStopTimeout(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var running, cancelled, closed atomic.Bool
+		slow := bus.Consume("slow", func(ctx context.Context, _ order) error {
+			running.Store(true)
+			<-ctx.Done()
+			cancelled.Store(context.Cause(ctx) == bus.ErrStopping)
+			return ctx.Err()
+		}, bus.Timeout(time.Hour))
+		var producer *outbox.Producer
+		service := fxtest.New(t, fx.StopTimeout(2*time.Second),
+			fx.Provide(func(lifecycle fx.Lifecycle) *bun.DB {
+				lifecycle.Append(fx.StopHook(func() { closed.Store(true) }))
+				return db
+			}),
+			fxmodule.Module, fxmodule.Migrate(), fxmodule.Consumers(slow),
+			fx.Supply(outbox.ProcessorConfig{DrainTimeout: time.Hour}), fx.Populate(&producer)).RequireStart()
+		if _, err := producer.Produce(t.Context(), db, order{}); err != nil {
+			t.Fatal(err)
+		}
+		testapp.Eventually(t, "it runs", running.Load)
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if err := service.Stop(ctx); err != nil {
+			t.Errorf("stop: got %v, want no error", err)
+		}
+		if took := time.Since(start); took > 2*time.Second || !cancelled.Load() || !closed.Load() {
+			t.Errorf("stop took %s, consumer cancelled %t, later hook ran %t, want all within 2s", took, cancelled.Load(), closed.Load())
+		}
+		a := &app{T: t, DB: db}
+		if n := a.Count("SELECT count(*) FROM consumer_messages WHERE attempts = 0 AND crashes = 0"); n != 1 {
+			t.Errorf("messages given back: got %d, want 1", n)
+		}
+	})
+}
+
+// TestFxPollsQuietly has a traced database: polls must not make spans.
+func TestFxPollsQuietly(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var polls, traced atomic.Int64
+		seen := testapp.QueryHook(func(ctx context.Context, _ string) {
+			if polls.Add(1); !trace.SpanContextFromContext(ctx).IsValid() || trace.SpanContextFromContext(ctx).IsSampled() {
+				traced.Add(1)
+			}
+		})
+		app := fxtest.New(t, fx.Supply(db), fxmodule.Module, fxmodule.Migrate())
+		app.RequireStart().RequireStop() // the tables are there
+		service := fxtest.New(t, fx.Supply(db.WithQueryHook(seen)), fxmodule.Module)
+		service.RequireStart()
+		begun := polls.Load() // start-up checks have a context of the application's
+		before := traced.Load()
+		testapp.Eventually(t, "processors poll", func() bool { return polls.Load() > begun+3 })
+		if n := traced.Load() - before; n > 0 {
+			t.Errorf("polls in a context that may be sampled: got %d of %d, want none", n, polls.Load()-begun)
+		}
+		service.RequireStop()
+	})
+}

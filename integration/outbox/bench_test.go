@@ -1,0 +1,194 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// signup is the payload of every benchmark.
+type signup struct {
+	UserID int64     `json:"user_id"`
+	Email  string    `json:"email"`
+	At     time.Time `json:"at"`
+}
+
+func (signup) PayloadType() string { return "user.signed_up" }
+
+func newSignup(i int) signup {
+	return signup{UserID: int64(i), Email: fmt.Sprintf("user%d@example.com", i), At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+}
+
+// quiet keeps the default chain but for the lines it would print: benchmarks
+// measure the library, not the terminal.
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func benchRegistry(b *testing.B, db *bun.DB, handler func(context.Context, signup) error) (*bus.Registry, *outbox.Producer) {
+	b.Helper()
+	registry, err := bus.NewRegistry(bus.Consume("count", handler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{Logger: quiet()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := outbox.Migrate(b.Context(), db, registry.Tables()); err != nil {
+		b.Fatal(err)
+	}
+	return registry, producer
+}
+
+func BenchmarkProduce(b *testing.B) {
+	for _, size := range []int{1, 100, 1000} {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+			testdb.EachBenchmark(b, func(b *testing.B, db *bun.DB) {
+				_, producer := benchRegistry(b, db, func(context.Context, signup) error { return nil })
+				items := make([]outbox.Item, size)
+				for i := range items {
+					items[i] = outbox.Item{Payload: newSignup(i)}
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := producer.ProduceMany(b.Context(), db, items...); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(size)*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+			})
+		})
+	}
+}
+
+// BenchmarkProduceInsertIDs produces batches with insert ids that are new, or pending.
+func BenchmarkProduceInsertIDs(b *testing.B) {
+	const size = 100
+	for _, state := range []string{"new", "pending"} {
+		b.Run(state, func(b *testing.B) {
+			testdb.EachBenchmark(b, func(b *testing.B, db *bun.DB) {
+				_, producer := benchRegistry(b, db, func(context.Context, signup) error { return nil })
+				batch := func(n int) []outbox.Item {
+					items := make([]outbox.Item, size)
+					for i := range items {
+						items[i] = outbox.Item{Payload: newSignup(i), Options: []outbox.Option{outbox.InsertID(fmt.Sprintf("signup:%d:%d", n, i))}}
+					}
+					return items
+				}
+				if _, err := producer.ProduceMany(b.Context(), db, batch(0)...); err != nil {
+					b.Fatal(err)
+				}
+				n, want := 0, size
+				if state == "new" {
+					want = 0
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					if state == "new" {
+						n++
+					}
+					receipts, err := producer.ProduceMany(b.Context(), db, batch(n)...)
+					if err != nil {
+						b.Fatal(err)
+					}
+					duplicates := 0
+					for _, r := range receipts {
+						duplicates += r.Duplicates
+					}
+					if duplicates != want {
+						b.Fatalf("insert ids that were pending: got %d, want %d", duplicates, want)
+					}
+				}
+				b.ReportMetric(size*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+			})
+		})
+	}
+}
+
+// BenchmarkClaimSettle claims batches and settles them, with no consumer between.
+func BenchmarkClaimSettle(b *testing.B) {
+	const size = 500
+	testdb.EachBenchmark(b, func(b *testing.B, db *bun.DB) {
+		registry, producer := benchRegistry(b, db, func(context.Context, signup) error { return nil })
+		s, err := store.For(db.Dialect().Name(), registry.Tables())
+		if err != nil {
+			b.Fatal(err)
+		}
+		items := make([]outbox.Item, size)
+		for i := range items {
+			items[i] = outbox.Item{Payload: newSignup(i)}
+		}
+		for range b.N {
+			b.StopTimer()
+			if _, err := producer.ProduceMany(b.Context(), db, items...); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+			claim, err := s.Claim(b.Context(), db, store.ClaimRequest{Owner: "bench", Lease: time.Minute, MaxBytes: 1 << 30,
+				Wants: []store.Want{{Consumer: "count", Payload: "user.signed_up", Limit: size}}})
+			if err != nil || len(claim.Messages) != size {
+				b.Fatalf("claim: got %d messages, %v", len(claim.Messages), err)
+			}
+			if _, err := s.Finish(b.Context(), db, "bench", []int64{claim.ID}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(size*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+	})
+}
+
+// BenchmarkDrain consumes a backlog with the default configuration.
+func BenchmarkDrain(b *testing.B) {
+	testdb.EachBenchmark(b, func(b *testing.B, db *bun.DB) {
+		const backlog = 100_000
+		var consumed atomic.Int64
+		done := make(chan struct{})
+		registry, producer := benchRegistry(b, db, func(context.Context, signup) error {
+			if consumed.Add(1) == backlog {
+				close(done)
+			}
+			return nil
+		})
+		for range b.N {
+			b.StopTimer()
+			consumed.Store(0)
+			done = make(chan struct{})
+			items := make([]outbox.Item, 1000)
+			for i := range items {
+				items[i] = outbox.Item{Payload: newSignup(i)}
+			}
+			for range backlog / len(items) {
+				if _, err := producer.ProduceMany(b.Context(), db, items...); err != nil {
+					b.Fatal(err)
+				}
+			}
+			processor, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
+				Logger: quiet(), Chain: middleware.Default(middleware.Options{Logger: quiet()}),
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(b.Context())
+			stopped := make(chan error, 1)
+			b.StartTimer()
+			go func() { stopped <- processor.Run(ctx) }()
+			<-done
+			b.StopTimer()
+			stop()
+			if err := <-stopped; err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(backlog)*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+	})
+}

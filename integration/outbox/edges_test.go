@@ -1,0 +1,206 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+func TestMessagesFromBefore1970Run(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a := testapp.New(t, db, testapp.Counting("c", &n))
+		a.Produce(order{ID: "1"}, outbox.AvailableAt(time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)))
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "it runs", func() bool { return n.Load() == 1 && a.Empty() })
+		r.MustStop()
+	})
+}
+
+func TestLostConnectionOfATransactionCostsNoAttempt(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.PostgresDSN(t)
+	killer := testdb.OpenPostgres(t, dsn)
+	var runs atomic.Int64
+	a := testapp.New(t, testdb.OpenPostgres(t, dsn), outbox.ConsumeTx("c", func(ctx context.Context, tx bun.Tx, _ order) error {
+		if m, _ := bus.Current(ctx); m.Attempt != 1 {
+			t.Errorf("attempt: got %d, want 1 however often the connection is lost", m.Attempt)
+		}
+		if runs.Add(1) > 3 {
+			return nil
+		}
+		var pid int
+		if err := tx.NewRaw("SELECT pg_backend_pid()").Scan(ctx, &pid); err != nil {
+			return err
+		}
+		if _, err := killer.NewRaw("SELECT pg_terminate_backend(?)", pid).Exec(ctx); err != nil {
+			return err
+		}
+		return tx.NewRaw("SELECT 1").Scan(ctx, new(int))
+	}))
+	a.Produce(order{ID: "1"})
+	r := a.Start(testapp.Fast())
+	testapp.Eventually(t, "it is consumed", a.Empty)
+	r.MustStop()
+	if len(a.Poisoned()) != 0 || runs.Load() != 4 {
+		t.Errorf("got %d runs and %d poisoned, want a fourth run that succeeds", runs.Load(), len(a.Poisoned()))
+	}
+}
+
+// foreignConflict is a serialization failure of some other database.
+type foreignConflict struct{}
+
+func (foreignConflict) Error() string    { return "could not serialize access" }
+func (foreignConflict) SQLState() string { return "40001" }
+
+func TestConflictsOfOtherDatabasesCount(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db,
+			outbox.ConsumeTx("foreign", func(context.Context, bun.Tx, order) error { return foreignConflict{} }, bus.MaxAttempts(2), bus.Timeout(2*time.Second)),
+			outbox.ConsumeTx("permanent", func(context.Context, bun.Tx, order) error { return bus.Permanent(foreignConflict{}) }, bus.Timeout(2*time.Second)))
+		a.Produce(order{ID: "1"})
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "both are poisoned", func() bool { return len(a.Poisoned()) == 2 })
+		r.MustStop()
+	})
+}
+
+func TestFenceLeavesLockTimeoutToTheConsumer(t *testing.T) {
+	t.Parallel()
+	var got atomic.Value
+	dsn := testdb.PostgresDSN(t, "lock_timeout=7s")
+	a := testapp.New(t, testdb.OpenPostgres(t, dsn), outbox.ConsumeTx("c", func(ctx context.Context, tx bun.Tx, _ order) error {
+		var setting string
+		if err := tx.NewRaw("SELECT current_setting('lock_timeout')").Scan(ctx, &setting); err != nil {
+			return err
+		}
+		got.Store(setting)
+		return nil
+	}))
+	a.Produce(order{ID: "1"})
+	r := a.Start(testapp.Fast())
+	testapp.Eventually(t, "it is consumed", a.Empty)
+	r.MustStop()
+	if got.Load() != "7s" {
+		t.Errorf("lock_timeout inside the consumer: got %v, want the application's 7s", got.Load())
+	}
+}
+
+func TestExhaustedPoolDoesNotHoldUpAStop(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	a := testapp.New(t, db, outbox.ConsumeTx("c", func(context.Context, bun.Tx, order) error { return nil }))
+	config := testapp.Fast()
+	config.ClaimLoops, config.TxConcurrency, config.DrainTimeout = 1, 1, 100*time.Millisecond
+	db.SetMaxOpenConns(3)
+	a.DB = db.WithQueryHook(&beforeOnce{match: "INSERT INTO \"message_claims\"", do: func() {
+		// One claims, one renews leases, and the application takes the third and keeps it.
+		conn, err := db.Conn(context.Background())
+		if err != nil {
+			t.Error(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+	}})
+	a.Produce(order{ID: "1"})
+	r := a.Start(config)
+	testapp.Eventually(t, "it is claimed", func() bool { return r.Stats().Claimed == 1 })
+	start := time.Now()
+	_ = r.Wait() // it may report what it could not settle
+	if took := time.Since(start); took > 30*time.Second {
+		t.Errorf("stopping took %s, want no longer than a statement may take", took)
+	}
+}
+
+func TestKillersRunBetweenLongHandlers(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var ran testapp.Moments
+		a := newApp(
+			bus.Consume("suspect", func(context.Context, refund) error { ran.Add(); return nil }),
+			bus.Consume("long", func(context.Context, order) error { <-time.After(5 * time.Second); return nil }))
+		a.ProduceAt(ctx, refund{ID: "1"})
+		a.Exec("UPDATE consumer_messages SET crashes = 2")
+		for i := range 60 {
+			a.ProduceAt(ctx, order{ID: fmt.Sprint(i)})
+		}
+		start := time.Now()
+		r := a.StartWith(ctx, outbox.ProcessorConfig{Concurrency: 1})
+		testapp.Sooner(t, "the suspect runs", func() bool { return ran.Len() == 1 })
+		r.MustStop()
+		if took := ran.At(0).Sub(start); took > time.Minute {
+			t.Errorf("ran after %s, want before the backlog of 5 minutes is done", took)
+		}
+	})
+}
+
+func TestManyDeadClaimsAreRecoveredAtOnce(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var n atomic.Int64
+		a := newApp(testapp.Counting("c", &n))
+		for i := range 100 {
+			a.ProduceAt(ctx, order{ID: fmt.Sprint(i)})
+			vanish(ctx, a, time.Second, false)
+		}
+		<-time.After(2 * time.Second)
+		start := time.Now()
+		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		testapp.Sooner(t, "everything runs", func() bool { return n.Load() == 100 && a.Empty() })
+		if took := time.Since(start); took > 10500*time.Millisecond {
+			t.Errorf("took %s, want them recovered right after the grace of a third of a lease", took)
+		}
+		r.MustStop()
+	})
+}
+
+func TestZeroHandlesAreErrors(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	a := testapp.New(t, testdb.SQLite(t), testapp.Counting("c", &n))
+	for name, handle := range map[string]bun.IDB{"no handle": nil, "a zero Tx": bun.Tx{}, "a zero Conn": bun.Conn{}, "a nil *Tx": (*bun.Tx)(nil), "a nil *Conn": (*bun.Conn)(nil)} {
+		if _, err := a.Producer.Produce(t.Context(), handle, order{}); err == nil {
+			t.Errorf("%s: got no error", name)
+		}
+		if _, err := a.Scheduler().ScheduleAnother(t.Context(), handle, order{}, "@daily", "UTC"); err == nil {
+			t.Errorf("%s: schedule: got no error", name)
+		}
+	}
+	err := a.DB.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+		_, err := a.Producer.Produce(ctx, &tx, order{})
+		return errors.Join(err, errOutage)
+	})
+	if !errors.Is(err, errOutage) || a.Count("SELECT count(*) FROM consumer_messages") != 0 {
+		t.Errorf("produce in a *bun.Tx that is rolled back: got %v and %d messages", err, a.Count("SELECT count(*) FROM consumer_messages"))
+	}
+}
+
+func TestProduceBesideTheTransactionIsRefused(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a := testapp.New(t, db, testapp.Counting("c", &n))
+		err := a.Producer.RunInTx(t.Context(), db, func(ctx context.Context, _ bun.Tx) error {
+			_, err := a.Producer.Produce(ctx, db, order{})
+			return err
+		})
+		if !errors.Is(err, outbox.ErrNotInTx) || len(a.Pending()) != 0 {
+			t.Errorf("got %v and %d messages, want ErrNotInTx", err, len(a.Pending()))
+		}
+		err = a.Producer.RunInTx(t.Context(), db, func(ctx context.Context, _ bun.Tx) error {
+			return a.Producer.RunInTx(ctx, db, func(context.Context, bun.Tx) error { t.Error("a transaction within ran"); return nil })
+		})
+		if !errors.Is(err, outbox.ErrNotInTx) {
+			t.Errorf("a transaction within: got %v, want ErrNotInTx", err)
+		}
+	})
+}

@@ -1,0 +1,268 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// breaker fails every statement of a database handle while it is open, or every
+// one that writes while it is read-only.
+// It answers late while it is slow.
+type breaker struct{ open, readOnly, slow atomic.Bool }
+
+var errOutage = errors.New("outage")
+
+func (b *breaker) BeforeQuery(ctx context.Context, event *bun.QueryEvent) context.Context {
+	writes := !strings.HasPrefix(strings.TrimSpace(event.Query), "SELECT")
+	if b.slow.Load() {
+		<-time.After(3 * time.Second)
+	}
+	if b.open.Load() || b.readOnly.Load() && writes {
+		ctx, cancel := context.WithCancelCause(ctx)
+		cancel(errOutage)
+		return ctx
+	}
+	return ctx
+}
+
+func (b *breaker) AfterQuery(context.Context, *bun.QueryEvent) {}
+
+// breakable gives the application's processor, but not the test, a handle that
+// can be broken.
+func breakable(a *app) (*app, *breaker) {
+	b := new(breaker)
+	broken := *a
+	broken.DB = a.DB.WithQueryHook(b)
+	return &broken, b
+}
+
+func TestShortOutageCostsNothing(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var runs atomic.Int64
+		finish := make(chan struct{})
+		a := newApp(bus.Consume("c", func(ctx context.Context, _ order) error {
+			runs.Add(1)
+			select {
+			case <-finish:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}, bus.Timeout(time.Hour)))
+		a.ProduceAt(ctx, order{ID: "1"})
+		processorSide, breaker := breakable(a)
+		r := processorSide.StartWith(ctx, outbox.ProcessorConfig{})
+		testapp.Sooner(t, "the consumer runs", func() bool { return runs.Load() == 1 })
+		breaker.open.Store(true)
+		<-time.After(15 * time.Second) // half a lease
+		close(finish)
+		<-time.After(2 * time.Second)
+		if health := r.Health(); health.Ready || health.Err == nil {
+			t.Errorf("health during the outage: got %+v, want not ready and the error", health)
+		}
+		breaker.open.Store(false)
+		testapp.Sooner(t, "the result is settled", a.Empty)
+		testapp.Sooner(t, "health recovers", func() bool { return r.Health().Ready })
+		r.MustStop()
+		if got := runs.Load(); got != 1 {
+			t.Errorf("runs: got %d, want 1", got)
+		}
+	})
+}
+
+func TestConsumersAreCancelledBeforeTheirLeaseRunsOut(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var starts, cancels testapp.Moments
+		var crashes atomic.Int64
+		a := newApp(bus.Consume("c", func(ctx context.Context, _ order) error {
+			m, _ := bus.Current(ctx)
+			crashes.Add(int64(m.Crashes))
+			starts.Add()
+			if starts.Len() > 1 {
+				return nil
+			}
+			<-ctx.Done()
+			cancels.Add()
+			if cause := context.Cause(ctx); cause != bus.ErrLeaseLost {
+				t.Errorf("cause: got %v, want ErrLeaseLost", cause)
+			}
+			return ctx.Err()
+		}, bus.Timeout(time.Hour)))
+		a.ProduceAt(ctx, order{ID: "1"})
+		processorSide, breaker := breakable(a)
+		r := processorSide.StartWith(ctx, outbox.ProcessorConfig{})
+		testapp.Sooner(t, "the consumer runs", func() bool { return starts.Len() == 1 })
+		breaker.open.Store(true)
+		testapp.Sooner(t, "the consumer is cancelled", func() bool { return cancels.Len() == 1 })
+		if ran := cancels.At(0).Sub(starts.At(0)); ran < 15*time.Second || ran >= 30*time.Second {
+			t.Errorf("cancelled after %s, want before the lease of 30s is over, but not long before", ran)
+		}
+		<-time.After(time.Minute) // the outage outlasts the lease
+		breaker.open.Store(false)
+		testapp.Sooner(t, "the message is done", a.Empty)
+		r.MustStop()
+		if crashes.Load() != 0 || starts.Len() != 2 {
+			t.Errorf("got %d runs and %d crashes, want a second run and no crash: the owner renews what nobody took", starts.Len(), crashes.Load())
+		}
+	})
+}
+
+// TestPollsGoOnRightAfterAnOutage: the poll during which an outage ends has waited for
+// answers. That is no reason to rest for ten times as long, as after a poll that costs
+// the database so much.
+func TestPollsGoOnRightAfterAnOutage(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var started testapp.Moments
+		consumer := bus.Consume("c", func(context.Context, order) error { started.Add(); return nil })
+		a, others := newApp(consumer), newApp(consumer)
+		processorSide, breaker := breakable(a)
+		r := processorSide.StartWith(ctx, outbox.ProcessorConfig{})
+		testapp.Sooner(t, "it runs", func() bool { return r.Health().Ready })
+		breaker.open.Store(true)
+		testapp.Sooner(t, "it notices", func() bool { return !r.Health().Ready })
+		breaker.slow.Store(true)
+		breaker.open.Store(false)
+		testapp.Sooner(t, "the outage is over", func() bool { return r.Health().Ready })
+		breaker.slow.Store(false)
+		over := time.Now()
+		others.ProduceAt(ctx, order{ID: "1"})
+		testapp.Sooner(t, "the message is done", a.Empty)
+		if after := started.At(0).Sub(over); after > 5*time.Second {
+			t.Errorf("a message that others produce right after an outage runs after %s, want about a poll", after)
+		}
+		r.MustStop()
+	})
+}
+
+// A database that is read-only answers every poll. That must not pass for the end
+// of the outage: whoever writes first afterwards would take the claims of others
+// before they could renew them.
+func TestReadsDoNotEndAnOutageOfWrites(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		config := outbox.ProcessorConfig{Concurrency: 8, LeaseDuration: 6 * time.Second}
+		var crashes atomic.Int64
+		a := newApp(bus.Consume("c", func(ctx context.Context, _ order) error {
+			m, _ := bus.Current(ctx)
+			crashes.Add(int64(m.Crashes))
+			<-ctx.Done()
+			return ctx.Err()
+		}, bus.Timeout(time.Hour)))
+		for range 20 {
+			a.ProduceAt(ctx, order{ID: "1"})
+		}
+		processorSide, breaker := breakable(a)
+		var processors []*testapp.Running
+		for range 3 {
+			processors = append(processors, processorSide.StartWith(ctx, config))
+		}
+		testapp.Sooner(t, "everything is claimed", func() bool {
+			return processors[0].Stats().Running+processors[1].Stats().Running+processors[2].Stats().Running == 20
+		})
+		processors = append(processors, processorSide.StartWith(ctx, config)) // which holds nothing
+		testapp.Sooner(t, "the last one runs", func() bool { return processors[3].Health().Ready })
+		for range 5 {
+			breaker.readOnly.Store(true)
+			<-time.After(2 * config.LeaseDuration) // the outage outlasts the lease
+			for _, p := range processors {
+				if health := p.Health(); health.Ready || health.Err == nil {
+					t.Errorf("health while nothing can be written: got %+v, want not ready and the error", health)
+				}
+			}
+			breaker.readOnly.Store(false)
+			<-time.After(2 * config.LeaseDuration)
+			if n := a.Count("SELECT count(*) FROM consumer_messages WHERE crashes > 0"); n > 0 || crashes.Load() > 0 {
+				t.Fatalf("messages with a crash: got %d now and %d in runs, want none: their owners live", n, crashes.Load())
+			}
+		}
+		for _, p := range processors {
+			_ = p.Wait()
+		}
+	})
+}
+
+func TestLeaseIsRenewedWhileAConsumerRuns(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var runs atomic.Int64
+		a := newApp(bus.Consume("slow", func(ctx context.Context, _ order) error {
+			runs.Add(1)
+			<-time.After(5 * time.Minute)
+			return ctx.Err()
+		}, bus.Timeout(time.Hour)))
+		a.ProduceAt(ctx, order{ID: "1"})
+		r, other := a.StartWith(ctx, outbox.ProcessorConfig{}), a.StartWith(ctx, outbox.ProcessorConfig{})
+		testapp.Sooner(t, "the message is done", a.Empty)
+		r.MustStop()
+		other.MustStop()
+		if got := runs.Load(); got != 1 {
+			t.Errorf("runs: got %d, want 1 in ten leases", got)
+		}
+	})
+}
+
+func TestClaimWhoseCommitWasNeverConfirmedIsGivenBack(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var crashes, runs atomic.Int64
+		a := newApp(
+			bus.Consume("slow", func(context.Context, order) error { <-time.After(2 * time.Minute); return nil }, bus.Timeout(time.Hour)),
+			bus.Consume("stray", func(ctx context.Context, _ refund) error {
+				m, _ := bus.Current(ctx)
+				crashes.Add(int64(m.Crashes))
+				runs.Add(1)
+				return nil
+			}))
+		a.ProduceAt(ctx, order{ID: "1"})
+		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		claims := func() int { return a.Count("SELECT count(*) FROM message_claims") }
+		testapp.Sooner(t, "the slow one is claimed", func() bool { return claims() == 1 })
+		// The same owner holds another message without knowing it.
+		a.Exec(`INSERT INTO consumer_messages (id, message_id, consumer_type, payload_type, payload, created_at, available_after)
+			SELECT 999, '0198c2f4-5f6e-7abc-8def-0123456789ab', 'stray', 'order.refunded', '{}', created_at, available_after FROM consumer_messages`)
+		a.Exec(`INSERT INTO message_claims (owner, solo, claimed_at, leased_until, message_ids)
+			SELECT owner, 0, claimed_at, leased_until, '[999]' FROM message_claims`)
+		start := time.Now()
+		testapp.Sooner(t, "the stray message runs", func() bool { return runs.Load() == 1 })
+		if took := time.Since(start); took > 25*time.Second || crashes.Load() != 0 {
+			t.Errorf("ran after %s with %d crashes, want within two renewals and without a crash", took, crashes.Load())
+		}
+		testapp.Sooner(t, "everything is done", a.Empty)
+		r.MustStop()
+	})
+}
+
+func TestMiddlewareThatNeverReturnsIsNamed(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		release := make(chan struct{})
+		entered := make(chan struct{})
+		stuck := func(next bus.Handler) bus.Handler {
+			return func(ctx context.Context, m *bus.Message) error {
+				close(entered)
+				<-release
+				return next(ctx, m)
+			}
+		}
+		a := newApp(bus.Consume("c", func(context.Context, order) error { return nil }))
+		a.ProduceAt(ctx, order{ID: "1"})
+		r := a.StartWith(ctx, outbox.ProcessorConfig{Chain: []bus.Middleware{stuck}, DrainTimeout: time.Second})
+		<-entered
+		var drain *outbox.DrainError
+		if err := r.Wait(); !errors.As(err, &drain) || len(drain.Consumers) != 1 || drain.Consumers[0] != "c" {
+			t.Errorf("run: got %v, want a DrainError that names c", err)
+		}
+		if rows := a.Pending(); len(rows) != 1 || rows[0].Attempts != 0 || a.Count("SELECT count(*) FROM message_claims") != 0 {
+			t.Errorf("left: got %+v, want the message given back untouched", rows)
+		}
+		close(release)
+		synctest.Wait()
+	})
+}

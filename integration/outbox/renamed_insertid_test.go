@@ -1,0 +1,178 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+// renamedApps are a program before and after a consumer was renamed; another consumer
+// of the payload keeps its name.
+func renamedApps(t *testing.T, db *bun.DB, runs *atomic.Int64) (before, after *app) {
+	t.Helper()
+	return testapp.New(t, db, testapp.Counting("old", runs), testapp.Counting("other", runs)),
+		testapp.New(t, db, testapp.Counting("new", runs, bus.Aliases("old", "older")), testapp.Counting("other", runs))
+}
+
+// keysWithoutMessage counts what is left of insert ids where they have a table of
+// their own.
+func keysWithoutMessage(a *app) int {
+	a.Helper()
+	if a.DB.Dialect().Name() != dialect.MySQL {
+		return 0
+	}
+	return a.Count("SELECT count(*) FROM pending_insert_ids k LEFT JOIN consumer_messages m ON m.id = k.id WHERE m.id IS NULL")
+}
+
+func TestARenamedConsumersInsertIDIsPendingOnce(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var runs atomic.Int64
+		before, after := renamedApps(t, db, &runs)
+		before.Produce(order{ID: "1"}, outbox.InsertID("k"))
+		if got := after.Produce(order{ID: "2"}, outbox.InsertID("k")); got.Enqueued != 0 || got.Duplicates != 2 {
+			t.Errorf("produce what is pending under the former name: got %+v, want 2 duplicates", got)
+		}
+		receipts := testapp.Must[[]outbox.Receipt](t)(after.Producer.ProduceMany(t.Context(), db,
+			outbox.Item{Payload: order{ID: "3"}},
+			outbox.Item{Payload: order{ID: "4"}, Options: []outbox.Option{outbox.InsertID("j")}},
+			outbox.Item{Payload: order{ID: "5"}, Options: []outbox.Option{outbox.InsertID("k")}},
+			outbox.Item{Payload: order{ID: "6"}, Options: []outbox.Option{outbox.InsertID("j")}}))
+		for i, want := range []int{2, 2, 0, 0} {
+			if receipts[i].Enqueued != want || receipts[i].Duplicates != 2-want {
+				t.Errorf("item %d: got %+v, want %d enqueued", i, receipts[i], want)
+			}
+		}
+		if got := len(after.Pending()); got != 6 || keysWithoutMessage(after) != 0 {
+			t.Errorf("messages: got %d, and %d insert ids without one, want 6 and none", got, keysWithoutMessage(after))
+		}
+		r := after.Start(testapp.Fast())
+		testapp.Eventually(t, "all are consumed", after.Empty)
+		r.MustStop()
+		if got := after.Produce(order{ID: "7"}, outbox.InsertID("k")); got.Enqueued != 2 {
+			t.Errorf("produce once it was consumed: got %+v, want 2 enqueued", got)
+		}
+	})
+}
+
+// TestARenamedConsumersInsertIDWaitsForTheOldProgram produces while a program of before
+// the rename has produced the same, and not committed yet.
+func TestARenamedConsumersInsertIDWaitsForTheOldProgram(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(testing.TB) *bun.DB{"postgres": testdb.Postgres} { // MariaDB does not wait, see freeKeys
+		for outcome, commits := range map[string]bool{"commits": true, "rolls back": false} {
+			t.Run(name+" "+outcome, func(t *testing.T) {
+				t.Parallel()
+				var runs atomic.Int64
+				before, after := renamedApps(t, open(t), &runs)
+				tx := testapp.Must[bun.Tx](t)(before.DB.BeginTx(t.Context(), nil))
+				defer func() { _ = tx.Rollback() }()
+				testapp.Must[outbox.Receipt](t)(before.Producer.Produce(t.Context(), tx, order{ID: "1"}, outbox.InsertID("k")))
+				done := make(chan outbox.Receipt, 1)
+				failed := make(chan error, 1)
+				go func() {
+					got, err := after.Producer.Produce(context.WithoutCancel(t.Context()), after.DB, order{ID: "2"}, outbox.InsertID("k"))
+					failed <- err
+					done <- got
+				}()
+				select {
+				case err := <-failed:
+					t.Errorf("it did not wait: %v", err)
+				case <-time.After(300 * time.Millisecond):
+				}
+				want := 2
+				if commits {
+					want = 0
+					if err := tx.Commit(); err != nil {
+						t.Fatal(err)
+					}
+				} else if err := tx.Rollback(); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-failed; err != nil {
+					t.Fatal(err)
+				}
+				if got := <-done; got.Enqueued != want {
+					t.Errorf("produce: got %+v, want %d enqueued", got, want)
+				}
+				if got := len(after.Pending()); got != 2 {
+					t.Errorf("messages: got %d, want 2", got)
+				}
+			})
+		}
+	}
+}
+
+func TestARenamedConsumersPoisonedMessageIsNoSecondOne(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var runs atomic.Int64
+		before := testapp.New(t, db, bus.Consume("old", func(context.Context, order) error { return bus.Permanent(errors.New("no luck")) }))
+		after := testapp.New(t, db, testapp.Counting("new", &runs, bus.Aliases("old")))
+		before.Produce(order{ID: "1"}, outbox.InsertID("k"))
+		r := before.Start(testapp.Fast())
+		testapp.Eventually(t, "it is poisoned", func() bool { return len(before.Poisoned()) == 1 })
+		r.MustStop()
+		before.Produce(order{ID: "2"}, outbox.InsertID("k"))
+		store := testapp.Must[*poison.Store](t)(poison.NewStore(after.Registry))
+		if got := testapp.Must[poison.Result](t)(store.RequeueWhere(t.Context(), db, poison.Filter{}, 10)); got.Conflicts != 1 || got.Requeued != 0 {
+			t.Errorf("requeue what is pending under the former name: got %+v, want a conflict", got)
+		}
+		if err := store.EditAndRequeue(t.Context(), db, testapp.Must[[]poison.Message](t)(listPoisoned(t.Context(), store, db))[0].ID, order{}); !errors.Is(err, poison.ErrConflict) {
+			t.Errorf("edit: got %v, want ErrConflict", err)
+		}
+		after.Exec("DELETE FROM consumer_messages")
+		if db.Dialect().Name() == dialect.MySQL {
+			after.Exec("DELETE FROM pending_insert_ids")
+		}
+		if got := testapp.Must[poison.Result](t)(store.RequeueWhere(t.Context(), db, poison.Filter{}, 10)); got.Requeued != 1 {
+			t.Errorf("requeue: got %+v, want it requeued", got)
+		}
+	})
+}
+
+func listPoisoned(ctx context.Context, store *poison.Store, db *bun.DB) ([]poison.Message, error) {
+	messages, _, err := store.List(ctx, db, poison.Filter{}, outbox.Page{})
+	return messages, err
+}
+
+// TestRenamedConsumersDoNotDeadlock has producers of before and after a rename, and of one
+// that was taken back, produce the same few insert ids in transactions of their own.
+func TestRenamedConsumersDoNotDeadlock(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var runs atomic.Int64
+		before, after := renamedApps(t, db, &runs)
+		back := testapp.New(t, db, testapp.Counting("old", &runs, bus.Aliases("new")), testapp.Counting("other", &runs))
+		errs := make(chan error)
+		const producers, rounds = 6, 60
+		for p := range producers {
+			a := []*app{before, after, back}[p%3]
+			go func() {
+				for i := range rounds {
+					key := outbox.InsertID(string(rune('a' + (i*(p+1))%20)))
+					errs <- a.Producer.RunInTx(context.WithoutCancel(t.Context()), db, func(ctx context.Context, tx bun.Tx) error {
+						_, err := a.Producer.Produce(ctx, tx, order{}, key)
+						return err
+					})
+				}
+			}()
+		}
+		for range producers * rounds {
+			if err := <-errs; err != nil {
+				t.Errorf("produce: %v", err)
+			}
+		}
+	})
+}

@@ -1,0 +1,323 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+func newProcessor(a *app, config outbox.ProcessorConfig) *outbox.Processor {
+	a.Helper()
+	p, err := outbox.NewProcessor(a.DB, a.Registry, config)
+	if err != nil {
+		a.Fatalf("processor: %v", err)
+	}
+	return p
+}
+
+// steps runs single messages until there is none, and returns how many.
+func steps(ctx context.Context, a *app, p *outbox.Processor, consumers ...string) (n int) {
+	a.Helper()
+	for {
+		ran, err := p.Step(ctx, consumers...)
+		if err != nil {
+			a.Fatalf("step %d: %v", n+1, err)
+		}
+		if !ran {
+			return n
+		}
+		if n++; n > 100 {
+			a.Fatal("steps: got more than 100, want the messages to be settled")
+		}
+	}
+}
+
+func TestStepRunsOneMessage(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var ran []string
+		note := func(_ context.Context, o order) error { ran = append(ran, o.ID); return nil }
+		a := testapp.New(t, db, bus.Consume("a", note), bus.Consume("b", note, bus.Aliases("former")))
+		p := newProcessor(a, testapp.Fast())
+		a.Produce(order{ID: "1"})
+		if n := steps(t.Context(), a, p, "former"); n != 1 || len(a.Pending()) != 1 {
+			t.Errorf("steps of one consumer, by a former name: got %d, left %+v, want one of two", n, a.Pending())
+		}
+		if ran, err := p.Step(t.Context()); !ran || err != nil {
+			t.Errorf("step: got %t, %v, want the other to run", ran, err)
+		}
+		if ran, err := p.Step(t.Context()); ran || err != nil {
+			t.Errorf("step with nothing to do: got %t, %v, want neither", ran, err)
+		}
+		if !slices.Equal(ran, []string{"1", "1"}) || !a.Empty() {
+			t.Errorf("ran %v, left %+v, want both and nothing", ran, a.Pending())
+		}
+		if s := p.Stats(); s.Claimed != 2 || s.Running != 0 {
+			t.Errorf("stats: got %+v, want two claimed", s)
+		}
+	})
+}
+
+func TestStepSaysWhatItCannotDo(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	registry, err := bus.NewRegistry(bus.Consume("c", func(context.Context, order) error { return nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &app{T: t, DB: db, Registry: registry}
+	p := newProcessor(a, testapp.Fast())
+	if _, err := p.Step(t.Context()); !errors.Is(err, outbox.ErrSchema) {
+		t.Errorf("without tables: got %v, want ErrSchema", err)
+	}
+	if _, err := p.Step(t.Context(), "nobody"); !errors.Is(err, bus.ErrNoConsumer) || !strings.Contains(err.Error(), `"nobody"`) {
+		t.Errorf("a consumer that is not registered: got %v, want ErrNoConsumer with its name", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Step(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that has ended: got %v, want its error", err)
+	}
+	_ = db.Close()
+	if _, err := p.Step(t.Context()); err == nil {
+		t.Error("a database that is closed: got no error")
+	}
+}
+
+func TestStepGivesBackWhatIsCancelled(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var cancel context.CancelFunc
+		var cause error
+		stop := func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return ctx.Err()
+		}
+		a := testapp.New(t, db, bus.Consume("plain", func(ctx context.Context, _ order) error { return stop(ctx) }),
+			outbox.ConsumeTx("tx", func(ctx context.Context, _ bun.Tx, _ order) error { return stop(ctx) }, bus.Timeout(3*time.Second)))
+		a.Produce(order{ID: "1"})
+		for _, consumer := range []string{"plain", "tx"} {
+			ctx, stop := context.WithCancel(t.Context())
+			cancel = stop
+			if ran, err := newProcessor(a, testapp.Fast()).Step(ctx, consumer); !ran || err != nil {
+				t.Errorf("%s: got %t, %v, want it to run", consumer, ran, err)
+			}
+			stop()
+			if cause != bus.ErrStopping {
+				t.Errorf("%s: got the cause %v, want ErrStopping", consumer, cause)
+			}
+		}
+		for _, m := range a.Pending() {
+			if m.Attempts != 0 || m.Crashes != 0 {
+				t.Errorf("%s: got %d attempts and %d crashes, want none", m.ConsumerType, m.Attempts, m.Crashes)
+			}
+		}
+		if n := a.Count("SELECT count(*) FROM message_claims"); n != 0 || len(a.Pending()) != 2 {
+			t.Errorf("got %d claims and %d messages left, want none and both", n, len(a.Pending()))
+		}
+	})
+}
+
+func TestStepLeavesNoClaimBehind(t *testing.T) {
+	t.Parallel()
+	t.Run("when a layer panics", func(t *testing.T) {
+		t.Parallel()
+		a := testapp.New(t, testdb.SQLite(t), bus.Consume("c", func(context.Context, order) error { return nil }))
+		a.Produce(order{ID: "1"})
+		config := testapp.Fast()
+		config.Chain = []bus.Middleware{func(bus.Handler) bus.Handler {
+			return func(context.Context, *bus.Message) error { panic("no luck") }
+		}}
+		if ran, err := newProcessor(a, config).Step(t.Context()); !ran || err != nil {
+			t.Errorf("got %t, %v, want it to run", ran, err)
+		}
+		wantPendingUnclaimed(a)
+	})
+	t.Run("when a layer ends the goroutine", func(t *testing.T) {
+		t.Parallel()
+		a := testapp.New(t, testdb.SQLite(t), bus.Consume("c", func(context.Context, order) error { return nil }))
+		a.Produce(order{ID: "1"})
+		config := testapp.Fast()
+		config.Chain = []bus.Middleware{func(bus.Handler) bus.Handler {
+			return func(context.Context, *bus.Message) error { runtime.Goexit(); return nil }
+		}}
+		p, done := newProcessor(a, config), make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = p.Step(context.WithoutCancel(t.Context()))
+			t.Error("step returned, want its goroutine to end")
+		}()
+		<-done
+		wantPendingUnclaimed(a)
+	})
+	t.Run("when the consumer does", func(t *testing.T) {
+		t.Parallel()
+		a := testapp.New(t, testdb.SQLite(t), bus.Consume("c", func(context.Context, order) error { runtime.Goexit(); return nil }))
+		a.Produce(order{ID: "1"})
+		if ran, err := newProcessor(a, testapp.Fast()).Step(t.Context()); !ran || err != nil {
+			t.Errorf("got %t, %v, want it to run", ran, err)
+		}
+		if m := wantPendingUnclaimed(a); m.Attempts != 1 {
+			t.Errorf("attempts: got %d, want 1", m.Attempts)
+		}
+	})
+}
+
+func wantPendingUnclaimed(a *app) testapp.Row {
+	a.Helper()
+	rows := a.Pending()
+	if n := a.Count("SELECT count(*) FROM message_claims"); n != 0 || len(rows) != 1 {
+		a.Fatalf("got %d claims and messages %+v, want no claim and one message", n, rows)
+	}
+	return rows[0]
+}
+
+func TestStepRenewsItsLease(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		a := newApp(bus.Consume("slow", func(ctx context.Context, _ order) error {
+			select {
+			case <-time.After(5 * time.Minute):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}, bus.Timeout(10*time.Minute)))
+		a.ProduceAt(ctx, order{ID: "1"})
+		if n := steps(ctx, a, newProcessor(a, outbox.ProcessorConfig{})); n != 1 || !a.Empty() {
+			t.Errorf("got %d runs, left %+v, want one run that outlives ten leases", n, a.Pending())
+		}
+	})
+}
+
+func TestStepAbandonsAHandlerThatIgnoresItsTimeout(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		release := make(chan struct{})
+		a := newApp(bus.Consume("deaf", func(context.Context, order) error { <-release; return nil },
+			bus.Timeout(3*time.Second), bus.Backoff(middleware.Constant(time.Hour))))
+		a.ProduceAt(ctx, order{ID: "1"})
+		start := time.Now()
+		if n := steps(ctx, a, newProcessor(a, outbox.ProcessorConfig{})); n != 1 {
+			t.Errorf("got %d runs, want 1", n)
+		}
+		if took := time.Since(start); took < 8*time.Second || took > 9*time.Second {
+			t.Errorf("took %s, want timeout 3s + grace 5s", took)
+		}
+		if m := wantPendingUnclaimed(a); m.Attempts != 1 || !strings.Contains(m.Errors, bus.ErrAbandoned.Error()) {
+			t.Errorf("message: got %+v, want an attempt that was abandoned", m)
+		}
+		close(release)
+		synctest.Wait()
+	})
+}
+
+func TestStepRecoversWhatVanishedOwnersHeld(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var crashes []int
+		a := newApp(bus.Consume("c", func(ctx context.Context, _ order) error {
+			m, _ := bus.Current(ctx)
+			crashes = append(crashes, m.Crashes)
+			return nil
+		}))
+		p := newProcessor(a, outbox.ProcessorConfig{})
+		a.ProduceAt(ctx, order{ID: "1"})
+		vanish(ctx, a, 30*time.Second, false)
+		if n := steps(ctx, a, p); n != 0 {
+			t.Errorf("while the lease lasts: got %d runs, want none", n)
+		}
+		<-time.After(31 * time.Second)
+		a.ProduceAt(ctx, order{ID: "2"})
+		if n := steps(ctx, a, p); n != 2 || !slices.Equal(crashes, []int{1, 0}) {
+			t.Errorf("got %d runs that saw crashes %v, want the crashed one first", n, crashes)
+		}
+	})
+}
+
+func TestStepRunsAKillerSolo(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var solo []int
+		release := make(chan struct{})
+		var a *app
+		a = newApp(bus.Consume("killer", func(context.Context, order) error {
+			solo = append(solo, a.Count("SELECT count(*) FROM message_claims WHERE solo"))
+			return nil
+		}), bus.Consume("busy", func(context.Context, refund) error { <-release; return nil }))
+		a.ProduceAt(ctx, order{ID: "1"})
+		a.Exec("UPDATE consumer_messages SET crashes = 2")
+		if n := steps(ctx, a, newProcessor(a, outbox.ProcessorConfig{})); n != 1 || !slices.Equal(solo, []int{1}) {
+			t.Errorf("got %d runs under solo claims %v, want one", n, solo)
+		}
+		// While Run has others in flight, a killer is left to Run.
+		a.ProduceAt(ctx, refund{ID: "2"})
+		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		testapp.Sooner(t, "Run is busy", func() bool { return r.Stats().Running == 1 })
+		a.ProduceAt(ctx, order{ID: "3"}, outbox.Delay(time.Second))
+		a.Exec("UPDATE consumer_messages SET crashes = 2, available_after = available_after - 1000000 WHERE consumer_type = 'killer'")
+		if ran, err := r.Step(ctx); ran || err != nil {
+			t.Errorf("step while Run is busy: got %t, %v, want nothing to run", ran, err)
+		}
+		close(release)
+		testapp.Sooner(t, "Run has run it", a.Empty)
+		r.MustStop()
+		if !slices.Equal(solo, []int{1, 1}) {
+			t.Errorf("got runs under solo claims %v, want two", solo)
+		}
+	})
+}
+
+func TestStepDoesNotSettleWhatItHasLost(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var a *app
+		a = testapp.New(t, db, bus.Consume("c", func(context.Context, order) error {
+			a.Exec("DELETE FROM message_claims")
+			return nil
+		}))
+		a.Produce(order{ID: "1"})
+		p := newProcessor(a, testapp.Fast())
+		if ran, err := p.Step(t.Context()); !ran || err != nil {
+			t.Errorf("got %t, %v, want it to run", ran, err)
+		}
+		wantPendingUnclaimed(a)
+		if s := p.Stats(); s.Fenced != 1 {
+			t.Errorf("stats: got %+v, want one result fenced", s)
+		}
+	})
+}
+
+func TestStepLeavesWhatOthersHaveLocked(t *testing.T) {
+	t.Parallel()
+	a := testapp.New(t, testdb.Postgres(t), bus.Consume("c", func(context.Context, order) error { return nil }))
+	a.Produce(order{ID: "1"})
+	tx, err := a.DB.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.NewRaw("SELECT 1 FROM consumer_messages FOR UPDATE").Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p := newProcessor(a, testapp.Fast())
+	if ran, err := p.Step(t.Context()); ran || err != nil {
+		t.Errorf("step while the row is locked: got %t, %v, want neither", ran, err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if n := steps(t.Context(), a, p); n != 1 {
+		t.Errorf("steps afterwards: got %d, want 1", n)
+	}
+}

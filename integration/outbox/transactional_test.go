@@ -1,0 +1,203 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// withEffects makes a table for what consumers do.
+func withEffects(a *app) *app {
+	a.Exec("CREATE TABLE effects (id text NOT NULL, attempt int NOT NULL)")
+	return a
+}
+
+func addEffect(ctx context.Context, tx bun.IDB, o order) error {
+	m, _ := bus.Current(ctx)
+	_, err := tx.NewRaw("INSERT INTO effects (id, attempt) VALUES (?, ?)", o.ID, m.Attempt).Exec(ctx)
+	return err
+}
+
+func TestTransactionalEffectsCommitWithTheRemoval(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var inside atomic.Int64
+		var a *app
+		a = withEffects(testapp.New(t, db, outbox.ConsumeTx("stock", func(ctx context.Context, tx bun.Tx, o order) error {
+			if err := addEffect(ctx, tx, o); err != nil {
+				return err
+			}
+			// Seen from outside, neither the effect nor the removal has happened.
+			if n := a.Count("SELECT (SELECT count(*) FROM effects WHERE id = ?) + 1 - (SELECT count(*) FROM consumer_messages WHERE payload LIKE ?)",
+				o.ID, `{"id":"`+o.ID+`",%`); n != 0 {
+				t.Errorf("message %s: %d of effect and removal are visible before the commit", o.ID, n)
+			}
+			inside.Add(1)
+			return nil
+		}, bus.Timeout(3*time.Second))))
+		for i := range 20 {
+			a.Produce(order{ID: fmt.Sprint(i)})
+		}
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "all are consumed", a.Empty)
+		r.MustStop()
+		if n := a.Count("SELECT count(DISTINCT id) FROM effects"); n != 20 || a.Count("SELECT count(*) FROM effects") != 20 || inside.Load() != 20 {
+			t.Errorf("effects: got %d, want 20, one each", n)
+		}
+	})
+}
+
+func TestTransactionalFailureRollsBack(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		fail func(ctx context.Context, tx bun.Tx) error
+		want string // in the recorded error
+	}{
+		{"an error of the handler", func(context.Context, bun.Tx) error { return errors.New("no luck") }, "no luck"},
+		{"a panic of the handler", func(context.Context, bun.Tx) error { panic("no luck") }, "no luck"},
+		{"a failed statement that the handler swallows", func(ctx context.Context, tx bun.Tx) error {
+			_, _ = tx.NewRaw("INSERT INTO nowhere VALUES (1)").Exec(ctx)
+			return nil
+		}, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, db *bun.DB) {
+				a := withEffects(testapp.New(t, db, outbox.ConsumeTx("stock", func(ctx context.Context, tx bun.Tx, o order) error {
+					if err := addEffect(ctx, tx, o); err != nil {
+						return err
+					}
+					if m, _ := bus.Current(ctx); m.Attempt < 3 {
+						return test.fail(ctx, tx)
+					}
+					return nil
+				}, bus.Timeout(3*time.Second))))
+				a.Produce(order{ID: "1"})
+				r := a.Start(testapp.Fast())
+				testapp.Eventually(t, "the message is consumed", a.Empty)
+				r.MustStop()
+				attempt := a.Count("SELECT COALESCE(SUM(attempt), 0) FROM effects")
+				// SQLite does not abort a transaction over a failed statement, so
+				// there the swallowed failure is no failure.
+				if want := 3; attempt != want && (test.want != "" || db.Dialect().Name().String() == "pg") {
+					t.Errorf("effects: got attempt %d, want only that of attempt %d", attempt, want)
+				}
+				if n := a.Count("SELECT count(*) FROM effects"); n != 1 {
+					t.Errorf("effects: got %d, want 1", n)
+				}
+			})
+		})
+	}
+}
+
+func TestProduceInsideATransactionalConsumer(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var refunds atomic.Int64
+		var a *app
+		a = testapp.New(t, db,
+			outbox.ConsumeTx("orders", func(ctx context.Context, tx bun.Tx, o order) error {
+				if _, err := a.Producer.Produce(ctx, tx, refund{ID: o.ID}); err != nil {
+					return err
+				}
+				if m, _ := bus.Current(ctx); m.Attempt == 1 {
+					return errors.New("rolls the refund back")
+				}
+				return nil
+			}, bus.Timeout(3*time.Second)),
+			bus.Consume("refunds", func(context.Context, refund) error { refunds.Add(1); return nil }))
+		a.Produce(order{ID: "1"})
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "everything is consumed", func() bool { return refunds.Load() > 0 && a.Empty() })
+		r.MustStop()
+		if got := refunds.Load(); got != 1 {
+			t.Errorf("refunds: got %d, want 1: the first attempt's was rolled back", got)
+		}
+	})
+}
+
+func TestFencedTransactionalConsumerDoesNotRun(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.PostgresDSN(t)
+	thief := testdb.OpenPostgres(t, dsn)
+	var attempts []int
+	a := testapp.New(t, testdb.OpenPostgres(t, dsn), outbox.ConsumeTx("stock", func(ctx context.Context, _ bun.Tx, _ order) error {
+		m, _ := bus.Current(ctx)
+		attempts = append(attempts, m.Attempt)
+		return nil
+	}))
+	// Right before the fence the claim is taken away, as a recovery would.
+	a.DB = a.DB.WithQueryHook(&beforeOnce{match: "FOR UPDATE OF m", do: func() {
+		if _, err := thief.NewRaw("DELETE FROM message_claims").Exec(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if _, err := thief.NewRaw("UPDATE consumer_messages SET attempts = 1").Exec(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}})
+	a.Produce(order{ID: "1"})
+	r := a.Start(testapp.Fast())
+	testapp.Eventually(t, "the message is consumed", a.Empty)
+	r.MustStop()
+	if !slices.Equal(attempts, []int{2}) {
+		t.Errorf("runs were attempts %v, want only attempt 2: the fenced run must not start", attempts)
+	}
+}
+
+// beforeOnce does something before the first query with a text in it.
+type beforeOnce struct {
+	match string
+	do    func()
+	once  sync.Once
+}
+
+func (h *beforeOnce) BeforeQuery(ctx context.Context, event *bun.QueryEvent) context.Context {
+	if strings.Contains(event.Query, h.match) {
+		h.once.Do(h.do)
+	}
+	return ctx
+}
+
+func (h *beforeOnce) AfterQuery(context.Context, *bun.QueryEvent) {}
+
+func TestAbandonedTransactionCannotCommit(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	gate, late := make(chan struct{}), make(chan error, 1)
+	application := withEffects(testapp.New(t, db, outbox.ConsumeTx("deaf", func(ctx context.Context, tx bun.Tx, o order) error {
+		m, _ := bus.Current(ctx)
+		if m.Attempt > 1 {
+			return addEffect(ctx, tx, o)
+		}
+		<-gate
+		_, err := tx.NewRaw("INSERT INTO effects (id, attempt) VALUES ('late', 1)").Exec(context.WithoutCancel(ctx))
+		late <- err
+		return nil
+	}, bus.Timeout(500*time.Millisecond))))
+	application.Produce(order{ID: "1"})
+	r := application.Start(testapp.Fast())
+	testapp.Eventually(t, "the retry is consumed", application.Empty)
+	close(gate)
+	if err := <-late; err == nil || !strings.Contains(err.Error(), "transaction has already been committed or rolled back") {
+		t.Errorf("statement of the abandoned handler: got %v, want its transaction gone", err)
+	}
+	r.MustStop()
+	if n := application.Count("SELECT count(*) FROM effects"); n != 1 {
+		t.Errorf("effects: got %d, want only the retry's", n)
+	}
+}

@@ -1,0 +1,14 @@
+package poison_test
+
+import (
+	"testing"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+)
+
+func TestMain(m *testing.M) { testapp.Main(m) }
+
+type (
+	order  = testapp.Order
+	refund = testapp.Refund
+)

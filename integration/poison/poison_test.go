@@ -1,0 +1,259 @@
+package poison_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+func TestPoisonedMessagesAreListed(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a, s := testapp.NewPoisoned(t, db, 205, testapp.Counting("c", &n))
+		ctx := t.Context()
+		a.Exec("UPDATE poisoned_messages SET payload_type = 'other', reason = 'owner vanished 3 times' WHERE id = 7")
+		a.Exec(`UPDATE poisoned_messages SET errors = '[{"attempt":1,"at":"2026-01-02T03:04:05Z","error":"100%_sure\\"}]', consumer_type = 'd' WHERE id = 8`)
+		seen := map[int64]int{}
+		pages := 0
+		for page := (&outbox.Page{Size: 40}); page != nil; pages++ {
+			var link outbox.Page // what travelled as text
+			if err := json.Unmarshal(testapp.Must[[]byte](t)(json.Marshal(page)), &link); err != nil {
+				t.Fatal(err)
+			}
+			list, next, err := s.List(ctx, db, poison.Filter{}, link)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range list {
+				seen[m.ID]++
+				if m.AvailableAt.IsZero() || m.AvailableAt.After(m.PoisonedAt) {
+					t.Errorf("message %d: due at %s, poisoned at %s", m.ID, m.AvailableAt, m.PoisonedAt)
+				}
+			}
+			page = next
+		}
+		if pages != 6 || len(seen) != 205 {
+			t.Errorf("paging: got %d messages on %d pages, want 205 on 6, at one and the same instant", len(seen), pages)
+		}
+		for _, test := range []struct {
+			name   string
+			filter poison.Filter
+			want   int
+		}{
+			{"everything", poison.Filter{}, 205},
+			{"by consumer", poison.Filter{Consumer: "d"}, 1},
+			{"by payload type", poison.Filter{PayloadType: "other"}, 1},
+			{"by message id", poison.Filter{MessageID: testapp.Must[poison.Message](t)(s.Get(ctx, db, 9)).MessageID}, 1},
+			{"by text in the reason", poison.Filter{Error: "vanished"}, 1},
+			{"by text in the errors", poison.Filter{Error: "no luck"}, 204},
+			{"a percent sign is a percent sign", poison.Filter{Error: "100%_sure"}, 1},
+			{"and no wildcard", poison.Filter{Error: "1%sure"}, 0},
+			{"an underscore is an underscore", poison.Filter{Error: "no_luck"}, 0},
+			{"a backslash is a backslash", poison.Filter{Error: `sure\`}, 1},
+			{"a quote is a quote", poison.Filter{Error: `'; --`}, 0},
+			{"poisoned since an hour ago", poison.Filter{PoisonedAfter: time.Now().Add(-time.Hour)}, 205},
+			{"poisoned before that", poison.Filter{PoisonedBefore: time.Now().Add(-time.Hour)}, 0},
+			{"all fields must match", poison.Filter{Consumer: "d", PayloadType: "other"}, 0},
+		} {
+			if got := testapp.Must[int](t)(s.Count(ctx, db, test.filter)); got != test.want {
+				t.Errorf("%s: got %d, want %d", test.name, got, test.want)
+			}
+		}
+		m := testapp.Must[poison.Message](t)(s.Get(ctx, db, 1))
+		if m.Consumer != "c" || m.PayloadType != "order.placed" || string(m.Payload) != `{"id":"0","n":0}` || m.Headers["k"] != "v" || m.Attempts != 5 ||
+			m.Crashes != 1 || m.Reason != "attempt 5 of 5 failed" || len(m.Errors) != 1 || m.Errors[0].Error != "no luck" || m.PoisonedAt.IsZero() {
+			t.Errorf("get: got %+v", m)
+		}
+		if _, err := s.Get(ctx, db, 9999); !errors.Is(err, poison.ErrNotFound) {
+			t.Errorf("get of a missing id: got %v, want ErrNotFound", err)
+		}
+	})
+}
+
+func TestRequeuedMessagesRunAgain(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var runs atomic.Int64
+		a, s := testapp.NewPoisoned(t, db, 3, bus.Consume("c", func(ctx context.Context, _ order) error {
+			m, _ := bus.Current(ctx)
+			if m.Attempt != 1 || m.Crashes != 0 || m.Headers["k"] != "v" {
+				t.Errorf("message: got %+v, want a fresh one with its headers", m)
+			}
+			runs.Add(1)
+			return nil
+		}))
+		before := testapp.Must[poison.Message](t)(s.Get(t.Context(), db, 1))
+		r := a.Start(testapp.Fast())
+		result := testapp.Must[poison.Result](t)(s.Requeue(t.Context(), db, 1, 2, 2, 9999))
+		if want := (poison.Result{Requeued: 2, Missing: 1}); result != want {
+			t.Errorf("requeue: got %+v, want %+v", result, want)
+		}
+		testapp.Eventually(t, "both run", func() bool { return runs.Load() == 2 && a.Empty() })
+		r.MustStop()
+		if n := len(a.Poisoned()); n != 1 {
+			t.Errorf("poisoned: got %d, want the third", n)
+		}
+		testapp.Must[poison.Result](t)(s.Requeue(t.Context(), db, 3))
+		if got := a.Pending()[0]; got.ID <= 3 || got.MessageID == before.MessageID.String() || got.Errors != "" {
+			t.Errorf("requeued row: got %+v, want a new row id and its own message id", got)
+		}
+	})
+}
+
+func TestRequeueOfAKeyThatIsPendingIsAConflict(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a, s := testapp.NewPoisoned(t, db, 700, testapp.Counting("c", &n))
+		a.Exec("UPDATE poisoned_messages SET insert_id = 'key' WHERE id IN (1, 2, 3)")
+		result := testapp.Must[poison.Result](t)(s.RequeueWhere(t.Context(), db, poison.Filter{Consumer: "c"}, 650))
+		if want := (poison.Result{Requeued: 648, Conflicts: 2}); result != want {
+			t.Errorf("requeue by filter: got %+v, want %+v", result, want)
+		}
+		if got := testapp.Must[int](t)(s.Count(t.Context(), db, poison.Filter{})); got != 52 {
+			t.Errorf("still poisoned: got %d, want 50 beyond the limit and 2 conflicts", got)
+		}
+		result = testapp.Must[poison.Result](t)(s.RequeueWhere(t.Context(), db, poison.Filter{}, 10_000))
+		if want := (poison.Result{Requeued: 50, Conflicts: 2}); result != want {
+			t.Errorf("the rest: got %+v, want %+v", result, want)
+		}
+		if err := s.EditAndRequeue(t.Context(), db, 2, order{ID: "edited"}); !errors.Is(err, poison.ErrConflict) {
+			t.Errorf("edit of a conflict: got %v, want ErrConflict", err)
+		}
+	})
+}
+
+func TestEditAndRequeue(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a, s := testapp.NewPoisoned(t, db, 3, testapp.Counting("c", &n), bus.Consume("r", func(context.Context, refund) error { return nil }))
+		ctx := t.Context()
+		a.Exec("UPDATE poisoned_messages SET consumer_type = 'gone' WHERE id = 3")
+		for name, test := range map[string]struct{ err, want error }{
+			"another payload type": {s.EditAndRequeue(ctx, db, 1, refund{}), poison.ErrPayload},
+			"text that is no JSON": {s.EditAndRequeueText(ctx, db, 1, []byte(`{"id":`)), poison.ErrPayload},
+			"text with a NUL byte": {s.EditAndRequeueText(ctx, db, 1, []byte("{\x00}")), bus.ErrBadText},
+			"text that is too big": {s.EditAndRequeueText(ctx, db, 1, make([]byte, 2<<20)), bus.ErrTooLarge},
+			"a missing message":    {s.EditAndRequeue(ctx, db, 9999, order{}), poison.ErrNotFound},
+			"an unknown consumer":  {s.EditAndRequeue(ctx, db, 3, order{}), bus.ErrNoConsumer},
+		} {
+			if !errors.Is(test.err, test.want) || !strings.HasPrefix(test.err.Error(), "poison: ") {
+				t.Errorf("%s: got %v, want %v", name, test.err, test.want)
+			}
+		}
+		if err := errors.Join(s.EditAndRequeue(ctx, db, 1, order{ID: "edited"}), s.EditAndRequeueText(ctx, db, 2, []byte(`{"id": "typed"}`))); err != nil {
+			t.Fatal(err)
+		}
+		rows := a.Pending()
+		if len(rows) != 2 || rows[0].Payload != `{"id":"edited","n":0}` || rows[1].Payload != `{"id": "typed"}` || rows[0].Headers != `{"k":"v"}` {
+			t.Errorf("requeued: got %+v", rows)
+		}
+		if n := len(a.Poisoned()); n != 1 {
+			t.Errorf("poisoned: got %d, want the unknown consumer's", n)
+		}
+	})
+}
+
+// TestRequeueForNobodyIsCounted removes a consumer while messages of it are
+// poisoned: they are requeued, for another program may take them.
+func TestRequeueForNobodyIsCounted(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a, s := testapp.NewPoisoned(t, db, 4, bus.Consume("c", func(context.Context, order) error { n.Add(1); return nil }, bus.Aliases("former")))
+		a.Exec("UPDATE poisoned_messages SET consumer_type = 'gone' WHERE id = 1")
+		a.Exec("UPDATE poisoned_messages SET payload_type = 'gone' WHERE id = 2")
+		a.Exec("UPDATE poisoned_messages SET consumer_type = 'former' WHERE id = 3")
+		result := testapp.Must[poison.Result](t)(s.Requeue(t.Context(), db, 1, 2, 3))
+		if want := (poison.Result{Requeued: 3, Unclaimed: 2}); result != want {
+			t.Errorf("requeue: got %+v, want %+v", result, want)
+		}
+		result = testapp.Must[poison.Result](t)(s.RequeueWhere(t.Context(), db, poison.Filter{}, 10))
+		if want := (poison.Result{Requeued: 1}); result != want {
+			t.Errorf("requeue where: got %+v, want %+v", result, want)
+		}
+	})
+}
+
+func TestPoisonedMessagesAreDiscardedAndPurged(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a, s := testapp.NewPoisoned(t, db, 600, testapp.Counting("c", &n))
+		if got := testapp.Must[int](t)(s.Discard(t.Context(), db, 3, 4, 9999)); got != 2 {
+			t.Errorf("discarded: got %d, want 2", got)
+		}
+		if got := testapp.Must[int](t)(s.Purge(t.Context(), db, time.Hour)); got != 0 {
+			t.Errorf("purged what is older than an hour: got %d, want none", got)
+		}
+		if got := testapp.Must[int](t)(s.Purge(t.Context(), db, 0)); got != 598 || len(a.Poisoned()) != 0 {
+			t.Errorf("purged everything: got %d, want 598", got)
+		}
+	})
+}
+
+func TestPoisonStoreIsTransactional(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a, s := testapp.NewPoisoned(t, db, 3, testapp.Counting("c", &n))
+		no := errors.New("no")
+		err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+			result, err := s.Requeue(ctx, tx, 1, 2)
+			if err != nil || result.Requeued != 2 {
+				return fmt.Errorf("requeue: %+v, %w", result, err)
+			}
+			if _, err := s.Discard(ctx, tx, 3); err != nil {
+				return err
+			}
+			return no
+		})
+		if !errors.Is(err, no) || len(a.Poisoned()) != 3 || len(a.Pending()) != 0 {
+			t.Errorf("got %v, %d poisoned, %d pending, want everything rolled back", err, len(a.Poisoned()), len(a.Pending()))
+		}
+	})
+}
+
+func TestConcurrentRequeuesMakeOneMessage(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a, s := testapp.NewPoisoned(t, db, 50, testapp.Counting("c", &n))
+		ids := make([]int64, 50)
+		for i := range ids {
+			ids[i] = int64(50 - i)
+		}
+		var requeued, missing atomic.Int64
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				result, err := s.Requeue(context.WithoutCancel(t.Context()), db, ids...)
+				if err != nil {
+					t.Error(err)
+				}
+				requeued.Add(int64(result.Requeued))
+				missing.Add(int64(result.Missing))
+			})
+		}
+		all.Wait()
+		if requeued.Load() != 50 || missing.Load() != 350 || len(a.Pending()) != 50 {
+			t.Errorf("got %d requeued, %d missing and %d rows, want each message once", requeued.Load(), missing.Load(), len(a.Pending()))
+		}
+	})
+}

@@ -1,0 +1,185 @@
+package schedule_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// Tests of schedules that must not hold back the others.
+
+// yearly writes schedules that are due, with payloads of these ids.
+func yearly(ctx context.Context, a *app, ids ...string) {
+	a.Helper()
+	for _, id := range ids {
+		testapp.Must[int64](a.T)(a.Scheduler().ScheduleAnother(ctx, a.DB, order{ID: id}, "@yearly", "UTC"))
+	}
+	makeDue(a, time.Second)
+}
+
+func numbered(n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprint(i)
+	}
+	return ids
+}
+
+// layered gives the application a producer with one layer.
+func layered(a *app, layer bus.SendMiddleware) {
+	a.Producer = testapp.Must[*outbox.Producer](a.T)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{layer}}))
+}
+
+// TestASlowProduceLayerWedgesNoSchedules takes longer for a batch than a server
+// lets a transaction be idle for a client that may have vanished.
+func TestASlowProduceLayerWedgesNoSchedules(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n, calls atomic.Int64
+		a := testapp.New(t, db, testapp.Counting("c", &n))
+		layered(a, func(next bus.Sender) bus.Sender {
+			return func(ctx context.Context, b *bus.Batch) error {
+				calls.Add(1)
+				<-time.After(5200 * time.Millisecond)
+				return next(ctx, b)
+			}
+		})
+		yearly(t.Context(), a, numbered(100)...)
+		fireSchedules(t.Context(), a, schedule.ProcessorConfig{})
+		testapp.Poll(t, "all schedules fire", 40*time.Second, 50*time.Millisecond, func() bool { return len(a.Pending()) == 100 })
+		if got := calls.Load(); got > 3 {
+			t.Errorf("calls of the layer: got %d, want one, or a few", got)
+		}
+	})
+}
+
+// TestSchedulesThatTakeTooLongTogetherFireInParts has a layer that takes 300 ms for
+// each message, and never ends for one of them.
+func TestSchedulesThatTakeTooLongTogetherFireInParts(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var n atomic.Int64
+		a := newApp(testapp.Counting("c", &n))
+		layered(a, bus.EachMessage(func(ctx context.Context, m *bus.Message) error {
+			wait := 300 * time.Millisecond
+			if strings.Contains(string(m.Payload), `"37"`) {
+				wait = time.Hour
+			}
+			select {
+			case <-time.After(wait):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}))
+		for _, id := range numbered(100) {
+			testapp.Must[int64](t)(a.Scheduler().Schedule(ctx, a.DB, order{ID: id}, "@every 1h", "UTC", schedule.Name(id)))
+		}
+		<-time.After(time.Hour + time.Second)
+		begun := time.Now()
+		fireSchedules(ctx, a, schedule.ProcessorConfig{})
+		testapp.Sooner(t, "the 99 others fire", func() bool { return len(a.Pending()) == 99 })
+		if took := time.Since(begun); took > 4*time.Minute {
+			t.Errorf("until the 99 others have fired: got %s, want minutes at most", took)
+		}
+		testapp.Sooner(t, "the one is marked", func() bool {
+			got := testapp.Must[[]schedule.Schedule](t)(a.Scheduler().List(ctx, a.DB, schedule.Filter{Name: "37"}))[0]
+			return strings.Contains(got.LastError, "took longer than 10s")
+		})
+	})
+}
+
+// refuseChanges has the database refuse what is written to the schedule of one
+// payload.
+func refuseChanges(a *app, id, sqlState string) {
+	a.Helper()
+	match := fmt.Sprintf("'%%\"%s\"%%'", id)
+	switch a.DB.Dialect().Name() {
+	case dialect.PG:
+		a.Exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF NEW.payload LIKE ` + match + ` THEN RAISE EXCEPTION 'no changes here' USING ERRCODE = '` + sqlState + `'; END IF; RETURN NEW; END $$`)
+		a.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON scheduled_messages FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	case dialect.MySQL:
+		a.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON scheduled_messages FOR EACH ROW BEGIN
+			IF NEW.payload LIKE ` + match + ` THEN SIGNAL SQLSTATE '` + sqlState + `' SET MESSAGE_TEXT = 'no changes here'; END IF; END`)
+	default:
+		a.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON scheduled_messages WHEN NEW.payload LIKE ` + match + ` BEGIN SELECT RAISE(ABORT, 'no changes here'); END`)
+	}
+}
+
+// TestAScheduleThatRefusesChangesHoldsNobodyBack has one that can neither fire nor be
+// marked as one that cannot, and is due before all others.
+func TestAScheduleThatRefusesChangesHoldsNobodyBack(t *testing.T) {
+	t.Parallel()
+	for name, states := range map[string]map[dialect.Name]string{
+		"as the application's error": {dialect.PG: "P0001", dialect.MySQL: "45000", dialect.SQLite: "-"},
+		"as the database's error":    {dialect.PG: "57014", dialect.MySQL: "40001"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, db *bun.DB) {
+				state := states[db.Dialect().Name()]
+				if state == "" {
+					return // a trigger cannot say so
+				}
+				var n atomic.Int64
+				a := testapp.New(t, db, testapp.Counting("c", &n))
+				yearly(t.Context(), a, "bad")
+				refuseChanges(a, "bad", state)
+				for _, id := range numbered(20) {
+					testapp.Must[int64](t)(a.Scheduler().ScheduleAnother(t.Context(), a.DB, order{ID: id}, "* * * * * *", "UTC"))
+				}
+				log := &testapp.Lines{}
+				fireSchedules(t.Context(), a, schedule.ProcessorConfig{Logger: log.Logger()})
+				testapp.Poll(t, "the others fire, again and again", time.Minute, 20*time.Millisecond, func() bool { return len(a.Pending()) >= 80 })
+				if !strings.Contains(log.String(), "no changes here") {
+					t.Errorf("log: got %s, want the reason", log)
+				}
+				if got := a.Count(`SELECT count(*) FROM consumer_messages WHERE payload LIKE '%"bad"%'`); got != 0 {
+					t.Errorf("messages of the one that is refused: got %d, want none", got)
+				}
+			})
+		})
+	}
+}
+
+// TestAScheduleThatCannotBeReadHoldsNobodyBack has a row that no scan takes.
+func TestAScheduleThatCannotBeReadHoldsNobodyBack(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	a := testapp.New(t, testdb.SQLite(t), testapp.Counting("c", &n))
+	yearly(t.Context(), a, numbered(20)...)
+	a.Exec(`PRAGMA ignore_check_constraints = ON`)
+	a.Exec(`UPDATE scheduled_messages SET created_at = 'garbage' WHERE id = 3`)
+	fireSchedules(t.Context(), a, schedule.ProcessorConfig{})
+	testapp.Poll(t, "the others fire", time.Minute, 20*time.Millisecond, func() bool { return len(a.Pending()) == 19 })
+}
+
+// TestALoneScheduleThatIsRefusedIsMarkedInTheEnd fails as a database that is away
+// does, though only for the one schedule there is: it is not tried for ever unseen.
+func TestALoneScheduleThatIsRefusedIsMarkedInTheEnd(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	var n atomic.Int64
+	a := testapp.New(t, db, testapp.Counting("c", &n))
+	a.Exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF NEW.payload LIKE '%bad%' THEN RAISE EXCEPTION 'not now' USING ERRCODE = '57P03'; END IF; RETURN NEW; END $$`)
+	a.Exec(`CREATE TRIGGER refuse BEFORE INSERT ON consumer_messages FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	yearly(t.Context(), a, "bad")
+	fireSchedules(t.Context(), a, schedule.ProcessorConfig{})
+	testapp.Poll(t, "it is marked", time.Minute, 20*time.Millisecond, func() bool {
+		got := testapp.Must[[]schedule.Schedule](t)(a.Scheduler().List(t.Context(), db, schedule.Filter{}))[0]
+		return strings.Contains(got.LastError, "not now")
+	})
+}

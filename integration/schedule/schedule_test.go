@@ -1,0 +1,362 @@
+package schedule_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// fireSchedules runs a schedule processor until the test ends.
+func fireSchedules(ctx context.Context, a *app, config schedule.ProcessorConfig) {
+	a.Helper()
+	p, err := schedule.NewProcessor(a.DB, a.Registry, a.Producer, config)
+	if err != nil {
+		a.Fatalf("schedule processor: %v", err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	a.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			a.Errorf("schedule processor: %v", err)
+		}
+	})
+}
+
+// makeDue moves schedules into the past.
+func makeDue(a *app, by time.Duration) {
+	a.Helper()
+	if a.DB.Dialect().Name().String() == "pg" {
+		a.Exec("UPDATE scheduled_messages SET available_after = statement_timestamp() - ? * interval '1 microsecond'", by.Microseconds())
+		return
+	}
+	a.Exec("UPDATE scheduled_messages SET available_after = "+testapp.NowOf(a.DB)+" - ?", by.Microseconds())
+}
+
+func TestScheduleWritesARowAndFires(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var one, two atomic.Int64
+		a := testapp.New(t, db, testapp.Counting("one", &one), testapp.Counting("two", &two))
+		s := a.Scheduler()
+		id, err := s.Schedule(t.Context(), db, order{ID: "1"}, "0 0 12 * * MON", "Europe/Amsterdam",
+			schedule.Tag("weekly"), schedule.Name("monday"), schedule.Header("tenant", "acme"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := testapp.Must[[]schedule.Schedule](t)(s.List(t.Context(), db, schedule.Filter{Name: "monday"}))
+		amsterdam := testapp.Must[*time.Location](t)(time.LoadLocation("Europe/Amsterdam"))
+		if len(rows) != 1 || rows[0].ID != id || rows[0].Tag != "weekly" || rows[0].PayloadType != "order.placed" ||
+			string(rows[0].Payload) != `{"id":"1","n":0}` || rows[0].Headers["tenant"] != "acme" || rows[0].Paused || !rows[0].LastFire.IsZero() {
+			t.Fatalf("row: got %+v", rows)
+		}
+		if next := rows[0].NextFire.In(amsterdam); next.Weekday() != time.Monday || next.Hour() != 12 || !next.After(time.Now()) || next.After(time.Now().AddDate(0, 0, 8)) {
+			t.Errorf("next fire: got %s, want next Monday at noon", next)
+		}
+		makeDue(a, time.Minute)
+		fireSchedules(t.Context(), a, schedule.ProcessorConfig{})
+		testapp.Eventually(t, "a message for each consumer", func() bool { return len(a.Pending()) == 2 })
+		for _, m := range a.Pending() {
+			if !strings.Contains(m.Headers, `"tenant":"acme"`) || m.Payload != `{"id":"1","n":0}` {
+				t.Errorf("message: got %+v, want the schedule's payload and headers", m)
+			}
+		}
+		after := testapp.Must[[]schedule.Schedule](t)(s.List(t.Context(), db, schedule.Filter{}))[0]
+		if !after.NextFire.Equal(rows[0].NextFire) || after.LastFire.IsZero() {
+			t.Errorf("after the fire: got %+v, want it advanced to %s", after, rows[0].NextFire)
+		}
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "both consumers ran", func() bool { return one.Load() == 1 && two.Load() == 1 && a.Empty() })
+		r.MustStop()
+	})
+}
+
+func TestNamedSchedulesAreUpserts(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a := testapp.New(t, db, testapp.Counting("c", &n))
+		s := a.Scheduler()
+		save := func(expression string, payload order, tag string) (int64, schedule.Schedule) {
+			id, err := s.Schedule(t.Context(), db, payload, expression, "UTC", schedule.Name("boot"), schedule.Tag(tag))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return id, testapp.Must[[]schedule.Schedule](t)(s.List(t.Context(), db, schedule.Filter{Name: "boot"}))[0]
+		}
+		id, first := save("@every 1h", order{ID: "1"}, "a")
+		if err := s.Pause(t.Context(), db, id); err != nil {
+			t.Fatal(err)
+		}
+		again, second := save("@every 1h", order{ID: "2"}, "b")
+		if again != id || !second.NextFire.Equal(first.NextFire) || string(second.Payload) != `{"id":"2","n":0}` || second.Tag != "b" || !second.Paused {
+			t.Errorf("the same again: got %+v, want the same row with a new payload, still due at %s, still paused", second, first.NextFire)
+		}
+		if _, third := save("@every 2h", order{ID: "2"}, "b"); third.NextFire.Equal(first.NextFire) {
+			t.Errorf("another expression: got %+v, want another next fire", third)
+		}
+		if n := len(testapp.Must[[]schedule.Schedule](t)(s.List(t.Context(), db, schedule.Filter{}))); n != 1 {
+			t.Errorf("schedules: got %d, want 1", n)
+		}
+	})
+}
+
+func TestSchedulesAreManaged(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a := testapp.New(t, db, testapp.Counting("c", &n), bus.Consume("r", func(context.Context, refund) error { return nil }))
+		s, ctx := a.Scheduler(), t.Context()
+		var ids []int64
+		for i := range 4 {
+			ids = append(ids, testapp.Must[int64](t)(s.ScheduleAnother(ctx, db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC", schedule.Tag(fmt.Sprint("tag", i/2)))))
+		}
+		if n := testapp.Must[int](t)(s.DeleteByTag(ctx, db, "tag0")); n != 2 {
+			t.Errorf("deleted by tag: got %d, want 2", n)
+		}
+		if err := s.DeleteByID(ctx, db, ids[2]); err != nil {
+			t.Errorf("delete by id: %v", err)
+		}
+		id := ids[3]
+		get := func() schedule.Schedule {
+			return testapp.Must[[]schedule.Schedule](t)(s.List(ctx, db, schedule.Filter{Tag: "tag1"}))[0]
+		}
+		yearly := get().NextFire
+		if err := errors.Join(s.UpdateSchedule(ctx, db, id, "@every 30m", "UTC"), s.UpdatePayload(ctx, db, id, refund{ID: "x"})); err != nil {
+			t.Fatal(err)
+		}
+		if got := get(); got.Expression != "@every 30m" || got.NextFire.Equal(yearly) || got.PayloadType != "order.refunded" || string(got.Payload) != `{"id":"x"}` {
+			t.Errorf("updated: got %+v", got)
+		}
+		if err := s.Pause(ctx, db, id); err != nil {
+			t.Fatal(err)
+		}
+		makeDue(a, time.Minute)
+		fireSchedules(ctx, a, schedule.ProcessorConfig{PollInterval: 20 * time.Millisecond})
+		other := testapp.Must[int64](t)(s.ScheduleAnother(ctx, db, order{ID: "other"}, "@yearly", "UTC"))
+		if err := s.RunNow(ctx, db, other); err != nil {
+			t.Fatal(err)
+		}
+		testapp.Eventually(t, "the other fires", func() bool { return len(a.Pending()) == 1 })
+		if got := a.Pending()[0].Payload; got != `{"id":"other","n":0}` {
+			t.Errorf("fired: got %s, want not the paused one", got)
+		}
+		if err := s.Resume(ctx, db, id); err != nil {
+			t.Fatal(err)
+		}
+		if got := get(); got.Paused || !got.NextFire.After(time.Now().Add(20*time.Minute)) {
+			t.Errorf("resumed: got %+v, want the next fire in 30 minutes", got)
+		}
+		for what, err := range map[string]error{"delete": s.DeleteByID(ctx, db, 9999), "pause": s.Pause(ctx, db, 9999), "resume": s.Resume(ctx, db, 9999),
+			"run now": s.RunNow(ctx, db, 9999), "run now 0": s.RunNow(ctx, db, 0), "update": s.UpdateSchedule(ctx, db, 9999, "@daily", "UTC"), "delete 0": s.DeleteByID(ctx, db, 0)} {
+			if !errors.Is(err, schedule.ErrNotFound) {
+				t.Errorf("%s of a missing schedule: got %v, want ErrNotFound", what, err)
+			}
+		}
+	})
+}
+
+func TestScheduleIsTransactional(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a := testapp.New(t, db, testapp.Counting("c", &n))
+		no := errors.New("no")
+		err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+			if _, err := a.Scheduler().ScheduleAnother(ctx, tx, order{}, "@daily", "UTC"); err != nil {
+				return err
+			}
+			return no
+		})
+		if !errors.Is(err, no) || a.Count("SELECT count(*) FROM scheduled_messages") != 0 {
+			t.Errorf("got %v and %d rows, want a rollback", err, a.Count("SELECT count(*) FROM scheduled_messages"))
+		}
+	})
+}
+
+func TestBadScheduleHoldsNobodyBack(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ spoil, want string }{
+		"unknown zone":             {"UPDATE scheduled_messages SET cron_timezone = 'Mars/Olympus' WHERE tag = 'bad'", "Mars/Olympus"},
+		"unparsable expression":    {"UPDATE scheduled_messages SET cron_expression = 'whenever' WHERE tag = 'bad'", "whenever"},
+		"undecodable payload":      {`UPDATE scheduled_messages SET payload = '{"id":' WHERE tag = 'bad'`, "malformed JSON"},
+		"refused by the chain":     {`UPDATE scheduled_messages SET payload = '{"id":"refuse"}' WHERE tag = 'bad'`, "the chain refuses"},
+		"unreadable headers alone": {"UPDATE scheduled_messages SET headers = 'x' WHERE tag = 'bad'", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, db *bun.DB) {
+				var n atomic.Int64
+				a := testapp.New(t, db, testapp.Counting("c", &n))
+				producer, err := outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{
+					bus.EachMessage(func(_ context.Context, m *bus.Message) error {
+						if strings.Contains(string(m.Payload), "refuse") {
+							return errors.New("the chain refuses")
+						}
+						return nil
+					})}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				a.Producer = producer
+				s := a.Scheduler()
+				for i := range 5 {
+					tag := "good"
+					if i == 2 {
+						tag = "bad"
+					}
+					testapp.Must[int64](t)(s.ScheduleAnother(t.Context(), db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC", schedule.Tag(tag)))
+				}
+				a.Exec(test.spoil)
+				makeDue(a, time.Second)
+				fireSchedules(t.Context(), a, schedule.ProcessorConfig{})
+				good := 4
+				if test.want == "" {
+					good = 5
+				}
+				testapp.Eventually(t, "the good ones fire", func() bool { return len(a.Pending()) == good })
+				testapp.Eventually(t, "the bad one is marked", func() bool {
+					bad := testapp.Must[[]schedule.Schedule](t)(s.List(t.Context(), db, schedule.Filter{Tag: "bad"}))[0]
+					return test.want == "" && bad.LastError == "" ||
+						test.want != "" && strings.Contains(bad.LastError, test.want) && bad.NextFire.After(time.Now().Add(30*time.Second))
+				})
+			})
+		})
+	}
+}
+
+func TestScheduleRefusesBadInput(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	a := testapp.New(t, testdb.SQLite(t), testapp.Counting("c", &n))
+	s, ctx, db := a.Scheduler(), t.Context(), a.DB
+	tests := []struct {
+		name string
+		err  error
+		want error
+	}{
+		{"expression", testapp.Second(s.ScheduleAnother(ctx, db, order{}, "61 * * * * *", "UTC")), schedule.ErrExpression},
+		{"never", testapp.Second(s.ScheduleAnother(ctx, db, order{}, "0 0 0 30 2 *", "UTC")), schedule.ErrExpression},
+		{"zone", testapp.Second(s.ScheduleAnother(ctx, db, order{}, "@daily", "Nowhere")), schedule.ErrExpression},
+		{"no zone", testapp.Second(s.ScheduleAnother(ctx, db, order{}, "@daily", "")), schedule.ErrExpression},
+		{"no consumer", testapp.Second(s.ScheduleAnother(ctx, db, refund{}, "@daily", "UTC")), bus.ErrNoConsumer},
+		{"pointer", testapp.Second(s.ScheduleAnother(ctx, db, &order{}, "@daily", "UTC")), bus.ErrBadPayload},
+		{"name", testapp.Second(s.Schedule(ctx, db, order{}, "@daily", "UTC", schedule.Name("\x00"))), bus.ErrBadText},
+		{"tag", testapp.Second(s.ScheduleAnother(ctx, db, order{}, "@daily", "UTC", schedule.Tag(strings.Repeat("t", 256)))), bus.ErrTooLarge},
+		{"header", testapp.Second(s.ScheduleAnother(ctx, db, order{}, "@daily", "UTC", schedule.Header("", "v"))), bus.ErrBadOption},
+		{"nil option", testapp.Second(s.ScheduleAnother(ctx, db, order{}, "@daily", "UTC", nil)), bus.ErrBadOption},
+		{"empty name", testapp.Second(s.Schedule(ctx, db, order{}, "@daily", "UTC", schedule.Name(""))), bus.ErrBadOption},
+		{"empty tag of a schedule", testapp.Second(s.ScheduleAnother(ctx, db, order{}, "@daily", "UTC", schedule.Tag(""))), bus.ErrBadOption},
+		{"another mistake beside a payload", testapp.Second(s.ScheduleAnother(ctx, db, refund{}, "61 * * * * *", "UTC")), schedule.ErrExpression},
+		{"empty tag", testapp.Second(s.DeleteByTag(ctx, db, "")), bus.ErrBadOption},
+		{"updated expression", s.UpdateSchedule(ctx, db, 1, "x", "UTC"), schedule.ErrExpression},
+		{"updated payload", s.UpdatePayload(ctx, db, 1, refund{}), bus.ErrNoConsumer},
+	}
+	for _, test := range tests {
+		if !errors.Is(test.err, test.want) || !strings.HasPrefix(test.err.Error(), "schedule: ") {
+			t.Errorf("%s: got %v, want %v", test.name, test.err, test.want)
+		}
+	}
+	if testapp.Second(s.ScheduleAnother(ctx, nil, order{}, "@daily", "UTC")) == nil || testapp.Second(s.List(ctx, (*bun.DB)(nil), schedule.Filter{})) == nil {
+		t.Error("a nil database handle: got no error")
+	}
+	if _, err := schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{Loops: 2}); err == nil {
+		t.Error("two loops on SQLite: got no error")
+	}
+}
+
+func TestFiveInstancesFireEachTimeOnce(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { return nil }))
+		s := a.Scheduler()
+		for i := range 4 {
+			testapp.Must[int64](t)(s.ScheduleAnother(t.Context(), db, order{ID: fmt.Sprint(i)}, "* * * * * *", "UTC"))
+		}
+		for range 5 {
+			fireSchedules(t.Context(), a, schedule.ProcessorConfig{})
+		}
+		testapp.Eventually(t, "several fires", func() bool { return len(a.Pending()) >= 16 })
+		times := a.Count("SELECT count(*) FROM (SELECT DISTINCT payload, created_at FROM consumer_messages) x")
+		if n := len(a.Pending()); times != n {
+			t.Errorf("fires: got %d messages at %d times, want each once", n, times)
+		}
+		perSecond := "SELECT COALESCE(MAX(n), 0) FROM (SELECT count(*) AS n FROM consumer_messages GROUP BY payload, " + wholeSecond(a, "created_at") + ") x"
+		if most := a.Count(perSecond); most > 1 {
+			t.Errorf("a schedule fired %d times in one second, want once", most)
+		}
+	})
+}
+
+// wholeSecond is an instant's second, as SQL.
+func wholeSecond(a *app, column string) string {
+	if a.DB.Dialect().Name().String() == "pg" {
+		return "date_trunc('second', " + column + ")"
+	}
+	if a.DB.Dialect().Name() == dialect.MySQL { // where a division has a fraction
+		return column + " DIV 1000000"
+	}
+	return column + " / 1000000"
+}
+
+func TestSchedulesFireOnTime(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var fires testapp.Moments
+		a := newApp(bus.Consume("c", func(context.Context, order) error { fires.Add(); return nil }))
+		begun := time.Now() // midnight UTC
+		if _, err := a.Scheduler().ScheduleAnother(ctx, a.DB, order{}, "0 30 * * * *", "UTC"); err != nil {
+			t.Fatal(err)
+		}
+		fireSchedules(ctx, a, schedule.ProcessorConfig{PollInterval: time.Hour})
+		r := a.StartWith(ctx, outbox.ProcessorConfig{PollInterval: 10 * time.Minute})
+		testapp.Poll(t, "four fires", 24*time.Hour, time.Minute, func() bool { return fires.Len() == 4 })
+		r.MustStop()
+		for i := range 4 {
+			want := time.Duration(i)*time.Hour + 30*time.Minute
+			if got := fires.At(i).Sub(begun); got < want || got > want+time.Second {
+				t.Errorf("fire %d: got %s, want %s", i, got, want)
+			}
+		}
+	})
+}
+
+func TestOneCatchUpAfterDowntime(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		skip bool
+		want int
+	}{{"catch up", false, 2}, {"skip", true, 1}} {
+		t.Run(test.name, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				var fires testapp.Moments
+				a := newApp(bus.Consume("c", func(context.Context, order) error { fires.Add(); return nil }))
+				if _, err := a.Scheduler().ScheduleAnother(ctx, a.DB, order{}, "0 0 * * * *", "UTC"); err != nil {
+					t.Fatal(err)
+				}
+				<-time.After(5*time.Hour + 30*time.Minute) // nobody is there
+				fireSchedules(ctx, a, schedule.ProcessorConfig{SkipMissed: test.skip, PollInterval: time.Hour})
+				r := a.StartWith(ctx, outbox.ProcessorConfig{PollInterval: 10 * time.Minute})
+				<-time.After(45 * time.Minute) // until a quarter past the next hour
+				r.MustStop()
+				if got := fires.Len(); got != test.want {
+					t.Errorf("fires: got %d, want %d", got, test.want)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,210 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// plan has PostgreSQL explain the statements of an operation, in the order in
+// which it sends them, in a transaction that is rolled back.
+func (l *ledger) plan(operation func(db *bun.DB) error) string {
+	l.Helper()
+	var sent []string
+	captive := testdb.OpenRewritten(l.T, l.dsn, func(sql string) string {
+		sent = append(sent, sql)
+		if strings.HasPrefix(strings.TrimSpace(sql), "SELECT") {
+			return sql + " " // a claim has to find something before it records it
+		}
+		return "SELECT WHERE false"
+	})
+	captive.SetMaxOpenConns(1)
+	if err := operation(captive); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		l.Fatalf("operation to explain: %v", err)
+	}
+	var plan []string
+	undo := errors.New("undo")
+	err := l.db.RunInTx(l.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
+		for _, statement := range sent {
+			var lines []string
+			if err := tx.NewRaw("EXPLAIN (ANALYZE, BUFFERS, COSTS, TIMING OFF) ?", bun.Safe(statement)).Scan(ctx, &lines); err != nil {
+				return err
+			}
+			plan = append(append(plan, fmt.Sprintf("%.70s ...", strings.TrimSpace(statement))), lines...)
+		}
+		return undo
+	})
+	if !errors.Is(err, undo) {
+		l.Fatalf("explain: %v", err)
+	}
+	return strings.Join(plan, "\n")
+}
+
+// explained is an operation with the indexes it has to use on a large table;
+// none means that it may look at all of it.
+type explained struct {
+	name    string
+	indexes []string
+	run     func(db *bun.DB) error
+}
+
+// explained lists the operations of the store, on a claim of the owner "a".
+func (l *ledger) explained(c store.Claim) []explained {
+	const due, crashed, key = "consumer_messages_due", "consumer_messages_crashed", "consumer_messages_pkey"
+	var results []store.Result
+	for i, m := range c.Messages {
+		outcome := []store.Outcome{store.Done, store.Failed, store.Snoozed, store.Poison, store.Release}[i%5]
+		results = append(results, store.Result{Claim: c.ID, Message: m.ID, Outcome: outcome, Errors: "e", Reason: "r"})
+	}
+	first := results[0].Message
+	wants := ledgerWants(170)
+	later := store.WithClock(l.ctx, func() time.Time { return time.Now().Add(time.Hour) })
+	suspects := store.ClaimRequest{Owner: "b", Lease: time.Minute, Wants: wants, Select: store.Suspects, Limit: 8}
+	return []explained{
+		{"claim", []string{due}, func(db *bun.DB) error { _, err := l.Claim(l.ctx, db, ledgerRequest("b", 170)); return err }},
+		{"claim of crashed messages", []string{crashed}, func(db *bun.DB) error { _, err := l.Claim(l.ctx, db, suspects); return err }},
+		{"probe", []string{due, crashed}, func(db *bun.DB) error { _, err := l.Probe(l.ctx, db, wants); return err }},
+		{"settle", []string{key}, func(db *bun.DB) error { _, err := l.Settle(l.ctx, db, "a", time.Minute, results); return err }},
+		{"finish", []string{key}, func(db *bun.DB) error { _, err := l.Finish(l.ctx, db, "a", []int64{c.ID}); return err }},
+		{"recover", []string{key}, func(db *bun.DB) error { _, err := l.Recover(later, db, 3); return err }},
+		{"fence", []string{key}, func(db *bun.DB) error {
+			_, err := l.Fence(l.ctx, db, store.Fence{Owner: "a", Idle: time.Minute, Messages: []store.Fenced{{Claim: c.ID, ID: first}}})
+			return err
+		}},
+		{"exists", []string{key}, func(db *bun.DB) error { _, err := l.Exists(l.ctx, db, first); return err }},
+		{"remove", []string{key}, func(db *bun.DB) error { _, err := l.Remove(l.ctx, db, store.Session{}, first); return err }},
+		{"unregistered", []string{due}, func(db *bun.DB) error { _, err := l.Unregistered(l.ctx, db, wants); return err }},
+		{"stats", nil, func(db *bun.DB) error { _, err := l.Stats(l.ctx, db, ledgerConsumers()); return err }},
+	}
+}
+
+// fill makes the table that large; one message in two thousand has crashed.
+func (l *ledger) fill(rows int) {
+	l.Helper()
+	l.exec(`INSERT INTO consumer_messages (message_id, consumer_type, payload_type, payload, created_at, available_after, crashes)
+		SELECT gen_random_uuid(), (ARRAY['one', 'two', 'three'])[1 + i % 3], 'p', repeat('x', 200), now(), now() - i * interval '1 ms',
+		  CASE WHEN i % 2000 = 0 THEN 1 ELSE 0 END
+		FROM generate_series(1, ? - (SELECT count(*) FROM consumer_messages)) i`, rows)
+}
+
+// explain checks the plan of every operation.
+func (l *ledger) explain(state string, large bool, c store.Claim) {
+	l.Helper()
+	for _, operation := range l.explained(c) {
+		plan := l.plan(operation.run)
+		// Run once per row, it would look through every claim for each message.
+		if strings.Contains(plan, "NOT (SubPlan") {
+			l.Errorf("%s, %s: got a subquery per row, want it hashed:\n%s", operation.name, state, plan)
+		}
+		if !large || operation.indexes == nil {
+			continue
+		}
+		if strings.Contains(plan, "Seq Scan on consumer_messages") {
+			l.Errorf("%s, %s: got a scan of the whole table, want none:\n%s", operation.name, state, plan)
+		}
+		for _, index := range operation.indexes {
+			if !strings.Contains(plan, index) {
+				l.Errorf("%s, %s: got no use of %s, want it used:\n%s", operation.name, state, index, plan)
+			}
+		}
+	}
+}
+
+// claimForExplain has the owner "a" claim; where there is nothing to claim it
+// makes up a claim.
+func (l *ledger) claimForExplain(claims int) store.Claim {
+	l.Helper()
+	var first store.Claim
+	for range claims {
+		c, err := l.Claim(l.ctx, l.db, ledgerRequest("a", 170))
+		if err != nil {
+			l.Fatalf("claim: %v", err)
+		}
+		if first.ID == 0 {
+			first = c
+		}
+	}
+	if first.ID == 0 {
+		first.ID = 1
+		for i := range 500 {
+			first.Messages = append(first.Messages, store.Message{ID: int64(i + 1)})
+		}
+	}
+	return first
+}
+
+func TestExplainLedger(t *testing.T) {
+	t.Parallel()
+	const small, large = 1_000, 200_000
+	t.Run("never analysed", func(t *testing.T) {
+		t.Parallel()
+		l := newExplainedLedger(t)
+		l.explain("empty", false, l.claimForExplain(1))
+		l.fill(small)
+		l.explain("1k messages", false, l.claimForExplain(1))
+		l.fill(large)
+		l.explain("200k messages", true, l.claimForExplain(10))
+	})
+	t.Run("analysed", func(t *testing.T) {
+		t.Parallel()
+		l := newExplainedLedger(t)
+		l.fill(small)
+		c := l.claimForExplain(1)
+		l.exec("VACUUM ANALYZE")
+		l.explain("1k messages", false, c)
+		l.fill(large)
+		l.claimForExplain(10)
+		l.explain("200k messages, analysed when there were 1k", true, c)
+		l.exec("VACUUM ANALYZE")
+		l.explain("200k messages", true, c)
+	})
+	t.Run("claims not vacuumed", func(t *testing.T) {
+		t.Parallel()
+		l := newExplainedLedger(t)
+		l.fill(small)
+		// The planner takes dead claims for live ones, each with ten messages.
+		l.exec(`INSERT INTO message_claims (owner, solo, claimed_at, leased_until, message_ids)
+			SELECT 'dead', false, now(), now(), ARRAY[-i] FROM generate_series(1, 50000) i`)
+		l.exec("DELETE FROM message_claims")
+		l.explain("1k messages and 50k dead claims", false, l.claimForExplain(1))
+	})
+}
+
+// TestUnregisteredReadsNoDeadEntries: what somebody takes is not looked for, since its
+// removed messages may be many and stay in the index while a transaction is open.
+func TestUnregisteredReadsNoDeadEntries(t *testing.T) {
+	t.Parallel()
+	l := newExplainedLedger(t)
+	l.fill(50_000)
+	l.exec("DELETE FROM consumer_messages")
+	for name, wants := range map[string][]store.Want{"all taken": ledgerWants(1), "the last is not": ledgerWants(1)[:2]} {
+		plan := l.plan(func(db *bun.DB) error { _, err := l.Unregistered(l.ctx, db, wants); return err })
+		var hit, read int
+		if _, after, ok := strings.Cut(plan, "Buffers: shared "); ok {
+			if _, err := fmt.Sscanf(after, "hit=%d read=%d", &hit, &read); hit == 0 {
+				t.Fatalf("%s: buffers: %v:\n%s", name, err, plan)
+			}
+		}
+		if few := hit+read < 50; few != (len(wants) == 3) {
+			t.Errorf("%s: got %d pages read, want fewer than 50 only if all kinds are taken:\n%s", name, hit+read, plan)
+		}
+	}
+}
+
+func newExplainedLedger(t *testing.T) *ledger {
+	t.Helper()
+	l := newLedger(t)
+	for _, table := range []string{"consumer_messages", "message_claims", "poisoned_messages"} {
+		l.exec("ALTER TABLE ? SET (autovacuum_enabled = off)", bun.Ident(table))
+	}
+	return l
+}
