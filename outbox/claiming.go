@@ -213,6 +213,17 @@ func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Posi
 	return d.dueLocked(p.Due)
 }
 
+// foundBehind acts on a look at a part of what is due, which says nothing of the rest.
+func (d *dispatcher) foundBehind(p store.Probe) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, want := range p.Due {
+		c := &d.cursors[want]
+		c.start = nearer(c.start, ahead(p.First[i]))
+	}
+	d.dueLocked(p.Due)
+}
+
 // nextVerdict is when to look again, while messages wait to run solo: when that may
 // begin, and often enough to see who vanishes.
 func (d *dispatcher) nextVerdict(now time.Time) time.Time {

@@ -79,21 +79,22 @@ func (s *sweeper) aside(sweep func() (ok bool)) {
 	})
 }
 
-// sweepBack looks at ever more of what is due, from the newest back to the beginning,
-// until that takes too long: then at least what is new has been found. False means that
-// a look failed for another reason.
+// sweepBack looks at one part after the other of what is due, from the newest back to
+// the beginning, until that takes too long: then at least what is new has been found.
+// Each part ends where the one before began, so that dead entries are walked once. False
+// means that a look failed for another reason.
 func (r *run) sweepBack(ctx context.Context) (ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
-	windows := []time.Duration{10 * time.Second, 2 * time.Minute, 20 * time.Minute, 4 * time.Hour, 2 * 24 * time.Hour, 30 * 24 * time.Hour, 0}
-	for _, window := range windows {
+	now := r.dispatcher.clock(time.Now())
+	until := now
+	for _, back := range []time.Duration{10 * time.Second, 2 * time.Minute, 20 * time.Minute, 4 * time.Hour, 2 * 24 * time.Hour, 30 * 24 * time.Hour, 0} {
 		var from store.Position
-		if window > 0 {
-			from.At = r.dispatcher.clock(time.Now()).Add(-window)
+		if back > 0 {
+			from.At = now.Add(-back)
 		}
-		began := time.Now()
-		wants, stood := r.dispatcher.looks(&from)
-		probe, err := r.store.Probe(ctx, r.db, wants)
+		wants, _ := r.dispatcher.looks(&from)
+		probe, err := r.store.ProbeDue(store.WithClock(ctx, func() time.Time { return until }), r.db, wants)
 		if ctx.Err() != nil {
 			return true
 		}
@@ -101,7 +102,8 @@ func (r *run) sweepBack(ctx context.Context) (ok bool) {
 			r.outage.Failed("sweep", err)
 			return false
 		}
-		r.dispatcher.found(probe, wants, stood, began)
+		r.dispatcher.foundBehind(probe)
+		until = from.At
 	}
 	return true
 }

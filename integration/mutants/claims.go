@@ -32,6 +32,10 @@ func cursorMutants() []mutant {
 			changes: []change{{"return !s.running && !now.Before(s.next), s.took", "return s.next.IsZero(), s.took"}},
 		},
 		{
+			name: "a sweep back ends at what is new", file: "outbox/sweeper.go", suite: suite{pkg: inOutbox, tests: "^TestWhatIsOldIsFoundBehindSlowLooks$"}, says: `both ran`,
+			changes: []change{{"{10 * time.Second, 2 * time.Minute, 20 * time.Minute, 4 * time.Hour, 2 * 24 * time.Hour, 30 * 24 * time.Hour, 0}", "{10 * time.Second}"}},
+		},
+		{
 			name: "claims recovered right after the start", file: "outbox/poller.go", suite: suite{pkg: inOutbox, tests: "^TestAFreshProcessLetsOwnersRenew$"}, says: `renewal right after the outage: got \[\]`,
 			changes: []change{{"return r.outage.Stable() && !time.Now().Before(r.graceEnds())", "return r.outage.Stable()"}},
 		},

@@ -108,6 +108,32 @@ func TestLateCommitsAreFound(t *testing.T) {
 	})
 }
 
+// TestWhatIsOldIsFoundBehindSlowLooks: where looks from the very beginning take too long,
+// what is old is found in parts, from the newest back, and no error is told of.
+func TestWhatIsOldIsFoundBehindSlowLooks(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	var ran, slow atomic.Int64
+	var log testapp.Lines
+	a := testapp.New(t, db, testapp.Counting("c", &ran))
+	a.ProduceMany(2)
+	a.Exec("UPDATE consumer_messages SET available_after = now() - interval '1 hour' * id * id") // 1 hour and 4 hours
+	b := *a
+	b.DB = db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
+		if strings.Contains(query, "-infinity") && !strings.Contains(query, "FOR UPDATE") {
+			slow.Add(1)
+			<-time.After(2 * time.Second)
+		}
+	}))
+	config := testapp.Fast()
+	config.Logger = log.Logger()
+	b.Start(config)
+	testapp.Eventually(t, "both ran", func() bool { return ran.Load() == 2 })
+	if text := log.String(); slow.Load() == 0 || strings.Contains(text, "level=ERROR") {
+		t.Errorf("got %d slow looks and the log %q, want some and no error", slow.Load(), text)
+	}
+}
+
 // TestInnocentsComeBackAtFullSpeed: whatever was in flight in a process that vanished
 // is done within a second after its lease.
 func TestInnocentsComeBackAtFullSpeed(t *testing.T) {
