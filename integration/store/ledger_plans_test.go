@@ -15,14 +15,25 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// plan has PostgreSQL explain the statements of an operation, in the order in
-// which it sends them, in a transaction that is rolled back.
+// plan has PostgreSQL explain the statements of an operation, in the order in which it
+// sends them, in transactions that are rolled back: once with plans for the values that
+// it has, and once with those that it keeps for any.
 func (l *ledger) plan(operation func(db *bun.DB) error) string {
 	l.Helper()
 	var sent []string
+	bodies := make(map[string]string) // of what is prepared
 	captive := testdb.OpenRewritten(l.T, l.dsn, func(sql string) string {
 		sent = append(sent, sql)
-		if strings.HasPrefix(strings.TrimSpace(sql), "SELECT") {
+		words := strings.Fields(sql)
+		body := sql
+		switch words[0] {
+		case "PREPARE":
+			_, bodies[words[1]], _ = strings.Cut(sql, " AS ")
+			return sql
+		case "EXECUTE":
+			body = bodies[nameOf(sql)]
+		}
+		if strings.HasPrefix(body, "BEGIN") || strings.HasPrefix(strings.TrimSpace(body), "SELECT") {
 			return sql + " " // a claim has to find something before it records it
 		}
 		return "SELECT WHERE false"
@@ -31,15 +42,49 @@ func (l *ledger) plan(operation func(db *bun.DB) error) string {
 	if err := operation(captive); err != nil && !errors.Is(err, sql.ErrNoRows) {
 		l.Fatalf("operation to explain: %v", err)
 	}
+	return l.explainAs("force_custom_plan", sent, bodies) + "\n" + l.explainAs("force_generic_plan", sent, bodies)
+}
+
+// nameOf is the name of the prepared statement that is executed.
+func nameOf(execute string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(execute, "EXECUTE "), "(")
+	return name
+}
+
+func (l *ledger) explainAs(mode string, sent []string, bodies map[string]string) string {
+	l.Helper()
+	db := testdb.OpenPostgres(l.T, l.dsn) // its connection has prepared nothing
+	defer db.Close()
 	var plan []string
 	undo := errors.New("undo")
-	err := l.db.RunInTx(l.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
+	err := db.RunInTx(l.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
 		for _, statement := range sent {
+			said := statement
+			switch strings.Fields(statement)[0] {
+			case "PREPARE":
+				if _, err := tx.ExecContext(ctx, statement); err != nil {
+					return err
+				}
+				continue
+			case "BEGIN":
+				_, settings, _ := strings.Cut(statement, ";")
+				if _, err := tx.ExecContext(ctx, settings); err != nil {
+					return err
+				}
+				continue
+			case "COMMIT":
+				continue
+			case "EXECUTE":
+				said = bodies[nameOf(statement)]
+			}
+			if _, err := tx.ExecContext(ctx, "SET LOCAL plan_cache_mode = "+mode); err != nil {
+				return err
+			}
 			var lines []string
 			if err := tx.NewRaw("EXPLAIN (ANALYZE, BUFFERS, COSTS, TIMING OFF) ?", bun.Safe(statement)).Scan(ctx, &lines); err != nil {
 				return err
 			}
-			plan = append(append(plan, fmt.Sprintf("%.70s ...", strings.TrimSpace(statement))), lines...)
+			plan = append(append(plan, fmt.Sprintf("%s: %.70s ...", mode, strings.TrimSpace(said))), lines...)
 		}
 		return undo
 	})

@@ -86,6 +86,18 @@ func IsConnectionDoubtful(err error) bool {
 	return false
 }
 
+// IsPlanned, IsPlanLost and IsPlanStale tell whether a connection has prepared a statement
+// already, has not, or has and can no longer use it. They are PostgreSQL's.
+func IsPlanned(err error) bool { return sqlState(err) == "42P05" }
+
+// IsPlanLost is described with [IsPlanned].
+func IsPlanLost(err error) bool { return sqlState(err) == "26000" }
+
+// IsPlanStale is described with [IsPlanned].
+func IsPlanStale(err error) bool {
+	return sqlState(err) == "0A000" && strings.Contains(err.Error(), "cached plan")
+}
+
 // IsRefused tells whether the database does not accept a value of a statement, so
 // that the same statement without that value may succeed.
 func IsRefused(err error) bool { return ClassOf(err) == Refused }

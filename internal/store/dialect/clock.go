@@ -23,6 +23,12 @@ func fixedClock(ctx context.Context) (time.Time, bool) {
 	return time.Time{}, false
 }
 
+// HasFixedClock tells whether statements take their time from a test kit.
+func HasFixedClock(ctx context.Context) bool {
+	_, ok := fixedClock(ctx)
+	return ok
+}
+
 // Now is the database's clock, or the fixed instant of a test kit, as SQL.
 func (n Names) Now(ctx context.Context) string {
 	if t, ok := fixedClock(ctx); ok {

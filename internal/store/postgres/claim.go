@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
@@ -37,56 +36,55 @@ const recordSQL = `
 WITH free AS MATERIALIZED (
   SELECT x FROM unnest(?::bigint[]) x WHERE x NOT IN (SELECT unnest(message_ids) FROM {claims}))
 INSERT INTO {claims} (owner, solo, claimed_at, leased_until, message_ids)
-SELECT ?, ?, {now}, {now} + ? * interval '1 microsecond', array_agg(x) FROM free HAVING count(*) > 0 RETURNING id, message_ids`
+SELECT ?::text, ?::boolean, {now}, {now} + ?::bigint * interval '1 microsecond', array_agg(x) FROM free HAVING count(*) > 0 RETURNING id, message_ids`
 
-func (p *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (dialect.Claim, error) {
-	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		return dialect.Claim{}, fmt.Errorf("begin: %w", err)
+func (p *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
+	pick := p.pick
+	if r.Select != dialect.Clean {
+		pick = p.pickCrashed
 	}
-	defer tx.Rollback() //nolint:errcheck // a no-op after Commit, and nothing to add to an earlier error
-	if _, err := tx.NewRaw(preambleSQL).Exec(ctx); err != nil {
-		return dialect.Claim{}, fmt.Errorf("preamble: %w", err)
-	}
-	var picks []dialect.Pick
-	if err := p.pickQuery(ctx, tx, r).Scan(ctx, &picks); err != nil {
-		return dialect.Claim{}, fmt.Errorf("pick: %w", err)
-	}
-	c, picks := r.Trim(picks)
-	if len(picks) > 0 {
-		if err := p.record(ctx, tx, r, &c, picks); err != nil {
-			return dialect.Claim{}, fmt.Errorf("record: %w", err)
-		}
-	}
-	if err := tx.Commit(); err != nil {
-		return dialect.Claim{}, fmt.Errorf("commit: %w", err)
-	}
-	return c, nil
+	err = p.on(ctx, db, []*fixed{pick, p.record}, func(s session) error {
+		return s.inTx(ctx, func() error {
+			var picks []dialect.Pick
+			if err := s.run(ctx, pick, pickValues(r)...).Scan(ctx, &picks); err != nil {
+				return fmt.Errorf("pick: %w", err)
+			}
+			c, picks = r.Trim(picks)
+			if len(picks) == 0 {
+				return nil
+			}
+			if err := s.recordClaim(ctx, r, &c, picks); err != nil {
+				return fmt.Errorf("record: %w", err)
+			}
+			return nil
+		})
+	})
+	return c, err
 }
 
-// record claims those picks that are still free.
-func (p *database) record(ctx context.Context, tx bun.Tx, r dialect.ClaimRequest, c *dialect.Claim, picks []dialect.Pick) error {
+// recordClaim claims those picks that are still free.
+func (s session) recordClaim(ctx context.Context, r dialect.ClaimRequest, c *dialect.Claim, picks []dialect.Pick) error {
 	var recorded []struct {
 		ID         int64
 		MessageIDs []int64 `bun:"message_ids,array"`
 	}
 	c.Sent = time.Now()
-	err := p.Query(ctx, tx, recordSQL, pgdialect.Array(dialect.PickedIDs(picks)), r.Owner, r.Solo, r.Lease.Microseconds()).Scan(ctx, &recorded)
+	err := s.run(ctx, s.record, pgdialect.Array(dialect.PickedIDs(picks)), r.Owner, r.Solo, r.Lease.Microseconds()).Scan(ctx, &recorded)
 	if err != nil || len(recorded) == 0 {
 		return err
 	}
 	c.ID = recorded[0].ID
-	return p.Take(ctx, tx, c, picks, recorded[0].MessageIDs)
+	return s.Take(ctx, s.IDB, c, picks, recorded[0].MessageIDs)
 }
 
-func (p *database) pickQuery(ctx context.Context, tx bun.IDB, r dialect.ClaimRequest) *bun.RawQuery {
+func pickValues(r dialect.ClaimRequest) []any {
 	w := columnsOf(r.Wants)
 	if r.Select != dialect.Clean {
 		low, high := r.Select.Crashes()
-		return p.Query(ctx, tx, pickCrashedSQL, pgdialect.Array(w.consumers), pgdialect.Array(w.payloads), low, high, r.Limit)
+		return []any{pgdialect.Array(w.consumers), pgdialect.Array(w.payloads), low, high, r.Limit}
 	}
-	return p.Query(ctx, tx, pickSQL, pgdialect.Array(w.indexes), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads),
-		pgdialect.Array(w.limits), pgdialect.Array(w.afterAt), pgdialect.Array(w.afterID))
+	return []any{pgdialect.Array(w.indexes), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads),
+		pgdialect.Array(w.limits), pgdialect.Array(w.afterAt), pgdialect.Array(w.afterID)}
 }
 
 // wantColumns are wants turned on their side, as arrays for the database.

@@ -16,10 +16,12 @@ import (
 // their ids, so that no two can deadlock.
 const extendSQL = `
 WITH live AS MATERIALIZED (SELECT id FROM {claims} WHERE owner = ? ORDER BY id FOR UPDATE)
-UPDATE {claims} c SET leased_until = {now} + ? * interval '1 microsecond' FROM live l WHERE c.id = l.id RETURNING c.id`
+UPDATE {claims} c SET leased_until = {now} + ?::bigint * interval '1 microsecond' FROM live l WHERE c.id = l.id RETURNING c.id`
 
 func (p *database) Extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error) {
-	err = p.Query(ctx, db, extendSQL, owner, lease.Microseconds()).Scan(ctx, &held)
+	err = p.on(ctx, db, []*fixed{p.extend}, func(s session) error {
+		return s.run(ctx, p.extend, owner, lease.Microseconds()).Scan(ctx, &held)
+	})
 	return held, err
 }
 

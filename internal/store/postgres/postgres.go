@@ -15,12 +15,22 @@ import (
 // row lock nobody else can pick the row; once it lets go, its claim is visible
 // to everyone else's record. Both halves are needed, and both need READ
 // COMMITTED.
-type database struct{ dialect.Returning }
+type database struct {
+	dialect.Returning
+	plans plans
+
+	// The statements of a processor.
+	pick, pickCrashed, record, finish, settle, settleFree, extend, probe, probeDue *fixed
+}
 
 // New returns the dialect for tables of these names.
 func New(tables bus.Tables) (dialect.Dialect, error) {
 	p := new(database)
 	p.Returning = dialect.Returning{Names: dialect.NewNames(tables, `"`, traits()), Dialect: p}
+	p.plans.of = make(map[any]map[string]bool)
+	p.pick, p.pickCrashed, p.record = p.fix(pickSQL), p.fix(pickCrashedSQL), p.fix(recordSQL)
+	p.finish, p.settle, p.settleFree = p.fix(finishSQL), p.fix(settleSQL), p.fix(settleFreeSQL)
+	p.extend, p.probe, p.probeDue = p.fix(extendSQL), p.fix(probeSQL), p.fix(probeDueSQL)
 	return p, nil
 }
 
@@ -43,6 +53,11 @@ func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.
 // planner from turning the claims subquery into a scan per row.
 const preambleSQL = `SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('statement_timeout', '5s', true),
 	set_config('work_mem', '16MB', true), set_config('jit', 'off', true)`
+
+// beginSQL begins a transaction with the same settings, and with plans that hold for any
+// values: lists are arrays, of which the planner knows nothing anyway.
+const beginSQL = `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '5s'; SET LOCAL statement_timeout = '5s';
+	SET LOCAL work_mem = '16MB'; SET LOCAL jit = off; SET LOCAL plan_cache_mode = force_generic_plan`
 
 // notifySQL does not wait for the disk: a crash that loses a notification ends the
 // connections of those it was for. That also keeps short the one lock which all

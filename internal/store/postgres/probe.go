@@ -36,11 +36,11 @@ SELECT 0 AS kind, w.i AS value, m.id, m.available_after AS at
 func (p *database) Probe(ctx context.Context, db bun.IDB, wants []dialect.Want, all bool) (dialect.Probe, error) {
 	w := columnsOf(wants)
 	consumers, payloads := pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)
-	statement, args := probeDueSQL, []any{pgdialect.Array(w.indexes), consumers, payloads, pgdialect.Array(w.afterAt), pgdialect.Array(w.afterID)}
+	statement, args := p.probeDue, []any{pgdialect.Array(w.indexes), consumers, payloads, pgdialect.Array(w.afterAt), pgdialect.Array(w.afterID)}
 	if all {
-		statement, args = probeSQL, append(args, consumers, payloads, consumers, payloads)
+		statement, args = p.probe, append(args, consumers, payloads, consumers, payloads)
 	}
 	var found []dialect.Finding
-	err := p.Query(ctx, db, statement, args...).Scan(ctx, &found)
+	err := p.on(ctx, db, []*fixed{statement}, func(s session) error { return s.run(ctx, statement, args...).Scan(ctx, &found) })
 	return dialect.NewProbe(found), err
 }

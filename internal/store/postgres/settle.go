@@ -24,7 +24,9 @@ fin AS (DELETE FROM {messages} m USING (SELECT unnest(message_ids) AS id FROM go
 SELECT id, cardinality(message_ids) AS messages FROM gone`
 
 func (p *database) Finish(ctx context.Context, db bun.IDB, owner string, claims []int64) (finished []dialect.Finished, err error) {
-	err = p.Query(ctx, db, finishSQL, pgdialect.Array(claims), owner).Scan(ctx, &finished)
+	err = p.on(ctx, db, []*fixed{p.finish}, func(s session) error {
+		return s.run(ctx, p.finish, pgdialect.Array(claims), owner).Scan(ctx, &finished)
+	})
 	return finished, err
 }
 
@@ -67,7 +69,7 @@ rest AS MATERIALIZED (
   FROM held h LEFT JOIN res r ON r.cid = h.cid AND r.mid = h.mid GROUP BY h.cid),
 gone AS (DELETE FROM {claims} c USING rest k WHERE c.id = k.cid AND k.ids IS NULL),
 kept AS (
-  UPDATE {claims} c SET message_ids = k.ids, leased_until = {now} + ? * interval '1 microsecond'
+  UPDATE {claims} c SET message_ids = k.ids, leased_until = {now} + ?::bigint * interval '1 microsecond'
   FROM rest k WHERE c.id = k.cid AND k.ids IS NOT NULL),
 fin AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 'done'),
 bad AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 'poison'
@@ -82,18 +84,20 @@ upd AS (
   FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))`
 
 func (p *database) Settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool) (dialect.Settled, error) {
-	statement := settleSQL
+	statement := p.settle
 	if freeOnly {
-		statement = settleFreeSQL
+		statement = p.settleFree
 	}
 	r := resultColumns(results)
 	var rows []struct {
 		dialect.Finished `bun:",extend"`
 		Busy             []int64 `bun:"busy,array"`
 	}
-	err := p.Query(ctx, db, statement, pgdialect.Array(r.claims), owner,
-		pgdialect.Array(r.claimOf), pgdialect.Array(r.messages), pgdialect.Array(r.outcomes), pgdialect.Array(r.delays),
-		pgdialect.Array(r.errors), pgdialect.Array(r.reasons), lease.Microseconds()).Scan(ctx, &rows)
+	err := p.on(ctx, db, []*fixed{statement}, func(s session) error {
+		return s.run(ctx, statement, pgdialect.Array(r.claims), owner,
+			pgdialect.Array(r.claimOf), pgdialect.Array(r.messages), pgdialect.Array(r.outcomes), pgdialect.Array(r.delays),
+			pgdialect.Array(r.errors), pgdialect.Array(r.reasons), lease.Microseconds()).Scan(ctx, &rows)
+	})
 	var settled dialect.Settled
 	locked := make(map[[2]int64]bool)
 	for _, row := range rows {

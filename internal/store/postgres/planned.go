@@ -1,0 +1,203 @@
+package postgres
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// fixed is a statement whose text is always the same, since lists go in as arrays. A
+// connection plans it once, with PREPARE, and runs it with EXECUTE: to plan these costs
+// more than to run them.
+type fixed struct {
+	name string
+	text string // with ? for each value
+	body string // with $1, $2 and so on
+	call string // runs it, with ? for each value
+}
+
+func (p *database) fix(statement string) *fixed {
+	var body strings.Builder
+	values := 0
+	for _, part := range strings.SplitAfter(strings.ReplaceAll(p.Expand(statement), "{now}", p.Clock), "?") {
+		before, found := strings.CutSuffix(part, "?")
+		body.WriteString(before)
+		if found {
+			values++
+			fmt.Fprintf(&body, "$%d", values)
+		}
+	}
+	hash := fnv.New64a()
+	hash.Write([]byte(body.String()))
+	name := fmt.Sprintf("asyncmonolith_%x", hash.Sum64())
+	return &fixed{name: name, text: statement, body: body.String(), call: "EXECUTE " + name + "(" + strings.TrimSuffix(strings.Repeat("?, ", values), ", ") + ")"}
+}
+
+// plans are the statements that connections have planned. They are safe for concurrent use.
+type plans struct {
+	off atomic.Bool // a pooler gives a client another connection for each transaction
+
+	mu sync.Mutex
+	of map[any]map[string]bool // by the driver's connection: the names of its statements
+}
+
+// session is a connection, with the statements that it has planned.
+type session struct {
+	*database
+	bun.IDB
+	conn    bun.Conn // unless it is a transaction of the caller's
+	planned bool
+}
+
+// run is one of the fixed statements, with its values.
+func (s session) run(ctx context.Context, f *fixed, args ...any) *bun.RawQuery {
+	if s.planned {
+		return s.NewRaw(f.call, args...)
+	}
+	return s.Query(ctx, s.IDB, f.text, args...)
+}
+
+// on calls fn with a connection that has planned the given statements. Where that cannot
+// be, and once more when it turns out that they are gone, the statements are sent as text.
+func (p *database) on(ctx context.Context, db bun.IDB, statements []*fixed, fn func(session) error) error {
+	var conn bun.Conn
+	switch db := db.(type) {
+	case bun.Conn:
+		conn = db
+	case *bun.DB:
+		var err error
+		if conn, err = db.Conn(ctx); err != nil {
+			return err
+		}
+		defer conn.Close() //nolint:errcheck // it goes back to the pool
+	default:
+		return fn(session{database: p, IDB: db})
+	}
+	planned := !p.plans.off.Load() && !dialect.HasFixedClock(ctx)
+	if planned {
+		var err error
+		if planned, err = p.plan(ctx, conn, statements); err != nil {
+			return err
+		}
+	}
+	err := fn(session{database: p, IDB: conn, conn: conn, planned: planned})
+	if !planned || !p.gone(ctx, conn, statements, err) {
+		return err
+	}
+	return fn(session{database: p, IDB: conn, conn: conn})
+}
+
+// plan has a connection plan statements, unless it has. False means that the database
+// does not.
+func (p *database) plan(ctx context.Context, conn bun.Conn, statements []*fixed) (ok bool, err error) {
+	var key any
+	if err := conn.Raw(func(driverConn any) error { key = driverConn; return nil }); err != nil {
+		return false, err
+	}
+	has := p.plans.has(key)
+	for _, f := range statements {
+		if has[f.name] {
+			continue
+		}
+		_, err := conn.ExecContext(ctx, "PREPARE "+f.name+" AS "+f.body)
+		switch {
+		case err == nil, dberr.IsPlanned(err):
+			p.plans.add(key, f.name)
+		case dberr.ClassOf(err) == dberr.Other: // it knows no PREPARE
+			p.plans.off.Store(true)
+			return false, nil
+		default:
+			return false, fmt.Errorf("prepare: %w", err)
+		}
+	}
+	return true, nil
+}
+
+// gone tells whether an error says that statements which a connection has planned are no
+// longer there, or no longer of use.
+func (p *database) gone(ctx context.Context, conn bun.Conn, statements []*fixed, err error) bool {
+	switch {
+	case dberr.IsPlanLost(err):
+		p.plans.off.Store(true)
+		return true
+	case dberr.IsPlanStale(err): // a migration has changed the type of a column
+		for _, f := range statements {
+			_, _ = conn.ExecContext(ctx, "DEALLOCATE "+f.name)
+		}
+		_ = conn.Raw(func(driverConn any) error { p.plans.forget(driverConn); return nil })
+		return true
+	}
+	return false
+}
+
+// inTx runs fn in a transaction of settings that the fixed statements need, which begins
+// with one round trip. It is ended by statements, since that of the driver would take two.
+func (s session) inTx(ctx context.Context, fn func() error) error {
+	if _, err := s.ExecContext(ctx, beginSQL); err != nil {
+		s.abandon(ctx)
+		return fmt.Errorf("begin: %w", err)
+	}
+	committed := false
+	defer func() {
+		if !committed { // also when a query hook panics
+			s.abandon(ctx)
+		}
+	}()
+	if err := fn(); err != nil {
+		return err
+	}
+	if _, err := s.ExecContext(ctx, "COMMIT"); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	committed = true
+	return nil
+}
+
+// abandon rolls back, or else has the pool drop the connection.
+func (s session) abandon(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if _, err := s.ExecContext(ctx, "ROLLBACK"); err != nil {
+		_ = s.conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+}
+
+// maxPlanners is how many connections are remembered. Those that were closed are among
+// them: when there are too many it begins anew.
+const maxPlanners = 256
+
+// has returns the names of the statements that a connection has planned.
+func (p *plans) has(key any) map[string]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.of[key]
+}
+
+func (p *plans) add(key any, name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.of) >= maxPlanners && p.of[key] == nil {
+		clear(p.of)
+	}
+	has := map[string]bool{name: true} // a new one, as others read the old
+	for other := range p.of[key] {
+		has[other] = true
+	}
+	p.of[key] = has
+}
+
+func (p *plans) forget(key any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.of, key)
+}
