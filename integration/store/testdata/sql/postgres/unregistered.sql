@@ -1,7 +1,6 @@
 BEGIN;
 
-SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('statement_timeout', '5s', true),
-	set_config('work_mem', '16MB', true), set_config('jit', 'off', true);
+SELECT set_config('jit', 'off', true);
 
 WITH RECURSIVE taken(consumer, payload) AS (SELECT * FROM unnest('{"send-receipt","update-stock"}'::text[], '{"order.placed","order.placed"}'::text[])),
 consumers(name, upto) AS (
