@@ -150,6 +150,10 @@ func (l *ledger) explain(state string, large bool, c store.Claim) {
 		if strings.Contains(plan, "NOT (SubPlan") {
 			l.Errorf("%s, %s: got a subquery per row, want it hashed:\n%s", operation.name, state, plan)
 		}
+		// To compile one takes seconds of a busy machine.
+		if strings.Contains(plan, "JIT:") {
+			l.Errorf("%s, %s: got it compiled, want it run as it is:\n%s", operation.name, state, plan)
+		}
 		if !large || operation.indexes == nil {
 			continue
 		}

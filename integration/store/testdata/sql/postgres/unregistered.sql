@@ -1,3 +1,7 @@
+BEGIN;
+
+SELECT set_config('jit', 'off', true);
+
 WITH RECURSIVE taken(consumer, payload) AS (SELECT * FROM unnest('{"send-receipt","update-stock"}'::text[], '{"order.placed","order.placed"}'::text[])),
 consumers(name, upto) AS (
   SELECT name, lead(name) OVER (ORDER BY name) FROM (SELECT '' AS name UNION SELECT consumer FROM taken) t
@@ -13,3 +17,5 @@ kinds(consumer, payload, upto) AS (
     ELSE (SELECT MIN(m.payload_type) FROM "app_consumer_messages" m WHERE m.crashes = 0 AND m.consumer_type = k.consumer AND m.payload_type > k.payload AND m.payload_type < k.upto) END, k.upto
   FROM kinds k WHERE k.payload IS NOT NULL)
 SELECT consumer AS consumer_type, payload AS payload_type FROM kinds WHERE payload <> '' AND (consumer, payload) NOT IN (SELECT * FROM taken) ORDER BY 1, 2 LIMIT 20;
+
+COMMIT;
