@@ -11,64 +11,53 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// fenceSettingsSQL bounds the wait for the rows, and how long a vanished client
-// can keep them locked. It returns the lock_timeout that was set before, and the Session.
-const fenceSettingsSQL = `
-SELECT pg_backend_pid() AS pid, (extract(epoch FROM now()) * 1000000)::bigint AS begun,
-  current_setting('search_path') AS path, current_setting('role') AS role,
-  s.previous, set_config('lock_timeout', '1s', true) AS now, set_config('idle_in_transaction_session_timeout', ?, true) AS idle
-FROM (SELECT current_setting('lock_timeout') AS previous OFFSET 0) s`
-
-// fenceSQL locks the messages, not their claims: neighbours in a claim stay free,
-// and recovery skips the locked rows. Once it has the locks it sets lock_timeout
-// back, which from then on is the consumer's affair.
+// fenceSQL locks the messages, not their claims: neighbours in a claim stay free, and
+// recovery skips the locked rows. Before, it bounds the wait for them, and how long a
+// vanished client can keep them locked; once it has them it sets lock_timeout back, which
+// from then on is the consumer's affair. Each row tells of the Session as well.
 const fenceSQL = fenceRowsSQL + `) f`
 
 // fenceFreeSQL is for several messages: one that is locked must not hold up the others.
 const fenceFreeSQL = fenceRowsSQL + ` SKIP LOCKED) f`
 
+// fenceRowsSQL begins them. The rows refer to what is set, so that it is set before.
 const fenceRowsSQL = `
-SELECT f.id, set_config('lock_timeout', ?, true) AS now FROM (
+SELECT f.id, s.pid, s.begun, s.path, s.role, set_config('lock_timeout', s.previous, true) AS now
+FROM (SELECT pg_backend_pid() AS pid, (extract(epoch FROM now()) * 1000000)::bigint AS begun,
+    current_setting('search_path') AS path, current_setting('role') AS role, p.previous,
+    set_config('lock_timeout', '1s', true) AS bounded, set_config('idle_in_transaction_session_timeout', ?, true) AS idle
+  FROM (SELECT current_setting('lock_timeout') AS previous OFFSET 0) p OFFSET 0) s
+CROSS JOIN LATERAL (
   SELECT m.id FROM {messages} m
   JOIN unnest(?::bigint[], ?::int[], ?::int[], ?::bigint[]) AS w (id, attempts, crashes, claim)
     ON m.id = w.id AND m.attempts = w.attempts AND m.crashes = w.crashes
-  WHERE EXISTS (SELECT 1 FROM {claims} c WHERE c.id = w.claim AND c.owner = ? AND m.id = ANY(c.message_ids))
+  WHERE s.bounded <> '' AND EXISTS (SELECT 1 FROM {claims} c WHERE c.id = w.claim AND c.owner = ? AND m.id = ANY(c.message_ids))
   ORDER BY m.id FOR UPDATE OF m`
 
-func (p *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) ([]int64, error) {
-	var settings struct {
-		dialect.Session     `bun:",extend"`
-		Previous, Now, Idle string
-	}
-	if err := tx.NewRaw(fenceSettingsSQL, fmt.Sprintf("%dms", f.Idle.Milliseconds())).Scan(ctx, &settings); err != nil {
-		return nil, err
-	}
-	if f.Session != nil {
-		*f.Session = settings.Session
-	}
+func (p *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (held []int64, err error) {
 	var ids, claims []int64
 	var attempts, crashes []int
 	for _, m := range f.Messages {
 		ids, attempts, crashes, claims = append(ids, m.ID), append(attempts, m.Attempts), append(crashes, m.Crashes), append(claims, m.Claim)
 	}
-	var held []struct {
-		ID  int64
-		Now string
-	}
 	statement := fenceSQL
 	if len(ids) > 1 {
 		statement = fenceFreeSQL
 	}
-	err := p.Query(ctx, tx, statement, settings.Previous, pgdialect.Array(ids), pgdialect.Array(attempts), pgdialect.Array(crashes),
-		pgdialect.Array(claims), f.Owner).Scan(ctx, &held)
-	if err != nil {
-		return nil, err
+	var rows []struct {
+		dialect.Session `bun:",extend"`
+		ID              int64
+		Now             string
 	}
-	ids = ids[:0]
-	for _, row := range held {
-		ids = append(ids, row.ID)
+	err = p.Query(ctx, tx, statement, fmt.Sprintf("%dms", f.Idle.Milliseconds()), pgdialect.Array(ids), pgdialect.Array(attempts),
+		pgdialect.Array(crashes), pgdialect.Array(claims), f.Owner).Scan(ctx, &rows)
+	for _, row := range rows {
+		held = append(held, row.ID)
+		if f.Session != nil {
+			*f.Session = row.Session
+		}
 	}
-	return ids, nil
+	return held, err
 }
 
 // asBegunSQL is sent along with the statement that it is for. It sets the session, since
