@@ -73,6 +73,10 @@ func (r *run) poll(ctx context.Context) (ok bool) {
 		return false
 	}
 	r.pollRetry.Reset()
+	if r.store.Unprepared() && !r.toldUnprepared {
+		r.toldUnprepared = true
+		r.config.Logger.Info("statements are sent as text: a connection pooler loses those that are prepared")
+	}
 	if probe.Expired && r.mayRecover() {
 		r.recoverClaims(ctx)
 	} else if grace := r.graceEnds(); probe.Expired && now.Before(grace) {

@@ -251,12 +251,13 @@ type run struct {
 
 	// The poller's own.
 	pollRetry      backoff.BackOff
+	toldUnprepared bool // of the poller
 	unregisteredAt time.Time
 	warned         map[store.Unregistered]bool
 }
 
 func (r *run) health() bus.Health {
-	h := bus.Health{Err: r.outage.Err(), Abandoned: r.dispatcher.leftBehind()}
+	h := bus.Health{Err: r.outage.Err(), Abandoned: r.dispatcher.leftBehind(), Unprepared: r.store.Unprepared()}
 	if last := r.lastClaim.Load(); last != 0 {
 		h.LastClaim = time.Unix(0, last)
 	}

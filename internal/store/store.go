@@ -73,6 +73,10 @@ func (s Stores) Of(db bun.IDB, tables bus.Tables) (*Store, bun.IDB, error) {
 // RowLocks tells whether the database locks rows rather than itself.
 func (s *Store) RowLocks() bool { return s.names.RowLocks }
 
+// Unprepared tells whether statements that were to be prepared are sent as text, since a
+// pooler loses them.
+func (s *Store) Unprepared() bool { return s.dialect.Unprepared() }
+
 // Events returns an error, an errors.ErrUnsupported, where the event log is not
 // available.
 func (s *Store) Events() error { return s.dialect.Events() }

@@ -24,6 +24,10 @@ type Dialect interface {
 	// Check reports settings under which the library cannot keep its promises.
 	Check(ctx context.Context, db bun.IDB) (Settings, error)
 
+	// Unprepared tells whether statements that were to be prepared are sent as text, since a
+	// pooler loses them.
+	Unprepared() bool
+
 	// Messages that are produced.
 
 	Insert(ctx context.Context, db bun.IDB, rows []NewMessage) error

@@ -124,5 +124,8 @@ func (n Names) AsBegun(session Session) (statement string, args []any) {
 	return n.Traits.AsBegun, []any{session.Role, session.Path}
 }
 
+// Unprepared is false where nothing is prepared: it is part of [Dialect].
+func (n Names) Unprepared() bool { return false }
+
 // Tables returns the names: it is part of [Dialect] for those that embed them.
 func (n Names) Tables() Names { return n }

@@ -97,6 +97,8 @@ func (p *database) on(ctx context.Context, db bun.IDB, statements []*fixed, fn f
 	return fn(session{database: p, IDB: conn, conn: conn})
 }
 
+func (p *database) Unprepared() bool { return p.plans.off.Load() }
+
 // plan has a connection plan statements, unless it has. False means that the database
 // does not.
 func (p *database) plan(ctx context.Context, conn bun.Conn, statements []*fixed) (ok bool, err error) {
