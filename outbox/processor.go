@@ -233,8 +233,8 @@ type run struct {
 	unrenewed     notice
 	takenAway     notice
 	recovered     notice
-	alarm         *alarm.Alarm
-	expected      *expectations
+	alarm         *alarm.Alarm // of the poller
+	soon          *alarm.Alarm // of looks for what is expected
 	sweeper       sweeper
 	underway      underway
 	slots         []*worker

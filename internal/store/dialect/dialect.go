@@ -33,8 +33,7 @@ type Dialect interface {
 
 	// Claims.
 
-	// Probe looks for what is due and clean; with all, for everything else as well.
-	Probe(ctx context.Context, db bun.IDB, wants []Want, all bool) (Probe, error)
+	Probe(ctx context.Context, db bun.IDB, wants []Want) (Probe, error)
 	Claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, error)
 
 	// Outcomes.

@@ -24,13 +24,13 @@ UNION ALL SELECT 4, MIN(due) - {now}, NULL FROM (`
 
 // Probe takes two statements, since what is due has to be compared with what is held,
 // and more to look behind that.
-func (m *database) Probe(ctx context.Context, db bun.IDB, wants []dialect.Want, all bool) (dialect.Probe, error) {
+func (m *database) Probe(ctx context.Context, db bun.IDB, wants []dialect.Want) (dialect.Probe, error) {
 	if len(wants) == 0 {
 		wants = []dialect.Want{{}} // nobody's messages: the other questions stay
 	}
 	due, first, err := m.free(ctx, db, wants)
-	if err != nil || !all {
-		return dialect.Probe{Due: due, First: first}, err
+	if err != nil {
+		return dialect.Probe{}, err
 	}
 	args := []any{wantedPairs(wants)}
 	for _, w := range wants {
