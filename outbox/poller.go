@@ -23,10 +23,15 @@ func (r *run) poller(ctx context.Context) {
 	defer r.sweeper.wg.Wait()
 	r.alarm.Loop(ctx, r.config.PollInterval, func() {
 		began, pause := time.Now(), pollFloor
+		ok := r.poll(ctx)
 		// Polls take no more than a tenth of the time, but for those that have waited, not
 		// worked: they have failed, and have a pace of their own, or seen the end of an outage.
-		if r.poll(ctx) && !r.outage.Ended().After(began) {
+		if ok && !r.outage.Ended().After(began) {
 			pause = max(pollFloor, 10*time.Since(began))
+		}
+		if now := time.Now(); ok && now.After(r.unregisteredAt) { // rarely, and not counted: it may be slow
+			r.unregisteredAt = now.Add(unregisteredEvery)
+			r.reportUnregistered(ctx)
 		}
 		outage.Pause(ctx, pause)
 	})
@@ -66,10 +71,6 @@ func (r *run) poll(ctx context.Context) (ok bool) {
 		r.recoverClaims(ctx)
 	} else if grace := r.graceEnds(); probe.Expired && now.Before(grace) {
 		r.alarm.By(grace)
-	}
-	if now.After(r.unregisteredAt) {
-		r.unregisteredAt = now.Add(unregisteredEvery)
-		r.reportUnregistered(ctx)
 	}
 	if probe.Next > 0 {
 		r.alarm.By(now.Add(max(probe.Next, pollFloor)))
