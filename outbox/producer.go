@@ -250,7 +250,7 @@ func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, 
 	if err != nil {
 		return err
 	}
-	s, _, err := p.stores.Of(db, p.registry.Tables())
+	s, _, err := p.stores.Of(db, errUnmade)
 	if err != nil {
 		return err
 	}

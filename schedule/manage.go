@@ -65,7 +65,7 @@ type Filter struct {
 // schedules to what a table may hold that is read as a whole. Given a
 // transaction it reads there.
 func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter) ([]Schedule, error) {
-	st, db, err := s.on(db)
+	st, db, err := s.stores.Of(db, errUnmade)
 	if err = errors.Join(err, limits.CheckKey("name", filter.Name), limits.CheckKey("tag", filter.Tag)); err != nil {
 		return nil, fmt.Errorf("schedule: list: %w", err)
 	}
