@@ -192,11 +192,7 @@ func (r *Runner) Check(ctx context.Context) error {
 func (r *Runner) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*statementTimeout)
 	defer cancel()
-	if err := r.db.PingContext(ctx); err != nil {
-		return fmt.Errorf("the database cannot be reached: %w", err)
-	}
-	_, err := r.store.Check(ctx, r.db)
-	if err := errors.Join(r.store.CheckSchema(ctx, r.db), err); err != nil {
+	if _, err := r.store.Ready(ctx, r.db, 2*statementTimeout); err != nil {
 		return err
 	}
 	var errs []error

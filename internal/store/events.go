@@ -179,13 +179,6 @@ func (s *Store) LastUnnumbered(ctx context.Context, db bun.IDB, upTo int64) (las
 	return last, err
 }
 
-// Number gives places to committed events that have none, in the order of their
-// sequence numbers, at most limit of them, and returns to how many. When somebody
-// else is at it there is nothing to do.
-func (s *Store) Number(ctx context.Context, db *bun.DB, limit int) (int, error) {
-	return s.dialect.Number(ctx, db, limit)
-}
-
 // Erase empties the events of a stream before a version, lets it take no more, and
 // removes what was derived from it.
 func (s *Store) Erase(ctx context.Context, tx bun.IDB, stream string, before int64) error {
@@ -200,11 +193,6 @@ func (s *Store) Erase(ctx context.Context, tx bun.IDB, stream string, before int
 		}
 	}
 	return nil
-}
-
-// AdvisoryLock lets any number of transactions pass, or an exclusive one alone.
-func (s *Store) AdvisoryLock(ctx context.Context, tx bun.IDB, name string, exclusive bool) error {
-	return s.dialect.AdvisoryLock(ctx, tx, name, exclusive)
 }
 
 // Slots is the number of slots over which streams are spread. A shard of a

@@ -81,10 +81,6 @@ func (s *Store) Interrupt(ctx context.Context, db *bun.DB, session dialect.Sessi
 	return s.dialect.Interrupt(ctx, db, session, ended)
 }
 
-// Intact makes sure, before a fenced transaction is committed, that what it has
-// done since the fence is still there. Afterwards no savepoint is left.
-func (s *Store) Intact(ctx context.Context, tx bun.IDB) error { return s.dialect.Intact(ctx, tx) }
-
 // Remove deletes messages that were fenced in a session, as its transaction began: what a
 // consumer has done to its search_path or role does not count any more. False means that
 // some of them are not to be found.

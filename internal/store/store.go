@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/uptrace/bun"
 	bundialect "github.com/uptrace/bun/dialect"
@@ -18,6 +20,7 @@ import (
 // Store runs the library's statements against one kind of database. It holds no
 // connection: every call is given one. It is safe for concurrent use.
 type Store struct {
+	dialect.Direct
 	dialect dialect.Dialect
 	names   dialect.Names
 }
@@ -39,7 +42,7 @@ func For(d bundialect.Name, tables bus.Tables) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{dialect: e, names: e.Tables()}, nil
+	return &Store{e, e, e.Tables()}, nil
 }
 
 // Stores are those of all dialects, for callers that learn the dialect only call by call.
@@ -89,12 +92,14 @@ func (s Stores) In(ctx context.Context, db bun.IDB, unmade error) (*Store, bun.I
 // RowLocks tells whether the database locks rows rather than itself.
 func (s *Store) RowLocks() bool { return s.names.RowLocks }
 
-// Events returns an error, an errors.ErrUnsupported, where the event log is not
-// available.
-func (s *Store) Events() error { return s.dialect.Events() }
-
-// Check reports settings of the live database that the library cannot work
-// with, and what the processor needs to know of the others.
-func (s *Store) Check(ctx context.Context, db bun.IDB) (dialect.Settings, error) {
-	return s.dialect.Check(ctx, db)
+// Ready reports, in the given time, why nobody could work with the live database: it cannot
+// be reached, its tables are missing or too old, or its settings break promises.
+func (s *Store) Ready(ctx context.Context, db *bun.DB, within time.Duration) (dialect.Settings, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if err := db.PingContext(ctx); err != nil {
+		return dialect.Settings{}, fmt.Errorf("the database cannot be reached: %w", err)
+	}
+	settings, err := s.Check(ctx, db)
+	return settings, errors.Join(s.CheckSchema(ctx, db), err)
 }
