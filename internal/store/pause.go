@@ -43,7 +43,6 @@ func (s *Store) Resume(ctx context.Context, db bun.IDB, consumers []string) erro
 }
 
 // PausedConsumers lists what is paused, by name.
-func (s *Store) PausedConsumers(ctx context.Context, db bun.IDB) (rows []Paused, err error) {
-	err = s.read(ctx, db, &rows, `SELECT consumer_type, paused_at FROM {paused} ORDER BY consumer_type`)
-	return rows, err
+func (s *Store) PausedConsumers(ctx context.Context, db bun.IDB) ([]Paused, error) {
+	return read[[]Paused](ctx, s, db, `SELECT consumer_type, paused_at FROM {paused} ORDER BY consumer_type`)
 }
