@@ -48,15 +48,6 @@ func NewAdmin(registry *bus.Registry) (*Admin, error) {
 	return &Admin{registry: registry, stores: store.All(registry.Tables())}, nil
 }
 
-// shown is what people see of rows.
-func shown[R, T any](rows []R, show func(R) T) []T {
-	list := make([]T, len(rows))
-	for i, row := range rows {
-		list[i] = show(row)
-	}
-	return list
-}
-
 // List returns a page of pending messages, without payloads, headers and errors,
 // and the page after it, which is nil when there is none. They are listed by
 // consumer and payload type, and for each of these in the order in which they are
@@ -86,7 +77,7 @@ func (a *Admin) List(ctx context.Context, db bun.IDB, filter Filter, page Page) 
 		last := rows[size-1]
 		next = &Page{Size: size, After: paging.After(paging.Place{Consumer: last.ConsumerType, Payload: last.PayloadType, Micros: last.AvailableAfter.UnixMicro(), ID: last.ID})}
 	}
-	return shown(rows, newPending), next, nil
+	return store.Each(rows, newPending), next, nil
 }
 
 // Count returns how many pending messages match. It reads all that it counts, and

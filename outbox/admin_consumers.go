@@ -81,7 +81,7 @@ func (a *Admin) Queues(ctx context.Context, db bun.IDB) ([]Queue, error) {
 	if err != nil {
 		return nil, dberr.Wrap(err, "outbox: admin: queues")
 	}
-	queues := shown(stats, newQueue)
+	queues := store.Each(stats, newQueue)
 	for i := range queues {
 		q := &queues[i]
 		_, q.Registered = a.registry.Consumer(q.Consumer)
@@ -113,7 +113,7 @@ func (a *Admin) Unregistered(ctx context.Context, db bun.IDB) ([]Unregistered, e
 	if err != nil {
 		return nil, dberr.Wrap(err, "outbox: admin: unregistered")
 	}
-	return shown(rows, func(row store.Unregistered) Unregistered {
+	return store.Each(rows, func(row store.Unregistered) Unregistered {
 		return Unregistered{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
 	}), nil
 }
@@ -129,7 +129,7 @@ func (a *Admin) Claims(ctx context.Context, db bun.IDB) ([]Claim, error) {
 	if err != nil {
 		return nil, dberr.Wrap(err, "outbox: admin: claims")
 	}
-	return shown(rows, newClaim), nil
+	return store.Each(rows, newClaim), nil
 }
 
 // Pause keeps a consumer's messages from being claimed by anybody until

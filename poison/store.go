@@ -83,11 +83,7 @@ func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page outbox
 		last := rows[size-1]
 		next = &outbox.Page{Size: size, After: paging.After(paging.Place{Micros: last.PoisonedAt.UnixMicro(), ID: last.ID})}
 	}
-	messages := make([]Message, len(rows))
-	for i, row := range rows {
-		messages[i] = shown(row)
-	}
-	return messages, next, nil
+	return store.Each(rows, shown), next, nil
 }
 
 // Count returns how many poisoned messages match. It counts without a bound, so

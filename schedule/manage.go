@@ -73,11 +73,7 @@ func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter) ([]Sche
 	if err != nil {
 		return nil, fmt.Errorf("schedule: list: %w", dberr.Explained(err))
 	}
-	out := make([]Schedule, len(rows))
-	for i, row := range rows {
-		out[i] = shown(row)
-	}
-	return out, nil
+	return store.Each(rows, shown), nil
 }
 
 func shown(row store.Schedule) Schedule {

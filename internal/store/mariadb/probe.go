@@ -69,9 +69,5 @@ func (m *database) free(ctx context.Context, db bun.IDB, wants []dialect.Want) (
 
 // wantedPairs lists the kinds of messages that are wanted, for (a, b) IN (?).
 func wantedPairs(wants []dialect.Want) any {
-	pairs := make([]bun.TupleValues, len(wants))
-	for i, w := range wants {
-		pairs[i] = bun.Tuple([]string{w.Consumer, w.Payload})
-	}
-	return bun.List(pairs)
+	return bun.List(dialect.Each(wants, func(w dialect.Want) bun.TupleValues { return bun.Tuple([]string{w.Consumer, w.Payload}) }))
 }

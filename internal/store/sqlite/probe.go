@@ -25,10 +25,7 @@ UNION ALL SELECT 4, MIN(due) - {now}, 0, NULL FROM (SELECT (
 UNION ALL SELECT 5, 0, 0, {now}`
 
 func (s *database) Probe(ctx context.Context, db bun.IDB, wants []dialect.Want) (dialect.Probe, error) {
-	list := make([][4]any, len(wants))
-	for i, w := range wants {
-		list[i] = [4]any{w.Consumer, w.Payload, w.After.Micros(), w.After.ID}
-	}
+	list := dialect.Each(wants, func(w dialect.Want) [4]any { return [4]any{w.Consumer, w.Payload, w.After.Micros(), w.After.ID} })
 	kinds := dialect.Pairs(wants)
 	var found []dialect.Finding
 	err := s.Query(ctx, db, probeSQL, dialect.AsJSON(list), kinds, kinds).Scan(ctx, &found)
