@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,12 +65,7 @@ func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, erro
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	if config.MaxPayload == 0 {
-		config.MaxPayload = limits.Payload
-	}
-	if config.Logger == nil {
-		config.Logger = slog.Default()
-	}
+	config.MaxPayload, config.Logger = cmp.Or(config.MaxPayload, limits.Payload), cmp.Or(config.Logger, slog.Default())
 	p := &Producer{registry: registry, config: config, stores: store.All(registry.Tables())}
 	p.chain = p.log(bus.ComposeSend(nil, config.Layers...))
 	if config.Telemetry != nil {
