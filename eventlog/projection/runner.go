@@ -231,14 +231,9 @@ func (r *Runner) enter(ctx context.Context, reader *reader) error {
 }
 
 // subscriptions returns the shards of one version.
-func (r *Runner) subscriptions(ctx context.Context, db bun.IDB, reader *reader) (rows []store.Subscription, err error) {
+func (r *Runner) subscriptions(ctx context.Context, db bun.IDB, reader *reader) ([]store.Subscription, error) {
 	all, err := r.store.Subscriptions(ctx, db, reader.Name)
-	for _, row := range all {
-		if row.Version == reader.Version {
-			rows = append(rows, row)
-		}
-	}
-	return rows, dberr.Explained(err)
+	return slices.DeleteFunc(all, func(row store.Subscription) bool { return row.Version != reader.Version }), dberr.Explained(err)
 }
 
 // Health tells how the runner is doing: it is ready while Run runs, the database answers,

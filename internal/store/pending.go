@@ -112,6 +112,11 @@ func (s *Store) PendingMessages(ctx context.Context, db bun.IDB, f PendingFilter
 	return read[[]Pending](ctx, s, db, s.around(strings.ReplaceAll(page, "{where}", conditions)), append(args, limit)...)
 }
 
+// Messages lists pending messages by id, claimed or not.
+func (s *Store) Messages(ctx context.Context, db bun.IDB) ([]dialect.Message, error) {
+	return read[[]dialect.Message](ctx, s, db, `SELECT `+dialect.MessageColumns+` FROM {messages} m ORDER BY m.id`)
+}
+
 func (s *Store) around(messages string) string {
 	return strings.Replace(pendingAround, "{messages of}", messages, 1)
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -166,13 +167,7 @@ func (s *Store) LockReader(ctx context.Context, tx bun.Tx, name string, version 
 		return nil, fmt.Errorf("lock subscriptions: %w", err)
 	}
 	all, err := s.Subscriptions(ctx, tx, name)
-	var rows []Subscription
-	for _, row := range all {
-		if version == 0 || row.Version == version {
-			rows = append(rows, row)
-		}
-	}
-	return rows, err
+	return slices.DeleteFunc(all, func(row Subscription) bool { return version != 0 && row.Version != version }), err
 }
 
 // Rewind has one version of a reader begin again. What each shard has applied
