@@ -101,21 +101,13 @@ func (p *Processor) fireTx(ctx context.Context, payloadTypes []string, filter st
 	}
 	p.aside.forget(idsOf(rows)...)
 	if len(sent) > 0 {
-		types := make([]string, len(sent))
-		for i, m := range sent {
-			types[i] = m.PayloadType
-		}
-		p.registry.Wakeups().Send(wakeup.Wake{PayloadTypes: types})
+		p.registry.Wakeups().Send(wakeup.Wake{PayloadTypes: store.Each(sent, func(m *bus.Message) string { return m.PayloadType })})
 	}
 	return rows, nil
 }
 
 func idsOf(rows []store.Schedule) []int64 {
-	ids := make([]int64, len(rows))
-	for i, row := range rows {
-		ids[i] = row.ID
-	}
-	return ids
+	return store.Each(rows, func(row store.Schedule) int64 { return row.ID })
 }
 
 // inTx runs fn in a transaction of limited time. A stop shortens it.

@@ -65,7 +65,7 @@ type Filter struct {
 // schedules to what a table may hold that is read as a whole. Given a
 // transaction it reads there.
 func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter) ([]Schedule, error) {
-	st, db, err := s.on(db)
+	st, db, err := s.stores.Of(db, errUnmade)
 	if err = errors.Join(err, limits.CheckKey("name", filter.Name), limits.CheckKey("tag", filter.Tag)); err != nil {
 		return nil, fmt.Errorf("schedule: list: %w", err)
 	}
@@ -73,11 +73,7 @@ func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter) ([]Sche
 	if err != nil {
 		return nil, fmt.Errorf("schedule: list: %w", dberr.Explained(err))
 	}
-	out := make([]Schedule, len(rows))
-	for i, row := range rows {
-		out[i] = shown(row)
-	}
-	return out, nil
+	return store.Each(rows, shown), nil
 }
 
 func shown(row store.Schedule) Schedule {

@@ -131,13 +131,8 @@ func (p *Processor) Check(ctx context.Context) error {
 }
 
 func (p *Processor) check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, fireTimeout)
-	defer cancel()
-	if err := p.db.PingContext(ctx); err != nil {
-		return fmt.Errorf("the database cannot be reached: %w", err)
-	}
-	_, err := p.store.Check(ctx, p.db)
-	return errors.Join(p.store.CheckSchema(ctx, p.db), err)
+	_, err := p.store.Ready(ctx, p.db, fireTimeout)
+	return err
 }
 
 // Health tells how the processor is doing. It does not touch the database. Its error is

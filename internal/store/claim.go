@@ -11,16 +11,7 @@ import (
 // Probe looks for anything to do for the given wants, behind their places, in one
 // statement where the database allows that.
 func (s *Store) Probe(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Probe, error) {
-	return s.look(ctx, db, wants, true)
-}
-
-// ProbeDue is [Store.Probe] for what is due and has not crashed, only.
-func (s *Store) ProbeDue(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Probe, error) {
-	return s.look(ctx, db, wants, false)
-}
-
-func (s *Store) look(ctx context.Context, db *bun.DB, wants []dialect.Want, all bool) (dialect.Probe, error) {
-	return retried(ctx, db, func(db bun.IDB) (dialect.Probe, error) { return s.dialect.Probe(ctx, db, wants, all) })
+	return retried(ctx, db, func(db bun.IDB) (dialect.Probe, error) { return s.dialect.Probe(ctx, db, wants) })
 }
 
 // Acquit has the owner's solo claims count like any other: something that may have
@@ -38,16 +29,6 @@ func (s *Store) Acquit(ctx context.Context, db bun.IDB, owner string) error {
 		}
 		return nil
 	})
-}
-
-// Claim takes messages under a new lease. Cancelling ctx while it runs may
-// leave a claim behind that nobody knows of; see [Store.Extend].
-func (s *Store) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (dialect.Claim, error) {
-	c, err := s.dialect.Claim(ctx, db, r)
-	if err != nil {
-		return dialect.Claim{}, err
-	}
-	return c, nil
 }
 
 // Unregistered lists kinds of messages that none of the wants would take: their
