@@ -235,8 +235,9 @@ func (d *dispatcher) foundBehind(p store.Probe) {
 	for i, want := range p.Due {
 		c := &d.cursors[want]
 		c.start = nearer(c.start, ahead(p.First[i]))
+		d.owner[want].activate()
 	}
-	d.dueLocked(p.Due)
+	d.room.Broadcast()
 }
 
 // nextVerdict is when to look again, while messages wait to run solo: when that may

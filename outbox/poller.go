@@ -43,7 +43,7 @@ func (r *run) expecting(ctx context.Context) {
 	r.soon.Loop(ctx, time.Hour, func() {
 		began := time.Now()
 		if wants := r.dispatcher.expected(began); len(wants) > 0 {
-			probe, err := ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) (store.Probe, error) { return r.store.Probe(ctx, r.db, wants) })
+			probe, err := ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) (store.Probe, error) { return r.store.ProbeDue(ctx, r.db, wants) })
 			if err == nil {
 				r.dispatcher.appeared(wants, probe)
 			}

@@ -11,7 +11,16 @@ import (
 // Probe looks for anything to do for the given wants, behind their places, in one
 // statement where the database allows that.
 func (s *Store) Probe(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Probe, error) {
-	return retried(ctx, db, func(db bun.IDB) (dialect.Probe, error) { return s.dialect.Probe(ctx, db, wants) })
+	return s.look(ctx, db, wants, true)
+}
+
+// ProbeDue is [Store.Probe] for what is due and has not crashed, only.
+func (s *Store) ProbeDue(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Probe, error) {
+	return s.look(ctx, db, wants, false)
+}
+
+func (s *Store) look(ctx context.Context, db *bun.DB, wants []dialect.Want, all bool) (dialect.Probe, error) {
+	return retried(ctx, db, func(db bun.IDB) (dialect.Probe, error) { return s.dialect.Probe(ctx, db, wants, all) })
 }
 
 // Acquit has the owner's solo claims count like any other: something that may have

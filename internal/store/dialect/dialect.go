@@ -33,7 +33,8 @@ type Dialect interface {
 
 	// Claims.
 
-	Probe(ctx context.Context, db bun.IDB, wants []Want) (Probe, error)
+	// Probe looks for what is due and clean; with all, for everything else as well.
+	Probe(ctx context.Context, db bun.IDB, wants []Want, all bool) (Probe, error)
 
 	// Outcomes.
 

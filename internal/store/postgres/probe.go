@@ -12,14 +12,7 @@ import (
 // probeSQL is the idle poll: one statement that finds everything there may be to
 // do. It asks for the first due message rather than whether one exists: EXISTS would
 // become a join, and with stale statistics one that reads the whole table.
-const probeSQL = `
-SELECT 0 AS kind, w.i AS value, m.id, m.available_after AS at
-  FROM unnest(?::bigint[], ?::text[], ?::text[], ?::timestamptz[], ?::bigint[]) w(i, consumer, payload, after_at, after_id)
-  CROSS JOIN LATERAL (
-    SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload
-      AND m.crashes = 0 AND m.available_after <= {now} AND (m.available_after, m.id) > (w.after_at, w.after_id) AND m.id NOT IN (` + heldSQL + `)
-    ORDER BY m.available_after, m.id LIMIT 1) m
-  WHERE w.consumer NOT IN (` + dialect.PausedNames + `)
+const probeSQL = probeDueSQL + `
 UNION ALL SELECT DISTINCT LEAST(m.crashes, 2), 0, 0, NULL::timestamptz FROM {messages} m
   WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest(?::text[], ?::text[])) AND m.crashes > 0
     AND m.available_after <= {now} AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
@@ -31,11 +24,23 @@ UNION ALL SELECT 4, (extract(epoch FROM min(n.available_after) - {now}) * 100000
   WHERE w.consumer NOT IN (` + dialect.PausedNames + `) HAVING count(*) > 0
 UNION ALL SELECT 5, 0, 0, {now}`
 
-func (p *database) Probe(ctx context.Context, db bun.IDB, wants []dialect.Want) (dialect.Probe, error) {
+const probeDueSQL = `
+SELECT 0 AS kind, w.i AS value, m.id, m.available_after AS at
+  FROM unnest(?::bigint[], ?::text[], ?::text[], ?::timestamptz[], ?::bigint[]) w(i, consumer, payload, after_at, after_id)
+  CROSS JOIN LATERAL (
+    SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload
+      AND m.crashes = 0 AND m.available_after <= {now} AND (m.available_after, m.id) > (w.after_at, w.after_id) AND m.id NOT IN (` + heldSQL + `)
+    ORDER BY m.available_after, m.id LIMIT 1) m
+  WHERE w.consumer NOT IN (` + dialect.PausedNames + `)`
+
+func (p *database) Probe(ctx context.Context, db bun.IDB, wants []dialect.Want, all bool) (dialect.Probe, error) {
 	w := columnsOf(wants)
 	consumers, payloads := pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)
+	statement, args := probeDueSQL, []any{pgdialect.Array(w.indexes), consumers, payloads, pgdialect.Array(w.afterAt), pgdialect.Array(w.afterID)}
+	if all {
+		statement, args = probeSQL, append(args, consumers, payloads, consumers, payloads)
+	}
 	var found []dialect.Finding
-	err := p.Query(ctx, db, probeSQL, pgdialect.Array(w.indexes), consumers, payloads, pgdialect.Array(w.afterAt), pgdialect.Array(w.afterID),
-		consumers, payloads, consumers, payloads).Scan(ctx, &found)
+	err := p.Query(ctx, db, statement, args...).Scan(ctx, &found)
 	return dialect.NewProbe(found), err
 }

@@ -19,6 +19,7 @@ func probeCases() []testCase {
 		{"where the first message of each want is is told, and the time", probePlaces},
 		{"what lies up to a place is not looked at", probeBehind},
 		{"the time to the end of the first lease is told", probeLease},
+		{"a short look finds the same due messages, and nothing else", probeShort},
 	}
 }
 
@@ -143,4 +144,15 @@ func probeLease(k *kit) {
 	p, err := k.store.Probe(k.ctx, k.db, []store.Want{want("c", 1)})
 	k.must("probe", err)
 	equal(k, "time left", p.Lease, lease-lease/4)
+}
+
+func probeShort(k *kit) {
+	at := k.aged("c", 5)
+	k.add("d", 1)
+	k.crash("d", 1)
+	p, err := k.store.ProbeDue(k.ctx, k.db, []store.Want{want("d", 1), want("c", 1)})
+	k.must("probe", err)
+	equal(k, "due", p.Due, []int{1})
+	equal(k, "places", places(p.First...), places(at[0]))
+	equal(k, "crashed", p.Suspects, false)
 }
