@@ -214,12 +214,9 @@ func (p *FakeProducer) consumers(m *bus.Message) int {
 func (p *FakeProducer) produced() ([]*bus.Message, bus.Codec, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.sent), codecOf(p.Registry), nil
-}
-
-func codecOf(registry *bus.Registry) bus.Codec {
-	if registry == nil {
-		return bus.JSON{}
+	var codec bus.Codec = bus.JSON{}
+	if p.Registry != nil {
+		codec = p.Registry.Codec()
 	}
-	return registry.Codec()
+	return slices.Clone(p.sent), codec, nil
 }

@@ -105,7 +105,7 @@ func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, l
 		}
 		for _, row := range requeued {
 			payloadTypes = append(payloadTypes, row.PayloadType)
-			if !s.taken(row) {
+			if c, ok := s.registry.Consumer(row.ConsumerType); !ok || !slices.Contains(c.PayloadTypes(), row.PayloadType) {
 				result.Unclaimed++
 			}
 		}
@@ -133,12 +133,6 @@ func (s *Store) requeuing(rows []store.Poisoned) store.Requeuing {
 		}
 	}
 	return how
-}
-
-// taken tells whether a consumer of the registry takes the message.
-func (s *Store) taken(row store.Poisoned) bool {
-	c, ok := s.registry.Consumer(row.ConsumerType)
-	return ok && slices.Contains(c.PayloadTypes(), row.PayloadType)
 }
 
 // EditAndRequeue requeues one message with another payload. It must be of the

@@ -151,7 +151,8 @@ func (p *Processor) advance(ctx context.Context, tx bun.Tx, rows []store.Schedul
 			continue
 		}
 		for _, at := range fires {
-			batch = append(batch, message(row, at))
+			batch = append(batch, &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Headers: withFiredFor(store.Headers(row.Headers), at),
+				AvailableAt: at, CreatedAt: row.Now.Time}) // its times are for the telemetry
 		}
 		if _, err := p.store.UpdateSchedule(ctx, tx, row.ID, change); err != nil {
 			return nil, nil, err
@@ -234,11 +235,6 @@ func (p *Processor) postpone(ctx context.Context, tx bun.Tx, row store.Schedule,
 	}
 	_, err := p.store.UpdateSchedule(ctx, tx, row.ID, change)
 	return err
-}
-
-// message is what a schedule makes. Its times are for the telemetry.
-func message(row store.Schedule, at time.Time) *bus.Message {
-	return &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Headers: withFiredFor(store.Headers(row.Headers), at), AvailableAt: at, CreatedAt: row.Now.Time}
 }
 
 // send produces what the schedules have made.

@@ -73,13 +73,11 @@ func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter) ([]Sche
 	if err != nil {
 		return nil, fmt.Errorf("schedule: list: %w", dberr.Explained(err))
 	}
-	return store.Each(rows, shown), nil
-}
-
-func shown(row store.Schedule) Schedule {
-	return Schedule{ID: row.ID, Name: row.Name, Tag: row.Tag, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers),
-		Expression: row.CronExpression, Zone: row.CronTimezone, NextFire: row.AvailableAfter.Time, Paused: row.Paused,
-		LastFire: row.LastFiredAt.Time, LastError: row.LastError, CreatedAt: row.CreatedAt.Time}
+	return store.Each(rows, func(row store.Schedule) Schedule {
+		return Schedule{ID: row.ID, Name: row.Name, Tag: row.Tag, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers),
+			Expression: row.CronExpression, Zone: row.CronTimezone, NextFire: row.AvailableAfter.Time, Paused: row.Paused,
+			LastFire: row.LastFiredAt.Time, LastError: row.LastError, CreatedAt: row.CreatedAt.Time}
+	}), nil
 }
 
 // DeleteByTag deletes the schedules with the tag and returns how many there were;

@@ -1,11 +1,14 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -49,7 +52,7 @@ var ErrRunning = errors.New("schedule: the processor is running already")
 // reports everything that is wrong with its arguments at once, and does not touch
 // the database.
 func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config ProcessorConfig) (*Processor, error) {
-	config = config.withDefaults()
+	config.Loops, config.PollInterval, config.Logger = cmp.Or(config.Loops, 1), cmp.Or(config.PollInterval, 5*time.Second), cmp.Or(config.Logger, slog.Default())
 	var errs []error
 	for _, part := range []struct {
 		missing bool
