@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -53,12 +54,9 @@ func (c RegistryConfig) NewRegistry(consumers ...Consumer) (*Registry, error) {
 		byName:    make(map[string]Consumer),
 		byPayload: make(map[string][]Consumer),
 		tables:    c.Tables,
-		codec:     c.Codec,
+		codec:     cmp.Or[Codec](c.Codec, JSON{}),
 		events:    c.Events,
 		wakeups:   new(wakeup.Hub),
-	}
-	if r.codec == nil {
-		r.codec = JSON{}
 	}
 	if c.Beside != nil {
 		r.wakeups = c.Beside.wakeups

@@ -1,6 +1,7 @@
 package bustest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -120,9 +121,7 @@ func (k *Kit) build(c KitConfig, consumers []bus.Consumer) (err error) {
 	if k.limit <= 0 {
 		k.limit = 1000
 	}
-	if k.lease == 0 {
-		k.lease = 30 * time.Second
-	}
+	k.lease = cmp.Or(k.lease, 30*time.Second)
 	if k.Registry, err = c.Registry.NewRegistry(consumers...); err != nil {
 		return err
 	}
@@ -148,9 +147,7 @@ func (k *Kit) build(c KitConfig, consumers []bus.Consumer) (err error) {
 func (k *Kit) buildProcessors(c KitConfig) (err error) {
 	p := c.Processor
 	p.LeaseDuration = k.lease
-	if p.Logger == nil {
-		p.Logger = testLogger(k.t.Output())
-	}
+	p.Logger = cmp.Or(p.Logger, testLogger(k.t.Output()))
 	if k.steady = p.Chain == nil; k.steady {
 		p.Chain = middleware.Default(middleware.Options{Logger: p.Logger})
 	}
@@ -158,9 +155,7 @@ func (k *Kit) buildProcessors(c KitConfig) (err error) {
 	if k.processor, err = outbox.NewProcessor(k.db, k.Registry, p); err != nil {
 		return err
 	}
-	if c.Schedules.Logger == nil {
-		c.Schedules.Logger = p.Logger
-	}
+	c.Schedules.Logger = cmp.Or(c.Schedules.Logger, p.Logger)
 	k.schedules, err = schedule.NewProcessor(k.db, k.Registry, k.Producer, c.Schedules)
 	return err
 }

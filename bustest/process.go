@@ -171,7 +171,7 @@ func (k *Kit) observe(next bus.Handler) bus.Handler {
 		if k.steady {
 			m.Config = withoutJitter(m.Config)
 		}
-		err = guarded(ctx, m, next)
+		err = isolate.Guarded(ctx, m, next) // as the processor would take it
 		if k.repeat != nil {
 			err = k.repeat(ctx, m, next, err)
 		}
@@ -182,16 +182,6 @@ func (k *Kit) observe(next bus.Handler) bus.Handler {
 		}
 		return err
 	}
-}
-
-// guarded returns the panic of a layer as an error, as the processor would take it.
-func guarded(ctx context.Context, m *bus.Message, next bus.Handler) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = isolate.NewPanic(value)
-		}
-	}()
-	return next(ctx, m)
 }
 
 // withoutJitter gives a consumer that has no backoff of its own one that a test

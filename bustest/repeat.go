@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
@@ -36,7 +37,7 @@ func (k *Kit) RequireIdempotent(state func() any) {
 			return err // it runs again anyway
 		}
 		before := k.read(ctx, state)
-		k.compare(ctx, "second run", m, before, guarded(ctx, m, next), state)
+		k.compare(ctx, "second run", m, before, isolate.Guarded(ctx, m, next), state)
 		return err
 	})
 }

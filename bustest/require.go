@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
@@ -42,11 +43,7 @@ func RequireNotProduced[T bus.Payload](t testing.TB, from Produced, match func(T
 func Payloads[T bus.Payload](t testing.TB, from Produced) []T {
 	t.Helper()
 	all, _ := producedOf[T](t, "Payloads", from)
-	payloads := make([]T, len(all))
-	for i, m := range all {
-		payloads[i] = m.Value.(T)
-	}
-	return payloads
+	return store.Each(all, func(m *bus.Message) T { return m.Value.(T) })
 }
 
 // RequireScheduled fails the test unless there is a schedule whose payload is of

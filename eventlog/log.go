@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
@@ -49,7 +48,7 @@ type Log struct {
 	types    *Types
 	producer Producer
 	inline   []Inline
-	stores   map[dialect.Name]*store.Store
+	stores   store.Stores
 }
 
 // NewLog makes a log. The registry must have been made with a *[Types] as its
@@ -91,20 +90,19 @@ func (l *Log) Registry() *bus.Registry { return l.registry }
 // Types returns the events of the log.
 func (l *Log) Types() *Types { return l.types }
 
+// errUnmade is what the zero Log has to say, which under fx is what a constructor sees.
+var errUnmade = errors.New("the log was not made by New; under fx use it from OnStart on")
+
 // on returns the store for a handle that a user passed in.
 func (l *Log) on(db bun.IDB) (*store.Store, bun.IDB, error) {
-	if l == nil || l.registry == nil {
-		return nil, nil, errors.New("the log was not made by New; under fx use it from OnStart on")
+	if l == nil {
+		return nil, nil, errUnmade
 	}
-	db, err := txn.Handle(db)
-	if err != nil {
-		return nil, nil, err
+	s, db, err := l.stores.Of(db, errUnmade)
+	if err == nil {
+		err = s.Events()
 	}
-	if s, ok := l.stores[db.Dialect().Name()]; ok {
-		return s, db, s.Events()
-	}
-	_, err = store.For(db.Dialect().Name(), l.registry.Tables())
-	return nil, nil, err
+	return s, db, err
 }
 
 // RunInTx runs fn in a READ COMMITTED transaction, again when it loses a conflict

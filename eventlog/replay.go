@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -89,9 +90,7 @@ func (l *Log) replay(ctx context.Context, db *bun.DB, replay Replay) (total int,
 }
 
 func (l *Log) checkReplay(r *Replay) (bus.Consumer, error) {
-	if r.Rate == 0 {
-		r.Rate = 1000
-	}
+	r.Rate = cmp.Or(r.Rate, 1000)
 	var errs []error
 	if r.Name == "" || len(r.Name) > maxReplay {
 		errs = append(errs, fmt.Errorf("%w: Name has %d bytes, 1 to %d are allowed", bus.ErrBadOption, len(r.Name), maxReplay))

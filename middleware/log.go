@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -17,9 +18,7 @@ import (
 // delivers an event says which, and its mode unless that is live. Payloads and
 // headers are never logged. A nil logger means slog.Default().
 func Log(logger *slog.Logger) bus.Middleware {
-	if logger == nil {
-		logger = slog.Default()
-	}
+	logger = cmp.Or(logger, slog.Default())
 	return func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, m *bus.Message) error {
 			start := time.Now()

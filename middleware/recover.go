@@ -12,13 +12,6 @@ import (
 // panic, but nothing is counted.
 func Recover() bus.Middleware {
 	return func(next bus.Handler) bus.Handler {
-		return func(ctx context.Context, m *bus.Message) (err error) {
-			defer func() {
-				if value := recover(); value != nil {
-					err = isolate.NewPanic(value)
-				}
-			}()
-			return next(ctx, m)
-		}
+		return func(ctx context.Context, m *bus.Message) error { return isolate.Guarded(ctx, m, next) }
 	}
 }

@@ -1,6 +1,7 @@
 package otel
 
 import (
+	"cmp"
 	"fmt"
 
 	otelapi "go.opentelemetry.io/otel"
@@ -48,15 +49,9 @@ type Telemetry struct {
 
 // NewTelemetry makes a Telemetry. An error is that of a meter that refuses an instrument. It starts nothing: see [Telemetry.Observe].
 func NewTelemetry(config TelemetryConfig) (*Telemetry, error) {
-	if config.TracerProvider == nil {
-		config.TracerProvider = otelapi.GetTracerProvider()
-	}
-	if config.MeterProvider == nil {
-		config.MeterProvider = otelapi.GetMeterProvider()
-	}
-	if config.Propagator == nil {
-		config.Propagator = &globalPropagator{}
-	}
+	config.TracerProvider = cmp.Or(config.TracerProvider, otelapi.GetTracerProvider())
+	config.MeterProvider = cmp.Or(config.MeterProvider, otelapi.GetMeterProvider())
+	config.Propagator = cmp.Or[propagation.TextMapPropagator](config.Propagator, &globalPropagator{})
 	t := &Telemetry{
 		config:     config,
 		tracer:     config.TracerProvider.Tracer(scope, trace.WithSchemaURL(schemaURL)),

@@ -150,7 +150,8 @@ func (t *Telemetry) processed(ctx context.Context, span trace.Span, r *deliveryR
 	t.metrics.running.Record(ctx, took.Seconds(), process.record...)
 	t.metrics.settled.Add(ctx, 1, labels.add...)
 	t.metrics.attempts.Record(ctx, int64(m.Attempt), labels.record...)
-	if final(outcome) && m.Event.Mode() == "" && !m.CreatedAt.IsZero() {
+	gone := outcome == bus.Done || outcome == bus.Discarded || outcome == bus.Poisoned
+	if gone && m.Event.Mode() == "" && !m.CreatedAt.IsZero() {
 		t.metrics.endToEnd.Record(ctx, seconds(time.Since(m.CreatedAt)), r.consumer.record...)
 	}
 }
@@ -171,11 +172,6 @@ func failed(o bus.Outcome) bool {
 		return false
 	}
 	return true
-}
-
-// final tells whether the message is gone after an outcome.
-func final(o bus.Outcome) bool {
-	return o == bus.Done || o == bus.Discarded || o == bus.Poisoned
 }
 
 // seconds is a span between the database's clock and ours, which may run behind.

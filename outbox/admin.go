@@ -3,7 +3,6 @@ package outbox
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/uptrace/bun"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // ErrNotFound: there is no pending message with that id. It was consumed or
@@ -50,41 +48,6 @@ func NewAdmin(registry *bus.Registry) (*Admin, error) {
 	return &Admin{registry: registry, stores: store.All(registry.Tables())}, nil
 }
 
-// on returns the store for the handle's dialect.
-func (a *Admin) on(db bun.IDB) (*store.Store, bun.IDB, error) {
-	if a.registry == nil {
-		return nil, nil, errAdminUnmade
-	}
-	return a.stores.Of(db, a.registry.Tables())
-}
-
-// writing is on, for what changes something.
-func (a *Admin) writing(ctx context.Context, db bun.IDB) (*store.Store, bun.IDB, error) {
-	st, db, err := a.on(db)
-	if err == nil {
-		db, err = txn.HandleIn(ctx, db)
-	}
-	return st, db, err
-}
-
-// adminFailed wraps an error, if there is one, with its operation, and gives a missing
-// table its name.
-func adminFailed(err error, operation string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("outbox: admin: "+operation+": %w", append(args, dberr.Explained(err))...)
-}
-
-// shown is what people see of rows.
-func shown[R, T any](rows []R, show func(R) T) []T {
-	list := make([]T, len(rows))
-	for i, row := range rows {
-		list[i] = show(row)
-	}
-	return list
-}
-
 // List returns a page of pending messages, without payloads, headers and errors,
 // and the page after it, which is nil when there is none. They are listed by
 // consumer and payload type, and for each of these in the order in which they are
@@ -96,9 +59,9 @@ func shown[R, T any](rows []R, show func(R) T) []T {
 // there is of the consumer, or, without one, of the table.
 func (a *Admin) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Pending, *Page, error) {
 	size, place, mistake := paging.Start(page.Size, page.After)
-	st, db, err := a.on(db)
+	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err = errors.Join(mistake, filter.check(), err); err != nil {
-		return nil, nil, adminFailed(err, "list")
+		return nil, nil, dberr.Wrap(err, "outbox: admin: list")
 	}
 	f := filter.rows()
 	if page.After != "" {
@@ -106,7 +69,7 @@ func (a *Admin) List(ctx context.Context, db bun.IDB, filter Filter, page Page) 
 	}
 	rows, err := st.PendingMessages(ctx, db, f, size+1)
 	if err != nil {
-		return nil, nil, adminFailed(err, "list")
+		return nil, nil, dberr.Wrap(err, "outbox: admin: list")
 	}
 	var next *Page
 	if len(rows) > size {
@@ -114,34 +77,34 @@ func (a *Admin) List(ctx context.Context, db bun.IDB, filter Filter, page Page) 
 		last := rows[size-1]
 		next = &Page{Size: size, After: paging.After(paging.Place{Consumer: last.ConsumerType, Payload: last.PayloadType, Micros: last.AvailableAfter.UnixMicro(), ID: last.ID})}
 	}
-	return shown(rows, newPending), next, nil
+	return store.Each(rows, newPending), next, nil
 }
 
 // Count returns how many pending messages match. It reads all that it counts, and
 // without a consumer in the filter the whole table: on a large one use
 // [Admin.Queues], whose numbers are bounded.
 func (a *Admin) Count(ctx context.Context, db bun.IDB, filter Filter) (int, error) {
-	st, db, err := a.on(db)
+	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err = errors.Join(err, filter.check()); err != nil {
-		return 0, adminFailed(err, "count")
+		return 0, dberr.Wrap(err, "outbox: admin: count")
 	}
 	n, err := st.CountPending(ctx, db, filter.rows())
-	return n, adminFailed(err, "count")
+	return n, dberr.Wrap(err, "outbox: admin: count")
 }
 
 // Get returns one pending message with its payload, headers and errors, or
 // [ErrNotFound].
 func (a *Admin) Get(ctx context.Context, db bun.IDB, id int64) (Pending, error) {
-	st, db, err := a.on(db)
+	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err != nil {
-		return Pending{}, adminFailed(err, "get %d", id)
+		return Pending{}, dberr.Wrap(err, "outbox: admin: get %d", id)
 	}
 	row, found, err := st.PendingMessage(ctx, db, id, true)
 	if err == nil && !found {
 		err = ErrNotFound
 	}
 	if err != nil {
-		return Pending{}, adminFailed(err, "get %d", id)
+		return Pending{}, dberr.Wrap(err, "outbox: admin: get %d", id)
 	}
 	return newPending(row), nil
 }

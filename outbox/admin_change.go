@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -61,9 +62,9 @@ func (a *Admin) RunNow(ctx context.Context, db bun.IDB, ids ...int64) (Result, e
 }
 
 func (a *Admin) change(ctx context.Context, db bun.IDB, what string, c store.PendingChange, ids []int64) (Result, error) {
-	st, db, err := a.writing(ctx, db)
+	st, db, err := a.stores.In(ctx, db, errAdminUnmade)
 	if err != nil {
-		return Result{}, adminFailed(err, what)
+		return Result{}, dberr.Wrap(err, "outbox: admin: %s", what)
 	}
 	total, err := txn.Counted(ctx, db, func(total *Result) error {
 		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), adminBatch) {
@@ -80,5 +81,5 @@ func (a *Admin) change(ctx context.Context, db bun.IDB, what string, c store.Pen
 		}
 		return nil
 	})
-	return total, adminFailed(err, what)
+	return total, dberr.Wrap(err, "outbox: admin: %s", what)
 }

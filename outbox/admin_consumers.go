@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
@@ -56,17 +57,17 @@ func newQueue(row store.QueueStats) Queue {
 // those that pending or poisoned messages have, and those that are paused. Its
 // cost is bounded, however much waits.
 func (a *Admin) Queues(ctx context.Context, db bun.IDB) ([]Queue, error) {
-	st, db, err := a.on(db)
+	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err != nil {
-		return nil, adminFailed(err, "queues")
+		return nil, dberr.Wrap(err, "outbox: admin: queues")
 	}
 	names, err := st.StoredConsumers(ctx, db)
 	if err != nil {
-		return nil, adminFailed(err, "queues")
+		return nil, dberr.Wrap(err, "outbox: admin: queues")
 	}
 	paused, err := st.PausedConsumers(ctx, db)
 	if err != nil {
-		return nil, adminFailed(err, "queues")
+		return nil, dberr.Wrap(err, "outbox: admin: queues")
 	}
 	since := make(map[string]time.Time, len(paused))
 	for _, p := range paused {
@@ -78,9 +79,9 @@ func (a *Admin) Queues(ctx context.Context, db bun.IDB) ([]Queue, error) {
 	slices.Sort(names)
 	stats, err := st.Stats(ctx, db, slices.Compact(names))
 	if err != nil {
-		return nil, adminFailed(err, "queues")
+		return nil, dberr.Wrap(err, "outbox: admin: queues")
 	}
-	queues := shown(stats, newQueue)
+	queues := store.Each(stats, newQueue)
 	for i := range queues {
 		q := &queues[i]
 		_, q.Registered = a.registry.Consumer(q.Consumer)
@@ -100,9 +101,9 @@ type Unregistered struct {
 // takes them: the consumer is not registered, or takes other payload types.
 // Another program may take them. It lists 20 kinds at most.
 func (a *Admin) Unregistered(ctx context.Context, db bun.IDB) ([]Unregistered, error) {
-	st, db, err := a.on(db)
+	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err != nil {
-		return nil, adminFailed(err, "unregistered")
+		return nil, dberr.Wrap(err, "outbox: admin: unregistered")
 	}
 	var wants []store.Want
 	for _, c := range a.registry.Consumers() {
@@ -110,9 +111,9 @@ func (a *Admin) Unregistered(ctx context.Context, db bun.IDB) ([]Unregistered, e
 	}
 	rows, err := st.Unregistered(ctx, db, wants)
 	if err != nil {
-		return nil, adminFailed(err, "unregistered")
+		return nil, dberr.Wrap(err, "outbox: admin: unregistered")
 	}
-	return shown(rows, func(row store.Unregistered) Unregistered {
+	return store.Each(rows, func(row store.Unregistered) Unregistered {
 		return Unregistered{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
 	}), nil
 }
@@ -120,15 +121,15 @@ func (a *Admin) Unregistered(ctx context.Context, db bun.IDB) ([]Unregistered, e
 // Claims lists what processors hold, the oldest claim first. There are about as
 // many as batches in flight, and it returns all of them.
 func (a *Admin) Claims(ctx context.Context, db bun.IDB) ([]Claim, error) {
-	st, db, err := a.on(db)
+	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err != nil {
-		return nil, adminFailed(err, "claims")
+		return nil, dberr.Wrap(err, "outbox: admin: claims")
 	}
 	rows, err := st.Claims(ctx, db)
 	if err != nil {
-		return nil, adminFailed(err, "claims")
+		return nil, dberr.Wrap(err, "outbox: admin: claims")
 	}
-	return shown(rows, newClaim), nil
+	return store.Each(rows, newClaim), nil
 }
 
 // Pause keeps a consumer's messages from being claimed by anybody until
@@ -142,11 +143,11 @@ func (a *Admin) Claims(ctx context.Context, db bun.IDB) ([]Claim, error) {
 // error. An empty name is bus.ErrBadOption; one that cannot be stored is
 // bus.ErrBadText or bus.ErrTooLarge.
 func (a *Admin) Pause(ctx context.Context, db bun.IDB, consumer string) error {
-	st, db, err := a.writing(ctx, db)
+	st, db, err := a.stores.In(ctx, db, errAdminUnmade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
 		err = st.Pause(ctx, db, a.namesOf(consumer))
 	}
-	return adminFailed(err, "pause %q", consumer)
+	return dberr.Wrap(err, "outbox: admin: pause %q", consumer)
 }
 
 // Resume lets a paused consumer's messages be claimed again: by processors of
@@ -154,12 +155,12 @@ func (a *Admin) Pause(ctx context.Context, db bun.IDB, consumer string) error {
 // then, as many as there is room for. Resuming what is not paused is no error.
 // The errors are those of [Admin.Pause].
 func (a *Admin) Resume(ctx context.Context, db bun.IDB, consumer string) error {
-	st, db, err := a.writing(ctx, db)
+	st, db, err := a.stores.In(ctx, db, errAdminUnmade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
 		err = st.Resume(ctx, db, a.namesOf(consumer))
 	}
 	if err != nil {
-		return adminFailed(err, "resume %q", consumer)
+		return dberr.Wrap(err, "outbox: admin: resume %q", consumer)
 	}
 	if c, ok := a.registry.Consumer(consumer); ok {
 		txn.AnnounceMessages(ctx, db, a.registry, c.PayloadTypes())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -33,13 +34,13 @@ type Explanation struct {
 // It takes no lock, so a row lock that somebody else holds, which makes claims
 // pass over the message, it does not see: [Admin.RunNow] tells.
 func (a *Admin) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation, error) {
-	st, db, err := a.on(db)
+	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err != nil {
-		return Explanation{}, adminFailed(err, "explain %d", id)
+		return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
 	}
 	row, found, err := st.PendingMessage(ctx, db, id, false)
 	if err != nil {
-		return Explanation{}, adminFailed(err, "explain %d", id)
+		return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
 	}
 	if found {
 		e := Explanation{Message: newPending(row), PausedAt: row.PausedSince.Time}
@@ -51,7 +52,7 @@ func (a *Admin) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation,
 		err = ErrNotFound
 	}
 	if err != nil {
-		return Explanation{}, adminFailed(err, "explain %d", id)
+		return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
 	}
 	return explainPoisoned(poisoned[0]), nil
 }

@@ -178,20 +178,32 @@ func (d *dispatcher) looks(from *store.Position) (wants []store.Want, stood []st
 	return wants, stood
 }
 
-// looksFor returns the wants of the given payload types, and their indexes.
-func (d *dispatcher) looksFor(payloadTypes map[string]bool) (wants []store.Want, indexes []int) {
-	all, _ := d.looks(nil)
-	for i, want := range all {
-		if payloadTypes[want.Payload] {
-			wants, indexes = append(wants, want), append(indexes, i)
+// expected returns the wants of consumers for which messages are expected.
+func (d *dispatcher) expected(now time.Time) (wants []store.Want) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, want := range d.wants {
+		if now.Before(d.owner[i].expected) {
+			want.After = d.cursors[i].start
+			wants = append(wants, want)
 		}
 	}
-	return wants, indexes
+	return wants
+}
+
+// appeared acts on a look for those.
+func (d *dispatcher) appeared(wants []store.Want, p store.Probe) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, i := range p.Due {
+		d.byName[wants[i].Consumer].activate()
+	}
+	d.room.Broadcast()
 }
 
 // found acts on a look for the given wants, which are all, that began while the cursors
 // stood at the given places, and tells whether it brought work to consumers that had none.
-func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Position, began time.Time) bool {
+func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Position, began time.Time) (news bool) {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -202,6 +214,8 @@ func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Posi
 	due := make([]bool, len(d.wants))
 	for i, want := range p.Due {
 		first[want], due[want] = p.First[i], true
+		news = news || !d.owner[want].active
+		d.owner[want].activate()
 	}
 	for i := range d.cursors {
 		d.cursors[i].looked(wants[i].After, stood[i], first[i], due[i], p.Now)
@@ -210,7 +224,8 @@ func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Posi
 	if d.quarantine.found(p, began, now); kept && !d.quarantine.needsWorker {
 		d.work.Broadcast() // it may start a clean message after all
 	}
-	return d.dueLocked(p.Due)
+	d.room.Broadcast()
+	return news
 }
 
 // foundBehind acts on a look at a part of what is due, which says nothing of the rest.
@@ -220,8 +235,9 @@ func (d *dispatcher) foundBehind(p store.Probe) {
 	for i, want := range p.Due {
 		c := &d.cursors[want]
 		c.start = nearer(c.start, ahead(p.First[i]))
+		d.owner[want].activate()
 	}
-	d.dueLocked(p.Due)
+	d.room.Broadcast()
 }
 
 // nextVerdict is when to look again, while messages wait to run solo: when that may
@@ -234,22 +250,6 @@ func (d *dispatcher) nextVerdict(now time.Time) time.Time {
 		return calm
 	}
 	return soon
-}
-
-// due notes wants that have something to claim.
-func (d *dispatcher) due(wants []int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.dueLocked(wants)
-}
-
-func (d *dispatcher) dueLocked(wants []int) (news bool) {
-	for _, i := range wants {
-		news = news || !d.owner[i].active
-		d.owner[i].activate()
-	}
-	d.room.Broadcast()
-	return news
 }
 
 // clock is the database's clock at an instant of ours, as far as is known.

@@ -94,9 +94,7 @@ func (c ProcessorConfig) withDefaults(rowLocks bool) ProcessorConfig {
 	c.ConsumerTimeout = cmp.Or(c.ConsumerTimeout, 10*time.Second)
 	c.LeaseDuration = cmp.Or(c.LeaseDuration, 30*time.Second)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 10*time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.Chain == nil {
 		c.Chain = middleware.Default(middleware.Options{Logger: c.Logger})
 	}

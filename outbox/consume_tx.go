@@ -168,10 +168,7 @@ func (t *consumerTx) interrupt() {
 func (t *consumerTx) commit(tasks []*task) error {
 	statement, cancel := context.WithTimeout(t.ctx, statementTimeout)
 	defer cancel()
-	ids := make([]int64, len(tasks))
-	for i, task := range tasks {
-		ids[i] = task.row.ID
-	}
+	ids := store.Each(tasks, func(t *task) int64 { return t.row.ID })
 	if err := t.store.Intact(statement, t.tx); err != nil {
 		t.rollback()
 		return ofTransaction("before the commit", err)

@@ -78,6 +78,17 @@ func (d *dispatcher) activate(payloadTypes ...string) {
 	d.room.Broadcast()
 }
 
+// expect notes that messages of these payload types may be committed soon.
+func (d *dispatcher) expect(now time.Time, payloadTypes []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, payloadType := range payloadTypes {
+		for _, c := range d.byPayload[payloadType] {
+			c.expected = now.Add(time.Second)
+		}
+	}
+}
+
 func (c *consumer) activate() { c.active, c.wakeups = true, c.wakeups+1 }
 
 // activeLocked tells whether there may be messages for somebody.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
@@ -111,11 +112,7 @@ func answer(members []*member, err error) {
 }
 
 func tasksOf(members []*member) []*task {
-	tasks := make([]*task, len(members))
-	for i, m := range members {
-		tasks[i] = m.task
-	}
-	return tasks
+	return store.Each(members, func(m *member) *task { return m.task })
 }
 
 // sharedTx is one transaction of a group.

@@ -156,7 +156,8 @@ func (l *ledger) takeLocked(b *batch, entry *lease, all, resend bool) {
 		return
 	}
 	entry.sending = len(results)
-	if entry.open == 0 && !entry.partial && !b.freeOnly && allDone(results) {
+	undone := func(r store.Result) bool { return r.Outcome != store.Done }
+	if entry.open == 0 && !entry.partial && !b.freeOnly && !slices.ContainsFunc(results, undone) {
 		b.finished = append(b.finished, entry)
 		b.whole = append(b.whole, results)
 		return
@@ -164,10 +165,6 @@ func (l *ledger) takeLocked(b *batch, entry *lease, all, resend bool) {
 	entry.partial = true
 	b.settling = append(b.settling, entry)
 	b.results = append(b.results, results...)
-}
-
-func allDone(results []store.Result) bool {
-	return !slices.ContainsFunc(results, func(r store.Result) bool { return r.Outcome != store.Done })
 }
 
 // confirm strikes out claims that ended, and those that turned out to be gone.

@@ -3,10 +3,9 @@ package outbox
 import (
 	"context"
 	"math/rand/v2"
-	"sync"
 	"time"
 
-	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
@@ -18,44 +17,39 @@ const (
 )
 
 // poller looks for work on behalf of all claim loops of the process, until ctx
-// ends: one statement every PollInterval, sooner when it is known that
-// something will be due. After a produce whose commit nobody announces it looks a few
-// times for messages of these payload types only.
+// ends: one look every PollInterval, sooner when it is known that something will
+// be due.
 func (r *run) poller(ctx context.Context) {
 	defer r.sweeper.wg.Wait()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	var rest time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-r.alarm.Changed():
-		case <-r.expected.alarm.Changed():
-		}
-		now := time.Now()
-		full := max(r.alarm.Next(now), rest.Sub(now))
-		short := max(r.expected.alarm.Next(now), rest.Sub(now))
-		if wait := min(full, short); wait > 0 {
-			timer.Reset(wait)
-			continue
-		}
-		ok := true
-		if full > 0 {
-			r.pollExpected(ctx, now)
-		} else {
-			ok = r.poll(ctx)
-		}
+	r.alarm.Loop(ctx, r.config.PollInterval, func() {
+		began, pause := time.Now(), pollFloor
+		ok := r.poll(ctx)
 		// Polls take no more than a tenth of the time, but for those that have waited, not
 		// worked: they have failed, and have a pace of their own, or seen the end of an outage.
-		pause := pollFloor
-		if ok && !r.outage.Ended().After(now) {
-			pause = max(pollFloor, 10*time.Since(now))
+		if ok && !r.outage.Ended().After(began) {
+			pause = max(pollFloor, 10*time.Since(began))
 		}
-		rest = time.Now().Add(pause)
-		timer.Reset(0)
-	}
+		if now := time.Now(); ok && now.After(r.unregisteredAt) { // rarely, and not counted: it may be slow
+			r.unregisteredAt = now.Add(unregisteredEvery)
+			r.reportUnregistered(ctx)
+		}
+		outage.Pause(ctx, pause)
+	})
+}
+
+// expecting looks for messages that somebody here has produced, and whose commit nobody
+// announces: a few times soon, and for their consumers only, however many there are.
+func (r *run) expecting(ctx context.Context) {
+	r.soon.Loop(ctx, time.Hour, func() {
+		began := time.Now()
+		if wants := r.dispatcher.expected(began); len(wants) > 0 {
+			probe, err := ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) (store.Probe, error) { return r.store.ProbeDue(ctx, r.db, wants) })
+			if err == nil {
+				r.dispatcher.appeared(wants, probe)
+			}
+		}
+		outage.Pause(ctx, max(pollFloor, 10*time.Since(began)))
+	})
 }
 
 // poll looks for everything there may be to do, and sets the alarm for the next time.
@@ -82,10 +76,6 @@ func (r *run) poll(ctx context.Context) (ok bool) {
 	} else if grace := r.graceEnds(); probe.Expired && now.Before(grace) {
 		r.alarm.By(grace)
 	}
-	if now.After(r.unregisteredAt) {
-		r.unregisteredAt = now.Add(unregisteredEvery)
-		r.reportUnregistered(ctx)
-	}
 	if probe.Next > 0 {
 		r.alarm.By(now.Add(max(probe.Next, pollFloor)))
 	}
@@ -108,64 +98,6 @@ func (r *run) mayRecover() bool {
 }
 
 func (r *run) graceEnds() time.Time { return r.started.Add(max(r.config.LeaseDuration/3, startGrace)) }
-
-// pollExpected looks for messages that somebody here has produced, and whose commit
-// nobody announces.
-func (r *run) pollExpected(ctx context.Context, now time.Time) {
-	wants, indexes := r.dispatcher.looksFor(r.expected.take(now))
-	if len(wants) == 0 {
-		return
-	}
-	probe, err := ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) (store.Probe, error) { return r.store.ProbeDue(ctx, r.db, wants) })
-	if err != nil {
-		return
-	}
-	for i, due := range probe.Due {
-		probe.Due[i] = indexes[due]
-	}
-	r.dispatcher.due(probe.Due)
-}
-
-// expectations are payload types of which messages will appear soon. It is safe for
-// concurrent use.
-type expectations struct {
-	alarm *alarm.Alarm
-
-	mu    sync.Mutex
-	until map[string]time.Time
-}
-
-func newExpectations(now time.Time) *expectations {
-	looks := alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 250*time.Millisecond)
-	e := &expectations{alarm: looks, until: make(map[string]time.Time)}
-	e.alarm.Rearm(now, now.Add(time.Hour))
-	return e
-}
-
-func (e *expectations) add(now time.Time, payloadTypes []string) {
-	e.mu.Lock()
-	for _, payloadType := range payloadTypes {
-		e.until[payloadType] = now.Add(time.Second)
-	}
-	e.mu.Unlock()
-	e.alarm.Expect(now)
-}
-
-// take returns what is expected now, and sets the alarm for the next look.
-func (e *expectations) take(now time.Time) map[string]bool {
-	e.alarm.Rearm(now, now.Add(time.Hour))
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	expected := make(map[string]bool, len(e.until))
-	for payloadType, until := range e.until {
-		if now.After(until) {
-			delete(e.until, payloadType)
-			continue
-		}
-		expected[payloadType] = true
-	}
-	return expected
-}
 
 // jitter spreads a delay by ±20 %, so that processes do not poll in step.
 func jitter(d time.Duration) time.Duration {
@@ -239,7 +171,9 @@ func (r *run) listen() (stop func()) {
 		case w.Remote:
 			r.alarm.By(r.wakePacer.next(time.Now()))
 		case w.Expected:
-			r.expected.add(time.Now(), w.PayloadTypes)
+			now := time.Now()
+			r.dispatcher.expect(now, w.PayloadTypes)
+			r.soon.Expect(now)
 		default:
 			r.dispatcher.activate(w.PayloadTypes...)
 		}

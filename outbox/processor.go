@@ -168,13 +168,8 @@ func (p *Processor) Check(ctx context.Context) error {
 }
 
 func (p *Processor) check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	if err := p.db.PingContext(ctx); err != nil {
-		return fmt.Errorf("the database cannot be reached: %w", err)
-	}
-	settings, err := p.store.Check(ctx, p.db)
-	errs := []error{p.store.CheckSchema(ctx, p.db), err}
+	settings, err := p.store.Ready(ctx, p.db, statementTimeout)
+	errs := []error{err}
 	for _, c := range p.consumers {
 		if wait := settings.LockWait; c.transactional && wait > 0 && c.settings.Timeout >= wait {
 			errs = append(errs, fmt.Errorf("transactional consumer %q: Timeout %s: it holds the database's only write lock, so less than busy_timeout, %s, is allowed: set bus.Timeout or raise busy_timeout",
@@ -233,8 +228,8 @@ type run struct {
 	unrenewed     notice
 	takenAway     notice
 	recovered     notice
-	alarm         *alarm.Alarm
-	expected      *expectations
+	alarm         *alarm.Alarm // of the poller
+	soon          *alarm.Alarm // of looks for what is expected
 	sweeper       sweeper
 	underway      underway
 	slots         []*worker

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,12 +65,7 @@ func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, erro
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	if config.MaxPayload == 0 {
-		config.MaxPayload = limits.Payload
-	}
-	if config.Logger == nil {
-		config.Logger = slog.Default()
-	}
+	config.MaxPayload, config.Logger = cmp.Or(config.MaxPayload, limits.Payload), cmp.Or(config.Logger, slog.Default())
 	p := &Producer{registry: registry, config: config, stores: store.All(registry.Tables())}
 	p.chain = p.log(bus.ComposeSend(nil, config.Layers...))
 	if config.Telemetry != nil {
@@ -250,7 +246,7 @@ func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, 
 	if err != nil {
 		return err
 	}
-	s, _, err := p.stores.Of(db, p.registry.Tables())
+	s, _, err := p.stores.Of(db, errUnmade)
 	if err != nil {
 		return err
 	}

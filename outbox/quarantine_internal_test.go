@@ -422,19 +422,24 @@ func TestClaimsUnderWayAreNotStrays(t *testing.T) {
 	})
 }
 
-func TestExpectedMessagesAreLookedForByPayloadType(t *testing.T) {
+func TestExpectedMessagesAreLookedForByConsumer(t *testing.T) {
 	t.Parallel()
-	d := newDispatcher(ProcessorConfig{}.withDefaults(true), nil)
+	a, b, c := &consumer{}, &consumer{}, &consumer{}
+	d := &dispatcher{owner: []*consumer{a, b, c}, byPayload: map[string][]*consumer{"one": {a, c}, "two": {b}}}
 	d.wants = []store.Want{{Consumer: "a", Payload: "one"}, {Consumer: "b", Payload: "two"}, {Consumer: "c", Payload: "one"}}
 	d.cursors = make([]wantCursor, len(d.wants))
+	d.byName, d.room.L = map[string]*consumer{"a": a, "b": b, "c": c}, &d.mu
 	now := time.Now()
-	e := newExpectations(now)
-	e.add(now, []string{"one"})
-	wants, indexes := d.looksFor(e.take(now))
-	if len(wants) != 2 || indexes[0] != 0 || indexes[1] != 2 {
-		t.Errorf("wants: got %+v at %v, want those of payload type one", wants, indexes)
+	d.expect(now, []string{"one"})
+	wants := d.expected(now)
+	if len(wants) != 2 || wants[0].Consumer != "a" || wants[1].Consumer != "c" {
+		t.Errorf("wants: got %+v, want those of payload type one", wants)
 	}
-	if got := e.take(now.Add(2 * time.Second)); len(got) != 0 {
+	d.appeared(wants, store.Probe{Due: []int{1}})
+	if a.active || b.active || !c.active {
+		t.Errorf("active: got a %t, b %t, c %t, want c alone", a.active, b.active, c.active)
+	}
+	if got := d.expected(now.Add(2 * time.Second)); len(got) != 0 {
 		t.Errorf("two seconds later: got %v expected, want nothing", got)
 	}
 }

@@ -34,7 +34,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		ledger:    newLedger(&p.counters.fenced),
 		stopNow:   make(chan struct{}),
 		alarm:     alarm.New(),
-		expected:  newExpectations(time.Now()),
+		soon:      alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
 		pollRetry: outage.NewRetry(),
 		warned:    make(map[store.Unregistered]bool),
 		// After an outage nobody's claims are recovered for a third of a lease:
@@ -96,6 +96,7 @@ func (r *run) serve(ctx context.Context) error {
 	settled := background(func() { settleErr = r.settler(settleCtx, finish) })
 	var loops sync.WaitGroup
 	loops.Go(func() { r.poller(loopCtx) })
+	loops.Go(func() { r.expecting(loopCtx) })
 	for range r.config.ClaimLoops {
 		loops.Go(func() { r.claimLoop(loopCtx) })
 	}

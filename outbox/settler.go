@@ -73,10 +73,7 @@ func (r *run) settle(ctx context.Context, b batch) error {
 	var finished []store.Finished
 	var renewed time.Time
 	if len(b.finished) > 0 {
-		ids := make([]int64, len(b.finished))
-		for i, entry := range b.finished {
-			ids[i] = entry.id
-		}
+		ids := store.Each(b.finished, func(l *lease) int64 { return l.id })
 		err := r.persist(ctx, func(ctx context.Context) (err error) {
 			finished, err = r.store.Finish(ctx, r.db, r.owner, ids)
 			return err

@@ -29,6 +29,7 @@ type consumer struct {
 	finished rate
 
 	announced bool      // a commit was announced, and no claim has come back since
+	expected  time.Time // until then a message may be committed that nobody announces
 	failures  int       // of claims for it alone, in a row
 	notBefore time.Time // it is claimed for, since they failed
 }

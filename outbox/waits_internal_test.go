@@ -10,7 +10,30 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
+
+// Nobody announces the commit of a transaction that the producer has not begun.
+func TestUnannouncedCommitsAreLookedForSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry, err := bus.NewRegistry()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := (&Processor{registry: registry, config: ProcessorConfig{}.withDefaults(true)}).newRun(t.Context())
+		defer r.listen()()
+		now := time.Now()
+		r.soon.Rearm(now, now.Add(time.Minute))
+		registry.Wakeups().Send(wakeup.Wake{PayloadTypes: []string{"order.placed"}, Expected: true})
+		for _, ms := range []time.Duration{2, 10, 50, 250, 60_000} {
+			<-time.After(r.soon.Next(time.Now()))
+			if got, want := time.Since(now), ms*time.Millisecond; got != want {
+				t.Fatalf("look: got one after %s, want one after %s", got, want)
+			}
+			r.soon.Rearm(time.Now(), now.Add(time.Minute))
+		}
+	})
+}
 
 func TestAConsumerIsClaimedForOnceItsWaitIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -19,7 +42,7 @@ func TestAConsumerIsClaimedForOnceItsWaitIsOver(t *testing.T) {
 		o := d.mustOrder(t)
 		d.failed(o, false, false, time.Now())
 		start := time.Now()
-		time.AfterFunc(time.Minute, func() { d.due([]int{0}) }) // the next poll
+		time.AfterFunc(time.Minute, func() { d.look(store.Probe{Due: []int{0}, First: []store.Position{{}}}) }) // the next poll
 		d.nextClaim(o, time.Time{})
 		if took := time.Since(start); took > 2*minPostponed {
 			t.Errorf("the next claim: got it after %s, want it after %s", took, minPostponed)

@@ -38,11 +38,7 @@ func (m *wakePacer) next(now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.woken = now
-	at := now.Add(rand.N(remoteSpread))
-	if earliest := m.looked.Add(m.pace); earliest.After(at) {
-		at = earliest
-	}
-	return at
+	return later(now.Add(rand.N(remoteSpread)), m.looked.Add(m.pace))
 }
 
 // after notes a look: whether it found work for idle consumers, and how many

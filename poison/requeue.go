@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
@@ -34,7 +35,7 @@ func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, 
 		}
 		return nil
 	})
-	return total, failed(err, "requeue")
+	return total, dberr.Wrap(err, "poison: requeue")
 }
 
 // RequeueWhere is [Store.Requeue] for messages that match, at most limit of them,
@@ -49,14 +50,14 @@ func (s *Store) RequeueWhere(ctx context.Context, db bun.IDB, filter Filter, lim
 	if limit < 1 {
 		return Result{}, fmt.Errorf("poison: requeue where: limit %d: %w: 1 or more is allowed", limit, bus.ErrBadOption)
 	}
-	st, db, err := s.on(db)
+	st, db, err := s.stores.Of(db, errUnmade)
 	if err = errors.Join(err, filter.check()); err != nil {
-		return Result{}, failed(err, "requeue where")
+		return Result{}, dberr.Wrap(err, "poison: requeue where")
 	}
 	total, err := txn.Counted(ctx, db, func(total *Result) error {
 		return s.requeueWhere(ctx, st, db, filter.rows(), limit, total)
 	})
-	return total, failed(err, "requeue where")
+	return total, dberr.Wrap(err, "poison: requeue where")
 }
 
 func (s *Store) requeueWhere(ctx context.Context, st *store.Store, db bun.IDB, f store.PoisonFilter, limit int, total *Result) (err error) {
@@ -86,7 +87,7 @@ func (r Result) plus(other Result) Result {
 
 // requeue works on one batch and returns the last id it looked at.
 func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int) (result Result, last int64, err error) {
-	st, db, err := s.writing(ctx, db)
+	st, db, err := s.stores.In(ctx, db, errUnmade)
 	if err != nil {
 		return Result{}, 0, err
 	}
@@ -104,7 +105,7 @@ func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, l
 		}
 		for _, row := range requeued {
 			payloadTypes = append(payloadTypes, row.PayloadType)
-			if !s.taken(row) {
+			if c, ok := s.registry.Consumer(row.ConsumerType); !ok || !slices.Contains(c.PayloadTypes(), row.PayloadType) {
 				result.Unclaimed++
 			}
 		}
@@ -134,12 +135,6 @@ func (s *Store) requeuing(rows []store.Poisoned) store.Requeuing {
 	return how
 }
 
-// taken tells whether a consumer of the registry takes the message.
-func (s *Store) taken(row store.Poisoned) bool {
-	c, ok := s.registry.Consumer(row.ConsumerType)
-	return ok && slices.Contains(c.PayloadTypes(), row.PayloadType)
-}
-
 // EditAndRequeue requeues one message with another payload. It must be of the
 // type that the message's consumer takes; headers, message id and insert id stay,
 // and no attempts, crashes or errors are counted any more. It is one transaction.
@@ -149,11 +144,11 @@ func (s *Store) taken(row store.Poisoned) bool {
 // what bus.Registry.Encode returns.
 func (s *Store) EditAndRequeue(ctx context.Context, db bun.IDB, id int64, payload bus.Payload) error {
 	if s.registry == nil {
-		return failed(errUnmade, "edit and requeue %d", id)
+		return dberr.Wrap(errUnmade, "poison: edit and requeue %d", id)
 	}
 	payloadType, text, err := s.registry.Encode(payload)
 	if err != nil {
-		return failed(err, "edit and requeue %d", id)
+		return dberr.Wrap(err, "poison: edit and requeue %d", id)
 	}
 	return s.edit(ctx, db, id, text, func(c bus.Consumer) error {
 		if !slices.Contains(c.PayloadTypes(), payloadType) {
@@ -174,9 +169,9 @@ func (s *Store) EditAndRequeueText(ctx context.Context, db bun.IDB, id int64, te
 }
 
 func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fits func(bus.Consumer) error) error {
-	st, db, err := s.writing(ctx, db)
+	st, db, err := s.stores.In(ctx, db, errUnmade)
 	if err != nil {
-		return failed(err, "edit and requeue %d", id)
+		return dberr.Wrap(err, "poison: edit and requeue %d", id)
 	}
 	var payloadType string
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
@@ -208,7 +203,7 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 		return err
 	})
 	if err != nil {
-		return failed(err, "edit and requeue %d", id)
+		return dberr.Wrap(err, "poison: edit and requeue %d", id)
 	}
 	txn.AnnounceMessages(ctx, db, s.registry, []string{payloadType})
 	return nil

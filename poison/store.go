@@ -59,41 +59,15 @@ func NewStore(registry *bus.Registry) (*Store, error) {
 	return &Store{registry: registry, stores: store.All(registry.Tables())}, nil
 }
 
-// on returns the store for the handle's dialect.
-func (s *Store) on(db bun.IDB) (*store.Store, bun.IDB, error) {
-	if s.registry == nil {
-		return nil, nil, errUnmade
-	}
-	return s.stores.Of(db, s.registry.Tables())
-}
-
-// writing is on, for what changes something.
-func (s *Store) writing(ctx context.Context, db bun.IDB) (*store.Store, bun.IDB, error) {
-	st, db, err := s.on(db)
-	if err == nil {
-		db, err = txn.HandleIn(ctx, db)
-	}
-	return st, db, err
-}
-
-// failed wraps an error, if there is one, with its operation, and gives a missing table
-// its name.
-func failed(err error, operation string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("poison: "+operation+": %w", append(args, dberr.Explained(err))...)
-}
-
 // List returns a page of poisoned messages, payloads included, newest first, and
 // the page after it, which is nil when there is none. It stays right while
 // messages come and go: nobody is listed twice or left out who was there from the
 // first page to the last. Pass the next page the same filter.
 func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page outbox.Page) ([]Message, *outbox.Page, error) {
 	size, place, mistake := paging.Start(page.Size, page.After)
-	st, db, err := s.on(db)
+	st, db, err := s.stores.Of(db, errUnmade)
 	if err = errors.Join(err, mistake, filter.check()); err != nil {
-		return nil, nil, failed(err, "list")
+		return nil, nil, dberr.Wrap(err, "poison: list")
 	}
 	f := filter.rows()
 	if page.After != "" {
@@ -101,7 +75,7 @@ func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page outbox
 	}
 	rows, err := st.PoisonedMessages(ctx, db, f, size+1)
 	if err != nil {
-		return nil, nil, failed(err, "list")
+		return nil, nil, dberr.Wrap(err, "poison: list")
 	}
 	var next *outbox.Page
 	if len(rows) > size {
@@ -109,36 +83,32 @@ func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page outbox
 		last := rows[size-1]
 		next = &outbox.Page{Size: size, After: paging.After(paging.Place{Micros: last.PoisonedAt.UnixMicro(), ID: last.ID})}
 	}
-	messages := make([]Message, len(rows))
-	for i, row := range rows {
-		messages[i] = shown(row)
-	}
-	return messages, next, nil
+	return store.Each(rows, shown), next, nil
 }
 
 // Count returns how many poisoned messages match. It counts without a bound, so
 // it costs what there is to count; outbox.Processor.Queues stops at 10,000.
 func (s *Store) Count(ctx context.Context, db bun.IDB, filter Filter) (int, error) {
-	st, db, err := s.on(db)
+	st, db, err := s.stores.Of(db, errUnmade)
 	if err = errors.Join(err, filter.check()); err != nil {
-		return 0, failed(err, "count")
+		return 0, dberr.Wrap(err, "poison: count")
 	}
 	n, err := st.CountPoisoned(ctx, db, filter.rows())
-	return n, failed(err, "count")
+	return n, dberr.Wrap(err, "poison: count")
 }
 
 // Get returns one poisoned message, or [ErrNotFound].
 func (s *Store) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) {
-	st, db, err := s.on(db)
+	st, db, err := s.stores.Of(db, errUnmade)
 	if err != nil {
-		return Message{}, failed(err, "get %d", id)
+		return Message{}, dberr.Wrap(err, "poison: get %d", id)
 	}
 	rows, err := st.PoisonedMessages(ctx, db, store.PoisonFilter{IDs: []int64{id}}, 1)
 	if err == nil && len(rows) == 0 {
 		err = ErrNotFound
 	}
 	if err != nil {
-		return Message{}, failed(err, "get %d", id)
+		return Message{}, dberr.Wrap(err, "poison: get %d", id)
 	}
 	return shown(rows[0]), nil
 }
@@ -146,9 +116,9 @@ func (s *Store) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) 
 // Discard deletes poisoned messages for good and returns how many there were:
 // ids that name none are no error and do not count, nor does an id listed again.
 func (s *Store) Discard(ctx context.Context, db bun.IDB, ids ...int64) (int, error) {
-	st, db, err := s.writing(ctx, db)
+	st, db, err := s.stores.In(ctx, db, errUnmade)
 	if err != nil {
-		return 0, failed(err, "discard")
+		return 0, dberr.Wrap(err, "poison: discard")
 	}
 	total, err := txn.Counted(ctx, db, func(total *int) error {
 		for part := range slices.Chunk(slices.Sorted(slices.Values(ids)), batch) {
@@ -160,7 +130,7 @@ func (s *Store) Discard(ctx context.Context, db bun.IDB, ids ...int64) (int, err
 		}
 		return nil
 	})
-	return total, failed(err, "discard")
+	return total, dberr.Wrap(err, "poison: discard")
 }
 
 // Purge deletes messages that were poisoned longer ago than the given age, by
@@ -170,12 +140,12 @@ func (s *Store) Purge(ctx context.Context, db bun.IDB, age time.Duration) (int, 
 	if age < 0 {
 		return 0, fmt.Errorf("poison: purge: age %s: %w: 0 or more is allowed", age, bus.ErrBadOption)
 	}
-	st, db, err := s.writing(ctx, db)
+	st, db, err := s.stores.In(ctx, db, errUnmade)
 	if err != nil {
-		return 0, failed(err, "purge")
+		return 0, dberr.Wrap(err, "poison: purge")
 	}
 	total, err := txn.Counted(ctx, db, func(total *int) error { return purge(ctx, st, db, age, total) })
-	return total, failed(err, "purge")
+	return total, dberr.Wrap(err, "poison: purge")
 }
 
 func purge(ctx context.Context, st *store.Store, db bun.IDB, age time.Duration, total *int) error {

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,12 +33,6 @@ type ProcessorConfig struct {
 	// the batch. Of each message AvailableAt is the instant it fires for, and
 	// CreatedAt is now, both on the database's clock. Defaults to none.
 	Telemetry bus.SendMiddleware
-}
-
-// withDefaults fills in what is not set.
-func (c ProcessorConfig) withDefaults() ProcessorConfig {
-	c.Loops, c.PollInterval, c.Logger = cmp.Or(c.Loops, 1), cmp.Or(c.PollInterval, 5*time.Second), cmp.Or(c.Logger, slog.Default())
-	return c
 }
 
 // validate reports every field that is out of range; defaults are filled in.

@@ -101,21 +101,13 @@ func (p *Processor) fireTx(ctx context.Context, payloadTypes []string, filter st
 	}
 	p.aside.forget(idsOf(rows)...)
 	if len(sent) > 0 {
-		types := make([]string, len(sent))
-		for i, m := range sent {
-			types[i] = m.PayloadType
-		}
-		p.registry.Wakeups().Send(wakeup.Wake{PayloadTypes: types})
+		p.registry.Wakeups().Send(wakeup.Wake{PayloadTypes: store.Each(sent, func(m *bus.Message) string { return m.PayloadType })})
 	}
 	return rows, nil
 }
 
 func idsOf(rows []store.Schedule) []int64 {
-	ids := make([]int64, len(rows))
-	for i, row := range rows {
-		ids[i] = row.ID
-	}
-	return ids
+	return store.Each(rows, func(row store.Schedule) int64 { return row.ID })
 }
 
 // inTx runs fn in a transaction of limited time. A stop shortens it.
@@ -159,7 +151,8 @@ func (p *Processor) advance(ctx context.Context, tx bun.Tx, rows []store.Schedul
 			continue
 		}
 		for _, at := range fires {
-			batch = append(batch, message(row, at))
+			batch = append(batch, &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Headers: withFiredFor(store.Headers(row.Headers), at),
+				AvailableAt: at, CreatedAt: row.Now.Time}) // its times are for the telemetry
 		}
 		if _, err := p.store.UpdateSchedule(ctx, tx, row.ID, change); err != nil {
 			return nil, nil, err
@@ -242,11 +235,6 @@ func (p *Processor) postpone(ctx context.Context, tx bun.Tx, row store.Schedule,
 	}
 	_, err := p.store.UpdateSchedule(ctx, tx, row.ID, change)
 	return err
-}
-
-// message is what a schedule makes. Its times are for the telemetry.
-func message(row store.Schedule, at time.Time) *bus.Message {
-	return &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Headers: withFiredFor(store.Headers(row.Headers), at), AvailableAt: at, CreatedAt: row.Now.Time}
 }
 
 // send produces what the schedules have made.

@@ -11,14 +11,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
-// quickLooks follow a change of schedules whose commit nobody announces.
-func quickLooks() []time.Duration {
-	return []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 3 * time.Second}
-}
-
 // loop looks for schedules that are due, until ctx ends.
 func (p *Processor) loop(ctx context.Context) {
-	looks := alarm.New(quickLooks()...)
+	looks := alarm.New(100*time.Millisecond, 300*time.Millisecond, time.Second, 3*time.Second)
 	defer p.registry.Wakeups().Listen(func(w wakeup.Wake) {
 		if w.Schedules {
 			looks.Ring(w.Expected)

@@ -65,7 +65,7 @@ type Filter struct {
 // schedules to what a table may hold that is read as a whole. Given a
 // transaction it reads there.
 func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter) ([]Schedule, error) {
-	st, db, err := s.on(db)
+	st, db, err := s.stores.Of(db, errUnmade)
 	if err = errors.Join(err, limits.CheckKey("name", filter.Name), limits.CheckKey("tag", filter.Tag)); err != nil {
 		return nil, fmt.Errorf("schedule: list: %w", err)
 	}
@@ -73,17 +73,11 @@ func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter) ([]Sche
 	if err != nil {
 		return nil, fmt.Errorf("schedule: list: %w", dberr.Explained(err))
 	}
-	out := make([]Schedule, len(rows))
-	for i, row := range rows {
-		out[i] = shown(row)
-	}
-	return out, nil
-}
-
-func shown(row store.Schedule) Schedule {
-	return Schedule{ID: row.ID, Name: row.Name, Tag: row.Tag, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers),
-		Expression: row.CronExpression, Zone: row.CronTimezone, NextFire: row.AvailableAfter.Time, Paused: row.Paused,
-		LastFire: row.LastFiredAt.Time, LastError: row.LastError, CreatedAt: row.CreatedAt.Time}
+	return store.Each(rows, func(row store.Schedule) Schedule {
+		return Schedule{ID: row.ID, Name: row.Name, Tag: row.Tag, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers),
+			Expression: row.CronExpression, Zone: row.CronTimezone, NextFire: row.AvailableAfter.Time, Paused: row.Paused,
+			LastFire: row.LastFiredAt.Time, LastError: row.LastError, CreatedAt: row.CreatedAt.Time}
+	}), nil
 }
 
 // DeleteByTag deletes the schedules with the tag and returns how many there were;

@@ -1,11 +1,14 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -49,7 +52,7 @@ var ErrRunning = errors.New("schedule: the processor is running already")
 // reports everything that is wrong with its arguments at once, and does not touch
 // the database.
 func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config ProcessorConfig) (*Processor, error) {
-	config = config.withDefaults()
+	config.Loops, config.PollInterval, config.Logger = cmp.Or(config.Loops, 1), cmp.Or(config.PollInterval, 5*time.Second), cmp.Or(config.Logger, slog.Default())
 	var errs []error
 	for _, part := range []struct {
 		missing bool
@@ -131,13 +134,8 @@ func (p *Processor) Check(ctx context.Context) error {
 }
 
 func (p *Processor) check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, fireTimeout)
-	defer cancel()
-	if err := p.db.PingContext(ctx); err != nil {
-		return fmt.Errorf("the database cannot be reached: %w", err)
-	}
-	_, err := p.store.Check(ctx, p.db)
-	return errors.Join(p.store.CheckSchema(ctx, p.db), err)
+	_, err := p.store.Ready(ctx, p.db, fireTimeout)
+	return err
 }
 
 // Health tells how the processor is doing. It does not touch the database. Its error is

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
@@ -60,7 +59,7 @@ type SchedulerConfig struct {
 type Scheduler struct {
 	registry *bus.Registry
 	config   SchedulerConfig
-	stores   map[dialect.Name]*store.Store
+	stores   store.Stores
 }
 
 // NewScheduler makes a scheduler for payloads of the registry's consumers. It
@@ -292,30 +291,11 @@ func nextFire(expression, zone string, from time.Time) (time.Time, error) {
 	return next, nil
 }
 
-// on returns the store for the handle's dialect, and the handle as it is used.
-func (s *Scheduler) on(db bun.IDB) (*store.Store, bun.IDB, error) {
-	if s.registry == nil {
-		return nil, nil, errUnmade
-	}
-	db, err := txn.Handle(db)
-	if err != nil {
-		return nil, nil, err
-	}
-	if st, ok := s.stores[db.Dialect().Name()]; ok {
-		return st, db, nil
-	}
-	_, err = store.For(db.Dialect().Name(), s.registry.Tables())
-	return nil, nil, err
-}
-
 // writing runs fn in the caller's transaction or one of its own, and then wakes
 // this process's scheduled processors.
 func (s *Scheduler) writing(ctx context.Context, db bun.IDB, fn func(st *store.Store, tx bun.Tx) error) error {
-	st, db, err := s.on(db)
+	st, db, err := s.stores.In(ctx, db, errUnmade)
 	if err != nil {
-		return err
-	}
-	if db, err = txn.HandleIn(ctx, db); err != nil {
 		return err
 	}
 	if err := txn.InTx(ctx, db, func(tx bun.Tx) error { return fn(st, tx) }); err != nil {

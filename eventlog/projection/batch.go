@@ -254,13 +254,8 @@ func recorded(m *bus.Message, data bus.Payload) eventlog.Recorded {
 
 // send runs the chain. What a layer panics with is an error of the event, as in
 // a processor.
-func (b *batch) send(ctx context.Context, m *bus.Message) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = isolate.NewPanic(value)
-		}
-	}()
-	err = bus.Deliver(ctx, b.runner.chain, m, b.consume)
+func (b *batch) send(ctx context.Context, m *bus.Message) error {
+	err := isolate.Guarded(ctx, m, func(ctx context.Context, m *bus.Message) error { return bus.Deliver(ctx, b.runner.chain, m, b.consume) })
 	if outcome := bus.VerdictOf(err).Outcome; outcome == bus.Done || outcome == bus.Discarded {
 		return nil
 	}

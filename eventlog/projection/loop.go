@@ -16,11 +16,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
-// quickLooks follow an append whose commit nobody announces.
-func quickLooks() []time.Duration {
-	return []time.Duration{2 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond}
-}
-
 // shard is a part of a projection.
 type shard struct {
 	*reader
@@ -52,7 +47,7 @@ type crew struct {
 func (r *Runner) loop(ctx context.Context) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	c := &crew{Runner: r, ctx: work, stop: ctx.Done(), alarm: alarm.New(quickLooks()...), slots: make(chan struct{}, r.config.Concurrency)}
+	c := &crew{Runner: r, ctx: work, stop: ctx.Done(), alarm: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond), slots: make(chan struct{}, r.config.Concurrency)}
 	defer r.log.Registry().Wakeups().Listen(func(w wakeup.Wake) {
 		if w.Events {
 			c.alarm.Ring(w.Expected)

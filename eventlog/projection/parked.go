@@ -31,11 +31,9 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 	if err != nil {
 		return nil, fmt.Errorf("projection: parked events of %q: %w", name, dberr.Explained(err))
 	}
-	parked := make([]Parked, len(rows))
-	for i, row := range rows {
-		parked[i] = Parked{Position: row.Position, Stream: row.Stream, Reason: row.Reason, ParkedAt: row.ParkedAt.Time}
-	}
-	return parked, nil
+	return store.Each(rows, func(row store.Parked) Parked {
+		return Parked{Position: row.Position, Stream: row.Stream, Reason: row.Reason, ParkedAt: row.ParkedAt.Time}
+	}), nil
 }
 
 // RetryParked applies events that the newest version of a projection has put

@@ -192,11 +192,7 @@ func (r *Runner) Check(ctx context.Context) error {
 func (r *Runner) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*statementTimeout)
 	defer cancel()
-	if err := r.db.PingContext(ctx); err != nil {
-		return fmt.Errorf("the database cannot be reached: %w", err)
-	}
-	_, err := r.store.Check(ctx, r.db)
-	if err := errors.Join(r.store.CheckSchema(ctx, r.db), err); err != nil {
+	if _, err := r.store.Ready(ctx, r.db, 2*statementTimeout); err != nil {
 		return err
 	}
 	var errs []error
@@ -235,14 +231,9 @@ func (r *Runner) enter(ctx context.Context, reader *reader) error {
 }
 
 // subscriptions returns the shards of one version.
-func (r *Runner) subscriptions(ctx context.Context, db bun.IDB, reader *reader) (rows []store.Subscription, err error) {
+func (r *Runner) subscriptions(ctx context.Context, db bun.IDB, reader *reader) ([]store.Subscription, error) {
 	all, err := r.store.Subscriptions(ctx, db, reader.Name)
-	for _, row := range all {
-		if row.Version == reader.Version {
-			rows = append(rows, row)
-		}
-	}
-	return rows, dberr.Explained(err)
+	return slices.DeleteFunc(all, func(row store.Subscription) bool { return row.Version != reader.Version }), dberr.Explained(err)
 }
 
 // Health tells how the runner is doing: it is ready while Run runs, the database answers,

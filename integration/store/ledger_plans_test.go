@@ -128,6 +128,7 @@ func (l *ledger) explained(c store.Claim) []explained {
 		{"exists", []string{key}, func(db *bun.DB) error { _, err := l.Exists(l.ctx, db, first); return err }},
 		{"remove", []string{key}, func(db *bun.DB) error { _, err := l.Remove(l.ctx, db, store.Session{}, first); return err }},
 		{"unregistered", []string{due}, func(db *bun.DB) error { _, err := l.Unregistered(l.ctx, db, wants); return err }},
+		{"stored consumers", nil, func(db *bun.DB) error { _, err := l.StoredConsumers(l.ctx, db); return err }},
 		{"stats", nil, func(db *bun.DB) error { _, err := l.Stats(l.ctx, db, ledgerConsumers()); return err }},
 	}
 }

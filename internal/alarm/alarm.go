@@ -24,9 +24,6 @@ func New(quick ...time.Duration) *Alarm {
 	return &Alarm{quick: quick, changed: make(chan struct{}, 1)} // a signal, not a queue
 }
 
-// Changed receives when the alarm was set earlier.
-func (a *Alarm) Changed() <-chan struct{} { return a.changed }
-
 // By makes the next look happen at the given instant or before.
 func (a *Alarm) By(t time.Time) {
 	a.mu.Lock()

@@ -2,6 +2,7 @@ package alarm_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
@@ -22,11 +23,25 @@ func TestAlarmIsOnlyEverSetEarlier(t *testing.T) {
 	if wait := a.Next(now); wait > 0 {
 		t.Errorf("after a stream of changes: got %s to wait, want none: each looks for the first, not for the last", wait)
 	}
-	select {
-	case <-a.Changed():
-	default:
-		t.Error("changed: got no signal, want one")
-	}
+}
+
+// Whoever waits hears that the alarm was set earlier.
+func TestALoopLooksSoonerWhenTheAlarmIsSetEarlier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, ctx, looks := time.Now(), t.Context(), make(chan time.Duration)
+		a := alarm.New()
+		go a.Loop(ctx, time.Hour, func() { looks <- time.Since(start) })
+		if got := <-looks; got != 0 {
+			t.Errorf("the first look: got it after %s, want it at once", got)
+		}
+		synctest.Wait()
+		a.By(start.Add(time.Second))
+		for _, want := range []time.Duration{time.Second, time.Hour + time.Second} {
+			if got := <-looks; got != want {
+				t.Errorf("look: got it after %s, want it after %s", got, want)
+			}
+		}
+	})
 }
 
 func TestExpectedChangesAreLookedForAFewTimes(t *testing.T) {

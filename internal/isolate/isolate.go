@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"context"
 	"errors"
 	"runtime/debug"
 
@@ -37,6 +38,16 @@ func NewPanic(value any) *bus.PanicError {
 		return p
 	}
 	return &bus.PanicError{Value: value, Stack: debug.Stack()}
+}
+
+// Guarded runs a layer, and returns its panic as an error.
+func Guarded(ctx context.Context, m *bus.Message, next bus.Handler) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = NewPanic(value)
+		}
+	}()
+	return next(ctx, m)
 }
 
 // Begin runs a call, and returns where its one result will be: its error, a

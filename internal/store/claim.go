@@ -40,16 +40,6 @@ func (s *Store) Acquit(ctx context.Context, db bun.IDB, owner string) error {
 	})
 }
 
-// Claim takes messages under a new lease. Cancelling ctx while it runs may
-// leave a claim behind that nobody knows of; see [Store.Extend].
-func (s *Store) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (dialect.Claim, error) {
-	c, err := s.dialect.Claim(ctx, db, r)
-	if err != nil {
-		return dialect.Claim{}, err
-	}
-	return c, nil
-}
-
 // Unregistered lists kinds of messages that none of the wants would take: their
 // consumer or their payload type is not registered here.
 func (s *Store) Unregistered(ctx context.Context, db bun.IDB, wants []dialect.Want) ([]dialect.Unregistered, error) {

@@ -50,8 +50,8 @@ func (s *Store) FillIn(ctx context.Context, db bun.IDB, messages []dialect.Messa
 	if len(sequences) == 0 {
 		return nil
 	}
-	var rows []dialect.Event
-	if err := s.read(ctx, db, &rows, readReferred, bun.List(sequences)); err != nil {
+	rows, err := read[[]dialect.Event](ctx, s, db, readReferred, bun.List(sequences))
+	if err != nil {
 		return fmt.Errorf("read events: %w", err)
 	}
 	bySequence := make(map[int64]*dialect.Event, len(rows))

@@ -30,7 +30,7 @@ const (
 
 // Reserved is the answer to a Reservation.
 type Reserved struct {
-	OK      bool
+	OK      bool  `bun:"-"`
 	Version int64 // of the stream: after a reservation, or as it is
 	Closed  bool  // the stream takes no more events
 }
@@ -84,17 +84,11 @@ func (s *Store) LockStream(ctx context.Context, tx bun.Tx, stream string) error 
 }
 
 func (s *Store) stream(ctx context.Context, db bun.IDB, stream string) (Reserved, error) {
-	var rows []struct {
-		Version int64
-		Closed  bool
-	}
-	if err := s.read(ctx, db, &rows, readStreamRow, stream); err != nil {
+	row, _, err := first[Reserved](ctx, s, db, readStreamRow, stream)
+	if err != nil {
 		return Reserved{}, fmt.Errorf("read stream: %w", err)
 	}
-	if len(rows) == 0 {
-		return Reserved{}, nil
-	}
-	return Reserved{Version: rows[0].Version, Closed: rows[0].Closed}, nil
+	return row, nil
 }
 
 // InsertEvents writes events in the order given, which becomes their order in
@@ -112,9 +106,8 @@ const readStream = `SELECT ` + eventColumns + ` FROM {events} e
 WHERE e.stream = ? AND e.version > ? AND e.data IS NOT NULL ORDER BY e.version LIMIT ?`
 
 // ReadStream returns events of a stream after a version. Erased ones are left out.
-func (s *Store) ReadStream(ctx context.Context, db bun.IDB, stream string, after int64, limit int) (rows []dialect.Event, err error) {
-	err = s.read(ctx, db, &rows, readStream, stream, after, limit)
-	return rows, err
+func (s *Store) ReadStream(ctx context.Context, db bun.IDB, stream string, after int64, limit int) ([]dialect.Event, error) {
+	return read[[]dialect.Event](ctx, s, db, readStream, stream, after, limit)
 }
 
 // EventFilter selects events; empty fields select all.
@@ -137,7 +130,7 @@ type Page struct {
 }
 
 // ReadEvents returns the events of a page in their order. Erased ones are left out.
-func (s *Store) ReadEvents(ctx context.Context, db bun.IDB, p Page) (rows []dialect.Event, err error) {
+func (s *Store) ReadEvents(ctx context.Context, db bun.IDB, p Page) ([]dialect.Event, error) {
 	var t terms
 	columns := eventColumns
 	if p.Parked != "" {
@@ -152,38 +145,23 @@ func (s *Store) ReadEvents(ctx context.Context, db bun.IDB, p Page) (rows []dial
 	t.add(len(p.Types) > 0, `e.event_type IN (?)`, bun.List(p.Types))
 	t.add(len(p.Categories) > 0, `e.category IN (?)`, bun.List(p.Categories))
 	t.add(p.SlotTo > 0, `e.slot >= ? AND e.slot < ?`, p.SlotFrom, p.SlotTo)
-	err = s.read(ctx, db, &rows, `SELECT `+columns+` FROM {events} e WHERE `+t.where()+` ORDER BY `+by+` LIMIT ?`, append(t.args, p.Limit)...)
-	return rows, err
+	return read[[]dialect.Event](ctx, s, db, `SELECT `+columns+` FROM {events} e WHERE `+t.where()+` ORDER BY `+by+` LIMIT ?`, append(t.args, p.Limit)...)
 }
 
 // Head returns the place of the last event that is numbered.
-func (s *Store) Head(ctx context.Context, db bun.IDB) (head int64, err error) {
-	err = s.read(ctx, db, &head, `SELECT {last} AS position`)
-	return head, err
+func (s *Store) Head(ctx context.Context, db bun.IDB) (int64, error) {
+	return read[int64](ctx, s, db, `SELECT {last} AS position`)
 }
 
 // Place returns the place of an event, and false while it has none.
 func (s *Store) Place(ctx context.Context, db bun.IDB, sequence int64) (int64, bool, error) {
-	var found []int64
-	err := s.read(ctx, db, &found, `SELECT {place} AS position FROM {events} WHERE sequence = ? AND {place} IS NOT NULL`, sequence)
-	if err != nil || len(found) == 0 {
-		return 0, false, err
-	}
-	return found[0], true, nil
+	return first[int64](ctx, s, db, `SELECT {place} AS position FROM {events} WHERE sequence = ? AND {place} IS NOT NULL`, sequence)
 }
 
 // LastUnnumbered returns the sequence number of the last event that has no place,
 // at most upTo, or 0.
-func (s *Store) LastUnnumbered(ctx context.Context, db bun.IDB, upTo int64) (last int64, err error) {
-	err = s.read(ctx, db, &last, `SELECT COALESCE(MAX(e.sequence), 0) AS last FROM {events} e WHERE {unplaced} AND e.sequence <= ?`, upTo)
-	return last, err
-}
-
-// Number gives places to committed events that have none, in the order of their
-// sequence numbers, at most limit of them, and returns to how many. When somebody
-// else is at it there is nothing to do.
-func (s *Store) Number(ctx context.Context, db *bun.DB, limit int) (int, error) {
-	return s.dialect.Number(ctx, db, limit)
+func (s *Store) LastUnnumbered(ctx context.Context, db bun.IDB, upTo int64) (int64, error) {
+	return read[int64](ctx, s, db, `SELECT COALESCE(MAX(e.sequence), 0) AS last FROM {events} e WHERE {unplaced} AND e.sequence <= ?`, upTo)
 }
 
 // Erase empties the events of a stream before a version, lets it take no more, and
@@ -200,11 +178,6 @@ func (s *Store) Erase(ctx context.Context, tx bun.IDB, stream string, before int
 		}
 	}
 	return nil
-}
-
-// AdvisoryLock lets any number of transactions pass, or an exclusive one alone.
-func (s *Store) AdvisoryLock(ctx context.Context, tx bun.IDB, name string, exclusive bool) error {
-	return s.dialect.AdvisoryLock(ctx, tx, name, exclusive)
 }
 
 // Slots is the number of slots over which streams are spread. A shard of a

@@ -8,10 +8,6 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Usable tells whether a transaction can still be committed: its connection
-// stands, and no statement has aborted it.
-func (s *Store) Usable(ctx context.Context, tx bun.IDB) bool { return s.dialect.Usable(ctx, tx) }
-
 // ReadOnly asks the server, on another connection than the one that met such an error,
 // whether it takes no writes from anybody.
 func (s *Store) ReadOnly(ctx context.Context, db *bun.DB) bool {

@@ -50,7 +50,8 @@ func (s *Store) Migrate(ctx context.Context, db *bun.DB) error {
 	if err := s.dialect.Literals(ctx, db); err != nil {
 		return err
 	}
-	if err := s.checkTables(ctx, db, false); isForeign(err) {
+	var foreign *foreignError
+	if err := s.checkTables(ctx, db, false); errors.As(err, &foreign) {
 		return err
 	}
 	if err := s.dialect.Migrating(ctx, db, s.apply(ctx, all)); err != nil {
@@ -64,11 +65,6 @@ type foreignError struct{ table, column string }
 
 func (e *foreignError) Error() string {
 	return fmt.Sprintf("table %s exists and is not this library's, it has no column %s: set Tables.Prefix to something else, or rename it", e.table, e.column)
-}
-
-func isForeign(err error) bool {
-	var foreign *foreignError
-	return errors.As(err, &foreign)
 }
 
 // checkTables asks each of the tables that everything needs for a column that tables

@@ -19,9 +19,18 @@ type Paused struct {
 // Pause keeps messages of the stored consumer types from being claimed. Those
 // that are paused already stay so since when they were.
 func (s *Store) Pause(ctx context.Context, db bun.IDB, consumers []string) error {
-	const statement = `INSERT INTO {paused} (consumer_type, paused_at) VALUES (?, {now}) {keep}`
+	return s.forEach(ctx, db, `INSERT INTO {paused} (consumer_type, paused_at) VALUES (?, {now}) {keep}`, consumers)
+}
+
+// Resume lets messages of the stored consumer types be claimed again.
+func (s *Store) Resume(ctx context.Context, db bun.IDB, consumers []string) error {
+	return s.forEach(ctx, db, `DELETE FROM {paused} WHERE consumer_type = ?`, consumers)
+}
+
+// forEach runs a statement for each name, in one order, so that no two callers can deadlock.
+func (s *Store) forEach(ctx context.Context, db bun.IDB, statement string, names []string) error {
 	return txn.InTx(ctx, db, func(tx bun.Tx) error {
-		for _, name := range slices.Sorted(slices.Values(consumers)) { // in one order, so that no two callers can deadlock
+		for _, name := range slices.Sorted(slices.Values(names)) {
 			if _, err := s.names.Query(ctx, tx, statement, name).Exec(ctx); err != nil {
 				return err
 			}
@@ -30,20 +39,7 @@ func (s *Store) Pause(ctx context.Context, db bun.IDB, consumers []string) error
 	})
 }
 
-// Resume lets messages of the stored consumer types be claimed again.
-func (s *Store) Resume(ctx context.Context, db bun.IDB, consumers []string) error {
-	return txn.InTx(ctx, db, func(tx bun.Tx) error {
-		for _, name := range slices.Sorted(slices.Values(consumers)) {
-			if _, err := s.names.Query(ctx, tx, `DELETE FROM {paused} WHERE consumer_type = ?`, name).Exec(ctx); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 // PausedConsumers lists what is paused, by name.
-func (s *Store) PausedConsumers(ctx context.Context, db bun.IDB) (rows []Paused, err error) {
-	err = s.read(ctx, db, &rows, `SELECT consumer_type, paused_at FROM {paused} ORDER BY consumer_type`)
-	return rows, err
+func (s *Store) PausedConsumers(ctx context.Context, db bun.IDB) ([]Paused, error) {
+	return read[[]Paused](ctx, s, db, `SELECT consumer_type, paused_at FROM {paused} ORDER BY consumer_type`)
 }

@@ -99,23 +99,22 @@ SELECT r.*, ` + claimColumns + `, p.paused_at AS paused_since, {now} AS now
 FROM page r LEFT JOIN held h ON h.mid = r.id LEFT JOIN {claims} c ON c.id = h.claim_id LEFT JOIN {paused} p ON p.consumer_type = r.consumer_type
 ORDER BY r.consumer_type, r.payload_type, r.available_after, r.id LIMIT ?`
 
-// read runs a statement that only reads, and lets no conflict surface.
-func (s *Store) read(ctx context.Context, db bun.IDB, into any, statement string, args ...any) error {
-	return retry(ctx, db, func(db bun.IDB) error { return s.names.Query(ctx, db, statement, args...).Scan(ctx, into) })
-}
-
 // PendingMessages lists messages by consumer and payload type, in the order in which
 // they are due,
 // without payloads, headers and errors.
-func (s *Store) PendingMessages(ctx context.Context, db bun.IDB, f PendingFilter, limit int) (rows []Pending, err error) {
+func (s *Store) PendingMessages(ctx context.Context, db bun.IDB, f PendingFilter, limit int) ([]Pending, error) {
 	conditions, values := s.pendingWhere(ctx, f)
 	page := crashedPage
 	args := append(slices.Clone(values), limit)
 	if !f.Crashed {
 		page, args = cleanPage+" UNION ALL "+crashedPage, append(args, args...)
 	}
-	err = s.read(ctx, db, &rows, s.around(strings.ReplaceAll(page, "{where}", conditions)), append(args, limit)...)
-	return rows, err
+	return read[[]Pending](ctx, s, db, s.around(strings.ReplaceAll(page, "{where}", conditions)), append(args, limit)...)
+}
+
+// Messages lists pending messages by id, claimed or not.
+func (s *Store) Messages(ctx context.Context, db bun.IDB) ([]dialect.Message, error) {
+	return read[[]dialect.Message](ctx, s, db, `SELECT `+dialect.MessageColumns+` FROM {messages} m ORDER BY m.id`)
 }
 
 func (s *Store) around(messages string) string {
@@ -123,30 +122,23 @@ func (s *Store) around(messages string) string {
 }
 
 // PendingMessage reads one message; full adds its payload, headers and errors.
-func (s *Store) PendingMessage(ctx context.Context, db bun.IDB, id int64, full bool) (row Pending, found bool, err error) {
+func (s *Store) PendingMessage(ctx context.Context, db bun.IDB, id int64, full bool) (Pending, bool, error) {
 	columns := pendingColumns
 	if full {
 		columns = dialect.MessageColumns
 	}
-	var rows []Pending
-	err = s.read(ctx, db, &rows, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), id, 1)
-	if err != nil || len(rows) == 0 {
-		return Pending{}, false, err
-	}
-	return rows[0], true, nil
+	return first[Pending](ctx, s, db, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), id, 1)
 }
 
 // CountPending counts messages; it reads what it counts.
-func (s *Store) CountPending(ctx context.Context, db bun.IDB, f PendingFilter) (n int, err error) {
+func (s *Store) CountPending(ctx context.Context, db bun.IDB, f PendingFilter) (int, error) {
 	conditions, args := s.pendingWhere(ctx, f)
-	err = s.read(ctx, db, &n, "SELECT count(*) FROM {messages} m WHERE "+conditions, args...)
-	return n, err
+	return read[int](ctx, s, db, "SELECT count(*) FROM {messages} m WHERE "+conditions, args...)
 }
 
 // Claims lists what is claimed, by the ids of the claims.
-func (s *Store) Claims(ctx context.Context, db bun.IDB) (rows []HeldBy, err error) {
-	err = s.read(ctx, db, &rows, `SELECT `+claimColumns+` FROM {claims} c ORDER BY c.id`)
-	return rows, err
+func (s *Store) Claims(ctx context.Context, db bun.IDB) ([]HeldBy, error) {
+	return read[[]HeldBy](ctx, s, db, `SELECT `+claimColumns+` FROM {claims} c ORDER BY c.id`)
 }
 
 // StoredConsumers lists the consumer types of pending and poisoned messages.

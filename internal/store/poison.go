@@ -51,32 +51,28 @@ func (s *Store) poisoned(ctx context.Context, columns string, f PoisonFilter) (s
 }
 
 // PoisonedMessages lists poisoned messages, newest first.
-func (s *Store) PoisonedMessages(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) (rows []dialect.Poisoned, err error) {
+func (s *Store) PoisonedMessages(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]dialect.Poisoned, error) {
 	statement, args := s.poisoned(ctx, dialect.PoisonedColumns, f)
-	err = s.read(ctx, db, &rows, statement+" ORDER BY poisoned_at DESC, id DESC LIMIT ?", append(args, limit)...)
-	return rows, err
+	return read[[]dialect.Poisoned](ctx, s, db, statement+" ORDER BY poisoned_at DESC, id DESC LIMIT ?", append(args, limit)...)
 }
 
 // CountPoisoned counts poisoned messages.
-func (s *Store) CountPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (n int, err error) {
+func (s *Store) CountPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (int, error) {
 	statement, args := s.poisoned(ctx, "count(*)", f)
-	err = s.read(ctx, db, &n, statement, args...)
-	return n, err
+	return read[int](ctx, s, db, statement, args...)
 }
 
 // PoisonedIDs lists the ids of poisoned messages in ascending order.
-func (s *Store) PoisonedIDs(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) (ids []int64, err error) {
+func (s *Store) PoisonedIDs(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]int64, error) {
 	statement, args := s.poisoned(ctx, "id", f)
-	err = s.read(ctx, db, &ids, statement+" ORDER BY id LIMIT ?", append(args, limit)...)
-	return ids, err
+	return read[[]int64](ctx, s, db, statement+" ORDER BY id LIMIT ?", append(args, limit)...)
 }
 
 // LastPoisoned returns the greatest id among the poisoned messages that match,
 // or 0.
-func (s *Store) LastPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (id int64, err error) {
+func (s *Store) LastPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (int64, error) {
 	statement, args := s.poisoned(ctx, "COALESCE(MAX(id), 0)", f)
-	err = s.read(ctx, db, &id, statement, args...)
-	return id, err
+	return read[int64](ctx, s, db, statement, args...)
 }
 
 // DeletePoisoned deletes poisoned messages, which it locks in the order of their

@@ -56,5 +56,8 @@ func WithClock(ctx context.Context, now func() time.Time) context.Context {
 // Headers reads headers as they are stored.
 func Headers(text []byte) map[string]string { return dialect.Headers(text) }
 
+// Each returns what fn makes of each row.
+func Each[R, T any](rows []R, fn func(R) T) []T { return dialect.Each(rows, fn) }
+
 // CrashReason says why a message is poisoned whose processes have vanished so often.
 func CrashReason(crashes int) string { return dialect.CrashReason(crashes) }

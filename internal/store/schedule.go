@@ -80,10 +80,9 @@ func (s *Store) SaveSchedule(ctx context.Context, db bun.IDB, row Schedule) (id 
 }
 
 // Schedules lists schedules by id.
-func (s *Store) Schedules(ctx context.Context, db bun.IDB, f ScheduleFilter) (rows []Schedule, err error) {
+func (s *Store) Schedules(ctx context.Context, db bun.IDB, f ScheduleFilter) ([]Schedule, error) {
 	t := f.terms()
-	err = s.read(ctx, db, &rows, selectSchedules+t.where()+" ORDER BY id", t.args...)
-	return rows, err
+	return read[[]Schedule](ctx, s, db, selectSchedules+t.where()+" ORDER BY id", t.args...)
 }
 
 // DeleteSchedules deletes schedules and returns how many. A filter that selects all is an error.
@@ -187,10 +186,9 @@ func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []
 
 // DueScheduleIDs returns the ids of schedules that are due, locked or not. It reads
 // nothing else of them, so that it finds those, too, that cannot be read.
-func (s *Store) DueScheduleIDs(ctx context.Context, db *bun.DB, payloadTypes []string, f ScheduleFilter, limit int) (ids []int64, err error) {
+func (s *Store) DueScheduleIDs(ctx context.Context, db *bun.DB, payloadTypes []string, f ScheduleFilter, limit int) ([]int64, error) {
 	due, args := dueSchedules(payloadTypes, f, limit)
-	err = s.read(ctx, db, &ids, "SELECT id FROM {schedules} WHERE "+due, args...)
-	return ids, err
+	return read[[]int64](ctx, s, db, "SELECT id FROM {schedules} WHERE "+due, args...)
 }
 
 func dueSchedules(payloadTypes []string, f ScheduleFilter, limit int) (conditions string, args []any) {
@@ -202,18 +200,17 @@ func dueSchedules(payloadTypes []string, f ScheduleFilter, limit int) (condition
 
 // UnregisteredSchedules lists the schedules, 20 at most, that should have fired so
 // long ago and have not, and whose payload type is none of the given.
-func (s *Store) UnregisteredSchedules(ctx context.Context, db *bun.DB, payloadTypes []string, overdue time.Duration) (rows []Schedule, err error) {
+func (s *Store) UnregisteredSchedules(ctx context.Context, db *bun.DB, payloadTypes []string, overdue time.Duration) ([]Schedule, error) {
 	var t terms
 	t.add(true, "NOT paused AND available_after < "+s.names.After(ctx, -overdue))
 	t.add(len(payloadTypes) > 0, "payload_type NOT IN (?)", bun.List(payloadTypes))
-	err = s.read(ctx, db, &rows, selectSchedules+t.where()+" ORDER BY available_after, id LIMIT 20", t.args...)
-	return rows, err
+	return read[[]Schedule](ctx, s, db, selectSchedules+t.where()+" ORDER BY available_after, id LIMIT 20", t.args...)
 }
 
 // NextSchedule returns the time until the next schedule of the payload types is
 // due, those with the given ids left out; false means that there is none.
 func (s *Store) NextSchedule(ctx context.Context, db *bun.DB, payloadTypes []string, except []int64) (time.Duration, bool, error) {
-	var found []struct {
+	type next struct {
 		Now  dialect.Moment `bun:"now"`
 		Due  dialect.Moment `bun:"due"`
 		Asks dialect.Moment `bun:"asks"`
@@ -222,17 +219,14 @@ func (s *Store) NextSchedule(ctx context.Context, db *bun.DB, payloadTypes []str
 	if len(except) > 0 {
 		which, args = which+" AND id NOT IN (?)", append(args, bun.List(except))
 	}
-	err := retry(ctx, db, func(db bun.IDB) error {
-		return s.names.Query(ctx, db, "SELECT {now} AS now,"+
-			" (SELECT MIN(available_after) FROM {schedules} WHERE NOT paused AND "+which+") AS due,"+
-			" (SELECT MIN(run_at) FROM {schedules} WHERE run_at IS NOT NULL AND "+which+") AS asks", append(args, args...)...).Scan(ctx, &found)
-	})
-	if err != nil || len(found) == 0 || found[0].Due.IsZero() && found[0].Asks.IsZero() {
+	found, _, err := first[next](ctx, s, db, "SELECT {now} AS now,"+
+		" (SELECT MIN(available_after) FROM {schedules} WHERE NOT paused AND "+which+") AS due,"+
+		" (SELECT MIN(run_at) FROM {schedules} WHERE run_at IS NOT NULL AND "+which+") AS asks", append(args, args...)...)
+	if err != nil || found.Due.IsZero() && found.Asks.IsZero() {
 		return 0, false, err
 	}
-	next := found[0].Due
-	if asks := found[0].Asks; next.IsZero() || !asks.IsZero() && asks.Before(next.Time) {
-		next = asks
+	if found.Due.IsZero() || !found.Asks.IsZero() && found.Asks.Before(found.Due.Time) {
+		found.Due = found.Asks
 	}
-	return next.Sub(found[0].Now.Time), true, nil
+	return found.Due.Sub(found.Now.Time), true, nil
 }

@@ -81,10 +81,6 @@ func (s *Store) Interrupt(ctx context.Context, db *bun.DB, session dialect.Sessi
 	return s.dialect.Interrupt(ctx, db, session, ended)
 }
 
-// Intact makes sure, before a fenced transaction is committed, that what it has
-// done since the fence is still there. Afterwards no savepoint is left.
-func (s *Store) Intact(ctx context.Context, tx bun.IDB) error { return s.dialect.Intact(ctx, tx) }
-
 // Remove deletes messages that were fenced in a session, as its transaction began: what a
 // consumer has done to its search_path or role does not count any more. False means that
 // some of them are not to be found.
@@ -110,9 +106,8 @@ func (s *Store) Undo(ctx context.Context, tx bun.IDB) error {
 // Exists waits until no transaction is undecided about a message, and tells
 // whether it is still there.
 func (s *Store) Exists(ctx context.Context, db *bun.DB, id int64) (bool, error) {
-	var ids []int64
-	err := s.read(ctx, db, &ids, s.names.Exists, id)
-	return len(ids) == 1, err
+	_, exists, err := first[int64](ctx, s, db, s.names.Exists, id)
+	return exists, err
 }
 
 // retried runs a single statement; when it loses a conflict, which it can under a
@@ -134,6 +129,23 @@ func retried[T any](ctx context.Context, db bun.IDB, statement func(bun.IDB) (T,
 		return none, err
 	}
 	return result, nil
+}
+
+// read runs a statement that only reads, and lets no conflict surface.
+func read[T any](ctx context.Context, s *Store, db bun.IDB, statement string, args ...any) (T, error) {
+	return retried(ctx, db, func(db bun.IDB) (into T, err error) {
+		err = s.names.Query(ctx, db, statement, args...).Scan(ctx, &into)
+		return into, err
+	})
+}
+
+// first reads a row, if there is one.
+func first[T any](ctx context.Context, s *Store, db bun.IDB, statement string, args ...any) (row T, found bool, err error) {
+	rows, err := read[[]T](ctx, s, db, statement, args...)
+	if err != nil || len(rows) == 0 {
+		return row, false, err
+	}
+	return rows[0], true, nil
 }
 
 // retry is retried for a statement that returns nothing.

@@ -14,12 +14,7 @@ type Snapshot struct {
 
 // Snapshot returns the state of a kind that was saved last.
 func (s *Store) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Snapshot, bool, error) {
-	var rows []Snapshot
-	err := s.read(ctx, db, &rows, `SELECT version, state FROM {snapshots} WHERE stream = ? AND kind = ?`, stream, kind)
-	if err != nil || len(rows) == 0 {
-		return Snapshot{}, false, err
-	}
-	return rows[0], true, nil
+	return first[Snapshot](ctx, s, db, `SELECT version, state FROM {snapshots} WHERE stream = ? AND kind = ?`, stream, kind)
 }
 
 // SaveSnapshot saves a state, unless there is one of a later version.

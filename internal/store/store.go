@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/uptrace/bun"
 	bundialect "github.com/uptrace/bun/dialect"
@@ -18,6 +20,7 @@ import (
 // Store runs the library's statements against one kind of database. It holds no
 // connection: every call is given one. It is safe for concurrent use.
 type Store struct {
+	dialect.Direct
 	dialect dialect.Dialect
 	names   dialect.Names
 }
@@ -39,50 +42,64 @@ func For(d bundialect.Name, tables bus.Tables) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{dialect: e, names: e.Tables()}, nil
+	return &Store{e, e, e.Tables()}, nil
 }
 
 // Stores are those of all dialects, for callers that learn the dialect only call by call.
-type Stores map[bundialect.Name]*Store
+// Make them with [All]: the zero value is that of a user's zero value.
+type Stores struct {
+	tables bus.Tables
+	byName map[bundialect.Name]*Store
+}
 
 // All returns the store of every dialect that can work with the tables.
 func All(tables bus.Tables) Stores {
-	stores := make(Stores)
+	stores := Stores{tables, make(map[bundialect.Name]*Store)}
 	for name := range engines {
 		if s, err := For(name, tables); err == nil {
-			stores[name] = s
+			stores.byName[name] = s
 		}
 	}
 	return stores
 }
 
-// Of checks a handle, see [txn.Handle], and returns the store for its dialect. The tables are
-// those of the stores.
-func (s Stores) Of(db bun.IDB, tables bus.Tables) (*Store, bun.IDB, error) {
+// Of checks a handle, see [txn.Handle], and returns the store for its dialect. unmade is the
+// error of the zero value.
+func (s Stores) Of(db bun.IDB, unmade error) (*Store, bun.IDB, error) {
+	if s.byName == nil {
+		return nil, nil, unmade
+	}
 	db, err := txn.Handle(db)
 	if err != nil {
 		return nil, nil, err
 	}
-	if st, ok := s[db.Dialect().Name()]; ok {
+	if st, ok := s.byName[db.Dialect().Name()]; ok {
 		return st, db, nil
 	}
-	_, err = For(db.Dialect().Name(), tables) // why there is none
+	_, err = For(db.Dialect().Name(), s.tables) // why there is none
 	return nil, nil, err
+}
+
+// In is [Stores.Of] for a write, see [txn.HandleIn].
+func (s Stores) In(ctx context.Context, db bun.IDB, unmade error) (*Store, bun.IDB, error) {
+	st, db, err := s.Of(db, unmade)
+	if err == nil {
+		db, err = txn.HandleIn(ctx, db)
+	}
+	return st, db, err
 }
 
 // RowLocks tells whether the database locks rows rather than itself.
 func (s *Store) RowLocks() bool { return s.names.RowLocks }
 
-// Unprepared tells whether statements that were to be prepared are sent as text, since a
-// pooler loses them.
-func (s *Store) Unprepared() bool { return s.dialect.Unprepared() }
-
-// Events returns an error, an errors.ErrUnsupported, where the event log is not
-// available.
-func (s *Store) Events() error { return s.dialect.Events() }
-
-// Check reports settings of the live database that the library cannot work
-// with, and what the processor needs to know of the others.
-func (s *Store) Check(ctx context.Context, db bun.IDB) (dialect.Settings, error) {
-	return s.dialect.Check(ctx, db)
+// Ready reports, in the given time, why nobody could work with the live database: it cannot
+// be reached, its tables are missing or too old, or its settings break promises.
+func (s *Store) Ready(ctx context.Context, db *bun.DB, within time.Duration) (dialect.Settings, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if err := db.PingContext(ctx); err != nil {
+		return dialect.Settings{}, fmt.Errorf("the database cannot be reached: %w", err)
+	}
+	settings, err := s.Check(ctx, db)
+	return settings, errors.Join(s.CheckSchema(ctx, db), err)
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -73,9 +74,8 @@ const enterSubscription = `INSERT INTO {subscriptions} (name, version, shard, sh
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}) ON CONFLICT (name, version, shard) DO NOTHING`
 
 // Subscriptions returns all shards of all versions of a reader.
-func (s *Store) Subscriptions(ctx context.Context, db bun.IDB, name string) (rows []Subscription, err error) {
-	err = s.read(ctx, db, &rows, readSubscriptions, name)
-	return rows, err
+func (s *Store) Subscriptions(ctx context.Context, db bun.IDB, name string) ([]Subscription, error) {
+	return read[[]Subscription](ctx, s, db, readSubscriptions, name)
 }
 
 const behindSubscriptions = `SELECT '' AS name, 0 AS version, 0 AS shard WHERE EXISTS (SELECT 1 FROM {events} e WHERE {unplaced})
@@ -87,21 +87,18 @@ func (s *Store) Behind(ctx context.Context, db bun.IDB, names []string) (rows []
 	if len(names) == 0 {
 		names = []string{""}
 	}
-	if err := s.read(ctx, db, &rows, behindSubscriptions, Running, bun.List(names)); err != nil {
-		return nil, false, err
-	}
+	rows, err = read[[]Subscription](ctx, s, db, behindSubscriptions, Running, bun.List(names))
 	if len(rows) > 0 && rows[0].Name == "" {
 		return rows[1:], true, nil
 	}
-	return rows, false, nil
+	return rows, false, err
 }
 
 const unnumbered = `SELECT count(*) AS n FROM (SELECT 1 FROM {events} e WHERE {unplaced} LIMIT ?) u`
 
 // Unnumbered counts events that have no place yet, up to a limit.
-func (s *Store) Unnumbered(ctx context.Context, db bun.IDB, limit int) (n int64, err error) {
-	err = s.read(ctx, db, &n, unnumbered, limit)
-	return n, err
+func (s *Store) Unnumbered(ctx context.Context, db bun.IDB, limit int) (int64, error) {
+	return read[int64](ctx, s, db, unnumbered, limit)
 }
 
 const lockSubscription = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error{session}
@@ -170,13 +167,7 @@ func (s *Store) LockReader(ctx context.Context, tx bun.Tx, name string, version 
 		return nil, fmt.Errorf("lock subscriptions: %w", err)
 	}
 	all, err := s.Subscriptions(ctx, tx, name)
-	var rows []Subscription
-	for _, row := range all {
-		if version == 0 || row.Version == version {
-			rows = append(rows, row)
-		}
-	}
-	return rows, err
+	return slices.DeleteFunc(all, func(row Subscription) bool { return version != 0 && row.Version != version }), err
 }
 
 // Rewind has one version of a reader begin again. What each shard has applied
@@ -212,12 +203,7 @@ ON CONFLICT (name) DO UPDATE SET active_version = EXCLUDED.active_version`, name
 
 // Active returns the version of a reader to use; false means that none was ever made so.
 func (s *Store) Active(ctx context.Context, db bun.IDB, name string) (int, bool, error) {
-	var versions []int
-	err := s.read(ctx, db, &versions, `SELECT active_version FROM {projections} WHERE name = ?`, name)
-	if err != nil || len(versions) == 0 {
-		return 0, false, err
-	}
-	return versions[0], true, nil
+	return first[int](ctx, s, db, `SELECT active_version FROM {projections} WHERE name = ?`, name)
 }
 
 // Parked is an event that a reader has put aside.
@@ -241,16 +227,14 @@ ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position
 }
 
 // ParkedEvents lists what one version of a reader has put aside, in order.
-func (s *Store) ParkedEvents(ctx context.Context, db bun.IDB, name string, version, limit int) (rows []Parked, err error) {
-	err = s.read(ctx, db, &rows, `SELECT name, version, position, stream, reason, parked_at FROM {parked}
+func (s *Store) ParkedEvents(ctx context.Context, db bun.IDB, name string, version, limit int) ([]Parked, error) {
+	return read[[]Parked](ctx, s, db, `SELECT name, version, position, stream, reason, parked_at FROM {parked}
 WHERE name = ? AND version = ? ORDER BY position LIMIT ?`, name, version, limit)
-	return rows, err
 }
 
 // CountParked counts them, up to a limit.
-func (s *Store) CountParked(ctx context.Context, db bun.IDB, name string, version, limit int) (n int, err error) {
-	err = s.read(ctx, db, &n, `SELECT count(*) AS n FROM (SELECT 1 FROM {parked} WHERE name = ? AND version = ? LIMIT ?) p`, name, version, limit)
-	return n, err
+func (s *Store) CountParked(ctx context.Context, db bun.IDB, name string, version, limit int) (int, error) {
+	return read[int](ctx, s, db, `SELECT count(*) AS n FROM (SELECT 1 FROM {parked} WHERE name = ? AND version = ? LIMIT ?) p`, name, version, limit)
 }
 
 // Unpark forgets that an event was put aside, and tells whether it was.

@@ -11,6 +11,8 @@ import (
 // Dialect is all that differs between databases. What store.Store has under the same name is
 // described there.
 type Dialect interface {
+	Direct
+
 	// The database.
 
 	// Tables are the names that its statements have, and what is fixed about it.
@@ -21,12 +23,6 @@ type Dialect interface {
 	// Literals reports settings under which text could end its literal, since bun writes
 	// values into the statements. It is part of check.
 	Literals(ctx context.Context, db bun.IDB) error
-	// Check reports settings under which the library cannot keep its promises.
-	Check(ctx context.Context, db bun.IDB) (Settings, error)
-
-	// Unprepared tells whether statements that were to be prepared are sent as text, since a
-	// pooler loses them.
-	Unprepared() bool
 
 	// Messages that are produced.
 
@@ -39,7 +35,6 @@ type Dialect interface {
 
 	// Probe looks for what is due and clean; with all, for everything else as well.
 	Probe(ctx context.Context, db bun.IDB, wants []Want, all bool) (Probe, error)
-	Claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, error)
 
 	// Outcomes.
 
@@ -58,14 +53,11 @@ type Dialect interface {
 	// Consumers with a transaction.
 
 	Fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, err error)
-	Intact(ctx context.Context, tx bun.IDB) error
 	// Interrupt ends the statement that a transaction is in, and spares a session
 	// that is in another transaction by now.
 	Interrupt(ctx context.Context, db *bun.DB, session Session, ended time.Time) error
 	// Remove deletes messages of the session's transaction and returns how many.
 	Remove(ctx context.Context, tx bun.IDB, session Session, ids []int64) (int, error)
-	// Usable asks the transaction whether it could still commit.
-	Usable(ctx context.Context, tx bun.IDB) bool
 
 	// What people change.
 
@@ -92,14 +84,35 @@ type Dialect interface {
 
 	// The event log.
 
-	// Events is an error, an errors.ErrUnsupported, where there is no event log.
-	Events() error
 	// InsertEvents writes the rows in their order and fills in their sequence numbers.
 	InsertEvents(ctx context.Context, tx bun.IDB, rows []*NewEvent) error
-	// Number gives places to committed events and returns to how many.
+}
+
+// Direct is what callers of the store are given as the database has it.
+type Direct interface {
+	// Check reports settings of the live database under which the library cannot keep its
+	// promises, and what the processor needs to know of the others.
+	Check(ctx context.Context, db bun.IDB) (Settings, error)
+	// Claim takes messages under a new lease. Cancelling ctx while it runs may leave a
+	// claim behind that nobody knows of; see store.Store.Extend.
+	Claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, error)
+	// Unprepared tells whether statements that were to be prepared are sent as text, since a
+	// pooler loses them.
+	Unprepared() bool
+	// Intact makes sure, before a fenced transaction is committed, that what it has done
+	// since the fence is still there. Afterwards no savepoint is left.
+	Intact(ctx context.Context, tx bun.IDB) error
+	// Usable asks the transaction whether it could still commit: its connection stands,
+	// and no statement has aborted it.
+	Usable(ctx context.Context, tx bun.IDB) bool
+	// Events is an error, an errors.ErrUnsupported, where there is no event log.
+	Events() error
+	// Number gives places to committed events that have none, in the order of their
+	// sequence numbers, at most limit of them, and returns to how many. When somebody
+	// else is at it there is nothing to do.
 	Number(ctx context.Context, db *bun.DB, limit int) (int, error)
-	// AdvisoryLock keeps an exclusive passage apart from all others until the end of the
-	// transaction.
+	// AdvisoryLock lets any number of transactions pass, or an exclusive one alone, until
+	// its end.
 	AdvisoryLock(ctx context.Context, tx bun.IDB, name string, exclusive bool) error
 }
 

@@ -29,11 +29,7 @@ func Ordered(ids []int64) string {
 
 // Pairs lists the kinds of messages that are wanted.
 func Pairs(wants []Want) string {
-	list := make([][2]string, len(wants))
-	for i, w := range wants {
-		list[i] = [2]string{w.Consumer, w.Payload}
-	}
-	return AsJSON(list)
+	return AsJSON(Each(wants, func(w Want) [2]string { return [2]string{w.Consumer, w.Payload} }))
 }
 
 // ResultsJSON passes results.
@@ -46,9 +42,7 @@ func ResultsJSON(results []Result) string {
 		Errors  string  `json:"e"`
 		Reason  string  `json:"r"`
 	}
-	rows := make([]row, len(results))
-	for i, r := range results {
-		rows[i] = row{r.Claim, r.Message, r.Outcome, r.Delay.Microseconds(), errorlog.Clean(r.Errors, 0), errorlog.Clean(r.Reason, errorlog.MaxBytes)}
-	}
-	return AsJSON(rows)
+	return AsJSON(Each(results, func(r Result) row {
+		return row{r.Claim, r.Message, r.Outcome, r.Delay.Microseconds(), errorlog.Clean(r.Errors, 0), errorlog.Clean(r.Reason, errorlog.MaxBytes)}
+	}))
 }

@@ -65,13 +65,7 @@ func (r ClaimRequest) Trim(picks []Pick) (Claim, []Pick) {
 }
 
 // PickedIDs lists the ids of picks, in their order.
-func PickedIDs(picks []Pick) []int64 {
-	ids := make([]int64, len(picks))
-	for i, p := range picks {
-		ids[i] = p.ID
-	}
-	return ids
-}
+func PickedIDs(picks []Pick) []int64 { return Each(picks, func(p Pick) int64 { return p.ID }) }
 
 // Take completes the claim with those picks that were recorded, and reads what is
 // still missing of them.

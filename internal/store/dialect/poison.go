@@ -53,10 +53,4 @@ func (k PendingKey) Compare(o PendingKey) int {
 }
 
 // IDsOf lists the row ids.
-func IDsOf(rows []Poisoned) []int64 {
-	ids := make([]int64, len(rows))
-	for i, row := range rows {
-		ids[i] = row.ID
-	}
-	return ids
-}
+func IDsOf(rows []Poisoned) []int64 { return Each(rows, func(row Poisoned) int64 { return row.ID }) }

@@ -17,6 +17,15 @@ func AffectedOne(res sql.Result, err error) (bool, error) {
 	return n == 1, err
 }
 
+// Each returns what fn makes of each row.
+func Each[R, T any](rows []R, fn func(R) T) []T {
+	list := make([]T, len(rows))
+	for i, row := range rows {
+		list[i] = fn(row)
+	}
+	return list
+}
+
 // Cut makes parts for one statement each, by number and by bytes. Only what is
 // larger by itself exceeds the bytes.
 func Cut[T any](rows []T, bytes int, sizeOf func(T) int) (parts [][]T) {

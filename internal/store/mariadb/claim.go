@@ -141,8 +141,8 @@ func (m *database) pick(ctx context.Context, tx bun.Tx, r dialect.ClaimRequest) 
 			return nil, err
 		}
 		picks = append(picks, locked...)
-		for i := range looks {
-			looks[i].missing -= count(locked, func(p dialect.Pick) bool { return p.Want == looks[i].want })
+		for _, p := range locked {
+			looks[slices.IndexFunc(looks, func(l look) bool { return l.want == p.Want })].missing--
 		}
 	}
 }
@@ -247,13 +247,4 @@ func (m *database) lockPicks(ctx context.Context, tx bun.Tx, r dialect.ClaimRequ
 	}
 	slices.SortFunc(picks, func(a, b dialect.Pick) int { return order[a.ID] - order[b.ID] })
 	return picks, nil
-}
-
-func count[T any](rows []T, is func(T) bool) (n int) {
-	for _, row := range rows {
-		if is(row) {
-			n++
-		}
-	}
-	return n
 }

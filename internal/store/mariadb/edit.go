@@ -39,10 +39,8 @@ func (m *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poison
 		return nil, err
 	}
 	var inserted, reserved []reservation
-	messages := make([]uuid.UUID, len(rows)) // read from the table they might be missing: a caller's snapshot may be older
-	for i, row := range rows {
-		messages[i] = row.MessageID
-	}
+	// Read from the table they might be missing: a caller's snapshot may be older.
+	messages := dialect.Each(rows, func(row dialect.Poisoned) uuid.UUID { return row.MessageID })
 	err = m.Query(ctx, tx, `SELECT id, insert_id, consumer_type FROM {messages} WHERE id >= ? AND insert_id IS NOT NULL AND message_id IN (?)`,
 		first, bun.List(messages)).Scan(ctx, &inserted)
 	if err != nil {
@@ -97,10 +95,7 @@ func (m *database) ChangeLocked(ctx context.Context, tx bun.Tx, ids []int64, due
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	free := make([]int64, len(rows))
-	for i, row := range rows {
-		free[i] = row.ID
-	}
+	free := dialect.Each(rows, func(row dialect.ChangedRow) int64 { return row.ID })
 	statement := deleteSQL
 	if due != "" {
 		statement = `UPDATE {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id SET m.available_after = ` + due

@@ -59,7 +59,10 @@ func (p *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest
 			return nil
 		})
 	})
-	return c, err
+	if err != nil {
+		return dialect.Claim{}, err
+	}
+	return c, nil
 }
 
 // recordClaim claims those picks that are still free.

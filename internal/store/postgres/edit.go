@@ -18,8 +18,8 @@ const lockPendingSQL = `SELECT id, current_setting('transaction_isolation') AS i
 
 func (p *database) LockPending(ctx context.Context, tx bun.Tx, callers bool, ids []int64) ([]int64, error) {
 	if !callers {
-		if err := p.bound(ctx, tx); err != nil {
-			return nil, err
+		if _, err := tx.NewRaw(preambleSQL).Exec(ctx); err != nil {
+			return nil, fmt.Errorf("preamble: %w", err)
 		}
 	}
 	var rows []struct {

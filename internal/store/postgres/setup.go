@@ -50,13 +50,6 @@ func (p *database) advisoryKey() int64 {
 	return int64(h.Sum64())
 }
 
-func (p *database) bound(ctx context.Context, tx bun.Tx) error {
-	if _, err := tx.NewRaw(preambleSQL).Exec(ctx); err != nil {
-		return fmt.Errorf("preamble: %w", err)
-	}
-	return nil
-}
-
 const withinSQL = `SELECT set_config('idle_in_transaction_session_timeout', ?0, true), set_config('statement_timeout', ?0, true)`
 
 func (p *database) Check(ctx context.Context, db bun.IDB) (dialect.Settings, error) {

@@ -10,35 +10,37 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-func (p *database) Unregistered(ctx context.Context, db bun.IDB, wants []dialect.Want) (found []dialect.Unregistered, err error) {
+func (p *database) Unregistered(ctx context.Context, db bun.IDB, wants []dialect.Want) ([]dialect.Unregistered, error) {
 	w := columnsOf(wants)
-	err = p.interpreted(ctx, db, func(db bun.IDB) error {
-		return p.Query(ctx, db, dialect.UnregisteredAmong(`SELECT * FROM unnest(?::text[], ?::text[])`), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)).Scan(ctx, &found)
+	return interpreted(ctx, db, func(db bun.IDB) (found []dialect.Unregistered, err error) {
+		err = p.Query(ctx, db, dialect.UnregisteredAmong(`SELECT * FROM unnest(?::text[], ?::text[])`), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)).Scan(ctx, &found)
+		return found, err
 	})
-	return found, err
 }
 
-func (p *database) Stats(ctx context.Context, db bun.IDB, consumers []string) (rows []dialect.QueueStats, err error) {
-	err = p.interpreted(ctx, db, func(db bun.IDB) (err error) {
-		rows, err = p.Returning.Stats(ctx, db, consumers)
-		return err
-	})
-	return rows, err
+func (p *database) Stats(ctx context.Context, db bun.IDB, consumers []string) ([]dialect.QueueStats, error) {
+	return interpreted(ctx, db, func(db bun.IDB) ([]dialect.QueueStats, error) { return p.Returning.Stats(ctx, db, consumers) })
+}
+
+func (p *database) StoredConsumers(ctx context.Context, db bun.IDB) ([]string, error) {
+	return interpreted(ctx, db, func(db bun.IDB) ([]string, error) { return p.Returning.StoredConsumers(ctx, db) })
 }
 
 // interpreted runs a statement that PostgreSQL would compile, for seconds on a busy machine:
 // it walks from one name to the next, and the planner takes it for far more work than it is.
 // In a caller's transaction it is left alone, since the setting would stay.
-func (p *database) interpreted(ctx context.Context, db bun.IDB, fn func(bun.IDB) error) error {
+func interpreted[T any](ctx context.Context, db bun.IDB, fn func(bun.IDB) (T, error)) (result T, err error) {
 	if _, callers := db.(bun.Tx); callers {
 		return fn(db)
 	}
-	return db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	err = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) (err error) {
 		if _, err := tx.NewRaw(`SELECT set_config('jit', 'off', true)`).Exec(ctx); err != nil {
 			return fmt.Errorf("settings: %w", err)
 		}
-		return fn(tx)
+		result, err = fn(tx)
+		return err
 	})
+	return result, err
 }
 
 func (p *database) Listed(names []string) (statement string, arg any) {
