@@ -91,7 +91,7 @@ func (l *Log) Registry() *bus.Registry { return l.registry }
 func (l *Log) Types() *Types { return l.types }
 
 // errUnmade is what the zero Log has to say, which under fx is what a constructor sees.
-var errUnmade = errors.New("the log was not made by New; under fx use it from OnStart on")
+var errUnmade = errors.New("the log was not made by NewLog; under fx use it from OnStart on")
 
 // on returns the store for a handle that a user passed in.
 func (l *Log) on(db bun.IDB) (*store.Store, bun.IDB, error) {

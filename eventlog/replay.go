@@ -81,7 +81,9 @@ func (l *Log) replay(ctx context.Context, db *bun.DB, replay Replay) (total int,
 		if total += n; err != nil || done {
 			return total, err
 		}
-		l.registry.Wakeups().Send(wakeup.Wake{PayloadTypes: []string{consumer.PayloadType()}})
+		if n > 0 {
+			l.registry.Wakeups().Send(wakeup.Wake{PayloadTypes: []string{consumer.PayloadType()}})
+		}
 		due := begun.Add(time.Duration(total) * time.Second / time.Duration(replay.Rate))
 		if !outage.Pause(ctx, max(time.Until(due), replayPause)) {
 			return total, context.Cause(ctx)

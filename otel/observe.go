@@ -67,7 +67,7 @@ type sample struct {
 func (t *Telemetry) observe(ctx context.Context, operation string, missing bool, source observed, every time.Duration) error {
 	switch {
 	case t == nil || t.meter == nil:
-		return fmt.Errorf("otel: %s: the telemetry was not made by New", operation)
+		return fmt.Errorf("otel: %s: the telemetry was not made by NewTelemetry", operation)
 	case missing:
 		return fmt.Errorf("otel: %s: the source is nil", operation)
 	case every < 0:

@@ -154,14 +154,14 @@ func (s *session) inFlight(ctx context.Context) error {
 	return err
 }
 
-func (s *session) strangers(ctx context.Context) error {
+func (s *session) unregistered(ctx context.Context) error {
 	const some = 10_000
-	c := report.Curve{Name: "strangers", Title: "Drain by messages of unknown consumers", X: "messages of unknown consumers", Y: perSecond}
+	c := report.Curve{Name: "unregistered", Title: "Drain by unregistered messages", X: "unregistered messages", Y: perSecond}
 	medians, err := s.curve(c, []int{0, some}, 0, func(x int) (float64, error) {
-		return s.drainRate(ctx, contender.Variant{}, measure.Drain{Messages: scaleMessages, Strangers: x})
+		return s.drainRate(ctx, contender.Variant{}, measure.Drain{Messages: scaleMessages, Unregistered: x})
 	})
 	if err == nil {
-		s.found("strangers", contender.NameOurs, "× of none at 10k", medians[some]/medians[0])
+		s.found("unregistered", contender.NameOurs, "× of none at 10k", medians[some]/medians[0])
 	}
 	return err
 }

@@ -64,7 +64,7 @@ func scaleSteps() []step {
 		{name: "payload", take: (*session).payload},
 		{name: "handler", take: (*session).handler},
 		{name: "in-flight", take: (*session).inFlight},
-		{name: "strangers", take: (*session).strangers, goals: atLeast("strangers", 0.95)},
+		{name: "unregistered", take: (*session).unregistered, goals: atLeast("unregistered", 0.95)},
 		{name: "idle", take: (*session).idle, goals: []report.Goal{
 			{Name: "idle-statements", Measurement: "idle-statements", AtMost: 2},
 			{Name: "idle-cpu", Measurement: "idle-cpu", AtMost: 0.2},

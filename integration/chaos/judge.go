@@ -41,7 +41,7 @@ type Findings struct {
 	Stale      []Run // I4: settled under a claim that did not hold it
 	Charged    []Run // I5: an attempt or a crash was counted that nothing explains
 	Repeated   []Run // ran again, though its owner was not killed
-	Strangers  []Run // ran, waits, is poisoned or has effects, though nobody produced it
+	Unknown    []Run // ran, waits, is poisoned or has effects, though nobody produced it
 	Effects    []Run // I6: not exactly one effect, though its row is gone
 	Innocent   []Run // poisoned, though not meant to be and in flight at fewer than 3 kills
 	Left       []Run // I7: still waiting
@@ -87,7 +87,7 @@ func Judge(e Evidence) Findings {
 		}
 	}
 	f.Ghosts = e.ghosts(started, pending, poisoned)
-	f.Strangers = e.strangers(started, pending, poisoned, e.Effects)
+	f.Unknown = e.unknown(started, pending, poisoned, e.Effects)
 	f.Charged = e.charged()
 	if e.OnlyKills {
 		for run, n := range started {
@@ -115,8 +115,8 @@ func (e Evidence) ghosts(where ...map[Run]int) (found []Run) {
 	return found
 }
 
-// strangers finds what belongs to no job and consumer of the run.
-func (e Evidence) strangers(where ...map[Run]int) (found []Run) {
+// unknown finds what belongs to no job and consumer of the run.
+func (e Evidence) unknown(where ...map[Run]int) (found []Run) {
 	known, consumers := set(slices.Concat(e.Jobs, e.Never)), set(e.Consumers)
 	seen := make(map[Run]bool)
 	for _, counts := range where {
@@ -185,7 +185,7 @@ func (f Findings) Violations() (lines []string) {
 		"I2: in two places": f.Both, "I3: two workers at once": f.Overlaps,
 		"I3: in two live claims": f.Twice, "I3: ran unclaimed": f.Unclaimed,
 		"I4: taken from a live owner": f.Taken, "I4: settled without a claim": f.Stale,
-		"I5: charged for nothing": f.Charged, "repeated though not killed": f.Repeated, "unknown": f.Strangers, "I6: effects other than one": f.Effects,
+		"I5: charged for nothing": f.Charged, "repeated though not killed": f.Repeated, "unknown": f.Unknown, "I6: effects other than one": f.Effects,
 		"poisoned though innocent": f.Innocent, "I7: left over": f.Left,
 	} {
 		if len(runs) > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// mariaProbe asks what is left when it is known which messages are due.
+// These ask what is left when it is known which messages are due.
 const (
 	probeCrashedSQL = `SELECT DISTINCT LEAST(m.crashes, 2) AS kind, 0 AS value, NULL AS at FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
   WHERE m.crashes > 0 AND (m.consumer_type, m.payload_type) IN (?) AND m.available_after <= {now}

@@ -31,8 +31,8 @@ type Drain struct {
 	Handler time.Duration
 	// Pin is how long a snapshot stays open, from just before the consuming starts.
 	Pin time.Duration
-	// Strangers is how many messages of unknown consumers wait in front.
-	Strangers int
+	// Unregistered is how many messages of consumers that nobody registers wait in front.
+	Unregistered int
 	// Foreign is how many rows wait in front that nobody takes: half are of unknown
 	// consumers, half of a payload type that the consumer does not take any more.
 	Foreign int
@@ -57,7 +57,7 @@ type Drained struct {
 // Drain measures a contender on PostgreSQL.
 func (b *Bench) Drain(ctx context.Context, c contender.Contender, d Drain) (found Drained, err error) {
 	err = b.fresh(ctx, func(r *run) error {
-		if err := r.produceStrangers(d.Strangers); err != nil {
+		if err := r.produceUnregistered(d.Unregistered); err != nil {
 			return err
 		}
 		if found, err = r.drain(c, d); err != nil || !d.Transactional {
@@ -195,8 +195,8 @@ func (r *run) prepare(d Drain) (release func() error, err error) {
 	return release, nil
 }
 
-// produceStrangers writes messages of a consumer that nobody registers later.
-func (r *run) produceStrangers(n int) error {
+// produceUnregistered writes messages of a consumer that nobody registers later.
+func (r *run) produceUnregistered(n int) error {
 	if n == 0 {
 		return nil
 	}
