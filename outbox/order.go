@@ -64,8 +64,7 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 	if len(consumers) > 1 && now.Before(d.oneByOneUntil) {
 		consumers, rooms, total = consumers[:1], rooms[:1], rooms[0]
 	}
-	idle := d.running < d.config.Concurrency
-	if total == 0 || !idle && queued > 0 && total < max(batch/4, 1) {
+	if total == 0 {
 		return order{}, false
 	}
 	return d.writeOrderLocked(consumers, deal(rooms, budget), min(left, maxClaimBytes)), true
@@ -85,7 +84,8 @@ func (d *dispatcher) startsLocked(c *consumer) int {
 
 // roomsLocked returns the active consumers, starting with the next in turn, and
 // how many messages each has room for: as many as there are free workers, plus
-// what it finished in the last second, since that is what it will need next.
+// what it finished in the last second, since that is what it will need next. One that has
+// more than that waiting, or coming, needs no claim yet.
 func (d *dispatcher) roomsLocked(now time.Time) ([]*consumer, []int) {
 	d.turn++
 	var consumers []*consumer
@@ -95,8 +95,9 @@ func (d *dispatcher) roomsLocked(now time.Time) ([]*consumer, []int) {
 		if !c.active || now.Before(c.notBefore) {
 			continue
 		}
-		room := min(d.startsLocked(c), d.limit(c)-c.running)*c.group + c.finished.lastSecond(now) - len(c.queue) - c.reserved
-		if room > 0 {
+		waiting := len(c.queue) + c.reserved
+		room := min(d.startsLocked(c), d.limit(c)-c.running)*c.group + c.finished.lastSecond(now) - waiting
+		if room > 0 && room >= waiting {
 			consumers, rooms = append(consumers, c), append(rooms, room)
 		}
 	}

@@ -66,6 +66,7 @@ func measureAll(ctx context.Context, o options, s *server.Server, progress io.Wr
 			Cores: runtime.NumCPU(), Postgres: version, Rounds: o.rounds, Quick: o.quick},
 	}}
 	for _, step := range o.steps() {
+		run.step = step.name
 		if err := step.take(run, ctx); err != nil {
 			return nil, fmt.Errorf("%s: %w", step.name, err)
 		}
@@ -75,7 +76,7 @@ func measureAll(ctx context.Context, o options, s *server.Server, progress io.Wr
 			return nil, err
 		}
 	}
-	run.report.Environment.Seconds = time.Since(start).Seconds()
+	run.report.Environment.Seconds, run.report.Environment.Others = time.Since(start).Seconds(), run.others
 	return run.report, nil
 }
 

@@ -23,6 +23,7 @@ func (s *session) curve(c report.Curve, xs []int, big int, measure func(x int) (
 			if big > 0 && x >= big && len(values[x]) > 0 {
 				continue
 			}
+			s.say("%s at %d, round %d of %d", c.Name, x, round+1, s.options.rounds)
 			y, err := measure(x)
 			if err != nil {
 				return nil, fmt.Errorf("round %d at %d: %w", round+1, x, err)

@@ -17,12 +17,29 @@ type session struct {
 	report   *report.Report
 	progress io.Writer
 	start    time.Time
+	step     string  // which is taken
+	others   float64 // the most of the machine that others had in a measurement, from 0 to 1
 }
 
 // found keeps the figure of one round and shows it as progress.
 func (s *session) found(measurement, contender, unit string, value float64) {
 	s.report.Add(measurement, contender, unit, value)
 	s.say("%s of %s: %s %s", measurement, contender, report.Number(value), unit)
+}
+
+// explain keeps what a figure was made of.
+func (s *session) explain(measurement, contender string, c measure.Cost, messages int) {
+	n, seconds := float64(messages), c.Took.Seconds()
+	s.found(measurement+"-trips", contender, "round trips/message", float64(c.Trips)/n)
+	s.found(measurement+"-client", contender, "µs/message", float64(c.Client.Microseconds())/n)
+	s.found(measurement+"-server", contender, "µs/message", float64(c.Server.Microseconds())/n)
+	if c.Claims > 0 {
+		s.found(measurement+"-claims", contender, "claims/s", float64(c.Claims)/seconds)
+		s.found(measurement+"-claimed", contender, "messages/claim", n/float64(c.Claims))
+		s.found(measurement+"-settles", contender, "statements/s", float64(c.Outcomes)/seconds)
+	}
+	s.others = max(s.others, c.Busy())
+	s.say("others had %.0f %% of the machine", 100*c.Busy())
 }
 
 func (s *session) say(format string, args ...any) {
@@ -53,6 +70,7 @@ func (s *session) rounds(n int, entries []entry, measure func(c contender.Conten
 			if err != nil {
 				return err
 			}
+			s.say("%s of %s, round %d of %d", s.step, e.name, round+1, n)
 			if err := measure(c, e.messages); err != nil {
 				return fmt.Errorf("round %d of %s: %w", round+1, e.name, err)
 			}

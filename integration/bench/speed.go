@@ -28,6 +28,7 @@ func (s *session) drain(ctx context.Context) error {
 			return err
 		}
 		s.found("drain", c.Name, perSecond, found.Rate)
+		s.explain("drain", c.Name, found.Cost, messages)
 		if c.Name != contender.NameRaw && c.Name != contender.NameRiverDefaults { // those produce as the others do
 			s.found("produce", c.Name, perSecond, found.ProduceRate)
 			s.found("wal", c.Name, "bytes", found.WAL)
@@ -49,10 +50,12 @@ func (s *session) transactional(ctx context.Context) error {
 	}
 	return s.rounds(s.options.rounds, entries, func(c contender.Contender, messages int) error {
 		found, err := s.bench.Drain(ctx, c, measure.Drain{Messages: messages, Transactional: true})
-		if err == nil {
-			s.found("transactional", c.Name, perSecond, found.Rate)
+		if err != nil {
+			return err
 		}
-		return err
+		s.found("transactional", c.Name, perSecond, found.Rate)
+		s.explain("transactional", c.Name, found.Cost, messages)
+		return nil
 	})
 }
 

@@ -26,7 +26,7 @@ type fixed struct {
 	call string // runs it, with ? for each value
 }
 
-func (p *database) fix(statement string) *fixed {
+func (p *database) fix(what, statement string) *fixed {
 	var body strings.Builder
 	values := 0
 	for _, part := range strings.SplitAfter(strings.ReplaceAll(p.Expand(statement), "{now}", p.Clock), "?") {
@@ -39,7 +39,7 @@ func (p *database) fix(statement string) *fixed {
 	}
 	hash := fnv.New64a()
 	hash.Write([]byte(body.String()))
-	name := fmt.Sprintf("asyncmonolith_%x", hash.Sum64())
+	name := fmt.Sprintf("asyncmonolith_%s_%x", what, hash.Sum64())
 	return &fixed{name: name, text: statement, body: body.String(), call: "EXECUTE " + name + "(" + strings.TrimSuffix(strings.Repeat("?, ", values), ", ") + ")"}
 }
 

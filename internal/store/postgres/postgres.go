@@ -28,9 +28,9 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 	p := new(database)
 	p.Returning = dialect.Returning{Names: dialect.NewNames(tables, `"`, traits()), Dialect: p}
 	p.plans.of = make(map[any]map[string]bool)
-	p.pick, p.pickCrashed, p.record = p.fix(pickSQL), p.fix(pickCrashedSQL), p.fix(recordSQL)
-	p.finish, p.settle, p.settleFree = p.fix(finishSQL), p.fix(settleSQL), p.fix(settleFreeSQL)
-	p.extend, p.probe, p.probeDue = p.fix(extendSQL), p.fix(probeSQL), p.fix(probeDueSQL)
+	p.pick, p.pickCrashed, p.record = p.fix("pick", pickSQL), p.fix("pick_crashed", pickCrashedSQL), p.fix("record", recordSQL)
+	p.finish, p.settle, p.settleFree = p.fix("finish", finishSQL), p.fix("settle", settleSQL), p.fix("settle_free", settleFreeSQL)
+	p.extend, p.probe, p.probeDue = p.fix("extend", extendSQL), p.fix("probe", probeSQL), p.fix("probe_due", probeDueSQL)
 	return p, nil
 }
 

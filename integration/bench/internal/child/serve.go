@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/contender"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/cpu"
 )
 
 const (
@@ -80,7 +81,7 @@ func (s *service) obey(ctx context.Context, system contender.System, words <-cha
 		case word, more := <-words:
 			switch {
 			case !more:
-				s.endCPU, s.endSQL = cpuTime(), s.statements.Load()
+				s.endCPU, s.endSQL = cpu.Process(), s.statements.Load()
 				return nil
 			case word == wordGo:
 				if stop, err = system.Start(ctx); err != nil {
@@ -88,7 +89,7 @@ func (s *service) obey(ctx context.Context, system contender.System, words <-cha
 					return err
 				}
 			case word == wordMark:
-				s.markedCPU, s.markedSQL = cpuTime(), s.statements.Load()
+				s.markedCPU, s.markedSQL = cpu.Process(), s.statements.Load()
 			default:
 				return fmt.Errorf("unknown word %q", word)
 			}

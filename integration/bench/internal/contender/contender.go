@@ -26,6 +26,8 @@ type Work struct {
 	// Transactional makes every run insert one row into the table Effects, in
 	// the transaction that completes the message.
 	Transactional bool
+	// Wire counts what goes to PostgreSQL. Nil does not.
+	Wire *Wire
 }
 
 // System is a contender at work in one database. One goroutine uses it at a
@@ -121,13 +123,14 @@ func loggerOf(level slog.Level) *slog.Logger {
 
 // openPool opens a pgx pool with the driver's default query mode: the one in the
 // DSN is for Bun, which writes values into the SQL.
-func openPool(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
+func openPool(ctx context.Context, dsn string, wire *Wire) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("data source name: %w", err)
 	}
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	config.MaxConns = Pool
+	wire.count(config.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open pool: %w", err)

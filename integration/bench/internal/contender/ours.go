@@ -52,7 +52,7 @@ func Ours(name string, v Variant) Contender {
 		if v.Pool == 0 {
 			v.Pool = Pool
 		}
-		db, err := openBun(dsn, v)
+		db, err := openBun(dsn, v, work.Wire)
 		if err != nil {
 			return nil, err
 		}
@@ -61,13 +61,14 @@ func Ours(name string, v Variant) Contender {
 }
 
 // openBun opens the database as the README says.
-func openBun(dsn string, v Variant) (*bun.DB, error) {
+func openBun(dsn string, v Variant, wire *Wire) (*bun.DB, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("data source name: %w", err)
 	}
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	config.Tracer = v.Tracer
+	wire.count(config)
 	conns := stdlib.OpenDB(*config)
 	conns.SetMaxOpenConns(v.Pool)
 	conns.SetMaxIdleConns(v.Pool)

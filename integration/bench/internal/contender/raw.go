@@ -29,7 +29,7 @@ func Raw() Contender {
 		if work.Transactional {
 			return nil, errors.New("the raw limit has no transactional work")
 		}
-		db, err := openBun(dsn, Variant{Pool: Pool})
+		db, err := openBun(dsn, Variant{Pool: Pool}, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -57,6 +57,7 @@ func (s *raw) Start(ctx context.Context) (stop func() error, err error) {
 		return nil, err
 	}
 	config.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+	s.work.Wire.count(config)
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err

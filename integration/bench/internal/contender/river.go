@@ -34,7 +34,7 @@ func Defaults() RiverSettings { return RiverSettings{Workers: 100} }
 // River is River on its pgx driver.
 func River(name string, settings RiverSettings) Contender {
 	return Contender{Name: name, Open: func(ctx context.Context, dsn string, work Work) (System, error) {
-		pool, err := openPool(ctx, dsn)
+		pool, err := openPool(ctx, dsn, work.Wire)
 		if err != nil {
 			return nil, err
 		}

@@ -30,6 +30,7 @@ func Watermill() Contender {
 			return nil, fmt.Errorf("data source name: %w", err)
 		}
 		config.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+		work.Wire.count(config)
 		db := stdlib.OpenDB(*config)
 		db.SetMaxOpenConns(Pool)
 		db.SetMaxIdleConns(Pool)

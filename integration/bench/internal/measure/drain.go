@@ -52,6 +52,8 @@ type Drained struct {
 	WAL float64
 	// Tenths is the rate within each tenth of the backlog.
 	Tenths []float64
+	// Cost is that of the consuming.
+	Cost Cost
 }
 
 // Drain measures a contender on PostgreSQL.
@@ -102,7 +104,7 @@ func drainElsewhere(ctx context.Context, dsn string, c contender.Contender, d Dr
 func (r *run) drain(c contender.Contender, d Drain) (found Drained, err error) {
 	consumers := max(d.Consumers, 1)
 	t := newTally(d.Messages, consumers)
-	work := contender.Work{Handle: t.handle, Transactional: d.Transactional}
+	work := contender.Work{Handle: t.handle, Transactional: d.Transactional, Wire: new(contender.Wire)}
 	if d.Handler > 0 {
 		work.Handle = func(payload contender.Signup) {
 			<-time.After(d.Handler)
@@ -122,7 +124,7 @@ func (r *run) drain(c contender.Contender, d Drain) (found Drained, err error) {
 		if found.ProduceRate, err = r.produce(system, d); err != nil {
 			return err
 		}
-		if err := r.consume(system, t, d, &found); err != nil {
+		if err := r.consume(system, t, d, work.Wire, &found); err != nil {
 			return err
 		}
 		after, err := r.logged(false)
@@ -147,12 +149,12 @@ func (r *run) logged(checkpoint bool) (bytes int64, err error) {
 }
 
 // consume measures the consuming of a backlog.
-func (r *run) consume(system contender.System, t *tally, d Drain, found *Drained) error {
+func (r *run) consume(system contender.System, t *tally, d Drain, wire *contender.Wire, found *Drained) error {
 	release, err := r.prepare(d)
 	if err != nil {
 		return err
 	}
-	start := time.Now()
+	cost, start := r.meter(wire), time.Now()
 	stop, err := system.Start(r.ctx)
 	if err != nil {
 		return errors.Join(fmt.Errorf("start: %w", err), release())
@@ -162,6 +164,7 @@ func (r *run) consume(system contender.System, t *tally, d Drain, found *Drained
 		err = r.settled(system)
 	}
 	found.Rate = float64(t.runs) / time.Since(start).Seconds()
+	found.Cost = cost()
 	found.Tenths = t.progress(start)
 	return errors.Join(err, stop(), release())
 }

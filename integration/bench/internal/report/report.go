@@ -25,6 +25,8 @@ type Environment struct {
 	Rounds   int     `json:"rounds"`
 	Quick    bool    `json:"quick"`
 	Seconds  float64 `json:"seconds"`
+	// Others is the most of the machine that others had in a measurement, from 0 to 1.
+	Others float64 `json:"others"`
 }
 
 // Result is one measurement of one contender over all rounds.

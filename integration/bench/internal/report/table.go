@@ -16,7 +16,9 @@ const baseline = "ours"
 func (r *Report) WriteTable(w io.Writer) error {
 	t := &table{Writer: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
 	e := r.Environment
-	t.line("PostgreSQL %s, %s, %s, %d cores, %d rounds, %.0f s", e.Postgres, e.Go, e.System, e.Cores, e.Rounds, e.Seconds)
+	t.line("PostgreSQL %s, %s, %s, %d cores, %d rounds, %.0f s, others had up to %.0f %% of the machine",
+		e.Postgres, e.Go, e.System, e.Cores, e.Rounds, e.Seconds, 100*e.Others)
+	t.line("%s", e.warning())
 	t.line("")
 	t.row("measurement", "contender", "median", "lowest", "highest", "unit", "ours is")
 	for _, result := range slices.Concat(r.measurements()...) {
@@ -39,6 +41,14 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return t.flush()
 }
 
+// warning says that a run should not be believed; it is empty for one that may.
+func (e Environment) warning() string {
+	if e.Others < 0.1 {
+		return ""
+	}
+	return fmt.Sprintf("BUSY: others had up to %.0f %% of the machine: take the run again when it is idle", 100*e.Others)
+}
+
 // compare says what part of the contender's figure ours is.
 func (r *Report) compare(result *Result) string {
 	ours, ok := r.Median(result.Measurement, baseline)
@@ -56,6 +66,10 @@ func (r *Report) WriteBars(w io.Writer) error {
 		if _, err := fmt.Fprintf(w, "%s %s%s %s %s %s\n", b.Name, Number(b.Value), b.suffix(), b.ratio(), goal, b.verdict()); err != nil {
 			return err
 		}
+	}
+	if warning := r.Environment.warning(); warning != "" {
+		_, err := fmt.Fprintln(w, warning)
+		return err
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/cpu"
 )
 
 // Variable names the environment variable with the DSN of a server on which
@@ -24,6 +26,7 @@ const cleanUp = 30 * time.Second
 type Server struct {
 	dsn  *url.URL
 	conn *pgx.Conn
+	pid  int // that started all others; 0 when it is elsewhere
 }
 
 // Open connects to the server.
@@ -43,7 +46,18 @@ func Open(ctx context.Context, dsn string) (*Server, error) {
 	if err := s.checkDurable(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	if strings.HasPrefix(conn.Config().Host, "/") { // a socket of this machine
+		s.pid = cpu.Parent(int(conn.PgConn().PID()))
+	}
 	return s, nil
+}
+
+// CPU returns the processor time that the server has used, 0 when that is not known.
+func (s *Server) CPU() time.Duration {
+	if s.pid == 0 {
+		return 0
+	}
+	return cpu.Family(s.pid)
 }
 
 // checkDurable refuses a server whose numbers would mean nothing.

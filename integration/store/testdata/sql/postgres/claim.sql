@@ -1,10 +1,6 @@
-BEGIN;
-
-SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('statement_timeout', '5s', true),
-	set_config('work_mem', '16MB', true), set_config('jit', 'off', true);
-
+PREPARE asyncmonolith_pick_1f8a1cfb3df0b8f0 AS 
 SELECT w.i, m.*
-FROM unnest('{0,1}'::int[], '{"send-receipt","update-stock"}'::text[], '{"order.placed","order.placed"}'::text[], '{3,2}'::int[], '{"-infinity","2026-01-02 03:04:05.678901+00:00"}'::timestamptz[], '{0,1}'::bigint[]) w(i, consumer, payload, n, after_at, after_id)
+FROM unnest($1::int[], $2::text[], $3::text[], $4::int[], $5::timestamptz[], $6::bigint[]) w(i, consumer, payload, n, after_at, after_id)
 CROSS JOIN LATERAL (
   SELECT m.id, m.message_id, m.consumer_type, m.payload_type, CASE WHEN (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) <= 4096 THEN m.payload END AS payload, CASE WHEN (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) <= 4096 THEN m.headers END AS headers, m.insert_id,
 	m.created_at, m.available_after, m.attempts, m.crashes, CASE WHEN (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) <= 4096 THEN m.errors END AS errors, (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) AS size, octet_length(m.payload) AS text FROM "app_consumer_messages" m
@@ -14,9 +10,17 @@ CROSS JOIN LATERAL (
   ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m
 WHERE w.consumer NOT IN (SELECT consumer_type FROM "app_paused_consumers");
 
+PREPARE asyncmonolith_record_482bd22ce53bd0e3 AS 
 WITH free AS MATERIALIZED (
-  SELECT x FROM unnest('{3,1,4,5,8}'::bigint[]) x WHERE x NOT IN (SELECT unnest(message_ids) FROM "app_message_claims"))
+  SELECT x FROM unnest($1::bigint[]) x WHERE x NOT IN (SELECT unnest(message_ids) FROM "app_message_claims"))
 INSERT INTO "app_message_claims" (owner, solo, claimed_at, leased_until, message_ids)
-SELECT '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, statement_timestamp(), statement_timestamp() + 30000000 * interval '1 microsecond', array_agg(x) FROM free HAVING count(*) > 0 RETURNING id, message_ids;
+SELECT $2::text, $3::boolean, statement_timestamp(), statement_timestamp() + $4::bigint * interval '1 microsecond', array_agg(x) FROM free HAVING count(*) > 0 RETURNING id, message_ids;
+
+BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '5s'; SET LOCAL statement_timeout = '5s';
+	SET LOCAL work_mem = '16MB'; SET LOCAL jit = off; SET LOCAL plan_cache_mode = force_generic_plan;
+
+EXECUTE asyncmonolith_pick_1f8a1cfb3df0b8f0('{0,1}', '{"send-receipt","update-stock"}', '{"order.placed","order.placed"}', '{3,2}', '{"-infinity","2026-01-02 03:04:05.678901+00:00"}', '{0,1}');
+
+EXECUTE asyncmonolith_record_482bd22ce53bd0e3('{3,1,4,5,8}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, 30000000);
 
 COMMIT;

@@ -1,15 +1,15 @@
 BEGIN;
 
-SELECT pg_backend_pid() AS pid, (extract(epoch FROM now()) * 1000000)::bigint AS begun,
-  current_setting('search_path') AS path, current_setting('role') AS role,
-  s.previous, set_config('lock_timeout', '1s', true) AS now, set_config('idle_in_transaction_session_timeout', '15000ms', true) AS idle
-FROM (SELECT current_setting('lock_timeout') AS previous OFFSET 0) s;
-
-SELECT f.id, set_config('lock_timeout', '0', true) AS now FROM (
+SELECT f.id, s.pid, s.begun, s.path, s.role, set_config('lock_timeout', s.previous, true) AS now
+FROM (SELECT pg_backend_pid() AS pid, (extract(epoch FROM now()) * 1000000)::bigint AS begun,
+    current_setting('search_path') AS path, current_setting('role') AS role, p.previous,
+    set_config('lock_timeout', '1s', true) AS bounded, set_config('idle_in_transaction_session_timeout', '15000ms', true) AS idle
+  FROM (SELECT current_setting('lock_timeout') AS previous OFFSET 0) p OFFSET 0) s
+CROSS JOIN LATERAL (
   SELECT m.id FROM "app_consumer_messages" m
   JOIN unnest('{5}'::bigint[], '{0}'::int[], '{0}'::int[], '{1}'::bigint[]) AS w (id, attempts, crashes, claim)
     ON m.id = w.id AND m.attempts = w.attempts AND m.crashes = w.crashes
-  WHERE EXISTS (SELECT 1 FROM "app_message_claims" c WHERE c.id = w.claim AND c.owner = '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081' AND m.id = ANY(c.message_ids))
+  WHERE s.bounded <> '' AND EXISTS (SELECT 1 FROM "app_message_claims" c WHERE c.id = w.claim AND c.owner = '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081' AND m.id = ANY(c.message_ids))
   ORDER BY m.id FOR UPDATE OF m) f;
 
 COMMIT;

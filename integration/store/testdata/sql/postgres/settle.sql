@@ -1,8 +1,9 @@
+PREPARE asyncmonolith_settle_8d201e7102c595bf AS 
 WITH live AS MATERIALIZED (
-  SELECT c.id, c.message_ids FROM (SELECT set_config('lock_timeout', '1s', true) OFFSET 0) s, "app_message_claims" c WHERE c.id = ANY('{1,2}'::bigint[]) AND c.owner = '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081' ORDER BY c.id FOR UPDATE OF c),
+  SELECT c.id, c.message_ids FROM (SELECT set_config('lock_timeout', '1s', true) OFFSET 0) s, "app_message_claims" c WHERE c.id = ANY($1::bigint[]) AND c.owner = $2 ORDER BY c.id FOR UPDATE OF c),
 held AS MATERIALIZED (SELECT l.id AS cid, u.mid FROM live l CROSS JOIN LATERAL unnest(l.message_ids) u(mid)),
 res AS MATERIALIZED (
-  SELECT r.* FROM unnest('{1,1,1,2}'::bigint[], '{1,2,4,9}'::bigint[], '{"failed","release","done","poison"}'::text[], '{10000000,0,0,0}'::bigint[], '{"[{\"attempt\":1,\"error\":\"it''s \\\"bad\\\"\"}]","","","[]"}'::text[], '{"","","","attempts used up"}'::text[])
+  SELECT r.* FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::text[], $8::text[])
     r(cid, mid, outcome, delay, errors, reason)
   JOIN held h ON h.cid = r.cid AND h.mid = r.mid),
 rest AS MATERIALIZED (
@@ -10,7 +11,7 @@ rest AS MATERIALIZED (
   FROM held h LEFT JOIN res r ON r.cid = h.cid AND r.mid = h.mid GROUP BY h.cid),
 gone AS (DELETE FROM "app_message_claims" c USING rest k WHERE c.id = k.cid AND k.ids IS NULL),
 kept AS (
-  UPDATE "app_message_claims" c SET message_ids = k.ids, leased_until = statement_timestamp() + 30000000 * interval '1 microsecond'
+  UPDATE "app_message_claims" c SET message_ids = k.ids, leased_until = statement_timestamp() + $9::bigint * interval '1 microsecond'
   FROM rest k WHERE c.id = k.cid AND k.ids IS NOT NULL),
 fin AS (DELETE FROM "app_consumer_messages" m USING res r WHERE m.id = r.mid AND r.outcome = 'done'),
 bad AS (DELETE FROM "app_consumer_messages" m USING res r WHERE m.id = r.mid AND r.outcome = 'poison'
@@ -27,3 +28,5 @@ upd AS (
     errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = statement_timestamp() + r.delay * interval '1 microsecond'
   FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))
 SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages FROM live l;
+
+EXECUTE asyncmonolith_settle_8d201e7102c595bf('{1,2}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', '{1,1,1,2}', '{1,2,4,9}', '{"failed","release","done","poison"}', '{10000000,0,0,0}', '{"[{\"attempt\":1,\"error\":\"it''s \\\"bad\\\"\"}]","","","[]"}', '{"","","","attempts used up"}', 30000000);

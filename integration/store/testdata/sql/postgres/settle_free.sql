@@ -1,8 +1,9 @@
+PREPARE asyncmonolith_settle_free_1b93e57d73439bd2 AS 
 WITH live AS MATERIALIZED (
-  SELECT id, message_ids FROM "app_message_claims" WHERE id = ANY('{4}'::bigint[]) AND owner = 'settler' ORDER BY id FOR UPDATE),
+  SELECT id, message_ids FROM "app_message_claims" WHERE id = ANY($1::bigint[]) AND owner = $2 ORDER BY id FOR UPDATE),
 held AS MATERIALIZED (SELECT l.id AS cid, u.mid FROM live l CROSS JOIN LATERAL unnest(l.message_ids) u(mid)),
 sent AS MATERIALIZED (
-  SELECT r.* FROM unnest('{4}'::bigint[], '{24}'::bigint[], '{"done"}'::text[], '{0}'::bigint[], '{""}'::text[], '{""}'::text[])
+  SELECT r.* FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::text[], $8::text[])
     r(cid, mid, outcome, delay, errors, reason)
   JOIN held h ON h.cid = r.cid AND h.mid = r.mid),
 free AS MATERIALIZED (
@@ -16,7 +17,7 @@ rest AS MATERIALIZED (
   FROM held h LEFT JOIN res r ON r.cid = h.cid AND r.mid = h.mid GROUP BY h.cid),
 gone AS (DELETE FROM "app_message_claims" c USING rest k WHERE c.id = k.cid AND k.ids IS NULL),
 kept AS (
-  UPDATE "app_message_claims" c SET message_ids = k.ids, leased_until = statement_timestamp() + 60000000 * interval '1 microsecond'
+  UPDATE "app_message_claims" c SET message_ids = k.ids, leased_until = statement_timestamp() + $9::bigint * interval '1 microsecond'
   FROM rest k WHERE c.id = k.cid AND k.ids IS NOT NULL),
 fin AS (DELETE FROM "app_consumer_messages" m USING res r WHERE m.id = r.mid AND r.outcome = 'done'),
 bad AS (DELETE FROM "app_consumer_messages" m USING res r WHERE m.id = r.mid AND r.outcome = 'poison'
@@ -33,3 +34,5 @@ upd AS (
     errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = statement_timestamp() + r.delay * interval '1 microsecond'
   FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))
 SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages, (SELECT array_agg(b.mid) FROM busy b WHERE b.cid = l.id) AS busy FROM live l;
+
+EXECUTE asyncmonolith_settle_free_1b93e57d73439bd2('{4}', 'settler', '{4}', '{24}', '{"done"}', '{0}', '{""}', '{""}', 60000000);
