@@ -335,6 +335,21 @@ func TestADeafListenerIsNoticedLoggedOnceAndReplaced(t *testing.T) {
 	})
 }
 
+// A notifier that only sends has nothing to hear.
+func TestASenderIsReadyWhileItRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, newServer(), nil)
+		if h := b.Health(); !h.Ready || h.Err != nil {
+			t.Errorf("health: got %+v, want it ready", h)
+		}
+		b.stop()
+		if b.Health().Ready {
+			t.Error("health after the stop: got it ready, want not")
+		}
+	})
+}
+
 func TestAListenerThatComesAndGoesDoesNotFillTheLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

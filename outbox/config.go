@@ -163,13 +163,12 @@ func (c ProcessorConfig) checkPool(db *bun.DB, s *store.Store, transactional boo
 	}
 	loops := c.ClaimLoops
 	need := loops + transactions + 1
-	explained := fmt.Sprintf("%d claim loops + %d transactional consumers + 1 that renews leases", loops, transactions)
+	explained := fmt.Sprintf("%d claim loops, %d transactional consumers, and 1 that renews leases): raise SetMaxOpenConns, or lower ClaimLoops or TxConcurrency", loops, transactions)
 	if !s.RowLocks() { // claims and settles wait for each other anyway
-		need, explained = transactions+1, fmt.Sprintf("%d transactional consumers + 1", transactions)
+		need, explained = transactions+1, fmt.Sprintf("%d transactional consumers, and 1 for all else): raise SetMaxOpenConns", transactions)
 	}
 	if limit := db.Stats().MaxOpenConnections; limit > 0 && limit < need {
-		return fmt.Errorf("outbox: pool of %d: %d connections or more are needed (%s): raise SetMaxOpenConns or lower TxConcurrency",
-			limit, need, explained)
+		return fmt.Errorf("outbox: pool of %d: %d connections or more are needed (%s", limit, need, explained)
 	}
 	return nil
 }

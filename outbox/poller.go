@@ -134,7 +134,7 @@ func (r *run) recoverClaims(ctx context.Context) {
 		return
 	}
 	if found.Poisoned > 0 {
-		r.config.Logger.Error("message poisoned", "reason", store.CrashReason(maxCrashes), "messages", found.Poisoned)
+		r.reportKillers(ctx, found.Poisoned)
 	} else {
 		r.recovered.add(found.Claims, found.Crashed)
 	}
@@ -142,6 +142,17 @@ func (r *run) recoverClaims(ctx context.Context) {
 	r.counters.crashed.Add(int64(found.Crashed))
 	r.counters.crashPoisoned.Add(int64(found.Poisoned))
 	r.alarm.By(time.Now()) // there may be more, and what was recovered is due
+}
+
+// reportKillers logs the messages that were poisoned last because processes vanish over them.
+func (r *run) reportKillers(ctx context.Context, n int) {
+	killers := store.PoisonFilter{Error: store.CrashReason(maxCrashes)}
+	found, _ := ask(ctx, r, "look for what was poisoned", statementTimeout, func(ctx context.Context) ([]store.Poisoned, error) {
+		return r.store.PoisonedMessages(ctx, r.db, killers, n)
+	})
+	for _, m := range found {
+		r.config.Logger.Error("message poisoned", "consumer", m.ConsumerType, "payload_type", m.PayloadType, "message_id", m.MessageID, "reason", killers.Error)
+	}
 }
 
 // reportUnregistered warns once of messages that wait for consumers or payload types

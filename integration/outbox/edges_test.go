@@ -167,7 +167,12 @@ func TestZeroHandlesAreErrors(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	a := testapp.New(t, testdb.SQLite(t), testapp.Counting("c", &n))
-	for name, handle := range map[string]bun.IDB{"no handle": nil, "a zero Tx": bun.Tx{}, "a zero Conn": bun.Conn{}, "a nil *Tx": (*bun.Tx)(nil), "a nil *Conn": (*bun.Conn)(nil)} {
+	raw, err := a.DB.DB.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Rollback() //nolint:errcheck // nothing is written
+	for name, handle := range map[string]bun.IDB{"no handle": nil, "a Tx by hand": bun.Tx{Tx: raw}, "a zero DB": &bun.DB{}, "a nil *DB": (*bun.DB)(nil), "a zero Tx": bun.Tx{}, "a zero Conn": bun.Conn{}, "a nil *Tx": (*bun.Tx)(nil), "a nil *Conn": (*bun.Conn)(nil)} {
 		if _, err := a.Producer.Produce(t.Context(), handle, order{}); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
@@ -175,7 +180,10 @@ func TestZeroHandlesAreErrors(t *testing.T) {
 			t.Errorf("%s: schedule: got no error", name)
 		}
 	}
-	err := a.DB.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+	if err := raw.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	err = a.DB.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
 		_, err := a.Producer.Produce(ctx, &tx, order{})
 		return errors.Join(err, errOutage)
 	})
