@@ -58,8 +58,8 @@ type ProcessorConfig struct {
 	// not done. To add layers of your own use middleware.Default with
 	// Options.Layers. Defaults to middleware.Default with the Logger.
 	Chain []bus.Middleware
-	// Logger receives what the processor itself has to say. Defaults to
-	// slog.Default().
+	// Logger receives what the processor itself has to say. The default chain logs to
+	// it, too: a line for each run, see middleware.Log. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
