@@ -52,7 +52,9 @@ type ProcessorConfig struct {
 	// answer. Defaults to 0, which means that it returns the error at once.
 	StartTimeout time.Duration
 	// DrainTimeout is how long Run lets consumers finish after it was told to
-	// stop; it returns within two seconds after that. Defaults to 10 s.
+	// stop; it returns within two seconds after that. On SQLite a statement that waits
+	// for the write lock cannot be cut short, and takes up to busy_timeout longer, more than
+	// once if somebody keeps the lock. Defaults to 10 s.
 	DrainTimeout time.Duration
 	// Chain is the whole consume chain, first outermost: what is not in it is
 	// not done. To add layers of your own use middleware.Default with

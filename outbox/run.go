@@ -88,11 +88,7 @@ func (r *run) serve(ctx context.Context) error {
 	r.claiming, stopClaims = context.WithCancel(r.ctx)
 	defer stopClaims()
 
-	for range r.config.Concurrency {
-		w := r.newWorker()
-		r.slots = append(r.slots, w)
-		r.startWorker(w, nil)
-	}
+	r.startWorkers()
 	keeper := background(func() { r.keeper(keeperCtx) })
 	finish := make(chan struct{})
 	var settleErr error
@@ -134,6 +130,14 @@ func (r *run) serve(ctx context.Context) error {
 		settleErr = errors.Join(&DrainError{Consumers: running}, settleErr)
 	}
 	return settleErr
+}
+
+func (r *run) startWorkers() {
+	for range r.config.Concurrency {
+		w := r.newWorker()
+		r.slots = append(r.slots, w)
+		r.startWorker(w, nil)
+	}
 }
 
 // drain waits for the workers until the deadline, then cancels their handlers,
