@@ -285,5 +285,5 @@ func (b *batch) failed(ctx context.Context, smaller int, m *bus.Message, err err
 // transaction met a conflict, or its connection is lost. A statement that took too long,
 // or waited for a lock in vain, is the function's.
 func innocent(err error) bool {
-	return dberr.IsConflict(err) || dberr.IsConnectionDoubtful(err) && !errors.Is(err, context.DeadlineExceeded)
+	return dberr.IsConflict(err) || dberr.IsConnectionDoubtful(err) && dberr.ClassOf(err) != dberr.Timeout
 }
