@@ -371,6 +371,20 @@ func TestAListenerThatComesAndGoesDoesNotFillTheLog(t *testing.T) {
 	})
 }
 
+// TestErrorsAreLoggedCut has the listener fail with one of some megabytes.
+func TestErrorsAreLoggedCut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		b := start(t, s, s)
+		s.lost <- errors.New(strings.Repeat("x", 5<<20))
+		if warned, cut := b.logged("level=WARN"), b.logged("xxx"); warned != 1 || cut > 10<<10 {
+			t.Errorf("log: got %d warnings with %d times xxx, want one of some KB", warned, cut)
+		}
+		b.stop()
+	})
+}
+
 func TestWhyNothingIsHeard(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("connection refused")

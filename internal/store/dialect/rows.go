@@ -109,9 +109,9 @@ type Selection uint8
 const (
 	// Clean messages have never crashed since they last ran to an outcome.
 	Clean Selection = iota
-	// Suspects crashed once: a few at a time, apart from the clean ones.
+	// Suspects crashed once: few at a time at first, beside the clean ones.
 	Suspects
-	// Killers crashed more often: one at a time.
+	// Killers crashed more often: one at a time, until enough have survived that.
 	Killers
 )
 
@@ -124,7 +124,7 @@ type ClaimRequest struct {
 	// Limit bounds all wants together; for Clean, zero means no such bound.
 	Select Selection
 	Limit  int
-	// Solo records that the process has nothing else in flight.
+	// Solo records that the process has no other message in flight that has crashed.
 	Solo bool
 	// MaxBytes bounds the payloads, events, headers and errors claimed; the first
 	// message is always taken.
