@@ -220,7 +220,7 @@ func TestWhatLayersSendInPartsIsAllOrNone(t *testing.T) {
 			}
 			items := []outbox.Item{{Payload: order{ID: "1"}}, {Payload: order{ID: "2"}}}
 			if _, err := producer.ProduceMany(t.Context(), db, items...); !errors.Is(err, errOutage) || len(a.Pending()) != 0 {
-				t.Errorf("%d parts: got %v and %d messages, want the layer's error and none", parts, err, len(a.Pending()))
+				t.Fatalf("%d parts: got %v and %d messages, want the layer's error and none", parts, err, len(a.Pending()))
 			}
 			if parts == 2 {
 				items[1].Options = []outbox.Option{outbox.Header("last", "yes")}
