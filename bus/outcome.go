@@ -173,7 +173,7 @@ var (
 var (
 	// ErrAbandoned: the handler ignored its timeout. It may
 	// still be running while the message is retried.
-	ErrAbandoned = errors.New("bus: handler ignored its timeout and was abandoned")
+	ErrAbandoned = errors.New("bus: handler did not return when its context ended, and was abandoned")
 	// ErrUncounted is in the error of a run that a transactional consumer shall
 	// repeat without having failed: its transaction lost a conflict or its
 	// connection. After ten in a row the next error counts.

@@ -74,7 +74,8 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("eventlog: stream %q has version %d, want %s", e.Stream, e.Actual, e.Want)
 }
 
-// ErrTombstoned is returned for an append to a stream whose events were erased.
+// ErrTombstoned is returned for an append to a stream whose events were erased, and for a
+// snapshot of it.
 var ErrTombstoned = errors.New("eventlog: the stream is tombstoned")
 
 // Write is what [Log.AppendAll] appends to one stream.

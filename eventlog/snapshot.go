@@ -32,8 +32,10 @@ func (l *Log) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Sn
 	return Snapshot{Version: found.Version, State: found.State}, ok, dberr.Wrap(err, "eventlog: snapshot")
 }
 
-// SaveSnapshot keeps a snapshot, unless one of a later version is kept. A stream, kind
-// or state that is no text is bus.ErrBadText, a kind of more than 255 bytes
+// SaveSnapshot keeps a snapshot, unless one of a later version is kept. Of a stream that
+// is tombstoned, whatever was read of it before, it keeps none: that is [ErrTombstoned];
+// appends to the stream, and [Log.Tombstone], wait for the end of the transaction. A
+// stream, kind or state that is no text is bus.ErrBadText, a kind of more than 255 bytes
 // bus.ErrTooLarge, a stream with a name that none can have bus.ErrBadOption.
 func (l *Log) SaveSnapshot(ctx context.Context, tx bun.Tx, stream, kind string, snapshot Snapshot) error {
 	s, db, err := l.on(tx)
@@ -42,6 +44,12 @@ func (l *Log) SaveSnapshot(ctx context.Context, tx bun.Tx, stream, kind string, 
 	}
 	if bad := limits.CheckText(string(snapshot.State)); err == nil && bad != nil { // which is not to be shown
 		err = fmt.Errorf("state: %w: %w", bus.ErrBadText, bad)
+	}
+	if err == nil {
+		var open bool
+		if open, err = s.KeepOpen(ctx, db, stream); err == nil && !open {
+			err = fmt.Errorf("stream %q: %w", stream, ErrTombstoned)
+		}
 	}
 	if err == nil {
 		err = s.SaveSnapshot(ctx, db, stream, kind, store.Snapshot{Version: snapshot.Version, State: snapshot.State})

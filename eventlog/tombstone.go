@@ -14,7 +14,8 @@ import (
 // events are removed, and so are its snapshots. What is left are their places in
 // the log and their ids. The last event of the stream is a [Tombstoned] then, for
 // projections and consumers to erase what they have made of it; the stream takes
-// no more. A message that was to deliver an erased event is discarded when it runs.
+// no more, nor snapshots. A message that was to deliver an erased event is
+// discarded when it runs.
 //
 // A stream that does not exist is a *[ConflictError], one that is tombstoned
 // already [ErrTombstoned]. It does not reach the headers and the errors of poisoned

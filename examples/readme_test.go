@@ -23,13 +23,15 @@ var around = map[string]string{
 	"examples/quickstart/shop.go middleware": `%`,
 	"examples/quickstart/main.go wiring":     `func wiring() fx.Option { % }`,
 	"examples/plain/main.go wiring":          `%`,
+	"examples/guide/opening.go postgres":     `func postgres() (*bun.DB, error) { % return db, nil }`,
 }
 
 // mentioned are the things of the reader's own that the blocks mention.
 const mentioned = `package readme
 
-import ("context"; "errors"; "log/slog"; "time"
-"github.com/uptrace/bun"; "go.uber.org/fx"
+import ("context"; "database/sql"; "errors"; "log/slog"; "time"
+_ "github.com/jackc/pgx/v5/stdlib"
+"github.com/uptrace/bun"; "github.com/uptrace/bun/dialect/pgdialect"; "go.uber.org/fx"
 "github.com/asyncmonolith/asyncmonolith-go/bus"; "github.com/asyncmonolith/asyncmonolith-go/fxmodule"
 "github.com/asyncmonolith/asyncmonolith-go/outbox"; "github.com/asyncmonolith/asyncmonolith-go/poison"
 "github.com/asyncmonolith/asyncmonolith-go/schedule")

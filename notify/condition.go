@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
 // quietFor is the least time between two complaints, so that a connection that
@@ -28,7 +30,7 @@ func (c *condition) broken(err error) {
 	c.ok, c.err = false, err
 	if now := time.Now(); !c.complained && (c.logged.IsZero() || now.Sub(c.logged) >= quietFor) {
 		c.logged, c.complained = now, true
-		c.logger.Warn(c.bad, "error", err)
+		c.logger.Warn(c.bad, "error", errorlog.Text(err))
 	}
 }
 

@@ -108,11 +108,11 @@ func (n *Notifier) Run(ctx context.Context) error {
 	return nil
 }
 
-// Health tells how the notifier is doing. It is ready while notifications of other
-// processes are heard; its error is why they are not, or why others could not be
-// notified. Whatever it says, messages are processed.
+// Health tells how the notifier is doing. It is ready while it runs and, with a Listener,
+// notifications of other processes are heard; its error is why they are not, or why others
+// could not be notified. Whatever it says, messages are processed.
 func (n *Notifier) Health() bus.Health {
 	heard, err := n.hearing.get()
 	_, sendErr := n.sending.get()
-	return bus.Health{Ready: heard && n.running.Load(), Err: errors.Join(err, sendErr)}
+	return bus.Health{Ready: (heard || n.listener == nil) && n.running.Load(), Err: errors.Join(err, sendErr)}
 }

@@ -335,6 +335,21 @@ func TestADeafListenerIsNoticedLoggedOnceAndReplaced(t *testing.T) {
 	})
 }
 
+// A notifier that only sends has nothing to hear.
+func TestASenderIsReadyWhileItRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, newServer(), nil)
+		if h := b.Health(); !h.Ready || h.Err != nil {
+			t.Errorf("health: got %+v, want it ready", h)
+		}
+		b.stop()
+		if b.Health().Ready {
+			t.Error("health after the stop: got it ready, want not")
+		}
+	})
+}
+
 func TestAListenerThatComesAndGoesDoesNotFillTheLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -353,6 +368,20 @@ func TestAListenerThatComesAndGoesDoesNotFillTheLog(t *testing.T) {
 		if got := b.logged("level=WARN"); got > 2 {
 			t.Errorf("complaints in a minute: got %d, want 2 at most", got)
 		}
+	})
+}
+
+// TestErrorsAreLoggedCut has the listener fail with one of some megabytes.
+func TestErrorsAreLoggedCut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		b := start(t, s, s)
+		s.lost <- errors.New(strings.Repeat("x", 5<<20))
+		if warned, cut := b.logged("level=WARN"), b.logged("xxx"); warned != 1 || cut > 10<<10 {
+			t.Errorf("log: got %d warnings with %d times xxx, want one of some KB", warned, cut)
+		}
+		b.stop()
 	})
 }
 

@@ -60,7 +60,7 @@ type Attempt struct {
 type State string
 
 // The states. Of several [Admin.Explain] names the first of leased, lease expired, no
-// consumer, other payload type, paused, delayed, suspect, ready. [Admin.List] tells only the first three apart.
+// consumer, other payload type, paused, delayed, suspect, ready. [Admin.List] tells only [Leased], [Delayed] and [Ready] apart.
 const (
 	// Leased: a process has claimed it, and runs it or is about to.
 	Leased State = "leased"

@@ -23,6 +23,10 @@ func (r *run) claimLoop(ctx context.Context) {
 		}
 		began := time.Now()
 		claimed, err := r.claim(o)
+		if err != nil && r.claiming.Err() != nil {
+			r.unknownClaims.Store(true)
+			return
+		}
 		if err != nil {
 			if !r.claimFailed(o, err, began) && !outage.Pause(ctx, retry.NextBackOff()) {
 				return
@@ -50,11 +54,11 @@ func (r *run) claimFailed(o order, err error, began time.Time) (goOn bool) {
 	return r.dispatcher.failed(o, slow, !slow && dberr.IsUnavailable(err), time.Now())
 }
 
-// claim takes messages and hands them to the workers. It is not cancelled by a
-// stop: a claim that commits without our knowing would look like a crash.
+// claim takes messages and hands them to the workers. A stop does not cancel it while there
+// is time: one that commits without our knowing has to be looked for.
 func (r *run) claim(o order) (store.Claim, error) {
 	o.request.Owner, o.request.Lease = r.owner, r.config.LeaseDuration
-	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
+	ctx, cancel := context.WithTimeout(r.claiming, statementTimeout)
 	defer cancel()
 	if o.acquits {
 		if err := r.store.Acquit(ctx, r.db, r.owner); err != nil {

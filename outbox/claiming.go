@@ -94,6 +94,7 @@ func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool
 	defer d.mu.Unlock()
 	defer d.room.Signal()
 	if o.request.Select != store.Clean {
+		d.suspectTurn++
 		d.quarantine.claimed(o.request, len(c.Messages), now)
 		d.work.Broadcast() // a worker may have been kept free for nothing
 		return false
@@ -134,14 +135,17 @@ func (d *dispatcher) failed(o order, slow, outage bool, now time.Time) (apart bo
 		if o.acquits {
 			d.quarantine.acquitting, d.quarantine.acquitted = false, false
 		}
+		d.suspectTurn++
 		d.quarantine.claimed(o.request, 0, now)
-		return false
+	} else {
+		d.returnLocked(o)
 	}
-	d.returnLocked(o)
 	if outage {
 		return false
 	}
-	d.oneByOneUntil = now.Add(oneByOneFor)
+	if d.oneByOneUntil = now.Add(oneByOneFor); o.request.Select != store.Clean {
+		return false
+	}
 	if len(o.parts) > 1 {
 		return true
 	}
@@ -221,6 +225,7 @@ func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Posi
 		d.cursors[i].looked(wants[i].After, stood[i], first[i], due[i], p.Now)
 	}
 	kept := d.quarantine.needsWorker
+	d.quarantine.outlast(now, d.config.Concurrency)
 	if d.quarantine.found(p, began, now); kept && !d.quarantine.needsWorker {
 		d.work.Broadcast() // it may start a clean message after all
 	}

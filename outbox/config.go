@@ -52,14 +52,16 @@ type ProcessorConfig struct {
 	// answer. Defaults to 0, which means that it returns the error at once.
 	StartTimeout time.Duration
 	// DrainTimeout is how long Run lets consumers finish after it was told to
-	// stop; it returns within two seconds after that. Defaults to 10 s.
+	// stop; it returns within two seconds after that. On SQLite a statement that waits
+	// for the write lock cannot be cut short, and takes up to busy_timeout longer, more than
+	// once if somebody keeps the lock. Defaults to 10 s.
 	DrainTimeout time.Duration
 	// Chain is the whole consume chain, first outermost: what is not in it is
 	// not done. To add layers of your own use middleware.Default with
 	// Options.Layers. Defaults to middleware.Default with the Logger.
 	Chain []bus.Middleware
-	// Logger receives what the processor itself has to say. Defaults to
-	// slog.Default().
+	// Logger receives what the processor itself has to say. The default chain logs to
+	// it, too: a line for each run, see middleware.Log. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -163,13 +165,12 @@ func (c ProcessorConfig) checkPool(db *bun.DB, s *store.Store, transactional boo
 	}
 	loops := c.ClaimLoops
 	need := loops + transactions + 1
-	explained := fmt.Sprintf("%d claim loops + %d transactional consumers + 1 that renews leases", loops, transactions)
+	explained := fmt.Sprintf("%d claim loops, %d transactional consumers, and 1 that renews leases): raise SetMaxOpenConns, or lower ClaimLoops or TxConcurrency", loops, transactions)
 	if !s.RowLocks() { // claims and settles wait for each other anyway
-		need, explained = transactions+1, fmt.Sprintf("%d transactional consumers + 1", transactions)
+		need, explained = transactions+1, fmt.Sprintf("%d transactional consumers, and 1 for all else): raise SetMaxOpenConns", transactions)
 	}
 	if limit := db.Stats().MaxOpenConnections; limit > 0 && limit < need {
-		return fmt.Errorf("outbox: pool of %d: %d connections or more are needed (%s): raise SetMaxOpenConns or lower TxConcurrency",
-			limit, need, explained)
+		return fmt.Errorf("outbox: pool of %d: %d connections or more are needed (%s", limit, need, explained)
 	}
 	return nil
 }

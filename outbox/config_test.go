@@ -133,9 +133,9 @@ func TestSmallPoolIsRefused(t *testing.T) {
 		pool     int
 		want     string
 	}{
-		{"too small for the loops", plain, 2, "pool of 2: 3 connections or more are needed (2 claim loops + 0 transactional consumers + 1 that renews leases)"},
+		{"too small for the loops", plain, 2, "pool of 2: 3 connections or more are needed (2 claim loops, 0 transactional consumers, and 1 that renews leases)"},
 		{"just large enough for the loops", plain, 3, ""},
-		{"too small for transactional consumers", mixed, 10, "pool of 10: 11 connections or more are needed (2 claim loops + 8 transactional consumers + 1 that renews leases)"},
+		{"too small for transactional consumers", mixed, 10, "pool of 10: 11 connections or more are needed (2 claim loops, 8 transactional consumers, and 1 that renews leases)"},
 		{"just large enough", mixed, 11, ""},
 		{"unlimited", mixed, 0, ""},
 	}

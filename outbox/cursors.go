@@ -57,6 +57,9 @@ func (c *wantCursor) looked(from, stood, first store.Position, due bool, now tim
 		if c.start.At.After(now) { // ahead of the database's clock, since ours was wrong
 			c.start = edge
 		}
+		if c.seen.At.After(now) {
+			c.seen = edge
+		}
 	}
 	switch {
 	case due && place.Before(stood):

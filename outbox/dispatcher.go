@@ -27,6 +27,7 @@ type dispatcher struct {
 	runTx         int // running transactional consumers
 	reserved      int // asked for by claims under way
 	turn          int // who is served first, round-robin
+	suspectTurn   int // whose crashed messages are claimed, while that is done one by one
 	held          int // bytes of what is queued or runs
 	asked         int // bytes that claims under way may bring
 	cursors       []wantCursor
@@ -173,9 +174,7 @@ func (d *dispatcher) dequeueLocked(c *consumer) *task {
 	if n > 1 {
 		t.others = slices.Clone(c.queue[1:n])
 	}
-	if t.row.Crashes > 0 {
-		d.quarantine.queued--
-	}
+	d.quarantine.started(t, time.Now())
 	clear(c.queue[:n])
 	c.queue = c.queue[n:]
 	d.queued -= n
@@ -222,7 +221,7 @@ func (d *dispatcher) finishedLocked(t *task) {
 	for _, other := range t.others {
 		d.held -= other.bytes()
 	}
-	d.quarantine.finished(t.row.Crashes, d.config.Concurrency)
+	d.quarantine.finished(t, d.config.Concurrency)
 	if c.settings.Concurrency > 0 || c.transactional || d.queued > 0 && len(d.consumers) > 1 {
 		d.work.Signal() // a task that had to wait for its consumer may start
 	}

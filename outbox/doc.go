@@ -12,8 +12,8 @@
 // effects of a consumer made with [ConsumeTx] happen exactly once, since they
 // commit together with the removal of the message. A crash repeats at most what
 // was in flight. A message that kills its process is poisoned after three
-// deliveries, without taking others with it. There is no global order, and no
-// row lock or transaction of the library is open while an ordinary consumer
+// deliveries, the last one alone, without taking others with it. There is no global
+// order, and no row lock or transaction of the library is open while an ordinary consumer
 // runs; a ConsumeTx consumer runs inside a transaction that locks its own row.
 //
 // It does not speak SQL, that is internal/store. It may import only bus, middleware,

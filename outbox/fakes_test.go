@@ -44,6 +44,31 @@ func (r refusing) Connect(context.Context) (driver.Conn, error) {
 
 func (r refusing) Driver() driver.Driver { return nil }
 
+// noStatements is a database handle whose transactions may begin and end: the layers of a
+// producer run in one.
+func noStatements(t *testing.T) *bun.DB {
+	t.Helper()
+	conns := sql.OpenDB(empty{t})
+	t.Cleanup(func() { _ = conns.Close() })
+	return bun.NewDB(conns, pgdialect.New())
+}
+
+type empty struct{ t *testing.T }
+
+func (e empty) Connect(context.Context) (driver.Conn, error) { return e, nil }
+func (e empty) Driver() driver.Driver                        { return nil }
+func (e empty) Close() error                                 { return nil }
+func (e empty) Commit() error                                { return nil }
+func (e empty) Rollback() error                              { return nil }
+func (e empty) Begin() (driver.Tx, error)                    { return e, nil }
+
+func (e empty) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) { return e, nil }
+
+func (e empty) Prepare(query string) (driver.Stmt, error) {
+	e.t.Errorf("a statement was sent: %s", query)
+	return nil, errors.New("refused")
+}
+
 func newRegistry(t *testing.T, consumers ...bus.Consumer) *bus.Registry {
 	t.Helper()
 	registry, err := bus.NewRegistry(consumers...)

@@ -36,6 +36,9 @@ func (d *dispatcher) orderSuspectsLocked(now time.Time) (order, bool) {
 	var wants []store.Want
 	for i, want := range d.wants {
 		c := d.owner[i]
+		if now.Before(d.oneByOneUntil) && c != d.consumers[d.suspectTurn%len(d.consumers)] {
+			continue
+		}
 		if d.hasRoomLocked(c) || c.running == d.config.Concurrency { // which is everybody's limit
 			wants = append(wants, want)
 		}

@@ -23,18 +23,19 @@ func (r *run) poller(ctx context.Context) {
 	defer r.sweeper.wg.Wait()
 	r.alarm.Loop(ctx, r.config.PollInterval, func() {
 		began, pause := time.Now(), pollFloor
-		ok := r.poll(ctx)
-		// Polls take no more than a tenth of the time, but for those that have waited, not
-		// worked: they have failed, and have a pace of their own, or seen the end of an outage.
-		if ok && !r.outage.Ended().After(began) {
-			pause = max(pollFloor, 10*time.Since(began))
-		}
-		if now := time.Now(); ok && now.After(r.unregisteredAt) { // rarely, and not counted: it may be slow
-			r.unregisteredAt = now.Add(unregisteredEvery)
-			r.reportUnregistered(ctx)
+		// Not those that have waited rather than worked: they have failed, and have a pace of
+		// their own, or seen the end of an outage.
+		if ok := r.poll(ctx); ok && !r.outage.Ended().After(began) {
+			pause = r.rest(began)
 		}
 		outage.Pause(ctx, pause)
 	})
+}
+
+// rest is for how long not to look after a look that began then: so that looks take no more
+// than a tenth of the time, while that is no reason to come later than without.
+func (r *run) rest(began time.Time) time.Duration {
+	return max(pollFloor, min(10*time.Since(began), r.config.PollInterval))
 }
 
 // expecting looks for messages that somebody here has produced, and whose commit nobody
@@ -48,7 +49,7 @@ func (r *run) expecting(ctx context.Context) {
 				r.dispatcher.appeared(wants, probe)
 			}
 		}
-		outage.Pause(ctx, max(pollFloor, 10*time.Since(began)))
+		outage.Pause(ctx, r.rest(began))
 	})
 }
 
@@ -138,7 +139,7 @@ func (r *run) recoverClaims(ctx context.Context) {
 		return
 	}
 	if found.Poisoned > 0 {
-		r.config.Logger.Error("message poisoned", "reason", store.CrashReason(maxCrashes), "messages", found.Poisoned)
+		r.reportKillers(ctx, found.Poisoned)
 	} else {
 		r.recovered.add(found.Claims, found.Crashed)
 	}
@@ -148,8 +149,29 @@ func (r *run) recoverClaims(ctx context.Context) {
 	r.alarm.By(time.Now()) // there may be more, and what was recovered is due
 }
 
-// reportUnregistered warns once of messages that wait for consumers or payload types
-// that are not registered here. They are left in place: another binary may know them.
+// reportKillers logs the messages that were poisoned last because processes vanish over them.
+func (r *run) reportKillers(ctx context.Context, n int) {
+	killers := store.PoisonFilter{Error: store.CrashReason(maxCrashes)}
+	found, _ := ask(ctx, r, "look for what was poisoned", statementTimeout, func(ctx context.Context) ([]store.Poisoned, error) {
+		return r.store.PoisonedMessages(ctx, r.db, killers, n)
+	})
+	for _, m := range found {
+		r.config.Logger.Error("message poisoned", "consumer", m.ConsumerType, "payload_type", m.PayloadType, "message_id", m.MessageID, "reason", killers.Error)
+	}
+}
+
+// unregistered looks for messages that wait for consumers or payload types that are not
+// registered here, apart from the polls, since that may be slow.
+func (r *run) unregistered(ctx context.Context) {
+	for wait := unregisteredEvery / 30; outage.Pause(ctx, wait); wait = unregisteredEvery {
+		if r.outage.Err() == nil {
+			r.reportUnregistered(ctx)
+		}
+	}
+}
+
+// reportUnregistered warns once of each kind. They are left in place: another binary may
+// know them.
 func (r *run) reportUnregistered(ctx context.Context) {
 	found, _ := ask(ctx, r, "look for unregistered messages", statementTimeout, func(ctx context.Context) ([]store.Unregistered, error) {
 		return r.store.Unregistered(ctx, r.db, r.dispatcher.wants)

@@ -41,6 +41,7 @@ type Processor struct {
 
 	mu      sync.Mutex
 	current *run // nil while it does not run
+	crashed bool // a Step runs a message that has crashed
 	lastErr error
 }
 
@@ -219,6 +220,8 @@ func (e *DrainError) Error() string {
 type run struct {
 	*Processor
 	ctx           context.Context // of the statements that must outlive a stop
+	crashing      bool            // it is a Step that keeps others from messages that have crashed
+	claiming      context.Context // of claims, which a stop does not end at once
 	owner         string
 	started       time.Time
 	chain         bus.Handler
@@ -246,9 +249,9 @@ type run struct {
 
 	// The poller's own.
 	pollRetry      backoff.BackOff
-	toldUnprepared bool // of the poller
-	unregisteredAt time.Time
-	warned         map[store.Unregistered]bool
+	toldUnprepared bool
+
+	warned map[store.Unregistered]bool // that of who looks for them
 }
 
 func (r *run) health() bus.Health {

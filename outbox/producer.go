@@ -225,15 +225,25 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 		return nil, err
 	}
 	receipts = make(map[uuid.UUID]Receipt, len(batch))
-	send := func() error {
+	send := func(ctx context.Context, db bun.IDB) error {
 		return bus.Send(ctx, p.chain, batch, func(ctx context.Context, batch []*bus.Message) error {
 			return p.write(ctx, db, batch, record, receipts)
 		})
 	}
 	if len(p.config.Layers) == 0 {
-		err = send()
-	} else { // a layer may fail after what it wraps has written
-		err = txn.Whole(ctx, db, send)
+		return receipts, send(ctx, db)
+	}
+	// A layer may send in parts, and fail after what it wraps has written.
+	var wakeups *txn.Wakeups
+	if _, isTx := db.(bun.Tx); !isTx {
+		ctx, wakeups = txn.WithWakeups(ctx)
+	}
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
+		clear(receipts)
+		return send(ctx, tx)
+	})
+	if err == nil && wakeups != nil {
+		wakeups.Send(p.registry)
 	}
 	return receipts, err
 }

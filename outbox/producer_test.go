@@ -167,7 +167,7 @@ func TestWhatMiddlewareAddsIsCheckedToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := producer.Produce(t.Context(), noDatabase(t), order{}); !errors.Is(err, bus.ErrBadText) {
+	if _, err := producer.Produce(t.Context(), noStatements(t), order{}); !errors.Is(err, bus.ErrBadText) {
 		t.Errorf("got %v, want ErrBadText", err)
 	}
 }
@@ -197,7 +197,7 @@ func TestProduceChainSeesTheBatchInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = producer.ProduceMany(t.Context(), noDatabase(t), outbox.Item{Payload: order{ID: "1"}}, outbox.Item{Payload: order{ID: "2"}})
+	_, err = producer.ProduceMany(t.Context(), noStatements(t), outbox.Item{Payload: order{ID: "1"}}, outbox.Item{Payload: order{ID: "2"}})
 	if !errors.Is(err, stop) {
 		t.Errorf("got %v, want the layer's error", err)
 	}

@@ -37,7 +37,9 @@ type quarantine struct {
 	solo     width     // of the latter
 	inFlight int
 	reserved int
-	yields   bool // others have their turn before the next solo run
+	running  map[*task]time.Time // those that crashed once, since when; zero: they have outlasted it
+	outlasts int                 // how many have
+	yields   bool                // others have their turn before the next solo run
 
 	wanted    time.Time // since when a solo run waits for others to end; zero: none does
 	soloAsked bool      // its claim is under way
@@ -121,14 +123,15 @@ func (s *quarantine) order(wants []store.Want, free int, now time.Time) (order, 
 	others := s.inFlight + s.reserved
 	room := s.together.n - others
 	yields := s.yields && s.waiting && room > 0
-	if !s.wanted.IsZero() && !yields && (others == 0 || now.Sub(s.wanted) >= soloPatience) {
+	alone := others+s.outlasts == 0
+	if !s.wanted.IsZero() && !yields && (alone || now.Sub(s.wanted) >= soloPatience) {
 		if s.needsWorker = true; free <= 0 {
 			return order{}, false
 		}
 		s.wanted, s.soloAsked = time.Time{}, true
 		// Who does not run alone is not blamed alone.
 		request.Select, request.Limit = store.Killers, min(s.solo.n, free)
-		request.Solo = others == 0 && s.solo.n == 1
+		request.Solo = alone && s.solo.n == 1
 		return order{request: request}, true
 	}
 	beside := s.soloRuns > 0
@@ -186,18 +189,47 @@ func (s *quarantine) givenBack(crashes int) {
 	s.queued--
 }
 
-// finished accounts for a message that ran.
-func (s *quarantine) finished(crashes, workers int) {
-	limit := workers / 2
-	switch {
-	case crashes == 0:
+// started accounts for a message that begins to run.
+func (s *quarantine) started(t *task, now time.Time) {
+	if t.row.Crashes == 0 {
 		return
-	case crashes > 1:
+	}
+	if s.queued--; t.row.Crashes > 1 {
+		return
+	}
+	if s.running == nil {
+		s.running = make(map[*task]time.Time)
+	}
+	s.running[t] = now
+}
+
+// finished accounts for a message that ran.
+func (s *quarantine) finished(t *task, workers int) {
+	if t.row.Crashes > 1 {
 		s.soloRuns--
-		s.solo.survive(limit)
+		s.solo.survive(workers / 2)
 		s.again(time.Now())
 		return
 	}
-	s.inFlight--
-	s.together.survive(limit)
+	since, ok := s.running[t]
+	delete(s.running, t)
+	switch {
+	case !ok:
+	case since.IsZero():
+		s.outlasts--
+	default:
+		s.inFlight--
+		s.together.survive(workers / 2)
+	}
+}
+
+// outlast counts those as survived that crashed once and have run for a while: they may go
+// on for hours, and others wait for them to end.
+func (s *quarantine) outlast(now time.Time, workers int) {
+	for t, since := range s.running {
+		if !since.IsZero() && now.Sub(since) >= soloPatience {
+			s.finished(t, workers)
+			s.running[t], s.outlasts = time.Time{}, s.outlasts+1
+		}
+	}
 }

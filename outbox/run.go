@@ -48,6 +48,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 	for i, c := range p.consumers {
 		consumers[i] = &c
 	}
+	r.claiming = r.ctx
 	r.dispatcher = newDispatcher(p.config, consumers)
 	r.born(time.Now())
 	r.chain = bus.Compose(nil, p.config.Chain...)
@@ -59,7 +60,6 @@ func (p *Processor) newRun(ctx context.Context) *run {
 func (r *run) born(now time.Time) {
 	r.started = now
 	r.dispatcher.quarantine.begin(r.config.LeaseDuration, now)
-	r.unregisteredAt = now.Add(unregisteredEvery / 30)
 }
 
 // background runs fn on a goroutine that the caller waits for.
@@ -84,12 +84,11 @@ func (r *run) serve(ctx context.Context) error {
 	defer stopKeeper()
 	settleCtx, giveUp := context.WithCancel(r.ctx)
 	defer giveUp()
+	var stopClaims context.CancelFunc
+	r.claiming, stopClaims = context.WithCancel(r.ctx)
+	defer stopClaims()
 
-	for range r.config.Concurrency {
-		w := r.newWorker()
-		r.slots = append(r.slots, w)
-		r.startWorker(w, nil)
-	}
+	r.startWorkers()
 	keeper := background(func() { r.keeper(keeperCtx) })
 	finish := make(chan struct{})
 	var settleErr error
@@ -97,6 +96,7 @@ func (r *run) serve(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { r.poller(loopCtx) })
 	loops.Go(func() { r.expecting(loopCtx) })
+	loops.Go(func() { r.unregistered(loopCtx) })
 	for range r.config.ClaimLoops {
 		loops.Go(func() { r.claimLoop(loopCtx) })
 	}
@@ -113,7 +113,11 @@ func (r *run) serve(ctx context.Context) error {
 	}
 	r.ledger.close()
 	running := r.drain(deadline)
-	loops.Wait()
+	looped := background(loops.Wait)
+	if !waitFor(looped, time.Until(deadline), r.stopNow) && !waitFor(looped, stopGrace, nil) {
+		stopClaims()
+	}
+	<-looped
 	close(finish)
 	if !waitFor(settled, max(time.Until(deadline), settleGrace), r.stopNow) && !waitFor(settled, stopGrace, nil) {
 		giveUp()
@@ -126,6 +130,14 @@ func (r *run) serve(ctx context.Context) error {
 		settleErr = errors.Join(&DrainError{Consumers: running}, settleErr)
 	}
 	return settleErr
+}
+
+func (r *run) startWorkers() {
+	for range r.config.Concurrency {
+		w := r.newWorker()
+		r.slots = append(r.slots, w)
+		r.startWorker(w, nil)
+	}
 }
 
 // drain waits for the workers until the deadline, then cancels their handlers,

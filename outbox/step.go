@@ -13,8 +13,8 @@ import (
 // Step claims one message that is due, runs its consumer and writes the
 // outcome, exactly as [Processor.Run] does, and then returns. It is for tests
 // and for commands that work off what there is and exit. It takes the oldest
-// message, those that have crashed before all others; with names, only messages
-// of these consumers.
+// message, those that have crashed before all others, one at a time and none while Run
+// runs; with names, only messages of these consumers.
 //
 // False means that no message was due, or that another process took it. The
 // error is the database's, or names a consumer that is not registered; what the
@@ -55,17 +55,17 @@ func (d *dispatcher) wantsOf(names []string) (wants []store.Want, err error) {
 func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
 	request := store.ClaimRequest{Wants: wants, Limit: 1, MaxBytes: maxClaimBytes}
 	probe, err := r.probe(wants)
-	if err == nil && probe.Expired {
+	if err == nil && probe.Overdue > r.config.LeaseDuration/3 { // else an outage may have kept its owner from renewing it
 		r.recoverClaims(r.ctx)
 		probe, err = r.probe(wants)
 	}
 	switch {
 	case err != nil:
 		return request, false, err
-	case probe.Killers && r.alone():
-		request.Select, request.Solo = store.Killers, true
-	case probe.Suspects:
-		request.Select = store.Suspects
+	case (probe.Killers || probe.Suspects) && r.alone():
+		if request.Select = store.Suspects; probe.Killers {
+			request.Select, request.Solo = store.Killers, true
+		}
 	case len(probe.Due) > 0:
 		request.Wants = make([]store.Want, len(probe.Due))
 		for i, due := range probe.Due {
@@ -87,11 +87,25 @@ func (r *run) probe(wants []store.Want) (store.Probe, error) {
 	return r.store.Probe(ctx, r.db, wants)
 }
 
-// alone tells whether no Run of this processor may have messages in flight.
+// alone tells whether nothing else of this processor may run a message that has crashed,
+// neither Run nor another Step, which is so until the end of this one.
 func (r *run) alone() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.current == nil
+	if r.current != nil || r.Processor.crashed {
+		return false
+	}
+	r.Processor.crashed, r.crashing = true, true
+	return true
+}
+
+// over lets other steps run messages that have crashed.
+func (r *run) over() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.crashing {
+		r.Processor.crashed = false
+	}
 }
 
 // step claims, runs and settles. The keeper looks after the lease and the
@@ -104,6 +118,7 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 	if err != nil {
 		return false, err
 	}
+	defer r.over()
 	request, ok, err := r.nextStep(wants)
 	if err != nil || !ok {
 		return false, err

@@ -135,6 +135,9 @@ func (r *rate) lastSecond(now time.Time) int {
 
 func (r *rate) forget(now time.Time) {
 	slot := eighths(now)
+	if slot < r.at { // the clock was set back
+		*r = rate{}
+	}
 	for i := max(r.at+1, slot-7); i <= slot; i++ {
 		r.slots[i%8] = 0
 	}

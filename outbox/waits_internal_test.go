@@ -131,6 +131,9 @@ func TestASoloRunWaitsNoLongerThanItsPatience(t *testing.T) {
 		d.look(store.Probe{Suspects: true, Killers: true}) // more of both
 		<-time.After(3 * soloPatience)
 		d.look(store.Probe{Suspects: true, Killers: true})
+		o = d.mustOrder(t) // they wait no longer for those that go on
+		o.is(t, store.Suspects, 16, false)
+		d.suspect(t, o, 0, 1)
 		d.mustOrder(t).is(t, store.Killers, 1, false)
 	})
 }

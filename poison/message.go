@@ -97,9 +97,9 @@ func (f Filter) rows() store.PoisonFilter {
 type Result struct {
 	// Requeued messages are pending again.
 	Requeued int `json:"requeued"`
-	// Unclaimed are those among the requeued that no consumer of this registry
+	// Unregistered are those among the requeued that no consumer of this registry
 	// takes: another program may, else they wait.
-	Unclaimed int `json:"unclaimed"`
+	Unregistered int `json:"unregistered"`
 	// Conflicts are messages whose insert id is pending again already; they
 	// stay poisoned.
 	Conflicts int `json:"conflicts"`

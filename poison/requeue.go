@@ -22,7 +22,7 @@ import (
 //
 // It does not ask whether anybody will take them: a message of a consumer that is
 // registered no more waits until a program registers it, possibly as one of
-// bus.Aliases, and is counted in [Result.Unclaimed].
+// bus.Aliases, and is counted in [Result.Unregistered].
 func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
 	total, err := txn.Counted(ctx, db, func(total *Result) error {
 		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), batch) {
@@ -82,7 +82,7 @@ func (s *Store) requeueWhere(ctx context.Context, st *store.Store, db bun.IDB, f
 }
 
 func (r Result) plus(other Result) Result {
-	return Result{r.Requeued + other.Requeued, r.Unclaimed + other.Unclaimed, r.Conflicts + other.Conflicts, r.Missing + other.Missing}
+	return Result{r.Requeued + other.Requeued, r.Unregistered + other.Unregistered, r.Conflicts + other.Conflicts, r.Missing + other.Missing}
 }
 
 // requeue works on one batch and returns the last id it looked at.
@@ -106,7 +106,7 @@ func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, l
 		for _, row := range requeued {
 			payloadTypes = append(payloadTypes, row.PayloadType)
 			if c, ok := s.registry.Consumer(row.ConsumerType); !ok || !slices.Contains(c.PayloadTypes(), row.PayloadType) {
-				result.Unclaimed++
+				result.Unregistered++
 			}
 		}
 		result.Requeued, result.Conflicts = len(requeued), len(rows)-len(requeued)

@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -99,7 +100,7 @@ func (p *Processor) putAside(ctx context.Context, payloadTypes []string, n int, 
 	}
 	for _, f := range left {
 		wait := p.aside.put(f.id)
-		p.config.Logger.Error("schedule cannot fire, and that cannot be written down", "schedule", f.id, "error", f.cause, "next_try", wait)
+		p.config.Logger.Error("schedule cannot fire, and that cannot be written down", "schedule", f.id, "error", errorlog.Text(f.cause), "next_try", wait)
 	}
 	return n + len(left), nil
 }
@@ -127,7 +128,7 @@ func (p *Processor) postponeLater(ctx context.Context, payloadTypes []string, re
 }
 
 func (p *Processor) complain(row store.Schedule, cause error) {
-	p.config.Logger.Error("schedule cannot fire", "schedule", row.ID, "name", row.Name, "tag", row.Tag, "error", cause, "next_try", badDelay)
+	p.config.Logger.Error("schedule cannot fire", "schedule", row.ID, "name", row.Name, "tag", row.Tag, "error", errorlog.Text(cause), "next_try", badDelay)
 }
 
 // aside are schedules that failed and could not be marked, in the memory of one

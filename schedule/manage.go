@@ -162,7 +162,7 @@ func (s *Scheduler) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, ex
 	}
 	return s.change(ctx, db, "update schedule", id, func(_ store.Schedule, now time.Time) (store.ScheduleChange, error) {
 		next, err := nextFire(expression, zone, now)
-		return store.ScheduleChange{CronExpression: expression, CronTimezone: zone, AvailableAfter: next, Error: new("")}, err
+		return store.ScheduleChange{CronExpression: expression, CronTimezone: zone, AvailableAfter: next, Ran: true, Error: new("")}, err
 	})
 }
 

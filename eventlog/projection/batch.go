@@ -48,6 +48,7 @@ type failure struct {
 	smaller   int // how many to try next; 0 when the first event has failed, or the only one
 	message   *bus.Message
 	sub       store.Subscription
+	parked    []store.Event // of the page: of streams that are parked
 	blameless bool
 	err       error
 }
@@ -122,15 +123,7 @@ func (b *batch) run(ctx context.Context, stop <-chan struct{}) (more bool, err e
 	if err != nil {
 		return false, err
 	}
-	for _, row := range b.parked {
-		if row.Position <= b.to {
-			p := store.Parked{Name: b.Name, Version: b.Version, Position: row.Position, Stream: row.Stream, Reason: "its stream is parked"}
-			if err := b.runner.store.Park(ctx, b.tx, p); err != nil {
-				return false, err
-			}
-		}
-	}
-	return more, nil
+	return more, b.runner.parkRest(ctx, b.tx, b.shard, b.parked, b.to)
 }
 
 // read fetches the events after the checkpoint. The head is read before the page,
@@ -279,7 +272,7 @@ func (b *batch) consume(ctx context.Context, m *bus.Message) error {
 }
 
 func (b *batch) failed(ctx context.Context, smaller int, m *bus.Message, err error) error {
-	f := &failure{smaller: smaller, message: m, sub: b.sub, err: err}
+	f := &failure{smaller: smaller, message: m, sub: b.sub, parked: b.parked, err: err}
 	if innocent(err) {
 		statement, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 		defer cancel()
@@ -292,5 +285,5 @@ func (b *batch) failed(ctx context.Context, smaller int, m *bus.Message, err err
 // transaction met a conflict, or its connection is lost. A statement that took too long,
 // or waited for a lock in vain, is the function's.
 func innocent(err error) bool {
-	return dberr.IsConflict(err) || dberr.IsConnectionDoubtful(err) && !errors.Is(err, context.DeadlineExceeded)
+	return dberr.IsConflict(err) || dberr.IsConnectionDoubtful(err) && dberr.ClassOf(err) != dberr.Timeout
 }

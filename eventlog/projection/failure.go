@@ -78,6 +78,9 @@ func (r *Runner) poisoned(ctx context.Context, s *shard, f *failure, v bus.Verdi
 		if err := r.store.Park(ctx, tx, p); err != nil {
 			return err
 		}
+		if err := r.parkRest(ctx, tx, s, f.parked, event.Position); err != nil { // the checkpoint passes them, too
+			return err
+		}
 		_, err = r.store.MoveSubscription(ctx, tx, sub, event.Position)
 		return err
 	})
@@ -85,6 +88,20 @@ func (r *Runner) poisoned(ctx context.Context, s *shard, f *failure, v bus.Verdi
 		return false, fmt.Errorf("park an event: %w", err)
 	}
 	return true, nil
+}
+
+// parkRest puts aside, up to a position, what streams that are parked have had since.
+func (r *Runner) parkRest(ctx context.Context, tx bun.Tx, s *shard, rows []store.Event, upTo int64) error {
+	for _, row := range rows {
+		if row.Position > upTo {
+			break
+		}
+		p := store.Parked{Name: s.Name, Version: s.Version, Position: row.Position, Stream: row.Stream, Reason: "its stream is parked"}
+		if err := r.store.Park(ctx, tx, p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // announce tells those who wait that a shard has moved.

@@ -74,6 +74,9 @@ func (r *Runner) retry(ctx context.Context, reader *reader, p store.Parked) erro
 			return err
 		}
 		b := &batch{shard: reader.shards[0], runner: r, tx: tx}
+		if b.sub.Session, err = r.store.Session(ctx, tx, b.Timeout+abandonGrace+statementTimeout); err != nil {
+			return err
+		}
 		defer b.isolate.Dismiss()
 		b.messages = append(b.messages, b.message(rows[0], true))
 		return b.apply(ctx, nil)

@@ -76,27 +76,24 @@ func (w *Warehouse) Receive(ctx context.Context, item string, count int) error {
 
 // snippet: projection
 
-// StockV2 is a row of the second version's table.
-type StockV2 struct {
-	bun.BaseModel `bun:"table:stock_v2,alias:s"`
+// StockRow is a row of the projection's table.
+type StockRow struct {
+	bun.BaseModel `bun:"table:stock,alias:s"`
 
 	Item  string `bun:"item,pk"`
 	Count int    `bun:"count"`
-	Moves int    `bun:"moves"` // what the first version did not have
 }
 
-// StockProjection is given to projection.NewRunner, beside the first version until
-// that is retired.
+// StockProjection is given to projection.NewRunner. It is version 1.
 func StockProjection() projection.Projection {
 	return projection.Projection{
-		Name:    "stock",
-		Version: 2,
+		Name: "stock",
 		On: []projection.Apply{
 			projection.On(func(ctx context.Context, tx bun.Tx, e Received) error { return move(ctx, tx, e.Count) }),
 			projection.On(func(ctx context.Context, tx bun.Tx, e Sent) error { return move(ctx, tx, -e.Count) }),
 		},
 		Reset: func(ctx context.Context, tx bun.Tx) error { // for Rebuild
-			_, err := tx.NewDelete().Model((*StockV2)(nil)).Where("1 = 1").Exec(ctx)
+			_, err := tx.NewDelete().Model((*StockRow)(nil)).Where("1 = 1").Exec(ctx)
 			return err
 		},
 	}
@@ -108,12 +105,48 @@ func move(ctx context.Context, tx bun.Tx, count int) error {
 	if !ok || m.Event == nil {
 		return errors.New("stock was not called with an event")
 	}
-	_, err := tx.NewInsert().Model(&StockV2{Item: m.Event.Stream, Count: count, Moves: 1}).
-		On("CONFLICT (item) DO UPDATE").Set("count = s.count + EXCLUDED.count").Set("moves = s.moves + 1").Exec(ctx)
+	_, err := tx.NewInsert().Model(&StockRow{Item: m.Event.Stream, Count: count}).
+		On("CONFLICT (item) DO UPDATE").Set("count = s.count + EXCLUDED.count").Exec(ctx)
 	return err
 }
 
 // end
+
+// snippet: projection-2
+
+// StockRow2 is a row of the second version's table.
+type StockRow2 struct {
+	bun.BaseModel `bun:"table:stock_v2,alias:s"`
+
+	Item  string `bun:"item,pk"`
+	Count int    `bun:"count"`
+	Moves int    `bun:"moves"` // what the first version does not have
+}
+
+// StockProjection2 is given to projection.NewRunner beside the first version, until
+// that is retired.
+func StockProjection2() projection.Projection {
+	return projection.Projection{
+		Name:    "stock",
+		Version: 2,
+		On: []projection.Apply{
+			projection.On(func(ctx context.Context, tx bun.Tx, e Received) error { return move2(ctx, tx, e.Count) }),
+			projection.On(func(ctx context.Context, tx bun.Tx, e Sent) error { return move2(ctx, tx, -e.Count) }),
+		},
+	}
+}
+
+// end
+
+func move2(ctx context.Context, tx bun.Tx, count int) error {
+	m, ok := bus.Current(ctx)
+	if !ok || m.Event == nil {
+		return errors.New("stock was not called with an event")
+	}
+	_, err := tx.NewInsert().Model(&StockRow2{Item: m.Event.Stream, Count: count, Moves: 1}).
+		On("CONFLICT (item) DO UPDATE").Set("count = s.count + EXCLUDED.count").Set("moves = s.moves + 1").Exec(ctx)
+	return err
+}
 
 // snippet: promote
 

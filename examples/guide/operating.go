@@ -16,11 +16,14 @@ import (
 func ShowPoisoned(ctx context.Context, db bun.IDB, store *poison.Store, out io.Writer) error {
 	// snippet: poisoned
 	messages, _, err := store.List(ctx, db, poison.Filter{Consumer: "charge-card"}, outbox.Page{Size: 20})
+	if err != nil {
+		return err
+	}
 	for _, m := range messages {
 		fmt.Fprintln(out, m.ID, m.Reason, len(m.Errors), "failed runs")
 	}
 	// end
-	return err
+	return nil
 }
 
 // RequeuePoisoned has messages run again, the first with another payload.
@@ -39,21 +42,27 @@ func Why(ctx context.Context, db bun.IDB, admin *outbox.Admin, out io.Writer) er
 	// snippet: explain
 	old := outbox.Filter{Consumer: "charge-card", OlderThan: time.Hour}
 	messages, _, err := admin.List(ctx, db, old, outbox.Page{Size: 10})
+	if err != nil {
+		return err
+	}
 	for _, m := range messages {
 		e, err := admin.Explain(ctx, db, m.ID)
 		fmt.Fprintln(out, m.ID, e.Reason, e.Text, err)
 	}
 	// end
-	return err
+	return nil
 }
 
 // TakeBack cancels messages.
 func TakeBack(ctx context.Context, db bun.IDB, admin *outbox.Admin, ids []int64, out io.Writer) error {
 	// snippet: cancel
 	result, err := admin.Cancel(ctx, db, ids...)
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(out, "%d cancelled, too late for %v, gone before %v\n", result.Changed, result.Running, result.Missing)
 	// end
-	return err
+	return nil
 }
 
 // Maintain stops a consumer everywhere while its provider is worked on.

@@ -65,7 +65,7 @@ type Shop struct {
 	Producer *outbox.Producer
 	Cards    CardService
 	Open     func() bool
-	Reports  []string
+	Write    func(ctx context.Context, report string) error
 }
 
 // snippet: consumers

@@ -69,9 +69,11 @@ func run(ctx context.Context, path string, out io.Writer) (err error) {
 // parts is what a program calls, and what runs beside it.
 type parts struct {
 	DB        *bun.DB
+	Registry  *bus.Registry
 	Producer  *outbox.Producer
 	Scheduler *schedule.Scheduler
 	Poisoned  *poison.Store
+	Admin     *outbox.Admin
 
 	messages  *outbox.Processor
 	schedules *schedule.Processor
@@ -86,12 +88,13 @@ func wire(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) (*parts, e
 	if err := outbox.Migrate(ctx, db, registry.Tables()); err != nil {
 		return nil, err
 	}
-	p, errs := &parts{DB: db}, [5]error{}
+	p, errs := &parts{DB: db, Registry: registry}, [6]error{}
 	p.Producer, errs[0] = outbox.NewProducer(registry, outbox.ProducerConfig{})
 	p.Scheduler, errs[1] = schedule.NewScheduler(registry, schedule.SchedulerConfig{})
 	p.Poisoned, errs[2] = poison.NewStore(registry)
-	p.messages, errs[3] = outbox.NewProcessor(db, registry, outbox.ProcessorConfig{})
-	p.schedules, errs[4] = schedule.NewProcessor(db, registry, p.Producer, schedule.ProcessorConfig{})
+	p.Admin, errs[3] = outbox.NewAdmin(registry)
+	p.messages, errs[4] = outbox.NewProcessor(db, registry, outbox.ProcessorConfig{})
+	p.schedules, errs[5] = schedule.NewProcessor(db, registry, p.Producer, schedule.ProcessorConfig{})
 	return p, errors.Join(errs[:]...)
 }
 

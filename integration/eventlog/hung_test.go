@@ -14,6 +14,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -108,6 +109,30 @@ func TestAProjectionHungInAStatementIsLeftBehind(t *testing.T) {
 	}
 	if got := idle.Load(); got != "10050ms" {
 		t.Errorf("bound for a process that vanishes in its transaction: got %v, want 10050ms", got)
+	}
+}
+
+// TestARetryHungInAStatementIsLeftBehind has a parked event do so that is tried again.
+func TestARetryHungInAStatementIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, testdb.Postgres(t))
+	var sleeps atomic.Bool
+	p := hung(t, func(tx bun.Tx) {
+		if sleeps.Load() {
+			_, _ = tx.NewRaw("SELECT pg_sleep(3600)").Exec(l.ctx) // it ends with its session
+		} else {
+			panic("parked")
+		}
+	})
+	p.OnError = projection.Park
+	r := l.runner(p)
+	l.append("account-1", eventlog.Any, moved{1})
+	l.catchUp(r)
+	sleeps.Store(true)
+	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
+	defer cancel()
+	if n, err := r.RetryParked(ctx, "hung"); n != 0 || !errors.Is(err, bus.ErrAbandoned) {
+		t.Errorf("retry: got %d and %v, want a projection that was abandoned", n, err)
 	}
 }
 

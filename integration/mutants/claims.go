@@ -44,6 +44,23 @@ func cursorMutants() []mutant {
 			changes: []change{{"return max(free-share, (free-c.running+1)/2, 0)", "return max(free-share+share, 0)"}},
 		},
 		{
+			name: "a long look silences the poller", file: "outbox/poller.go", suite: suite{pkg: inOutbox, tests: "^TestPollsGoOnAfterAStall$"}, says: `want it within some polls`,
+			changes: []change{{"min(10*time.Since(began), r.config.PollInterval)", "10*time.Since(began)"}},
+		},
+		{
+			name: "a stop waits for claims", file: "outbox/run.go", suite: suite{pkg: inOutbox, tests: "^TestAStopWaitsForNoClaim$/^postgres$"}, says: `after the stop`,
+			changes: []change{{"		stopClaims()\n	}\n", "		_ = stopClaims\n	}\n"}},
+		},
+		{
+			name: "what layers send is not all or nothing", file: "outbox/producer.go", suite: suite{pkg: inOutbox, tests: "^TestWhatLayersSendInPartsIsAllOrNone$/^sqlite$"},
+			says:    `want the layer's error and none`,
+			changes: []change{{"if len(p.config.Layers) == 0 {", "if db != nil {"}},
+		},
+		{
+			name: "steps run crashed messages side by side", file: "outbox/step.go", suite: suite{pkg: inOutbox, tests: "^TestStepsBlameNoNeighbour$/^sqlite$"}, says: `a step beside it: got true`,
+			changes: []change{{"if r.current != nil || r.Processor.crashed {", "if r.current != nil {"}},
+		},
+		{
 			name: "a claim under way is a stray", file: "outbox/underway.go", suite: outbox("TestClaimsUnderWayAreNotStrays"), says: `got none under way`,
 			changes: []change{{"return len(u.since) > 0 && u.since[0].Before(t)", "return false"}},
 		},
@@ -61,11 +78,11 @@ func suspectMutants() []mutant {
 	return []mutant{
 		{
 			name: "who does not run alone is blamed alone", file: suspicion, suite: outbox("TestASoloRunDoesNotWaitForEver"), says: `limit 1, solo true, want`,
-			changes: []change{{"request.Solo = others == 0 && ", "request.Solo = "}},
+			changes: []change{{"request.Solo = alone && ", "request.Solo = "}},
 		},
 		{
 			name: "who runs in company is blamed alone", file: suspicion, suite: outbox("TestSoloRunsGiveWayOnceTheySurvive"), says: `limit 20, solo true, want`,
-			changes: []change{{"request.Solo = others == 0 && s.solo.n == 1", "request.Solo = others == 0"}},
+			changes: []change{{"request.Solo = alone && s.solo.n == 1", "request.Solo = others == 0"}},
 		},
 		{
 			name: "solo runs give way beside what kills", file: suspicion, suite: outbox("TestSoloRunsGiveWayOnceTheySurvive"), says: `limit 20, solo false, want`,

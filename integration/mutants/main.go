@@ -38,6 +38,9 @@ func run(only string) error {
 		return err
 	}
 	chosen := slices.DeleteFunc(mutants(), func(m mutant) bool { return !strings.Contains(m.name, only) })
+	if len(chosen) == 0 {
+		return fmt.Errorf("-only %q: no mutant has that in its name", only)
+	}
 	for _, m := range chosen {
 		if _, err := m.apply(root); err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)

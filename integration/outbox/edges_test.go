@@ -167,7 +167,12 @@ func TestZeroHandlesAreErrors(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	a := testapp.New(t, testdb.SQLite(t), testapp.Counting("c", &n))
-	for name, handle := range map[string]bun.IDB{"no handle": nil, "a zero Tx": bun.Tx{}, "a zero Conn": bun.Conn{}, "a nil *Tx": (*bun.Tx)(nil), "a nil *Conn": (*bun.Conn)(nil)} {
+	raw, err := a.DB.DB.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Rollback() //nolint:errcheck // nothing is written
+	for name, handle := range map[string]bun.IDB{"no handle": nil, "a Tx by hand": bun.Tx{Tx: raw}, "a zero DB": &bun.DB{}, "a nil *DB": (*bun.DB)(nil), "a zero Tx": bun.Tx{}, "a zero Conn": bun.Conn{}, "a nil *Tx": (*bun.Tx)(nil), "a nil *Conn": (*bun.Conn)(nil)} {
 		if _, err := a.Producer.Produce(t.Context(), handle, order{}); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
@@ -175,13 +180,59 @@ func TestZeroHandlesAreErrors(t *testing.T) {
 			t.Errorf("%s: schedule: got no error", name)
 		}
 	}
-	err := a.DB.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+	if err := raw.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	err = a.DB.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
 		_, err := a.Producer.Produce(ctx, &tx, order{})
 		return errors.Join(err, errOutage)
 	})
 	if !errors.Is(err, errOutage) || a.Count("SELECT count(*) FROM consumer_messages") != 0 {
 		t.Errorf("produce in a *bun.Tx that is rolled back: got %v and %d messages", err, a.Count("SELECT count(*) FROM consumer_messages"))
 	}
+}
+
+// A layer may send in parts, and fail between them or at last.
+func TestWhatLayersSendInPartsIsAllOrNone(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a := testapp.New(t, db, testapp.Counting("c", &n))
+		for _, parts := range []int{1, 2} {
+			inParts := func(next bus.Sender) bus.Sender {
+				return func(ctx context.Context, b *bus.Batch) error {
+					for _, m := range b.Messages[:parts] {
+						part := *b
+						part.Messages = []*bus.Message{m}
+						if err := next(ctx, &part); err != nil {
+							return err
+						}
+					}
+					if b.Messages[1].Headers["last"] != "" {
+						return nil
+					}
+					return errOutage
+				}
+			}
+			producer, err := outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{inParts}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			items := []outbox.Item{{Payload: order{ID: "1"}}, {Payload: order{ID: "2"}}}
+			if _, err := producer.ProduceMany(t.Context(), db, items...); !errors.Is(err, errOutage) || len(a.Pending()) != 0 {
+				t.Fatalf("%d parts: got %v and %d messages, want the layer's error and none", parts, err, len(a.Pending()))
+			}
+			if parts == 2 {
+				items[1].Options = []outbox.Option{outbox.Header("last", "yes")}
+				r := a.Start(outbox.ProcessorConfig{PollInterval: time.Hour})
+				if _, err := producer.ProduceMany(t.Context(), db, items...); err != nil {
+					t.Errorf("%d parts: got %v, want no error", parts, err)
+				}
+				testapp.Eventually(t, "both run, since the commit is announced", func() bool { return n.Load() == 2 })
+				r.MustStop()
+			}
+		}
+	})
 }
 
 func TestProduceBesideTheTransactionIsRefused(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -265,4 +266,102 @@ func TestMiddlewareThatNeverReturnsIsNamed(t *testing.T) {
 		close(release)
 		synctest.Wait()
 	})
+}
+
+// A look that took seconds is no reason not to look for many times as long.
+func TestPollsGoOnAfterAStall(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	ran := make(chan time.Time, 1)
+	consumer := func() bus.Consumer {
+		return bus.Consume("c", func(context.Context, order) error { ran <- time.Now(); return nil })
+	}
+	a, other := testapp.New(t, db, consumer()), testapp.New(t, db, consumer())
+	r := a.Start(outbox.ProcessorConfig{})
+	other.Produce(order{ID: "before"})
+	<-ran
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(t.Context(), "LOCK TABLE consumer_messages IN ACCESS EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(3 * time.Second)
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	other.Produce(order{ID: "after"})
+	begun := time.Now()
+	if took := (<-ran).Sub(begun); took > 10*time.Second {
+		t.Errorf("after a stall of 3s: found after %s, want it within some polls", took)
+	}
+	r.MustStop()
+}
+
+// A claim that the server does not get done with keeps Run no longer than DrainTimeout and
+// two seconds.
+func TestAStopWaitsForNoClaim(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		open             func(testing.TB) *bun.DB
+		lock, waits, end string
+	}{
+		"postgres": {testdb.Postgres, "BEGIN; LOCK TABLE message_claims IN ACCESS EXCLUSIVE MODE",
+			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%SELECT w.i, m.*%'", "ROLLBACK"},
+		"mariadb": {testdb.MariaDB, "LOCK TABLES message_claims WRITE",
+			"SELECT count(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND STATE LIKE 'Waiting for table%' AND INFO LIKE '%AS held%'", "UNLOCK TABLES"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var n atomic.Int64
+			a := testapp.New(t, c.open(t), testapp.Counting("c", &n))
+			r := a.Start(outbox.ProcessorConfig{DrainTimeout: 500 * time.Millisecond})
+			testapp.Eventually(t, "it runs", func() bool { return r.Health().Ready })
+			conn, err := a.DB.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := conn.ExecContext(t.Context(), c.lock); err != nil {
+				t.Fatal(err)
+			}
+			a.Produce(order{ID: "1"}) // announced: a claim begins at once
+			testapp.Eventually(t, "a claim waits", func() bool { return a.Count(c.waits) > 0 })
+			begun := time.Now()
+			err = r.Wait()
+			if took := time.Since(begun); took > 4*time.Second { // two of these are for a busy machine
+				t.Errorf("Run returned %s after the stop with %v, want 2.5s", took, err)
+			}
+			if _, err := conn.ExecContext(context.WithoutCancel(t.Context()), c.end); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A row that somebody has written by hand, and that cannot be read, holds up nobody.
+func TestAnInstantThatCannotBeReadHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		open  func(testing.TB) *bun.DB
+		spoil string
+	}{
+		"postgres": {testdb.Postgres, "available_after = '-infinity'"},
+		"sqlite":   {testdb.SQLite, "created_at = 'yesterday'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, crashes := range []int{0, 1} {
+				var n atomic.Int64
+				a := testapp.New(t, c.open(t), testapp.Counting("c", &n))
+				a.Produce(order{ID: "1"})
+				a.Exec("UPDATE consumer_messages SET crashes = ?, "+c.spoil, crashes)
+				a.Produce(order{ID: "2"})
+				r := a.Start(outbox.ProcessorConfig{})
+				testapp.Eventually(t, "both run", func() bool { return n.Load() == 2 })
+				r.MustStop()
+			}
+		})
+	}
 }

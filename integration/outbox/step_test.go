@@ -240,9 +240,51 @@ func TestStepRecoversWhatVanishedOwnersHeld(t *testing.T) {
 			t.Errorf("while the lease lasts: got %d runs, want none", n)
 		}
 		<-time.After(31 * time.Second)
+		if n := steps(ctx, a, p); n != 0 {
+			t.Errorf("right after the lease, which its owner may renew late: got %d runs, want none", n)
+		}
+		<-time.After(10 * time.Second)
 		a.ProduceAt(ctx, order{ID: "2"})
 		if n := steps(ctx, a, p); n != 2 || !slices.Equal(crashes, []int{1, 0}) {
 			t.Errorf("got %d runs that saw crashes %v, want the crashed one first", n, crashes)
+		}
+	})
+}
+
+// One step at a time runs what has crashed: of two, both blamed alone, one is innocent.
+func TestStepsBlameNoNeighbour(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		in, out := make(chan string, 2), make(chan struct{})
+		a := testapp.New(t, db, bus.Consume("c", func(_ context.Context, o order) error {
+			in <- o.ID
+			<-out
+			return nil
+		}))
+		a.Produce(order{ID: "killer"})
+		a.Produce(order{ID: "innocent"})
+		a.Exec("UPDATE consumer_messages SET crashes = 2")
+		p := newProcessor(a, outbox.ProcessorConfig{})
+		done := make(chan error, 1)
+		go func() { _, err := p.Step(t.Context()); done <- err }()
+		<-in
+		beside := make(chan bool, 1)
+		go func() { ran, err := p.Step(t.Context()); beside <- ran || err != nil }()
+		select {
+		case <-in:
+			beside <- true
+		case bad := <-beside:
+			beside <- bad
+		}
+		close(out)
+		if <-beside {
+			t.Error("a step beside it: got true, want none")
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if n := steps(t.Context(), a, p); n != 1 {
+			t.Errorf("once it is over: got %d runs, want 1", n)
 		}
 	})
 }

@@ -191,8 +191,12 @@ func TestKillerIsPoisonedAfterThreeSoloDeliveries(t *testing.T) {
 		a.ProduceAt(ctx, order{ID: "1"})
 		a.Exec("UPDATE consumer_messages SET crashes = 2")
 		vanish(ctx, a, time.Second, true)
-		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		var lines testapp.Lines
+		r := a.StartWith(ctx, outbox.ProcessorConfig{Logger: lines.Logger()})
 		testapp.Sooner(t, "the message is poisoned", func() bool { return len(a.Poisoned()) == 1 })
+		testapp.Sooner(t, "a line tells which message that is", func() bool {
+			return strings.Contains(lines.String(), `level=ERROR msg="message poisoned" consumer=killer payload_type=order.placed message_id=`+a.Poisoned()[0].MessageID+` reason="owner vanished 3 times"`)
+		})
 		r.MustStop()
 		got := a.Poisoned()[0]
 		if got.Reason != "owner vanished 3 times" || got.Crashes != 3 || got.Attempts != 0 {

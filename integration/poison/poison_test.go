@@ -181,7 +181,7 @@ func TestRequeueForNobodyIsCounted(t *testing.T) {
 		a.Exec("UPDATE poisoned_messages SET payload_type = 'gone' WHERE id = 2")
 		a.Exec("UPDATE poisoned_messages SET consumer_type = 'former' WHERE id = 3")
 		result := testapp.Must[poison.Result](t)(s.Requeue(t.Context(), db, 1, 2, 3))
-		if want := (poison.Result{Requeued: 3, Unclaimed: 2}); result != want {
+		if want := (poison.Result{Requeued: 3, Unregistered: 2}); result != want {
 			t.Errorf("requeue: got %+v, want %+v", result, want)
 		}
 		result = testapp.Must[poison.Result](t)(s.RequeueWhere(t.Context(), db, poison.Filter{}, 10))

@@ -49,7 +49,6 @@ func law() []allowance {
 	}
 	fx := []string{"go.uber.org/fx", "go.uber.org/fx/fxevent", "go.uber.org/dig"}
 	return []allowance{
-		{".", nil, nil}, // the landing page
 		{"bus", ground(), []string{uuid}},
 		{"internal/limits", nil, nil},
 		{"internal/errorlog", nil, nil},

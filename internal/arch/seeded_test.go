@@ -33,7 +33,6 @@ func TestRulesAcceptWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	store, _ := rowOf("internal/store")
 	repo := repository(t, map[string]string{
-		"doc.go":     "// Package asyncmonolith is the landing page. It may import\n// only the standard library.\npackage asyncmonolith\n",
 		"bus/doc.go": "// Package bus is the vocabulary. It may import only internal/limits, internal/errorlog, internal/wakeup and google/uuid.\npackage bus\n",
 		"bus/bus.go": "package bus\nimport \"errors\"\nvar ErrNone = errors.New(\"bus: none\")\nvar _ = ErrNone\n" +
 			"var names = []string{\"a\"} // immutable\nfunc F() string {" + strings.Repeat("\n", 59) + "return \"selected rows\" }\n",

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 )
 
@@ -179,14 +180,15 @@ func classOfSQLite(code int) Class {
 }
 
 // classOfNoAnswer is of what happened on the way. A deadline that has passed while a
-// connection was being made is no matter of the statement.
+// connection was being made is no matter of the statement. Some drivers have the
+// connection keep it.
 func classOfNoAnswer(err error) Class {
 	var dial *net.OpError
 	var network net.Error
 	switch {
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return Unavailable
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return Timeout
 	case errors.Is(err, context.Canceled):
 		return Cancelled

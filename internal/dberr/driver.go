@@ -3,6 +3,7 @@ package dberr
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 )
 
@@ -65,10 +66,11 @@ func IsConflict(err error) bool { return ClassOf(err) == Conflict }
 func IsLockTimeout(err error) bool { return ClassOf(err) == LockTimeout }
 
 // IsUnavailable tells whether an error speaks of the connection or the server
-// rather than of the statement: the same statement may succeed later.
+// rather than of the statement: the same statement may succeed later. So it does where
+// the connection itself has waited in vain.
 func IsUnavailable(err error) bool {
 	class := ClassOf(err)
-	return class.Outage() && class != Cancelled
+	return class.Outage() && class != Cancelled || class == Timeout && errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // IsConnectionDoubtful tells whether the connection that met an error should not be

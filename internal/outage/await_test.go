@@ -1,9 +1,11 @@
 package outage_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,5 +46,17 @@ func TestAwaitWaitsForTheDatabase(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestAwaitLogsErrorsCut has the check fail with one of some megabytes.
+func TestAwaitLogsErrorsCut(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	long := errors.New(strings.Repeat("x", 5<<20))
+	_ = outage.Await(t.Context(), time.Minute, slog.New(slog.NewTextHandler(&log, nil)), func(error) bool { return log.Len() == 0 },
+		func(context.Context) error { return long })
+	if log.Len() == 0 || log.Len() > 40<<10 {
+		t.Errorf("log: got %d bytes, want a line of some KB", log.Len())
 	}
 }

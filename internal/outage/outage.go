@@ -173,7 +173,7 @@ func Await(ctx context.Context, patience time.Duration, logger *slog.Logger, una
 		if err == nil || !unavailable(err) || time.Now().Add(wait).After(deadline) {
 			return err
 		}
-		logger.Warn("waiting for the database", "error", err, "until", deadline)
+		logger.Warn("waiting for the database", "error", errorlog.Text(err), "until", deadline)
 		if !Pause(ctx, wait) {
 			return err
 		}

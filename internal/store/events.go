@@ -83,6 +83,21 @@ func (s *Store) LockStream(ctx context.Context, tx bun.Tx, stream string) error 
 	return nil
 }
 
+// KeepOpen keeps a stream from being closed until the end of the transaction, and tells
+// whether it takes events. It writes the row: of a mere lock a transaction of a stricter
+// isolation, which has begun to read before, learns nothing once that is gone.
+func (s *Store) KeepOpen(ctx context.Context, tx bun.IDB, stream string) (open bool, err error) {
+	open, err = dialect.AffectedOne(s.names.Query(ctx, tx, `UPDATE {streams} SET version = version WHERE stream = ? AND NOT closed`, stream).Exec(ctx))
+	if err != nil {
+		return false, fmt.Errorf("lock stream: %w", err)
+	}
+	if open {
+		return true, nil
+	}
+	row, err := s.stream(ctx, tx, stream)
+	return err == nil && !row.Closed, err // there may be none yet
+}
+
 func (s *Store) stream(ctx context.Context, db bun.IDB, stream string) (Reserved, error) {
 	row, _, err := first[Reserved](ctx, s, db, readStreamRow, stream)
 	if err != nil {

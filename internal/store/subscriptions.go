@@ -126,6 +126,21 @@ func (s *Store) LockSubscription(ctx context.Context, tx bun.Tx, name string, ve
 	return rows[0].Subscription, true, nil
 }
 
+// Session tells where the transaction runs, and bounds how long the server keeps it open
+// without a statement, should this process vanish.
+func (s *Store) Session(ctx context.Context, tx bun.Tx, idle time.Duration) (dialect.Session, error) {
+	var row struct {
+		dialect.Session `bun:",extend"`
+		Idle            string
+		One             int
+	}
+	text := strings.ReplaceAll(s.names.Expand(`SELECT 1 AS one{session}`), "{idle}", strconv.FormatInt(idle.Milliseconds(), 10))
+	if err := s.names.Query(ctx, tx, text).Scan(ctx, &row); err != nil {
+		return dialect.Session{}, fmt.Errorf("session: %w", err)
+	}
+	return row.Session, nil
+}
+
 const moveSubscription = `UPDATE {subscriptions} SET position = ?, attempts = 0, last_error = NULL, moved_at = {now}
 WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
 

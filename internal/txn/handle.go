@@ -10,37 +10,23 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
-// Handle checks a database handle that a user passed in, which may be nil or the
-// zero value of its type, and returns a pointer to a transaction as the
+// Handle checks a database handle that a user passed in, which may be nil, the zero value
+// of its type or put together by hand, and returns a pointer to a transaction as the
 // transaction itself.
-func Handle(db bun.IDB) (bun.IDB, error) {
-	errNil := errors.New("the database handle is nil or a zero value")
+func Handle(db bun.IDB) (handle bun.IDB, err error) {
+	err = errors.New("the database handle is nil, or was not made by bun")
+	defer func() { _ = recover() }() // out of a handle that has no database
 	switch h := db.(type) {
-	case nil:
-		return nil, errNil
 	case *bun.DB:
-		if h == nil || h.DB == nil {
-			return nil, errNil
-		}
-	case bun.Tx:
-		if h.Tx == nil {
-			return nil, errNil
+		if h.DB == nil {
+			return nil, err
 		}
 	case *bun.Tx:
-		if h == nil || h.Tx == nil {
-			return nil, errNil
-		}
-		return *h, nil
-	case bun.Conn:
-		if h.Conn == nil {
-			return nil, errNil
-		}
+		db = *h
 	case *bun.Conn:
-		if h == nil || h.Conn == nil {
-			return nil, errNil
-		}
-		return *h, nil
+		db = *h
 	}
+	_ = db.Dialect().Name()
 	return db, nil
 }
 

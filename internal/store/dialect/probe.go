@@ -33,7 +33,7 @@ func NewProbe(found []Finding) Probe {
 			p.Killers = true
 		case foundLease:
 			p.Expired = f.Value < 0
-			p.Lease = time.Duration(max(f.Value, 0)) * time.Microsecond
+			p.Lease, p.Overdue = time.Duration(max(f.Value, 0))*time.Microsecond, time.Duration(max(-f.Value, 0))*time.Microsecond
 		case foundNext:
 			p.Next = time.Duration(f.Value) * time.Microsecond
 		case foundNow:

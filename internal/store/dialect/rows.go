@@ -32,7 +32,8 @@ type Message struct {
 // microseconds since 1970 UTC.
 type Moment struct{ time.Time }
 
-// Scan implements sql.Scanner.
+// Scan implements sql.Scanner. What it cannot read, such as an infinite instant that somebody
+// has written by hand, is the zero one: an error would hold up whatever is read with it.
 func (m *Moment) Scan(src any) error {
 	switch v := src.(type) {
 	case nil:
@@ -42,11 +43,10 @@ func (m *Moment) Scan(src any) error {
 	case int64:
 		m.Time = time.UnixMicro(v).UTC()
 	case []byte: // what an older driver of MariaDB makes of a number
-		n, err := strconv.ParseInt(string(v), 10, 64)
+		n, _ := strconv.ParseInt(string(v), 10, 64)
 		m.Time = time.UnixMicro(n).UTC()
-		return err
 	default:
-		return fmt.Errorf("instant from a %T", src)
+		m.Time = time.Time{}
 	}
 	return nil
 }
@@ -90,9 +90,10 @@ type Probe struct {
 	// Suspects is true when messages are due that crashed once, Killers when
 	// some crashed more often.
 	Suspects, Killers bool
-	// Expired is true when a claim has outlived its lease. Lease is the time until
-	// the first of the others does, if it is not renewed; zero when there is none.
+	// Expired is true when a claim has outlived its lease, the first by Overdue. Lease is the
+	// time until the first of the others does, if it is not renewed; zero when there is none.
 	Expired bool
+	Overdue time.Duration
 	Lease   time.Duration
 	// Next is the time until the next message that is not due yet; zero when
 	// there is none.
@@ -108,9 +109,9 @@ type Selection uint8
 const (
 	// Clean messages have never crashed since they last ran to an outcome.
 	Clean Selection = iota
-	// Suspects crashed once: a few at a time, apart from the clean ones.
+	// Suspects crashed once: few at a time at first, beside the clean ones.
 	Suspects
-	// Killers crashed more often: one at a time.
+	// Killers crashed more often: one at a time, until enough have survived that.
 	Killers
 )
 
@@ -123,7 +124,7 @@ type ClaimRequest struct {
 	// Limit bounds all wants together; for Clean, zero means no such bound.
 	Select Selection
 	Limit  int
-	// Solo records that the process has nothing else in flight.
+	// Solo records that the process has no other message in flight that has crashed.
 	Solo bool
 	// MaxBytes bounds the payloads, events, headers and errors claimed; the first
 	// message is always taken.

@@ -92,8 +92,8 @@ func probeExpired(k *kit) {
 	k.pass(lease)
 	k.probe("a lease that ends now", store.Probe{}, want("c", 1))
 	k.pass(time.Microsecond)
-	k.probe("a lease that has ended", store.Probe{Expired: true}, want("c", 1))
-	k.probe("a lease of other consumers that has ended", store.Probe{Expired: true}, want("d", 1))
+	k.probe("a lease that has ended", store.Probe{Expired: true, Overdue: time.Microsecond}, want("c", 1))
+	k.probe("a lease of other consumers that has ended", store.Probe{Expired: true, Overdue: time.Microsecond}, want("d", 1))
 	k.extend("a")
 	k.probe("a lease renewed", store.Probe{}, want("c", 1))
 }

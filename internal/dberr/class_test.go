@@ -1,0 +1,36 @@
+package dberr_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"testing"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+)
+
+// TestADeadlineIsNoLostConnection, however a driver says so: pgdriver has the connection
+// keep it.
+func TestADeadlineIsNoLostConnection(t *testing.T) {
+	t.Parallel()
+	timeout := func(op string, err error) error {
+		return fmt.Errorf("query: %w", &net.OpError{Op: op, Net: "tcp", Err: err})
+	}
+	tests := []struct {
+		name string
+		err  error
+		want dberr.Class
+	}{
+		{"read", timeout("read", os.ErrDeadlineExceeded), dberr.Timeout},
+		{"write", timeout("write", os.ErrDeadlineExceeded), dberr.Timeout},
+		{"of a context", context.DeadlineExceeded, dberr.Timeout},
+		{"dial", timeout("dial", os.ErrDeadlineExceeded), dberr.Unavailable},
+		{"reset", timeout("read", os.ErrClosed), dberr.Unavailable},
+	}
+	for _, test := range tests {
+		if got := dberr.ClassOf(test.err); got != test.want || !dberr.IsConnectionDoubtful(test.err) {
+			t.Errorf("%s: got %s, doubtful %t, want %s, and so", test.name, got, dberr.IsConnectionDoubtful(test.err), test.want)
+		}
+	}
+}
