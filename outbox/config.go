@@ -21,7 +21,10 @@ type ProcessorConfig struct {
 	// ClaimLoops is the number of claim loops. Defaults to 2, and
 	// to 1 on a database without row locks, where more is an error.
 	ClaimLoops int
-	// BatchSize is the most messages one claim takes. Defaults to 500.
+	// BatchSize is the most messages one claim takes: up to 500, and more where consumers
+	// finish more than 8,000 in a second. With ClaimLoops it bounds what waits for a worker:
+	// ClaimLoops x BatchSize + Concurrency messages are what a crash can repeat. Defaults
+	// to 2000.
 	BatchSize int
 	// ClaimPause is the wait after a claim that came back full, at most
 	// PollInterval. Wake-ups cut it short. Defaults to 0.
@@ -88,7 +91,7 @@ func (c ProcessorConfig) withDefaults(rowLocks bool) ProcessorConfig {
 	}
 	c.ClaimLoops = cmp.Or(c.ClaimLoops, loops)
 	c.TxConcurrency = cmp.Or(c.TxConcurrency, transactions)
-	c.BatchSize = cmp.Or(c.BatchSize, 500)
+	c.BatchSize = cmp.Or(c.BatchSize, 2000)
 	c.PollInterval = cmp.Or(c.PollInterval, time.Second)
 	c.Concurrency = cmp.Or(c.Concurrency, 64)
 	c.MaxAttempts = cmp.Or(c.MaxAttempts, 5)

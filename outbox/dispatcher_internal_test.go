@@ -5,6 +5,7 @@ package outbox
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -135,6 +136,48 @@ func TestRoomIsFreeWorkersPlusWhatWasFinished(t *testing.T) {
 		}
 		if got := d.mustOrder(t).parts[0].asked; got != 8 {
 			t.Errorf("second order: got %d, want 4 free workers and the 4 finished in the last second", got)
+		}
+	})
+}
+
+func TestBatchesFollowTheRate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for finished, want := range map[int]int{0: 64, 300: 364, 5_000: 500, 16_000: 1_000, 100_000: 2_000} {
+			d := newTestDispatcher(t, ProcessorConfig{}, "c")
+			d.findDue(0)
+			d.consumers[0].finished.add(time.Now(), finished)
+			if got := d.mustOrder(t).parts[0].asked; got != want {
+				t.Errorf("%d finished in the last second: got %d asked for, want %d", finished, got, want)
+			}
+		}
+	})
+}
+
+func TestAConsumerWithEnoughToDoIsNotClaimedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{TxConcurrency: 8, ClaimLoops: 1}, "c")
+		c := d.consumers[0]
+		c.transactional = true
+		d.findDue(0)
+		c.finished.add(time.Now(), 100)
+		d.bring(d.mustOrder(t), 108)
+		var running []*task
+		for range 8 {
+			running = append(running, d.next(nil))
+		}
+		for i := range 30 { // one is done, and another begins
+			d.mustNotOrder(t, fmt.Sprintf("%d of a hundred are done", i))
+			d.mu.Lock()
+			d.finishedLocked(running[0])
+			d.mu.Unlock()
+			running = append(running[1:], d.next(nil))
+			d.findDue(0)
+		}
+		d.end(running...)
+		if got := d.mustOrder(t).parts[0].asked; got < 50 {
+			t.Errorf("a third of it is done: got %d asked for, want 50 or more", got)
 		}
 	})
 }

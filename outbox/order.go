@@ -54,7 +54,7 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 	}
 	// Each loop may hold one batch that has not started. Small claims are not
 	// worth their round trips while there is still something to run.
-	batch, queued := d.config.BatchSize, d.queued-d.quarantine.queued
+	batch, queued := d.batchLocked(now), d.queued-d.quarantine.queued
 	budget := min(batch, batch*d.config.ClaimLoops-queued-d.reserved)
 	if budget <= 0 || queued > 0 && budget < max(batch/4, 1) {
 		return order{}, false
@@ -71,6 +71,19 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 		return order{}, false
 	}
 	return d.writeOrderLocked(consumers, deal(rooms, budget), min(left, maxClaimBytes)), true
+}
+
+// slowBatch is the most that a claim takes while little is done in a second.
+const slowBatch = 500
+
+// batchLocked is the most that a claim takes now: a sixteenth of what was finished in the
+// last second, so that what a crash repeats was claimed a moment ago.
+func (d *dispatcher) batchLocked(now time.Time) int {
+	finished := 0
+	for _, c := range d.consumers {
+		finished += c.finished.lastSecond(now)
+	}
+	return min(max(finished/16, slowBatch), d.config.BatchSize)
 }
 
 // startsLocked is how many messages of a consumer may start now, as far as others
