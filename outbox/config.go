@@ -22,7 +22,7 @@ type ProcessorConfig struct {
 	// to 1 on a database without row locks, where more is an error.
 	ClaimLoops int
 	// BatchSize is the most messages one claim takes: up to 500, and more where consumers
-	// finish more than 8,000 in a second. With ClaimLoops it bounds what waits for a worker:
+	// finish more than 16,000 in a second. With ClaimLoops it bounds what waits for a worker:
 	// ClaimLoops x BatchSize + Concurrency messages are what a crash can repeat. Defaults
 	// to 2000.
 	BatchSize int

@@ -143,7 +143,7 @@ func TestRoomIsFreeWorkersPlusWhatWasFinished(t *testing.T) {
 func TestBatchesFollowTheRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for finished, want := range map[int]int{0: 64, 300: 364, 5_000: 500, 16_000: 1_000, 100_000: 2_000} {
+		for finished, want := range map[int]int{0: 64, 300: 364, 5_000: 500, 32_000: 1_000, 100_000: 2_000} {
 			d := newTestDispatcher(t, ProcessorConfig{}, "c")
 			d.findDue(0)
 			d.consumers[0].finished.add(time.Now(), finished)

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	settleDelay = 25 * time.Millisecond  // how long the first result of a claim waits for others
-	settleBatch = 500                    // results that are settled without waiting
-	maxUnsent   = 20 * settleBatch       // results beyond which claiming waits for settling
+	settleDelay = 50 * time.Millisecond  // how long the first result of a claim waits for others
+	settleBatch = 2000                   // results that are settled without waiting
+	maxUnsent   = 5 * settleBatch        // results beyond which claiming waits for settling
 	busyDelay   = 500 * time.Millisecond // until results are sent again whose messages were locked
 	maxAside    = 15 * time.Second       // the same, of those that the database did not take, however often
 )

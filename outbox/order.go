@@ -76,14 +76,14 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 // slowBatch is the most that a claim takes while little is done in a second.
 const slowBatch = 500
 
-// batchLocked is the most that a claim takes now: a sixteenth of what was finished in the
-// last second, so that what a crash repeats was claimed a moment ago.
+// batchLocked is the most that a claim takes now: a part of what was finished in the last
+// second that takes less than settleDelay, so that claims end as a whole, which costs least.
 func (d *dispatcher) batchLocked(now time.Time) int {
 	finished := 0
 	for _, c := range d.consumers {
 		finished += c.finished.lastSecond(now)
 	}
-	return min(max(finished/16, slowBatch), d.config.BatchSize)
+	return min(max(finished/32, slowBatch), d.config.BatchSize)
 }
 
 // startsLocked is how many messages of a consumer may start now, as far as others

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxSettle      = 2 * settleBatch // results in one statement
+	maxSettle      = settleBatch / 2 // results in one statement
 	maxSettleTexts = 4 << 20         // bytes of errors and reasons in one statement
 )
 
