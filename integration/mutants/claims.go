@@ -58,7 +58,7 @@ func cursorMutants() []mutant {
 func courtesyMutants() []mutant {
 	return []mutant{
 		{
-			name: "a long look silences the poller", file: "outbox/poller.go", suite: suite{pkg: inOutbox, tests: "^TestPollsGoOnAfterAStall$"}, says: `want it within some polls`,
+			name: "a long look silences the poller", file: "outbox/poller.go", suite: suite{pkg: "./outbox", tests: "^TestALongLookDoesNotSilenceThePoller$"}, says: `after a look of 5s`,
 			changes: []change{{"min(10*time.Since(began), r.config.PollInterval)", "10*time.Since(began)"}},
 		},
 		{
