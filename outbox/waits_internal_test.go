@@ -221,3 +221,15 @@ func TestASoloRunGetsAWorkerHoweverBusyTheOthersAre(t *testing.T) {
 		}
 	})
 }
+
+// A look that took seconds is no reason to come later than without.
+func TestALongLookDoesNotSilenceThePoller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &run{Processor: &Processor{config: ProcessorConfig{}.withDefaults(true)}}
+		for took, want := range map[time.Duration]time.Duration{0: pollFloor, 20 * time.Millisecond: 200 * time.Millisecond, 5 * time.Second: time.Second} {
+			if got := r.rest(time.Now().Add(-took)); got != want {
+				t.Errorf("after a look of %s: got a rest of %s, want %s", took, got, want)
+			}
+		}
+	})
+}

@@ -268,37 +268,6 @@ func TestMiddlewareThatNeverReturnsIsNamed(t *testing.T) {
 	})
 }
 
-// A look that took seconds is no reason not to look for many times as long.
-func TestPollsGoOnAfterAStall(t *testing.T) {
-	t.Parallel()
-	db := testdb.Postgres(t)
-	ran := make(chan time.Time, 1)
-	consumer := func() bus.Consumer {
-		return bus.Consume("c", func(context.Context, order) error { ran <- time.Now(); return nil })
-	}
-	a, other := testapp.New(t, db, consumer()), testapp.New(t, db, consumer())
-	r := a.Start(outbox.ProcessorConfig{})
-	other.Produce(order{ID: "before"})
-	<-ran
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.ExecContext(t.Context(), "LOCK TABLE consumer_messages IN ACCESS EXCLUSIVE MODE"); err != nil {
-		t.Fatal(err)
-	}
-	<-time.After(3 * time.Second)
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	other.Produce(order{ID: "after"})
-	begun := time.Now()
-	if took := (<-ran).Sub(begun); took > 10*time.Second {
-		t.Errorf("after a stall of 3s: found after %s, want it within some polls", took)
-	}
-	r.MustStop()
-}
-
 // A claim that the server does not get done with keeps Run no longer than DrainTimeout and
 // two seconds.
 func TestAStopWaitsForNoClaim(t *testing.T) {
