@@ -56,7 +56,7 @@ func TestOnlySelects(t *testing.T) {
 		{"-only drain", []string{"drain"}, []string{"drain"}},
 		{"-only latency,loops", []string{"latency", "loops"}, []string{"latency-p50", "latency-p99"}},
 		{"-quick", []string{"drain", "transactional", "latency", "latency-across", "pinned", "chain", "foreign", "dead"}, []string{
-			"drain", "raw-limit", "produce", "wal", "transactional", "latency-p50", "latency-p99", "latency-across-p50",
+			"drain", "raw-limit", "produce", "wal", "transactional-alone", "transactional", "latency-p50", "latency-p99", "latency-across-p50",
 			"pinned", "chain-time", "chain-allocations", "foreign", "dead"}},
 	} {
 		o, err := parseOptions(strings.Fields(c.args), io.Discard)

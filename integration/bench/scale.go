@@ -121,6 +121,18 @@ func (s *session) payload(ctx context.Context) error {
 	return err
 }
 
+// largePayloads measures the drain of 64 MB of payloads of 64 KiB.
+func (s *session) largePayloads(ctx context.Context) error {
+	const size, messages = 64 << 10, 1000
+	return s.rounds(s.options.rounds, []entry{{contender.NameOurs, messages}, {contender.NameRaw, messages}}, func(c contender.Contender, messages int) error {
+		found, err := s.bench.Drain(ctx, c, measure.Drain{Messages: messages, Size: size})
+		if err == nil {
+			s.found("large-payloads", c.Name, "MB/s", found.Rate*size/1e6)
+		}
+		return err
+	})
+}
+
 // handlerSeconds is about how long the drain of slow handlers takes.
 const handlerSeconds = 4
 

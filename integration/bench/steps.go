@@ -24,19 +24,20 @@ func steps() []step {
 	return append([]step{
 		{name: "drain", quick: true, take: (*session).drain, goals: []report.Goal{
 			{Name: "drain", Measurement: "drain", Against: contender.NameRiver, AtLeast: 5},
-			{Name: "raw-limit", Measurement: "drain", Against: contender.NameRaw, AtLeast: 0.35},
-			{Name: "produce", Measurement: "produce", Against: contender.NameRiver, AtLeast: 1.5},
-			{Name: "wal", Measurement: "wal", AtMost: 900},
+			{Name: "raw-limit", Measurement: "drain", Against: contender.NameRaw, AtLeast: 0.6},
+			{Name: "produce", Measurement: "produce", Against: contender.NameRiver, AtLeast: 2},
+			{Name: "wal", Measurement: "wal", AtMost: 500},
 		}},
 		{name: "transactional", quick: true, take: (*session).transactional, goals: []report.Goal{
-			{Name: "transactional", Measurement: "transactional", Contender: contender.NameOursGrouped, Against: contender.NameRiver, AtLeast: 3},
+			{Name: "transactional-alone", Measurement: "transactional", Against: contender.NameRiver, AtLeast: 1},
+			{Name: "transactional", Measurement: "transactional", Contender: contender.NameOursGrouped, Against: contender.NameRiver, AtLeast: 5},
 		}},
 		{name: "latency", quick: true, take: (*session).latency, goals: []report.Goal{
 			{Name: "latency-p50", Measurement: "latency-p50", AtMost: 1},
 			{Name: "latency-p99", Measurement: "latency-p99", AtMost: 5},
 		}},
 		{name: "latency-across", quick: true, take: (*session).latencyAcross, goals: []report.Goal{
-			{Name: "latency-across-p50", Measurement: "latency-across-p50", Contender: contender.NameOursNotify, AtMost: 5},
+			{Name: "latency-across-p50", Measurement: "latency-across-p50", Contender: contender.NameOursNotify, AtMost: 3},
 		}},
 		{name: "pinned", quick: true, take: (*session).pinned, goals: []report.Goal{
 			{Name: "pinned", Measurement: "pinned", Against: nameUnpinned, AtLeast: 0.8},
@@ -57,18 +58,21 @@ func scaleSteps() []step {
 		{name: "commits", take: (*session).commits, goals: []report.Goal{
 			{Name: "commits", Measurement: "commits", Contender: contender.NameOursNotify, Against: contender.NameOurs, AtLeast: 0.95},
 		}},
-		{name: "backlog", take: (*session).backlog, goals: atLeast("backlog", 0.9)},
+		{name: "backlog", take: (*session).backlog, goals: atLeast("backlog", 0.95)},
 		{name: "consumers", take: (*session).consumers, goals: atLeast("consumers", 0.8)},
 		{name: "loops", take: (*session).loops},
 		{name: "processes", take: (*session).processes},
 		{name: "payload", take: (*session).payload},
+		{name: "large-payloads", take: (*session).largePayloads, goals: []report.Goal{
+			{Name: "large-payloads", Measurement: "large-payloads", Against: contender.NameRaw, AtLeast: 0.5},
+		}},
 		{name: "handler", take: (*session).handler},
 		{name: "in-flight", take: (*session).inFlight},
 		{name: "unregistered", take: (*session).unregistered, goals: atLeast("unregistered", 0.95)},
 		{name: "idle", take: (*session).idle, goals: []report.Goal{
 			{Name: "idle-statements", Measurement: "idle-statements", AtMost: 2},
-			{Name: "idle-cpu", Measurement: "idle-cpu", AtMost: 0.2},
+			{Name: "idle-cpu", Measurement: "idle-cpu", AtMost: 0.1},
 		}},
-		{name: "sqlite", take: (*session).sqlite, goals: atLeast("sqlite", 20_000)},
+		{name: "sqlite", take: (*session).sqlite, goals: atLeast("sqlite", 35_000)},
 	}
 }

@@ -128,7 +128,7 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"PostgreSQL 15, go1, linux/amd64, 2 cores, 3 rounds, 12 s",
+		"PostgreSQL 15, go1, linux/amd64, 2 cores, 3 rounds, 12 s, others had up to 0 % of the machine",
 		"measurement contender median lowest highest unit ours is",
 		"drain ours 100 90 1000 messages/s",
 		"drain river 25 20 30 messages/s 4 ×",
