@@ -174,7 +174,9 @@ func (d *dispatcher) dequeueLocked(c *consumer) *task {
 	if n > 1 {
 		t.others = slices.Clone(c.queue[1:n])
 	}
-	d.quarantine.started(t, time.Now())
+	if t.row.Crashes > 0 {
+		d.quarantine.started(t, time.Now())
+	}
 	clear(c.queue[:n])
 	c.queue = c.queue[n:]
 	d.queued -= n

@@ -41,7 +41,7 @@ type Processor struct {
 
 	mu      sync.Mutex
 	current *run // nil while it does not run
-	crashed bool // a Step runs a message that has crashed
+	crashed *run // the Step that may run messages that have crashed, if one does
 	lastErr error
 }
 
@@ -220,7 +220,6 @@ func (e *DrainError) Error() string {
 type run struct {
 	*Processor
 	ctx           context.Context // of the statements that must outlive a stop
-	crashing      bool            // it is a Step that keeps others from messages that have crashed
 	claiming      context.Context // of claims, which a stop does not end at once
 	owner         string
 	started       time.Time

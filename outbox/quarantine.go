@@ -189,11 +189,8 @@ func (s *quarantine) givenBack(crashes int) {
 	s.queued--
 }
 
-// started accounts for a message that begins to run.
+// started accounts for a message that has crashed and begins to run.
 func (s *quarantine) started(t *task, now time.Time) {
-	if t.row.Crashes == 0 {
-		return
-	}
 	if s.queued--; t.row.Crashes > 1 {
 		return
 	}

@@ -92,10 +92,10 @@ func (r *run) probe(wants []store.Want) (store.Probe, error) {
 func (r *run) alone() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.current != nil || r.Processor.crashed {
+	if r.current != nil || r.crashed != nil {
 		return false
 	}
-	r.Processor.crashed, r.crashing = true, true
+	r.crashed = r
 	return true
 }
 
@@ -103,8 +103,8 @@ func (r *run) alone() bool {
 func (r *run) over() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.crashing {
-		r.Processor.crashed = false
+	if r.crashed == r {
+		r.crashed = nil
 	}
 }
 

@@ -33,22 +33,7 @@ func TestNoEventOfAParkedStreamIsLost(t *testing.T) {
 					return err
 				}
 				p := projection.Projection{Name: "p", OnError: projection.ParkStream, AttemptDelay: time.Millisecond}
-				if name == "batch" {
-					p.Types = []string{"account.moved"}
-					p.Batch = func(ctx context.Context, tx bun.Tx, events []eventlog.Recorded) error {
-						for _, e := range events {
-							if err := one(ctx, tx, e.Stream, e.Version, e.Data.(moved).Amount); err != nil {
-								return err
-							}
-						}
-						return nil
-					}
-				} else {
-					p.On = []projection.Apply{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error {
-						m, _ := bus.Current(ctx)
-						return one(ctx, tx, m.Event.Stream, m.Event.Version, e.Amount)
-					})}
-				}
+				ofMoves(&p, name == "batch", one)
 				// A runner of its own for each part: the next begins with a whole page.
 				run := func(last eventlog.Appended) *projection.Runner {
 					r := l.runner(p)

@@ -286,22 +286,7 @@ func TestPoisonPolicies(t *testing.T) {
 					return nil
 				}
 				p := projection.Projection{Name: "p", OnError: c.policy, MaxAttempts: 2, AttemptDelay: time.Millisecond}
-				if c.batch {
-					p.Types = []string{"account.moved"}
-					p.Batch = func(ctx context.Context, tx bun.Tx, events []eventlog.Recorded) error {
-						for _, e := range events {
-							if err := one(ctx, tx, e.Stream, e.Version, e.Data.(moved).Amount); err != nil {
-								return err
-							}
-						}
-						return nil
-					}
-				} else {
-					p.On = []projection.Apply{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error {
-						m, _ := bus.Current(ctx)
-						return one(ctx, tx, m.Event.Stream, m.Event.Version, e.Amount)
-					})}
-				}
+				ofMoves(&p, c.batch, one)
 				for v := range 5 {
 					l.append("account-bad", eventlog.Expected(v), moved{map[bool]int{true: -1, false: 1}[v == 2]})
 					if v%2 == 0 {
@@ -394,5 +379,25 @@ func TestTheChainDecidesForProjectionsToo(t *testing.T) {
 	parked, err := r.Parked(l.ctx, "balances", 10)
 	if err != nil || len(parked) != 2 || !strings.Contains(parked[0].Reason, "three") || !strings.Contains(parked[1].Reason, "never") {
 		t.Errorf("parked: got %+v and %v, want three and four", parked, err)
+	}
+}
+
+// ofMoves has a projection apply moves, one by one or in batches.
+func ofMoves(p *projection.Projection, batch bool, one func(ctx context.Context, tx bun.Tx, stream string, version int64, amount int) error) {
+	if !batch {
+		p.On = []projection.Apply{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error {
+			m, _ := bus.Current(ctx)
+			return one(ctx, tx, m.Event.Stream, m.Event.Version, e.Amount)
+		})}
+		return
+	}
+	p.Types = []string{"account.moved"}
+	p.Batch = func(ctx context.Context, tx bun.Tx, events []eventlog.Recorded) error {
+		for _, e := range events {
+			if err := one(ctx, tx, e.Stream, e.Version, e.Data.(moved).Amount); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }

@@ -72,7 +72,7 @@ func courtesyMutants() []mutant {
 		},
 		{
 			name: "steps run crashed messages side by side", file: "outbox/step.go", suite: suite{pkg: inOutbox, tests: "^TestStepsBlameNoNeighbour$/^sqlite$"}, says: `a step beside it: got true`,
-			changes: []change{{"if r.current != nil || r.Processor.crashed {", "if r.current != nil {"}},
+			changes: []change{{"if r.current != nil || r.crashed != nil {", "if r.current != nil {"}},
 		},
 	}
 }
