@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
 // A Fault is what a [Proxy] does to a statement or a connection.
@@ -32,6 +34,7 @@ type Proxy struct {
 	decide   atomic.Pointer[func(sql string) Fault]
 	delay    atomic.Int64 // of everything on its way to the server
 	stalled  atomic.Bool  // nothing passes, and nobody is told
+	prepared testdb.Prepared
 	accepted atomic.Int64
 	wg       sync.WaitGroup
 
@@ -204,7 +207,7 @@ func (s *session) forward(header, body []byte) error {
 	s.pass()
 	fault := Forward
 	if sql, ok := s.proxy.wire.statement(header, body); ok {
-		fault = (*s.proxy.decide.Load())(sql)
+		fault = (*s.proxy.decide.Load())(s.proxy.prepared.Text(sql))
 	}
 	switch fault {
 	case DropQuery:

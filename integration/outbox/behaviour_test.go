@@ -181,19 +181,13 @@ func TestNothingRunsBeforeItIsDue(t *testing.T) {
 
 // countPolls counts the idle polls of processors that are started after it.
 func countPolls(a *app) *atomic.Int64 {
-	hook := &pollHook{}
-	a.DB = a.DB.WithQueryHook(hook)
-	return &hook.polls
-}
-
-type pollHook struct{ polls atomic.Int64 }
-
-func (h *pollHook) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context { return ctx }
-
-func (h *pollHook) AfterQuery(_ context.Context, event *bun.QueryEvent) {
-	if strings.Contains(event.Query, "AS kind") {
-		h.polls.Add(1)
-	}
+	var polls atomic.Int64
+	a.DB = a.DB.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
+		if strings.Contains(query, "AS kind") {
+			polls.Add(1)
+		}
+	}))
+	return &polls
 }
 
 func TestFailuresCountAndPoison(t *testing.T) {

@@ -20,12 +20,16 @@ import (
 // breaker fails every statement of a database handle while it is open, or every
 // one that writes while it is read-only.
 // It answers late while it is slow.
-type breaker struct{ open, readOnly, slow atomic.Bool }
+type breaker struct {
+	open, readOnly, slow atomic.Bool
+	prepared             testdb.Prepared
+}
 
 var errOutage = errors.New("outage")
 
 func (b *breaker) BeforeQuery(ctx context.Context, event *bun.QueryEvent) context.Context {
-	writes := !strings.HasPrefix(strings.TrimSpace(event.Query), "SELECT")
+	text := b.prepared.Text(event.Query)
+	writes := !strings.HasPrefix(strings.TrimSpace(text), "SELECT") && !strings.HasPrefix(text, "PREPARE")
 	if b.slow.Load() {
 		<-time.After(3 * time.Second)
 	}

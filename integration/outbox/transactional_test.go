@@ -161,13 +161,14 @@ func TestFencedTransactionalConsumerDoesNotRun(t *testing.T) {
 
 // beforeOnce does something before the first query with a text in it.
 type beforeOnce struct {
-	match string
-	do    func()
-	once  sync.Once
+	match    string
+	do       func()
+	once     sync.Once
+	prepared testdb.Prepared
 }
 
 func (h *beforeOnce) BeforeQuery(ctx context.Context, event *bun.QueryEvent) context.Context {
-	if strings.Contains(event.Query, h.match) {
+	if strings.Contains(h.prepared.Text(event.Query), h.match) {
 		h.once.Do(h.do)
 	}
 	return ctx

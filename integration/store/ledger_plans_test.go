@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -111,11 +112,11 @@ func (l *ledger) explained(c store.Claim) []explained {
 		results = append(results, store.Result{Claim: c.ID, Message: m.ID, Outcome: outcome, Errors: "e", Reason: "r"})
 	}
 	first := results[0].Message
-	wants := ledgerWants(170)
+	wants := manyWants()
 	later := store.WithClock(l.ctx, func() time.Time { return time.Now().Add(time.Hour) })
 	suspects := store.ClaimRequest{Owner: "b", Lease: time.Minute, Wants: wants, Select: store.Suspects, Limit: 8}
 	return []explained{
-		{"claim", []string{due}, func(db *bun.DB) error { _, err := l.Claim(l.ctx, db, ledgerRequest("b", 170)); return err }},
+		{"claim", []string{due}, func(db *bun.DB) error { _, err := l.Claim(l.ctx, db, manyRequest("b")); return err }},
 		{"claim of crashed messages", []string{crashed}, func(db *bun.DB) error { _, err := l.Claim(l.ctx, db, suspects); return err }},
 		{"probe", []string{due, crashed}, func(db *bun.DB) error { _, err := l.Probe(l.ctx, db, wants); return err }},
 		{"settle", []string{key}, func(db *bun.DB) error { _, err := l.Settle(l.ctx, db, "a", time.Minute, results); return err }},
@@ -129,17 +130,38 @@ func (l *ledger) explained(c store.Claim) []explained {
 		{"remove", []string{key}, func(db *bun.DB) error { _, err := l.Remove(l.ctx, db, store.Session{}, first); return err }},
 		{"unregistered", []string{due}, func(db *bun.DB) error { _, err := l.Unregistered(l.ctx, db, wants); return err }},
 		{"stored consumers", nil, func(db *bun.DB) error { _, err := l.StoredConsumers(l.ctx, db); return err }},
-		{"stats", nil, func(db *bun.DB) error { _, err := l.Stats(l.ctx, db, ledgerConsumers()); return err }},
+		{"stats", nil, func(db *bun.DB) error { _, err := l.Stats(l.ctx, db, manyConsumers()); return err }},
 	}
 }
 
+// manyConsumers are those of a large application.
+func manyConsumers() []string {
+	names := ledgerConsumers()
+	for i := len(names); i < 100; i++ {
+		names = append(names, fmt.Sprintf("consumer-%d", i))
+	}
+	return names
+}
+
+func manyWants() []store.Want {
+	var wants []store.Want
+	for _, consumer := range manyConsumers() {
+		wants = append(wants, store.Want{Consumer: consumer, Payload: "p", Limit: 5})
+	}
+	return wants
+}
+
+func manyRequest(owner string) store.ClaimRequest {
+	return store.ClaimRequest{Owner: owner, Lease: 30 * time.Second, Wants: manyWants(), MaxBytes: 1 << 20}
+}
+
 // fill makes the table that large; one message in two thousand has crashed.
-func (l *ledger) fill(rows int) {
+func (l *ledger) fill(rows int, names []string) {
 	l.Helper()
 	l.exec(`INSERT INTO consumer_messages (message_id, consumer_type, payload_type, payload, created_at, available_after, crashes)
-		SELECT gen_random_uuid(), (ARRAY['one', 'two', 'three'])[1 + i % 3], 'p', repeat('x', 200), now(), now() - i * interval '1 ms',
-		  CASE WHEN i % 2000 = 0 THEN 1 ELSE 0 END
-		FROM generate_series(1, ? - (SELECT count(*) FROM consumer_messages)) i`, rows)
+		SELECT gen_random_uuid(), (?::text[])[1 + i % ?], 'p', repeat('x', 200), now(), now() - i * interval '1 ms',
+		  CASE WHEN i % 2001 = 0 THEN 1 ELSE 0 END
+		FROM generate_series(1, ? - (SELECT count(*) FROM consumer_messages)) i`, pgdialect.Array(names), len(names), rows)
 }
 
 // explain checks the plan of every operation.
@@ -175,7 +197,7 @@ func (l *ledger) claimForExplain(claims int) store.Claim {
 	l.Helper()
 	var first store.Claim
 	for range claims {
-		c, err := l.Claim(l.ctx, l.db, ledgerRequest("a", 170))
+		c, err := l.Claim(l.ctx, l.db, manyRequest("a"))
 		if err != nil {
 			l.Fatalf("claim: %v", err)
 		}
@@ -194,33 +216,33 @@ func (l *ledger) claimForExplain(claims int) store.Claim {
 
 func TestExplainLedger(t *testing.T) {
 	t.Parallel()
-	const small, large = 1_000, 200_000
+	const small, large, huge = 1_000, 200_000, 1_000_000
 	t.Run("never analysed", func(t *testing.T) {
 		t.Parallel()
 		l := newExplainedLedger(t)
 		l.explain("empty", false, l.claimForExplain(1))
-		l.fill(small)
+		l.fill(small, manyConsumers())
 		l.explain("1k messages", false, l.claimForExplain(1))
-		l.fill(large)
+		l.fill(large, manyConsumers())
 		l.explain("200k messages", true, l.claimForExplain(10))
 	})
 	t.Run("analysed", func(t *testing.T) {
 		t.Parallel()
 		l := newExplainedLedger(t)
-		l.fill(small)
+		l.fill(small, manyConsumers())
 		c := l.claimForExplain(1)
 		l.exec("VACUUM ANALYZE")
 		l.explain("1k messages", false, c)
-		l.fill(large)
+		l.fill(huge, manyConsumers())
 		l.claimForExplain(10)
-		l.explain("200k messages, analysed when there were 1k", true, c)
+		l.explain("1M messages, analysed when there were 1k", true, c)
 		l.exec("VACUUM ANALYZE")
-		l.explain("200k messages", true, c)
+		l.explain("1M messages", true, c)
 	})
 	t.Run("claims not vacuumed", func(t *testing.T) {
 		t.Parallel()
 		l := newExplainedLedger(t)
-		l.fill(small)
+		l.fill(small, manyConsumers())
 		// The planner takes dead claims for live ones, each with ten messages.
 		l.exec(`INSERT INTO message_claims (owner, solo, claimed_at, leased_until, message_ids)
 			SELECT 'dead', false, now(), now(), ARRAY[-i] FROM generate_series(1, 50000) i`)
@@ -234,7 +256,7 @@ func TestExplainLedger(t *testing.T) {
 func TestUnregisteredReadsNoDeadEntries(t *testing.T) {
 	t.Parallel()
 	l := newExplainedLedger(t)
-	l.fill(50_000)
+	l.fill(50_000, ledgerConsumers())
 	l.exec("DELETE FROM consumer_messages")
 	for name, wants := range map[string][]store.Want{"all taken": ledgerWants(1), "the last is not": ledgerWants(1)[:2]} {
 		plan := l.plan(func(db *bun.DB) error { _, err := l.Unregistered(l.ctx, db, wants); return err })

@@ -4,16 +4,26 @@ import (
 	"context"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
-// QueryHook is called before every statement.
-type QueryHook func(ctx context.Context, query string)
+// QueryHook is a hook of bun that calls fn before every statement, with the text of what
+// was prepared where that is executed.
+func QueryHook(fn func(ctx context.Context, query string)) bun.QueryHook {
+	return &queryHook{fn: fn}
+}
 
-// BeforeQuery makes it a hook of bun.
-func (h QueryHook) BeforeQuery(ctx context.Context, e *bun.QueryEvent) context.Context {
-	h(ctx, e.Query)
+type queryHook struct {
+	fn       func(ctx context.Context, query string)
+	prepared testdb.Prepared
+}
+
+// BeforeQuery implements bun.QueryHook.
+func (h *queryHook) BeforeQuery(ctx context.Context, e *bun.QueryEvent) context.Context {
+	h.fn(ctx, h.prepared.Text(e.Query))
 	return ctx
 }
 
-// AfterQuery makes it a hook of bun.
-func (QueryHook) AfterQuery(context.Context, *bun.QueryEvent) {}
+// AfterQuery implements bun.QueryHook.
+func (*queryHook) AfterQuery(context.Context, *bun.QueryEvent) {}
