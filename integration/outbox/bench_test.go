@@ -2,12 +2,14 @@ package outbox_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -67,6 +69,51 @@ func BenchmarkProduce(b *testing.B) {
 				}
 				b.ReportMetric(float64(size)*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
 			})
+		})
+	}
+}
+
+// BenchmarkProduceOne produces one message in a transaction of the caller's, and beside it
+// inserts the same row with Bun alone.
+func BenchmarkProduceOne(b *testing.B) {
+	type row struct {
+		bun.BaseModel  `bun:"consumer_messages"`
+		MessageID      uuid.UUID `bun:"type:uuid"`
+		ConsumerType   string
+		PayloadType    string
+		Payload        string
+		CreatedAt      time.Time
+		AvailableAfter time.Time
+	}
+	insert := func(ctx context.Context, tx bun.Tx, payload signup) error {
+		text, err := json.Marshal(payload)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		_, err = tx.NewInsert().Model(&row{MessageID: uuid.Must(uuid.NewV7()), ConsumerType: "count", PayloadType: payload.PayloadType(),
+			Payload: string(text), CreatedAt: now, AvailableAfter: now}).Exec(ctx)
+		return err
+	}
+	db := testdb.Postgres(b)
+	_, producer := benchRegistry(b, db, func(context.Context, signup) error { return nil })
+	produce := func(ctx context.Context, tx bun.Tx, payload signup) error {
+		_, err := producer.Produce(ctx, tx, payload)
+		return err
+	}
+	for name, write := range map[string]func(context.Context, bun.Tx, signup) error{"insert": insert, "produce": produce} {
+		b.Run(name, func(b *testing.B) {
+			tx, err := db.BeginTx(b.Context(), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer tx.Rollback() //nolint:errcheck // nothing is kept
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if err := write(b.Context(), tx, newSignup(i)); err != nil {
+					b.Fatal(err)
+				}
+			}
 		})
 	}
 }

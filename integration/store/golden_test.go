@@ -165,10 +165,19 @@ func goldenOperations() []goldenOperation {
 		{"settle_poison", (*golden).settlePoison},
 		{"requeue", (*golden).requeue},
 		{"settle_free", (*golden).settleFree},
+		{"insert_many", func(g *golden) error {
+			_, err := g.Insert(g.Context(), g.db, slices.Repeat(goldenRows(""), 2))
+			return err
+		}},
 	}
 }
 
 func (g *golden) insert(key string) error {
+	_, err := g.Insert(g.Context(), g.db, goldenRows(key))
+	return err
+}
+
+func goldenRows(key string) []store.NewMessage {
 	id := func(n byte) uuid.UUID { return uuid.UUID{0: 1, 6: 0x70, 8: 0x80, 15: n} }
 	rows := []store.NewMessage{
 		{MessageID: id(1), ConsumerType: "send-receipt", PayloadType: "order.placed", Payload: `{"id":1}`, Headers: `{"tenant":"a"}`},
@@ -179,8 +188,7 @@ func (g *golden) insert(key string) error {
 	for i := range rows {
 		rows[i].InsertID = key
 	}
-	_, err := g.Insert(g.Context(), g.db, rows)
-	return err
+	return rows
 }
 
 func (g *golden) settle(owner string) error {

@@ -11,60 +11,68 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// insertSQL takes rows turned on their side, as arrays: the server parses a few
-// long literals in half the time that it takes for a list of values. Arrays that
-// are NULL, since no row has a value, are padded with NULL.
+// insertSQL takes rows turned on their side: the server parses a few long literals in half
+// the time that it takes for a list of values.
 const insertSQL = `
 INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
-SELECT u.id, u.consumer, u.kind, u.payload, NULLIF(u.headers, ''), NULLIF(u.key, ''), {now},
+SELECT u.id, u.consumer, u.kind, COALESCE(u.payload, ''), NULLIF(u.headers, ''), NULLIF(u.key, ''), {now},
   COALESCE(NULLIF(u.at, '')::timestamptz, {now} + u.delay * interval '1 microsecond', {now})
-FROM unnest(?::uuid[], ?::text[], ?::text[], ?::text[], ?::text[], ?::text[], ?::text[], ?::bigint[])
-  u(id, consumer, kind, payload, headers, key, at, delay)`
+FROM (SELECT ? AS id, ? AS consumer, ? AS kind, ? AS payload, ? AS headers, ? AS key, ? AS at, ? AS delay) u`
 
-// newColumns are rows to be inserted, turned on their side. A column that no row
-// has a value for stays nil.
-type newColumns struct {
-	ids                        []byte // as an array literal
-	consumers, kinds, payloads []string
-	headers, keys, instants    []string // empty stands for NULL
-	delays                     []int64
-}
-
-func newColumnsOf(rows []dialect.NewMessage) newColumns {
-	n := len(rows)
-	c := newColumns{ids: make([]byte, 0, 33*n), consumers: make([]string, n), kinds: make([]string, n), payloads: make([]string, n)}
-	for i, row := range rows {
-		if i > 0 {
-			c.ids = append(c.ids, ',')
-		}
-		c.ids = hex.AppendEncode(c.ids, row.MessageID[:])
-		c.consumers[i], c.kinds[i], c.payloads[i] = row.ConsumerType, row.PayloadType, row.Payload
-		enter(&c.headers, i, n, row.Headers)
-		enter(&c.keys, i, n, row.InsertID)
-		enter(&c.delays, i, n, row.Delay.Microseconds())
-		if !row.AvailableAt.IsZero() {
-			enter(&c.instants, i, n, timestamp(row.AvailableAt))
-		}
-	}
-	return c
-}
-
-// enter puts a value into a column that is made when its first value comes.
-func enter[T comparable](column *[]T, i, n int, value T) {
-	var zero T
-	if value == zero {
-		return
-	}
-	if *column == nil {
-		*column = make([]T, n)
-	}
-	(*column)[i] = value
-}
+// fewRows are planned in less time as a list of values.
+const fewRows = 6
 
 func (p *database) insertQuery(ctx context.Context, db bun.IDB, rows []dialect.NewMessage, suffix string) *bun.RawQuery {
-	c := newColumnsOf(rows)
-	return p.Query(ctx, db, insertSQL+suffix, bun.Safe("'{"+string(c.ids)+"}'"), pgdialect.Array(c.consumers), pgdialect.Array(c.kinds),
-		pgdialect.Array(c.payloads), pgdialect.Array(c.headers), pgdialect.Array(c.keys), pgdialect.Array(c.instants), pgdialect.Array(c.delays))
+	if len(rows) <= fewRows {
+		statement, values := p.InsertMessages(ctx, rows)
+		return p.Query(ctx, db, statement+suffix, values...)
+	}
+	return p.Query(ctx, db, insertSQL+suffix, idColumn(rows),
+		column(rows, "text", func(row *dialect.NewMessage) string { return row.ConsumerType }),
+		column(rows, "text", func(row *dialect.NewMessage) string { return row.PayloadType }),
+		column(rows, "text", func(row *dialect.NewMessage) string { return row.Payload }),
+		column(rows, "text", func(row *dialect.NewMessage) string { return row.Headers }),
+		column(rows, "text", func(row *dialect.NewMessage) string { return row.InsertID }),
+		column(rows, "text", func(row *dialect.NewMessage) string {
+			if row.AvailableAt.IsZero() {
+				return ""
+			}
+			return timestamp(row.AvailableAt)
+		}),
+		column(rows, "bigint", func(row *dialect.NewMessage) int64 { return row.Delay.Microseconds() }))
+}
+
+// column is a value of each row. What all rows have in common is sent once, and what none
+// has as NULL.
+func column[T comparable](rows []dialect.NewMessage, sqlType string, of func(*dialect.NewMessage) T) any {
+	var zero T
+	first, same := of(&rows[0]), 1
+	for same < len(rows) && of(&rows[same]) == first {
+		same++
+	}
+	switch {
+	case same < len(rows):
+		values := make([]T, len(rows))
+		for i := range rows {
+			values[i] = of(&rows[i])
+		}
+		return bun.SafeQuery("unnest(?::"+sqlType+"[])", pgdialect.Array(values))
+	case first == zero:
+		return bun.Safe("NULL::" + sqlType)
+	}
+	return bun.SafeQuery("?::"+sqlType, first)
+}
+
+// idColumn is the one that makes the rows.
+func idColumn(rows []dialect.NewMessage) bun.Safe {
+	literal := append(make([]byte, 0, 33*len(rows)+20), "unnest('{"...)
+	for i := range rows {
+		if i > 0 {
+			literal = append(literal, ',')
+		}
+		literal = hex.AppendEncode(literal, rows[i].MessageID[:])
+	}
+	return bun.Safe(append(literal, "}'::uuid[])"...))
 }
 
 func (p *database) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ func insertCases() []testCase {
 	return []testCase{
 		{"every consumer of a message gets a row", insertFanOut},
 		{"a large batch is cut into statements and keeps its order", insertMany},
+		{"rows are written alike in batches of any size, alike or not", insertSizes},
 		{"a delay counts from the clock", insertDelay},
 		{"a fixed instant is kept to the microsecond", insertInstants},
 		{"what has been available since before 1970 is claimed", insertLongAgo},
@@ -79,6 +81,43 @@ func insertMany(k *kit) {
 		if m.Payload != fmt.Sprint(i) {
 			k.Fatalf("row %d: got payload %s, want the order of the batch", i, m.Payload)
 		}
+	}
+}
+
+// insertSizes: a database may write few rows in another way than many, and once what all
+// of them have in common.
+func insertSizes(k *kit) {
+	k.pass(time.Minute)
+	var want []row
+	for _, n := range []int{1, 2, 6, 7, 40} {
+		for _, differ := range []bool{false, true} {
+			rows := make([]store.NewMessage, n)
+			for i := range rows {
+				m := k.message("c")
+				m.Payload, m.Headers, m.Delay = nasty()[n%len(nasty())], nasty()[0], time.Second
+				if differ {
+					m.ConsumerType, m.PayloadType = fmt.Sprint("consumer ", i%3), nasty()[i%5]
+					m.Payload, m.Headers, m.Delay = []string{nasty()[i%len(nasty())], ""}[i%2], []string{"", m.Headers}[i%2], time.Duration(i%4)*time.Second
+				}
+				wanted := row{MessageID: m.MessageID, Consumer: m.ConsumerType, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers,
+					InsertID: null, Created: k.now(), Available: k.in(m.Delay), Errors: null, Poisoned: "never"}
+				if m.Headers == "" {
+					wanted.Headers = null
+				}
+				if differ && i%4 == 3 {
+					m.Delay, m.AvailableAt, wanted.Available = 0, epoch().Add(time.Hour), span(epoch().Add(time.Hour))
+				}
+				rows[i], want = m, append(want, wanted)
+			}
+			k.insert(rows...)
+		}
+	}
+	got := k.messages()
+	slices.SortFunc(got, func(a, b row) int { return bytes.Compare(a.MessageID[:], b.MessageID[:]) })
+	equal(k, "rows", len(got), len(want))
+	for i := range got {
+		got[i].ID = 0
+		equal(k, fmt.Sprintf("row %d", i), got[i], want[i])
 	}
 }
 

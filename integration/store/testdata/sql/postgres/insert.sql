@@ -1,5 +1,5 @@
 INSERT INTO "app_consumer_messages" (message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
-SELECT u.id, u.consumer, u.kind, u.payload, NULLIF(u.headers, ''), NULLIF(u.key, ''), statement_timestamp(),
-  COALESCE(NULLIF(u.at, '')::timestamptz, statement_timestamp() + u.delay * interval '1 microsecond', statement_timestamp())
-FROM unnest('{01000000000070008000000000000001,01000000000070008000000000000002,01000000000070008000000000000003,01000000000070008000000000000001}'::uuid[], '{"send-receipt","send-receipt","send-receipt","update-stock"}'::text[], '{"order.placed","order.placed","order.placed","order.placed"}'::text[], '{"{\"id\":1}","{\"id\":2}","it''s","{\"id\":1}"}'::text[], '{"{\"tenant\":\"a\"}","","","{\"tenant\":\"a\"}"}'::text[], NULL::text[], '{"","","2026-01-02 03:04:05.678901+00:00",""}'::text[], '{0,90000000,0,0}'::bigint[])
-  u(id, consumer, kind, payload, headers, key, at, delay);
+VALUES ('01000000-0000-7000-8000-000000000001', 'send-receipt', 'order.placed', '{"id":1}', '{"tenant":"a"}', NULL, statement_timestamp(), statement_timestamp()),
+  ('01000000-0000-7000-8000-000000000002', 'send-receipt', 'order.placed', '{"id":2}', NULL, NULL, statement_timestamp(), statement_timestamp() + 90000000 * interval '1 microsecond'),
+  ('01000000-0000-7000-8000-000000000003', 'send-receipt', 'order.placed', 'it''s', NULL, NULL, statement_timestamp(), '2026-01-02 03:04:05.678901+00:00'::timestamptz),
+  ('01000000-0000-7000-8000-000000000001', 'update-stock', 'order.placed', '{"id":1}', '{"tenant":"a"}', NULL, statement_timestamp(), statement_timestamp());
