@@ -2,9 +2,9 @@
 // PostgreSQL's NOTIFY, so that a message or an event does not wait there for the
 // next poll. It is optional.
 //
-// A [Notifier] sends after the commit, never in an application's transaction, at
-// most one notification in 10 ms, and tells apart its own. It checks that it hears
-// itself. Notifications are hints: they carry nothing of a message, and without
+// A [Notifier] sends after the commit, never in an application's transaction, as
+// many notifications as take a tenth of the time, and tells apart its own. It checks
+// that it hears itself. Notifications are hints: they carry nothing of a message, and without
 // them processors find everything by polling, as before.
 //
 // It neither reads nor writes messages. It imports no driver: a [Listener] is

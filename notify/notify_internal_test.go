@@ -32,12 +32,14 @@ type server struct {
 	down     error // refuses everything
 	mute     bool  // Listen never gets so far as to listen
 	received func(string)
-	lost     chan error // ends Listen
+	lost     chan error    // ends Listen
+	takes    time.Duration // for each notification
 }
 
 func newServer() *server { return &server{lost: make(chan error)} }
 
 func (s *server) send(_ context.Context, text string) error {
+	defer func() { <-time.After(s.takes) }() // with the lock given back
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down != nil {
@@ -172,10 +174,12 @@ func (b *bubble) produced(wakes ...wakeup.Wake) {
 	synctest.Wait()
 }
 
-func TestOthersAreNotifiedAtOnceAndThenAtTheEndOfTheWindow(t *testing.T) {
+// The slower the server, the more commits share a notification.
+func TestNotifyingTakesATenthOfTheTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
+		s.takes = time.Millisecond
 		b := start(t, s, nil)
 		begin := time.Now()
 		for range 26 { // every ms from 0 to 25
@@ -187,9 +191,19 @@ func TestOthersAreNotifiedAtOnceAndThenAtTheEndOfTheWindow(t *testing.T) {
 		b.stop()
 		about, after := s.said(begin)
 		ms := time.Millisecond
-		if want := []time.Duration{0, 10 * ms, 20 * ms, 30 * ms, 1026 * ms}; !slices.Equal(after, want) {
+		if want := []time.Duration{0, 11 * ms, 22 * ms, 33 * ms, 1026 * ms}; !slices.Equal(after, want) {
 			t.Errorf("notified after: got %v, want %v", after, want)
 		}
+		s.takes = time.Second
+		b = start(t, s, nil)
+		b.produced()
+		<-time.After(s.takes)
+		b.produced()
+		<-time.After(2 * maxWindow)
+		if _, after := s.said(begin); len(after) != 7 {
+			t.Errorf("after a notification of a second: got %d in all, want 7 once %s have passed", len(after), maxWindow)
+		}
+		b.stop()
 		if slices.ContainsFunc(about, func(s string) bool { return s != "messages" }) {
 			t.Errorf("notifications: got %q, want all about messages", about)
 		}

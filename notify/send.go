@@ -13,9 +13,12 @@ import (
 )
 
 const (
-	// window is the least time from one notification to the next. The server
-	// lets one transaction after the other commit that notifies.
-	window = 10 * time.Millisecond
+	// share bounds the part of the time that notifying takes, since the server lets one
+	// transaction after the other commit that notifies.
+	share = 10
+	// Between notifications.
+	minWindow = time.Millisecond
+	maxWindow = 50 * time.Millisecond
 	// sendTimeout bounds one notification, the wait for a connection included.
 	sendTimeout = 2 * time.Second
 )
@@ -68,8 +71,8 @@ func (o *outbound) take() []string {
 	return about
 }
 
-// sendLoop notifies the others at once when they have not been for the length of
-// the window, and else at its end.
+// sendLoop notifies the others at once, unless they just were: then a little later, and
+// once for all that comes meanwhile.
 func (n *Notifier) sendLoop(ctx context.Context) {
 	for stopping := false; !stopping; {
 		select {
@@ -77,7 +80,7 @@ func (n *Notifier) sendLoop(ctx context.Context) {
 		case <-ctx.Done():
 			stopping = true
 		}
-		next := time.Now().Add(window)
+		began := time.Now()
 		if about := n.out.take(); len(about) > 0 {
 			// Not cancelled by a stop: what was committed before is announced.
 			if err := n.tell(context.WithoutCancel(ctx), about...); err != nil {
@@ -86,7 +89,7 @@ func (n *Notifier) sendLoop(ctx context.Context) {
 				n.sending.works()
 			}
 		}
-		outage.Pause(ctx, time.Until(next))
+		outage.Pause(ctx, min(max(share*time.Since(began), minWindow), maxWindow))
 	}
 }
 

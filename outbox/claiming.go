@@ -183,11 +183,11 @@ func (d *dispatcher) looks(from *store.Position) (wants []store.Want, stood []st
 }
 
 // expected returns the wants of consumers for which messages are expected.
-func (d *dispatcher) expected(now time.Time) (wants []store.Want) {
+func (d *dispatcher) expected(now time.Time, all bool) (wants []store.Want) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, want := range d.wants {
-		if now.Before(d.owner[i].expected) {
+		if all || now.Before(d.owner[i].expected) {
 			want.After = d.cursors[i].start
 			wants = append(wants, want)
 		}
@@ -195,19 +195,23 @@ func (d *dispatcher) expected(now time.Time) (wants []store.Want) {
 	return wants
 }
 
-// appeared acts on a look for those.
-func (d *dispatcher) appeared(wants []store.Want, p store.Probe) {
+// appeared acts on a look for those, and tells whether it brought work to consumers that
+// had none.
+func (d *dispatcher) appeared(wants []store.Want, p store.Probe) (news bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, i := range p.Due {
-		d.byName[wants[i].Consumer].activate()
+		c := d.byName[wants[i].Consumer]
+		news = news || !c.active
+		c.activate()
 	}
 	d.room.Broadcast()
+	return news
 }
 
 // found acts on a look for the given wants, which are all, that began while the cursors
-// stood at the given places, and tells whether it brought work to consumers that had none.
-func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Position, began time.Time) (news bool) {
+// stood at the given places.
+func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Position, began time.Time) {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -218,7 +222,6 @@ func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Posi
 	due := make([]bool, len(d.wants))
 	for i, want := range p.Due {
 		first[want], due[want] = p.First[i], true
-		news = news || !d.owner[want].active
 		d.owner[want].activate()
 	}
 	for i := range d.cursors {
@@ -230,7 +233,6 @@ func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Posi
 		d.work.Broadcast() // it may start a clean message after all
 	}
 	d.room.Broadcast()
-	return news
 }
 
 // foundBehind acts on a look at a part of what is due, which says nothing of the rest.

@@ -39,17 +39,23 @@ func (r *run) rest(began time.Time) time.Duration {
 }
 
 // expecting looks for messages that somebody here has produced, and whose commit nobody
-// announces: a few times soon, and for their consumers only, however many there are.
+// announces: a few times soon, and for their consumers only, however many there are. It
+// looks for those of all consumers when another process has told of a commit.
 func (r *run) expecting(ctx context.Context) {
 	r.soon.Loop(ctx, time.Hour, func() {
-		began := time.Now()
-		if wants := r.dispatcher.expected(began); len(wants) > 0 {
+		began, woken := time.Now(), r.wakePacer.take()
+		if wants := r.dispatcher.expected(began, woken); len(wants) > 0 {
 			probe, err := ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) (store.Probe, error) { return r.store.ProbeDue(ctx, r.db, wants) })
-			if err == nil {
-				r.dispatcher.appeared(wants, probe)
+			news := err == nil && r.dispatcher.appeared(wants, probe)
+			if woken {
+				r.wakePacer.after(time.Now(), news, r.counters.claimed.Load())
 			}
 		}
-		outage.Pause(ctx, r.rest(began))
+		if took := time.Since(began); took < pollFloor {
+			outage.Pause(ctx, took) // what is asked for has a pace of its own
+		} else {
+			outage.Pause(ctx, r.rest(began))
+		}
 	})
 }
 
@@ -58,7 +64,7 @@ func (r *run) expecting(ctx context.Context) {
 func (r *run) poll(ctx context.Context) (ok bool) {
 	// Armed before the look, so that whoever rings during it is heard.
 	r.alarm.Rearm(time.Now(), time.Now().Add(jitter(r.config.PollInterval)))
-	probe, news, err := r.lookAll(ctx)
+	probe, err := r.lookAll(ctx)
 	now := time.Now()
 	if err == nil {
 		err = r.comeBack(ctx)
@@ -85,9 +91,6 @@ func (r *run) poll(ctx context.Context) (ok bool) {
 	}
 	if probe.Lease > 0 {
 		r.alarm.By(now.Add(probe.Lease + pollFloor))
-	}
-	if again, ok := r.wakePacer.after(now, news, r.counters.claimed.Load()); ok {
-		r.alarm.By(again)
 	}
 	return true
 }
@@ -191,7 +194,9 @@ func (r *run) listen() (stop func()) {
 		switch {
 		case w.Schedules, w.Events: // not for us
 		case w.Remote:
-			r.alarm.By(r.wakePacer.next(time.Now()))
+			now := time.Now()
+			r.soon.By(r.wakePacer.next(now))
+			r.alarm.By(now.Add(remoteMax)) // there may be something that becomes due soon
 		case w.Expected:
 			now := time.Now()
 			r.dispatcher.expect(now, w.PayloadTypes)

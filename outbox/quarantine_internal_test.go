@@ -431,7 +431,7 @@ func TestExpectedMessagesAreLookedForByConsumer(t *testing.T) {
 	d.byName, d.room.L = map[string]*consumer{"a": a, "b": b, "c": c}, &d.mu
 	now := time.Now()
 	d.expect(now, []string{"one"})
-	wants := d.expected(now)
+	wants := d.expected(now, false)
 	if len(wants) != 2 || wants[0].Consumer != "a" || wants[1].Consumer != "c" {
 		t.Errorf("wants: got %+v, want those of payload type one", wants)
 	}
@@ -439,7 +439,7 @@ func TestExpectedMessagesAreLookedForByConsumer(t *testing.T) {
 	if a.active || b.active || !c.active {
 		t.Errorf("active: got a %t, b %t, c %t, want c alone", a.active, b.active, c.active)
 	}
-	if got := d.expected(now.Add(2 * time.Second)); len(got) != 0 {
+	if got := d.expected(now.Add(2*time.Second), false); len(got) != 0 {
 		t.Errorf("two seconds later: got %v expected, want nothing", got)
 	}
 }

@@ -110,16 +110,16 @@ func (r *run) sweepBack(ctx context.Context) (ok bool) {
 
 // lookAll is the look of a poll: from the beginning when it is time for that, else
 // from the cursors.
-func (r *run) lookAll(ctx context.Context) (probe store.Probe, news bool, err error) {
+func (r *run) lookAll(ctx context.Context) (probe store.Probe, err error) {
 	if due, polling := r.sweeper.due(time.Now(), r.outage.Ended()); due && polling {
 		began := time.Now()
-		probe, news, err = r.look(ctx, &store.Position{}, sweepPolling)
+		probe, err = r.look(ctx, &store.Position{}, sweepPolling)
 		r.sweeper.done(began, err == nil)
 		if err == nil {
-			return probe, news, nil
+			return probe, nil
 		}
 		if time.Since(began) < sweepPolling || ctx.Err() != nil || r.outage.Err() != nil {
-			return probe, false, err
+			return probe, err
 		}
 		r.dispatcher.skip(time.Now()) // for who has no better idea where to begin
 		r.sweeper.aside(func() bool { return r.sweepBack(ctx) })
@@ -127,19 +127,22 @@ func (r *run) lookAll(ctx context.Context) (probe store.Probe, news bool, err er
 		r.sweeper.aside(func() bool { return r.sweepBack(ctx) })
 	}
 	began := time.Now()
-	probe, news, err = r.look(ctx, nil, statementTimeout)
+	probe, err = r.look(ctx, nil, statementTimeout)
 	if err != nil && tooSlow(began) && r.outage.Err() == nil {
 		r.dispatcher.skip(time.Now())
 	}
-	return probe, news, err
+	return probe, err
 }
 
-// look has the dispatcher know what there is to find, and tells whether that is news.
-func (r *run) look(ctx context.Context, from *store.Position, patience time.Duration) (probe store.Probe, news bool, err error) {
+// look has the dispatcher know what there is to find.
+func (r *run) look(ctx context.Context, from *store.Position, patience time.Duration) (probe store.Probe, err error) {
 	began := time.Now()
 	wants, stood := r.dispatcher.looks(from)
 	probe, err = ask(ctx, r, "poll", patience, func(ctx context.Context) (store.Probe, error) { return r.store.Probe(ctx, r.db, wants) })
-	return probe, err == nil && r.dispatcher.found(probe, wants, stood, began), err
+	if err == nil {
+		r.dispatcher.found(probe, wants, stood, began)
+	}
+	return probe, err
 }
 
 // tooSlow tells of a statement that failed whether its time was up.

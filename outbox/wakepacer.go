@@ -11,13 +11,8 @@ const (
 	// find a message taken already rather than try to claim it.
 	remoteSpread = time.Millisecond
 	// Between looks that others ask for: the shorter the more they bring.
-	remoteMin = 3 * time.Millisecond
+	remoteMin = time.Millisecond
 	remoteMax = 50 * time.Millisecond
-	// Each of the others notifies us at most every 10 ms. For a while after that
-	// there may be more than we were told of, and it pays to look unasked, as long
-	// as we look more often than they notify.
-	remoteRecent  = 20 * time.Millisecond
-	remoteUnasked = 10 * time.Millisecond
 )
 
 // wakePacer paces the looks for what other processes have produced. Where many
@@ -26,7 +21,7 @@ const (
 // safe for concurrent use.
 type wakePacer struct {
 	mu      sync.Mutex
-	woken   time.Time // by another process, last
+	woken   bool // by another process, since the last look
 	looked  time.Time
 	pace    time.Duration
 	news    bool  // a look found work for idle consumers; nothing was claimed since
@@ -37,14 +32,25 @@ type wakePacer struct {
 func (m *wakePacer) next(now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.woken = now
-	return later(now.Add(rand.N(remoteSpread)), m.looked.Add(m.pace))
+	m.woken = true
+	spread := remoteSpread
+	if m.pace == remoteMin { // the last look brought something: we go first
+		spread /= 4
+	}
+	return later(now.Add(rand.N(spread)), m.looked.Add(m.pace))
 }
 
-// after notes a look: whether it found work for idle consumers, and how many
-// messages were claimed by then. It returns when to look again unasked, or false
-// when that would not pay.
-func (m *wakePacer) after(now time.Time, news bool, claimed int64) (again time.Time, ok bool) {
+// take tells whether another process woke us since the last look.
+func (m *wakePacer) take() (woken bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	woken, m.woken = m.woken, false
+	return woken
+}
+
+// after notes such a look: whether it found work for idle consumers, and how many
+// messages were claimed by then.
+func (m *wakePacer) after(now time.Time, news bool, claimed int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pace = min(max(m.pace+m.pace/2, remoteMin), remoteMax)
@@ -52,5 +58,4 @@ func (m *wakePacer) after(now time.Time, news bool, claimed int64) (again time.T
 		m.news, m.pace = false, remoteMin
 	}
 	m.looked, m.news, m.claimed = now, m.news || news, claimed
-	return now.Add(m.pace), m.pace < remoteUnasked && now.Sub(m.woken) < remoteRecent
 }
