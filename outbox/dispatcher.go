@@ -19,10 +19,11 @@ type dispatcher struct {
 	byPayload map[string][]*consumer // also by former payload types
 
 	mu            sync.Mutex
-	work          sync.Cond // workers wait here
-	room          sync.Cond // claim loops wait here
-	waiting       int       // claim loops that wait
-	queued        int       // claimed, not started
+	work          sync.Cond     // workers wait here
+	room          sync.Cond     // claim loops wait here
+	busy          chan struct{} // of size 1: there was nothing to run, and now there is
+	waiting       int           // claim loops that wait
+	queued        int           // claimed, not started
 	running       int
 	runTx         int // running transactional consumers
 	reserved      int // asked for by claims under way
@@ -41,7 +42,7 @@ type dispatcher struct {
 }
 
 func newDispatcher(config ProcessorConfig, consumers []*consumer) *dispatcher {
-	d := &dispatcher{config: config, consumers: consumers, byName: make(map[string]*consumer), byPayload: make(map[string][]*consumer)}
+	d := &dispatcher{config: config, consumers: consumers, busy: make(chan struct{}, 1), byName: make(map[string]*consumer), byPayload: make(map[string][]*consumer)}
 	for _, c := range consumers {
 		for _, want := range wantsOf(c.Consumer) {
 			c.wants = append(c.wants, len(d.wants))
@@ -104,6 +105,12 @@ func (d *dispatcher) push(tasks []task) bool {
 	defer d.mu.Unlock()
 	if d.closed {
 		return false
+	}
+	if d.running+d.queued == 0 {
+		select {
+		case d.busy <- struct{}{}:
+		default:
+		}
 	}
 	for i := range tasks {
 		t := &tasks[i]

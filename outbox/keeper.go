@@ -14,8 +14,9 @@ import (
 // What is worth a warning it logs once a second.
 func (r *run) keeper(ctx context.Context) {
 	lease := r.config.LeaseDuration
-	ticker := time.NewTicker(min(max(lease/20, 50*time.Millisecond), 250*time.Millisecond))
-	defer ticker.Stop()
+	busy := min(max(lease/20, 50*time.Millisecond), 250*time.Millisecond)
+	timer := time.NewTimer(busy)
+	defer timer.Stop()
 	renewals := make(chan struct{}, 1)
 	renewer := background(func() { r.renewer(ctx, renewals) })
 	defer func() { <-renewer }()
@@ -25,7 +26,13 @@ func (r *run) keeper(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-ticker.C:
+		case <-r.dispatcher.busy:
+			timer.Reset(busy)
+		case now := <-timer.C:
+			timer.Reset(busy)
+			if running, queued := r.dispatcher.load(); running+queued+len(r.ledger.held()) == 0 {
+				timer.Reset(lease / 4) // an idle process pays more for waking up than for a poll
+			}
 			for _, w := range r.slots {
 				w.overdue(now)
 			}
