@@ -26,20 +26,31 @@ WHERE (m.consumer_type, m.payload_type) IN (SELECT j.value ->> 0, j.value ->> 1 
   AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
 ORDER BY m.available_after, m.id LIMIT ?`
 
+// unchangedSQL reads what may have become of picks meanwhile, of those that may still be
+// claimed.
+const unchangedSQL = `
+SELECT m.id, m.attempts, m.crashes, m.available_after FROM json_each(?) j JOIN {messages} m ON m.id = j.value
+WHERE m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)`
+
 const recordSQL = `
 INSERT INTO {claims} (owner, solo, claimed_at, leased_until, message_ids)
 VALUES (?, ?, {now}, {now} + ?, ?) RETURNING id`
 
+// Claim picks without the write lock, which reading the messages would hold for most of
+// its time, and takes it to record those that are as they were.
 func (s *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
+	picks, err := s.pick(ctx, db, r)
+	if err != nil {
+		return c, fmt.Errorf("pick: %w", err)
+	}
+	if c, picks = r.Trim(picks); len(picks) == 0 {
+		return c, nil
+	}
 	err = s.InTx(ctx, db, func(tx bun.IDB) error {
-		picks, err := s.pick(ctx, tx, r)
-		if err != nil {
-			return fmt.Errorf("pick: %w", err)
+		ids, err := s.unchanged(ctx, tx, picks)
+		if err != nil || len(ids) == 0 {
+			return err
 		}
-		if c, picks = r.Trim(picks); len(picks) == 0 {
-			return nil
-		}
-		ids := dialect.PickedIDs(picks)
 		c.Sent = time.Now()
 		if err := s.Query(ctx, tx, recordSQL, r.Owner, r.Solo, r.Lease.Microseconds(), dialect.AsJSON(ids)).Scan(ctx, &c.ID); err != nil {
 			return fmt.Errorf("record: %w", err)
@@ -47,6 +58,30 @@ func (s *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest
 		return s.Take(ctx, tx, &c, picks, ids)
 	})
 	return c, err
+}
+
+// unchanged returns the ids of those picks that may still be claimed. Nothing else of a
+// message ever changes.
+func (s *database) unchanged(ctx context.Context, tx bun.IDB, picks []dialect.Pick) (ids []int64, err error) {
+	type state struct {
+		ID                int64
+		Attempts, Crashes int
+		AvailableAfter    dialect.Moment
+	}
+	var found []state
+	if err := s.Query(ctx, tx, unchangedSQL, dialect.AsJSON(dialect.PickedIDs(picks))).Scan(ctx, &found); err != nil {
+		return nil, fmt.Errorf("look again: %w", err)
+	}
+	now := make(map[int64]state, len(found))
+	for _, m := range found {
+		now[m.ID] = m
+	}
+	for _, p := range picks {
+		if m, ok := now[p.ID]; ok && m.Attempts == p.Attempts && m.Crashes == p.Crashes && m.AvailableAfter.Equal(p.AvailableAfter.Time) {
+			ids = append(ids, p.ID)
+		}
+	}
+	return ids, nil
 }
 
 func (s *database) pick(ctx context.Context, tx bun.IDB, r dialect.ClaimRequest) ([]dialect.Pick, error) {

@@ -19,6 +19,7 @@ import (
 type database struct {
 	dialect.Returning
 	dialect.Lists
+	turn chan struct{} // of size 1: who writes
 }
 
 // New returns the dialect for tables of these names.
@@ -26,7 +27,7 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 	if tables.Schema != "" {
 		return nil, fmt.Errorf("schema %q: SQLite has no schemas, leave Tables.Schema empty", tables.Schema)
 	}
-	s := new(database)
+	s := &database{turn: make(chan struct{}, 1)}
 	s.Lists = dialect.Lists{SQL: listStatements(), Dialect: s}
 	s.Returning = dialect.Returning{Names: dialect.NewNames(tables, `"`, traits()), Dialect: s}
 	return s, nil
@@ -44,7 +45,17 @@ func traits() dialect.Traits {
 }
 
 // InTx runs fn in a transaction that holds the write lock from the start.
+// Those of one process wait for each other here: SQLite has them sleep for ever longer
+// instead, and look again.
 func (s *database) InTx(ctx context.Context, db bun.IDB, fn func(tx bun.IDB) error) error {
+	if _, ours := db.(*bun.DB); ours { // else it may have the lock already
+		select {
+		case s.turn <- struct{}{}:
+			defer func() { <-s.turn }()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 	return db.RunInTx(ctx, nil, func(_ context.Context, tx bun.Tx) error {
 		if _, err := s.Query(ctx, tx, lockSQL).Exec(ctx); err != nil {
 			return fmt.Errorf("lock: %w", err)
