@@ -13,7 +13,7 @@ func onMariaDB(tests string) suite { return suite{pkg: inStore, tests: tests} }
 
 // mariaClaimMutants break what a claim rests on where it takes several statements.
 func mariaClaimMutants() []mutant {
-	const meanwhile = "^TestMariaDBClaimSeesWhatHappenedMeanwhile$"
+	const meanwhile = "^TestClaimSeesWhatHappenedMeanwhile$/^mariadb$"
 	return []mutant{
 		{
 			name: "MariaDB: claims not asked for once rows are locked", file: mariaClaim, suite: onMariaDB(meanwhile + "/^claimed"), says: `got map\[c0:10 c1:10\], want map\[c0:10\]`,

@@ -50,7 +50,7 @@ const (
 
 // mutants are all there are.
 func mutants() []mutant {
-	return slices.Concat(claimMutants(), cursorMutants(), suspectMutants(), courtesyMutants(), settleMutants(), crashMutants(), processMutants(), mariaClaimMutants(), mariaSettleMutants(), mariaBarMutants(), barMutants(), eventLogMutants(), sqliteSettleMutants(), guestMutants(), errorMutants(), scheduleMutants())
+	return slices.Concat(claimMutants(), planMutants(), cursorMutants(), suspectMutants(), courtesyMutants(), settleMutants(), crashMutants(), processMutants(), mariaClaimMutants(), mariaSettleMutants(), mariaBarMutants(), barMutants(), eventLogMutants(), sqliteSettleMutants(), guestMutants(), errorMutants(), scheduleMutants())
 }
 
 func claimMutants() []mutant {
@@ -62,6 +62,30 @@ func claimMutants() []mutant {
 		{
 			name: "claim without READ COMMITTED", file: "internal/store/postgres/postgres.go", suite: suite{pkg: inStore, tests: "^TestLedgerClaimsOnceUnderAnyDefaultIsolation$/^repeatable_read$"}, says: `got it in claims \d+ and \d+, want one`,
 			changes: []change{{"BEGIN ISOLATION LEVEL READ COMMITTED; ", "BEGIN; "}},
+		},
+	}
+}
+
+// planMutants break what prepared statements and large batches rest on.
+func planMutants() []mutant {
+	const planned = "internal/store/postgres/planned.go"
+	on := func(tests string) suite { return suite{pkg: inStore, tests: tests} }
+	return []mutant{
+		{
+			name: "a prepared statement is used on another connection", file: planned, suite: on("^TestEveryConnectionPlansForItself$"), says: `got statements sent as text`,
+			changes: []change{{"func(driverConn any) error { key = driverConn; return nil }", "func(any) error { key = p; return nil }"}},
+		},
+		{
+			name: "what a pooler lost is not sent as text", file: planned, suite: on("^TestAPoolerThatLosesPlansIsNoticed$"), says: `claim: got 0 messages`,
+			changes: []change{{"\treturn fn(session{database: p, IDB: conn, conn: conn})\n}", "\treturn nil\n}"}},
+		},
+		{
+			name: "what a migration has changed is not prepared anew", file: planned, suite: on("^TestPlansThatAMigrationInvalidatesAreMadeAgain$"), says: `cached plan must not change result type`,
+			changes: []change{{"case dberr.IsPlanStale(err):", "case false:"}},
+		},
+		{
+			name: "a batch above the bound", file: "outbox/order.go", suite: suite{pkg: "./outbox", tests: "^TestBatchesFollowTheRate$"}, says: `got 3125 asked for, want 2000`,
+			changes: []change{{"min(max(finished/32, slowBatch), d.config.BatchSize)", "max(finished/32, slowBatch)"}},
 		},
 	}
 }

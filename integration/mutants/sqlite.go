@@ -6,6 +6,7 @@ package main
 // under one lock.
 func sqliteSettleMutants() []mutant {
 	const settle, lists = "internal/store/sqlite/settle.go", "internal/store/dialect/lists.go"
+	const claim = "internal/store/sqlite/claim.go"
 	on := func(tests string) suite { return suite{pkg: inStore, tests: tests} }
 	return []mutant{
 		{
@@ -15,6 +16,10 @@ func sqliteSettleMutants() []mutant {
 		{
 			name: "settle under anybody's claim, on SQLite", file: settle, suite: on("^TestStore$/^sqlite$/^settle_guards$"), says: `settle_guard\.go:\d+: (settled|claims|messages):`,
 			changes: []change{{"AND owner = ?`", "AND ? <> ''`"}},
+		},
+		{
+			name: "a claim does not look again under the lock, on SQLite", file: claim, suite: on("^TestClaimSeesWhatHappenedMeanwhile$/^sqlite$/^claimed"), says: `got map\[c0:10 c1:10\], want map\[c0:10\]`,
+			changes: []change{{"m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)`\n\nconst recordSQL", "m.consumer_type NOT IN (` + dialect.PausedNames + `)`\n\nconst recordSQL"}},
 		},
 		{
 			name: "a result looks through the list of its claim, on SQLite", file: settle, suite: suite{pkg: inStore, tests: "^TestSQLiteSettlesByLookups$"}, says: `plan: got "SCAN j VIRTUAL TABLE`,

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -263,75 +262,6 @@ func TestMariaDBRenewalsWrite(t *testing.T) {
 	defer tx.Rollback() //nolint:errcheck // nothing is written
 	if _, err := s.Extend(t.Context(), tx, "nobody", time.Minute); dberr.ClassOf(err) != dberr.ReadOnly {
 		t.Errorf("renewal of nothing, read-only: got error %v, want one that says so", err)
-	}
-}
-
-// TestMariaDBClaimSeesWhatHappenedMeanwhile: candidates are looked for, locked and
-// asked for in statements of their own. What happens to those of c1 before they are
-// locked counts.
-func TestMariaDBClaimSeesWhatHappenedMeanwhile(t *testing.T) {
-	t.Parallel()
-	type world struct {
-		*store.Store
-		db *bun.DB
-	}
-	exec := func(statement string) func(context.Context, world) error {
-		return func(ctx context.Context, w world) error { _, err := w.db.NewRaw(statement).Exec(ctx); return err }
-	}
-	request := func(owner string, selection store.Selection, consumers ...string) (r store.ClaimRequest) {
-		r = store.ClaimRequest{Owner: owner, Lease: time.Minute, MaxBytes: 1 << 20, Limit: 100, Select: selection}
-		for _, name := range consumers {
-			r.Wants = append(r.Wants, store.Want{Consumer: name, Payload: "p", Limit: 10})
-		}
-		return r
-	}
-	for name, happens := range map[string]func(context.Context, world) error{
-		"paused": func(ctx context.Context, w world) error { return w.Pause(ctx, w.db, []string{"c1"}) },
-		"claimed": func(ctx context.Context, w world) error {
-			_, clean := w.Claim(ctx, w.db, request("b", store.Clean, "c1"))
-			_, suspects := w.Claim(ctx, w.db, request("b", store.Suspects, "c1"))
-			return errors.Join(clean, suspects)
-		},
-		"put off":     exec("UPDATE consumer_messages SET available_after = 1 << 60 WHERE consumer_type = 'c1'"),
-		"crashed":     exec("UPDATE consumer_messages SET crashes = crashes + 1 WHERE consumer_type = 'c1'"),
-		"cancelled":   exec("DELETE FROM consumer_messages WHERE consumer_type = 'c1'"),
-		"all of c1's": exec("UPDATE consumer_messages SET available_after = 0 WHERE consumer_type = 'c1'"), // which changes nothing
-	} {
-		for _, selection := range []store.Selection{store.Clean, store.Suspects} {
-			t.Run(fmt.Sprint(name, " ", selection), func(t *testing.T) {
-				t.Parallel()
-				w := world{db: testdb.MariaDB(t)}
-				w.Store = mariaStore(t, w.db)
-				fill(t, w.db, 400) // 20 of each consumer, of which 10 have crashed
-				if err := exec("UPDATE consumer_messages SET crashes = 1 WHERE id <= 200")(t.Context(), w); err != nil {
-					t.Fatal(err)
-				}
-				happened := false
-				hooked := w.db.WithQueryHook(testapp.QueryHook(func(ctx context.Context, query string) {
-					if strings.Contains(query, "FOR UPDATE SKIP LOCKED") && !happened {
-						happened = true
-						if err := happens(ctx, w); err != nil {
-							t.Error(err)
-						}
-					}
-				}))
-				c, err := w.Claim(t.Context(), hooked, request("a", selection, "c0", "c1"))
-				if err != nil || !happened {
-					t.Fatalf("claim: got error %v, happened %v, want none and true", err, happened)
-				}
-				got := make(map[string]int)
-				for _, m := range c.Messages {
-					got[m.ConsumerType]++
-				}
-				want := map[string]int{"c0": 10}
-				if name == "all of c1's" {
-					want["c1"] = 10
-				}
-				if !maps.Equal(got, want) {
-					t.Errorf("claim: got %v, want %v", got, want)
-				}
-			})
-		}
 	}
 }
 

@@ -51,6 +51,26 @@ func TestAPoolerThatLosesPlansIsNoticed(t *testing.T) {
 	l.claimAndFinish(db)
 }
 
+// TestEveryConnectionPlansForItself: what one has prepared another does not know.
+func TestEveryConnectionPlansForItself(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.claimAndFinish(l.db)
+	err := l.db.RunInTx(l.ctx, nil, func(ctx context.Context, tx bun.Tx) error { // takes that connection
+		if _, err := tx.ExecContext(ctx, "SELECT 1"); err != nil {
+			return err
+		}
+		l.claimAndFinish(l.db)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Unprepared() {
+		t.Error("got statements sent as text, want them prepared on both connections")
+	}
+}
+
 // TestPlansThatAMigrationInvalidatesAreMadeAgain: the error reaches nobody.
 func TestPlansThatAMigrationInvalidatesAreMadeAgain(t *testing.T) {
 	t.Parallel()
