@@ -19,8 +19,9 @@ type Health struct {
 	// Abandoned names the consumers, or projections, that ignored their timeout and are
 	// still running.
 	Abandoned []string `json:"abandoned,omitempty"`
-	// Unprepared is true of a processor of messages that sends its statements as text, since
-	// a connection pooler loses those that are prepared. It is slower, and nothing else.
+	// Unprepared is true of a processor of messages that sends its statements as text until
+	// the process ends, since a connection had lost those that it had prepared: behind a
+	// connection pooler, or after DISCARD ALL. It is slower, and nothing else.
 	Unprepared bool `json:"unprepared,omitempty"`
 	// Err is the database's last error while it does not answer, or what Run returned.
 	Err error `json:"-"`

@@ -140,8 +140,8 @@ func (r *Registry) Codec() Codec { return r.codec }
 // Events returns the payloads that are recorded in the event log, or nil.
 func (r *Registry) Events() eventTypes { return r.events }
 
-// Committed wakes the processors of this process: messages of these payload types were
-// committed, or some of any type. Call it after a transaction of your own in which
+// Committed wakes the processors of this process, and those of others where a notifier runs:
+// messages of these payload types were committed, or some of any type. Call it after a transaction of your own in which
 // messages were produced; outbox.Producer.RunInTx does so by itself.
 func (r *Registry) Committed(payloadTypes ...string) {
 	r.wakeups.Send(wakeup.Wake{PayloadTypes: payloadTypes})

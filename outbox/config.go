@@ -22,9 +22,9 @@ type ProcessorConfig struct {
 	// to 1 on a database without row locks, where more is an error.
 	ClaimLoops int
 	// BatchSize is the most messages one claim takes: up to 500, and more where consumers
-	// finish more than 16,000 in a second. With ClaimLoops it bounds what waits for a worker:
-	// ClaimLoops x BatchSize + Concurrency messages are what a crash can repeat. Defaults
-	// to 2000.
+	// finish more than 16,000 in a second. It bounds what a crash can repeat: ClaimLoops x
+	// BatchSize + Concurrency messages wait or run at most, and claiming waits while the
+	// outcomes of more than 5 x BatchSize, or 1,000, are not written yet. Defaults to 2000.
 	BatchSize int
 	// ClaimPause is the wait after a claim that came back full, at most
 	// PollInterval. Wake-ups cut it short. Defaults to 0.

@@ -17,6 +17,7 @@ func (r *run) keeper(ctx context.Context) {
 	busy := min(max(lease/20, 50*time.Millisecond), 250*time.Millisecond)
 	timer := time.NewTimer(busy)
 	defer timer.Stop()
+	idle := false
 	renewals := make(chan struct{}, 1)
 	renewer := background(func() { r.renewer(ctx, renewals) })
 	defer func() { <-renewer }()
@@ -27,37 +28,48 @@ func (r *run) keeper(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-r.dispatcher.busy:
-			timer.Reset(busy)
+			if idle { // else the next look is near, and must not be put off
+				timer.Reset(busy)
+				idle = false
+			}
 		case now := <-timer.C:
-			timer.Reset(busy)
-			if running, queued := r.dispatcher.load(); running+queued+len(r.ledger.held()) == 0 {
-				timer.Reset(lease / 4) // an idle process pays more for waking up than for a poll
-			}
-			for _, w := range r.slots {
-				w.overdue(now)
-			}
-			for _, t := range r.dispatcher.stale(now.Add(-time.Second)) {
-				r.settled(t, errUnstarted)
-			}
-			// A sixth of a lease before it could run out.
-			r.cancelled(&r.unrenewed, r.ledger.expire(now.Add(lease/6)))
-			r.report(time.Second)
-			if !now.Before(next) {
+			if r.keep(now); !now.Before(next) {
 				next = now.Add(lease / 4)
 				select {
 				case renewals <- struct{}{}:
 				default: // the last renewal is still under way
 				}
 			}
+			kept := r.report(time.Second)
+			running, queued := r.dispatcher.load()
+			if idle = !kept && running+queued+len(r.ledger.held()) == 0; idle {
+				timer.Reset(lease / 4) // an idle process pays more for waking up than for a poll
+			} else {
+				timer.Reset(busy)
+			}
 		}
 	}
 }
 
-// report logs what was worth a warning, if the last one is older than the pause.
-func (r *run) report(pause time.Duration) {
-	r.unrenewed.flush(pause)
-	r.takenAway.flush(pause)
-	r.recovered.flush(pause)
+// keep is one look of the keeper's.
+func (r *run) keep(now time.Time) {
+	for _, w := range r.slots {
+		w.overdue(now)
+	}
+	for _, t := range r.dispatcher.stale(now.Add(-time.Second)) {
+		r.settled(t, errUnstarted)
+	}
+	// A sixth of a lease before it could run out.
+	r.cancelled(&r.unrenewed, r.ledger.expire(now.Add(r.config.LeaseDuration/6)))
+}
+
+// report logs what was worth a warning, if the last one is older than the pause: true means
+// that there is more to log later.
+func (r *run) report(pause time.Duration) (kept bool) {
+	for _, n := range []*notice{&r.unrenewed, &r.takenAway, &r.recovered} {
+		kept = n.flush(pause) || kept
+	}
+	return kept
 }
 
 // cancelled reports claims whose handlers the ledger has cancelled, and gives back what

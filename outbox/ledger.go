@@ -14,7 +14,8 @@ import (
 const (
 	settleDelay = 50 * time.Millisecond  // how long the first result of a claim waits for others
 	settleBatch = 2000                   // results that are settled without waiting
-	maxUnsent   = 5 * settleBatch        // results beyond which claiming waits for settling
+	unsentBatch = 5                      // batches of results beyond which claiming waits for settling
+	leastUnsent = 1000                   // the same of results, where batches are small
 	busyDelay   = 500 * time.Millisecond // until results are sent again whose messages were locked
 	maxAside    = 15 * time.Second       // the same, of those that the database did not take, however often
 )
@@ -38,21 +39,22 @@ type lease struct {
 // ledger keeps this process's books: which claims it holds and which results
 // are still to be settled.
 type ledger struct {
-	mu      sync.Mutex
-	drained sync.Cond // claim loops wait here while settling lags behind
-	leases  map[int64]*lease
-	unsent  int
-	first   time.Time // when the oldest unsent result came in
-	busy    int
-	again   time.Time     // when the busy results are sent again
-	aside   time.Duration // how long that is, when it is not for a lock; 0 before
-	flush   chan struct{}
-	fenced  *atomic.Int64
-	closed  bool
+	mu        sync.Mutex
+	drained   sync.Cond // claim loops wait here while settling lags behind
+	leases    map[int64]*lease
+	unsent    int
+	maxUnsent int
+	first     time.Time // when the oldest unsent result came in
+	busy      int
+	again     time.Time     // when the busy results are sent again
+	aside     time.Duration // how long that is, when it is not for a lock; 0 before
+	flush     chan struct{}
+	fenced    *atomic.Int64
+	closed    bool
 }
 
-func newLedger(fenced *atomic.Int64) *ledger {
-	l := &ledger{leases: make(map[int64]*lease), flush: make(chan struct{}, 1), fenced: fenced}
+func newLedger(batchSize int, fenced *atomic.Int64) *ledger {
+	l := &ledger{leases: make(map[int64]*lease), flush: make(chan struct{}, 1), fenced: fenced, maxUnsent: max(unsentBatch*batchSize, leastUnsent)}
 	l.drained.L = &l.mu
 	return l
 }
@@ -305,7 +307,7 @@ func (l *ledger) expire(before time.Time) (expired []*lease) {
 func (l *ledger) await() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.unsent+l.busy > maxUnsent && !l.closed {
+	for l.unsent+l.busy > l.maxUnsent && !l.closed {
 		l.drained.Wait()
 	}
 }

@@ -21,7 +21,7 @@ func done(l *lease, message int64) store.Result {
 func TestResultsAreSettledTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLedger(new(atomic.Int64))
+		l := newLedger(2000, new(atomic.Int64))
 		entry := l.open(t.Context(), 1, 3, time.Now().Add(time.Minute))
 		if _, wait := l.collect(time.Now(), false); wait >= 0 {
 			t.Errorf("without results: got wait %s, want none", wait)
@@ -51,7 +51,7 @@ func TestResultsAreSettledTogether(t *testing.T) {
 
 func TestClaimThatIsAllDoneIsFinishedAsAWhole(t *testing.T) {
 	t.Parallel()
-	l := newLedger(new(atomic.Int64))
+	l := newLedger(2000, new(atomic.Int64))
 	whole, mixed := l.open(t.Context(), 1, 2, time.Now()), l.open(t.Context(), 2, 2, time.Now())
 	for _, entry := range []*lease{whole, mixed} {
 		l.add(entry, done(entry, entry.id*10))
@@ -70,7 +70,7 @@ func TestClaimThatIsAllDoneIsFinishedAsAWhole(t *testing.T) {
 
 func TestLeaseLostWhileConsumersRun(t *testing.T) {
 	t.Parallel()
-	l := newLedger(new(atomic.Int64))
+	l := newLedger(2000, new(atomic.Int64))
 	ours, theirs := l.open(t.Context(), 1, 1, time.Now()), l.open(t.Context(), 2, 1, time.Now())
 	before := l.held()
 	younger := l.open(t.Context(), 3, 1, time.Now())
@@ -93,7 +93,7 @@ func TestLeaseLostWhileConsumersRun(t *testing.T) {
 
 func TestLeaseThatCannotBeRenewedExpiresOnce(t *testing.T) {
 	t.Parallel()
-	l := newLedger(new(atomic.Int64))
+	l := newLedger(2000, new(atomic.Int64))
 	now := time.Now()
 	short, long := l.open(t.Context(), 1, 1, now.Add(time.Second)), l.open(t.Context(), 2, 1, now.Add(time.Minute))
 	if got := l.expire(now.Add(5 * time.Second)); len(got) != 1 || got[0] != short {
@@ -113,7 +113,7 @@ func TestLeaseThatCannotBeRenewedExpiresOnce(t *testing.T) {
 
 func TestStragglersAreNotHeldUpByFinishedClaims(t *testing.T) {
 	t.Parallel()
-	l := newLedger(new(atomic.Int64))
+	l := newLedger(2000, new(atomic.Int64))
 	start := time.Now()
 	straggler := l.open(t.Context(), 1, 2, start)
 	l.add(straggler, done(straggler, 1))
@@ -133,9 +133,9 @@ func TestStragglersAreNotHeldUpByFinishedClaims(t *testing.T) {
 func TestLosingEveryLeaseWakesWhoWaitsForSettling(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLedger(new(atomic.Int64))
-		entry := l.open(t.Context(), 1, maxUnsent+2, time.Now())
-		for i := range maxUnsent + 1 {
+		l := newLedger(2000, new(atomic.Int64))
+		entry := l.open(t.Context(), 1, l.maxUnsent+2, time.Now())
+		for i := range l.maxUnsent + 1 {
 			l.add(entry, done(entry, int64(i)))
 		}
 		waited := make(chan struct{})
@@ -149,7 +149,7 @@ func TestLosingEveryLeaseWakesWhoWaitsForSettling(t *testing.T) {
 func TestResultsOfLockedMessagesAreSentAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLedger(new(atomic.Int64))
+		l := newLedger(2000, new(atomic.Int64))
 		entry, gone := l.open(t.Context(), 1, 2, time.Now().Add(time.Minute)), l.open(t.Context(), 2, 1, time.Now())
 		l.add(entry, done(entry, 10))
 		l.add(entry, done(entry, 11))

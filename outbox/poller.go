@@ -74,9 +74,10 @@ func (r *run) poll(ctx context.Context) (ok bool) {
 		return false
 	}
 	r.pollRetry.Reset()
+	r.recovered.flush(time.Second)
 	if r.store.Unprepared() && !r.toldUnprepared {
 		r.toldUnprepared = true
-		r.config.Logger.Info("statements are sent as text: a connection pooler loses those that are prepared")
+		r.config.Logger.Info("statements are sent as text: a connection lost those that were prepared, as behind a connection pooler or after DISCARD ALL")
 	}
 	if probe.Expired && r.mayRecover() {
 		r.recoverClaims(ctx)

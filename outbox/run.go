@@ -31,7 +31,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		Processor: p,
 		ctx:       context.WithoutCancel(ctx),
 		owner:     uuid.NewString(),
-		ledger:    newLedger(&p.counters.fenced),
+		ledger:    newLedger(p.config.BatchSize, &p.counters.fenced),
 		stopNow:   make(chan struct{}),
 		alarm:     alarm.New(),
 		soon:      alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),

@@ -30,8 +30,8 @@ type Stats struct {
 	Running int `json:"running"` // consumers that run now
 	Queued  int `json:"queued"`  // messages claimed that wait for a worker
 	Limit   int `json:"limit"`   // the most consumers that may run at once
-	// Unsettled is the number of outcomes that could not be written yet, since
-	// somebody else has the message locked or the database does not take them.
+	// Unsettled is the number of outcomes that were put aside after a failed try to write
+	// them, since somebody else has the message locked or the database does not take them.
 	Unsettled int `json:"unsettled"`
 }
 

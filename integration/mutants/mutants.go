@@ -73,7 +73,7 @@ func planMutants() []mutant {
 	return []mutant{
 		{
 			name: "a prepared statement is used on another connection", file: planned, suite: on("^TestEveryConnectionPlansForItself$"), says: `got statements sent as text`,
-			changes: []change{{"func(driverConn any) error { key = driverConn; return nil }", "func(any) error { key = p; return nil }"}},
+			changes: []change{{"key = v.Interface()", "key = true"}},
 		},
 		{
 			name: "what a pooler lost is not sent as text", file: planned, suite: on("^TestAPoolerThatLosesPlansIsNoticed$"), says: `claim: got 0 messages`,
@@ -82,6 +82,14 @@ func planMutants() []mutant {
 		{
 			name: "what a migration has changed is not prepared anew", file: planned, suite: on("^TestPlansThatAMigrationInvalidatesAreMadeAgain$"), says: `cached plan must not change result type`,
 			changes: []change{{"case dberr.IsPlanStale(err):", "case false:"}},
+		},
+		{
+			name: "a claim that may be committed is repeated", file: planned, suite: suite{pkg: inOutbox, tests: "^TestATrickleDoesNotPutOffTheKeeper$"}, says: `got 1 claims recovered`,
+			changes: []change{{"|| begun || dead", "|| dead"}},
+		},
+		{
+			name: "the keeper is put off by each message", file: "outbox/keeper.go", suite: suite{pkg: inOutbox, tests: "^TestATrickleDoesNotPutOffTheKeeper$"}, says: `got 1 claims recovered`,
+			changes: []change{{"if idle { // else the next look is near, and must not be put off", "if idle || len(r.slots) > 0 {"}},
 		},
 		{
 			name: "a batch above the bound", file: "outbox/order.go", suite: suite{pkg: "./outbox", tests: "^TestBatchesFollowTheRate$"}, says: `got 3125 asked for, want 2000`,

@@ -88,6 +88,12 @@ func IsConnectionDoubtful(err error) bool {
 	return false
 }
 
+// IsUnknownStatement tells whether the server does not know such statements.
+func IsUnknownStatement(err error) bool {
+	state := sqlState(err)
+	return state == "42601" || state == "0A000"
+}
+
 // IsPlanned, IsPlanLost and IsPlanStale tell whether a connection has prepared a statement
 // already, has not, or has and can no longer use it. They are PostgreSQL's.
 func IsPlanned(err error) bool { return sqlState(err) == "42P05" }

@@ -3,8 +3,10 @@ package postgres
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,6 +58,7 @@ type session struct {
 	*database
 	bun.IDB
 	conn    bun.Conn // unless it is a transaction of the caller's
+	begun   *bool    // set once it has begun a transaction of its own
 	planned bool
 }
 
@@ -67,22 +70,40 @@ func (s session) run(ctx context.Context, f *fixed, args ...any) *bun.RawQuery {
 	return s.Query(ctx, s.IDB, f.text, args...)
 }
 
+// maxDead is how many connections of a pool may turn out to be dead, one after the other,
+// until that is an error. Whoever does not choose a connection has database/sql repeat that.
+const maxDead = 16
+
 // on calls fn with a connection that has planned the given statements. Where that cannot
 // be, and once more when it turns out that they are gone, the statements are sent as text.
 func (p *database) on(ctx context.Context, db bun.IDB, statements []*fixed, fn func(session) error) error {
-	var conn bun.Conn
-	switch db := db.(type) {
-	case bun.Conn:
-		conn = db
-	case *bun.DB:
-		var err error
-		if conn, err = db.Conn(ctx); err != nil {
-			return err
-		}
-		defer conn.Close() //nolint:errcheck // it goes back to the pool
-	default:
+	pool, isPool := db.(*bun.DB)
+	if conn, ok := db.(bun.Conn); ok {
+		return p.onConn(ctx, conn, statements, fn)
+	} else if !isPool {
 		return fn(session{database: p, IDB: db})
 	}
+	for dead := 1; ; dead++ {
+		conn, err := pool.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		begun := false
+		err = func() error {
+			defer conn.Close() //nolint:errcheck // it goes back to the pool
+			return p.onConn(ctx, conn, statements, func(s session) error {
+				s.begun = &begun
+				return fn(s)
+			})
+		}()
+		// What has begun a transaction may have been committed: that nobody repeats unasked.
+		if !errors.Is(err, driver.ErrBadConn) || begun || dead == maxDead {
+			return err
+		}
+	}
+}
+
+func (p *database) onConn(ctx context.Context, conn bun.Conn, statements []*fixed, fn func(session) error) error {
 	planned := !p.plans.off.Load() && !dialect.HasFixedClock(ctx)
 	if planned {
 		var err error
@@ -99,11 +120,26 @@ func (p *database) on(ctx context.Context, db bun.IDB, statements []*fixed, fn f
 
 func (p *database) Unprepared() bool { return p.plans.off.Load() }
 
-// plan has a connection plan statements, unless it has. False means that the database
-// does not.
+// keyOf is what the plans of a connection are known by, or nil: the driver's connection, or
+// what that stands for, since a pool of the driver's own may wrap it anew each time.
+func keyOf(conn bun.Conn) (key any, err error) {
+	err = conn.Raw(func(driverConn any) error {
+		v := reflect.ValueOf(driverConn)
+		if inner := v.MethodByName("Conn"); inner.IsValid() && inner.Type().NumIn() == 0 && inner.Type().NumOut() == 1 {
+			v = inner.Call(nil)[0]
+		}
+		if v.Comparable() {
+			key = v.Interface()
+		}
+		return nil
+	})
+	return key, err
+}
+
+// plan has a connection plan statements, unless it has. False means that it does not.
 func (p *database) plan(ctx context.Context, conn bun.Conn, statements []*fixed) (ok bool, err error) {
-	var key any
-	if err := conn.Raw(func(driverConn any) error { key = driverConn; return nil }); err != nil {
+	key, err := keyOf(conn)
+	if err != nil || key == nil {
 		return false, err
 	}
 	has := p.plans.has(key)
@@ -115,8 +151,10 @@ func (p *database) plan(ctx context.Context, conn bun.Conn, statements []*fixed)
 		switch {
 		case err == nil, dberr.IsPlanned(err):
 			p.plans.add(key, f.name)
-		case dberr.ClassOf(err) == dberr.Other: // it knows no PREPARE
+		case dberr.IsUnknownStatement(err): // it knows no PREPARE
 			p.plans.off.Store(true)
+			return false, nil
+		case dberr.ClassOf(err) == dberr.Other: // as text it gets an error of its own, or none
 			return false, nil
 		default:
 			return false, fmt.Errorf("prepare: %w", err)
@@ -136,7 +174,9 @@ func (p *database) gone(ctx context.Context, conn bun.Conn, statements []*fixed,
 		for _, f := range statements {
 			_, _ = conn.ExecContext(ctx, "DEALLOCATE "+f.name)
 		}
-		_ = conn.Raw(func(driverConn any) error { p.plans.forget(driverConn); return nil })
+		if key, err := keyOf(conn); err == nil {
+			p.plans.forget(key)
+		}
 		return true
 	}
 	return false
@@ -149,6 +189,7 @@ func (s session) inTx(ctx context.Context, fn func() error) error {
 		s.abandon(ctx)
 		return fmt.Errorf("begin: %w", err)
 	}
+	*s.begun = true
 	committed := false
 	defer func() {
 		if !committed { // also when a query hook panics
@@ -165,11 +206,12 @@ func (s session) inTx(ctx context.Context, fn func() error) error {
 	return nil
 }
 
-// abandon rolls back, or else has the pool drop the connection.
+// abandon rolls back, or else has the pool drop the connection. It does so past the hooks
+// of queries, of which one may be why.
 func (s session) abandon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if _, err := s.ExecContext(ctx, "ROLLBACK"); err != nil {
+	if _, err := s.conn.Conn.ExecContext(ctx, "ROLLBACK"); err != nil {
 		_ = s.conn.Raw(func(any) error { return driver.ErrBadConn })
 	}
 }

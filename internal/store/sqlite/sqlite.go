@@ -45,7 +45,7 @@ func traits() dialect.Traits {
 }
 
 // InTx runs fn in a transaction that holds the write lock from the start.
-// Those of one process wait for each other here: SQLite has them sleep for ever longer
+// Those of one processor wait for each other here: SQLite has them sleep for ever longer
 // instead, and look again.
 func (s *database) InTx(ctx context.Context, db bun.IDB, fn func(tx bun.IDB) error) error {
 	if _, ours := db.(*bun.DB); ours { // else it may have the lock already

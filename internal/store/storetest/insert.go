@@ -24,6 +24,7 @@ func insertCases() []testCase {
 		{"what has been available since before 1970 is claimed", insertLongAgo},
 		{"an insert id is written once per batch", insertIDInBatch},
 		{"an insert id is written once while pending", insertIDPending},
+		{"insert ids are asked for under former names, in batches of any size", insertIDFormer},
 		{"an insert id is per consumer", insertIDPerConsumer},
 		{"an insert id stays taken while the message is not gone", insertIDTaken},
 		{"an insert id is free once the message is done", insertIDFree(store.Done)},
@@ -202,6 +203,19 @@ func insertIDPending(k *kit) {
 		k.Errorf("rows of the second message: got %d, want 0", written[second.MessageID])
 	}
 	equal(k, "messages", k.messages(), first)
+}
+
+func insertIDFormer(k *kit) {
+	for _, n := range []int{1, 3, 4, 40} {
+		rows := make([]store.NewMessage, n)
+		for i := range rows {
+			rows[i] = k.keyed("new", fmt.Sprint(n, i))
+			rows[i].FormerConsumers = []string{"old"}
+		}
+		before := k.keyed("old", rows[0].InsertID)
+		k.insert(before)
+		equal(k, fmt.Sprintf("messages written of %d, one of which is pending under the former name", n), len(k.insert(rows...)), n-1)
+	}
 }
 
 func insertIDPerConsumer(k *kit) {

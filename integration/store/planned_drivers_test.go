@@ -1,0 +1,162 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// wrapper hands out the connections of pgx as values that cannot be compared, and has those
+// be dead that rested in the pool while dead is set.
+type wrapper struct {
+	driver.Connector
+	dead *atomic.Bool
+}
+
+func (w wrapper) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := w.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return wrappedConn{driverConn: conn.(*stdlib.Conn), wrapper: w, fresh: new(atomic.Bool)}, nil
+}
+
+type driverConn = *stdlib.Conn
+
+type wrappedConn struct {
+	driverConn
+	wrapper
+	fresh *atomic.Bool
+	_     []int // cannot be compared
+}
+
+// Conn hides that of pgx, as a wrapper does that knows nothing of it.
+func (c wrappedConn) Conn(context.Context) {}
+
+func (c wrappedConn) Connect(context.Context) {}
+
+func (c wrappedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if c.dead.Load() && c.fresh.Load() {
+		return nil, driver.ErrBadConn
+	}
+	c.fresh.Store(true)
+	return c.driverConn.ExecContext(ctx, query, args)
+}
+
+func (c wrappedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if c.dead.Load() && c.fresh.Load() {
+		return nil, driver.ErrBadConn
+	}
+	c.fresh.Store(true)
+	return c.driverConn.QueryContext(ctx, query, args)
+}
+
+// TestConnectionsOfAnyKindArePlannedFor, or else sent text.
+func TestConnectionsOfAnyKindArePlannedFor(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	config, err := pgx.ParseConfig(l.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.New(l.ctx, l.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	for name, conns := range map[string]*sql.DB{
+		"a pool of the driver's own": stdlib.OpenDBFromPool(pool),
+		"values":                     sql.OpenDB(wrapper{stdlib.GetConnector(*config), new(atomic.Bool)}),
+	} {
+		var failed failures
+		db := bun.NewDB(conns, pgdialect.New()).WithQueryHook(&failed)
+		for range 4 {
+			l.claimAndFinish(db)
+		}
+		if n := failed.n.Load(); n > 0 || l.Unprepared() {
+			t.Errorf("%s: got %d statements that failed, unprepared %t, want none", name, n, l.Unprepared())
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+type failures struct{ n atomic.Int64 }
+
+func (f *failures) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context { return ctx }
+
+func (f *failures) AfterQuery(_ context.Context, e *bun.QueryEvent) {
+	if e.Err != nil {
+		f.n.Add(1)
+	}
+}
+
+// TestDeadConnectionsOfThePoolAreReplaced, as database/sql does where it chooses them.
+func TestDeadConnectionsOfThePoolAreReplaced(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	config, err := pgx.ParseConfig(l.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := new(atomic.Bool)
+	db := bun.NewDB(sql.OpenDB(wrapper{stdlib.GetConnector(*config), dead}), pgdialect.New())
+	t.Cleanup(func() { _ = db.Close() })
+	db.SetMaxIdleConns(5)
+	var resting []bun.Conn
+	for range 5 {
+		conn, err := db.Conn(l.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.ExecContext(l.ctx, "SELECT 1"); err != nil {
+			t.Fatal(err)
+		}
+		resting = append(resting, conn)
+	}
+	for _, conn := range resting {
+		_ = conn.Close()
+	}
+	dead.Store(true)
+	if _, err := l.Probe(l.ctx, db, ledgerWants(1)); err != nil {
+		t.Errorf("probe: got %v, want another connection tried", err)
+	}
+}
+
+// TestAStatementThatCannotBePreparedOnceIsSentAsTextOnce: what stood in the way may be over.
+func TestAStatementThatCannotBePreparedOnceIsSentAsTextOnce(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.exec("CREATE SCHEMA q")
+	inSchema, err := store.For(l.db.Dialect().Name(), bus.Tables{Schema: "q"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Store = inSchema
+	if err := l.Migrate(l.ctx, l.db); err != nil {
+		t.Fatal(err)
+	}
+	role := fmt.Sprintf("bare_%d", l.number("SELECT pg_backend_pid()"))
+	l.db.SetMaxOpenConns(1)
+	l.exec("CREATE ROLE " + role)
+	l.exec("SET ROLE " + role)
+	if _, err := l.Finish(l.ctx, l.db, "a", []int64{1}); err == nil || l.Unprepared() {
+		t.Errorf("finish without the permission: got error %v, unprepared %t, want an error, and not", err, l.Unprepared())
+	}
+	l.exec("RESET ROLE")
+	l.exec("DROP ROLE " + role)
+	l.claimAndFinish(l.db)
+}
