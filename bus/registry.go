@@ -141,8 +141,9 @@ func (r *Registry) Codec() Codec { return r.codec }
 func (r *Registry) Events() eventTypes { return r.events }
 
 // Committed wakes the processors of this process, and those of others where a notifier runs:
-// messages of these payload types were committed, or some of any type. Call it after a transaction of your own in which
-// messages were produced; outbox.Producer.RunInTx does so by itself.
+// messages of these payload types were committed, or some of any type. Call it after a
+// transaction of your own in which messages were produced; outbox.Producer.RunInTx does so
+// by itself.
 func (r *Registry) Committed(payloadTypes ...string) {
 	r.wakeups.Send(wakeup.Wake{PayloadTypes: payloadTypes})
 }

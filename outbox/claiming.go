@@ -182,7 +182,7 @@ func (d *dispatcher) looks(from *store.Position) (wants []store.Want, stood []st
 	return wants, stood
 }
 
-// expected returns the wants of consumers for which messages are expected.
+// expected returns the wants of consumers for which messages are expected, or of all.
 func (d *dispatcher) expected(now time.Time, all bool) (wants []store.Want) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -51,11 +51,11 @@ func (r *run) expecting(ctx context.Context) {
 				r.wakePacer.after(time.Now(), news, r.counters.claimed.Load())
 			}
 		}
-		if took := time.Since(began); took < pollFloor {
-			outage.Pause(ctx, took) // what is asked for has a pace of its own
-		} else {
-			outage.Pause(ctx, r.rest(began))
+		pause := r.rest(began)
+		if took := time.Since(began); woken && took < pollFloor {
+			pause = took // wakePacer has a pace of its own
 		}
+		outage.Pause(ctx, pause)
 	})
 }
 
