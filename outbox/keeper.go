@@ -40,9 +40,8 @@ func (r *run) keeper(ctx context.Context) {
 				default: // the last renewal is still under way
 				}
 			}
-			kept := r.report(time.Second)
 			running, queued := r.dispatcher.load()
-			if idle = !kept && running+queued+len(r.ledger.held()) == 0; idle {
+			if idle = running+queued+len(r.ledger.held()) == 0; idle {
 				timer.Reset(lease / 4) // an idle process pays more for waking up than for a poll
 			} else {
 				timer.Reset(busy)
@@ -61,15 +60,14 @@ func (r *run) keep(now time.Time) {
 	}
 	// A sixth of a lease before it could run out.
 	r.cancelled(&r.unrenewed, r.ledger.expire(now.Add(r.config.LeaseDuration/6)))
+	r.report(time.Second)
 }
 
-// report logs what was worth a warning, if the last one is older than the pause: true means
-// that there is more to log later.
-func (r *run) report(pause time.Duration) (kept bool) {
-	for _, n := range []*notice{&r.unrenewed, &r.takenAway, &r.recovered} {
-		kept = n.flush(pause) || kept
-	}
-	return kept
+// report logs what was worth a warning, if the last one is older than the pause.
+func (r *run) report(pause time.Duration) {
+	r.unrenewed.flush(pause)
+	r.takenAway.flush(pause)
+	r.recovered.flush(pause)
 }
 
 // cancelled reports claims whose handlers the ledger has cancelled, and gives back what

@@ -27,14 +27,13 @@ func (n *notice) add(claims, messages int) {
 	n.flush(time.Second)
 }
 
-// flush logs what was kept, unless the last line is younger than the pause: true means that
-// it is still kept.
-func (n *notice) flush(pause time.Duration) (kept bool) {
+// flush logs what was kept, unless the last line is younger than the pause.
+func (n *notice) flush(pause time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := time.Now()
 	if n.claims == 0 || now.Sub(n.logged) < pause {
-		return n.claims > 0
+		return
 	}
 	numbers := []any{"claims", n.claims}
 	if n.messages > 0 {
@@ -42,5 +41,4 @@ func (n *notice) flush(pause time.Duration) (kept bool) {
 	}
 	n.logger.Warn(n.text, numbers...)
 	n.claims, n.messages, n.logged = 0, 0, now
-	return false
 }

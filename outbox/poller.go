@@ -62,6 +62,7 @@ func (r *run) expecting(ctx context.Context) {
 // poll looks for everything there may be to do, and sets the alarm for the next time.
 // False means that it failed.
 func (r *run) poll(ctx context.Context) (ok bool) {
+	r.report(time.Second) // the keeper of an idle process rests longer
 	// Armed before the look, so that whoever rings during it is heard.
 	r.alarm.Rearm(time.Now(), time.Now().Add(jitter(r.config.PollInterval)))
 	probe, err := r.lookAll(ctx)
@@ -74,7 +75,6 @@ func (r *run) poll(ctx context.Context) (ok bool) {
 		return false
 	}
 	r.pollRetry.Reset()
-	r.recovered.flush(time.Second)
 	if r.store.Unprepared() && !r.toldUnprepared {
 		r.toldUnprepared = true
 		r.config.Logger.Info("statements are sent as text: a connection lost those that were prepared, as behind a connection pooler or after DISCARD ALL")

@@ -283,14 +283,9 @@ func TestAGroupLosesItsCommits(t *testing.T) {
 	}{{"before they arrive", chaos.DropQuery}, {"and only their answers", chaos.DropReply}} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			dsn := testdb.PostgresDSN(t)
-			proxy, through, err := chaos.NewProxyTo(dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(proxy.Close)
+			proxy, db, direct := proxied(t)
 			var runs, lost atomic.Int64
-			a := grouped(t, testdb.OpenPostgres(t, through), 60, func(context.Context, bun.Tx, order) error { runs.Add(1); return nil })
+			a := grouped(t, db, 60, func(context.Context, bun.Tx, order) error { runs.Add(1); return nil })
 			proxy.Decide(func(sql string) chaos.Fault {
 				if strings.EqualFold(sql, "commit") && runs.Load() > 0 && lost.Add(1) <= 3 {
 					return test.fault
@@ -298,7 +293,7 @@ func TestAGroupLosesItsCommits(t *testing.T) {
 				return chaos.Forward
 			})
 			watcher := *a
-			watcher.DB = testdb.OpenPostgres(t, dsn)
+			watcher.DB = direct
 			r := a.Start(once())
 			testapp.Eventually(t, "everything is consumed", watcher.Empty)
 			r.MustStop()

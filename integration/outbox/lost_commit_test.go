@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -15,19 +16,25 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// TestALostCommitCostsNoAttempt cuts the connection of a transactional consumer
-// before its COMMIT reaches the server: nobody is at fault, so nothing is counted.
-func TestALostCommitCostsNoAttempt(t *testing.T) {
-	t.Parallel()
+// proxied is a database behind a proxy, and the same one past it.
+func proxied(t *testing.T) (proxy *chaos.Proxy, through, past *bun.DB) {
+	t.Helper()
 	dsn := testdb.PostgresDSN(t)
-	proxy, through, err := chaos.NewProxyTo(dsn)
+	proxy, way, err := chaos.NewProxyTo(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(proxy.Close)
+	return proxy, testdb.OpenPostgres(t, way), testdb.OpenPostgres(t, dsn)
+}
 
+// TestALostCommitCostsNoAttempt cuts the connection of a transactional consumer
+// before its COMMIT reaches the server: nobody is at fault, so nothing is counted.
+func TestALostCommitCostsNoAttempt(t *testing.T) {
+	t.Parallel()
+	proxy, db, direct := proxied(t)
 	var runs, lost, charged atomic.Int64
-	a := testapp.New(t, testdb.OpenPostgres(t, through), outbox.ConsumeTx("c", func(ctx context.Context, _ bun.Tx, _ order) error {
+	a := testapp.New(t, db, outbox.ConsumeTx("c", func(ctx context.Context, _ bun.Tx, _ order) error {
 		if m, _ := bus.Current(ctx); m.Attempt > 1 {
 			charged.Add(1)
 		}
@@ -42,11 +49,48 @@ func TestALostCommitCostsNoAttempt(t *testing.T) {
 		return chaos.Forward
 	})
 	watcher := *a
-	watcher.DB = testdb.OpenPostgres(t, dsn)
+	watcher.DB = direct
 	r := a.Start(testapp.Fast())
 	testapp.Eventually(t, "everything is consumed", watcher.Empty)
 	r.MustStop()
 	if lost.Load() < 10 || charged.Load() > 0 {
 		t.Errorf("runs after a lost commit that count as another attempt: got %d, want none of %d commits lost", charged.Load(), min(lost.Load(), 10))
+	}
+}
+
+// TestATrickleDoesNotPutOffTheKeeper: claims whose commit was never confirmed are given back
+// while messages come and go, one at a time.
+func TestATrickleDoesNotPutOffTheKeeper(t *testing.T) {
+	t.Parallel()
+	proxy, db, direct := proxied(t)
+	var recorded atomic.Bool
+	var runs, lost atomic.Int64
+	a := testapp.New(t, db, testapp.Counting("c", &runs))
+	watcher := *a
+	watcher.DB = direct
+	config := testapp.Fast()
+	config.LeaseDuration = 4 * time.Second
+	r := a.Start(config)
+	watcher.ProduceMany(1)
+	testapp.Eventually(t, "the first ran", func() bool { return runs.Load() == 1 })
+	proxy.Decide(func(sql string) chaos.Fault {
+		if strings.Contains(sql, `INSERT INTO "message_claims"`) {
+			recorded.Store(true)
+		} else if strings.EqualFold(sql, "commit") && recorded.Load() && lost.Add(1) == 1 {
+			return chaos.DropReply
+		}
+		return chaos.Forward
+	})
+	produced := int64(1)
+	for began := time.Now(); runs.Load() < produced || lost.Load() == 0; produced++ {
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("after %s: got %d of %d run", time.Since(began), runs.Load(), produced)
+		}
+		watcher.ProduceMany(1) // each is done long before the next
+		<-time.After(40 * time.Millisecond)
+	}
+	r.MustStop()
+	if s := r.Stats(); s.Recovered != 0 || s.Crashed != 0 {
+		t.Errorf("got %d claims recovered and %d crashes, want the claim given back", s.Recovered, s.Crashed)
 	}
 }

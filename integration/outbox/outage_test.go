@@ -12,7 +12,6 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -337,47 +336,5 @@ func TestAnInstantThatCannotBeReadHoldsNobodyUp(t *testing.T) {
 				r.MustStop()
 			}
 		})
-	}
-}
-
-// TestATrickleDoesNotPutOffTheKeeper: claims whose commit was never confirmed are given back
-// while messages come and go, one at a time.
-func TestATrickleDoesNotPutOffTheKeeper(t *testing.T) {
-	t.Parallel()
-	dsn := testdb.PostgresDSN(t)
-	proxy, through, err := chaos.NewProxyTo(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(proxy.Close)
-	var recorded atomic.Bool
-	var runs, lost atomic.Int64
-	a := testapp.New(t, testdb.OpenPostgres(t, through), testapp.Counting("c", &runs))
-	watcher := *a
-	watcher.DB = testdb.OpenPostgres(t, dsn)
-	config := testapp.Fast()
-	config.LeaseDuration = 4 * time.Second
-	r := a.Start(config)
-	watcher.ProduceMany(1)
-	testapp.Eventually(t, "the first ran", func() bool { return runs.Load() == 1 })
-	proxy.Decide(func(sql string) chaos.Fault {
-		if strings.Contains(sql, `INSERT INTO "message_claims"`) {
-			recorded.Store(true)
-		} else if strings.EqualFold(sql, "commit") && recorded.Load() && lost.Add(1) == 1 {
-			return chaos.DropReply
-		}
-		return chaos.Forward
-	})
-	produced := int64(1)
-	for began := time.Now(); runs.Load() < produced || lost.Load() == 0; produced++ {
-		if time.Since(began) > 20*time.Second {
-			t.Fatalf("after %s: got %d of %d run", time.Since(began), runs.Load(), produced)
-		}
-		watcher.ProduceMany(1) // each is done long before the next
-		<-time.After(40 * time.Millisecond)
-	}
-	r.MustStop()
-	if s := r.Stats(); s.Recovered != 0 || s.Crashed != 0 {
-		t.Errorf("got %d claims recovered and %d crashes, want the claim given back", s.Recovered, s.Crashed)
 	}
 }

@@ -18,59 +18,74 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// wrapper hands out the connections of pgx as values that cannot be compared, and has those
-// be dead that rested in the pool while dead is set.
-type wrapper struct {
+// valued opens connections of pgx that are values which cannot be compared. While dead is
+// set, those that were used before are dead.
+type valued struct {
 	driver.Connector
 	dead *atomic.Bool
 }
 
-func (w wrapper) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := w.Connector.Connect(ctx)
+func (v valued) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := v.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return wrappedConn{driverConn: conn.(*stdlib.Conn), wrapper: w, fresh: new(atomic.Bool)}, nil
+	return valuedConn{pgxConn: conn.(pgxConn), dead: v.dead, used: new(atomic.Bool)}, nil
 }
 
-type driverConn = *stdlib.Conn
-
-type wrappedConn struct {
-	driverConn
-	wrapper
-	fresh *atomic.Bool
-	_     []int // cannot be compared
-}
-
-// Conn hides that of pgx, as a wrapper does that knows nothing of it.
-func (c wrappedConn) Conn(context.Context) {}
-
-func (c wrappedConn) Connect(context.Context) {}
-
-func (c wrappedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if c.dead.Load() && c.fresh.Load() {
-		return nil, driver.ErrBadConn
+// open opens the ledger's database with them.
+func (v valued) open(l *ledger) *sql.DB {
+	l.Helper()
+	config, err := pgx.ParseConfig(l.dsn)
+	if err != nil {
+		l.Fatal(err)
 	}
-	c.fresh.Store(true)
-	return c.driverConn.ExecContext(ctx, query, args)
+	v.Connector = stdlib.GetConnector(*config)
+	return sql.OpenDB(v)
 }
 
-func (c wrappedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if c.dead.Load() && c.fresh.Load() {
-		return nil, driver.ErrBadConn
+// pgxConn is what database/sql may ask for, and not what else pgx offers.
+type pgxConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.SessionResetter
+	driver.NamedValueChecker
+}
+
+type valuedConn struct {
+	pgxConn
+	dead, used *atomic.Bool
+	_          []int // cannot be compared
+}
+
+// use fails of a dead connection.
+func (c valuedConn) use() error {
+	if c.used.Swap(true) && c.dead.Load() {
+		return driver.ErrBadConn
 	}
-	c.fresh.Store(true)
-	return c.driverConn.QueryContext(ctx, query, args)
+	return nil
+}
+
+func (c valuedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if err := c.use(); err != nil {
+		return nil, err
+	}
+	return c.pgxConn.ExecContext(ctx, query, args)
+}
+
+func (c valuedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if err := c.use(); err != nil {
+		return nil, err
+	}
+	return c.pgxConn.QueryContext(ctx, query, args)
 }
 
 // TestConnectionsOfAnyKindArePlannedFor, or else sent text.
 func TestConnectionsOfAnyKindArePlannedFor(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	config, err := pgx.ParseConfig(l.dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
 	pool, err := pgxpool.New(l.ctx, l.dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +93,7 @@ func TestConnectionsOfAnyKindArePlannedFor(t *testing.T) {
 	t.Cleanup(pool.Close)
 	for name, conns := range map[string]*sql.DB{
 		"a pool of the driver's own": stdlib.OpenDBFromPool(pool),
-		"values":                     sql.OpenDB(wrapper{stdlib.GetConnector(*config), new(atomic.Bool)}),
+		"values":                     valued{dead: new(atomic.Bool)}.open(l),
 	} {
 		var failed failures
 		db := bun.NewDB(conns, pgdialect.New()).WithQueryHook(&failed)
@@ -108,12 +123,8 @@ func (f *failures) AfterQuery(_ context.Context, e *bun.QueryEvent) {
 func TestDeadConnectionsOfThePoolAreReplaced(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	config, err := pgx.ParseConfig(l.dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
 	dead := new(atomic.Bool)
-	db := bun.NewDB(sql.OpenDB(wrapper{stdlib.GetConnector(*config), dead}), pgdialect.New())
+	db := bun.NewDB(valued{dead: dead}.open(l), pgdialect.New())
 	t.Cleanup(func() { _ = db.Close() })
 	db.SetMaxIdleConns(5)
 	var resting []bun.Conn
