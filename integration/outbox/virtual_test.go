@@ -311,3 +311,34 @@ func (b *syncBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.text.String()
 }
+
+// TestLooksForWhatIsExpectedRest, however often somebody produces what nobody announces.
+func TestLooksForWhatIsExpectedRest(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		a := newApp(testapp.Consumed("c"))
+		var looks atomic.Int64
+		a.DB = a.DB.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
+			if strings.Contains(query, "0 AS kind") && !strings.Contains(query, "UNION ALL") {
+				looks.Add(1)
+			}
+		}))
+		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		for range 500 {
+			tx, err := a.DB.BeginTx(ctx, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := a.Producer.Produce(ctx, tx, order{ID: "1"}); err != nil {
+				t.Fatal(err)
+			}
+			if err := tx.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(time.Millisecond)
+		}
+		r.MustStop()
+		if n := looks.Load(); n < 20 || n > 110 {
+			t.Errorf("got %d looks in half a second, want some, and 5ms between them", n)
+		}
+	})
+}
