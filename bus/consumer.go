@@ -17,9 +17,11 @@ import (
 type Consumer struct {
 	name        string
 	payloadType string
-	goType      reflect.Type
+	goType      reflect.Type // nil if it takes messages as they are
+	declared    bool         // another program runs it
 	config      ConsumerConfig
 	consume     func(ctx context.Context, codec Codec, payload []byte) error
+	batch       func(ctx context.Context, codec Codec, batch []*Message) []error // nil if it takes one at a time
 	decode      func(codec Codec, payload []byte) error
 	mistakes    []error
 }
@@ -28,15 +30,38 @@ type Consumer struct {
 // keep it stable; see [Aliases] for renaming. Mistakes, such as an empty name
 // or a pointer payload, are reported by [NewRegistry].
 func Consume[T Payload](name string, fn func(context.Context, T) error, options ...ConsumerOption) Consumer {
+	c := consumerOf[T](name)
+	c.set(fn == nil, options)
+	c.consume = func(ctx context.Context, codec Codec, payload []byte) error {
+		var value T
+		if err := decodeInto(codec, c.payloadType, payload, &value); err != nil {
+			return err
+		}
+		return fn(ctx, value)
+	}
+	return c
+}
+
+// consumerOf makes a consumer of one payload type that does not know yet what to do.
+func consumerOf[T Payload](name string) Consumer {
 	c := Consumer{name: name}
 	var err error
 	if c.payloadType, c.goType, err = payloadTypeOf[T](); err != nil {
 		c.mistake("%w", err)
 	}
-	if err := limits.CheckName(name); err != nil {
-		c.mistake("name %q %w", name, err)
+	c.decode = func(codec Codec, payload []byte) error {
+		var value T
+		return decodeInto(codec, c.payloadType, payload, &value)
 	}
-	if fn == nil {
+	return c
+}
+
+// set applies the options, and notes what is wrong with them, with the name and the function.
+func (c *Consumer) set(isNil bool, options []ConsumerOption) {
+	if err := limits.CheckName(c.name); err != nil {
+		c.mistake("name %q %w", c.name, err)
+	}
+	if isNil {
 		c.mistake("the function is nil")
 	}
 	for i, option := range options {
@@ -47,18 +72,6 @@ func Consume[T Payload](name string, fn func(context.Context, T) error, options 
 		option(&c.config)
 	}
 	c.validate()
-	c.consume = func(ctx context.Context, codec Codec, payload []byte) error {
-		var value T
-		if err := decodeInto(codec, c.payloadType, payload, &value); err != nil {
-			return err
-		}
-		return fn(ctx, value)
-	}
-	c.decode = func(codec Codec, payload []byte) error {
-		var value T
-		return decodeInto(codec, c.payloadType, payload, &value)
-	}
-	return c
 }
 
 func (c *Consumer) mistake(format string, args ...any) {
@@ -82,7 +95,10 @@ func decodeInto[T any](codec Codec, payloadType string, payload []byte, value *T
 // Name returns the stored name of the consumer.
 func (c Consumer) Name() string { return c.name }
 
-// PayloadType returns the stored name of the payload it consumes.
+// Raw tells whether it takes messages as they are: it was made by [ConsumeRaw].
+func (c Consumer) Raw() bool { return c.goType == nil }
+
+// PayloadType returns the stored name of the payload it consumes, the first of several.
 func (c Consumer) PayloadType() string { return c.payloadType }
 
 // Config returns a copy of the consumer's own configuration; zero fields stand
@@ -90,9 +106,16 @@ func (c Consumer) PayloadType() string { return c.payloadType }
 func (c Consumer) Config() ConsumerConfig { return c.config.clone() }
 
 // Consume decodes payload and calls the consumer's function. A payload that
-// does not fit is a [Permanent] *[DecodeError].
+// does not fit is a [Permanent] *[DecodeError]. One of batches gets a batch of one: the
+// context's message, with that payload.
 func (c Consumer) Consume(ctx context.Context, codec Codec, payload []byte) error {
 	return c.consume(ctx, codec, payload)
+}
+
+// ConsumeBatch is [Consumer.Consume] for several messages, and returns what became of each.
+// It is for consumers whose configuration has a BatchSize.
+func (c Consumer) ConsumeBatch(ctx context.Context, codec Codec, batch []*Message) []error {
+	return c.batch(ctx, codec, batch)
 }
 
 // CheckPayload decodes payload without consuming it.
@@ -126,6 +149,11 @@ type ConsumerConfig struct {
 	// Concurrency bounds how many messages one process runs at once for this
 	// consumer. Defaults to no bound but the processor's.
 	Concurrency int
+	// BatchSize is how many messages the consumer gets at once, at most. Zero stands for a
+	// consumer of single messages.
+	BatchSize int
+	// BatchWait is how long a message waits for others while its batch is not full.
+	BatchWait time.Duration
 	// Aliases are former names of the consumer.
 	Aliases []string
 	// PayloadAliases are former names of the payload type.
@@ -166,11 +194,13 @@ func (c *Consumer) validate() {
 	for _, set := range []struct {
 		field string
 		value int
-	}{{"Timeout", int(config.Timeout)}, {"MaxAttempts", config.MaxAttempts}, {"AttemptDelay", int(config.AttemptDelay)}, {"Concurrency", config.Concurrency}} {
+	}{{"Timeout", int(config.Timeout)}, {"MaxAttempts", config.MaxAttempts}, {"AttemptDelay", int(config.AttemptDelay)}, {"Concurrency", config.Concurrency},
+		{"BatchSize", config.BatchSize}, {"BatchWait", int(config.BatchWait)}} {
 		if set.value < 0 { // by an option of a package above bus
 			c.mistake("%s %d: more than 0 is allowed", set.field, set.value)
 		}
 	}
+	c.validateBatch()
 	for _, alias := range config.Aliases {
 		if err := limits.CheckName(alias); err != nil {
 			c.mistake("alias %q %w", alias, err)

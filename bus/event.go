@@ -52,23 +52,26 @@ type eventTypes interface {
 	Upcast(ctx context.Context, payloadType string, schema int, text []byte) ([]byte, error)
 }
 
-// adopt gives a consumer of an event the event's former names, and reports a
-// payload type that the events know as another Go type.
+// adopt gives a consumer of events the events' former names, and reports a payload type
+// that the events know as another Go type.
 func (r *Registry) adopt(c Consumer) (Consumer, error) {
-	if r.events == nil || c.consume == nil {
+	if r.events == nil || c.name == "" {
 		return c, nil
 	}
-	goType, ok := r.events.GoType(c.payloadType)
-	if !ok {
-		return c, nil
-	}
-	if goType != c.goType {
-		return c, fmt.Errorf("bus: consumer %q: payload type %q is %s here and %s as an event", c.name, c.payloadType, fullName(c.goType), fullName(goType))
+	own := c.PayloadTypes()
+	if !c.Raw() {
+		own = own[:1] // its aliases are of the same type
 	}
 	c.config = c.config.clone()
-	for _, alias := range r.events.Aliases(c.payloadType) {
-		if !slices.Contains(c.PayloadTypes(), alias) {
-			c.config.PayloadAliases = append(c.config.PayloadAliases, alias)
+	for _, payloadType := range own {
+		goType, ok := r.events.GoType(payloadType)
+		if ok && !c.Raw() && goType != c.goType {
+			return c, fmt.Errorf("bus: consumer %q: payload type %q is %s here and %s as an event", c.name, payloadType, fullName(c.goType), fullName(goType))
+		}
+		for _, alias := range r.events.Aliases(payloadType) {
+			if ok && !slices.Contains(c.PayloadTypes(), alias) {
+				c.config.PayloadAliases = append(c.config.PayloadAliases, alias)
+			}
 		}
 	}
 	return c, nil

@@ -23,8 +23,17 @@ type Health struct {
 	// the process ends, since a connection had lost those that it had prepared: behind a
 	// connection pooler, or after DISCARD ALL. It is slower, and nothing else.
 	Unprepared bool `json:"unprepared,omitempty"`
+	// Closed lists the consumers of messages whose gates are closed: see outbox.Gate.
+	Closed []ClosedGate `json:"closed,omitempty"`
 	// Err is the database's last error while it does not answer, or what Run returned.
 	Err error `json:"-"`
+}
+
+// ClosedGate is a consumer whose gate is closed in this process.
+type ClosedGate struct {
+	Consumer string    `json:"consumer"`
+	Since    time.Time `json:"since"`
+	Reason   string    `json:"reason"` // the text of the error with which it was closed
 }
 
 // MarshalJSON implements json.Marshaler, for output only: the error is its text.

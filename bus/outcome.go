@@ -178,6 +178,9 @@ var (
 	// repeat without having failed: its transaction lost a conflict or its
 	// connection. After ten in a row the next error counts.
 	ErrUncounted = errors.New("bus: not counted as an attempt")
+	// ErrLate is in the error of a message that was to start by a deadline, see
+	// outbox.DeliverBy, and could not. Its consumer was not called.
+	ErrLate = errors.New("bus: too late to start")
 )
 
 // PanicError is a panic turned into an error.

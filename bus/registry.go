@@ -62,9 +62,17 @@ func (c RegistryConfig) NewRegistry(consumers ...Consumer) (*Registry, error) {
 		r.wakeups = c.Beside.wakeups
 	}
 	mistakes := []error{c.Tables.Validate()}
+	var declared []Consumer
 	for _, consumer := range consumers {
+		if consumer.declared {
+			declared = append(declared, consumer)
+			continue
+		}
 		consumer, err := r.adopt(consumer)
 		mistakes = append(append(mistakes, err), r.add(consumer)...)
+	}
+	for _, consumer := range declared {
+		mistakes = append(mistakes, r.declare(consumer)...)
 	}
 	if err := errors.Join(mistakes...); err != nil {
 		return nil, err
@@ -88,7 +96,7 @@ func (r *Registry) add(c Consumer) (mistakes []error) {
 		case other.name == c.name && name == c.name:
 			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q is registered twice", name))
 		default:
-			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: the name %q is taken by consumer %q (%s)", c.name, name, other.name, other.goType))
+			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: the name %q is taken by consumer %q (%s)", c.name, name, other.name, other.payloadType))
 		}
 	}
 	for i, payloadType := range c.PayloadTypes() {
@@ -99,20 +107,53 @@ func (r *Registry) add(c Consumer) (mistakes []error) {
 			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: payload type %q is listed twice", c.name, payloadType))
 			continue
 		}
-		if other := r.byPayload[payloadType]; len(other) > 0 && other[0].goType != c.goType {
-			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: payload type %q is %s here and %s for consumer %q",
-				c.name, payloadType, fullName(c.goType), fullName(other[0].goType), other[0].name))
-		}
-		r.byPayload[payloadType] = append(r.byPayload[payloadType], c)
+		mistakes = append(mistakes, r.subscribe(payloadType, c)...)
 	}
 	r.consumers = append(r.consumers, c)
 	return mistakes
 }
 
+// subscribe has the consumer get payloads of that type.
+func (r *Registry) subscribe(payloadType string, c Consumer) (mistakes []error) {
+	if other, ok := r.typed(payloadType); ok && c.goType != nil && other.goType != c.goType {
+		mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: payload type %q is %s here and %s for consumer %q",
+			c.name, payloadType, fullName(c.goType), fullName(other.goType), other.name))
+	}
+	r.byPayload[payloadType] = append(r.byPayload[payloadType], c)
+	return mistakes
+}
+
+// declare adds a consumer of another program, unless this one has it.
+func (r *Registry) declare(c Consumer) []error {
+	if len(c.mistakes) > 0 {
+		return c.mistakes
+	}
+	if own, ok := r.byName[c.name]; ok {
+		if !slices.Contains(own.PayloadTypes(), c.payloadType) {
+			return []error{fmt.Errorf("bus: consumer %q is declared with payload type %q, and takes %q here", c.name, c.payloadType, own.PayloadTypes())}
+		}
+		return nil
+	}
+	if slices.ContainsFunc(r.byPayload[c.payloadType], func(other Consumer) bool { return other.name == c.name }) {
+		return nil // it has been declared
+	}
+	return r.subscribe(c.payloadType, c)
+}
+
+// typed returns a consumer that decodes the payload type, if there is one.
+func (r *Registry) typed(payloadType string) (Consumer, bool) {
+	consumers := r.byPayload[payloadType]
+	i := slices.IndexFunc(consumers, func(c Consumer) bool { return c.goType != nil })
+	if i < 0 {
+		return Consumer{}, false
+	}
+	return consumers[i], true
+}
+
 // fullName tells types of the same name in different packages apart.
 func fullName(t reflect.Type) string { return t.PkgPath() + "." + t.Name() }
 
-// Consumers returns every consumer, sorted by name.
+// Consumers returns every consumer that this program runs, sorted by name.
 func (r *Registry) Consumers() []Consumer { return slices.Clone(r.consumers) }
 
 // Consumer returns the consumer of that name or former name.
@@ -121,8 +162,8 @@ func (r *Registry) Consumer(name string) (Consumer, bool) {
 	return c, ok
 }
 
-// ConsumersOf returns the consumers of a payload type, or nil when nobody
-// consumes it. The slice is shared: do not modify it.
+// ConsumersOf returns the consumers of a payload type, those that are only declared
+// included, or nil when nobody consumes it. The slice is shared: do not modify it.
 func (r *Registry) ConsumersOf(payloadType string) []Consumer { return r.byPayload[payloadType] }
 
 // PayloadTypes returns every payload type somebody consumes, aliases included,

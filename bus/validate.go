@@ -45,7 +45,7 @@ func (r *Registry) Encode(payload Payload) (payloadType string, text []byte, err
 	if len(consumers) == 0 {
 		return "", nil, fmt.Errorf("payload %q (%T): %w", payloadType, payload, ErrNoConsumer)
 	}
-	if c := consumers[0]; c.payloadType == payloadType && c.goType != reflect.TypeOf(payload) {
+	if c, ok := r.typed(payloadType); ok && c.payloadType == payloadType && c.goType != reflect.TypeOf(payload) {
 		return "", nil, fmt.Errorf("payload %q (%T): %w: consumer %q takes %s", payloadType, payload, ErrBadPayload, c.name, c.goType)
 	}
 	text, err = r.codec.Encode(payload)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -82,7 +83,7 @@ func (l *Log) replay(ctx context.Context, db *bun.DB, replay Replay) (total int,
 			return total, err
 		}
 		if n > 0 {
-			l.registry.Wakeups().Send(wakeup.Wake{PayloadTypes: []string{consumer.PayloadType()}})
+			l.registry.Wakeups().Send(wakeup.Wake{PayloadTypes: consumer.PayloadTypes()})
 		}
 		due := begun.Add(time.Duration(total) * time.Second / time.Duration(replay.Rate))
 		if !outage.Pause(ctx, max(time.Until(due), replayPause)) {
@@ -106,10 +107,15 @@ func (l *Log) checkReplay(r *Replay) (bus.Consumer, error) {
 	consumer, ok := l.registry.Consumer(r.Consumer)
 	if !ok {
 		errs = append(errs, fmt.Errorf("consumer %q: %w", r.Consumer, bus.ErrNoConsumer))
-	} else if l.types.Names(consumer.PayloadType()) == nil {
+	} else if len(l.eventsOf(consumer)) == 0 {
 		errs = append(errs, fmt.Errorf("consumer %q: %w", r.Consumer, &UnknownTypeError{Type: consumer.PayloadType()}))
 	}
 	return consumer, errors.Join(append(errs, limits.CheckKey("name", r.Name))...)
+}
+
+// eventsOf returns the types of events that a consumer takes, under all their names.
+func (l *Log) eventsOf(c bus.Consumer) []string {
+	return slices.DeleteFunc(c.PayloadTypes(), func(name string) bool { return l.types.Names(name) == nil })
 }
 
 // enterReplay makes the replay's row, or checks that it is the same, and returns
@@ -154,7 +160,7 @@ func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Repl
 			return nil
 		}
 		page := store.Page{After: sub.Position, UpTo: min(upTo, sub.Position+readWindow), Limit: min(replayPage, r.Rate),
-			EventFilter: store.EventFilter{Types: l.types.Names(consumer.PayloadType())}}
+			EventFilter: store.EventFilter{Types: l.eventsOf(consumer)}}
 		rows, err := s.ReadEvents(ctx, tx, page)
 		if err != nil {
 			return err

@@ -60,6 +60,7 @@ func ownErrorType(err error) string {
 		{bus.ErrTimeout, ".handler_timeout"},
 		{bus.ErrLeaseLost, ".lease_lost"},
 		{bus.ErrStopping, ".stopping"},
+		{bus.ErrLate, ".late"},
 		{bus.ErrNoConsumer, ".no_consumer"},
 		{bus.ErrBadPayload, ".bad_payload"},
 		{bus.ErrTooLarge, ".too_large"},

@@ -8,7 +8,9 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -38,13 +40,14 @@ func (a *Admin) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation,
 	if err != nil {
 		return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
 	}
-	row, found, err := st.PendingMessage(ctx, db, id, false)
+	row, found, err := st.PendingMessage(ctx, db, id, true)
 	if err != nil {
 		return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
 	}
 	if found {
 		e := Explanation{Message: newPending(row), PausedAt: row.PausedSince.Time}
 		e.Reason, e.Text = a.reason(e.Message, e.PausedAt, row.Now.Time)
+		e.Message.Payload, e.Message.Headers, e.Message.Errors = nil, nil, nil
 		return e, nil
 	}
 	poisoned, err := st.PoisonedMessages(ctx, db, store.PoisonFilter{IDs: []int64{id}}, 1)
@@ -82,6 +85,15 @@ func (a *Admin) reason(m Pending, pausedAt, now time.Time) (State, string) {
 		return Suspect, fmt.Sprintf("It is due since %s. Its last owner vanished while it held it, so a process runs at most %d like it at a time, and more and more while they survive.", instant(m.AvailableAt), fewSuspects)
 	case m.Crashes > 1:
 		return Suspect, fmt.Sprintf("It is due since %s. Its last %d owners vanished while they held it, so it runs alone among suspects, or beside others like it once many have survived that, in a process that has lived for a while and seen none vanish.", instant(m.AvailableAt), m.Crashes)
+	}
+	if by, late, ok := deadline(&bus.Message{Headers: m.Headers}); ok && now.After(by) {
+		return Late, fmt.Sprintf("It was to start by %s, %s ago. Whoever claims it has it %s.", instant(by), rounded(now.Sub(by)), late)
+	}
+	if gate, _ := gateOf(m.Consumer, consumer.Config()); gate != nil {
+		if since, reason, closed := gate.Closed(); closed {
+			return GateClosed, fmt.Sprintf("It is due since %s. The gate of consumer %q is closed in this process since %s: %s. One message at a time probes whether that is over.",
+				instant(m.AvailableAt), m.Consumer, instant(since), errorlog.Text(reason))
+		}
 	}
 	return Ready, fmt.Sprintf("It is due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what they are at.", instant(m.AvailableAt), m.Consumer)
 }

@@ -60,7 +60,7 @@ type Attempt struct {
 type State string
 
 // The states. Of several [Admin.Explain] names the first of leased, lease expired, no
-// consumer, other payload type, paused, delayed, suspect, ready. [Admin.List] tells only [Leased], [Delayed] and [Ready] apart.
+// consumer, other payload type, paused, delayed, suspect, late, gate closed, ready. [Admin.List] tells only [Leased], [Delayed] and [Ready] apart.
 const (
 	// Leased: a process has claimed it, and runs it or is about to.
 	Leased State = "leased"
@@ -79,6 +79,10 @@ const (
 	// Suspect: it is due, but has crashed before, and waits for its turn
 	// apart from the others.
 	Suspect State = "crash suspect"
+	// GateClosed: the gate of its consumer is closed, in this process: see [Gate].
+	GateClosed State = "gate closed"
+	// Late: it may not start any more: see [DeliverBy].
+	Late State = "late"
 	// Poisoned: it is pending no more, but poisoned.
 	Poisoned State = "poisoned"
 )

@@ -61,10 +61,15 @@ func (d *dispatcher) nextClaim(last order, rest time.Time) (order, bool) {
 	return order{}, false
 }
 
-// postponedLocked is how long the first of the consumers waits for which a claim failed.
+// postponedLocked is how long the first of the consumers waits for which a claim failed, or
+// whose gate is closed.
 func (d *dispatcher) postponedLocked(now time.Time) (wait time.Duration) {
 	for _, c := range d.consumers {
-		if left := c.notBefore.Sub(now); c.active && left > 0 && (wait == 0 || left < wait) {
+		until := c.notBefore
+		if probe, closed := c.gate.shut(); closed {
+			until = later(until, probe)
+		}
+		if left := until.Sub(now); c.active && left > 0 && (wait == 0 || left < wait) {
 			wait = left
 		}
 	}
@@ -215,9 +220,7 @@ func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Posi
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !p.Now.IsZero() {
-		d.ahead = p.Now.Sub(now)
-	}
+	d.tellLocked(p.Now, now)
 	first := make([]store.Position, len(d.wants))
 	due := make([]bool, len(d.wants))
 	for i, want := range p.Due {
@@ -257,6 +260,19 @@ func (d *dispatcher) nextVerdict(now time.Time) time.Time {
 		return calm
 	}
 	return soon
+}
+
+// tell has the dispatcher know what time it is on the database's clock.
+func (d *dispatcher) tell(clock time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tellLocked(clock, time.Now())
+}
+
+func (d *dispatcher) tellLocked(clock, now time.Time) {
+	if !clock.IsZero() {
+		d.ahead = clock.Sub(now)
+	}
 }
 
 // clock is the database's clock at an instant of ours, as far as is known.

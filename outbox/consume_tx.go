@@ -30,13 +30,22 @@ func ConsumeTx[T bus.Payload](name string, fn func(ctx context.Context, tx bun.T
 		return bus.Consume[T](name, nil, options...)
 	}
 	inTx := func(ctx context.Context, payload T) error {
-		tx, ok := ctx.Value(txKey{}).(bun.Tx)
-		if !ok {
-			return fmt.Errorf("outbox: consumer %q is transactional: only a Processor can run it", name)
+		tx, err := currentTx(ctx, name)
+		if err != nil {
+			return err
 		}
 		return fn(ctx, tx, payload)
 	}
 	return bus.Consume(name, inTx, append(options[:len(options):len(options)], transactional)...)
+}
+
+// currentTx returns the transaction in which a consumer runs.
+func currentTx(ctx context.Context, consumer string) (bun.Tx, error) {
+	tx, ok := ctx.Value(txKey{}).(bun.Tx)
+	if !ok {
+		return tx, fmt.Errorf("outbox: consumer %q is transactional: only a Processor can run it", consumer)
+	}
+	return tx, nil
 }
 
 type (

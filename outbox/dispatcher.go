@@ -38,6 +38,7 @@ type dispatcher struct {
 	woken         int           // counts announced commits
 	ahead         time.Duration // of our clock is the database's
 	abandoned     []string      // the consumers of handlers that ignored their timeout; too many, and nothing is claimed
+	impatient     bool          // batches need not fill
 	closed        bool
 }
 
@@ -152,7 +153,7 @@ func (d *dispatcher) takeLocked() *task {
 	for range d.consumers {
 		c := d.consumers[d.turn%len(d.consumers)]
 		d.turn++
-		if len(c.queue) == 0 || !d.mayStartLocked(c, c.queue[0]) {
+		if len(c.queue) == 0 || !d.mayStartLocked(c, c.queue[0]) || d.fillsLocked(c) {
 			continue
 		}
 		t := d.dequeueLocked(c)
@@ -166,18 +167,24 @@ func (d *dispatcher) takeLocked() *task {
 	return nil
 }
 
-// dequeueLocked takes a consumer's next task, and those that are to share its
-// transactions: an equal part for each transaction that could begin now.
+// dequeueLocked takes a consumer's next task, and those that are to run with it: a whole
+// batch, or where transactions are shared an equal part for each that could begin now.
 func (d *dispatcher) dequeueLocked(c *consumer) *task {
 	n := 1
 	if c.group > 1 && c.queue[0].groupable() {
-		free := min(d.limit(c)-c.running, d.config.TxConcurrency-d.runTx)
-		share := min((len(c.queue)+free-1)/free, c.group)
+		share := min(len(c.queue), c.group)
+		if c.settings.BatchSize == 0 { // transactions side by side do more than a few large ones
+			free := min(d.limit(c)-c.running, d.config.TxConcurrency-d.runTx)
+			share = min((len(c.queue)+free-1)/free, c.group)
+		}
 		for n < share && c.queue[n].groupable() {
 			n++
 		}
 	}
 	t := c.queue[0]
+	if t.probe, _ = d.gateLocked(c, time.Now()); t.probe {
+		n = 1
+	}
 	if n > 1 {
 		t.others = slices.Clone(c.queue[1:n])
 	}
@@ -190,10 +197,35 @@ func (d *dispatcher) dequeueLocked(c *consumer) *task {
 	return t
 }
 
+// fillsLocked tells whether a batch still waits for more messages. If so, workers look
+// again when it has waited long enough.
+func (d *dispatcher) fillsLocked(c *consumer) bool {
+	if d.impatient || c.settings.BatchWait == 0 || len(c.queue) >= c.group || !c.queue[0].groupable() {
+		return false
+	}
+	now := time.Now()
+	until := c.queue[0].queuedAt.Add(c.settings.BatchWait)
+	if !now.Before(until) {
+		return false
+	}
+	if !c.fillsUntil.Equal(until) {
+		c.fillsUntil = until
+		time.AfterFunc(until.Sub(now), func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.work.Signal()
+		})
+	}
+	return true
+}
+
 // mayStartLocked tells whether a free worker may start a message of its consumer. The
 // last one is kept for a solo run that waits, which is claimed only when it can begin
 // at once.
 func (d *dispatcher) mayStartLocked(c *consumer, t *task) bool {
+	if closed, probes := d.gateLocked(c, time.Now()); closed && !probes {
+		return false
+	}
 	if t.row.Crashes > 0 {
 		return d.hasRoomLocked(c)
 	}
@@ -246,7 +278,7 @@ func (d *dispatcher) finishedLocked(t *task) {
 // stale takes back the messages that have waited for a worker since before the
 // given instant, so that other processes can have them.
 func (d *dispatcher) stale(before time.Time) []*task {
-	return d.withdraw(func(t *task) bool { return t.queuedAt.Before(before) })
+	return d.withdraw(func(t *task) bool { return t.queuedAt.Add(t.consumer.settings.BatchWait).Before(before) })
 }
 
 // withdraw takes back every waiting message that matches.

@@ -46,12 +46,15 @@ func GroupCommit(n int) bus.ConsumerOption {
 	return func(c *bus.ConsumerConfig) { c.SetValue(groupKey{}, n) }
 }
 
-// groupOf returns how many messages of a consumer may share a transaction.
+// groupOf returns how many messages of a consumer may run together: in one transaction, or
+// in one call.
 func groupOf(c bus.Consumer, settings bus.ConsumerConfig) (int, error) {
 	n, ok := settings.Value(groupKey{}).(int)
 	switch {
 	case !ok:
-		return 1, nil
+		return max(settings.BatchSize, 1), nil
+	case settings.BatchSize > 0:
+		return 1, fmt.Errorf("outbox: consumer %q: GroupCommit is for consumers of single messages: a batch has one transaction anyway", c.Name())
 	case n < 1 || n > maxGroup:
 		return 1, fmt.Errorf("outbox: consumer %q: GroupCommit %d: 1 to %d are allowed", c.Name(), n, maxGroup)
 	case !isTransactional(settings):
@@ -60,12 +63,13 @@ func groupOf(c bus.Consumer, settings bus.ConsumerConfig) (int, error) {
 	return n, nil
 }
 
-// group is a number of messages that one worker took at once to share
-// transactions. Each runs its chain on a goroutine of its own, up to the innermost
-// layer; there it waits until the worker has run its handler and knows whether the
-// transaction was committed.
+// group is a number of messages that one worker took at once, to share transactions or
+// calls. Each runs its chain on a goroutine of its own, up to the innermost layer; there
+// it waits until the worker has run its handler, and knows whether the transaction was
+// committed.
 type group struct {
 	worker *worker
+	tasks  []*task
 	joined chan *member  // arrived at the innermost layer
 	left   chan struct{} // returned from the chain
 	over   chan struct{} // closed when nobody is waited for any more
@@ -76,7 +80,7 @@ type group struct {
 type member struct {
 	task    *task
 	ctx     context.Context
-	payload []byte
+	message *bus.Message // with the payload that the handler gets
 	since   time.Time
 	wakeups *txn.Wakeups // for what its handler produced
 	failure error        // of its handler
@@ -84,8 +88,8 @@ type member struct {
 }
 
 // join has the worker run the handler, and waits for the outcome.
-func (g *group) join(ctx context.Context, t *task, payload []byte) error {
-	m := &member{task: t, ctx: ctx, payload: payload, since: time.Now(), outcome: make(chan error, 1)}
+func (g *group) join(ctx context.Context, t *task, message *bus.Message) error {
+	m := &member{task: t, ctx: ctx, message: message, since: time.Now(), outcome: make(chan error, 1)}
 	select {
 	case g.joined <- m:
 	case <-g.over:
@@ -108,7 +112,7 @@ func (w *worker) runGroup(t *task) {
 	w.current.Store(t)
 	defer w.current.Store(nil)
 	tasks := append([]*task{t}, t.others...)
-	g := &group{worker: w, joined: make(chan *member, len(tasks)), left: make(chan struct{}, len(tasks)), over: make(chan struct{})}
+	g := &group{worker: w, tasks: tasks, joined: make(chan *member, len(tasks)), left: make(chan struct{}, len(tasks)), over: make(chan struct{})}
 	var chains sync.WaitGroup
 	defer chains.Wait()
 	for _, t := range tasks {
@@ -120,6 +124,8 @@ func (w *worker) runGroup(t *task) {
 	}
 	g.run(len(tasks))
 }
+
+func (g *group) consumer() *consumer { return g.tasks[0].consumer }
 
 // run serves those who arrive until all have left. What runs here is ours, but
 // for the application's query hooks: should one panic or end the goroutine, every
@@ -135,7 +141,12 @@ func (g *group) run(inside int) {
 	var waiting []*member
 	for inside > 0 {
 		waiting, inside = g.gather(waiting, inside)
-		if len(waiting) > 0 {
+		switch {
+		case len(waiting) == 0:
+		case g.consumer().settings.BatchSize > 0:
+			g.consume(waiting)
+			waiting = nil
+		default:
 			waiting = g.transact(waiting)
 		}
 	}

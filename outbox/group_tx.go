@@ -30,14 +30,7 @@ func (g *group) transact(waiting []*member) (rest []*member) {
 		g.unstarted(waiting, err)
 		return nil
 	}
-	var held, others []*member // the others may just be locked
-	for _, m := range waiting {
-		if slices.Contains(ids, m.task.row.ID) {
-			held = append(held, m)
-		} else {
-			others = append(others, m)
-		}
-	}
+	held, others := split(waiting, ids) // the others may just be locked
 	rest = shared.consume(g, held)
 	g.settle(shared)
 	g.oneByOne(append(others, shared.beaten...))
@@ -75,7 +68,7 @@ func (g *group) settle(s *sharedTx) {
 func (g *group) oneByOne(members []*member) {
 	for _, m := range members {
 		if !g.tooLate(m) {
-			m.outcome <- g.worker.run.runInTx(m.ctx, m.task, m.payload)
+			m.outcome <- g.worker.run.runInTx(m.ctx, m.task, m.message.Payload)
 		}
 	}
 }
@@ -157,7 +150,7 @@ func (s *sharedTx) consume(g *group, members []*member) (rest []*member) {
 func (s *sharedTx) call(m *member) error {
 	ctx, wakeups := txn.WithWakeups(context.WithValue(m.ctx, txKey{}, s.tx))
 	m.wakeups = wakeups
-	if err := s.invoke(ctx, m.task, m.payload); err != nil {
+	if err := s.invoke(ctx, m.task, m.message.Payload); err != nil {
 		return s.blame(m.ctx, err)
 	}
 	return nil

@@ -55,7 +55,7 @@ func (r *run) keep(now time.Time) {
 	for _, w := range r.slots {
 		w.overdue(now)
 	}
-	for _, t := range r.dispatcher.stale(now.Add(-time.Second)) {
+	for _, t := range append(r.dispatcher.stale(now.Add(-time.Second)), r.dispatcher.behindGates(now)...) {
 		r.settled(t, errUnstarted)
 	}
 	// A sixth of a lease before it could run out.

@@ -39,6 +39,9 @@ func (d *dispatcher) orderSuspectsLocked(now time.Time) (order, bool) {
 		if now.Before(d.oneByOneUntil) && c != d.consumers[d.suspectTurn%len(d.consumers)] {
 			continue
 		}
+		if closed, _ := d.gateLocked(c, now); closed {
+			continue
+		}
 		if d.hasRoomLocked(c) || c.running == d.config.Concurrency { // which is everybody's limit
 			wants = append(wants, want)
 		}
@@ -112,6 +115,12 @@ func (d *dispatcher) roomsLocked(now time.Time) ([]*consumer, []int) {
 			continue
 		}
 		waiting := len(c.queue) + c.reserved
+		if closed, probes := d.gateLocked(c, now); closed {
+			if probes && waiting == 0 {
+				consumers, rooms = append(consumers, c), append(rooms, 1)
+			}
+			continue
+		}
 		room := min(d.startsLocked(c), d.limit(c)-c.running)*c.group + c.finished.lastSecond(now) - waiting
 		if room > 0 && room >= waiting {
 			consumers, rooms = append(consumers, c), append(rooms, room)

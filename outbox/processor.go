@@ -76,8 +76,9 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 	for _, registered := range registry.Consumers() {
 		settings, err := config.settings(registered)
 		group, groupErr := groupOf(registered, settings)
-		errs = append(errs, err, groupErr)
-		c := consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group}
+		gate, gateErr := gateOf(registered.Name(), settings)
+		errs = append(errs, err, groupErr, gateErr)
+		c := consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group, gate: gate}
 		transactional = transactional || c.transactional
 		p.consumers = append(p.consumers, c)
 	}
@@ -254,7 +255,7 @@ type run struct {
 }
 
 func (r *run) health() bus.Health {
-	h := bus.Health{Err: r.outage.Err(), Abandoned: r.dispatcher.leftBehind(), Unprepared: r.store.Unprepared()}
+	h := bus.Health{Err: r.outage.Err(), Abandoned: r.dispatcher.leftBehind(), Unprepared: r.store.Unprepared(), Closed: r.dispatcher.closedGates()}
 	if last := r.lastClaim.Load(); last != 0 {
 		h.LastClaim = time.Unix(0, last)
 	}

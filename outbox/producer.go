@@ -200,7 +200,10 @@ func (p *Producer) check(m *bus.Message) error {
 	if m != nil && m.ID == uuid.Nil {
 		m.ID = newMessageID()
 	}
-	return m.Check(p.config.MaxPayload)
+	if err := m.Check(p.config.MaxPayload); err != nil {
+		return err
+	}
+	return checkDeadline(m)
 }
 
 // Send writes messages whose payload is encoded already: of a schedule that is

@@ -78,6 +78,7 @@ func (r *run) serve(ctx context.Context) error {
 	defer r.cancelWork(nil)
 	r.born(time.Now())
 	stopListening := r.listen()
+	defer r.dispatcher.watchGates()()
 	loopCtx, stopLoops := context.WithCancel(r.ctx)
 	defer stopLoops()
 	keeperCtx, stopKeeper := context.WithCancel(r.ctx)

@@ -53,8 +53,10 @@ func (d *dispatcher) wantsOf(names []string) (wants []store.Want, err error) {
 // nextStep looks for one message to claim, as the poller does for many. False
 // means that there is none.
 func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
+	wants = r.dispatcher.ungated(wants)
 	request := store.ClaimRequest{Wants: wants, Limit: 1, MaxBytes: maxClaimBytes}
 	probe, err := r.probe(wants)
+	r.dispatcher.tell(probe.Now)
 	if err == nil && probe.Overdue > r.config.LeaseDuration/3 { // else an outage may have kept its owner from renewing it
 		r.recoverClaims(r.ctx)
 		probe, err = r.probe(wants)
@@ -123,6 +125,7 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 	if err != nil || !ok {
 		return false, err
 	}
+	r.dispatcher.impatient = true
 	w := r.newWorker()
 	r.slots = []*worker{w}
 	defer func() { // also when a middleware ends this goroutine

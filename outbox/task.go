@@ -17,7 +17,8 @@ type consumer struct {
 	bus.Consumer
 	settings      bus.ConsumerConfig
 	transactional bool
-	group         int   // how many messages may share a transaction
+	group         int   // how many messages may run together
+	gate          *Gate // nil if it has none
 	wants         []int // indexes of its wants
 
 	// Guarded by dispatcher.mu.
@@ -27,6 +28,8 @@ type consumer struct {
 	active   bool // may have messages to claim
 	wakeups  int  // counts activations, to notice one during a claim
 	finished rate
+
+	fillsUntil time.Time // when workers look again for a batch that is not full
 
 	announced bool      // a commit was announced, and no claim has come back since
 	expected  time.Time // until then a message may be committed that nobody announces
@@ -46,6 +49,7 @@ type task struct {
 	group           *group     // they and it, while they run
 	worker          *worker    // while it runs
 	innermost       sync.Mutex // held while the innermost layer runs, and from the end of the chain on
+	probe           bool       // its consumer's gate is closed
 	committed       bool       // a transactional consumer has removed it
 }
 

@@ -29,13 +29,24 @@ type call struct {
 	ctx      context.Context
 	consumer *consumer
 	payload  []byte
+	batch    []*bus.Message // instead of one payload
 	codec    bus.Codec
 }
 
 // Run implements isolate.Call. Everybody may look at what it returns: an error of the
 // handler's whose methods panic, such as a nil pointer, has been replaced.
 func (c call) Run() error {
-	err := c.consumer.Consume(c.ctx, c.codec, c.payload)
+	if c.batch == nil {
+		return sound(c.consumer.Consume(c.ctx, c.codec, c.payload))
+	}
+	errs := c.consumer.ConsumeBatch(c.ctx, c.codec, c.batch)
+	for i := range errs {
+		errs[i] = sound(errs[i])
+	}
+	return outcomes(errs)
+}
+
+func sound(err error) error {
 	switch v := bus.VerdictOf(err); v.Outcome {
 	case bus.Done:
 		return nil
@@ -108,17 +119,23 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 		return errNotWaited
 	}
 	defer t.innermost.Unlock()
+	if err := r.tooLate(m); err != nil {
+		return err
+	}
 	payload, err := r.payload(ctx, m)
 	if err != nil {
 		return err
 	}
 	switch {
 	case t.group != nil:
-		err = t.group.join(ctx, t, payload)
+		err = t.group.join(ctx, t, withPayload(m, payload))
 	case t.consumer.transactional:
 		err = r.runInTx(ctx, t, payload)
 	default:
 		err = r.invoke(ctx, t, payload)
+	}
+	if _, panicked := err.(*isolate.Panicked); t.consumer.gate != nil && !panicked {
+		err = t.consumer.gate.passed(err, t.probe)
 	}
 	if err == nil {
 		return nil
@@ -135,6 +152,16 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 		}
 	}
 	return err
+}
+
+// withPayload returns the message as its handler is to see it.
+func withPayload(m *bus.Message, payload []byte) *bus.Message {
+	if m.Event == nil { // the payload is the message's own
+		return m
+	}
+	upcast := *m
+	upcast.Payload = payload
+	return &upcast
 }
 
 // payload is what the consumer is to decode: of an event, in its newest form.
@@ -158,13 +185,17 @@ func (r *run) payload(ctx context.Context, m *bus.Message) ([]byte, error) {
 // but no longer than its deadline and a grace period. A panic comes back as an
 // error, a *isolate.Panicked.
 func (r *run) invoke(ctx context.Context, t *task, payload []byte) error {
+	return r.begin(ctx, t, call{ctx: ctx, consumer: t.consumer, payload: payload, codec: r.registry.Codec()})
+}
+
+func (r *run) begin(ctx context.Context, t *task, c call) error {
 	w := t.worker
 	number := w.call.Add(1)
 	if deadline, ok := ctx.Deadline(); ok { // until then the keeper lets it run
 		w.deadline.Store(int64(deadline.Add(abandonGrace).Sub(r.started)))
 	}
 	defer w.deadline.Store(0)
-	result := w.isolate.Begin(call{ctx: ctx, consumer: t.consumer, payload: payload, codec: r.registry.Codec()})
+	result := w.isolate.Begin(c)
 	for {
 		select {
 		case err := <-result:

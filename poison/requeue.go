@@ -186,14 +186,16 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 		if !ok {
 			return fmt.Errorf("consumer %q: %w", rows[0].ConsumerType, bus.ErrNoConsumer)
 		}
-		m := bus.Message{PayloadType: c.PayloadType(), Payload: text}
+		if payloadType = c.PayloadType(); c.Raw() {
+			payloadType = rows[0].PayloadType
+		}
+		m := bus.Message{PayloadType: payloadType, Payload: text}
 		if err := errors.Join(fits(c), m.Check(limits.Payload)); err != nil {
 			return err
 		}
 		if err := c.CheckPayload(s.registry.Codec(), text); err != nil {
 			return fmt.Errorf("%w: %w", ErrPayload, err)
 		}
-		payloadType = c.PayloadType()
 		how := s.requeuing(rows)
 		how.Payload, how.PayloadType = text, payloadType
 		requeued, err := st.Requeue(ctx, tx, rows, how)

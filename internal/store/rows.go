@@ -34,17 +34,18 @@ type (
 	Want         = dialect.Want
 )
 
-// The outcomes of a settle, and which messages a claim may take.
+// The outcomes of a settle, which messages a claim may take, and the header with a deadline.
 const (
-	Clean       = dialect.Clean
-	Done        = dialect.Done
-	Failed      = dialect.Failed
-	Killers     = dialect.Killers
-	MostCounted = dialect.MostCounted
-	Poison      = dialect.Poison
-	Release     = dialect.Release
-	Snoozed     = dialect.Snoozed
-	Suspects    = dialect.Suspects
+	Clean           = dialect.Clean
+	DeliverByHeader = dialect.DeliverByHeader
+	Done            = dialect.Done
+	Failed          = dialect.Failed
+	Killers         = dialect.Killers
+	MostCounted     = dialect.MostCounted
+	Poison          = dialect.Poison
+	Release         = dialect.Release
+	Snoozed         = dialect.Snoozed
+	Suspects        = dialect.Suspects
 )
 
 // WithClock makes every statement run under the context take its time from now

@@ -62,8 +62,12 @@ func Headers(text []byte) map[string]string {
 	return headers
 }
 
-// Headers by which a message refers to an event instead of carrying its text.
 const (
+	// By these a message refers to an event instead of carrying its text.
 	EventHeader = "asyncmonolith-event"
 	ModeHeader  = "asyncmonolith-mode"
+
+	// DeliverByHeader has the instant by which a message is to start, in RFC 3339, and what
+	// becomes of it afterwards.
+	DeliverByHeader = "asyncmonolith-deliver-by"
 )

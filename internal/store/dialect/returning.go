@@ -51,7 +51,7 @@ func (r *Returning) RequeueAs(ctx context.Context, tx bun.Tx, ids []int64, how R
 	consumer, payload, args := how.Columns()
 	err = r.Query(ctx, tx, `INSERT INTO {messages}
 		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
-		SELECT p.message_id, p.consumer, `+payload+`, p.headers, p.insert_id, p.created_at, {now}
+		SELECT p.message_id, p.consumer, `+payload+`, `+RequeuedHeaders+`, p.insert_id, p.created_at, {now}
 		FROM (SELECT `+consumer+` AS consumer, p.message_id, p.payload_type, p.payload, p.headers, p.insert_id, p.created_at FROM {poisoned} p WHERE p.id IN (?)) p
 		WHERE TRUE ORDER BY p.insert_id`+collation+`, p.consumer`+collation+`
 		ON `+OnPending+` RETURNING insert_id, consumer_type`, append(args, bun.List(ids))...).Scan(ctx, &written)

@@ -33,7 +33,7 @@ func (m *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poison
 	consumer, payload, args := how.Columns()
 	first, err := lastID(m.Query(ctx, tx, `INSERT INTO {messages}
 		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
-		SELECT p.message_id, `+consumer+`, `+payload+`, p.headers, p.insert_id, p.created_at, {now}
+		SELECT p.message_id, `+consumer+`, `+payload+`, `+dialect.RequeuedHeaders+`, p.insert_id, p.created_at, {now}
 		FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id ORDER BY p.id`, append(args, dialect.Ordered(dialect.IDsOf(rows)))...).Exec(ctx))
 	if err != nil || len(free) == 0 {
 		return nil, err

@@ -1,0 +1,174 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+)
+
+// ConsumeBatch makes a consumer that gets many payloads at once: as many as wait, up to
+// [BatchSize]. Each message keeps its own attempts, chain, span and outcome: the chains of
+// a batch meet at the one call of fn, and go on with what it returned. The order of the
+// payloads means nothing.
+//
+// A nil error means that all are done. A [BatchError] says which failed; any other error is
+// everybody's. Who has failed, or has crashed a process, comes alone the next time, so that
+// one message cannot take the others down for ever.
+//
+// The context ends with the first of its messages' contexts. [Current] gives the first
+// message, and [CurrentBatch] all of them.
+func ConsumeBatch[T Payload](name string, fn func(context.Context, []T) error, options ...ConsumerOption) Consumer {
+	c := consumerOf[T](name)
+	c.batch = func(ctx context.Context, codec Codec, batch []*Message) []error {
+		values, readable := make([]T, 0, len(batch)), make([]*Message, 0, len(batch))
+		errs := make([]error, len(batch))
+		for i, m := range batch {
+			var value T
+			if errs[i] = decodeInto(codec, c.payloadType, m.Payload, &value); errs[i] == nil {
+				values, readable = append(values, value), append(readable, m)
+			}
+		}
+		if len(values) == 0 {
+			return errs
+		}
+		return spread(fn(withBatch(ctx, readable), values), len(values), errs)
+	}
+	return c.batched(fn == nil, options)
+}
+
+// ConsumeRaw makes a consumer that takes messages as they are, of several payload types
+// under one name: for programs that pass messages on. fn gets many at once; see
+// [ConsumeBatch]. Their Payload is as it is stored, except that one of an event is in its
+// newest form. payloadTypes are stored names, former ones included.
+func ConsumeRaw(name string, fn func(context.Context, []*Message) error, payloadTypes []string, options ...ConsumerOption) Consumer {
+	c := Consumer{name: name}
+	if len(payloadTypes) == 0 {
+		c.mistake("no payload type is given")
+	}
+	for i, payloadType := range payloadTypes {
+		if i > 0 {
+			options = append(options[:len(options):len(options)], PayloadAliases(payloadType))
+			continue
+		}
+		if c.payloadType = payloadType; limits.CheckName(payloadType) != nil {
+			c.mistake("payload type %q %w", payloadType, limits.CheckName(payloadType))
+		}
+	}
+	c.batch = func(ctx context.Context, _ Codec, batch []*Message) []error {
+		return spread(fn(withBatch(ctx, batch), batch), len(batch), make([]error, len(batch)))
+	}
+	c.decode = func(Codec, []byte) error { return nil }
+	return c.batched(fn == nil, options)
+}
+
+// batched completes a consumer of batches.
+func (c Consumer) batched(isNil bool, options []ConsumerOption) Consumer {
+	c.consume = func(ctx context.Context, codec Codec, payload []byte) error {
+		m := Message{PayloadType: c.payloadType}
+		if current, ok := Current(ctx); ok {
+			m = *current
+		}
+		m.Payload = payload
+		return c.batch(ctx, codec, []*Message{&m})[0]
+	}
+	c.config.BatchSize = 100
+	c.set(isNil, options)
+	return c
+}
+
+const (
+	maxBatchSize = 1000
+	maxBatchWait = time.Second
+)
+
+// BatchSize is how many messages a consumer made by [ConsumeBatch] or [ConsumeRaw] gets at
+// once, at most: 1 to 1000. Defaults to 100.
+func BatchSize(n int) ConsumerOption {
+	return func(c *ConsumerConfig) { set(c, "BatchSize", &c.BatchSize, n) }
+}
+
+// BatchWait is how long a message waits for others while its batch is not full: up to 1 s.
+// Defaults to no wait: what waits when a worker is free is the batch.
+func BatchWait(d time.Duration) ConsumerOption {
+	return func(c *ConsumerConfig) { set(c, "BatchWait", &c.BatchWait, d) }
+}
+
+// validateBatch notes the mistakes of options for batches.
+func (c *Consumer) validateBatch() {
+	switch config := c.config; {
+	case c.batch == nil && (config.BatchSize != 0 || config.BatchWait != 0):
+		c.mistake("BatchSize and BatchWait are for consumers made by ConsumeBatch or ConsumeRaw")
+	case config.BatchSize > maxBatchSize:
+		c.mistake("BatchSize %d: 1 to %d are allowed", config.BatchSize, maxBatchSize)
+	case config.BatchWait > maxBatchWait:
+		c.mistake("BatchWait %s: up to %s is allowed", config.BatchWait, maxBatchWait)
+	}
+}
+
+// BatchError says which payloads of a batch failed, by their index in the slice that the
+// function was given. The others are done. Each error decides like one of a consumer of
+// single messages: [Permanent], [RetryAfter], [Snooze] and [Discard] count. A nil error
+// is none.
+type BatchError map[int]error
+
+// Error implements error.
+func (e BatchError) Error() string {
+	for _, i := range slices.Sorted(maps.Keys(e)) {
+		if e[i] != nil {
+			return fmt.Sprintf("%d of the batch failed, the first at %d: %v", len(e), i, e[i])
+		}
+	}
+	return "none of the batch failed"
+}
+
+// Unwrap returns the errors, in the order of their indexes.
+func (e BatchError) Unwrap() (errs []error) {
+	for _, i := range slices.Sorted(maps.Keys(e)) {
+		if e[i] != nil {
+			errs = append(errs, e[i])
+		}
+	}
+	return errs
+}
+
+// spread gives each of the n payloads that were read its part of what the function
+// returned: errs has an error for each that was not.
+func spread(err error, n int, errs []error) []error {
+	each, ok := errors.AsType[BatchError](err)
+	for i := range each {
+		if i < 0 || i >= n {
+			err = fmt.Errorf("bus: BatchError has an error for payload %d of a batch of %d: %w", i, n, err)
+			ok = false
+		}
+	}
+	next := 0
+	for i := range errs {
+		if errs[i] != nil {
+			continue
+		}
+		if errs[i] = err; ok {
+			errs[i] = each[next]
+		}
+		next++
+	}
+	return errs
+}
+
+type batchKey struct{}
+
+func withBatch(ctx context.Context, batch []*Message) context.Context {
+	return context.WithValue(WithMessage(ctx, batch[0]), batchKey{}, batch)
+}
+
+// CurrentBatch returns the messages of the payloads that a consumer made by [ConsumeBatch]
+// was given, in the same order, and nil elsewhere. They are read-only, and valid until the
+// consumer returns.
+func CurrentBatch(ctx context.Context) []*Message {
+	batch, _ := ctx.Value(batchKey{}).([]*Message)
+	return batch
+}

@@ -1,0 +1,312 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// alone has a configuration run one batch at a time, so that batches form.
+func alone() outbox.ProcessorConfig {
+	config := testapp.Fast()
+	config.Concurrency, config.TxConcurrency = 1, 1
+	return config
+}
+
+// calls notes what a consumer of batches was given.
+type calls struct {
+	mu  sync.Mutex
+	all [][]string
+}
+
+func (c *calls) add(orders []order) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, ids(orders))
+}
+
+func ids(orders []order) (list []string) {
+	for _, o := range orders {
+		list = append(list, o.ID)
+	}
+	return list
+}
+
+// runs counts how often each order was given to the consumer.
+func (c *calls) runs() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := make(map[string]int)
+	for _, call := range c.all {
+		for _, id := range call {
+			n[id]++
+		}
+	}
+	return n
+}
+
+func (c *calls) largest() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, call := range c.all {
+		n = max(n, len(call))
+	}
+	return n
+}
+
+func TestBatches(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var seen calls
+		a := testapp.New(t, db, bus.ConsumeBatch("c", func(ctx context.Context, orders []order) error {
+			seen.add(orders)
+			batch := bus.CurrentBatch(ctx)
+			first, ok := bus.Current(ctx)
+			if len(batch) != len(orders) || !ok || first != batch[0] {
+				return fmt.Errorf("got %d messages with %d orders", len(batch), len(orders))
+			}
+			failed := bus.BatchError{}
+			for i, o := range orders {
+				switch m := batch[i]; {
+				case o.ID == "1" && m.Attempt == 1:
+					failed[i] = errors.New("not yet")
+				case o.ID == "2":
+					failed[i] = bus.Permanent(errors.New("never"))
+				case o.ID == "3":
+					failed[i] = bus.Discard(errors.New("not wanted"))
+				}
+			}
+			return failed
+		}, bus.BatchSize(7)))
+		a.ProduceMany(20)
+		r := a.Start(alone())
+		testapp.Eventually(t, "nothing waits", a.Empty)
+		r.MustStop()
+		runs := seen.runs()
+		if len(runs) != 20 || seen.largest() != 7 {
+			t.Errorf("got %d orders in batches of up to %d, want 20 in 7", len(runs), seen.largest())
+		}
+		for id, n := range runs {
+			if want := 1 + map[string]int{"1": 1}[id]; n != want {
+				t.Errorf("order %s: got %d runs, want %d", id, n, want)
+			}
+		}
+		if p := a.Poisoned(); len(p) != 1 || p[0].Attempts != 1 {
+			t.Errorf("got %+v poisoned, want the one that failed for good", p)
+		}
+	})
+}
+
+// TestOneErrorIsEverybodys and who has failed comes alone.
+func TestOneErrorIsEverybodys(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var seen calls
+		a := testapp.New(t, db, bus.ConsumeBatch("c", func(_ context.Context, orders []order) error {
+			seen.add(orders)
+			if slices.Contains(ids(orders), "1") {
+				return errors.New("one of them cannot be read")
+			}
+			return nil
+		}, bus.MaxAttempts(2), bus.AttemptDelay(time.Millisecond)))
+		a.ProduceMany(10)
+		r := a.Start(alone())
+		testapp.Eventually(t, "nothing waits", a.Empty)
+		r.MustStop()
+		if p := a.Poisoned(); len(p) != 1 || seen.largest() != 10 || len(seen.all) != 11 {
+			t.Errorf("got calls %v and %d poisoned, want all at once, then one by one, and one poisoned", seen.all, len(p))
+		}
+	})
+}
+
+func TestBatchesPanicAndTimeOutTogether(t *testing.T) {
+	t.Parallel()
+	var first atomic.Int64
+	a := testapp.New(t, testdb.SQLite(t),
+		bus.ConsumeBatch("panics", func(_ context.Context, orders []order) error {
+			if len(orders) > 1 {
+				panic("all of them")
+			}
+			return nil
+		}, bus.AttemptDelay(time.Millisecond)),
+		bus.ConsumeBatch("hangs", func(ctx context.Context, orders []order) error {
+			if len(orders) > 1 && first.Add(1) == 1 {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			return nil
+		}, bus.Timeout(100*time.Millisecond), bus.AttemptDelay(time.Millisecond)),
+		bus.ConsumeBatch("ignores", func(_ context.Context, orders []order) error {
+			if len(orders) > 1 {
+				<-t.Context().Done()
+			}
+			return nil
+		}, bus.Timeout(100*time.Millisecond), bus.AttemptDelay(time.Millisecond)))
+	a.ProduceMany(5)
+	r := a.Start(testapp.Fast())
+	testapp.Eventually(t, "nothing waits", a.Empty)
+	r.Stop(nil)
+	if err := r.Wait(); err == nil || r.Stats().Abandoned != 1 {
+		t.Errorf("got %v and %d abandoned, want the call that hangs", err, r.Stats().Abandoned)
+	}
+	if p := a.Poisoned(); len(p) != 0 || first.Load() == 0 {
+		t.Errorf("got %+v poisoned, want none, since each comes alone the second time", p)
+	}
+}
+
+// TestBatchesWaitForMore: a message alone waits as long as BatchWait says, and a full batch
+// does not.
+func TestBatchesWaitForMore(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var seen calls
+		a := testapp.New(t, db, bus.ConsumeBatch("c", func(_ context.Context, orders []order) error {
+			seen.add(orders)
+			return nil
+		}, bus.BatchSize(10), bus.BatchWait(time.Second)))
+		r := a.Start(testapp.Fast())
+		began := time.Now()
+		for range 10 {
+			a.ProduceMany(1)
+		}
+		testapp.Eventually(t, "a batch is full", a.Empty)
+		full := time.Since(began)
+		a.ProduceMany(1)
+		testapp.Eventually(t, "one has waited", a.Empty)
+		if took := time.Since(began) - full; took < time.Second || len(seen.all) != 2 {
+			t.Errorf("got calls %v, the last after %s, want one of 10 and one of 1 after 1s", seen.all, took)
+		}
+		r.MustStop()
+		if claimed := r.Stats().Claimed; claimed != 11 {
+			t.Errorf("got %d messages claimed, want 11: none is given back while it waits", claimed)
+		}
+	})
+}
+
+func TestRawConsumersTakeMessagesAsTheyAre(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var mu sync.Mutex
+		got := make(map[string]string)
+		a := testapp.New(t, db, testapp.Consumed("other"), bus.ConsumeRaw("raw", func(_ context.Context, batch []*bus.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, m := range batch {
+				got[m.PayloadType] = string(m.Payload)
+			}
+			return nil
+		}, []string{order{}.PayloadType(), refund{}.PayloadType()}))
+		a.Produce(order{ID: "1"})
+		a.Produce(refund{ID: "2"})
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "nothing waits", a.Empty)
+		r.MustStop()
+		if len(got) != 2 || got["order.placed"] == "" || got["order.refunded"] == "" {
+			t.Errorf("got %v, want both payloads", got)
+		}
+	})
+}
+
+// batchedInTx is an application whose consumer adds an effect for each message of a batch,
+// and then returns what what returns.
+func batchedInTx(t *testing.T, db *bun.DB, what func(ctx context.Context, tx bun.Tx, orders []order) error, options ...bus.ConsumerOption) (*app, *calls) {
+	t.Helper()
+	seen := new(calls)
+	a := withEffects(testapp.New(t, db, outbox.ConsumeBatchTx("stock", func(ctx context.Context, tx bun.Tx, orders []order) error {
+		seen.add(orders)
+		for i, m := range bus.CurrentBatch(ctx) {
+			if err := addEffect(bus.WithMessage(ctx, m), tx, orders[i]); err != nil {
+				return err
+			}
+		}
+		return what(ctx, tx, orders)
+	}, append([]bus.ConsumerOption{bus.Timeout(3 * time.Second)}, options...)...)))
+	return a, seen
+}
+
+func TestTransactionalBatches(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, seen := batchedInTx(t, db, func(ctx context.Context, _ bun.Tx, orders []order) error {
+			failed := bus.BatchError{}
+			for i, o := range orders {
+				if m := bus.CurrentBatch(ctx)[i]; o.ID == "1" && m.Attempt == 1 {
+					failed[i] = errors.New("not yet")
+				} else if o.ID == "2" {
+					failed[i] = bus.Permanent(errors.New("never"))
+				}
+			}
+			return failed
+		}, bus.AttemptDelay(time.Millisecond))
+		a.ProduceMany(20)
+		r := a.Start(alone())
+		testapp.Eventually(t, "nothing waits", a.Empty)
+		r.MustStop()
+		effects := effectsOf(a)
+		if len(effects) != 19 || seen.largest() != 20 || len(a.Poisoned()) != 1 {
+			t.Errorf("got %d with effects in batches of up to %d and %d poisoned, want 19, 20 and 1", len(effects), seen.largest(), len(a.Poisoned()))
+		}
+		for id, attempts := range effects {
+			if want := 1 + map[string]int{"1": 1}[id]; len(attempts) != 1 || attempts[0] != want {
+				t.Errorf("order %s: got effects in attempts %v, want one in attempt %d", id, attempts, want)
+			}
+		}
+	})
+}
+
+// TestATransactionalBatchThatCannotCommit is run one by one, to find out who is to blame.
+func TestATransactionalBatchThatCannotCommit(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	a, seen := batchedInTx(t, db, func(ctx context.Context, tx bun.Tx, orders []order) error {
+		for _, o := range orders {
+			if o.ID == "3" { // two of them, which is found out at the commit
+				if _, err := tx.NewRaw("INSERT INTO later VALUES (1), (1)").Exec(ctx); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}, bus.MaxAttempts(1))
+	a.Exec("CREATE TABLE later (id int, UNIQUE (id) DEFERRABLE INITIALLY DEFERRED)")
+	a.ProduceMany(10)
+	r := a.Start(alone())
+	testapp.Eventually(t, "nothing waits", a.Empty)
+	r.MustStop()
+	if effects := effectsOf(a); len(effects) != 9 || len(a.Poisoned()) != 1 || len(effects["3"]) != 0 {
+		t.Errorf("got effects %v and %d poisoned, want those of all but one; calls: %v", effects, len(a.Poisoned()), seen.all)
+	}
+}
+
+func TestOptionsForBatchesAreChecked(t *testing.T) {
+	t.Parallel()
+	batch := func(context.Context, []order) error { return nil }
+	for want, c := range map[string]bus.Consumer{
+		"BatchSize 1001":  bus.ConsumeBatch("c", batch, bus.BatchSize(1001)),
+		"BatchSize 0":     bus.ConsumeBatch("c", batch, bus.BatchSize(0)),
+		"BatchWait 2s":    bus.ConsumeBatch("c", batch, bus.BatchWait(2*time.Second)),
+		"ConsumeBatch or": testapp.Consumed("c", bus.BatchSize(2)),
+		"no payload type": bus.ConsumeRaw("c", func(context.Context, []*bus.Message) error { return nil }, nil),
+	} {
+		if _, err := bus.NewRegistry(c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+	_, err := outbox.NewProcessor(testdb.SQLite(t), testapp.Must[*bus.Registry](t)(bus.NewRegistry(bus.ConsumeBatch("c", batch, outbox.GroupCommit(2)))), outbox.ProcessorConfig{})
+	if err == nil || !strings.Contains(err.Error(), "GroupCommit is for consumers of single messages") {
+		t.Errorf("got %v, want GroupCommit refused", err)
+	}
+}

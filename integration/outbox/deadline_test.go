@@ -1,0 +1,86 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+func TestWhatComesTooLateIsNotRun(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var runs atomic.Int64
+		var lines testapp.Lines
+		a := testapp.New(t, db, testapp.Counting("c", &runs))
+		past, future := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
+		a.Produce(order{ID: "1"}, outbox.DeliverBy(past, bus.Discarded))
+		a.Produce(order{ID: "2"}, outbox.DeliverBy(past, bus.Poisoned))
+		a.Produce(order{ID: "3"}, outbox.DeliverBy(future, bus.Discarded))
+		explained := testapp.Must[outbox.Explanation](t)(a.Admin().Explain(a.Context(), db, a.Pending()[0].ID))
+		if explained.Reason != outbox.Late || !strings.Contains(explained.Text, "discarded") || explained.Message.Headers != nil {
+			t.Errorf("Explain: got %+v, want that it is late and will be discarded", explained)
+		}
+		config := testapp.Fast()
+		config.Logger = lines.Logger()
+		r := a.Start(config)
+		testapp.Eventually(t, "nothing waits", a.Empty)
+		r.MustStop()
+		poisoned := a.Poisoned()
+		if runs.Load() != 1 || len(poisoned) != 1 || poisoned[0].Reason != "deadline passed" {
+			t.Fatalf("got %d runs and %+v poisoned, want one each", runs.Load(), poisoned)
+		}
+		if !strings.Contains(lines.String(), bus.ErrLate.Error()) {
+			t.Errorf("log: got %s, want it to say %q", lines.String(), bus.ErrLate)
+		}
+
+		// Whoever requeues it wants it to run.
+		store := testapp.Must[*poison.Store](t)(poison.NewStore(a.Registry))
+		if _, err := store.Requeue(a.Context(), db, poisoned[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		r = a.Start(testapp.Fast())
+		testapp.Eventually(t, "it runs", func() bool { return runs.Load() == 2 && a.Empty() })
+		r.MustStop()
+	})
+}
+
+func TestARetryMayBeTooLate(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		runs := 0
+		a := newApp(bus.Consume("c", func(context.Context, order) error { runs++; return errors.New("no") }, bus.AttemptDelay(time.Hour)))
+		a.ProduceAt(ctx, order{ID: "1"}, outbox.DeliverBy(time.Now().Add(time.Minute), bus.Poisoned))
+		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		testapp.Sooner(t, "it is poisoned", func() bool { return len(a.Poisoned()) == 1 })
+		r.MustStop()
+		if runs != 1 {
+			t.Errorf("got %d runs, want one, before the deadline", runs)
+		}
+	})
+}
+
+func TestDeadlinesThatCannotBeKeptAreRefused(t *testing.T) {
+	t.Parallel()
+	a := testapp.New(t, testdb.SQLite(t), testapp.Consumed("c"))
+	now := time.Now()
+	for name, options := range map[string][]outbox.Option{
+		"no instant":     {outbox.DeliverBy(time.Time{}, bus.Discarded)},
+		"year 10000":     {outbox.DeliverBy(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), bus.Discarded)},
+		"other outcome":  {outbox.DeliverBy(now, bus.Done)},
+		"due afterwards": {outbox.DeliverBy(now, bus.Discarded), outbox.AvailableAt(now.Add(time.Second))},
+	} {
+		if _, err := a.Producer.Produce(a.Context(), a.DB, order{}, options...); !errors.Is(err, bus.ErrBadOption) {
+			t.Errorf("%s: got %v, want %v", name, err, bus.ErrBadOption)
+		}
+	}
+}

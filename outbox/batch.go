@@ -1,0 +1,170 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+)
+
+// ConsumeBatchTx makes a consumer that gets many payloads at once, as bus.ConsumeBatch does,
+// in a transaction that also removes their messages, as [ConsumeTx] does. When one of them
+// fails the transaction is rolled back. The failed ones are retried like any other, and the
+// rest of the batch is given to fn again at once, in a new transaction.
+func ConsumeBatchTx[T bus.Payload](name string, fn func(ctx context.Context, tx bun.Tx, payloads []T) error, options ...bus.ConsumerOption) bus.Consumer {
+	if fn == nil {
+		return bus.ConsumeBatch[T](name, nil, options...)
+	}
+	inTx := func(ctx context.Context, payloads []T) error {
+		tx, err := currentTx(ctx, name)
+		if err != nil {
+			return err
+		}
+		return fn(ctx, tx, payloads)
+	}
+	return bus.ConsumeBatch(name, inTx, append(options[:len(options):len(options)], transactional)...)
+}
+
+// consume has a consumer of batches consume those that wait, and tells each its outcome.
+func (g *group) consume(waiting []*member) {
+	if !g.consumer().transactional {
+		if waiting = slices.DeleteFunc(waiting, g.tooLate); len(waiting) > 0 {
+			ctx, over := together(waiting)
+			defer over()
+			for i, err := range g.call(ctx, waiting) {
+				waiting[i].outcome <- err
+			}
+		}
+		return
+	}
+	for len(waiting) > 1 {
+		waiting = g.tryBatch(slices.DeleteFunc(waiting, g.tooLate))
+	}
+	g.oneByOne(waiting)
+}
+
+// tryBatch is a transaction for all members. It returns those that it told no outcome, since
+// others of them failed.
+func (g *group) tryBatch(members []*member) (rest []*member) {
+	if len(members) < 2 {
+		return members
+	}
+	own := g.worker.run.newConsumerTx(members[0].ctx)
+	defer own.end() // also when a query hook of the application panics
+	ids, err := own.begin(tasksOf(members))
+	if err != nil {
+		g.unstarted(members, err)
+		return nil
+	}
+	held, others := split(members, ids)
+	defer func() { g.oneByOne(others) }() // which may just be locked
+	if len(held) == 0 {
+		own.rollback()
+		return nil
+	}
+	ctx, over := together(held)
+	defer over()
+	ctx, wakeups := txn.WithWakeups(context.WithValue(ctx, txKey{}, own.tx))
+	errs := g.call(ctx, held)
+	failed := 0
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		if failed++; errors.Is(err, bus.ErrAbandoned) {
+			own.interrupt()
+			answerEach(held, errs)
+			return nil
+		}
+		if _, blameless := own.blame(ctx, err).(*fault); blameless {
+			own.rollback()
+			others = append(others, held...)
+			return nil
+		}
+		held[i].failure = err
+	}
+	if failed > 0 {
+		own.rollback()
+		for _, m := range held {
+			if m.failure != nil {
+				m.outcome <- m.failure
+			} else {
+				rest = append(rest, m)
+			}
+		}
+		return rest
+	}
+	if err := own.commit(tasksOf(held)); err != nil { // one of them may be to blame
+		others = append(others, held...)
+		return nil
+	}
+	for _, m := range held {
+		m.task.committed = true
+	}
+	wakeups.Send(g.worker.run.registry)
+	answerEach(held, errs)
+	return nil
+}
+
+// split tells members that have one of the ids from the others.
+func split(members []*member, ids []int64) (with, without []*member) {
+	for _, m := range members {
+		if slices.Contains(ids, m.task.row.ID) {
+			with = append(with, m)
+		} else {
+			without = append(without, m)
+		}
+	}
+	return with, without
+}
+
+func answerEach(members []*member, errs []error) {
+	for i, m := range members {
+		m.outcome <- errs[i]
+	}
+}
+
+// together returns a context that ends with the first of the members' contexts. What else
+// is in it is the first member's.
+func together(members []*member) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(members[0].ctx)
+	stops := make([]func() bool, 0, len(members))
+	for _, m := range members[1:] {
+		stops = append(stops, context.AfterFunc(m.ctx, func() { cancel(context.Cause(m.ctx)) }))
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel(nil)
+	}
+}
+
+// call runs the consumer's function for all members, and returns what became of each.
+func (g *group) call(ctx context.Context, members []*member) []error {
+	batch := make([]*bus.Message, len(members))
+	for i, m := range members {
+		batch[i] = m.message
+	}
+	r, t := g.worker.run, members[0].task
+	err := r.begin(ctx, t, call{ctx: ctx, consumer: t.consumer, batch: batch, codec: r.registry.Codec()})
+	if each, ok := err.(outcomes); ok {
+		return each
+	}
+	// It was cancelled for one of them, and has not had its chance.
+	if cause := context.Cause(ctx); (cause == bus.ErrStopping || cause == bus.ErrLeaseLost) && bus.VerdictOf(err).Outcome == bus.Unclassified {
+		err = &bus.Verdict{Outcome: bus.Released, Err: err}
+	}
+	return slices.Repeat([]error{err}, len(members))
+}
+
+// outcomes are the errors of a batch's messages.
+type outcomes []error
+
+// Error implements error.
+func (o outcomes) Error() string { return fmt.Sprintf("the outcomes of %d messages", len(o)) }

@@ -1,0 +1,69 @@
+package outbox
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// DeliverBy gives the message a deadline: none of its runs starts after t, on the database's
+// clock. A message that would start later is bus.Discarded or bus.Poisoned, as late says; no
+// other outcome is allowed. Its consumer is not called then, and the error is bus.ErrLate.
+//
+// The deadline is looked at when a run is to start, and so a message of a paused consumer
+// stays until it is claimed. To requeue a poisoned message lifts it. The deadline travels in
+// the header "asyncmonolith-deliver-by". A processor of a version without DeliverBy ignores it.
+//
+// t must lie in one of the years 1 to 9999 in UTC, and not before [AvailableAt].
+func DeliverBy(t time.Time, late bus.Outcome) Option {
+	return func(m *bus.Message) error {
+		if late != bus.Discarded && late != bus.Poisoned {
+			return fmt.Errorf("%w: late messages %s: discarded or poisoned is allowed", bus.ErrBadOption, late)
+		}
+		if year := t.UTC().Year(); t.IsZero() || year < 1 || year > 9999 {
+			return fmt.Errorf("%w: deliver by year %d in UTC, 1 to 9999 are allowed", bus.ErrBadOption, year)
+		}
+		return Header(store.DeliverByHeader, t.UTC().Format(time.RFC3339Nano)+" "+late.String())(m)
+	}
+}
+
+// deadline reads what DeliverBy has written. False means that there is none, or none that
+// can be read, since somebody has edited it.
+func deadline(m *bus.Message) (by time.Time, late string, ok bool) {
+	text, ok := m.Headers[store.DeliverByHeader]
+	if !ok {
+		return by, "", false
+	}
+	at, late, _ := strings.Cut(text, " ")
+	by, err := time.Parse(time.RFC3339Nano, at)
+	return by, late, err == nil
+}
+
+// checkDeadline refuses one that cannot be kept.
+func checkDeadline(m *bus.Message) error {
+	if by, _, ok := deadline(m); ok && m.AvailableAt.After(by) {
+		return fmt.Errorf("payload %q: %w: available at %s, which is after it is to be delivered by, %s",
+			m.PayloadType, bus.ErrBadOption, m.AvailableAt.UTC().Format(time.RFC3339Nano), by.Format(time.RFC3339Nano))
+	}
+	return nil
+}
+
+// tooLate is the verdict on a message that must not start any more, else nil.
+func (r *run) tooLate(m *bus.Message) error {
+	by, late, ok := deadline(m)
+	if !ok {
+		return nil
+	}
+	now := r.dispatcher.clock(time.Now())
+	if !now.After(by) {
+		return nil
+	}
+	err := fmt.Errorf("%w: it was to start by %s, %s ago", bus.ErrLate, by.Format(time.RFC3339Nano), rounded(now.Sub(by)))
+	if late == bus.Poisoned.String() {
+		return &bus.Verdict{Outcome: bus.Condemned, Reason: "deadline passed", Err: err}
+	}
+	return bus.Discard(err)
+}
