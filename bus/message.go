@@ -30,6 +30,15 @@ type Message struct {
 	// InsertID is the key that keeps a payload from being pending twice for
 	// one consumer; empty means none.
 	InsertID string
+	// Replace has the message take the place of the one that is pending with its InsertID,
+	// instead of being left out: see outbox.Replace. It is used on the produce side.
+	Replace bool
+	// MaxPostponed bounds for how long, from the first of them on, messages that replace
+	// each other are postponed: see outbox.Debounce. Zero is no bound.
+	MaxPostponed time.Duration
+	// UniqueFor keeps InsertID taken for so long after the message was consumed: see
+	// outbox.UniqueFor.
+	UniqueFor time.Duration
 	// Event is where the event that the message delivers stands in the event
 	// log. It is nil for a message that was produced, rather than appended.
 	Event *Event

@@ -78,6 +78,16 @@ func (m *Message) check(maxPayload int) error {
 		return fmt.Errorf("%w: delay %s, 0 or more is allowed", ErrBadOption, m.Delay)
 	case m.Delay > 0 && !m.AvailableAt.IsZero():
 		return fmt.Errorf("%w: give a delay or an instant, not both", ErrBadOption)
+	case m.InsertID == "" && (m.Replace || m.UniqueFor != 0):
+		return fmt.Errorf("%w: what replaces others, or stays unique, needs an insert id", ErrBadOption)
+	case m.UniqueFor < 0:
+		return fmt.Errorf("%w: unique for %s, more than 0 is allowed", ErrBadOption, m.UniqueFor)
+	case m.MaxPostponed < 0 || m.MaxPostponed > 0 && !m.Replace:
+		return fmt.Errorf("%w: postponed for %s at most, which is for messages that replace others, and more than 0", ErrBadOption, m.MaxPostponed)
+	case m.Replace && m.UniqueFor != 0:
+		return fmt.Errorf("%w: a message either replaces others or stays unique", ErrBadOption)
+	case m.Replace && m.Event != nil:
+		return fmt.Errorf("%w: an event cannot replace a message", ErrBadOption)
 	}
 	if year := m.AvailableAt.UTC().Year(); !m.AvailableAt.IsZero() && (year < 1 || year > 9999) {
 		return fmt.Errorf("%w: available at year %d in UTC, 1 to 9999 are allowed", ErrBadOption, year)

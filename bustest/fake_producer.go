@@ -23,8 +23,8 @@ import (
 // has ended it does nothing and returns the context's error, as a database would. The
 // zero value works. Look at what was produced with [RequireProduced].
 //
-// A payload whose insert id was produced before is a duplicate, as if nothing
-// was consumed meanwhile. It is safe for concurrent use; set the fields first.
+// A payload whose insert id was produced before is a duplicate, or replaces that one, as if
+// nothing was consumed meanwhile. It is safe for concurrent use; set the fields first.
 type FakeProducer struct {
 	// Registry has the fake refuse what the real producer refuses, such as a
 	// payload that nobody consumes, and count consumers in receipts. Defaults to
@@ -193,6 +193,9 @@ func (p *FakeProducer) note(ctx context.Context, batch []*bus.Message) ([]outbox
 		}
 		receipts[i] = outbox.Receipt{MessageID: m.ID, Enqueued: p.consumers(m)}
 		pending := func(other *bus.Message) bool { return m.InsertID != "" && other.InsertID == m.InsertID }
+		if m.Replace {
+			p.sent, *uncommitted = slices.DeleteFunc(p.sent, pending), slices.DeleteFunc(*uncommitted, pending)
+		}
 		if slices.ContainsFunc(p.sent, pending) || slices.ContainsFunc(*uncommitted, pending) {
 			receipts[i].Enqueued, receipts[i].Duplicates = 0, receipts[i].Enqueued
 			continue

@@ -190,6 +190,10 @@ func (t *consumerTx) commit(tasks []*task) error {
 		}
 		return ofTransaction("remove", err)
 	}
+	if err := t.remember(statement, tasks); err != nil {
+		t.rollback()
+		return ofTransaction("remember", err)
+	}
 	defer time.AfterFunc(statementTimeout, t.end).Stop()
 	committing, cancel := context.WithTimeout(t.ctx, statementTimeout)
 	defer cancel()
@@ -201,6 +205,20 @@ func (t *consumerTx) commit(tasks []*task) error {
 		return t.afterLostCommit(context.WithoutCancel(t.ctx), tasks[0], err)
 	}
 	return ofTransaction("commit", err)
+}
+
+// remember has insert ids stay taken.
+func (t *consumerTx) remember(ctx context.Context, tasks []*task) error {
+	var all []store.Recent
+	for _, task := range tasks {
+		if r := task.recent(); r != nil {
+			all = append(all, *r)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return t.store.Remember(ctx, t.tx, all)
 }
 
 // afterLostCommit decides whether a commit happened whose answer never came.

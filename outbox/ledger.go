@@ -158,7 +158,7 @@ func (l *ledger) takeLocked(b *batch, entry *lease, all, resend bool) {
 		return
 	}
 	entry.sending = len(results)
-	undone := func(r store.Result) bool { return r.Outcome != store.Done }
+	undone := func(r store.Result) bool { return r.Outcome != store.Done || r.Recent != nil }
 	if entry.open == 0 && !entry.partial && !b.freeOnly && !slices.ContainsFunc(results, undone) {
 		b.finished = append(b.finished, entry)
 		b.whole = append(b.whole, results)

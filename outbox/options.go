@@ -46,6 +46,47 @@ func InsertID(key string) Option {
 	}
 }
 
+// Replace is [InsertID], but the message takes the place of the one that waits: the consumer
+// gets the newest payload and headers, with no failed run counted. It is due when it says so
+// itself, or when the other was, whichever is later. Of several messages in one call with the
+// same key the last one counts.
+//
+// A message that is running when it is replaced goes on, and the new one runs after it, or
+// beside it. Replacing waits for a transactional consumer that runs the old one. It needs
+// PostgreSQL or SQLite, and is an errors.ErrUnsupported elsewhere.
+func Replace(key string) Option {
+	return func(m *bus.Message) error {
+		m.Replace = true
+		return InsertID(key)(m)
+	}
+}
+
+// Debounce is [Replace] for bursts: the message runs once nothing with the same key was
+// produced for quiet, but no later than most after the first of them was. Both are more
+// than 0.
+func Debounce(key string, quiet, most time.Duration) Option {
+	return func(m *bus.Message) error {
+		if quiet <= 0 || most < quiet {
+			return fmt.Errorf("%w: debounce for %s, at most %s: more than 0, and no more than the bound, is allowed", bus.ErrBadOption, quiet, most)
+		}
+		m.Delay, m.MaxPostponed = quiet, most
+		return Replace(key)(m)
+	}
+}
+
+// UniqueFor is [InsertID], but the key stays taken for a period after the message was
+// consumed, or was discarded, by the database's clock. Each producer decides for its own message:
+// one with InsertID alone is a duplicate only while another is pending. It needs PostgreSQL or
+// SQLite, and is an errors.ErrUnsupported elsewhere.
+func UniqueFor(key string, period time.Duration) Option {
+	return func(m *bus.Message) error {
+		if m.UniqueFor = period; period <= 0 {
+			return fmt.Errorf("%w: unique for %s: more than 0 is allowed", bus.ErrBadOption, period)
+		}
+		return InsertID(key)(m)
+	}
+}
+
 // Header adds a header. Headers travel with the message to every consumer. All
 // of a message have at most 8 KiB, and each needs a name. Names
 // that begin with "asyncmonolith-" are the library's: forward them, but make up

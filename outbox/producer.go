@@ -362,12 +362,12 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 		if len(consumers) == 0 && m.Event == nil {
 			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, bus.ErrNoConsumer)
 		}
-		headers, err := store.EncodeHeaders(m.Headers, m.Event, len(m.Payload))
+		headers, err := store.EncodeHeaders(m.Headers, m.Event, len(m.Payload), m.UniqueFor)
 		if err != nil {
 			return nil, err
 		}
 		row := store.NewMessage{MessageID: m.ID, PayloadType: m.PayloadType, Payload: string(m.Payload), Headers: headers,
-			InsertID: m.InsertID, AvailableAt: m.AvailableAt, Delay: m.Delay}
+			InsertID: m.InsertID, AvailableAt: m.AvailableAt, Delay: m.Delay, Replace: m.Replace, MaxPostponed: m.MaxPostponed, UniqueFor: m.UniqueFor}
 		if m.Event != nil {
 			row.Payload = "" // it is read from the event
 		}

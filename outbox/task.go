@@ -86,7 +86,7 @@ func (t *task) result(err error, attemptDelay time.Duration) store.Result {
 	}
 	switch v.Outcome {
 	case bus.Done, bus.Discarded:
-		r.Outcome = store.Done
+		r.Outcome, r.Recent = store.Done, t.recent()
 		return r
 	case bus.Released:
 		r.Outcome = store.Release
@@ -108,6 +108,14 @@ func (t *task) result(err error, attemptDelay time.Duration) store.Result {
 	}
 	r.Errors = t.errors(&v, false)
 	return r
+}
+
+// recent is the message's insert id, if it stays taken once the message was consumed.
+func (t *task) recent() *store.Recent {
+	if t.message.UniqueFor <= 0 || t.row.InsertID == "" {
+		return nil
+	}
+	return &store.Recent{PendingKey: store.PendingKey{InsertID: t.row.InsertID, ConsumerType: t.row.ConsumerType}, For: t.message.UniqueFor}
 }
 
 // errors is the message's list of errors with one more.

@@ -36,7 +36,10 @@ func TestAClosedGateWritesNothing(t *testing.T) {
 		before := a.Pending()
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "others go on", func() bool { return others.Load() == 200 })
-		testapp.Eventually(t, "a probe has failed", func() bool { since, _, closed := gate.Closed(); return closed && time.Since(since) > 1500*time.Millisecond })
+		testapp.Eventually(t, "a probe has failed", func() bool {
+			since, _, closed := gate.Closed()
+			return closed && time.Since(since) > 1500*time.Millisecond
+		})
 		failed := tries.Load()
 		if health := r.Health(); len(health.Closed) != 1 || health.Closed[0].Consumer != "gated" || health.Closed[0].Reason != errAway.Error() || !health.Ready {
 			t.Errorf("Health: got %+v, want the gate", health)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -13,16 +14,22 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// EncodeHeaders returns the headers of a message as they are stored, and with
-// them what it delivers: an event, whose text has so many bytes.
-func EncodeHeaders(headers map[string]string, event *bus.Event, size int) (string, error) {
-	if len(headers) == 0 && event == nil {
+// EncodeHeaders returns the headers of a message as they are stored, and with them what has
+// no column: the event that it delivers, whose text has so many bytes, and for how long its
+// insert id stays taken.
+func EncodeHeaders(headers map[string]string, event *bus.Event, size int, uniqueFor time.Duration) (string, error) {
+	if len(headers) == 0 && event == nil && uniqueFor == 0 {
 		return "", nil
 	}
-	if event != nil {
+	if event != nil || uniqueFor > 0 {
 		all := make(map[string]string, len(headers)+2)
 		maps.Copy(all, headers)
-		all[dialect.EventHeader] = fmt.Sprintf("%d %d", event.Sequence, size)
+		if uniqueFor > 0 {
+			all[dialect.UniqueForHeader] = uniqueFor.String()
+		}
+		if event != nil {
+			all[dialect.EventHeader] = fmt.Sprintf("%d %d", event.Sequence, size)
+		}
 		if mode := event.Mode(); mode != "" {
 			all[dialect.ModeHeader] = mode
 		}

@@ -31,25 +31,55 @@ func (s *Store) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessag
 	return written, nil
 }
 
-// Statements tells how many statements Insert needs for the rows.
-func Statements(rows []dialect.NewMessage) int { return len(chunks(rows)) }
+// Statements tells how many statements Insert needs for the rows, at least.
+func Statements(rows []dialect.NewMessage) int {
+	n := len(chunks(rows))
+	if n == 1 && orders(rows[0]) {
+		n++
+	}
+	return n
+}
 
-func chunks(rows []dialect.NewMessage) [][]dialect.NewMessage {
-	return dialect.Cut(rows, dialect.InsertBytes, func(row dialect.NewMessage) int { return len(row.Payload) + len(row.Headers) })
+// orders tells whether an insert id asks for more than not to be pending twice.
+func orders(row dialect.NewMessage) bool { return row.Replace || row.UniqueFor > 0 }
+
+// chunks are rows that go together: not too many bytes, and all or none of them replacing.
+func chunks(rows []dialect.NewMessage) (all [][]dialect.NewMessage) {
+	for _, chunk := range dialect.Cut(rows, dialect.InsertBytes, func(row dialect.NewMessage) int { return len(row.Payload) + len(row.Headers) }) {
+		for len(chunk) > 0 {
+			n := 1
+			for n < len(chunk) && chunk[n].Replace == chunk[0].Replace && (chunk[n].UniqueFor > 0) == (chunk[0].UniqueFor > 0) {
+				n++
+			}
+			all, chunk = append(all, chunk[:n]), chunk[n:]
+		}
+	}
+	return all
 }
 
 func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []dialect.NewMessage, written map[uuid.UUID]int) error {
-	if slices.ContainsFunc(rows, func(row dialect.NewMessage) bool { return row.InsertID != "" }) {
-		ids, err := s.insertUnique(ctx, db, rows)
-		for _, id := range ids {
-			written[id]++
+	if orders(rows[0]) {
+		if err := s.Supersedes(); err != nil {
+			return err
 		}
-		return err
 	}
-	for _, row := range rows {
-		written[row.MessageID]++
+	insert := s.insertUnique
+	switch {
+	case rows[0].Replace:
+		insert = s.replace
+	case rows[0].UniqueFor > 0:
+		insert = s.insertRarely
+	case !slices.ContainsFunc(rows, func(row dialect.NewMessage) bool { return row.InsertID != "" }):
+		for _, row := range rows {
+			written[row.MessageID]++
+		}
+		return s.dialect.Insert(ctx, db, rows)
 	}
-	return s.dialect.Insert(ctx, db, rows)
+	ids, err := insert(ctx, db, rows)
+	for _, id := range ids {
+		written[id]++
+	}
+	return err
 }
 
 // insertUnique leaves out rows whose insert id is pending, under whatever name of

@@ -20,10 +20,12 @@ type (
 	NewEvent     = dialect.NewEvent
 	NewMessage   = dialect.NewMessage
 	Outcome      = dialect.Outcome
+	PendingKey   = dialect.PendingKey
 	Poisoned     = dialect.Poisoned
 	Position     = dialect.Position
 	Probe        = dialect.Probe
 	QueueStats   = dialect.QueueStats
+	Recent       = dialect.Recent
 	Recovered    = dialect.Recovered
 	Requeuing    = dialect.Requeuing
 	Result       = dialect.Result

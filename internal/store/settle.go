@@ -36,8 +36,18 @@ func (s *Store) SettleFree(ctx context.Context, db *bun.DB, owner string, lease 
 }
 
 func (s *Store) settleWith(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool) (dialect.Settled, error) {
-	return retried(ctx, db, func(db bun.IDB) (dialect.Settled, error) {
-		return s.dialect.Settle(ctx, db, owner, lease, results, freeOnly)
+	return retried(ctx, db, func(db bun.IDB) (settled dialect.Settled, err error) {
+		messages := consumed(results)
+		if messages == nil {
+			return s.dialect.Settle(ctx, db, owner, lease, results, freeOnly)
+		}
+		err = txn.InTx(ctx, db, func(tx bun.Tx) (err error) {
+			if err = s.Remember(ctx, tx, messages); err == nil {
+				settled, err = s.dialect.Settle(ctx, tx, owner, lease, results, freeOnly)
+			}
+			return err
+		})
+		return settled, err
 	})
 }
 

@@ -30,6 +30,9 @@ type Dialect interface {
 	// InsertKeyed leaves out rows whose insert id is pending, and returns the
 	// message ids of the others.
 	InsertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]uuid.UUID, error)
+	// Supersede deletes the pending messages with these keys, claimed or not, in the order
+	// in which producers lock them, and returns what they were.
+	Supersede(ctx context.Context, tx bun.IDB, keys []PendingKey) ([]Superseded, error)
 
 	// Claims.
 
@@ -105,6 +108,9 @@ type Direct interface {
 	// Usable asks the transaction whether it could still commit: its connection stands,
 	// and no statement has aborted it.
 	Usable(ctx context.Context, tx bun.IDB) bool
+	// Supersedes is an error, an errors.ErrUnsupported, where pending messages cannot be
+	// replaced, nor insert ids stay taken.
+	Supersedes() error
 	// Events is an error, an errors.ErrUnsupported, where there is no event log.
 	Events() error
 	// Number gives places to committed events that have none, in the order of their

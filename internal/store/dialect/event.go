@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -25,8 +26,13 @@ func (m *Message) RefersTo() (sequence int64, size int, ok bool) {
 	return sequence, max(size, 0), true
 }
 
-// Deliver says in a message what it delivers, when that is an event.
+// Deliver says in a message what has no column: what it delivers, when that is an event, and
+// for how long its insert id stays taken.
 func (m *Message) Deliver(to *bus.Message) {
+	if text, ok := to.Headers[UniqueForHeader]; ok {
+		to.UniqueFor, _ = time.ParseDuration(text) //nolint:errcheck // a person may have edited it
+		delete(to.Headers, UniqueForHeader)
+	}
 	if m.Event == nil {
 		return
 	}
@@ -70,4 +76,7 @@ const (
 	// DeliverByHeader has the instant by which a message is to start, in RFC 3339, and what
 	// becomes of it afterwards.
 	DeliverByHeader = "asyncmonolith-deliver-by"
+
+	// UniqueForHeader has for how long the insert id stays taken, as a Go duration.
+	UniqueForHeader = "asyncmonolith-unique-for"
 )

@@ -3,6 +3,7 @@ package dialect
 import (
 	"cmp"
 	"strings"
+	"time"
 )
 
 // Poisoned is a row of poisoned_messages.
@@ -50,6 +51,21 @@ const RequeuedHeaders = `REPLACE(p.headers, '"` + DeliverByHeader + `":', '"` + 
 
 // PendingKey is the unique key of a pending message, unless its insert id is empty.
 type PendingKey struct{ InsertID, ConsumerType string }
+
+// Recent is an insert id that stays taken for a while after its message was consumed.
+type Recent struct {
+	PendingKey
+	For time.Duration
+}
+
+// Superseded is a pending message that another takes the place of.
+type Superseded struct {
+	InsertID       string `bun:"insert_id"`
+	ConsumerType   string `bun:"consumer_type"`
+	CreatedAt      Moment `bun:"created_at"`
+	AvailableAfter Moment `bun:"available_after"`
+	Now            Moment `bun:"now"` // the database's clock
+}
 
 // Compare gives keys the order in which they are locked.
 func (k PendingKey) Compare(o PendingKey) int {

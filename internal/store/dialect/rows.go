@@ -168,6 +168,8 @@ type Result struct {
 	Errors string
 	// Reason says why a message is poisoned.
 	Reason string
+	// Recent is the insert id of a message that is done, if it stays taken.
+	Recent *Recent
 }
 
 // Settled tells what a settle did.

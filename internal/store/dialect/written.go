@@ -24,6 +24,14 @@ type NewMessage struct {
 	// available Delay after the insert, on the database's clock.
 	AvailableAt time.Time
 	Delay       time.Duration
+	// Replace has the row take the place of the one whose insert id is pending, of which the
+	// first was created up to MaxPostponed before the row is due, unless that is zero.
+	Replace      bool
+	MaxPostponed time.Duration
+	// UniqueFor is for how long the insert id stays taken after the message was consumed.
+	UniqueFor time.Duration
+	// CreatedAt is when the first message was created in whose place this one is; zero is now.
+	CreatedAt time.Time
 }
 
 // Key is the unique key that the message will have.
@@ -31,19 +39,23 @@ func (row NewMessage) Key() PendingKey { return PendingKey{row.InsertID, row.Con
 
 // InsertMessages writes messages as a list of values; these are the values.
 func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement string, values []any) {
-	values = make([]any, 0, 7*len(rows))
+	values = make([]any, 0, 8*len(rows))
 	for _, row := range rows {
-		available := n.Now(ctx)
+		now := n.Now(ctx)
+		available, created := now, now
+		if !row.CreatedAt.IsZero() {
+			created = n.Instant(row.CreatedAt)
+		}
 		switch {
 		case !row.AvailableAt.IsZero():
 			available = n.Instant(row.AvailableAt)
 		case row.Delay > 0:
 			available = n.After(ctx, row.Delay)
 		}
-		values = append(values, row.MessageID, row.ConsumerType, row.PayloadType, row.Payload, bun.NullZero(row.Headers), bun.NullZero(row.InsertID), bun.Safe(available))
+		values = append(values, row.MessageID, row.ConsumerType, row.PayloadType, row.Payload, bun.NullZero(row.Headers), bun.NullZero(row.InsertID), bun.Safe(created), bun.Safe(available))
 	}
 	return `INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after) VALUES ` +
-		Rows("(?, ?, ?, ?, ?, ?, {now}, ?)", len(rows)), values
+		Rows("(?, ?, ?, ?, ?, ?, ?, ?)", len(rows)), values
 }
 
 // NewEvent is an event to be inserted.

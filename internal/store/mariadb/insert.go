@@ -2,6 +2,7 @@ package mariadb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -63,4 +64,14 @@ func (m *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.N
 		return m.assign(ctx, tx, reserved)
 	})
 	return ids, err
+}
+
+// Supersedes is an error: what removes a message locks that first and its insert id then, and
+// who replaces one would meet it the other way round, in a transaction of the caller's.
+func (m *database) Supersedes() error {
+	return fmt.Errorf("to replace pending messages, or keep insert ids taken, needs PostgreSQL or SQLite: %w", errors.ErrUnsupported)
+}
+
+func (m *database) Supersede(context.Context, bun.IDB, []dialect.PendingKey) ([]dialect.Superseded, error) {
+	return nil, m.Supersedes()
 }

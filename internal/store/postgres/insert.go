@@ -23,7 +23,7 @@ FROM (SELECT ? AS id, ? AS consumer, ? AS kind, ? AS payload, ? AS headers, ? AS
 const fewRows = 6
 
 func (p *database) insertQuery(ctx context.Context, db bun.IDB, rows []dialect.NewMessage, suffix string) *bun.RawQuery {
-	if len(rows) <= fewRows {
+	if len(rows) <= fewRows || !rows[0].CreatedAt.IsZero() {
 		statement, values := p.InsertMessages(ctx, rows)
 		return p.Query(ctx, db, statement+suffix, values...)
 	}
@@ -84,3 +84,20 @@ func (p *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.N
 	err = p.insertQuery(ctx, db, rows, " ON "+dialect.OnPending+" RETURNING message_id").Scan(ctx, &ids)
 	return ids, err
 }
+
+const supersedeSQL = `
+WITH l AS MATERIALIZED (
+  SELECT m.id FROM unnest(?::text[], ?::text[]) k(insert_id, consumer) JOIN {messages} m ON m.insert_id = k.insert_id AND m.consumer_type = k.consumer
+  WHERE m.insert_id IS NOT NULL ORDER BY m.insert_id COLLATE "C", m.consumer_type COLLATE "C" FOR UPDATE OF m)
+DELETE FROM {messages} m USING l WHERE m.id = l.id RETURNING m.insert_id, m.consumer_type, m.created_at, m.available_after, {now} AS now`
+
+func (p *database) Supersede(ctx context.Context, tx bun.IDB, keys []dialect.PendingKey) (gone []dialect.Superseded, err error) {
+	insertIDs, consumers := make([]string, len(keys)), make([]string, len(keys))
+	for i, k := range keys {
+		insertIDs[i], consumers[i] = k.InsertID, k.ConsumerType
+	}
+	err = p.Query(ctx, tx, supersedeSQL, pgdialect.Array(insertIDs), pgdialect.Array(consumers)).Scan(ctx, &gone)
+	return gone, err
+}
+
+func (p *database) Supersedes() error { return nil }

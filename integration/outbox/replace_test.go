@@ -1,0 +1,201 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// noted is a consumer that notes the ids of its orders in the order in which they came.
+type noted struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+func (n *noted) consume(_ context.Context, o order) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ids = append(n.ids, o.ID)
+	return nil
+}
+
+func TestTheNewestPayloadReplacesThePendingOne(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var one, two noted
+		a := testapp.New(t, db, bus.Consume("one", one.consume), bus.Consume("two", two.consume, bus.Aliases("former")))
+		a.Produce(order{ID: "first"}, outbox.InsertID("k"), outbox.Delay(time.Minute))
+		a.Exec("UPDATE consumer_messages SET consumer_type = 'former', attempts = 3 WHERE consumer_type = 'two'")
+		before, due := a.Pending(), "SELECT count(DISTINCT available_after) FROM (SELECT available_after FROM consumer_messages UNION ALL SELECT available_after FROM kept) m"
+		a.Exec("CREATE TABLE kept AS SELECT created_at, available_after FROM consumer_messages")
+		if got := a.Produce(order{ID: "second"}, outbox.Replace("k")); got.Enqueued != 2 || got.Duplicates != 0 {
+			t.Errorf("receipt: got %+v, want two rows written", got)
+		}
+		after := a.Pending()
+		if len(after) != 2 {
+			t.Fatalf("got %d that wait, want 2", len(after))
+		}
+		for i, row := range after {
+			if row.Attempts != 0 || row.ID == before[i].ID {
+				t.Errorf("got %+v, want a new row with no attempts in place of %+v", row, before[i])
+			}
+		}
+		if n := a.Count(due); n != 1 {
+			t.Errorf("got %d instants at which they are due, want that of before", n)
+		}
+		if n := a.Count("SELECT count(*) FROM consumer_messages WHERE created_at NOT IN (SELECT created_at FROM kept)"); n != 0 {
+			t.Errorf("got %d rows with another time of creation", n)
+		}
+		a.Exec("UPDATE consumer_messages SET available_after = created_at")
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "both ran", a.Empty)
+		r.MustStop()
+		if fmt.Sprint(one.ids, two.ids) != "[second] [second]" {
+			t.Errorf("got %v and %v run, want the second payload once each", one.ids, two.ids)
+		}
+	})
+}
+
+// TestNoReplacementIsLost: whatever is replaced while it runs, the last payload runs last.
+func TestNoReplacementIsLost(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		const keys, writers, each = 5, 4, 40
+		var mu sync.Mutex
+		seen := make(map[string]int) // the newest version of each key
+		newest := make(map[string]*atomic.Int64)
+		for k := range keys {
+			newest[fmt.Sprint(k)] = new(atomic.Int64)
+		}
+		a := testapp.New(t, db, bus.Consume("c", func(_ context.Context, o order) error {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[o.ID] = max(seen[o.ID], o.N)
+			return nil
+		}))
+		r := a.Start(testapp.Fast())
+		var producers sync.WaitGroup
+		for range writers {
+			producers.Go(func() {
+				for i := range each {
+					key := fmt.Sprint(i % keys)
+					err := a.Producer.RunInTx(a.Context(), db, func(ctx context.Context, tx bun.Tx) error {
+						n := newest[key].Add(1)
+						_, err := a.Producer.Produce(ctx, tx, order{ID: key, N: int(n)}, outbox.Debounce(key, 5*time.Millisecond, 50*time.Millisecond))
+						return err
+					})
+					if err != nil {
+						t.Errorf("produce: %v", err)
+					}
+				}
+			})
+		}
+		producers.Wait()
+		for key, n := range newest { // whoever committed last may not have the largest number
+			a.Produce(order{ID: key, N: int(n.Add(1))}, outbox.Replace(key))
+		}
+		testapp.Eventually(t, "nothing waits", a.Empty)
+		r.MustStop()
+		for key, n := range newest {
+			if seen[key] != int(n.Load()) {
+				t.Errorf("key %s: got version %d run, want the last, %d", key, seen[key], n.Load())
+			}
+		}
+	})
+}
+
+func TestDebounceWaitsForQuiet(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var ran testapp.Moments
+		a := newApp(bus.Consume("c", func(context.Context, order) error { ran.Add(); return nil }))
+		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		began := time.Now()
+		produce := func() { a.ProduceAt(ctx, order{ID: "1"}, outbox.Debounce("k", 10*time.Second, time.Minute)) }
+		produce()
+		<-time.After(5 * time.Second)
+		produce()
+		testapp.Sooner(t, "it ran", func() bool { return ran.Len() == 1 })
+		if got := ran.At(0).Sub(began).Round(time.Second); got != 15*time.Second {
+			t.Errorf("got it after %s, want 10s after the second", got)
+		}
+		began = time.Now()
+		for ran.Len() == 1 { // never quiet
+			produce()
+			<-time.After(5 * time.Second)
+		}
+		r.MustStop()
+		if got := ran.At(1).Sub(began).Round(time.Second); got != time.Minute {
+			t.Errorf("got it after %s, want a minute after the first at the latest", got)
+		}
+	})
+}
+
+func TestAKeyStaysTakenForAPeriod(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"),
+			outbox.ConsumeTx("tx", func(context.Context, bun.Tx, order) error { return nil }))
+		produce := func(want int, options ...outbox.Option) {
+			t.Helper()
+			if got := a.Produce(order{ID: "1"}, options...); got.Enqueued != want || got.Duplicates != 2-want {
+				t.Errorf("got %+v, want %d rows written", got, want)
+			}
+		}
+		consume := func() {
+			t.Helper()
+			r := a.Start(testapp.Fast())
+			testapp.Eventually(t, "both ran", a.Empty)
+			r.MustStop()
+		}
+		produce(2, outbox.UniqueFor("k", time.Hour))
+		produce(0, outbox.UniqueFor("k", time.Hour))
+		consume()
+		produce(0, outbox.UniqueFor("k", time.Minute))
+		produce(2, outbox.UniqueFor("other", time.Minute))
+		produce(2, outbox.InsertID("k")) // which asks for less
+		consume()
+		if n := a.Count("SELECT count(*) FROM recent_insert_ids"); n != 4 {
+			t.Errorf("got %d keys remembered, want two for each consumer", n)
+		}
+		a.Exec("UPDATE recent_insert_ids SET until = " + testapp.NowOf(db))
+		produce(2, outbox.UniqueFor("k", time.Hour))
+		consume()
+		if n := a.Count("SELECT count(*) FROM recent_insert_ids"); n != 2 {
+			t.Errorf("got %d keys remembered, want what is over forgotten", n)
+		}
+	})
+}
+
+func TestKeysThatAskForMoreAreChecked(t *testing.T) {
+	t.Parallel()
+	a := testapp.New(t, testdb.SQLite(t), testapp.Consumed("c"))
+	for name, option := range map[string]outbox.Option{
+		"no key":          outbox.Replace(""),
+		"no quiet":        outbox.Debounce("k", 0, time.Second),
+		"most below":      outbox.Debounce("k", time.Minute, time.Second),
+		"no period":       outbox.UniqueFor("k", 0),
+		"period, no key":  func(m *bus.Message) error { m.UniqueFor = time.Hour; return nil },
+		"replace, no key": func(m *bus.Message) error { m.Replace = true; return nil },
+	} {
+		if _, err := a.Producer.Produce(a.Context(), a.DB, order{}, option); !errors.Is(err, bus.ErrBadOption) {
+			t.Errorf("%s: got %v, want %v", name, err, bus.ErrBadOption)
+		}
+	}
+	other := testapp.New(t, testdb.MariaDB(t), testapp.Consumed("c"))
+	for _, option := range []outbox.Option{outbox.Replace("k"), outbox.UniqueFor("k", time.Hour)} {
+		if _, err := other.Producer.Produce(other.Context(), other.DB, order{}, option); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("on MariaDB: got %v, want %v", err, errors.ErrUnsupported)
+		}
+	}
+}

@@ -1,0 +1,11 @@
+-- Insert ids that stay taken for a while after their message was consumed.
+CREATE TABLE {recent} (
+  insert_id     text NOT NULL,
+  consumer_type text NOT NULL,
+  until         timestamptz NOT NULL,
+  PRIMARY KEY (insert_id, consumer_type)
+);
+
+CREATE INDEX "{prefix}recent_insert_ids_until" ON {recent} (until);
+
+INSERT INTO {migrations} (version, applied_at) VALUES (5, CURRENT_TIMESTAMP);
