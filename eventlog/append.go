@@ -274,7 +274,7 @@ func (a *appending) needsSavepoint() bool {
 func (a *appending) insert(ctx context.Context, db bun.IDB) error {
 	rows := make([]*store.NewEvent, len(a.batch))
 	for i, m := range a.batch {
-		headers, err := store.EncodeHeaders(m.Headers, nil, 0, 0)
+		headers, err := store.EncodeHeaders(m.Headers, store.Extras{})
 		if err != nil {
 			return err
 		}

@@ -184,7 +184,7 @@ func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Repl
 func (l *Log) deliverAgain(ctx context.Context, s *store.Store, tx bun.Tx, r Replay, consumer bus.Consumer, events []store.Event) (int, error) {
 	rows := make([]store.NewMessage, len(events))
 	for i, e := range events {
-		headers, err := store.EncodeHeaders(store.Headers(e.Headers), &bus.Event{Sequence: e.Sequence, Replay: true}, len(e.Data), 0)
+		headers, err := store.EncodeHeaders(store.Headers(e.Headers), store.Extras{Event: &bus.Event{Sequence: e.Sequence, Replay: true}, EventSize: len(e.Data)})
 		if err != nil {
 			return 0, err
 		}

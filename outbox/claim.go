@@ -85,6 +85,7 @@ func (r *run) claim(o order) (store.Claim, error) {
 	now := time.Now()
 	for i, row := range c.Messages {
 		newTask(&tasks[i], row, r.dispatcher.byName[row.ConsumerType], l, now)
+		r.checkRoutes(&tasks[i].message)
 	}
 	if filled != nil || l.ctx.Err() != nil || !r.dispatcher.push(tasks) {
 		for i := range tasks {

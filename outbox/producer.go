@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
@@ -43,6 +44,7 @@ type Producer struct {
 	config   ProducerConfig
 	chain    bus.Sender
 	stores   store.Stores
+	routes   *routes
 }
 
 // errUnmade is what the zero Producer has to say, which under fx is what a
@@ -68,7 +70,7 @@ func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, erro
 		return nil, err
 	}
 	config.MaxPayload, config.Logger = cmp.Or(config.MaxPayload, limits.Payload), cmp.Or(config.Logger, slog.Default())
-	p := &Producer{registry: registry, config: config, stores: store.All(registry.Tables())}
+	p := &Producer{registry: registry, config: config, stores: store.All(registry.Tables()), routes: &routes{began: time.Now()}}
 	p.chain = p.log(bus.ComposeSend(nil, config.Layers...))
 	if config.Telemetry != nil {
 		p.chain = config.Telemetry(p.chain)
@@ -362,7 +364,7 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 		if len(consumers) == 0 && m.Event == nil {
 			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, bus.ErrNoConsumer)
 		}
-		headers, err := store.EncodeHeaders(m.Headers, m.Event, len(m.Payload), m.UniqueFor)
+		headers, err := store.EncodeHeaders(m.Headers, store.Extras{Event: m.Event, EventSize: len(m.Payload), UniqueFor: m.UniqueFor, Consumers: p.routes.list(m.PayloadType, consumers)})
 		if err != nil {
 			return nil, err
 		}

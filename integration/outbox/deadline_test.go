@@ -49,6 +49,9 @@ func TestWhatComesTooLateIsNotRun(t *testing.T) {
 		if _, err := store.Requeue(a.Context(), db, poisoned[0].ID); err != nil {
 			t.Fatal(err)
 		}
+		if row := a.Pending()[0]; strings.Contains(row.Headers, `"asyncmonolith-deliver-by"`) {
+			t.Fatalf("requeued: got headers %s, want the deadline lifted", row.Headers)
+		}
 		r = a.Start(testapp.Fast())
 		testapp.Eventually(t, "it runs", func() bool { return runs.Load() == 2 && a.Empty() })
 		r.MustStop()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -14,28 +15,37 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// EncodeHeaders returns the headers of a message as they are stored, and with them what has
-// no column: the event that it delivers, whose text has so many bytes, and for how long its
-// insert id stays taken.
-func EncodeHeaders(headers map[string]string, event *bus.Event, size int, uniqueFor time.Duration) (string, error) {
-	if len(headers) == 0 && event == nil && uniqueFor == 0 {
-		return "", nil
-	}
-	if event != nil || uniqueFor > 0 {
-		all := make(map[string]string, len(headers)+2)
+// Extras are what a message has beside its headers and has no column for.
+type Extras struct {
+	Event     *bus.Event // that it delivers
+	EventSize int        // of the event's text, in bytes
+	UniqueFor time.Duration
+	Consumers []string // for which it is written, where a processor is to check that
+}
+
+// EncodeHeaders returns the headers of a message as they are stored, with its extras.
+func EncodeHeaders(headers map[string]string, extra Extras) (string, error) {
+	all := headers
+	if extra.Event != nil || extra.UniqueFor > 0 || len(extra.Consumers) > 0 {
+		all = make(map[string]string, len(headers)+2)
 		maps.Copy(all, headers)
-		if uniqueFor > 0 {
-			all[dialect.UniqueForHeader] = uniqueFor.String()
-		}
-		if event != nil {
-			all[dialect.EventHeader] = fmt.Sprintf("%d %d", event.Sequence, size)
-		}
-		if mode := event.Mode(); mode != "" {
+	}
+	if extra.Event != nil {
+		all[dialect.EventHeader] = fmt.Sprintf("%d %d", extra.Event.Sequence, extra.EventSize)
+		if mode := extra.Event.Mode(); mode != "" {
 			all[dialect.ModeHeader] = mode
 		}
-		headers = all
 	}
-	text, err := json.Marshal(headers)
+	if extra.UniqueFor > 0 {
+		all[dialect.UniqueForHeader] = extra.UniqueFor.String()
+	}
+	if len(extra.Consumers) > 0 {
+		all[dialect.ConsumersHeader] = strings.Join(extra.Consumers, "\n") // a name has no control characters
+	}
+	if len(all) == 0 {
+		return "", nil
+	}
+	text, err := json.Marshal(all)
 	if err != nil {
 		return "", fmt.Errorf("encode headers: %w", err)
 	}

@@ -36,9 +36,10 @@ type (
 	Want         = dialect.Want
 )
 
-// The outcomes of a settle, which messages a claim may take, and the header with a deadline.
+// The outcomes of a settle, which messages a claim may take, and headers of the library.
 const (
 	Clean           = dialect.Clean
+	ConsumersHeader = dialect.ConsumersHeader
 	DeliverByHeader = dialect.DeliverByHeader
 	Done            = dialect.Done
 	Failed          = dialect.Failed

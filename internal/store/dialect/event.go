@@ -79,4 +79,7 @@ const (
 
 	// UniqueForHeader has for how long the insert id stays taken, as a Go duration.
 	UniqueForHeader = "asyncmonolith-unique-for"
+
+	// ConsumersHeader lists at times for which consumers a message was written, one in a line.
+	ConsumersHeader = "asyncmonolith-consumers"
 )

@@ -47,7 +47,7 @@ func (r Requeuing) Columns() (consumer, payload string, args []any) {
 
 // RequeuedHeaders are the headers of a poisoned message p without its deadline, which
 // whoever requeues it lifts: under another name, so that one can still see it.
-const RequeuedHeaders = `REPLACE(p.headers, '"` + DeliverByHeader + `":', '"` + DeliverByHeader + `-once":')`
+const RequeuedHeaders = `REPLACE(p.headers, '"` + DeliverByHeader + `":', '"asyncmonolith-lifted-deliver-by":')`
 
 // PendingKey is the unique key of a pending message, unless its insert id is empty.
 type PendingKey struct{ InsertID, ConsumerType string }

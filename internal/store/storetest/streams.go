@@ -167,7 +167,7 @@ func (k *kit) referring(consumer string, sequence int64, size int) store.NewMess
 	m := k.message(consumer)
 	m.Payload = ""
 	var err error
-	m.Headers, err = store.EncodeHeaders(map[string]string{"who": "ann"}, &bus.Event{Sequence: sequence}, size, 0)
+	m.Headers, err = store.EncodeHeaders(map[string]string{"who": "ann"}, store.Extras{Event: &bus.Event{Sequence: sequence}, EventSize: size})
 	k.must("headers", err)
 	return m
 }

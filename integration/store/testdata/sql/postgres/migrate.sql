@@ -231,6 +231,19 @@ CREATE INDEX "app_consumer_messages_crashed" ON "app_consumer_messages" (consume
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (4, CURRENT_TIMESTAMP);
 
+-- Insert ids that stay taken for a while after their message was consumed.
+CREATE TABLE "app_recent_insert_ids" (
+  insert_id     text NOT NULL,
+  consumer_type text NOT NULL,
+  until         timestamptz NOT NULL,
+  PRIMARY KEY (insert_id, consumer_type)
+);
+
+CREATE INDEX "app_recent_insert_ids_until" ON "app_recent_insert_ids" (until);
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (5, CURRENT_TIMESTAMP);
+
 COMMIT;
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;

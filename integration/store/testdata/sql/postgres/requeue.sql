@@ -4,7 +4,7 @@ SELECT id, message_id, consumer_type, payload_type, insert_id FROM "app_poisoned
 
 INSERT INTO "app_consumer_messages"
 		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
-		SELECT p.message_id, p.consumer, p.payload_type, p.payload, p.headers, p.insert_id, p.created_at, statement_timestamp()
+		SELECT p.message_id, p.consumer, p.payload_type, p.payload, REPLACE(p.headers, '"asyncmonolith-deliver-by":', '"asyncmonolith-lifted-deliver-by":'), p.insert_id, p.created_at, statement_timestamp()
 		FROM (SELECT CASE p.consumer_type WHEN 'update-stock' THEN 'renamed' ELSE p.consumer_type END AS consumer, p.message_id, p.payload_type, p.payload, p.headers, p.insert_id, p.created_at FROM "app_poisoned_messages" p WHERE p.id IN (20)) p
 		WHERE TRUE ORDER BY p.insert_id COLLATE "C", p.consumer COLLATE "C"
 		ON CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO NOTHING RETURNING insert_id, consumer_type;

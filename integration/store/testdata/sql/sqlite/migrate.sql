@@ -202,6 +202,19 @@ CREATE INDEX "app_consumer_messages_crashed" ON "app_consumer_messages" (consume
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (4, CURRENT_TIMESTAMP);
 
+-- Insert ids that stay taken for a while after their message was consumed.
+CREATE TABLE "app_recent_insert_ids" (
+  insert_id     TEXT NOT NULL,
+  consumer_type TEXT NOT NULL,
+  until         INTEGER NOT NULL,
+  PRIMARY KEY (insert_id, consumer_type)
+);
+
+CREATE INDEX "app_recent_insert_ids_until" ON "app_recent_insert_ids" (until);
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (5, CURRENT_TIMESTAMP);
+
 COMMIT;
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;

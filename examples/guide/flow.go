@@ -1,0 +1,104 @@
+package guide
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// Remind produces reminders that must not come late, too often, or with old contents.
+func Remind(ctx context.Context, db bun.IDB, producer *outbox.Producer, order string) error {
+	// snippet: deadline
+	_, err := producer.Produce(ctx, db, ReminderDue{OrderID: order},
+		outbox.DeliverBy(time.Now().Add(time.Hour), bus.Discarded)) // or bus.Poisoned
+	// end
+	if err != nil {
+		return err
+	}
+	// snippet: keys
+	_, err = producer.ProduceMany(ctx, db,
+		outbox.Item{Payload: OrderPlaced{OrderID: order}, Options: []outbox.Option{
+			outbox.Debounce("order:"+order, time.Second, time.Minute)}}, // once it has been quiet for a second
+		outbox.Item{Payload: ReminderDue{OrderID: order}, Options: []outbox.Option{
+			outbox.UniqueFor("reminder:"+order, 24*time.Hour)}}) // not again on the same day
+	// end
+	return err
+}
+
+// Index is a search index that takes documents in bulk.
+type Index interface {
+	Add(ctx context.Context, orders []string) (failed map[int]error, err error)
+}
+
+// ErrAway is what the index returns while it cannot be reached.
+var ErrAway = errors.New("the index cannot be reached")
+
+// Search keeps an index up to date.
+type Search struct {
+	Index Index
+	gate  outbox.Gate
+}
+
+// Consumers are those of the index.
+func (s *Search) Consumers() []bus.Consumer {
+	// snippet: batch-consumers
+	return []bus.Consumer{
+		bus.ConsumeBatch("index", s.Add, bus.BatchSize(100), bus.BatchWait(50*time.Millisecond), outbox.Gated(&s.gate)),
+		outbox.ConsumeBatchTx("count", s.Count),
+	}
+	// end
+}
+
+// snippet: batch
+
+// Add gets many orders at once.
+func (s *Search) Add(ctx context.Context, orders []OrderPlaced) error {
+	ids := make([]string, len(orders))
+	for i, order := range orders {
+		ids[i] = order.OrderID
+	}
+	failed, err := s.Index.Add(ctx, ids)
+	if errors.Is(err, ErrAway) {
+		return s.gate.Close(err) // all come back later, and nothing is counted
+	}
+	if len(failed) > 0 {
+		return bus.BatchError(failed) // each its own; the others are done
+	}
+	return err // nil: all are done; else all have failed
+}
+
+// end
+
+// Count counts a batch of orders with one statement, in the transaction that removes their
+// messages.
+func (s *Search) Count(ctx context.Context, tx bun.Tx, orders []OrderPlaced) error {
+	_, err := tx.NewRaw("UPDATE counts SET orders = orders + ?", len(orders)).Exec(ctx)
+	return err
+}
+
+// Declared is the registry of a program that only produces orders.
+func Declared() (*bus.Registry, error) {
+	// snippet: declare
+	return bus.NewRegistry(
+		bus.Declare[OrderPlaced]("index"), // which another program runs
+		bus.Declare[OrderPlaced]("count"))
+	// end
+}
+
+// Forward is a consumer that passes messages on as they are.
+func Forward(send func(ctx context.Context, payloadType string, payload []byte) error) bus.Consumer {
+	// snippet: raw
+	return bus.ConsumeRaw("forward", func(ctx context.Context, batch []*bus.Message) error {
+		failed := bus.BatchError{}
+		for i, m := range batch {
+			failed[i] = send(ctx, m.PayloadType, m.Payload)
+		}
+		return failed
+	}, []string{"order.placed", "reminder.due"})
+	// end
+}

@@ -1,0 +1,64 @@
+package guide_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/bustest"
+	"github.com/asyncmonolith/asyncmonolith-go/examples/guide"
+)
+
+// index is one that is away for as long as the test says.
+type index struct {
+	away  bool
+	added []string
+}
+
+func (i *index) Add(_ context.Context, orders []string) (map[int]error, error) {
+	if i.away {
+		return nil, guide.ErrAway
+	}
+	i.added = append(i.added, orders...)
+	if orders[0] == "bad" {
+		return map[int]error{0: bus.Permanent(errors.New("cannot be indexed"))}, nil
+	}
+	return nil, nil
+}
+
+func TestFlowOfTheGuide(t *testing.T) {
+	db := openMemory(t)
+	if _, err := db.Exec("CREATE TABLE counts AS SELECT 0 AS orders"); err != nil {
+		t.Fatal(err)
+	}
+	search := &guide.Search{Index: new(index)}
+	var sent []string
+	forward := guide.Forward(func(_ context.Context, payloadType string, _ []byte) error {
+		sent = append(sent, payloadType)
+		return nil
+	})
+	kit := bustest.NewKit(t, db, append(search.Consumers(), forward)...)
+	if err := guide.Remind(kit.Context(), db, kit.Producer, "o-1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := guide.Remind(kit.Context(), db, kit.Producer, "o-1"); err != nil { // nothing new
+		t.Fatal(err)
+	}
+	kit.Advance(2 * time.Second)
+	if runs := kit.DrainUntilIdle(); len(runs) != 6 || len(sent) != 4 {
+		t.Errorf("got %d runs, of them forwarded %v: want the order for each of three, and three reminders", len(runs), sent)
+	}
+	var orders int
+	if err := db.NewRaw("SELECT orders FROM counts").Scan(t.Context(), &orders); err != nil || orders != 1 {
+		t.Errorf("got %d orders counted (%v), want 1", orders, err)
+	}
+}
+
+func TestDeclaredConsumersOfTheGuideGetMessages(t *testing.T) {
+	registry, err := guide.Declared()
+	if err != nil || len(registry.ConsumersOf("order.placed")) != 2 || len(registry.Consumers()) != 0 {
+		t.Errorf("got %v, want two consumers that get orders, and none to run", err)
+	}
+}

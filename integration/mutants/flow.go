@@ -1,0 +1,40 @@
+package main
+
+// flowMutants break what decides when, how often and with whom messages run.
+func flowMutants() []mutant {
+	on := func(tests string) suite { return suite{pkg: inOutbox, tests: tests} }
+	return []mutant{
+		{
+			name: "what comes too late runs", file: "outbox/deadline.go", suite: on("^TestARetryMayBeTooLate$"), says: `want one, before the deadline|gave up waiting`,
+			changes: []change{{"if !now.After(by) {", "if true {"}},
+		},
+		{
+			name: "to requeue keeps the deadline", file: "internal/store/dialect/returning.go", suite: on("^TestWhatComesTooLateIsNotRun$/^sqlite$"), says: `want the deadline lifted`,
+			changes: []change{{"`+RequeuedHeaders+`", "p.headers"}},
+		},
+		{
+			name: "who has failed comes with others again", file: "outbox/task.go", suite: on("^TestOneErrorIsEverybodys$/^sqlite$"), says: `want all at once, then one by one`,
+			changes: []change{{"return t.row.Attempts == 0 && t.row.Crashes == 0", "return true"}},
+		},
+		{
+			name: "a batch that failed in part is committed", file: "outbox/batch.go", suite: on("^TestTransactionalBatches$/^sqlite$"), says: `want one in attempt`,
+			changes: []change{{"if failed > 0 {\n\t\town.rollback()", "if failed > 0 {\n\t\t_ = own.tx.Commit()"}},
+		},
+		{
+			name: "one of a batch answers for all when the commit fails", file: "outbox/batch.go", suite: on("^TestATransactionalBatchThatCannotCommit$"), says: `want those of all but one`,
+			changes: []change{{"if err := own.commit(tasksOf(held)); err != nil { // one of them may be to blame\n\t\tothers = append(others, held...)", "if err := own.commit(tasksOf(held)); err != nil {\n\t\tanswer(held, err)"}},
+		},
+		{
+			name: "a closed gate counts attempts", file: "outbox/gate.go", suite: on("^TestAClosedGateWritesNothing$/^sqlite$"), says: `want 200|want it untouched`,
+			changes: []change{{"if outcome == bus.Unclassified || outcome == bus.Retried {", "if false {"}},
+		},
+		{
+			name: "what is replaced meanwhile is lost", file: "internal/store/replace.go", suite: on("^TestNoReplacementIsLost$/^postgres$"), says: `want the last|others write the same`,
+			changes: []change{{"const replaceTries = 8", "const replaceTries = 1"}},
+		},
+		{
+			name: "a key is not remembered", file: "outbox/task.go", suite: on("^TestAKeyStaysTakenForAPeriod$/^sqlite$"), says: `rows written`,
+			changes: []change{{"if t.message.UniqueFor <= 0 ||", "if true ||"}},
+		},
+	}
+}
