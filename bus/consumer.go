@@ -132,6 +132,9 @@ func (c Consumer) PayloadTypes() []string {
 	return append([]string{c.payloadType}, c.config.PayloadAliases...)
 }
 
+// maxLimit keeps the rows few that stand for a limit.
+const maxLimit = 1000
+
 // ConsumerConfig is what a consumer's options set. Zero fields mean the
 // processor's default.
 type ConsumerConfig struct {
@@ -149,6 +152,12 @@ type ConsumerConfig struct {
 	// Concurrency bounds how many messages one process runs at once for this
 	// consumer. Defaults to no bound but the processor's.
 	Concurrency int
+	// Limit bounds how many calls of the consumer run at once in all processes together.
+	// Zero is no bound.
+	Limit int
+	// LimitName is the name of the limit that consumers share. Empty stands for the
+	// consumer's own.
+	LimitName string
 	// BatchSize is how many messages the consumer gets at once, at most. Zero stands for a
 	// consumer of single messages.
 	BatchSize int
@@ -191,11 +200,14 @@ func (c *Consumer) validate() {
 	if config.Timeout > limits.Timeout {
 		c.mistake("Timeout %s: up to %s is allowed", config.Timeout, limits.Timeout)
 	}
+	if config.Limit > maxLimit {
+		c.mistake("Limit %d: 1 to %d are allowed", config.Limit, maxLimit)
+	}
 	for _, set := range []struct {
 		field string
 		value int
 	}{{"Timeout", int(config.Timeout)}, {"MaxAttempts", config.MaxAttempts}, {"AttemptDelay", int(config.AttemptDelay)}, {"Concurrency", config.Concurrency},
-		{"BatchSize", config.BatchSize}, {"BatchWait", int(config.BatchWait)}} {
+		{"Limit", config.Limit}, {"BatchSize", config.BatchSize}, {"BatchWait", int(config.BatchWait)}} {
 		if set.value < 0 { // by an option of a package above bus
 			c.mistake("%s %d: more than 0 is allowed", set.field, set.value)
 		}
@@ -247,6 +259,24 @@ func Backoff(b func(attempt int) time.Duration) ConsumerOption {
 // consumer.
 func Concurrency(n int) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "Concurrency", &c.Concurrency, n) }
+}
+
+// Limit bounds how many calls of the consumer run at once in all processes together: 1 to
+// 1000. Each call takes a lease in the database, which outlives a process that vanishes for as
+// long as its claims do.
+func Limit(n int) ConsumerOption {
+	return func(c *ConsumerConfig) { set(c, "Limit", &c.Limit, n) }
+}
+
+// LimitShared is [Limit] for several consumers together: those that share its name, which
+// must agree on n.
+func LimitShared(name string, n int) ConsumerOption {
+	return func(c *ConsumerConfig) {
+		if c.LimitName = name; limits.CheckName(name) != nil {
+			c.mistakes = append(c.mistakes, fmt.Sprintf("LimitShared: the name %q %v", name, limits.CheckName(name)))
+		}
+		set(c, "Limit", &c.Limit, n)
+	}
 }
 
 // Aliases lists former names of the consumer, so that messages stored under

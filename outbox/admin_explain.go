@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -47,6 +48,11 @@ func (a *Admin) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation,
 	if found {
 		e := Explanation{Message: newPending(row), PausedAt: row.PausedSince.Time}
 		e.Reason, e.Text = a.reason(e.Message, e.PausedAt, row.Now.Time)
+		if e.Reason == Ready {
+			if err := a.explainLimit(ctx, db, st, &e); err != nil {
+				return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
+			}
+		}
 		e.Message.Payload, e.Message.Headers, e.Message.Errors = nil, nil, nil
 		return e, nil
 	}
@@ -96,6 +102,31 @@ func (a *Admin) reason(m Pending, pausedAt, now time.Time) (State, string) {
 		}
 	}
 	return Ready, fmt.Sprintf("It is due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what they are at.", instant(m.AvailableAt), m.Consumer)
+}
+
+// explainLimit says so where others run as many of the message's consumer as its limit allows.
+func (a *Admin) explainLimit(ctx context.Context, db bun.IDB, st *store.Store, e *Explanation) error {
+	consumer, _ := a.registry.Consumer(e.Message.Consumer)
+	name, limit := limitOf(consumer.Name(), consumer.Config())
+	if limit == 0 {
+		return nil
+	}
+	owners, err := st.SlotOwners(ctx, db, name)
+	if err != nil {
+		return err
+	}
+	taken := 0
+	var by []string
+	for _, o := range owners {
+		taken, by = taken+o.Slots, append(by, fmt.Sprintf("%s (%d)", o.Owner, o.Slots))
+	}
+	if taken < limit {
+		return nil
+	}
+	e.Reason = AtLimit
+	e.Text = fmt.Sprintf("It is due since %s. Its consumer is at the limit %q of %d, which is taken by owner %s. It runs when one of them has a worker for it, or gives up its place.",
+		instant(e.Message.AvailableAt), name, limit, strings.Join(by, ", "))
+	return nil
 }
 
 func explainPoisoned(row store.Poisoned) Explanation {

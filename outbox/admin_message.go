@@ -60,7 +60,7 @@ type Attempt struct {
 type State string
 
 // The states. Of several [Admin.Explain] names the first of leased, lease expired, no
-// consumer, other payload type, paused, delayed, suspect, late, gate closed, ready. [Admin.List] tells only [Leased], [Delayed] and [Ready] apart.
+// consumer, other payload type, paused, delayed, suspect, late, gate closed, at its limit, ready. [Admin.List] tells only [Leased], [Delayed] and [Ready] apart.
 const (
 	// Leased: a process has claimed it, and runs it or is about to.
 	Leased State = "leased"
@@ -81,6 +81,8 @@ const (
 	Suspect State = "crash suspect"
 	// GateClosed: the gate of its consumer is closed, in this process: see [Gate].
 	GateClosed State = "gate closed"
+	// AtLimit: as many as its consumer's limit allows run, in all processes: see bus.Limit.
+	AtLimit State = "at its limit"
 	// Late: it may not start any more: see [DeliverBy].
 	Late State = "late"
 	// Poisoned: it is pending no more, but poisoned.

@@ -17,6 +17,9 @@ type dispatcher struct {
 	owner     []*consumer            // of each want
 	byName    map[string]*consumer   // also by former names
 	byPayload map[string][]*consumer // also by former payload types
+	limiters  []*limiter
+
+	slotsWanted chan struct{} // of size 1: somebody waits for a slot
 
 	mu            sync.Mutex
 	work          sync.Cond     // workers wait here
@@ -43,7 +46,8 @@ type dispatcher struct {
 }
 
 func newDispatcher(config ProcessorConfig, consumers []*consumer) *dispatcher {
-	d := &dispatcher{config: config, consumers: consumers, busy: make(chan struct{}, 1), byName: make(map[string]*consumer), byPayload: make(map[string][]*consumer)}
+	d := &dispatcher{config: config, consumers: consumers, busy: make(chan struct{}, 1), byName: make(map[string]*consumer), byPayload: make(map[string][]*consumer),
+		limiters: limitersOf(consumers), slotsWanted: make(chan struct{}, 1)}
 	for _, c := range consumers {
 		for _, want := range wantsOf(c.Consumer) {
 			c.wants = append(c.wants, len(d.wants))
@@ -159,6 +163,9 @@ func (d *dispatcher) takeLocked() *task {
 		t := d.dequeueLocked(c)
 		d.running++
 		c.running++
+		if c.limiter != nil {
+			c.limiter.running++
+		}
 		if c.transactional {
 			d.runTx++
 		}
@@ -247,6 +254,14 @@ func (d *dispatcher) limit(c *consumer) int {
 	if c.settings.Concurrency > 0 {
 		limit = min(limit, c.settings.Concurrency)
 	}
+	if c.limiter != nil {
+		now := time.Now()
+		free := d.freeSlotsLocked(c.limiter, now)
+		if free <= 0 && !now.Before(c.limiter.again) {
+			d.askForSlots()
+		}
+		limit = min(limit, c.running+max(free, 0))
+	}
 	return limit
 }
 
@@ -255,6 +270,9 @@ func (d *dispatcher) finishedLocked(t *task) {
 	c.finished.add(now, 1+len(t.others))
 	d.running--
 	c.running--
+	if c.limiter != nil {
+		c.limiter.running--
+	}
 	if c.transactional {
 		d.runTx--
 	}
@@ -263,7 +281,7 @@ func (d *dispatcher) finishedLocked(t *task) {
 		d.held -= other.bytes()
 	}
 	d.quarantine.finished(t, d.config.Concurrency)
-	if c.settings.Concurrency > 0 || c.transactional || d.queued > 0 && len(d.consumers) > 1 {
+	if c.settings.Concurrency > 0 || c.limiter != nil || c.transactional || d.queued > 0 && len(d.consumers) > 1 {
 		d.work.Signal() // a task that had to wait for its consumer may start
 	}
 	switch { // while a claim paces the others, its end has them look

@@ -41,7 +41,7 @@ func (r *run) keeper(ctx context.Context) {
 				}
 			}
 			running, queued := r.dispatcher.load()
-			if idle = running+queued+len(r.ledger.held()) == 0; idle {
+			if idle = running+queued+len(r.ledger.held())+len(r.dispatcher.heldSlots()) == 0; idle {
 				timer.Reset(lease / 4) // an idle process pays more for waking up than for a poll
 			} else {
 				timer.Reset(busy)
@@ -60,6 +60,7 @@ func (r *run) keep(now time.Time) {
 	}
 	// A sixth of a lease before it could run out.
 	r.cancelled(&r.unrenewed, r.ledger.expire(now.Add(r.config.LeaseDuration/6)))
+	r.unslotted(now)
 	r.report(time.Second)
 }
 
@@ -99,7 +100,7 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 			return
 		case <-renewals:
 		}
-		if len(r.ledger.held()) == 0 && len(unknownSince) == 0 && !r.unknownClaims.Swap(false) {
+		if len(r.ledger.held()) == 0 && len(unknownSince) == 0 && len(r.dispatcher.heldSlots()) == 0 && !r.unknownClaims.Swap(false) {
 			continue
 		}
 		var unknown []int64
@@ -122,6 +123,9 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 // renew extends all claims of this process once, gives up those that it no longer
 // has, and returns those that it does not know of.
 func (r *run) renew(ctx context.Context, db bun.IDB) (unknown []int64, err error) {
+	if err := r.renewSlots(ctx, db); err != nil {
+		return nil, err
+	}
 	before, sent := r.ledger.held(), time.Now()
 	held, err := r.store.Extend(ctx, db, r.owner, r.config.LeaseDuration)
 	if err != nil {

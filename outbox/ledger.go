@@ -251,6 +251,20 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+// lose cancels the handlers of claims.
+func (l *ledger) lose(leases []*lease) (lost []*lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, entry := range leases {
+		if !entry.expired {
+			entry.expired = true
+			entry.cancel(bus.ErrLeaseLost)
+			lost = append(lost, entry)
+		}
+	}
+	return lost
+}
+
 // held lists the ids of all open claims.
 func (l *ledger) held() map[int64]bool {
 	l.mu.Lock()

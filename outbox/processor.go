@@ -82,6 +82,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 		transactional = transactional || c.transactional
 		p.consumers = append(p.consumers, c)
 	}
+	errs = append(errs, checkLimits(p.consumers)...)
 	errs = append(errs, config.checkPool(db, s, transactional))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

@@ -98,6 +98,7 @@ func (r *run) serve(ctx context.Context) error {
 	loops.Go(func() { r.poller(loopCtx) })
 	loops.Go(func() { r.expecting(loopCtx) })
 	loops.Go(func() { r.unregistered(loopCtx) })
+	loops.Go(func() { r.slotKeeper(loopCtx) })
 	for range r.config.ClaimLoops {
 		loops.Go(func() { r.claimLoop(loopCtx) })
 	}
@@ -127,6 +128,7 @@ func (r *run) serve(ctx context.Context) error {
 	r.releaseRest(settleCtx)
 	stopKeeper()
 	<-keeper
+	r.returnSlots(settleCtx)
 	if len(running) > 0 {
 		settleErr = errors.Join(&DrainError{Consumers: running}, settleErr)
 	}

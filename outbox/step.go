@@ -121,6 +121,10 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 		return false, err
 	}
 	defer r.over()
+	defer r.returnSlots(r.ctx)
+	if wants, err = r.slotsForStep(wants); err != nil {
+		return false, err
+	}
 	request, ok, err := r.nextStep(wants)
 	if err != nil || !ok {
 		return false, err

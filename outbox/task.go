@@ -19,6 +19,7 @@ type consumer struct {
 	transactional bool
 	group         int   // how many messages may run together
 	gate          *Gate // nil if it has none
+	limiter       *limiter
 	wants         []int // indexes of its wants
 
 	// Guarded by dispatcher.mu.

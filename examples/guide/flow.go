@@ -102,3 +102,13 @@ func Forward(send func(ctx context.Context, payloadType string, payload []byte) 
 	}, []string{"order.placed", "reminder.due"})
 	// end
 }
+
+// Limited are consumers that call services which take only so much.
+func Limited(export func(context.Context, ReportDue) error, charge func(context.Context, OrderPlaced) error) []bus.Consumer {
+	return []bus.Consumer{
+		// snippet: limits
+		bus.Consume("export", export, bus.Limit(5)),                  // five exports, wherever they run
+		bus.Consume("charge", charge, bus.LimitShared("stripe", 10)), // ten calls, with all that share the name
+		// end
+	}
+}

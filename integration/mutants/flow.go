@@ -33,6 +33,22 @@ func flowMutants() []mutant {
 			changes: []change{{"const replaceTries = 8", "const replaceTries = 1"}},
 		},
 		{
+			name: "a limit counts in one process", file: "outbox/limit.go", suite: on("^TestALimitHoldsOverAllProcesses$/^sqlite$"), says: `want 3 in 120`,
+			changes: []change{{"for _, until := range l.slots {\n\t\tif until.Sub(now) > lease/6 {\n\t\t\tn++\n\t\t}\n\t}\n\treturn n", "return l.limit"}},
+		},
+		{
+			name: "what has lost its slot runs on", file: "outbox/limit.go", suite: on("^TestWhatRunsWithoutASlotIsCancelled$/^sqlite$"), says: `gave up waiting: it is cancelled`,
+			changes: []change{{"if l.running > 0 && d.freeSlotsLocked(l, now) < 0 {", "if false {"}},
+		},
+		{
+			name: "slots are kept that nobody needs", file: "outbox/limit.go", suite: on("^TestSlotsOfTheDeadAreFreeAgain$/^sqlite$"), says: `gave up waiting: the slot is given back`,
+			changes: []change{{"case free > 0 && !l.wants():", "case false:"}},
+		},
+		{
+			name: "a slot is taken from who has it", file: "internal/store/slots.go", suite: on("^TestALimitHoldsOverAllProcesses$/^postgres$"), says: `want 3 in 120`,
+			changes: []change{{"AND leased_until <= {now} ORDER BY n", "ORDER BY n"}},
+		},
+		{
 			name: "a key is not remembered", file: "outbox/task.go", suite: on("^TestAKeyStaysTakenForAPeriod$/^sqlite$"), says: `rows written`,
 			changes: []change{{"if t.message.UniqueFor <= 0 ||", "if true ||"}},
 		},

@@ -2,7 +2,9 @@ package testapp
 
 import (
 	"context"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
@@ -68,6 +70,14 @@ func NowOf(db *bun.DB) string {
 		return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 	}
 	return "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
+}
+
+// In is an instant on the database's clock, d from now, as SQL.
+func In(db *bun.DB, d time.Duration) string {
+	if db.Dialect().Name() == dialect.PG {
+		return fmt.Sprintf("statement_timestamp() + %d * interval '1 microsecond'", d.Microseconds())
+	}
+	return fmt.Sprintf("%s + %d", NowOf(db), d.Microseconds())
 }
 
 // Exec runs a statement of the test's own.

@@ -16,6 +16,9 @@ const PausedNames = `SELECT consumer_type FROM {paused}`
 // OnPaused leaves a consumer that is paused as it is.
 const OnPaused = `ON CONFLICT (consumer_type) DO NOTHING`
 
+// OnSlot leaves a slot that there is as it is.
+const OnSlot = `ON CONFLICT (name, n) DO NOTHING`
+
 // PoisonedID is the id under which a message is poisoned, as SQL: its own, or where a
 // poisoned message has that already, since somebody has let the numbers begin anew
 // (TRUNCATE ... RESTART IDENTITY), one that neither table has.

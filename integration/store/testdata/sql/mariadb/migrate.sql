@@ -129,6 +129,19 @@ ALTER TABLE `app_consumer_messages` DROP INDEX app_consumer_messages_due,
 INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
 VALUES (4, CURRENT_TIMESTAMP);
 
+-- Who may run consumers with a limit over all processes: each row is one that runs, for whoever
+-- has leased it.
+CREATE TABLE IF NOT EXISTS `app_message_slots` (
+  name         VARCHAR(255) NOT NULL,
+  n            INT NOT NULL,
+  owner        VARCHAR(255) NOT NULL,
+  leased_until BIGINT NOT NULL,
+  PRIMARY KEY (name, n)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
+
+INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
+VALUES (5, CURRENT_TIMESTAMP);
+
 DO RELEASE_LOCK(CONCAT('asyncmonolith.', MD5(DATABASE())));
 
 SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0;

@@ -212,6 +212,16 @@ CREATE TABLE "app_recent_insert_ids" (
 
 CREATE INDEX "app_recent_insert_ids_until" ON "app_recent_insert_ids" (until);
 
+-- Who may run consumers with a limit over all processes: each row is one that runs, for whoever
+-- has leased it.
+CREATE TABLE "app_message_slots" (
+  name         TEXT NOT NULL,
+  n            INTEGER NOT NULL,
+  owner        TEXT NOT NULL,
+  leased_until INTEGER NOT NULL,
+  PRIMARY KEY (name, n)
+);
+
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (5, CURRENT_TIMESTAMP);
 

@@ -8,4 +8,14 @@ CREATE TABLE {recent} (
 
 CREATE INDEX "{prefix}recent_insert_ids_until" ON {recent} (until);
 
+-- Who may run consumers with a limit over all processes: each row is one that runs, for whoever
+-- has leased it.
+CREATE TABLE {slots} (
+  name         text NOT NULL,
+  n            int NOT NULL,
+  owner        text NOT NULL,
+  leased_until timestamptz NOT NULL,
+  PRIMARY KEY (name, n)
+) WITH (fillfactor = 50);
+
 INSERT INTO {migrations} (version, applied_at) VALUES (5, CURRENT_TIMESTAMP);

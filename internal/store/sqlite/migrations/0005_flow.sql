@@ -8,4 +8,14 @@ CREATE TABLE {recent} (
 
 CREATE INDEX "{prefix}recent_insert_ids_until" ON {recent} (until);
 
+-- Who may run consumers with a limit over all processes: each row is one that runs, for whoever
+-- has leased it.
+CREATE TABLE {slots} (
+  name         TEXT NOT NULL,
+  n            INTEGER NOT NULL,
+  owner        TEXT NOT NULL,
+  leased_until INTEGER NOT NULL,
+  PRIMARY KEY (name, n)
+);
+
 INSERT INTO {migrations} (version, applied_at) VALUES (5, CURRENT_TIMESTAMP);

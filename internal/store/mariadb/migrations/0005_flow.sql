@@ -1,0 +1,11 @@
+-- Who may run consumers with a limit over all processes: each row is one that runs, for whoever
+-- has leased it.
+CREATE TABLE IF NOT EXISTS {slots} (
+  name         VARCHAR(255) NOT NULL,
+  n            INT NOT NULL,
+  owner        VARCHAR(255) NOT NULL,
+  leased_until BIGINT NOT NULL,
+  PRIMARY KEY (name, n)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
+
+INSERT IGNORE INTO {migrations} (version, applied_at) VALUES (5, CURRENT_TIMESTAMP);

@@ -1,0 +1,98 @@
+package store
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+)
+
+// Slot is the right to run one consumer of those that share a limit.
+type Slot struct {
+	Name string `bun:"name"`
+	N    int    `bun:"n"`
+}
+
+// TakeSlots leases up to so many of the limit's slots that nobody has, and returns them. It
+// waits for nobody.
+func (s *Store) TakeSlots(ctx context.Context, db *bun.DB, owner, name string, limit, wanted int, lease time.Duration) (taken []Slot, err error) {
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
+		taken = nil
+		if err := s.WriteFirst(ctx, tx); err != nil {
+			return err
+		}
+		if err := s.ensureSlots(ctx, tx, name, limit); err != nil {
+			return err
+		}
+		var free []int
+		err := s.names.Query(ctx, tx, `SELECT n FROM {slots} WHERE name = ? AND n <= ? AND leased_until <= {now} ORDER BY n LIMIT ? {lock free}`,
+			name, limit, wanted).Scan(ctx, &free)
+		if err != nil || len(free) == 0 {
+			return err
+		}
+		_, err = s.names.Query(ctx, tx, `UPDATE {slots} SET owner = ?, leased_until = ? WHERE name = ? AND n IN (?)`,
+			owner, bun.Safe(s.names.After(ctx, lease)), name, bun.List(free)).Exec(ctx)
+		for _, n := range free {
+			taken = append(taken, Slot{Name: name, N: n})
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return taken, nil
+}
+
+// ensureSlots makes those of a limit that there are not yet.
+func (s *Store) ensureSlots(ctx context.Context, tx bun.Tx, name string, limit int) error {
+	var have int
+	if err := s.names.Query(ctx, tx, `SELECT count(*) FROM {slots} WHERE name = ? AND n <= ?`, name, limit).Scan(ctx, &have); err != nil || have >= limit {
+		return err
+	}
+	values := make([]any, 0, 2*limit)
+	for n := range limit {
+		values = append(values, name, n+1)
+	}
+	_, err := s.names.Query(ctx, tx, `INSERT INTO {slots} (name, n, owner, leased_until) VALUES `+dialect.Rows("(?, ?, '', {now})", limit)+` {keep slot}`, values...).Exec(ctx)
+	return err
+}
+
+// ExtendSlots renews slots of the owner, by the names of their limits, and returns those that
+// it still has. One that it was given without hearing of it is left to end with its lease.
+func (s *Store) ExtendSlots(ctx context.Context, db bun.IDB, owner string, slots map[string][]int, lease time.Duration) ([]Slot, error) {
+	return retried(ctx, db, func(db bun.IDB) (held []Slot, err error) {
+		for _, name := range slices.Sorted(maps.Keys(slots)) { // in one order, so that no two can deadlock
+			_, err := s.names.Query(ctx, db, `UPDATE {slots} SET leased_until = ? WHERE name = ? AND n IN (?) AND owner = ?`,
+				bun.Safe(s.names.After(ctx, lease)), name, bun.List(slots[name]), owner).Exec(ctx)
+			if err != nil {
+				return nil, err
+			}
+		}
+		err = s.names.Query(ctx, db, `SELECT name, n FROM {slots} WHERE owner = ?`, owner).Scan(ctx, &held)
+		return held, err
+	})
+}
+
+// ReturnSlots gives slots of the owner back.
+func (s *Store) ReturnSlots(ctx context.Context, db bun.IDB, owner, name string, slots []int) error {
+	return retry(ctx, db, func(db bun.IDB) error {
+		_, err := s.names.Query(ctx, db, `UPDATE {slots} SET owner = '', leased_until = {now} WHERE name = ? AND n IN (?) AND owner = ?`, name, bun.List(slots), owner).Exec(ctx)
+		return err
+	})
+}
+
+// SlotOwner is who has slots of a limit.
+type SlotOwner struct {
+	Owner string `bun:"owner"`
+	Slots int    `bun:"slots"`
+}
+
+// SlotOwners lists who has slots of a limit now.
+func (s *Store) SlotOwners(ctx context.Context, db bun.IDB, name string) ([]SlotOwner, error) {
+	return read[[]SlotOwner](ctx, s, db, `SELECT owner, count(*) AS slots FROM {slots} WHERE name = ? AND owner <> '' AND leased_until > {now} GROUP BY owner ORDER BY owner`, name)
+}

@@ -1,0 +1,324 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+const (
+	// slotsIdle is for how long slots are kept that nobody needs.
+	slotsIdle = 250 * time.Millisecond
+	// slotsAgain is the wait until others are asked again who have all of them.
+	slotsAgain = 250 * time.Millisecond
+)
+
+// limiter bounds how many calls run, in all processes together, of the consumers that share
+// a limit. This process runs at most as many as it has leased slots in the database.
+type limiter struct {
+	name      string
+	limit     int
+	consumers []*consumer
+
+	// Guarded by dispatcher.mu.
+	slots    map[int]time.Time // until when they are leased, on our clock
+	running  int
+	needless time.Time // since when some of them are not needed; zero: they are
+	again    time.Time // others had all: not to be asked before
+}
+
+// limitersOf returns the limiters of consumers, which it tells of them.
+func limitersOf(consumers []*consumer) (all []*limiter) {
+	byName := make(map[string]*limiter)
+	for _, c := range consumers {
+		name, n := limitOf(c.Name(), c.settings)
+		if n == 0 {
+			continue
+		}
+		l := byName[name]
+		if l == nil {
+			l = &limiter{name: name, limit: n, slots: make(map[int]time.Time)}
+			byName[name], all = l, append(all, l)
+		}
+		c.limiter, l.consumers = l, append(l.consumers, c)
+	}
+	return all
+}
+
+// limitOf returns the limit of a consumer over all processes, and its name.
+func limitOf(consumer string, settings bus.ConsumerConfig) (name string, n int) {
+	return cmp.Or(settings.LimitName, consumer), settings.Limit
+}
+
+// checkLimits refuses two numbers for one limit.
+func checkLimits(consumers []consumer) (errs []error) {
+	numbers := make(map[string]consumer)
+	for _, c := range consumers {
+		name, n := limitOf(c.Name(), c.settings)
+		if other, ok := numbers[name]; ok && n > 0 && other.settings.Limit != n {
+			errs = append(errs, fmt.Errorf("outbox: consumer %q: the limit %q is %d, and %d for consumer %q: one number is allowed", c.Name(), name, n, other.settings.Limit, other.Name()))
+		}
+		if n > 0 {
+			numbers[name] = c
+		}
+	}
+	return errs
+}
+
+// freeSlotsLocked is how many more calls a consumer may run as far as its limit goes.
+func (d *dispatcher) freeSlotsLocked(l *limiter, now time.Time) int {
+	return l.valid(now, d.config.LeaseDuration) - l.running
+}
+
+// valid counts the slots that are leased for long enough to begin something.
+func (l *limiter) valid(now time.Time, lease time.Duration) (n int) {
+	for _, until := range l.slots {
+		if until.Sub(now) > lease/6 {
+			n++
+		}
+	}
+	return n
+}
+
+// wants tells whether there may be something to run.
+func (l *limiter) wants() bool {
+	return slices.ContainsFunc(l.consumers, func(c *consumer) bool { return c.active || len(c.queue) > 0 })
+}
+
+// askForSlots has the slots be looked after.
+func (d *dispatcher) askForSlots() {
+	select {
+	case d.slotsWanted <- struct{}{}:
+	default:
+	}
+}
+
+// slotNeed is what a limiter needs of the database: so many more slots, or to give these back.
+type slotNeed struct {
+	*limiter
+	more   int
+	excess []int
+}
+
+// slotNeeds tells what limiters need now, and when to look again: zero is not before
+// somebody asks. What is to be given back is not used any more.
+func (d *dispatcher) slotNeeds(now time.Time) (needs []slotNeed, again time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.limiters {
+		free := d.freeSlotsLocked(l, now)
+		room := min(l.limit, d.config.Concurrency) - len(l.slots)
+		switch {
+		case l.wants() && free <= 0 && room > 0:
+			if again == 0 {
+				again = slotsAgain
+			}
+			if !now.Before(l.again) { // twice as many each time, so that others find some
+				needs = append(needs, slotNeed{limiter: l, more: min(max(len(l.slots), 1), room)})
+			}
+			l.needless = time.Time{}
+		case free > 0 && !l.wants():
+			again = slotsIdle / 2
+			if l.needless.IsZero() {
+				l.needless = now
+			} else if now.Sub(l.needless) >= slotsIdle {
+				needs = append(needs, slotNeed{limiter: l, excess: l.takeOutLocked(free)})
+			}
+		default:
+			l.needless = time.Time{}
+			if len(l.slots) > 0 && again == 0 {
+				again = slotsIdle
+			}
+		}
+	}
+	return needs, again
+}
+
+// takeOutLocked takes out slots, those first that end first.
+func (l *limiter) takeOutLocked(n int) (out []int) {
+	var all []int
+	for slot := range l.slots {
+		all = append(all, slot)
+	}
+	slices.SortFunc(all, func(a, b int) int { return l.slots[a].Compare(l.slots[b]) })
+	for _, slot := range all[:min(n, len(all))] {
+		delete(l.slots, slot)
+		out = append(out, slot)
+	}
+	return out
+}
+
+// slotKeeper gets slots for limits, and gives back those that are not needed, until ctx ends.
+func (r *run) slotKeeper(ctx context.Context) {
+	if len(r.dispatcher.limiters) == 0 {
+		return
+	}
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		needs, again := r.dispatcher.slotNeeds(time.Now())
+		for _, need := range needs {
+			r.supply(ctx, need)
+		}
+		if len(needs) > 0 && again == 0 {
+			again = slotsAgain
+		} else if again == 0 {
+			again = time.Hour
+		}
+		timer.Reset(again)
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-r.dispatcher.slotsWanted:
+		}
+	}
+}
+
+// supply gives a limiter what it needs.
+func (r *run) supply(ctx context.Context, need slotNeed) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	if len(need.excess) > 0 {
+		if err := r.store.ReturnSlots(ctx, r.db, r.owner, need.name, need.excess); err != nil && ctx.Err() == nil {
+			r.outage.Failed("return slots", err) // they are free when their lease is over
+		}
+		return
+	}
+	sent := time.Now()
+	taken, err := r.store.TakeSlots(ctx, r.db, r.owner, need.name, need.limit, need.more, r.config.LeaseDuration)
+	if err != nil && ctx.Err() == nil {
+		r.outage.Failed("take slots", err)
+	}
+	r.dispatcher.supplied(need, taken, sent.Add(r.config.LeaseDuration))
+}
+
+// supplied enters slots that were taken, and has those go on who waited for them.
+func (d *dispatcher) supplied(need slotNeed, taken []store.Slot, until time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, slot := range taken {
+		need.slots[slot.N] = until
+	}
+	if len(taken) < need.more {
+		need.again = time.Now().Add(jitter(slotsAgain))
+	}
+	if len(taken) > 0 {
+		d.work.Broadcast()
+		d.room.Broadcast()
+	}
+}
+
+// heldSlots lists the slots whose leases are to be renewed, by their limits' names.
+func (d *dispatcher) heldSlots() map[string][]int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	held := make(map[string][]int)
+	for _, l := range d.limiters {
+		if len(l.slots) > 0 {
+			held[l.name] = slices.Collect(maps.Keys(l.slots))
+		}
+	}
+	return held
+}
+
+// renewSlots extends the leases of all slots of this process.
+func (r *run) renewSlots(ctx context.Context, db bun.IDB) error {
+	before := r.dispatcher.heldSlots()
+	if len(before) == 0 {
+		return nil
+	}
+	sent := time.Now()
+	held, err := r.store.ExtendSlots(ctx, db, r.owner, before, r.config.LeaseDuration)
+	if err == nil {
+		r.dispatcher.renewedSlots(before, held, sent.Add(r.config.LeaseDuration))
+	}
+	return err
+}
+
+// renewedSlots enters which slots were renewed. The others of before are lost.
+func (d *dispatcher) renewedSlots(before map[string][]int, held []store.Slot, until time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.limiters {
+		for _, n := range before[l.name] {
+			if _, ok := l.slots[n]; !ok {
+				continue // given back meanwhile
+			}
+			if slices.Contains(held, store.Slot{Name: l.name, N: n}) {
+				l.slots[n] = later(l.slots[n], until)
+			} else {
+				delete(l.slots, n)
+			}
+		}
+	}
+}
+
+// withoutSlots lists the limiters of which more run than there are slots for.
+func (d *dispatcher) withoutSlots(now time.Time) (over []*limiter) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.limiters {
+		if l.running > 0 && d.freeSlotsLocked(l, now) < 0 {
+			over = append(over, l)
+		}
+	}
+	return over
+}
+
+// unslotted cancels what runs without a slot, since that could not be renewed.
+func (r *run) unslotted(now time.Time) {
+	for _, l := range r.dispatcher.withoutSlots(now) {
+		var leases []*lease
+		for _, w := range r.slots {
+			if t := w.current.Load(); t != nil && t.consumer.limiter == l {
+				leases = append(leases, t.lease)
+			}
+		}
+		r.cancelled(&r.unrenewed, r.ledger.lose(leases))
+	}
+}
+
+// returnSlots gives back all slots at the end.
+func (r *run) returnSlots(ctx context.Context) {
+	for _, l := range r.dispatcher.limiters {
+		r.dispatcher.mu.Lock()
+		slots := l.takeOutLocked(len(l.slots) - l.running)
+		r.dispatcher.mu.Unlock()
+		if len(slots) > 0 {
+			r.supply(ctx, slotNeed{limiter: l, excess: slots})
+		}
+	}
+}
+
+// slotsForStep takes a slot for each limit of the consumers that are wanted, and leaves those
+// out that get none.
+func (r *run) slotsForStep(wants []store.Want) (left []store.Want, err error) {
+	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
+	defer cancel()
+	for _, l := range r.dispatcher.limiters {
+		if !slices.ContainsFunc(wants, func(w store.Want) bool { return r.dispatcher.byName[w.Consumer].limiter == l }) {
+			continue
+		}
+		sent := time.Now()
+		taken, err := r.store.TakeSlots(ctx, r.db, r.owner, l.name, l.limit, 1, r.config.LeaseDuration)
+		if err != nil {
+			return nil, err
+		}
+		r.dispatcher.supplied(slotNeed{limiter: l}, taken, sent.Add(r.config.LeaseDuration))
+	}
+	for _, want := range wants {
+		if l := r.dispatcher.byName[want.Consumer].limiter; l == nil || len(l.slots) > 0 {
+			left = append(left, want)
+		}
+	}
+	return left, nil
+}
