@@ -132,9 +132,6 @@ func (c Consumer) PayloadTypes() []string {
 	return append([]string{c.payloadType}, c.config.PayloadAliases...)
 }
 
-// maxLimit keeps the rows few that stand for a limit.
-const maxLimit = 1000
-
 // ConsumerConfig is what a consumer's options set. Zero fields mean the
 // processor's default.
 type ConsumerConfig struct {
@@ -158,6 +155,11 @@ type ConsumerConfig struct {
 	// LimitName is the name of the limit that consumers share. Empty stands for the
 	// consumer's own.
 	LimitName string
+	// Rate is how many runs of the consumer start in each RatePer, in all processes together,
+	// and RateBurst how many at once after fewer have. Zero is no bound.
+	Rate      int
+	RatePer   time.Duration
+	RateBurst int
 	// BatchSize is how many messages the consumer gets at once, at most. Zero stands for a
 	// consumer of single messages.
 	BatchSize int
@@ -200,9 +202,6 @@ func (c *Consumer) validate() {
 	if config.Timeout > limits.Timeout {
 		c.mistake("Timeout %s: up to %s is allowed", config.Timeout, limits.Timeout)
 	}
-	if config.Limit > maxLimit {
-		c.mistake("Limit %d: 1 to %d are allowed", config.Limit, maxLimit)
-	}
 	for _, set := range []struct {
 		field string
 		value int
@@ -213,6 +212,7 @@ func (c *Consumer) validate() {
 		}
 	}
 	c.validateBatch()
+	c.validateLimits()
 	for _, alias := range config.Aliases {
 		if err := limits.CheckName(alias); err != nil {
 			c.mistake("alias %q %w", alias, err)
@@ -259,24 +259,6 @@ func Backoff(b func(attempt int) time.Duration) ConsumerOption {
 // consumer.
 func Concurrency(n int) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "Concurrency", &c.Concurrency, n) }
-}
-
-// Limit bounds how many calls of the consumer run at once in all processes together: 1 to
-// 1000. Each call takes a lease in the database, which outlives a process that vanishes for as
-// long as its claims do.
-func Limit(n int) ConsumerOption {
-	return func(c *ConsumerConfig) { set(c, "Limit", &c.Limit, n) }
-}
-
-// LimitShared is [Limit] for several consumers together: those that share its name, which
-// must agree on n.
-func LimitShared(name string, n int) ConsumerOption {
-	return func(c *ConsumerConfig) {
-		if c.LimitName = name; limits.CheckName(name) != nil {
-			c.mistakes = append(c.mistakes, fmt.Sprintf("LimitShared: the name %q %v", name, limits.CheckName(name)))
-		}
-		set(c, "Limit", &c.Limit, n)
-	}
 }
 
 // Aliases lists former names of the consumer, so that messages stored under

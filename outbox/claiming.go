@@ -118,7 +118,9 @@ func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool
 			found += c.Found[i]
 			i++
 		}
-		p.failures = 0
+		if p.failures = 0; c.Wait > 0 {
+			p.notBefore = now.Add(c.Wait)
+		}
 		if p.consumer.wakeups != p.wakeups || !all {
 			continue
 		}

@@ -62,7 +62,7 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 	if budget <= 0 || queued > 0 && budget < max(batch/4, 1) {
 		return order{}, false
 	}
-	consumers, rooms := d.roomsLocked(now)
+	consumers, rooms := apart(d.roomsLocked(now))
 	total := 0
 	for _, room := range rooms {
 		total += room
@@ -74,6 +74,22 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 		return order{}, false
 	}
 	return d.writeOrderLocked(consumers, deal(rooms, budget), min(left, maxClaimBytes)), true
+}
+
+// apart leaves a consumer with a rate alone in its claim, which is for what the rate allows.
+// Each has its turn.
+func apart(consumers []*consumer, rooms []int) ([]*consumer, []int) {
+	if len(consumers) > 0 && consumers[0].rate != nil {
+		return consumers[:1], rooms[:1]
+	}
+	n := 0
+	for i, c := range consumers {
+		if c.rate == nil {
+			consumers[n], rooms[n] = c, rooms[i]
+			n++
+		}
+	}
+	return consumers[:n], rooms[:n]
 }
 
 // slowBatch is the most that a claim takes while little is done in a second.
@@ -121,7 +137,13 @@ func (d *dispatcher) roomsLocked(now time.Time) ([]*consumer, []int) {
 			}
 			continue
 		}
-		room := min(d.startsLocked(c), d.limit(c)-c.running)*c.group + c.finished.lastSecond(now) - waiting
+		room := min(d.startsLocked(c), d.limit(c)-c.running) * c.group
+		if c.rate != nil {
+			room = max(room, c.rate.In(rateAhead)) // what is claimed is to start at once, or soon
+		} else {
+			room += c.finished.lastSecond(now)
+		}
+		room -= waiting
 		if room > 0 && room >= waiting {
 			consumers, rooms = append(consumers, c), append(rooms, room)
 		}
@@ -154,7 +176,7 @@ func deal(rooms []int, budget int) []int {
 }
 
 func (d *dispatcher) writeOrderLocked(consumers []*consumer, shares []int, maxBytes int) order {
-	o := order{request: store.ClaimRequest{Select: store.Clean, MaxBytes: max(maxBytes, 0)}}
+	o := order{request: store.ClaimRequest{Select: store.Clean, MaxBytes: max(maxBytes, 0), Rate: consumers[0].rate}}
 	d.asked += o.request.MaxBytes
 	for i, c := range consumers {
 		if shares[i] == 0 {

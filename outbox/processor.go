@@ -78,7 +78,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 		group, groupErr := groupOf(registered, settings)
 		gate, gateErr := gateOf(registered.Name(), settings)
 		errs = append(errs, err, groupErr, gateErr)
-		c := consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group, gate: gate}
+		c := consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group, gate: gate, rate: rateOf(registered.Name(), settings)}
 		transactional = transactional || c.transactional
 		p.consumers = append(p.consumers, c)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
@@ -74,6 +75,7 @@ func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
 			request.Wants[i] = wants[due]
 			request.Wants[i].Limit = 1
 		}
+		r.dispatcher.ofRate(&request, probe)
 	default:
 		return request, false, nil
 	}
@@ -125,23 +127,14 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 	if wants, err = r.slotsForStep(wants); err != nil {
 		return false, err
 	}
-	request, ok, err := r.nextStep(wants)
-	if err != nil || !ok {
-		return false, err
-	}
 	r.dispatcher.impatient = true
 	w := r.newWorker()
 	r.slots = []*worker{w}
 	defer func() { // also when a middleware ends this goroutine
 		err = errors.Join(err, r.writeOutcomes())
 	}()
-	claimed, err := r.claim(order{request: request})
-	if err != nil {
-		r.unknownClaims.Store(true) // it may have been committed
+	if claimed, err := r.claimStep(wants); err != nil || !claimed {
 		return false, err
-	}
-	if len(claimed.Messages) == 0 {
-		return false, nil
 	}
 	t := r.dispatcher.next(nil)
 	keeperCtx, stopKeeper := context.WithCancel(r.ctx)
@@ -154,6 +147,25 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 	defer context.AfterFunc(ctx, func() { r.cancelWork(bus.ErrStopping) })()
 	w.process(t)
 	return true, nil
+}
+
+// claimStep claims one message. While the rate of its consumer is spent it looks for another.
+func (r *run) claimStep(wants []store.Want) (bool, error) {
+	for {
+		request, ok, err := r.nextStep(wants)
+		if err != nil || !ok {
+			return false, err
+		}
+		claimed, err := r.claim(order{request: request})
+		if err != nil {
+			r.unknownClaims.Store(true) // it may have been committed
+			return false, err
+		}
+		if len(claimed.Messages) > 0 || claimed.Wait == 0 {
+			return len(claimed.Messages) > 0, nil
+		}
+		wants = slices.DeleteFunc(slices.Clone(wants), func(w store.Want) bool { return w.Consumer == request.Wants[0].Consumer })
+	}
 }
 
 // writeOutcomes settles what there is to settle, and gives back what cannot be.

@@ -20,7 +20,8 @@ type consumer struct {
 	group         int   // how many messages may run together
 	gate          *Gate // nil if it has none
 	limiter       *limiter
-	wants         []int // indexes of its wants
+	rate          *store.Rate // nil if it has none
+	wants         []int       // indexes of its wants
 
 	// Guarded by dispatcher.mu.
 	queue    []*task

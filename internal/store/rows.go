@@ -25,6 +25,7 @@ type (
 	Position     = dialect.Position
 	Probe        = dialect.Probe
 	QueueStats   = dialect.QueueStats
+	Rate         = dialect.Rate
 	Recent       = dialect.Recent
 	Recovered    = dialect.Recovered
 	Requeuing    = dialect.Requeuing

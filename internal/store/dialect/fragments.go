@@ -19,6 +19,9 @@ const OnPaused = `ON CONFLICT (consumer_type) DO NOTHING`
 // OnSlot leaves a slot that there is as it is.
 const OnSlot = `ON CONFLICT (name, n) DO NOTHING`
 
+// OnRate leaves a rate that there is as it is.
+const OnRate = `ON CONFLICT (name) DO NOTHING`
+
 // PoisonedID is the id under which a message is poisoned, as SQL: its own, or where a
 // poisoned message has that already, since somebody has let the numbers begin anew
 // (TRUNCATE ... RESTART IDENTITY), one that neither table has.

@@ -54,6 +54,7 @@ type Traits struct {
 	Holds      string // selects them, as mid, with their claims, as claim_id
 	KeepPaused string // ends an insert that leaves a paused consumer as it is
 	KeepSlot   string // ends one that leaves a slot as it is
+	KeepRate   string // ends one that leaves a rate as it is
 	Keys       string // the table of pending insert ids, where they have one of their own
 	Keyed      string // true of a pending message m with an insert id
 }
@@ -70,7 +71,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 	tables := []string{
 		"{keys}", quote(w.Keys), "{messages}", quote("consumer_messages"), "{due}", quote("consumer_messages_due"),
 		"{crashed}", quote("consumer_messages_crashed"), "{claims}", quote("message_claims"), "{poisoned}", quote("poisoned_messages"),
-		"{paused}", quote("paused_consumers"), "{recent}", quote("recent_insert_ids"), "{slots}", quote("message_slots"), "{schedules}", quote("scheduled_messages"), "{migrations}", quote("asyncmonolith_migrations"),
+		"{paused}", quote("paused_consumers"), "{recent}", quote("recent_insert_ids"), "{slots}", quote("message_slots"), "{rates}", quote("message_rates"), "{schedules}", quote("scheduled_messages"), "{migrations}", quote("asyncmonolith_migrations"),
 		"{prefix}", t.Prefix, "{events}", quote("events"), "{streams}", quote("event_streams"), "{head}", quote("event_head"),
 		"{subscriptions}", quote("event_subscriptions"), "{projections}", quote("event_projections"),
 		"{parked}", quote("event_parked"), "{snapshots}", quote("event_snapshots"),
@@ -81,7 +82,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 	}
 	traits := []string{
 		"{place}", w.Place, "{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once, "{size}", w.Size, "{ids}", w.IDs, "{held}", w.Held, "{holds}", w.Holds,
-		"{keep}", w.KeepPaused, "{keep slot}", w.KeepSlot, "{session}", w.Session, "{keyed}", w.Keyed, "{lock}", lock, "{lock free}", free,
+		"{keep}", w.KeepPaused, "{keep slot}", w.KeepSlot, "{keep rate}", w.KeepRate, "{session}", w.Session, "{keyed}", w.Keyed, "{lock}", lock, "{lock free}", free,
 	}
 	inTraits := strings.NewReplacer(tables...)
 	for i := range traits {

@@ -129,6 +129,18 @@ type ClaimRequest struct {
 	// MaxBytes bounds the payloads, events, headers and errors claimed; the first
 	// message is always taken.
 	MaxBytes int
+	// Rate bounds how many may be claimed by when, in all processes together. All wants are
+	// of one consumer then. Nil is no such bound.
+	Rate *Rate
+}
+
+// Rate is how many messages a consumer starts in a time: N in each Per, and up to Burst at
+// once after it has started fewer.
+type Rate struct {
+	Name  string
+	N     int
+	Per   time.Duration
+	Burst int
 }
 
 // Claim is a leased batch. An ID of zero means that nothing was claimed.
@@ -142,8 +154,10 @@ type Claim struct {
 	Found []int
 	// Last says for each want where its last message was.
 	Last []Position
-	// Cut is true when MaxBytes left messages behind.
+	// Cut is true when MaxBytes, or the rate, left messages behind.
 	Cut bool
+	// Wait is for how long the rate allows no more; zero when it is not spent.
+	Wait time.Duration
 }
 
 // Outcome is what Settle writes for a message.

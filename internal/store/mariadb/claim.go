@@ -47,17 +47,23 @@ const recordSQL = `INSERT INTO {claims} (owner, solo, claimed_at, leased_until, 
 
 func (m *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
-		picks, err := m.pick(ctx, tx, r)
+		rated, err := m.Rated(ctx, tx, r)
 		if err != nil {
-			return fmt.Errorf("pick: %w", err)
+			return err
 		}
-		if c, picks = r.Trim(picks); len(picks) == 0 {
+		var picks []dialect.Pick
+		if !rated.Spent {
+			if picks, err = m.pick(ctx, tx, rated.ClaimRequest); err != nil {
+				return fmt.Errorf("pick: %w", err)
+			}
+		}
+		if c, picks = rated.Trim(picks); len(picks) == 0 {
 			return nil
 		}
 		if err := m.record(ctx, tx, r, &c, picks); err != nil {
 			return fmt.Errorf("record: %w", err)
 		}
-		return nil
+		return rated.Spend(ctx, tx, c)
 	})
 	return c, err
 }

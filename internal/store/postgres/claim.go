@@ -45,18 +45,23 @@ func (p *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest
 	}
 	err = p.on(ctx, db, []*fixed{pick, p.record}, func(s session) error {
 		return s.inTx(ctx, func() error {
-			var picks []dialect.Pick
-			if err := s.run(ctx, pick, pickValues(r)...).Scan(ctx, &picks); err != nil {
-				return fmt.Errorf("pick: %w", err)
+			rated, err := p.Rated(ctx, s.IDB, r)
+			if err != nil {
+				return err
 			}
-			c, picks = r.Trim(picks)
-			if len(picks) == 0 {
+			var picks []dialect.Pick
+			if !rated.Spent {
+				if err := s.run(ctx, pick, pickValues(rated.ClaimRequest)...).Scan(ctx, &picks); err != nil {
+					return fmt.Errorf("pick: %w", err)
+				}
+			}
+			if c, picks = rated.Trim(picks); len(picks) == 0 {
 				return nil
 			}
 			if err := s.recordClaim(ctx, r, &c, picks); err != nil {
 				return fmt.Errorf("record: %w", err)
 			}
-			return nil
+			return rated.Spend(ctx, s.IDB, c)
 		})
 	})
 	if err != nil {

@@ -39,6 +39,9 @@ VALUES (?, ?, {now}, {now} + ?, ?) RETURNING id`
 // Claim picks without the write lock, which reading the messages would hold for most of
 // its time, and takes it to record those that are as they were.
 func (s *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
+	if r.Rate != nil {
+		return s.claimRated(ctx, db, r)
+	}
 	picks, err := s.pick(ctx, db, r)
 	if err != nil {
 		return c, fmt.Errorf("pick: %w", err)
@@ -48,16 +51,46 @@ func (s *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest
 	}
 	err = s.InTx(ctx, db, func(tx bun.IDB) error {
 		ids, err := s.unchanged(ctx, tx, picks)
-		if err != nil || len(ids) == 0 {
+		if err != nil {
 			return err
 		}
-		c.Sent = time.Now()
-		if err := s.Query(ctx, tx, recordSQL, r.Owner, r.Solo, r.Lease.Microseconds(), dialect.AsJSON(ids)).Scan(ctx, &c.ID); err != nil {
-			return fmt.Errorf("record: %w", err)
-		}
-		return s.Take(ctx, tx, &c, picks, ids)
+		return s.record(ctx, tx, r, &c, picks, ids)
 	})
 	return c, err
+}
+
+// claimRated looks what the rate allows before it picks, and so holds the write lock for both.
+func (s *database) claimRated(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
+	err = s.InTx(ctx, db, func(tx bun.IDB) error {
+		rated, err := s.Rated(ctx, tx, r)
+		if err != nil {
+			return err
+		}
+		var picks []dialect.Pick
+		if !rated.Spent {
+			if picks, err = s.pick(ctx, tx, rated.ClaimRequest); err != nil {
+				return fmt.Errorf("pick: %w", err)
+			}
+		}
+		c, picks = rated.Trim(picks)
+		if err := s.record(ctx, tx, r, &c, picks, dialect.PickedIDs(picks)); err != nil {
+			return err
+		}
+		return rated.Spend(ctx, tx, c)
+	})
+	return c, err
+}
+
+// record claims those picks that have one of the ids.
+func (s *database) record(ctx context.Context, tx bun.IDB, r dialect.ClaimRequest, c *dialect.Claim, picks []dialect.Pick, ids []int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	c.Sent = time.Now()
+	if err := s.Query(ctx, tx, recordSQL, r.Owner, r.Solo, r.Lease.Microseconds(), dialect.AsJSON(ids)).Scan(ctx, &c.ID); err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	return s.Take(ctx, tx, c, picks, ids)
 }
 
 // unchanged returns the ids of those picks that may still be claimed. Nothing else of a

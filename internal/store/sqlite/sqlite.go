@@ -39,7 +39,7 @@ func traits() dialect.Traits {
 		Exists: `UPDATE {messages} SET id = id WHERE id = ? RETURNING id`, // waits for whoever has the write lock
 		Held:   heldSQL, Holds: `SELECT c.id AS claim_id, j.value AS mid FROM {claims} c, json_each(c.message_ids) j`,
 		Place: "sequence", Unplaced: "0", Last: "(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)", // 0: nothing is looked at
-		Once: "MATERIALIZED", Size: "json_array_length(c.message_ids)", KeepPaused: dialect.OnPaused, KeepSlot: dialect.OnSlot,
+		Once: "MATERIALIZED", Size: "json_array_length(c.message_ids)", KeepPaused: dialect.OnPaused, KeepSlot: dialect.OnSlot, KeepRate: dialect.OnRate,
 		Keyed: "m.insert_id = ?",
 	}
 }

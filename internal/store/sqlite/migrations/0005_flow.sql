@@ -18,4 +18,10 @@ CREATE TABLE {slots} (
   PRIMARY KEY (name, n)
 );
 
+-- How far the rates of consumers are spent: the instant up to which what was claimed has used them.
+CREATE TABLE {rates} (
+  name    TEXT PRIMARY KEY NOT NULL,
+  used_to INTEGER NOT NULL
+);
+
 INSERT INTO {migrations} (version, applied_at) VALUES (5, CURRENT_TIMESTAMP);

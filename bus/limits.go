@@ -1,0 +1,65 @@
+package bus
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+)
+
+const (
+	maxLimit = 1000           // each is a row
+	maxRate  = 1_000_000      // in a second
+	maxPer   = 24 * time.Hour // what is longer is a schedule
+)
+
+// Limit bounds how many calls of the consumer run at once in all processes together: 1 to
+// 1000. Each call takes a lease in the database, which outlives a process that vanishes for as
+// long as its claims do.
+func Limit(n int) ConsumerOption {
+	return func(c *ConsumerConfig) { set(c, "Limit", &c.Limit, n) }
+}
+
+// LimitShared is [Limit] for several consumers together: those that share its name, which
+// must agree on n.
+func LimitShared(name string, n int) ConsumerOption {
+	return func(c *ConsumerConfig) {
+		if c.LimitName = name; limits.CheckName(name) != nil {
+			c.mistakes = append(c.mistakes, fmt.Sprintf("LimitShared: the name %q %v", name, limits.CheckName(name)))
+		}
+		set(c, "Limit", &c.Limit, n)
+	}
+}
+
+// Rate bounds how many runs of the consumer start: n in each time per, in all processes
+// together, with up to burst at once after fewer have started. A retry counts like any other
+// run. burst is 1 to n, per up to 24 h, and n up to a million a second.
+func Rate(n int, per time.Duration, burst int) ConsumerOption {
+	return func(c *ConsumerConfig) {
+		set(c, "Rate", &c.Rate, n)
+		set(c, "Rate: the time", &c.RatePer, per)
+		set(c, "Rate: the burst", &c.RateBurst, burst)
+	}
+}
+
+// validateLimits notes the mistakes of what bounds all processes together.
+func (c *Consumer) validateLimits() {
+	config := c.config
+	if config.Limit > maxLimit {
+		c.mistake("Limit %d: 1 to %d are allowed", config.Limit, maxLimit)
+	}
+	if config.Rate <= 0 || config.RatePer <= 0 || config.RateBurst <= 0 {
+		if config.Rate != 0 || config.RatePer != 0 || config.RateBurst != 0 {
+			c.mistake("Rate %d in %s, burst %d: all are needed", config.Rate, config.RatePer, config.RateBurst)
+		}
+		return
+	}
+	switch {
+	case config.RatePer > maxPer:
+		c.mistake("Rate: the time %s: up to %s is allowed", config.RatePer, maxPer)
+	case float64(config.Rate)/config.RatePer.Seconds() > maxRate:
+		c.mistake("Rate %d in %s: up to %d a second are allowed", config.Rate, config.RatePer, maxRate)
+	case config.RateBurst > config.Rate:
+		c.mistake("Rate: the burst %d: 1 to %d are allowed", config.RateBurst, config.Rate)
+	}
+}

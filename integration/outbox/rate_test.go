@@ -1,0 +1,101 @@
+package outbox_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// TestARateHoldsOverAllProcesses: in no window do more start than the rate and its burst
+// allow, and a backlog is worked off at that rate.
+func TestARateHoldsOverAllProcesses(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		const n, burst, messages = 200, 20, 420 // a second
+		var at testapp.Moments
+		a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { at.Add(); return nil }, bus.Rate(n, time.Second, burst)))
+		a.ProduceMany(messages)
+		var processors []*testapp.Running
+		for range 3 {
+			processors = append(processors, a.Start(testapp.Fast()))
+		}
+		testapp.Eventually(t, "all ran", a.Empty)
+		for _, r := range processors {
+			r.MustStop()
+		}
+		if at.Len() != messages {
+			t.Fatalf("got %d runs, want %d", at.Len(), messages)
+		}
+		took := at.At(messages - 1).Sub(at.At(0))
+		if least := (messages - burst - 1) * time.Second / n; took < least-50*time.Millisecond {
+			t.Errorf("got all of them within %s, want %s or more", took, least)
+		}
+	})
+}
+
+// TestRatesAreExact on a clock that nothing disturbs, at a low rate and across a restart.
+func TestRatesAreExact(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var at testapp.Moments
+		a := newApp(bus.Consume("c", func(context.Context, order) error { at.Add(); return nil }, bus.Rate(2, time.Minute, 1)))
+		for range 6 {
+			a.ProduceAt(ctx, order{ID: "1"})
+		}
+		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		testapp.Sooner(t, "three ran", func() bool { return at.Len() == 3 })
+		r.MustStop()
+		r = a.StartWith(ctx, outbox.ProcessorConfig{})
+		testapp.Sooner(t, "six ran", func() bool { return at.Len() == 6 })
+		r.MustStop()
+		for i := range 5 {
+			if wait := at.At(i + 1).Sub(at.At(i)); wait < 30*time.Second || wait > 31*time.Second {
+				t.Errorf("between %d and %d: got %s, want 30s", i, i+1, wait)
+			}
+		}
+	})
+}
+
+// TestARateHoldsUpNobodyElse: others run meanwhile, and in steps, too.
+func TestARateHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("limited", bus.Rate(1, time.Hour, 1)), testapp.Consumed("other"))
+		a.ProduceMany(50)
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "the other is done", func() bool { return len(a.Pending()) == 49 })
+		r.MustStop()
+		p := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, a.Registry, outbox.ProcessorConfig{}))
+		a.ProduceMany(1)
+		for want := range 2 {
+			if ran, err := p.Step(a.Context()); err != nil || ran != (want == 0) {
+				t.Errorf("step %d: got %v, %v, want the one of the other consumer", want, ran, err)
+			}
+		}
+		if len(a.Pending()) != 50 {
+			t.Errorf("got %d that wait, want those of the limited consumer", len(a.Pending()))
+		}
+	})
+}
+
+func TestRatesAreChecked(t *testing.T) {
+	t.Parallel()
+	for want, option := range map[string]bus.ConsumerOption{
+		"Rate 0: more than 0":       bus.Rate(0, time.Second, 1),
+		"Rate: the time 0s":         bus.Rate(1, 0, 1),
+		"Rate: the time 25h0m0s":    bus.Rate(1, 25*time.Hour, 1),
+		"Rate: the burst 3: 1 to 2": bus.Rate(2, time.Second, 3),
+		"up to 1000000 a second":    bus.Rate(2000, time.Millisecond, 3),
+	} {
+		if _, err := bus.NewRegistry(testapp.Consumed("c", option)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+}

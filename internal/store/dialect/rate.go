@@ -1,0 +1,108 @@
+package dialect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// after is the time that n messages use of the rate.
+func (r Rate) after(n int) time.Duration {
+	return time.Duration(r.Per.Nanoseconds() * int64(n) / int64(r.N))
+}
+
+// In is how many it allows in a time, on average.
+func (r Rate) In(d time.Duration) int { return int(int64(d) * int64(r.N) / r.Per.Nanoseconds()) }
+
+// allows tells how many of the wanted may start now, when those before have used the rate up
+// to an instant, and how long to wait for the next if that is fewer: the generic cell rate
+// algorithm (ITU-T I.371).
+func (r Rate) allows(now, usedTo time.Time, wanted int) (n int, wait time.Duration) {
+	left := now.Add(r.after(r.Burst)).Sub(later(now, usedTo))
+	if left > 0 {
+		n = int(left.Nanoseconds() * int64(r.N) / r.Per.Nanoseconds())
+	}
+	if n >= wanted {
+		return wanted, 0
+	}
+	return n, r.after(n+1) - left
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// RatedRequest is a request that asks for no more than its rate allows, if it has one.
+type RatedRequest struct {
+	ClaimRequest
+	Spent bool // nothing may be claimed now
+
+	names       Names
+	wait        time.Duration
+	now, usedTo time.Time
+}
+
+// Rated locks the rate of a request, if it has one, until the end of the transaction.
+func (n Names) Rated(ctx context.Context, tx bun.IDB, r ClaimRequest) (RatedRequest, error) {
+	rated := RatedRequest{ClaimRequest: r, names: n}
+	if r.Rate == nil {
+		return rated, nil
+	}
+	if err := rated.lock(ctx, tx); err != nil {
+		return rated, fmt.Errorf("rate %q: %w", r.Rate.Name, err)
+	}
+	rated.Limit, rated.wait = r.Rate.allows(rated.now, rated.usedTo, r.Limit)
+	rated.Spent = rated.Limit == 0
+	rated.Wants = slices.Clone(r.Wants)
+	for i := range rated.Wants {
+		rated.Wants[i].Limit = min(rated.Wants[i].Limit, rated.Limit)
+	}
+	return rated, nil
+}
+
+var errHidden = errors.New("its row is hidden")
+
+func (r *RatedRequest) lock(ctx context.Context, tx bun.IDB) error {
+	for try := 1; ; try++ {
+		var rows []struct{ UsedTo, Now Moment }
+		if err := r.names.Query(ctx, tx, `SELECT used_to, {now} AS now FROM {rates} WHERE name = ? {lock}`, r.Rate.Name).Scan(ctx, &rows); err != nil {
+			return err
+		}
+		if len(rows) > 0 {
+			r.now, r.usedTo = rows[0].Now.Time, rows[0].UsedTo.Time
+			return nil
+		}
+		if try == 2 {
+			return errHidden
+		}
+		if _, err := r.names.Query(ctx, tx, `INSERT INTO {rates} (name, used_to) VALUES (?, {now}) {keep rate}`, r.Rate.Name).Exec(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// Trim is that of the request.
+func (r *RatedRequest) Trim(picks []Pick) (Claim, []Pick) {
+	c, picks := r.ClaimRequest.Trim(picks)
+	c.Cut, c.Wait = c.Cut || r.wait > 0, r.wait
+	return c, picks
+}
+
+// Spend uses up of the rate what was claimed.
+func (r *RatedRequest) Spend(ctx context.Context, tx bun.IDB, c Claim) error {
+	if r.Rate == nil || len(c.Messages) == 0 {
+		return nil
+	}
+	usedTo := later(r.now, r.usedTo).Add(r.Rate.after(len(c.Messages)))
+	if _, err := r.names.Query(ctx, tx, `UPDATE {rates} SET used_to = ? WHERE name = ?`, bun.Safe(r.names.Instant(usedTo)), r.Rate.Name).Exec(ctx); err != nil {
+		return fmt.Errorf("rate %q: %w", r.Rate.Name, err)
+	}
+	return nil
+}
