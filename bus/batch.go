@@ -16,8 +16,8 @@ import (
 // a batch meet at the one call of fn, and go on with what it returned. The order of the
 // payloads means nothing.
 //
-// A nil error means that all are done. A [BatchError] says which failed; any other error is
-// everybody's. Who has failed, or has crashed a process, comes alone the next time, so that
+// A nil error means that all are done. A [BatchError] says which failed; any other error, one
+// that joins it with another among them, is everybody's. Who has failed, or has crashed a process, comes alone the next time, so that
 // one message cannot take the others down for ever.
 //
 // The context ends with the first of its messages' contexts. [Current] gives the first
@@ -139,7 +139,7 @@ func (e BatchError) Unwrap() (errs []error) {
 // spread gives each of the n payloads that were read its part of what the function
 // returned: errs has an error for each that was not.
 func spread(err error, n int, errs []error) []error {
-	each, ok := errors.AsType[BatchError](err)
+	each, ok := batchError(err)
 	for i := range each {
 		if i < 0 || i >= n {
 			err = fmt.Errorf("bus: BatchError has an error for payload %d of a batch of %d: %w", i, n, err)
@@ -157,6 +157,17 @@ func spread(err error, n int, errs []error) []error {
 		next++
 	}
 	return errs
+}
+
+// batchError finds a BatchError among what an error wraps. One that is joined with another
+// error is none: that one is everybody's.
+func batchError(err error) (BatchError, bool) {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if e, ok := err.(BatchError); ok {
+			return e, true
+		}
+	}
+	return nil, false
 }
 
 type batchKey struct{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/uptrace/bun"
@@ -71,24 +72,16 @@ func (g *group) tryBatch(members []*member) (rest []*member) {
 	defer over()
 	ctx, wakeups := txn.WithWakeups(context.WithValue(ctx, txKey{}, own.tx))
 	errs := g.call(ctx, held)
-	failed := 0
-	for i, err := range errs {
-		if err == nil {
-			continue
-		}
-		if failed++; errors.Is(err, bus.ErrAbandoned) {
-			own.interrupt()
-			answerEach(held, errs)
-			return nil
-		}
-		if _, blameless := own.blame(ctx, err).(*fault); blameless {
-			own.rollback()
-			others = append(others, held...)
-			return nil
-		}
-		held[i].failure = err
-	}
-	if failed > 0 {
+	switch own.judge(ctx, held, errs) {
+	case leftBehind:
+		own.interrupt()
+		answerEach(held, errs)
+		return nil
+	case blameless:
+		own.rollback()
+		others = append(others, held...)
+		return nil
+	case partlyFailed:
 		own.rollback()
 		for _, m := range held {
 			if m.failure != nil {
@@ -109,6 +102,41 @@ func (g *group) tryBatch(members []*member) (rest []*member) {
 	wakeups.Send(g.worker.run.registry)
 	answerEach(held, errs)
 	return nil
+}
+
+// judgement is what a call for a batch in a transaction has come to.
+type judgement uint8
+
+const (
+	allDone      judgement = iota
+	partlyFailed           // or all of it: those have a failure
+	blameless              // the database is at fault, or another transaction
+	leftBehind             // the call was abandoned
+)
+
+// judge asks who is to blame for the errors of a batch: once for an error of all.
+func (t *consumerTx) judge(ctx context.Context, members []*member, errs []error) judgement {
+	found := allDone
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, bus.ErrAbandoned):
+			return leftBehind
+		case i > 0 && identical(err, errs[i-1]):
+		default:
+			if _, ok := t.blame(ctx, err).(*fault); ok {
+				return blameless
+			}
+		}
+		members[i].failure, found = err, partlyFailed
+	}
+	return found
+}
+
+// identical tells whether two errors are one, as of a batch that has failed as a whole.
+func identical(a, b error) bool {
+	return a != nil && b != nil && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // split tells members that have one of the ids from the others.

@@ -182,12 +182,16 @@ func (t *consumerTx) commit(tasks []*task) error {
 		t.rollback()
 		return ofTransaction("before the commit", err)
 	}
-	removed, err := t.store.Remove(statement, t.tx, t.session, ids...)
-	if err != nil || !removed {
-		t.rollback()
-		if err == nil {
+	n, err := t.store.Remove(statement, t.tx, t.session, ids...)
+	if err == nil && n < len(ids) {
+		var replaced int // by the consumer, in this transaction
+		replaced, err = t.store.Replaced(statement, t.tx, store.Each(tasks, func(t *task) store.Message { return t.row }))
+		if err == nil && n+replaced < len(ids) {
 			err = errHidden
 		}
+	}
+	if err != nil {
+		t.rollback()
 		return ofTransaction("remove", err)
 	}
 	if err := t.remember(statement, tasks); err != nil {

@@ -153,6 +153,13 @@ func (d *dispatcher) next(done *task) *task {
 	return nil
 }
 
+// takeNow is next for who must not wait: nil means that nothing may start.
+func (d *dispatcher) takeNow() *task {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.takeLocked()
+}
+
 func (d *dispatcher) takeLocked() *task {
 	for range d.consumers {
 		c := d.consumers[d.turn%len(d.consumers)]
@@ -190,6 +197,7 @@ func (d *dispatcher) dequeueLocked(c *consumer) *task {
 	}
 	t := c.queue[0]
 	if t.probe, _ = d.gateLocked(c, time.Now()); t.probe {
+		c.gate.probing(time.Now())
 		n = 1
 	}
 	if n > 1 {
@@ -220,7 +228,7 @@ func (d *dispatcher) fillsLocked(c *consumer) bool {
 		time.AfterFunc(until.Sub(now), func() {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.work.Signal()
+			d.work.Broadcast() // what cannot join the batch needs a worker, too
 		})
 	}
 	return true

@@ -25,10 +25,10 @@ const (
 //	}
 //
 // While it is closed nothing is claimed for the consumers that are [Gated] by it, but for
-// single messages that probe: each consumer runs one after a second, and then after twice as
-// long each time, up to 30 s. A probe that is done opens the gate. Messages that were claimed are
-// given back, and a handler that fails costs its message no attempt: nothing is written to
-// what waits.
+// single messages that probe: one starts after a second, the next two seconds later, and then
+// after twice as long each time, up to 30 s. A probe that is done opens the gate. Messages that
+// were claimed are given back, and a handler that returns an error costs its message no
+// attempt: nothing is written to what waits.
 //
 // It knows of this process only; other processes go on. The zero value is open. It is safe
 // for concurrent use, and must not be copied.
@@ -60,8 +60,9 @@ func gateOf(name string, settings bus.ConsumerConfig) (*Gate, error) {
 // errClosed stands for the reason of a gate that is closed without one.
 var errClosed = errors.New("outbox: the gate was closed")
 
-// Close closes the gate, and returns the reason, for a handler to return. What it returns
-// costs the message no attempt. While the gate is closed it notes the reason.
+// Close closes the gate, and returns an error for a handler to return, which gives the message
+// back with no attempt counted. It wraps the reason. While the gate is closed Close only notes
+// the reason.
 func (g *Gate) Close(reason error) error {
 	if reason == nil {
 		reason = errClosed
@@ -72,7 +73,7 @@ func (g *Gate) Close(reason error) error {
 		g.since, g.interval = time.Now(), firstProbe
 		g.probe = g.since.Add(g.interval)
 	}
-	return reason
+	return &bus.Verdict{Outcome: bus.Released, Err: reason}
 }
 
 // Open opens the gate. It has no effect on one that is open.
@@ -121,24 +122,23 @@ func (g *Gate) watch(d *dispatcher) (stop func()) {
 	}
 }
 
-// passed is told how a run ended that began while the gate was open, or as a probe, and
-// returns what to make of its error.
+// probing notes that a probe starts, and when the next may: however this one ends, unless it
+// opens the gate.
+func (g *Gate) probing(now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.interval = min(2*g.interval, longestProbe)
+	g.probe = now.Add(g.interval)
+}
+
+// passed is told how a run ended, and returns what to make of its error.
 func (g *Gate) passed(err error, probe bool) error {
 	outcome := bus.VerdictOf(err).Outcome
 	if probe && outcome == bus.Done {
 		g.Open()
 		return nil
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.since.IsZero() {
-		return err
-	}
-	if probe {
-		g.interval = min(2*g.interval, longestProbe)
-		g.probe = time.Now().Add(g.interval)
-	}
-	if outcome == bus.Unclassified || outcome == bus.Retried {
+	if _, _, closed := g.Closed(); closed && (outcome == bus.Unclassified || outcome == bus.Retried) {
 		return &bus.Verdict{Outcome: bus.Released, Err: err}
 	}
 	return err

@@ -86,7 +86,7 @@ func (g *group) tooLate(m *member) bool {
 	case err == bus.ErrStopping, err == bus.ErrLeaseLost:
 		m.outcome <- &bus.Verdict{Outcome: bus.Released, Err: err}
 	default:
-		g.unstarted([]*member{m}, fmt.Errorf("wait for the group's transaction: %w", err))
+		g.unstarted([]*member{m}, fmt.Errorf("wait for the others of the group: %w", err))
 	}
 	return true
 }

@@ -52,7 +52,7 @@ func InsertID(key string) Option {
 // same key the last one counts.
 //
 // A message that is running when it is replaced goes on, and the new one runs after it, or
-// beside it. Replacing waits for a transactional consumer that runs the old one. It needs
+// beside it. Crashes are not forgotten. Replacing waits for a transactional consumer that runs the old one. It needs
 // PostgreSQL or SQLite, and is an errors.ErrUnsupported elsewhere.
 func Replace(key string) Option {
 	return func(m *bus.Message) error {

@@ -39,7 +39,7 @@ func (d *dispatcher) orderSuspectsLocked(now time.Time) (order, bool) {
 		if now.Before(d.oneByOneUntil) && c != d.consumers[d.suspectTurn%len(d.consumers)] {
 			continue
 		}
-		if closed, _ := d.gateLocked(c, now); closed {
+		if closed, probes := d.gateLocked(c, now); closed && !probes {
 			continue
 		}
 		if d.hasRoomLocked(c) || c.running == d.config.Concurrency { // which is everybody's limit
@@ -144,7 +144,8 @@ func (d *dispatcher) roomsLocked(now time.Time) ([]*consumer, []int) {
 			room += c.finished.lastSecond(now)
 		}
 		room -= waiting
-		if room > 0 && room >= waiting {
+		fills := c.settings.BatchWait > 0 && len(c.queue) < c.group // it waits for more
+		if room > 0 && (room >= waiting || fills) {
 			consumers, rooms = append(consumers, c), append(rooms, room)
 		}
 	}

@@ -3,8 +3,10 @@ package outbox
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
@@ -181,11 +183,16 @@ func (r *run) reportUnregistered(ctx context.Context) {
 		return r.store.Unregistered(ctx, r.db, r.dispatcher.wants)
 	})
 	for _, s := range found {
-		if !r.warned[s] {
+		if !r.warned[s] && !r.declared(s) {
 			r.warned[s] = true
 			r.config.Logger.Warn("messages wait that no consumer registered here takes", "consumer", s.ConsumerType, "payload_type", s.PayloadType)
 		}
 	}
+}
+
+// declared tells whether this program knows that another one runs the consumer.
+func (r *run) declared(s store.Unregistered) bool {
+	return slices.ContainsFunc(r.registry.ConsumersOf(s.PayloadType), func(c bus.Consumer) bool { return slices.Contains(c.Names(), s.ConsumerType) })
 }
 
 // listen passes on wake-ups: what is committed is claimed at once, what is

@@ -47,6 +47,9 @@ func (r *run) checkRoutes(m *bus.Message) {
 		return
 	}
 	delete(m.Headers, store.ConsumersHeader)
+	if m.CreatedAt.Before(r.started) { // by a producer that may be gone
+		return
+	}
 	known := make(map[string]bool)
 	for name := range strings.SplitSeq(said, "\n") {
 		known[name] = true

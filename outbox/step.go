@@ -17,7 +17,8 @@ import (
 // message, those that have crashed before all others, one at a time and none while Run
 // runs; with names, only messages of these consumers.
 //
-// False means that no message was due, or that another process took it. The
+// False means that no message was due, that another process took it, or that a gate, a limit
+// or a rate keeps it. The
 // error is the database's, or names a consumer that is not registered; what the
 // consumer returned is written to its message, as in Run.
 //
@@ -136,7 +137,13 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 	if claimed, err := r.claimStep(wants); err != nil || !claimed {
 		return false, err
 	}
-	t := r.dispatcher.next(nil)
+	t := r.dispatcher.takeNow()
+	if t == nil { // a gate has closed meanwhile
+		for _, t := range r.dispatcher.close() {
+			r.settled(t, errUnstarted)
+		}
+		return false, nil
+	}
 	keeperCtx, stopKeeper := context.WithCancel(r.ctx)
 	keeper := background(func() { r.keeper(keeperCtx) })
 	defer func() {

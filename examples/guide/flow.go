@@ -103,6 +103,15 @@ func Forward(send func(ctx context.Context, payloadType string, payload []byte) 
 	// end
 }
 
+// Rated are consumers that call a service which takes so many calls in a time.
+func Rated(charge func(context.Context, OrderPlaced) error) []bus.Consumer {
+	return []bus.Consumer{
+		// snippet: rates
+		bus.Consume("charge", charge, bus.Rate(100, time.Second, 20)), // a hundred a second, and up to 20 at once after a rest
+		// end
+	}
+}
+
 // Limited are consumers that call services which take only so much.
 func Limited(export func(context.Context, ReportDue) error, charge func(context.Context, OrderPlaced) error) []bus.Consumer {
 	return []bus.Consumer{

@@ -199,8 +199,8 @@ func (d *Database) Transact(t Transaction) bool {
 		if _, err := tx.NewRaw("INSERT INTO effects (message, consumer) VALUES (?, ?)", t.Key.Message, t.Key.Consumer).Exec(ctx); err != nil {
 			return err
 		}
-		if removed, err := d.store.Remove(ctx, tx, store.Session{}, f.Messages[0].ID); err != nil || !removed {
-			return fmt.Errorf("remove: got %t, error %w, want true", removed, err)
+		if removed, err := d.store.Remove(ctx, tx, store.Session{}, f.Messages[0].ID); err != nil || removed != 1 {
+			return fmt.Errorf("remove: got %d, error %w, want 1", removed, err)
 		}
 		if t.RolledBack {
 			return refused

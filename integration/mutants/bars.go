@@ -13,7 +13,7 @@ func barMutants() []mutant {
 		{
 			name: "bar 3: removal outside the transaction", file: tx, suite: bar("3-commits"), says: `I6: effects other than one`,
 			changes: []change{
-				{"removed, err := t.store.Remove(statement, t.tx, t.session, ids...)", "removed, err := len(ids) > 0, statement.Err()"},
+				{"n, err := t.store.Remove(statement, t.tx, t.session, ids...)", "n, err := len(ids), statement.Err()"},
 				{"\tt.committed = true\n", "\tif _, err := r.store.Remove(own.ctx, r.db, own.session, t.row.ID); err != nil {\n\t\treturn err\n\t}\n\tt.committed = true\n"},
 			},
 		},

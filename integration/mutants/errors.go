@@ -29,7 +29,7 @@ func errorMutants() []mutant {
 		},
 		{
 			name: "settling waits for what is locked", file: "internal/store/postgres/settle.go", suite: suite{pkg: inOutbox, tests: "^TestALockedMessageHoldsUpNobody$/^postgres$"}, says: `gave up waiting: the (outcome is put aside|others are settled)|beside a locked message: the slowest|health: got .* want ready`,
-			changes: []change{{"FOR UPDATE SKIP LOCKED),\nbusy", "FOR UPDATE),\nbusy"}, {"set_config('lock_timeout', '1s', true)", "set_config('lock_timeout', '0', true)"}},
+			changes: []change{{"FOR UPDATE SKIP LOCKED),\nbusy", "FOR UPDATE),\nbusy"}, {"set_config('lock_timeout', '500ms', true)", "set_config('lock_timeout', '0', true)"}},
 		},
 		{
 			name: "what cannot be settled holds up the others", file: settling, suite: suite{pkg: inOutbox, tests: "^TestWhatCannotBeSettledIsPutAside$/^a_timeout$"}, says: `gave up waiting: the others are settled`,

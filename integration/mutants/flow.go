@@ -18,7 +18,7 @@ func flowMutants() []mutant {
 		},
 		{
 			name: "a batch that failed in part is committed", file: "outbox/batch.go", suite: on("^TestTransactionalBatches$/^sqlite$"), says: `want one in attempt`,
-			changes: []change{{"if failed > 0 {\n\t\town.rollback()", "if failed > 0 {\n\t\t_ = own.tx.Commit()"}},
+			changes: []change{{"case partlyFailed:\n\t\town.rollback()", "case partlyFailed:\n\t\t_ = own.tx.Commit()"}},
 		},
 		{
 			name: "one of a batch answers for all when the commit fails", file: "outbox/batch.go", suite: on("^TestATransactionalBatchThatCannotCommit$"), says: `want those of all but one`,
@@ -26,12 +26,23 @@ func flowMutants() []mutant {
 		},
 		{
 			name: "a closed gate counts attempts", file: "outbox/gate.go", suite: on("^TestAClosedGateWritesNothing$/^sqlite$"), says: `want 200|want it untouched`,
-			changes: []change{{"if outcome == bus.Unclassified || outcome == bus.Retried {", "if false {"}},
+			changes: []change{{"closed && (outcome == bus.Unclassified || outcome == bus.Retried)", "closed && outcome == bus.Outcome(99)"}},
 		},
 		{
-			name: "what is replaced meanwhile is lost", file: "internal/store/replace.go", suite: on("^TestNoReplacementIsLost$/^postgres$"), says: `want the last|others write the same`,
-			changes: []change{{"const replaceTries = 8", "const replaceTries = 1"}},
+			name: "what replaces a message keeps its id", file: "internal/store/postgres/insert.go", suite: on("^TestNoReplacementIsLost$/^postgres$"), says: `want the last`,
+			changes: []change{{"SET id = DEFAULT, message_id", "SET message_id"}},
 		},
+		{
+			name: "a key is not remembered", file: "outbox/task.go", suite: on("^TestAKeyStaysTakenForAPeriod$/^sqlite$"), says: `rows written`,
+			changes: []change{{"if t.message.UniqueFor <= 0 ||", "if true ||"}},
+		},
+	}
+}
+
+// boundMutants break what holds over all processes.
+func boundMutants() []mutant {
+	on := func(tests string) suite { return suite{pkg: inOutbox, tests: tests} }
+	return []mutant{
 		{
 			name: "a limit counts in one process", file: "outbox/limit.go", suite: on("^TestALimitHoldsOverAllProcesses$/^sqlite$"), says: `want 3 in 120`,
 			changes: []change{{"for _, until := range l.slots {\n\t\tif until.Sub(now) > lease/6 {\n\t\t\tn++\n\t\t}\n\t}\n\treturn n", "return l.limit"}},
@@ -49,8 +60,20 @@ func flowMutants() []mutant {
 			changes: []change{{"AND leased_until <= {now} ORDER BY n", "ORDER BY n"}},
 		},
 		{
-			name: "a key is not remembered", file: "outbox/task.go", suite: on("^TestAKeyStaysTakenForAPeriod$/^sqlite$"), says: `rows written`,
-			changes: []change{{"if t.message.UniqueFor <= 0 ||", "if true ||"}},
+			name: "the rate is not spent", file: "internal/store/dialect/rate.go", suite: on("^TestARateHoldsOverAllProcesses$/^sqlite$"), says: `or more`,
+			changes: []change{{"if r.Rate == nil || len(c.Messages) == 0 {", "if true {"}},
+		},
+		{
+			name: "the rate is not locked", file: "internal/store/dialect/rate.go", suite: on("^TestARateHoldsOverAllProcesses$/^postgres$"), says: `or more`,
+			changes: []change{{"FROM {rates} WHERE name = ? {lock}", "FROM {rates} WHERE name = ?"}},
+		},
+		{
+			name: "nothing probes when only suspects wait", file: "outbox/order.go", suite: on("^TestSomethingAlwaysProbes$/^suspects"), says: `want four probes`,
+			changes: []change{{"closed && !probes {", "closed && (!probes || true) {"}},
+		},
+		{
+			name: "what replaces a running message is postponed with it", file: "internal/store/sqlite/insert.go", suite: on("^TestWhatRunsIsNotPostponed$"), says: `one after the other`,
+			changes: []change{{"id IN (` + heldSQL + `) AS held", "id IN (` + heldSQL + `) AND FALSE AS held"}},
 		},
 	}
 }

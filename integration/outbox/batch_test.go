@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -108,6 +109,73 @@ func TestBatches(t *testing.T) {
 			t.Errorf("got %+v poisoned, want the one that failed for good", p)
 		}
 	})
+}
+
+// TestABatchIsFilled although its consumer may run but one, and more than half of it waits.
+func TestABatchIsFilled(t *testing.T) {
+	t.Parallel()
+	var seen calls
+	a := testapp.New(t, testdb.SQLite(t), bus.ConsumeBatch("c", func(_ context.Context, orders []order) error {
+		seen.add(orders)
+		return nil
+	}, bus.BatchSize(100), bus.BatchWait(time.Second), bus.Concurrency(1)))
+	r := a.Start(testapp.Fast())
+	a.ProduceMany(60)
+	testapp.Eventually(t, "they are claimed", func() bool { return r.Stats().Claimed == 60 })
+	a.ProduceMany(200)
+	testapp.Eventually(t, "nothing waits", a.Empty)
+	r.MustStop()
+	if n := len(seen.all[0]); n != 100 {
+		t.Errorf("first batch: got %d, want it filled", n)
+	}
+}
+
+// TestWhatCannotJoinABatchFindsAWorker of its own, at once.
+func TestWhatCannotJoinABatchFindsAWorker(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	started := make(chan string, 2)
+	a := testapp.New(t, testdb.SQLite(t), bus.ConsumeBatch("c", func(_ context.Context, orders []order) error {
+		started <- orders[0].ID
+		<-release
+		return nil
+	}, bus.BatchWait(50*time.Millisecond)))
+	a.Produce(order{ID: "fresh"})
+	a.Produce(order{ID: "retried"})
+	a.Exec("UPDATE consumer_messages SET attempts = 1 WHERE payload LIKE '%retried%'")
+	r := a.Start(testapp.Fast())
+	<-started
+	<-started // although the first has not ended
+	if claimed := r.Stats().Claimed; claimed != 2 {
+		t.Errorf("got %d messages claimed, want 2: none was given back", claimed)
+	}
+	close(release)
+	r.MustStop()
+}
+
+// TestABatchIsJudgedOnce when it fails as a whole: each time costs a round trip.
+func TestABatchIsJudgedOnce(t *testing.T) {
+	t.Parallel()
+	var failed atomic.Bool
+	var asked atomic.Int64
+	db := testdb.SQLite(t).WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
+		if failed.Load() && !strings.Contains(query, "count(*)") { // which is the test
+			asked.Add(1)
+		}
+	}))
+	a, _ := batchedInTx(t, db, func(context.Context, bun.Tx, []order) error {
+		if failed.Swap(true) {
+			return nil
+		}
+		return fmt.Errorf("another system: %w", &net.OpError{Op: "dial", Err: errors.New("refused")})
+	}, bus.AttemptDelay(time.Hour), bus.BatchSize(500))
+	a.ProduceMany(500)
+	r := a.Start(alone())
+	testapp.Eventually(t, "all have failed", func() bool { return a.Count("SELECT count(*) FROM consumer_messages WHERE attempts = 0") == 0 })
+	r.MustStop()
+	if n := asked.Load(); n > 100 {
+		t.Errorf("got %d statements after the failure, want a few", n)
+	}
 }
 
 // TestOneErrorIsEverybodys and who has failed comes alone.

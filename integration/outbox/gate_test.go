@@ -3,6 +3,9 @@ package outbox_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,7 +31,8 @@ func TestAClosedGateWritesNothing(t *testing.T) {
 		away.Store(true)
 		a := testapp.New(t, db, testapp.Counting("other", &others), bus.Consume("gated", func(context.Context, order) error {
 			if tries.Add(1); away.Load() {
-				return gate.Close(errAway)
+				_ = gate.Close(errAway)
+				return errAway // not what Close returned
 			}
 			return nil
 		}, outbox.Gated(&gate), bus.MaxAttempts(1)))
@@ -103,4 +107,99 @@ func TestProbesBecomeRare(t *testing.T) {
 		}
 		r.MustStop()
 	})
+}
+
+// TestSomethingAlwaysProbes, though only messages that have crashed wait, or each probe panics,
+// or many consumers share the gate; and no more often than is said.
+func TestSomethingAlwaysProbes(t *testing.T) {
+	for name, test := range map[string]struct {
+		run     func(gate *outbox.Gate) error
+		crashed bool
+	}{
+		"a panic":                 {func(*outbox.Gate) error { panic("no client") }, false},
+		"five that share it":      {func(gate *outbox.Gate) error { return gate.Close(errAway) }, false},
+		"suspects, and it closes": {func(gate *outbox.Gate) error { return gate.Close(errAway) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				var gate outbox.Gate
+				var at testapp.Moments
+				var consumers []bus.Consumer
+				for i := range 5 {
+					consumers = append(consumers, bus.Consume(fmt.Sprint("c", i), func(context.Context, order) error {
+						at.Add()
+						return test.run(&gate)
+					}, outbox.Gated(&gate)))
+				}
+				a := newApp(consumers...)
+				for range 5 {
+					a.ProduceAt(ctx, order{ID: "1"})
+				}
+				if test.crashed {
+					a.Exec("UPDATE consumer_messages SET crashes = 1")
+				}
+				began := time.Now()
+				if err := gate.Close(errAway); !errors.Is(err, errAway) {
+					t.Errorf("Close: got %v, want it to wrap the reason", err)
+				}
+				r := a.StartWith(ctx, outbox.ProcessorConfig{})
+				<-time.After(20 * time.Second)
+				r.MustStop()
+				if at.Len() > 4 || at.Len() < 4 && !test.crashed || at.Len() < 3 { // suspects come with a poll
+					t.Fatalf("got %d runs, want four probes", at.Len())
+				}
+				for i, want := range []time.Duration{1, 3, 7, 15}[:at.Len()] {
+					got := at.At(i).Sub(began).Round(time.Second)
+					if got < want*time.Second || got > want*time.Second && !test.crashed {
+						t.Errorf("probe %d: got it after %s, want %s", i, got, want*time.Second)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestWhatCloseReturnsCostsNothing, even if somebody has opened the gate meanwhile.
+func TestWhatCloseReturnsCostsNothing(t *testing.T) {
+	t.Parallel()
+	var gate outbox.Gate
+	var runs atomic.Int64
+	a := testapp.New(t, testdb.SQLite(t), bus.Consume("gated", func(context.Context, order) error {
+		if runs.Add(1) > 1 {
+			return nil
+		}
+		defer gate.Open()
+		return gate.Close(errAway)
+	}, outbox.Gated(&gate), bus.MaxAttempts(1)))
+	a.Produce(order{ID: "1"})
+	r := a.Start(testapp.Fast())
+	testapp.Eventually(t, "it ran again", a.Empty)
+	r.MustStop()
+	if len(a.Poisoned()) > 0 || runs.Load() != 2 {
+		t.Errorf("got %d runs and %d poisoned, want one more run", runs.Load(), len(a.Poisoned()))
+	}
+}
+
+// TestAStepDoesNotWaitForAGate that closes while it claims.
+func TestAStepDoesNotWaitForAGate(t *testing.T) {
+	t.Parallel()
+	var gate outbox.Gate
+	var once sync.Once
+	hooked := testdb.SQLite(t).WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
+		if strings.Contains(query, "INSERT INTO") && strings.Contains(query, "message_claims") {
+			once.Do(func() { _ = gate.Close(errAway) })
+		}
+	}))
+	a := testapp.New(t, hooked, testapp.Consumed("gated", outbox.Gated(&gate)))
+	a.Produce(order{ID: "1"})
+	p := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(hooked, a.Registry, outbox.ProcessorConfig{}))
+	for step := range 2 {
+		if ran, err := p.Step(a.Context()); ran || err != nil {
+			t.Errorf("step %d: got %v, %v, want nothing run", step, ran, err)
+		}
+	}
+	gate.Open()
+	if ran, err := p.Step(a.Context()); !ran || err != nil {
+		t.Errorf("once it is open: got %v, %v, want it run", ran, err)
+	}
 }

@@ -79,6 +79,7 @@ func TestNoReplacementIsLost(t *testing.T) {
 			newest[fmt.Sprint(k)] = new(atomic.Int64)
 		}
 		a := testapp.New(t, db, bus.Consume("c", func(_ context.Context, o order) error {
+			defer func() { <-time.After(3 * time.Millisecond) }() // is replaced while it runs
 			mu.Lock()
 			defer mu.Unlock()
 			seen[o.ID] = max(seen[o.ID], o.N)
@@ -198,4 +199,94 @@ func TestKeysThatAskForMoreAreChecked(t *testing.T) {
 			t.Errorf("on MariaDB: got %v, want %v", err, errors.ErrUnsupported)
 		}
 	}
+}
+
+// TestReplacingNeverFails, however many write the same keys, in whatever batches, beside
+// processors and others that produce them.
+func TestReplacingNeverFails(t *testing.T) {
+	t.Parallel()
+	a := testapp.New(t, testdb.Postgres(t), testapp.Consumed("c"))
+	r := a.Start(testapp.Fast())
+	var producers sync.WaitGroup
+	for p := range 8 {
+		producers.Go(func() {
+			for i := range 60 {
+				items := make([]outbox.Item, 10)
+				for j := range items {
+					key := fmt.Sprint("k", (i*7+j*13+p*5)%25)
+					option := outbox.Debounce(key, time.Millisecond, 5*time.Millisecond)
+					if p%4 == 0 {
+						option = outbox.InsertID(key)
+					}
+					items[j] = outbox.Item{Payload: order{ID: key}, Options: []outbox.Option{option}}
+				}
+				err := a.Producer.RunInTx(a.Context(), a.DB, func(ctx context.Context, tx bun.Tx) error {
+					_, err := a.Producer.ProduceMany(ctx, tx, items...)
+					return err
+				})
+				if err != nil {
+					t.Errorf("produce: %v", err)
+				}
+			}
+		})
+	}
+	producers.Wait()
+	testapp.Eventually(t, "nothing waits", a.Empty)
+	r.MustStop()
+}
+
+// TestWhatRunsIsNotPostponed: what replaces a message that runs begins anew, so that one that
+// is produced all the time runs as often as its bound says.
+func TestWhatRunsIsNotPostponed(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var g gauge
+		a := newApp(bus.Consume("c", g.work(3*time.Second)))
+		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		for range 240 {
+			a.ProduceAt(ctx, order{ID: "1"}, outbox.Debounce("k", time.Second, 10*time.Second))
+			<-time.After(500 * time.Millisecond)
+		}
+		testapp.Sooner(t, "nothing waits", a.Empty)
+		r.MustStop()
+		if g.runs.Load() < 10 || g.runs.Load() > 13 || g.most.Load() != 1 {
+			t.Errorf("got %d runs, up to %d at once, want 12 in two minutes, one after the other", g.runs.Load(), g.most.Load())
+		}
+	})
+}
+
+// TestAConsumerReplacesItsOwnMessage in its transaction, which removes the old one.
+func TestAConsumerReplacesItsOwnMessage(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var runs atomic.Int64
+		var a *app
+		a = testapp.New(t, db, outbox.ConsumeTx("c", func(ctx context.Context, tx bun.Tx, o order) error {
+			if runs.Add(1); o.N > 0 {
+				return nil
+			}
+			_, err := a.Producer.Produce(ctx, tx, order{ID: "next", N: 1}, outbox.Replace("k"))
+			return err
+		}, bus.MaxAttempts(1)))
+		a.Produce(order{ID: "first"}, outbox.InsertID("k"))
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "nothing waits", a.Empty)
+		r.MustStop()
+		if runs.Load() != 2 || len(a.Poisoned()) > 0 {
+			t.Errorf("got %d runs and %+v poisoned, want the message and the one that replaced it", runs.Load(), a.Poisoned())
+		}
+	})
+}
+
+// TestReplacingKeepsCrashes: a payload that kills processes does not look new each time.
+func TestReplacingKeepsCrashes(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		a.Produce(order{ID: "1"}, outbox.InsertID("k"))
+		a.Exec("UPDATE consumer_messages SET crashes = 2, attempts = 3")
+		a.Produce(order{ID: "2"}, outbox.Replace("k"))
+		if row := a.Pending()[0]; row.Crashes != 2 || row.Attempts != 0 {
+			t.Errorf("got %+v, want the crashes, and no attempts", row)
+		}
+	})
 }

@@ -371,8 +371,8 @@ func (s *stress) transact(owner string, c store.Claim, hold time.Duration) {
 				return err
 			}
 			<-time.After(hold / time.Duration(len(c.Messages)))
-			if removed, err := s.Remove(ctx, tx, store.Session{}, m.ID); err != nil || !removed {
-				return fmt.Errorf("remove: got %t, error %v, want true", removed, err)
+			if removed, err := s.Remove(ctx, tx, store.Session{}, m.ID); err != nil || removed != 1 {
+				return fmt.Errorf("remove: got %d, error %v, want 1", removed, err)
 			}
 			return nil
 		})

@@ -43,12 +43,12 @@ func Statements(rows []dialect.NewMessage) int {
 // orders tells whether an insert id asks for more than not to be pending twice.
 func orders(row dialect.NewMessage) bool { return row.Replace || row.UniqueFor > 0 }
 
-// chunks are rows that go together: not too many bytes, and all or none of them replacing.
+// chunks are rows that go together: not too many bytes, and all of one kind.
 func chunks(rows []dialect.NewMessage) (all [][]dialect.NewMessage) {
 	for _, chunk := range dialect.Cut(rows, dialect.InsertBytes, func(row dialect.NewMessage) int { return len(row.Payload) + len(row.Headers) }) {
 		for len(chunk) > 0 {
 			n := 1
-			for n < len(chunk) && chunk[n].Replace == chunk[0].Replace && (chunk[n].UniqueFor > 0) == (chunk[0].UniqueFor > 0) {
+			for n < len(chunk) && chunk[n].Replace == chunk[0].Replace && chunk[n].MaxPostponed == chunk[0].MaxPostponed && (chunk[n].UniqueFor > 0) == (chunk[0].UniqueFor > 0) {
 				n++
 			}
 			all, chunk = append(all, chunk[:n]), chunk[n:]

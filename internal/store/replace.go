@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -13,67 +12,23 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// replaceTries is how often a row is written anew that has met another with its insert id.
-const replaceTries = 8
-
-var errContended = errors.New("others write the same insert id all the time")
-
 // replace has rows take the place of those that are pending with their insert ids. A new row
-// is what makes that safe: who runs the old one finds nothing to remove, and so cannot remove
-// a payload that it has not seen.
+// id is what makes that safe: who runs the old message finds nothing to remove, and so cannot
+// remove a payload that it has not seen.
 func (s *Store) replace(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
-	left := latest(rows)
-	first := make(map[dialect.PendingKey]dialect.Superseded)
-	for range replaceTries {
-		if err := s.supersede(ctx, db, left, first); err != nil {
-			return nil, err
-		}
-		placed := slices.Clone(left)
-		for i := range placed {
-			if old, ok := first[placed[i].Key()]; ok {
-				place(&placed[i], old)
-			} else if placed[i].MaxPostponed > 0 {
-				placed[i].Delay = min(placed[i].Delay, placed[i].MaxPostponed)
-			}
-		}
-		written, err := insertApart(placed, func(rows []dialect.NewMessage) ([]uuid.UUID, error) { return s.dialect.InsertKeyed(ctx, db, rows) })
-		if err != nil {
-			return nil, err
-		}
-		done := make(map[dialect.PendingKey]bool, len(written))
-		for _, row := range written {
-			ids, done[row.Key()] = append(ids, row.MessageID), true
-		}
-		left = slices.DeleteFunc(left, func(row dialect.NewMessage) bool { return done[row.Key()] })
-		if len(left) == 0 {
-			return ids, nil
+	rows = latest(rows)
+	if err := s.replaceFormer(ctx, db, rows); err != nil {
+		return nil, err
+	}
+	for i := range rows {
+		if row := &rows[i]; row.MaxPostponed > 0 && row.CreatedAt.IsZero() {
+			row.Delay = min(row.Delay, row.MaxPostponed)
 		}
 	}
-	return nil, fmt.Errorf("insert id %q: %w", left[0].InsertID, errContended)
-}
-
-// insertApart inserts rows of a message apart from each other, to know which were written,
-// and those that have another's place apart from those that do not.
-func insertApart(rows []dialect.NewMessage, insert func([]dialect.NewMessage) ([]uuid.UUID, error)) (written []dialect.NewMessage, err error) {
-	for len(rows) > 0 {
-		seen := make(map[uuid.UUID]bool)
-		n := 0
-		for n < len(rows) && !seen[rows[n].MessageID] && rows[n].CreatedAt.IsZero() == rows[0].CreatedAt.IsZero() {
-			seen[rows[n].MessageID] = true
-			n++
-		}
-		ids, err := insert(rows[:n])
-		if err != nil {
-			return nil, err
-		}
-		for _, row := range rows[:n] {
-			if slices.Contains(ids, row.MessageID) {
-				written = append(written, row)
-			}
-		}
-		rows = rows[n:]
+	if err := s.dialect.Replace(ctx, db, rows); err != nil {
+		return nil, err
 	}
-	return written, nil
+	return dialect.Each(rows, func(row dialect.NewMessage) uuid.UUID { return row.MessageID }), nil
 }
 
 // latest drops rows that a later one of the batch replaces. The rows are sorted by their keys.
@@ -86,71 +41,54 @@ func latest(rows []dialect.NewMessage) (last []dialect.NewMessage) {
 	return last
 }
 
-// supersede deletes what is pending with the keys of the rows, also under former names of
-// their consumers, and keeps what was there, by the present name.
-func (s *Store) supersede(ctx context.Context, db bun.IDB, rows []dialect.NewMessage, first map[dialect.PendingKey]dialect.Superseded) error {
-	present := make(map[dialect.PendingKey]dialect.PendingKey, len(rows))
+// replaceFormer removes what is pending under former names of the rows' consumers, and gives
+// the rows its place.
+func (s *Store) replaceFormer(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
+	of := make(map[dialect.PendingKey]*dialect.NewMessage)
 	var keys []dialect.PendingKey
-	for _, row := range rows {
-		for _, name := range append([]string{row.ConsumerType}, row.FormerConsumers...) {
-			key := dialect.PendingKey{InsertID: row.InsertID, ConsumerType: name}
-			present[key], keys = row.Key(), append(keys, key)
+	for i := range rows {
+		for _, name := range rows[i].FormerConsumers {
+			key := dialect.PendingKey{InsertID: rows[i].InsertID, ConsumerType: name}
+			of[key], keys = &rows[i], append(keys, key)
 		}
+	}
+	if len(keys) == 0 {
+		return nil
 	}
 	slices.SortFunc(keys, dialect.PendingKey.Compare)
 	gone, err := s.dialect.Supersede(ctx, db, keys)
-	if err != nil {
-		return err
-	}
 	for _, old := range gone {
-		first[present[dialect.PendingKey{InsertID: old.InsertID, ConsumerType: old.ConsumerType}]] = old
+		of[dialect.PendingKey{InsertID: old.InsertID, ConsumerType: old.ConsumerType}].TakePlace(old)
 	}
-	return nil
-}
-
-// place gives a row the place of another: when that was created, and due no sooner, but
-// within the bound.
-func place(row *dialect.NewMessage, old dialect.Superseded) {
-	row.CreatedAt = old.CreatedAt.Time
-	due := row.AvailableAt
-	if due.IsZero() {
-		due = old.Now.Add(row.Delay)
-	}
-	if old.AvailableAfter.After(due) {
-		due = old.AvailableAfter.Time
-	}
-	if bound := row.CreatedAt.Add(row.MaxPostponed); row.MaxPostponed > 0 && due.After(bound) {
-		due = bound
-	}
-	row.AvailableAt, row.Delay = due, 0
+	return err
 }
 
 // insertRarely leaves out rows, too, whose insert ids are still taken since their last
 // message was consumed. It looks once they are written: who consumes that message removes it,
 // and so is waited for.
 func (s *Store) insertRarely(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
-	written, err := insertApart(rows, func(rows []dialect.NewMessage) ([]uuid.UUID, error) { return s.insertUnique(ctx, db, rows) })
-	if err != nil || len(written) == 0 {
+	ids, err = s.insertUnique(ctx, db, rows)
+	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	insertIDs := slices.Compact(dialect.Each(written, func(row dialect.NewMessage) string { return row.InsertID }))
+	insertIDs := slices.Compact(dialect.Each(rows, func(row dialect.NewMessage) string { return row.InsertID }))
 	var taken []dialect.PendingKey
 	err = s.names.Query(ctx, db, `SELECT insert_id, consumer_type FROM {recent} WHERE insert_id IN (?) AND until > {now}`, bun.List(insertIDs)).Scan(ctx, &taken)
-	if err != nil {
-		return nil, err
+	if err != nil || len(taken) == 0 {
+		return ids, err
 	}
-	var again []dialect.PendingKey
-	for _, row := range written {
-		if slices.ContainsFunc(taken, func(k dialect.PendingKey) bool {
+	again := slices.DeleteFunc(slices.Clone(rows), func(row dialect.NewMessage) bool {
+		return !slices.ContainsFunc(taken, func(k dialect.PendingKey) bool {
 			return k.InsertID == row.InsertID && (k.ConsumerType == row.ConsumerType || slices.Contains(row.FormerConsumers, k.ConsumerType))
-		}) {
-			again = append(again, row.Key())
-		} else {
-			ids = append(ids, row.MessageID)
-		}
+		})
+	})
+	if len(again) == 0 {
+		return ids, nil
 	}
-	if len(again) > 0 {
-		_, err = s.dialect.Supersede(ctx, db, again)
+	withdrawn, err := s.dialect.Withdraw(ctx, db, again)
+	for _, id := range withdrawn {
+		i := slices.Index(ids, id)
+		ids = slices.Delete(ids, i, i+1)
 	}
 	return ids, err
 }
@@ -158,6 +96,10 @@ func (s *Store) insertRarely(ctx context.Context, db bun.IDB, rows []dialect.New
 // Remember has the insert ids of consumed messages stay taken. It is part of the transaction
 // in which the messages are removed.
 func (s *Store) Remember(ctx context.Context, tx bun.IDB, all []dialect.Recent) error {
+	if len(all) == 0 || s.Supersedes() != nil {
+		return nil
+	}
+	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b dialect.Recent) int { // so that no two can deadlock
 		return cmp.Or(a.Compare(b.PendingKey), cmp.Compare(b.For, a.For))
 	})
@@ -182,10 +124,10 @@ func (s *Store) Remember(ctx context.Context, tx bun.IDB, all []dialect.Recent) 
 	return nil
 }
 
-// consumed lists the insert ids that are to stay taken.
-func consumed(results []dialect.Result) (all []dialect.Recent) {
+// consumed lists the insert ids that stay taken of results that were written.
+func consumed(results []dialect.Result, settled dialect.Settled) (all []dialect.Recent) {
 	for _, r := range results {
-		if r.Recent != nil && r.Outcome == dialect.Done {
+		if r.Outcome == dialect.Done && slices.Contains(settled.Live, r.Claim) && !slices.ContainsFunc(settled.Busy, func(b dialect.Result) bool { return b.Message == r.Message }) {
 			all = append(all, *r.Recent)
 		}
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -37,15 +38,15 @@ func (s *Store) SettleFree(ctx context.Context, db *bun.DB, owner string, lease 
 
 func (s *Store) settleWith(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool) (dialect.Settled, error) {
 	return retried(ctx, db, func(db bun.IDB) (settled dialect.Settled, err error) {
-		messages := consumed(results)
-		if messages == nil {
+		recent := slices.DeleteFunc(slices.Clone(results), func(r dialect.Result) bool { return r.Recent == nil })
+		if len(recent) == 0 {
 			return s.dialect.Settle(ctx, db, owner, lease, results, freeOnly)
 		}
 		err = txn.InTx(ctx, db, func(tx bun.Tx) (err error) {
-			if err = s.Remember(ctx, tx, messages); err == nil {
-				settled, err = s.dialect.Settle(ctx, tx, owner, lease, results, freeOnly)
+			if settled, err = s.dialect.Settle(ctx, tx, owner, lease, results, freeOnly); err != nil {
+				return err
 			}
-			return err
+			return s.Remember(ctx, tx, consumed(recent, settled))
 		})
 		return settled, err
 	})
@@ -92,11 +93,27 @@ func (s *Store) Interrupt(ctx context.Context, db *bun.DB, session dialect.Sessi
 }
 
 // Remove deletes messages that were fenced in a session, as its transaction began: what a
-// consumer has done to its search_path or role does not count any more. False means that
-// some of them are not to be found.
-func (s *Store) Remove(ctx context.Context, tx bun.IDB, session dialect.Session, ids ...int64) (bool, error) {
-	n, err := s.dialect.Remove(ctx, tx, session, ids)
-	return n == len(ids), err
+// consumer has done to its search_path or role does not count any more. It returns how many
+// there were.
+func (s *Store) Remove(ctx context.Context, tx bun.IDB, session dialect.Session, ids ...int64) (int, error) {
+	return s.dialect.Remove(ctx, tx, session, ids)
+}
+
+// Replaced counts messages that have taken the place of others, in a transaction that has
+// these locked, or has removed them, and so did it itself.
+func (s *Store) Replaced(ctx context.Context, tx bun.IDB, others []dialect.Message) (n int, err error) {
+	for _, m := range others {
+		if m.InsertID == "" {
+			continue
+		}
+		var there int
+		err := s.names.Query(ctx, tx, `SELECT count(*) FROM {messages} m WHERE {keyed} AND m.consumer_type = ? AND m.id <> ?`, m.InsertID, m.ConsumerType, m.ID).Scan(ctx, &there)
+		if err != nil {
+			return 0, err
+		}
+		n += there
+	}
+	return n, nil
 }
 
 // Savepoint marks the state of a transaction for [Store.Undo] to go back to. It

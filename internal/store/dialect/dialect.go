@@ -30,6 +30,11 @@ type Dialect interface {
 	// InsertKeyed leaves out rows whose insert id is pending, and returns the
 	// message ids of the others.
 	InsertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]uuid.UUID, error)
+	// Replace inserts rows in the place of those that are pending with their insert ids, in
+	// the order in which producers lock them. All have one MaxPostponed, and no two one key.
+	Replace(ctx context.Context, db bun.IDB, rows []NewMessage) error
+	// Withdraw deletes those of the rows that were inserted, and returns their message ids.
+	Withdraw(ctx context.Context, db bun.IDB, rows []NewMessage) ([]uuid.UUID, error)
 	// Supersede deletes the pending messages with these keys, claimed or not, in the order
 	// in which producers lock them, and returns what they were.
 	Supersede(ctx context.Context, tx bun.IDB, keys []PendingKey) ([]Superseded, error)

@@ -64,7 +64,9 @@ type Superseded struct {
 	ConsumerType   string `bun:"consumer_type"`
 	CreatedAt      Moment `bun:"created_at"`
 	AvailableAfter Moment `bun:"available_after"`
-	Now            Moment `bun:"now"` // the database's clock
+	Crashes        int    `bun:"crashes"`
+	Held           bool   `bun:"held"` // somebody has claimed it
+	Now            Moment `bun:"now"`  // the database's clock
 }
 
 // Compare gives keys the order in which they are locked.

@@ -32,6 +32,27 @@ type NewMessage struct {
 	UniqueFor time.Duration
 	// CreatedAt is when the first message was created in whose place this one is; zero is now.
 	CreatedAt time.Time
+	// Crashes are those of that message.
+	Crashes int
+}
+
+// TakePlace gives the row the place of a pending one: when the first of them was created, and
+// due no sooner, but within the bound. One that runs is not waited for: a new row begins.
+func (row *NewMessage) TakePlace(old Superseded) {
+	row.Crashes = old.Crashes
+	if old.Held {
+		return
+	}
+	row.CreatedAt = old.CreatedAt.Time
+	due := row.AvailableAt
+	if due.IsZero() {
+		due = old.Now.Add(row.Delay)
+	}
+	due = later(due, old.AvailableAfter.Time)
+	if bound := row.CreatedAt.Add(row.MaxPostponed); row.MaxPostponed > 0 && due.After(bound) {
+		due = bound
+	}
+	row.AvailableAt, row.Delay = due, 0
 }
 
 // Key is the unique key that the message will have.

@@ -72,6 +72,14 @@ func (m *database) Supersedes() error {
 	return fmt.Errorf("to replace pending messages, or keep insert ids taken, needs PostgreSQL or SQLite: %w", errors.ErrUnsupported)
 }
 
+func (m *database) Replace(context.Context, bun.IDB, []dialect.NewMessage) error {
+	return m.Supersedes()
+}
+
+func (m *database) Withdraw(context.Context, bun.IDB, []dialect.NewMessage) ([]uuid.UUID, error) {
+	return nil, m.Supersedes()
+}
+
 func (m *database) Supersede(context.Context, bun.IDB, []dialect.PendingKey) ([]dialect.Superseded, error) {
 	return nil, m.Supersedes()
 }

@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
@@ -23,7 +25,7 @@ FROM (SELECT ? AS id, ? AS consumer, ? AS kind, ? AS payload, ? AS headers, ? AS
 const fewRows = 6
 
 func (p *database) insertQuery(ctx context.Context, db bun.IDB, rows []dialect.NewMessage, suffix string) *bun.RawQuery {
-	if len(rows) <= fewRows || !rows[0].CreatedAt.IsZero() {
+	if len(rows) <= fewRows {
 		statement, values := p.InsertMessages(ctx, rows)
 		return p.Query(ctx, db, statement+suffix, values...)
 	}
@@ -85,18 +87,53 @@ func (p *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.N
 	return ids, err
 }
 
+// replaceSQL updates what is pending, also its id, row by row: who meets another's row waits
+// for that, and nobody loses. Of a message that runs the new one does not take the place.
+const replaceSQL = ` ON CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO UPDATE SET id = DEFAULT, message_id = EXCLUDED.message_id,
+  payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers, attempts = 0, errors = NULL,
+  created_at = CASE WHEN m.id IN (` + heldSQL + `) THEN EXCLUDED.created_at ELSE LEAST(m.created_at, EXCLUDED.created_at) END,
+  available_after = CASE WHEN m.id IN (` + heldSQL + `) THEN EXCLUDED.available_after
+    ELSE ? END`
+
+func (p *database) Replace(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
+	due := "GREATEST(m.available_after, EXCLUDED.available_after)"
+	if most := rows[0].MaxPostponed; most > 0 {
+		due = fmt.Sprintf("LEAST(%s, LEAST(m.created_at, EXCLUDED.created_at) + %d * interval '1 microsecond')", due, most.Microseconds())
+	}
+	statement, values := p.InsertMessages(ctx, rows)
+	statement = strings.Replace(statement, "{messages} (", "{messages} AS m (", 1)
+	_, err := p.Query(ctx, db, statement+replaceSQL, append(values, bun.Safe(due))...).Exec(ctx)
+	return err
+}
+
+const withdrawSQL = `
+DELETE FROM {messages} m USING unnest(?::text[], ?::text[], ?::uuid[]) k(insert_id, consumer, message_id)
+WHERE m.insert_id = k.insert_id AND m.consumer_type = k.consumer AND m.message_id = k.message_id AND m.insert_id IS NOT NULL RETURNING m.message_id`
+
+func (p *database) Withdraw(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
+	keys := dialect.Each(rows, dialect.NewMessage.Key)
+	insertIDs, consumers := keyColumns(keys)
+	messages := dialect.Each(rows, func(row dialect.NewMessage) string { return row.MessageID.String() })
+	err = p.Query(ctx, db, withdrawSQL, insertIDs, consumers, pgdialect.Array(messages)).Scan(ctx, &ids)
+	return ids, err
+}
+
+// keyColumns are keys turned on their side.
+func keyColumns(keys []dialect.PendingKey) (insertIDs, consumers any) {
+	return pgdialect.Array(dialect.Each(keys, func(k dialect.PendingKey) string { return k.InsertID })),
+		pgdialect.Array(dialect.Each(keys, func(k dialect.PendingKey) string { return k.ConsumerType }))
+}
+
 const supersedeSQL = `
 WITH l AS MATERIALIZED (
   SELECT m.id FROM unnest(?::text[], ?::text[]) k(insert_id, consumer) JOIN {messages} m ON m.insert_id = k.insert_id AND m.consumer_type = k.consumer
   WHERE m.insert_id IS NOT NULL ORDER BY m.insert_id COLLATE "C", m.consumer_type COLLATE "C" FOR UPDATE OF m)
-DELETE FROM {messages} m USING l WHERE m.id = l.id RETURNING m.insert_id, m.consumer_type, m.created_at, m.available_after, {now} AS now`
+DELETE FROM {messages} m USING l WHERE m.id = l.id
+RETURNING m.insert_id, m.consumer_type, m.created_at, m.available_after, m.crashes, m.id IN (` + heldSQL + `) AS held, {now} AS now`
 
 func (p *database) Supersede(ctx context.Context, tx bun.IDB, keys []dialect.PendingKey) (gone []dialect.Superseded, err error) {
-	insertIDs, consumers := make([]string, len(keys)), make([]string, len(keys))
-	for i, k := range keys {
-		insertIDs[i], consumers[i] = k.InsertID, k.ConsumerType
-	}
-	err = p.Query(ctx, tx, supersedeSQL, pgdialect.Array(insertIDs), pgdialect.Array(consumers)).Scan(ctx, &gone)
+	insertIDs, consumers := keyColumns(keys)
+	err = p.Query(ctx, tx, supersedeSQL, insertIDs, consumers).Scan(ctx, &gone)
 	return gone, err
 }
 

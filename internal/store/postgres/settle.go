@@ -13,7 +13,7 @@ import (
 
 // brieflySQL bounds what the statement around it waits for a lock. It must be evaluated
 // before the locks are taken, so it is joined to the first rows that are locked.
-const brieflySQL = `(SELECT set_config('lock_timeout', '1s', true) OFFSET 0) s`
+const brieflySQL = `(SELECT set_config('lock_timeout', '500ms', true) OFFSET 0) s`
 
 // finishSQL ends claims of which every message is done. What is left in a claim
 // is a subset of what its owner took, so the ids need not be sent.

@@ -21,9 +21,49 @@ func (s *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.N
 	return ids, err
 }
 
+// Replace removes what is pending and writes new rows: there is no other writer meanwhile.
+func (s *database) Replace(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
+	gone, err := s.Supersede(ctx, db, dialect.Each(rows, dialect.NewMessage.Key))
+	if err != nil {
+		return err
+	}
+	for _, old := range gone {
+		for i := range rows {
+			if rows[i].Key() == (dialect.PendingKey{InsertID: old.InsertID, ConsumerType: old.ConsumerType}) {
+				rows[i].TakePlace(old)
+			}
+		}
+	}
+	if err := s.Insert(ctx, db, rows); err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if row.Crashes == 0 {
+			continue
+		}
+		_, err := s.Query(ctx, db, `UPDATE {messages} SET crashes = ? WHERE insert_id = ? AND consumer_type = ?`, row.Crashes, row.InsertID, row.ConsumerType).Exec(ctx)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const withdrawSQL = `
+DELETE FROM {messages} WHERE insert_id IS NOT NULL AND (insert_id, consumer_type, message_id) IN (SELECT j.value ->> 0, j.value ->> 1, j.value ->> 2 FROM json_each(?) j)
+RETURNING message_id`
+
+func (s *database) Withdraw(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
+	list := dialect.Each(rows, func(row dialect.NewMessage) [3]string {
+		return [3]string{row.InsertID, row.ConsumerType, row.MessageID.String()}
+	})
+	err = s.Query(ctx, db, withdrawSQL, dialect.AsJSON(list)).Scan(ctx, &ids)
+	return ids, err
+}
+
 const supersedeSQL = `
 DELETE FROM {messages} WHERE insert_id IS NOT NULL AND (insert_id, consumer_type) IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j)
-RETURNING insert_id, consumer_type, created_at, available_after, {now} AS now`
+RETURNING insert_id, consumer_type, created_at, available_after, crashes, id IN (` + heldSQL + `) AS held, {now} AS now`
 
 func (s *database) Supersede(ctx context.Context, tx bun.IDB, keys []dialect.PendingKey) (gone []dialect.Superseded, err error) {
 	pairs := dialect.Each(keys, func(k dialect.PendingKey) [2]string { return [2]string{k.InsertID, k.ConsumerType} })

@@ -67,8 +67,8 @@ func (k *kit) fenced(what string, f store.Fence, want bool) {
 // removing removes the message of a fence.
 func (k *kit) removing(f store.Fence) func(context.Context, bun.Tx) error {
 	return func(ctx context.Context, tx bun.Tx) error {
-		if removed, err := k.store.Remove(ctx, tx, store.Session{}, f.Messages[0].ID); err != nil || !removed {
-			return fmt.Errorf("remove: got %t, error %v, want true", removed, err)
+		if removed, err := k.store.Remove(ctx, tx, store.Session{}, f.Messages[0].ID); err != nil || removed != 1 {
+			return fmt.Errorf("remove: got %d, error %v, want 1", removed, err)
 		}
 		return nil
 	}
@@ -125,14 +125,14 @@ func fenceSeveral(k *kit) {
 		slices.Sort(held)
 		equal(k, "fenced", held, []int64{ids[0], ids[3], ids[4]})
 		removed, err := k.store.Remove(ctx, tx, store.Session{}, held...)
-		equal(k, "removed", removed, true)
+		equal(k, "removed", removed, 3)
 		return err
 	})
 	k.must("transaction", err)
 	equal(k, "messages", k.pending(), []int64{ids[1], ids[2]})
 	removed, err := k.store.Remove(k.ctx, k.db, store.Session{}, ids[0], ids[1])
 	k.must("remove again", err)
-	equal(k, "all removed, though one was gone", removed, false)
+	equal(k, "removed, though one was gone", removed, 1)
 }
 
 func undoPart(k *kit) {
@@ -217,7 +217,7 @@ func fenceRolledBack(k *kit) {
 
 func removeOnce(k *kit) {
 	ids := k.add("c", 2)
-	for _, want := range []bool{true, false} {
+	for _, want := range []int{1, 0} {
 		removed, err := k.store.Remove(k.ctx, k.db, store.Session{}, ids[0])
 		k.must("remove", err)
 		equal(k, "removed", removed, want)

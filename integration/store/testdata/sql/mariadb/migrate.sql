@@ -139,6 +139,12 @@ CREATE TABLE IF NOT EXISTS `app_message_slots` (
   PRIMARY KEY (name, n)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
+-- How far the rates of consumers are spent: the instant up to which what was claimed has used them.
+CREATE TABLE IF NOT EXISTS `app_message_rates` (
+  name    VARCHAR(255) PRIMARY KEY NOT NULL,
+  used_to BIGINT NOT NULL
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
+
 INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
 VALUES (5, CURRENT_TIMESTAMP);
 

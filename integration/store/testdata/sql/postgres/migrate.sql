@@ -251,6 +251,12 @@ CREATE TABLE "app_message_slots" (
   PRIMARY KEY (name, n)
 ) WITH (fillfactor = 50);
 
+-- How far the rates of consumers are spent: the instant up to which what was claimed has used them.
+CREATE TABLE "app_message_rates" (
+  name    text PRIMARY KEY NOT NULL,
+  used_to timestamptz NOT NULL
+) WITH (fillfactor = 10);
+
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (5, CURRENT_TIMESTAMP);
 

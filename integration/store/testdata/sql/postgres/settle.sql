@@ -1,6 +1,6 @@
-PREPARE asyncmonolith_settle_8d201e7102c595bf AS 
+PREPARE asyncmonolith_settle_9cab2cb478160f1c AS 
 WITH live AS MATERIALIZED (
-  SELECT c.id, c.message_ids FROM (SELECT set_config('lock_timeout', '1s', true) OFFSET 0) s, "app_message_claims" c WHERE c.id = ANY($1::bigint[]) AND c.owner = $2 ORDER BY c.id FOR UPDATE OF c),
+  SELECT c.id, c.message_ids FROM (SELECT set_config('lock_timeout', '500ms', true) OFFSET 0) s, "app_message_claims" c WHERE c.id = ANY($1::bigint[]) AND c.owner = $2 ORDER BY c.id FOR UPDATE OF c),
 held AS MATERIALIZED (SELECT l.id AS cid, u.mid FROM live l CROSS JOIN LATERAL unnest(l.message_ids) u(mid)),
 res AS MATERIALIZED (
   SELECT r.* FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::text[], $8::text[])
@@ -29,4 +29,4 @@ upd AS (
   FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))
 SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages FROM live l;
 
-EXECUTE asyncmonolith_settle_8d201e7102c595bf('{1,2}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', '{1,1,1,2}', '{1,2,4,9}', '{"failed","release","done","poison"}', '{10000000,0,0,0}', '{"[{\"attempt\":1,\"error\":\"it''s \\\"bad\\\"\"}]","","","[]"}', '{"","","","attempts used up"}', 30000000);
+EXECUTE asyncmonolith_settle_9cab2cb478160f1c('{1,2}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', '{1,1,1,2}', '{1,2,4,9}', '{"failed","release","done","poison"}', '{10000000,0,0,0}', '{"[{\"attempt\":1,\"error\":\"it''s \\\"bad\\\"\"}]","","","[]"}', '{"","","","attempts used up"}', 30000000);

@@ -1,1 +1,1 @@
-EXECUTE asyncmonolith_settle_8d201e7102c595bf('{3}', 'poisoner', '{3}', '{20}', '{"poison"}', '{0}', '{""}', '{""}', 60000000);
+EXECUTE asyncmonolith_settle_9cab2cb478160f1c('{3}', 'poisoner', '{3}', '{20}', '{"poison"}', '{0}', '{""}', '{""}', 60000000);

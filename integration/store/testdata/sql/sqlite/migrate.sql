@@ -222,6 +222,12 @@ CREATE TABLE "app_message_slots" (
   PRIMARY KEY (name, n)
 );
 
+-- How far the rates of consumers are spent: the instant up to which what was claimed has used them.
+CREATE TABLE "app_message_rates" (
+  name    TEXT PRIMARY KEY NOT NULL,
+  used_to INTEGER NOT NULL
+);
+
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (5, CURRENT_TIMESTAMP);
 
