@@ -41,7 +41,7 @@ func (a *Admin) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation,
 	if err != nil {
 		return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
 	}
-	row, found, err := st.PendingMessage(ctx, db, id, true)
+	row, found, err := st.PendingMessage(ctx, db, id, false)
 	if err != nil {
 		return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
 	}
@@ -53,7 +53,7 @@ func (a *Admin) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation,
 				return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
 			}
 		}
-		e.Message.Payload, e.Message.Headers, e.Message.Errors = nil, nil, nil
+		e.Message.Headers = nil
 		return e, nil
 	}
 	poisoned, err := st.PoisonedMessages(ctx, db, store.PoisonFilter{IDs: []int64{id}}, 1)

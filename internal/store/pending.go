@@ -121,9 +121,9 @@ func (s *Store) around(messages string) string {
 	return strings.Replace(pendingAround, "{messages of}", messages, 1)
 }
 
-// PendingMessage reads one message; full adds its payload, headers and errors.
+// PendingMessage reads one message with its headers; full adds its payload and errors.
 func (s *Store) PendingMessage(ctx context.Context, db bun.IDB, id int64, full bool) (Pending, bool, error) {
-	columns := pendingColumns
+	columns := pendingColumns + ", m.headers"
 	if full {
 		columns = dialect.MessageColumns
 	}

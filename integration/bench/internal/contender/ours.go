@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,6 +27,12 @@ import (
 type Variant struct {
 	// Processor is the processor's configuration.
 	Processor outbox.ProcessorConfig
+	// Options are given to the plain consumers.
+	Options []bus.ConsumerOption
+	// Batch is how many messages a plain consumer gets at once. Defaults to single ones.
+	Batch int
+	// Spin is for how long each call of a plain consumer keeps a processor busy.
+	Spin time.Duration
 	// TxOptions are given to the transactional consumer.
 	TxOptions []bus.ConsumerOption
 	// Consumers is how many consumers each message has. Defaults to 1.
@@ -153,9 +160,12 @@ func (s *ours) consumers() []bus.Consumer {
 	consumers := make([]bus.Consumer, s.variant.Consumers)
 	for i := range consumers {
 		name := fmt.Sprintf("%s-%d", s.variant.Consumer, i)
-		if s.work.Transactional {
+		switch {
+		case s.work.Transactional:
 			consumers[i] = outbox.ConsumeTx(name, s.insertEffect, s.variant.TxOptions...)
-		} else {
+		case s.variant.Batch > 0:
+			consumers[i] = bus.ConsumeBatch(name, s.countBatch, append(s.options(), bus.BatchSize(s.variant.Batch))...)
+		default:
 			consumers[i] = bus.Consume(name, s.count, s.options()...)
 		}
 	}
@@ -163,10 +173,25 @@ func (s *ours) consumers() []bus.Consumer {
 }
 
 func (s *ours) options() []bus.ConsumerOption {
-	if s.variant.Failing == 0 {
-		return nil
+	options := slices.Clone(s.variant.Options)
+	if s.variant.Failing > 0 {
+		options = append(options, bus.AttemptDelay(time.Millisecond))
 	}
-	return []bus.ConsumerOption{bus.AttemptDelay(time.Millisecond)}
+	return options
+}
+
+func (s *ours) countBatch(_ context.Context, payloads []Signup) error {
+	s.spin()
+	for _, payload := range payloads {
+		s.work.Handle(payload)
+	}
+	return nil
+}
+
+// spin keeps a processor busy, as a call of the work itself would.
+func (s *ours) spin() {
+	for began := time.Now(); s.variant.Spin > 0 && time.Since(began) < s.variant.Spin; {
+	}
 }
 
 func (s *ours) count(ctx context.Context, payload Signup) error {
@@ -175,6 +200,7 @@ func (s *ours) count(ctx context.Context, payload Signup) error {
 			return errFailing
 		}
 	}
+	s.spin()
 	s.work.Handle(payload)
 	return nil
 }

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/contender"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/measure"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/report"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+const (
+	nameSingle = "ours-single" // one message in a call
+	nameLocal  = "ours-local"  // a bound in the process
+
+	batchSize = 100
+	spinFor   = 20 * time.Microsecond
+	flowRate  = 5000 // a second
+	flowLimit = 5
+)
+
+// flowSteps are those of flow control, each beside ours without it.
+func flowSteps() []step {
+	return []step{
+		{name: "batch", quick: true, take: (*session).batch, goals: []report.Goal{{Name: "batch", Measurement: "batch", Against: nameSingle, AtLeast: 1.5}}},
+		{name: "rate", quick: true, take: (*session).rate, goals: []report.Goal{{Name: "rate", Measurement: "rate", AtLeast: 0.95}}},
+		{name: "limit", quick: true, take: (*session).limit, goals: []report.Goal{{Name: "limit", Measurement: "limit", Against: nameLocal, AtLeast: 0.9}}},
+	}
+}
+
+// batch measures consumers of which each call takes a while, however many messages it gets.
+func (s *session) batch(ctx context.Context) error {
+	return s.variants(ctx, "batch", measure.Drain{Messages: s.sized(100_000, 40_000)}, map[string]contender.Variant{
+		contender.NameOurs: {Batch: batchSize, Spin: spinFor}, nameSingle: {Spin: spinFor},
+	})
+}
+
+// limit measures a consumer that is bounded over all processes, beside one that is bounded in
+// its own.
+func (s *session) limit(ctx context.Context) error {
+	return s.variants(ctx, "limit", measure.Drain{Messages: s.sized(10_000, 4_000), Handler: time.Millisecond}, map[string]contender.Variant{
+		contender.NameOurs: {Options: []bus.ConsumerOption{bus.Limit(flowLimit)}}, nameLocal: {Processor: outbox.ProcessorConfig{Concurrency: flowLimit}},
+	})
+}
+
+// rate measures how much of its rate a consumer reaches.
+func (s *session) rate(ctx context.Context) error {
+	const burst = 100
+	v := contender.Variant{Options: []bus.ConsumerOption{bus.Rate(flowRate, time.Second, burst)}}
+	for range s.options.fewRounds {
+		messages := s.sized(4*flowRate, flowRate)
+		found, err := s.bench.Drain(ctx, contender.Ours(contender.NameOurs, v), measure.Drain{Messages: messages + burst})
+		if err != nil {
+			return err
+		}
+		s.found("rate", contender.NameOurs, "of 5,000/s", found.Rate*float64(messages)/float64(messages+burst)/flowRate)
+	}
+	return nil
+}
+
+// variants measures drains by variants of ours.
+func (s *session) variants(ctx context.Context, name string, d measure.Drain, variants map[string]contender.Variant) error {
+	var names []string
+	for variant := range variants {
+		names = append(names, variant)
+	}
+	for round := range s.options.fewRounds {
+		for _, variant := range rotated(names, round) {
+			found, err := s.bench.Drain(ctx, contender.Ours(variant, variants[variant]), d)
+			if err != nil {
+				return err
+			}
+			s.found(name, variant, perSecond, found.Rate)
+		}
+	}
+	return nil
+}
