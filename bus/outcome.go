@@ -164,6 +164,9 @@ var (
 	// ErrStopping is the cause when the processor stops and the drain timeout
 	// has passed.
 	ErrStopping = errors.New("bus: processor is stopping")
+	// ErrCancelled is the cause when somebody has asked for the end of the run: see
+	// outbox.Admin.Stop.
+	ErrCancelled = errors.New("bus: the message was cancelled")
 	// ErrLeaseLost is the cause when the processor can no longer be sure that
 	// it holds the message.
 	ErrLeaseLost = errors.New("bus: lease on the message was lost")

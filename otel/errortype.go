@@ -61,6 +61,7 @@ func ownErrorType(err error) string {
 		{bus.ErrLeaseLost, ".lease_lost"},
 		{bus.ErrStopping, ".stopping"},
 		{bus.ErrLate, ".late"},
+		{bus.ErrCancelled, ".cancelled"},
 		{bus.ErrNoConsumer, ".no_consumer"},
 		{bus.ErrBadPayload, ".bad_payload"},
 		{bus.ErrTooLarge, ".too_large"},

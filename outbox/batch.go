@@ -182,13 +182,13 @@ func (g *group) call(ctx context.Context, members []*member) []error {
 	r, t := g.worker.run, members[0].task
 	err := r.begin(ctx, t, call{ctx: ctx, consumer: t.consumer, batch: batch, codec: r.registry.Codec()})
 	if each, ok := err.(outcomes); ok {
-		return each
+		return besideStopped(members, each)
 	}
 	// It was cancelled for one of them, and has not had its chance.
 	if cause := context.Cause(ctx); (cause == bus.ErrStopping || cause == bus.ErrLeaseLost) && bus.VerdictOf(err).Outcome == bus.Unclassified {
 		err = &bus.Verdict{Outcome: bus.Released, Err: err}
 	}
-	return slices.Repeat([]error{err}, len(members))
+	return besideStopped(members, slices.Repeat([]error{err}, len(members)))
 }
 
 // outcomes are the errors of a batch's messages.

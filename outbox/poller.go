@@ -81,6 +81,9 @@ func (r *run) poll(ctx context.Context) (ok bool) {
 		r.toldUnprepared = true
 		r.config.Logger.Info("statements are sent as text: a connection lost those that were prepared, as behind a connection pooler or after DISCARD ALL")
 	}
+	if r.lookForStops(ctx) {
+		r.alarm.By(now.Add(stopLook))
+	}
 	if probe.Expired && r.mayRecover() {
 		r.recoverClaims(ctx)
 	} else if grace := r.graceEnds(); probe.Expired && now.Before(grace) {

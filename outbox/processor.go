@@ -236,6 +236,7 @@ type run struct {
 	soon          *alarm.Alarm // of looks for what is expected
 	sweeper       sweeper
 	underway      underway
+	stops         stops
 	slots         []*worker
 	workers       sync.WaitGroup
 	work          context.Context // the root of all handlers' contexts

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
@@ -26,6 +27,12 @@ func (r *run) settled(t *task, err error) {
 	if uncounted := result.Outcome == store.Snoozed && result.Errors != ""; t.consumer.transactional && !uncounted && (t.committed || result.Outcome != store.Release) {
 		r.streaks.forget(t.row.ID)
 		r.unstarted.forget(t.row.ID)
+	}
+	if how := StopTooLate; t.stopped.Load() || err == errStopped {
+		if result.Outcome == store.Done && errors.Is(bus.VerdictOf(err).Err, bus.ErrCancelled) {
+			how = StopCancelled
+		}
+		r.stops.answer(t.row.ID, how)
 	}
 	r.ledger.add(t.lease, result)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -52,7 +53,9 @@ type task struct {
 	worker          *worker    // while it runs
 	innermost       sync.Mutex // held while the innermost layer runs, and from the end of the chain on
 	probe           bool       // its consumer's gate is closed
-	committed       bool       // a transactional consumer has removed it
+	stopped         atomic.Bool
+	stop            stoppable // the context of its first call
+	committed       bool      // a transactional consumer has removed it
 }
 
 // groupable tells whether a message may share a transaction. One that has failed

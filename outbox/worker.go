@@ -23,6 +23,7 @@ type worker struct {
 	call     atomic.Uint64
 	abandon  chan uint64 // the number of the call to abandon
 	current  atomic.Pointer[task]
+	calling  atomic.Pointer[stoppable] // the context of the call
 }
 
 type call struct {
@@ -134,6 +135,7 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 	default:
 		err = r.invoke(ctx, t, payload)
 	}
+	err = t.asStopped(err)
 	if _, panicked := err.(*isolate.Panicked); t.consumer.gate != nil && !panicked {
 		err = t.consumer.gate.passed(err, t.probe)
 	}
@@ -195,6 +197,20 @@ func (r *run) begin(ctx context.Context, t *task, c call) error {
 		w.deadline.Store(int64(deadline.Add(abandonGrace).Sub(r.started)))
 	}
 	defer w.deadline.Store(0)
+	stop := &t.stop
+	if stop.of != nil { // it was called before
+		stop = new(stoppable)
+	}
+	stop.Context, stop.of = ctx, t
+	c.ctx = stop
+	w.calling.Store(stop)
+	defer func() {
+		w.calling.Store(nil)
+		stop.end()
+	}()
+	if t.stopped.Load() { // since it was taken
+		return errStopped
+	}
 	result := w.isolate.Begin(c)
 	for {
 		select {

@@ -3,6 +3,7 @@ package guide_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,5 +61,15 @@ func TestDeclaredConsumersOfTheGuideGetMessages(t *testing.T) {
 	registry, err := guide.Declared()
 	if err != nil || len(registry.ConsumersOf("order.placed")) != 2 || len(registry.Consumers()) != 0 {
 		t.Errorf("got %v, want two consumers that get orders, and none to run", err)
+	}
+}
+
+func TestStopOfTheGuide(t *testing.T) {
+	db := openMemory(t)
+	kit := bustest.NewKit(t, db, bus.Consume("c", func(context.Context, guide.ReportDue) error { return nil }))
+	kit.Produce(guide.ReportDue{})
+	var out strings.Builder
+	if err := guide.Stop(kit.Context(), db, kit.Admin, 1, &out); err != nil || out.String() != "1 cancelled\n" {
+		t.Errorf("got %q, %v, want it cancelled", out.String(), err)
 	}
 }

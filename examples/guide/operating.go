@@ -77,3 +77,15 @@ func Maintain(ctx context.Context, db bun.IDB, admin *outbox.Admin, work func() 
 	return admin.Resume(ctx, db, "charge-card")
 	// end
 }
+
+// Stop ends the run of a message, wherever it runs.
+func Stop(ctx context.Context, db *bun.DB, admin *outbox.Admin, id int64, out io.Writer) error {
+	// snippet: stop
+	stopped, err := admin.Stop(ctx, db, id) // waits for the outcome
+	if err != nil {
+		return err // ErrNotFound, or nobody has answered before the end of ctx
+	}
+	fmt.Fprintln(out, id, stopped) // "cancelled", or "too late"
+	// end
+	return nil
+}

@@ -33,6 +33,14 @@ func flowMutants() []mutant {
 			changes: []change{{"SET id = DEFAULT, message_id", "SET message_id"}},
 		},
 		{
+			name: "one that is stopped takes its batch along", file: "outbox/stop.go", suite: on("^TestStoppingOneOfABatch$/^sqlite$"), says: `without an attempt counted`,
+			changes: []change{{"if errs[i] != nil && !m.task.stopped.Load()", "if errs[i] == nil && !m.task.stopped.Load()"}},
+		},
+		{
+			name: "what is stopped counts as failed", file: "outbox/stop.go", suite: on("^TestARunIsStoppedFromOutside$/^sqlite$"), says: `want "cancelled"`,
+			changes: []change{{"return bus.Discard(fmt.Errorf(\"%w: %w\", bus.ErrCancelled, err))", "return fmt.Errorf(\"%w: %w\", bus.ErrCancelled, err)"}},
+		},
+		{
 			name: "a key is not remembered", file: "outbox/task.go", suite: on("^TestAKeyStaysTakenForAPeriod$/^sqlite$"), says: `rows written`,
 			changes: []change{{"if t.message.UniqueFor <= 0 ||", "if true ||"}},
 		},

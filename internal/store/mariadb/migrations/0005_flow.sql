@@ -14,4 +14,12 @@ CREATE TABLE IF NOT EXISTS {rates} (
   used_to BIGINT NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
+-- Claimed messages whose runs people ask to end, and what came of that.
+CREATE TABLE IF NOT EXISTS {stops} (
+  message_id BIGINT PRIMARY KEY NOT NULL,
+  owner      VARCHAR(255) NOT NULL,
+  asked_at   BIGINT NOT NULL,
+  outcome    VARCHAR(255)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
+
 INSERT IGNORE INTO {migrations} (version, applied_at) VALUES (5, CURRENT_TIMESTAMP);

@@ -24,4 +24,12 @@ CREATE TABLE {rates} (
   used_to timestamptz NOT NULL
 ) WITH (fillfactor = 10);
 
+-- Claimed messages whose runs people ask to end, and what came of that.
+CREATE TABLE {stops} (
+  message_id bigint PRIMARY KEY NOT NULL,
+  owner      text NOT NULL,
+  asked_at   timestamptz NOT NULL,
+  outcome    text
+);
+
 INSERT INTO {migrations} (version, applied_at) VALUES (5, CURRENT_TIMESTAMP);

@@ -24,4 +24,12 @@ CREATE TABLE {rates} (
   used_to INTEGER NOT NULL
 );
 
+-- Claimed messages whose runs people ask to end, and what came of that.
+CREATE TABLE {stops} (
+  message_id INTEGER PRIMARY KEY NOT NULL,
+  owner      TEXT NOT NULL,
+  asked_at   INTEGER NOT NULL,
+  outcome    TEXT
+);
+
 INSERT INTO {migrations} (version, applied_at) VALUES (5, CURRENT_TIMESTAMP);

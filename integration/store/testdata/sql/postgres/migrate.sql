@@ -257,6 +257,14 @@ CREATE TABLE "app_message_rates" (
   used_to timestamptz NOT NULL
 ) WITH (fillfactor = 10);
 
+-- Claimed messages whose runs people ask to end, and what came of that.
+CREATE TABLE "app_message_stops" (
+  message_id bigint PRIMARY KEY NOT NULL,
+  owner      text NOT NULL,
+  asked_at   timestamptz NOT NULL,
+  outcome    text
+);
+
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (5, CURRENT_TIMESTAMP);
 

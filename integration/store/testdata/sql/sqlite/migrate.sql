@@ -228,6 +228,14 @@ CREATE TABLE "app_message_rates" (
   used_to INTEGER NOT NULL
 );
 
+-- Claimed messages whose runs people ask to end, and what came of that.
+CREATE TABLE "app_message_stops" (
+  message_id INTEGER PRIMARY KEY NOT NULL,
+  owner      TEXT NOT NULL,
+  asked_at   INTEGER NOT NULL,
+  outcome    TEXT
+);
+
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (5, CURRENT_TIMESTAMP);
 

@@ -1,0 +1,154 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// untilStopped is a consumer's function that ends with its context.
+func untilStopped(running *atomic.Int64) func(context.Context, order) error {
+	return func(ctx context.Context, o order) error {
+		running.Add(1)
+		defer running.Add(-1)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Minute):
+			return errors.New("nobody has stopped it")
+		}
+	}
+}
+
+func TestARunIsStoppedFromOutside(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var running atomic.Int64
+		a := testapp.New(t, db, bus.Consume("c", untilStopped(&running), bus.Timeout(2*time.Minute), bus.Concurrency(2)))
+		a.ProduceMany(3)
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "two run", func() bool { return running.Load() == 2 })
+		admin := a.Admin()
+		for left := 3; left > 0; left-- { // two that run, and one that waits or runs by then
+			id := a.Pending()[0].ID
+			stopped, err := admin.Stop(a.Context(), db, id)
+			if err != nil || stopped != outbox.StopCancelled {
+				t.Errorf("Stop: got %q, %v, want %q", stopped, err, outbox.StopCancelled)
+			}
+			testapp.Eventually(t, "it is gone", func() bool { return len(a.Pending()) == left-1 })
+		}
+		if _, err := admin.Stop(a.Context(), db, 1<<40); !errors.Is(err, outbox.ErrNotFound) {
+			t.Errorf("Stop of what is not there: got %v, want %v", err, outbox.ErrNotFound)
+		}
+		r.MustStop()
+		if len(a.Poisoned()) > 0 || a.Count("SELECT count(*) FROM message_stops") != 0 {
+			t.Errorf("got %d poisoned, want none, and no requests left", len(a.Poisoned()))
+		}
+	})
+}
+
+// TestWhoIgnoresAStopIsTooLate to be stopped, and whoever asks need not wait for ever.
+func TestWhoIgnoresAStopIsTooLate(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	release, started := make(chan struct{}), make(chan struct{})
+	a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error {
+		close(started)
+		<-release
+		return nil
+	}))
+	a.Produce(order{ID: "1"})
+	r := a.Start(testapp.Fast())
+	<-started
+	id := a.Pending()[0].ID
+	impatient, cancel := context.WithTimeout(a.Context(), 300*time.Millisecond)
+	defer cancel()
+	if stopped, err := a.Admin().Stop(impatient, db, id); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Stop: got %q, %v, want the end of its time", stopped, err)
+	}
+	a.Exec("DELETE FROM message_stops")
+	answered := make(chan outbox.Stopped)
+	go func() {
+		stopped, err := a.Admin().Stop(a.Context(), db, id)
+		if err != nil {
+			t.Errorf("Stop: %v", err)
+		}
+		answered <- stopped
+	}()
+	testapp.Eventually(t, "it is asked", func() bool { return a.Count("SELECT count(*) FROM message_stops") == 1 })
+	close(release)
+	if stopped := <-answered; stopped != outbox.StopTooLate {
+		t.Errorf("Stop: got %q, want %q", stopped, outbox.StopTooLate)
+	}
+	r.MustStop()
+}
+
+// TestStoppingOneOfABatch gives the others back, and of a group it stops the one alone.
+func TestStoppingOneOfABatch(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var first atomic.Bool
+		started := make(chan []string, 10)
+		a := testapp.New(t, db, bus.ConsumeBatch("c", func(ctx context.Context, orders []order) error {
+			if first.Swap(true) {
+				return nil
+			}
+			started <- ids(orders)
+			<-ctx.Done()
+			return ctx.Err()
+		}, bus.Timeout(2*time.Minute), bus.MaxAttempts(1)))
+		a.ProduceMany(5)
+		r := a.Start(alone())
+		if batch := <-started; len(batch) != 5 {
+			t.Fatalf("got a batch of %d, want 5", len(batch))
+		}
+		if stopped, err := a.Admin().Stop(a.Context(), db, a.Pending()[0].ID); err != nil || stopped != outbox.StopCancelled {
+			t.Errorf("Stop: got %q, %v, want %q", stopped, err, outbox.StopCancelled)
+		}
+		testapp.Eventually(t, "the others are done", a.Empty)
+		r.MustStop()
+		if len(a.Poisoned()) > 0 {
+			t.Errorf("got %+v poisoned, want the others run again without an attempt counted", a.Poisoned())
+		}
+	})
+}
+
+func TestATransactionalRunIsStopped(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		started := make(chan struct{})
+		a := withEffects(testapp.New(t, db, outbox.ConsumeTx("c", func(ctx context.Context, tx bun.Tx, o order) error {
+			if err := addEffect(ctx, tx, o); err != nil {
+				return err
+			}
+			close(started)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}, bus.Timeout(8*time.Second))))
+		a.Produce(order{ID: "1"})
+		id := a.Pending()[0].ID
+		r := a.Start(testapp.Fast())
+		<-started
+		if db.Dialect().Name().String() == "sqlite" { // the consumer has the only write lock
+			r.MustStop()
+			return
+		}
+		if stopped, err := a.Admin().Stop(a.Context(), db, id); err != nil || stopped != outbox.StopCancelled {
+			t.Errorf("Stop: got %q, %v, want %q", stopped, err, outbox.StopCancelled)
+		}
+		testapp.Eventually(t, "it is gone", a.Empty)
+		r.MustStop()
+		if n := len(effectsOf(a)); n != 0 {
+			t.Errorf("got %d effects, want them rolled back", n)
+		}
+	})
+}

@@ -1,0 +1,61 @@
+package outbox
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// stoppable is a context that can be cancelled by itself, and costs nothing until somebody
+// asks for that, or waits for its end.
+type stoppable struct {
+	context.Context
+	of   *task // whose call it is of
+	made atomic.Pointer[cancellable]
+}
+
+type cancellable struct {
+	context.Context
+	cancel context.CancelCauseFunc
+}
+
+// make returns the context that can be cancelled.
+func (s *stoppable) make() *cancellable {
+	if c := s.made.Load(); c != nil {
+		return c
+	}
+	ctx, cancel := context.WithCancelCause(s.Context)
+	if c := (&cancellable{ctx, cancel}); s.made.CompareAndSwap(nil, c) {
+		return c
+	}
+	cancel(nil) // somebody else was quicker
+	return s.made.Load()
+}
+
+// stop ends the context.
+func (s *stoppable) stop(cause error) { s.make().cancel(cause) }
+
+// end frees what waits for the context's end.
+func (s *stoppable) end() {
+	if c := s.made.Load(); c != nil {
+		c.cancel(nil)
+	}
+}
+
+// Done implements context.Context.
+func (s *stoppable) Done() <-chan struct{} { return s.make().Done() }
+
+// Err implements context.Context.
+func (s *stoppable) Err() error {
+	if c := s.made.Load(); c != nil {
+		return c.Err()
+	}
+	return s.Context.Err()
+}
+
+// Value implements context.Context. Through it context.Cause finds the cause.
+func (s *stoppable) Value(key any) any {
+	if c := s.made.Load(); c != nil {
+		return c.Value(key)
+	}
+	return s.Context.Value(key)
+}
