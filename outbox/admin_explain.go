@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,7 +50,7 @@ func (a *Admin) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation,
 		e := Explanation{Message: newPending(row), PausedAt: row.PausedSince.Time}
 		e.Reason, e.Text = a.reason(e.Message, e.PausedAt, row.Now.Time)
 		if e.Reason == Ready {
-			if err := a.explainLimit(ctx, db, st, &e); err != nil {
+			if err := errors.Join(a.explainLimit(ctx, db, st, &e), a.explainRate(ctx, db, st, &e)); err != nil {
 				return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
 			}
 		}
@@ -127,6 +128,22 @@ func (a *Admin) explainLimit(ctx context.Context, db bun.IDB, st *store.Store, e
 	e.Text = fmt.Sprintf("It is due since %s. Its consumer is at the limit %q of %d, which is taken by owner %s. It runs when one of them has a worker for it, or gives up its place.",
 		instant(e.Message.AvailableAt), name, limit, strings.Join(by, ", "))
 	return nil
+}
+
+// explainRate says so where the rate of the message's consumer is spent.
+func (a *Admin) explainRate(ctx context.Context, db bun.IDB, st *store.Store, e *Explanation) error {
+	consumer, _ := a.registry.Consumer(e.Message.Consumer)
+	rate := rateOf(consumer.Name(), consumer.Config())
+	if rate == nil || e.Reason != Ready {
+		return nil
+	}
+	wait, err := st.RateWait(ctx, db, *rate)
+	if err == nil && wait > 0 {
+		e.Reason = OverRate
+		e.Text = fmt.Sprintf("It is due since %s. Its consumer starts %d in %s, in all processes together, and that is used up: the next may start in %s.",
+			instant(e.Message.AvailableAt), rate.N, rate.Per, rounded(wait))
+	}
+	return err
 }
 
 func explainPoisoned(row store.Poisoned) Explanation {

@@ -60,7 +60,7 @@ type Attempt struct {
 type State string
 
 // The states. Of several [Admin.Explain] names the first of leased, lease expired, no
-// consumer, other payload type, paused, delayed, suspect, late, gate closed, at its limit, ready. [Admin.List] tells only [Leased], [Delayed] and [Ready] apart.
+// consumer, other payload type, paused, delayed, suspect, late, gate closed, at its limit, over its rate, ready. [Admin.List] tells only [Leased], [Delayed] and [Ready] apart.
 const (
 	// Leased: a process has claimed it, and runs it or is about to.
 	Leased State = "leased"
@@ -83,6 +83,8 @@ const (
 	GateClosed State = "gate closed"
 	// AtLimit: as many as its consumer's limit allows run, in all processes: see bus.Limit.
 	AtLimit State = "at its limit"
+	// OverRate: as many of its consumer have started as its rate allows: see bus.Rate.
+	OverRate State = "over its rate"
 	// Late: it may not start any more: see [DeliverBy].
 	Late State = "late"
 	// Poisoned: it is pending no more, but poisoned.

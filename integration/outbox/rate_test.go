@@ -79,6 +79,10 @@ func TestARateHoldsUpNobodyElse(t *testing.T) {
 				t.Errorf("step %d: got %v, %v, want the one of the other consumer", want, ran, err)
 			}
 		}
+		explained := testapp.Must[outbox.Explanation](t)(a.Admin().Explain(a.Context(), db, a.Pending()[0].ID))
+		if explained.Reason != outbox.OverRate || !strings.Contains(explained.Text, "1 in 1h0m0s") {
+			t.Errorf("Explain: got %+v, want the rate", explained)
+		}
 		if len(a.Pending()) != 50 {
 			t.Errorf("got %d that wait, want those of the limited consumer", len(a.Pending()))
 		}

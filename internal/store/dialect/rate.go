@@ -39,6 +39,21 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+// RateUsed reads a [RateUse], of a rate by its name.
+const RateUsed = `SELECT used_to, {now} AS now FROM {rates} WHERE name = ?`
+
+// RateUse is up to which instant a rate is used, and what time it is.
+type RateUse struct {
+	UsedTo Moment `bun:"used_to"`
+	Now    Moment `bun:"now"`
+}
+
+// Wait is for how long the rate allows nothing.
+func (r Rate) Wait(use RateUse) time.Duration {
+	_, wait := r.allows(use.Now.Time, use.UsedTo.Time, 1)
+	return wait
+}
+
 // RatedRequest is a request that asks for no more than its rate allows, if it has one.
 type RatedRequest struct {
 	ClaimRequest
@@ -71,8 +86,8 @@ var errHidden = errors.New("its row is hidden")
 
 func (r *RatedRequest) lock(ctx context.Context, tx bun.IDB) error {
 	for try := 1; ; try++ {
-		var rows []struct{ UsedTo, Now Moment }
-		if err := r.names.Query(ctx, tx, `SELECT used_to, {now} AS now FROM {rates} WHERE name = ? {lock}`, r.Rate.Name).Scan(ctx, &rows); err != nil {
+		var rows []RateUse
+		if err := r.names.Query(ctx, tx, RateUsed+` {lock}`, r.Rate.Name).Scan(ctx, &rows); err != nil {
 			return err
 		}
 		if len(rows) > 0 {

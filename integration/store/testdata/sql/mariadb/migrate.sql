@@ -12,6 +12,12 @@ SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0;
 
 SELECT insert_id FROM `app_pending_insert_ids` WHERE 1 = 0;
 
+SELECT leased_until FROM `app_message_slots` WHERE 1 = 0;
+
+SELECT used_to FROM `app_message_rates` WHERE 1 = 0;
+
+SELECT outcome FROM `app_message_stops` WHERE 1 = 0;
+
 SELECT COALESCE(DATABASE(), '');
 
 SELECT COALESCE(GET_LOCK(CONCAT('asyncmonolith.', MD5(DATABASE())), 600), 0);
@@ -169,3 +175,9 @@ SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0;
 SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0;
 
 SELECT insert_id FROM `app_pending_insert_ids` WHERE 1 = 0;
+
+SELECT leased_until FROM `app_message_slots` WHERE 1 = 0;
+
+SELECT used_to FROM `app_message_rates` WHERE 1 = 0;
+
+SELECT outcome FROM `app_message_stops` WHERE 1 = 0;
