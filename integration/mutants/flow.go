@@ -73,7 +73,7 @@ func boundMutants() []mutant {
 		},
 		{
 			name: "the rate is not locked", file: "internal/store/dialect/rate.go", suite: on("^TestARateHoldsOverAllProcesses$/^postgres$"), says: `or more`,
-			changes: []change{{"FROM {rates} WHERE name = ? {lock}", "FROM {rates} WHERE name = ?"}},
+			changes: []change{{"RateUsed+` {lock}`", "RateUsed"}},
 		},
 		{
 			name: "nothing probes when only suspects wait", file: "outbox/order.go", suite: on("^TestSomethingAlwaysProbes$/^suspects"), says: `want four probes`,

@@ -32,10 +32,11 @@ func (c *countedConn) Write(b []byte) (int, error) {
 }
 
 func (c *countedConn) Read(b []byte) (int, error) {
-	if c.sent.Swap(false) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && c.sent.Swap(false) { // not before: the driver may begin to read ahead of its writing
 		c.trips.n.Add(1)
 	}
-	return c.Conn.Read(b)
+	return n, err
 }
 
 // open opens a database of one connection, whose trips are counted.
