@@ -17,8 +17,8 @@ import (
 // payloads means nothing.
 //
 // A nil error means that all are done. A [BatchError] says which failed; any other error, one
-// that joins it with another among them, is everybody's. Who has failed, or has crashed a process, comes alone the next time, so that
-// one message cannot take the others down for ever.
+// that joins it with another among them, is everybody's. Who has failed, or has crashed a
+// process, comes alone the next time, so that one message cannot take the others down for ever.
 //
 // The context ends with the first of its messages' contexts. [Current] gives the first
 // message, and [CurrentBatch] all of them.
@@ -50,14 +50,12 @@ func ConsumeRaw(name string, fn func(context.Context, []*Message) error, payload
 	if len(payloadTypes) == 0 {
 		c.mistake("no payload type is given")
 	}
-	for i, payloadType := range payloadTypes {
-		if i > 0 {
-			options = append(options[:len(options):len(options)], PayloadAliases(payloadType))
-			continue
+	for _, payloadType := range payloadTypes[:min(len(payloadTypes), 1)] {
+		if err := limits.CheckName(payloadType); err != nil {
+			c.mistake("payload type %q %w", payloadType, err)
 		}
-		if c.payloadType = payloadType; limits.CheckName(payloadType) != nil {
-			c.mistake("payload type %q %w", payloadType, limits.CheckName(payloadType))
-		}
+		c.payloadType = payloadType
+		options = append(options[:len(options):len(options)], PayloadAliases(payloadTypes[1:]...))
 	}
 	c.batch = func(ctx context.Context, _ Codec, batch []*Message) []error {
 		return spread(fn(withBatch(ctx, batch), batch), len(batch), make([]error, len(batch)))

@@ -180,7 +180,7 @@ func (g *group) call(ctx context.Context, members []*member) []error {
 		batch[i] = m.message
 	}
 	r, t := g.worker.run, members[0].task
-	err := r.begin(ctx, t, call{ctx: ctx, consumer: t.consumer, batch: batch, codec: r.registry.Codec()})
+	err := r.begin(ctx, t, call{ctx: ctx, consumer: t.consumer, batch: batch, members: members, codec: r.registry.Codec()})
 	if each, ok := err.(outcomes); ok {
 		return besideStopped(members, each)
 	}

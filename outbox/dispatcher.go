@@ -196,7 +196,7 @@ func (d *dispatcher) dequeueLocked(c *consumer) *task {
 		}
 	}
 	t := c.queue[0]
-	if t.probe, _ = d.gateLocked(c, time.Now()); t.probe {
+	if t.probe, _ = d.gateLocked(c); t.probe {
 		c.gate.probing(time.Now())
 		n = 1
 	}
@@ -238,7 +238,7 @@ func (d *dispatcher) fillsLocked(c *consumer) bool {
 // last one is kept for a solo run that waits, which is claimed only when it can begin
 // at once.
 func (d *dispatcher) mayStartLocked(c *consumer, t *task) bool {
-	if closed, probes := d.gateLocked(c, time.Now()); closed && !probes {
+	if closed, probes := d.gateLocked(c); closed && !probes {
 		return false
 	}
 	if t.row.Crashes > 0 {
@@ -302,9 +302,11 @@ func (d *dispatcher) finishedLocked(t *task) {
 }
 
 // stale takes back the messages that have waited for a worker since before the
-// given instant, so that other processes can have them.
+// given instant, or wait behind a closed gate, so that other processes can have them.
 func (d *dispatcher) stale(before time.Time) []*task {
-	return d.withdraw(func(t *task) bool { return t.queuedAt.Add(t.consumer.settings.BatchWait).Before(before) })
+	return d.withdraw(func(t *task) bool {
+		return t.queuedAt.Add(t.consumer.settings.BatchWait).Before(before) || d.behindGate(t)
+	})
 }
 
 // withdraw takes back every waiting message that matches.

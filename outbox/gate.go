@@ -174,9 +174,9 @@ func (d *dispatcher) watchGates() (stop func()) {
 
 // gateLocked tells whether the gate of a consumer is closed, and if so whether a probe may
 // be claimed, or start, now.
-func (d *dispatcher) gateLocked(c *consumer, now time.Time) (closed, probes bool) {
+func (d *dispatcher) gateLocked(c *consumer) (closed, probes bool) {
 	probe, closed := c.gate.shut()
-	return closed, closed && c.running == 0 && !now.Before(probe)
+	return closed, closed && c.running == 0 && !time.Now().Before(probe)
 }
 
 // ungated leaves out what may not be claimed now, since its consumer's gate is closed.
@@ -184,17 +184,15 @@ func (d *dispatcher) ungated(wants []store.Want) []store.Want {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(wants), func(want store.Want) bool {
-		closed, probes := d.gateLocked(d.byName[want.Consumer], time.Now())
+		closed, probes := d.gateLocked(d.byName[want.Consumer])
 		return closed && !probes
 	})
 }
 
-// behindGates takes back what waits behind gates that have closed, but for probes.
-func (d *dispatcher) behindGates(now time.Time) []*task {
-	return d.withdraw(func(t *task) bool {
-		closed, probes := d.gateLocked(t.consumer, now)
-		return closed && (!probes || len(t.consumer.queue) > 1)
-	})
+// behindGate tells whether a message waits behind a gate that has closed, and is no probe.
+func (d *dispatcher) behindGate(t *task) bool {
+	closed, probes := d.gateLocked(t.consumer)
+	return closed && (!probes || len(t.consumer.queue) > 1)
 }
 
 // closedGates lists the consumers whose gates are closed.

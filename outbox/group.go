@@ -69,7 +69,6 @@ func groupOf(c bus.Consumer, settings bus.ConsumerConfig) (int, error) {
 // committed.
 type group struct {
 	worker *worker
-	tasks  []*task
 	joined chan *member  // arrived at the innermost layer
 	left   chan struct{} // returned from the chain
 	over   chan struct{} // closed when nobody is waited for any more
@@ -112,7 +111,7 @@ func (w *worker) runGroup(t *task) {
 	w.current.Store(t)
 	defer w.current.Store(nil)
 	tasks := append([]*task{t}, t.others...)
-	g := &group{worker: w, tasks: tasks, joined: make(chan *member, len(tasks)), left: make(chan struct{}, len(tasks)), over: make(chan struct{})}
+	g := &group{worker: w, joined: make(chan *member, len(tasks)), left: make(chan struct{}, len(tasks)), over: make(chan struct{})}
 	var chains sync.WaitGroup
 	defer chains.Wait()
 	for _, t := range tasks {
@@ -125,7 +124,7 @@ func (w *worker) runGroup(t *task) {
 	g.run(len(tasks))
 }
 
-func (g *group) consumer() *consumer { return g.tasks[0].consumer }
+func (g *group) consumer() *consumer { return g.worker.current.Load().consumer }
 
 // run serves those who arrive until all have left. What runs here is ours, but
 // for the application's query hooks: should one panic or end the goroutine, every

@@ -81,6 +81,8 @@ func (g *group) tooLate(m *member) bool {
 		err = fmt.Errorf("the others of the group took %s", waited.Round(time.Millisecond))
 	}
 	switch {
+	case m.task.stopped.Load():
+		m.outcome <- errStopped
 	case err == nil:
 		return false
 	case err == bus.ErrStopping, err == bus.ErrLeaseLost:

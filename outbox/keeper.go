@@ -55,7 +55,7 @@ func (r *run) keep(now time.Time) {
 	for _, w := range r.slots {
 		w.overdue(now)
 	}
-	for _, t := range append(r.dispatcher.stale(now.Add(-time.Second)), r.dispatcher.behindGates(now)...) {
+	for _, t := range r.dispatcher.stale(now.Add(-time.Second)) {
 		r.settled(t, errUnstarted)
 	}
 	// A sixth of a lease before it could run out.
@@ -123,9 +123,7 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 // renew extends all claims of this process once, gives up those that it no longer
 // has, and returns those that it does not know of.
 func (r *run) renew(ctx context.Context, db bun.IDB) (unknown []int64, err error) {
-	if err := r.renewSlots(ctx, db); err != nil {
-		return nil, err
-	}
+	slotsErr := r.renewSlots(ctx, db) // what runs without a slot is cancelled by itself
 	before, sent := r.ledger.held(), time.Now()
 	held, err := r.store.Extend(ctx, db, r.owner, r.config.LeaseDuration)
 	if err != nil {
@@ -133,7 +131,7 @@ func (r *run) renew(ctx context.Context, db bun.IDB) (unknown []int64, err error
 	}
 	lost, unknown := r.ledger.renewed(before, held, sent.Add(r.config.LeaseDuration))
 	r.cancelled(&r.takenAway, lost)
-	return unknown, nil
+	return unknown, slotsErr
 }
 
 // giveBack ends claims that were unknown before, and notes since when the others are.

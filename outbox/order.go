@@ -39,7 +39,7 @@ func (d *dispatcher) orderSuspectsLocked(now time.Time) (order, bool) {
 		if now.Before(d.oneByOneUntil) && c != d.consumers[d.suspectTurn%len(d.consumers)] {
 			continue
 		}
-		if closed, probes := d.gateLocked(c, now); closed && !probes {
+		if closed, probes := d.gateLocked(c); closed && !probes {
 			continue
 		}
 		if d.hasRoomLocked(c) || c.running == d.config.Concurrency { // which is everybody's limit
@@ -131,7 +131,7 @@ func (d *dispatcher) roomsLocked(now time.Time) ([]*consumer, []int) {
 			continue
 		}
 		waiting := len(c.queue) + c.reserved
-		if closed, probes := d.gateLocked(c, now); closed {
+		if closed, probes := d.gateLocked(c); closed {
 			if probes && waiting == 0 {
 				consumers, rooms = append(consumers, c), append(rooms, 1)
 			}

@@ -359,12 +359,17 @@ func writeAll(ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewM
 // rows fans the batch out: one row per message and consumer.
 func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 	rows := make([]store.NewMessage, 0, len(batch))
+	said := "" // the payload type of which it was asked last
 	for _, m := range batch {
 		consumers := p.registry.ConsumersOf(m.PayloadType)
+		var names []string
+		if m.PayloadType != said {
+			said, names = m.PayloadType, p.routes.list(m.PayloadType, consumers)
+		}
 		if len(consumers) == 0 && m.Event == nil {
 			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, bus.ErrNoConsumer)
 		}
-		headers, err := store.EncodeHeaders(m.Headers, store.Extras{Event: m.Event, EventSize: len(m.Payload), UniqueFor: m.UniqueFor, Consumers: p.routes.list(m.PayloadType, consumers)})
+		headers, err := store.EncodeHeaders(m.Headers, store.Extras{Event: m.Event, EventSize: len(m.Payload), UniqueFor: m.UniqueFor, Consumers: names})
 		if err != nil {
 			return nil, err
 		}

@@ -28,7 +28,7 @@ func (r *run) settled(t *task, err error) {
 		r.streaks.forget(t.row.ID)
 		r.unstarted.forget(t.row.ID)
 	}
-	if how := StopTooLate; t.stopped.Load() || err == errStopped {
+	if how := StopTooLate; t.stopped.Load() {
 		if result.Outcome == store.Done && errors.Is(bus.VerdictOf(err).Err, bus.ErrCancelled) {
 			how = StopCancelled
 		}

@@ -124,6 +124,13 @@ func (s *stops) begin(id int64) bool {
 	return true
 }
 
+// drop forgets a request.
+func (s *stops) drop(id int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.asked, id)
+}
+
 // known tells whether there are requests.
 func (s *stops) known() bool {
 	s.mu.Lock()
@@ -164,7 +171,7 @@ func (r *run) lookForStops(ctx context.Context) (open bool) {
 	}
 	for _, id := range requests {
 		if r.stops.begin(id) && !r.stopMessage(id) {
-			r.stops.answer(id, StopTooLate)
+			r.stops.drop(id) // it is over, or about to start: the next look tells
 		}
 	}
 	for id, how := range r.stops.take() {
@@ -183,6 +190,7 @@ var errStopped = bus.Discard(bus.ErrCancelled)
 func (r *run) stopMessage(id int64) bool {
 	is := func(t *task) bool { return t.row.ID == id }
 	for _, t := range r.dispatcher.withdraw(is) {
+		t.stopped.Store(true)
 		r.settled(t, errStopped)
 		return true
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +32,13 @@ type call struct {
 	consumer *consumer
 	payload  []byte
 	batch    []*bus.Message // instead of one payload
+	members  []*member      // whose messages these are
 	codec    bus.Codec
+}
+
+// stopped tells whether somebody has asked for the end of the call: of one of its messages.
+func (c call) stopped(t *task) bool {
+	return t.stopped.Load() || slices.ContainsFunc(c.members, func(m *member) bool { return m.task.stopped.Load() })
 }
 
 // Run implements isolate.Call. Everybody may look at what it returns: an error of the
@@ -208,8 +215,8 @@ func (r *run) begin(ctx context.Context, t *task, c call) error {
 		w.calling.Store(nil)
 		stop.end()
 	}()
-	if t.stopped.Load() { // since it was taken
-		return errStopped
+	if c.stopped(t) { // before there was a call to stop
+		stop.stop(bus.ErrCancelled)
 	}
 	result := w.isolate.Begin(c)
 	for {

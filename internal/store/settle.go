@@ -38,15 +38,14 @@ func (s *Store) SettleFree(ctx context.Context, db *bun.DB, owner string, lease 
 
 func (s *Store) settleWith(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool) (dialect.Settled, error) {
 	return retried(ctx, db, func(db bun.IDB) (settled dialect.Settled, err error) {
-		recent := slices.DeleteFunc(slices.Clone(results), func(r dialect.Result) bool { return r.Recent == nil })
-		if len(recent) == 0 {
+		if !slices.ContainsFunc(results, func(r dialect.Result) bool { return r.Recent != nil }) {
 			return s.dialect.Settle(ctx, db, owner, lease, results, freeOnly)
 		}
 		err = txn.InTx(ctx, db, func(tx bun.Tx) (err error) {
 			if settled, err = s.dialect.Settle(ctx, tx, owner, lease, results, freeOnly); err != nil {
 				return err
 			}
-			return s.Remember(ctx, tx, consumed(recent, settled))
+			return s.Remember(ctx, tx, consumed(results, settled))
 		})
 		return settled, err
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// stopsKept is for how long a request to stop is looked at, and kept.
+// stopsKept is for how long a request is kept that nobody answers.
 const stopsKept = time.Hour
 
 // AskToStop asks the owner of a claim to end the run of a message in it, in place of an

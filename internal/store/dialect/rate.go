@@ -12,11 +12,14 @@ import (
 
 // after is the time that n messages use of the rate.
 func (r Rate) after(n int) time.Duration {
-	return time.Duration(r.Per.Nanoseconds() * int64(n) / int64(r.N))
+	return time.Duration(float64(r.Per) * float64(n) / float64(r.N)) // the product may exceed an integer
 }
 
 // In is how many it allows in a time, on average.
-func (r Rate) In(d time.Duration) int { return int(int64(d) * int64(r.N) / r.Per.Nanoseconds()) }
+func (r Rate) In(d time.Duration) int {
+	const rounding = 1e-6 // of a message
+	return int(float64(d)*float64(r.N)/float64(r.Per) + rounding)
+}
 
 // allows tells how many of the wanted may start now, when those before have used the rate up
 // to an instant, and how long to wait for the next if that is fewer: the generic cell rate
@@ -24,12 +27,12 @@ func (r Rate) In(d time.Duration) int { return int(int64(d) * int64(r.N) / r.Per
 func (r Rate) allows(now, usedTo time.Time, wanted int) (n int, wait time.Duration) {
 	left := now.Add(r.after(r.Burst)).Sub(later(now, usedTo))
 	if left > 0 {
-		n = int(left.Nanoseconds() * int64(r.N) / r.Per.Nanoseconds())
+		n = r.In(left)
 	}
 	if n >= wanted {
 		return wanted, 0
 	}
-	return n, r.after(n+1) - left
+	return n, max(r.after(n+1)-left, time.Microsecond)
 }
 
 func later(a, b time.Time) time.Time {

@@ -27,12 +27,12 @@ func (s *database) Replace(ctx context.Context, db bun.IDB, rows []dialect.NewMe
 	if err != nil {
 		return err
 	}
+	of := make(map[dialect.PendingKey]*dialect.NewMessage, len(rows))
+	for i := range rows {
+		of[rows[i].Key()] = &rows[i]
+	}
 	for _, old := range gone {
-		for i := range rows {
-			if rows[i].Key() == (dialect.PendingKey{InsertID: old.InsertID, ConsumerType: old.ConsumerType}) {
-				rows[i].TakePlace(old)
-			}
-		}
+		of[dialect.PendingKey{InsertID: old.InsertID, ConsumerType: old.ConsumerType}].TakePlace(old)
 	}
 	if err := s.Insert(ctx, db, rows); err != nil {
 		return err
