@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -151,4 +152,36 @@ func TestATransactionalRunIsStopped(t *testing.T) {
 			t.Errorf("got %d effects, want them rolled back", n)
 		}
 	})
+}
+
+// TestStoppingTheFirstOfABatchBeforeItsCall discards that one, and no other.
+func TestStoppingTheFirstOfABatchBeforeItsCall(t *testing.T) {
+	t.Parallel()
+	a := testapp.New(t, testdb.Postgres(t), bus.ConsumeBatch("c", func(context.Context, []order) error { return nil }))
+	a.ProduceMany(5)
+	first := a.Pending()[0]
+	var asked sync.Once
+	ready := make(chan struct{})
+	config := alone()
+	config.Chain = []bus.Middleware{func(next bus.Handler) bus.Handler {
+		return func(ctx context.Context, m *bus.Message) error {
+			asked.Do(func() {
+				defer close(ready)
+				a.Exec("INSERT INTO message_stops (message_id, owner, asked_at) SELECT ?, owner, claimed_at FROM message_claims", first.ID)
+				<-time.After(300 * time.Millisecond) // a poll has found it
+			})
+			<-ready
+			if m.ID.String() != first.MessageID {
+				<-time.After(3 * time.Millisecond)
+			}
+			err := next(ctx, m)
+			if stopped := errors.Is(err, bus.ErrCancelled); stopped != (m.ID.String() == first.MessageID) {
+				t.Errorf("message %s: got %v, want the first cancelled, and no other", m.ID, err)
+			}
+			return err
+		}
+	}}
+	r := a.Start(config)
+	testapp.Eventually(t, "nothing waits", a.Empty)
+	r.MustStop()
 }
