@@ -60,7 +60,7 @@ func ConsumeRaw(name string, fn func(context.Context, []*Message) error, payload
 	c.batch = func(ctx context.Context, _ Codec, batch []*Message) []error {
 		return spread(fn(withBatch(ctx, batch), batch), len(batch), make([]error, len(batch)))
 	}
-	c.decode = func(Codec, []byte) error { return nil }
+	c.decode = func(Codec, []byte) (any, error) { return nil, nil }
 	return c.batched(fn == nil, options)
 }
 

@@ -22,7 +22,7 @@ type Consumer struct {
 	config      ConsumerConfig
 	consume     func(ctx context.Context, codec Codec, payload []byte) error
 	batch       func(ctx context.Context, codec Codec, batch []*Message) []error // nil if it takes one at a time
-	decode      func(codec Codec, payload []byte) error
+	decode      func(codec Codec, payload []byte) (value any, err error)         // the value is nil if it takes messages as they are
 	mistakes    []error
 }
 
@@ -49,9 +49,10 @@ func consumerOf[T Payload](name string) Consumer {
 	if c.payloadType, c.goType, err = payloadTypeOf[T](); err != nil {
 		c.mistake("%w", err)
 	}
-	c.decode = func(codec Codec, payload []byte) error {
+	c.decode = func(codec Codec, payload []byte) (any, error) {
 		var value T
-		return decodeInto(codec, c.payloadType, payload, &value)
+		err := decodeInto(codec, c.payloadType, payload, &value)
+		return value, err
 	}
 	return c
 }
@@ -120,7 +121,8 @@ func (c Consumer) ConsumeBatch(ctx context.Context, codec Codec, batch []*Messag
 
 // CheckPayload decodes payload without consuming it.
 func (c Consumer) CheckPayload(codec Codec, payload []byte) error {
-	return c.decode(codec, payload)
+	_, err := c.decode(codec, payload)
+	return err
 }
 
 // Names returns the consumer types under which messages for it are stored: its
@@ -160,6 +162,9 @@ type ConsumerConfig struct {
 	Rate      int
 	RatePer   time.Duration
 	RateBurst int
+	// Ordered says that messages of one key run in order, and what a poisoned one does to
+	// those behind it. Zero is no order.
+	Ordered Poisoning
 	// BatchSize is how many messages the consumer gets at once, at most. Zero stands for a
 	// consumer of single messages.
 	BatchSize int
@@ -212,6 +217,7 @@ func (c *Consumer) validate() {
 		}
 	}
 	c.validateBatch()
+	c.validateOrder()
 	c.validateLimits()
 	for _, alias := range config.Aliases {
 		if err := limits.CheckName(alias); err != nil {

@@ -39,6 +39,9 @@ type Message struct {
 	// UniqueFor keeps InsertID taken for so long after the message was consumed: see
 	// outbox.UniqueFor.
 	UniqueFor time.Duration
+	// OrderKey is what ordered consumers go by: see [Ordered] and outbox.Key. An event has
+	// its stream. It is empty where none of the consumers is ordered.
+	OrderKey string
 	// Event is where the event that the message delivers stands in the event
 	// log. It is nil for a message that was produced, rather than appended.
 	Event *Event

@@ -22,6 +22,7 @@ type Registry struct {
 	tables    Tables
 	codec     Codec
 	events    eventTypes
+	ordered   bool // some consumers are
 	wakeups   *wakeup.Hub
 }
 
@@ -120,6 +121,7 @@ func (r *Registry) subscribe(payloadType string, c Consumer) (mistakes []error) 
 			c.name, payloadType, fullName(c.goType), fullName(other.goType), other.name))
 	}
 	r.byPayload[payloadType] = append(r.byPayload[payloadType], c)
+	r.ordered = r.ordered || c.Ordered()
 	return mistakes
 }
 

@@ -92,7 +92,7 @@ func (m *Message) check(maxPayload int) error {
 	if year := m.AvailableAt.UTC().Year(); !m.AvailableAt.IsZero() && (year < 1 || year > 9999) {
 		return fmt.Errorf("%w: available at year %d in UTC, 1 to 9999 are allowed", ErrBadOption, year)
 	}
-	if err := limits.CheckKey("insert id", m.InsertID); err != nil {
+	if err := errors.Join(limits.CheckKey("insert id", m.InsertID), limits.CheckKey("key", m.OrderKey)); err != nil {
 		return err
 	}
 	return limits.CheckHeaders(m.Headers)

@@ -30,8 +30,21 @@ type order struct {
 // part is what an order asks for on behalf of one consumer.
 type part struct {
 	*consumer
+	lanes   *lanes // of messages with keys
+	room    int
 	asked   int
-	wakeups int // of the consumer by then
+	wakeups int // of the consumer, or the lanes, by then
+}
+
+// lanes are those of a claim, if it brought messages with keys.
+func (o order) lanes(c store.Claim) *lanes {
+	if len(c.Messages) == 0 || c.Messages[0].Lane == 0 {
+		return nil
+	}
+	if len(o.parts) > 0 {
+		return o.parts[0].lanes
+	}
+	return nil
 }
 
 // nextClaim waits until there is something to claim and room for it, and until rest
@@ -68,6 +81,11 @@ func (d *dispatcher) postponedLocked(now time.Time) (wait time.Duration) {
 		until := c.notBefore
 		if probe, closed := c.gate.shut(); closed {
 			until = later(until, probe)
+		}
+		for _, l := range c.lanes {
+			if left := later(until, l.notBefore).Sub(now); l.active && left > 0 && (wait == 0 || left < wait) {
+				wait = left
+			}
 		}
 		if left := until.Sub(now); c.active && left > 0 && (wait == 0 || left < wait) {
 			wait = left
@@ -108,6 +126,11 @@ func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool
 		d.paceTo = time.Time{}
 	}
 	d.returnLocked(o)
+	if l := o.parts[0].lanes; l != nil {
+		l.of.failures = 0
+		l.claimed(o, c, now)
+		return false
+	}
 	i := 0 // among the wants of the request
 	for _, p := range o.parts {
 		all, found := true, 0

@@ -154,7 +154,7 @@ func (t *consumerTx) fence(tasks []*task) (held []int64, err error) {
 	defer cancel()
 	f := store.Fence{Owner: t.owner, Session: &t.session, Idle: tasks[0].consumer.settings.Timeout + abandonGrace + statementTimeout}
 	for _, task := range tasks {
-		f.Messages = append(f.Messages, store.Fenced{Claim: task.lease.id, ID: task.row.ID, Attempts: task.row.Attempts, Crashes: task.row.Crashes})
+		f.Messages = append(f.Messages, store.Fenced{Claim: task.lease.id, ID: task.row.ID, Attempts: task.row.Attempts, Crashes: task.row.Crashes, Lane: task.row.Lane})
 	}
 	return t.store.Fence(ctx, t.tx, f)
 }

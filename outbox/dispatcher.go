@@ -56,6 +56,9 @@ func newDispatcher(config ProcessorConfig, consumers []*consumer) *dispatcher {
 		for _, name := range c.Names() {
 			d.byName[name] = c
 		}
+		if c.Ordered() {
+			c.lanes = lanesOf(c)
+		}
 		for _, payloadType := range c.PayloadTypes() {
 			d.byPayload[payloadType] = append(d.byPayload[payloadType], c)
 		}
@@ -79,8 +82,13 @@ func (d *dispatcher) activate(payloadTypes ...string) {
 		consumers = d.consumers
 	}
 	for _, c := range consumers {
-		c.activate()
-		c.announced = true
+		for _, l := range c.lanes {
+			l.activate()
+		}
+		if !c.Ordered() { // looks tell of messages without keys, which are rare
+			c.activate()
+			c.announced = true
+		}
 	}
 	d.room.Broadcast()
 }
@@ -100,11 +108,16 @@ func (c *consumer) activate() { c.active, c.wakeups = true, c.wakeups+1 }
 
 // activeLocked tells whether there may be messages for somebody.
 func (d *dispatcher) activeLocked() bool {
-	return slices.ContainsFunc(d.consumers, func(c *consumer) bool { return c.active })
+	return slices.ContainsFunc(d.consumers, (*consumer).pending)
 }
 
-// push hands claimed messages to the workers. False means that the processor
-// stops and nobody will run them.
+// pending tells whether there may be messages for it to claim.
+func (c *consumer) pending() bool {
+	return c.active || slices.ContainsFunc(c.lanes, func(l *lanes) bool { return l.active })
+}
+
+// push hands claimed messages to the workers, those of one lane together. False means that
+// the processor stops and nobody will run them.
 func (d *dispatcher) push(tasks []task) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -117,9 +130,15 @@ func (d *dispatcher) push(tasks []task) bool {
 		default:
 		}
 	}
+	var head *task
 	for i := range tasks {
 		t := &tasks[i]
-		d.held += t.bytes()
+		d.enqueuedLocked(t, 1, t.bytes())
+		if head != nil && t.row.Lane != 0 && t.row.Lane == head.row.Lane { // a run, of one worker
+			head.others = append(head.others, t)
+			continue
+		}
+		head = t
 		if t.row.Crashes > 0 { // others wait for it
 			d.quarantine.queued++
 			t.consumer.queue = slices.Insert(t.consumer.queue, 0, t)
@@ -127,7 +146,6 @@ func (d *dispatcher) push(tasks []task) bool {
 		}
 		t.consumer.queue = append(t.consumer.queue, t)
 	}
-	d.queued += len(tasks)
 	if len(tasks) == 1 {
 		d.work.Signal()
 	} else {
@@ -196,6 +214,7 @@ func (d *dispatcher) dequeueLocked(c *consumer) *task {
 		}
 	}
 	t := c.queue[0]
+	others := t.others // of its lane
 	if t.probe, _ = d.gateLocked(c); t.probe {
 		c.gate.probing(time.Now())
 		n = 1
@@ -208,7 +227,7 @@ func (d *dispatcher) dequeueLocked(c *consumer) *task {
 	}
 	clear(c.queue[:n])
 	c.queue = c.queue[n:]
-	d.queued -= n
+	d.enqueuedLocked(t, -n-len(others), 0)
 	return t
 }
 
@@ -284,10 +303,7 @@ func (d *dispatcher) finishedLocked(t *task) {
 	if c.transactional {
 		d.runTx--
 	}
-	d.held -= t.bytes()
-	for _, other := range t.others {
-		d.held -= other.bytes()
-	}
+	d.held -= t.weight()
 	d.quarantine.finished(t, d.config.Concurrency)
 	if c.settings.Concurrency > 0 || c.limiter != nil || c.transactional || d.queued > 0 && len(d.consumers) > 1 {
 		d.work.Signal() // a task that had to wait for its consumer may start
@@ -313,23 +329,31 @@ func (d *dispatcher) stale(before time.Time) []*task {
 func (d *dispatcher) withdraw(match func(*task) bool) []*task {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var out []*task
+	var all []*task
 	for _, c := range d.consumers {
 		var kept []*task
 		for _, t := range c.queue {
-			if match(t) {
-				out = append(out, t)
-				d.held -= t.bytes()
-				d.quarantine.givenBack(t.row.Crashes)
-			} else {
-				kept = append(kept, t)
+			left, out := t.without(match)
+			if left != nil {
+				kept = append(kept, left)
 			}
+			for _, t := range out {
+				d.enqueuedLocked(t, -1, -t.bytes())
+				d.quarantine.givenBack(t.row.Crashes)
+			}
+			all = append(all, out...)
 		}
 		c.queue = kept
 	}
-	d.queued -= len(out)
 	d.room.Broadcast()
-	return out
+	return all
+}
+
+// enqueuedLocked counts messages that wait for a worker, and the bytes of those that are held.
+func (d *dispatcher) enqueuedLocked(t *task, n, bytes int) {
+	t.consumer.waiting += n
+	d.queued += n
+	d.held += bytes
 }
 
 // load returns how many messages run and how many wait for a worker.

@@ -34,7 +34,13 @@ func TestDealIsFairAndComplete(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			if got := deal(test.rooms, test.budget); !slices.Equal(got, test.want) {
+			parts := make([]part, len(test.rooms))
+			for i, room := range test.rooms {
+				parts[i].room = room
+			}
+			deal(parts, test.budget)
+			got := store.Each(parts, func(p part) int { return p.asked })
+			if !slices.Equal(got, test.want) {
 				t.Errorf("deal(%v, %d): got %v, want %v", test.rooms, test.budget, got, test.want)
 			}
 		})

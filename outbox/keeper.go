@@ -56,7 +56,7 @@ func (r *run) keep(now time.Time) {
 		w.overdue(now)
 	}
 	for _, t := range r.dispatcher.stale(now.Add(-time.Second)) {
-		r.settled(t, errUnstarted)
+		r.notStarted(t)
 	}
 	// A sixth of a lease before it could run out.
 	r.cancelled(&r.unrenewed, r.ledger.expire(now.Add(r.config.LeaseDuration/6)))

@@ -25,6 +25,8 @@ type lease struct {
 	id     int64
 	ctx    context.Context // of its handlers
 	cancel context.CancelCauseFunc
+	lanes  *lanes  // of messages with keys
+	deep   []int64 // their lanes that may have more
 
 	// Guarded by ledger.mu.
 	until   time.Time      // on this process's clock, from before the statement was sent

@@ -90,7 +90,7 @@ func (l *limiter) valid(now time.Time, lease time.Duration) (n int) {
 
 // wants tells whether there may be something to run.
 func (l *limiter) wants() bool {
-	return slices.ContainsFunc(l.consumers, func(c *consumer) bool { return c.active || len(c.queue) > 0 })
+	return slices.ContainsFunc(l.consumers, func(c *consumer) bool { return c.pending() || len(c.queue) > 0 })
 }
 
 // askForSlots has the slots be looked after.

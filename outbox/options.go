@@ -87,6 +87,17 @@ func UniqueFor(key string, period time.Duration) Option {
 	}
 }
 
+// Key is what ordered consumers go by: they run the messages of one key one after the other,
+// see bus.Ordered. It wins over a method OrderKey of the payload. A key has 1 to 255 bytes.
+func Key(key string) Option {
+	return func(m *bus.Message) error {
+		if m.OrderKey = key; key == "" {
+			return fmt.Errorf("%w: the key is empty", bus.ErrBadOption)
+		}
+		return nil
+	}
+}
+
 // Header adds a header. Headers travel with the message to every consumer. All
 // of a message have at most 8 KiB, and each needs a name. Names
 // that begin with "asyncmonolith-" are the library's: forward them, but make up

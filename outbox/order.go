@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"slices"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -33,20 +34,25 @@ func (d *dispatcher) orderSuspectsLocked(now time.Time) (order, bool) {
 	if !d.quarantine.pending() {
 		return order{}, false
 	}
-	var wants []store.Want
-	for i, want := range d.wants {
-		c := d.owner[i]
+	may := func(c *consumer) bool {
 		if now.Before(d.oneByOneUntil) && c != d.consumers[d.suspectTurn%len(d.consumers)] {
-			continue
+			return false
 		}
 		if closed, probes := d.gateLocked(c); closed && !probes {
-			continue
+			return false
 		}
-		if d.hasRoomLocked(c) || c.running == d.config.Concurrency { // which is everybody's limit
+		return d.hasRoomLocked(c) || c.running == d.config.Concurrency // which is everybody's limit
+	}
+	var wants []store.Want
+	for i, want := range d.wants {
+		if may(d.owner[i]) {
 			wants = append(wants, want)
 		}
 	}
-	return d.quarantine.order(wants, d.config.Concurrency-d.running, now)
+	stuck := d.stuckLocked(may)
+	o, ok := d.quarantine.order(wants, d.config.Concurrency-d.running, now)
+	o.request.Stuck = stuck
+	return o, ok
 }
 
 // orderCleanLocked asks for messages that have not crashed.
@@ -62,34 +68,25 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 	if budget <= 0 || queued > 0 && budget < max(batch/4, 1) {
 		return order{}, false
 	}
-	consumers, rooms := apart(d.roomsLocked(now))
-	total := 0
-	for _, room := range rooms {
-		total += room
+	parts := apart(d.roomsLocked(now))
+	if len(parts) > 1 && now.Before(d.oneByOneUntil) {
+		parts = parts[:1]
 	}
-	if len(consumers) > 1 && now.Before(d.oneByOneUntil) {
-		consumers, rooms, total = consumers[:1], rooms[:1], rooms[0]
-	}
-	if total == 0 {
+	if len(parts) == 0 {
 		return order{}, false
 	}
-	return d.writeOrderLocked(consumers, deal(rooms, budget), min(left, maxClaimBytes)), true
+	deal(parts, budget)
+	return d.writeOrderLocked(parts, min(left, maxClaimBytes), now), true
 }
 
-// apart leaves a consumer with a rate alone in its claim, which is for what the rate allows.
-// Each has its turn.
-func apart(consumers []*consumer, rooms []int) ([]*consumer, []int) {
-	if len(consumers) > 0 && consumers[0].rate != nil {
-		return consumers[:1], rooms[:1]
+// apart leaves a consumer with a rate alone in its claim, which is for what the rate allows,
+// and so messages with keys, which are claimed in another way. Each has its turn.
+func apart(parts []part) []part {
+	alone := func(p part) bool { return p.rate != nil || p.lanes != nil }
+	if len(parts) > 0 && alone(parts[0]) {
+		return parts[:1]
 	}
-	n := 0
-	for i, c := range consumers {
-		if c.rate == nil {
-			consumers[n], rooms[n] = c, rooms[i]
-			n++
-		}
-	}
-	return consumers[:n], rooms[:n]
+	return slices.DeleteFunc(parts, alone)
 }
 
 // slowBatch is the most that a claim takes while little is done in a second.
@@ -117,23 +114,28 @@ func (d *dispatcher) startsLocked(c *consumer) int {
 	return max(free-share, (free-c.running+1)/2, 0)
 }
 
-// roomsLocked returns the active consumers, starting with the next in turn, and
+// roomsLocked returns parts for the active consumers, starting with the next in turn, and
 // how many messages each has room for: as many as there are free workers, plus
 // what it finished in the last second, since that is what it will need next. One that has
 // more than that waiting, or coming, needs no claim yet.
-func (d *dispatcher) roomsLocked(now time.Time) ([]*consumer, []int) {
+func (d *dispatcher) roomsLocked(now time.Time) (parts []part) {
 	d.turn++
-	var consumers []*consumer
-	var rooms []int
 	for i := range d.consumers {
 		c := d.consumers[(d.turn+i)%len(d.consumers)]
-		if !c.active || now.Before(c.notBefore) {
+		if now.Before(c.notBefore) {
 			continue
 		}
-		waiting := len(c.queue) + c.reserved
+		others := parts
+		parts = d.activeLockedOf(c, parts, now)
+		active := parts[len(others):]
+		if len(active) == 0 {
+			continue
+		}
+		waiting := c.waiting + c.reserved
 		if closed, probes := d.gateLocked(c); closed {
-			if probes && waiting == 0 {
-				consumers, rooms = append(consumers, c), append(rooms, 1)
+			if parts = others; probes && waiting == 0 {
+				active[0].room = 1
+				parts = append(parts, active[0])
 			}
 			continue
 		}
@@ -145,53 +147,77 @@ func (d *dispatcher) roomsLocked(now time.Time) ([]*consumer, []int) {
 		}
 		room -= waiting
 		fills := c.settings.BatchWait > 0 && len(c.queue) < c.group // it waits for more
-		if room > 0 && (room >= waiting || fills) {
-			consumers, rooms = append(consumers, c), append(rooms, room)
+		if room <= 0 || room < waiting && !fills {
+			parts = others
+			continue
+		}
+		for i := range active {
+			active[i].room = room
 		}
 	}
-	return consumers, rooms
+	return parts
+}
+
+// activeLockedOf adds parts for what there may be to claim of a consumer: messages without
+// keys, and with keys, which take turns to be first.
+func (d *dispatcher) activeLockedOf(c *consumer, parts []part, now time.Time) []part {
+	before := len(parts)
+	for _, l := range c.lanes {
+		if l.active && !now.Before(l.notBefore) {
+			parts = append(parts, part{consumer: c, lanes: l, wakeups: l.wakeups})
+		}
+	}
+	if c.active {
+		parts = append(parts, part{consumer: c, wakeups: c.wakeups})
+	}
+	if d.turn%2 == 0 {
+		slices.Reverse(parts[before:])
+	}
+	return parts
 }
 
 // deal hands out the budget one by one, round and round, to those with room.
-func deal(rooms []int, budget int) []int {
-	shares := make([]int, len(rooms))
+func deal(parts []part, budget int) {
 	for budget > 0 {
 		// Everybody with room left gets an equal part of what is left, at least one.
 		open := 0
-		for i := range rooms {
-			if rooms[i] > shares[i] {
+		for _, p := range parts {
+			if p.room > p.asked {
 				open++
 			}
 		}
 		if open == 0 {
-			break
+			return
 		}
-		part := max(budget/open, 1)
-		for i := range rooms {
-			give := min(part, rooms[i]-shares[i], budget)
-			shares[i] += give
+		share := max(budget/open, 1)
+		for i := range parts {
+			give := min(share, parts[i].room-parts[i].asked, budget)
+			parts[i].asked += give
 			budget -= give
 		}
 	}
-	return shares
 }
 
-func (d *dispatcher) writeOrderLocked(consumers []*consumer, shares []int, maxBytes int) order {
-	o := order{request: store.ClaimRequest{Select: store.Clean, MaxBytes: max(maxBytes, 0), Rate: consumers[0].rate}}
+func (d *dispatcher) writeOrderLocked(parts []part, maxBytes int, now time.Time) order {
+	o := order{request: store.ClaimRequest{Select: store.Clean, MaxBytes: max(maxBytes, 0), Rate: parts[0].rate}}
 	d.asked += o.request.MaxBytes
-	for i, c := range consumers {
-		if shares[i] == 0 {
+	for _, p := range parts {
+		if p.asked == 0 {
 			continue
 		}
-		c.reserved += shares[i]
-		d.reserved += shares[i]
-		o.parts = append(o.parts, part{consumer: c, asked: shares[i], wakeups: c.wakeups})
-		for _, want := range c.wants {
+		p.reserved += p.asked
+		d.reserved += p.asked
+		o.parts = append(o.parts, p)
+		o.request.Limit += p.asked // former names and payload types share it
+		if p.lanes != nil {
+			o.request.Lanes = p.lanes.request(now, p.asked)
+			continue
+		}
+		for _, want := range p.wants {
 			w := d.wants[want]
-			w.Limit, w.After = shares[i], d.cursors[want].start
+			w.Limit, w.After = p.asked, d.cursors[want].start
 			o.request.Wants = append(o.request.Wants, w)
 		}
-		o.request.Limit += shares[i] // former names and payload types share it
 	}
 	return o
 }

@@ -46,9 +46,10 @@ func (r *run) rest(began time.Time) time.Duration {
 func (r *run) expecting(ctx context.Context) {
 	r.soon.Loop(ctx, time.Hour, func() {
 		began, woken := time.Now(), r.wakePacer.take()
+		news := r.lookForExpected(ctx, began, woken)
 		if wants := r.dispatcher.expected(began, woken); len(wants) > 0 {
 			probe, err := ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) (store.Probe, error) { return r.store.ProbeDue(ctx, r.db, wants) })
-			news := err == nil && r.dispatcher.appeared(wants, probe)
+			news = err == nil && r.dispatcher.appeared(wants, probe) || news
 			if woken {
 				r.wakePacer.after(time.Now(), news, r.counters.claimed.Load())
 			}

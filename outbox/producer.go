@@ -99,7 +99,7 @@ func (p *Producer) log(next bus.Sender) bus.Sender {
 // handle must be that transaction: see [ErrNotInTx].
 //
 // Errors that the caller can avoid are bus.ErrNoConsumer, bus.ErrBadPayload,
-// bus.ErrTooLarge, bus.ErrBadText and bus.ErrBadOption; then
+// bus.ErrTooLarge, bus.ErrBadText, bus.ErrBadOption and bus.ErrNoKey; then
 // nothing was sent to the database. [ErrSchema] says that the tables are missing.
 // Errors of the produce chain and of the database come back wrapped. In a
 // transaction of isolation REPEATABLE READ or SERIALIZABLE an insert id may meet
@@ -205,7 +205,10 @@ func (p *Producer) check(m *bus.Message) error {
 	if err := m.Check(p.config.MaxPayload); err != nil {
 		return err
 	}
-	return checkDeadline(m)
+	if err := checkDeadline(m); err != nil {
+		return err
+	}
+	return p.registry.Key(m)
 }
 
 // Send writes messages whose payload is encoded already: of a schedule that is
@@ -379,7 +382,10 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 			row.Payload = "" // it is read from the event
 		}
 		for _, consumer := range consumers {
-			if row.ConsumerType = consumer.Name(); m.InsertID != "" {
+			if row.ConsumerType, row.OrderKey = consumer.Name(), ""; consumer.Ordered() {
+				row.OrderKey = m.OrderKey
+			}
+			if m.InsertID != "" {
 				row.FormerConsumers = consumer.Names()[1:]
 			}
 			rows = append(rows, row)

@@ -24,6 +24,7 @@ var errLocked = errors.New("outbox: settle: some outcomes were not written, sinc
 // settled enters the outcome of a message; the settler writes it.
 func (r *run) settled(t *task, err error) {
 	result := t.result(err, t.consumer.settings.AttemptDelay)
+	t.passed = t.committed || result.Outcome == store.Done
 	if uncounted := result.Outcome == store.Snoozed && result.Errors != ""; t.consumer.transactional && !uncounted && (t.committed || result.Outcome != store.Release) {
 		r.streaks.forget(t.row.ID)
 		r.unstarted.forget(t.row.ID)
@@ -101,6 +102,11 @@ func (r *run) settle(ctx context.Context, b batch) error {
 	}
 	b.aside = s.aside
 	r.cancelled(&r.takenAway, r.ledger.confirm(b, finished, s.Settled, renewed))
+	for _, l := range append(b.finished, b.settling...) {
+		if l.lanes != nil {
+			r.dispatcher.freed(l.lanes, l.deep)
+		}
+	}
 	r.expectReturns(b.results)
 	return nil
 }

@@ -138,7 +138,12 @@ func (r *run) lookAll(ctx context.Context) (probe store.Probe, err error) {
 func (r *run) look(ctx context.Context, from *store.Position, patience time.Duration) (probe store.Probe, err error) {
 	began := time.Now()
 	wants, stood := r.dispatcher.looks(from)
-	probe, err = ask(ctx, r, "poll", patience, func(ctx context.Context) (store.Probe, error) { return r.store.Probe(ctx, r.db, wants) })
+	probe, err = ask(ctx, r, "poll", patience, func(ctx context.Context) (probe store.Probe, err error) {
+		if probe, err = r.store.Probe(ctx, r.db, wants); err == nil {
+			err = r.lookAtLanes(ctx, &probe)
+		}
+		return probe, err
+	})
 	if err == nil {
 		r.dispatcher.found(probe, wants, stood, began)
 	}

@@ -26,11 +26,14 @@ type consumer struct {
 
 	// Guarded by dispatcher.mu.
 	queue    []*task
+	waiting  int // messages in the queue
 	running  int  // a group counts once
 	reserved int  // asked for by claims under way
 	active   bool // may have messages to claim
 	wakeups  int  // counts activations, to notice one during a claim
 	finished rate
+	lanes    []*lanes      // where it has messages with keys
+	pace     time.Duration // how long one of those takes; 0: unknown
 
 	fillsUntil time.Time // when workers look again for a batch that is not full
 
@@ -48,7 +51,7 @@ type task struct {
 	consumer        *consumer
 	lease           *lease
 	queuedAt        time.Time
-	others          []*task    // that were taken with it to share transactions
+	others          []*task    // that were taken with it: to share transactions, or of its lane behind it
 	group           *group     // they and it, while they run
 	worker          *worker    // while it runs
 	innermost       sync.Mutex // held while the innermost layer runs, and from the end of the chain on
@@ -56,6 +59,7 @@ type task struct {
 	stopped         atomic.Bool
 	stop            stoppable // the context of its first call
 	committed       bool      // a transactional consumer has removed it
+	passed          bool      // it is done, and those behind it may run
 }
 
 // groupable tells whether a message may share a transaction. One that has failed
@@ -65,6 +69,15 @@ func (t *task) groupable() bool { return t.row.Attempts == 0 && t.row.Crashes ==
 // bytes is what a task keeps in memory, about.
 func (t *task) bytes() int { return len(t.row.Payload) + len(t.row.Headers) + len(t.row.Errors) }
 
+// weight is what it keeps with the others that were taken with it.
+func (t *task) weight() int {
+	sum := t.bytes()
+	for _, other := range t.others {
+		sum += other.bytes()
+	}
+	return sum
+}
+
 // String keeps whoever prints the context from printing the message with it.
 func (t *task) String() string { return "outbox.task" }
 
@@ -73,7 +86,7 @@ func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {
 	*t = task{
 		Context: l.ctx, row: row, consumer: c, lease: l, queuedAt: now,
 		message: bus.Message{
-			ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers), InsertID: row.InsertID,
+			ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers), InsertID: row.InsertID, OrderKey: row.OrderKey,
 			Consumer: c.Name(), Config: &c.settings, Attempt: row.Attempts + 1, Crashes: row.Crashes,
 			CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time,
 		},
@@ -84,7 +97,7 @@ func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {
 // result turns what the chain returned into what is settled.
 func (t *task) result(err error, attemptDelay time.Duration) store.Result {
 	v := bus.VerdictOf(err)
-	r := store.Result{Claim: t.lease.id, Message: t.row.ID, Delay: v.Delay, Reason: v.Reason}
+	r := store.Result{Claim: t.lease.id, Message: t.row.ID, Delay: v.Delay, Reason: v.Reason, Lane: t.row.Lane, Parks: t.consumer.settings.Ordered == bus.ParkKey}
 	if t.committed { // the message is gone, whatever outer layers say
 		r.Outcome = store.Release
 		return r

@@ -85,9 +85,12 @@ func (r *run) startWorker(w *worker, done *task) {
 				return
 			}
 			done = t
-			if len(t.others) > 0 {
+			switch {
+			case t.row.Lane != 0:
+				w.runInOrder(t)
+			case len(t.others) > 0:
 				w.runGroup(t)
-			} else {
+			default:
 				w.process(t)
 			}
 		}

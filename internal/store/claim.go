@@ -8,6 +8,26 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
+// Claim takes messages under a new lease. Cancelling ctx while it runs may leave a claim
+// behind that nobody knows of; see [Store.Extend].
+func (s *Store) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
+	stuck := r.Stuck
+	if r.Stuck = nil; len(r.Wants) > 0 || len(stuck) == 0 {
+		c, err = s.dialect.Claim(ctx, db, r)
+	}
+	for i := 0; i < len(stuck) && err == nil && c.ID == 0; i++ {
+		r.Lanes = &stuck[i]
+		c, err = s.dialect.Claim(ctx, db, r)
+	}
+	return c, err
+}
+
+// ProbeLanes looks for what there is to claim for ordered consumers; with crashed, for
+// messages that have crashed, too.
+func (s *Store) ProbeLanes(ctx context.Context, db *bun.DB, looks []dialect.LaneLook, crashed bool) ([]dialect.LaneState, error) {
+	return retried(ctx, db, func(db bun.IDB) ([]dialect.LaneState, error) { return s.dialect.ProbeLanes(ctx, db, looks, crashed) })
+}
+
 // Probe looks for anything to do for the given wants, behind their places, in one
 // statement where the database allows that.
 func (s *Store) Probe(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Probe, error) {

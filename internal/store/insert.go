@@ -17,11 +17,16 @@ import (
 // left out. With several statements (see [Statements]) the caller provides the
 // transaction.
 func (s *Store) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (map[uuid.UUID]int, error) {
+	if err := s.rank(ctx, db, rows); err != nil {
+		return nil, err
+	}
 	// Sorted, so that batches with overlapping insert ids lock them in the same
 	// order and cannot deadlock.
-	slices.SortStableFunc(rows, func(a, b dialect.NewMessage) int {
-		return a.Key().Compare(b.Key())
-	})
+	if s.RowLocks() || !ranked(rows) {
+		slices.SortStableFunc(rows, func(a, b dialect.NewMessage) int {
+			return a.Key().Compare(b.Key())
+		})
+	}
 	written := make(map[uuid.UUID]int, len(rows))
 	for _, chunk := range chunks(rows) {
 		if err := s.insertChunk(ctx, db, chunk, written); err != nil {
@@ -31,10 +36,31 @@ func (s *Store) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessag
 	return written, nil
 }
 
+// rank gives those with keys their places, in the order of the call, where they are not
+// written in that.
+func (s *Store) rank(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
+	if !ranked(rows) {
+		return nil
+	}
+	ranks, err := s.dialect.Ranks(ctx, db, len(rows))
+	if err != nil {
+		return fmt.Errorf("reserve places: %w", err)
+	}
+	for i := range ranks {
+		rows[i].Rank = ranks[i]
+	}
+	return nil
+}
+
+// ranked tells whether sorting by insert ids could change the order of a key.
+func ranked(rows []dialect.NewMessage) bool {
+	return len(rows) > 1 && slices.ContainsFunc(rows, func(row dialect.NewMessage) bool { return row.OrderKey != "" && row.InsertID != "" })
+}
+
 // Statements tells how many statements Insert needs for the rows, at least.
 func Statements(rows []dialect.NewMessage) int {
 	n := len(chunks(rows))
-	if n == 1 && orders(rows[0]) {
+	if n == 1 && (orders(rows[0]) || ranked(rows)) {
 		n++
 	}
 	return n
@@ -48,7 +74,7 @@ func chunks(rows []dialect.NewMessage) (all [][]dialect.NewMessage) {
 	for _, chunk := range dialect.Cut(rows, dialect.InsertBytes, func(row dialect.NewMessage) int { return len(row.Payload) + len(row.Headers) }) {
 		for len(chunk) > 0 {
 			n := 1
-			for n < len(chunk) && chunk[n].Replace == chunk[0].Replace && chunk[n].MaxPostponed == chunk[0].MaxPostponed && (chunk[n].UniqueFor > 0) == (chunk[0].UniqueFor > 0) {
+			for n < len(chunk) && chunk[n].Replace == chunk[0].Replace && chunk[n].MaxPostponed == chunk[0].MaxPostponed && (chunk[n].OrderKey != "") == (chunk[0].OrderKey != "") && (chunk[n].UniqueFor > 0) == (chunk[0].UniqueFor > 0) {
 				n++
 			}
 			all, chunk = append(all, chunk[:n]), chunk[n:]
@@ -60,6 +86,11 @@ func chunks(rows []dialect.NewMessage) (all [][]dialect.NewMessage) {
 func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []dialect.NewMessage, written map[uuid.UUID]int) error {
 	if orders(rows[0]) {
 		if err := s.Supersedes(); err != nil {
+			return err
+		}
+	}
+	if rows[0].OrderKey != "" {
+		if err := s.Orders(); err != nil {
 			return err
 		}
 	}

@@ -31,10 +31,14 @@ func (s *Store) replace(ctx context.Context, db bun.IDB, rows []dialect.NewMessa
 	return dialect.Each(rows, func(row dialect.NewMessage) uuid.UUID { return row.MessageID }), nil
 }
 
-// latest drops rows that a later one of the batch replaces. The rows are sorted by their keys.
+// latest drops rows that a later one of the batch replaces.
 func latest(rows []dialect.NewMessage) (last []dialect.NewMessage) {
+	of := make(map[dialect.PendingKey]int, len(rows))
 	for i, row := range rows {
-		if i+1 == len(rows) || rows[i+1].Key() != row.Key() {
+		of[row.Key()] = i
+	}
+	for i, row := range rows {
+		if of[row.Key()] == i {
 			last = append(last, row)
 		}
 	}

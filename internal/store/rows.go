@@ -15,6 +15,9 @@ type (
 	Fence        = dialect.Fence
 	Fenced       = dialect.Fenced
 	Finished     = dialect.Finished
+	LaneLook     = dialect.LaneLook
+	LaneState    = dialect.LaneState
+	Lanes        = dialect.Lanes
 	Message      = dialect.Message
 	Moment       = dialect.Moment
 	NewEvent     = dialect.NewEvent
@@ -33,6 +36,7 @@ type (
 	Selection    = dialect.Selection
 	Session      = dialect.Session
 	Settled      = dialect.Settled
+	Source       = dialect.Source
 	Unregistered = dialect.Unregistered
 	Want         = dialect.Want
 )

@@ -26,6 +26,9 @@ type Dialect interface {
 
 	// Messages that are produced.
 
+	// Ranks returns places for messages with keys, each behind all that there are, or none
+	// where messages are written in the order of the call.
+	Ranks(ctx context.Context, db bun.IDB, n int) ([]int64, error)
 	Insert(ctx context.Context, db bun.IDB, rows []NewMessage) error
 	// InsertKeyed leaves out rows whose insert id is pending, and returns the
 	// message ids of the others.
@@ -41,6 +44,11 @@ type Dialect interface {
 
 	// Claims.
 
+	// Claim is store.Store.Claim, but for what its Stuck says.
+	Claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, error)
+	// ProbeLanes looks for what there is to claim for ordered consumers; with crashed, for
+	// messages that have crashed, too.
+	ProbeLanes(ctx context.Context, db bun.IDB, looks []LaneLook, crashed bool) ([]LaneState, error)
 	// Probe looks for what is due and clean; with all, for everything else as well.
 	Probe(ctx context.Context, db bun.IDB, wants []Want, all bool) (Probe, error)
 
@@ -101,9 +109,6 @@ type Direct interface {
 	// Check reports settings of the live database under which the library cannot keep its
 	// promises, and what the processor needs to know of the others.
 	Check(ctx context.Context, db bun.IDB) (Settings, error)
-	// Claim takes messages under a new lease. Cancelling ctx while it runs may leave a
-	// claim behind that nobody knows of; see store.Store.Extend.
-	Claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, error)
 	// Unprepared tells whether statements that were to be prepared are sent as text, since a
 	// pooler loses them.
 	Unprepared() bool
@@ -113,6 +118,8 @@ type Direct interface {
 	// Usable asks the transaction whether it could still commit: its connection stands,
 	// and no statement has aborted it.
 	Usable(ctx context.Context, tx bun.IDB) bool
+	// Orders is an error, an errors.ErrUnsupported, where messages have no order of keys.
+	Orders() error
 	// Supersedes is an error, an errors.ErrUnsupported, where pending messages cannot be
 	// replaced, nor insert ids stay taken.
 	Supersedes() error

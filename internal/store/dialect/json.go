@@ -41,8 +41,9 @@ func ResultsJSON(results []Result) string {
 		Delay   int64   `json:"d"`
 		Errors  string  `json:"e"`
 		Reason  string  `json:"r"`
+		Parks   bool    `json:"p,omitempty"`
 	}
 	return AsJSON(Each(results, func(r Result) row {
-		return row{r.Claim, r.Message, r.Outcome, r.Delay.Microseconds(), errorlog.Clean(r.Errors, 0), errorlog.Clean(r.Reason, errorlog.MaxBytes)}
+		return row{r.Claim, r.Message, r.Outcome, r.Delay.Microseconds(), errorlog.Clean(r.Errors, 0), errorlog.Clean(r.Reason, errorlog.MaxBytes), r.Parks}
 	}))
 }

@@ -22,8 +22,9 @@ type Lists struct {
 		// InTx runs fn in the caller's transaction or one of its own, whose statements
 		// see, and change, the newest state.
 		InTx(ctx context.Context, db bun.IDB, fn func(tx bun.IDB) error) error
-		// Live locks those of the claims that the owner still holds.
-		Live(ctx context.Context, tx bun.IDB, owner string, claims []int64) ([]Leased, error)
+		// Live locks those of the claims that the owner still holds; with lanes it reads
+		// those, too.
+		Live(ctx context.Context, tx bun.IDB, owner string, claims []int64, lanes bool) ([]Leased, error)
 		// Unlocked parts off the results whose message somebody else has locked. The
 		// claims are locked. What is not found at all counts as free: there is nothing
 		// to wait for.
@@ -41,13 +42,17 @@ type ListStatements struct {
 	Delete        string // removes the messages of a list
 	Rest          string // what is left of a claim: a list, a lease and the claim
 	Poison, Again string // of results: poisons messages, and has others run again
+	// The same where some of the messages have keys, with what is left of the lanes of a claim
+	// behind what is left of it.
+	RestLanes, PoisonLanes, AgainLanes string
+	Present                            string // of a list: the messages that there are
 }
 
 // Finish implements [Dialect].
 func (l *Lists) Finish(ctx context.Context, db bun.IDB, owner string, claims []int64) (finished []Finished, err error) {
 	err = l.Dialect.InTx(ctx, db, func(tx bun.IDB) error {
 		finished = nil
-		live, err := l.Dialect.Live(ctx, tx, owner, claims)
+		live, err := l.Dialect.Live(ctx, tx, owner, claims, false)
 		if err != nil {
 			return fmt.Errorf("claims: %w", err)
 		}
@@ -68,7 +73,7 @@ func (l *Lists) Finish(ctx context.Context, db bun.IDB, owner string, claims []i
 func (l *Lists) Settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result, freeOnly bool) (settled Settled, err error) {
 	err = l.Dialect.InTx(ctx, db, func(tx bun.IDB) error {
 		settled = Settled{}
-		live, err := l.Dialect.Live(ctx, tx, owner, ClaimsOf(results))
+		live, err := l.Dialect.Live(ctx, tx, owner, ClaimsOf(results), OfLanes(results))
 		if err != nil {
 			return fmt.Errorf("claims: %w", err)
 		}
@@ -96,7 +101,11 @@ func (l *Lists) Settle(ctx context.Context, db bun.IDB, owner string, lease time
 func (l *Lists) subtract(ctx context.Context, tx bun.IDB, live []Leased, lease time.Duration, results []Result) ([]Result, error) {
 	held, rests, ended := Subtract(live, results)
 	for _, c := range rests {
-		if _, err := l.Dialect.Query(ctx, tx, l.SQL.Rest, AsJSON(c.MessageIDs), lease.Microseconds(), c.ID).Exec(ctx); err != nil {
+		rest := l.Dialect.Query(ctx, tx, l.SQL.Rest, AsJSON(c.MessageIDs), lease.Microseconds(), c.ID)
+		if len(c.Lanes) > 0 {
+			rest = l.Dialect.Query(ctx, tx, l.SQL.RestLanes, AsJSON(c.MessageIDs), AsJSON(c.Lanes), lease.Microseconds(), c.ID)
+		}
+		if _, err := rest.Exec(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -119,13 +128,17 @@ func (l *Lists) apply(ctx context.Context, tx bun.IDB, held []Result) error {
 			again = append(again, r)
 		}
 	}
-	if err := l.write(ctx, tx, l.SQL.Poison, poisoned); err != nil {
+	poison, repeat := l.SQL.Poison, l.SQL.Again
+	if OfLanes(held) {
+		poison, repeat = l.SQL.PoisonLanes, l.SQL.AgainLanes
+	}
+	if err := l.write(ctx, tx, poison, poisoned); err != nil {
 		return fmt.Errorf("poison: %w", err)
 	}
 	if err := l.Dialect.Run(ctx, tx, l.SQL.Delete, gone); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
-	if err := l.write(ctx, tx, l.SQL.Again, again); err != nil {
+	if err := l.write(ctx, tx, repeat, again); err != nil {
 		return fmt.Errorf("reschedule: %w", err)
 	}
 	return nil
@@ -158,8 +171,12 @@ func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found 
 		solo := make(map[int64]bool)
 		var claims, ids []int64
 		for _, c := range dead {
-			claims, ids = append(claims, c.ID), append(ids, c.MessageIDs...)
-			for _, id := range c.MessageIDs {
+			begun, err := l.begun(ctx, tx, c)
+			if err != nil {
+				return err
+			}
+			claims, ids = append(claims, c.ID), append(ids, begun...)
+			for _, id := range begun {
 				solo[id] = c.Solo
 			}
 		}
@@ -170,13 +187,14 @@ func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found 
 		var dying []int64
 		var bumped [][2]int64
 		for _, h := range hit {
-			switch {
-			case solo[h.ID] && h.Crashes+1 >= int64(maxCrashes):
+			counted := int64(Counted(int(h.Crashes)))
+			switch more := h.Crashes + 1; {
+			case solo[h.ID] && counted+1 >= int64(maxCrashes):
 				dying = append(dying, h.ID)
 			case solo[h.ID]:
-				bumped = append(bumped, [2]int64{h.ID, h.Crashes + 1})
+				bumped = append(bumped, [2]int64{h.ID, more})
 			default:
-				bumped = append(bumped, [2]int64{h.ID, min(h.Crashes+1, int64(maxCrashes)-1)})
+				bumped = append(bumped, [2]int64{h.ID, min(more, h.Crashes-counted+int64(maxCrashes)-1)})
 			}
 		}
 		if err := l.count(ctx, tx, dying, bumped, maxCrashes); err != nil {
@@ -186,6 +204,29 @@ func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found 
 		return l.Dialect.Run(ctx, tx, l.SQL.Forget, claims)
 	})
 	return found, err
+}
+
+// begun lists the messages of a claim that may have begun: of each lane the first only that
+// there is.
+func (l *Lists) begun(ctx context.Context, tx bun.IDB, c Leased) (ids []int64, err error) {
+	if len(c.Lanes) == 0 {
+		return c.MessageIDs, nil
+	}
+	var present []int64
+	if err := l.Dialect.Query(ctx, tx, l.SQL.Present, Ordered(c.MessageIDs)).Scan(ctx, &present); err != nil {
+		return nil, err
+	}
+	there, seen := make(map[int64]bool, len(present)), make(map[int64]bool)
+	for _, id := range present {
+		there[id] = true
+	}
+	for i, id := range c.MessageIDs {
+		if there[id] && !seen[c.Lanes[i]] {
+			seen[c.Lanes[i]] = true
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
 }
 
 // count writes the crashes of messages that are locked.

@@ -57,6 +57,9 @@ type Traits struct {
 	KeepRate   string // ends one that leaves a rate as it is
 	Keys       string // the table of pending insert ids, where they have one of their own
 	Keyed      string // true of a pending message m with an insert id
+	LastRank   string // the place behind all others, for an insert
+	HeldLanes  string // selects the lanes that claims of some consumers hold, given their names
+	Columns    string // those of a Pick m
 }
 
 // NewNames quotes names with the mark of the dialect.
@@ -69,6 +72,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		return q
 	}
 	tables := []string{
+		"{gates}", quote("message_gates"), "{ranks}", quote("message_ranks"),
 		"{keys}", quote(w.Keys), "{messages}", quote("consumer_messages"), "{due}", quote("consumer_messages_due"),
 		"{crashed}", quote("consumer_messages_crashed"), "{claims}", quote("message_claims"), "{poisoned}", quote("poisoned_messages"),
 		"{paused}", quote("paused_consumers"), "{recent}", quote("recent_insert_ids"), "{slots}", quote("message_slots"), "{rates}", quote("message_rates"), "{stops}", quote("message_stops"), "{schedules}", quote("scheduled_messages"), "{migrations}", quote("asyncmonolith_migrations"),
@@ -82,7 +86,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 	}
 	traits := []string{
 		"{place}", w.Place, "{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once, "{size}", w.Size, "{ids}", w.IDs, "{held}", w.Held, "{holds}", w.Holds,
-		"{keep}", w.KeepPaused, "{keep slot}", w.KeepSlot, "{keep rate}", w.KeepRate, "{session}", w.Session, "{keyed}", w.Keyed, "{lock}", lock, "{lock free}", free,
+		"{keep}", w.KeepPaused, "{keep slot}", w.KeepSlot, "{keep rate}", w.KeepRate, "{session}", w.Session, "{keyed}", w.Keyed, "{held lanes}", w.HeldLanes, "{lane columns}", w.Columns + ", m.order_key, m.lane, m.rank", "{lock}", lock, "{lock free}", free,
 	}
 	inTraits := strings.NewReplacer(tables...)
 	for i := range traits {

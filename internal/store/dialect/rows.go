@@ -24,6 +24,12 @@ type Message struct {
 	Crashes        int       `bun:"crashes"`
 	Errors         string    `bun:"errors"`
 
+	// Of a message with a key: the key, its lane, and the message's place in that. A lane of
+	// 0 is none.
+	OrderKey string `bun:"order_key"`
+	Lane     int64  `bun:"lane"`
+	Rank     int64  `bun:"rank"`
+
 	// Event is what the message refers to, once [Store.FillIn] has read it.
 	Event *Event `bun:"-"`
 }
@@ -129,6 +135,11 @@ type ClaimRequest struct {
 	// MaxBytes bounds the payloads, events, headers and errors claimed; the first
 	// message is always taken.
 	MaxBytes int
+	// Lanes asks for messages with keys instead, of one consumer.
+	Lanes *Lanes
+	// Stuck are where to look for messages with keys when no others were found, unless Select
+	// is Clean.
+	Stuck []Lanes
 	// Rate bounds how many may be claimed by when, in all processes together. All wants are
 	// of one consumer then. Nil is no such bound.
 	Rate *Rate
@@ -158,6 +169,8 @@ type Claim struct {
 	Cut bool
 	// Wait is for how long the rate allows no more; zero when it is not spent.
 	Wait time.Duration
+	// News are of a claim of lanes.
+	News LaneNews
 }
 
 // Outcome is what Settle writes for a message.
@@ -182,6 +195,10 @@ type Result struct {
 	Errors string
 	// Reason says why a message is poisoned.
 	Reason string
+	// Lane is that of a message with a key, and Parks whether the message keeps those behind
+	// it from running once it is poisoned.
+	Lane  int64
+	Parks bool
 	// Recent is the insert id of a message that is done, if it stays taken.
 	Recent *Recent
 }
@@ -243,6 +260,15 @@ type Fenced struct {
 	ID       int64
 	Attempts int
 	Crashes  int
+	Lane     int64
+}
+
+// Stored is the number of crashes as it is stored.
+func (f Fenced) Stored() int {
+	if f.Lane != 0 {
+		return f.Crashes + hidden
+	}
+	return f.Crashes
 }
 
 // CrashReason is the reason given to a message that was poisoned by recovery.

@@ -31,6 +31,7 @@ type Leased struct {
 	ID         int64  `bun:"id"`
 	Solo       bool   `bun:"solo"`
 	MessageIDs IDList `bun:"message_ids"`
+	Lanes      IDList `bun:"lanes"` // of each of them, or empty
 }
 
 // ResultKey says what a result is of.
@@ -59,18 +60,21 @@ func Subtract(live []Leased, results []Result) (held []Result, rests []Leased, e
 		byKey[r.Key()] = r
 	}
 	for _, c := range live {
-		var rest IDList
-		for _, id := range c.MessageIDs {
+		rest := Leased{ID: c.ID, Solo: c.Solo}
+		for i, id := range c.MessageIDs {
 			if r, ok := byKey[ResultKey{c.ID, id}]; ok {
 				held = append(held, r)
-			} else {
-				rest = append(rest, id)
+				continue
+			}
+			rest.MessageIDs = append(rest.MessageIDs, id)
+			if len(c.Lanes) > 0 {
+				rest.Lanes = append(rest.Lanes, c.Lanes[i])
 			}
 		}
-		if len(rest) == 0 {
+		if len(rest.MessageIDs) == 0 {
 			ended = append(ended, c.ID)
 		} else {
-			rests = append(rests, Leased{ID: c.ID, Solo: c.Solo, MessageIDs: rest})
+			rests = append(rests, rest)
 		}
 	}
 	return held, rests, ended

@@ -30,6 +30,10 @@ type NewMessage struct {
 	MaxPostponed time.Duration
 	// UniqueFor is for how long the insert id stays taken after the message was consumed.
 	UniqueFor time.Duration
+	// OrderKey is the key of a message of an ordered consumer. Rank is its place among those
+	// of the key; zero is behind those that there are.
+	OrderKey string
+	Rank     int64
 	// CreatedAt is when the first message was created in whose place this one is; zero is now.
 	CreatedAt time.Time
 	// Crashes are those of that message.
@@ -58,8 +62,14 @@ func (row *NewMessage) TakePlace(old Superseded) {
 // Key is the unique key that the message will have.
 func (row NewMessage) Key() PendingKey { return PendingKey{row.InsertID, row.ConsumerType} }
 
-// InsertMessages writes messages as a list of values; these are the values.
+// InsertMessages writes messages as a list of values; these are the values. All rows have a
+// key, or none has.
 func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement string, values []any) {
+	columns, row := "", "(?, ?, ?, ?, ?, ?, ?, ?)"
+	keyed := len(rows) > 0 && rows[0].OrderKey != ""
+	if keyed {
+		columns, row = ", crashes, order_key, lane, rank", fmt.Sprintf("(?, ?, ?, ?, ?, ?, ?, ?, %d, ?, ?, ?)", hidden)
+	}
 	values = make([]any, 0, 8*len(rows))
 	for _, row := range rows {
 		now := n.Now(ctx)
@@ -74,9 +84,20 @@ func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement
 			available = n.After(ctx, row.Delay)
 		}
 		values = append(values, row.MessageID, row.ConsumerType, row.PayloadType, row.Payload, bun.NullZero(row.Headers), bun.NullZero(row.InsertID), bun.Safe(created), bun.Safe(available))
+		if keyed {
+			values = append(values, row.OrderKey, Lane(row.OrderKey), n.rankOf(row))
+		}
 	}
-	return `INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after) VALUES ` +
-		Rows("(?, ?, ?, ?, ?, ?, ?, ?)", len(rows)), values
+	return `INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after` + columns + `) VALUES ` +
+		Rows(row, len(rows)), values
+}
+
+// rankOf is the place of a message, or what gives it the last one.
+func (n Names) rankOf(row NewMessage) any {
+	if row.Rank != 0 {
+		return row.Rank
+	}
+	return bun.Safe(n.Expand(n.LastRank))
 }
 
 // NewEvent is an event to be inserted.

@@ -46,6 +46,9 @@ UNION ALL SELECT 0, p.consumer_type FROM {paused} p`
 const recordSQL = `INSERT INTO {claims} (owner, solo, claimed_at, leased_until, message_ids) VALUES (?, ?, {now}, {now} + ?, ?)`
 
 func (m *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
+	if r.Lanes != nil {
+		return c, m.Orders()
+	}
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		rated, err := m.Rated(ctx, tx, r)
 		if err != nil {

@@ -72,6 +72,17 @@ func (m *database) Supersedes() error {
 	return fmt.Errorf("to replace pending messages, or keep insert ids taken, needs PostgreSQL or SQLite: %w", errors.ErrUnsupported)
 }
 
+// Orders is an error: the index of messages has no part for those with keys.
+func (m *database) Orders() error {
+	return fmt.Errorf("messages in the order of their keys need PostgreSQL or SQLite: %w", errors.ErrUnsupported)
+}
+
+func (m *database) Ranks(context.Context, bun.IDB, int) ([]int64, error) { return nil, m.Orders() }
+
+func (m *database) ProbeLanes(context.Context, bun.IDB, []dialect.LaneLook, bool) ([]dialect.LaneState, error) {
+	return nil, m.Orders()
+}
+
 func (m *database) Replace(context.Context, bun.IDB, []dialect.NewMessage) error {
 	return m.Supersedes()
 }

@@ -27,7 +27,7 @@ const (
 )
 
 // Live does not report a locked claim as a lock timeout, which would blame a message.
-func (m *database) Live(ctx context.Context, tx bun.IDB, owner string, claims []int64) (rows []dialect.Leased, err error) {
+func (m *database) Live(ctx context.Context, tx bun.IDB, owner string, claims []int64, _ bool) (rows []dialect.Leased, err error) {
 	err = m.Query(ctx, tx, liveSQL, dialect.Ordered(claims), owner).Scan(ctx, &rows)
 	if dberr.IsLockTimeout(err) {
 		err = errors.New(err.Error())

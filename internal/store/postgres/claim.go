@@ -39,12 +39,15 @@ INSERT INTO {claims} (owner, solo, claimed_at, leased_until, message_ids)
 SELECT ?::text, ?::boolean, {now}, {now} + ?::bigint * interval '1 microsecond', array_agg(x) FROM free HAVING count(*) > 0 RETURNING id, message_ids`
 
 func (p *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
+	if r.Lanes != nil {
+		return p.claimLanes(ctx, db, r)
+	}
 	pick := p.pick
 	if r.Select != dialect.Clean {
 		pick = p.pickCrashed
 	}
 	err = p.on(ctx, db, []*fixed{pick, p.record}, func(s session) error {
-		return s.inTx(ctx, func() error {
+		return s.inTx(ctx, beginSQL, func() error {
 			rated, err := p.Rated(ctx, s.IDB, r)
 			if err != nil {
 				return err

@@ -16,10 +16,10 @@ import (
 // insertSQL takes rows turned on their side: the server parses a few long literals in half
 // the time that it takes for a list of values.
 const insertSQL = `
-INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
+INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after«, crashes, order_key, lane, rank»)
 SELECT u.id, COALESCE(u.consumer, ''), COALESCE(u.kind, ''), COALESCE(u.payload, ''), NULLIF(u.headers, ''), NULLIF(u.key, ''), {now},
-  COALESCE(NULLIF(u.at, '')::timestamptz, {now} + u.delay * interval '1 microsecond', {now})
-FROM (SELECT ? AS id, ? AS consumer, ? AS kind, ? AS payload, ? AS headers, ? AS key, ? AS at, ? AS delay) u`
+  COALESCE(NULLIF(u.at, '')::timestamptz, {now} + u.delay * interval '1 microsecond', {now})«, -10000, u.order_key, u.lane, COALESCE(u.rank, nextval('{ranks}'))»
+FROM (SELECT ? AS id, ? AS consumer, ? AS kind, ? AS payload, ? AS headers, ? AS key, ? AS at, ? AS delay«, ? AS order_key, ? AS lane, ? AS rank») u`
 
 // fewRows are planned in less time as a list of values.
 const fewRows = 6
@@ -29,7 +29,7 @@ func (p *database) insertQuery(ctx context.Context, db bun.IDB, rows []dialect.N
 		statement, values := p.InsertMessages(ctx, rows)
 		return p.Query(ctx, db, statement+suffix, values...)
 	}
-	return p.Query(ctx, db, insertSQL+suffix, idColumn(rows),
+	values := []any{idColumn(rows),
 		column(rows, "text", func(row *dialect.NewMessage) string { return row.ConsumerType }),
 		column(rows, "text", func(row *dialect.NewMessage) string { return row.PayloadType }),
 		column(rows, "text", func(row *dialect.NewMessage) string { return row.Payload }),
@@ -41,7 +41,21 @@ func (p *database) insertQuery(ctx context.Context, db bun.IDB, rows []dialect.N
 			}
 			return timestamp(row.AvailableAt)
 		}),
-		column(rows, "bigint", func(row *dialect.NewMessage) int64 { return row.Delay.Microseconds() }))
+		column(rows, "bigint", func(row *dialect.NewMessage) int64 { return row.Delay.Microseconds() })}
+	if rows[0].OrderKey == "" {
+		return p.Query(ctx, db, dialect.WithoutLanes(insertSQL)+suffix, values...)
+	}
+	values = append(values,
+		column(rows, "text", func(row *dialect.NewMessage) string { return row.OrderKey }),
+		column(rows, "bigint", func(row *dialect.NewMessage) int64 { return dialect.Lane(row.OrderKey) }),
+		column(rows, "bigint", func(row *dialect.NewMessage) int64 { return row.Rank }))
+	return p.Query(ctx, db, dialect.WithLanes(insertSQL)+suffix, values...)
+}
+
+// Ranks are reserved where messages are not written in the order of the call.
+func (p *database) Ranks(ctx context.Context, db bun.IDB, n int) (ranks []int64, err error) {
+	err = p.Query(ctx, db, `SELECT nextval('{ranks}') FROM generate_series(1, ?)`, n).Scan(ctx, &ranks)
+	return ranks, err
 }
 
 // column is a value of each row. What all rows have in common is sent once, and what none
@@ -90,7 +104,8 @@ func (p *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.N
 // replaceSQL updates what is pending, also its id, row by row: who meets another's row waits
 // for that, and nobody loses. Of a message that runs the new one does not take the place.
 const replaceSQL = ` ON CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO UPDATE SET id = DEFAULT, message_id = EXCLUDED.message_id,
-  payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers, attempts = 0, errors = NULL,
+  payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers, attempts = 0, errors = NULL«,
+  order_key = EXCLUDED.order_key, lane = EXCLUDED.lane, rank = EXCLUDED.rank, crashes = CASE WHEN m.lane IS NULL THEN m.crashes - 10000 ELSE m.crashes END»,
   created_at = CASE WHEN m.id IN (` + heldSQL + `) THEN EXCLUDED.created_at ELSE LEAST(m.created_at, EXCLUDED.created_at) END,
   available_after = CASE WHEN m.id IN (` + heldSQL + `) THEN EXCLUDED.available_after
     ELSE ? END`
@@ -102,7 +117,11 @@ func (p *database) Replace(ctx context.Context, db bun.IDB, rows []dialect.NewMe
 	}
 	statement, values := p.InsertMessages(ctx, rows)
 	statement = strings.Replace(statement, "{messages} (", "{messages} AS m (", 1)
-	_, err := p.Query(ctx, db, statement+replaceSQL, append(values, bun.Safe(due))...).Exec(ctx)
+	replace := dialect.WithoutLanes(replaceSQL)
+	if rows[0].OrderKey != "" {
+		replace = dialect.WithLanes(replaceSQL)
+	}
+	_, err := p.Query(ctx, db, statement+replace, append(values, bun.Safe(due))...).Exec(ctx)
 	return err
 }
 

@@ -35,23 +35,29 @@ func (p *database) Disclaim(ctx context.Context, db bun.IDB, owner string, claim
 }
 
 // recoverSQL leaves messages alone that somebody has locked: a transactional
-// consumer that outlived its lease is still at work on them, not crashed. It is
-// immutable.
+// consumer that outlived its lease is still at work on them, not crashed. Of those with a key
+// it counts a crash of the first only: the others had not begun. It is immutable.
 var recoverSQL = `
 WITH dead AS MATERIALIZED (
-  SELECT id, message_ids, solo FROM {claims} WHERE leased_until < {now} ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED),
+  SELECT id, message_ids, lanes, solo FROM {claims} WHERE leased_until < {now} ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED),
 gone AS (DELETE FROM {claims} c USING dead d WHERE c.id = d.id),
-ids AS MATERIALIZED (SELECT u.mid, d.solo FROM dead d CROSS JOIN LATERAL unnest(d.message_ids) u(mid)),
+ids AS MATERIALIZED (
+  SELECT DISTINCT ON (d.id, COALESCE(u.lane, u.mid)) m.id AS mid, d.solo
+  FROM dead d CROSS JOIN LATERAL unnest(d.message_ids, d.lanes) WITH ORDINALITY u(mid, lane, n) JOIN {messages} m ON m.id = u.mid
+  ORDER BY d.id, COALESCE(u.lane, u.mid), u.n),
 hit AS MATERIALIZED (
-  SELECT m.id, i.solo, m.crashes FROM {messages} m JOIN ids i ON i.mid = m.id ORDER BY m.id FOR UPDATE OF m SKIP LOCKED),
-dying AS (DELETE FROM {messages} m USING hit h WHERE m.id = h.id AND h.solo AND h.crashes + 1 >= ? RETURNING ` + dialect.MessageColumns + `),
+  SELECT m.id, i.solo, m.crashes, CASE WHEN m.lane IS NULL THEN 0 ELSE -10000 END AS base
+  FROM {messages} m JOIN ids i ON i.mid = m.id ORDER BY m.id FOR UPDATE OF m SKIP LOCKED),
+dying AS (
+  DELETE FROM {messages} m USING hit h WHERE m.id = h.id AND h.solo AND h.crashes - h.base + 1 >= ?
+  RETURNING ` + dialect.MessageColumns + `, m.order_key, m.lane, m.rank, h.base),
 poi AS (
-  INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `)
+  INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, order_key, lane, rank, parks)
   SELECT ` + dialect.PoisonedID("dying.id") + `, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-    available_after, attempts, crashes + 1, errors, {now}, ? FROM dying),
+    available_after, attempts, crashes - base + 1, errors, {now}, ?, order_key, lane, rank, lane IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = dying.consumer_type) FROM dying),
 bump AS (
-  UPDATE {messages} m SET crashes = CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, ? - 1) END
-  FROM hit h WHERE m.id = h.id AND NOT (h.solo AND h.crashes + 1 >= ?))
+  UPDATE {messages} m SET crashes = CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, h.base + ? - 1) END
+  FROM hit h WHERE m.id = h.id AND NOT (h.solo AND h.crashes - h.base + 1 >= ?))
 SELECT (SELECT count(*) FROM dead) AS claims, (SELECT count(*) FROM hit) AS crashed, (SELECT count(*) FROM dying) AS poisoned`
 
 func (p *database) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found dialect.Recovered, err error) {

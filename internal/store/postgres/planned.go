@@ -184,8 +184,8 @@ func (p *database) gone(ctx context.Context, conn bun.Conn, statements []*fixed,
 
 // inTx runs fn in a transaction of settings that the fixed statements need, which begins
 // with one round trip. It is ended by statements, since that of the driver would take two.
-func (s session) inTx(ctx context.Context, fn func() error) error {
-	if _, err := s.ExecContext(ctx, beginSQL); err != nil {
+func (s session) inTx(ctx context.Context, begin string, fn func() error) error {
+	if _, err := s.ExecContext(ctx, begin); err != nil {
 		s.abandon(ctx)
 		return fmt.Errorf("begin: %w", err)
 	}

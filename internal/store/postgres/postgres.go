@@ -21,6 +21,7 @@ type database struct {
 
 	// The statements of a processor.
 	pick, pickCrashed, record, finish, settle, settleFree, extend, probe, probeDue *fixed
+	settleLanes, settleLanesFree                                                   *fixed // of messages with keys
 }
 
 // New returns the dialect for tables of these names.
@@ -29,7 +30,8 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 	p.Returning = dialect.Returning{Names: dialect.NewNames(tables, `"`, traits()), Dialect: p}
 	p.plans.of = make(map[any]map[string]bool)
 	p.pick, p.pickCrashed, p.record = p.fix("pick", pickSQL), p.fix("pick_crashed", pickCrashedSQL), p.fix("record", recordSQL)
-	p.finish, p.settle, p.settleFree = p.fix("finish", finishSQL), p.fix("settle", settleSQL), p.fix("settle_free", settleFreeSQL)
+	p.finish, p.settle, p.settleFree = p.fix("finish", finishSQL), p.fix("settle", dialect.WithoutLanes(settleSQL)), p.fix("settle_free", dialect.WithoutLanes(settleFreeSQL))
+	p.settleLanes, p.settleLanesFree = p.fix("settle_lanes", dialect.WithLanes(settleSQL)), p.fix("settle_lanes_free", dialect.WithLanes(settleFreeSQL))
 	p.extend, p.probe, p.probeDue = p.fix("extend", extendSQL), p.fix("probe", probeSQL), p.fix("probe_due", probeDueSQL)
 	return p, nil
 }
@@ -43,7 +45,8 @@ func traits() dialect.Traits {
 		Held: heldSQL, Holds: `SELECT c.id AS claim_id, u.mid FROM {claims} c CROSS JOIN LATERAL unnest(c.message_ids) u(mid)`,
 		Place: "position", Unplaced: "e.position IS NULL", Last: "(SELECT h.position FROM {head} h WHERE h.id = 1)",
 		Once: "MATERIALIZED", Size: "cardinality(c.message_ids)", KeepPaused: dialect.OnPaused, KeepSlot: dialect.OnSlot, KeepRate: dialect.OnRate,
-		Keyed: "m.insert_id = ?",
+		Keyed: "m.insert_id = ?", LastRank: "nextval('{ranks}')", Columns: dialect.PickColumns("octet_length(%s)"),
+		HeldLanes: `SELECT unnest(c.lanes) FROM {claims} c WHERE c.consumer_type IN (?)`,
 	}
 }
 

@@ -30,12 +30,14 @@ func (p *database) Finish(ctx context.Context, db bun.IDB, owner string, claims 
 	return finished, err
 }
 
+// What stands between « and » is for messages with keys: see dialect.WithLanes.
+
 // settleSQL guards every result by membership: its id must still be in a live
 // claim of this owner. What stays in a claim is computed by subtraction here, so
 // the statement is idempotent and can be sent again or out of order. It is immutable.
 var settleSQL = `
 WITH live AS MATERIALIZED (
-  SELECT c.id, c.message_ids FROM ` + brieflySQL + `, {claims} c WHERE c.id = ANY(?::bigint[]) AND c.owner = ? ORDER BY c.id FOR UPDATE OF c),
+  SELECT c.id, c.message_ids«, c.lanes» FROM ` + brieflySQL + `, {claims} c WHERE c.id = ANY(?::bigint[]) AND c.owner = ? ORDER BY c.id FOR UPDATE OF c),
 held AS MATERIALIZED (` + holdsSQL + `),
 res AS MATERIALIZED (` + resultsSQL + `),` + applySQL + `
 SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages FROM live l`
@@ -44,7 +46,7 @@ SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages FROM li
 // not locked; and to give back touches no message. It is immutable.
 var settleFreeSQL = `
 WITH live AS MATERIALIZED (
-  SELECT id, message_ids FROM {claims} WHERE id = ANY(?::bigint[]) AND owner = ? ORDER BY id FOR UPDATE),
+  SELECT id, message_ids«, lanes» FROM {claims} WHERE id = ANY(?::bigint[]) AND owner = ? ORDER BY id FOR UPDATE),
 held AS MATERIALIZED (` + holdsSQL + `),
 sent AS MATERIALIZED (` + resultsSQL + `),
 free AS MATERIALIZED (
@@ -55,48 +57,57 @@ busy AS MATERIALIZED (
 res AS MATERIALIZED (SELECT * FROM sent s WHERE s.outcome = 'release' OR s.mid NOT IN (SELECT mid FROM busy)),` + applySQL + `
 SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages, (SELECT array_agg(b.mid) FROM busy b WHERE b.cid = l.id) AS busy FROM live l`
 
-const holdsSQL = `SELECT l.id AS cid, u.mid FROM live l CROSS JOIN LATERAL unnest(l.message_ids) u(mid)`
+const holdsSQL = `SELECT l.id AS cid, u.mid«, u.lane» FROM live l CROSS JOIN LATERAL unnest(l.message_ids«, l.lanes») u(mid«, lane»)`
 
 const resultsSQL = `
-  SELECT r.* FROM unnest(?::bigint[], ?::bigint[], ?::text[], ?::bigint[], ?::text[], ?::text[])
-    r(cid, mid, outcome, delay, errors, reason)
+  SELECT r.* FROM unnest(?::bigint[], ?::bigint[], ?::text[], ?::bigint[], ?::text[], ?::text[]«, ?::boolean[]»)
+    r(cid, mid, outcome, delay, errors, reason«, parks»)
   JOIN held h ON h.cid = r.cid AND h.mid = r.mid`
 
 // applySQL writes the results that count. It is immutable.
 var applySQL = `
 rest AS MATERIALIZED (
-  SELECT h.cid, array_agg(h.mid) FILTER (WHERE r.mid IS NULL) AS ids
+  SELECT h.cid, array_agg(h.mid) FILTER (WHERE r.mid IS NULL) AS ids«,
+    CASE WHEN bool_or(h.lane IS NOT NULL) THEN array_agg(h.lane) FILTER (WHERE r.mid IS NULL) END AS lanes»
   FROM held h LEFT JOIN res r ON r.cid = h.cid AND r.mid = h.mid GROUP BY h.cid),
 gone AS (DELETE FROM {claims} c USING rest k WHERE c.id = k.cid AND k.ids IS NULL),
 kept AS (
-  UPDATE {claims} c SET message_ids = k.ids, leased_until = {now} + ?::bigint * interval '1 microsecond'
+  UPDATE {claims} c SET message_ids = k.ids«, lanes = k.lanes», leased_until = {now} + ?::bigint * interval '1 microsecond'
   FROM rest k WHERE c.id = k.cid AND k.ids IS NOT NULL),
 fin AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 'done'),
 bad AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 'poison'
-  RETURNING ` + dialect.MessageColumns + `, r.errors AS new_errors, r.reason),
+  RETURNING ` + dialect.MessageColumns + `«, m.order_key, m.lane, m.rank, r.parks», r.errors AS new_errors, r.reason),
 poi AS (
-  INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `)
+  INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `«, order_key, lane, rank, parks»)
   SELECT ` + dialect.PoisonedID("bad.id") + `, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-    available_after, attempts + 1, crashes, COALESCE(NULLIF(new_errors, ''), errors), {now}, reason FROM bad),
+    available_after, attempts + 1, crashes« - CASE WHEN lane IS NULL THEN 0 ELSE -10000 END», COALESCE(NULLIF(new_errors, ''), errors), {now}, reason«, order_key, lane, rank, parks» FROM bad),
 upd AS (
-  UPDATE {messages} m SET attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, crashes = 0,
+  UPDATE {messages} m SET attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, crashes = «CASE WHEN m.lane IS NULL THEN »0« ELSE -10000 END»,
     errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = {now} + r.delay * interval '1 microsecond'
   FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))`
 
 func (p *database) Settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool) (dialect.Settled, error) {
-	statement := p.settle
-	if freeOnly {
+	statement, keyed := p.settle, dialect.OfLanes(results)
+	switch {
+	case keyed && freeOnly:
+		statement = p.settleLanesFree
+	case keyed:
+		statement = p.settleLanes
+	case freeOnly:
 		statement = p.settleFree
 	}
 	r := resultColumns(results)
+	args := []any{pgdialect.Array(r.claims), owner, pgdialect.Array(r.claimOf), pgdialect.Array(r.messages), pgdialect.Array(r.outcomes),
+		pgdialect.Array(r.delays), pgdialect.Array(r.errors), pgdialect.Array(r.reasons)}
+	if keyed {
+		args = append(args, pgdialect.Array(r.parks))
+	}
 	var rows []struct {
 		dialect.Finished `bun:",extend"`
 		Busy             []int64 `bun:"busy,array"`
 	}
 	err := p.on(ctx, db, []*fixed{statement}, func(s session) error {
-		return s.run(ctx, statement, pgdialect.Array(r.claims), owner,
-			pgdialect.Array(r.claimOf), pgdialect.Array(r.messages), pgdialect.Array(r.outcomes), pgdialect.Array(r.delays),
-			pgdialect.Array(r.errors), pgdialect.Array(r.reasons), lease.Microseconds()).Scan(ctx, &rows)
+		return s.run(ctx, statement, append(args, lease.Microseconds())...).Scan(ctx, &rows)
 	})
 	var settled dialect.Settled
 	locked := make(map[[2]int64]bool)
@@ -123,6 +134,7 @@ type resultArrays struct {
 	claims                    []int64 // distinct
 	claimOf, messages, delays []int64
 	outcomes, errors, reasons []string
+	parks                     []bool
 }
 
 func resultColumns(results []dialect.Result) resultArrays {
@@ -133,6 +145,7 @@ func resultColumns(results []dialect.Result) resultArrays {
 		r.outcomes = append(r.outcomes, string(result.Outcome))
 		r.delays = append(r.delays, result.Delay.Microseconds())
 		r.errors = append(r.errors, errorlog.Clean(result.Errors, 0))
+		r.parks = append(r.parks, result.Parks)
 		r.reasons = append(r.reasons, errorlog.Clean(result.Reason, errorlog.MaxBytes))
 	}
 	return r

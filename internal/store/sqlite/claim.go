@@ -39,7 +39,10 @@ VALUES (?, ?, {now}, {now} + ?, ?) RETURNING id`
 // Claim picks without the write lock, which reading the messages would hold for most of
 // its time, and takes it to record those that are as they were.
 func (s *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
-	if r.Rate != nil {
+	switch {
+	case r.Lanes != nil:
+		return s.claimLanes(ctx, db, r)
+	case r.Rate != nil:
 		return s.claimRated(ctx, db, r)
 	}
 	picks, err := s.pick(ctx, db, r)

@@ -72,3 +72,6 @@ func (s *database) Supersede(ctx context.Context, tx bun.IDB, keys []dialect.Pen
 }
 
 func (s *database) Supersedes() error { return nil }
+
+// Ranks are none: messages get them when they are written.
+func (s *database) Ranks(context.Context, bun.IDB, int) ([]int64, error) { return nil, nil }

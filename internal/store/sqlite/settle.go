@@ -10,39 +10,54 @@ import (
 
 // resSQL reads the results as a table.
 const resSQL = `(SELECT value ->> 'm' AS mid, value ->> 'o' AS outcome, value ->> 'd' AS delay,
-	value ->> 'e' AS errors, value ->> 'r' AS reason FROM json_each(?))`
+	value ->> 'e' AS errors, value ->> 'r' AS reason«, value ->> 'p' AS parks» FROM json_each(?))`
 
 func listStatements() dialect.ListStatements {
+	l := statements(dialect.WithoutLanes)
+	lanes := statements(dialect.WithLanes)
+	l.RestLanes, l.PoisonLanes, l.AgainLanes = lanes.Rest, lanes.Poison, lanes.Again
+	return l
+}
+
+// statements are those for messages with keys, or for others.
+func statements(of func(string) string) dialect.ListStatements {
 	const those = ` WHERE id IN (SELECT value FROM json_each(?))`
 	return dialect.ListStatements{
-		Dead: `SELECT id, solo, message_ids FROM {claims} WHERE leased_until < {now} ORDER BY id LIMIT 20`,
+		Dead: `SELECT id, solo, message_ids, lanes FROM {claims} WHERE leased_until < {now} ORDER BY id LIMIT 20`,
 		Hit:  `SELECT id, crashes FROM {messages}` + those,
+		Present: `SELECT id FROM {messages}` + those,
 		Bury: `
-INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `)
+INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, order_key, lane, rank, parks)
 SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts, m.crashes + 1, m.errors, {now}, ? FROM {messages} m` + those,
+  m.available_after, m.attempts, m.crashes - CASE WHEN m.lane IS NULL THEN 0 ELSE -10000 END + 1, m.errors, {now}, ?, m.order_key, m.lane, m.rank,
+  m.lane IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = m.consumer_type) FROM {messages} m` + those,
 		Bump:   `UPDATE {messages} AS m SET crashes = j.value ->> 1 FROM json_each(?) j WHERE m.id = j.value ->> 0`,
 		Forget: `DELETE FROM {claims}` + those,
 		Delete: `DELETE FROM {messages}` + those,
-		Rest:   `UPDATE {claims} SET message_ids = ?, leased_until = {now} + ? WHERE id = ?`,
-		Poison: `
-INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `)
+		Rest:   of(`UPDATE {claims} SET message_ids = ?«, lanes = ?», leased_until = {now} + ? WHERE id = ?`),
+		Poison: of(`
+INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `«, order_key, lane, rank, parks»)
 SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts + 1, m.crashes, COALESCE(NULLIF(r.errors, ''), m.errors), {now}, r.reason
-FROM ` + resSQL + ` r JOIN {messages} m ON m.id = r.mid`,
-		Again: `
-UPDATE {messages} AS m SET attempts = m.attempts + (r.outcome = 'failed'), crashes = 0,
+  m.available_after, m.attempts + 1, m.crashes« - CASE WHEN m.lane IS NULL THEN 0 ELSE -10000 END», COALESCE(NULLIF(r.errors, ''), m.errors), {now}, r.reason«,
+  m.order_key, m.lane, m.rank, m.lane IS NOT NULL AND r.parks»
+FROM ` + resSQL + ` r JOIN {messages} m ON m.id = r.mid`),
+		Again: of(`
+UPDATE {messages} AS m SET attempts = m.attempts + (r.outcome = 'failed'), crashes = «CASE WHEN m.lane IS NULL THEN »0« ELSE -10000 END»,
   errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = {now} + r.delay
-FROM ` + resSQL + ` r WHERE m.id = r.mid`,
+FROM ` + resSQL + ` r WHERE m.id = r.mid`),
 	}
 }
 
 // claimsSQL reads claims of an owner.
-const claimsSQL = `SELECT id, solo, message_ids FROM {claims} WHERE id IN (SELECT value FROM json_each(?)) AND owner = ?`
+const claimsSQL = `SELECT id, solo, message_ids«, lanes» FROM {claims} WHERE id IN (SELECT value FROM json_each(?)) AND owner = ?`
 
 // Live need not lock: the transaction has the write lock.
-func (s *database) Live(ctx context.Context, tx bun.IDB, owner string, claims []int64) (live []dialect.Leased, err error) {
-	err = s.Query(ctx, tx, claimsSQL, dialect.AsJSON(claims), owner).Scan(ctx, &live)
+func (s *database) Live(ctx context.Context, tx bun.IDB, owner string, claims []int64, lanes bool) (live []dialect.Leased, err error) {
+	statement := dialect.WithoutLanes(claimsSQL)
+	if lanes {
+		statement = dialect.WithLanes(claimsSQL)
+	}
+	err = s.Query(ctx, tx, statement, dialect.AsJSON(claims), owner).Scan(ctx, &live)
 	return live, err
 }
 

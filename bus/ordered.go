@@ -1,0 +1,107 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+)
+
+// ErrNoKey: an ordered consumer takes the payload, and the message has no key.
+var ErrNoKey = errors.New("a key is needed")
+
+// Poisoning says what a poisoned message does to those of its key that come behind it.
+type Poisoning uint8
+
+// What becomes of the messages behind one that was poisoned.
+const (
+	// ParkKey has them wait until somebody requeues the poisoned message, which runs first
+	// again, or discards it.
+	ParkKey Poisoning = iota + 1
+	// SkipPoisoned has them run. A poisoned message that is requeued is then the first of
+	// those that are left.
+	SkipPoisoned
+)
+
+// Ordered has the consumer run the messages of one key one after the other, in all processes
+// together, in the order in which they were produced: if one produce was committed before
+// another began, or came before it in one transaction, no run of the later message begins
+// before the earlier is done, discarded, cancelled, or poisoned with [SkipPoisoned]. Messages
+// of concurrent produces run in any order, but never two at once. While a message waits for
+// its next attempt, so do those behind it.
+//
+// The key is that of outbox.Key, or what the payload's OrderKey returns; without one Produce
+// fails with [ErrNoKey]. Consumers that are not ordered pay no attention to it.
+func Ordered(poisoned Poisoning) ConsumerOption {
+	return func(c *ConsumerConfig) {
+		if c.Ordered = poisoned; poisoned != ParkKey && poisoned != SkipPoisoned {
+			c.mistakes = append(c.mistakes, fmt.Sprintf("Ordered %d: ParkKey or SkipPoisoned is allowed", poisoned))
+		}
+	}
+}
+
+// ordersBy is a payload that knows its key: the one that messages of ordered consumers have.
+type ordersBy interface{ OrderKey() string }
+
+// keyOf returns the key that a payload gives itself, if it does.
+func keyOf(payload any) string {
+	if keyed, ok := payload.(ordersBy); ok {
+		return keyed.OrderKey()
+	}
+	return ""
+}
+
+// Ordered tells whether the consumer runs the messages of one key in order.
+func (c Consumer) Ordered() bool { return c.config.Ordered != 0 }
+
+// validateOrder notes what does not go together with order.
+func (c *Consumer) validateOrder() {
+	if c.Ordered() && c.config.BatchSize > 0 {
+		c.mistake("Ordered is for consumers of single messages")
+	}
+}
+
+// Key gives a message the key that its payload has, unless it has one, and reports when an
+// ordered consumer needs one that is not there.
+func (r *Registry) Key(m *Message) error {
+	if !r.ordered {
+		return nil
+	}
+	consumers := r.ConsumersOf(m.PayloadType)
+	i := slices.IndexFunc(consumers, Consumer.Ordered)
+	if i < 0 {
+		return nil
+	}
+	if err := r.key(m, consumers[i]); err != nil {
+		return fmt.Errorf("payload %q: %w", m.PayloadType, err)
+	}
+	return nil
+}
+
+func (r *Registry) key(m *Message, c Consumer) (err error) {
+	if m.OrderKey == "" {
+		if m.OrderKey, err = c.key(r.codec, m); err != nil {
+			return err
+		}
+	}
+	switch {
+	case m.OrderKey == "":
+		return fmt.Errorf("%w: consumer %q is ordered: give outbox.Key, or have the payload a method OrderKey", ErrNoKey, c.name)
+	case !m.Replace && (m.Delay > 0 || !m.AvailableAt.IsZero()):
+		return fmt.Errorf("%w: consumer %q is ordered: a message that waits would hold up its key", ErrBadOption, c.name)
+	}
+	return limits.CheckKey("key", m.OrderKey)
+}
+
+// key is what the message itself says: its event, or its payload.
+func (c Consumer) key(codec Codec, m *Message) (string, error) {
+	switch {
+	case m.Event != nil:
+		return m.Event.Stream, nil
+	case m.Value != nil:
+		return keyOf(m.Value), nil
+	}
+	value, err := c.decode(codec, m.Payload)
+	return keyOf(value), err
+}

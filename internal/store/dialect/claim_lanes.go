@@ -1,0 +1,229 @@
+package dialect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// look is the number of messages among which a claim looks for lanes, for each that it may
+// take; and walk the number of lanes that it walks over when it has found few.
+const (
+	look = 4
+	walk = 100
+)
+
+// proposeSQL lists lanes that nobody holds, by how long their first message has waited, among
+// the first messages behind a rank.
+const proposeSQL = `
+WITH win AS {once} (SELECT m.lane, m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?
+  AND NOT EXISTS (SELECT 1 FROM {paused} p WHERE p.consumer_type = ?) ORDER BY m.rank LIMIT ?),
+free AS (SELECT w.lane, MIN(w.rank) AS rank, count(*) AS n FROM win w WHERE w.lane NOT IN ({held lanes}) GROUP BY w.lane ORDER BY 2 LIMIT ?)
+SELECT t.seen, t.last, f.lane, f.n FROM (SELECT count(*) AS seen, MAX(w.rank) AS last FROM win w) t LEFT JOIN free f ON TRUE ORDER BY f.rank`
+
+// walkSQL lists the next lanes behind one, and whether they are free.
+const walkSQL = `
+WITH RECURSIVE walk(lane, step) AS (
+  SELECT (SELECT MIN(m.lane) FROM {messages} m WHERE m.consumer_type = ? AND m.lane IS NOT NULL AND m.lane > ?), 1
+  UNION ALL
+  SELECT (SELECT MIN(m.lane) FROM {messages} m WHERE m.consumer_type = ? AND m.lane IS NOT NULL AND m.lane > w.lane), w.step + 1
+  FROM walk w WHERE w.lane IS NOT NULL AND w.step < ?)
+SELECT w.lane, w.lane NOT IN ({held lanes}) AS free FROM walk w WHERE w.lane IS NOT NULL ORDER BY w.step`
+
+// ClaimLanes claims messages of one consumer, in a transaction that sees, and changes, the
+// newest state. Whoever claims for the consumer does so alone: what is held, and then what
+// comes first, is read by statements that begin once the gate is locked.
+func (n Names) ClaimLanes(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest) (Claim, error) {
+	rated, err := n.Rated(ctx, tx, r)
+	if err != nil {
+		return Claim{}, err
+	}
+	c := Claim{Wait: rated.wait, Cut: rated.wait > 0}
+	if rated.Spent {
+		return c, nil
+	}
+	if err := n.lockGates(ctx, tx, r.Lanes); err != nil {
+		return Claim{}, fmt.Errorf("gate: %w", err)
+	}
+	find := n.findRuns
+	if r.Select != Clean {
+		find = n.findStuck
+	}
+	found, news, err := find(ctx, tx, d, rated.ClaimRequest)
+	if err != nil {
+		return Claim{}, fmt.Errorf("pick: %w", err)
+	}
+	picks := r.fit(found)
+	if c.Cut = c.Cut || len(picks) < len(found); len(picks) < len(found) {
+		news.Left = true
+	}
+	c.News = news
+	if len(picks) == 0 {
+		return c, nil
+	}
+	c.Sent = time.Now()
+	if c.ID, err = d.RecordLanes(ctx, tx, r, picks); err != nil {
+		return Claim{}, fmt.Errorf("record: %w", err)
+	}
+	plain := Each(picks, func(p LanePick) Pick { return p.Pick })
+	if err := n.Take(ctx, tx, &c, plain, PickedIDs(plain)); err != nil {
+		return Claim{}, err
+	}
+	return c, rated.Spend(ctx, tx, c)
+}
+
+// findRuns looks for lanes, and picks the first messages of those that are free, until one
+// comes that may not run yet.
+func (n Names) findRuns(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest) (picks []LanePick, news LaneNews, err error) {
+	l := r.Lanes
+	var window []struct {
+		Seen, N    int
+		Last, Lane int64
+	}
+	err = n.Query(ctx, tx, proposeSQL, l.Name, l.Hint, l.Name, look*r.Limit, bun.List(l.Names), r.Limit).Scan(ctx, &window)
+	if err != nil || len(window) == 0 {
+		return nil, news, err
+	}
+	seen := window[0].Seen
+	news.Last, news.Full = window[0].Last, seen >= look*r.Limit
+	near, others := make([]int64, 0, len(window)), seen
+	for _, w := range window {
+		if w.Lane != 0 {
+			near, others = append(near, w.Lane), others-w.N
+		}
+	}
+	news.Held = others > 0
+	lanes := slices.Clone(l.Sticky)
+	if len(near)*10 < r.Limit && (news.Full || l.Hint > 0) {
+		walked, err := n.walkOn(ctx, tx, l, &news)
+		if err != nil {
+			return nil, news, err
+		}
+		lanes = append(lanes, walked...)
+	}
+	if lanes = distinct(append(lanes, near...)); len(lanes) > r.Limit {
+		lanes = lanes[:r.Limit]
+	}
+	if len(lanes)*10 < r.Limit && news.Full { // few deep ones: another claim can have the other half meanwhile
+		lanes = lanes[:(len(lanes)+1)/2]
+	}
+	if len(lanes) == 0 {
+		news.Left = seen > 0
+		return nil, news, nil
+	}
+	each := min(max(r.Limit/len(lanes), 1), max(l.Run, 1))
+	found, err := d.Heads(ctx, tx, l, lanes, each)
+	if err != nil {
+		return nil, news, err
+	}
+	picks, news.Deep = r.runs(found, each)
+	news.Left = seen > len(picks)
+	return picks, news, nil
+}
+
+// walkOn returns the free ones of the next lanes behind the cursor.
+func (n Names) walkOn(ctx context.Context, tx bun.IDB, l *Lanes, news *LaneNews) (free []int64, err error) {
+	var rows []struct {
+		Lane int64
+		Free bool
+	}
+	if err := n.Query(ctx, tx, walkSQL, l.Name, l.Cursor, l.Name, walk, bun.List(l.Names)).Scan(ctx, &rows); err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if row.Free {
+			free = append(free, row.Lane)
+		}
+	}
+	if len(rows) == walk {
+		news.Walked = rows[walk-1].Lane
+	}
+	return free, nil
+}
+
+// distinct drops what is there before.
+func distinct(lanes []int64) []int64 {
+	seen := make(map[int64]bool, len(lanes))
+	return slices.DeleteFunc(lanes, func(lane int64) bool {
+		again := seen[lane]
+		seen[lane] = true
+		return again
+	})
+}
+
+// runs cuts what was found of each lane before the first message that may not run now, and
+// returns the lanes that have more, maybe. What has crashed is left to claims of its own.
+func (r ClaimRequest) runs(found []LanePick, each int) (picks []LanePick, deep []int64) {
+	length, over := 0, false
+	for i, p := range found {
+		if i == 0 || found[i-1].Lane != p.Lane {
+			length, over = 0, false
+		}
+		if over = over || !p.Due || p.Crashes != hidden || !slices.Contains(r.Lanes.Payloads, p.PayloadType); over {
+			continue
+		}
+		p.Crashes = 0
+		picks = append(picks, p)
+		if length++; length == each {
+			deep = append(deep, p.Lane)
+		}
+	}
+	return picks, deep
+}
+
+// fit drops what exceeds the limits of the request.
+func (r ClaimRequest) fit(picks []LanePick) []LanePick {
+	size := 0
+	for i := range picks {
+		if size += picks[i].bytes(); i > 0 && size > r.MaxBytes || i >= r.Limit {
+			return picks[:i]
+		}
+	}
+	return picks
+}
+
+// findStuck picks messages that have crashed.
+func (n Names) findStuck(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest) (picks []LanePick, _ LaneNews, err error) {
+	low, high := r.Select.Crashes()
+	args := append(append([]any{r.Lanes.Name}, r.Lanes.FreeValues()...), hidden+low, min(hidden+high, -1), bun.List(r.Lanes.Payloads), r.Limit)
+	err = n.Query(ctx, tx, `SELECT {lane columns}, TRUE AS due FROM {messages} m WHERE `+stuck+`
+  AND m.crashes BETWEEN ? AND ? AND m.payload_type IN (?) ORDER BY m.rank LIMIT ?`, args...).Scan(ctx, &picks)
+	for i := range picks {
+		picks[i].Crashes = Counted(picks[i].Crashes)
+	}
+	return picks, LaneNews{}, err
+}
+
+// gate is the row that whoever claims for a consumer holds.
+type gate struct {
+	ConsumerType string
+	Parks        bool
+}
+
+// lockGates locks the rows of a consumer's names until the end of the transaction.
+func (n Names) lockGates(ctx context.Context, tx bun.IDB, l *Lanes) error {
+	for try := 1; ; try++ {
+		var gates []gate
+		err := n.Query(ctx, tx, `SELECT consumer_type, parks FROM {gates} WHERE consumer_type IN (?) ORDER BY consumer_type {lock}`, bun.List(l.Names)).Scan(ctx, &gates)
+		if err != nil {
+			return err
+		}
+		if len(gates) == len(l.Names) {
+			if slices.ContainsFunc(gates, func(g gate) bool { return g.Parks != l.Parks }) {
+				_, err = n.Query(ctx, tx, `UPDATE {gates} SET parks = ? WHERE consumer_type IN (?)`, l.Parks, bun.List(l.Names)).Exec(ctx)
+			}
+			return err
+		}
+		if try == 2 {
+			return errHidden
+		}
+		for _, name := range slices.Sorted(slices.Values(l.Names)) {
+			if _, err := n.Query(ctx, tx, `INSERT INTO {gates} (consumer_type, parks) VALUES (?, ?) {keep}`, name, l.Parks).Exec(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}

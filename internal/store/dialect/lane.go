@@ -1,0 +1,149 @@
+package dialect
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/uptrace/bun"
+)
+
+// hidden is what the crashes of a keyed message are counted from. Whatever takes messages
+// without regard to their order, a program of an older version included, looks for those with
+// no crashes or more, and so finds none that have a key.
+const hidden = -10_000
+
+// Counted is the number of crashes of a row, which has a key or not.
+func Counted(crashes int) int {
+	if crashes < 0 {
+		return crashes - hidden
+	}
+	return crashes
+}
+
+// Lane is what the messages of one key share. Two keys may share one: that is slower, never
+// wrong. It is a hash that nobody can aim at another's key, and not 0, which is no lane.
+func Lane(key string) int64 {
+	sum := sha256.Sum256([]byte(key))
+	return max(int64(binary.BigEndian.Uint64(sum[:])>>1), 1)
+}
+
+// Lanes asks for messages of an ordered consumer, under one of its names. What is taken of a
+// lane begins with its first message. Hint, Cursor and Sticky only propose lanes, so that a
+// wrong one costs time at most.
+type Lanes struct {
+	Source
+	Parks  bool    // a poisoned message keeps those behind it from running
+	Run    int     // how many of one lane at most
+	Hint   int64   // the rank behind which to look
+	Cursor int64   // the lane behind which to walk, when there is little behind the hint
+	Sticky []int64 // lanes that may have more
+}
+
+// LaneNews is what a claim of lanes has found out for the next.
+type LaneNews struct {
+	Full   bool    // there may be more to look at behind the hint
+	Last   int64   // the rank of the last message that it looked at; 0: of none
+	Left   bool    // it has seen messages that it did not take
+	Held   bool    // ... some of which wait for others of their lanes, that somebody has claimed
+	Walked int64   // how far it walked; 0: it did not, or came to the end
+	Deep   []int64 // lanes of which it took as much as it asked for
+}
+
+var lanesParts = regexp.MustCompile(`«[^»]*»`) // immutable
+
+// WithLanes is a statement with what it needs where messages have keys, which stands between
+// « and ».
+func WithLanes(statement string) string {
+	return strings.NewReplacer("«", "", "»", "").Replace(statement)
+}
+
+// WithoutLanes is the statement without that.
+func WithoutLanes(statement string) string { return lanesParts.ReplaceAllString(statement, "") }
+
+// OfLanes tells whether some of the results are of messages with keys.
+func OfLanes(results []Result) bool {
+	return slices.ContainsFunc(results, func(r Result) bool { return r.Lane != 0 })
+}
+
+// Source is where messages of an ordered consumer are: under one of its names.
+type Source struct {
+	Name string
+	// Names are all names of the consumer, and Before those whose messages run before the
+	// ones under Name: the older ones.
+	Names, Before []string
+	Payloads      []string // the types that it takes
+}
+
+// LaneDialect is what differs between databases about lanes.
+type LaneDialect interface {
+	// Heads picks the first messages, at most each, of those lanes that are free, in the
+	// order of the lanes and their ranks.
+	Heads(ctx context.Context, tx bun.IDB, l *Lanes, lanes []int64, each int) ([]LanePick, error)
+	// RecordLanes records a claim of the picks.
+	RecordLanes(ctx context.Context, tx bun.IDB, r ClaimRequest, picks []LanePick) (id int64, err error)
+}
+
+// LanePick is a message of a lane that was found.
+type LanePick struct {
+	Pick `bun:",extend"`
+	Due  bool `bun:"due"`
+}
+
+// FreeLane is true of a lane l of which messages may be claimed: nobody holds it, no poisoned
+// message parks it, and none waits under an older name of the consumer. It is the guard of
+// each claim.
+const FreeLane = `l.lane NOT IN ({held lanes}) AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type IN (?) AND p.lane = l.lane AND p.parks)
+  AND NOT EXISTS (SELECT 1 FROM {messages} e WHERE e.consumer_type IN (?) AND e.lane = l.lane AND e.lane IS NOT NULL)`
+
+// FreeValues are the values for it.
+func (s Source) FreeValues() []any {
+	before := s.Before
+	if len(before) == 0 {
+		before = []string{""} // nobody's name
+	}
+	return []any{bun.List(s.Names), bun.List(s.Names), bun.List(before)}
+}
+
+// stuck is true of a message m that has crashed, is due, and the first of its lane, which is
+// free. It is immutable.
+var stuck = `m.consumer_type = ? AND m.crashes < 0 AND m.crashes > -10000 AND m.available_after <= {now}
+  AND NOT EXISTS (SELECT 1 FROM {messages} f WHERE f.consumer_type = m.consumer_type AND f.lane = m.lane AND f.lane IS NOT NULL AND f.rank < m.rank)
+  AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = m.consumer_type) AND ` + strings.ReplaceAll(FreeLane, "l.lane", "m.lane")
+
+// LaneLook asks whether there is anything to claim for an ordered consumer.
+type LaneLook struct {
+	Source
+	After int64 // the rank behind which to look
+}
+
+// LaneState is what was found for one of the looks: that there are messages, which says
+// nothing of whether they may run, or with Crashes of 1 or 2, that some are due which crashed
+// once, or more often.
+type LaneState struct {
+	Look    int `bun:"look"`
+	Crashes int `bun:"crashes"`
+}
+
+const (
+	laneExists = `SELECT ? AS look, 0 AS crashes WHERE (SELECT m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ? ORDER BY m.rank LIMIT 1) IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?)`
+	laneStuck = `SELECT DISTINCT ? AS look, CASE WHEN m.crashes = -9999 THEN 1 ELSE 2 END AS crashes FROM {messages} m WHERE `
+)
+
+// ProbeLanes looks for what there is to claim; with crashed, for messages that have crashed, too.
+func (n Names) ProbeLanes(ctx context.Context, db bun.IDB, looks []LaneLook, crashed bool) (found []LaneState, err error) {
+	var parts []string
+	var args []any
+	for i, l := range looks {
+		parts, args = append(parts, laneExists), append(args, i, l.Name, l.After, l.Name)
+		if crashed {
+			parts, args = append(parts, laneStuck+stuck+` AND m.payload_type IN (?)`), append(append(append(args, i, l.Name), l.FreeValues()...), bun.List(l.Payloads))
+		}
+	}
+	err = n.Query(ctx, db, strings.Join(parts, "\nUNION ALL "), args...).Scan(ctx, &found)
+	return found, err
+}

@@ -1,0 +1,301 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+const (
+	// maxRun is how long a run of messages of one key goes on, so that other processes have
+	// their share of a key that has many; and firstRun how many messages one has until it is
+	// known how long they take.
+	maxRun   = 250 * time.Millisecond
+	firstRun = 50
+	// Looks from the very beginning take no more than a part of the time: half of it while
+	// there is something to run that was passed over, and else a tenth.
+	rescanWaiting, rescanElse = 1, 9
+	leastRescan               = time.Second
+	// lateRanks is how far behind the newest message a look for expected ones begins, since
+	// they are not committed in the order of their ranks.
+	lateRanks = 256
+)
+
+// lanes is what the dispatcher keeps of the messages with keys of one consumer, under one of
+// its names. All of it is guarded by dispatcher.mu.
+type lanes struct {
+	store.Source
+	of        *consumer
+	active    bool // there may be messages to claim
+	wakeups   int
+	notBefore time.Time
+	stuck     bool    // some have crashed
+	left      bool    // the last claim has seen messages that it did not take
+	deep      []int64 // lanes that may have more
+	cursor    int64
+
+	hint   int64     // a scan has come so far
+	passed bool      // ... past messages that may run soon
+	began  time.Time // when the scan did
+	rescan time.Time // when the next may begin
+	last   int64     // the rank of the newest message that was seen
+}
+
+// ordersOf reports what an ordered consumer does not go together with.
+func ordersOf(c bus.Consumer, group int, s *store.Store) error {
+	if !c.Ordered() {
+		return nil
+	}
+	if group > 1 {
+		return fmt.Errorf("outbox: consumer %q: Ordered and GroupCommit do not go together", c.Name())
+	}
+	if err := s.Orders(); err != nil {
+		return fmt.Errorf("outbox: consumer %q: Ordered: %w", c.Name(), err)
+	}
+	return nil
+}
+
+// lanesOf is where messages of a consumer are that have keys. Those under an older name run
+// before those under a newer one.
+func lanesOf(c *consumer) (all []*lanes) {
+	names := c.Names()
+	for i, name := range names {
+		all = append(all, &lanes{of: c, Source: store.Source{Name: name, Names: names, Before: names[i+1:], Payloads: c.PayloadTypes()}})
+	}
+	return all
+}
+
+func (l *lanes) activate() { l.active, l.wakeups = true, l.wakeups+1 }
+
+// request asks for so many messages.
+func (l *lanes) request(now time.Time, limit int) *store.Lanes {
+	if l.hint > 0 && !now.Before(l.rescan) {
+		l.hint, l.passed = 0, false
+	}
+	if l.hint == 0 {
+		l.began = now
+	}
+	deep := l.deep
+	l.deep = nil
+	return &store.Lanes{Source: l.Source, Parks: l.parks(), Run: l.of.runLength(limit), Hint: l.hint, Cursor: l.cursor, Sticky: deep}
+}
+
+// parks tells whether a poisoned message keeps those behind it from running.
+func (l *lanes) parks() bool { return l.of.settings.Ordered == bus.ParkKey }
+
+// runLength is how many messages of one key come together, at most.
+func (c *consumer) runLength(limit int) int {
+	switch {
+	case c.pace == 0:
+		return min(firstRun, limit)
+	case c.pace*time.Duration(limit) < maxRun:
+		return limit
+	}
+	return max(int(maxRun/c.pace), 1)
+}
+
+// ran notes how long each of the messages of a run took, about.
+func (c *consumer) ran(n int, took time.Duration) {
+	if n == 0 {
+		return
+	}
+	each := max(took/time.Duration(n), 1)
+	if c.pace == 0 {
+		c.pace = each
+	}
+	c.pace = (3*c.pace + each) / 4
+}
+
+// claimed accounts for what a claim has found. It goes on while there is more behind what it
+// has looked at, then rests, and begins anew in time: messages that were passed over since
+// another of their key was running, or not due, lie behind it.
+func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
+	news := c.News
+	l.last, l.cursor = max(l.last, news.Last), news.Walked
+	l.left = news.Left
+	l.passed = l.passed || news.Held
+	if c.Wait > 0 {
+		l.notBefore = now.Add(c.Wait)
+	}
+	switch {
+	case len(c.Messages) >= o.request.Limit || c.Cut:
+		return
+	case news.Full:
+		l.hint = max(l.hint, news.Last)
+		return
+	}
+	took := now.Sub(l.began)
+	if l.rescan = now.Add(max(rescanElse*took, leastRescan)); l.passed {
+		l.rescan = now.Add(rescanWaiting * took)
+	}
+	if l.wakeups == o.parts[0].wakeups {
+		l.active = false
+	}
+}
+
+// freed has messages be claimed that waited for others of their keys. Deep are lanes that are
+// known to have such.
+func (d *dispatcher) freed(l *lanes, deep []int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !l.left && len(deep) == 0 {
+		return
+	}
+	if len(l.deep) < d.config.BatchSize {
+		l.deep = append(l.deep, deep...)
+	}
+	l.activate()
+	d.room.Signal()
+}
+
+// allLanes are those of all consumers.
+func (d *dispatcher) allLanes() (all []*lanes) {
+	for _, c := range d.consumers {
+		all = append(all, c.lanes...)
+	}
+	return all
+}
+
+// laneLooks returns what to look for on behalf of ordered consumers: of all that match, behind
+// what was seen or, with all, of everything there is.
+func (d *dispatcher) laneLooks(all bool, match func(*lanes) bool) (looks []store.LaneLook, of []*lanes) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.allLanes() {
+		if !match(l) {
+			continue
+		}
+		look := store.LaneLook{Source: l.Source}
+		if !all {
+			look.After = max(l.last-lateRanks, 0)
+		}
+		looks, of = append(looks, look), append(of, l)
+	}
+	return looks, of
+}
+
+// lookAtLanes has the dispatcher know of messages with keys, and adds to the probe which of
+// them have crashed.
+func (r *run) lookAtLanes(ctx context.Context, probe *store.Probe) error {
+	looks, of := r.dispatcher.laneLooks(true, func(*lanes) bool { return true })
+	if len(looks) == 0 {
+		return nil
+	}
+	states, err := r.store.ProbeLanes(ctx, r.db, looks, true)
+	if err != nil {
+		return err
+	}
+	d := r.dispatcher
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range of {
+		l.stuck = false
+	}
+	for _, s := range states {
+		switch l := of[s.Look]; s.Crashes {
+		case 0:
+			l.activate()
+		default:
+			l.stuck = true
+			probe.Suspects, probe.Killers = probe.Suspects || s.Crashes == 1, probe.Killers || s.Crashes == 2
+		}
+	}
+	return nil
+}
+
+// lookForExpected looks for messages with keys that somebody is about to commit, or of all
+// consumers.
+func (r *run) lookForExpected(ctx context.Context, now time.Time, all bool) (news bool) {
+	d := r.dispatcher
+	looks, of := d.laneLooks(false, func(l *lanes) bool { return all || now.Before(l.of.expected) })
+	if len(looks) == 0 {
+		return false
+	}
+	states, err := ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) ([]store.LaneState, error) { return r.store.ProbeLanes(ctx, r.db, looks, false) })
+	if err != nil {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range states {
+		news = news || !of[s.Look].active
+		of[s.Look].activate()
+	}
+	d.room.Broadcast()
+	return news
+}
+
+// stuckLocked lists where to look for messages with keys that have crashed, of consumers that
+// may start one.
+func (d *dispatcher) stuckLocked(may func(*consumer) bool) (stuck []store.Lanes) {
+	for _, l := range d.allLanes() {
+		if l.stuck && may(l.of) {
+			stuck = append(stuck, store.Lanes{Source: l.Source, Parks: l.parks()})
+		}
+	}
+	return stuck
+}
+
+// without takes the messages that match out of a run, and returns what is left of it.
+func (t *task) without(match func(*task) bool) (left *task, out []*task) {
+	var kept []*task
+	for _, m := range append([]*task{t}, t.others...) {
+		if match(m) {
+			out = append(out, m)
+		} else {
+			kept = append(kept, m)
+		}
+	}
+	if len(out) == 0 {
+		return t, nil
+	}
+	t.others = nil
+	if len(kept) == 0 {
+		return nil, out
+	}
+	kept[0].others = slices.Clone(kept[1:])
+	return kept[0], out
+}
+
+// runInOrder runs messages of one key, one after the other, for as long as each is done. The
+// others are given back, and stay behind it.
+func (w *worker) runInOrder(t *task) {
+	began := time.Now()
+	waiting := append([]*task{t}, t.others...)
+	n := len(waiting)
+	defer func() { // also when a middleware ends this goroutine
+		for _, m := range waiting {
+			w.run.notStarted(m)
+		}
+		w.run.dispatcher.paced(t.consumer, n-len(waiting), time.Since(began))
+	}()
+	for len(waiting) > 0 {
+		m := waiting[0]
+		waiting = waiting[1:]
+		m.others = waiting
+		w.process(m)
+		if !m.passed || m.lease.ctx.Err() != nil || w.run.stopping.Load() || time.Since(began) > maxRun {
+			return
+		}
+	}
+}
+
+// notStarted gives a message back that was claimed, and has not begun.
+func (r *run) notStarted(t *task) {
+	if t.stopped.Load() {
+		r.settled(t, errStopped)
+		return
+	}
+	r.settled(t, errUnstarted)
+}
+
+// paced notes how long the messages of a run took.
+func (d *dispatcher) paced(c *consumer, n int, took time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c.ran(n, took)
+}
