@@ -38,10 +38,12 @@ type lanes struct {
 	deep      []int64 // lanes that may have more
 	cursor    int64
 
+	floor  int64     // the rank behind which a scan begins, most of the time
 	hint   int64     // a scan has come so far
 	passed bool      // ... past messages that may run soon
 	began  time.Time // when the scan did
 	rescan time.Time // when the next may begin
+	swept  time.Time // when one has begun at the very beginning
 	last   int64     // the rank of the newest message that was seen
 }
 
@@ -73,11 +75,12 @@ func (l *lanes) activate() { l.active, l.wakeups = true, l.wakeups+1 }
 
 // request asks for so many messages.
 func (l *lanes) request(now time.Time, limit int) *store.Lanes {
-	if l.hint > 0 && !now.Before(l.rescan) {
-		l.hint, l.passed = 0, false
-	}
-	if l.hint == 0 {
-		l.began = now
+	if l.hint <= l.floor || !now.Before(l.rescan) {
+		l.began, l.passed = now, false
+		if now.Sub(l.swept) >= leastRescan {
+			l.swept, l.floor = now, 0
+		}
+		l.hint = l.floor
 	}
 	deep := l.deep
 	l.deep = nil
@@ -121,6 +124,10 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	if c.Wait > 0 {
 		l.notBefore = now.Add(c.Wait)
 	}
+	if l.hint == l.floor && o.request.Lanes.Hint == l.floor && news.First > 0 {
+		l.floor = news.First - 1
+		l.hint = l.floor
+	}
 	switch {
 	case len(c.Messages) >= o.request.Limit || c.Cut:
 		return
@@ -134,6 +141,15 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	}
 	if l.wakeups == o.parts[0].wakeups {
 		l.active = false
+	}
+}
+
+// returned notes that a message of a rank is claimed again, some time.
+func (d *dispatcher) returned(l *lanes, rank int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l.floor >= rank {
+		l.floor = rank - 1
 	}
 }
 

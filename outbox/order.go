@@ -75,6 +75,9 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 	if len(parts) == 0 {
 		return order{}, false
 	}
+	if parts[0].lanes != nil { // whoever claims does so alone, and so for longer
+		budget = min(2*budget, d.config.BatchSize)
+	}
 	deal(parts, budget)
 	return d.writeOrderLocked(parts, min(left, maxClaimBytes), now), true
 }

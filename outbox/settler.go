@@ -25,6 +25,9 @@ var errLocked = errors.New("outbox: settle: some outcomes were not written, sinc
 func (r *run) settled(t *task, err error) {
 	result := t.result(err, t.consumer.settings.AttemptDelay)
 	t.passed = t.committed || result.Outcome == store.Done
+	if l := t.lease.lanes; l != nil && !t.passed {
+		r.dispatcher.returned(l, t.row.Rank)
+	}
 	if uncounted := result.Outcome == store.Snoozed && result.Errors != ""; t.consumer.transactional && !uncounted && (t.committed || result.Outcome != store.Release) {
 		r.streaks.forget(t.row.ID)
 		r.unstarted.forget(t.row.ID)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -12,8 +13,9 @@ import (
 )
 
 const (
-	nameSingle = "ours-single" // one message in a call
-	nameLocal  = "ours-local"  // a bound in the process
+	nameSingle    = "ours-single"    // one message in a call
+	nameLocal     = "ours-local"     // a bound in the process
+	nameUnordered = "ours-unordered" // messages without keys
 
 	batchSize = 100
 	spinFor   = 20 * time.Microsecond
@@ -24,10 +26,41 @@ const (
 // flowSteps are those of flow control, each beside ours without it.
 func flowSteps() []step {
 	return []step{
+		{name: "ordered", quick: true, take: (*session).ordered, goals: orderedGoals()},
 		{name: "batch", quick: true, take: (*session).batch, goals: []report.Goal{{Name: "batch", Measurement: "batch", Against: nameSingle, AtLeast: 1.5}}},
 		{name: "rate", quick: true, take: (*session).rate, goals: []report.Goal{{Name: "rate", Measurement: "rate", AtLeast: 0.95}}},
 		{name: "limit", quick: true, take: (*session).limit, goals: []report.Goal{{Name: "limit", Measurement: "limit", Against: nameLocal, AtLeast: 0.9}}},
 	}
+}
+
+// keys are how many keys the messages of the measurements have.
+var keys = []int{1, 10, 10_000, 1_000_000}
+
+func orderedGoals() (goals []report.Goal) {
+	for _, n := range keys {
+		goal := report.Goal{Name: orderedName(n), Measurement: orderedName(n), Against: nameUnordered, AtLeast: 0.6}
+		if n == 1 {
+			goal.AtLeast = 0.45
+		}
+		goals = append(goals, goal)
+	}
+	return goals
+}
+
+func orderedName(keys int) string { return fmt.Sprintf("ordered-%d", keys) }
+
+// ordered measures consumers that run the messages of each key in order, beside one that
+// has no order.
+func (s *session) ordered(ctx context.Context) error {
+	for _, n := range keys {
+		err := s.variants(ctx, orderedName(n), measure.Drain{Messages: s.sized(200_000, 100_000)}, map[string]contender.Variant{
+			contender.NameOurs: {Keys: n}, nameUnordered: {},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // batch measures consumers of which each call takes a while, however many messages it gets.

@@ -16,13 +16,19 @@ const (
 	walk = 100
 )
 
-// proposeSQL lists lanes that nobody holds, by how long their first message has waited, among
+// ProposeSQL lists lanes that nobody holds, by how long their first message has waited, among
 // the first messages behind a rank.
-const proposeSQL = `
-WITH win AS {once} (SELECT m.lane, m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?
-  AND NOT EXISTS (SELECT 1 FROM {paused} p WHERE p.consumer_type = ?) ORDER BY m.rank LIMIT ?),
-free AS (SELECT w.lane, MIN(w.rank) AS rank, count(*) AS n FROM win w WHERE w.lane NOT IN ({held lanes}) GROUP BY w.lane ORDER BY 2 LIMIT ?)
-SELECT t.seen, t.last, f.lane, f.n FROM (SELECT count(*) AS seen, MAX(w.rank) AS last FROM win w) t LEFT JOIN free f ON TRUE ORDER BY f.rank`
+const ProposeSQL = `
+SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
+  SELECT f.lane, f.rank FROM (
+    SELECT m.lane, m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?
+      AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?) ORDER BY m.rank LIMIT ?) f
+  WHERE f.lane NOT IN ({held lanes}) ORDER BY f.rank LIMIT ?) w
+GROUP BY w.lane ORDER BY 2`
+
+// EdgeSQL tells how many messages that look has met, and the last.
+const EdgeSQL = `SELECT count(*) AS n, COALESCE(MAX(f.rank), 0) AS last FROM (
+  SELECT m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ? ORDER BY m.rank LIMIT ?) f`
 
 // walkSQL lists the next lanes behind one, and whether they are free.
 const walkSQL = `
@@ -65,7 +71,7 @@ func (n Names) ClaimLanes(ctx context.Context, tx bun.IDB, d LaneDialect, r Clai
 		return c, nil
 	}
 	c.Sent = time.Now()
-	if c.ID, err = d.RecordLanes(ctx, tx, r, picks); err != nil {
+	if c.ID, err = d.Record(ctx, r, picks); err != nil {
 		return Claim{}, fmt.Errorf("record: %w", err)
 	}
 	plain := Each(picks, func(p LanePick) Pick { return p.Pick })
@@ -79,23 +85,10 @@ func (n Names) ClaimLanes(ctx context.Context, tx bun.IDB, d LaneDialect, r Clai
 // comes that may not run yet.
 func (n Names) findRuns(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest) (picks []LanePick, news LaneNews, err error) {
 	l := r.Lanes
-	var window []struct {
-		Seen, N    int
-		Last, Lane int64
-	}
-	err = n.Query(ctx, tx, proposeSQL, l.Name, l.Hint, l.Name, look*r.Limit, bun.List(l.Names), r.Limit).Scan(ctx, &window)
-	if err != nil || len(window) == 0 {
+	near, free, err := propose(ctx, d, n.NameList(l.Names), r, &news)
+	if err != nil {
 		return nil, news, err
 	}
-	seen := window[0].Seen
-	news.Last, news.Full = window[0].Last, seen >= look*r.Limit
-	near, others := make([]int64, 0, len(window)), seen
-	for _, w := range window {
-		if w.Lane != 0 {
-			near, others = append(near, w.Lane), others-w.N
-		}
-	}
-	news.Held = others > 0
 	lanes := slices.Clone(l.Sticky)
 	if len(near)*10 < r.Limit && (news.Full || l.Hint > 0) {
 		walked, err := n.walkOn(ctx, tx, l, &news)
@@ -111,17 +104,50 @@ func (n Names) findRuns(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimR
 		lanes = lanes[:(len(lanes)+1)/2]
 	}
 	if len(lanes) == 0 {
-		news.Left = seen > 0
 		return nil, news, nil
 	}
 	each := min(max(r.Limit/len(lanes), 1), max(l.Run, 1))
-	found, err := d.Heads(ctx, tx, l, lanes, each)
+	found, err := d.Heads(ctx, l, lanes, each)
 	if err != nil {
 		return nil, news, err
 	}
 	picks, news.Deep = r.runs(found, each)
-	news.Left = seen > len(picks)
+	news.Left = news.Left || free > len(picks)
 	return picks, news, nil
+}
+
+// met is a lane that a look has met, or all that it has.
+type met struct {
+	Lane, First, Last int64
+	N                 int // messages
+}
+
+// propose returns the lanes that are free among the first messages, and how many of these
+// messages are theirs.
+func propose(ctx context.Context, d LaneDialect, names any, r ClaimRequest, news *LaneNews) (near []int64, free int, err error) {
+	l := r.Lanes
+	var lanes []met
+	err = d.Run(ctx, ProposeSQL, l.Name, l.Hint, l.Name, look*r.Limit, names, r.Limit).Scan(ctx, &lanes)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(lanes) > 0 {
+		news.First = lanes[0].First
+	}
+	for _, m := range lanes {
+		near, free, news.Last = append(near, m.Lane), free+m.N, max(news.Last, m.Last)
+	}
+	if free == r.Limit { // there is enough to take
+		news.Full = true
+		return near, free, nil
+	}
+	var all met
+	if err := d.Run(ctx, EdgeSQL, l.Name, l.Hint, look*r.Limit).Scan(ctx, &all); err != nil {
+		return nil, 0, err
+	}
+	news.Last, news.Full = max(news.Last, all.Last), all.N >= look*r.Limit
+	news.Held, news.Left = all.N > free, all.N > free
+	return near, free, nil
 }
 
 // walkOn returns the free ones of the next lanes behind the cursor.
@@ -130,7 +156,7 @@ func (n Names) walkOn(ctx context.Context, tx bun.IDB, l *Lanes, news *LaneNews)
 		Lane int64
 		Free bool
 	}
-	if err := n.Query(ctx, tx, walkSQL, l.Name, l.Cursor, l.Name, walk, bun.List(l.Names)).Scan(ctx, &rows); err != nil {
+	if err := n.Query(ctx, tx, walkSQL, l.Name, l.Cursor, l.Name, walk, n.NameList(l.Names)).Scan(ctx, &rows); err != nil {
 		return nil, err
 	}
 	for _, row := range rows {
@@ -167,7 +193,7 @@ func (r ClaimRequest) runs(found []LanePick, each int) (picks []LanePick, deep [
 		}
 		p.Crashes = 0
 		picks = append(picks, p)
-		if length++; length == each {
+		if length++; length == each && each > 1 { // else there are many others
 			deep = append(deep, p.Lane)
 		}
 	}
@@ -188,9 +214,10 @@ func (r ClaimRequest) fit(picks []LanePick) []LanePick {
 // findStuck picks messages that have crashed.
 func (n Names) findStuck(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest) (picks []LanePick, _ LaneNews, err error) {
 	low, high := r.Select.Crashes()
-	args := append(append([]any{r.Lanes.Name}, r.Lanes.FreeValues()...), hidden+low, min(hidden+high, -1), bun.List(r.Lanes.Payloads), r.Limit)
+	free, values := n.Free("m", r.Lanes.Source)
+	args := append(append([]any{r.Lanes.Name, hidden + low, min(hidden+high, -1), bun.List(r.Lanes.Payloads)}, values...), r.Limit)
 	err = n.Query(ctx, tx, `SELECT {lane columns}, TRUE AS due FROM {messages} m WHERE `+stuck+`
-  AND m.crashes BETWEEN ? AND ? AND m.payload_type IN (?) ORDER BY m.rank LIMIT ?`, args...).Scan(ctx, &picks)
+  AND m.crashes BETWEEN ? AND ? AND m.payload_type IN (?) AND `+free+` ORDER BY m.rank LIMIT ?`, args...).Scan(ctx, &picks)
 	for i := range picks {
 		picks[i].Crashes = Counted(picks[i].Crashes)
 	}

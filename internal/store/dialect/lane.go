@@ -45,6 +45,7 @@ type Lanes struct {
 
 // LaneNews is what a claim of lanes has found out for the next.
 type LaneNews struct {
+	First  int64   // the rank of the first message of a free lane; 0: there was none
 	Full   bool    // there may be more to look at behind the hint
 	Last   int64   // the rank of the last message that it looked at; 0: of none
 	Left   bool    // it has seen messages that it did not take
@@ -80,11 +81,13 @@ type Source struct {
 
 // LaneDialect is what differs between databases about lanes.
 type LaneDialect interface {
+	// Run is one of the statements for lanes.
+	Run(ctx context.Context, statement string, args ...any) *bun.RawQuery
 	// Heads picks the first messages, at most each, of those lanes that are free, in the
 	// order of the lanes and their ranks.
-	Heads(ctx context.Context, tx bun.IDB, l *Lanes, lanes []int64, each int) ([]LanePick, error)
-	// RecordLanes records a claim of the picks.
-	RecordLanes(ctx context.Context, tx bun.IDB, r ClaimRequest, picks []LanePick) (id int64, err error)
+	Heads(ctx context.Context, l *Lanes, lanes []int64, each int) ([]LanePick, error)
+	// Record records a claim of the picks.
+	Record(ctx context.Context, r ClaimRequest, picks []LanePick) (id int64, err error)
 }
 
 // LanePick is a message of a lane that was found.
@@ -93,26 +96,28 @@ type LanePick struct {
 	Due  bool `bun:"due"`
 }
 
-// FreeLane is true of a lane l of which messages may be claimed: nobody holds it, no poisoned
-// message parks it, and none waits under an older name of the consumer. It is the guard of
-// each claim.
-const FreeLane = `l.lane NOT IN ({held lanes}) AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type IN (?) AND p.lane = l.lane AND p.parks)
-  AND NOT EXISTS (SELECT 1 FROM {messages} e WHERE e.consumer_type IN (?) AND e.lane = l.lane AND e.lane IS NOT NULL)`
+// FreeLane is true of a lane l of which messages may be claimed: nobody holds it, and no
+// poisoned message parks it. Renamed is true besides where none waits under an older name of
+// the consumer, if it has such. They are the guard of each claim.
+const (
+	FreeLane = `l.lane NOT IN ({held lanes}) AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = l.lane AND p.parks)`
+	Renamed  = ` AND NOT EXISTS (SELECT 1 FROM {messages} e WHERE e.consumer_type {names} AND e.lane = l.lane AND e.lane IS NOT NULL)`
+)
 
-// FreeValues are the values for it.
-func (s Source) FreeValues() []any {
-	before := s.Before
-	if len(before) == 0 {
-		before = []string{""} // nobody's name
+// Free returns these, of the lane of an alias, with their values.
+func (n Names) Free(alias string, s Source) (condition string, values []any) {
+	names := n.NameList(s.Names)
+	condition, values = FreeLane, []any{names, names}
+	if len(s.Before) > 0 {
+		condition, values = FreeLane+Renamed, append(values, n.NameList(s.Before))
 	}
-	return []any{bun.List(s.Names), bun.List(s.Names), bun.List(before)}
+	return strings.ReplaceAll(condition, "l.lane", alias+".lane"), values
 }
 
-// stuck is true of a message m that has crashed, is due, and the first of its lane, which is
-// free. It is immutable.
-var stuck = `m.consumer_type = ? AND m.crashes < 0 AND m.crashes > -10000 AND m.available_after <= {now}
+// stuck is true of a message m that has crashed, is due, and the first of its lane.
+const stuck = `m.consumer_type = ? AND m.crashes < 0 AND m.crashes > -10000 AND m.available_after <= {now}
   AND NOT EXISTS (SELECT 1 FROM {messages} f WHERE f.consumer_type = m.consumer_type AND f.lane = m.lane AND f.lane IS NOT NULL AND f.rank < m.rank)
-  AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = m.consumer_type) AND ` + strings.ReplaceAll(FreeLane, "l.lane", "m.lane")
+  AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = m.consumer_type)`
 
 // LaneLook asks whether there is anything to claim for an ordered consumer.
 type LaneLook struct {
@@ -141,7 +146,8 @@ func (n Names) ProbeLanes(ctx context.Context, db bun.IDB, looks []LaneLook, cra
 	for i, l := range looks {
 		parts, args = append(parts, laneExists), append(args, i, l.Name, l.After, l.Name)
 		if crashed {
-			parts, args = append(parts, laneStuck+stuck+` AND m.payload_type IN (?)`), append(append(append(args, i, l.Name), l.FreeValues()...), bun.List(l.Payloads))
+			free, values := n.Free("m", l.Source)
+			parts, args = append(parts, laneStuck+stuck+` AND m.payload_type IN (?) AND `+free), append(append(args, i, l.Name, bun.List(l.Payloads)), values...)
 		}
 	}
 	err = n.Query(ctx, db, strings.Join(parts, "\nUNION ALL "), args...).Scan(ctx, &found)

@@ -14,20 +14,30 @@ import (
 const beginLanesSQL = beginSQL + `; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL max_parallel_workers_per_gather = 0`
 
 // headsSQL reads the first messages of lanes, by one look into the index for each.
-const headsSQL = `
+func headsSQL(renamed string) string {
+	return `
 SELECT r.* FROM unnest(?::bigint[]) WITH ORDINALITY l(lane, o) CROSS JOIN LATERAL (
   SELECT {lane columns}, m.available_after <= {now} AS due FROM {messages} m
   WHERE m.consumer_type = ? AND m.lane = l.lane AND m.lane IS NOT NULL ORDER BY m.lane, m.rank LIMIT ?) r
-WHERE ` + dialect.FreeLane + ` ORDER BY l.o, r.rank`
+WHERE ` + dialect.FreeLane + renamed + ` ORDER BY l.o, r.rank`
+}
 
 const recordLanesSQL = `
 INSERT INTO {claims} (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes)
-VALUES (?, ?, {now}, {now} + ?::bigint * interval '1 microsecond', ?, ?::bigint[], ?::bigint[]) RETURNING id`
+VALUES (?::text, ?::boolean, {now}, {now} + ?::bigint * interval '1 microsecond', ?::text, ?::bigint[], ?::bigint[]) RETURNING id`
 
 func (p *database) claimLanes(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
-	err = p.on(ctx, db, nil, func(s session) error {
+	heads := p.heads
+	if len(r.Lanes.Before) > 0 {
+		heads = p.headsRenamed
+	}
+	statements := []*fixed{heads, p.recordLanes}
+	for _, f := range p.lanes {
+		statements = append(statements, f)
+	}
+	err = p.on(ctx, db, statements, func(s session) error {
 		return s.inTx(ctx, beginLanesSQL, func() (err error) {
-			c, err = p.ClaimLanes(ctx, s.IDB, p, r)
+			c, err = p.ClaimLanes(ctx, s.IDB, laneSession{s, heads}, r)
 			return err
 		})
 	})
@@ -37,15 +47,29 @@ func (p *database) claimLanes(ctx context.Context, db *bun.DB, r dialect.ClaimRe
 	return c, nil
 }
 
-func (p *database) Heads(ctx context.Context, tx bun.IDB, l *dialect.Lanes, lanes []int64, each int) (picks []dialect.LanePick, err error) {
-	args := append([]any{pgdialect.Array(lanes), l.Name, each}, l.FreeValues()...)
-	err = p.Query(ctx, tx, headsSQL, args...).Scan(ctx, &picks)
+// laneSession is a connection on which messages with keys are claimed.
+type laneSession struct {
+	session
+	heads *fixed
+}
+
+func (s laneSession) Run(ctx context.Context, statement string, args ...any) *bun.RawQuery {
+	return s.run(ctx, s.lanes[statement], args...)
+}
+
+func (s laneSession) Heads(ctx context.Context, l *dialect.Lanes, lanes []int64, each int) (picks []dialect.LanePick, err error) {
+	names := s.NameList(l.Names)
+	args := []any{pgdialect.Array(lanes), l.Name, each, names, names}
+	if len(l.Before) > 0 {
+		args = append(args, s.NameList(l.Before))
+	}
+	err = s.run(ctx, s.heads, args...).Scan(ctx, &picks)
 	return picks, err
 }
 
-func (p *database) RecordLanes(ctx context.Context, tx bun.IDB, r dialect.ClaimRequest, picks []dialect.LanePick) (id int64, err error) {
+func (s laneSession) Record(ctx context.Context, r dialect.ClaimRequest, picks []dialect.LanePick) (id int64, err error) {
 	ids := dialect.Each(picks, func(m dialect.LanePick) int64 { return m.ID })
 	lanes := dialect.Each(picks, func(m dialect.LanePick) int64 { return m.Lane })
-	err = p.Query(ctx, tx, recordLanesSQL, r.Owner, r.Solo, r.Lease.Microseconds(), r.Lanes.Name, pgdialect.Array(ids), pgdialect.Array(lanes)).Scan(ctx, &id)
+	err = s.run(ctx, s.recordLanes, r.Owner, r.Solo, r.Lease.Microseconds(), r.Lanes.Name, pgdialect.Array(ids), pgdialect.Array(lanes)).Scan(ctx, &id)
 	return id, err
 }

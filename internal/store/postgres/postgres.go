@@ -3,6 +3,8 @@ package postgres
 import (
 	"time"
 
+	"github.com/uptrace/bun/dialect/pgdialect"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
@@ -21,7 +23,10 @@ type database struct {
 
 	// The statements of a processor.
 	pick, pickCrashed, record, finish, settle, settleFree, extend, probe, probeDue *fixed
-	settleLanes, settleLanesFree                                                   *fixed // of messages with keys
+
+	// Those for messages with keys. Lanes are dialect's, by their text.
+	settleLanes, settleLanesFree, heads, headsRenamed, recordLanes *fixed
+	lanes                                                          map[string]*fixed
 }
 
 // New returns the dialect for tables of these names.
@@ -31,6 +36,8 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 	p.plans.of = make(map[any]map[string]bool)
 	p.pick, p.pickCrashed, p.record = p.fix("pick", pickSQL), p.fix("pick_crashed", pickCrashedSQL), p.fix("record", recordSQL)
 	p.finish, p.settle, p.settleFree = p.fix("finish", finishSQL), p.fix("settle", dialect.WithoutLanes(settleSQL)), p.fix("settle_free", dialect.WithoutLanes(settleFreeSQL))
+	p.lanes = map[string]*fixed{dialect.ProposeSQL: p.fix("propose", dialect.ProposeSQL), dialect.EdgeSQL: p.fix("edge", dialect.EdgeSQL)}
+	p.heads, p.headsRenamed, p.recordLanes = p.fix("heads", headsSQL("")), p.fix("heads_renamed", headsSQL(dialect.Renamed)), p.fix("record_lanes", recordLanesSQL)
 	p.settleLanes, p.settleLanesFree = p.fix("settle_lanes", dialect.WithLanes(settleSQL)), p.fix("settle_lanes_free", dialect.WithLanes(settleFreeSQL))
 	p.extend, p.probe, p.probeDue = p.fix("extend", extendSQL), p.fix("probe", probeSQL), p.fix("probe_due", probeDueSQL)
 	return p, nil
@@ -46,7 +53,8 @@ func traits() dialect.Traits {
 		Place: "position", Unplaced: "e.position IS NULL", Last: "(SELECT h.position FROM {head} h WHERE h.id = 1)",
 		Once: "MATERIALIZED", Size: "cardinality(c.message_ids)", KeepPaused: dialect.OnPaused, KeepSlot: dialect.OnSlot, KeepRate: dialect.OnRate,
 		Keyed: "m.insert_id = ?", LastRank: "nextval('{ranks}')", Columns: dialect.PickColumns("octet_length(%s)"),
-		HeldLanes: `SELECT unnest(c.lanes) FROM {claims} c WHERE c.consumer_type IN (?)`,
+		HeldLanes: `SELECT unnest(c.lanes) FROM {claims} c WHERE c.consumer_type {names}`, Among: "= ANY(?::text[])",
+		NameList: func(names []string) any { return pgdialect.Array(names) },
 	}
 }
 

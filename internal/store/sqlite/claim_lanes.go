@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"strings"
 
 	"github.com/uptrace/bun"
 
@@ -12,16 +13,16 @@ import (
 const headsSQL = `
 SELECT {lane columns}, m.available_after <= {now} AS due FROM (SELECT j.key AS o, j.value AS lane FROM json_each(?) j) l JOIN {messages} m ON m.id IN (
   SELECT h.id FROM {messages} h WHERE h.consumer_type = ? AND h.lane = l.lane AND h.lane IS NOT NULL ORDER BY h.lane, h.rank LIMIT ?)
-WHERE ` + dialect.FreeLane + ` ORDER BY l.o, m.rank`
+WHERE {free} ORDER BY l.o, m.rank`
 
 const recordLanesSQL = `
 INSERT INTO {claims} (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes)
 VALUES (?, ?, {now}, {now} + ?, ?, ?, ?) RETURNING id`
 
-// claimLanes needs no gate: it has the only write lock.
+// claimLanes has the only write lock, beside which the gate says what becomes of lanes.
 func (s *database) claimLanes(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
 	err = s.InTx(ctx, db, func(tx bun.IDB) (err error) {
-		c, err = s.ClaimLanes(ctx, tx, s, r)
+		c, err = s.ClaimLanes(ctx, tx, laneTx{s, tx}, r)
 		return err
 	})
 	if err != nil {
@@ -30,15 +31,26 @@ func (s *database) claimLanes(ctx context.Context, db *bun.DB, r dialect.ClaimRe
 	return c, nil
 }
 
-func (s *database) Heads(ctx context.Context, tx bun.IDB, l *dialect.Lanes, lanes []int64, each int) (picks []dialect.LanePick, err error) {
-	args := append([]any{dialect.AsJSON(lanes), l.Name, each}, l.FreeValues()...)
-	err = s.Query(ctx, tx, headsSQL, args...).Scan(ctx, &picks)
+// laneTx is a transaction in which messages with keys are claimed.
+type laneTx struct {
+	*database
+	tx bun.IDB
+}
+
+func (s laneTx) Run(ctx context.Context, statement string, args ...any) *bun.RawQuery {
+	return s.Query(ctx, s.tx, statement, args...)
+}
+
+func (s laneTx) Heads(ctx context.Context, l *dialect.Lanes, lanes []int64, each int) (picks []dialect.LanePick, err error) {
+	free, values := s.Free("l", l.Source)
+	args := append([]any{dialect.AsJSON(lanes), l.Name, each}, values...)
+	err = s.Query(ctx, s.tx, strings.Replace(headsSQL, "{free}", free, 1), args...).Scan(ctx, &picks)
 	return picks, err
 }
 
-func (s *database) RecordLanes(ctx context.Context, tx bun.IDB, r dialect.ClaimRequest, picks []dialect.LanePick) (id int64, err error) {
+func (s laneTx) Record(ctx context.Context, r dialect.ClaimRequest, picks []dialect.LanePick) (id int64, err error) {
 	ids := dialect.Each(picks, func(m dialect.LanePick) int64 { return m.ID })
 	lanes := dialect.Each(picks, func(m dialect.LanePick) int64 { return m.Lane })
-	err = s.Query(ctx, tx, recordLanesSQL, r.Owner, r.Solo, r.Lease.Microseconds(), r.Lanes.Name, dialect.AsJSON(ids), dialect.AsJSON(lanes)).Scan(ctx, &id)
+	err = s.Query(ctx, s.tx, recordLanesSQL, r.Owner, r.Solo, r.Lease.Microseconds(), r.Lanes.Name, dialect.AsJSON(ids), dialect.AsJSON(lanes)).Scan(ctx, &id)
 	return id, err
 }

@@ -23,8 +23,8 @@ func listStatements() dialect.ListStatements {
 func statements(of func(string) string) dialect.ListStatements {
 	const those = ` WHERE id IN (SELECT value FROM json_each(?))`
 	return dialect.ListStatements{
-		Dead: `SELECT id, solo, message_ids, lanes FROM {claims} WHERE leased_until < {now} ORDER BY id LIMIT 20`,
-		Hit:  `SELECT id, crashes FROM {messages}` + those,
+		Dead:    `SELECT id, solo, message_ids, lanes FROM {claims} WHERE leased_until < {now} ORDER BY id LIMIT 20`,
+		Hit:     `SELECT id, crashes FROM {messages}` + those,
 		Present: `SELECT id FROM {messages}` + those,
 		Bury: `
 INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, order_key, lane, rank, parks)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,6 +32,9 @@ type Variant struct {
 	Options []bus.ConsumerOption
 	// Batch is how many messages a plain consumer gets at once. Defaults to single ones.
 	Batch int
+	// Keys is how many keys the messages have, in turn, in whose order a plain consumer runs
+	// them. Defaults to none.
+	Keys int
 	// Spin is for how long each call of a plain consumer keeps a processor busy.
 	Spin time.Duration
 	// TxOptions are given to the transactional consumer.
@@ -174,6 +178,9 @@ func (s *ours) consumers() []bus.Consumer {
 
 func (s *ours) options() []bus.ConsumerOption {
 	options := slices.Clone(s.variant.Options)
+	if s.variant.Keys > 0 {
+		options = append(options, bus.Ordered(bus.ParkKey))
+	}
 	if s.variant.Failing > 0 {
 		options = append(options, bus.AttemptDelay(time.Millisecond))
 	}
@@ -219,6 +226,9 @@ func (s *ours) Produce(ctx context.Context, batch []Signup) error {
 	items := make([]outbox.Item, len(batch))
 	for i := range batch {
 		items[i].Payload = batch[i]
+		if s.variant.Keys > 0 {
+			items[i].Options = []outbox.Option{outbox.Key(strconv.FormatInt(batch[i].UserID%int64(s.variant.Keys), 10))}
+		}
 	}
 	_, err := s.producer.ProduceMany(ctx, s.db, items...)
 	return err
@@ -296,7 +306,9 @@ func (s *ours) markTail(ctx context.Context) error {
 	if err := s.db.QueryRowContext(ctx, "SELECT max(id) FROM consumer_messages").Scan(&last); err != nil {
 		return fmt.Errorf("last id: %w", err)
 	}
-	s.tail = last.Int64 - tail
+	if s.tail = last.Int64 - tail; s.variant.Keys > 0 { // the last messages need not be
+		s.tail = 0
+	}
 	return nil
 }
 
