@@ -49,6 +49,9 @@ func (a *Admin) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation,
 	if found {
 		e := Explanation{Message: newPending(row), PausedAt: row.PausedSince.Time}
 		e.Reason, e.Text = a.reason(e.Message, e.PausedAt, row.Now.Time)
+		if err := a.explainKey(ctx, db, st, row, &e); err != nil {
+			return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
+		}
 		if e.Reason == Ready {
 			if err := errors.Join(a.explainLimit(ctx, db, st, &e), a.explainRate(ctx, db, st, &e)); err != nil {
 				return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)

@@ -23,6 +23,7 @@ type Pending struct {
 	Consumer    string    `json:"consumer"`
 	PayloadType string    `json:"payload_type"`
 	InsertID    string    `json:"insert_id,omitempty"`   // empty: none
+	Key         string    `json:"key,omitempty"`         // of its order: see [Key]; empty: none
 	CreatedAt   time.Time `json:"created_at,omitzero"`   // when it was produced
 	AvailableAt time.Time `json:"available_at,omitzero"` // it is not claimed before
 	Attempts    int       `json:"attempts"`              // failed runs
@@ -60,7 +61,7 @@ type Attempt struct {
 type State string
 
 // The states. Of several [Admin.Explain] names the first of leased, lease expired, no
-// consumer, other payload type, paused, delayed, suspect, late, gate closed, at its limit, over its rate, ready. [Admin.List] tells only [Leased], [Delayed] and [Ready] apart.
+// consumer, other payload type, paused, key parked, behind, delayed, suspect, late, gate closed, at its limit, over its rate, ready. [Admin.List] tells only [Leased], [Delayed] and [Ready] apart.
 const (
 	// Leased: a process has claimed it, and runs it or is about to.
 	Leased State = "leased"
@@ -79,6 +80,11 @@ const (
 	// Suspect: it is due, but has crashed before, and waits for its turn
 	// apart from the others.
 	Suspect State = "crash suspect"
+	// Parked: a message of its key was poisoned, and keeps the others from running: see
+	// bus.ParkKey.
+	Parked State = "key parked"
+	// Behind: it waits for another message of its key: see bus.Ordered.
+	Behind State = "behind"
 	// GateClosed: the gate of its consumer is closed, in this process: see [Gate].
 	GateClosed State = "gate closed"
 	// AtLimit: as many as its consumer's limit allows run, in all processes: see bus.Limit.
@@ -112,8 +118,8 @@ func newClaim(row store.HeldBy) Claim {
 }
 
 func newPending(row store.Pending) Pending {
-	m := Pending{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, InsertID: row.InsertID,
-		CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, Attempts: row.Attempts, Crashes: row.Crashes, State: Ready,
+	m := Pending{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, InsertID: row.InsertID, Key: row.OrderKey,
+		CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, Attempts: row.Attempts, Crashes: store.Counted(row.Crashes), State: Ready,
 		Payload: row.Payload, Headers: store.Headers(row.Headers)}
 	for _, e := range errorlog.Attempts(row.Errors) {
 		m.Errors = append(m.Errors, Attempt(e))

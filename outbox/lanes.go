@@ -144,28 +144,44 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	}
 }
 
-// returned notes that a message of a rank is claimed again, some time.
-func (d *dispatcher) returned(l *lanes, rank int64) {
+// freed has messages be claimed that waited for others of their keys, now that these were
+// settled, or that have come back themselves.
+func (d *dispatcher) freed(claims []*lease, results []store.Result) {
+	if !slices.ContainsFunc(claims, func(l *lease) bool { return l.lanes != nil }) {
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if l.floor >= rank {
-		l.floor = rank - 1
+	of := make(map[int64]*lanes)
+	for _, claim := range claims {
+		if l := claim.lanes; l != nil {
+			of[claim.id] = l
+			l.free(claim.deep, d.config.BatchSize)
+		}
 	}
+	for _, r := range results {
+		if l := of[r.Claim]; l != nil && r.Outcome != store.Done {
+			l.free([]int64{r.Lane}, d.config.BatchSize)
+			if l.floor >= r.Rank {
+				if l.hint == l.floor {
+					l.hint = r.Rank - 1
+				}
+				l.floor = r.Rank - 1
+			}
+		}
+	}
+	d.room.Signal()
 }
 
-// freed has messages be claimed that waited for others of their keys. Deep are lanes that are
-// known to have such.
-func (d *dispatcher) freed(l *lanes, deep []int64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// free notes that lanes may be claimed, besides those that were seen and are held.
+func (l *lanes) free(deep []int64, most int) {
 	if !l.left && len(deep) == 0 {
 		return
 	}
-	if len(l.deep) < d.config.BatchSize {
+	if len(l.deep) < most {
 		l.deep = append(l.deep, deep...)
 	}
 	l.activate()
-	d.room.Signal()
 }
 
 // allLanes are those of all consumers.
@@ -174,6 +190,23 @@ func (d *dispatcher) allLanes() (all []*lanes) {
 		all = append(all, c.lanes...)
 	}
 	return all
+}
+
+// adopt has messages with keys be claimed of consumers that are not ordered any more, or are
+// not here, and returns the names of the latter.
+func (d *dispatcher) adopt(names []string) (unknown []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, name := range names {
+		c, ok := d.byName[name]
+		switch {
+		case !ok:
+			unknown = append(unknown, name)
+		case c.lanes == nil:
+			c.lanes = lanesOf(c)
+		}
+	}
+	return unknown
 }
 
 // laneLooks returns what to look for on behalf of ordered consumers: of all that match, behind
@@ -231,7 +264,9 @@ func (r *run) lookForExpected(ctx context.Context, now time.Time, all bool) (new
 	if len(looks) == 0 {
 		return false
 	}
-	states, err := ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) ([]store.LaneState, error) { return r.store.ProbeLanes(ctx, r.db, looks, false) })
+	states, err := ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) ([]store.LaneState, error) {
+		return r.store.ProbeLanes(ctx, r.db, looks, false)
+	})
 	if err != nil {
 		return false
 	}
@@ -254,6 +289,24 @@ func (d *dispatcher) stuckLocked(may func(*consumer) bool) (stuck []store.Lanes)
 		}
 	}
 	return stuck
+}
+
+// lanesAmong returns the lanes of the consumers that are wanted.
+func (d *dispatcher) lanesAmong(wants []store.Want) (all []*lanes) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.DeleteFunc(d.allLanes(), func(l *lanes) bool {
+		return !slices.ContainsFunc(wants, func(w store.Want) bool { return d.byName[w.Consumer] == l.of })
+	})
+}
+
+// stuckOf is stuckLocked for the consumers that are wanted.
+func (d *dispatcher) stuckOf(wants []store.Want) []store.Lanes {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.stuckLocked(func(c *consumer) bool {
+		return slices.ContainsFunc(wants, func(w store.Want) bool { return d.byName[w.Consumer] == c })
+	})
 }
 
 // without takes the messages that match out of a run, and returns what is left of it.

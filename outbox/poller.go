@@ -187,10 +187,20 @@ func (r *run) reportUnregistered(ctx context.Context) {
 		return r.store.Unregistered(ctx, r.db, r.dispatcher.wants)
 	})
 	for _, s := range found {
-		if !r.warned[s] && !r.declared(s) {
-			r.warned[s] = true
-			r.config.Logger.Warn("messages wait that no consumer registered here takes", "consumer", s.ConsumerType, "payload_type", s.PayloadType)
-		}
+		r.warnOf(s)
+	}
+	if r.store.Orders() != nil {
+		return
+	}
+	names, _ := ask(ctx, r, "look for messages with keys", statementTimeout, func(ctx context.Context) ([]string, error) { return r.store.KeyedConsumers(ctx, r.db) })
+	for _, name := range r.dispatcher.adopt(names) {
+		r.warnOf(store.Unregistered{ConsumerType: name, PayloadType: "any with a key"})
+	}
+}
+
+func (r *run) warnOf(s store.Unregistered) {
+	if _, before := r.warned.LoadOrStore(s, true); !before && !r.declared(s) {
+		r.config.Logger.Warn("messages wait that no consumer registered here takes", "consumer", s.ConsumerType, "payload_type", s.PayloadType)
 	}
 }
 

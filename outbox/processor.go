@@ -253,8 +253,8 @@ type run struct {
 	pollRetry      backoff.BackOff
 	toldUnprepared bool
 
-	warned     map[store.Unregistered]bool // that of who looks for them
-	undeclared sync.Map                    // consumers of payload types that were reported
+	warned     sync.Map // kinds of messages that nobody here takes, and were reported
+	undeclared sync.Map // consumers of payload types that were reported
 }
 
 func (r *run) health() bus.Health {

@@ -11,7 +11,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 const (
@@ -36,7 +35,6 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		alarm:     alarm.New(),
 		soon:      alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
 		pollRetry: outage.NewRetry(),
-		warned:    make(map[store.Unregistered]bool),
 		// After an outage nobody's claims are recovered for a third of a lease:
 		// their owners must get the chance to renew what expired meanwhile.
 		outage:    outage.New(p.config.Logger, p.config.LeaseDuration/3, p.store.Look(p.db)),

@@ -25,9 +25,6 @@ var errLocked = errors.New("outbox: settle: some outcomes were not written, sinc
 func (r *run) settled(t *task, err error) {
 	result := t.result(err, t.consumer.settings.AttemptDelay)
 	t.passed = t.committed || result.Outcome == store.Done
-	if l := t.lease.lanes; l != nil && !t.passed {
-		r.dispatcher.returned(l, t.row.Rank)
-	}
 	if uncounted := result.Outcome == store.Snoozed && result.Errors != ""; t.consumer.transactional && !uncounted && (t.committed || result.Outcome != store.Release) {
 		r.streaks.forget(t.row.ID)
 		r.unstarted.forget(t.row.ID)
@@ -105,11 +102,7 @@ func (r *run) settle(ctx context.Context, b batch) error {
 	}
 	b.aside = s.aside
 	r.cancelled(&r.takenAway, r.ledger.confirm(b, finished, s.Settled, renewed))
-	for _, l := range append(b.finished, b.settling...) {
-		if l.lanes != nil {
-			r.dispatcher.freed(l.lanes, l.deep)
-		}
-	}
+	r.dispatcher.freed(append(b.finished, b.settling...), b.results)
 	r.expectReturns(b.results)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
@@ -15,7 +16,8 @@ import (
 // outcome, exactly as [Processor.Run] does, and then returns. It is for tests
 // and for commands that work off what there is and exit. It takes the oldest
 // message, those that have crashed before all others, one at a time and none while Run
-// runs; with names, only messages of these consumers.
+// runs, and those with keys of ordered consumers after all others; with names, only messages
+// of these consumers.
 //
 // False means that no message was due, that another process took it, or that a gate, a limit
 // or a rate keeps it. The
@@ -70,6 +72,7 @@ func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
 		if request.Select = store.Suspects; probe.Killers {
 			request.Select, request.Solo = store.Killers, true
 		}
+		request.Stuck = r.dispatcher.stuckOf(wants)
 	case len(probe.Due) > 0:
 		request.Wants = make([]store.Want, len(probe.Due))
 		for i, due := range probe.Due {
@@ -89,7 +92,11 @@ func (r *run) probe(wants []store.Want) (store.Probe, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
 	defer cancel()
-	return r.store.Probe(ctx, r.db, wants)
+	probe, err := r.store.Probe(ctx, r.db, wants)
+	if err == nil {
+		err = r.lookAtLanes(ctx, &probe)
+	}
+	return probe, err
 }
 
 // alone tells whether nothing else of this processor may run a message that has crashed,
@@ -160,8 +167,11 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 func (r *run) claimStep(wants []store.Want) (bool, error) {
 	for {
 		request, ok, err := r.nextStep(wants)
-		if err != nil || !ok {
+		if err != nil {
 			return false, err
+		}
+		if !ok {
+			return r.claimLane(wants)
 		}
 		claimed, err := r.claim(order{request: request})
 		if err != nil {
@@ -173,6 +183,22 @@ func (r *run) claimStep(wants []store.Want) (bool, error) {
 		}
 		wants = slices.DeleteFunc(slices.Clone(wants), func(w store.Want) bool { return w.Consumer == request.Wants[0].Consumer })
 	}
+}
+
+// claimLane claims one message with a key.
+func (r *run) claimLane(wants []store.Want) (bool, error) {
+	for _, l := range r.dispatcher.lanesAmong(wants) {
+		request := store.ClaimRequest{Limit: 1, MaxBytes: maxClaimBytes, Rate: l.of.rate, Lanes: l.request(time.Now(), 1)}
+		claimed, err := r.claim(order{request: request, parts: []part{{consumer: l.of, lanes: l}}})
+		if err != nil {
+			r.unknownClaims.Store(true)
+			return false, err
+		}
+		if len(claimed.Messages) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // writeOutcomes settles what there is to settle, and gives back what cannot be.

@@ -26,7 +26,7 @@ type consumer struct {
 
 	// Guarded by dispatcher.mu.
 	queue    []*task
-	waiting  int // messages in the queue
+	waiting  int  // messages in the queue
 	running  int  // a group counts once
 	reserved int  // asked for by claims under way
 	active   bool // may have messages to claim
@@ -97,7 +97,7 @@ func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {
 // result turns what the chain returned into what is settled.
 func (t *task) result(err error, attemptDelay time.Duration) store.Result {
 	v := bus.VerdictOf(err)
-	r := store.Result{Claim: t.lease.id, Message: t.row.ID, Delay: v.Delay, Reason: v.Reason, Lane: t.row.Lane, Parks: t.consumer.settings.Ordered == bus.ParkKey}
+	r := store.Result{Claim: t.lease.id, Message: t.row.ID, Delay: v.Delay, Reason: v.Reason, Lane: t.row.Lane, Rank: t.row.Rank, Parks: t.consumer.settings.Ordered == bus.ParkKey}
 	if t.committed { // the message is gone, whatever outer layers say
 		r.Outcome = store.Release
 		return r

@@ -25,6 +25,8 @@ type Message struct {
 	Payload     []byte            `json:"-"`                     // as the registry's codec encoded it
 	Headers     map[string]string `json:"headers,omitempty"`     // nil: none
 	InsertID    string            `json:"insert_id,omitempty"`   // empty: none
+	Key         string            `json:"key,omitempty"`         // of its order: see outbox.Key; empty: none
+	Parks       bool              `json:"parks,omitempty"`       // it keeps those of its key from running: see bus.ParkKey
 	CreatedAt   time.Time         `json:"created_at,omitzero"`   // when it was produced
 	AvailableAt time.Time         `json:"available_at,omitzero"` // when it was due for the run after which it was poisoned
 	PoisonedAt  time.Time         `json:"poisoned_at,omitzero"`
@@ -49,7 +51,7 @@ func (m Message) MarshalJSON() ([]byte, error) {
 
 func shown(row store.Poisoned) Message {
 	m := Message{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, Payload: row.Payload,
-		Headers: store.Headers(row.Headers), InsertID: row.InsertID, CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
+		Headers: store.Headers(row.Headers), InsertID: row.InsertID, Key: row.OrderKey, Parks: row.Parks, CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
 		Crashes: row.Crashes, Reason: row.Reason}
 	for _, e := range errorlog.Attempts(row.Errors) {
 		m.Errors = append(m.Errors, outbox.Attempt(e))

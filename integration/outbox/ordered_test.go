@@ -4,17 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // step is the nth message of a key.
@@ -65,21 +72,16 @@ func (j *journal) consume(ctx context.Context, s step) error {
 	return err
 }
 
-// check reports what was wrong, and keys that did not come to their end.
-func (j *journal) check(t *testing.T, keys, each int) {
+// check reports what was wrong, and keys that have not come to where they should.
+func (j *journal) check(t *testing.T, want map[string]int) {
 	t.Helper()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.wrong) > 0 {
 		t.Errorf("got %d runs out of order, the first: %s", len(j.wrong), j.wrong[0])
 	}
-	for key, n := range j.done {
-		if n != each {
-			t.Errorf("key %q: got %d done, want %d", key, n, each)
-		}
-	}
-	if len(j.done) != keys {
-		t.Errorf("got %d keys, want %d", len(j.done), keys)
+	if !maps.Equal(j.done, want) {
+		t.Errorf("got the last of each key done as %v, want %v", j.done, want)
 	}
 }
 
@@ -119,6 +121,247 @@ func TestMessagesOfAKeyRunInOrder(t *testing.T) {
 		for _, r := range processors {
 			r.MustStop()
 		}
-		j.check(t, keys, each)
+		want := make(map[string]int)
+		for k := range keys {
+			want[fmt.Sprint(k)] = each
+		}
+		j.check(t, want)
+	})
+}
+
+// produceSteps produces those of a key, from one number to another.
+func produceSteps(a *testapp.App, customer string, from, to int) {
+	for n := from; n <= to; n++ {
+		a.Produce(step{customer, n})
+	}
+}
+
+// poisonedOnce is a consumer's work that poisons one step, the first time.
+func poisonedOnce(which step) func(context.Context, step) error {
+	var before atomic.Bool
+	return func(_ context.Context, s step) error {
+		if s == which && !before.Swap(true) {
+			return bus.Permanent(errors.New("cannot be"))
+		}
+		return nil
+	}
+}
+
+// TestAPoisonedMessageParksItsKey until it is requeued, and then runs first.
+func TestAPoisonedMessageParksItsKey(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		j := newJournal(poisonedOnce(step{"a", 2}))
+		a := testapp.New(t, db, bus.Consume("c", j.consume, bus.Ordered(bus.ParkKey)))
+		produceSteps(a, "a", 1, 4)
+		produceSteps(a, "b", 1, 4)
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "the others ran", func() bool { return len(a.Pending()) == 2 && len(a.Poisoned()) == 1 })
+		keys := testapp.Must[[]outbox.ParkedKey](t)(a.Admin().Keys(t.Context(), db, 10))
+		poisoned := a.Poisoned()[0]
+		if len(keys) != 1 || keys[0].Key != "customer:a" || keys[0].Consumer != "c" || keys[0].Poisoned != poisoned.ID || keys[0].Waiting != 2 || keys[0].Since.IsZero() {
+			t.Errorf("Keys: got %+v, want that of message %d with 2 behind it", keys, poisoned.ID)
+		}
+		e := testapp.Must[outbox.Explanation](t)(a.Admin().Explain(t.Context(), db, a.Pending()[0].ID))
+		if e.Reason != outbox.Parked || !strings.Contains(e.Text, fmt.Sprintf("Message %d of key \"customer:a\" was poisoned", poisoned.ID)) {
+			t.Errorf("Explain: got %q, %s", e.Reason, e.Text)
+		}
+		produceSteps(a, "a", 5, 5)
+		poisons := testapp.Must[*poison.Store](t)(poison.NewStore(a.Registry))
+		shown := testapp.Must[poison.Message](t)(poisons.Get(t.Context(), db, poisoned.ID))
+		if shown.Key != "customer:a" || !shown.Parks || shown.Crashes != 0 {
+			t.Errorf("Get: got %+v, want its key, and that it parks", shown)
+		}
+		testapp.Must[poison.Result](t)(poisons.Requeue(t.Context(), db, poisoned.ID))
+		testapp.Eventually(t, "all ran", a.Empty)
+		r.MustStop()
+		j.check(t, map[string]int{"a": 5, "b": 4})
+	})
+}
+
+// TestAPoisonedMessageIsSkipped where the consumer says so, and runs before what is left once
+// it is requeued. One that parks its key lets go of it when it is discarded, too.
+func TestAPoisonedMessageIsSkipped(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var ran, parked noted
+		fails := func(_ context.Context, s step) error {
+			if s.N == 2 {
+				return bus.Permanent(errors.New("cannot be"))
+			}
+			return nil
+		}
+		consume := func(n *noted) func(context.Context, step) error {
+			return func(ctx context.Context, s step) error {
+				return errors.Join(n.consume(ctx, order{ID: fmt.Sprint(s.N)}), fails(ctx, s))
+			}
+		}
+		a := testapp.New(t, db, bus.Consume("skips", consume(&ran), bus.Ordered(bus.SkipPoisoned)), bus.Consume("parks", consume(&parked), bus.Ordered(bus.ParkKey)))
+		produceSteps(a, "a", 1, 3)
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "one goes on, the other does not", func() bool { return len(a.Pending()) == 1 && len(a.Poisoned()) == 2 })
+		if keys := testapp.Must[[]outbox.ParkedKey](t)(a.Admin().Keys(t.Context(), db, 10)); len(keys) != 1 || keys[0].Consumer != "parks" {
+			t.Errorf("Keys: got %+v, want the one of parks", keys)
+		}
+		poisons := testapp.Must[*poison.Store](t)(poison.NewStore(a.Registry))
+		for _, p := range a.Poisoned() {
+			if p.ConsumerType == "parks" {
+				testapp.Must[int](t)(poisons.Discard(t.Context(), db, p.ID))
+			}
+		}
+		testapp.Eventually(t, "it goes on as well", a.Empty)
+		r.MustStop()
+		if got := fmt.Sprint(ran.ids, parked.ids); got != "[1 2 3] [1 2 3]" {
+			t.Errorf("got %s run, want 1 to 3 of each", got)
+		}
+	})
+}
+
+// TestCancellingLetsThoseBehindRun, and one that is rescheduled keeps them waiting.
+func TestCancellingLetsThoseBehindRun(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var ran noted
+		a := testapp.New(t, db, bus.Consume("c", func(ctx context.Context, s step) error { return ran.consume(ctx, order{ID: fmt.Sprint(s.N)}) }, bus.Ordered(bus.ParkKey)))
+		produceSteps(a, "a", 1, 3)
+		waits := a.Pending()
+		admin := a.Admin()
+		testapp.Must[outbox.Result](t)(admin.Reschedule(t.Context(), db, time.Now().Add(time.Hour), waits[0].ID, waits[1].ID))
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "the last is seen", func() bool { return r.Stats().EmptyClaims > 0 })
+		e := testapp.Must[outbox.Explanation](t)(admin.Explain(t.Context(), db, waits[2].ID))
+		if want := fmt.Sprintf("It waits behind message %d of key \"customer:a\", of which is to say: It is due in ", waits[0].ID); e.Reason != outbox.Behind || !strings.HasPrefix(e.Text, want) {
+			t.Errorf("Explain: got %q, %s, want %q, %s", e.Reason, e.Text, outbox.Behind, want)
+		}
+		err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+			_, err := admin.Cancel(ctx, tx, waits[0].ID)
+			return err
+		})
+		if bound := db.Dialect().Name() == dialect.PG; errors.Is(err, bus.ErrBadOption) != bound {
+			t.Errorf("Cancel in a transaction of the caller's: got %v, want %v: %t", err, bus.ErrBadOption, bound)
+		}
+		testapp.Must[outbox.Result](t)(admin.Cancel(t.Context(), db, waits[0].ID))
+		testapp.Must[outbox.Result](t)(admin.RunNow(t.Context(), db, waits[1].ID))
+		testapp.Eventually(t, "the others ran", a.Empty)
+		r.MustStop()
+		if !slices.Equal(ran.ids, []string{"2", "3"}) {
+			t.Errorf("got %v run, want 2 and 3", ran.ids)
+		}
+	})
+}
+
+// TestOrderIsThatOfTheCall, whatever the insert ids, and what replaces another comes behind
+// all that there are.
+func TestOrderIsThatOfTheCall(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var ran noted
+		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.Ordered(bus.ParkKey)))
+		item := func(id string, options ...outbox.Option) outbox.Item {
+			return outbox.Item{Payload: order{ID: id}, Options: append(options, outbox.Key("k"))}
+		}
+		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db,
+			item("1", outbox.InsertID("z")), item("2"), item("3", outbox.InsertID("m")), item("4", outbox.InsertID("z")), item("5", outbox.InsertID("a")), item("6")))
+		a.Produce(order{ID: "7"}, outbox.Key("k"), outbox.Replace("m"))
+		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, item("8"), item("9", outbox.Replace("q")), item("10", outbox.Replace("b")), item("11", outbox.Replace("q"))))
+		if n := a.Count("SELECT count(*) FROM consumer_messages WHERE order_key = 'k' AND crashes = -10000 AND lane > 0"); n != 8 {
+			t.Errorf("got %d rows with the key, want 8", n)
+		}
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "all ran", a.Empty)
+		r.MustStop()
+		if want := []string{"1", "2", "5", "6", "7", "8", "10", "11"}; !slices.Equal(ran.ids, want) {
+			t.Errorf("got %v, want %v", ran.ids, want)
+		}
+	})
+}
+
+func TestAnOrderedConsumerNeedsAKey(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c", bus.Ordered(bus.ParkKey)), testapp.Consumed("free"))
+		for want, options := range map[error][]outbox.Option{
+			bus.ErrNoKey:     nil,
+			bus.ErrTooLarge:  {outbox.Key(strings.Repeat("k", 256))},
+			bus.ErrBadText:   {outbox.Key("k\x00")},
+			bus.ErrBadOption: {outbox.Key("")},
+		} {
+			if _, err := a.Producer.Produce(t.Context(), db, order{ID: "1"}, options...); !errors.Is(err, want) {
+				t.Errorf("Produce: got %v, want %v", err, want)
+			}
+		}
+		if _, err := a.Producer.Produce(t.Context(), db, order{ID: "1"}, outbox.Key("k"), outbox.Delay(time.Second)); !errors.Is(err, bus.ErrBadOption) {
+			t.Errorf("Produce with a delay: got %v, want %v", err, bus.ErrBadOption)
+		}
+		a.Produce(order{ID: "1"}, outbox.Key("k"))
+		if n := a.Count("SELECT count(*) FROM consumer_messages WHERE order_key IS NULL AND crashes = 0 AND consumer_type = 'free'"); n != 1 || len(a.Pending()) != 2 {
+			t.Errorf("got %d rows without the key and %d in all, want 1 of 2: the consumer that is not ordered has none", n, len(a.Pending()))
+		}
+	})
+}
+
+// TestOrderHoldsAcrossARename: what is stored under the old name runs first.
+func TestOrderHoldsAcrossARename(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		j := newJournal(nil)
+		a := testapp.New(t, db, bus.Consume("new", j.consume, bus.Ordered(bus.ParkKey), bus.Aliases("old")))
+		for n := 1; n <= 20; n++ {
+			for _, customer := range []string{"a", "b", "c"} {
+				a.Produce(step{customer, n})
+			}
+		}
+		a.Exec("UPDATE consumer_messages SET consumer_type = 'old' WHERE id <= (SELECT MIN(id) FROM consumer_messages) + 29")
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "all ran", a.Empty)
+		r.MustStop()
+		j.check(t, map[string]int{"a": 20, "b": 20, "c": 20})
+	})
+}
+
+// TestMessagesWithKeysOutliveTheOrder of their consumer: they run in order all the same, and
+// what has no key runs beside them.
+func TestMessagesWithKeysOutliveTheOrder(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		testapp.New(t, db, bus.Consume("c", newJournal(nil).consume, bus.Ordered(bus.ParkKey))).Produce(step{"a", 1})
+		j := newJournal(nil)
+		a := testapp.New(t, db, bus.Consume("c", j.consume))
+		a.Produce(step{"b", 1})
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "both ran", a.Empty)
+		r.MustStop()
+		j.check(t, map[string]int{"a": 1, "b": 1})
+	})
+}
+
+// TestACrashIsTheFirstOnes: of a run whose process has vanished only the first message has
+// crashed, and runs alone; those behind it had not begun.
+func TestACrashIsTheFirstOnes(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		j := newJournal(nil)
+		a := testapp.New(t, db, bus.Consume("c", j.consume, bus.Ordered(bus.ParkKey)))
+		produceSteps(a, "a", 1, 3)
+		produceSteps(a, "b", 1, 2)
+		list := "(SELECT json_group_array(%s) FROM (SELECT * FROM consumer_messages ORDER BY id))"
+		if db.Dialect().Name() == dialect.PG {
+			list = "ARRAY(SELECT %s FROM consumer_messages ORDER BY id)"
+		}
+		now := testapp.NowOf(db)
+		a.Exec("INSERT INTO message_claims (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes) SELECT 'dead', FALSE, " + now + ", " + now + ", 'c', " +
+			fmt.Sprintf(list, "id") + ", " + fmt.Sprintf(list, "lane"))
+		st := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{}))
+		testapp.Must[store.Recovered](t)(st.Recover(t.Context(), db, 8))
+		for _, row := range a.Pending() {
+			first := strings.Contains(row.Payload, `"N":1`)
+			if want := -10000; row.Crashes != want && !first || first && row.Crashes != want+1 {
+				t.Errorf("%s: got crashes as %d, want one of the first only", row.Payload, row.Crashes)
+			}
+		}
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "all ran", a.Empty)
+		r.MustStop()
+		j.check(t, map[string]int{"a": 3, "b": 2})
 	})
 }

@@ -66,7 +66,6 @@ func (s *Store) pendingWhere(ctx context.Context, f PendingFilter) (conditions s
 	t.add(f.PayloadType != "", "m.payload_type = ?", f.PayloadType)
 	t.add(f.InsertID != "", "{keyed}", f.InsertID)
 	t.add(f.MessageID != uuid.Nil, "m.message_id = ?", f.MessageID)
-	t.add(f.Crashed, "m.crashes > 0")
 	t.add(f.OlderThan > 0, "m.created_at <= "+s.names.After(ctx, -f.OlderThan))
 	t.add(f.State == Ready, "m.available_after <= {now} AND m.id NOT IN ({held})")
 	t.add(f.State == Delayed, "m.available_after > {now} AND m.id NOT IN ({held})")
@@ -77,12 +76,15 @@ func (s *Store) pendingWhere(ctx context.Context, f PendingFilter) (conditions s
 }
 
 const (
-	pendingColumns = `m.id, m.message_id, m.consumer_type, m.payload_type, m.insert_id, m.created_at, m.available_after, m.attempts, m.crashes`
+	pendingColumns = `m.id, m.message_id, m.consumer_type, m.payload_type, m.insert_id, m.created_at, m.available_after, m.attempts, m.crashes, {key of}`
 	pendingOrder   = `m.consumer_type, m.payload_type, m.available_after, m.id`
 )
 
-// Both indexes of messages have the order of the list, each for its part.
+// Two indexes of messages have the order of the list, each for its part. Messages with keys
+// have another order, and are sorted.
 const (
+	keyedPage   = `SELECT * FROM (SELECT ` + pendingColumns + ` FROM {messages} m WHERE m.crashes < 0 AND {where} ORDER BY ` + pendingOrder + ` LIMIT ?) keyed`
+	stuckPage   = `SELECT * FROM (SELECT ` + pendingColumns + ` FROM {messages} m WHERE m.crashes < 0 AND m.crashes > -10000 AND {where} ORDER BY ` + pendingOrder + ` LIMIT ?) stuck`
 	cleanPage   = `SELECT * FROM (SELECT ` + pendingColumns + ` FROM {messages} m WHERE m.crashes = 0 AND {where} ORDER BY ` + pendingOrder + ` LIMIT ?) clean`
 	crashedPage = `SELECT * FROM (SELECT ` + pendingColumns + ` FROM {messages} m WHERE m.crashes > 0 AND {where} ORDER BY ` + pendingOrder + ` LIMIT ?) crashed`
 )
@@ -104,10 +106,17 @@ ORDER BY r.consumer_type, r.payload_type, r.available_after, r.id LIMIT ?`
 // without payloads, headers and errors.
 func (s *Store) PendingMessages(ctx context.Context, db bun.IDB, f PendingFilter, limit int) ([]Pending, error) {
 	conditions, values := s.pendingWhere(ctx, f)
-	page := crashedPage
-	args := append(slices.Clone(values), limit)
-	if !f.Crashed {
-		page, args = cleanPage+" UNION ALL "+crashedPage, append(args, args...)
+	pages := []string{cleanPage, crashedPage, keyedPage}
+	if f.Crashed {
+		pages = []string{crashedPage, stuckPage}
+	}
+	if s.Orders() != nil {
+		pages = slices.DeleteFunc(pages, func(p string) bool { return p == keyedPage || p == stuckPage })
+	}
+	page := strings.Join(pages, " UNION ALL ")
+	var args []any
+	for range pages {
+		args = append(append(args, values...), limit)
 	}
 	return read[[]Pending](ctx, s, db, s.around(strings.ReplaceAll(page, "{where}", conditions)), append(args, limit)...)
 }
@@ -125,7 +134,7 @@ func (s *Store) around(messages string) string {
 func (s *Store) PendingMessage(ctx context.Context, db bun.IDB, id int64, full bool) (Pending, bool, error) {
 	columns := pendingColumns + ", m.headers"
 	if full {
-		columns = dialect.MessageColumns
+		columns = dialect.MessageColumns + ", {key of}"
 	}
 	return first[Pending](ctx, s, db, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), id, 1)
 }
@@ -133,6 +142,9 @@ func (s *Store) PendingMessage(ctx context.Context, db bun.IDB, id int64, full b
 // CountPending counts messages; it reads what it counts.
 func (s *Store) CountPending(ctx context.Context, db bun.IDB, f PendingFilter) (int, error) {
 	conditions, args := s.pendingWhere(ctx, f)
+	if f.Crashed {
+		conditions += " AND (m.crashes > 0 OR m.crashes BETWEEN -9999 AND -1)"
+	}
 	return read[int](ctx, s, db, "SELECT count(*) FROM {messages} m WHERE "+conditions, args...)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
@@ -46,6 +47,9 @@ func (s *Store) ChangePending(ctx context.Context, db bun.IDB, ids []int64, c Pe
 			return fmt.Errorf("lock: %w", err)
 		}
 		_, callers := db.(bun.Tx)
+		if err := s.lockGatesOf(ctx, tx, callers, ids); err != nil {
+			return fmt.Errorf("gate: %w", err)
+		}
 		free, err := s.dialect.LockPending(ctx, tx, callers, ids)
 		if err != nil {
 			return fmt.Errorf("lock: %w", err)
@@ -63,6 +67,25 @@ func (s *Store) ChangePending(ctx context.Context, db bun.IDB, ids []int64, c Pe
 		return Changed{}, err
 	}
 	return changed, nil
+}
+
+// lockGatesOf keeps messages with keys from being claimed, whose rows a claim does not lock.
+// Others may wait for what it locks, so that must not be for as long as a transaction of the
+// caller's takes.
+func (s *Store) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool, ids []int64) error {
+	if s.Orders() != nil || !s.RowLocks() {
+		return nil
+	}
+	var names []string
+	err := s.names.Query(ctx, tx, `SELECT DISTINCT consumer_type FROM {messages} WHERE id IN (?) AND crashes < 0 ORDER BY consumer_type`, bun.List(ids)).Scan(ctx, &names)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	if callers {
+		return fmt.Errorf("%w: messages with keys are not changed in a transaction of the caller's, which would hold up their consumers: pass the *bun.DB", bus.ErrBadOption)
+	}
+	var locked []string
+	return s.names.Query(ctx, tx, `SELECT consumer_type FROM {gates} WHERE consumer_type IN (?) ORDER BY consumer_type FOR UPDATE`, bun.List(names)).Scan(ctx, &locked)
 }
 
 // unchangeable tells which messages are held or missing, without a lock.

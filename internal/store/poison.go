@@ -52,7 +52,7 @@ func (s *Store) poisoned(ctx context.Context, columns string, f PoisonFilter) (s
 
 // PoisonedMessages lists poisoned messages, newest first.
 func (s *Store) PoisonedMessages(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]dialect.Poisoned, error) {
-	statement, args := s.poisoned(ctx, dialect.PoisonedColumns, f)
+	statement, args := s.poisoned(ctx, dialect.PoisonedColumns+", {key parked}", f)
 	return read[[]dialect.Poisoned](ctx, s, db, statement+" ORDER BY poisoned_at DESC, id DESC LIMIT ?", append(args, limit)...)
 }
 

@@ -68,5 +68,8 @@ func Headers(text []byte) map[string]string { return dialect.Headers(text) }
 // Each returns what fn makes of each row.
 func Each[R, T any](rows []R, fn func(R) T) []T { return dialect.Each(rows, fn) }
 
+// Counted is the number of crashes of a row as it is stored.
+func Counted(crashes int) int { return dialect.Counted(crashes) }
+
 // CrashReason says why a message is poisoned whose processes have vanished so often.
 func CrashReason(crashes int) string { return dialect.CrashReason(crashes) }

@@ -111,7 +111,7 @@ func (n Names) findRuns(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimR
 	if err != nil {
 		return nil, news, err
 	}
-	picks, news.Deep = r.runs(found, each)
+	picks = r.runs(found, each, &news)
 	news.Left = news.Left || free > len(picks)
 	return picks, news, nil
 }
@@ -181,23 +181,27 @@ func distinct(lanes []int64) []int64 {
 }
 
 // runs cuts what was found of each lane before the first message that may not run now, and
-// returns the lanes that have more, maybe. What has crashed is left to claims of its own.
-func (r ClaimRequest) runs(found []LanePick, each int) (picks []LanePick, deep []int64) {
+// notes the lanes that have more, maybe. What has crashed is left to claims of its own.
+func (r ClaimRequest) runs(found []LanePick, each int, news *LaneNews) (picks []LanePick) {
 	length, over := 0, false
 	for i, p := range found {
 		if i == 0 || found[i-1].Lane != p.Lane {
 			length, over = 0, false
 		}
-		if over = over || !p.Due || p.Crashes != hidden || !slices.Contains(r.Lanes.Payloads, p.PayloadType); over {
+		known := slices.Contains(r.Lanes.Payloads, p.PayloadType)
+		if !known && !over && length == 0 {
+			news.Unknown = p.PayloadType
+		}
+		if over = over || !p.Due || p.Crashes != hidden || !known; over {
 			continue
 		}
 		p.Crashes = 0
 		picks = append(picks, p)
 		if length++; length == each && each > 1 { // else there are many others
-			deep = append(deep, p.Lane)
+			news.Deep = append(news.Deep, p.Lane)
 		}
 	}
-	return picks, deep
+	return picks
 }
 
 // fit drops what exceeds the limits of the request.

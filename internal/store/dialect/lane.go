@@ -45,13 +45,14 @@ type Lanes struct {
 
 // LaneNews is what a claim of lanes has found out for the next.
 type LaneNews struct {
-	First  int64   // the rank of the first message of a free lane; 0: there was none
-	Full   bool    // there may be more to look at behind the hint
-	Last   int64   // the rank of the last message that it looked at; 0: of none
-	Left   bool    // it has seen messages that it did not take
-	Held   bool    // ... some of which wait for others of their lanes, that somebody has claimed
-	Walked int64   // how far it walked; 0: it did not, or came to the end
-	Deep   []int64 // lanes of which it took as much as it asked for
+	First   int64   // the rank of the first message of a free lane; 0: there was none
+	Full    bool    // there may be more to look at behind the hint
+	Last    int64   // the rank of the last message that it looked at; 0: of none
+	Left    bool    // it has seen messages that it did not take
+	Held    bool    // ... some of which wait for others of their lanes, that somebody has claimed
+	Walked  int64   // how far it walked; 0: it did not, or came to the end
+	Unknown string  // the payload type of a first message that the consumer does not take
+	Deep    []int64 // lanes of which it took as much as it asked for
 }
 
 var lanesParts = regexp.MustCompile(`«[^»]*»`) // immutable

@@ -60,6 +60,8 @@ type Traits struct {
 	LastRank   string             // the place behind all others, for an insert
 	HeldLanes  string             // selects the lanes that claims of some consumers hold, given their names
 	Columns    string             // those of a Pick m
+	KeyOf      string             // the key and lane of a message m
+	KeyParked  string             // the key of a poisoned message, and whether it parks that
 	Among      string             // true of what stands before it, among the names of a list, given that
 	NameList   func([]string) any // the list
 }
@@ -88,7 +90,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 	}
 	traits := []string{
 		"{place}", w.Place, "{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once, "{size}", w.Size, "{ids}", w.IDs, "{held}", w.Held, "{holds}", w.Holds,
-		"{keep}", w.KeepPaused, "{keep slot}", w.KeepSlot, "{keep rate}", w.KeepRate, "{session}", w.Session, "{keyed}", w.Keyed, "{held lanes}", strings.ReplaceAll(w.HeldLanes, "{names}", w.Among), "{names}", w.Among, "{lane columns}", w.Columns + ", m.order_key, m.lane, m.rank", "{lock}", lock, "{lock free}", free,
+		"{keep}", w.KeepPaused, "{keep slot}", w.KeepSlot, "{keep rate}", w.KeepRate, "{session}", w.Session, "{keyed}", w.Keyed, "{held lanes}", strings.ReplaceAll(w.HeldLanes, "{names}", w.Among), "{names}", w.Among, "{key of}", w.KeyOf, "{key parked}", w.KeyParked, "{lane columns}", w.Columns + ", m.order_key, m.lane, m.rank", "{lock}", lock, "{lock free}", free,
 	}
 	inTraits := strings.NewReplacer(tables...)
 	for i := range traits {

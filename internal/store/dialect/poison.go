@@ -11,6 +11,7 @@ type Poisoned struct {
 	Message    `bun:",extend"`
 	PoisonedAt Moment `bun:"poisoned_at"`
 	Reason     string `bun:"reason"`
+	Parks      bool   `bun:"parks"` // it keeps those of its key from running
 }
 
 // Requeuing is what changes about messages while they are requeued.

@@ -110,9 +110,11 @@ clean(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE crashes 
   SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type > t.name) FROM clean t WHERE t.name IS NOT NULL),
 crashed(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE crashes > 0) UNION ALL
   SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes > 0 AND m.consumer_type > t.name) FROM crashed t WHERE t.name IS NOT NULL),
+keyed(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE crashes < 0) UNION ALL
+  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes < 0 AND m.consumer_type > t.name) FROM keyed t WHERE t.name IS NOT NULL),
 poisoned(name) AS (SELECT (SELECT MIN(consumer_type) FROM {poisoned}) UNION ALL
   SELECT (SELECT MIN(p.consumer_type) FROM {poisoned} p WHERE p.consumer_type > t.name) FROM poisoned t WHERE t.name IS NOT NULL)
-SELECT name FROM (SELECT name FROM clean UNION SELECT name FROM crashed UNION SELECT name FROM poisoned) n WHERE name IS NOT NULL`
+SELECT name FROM (SELECT name FROM clean UNION SELECT name FROM crashed UNION SELECT name FROM keyed UNION SELECT name FROM poisoned) n WHERE name IS NOT NULL`
 
 // StoredConsumers implements [Dialect].
 func (r *Returning) StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
@@ -173,13 +175,21 @@ crashed AS MATERIALIZED (SELECT n.consumer,
   0 AS waits,
   (SELECT MIN(m.available_after) FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes > 0 AND m.id NOT IN (SELECT id FROM held)) AS oldest
   FROM names n),
+keyed AS MATERIALIZED (SELECT n.consumer,
+  (SELECT count(*) FROM (SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT ?) x
+    WHERE x.available_after <= {now} AND x.id NOT IN (SELECT id FROM held)) AS ready,
+  (SELECT count(*) FROM (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT ?) x
+    WHERE x.available_after > {now}) AS waits,
+  (SELECT MIN(x.available_after) FROM (SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT ?) x
+    WHERE x.available_after <= {now} AND x.id NOT IN (SELECT id FROM held)) AS oldest
+  FROM names n),
 poisoned AS MATERIALIZED (SELECT n.consumer,
   (SELECT count(*) FROM (SELECT 1 FROM {poisoned} p WHERE p.consumer_type = n.consumer LIMIT ?) x) AS n,
   (SELECT MIN(p.poisoned_at) FROM {poisoned} p WHERE p.consumer_type = n.consumer) AS oldest
   FROM names n)
 SELECT a.consumer, CAST(SUM(a.ready) AS bigint) AS ready, CAST(SUM(a.waits) AS bigint) AS delayed, MIN(a.oldest) AS oldest_ready,
   COALESCE(MIN(l.n), 0) AS leased, MIN(p.n) AS poisoned, MIN(p.oldest) AS oldest_poisoned, {now} AS now
-FROM (SELECT * FROM clean UNION ALL SELECT * FROM crashed) a
+FROM (SELECT * FROM clean UNION ALL SELECT * FROM crashed UNION ALL SELECT * FROM keyed) a
 JOIN poisoned p ON p.consumer = a.consumer LEFT JOIN leased l ON l.consumer = a.consumer
 GROUP BY a.consumer ORDER BY a.consumer`
 
@@ -187,6 +197,6 @@ GROUP BY a.consumer ORDER BY a.consumer`
 func (r *Returning) Stats(ctx context.Context, db bun.IDB, consumers []string) (rows []QueueStats, err error) {
 	list, names := r.Dialect.Listed(consumers)
 	statement := strings.Replace(statsStatement, "{consumers}", list, 1)
-	err = r.Query(ctx, db, statement, names, MostCounted, MostCounted, MostCounted, MostCounted).Scan(ctx, &rows)
+	err = r.Query(ctx, db, statement, names, MostCounted, MostCounted, MostCounted, MostCounted, MostCounted, MostCounted, MostCounted).Scan(ctx, &rows)
 	return rows, err
 }

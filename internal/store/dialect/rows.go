@@ -195,10 +195,10 @@ type Result struct {
 	Errors string
 	// Reason says why a message is poisoned.
 	Reason string
-	// Lane is that of a message with a key, and Parks whether the message keeps those behind
-	// it from running once it is poisoned.
-	Lane  int64
-	Parks bool
+	// Lane and Rank are those of a message with a key, and Parks says whether it keeps those
+	// behind it from running once it is poisoned.
+	Lane, Rank int64
+	Parks      bool
 	// Recent is the insert id of a message that is done, if it stays taken.
 	Recent *Recent
 }

@@ -1,0 +1,49 @@
+package store
+
+import (
+	"context"
+	"slices"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// ParkedKey is a key that a poisoned message has parked.
+type ParkedKey struct {
+	ConsumerType string         `bun:"consumer_type"`
+	Lane         int64          `bun:"lane"`
+	OrderKey     string         `bun:"order_key"`
+	Poisoned     int64          `bun:"poisoned"`
+	Since        dialect.Moment `bun:"since"`
+	Waiting      int64          `bun:"waiting"`
+}
+
+// ParkedKeys lists keys that are parked, those first that have been so for the longest.
+func (s *Store) ParkedKeys(ctx context.Context, db bun.IDB, limit int) ([]ParkedKey, error) {
+	if s.Orders() != nil {
+		return nil, nil
+	}
+	return read[[]ParkedKey](ctx, s, db, `
+SELECT k.*, (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = k.consumer_type AND m.lane = k.lane AND m.lane IS NOT NULL LIMIT ?) w) AS waiting
+FROM (SELECT consumer_type, lane, MIN(order_key) AS order_key, MIN(id) AS poisoned, MIN(poisoned_at) AS since FROM {poisoned} WHERE parks
+  GROUP BY consumer_type, lane ORDER BY MIN(poisoned_at), MIN(id) LIMIT ?) k ORDER BY k.since, k.poisoned`, dialect.MostCounted, limit)
+}
+
+// ParkedBy tells which message parks a lane of a consumer, if one does.
+func (s *Store) ParkedBy(ctx context.Context, db bun.IDB, names []string, lane int64) (ParkedKey, bool, error) {
+	return first[ParkedKey](ctx, s, db, `SELECT consumer_type, order_key, id AS poisoned, poisoned_at AS since FROM {poisoned}
+WHERE consumer_type IN (?) AND lane = ? AND parks ORDER BY rank, id LIMIT 1`, bun.List(names), lane)
+}
+
+// FirstOfLane returns the message of a consumer that is the first of a lane: of those under
+// the oldest of its names, which come last in the list.
+func (s *Store) FirstOfLane(ctx context.Context, db bun.IDB, names []string, lane int64) (id int64, found bool, err error) {
+	for _, name := range slices.Backward(names) {
+		id, found, err = first[int64](ctx, s, db, `SELECT id FROM {messages} WHERE consumer_type = ? AND lane = ? AND lane IS NOT NULL ORDER BY lane, rank LIMIT 1`, name, lane)
+		if err != nil || found {
+			return id, found, err
+		}
+	}
+	return 0, false, nil
+}

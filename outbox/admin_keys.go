@@ -1,0 +1,77 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// maxKeys is how many keys are listed at most.
+const maxKeys = 1000
+
+// ParkedKey is a key whose messages wait until somebody requeues or discards a poisoned one:
+// see bus.ParkKey.
+type ParkedKey struct {
+	Consumer string    `json:"consumer"`
+	Key      string    `json:"key"`
+	Poisoned int64     `json:"poisoned"` // the first message that parks it, in calls of poison.Store
+	Since    time.Time `json:"since,omitzero"`
+	Waiting  int64     `json:"waiting"` // messages behind it; 10,000 means "or more"
+}
+
+// Keys lists the keys that have been parked for the longest, at most n of them: 1 to 1000. On
+// a database without order by keys there are none.
+func (a *Admin) Keys(ctx context.Context, db bun.IDB, n int) ([]ParkedKey, error) {
+	st, db, err := a.stores.Of(db, errAdminUnmade)
+	if err == nil && (n < 1 || n > maxKeys) {
+		err = fmt.Errorf("%w: %d keys: 1 to %d are allowed", bus.ErrBadOption, n, maxKeys)
+	}
+	if err != nil {
+		return nil, dberr.Wrap(err, "outbox: admin: keys")
+	}
+	rows, err := st.ParkedKeys(ctx, db, n)
+	if err != nil {
+		return nil, dberr.Wrap(err, "outbox: admin: keys")
+	}
+	return store.Each(rows, func(row store.ParkedKey) ParkedKey {
+		return ParkedKey{Consumer: row.ConsumerType, Key: row.OrderKey, Poisoned: row.Poisoned, Since: row.Since.Time, Waiting: row.Waiting}
+	}), nil
+}
+
+// explainKey says so where another message of its key keeps a message from running.
+func (a *Admin) explainKey(ctx context.Context, db bun.IDB, st *store.Store, row store.Pending, e *Explanation) error {
+	if row.Lane == 0 || !slices.Contains([]State{Ready, Delayed, Suspect, Late, GateClosed}, e.Reason) {
+		return nil
+	}
+	consumer, _ := a.registry.Consumer(e.Message.Consumer)
+	names := consumer.Names()
+	parked, found, err := st.ParkedBy(ctx, db, names, row.Lane)
+	if err != nil {
+		return err
+	}
+	if found {
+		e.Reason = Parked
+		e.Text = fmt.Sprintf("Message %d of key %q was poisoned at %s, and the others of the key wait until it is requeued or discarded. poison.Store shows why, and does so.",
+			parked.Poisoned, parked.OrderKey, instant(parked.Since.Time))
+		return nil
+	}
+	id, found, err := st.FirstOfLane(ctx, db, names, row.Lane)
+	if err != nil || !found || id == row.ID {
+		return err
+	}
+	first, found, err := st.PendingMessage(ctx, db, id, false)
+	if err != nil || !found {
+		return err
+	}
+	_, text := a.reason(newPending(first), first.PausedSince.Time, first.Now.Time)
+	e.Reason = Behind
+	e.Text = fmt.Sprintf("It waits behind message %d of key %q, of which is to say: %s", id, first.OrderKey, text)
+	return nil
+}
