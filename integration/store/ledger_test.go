@@ -355,11 +355,12 @@ func TestLedgerFenceGivesUpOnALockedRow(t *testing.T) {
 // session's lock, so the fence, which began before, has to look again.
 func TestLedgerFenceSeesWhatHappenedWhileItWaited(t *testing.T) {
 	t.Parallel()
+	const columns = "id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after, attempts, crashes, errors"
 	for name, change := range map[string]string{
 		"an attempt":     "UPDATE consumer_messages SET attempts = attempts + 1",
 		"a crash":        "UPDATE consumer_messages SET crashes = crashes + 1",
 		"being removed":  "DELETE FROM consumer_messages",
-		"being poisoned": "WITH m AS (DELETE FROM consumer_messages RETURNING *) INSERT INTO poisoned_messages SELECT m.*, now(), 'r' FROM m",
+		"being poisoned": "WITH m AS (DELETE FROM consumer_messages RETURNING *) INSERT INTO poisoned_messages (" + columns + ", poisoned_at, reason) SELECT " + columns + ", now(), 'r' FROM m",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,6 +16,8 @@ SELECT used_to FROM "app_message_rates" WHERE 1 = 0;
 
 SELECT outcome FROM "app_message_stops" WHERE 1 = 0;
 
+SELECT parks FROM "app_message_gates" WHERE 1 = 0;
+
 BEGIN;
 
 SELECT pg_advisory_xact_lock(7675943572289281929);
@@ -274,6 +276,39 @@ CREATE TABLE "app_message_stops" (
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (5, CURRENT_TIMESTAMP);
 
+-- Messages that are to run in the order of their keys. Their crashes are counted from -10000,
+-- so that what knows nothing of keys does not find them. A lane stands for a key, and a rank
+-- for a place in it. The columns are NULL, and the indexes empty, where there are no keys.
+ALTER TABLE "app_consumer_messages" ADD order_key text, ADD lane bigint, ADD rank bigint;
+
+-- One number at a time: a session that had a block of them would break the order.
+CREATE SEQUENCE "app_message_ranks" CACHE 1 OWNED BY "app_consumer_messages".rank;
+
+CREATE INDEX "app_consumer_messages_lane" ON "app_consumer_messages" (consumer_type, lane, rank) WHERE lane IS NOT NULL;
+
+CREATE INDEX "app_consumer_messages_ranked" ON "app_consumer_messages" (consumer_type, rank) WHERE crashes < 0;
+
+CREATE INDEX "app_consumer_messages_stuck" ON "app_consumer_messages" (consumer_type, rank) WHERE crashes < 0 AND crashes > -10000;
+
+-- Of each message in the claim the lane, in the same order. They are hashes, which do not compress.
+ALTER TABLE "app_message_claims" ADD consumer_type text, ADD lanes bigint[] CHECK (cardinality(lanes) = cardinality(message_ids));
+
+ALTER TABLE "app_message_claims" ALTER lanes SET STORAGE EXTERNAL;
+
+-- A poisoned message that parks keeps those of its lane from running.
+ALTER TABLE "app_poisoned_messages" ADD order_key text, ADD lane bigint, ADD rank bigint, ADD parks boolean;
+
+CREATE INDEX "app_poisoned_messages_parks" ON "app_poisoned_messages" (consumer_type, lane) WHERE parks;
+
+-- Whoever claims messages with keys holds the row of their consumer meanwhile.
+CREATE TABLE "app_message_gates" (
+  consumer_type text PRIMARY KEY NOT NULL,
+  parks         boolean NOT NULL
+) WITH (fillfactor = 10);
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (6, CURRENT_TIMESTAMP);
+
 COMMIT;
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
@@ -291,3 +326,5 @@ SELECT leased_until FROM "app_message_slots" WHERE 1 = 0;
 SELECT used_to FROM "app_message_rates" WHERE 1 = 0;
 
 SELECT outcome FROM "app_message_stops" WHERE 1 = 0;
+
+SELECT parks FROM "app_message_gates" WHERE 1 = 0;

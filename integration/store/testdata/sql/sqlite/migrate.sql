@@ -14,6 +14,8 @@ SELECT used_to FROM "app_message_rates" WHERE 1 = 0;
 
 SELECT outcome FROM "app_message_stops" WHERE 1 = 0;
 
+SELECT parks FROM "app_message_gates" WHERE 1 = 0;
+
 CREATE TABLE IF NOT EXISTS "app_asyncmonolith_migrations" (version INTEGER PRIMARY KEY, applied_at TEXT NOT NULL);
 
 BEGIN;
@@ -245,6 +247,50 @@ CREATE TABLE "app_message_stops" (
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (5, CURRENT_TIMESTAMP);
 
+-- Messages that are to run in the order of their keys. Their crashes are counted from -10000,
+-- so that what knows nothing of keys does not find them. A lane stands for a key, and a rank
+-- for a place in it. The columns are NULL, and the indexes empty, where there are no keys.
+ALTER TABLE "app_consumer_messages" ADD COLUMN order_key TEXT;
+
+ALTER TABLE "app_consumer_messages" ADD COLUMN lane INTEGER;
+
+ALTER TABLE "app_consumer_messages" ADD COLUMN rank INTEGER;
+
+-- Ids grow in the order of commits, since there is one writer at a time.
+CREATE TRIGGER "app_consumer_messages_rank" AFTER INSERT ON "app_consumer_messages" WHEN NEW.lane IS NOT NULL AND NEW.rank IS NULL
+BEGIN UPDATE "app_consumer_messages" SET rank = NEW.id WHERE id = NEW.id; END;
+
+CREATE INDEX "app_consumer_messages_lane" ON "app_consumer_messages" (consumer_type, lane, rank) WHERE lane IS NOT NULL;
+
+CREATE INDEX "app_consumer_messages_ranked" ON "app_consumer_messages" (consumer_type, rank) WHERE crashes < 0;
+
+CREATE INDEX "app_consumer_messages_stuck" ON "app_consumer_messages" (consumer_type, rank) WHERE crashes < 0 AND crashes > -10000;
+
+-- Of each message in the claim the lane, in the same order.
+ALTER TABLE "app_message_claims" ADD COLUMN consumer_type TEXT;
+
+ALTER TABLE "app_message_claims" ADD COLUMN lanes TEXT CHECK (json_array_length(lanes) = json_array_length(message_ids));
+
+-- A poisoned message that parks keeps those of its lane from running.
+ALTER TABLE "app_poisoned_messages" ADD COLUMN order_key TEXT;
+
+ALTER TABLE "app_poisoned_messages" ADD COLUMN lane INTEGER;
+
+ALTER TABLE "app_poisoned_messages" ADD COLUMN rank INTEGER;
+
+ALTER TABLE "app_poisoned_messages" ADD COLUMN parks BOOLEAN;
+
+CREATE INDEX "app_poisoned_messages_parks" ON "app_poisoned_messages" (consumer_type, lane) WHERE parks;
+
+-- What becomes of a lane when one of its messages is poisoned.
+CREATE TABLE "app_message_gates" (
+  consumer_type TEXT PRIMARY KEY NOT NULL,
+  parks         BOOLEAN NOT NULL
+);
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (6, CURRENT_TIMESTAMP);
+
 COMMIT;
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
@@ -262,3 +308,5 @@ SELECT leased_until FROM "app_message_slots" WHERE 1 = 0;
 SELECT used_to FROM "app_message_rates" WHERE 1 = 0;
 
 SELECT outcome FROM "app_message_stops" WHERE 1 = 0;
+
+SELECT parks FROM "app_message_gates" WHERE 1 = 0;

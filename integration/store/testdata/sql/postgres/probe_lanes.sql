@@ -1,0 +1,5 @@
+SELECT 0 AS look, 0 AS crashes WHERE (SELECT m.rank FROM "app_consumer_messages" m WHERE m.consumer_type = 'send-receipt' AND m.crashes < 0 AND m.rank > 3 ORDER BY m.rank LIMIT 1) IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM "app_paused_consumers" u WHERE u.consumer_type = 'send-receipt')
+UNION ALL SELECT DISTINCT 0 AS look, CASE WHEN m.crashes = -9999 THEN 1 ELSE 2 END AS crashes FROM "app_consumer_messages" m WHERE m.consumer_type = 'send-receipt' AND m.crashes < 0 AND m.crashes > -10000 AND m.available_after <= statement_timestamp()
+  AND NOT EXISTS (SELECT 1 FROM "app_consumer_messages" f WHERE f.consumer_type = m.consumer_type AND f.lane = m.lane AND f.lane IS NOT NULL AND f.rank < m.rank)
+  AND NOT EXISTS (SELECT 1 FROM "app_paused_consumers" u WHERE u.consumer_type = m.consumer_type) AND m.payload_type IN ('order.placed') AND m.lane NOT IN (SELECT unnest(c.lanes) FROM "app_message_claims" c WHERE c.consumer_type = ANY('{"send-receipt"}'::text[])) AND NOT EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.consumer_type = ANY('{"send-receipt"}'::text[]) AND p.lane = m.lane AND p.parks);

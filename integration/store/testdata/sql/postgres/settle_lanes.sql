@@ -1,0 +1,33 @@
+PREPARE asyncmonolith_settle_lanes_c63cee50bd18cb33 AS 
+WITH live AS MATERIALIZED (
+  SELECT c.id, c.message_ids, c.lanes FROM (SELECT set_config('lock_timeout', '500ms', true) OFFSET 0) s, "app_message_claims" c WHERE c.id = ANY($1::bigint[]) AND c.owner = $2 ORDER BY c.id FOR UPDATE OF c),
+held AS MATERIALIZED (SELECT l.id AS cid, u.mid, u.lane FROM live l CROSS JOIN LATERAL unnest(l.message_ids, l.lanes) u(mid, lane)),
+res AS MATERIALIZED (
+  SELECT r.* FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::boolean[])
+    r(cid, mid, outcome, delay, errors, reason, parks)
+  JOIN held h ON h.cid = r.cid AND h.mid = r.mid),
+rest AS MATERIALIZED (
+  SELECT h.cid, array_agg(h.mid) FILTER (WHERE r.mid IS NULL) AS ids,
+    CASE WHEN bool_or(h.lane IS NOT NULL) THEN array_agg(h.lane) FILTER (WHERE r.mid IS NULL) END AS lanes
+  FROM held h LEFT JOIN res r ON r.cid = h.cid AND r.mid = h.mid GROUP BY h.cid),
+gone AS (DELETE FROM "app_message_claims" c USING rest k WHERE c.id = k.cid AND k.ids IS NULL),
+kept AS (
+  UPDATE "app_message_claims" c SET message_ids = k.ids, lanes = k.lanes, leased_until = statement_timestamp() + $10::bigint * interval '1 microsecond'
+  FROM rest k WHERE c.id = k.cid AND k.ids IS NOT NULL),
+fin AS (DELETE FROM "app_consumer_messages" m USING res r WHERE m.id = r.mid AND r.outcome = 'done'),
+bad AS (DELETE FROM "app_consumer_messages" m USING res r WHERE m.id = r.mid AND r.outcome = 'poison'
+  RETURNING m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id,
+	m.created_at, m.available_after, m.attempts, m.crashes, m.errors, m.order_key, m.lane, m.rank, r.parks, r.errors AS new_errors, r.reason),
+poi AS (
+  INSERT INTO "app_poisoned_messages" (id, message_id, consumer_type, payload_type, payload, headers, insert_id,
+	created_at, available_after, attempts, crashes, errors, poisoned_at, reason, order_key, lane, rank, parks)
+  SELECT CASE WHEN EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.id = bad.id) THEN bad.id
+    + (SELECT COALESCE(MAX(p.id), 0) FROM "app_poisoned_messages" p) + (SELECT COALESCE(MAX(o.id), 0) FROM "app_consumer_messages" o) ELSE bad.id END, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
+    available_after, attempts + 1, crashes - CASE WHEN lane IS NULL THEN 0 ELSE -10000 END, COALESCE(NULLIF(new_errors, ''), errors), statement_timestamp(), reason, order_key, lane, rank, parks FROM bad),
+upd AS (
+  UPDATE "app_consumer_messages" m SET attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, crashes = CASE WHEN m.lane IS NULL THEN 0 ELSE -10000 END,
+    errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = statement_timestamp() + r.delay * interval '1 microsecond'
+  FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))
+SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages FROM live l;
+
+EXECUTE asyncmonolith_settle_lanes_c63cee50bd18cb33('{6}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', '{6}', '{32}', '{"poison"}', '{0}', '{""}', '{"attempts used up"}', '{TRUE}', 60000000);
