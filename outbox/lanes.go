@@ -347,7 +347,7 @@ func (w *worker) runInOrder(t *task) {
 		waiting = waiting[1:]
 		m.others = waiting
 		w.process(m)
-		if !m.passed || m.lease.ctx.Err() != nil || w.run.stopping.Load() || time.Since(began) > maxRun {
+		if now := time.Now(); !m.passed || w.run.stopping.Load() || now.Sub(began) > maxRun || !w.run.ledger.live(m.lease, now) {
 			return
 		}
 	}

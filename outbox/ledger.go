@@ -93,6 +93,13 @@ func (l *ledger) add(entry *lease, r store.Result) {
 	}
 }
 
+// live tells whether a claim is held for certain, as far as time goes.
+func (l *ledger) live(entry *lease, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !entry.expired && l.leases[entry.id] == entry && now.Before(entry.until)
+}
+
 // batch is what one round of settling sends.
 type batch struct {
 	finished []*lease // every message is done: the claims end as a whole

@@ -24,7 +24,10 @@ type Evidence struct {
 	Doomed    []int // jobs that are meant to be poisoned
 	Claims    int   // rows of message_claims
 	History   []Change
-	Messages  map[int64]Run // the messages that the history speaks of
+	Messages  map[int64]Run  // the messages that the history speaks of
+	Keys      map[int]string // of jobs, whose numbers are in the order of their produces
+	Ordered   []string       // the consumers that go by them
+	Skips     []string       // those of Ordered that skip what is poisoned
 }
 
 // Findings are what a judge has to say. Every list of violations is empty when
@@ -45,6 +48,8 @@ type Findings struct {
 	Effects    []Run // I6: not exactly one effect, though its row is gone
 	Innocent   []Run // poisoned, though not meant to be and in flight at fewer than 3 kills
 	Left       []Run // I7: still waiting
+	Inverted   []Run // O1: began before one of its key that was produced before it was done
+	Beside     []Run // O1: began while another of its key was running, within a lease
 	Claims     int   // I7: claims that hold nothing any more
 	Duplicates int   // starts beyond the first that no failure explains
 }
@@ -99,6 +104,7 @@ func Judge(e Evidence) Findings {
 	f.Overlaps = e.Ledger.overlaps(e.Lease)
 	f.Twice, f.Taken, f.Stale = e.audit()
 	f.Unclaimed = e.unclaimed()
+	f.Inverted, f.Beside = e.disorder()
 	f.Claims = e.Claims
 	return f
 }
@@ -186,7 +192,7 @@ func (f Findings) Violations() (lines []string) {
 		"I3: in two live claims": f.Twice, "I3: ran unclaimed": f.Unclaimed,
 		"I4: taken from a live owner": f.Taken, "I4: settled without a claim": f.Stale,
 		"I5: charged for nothing": f.Charged, "repeated though not killed": f.Repeated, "unknown": f.Unknown, "I6: effects other than one": f.Effects,
-		"poisoned though innocent": f.Innocent, "I7: left over": f.Left,
+		"poisoned though innocent": f.Innocent, "O1: before its turn": f.Inverted, "O1: beside another of its key": f.Beside, "I7: left over": f.Left,
 	} {
 		if len(runs) > 0 {
 			lines = append(lines, fmt.Sprintf("%s: %d of them, such as %v", name, len(runs), runs[:min(len(runs), 5)]))

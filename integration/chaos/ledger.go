@@ -46,6 +46,7 @@ type Run struct {
 // whatever happens to either. It is safe for concurrent use.
 type Recorder struct {
 	file   *os.File
+	dir    string
 	worker string
 	pool   *bun.DB // of the worker, for the consumers that use it
 }
@@ -56,7 +57,7 @@ func NewRecorder(dir, worker string) (*Recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chaos: ledger: %w", err)
 	}
-	return &Recorder{file: file, worker: worker}, nil
+	return &Recorder{file: file, dir: dir, worker: worker}, nil
 }
 
 // Record appends one event, in one write.

@@ -208,6 +208,7 @@ func bars() []aBar {
 		{"11-schedules", long, barSchedules, seconds{240, 240, 240}},
 		{"11-schedules-mariadb", long, barSchedulesMariaDB, seconds{240, 240, 240}},
 		{"12-hostile", long, barHostile, seconds{600, 600, 600}},
+		{"15-order", short, barOrder, seconds{90, 150, 600}},
 		{"13-model", short, barModel, seconds{90, 150, 600}},
 		{"13-differential", long, barDifferential, seconds{60, 60, 660}},
 	}

@@ -35,6 +35,7 @@ type run struct {
 	jobs     []int
 	never    []int
 	doomed   []int
+	keys     map[int]string         // of jobs
 	died     map[*chaos.Worker]bool // of what they did
 	killed   map[string]time.Time   // workers, by their names
 	crashes  int64                  // that the workers counted, once they have stopped
@@ -49,7 +50,7 @@ func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 		b.Fatal(err)
 	}
 	b.atEnd(func() { _ = os.RemoveAll(dir) })
-	r := &run{bar: b, ctx: context.WithoutCancel(b.Context()), dsn: dsn, db: openDSN(b, dsn), dir: dir, config: config, killed: make(map[string]time.Time), died: make(map[*chaos.Worker]bool)}
+	r := &run{bar: b, ctx: context.WithoutCancel(b.Context()), dsn: dsn, db: openDSN(b, dsn), dir: dir, config: config, killed: make(map[string]time.Time), keys: make(map[int]string), died: make(map[*chaos.Worker]bool)}
 	// Workers may have a DSN of their own. The checker's is never special.
 	r.config.DSN, r.config.Ledger = cmp.Or(config.DSN, dsn), r.dir
 	if r.config.Lease == 0 {
@@ -251,7 +252,7 @@ func (r *run) evidence() chaos.Evidence {
 		Consumers: slices.Concat(r.config.Plain, r.config.Tx), Tx: r.config.Tx, Jobs: r.jobs, Never: r.never, Doomed: r.doomed,
 		Ledger: r.ledger(), Pending: r.rowsOf("consumer_messages"), Poisoned: r.rowsOf("poisoned_messages"),
 		Effects: effects, Lease: r.config.Lease, Claims: r.count("SELECT count(*) FROM message_claims"),
-		History: history, Messages: messages,
+		History: history, Messages: messages, Keys: r.keys, Ordered: r.config.Ordered, Skips: r.config.Skips,
 	}
 	e.Struck, _ = e.Strikes(r.killed)
 	return e

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"syscall"
@@ -38,6 +39,8 @@ type WorkerConfig struct {
 	Plain   []string
 	Tx      []string
 	Grouped []string // those of Tx that share transactions
+	Ordered []string // those that run the jobs of a key in order
+	Skips   []string // those of Ordered that skip what is poisoned
 	Lease   time.Duration
 	Drain   time.Duration
 	Handler int // the Concurrency; zero for the default
@@ -53,7 +56,11 @@ type Job struct {
 	N     int           `json:"n"`
 	Takes time.Duration `json:"takes"`
 	Do    Deed          `json:"do,omitempty"`
+	Key   string        `json:"key,omitempty"`
 }
+
+// OrderKey is what ordered consumers go by.
+func (j Job) OrderKey() string { return j.Key }
 
 // PayloadType implements bus.Payload.
 func (Job) PayloadType() string { return "chaos.job" }
@@ -69,6 +76,7 @@ const (
 	Fail   Deed = "fail"   // returns an error
 	Once   Deed = "once"   // returns an error, the first time
 	Doom   Deed = "doom"   // returns a permanent error
+	Halt   Deed = "halt"   // returns a permanent error, until the run is lenient: see Lenient
 	Ignore Deed = "ignore" // takes its time whatever its context says
 	Query  Deed = "query"  // spends its time with queries, on the processor's own pool
 )
@@ -200,10 +208,10 @@ func NewRegistry(recorder *Recorder, config WorkerConfig) (*bus.Registry, error)
 	for _, name := range config.Plain {
 		consumers = append(consumers, bus.Consume(name, func(ctx context.Context, job Job) error {
 			return recorder.run(ctx, job, nil)
-		}))
+		}, config.order(name)...))
 	}
 	for _, name := range config.Tx {
-		var options []bus.ConsumerOption
+		options := config.order(name)
 		if slices.Contains(config.Grouped, name) {
 			options = append(options, outbox.GroupCommit(20))
 		}
@@ -220,6 +228,22 @@ func NewRegistry(recorder *Recorder, config WorkerConfig) (*bus.Registry, error)
 	return bus.NewRegistry(consumers...)
 }
 
+// order is the option of a consumer that runs in order.
+func (config WorkerConfig) order(name string) []bus.ConsumerOption {
+	switch {
+	case slices.Contains(config.Skips, name):
+		return []bus.ConsumerOption{bus.Ordered(bus.SkipPoisoned)}
+	case slices.Contains(config.Ordered, name):
+		return []bus.ConsumerOption{bus.Ordered(bus.ParkKey)}
+	}
+	return nil
+}
+
+// Lenient has jobs be done from now on that halt.
+func Lenient(dir string) error { return os.WriteFile(filepath.Join(dir, lenient), nil, 0o600) }
+
+const lenient = "lenient"
+
 // run is what every consumer does.
 func (r *Recorder) run(ctx context.Context, job Job, effect func() error) error {
 	m, _ := bus.Current(ctx)
@@ -233,6 +257,11 @@ func (r *Recorder) run(ctx context.Context, job Job, effect func() error) error 
 	if effect != nil {
 		if err := effect(); err != nil {
 			return errors.Join(err, record(Failed))
+		}
+	}
+	if job.Do == Halt {
+		if _, err := os.Stat(filepath.Join(r.dir, lenient)); err == nil {
+			return record(Finished)
 		}
 	}
 	if err := job.act(m.Attempt); err != nil {
@@ -290,7 +319,7 @@ func (j Job) act(attempt int) error {
 		if attempt == 1 {
 			return errors.New("failed once, as told")
 		}
-	case Doom:
+	case Doom, Halt:
 		return bus.Permanent(errors.New("failed for good, as told"))
 	}
 	return nil

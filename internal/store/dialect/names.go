@@ -57,6 +57,7 @@ type Traits struct {
 	KeepRate   string             // ends one that leaves a rate as it is
 	Keys       string             // the table of pending insert ids, where they have one of their own
 	Keyed      string             // true of a pending message m with an insert id
+	Gates      string             // the table of gates, where messages have an order
 	LastRank   string             // the place behind all others, for an insert
 	HeldLanes  string             // selects the lanes that claims of some consumers hold, given their names
 	Columns    string             // those of a Pick m
@@ -76,7 +77,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		return q
 	}
 	tables := []string{
-		"{gates}", quote("message_gates"), "{ranks}", quote("message_ranks"),
+		"{gates}", quote(w.Gates), "{ranks}", quote("message_ranks"),
 		"{keys}", quote(w.Keys), "{messages}", quote("consumer_messages"), "{due}", quote("consumer_messages_due"),
 		"{crashed}", quote("consumer_messages_crashed"), "{claims}", quote("message_claims"), "{poisoned}", quote("poisoned_messages"),
 		"{paused}", quote("paused_consumers"), "{recent}", quote("recent_insert_ids"), "{slots}", quote("message_slots"), "{rates}", quote("message_rates"), "{stops}", quote("message_stops"), "{schedules}", quote("scheduled_messages"), "{migrations}", quote("asyncmonolith_migrations"),

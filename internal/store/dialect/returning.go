@@ -55,7 +55,7 @@ func (r *Returning) RequeueAs(ctx context.Context, tx bun.Tx, ids []int64, how R
 	err = r.Query(ctx, tx, `INSERT INTO {messages}
 		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after, crashes, order_key, lane, rank)
 		SELECT p.message_id, p.consumer, `+payload+`, `+RequeuedHeaders+`, p.insert_id, p.created_at, {now}, CASE WHEN p.lane IS NULL THEN 0 ELSE -10000 END, p.order_key, p.lane, p.rank
-		FROM (SELECT `+consumer+` AS consumer, p.* FROM {poisoned} p WHERE p.id IN (?)) p
+		FROM (SELECT `+consumer+` AS consumer, p.message_id, p.payload_type, p.payload, p.headers, p.insert_id, p.created_at, p.order_key, p.lane, p.rank FROM {poisoned} p WHERE p.id IN (?)) p
 		WHERE TRUE ORDER BY p.insert_id`+collation+`, p.consumer`+collation+`
 		ON `+OnPending+` RETURNING insert_id, consumer_type`, append(args, bun.List(ids))...).Scan(ctx, &written)
 	return written, err

@@ -31,10 +31,7 @@ func (p *database) claimLanes(ctx context.Context, db *bun.DB, r dialect.ClaimRe
 	if len(r.Lanes.Before) > 0 {
 		heads = p.headsRenamed
 	}
-	statements := []*fixed{heads, p.recordLanes}
-	for _, f := range p.lanes {
-		statements = append(statements, f)
-	}
+	statements := []*fixed{p.lanes[dialect.ProposeSQL], p.lanes[dialect.EdgeSQL], heads, p.recordLanes}
 	err = p.on(ctx, db, statements, func(s session) error {
 		return s.inTx(ctx, beginLanesSQL, func() (err error) {
 			c, err = p.ClaimLanes(ctx, s.IDB, laneSession{s, heads}, r)

@@ -4,7 +4,7 @@
 ALTER TABLE {messages} ADD order_key text, ADD lane bigint, ADD rank bigint;
 
 -- One number at a time: a session that had a block of them would break the order.
-CREATE SEQUENCE {ranks} CACHE 1;
+CREATE SEQUENCE {ranks} CACHE 1 OWNED BY {messages}.rank;
 
 CREATE INDEX "{prefix}consumer_messages_lane" ON {messages} (consumer_type, lane, rank) WHERE lane IS NOT NULL;
 CREATE INDEX "{prefix}consumer_messages_ranked" ON {messages} (consumer_type, rank) WHERE crashes < 0;
