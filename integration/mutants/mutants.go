@@ -50,7 +50,7 @@ const (
 
 // mutants are all there are.
 func mutants() []mutant {
-	return slices.Concat(claimMutants(), planMutants(), cursorMutants(), suspectMutants(), courtesyMutants(), settleMutants(), crashMutants(), processMutants(), mariaClaimMutants(), mariaSettleMutants(), mariaBarMutants(), barMutants(), eventLogMutants(), sqliteSettleMutants(), guestMutants(), errorMutants(), scheduleMutants(), flowMutants(), boundMutants())
+	return slices.Concat(claimMutants(), planMutants(), cursorMutants(), suspectMutants(), courtesyMutants(), settleMutants(), crashMutants(), processMutants(), mariaClaimMutants(), mariaSettleMutants(), mariaBarMutants(), barMutants(), eventLogMutants(), sqliteSettleMutants(), guestMutants(), errorMutants(), scheduleMutants(), flowMutants(), boundMutants(), orderMutants(), runMutants())
 }
 
 func claimMutants() []mutant {
@@ -129,15 +129,15 @@ func (p *database) rests(ctx context.Context, db bun.IDB, r resultArrays) (rests
 }
 
 // brieflySQL bounds`},
-				{"  SELECT h.cid, array_agg(h.mid) FILTER (WHERE r.mid IS NULL) AS ids\n  FROM held h LEFT JOIN res r ON r.cid = h.cid AND r.mid = h.mid GROUP BY h.cid),",
+				{"  SELECT h.cid, array_agg(h.mid) FILTER (WHERE r.mid IS NULL) AS ids«,\n    CASE WHEN bool_or(h.lane IS NOT NULL) THEN array_agg(h.lane) FILTER (WHERE r.mid IS NULL) END AS lanes»\n  FROM held h LEFT JOIN res r ON r.cid = h.cid AND r.mid = h.mid GROUP BY h.cid),",
 					"  SELECT s.cid, NULLIF(string_to_array(s.ids, ','), '{}')::bigint[] AS ids\n  FROM unnest(?::bigint[], ?::text[]) s(cid, ids) JOIN live l ON l.id = s.cid),"},
-				{"pgdialect.Array(r.errors), pgdialect.Array(r.reasons), lease.Microseconds())", "pgdialect.Array(r.errors), pgdialect.Array(r.reasons), pgdialect.Array(r.claims), pgdialect.Array(p.rests(ctx, db, r)), lease.Microseconds())"},
+				{"append(args, lease.Microseconds())...)", "append(args, pgdialect.Array(r.claims), pgdialect.Array(p.rests(ctx, db, r)), lease.Microseconds())...)"},
 			},
 		},
 		{
 			name: "settle under anybody's claim", file: pgSettling, suite: suite{pkg: inStore, tests: underStore + "^settle_guards$"}, says: `settle_guard\.go:\d+: (settled|claims|messages):`,
-			changes: []change{{"c.message_ids FROM ` + brieflySQL + `, {claims} c WHERE c.id = ANY(?::bigint[]) AND c.owner = ? ORDER BY",
-				"c.message_ids FROM ` + brieflySQL + `, {claims} c WHERE c.id = ANY(?::bigint[]) AND ? <> '' ORDER BY"}},
+			changes: []change{{"c.message_ids«, c.lanes» FROM ` + brieflySQL + `, {claims} c WHERE c.id = ANY(?::bigint[]) AND c.owner = ? ORDER BY",
+				"c.message_ids«, c.lanes» FROM ` + brieflySQL + `, {claims} c WHERE c.id = ANY(?::bigint[]) AND ? <> '' ORDER BY"}},
 		},
 		{
 			name: "release counts an attempt", file: pgSettling, suite: suite{pkg: inStore, tests: underStore + "^settle$"}, says: `settle\.go:\d+: messages?:`,
@@ -155,8 +155,8 @@ func crashMutants() []mutant {
 		{
 			name: "crash poisons without solo", file: pgLease, suite: suite{pkg: inStore, tests: underStore + "^recover$"}, says: `recovered without solo:`,
 			changes: []change{
-				{"WHERE m.id = h.id AND h.solo AND h.crashes + 1 >= ? RETURNING ", "WHERE m.id = h.id AND h.crashes + 1 >= ? RETURNING "},
-				{"AND NOT (h.solo AND h.crashes + 1 >= ?))", "AND NOT (h.crashes + 1 >= ?))"},
+				{"WHERE m.id = h.id AND h.solo AND h.crashes - h.base + 1 >= ?\n", "WHERE m.id = h.id AND h.crashes - h.base + 1 >= ?\n"},
+				{"AND NOT (h.solo AND h.crashes - h.base + 1 >= ?))", "AND NOT (h.crashes - h.base + 1 >= ?))"},
 			},
 		},
 		{
@@ -205,7 +205,7 @@ func processMutants() []mutant {
 }
 
 func crashNotCounted() []change {
-	return []change{{"CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, ? - 1) END", "CASE WHEN h.solo THEN h.crashes ELSE LEAST(h.crashes, ? - 1) END"}}
+	return []change{{"CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, h.base + ? - 1) END", "CASE WHEN h.solo THEN h.crashes ELSE LEAST(h.crashes, h.base + ? - 1) END"}}
 }
 
 func releaseCounts() []change {

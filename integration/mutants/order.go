@@ -1,0 +1,95 @@
+package main
+
+const (
+	lanesClaimed = "internal/store/dialect/claim_lanes.go"
+	laneGuard    = "internal/store/dialect/lane.go"
+)
+
+// orderMutants break the order of messages with keys.
+func orderMutants() []mutant {
+	of := func(database, test string) suite {
+		return suite{pkg: inStore, tests: "^TestStore$/^" + database + "$/^lanes$/^" + test}
+	}
+	const atOnce, violated = "claimers_at_once", `order: got \d+ violations`
+	return []mutant{
+		{
+			name: "claims of a consumer do not wait for each other", file: lanesClaimed, suite: of("postgres", atOnce), says: violated,
+			changes: []change{{"ORDER BY consumer_type {lock}`", "ORDER BY consumer_type`"}},
+		},
+		{
+			name: "a claim sees what was before it had the gate", file: "internal/store/postgres/postgres.go", suite: of("postgres", atOnce), says: violated + `|could not serialize`,
+			changes: []change{{"BEGIN ISOLATION LEVEL READ COMMITTED; ", "BEGIN ISOLATION LEVEL REPEATABLE READ; "}},
+		},
+		{
+			name: "lanes that are held are taken", file: laneGuard, suite: of("sqlite", atOnce), says: violated,
+			changes: []change{{"FreeLane = `l.lane NOT IN ({held lanes}) AND ", "FreeLane = `(1 = 1 OR l.lane NOT IN ({held lanes})) AND "}},
+		},
+		{
+			name: "lanes that are parked are taken", file: laneGuard, suite: of("sqlite", atOnce), says: violated,
+			changes: []change{{"AND p.lane = l.lane AND p.parks)`", "AND p.lane = l.lane AND p.parks AND 1 = 0)`"}},
+		},
+		{
+			name: "what is not due is passed over", file: lanesClaimed, suite: of("sqlite", atOnce), says: violated,
+			changes: []change{{"if over = over || !p.Due || p.Crashes != hidden || !known; over {", "if over = over || p.Crashes != hidden || !known; over || !p.Due {"}},
+		},
+		{
+			name: "lanes are free once the first of a claim is settled", file: pgSettling, suite: of("postgres", atOnce), says: violated,
+			changes: []change{{"«, lanes = k.lanes»", "«, lanes = NULL»"}},
+		},
+		{
+			name: "what is requeued comes last", file: "internal/store/dialect/returning.go", suite: of("sqlite", atOnce), says: violated,
+			changes: []change{{"p.order_key, p.lane, p.rank\n\t\tFROM", "p.order_key, p.lane, p.rank + 100000\n\t\tFROM"}},
+		},
+		{
+			name: "places are handed out in blocks", file: "internal/store/postgres/migrations/0006_order.sql", suite: of("postgres", "places_are_those"), says: `order:`,
+			changes: []change{{"CACHE 1 OWNED", "CACHE 20 OWNED"}},
+		},
+		{
+			name: "a hint counts within a lane", file: "internal/store/postgres/claim_lanes.go", suite: of("postgres", atOnce), says: violated,
+			changes: []change{{"AND m.lane IS NOT NULL ORDER BY m.lane, m.rank LIMIT ?) r", "AND m.lane IS NOT NULL AND m.rank > 40 ORDER BY m.lane, m.rank LIMIT ?) r"}},
+		},
+		{
+			name: "all of a lane have crashed", file: "internal/store/dialect/lists.go", suite: of("sqlite", "crashed_messages"), says: `recovered:`,
+			changes: []change{{"if there[id] && !seen[c.Lanes[i]] {", "if there[id] {"}},
+		},
+		{
+			name: "all of a lane have crashed, on PostgreSQL", file: pgLease, suite: of("postgres", "crashed_messages"), says: `recovered:`,
+			changes: []change{{"SELECT DISTINCT ON (d.id, COALESCE(u.lane, u.mid)) m.id", "SELECT m.id"}},
+		},
+		{
+			name: "who is poisoned by crashes parks nothing", file: pgLease, suite: of("postgres", "crashed_messages"), says: `which parks it`,
+			changes: []change{{"lane IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = dying.consumer_type)", "FALSE"}},
+		},
+		{
+			name: "messages with keys are like others", file: laneGuard, suite: of("sqlite", "what_has_no_order"), says: `without regard to keys`,
+			changes: []change{{"const hidden = -10_000", "const hidden = 0"}},
+		},
+	}
+}
+
+// runMutants break how a process runs messages of a key.
+func runMutants() []mutant {
+	on := func(tests string) suite { return suite{pkg: inOutbox, tests: tests} }
+	return []mutant{
+		{
+			name: "messages of a run start at once", file: "outbox/dispatcher.go", suite: on("^TestMessagesOfAKeyRunInOrder$/^sqlite$"), says: `runs out of order`,
+			changes: []change{{"if head != nil && t.row.Lane != 0 && t.row.Lane == head.row.Lane {", "if false {"}},
+		},
+		{
+			name: "a run goes on after a failure", file: "outbox/lanes.go", suite: on("^TestMessagesOfAKeyRunInOrder$/^sqlite$"), says: `runs out of order`,
+			changes: []change{{"!m.passed || w.run.stopping", "w.run.stopping"}},
+		},
+		{
+			name: "insert ids decide about the order", file: "internal/store/insert.go", suite: on("^TestOrderIsThatOfTheCall$/^postgres$"), says: `want \[1 2 5 6 7 8 10 11\]`,
+			changes: []change{{"return len(rows) > 1 && slices", "return len(rows) > 1000 && slices"}},
+		},
+		{
+			name: "an old name's messages run beside the new one's", file: laneGuard, suite: on("^TestOrderHoldsAcrossARename$/^sqlite$"), says: `runs out of order`,
+			changes: []change{{"condition, values = FreeLane+Renamed, append(values, n.NameList(s.Before))", "_ = Renamed"}},
+		},
+		{
+			name: "leftovers of an order stay", file: "outbox/poller.go", suite: on("^TestMessagesWithKeysOutliveTheOrder$/^sqlite$"), says: `gave up waiting: both ran`,
+			changes: []change{{"for _, name := range r.dispatcher.adopt(names) {", "for _, name := range names[:0] {"}},
+		},
+	}
+}
