@@ -103,6 +103,32 @@ func Forward(send func(ctx context.Context, payloadType string, payload []byte) 
 	// end
 }
 
+// snippet: key
+
+// AddressChanged is a payload that knows its key.
+type AddressChanged struct {
+	CustomerID string
+	Address    string
+}
+
+// PayloadType implements bus.Payload.
+func (AddressChanged) PayloadType() string { return "address.changed" }
+
+// OrderKey is what ordered consumers go by.
+func (a AddressChanged) OrderKey() string { return "customer:" + a.CustomerID }
+
+// end
+
+// Ordered are consumers that run the messages of a customer one after the other.
+func Ordered(sync, audit func(context.Context, AddressChanged) error) []bus.Consumer {
+	return []bus.Consumer{
+		// snippet: ordered
+		bus.Consume("sync-address", sync, bus.Ordered(bus.ParkKey)), // a poisoned message keeps those behind it waiting
+		bus.Consume("audit-address", audit, bus.Ordered(bus.SkipPoisoned)),
+		// end
+	}
+}
+
 // Rated are consumers that call a service which takes so many calls in a time.
 func Rated(charge func(context.Context, OrderPlaced) error) []bus.Consumer {
 	return []bus.Consumer{

@@ -57,6 +57,27 @@ func TestFlowOfTheGuide(t *testing.T) {
 	}
 }
 
+func TestOrderedConsumersOfTheGuideRunInOrder(t *testing.T) {
+	var synced, audited []string
+	note := func(list *[]string) func(context.Context, guide.AddressChanged) error {
+		return func(_ context.Context, a guide.AddressChanged) error {
+			*list = append(*list, a.Address)
+			if a.Address == "nowhere" {
+				return bus.Permanent(errors.New("there is no such address"))
+			}
+			return nil
+		}
+	}
+	kit := bustest.NewKit(t, openMemory(t), guide.Ordered(note(&synced), note(&audited))...)
+	for _, address := range []string{"here", "nowhere", "there"} {
+		kit.Produce(guide.AddressChanged{CustomerID: "c-1", Address: address})
+	}
+	kit.DrainUntilIdle()
+	if strings.Join(synced, " ") != "here nowhere" || strings.Join(audited, " ") != "here nowhere there" {
+		t.Errorf("got %v and %v, want the first to stop behind the poisoned one, and the other to go on", synced, audited)
+	}
+}
+
 func TestDeclaredConsumersOfTheGuideGetMessages(t *testing.T) {
 	registry, err := guide.Declared()
 	if err != nil || len(registry.ConsumersOf("order.placed")) != 2 || len(registry.Consumers()) != 0 {

@@ -57,7 +57,7 @@ type shift struct {
 // lanesAtOnce has claimers take, finish, fail, release and poison messages of a few keys, with
 // guesses of where to look, and checks that no key is ever in two claims, or out of order.
 func lanesAtOnce(k *kit) {
-	const claimers, keys, each = 6, 5, 30
+	const claimers, keys, each = 6, 5, 20
 	s := &shift{kit: k, next: make(map[string]int), running: make(map[string]bool), parked: make(map[string]bool), left: keys * each}
 	for n := range each {
 		var rows []store.NewMessage
@@ -71,7 +71,7 @@ func lanesAtOnce(k *kit) {
 		random := rand.New(rand.NewPCG(uint64(i), 1))
 		for time.Now().Before(deadline) {
 			s.mu.Lock()
-			over := s.left == 0
+			over := s.left == 0 || len(s.wrong) > 0
 			s.mu.Unlock()
 			if over {
 				return nil
@@ -90,7 +90,9 @@ func lanesAtOnce(k *kit) {
 	if len(s.wrong) > 0 {
 		k.Errorf("order: got %d violations, the first: %s", len(s.wrong), s.wrong[0])
 	}
-	equal(k, "messages left", k.messages(), nil)
+	if len(s.wrong) == 0 {
+		equal(k, "messages left", k.messages(), nil)
+	}
 }
 
 // work is one claim, and what becomes of it.
