@@ -204,30 +204,29 @@ func (d *dispatcher) takeLocked() *task {
 func (d *dispatcher) dequeueLocked(c *consumer) *task {
 	n := 1
 	if c.group > 1 && c.queue[0].groupable() {
-		share := min(len(c.queue), c.group)
+		share := min(c.waiting, c.group)
 		if c.settings.BatchSize == 0 { // transactions side by side do more than a few large ones
 			free := min(d.limit(c)-c.running, d.config.TxConcurrency-d.runTx)
-			share = min((len(c.queue)+free-1)/free, c.group)
+			share = min((c.waiting+free-1)/free, c.group)
 		}
-		for n < share && c.queue[n].groupable() {
-			n++
+		for sum := c.queue[0].size(); n < len(c.queue) && sum < share && sum+c.queue[n].size() <= c.group && c.queue[n].groupable(); n++ {
+			sum += c.queue[n].size()
 		}
 	}
 	t := c.queue[0]
-	others := t.others // of its lane
 	if t.probe, _ = d.gateLocked(c); t.probe {
 		c.gate.probing(time.Now())
 		n = 1
 	}
-	if n > 1 {
-		t.others = slices.Clone(c.queue[1:n])
+	for _, other := range c.queue[1:n] {
+		t.others, other.others = append(append(t.others, other), other.others...), nil
 	}
 	if t.row.Crashes > 0 {
 		d.quarantine.started(t, time.Now())
 	}
 	clear(c.queue[:n])
 	c.queue = c.queue[n:]
-	d.enqueuedLocked(t, -n-len(others), 0)
+	d.enqueuedLocked(t, -t.size(), 0)
 	return t
 }
 

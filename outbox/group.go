@@ -70,9 +70,10 @@ func groupOf(c bus.Consumer, settings bus.ConsumerConfig) (int, error) {
 type group struct {
 	worker *worker
 	joined chan *member  // arrived at the innermost layer
-	left   chan struct{} // returned from the chain
+	left   chan *task    // returned from the chain
 	over   chan struct{} // closed when nobody is waited for any more
 	err    error         // for those who are still waiting then
+	turns  turns         // of messages with keys
 }
 
 // member is one message at the innermost layer of its chain.
@@ -106,18 +107,17 @@ func (g *group) join(ctx context.Context, t *task, message *bus.Message) error {
 	}
 }
 
-// runGroup runs a group of messages: t and the others that were taken with it.
-func (w *worker) runGroup(t *task) {
-	w.current.Store(t)
+// runGroup runs a group of messages, of which the first has the others.
+func (w *worker) runGroup(tasks []*task) {
+	w.current.Store(tasks[0])
 	defer w.current.Store(nil)
-	tasks := append([]*task{t}, t.others...)
-	g := &group{worker: w, joined: make(chan *member, len(tasks)), left: make(chan struct{}, len(tasks)), over: make(chan struct{})}
+	g := &group{worker: w, joined: make(chan *member, len(tasks)), left: make(chan *task, len(tasks)), over: make(chan struct{}), turns: newTurns(tasks)}
 	var chains sync.WaitGroup
 	defer chains.Wait()
 	for _, t := range tasks {
 		t.worker, t.group = w, g
 		chains.Go(func() {
-			defer func() { g.left <- struct{}{} }()
+			defer func() { g.left <- t }()
 			w.run.runChain(t)
 		})
 	}
@@ -146,7 +146,8 @@ func (g *group) run(inside int) {
 			g.consume(waiting)
 			waiting = nil
 		default:
-			waiting = g.transact(waiting)
+			ready, later := g.turns.ready(waiting)
+			waiting = append(g.transact(ready), later...)
 		}
 	}
 }
@@ -164,7 +165,8 @@ func (g *group) gather(waiting []*member, inside int) ([]*member, int) {
 		select {
 		case m := <-g.joined:
 			waiting = append(waiting, m)
-		case <-g.left:
+		case t := <-g.left:
+			g.turns.leave(t)
 			inside--
 		case <-late:
 			return waiting, inside

@@ -67,7 +67,11 @@ func (g *group) settle(s *sharedTx) {
 // oneByOne runs each in a transaction of its own.
 func (g *group) oneByOne(members []*member) {
 	for _, m := range members {
-		if !g.tooLate(m) {
+		switch {
+		case g.tooLate(m):
+		case !g.turns.come(m.task, nil):
+			m.outcome <- errBehind
+		default:
 			m.outcome <- g.worker.run.runInTx(m.ctx, m.task, m.message.Payload)
 		}
 	}
@@ -135,6 +139,10 @@ func (s *sharedTx) consume(g *group, members []*member) (rest []*member) {
 			return nil
 		}
 		if g.tooLate(m) {
+			continue
+		}
+		if !g.turns.come(m.task, s.done) {
+			m.outcome <- errBehind
 			continue
 		}
 		if m.failure = s.call(m); m.failure == nil {

@@ -47,13 +47,10 @@ type lanes struct {
 	last   int64     // the rank of the newest message that was seen
 }
 
-// ordersOf reports what an ordered consumer does not go together with.
-func ordersOf(c bus.Consumer, group int, s *store.Store) error {
+// ordersOf reports where a consumer cannot be ordered.
+func ordersOf(c bus.Consumer, s *store.Store) error {
 	if !c.Ordered() {
 		return nil
-	}
-	if group > 1 {
-		return fmt.Errorf("outbox: consumer %q: Ordered and GroupCommit do not go together", c.Name())
 	}
 	if err := s.Orders(); err != nil {
 		return fmt.Errorf("outbox: consumer %q: Ordered: %w", c.Name(), err)
@@ -93,6 +90,8 @@ func (l *lanes) parks() bool { return l.of.settings.Ordered == bus.ParkKey }
 // runLength is how many messages of one key come together, at most.
 func (c *consumer) runLength(limit int) int {
 	switch {
+	case c.group > 1: // what shares a transaction
+		return min(c.group, limit)
 	case c.pace == 0:
 		return min(firstRun, limit)
 	case c.pace*time.Duration(limit) < maxRun:
@@ -307,64 +306,4 @@ func (d *dispatcher) stuckOf(wants []store.Want) []store.Lanes {
 	return d.stuckLocked(func(c *consumer) bool {
 		return slices.ContainsFunc(wants, func(w store.Want) bool { return d.byName[w.Consumer] == c })
 	})
-}
-
-// without takes the messages that match out of a run, and returns what is left of it.
-func (t *task) without(match func(*task) bool) (left *task, out []*task) {
-	var kept []*task
-	for _, m := range append([]*task{t}, t.others...) {
-		if match(m) {
-			out = append(out, m)
-		} else {
-			kept = append(kept, m)
-		}
-	}
-	if len(out) == 0 {
-		return t, nil
-	}
-	t.others = nil
-	if len(kept) == 0 {
-		return nil, out
-	}
-	kept[0].others = slices.Clone(kept[1:])
-	return kept[0], out
-}
-
-// runInOrder runs messages of one key, one after the other, for as long as each is done. The
-// others are given back, and stay behind it.
-func (w *worker) runInOrder(t *task) {
-	began := time.Now()
-	waiting := append([]*task{t}, t.others...)
-	n := len(waiting)
-	defer func() { // also when a middleware ends this goroutine
-		for _, m := range waiting {
-			w.run.notStarted(m)
-		}
-		w.run.dispatcher.paced(t.consumer, n-len(waiting), time.Since(began))
-	}()
-	for len(waiting) > 0 {
-		m := waiting[0]
-		waiting = waiting[1:]
-		m.others = waiting
-		w.process(m)
-		if now := time.Now(); !m.passed || w.run.stopping.Load() || now.Sub(began) > maxRun || !w.run.ledger.live(m.lease, now) {
-			return
-		}
-	}
-}
-
-// notStarted gives a message back that was claimed, and has not begun.
-func (r *run) notStarted(t *task) {
-	if t.stopped.Load() {
-		r.settled(t, errStopped)
-		return
-	}
-	r.settled(t, errUnstarted)
-}
-
-// paced notes how long the messages of a run took.
-func (d *dispatcher) paced(c *consumer, n int, took time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c.ran(n, took)
 }

@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,9 +63,12 @@ type task struct {
 	passed          bool      // it is done, and those behind it may run
 }
 
-// groupable tells whether a message may share a transaction. One that has failed
-// could take the others down once more.
-func (t *task) groupable() bool { return t.row.Attempts == 0 && t.row.Crashes == 0 }
+// groupable tells whether a message, with those behind it, may share a transaction. One that
+// has failed could take the others down once more.
+func (t *task) groupable() bool {
+	failed := func(t *task) bool { return t.row.Attempts > 0 || t.row.Crashes > 0 }
+	return !failed(t) && !slices.ContainsFunc(t.others, failed)
+}
 
 // bytes is what a task keeps in memory, about.
 func (t *task) bytes() int { return len(t.row.Payload) + len(t.row.Headers) + len(t.row.Errors) }

@@ -86,10 +86,10 @@ func (r *run) startWorker(w *worker, done *task) {
 			}
 			done = t
 			switch {
-			case t.row.Lane != 0:
-				w.runInOrder(t)
+			case t.together():
+				w.runGroup(append([]*task{t}, t.others...))
 			case len(t.others) > 0:
-				w.runGroup(t)
+				w.runInOrder(t)
 			default:
 				w.process(t)
 			}

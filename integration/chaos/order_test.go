@@ -23,7 +23,7 @@ import (
 func barOrder(b *bar) {
 	const crew = 3
 	r := newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{
-		Plain: []string{"parks", "skips", "free"}, Tx: []string{"tx"}, Ordered: []string{"parks", "skips", "tx"}, Skips: []string{"skips"}, Lease: 2 * time.Second, Handler: 16,
+		Plain: []string{"parks", "skips", "free"}, Tx: []string{"tx", "grouped"}, Grouped: []string{"grouped"}, Ordered: []string{"parks", "skips", "tx", "grouped"}, Skips: []string{"skips"}, Lease: 2 * time.Second, Handler: 16,
 	})
 	for range crew {
 		r.start(crew)
@@ -63,11 +63,12 @@ func barOrder(b *bar) {
 	f := r.judge()
 	e := r.evidence()
 	turns := e.Turns()
+	r.shared()
 	if turns < kills {
 		b.Errorf("keys that went from one worker to another: got %d, want at least %d", turns, kills)
 	}
 	b.figure("%d kills, %d stops of more than a lease, %d messages of %d keys, %d starts, keys went to another worker %d times, %d requeued: %v",
-		kills, stops, len(r.jobs)*4, len(orderKeys()), len(e.Ledger.Count(chaos.Started)), turns, requeued, f)
+		kills, stops, len(r.jobs)*5, len(orderKeys()), len(e.Ledger.Count(chaos.Started)), turns, requeued, f)
 }
 
 func orderKeys() (keys []string) {
