@@ -162,6 +162,8 @@ type ConsumerConfig struct {
 	Rate      int
 	RatePer   time.Duration
 	RateBurst int
+	// Breaker stops the consumer in all processes when too many of its runs fail. Nil is none.
+	Breaker *BreakerConfig
 	// Ordered says that messages of one key run in order, and what a poisoned one does to
 	// those behind it. Zero is no order.
 	Ordered Poisoning
@@ -218,6 +220,7 @@ func (c *Consumer) validate() {
 	}
 	c.validateBatch()
 	c.validateOrder()
+	c.validateBreaker()
 	c.validateLimits()
 	for _, alias := range config.Aliases {
 		if err := limits.CheckName(alias); err != nil {

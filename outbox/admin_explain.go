@@ -53,7 +53,7 @@ func (a *Admin) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation,
 			return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
 		}
 		if e.Reason == Ready {
-			if err := errors.Join(a.explainLimit(ctx, db, st, &e), a.explainRate(ctx, db, st, &e)); err != nil {
+			if err := errors.Join(a.explainBreaker(ctx, db, st, &e), a.explainLimit(ctx, db, st, &e), a.explainRate(ctx, db, st, &e)); err != nil {
 				return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
 			}
 		}
@@ -108,11 +108,27 @@ func (a *Admin) reason(m Pending, pausedAt, now time.Time) (State, string) {
 	return Ready, fmt.Sprintf("It is due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what they are at.", instant(m.AvailableAt), m.Consumer)
 }
 
+// explainBreaker says so where the breaker of the message's consumer is open.
+func (a *Admin) explainBreaker(ctx context.Context, db bun.IDB, st *store.Store, e *Explanation) error {
+	consumer, _ := a.registry.Consumer(e.Message.Consumer)
+	if consumer.Config().Breaker == nil {
+		return nil
+	}
+	rows, err := st.Breakers(ctx, db, []string{consumer.Name()})
+	if err != nil || len(rows) == 0 || !rows[0].Open() {
+		return err
+	}
+	e.Reason = BreakerOpen
+	e.Text = fmt.Sprintf("It is due since %s. The breaker of consumer %q is open since %s, since too many of its runs failed. From %s on one message probes whether that is over.",
+		instant(e.Message.AvailableAt), consumer.Name(), instant(rows[0].OpenedAt.Time), instant(rows[0].OpenUntil.Time))
+	return nil
+}
+
 // explainLimit says so where others run as many of the message's consumer as its limit allows.
 func (a *Admin) explainLimit(ctx context.Context, db bun.IDB, st *store.Store, e *Explanation) error {
 	consumer, _ := a.registry.Consumer(e.Message.Consumer)
 	name, limit := limitOf(consumer.Name(), consumer.Config())
-	if limit == 0 {
+	if limit == 0 || e.Reason != Ready {
 		return nil
 	}
 	owners, err := st.SlotOwners(ctx, db, name)

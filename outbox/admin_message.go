@@ -61,7 +61,7 @@ type Attempt struct {
 type State string
 
 // The states. Of several [Admin.Explain] names the first of leased, lease expired, no
-// consumer, other payload type, paused, key parked, behind, delayed, suspect, late, gate closed, at its limit, over its rate, ready. [Admin.List] tells only [Leased], [Delayed] and [Ready] apart.
+// consumer, other payload type, paused, key parked, behind, delayed, suspect, late, gate closed, breaker open, at its limit, over its rate, ready. [Admin.List] tells only [Leased], [Delayed] and [Ready] apart.
 const (
 	// Leased: a process has claimed it, and runs it or is about to.
 	Leased State = "leased"
@@ -87,6 +87,8 @@ const (
 	Behind State = "behind"
 	// GateClosed: the gate of its consumer is closed, in this process: see [Gate].
 	GateClosed State = "gate closed"
+	// BreakerOpen: the breaker of its consumer is open: see bus.Breaker.
+	BreakerOpen State = "breaker open"
 	// AtLimit: as many as its consumer's limit allows run, in all processes: see bus.Limit.
 	AtLimit State = "at its limit"
 	// OverRate: as many of its consumer have started as its rate allows: see bus.Rate.

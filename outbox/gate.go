@@ -127,7 +127,9 @@ func (g *Gate) watch(d *dispatcher) (stop func()) {
 func (g *Gate) probing(now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.interval = min(2*g.interval, longestProbe)
+	if g.interval < never {
+		g.interval = min(2*g.interval, longestProbe)
+	}
 	g.probe = now.Add(g.interval)
 }
 

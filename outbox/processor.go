@@ -77,8 +77,12 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 		settings, err := config.settings(registered)
 		group, groupErr := groupOf(registered, settings)
 		gate, gateErr := gateOf(registered.Name(), settings)
-		errs = append(errs, err, groupErr, gateErr, ordersOf(registered, s))
-		c := consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group, gate: gate, rate: rateOf(registered.Name(), settings)}
+		breaker, breakerErr := breakerOf(registered.Name(), settings, gate)
+		errs = append(errs, err, groupErr, gateErr, breakerErr, ordersOf(registered, s))
+		if breaker != nil {
+			gate = breaker.Gate
+		}
+		c := consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group, gate: gate, breaker: breaker, rate: rateOf(registered.Name(), settings)}
 		transactional = transactional || c.transactional
 		p.consumers = append(p.consumers, c)
 	}

@@ -97,6 +97,7 @@ func (r *run) serve(ctx context.Context) error {
 	loops.Go(func() { r.expecting(loopCtx) })
 	loops.Go(func() { r.unregistered(loopCtx) })
 	loops.Go(func() { r.slotKeeper(loopCtx) })
+	loops.Go(func() { r.breakers(loopCtx) })
 	for range r.config.ClaimLoops {
 		loops.Go(func() { r.claimLoop(loopCtx) })
 	}

@@ -132,6 +132,10 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 	}
 	defer r.over()
 	defer r.returnSlots(r.ctx)
+	if breakers := r.dispatcher.breakersOf(); len(breakers) > 0 {
+		r.compareNotes(r.ctx, breakers)
+		defer func() { r.compareNotes(r.ctx, breakers) }()
+	}
 	if wants, err = r.slotsForStep(wants); err != nil {
 		return false, err
 	}

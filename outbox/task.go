@@ -19,8 +19,9 @@ type consumer struct {
 	bus.Consumer
 	settings      bus.ConsumerConfig
 	transactional bool
-	group         int   // how many messages may run together
-	gate          *Gate // nil if it has none
+	group         int      // how many messages may run together
+	gate          *Gate    // nil if it has none
+	breaker       *breaker // nil if it has none; else it is its gate
 	limiter       *limiter
 	rate          *store.Rate // nil if it has none
 	wants         []int       // indexes of its wants

@@ -146,7 +146,11 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 		err = r.invoke(ctx, t, payload)
 	}
 	err = t.asStopped(err)
-	if _, panicked := err.(*isolate.Panicked); t.consumer.gate != nil && !panicked {
+	_, panicked := err.(*isolate.Panicked)
+	if t.consumer.breaker != nil {
+		t.consumer.breaker.count(err, t.probe)
+	}
+	if t.consumer.gate != nil && !panicked {
 		err = t.consumer.gate.passed(err, t.probe)
 	}
 	if err == nil {

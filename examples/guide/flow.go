@@ -138,6 +138,15 @@ func Rated(charge func(context.Context, OrderPlaced) error) []bus.Consumer {
 	}
 }
 
+// Broken are consumers that stop while most of what they do fails.
+func Broken(charge func(context.Context, OrderPlaced) error) []bus.Consumer {
+	return []bus.Consumer{
+		// snippet: breaker
+		bus.Consume("charge", charge, bus.Breaker(bus.BreakerConfig{Min: 50, Ratio: 0.8, Cooldown: 30 * time.Second})),
+		// end
+	}
+}
+
 // Limited are consumers that call services which take only so much.
 func Limited(export func(context.Context, ReportDue) error, charge func(context.Context, OrderPlaced) error) []bus.Consumer {
 	return []bus.Consumer{

@@ -47,6 +47,25 @@ func flowMutants() []mutant {
 	}
 }
 
+// breakerMutants break what stops a consumer everywhere.
+func breakerMutants() []mutant {
+	on := func(tests string) suite { return suite{pkg: inOutbox, tests: tests} }
+	return []mutant{
+		{
+			name: "a breaker is one process's", file: "outbox/breaker.go", suite: on("^TestABreakerOpensInAllProcesses$/^sqlite$"), says: `gave up waiting: it is open everywhere`,
+			changes: []change{{"case row.Opened != b.probing:", "case row.Opened != b.probing && b.last != \"\":"}},
+		},
+		{
+			name: "all processes probe", file: "internal/store/breakers.go", suite: on("^TestABreakerOpensInAllProcesses$/^sqlite$"), says: `probes at once`,
+			changes: []change{{"return n == 1, err", "return true, err"}},
+		},
+		{
+			name: "what is done elsewhere does not count", file: "outbox/breaker.go", suite: on("^TestABreakerStaysClosedWhileMostIsDone$/^sqlite$"), says: `gave up waiting|want none`,
+			changes: []change{{"case outcome == bus.Done:\n\t\tb.done++", "case outcome == bus.Done:"}},
+		},
+	}
+}
+
 // boundMutants break what holds over all processes.
 func boundMutants() []mutant {
 	on := func(tests string) suite { return suite{pkg: inOutbox, tests: tests} }

@@ -18,6 +18,8 @@ SELECT used_to FROM `app_message_rates` WHERE 1 = 0;
 
 SELECT outcome FROM `app_message_stops` WHERE 1 = 0;
 
+SELECT open_until FROM `app_message_breakers` WHERE 1 = 0;
+
 SELECT COALESCE(DATABASE(), '');
 
 SELECT COALESCE(GET_LOCK(CONCAT('asyncmonolith.', MD5(DATABASE())), 600), 0);
@@ -162,6 +164,23 @@ CREATE TABLE IF NOT EXISTS `app_message_stops` (
 INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
 VALUES (5, CURRENT_TIMESTAMP);
 
+-- What runs of consumers with a breaker have come to, in two halves of its window, and until when
+-- it is open. Migration 6 is for databases with an order by keys.
+CREATE TABLE IF NOT EXISTS `app_message_breakers` (
+  name        VARCHAR(255) PRIMARY KEY NOT NULL,
+  half_since  BIGINT NOT NULL,
+  done        BIGINT NOT NULL DEFAULT 0,
+  failed      BIGINT NOT NULL DEFAULT 0,
+  was_done    BIGINT NOT NULL DEFAULT 0,
+  was_failed  BIGINT NOT NULL DEFAULT 0,
+  opened      INT NOT NULL DEFAULT 0,
+  opened_at   BIGINT,
+  open_until  BIGINT
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
+
+INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
+VALUES (7, CURRENT_TIMESTAMP);
+
 DO RELEASE_LOCK(CONCAT('asyncmonolith.', MD5(DATABASE())));
 
 SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0;
@@ -181,3 +200,5 @@ SELECT leased_until FROM `app_message_slots` WHERE 1 = 0;
 SELECT used_to FROM `app_message_rates` WHERE 1 = 0;
 
 SELECT outcome FROM `app_message_stops` WHERE 1 = 0;
+
+SELECT open_until FROM `app_message_breakers` WHERE 1 = 0;

@@ -18,6 +18,8 @@ SELECT outcome FROM "app_message_stops" WHERE 1 = 0;
 
 SELECT parks FROM "app_message_gates" WHERE 1 = 0;
 
+SELECT open_until FROM "app_message_breakers" WHERE 1 = 0;
+
 BEGIN;
 
 SELECT pg_advisory_xact_lock(7675943572289281929);
@@ -309,6 +311,23 @@ CREATE TABLE "app_message_gates" (
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (6, CURRENT_TIMESTAMP);
 
+-- What runs of consumers with a breaker have come to, in two halves of its window, and until when
+-- it is open.
+CREATE TABLE "app_message_breakers" (
+  name        text PRIMARY KEY NOT NULL,
+  half_since  timestamptz NOT NULL,
+  done        bigint NOT NULL DEFAULT 0,
+  failed      bigint NOT NULL DEFAULT 0,
+  was_done    bigint NOT NULL DEFAULT 0,
+  was_failed  bigint NOT NULL DEFAULT 0,
+  opened      int NOT NULL DEFAULT 0,
+  opened_at   timestamptz,
+  open_until  timestamptz
+) WITH (fillfactor = 10);
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (7, CURRENT_TIMESTAMP);
+
 COMMIT;
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
@@ -328,3 +347,5 @@ SELECT used_to FROM "app_message_rates" WHERE 1 = 0;
 SELECT outcome FROM "app_message_stops" WHERE 1 = 0;
 
 SELECT parks FROM "app_message_gates" WHERE 1 = 0;
+
+SELECT open_until FROM "app_message_breakers" WHERE 1 = 0;

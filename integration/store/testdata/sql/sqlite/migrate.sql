@@ -16,6 +16,8 @@ SELECT outcome FROM "app_message_stops" WHERE 1 = 0;
 
 SELECT parks FROM "app_message_gates" WHERE 1 = 0;
 
+SELECT open_until FROM "app_message_breakers" WHERE 1 = 0;
+
 CREATE TABLE IF NOT EXISTS "app_asyncmonolith_migrations" (version INTEGER PRIMARY KEY, applied_at TEXT NOT NULL);
 
 BEGIN;
@@ -291,6 +293,23 @@ CREATE TABLE "app_message_gates" (
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (6, CURRENT_TIMESTAMP);
 
+-- What runs of consumers with a breaker have come to, in two halves of its window, and until when
+-- it is open.
+CREATE TABLE "app_message_breakers" (
+  name        TEXT PRIMARY KEY NOT NULL,
+  half_since  INTEGER NOT NULL,
+  done        INTEGER NOT NULL DEFAULT 0,
+  failed      INTEGER NOT NULL DEFAULT 0,
+  was_done    INTEGER NOT NULL DEFAULT 0,
+  was_failed  INTEGER NOT NULL DEFAULT 0,
+  opened      INTEGER NOT NULL DEFAULT 0,
+  opened_at   INTEGER,
+  open_until  INTEGER
+);
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (7, CURRENT_TIMESTAMP);
+
 COMMIT;
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
@@ -310,3 +329,5 @@ SELECT used_to FROM "app_message_rates" WHERE 1 = 0;
 SELECT outcome FROM "app_message_stops" WHERE 1 = 0;
 
 SELECT parks FROM "app_message_gates" WHERE 1 = 0;
+
+SELECT open_until FROM "app_message_breakers" WHERE 1 = 0;

@@ -1,0 +1,62 @@
+package bus
+
+import "time"
+
+// BreakerConfig says when [Breaker] opens. Zero fields mean the defaults.
+type BreakerConfig struct {
+	// Min is how many runs there must have been in the window. Defaults to 20.
+	Min int
+	// Ratio is the part of them that must have failed: more than 0, up to 1. Defaults to 0.5.
+	Ratio float64
+	// Window is the time over which runs are counted, about: 1 s to 1 h. Defaults to 30 s.
+	Window time.Duration
+	// Cooldown is how long the breaker stays open until one message probes: 1 s to 1 h. It is
+	// twice as long after each probe that fails, up to 64 times. Defaults to 10 s.
+	Cooldown time.Duration
+}
+
+// Breaker stops the consumer in all processes when too many of its runs fail, and lets single
+// messages probe whether that is over: a circuit breaker. While it is open nothing is claimed
+// for the consumer, and a run that fails costs its message no attempt. A probe that is done
+// closes it.
+//
+// Runs that return an error or time out count as failed, but not what is [Permanent],
+// snoozed or discarded.
+func Breaker(config BreakerConfig) ConsumerOption {
+	return func(c *ConsumerConfig) { c.Breaker = &config }
+}
+
+// validateBreaker notes the mistakes of a breaker, and fills in its defaults.
+func (c *Consumer) validateBreaker() {
+	if c.config.Breaker == nil {
+		return
+	}
+	b := *c.config.Breaker
+	if b.Min == 0 {
+		b.Min = 20
+	}
+	if b.Ratio == 0 {
+		b.Ratio = 0.5
+	}
+	if b.Window == 0 {
+		b.Window = 30 * time.Second
+	}
+	if b.Cooldown == 0 {
+		b.Cooldown = 10 * time.Second
+	}
+	if b.Min < 1 {
+		c.mistake("Breaker: Min %d: 1 or more is allowed", b.Min)
+	}
+	if !(b.Ratio > 0 && b.Ratio <= 1) {
+		c.mistake("Breaker: Ratio %g: more than 0, up to 1, is allowed", b.Ratio)
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{{"Window", b.Window}, {"Cooldown", b.Cooldown}} {
+		if d.value < time.Second || d.value > time.Hour {
+			c.mistake("Breaker: %s %s: 1 s to 1 h are allowed", d.field, d.value)
+		}
+	}
+	c.config.Breaker = &b
+}

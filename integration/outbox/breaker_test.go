@@ -1,0 +1,121 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// TestABreakerOpensInAllProcesses once too many runs have failed in one of them: no attempts
+// are counted from then on, one message at a time probes, and one that is done closes it.
+func TestABreakerOpensInAllProcesses(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var down atomic.Bool
+		var g gauge
+		down.Store(true)
+		a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error {
+			defer g.enter()()
+			<-time.After(5 * time.Millisecond)
+			if down.Load() {
+				return errors.New("nobody is there")
+			}
+			return nil
+		}, bus.Breaker(bus.BreakerConfig{Min: 10, Window: 20 * time.Second, Cooldown: time.Second}), bus.AttemptDelay(20*time.Millisecond), bus.MaxAttempts(1000)))
+		processors := []*testapp.Running{a.Start(testapp.Fast()), a.Start(testapp.Fast())}
+		a.ProduceMany(60)
+		testapp.Eventually(t, "it is open everywhere", func() bool {
+			for _, r := range processors {
+				if len(r.Health().Closed) != 1 {
+					return false
+				}
+			}
+			return true
+		})
+		if reason := processors[0].Health().Closed[0].Reason; !strings.Contains(reason, "too many runs failed") {
+			t.Errorf("Health: got %q, want the reason", reason)
+		}
+		const attempts = "SELECT COALESCE(SUM(attempts), 0) FROM consumer_messages"
+		before, ran, most := a.Count(attempts), g.runs.Load(), g.most.Swap(0)
+		testapp.Eventually(t, "some probe", func() bool { return g.runs.Load() >= ran+2 })
+		if n := a.Count(attempts); n != before {
+			t.Errorf("got %d attempts counted while it was open, want none", n-before)
+		}
+		if g.most.Load() > 1 || most < 2 {
+			t.Errorf("got %d probes at once, and %d runs before, want one and more", g.most.Load(), most)
+		}
+		testapp.Eventually(t, "it is known as the reason", func() bool {
+			pending := a.Pending()
+			e := testapp.Must[outbox.Explanation](t)(a.Admin().Explain(a.Context(), db, pending[len(pending)-1].ID))
+			return e.Reason == outbox.BreakerOpen && strings.Contains(e.Text, "The breaker of consumer \"c\" is open since")
+		})
+		down.Store(false)
+		testapp.Eventually(t, "all ran", a.Empty)
+		testapp.Eventually(t, "it is closed", func() bool {
+			return len(processors[0].Health().Closed)+len(processors[1].Health().Closed) == 0
+		})
+		for _, r := range processors {
+			r.MustStop()
+		}
+		if n := a.Count("SELECT count(*) FROM message_breakers WHERE open_until IS NOT NULL OR failed > 0"); n != 0 {
+			t.Errorf("got %d rows of breakers that are open, want none", n)
+		}
+	})
+}
+
+// TestABreakerStaysClosedWhileMostIsDone: what is done in another process counts, too.
+func TestABreakerStaysClosedWhileMostIsDone(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var runs atomic.Int64
+		a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error {
+			switch runs.Add(1) % 4 {
+			case 0:
+				return errors.New("not this time")
+			case 1:
+				return bus.Permanent(errors.New("never, which is the message's fault"))
+			}
+			return nil
+		}, bus.Breaker(bus.BreakerConfig{Min: 10, Ratio: 0.6, Cooldown: time.Minute}), bus.AttemptDelay(time.Millisecond)))
+		a.ProduceMany(300)
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "nothing waits", a.Empty)
+		testapp.Eventually(t, "runs are counted", func() bool { return a.Count("SELECT count(*) FROM message_breakers WHERE failed > 10") == 1 })
+		if closed := r.Health().Closed; len(closed) != 0 {
+			t.Errorf("got %v closed, want none", closed)
+		}
+		r.MustStop()
+	})
+}
+
+func TestBreakersAreChecked(t *testing.T) {
+	t.Parallel()
+	var gate outbox.Gate
+	for want, consumers := range map[string][]bus.Consumer{
+		"Breaker: Min -1: 1 or more":           {testapp.Consumed("c", bus.Breaker(bus.BreakerConfig{Min: -1}))},
+		"Breaker: Ratio 1.5: more than 0":      {testapp.Consumed("c", bus.Breaker(bus.BreakerConfig{Ratio: 1.5}))},
+		"Breaker: Window 1ms: 1 s to 1 h":      {testapp.Consumed("c", bus.Breaker(bus.BreakerConfig{Window: time.Millisecond}))},
+		"Breaker: Cooldown 2h0m0s: 1 s to 1 h": {testapp.Consumed("c", bus.Breaker(bus.BreakerConfig{Cooldown: 2 * time.Hour}))},
+		"Breaker and Gated do not go together": {testapp.Consumed("c", bus.Breaker(bus.BreakerConfig{}), outbox.Gated(&gate))},
+	} {
+		_, err := bus.NewRegistry(consumers...)
+		if err == nil {
+			db := testdb.SQLite(t)
+			registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(consumers...))
+			_, err = outbox.NewProcessor(db, registry, outbox.ProcessorConfig{})
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}

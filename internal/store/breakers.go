@@ -1,0 +1,102 @@
+package store
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+)
+
+// maxDoubled is how often the cooldown of a breaker is doubled.
+const maxDoubled = 6
+
+// Breaker is what is known of a consumer's breaker.
+type Breaker struct {
+	Name      string         `bun:"name"`
+	HalfSince dialect.Moment `bun:"half_since"`
+	Done      int64          `bun:"done"`
+	Failed    int64          `bun:"failed"`
+	WasDone   int64          `bun:"was_done"`
+	WasFailed int64          `bun:"was_failed"`
+	Opened    int            `bun:"opened"` // how often since it was closed
+	OpenedAt  dialect.Moment `bun:"opened_at"`
+	OpenUntil dialect.Moment `bun:"open_until"` // zero while it is closed
+	Now       dialect.Moment `bun:"now"`
+}
+
+// Open tells whether the breaker is open.
+func (b Breaker) Open() bool { return !b.OpenUntil.IsZero() }
+
+// Troubled tells whether some runs have failed lately, so that those that were done count.
+func (b Breaker) Troubled() bool { return b.Failed+b.WasFailed > 0 }
+
+const breakerColumns = `SELECT name, half_since, done, failed, was_done, was_failed, opened, opened_at, open_until, {now} AS now FROM {breakers} WHERE name`
+
+// Breakers reads those that there are of these names.
+func (s *Store) Breakers(ctx context.Context, db bun.IDB, names []string) ([]Breaker, error) {
+	return read[[]Breaker](ctx, s, db, breakerColumns+` IN (?)`, bun.List(names))
+}
+
+// CountRuns adds runs to what is known of a breaker, and opens it when too many have failed.
+func (s *Store) CountRuns(ctx context.Context, db bun.IDB, name string, config bus.BreakerConfig, done, failed int64) (b Breaker, err error) {
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
+		if err := s.WriteFirst(ctx, tx); err != nil {
+			return err
+		}
+		_, err := s.names.Query(ctx, tx, `INSERT INTO {breakers} (name, half_since) VALUES (?, {now}) {keep rate}`, name).Exec(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.names.Query(ctx, tx, breakerColumns+` = ? {lock}`, name).Scan(ctx, &b); err != nil || b.Open() {
+			return err // what began before it opened says nothing new
+		}
+		b.count(config, done, failed)
+		openedAt, openUntil := "NULL", "NULL"
+		if b.Open() {
+			openedAt, openUntil = s.names.Instant(b.OpenedAt.Time), s.names.Instant(b.OpenUntil.Time)
+		}
+		_, err = s.names.Query(ctx, tx, `UPDATE {breakers} SET half_since = ?, done = ?, failed = ?, was_done = ?, was_failed = ?, opened = ?, opened_at = ?, open_until = ? WHERE name = ?`,
+			bun.Safe(s.names.Instant(b.HalfSince.Time)), b.Done, b.Failed, b.WasDone, b.WasFailed, b.Opened, bun.Safe(openedAt), bun.Safe(openUntil), name).Exec(ctx)
+		return err
+	})
+	return b, err
+}
+
+// count adds runs to the half of the window that is under way.
+func (b *Breaker) count(config bus.BreakerConfig, done, failed int64) {
+	now := b.Now.Time
+	switch since := now.Sub(b.HalfSince.Time); {
+	case since >= config.Window:
+		b.WasDone, b.WasFailed, b.Done, b.Failed, b.HalfSince.Time = 0, 0, 0, 0, now
+	case since >= config.Window/2:
+		b.WasDone, b.WasFailed, b.Done, b.Failed, b.HalfSince.Time = b.Done, b.Failed, 0, 0, now
+	}
+	b.Done, b.Failed = b.Done+done, b.Failed+failed
+	all, bad := b.Done+b.WasDone+b.Failed+b.WasFailed, b.Failed+b.WasFailed
+	if all < int64(config.Min) || float64(bad) < config.Ratio*float64(all) {
+		return
+	}
+	*b = Breaker{Name: b.Name, HalfSince: b.Now, Opened: 1, OpenedAt: b.Now, OpenUntil: dialect.Moment{Time: now.Add(config.Cooldown)}, Now: b.Now}
+}
+
+// TakeProbe gives one process the right to probe whether an open breaker may be closed, once
+// its time is over, and has the others wait for longer than the time before.
+func (s *Store) TakeProbe(ctx context.Context, db bun.IDB, b Breaker, config bus.BreakerConfig) (won bool, err error) {
+	wait := config.Cooldown << min(b.Opened, maxDoubled)
+	n, err := retried(ctx, db, func(db bun.IDB) (int, error) {
+		return dialect.Affected(s.names.Query(ctx, db, `UPDATE {breakers} SET opened = opened + 1, open_until = ? WHERE name = ? AND opened = ? AND open_until <= {now}`,
+			bun.Safe(s.names.After(ctx, wait)), b.Name, b.Opened).Exec(ctx))
+	})
+	return n == 1, err
+}
+
+// CloseBreaker has the consumer go on, and forgets what its runs have come to.
+func (s *Store) CloseBreaker(ctx context.Context, db bun.IDB, name string) error {
+	return retry(ctx, db, func(db bun.IDB) error {
+		_, err := s.names.Query(ctx, db, `UPDATE {breakers} SET half_since = {now}, done = 0, failed = 0, was_done = 0, was_failed = 0, opened = 0, opened_at = NULL, open_until = NULL WHERE name = ?`, name).Exec(ctx)
+		return err
+	})
+}

@@ -1,0 +1,206 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// breakerEvery is how often a process compares notes about breakers with the others.
+const breakerEvery = time.Second
+
+// breaker is this process's part of a consumer's breaker: a gate that all processes close and
+// open together, and what runs have come to since it was asked last.
+type breaker struct {
+	*Gate
+	name   string
+	config bus.BreakerConfig
+
+	mu           sync.Mutex
+	done, failed int64
+	troubled     bool   // somewhere runs have failed lately
+	last         string // of this process's errors
+	probing      int    // the number of the opening at which this process may probe
+	over         bool   // a probe is done: the breaker is to be closed
+}
+
+// breakerOf returns the breaker of a consumer, if it has one, which is its gate then.
+func breakerOf(name string, settings bus.ConsumerConfig, gate *Gate) (*breaker, error) {
+	switch {
+	case settings.Breaker == nil:
+		return nil, nil
+	case gate != nil:
+		return nil, fmt.Errorf("outbox: consumer %q: Breaker and Gated do not go together", name)
+	}
+	return &breaker{Gate: new(Gate), name: name, config: *settings.Breaker}, nil
+}
+
+// count notes what a run has come to. A probe that is done ends the opening.
+func (b *breaker) count(err error, probe bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch outcome := bus.VerdictOf(err).Outcome; {
+	case outcome == bus.Done && probe:
+		b.over = true
+	case outcome == bus.Done:
+		b.done++
+	case outcome == bus.Unclassified || outcome == bus.Retried:
+		b.failed, b.last = b.failed+1, errorlog.Text(err)
+	}
+}
+
+// take takes out what was counted. What was done counts only while something fails.
+func (b *breaker) take() (done, failed int64, over bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	done, failed, over = b.done, b.failed, b.over
+	b.done, b.failed, b.over = 0, 0, false
+	if failed == 0 && !b.troubled {
+		done = 0
+	}
+	return done, failed, over
+}
+
+// told enters how the breaker stands in the database.
+func (b *breaker) told(row store.Breaker, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.troubled = row.Troubled()
+	switch {
+	case b.over: // it is about to be closed
+	case !row.Open():
+		if _, _, closed := b.Closed(); closed {
+			b.Open()
+		}
+	case row.Opened != b.probing:
+		b.hold(fmt.Errorf("too many runs failed, the last here: %s", orNone(b.last)), now.Add(row.OpenUntil.Sub(row.Now.Time)))
+	}
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
+}
+
+// mayProbe has this process probe, at the given opening.
+func (b *breaker) mayProbe(opened int, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.probing = opened
+	b.hold(fmt.Errorf("too many runs failed, the last here: %s", orNone(b.last)), now)
+}
+
+// hold closes the gate, with a probe at the given time and no other.
+func (g *Gate) hold(reason error, probe time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.since.IsZero() {
+		g.since = time.Now()
+	}
+	g.reason, g.probe, g.interval = reason, probe, never
+}
+
+// never is longer than any breaker waits: whoever has it open says when.
+const never = 365 * 24 * time.Hour
+
+// breakers has this process open and close breakers together with the others, until ctx ends.
+func (r *run) breakers(ctx context.Context) {
+	all := r.dispatcher.breakersOf()
+	if len(all) == 0 {
+		return
+	}
+	ticker := time.NewTicker(breakerEvery)
+	defer ticker.Stop()
+	for {
+		r.compareNotes(ctx, all)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (d *dispatcher) breakersOf() map[string]*breaker {
+	all := make(map[string]*breaker)
+	for _, c := range d.consumers {
+		if c.breaker != nil {
+			all[c.Name()] = c.breaker
+		}
+	}
+	return all
+}
+
+// compareNotes adds what runs have come to here, and does what all have come to together.
+func (r *run) compareNotes(ctx context.Context, all map[string]*breaker) {
+	names := make([]string, 0, len(all))
+	for name, b := range all {
+		names = append(names, name)
+		done, failed, over := b.take()
+		_, err := ask(ctx, r, "count runs", statementTimeout, func(ctx context.Context) (struct{}, error) {
+			switch {
+			case over:
+				return struct{}{}, r.store.CloseBreaker(ctx, r.db, name)
+			case done+failed > 0:
+				_, err := r.store.CountRuns(ctx, r.db, name, b.config, done, failed)
+				return struct{}{}, err
+			}
+			return struct{}{}, nil
+		})
+		if err != nil {
+			return
+		}
+	}
+	rows, err := ask(ctx, r, "look at breakers", statementTimeout, func(ctx context.Context) ([]store.Breaker, error) { return r.store.Breakers(ctx, r.db, names) })
+	if err != nil {
+		return
+	}
+	for _, row := range rows {
+		r.heed(ctx, all[row.Name], row)
+	}
+}
+
+// heed does what a breaker says, and takes the right to probe when there is something to probe
+// with.
+func (r *run) heed(ctx context.Context, b *breaker, row store.Breaker) {
+	wasOpen := func() bool { _, _, closed := b.Closed(); return closed }
+	before := wasOpen()
+	b.told(row, time.Now())
+	switch after := wasOpen(); {
+	case after && !before:
+		r.config.Logger.Warn("breaker opened: too many runs failed, and no more begin but single ones that probe", "consumer", row.Name)
+	case before && !after:
+		r.config.Logger.Info("breaker closed", "consumer", row.Name)
+	}
+	if !row.Open() || row.OpenUntil.After(row.Now.Time) || !r.dispatcher.hasWork(row.Name) {
+		return
+	}
+	won, err := ask(ctx, r, "take a probe", statementTimeout, func(ctx context.Context) (bool, error) { return r.store.TakeProbe(ctx, r.db, row, b.config) })
+	if err == nil && won {
+		b.mayProbe(row.Opened+1, time.Now())
+		r.dispatcher.wake()
+	}
+}
+
+// hasWork tells whether there may be messages for a consumer.
+func (d *dispatcher) hasWork(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.byName[name]
+	return c.pending() || len(c.queue) > 0
+}
+
+// wake has those look again who wait for a gate.
+func (d *dispatcher) wake() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.room.Broadcast()
+	d.work.Broadcast()
+}
