@@ -40,8 +40,12 @@ func breakerOf(name string, settings bus.ConsumerConfig, gate *Gate) (*breaker, 
 	return &breaker{Gate: new(Gate), name: name, config: *settings.Breaker}, nil
 }
 
-// count notes what a run has come to. A probe that is done ends the opening.
+// count notes what a run has come to, unless the breaker has opened since it began. A probe
+// that is done ends the opening.
 func (b *breaker) count(err error, probe bool) {
+	if _, _, closed := b.Closed(); closed && !probe {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch outcome := bus.VerdictOf(err).Outcome; {
@@ -49,7 +53,7 @@ func (b *breaker) count(err error, probe bool) {
 		b.over = true
 	case outcome == bus.Done:
 		b.done++
-	case outcome == bus.Unclassified || outcome == bus.Retried:
+	case !probe && (outcome == bus.Unclassified || outcome == bus.Retried):
 		b.failed, b.last = b.failed+1, errorlog.Text(err)
 	}
 }
@@ -78,7 +82,7 @@ func (b *breaker) told(row store.Breaker, now time.Time) {
 			b.Open()
 		}
 	case row.Opened != b.probing:
-		b.hold(fmt.Errorf("too many runs failed, the last here: %s", orNone(b.last)), now.Add(row.OpenUntil.Sub(row.Now.Time)))
+		b.hold(fmt.Errorf("too many runs failed, the last here: %s", orNone(b.last)), now.Add(never)) // unless it is given the right to probe
 	}
 }
 

@@ -92,15 +92,7 @@ func (r *run) serve(ctx context.Context) error {
 	finish := make(chan struct{})
 	var settleErr error
 	settled := background(func() { settleErr = r.settler(settleCtx, finish) })
-	var loops sync.WaitGroup
-	loops.Go(func() { r.poller(loopCtx) })
-	loops.Go(func() { r.expecting(loopCtx) })
-	loops.Go(func() { r.unregistered(loopCtx) })
-	loops.Go(func() { r.slotKeeper(loopCtx) })
-	loops.Go(func() { r.breakers(loopCtx) })
-	for range r.config.ClaimLoops {
-		loops.Go(func() { r.claimLoop(loopCtx) })
-	}
+	loops := r.loops(loopCtx)
 
 	r.serving.Store(true)
 	<-ctx.Done()
@@ -132,6 +124,18 @@ func (r *run) serve(ctx context.Context) error {
 		settleErr = errors.Join(&DrainError{Consumers: running}, settleErr)
 	}
 	return settleErr
+}
+
+// loops starts what goes on until ctx ends.
+func (r *run) loops(ctx context.Context) *sync.WaitGroup {
+	var loops sync.WaitGroup
+	for _, loop := range []func(context.Context){r.poller, r.expecting, r.unregistered, r.slotKeeper, r.breakers} {
+		loops.Go(func() { loop(ctx) })
+	}
+	for range r.config.ClaimLoops {
+		loops.Go(func() { r.claimLoop(ctx) })
+	}
+	return &loops
 }
 
 func (r *run) startWorkers() {

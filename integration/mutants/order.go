@@ -76,7 +76,7 @@ func runMutants() []mutant {
 			changes: []change{{"if head != nil && t.row.Lane != 0 && t.row.Lane == head.row.Lane {", "if false {"}},
 		},
 		{
-			name: "a run goes on after a failure", file: "outbox/lanes.go", suite: on("^TestMessagesOfAKeyRunInOrder$/^sqlite$"), says: `runs out of order`,
+			name: "a run goes on after a failure", file: "outbox/runs.go", suite: on("^TestMessagesOfAKeyRunInOrder$/^sqlite$"), says: `runs out of order`,
 			changes: []change{{"!m.passed || w.run.stopping", "w.run.stopping"}},
 		},
 		{

@@ -1,0 +1,66 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+func breakerCases() []testCase {
+	return []testCase{
+		{"runs of the window open a breaker", breakerOpens},
+		{"one process probes, and waits for longer each time", breakerProbes},
+	}
+}
+
+func breakerConfig() bus.BreakerConfig {
+	return bus.BreakerConfig{Min: 10, Ratio: 0.5, Window: 10 * time.Second, Cooldown: 4 * time.Second}
+}
+
+func (k *kit) countRuns(done, failed int64) store.Breaker {
+	k.Helper()
+	b, err := k.store.CountRuns(k.ctx, k.db, "c", breakerConfig(), done, failed)
+	k.must("count runs", err)
+	return b
+}
+
+func breakerOpens(k *kit) {
+	k.countRuns(0, 9) // too few
+	k.pass(11 * time.Second)
+	k.countRuns(8, 7) // less than half, since those before are forgotten
+	k.pass(6 * time.Second)
+	if b := k.countRuns(0, 0); b.Open() || !b.Troubled() {
+		k.Errorf("breaker: got %+v, want it closed, with failures", b)
+	}
+	k.pass(time.Second)
+	b := k.countRuns(0, 1)
+	equal(k, "open, at, until", []string{span(b.OpenedAt.Time), span(b.OpenUntil.Time)}, []string{k.now(), k.in(4 * time.Second)})
+	again := k.countRuns(100, 0)
+	equal(k, "what comes later", span(again.OpenUntil.Time), span(b.OpenUntil.Time))
+	k.must("close", k.store.CloseBreaker(k.ctx, k.db, "c"))
+	rows, err := k.store.Breakers(k.ctx, k.db, []string{"c", "other"})
+	k.must("read", err)
+	if len(rows) != 1 || rows[0].Open() || rows[0].Troubled() {
+		k.Errorf("breakers: got %+v, want one, closed and without failures", rows)
+	}
+}
+
+func breakerProbes(k *kit) {
+	b := k.countRuns(0, 10)
+	for _, wait := range []time.Duration{4, 8, 16} {
+		if won, err := k.store.TakeProbe(k.ctx, k.db, b, breakerConfig()); won || err != nil {
+			k.Errorf("probe before its time: got %t, error %v, want false", won, err)
+		}
+		k.pass(wait * time.Second)
+		for _, want := range []bool{true, false} {
+			won, err := k.store.TakeProbe(k.ctx, k.db, b, breakerConfig())
+			k.must("take the probe", err)
+			equal(k, "won", won, want)
+		}
+		rows, err := k.store.Breakers(k.ctx, k.db, []string{"c"})
+		k.must("read", err)
+		b = rows[0]
+		equal(k, "open until", span(b.OpenUntil.Time), k.in(2*wait*time.Second))
+	}
+}
