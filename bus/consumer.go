@@ -162,6 +162,8 @@ type ConsumerConfig struct {
 	Rate      int
 	RatePer   time.Duration
 	RateBurst int
+	// Ageing is the head start that a level of priority is worth. Zero is no priorities.
+	Ageing time.Duration
 	// Breaker stops the consumer in all processes when too many of its runs fail. Nil is none.
 	Breaker *BreakerConfig
 	// Ordered says that messages of one key run in order, and what a poisoned one does to

@@ -42,6 +42,9 @@ type Message struct {
 	// OrderKey is what ordered consumers go by: see [Ordered] and outbox.Key. An event has
 	// its stream. It is empty where none of the consumers is ordered.
 	OrderKey string
+	// Priority has the message come before others of the same consumer: see [Priorities]. It
+	// is used on the produce side.
+	Priority Priority
 	// Event is where the event that the message delivers stands in the event
 	// log. It is nil for a message that was produced, rather than appended.
 	Event *Event

@@ -60,6 +60,9 @@ func (c *Consumer) validateOrder() {
 	if c.Ordered() && c.config.BatchSize > 0 {
 		c.mistake("Ordered is for consumers of single messages")
 	}
+	if c.Ordered() && c.Prioritizes() {
+		c.mistake("Ordered and Priorities do not go together")
+	}
 }
 
 // Key gives a message the key that its payload has, unless it has one, and reports when an

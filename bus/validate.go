@@ -80,6 +80,8 @@ func (m *Message) check(maxPayload int) error {
 		return fmt.Errorf("%w: give a delay or an instant, not both", ErrBadOption)
 	case m.InsertID == "" && (m.Replace || m.UniqueFor != 0):
 		return fmt.Errorf("%w: what replaces others, or stays unique, needs an insert id", ErrBadOption)
+	case m.Priority > Urgent:
+		return fmt.Errorf("%w: priority %d, Normal, High and Urgent are allowed", ErrBadOption, m.Priority)
 	case m.UniqueFor < 0:
 		return fmt.Errorf("%w: unique for %s, more than 0 is allowed", ErrBadOption, m.UniqueFor)
 	case m.MaxPostponed < 0 || m.MaxPostponed > 0 && !m.Replace:

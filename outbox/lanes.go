@@ -47,13 +47,13 @@ type lanes struct {
 	last   int64     // the rank of the newest message that was seen
 }
 
-// ordersOf reports where a consumer cannot be ordered.
+// ordersOf reports where a consumer cannot have an order, nor priorities.
 func ordersOf(c bus.Consumer, s *store.Store) error {
-	if !c.Ordered() {
+	if !c.Ordered() && !c.Prioritizes() {
 		return nil
 	}
 	if err := s.Orders(); err != nil {
-		return fmt.Errorf("outbox: consumer %q: Ordered: %w", c.Name(), err)
+		return fmt.Errorf("outbox: consumer %q: %w", c.Name(), err)
 	}
 	return nil
 }

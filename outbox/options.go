@@ -98,6 +98,12 @@ func Key(key string) Option {
 	}
 }
 
+// Priority has the message come before others that are due, where the consumer goes by that: see
+// bus.Priorities. Other consumers pay no attention to it.
+func Priority(p bus.Priority) Option {
+	return func(m *bus.Message) error { m.Priority = p; return nil }
+}
+
 // Header adds a header. Headers travel with the message to every consumer. All
 // of a message have at most 8 KiB, and each needs a name. Names
 // that begin with "asyncmonolith-" are the library's: forward them, but make up

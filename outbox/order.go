@@ -83,9 +83,9 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 }
 
 // apart leaves a consumer with a rate alone in its claim, which is for what the rate allows,
-// and so messages with keys, which are claimed in another way. Each has its turn.
+// and so messages with keys or priorities, which are claimed in other ways. Each has its turn.
 func apart(parts []part) []part {
-	alone := func(p part) bool { return p.rate != nil || p.lanes != nil }
+	alone := func(p part) bool { return p.rate != nil || p.lanes != nil || p.Prioritizes() }
 	if len(parts) > 0 && alone(parts[0]) {
 		return parts[:1]
 	}
@@ -202,7 +202,7 @@ func deal(parts []part, budget int) {
 }
 
 func (d *dispatcher) writeOrderLocked(parts []part, maxBytes int, now time.Time) order {
-	o := order{request: store.ClaimRequest{Select: store.Clean, MaxBytes: max(maxBytes, 0), Rate: parts[0].rate}}
+	o := order{request: store.ClaimRequest{Select: store.Clean, MaxBytes: max(maxBytes, 0), Rate: parts[0].rate, Ageing: parts[0].settings.Ageing}}
 	d.asked += o.request.MaxBytes
 	for _, p := range parts {
 		if p.asked == 0 {

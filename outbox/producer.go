@@ -385,6 +385,9 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 			if row.ConsumerType, row.OrderKey = consumer.Name(), ""; consumer.Ordered() {
 				row.OrderKey = m.OrderKey
 			}
+			if row.Priority = 0; consumer.Prioritizes() {
+				row.Priority = int(m.Priority)
+			}
 			if m.InsertID != "" {
 				row.FormerConsumers = consumer.Names()[1:]
 			}

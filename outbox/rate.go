@@ -19,8 +19,8 @@ func rateOf(consumer string, settings bus.ConsumerConfig) *store.Rate {
 	return &store.Rate{Name: consumer, N: settings.Rate, Per: settings.RatePer, Burst: settings.RateBurst}
 }
 
-// ofRate has a request ask for what is due first, when that is of a consumer with a rate, and
-// else for nothing of such.
+// ofRate has a request ask for what is due first, when that is of a consumer with a rate or
+// priorities, and else for nothing of such.
 func (d *dispatcher) ofRate(request *store.ClaimRequest, probe store.Probe) {
 	first := 0
 	for i := range probe.First {
@@ -29,9 +29,10 @@ func (d *dispatcher) ofRate(request *store.ClaimRequest, probe store.Probe) {
 		}
 	}
 	c := d.byName[request.Wants[first].Consumer]
-	request.Rate = c.rate
+	request.Rate, request.Ageing = c.rate, c.settings.Ageing
+	alone := func(c *consumer) bool { return c.rate != nil || c.Prioritizes() }
 	request.Wants = slices.DeleteFunc(request.Wants, func(w store.Want) bool {
 		other := d.byName[w.Consumer]
-		return c.rate != nil && other != c || c.rate == nil && other.rate != nil
+		return alone(c) && other != c || !alone(c) && alone(other)
 	})
 }

@@ -138,6 +138,23 @@ func Rated(charge func(context.Context, OrderPlaced) error) []bus.Consumer {
 	}
 }
 
+// Hurry produces a reminder that comes before others.
+func Hurry(ctx context.Context, db bun.IDB, producer *outbox.Producer, order string) error {
+	// snippet: priority
+	_, err := producer.Produce(ctx, db, ReminderDue{OrderID: order}, outbox.Priority(bus.Urgent))
+	// end
+	return err
+}
+
+// Prioritized are consumers that run what is urgent first.
+func Prioritized(remind func(context.Context, ReminderDue) error) []bus.Consumer {
+	return []bus.Consumer{
+		// snippet: priorities
+		bus.Consume("send-reminder", remind, bus.Priorities(5*time.Minute)),
+		// end
+	}
+}
+
 // Broken are consumers that stop while most of what they do fails.
 func Broken(charge func(context.Context, OrderPlaced) error) []bus.Consumer {
 	return []bus.Consumer{

@@ -57,6 +57,23 @@ func TestFlowOfTheGuide(t *testing.T) {
 	}
 }
 
+func TestUrgentRemindersOfTheGuideComeFirst(t *testing.T) {
+	db := openMemory(t)
+	var sent []string
+	kit := bustest.NewKit(t, db, guide.Prioritized(func(_ context.Context, r guide.ReminderDue) error {
+		sent = append(sent, r.OrderID)
+		return nil
+	})...)
+	kit.Produce(guide.ReminderDue{OrderID: "o-1"})
+	if err := guide.Hurry(kit.Context(), db, kit.Producer, "o-2"); err != nil {
+		t.Fatal(err)
+	}
+	kit.DrainUntilIdle()
+	if strings.Join(sent, " ") != "o-2 o-1" {
+		t.Errorf("got %v, want the urgent one first", sent)
+	}
+}
+
 func TestOrderedConsumersOfTheGuideRunInOrder(t *testing.T) {
 	var synced, audited []string
 	note := func(list *[]string) func(context.Context, guide.AddressChanged) error {

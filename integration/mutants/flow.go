@@ -47,6 +47,25 @@ func flowMutants() []mutant {
 	}
 }
 
+// priorityMutants break what comes first.
+func priorityMutants() []mutant {
+	on := func(tests string) suite { return suite{pkg: inOutbox, tests: tests} }
+	return []mutant{
+		{
+			name: "what is urgent goes before everything", file: "internal/store/dialect/pick.go", suite: on("^TestHigherPrioritiesComeFirst$/^sqlite$"), says: `want \[urgent x 10 old x 5`,
+			changes: []change{{"* r.Ageing)", "* time.Hour)"}},
+		},
+		{
+			name: "a priority counts among what is found anyway", file: "internal/store/postgres/claim.go", suite: on("^TestHigherPrioritiesComeFirst$/^postgres$"), says: `want \[urgent x 10 old x 5`,
+			changes: []change{{"picks = append(picks, prior...)", "_ = prior"}},
+		},
+		{
+			name: "what has a priority moves the cursor", file: "internal/store/dialect/pick.go", suite: on("^TestHigherPrioritiesComeFirst$/^sqlite$"), says: `want \[urgent x 10 old x 5`,
+			changes: []change{{"if c.Found[p.Want]++; p.Priority > 0 {", "if c.Found[p.Want]++; p.Priority > 9 {"}},
+		},
+	}
+}
+
 // breakerMutants break what stops a consumer everywhere.
 func breakerMutants() []mutant {
 	on := func(tests string) suite { return suite{pkg: inOutbox, tests: tests} }

@@ -74,7 +74,7 @@ func chunks(rows []dialect.NewMessage) (all [][]dialect.NewMessage) {
 	for _, chunk := range dialect.Cut(rows, dialect.InsertBytes, func(row dialect.NewMessage) int { return len(row.Payload) + len(row.Headers) }) {
 		for len(chunk) > 0 {
 			n := 1
-			for n < len(chunk) && chunk[n].Replace == chunk[0].Replace && chunk[n].MaxPostponed == chunk[0].MaxPostponed && (chunk[n].OrderKey != "") == (chunk[0].OrderKey != "") && (chunk[n].UniqueFor > 0) == (chunk[0].UniqueFor > 0) {
+			for n < len(chunk) && chunk[n].Replace == chunk[0].Replace && chunk[n].MaxPostponed == chunk[0].MaxPostponed && (chunk[n].OrderKey != "") == (chunk[0].OrderKey != "") && (chunk[n].Priority > 0) == (chunk[0].Priority > 0) && (chunk[n].UniqueFor > 0) == (chunk[0].UniqueFor > 0) {
 				n++
 			}
 			all, chunk = append(all, chunk[:n]), chunk[n:]
@@ -89,7 +89,7 @@ func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []dialect.NewM
 			return err
 		}
 	}
-	if rows[0].OrderKey != "" {
+	if rows[0].OrderKey != "" || rows[0].Priority > 0 {
 		if err := s.Orders(); err != nil {
 			return err
 		}

@@ -118,7 +118,8 @@ type Direct interface {
 	// Usable asks the transaction whether it could still commit: its connection stands,
 	// and no statement has aborted it.
 	Usable(ctx context.Context, tx bun.IDB) bool
-	// Orders is an error, an errors.ErrUnsupported, where messages have no order of keys.
+	// Orders is an error, an errors.ErrUnsupported, where messages have no order by keys, nor
+	// priorities.
 	Orders() error
 	// Supersedes is an error, an errors.ErrUnsupported, where pending messages cannot be
 	// replaced, nor insert ids stay taken.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/uptrace/bun"
 )
@@ -21,10 +22,11 @@ const maxReferred = 2 << 20
 // Pick is a message that was found and locked, before it is claimed. Its payload,
 // headers and errors are missing when they are larger than inlinePayload together.
 type Pick struct {
-	Want    int `bun:"i"`
-	Size    int `bun:"size"` // of payload, headers and errors
-	Text    int `bun:"text"` // of the payload
-	Message `bun:",extend"`
+	Want     int `bun:"i"`
+	Size     int `bun:"size"`     // of payload, headers and errors
+	Text     int `bun:"text"`     // of the payload
+	Priority int `bun:"priority"` // where the request has regard to that
+	Message  `bun:",extend"`
 }
 
 // bytes is what a pick brings along once it is claimed.
@@ -43,10 +45,8 @@ func (p *Pick) bytes() int {
 // Limit, and notes how far each want has come.
 func (r ClaimRequest) Trim(picks []Pick) (Claim, []Pick) {
 	n := len(r.Wants)
-	if n > 1 {
-		slices.SortFunc(picks, func(a, b Pick) int {
-			return cmp.Or(a.AvailableAfter.Compare(b.AvailableAfter.Time), cmp.Compare(a.ID, b.ID))
-		})
+	if n > 1 || r.Ageing > 0 {
+		picks = r.order(picks)
 	}
 	c := Claim{Found: make([]int, n), Last: make([]Position, n)}
 	size := 0
@@ -56,12 +56,36 @@ func (r ClaimRequest) Trim(picks []Pick) (Claim, []Pick) {
 			c.Cut = true
 			return c, picks[:i]
 		}
+		if c.Found[p.Want]++; p.Priority > 0 { // it need not be the first that is due
+			continue
+		}
 		at := Position{At: p.AvailableAfter.Time, ID: p.ID}
-		if c.Found[p.Want]++; c.Found[p.Want] == 1 || c.Last[p.Want].Before(at) {
+		if c.Last[p.Want].Before(at) {
 			c.Last[p.Want] = at
 		}
 	}
 	return c, picks
+}
+
+// Levels are the priorities above the normal one, the highest first.
+const Levels = "2, 1"
+
+// order sorts picks by how long they have been due, with the head start of their priority. What
+// was found by its priority as well comes once.
+func (r ClaimRequest) order(picks []Pick) []Pick {
+	due := func(p Pick) time.Time { return p.AvailableAfter.Add(-time.Duration(p.Priority) * r.Ageing) }
+	slices.SortFunc(picks, func(a, b Pick) int {
+		return cmp.Or(due(a).Compare(due(b)), cmp.Compare(a.ID, b.ID))
+	})
+	if r.Ageing == 0 {
+		return picks
+	}
+	seen := make(map[int64]bool, len(picks)) // what has a priority stands before itself without
+	return slices.DeleteFunc(picks, func(p Pick) bool {
+		again := seen[p.ID]
+		seen[p.ID] = true
+		return again
+	})
 }
 
 // PickedIDs lists the ids of picks, in their order.

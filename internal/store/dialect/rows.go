@@ -135,6 +135,9 @@ type ClaimRequest struct {
 	// MaxBytes bounds the payloads, events, headers and errors claimed; the first
 	// message is always taken.
 	MaxBytes int
+	// Ageing is the head start that a level of priority is worth. All wants are of one consumer
+	// then. Zero is no regard to priorities.
+	Ageing time.Duration
 	// Lanes asks for messages with keys instead, of one consumer.
 	Lanes *Lanes
 	// Stuck are where to look for messages with keys when no others were found, unless Select

@@ -34,6 +34,8 @@ type NewMessage struct {
 	// of the key; zero is behind those that there are.
 	OrderKey string
 	Rank     int64
+	// Priority is above 0 of a message that comes before others of its consumer. It has no key.
+	Priority int
 	// CreatedAt is when the first message was created in whose place this one is; zero is now.
 	CreatedAt time.Time
 	// Crashes are those of that message.
@@ -63,12 +65,16 @@ func (row *NewMessage) TakePlace(old Superseded) {
 func (row NewMessage) Key() PendingKey { return PendingKey{row.InsertID, row.ConsumerType} }
 
 // InsertMessages writes messages as a list of values; these are the values. All rows have a
-// key, or none has.
+// key, or all a priority, or none has either.
 func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement string, values []any) {
 	columns, row := "", "(?, ?, ?, ?, ?, ?, ?, ?)"
 	keyed := len(rows) > 0 && rows[0].OrderKey != ""
 	if keyed {
 		columns, row = ", crashes, order_key, lane, rank", fmt.Sprintf("(?, ?, ?, ?, ?, ?, ?, ?, %d, ?, ?, ?)", hidden)
+	}
+	priority := !keyed && len(rows) > 0 && rows[0].Priority > 0
+	if priority {
+		columns, row = ", priority", "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
 	}
 	values = make([]any, 0, 8*len(rows))
 	for _, row := range rows {
@@ -84,6 +90,9 @@ func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement
 			available = n.After(ctx, row.Delay)
 		}
 		values = append(values, row.MessageID, row.ConsumerType, row.PayloadType, row.Payload, bun.NullZero(row.Headers), bun.NullZero(row.InsertID), bun.Safe(created), bun.Safe(available))
+		if priority {
+			values = append(values, row.Priority)
+		}
 		if keyed {
 			values = append(values, row.OrderKey, Lane(row.OrderKey), n.rankOf(row))
 		}

@@ -72,9 +72,9 @@ func (m *database) Supersedes() error {
 	return fmt.Errorf("to replace pending messages, or keep insert ids taken, needs PostgreSQL or SQLite: %w", errors.ErrUnsupported)
 }
 
-// Orders is an error: the index of messages has no part for those with keys.
+// Orders is an error: the index of messages has no part for those with keys or priorities.
 func (m *database) Orders() error {
-	return fmt.Errorf("messages in the order of their keys need PostgreSQL or SQLite: %w", errors.ErrUnsupported)
+	return fmt.Errorf("messages by their keys or priorities need PostgreSQL or SQLite: %w", errors.ErrUnsupported)
 }
 
 func (m *database) Ranks(context.Context, bun.IDB, int) ([]int64, error) { return nil, m.Orders() }

@@ -23,6 +23,18 @@ CROSS JOIN LATERAL (
   ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m
 WHERE w.consumer NOT IN (` + dialect.PausedNames + `)`
 
+// pickPriorSQL locks what is due of the higher priorities. It is immutable.
+var pickPriorSQL = `
+SELECT w.i, m.*
+FROM unnest(?::int[], ?::text[], ?::text[], ?::int[]) w(i, consumer, payload, n)
+CROSS JOIN unnest(ARRAY[` + dialect.Levels + `]) l(priority)
+CROSS JOIN LATERAL (
+  SELECT ` + dialect.PickColumns("octet_length(%s)") + `, m.priority FROM {messages} m
+  WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.priority = l.priority AND m.priority > 0 AND m.crashes = 0 AND m.available_after <= {now}
+    AND m.id NOT IN (` + heldSQL + `)
+  ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m
+WHERE w.consumer NOT IN (` + dialect.PausedNames + `)`
+
 // pickCrashedSQL does so for messages that have crashed. It is immutable.
 var pickCrashedSQL = `
 SELECT 0 AS i, ` + dialect.PickColumns("octet_length(%s)") + ` FROM {messages} m
@@ -46,7 +58,11 @@ func (p *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest
 	if r.Select != dialect.Clean {
 		pick = p.pickCrashed
 	}
-	err = p.on(ctx, db, []*fixed{pick, p.record}, func(s session) error {
+	statements := []*fixed{pick, p.record}
+	if r.Ageing > 0 {
+		statements = append(statements, p.pickPrior)
+	}
+	err = p.on(ctx, db, statements, func(s session) error {
 		return s.inTx(ctx, beginSQL, func() error {
 			rated, err := p.Rated(ctx, s.IDB, r)
 			if err != nil {
@@ -57,6 +73,11 @@ func (p *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest
 				if err := s.run(ctx, pick, pickValues(rated.ClaimRequest)...).Scan(ctx, &picks); err != nil {
 					return fmt.Errorf("pick: %w", err)
 				}
+				prior, err := s.pickByPriority(ctx, rated.ClaimRequest)
+				if err != nil {
+					return fmt.Errorf("pick by priority: %w", err)
+				}
+				picks = append(picks, prior...)
 			}
 			if c, picks = rated.Trim(picks); len(picks) == 0 {
 				return nil
@@ -71,6 +92,16 @@ func (p *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest
 		return dialect.Claim{}, err
 	}
 	return c, nil
+}
+
+// pickByPriority locks what comes before its turn.
+func (s session) pickByPriority(ctx context.Context, r dialect.ClaimRequest) (picks []dialect.Pick, err error) {
+	if r.Ageing == 0 || r.Select != dialect.Clean {
+		return nil, nil
+	}
+	w := columnsOf(r.Wants)
+	err = s.run(ctx, s.pickPrior, pgdialect.Array(w.indexes), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads), pgdialect.Array(w.limits)).Scan(ctx, &picks)
+	return picks, err
 }
 
 // recordClaim claims those picks that are still free.

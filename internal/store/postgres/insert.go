@@ -25,7 +25,7 @@ FROM (SELECT ? AS id, ? AS consumer, ? AS kind, ? AS payload, ? AS headers, ? AS
 const fewRows = 6
 
 func (p *database) insertQuery(ctx context.Context, db bun.IDB, rows []dialect.NewMessage, suffix string) *bun.RawQuery {
-	if len(rows) <= fewRows {
+	if len(rows) <= fewRows || rows[0].Priority > 0 {
 		statement, values := p.InsertMessages(ctx, rows)
 		return p.Query(ctx, db, statement+suffix, values...)
 	}
@@ -120,6 +120,9 @@ func (p *database) Replace(ctx context.Context, db bun.IDB, rows []dialect.NewMe
 	replace := dialect.WithoutLanes(replaceSQL)
 	if rows[0].OrderKey != "" {
 		replace = dialect.WithLanes(replaceSQL)
+	}
+	if rows[0].Priority > 0 {
+		replace = strings.Replace(replace, "SET id = DEFAULT,", "SET id = DEFAULT, priority = EXCLUDED.priority,", 1)
 	}
 	_, err := p.Query(ctx, db, statement+replace, append(values, bun.Safe(due))...).Exec(ctx)
 	return err

@@ -25,6 +25,7 @@ type database struct {
 	pick, pickCrashed, record, finish, settle, settleFree, extend, probe, probeDue *fixed
 
 	// Those for messages with keys. Lanes are dialect's, by their text.
+	pickPrior                                                      *fixed // by priority
 	settleLanes, settleLanesFree, heads, headsRenamed, recordLanes *fixed
 	lanes                                                          map[string]*fixed
 }
@@ -36,6 +37,7 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 	p.plans.of = make(map[any]map[string]bool)
 	p.pick, p.pickCrashed, p.record = p.fix("pick", pickSQL), p.fix("pick_crashed", pickCrashedSQL), p.fix("record", recordSQL)
 	p.finish, p.settle, p.settleFree = p.fix("finish", finishSQL), p.fix("settle", dialect.WithoutLanes(settleSQL)), p.fix("settle_free", dialect.WithoutLanes(settleFreeSQL))
+	p.pickPrior = p.fix("pick_prior", pickPriorSQL)
 	p.lanes = map[string]*fixed{dialect.ProposeSQL: p.fix("propose", dialect.ProposeSQL), dialect.EdgeSQL: p.fix("edge", dialect.EdgeSQL)}
 	p.heads, p.headsRenamed, p.recordLanes = p.fix("heads", headsSQL("")), p.fix("heads_renamed", headsSQL(dialect.Renamed)), p.fix("record_lanes", recordLanesSQL)
 	p.settleLanes, p.settleLanesFree = p.fix("settle_lanes", dialect.WithLanes(settleSQL)), p.fix("settle_lanes_free", dialect.WithLanes(settleFreeSQL))

@@ -18,6 +18,13 @@ WHERE m.consumer_type = ? AND m.payload_type = ? AND m.crashes = 0 AND m.availab
   AND NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)
 ORDER BY m.available_after, m.id LIMIT ?`
 
+// pickPriorSQL finds what is due of a higher priority. It is immutable.
+var pickPriorSQL = `
+SELECT ? AS i, ` + dialect.PickColumns("length(CAST(%s AS BLOB))") + `, m.priority FROM (SELECT value AS priority FROM json_each('[` + dialect.Levels + `]')) l JOIN {messages} m ON m.id IN (
+  SELECT h.id FROM {messages} h WHERE h.consumer_type = ? AND h.payload_type = ? AND h.priority = l.priority AND h.priority > 0 AND h.crashes = 0
+    AND h.available_after <= {now} AND h.id NOT IN (` + heldSQL + `) ORDER BY h.available_after, h.id LIMIT ?)
+WHERE NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)`
+
 // pickCrashedSQL does so for messages that have crashed. It is immutable.
 var pickCrashedSQL = `
 SELECT 0 AS i, ` + dialect.PickColumns("length(CAST(%s AS BLOB))") + ` FROM {messages} m
@@ -135,6 +142,14 @@ func (s *database) pick(ctx context.Context, tx bun.IDB, r dialect.ClaimRequest)
 			return nil, err
 		}
 		all = append(all, picks...)
+		if r.Ageing == 0 {
+			continue
+		}
+		var prior []dialect.Pick
+		if err := s.Query(ctx, tx, pickPriorSQL, i, w.Consumer, w.Payload, w.Limit, w.Consumer).Scan(ctx, &prior); err != nil {
+			return nil, err
+		}
+		all = append(all, prior...)
 	}
 	return all, nil
 }

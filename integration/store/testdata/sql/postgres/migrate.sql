@@ -328,6 +328,15 @@ CREATE TABLE "app_message_breakers" (
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (7, CURRENT_TIMESTAMP);
 
+-- Messages that come before others of their consumer: NULL is the normal priority. They are in
+-- the other index as well.
+ALTER TABLE "app_consumer_messages" ADD priority smallint;
+
+CREATE INDEX "app_consumer_messages_prior" ON "app_consumer_messages" (consumer_type, payload_type, priority, available_after, id) WHERE crashes = 0 AND priority > 0;
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (8, CURRENT_TIMESTAMP);
+
 COMMIT;
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
