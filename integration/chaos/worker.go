@@ -41,6 +41,10 @@ type WorkerConfig struct {
 	Grouped []string // those of Tx that share transactions
 	Ordered []string // those that run the jobs of a key in order
 	Skips   []string // those of Ordered that skip what is poisoned
+	Limited []string // those of which Limit run at once, in all processes together
+	Limit   int
+	Rated   []string // those of which Rate start in a second, in all processes together
+	Rate    int
 	Lease   time.Duration
 	Drain   time.Duration
 	Handler int // the Concurrency; zero for the default
@@ -208,10 +212,10 @@ func NewRegistry(recorder *Recorder, config WorkerConfig) (*bus.Registry, error)
 	for _, name := range config.Plain {
 		consumers = append(consumers, bus.Consume(name, func(ctx context.Context, job Job) error {
 			return recorder.run(ctx, job, nil)
-		}, config.order(name)...))
+		}, config.flow(name)...))
 	}
 	for _, name := range config.Tx {
-		options := config.order(name)
+		options := config.flow(name)
 		if slices.Contains(config.Grouped, name) {
 			options = append(options, outbox.GroupCommit(20))
 		}
@@ -228,9 +232,13 @@ func NewRegistry(recorder *Recorder, config WorkerConfig) (*bus.Registry, error)
 	return bus.NewRegistry(consumers...)
 }
 
-// order is the option of a consumer that runs in order.
-func (config WorkerConfig) order(name string) []bus.ConsumerOption {
+// flow are the options of a consumer that runs in order, or is bounded over all processes.
+func (config WorkerConfig) flow(name string) []bus.ConsumerOption {
 	switch {
+	case slices.Contains(config.Limited, name):
+		return []bus.ConsumerOption{bus.LimitShared("limit", config.Limit)}
+	case slices.Contains(config.Rated, name):
+		return []bus.ConsumerOption{bus.Rate(config.Rate, time.Second, RateBurst)}
 	case slices.Contains(config.Skips, name):
 		return []bus.ConsumerOption{bus.Ordered(bus.SkipPoisoned)}
 	case slices.Contains(config.Ordered, name):
@@ -238,6 +246,9 @@ func (config WorkerConfig) order(name string) []bus.ConsumerOption {
 	}
 	return nil
 }
+
+// RateBurst is the burst of consumers with a rate.
+const RateBurst = 20
 
 // Lenient has jobs be done from now on that halt.
 func Lenient(dir string) error { return os.WriteFile(filepath.Join(dir, lenient), nil, 0o600) }

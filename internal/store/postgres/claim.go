@@ -63,7 +63,11 @@ func (p *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest
 		statements = append(statements, p.pickPrior)
 	}
 	err = p.on(ctx, db, statements, func(s session) error {
-		return s.inTx(ctx, beginSQL, func() error {
+		begin := beginSQL
+		if r.Rate != nil {
+			begin = beginSharedSQL
+		}
+		return s.inTx(ctx, begin, func() error {
 			rated, err := p.Rated(ctx, s.IDB, r)
 			if err != nil {
 				return err

@@ -11,7 +11,7 @@ import (
 
 // beginLanesSQL leaves the planner no choice: with statistics that are out of date it would
 // sort all messages of a consumer to find the first.
-const beginLanesSQL = beginSQL + `; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL max_parallel_workers_per_gather = 0`
+const beginLanesSQL = beginSharedSQL + `; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL max_parallel_workers_per_gather = 0`
 
 // headsSQL reads the first messages of lanes, by one look into the index for each.
 func headsSQL(renamed string) string {

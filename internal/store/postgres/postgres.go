@@ -73,6 +73,10 @@ const preambleSQL = `SELECT set_config('idle_in_transaction_session_timeout', '5
 const beginSQL = `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '5s'; SET LOCAL statement_timeout = '5s';
 	SET LOCAL work_mem = '16MB'; SET LOCAL jit = off; SET LOCAL plan_cache_mode = force_generic_plan`
 
+// beginSharedSQL is for claims that others have to wait for: a process that is stopped in the
+// middle of one holds them up for no longer than that.
+const beginSharedSQL = beginSQL + `; SET LOCAL idle_in_transaction_session_timeout = '1s'`
+
 // notifySQL does not wait for the disk: a crash that loses a notification ends the
 // connections of those it was for. That also keeps short the one lock which all
 // transactions of a server that notify hold while they commit.
