@@ -28,8 +28,9 @@ const (
 // together, in the order in which they were produced: if one produce was committed before
 // another began, or came before it in one transaction, no run of the later message begins
 // before the earlier is done, discarded, cancelled, or poisoned with [SkipPoisoned]. Messages
-// of concurrent produces run in any order, but never two at once. While a message waits for
-// its next attempt, so do those behind it.
+// of concurrent produces run in any order, but never two at once, other than a handler that
+// ignores the end of its context. While a message waits for its next attempt, so do those
+// behind it.
 //
 // The key is that of outbox.Key, or what the payload's OrderKey returns; without one Produce
 // fails with [ErrNoKey]. Consumers that are not ordered pay no attention to it.
@@ -91,7 +92,7 @@ func (r *Registry) key(m *Message, c Consumer) (err error) {
 	switch {
 	case m.OrderKey == "":
 		return fmt.Errorf("%w: consumer %q is ordered: give outbox.Key, or have the payload a method OrderKey", ErrNoKey, c.name)
-	case !m.Replace && (m.Delay > 0 || !m.AvailableAt.IsZero()):
+	case m.MaxPostponed == 0 && (m.Delay > 0 || !m.AvailableAt.IsZero()):
 		return fmt.Errorf("%w: consumer %q is ordered: a message that waits would hold up its key", ErrBadOption, c.name)
 	}
 	return limits.CheckKey("key", m.OrderKey)

@@ -25,6 +25,7 @@ type order struct {
 	parts   []part // of the wants of the request, in their order
 	acquits bool   // what runs solo no longer does
 	woken   int    // announced commits so far
+	began   time.Time
 }
 
 // part is what an order asks for on behalf of one consumer.
@@ -36,13 +37,18 @@ type part struct {
 	wakeups int // of the consumer, or the lanes, by then
 }
 
-// lanes are those of a claim, if it brought messages with keys.
-func (o order) lanes(c store.Claim) *lanes {
+// lanesOf are those of a claim, if it brought messages with keys.
+func (d *dispatcher) lanesOf(c store.Claim) *lanes {
 	if len(c.Messages) == 0 || c.Messages[0].Lane == 0 {
 		return nil
 	}
-	if len(o.parts) > 0 {
-		return o.parts[0].lanes
+	name := c.Messages[0].ConsumerType
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.byName[name].lanes {
+		if l.Name == name {
+			return l
+		}
 	}
 	return nil
 }
@@ -64,6 +70,7 @@ func (d *dispatcher) nextClaim(last order, rest time.Time) (order, bool) {
 			continue
 		}
 		if o, ok := d.orderLocked(now); ok {
+			o.began = now
 			if o.woken = d.woken; o.request.Select == store.Clean {
 				d.paceTo = now.Add(pace)
 			}
@@ -180,6 +187,9 @@ func (d *dispatcher) failed(o order, slow, outage bool, now time.Time) (apart bo
 		return true
 	}
 	c := o.parts[0].consumer
+	if l := o.parts[0].lanes; l != nil && slow {
+		l.failed(now)
+	}
 	c.notBefore = now.Add(min(minPostponed<<min(c.failures, 10), maxPostponed))
 	c.failures++
 	for _, want := range c.wants {

@@ -16,10 +16,14 @@ const (
 	// known how long they take.
 	maxRun   = 250 * time.Millisecond
 	firstRun = 50
-	// Looks from the very beginning take no more than a part of the time: half of it while
-	// there is something to run that was passed over, and else a tenth.
-	rescanWaiting, rescanElse = 1, 9
-	leastRescan               = time.Second
+	// Looks at everything, and from the very beginning on, take one part in so many of the time.
+	scanShare   = 10
+	laneSweeps  = 20
+	leastSweep  = time.Second
+	longestWait = 10 * time.Second // between looks at everything, however long they take
+	// widestLook is the most messages that a look is at: each is at twice as many as the one
+	// before, while they do not find enough.
+	widestLook = 4000
 	// lateRanks is how far behind the newest message a look for expected ones begins, since
 	// they are not committed in the order of their ranks.
 	lateRanks = 256
@@ -27,6 +31,10 @@ const (
 
 // lanes is what the dispatcher keeps of the messages with keys of one consumer, under one of
 // its names. All of it is guarded by dispatcher.mu.
+//
+// A scan looks at one part of the messages after the other, in the order of their ranks, for as
+// long as it does not find enough to take. It begins at the floor, below which nothing was
+// found, or if scans of everything take too long, at the tail, where the last one ended.
 type lanes struct {
 	store.Source
 	of        *consumer
@@ -34,17 +42,23 @@ type lanes struct {
 	wakeups   int
 	notBefore time.Time
 	stuck     bool    // some have crashed
-	left      bool    // the last claim has seen messages that it did not take
+	left      bool    // the last claims have seen messages that they did not take
 	deep      []int64 // lanes that may have more
 	cursor    int64
+	barren    bool // the last look brought nothing
+	wide      int  // so many messages the next look is at, since the last did not find enough
 
-	floor  int64     // the rank behind which a scan begins, most of the time
-	hint   int64     // a scan has come so far
-	passed bool      // ... past messages that may run soon
-	began  time.Time // when the scan did
-	rescan time.Time // when the next may begin
-	swept  time.Time // when one has begun at the very beginning
-	last   int64     // the rank of the newest message that was seen
+	floor, tail int64
+	scanning    bool
+	heeded      int           // the wakeups that looks at the tail have followed
+	hint        int64         // so far the scan has come
+	whole       bool          // it has begun at the floor
+	sweeping    bool          // ... or at the very beginning
+	spent       time.Duration // on looks of the scan that did not find enough
+	again       bool          // another of everything is wanted
+	nextWhole   time.Time     // when that may begin
+	nextSweep   time.Time
+	last        int64 // the rank of the newest message that was seen
 }
 
 // ordersOf reports where a consumer cannot have an order, nor priorities.
@@ -72,16 +86,30 @@ func (l *lanes) activate() { l.active, l.wakeups = true, l.wakeups+1 }
 
 // request asks for so many messages.
 func (l *lanes) request(now time.Time, limit int) *store.Lanes {
-	if l.hint <= l.floor || !now.Before(l.rescan) {
-		l.began, l.passed = now, false
-		if now.Sub(l.swept) >= leastRescan {
-			l.swept, l.floor = now, 0
-		}
-		l.hint = l.floor
+	if !l.scanning {
+		l.begin(now)
 	}
+	hint := l.hint
+	if l.heeded != l.wakeups && l.whole { // what is new does not wait for the end of the scan
+		hint = max(l.tail, l.hint)
+	}
+	l.heeded = l.wakeups
 	deep := l.deep
 	l.deep = nil
-	return &store.Lanes{Source: l.Source, Parks: l.parks(), Run: l.of.runLength(limit), Hint: l.hint, Cursor: l.cursor, Sticky: deep}
+	return &store.Lanes{Source: l.Source, Parks: l.parks(), Run: l.of.runLength(limit), Hint: hint, Cursor: l.cursor, Sticky: deep, Walk: l.barren, Look: l.wide}
+}
+
+// begin begins a scan.
+func (l *lanes) begin(now time.Time) {
+	l.scanning, l.spent, l.wide = true, 0, 0
+	if l.whole = !now.Before(l.nextWhole); !l.whole {
+		l.hint = l.tail
+		return
+	}
+	l.again, l.left, l.hint = false, false, l.floor
+	if l.sweeping = !now.Before(l.nextSweep); l.sweeping {
+		l.hint = 0
+	}
 }
 
 // parks tells whether a poisoned message keeps those behind it from running.
@@ -112,35 +140,56 @@ func (c *consumer) ran(n int, took time.Duration) {
 	c.pace = (3*c.pace + each) / 4
 }
 
-// claimed accounts for what a claim has found. It goes on while there is more behind what it
-// has looked at, then rests, and begins anew in time: messages that were passed over since
-// another of their key was running, or not due, lie behind it.
+// claimed accounts for what a claim has found. A scan goes on while there is
+// more behind what it has looked at, and less was found than there is room for.
 func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
-	news := c.News
+	news, from := c.News, o.request.Lanes.Hint
 	l.last, l.cursor = max(l.last, news.Last), news.Walked
-	l.left = news.Left
-	l.passed = l.passed || news.Held
+	l.left = l.left || news.Left
+	l.barren = len(c.Messages) == 0 && news.Full
 	if c.Wait > 0 {
 		l.notBefore = now.Add(c.Wait)
 	}
-	if l.hint == l.floor && o.request.Lanes.Hint == l.floor && news.First > 0 {
-		l.floor = news.First - 1
-		l.hint = l.floor
+	if from != l.hint || !l.scanning { // at what is new, or another claim has gone on
+		if !news.Full && from >= l.tail {
+			l.tail = max(l.tail, news.Last)
+		}
+		return
 	}
+	if l.whole && news.First > 0 && (l.sweeping || from == l.floor) {
+		l.floor = news.First - 1
+	}
+	if l.sweeping {
+		l.sweeping, l.nextSweep = false, now.Add(max(laneSweeps*now.Sub(o.began), leastSweep))
+	}
+	enough := len(c.Messages) >= o.request.Limit || c.Cut && len(c.Messages) > 0
 	switch {
-	case len(c.Messages) >= o.request.Limit || c.Cut:
+	case enough:
 		return
 	case news.Full:
+		l.spent, l.wide = l.spent+now.Sub(o.began), min(max(2*l.wide, o.request.Limit), widestLook)
 		l.hint = max(l.hint, news.Last)
 		return
 	}
-	took := now.Sub(l.began)
-	if l.rescan = now.Add(max(rescanElse*took, leastRescan)); l.passed {
-		l.rescan = now.Add(rescanWaiting * took)
+	l.scanning, l.tail = false, max(l.tail, l.hint, news.Last)
+	if l.whole {
+		l.tail = max(l.hint, news.Last)
+		l.nextWhole = now.Add(min(scanShare*l.spent, longestWait))
 	}
-	if l.wakeups == o.parts[0].wakeups {
+	switch {
+	case l.wakeups != o.parts[0].wakeups:
+	case l.again: // once it may be
+		l.notBefore = later(l.notBefore, l.nextWhole)
+	default:
 		l.active = false
 	}
+}
+
+// failed has the next look begin where messages are new, since that from the beginning took
+// too long.
+func (l *lanes) failed(now time.Time) {
+	l.scanning, l.sweeping, l.deep = false, false, nil
+	l.nextWhole, l.nextSweep = now.Add(longestWait), now.Add(laneSweeps*longestWait)
 }
 
 // freed has messages be claimed that waited for others of their keys, now that these were
@@ -160,13 +209,10 @@ func (d *dispatcher) freed(claims []*lease, results []store.Result) {
 	}
 	for _, r := range results {
 		if l := of[r.Claim]; l != nil && r.Outcome != store.Done {
-			l.free([]int64{r.Lane}, d.config.BatchSize)
-			if l.floor >= r.Rank {
-				if l.hint == l.floor {
-					l.hint = r.Rank - 1
-				}
-				l.floor = r.Rank - 1
+			if r.Outcome == store.Release {
+				l.free([]int64{r.Lane}, d.config.BatchSize)
 			}
+			l.floor, l.again = min(l.floor, r.Rank-1), true
 		}
 	}
 	d.room.Signal()
@@ -180,6 +226,7 @@ func (l *lanes) free(deep []int64, most int) {
 	if len(l.deep) < most {
 		l.deep = append(l.deep, deep...)
 	}
+	l.again = l.again || l.left
 	l.activate()
 }
 
@@ -210,16 +257,19 @@ func (d *dispatcher) adopt(names []string) (unknown []string) {
 
 // laneLooks returns what to look for on behalf of ordered consumers: of all that match, behind
 // what was seen or, with all, of everything there is.
-func (d *dispatcher) laneLooks(all bool, match func(*lanes) bool) (looks []store.LaneLook, of []*lanes) {
+func (d *dispatcher) laneLooks(now time.Time, all bool, match func(*lanes) bool) (looks []store.LaneLook, of []*lanes) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, l := range d.allLanes() {
 		if !match(l) {
 			continue
 		}
-		look := store.LaneLook{Source: l.Source}
-		if !all {
+		look := store.LaneLook{Source: l.Source, After: l.floor}
+		switch {
+		case !all:
 			look.After = max(l.last-lateRanks, 0)
+		case !now.Before(l.nextSweep):
+			look.After = 0
 		}
 		looks, of = append(looks, look), append(of, l)
 	}
@@ -229,7 +279,7 @@ func (d *dispatcher) laneLooks(all bool, match func(*lanes) bool) (looks []store
 // lookAtLanes has the dispatcher know of messages with keys, and adds to the probe which of
 // them have crashed.
 func (r *run) lookAtLanes(ctx context.Context, probe *store.Probe) error {
-	looks, of := r.dispatcher.laneLooks(true, func(*lanes) bool { return true })
+	looks, of := r.dispatcher.laneLooks(time.Now(), true, func(*lanes) bool { return true })
 	if len(looks) == 0 {
 		return nil
 	}
@@ -246,6 +296,7 @@ func (r *run) lookAtLanes(ctx context.Context, probe *store.Probe) error {
 	for _, s := range states {
 		switch l := of[s.Look]; s.Crashes {
 		case 0:
+			l.again = true
 			l.activate()
 		default:
 			l.stuck = true
@@ -259,7 +310,7 @@ func (r *run) lookAtLanes(ctx context.Context, probe *store.Probe) error {
 // consumers.
 func (r *run) lookForExpected(ctx context.Context, now time.Time, all bool) (news bool) {
 	d := r.dispatcher
-	looks, of := d.laneLooks(false, func(l *lanes) bool { return all || now.Before(l.of.expected) })
+	looks, of := d.laneLooks(now, false, func(l *lanes) bool { return all || now.Before(l.of.expected) })
 	if len(looks) == 0 {
 		return false
 	}

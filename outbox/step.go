@@ -191,15 +191,31 @@ func (r *run) claimStep(wants []store.Want) (bool, error) {
 
 // claimLane claims one message with a key.
 func (r *run) claimLane(wants []store.Want) (bool, error) {
+	if r.store.Orders() != nil {
+		return false, nil
+	}
+	names, err := r.store.KeyedConsumers(r.ctx, r.db)
+	if err != nil {
+		return false, err
+	}
+	r.dispatcher.adopt(names)
 	for _, l := range r.dispatcher.lanesAmong(wants) {
-		request := store.ClaimRequest{Limit: 1, MaxBytes: maxClaimBytes, Rate: l.of.rate, Lanes: l.request(time.Now(), 1)}
-		claimed, err := r.claim(order{request: request, parts: []part{{consumer: l.of, lanes: l}}})
-		if err != nil {
-			r.unknownClaims.Store(true)
-			return false, err
+		if !slices.Contains(names, l.Name) {
+			continue
 		}
-		if len(claimed.Messages) > 0 {
-			return true, nil
+		for l.activate(); l.active && !time.Now().Before(l.notBefore); { // nobody else has the dispatcher
+			began := time.Now()
+			o := order{began: began, parts: []part{{consumer: l.of, lanes: l, wakeups: l.wakeups}}}
+			o.request = store.ClaimRequest{Limit: 1, MaxBytes: maxClaimBytes, Rate: l.of.rate, Lanes: l.request(began, 1)}
+			claimed, err := r.claim(o)
+			if err != nil {
+				r.unknownClaims.Store(true)
+				return false, err
+			}
+			if len(claimed.Messages) > 0 {
+				return true, nil
+			}
+			l.claimed(o, claimed, time.Now())
 		}
 	}
 	return false, nil

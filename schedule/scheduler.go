@@ -239,8 +239,10 @@ func (s *Scheduler) encode(payload bus.Payload, headers map[string]string) (payl
 		return "", nil, errUnmade
 	}
 	if payloadType, text, err = s.registry.Encode(payload); err == nil {
-		m := bus.Message{PayloadType: payloadType, Payload: text, Headers: headers}
-		err = m.Check(s.config.MaxPayload)
+		m := bus.Message{PayloadType: payloadType, Payload: text, Value: payload, Headers: headers}
+		if err = m.Check(s.config.MaxPayload); err == nil {
+			err = s.registry.Key(&m)
+		}
 	}
 	return payloadType, text, err
 }

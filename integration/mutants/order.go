@@ -26,7 +26,7 @@ func orderMutants() []mutant {
 		},
 		{
 			name: "lanes that are parked are taken", file: laneGuard, suite: of("sqlite", atOnce), says: violated,
-			changes: []change{{"AND p.lane = l.lane AND p.parks)`", "AND p.lane = l.lane AND p.parks AND 1 = 0)`"}},
+			changes: []change{{"AND p.lane = l.lane AND p.parks)\n", "AND p.lane = l.lane AND p.parks AND 1 = 0)\n"}},
 		},
 		{
 			name: "what is not due is passed over", file: lanesClaimed, suite: of("sqlite", atOnce), says: violated,
@@ -82,6 +82,10 @@ func runMutants() []mutant {
 		{
 			name: "a group runs messages of a key past one that failed", file: "outbox/turns.go", suite: on("^TestTransactionalMessagesOfAKeyRunInOrder$/^in_groups$/^sqlite$"), says: `out of order`,
 			changes: []change{{"return t.done(before) || slices", "return true || slices"}},
+		},
+		{
+			name: "keys of a paused consumer are claimed", file: laneGuard, suite: on("^TestAPausedConsumerTakesNoKeys$/^sqlite$"), says: `gave up waiting: what was claimed|while it was paused`,
+			changes: []change{{"AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type {names})`", "AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type {names} AND 1 = 0)`"}},
 		},
 		{
 			name: "insert ids decide about the order", file: "internal/store/insert.go", suite: on("^TestOrderIsThatOfTheCall$/^postgres$"), says: `want \[1 2 5 6 7 8 10 11\]`,

@@ -348,8 +348,7 @@ func TestACrashIsTheFirstOnes(t *testing.T) {
 		if db.Dialect().Name() == dialect.PG {
 			list = "ARRAY(SELECT %s FROM consumer_messages ORDER BY id)"
 		}
-		now := testapp.NowOf(db)
-		a.Exec("INSERT INTO message_claims (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes) SELECT 'dead', FALSE, " + now + ", " + now + ", 'c', " +
+		a.Exec("INSERT INTO message_claims (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes) SELECT 'dead', FALSE, " + testapp.NowOf(db) + ", " + testapp.In(db, -time.Second) + ", 'c', " +
 			fmt.Sprintf(list, "id") + ", " + fmt.Sprintf(list, "lane"))
 		st := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{}))
 		testapp.Must[store.Recovered](t)(st.Recover(t.Context(), db, 8))

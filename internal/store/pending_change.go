@@ -69,6 +69,9 @@ func (s *Store) ChangePending(ctx context.Context, db bun.IDB, ids []int64, c Pe
 	return changed, nil
 }
 
+// gatePatience is how long a client that vanishes can keep a gate locked.
+const gatePatience = "5000ms"
+
 // lockGatesOf keeps messages with keys from being claimed, whose rows a claim does not lock.
 // Others may wait for what it locks, so that must not be for as long as a transaction of the
 // caller's takes.
@@ -83,6 +86,16 @@ func (s *Store) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool, ids []
 	}
 	if callers {
 		return fmt.Errorf("%w: messages with keys are not changed in a transaction of the caller's, which would hold up their consumers: pass the *bun.DB", bus.ErrBadOption)
+	}
+	if s.names.Within != "" {
+		if _, err := tx.NewRaw(s.names.Within, gatePatience).Exec(ctx); err != nil {
+			return err
+		}
+	}
+	for _, name := range names { // claims that come meanwhile wait for it
+		if _, err := s.names.Query(ctx, tx, `INSERT INTO {gates} (consumer_type, parks) VALUES (?, TRUE) {keep}`, name).Exec(ctx); err != nil {
+			return err
+		}
 	}
 	var locked []string
 	return s.names.Query(ctx, tx, `SELECT consumer_type FROM {gates} WHERE consumer_type IN (?) ORDER BY consumer_type FOR UPDATE`, bun.List(names)).Scan(ctx, &locked)

@@ -9,26 +9,30 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// look is the number of messages among which a claim looks for lanes, for each that it may
-// take; and walk the number of lanes that it walks over when it has found few.
 const (
-	look = 4
+	// A claim looks for lanes among so many messages for each that it may take, held or not, and
+	// for no fewer than leastLook: a few that cannot run must not hide the others.
+	look      = 4
+	leastLook = 100
+	// walk is the number of lanes that a claim walks over when it has found few.
 	walk = 100
 )
 
-// ProposeSQL lists lanes that nobody holds, by how long their first message has waited, among
-// the first messages behind a rank.
+// ProposeSQL lists lanes that nobody holds, nor parks, by the ranks of their messages that are
+// due, among the first behind a rank.
 const ProposeSQL = `
 SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
   SELECT f.lane, f.rank FROM (
-    SELECT m.lane, m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?
+    SELECT m.lane, m.rank, m.available_after FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?
       AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?) ORDER BY m.rank LIMIT ?) f
-  WHERE f.lane NOT IN ({held lanes}) ORDER BY f.rank LIMIT ?) w
+  WHERE f.available_after <= {now} AND f.lane NOT IN ({held lanes})
+    AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = f.lane AND p.parks) ORDER BY f.rank LIMIT ?) w
 GROUP BY w.lane ORDER BY 2`
 
 // EdgeSQL tells how many messages that look has met, and the last.
 const EdgeSQL = `SELECT count(*) AS n, COALESCE(MAX(f.rank), 0) AS last FROM (
-  SELECT m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ? ORDER BY m.rank LIMIT ?) f`
+  SELECT m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?
+    AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?) ORDER BY m.rank LIMIT ?) f`
 
 // walkSQL lists the next lanes behind one, and whether they are free.
 const walkSQL = `
@@ -89,32 +93,64 @@ func (n Names) findRuns(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimR
 	if err != nil {
 		return nil, news, err
 	}
-	lanes := slices.Clone(l.Sticky)
-	if len(near)*10 < r.Limit && (news.Full || l.Hint > 0) {
+	lanes := slices.Clone(l.Sticky[:min(len(l.Sticky), r.Limit)])
+	if l.Walk || len(near)*10 < r.Limit && (news.Full || l.Hint > 0) {
 		walked, err := n.walkOn(ctx, tx, l, &news)
 		if err != nil {
 			return nil, news, err
 		}
 		lanes = append(lanes, walked...)
 	}
-	if lanes = distinct(append(lanes, near...)); len(lanes) > r.Limit {
-		lanes = lanes[:r.Limit]
+	if room := r.most(); len(near) > room { // the look ends before those that are left out
+		news.Full, news.Last = true, near[room].First-1
+		near = near[:room]
 	}
-	if len(lanes)*10 < r.Limit && news.Full { // few deep ones: another claim can have the other half meanwhile
-		lanes = lanes[:(len(lanes)+1)/2]
-	}
+	lanes = distinct(append(lanes, Each(near, func(m met) int64 { return m.Lane })...))
 	if len(lanes) == 0 {
 		return nil, news, nil
 	}
-	each := min(max(r.Limit/len(lanes), 1), max(l.Run, 1))
+	sharers := len(lanes)
+	if r.fewDeep(sharers, news) {
+		sharers = (sharers + 1) / 2
+	}
+	each := min(max(r.Limit/sharers, 1), max(l.Run, 1))
 	found, err := d.Heads(ctx, l, lanes, each)
 	if err != nil {
 		return nil, news, err
 	}
 	picks = r.runs(found, each, &news)
 	news.Left = news.Left || free > len(picks)
-	return picks, news, nil
+	return r.share(picks, &news), news, nil
 }
+
+// fewDeep tells whether there are few lanes with many messages.
+func (r ClaimRequest) fewDeep(lanes int, news LaneNews) bool {
+	return news.Full && lanes*10 < r.Limit
+}
+
+// share leaves the other half of few lanes that are deep to another claim, which can begin
+// meanwhile.
+func (r ClaimRequest) share(picks []LanePick, news *LaneNews) []LanePick {
+	ends := make([]int, 0, len(picks)) // where the messages of each lane end
+	for i := range picks {
+		if i+1 == len(picks) || picks[i+1].Lane != picks[i].Lane {
+			ends = append(ends, i+1)
+		}
+	}
+	if len(ends) < 2 || !r.fewDeep(len(ends), *news) {
+		return picks
+	}
+	kept := picks[:ends[(len(ends)+1)/2-1]]
+	for _, p := range picks[len(kept):] {
+		if len(news.Deep) == 0 || !slices.Contains(news.Deep, p.Lane) {
+			news.Deep = append(news.Deep, p.Lane)
+		}
+	}
+	return kept
+}
+
+// most is how many messages of free lanes a look is content with.
+func (r ClaimRequest) most() int { return max(r.Limit, leastLook, r.Lanes.Look) }
 
 // met is a lane that a look has met, or all that it has.
 type met struct {
@@ -124,29 +160,27 @@ type met struct {
 
 // propose returns the lanes that are free among the first messages, and how many of these
 // messages are theirs.
-func propose(ctx context.Context, d LaneDialect, names any, r ClaimRequest, news *LaneNews) (near []int64, free int, err error) {
-	l := r.Lanes
-	var lanes []met
-	err = d.Run(ctx, ProposeSQL, l.Name, l.Hint, l.Name, look*r.Limit, names, r.Limit).Scan(ctx, &lanes)
-	if err != nil {
+func propose(ctx context.Context, d LaneDialect, names any, r ClaimRequest, news *LaneNews) (near []met, free int, err error) {
+	l, most := r.Lanes, r.most()
+	if err = d.Run(ctx, ProposeSQL, l.Name, l.Hint, l.Name, look*most, names, names, most).Scan(ctx, &near); err != nil {
 		return nil, 0, err
 	}
-	if len(lanes) > 0 {
-		news.First = lanes[0].First
+	for _, m := range near {
+		free, news.Last = free+m.N, max(news.Last, m.Last)
 	}
-	for _, m := range lanes {
-		near, free, news.Last = append(near, m.Lane), free+m.N, max(news.Last, m.Last)
+	if len(near) > 0 {
+		news.First = near[0].First
 	}
-	if free == r.Limit { // there is enough to take
+	if free == most { // there is enough to take
 		news.Full = true
 		return near, free, nil
 	}
 	var all met
-	if err := d.Run(ctx, EdgeSQL, l.Name, l.Hint, look*r.Limit).Scan(ctx, &all); err != nil {
+	if err := d.Run(ctx, EdgeSQL, l.Name, l.Hint, l.Name, look*most).Scan(ctx, &all); err != nil {
 		return nil, 0, err
 	}
-	news.Last, news.Full = max(news.Last, all.Last), all.N >= look*r.Limit
-	news.Held, news.Left = all.N > free, all.N > free
+	news.Last, news.Full = max(news.Last, all.Last), all.N >= look*most
+	news.Left = all.N > free
 	return near, free, nil
 }
 
@@ -244,9 +278,9 @@ func (n Names) lockGates(ctx context.Context, tx bun.IDB, l *Lanes) error {
 		}
 		if len(gates) == len(l.Names) {
 			if slices.ContainsFunc(gates, func(g gate) bool { return g.Parks != l.Parks }) {
-				_, err = n.Query(ctx, tx, `UPDATE {gates} SET parks = ? WHERE consumer_type IN (?)`, l.Parks, bun.List(l.Names)).Exec(ctx)
+				return n.repark(ctx, tx, l)
 			}
-			return err
+			return nil
 		}
 		if try == 2 {
 			return errHidden
@@ -257,4 +291,15 @@ func (n Names) lockGates(ctx context.Context, tx bun.IDB, l *Lanes) error {
 			}
 		}
 	}
+}
+
+// repark notes that poisoned messages of a consumer park their keys from now on, or that none
+// does any more.
+func (n Names) repark(ctx context.Context, tx bun.IDB, l *Lanes) error {
+	_, err := n.Query(ctx, tx, `UPDATE {gates} SET parks = ? WHERE consumer_type IN (?)`, l.Parks, bun.List(l.Names)).Exec(ctx)
+	if err != nil || l.Parks {
+		return err
+	}
+	_, err = n.Query(ctx, tx, `UPDATE {poisoned} SET parks = FALSE WHERE consumer_type IN (?) AND parks`, bun.List(l.Names)).Exec(ctx)
+	return err
 }

@@ -41,15 +41,16 @@ type Lanes struct {
 	Hint   int64   // the rank behind which to look
 	Cursor int64   // the lane behind which to walk, when there is little behind the hint
 	Sticky []int64 // lanes that may have more
+	Walk   bool    // the last look brought nothing
+	Look   int     // at least so many messages to look at
 }
 
 // LaneNews is what a claim of lanes has found out for the next.
 type LaneNews struct {
 	First   int64   // the rank of the first message of a free lane; 0: there was none
 	Full    bool    // there may be more to look at behind the hint
-	Last    int64   // the rank of the last message that it looked at; 0: of none
+	Last    int64   // the rank up to which it has looked; 0: at none
 	Left    bool    // it has seen messages that it did not take
-	Held    bool    // ... some of which wait for others of their lanes, that somebody has claimed
 	Walked  int64   // how far it walked; 0: it did not, or came to the end
 	Unknown string  // the payload type of a first message that the consumer does not take
 	Deep    []int64 // lanes of which it took as much as it asked for
@@ -97,18 +98,19 @@ type LanePick struct {
 	Due  bool `bun:"due"`
 }
 
-// FreeLane is true of a lane l of which messages may be claimed: nobody holds it, and no
-// poisoned message parks it. Renamed is true besides where none waits under an older name of
+// FreeLane is true of a lane l of which messages may be claimed: nobody holds it, no poisoned
+// message parks it, and the consumer is not paused. Renamed is true besides where none waits under an older name of
 // the consumer, if it has such. They are the guard of each claim.
 const (
-	FreeLane = `l.lane NOT IN ({held lanes}) AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = l.lane AND p.parks)`
-	Renamed  = ` AND NOT EXISTS (SELECT 1 FROM {messages} e WHERE e.consumer_type {names} AND e.lane = l.lane AND e.lane IS NOT NULL)`
+	FreeLane = `l.lane NOT IN ({held lanes}) AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = l.lane AND p.parks)
+  AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type {names})`
+	Renamed = ` AND NOT EXISTS (SELECT 1 FROM {messages} e WHERE e.consumer_type {names} AND e.lane = l.lane AND e.lane IS NOT NULL)`
 )
 
 // Free returns these, of the lane of an alias, with their values.
 func (n Names) Free(alias string, s Source) (condition string, values []any) {
 	names := n.NameList(s.Names)
-	condition, values = FreeLane, []any{names, names}
+	condition, values = FreeLane, []any{names, names, n.NameList([]string{s.Name})}
 	if len(s.Before) > 0 {
 		condition, values = FreeLane+Renamed, append(values, n.NameList(s.Before))
 	}

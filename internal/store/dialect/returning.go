@@ -176,11 +176,11 @@ crashed AS MATERIALIZED (SELECT n.consumer,
   (SELECT MIN(m.available_after) FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes > 0 AND m.id NOT IN (SELECT id FROM held)) AS oldest
   FROM names n),
 keyed AS MATERIALIZED (SELECT n.consumer,
-  (SELECT count(*) FROM (SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT ?) x
-    WHERE x.available_after <= {now} AND x.id NOT IN (SELECT id FROM held)) AS ready,
-  (SELECT count(*) FROM (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT ?) x
-    WHERE x.available_after > {now}) AS waits,
-  (SELECT MIN(x.available_after) FROM (SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT ?) x
+  (SELECT count(*) FROM (SELECT 1 FROM (SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 100000) x
+    WHERE x.available_after <= {now} AND x.id NOT IN (SELECT id FROM held) LIMIT ?) y) AS ready,
+  (SELECT count(*) FROM (SELECT 1 FROM (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 100000) x
+    WHERE x.available_after > {now} LIMIT ?) y) AS waits,
+  (SELECT MIN(x.available_after) FROM (SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 100000) x
     WHERE x.available_after <= {now} AND x.id NOT IN (SELECT id FROM held)) AS oldest
   FROM names n),
 poisoned AS MATERIALIZED (SELECT n.consumer,
@@ -197,6 +197,6 @@ GROUP BY a.consumer ORDER BY a.consumer`
 func (r *Returning) Stats(ctx context.Context, db bun.IDB, consumers []string) (rows []QueueStats, err error) {
 	list, names := r.Dialect.Listed(consumers)
 	statement := strings.Replace(statsStatement, "{consumers}", list, 1)
-	err = r.Query(ctx, db, statement, names, MostCounted, MostCounted, MostCounted, MostCounted, MostCounted, MostCounted, MostCounted).Scan(ctx, &rows)
+	err = r.Query(ctx, db, statement, names, MostCounted, MostCounted, MostCounted, MostCounted, MostCounted, MostCounted).Scan(ctx, &rows)
 	return rows, err
 }

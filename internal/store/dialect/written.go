@@ -45,7 +45,7 @@ type NewMessage struct {
 // TakePlace gives the row the place of a pending one: when the first of them was created, and
 // due no sooner, but within the bound. One that runs is not waited for: a new row begins.
 func (row *NewMessage) TakePlace(old Superseded) {
-	row.Crashes = old.Crashes
+	row.Crashes = Counted(old.Crashes)
 	if old.Held {
 		return
 	}

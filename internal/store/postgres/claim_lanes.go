@@ -56,7 +56,7 @@ func (s laneSession) Run(ctx context.Context, statement string, args ...any) *bu
 
 func (s laneSession) Heads(ctx context.Context, l *dialect.Lanes, lanes []int64, each int) (picks []dialect.LanePick, err error) {
 	names := s.NameList(l.Names)
-	args := []any{pgdialect.Array(lanes), l.Name, each, names, names}
+	args := []any{pgdialect.Array(lanes), l.Name, each, names, names, s.NameList([]string{l.Name})}
 	if len(l.Before) > 0 {
 		args = append(args, s.NameList(l.Before))
 	}

@@ -9,6 +9,10 @@ ALTER TABLE {messages} ADD COLUMN rank INTEGER;
 CREATE TRIGGER "{prefix}consumer_messages_rank" AFTER INSERT ON {messages} WHEN NEW.lane IS NOT NULL AND NEW.rank IS NULL
 BEGIN UPDATE {messages} SET rank = NEW.id WHERE id = NEW.id; END;
 
+-- A program that knows no keys may give a message without one the crashes of a message with one.
+CREATE TRIGGER "{prefix}consumer_messages_unkeyed" AFTER UPDATE OF crashes ON {messages} WHEN NEW.crashes < 0 AND NEW.lane IS NULL
+BEGIN UPDATE {messages} SET crashes = NEW.crashes + 10000 WHERE id = NEW.id; END;
+
 CREATE INDEX "{prefix}consumer_messages_lane" ON {messages} (consumer_type, lane, rank) WHERE lane IS NOT NULL;
 CREATE INDEX "{prefix}consumer_messages_ranked" ON {messages} (consumer_type, rank) WHERE crashes < 0;
 CREATE INDEX "{prefix}consumer_messages_stuck" ON {messages} (consumer_type, rank) WHERE crashes < 0 AND crashes > -10000;

@@ -262,6 +262,10 @@ ALTER TABLE "app_consumer_messages" ADD COLUMN rank INTEGER;
 CREATE TRIGGER "app_consumer_messages_rank" AFTER INSERT ON "app_consumer_messages" WHEN NEW.lane IS NOT NULL AND NEW.rank IS NULL
 BEGIN UPDATE "app_consumer_messages" SET rank = NEW.id WHERE id = NEW.id; END;
 
+-- A program that knows no keys may give a message without one the crashes of a message with one.
+CREATE TRIGGER "app_consumer_messages_unkeyed" AFTER UPDATE OF crashes ON "app_consumer_messages" WHEN NEW.crashes < 0 AND NEW.lane IS NULL
+BEGIN UPDATE "app_consumer_messages" SET crashes = NEW.crashes + 10000 WHERE id = NEW.id; END;
+
 CREATE INDEX "app_consumer_messages_lane" ON "app_consumer_messages" (consumer_type, lane, rank) WHERE lane IS NOT NULL;
 
 CREATE INDEX "app_consumer_messages_ranked" ON "app_consumer_messages" (consumer_type, rank) WHERE crashes < 0;

@@ -1,0 +1,161 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// blocking fails for good where a customer is called parked, and for a while where it is called
+// late.
+func blocking(runs *atomic.Int64) func(context.Context, step) error {
+	return func(_ context.Context, s step) error {
+		switch {
+		case strings.HasPrefix(s.Customer, "parked"):
+			return bus.Permanent(errors.New("cannot be"))
+		case strings.HasPrefix(s.Customer, "late"):
+			return bus.Snooze(time.Hour)
+		}
+		runs.Add(1)
+		return nil
+	}
+}
+
+// TestBlockedKeysAreInNobodysWay: new messages run at once, and those of a key that was held
+// up behind all the others soon, however many cannot run in front of them, and however few
+// may run at once.
+func TestBlockedKeysAreInNobodysWay(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string][]bus.ConsumerOption{"many at once": nil, "one at once": {bus.Concurrency(1)}, "at a rate": {bus.Rate(20, time.Second, 1)}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+				var runs atomic.Int64
+				a := testapp.New(t, db, bus.Consume("c", blocking(&runs), append(options, bus.Ordered(bus.ParkKey))...))
+				var items []outbox.Item
+				for n := 1; n <= 400; n++ {
+					items = append(items, outbox.Item{Payload: step{"parked", n}}, outbox.Item{Payload: step{"late", n}})
+				}
+				for k := range 300 {
+					items = append(items, outbox.Item{Payload: step{fmt.Sprint("late ", k), 1}})
+				}
+				testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, items...))
+				a.Exec("UPDATE consumer_messages SET available_after = "+testapp.In(db, time.Hour)+" WHERE order_key LIKE 'customer:late %'")
+				r := a.Start(testapp.Fast())
+				testapp.Eventually(t, "the keys are blocked", func() bool {
+					return len(a.Poisoned()) == 1 && a.Count("SELECT count(*) FROM consumer_messages WHERE order_key = 'customer:late' AND available_after > "+testapp.In(db, time.Minute)) == 1
+				})
+				for n := 1; n <= 3; n++ {
+					began := time.Now()
+					a.Produce(step{"new", n})
+					testapp.Eventually(t, "it ran", func() bool { return int(runs.Load()) == n })
+					if took := time.Since(began); took > 20*time.Second {
+						t.Errorf("got it after %s, want it at once", took)
+					}
+					<-time.After(700 * time.Millisecond) // in which looks at everything begin and end
+				}
+				a.Exec("UPDATE consumer_messages SET available_after = created_at WHERE order_key = 'customer:late 299'")
+				a.Exec("UPDATE consumer_messages SET order_key = 'customer:free', payload = REPLACE(payload, 'late 299', 'free') WHERE order_key = 'customer:late 299'")
+				testapp.Eventually(t, "what is due at last ran", func() bool { return runs.Load() == 4 })
+				empty := r.Stats().EmptyClaims
+				<-time.After(2 * time.Second)
+				if n := r.Stats().EmptyClaims - empty; n > 400 {
+					t.Errorf("got %d claims in 2s that brought nothing, want few", n)
+				}
+				r.MustStop()
+			})
+		})
+	}
+}
+
+// TestAPausedConsumerTakesNoKeys: what is claimed goes on, and no more.
+func TestAPausedConsumerTakesNoKeys(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var runs atomic.Int64
+		a := testapp.New(t, db, bus.Consume("c", func(context.Context, step) error {
+			runs.Add(1)
+			<-time.After(2 * time.Millisecond)
+			return nil
+		}, bus.Ordered(bus.ParkKey)))
+		var items []outbox.Item
+		for n := 1; n <= 2000; n++ {
+			items = append(items, outbox.Item{Payload: step{"hot", n}})
+		}
+		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, items...))
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "it runs", func() bool { return runs.Load() > 20 })
+		if err := a.Admin().Pause(t.Context(), db, "c"); err != nil {
+			t.Fatal(err)
+		}
+		testapp.Eventually(t, "what was claimed is over", func() bool { return a.Count("SELECT count(*) FROM message_claims") == 0 })
+		before := runs.Load()
+		produceSteps(a, "other", 1, 20)
+		<-time.After(time.Second)
+		if n := runs.Load() - before; n != 0 || before == 2000 {
+			t.Errorf("got %d runs while it was paused, after %d, want none", n, before)
+		}
+		if err := a.Admin().Resume(t.Context(), db, "c"); err != nil {
+			t.Fatal(err)
+		}
+		testapp.Eventually(t, "all ran", a.Empty)
+		r.MustStop()
+	})
+}
+
+// TestStepsFindWhatIsBehindBlockedKeys, and keys of consumers that are not ordered any more.
+func TestStepsFindWhatIsBehindBlockedKeys(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var runs atomic.Int64
+		a := testapp.New(t, db, bus.Consume("c", blocking(&runs), bus.Ordered(bus.ParkKey)))
+		produceSteps(a, "parked", 1, 150)
+		produceSteps(a, "late", 1, 150)
+		produceSteps(a, "b", 1, 1)
+		for _, ordered := range []bool{true, false} {
+			if !ordered {
+				produceSteps(a, "c", 1, 1)
+				a = testapp.New(t, db, bus.Consume("c", blocking(&runs)))
+			}
+			p := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, a.Registry, testapp.Fast()))
+			for testapp.Must[bool](t)(p.Step(t.Context())) {
+			}
+		}
+		if runs.Load() != 2 {
+			t.Errorf("got %d messages run, want those behind the blocked keys", runs.Load())
+		}
+	})
+}
+
+// TestReplacingAcrossAnOrder: a message that replaces one takes none of its order along, nor
+// crashes that are counted in another way.
+func TestReplacingAcrossAnOrder(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var runs atomic.Int64
+		ordered := testapp.New(t, db, bus.Consume("c", blocking(&runs), bus.Ordered(bus.ParkKey)))
+		plain := testapp.New(t, db, bus.Consume("c", blocking(&runs)))
+		ordered.Produce(step{"a", 1}, outbox.InsertID("1"))
+		plain.Produce(step{"a", 2}, outbox.Replace("1"))
+		plain.Produce(step{"b", 1}, outbox.InsertID("2"))
+		plain.Exec("UPDATE consumer_messages SET crashes = 1 WHERE insert_id = '2'")
+		ordered.Produce(step{"b", 2}, outbox.Replace("2"))
+		if n := plain.Count("SELECT count(*) FROM consumer_messages WHERE crashes < 0 AND lane IS NULL OR crashes >= 0 AND lane IS NOT NULL"); n != 0 {
+			t.Errorf("got %d rows whose crashes do not go with their key, want none", n)
+		}
+		r := ordered.Start(testapp.Fast())
+		testapp.Eventually(t, "both ran", ordered.Empty)
+		r.MustStop()
+	})
+}
