@@ -51,7 +51,7 @@ func TestBlockedKeysAreInNobodysWay(t *testing.T) {
 					items = append(items, outbox.Item{Payload: step{fmt.Sprint("late ", k), 1}})
 				}
 				testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, items...))
-				a.Exec("UPDATE consumer_messages SET available_after = "+testapp.In(db, time.Hour)+" WHERE order_key LIKE 'customer:late %'")
+				a.Exec("UPDATE consumer_messages SET available_after = " + testapp.In(db, time.Hour) + " WHERE order_key LIKE 'customer:late %'")
 				r := a.Start(testapp.Fast())
 				testapp.Eventually(t, "the keys are blocked", func() bool {
 					return len(a.Poisoned()) == 1 && a.Count("SELECT count(*) FROM consumer_messages WHERE order_key = 'customer:late' AND available_after > "+testapp.In(db, time.Minute)) == 1
