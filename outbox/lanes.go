@@ -55,6 +55,7 @@ type lanes struct {
 	whole       bool          // it has begun at the floor
 	sweeping    bool          // ... or at the very beginning
 	spent       time.Duration // on looks of the scan that did not find enough
+	costly      bool          // the last scan of everything needed several
 	again       bool          // another of everything is wanted
 	nextWhole   time.Time     // when that may begin
 	nextSweep   time.Time
@@ -105,6 +106,9 @@ func (l *lanes) begin(now time.Time) {
 	if l.whole = !now.Before(l.nextWhole); !l.whole {
 		l.hint = l.tail
 		return
+	}
+	if !l.costly { // its first look comes to the tail as well
+		l.heeded = l.wakeups
 	}
 	l.again, l.left, l.hint = false, false, l.floor
 	if l.sweeping = !now.Before(l.nextSweep); l.sweeping {
@@ -174,6 +178,7 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	l.scanning, l.tail = false, max(l.tail, l.hint, news.Last)
 	if l.whole {
 		l.tail = max(l.hint, news.Last)
+		l.costly = l.spent > 0
 		l.nextWhole = now.Add(min(scanShare*l.spent, longestWait))
 	}
 	switch {
