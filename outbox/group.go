@@ -18,7 +18,7 @@ const (
 	// groupPatience is for how long one transaction of a group starts handlers.
 	groupPatience = 250 * time.Millisecond
 	// gatherPatience is how long those at the innermost layer of their chains
-	// wait for the others of their group.
+	// wait for the next of their group.
 	gatherPatience = 10 * time.Millisecond
 )
 
@@ -153,18 +153,19 @@ func (g *group) run(inside int) {
 }
 
 // gather waits until everybody who is inside a chain has arrived, but not for
-// long once somebody has.
+// long once nobody arrives any more.
 func (g *group) gather(waiting []*member, inside int) ([]*member, int) {
-	var late <-chan time.Time
+	timer := time.NewTimer(gatherPatience)
+	defer timer.Stop()
 	for len(waiting) < inside {
-		if len(waiting) > 0 && late == nil {
-			timer := time.NewTimer(gatherPatience)
-			defer timer.Stop()
+		var late <-chan time.Time
+		if len(waiting) > 0 {
 			late = timer.C
 		}
 		select {
 		case m := <-g.joined:
 			waiting = append(waiting, m)
+			timer.Reset(gatherPatience)
 		case t := <-g.left:
 			g.turns.leave(t)
 			inside--
