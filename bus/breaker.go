@@ -1,6 +1,9 @@
 package bus
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // BreakerConfig says when [Breaker] opens. Zero fields mean the defaults.
 type BreakerConfig struct {
@@ -32,18 +35,8 @@ func (c *Consumer) validateBreaker() {
 		return
 	}
 	b := *c.config.Breaker
-	if b.Min == 0 {
-		b.Min = 20
-	}
-	if b.Ratio == 0 {
-		b.Ratio = 0.5
-	}
-	if b.Window == 0 {
-		b.Window = 30 * time.Second
-	}
-	if b.Cooldown == 0 {
-		b.Cooldown = 10 * time.Second
-	}
+	b.Min, b.Ratio = cmp.Or(b.Min, 20), cmp.Or(b.Ratio, 0.5)
+	b.Window, b.Cooldown = cmp.Or(b.Window, 30*time.Second), cmp.Or(b.Cooldown, 10*time.Second)
 	if b.Min < 1 {
 		c.mistake("Breaker: Min %d: 1 or more is allowed", b.Min)
 	}

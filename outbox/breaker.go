@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -82,15 +83,12 @@ func (b *breaker) told(row store.Breaker, now time.Time) {
 			b.Open()
 		}
 	case row.Opened != b.probing:
-		b.hold(fmt.Errorf("too many runs failed, the last here: %s", orNone(b.last)), now.Add(never)) // unless it is given the right to probe
+		b.hold(b.reasonLocked(), now.Add(never)) // unless it is given the right to probe
 	}
 }
 
-func orNone(text string) string {
-	if text == "" {
-		return "none"
-	}
-	return text
+func (b *breaker) reasonLocked() error {
+	return fmt.Errorf("too many runs failed, the last here: %s", cmp.Or(b.last, "none"))
 }
 
 // mayProbe has this process probe, at the given opening.
@@ -98,7 +96,7 @@ func (b *breaker) mayProbe(opened int, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.probing = opened
-	b.hold(fmt.Errorf("too many runs failed, the last here: %s", orNone(b.last)), now)
+	b.hold(b.reasonLocked(), now)
 }
 
 // hold closes the gate, with a probe at the given time and no other.
@@ -174,10 +172,10 @@ func (r *run) compareNotes(ctx context.Context, all map[string]*breaker) {
 // heed does what a breaker says, and takes the right to probe when there is something to probe
 // with.
 func (r *run) heed(ctx context.Context, b *breaker, row store.Breaker) {
-	wasOpen := func() bool { _, _, closed := b.Closed(); return closed }
-	before := wasOpen()
+	open := func() bool { _, _, closed := b.Closed(); return closed }
+	before := open()
 	b.told(row, time.Now())
-	switch after := wasOpen(); {
+	switch after := open(); {
 	case after && !before:
 		r.config.Logger.Warn("breaker opened: too many runs failed, and no more begin but single ones that probe", "consumer", row.Name)
 	case before && !after:

@@ -350,16 +350,20 @@ func (d *dispatcher) stuckLocked(may func(*consumer) bool) (stuck []store.Lanes)
 func (d *dispatcher) lanesAmong(wants []store.Want) (all []*lanes) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.DeleteFunc(d.allLanes(), func(l *lanes) bool {
-		return !slices.ContainsFunc(wants, func(w store.Want) bool { return d.byName[w.Consumer] == l.of })
-	})
+	wanted := d.amongLocked(wants)
+	return slices.DeleteFunc(d.allLanes(), func(l *lanes) bool { return !wanted(l.of) })
 }
 
 // stuckOf is stuckLocked for the consumers that are wanted.
 func (d *dispatcher) stuckOf(wants []store.Want) []store.Lanes {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.stuckLocked(func(c *consumer) bool {
+	return d.stuckLocked(d.amongLocked(wants))
+}
+
+// amongLocked returns what tells whether something of a consumer is wanted.
+func (d *dispatcher) amongLocked(wants []store.Want) func(*consumer) bool {
+	return func(c *consumer) bool {
 		return slices.ContainsFunc(wants, func(w store.Want) bool { return d.byName[w.Consumer] == c })
-	})
+	}
 }

@@ -128,43 +128,48 @@ func (d *dispatcher) roomsLocked(now time.Time) (parts []part) {
 		if now.Before(c.notBefore) {
 			continue
 		}
-		others := parts
-		parts = d.activeLockedOf(c, parts, now)
-		active := parts[len(others):]
+		active := d.activePartsLocked(c, now)
 		if len(active) == 0 {
 			continue
 		}
-		waiting := c.waiting + c.reserved
-		if closed, probes := d.gateLocked(c); closed {
-			if parts = others; probes && waiting == 0 {
-				active[0].room = 1
-				parts = append(parts, active[0])
-			}
+		room := d.roomLocked(c, now)
+		if room <= 0 {
 			continue
 		}
-		room := min(d.startsLocked(c), d.limit(c)-c.running) * c.group
-		if c.rate != nil {
-			room = max(room, c.rate.In(rateAhead)) // what is claimed is to start at once, or soon
-		} else {
-			room += c.finished.lastSecond(now)
-		}
-		room -= waiting
-		fills := c.settings.BatchWait > 0 && len(c.queue) < c.group // it waits for more
-		if room <= 0 || room < waiting && !fills {
-			parts = others
-			continue
-		}
-		for i := range active {
-			active[i].room = room
+		for _, p := range active {
+			p.room = room
+			parts = append(parts, p)
 		}
 	}
 	return parts
 }
 
-// activeLockedOf adds parts for what there may be to claim of a consumer: messages without
-// keys, and with keys, which take turns to be first.
-func (d *dispatcher) activeLockedOf(c *consumer, parts []part, now time.Time) []part {
-	before := len(parts)
+// roomLocked is how many messages to claim of a consumer.
+func (d *dispatcher) roomLocked(c *consumer, now time.Time) int {
+	waiting := c.waiting + c.reserved
+	if closed, probes := d.gateLocked(c); closed {
+		if probes && waiting == 0 {
+			return 1
+		}
+		return 0
+	}
+	room := min(d.startsLocked(c), d.limit(c)-c.running) * c.group
+	if c.rate != nil {
+		room = max(room, c.rate.In(rateAhead)) // what is claimed is to start at once, or soon
+	} else {
+		room += c.finished.lastSecond(now)
+	}
+	room -= waiting
+	fills := c.settings.BatchWait > 0 && len(c.queue) < c.group // it waits for more
+	if room < waiting && !fills {
+		return 0
+	}
+	return room
+}
+
+// activePartsLocked returns parts for what there may be to claim of a consumer: messages
+// without keys, and with keys, which take turns to be first.
+func (d *dispatcher) activePartsLocked(c *consumer, now time.Time) (parts []part) {
 	for _, l := range c.lanes {
 		if l.active && !now.Before(l.notBefore) {
 			parts = append(parts, part{consumer: c, lanes: l, wakeups: l.wakeups})
@@ -174,7 +179,7 @@ func (d *dispatcher) activeLockedOf(c *consumer, parts []part, now time.Time) []
 		parts = append(parts, part{consumer: c, wakeups: c.wakeups})
 	}
 	if d.turn%2 == 0 {
-		slices.Reverse(parts[before:])
+		slices.Reverse(parts)
 	}
 	return parts
 }

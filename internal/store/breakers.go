@@ -46,7 +46,7 @@ func (s *Store) CountRuns(ctx context.Context, db bun.IDB, name string, config b
 		if err := s.WriteFirst(ctx, tx); err != nil {
 			return err
 		}
-		_, err := s.names.Query(ctx, tx, `INSERT INTO {breakers} (name, half_since) VALUES (?, {now}) {keep rate}`, name).Exec(ctx)
+		_, err := s.names.Query(ctx, tx, `INSERT INTO {breakers} (name, half_since) VALUES (?, {now}) {keep named}`, name).Exec(ctx)
 		if err != nil {
 			return err
 		}

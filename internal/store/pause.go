@@ -19,7 +19,7 @@ type Paused struct {
 // Pause keeps messages of the stored consumer types from being claimed. Those
 // that are paused already stay so since when they were.
 func (s *Store) Pause(ctx context.Context, db bun.IDB, consumers []string) error {
-	return s.forEach(ctx, db, `INSERT INTO {paused} (consumer_type, paused_at) VALUES (?, {now}) {keep}`, consumers)
+	return s.forEach(ctx, db, `INSERT INTO {paused} (consumer_type, paused_at) VALUES (?, {now}) {keep consumer}`, consumers)
 }
 
 // Resume lets messages of the stored consumer types be claimed again.

@@ -93,7 +93,7 @@ func (s *Store) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool, ids []
 		}
 	}
 	for _, name := range names { // claims that come meanwhile wait for it
-		if _, err := s.names.Query(ctx, tx, `INSERT INTO {gates} (consumer_type, parks) VALUES (?, TRUE) {keep}`, name).Exec(ctx); err != nil {
+		if _, err := s.names.Query(ctx, tx, `INSERT INTO {gates} (consumer_type, parks) VALUES (?, TRUE) {keep consumer}`, name).Exec(ctx); err != nil {
 			return err
 		}
 	}

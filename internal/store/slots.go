@@ -96,12 +96,3 @@ type SlotOwner struct {
 func (s *Store) SlotOwners(ctx context.Context, db bun.IDB, name string) ([]SlotOwner, error) {
 	return read[[]SlotOwner](ctx, s, db, `SELECT owner, count(*) AS slots FROM {slots} WHERE name = ? AND owner <> '' AND leased_until > {now} GROUP BY owner ORDER BY owner`, name)
 }
-
-// RateWait is for how long a rate allows nothing; zero when it does.
-func (s *Store) RateWait(ctx context.Context, db bun.IDB, rate dialect.Rate) (time.Duration, error) {
-	row, found, err := first[dialect.RateUse](ctx, s, db, dialect.RateUsed, rate.Name)
-	if err != nil || !found {
-		return 0, err
-	}
-	return rate.Wait(row), nil
-}

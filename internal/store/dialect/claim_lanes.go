@@ -286,7 +286,7 @@ func (n Names) lockGates(ctx context.Context, tx bun.IDB, l *Lanes) error {
 			return errHidden
 		}
 		for _, name := range slices.Sorted(slices.Values(l.Names)) {
-			if _, err := n.Query(ctx, tx, `INSERT INTO {gates} (consumer_type, parks) VALUES (?, ?) {keep}`, name, l.Parks).Exec(ctx); err != nil {
+			if _, err := n.Query(ctx, tx, `INSERT INTO {gates} (consumer_type, parks) VALUES (?, ?) {keep consumer}`, name, l.Parks).Exec(ctx); err != nil {
 				return err
 			}
 		}

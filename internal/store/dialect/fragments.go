@@ -13,14 +13,14 @@ const OnPending = `CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NU
 // is asked once for each statement or want, not for each message.
 const PausedNames = `SELECT consumer_type FROM {paused}`
 
-// OnPaused leaves a consumer that is paused as it is.
-const OnPaused = `ON CONFLICT (consumer_type) DO NOTHING`
+// OnConsumer leaves the row of a consumer that has one as it is.
+const OnConsumer = `ON CONFLICT (consumer_type) DO NOTHING`
 
 // OnSlot leaves a slot that there is as it is.
 const OnSlot = `ON CONFLICT (name, n) DO NOTHING`
 
-// OnRate leaves a rate that there is as it is.
-const OnRate = `ON CONFLICT (name) DO NOTHING`
+// OnNamed leaves a row that its name is the key of as it is.
+const OnNamed = `ON CONFLICT (name) DO NOTHING`
 
 // PoisonedID is the id under which a message is poisoned, as SQL: its own, or where a
 // poisoned message has that already, since somebody has let the numbers begin anew

@@ -43,28 +43,28 @@ type Traits struct {
 	// looks for tables, and where: what to send before it. Empty where there is no such.
 	AsBegun string
 	// Exists selects a message, and waits for a transaction that is still deciding about it.
-	Exists     string
-	Place      string             // the column with an event's place, NULL until it has one
-	Unplaced   string             // true of an event e that has no place yet
-	Last       string             // the last place that is given
-	Once       string             // asks for a named query to be evaluated once
-	Size       string             // how many messages a claim c has
-	IDs        string             // begins FROM with the rows of a list of ids, where that takes more than a function
-	Held       string             // selects the ids of all claimed messages
-	Holds      string             // selects them, as mid, with their claims, as claim_id
-	KeepPaused string             // ends an insert that leaves a paused consumer as it is
-	KeepSlot   string             // ends one that leaves a slot as it is
-	KeepRate   string             // ends one that leaves a rate as it is
-	Keys       string             // the table of pending insert ids, where they have one of their own
-	Keyed      string             // true of a pending message m with an insert id
-	Gates      string             // the table of gates, where messages have an order
-	LastRank   string             // the place behind all others, for an insert
-	HeldLanes  string             // selects the lanes that claims of some consumers hold, given their names
-	Columns    string             // those of a Pick m
-	KeyOf      string             // the key and lane of a message m
-	KeyParked  string             // the key of a poisoned message, and whether it parks that
-	Among      string             // true of what stands before it, among the names of a list, given that
-	NameList   func([]string) any // the list
+	Exists       string
+	Place        string             // the column with an event's place, NULL until it has one
+	Unplaced     string             // true of an event e that has no place yet
+	Last         string             // the last place that is given
+	Once         string             // asks for a named query to be evaluated once
+	Size         string             // how many messages a claim c has
+	IDs          string             // begins FROM with the rows of a list of ids, where that takes more than a function
+	Held         string             // selects the ids of all claimed messages
+	Holds        string             // selects them, as mid, with their claims, as claim_id
+	KeepConsumer string             // ends an insert that leaves the row of a consumer as it is
+	KeepSlot     string             // ends one that leaves a slot as it is
+	KeepNamed    string             // ends one that leaves a row of a name as it is
+	Keys         string             // the table of pending insert ids, where they have one of their own
+	Keyed        string             // true of a pending message m with an insert id
+	Gates        string             // the table of gates, where messages have an order
+	LastRank     string             // the place behind all others, for an insert
+	HeldLanes    string             // selects the lanes that claims of some consumers hold, given their names
+	Columns      string             // those of a Pick m
+	KeyOf        string             // the key and lane of a message m
+	KeyParked    string             // the key of a poisoned message, and whether it parks that
+	Among        string             // true of what stands before it, among the names of a list, given that
+	NameList     func([]string) any // the list
 }
 
 // NewNames quotes names with the mark of the dialect.
@@ -91,7 +91,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 	}
 	traits := []string{
 		"{place}", w.Place, "{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once, "{size}", w.Size, "{ids}", w.IDs, "{held}", w.Held, "{holds}", w.Holds,
-		"{keep}", w.KeepPaused, "{keep slot}", w.KeepSlot, "{keep rate}", w.KeepRate, "{session}", w.Session, "{keyed}", w.Keyed, "{held lanes}", strings.ReplaceAll(w.HeldLanes, "{names}", w.Among), "{names}", w.Among, "{key of}", w.KeyOf, "{key parked}", w.KeyParked, "{lane columns}", w.Columns + ", m.order_key, m.lane, m.rank", "{lock}", lock, "{lock free}", free,
+		"{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed, "{session}", w.Session, "{keyed}", w.Keyed, "{held lanes}", strings.ReplaceAll(w.HeldLanes, "{names}", w.Among), "{names}", w.Among, "{key of}", w.KeyOf, "{key parked}", w.KeyParked, "{lane columns}", w.Columns + ", m.order_key, m.lane, m.rank", "{lock}", lock, "{lock free}", free,
 	}
 	inTraits := strings.NewReplacer(tables...)
 	for i := range traits {

@@ -100,7 +100,7 @@ func (r *RatedRequest) lock(ctx context.Context, tx bun.IDB) error {
 		if try == 2 {
 			return errHidden
 		}
-		if _, err := r.names.Query(ctx, tx, `INSERT INTO {rates} (name, used_to) VALUES (?, {now}) {keep rate}`, r.Rate.Name).Exec(ctx); err != nil {
+		if _, err := r.names.Query(ctx, tx, `INSERT INTO {rates} (name, used_to) VALUES (?, {now}) {keep named}`, r.Rate.Name).Exec(ctx); err != nil {
 			return err
 		}
 	}

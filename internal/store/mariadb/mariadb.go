@@ -43,7 +43,7 @@ func traits() dialect.Traits {
 		Exists:   `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`, IDs: `JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN`,
 		Held: heldSQL, Holds: `SELECT c.id AS claim_id, h.id AS mid FROM ` + idsSQL,
 		Place: "sequence", Unplaced: "0", Last: "0", // there are no events
-		Once: "", Size: "JSON_LENGTH(c.message_ids)", KeyOf: "NULL AS order_key, 0 AS lane", KeyParked: "NULL AS order_key, FALSE AS parks", KeepPaused: "ON DUPLICATE KEY UPDATE consumer_type = consumer_type", KeepSlot: "ON DUPLICATE KEY UPDATE name = name", KeepRate: "ON DUPLICATE KEY UPDATE name = name",
+		Once: "", Size: "JSON_LENGTH(c.message_ids)", KeyOf: "NULL AS order_key, 0 AS lane", KeyParked: "NULL AS order_key, FALSE AS parks", KeepConsumer: "ON DUPLICATE KEY UPDATE consumer_type = consumer_type", KeepSlot: "ON DUPLICATE KEY UPDATE name = name", KeepNamed: "ON DUPLICATE KEY UPDATE name = name",
 		Keys: "pending_insert_ids", Keyed: "m.id IN (SELECT id FROM {keys} WHERE insert_id = ?)",
 	}
 }
