@@ -169,6 +169,15 @@ type ConsumerConfig struct {
 	// Ordered says that messages of one key run in order, and what a poisoned one does to
 	// those behind it. Zero is no order.
 	Ordered Poisoning
+	// PerKey is how many messages of one key run at once in all processes together, in any
+	// order. Zero is no bound, and with Fair each key has its share all the same.
+	PerKey int
+	Fair   bool
+	// KeyRate is how many runs of one key start in each KeyRatePer, in all processes together,
+	// and KeyRateBurst how many at once after fewer have. Zero is no bound.
+	KeyRate      int
+	KeyRatePer   time.Duration
+	KeyRateBurst int
 	// BatchSize is how many messages the consumer gets at once, at most. Zero stands for a
 	// consumer of single messages.
 	BatchSize int
@@ -221,7 +230,7 @@ func (c *Consumer) validate() {
 		}
 	}
 	c.validateBatch()
-	c.validateOrder()
+	c.validateKeys()
 	c.validateBreaker()
 	c.validateLimits()
 	for _, alias := range config.Aliases {

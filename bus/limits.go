@@ -48,18 +48,21 @@ func (c *Consumer) validateLimits() {
 	if config.Limit > maxLimit {
 		c.mistake("Limit %d: 1 to %d are allowed", config.Limit, maxLimit)
 	}
-	if config.Rate <= 0 || config.RatePer <= 0 || config.RateBurst <= 0 {
-		if config.Rate != 0 || config.RatePer != 0 || config.RateBurst != 0 {
-			c.mistake("Rate %d in %s, burst %d: all are needed", config.Rate, config.RatePer, config.RateBurst)
-		}
-		return
-	}
+	c.validateRate("Rate", config.Rate, config.RatePer, config.RateBurst)
+	c.validateRate("RatePerKey", config.KeyRate, config.KeyRatePer, config.KeyRateBurst)
+}
+
+// validateRate notes the mistakes of a rate, which the option sets.
+func (c *Consumer) validateRate(option string, n int, per time.Duration, burst int) {
 	switch {
-	case config.RatePer > maxPer:
-		c.mistake("Rate: the time %s: up to %s is allowed", config.RatePer, maxPer)
-	case float64(config.Rate)/config.RatePer.Seconds() > maxRate:
-		c.mistake("Rate %d in %s: up to %d a second are allowed", config.Rate, config.RatePer, maxRate)
-	case config.RateBurst > config.Rate:
-		c.mistake("Rate: the burst %d: 1 to %d are allowed", config.RateBurst, config.Rate)
+	case n == 0 && per == 0 && burst == 0:
+	case n <= 0 || per <= 0 || burst <= 0:
+		c.mistake("%s %d in %s, burst %d: all are needed", option, n, per, burst)
+	case per > maxPer:
+		c.mistake("%s: the time %s: up to %s is allowed", option, per, maxPer)
+	case float64(n)/per.Seconds() > maxRate:
+		c.mistake("%s %d in %s: up to %d a second are allowed", option, n, per, maxRate)
+	case burst > n:
+		c.mistake("%s: the burst %d: 1 to %d are allowed", option, burst, n)
 	}
 }

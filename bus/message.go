@@ -40,7 +40,7 @@ type Message struct {
 	// outbox.UniqueFor.
 	UniqueFor time.Duration
 	// OrderKey is what ordered consumers go by: see [Ordered] and outbox.Key. An event has
-	// its stream. It is empty where none of the consumers is ordered.
+	// its stream. It is empty where none of the consumers goes by keys.
 	OrderKey string
 	// Priority has the message come before others of the same consumer: see [Priorities]. It
 	// is used on the produce side.

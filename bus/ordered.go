@@ -3,12 +3,11 @@ package bus
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
-// ErrNoKey: an ordered consumer takes the payload, and the message has no key.
+// ErrNoKey: a consumer that goes by keys takes the payload, and the message has none.
 var ErrNoKey = errors.New("a key is needed")
 
 // Poisoning says what a poisoned message does to those of its key that come behind it.
@@ -56,29 +55,19 @@ func keyOf(payload any) string {
 // Ordered tells whether the consumer runs the messages of one key in order.
 func (c Consumer) Ordered() bool { return c.config.Ordered != 0 }
 
-// validateOrder notes what does not go together with order.
-func (c *Consumer) validateOrder() {
-	if c.Ordered() && c.config.BatchSize > 0 {
-		c.mistake("Ordered is for consumers of single messages")
-	}
-	if c.Ordered() && c.Prioritizes() {
-		c.mistake("Ordered and Priorities do not go together")
-	}
-}
-
-// Key gives a message the key that its payload has, unless it has one, and reports when an
-// ordered consumer needs one that is not there.
+// Key gives a message the key that its payload has, unless it has one, and reports when a
+// consumer needs one that is not there.
 func (r *Registry) Key(m *Message) error {
-	if !r.ordered {
+	if !r.keyed {
 		return nil
 	}
-	consumers := r.ConsumersOf(m.PayloadType)
-	i := slices.IndexFunc(consumers, Consumer.Ordered)
-	if i < 0 {
-		return nil
-	}
-	if err := r.key(m, consumers[i]); err != nil {
-		return fmt.Errorf("payload %q: %w", m.PayloadType, err)
+	for _, c := range r.ConsumersOf(m.PayloadType) {
+		if !c.Keyed() {
+			continue
+		}
+		if err := r.key(m, c); err != nil {
+			return fmt.Errorf("payload %q: %w", m.PayloadType, err)
+		}
 	}
 	return nil
 }
@@ -91,8 +80,8 @@ func (r *Registry) key(m *Message, c Consumer) (err error) {
 	}
 	switch {
 	case m.OrderKey == "":
-		return fmt.Errorf("%w: consumer %q is ordered: give outbox.Key, or have the payload a method OrderKey", ErrNoKey, c.name)
-	case m.MaxPostponed == 0 && (m.Delay > 0 || !m.AvailableAt.IsZero()):
+		return fmt.Errorf("%w: consumer %q goes by keys: give outbox.Key, or have the payload a method OrderKey", ErrNoKey, c.name)
+	case c.Ordered() && m.MaxPostponed == 0 && (m.Delay > 0 || !m.AvailableAt.IsZero()):
 		return fmt.Errorf("%w: consumer %q is ordered: a message that waits would hold up its key", ErrBadOption, c.name)
 	}
 	return limits.CheckKey("key", m.OrderKey)

@@ -22,7 +22,7 @@ type Registry struct {
 	tables    Tables
 	codec     Codec
 	events    eventTypes
-	ordered   bool // some consumers are
+	keyed     bool // a consumer goes by keys
 	wakeups   *wakeup.Hub
 }
 
@@ -121,7 +121,7 @@ func (r *Registry) subscribe(payloadType string, c Consumer) (mistakes []error) 
 			c.name, payloadType, fullName(c.goType), fullName(other.goType), other.name))
 	}
 	r.byPayload[payloadType] = append(r.byPayload[payloadType], c)
-	r.ordered = r.ordered || c.Ordered()
+	r.keyed = r.keyed || c.Keyed()
 	return mistakes
 }
 

@@ -149,20 +149,29 @@ func (a *Admin) explainLimit(ctx context.Context, db bun.IDB, st *store.Store, e
 	return nil
 }
 
-// explainRate says so where the rate of the message's consumer is spent.
+// explainRate says so where a rate of the message's consumer, or of its key, is spent.
 func (a *Admin) explainRate(ctx context.Context, db bun.IDB, st *store.Store, e *Explanation) error {
 	consumer, _ := a.registry.Consumer(e.Message.Consumer)
-	rate := rateOf(consumer.Name(), consumer.Config())
-	if rate == nil || e.Reason != Ready {
-		return nil
+	for _, of := range []struct {
+		who  string
+		rate *store.Rate
+		lane int64
+	}{{"Its consumer", rateOf(consumer), 0}, {"Its key", keyRateOf(consumer), store.Lane(e.Message.Key)}} {
+		rate := of.rate
+		if rate == nil || e.Reason != Ready {
+			continue
+		}
+		wait, err := st.RateWait(ctx, db, *rate, of.lane)
+		if err != nil {
+			return err
+		}
+		if wait > 0 {
+			e.Reason = OverRate
+			e.Text = fmt.Sprintf("It is due since %s. %s starts %d in %s, in all processes together, and that is used up: the next may start in %s.",
+				instant(e.Message.AvailableAt), of.who, rate.N, rate.Per, rounded(wait))
+		}
 	}
-	wait, err := st.RateWait(ctx, db, *rate)
-	if err == nil && wait > 0 {
-		e.Reason = OverRate
-		e.Text = fmt.Sprintf("It is due since %s. Its consumer starts %d in %s, in all processes together, and that is used up: the next may start in %s.",
-			instant(e.Message.AvailableAt), rate.N, rate.Per, rounded(wait))
-	}
-	return err
+	return nil
 }
 
 func explainPoisoned(row store.Poisoned) Explanation {

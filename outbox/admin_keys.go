@@ -51,6 +51,9 @@ func (a *Admin) explainKey(ctx context.Context, db bun.IDB, st *store.Store, row
 		return nil
 	}
 	consumer, _ := a.registry.Consumer(e.Message.Consumer)
+	if consumer.PerKey() > 0 {
+		return a.explainShare(ctx, db, st, consumer, row, e)
+	}
 	names := consumer.Names()
 	parked, found, err := st.ParkedBy(ctx, db, names, row.Lane)
 	if err != nil {
@@ -73,5 +76,17 @@ func (a *Admin) explainKey(ctx context.Context, db bun.IDB, st *store.Store, row
 	_, text := a.reason(newPending(first), first.PausedSince.Time, first.Now.Time)
 	e.Reason = Behind
 	e.Text = fmt.Sprintf("It waits behind message %d of key %q, of which is to say: %s", id, first.OrderKey, text)
+	return nil
+}
+
+// explainShare says so where as many of a message's key run as may at once.
+func (a *Admin) explainShare(ctx context.Context, db bun.IDB, st *store.Store, consumer bus.Consumer, row store.Pending, e *Explanation) error {
+	held, err := st.HeldOfLane(ctx, db, consumer.Names(), row.Lane)
+	if err != nil || e.Reason != Ready || held < consumer.PerKey() {
+		return err
+	}
+	e.Reason = KeyLimit
+	e.Text = fmt.Sprintf("It is due since %s. %d messages of key %q are claimed, and consumer %q runs no more of a key at once, in all processes together.",
+		instant(e.Message.AvailableAt), held, row.OrderKey, consumer.Name())
 	return nil
 }

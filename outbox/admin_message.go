@@ -61,7 +61,9 @@ type Attempt struct {
 type State string
 
 // The states. Of several [Admin.Explain] names the first of leased, lease expired, no
-// consumer, other payload type, paused, key parked, behind, delayed, suspect, late, gate closed, breaker open, at its limit, over its rate, ready. [Admin.List] tells only [Leased], [Delayed] and [Ready] apart.
+// consumer, other payload type, paused, key parked, behind, delayed, suspect, late, gate closed, breaker open, at the limit
+// of its key, at its limit, over its rate, ready. [Admin.List] tells only [Leased], [Delayed]
+// and [Ready] apart.
 const (
 	// Leased: a process has claimed it, and runs it or is about to.
 	Leased State = "leased"
@@ -85,6 +87,8 @@ const (
 	Parked State = "key parked"
 	// Behind: it waits for another message of its key: see bus.Ordered.
 	Behind State = "behind"
+	// KeyLimit: as many of its key run as bus.PerKey allows.
+	KeyLimit State = "at the limit of its key"
 	// GateClosed: the gate of its consumer is closed, in this process: see [Gate].
 	GateClosed State = "gate closed"
 	// BreakerOpen: the breaker of its consumer is open: see bus.Breaker.

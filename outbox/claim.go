@@ -84,6 +84,7 @@ func (r *run) claim(o order) (store.Claim, error) {
 	// Before the events are read, which can take long: the lease is renewed meanwhile.
 	l := r.ledger.open(r.work, c.ID, len(c.Messages), c.Sent.Add(r.config.LeaseDuration))
 	l.lanes, l.deep = r.dispatcher.lanesOf(c), c.News.Deep
+	l.urgent = l.lanes != nil && l.lanes.bounded()
 	filled := r.store.FillIn(ctx, r.db, c.Messages)
 	tasks := make([]task, len(c.Messages))
 	now := time.Now()

@@ -90,7 +90,8 @@ func (d *dispatcher) postponedLocked(now time.Time) (wait time.Duration) {
 			until = later(until, probe)
 		}
 		for _, l := range c.lanes {
-			if left := later(until, l.notBefore).Sub(now); l.active && left > 0 && (wait == 0 || left < wait) {
+			_, at := l.pending(now)
+			if left := later(until, at).Sub(now); l.active && left > 0 && (wait == 0 || left < wait) {
 				wait = left
 			}
 		}

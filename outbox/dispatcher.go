@@ -56,7 +56,7 @@ func newDispatcher(config ProcessorConfig, consumers []*consumer) *dispatcher {
 		for _, name := range c.Names() {
 			d.byName[name] = c
 		}
-		if c.Ordered() {
+		if c.Keyed() {
 			c.lanes = lanesOf(c)
 		}
 		for _, payloadType := range c.PayloadTypes() {
@@ -85,7 +85,7 @@ func (d *dispatcher) activate(payloadTypes ...string) {
 		for _, l := range c.lanes {
 			l.activate()
 		}
-		if !c.Ordered() { // looks tell of messages without keys, which are rare
+		if !c.Keyed() { // looks tell of messages without keys, which are rare
 			c.activate()
 			c.announced = true
 		}
@@ -134,7 +134,7 @@ func (d *dispatcher) push(tasks []task) bool {
 	for i := range tasks {
 		t := &tasks[i]
 		d.enqueuedLocked(t, 1, t.bytes())
-		if head != nil && t.row.Lane != 0 && t.row.Lane == head.row.Lane { // a run, of one worker
+		if head != nil && t.row.Lane != 0 && t.row.Lane == head.row.Lane && t.consumer.PerKey() == 0 { // a run, of one worker
 			head.others = append(head.others, t)
 			continue
 		}

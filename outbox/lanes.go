@@ -24,9 +24,10 @@ const (
 	// widestLook is the most messages that a look is at: each is at twice as many as the one
 	// before, while they do not find enough.
 	widestLook = 4000
-	// lateRanks is how far behind the newest message a look for expected ones begins, since
-	// they are not committed in the order of their ranks.
-	lateRanks = 256
+	// A look for expected messages begins so far behind the newest, since they are not
+	// committed in the order of their ranks, which are numbers, or instants in microseconds.
+	lateRanks    = 256
+	lateInstants = 1_000_000
 )
 
 // lanes is what the dispatcher keeps of the messages with keys of one consumer, under one of
@@ -41,9 +42,10 @@ type lanes struct {
 	active    bool // there may be messages to claim
 	wakeups   int
 	notBefore time.Time
-	stuck     bool    // some have crashed
-	left      bool    // the last claims have seen messages that they did not take
-	deep      []int64 // lanes that may have more
+	rests     time.Time // until then nothing may be found, unless something is new
+	stuck     bool      // some have crashed
+	left      bool      // the last claims have seen messages that they did not take
+	deep      []int64   // lanes that may have more
 	cursor    int64
 	barren    bool // the last look brought nothing
 	wide      int  // so many messages the next look is at, since the last did not find enough
@@ -62,9 +64,9 @@ type lanes struct {
 	last        int64 // the rank of the newest message that was seen
 }
 
-// ordersOf reports where a consumer cannot have an order, nor priorities.
+// ordersOf reports where a consumer cannot go by keys, nor priorities.
 func ordersOf(c bus.Consumer, s *store.Store) error {
-	if !c.Ordered() && !c.Prioritizes() {
+	if !c.Keyed() && !c.Prioritizes() {
 		return nil
 	}
 	if err := s.Orders(); err != nil {
@@ -73,17 +75,27 @@ func ordersOf(c bus.Consumer, s *store.Store) error {
 	return nil
 }
 
-// lanesOf is where messages of a consumer are that have keys. Those under an older name run
-// before those under a newer one.
+// lanesOf is where messages of a consumer are that have keys. In order, those under an older
+// name run before those under a newer one.
 func lanesOf(c *consumer) (all []*lanes) {
 	names := c.Names()
 	for i, name := range names {
-		all = append(all, &lanes{of: c, Source: store.Source{Name: name, Names: names, Before: names[i+1:], Payloads: c.PayloadTypes()}})
+		source := store.Source{Name: name, Names: names, Payloads: c.PayloadTypes(), PerKey: c.PerKey(), KeyRate: keyRateOf(c.Consumer)}
+		if source.PerKey == 0 {
+			source.Before = names[i+1:]
+		}
+		all = append(all, &lanes{of: c, Source: source})
 	}
 	return all
 }
 
-func (l *lanes) activate() { l.active, l.wakeups = true, l.wakeups+1 }
+func (l *lanes) activate() { l.active, l.wakeups, l.rests = true, l.wakeups+1, time.Time{} }
+
+// pending tells whether there may be messages to claim now, and if not, until when to wait.
+func (l *lanes) pending(now time.Time) (ready bool, until time.Time) {
+	until = later(l.notBefore, l.rests)
+	return l.active && !now.Before(until), until
+}
 
 // request asks for so many messages.
 func (l *lanes) request(now time.Time, limit int) *store.Lanes {
@@ -116,12 +128,24 @@ func (l *lanes) begin(now time.Time) {
 	}
 }
 
+func (l *lanes) late() int64 {
+	if l.PerKey > 0 {
+		return lateInstants
+	}
+	return lateRanks
+}
+
+// bounded tells whether so many of a key run that others wait for them to be settled.
+func (l *lanes) bounded() bool { return l.PerKey > 0 && l.PerKey < store.Unbounded }
+
 // parks tells whether a poisoned message keeps those behind it from running.
 func (l *lanes) parks() bool { return l.of.settings.Ordered == bus.ParkKey }
 
 // runLength is how many messages of one key come together, at most.
 func (c *consumer) runLength(limit int) int {
 	switch {
+	case c.PerKey() > 0: // they do not follow each other
+		return min(c.PerKey(), limit)
 	case c.group > 1: // what shares a transaction
 		return min(c.group, limit)
 	case c.pace == 0:
@@ -184,7 +208,9 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	switch {
 	case l.wakeups != o.parts[0].wakeups:
 	case l.again: // once it may be
-		l.notBefore = later(l.notBefore, l.nextWhole)
+		l.rests = l.nextWhole
+	case news.Wait > 0:
+		l.again, l.rests = true, later(l.nextWhole, now.Add(news.Wait))
 	default:
 		l.active = false
 	}
@@ -243,7 +269,7 @@ func (d *dispatcher) allLanes() (all []*lanes) {
 	return all
 }
 
-// adopt has messages with keys be claimed of consumers that are not ordered any more, or are
+// adopt has messages with keys be claimed of consumers that go by keys no more, or are
 // not here, and returns the names of the latter.
 func (d *dispatcher) adopt(names []string) (unknown []string) {
 	d.mu.Lock()
@@ -260,7 +286,7 @@ func (d *dispatcher) adopt(names []string) (unknown []string) {
 	return unknown
 }
 
-// laneLooks returns what to look for on behalf of ordered consumers: of all that match, behind
+// laneLooks returns what to look for on behalf of consumers that go by keys: of all that match, behind
 // what was seen or, with all, of everything there is.
 func (d *dispatcher) laneLooks(now time.Time, all bool, match func(*lanes) bool) (looks []store.LaneLook, of []*lanes) {
 	d.mu.Lock()
@@ -272,7 +298,7 @@ func (d *dispatcher) laneLooks(now time.Time, all bool, match func(*lanes) bool)
 		look := store.LaneLook{Source: l.Source, After: l.floor}
 		switch {
 		case !all:
-			look.After = max(l.last-lateRanks, 0)
+			look.After = max(l.last-l.late(), 0)
 		case !now.Before(l.nextSweep):
 			look.After = 0
 		}
@@ -299,13 +325,17 @@ func (r *run) lookAtLanes(ctx context.Context, probe *store.Probe) error {
 		l.stuck = false
 	}
 	for _, s := range states {
-		switch l := of[s.Look]; s.Crashes {
-		case 0:
-			l.again = true
-			l.activate()
-		default:
+		switch l, next := of[s.Look], time.Duration(s.Next)*time.Microsecond; {
+		case s.Crashes > 0:
 			l.stuck = true
 			probe.Suspects, probe.Killers = probe.Suspects || s.Crashes == 1, probe.Killers || s.Crashes == 2
+		case next > 0:
+			if probe.Next == 0 || next < probe.Next {
+				probe.Next = next
+			}
+		default:
+			l.again = true
+			l.activate()
 		}
 	}
 	return nil

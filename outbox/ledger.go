@@ -13,6 +13,7 @@ import (
 
 const (
 	settleDelay = 50 * time.Millisecond  // how long the first result of a claim waits for others
+	urgentDelay = 5 * time.Millisecond   // the same, where other messages wait for what is settled
 	settleBatch = 2000                   // results that are settled without waiting
 	unsentBatch = 5                      // batches of results beyond which claiming waits for settling
 	leastUnsent = 1000                   // the same of results, where batches are small
@@ -27,6 +28,7 @@ type lease struct {
 	cancel context.CancelCauseFunc
 	lanes  *lanes  // of messages with keys
 	deep   []int64 // their lanes that may have more
+	urgent bool    // other messages wait for each of its results
 
 	// Guarded by ledger.mu.
 	until   time.Time      // on this process's clock, from before the statement was sent
@@ -85,7 +87,11 @@ func (l *ledger) add(entry *lease, r store.Result) {
 	}
 	entry.unsent = append(entry.unsent, r)
 	l.unsent++
-	if entry.open == 0 || l.unsent == 1 || l.unsent >= settleBatch {
+	urgent := false
+	if by := time.Now().Add(urgentDelay - settleDelay); entry.urgent && by.Before(l.first) {
+		l.first, urgent = by, true
+	}
+	if urgent || entry.open == 0 || l.unsent == 1 || l.unsent >= settleBatch {
 		select {
 		case l.flush <- struct{}{}:
 		default: // there is a signal already

@@ -171,7 +171,7 @@ func (d *dispatcher) roomLocked(c *consumer, now time.Time) int {
 // without keys, and with keys, which take turns to be first.
 func (d *dispatcher) activePartsLocked(c *consumer, now time.Time) (parts []part) {
 	for _, l := range c.lanes {
-		if l.active && !now.Before(l.notBefore) {
+		if ready, _ := l.pending(now); ready {
 			parts = append(parts, part{consumer: c, lanes: l, wakeups: l.wakeups})
 		}
 	}

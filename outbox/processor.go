@@ -82,7 +82,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 		if breaker != nil {
 			gate = breaker.Gate
 		}
-		c := consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group, gate: gate, breaker: breaker, rate: rateOf(registered.Name(), settings)}
+		c := consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group, gate: gate, breaker: breaker, rate: rateOf(registered)}
 		transactional = transactional || c.transactional
 		p.consumers = append(p.consumers, c)
 	}

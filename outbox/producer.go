@@ -382,8 +382,8 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 			row.Payload = "" // it is read from the event
 		}
 		for _, consumer := range consumers {
-			if row.ConsumerType, row.OrderKey = consumer.Name(), ""; consumer.Ordered() {
-				row.OrderKey = m.OrderKey
+			if row.ConsumerType, row.OrderKey = consumer.Name(), ""; consumer.Keyed() {
+				row.OrderKey, row.AnyOrder = m.OrderKey, !consumer.Ordered()
 			}
 			if row.Priority = 0; consumer.Prioritizes() {
 				row.Priority = int(m.Priority)

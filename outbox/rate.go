@@ -12,11 +12,21 @@ import (
 const rateAhead = 25 * time.Millisecond
 
 // rateOf returns the rate of a consumer, or nil.
-func rateOf(consumer string, settings bus.ConsumerConfig) *store.Rate {
-	if settings.Rate == 0 {
+func rateOf(c bus.Consumer) *store.Rate {
+	config := c.Config()
+	if config.Rate == 0 {
 		return nil
 	}
-	return &store.Rate{Name: consumer, N: settings.Rate, Per: settings.RatePer, Burst: settings.RateBurst}
+	return &store.Rate{Name: c.Name(), N: config.Rate, Per: config.RatePer, Burst: config.RateBurst}
+}
+
+// keyRateOf returns the rate of each of its keys, or nil.
+func keyRateOf(c bus.Consumer) *store.Rate {
+	config := c.Config()
+	if config.KeyRate == 0 {
+		return nil
+	}
+	return &store.Rate{Name: c.Name(), N: config.KeyRate, Per: config.KeyRatePer, Burst: config.KeyRateBurst}
 }
 
 // ofRate has a request ask for what is due first, when that is of a consumer with a rate or

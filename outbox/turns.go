@@ -11,7 +11,7 @@ import (
 var errBehind error = &bus.Verdict{Outcome: bus.Released, Err: errors.New("outbox: the message before it, of the same key, is not done")}
 
 // turns has messages with keys of a group take turns: those of a key one after the other, for
-// as long as each is done. The zero value is for messages without. It belongs to the worker.
+// as long as each is done. The zero value is for messages without, and in any order. It belongs to the worker.
 type turns struct {
 	place  map[*task]int
 	before map[*task]*task // the one before it, of its key
@@ -19,7 +19,7 @@ type turns struct {
 }
 
 func newTurns(tasks []*task) turns {
-	if tasks[0].row.Lane == 0 {
+	if tasks[0].row.Lane == 0 || tasks[0].consumer.PerKey() > 0 {
 		return turns{}
 	}
 	t := turns{place: make(map[*task]int), before: make(map[*task]*task), left: make(map[*task]bool)}

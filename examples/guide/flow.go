@@ -129,6 +129,17 @@ func Ordered(sync, audit func(context.Context, AddressChanged) error) []bus.Cons
 	}
 }
 
+// Shared are consumers in which a customer with much to do keeps none of the others waiting.
+func Shared(sync, audit, export func(context.Context, AddressChanged) error) []bus.Consumer {
+	return []bus.Consumer{
+		// snippet: per-key
+		bus.Consume("sync-address", sync, bus.PerKey(3)),                         // three of a customer at once
+		bus.Consume("audit-address", audit, bus.Fair()),                          // any number, but each customer has its share
+		bus.Consume("export-address", export, bus.RatePerKey(5, time.Second, 1)), // five a second of each customer
+		// end
+	}
+}
+
 // Rated are consumers that call a service which takes so many calls in a time.
 func Rated(charge func(context.Context, OrderPlaced) error) []bus.Consumer {
 	return []bus.Consumer{

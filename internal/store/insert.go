@@ -54,7 +54,7 @@ func (s *Store) rank(ctx context.Context, db bun.IDB, rows []dialect.NewMessage)
 
 // ranked tells whether sorting by insert ids could change the order of a key.
 func ranked(rows []dialect.NewMessage) bool {
-	return len(rows) > 1 && slices.ContainsFunc(rows, func(row dialect.NewMessage) bool { return row.OrderKey != "" && row.InsertID != "" })
+	return len(rows) > 1 && slices.ContainsFunc(rows, func(row dialect.NewMessage) bool { return row.OrderKey != "" && !row.AnyOrder && row.InsertID != "" })
 }
 
 // Statements tells how many statements Insert needs for the rows, at least.
@@ -74,7 +74,7 @@ func chunks(rows []dialect.NewMessage) (all [][]dialect.NewMessage) {
 	for _, chunk := range dialect.Cut(rows, dialect.InsertBytes, func(row dialect.NewMessage) int { return len(row.Payload) + len(row.Headers) }) {
 		for len(chunk) > 0 {
 			n := 1
-			for n < len(chunk) && chunk[n].Replace == chunk[0].Replace && chunk[n].MaxPostponed == chunk[0].MaxPostponed && (chunk[n].OrderKey != "") == (chunk[0].OrderKey != "") && (chunk[n].Priority > 0) == (chunk[0].Priority > 0) && (chunk[n].UniqueFor > 0) == (chunk[0].UniqueFor > 0) {
+			for n < len(chunk) && chunk[n].Replace == chunk[0].Replace && chunk[n].MaxPostponed == chunk[0].MaxPostponed && (chunk[n].OrderKey != "") == (chunk[0].OrderKey != "") && chunk[n].AnyOrder == chunk[0].AnyOrder && (chunk[n].Priority > 0) == (chunk[0].Priority > 0) && (chunk[n].UniqueFor > 0) == (chunk[0].UniqueFor > 0) {
 				n++
 			}
 			all, chunk = append(all, chunk[:n]), chunk[n:]

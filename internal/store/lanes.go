@@ -47,3 +47,8 @@ func (s *Store) FirstOfLane(ctx context.Context, db bun.IDB, names []string, lan
 	}
 	return 0, false, nil
 }
+
+// HeldOfLane is how many messages of a lane are claimed.
+func (s *Store) HeldOfLane(ctx context.Context, db bun.IDB, names []string, lane int64) (int, error) {
+	return read[int](ctx, s, db, `SELECT count(*) FROM ({held lanes}) h WHERE h.lane = ?`, s.names.NameList(names), lane)
+}

@@ -9,9 +9,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// RateWait is for how long a rate allows nothing; zero when it does.
-func (s *Store) RateWait(ctx context.Context, db bun.IDB, rate dialect.Rate) (time.Duration, error) {
-	row, found, err := first[dialect.RateUse](ctx, s, db, dialect.RateUsed, rate.Name)
+// RateWait is for how long a rate allows nothing, of a lane or, if that is 0, of all; zero when
+// it does.
+func (s *Store) RateWait(ctx context.Context, db bun.IDB, rate dialect.Rate, lane int64) (time.Duration, error) {
+	statement, args := dialect.RateUsed, []any{rate.Name}
+	if lane != 0 {
+		statement, args = dialect.KeyRateUsed, append(args, lane)
+	}
+	row, found, err := first[dialect.RateUse](ctx, s, db, statement, args...)
 	if err != nil || !found {
 		return 0, err
 	}

@@ -74,5 +74,8 @@ func Counted(crashes int) int { return dialect.Counted(crashes) }
 // CrashReason says why a message is poisoned whose processes have vanished so often.
 func CrashReason(crashes int) string { return dialect.CrashReason(crashes) }
 
+// Unbounded is the PerKey of a source that shares among keys, and does not bound them.
+const Unbounded = dialect.Unbounded
+
 // Lane is what the messages of one key share.
 func Lane(key string) int64 { return dialect.Lane(key) }

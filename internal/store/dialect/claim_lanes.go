@@ -18,21 +18,24 @@ const (
 	walk = 100
 )
 
-// ProposeSQL lists lanes that nobody holds, nor parks, by the ranks of their messages that are
+// proposeSQL lists lanes that nobody holds, nor parks, by the ranks of their messages that are
 // due, among the first behind a rank.
-const ProposeSQL = `
+const proposeSQL = `
 SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
   SELECT f.lane, f.rank FROM (
-    SELECT m.lane, m.rank, m.available_after FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?
+    SELECT m.lane, m.rank, m.available_after FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?{loose}
       AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?) ORDER BY m.rank LIMIT ?) f
-  WHERE f.available_after <= {now} AND f.lane NOT IN ({held lanes})
-    AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = f.lane AND p.parks) ORDER BY f.rank LIMIT ?) w
+  WHERE f.available_after <= {now} AND f.lane NOT IN ({busy lanes})
+    AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = f.lane AND p.parks){unspent} ORDER BY f.rank LIMIT ?) w
 GROUP BY w.lane ORDER BY 2`
 
-// EdgeSQL tells how many messages that look has met, and the last.
-const EdgeSQL = `SELECT count(*) AS n, COALESCE(MAX(f.rank), 0) AS last FROM (
-  SELECT m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?
+// edgeSQL tells how many messages that look has met, and the last.
+const edgeSQL = `SELECT count(*) AS n, COALESCE(MAX(f.rank), 0) AS last FROM (
+  SELECT m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?{loose}
     AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?) ORDER BY m.rank LIMIT ?) f`
+
+// Looks are the statements that propose lanes of a source.
+func (s Source) Looks() (propose, edge string) { return s.For(proposeSQL), s.For(edgeSQL) }
 
 // walkSQL lists the next lanes behind one, and whether they are free.
 const walkSQL = `
@@ -41,7 +44,7 @@ WITH RECURSIVE walk(lane, step) AS (
   UNION ALL
   SELECT (SELECT MIN(m.lane) FROM {messages} m WHERE m.consumer_type = ? AND m.lane IS NOT NULL AND m.lane > w.lane), w.step + 1
   FROM walk w WHERE w.lane IS NOT NULL AND w.step < ?)
-SELECT w.lane, w.lane NOT IN ({held lanes}) AS free FROM walk w WHERE w.lane IS NOT NULL ORDER BY w.step`
+SELECT w.lane, w.lane NOT IN ({busy lanes}) AS free FROM walk w WHERE w.lane IS NOT NULL ORDER BY w.step`
 
 // ClaimLanes claims messages of one consumer, in a transaction that sees, and changes, the
 // newest state. Whoever claims for the consumer does so alone: what is held, and then what
@@ -66,9 +69,19 @@ func (n Names) ClaimLanes(ctx context.Context, tx bun.IDB, d LaneDialect, r Clai
 	if err != nil {
 		return Claim{}, fmt.Errorf("pick: %w", err)
 	}
-	picks := r.fit(found)
-	if c.Cut = c.Cut || len(picks) < len(found); len(picks) < len(found) {
+	quotas, err := n.quotasOf(ctx, tx, r.Lanes.Source, found)
+	if err != nil {
+		return Claim{}, fmt.Errorf("quotas: %w", err)
+	}
+	allowed := quotas.cut(found, &news)
+	picks := r.fit(allowed)
+	if c.Cut = c.Cut || len(picks) < len(allowed); len(picks) < len(allowed) {
 		news.Left = true
+	}
+	if news.Left && r.Lanes.KeyRate != nil {
+		if news.Wait, err = n.nextOfKeys(ctx, tx, *r.Lanes.KeyRate); err != nil {
+			return Claim{}, fmt.Errorf("rates: %w", err)
+		}
 	}
 	c.News = news
 	if len(picks) == 0 {
@@ -82,6 +95,11 @@ func (n Names) ClaimLanes(ctx context.Context, tx bun.IDB, d LaneDialect, r Clai
 	if err := n.Take(ctx, tx, &c, plain, PickedIDs(plain)); err != nil {
 		return Claim{}, err
 	}
+	if r.Lanes.KeyRate != nil {
+		if err := n.spendKeys(ctx, tx, *r.Lanes.KeyRate, quotas, picks); err != nil {
+			return Claim{}, err
+		}
+	}
 	return c, rated.Spend(ctx, tx, c)
 }
 
@@ -89,7 +107,7 @@ func (n Names) ClaimLanes(ctx context.Context, tx bun.IDB, d LaneDialect, r Clai
 // comes that may not run yet.
 func (n Names) findRuns(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest) (picks []LanePick, news LaneNews, err error) {
 	l := r.Lanes
-	near, free, err := propose(ctx, d, n.NameList(l.Names), r, &news)
+	near, free, err := n.propose(ctx, d, r, &news)
 	if err != nil {
 		return nil, news, err
 	}
@@ -160,9 +178,11 @@ type met struct {
 
 // propose returns the lanes that are free among the first messages, and how many of these
 // messages are theirs.
-func propose(ctx context.Context, d LaneDialect, names any, r ClaimRequest, news *LaneNews) (near []met, free int, err error) {
+func (n Names) propose(ctx context.Context, d LaneDialect, r ClaimRequest, news *LaneNews) (near []met, free int, err error) {
 	l, most := r.Lanes, r.most()
-	if err = d.Run(ctx, ProposeSQL, l.Name, l.Hint, l.Name, look*most, names, names, most).Scan(ctx, &near); err != nil {
+	propose, edge := l.Looks()
+	args := append([]any{l.Name, l.Hint, l.Name, look * most}, append(l.busy(n), n.NameList(l.Names))...)
+	if err = d.Run(ctx, propose, append(append(args, l.unspent()...), most)...).Scan(ctx, &near); err != nil {
 		return nil, 0, err
 	}
 	for _, m := range near {
@@ -176,7 +196,7 @@ func propose(ctx context.Context, d LaneDialect, names any, r ClaimRequest, news
 		return near, free, nil
 	}
 	var all met
-	if err := d.Run(ctx, EdgeSQL, l.Name, l.Hint, l.Name, look*most).Scan(ctx, &all); err != nil {
+	if err := d.Run(ctx, edge, l.Name, l.Hint, l.Name, look*most).Scan(ctx, &all); err != nil {
 		return nil, 0, err
 	}
 	news.Last, news.Full = max(news.Last, all.Last), all.N >= look*most
@@ -190,7 +210,7 @@ func (n Names) walkOn(ctx context.Context, tx bun.IDB, l *Lanes, news *LaneNews)
 		Lane int64
 		Free bool
 	}
-	if err := n.Query(ctx, tx, walkSQL, l.Name, l.Cursor, l.Name, walk, n.NameList(l.Names)).Scan(ctx, &rows); err != nil {
+	if err := n.Query(ctx, tx, l.For(walkSQL), append([]any{l.Name, l.Cursor, l.Name, walk}, l.busy(n)...)...).Scan(ctx, &rows); err != nil {
 		return nil, err
 	}
 	for _, row := range rows {

@@ -42,5 +42,8 @@ func (n Names) After(ctx context.Context, d time.Duration) string {
 	return fmt.Sprintf("%s + %d%s", n.Now(ctx), d.Microseconds(), n.Unit)
 }
 
+// SameMicros are the microseconds of an instant that is stored as such.
+func SameMicros(instant string) string { return instant }
+
 // Micros writes an instant for databases that have integers for them: microseconds since 1970.
 func Micros(t time.Time) string { return strconv.FormatInt(t.UnixMicro(), 10) }

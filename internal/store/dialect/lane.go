@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/uptrace/bun"
 )
@@ -31,8 +32,8 @@ func Lane(key string) int64 {
 	return max(int64(binary.BigEndian.Uint64(sum[:])>>1), 1)
 }
 
-// Lanes asks for messages of an ordered consumer, under one of its names. What is taken of a
-// lane begins with its first message. Hint, Cursor and Sticky only propose lanes, so that a
+// Lanes asks for messages of a consumer that goes by keys, under one of its names. What is
+// taken of a lane in order begins with its first message. Hint, Cursor and Sticky only propose lanes, so that a
 // wrong one costs time at most.
 type Lanes struct {
 	Source
@@ -47,11 +48,13 @@ type Lanes struct {
 
 // LaneNews is what a claim of lanes has found out for the next.
 type LaneNews struct {
-	First   int64   // the rank of the first message of a free lane; 0: there was none
-	Full    bool    // there may be more to look at behind the hint
-	Last    int64   // the rank up to which it has looked; 0: at none
-	Left    bool    // it has seen messages that it did not take
-	Walked  int64   // how far it walked; 0: it did not, or came to the end
+	First  int64 // the rank of the first message of a free lane; 0: there was none
+	Full   bool  // there may be more to look at behind the hint
+	Last   int64 // the rank up to which it has looked; 0: at none
+	Left   bool  // it has seen messages that it did not take
+	Walked int64 // how far it walked; 0: it did not, or came to the end
+	// Wait is for how long the rates of all keys that are spent allow no more; zero: none is.
+	Wait    time.Duration
 	Unknown string  // the payload type of a first message that the consumer does not take
 	Deep    []int64 // lanes of which it took as much as it asked for
 }
@@ -72,15 +75,6 @@ func OfLanes(results []Result) bool {
 	return slices.ContainsFunc(results, func(r Result) bool { return r.Lane != 0 })
 }
 
-// Source is where messages of an ordered consumer are: under one of its names.
-type Source struct {
-	Name string
-	// Names are all names of the consumer, and Before those whose messages run before the
-	// ones under Name: the older ones.
-	Names, Before []string
-	Payloads      []string // the types that it takes
-}
-
 // LaneDialect is what differs between databases about lanes.
 type LaneDialect interface {
 	// Run is one of the statements for lanes.
@@ -98,59 +92,48 @@ type LanePick struct {
 	Due  bool `bun:"due"`
 }
 
-// FreeLane is true of a lane l of which messages may be claimed: nobody holds it, no poisoned
-// message parks it, and the consumer is not paused. Renamed is true besides where none waits under an older name of
-// the consumer, if it has such. They are the guard of each claim.
-const (
-	FreeLane = `l.lane NOT IN ({held lanes}) AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = l.lane AND p.parks)
-  AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type {names})`
-	Renamed = ` AND NOT EXISTS (SELECT 1 FROM {messages} e WHERE e.consumer_type {names} AND e.lane = l.lane AND e.lane IS NOT NULL)`
-)
-
-// Free returns these, of the lane of an alias, with their values.
-func (n Names) Free(alias string, s Source) (condition string, values []any) {
-	names := n.NameList(s.Names)
-	condition, values = FreeLane, []any{names, names, n.NameList([]string{s.Name})}
-	if len(s.Before) > 0 {
-		condition, values = FreeLane+Renamed, append(values, n.NameList(s.Before))
-	}
-	return strings.ReplaceAll(condition, "l.lane", alias+".lane"), values
-}
-
 // stuck is true of a message m that has crashed, is due, and the first of its lane.
 const stuck = `m.consumer_type = ? AND m.crashes < 0 AND m.crashes > -10000 AND m.available_after <= {now}
   AND NOT EXISTS (SELECT 1 FROM {messages} f WHERE f.consumer_type = m.consumer_type AND f.lane = m.lane AND f.lane IS NOT NULL AND f.rank < m.rank)
   AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = m.consumer_type)`
 
-// LaneLook asks whether there is anything to claim for an ordered consumer.
+// LaneLook asks whether there is anything to claim for a consumer that goes by keys.
 type LaneLook struct {
 	Source
 	After int64 // the rank behind which to look
 }
 
 // LaneState is what was found for one of the looks: that there are messages, which says
-// nothing of whether they may run, or with Crashes of 1 or 2, that some are due which crashed
-// once, or more often.
+// nothing of whether they may run; with Crashes of 1 or 2, that some are due which crashed
+// once, or more often; or in how many microseconds the next is due that is not.
 type LaneState struct {
-	Look    int `bun:"look"`
-	Crashes int `bun:"crashes"`
+	Look    int   `bun:"look"`
+	Crashes int   `bun:"crashes"`
+	Next    int64 `bun:"next"`
 }
 
 const (
-	laneExists = `SELECT ? AS look, 0 AS crashes WHERE (SELECT m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ? ORDER BY m.rank LIMIT 1) IS NOT NULL
+	laneExists = `SELECT ? AS look, 0 AS crashes, 0 AS next WHERE (SELECT m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?{loose} ORDER BY m.rank LIMIT 1) IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?)`
-	laneStuck = `SELECT DISTINCT ? AS look, CASE WHEN m.crashes = -9999 THEN 1 ELSE 2 END AS crashes FROM {messages} m WHERE `
+	laneStuck = `SELECT DISTINCT ? AS look, CASE WHEN m.crashes = -9999 THEN 1 ELSE 2 END AS crashes, 0 AS next FROM {messages} m WHERE `
+	laneNext  = `SELECT ? AS look, 0 AS crashes, n.rank - {micros now} AS next FROM (
+  SELECT m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > {micros now} ORDER BY m.rank LIMIT 1) n`
 )
 
-// ProbeLanes looks for what there is to claim; with crashed, for messages that have crashed, too.
+// ProbeLanes looks for what there is to claim; with crashed, for messages that have crashed, and
+// for when the next are due, too.
 func (n Names) ProbeLanes(ctx context.Context, db bun.IDB, looks []LaneLook, crashed bool) (found []LaneState, err error) {
 	var parts []string
 	var args []any
 	for i, l := range looks {
-		parts, args = append(parts, laneExists), append(args, i, l.Name, l.After, l.Name)
-		if crashed {
-			free, values := n.Free("m", l.Source)
-			parts, args = append(parts, laneStuck+stuck+` AND m.payload_type IN (?) AND `+free), append(append(args, i, l.Name, bun.List(l.Payloads)), values...)
+		parts, args = append(parts, l.For(laneExists)), append(args, i, l.Name, l.After, l.Name)
+		if !crashed {
+			continue
+		}
+		free, values := n.Free("m", l.Source)
+		parts, args = append(parts, laneStuck+stuck+` AND m.payload_type IN (?) AND `+free), append(append(args, i, l.Name, bun.List(l.Payloads)), values...)
+		if l.PerKey > 0 {
+			parts, args = append(parts, laneNext), append(args, i, l.Name)
 		}
 	}
 	err = n.Query(ctx, db, strings.Join(parts, "\nUNION ALL "), args...).Scan(ctx, &found)

@@ -45,7 +45,7 @@ type ListStatements struct {
 	// The same where some of the messages have keys, with what is left of the lanes of a claim
 	// behind what is left of it.
 	RestLanes, PoisonLanes, AgainLanes string
-	Present                            string // of a list: the messages that there are
+	Present                            string // of a list: the messages that there are, and whether they run in order
 }
 
 // Finish implements [Dialect].
@@ -206,23 +206,26 @@ func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found 
 	return found, err
 }
 
-// begun lists the messages of a claim that may have begun: of each lane the first only that
-// there is.
+// begun lists the messages of a claim that may have begun: of each lane in order the first
+// only that there is.
 func (l *Lists) begun(ctx context.Context, tx bun.IDB, c Leased) (ids []int64, err error) {
 	if len(c.Lanes) == 0 {
 		return c.MessageIDs, nil
 	}
-	var present []int64
+	var present []struct {
+		ID      int64
+		InOrder bool
+	}
 	if err := l.Dialect.Query(ctx, tx, l.SQL.Present, Ordered(c.MessageIDs)).Scan(ctx, &present); err != nil {
 		return nil, err
 	}
-	there, seen := make(map[int64]bool, len(present)), make(map[int64]bool)
-	for _, id := range present {
-		there[id] = true
+	inOrder, seen := make(map[int64]bool, len(present)), make(map[int64]bool)
+	for _, m := range present {
+		inOrder[m.ID] = m.InOrder
 	}
 	for i, id := range c.MessageIDs {
-		if there[id] && !seen[c.Lanes[i]] {
-			seen[c.Lanes[i]] = true
+		if ordered, there := inOrder[id]; there && !(ordered && seen[c.Lanes[i]]) {
+			seen[c.Lanes[i]] = ordered
 			ids = append(ids, id)
 		}
 	}

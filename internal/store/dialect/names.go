@@ -26,6 +26,8 @@ type Traits struct {
 	Clock    string                 // its clock
 	Instant  func(time.Time) string // writes an instant
 	Unit     string                 // makes of microseconds what can be added to one
+	// Micros are the microseconds since 1970 of an instant.
+	Micros func(instant string) string
 	// ReadOnly asks whether the server takes no writes. It is empty where a handler
 	// that runs proves that it does.
 	ReadOnly string
@@ -80,7 +82,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		"{gates}", quote(w.Gates), "{ranks}", quote("message_ranks"),
 		"{keys}", quote(w.Keys), "{messages}", quote("consumer_messages"), "{due}", quote("consumer_messages_due"),
 		"{crashed}", quote("consumer_messages_crashed"), "{claims}", quote("message_claims"), "{poisoned}", quote("poisoned_messages"),
-		"{paused}", quote("paused_consumers"), "{recent}", quote("recent_insert_ids"), "{slots}", quote("message_slots"), "{rates}", quote("message_rates"), "{stops}", quote("message_stops"), "{breakers}", quote("message_breakers"), "{schedules}", quote("scheduled_messages"), "{migrations}", quote("asyncmonolith_migrations"),
+		"{paused}", quote("paused_consumers"), "{recent}", quote("recent_insert_ids"), "{slots}", quote("message_slots"), "{rates}", quote("message_rates"), "{key rates}", quote("message_key_rates"), "{stops}", quote("message_stops"), "{breakers}", quote("message_breakers"), "{schedules}", quote("scheduled_messages"), "{migrations}", quote("asyncmonolith_migrations"),
 		"{prefix}", t.Prefix, "{events}", quote("events"), "{streams}", quote("event_streams"), "{head}", quote("event_head"),
 		"{subscriptions}", quote("event_subscriptions"), "{projections}", quote("event_projections"),
 		"{parked}", quote("event_parked"), "{snapshots}", quote("event_snapshots"),
@@ -91,7 +93,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 	}
 	traits := []string{
 		"{place}", w.Place, "{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once, "{size}", w.Size, "{ids}", w.IDs, "{held}", w.Held, "{holds}", w.Holds,
-		"{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed, "{session}", w.Session, "{keyed}", w.Keyed, "{held lanes}", strings.ReplaceAll(w.HeldLanes, "{names}", w.Among), "{names}", w.Among, "{key of}", w.KeyOf, "{key parked}", w.KeyParked, "{lane columns}", w.Columns + ", m.order_key, m.lane, m.rank", "{lock}", lock, "{lock free}", free,
+		"{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed, "{session}", w.Session, "{keyed}", w.Keyed, "{held lanes}", strings.ReplaceAll(w.HeldLanes, "{names}", w.Among), "{names}", w.Among, "{key of}", w.KeyOf, "{key parked}", w.KeyParked, "{lane columns}", w.Columns + ", m.order_key, m.lane, m.rank", "{lock}", lock, "{lock free}", free, "{unit}", w.Unit, "{micros now}", w.Micros("{now}"),
 	}
 	inTraits := strings.NewReplacer(tables...)
 	for i := range traits {

@@ -45,6 +45,9 @@ func later(a, b time.Time) time.Time {
 // RateUsed reads a [RateUse], of a rate by its name.
 const RateUsed = `SELECT used_to, {now} AS now FROM {rates} WHERE name = ?`
 
+// KeyRateUsed is the same of a lane, by the rate's name and the lane.
+const KeyRateUsed = `SELECT used_to, {now} AS now FROM {key rates} WHERE name = ? AND lane = ?`
+
 // RateUse is up to which instant a rate is used, and what time it is.
 type RateUse struct {
 	UsedTo Moment `bun:"used_to"`

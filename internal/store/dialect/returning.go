@@ -42,7 +42,7 @@ func (r *Returning) Remove(ctx context.Context, tx bun.IDB, session Session, ids
 func (r *Returning) ChangeLocked(ctx context.Context, tx bun.Tx, ids []int64, due string) (rows []ChangedRow, err error) {
 	statement := `DELETE FROM {messages}`
 	if due != "" {
-		statement = `UPDATE {messages} SET available_after = ` + due
+		statement = `UPDATE {messages} SET available_after = ` + due + `, rank = ` + Moved("rank", due, r.Micros)
 	}
 	statement += ` WHERE id IN (?) AND id NOT IN (SELECT mid FROM ({holds}) h) RETURNING id, payload_type`
 	err = r.Query(ctx, tx, statement, bun.List(ids)).Scan(ctx, &rows)

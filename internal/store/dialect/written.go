@@ -30,10 +30,11 @@ type NewMessage struct {
 	MaxPostponed time.Duration
 	// UniqueFor is for how long the insert id stays taken after the message was consumed.
 	UniqueFor time.Duration
-	// OrderKey is the key of a message of an ordered consumer. Rank is its place among those
-	// of the key; zero is behind those that there are.
+	// OrderKey is the key of a message of a consumer that goes by keys. Rank is its place among
+	// those of the key; zero is behind those that there are, or with AnyOrder when it is due.
 	OrderKey string
 	Rank     int64
+	AnyOrder bool
 	// Priority is above 0 of a message that comes before others of its consumer. It has no key.
 	Priority int
 	// CreatedAt is when the first message was created in whose place this one is; zero is now.
@@ -94,16 +95,19 @@ func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement
 			values = append(values, row.Priority)
 		}
 		if keyed {
-			values = append(values, row.OrderKey, Lane(row.OrderKey), n.rankOf(row))
+			values = append(values, row.OrderKey, Lane(row.OrderKey), n.rankOf(row, available))
 		}
 	}
 	return `INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after` + columns + `) VALUES ` +
 		Rows(row, len(rows)), values
 }
 
-// rankOf is the place of a message, or what gives it the last one.
-func (n Names) rankOf(row NewMessage) any {
-	if row.Rank != 0 {
+// rankOf is the place of a message that is due at an instant, or what gives it the last one.
+func (n Names) rankOf(row NewMessage, due string) any {
+	switch {
+	case row.AnyOrder:
+		return bun.Safe(n.Traits.Micros(due))
+	case row.Rank != 0:
 		return row.Rank
 	}
 	return bun.Safe(n.Expand(n.LastRank))

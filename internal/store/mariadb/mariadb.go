@@ -38,7 +38,7 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 
 func traits() dialect.Traits {
 	return dialect.Traits{
-		Files: migrations, RowLocks: true, Clock: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))", Instant: dialect.Micros,
+		Files: migrations, RowLocks: true, Clock: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))", Instant: dialect.Micros, Micros: dialect.SameMicros,
 		ReadOnly: `SELECT CASE WHEN @@global.read_only IN ('0', 'OFF') THEN 0 ELSE 1 END`,
 		Exists:   `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`, IDs: `JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN`,
 		Held: heldSQL, Holds: `SELECT c.id AS claim_id, h.id AS mid FROM ` + idsSQL,

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"strings"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -14,27 +15,23 @@ import (
 const beginLanesSQL = beginSharedSQL + `; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL max_parallel_workers_per_gather = 0`
 
 // headsSQL reads the first messages of lanes, by one look into the index for each.
-func headsSQL(renamed string) string {
-	return `
+const headsSQL = `
 SELECT r.* FROM unnest(?::bigint[]) WITH ORDINALITY l(lane, o) CROSS JOIN LATERAL (
   SELECT {lane columns}, m.available_after <= {now} AS due FROM {messages} m
-  WHERE m.consumer_type = ? AND m.lane = l.lane AND m.lane IS NOT NULL ORDER BY m.lane, m.rank LIMIT ?) r
-WHERE ` + dialect.FreeLane + renamed + ` ORDER BY l.o, r.rank`
-}
+  WHERE m.consumer_type = ? AND m.lane = l.lane AND m.lane IS NOT NULL{runnable} ORDER BY m.lane, m.rank LIMIT ?) r
+WHERE {free} ORDER BY l.o, r.rank`
 
 const recordLanesSQL = `
 INSERT INTO {claims} (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes)
 VALUES (?::text, ?::boolean, {now}, {now} + ?::bigint * interval '1 microsecond', ?::text, ?::bigint[], ?::bigint[]) RETURNING id`
 
 func (p *database) claimLanes(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
-	heads := p.heads
-	if len(r.Lanes.Before) > 0 {
-		heads = p.headsRenamed
-	}
-	statements := []*fixed{p.lanes[dialect.ProposeSQL], p.lanes[dialect.EdgeSQL], heads, p.recordLanes}
+	propose, edge := r.Lanes.Looks()
+	heads, _ := p.headsOf(r.Lanes)
+	statements := []*fixed{p.laneStatement(propose), p.laneStatement(edge), p.laneStatement(heads), p.recordLanes}
 	err = p.on(ctx, db, statements, func(s session) error {
 		return s.inTx(ctx, beginLanesSQL, func() (err error) {
-			c, err = p.ClaimLanes(ctx, s.IDB, laneSession{s, heads}, r)
+			c, err = p.ClaimLanes(ctx, s.IDB, laneSession{s}, r)
 			return err
 		})
 	})
@@ -44,23 +41,32 @@ func (p *database) claimLanes(ctx context.Context, db *bun.DB, r dialect.ClaimRe
 	return c, nil
 }
 
-// laneSession is a connection on which messages with keys are claimed.
-type laneSession struct {
-	session
-	heads *fixed
+// headsOf is headsSQL as it is for the lanes, with the values of its conditions.
+func (p *database) headsOf(l *dialect.Lanes) (statement string, values []any) {
+	free, values := p.Free("l", l.Source)
+	return l.For(strings.Replace(headsSQL, "{free}", free, 1)), values
 }
 
+// laneStatement is a statement about lanes, which differs by their rules.
+func (p *database) laneStatement(text string) *fixed {
+	if f, ok := p.lanes.Load(text); ok {
+		return f.(*fixed)
+	}
+	f, _ := p.lanes.LoadOrStore(text, p.fix("lanes", text))
+	return f.(*fixed)
+}
+
+// laneSession is a connection on which messages with keys are claimed.
+type laneSession struct{ session }
+
 func (s laneSession) Run(ctx context.Context, statement string, args ...any) *bun.RawQuery {
-	return s.run(ctx, s.lanes[statement], args...)
+	return s.run(ctx, s.laneStatement(statement), args...)
 }
 
 func (s laneSession) Heads(ctx context.Context, l *dialect.Lanes, lanes []int64, each int) (picks []dialect.LanePick, err error) {
-	names := s.NameList(l.Names)
-	args := []any{pgdialect.Array(lanes), l.Name, each, names, names, s.NameList([]string{l.Name})}
-	if len(l.Before) > 0 {
-		args = append(args, s.NameList(l.Before))
-	}
-	err = s.run(ctx, s.heads, args...).Scan(ctx, &picks)
+	heads, values := s.headsOf(l)
+	args := append([]any{pgdialect.Array(lanes), l.Name}, append(l.Runnable(s.Names), each)...)
+	err = s.run(ctx, s.laneStatement(heads), append(args, values...)...).Scan(ctx, &picks)
 	return picks, err
 }
 

@@ -18,8 +18,10 @@ import (
 const insertSQL = `
 INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after«, crashes, order_key, lane, rank»)
 SELECT u.id, COALESCE(u.consumer, ''), COALESCE(u.kind, ''), COALESCE(u.payload, ''), NULLIF(u.headers, ''), NULLIF(u.key, ''), {now},
-  COALESCE(NULLIF(u.at, '')::timestamptz, {now} + u.delay * interval '1 microsecond', {now})«, -10000, u.order_key, u.lane, COALESCE(u.rank, nextval('{ranks}'))»
+  ` + insertDueSQL + `«, -10000, u.order_key, u.lane, {place}»
 FROM (SELECT ? AS id, ? AS consumer, ? AS kind, ? AS payload, ? AS headers, ? AS key, ? AS at, ? AS delay«, ? AS order_key, ? AS lane, ? AS rank») u`
+
+const insertDueSQL = `COALESCE(NULLIF(u.at, '')::timestamptz, {now} + u.delay * interval '1 microsecond', {now})`
 
 // fewRows are planned in less time as a list of values.
 const fewRows = 6
@@ -49,7 +51,11 @@ func (p *database) insertQuery(ctx context.Context, db bun.IDB, rows []dialect.N
 		column(rows, "text", func(row *dialect.NewMessage) string { return row.OrderKey }),
 		column(rows, "bigint", func(row *dialect.NewMessage) int64 { return dialect.Lane(row.OrderKey) }),
 		column(rows, "bigint", func(row *dialect.NewMessage) int64 { return row.Rank }))
-	return p.Query(ctx, db, dialect.WithLanes(insertSQL)+suffix, values...)
+	place := "COALESCE(u.rank, nextval('{ranks}'))"
+	if rows[0].AnyOrder {
+		place = micros(insertDueSQL)
+	}
+	return p.Query(ctx, db, strings.Replace(dialect.WithLanes(insertSQL), "{place}", place, 1)+suffix, values...)
 }
 
 // Ranks are reserved where messages are not written in the order of the call.
@@ -120,6 +126,10 @@ func (p *database) Replace(ctx context.Context, db bun.IDB, rows []dialect.NewMe
 	replace := dialect.WithoutLanes(replaceSQL)
 	if rows[0].OrderKey != "" {
 		replace = dialect.WithLanes(replaceSQL)
+	}
+	if rows[0].AnyOrder {
+		replace = strings.Replace(replace, "rank = EXCLUDED.rank", "rank = ?", 1)
+		values = append(values, bun.Safe(micros("CASE WHEN m.id IN ("+p.Expand(heldSQL)+") THEN EXCLUDED.available_after ELSE "+due+" END")))
 	}
 	if rows[0].Priority > 0 {
 		replace = strings.Replace(replace, "SET id = DEFAULT,", "SET id = DEFAULT, priority = EXCLUDED.priority,", 1)

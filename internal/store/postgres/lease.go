@@ -35,16 +35,16 @@ func (p *database) Disclaim(ctx context.Context, db bun.IDB, owner string, claim
 }
 
 // recoverSQL leaves messages alone that somebody has locked: a transactional
-// consumer that outlived its lease is still at work on them, not crashed. Of those with a key
-// it counts a crash of the first only: the others had not begun. It is immutable.
+// consumer that outlived its lease is still at work on them, not crashed. Of those of a key in
+// order it counts a crash of the first only: the others had not begun. It is immutable.
 var recoverSQL = `
 WITH dead AS MATERIALIZED (
   SELECT id, message_ids, lanes, solo FROM {claims} WHERE leased_until < {now} ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED),
 gone AS (DELETE FROM {claims} c USING dead d WHERE c.id = d.id),
 ids AS MATERIALIZED (
-  SELECT DISTINCT ON (d.id, COALESCE(u.lane, u.mid)) m.id AS mid, d.solo
+  SELECT DISTINCT ON (d.id, COALESCE(CASE WHEN m.rank < ` + dialect.FirstInstant + ` THEN u.lane END, u.mid)) m.id AS mid, d.solo
   FROM dead d CROSS JOIN LATERAL unnest(d.message_ids, d.lanes) WITH ORDINALITY u(mid, lane, n) JOIN {messages} m ON m.id = u.mid
-  ORDER BY d.id, COALESCE(u.lane, u.mid), u.n),
+  ORDER BY d.id, COALESCE(CASE WHEN m.rank < ` + dialect.FirstInstant + ` THEN u.lane END, u.mid), u.n),
 hit AS MATERIALIZED (
   SELECT m.id, i.solo, m.crashes, CASE WHEN m.lane IS NULL THEN 0 ELSE -10000 END AS base
   FROM {messages} m JOIN ids i ON i.mid = m.id ORDER BY m.id FOR UPDATE OF m SKIP LOCKED),

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"sync"
 	"time"
 
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -24,10 +25,11 @@ type database struct {
 	// The statements of a processor.
 	pick, pickCrashed, record, finish, settle, settleFree, extend, probe, probeDue *fixed
 
-	// Those for messages with keys. Lanes are dialect's, by their text.
-	pickPrior                                                      *fixed // by priority
-	settleLanes, settleLanesFree, heads, headsRenamed, recordLanes *fixed
-	lanes                                                          map[string]*fixed
+	pickPrior *fixed // by priority
+
+	// Those for messages with keys, of which some differ by the rules of their consumers.
+	settleLanes, settleLanesFree, recordLanes *fixed
+	lanes                                     sync.Map // *fixed by text
 }
 
 // New returns the dialect for tables of these names.
@@ -38,8 +40,7 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 	p.pick, p.pickCrashed, p.record = p.fix("pick", pickSQL), p.fix("pick_crashed", pickCrashedSQL), p.fix("record", recordSQL)
 	p.finish, p.settle, p.settleFree = p.fix("finish", finishSQL), p.fix("settle", dialect.WithoutLanes(settleSQL)), p.fix("settle_free", dialect.WithoutLanes(settleFreeSQL))
 	p.pickPrior = p.fix("pick_prior", pickPriorSQL)
-	p.lanes = map[string]*fixed{dialect.ProposeSQL: p.fix("propose", dialect.ProposeSQL), dialect.EdgeSQL: p.fix("edge", dialect.EdgeSQL)}
-	p.heads, p.headsRenamed, p.recordLanes = p.fix("heads", headsSQL("")), p.fix("heads_renamed", headsSQL(dialect.Renamed)), p.fix("record_lanes", recordLanesSQL)
+	p.recordLanes = p.fix("record_lanes", recordLanesSQL)
 	p.settleLanes, p.settleLanesFree = p.fix("settle_lanes", dialect.WithLanes(settleSQL)), p.fix("settle_lanes_free", dialect.WithLanes(settleFreeSQL))
 	p.extend, p.probe, p.probeDue = p.fix("extend", extendSQL), p.fix("probe", probeSQL), p.fix("probe_due", probeDueSQL)
 	return p, nil
@@ -49,6 +50,7 @@ func traits() dialect.Traits {
 	return dialect.Traits{
 		Files: migrations, RowLocks: true, Clock: "statement_timestamp()", Unit: " * interval '1 microsecond'",
 		Instant:  func(t time.Time) string { return "'" + timestamp(t) + "'::timestamptz" },
+		Micros:   micros,
 		ReadOnly: `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'`,
 		Notify:   notifySQL, Session: sessionSQL, Within: withinSQL, AsBegun: asBegunSQL, Exists: `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`,
 		Held: heldSQL, Holds: `SELECT c.id AS claim_id, u.mid FROM {claims} c CROSS JOIN LATERAL unnest(c.message_ids) u(mid)`,
@@ -56,10 +58,12 @@ func traits() dialect.Traits {
 		Once: "MATERIALIZED", Size: "cardinality(c.message_ids)", KeepConsumer: dialect.OnConsumer, KeepSlot: dialect.OnSlot, KeepNamed: dialect.OnNamed,
 		Gates: "message_gates", KeyOf: "m.order_key, m.lane", KeyParked: "order_key, parks",
 		Keyed: "m.insert_id = ?", LastRank: "nextval('{ranks}')", Columns: dialect.PickColumns("octet_length(%s)"),
-		HeldLanes: `SELECT unnest(c.lanes) FROM {claims} c WHERE c.consumer_type {names}`, Among: "= ANY(?::text[])",
+		HeldLanes: `SELECT unnest(c.lanes) AS lane FROM {claims} c WHERE c.consumer_type {names}`, Among: "= ANY(?::text[])",
 		NameList: func(names []string) any { return pgdialect.Array(names) },
 	}
 }
+
+func micros(instant string) string { return "(EXTRACT(EPOCH FROM " + instant + ") * 1000000)::bigint" }
 
 func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999+00:00") }
 

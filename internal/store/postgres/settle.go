@@ -83,7 +83,7 @@ poi AS (
     available_after, attempts + 1, crashes« - CASE WHEN lane IS NULL THEN 0 ELSE -10000 END», COALESCE(NULLIF(new_errors, ''), errors), {now}, reason«, order_key, lane, rank, lane IS NOT NULL AND parks» FROM bad),
 upd AS (
   UPDATE {messages} m SET attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, crashes = «CASE WHEN m.lane IS NULL THEN »0« ELSE -10000 END»,
-    errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = {now} + r.delay * interval '1 microsecond'
+    errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = {now} + r.delay * interval '1 microsecond'«, rank = ` + dialect.Moved("m.rank", "{now} + r.delay * interval '1 microsecond'", micros) + `»
   FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))`
 
 func (p *database) Settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool) (dialect.Settled, error) {

@@ -12,7 +12,7 @@ import (
 // headsSQL reads the first messages of lanes, by one look into the index for each.
 const headsSQL = `
 SELECT {lane columns}, m.available_after <= {now} AS due FROM (SELECT j.key AS o, j.value AS lane FROM json_each(?) j) l JOIN {messages} m ON m.id IN (
-  SELECT h.id FROM {messages} h WHERE h.consumer_type = ? AND h.lane = l.lane AND h.lane IS NOT NULL ORDER BY h.lane, h.rank LIMIT ?)
+  SELECT m.id FROM {messages} m WHERE m.consumer_type = ? AND m.lane = l.lane AND m.lane IS NOT NULL{runnable} ORDER BY m.lane, m.rank LIMIT ?)
 WHERE {free} ORDER BY l.o, m.rank`
 
 const recordLanesSQL = `
@@ -43,8 +43,8 @@ func (s laneTx) Run(ctx context.Context, statement string, args ...any) *bun.Raw
 
 func (s laneTx) Heads(ctx context.Context, l *dialect.Lanes, lanes []int64, each int) (picks []dialect.LanePick, err error) {
 	free, values := s.Free("l", l.Source)
-	args := append([]any{dialect.AsJSON(lanes), l.Name, each}, values...)
-	err = s.Query(ctx, s.tx, strings.Replace(headsSQL, "{free}", free, 1), args...).Scan(ctx, &picks)
+	args := append([]any{dialect.AsJSON(lanes), l.Name}, append(l.Runnable(s.Names), each)...)
+	err = s.Query(ctx, s.tx, l.For(strings.Replace(headsSQL, "{free}", free, 1)), append(args, values...)...).Scan(ctx, &picks)
 	return picks, err
 }
 

@@ -25,7 +25,7 @@ func statements(of func(string) string) dialect.ListStatements {
 	return dialect.ListStatements{
 		Dead:    `SELECT id, solo, message_ids, lanes FROM {claims} WHERE leased_until < {now} ORDER BY id LIMIT 20`,
 		Hit:     `SELECT id, crashes FROM {messages}` + those,
-		Present: `SELECT id FROM {messages}` + those,
+		Present: `SELECT id, rank < ` + dialect.FirstInstant + ` AS in_order FROM {messages}` + those,
 		Bury: `
 INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, order_key, lane, rank, parks)
 SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
@@ -43,7 +43,7 @@ SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payl
 FROM ` + resSQL + ` r JOIN {messages} m ON m.id = r.mid`),
 		Again: of(`
 UPDATE {messages} AS m SET attempts = m.attempts + (r.outcome = 'failed'), crashes = «CASE WHEN m.lane IS NULL THEN »0« ELSE -10000 END»,
-  errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = {now} + r.delay
+  errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = {now} + r.delay«, rank = ` + dialect.Moved("m.rank", "{now} + r.delay", dialect.SameMicros) + `»
 FROM ` + resSQL + ` r WHERE m.id = r.mid`),
 	}
 }

@@ -63,6 +63,7 @@ func areas() []area {
 		{name: "text", cases: textCases()},
 		{name: "claim", cases: claimCases()},
 		{name: "lanes", cases: laneCases(), keys: true},
+		{name: "per key", cases: perKeyCases(), keys: true},
 		{name: "breakers", cases: breakerCases()},
 		{name: "claim by place and size", cases: claimPlaceCases()},
 		{name: "claim of crashed messages", cases: claimCrashedCases()},

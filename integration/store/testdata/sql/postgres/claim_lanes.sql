@@ -1,22 +1,22 @@
-PREPARE asyncmonolith_propose_89f20da692b8292b AS 
+PREPARE asyncmonolith_lanes_cbf7289fbf942639 AS 
 SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
   SELECT f.lane, f.rank FROM (
     SELECT m.lane, m.rank, m.available_after FROM "app_consumer_messages" m WHERE m.consumer_type = $1 AND m.crashes < 0 AND m.rank > $2
       AND NOT EXISTS (SELECT 1 FROM "app_paused_consumers" u WHERE u.consumer_type = $3) ORDER BY m.rank LIMIT $4) f
-  WHERE f.available_after <= statement_timestamp() AND f.lane NOT IN (SELECT unnest(c.lanes) FROM "app_message_claims" c WHERE c.consumer_type = ANY($5::text[]))
+  WHERE f.available_after <= statement_timestamp() AND f.lane NOT IN (SELECT unnest(c.lanes) AS lane FROM "app_message_claims" c WHERE c.consumer_type = ANY($5::text[]))
     AND NOT EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.consumer_type = ANY($6::text[]) AND p.lane = f.lane AND p.parks) ORDER BY f.rank LIMIT $7) w
 GROUP BY w.lane ORDER BY 2;
 
-PREPARE asyncmonolith_edge_9ecd46536c40a2d5 AS SELECT count(*) AS n, COALESCE(MAX(f.rank), 0) AS last FROM (
+PREPARE asyncmonolith_lanes_9ecd46536c40a2d5 AS SELECT count(*) AS n, COALESCE(MAX(f.rank), 0) AS last FROM (
   SELECT m.rank FROM "app_consumer_messages" m WHERE m.consumer_type = $1 AND m.crashes < 0 AND m.rank > $2
     AND NOT EXISTS (SELECT 1 FROM "app_paused_consumers" u WHERE u.consumer_type = $3) ORDER BY m.rank LIMIT $4) f;
 
-PREPARE asyncmonolith_heads_ff6a9761369b2062 AS 
+PREPARE asyncmonolith_lanes_8ccd71f18e11e7dc AS 
 SELECT r.* FROM unnest($1::bigint[]) WITH ORDINALITY l(lane, o) CROSS JOIN LATERAL (
   SELECT m.id, m.message_id, m.consumer_type, m.payload_type, CASE WHEN (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) <= 4096 THEN m.payload END AS payload, CASE WHEN (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) <= 4096 THEN m.headers END AS headers, m.insert_id,
 	m.created_at, m.available_after, m.attempts, m.crashes, CASE WHEN (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) <= 4096 THEN m.errors END AS errors, (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) AS size, octet_length(m.payload) AS text, m.order_key, m.lane, m.rank, m.available_after <= statement_timestamp() AS due FROM "app_consumer_messages" m
   WHERE m.consumer_type = $2 AND m.lane = l.lane AND m.lane IS NOT NULL ORDER BY m.lane, m.rank LIMIT $3) r
-WHERE l.lane NOT IN (SELECT unnest(c.lanes) FROM "app_message_claims" c WHERE c.consumer_type = ANY($4::text[])) AND NOT EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.consumer_type = ANY($5::text[]) AND p.lane = l.lane AND p.parks)
+WHERE l.lane NOT IN (SELECT unnest(c.lanes) AS lane FROM "app_message_claims" c WHERE c.consumer_type = ANY($4::text[])) AND NOT EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.consumer_type = ANY($5::text[]) AND p.lane = l.lane AND p.parks)
   AND NOT EXISTS (SELECT 1 FROM "app_paused_consumers" u WHERE u.consumer_type = ANY($6::text[])) ORDER BY l.o, r.rank;
 
 PREPARE asyncmonolith_record_lanes_e90680149b5ba6f AS 
@@ -35,11 +35,11 @@ ON CONFLICT (consumer_type) DO NOTHING;
 
 SELECT consumer_type, parks FROM "app_message_gates" WHERE consumer_type IN ('send-receipt') ORDER BY consumer_type FOR UPDATE;
 
-EXECUTE asyncmonolith_propose_89f20da692b8292b('send-receipt', 0, 'send-receipt', 400, '{"send-receipt"}', '{"send-receipt"}', 100);
+EXECUTE asyncmonolith_lanes_cbf7289fbf942639('send-receipt', 0, 'send-receipt', 400, '{"send-receipt"}', '{"send-receipt"}', 100);
 
-EXECUTE asyncmonolith_edge_9ecd46536c40a2d5('send-receipt', 0, 'send-receipt', 400);
+EXECUTE asyncmonolith_lanes_9ecd46536c40a2d5('send-receipt', 0, 'send-receipt', 400);
 
-EXECUTE asyncmonolith_heads_ff6a9761369b2062('{8087929771573949676}', 'send-receipt', 5, '{"send-receipt"}', '{"send-receipt"}', '{"send-receipt"}');
+EXECUTE asyncmonolith_lanes_8ccd71f18e11e7dc('{8087929771573949676}', 'send-receipt', 5, '{"send-receipt"}', '{"send-receipt"}', '{"send-receipt"}');
 
 EXECUTE asyncmonolith_record_lanes_e90680149b5ba6f('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, 60000000, 'send-receipt', '{30,31}', '{8087929771573949676,8087929771573949676}');
 

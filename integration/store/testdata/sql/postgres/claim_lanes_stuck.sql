@@ -11,7 +11,7 @@ SELECT m.id, m.message_id, m.consumer_type, m.payload_type, CASE WHEN (octet_len
 	m.created_at, m.available_after, m.attempts, m.crashes, CASE WHEN (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) <= 4096 THEN m.errors END AS errors, (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) AS size, octet_length(m.payload) AS text, m.order_key, m.lane, m.rank, TRUE AS due FROM "app_consumer_messages" m WHERE m.consumer_type = 'send-receipt' AND m.crashes < 0 AND m.crashes > -10000 AND m.available_after <= statement_timestamp()
   AND NOT EXISTS (SELECT 1 FROM "app_consumer_messages" f WHERE f.consumer_type = m.consumer_type AND f.lane = m.lane AND f.lane IS NOT NULL AND f.rank < m.rank)
   AND NOT EXISTS (SELECT 1 FROM "app_paused_consumers" u WHERE u.consumer_type = m.consumer_type)
-  AND m.crashes BETWEEN -9999 AND -9999 AND m.payload_type IN ('order.placed') AND m.lane NOT IN (SELECT unnest(c.lanes) FROM "app_message_claims" c WHERE c.consumer_type = ANY('{"send-receipt"}'::text[])) AND NOT EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.consumer_type = ANY('{"send-receipt"}'::text[]) AND p.lane = m.lane AND p.parks)
+  AND m.crashes BETWEEN -9999 AND -9999 AND m.payload_type IN ('order.placed') AND m.lane NOT IN (SELECT unnest(c.lanes) AS lane FROM "app_message_claims" c WHERE c.consumer_type = ANY('{"send-receipt"}'::text[])) AND NOT EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.consumer_type = ANY('{"send-receipt"}'::text[]) AND p.lane = m.lane AND p.parks)
   AND NOT EXISTS (SELECT 1 FROM "app_paused_consumers" u WHERE u.consumer_type = ANY('{"send-receipt"}'::text[])) ORDER BY m.rank LIMIT 8;
 
 COMMIT;

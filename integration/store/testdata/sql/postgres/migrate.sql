@@ -337,6 +337,19 @@ CREATE INDEX "app_consumer_messages_prior" ON "app_consumer_messages" (consumer_
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (8, CURRENT_TIMESTAMP);
 
+-- Up to which instant the rates of single keys are used. One that is in the past counts for nothing.
+CREATE TABLE "app_message_key_rates" (
+  name    text NOT NULL,
+  lane    bigint NOT NULL,
+  used_to timestamptz NOT NULL,
+  PRIMARY KEY (name, lane)
+);
+
+CREATE INDEX "app_message_key_rates_used" ON "app_message_key_rates" (name, used_to);
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (10, CURRENT_TIMESTAMP);
+
 COMMIT;
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;

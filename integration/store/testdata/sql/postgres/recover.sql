@@ -2,9 +2,9 @@ WITH dead AS MATERIALIZED (
   SELECT id, message_ids, lanes, solo FROM "app_message_claims" WHERE leased_until < statement_timestamp() ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED),
 gone AS (DELETE FROM "app_message_claims" c USING dead d WHERE c.id = d.id),
 ids AS MATERIALIZED (
-  SELECT DISTINCT ON (d.id, COALESCE(u.lane, u.mid)) m.id AS mid, d.solo
+  SELECT DISTINCT ON (d.id, COALESCE(CASE WHEN m.rank < 100000000000000 THEN u.lane END, u.mid)) m.id AS mid, d.solo
   FROM dead d CROSS JOIN LATERAL unnest(d.message_ids, d.lanes) WITH ORDINALITY u(mid, lane, n) JOIN "app_consumer_messages" m ON m.id = u.mid
-  ORDER BY d.id, COALESCE(u.lane, u.mid), u.n),
+  ORDER BY d.id, COALESCE(CASE WHEN m.rank < 100000000000000 THEN u.lane END, u.mid), u.n),
 hit AS MATERIALIZED (
   SELECT m.id, i.solo, m.crashes, CASE WHEN m.lane IS NULL THEN 0 ELSE -10000 END AS base
   FROM "app_consumer_messages" m JOIN ids i ON i.mid = m.id ORDER BY m.id FOR UPDATE OF m SKIP LOCKED),

@@ -14,7 +14,7 @@ SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
   SELECT f.lane, f.rank FROM (
     SELECT m.lane, m.rank, m.available_after FROM "app_consumer_messages" m WHERE m.consumer_type = 'send-receipt' AND m.crashes < 0 AND m.rank > 0
       AND NOT EXISTS (SELECT 1 FROM "app_paused_consumers" u WHERE u.consumer_type = 'send-receipt') ORDER BY m.rank LIMIT 400) f
-  WHERE f.available_after <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND f.lane NOT IN (SELECT j.value FROM "app_message_claims" c, json_each(c.lanes) j WHERE c.consumer_type IN (SELECT value FROM json_each('["send-receipt"]')))
+  WHERE f.available_after <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND f.lane NOT IN (SELECT j.value AS lane FROM "app_message_claims" c, json_each(c.lanes) j WHERE c.consumer_type IN (SELECT value FROM json_each('["send-receipt"]')))
     AND NOT EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.consumer_type IN (SELECT value FROM json_each('["send-receipt"]')) AND p.lane = f.lane AND p.parks) ORDER BY f.rank LIMIT 100) w
 GROUP BY w.lane ORDER BY 2;
 
@@ -24,8 +24,8 @@ SELECT count(*) AS n, COALESCE(MAX(f.rank), 0) AS last FROM (
 
 SELECT m.id, m.message_id, m.consumer_type, m.payload_type, CASE WHEN (length(CAST(m.payload AS BLOB)) + COALESCE(length(CAST(m.headers AS BLOB)), 0) + COALESCE(length(CAST(m.errors AS BLOB)), 0)) <= 4096 THEN m.payload END AS payload, CASE WHEN (length(CAST(m.payload AS BLOB)) + COALESCE(length(CAST(m.headers AS BLOB)), 0) + COALESCE(length(CAST(m.errors AS BLOB)), 0)) <= 4096 THEN m.headers END AS headers, m.insert_id,
 	m.created_at, m.available_after, m.attempts, m.crashes, CASE WHEN (length(CAST(m.payload AS BLOB)) + COALESCE(length(CAST(m.headers AS BLOB)), 0) + COALESCE(length(CAST(m.errors AS BLOB)), 0)) <= 4096 THEN m.errors END AS errors, (length(CAST(m.payload AS BLOB)) + COALESCE(length(CAST(m.headers AS BLOB)), 0) + COALESCE(length(CAST(m.errors AS BLOB)), 0)) AS size, length(CAST(m.payload AS BLOB)) AS text, m.order_key, m.lane, m.rank, m.available_after <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AS due FROM (SELECT j.key AS o, j.value AS lane FROM json_each('[8087929771573949676]') j) l JOIN "app_consumer_messages" m ON m.id IN (
-  SELECT h.id FROM "app_consumer_messages" h WHERE h.consumer_type = 'send-receipt' AND h.lane = l.lane AND h.lane IS NOT NULL ORDER BY h.lane, h.rank LIMIT 5)
-WHERE l.lane NOT IN (SELECT j.value FROM "app_message_claims" c, json_each(c.lanes) j WHERE c.consumer_type IN (SELECT value FROM json_each('["send-receipt"]'))) AND NOT EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.consumer_type IN (SELECT value FROM json_each('["send-receipt"]')) AND p.lane = l.lane AND p.parks)
+  SELECT m.id FROM "app_consumer_messages" m WHERE m.consumer_type = 'send-receipt' AND m.lane = l.lane AND m.lane IS NOT NULL ORDER BY m.lane, m.rank LIMIT 5)
+WHERE l.lane NOT IN (SELECT j.value AS lane FROM "app_message_claims" c, json_each(c.lanes) j WHERE c.consumer_type IN (SELECT value FROM json_each('["send-receipt"]'))) AND NOT EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.consumer_type IN (SELECT value FROM json_each('["send-receipt"]')) AND p.lane = l.lane AND p.parks)
   AND NOT EXISTS (SELECT 1 FROM "app_paused_consumers" u WHERE u.consumer_type IN (SELECT value FROM json_each('["send-receipt"]'))) ORDER BY l.o, m.rank;
 
 INSERT INTO "app_message_claims" (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes)

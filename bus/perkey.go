@@ -1,0 +1,86 @@
+package bus
+
+import (
+	"math"
+	"time"
+)
+
+// maxPerKey is how many messages of one key may run at once, at most; what is more is [Fair].
+const maxPerKey = 1000
+
+// PerKey bounds how many messages of one key the consumer runs at once, in all processes
+// together: 1 to 1000, in any order. A tenant is a key, for instance. What is more waits, and
+// does not keep messages of other keys from running: each key has its share.
+//
+// The key is that of [Ordered]: outbox.Key, or what the payload's OrderKey returns.
+func PerKey(n int) ConsumerOption {
+	return func(c *ConsumerConfig) { set(c, "PerKey", &c.PerKey, n) }
+}
+
+// Fair gives each key its share of the consumer's runs, so that one with a million messages
+// does not keep the others waiting: [PerKey] without a bound.
+func Fair() ConsumerOption {
+	return func(c *ConsumerConfig) { c.Fair = true }
+}
+
+// RatePerKey is [Rate] for each key by itself. It goes with [Ordered], [PerKey] and [Fair], and
+// by itself is fair as well.
+func RatePerKey(n int, per time.Duration, burst int) ConsumerOption {
+	return func(c *ConsumerConfig) {
+		set(c, "RatePerKey", &c.KeyRate, n)
+		set(c, "RatePerKey: the time", &c.KeyRatePer, per)
+		set(c, "RatePerKey: the burst", &c.KeyRateBurst, burst)
+	}
+}
+
+// Keyed tells whether the consumer goes by the keys of messages.
+func (c Consumer) Keyed() bool { return c.Ordered() || c.PerKey() > 0 }
+
+// PerKey is how many messages of one key may run at once, in any order. Zero stands for a
+// consumer that runs them in order, or pays no attention to keys.
+func (c Consumer) PerKey() int {
+	switch {
+	case c.Ordered():
+		return 0
+	case c.config.Fair || c.config.PerKey == 0 && c.config.KeyRate > 0:
+		return math.MaxInt32
+	}
+	return c.config.PerKey
+}
+
+// validateKeys notes what does not go together with keys.
+func (c *Consumer) validateKeys() {
+	option, config := c.keyOption(), c.config
+	if option == "" {
+		return
+	}
+	switch {
+	case config.BatchSize > 0:
+		c.mistake("%s is for consumers of single messages", option)
+	case c.Prioritizes():
+		c.mistake("%s and Priorities do not go together", option)
+	}
+	switch {
+	case c.Ordered() && (config.Fair || config.PerKey > 0):
+		c.mistake("Ordered runs one message of a key at a time: PerKey and Fair do not go with it")
+	case config.Fair && config.PerKey > 0:
+		c.mistake("Fair is PerKey without a bound: one of them is allowed")
+	case config.PerKey > maxPerKey:
+		c.mistake("PerKey %d: 1 to %d are allowed", config.PerKey, maxPerKey)
+	}
+}
+
+// keyOption names the option by which the consumer goes by keys, if it does.
+func (c *Consumer) keyOption() string {
+	switch {
+	case c.Ordered():
+		return "Ordered"
+	case c.config.PerKey > 0:
+		return "PerKey"
+	case c.config.Fair:
+		return "Fair"
+	case c.config.KeyRate > 0:
+		return "RatePerKey"
+	}
+	return ""
+}

@@ -1,0 +1,200 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// crowd is a consumer of steps that notes how many of a customer run at once.
+type crowd struct {
+	mu      sync.Mutex
+	took    time.Duration
+	running map[string]int
+	most    map[string]int
+	runs    map[string]int
+	order   []string
+}
+
+func newCrowd(took time.Duration) *crowd {
+	return &crowd{took: took, running: make(map[string]int), most: make(map[string]int), runs: make(map[string]int)}
+}
+
+func (t *crowd) consume(_ context.Context, s step) error {
+	t.mu.Lock()
+	t.running[s.Customer]++
+	t.runs[s.Customer]++
+	t.most[s.Customer] = max(t.most[s.Customer], t.running[s.Customer])
+	t.order = append(t.order, s.Customer)
+	again := s.N%10 == 0 && t.runs[s.Customer]%2 == 0
+	t.mu.Unlock()
+	<-time.After(t.took)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running[s.Customer]--
+	if again && strings.HasPrefix(s.Customer, "retried") {
+		return errors.New("not yet")
+	}
+	return nil
+}
+
+func (t *crowd) ran(customer string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.runs[customer]
+}
+
+// stepsOf are steps 1 to n of each customer.
+func stepsOf(n int, customers ...string) (items []outbox.Item) {
+	for i := 1; i <= n; i++ {
+		for _, customer := range customers {
+			items = append(items, outbox.Item{Payload: step{customer, i}})
+		}
+	}
+	return items
+}
+
+// TestSoManyOfAKeyRunAtOnce, in all processes together, and as many do.
+func TestSoManyOfAKeyRunAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string][]bus.ConsumerOption{"single": nil, "in a limit": {bus.Limit(5)}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+				ran := newCrowd(3 * time.Millisecond)
+				a := testapp.New(t, db, bus.Consume("c", ran.consume, append(options, bus.PerKey(2), bus.MaxAttempts(20))...))
+				testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), a.DB, stepsOf(60, "a", "retried", "b")...))
+				one, two := a.Start(testapp.Fast()), a.Start(testapp.Fast())
+				testapp.Eventually(t, "all ran", a.Empty)
+				one.MustStop()
+				two.MustStop()
+				for _, customer := range []string{"a", "retried", "b"} {
+					if ran.most[customer] != 2 || ran.runs[customer] < 60 {
+						t.Errorf("customer %s: got %d at once, and %d runs; want 2, and 60 or more", customer, ran.most[customer], ran.runs[customer])
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestOneKeyDoesNotStarveOthers that come behind its many messages.
+func TestOneKeyDoesNotStarveOthers(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		ran := newCrowd(time.Millisecond)
+		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.Fair(), bus.Concurrency(4)))
+		const hot, others, each = 4000, 40, 5
+		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(hot, "hot")...))
+		var customers []string
+		for i := range others {
+			customers = append(customers, fmt.Sprint("small ", i))
+		}
+		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(each, customers...)...))
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "all ran", a.Empty)
+		r.MustStop()
+		before, left := 0, others*each
+		for _, customer := range ran.order {
+			if customer == "hot" {
+				before++
+			} else if left--; left == 0 {
+				break
+			}
+		}
+		if len(ran.order) != hot+others*each || before > hot/2 {
+			t.Errorf("got %d runs, of which %d of the hot key before the last of the others; want %d and few", len(ran.order), before, hot+others*each)
+		}
+	})
+}
+
+// TestEachKeyKeepsToItsRate, and a key that is over it is in nobody's way.
+func TestEachKeyKeepsToItsRate(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		ran := newCrowd(0)
+		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.RatePerKey(20, time.Second, 2)))
+		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(500, "a", "b")...))
+		began := time.Now()
+		one, two := a.Start(testapp.Fast()), a.Start(testapp.Fast())
+		testapp.Eventually(t, "forty have run", func() bool { return ran.ran("a") >= 40 && ran.ran("b") >= 40 })
+		took, n := time.Since(began), max(ran.ran("a"), ran.ran("b"))
+		if most := 3 + int(20*took.Seconds()); n > most || took > 4*time.Second {
+			t.Errorf("got %d runs of a key in %s, want at most %d, and 40 in about 2s", n, took, most)
+		}
+		produced := time.Now()
+		a.Produce(step{"new", 1})
+		testapp.Eventually(t, "it ran", func() bool { return ran.ran("new") == 1 })
+		if took := time.Since(produced); took > 2*time.Second {
+			t.Errorf("a key that is not over its rate: got it after %s, want it at once", took)
+		}
+		last := int64(a.Count("SELECT MAX(id) FROM consumer_messages WHERE order_key = 'customer:a'"))
+		testapp.Eventually(t, "Explain says so", func() bool {
+			e, err := a.Admin().Explain(t.Context(), db, last)
+			return err == nil && e.Reason == outbox.OverRate && strings.Contains(e.Text, "Its key starts 20 in 1s")
+		})
+		one.MustStop()
+		two.MustStop()
+	})
+}
+
+// TestWhatHasAKeyMayWait where its consumer does not run in order, and is run when it is due.
+func TestWhatHasAKeyMayWait(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		ran, over := newCrowd(0), make(chan struct{})
+		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.PerKey(1)), bus.Consume("d", func(context.Context, order) error { <-over; return nil }, bus.PerKey(1)))
+		a.Produce(step{"a", 1}, outbox.Delay(1500*time.Millisecond))
+		a.Produce(step{"a", 2})
+		config := testapp.Fast()
+		config.PollInterval = time.Hour
+		began := time.Now()
+		r := a.Start(config)
+		testapp.Eventually(t, "what is due ran", func() bool { return ran.ran("a") == 1 })
+		testapp.Eventually(t, "all ran", a.Empty)
+		if took := time.Since(began); took < time.Second || took > 10*time.Second {
+			t.Errorf("what waits: got it after %s, want it in 1.5s", took)
+		}
+		for range 2 {
+			a.Produce(order{}, outbox.Key("k"))
+		}
+		testapp.Eventually(t, "one runs", func() bool { return a.Count("SELECT count(*) FROM message_claims") == 1 })
+		e, err := a.Admin().Explain(t.Context(), db, int64(a.Count("SELECT MAX(id) FROM consumer_messages")))
+		if err != nil || e.Reason != outbox.KeyLimit || !strings.Contains(e.Text, `1 messages of key "k"`) {
+			t.Errorf("Explain: got %q (%s), %v; want %q", e.Reason, e.Text, err, outbox.KeyLimit)
+		}
+		close(over)
+		testapp.Eventually(t, "all ran", a.Empty)
+		r.MustStop()
+		if _, err := a.Producer.Produce(t.Context(), db, order{}); !errors.Is(err, bus.ErrNoKey) {
+			t.Errorf("Produce without a key: got %v, want %v", err, bus.ErrNoKey)
+		}
+	})
+}
+
+// TestKeysThatDoNotGoTogether are refused.
+func TestKeysThatDoNotGoTogether(t *testing.T) {
+	t.Parallel()
+	for _, options := range [][]bus.ConsumerOption{{bus.PerKey(0)}, {bus.PerKey(1001)}, {bus.PerKey(1), bus.Fair()}, {bus.PerKey(1), bus.Ordered(bus.ParkKey)},
+		{bus.Fair(), bus.Ordered(bus.ParkKey)}, {bus.Fair(), bus.Priorities(time.Minute)}, {bus.RatePerKey(1, time.Second, 2)}} {
+		if _, err := bus.NewRegistry(testapp.Consumed("c", options...)); err == nil {
+			t.Errorf("NewRegistry with %d options: got no error, want one", len(options))
+		}
+	}
+	maria := testdb.MariaDB(t)
+	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(testapp.Consumed("c", bus.PerKey(1))))
+	if _, err := outbox.NewProcessor(maria, registry, outbox.ProcessorConfig{}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("NewProcessor on MariaDB: got %v, want %v", err, errors.ErrUnsupported)
+	}
+}

@@ -1,0 +1,225 @@
+package dialect
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// Messages of one key run in order, or in any order. In order their ranks are numbers in the
+// order in which they were produced. In any order they are instants, in microseconds since
+// 1970: when a message is due, so that those that wait are behind those that may run. All
+// from FirstInstant on are instants.
+const FirstInstant = "100000000000000" // in 1973
+
+// Unbounded is the PerKey of a source that shares among keys, and does not bound them.
+const Unbounded = math.MaxInt32
+
+// Source is where messages with keys are, of a consumer under one of its names, and by what
+// rules they run.
+type Source struct {
+	Name string
+	// Names are all names of the consumer, and Before those whose messages run before the
+	// ones under Name: the older ones.
+	Names, Before []string
+	Payloads      []string // the types that it takes
+	// PerKey is how many of one key may be held at once, in any order. Zero is in order.
+	PerKey int
+	// KeyRate bounds how many of one key start by when. Nil is no such bound.
+	KeyRate *Rate
+}
+
+const (
+	// freeLane is true of a lane l of which messages may be claimed: it is not busy, no
+	// poisoned message parks it, and the consumer is not paused. Renamed is true besides where
+	// none waits under an older name of the consumer, if it has such, and unspent where its
+	// rate, if it has one, allows a message. They are the guard of each claim.
+	freeLane = `l.lane NOT IN ({busy lanes}) AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = l.lane AND p.parks)
+  AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type {names})`
+	renamed = ` AND NOT EXISTS (SELECT 1 FROM {messages} e WHERE e.consumer_type {names} AND e.lane = l.lane AND e.lane IS NOT NULL)`
+	unspent = ` AND NOT EXISTS (SELECT 1 FROM {key rates} k WHERE k.name = ? AND k.lane = l.lane AND k.used_to > {now} + CAST(? AS bigint){unit})`
+
+	fullLanes = `SELECT h.lane FROM ({held lanes}) h GROUP BY h.lane HAVING count(*) >= ?`
+)
+
+// For is a statement as it is for the source. {busy lanes} are those of which no more may be
+// claimed, and {unspent} is true of lanes f whose rate allows a message. In any order {loose}
+// leaves out messages m that are held, or not due, and {runnable} what else may not run now,
+// since that does not keep those behind them from running.
+func (s Source) For(statement string) string {
+	busy, loose, runnable, allowed := "{held lanes}", "", "", ""
+	if s.PerKey > 0 {
+		busy, loose = fullLanes, " AND m.rank <= {micros now} AND m.id NOT IN ({held})"
+		runnable = loose + " AND m.available_after <= {now} AND m.crashes = -10000 AND m.payload_type {names}"
+	}
+	if s.KeyRate != nil {
+		allowed = strings.ReplaceAll(unspent, "l.lane", "f.lane")
+	}
+	return strings.NewReplacer("{busy lanes}", busy, "{loose}", loose, "{runnable}", runnable, "{unspent}", allowed).Replace(statement)
+}
+
+// busy are the values of {busy lanes}.
+func (s Source) busy(n Names) []any {
+	if s.PerKey > 0 {
+		return []any{n.NameList(s.Names), s.PerKey}
+	}
+	return []any{n.NameList(s.Names)}
+}
+
+// Runnable are the values of {runnable}.
+func (s Source) Runnable(n Names) []any {
+	if s.PerKey > 0 {
+		return []any{n.NameList(s.Payloads)}
+	}
+	return nil
+}
+
+// unspent are the values of {unspent}.
+func (s Source) unspent() []any {
+	if s.KeyRate == nil {
+		return nil
+	}
+	return []any{s.KeyRate.Name, s.KeyRate.lastAllowed().Microseconds()}
+}
+
+// Free is the condition under which messages may be claimed of the lane of an alias, with its
+// values.
+func (n Names) Free(alias string, s Source) (condition string, values []any) {
+	names := n.NameList(s.Names)
+	condition, values = s.For(freeLane), append(s.busy(n), names, n.NameList([]string{s.Name}))
+	if s.KeyRate != nil {
+		condition, values = condition+unspent, append(values, s.unspent()...)
+	}
+	if len(s.Before) > 0 {
+		condition, values = condition+renamed, append(values, n.NameList(s.Before))
+	}
+	return strings.ReplaceAll(condition, "l.lane", alias+".lane"), values
+}
+
+// Moved is the rank of a message that becomes due at an instant, of which micros makes the
+// microseconds.
+func Moved(rank, due string, micros func(string) string) string {
+	return "CASE WHEN " + rank + " >= " + FirstInstant + " THEN " + micros(due) + " ELSE " + rank + " END"
+}
+
+// lastAllowed is how far ahead of now a rate may be used for one more to be allowed.
+func (r Rate) lastAllowed() time.Duration { return r.after(r.Burst - 1) }
+
+// quotas bound how many messages of each lane a claim takes.
+type quotas struct {
+	of     map[int64]int
+	usedTo map[int64]time.Time // of the rates of lanes
+	now    time.Time
+}
+
+// quotasOf reads how many messages of lanes may be claimed, where that is a matter of
+// numbers. Nil is no bound.
+func (n Names) quotasOf(ctx context.Context, tx bun.IDB, s Source, picks []LanePick) (*quotas, error) {
+	counted := s.PerKey > 1 && s.PerKey < Unbounded
+	if !counted && s.KeyRate == nil || len(picks) == 0 {
+		return nil, nil
+	}
+	lanes := distinct(Each(picks, func(p LanePick) int64 { return p.Lane }))
+	all := &quotas{of: make(map[int64]int, len(lanes)), usedTo: make(map[int64]time.Time)}
+	for _, lane := range lanes {
+		all.of[lane] = len(picks)
+		if s.PerKey > 0 {
+			all.of[lane] = s.PerKey
+		}
+	}
+	if counted {
+		var held []struct {
+			Lane int64
+			N    int
+		}
+		err := n.Query(ctx, tx, `SELECT h.lane, count(*) AS n FROM ({held lanes}) h WHERE h.lane IN (?) GROUP BY h.lane`, n.NameList(s.Names), bun.List(lanes)).Scan(ctx, &held)
+		if err != nil {
+			return nil, fmt.Errorf("held: %w", err)
+		}
+		for _, h := range held {
+			all.of[h.Lane] -= h.N
+		}
+	}
+	if s.KeyRate == nil {
+		return all, nil
+	}
+	return all, n.rates(ctx, tx, *s.KeyRate, lanes, all)
+}
+
+// rates reads how far the rates of lanes are used.
+func (n Names) rates(ctx context.Context, tx bun.IDB, r Rate, lanes []int64, all *quotas) error {
+	var rows []struct {
+		Lane   int64
+		UsedTo Moment
+		Now    Moment
+	}
+	err := n.Query(ctx, tx, `SELECT 0 AS lane, NULL AS used_to, {now} AS now UNION ALL SELECT lane, used_to, {now} FROM {key rates} WHERE name = ? AND lane IN (?)`,
+		r.Name, bun.List(lanes)).Scan(ctx, &rows)
+	if err != nil {
+		return fmt.Errorf("rates: %w", err)
+	}
+	for _, row := range rows {
+		all.now, all.usedTo[row.Lane] = row.Now.Time, row.UsedTo.Time
+	}
+	for _, lane := range lanes {
+		all.of[lane], _ = r.allows(all.now, all.usedTo[lane], all.of[lane])
+	}
+	return nil
+}
+
+// cut leaves out what exceeds the quotas.
+func (all *quotas) cut(picks []LanePick, news *LaneNews) (kept []LanePick) {
+	if all == nil {
+		return picks
+	}
+	for _, p := range picks {
+		if all.of[p.Lane] <= 0 {
+			news.Left = true
+			continue
+		}
+		all.of[p.Lane]--
+		kept = append(kept, p)
+	}
+	return kept
+}
+
+// spendKeys uses up the rates of the lanes of a claim, and sweeps those that have rested.
+func (n Names) spendKeys(ctx context.Context, tx bun.IDB, r Rate, all *quotas, picks []LanePick) error {
+	started := make(map[int64]int)
+	for _, p := range picks {
+		started[p.Lane]++
+	}
+	var values []any
+	for _, lane := range slices.Sorted(maps.Keys(started)) {
+		usedTo := later(all.now, all.usedTo[lane]).Add(r.after(started[lane]))
+		values = append(values, r.Name, lane, bun.Safe(n.Instant(usedTo)))
+	}
+	_, err := n.Query(ctx, tx, `INSERT INTO {key rates} (name, lane, used_to) VALUES `+Rows("(?, ?, ?)", len(started))+
+		` ON CONFLICT (name, lane) DO UPDATE SET used_to = excluded.used_to`, values...).Exec(ctx)
+	if err == nil { // each claim removes more than it adds
+		_, err = n.Query(ctx, tx, `DELETE FROM {key rates} WHERE name = ? AND lane IN (SELECT lane FROM {key rates} WHERE name = ? AND used_to < {now} ORDER BY used_to LIMIT ?)`,
+			r.Name, r.Name, 2*len(started)).Exec(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("rates: %w", err)
+	}
+	return nil
+}
+
+// nextOfKeys is how long it takes until the first rate that is spent allows a message; zero when none is.
+func (n Names) nextOfKeys(ctx context.Context, tx bun.IDB, r Rate) (time.Duration, error) {
+	bound := r.lastAllowed()
+	var rows []RateUse
+	err := n.Query(ctx, tx, `SELECT used_to, {now} AS now FROM {key rates} WHERE name = ? AND used_to > {now} + CAST(? AS bigint){unit} ORDER BY used_to LIMIT 1`,
+		r.Name, bound.Microseconds()).Scan(ctx, &rows)
+	if err != nil || len(rows) == 0 {
+		return 0, err
+	}
+	return max(rows[0].UsedTo.Sub(rows[0].Now.Add(bound)), time.Millisecond), nil
+}
