@@ -23,6 +23,7 @@ const (
 type order struct {
 	request store.ClaimRequest
 	parts   []part // of the wants of the request, in their order
+	drops   []int  // of the cursors of the wants of the request
 	acquits bool   // what runs solo no longer does
 	woken   int    // announced commits so far
 	began   time.Time
@@ -145,7 +146,10 @@ func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool
 		for _, want := range p.wants {
 			w := o.request.Wants[i]
 			more := c.Cut || c.Found[i] >= w.Limit
-			all = d.cursors[want].claimed(w.After, c.Found[i], c.Last[i], more) && all
+			all = d.cursors[want].claimed(w.After, o.drops[i], c.Found[i], c.Last[i], more) && all
+			if c.Dropped != nil {
+				d.cursors[want].dropped(c.Dropped[i])
+			}
 			found += c.Found[i]
 			i++
 		}

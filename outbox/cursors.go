@@ -18,6 +18,7 @@ type wantCursor struct {
 	start store.Position // looks begin behind it
 	floor store.Position // up to here a look found nothing
 	seen  store.Position // the furthest message that was claimed
+	drops int            // counts claims that have locked messages and not taken them
 }
 
 // edge is where a look begins when there is nothing left to claim for now.
@@ -28,15 +29,25 @@ func (c *wantCursor) edge() store.Position {
 	return farther(c.floor, store.Position{At: c.seen.At.Add(-margin)})
 }
 
+// dropped notes the first message that a claim has locked and not taken. Claims beside it
+// may have passed over that: those that began before do not move the cursor.
+func (c *wantCursor) dropped(first store.Position) {
+	if first.ID != 0 {
+		c.start = nearer(c.start, ahead(first))
+		c.drops++
+	}
+}
+
 // claimed notes what a claim found that looked from the given place on: all that it
-// asked for, or less. It returns whether it looked at everything there is.
-func (c *wantCursor) claimed(looked store.Position, found int, last store.Position, more bool) (all bool) {
+// asked for, or less, when there had been so many drops. It returns whether it looked at
+// everything there is.
+func (c *wantCursor) claimed(looked store.Position, drops, found int, last store.Position, more bool) (all bool) {
 	if found > 0 {
 		c.seen = farther(c.seen, last)
 	}
 	edge := c.edge()
 	switch {
-	case c.start.Before(looked): // moved back meanwhile
+	case c.start.Before(looked), c.drops != drops: // moved back meanwhile
 		return false
 	case more && found == 0:
 		return false

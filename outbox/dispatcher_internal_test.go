@@ -252,8 +252,22 @@ func TestLooksMoveCursors(t *testing.T) {
 		}, place(time.Minute, 9)},
 		{"a claim under way does not undo a sweep", place(time.Minute, 0), func(c *wantCursor) {
 			c.looked(start, c.start, place(time.Hour, 7), true, now)
-			c.claimed(place(time.Minute, 0), 5, place(time.Second, 1), true)
+			c.claimed(place(time.Minute, 0), 0, 5, place(time.Second, 1), true)
 		}, place(time.Hour, 6)},
+		{"a claim that began before does not pass what another locked and dropped", place(time.Hour, 0), func(c *wantCursor) {
+			c.claimed(place(time.Hour, 0), 0, 5, place(time.Minute, 5), true)
+			c.dropped(place(time.Minute, 6))
+			c.claimed(place(time.Hour, 0), 0, 5, place(time.Second, 1), true)
+		}, place(time.Minute, 5)},
+		{"a claim that has passed it already is taken back", place(time.Hour, 0), func(c *wantCursor) {
+			c.claimed(place(time.Hour, 0), 0, 5, place(time.Second, 1), true)
+			c.claimed(place(time.Hour, 0), 0, 5, place(time.Minute, 5), true)
+			c.dropped(place(time.Minute, 6))
+		}, place(time.Minute, 5)},
+		{"a claim that began afterwards goes on", place(time.Hour, 0), func(c *wantCursor) {
+			c.dropped(place(time.Minute, 6))
+			c.claimed(place(time.Hour, 0), 1, 5, place(time.Second, 1), true)
+		}, place(time.Second, 1)},
 		{"a look under way does not undo a sweep", place(time.Minute, 0), func(c *wantCursor) {
 			c.looked(start, c.start, place(time.Hour, 7), true, now)
 			c.looked(place(time.Minute, 0), place(time.Minute, 0), none, false, now)

@@ -224,7 +224,7 @@ func (d *dispatcher) writeOrderLocked(parts []part, maxBytes int, now time.Time)
 		for _, want := range p.wants {
 			w := d.wants[want]
 			w.Limit, w.After = p.asked, d.cursors[want].start
-			o.request.Wants = append(o.request.Wants, w)
+			o.request.Wants, o.drops = append(o.request.Wants, w), append(o.drops, d.cursors[want].drops)
 		}
 	}
 	return o

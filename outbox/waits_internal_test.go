@@ -172,7 +172,7 @@ func TestACursorNeverStandsAheadOfTheDatabasesClock(t *testing.T) {
 	c.skip(db.Add(time.Hour - margin)) // as lookAll and failed do, of a process an hour fast
 	// A sweep finds a message, and it is claimed.
 	c.looked(store.Position{}, c.start, store.Position{At: db, ID: 7}, true, db)
-	c.claimed(c.start, 1, store.Position{At: db, ID: 7}, false)
+	c.claimed(c.start, 0, 1, store.Position{At: db, ID: 7}, false)
 	if c.start.At.After(db) {
 		t.Errorf("the next claim begins behind %s from now: what is produced until then is found by sweeps only", c.start.At.Sub(db))
 	}

@@ -58,7 +58,7 @@ func TestHigherPrioritiesComeFirst(t *testing.T) {
 			t.Errorf("got %d rows with a priority, want the 20 of the consumer that goes by it", n)
 		}
 		config := alone()
-		config.BatchSize = 7
+		config.BatchSize, config.ClaimLoops = 7, 1
 		r := a.Start(config)
 		testapp.Eventually(t, "all ran", a.Empty)
 		r.MustStop()

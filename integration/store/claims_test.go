@@ -77,6 +77,9 @@ func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 			if err != nil || len(c.Messages) != 4 || !c.Cut {
 				t.Fatalf("claim: got %d messages, cut %t, %v, want 4 and the others left", len(c.Messages), c.Cut, err)
 			}
+			if len(c.Dropped) != 1 || c.Dropped[0].ID != c.Messages[3].ID+1 {
+				t.Errorf("the first that was not taken: got %+v, want the one behind %d", c.Dropped, c.Messages[3].ID)
+			}
 			if got := len(c.Messages[3].Errors) + len(c.Messages[3].Headers); got != each {
 				t.Errorf("%s of a claimed message: got %d bytes, want all %d", column, got, each)
 			}

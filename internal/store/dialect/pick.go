@@ -53,7 +53,7 @@ func (r ClaimRequest) Trim(picks []Pick) (Claim, []Pick) {
 	for i, p := range picks {
 		size += p.bytes()
 		if i > 0 && size > r.MaxBytes || r.Limit > 0 && i >= r.Limit {
-			c.Cut = true
+			c.Cut, c.Dropped = true, firstOf(picks[i:], n)
 			return c, picks[:i]
 		}
 		if c.Found[p.Want]++; p.Priority > 0 { // it need not be the first that is due
@@ -65,6 +65,18 @@ func (r ClaimRequest) Trim(picks []Pick) (Claim, []Pick) {
 		}
 	}
 	return c, picks
+}
+
+// firstOf says for each want where the first of the picks is.
+func firstOf(picks []Pick, wants int) []Position {
+	first := make([]Position, wants)
+	for _, p := range picks {
+		at := Position{At: p.AvailableAfter.Time, ID: p.ID}
+		if first[p.Want].ID == 0 || at.Before(first[p.Want]) {
+			first[p.Want] = at
+		}
+	}
+	return first
 }
 
 // Levels are the priorities above the normal one, the highest first.

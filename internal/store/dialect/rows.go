@@ -168,6 +168,9 @@ type Claim struct {
 	Found []int
 	// Last says for each want where its last message was.
 	Last []Position
+	// Dropped says for each want where the first message was that was locked and not claimed:
+	// others may have passed over it meanwhile. It is empty where there was none.
+	Dropped []Position
 	// Cut is true when MaxBytes, or the rate, left messages behind.
 	Cut bool
 	// Wait is for how long the rate allows no more; zero when it is not spent.
