@@ -27,6 +27,8 @@ const (
 func flowSteps() []step {
 	return []step{
 		{name: "ordered", quick: true, take: (*session).ordered, goals: orderedGoals()},
+		{name: "per-key", quick: true, take: (*session).perKey, goals: []report.Goal{
+			{Name: "per-key-10000", Measurement: "per-key-10000", Against: nameUnordered, AtLeast: 0.4}, {Name: "fair-100", Measurement: "fair-100", Against: nameUnordered, AtLeast: 0.4}}},
 		{name: "batch", quick: true, take: (*session).batch, goals: []report.Goal{{Name: "batch", Measurement: "batch", Against: nameSingle, AtLeast: 1.5}}},
 		{name: "rate", quick: true, take: (*session).rate, goals: []report.Goal{{Name: "rate", Measurement: "rate", AtLeast: 0.95}}},
 		{name: "limit", quick: true, take: (*session).limit, goals: []report.Goal{{Name: "limit", Measurement: "limit", Against: nameLocal, AtLeast: 0.9}}},
@@ -61,6 +63,21 @@ func (s *session) ordered(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// perKey measures consumers that run so many messages of a key at once, or share among keys.
+func (s *session) perKey(ctx context.Context) error {
+	const manyKeys, fewKeys = 10_000, 100
+	d := measure.Drain{Messages: s.sized(200_000, 100_000)}
+	err := s.variants(ctx, "per-key-10000", d, map[string]contender.Variant{
+		contender.NameOurs: {Keys: manyKeys, Keyed: bus.PerKey(3)}, nameUnordered: {},
+	})
+	if err != nil {
+		return err
+	}
+	return s.variants(ctx, "fair-100", d, map[string]contender.Variant{
+		contender.NameOurs: {Keys: fewKeys, Keyed: bus.Fair()}, nameUnordered: {},
+	})
 }
 
 // batch measures consumers of which each call takes a while, however many messages it gets.

@@ -35,6 +35,8 @@ type Variant struct {
 	// Keys is how many keys the messages have, in turn, in whose order a plain consumer runs
 	// them. Defaults to none.
 	Keys int
+	// Keyed is by what the consumer goes by keys. Nil is order.
+	Keyed bus.ConsumerOption
 	// Spin is for how long each call of a plain consumer keeps a processor busy.
 	Spin time.Duration
 	// TxOptions are given to the transactional consumer.
@@ -179,7 +181,11 @@ func (s *ours) consumers() []bus.Consumer {
 func (s *ours) options() []bus.ConsumerOption {
 	options := slices.Clone(s.variant.Options)
 	if s.variant.Keys > 0 {
-		options = append(options, bus.Ordered(bus.ParkKey))
+		keyed := s.variant.Keyed
+		if keyed == nil {
+			keyed = bus.Ordered(bus.ParkKey)
+		}
+		options = append(options, keyed)
 	}
 	if s.variant.Failing > 0 {
 		options = append(options, bus.AttemptDelay(time.Millisecond))
