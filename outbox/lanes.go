@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -24,10 +23,6 @@ const (
 	// widestLook is the most messages that a look is at: each is at twice as many as the one
 	// before, while they do not find enough.
 	widestLook = 4000
-	// A look for expected messages begins so far behind the newest, since they are not
-	// committed in the order of their ranks, which are numbers, or instants in microseconds.
-	lateRanks    = 256
-	lateInstants = 1_000_000
 )
 
 // lanes is what the dispatcher keeps of the messages with keys of one consumer, under one of
@@ -42,10 +37,11 @@ type lanes struct {
 	active    bool // there may be messages to claim
 	wakeups   int
 	notBefore time.Time
-	rests     time.Time // until then nothing may be found, unless something is new
+	idle      time.Time // until then nothing may be found, unless something is new, or rests no more
 	stuck     bool      // some have crashed
 	left      bool      // the last claims have seen messages that they did not take
 	deep      []int64   // lanes that may have more
+	resting   resting
 	cursor    int64
 	barren    bool // the last look brought nothing
 	wide      int  // so many messages the next look is at, since the last did not find enough
@@ -89,11 +85,11 @@ func lanesOf(c *consumer) (all []*lanes) {
 	return all
 }
 
-func (l *lanes) activate() { l.active, l.wakeups, l.rests = true, l.wakeups+1, time.Time{} }
+func (l *lanes) activate() { l.active, l.wakeups, l.idle = true, l.wakeups+1, time.Time{} }
 
 // pending tells whether there may be messages to claim now, and if not, until when to wait.
 func (l *lanes) pending(now time.Time) (ready bool, until time.Time) {
-	until = later(l.notBefore, l.rests)
+	until = later(l.notBefore, l.resting.sooner(l.idle))
 	return l.active && !now.Before(until), until
 }
 
@@ -107,7 +103,7 @@ func (l *lanes) request(now time.Time, limit int) *store.Lanes {
 		hint = max(l.tail, l.hint)
 	}
 	l.heeded = l.wakeups
-	deep := l.deep
+	deep := append(l.resting.take(now, limit), l.deep...)
 	l.deep = nil
 	return &store.Lanes{Source: l.Source, Parks: l.parks(), Run: l.of.runLength(limit), Hint: hint, Cursor: l.cursor, Sticky: deep, Walk: l.barren, Look: l.wide}
 }
@@ -126,13 +122,6 @@ func (l *lanes) begin(now time.Time) {
 	if l.sweeping = !now.Before(l.nextSweep); l.sweeping {
 		l.hint = 0
 	}
-}
-
-func (l *lanes) late() int64 {
-	if l.PerKey > 0 {
-		return lateInstants
-	}
-	return lateRanks
 }
 
 // bounded tells whether so many of a key run that others wait for them to be settled.
@@ -174,6 +163,7 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	news, from := c.News, o.request.Lanes.Hint
 	l.last, l.cursor = max(l.last, news.Last), news.Walked
 	l.left = l.left || news.Left
+	l.resting.add(news.Spent, now)
 	l.barren = len(c.Messages) == 0 && news.Full
 	if c.Wait > 0 {
 		l.notBefore = now.Add(c.Wait)
@@ -193,6 +183,7 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	enough := len(c.Messages) >= o.request.Limit || c.Cut && len(c.Messages) > 0
 	switch {
 	case enough:
+		l.wide /= 2
 		return
 	case news.Full:
 		l.spent, l.wide = l.spent+now.Sub(o.began), min(max(2*l.wide, o.request.Limit), widestLook)
@@ -208,9 +199,11 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	switch {
 	case l.wakeups != o.parts[0].wakeups:
 	case l.again: // once it may be
-		l.rests = l.nextWhole
+		l.idle = l.nextWhole
 	case news.Wait > 0:
-		l.again, l.rests = true, later(l.nextWhole, now.Add(news.Wait))
+		l.again, l.idle = true, later(l.nextWhole, now.Add(news.Wait))
+	case len(l.resting) > 0:
+		l.idle = l.resting[len(l.resting)-1].till
 	default:
 		l.active = false
 	}
@@ -235,7 +228,9 @@ func (d *dispatcher) freed(claims []*lease, results []store.Result) {
 	for _, claim := range claims {
 		if l := claim.lanes; l != nil {
 			of[claim.id] = l
-			l.free(claim.deep, d.config.BatchSize)
+			if l.PerKey < store.Unbounded { // else nothing has waited for it
+				l.free(claim.deep, d.config.BatchSize)
+			}
 		}
 	}
 	for _, r := range results {
@@ -284,85 +279,6 @@ func (d *dispatcher) adopt(names []string) (unknown []string) {
 		}
 	}
 	return unknown
-}
-
-// laneLooks returns what to look for on behalf of consumers that go by keys: of all that match, behind
-// what was seen or, with all, of everything there is.
-func (d *dispatcher) laneLooks(now time.Time, all bool, match func(*lanes) bool) (looks []store.LaneLook, of []*lanes) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, l := range d.allLanes() {
-		if !match(l) {
-			continue
-		}
-		look := store.LaneLook{Source: l.Source, After: l.floor}
-		switch {
-		case !all:
-			look.After = max(l.last-l.late(), 0)
-		case !now.Before(l.nextSweep):
-			look.After = 0
-		}
-		looks, of = append(looks, look), append(of, l)
-	}
-	return looks, of
-}
-
-// lookAtLanes has the dispatcher know of messages with keys, and adds to the probe which of
-// them have crashed.
-func (r *run) lookAtLanes(ctx context.Context, probe *store.Probe) error {
-	looks, of := r.dispatcher.laneLooks(time.Now(), true, func(*lanes) bool { return true })
-	if len(looks) == 0 {
-		return nil
-	}
-	states, err := r.store.ProbeLanes(ctx, r.db, looks, true)
-	if err != nil {
-		return err
-	}
-	d := r.dispatcher
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, l := range of {
-		l.stuck = false
-	}
-	for _, s := range states {
-		switch l, next := of[s.Look], time.Duration(s.Next)*time.Microsecond; {
-		case s.Crashes > 0:
-			l.stuck = true
-			probe.Suspects, probe.Killers = probe.Suspects || s.Crashes == 1, probe.Killers || s.Crashes == 2
-		case next > 0:
-			if probe.Next == 0 || next < probe.Next {
-				probe.Next = next
-			}
-		default:
-			l.again = true
-			l.activate()
-		}
-	}
-	return nil
-}
-
-// lookForExpected looks for messages with keys that somebody is about to commit, or of all
-// consumers.
-func (r *run) lookForExpected(ctx context.Context, now time.Time, all bool) (news bool) {
-	d := r.dispatcher
-	looks, of := d.laneLooks(now, false, func(l *lanes) bool { return all || now.Before(l.of.expected) })
-	if len(looks) == 0 {
-		return false
-	}
-	states, err := ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) ([]store.LaneState, error) {
-		return r.store.ProbeLanes(ctx, r.db, looks, false)
-	})
-	if err != nil {
-		return false
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, s := range states {
-		news = news || !of[s.Look].active
-		of[s.Look].activate()
-	}
-	d.room.Broadcast()
-	return news
 }
 
 // stuckLocked lists where to look for messages with keys that have crashed, of consumers that

@@ -17,7 +17,7 @@ func cursorMutants() []mutant {
 		},
 		{
 			name: "a claim under way undoes a sweep", file: cursors, suite: outbox("TestLooksMoveCursors"), says: `cursor: got`,
-			changes: []change{{"case c.start.Before(looked): // moved back meanwhile", "case false:"}},
+			changes: []change{{"case c.start.Before(looked), c.drops != drops: // moved back meanwhile", "case c.drops != drops:"}},
 		},
 		{
 			name: "a look under way undoes a sweep", file: cursors, suite: outbox("TestLooksMoveCursors"), says: `cursor: got`,

@@ -3,6 +3,7 @@ package main
 const (
 	lanesClaimed = "internal/store/dialect/claim_lanes.go"
 	laneGuard    = "internal/store/dialect/lane.go"
+	laneRules    = "internal/store/dialect/lane_rules.go"
 )
 
 // orderMutants break the order of messages with keys.
@@ -21,11 +22,11 @@ func orderMutants() []mutant {
 			changes: []change{{"BEGIN ISOLATION LEVEL READ COMMITTED; ", "BEGIN ISOLATION LEVEL REPEATABLE READ; "}},
 		},
 		{
-			name: "lanes that are held are taken", file: laneGuard, suite: of("sqlite", atOnce), says: violated,
-			changes: []change{{"FreeLane = `l.lane NOT IN ({held lanes}) AND ", "FreeLane = `(1 = 1 OR l.lane NOT IN ({held lanes})) AND "}},
+			name: "lanes that are held are taken", file: laneRules, suite: of("sqlite", atOnce), says: violated,
+			changes: []change{{"freeLane = `l.lane NOT IN ({busy lanes}) AND ", "freeLane = `(1 = 1 OR l.lane NOT IN ({busy lanes})) AND "}},
 		},
 		{
-			name: "lanes that are parked are taken", file: laneGuard, suite: of("sqlite", atOnce), says: violated,
+			name: "lanes that are parked are taken", file: laneRules, suite: of("sqlite", atOnce), says: violated,
 			changes: []change{{"AND p.lane = l.lane AND p.parks)\n", "AND p.lane = l.lane AND p.parks AND 1 = 0)\n"}},
 		},
 		{
@@ -46,15 +47,15 @@ func orderMutants() []mutant {
 		},
 		{
 			name: "a hint counts within a lane", file: "internal/store/postgres/claim_lanes.go", suite: of("postgres", atOnce), says: violated,
-			changes: []change{{"AND m.lane IS NOT NULL ORDER BY m.lane, m.rank LIMIT ?) r", "AND m.lane IS NOT NULL AND m.rank > 40 ORDER BY m.lane, m.rank LIMIT ?) r"}},
+			changes: []change{{"AND m.lane IS NOT NULL{runnable} ORDER BY m.lane, m.rank LIMIT ?) r", "AND m.lane IS NOT NULL AND m.rank > 40{runnable} ORDER BY m.lane, m.rank LIMIT ?) r"}},
 		},
 		{
 			name: "all of a lane have crashed", file: "internal/store/dialect/lists.go", suite: of("sqlite", "crashed_messages"), says: `recovered:`,
-			changes: []change{{"if there[id] && !seen[c.Lanes[i]] {", "if there[id] {"}},
+			changes: []change{{"there && !(ordered && seen[c.Lanes[i]]) {", "there && !(false && ordered) {"}},
 		},
 		{
 			name: "all of a lane have crashed, on PostgreSQL", file: pgLease, suite: of("postgres", "crashed_messages"), says: `recovered:`,
-			changes: []change{{"SELECT DISTINCT ON (d.id, COALESCE(u.lane, u.mid)) m.id", "SELECT m.id"}},
+			changes: []change{{"SELECT DISTINCT ON (d.id, COALESCE(CASE WHEN m.rank < ` + dialect.FirstInstant + ` THEN u.lane END, u.mid)) m.id", "SELECT m.id"}},
 		},
 		{
 			name: "who is poisoned by crashes parks nothing", file: pgLease, suite: of("postgres", "crashed_messages"), says: `which parks it`,
@@ -73,7 +74,7 @@ func runMutants() []mutant {
 	return []mutant{
 		{
 			name: "messages of a run start at once", file: "outbox/dispatcher.go", suite: on("^TestMessagesOfAKeyRunInOrder$/^sqlite$"), says: `runs out of order`,
-			changes: []change{{"if head != nil && t.row.Lane != 0 && t.row.Lane == head.row.Lane {", "if false {"}},
+			changes: []change{{"if head != nil && t.row.Lane != 0 && t.row.Lane == head.row.Lane &&", "if false &&"}},
 		},
 		{
 			name: "a run goes on after a failure", file: "outbox/runs.go", suite: on("^TestMessagesOfAKeyRunInOrder$/^sqlite$"), says: `runs out of order`,
@@ -84,7 +85,7 @@ func runMutants() []mutant {
 			changes: []change{{"return t.done(before) || slices", "return true || slices"}},
 		},
 		{
-			name: "keys of a paused consumer are claimed", file: laneGuard, suite: on("^TestAPausedConsumerTakesNoKeys$/^sqlite$"), says: `gave up waiting: what was claimed|while it was paused`,
+			name: "keys of a paused consumer are claimed", file: laneRules, suite: on("^TestAPausedConsumerTakesNoKeys$/^sqlite$"), says: `gave up waiting: what was claimed|while it was paused`,
 			changes: []change{{"AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type {names})`", "AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type {names} AND 1 = 0)`"}},
 		},
 		{
@@ -92,12 +93,63 @@ func runMutants() []mutant {
 			changes: []change{{"return len(rows) > 1 && slices", "return len(rows) > 1000 && slices"}},
 		},
 		{
-			name: "an old name's messages run beside the new one's", file: laneGuard, suite: on("^TestOrderHoldsAcrossARename$/^sqlite$"), says: `runs out of order`,
-			changes: []change{{"condition, values = FreeLane+Renamed, append(values, n.NameList(s.Before))", "_ = Renamed"}},
+			name: "an old name's messages run beside the new one's", file: laneRules, suite: on("^TestOrderHoldsAcrossARename$/^sqlite$"), says: `runs out of order`,
+			changes: []change{{"condition, values = condition+renamed, append(values, n.NameList(s.Before))", "_ = renamed"}},
 		},
 		{
 			name: "leftovers of an order stay", file: "outbox/poller.go", suite: on("^TestMessagesWithKeysOutliveTheOrder$/^sqlite$"), says: `gave up waiting: both ran`,
 			changes: []change{{"for _, name := range r.dispatcher.adopt(names) {", "for _, name := range names[:0] {"}},
+		},
+	}
+}
+
+// perKeyMutants break how many messages of a key run at once, or in a time.
+func perKeyMutants() []mutant {
+	of := func(database, test string) suite {
+		return suite{pkg: inStore, tests: "^TestStore$/^" + database + "$/^per_key$/^" + test}
+	}
+	on := func(tests string) suite { return suite{pkg: inOutbox, tests: tests} }
+	const atOnce, violated = "claimers_at_once", `bound: got \d+ violations|the most of a key`
+	return []mutant{
+		{
+			name: "what a key has in claims does not count", file: laneRules, suite: of("sqlite", atOnce), says: violated,
+			changes: []change{{"all.of[h.Lane] -= h.N", "_ = h.N"}},
+		},
+		{
+			name: "a key's bound is one more", file: laneRules, suite: of("sqlite", "of_those_of_a_key"), says: `claim of the other`,
+			changes: []change{{"HAVING count(*) >= ?", "HAVING count(*) > ?"}},
+		},
+		{
+			name: "what a claim has is claimed again", file: laneRules, suite: of("sqlite", atOnce), says: violated + `|are left after`,
+			changes: []change{{`" AND m.rank <= {micros now} AND m.id NOT IN ({held})"`, `" AND m.rank <= {micros now}"`}},
+		},
+		{
+			name: "what waits stays in front of its key", file: pgSettling, suite: of("postgres", "what_waits"), says: `want when it is due`,
+			changes: []change{{"«, rank = ` + dialect.Moved(\"m.rank\", \"{now} + r.delay * interval '1 microsecond'\", micros) + `»", ""}},
+		},
+		{
+			name: "of a key in any order the first alone has crashed", file: "internal/store/dialect/lists.go", suite: of("sqlite", "of_those_of_a_key"), says: `recovered:`,
+			changes: []change{{"there && !(ordered && seen[c.Lanes[i]]) {", "there && !seen[c.Lanes[i]] {\n\t\t\tordered = true"}},
+		},
+		{
+			name: "of a key in any order the first alone has crashed, on PostgreSQL", file: pgLease, suite: of("postgres", "of_those_of_a_key"), says: `recovered:`,
+			changes: []change{{"DISTINCT ON (d.id, COALESCE(CASE WHEN m.rank < ` + dialect.FirstInstant + ` THEN u.lane END, u.mid))", "DISTINCT ON (d.id, COALESCE(u.lane, u.mid))"}, {"ORDER BY d.id, COALESCE(CASE WHEN m.rank < ` + dialect.FirstInstant + ` THEN u.lane END, u.mid), u.n", "ORDER BY d.id, COALESCE(u.lane, u.mid), u.n"}},
+		},
+		{
+			name: "the rates of keys are not spent", file: laneRules, suite: of("sqlite", "rates_of_keys"), says: `ran after`,
+			changes: []change{{"DO UPDATE SET used_to = excluded.used_to`", "DO UPDATE SET used_to = {now}`"}},
+		},
+		{
+			name: "nobody remembers whose rate is spent", file: "outbox/resting.go", suite: on("^TestEachKeyKeepsToItsRate$/^sqlite$"), says: `gave up waiting|40 in about 2s`,
+			changes: []change{{"if len(*all) == maxResting {", "if true {"}},
+		},
+		{
+			name: "few keys leave each other out by turns that never come", file: lanesClaimed, suite: on("^TestOneKeyDoesNotStarveOthers$/^sqlite$"), says: `of the hot key before`,
+			changes: []change{{"return r.Lanes.PerKey == 0 && news.Full", "return news.Full"}},
+		},
+		{
+			name: "a cursor passes what another claim has locked and dropped", file: "outbox/cursors.go", suite: suite{pkg: "./outbox", tests: "^TestLooksMoveCursors$"}, says: `cursor: got`,
+			changes: []change{{"c.start.Before(looked), c.drops != drops:", "c.start.Before(looked):"}},
 		},
 	}
 }

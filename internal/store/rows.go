@@ -37,6 +37,7 @@ type (
 	Session      = dialect.Session
 	Settled      = dialect.Settled
 	Source       = dialect.Source
+	SpentLane    = dialect.SpentLane
 	Unregistered = dialect.Unregistered
 	Want         = dialect.Want
 )

@@ -96,7 +96,7 @@ func (n Names) ClaimLanes(ctx context.Context, tx bun.IDB, d LaneDialect, r Clai
 		return Claim{}, err
 	}
 	if r.Lanes.KeyRate != nil {
-		if err := n.spendKeys(ctx, tx, *r.Lanes.KeyRate, quotas, picks); err != nil {
+		if err := n.spendKeys(ctx, tx, *r.Lanes.KeyRate, quotas, picks, &c.News); err != nil {
 			return Claim{}, err
 		}
 	}
@@ -141,9 +141,10 @@ func (n Names) findRuns(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimR
 	return r.share(picks, &news), news, nil
 }
 
-// fewDeep tells whether there are few lanes with many messages.
+// fewDeep tells whether there are few lanes with many messages, of which another claim may have
+// no more than this one leaves.
 func (r ClaimRequest) fewDeep(lanes int, news LaneNews) bool {
-	return news.Full && lanes*10 < r.Limit
+	return r.Lanes.PerKey == 0 && news.Full && lanes*10 < r.Limit
 }
 
 // share leaves the other half of few lanes that are deep to another claim, which can begin

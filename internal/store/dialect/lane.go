@@ -53,10 +53,18 @@ type LaneNews struct {
 	Last   int64 // the rank up to which it has looked; 0: at none
 	Left   bool  // it has seen messages that it did not take
 	Walked int64 // how far it walked; 0: it did not, or came to the end
+	Spent  []SpentLane
 	// Wait is for how long the rates of all keys that are spent allow no more; zero: none is.
 	Wait    time.Duration
 	Unknown string  // the payload type of a first message that the consumer does not take
 	Deep    []int64 // lanes of which it took as much as it asked for
+}
+
+// SpentLane is a lane that may have more than its rate has allowed, and how long until that
+// allows the next.
+type SpentLane struct {
+	Lane int64
+	Wait time.Duration
 }
 
 var lanesParts = regexp.MustCompile(`«[^»]*»`) // immutable

@@ -43,7 +43,7 @@ const (
 	freeLane = `l.lane NOT IN ({busy lanes}) AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = l.lane AND p.parks)
   AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type {names})`
 	renamed = ` AND NOT EXISTS (SELECT 1 FROM {messages} e WHERE e.consumer_type {names} AND e.lane = l.lane AND e.lane IS NOT NULL)`
-	unspent = ` AND NOT EXISTS (SELECT 1 FROM {key rates} k WHERE k.name = ? AND k.lane = l.lane AND k.used_to > {now} + CAST(? AS bigint){unit})`
+	unspent = ` AND COALESCE((SELECT k.used_to FROM {key rates} k WHERE k.name = ? AND k.lane = l.lane), {now}) - {now} <= CAST(? AS bigint){unit}` // no join, of which plans go astray
 
 	fullLanes = `SELECT h.lane FROM ({held lanes}) h GROUP BY h.lane HAVING count(*) >= ?`
 )
@@ -190,7 +190,7 @@ func (all *quotas) cut(picks []LanePick, news *LaneNews) (kept []LanePick) {
 }
 
 // spendKeys uses up the rates of the lanes of a claim, and sweeps those that have rested.
-func (n Names) spendKeys(ctx context.Context, tx bun.IDB, r Rate, all *quotas, picks []LanePick) error {
+func (n Names) spendKeys(ctx context.Context, tx bun.IDB, r Rate, all *quotas, picks []LanePick, news *LaneNews) error {
 	started := make(map[int64]int)
 	for _, p := range picks {
 		started[p.Lane]++
@@ -198,6 +198,9 @@ func (n Names) spendKeys(ctx context.Context, tx bun.IDB, r Rate, all *quotas, p
 	var values []any
 	for _, lane := range slices.Sorted(maps.Keys(started)) {
 		usedTo := later(all.now, all.usedTo[lane]).Add(r.after(started[lane]))
+		if all.of[lane] <= 0 {
+			news.Spent = append(news.Spent, SpentLane{Lane: lane, Wait: usedTo.Sub(all.now.Add(r.lastAllowed()))})
+		}
 		values = append(values, r.Name, lane, bun.Safe(n.Instant(usedTo)))
 	}
 	_, err := n.Query(ctx, tx, `INSERT INTO {key rates} (name, lane, used_to) VALUES `+Rows("(?, ?, ?)", len(started))+
