@@ -108,7 +108,6 @@ func perKeyMutants() []mutant {
 	of := func(database, test string) suite {
 		return suite{pkg: inStore, tests: "^TestStore$/^" + database + "$/^per_key$/^" + test}
 	}
-	on := func(tests string) suite { return suite{pkg: inOutbox, tests: tests} }
 	const atOnce, violated = "claimers_at_once", `bound: got \d+ violations|the most of a key`
 	return []mutant{
 		{
@@ -116,7 +115,7 @@ func perKeyMutants() []mutant {
 			changes: []change{{"all.of[h.Lane] -= h.N", "_ = h.N"}},
 		},
 		{
-			name: "a key's bound is one more", file: laneRules, suite: of("sqlite", "of_those_of_a_key"), says: `claim of the other`,
+			name: "a key's bound is one more", file: laneRules, suite: of("sqlite", "what_waits"), says: `claim for one at once`,
 			changes: []change{{"HAVING count(*) >= ?", "HAVING count(*) > ?"}},
 		},
 		{
@@ -140,11 +139,7 @@ func perKeyMutants() []mutant {
 			changes: []change{{"DO UPDATE SET used_to = excluded.used_to`", "DO UPDATE SET used_to = {now}`"}},
 		},
 		{
-			name: "nobody remembers whose rate is spent", file: "outbox/resting.go", suite: on("^TestEachKeyKeepsToItsRate$/^sqlite$"), says: `gave up waiting|40 in about 2s`,
-			changes: []change{{"if len(*all) == maxResting {", "if true {"}},
-		},
-		{
-			name: "few keys leave each other out by turns that never come", file: lanesClaimed, suite: on("^TestOneKeyDoesNotStarveOthers$/^sqlite$"), says: `of the hot key before`,
+			name: "few keys leave each other out by turns that never come", file: lanesClaimed, suite: of("sqlite", "a_few_keys"), says: `messages of the others`,
 			changes: []change{{"return r.Lanes.PerKey == 0 && news.Full", "return news.Full"}},
 		},
 		{

@@ -16,6 +16,7 @@ func perKeyCases() []testCase {
 		{"what waits does not hold up its key", perKeyWaits},
 		{"what is due later is not looked at before", perKeyLater},
 		{"of those of a key that had begun each has crashed", perKeyCrashes},
+		{"a few keys have their share beside one with many", perKeyShares},
 		{"rates of keys hold by themselves, and are swept", perKeyRates},
 		{"in order each key keeps to its rate", orderedRates},
 	}
@@ -126,9 +127,15 @@ func (s *tenants) work(random *rand.Rand, owner string, bound int) error {
 
 // perKeyWaits fails as many of a key as may run at once.
 func perKeyWaits(k *kit) {
-	for n := range 5 {
+	for n := range 6 {
 		k.insert(k.ofTenant("a", n))
 	}
+	one := k.claim(ofLanes("o", 10, perKey(1, nil)))
+	equal(k, "one of the key at once", len(one.Messages), 1)
+	if again := k.claim(ofLanes("o", 10, perKey(1, nil))); again.ID != 0 {
+		k.Errorf("claim for one at once beside it: got %v, want none", idsOf(again))
+	}
+	k.finish("o", one.ID)
 	ask := func() store.Claim { return k.claim(ofLanes("o", 10, perKey(2, nil))) }
 	c := ask()
 	equal(k, "messages of the key", len(c.Messages), 2)
@@ -193,6 +200,31 @@ func perKeyCrashes(k *kit) {
 	if again := k.claim(r); again.ID != 0 {
 		k.Errorf("claim of the other: got %v, want none: two run", idsOf(again))
 	}
+}
+
+// perKeyShares goes on as a process does: with what the claim before knew of more.
+func perKeyShares(k *kit) {
+	for n := range 1000 {
+		k.insert(k.ofTenant("hot", n))
+	}
+	for n := range 5 {
+		k.insert(k.ofTenant("a", n), k.ofTenant("b", n))
+	}
+	var deep []int64
+	others := 0
+	for range 3 {
+		l := perKey(store.Unbounded, nil)
+		l.Run, l.Sticky = 100, deep
+		c := k.claim(ofLanes("o", 100, l))
+		for _, m := range c.Messages {
+			if m.OrderKey != "hot" {
+				others++
+			}
+		}
+		deep = c.News.Deep
+		k.finish("o", c.ID)
+	}
+	equal(k, "messages of the others in three claims", others, 10)
 }
 
 // perKeyRates has a rate of one a minute, and two at once.
