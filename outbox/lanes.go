@@ -62,12 +62,12 @@ type lanes struct {
 	last        int64 // the rank of the newest message that was seen
 }
 
-// ordersOf reports where a consumer cannot have an order, nor priorities.
+// ordersOf reports where a consumer cannot have priorities.
 func ordersOf(c bus.Consumer, s *store.Store) error {
-	if !c.Ordered() && !c.Prioritizes() {
+	if !c.Prioritizes() {
 		return nil
 	}
-	if err := s.Orders(); err != nil {
+	if err := s.Priorities(); err != nil {
 		return fmt.Errorf("outbox: consumer %q: %w", c.Name(), err)
 	}
 	return nil

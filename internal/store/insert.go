@@ -89,8 +89,8 @@ func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []dialect.NewM
 			return err
 		}
 	}
-	if rows[0].OrderKey != "" || rows[0].Priority > 0 {
-		if err := s.Orders(); err != nil {
+	if rows[0].Priority > 0 {
+		if err := s.Priorities(); err != nil {
 			return err
 		}
 	}

@@ -98,7 +98,7 @@ func (s *Store) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool, ids []
 		}
 	}
 	var locked []string
-	return s.names.Query(ctx, tx, `SELECT consumer_type FROM {gates} WHERE consumer_type IN (?) ORDER BY consumer_type FOR UPDATE`, bun.List(names)).Scan(ctx, &locked)
+	return s.names.Query(ctx, tx, `SELECT consumer_type FROM {gates}{by key} WHERE consumer_type IN (?) ORDER BY consumer_type FOR UPDATE`, bun.List(names)).Scan(ctx, &locked)
 }
 
 // unchangeable tells which messages are held or missing, without a lock.

@@ -90,6 +90,14 @@ type LaneDialect interface {
 	Heads(ctx context.Context, l *Lanes, lanes []int64, each int) ([]LanePick, error)
 	// Record records a claim of the picks.
 	Record(ctx context.Context, r ClaimRequest, picks []LanePick) (id int64, err error)
+	// Walk lists the next lanes behind the cursor, and tells whether there may be more.
+	Walk(ctx context.Context, tx bun.IDB, l *Lanes) (lanes []Walked, more bool, err error)
+}
+
+// Walked is a lane that a walk has come by.
+type Walked struct {
+	Lane int64
+	Free bool // nobody holds it
 }
 
 // LanePick is a message of a lane that was found.
@@ -104,7 +112,7 @@ type LanePick struct {
 const (
 	FreeLane = `l.lane NOT IN ({held lanes}) AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = l.lane AND p.parks)
   AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type {names})`
-	Renamed = ` AND NOT EXISTS (SELECT 1 FROM {messages} e WHERE e.consumer_type {names} AND e.lane = l.lane AND e.lane IS NOT NULL)`
+	Renamed = ` AND NOT EXISTS (SELECT 1 FROM {by lane} e WHERE e.consumer_type {names} AND e.lane = l.lane AND e.lane IS NOT NULL)`
 )
 
 // Free returns these, of the lane of an alias, with their values.
@@ -119,7 +127,7 @@ func (n Names) Free(alias string, s Source) (condition string, values []any) {
 
 // stuck is true of a message m that has crashed, is due, and the first of its lane.
 const stuck = `m.consumer_type = ? AND m.crashes < 0 AND m.crashes > -10000 AND m.available_after <= {now}
-  AND NOT EXISTS (SELECT 1 FROM {messages} f WHERE f.consumer_type = m.consumer_type AND f.lane = m.lane AND f.lane IS NOT NULL AND f.rank < m.rank)
+  AND NOT EXISTS (SELECT 1 FROM {by lane} f WHERE f.consumer_type = m.consumer_type AND f.lane = m.lane AND f.lane IS NOT NULL AND f.rank < m.rank)
   AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = m.consumer_type)`
 
 // LaneLook asks whether there is anything to claim for an ordered consumer.
@@ -137,9 +145,9 @@ type LaneState struct {
 }
 
 const (
-	laneExists = `SELECT ? AS look, 0 AS crashes WHERE (SELECT m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ? ORDER BY m.rank LIMIT 1) IS NOT NULL
+	laneExists = `SELECT ? AS look, 0 AS crashes{from nothing} WHERE (SELECT m.rank FROM {by rank} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ? ORDER BY m.rank LIMIT 1) IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?)`
-	laneStuck = `SELECT DISTINCT ? AS look, CASE WHEN m.crashes = -9999 THEN 1 ELSE 2 END AS crashes FROM {messages} m WHERE `
+	laneStuck = `SELECT DISTINCT ? AS look, CASE WHEN m.crashes = -9999 THEN 1 ELSE 2 END AS crashes FROM {crashed by lane} m WHERE `
 )
 
 // ProbeLanes looks for what there is to claim; with crashed, for messages that have crashed, too.
@@ -153,6 +161,16 @@ func (n Names) ProbeLanes(ctx context.Context, db bun.IDB, looks []LaneLook, cra
 			parts, args = append(parts, laneStuck+stuck+` AND m.payload_type IN (?) AND `+free), append(append(args, i, l.Name, bun.List(l.Payloads)), values...)
 		}
 	}
-	err = n.Query(ctx, db, strings.Join(parts, "\nUNION ALL "), args...).Scan(ctx, &found)
+	err = n.Query(ctx, db, "{plan}"+strings.Join(parts, "\nUNION ALL "), args...).Scan(ctx, &found)
 	return found, err
+}
+
+// KeyedConsumers implements [Dialect].
+func (n Names) KeyedConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
+	err = n.Query(ctx, db, `
+WITH RECURSIVE names(name) AS (
+  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes < 0)
+  UNION ALL SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes < 0 AND m.consumer_type > n.name) FROM names n WHERE n.name IS NOT NULL)
+SELECT name FROM names WHERE name IS NOT NULL`).Scan(ctx, &names)
+	return names, err
 }

@@ -23,6 +23,9 @@ type Returning struct {
 // Orders is nil: messages have keys.
 func (r *Returning) Orders() error { return nil }
 
+// Priorities is nil: messages have priorities.
+func (r *Returning) Priorities() error { return nil }
+
 // Events is nil: there is an event log.
 func (r *Returning) Events() error { return nil }
 

@@ -161,6 +161,7 @@ func (t tally) add(ctx context.Context, m *database, db bun.IDB, n int, counting
 const (
 	nextCleanSQL    = `SELECT MIN(consumer_type) FROM {messages} WHERE crashes = 0 AND consumer_type > ?`
 	nextCrashedSQL  = `SELECT MIN(consumer_type) FROM {messages} WHERE crashes > 0 AND consumer_type > ?`
+	nextKeyedSQL    = `SELECT MIN(consumer_type) FROM {lanes} WHERE consumer_type > ?`
 	nextPoisonedSQL = `SELECT MIN(consumer_type) FROM {poisoned} WHERE consumer_type > ?`
 	nextPayloadSQL  = `SELECT MIN(payload_type) FROM {messages} WHERE crashes = 0 AND consumer_type = ? AND payload_type > ?`
 )
@@ -178,7 +179,7 @@ func (m *database) types(ctx context.Context, db bun.IDB, next string, of ...any
 }
 
 func (m *database) StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
-	for _, next := range []string{nextCleanSQL, nextCrashedSQL, nextPoisonedSQL} {
+	for _, next := range []string{nextCleanSQL, nextCrashedSQL, nextKeyedSQL, nextPoisonedSQL} {
 		found, err := m.types(ctx, db, next)
 		if err != nil {
 			return nil, err
