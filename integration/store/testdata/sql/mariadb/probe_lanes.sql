@@ -1,0 +1,8 @@
+/*M! SET STATEMENT optimizer_switch='derived_merge=on,materialization=on,in_to_exists=off,exists_to_in=off' FOR */ SELECT 0 AS look, 0 AS crashes FROM DUAL WHERE (SELECT m.rank FROM (SELECT l.consumer_type, l.lane, l.rank, -10000 AS crashes, b.available_after
+    FROM `app_message_lanes` l FORCE INDEX (app_message_lanes_ranked) LEFT JOIN `app_consumer_messages` b ON b.id = l.id) m WHERE m.consumer_type = 'send-receipt' AND m.crashes < 0 AND m.rank > 3 ORDER BY m.rank LIMIT 1) IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM `app_paused_consumers` u WHERE u.consumer_type = 'send-receipt')
+UNION ALL SELECT DISTINCT 0 AS look, CASE WHEN m.crashes = -9999 THEN 1 ELSE 2 END AS crashes FROM (SELECT b.*, l.lane, l.rank, l.order_key
+    FROM `app_consumer_messages` b FORCE INDEX (app_consumer_messages_due) STRAIGHT_JOIN `app_message_lanes` l FORCE INDEX (PRIMARY) ON l.id = b.id) m WHERE m.consumer_type = 'send-receipt' AND m.crashes < 0 AND m.crashes > -10000 AND m.available_after <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+  AND NOT EXISTS (SELECT 1 FROM `app_message_lanes` f WHERE f.consumer_type = m.consumer_type AND f.lane = m.lane AND f.lane IS NOT NULL AND f.rank < m.rank)
+  AND NOT EXISTS (SELECT 1 FROM `app_paused_consumers` u WHERE u.consumer_type = m.consumer_type) AND m.payload_type IN ('order.placed') AND m.lane NOT IN (SELECT h.lane FROM `app_message_claims` c, JSON_TABLE(c.lanes, '$[*]' COLUMNS (lane BIGINT PATH '$')) h WHERE c.consumer_type IN ('send-receipt')) AND NOT EXISTS (SELECT 1 FROM `app_poisoned_messages` p WHERE p.consumer_type IN ('send-receipt') AND p.lane = m.lane AND p.parks)
+  AND NOT EXISTS (SELECT 1 FROM `app_paused_consumers` u WHERE u.consumer_type IN ('send-receipt'));
