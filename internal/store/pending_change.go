@@ -76,7 +76,7 @@ const gatePatience = "5000ms"
 // Others may wait for what it locks, so that must not be for as long as a transaction of the
 // caller's takes.
 func (s *Store) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool, ids []int64) error {
-	if s.Orders() != nil || !s.RowLocks() {
+	if !s.RowLocks() {
 		return nil
 	}
 	var names []string

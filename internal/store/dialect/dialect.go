@@ -120,8 +120,6 @@ type Direct interface {
 	// Usable asks the transaction whether it could still commit: its connection stands,
 	// and no statement has aborted it.
 	Usable(ctx context.Context, tx bun.IDB) bool
-	// Orders is an error, an errors.ErrUnsupported, where messages have no order by keys.
-	Orders() error
 	// Priorities is an error, an errors.ErrUnsupported, where messages have none.
 	Priorities() error
 	// Supersedes is an error, an errors.ErrUnsupported, where pending messages cannot be

@@ -20,9 +20,6 @@ type Returning struct {
 	}
 }
 
-// Orders is nil: messages have keys.
-func (r *Returning) Orders() error { return nil }
-
 // Priorities is nil: messages have priorities.
 func (r *Returning) Priorities() error { return nil }
 

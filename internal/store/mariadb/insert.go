@@ -111,9 +111,6 @@ func (m *database) Supersedes() error {
 	return fmt.Errorf("to replace pending messages, or keep insert ids taken, needs PostgreSQL or SQLite: %w", errors.ErrUnsupported)
 }
 
-// Orders is nil: messages have keys.
-func (m *database) Orders() error { return nil }
-
 // Priorities is an error: the index of messages has no part for those.
 func (m *database) Priorities() error {
 	return fmt.Errorf("priorities need PostgreSQL or SQLite: %w", errors.ErrUnsupported)

@@ -35,7 +35,6 @@ type area struct {
 	name   string
 	cases  []testCase
 	events bool // it needs the event log
-	keys   bool // it needs an order by keys
 }
 
 // missing is an error where the database lacks what the area needs.
@@ -45,8 +44,6 @@ func (a area) missing(db *bun.DB) error {
 	case err != nil: // which every case will see
 	case a.events:
 		return s.Events()
-	case a.keys:
-		return s.Orders()
 	}
 	return nil
 }
@@ -62,7 +59,7 @@ func areas() []area {
 		{name: "insert", cases: insertCases()},
 		{name: "text", cases: textCases()},
 		{name: "claim", cases: claimCases()},
-		{name: "lanes", cases: laneCases(), keys: true},
+		{name: "lanes", cases: laneCases()},
 		{name: "breakers", cases: breakerCases()},
 		{name: "claim by place and size", cases: claimPlaceCases()},
 		{name: "claim of crashed messages", cases: claimCrashedCases()},
