@@ -20,10 +20,10 @@ const (
 
 // ProposeSQL lists lanes that nobody holds, nor parks, by the ranks of their messages that are
 // due, among the first behind a rank.
-const ProposeSQL = `{plan}
+const ProposeSQL = `
 SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
   SELECT f.lane, f.rank FROM (
-    SELECT m.lane, m.rank, m.available_after FROM {by rank} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?
+    SELECT m.lane, m.rank, m.available_after FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?
       AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?) ORDER BY m.rank LIMIT ?) f
   WHERE f.available_after <= {now} AND f.lane NOT IN ({held lanes})
     AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = f.lane AND p.parks) ORDER BY f.rank LIMIT ?) w

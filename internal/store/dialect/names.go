@@ -73,7 +73,7 @@ type Traits struct {
 // their own. They are empty where that is the table of messages.
 type LaneTraits struct {
 	Table   string // its name
-	ByRank  string // messages with keys: consumer_type, lane, rank, crashes, available_after
+	ByRank  string // messages with keys: consumer_type, rank, crashes
 	ByLane  string // the same: id, consumer_type, lane, rank
 	Crashed string // those that have crashed, with all columns
 	Plan    string // begins a statement, to leave the planner no choice

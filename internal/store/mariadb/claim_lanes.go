@@ -12,14 +12,12 @@ import (
 )
 
 // laneTraits find messages with keys in the table of lanes, by the index that the question is
-// about. A subquery in FROM is merged with what is around it. What asks for ranks alone does
-// not read the messages, which the server leaves out of a LEFT JOIN; their crashes are not
-// asked for, since who has a lane has a number below zero.
+// about. A subquery in FROM is merged with what is around it. Who has a lane has less than no
+// crashes, so that what asks for ranks alone need not read the messages.
 func laneTraits() dialect.LaneTraits {
 	return dialect.LaneTraits{
 		Table: "message_lanes",
-		ByRank: `(SELECT l.consumer_type, l.lane, l.rank, -10000 AS crashes, b.available_after
-    FROM {lanes} l FORCE INDEX ({prefix}message_lanes_ranked) LEFT JOIN {messages} b ON b.id = l.id)`,
+		ByRank: `(SELECT l.consumer_type, l.rank, -10000 AS crashes FROM {lanes} l FORCE INDEX ({prefix}message_lanes_ranked))`,
 		ByLane: `{lanes}`,
 		Crashed: `(SELECT b.*, l.lane, l.rank, l.order_key
     FROM {messages} b FORCE INDEX ({prefix}consumer_messages_due) STRAIGHT_JOIN {lanes} l FORCE INDEX (PRIMARY) ON l.id = b.id)`,
@@ -30,6 +28,17 @@ func laneTraits() dialect.LaneTraits {
 // planSQL has the lists of claims read once for a statement, and never all lanes of a consumer,
 // or all that are parked, to find out about one.
 const planSQL = `/*M! SET STATEMENT optimizer_switch='derived_merge=on,materialization=on,in_to_exists=off,exists_to_in=off' FOR */ `
+
+// proposeSQL is [dialect.ProposeSQL], and reads only those messages whose lane is free.
+const proposeSQL = planSQL + `
+SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
+  SELECT f.lane, f.rank FROM (
+    SELECT l.id, l.lane, l.rank FROM {lanes} l FORCE INDEX ({prefix}message_lanes_ranked) WHERE l.consumer_type = ? AND l.rank > ?
+      AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?) ORDER BY l.rank LIMIT ?) f
+  STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = f.id
+  WHERE m.available_after <= {now} AND f.lane NOT IN ({held lanes})
+    AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = f.lane AND p.parks) ORDER BY f.rank LIMIT ?) w
+GROUP BY w.lane ORDER BY 2`
 
 // headsSQL reads the first messages of lanes, whose ids are selected by {heads}.
 var headsSQL = planSQL + `
@@ -69,6 +78,9 @@ type laneTx struct {
 }
 
 func (m laneTx) Run(ctx context.Context, statement string, args ...any) *bun.RawQuery {
+	if statement == dialect.ProposeSQL {
+		statement = proposeSQL
+	}
 	return m.Query(ctx, m.tx, statement, args...)
 }
 
@@ -98,9 +110,10 @@ func (m laneTx) Record(ctx context.Context, r dialect.ClaimRequest, picks []dial
 }
 
 // A walk reads so many entries of the index at a time, and begins anew behind the lane that it
-// has come to, for a lane that has many: no statement skips from one lane to the next.
+// has come to, since no statement skips from one lane to the next. Where lanes have many
+// messages it reads one entry at a time.
 const (
-	walkEntries = 500
+	walkEntries = 200
 	walkSteps   = 20
 )
 
@@ -119,14 +132,18 @@ func (m *database) Walk(ctx context.Context, tx bun.IDB, l *dialect.Lanes) (lane
 	for _, lane := range held {
 		taken[lane] = true
 	}
-	cursor := l.Cursor
+	cursor, entries := l.Cursor, walkEntries
 	for range walkSteps {
 		var found []int64
-		if err := m.Query(ctx, tx, walkSQL, l.Name, cursor, walkEntries).Scan(ctx, &found); err != nil {
+		if err := m.Query(ctx, tx, walkSQL, l.Name, cursor, entries).Scan(ctx, &found); err != nil {
 			return nil, false, err
 		}
-		more = len(found) == walkEntries
-		for _, lane := range slices.Compact(found) {
+		more = len(found) == entries
+		found = slices.Compact(found)
+		if entries = walkEntries; len(found) < walkEntries/walkSteps {
+			entries = 1
+		}
+		for _, lane := range found {
 			lanes = append(lanes, dialect.Walked{Lane: lane, Free: !taken[lane]})
 			if cursor = lane; len(lanes) == dialect.MostWalked {
 				return lanes, true, nil

@@ -10,16 +10,15 @@ SELECT consumer_type, parks FROM `app_message_gates` FORCE INDEX (PRIMARY) WHERE
 /*M! SET STATEMENT optimizer_switch='derived_merge=on,materialization=on,in_to_exists=off,exists_to_in=off' FOR */ 
 SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
   SELECT f.lane, f.rank FROM (
-    SELECT m.lane, m.rank, m.available_after FROM (SELECT l.consumer_type, l.lane, l.rank, -10000 AS crashes, b.available_after
-    FROM `app_message_lanes` l FORCE INDEX (app_message_lanes_ranked) LEFT JOIN `app_consumer_messages` b ON b.id = l.id) m WHERE m.consumer_type = 'send-receipt' AND m.crashes < 0 AND m.rank > 0
-      AND NOT EXISTS (SELECT 1 FROM `app_paused_consumers` u WHERE u.consumer_type = 'send-receipt') ORDER BY m.rank LIMIT 400) f
-  WHERE f.available_after <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AND f.lane NOT IN (SELECT h.lane FROM `app_message_claims` c, JSON_TABLE(c.lanes, '$[*]' COLUMNS (lane BIGINT PATH '$')) h WHERE c.consumer_type IN ('send-receipt'))
+    SELECT l.id, l.lane, l.rank FROM `app_message_lanes` l FORCE INDEX (app_message_lanes_ranked) WHERE l.consumer_type = 'send-receipt' AND l.rank > 0
+      AND NOT EXISTS (SELECT 1 FROM `app_paused_consumers` u WHERE u.consumer_type = 'send-receipt') ORDER BY l.rank LIMIT 400) f
+  STRAIGHT_JOIN `app_consumer_messages` m FORCE INDEX (PRIMARY) ON m.id = f.id
+  WHERE m.available_after <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AND f.lane NOT IN (SELECT h.lane FROM `app_message_claims` c, JSON_TABLE(c.lanes, '$[*]' COLUMNS (lane BIGINT PATH '$')) h WHERE c.consumer_type IN ('send-receipt'))
     AND NOT EXISTS (SELECT 1 FROM `app_poisoned_messages` p WHERE p.consumer_type IN ('send-receipt') AND p.lane = f.lane AND p.parks) ORDER BY f.rank LIMIT 100) w
 GROUP BY w.lane ORDER BY 2;
 
 /*M! SET STATEMENT optimizer_switch='derived_merge=on,materialization=on,in_to_exists=off,exists_to_in=off' FOR */ SELECT count(*) AS n, COALESCE(MAX(f.rank), 0) AS last FROM (
-  SELECT m.rank FROM (SELECT l.consumer_type, l.lane, l.rank, -10000 AS crashes, b.available_after
-    FROM `app_message_lanes` l FORCE INDEX (app_message_lanes_ranked) LEFT JOIN `app_consumer_messages` b ON b.id = l.id) m WHERE m.consumer_type = 'send-receipt' AND m.crashes < 0 AND m.rank > 0
+  SELECT m.rank FROM (SELECT l.consumer_type, l.rank, -10000 AS crashes FROM `app_message_lanes` l FORCE INDEX (app_message_lanes_ranked)) m WHERE m.consumer_type = 'send-receipt' AND m.crashes < 0 AND m.rank > 0
     AND NOT EXISTS (SELECT 1 FROM `app_paused_consumers` u WHERE u.consumer_type = 'send-receipt') ORDER BY m.rank LIMIT 400) f;
 
 /*M! SET STATEMENT optimizer_switch='derived_merge=on,materialization=on,in_to_exists=off,exists_to_in=off' FOR */ 
