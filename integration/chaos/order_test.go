@@ -27,7 +27,7 @@ func barOrder(b *bar) {
 }
 
 // barOrderMariaDB cuts no connections: those of workers and producers look alike there.
-func barOrderMariaDB(b *bar) { orders(b, testdb.MariaDBDSN(b), nil) }
+func barOrderMariaDB(b *bar) { orders(b.asRegular(), testdb.MariaDBDSN(b), nil) }
 
 func orders(b *bar, dsn string, cut func(r *run)) {
 	const crew = 3
