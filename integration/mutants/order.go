@@ -61,6 +61,38 @@ func orderMutants() []mutant {
 			changes: []change{{"lane IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = dying.consumer_type)", "FALSE"}},
 		},
 		{
+			name: "MariaDB: a claim of keys sees what was before it had the gate", file: "internal/txn/handle.go", suite: of("mariadb", atOnce), says: violated + `|conflict|1020|Deadlock`,
+			changes: []change{{"&sql.TxOptions{Isolation: sql.LevelReadCommitted}", "&sql.TxOptions{Isolation: sql.LevelRepeatableRead}"}},
+		},
+		{
+			name: "MariaDB: lanes are free once the first of a claim is settled", file: mariaSettle, suite: of("mariadb", atOnce), says: violated,
+			changes: []change{{"«, lanes = ?»", "«, lanes = NULLIF(?, lanes)»"}},
+		},
+		{
+			name: "MariaDB: what is requeued comes last", file: "internal/store/mariadb/edit.go", suite: of("mariadb", atOnce), says: violated,
+			changes: []change{{"row.OrderKey, row.Rank)", "row.OrderKey, row.Rank+100000)"}},
+		},
+		{
+			name: "MariaDB: a hint counts within a lane", file: "internal/store/mariadb/claim_lanes.go", suite: of("mariadb", atOnce), says: violated,
+			changes: []change{{"AND l.lane = ? ORDER BY", "AND l.lane = ? AND l.rank > 40 ORDER BY"}, {"AND l.lane = j.lane ORDER BY", "AND l.lane = j.lane AND l.rank > 40 ORDER BY"}},
+		},
+		{
+			name: "MariaDB: who is poisoned by crashes parks nothing", file: mariaSettle, suite: of("mariadb", "crashed_messages"), says: `which parks it`,
+			changes: []change{{"k.id IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = m.consumer_type)", "FALSE"}},
+		},
+		{
+			name: "MariaDB: insert ids decide about the order", file: "internal/store/mariadb/insert.go", suite: suite{pkg: inOutbox, tests: "^TestOrderIsThatOfTheCall$/^mariadb$"}, says: `want \[1 2 3 5 6\]`,
+			changes: []change{{"if row.Rank != 0 {", "if row.Rank < 0 {"}},
+		},
+		{
+			name: "MariaDB: messages with keys that are held count as ready", file: "internal/store/mariadb/stats.go", suite: of("mariadb", "messages_with_keys_are_counted"), says: `ready, delayed, leased`,
+			changes: []change{{"SUM(x.due AND x.free)", "SUM(x.due)"}},
+		},
+		{
+			name: "MariaDB: who recovers waits for a gate", file: mariaSettle, suite: of("mariadb", "nobody_but"), says: `recover:`,
+			changes: []change{{"WHERE g.consumer_type = m.consumer_type)\nFROM", "WHERE g.consumer_type = m.consumer_type FOR UPDATE)\nFROM"}},
+		},
+		{
 			name: "messages with keys are like others", file: laneGuard, suite: of("sqlite", "what_has_no_order"), says: `without regard to keys`,
 			changes: []change{{"const hidden = -10_000", "const hidden = 0"}},
 		},

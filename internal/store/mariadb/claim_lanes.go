@@ -40,7 +40,7 @@ SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
     AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = f.lane AND p.parks) ORDER BY f.rank LIMIT ?) w
 GROUP BY w.lane ORDER BY 2`
 
-// headsSQL reads the first messages of lanes, whose ids are selected by {heads}.
+// headsSQL reads the first messages of lanes, whose ids are selected by {heads}. It is immutable.
 var headsSQL = planSQL + `
 SELECT ` + dialect.PickColumns("OCTET_LENGTH(%s)") + `, k.order_key, k.lane, k.rank, m.available_after <= {now} AS due
 FROM ({heads}) h STRAIGHT_JOIN {lanes} k FORCE INDEX (PRIMARY) ON k.id = h.id STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = k.id
