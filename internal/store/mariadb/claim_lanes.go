@@ -16,7 +16,7 @@ import (
 // crashes, so that what asks for ranks alone need not read the messages.
 func laneTraits() dialect.LaneTraits {
 	return dialect.LaneTraits{
-		Table: "message_lanes",
+		Table:  "message_lanes",
 		ByRank: `(SELECT l.consumer_type, l.rank, -10000 AS crashes FROM {lanes} l FORCE INDEX ({prefix}message_lanes_ranked))`,
 		ByLane: `{lanes}`,
 		Crashed: `(SELECT b.*, l.lane, l.rank, l.order_key
