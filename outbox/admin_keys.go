@@ -26,8 +26,7 @@ type ParkedKey struct {
 	Waiting  int64     `json:"waiting"` // messages behind it; 10,000 means "or more"
 }
 
-// Keys lists the keys that have been parked for the longest, at most n of them: 1 to 1000. On
-// a database without order by keys there are none.
+// Keys lists the keys that have been parked for the longest, at most n of them: 1 to 1000.
 func (a *Admin) Keys(ctx context.Context, db bun.IDB, n int) ([]ParkedKey, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err == nil && (n < 1 || n > maxKeys) {

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -60,12 +61,16 @@ type lanes struct {
 	last        int64 // the rank of the newest message that was seen
 }
 
-// ordersOf reports where a consumer cannot go by keys, nor priorities.
-func ordersOf(c bus.Consumer, s *store.Store) error {
-	if !c.Keyed() && !c.Prioritizes() {
-		return nil
+// unsupported reports what a consumer asks for that the database does not have.
+func unsupported(c bus.Consumer, s *store.Store) error {
+	var errs []error
+	if c.Prioritizes() {
+		errs = append(errs, s.Priorities())
 	}
-	if err := s.Orders(); err != nil {
+	if c.PerKey() > 0 || c.Config().KeyRate > 0 {
+		errs = append(errs, s.AnyOrder())
+	}
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("outbox: consumer %q: %w", c.Name(), err)
 	}
 	return nil

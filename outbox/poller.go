@@ -189,9 +189,6 @@ func (r *run) reportUnregistered(ctx context.Context) {
 	for _, s := range found {
 		r.warnOf(s)
 	}
-	if r.store.Orders() != nil {
-		return
-	}
 	names, _ := ask(ctx, r, "look for messages with keys", statementTimeout, func(ctx context.Context) ([]string, error) { return r.store.KeyedConsumers(ctx, r.db) })
 	for _, name := range r.dispatcher.adopt(names) {
 		r.warnOf(store.Unregistered{ConsumerType: name, PayloadType: "any with a key"})

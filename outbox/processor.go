@@ -78,7 +78,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 		group, groupErr := groupOf(registered, settings)
 		gate, gateErr := gateOf(registered.Name(), settings)
 		breaker, breakerErr := breakerOf(registered.Name(), settings, gate)
-		errs = append(errs, err, groupErr, gateErr, breakerErr, ordersOf(registered, s))
+		errs = append(errs, err, groupErr, gateErr, breakerErr, unsupported(registered, s))
 		if breaker != nil {
 			gate = breaker.Gate
 		}

@@ -191,9 +191,6 @@ func (r *run) claimStep(wants []store.Want) (bool, error) {
 
 // claimLane claims one message with a key.
 func (r *run) claimLane(wants []store.Want) (bool, error) {
-	if r.store.Orders() != nil {
-		return false, nil
-	}
 	names, err := r.store.KeyedConsumers(r.ctx, r.db)
 	if err != nil {
 		return false, err

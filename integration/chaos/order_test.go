@@ -21,8 +21,17 @@ import (
 // poisoned and requeued, and produces commit late or roll back.
 
 func barOrder(b *bar) {
+	orders(b, testdb.PostgresDSN(b), func(r *run) {
+		r.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name LIKE 'worker%' AND random() < 0.3")
+	})
+}
+
+// barOrderMariaDB cuts no connections: those of workers and producers look alike there.
+func barOrderMariaDB(b *bar) { orders(b.asRegular(), testdb.MariaDBDSN(b), nil) }
+
+func orders(b *bar, dsn string, cut func(r *run)) {
 	const crew = 3
-	r := newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{
+	r := newRun(b, dsn, chaos.WorkerConfig{
 		Plain: []string{"parks", "skips", "free"}, Tx: []string{"tx", "grouped"}, Grouped: []string{"grouped"}, Ordered: []string{"parks", "skips", "tx", "grouped"}, Skips: []string{"skips"}, Lease: 2 * time.Second, Handler: 16,
 	})
 	for range crew {
@@ -39,15 +48,15 @@ func barOrder(b *bar) {
 	for time.Now().Before(stop) {
 		pause(b.between(200*time.Millisecond, time.Second))
 		victim := r.atWork()
-		switch b.IntN(4) {
-		case 0:
+		switch disturbance := b.IntN(4); {
+		case disturbance == 0:
 			stops++
 			w := r.workers[victim]
 			w.Signal(syscall.SIGSTOP)
 			pause(r.config.Lease + b.between(500*time.Millisecond, 1500*time.Millisecond))
 			w.Signal(syscall.SIGCONT)
-		case 1:
-			r.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name LIKE 'worker%' AND random() < 0.3")
+		case disturbance == 1 && cut != nil:
+			cut(r)
 		default:
 			kills++
 			r.kill(victim)

@@ -133,7 +133,7 @@ func mariaBarMutants() []mutant {
 		},
 		{
 			name: "bar 4 on MariaDB: the fence asks for nothing", file: mariaFence, suite: bar("4-paused-mariadb"), says: `transaction, fencing: a stale write was accepted`,
-			changes: []change{{"if !slices.Contains(locked, state{msg.ID, msg.Attempts, msg.Crashes}) {\n\t\t\tcontinue\n\t\t}\n\t\tfor _, c := range live {\n\t\t\tif c.ID == msg.Claim && slices.Contains(c.MessageIDs, msg.ID) {",
+			changes: []change{{"if !slices.Contains(locked, state{msg.ID, msg.Attempts, msg.Stored()}) {\n\t\t\tcontinue\n\t\t}\n\t\tfor _, c := range live {\n\t\t\tif c.ID == msg.Claim && slices.Contains(c.MessageIDs, msg.ID) {",
 				"for range 1 {\n\t\t\tif slices.ContainsFunc(locked, func(s state) bool { return s.ID == msg.ID }) {"}},
 		},
 		{

@@ -6,12 +6,16 @@ const (
 	laneRules    = "internal/store/dialect/lane_rules.go"
 )
 
+const atOnce, violated = "claimers_at_once", `order: got \d+ violations`
+
+// ofLanes is a test of messages with keys.
+func ofLanes(database, test string) suite {
+	return suite{pkg: inStore, tests: "^TestStore$/^" + database + "$/^lanes$/^" + test}
+}
+
 // orderMutants break the order of messages with keys.
 func orderMutants() []mutant {
-	of := func(database, test string) suite {
-		return suite{pkg: inStore, tests: "^TestStore$/^" + database + "$/^lanes$/^" + test}
-	}
-	const atOnce, violated = "claimers_at_once", `order: got \d+ violations`
+	of := ofLanes
 	return []mutant{
 		{
 			name: "claims of a consumer do not wait for each other", file: lanesClaimed, suite: of("postgres", atOnce), says: violated,
@@ -64,6 +68,45 @@ func orderMutants() []mutant {
 		{
 			name: "messages with keys are like others", file: laneGuard, suite: of("sqlite", "what_has_no_order"), says: `without regard to keys`,
 			changes: []change{{"const hidden = -10_000", "const hidden = 0"}},
+		},
+	}
+}
+
+// mariaOrderMutants do so for what MariaDB has of its own.
+func mariaOrderMutants() []mutant {
+	of := func(test string) suite { return ofLanes("mariadb", test) }
+	return []mutant{
+		{
+			name: "MariaDB: claims of a consumer do not wait for each other", file: lanesClaimed, suite: of(atOnce), says: violated,
+			changes: []change{{"ORDER BY consumer_type {lock}`", "ORDER BY consumer_type`"}},
+		},
+		{
+			name: "MariaDB: lanes are free once the first of a claim is settled", file: mariaSettle, suite: of(atOnce), says: violated,
+			changes: []change{{"«, lanes = ?»", "«, lanes = IF(? IS NULL, '', NULL)»"}},
+		},
+		{
+			name: "MariaDB: what is requeued comes last", file: "internal/store/mariadb/edit.go", suite: of(atOnce), says: violated,
+			changes: []change{{"row.OrderKey, row.Rank)", "row.OrderKey, row.Rank+100000)"}},
+		},
+		{
+			name: "MariaDB: a hint counts within a lane", file: "internal/store/mariadb/claim_lanes.go", suite: of(atOnce), says: violated,
+			changes: []change{{"AND l.lane = ? ORDER BY", "AND l.lane = ? AND l.rank > 40 ORDER BY"}, {"AND l.lane = j.lane ORDER BY", "AND l.lane = j.lane AND l.rank > 40 ORDER BY"}},
+		},
+		{
+			name: "MariaDB: who is poisoned by crashes parks nothing", file: mariaSettle, suite: of("crashed_messages"), says: `which parks it`,
+			changes: []change{{"k.id IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = m.consumer_type)", "FALSE"}},
+		},
+		{
+			name: "MariaDB: insert ids decide about the order", file: "internal/store/mariadb/insert.go", suite: suite{pkg: inOutbox, tests: "^TestOrderIsThatOfTheCall$/^mariadb$"}, says: `want \[1 2 3 5 6\]`,
+			changes: []change{{"if row.Rank != 0 {", "if row.Rank < 0 {"}},
+		},
+		{
+			name: "MariaDB: messages with keys that are held count as ready", file: "internal/store/mariadb/stats.go", suite: of("messages_with_keys_are_counted"), says: `ready, delayed, leased`,
+			changes: []change{{"SUM(x.due AND x.free)", "SUM(x.due)"}},
+		},
+		{
+			name: "MariaDB: who recovers waits for a gate", file: mariaSettle, suite: of("nobody_but"), says: `recover:`,
+			changes: []change{{"WHERE g.consumer_type = m.consumer_type)\nFROM", "WHERE g.consumer_type = m.consumer_type FOR UPDATE)\nFROM"}},
 		},
 	}
 }

@@ -40,7 +40,7 @@ func TestBlockedKeysAreInNobodysWay(t *testing.T) {
 	for name, options := range map[string][]bus.ConsumerOption{"many at once": nil, "one at once": {bus.Concurrency(1)}, "at a rate": {bus.Rate(20, time.Second, 1)}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+			testdb.Each(t, func(t *testing.T, db *bun.DB) {
 				var runs atomic.Int64
 				a := testapp.New(t, db, bus.Consume("c", blocking(&runs), append(options, bus.Ordered(bus.ParkKey))...))
 				var items []outbox.Item
@@ -51,10 +51,10 @@ func TestBlockedKeysAreInNobodysWay(t *testing.T) {
 					items = append(items, outbox.Item{Payload: step{fmt.Sprint("late ", k), 1}})
 				}
 				testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, items...))
-				a.Exec("UPDATE consumer_messages SET available_after = " + testapp.In(db, time.Hour) + " WHERE order_key LIKE 'customer:late %'")
+				a.Exec("UPDATE consumer_messages SET available_after = " + testapp.In(db, time.Hour) + " WHERE " + withKey(db, "order_key LIKE 'customer:late %'"))
 				r := a.Start(testapp.Fast())
 				testapp.Eventually(t, "the keys are blocked", func() bool {
-					return len(a.Poisoned()) == 1 && a.Count("SELECT count(*) FROM consumer_messages WHERE order_key = 'customer:late' AND available_after > "+testapp.In(db, time.Minute)) == 1
+					return len(a.Poisoned()) == 1 && a.Count("SELECT count(*) FROM consumer_messages WHERE "+withKey(db, "order_key = 'customer:late'")+" AND available_after > "+testapp.In(db, time.Minute)) == 1
 				})
 				for n := 1; n <= 3; n++ {
 					began := time.Now()
@@ -65,8 +65,8 @@ func TestBlockedKeysAreInNobodysWay(t *testing.T) {
 					}
 					<-time.After(700 * time.Millisecond) // in which looks at everything begin and end
 				}
-				a.Exec("UPDATE consumer_messages SET available_after = created_at WHERE order_key = 'customer:late 299'")
-				a.Exec("UPDATE consumer_messages SET order_key = 'customer:free', payload = REPLACE(payload, 'late 299', 'free') WHERE order_key = 'customer:late 299'")
+				a.Exec("UPDATE consumer_messages SET available_after = created_at, payload = REPLACE(payload, 'late 299', 'free') WHERE " + withKey(db, "order_key = 'customer:late 299'"))
+				a.Exec("UPDATE " + keyTable(db) + " SET order_key = 'customer:free' WHERE order_key = 'customer:late 299'")
 				testapp.Eventually(t, "what is due at last ran", func() bool { return runs.Load() == 4 })
 				empty := r.Stats().EmptyClaims
 				<-time.After(2 * time.Second)
@@ -82,7 +82,7 @@ func TestBlockedKeysAreInNobodysWay(t *testing.T) {
 // TestAPausedConsumerTakesNoKeys: what is claimed goes on, and no more.
 func TestAPausedConsumerTakesNoKeys(t *testing.T) {
 	t.Parallel()
-	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var runs atomic.Int64
 		a := testapp.New(t, db, bus.Consume("c", func(context.Context, step) error {
 			runs.Add(1)
@@ -117,7 +117,7 @@ func TestAPausedConsumerTakesNoKeys(t *testing.T) {
 // TestStepsFindWhatIsBehindBlockedKeys, and keys of consumers that are not ordered any more.
 func TestStepsFindWhatIsBehindBlockedKeys(t *testing.T) {
 	t.Parallel()
-	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var runs atomic.Int64
 		a := testapp.New(t, db, bus.Consume("c", blocking(&runs), bus.Ordered(bus.ParkKey)))
 		produceSteps(a, "parked", 1, 150)

@@ -45,7 +45,7 @@ func TestTransactionalMessagesOfAKeyRunInOrder(t *testing.T) {
 	for name, options := range map[string][]bus.ConsumerOption{"one by one": nil, "in groups": {outbox.GroupCommit(10)}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+			testdb.Each(t, func(t *testing.T, db *bun.DB) {
 				consumer := outbox.ConsumeTx("c", inOrder(30), append(options, bus.Ordered(bus.ParkKey), bus.AttemptDelay(5*time.Millisecond), bus.MaxAttempts(100), bus.Timeout(time.Second))...)
 				a := testapp.New(t, db, consumer)
 				a.Exec("CREATE TABLE taken (customer VARCHAR(20), n INTEGER, UNIQUE (customer, n))")

@@ -82,17 +82,13 @@ func TestPrioritiesFailBeforeAnythingIsWritten(t *testing.T) {
 		t.Errorf("Produce: got %v, want %v", err, bus.ErrBadOption)
 	}
 	maria := testdb.MariaDB(t)
-	for _, option := range []bus.ConsumerOption{bus.Priorities(time.Minute), bus.Ordered(bus.ParkKey)} {
-		registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(testapp.Consumed("c", option)))
-		if _, err := outbox.NewProcessor(maria, registry, outbox.ProcessorConfig{}); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("NewProcessor on MariaDB: got %v, want %v", err, errors.ErrUnsupported)
-		}
+	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(testapp.Consumed("c", bus.Priorities(time.Minute))))
+	if _, err := outbox.NewProcessor(maria, registry, outbox.ProcessorConfig{}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("NewProcessor on MariaDB: got %v, want %v", err, errors.ErrUnsupported)
 	}
-	on := testapp.New(t, maria, testapp.Consumed("c", bus.Priorities(time.Minute)), testapp.Consumed("o", bus.Ordered(bus.ParkKey)))
-	for _, option := range []outbox.Option{outbox.Priority(bus.High), outbox.Key("k")} {
-		if _, err := on.Producer.Produce(t.Context(), maria, order{}, option, outbox.Key("k")); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("Produce on MariaDB: got %v, want %v", err, errors.ErrUnsupported)
-		}
+	on := testapp.New(t, maria, testapp.Consumed("c", bus.Priorities(time.Minute)))
+	if _, err := on.Producer.Produce(t.Context(), maria, order{}, outbox.Priority(bus.High)); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("Produce on MariaDB: got %v, want %v", err, errors.ErrUnsupported)
 	}
 	if n := len(on.Pending()); n != 0 {
 		t.Errorf("got %d messages, want none", n)

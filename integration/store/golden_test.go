@@ -170,13 +170,11 @@ func goldenOperations() []goldenOperation {
 		{"claim_lanes_stuck", func(g *golden) error {
 			stuck := suspects
 			stuck.Wants, stuck.Stuck = nil, []store.Lanes{{Source: goldenSource()}}
-			return g.ordered(func() error { return claim(stuck)(g) })
+			return claim(stuck)(g)
 		}},
 		{"probe_lanes", func(g *golden) error {
-			return g.ordered(func() error {
-				_, err := g.ProbeLanes(g.Context(), g.db, []store.LaneLook{{Source: goldenSource(), After: 3}}, true)
-				return err
-			})
+			_, err := g.ProbeLanes(g.Context(), g.db, []store.LaneLook{{Source: goldenSource(), After: 3}}, true)
+			return err
 		}},
 		{"settle_lanes", func(g *golden) error { return g.settleLanes("lane:2", owner, g.Settle) }},
 		{"settle_lanes_free", func(g *golden) error { return g.settleLanes("lane:3", owner, g.SettleFree) }},
@@ -196,43 +194,35 @@ func goldenSource() store.Source {
 	return store.Source{Name: "send-receipt", Names: []string{"send-receipt"}, Payloads: []string{"order.placed"}}
 }
 
-// ordered does what databases do that know an order by keys.
-func (g *golden) ordered(do func() error) error {
-	if g.Orders() != nil {
-		return nil
-	}
-	return do()
-}
-
 func (g *golden) insertLanes(key string) error {
 	rows := goldenRows(key)[2:]
 	for i := range rows {
 		rows[i].OrderKey, rows[i].InsertID, rows[i].Delay = key, fmt.Sprint(key, i), 0
 	}
-	return g.ordered(func() error { _, err := g.Insert(g.Context(), g.db, rows); return err })
+	_, err := g.Insert(g.Context(), g.db, rows)
+	return err
 }
 
 func (g *golden) claimLanes(owner string) error {
 	r := store.ClaimRequest{Owner: owner, Lease: time.Minute, Limit: 5, MaxBytes: 1 << 20, Lanes: &store.Lanes{Source: goldenSource(), Parks: true, Run: 5}}
-	return g.ordered(func() error { _, err := g.Claim(g.Context(), g.db, r); return err })
+	_, err := g.Claim(g.Context(), g.db, r)
+	return err
 }
 
 // settleLanes poisons one of two messages of a key.
 func (g *golden) settleLanes(key, owner string, settle func(context.Context, *bun.DB, string, time.Duration, []store.Result) (store.Settled, error)) error {
-	return g.ordered(func() error {
-		r := store.ClaimRequest{Owner: owner, Lease: time.Minute, Limit: 5, MaxBytes: 1 << 20, Lanes: &store.Lanes{Source: goldenSource(), Parks: true, Run: 5}}
-		if err := g.insertLanes(key); err != nil {
-			return err
-		}
-		c, err := g.Claim(g.Context(), g.db, r)
-		if err != nil || len(c.Messages) != 2 {
-			return fmt.Errorf("claim: got %d messages, error %v, want two", len(c.Messages), err)
-		}
-		g.sent.take()
-		m := c.Messages[0]
-		_, err = settle(g.Context(), g.db, owner, time.Minute, []store.Result{{Claim: c.ID, Message: m.ID, Outcome: store.Poison, Lane: m.Lane, Parks: true, Reason: "attempts used up"}})
+	r := store.ClaimRequest{Owner: owner, Lease: time.Minute, Limit: 5, MaxBytes: 1 << 20, Lanes: &store.Lanes{Source: goldenSource(), Parks: true, Run: 5}}
+	if err := g.insertLanes(key); err != nil {
 		return err
-	})
+	}
+	c, err := g.Claim(g.Context(), g.db, r)
+	if err != nil || len(c.Messages) != 2 {
+		return fmt.Errorf("claim: got %d messages, error %v, want two", len(c.Messages), err)
+	}
+	g.sent.take()
+	m := c.Messages[0]
+	_, err = settle(g.Context(), g.db, owner, time.Minute, []store.Result{{Claim: c.ID, Message: m.ID, Outcome: store.Poison, Lane: m.Lane, Parks: true, Reason: "attempts used up"}})
+	return err
 }
 
 func goldenRows(key string) []store.NewMessage {

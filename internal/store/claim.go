@@ -62,11 +62,7 @@ func (s *Store) Acquit(ctx context.Context, db bun.IDB, owner string) error {
 
 // KeyedConsumers lists the consumer types of messages with keys, by one look for each.
 func (s *Store) KeyedConsumers(ctx context.Context, db bun.IDB) ([]string, error) {
-	return read[[]string](ctx, s, db, `
-WITH RECURSIVE names(name) AS (
-  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes < 0)
-  UNION ALL SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes < 0 AND m.consumer_type > n.name) FROM names n WHERE n.name IS NOT NULL)
-SELECT name FROM names WHERE name IS NOT NULL`)
+	return retried(ctx, db, func(db bun.IDB) ([]string, error) { return s.dialect.KeyedConsumers(ctx, db) })
 }
 
 // Unregistered lists kinds of messages that none of the wants would take: their

@@ -89,8 +89,13 @@ func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []dialect.NewM
 			return err
 		}
 	}
-	if rows[0].OrderKey != "" || rows[0].Priority > 0 {
-		if err := s.Orders(); err != nil {
+	if rows[0].AnyOrder {
+		if err := s.AnyOrder(); err != nil {
+			return err
+		}
+	}
+	if rows[0].Priority > 0 {
+		if err := s.Priorities(); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/uptrace/bun"
 
@@ -21,13 +22,32 @@ type ParkedKey struct {
 
 // ParkedKeys lists keys that are parked, those first that have been so for the longest.
 func (s *Store) ParkedKeys(ctx context.Context, db bun.IDB, limit int) ([]ParkedKey, error) {
-	if s.Orders() != nil {
-		return nil, nil
+	keys, err := read[[]ParkedKey](ctx, s, db, `
+SELECT consumer_type, lane, MIN(order_key) AS order_key, MIN(id) AS poisoned, MIN(poisoned_at) AS since FROM {poisoned} WHERE parks
+GROUP BY consumer_type, lane ORDER BY MIN(poisoned_at), MIN(id) LIMIT ?`, limit)
+	if err != nil {
+		return nil, err
 	}
-	return read[[]ParkedKey](ctx, s, db, `
-SELECT k.*, (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = k.consumer_type AND m.lane = k.lane AND m.lane IS NOT NULL LIMIT ?) w) AS waiting
-FROM (SELECT consumer_type, lane, MIN(order_key) AS order_key, MIN(id) AS poisoned, MIN(poisoned_at) AS since FROM {poisoned} WHERE parks
-  GROUP BY consumer_type, lane ORDER BY MIN(poisoned_at), MIN(id) LIMIT ?) k ORDER BY k.since, k.poisoned`, dialect.MostCounted, limit)
+	for part := range slices.Chunk(keys, 100) {
+		var counts []string
+		var args []any
+		for i, k := range part {
+			counts = append(counts, `SELECT ? AS place, count(*) AS n FROM (SELECT 1 FROM {by lane} m WHERE m.consumer_type = ? AND m.lane = ? AND m.lane IS NOT NULL LIMIT ?) w`)
+			args = append(args, i, k.ConsumerType, k.Lane, dialect.MostCounted)
+		}
+		type count struct {
+			Place int
+			N     int64
+		}
+		waiting, err := read[[]count](ctx, s, db, strings.Join(counts, "\nUNION ALL "), args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range waiting {
+			part[w.Place].Waiting = w.N
+		}
+	}
+	return keys, nil
 }
 
 // ParkedBy tells which message parks a lane of a consumer, if one does.
@@ -40,7 +60,7 @@ WHERE consumer_type IN (?) AND lane = ? AND parks ORDER BY rank, id LIMIT 1`, bu
 // the oldest of its names, which come last in the list.
 func (s *Store) FirstOfLane(ctx context.Context, db bun.IDB, names []string, lane int64) (id int64, found bool, err error) {
 	for _, name := range slices.Backward(names) {
-		id, found, err = first[int64](ctx, s, db, `SELECT id FROM {messages} WHERE consumer_type = ? AND lane = ? AND lane IS NOT NULL ORDER BY lane, rank LIMIT 1`, name, lane)
+		id, found, err = first[int64](ctx, s, db, `SELECT id FROM {by lane} m WHERE consumer_type = ? AND lane = ? AND lane IS NOT NULL ORDER BY lane, rank LIMIT 1`, name, lane)
 		if err != nil || found {
 			return id, found, err
 		}

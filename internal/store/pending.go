@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -109,9 +108,6 @@ func (s *Store) PendingMessages(ctx context.Context, db bun.IDB, f PendingFilter
 	pages := []string{cleanPage, crashedPage, keyedPage}
 	if f.Crashed {
 		pages = []string{crashedPage, stuckPage}
-	}
-	if s.Orders() != nil {
-		pages = slices.DeleteFunc(pages, func(p string) bool { return p == keyedPage || p == stuckPage })
 	}
 	page := strings.Join(pages, " UNION ALL ")
 	var args []any

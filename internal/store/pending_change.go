@@ -76,7 +76,7 @@ const gatePatience = "5000ms"
 // Others may wait for what it locks, so that must not be for as long as a transaction of the
 // caller's takes.
 func (s *Store) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool, ids []int64) error {
-	if s.Orders() != nil || !s.RowLocks() {
+	if !s.RowLocks() {
 		return nil
 	}
 	var names []string
@@ -98,7 +98,7 @@ func (s *Store) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool, ids []
 		}
 	}
 	var locked []string
-	return s.names.Query(ctx, tx, `SELECT consumer_type FROM {gates} WHERE consumer_type IN (?) ORDER BY consumer_type FOR UPDATE`, bun.List(names)).Scan(ctx, &locked)
+	return s.names.Query(ctx, tx, `SELECT consumer_type FROM {gates}{by key} WHERE consumer_type IN (?) ORDER BY consumer_type FOR UPDATE`, bun.List(names)).Scan(ctx, &locked)
 }
 
 // unchangeable tells which messages are held or missing, without a lock.

@@ -14,8 +14,8 @@ const (
 	// for no fewer than leastLook: a few that cannot run must not hide the others.
 	look      = 4
 	leastLook = 100
-	// walk is the number of lanes that a claim walks over when it has found few.
-	walk = 100
+	// MostWalked is the number of lanes that a claim walks over when it has found few.
+	MostWalked = 100
 )
 
 // proposeSQL lists lanes that nobody holds, nor parks, by the ranks of their messages that are
@@ -30,8 +30,8 @@ SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
 GROUP BY w.lane ORDER BY 2`
 
 // edgeSQL tells how many messages that look has met, and the last.
-const edgeSQL = `SELECT count(*) AS n, COALESCE(MAX(f.rank), 0) AS last FROM (
-  SELECT m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?{loose}
+const edgeSQL = `{plan}SELECT count(*) AS n, COALESCE(MAX(f.rank), 0) AS last FROM (
+  SELECT m.rank FROM {by rank} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?{loose}
     AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?) ORDER BY m.rank LIMIT ?) f`
 
 // Looks are the statements that propose lanes of a source.
@@ -113,7 +113,7 @@ func (n Names) findRuns(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimR
 	}
 	lanes := slices.Clone(l.Sticky[:min(len(l.Sticky), r.Limit)])
 	if l.Walk || len(near)*10 < r.Limit && (news.Full || l.Hint > 0) {
-		walked, err := n.walkOn(ctx, tx, l, &news)
+		walked, err := walkOn(ctx, tx, d, l, &news)
 		if err != nil {
 			return nil, news, err
 		}
@@ -206,12 +206,9 @@ func (n Names) propose(ctx context.Context, d LaneDialect, r ClaimRequest, news 
 }
 
 // walkOn returns the free ones of the next lanes behind the cursor.
-func (n Names) walkOn(ctx context.Context, tx bun.IDB, l *Lanes, news *LaneNews) (free []int64, err error) {
-	var rows []struct {
-		Lane int64
-		Free bool
-	}
-	if err := n.Query(ctx, tx, l.For(walkSQL), append([]any{l.Name, l.Cursor, l.Name, walk}, l.busy(n)...)...).Scan(ctx, &rows); err != nil {
+func walkOn(ctx context.Context, tx bun.IDB, d LaneDialect, l *Lanes, news *LaneNews) (free []int64, err error) {
+	rows, more, err := d.Walk(ctx, tx, l)
+	if err != nil {
 		return nil, err
 	}
 	for _, row := range rows {
@@ -219,10 +216,16 @@ func (n Names) walkOn(ctx context.Context, tx bun.IDB, l *Lanes, news *LaneNews)
 			free = append(free, row.Lane)
 		}
 	}
-	if len(rows) == walk {
-		news.Walked = rows[walk-1].Lane
+	if more {
+		news.Walked = rows[len(rows)-1].Lane
 	}
 	return free, nil
+}
+
+// Walk implements [LaneDialect].
+func (n Names) Walk(ctx context.Context, tx bun.IDB, l *Lanes) (lanes []Walked, more bool, err error) {
+	err = n.Query(ctx, tx, l.For(walkSQL), append([]any{l.Name, l.Cursor, l.Name, MostWalked}, l.busy(n)...)...).Scan(ctx, &lanes)
+	return lanes, len(lanes) == MostWalked, err
 }
 
 // distinct drops what is there before.
@@ -275,7 +278,7 @@ func (n Names) findStuck(ctx context.Context, tx bun.IDB, d LaneDialect, r Claim
 	low, high := r.Select.Crashes()
 	free, values := n.Free("m", r.Lanes.Source)
 	args := append(append([]any{r.Lanes.Name, hidden + low, min(hidden+high, -1), bun.List(r.Lanes.Payloads)}, values...), r.Limit)
-	err = n.Query(ctx, tx, `SELECT {lane columns}, TRUE AS due FROM {messages} m WHERE `+stuck+`
+	err = n.Query(ctx, tx, `{plan}SELECT {lane columns}, TRUE AS due FROM {crashed by lane} m WHERE `+stuck+`
   AND m.crashes BETWEEN ? AND ? AND m.payload_type IN (?) AND `+free+` ORDER BY m.rank LIMIT ?`, args...).Scan(ctx, &picks)
 	for i := range picks {
 		picks[i].Crashes = Counted(picks[i].Crashes)
@@ -293,7 +296,7 @@ type gate struct {
 func (n Names) lockGates(ctx context.Context, tx bun.IDB, l *Lanes) error {
 	for try := 1; ; try++ {
 		var gates []gate
-		err := n.Query(ctx, tx, `SELECT consumer_type, parks FROM {gates} WHERE consumer_type IN (?) ORDER BY consumer_type {lock}`, bun.List(l.Names)).Scan(ctx, &gates)
+		err := n.Query(ctx, tx, `SELECT consumer_type, parks FROM {gates}{by key} WHERE consumer_type IN (?) ORDER BY consumer_type {lock}`, bun.List(l.Names)).Scan(ctx, &gates)
 		if err != nil {
 			return err
 		}
@@ -317,7 +320,7 @@ func (n Names) lockGates(ctx context.Context, tx bun.IDB, l *Lanes) error {
 // repark notes that poisoned messages of a consumer park their keys from now on, or that none
 // does any more.
 func (n Names) repark(ctx context.Context, tx bun.IDB, l *Lanes) error {
-	_, err := n.Query(ctx, tx, `UPDATE {gates} SET parks = ? WHERE consumer_type IN (?)`, l.Parks, bun.List(l.Names)).Exec(ctx)
+	_, err := n.Query(ctx, tx, `UPDATE {gates}{by key} SET parks = ? WHERE consumer_type IN (?)`, l.Parks, bun.List(l.Names)).Exec(ctx)
 	if err != nil || l.Parks {
 		return err
 	}

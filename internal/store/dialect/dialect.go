@@ -49,6 +49,8 @@ type Dialect interface {
 	// ProbeLanes looks for what there is to claim for ordered consumers; with crashed, for
 	// messages that have crashed, too.
 	ProbeLanes(ctx context.Context, db bun.IDB, looks []LaneLook, crashed bool) ([]LaneState, error)
+	// KeyedConsumers lists the consumer types of messages with keys.
+	KeyedConsumers(ctx context.Context, db bun.IDB) (names []string, err error)
 	// Probe looks for what is due and clean; with all, for everything else as well.
 	Probe(ctx context.Context, db bun.IDB, wants []Want, all bool) (Probe, error)
 
@@ -118,9 +120,11 @@ type Direct interface {
 	// Usable asks the transaction whether it could still commit: its connection stands,
 	// and no statement has aborted it.
 	Usable(ctx context.Context, tx bun.IDB) bool
-	// Orders is an error, an errors.ErrUnsupported, where messages have no order by keys, nor
-	// priorities.
-	Orders() error
+	// Priorities is an error, an errors.ErrUnsupported, where messages have none.
+	Priorities() error
+	// AnyOrder is an error, an errors.ErrUnsupported, where messages with keys run in order
+	// only, and keys have no rates.
+	AnyOrder() error
 	// Supersedes is an error, an errors.ErrUnsupported, where pending messages cannot be
 	// replaced, nor insert ids stay taken.
 	Supersedes() error

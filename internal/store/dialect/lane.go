@@ -92,6 +92,14 @@ type LaneDialect interface {
 	Heads(ctx context.Context, l *Lanes, lanes []int64, each int) ([]LanePick, error)
 	// Record records a claim of the picks.
 	Record(ctx context.Context, r ClaimRequest, picks []LanePick) (id int64, err error)
+	// Walk lists the next lanes behind the cursor, and tells whether there may be more.
+	Walk(ctx context.Context, tx bun.IDB, l *Lanes) (lanes []Walked, more bool, err error)
+}
+
+// Walked is a lane that a walk has come by.
+type Walked struct {
+	Lane int64
+	Free bool // nobody holds it
 }
 
 // LanePick is a message of a lane that was found.
@@ -102,7 +110,7 @@ type LanePick struct {
 
 // stuck is true of a message m that has crashed, is due, and the first of its lane.
 const stuck = `m.consumer_type = ? AND m.crashes < 0 AND m.crashes > -10000 AND m.available_after <= {now}
-  AND NOT EXISTS (SELECT 1 FROM {messages} f WHERE f.consumer_type = m.consumer_type AND f.lane = m.lane AND f.lane IS NOT NULL AND f.rank < m.rank)
+  AND NOT EXISTS (SELECT 1 FROM {by lane} f WHERE f.consumer_type = m.consumer_type AND f.lane = m.lane AND f.lane IS NOT NULL AND f.rank < m.rank)
   AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = m.consumer_type)`
 
 // LaneLook asks whether there is anything to claim for a consumer that goes by keys.
@@ -121,9 +129,9 @@ type LaneState struct {
 }
 
 const (
-	laneExists = `SELECT ? AS look, 0 AS crashes, 0 AS next WHERE (SELECT m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?{loose} ORDER BY m.rank LIMIT 1) IS NOT NULL
+	laneExists = `SELECT ? AS look, 0 AS crashes, 0 AS next{from nothing} WHERE (SELECT m.rank FROM {by rank} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?{loose} ORDER BY m.rank LIMIT 1) IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?)`
-	laneStuck = `SELECT DISTINCT ? AS look, CASE WHEN m.crashes = -9999 THEN 1 ELSE 2 END AS crashes, 0 AS next FROM {messages} m WHERE `
+	laneStuck = `SELECT DISTINCT ? AS look, CASE WHEN m.crashes = -9999 THEN 1 ELSE 2 END AS crashes, 0 AS next FROM {crashed by lane} m WHERE `
 	laneNext  = `SELECT ? AS look, 0 AS crashes, n.rank - {micros now} AS next FROM (
   SELECT m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > {micros now} ORDER BY m.rank LIMIT 1) n`
 )
@@ -144,6 +152,16 @@ func (n Names) ProbeLanes(ctx context.Context, db bun.IDB, looks []LaneLook, cra
 			parts, args = append(parts, laneNext), append(args, i, l.Name)
 		}
 	}
-	err = n.Query(ctx, db, strings.Join(parts, "\nUNION ALL "), args...).Scan(ctx, &found)
+	err = n.Query(ctx, db, "{plan}"+strings.Join(parts, "\nUNION ALL "), args...).Scan(ctx, &found)
 	return found, err
+}
+
+// KeyedConsumers implements [Dialect].
+func (n Names) KeyedConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
+	err = n.Query(ctx, db, `
+WITH RECURSIVE names(name) AS (
+  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes < 0)
+  UNION ALL SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes < 0 AND m.consumer_type > n.name) FROM names n WHERE n.name IS NOT NULL)
+SELECT name FROM names WHERE name IS NOT NULL`).Scan(ctx, &names)
+	return names, err
 }

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"strings"
@@ -67,6 +68,19 @@ type Traits struct {
 	KeyParked    string             // the key of a poisoned message, and whether it parks that
 	Among        string             // true of what stands before it, among the names of a list, given that
 	NameList     func([]string) any // the list
+	Lanes        LaneTraits
+}
+
+// LaneTraits are for databases whose messages have their keys, lanes and ranks in a table of
+// their own. They are empty where that is the table of messages.
+type LaneTraits struct {
+	Table   string // its name
+	ByRank  string // messages with keys: consumer_type, rank, crashes
+	ByLane  string // the same: id, consumer_type, lane, rank
+	Crashed string // those that have crashed, with all columns
+	Plan    string // begins a statement, to leave the planner no choice
+	ByKey   string // behind a table: look for rows by its primary key only
+	Nothing string // begins FROM with a row of nothing
 }
 
 // NewNames quotes names with the mark of the dialect.
@@ -79,7 +93,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		return q
 	}
 	tables := []string{
-		"{gates}", quote(w.Gates), "{ranks}", quote("message_ranks"),
+		"{gates}", quote(w.Gates), "{lanes}", quote(w.Lanes.Table), "{ranks}", quote("message_ranks"),
 		"{keys}", quote(w.Keys), "{messages}", quote("consumer_messages"), "{due}", quote("consumer_messages_due"),
 		"{crashed}", quote("consumer_messages_crashed"), "{claims}", quote("message_claims"), "{poisoned}", quote("poisoned_messages"),
 		"{paused}", quote("paused_consumers"), "{recent}", quote("recent_insert_ids"), "{slots}", quote("message_slots"), "{rates}", quote("message_rates"), "{key rates}", quote("message_key_rates"), "{stops}", quote("message_stops"), "{breakers}", quote("message_breakers"), "{schedules}", quote("scheduled_messages"), "{migrations}", quote("asyncmonolith_migrations"),
@@ -94,6 +108,8 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 	traits := []string{
 		"{place}", w.Place, "{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once, "{size}", w.Size, "{ids}", w.IDs, "{held}", w.Held, "{holds}", w.Holds,
 		"{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed, "{session}", w.Session, "{keyed}", w.Keyed, "{held lanes}", strings.ReplaceAll(w.HeldLanes, "{names}", w.Among), "{names}", w.Among, "{key of}", w.KeyOf, "{key parked}", w.KeyParked, "{lane columns}", w.Columns + ", m.order_key, m.lane, m.rank", "{lock}", lock, "{lock free}", free, "{unit}", w.Unit, "{micros now}", w.Micros("{now}"),
+		"{by rank}", cmp.Or(w.Lanes.ByRank, "{messages}"), "{by lane}", cmp.Or(w.Lanes.ByLane, "{messages}"), "{crashed by lane}", cmp.Or(w.Lanes.Crashed, "{messages}"),
+		"{plan}", w.Lanes.Plan, "{by key}", w.Lanes.ByKey, "{from nothing}", w.Lanes.Nothing,
 	}
 	inTraits := strings.NewReplacer(tables...)
 	for i := range traits {

@@ -20,8 +20,11 @@ type Returning struct {
 	}
 }
 
-// Orders is nil: messages have keys.
-func (r *Returning) Orders() error { return nil }
+// Priorities is nil: messages have priorities.
+func (r *Returning) Priorities() error { return nil }
+
+// AnyOrder is nil: messages with keys may run in any order.
+func (r *Returning) AnyOrder() error { return nil }
 
 // Events is nil: there is an event log.
 func (r *Returning) Events() error { return nil }

@@ -70,8 +70,12 @@ func (row NewMessage) Key() PendingKey { return PendingKey{row.InsertID, row.Con
 func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement string, values []any) {
 	columns, row := "", "(?, ?, ?, ?, ?, ?, ?, ?)"
 	keyed := len(rows) > 0 && rows[0].OrderKey != ""
-	if keyed {
+	lanes := keyed && n.Lanes.Table == ""
+	switch {
+	case lanes:
 		columns, row = ", crashes, order_key, lane, rank", fmt.Sprintf("(?, ?, ?, ?, ?, ?, ?, ?, %d, ?, ?, ?)", hidden)
+	case keyed:
+		columns, row = ", crashes", fmt.Sprintf("(?, ?, ?, ?, ?, ?, ?, ?, %d)", hidden)
 	}
 	priority := !keyed && len(rows) > 0 && rows[0].Priority > 0
 	if priority {
@@ -94,7 +98,7 @@ func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement
 		if priority {
 			values = append(values, row.Priority)
 		}
-		if keyed {
+		if lanes {
 			values = append(values, row.OrderKey, Lane(row.OrderKey), n.rankOf(row, available))
 		}
 	}

@@ -30,13 +30,23 @@ func (m *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poison
 	if len(rows) == 0 {
 		return nil, nil
 	}
+	keyed, err := m.keyed(ctx, tx, rows)
+	if err != nil {
+		return nil, fmt.Errorf("keys: %w", err)
+	}
 	consumer, payload, args := how.Columns()
 	first, err := lastID(m.Query(ctx, tx, `INSERT INTO {messages}
-		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after)
-		SELECT p.message_id, `+consumer+`, `+payload+`, `+dialect.RequeuedHeaders+`, p.insert_id, p.created_at, {now}
+		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after, crashes)
+		SELECT p.message_id, `+consumer+`, `+payload+`, `+dialect.RequeuedHeaders+`, p.insert_id, p.created_at, {now}, CASE WHEN p.lane IS NULL THEN 0 ELSE -10000 END
 		FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id ORDER BY p.id`, append(args, dialect.Ordered(dialect.IDsOf(rows)))...).Exec(ctx))
-	if err != nil || len(free) == 0 {
+	if err != nil {
 		return nil, err
+	}
+	if err := m.requeueLanes(ctx, tx, first, keyed, how); err != nil {
+		return nil, fmt.Errorf("lanes: %w", err)
+	}
+	if len(free) == 0 {
+		return nil, nil
 	}
 	var inserted, reserved []reservation
 	// Read from the table they might be missing: a caller's snapshot may be older.
@@ -53,6 +63,51 @@ func (m *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poison
 		}
 	}
 	return written, m.assign(ctx, tx, reserved)
+}
+
+// keyed reads those of the poisoned messages, which are locked, that have keys.
+func (m *database) keyed(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned) (keyed []dialect.Poisoned, err error) {
+	err = m.Query(ctx, tx, `SELECT p.id, p.message_id, p.consumer_type, p.order_key, p.lane, p.rank
+FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id WHERE p.lane IS NOT NULL ORDER BY p.id FOR UPDATE`, dialect.Ordered(dialect.IDsOf(rows))).Scan(ctx, &keyed)
+	return keyed, err
+}
+
+// requeueLanes gives messages with keys that were written with ids from the first on their old
+// places.
+func (m *database) requeueLanes(ctx context.Context, tx bun.Tx, first int64, keyed []dialect.Poisoned, how dialect.Requeuing) error {
+	type message struct {
+		MessageID    uuid.UUID
+		ConsumerType string
+	}
+	for part := range slices.Chunk(keyed, 500) {
+		var inserted []struct {
+			ID      int64
+			message `bun:",extend"`
+		}
+		messages := dialect.Each(part, func(row dialect.Poisoned) uuid.UUID { return row.MessageID })
+		err := m.Query(ctx, tx, `SELECT m.id, m.message_id, m.consumer_type FROM {messages} m LEFT JOIN {lanes} k ON k.id = m.id
+WHERE m.id >= ? AND m.crashes < 0 AND m.message_id IN (?) AND k.id IS NULL ORDER BY m.id`, first, bun.List(messages)).Scan(ctx, &inserted)
+		if err != nil {
+			return err
+		}
+		ids := make(map[message][]int64)
+		for _, row := range inserted {
+			ids[row.message] = append(ids[row.message], row.ID)
+		}
+		args := make([]any, 0, 5*len(part))
+		for _, row := range part {
+			of := message{row.MessageID, how.Key(row).ConsumerType}
+			if len(ids[of]) == 0 {
+				return fmt.Errorf("poisoned message %d was not inserted", row.ID)
+			}
+			args = append(args, ids[of][0], of.ConsumerType, row.Lane, row.OrderKey, row.Rank)
+			ids[of] = ids[of][1:]
+		}
+		if _, err := m.Query(ctx, tx, insertLanesSQL+dialect.Rows("(?, ?, ?, ?, ?)", len(part)), args...).Exec(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (m *database) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
@@ -12,15 +13,53 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
+// Insert takes two statements for messages with keys.
 func (m *database) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
-	_, err := m.insert(ctx, db, rows)
-	return err
+	if rows[0].OrderKey == "" {
+		_, err := m.insert(ctx, db, rows)
+		return err
+	}
+	return txn.InTx(ctx, db, func(tx bun.Tx) error {
+		_, err := m.insert(ctx, tx, rows)
+		return err
+	})
 }
 
-// insert returns the id of the first row.
-func (m *database) insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (int64, error) {
+// insert returns the id of the first row. The others follow it, in their order.
+func (m *database) insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (first int64, err error) {
 	statement, values := m.InsertMessages(ctx, rows)
-	return lastID(m.Query(ctx, db, statement, values...).Exec(ctx))
+	first, err = lastID(m.Query(ctx, db, statement, values...).Exec(ctx))
+	if err != nil || rows[0].OrderKey == "" {
+		return first, err
+	}
+	return first, m.insertLanes(ctx, db, first, rows)
+}
+
+// nthID is the id of a row of an insert, given that of the first, and its place.
+const nthID = `? + ? * @@auto_increment_increment`
+
+const insertLanesSQL = `INSERT INTO {lanes} (id, consumer_type, lane, order_key, ` + "`rank`" + `) VALUES `
+
+// insertLanes gives messages their lanes, and their ranks, which are their ids unless one was
+// reserved. Ids are handed out in the order of the statements.
+func (m *database) insertLanes(ctx context.Context, tx bun.IDB, first int64, rows []dialect.NewMessage) error {
+	var values []string
+	var args []any
+	for i, row := range rows {
+		value := "(" + nthID + ", ?, ?, ?, ?)"
+		args = append(args, first, i, row.ConsumerType, dialect.Lane(row.OrderKey), row.OrderKey)
+		if row.Rank != 0 {
+			args = append(args, row.Rank)
+		} else {
+			value, args = "("+nthID+", ?, ?, ?, "+nthID+")", append(args, first, i)
+		}
+		values = append(values, value)
+	}
+	_, err := m.Query(ctx, tx, insertLanesSQL+strings.Join(values, ", "), args...).Exec(ctx)
+	if err != nil {
+		return fmt.Errorf("lanes: %w", err)
+	}
+	return nil
 }
 
 // InsertKeyed writes insert ids, then the messages whose insert ids were not pending
@@ -72,15 +111,33 @@ func (m *database) Supersedes() error {
 	return fmt.Errorf("to replace pending messages, or keep insert ids taken, needs PostgreSQL or SQLite: %w", errors.ErrUnsupported)
 }
 
-// Orders is an error: the index of messages has no part for those with keys or priorities.
-func (m *database) Orders() error {
-	return fmt.Errorf("messages by their keys or priorities need PostgreSQL or SQLite: %w", errors.ErrUnsupported)
+// AnyOrder is an error: places in a lane are ids here.
+func (m *database) AnyOrder() error {
+	return fmt.Errorf("so many of a key at once, a share for each, and rates of keys need PostgreSQL or SQLite: %w", errors.ErrUnsupported)
 }
 
-func (m *database) Ranks(context.Context, bun.IDB, int) ([]int64, error) { return nil, m.Orders() }
+// Priorities is an error: the index of messages has no part for those.
+func (m *database) Priorities() error {
+	return fmt.Errorf("priorities need PostgreSQL or SQLite: %w", errors.ErrUnsupported)
+}
 
-func (m *database) ProbeLanes(context.Context, bun.IDB, []dialect.LaneLook, bool) ([]dialect.LaneState, error) {
-	return nil, m.Orders()
+// Ranks reserves ids, by messages that nobody ever sees: ranks are ids, and only the server
+// hands those out in the order of all produces.
+func (m *database) Ranks(ctx context.Context, tx bun.IDB, n int) ([]int64, error) {
+	first, err := lastID(m.Query(ctx, tx, `INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, created_at, available_after, crashes) VALUES `+
+		dialect.Rows("('', '', '', '', 0, 0, -32768)", n)).Exec(ctx))
+	if err != nil {
+		return nil, err
+	}
+	var step int64
+	if err := tx.NewRaw(`SELECT @@auto_increment_increment`).Scan(ctx, &step); err != nil {
+		return nil, err
+	}
+	ranks := make([]int64, n)
+	for i := range ranks {
+		ranks[i] = first + int64(i)*step
+	}
+	return ranks, m.Run(ctx, tx, deleteSQL, ranks)
 }
 
 func (m *database) Replace(context.Context, bun.IDB, []dialect.NewMessage) error {

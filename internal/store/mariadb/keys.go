@@ -76,7 +76,7 @@ func (m *database) assign(ctx context.Context, tx bun.Tx, reserved []reservation
 	for _, r := range reserved {
 		args = append(args, r.InsertID, r.ConsumerType, r.ID, r.Place)
 	}
-	values := dialect.Rows("(?, ?, ? + ? * @@auto_increment_increment)", len(reserved))
+	values := dialect.Rows("(?, ?, "+nthID+")", len(reserved))
 	_, err := m.Query(ctx, tx, `INSERT INTO {keys} (insert_id, consumer_type, id) VALUES `+values+` ON DUPLICATE KEY UPDATE id = VALUES(id)`, args...).Exec(ctx)
 	if err != nil {
 		return fmt.Errorf("messages of insert ids: %w", err)

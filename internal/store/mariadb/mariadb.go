@@ -3,6 +3,8 @@ package mariadb
 import (
 	"fmt"
 
+	"github.com/uptrace/bun"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
@@ -43,7 +45,10 @@ func traits() dialect.Traits {
 		Exists:   `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`, IDs: `JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN`,
 		Held: heldSQL, Holds: `SELECT c.id AS claim_id, h.id AS mid FROM ` + idsSQL,
 		Place: "sequence", Unplaced: "0", Last: "0", // there are no events
-		Once: "", Size: "JSON_LENGTH(c.message_ids)", KeyOf: "NULL AS order_key, 0 AS lane", KeyParked: "NULL AS order_key, FALSE AS parks", KeepConsumer: "ON DUPLICATE KEY UPDATE consumer_type = consumer_type", KeepSlot: "ON DUPLICATE KEY UPDATE name = name", KeepNamed: "ON DUPLICATE KEY UPDATE name = name",
+		Once: "", Size: "JSON_LENGTH(c.message_ids)", KeepConsumer: "ON DUPLICATE KEY UPDATE consumer_type = consumer_type", KeepSlot: "ON DUPLICATE KEY UPDATE name = name", KeepNamed: "ON DUPLICATE KEY UPDATE name = name",
+		Gates: "message_gates", Lanes: laneTraits(), Columns: dialect.PickColumns("OCTET_LENGTH(%s)"), HeldLanes: heldLanesSQL + `{names}`,
+		KeyOf:     `(SELECT l.order_key FROM {lanes} l WHERE l.id = m.id) AS order_key, (SELECT l.lane FROM {lanes} l WHERE l.id = m.id) AS lane`,
+		KeyParked: "order_key, parks", Among: "IN (?)", NameList: func(names []string) any { return bun.List(names) },
 		Keys: "pending_insert_ids", Keyed: "m.id IN (SELECT id FROM {keys} WHERE insert_id = ?)",
 	}
 }

@@ -21,14 +21,18 @@ const (
 )
 
 const (
-	liveSQL   = brieflySQL + `SELECT c.id, c.solo, c.message_ids FROM {ids} {claims} c FORCE INDEX (PRIMARY) ON c.id = j.id WHERE c.owner = ? FOR UPDATE`
+	liveSQL   = brieflySQL + `SELECT c.id, c.solo, c.message_ids«, c.lanes» FROM {ids} {claims} c FORCE INDEX (PRIMARY) ON c.id = j.id WHERE c.owner = ? FOR UPDATE`
 	forgetSQL = brieflySQL + `DELETE c FROM {ids} {claims} c FORCE INDEX (PRIMARY) ON c.id = j.id`
 	deleteSQL = `DELETE m FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id`
 )
 
 // Live does not report a locked claim as a lock timeout, which would blame a message.
-func (m *database) Live(ctx context.Context, tx bun.IDB, owner string, claims []int64, _ bool) (rows []dialect.Leased, err error) {
-	err = m.Query(ctx, tx, liveSQL, dialect.Ordered(claims), owner).Scan(ctx, &rows)
+func (m *database) Live(ctx context.Context, tx bun.IDB, owner string, claims []int64, lanes bool) (rows []dialect.Leased, err error) {
+	statement := dialect.WithoutLanes(liveSQL)
+	if lanes {
+		statement = dialect.WithLanes(liveSQL)
+	}
+	err = m.Query(ctx, tx, statement, dialect.Ordered(claims), owner).Scan(ctx, &rows)
 	if dberr.IsLockTimeout(err) {
 		err = errors.New(err.Error())
 	}
@@ -37,29 +41,44 @@ func (m *database) Live(ctx context.Context, tx bun.IDB, owner string, claims []
 
 // resSQL reads the results as a table.
 const resSQL = `JSON_TABLE(?, '$[*]' COLUMNS (mid BIGINT PATH '$.m', outcome VARCHAR(16) CHARACTER SET utf8mb4 PATH '$.o', delay BIGINT PATH '$.d',
-	errors LONGTEXT CHARACTER SET utf8mb4 PATH '$.e', reason LONGTEXT CHARACTER SET utf8mb4 PATH '$.r')) r STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = r.mid`
+	errors LONGTEXT CHARACTER SET utf8mb4 PATH '$.e', reason LONGTEXT CHARACTER SET utf8mb4 PATH '$.r'«, parks BOOLEAN PATH '$.p'»)) r STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = r.mid`
 
 func listStatements() dialect.ListStatements {
+	l, lanes := statements(dialect.WithoutLanes), statements(dialect.WithLanes)
+	l.RestLanes, l.PoisonLanes, l.AgainLanes = lanes.Rest, lanes.Poison, lanes.Again
+	return l
+}
+
+// keySQL is the row of a message m with a key. It goes with the message, and so need not wait
+// for anybody once that is locked.
+const keySQL = ` LEFT JOIN {lanes} k FORCE INDEX (PRIMARY) ON k.id = m.id`
+
+// statements are those for messages with keys, or for others.
+func statements(of func(string) string) dialect.ListStatements {
 	return dialect.ListStatements{
-		Dead: `SELECT id, solo, message_ids FROM {claims} FORCE INDEX (PRIMARY) WHERE leased_until < {now} ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED`,
-		Hit:  `SELECT m.id, m.crashes FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE SKIP LOCKED`,
+		Dead:    `SELECT id, solo, message_ids, lanes FROM {claims} FORCE INDEX (PRIMARY) WHERE leased_until < {now} ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED`,
+		Hit:     `SELECT m.id, m.crashes FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE SKIP LOCKED`,
+		Present: `SELECT t.id, TRUE AS in_order FROM {ids} {messages} t FORCE INDEX (PRIMARY) ON t.id = j.id`,
 		Bury: `
-INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `)
+INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, order_key, lane, ` + "`rank`" + `, parks)
 SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts, m.crashes + 1, m.errors, {now}, ? FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE`,
+  m.available_after, m.attempts, m.crashes + CASE WHEN m.crashes < 0 THEN 10000 ELSE 0 END + 1, m.errors, {now}, ?, k.order_key, k.lane, k.rank,
+  k.id IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = m.consumer_type)
+FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id` + keySQL + ` FOR UPDATE`,
 		Bump: `UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$[0]', crashes BIGINT PATH '$[1]')) j STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id
 SET m.crashes = j.crashes`,
 		Forget: forgetSQL,
 		Delete: brieflySQL + deleteSQL,
-		Rest:   `UPDATE {claims} SET message_ids = ?, leased_until = {now} + ? WHERE id = ?`,
-		Poison: brieflySQL + `
-INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `)
+		Rest:   of(`UPDATE {claims} SET message_ids = ?«, lanes = ?», leased_until = {now} + ? WHERE id = ?`),
+		Poison: of(brieflySQL + `
+INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `«, order_key, lane, ` + "`rank`" + `, parks»)
 SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts + 1, m.crashes, CASE WHEN r.errors = '' THEN m.errors ELSE r.errors END, {now}, r.reason
-FROM ` + resSQL + ` FOR UPDATE`,
-		Again: brieflySQL + `
-UPDATE ` + resSQL + ` SET m.attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, m.crashes = 0,
-  m.errors = CASE WHEN r.errors = '' THEN m.errors ELSE r.errors END, m.available_after = {now} + r.delay`,
+  m.available_after, m.attempts + 1, m.crashes« + CASE WHEN m.crashes < 0 THEN 10000 ELSE 0 END», CASE WHEN r.errors = '' THEN m.errors ELSE r.errors END, {now}, r.reason«,
+  k.order_key, k.lane, k.rank, k.id IS NOT NULL AND COALESCE(r.parks, FALSE)»
+FROM ` + resSQL + `«` + keySQL + `» FOR UPDATE`),
+		Again: of(brieflySQL + `
+UPDATE ` + resSQL + ` SET m.attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, m.crashes = «CASE WHEN m.crashes < 0 THEN -10000 ELSE »0« END»,
+  m.errors = CASE WHEN r.errors = '' THEN m.errors ELSE r.errors END, m.available_after = {now} + r.delay`),
 	}
 }
 

@@ -35,6 +35,14 @@ SELECT ? AS consumer,
   {now} AS now`
 )
 
+// keyedSQL looks at messages with keys, which have no index by when they are due, up to a bound.
+const keyedSQL = planSQL + `
+SELECT ? AS consumer, COALESCE(LEAST(SUM(x.due AND x.free), ?), 0) AS ready, COALESCE(LEAST(SUM(NOT x.due), ?), 0) AS ` + "`delayed`" + `,
+  MIN(CASE WHEN x.due AND x.free THEN x.available_after END) AS oldest_ready, {now} AS now
+FROM (SELECT m.available_after, m.available_after <= {now} AS due, m.id NOT IN (` + heldSQL + `) AS free
+  FROM {lanes} l FORCE INDEX ({prefix}message_lanes_ranked) STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = l.id
+  WHERE l.consumer_type = ? ORDER BY l.rank LIMIT 100000) x`
+
 // oldestSQL finds the oldest of those that are not held, among one more than are.
 const (
 	oldestSQL      = `SELECT c.consumer, MIN(c.available_after) AS oldest_ready FROM (%s) c WHERE c.id NOT IN (` + heldSQL + `) GROUP BY c.consumer`
@@ -107,6 +115,9 @@ func (t tally) count(ctx context.Context, m *database, db bun.IDB) error {
 	if err != nil {
 		return err
 	}
+	if err := t.countKeyed(ctx, m, db); err != nil {
+		return err
+	}
 	for part := range slices.Chunk(kinds, together) {
 		var counted, oldest []any
 		for _, k := range part {
@@ -132,6 +143,22 @@ func (t tally) count(ctx context.Context, m *database, db bun.IDB) error {
 	return nil
 }
 
+// countKeyed counts messages with keys.
+func (t tally) countKeyed(ctx context.Context, m *database, db bun.IDB) error {
+	names, err := t.asked(ctx, m, db, nextKeyedSQL)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		var counted []dialect.QueueStats
+		if err := m.Query(ctx, db, keyedSQL, name, dialect.MostCounted, dialect.MostCounted, name).Scan(ctx, &counted); err != nil {
+			return err
+		}
+		t.take(counted, counted)
+	}
+	return nil
+}
+
 // add runs the statements for n kinds or consumers.
 func (t tally) add(ctx context.Context, m *database, db bun.IDB, n int, counting string, counted []any, finding string, oldest []any) error {
 	var counts, waiting []dialect.QueueStats
@@ -141,6 +168,12 @@ func (t tally) add(ctx context.Context, m *database, db bun.IDB, n int, counting
 	if err := m.Query(ctx, db, fmt.Sprintf(oldestSQL, unionAll(finding, n)), oldest...).Scan(ctx, &waiting); err != nil {
 		return err
 	}
+	t.take(counts, waiting)
+	return nil
+}
+
+// take adds up counts, and keeps the oldest of those that are waiting.
+func (t tally) take(counts, waiting []dialect.QueueStats) {
 	for _, c := range counts {
 		row := t.of[c.Consumer]
 		row.Ready, row.Delayed, row.Poisoned, row.Now = row.Ready+c.Ready, row.Delayed+c.Delayed, row.Poisoned+c.Poisoned, c.Now
@@ -149,11 +182,11 @@ func (t tally) add(ctx context.Context, m *database, db bun.IDB, n int, counting
 		}
 	}
 	for _, w := range waiting {
-		if row := t.of[w.Consumer]; row.OldestReady.IsZero() || w.OldestReady.Before(row.OldestReady.Time) {
+		row := t.of[w.Consumer]
+		if !w.OldestReady.IsZero() && (row.OldestReady.IsZero() || w.OldestReady.Before(row.OldestReady.Time)) {
 			row.OldestReady = w.OldestReady
 		}
 	}
-	return nil
 }
 
 // The next name behind one: with constants these are looked up at the edge of an
@@ -161,6 +194,7 @@ func (t tally) add(ctx context.Context, m *database, db bun.IDB, n int, counting
 const (
 	nextCleanSQL    = `SELECT MIN(consumer_type) FROM {messages} WHERE crashes = 0 AND consumer_type > ?`
 	nextCrashedSQL  = `SELECT MIN(consumer_type) FROM {messages} WHERE crashes > 0 AND consumer_type > ?`
+	nextKeyedSQL    = `SELECT MIN(consumer_type) FROM {lanes} WHERE consumer_type > ?`
 	nextPoisonedSQL = `SELECT MIN(consumer_type) FROM {poisoned} WHERE consumer_type > ?`
 	nextPayloadSQL  = `SELECT MIN(payload_type) FROM {messages} WHERE crashes = 0 AND consumer_type = ? AND payload_type > ?`
 )
@@ -178,7 +212,7 @@ func (m *database) types(ctx context.Context, db bun.IDB, next string, of ...any
 }
 
 func (m *database) StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
-	for _, next := range []string{nextCleanSQL, nextCrashedSQL, nextPoisonedSQL} {
+	for _, next := range []string{nextCleanSQL, nextCrashedSQL, nextKeyedSQL, nextPoisonedSQL} {
 		found, err := m.types(ctx, db, next)
 		if err != nil {
 			return nil, err

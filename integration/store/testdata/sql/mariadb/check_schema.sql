@@ -18,4 +18,6 @@ SELECT used_to FROM `app_message_rates` WHERE 1 = 0;
 
 SELECT outcome FROM `app_message_stops` WHERE 1 = 0;
 
+SELECT parks FROM `app_message_gates` WHERE 1 = 0;
+
 SELECT open_until FROM `app_message_breakers` WHERE 1 = 0;

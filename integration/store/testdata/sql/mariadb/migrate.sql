@@ -18,6 +18,8 @@ SELECT used_to FROM `app_message_rates` WHERE 1 = 0;
 
 SELECT outcome FROM `app_message_stops` WHERE 1 = 0;
 
+SELECT parks FROM `app_message_gates` WHERE 1 = 0;
+
 SELECT open_until FROM `app_message_breakers` WHERE 1 = 0;
 
 SELECT COALESCE(DATABASE(), '');
@@ -181,6 +183,41 @@ CREATE TABLE IF NOT EXISTS `app_message_breakers` (
 INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
 VALUES (7, CURRENT_TIMESTAMP);
 
+-- Messages that are to run in the order of their keys. Their crashes are counted from -10000,
+-- so that what knows nothing of keys does not find them. A lane stands for a key, and a rank
+-- for a place in it: the id of the message, but of one that was requeued the rank that it had.
+-- They are in a table of their own, since an index has all rows of a table here, and those
+-- without keys would be in it. What becomes of the message becomes of its row there. Every
+-- statement can be run again.
+CREATE TABLE IF NOT EXISTS `app_message_lanes` (
+  id            BIGINT NOT NULL PRIMARY KEY,
+  consumer_type VARCHAR(255) NOT NULL,
+  lane          BIGINT NOT NULL,
+  `rank`        BIGINT NOT NULL,
+  order_key     VARCHAR(255) NOT NULL,
+  KEY app_message_lanes_lane (consumer_type, lane, `rank`),
+  KEY app_message_lanes_ranked (consumer_type, `rank`, lane),
+  FOREIGN KEY (id) REFERENCES `app_consumer_messages` (id) ON DELETE CASCADE
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
+
+-- Of each message in the claim the lane, in the same order.
+ALTER TABLE `app_message_claims` ADD COLUMN /*M! IF NOT EXISTS */ consumer_type VARCHAR(255), ADD COLUMN /*M! IF NOT EXISTS */ lanes LONGTEXT,
+  ADD CONSTRAINT /*M! IF NOT EXISTS */ app_message_claims_lanes CHECK (JSON_LENGTH(lanes) = JSON_LENGTH(message_ids));
+
+-- A poisoned message that parks keeps those of its lane from running.
+ALTER TABLE `app_poisoned_messages` ADD COLUMN /*M! IF NOT EXISTS */ order_key VARCHAR(255), ADD COLUMN /*M! IF NOT EXISTS */ lane BIGINT,
+  ADD COLUMN /*M! IF NOT EXISTS */ `rank` BIGINT, ADD COLUMN /*M! IF NOT EXISTS */ parks BOOLEAN,
+  ADD INDEX /*M! IF NOT EXISTS */ app_poisoned_messages_parks (lane, consumer_type, parks);
+
+-- Whoever claims messages with keys holds the row of their consumer meanwhile.
+CREATE TABLE IF NOT EXISTS `app_message_gates` (
+  consumer_type VARCHAR(255) NOT NULL PRIMARY KEY,
+  parks         BOOLEAN NOT NULL
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
+
+INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
+VALUES (9, CURRENT_TIMESTAMP);
+
 DO RELEASE_LOCK(CONCAT('asyncmonolith.', MD5(DATABASE())));
 
 SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0;
@@ -200,5 +237,7 @@ SELECT leased_until FROM `app_message_slots` WHERE 1 = 0;
 SELECT used_to FROM `app_message_rates` WHERE 1 = 0;
 
 SELECT outcome FROM `app_message_stops` WHERE 1 = 0;
+
+SELECT parks FROM `app_message_gates` WHERE 1 = 0;
 
 SELECT open_until FROM `app_message_breakers` WHERE 1 = 0;

@@ -1,0 +1,102 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// laneStats counts what is ready, delayed and held of two consumers.
+func laneStats(k *kit) {
+	k.insert(k.ofKey("c", "a", 0), k.ofKey("c", "a", 1), k.ofKey("c", "b", 0), k.ofKey("d", "a", 0))
+	late := k.ofKey("c", "e", 0)
+	late.Delay = time.Hour
+	k.insert(late, k.message("c"))
+	held := k.claim(ofLanes("o", 1, store.Lanes{Source: source("c"), Run: 1}))
+	equal(k, "held", len(held.Messages), 1)
+	rows, err := k.store.Stats(k.ctx, k.db, []string{"c", "d", "none"})
+	k.must("stats", err)
+	var got [][3]int64
+	for _, row := range rows {
+		got = append(got, [3]int64{row.Ready, row.Delayed, row.Leased})
+	}
+	equal(k, "ready, delayed, leased", got, [][3]int64{{3, 1, 1}, {1, 0, 0}, {0, 0, 0}})
+	for i, old := range []bool{true, true, false} {
+		equal(k, "there is an oldest", !rows[i].OldestReady.IsZero(), old)
+	}
+	names, err := k.store.StoredConsumers(k.ctx, k.db)
+	k.must("consumers", err)
+	slices.Sort(names)
+	equal(k, "consumers", names, []string{"c", "d"})
+	keyed, err := k.store.KeyedConsumers(k.ctx, k.db)
+	k.must("consumers of keys", err)
+	equal(k, "consumers of keys", keyed, []string{"c", "d"})
+}
+
+// laneGate holds the gate of a consumer, and that of one whose name it would have to be looked
+// for behind, while others produce, settle, recover, requeue and look.
+func laneGate(k *kit) {
+	if k.db.Stats().MaxOpenConnections == 1 || !k.store.RowLocks() {
+		return
+	}
+	lanes := store.Lanes{Source: source("c"), Parks: true, Run: 1}
+	k.insert(k.ofKey("b", "a", 0), k.ofKey("c", "a", 0), k.ofKey("c", "b", 0), k.ofKey("c", "e", 0), k.ofKey("d", "a", 0))
+	dead := k.claim(store.ClaimRequest{Owner: "dead", Lease: -time.Second, Limit: 1, MaxBytes: ample, Solo: true, Lanes: &lanes})
+	equal(k, "claimed by who dies", len(dead.Messages), 1)
+	c := k.claim(ofLanes("o", 2, lanes))
+	equal(k, "claimed", len(c.Messages), 2)
+	equal(k, "claimed of another", len(k.claim(ofLanes("o", 1, store.Lanes{Source: source("d", "b"), Parks: true, Run: 1})).Messages), 0)
+	ctx, cancel := context.WithTimeout(k.ctx, 20*time.Second)
+	defer cancel()
+	err := k.inTx(func(_ context.Context, tx bun.Tx) error {
+		var parks bool
+		err := tx.NewRaw("SELECT parks FROM ? WHERE consumer_type = 'c' FOR UPDATE", k.table("message_gates")).Scan(ctx, &parks)
+		k.must("lock the gate", err)
+		_, err = k.store.Insert(ctx, k.db, []store.NewMessage{k.ofKey("c", "a", 1), k.ofKey("b", "e", 0), k.ofKey("d", "e", 0)})
+		k.must("produce", err)
+		for i, outcome := range []store.Outcome{store.Done, store.Poison} {
+			m := c.Messages[i]
+			_, err = k.store.Settle(ctx, k.db, "o", lease, []store.Result{{Claim: c.ID, Message: m.ID, Lane: m.Lane, Outcome: outcome, Parks: true, Reason: "r"}})
+			k.must("settle", err)
+		}
+		recovered, err := k.store.Recover(ctx, k.db, 1)
+		k.must("recover", err)
+		equal(k, "recovered", recovered.Poisoned, 1)
+		_, err = k.store.ProbeLanes(ctx, k.db, []store.LaneLook{{Source: source("c")}}, true)
+		k.must("probe", err)
+		_, err = k.store.Claim(ctx, k.db, ofLanes("o", 1, store.Lanes{Source: source("d", "b"), Parks: true, Run: 1}))
+		k.must("claim of another", err)
+		return nil
+	})
+	k.must("release the gate", err)
+}
+
+// laneRemovals removes messages without keys, in a transaction that is not over yet, while
+// others with keys are produced, claimed and settled.
+func laneRemovals(k *kit) {
+	if k.db.Stats().MaxOpenConnections == 1 || !k.store.RowLocks() {
+		return
+	}
+	plain := k.add("plain", 3)
+	k.insert(k.ofKey("c", "a", 0))
+	ctx, cancel := context.WithTimeout(k.ctx, 20*time.Second)
+	defer cancel()
+	err := k.inTx(func(_ context.Context, tx bun.Tx) error {
+		_, err := k.store.Remove(ctx, tx, store.Session{}, plain...)
+		k.must("remove", err)
+		_, err = k.store.Insert(ctx, k.db, []store.NewMessage{k.ofKey("c", "a", 1), k.ofKey("c", "b", 0)})
+		k.must("produce", err)
+		c, err := k.store.Claim(ctx, k.db, ofLanes("o", 10, store.Lanes{Source: source("c"), Run: 10}))
+		k.must("claim", err)
+		equal(k, "claimed", len(c.Messages), 3)
+		_, err = k.store.Finish(ctx, k.db, "o", []int64{c.ID})
+		k.must("finish", err)
+		return nil
+	})
+	k.must("end the transaction", err)
+	equal(k, "messages left", k.messages(), nil)
+}
