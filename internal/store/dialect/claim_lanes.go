@@ -51,8 +51,9 @@ func (n Names) ClaimLanes(ctx context.Context, tx bun.IDB, d LaneDialect, r Clai
 	if err != nil {
 		return Claim{}, err
 	}
-	c := Claim{Wait: rated.wait, Cut: rated.wait > 0}
+	var c Claim
 	if rated.Spent {
+		rated.hold(&c, 0)
 		return c, nil
 	}
 	if err := n.lockGates(ctx, tx, r.Lanes); err != nil {
@@ -67,9 +68,10 @@ func (n Names) ClaimLanes(ctx context.Context, tx bun.IDB, d LaneDialect, r Clai
 		return Claim{}, fmt.Errorf("pick: %w", err)
 	}
 	picks := r.fit(found)
-	if c.Cut = c.Cut || len(picks) < len(found); len(picks) < len(found) {
-		news.Left = true
+	if len(picks) < len(found) {
+		c.Cut, news.Left = true, true
 	}
+	rated.hold(&c, len(picks))
 	c.News = news
 	if len(picks) == 0 {
 		return c, nil
