@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -17,6 +18,43 @@ func rateOf(consumer string, settings bus.ConsumerConfig) *store.Rate {
 		return nil
 	}
 	return &store.Rate{Name: consumer, N: settings.Rate, Per: settings.RatePer, Burst: settings.RateBurst}
+}
+
+// spent adds up for how long a rate kept a process from claiming.
+type spent struct {
+	mu       sync.Mutex
+	sum      time.Duration // but for the last time
+	from, to time.Time     // the last time, which may not be over
+}
+
+// hold begins a time, and so ends the one before.
+func (s *spent) hold(now, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sum, s.from, s.to = s.atLocked(now), now, until
+}
+
+// until is the sum up to now.
+func (s *spent) until(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.atLocked(now)
+}
+
+func (s *spent) atLocked(now time.Time) time.Duration {
+	if now.After(s.to) {
+		now = s.to
+	}
+	return s.sum + max(now.Sub(s.from), 0)
+}
+
+// stopSpending ends the times that are not over, since the run is.
+func (d *dispatcher) stopSpending(now time.Time) {
+	for _, c := range d.consumers {
+		if c.spent != nil {
+			c.spent.hold(now, now)
+		}
+	}
 }
 
 // ofRate has a request ask for what is due first, when that is of a consumer with a rate or

@@ -30,6 +30,29 @@ FROM (SELECT consumer_type, lane, MIN(order_key) AS order_key, MIN(id) AS poison
   GROUP BY consumer_type, lane ORDER BY MIN(poisoned_at), MIN(id) LIMIT ?) k ORDER BY k.since, k.poisoned`, dialect.MostCounted, limit)
 }
 
+// parkedKeys is how many keys of a consumer are parked.
+type parkedKeys struct {
+	ConsumerType string `bun:"consumer_type"`
+	N            int64  `bun:"n"`
+}
+
+// CountParkedKeys counts the keys that poisoned messages have parked, up to a bound, of each of the
+// stored consumer types.
+func (s *Store) CountParkedKeys(ctx context.Context, db bun.IDB, consumers []string) (parked map[string]int64, err error) {
+	if len(consumers) == 0 || s.Orders() != nil {
+		return nil, nil
+	}
+	names := dialect.Each(consumers, func(name string) any { return name })
+	rows, err := read[[]parkedKeys](ctx, s, db, `
+SELECT n.column1 AS consumer_type, (SELECT count(DISTINCT x.lane) FROM (SELECT p.lane FROM {poisoned} p WHERE p.consumer_type = n.column1 AND p.parks ORDER BY p.lane LIMIT ?) x) AS n
+FROM (VALUES `+dialect.Rows("(?)", len(names))+`) n`, append([]any{dialect.MostCounted}, names...)...)
+	parked = make(map[string]int64, len(rows))
+	for _, row := range rows {
+		parked[row.ConsumerType] = row.N
+	}
+	return parked, err
+}
+
 // ParkedBy tells which message parks a lane of a consumer, if one does.
 func (s *Store) ParkedBy(ctx context.Context, db bun.IDB, names []string, lane int64) (ParkedKey, bool, error) {
 	return first[ParkedKey](ctx, s, db, `SELECT consumer_type, order_key, id AS poisoned, poisoned_at AS since FROM {poisoned}
