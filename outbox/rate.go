@@ -57,9 +57,9 @@ func (d *dispatcher) stopSpending(now time.Time) {
 	}
 }
 
-// ofRate has a request ask for what is due first, when that is of a consumer with a rate or
-// priorities, and else for nothing of such.
-func (d *dispatcher) ofRate(request *store.ClaimRequest, probe store.Probe) {
+// ofFirst has a request ask for what is due first, when that is of a consumer with a rate or
+// priorities, or of batches, and else for nothing of such.
+func (d *dispatcher) ofFirst(request *store.ClaimRequest, probe store.Probe) {
 	first := 0
 	for i := range probe.First {
 		if probe.First[i].Before(probe.First[first]) {
@@ -68,9 +68,16 @@ func (d *dispatcher) ofRate(request *store.ClaimRequest, probe store.Probe) {
 	}
 	c := d.byName[request.Wants[first].Consumer]
 	request.Rate, request.Ageing = c.rate, c.settings.Ageing
-	alone := func(c *consumer) bool { return c.rate != nil || c.Prioritizes() }
+	alone := func(c *consumer) bool { return c.rate != nil || c.Prioritizes() || c.settings.BatchSize > 0 }
 	request.Wants = slices.DeleteFunc(request.Wants, func(w store.Want) bool {
 		other := d.byName[w.Consumer]
 		return alone(c) && other != c || !alone(c) && alone(other)
 	})
+	if closed, _ := d.gateLocked(c); c.settings.BatchSize == 0 || closed { // one message probes
+		return
+	}
+	request.Limit = c.settings.BatchSize
+	for i := range request.Wants {
+		request.Wants[i].Limit = request.Limit
+	}
 }
