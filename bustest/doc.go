@@ -1,5 +1,5 @@
 // Package bustest is what the tests of an application need: consumers that run
-// one message at a time on a clock that stands still, a producer that only takes
+// one call at a time on a clock that stands still, a producer that only takes
 // notes, and assertions about what was produced, scheduled and
 // poisoned.
 //

@@ -176,6 +176,11 @@ func (p *FakeProducer) note(ctx context.Context, batch []*bus.Message) ([]outbox
 		if p.Registry != nil && len(p.Registry.ConsumersOf(m.PayloadType)) == 0 {
 			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, bus.ErrNoConsumer)
 		}
+		if p.Registry != nil {
+			if err := p.Registry.Key(m); err != nil {
+				return nil, err
+			}
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

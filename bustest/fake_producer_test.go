@@ -253,3 +253,26 @@ func TestFakeProducerKnowsItsTransaction(t *testing.T) {
 		t.Errorf("got %v and %v, want the payload of the transaction", got, err)
 	}
 }
+
+// moved is a payload without a key.
+type moved struct{ To string }
+
+func (moved) PayloadType() string { return "moved" }
+
+func TestFakeProducerKnowsKeys(t *testing.T) {
+	t.Parallel()
+	registry, err := bus.NewRegistry(bus.Consume("c", func(context.Context, moved) error { return nil }, bus.Ordered(bus.ParkKey)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &bustest.FakeProducer{Registry: registry}
+	if _, err := p.Produce(t.Context(), nil, moved{"x"}); !errors.Is(err, bus.ErrNoKey) {
+		t.Errorf("without a key: got %v, want %v", err, bus.ErrNoKey)
+	}
+	if _, err := p.Produce(t.Context(), nil, moved{"x"}, outbox.Key("k"), outbox.Priority(bus.High)); err != nil {
+		t.Fatal(err)
+	}
+	if m := bustest.RequireProduced[moved](t, p, nil); m.OrderKey != "k" || m.Priority != bus.High {
+		t.Errorf("message: got %+v, want the key and the priority", m)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,7 +52,7 @@ type KitConfig struct {
 	Limit int
 }
 
-// Kit runs an application's consumers in a test, one message at a time. Use the
+// Kit runs an application's consumers in a test, one call at a time. Use the
 // Producer and the Scheduler as in the application, and hand them to it.
 //
 // A Kit belongs to one test, whose goroutine calls its methods; only Context and
@@ -81,11 +82,16 @@ type Kit struct {
 	ids       func() uuid.UUID
 	steady    bool // the chain is the kit's: backoff without jitter
 
-	last       *Delivery                 // of the step under way
-	delivered  map[uuid.UUID]bus.Message // all that was ever delivered, as it was first
-	repeat     repeat                    // of a check under way, else nil
-	redelivers bool                      // the next message is one whose outcome was lost
-	problem    string                    // what the check found
+	places sync.Map // by the ids of messages that have a key or a priority
+
+	repeat repeat            // of a check under way, else nil
+	lost   map[delivery]bool // whose first outcome the check has lost; true until it is delivered again
+
+	mu        sync.Mutex                // messages of a batch pass through the chain at once
+	ran       []Delivery                // by the step under way
+	recovered bool                      // ... whose outcomes count no more
+	delivered map[uuid.UUID]bus.Message // all that was ever delivered, as it was first
+	problem   string                    // what the check found
 }
 
 // NewKit makes a kit for the consumers over the caller's database. It creates the
@@ -171,7 +177,8 @@ func testLogger(w io.Writer) *slog.Logger {
 }
 
 // stamp is the outermost of the user's layers of the produce chain: it has the
-// insert take the kit's time, so that code under test may use any context.
+// insert take the kit's time, so that code under test may use any context. What the tables do
+// not tell of all messages it remembers.
 func (k *Kit) stamp(next bus.Sender) bus.Sender {
 	return func(ctx context.Context, b *bus.Batch) error {
 		if k.ids != nil {
@@ -179,8 +186,20 @@ func (k *Kit) stamp(next bus.Sender) bus.Sender {
 				m.ID = k.ids()
 			}
 		}
-		return next(store.WithClock(ctx, k.Now), b)
+		err := next(store.WithClock(ctx, k.Now), b)
+		for _, m := range b.Messages {
+			if m.OrderKey != "" || m.Priority != bus.Normal {
+				k.places.Store(m.ID, place{m.OrderKey, m.Priority})
+			}
+		}
+		return err
 	}
+}
+
+// place is where a message is to run among others, as its producer said.
+type place struct {
+	key      string
+	priority bus.Priority
 }
 
 // Context returns the context for code under test: the library's statements run

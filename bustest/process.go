@@ -2,6 +2,7 @@ package bustest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,9 @@ type Delivery struct {
 
 // ProcessNext runs the oldest message that is due, and writes the outcome: done,
 // due again later, or poisoned. Schedules that are due fire first. When nothing
-// is due the test fails with a list of what waits.
+// is due the test fails with a list of what waits. A consumer of batches gets what
+// else is due for it as well, and the first of the batch is returned;
+// [Kit.DrainUntilIdle] returns all.
 //
 // A consumer that fails does not fail the test: see what is returned. One that
 // calls t.FailNow does, although consumers run on a goroutine of their own.
@@ -45,11 +48,11 @@ func (k *Kit) ProcessNextFor(consumer string) Delivery {
 func (k *Kit) processOne(operation string, consumers ...string) Delivery {
 	k.t.Helper()
 	k.fire(operation)
-	delivery, ran := k.step(operation, consumers...)
-	if !ran {
+	ran := k.step(operation, consumers...)
+	if len(ran) == 0 {
 		k.t.Fatalf("bustest: %s: no message is due, want one; waiting: %s", operation, k.waiting(operation))
 	}
-	return delivery
+	return ran[0]
 }
 
 // DrainUntilIdle runs messages until none is due, those that consumers produce
@@ -64,15 +67,14 @@ func (k *Kit) DrainUntilIdle() []Delivery {
 func (k *Kit) drain(operation string) (deliveries []Delivery) {
 	k.t.Helper()
 	for {
-		if !k.redelivers { // that comes first, so that only its own effects show
+		if !slices.Contains(slices.Collect(maps.Values(k.lost)), true) { // that comes first, so that only its own effects show
 			k.fire(operation)
 		}
-		k.redelivers = false
-		delivery, ran := k.step(operation)
-		if !ran {
+		ran := k.step(operation)
+		if len(ran) == 0 {
 			return deliveries
 		}
-		if deliveries = append(deliveries, delivery); len(deliveries) > k.limit {
+		if deliveries = append(deliveries, ran...); len(deliveries) > k.limit {
 			k.t.Fatalf("bustest: %s: got %d messages run, want at most %d (KitConfig.Limit); do consumers feed each other without end? runs: %s",
 				operation, len(deliveries), k.limit, runs(deliveries))
 		}
@@ -144,41 +146,47 @@ func (k *Kit) fire(operation string) int {
 	return n
 }
 
-// step runs one message, if one is due.
-func (k *Kit) step(operation string, consumers ...string) (Delivery, bool) {
+// step runs one message, or one batch, if one is due. What it ran is in the order in which it
+// was due.
+func (k *Kit) step(operation string, consumers ...string) []Delivery {
 	k.t.Helper()
-	k.last, k.problem = nil, ""
+	k.ran, k.recovered, k.problem = nil, false, ""
 	ran, err := k.processor.Step(k.Context(), consumers...)
 	switch {
 	case err != nil:
 		k.t.Fatalf("bustest: %s: %v", operation, err)
 	case k.problem != "":
 		k.t.Fatalf("bustest: %s: %s", operation, k.problem)
-	case !ran:
-		return Delivery{}, false
-	case k.last == nil:
+	case ran && len(k.ran) == 0:
 		k.t.Fatalf("bustest: %s: a message was run, but not through the chain", operation)
-	case errors.Is(k.last.Verdict.Err, isolate.ErrGoexit) && k.t.Failed():
+	case k.t.Failed() && slices.ContainsFunc(k.ran, func(d Delivery) bool { return errors.Is(d.Verdict.Err, isolate.ErrGoexit) }):
 		k.t.FailNow() // the consumer could only end its own goroutine
 	}
-	return *k.last, true
+	slices.SortFunc(k.ran, func(a, b Delivery) int {
+		return cmp.Or(a.Message.AvailableAt.Compare(b.Message.AvailableAt), bytes.Compare(a.Message.ID[:], b.Message.ID[:]))
+	})
+	return k.ran
 }
 
 // observe is the outermost layer of the consume chain: it notes what was
-// delivered and what came of it.
+// delivered and what came of it. Of a batch one message after the other is noted, and what a
+// check does after each.
 func (k *Kit) observe(next bus.Handler) bus.Handler {
 	return func(ctx context.Context, m *bus.Message) (err error) {
 		if k.steady {
 			m.Config = withoutJitter(m.Config)
 		}
 		err = isolate.Guarded(ctx, m, next) // as the processor would take it
+		k.mu.Lock()
+		defer k.mu.Unlock()
 		if k.repeat != nil {
 			err = k.repeat(ctx, m, next, err)
 		}
-		k.last = &Delivery{Message: *m, Verdict: bus.VerdictOf(err)}
-		k.last.Message.Payload, k.last.Message.Headers = bytes.Clone(m.Payload), maps.Clone(m.Headers)
+		d := Delivery{Message: *m, Verdict: bus.VerdictOf(err)}
+		d.Message.Payload, d.Message.Headers = bytes.Clone(m.Payload), maps.Clone(m.Headers)
+		k.ran = append(k.ran, d)
 		if _, again := k.delivered[m.ID]; !again {
-			k.delivered[m.ID] = k.last.Message
+			k.delivered[m.ID] = d.Message
 		}
 		return err
 	}

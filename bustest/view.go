@@ -71,6 +71,11 @@ func (v View) produced() ([]*bus.Message, bus.Codec, error) {
 	for id, m := range v.delivered {
 		found[id] = &m
 	}
+	for id, m := range found {
+		if p, ok := v.kit.places.Load(id); ok {
+			m.OrderKey, m.Priority = p.(place).key, p.(place).priority
+		}
+	}
 	// Ids that a producer made are in the order in which it produced.
 	inOrder := slices.SortedFunc(maps.Values(found), func(a, b *bus.Message) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	return inOrder, v.kit.Registry.Codec(), nil

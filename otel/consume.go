@@ -1,7 +1,9 @@
 package otel
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -67,6 +69,7 @@ func (t *Telemetry) process(ctx context.Context, m *bus.Message, next bus.Handle
 	start := time.Now()
 	r := t.deliveries.get(deliveryKey{m.PayloadType, m.Consumer})
 	ctx, span := t.startProcess(ctx, r, m)
+	describeFlow(span, m, start)
 	t.delivered(ctx, r, m, start)
 	result := errPanicked
 	defer func() { // a panic that no layer inside has recovered goes on
@@ -105,6 +108,26 @@ func (t *Telemetry) startProcess(ctx context.Context, r *deliveryRoute, m *bus.M
 	return ctx, span
 }
 
+// describeFlow says on the span of a run how long its message has waited, where its consumer
+// may have had to keep it waiting.
+func describeFlow(span trace.Span, m *bus.Message, start time.Time) {
+	c := m.Config
+	if c == nil || c.Limit == 0 && c.Rate == 0 && c.Ordered == 0 && c.Breaker == nil || !span.IsRecording() {
+		return
+	}
+	if c.Limit > 0 {
+		span.SetAttributes(limitNameKey.String(cmp.Or(c.LimitName, m.Consumer)))
+	}
+	if lag, ok := lagOf(m, start); ok {
+		span.SetAttributes(lagKey.Float64(lag))
+	}
+}
+
+// lagOf is how long ago a live message was due, in seconds.
+func lagOf(m *bus.Message, now time.Time) (lag float64, ok bool) {
+	return seconds(now.Sub(m.AvailableAt)), m.Event.Mode() == "" && !m.AvailableAt.IsZero()
+}
+
 // isChild tells whether a run belongs to the trace in which its message was
 // created. One that comes later gets a trace of its own, or the first would grow
 // for as long as the message is retried.
@@ -125,8 +148,8 @@ func (t *Telemetry) isChild(m *bus.Message, creation trace.SpanContext) bool {
 func (t *Telemetry) delivered(ctx context.Context, r *deliveryRoute, m *bus.Message, now time.Time) {
 	t.metrics.consumed.Add(ctx, 1, r.process.add...)
 	t.metrics.active.Add(ctx, 1, r.consumer.add...)
-	if m.Event.Mode() == "" && !m.AvailableAt.IsZero() {
-		t.metrics.lag.Record(ctx, seconds(now.Sub(m.AvailableAt)), r.consumer.record...)
+	if lag, ok := lagOf(m, now); ok {
+		t.metrics.lag.Record(ctx, lag, r.consumer.record...)
 	}
 }
 
@@ -150,6 +173,9 @@ func (t *Telemetry) processed(ctx context.Context, span trace.Span, r *deliveryR
 	t.metrics.running.Record(ctx, took.Seconds(), process.record...)
 	t.metrics.settled.Add(ctx, 1, labels.add...)
 	t.metrics.attempts.Record(ctx, int64(m.Attempt), labels.record...)
+	if (outcome == bus.Discarded || outcome == bus.Poisoned) && errors.Is(askable(verdict), bus.ErrLate) {
+		t.metrics.late.Add(ctx, 1, r.consumer.add...)
+	}
 	gone := outcome == bus.Done || outcome == bus.Discarded || outcome == bus.Poisoned
 	if gone && m.Event.Mode() == "" && !m.CreatedAt.IsZero() {
 		t.metrics.endToEnd.Record(ctx, seconds(time.Since(m.CreatedAt)), r.consumer.record...)

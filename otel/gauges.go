@@ -16,8 +16,11 @@ type gauges struct {
 	source Source
 	stats  []statistic
 
-	depth, poisonDepth metric.Int64ObservableGauge
-	age, poisonAge     metric.Float64ObservableGauge
+	depth, poisonDepth, parked metric.Int64ObservableGauge
+	age, poisonAge             metric.Float64ObservableGauge
+	closed, slots, used        metric.Int64ObservableUpDownCounter
+	slotsMax                   metric.Int64ObservableGauge
+	spent                      metric.Float64ObservableCounter
 }
 
 // statistic is an instrument that shows one field of outbox.Stats.
@@ -54,18 +57,35 @@ func (g *gauges) register(meter metric.Meter) ([]metric.Observable, error) {
 		{".worker.limit", "The most consumers that may run at once.", func(s outbox.Stats) int64 { return int64(s.Limit) }},
 		{".settle.waiting", "Outcomes that could not be written yet.", func(s outbox.Stats) int64 { return int64(s.Unsettled) }},
 	} {
-		instrument, err := meter.Int64ObservableUpDownCounter(system+l.name, metric.WithUnit("{message}"), metric.WithDescription(l.description))
-		g.stats, m.errs = append(g.stats, statistic{instrument, l.of}), append(m.errs, err)
+		g.stats = append(g.stats, statistic{m.level(l.name, "{message}", l.description), l.of})
 	}
-	g.depth = m.gauge(".queue.depth", "{message}", "Messages that wait, by state; counted up to a bound.")
-	g.age = m.age(".queue.oldest_age", "How long the oldest ready message has been due; 0 when there is none.")
-	g.poisonDepth = m.gauge(".poison.depth", "{message}", "Poisoned messages; counted up to a bound.")
-	g.poisonAge = m.age(".poison.oldest_age", "How long ago the oldest poisoned message was poisoned; 0 when there is none.")
-	all := []metric.Observable{g.depth, g.age, g.poisonDepth, g.poisonAge}
+	all := append(g.registerQueues(&m), g.registerFlow(&m)...)
 	for _, s := range g.stats {
 		all = append(all, s.instrument)
 	}
 	return all, errors.Join(m.errs...)
+}
+
+func (g *gauges) registerQueues(m *maker) []metric.Observable {
+	g.depth = m.gauge(".queue.depth", "{message}", "Messages that wait, by state; counted up to a bound.")
+	g.age = m.age(".queue.oldest_age", "How long the oldest ready message has been due; 0 when there is none.")
+	g.poisonDepth = m.gauge(".poison.depth", "{message}", "Poisoned messages; counted up to a bound.")
+	g.poisonAge = m.age(".poison.oldest_age", "How long ago the oldest poisoned message was poisoned; 0 when there is none.")
+	g.parked = m.gauge(".key.parked", "{key}", "Keys whose messages wait for a poisoned one to be requeued or discarded; counted up to a bound.")
+	return []metric.Observable{g.depth, g.age, g.poisonDepth, g.poisonAge, g.parked}
+}
+
+// registerFlow makes what is shown of consumers with a gate, a breaker, a limit or a rate.
+func (g *gauges) registerFlow(m *maker) []metric.Observable {
+	g.closed = m.level(".gate.closed", "{gate}", "1 while the gate or the breaker of a consumer stops it, and else 0.")
+	g.slots = m.level(".limit.slots", "{slot}", "Slots of a limit that the process holds.")
+	g.used = m.level(".limit.used", "{slot}", "Slots of a limit in which a consumer runs.")
+	g.slotsMax = m.gauge(".limit.max", "{slot}", "Slots of a limit that there are for all processes together.")
+	var err error
+	g.spent, err = m.meter.Float64ObservableCounter(system+".rate.spent", metric.WithUnit("s"),
+		metric.WithDescription("For how long nothing was claimed of a consumer since its rate was spent."))
+	m.errs = append(m.errs, err)
+	return []metric.Observable{g.closed, g.slots, g.used, g.slotsMax, g.spent}
 }
 
 // now shows what the process knows without asking the database.
@@ -73,6 +93,22 @@ func (g *gauges) now(o metric.Observer) {
 	stats := g.source.Stats()
 	for _, s := range g.stats {
 		o.ObserveInt64(s.instrument, s.of(stats))
+	}
+	for consumer, closed := range stats.Gates {
+		n := int64(0)
+		if closed {
+			n = 1
+		}
+		o.ObserveInt64(g.closed, n, metric.WithAttributes(groupKey.String(consumer)))
+	}
+	for name, l := range stats.Limits {
+		set := metric.WithAttributeSet(attribute.NewSet(limitNameKey.String(name)))
+		o.ObserveInt64(g.slots, int64(l.Slots), set)
+		o.ObserveInt64(g.used, int64(l.Used), set)
+		o.ObserveInt64(g.slotsMax, int64(l.Max), set)
+	}
+	for consumer, spent := range stats.RatesSpent {
+		o.ObserveFloat64(g.spent, spent.Seconds(), metric.WithAttributes(groupKey.String(consumer)))
 	}
 }
 
@@ -97,4 +133,7 @@ func (g *gauges) showQueue(o metric.Observer, q outbox.Queue) {
 	o.ObserveFloat64(g.age, q.OldestReady.Seconds(), set)
 	o.ObserveInt64(g.poisonDepth, q.Poisoned, set)
 	o.ObserveFloat64(g.poisonAge, q.OldestPoisoned.Seconds(), set)
+	if q.Parks {
+		o.ObserveInt64(g.parked, q.ParkedKeys, set)
+	}
 }

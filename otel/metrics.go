@@ -15,6 +15,7 @@ type instruments struct {
 	running  metric.Float64Histogram
 	active   metric.Int64UpDownCounter
 	settled  metric.Int64Counter
+	late     metric.Int64Counter
 	attempts metric.Int64Histogram
 	lag      metric.Float64Histogram
 	endToEnd metric.Float64Histogram
@@ -34,6 +35,7 @@ func newInstruments(meter metric.Meter) (instruments, error) {
 		consumed: m.counter(consumedMessages, "{message}", "Messages delivered to a consumer, every attempt counted."),
 		running:  m.seconds(processDuration, "Duration of a run of a consumer.", operations),
 		settled:  m.counter(system+".message.settled", "{message}", "Runs by what became of the message."),
+		late:     m.counter(system+".message.late", "{message}", "Messages that were discarded or poisoned since their deadline had passed."),
 		lag:      m.seconds(system+".delivery.lag", "Time from when a message was due until its consumer started.", waits),
 		endToEnd: m.seconds(system+".end_to_end.lag", "Time from when a message was produced until it was done, discarded or poisoned.", waits),
 		lateness: m.seconds(system+".schedule.lateness", "Time from when a schedule was due until it fired.", waits),
@@ -66,6 +68,13 @@ func (m *maker) seconds(name, description string, bounds []float64) metric.Float
 		metric.WithExplicitBucketBoundaries(bounds...))
 	m.errs = append(m.errs, err)
 	return h
+}
+
+// level makes an up-down counter that is read when metrics are collected.
+func (m *maker) level(name, unit, description string) metric.Int64ObservableUpDownCounter {
+	c, err := m.meter.Int64ObservableUpDownCounter(system+name, metric.WithUnit(unit), metric.WithDescription(description))
+	m.errs = append(m.errs, err)
+	return c
 }
 
 func (m *maker) gauge(name, unit, description string) metric.Int64ObservableGauge {

@@ -35,6 +35,8 @@ const (
 const (
 	attemptKey    attribute.Key = system + ".message.attempt"
 	crashesKey    attribute.Key = system + ".message.crashes"
+	lagKey        attribute.Key = system + ".delivery.lag"
+	limitNameKey  attribute.Key = system + ".limit.name"
 	linkKey       attribute.Key = system + ".link.type"
 	modeKey       attribute.Key = system + ".message.mode"
 	outcomeKey    attribute.Key = system + ".message.outcome"

@@ -27,6 +27,11 @@ type Queue struct {
 	Leased   int64  `json:"leased"`  // claimed by some process
 	Poisoned int64  `json:"poisoned"`
 
+	// Parks is true of a consumer whose poisoned messages park their keys, see bus.ParkKey, and
+	// ParkedKeys is how many are parked now.
+	Parks      bool  `json:"parks,omitempty"`
+	ParkedKeys int64 `json:"parked_keys,omitempty"`
+
 	OldestReady    time.Duration `json:"-"` // how long the oldest ready message has been due; 0 for none
 	OldestPoisoned time.Duration `json:"-"` // how long ago the oldest poisoned message was poisoned; 0 for none
 
@@ -48,8 +53,8 @@ func (q Queue) MarshalJSON() ([]byte, error) {
 	}{plain(q), q.OldestReady.Round(time.Millisecond).Seconds(), q.OldestPoisoned.Round(time.Millisecond).Seconds()})
 }
 
-func newQueue(row store.QueueStats) Queue {
-	return Queue{Consumer: row.Consumer, Ready: row.Ready, Delayed: row.Delayed, Leased: row.Leased, Poisoned: row.Poisoned,
+func newQueue(row store.QueueStats, parked map[string]int64) Queue {
+	return Queue{Consumer: row.Consumer, Ready: row.Ready, Delayed: row.Delayed, Leased: row.Leased, Poisoned: row.Poisoned, ParkedKeys: parked[row.Consumer],
 		OldestReady: row.Age(row.OldestReady), OldestPoisoned: row.Age(row.OldestPoisoned)}
 }
 
@@ -73,19 +78,28 @@ func (a *Admin) Queues(ctx context.Context, db bun.IDB) ([]Queue, error) {
 	for _, p := range paused {
 		names, since[p.ConsumerType] = append(names, p.ConsumerType), p.PausedAt.Time
 	}
+	var parking []string
 	for _, c := range a.registry.Consumers() {
 		names = append(names, c.Name())
+		if parks(c) {
+			parking = append(parking, c.Names()...)
+		}
 	}
 	slices.Sort(names)
 	stats, err := st.Stats(ctx, db, slices.Compact(names))
 	if err != nil {
 		return nil, dberr.Wrap(err, "outbox: admin: queues")
 	}
-	queues := store.Each(stats, newQueue)
+	parked, err := st.CountParkedKeys(ctx, db, parking)
+	if err != nil {
+		return nil, dberr.Wrap(err, "outbox: admin: queues")
+	}
+	queues := store.Each(stats, func(row store.QueueStats) Queue { return newQueue(row, parked) })
 	for i := range queues {
 		q := &queues[i]
-		_, q.Registered = a.registry.Consumer(q.Consumer)
-		q.PausedAt = since[q.Consumer]
+		var c bus.Consumer
+		c, q.Registered = a.registry.Consumer(q.Consumer)
+		q.PausedAt, q.Parks = since[q.Consumer], q.Registered && parks(c)
 	}
 	slices.SortFunc(queues, func(a, b Queue) int { return cmp.Compare(a.Consumer, b.Consumer) })
 	return queues, nil

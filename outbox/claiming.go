@@ -155,6 +155,7 @@ func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool
 		}
 		if p.failures = 0; c.Wait > 0 {
 			p.notBefore = now.Add(c.Wait)
+			p.spent.hold(now, p.notBefore)
 		}
 		if p.consumer.wakeups != p.wakeups || !all {
 			continue

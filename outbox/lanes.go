@@ -172,6 +172,7 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	l.barren = len(c.Messages) == 0 && news.Full
 	if c.Wait > 0 {
 		l.notBefore = now.Add(c.Wait)
+		l.of.spent.hold(now, l.notBefore)
 	}
 	if from != l.hint || !l.scanning { // at what is new, or another claim has gone on
 		if !news.Full && from >= l.tail {

@@ -83,6 +83,9 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 			gate = breaker.Gate
 		}
 		c := consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group, gate: gate, breaker: breaker, rate: rateOf(registered)}
+		if c.rate != nil {
+			c.spent = new(spent)
+		}
 		transactional = transactional || c.transactional
 		p.consumers = append(p.consumers, c)
 	}

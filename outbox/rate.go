@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -29,9 +30,46 @@ func keyRateOf(c bus.Consumer) *store.Rate {
 	return &store.Rate{Name: c.Name(), N: config.KeyRate, Per: config.KeyRatePer, Burst: config.KeyRateBurst}
 }
 
-// ofRate has a request ask for what is due first, when that is of a consumer with a rate or
-// priorities, and else for nothing of such.
-func (d *dispatcher) ofRate(request *store.ClaimRequest, probe store.Probe) {
+// spent adds up for how long a rate kept a process from claiming.
+type spent struct {
+	mu       sync.Mutex
+	sum      time.Duration // but for the last time
+	from, to time.Time     // the last time, which may not be over
+}
+
+// hold begins a time, and so ends the one before.
+func (s *spent) hold(now, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sum, s.from, s.to = s.atLocked(now), now, until
+}
+
+// until is the sum up to now.
+func (s *spent) until(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.atLocked(now)
+}
+
+func (s *spent) atLocked(now time.Time) time.Duration {
+	if now.After(s.to) {
+		now = s.to
+	}
+	return s.sum + max(now.Sub(s.from), 0)
+}
+
+// stopSpending ends the times that are not over, since the run is.
+func (d *dispatcher) stopSpending(now time.Time) {
+	for _, c := range d.consumers {
+		if c.spent != nil {
+			c.spent.hold(now, now)
+		}
+	}
+}
+
+// ofFirst has a request ask for what is due first, when that is of a consumer with a rate or
+// priorities, or of batches, and else for nothing of such.
+func (d *dispatcher) ofFirst(request *store.ClaimRequest, probe store.Probe) {
 	first := 0
 	for i := range probe.First {
 		if probe.First[i].Before(probe.First[first]) {
@@ -40,9 +78,16 @@ func (d *dispatcher) ofRate(request *store.ClaimRequest, probe store.Probe) {
 	}
 	c := d.byName[request.Wants[first].Consumer]
 	request.Rate, request.Ageing = c.rate, c.settings.Ageing
-	alone := func(c *consumer) bool { return c.rate != nil || c.Prioritizes() }
+	alone := func(c *consumer) bool { return c.rate != nil || c.Prioritizes() || c.settings.BatchSize > 0 }
 	request.Wants = slices.DeleteFunc(request.Wants, func(w store.Want) bool {
 		other := d.byName[w.Consumer]
 		return alone(c) && other != c || !alone(c) && alone(other)
 	})
+	if closed, _ := d.gateLocked(c); c.settings.BatchSize == 0 || closed { // one message probes
+		return
+	}
+	request.Limit = c.settings.BatchSize
+	for i := range request.Wants {
+		request.Wants[i].Limit = request.Limit
+	}
 }

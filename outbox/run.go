@@ -111,6 +111,7 @@ func (r *run) serve(ctx context.Context) error {
 		stopClaims()
 	}
 	<-looped
+	r.dispatcher.stopSpending(time.Now())
 	close(finish)
 	if !waitFor(settled, max(time.Until(deadline), settleGrace), r.stopNow) && !waitFor(settled, stopGrace, nil) {
 		giveUp()

@@ -2,9 +2,12 @@ package outbox
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync/atomic"
+	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
@@ -33,6 +36,35 @@ type Stats struct {
 	// Unsettled is the number of outcomes that were put aside after a failed try to write
 	// them, since somebody else has the message locked or the database does not take them.
 	Unsettled int `json:"unsettled"`
+
+	// Gates tells, while the processor runs, of each consumer with a [Gate] or a bus.Breaker
+	// whether that stops it in this process.
+	Gates map[string]bool `json:"gates,omitempty"`
+	// Limits tells, while the processor runs, of each bus.Limit by its name.
+	Limits map[string]LimitStats `json:"limits,omitempty"`
+	// RatesSpent tells of each consumer with a bus.Rate for how long this process has claimed
+	// nothing of it since the rate was spent.
+	RatesSpent map[string]time.Duration `json:"-"`
+}
+
+// LimitStats is what this process has of a limit.
+type LimitStats struct {
+	Slots int `json:"slots"` // that it holds
+	Used  int `json:"used"`  // in which something runs
+	Max   int `json:"max"`   // that there are for all processes together
+}
+
+// MarshalJSON implements json.Marshaler. Times are seconds.
+func (s Stats) MarshalJSON() ([]byte, error) {
+	type plain Stats
+	var spent map[string]float64
+	for consumer, d := range s.RatesSpent {
+		put(&spent, consumer, d.Round(time.Millisecond).Seconds())
+	}
+	return json.Marshal(struct {
+		plain
+		RatesSpent map[string]float64 `json:"rates_spent_seconds,omitempty"`
+	}{plain(s), spent})
 }
 
 // counters add up over all runs of a processor.
@@ -49,34 +81,71 @@ func (p *Processor) Stats() Stats {
 		Recovered: c.recovered.Load(), Crashed: c.crashed.Load(), CrashPoisoned: c.crashPoisoned.Load(), Abandoned: c.abandoned.Load(), Uncounted: c.uncounted.Load(),
 		Limit: p.config.Concurrency,
 	}
+	for _, c := range p.consumers {
+		if c.spent != nil {
+			put(&stats.RatesSpent, c.Name(), c.spent.until(time.Now()))
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.current != nil {
 		stats.Running, stats.Queued = p.current.dispatcher.load()
 		stats.Unsettled = p.current.ledger.putAside()
+		stats.Gates, stats.Limits = p.current.dispatcher.bounds()
 	}
 	return stats
 }
 
+// bounds tells of gates by their consumers, and of limits.
+func (d *dispatcher) bounds() (gates map[string]bool, limits map[string]LimitStats) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.consumers {
+		if c.gate != nil {
+			_, _, closed := c.gate.Closed()
+			put(&gates, c.Name(), closed)
+		}
+	}
+	for _, l := range d.limiters {
+		put(&limits, l.name, LimitStats{Slots: len(l.slots), Used: l.running, Max: l.limit})
+	}
+	return gates, limits
+}
+
+// put makes the map for its first entry.
+func put[V any](m *map[string]V, key string, value V) {
+	if *m == nil {
+		*m = make(map[string]V)
+	}
+	(*m)[key] = value
+}
+
 // Queues looks up what waits for each registered consumer, in the order of
-// bus.Registry.Consumers, in one statement of bounded cost. Ask every few seconds
-// rather than with every request. What is paused Admin.Queues tells. Its errors are the database's, and [ErrSchema].
+// bus.Registry.Consumers, in one statement of bounded cost, and another where keys may be
+// parked. Ask every few seconds rather than with every request. What is paused Admin.Queues tells. Its errors are the database's, and [ErrSchema].
 func (p *Processor) Queues(ctx context.Context) ([]Queue, error) {
-	var names []string
+	var names, parking []string
 	for _, c := range p.consumers {
 		names = append(names, c.Names()...)
+		if parks(c.Consumer) {
+			parking = append(parking, c.Names()...)
+		}
 	}
 	found, err := p.store.Stats(ctx, p.db, names)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: queues: %w", dberr.Explained(err))
 	}
+	parked, err := p.store.CountParkedKeys(ctx, p.db, parking)
+	if err != nil {
+		return nil, fmt.Errorf("outbox: queues: %w", dberr.Explained(err))
+	}
 	byName := make(map[string]Queue, len(found))
 	for _, row := range found {
-		byName[row.Consumer] = newQueue(row)
+		byName[row.Consumer] = newQueue(row, parked)
 	}
 	stats := make([]Queue, len(p.consumers))
 	for i, c := range p.consumers {
-		stats[i] = Queue{Consumer: c.Name(), Registered: true}
+		stats[i] = Queue{Consumer: c.Name(), Registered: true, Parks: parks(c.Consumer)}
 		for _, name := range c.Names() {
 			stats[i] = sum(stats[i], byName[name])
 		}
@@ -84,12 +153,16 @@ func (p *Processor) Queues(ctx context.Context) ([]Queue, error) {
 	return stats, nil
 }
 
+// parks tells whether poisoned messages of a consumer park their keys.
+func parks(c bus.Consumer) bool { return c.Ordered() && c.Config().Ordered == bus.ParkKey }
+
 // sum adds what waits under a former name of a consumer.
 func sum(a, b Queue) Queue {
 	a.Ready += b.Ready
 	a.Delayed += b.Delayed
 	a.Leased += b.Leased
 	a.Poisoned += b.Poisoned
+	a.ParkedKeys += b.ParkedKeys
 	a.OldestReady = max(a.OldestReady, b.OldestReady)
 	a.OldestPoisoned = max(a.OldestPoisoned, b.OldestPoisoned)
 	return a

@@ -17,15 +17,15 @@ import (
 // and for commands that work off what there is and exit. It takes the oldest
 // message, those that have crashed before all others, one at a time and none while Run
 // runs, and those with keys of ordered consumers after all others; with names, only messages
-// of these consumers.
+// of these consumers. Of a consumer of batches it takes what is due, up to a batch: one call.
 //
 // False means that no message was due, that another process took it, or that a gate, a limit
 // or a rate keeps it. The
 // error is the database's, or names a consumer that is not registered; what the
 // consumer returned is written to its message, as in Run.
 //
-// The chain runs on the caller's goroutine, the consumer's function on one that
-// ends before Step returns unless it is abandoned. When ctx ends, the consumer is
+// The chain runs on the caller's goroutine, those of a batch on one for each message, and
+// the consumer's function on one that ends before Step returns unless it is abandoned. When ctx ends, the consumer is
 // cancelled with bus.ErrStopping, and its message given back. Step makes no
 // [Processor.Check], retries no claim, and may be called while Run runs.
 func (p *Processor) Step(ctx context.Context, consumers ...string) (ran bool, err error) {
@@ -79,7 +79,7 @@ func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
 			request.Wants[i] = wants[due]
 			request.Wants[i].Limit = 1
 		}
-		r.dispatcher.ofRate(&request, probe)
+		r.dispatcher.ofFirst(&request, probe)
 	default:
 		return request, false, nil
 	}
@@ -97,6 +97,16 @@ func (r *run) probe(wants []store.Want) (store.Probe, error) {
 		err = r.lookAtLanes(ctx, &probe)
 	}
 	return probe, err
+}
+
+// findWork notes which consumers have messages that are due.
+func (r *run) findWork(wants []store.Want) error {
+	probe, err := r.probe(wants)
+	if err != nil {
+		return err
+	}
+	r.dispatcher.appeared(wants, probe)
+	return nil
 }
 
 // alone tells whether nothing else of this processor may run a message that has crashed,
@@ -133,6 +143,9 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 	defer r.over()
 	defer r.returnSlots(r.ctx)
 	if breakers := r.dispatcher.breakersOf(); len(breakers) > 0 {
+		if err := r.findWork(wants); err != nil { // one that is open probes only then
+			return false, err
+		}
 		r.compareNotes(r.ctx, breakers)
 		defer func() { r.compareNotes(r.ctx, breakers) }()
 	}
@@ -149,10 +162,10 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 		return false, err
 	}
 	t := r.dispatcher.takeNow()
-	if t == nil { // a gate has closed meanwhile
-		for _, t := range r.dispatcher.close() {
-			r.settled(t, errUnstarted)
-		}
+	for _, left := range r.dispatcher.close() { // a gate has closed meanwhile, or it goes into no batch
+		r.settled(left, errUnstarted)
+	}
+	if t == nil {
 		return false, nil
 	}
 	keeperCtx, stopKeeper := context.WithCancel(r.ctx)
@@ -162,8 +175,13 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 		<-keeper
 	}()
 	defer w.isolate.Dismiss()
+	defer r.dispatcher.finished(t)
 	defer context.AfterFunc(ctx, func() { r.cancelWork(bus.ErrStopping) })()
-	w.process(t)
+	if t.together() {
+		w.runGroup(append([]*task{t}, t.others...))
+	} else {
+		w.process(t)
+	}
 	return true, nil
 }
 
@@ -216,6 +234,13 @@ func (r *run) claimLane(wants []store.Want) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// finished counts a task as running no more.
+func (d *dispatcher) finished(t *task) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.finishedLocked(t)
 }
 
 // writeOutcomes settles what there is to settle, and gives back what cannot be.

@@ -24,6 +24,7 @@ type consumer struct {
 	breaker       *breaker // nil if it has none; else it is its gate
 	limiter       *limiter
 	rate          *store.Rate // nil if it has none
+	spent         *spent      // of its rate
 	wants         []int       // indexes of its wants
 
 	// Guarded by dispatcher.mu.

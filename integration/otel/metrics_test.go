@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -60,6 +61,11 @@ func describe(m metricdata.Metrics) string {
 		for _, p := range data.DataPoints {
 			addKeys(keys, p.Attributes)
 		}
+	case metricdata.Sum[float64]:
+		kind = "counter"
+		for _, p := range data.DataPoints {
+			addKeys(keys, p.Attributes)
+		}
 	case metricdata.Gauge[int64]:
 		kind = "gauge"
 		for _, p := range data.DataPoints {
@@ -102,9 +108,10 @@ func addKeys(keys map[string]bool, set attribute.Set) {
 // attributes, with testdata/metrics.golden.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	consumers := []bus.Consumer{script("a", &errCard{"4111"}, &errCard{"4111"}), refunds("r")}
+	consumers := []bus.Consumer{script("a", &errCard{"4111"}, &errCard{"4111"}), refunds("r"), bounded("m", func(context.Context, move) error { return nil })}
 	inShop(t, settings{consumers: consumers}, func(p *shop) {
 		check(p, p.produce(p.ctx, order{"1"}))
+		check(p, p.produce(p.ctx, move{"1", 1}, outbox.DeliverBy(time.Now().Add(-time.Hour), bus.Discarded)))
 		_, err := p.producer.ProduceMany(p.ctx, p.db, outbox.Item{Payload: order{"2"}}, outbox.Item{Payload: refund{"1"}})
 		check(p, err)
 		_, err = p.producer.ProduceMany(p.ctx, p.db, outbox.Item{Payload: refund{"2"}}, outbox.Item{Payload: refund{"4"}})
@@ -170,8 +177,8 @@ func (p *shop) checkNumbers(metrics map[string]metricdata.Metrics) {
 	for _, point := range find[metricdata.Histogram[float64]](p, metrics, "messaging.process.duration").DataPoints {
 		runs += point.Count
 	}
-	if runs != 8 {
-		p.Errorf("runs measured: got %d, want 8", runs)
+	if runs != 9 {
+		p.Errorf("runs measured: got %d, want 9", runs)
 	}
 	for _, point := range find[metricdata.Histogram[float64]](p, metrics, "asyncmonolith.delivery.lag").DataPoints {
 		if point.Sum < 0 || point.Sum > float64(point.Count) {
@@ -204,14 +211,16 @@ type fake struct{ failing atomic.Bool }
 
 func (f *fake) Stats() outbox.Stats {
 	return outbox.Stats{Claims: 1, EmptyClaims: 2, Claimed: 3, Fenced: 4, Recovered: 5, Crashed: 6, CrashPoisoned: 7, Abandoned: 8,
-		Running: 9, Queued: 10, Limit: 11, Uncounted: 18, Unsettled: 19}
+		Running: 9, Queued: 10, Limit: 11, Uncounted: 18, Unsettled: 19,
+		Gates: map[string]bool{"a": true, "b": false}, Limits: map[string]outbox.LimitStats{"l": {Slots: 20, Used: 21, Max: 22}},
+		RatesSpent: map[string]time.Duration{"a": 23 * time.Second}}
 }
 
 func (f *fake) Queues(context.Context) ([]outbox.Queue, error) {
 	if f.failing.Load() {
 		return nil, errors.New("no connection")
 	}
-	return []outbox.Queue{{Consumer: "a", Ready: 12, Delayed: 13, Leased: 14, Poisoned: 15, OldestReady: 16 * time.Second, OldestPoisoned: 17 * time.Second},
+	return []outbox.Queue{{Consumer: "a", Ready: 12, Delayed: 13, Leased: 14, Poisoned: 15, OldestReady: 16 * time.Second, OldestPoisoned: 17 * time.Second, Parks: true, ParkedKeys: 24},
 		{Consumer: "b"}}, nil
 }
 
@@ -263,10 +272,23 @@ func TestObservedNumbers(t *testing.T) {
 				p.Errorf("%s %v: got %v, want %v", g.name, g.with, got, g.want)
 			}
 		}
+		p.checkFlow(metrics)
 		if left := collect(p, p.reader); len(left) != 0 {
 			p.Errorf("metrics after the end: got %d, want none", len(left))
 		}
 	})
+}
+
+// checkFlow compares what is shown of flow control with what the fake tells.
+func (p *shop) checkFlow(metrics map[string]metricdata.Metrics) {
+	p.Helper()
+	for name, want := range map[string]map[string]float64{
+		"gate.closed": {"a": 1, "b": 0}, "limit.slots": {"l": 20}, "limit.used": {"l": 21}, "limit.max": {"l": 22}, "rate.spent": {"a": 23}, "key.parked": {"a": 24},
+	} {
+		if got := numbers(metrics["asyncmonolith."+name]); !maps.Equal(got, want) {
+			p.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
 }
 
 // TestStaleSamplesAreNotShown has a database that stops answering.

@@ -200,6 +200,7 @@ func TestAPoisonedMessageIsSkipped(t *testing.T) {
 		produceSteps(a, "a", 1, 3)
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "one goes on, the other does not", func() bool { return len(a.Pending()) == 1 && len(a.Poisoned()) == 2 })
+		checkParked(a, r.Queues, 1)
 		if keys := testapp.Must[[]outbox.ParkedKey](t)(a.Admin().Keys(t.Context(), db, 10)); len(keys) != 1 || keys[0].Consumer != "parks" {
 			t.Errorf("Keys: got %+v, want the one of parks", keys)
 		}
@@ -210,11 +211,26 @@ func TestAPoisonedMessageIsSkipped(t *testing.T) {
 			}
 		}
 		testapp.Eventually(t, "it goes on as well", a.Empty)
+		checkParked(a, r.Queues, 0)
 		r.MustStop()
 		if got := fmt.Sprint(ran.ids, parked.ids); got != "[1 2 3] [1 2 3]" {
 			t.Errorf("got %s run, want 1 to 3 of each", got)
 		}
 	})
+}
+
+// checkParked asks a processor and an admin how many keys of the consumer parks are parked.
+func checkParked(a *app, queues func(context.Context) ([]outbox.Queue, error), want int64) {
+	a.Helper()
+	for by, list := range map[string][]outbox.Queue{
+		"a processor": testapp.Must[[]outbox.Queue](a.T)(queues(a.Context())), "an admin": testapp.Must[[]outbox.Queue](a.T)(a.Admin().Queues(a.Context(), a.DB)),
+	} {
+		for _, q := range list {
+			if parks := q.Consumer == "parks"; q.Parks != parks || parks && q.ParkedKeys != want || !parks && q.ParkedKeys != 0 {
+				a.Errorf("queues by %s: got %+v, want %d parked keys of the one that parks", by, q, want)
+			}
+		}
+	}
 }
 
 // TestCancellingLetsThoseBehindRun, and one that is rescheduled keeps them waiting.

@@ -89,6 +89,34 @@ func TestARateHoldsUpNobodyElse(t *testing.T) {
 	})
 }
 
+// TestARateThatHoldsUpNothing: claims end with what there is, and what comes after a rest runs
+// at once.
+func TestARateThatHoldsUpNothing(t *testing.T) {
+	for name, options := range map[string][]bus.ConsumerOption{"plain": nil, "ordered": {bus.Ordered(bus.ParkKey)}} {
+		t.Run(name, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				a := newApp(testapp.Consumed("often", append(options, bus.Rate(100, time.Second, 20))...),
+					testapp.Consumed("seldom", append(options, bus.Rate(1, time.Minute, 1))...))
+				r := a.StartWith(ctx, outbox.ProcessorConfig{})
+				a.ProduceAt(ctx, order{ID: "1"}, outbox.Key("k"))
+				testapp.Sooner(t, "they ran", a.Empty)
+				<-time.After(90 * time.Second)
+				before := r.Stats().EmptyClaims
+				a.ProduceAt(ctx, order{ID: "2"}, outbox.Key("k"))
+				<-time.After(2 * time.Second)
+				if left := a.Pending(); len(left) > 0 {
+					t.Errorf("a message within the rate: got %d that wait, want it done", len(left))
+				}
+				<-time.After(10 * time.Second)
+				if got := r.Stats().EmptyClaims - before; got > 10 {
+					t.Errorf("empty claims while nothing waits: got %d, want a few", got)
+				}
+				r.MustStop()
+			})
+		})
+	}
+}
+
 func TestRatesAreChecked(t *testing.T) {
 	t.Parallel()
 	for want, option := range map[string]bus.ConsumerOption{

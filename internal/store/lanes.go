@@ -50,6 +50,32 @@ GROUP BY consumer_type, lane ORDER BY MIN(poisoned_at), MIN(id) LIMIT ?`, limit)
 	return keys, nil
 }
 
+// parkedKeys is how many keys of a consumer are parked.
+type parkedKeys struct {
+	ConsumerType string `bun:"consumer_type"`
+	N            int64  `bun:"n"`
+}
+
+// CountParkedKeys counts the keys that poisoned messages have parked, up to a bound, of each of the
+// stored consumer types.
+func (s *Store) CountParkedKeys(ctx context.Context, db bun.IDB, consumers []string) (parked map[string]int64, err error) {
+	if len(consumers) == 0 {
+		return nil, nil
+	}
+	var counts []string
+	var args []any
+	for _, name := range consumers {
+		counts = append(counts, `SELECT ? AS consumer_type, (SELECT count(DISTINCT x.lane) FROM (SELECT p.lane FROM {poisoned} p WHERE p.consumer_type = ? AND p.parks ORDER BY p.lane LIMIT ?) x) AS n`)
+		args = append(args, name, name, dialect.MostCounted)
+	}
+	rows, err := read[[]parkedKeys](ctx, s, db, strings.Join(counts, "\nUNION ALL "), args...)
+	parked = make(map[string]int64, len(rows))
+	for _, row := range rows {
+		parked[row.ConsumerType] = row.N
+	}
+	return parked, err
+}
+
 // ParkedBy tells which message parks a lane of a consumer, if one does.
 func (s *Store) ParkedBy(ctx context.Context, db bun.IDB, names []string, lane int64) (ParkedKey, bool, error) {
 	return first[ParkedKey](ctx, s, db, `SELECT consumer_type, order_key, id AS poisoned, poisoned_at AS since FROM {poisoned}

@@ -73,7 +73,8 @@ func (s *Store) checkTables(ctx context.Context, db bun.IDB, all bool) error {
 	for _, t := range []struct{ name, table, column string }{
 		{"consumer_messages", "{messages}", "crashes"}, {"message_claims", "{claims}", "message_ids"}, {"poisoned_messages", "{poisoned}", "crashes"},
 		{"scheduled_messages", "{schedules}", "run_at"}, {"paused_consumers", "{paused}", "paused_at"}, {s.names.Keys, "{keys}", "insert_id"},
-		{"message_slots", "{slots}", "leased_until"}, {"message_rates", "{rates}", "used_to"}, {"message_stops", "{stops}", "outcome"}, {s.names.Gates, "{gates}", "parks"}, {"message_breakers", "{breakers}", "open_until"},
+		{"message_slots", "{slots}", "leased_until"}, {"message_rates", "{rates}", "used_to"}, {"message_stops", "{stops}", "outcome"}, {"message_gates", "{gates}", "parks"}, {"message_breakers", "{breakers}", "open_until"},
+		{s.names.KeyRates, "{key rates}", "lane"}, {s.names.Lanes.Table, "{lanes}", "order_key"},
 	} {
 		if t.name == "" { // of a table that this database does not have
 			continue

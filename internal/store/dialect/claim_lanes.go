@@ -54,8 +54,9 @@ func (n Names) ClaimLanes(ctx context.Context, tx bun.IDB, d LaneDialect, r Clai
 	if err != nil {
 		return Claim{}, err
 	}
-	c := Claim{Wait: rated.wait, Cut: rated.wait > 0}
+	var c Claim
 	if rated.Spent {
+		rated.hold(&c, 0)
 		return c, nil
 	}
 	if err := n.lockGates(ctx, tx, r.Lanes); err != nil {
@@ -75,9 +76,10 @@ func (n Names) ClaimLanes(ctx context.Context, tx bun.IDB, d LaneDialect, r Clai
 	}
 	allowed := quotas.cut(found, &news)
 	picks := r.fit(allowed)
-	if c.Cut = c.Cut || len(picks) < len(allowed); len(picks) < len(allowed) {
-		news.Left = true
+	if len(picks) < len(allowed) {
+		c.Cut, news.Left = true, true
 	}
+	rated.hold(&c, len(picks))
 	if news.Left && r.Lanes.KeyRate != nil {
 		if news.Wait, err = n.nextOfKeys(ctx, tx, *r.Lanes.KeyRate); err != nil {
 			return Claim{}, fmt.Errorf("rates: %w", err)

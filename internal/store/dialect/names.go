@@ -60,7 +60,7 @@ type Traits struct {
 	KeepNamed    string             // ends one that leaves a row of a name as it is
 	Keys         string             // the table of pending insert ids, where they have one of their own
 	Keyed        string             // true of a pending message m with an insert id
-	Gates        string             // the table of gates, where messages have an order
+	KeyRates     string             // the table of rates of keys, where there are such
 	LastRank     string             // the place behind all others, for an insert
 	HeldLanes    string             // selects the lanes that claims of some consumers hold, given their names
 	Columns      string             // those of a Pick m
@@ -93,10 +93,10 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		return q
 	}
 	tables := []string{
-		"{gates}", quote(w.Gates), "{lanes}", quote(w.Lanes.Table), "{ranks}", quote("message_ranks"),
+		"{gates}", quote("message_gates"), "{lanes}", quote(w.Lanes.Table), "{ranks}", quote("message_ranks"),
 		"{keys}", quote(w.Keys), "{messages}", quote("consumer_messages"), "{due}", quote("consumer_messages_due"),
 		"{crashed}", quote("consumer_messages_crashed"), "{claims}", quote("message_claims"), "{poisoned}", quote("poisoned_messages"),
-		"{paused}", quote("paused_consumers"), "{recent}", quote("recent_insert_ids"), "{slots}", quote("message_slots"), "{rates}", quote("message_rates"), "{key rates}", quote("message_key_rates"), "{stops}", quote("message_stops"), "{breakers}", quote("message_breakers"), "{schedules}", quote("scheduled_messages"), "{migrations}", quote("asyncmonolith_migrations"),
+		"{paused}", quote("paused_consumers"), "{recent}", quote("recent_insert_ids"), "{slots}", quote("message_slots"), "{rates}", quote("message_rates"), "{key rates}", quote(w.KeyRates), "{stops}", quote("message_stops"), "{breakers}", quote("message_breakers"), "{schedules}", quote("scheduled_messages"), "{migrations}", quote("asyncmonolith_migrations"),
 		"{prefix}", t.Prefix, "{events}", quote("events"), "{streams}", quote("event_streams"), "{head}", quote("event_head"),
 		"{subscriptions}", quote("event_subscriptions"), "{projections}", quote("event_projections"),
 		"{parked}", quote("event_parked"), "{snapshots}", quote("event_snapshots"),

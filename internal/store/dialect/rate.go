@@ -112,8 +112,16 @@ func (r *RatedRequest) lock(ctx context.Context, tx bun.IDB) error {
 // Trim is that of the request.
 func (r *RatedRequest) Trim(picks []Pick) (Claim, []Pick) {
 	c, picks := r.ClaimRequest.Trim(picks)
-	c.Cut, c.Wait = c.Cut || r.wait > 0, r.wait
+	r.hold(&c, len(picks))
 	return c, picks
+}
+
+// hold has a claim of n messages say that there may be more, and when, if it is the rate that
+// has bounded it.
+func (r *RatedRequest) hold(c *Claim, n int) {
+	if r.wait > 0 && n >= r.Limit {
+		c.Cut, c.Wait = true, r.wait
+	}
 }
 
 // Spend uses up of the rate what was claimed.

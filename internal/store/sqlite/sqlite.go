@@ -40,7 +40,7 @@ func traits() dialect.Traits {
 		Held:   heldSQL, Holds: `SELECT c.id AS claim_id, j.value AS mid FROM {claims} c, json_each(c.message_ids) j`,
 		Place: "sequence", Unplaced: "0", Last: "(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)", // 0: nothing is looked at
 		Once: "MATERIALIZED", Size: "json_array_length(c.message_ids)", KeepConsumer: dialect.OnConsumer, KeepSlot: dialect.OnSlot, KeepNamed: dialect.OnNamed,
-		Gates: "message_gates", KeyOf: "m.order_key, m.lane", KeyParked: "order_key, parks",
+		KeyRates: "message_key_rates", KeyOf: "m.order_key, m.lane", KeyParked: "order_key, parks",
 		Keyed: "m.insert_id = ?", LastRank: "NULL", Columns: dialect.PickColumns("length(CAST(%s AS BLOB))"),
 		HeldLanes: `SELECT j.value AS lane FROM {claims} c, json_each(c.lanes) j WHERE c.consumer_type {names}`, Among: "IN (SELECT value FROM json_each(?))",
 		NameList: func(names []string) any { return dialect.AsJSON(names) },

@@ -260,6 +260,12 @@ func laneRequeued(k *kit) {
 	if c := ask(); c.ID != 0 {
 		k.Errorf("claim of what is parked, or held: got %v, want none", idsOf(c))
 	}
+	parked := func(want int64) {
+		counted, err := k.store.CountParkedKeys(k.ctx, k.db, []string{"b", "c"})
+		k.must("count parked keys", err)
+		equal(k, "parked keys", counted, map[string]int64{"b": 0, "c": want})
+	}
+	parked(1)
 	err := k.inTx(func(ctx context.Context, tx bun.Tx) error {
 		rows, err := k.store.LockPoisoned(ctx, tx, store.PoisonFilter{}, 10)
 		k.must("lock", err)
@@ -267,6 +273,7 @@ func laneRequeued(k *kit) {
 		return err
 	})
 	k.must("requeue", err)
+	parked(0)
 	again := ask()
 	if len(again.Messages) != 1 || again.Messages[0].MessageID != first.MessageID || again.Messages[0].Rank != first.Rank {
 		k.Errorf("claim of what was requeued: got %+v, want message %s in its old place", again.Messages, first.MessageID)

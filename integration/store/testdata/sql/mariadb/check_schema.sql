@@ -21,3 +21,5 @@ SELECT outcome FROM `app_message_stops` WHERE 1 = 0;
 SELECT parks FROM `app_message_gates` WHERE 1 = 0;
 
 SELECT open_until FROM `app_message_breakers` WHERE 1 = 0;
+
+SELECT order_key FROM `app_message_lanes` WHERE 1 = 0;

@@ -20,6 +20,8 @@ SELECT parks FROM "app_message_gates" WHERE 1 = 0;
 
 SELECT open_until FROM "app_message_breakers" WHERE 1 = 0;
 
+SELECT lane FROM "app_message_key_rates" WHERE 1 = 0;
+
 BEGIN;
 
 SELECT pg_advisory_xact_lock(7675943572289281929);
@@ -371,3 +373,5 @@ SELECT outcome FROM "app_message_stops" WHERE 1 = 0;
 SELECT parks FROM "app_message_gates" WHERE 1 = 0;
 
 SELECT open_until FROM "app_message_breakers" WHERE 1 = 0;
+
+SELECT lane FROM "app_message_key_rates" WHERE 1 = 0;

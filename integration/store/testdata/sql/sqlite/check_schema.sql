@@ -19,3 +19,5 @@ SELECT outcome FROM "app_message_stops" WHERE 1 = 0;
 SELECT parks FROM "app_message_gates" WHERE 1 = 0;
 
 SELECT open_until FROM "app_message_breakers" WHERE 1 = 0;
+
+SELECT lane FROM "app_message_key_rates" WHERE 1 = 0;

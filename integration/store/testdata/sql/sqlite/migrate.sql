@@ -18,6 +18,8 @@ SELECT parks FROM "app_message_gates" WHERE 1 = 0;
 
 SELECT open_until FROM "app_message_breakers" WHERE 1 = 0;
 
+SELECT lane FROM "app_message_key_rates" WHERE 1 = 0;
+
 CREATE TABLE IF NOT EXISTS "app_asyncmonolith_migrations" (version INTEGER PRIMARY KEY, applied_at TEXT NOT NULL);
 
 BEGIN;
@@ -357,3 +359,5 @@ SELECT outcome FROM "app_message_stops" WHERE 1 = 0;
 SELECT parks FROM "app_message_gates" WHERE 1 = 0;
 
 SELECT open_until FROM "app_message_breakers" WHERE 1 = 0;
+
+SELECT lane FROM "app_message_key_rates" WHERE 1 = 0;

@@ -1,0 +1,280 @@
+package bustest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/bustest"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+var errAway = errors.New("the provider is away")
+
+// outcomesOf lists what became of messages.
+func outcomesOf(deliveries []bustest.Delivery) (outcomes []bus.Outcome) {
+	for _, d := range deliveries {
+		outcomes = append(outcomes, d.Verdict.Outcome)
+	}
+	return outcomes
+}
+
+// TestOrderInAKit: messages of a key come one after the other, and a poisoned one parks them or
+// is skipped.
+func TestOrderInAKit(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var parks, skips []string
+		fail := true
+		run := func(ids *[]string) func(context.Context, OrderPlaced) error {
+			return func(_ context.Context, o OrderPlaced) error {
+				if fail && o.ID == "1" {
+					return bus.Permanent(errAway)
+				}
+				*ids = append(*ids, o.ID)
+				return nil
+			}
+		}
+		k := bustest.NewKit(t, db, bus.Consume("parks", run(&parks), bus.Ordered(bus.ParkKey)), bus.Consume("skips", run(&skips), bus.Ordered(bus.SkipPoisoned)))
+		if _, err := k.Producer.Produce(t.Context(), db, OrderPlaced{"0"}); !errors.Is(err, bus.ErrNoKey) {
+			t.Errorf("without a key: got %v, want %v", err, bus.ErrNoKey)
+		}
+		for _, id := range []string{"1", "2", "3"} {
+			k.Produce(OrderPlaced{id}, outbox.Key("k"))
+		}
+		k.Produce(OrderPlaced{"4"}, outbox.Key("another"))
+		if m := bustest.RequireProduced(t, k, func(o OrderPlaced) bool { return o.ID == "2" }); m.OrderKey != "k" {
+			t.Errorf("what was produced: got the key %q, want k", m.OrderKey)
+		}
+		k.DrainUntilIdle()
+		slices.Sort(parks)
+		equal(t, "while the key is parked", parks, []string{"4"})
+		equal(t, "those that are skipped", slices.DeleteFunc(skips, func(id string) bool { return id == "4" }), []string{"2", "3"})
+		keys, err := k.Admin.Keys(k.Context(), db, 10)
+		if err != nil || len(keys) != 1 || keys[0].Key != "k" || keys[0].Waiting != 2 {
+			t.Errorf("parked keys: got %+v, %v, want k with two that wait", keys, err)
+		}
+		fail = false
+		if _, err := k.Poison.RequeueWhere(k.Context(), db, poison.Filter{Consumer: "parks"}, 10); err != nil {
+			t.Fatal(err)
+		}
+		k.DrainUntilIdle()
+		equal(t, "once it is requeued", parks, []string{"4", "1", "2", "3"})
+	})
+}
+
+// TestAFailedMessageHoldsUpItsKeyInAKit until its next attempt, which Advance brings.
+func TestAFailedMessageHoldsUpItsKeyInAKit(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var ran []string
+		k := bustest.NewKit(t, db, bus.Consume("c", func(ctx context.Context, o OrderPlaced) error {
+			ran = append(ran, o.ID)
+			if m, _ := bus.Current(ctx); o.ID == "1" && m.Attempt == 1 {
+				return errAway
+			}
+			return nil
+		}, bus.Ordered(bus.ParkKey)))
+		for _, id := range []string{"1", "2"} {
+			k.Produce(OrderPlaced{id}, outbox.Key("k"))
+		}
+		k.DrainUntilIdle()
+		equal(t, "before the next attempt", ran, []string{"1"})
+		k.Advance(10 * time.Second)
+		k.RequireIdempotent(nil)
+		equal(t, "afterwards", ran, []string{"1", "1", "1", "2", "2"})
+	})
+}
+
+// TestPrioritiesInAKit: what is urgent comes first, up to its head start.
+func TestPrioritiesInAKit(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var ran []string
+		k := bustest.NewKit(t, db, noting("c", &ran, bus.Priorities(time.Minute)))
+		k.Produce(OrderPlaced{"old"})
+		k.Advance(3 * time.Minute)
+		k.Produce(OrderPlaced{"plain"})
+		k.Advance(time.Second)
+		k.Produce(OrderPlaced{"high"}, outbox.Priority(bus.High))
+		k.Produce(OrderPlaced{"urgent"}, outbox.Priority(bus.Urgent))
+		if m := bustest.RequireProduced(t, k, func(o OrderPlaced) bool { return o.ID == "urgent" }); m.Priority != bus.Urgent {
+			t.Errorf("what was produced: got priority %d, want %d", m.Priority, bus.Urgent)
+		}
+		k.DrainUntilIdle()
+		equal(t, "ran", ran, []string{"old", "urgent", "high", "plain"})
+	})
+}
+
+// TestDeadlinesInAKit are on its clock.
+func TestDeadlinesInAKit(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var ran []string
+		k := bustest.NewKit(t, db, noting("c", &ran))
+		k.Produce(OrderPlaced{"in time"}, outbox.DeliverBy(k.Now().Add(time.Hour), bus.Poisoned))
+		k.DrainUntilIdle()
+		k.Produce(OrderPlaced{"dropped"}, outbox.DeliverBy(k.Now().Add(time.Hour), bus.Discarded))
+		k.Produce(OrderPlaced{"kept"}, outbox.DeliverBy(k.Now().Add(time.Hour), bus.Poisoned))
+		k.Advance(time.Hour + time.Second)
+		for _, d := range k.DrainUntilIdle() {
+			if !errors.Is(d.Verdict.Err, bus.ErrLate) {
+				t.Errorf("verdict: got %+v, want %v", d.Verdict, bus.ErrLate)
+			}
+		}
+		equal(t, "ran", ran, []string{"in time"})
+		bustest.RequirePoisoned(t, k, "c", func(o OrderPlaced) bool { return o.ID == "kept" })
+	})
+}
+
+// TestInsertIDsInAKit: Replace, Debounce and UniqueFor are on its clock, too.
+func TestInsertIDsInAKit(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var ran []string
+		k := bustest.NewKit(t, db, noting("c", &ran))
+		k.Produce(OrderPlaced{"first"}, outbox.InsertID("a"))
+		if r := k.Produce(OrderPlaced{"second"}, outbox.InsertID("a")); r.Duplicates != 1 {
+			t.Errorf("a duplicate: got %+v, want it counted", r)
+		}
+		k.Produce(OrderPlaced{"older"}, outbox.Replace("b"))
+		k.Produce(OrderPlaced{"newer"}, outbox.Replace("b"))
+		k.DrainUntilIdle()
+		equal(t, "at once", ran, []string{"first", "newer"})
+
+		ran = nil
+		for range 5 {
+			k.Produce(OrderPlaced{fmt.Sprint("changed at ", k.Now().Second())}, outbox.Debounce("c", 10*time.Second, time.Minute))
+			k.Advance(9 * time.Second)
+			equal(t, "before it is quiet", consumersOf(k.DrainUntilIdle()), nil)
+		}
+		k.Advance(time.Second)
+		equal(t, "once it is quiet", consumersOf(k.DrainUntilIdle()), []string{"c"})
+
+		k.Produce(OrderPlaced{"once"}, outbox.UniqueFor("d", 24*time.Hour))
+		k.DrainUntilIdle()
+		k.Advance(23 * time.Hour)
+		if r := k.Produce(OrderPlaced{"again"}, outbox.UniqueFor("d", 24*time.Hour)); r.Duplicates != 1 {
+			t.Errorf("on the same day: got %+v, want a duplicate", r)
+		}
+		k.Advance(2 * time.Hour)
+		k.Produce(OrderPlaced{"next day"}, outbox.UniqueFor("d", 24*time.Hour))
+		k.DrainUntilIdle()
+		equal(t, "all", ran[1:], []string{"once", "next day"})
+	})
+}
+
+// TestAGateInAKit: nothing runs while it is closed, no attempt is counted, and Open has it go on.
+func TestAGateInAKit(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var gate outbox.Gate
+		away, ran := true, []string{}
+		k := bustest.NewKit(t, db, noting("other", &ran), bus.Consume("c", func(_ context.Context, o OrderPlaced) error {
+			if away {
+				return gate.Close(errAway)
+			}
+			ran = append(ran, "gated "+o.ID)
+			return nil
+		}, outbox.Gated(&gate)))
+		k.Produce(OrderPlaced{"1"})
+		k.Produce(OrderPlaced{"2"})
+		if d := k.ProcessNextFor("c"); d.Verdict.Outcome != bus.Released || !errors.Is(d.Verdict.Err, errAway) {
+			t.Errorf("verdict: got %+v, want it given back", d.Verdict)
+		}
+		k.DrainUntilIdle()
+		equal(t, "while it is closed", ran, []string{"1", "2"})
+		away = false
+		gate.Open()
+		if d := k.ProcessNext(); d.Message.Attempt != 1 {
+			t.Errorf("once it is open: got attempt %d, want the first", d.Message.Attempt)
+		}
+		k.DrainUntilIdle()
+		equal(t, "once it is open", ran, []string{"1", "2", "gated 1", "gated 2"})
+	})
+}
+
+// TestABreakerInAKit opens, and lets a message probe when Advance has brought the end of its
+// cooldown.
+func TestABreakerInAKit(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		away := true
+		k := bustest.NewKit(t, db, bus.Consume("c", func(context.Context, OrderPlaced) error {
+			if away {
+				return errAway
+			}
+			return nil
+		}, bus.Breaker(bus.BreakerConfig{Min: 3, Ratio: 1, Cooldown: time.Minute}), bus.MaxAttempts(2)))
+		for i := range 5 {
+			k.Produce(OrderPlaced{fmt.Sprint(i)})
+		}
+		equal(t, "until it opens", outcomesOf(k.DrainUntilIdle()), []bus.Outcome{bus.Retried, bus.Retried, bus.Retried})
+		k.Advance(time.Minute - time.Second)
+		equal(t, "while it is open", consumersOf(k.DrainUntilIdle()), nil)
+		k.Advance(time.Second)
+		equal(t, "a probe", outcomesOf(k.DrainUntilIdle()), []bus.Outcome{bus.Released})
+		away = false
+		k.Advance(time.Minute)
+		equal(t, "before the next, which is twice as long", consumersOf(k.DrainUntilIdle()), nil)
+		k.Advance(time.Minute)
+		if n := len(k.DrainUntilIdle()); n != 5 {
+			t.Errorf("a probe that is done, and the others: got %d, want 5", n)
+		}
+	})
+}
+
+// TestLimitsAndRatesInAKit: a limit never stands in the way of one run after the other, and a rate
+// lets messages start with Advance.
+func TestLimitsAndRatesInAKit(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var ran []string
+		k := bustest.NewKit(t, db, noting("limited", &ran, bus.LimitShared("l", 1)), noting("limited too", &ran, bus.LimitShared("l", 1)),
+			noting("rated", &ran, bus.Rate(2, time.Minute, 2)), noting("plain", &ran))
+		for i := range 5 {
+			k.Produce(OrderPlaced{fmt.Sprint(i)})
+		}
+		equal(t, "at once", slices.Sorted(slices.Values(consumersOf(k.DrainUntilIdle()))),
+			slices.Concat(slices.Repeat([]string{"limited"}, 5), slices.Repeat([]string{"limited too"}, 5), slices.Repeat([]string{"plain"}, 5), slices.Repeat([]string{"rated"}, 2)))
+		k.Advance(29 * time.Second)
+		equal(t, "before the next may start", consumersOf(k.DrainUntilIdle()), nil)
+		k.Advance(time.Second)
+		equal(t, "half a minute later", consumersOf(k.DrainUntilIdle()), []string{"rated"})
+		k.Advance(time.Hour)
+		equal(t, "after a rest", consumersOf(k.DrainUntilIdle()), []string{"rated", "rated"})
+	})
+}
+
+// TestDeclaredConsumersInAKit have their messages written, and nobody runs them.
+func TestDeclaredConsumersInAKit(t *testing.T) {
+	t.Parallel()
+	var ran []string
+	db := sqlite(t)
+	k := bustest.NewKit(t, db, noting("own", &ran), bus.Declare[OrderPlaced]("index"))
+	if r := k.Produce(OrderPlaced{"1"}); r.Enqueued != 2 {
+		t.Errorf("receipt: got %+v, want two", r)
+	}
+	equal(t, "runs", consumersOf(k.DrainUntilIdle()), []string{"own"})
+	if n, err := k.Admin.Count(k.Context(), db, outbox.Filter{Consumer: "index"}); err != nil || n != 1 {
+		t.Errorf("messages for the other program: got %d, %v, want one", n, err)
+	}
+}
+
+func joined(orders []OrderPlaced) string {
+	var ids []string
+	for _, o := range orders {
+		ids = append(ids, o.ID)
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, "+")
+}
