@@ -55,6 +55,7 @@ func TestAFlawIsFound(t *testing.T) {
 	t.Parallel()
 	for name, flaw := range map[string]differential.Flaw{
 		"a savepoint that takes nothing back": differential.KeepsRollback, "snoozes that count": differential.CountsSnoozes, "pauses that are forgotten": differential.ForgetsPause,
+		"a place that is lost": differential.LosesPlace, "a key that is not parked": differential.RunsPastParked,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

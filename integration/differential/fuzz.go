@@ -25,7 +25,7 @@ func (t Tally) Missing() []string {
 }
 
 func all() []string {
-	all := []string{"nothing to run", "commit", "rollback", "savepoint", "rollback to savepoint", "duplicate", "requeue conflict", "fire"}
+	all := []string{"nothing to run", "commit", "rollback", "savepoint", "rollback to savepoint", "duplicate", "requeue conflict", "fire", "run in order"}
 	for _, d := range deeds() {
 		all = append(all, string(d))
 	}
@@ -120,8 +120,11 @@ func pickOf[T any](f *Fuzz, values []T) T { return values[f.random.IntN(len(valu
 
 // consume has a consumer run one message, if there is one.
 func (f *Fuzz) consume() error {
-	consumer, deed := pickOf(f, consumers()), pickOf(f, deeds())
+	consumer, deed := pickOf(f, append(consumers(), ordered)), pickOf(f, deeds())
 	i := f.model.next(consumer, f.now)
+	if i >= 0 && consumer == ordered {
+		f.Tally["run in order"]++
+	}
 	if i >= 0 {
 		f.model.run(i, deed, f.now)
 		f.Tally[string(deed)]++
@@ -233,7 +236,7 @@ func (f *Fuzz) draw() (parts []part) {
 // operations are those that go into transactions.
 func operations() map[string]operation {
 	return map[string]operation{
-		"produce": produce, "produce with an insert id": produceKeyed, "cancel": cancel, "reschedule": reschedule, "run now": runNow,
+		"produce": produce, "produce with an insert id": produceKeyed, "produce with a key": produceStep, "cancel": cancel, "reschedule": reschedule, "run now": runNow,
 		"pause": pause, "resume": resume, "requeue": requeue, "edit": edit, "discard poisoned": discard,
 		"write schedule": writeSchedule, "pause schedule": pauseSchedule, "resume schedule": resumeSchedule, "run schedule": runSchedule, "delete schedule": deleteSchedule,
 	}
@@ -263,12 +266,34 @@ func (f *Fuzz) produce(insertID string) (string, any, func(h handle) (any, error
 	}
 }
 
-// changed draws a pending message, and has it changed.
+// produceStep produces for the ordered consumer, at times with an insert id.
+func produceStep(f *Fuzz) (string, any, func(h handle) (any, error)) {
+	f.made++
+	n, insertID := f.made, pickOf(f, []string{"", "", "x"})
+	want := 0
+	if !f.model.insert(Row{Consumer: ordered, N: n, InsertID: insertID, Due: f.now}) {
+		want = 1
+	}
+	return fmt.Sprintf("produce step %d %q", n, insertID), want, func(h handle) (any, error) {
+		var options []outbox.Option
+		if insertID != "" {
+			options = append(options, outbox.InsertID(insertID))
+		}
+		receipt, err := h.producer.Produce(h.ctx, h.db, step{n}, options...)
+		return receipt.Duplicates, err
+	}
+}
+
+// changed draws a pending message, and has it changed. One with a key is left alone: people
+// change such in transactions of their own.
 func (f *Fuzz) changed(what string, model func(i int), do func(h handle, id int64) (outbox.Result, error)) (string, any, func(h handle) (any, error)) {
 	if len(f.model.Pending) == 0 {
 		return "", nil, nil
 	}
 	i := f.random.IntN(len(f.model.Pending))
+	if f.model.Pending[i].Consumer == ordered {
+		return "", nil, nil
+	}
 	model(i)
 	return fmt.Sprintf("%s number %d", what, i), 1, func(h handle) (any, error) {
 		id, err := h.id(h.ctx, h.db, "consumer_messages", i)
@@ -297,7 +322,7 @@ func runNow(f *Fuzz) (string, any, func(h handle) (any, error)) {
 }
 
 func pause(f *Fuzz) (string, any, func(h handle) (any, error)) {
-	consumer := pickOf(f, consumers())
+	consumer := pickOf(f, append(consumers(), ordered))
 	if !slices.Contains(f.model.Paused, consumer) {
 		f.model.Paused = slices.Sorted(slices.Values(append(f.model.Paused, consumer)))
 	}

@@ -17,6 +17,7 @@ type Row struct {
 	Attempts int
 
 	order int // of its insert; unknown of a database's
+	place int // of an ordered consumer's: the order of its first insert
 }
 
 // Schedule is a named schedule.
@@ -72,10 +73,12 @@ type Flaw int
 
 // The flaws.
 const (
-	Sound         Flaw = iota
-	KeepsRollback      // a rollback to a savepoint takes nothing back
-	CountsSnoozes      // as attempts
-	ForgetsPause       // of consumers
+	Sound          Flaw = iota
+	KeepsRollback       // a rollback to a savepoint takes nothing back
+	CountsSnoozes       // as attempts
+	ForgetsPause        // of consumers
+	LosesPlace          // of messages with a key that are requeued
+	RunsPastParked      // messages of the same key
 )
 
 // Model says what every operation does.
@@ -105,7 +108,9 @@ func (m *Model) insert(r Row) bool {
 		return false
 	}
 	m.orders++
-	r.order = m.orders
+	if r.order = m.orders; r.place == 0 || m.flaw == LosesPlace {
+		r.place = r.order
+	}
 	m.Pending = append(m.Pending, r)
 	return true
 }
@@ -116,10 +121,31 @@ func (m *Model) next(consumer string, now time.Time) int {
 	if m.flaw != ForgetsPause && slices.Contains(m.Paused, consumer) {
 		return found
 	}
+	if consumer == ordered {
+		return m.first(now)
+	}
 	for i, r := range m.Pending {
 		if r.Consumer == consumer && !r.Due.After(now) && (found < 0 || earlier(r, m.Pending[found])) {
 			found = i
 		}
+	}
+	return found
+}
+
+// first is next for the ordered consumer: the first of its key, which may have to wait, or be
+// parked.
+func (m *Model) first(now time.Time) int {
+	if m.flaw != RunsPastParked && slices.ContainsFunc(m.Poisoned, func(r Row) bool { return r.Consumer == ordered }) {
+		return -1
+	}
+	found := -1
+	for i, r := range m.Pending {
+		if r.Consumer == ordered && (found < 0 || r.place < m.Pending[found].place) {
+			found = i
+		}
+	}
+	if found >= 0 && m.Pending[found].Due.After(now) {
+		return -1
 	}
 	return found
 }
@@ -160,7 +186,7 @@ func (m *Model) run(i int, deed Deed, now time.Time) {
 // requeue makes a pending message of a poisoned one, unless its insert id is pending.
 func (m *Model) requeue(i int, n int, now time.Time) bool {
 	r := m.Poisoned[i]
-	if !m.insert(Row{Consumer: r.Consumer, N: n, InsertID: r.InsertID, Due: now}) {
+	if !m.insert(Row{Consumer: r.Consumer, N: n, InsertID: r.InsertID, Due: now, place: r.place}) {
 		return false
 	}
 	m.Poisoned = slices.Delete(m.Poisoned, i, i+1)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -42,13 +43,17 @@ func edit(f *Fuzz) (string, any, func(h handle) (any, error)) {
 	}
 	f.made++
 	n := f.made
+	var payload bus.Payload = item{n}
+	if f.model.Poisoned[i].Consumer == ordered {
+		payload = step{n}
+	}
 	requeued := f.model.requeue(i, n, f.now)
 	return fmt.Sprintf("edit number %d to %d", i, n), requeued, func(h handle) (any, error) {
 		id, err := h.id(h.ctx, h.db, "poisoned_messages", i)
 		if err != nil {
 			return nil, err
 		}
-		if err = h.poison.EditAndRequeue(h.ctx, h.db, id, item{n}); errors.Is(err, poison.ErrConflict) {
+		if err = h.poison.EditAndRequeue(h.ctx, h.db, id, payload); errors.Is(err, poison.ErrConflict) {
 			return false, nil
 		}
 		return true, err

@@ -39,8 +39,10 @@ const (
 	retry         = 10 * time.Second
 	snooze        = 25 * time.Second
 	transactional = "c"
+	ordered       = "o" // of steps, which have one key
 )
 
+// consumers are those of items.
 func consumers() []string { return []string{"a", "b", transactional} }
 
 // item is the payload of everything.
@@ -50,6 +52,17 @@ type item struct {
 
 // PayloadType implements bus.Payload.
 func (item) PayloadType() string { return "item" }
+
+// step is a payload of the ordered consumer.
+type step struct {
+	N int `json:"n"`
+}
+
+// PayloadType implements bus.Payload.
+func (step) PayloadType() string { return "step" }
+
+// OrderKey is the same of all steps: of several keys nobody could tell whose turn it is.
+func (step) OrderKey() string { return "key" }
 
 // Side is one database, and everything that works on it. It is not safe for concurrent
 // use.
@@ -109,6 +122,7 @@ func (s *Side) registry() (*bus.Registry, error) {
 			return s.act()
 		}, bus.Timeout(5*time.Second)))
 	}
+	all = append(all, bus.Consume(ordered, func(context.Context, step) error { return s.act() }, bus.Ordered(bus.ParkKey)))
 	return bus.NewRegistry(all...)
 }
 
