@@ -36,6 +36,7 @@ type part struct {
 	room    int
 	asked   int
 	wakeups int // of the consumer, or the lanes, by then
+	frees   int // of the lanes
 }
 
 // lanesOf are those of a claim, if it brought messages with keys.

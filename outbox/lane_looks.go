@@ -11,7 +11,7 @@ const (
 	// A look for expected messages begins so far behind the newest, since they are not
 	// committed in the order of their ranks, which are numbers, or instants in microseconds.
 	lateRanks    = 256
-	lateInstants = 1_000_000
+	lateInstants = int64(time.Second / time.Microsecond)
 )
 
 func (l *lanes) late() int64 {

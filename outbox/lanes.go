@@ -37,6 +37,7 @@ type lanes struct {
 	of        *consumer
 	active    bool // there may be messages to claim
 	wakeups   int
+	frees     int // counts settles that have freed lanes
 	notBefore time.Time
 	idle      time.Time // until then nothing may be found, unless something is new, or rests no more
 	stuck     bool      // some have crashed
@@ -90,6 +91,11 @@ func lanesOf(c *consumer) (all []*lanes) {
 	return all
 }
 
+// part is what a claim is to ask for.
+func (l *lanes) part() part {
+	return part{consumer: l.of, lanes: l, wakeups: l.wakeups, frees: l.frees}
+}
+
 func (l *lanes) activate() { l.active, l.wakeups, l.idle = true, l.wakeups+1, time.Time{} }
 
 // pending tells whether there may be messages to claim now, and if not, until when to wait.
@@ -105,7 +111,7 @@ func (l *lanes) request(now time.Time, limit int) *store.Lanes {
 	}
 	hint := l.hint
 	if l.heeded != l.wakeups && l.whole { // what is new does not wait for the end of the scan
-		hint = max(l.tail, l.hint)
+		hint = max(l.newest(), l.hint)
 	}
 	l.heeded = l.wakeups
 	deep := append(l.resting.take(now, limit), l.deep...)
@@ -117,7 +123,7 @@ func (l *lanes) request(now time.Time, limit int) *store.Lanes {
 func (l *lanes) begin(now time.Time) {
 	l.scanning, l.spent, l.wide = true, 0, 0
 	if l.whole = !now.Before(l.nextWhole); !l.whole {
-		l.hint = l.tail
+		l.hint = l.newest()
 		return
 	}
 	if !l.costly { // its first look comes to the tail as well
@@ -167,7 +173,9 @@ func (c *consumer) ran(n int, took time.Duration) {
 func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	news, from := c.News, o.request.Lanes.Hint
 	l.last, l.cursor = max(l.last, news.Last), news.Walked
-	l.left = l.left || news.Left
+	if l.left = l.left || news.Left; news.Left && l.frees != o.parts[0].frees { // what it left may be free by now
+		l.free(nil, 0)
+	}
 	l.resting.add(news.Spent, now)
 	l.barren = len(c.Messages) == 0 && news.Full
 	if c.Wait > 0 {
@@ -175,7 +183,7 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 		l.of.spent.hold(now, l.notBefore)
 	}
 	if from != l.hint || !l.scanning { // at what is new, or another claim has gone on
-		if !news.Full && from >= l.tail {
+		if !news.Full && from >= l.newest() {
 			l.tail = max(l.tail, news.Last)
 		}
 		return
@@ -193,7 +201,7 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 		return
 	case news.Full:
 		l.spent, l.wide = l.spent+now.Sub(o.began), min(max(2*l.wide, o.request.Limit), widestLook)
-		l.hint = max(l.hint, news.Last)
+		l.goOn(news.Last)
 		return
 	}
 	l.scanning, l.tail = false, max(l.tail, l.hint, news.Last)
@@ -213,6 +221,25 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	default:
 		l.active = false
 	}
+}
+
+// goOn has the scan go on behind what a look has come to. Several messages may be due at one
+// instant: those of the last one are looked at again, unless there are more of them than a look
+// is at.
+func (l *lanes) goOn(last int64) {
+	if l.PerKey > 0 && (last-1 > l.hint || l.wide < widestLook) {
+		last--
+	}
+	l.hint = max(l.hint, last)
+}
+
+// newest is where looks begin at what is new: where the last scan ended, and some way back, as
+// instants go, where others may have committed since.
+func (l *lanes) newest() int64 {
+	if l.PerKey > 0 {
+		return max(l.tail-lateInstants, 0)
+	}
+	return l.tail
 }
 
 // failed has the next look begin where messages are new, since that from the beginning took
@@ -252,6 +279,7 @@ func (d *dispatcher) freed(claims []*lease, results []store.Result) {
 
 // free notes that lanes may be claimed, besides those that were seen and are held.
 func (l *lanes) free(deep []int64, most int) {
+	l.frees++
 	if !l.left && len(deep) == 0 {
 		return
 	}

@@ -172,7 +172,7 @@ func (d *dispatcher) roomLocked(c *consumer, now time.Time) int {
 func (d *dispatcher) activePartsLocked(c *consumer, now time.Time) (parts []part) {
 	for _, l := range c.lanes {
 		if ready, _ := l.pending(now); ready {
-			parts = append(parts, part{consumer: c, lanes: l, wakeups: l.wakeups})
+			parts = append(parts, l.part())
 		}
 	}
 	if c.active {

@@ -220,7 +220,7 @@ func (r *run) claimLane(wants []store.Want) (bool, error) {
 		}
 		for l.activate(); l.active && !time.Now().Before(l.notBefore); { // nobody else has the dispatcher
 			began := time.Now()
-			o := order{began: began, parts: []part{{consumer: l.of, lanes: l, wakeups: l.wakeups}}}
+			o := order{began: began, parts: []part{l.part()}}
 			o.request = store.ClaimRequest{Limit: 1, MaxBytes: maxClaimBytes, Rate: l.of.rate, Lanes: l.request(began, 1)}
 			claimed, err := r.claim(o)
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/sqlitedialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
@@ -182,6 +183,41 @@ func TestWhatHasAKeyMayWait(t *testing.T) {
 		if _, err := a.Producer.Produce(t.Context(), db, order{}); !errors.Is(err, bus.ErrNoKey) {
 			t.Errorf("Produce without a key: got %v, want %v", err, bus.ErrNoKey)
 		}
+	})
+}
+
+// TestMessagesOfOneInstantAreFound, whatever else was due then, by processes that do not poll.
+func TestMessagesOfOneInstantAreFound(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		ran := newCrowd(0)
+		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.PerKey(1)))
+		config := testapp.Fast()
+		config.PollInterval = time.Hour
+		r := a.Start(config)
+		for n := 1; n <= 300; n++ { // several in a millisecond, which is what SQLite's clock has
+			a.Produce(step{"a", n})
+			if n%3 > 0 {
+				continue
+			}
+			testapp.Eventually(t, "they ran", func() bool { return ran.ran("a") == n })
+		}
+		at := testapp.In(db, -time.Minute)
+		r.MustStop()
+		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, append(stepsOf(2000, "hot"), stepsOf(20, "b", "c")...)...))
+		a.Exec("UPDATE consumer_messages SET available_after = " + at)
+		if _, isInteger := any(db.Dialect()).(*sqlitedialect.Dialect); isInteger {
+			a.Exec("UPDATE consumer_messages SET rank = available_after")
+		} else {
+			a.Exec("UPDATE consumer_messages SET rank = (EXTRACT(EPOCH FROM available_after) * 1000000)::bigint")
+		}
+		began := time.Now()
+		r = a.Start(testapp.Fast())
+		testapp.Eventually(t, "the others ran", func() bool { return ran.ran("b")+ran.ran("c") == 40 })
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("behind a key with many of the same instant: got it after %s, want it soon", took)
+		}
+		r.MustStop()
 	})
 }
 
