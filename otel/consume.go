@@ -112,7 +112,7 @@ func (t *Telemetry) startProcess(ctx context.Context, r *deliveryRoute, m *bus.M
 // may have had to keep it waiting.
 func describeFlow(span trace.Span, m *bus.Message, start time.Time) {
 	c := m.Config
-	if c == nil || c.Limit == 0 && c.Rate == 0 && c.Ordered == 0 && c.Breaker == nil || !span.IsRecording() {
+	if c == nil || c.Limit == 0 && c.Rate == 0 && c.Ordered == 0 && c.PerKey == 0 && !c.Fair && c.KeyRate == 0 && c.Breaker == nil || !span.IsRecording() {
 		return
 	}
 	if c.Limit > 0 {

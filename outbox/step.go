@@ -218,7 +218,8 @@ func (r *run) claimLane(wants []store.Want) (bool, error) {
 		if !slices.Contains(names, l.Name) {
 			continue
 		}
-		for l.activate(); l.active && !time.Now().Before(l.notBefore); { // nobody else has the dispatcher
+		ready := func() bool { ok, _ := l.pending(time.Now()); return ok }
+		for l.activate(); ready(); { // nobody else has the dispatcher
 			began := time.Now()
 			o := order{began: began, parts: []part{l.part()}}
 			o.request = store.ClaimRequest{Limit: 1, MaxBytes: maxClaimBytes, Rate: l.of.rate, Lanes: l.request(began, 1)}

@@ -32,6 +32,40 @@ func barLimits(b *bar) {
 	b.figure("%d kills, %d stops of more than a lease, %d messages: %d at once at most, of %d: %v", kills, stops, len(r.jobs)*2, most, limit, f)
 }
 
+// sharedKeys is how many jobs of each row of keys there are.
+const sharedKeys = 16
+
+// barPerKey has a consumer run 3 of a key at once.
+func barPerKey(b *bar) {
+	const perKey, crew = 3, 4
+	r := newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Shared: []string{"one", "two"}, PerKey: perKey, Lease: 2 * time.Second})
+	for range crew {
+		r.start(crew)
+	}
+	r.produce(pick(b, 2000, 8000, 40_000), func() time.Duration { return b.between(time.Millisecond, 8*time.Millisecond) })
+	gone, kills, stops := r.disturb(pick(b, 8*time.Second, 20*time.Second, 2*time.Minute))
+	r.eventually(4*time.Minute, "everything is settled", r.settled)
+	r.stopAll()
+	f := r.judge()
+	most, all := 0, r.ledger()
+	for _, consumer := range []string{"one", "two"} {
+		byKey := make(map[string]chaos.Ledger)
+		for _, e := range all {
+			byKey[r.keyOf(e.Job)] = append(byKey[r.keyOf(e.Job)], e)
+		}
+		for key, events := range byKey {
+			n := events.Most([]string{consumer}, gone)
+			if most = max(most, n); n > perKey {
+				b.Errorf("runs of key %s at once: got %d of consumer %q, want at most %d", key, n, consumer, perKey)
+			}
+		}
+	}
+	if most < perKey {
+		b.Errorf("runs of a key at once: got %d at most, want %d", most, perKey)
+	}
+	b.figure("%d kills, %d stops of more than a lease, %d messages: %d of a key at once at most, of %d: %v", kills, stops, len(r.jobs)*2, most, perKey, f)
+}
+
 // barRates has a consumer start 200 a second.
 func barRates(b *bar) {
 	const rate, crew = 200, 3

@@ -26,7 +26,8 @@ type Evidence struct {
 	History   []Change
 	Messages  map[int64]Run  // the messages that the history speaks of
 	Keys      map[int]string // of jobs, whose numbers are in the order of their produces
-	Ordered   []string       // the consumers that go by them
+	Ordered   []string       // the consumers that run them in order
+	Shared    []string       // those that run so many of each at once
 	Skips     []string       // those of Ordered that skip what is poisoned
 }
 
@@ -105,7 +106,9 @@ func Judge(e Evidence) Findings {
 	f.Twice, f.Taken, f.Stale = e.audit()
 	// A transaction that outlives its lease has its message locked, but claims of lanes lock
 	// nothing: the message may be in another's claim when it commits, whose fence fails then.
-	f.Stale = slices.DeleteFunc(f.Stale, func(run Run) bool { return slices.Contains(e.Ordered, run.Consumer) && tx[run.Consumer] })
+	f.Stale = slices.DeleteFunc(f.Stale, func(run Run) bool {
+		return tx[run.Consumer] && (slices.Contains(e.Ordered, run.Consumer) || slices.Contains(e.Shared, run.Consumer))
+	})
 	f.Unclaimed = e.unclaimed()
 	f.Inverted, f.Beside = e.disorder()
 	f.Claims = e.Claims

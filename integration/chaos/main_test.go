@@ -211,6 +211,7 @@ func bars() []aBar {
 		{"15-order", short, barOrder, seconds{90, 150, 600}},
 		{"15-order-mariadb", long, barOrderMariaDB, seconds{90, 150, 150}},
 		{"15-limits", regular, barLimits, seconds{90, 120, 400}},
+		{"15-per-key", regular, barPerKey, seconds{90, 120, 400}},
 		{"15-rates", regular, barRates, seconds{60, 90, 400}},
 		{"13-model", short, barModel, seconds{90, 150, 600}},
 		{"13-differential", long, barDifferential, seconds{60, 60, 660}},

@@ -155,7 +155,7 @@ func (r *run) produce(n int, takes func() time.Duration) {
 		first := len(r.jobs) + len(r.never)
 		items := make([]outbox.Item, batch)
 		for i := range items {
-			items[i].Payload = chaos.Job{N: first + i, Takes: takes()}
+			items[i].Payload = chaos.Job{N: first + i, Takes: takes(), Key: r.keyOf(first + i)}
 			r.jobs = append(r.jobs, first+i)
 		}
 		if _, err := r.producer.ProduceMany(r.ctx, r.db, items...); err != nil {
@@ -165,10 +165,19 @@ func (r *run) produce(n int, takes func() time.Duration) {
 	}
 }
 
+// keyOf is the key of a job, where keys share a consumer: one has more jobs than the others.
+func (r *run) keyOf(job int) string {
+	if len(r.config.Shared) == 0 {
+		return ""
+	}
+	return fmt.Sprint(max(job%sharedKeys-sharedKeys/2, 0))
+}
+
 // rollBack produces a job in a transaction that is rolled back.
 func (r *run) rollBack() {
 	r.Helper()
 	job := chaos.Job{N: len(r.jobs) + len(r.never)}
+	job.Key = r.keyOf(job.N)
 	r.never = append(r.never, job.N)
 	tx, err := r.db.BeginTx(r.ctx, nil)
 	if err != nil {
@@ -252,7 +261,7 @@ func (r *run) evidence() chaos.Evidence {
 		Consumers: slices.Concat(r.config.Plain, r.config.Tx), Tx: r.config.Tx, Jobs: r.jobs, Never: r.never, Doomed: r.doomed,
 		Ledger: r.ledger(), Pending: r.rowsOf("consumer_messages"), Poisoned: r.rowsOf("poisoned_messages"),
 		Effects: effects, Lease: r.config.Lease, Claims: r.count("SELECT count(*) FROM message_claims"),
-		History: history, Messages: messages, Keys: r.keys, Ordered: r.config.Ordered, Skips: r.config.Skips,
+		History: history, Messages: messages, Keys: r.keys, Ordered: r.config.Ordered, Shared: r.config.Shared, Skips: r.config.Skips,
 	}
 	e.Struck, _ = e.Strikes(r.killed)
 	return e

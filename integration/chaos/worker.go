@@ -43,6 +43,8 @@ type WorkerConfig struct {
 	Skips   []string // those of Ordered that skip what is poisoned
 	Limited []string // those of which Limit run at once, in all processes together
 	Limit   int
+	Shared  []string // those of which PerKey of a key run at once, in all processes together
+	PerKey  int
 	Rated   []string // those of which Rate start in a second, in all processes together
 	Rate    int
 	Lease   time.Duration
@@ -237,6 +239,8 @@ func (config WorkerConfig) flow(name string) []bus.ConsumerOption {
 	switch {
 	case slices.Contains(config.Limited, name):
 		return []bus.ConsumerOption{bus.LimitShared("limit", config.Limit)}
+	case slices.Contains(config.Shared, name):
+		return []bus.ConsumerOption{bus.PerKey(config.PerKey)}
 	case slices.Contains(config.Rated, name):
 		return []bus.ConsumerOption{bus.Rate(config.Rate, time.Second, RateBurst)}
 	case slices.Contains(config.Skips, name):

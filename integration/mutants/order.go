@@ -182,6 +182,14 @@ func perKeyMutants() []mutant {
 			changes: []change{{"DO UPDATE SET used_to = excluded.used_to`", "DO UPDATE SET used_to = {now}`"}},
 		},
 		{
+			name: "keys in front have all the turns", file: lanesClaimed, suite: suite{pkg: inOutbox, tests: "^TestFewWorkersServeAllKeys$/^a_share_each$/^sqlite$"}, says: `want few|gave up waiting`,
+			changes: []change{{"(turns || len(near)*10 < r.Limit)", "len(near)*10 < r.Limit"}},
+		},
+		{
+			name: "crashed messages of a key run at once", file: laneRules, suite: suite{pkg: inOutbox, tests: "^TestCrashedMessagesKeepToTheBound$/^sqlite$"}, says: `at once: got`,
+			changes: []change{{"counted := s.PerKey > 0 &&", "counted := s.PerKey > 1 &&"}},
+		},
+		{
 			name: "what is freed while a claim is under way is forgotten", file: "outbox/lanes.go", suite: suite{pkg: inOutbox, tests: "^TestMessagesOfOneInstantAreFound$/^postgres$"}, says: `gave up waiting: they ran`,
 			changes: []change{{"news.Left && l.frees != o.parts[0].frees {", "news.Left && false {"}},
 		},

@@ -120,6 +120,73 @@ func TestOneKeyDoesNotStarveOthers(t *testing.T) {
 	})
 }
 
+// TestFewWorkersServeAllKeys: a key with many messages, or some, ahead of another's first, and
+// few that run at once.
+func TestFewWorkersServeAllKeys(t *testing.T) {
+	t.Parallel()
+	var many []string
+	for i := range 12 {
+		many = append(many, fmt.Sprint("hot ", i))
+	}
+	for name, test := range map[string]struct {
+		option bus.ConsumerOption
+		hot    []string
+	}{"a share each": {bus.Fair(), []string{"hot"}}, "a share each of many": {bus.Fair(), many}, "rates": {bus.RatePerKey(1000, time.Second, 1000), []string{"hot"}}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+				ran := newCrowd(20 * time.Millisecond)
+				a := testapp.New(t, db, bus.Consume("c", ran.consume, test.option, bus.Concurrency(2)))
+				testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(3000/len(test.hot), test.hot...)...))
+				a.Produce(step{"small", 1})
+				r := a.Start(testapp.Fast())
+				testapp.Eventually(t, "the other ran", func() bool { return ran.ran("small") == 1 })
+				ran.mu.Lock()
+				before := len(ran.order)
+				ran.mu.Unlock()
+				if before > 300 {
+					t.Errorf("got %d runs before that of the other key was seen, want few", before)
+				}
+				r.MustStop()
+			})
+		})
+	}
+}
+
+// TestCrashedMessagesKeepToTheBound of their key, when all were produced at once.
+func TestCrashedMessagesKeepToTheBound(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		ran := newCrowd(100 * time.Millisecond)
+		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.PerKey(1)))
+		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(4, "k")...))
+		a.Exec("UPDATE consumer_messages SET crashes = -9999")
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "all ran", a.Empty)
+		r.MustStop()
+		if ran.most["k"] != 1 {
+			t.Errorf("at once: got %d, want 1", ran.most["k"])
+		}
+	})
+}
+
+// TestAStepEndsWhereARateIsSpent of the key.
+func TestAStepEndsWhereARateIsSpent(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		ran := newCrowd(0)
+		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.RatePerKey(1, time.Hour, 1)))
+		a.Produce(step{"k", 1})
+		a.Produce(step{"k", 2})
+		p := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, a.Registry, testapp.Fast()))
+		for i, want := range []bool{true, false, false} {
+			if got, err := p.Step(t.Context()); err != nil || got != want {
+				t.Errorf("step %d: got %t, %v; want %t", i+1, got, err, want)
+			}
+		}
+	})
+}
+
 // TestEachKeyKeepsToItsRate, and a key that is over it is in nobody's way.
 func TestEachKeyKeepsToItsRate(t *testing.T) {
 	t.Parallel()

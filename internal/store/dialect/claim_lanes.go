@@ -114,12 +114,16 @@ func (n Names) findRuns(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimR
 		return nil, news, err
 	}
 	lanes := slices.Clone(l.Sticky[:min(len(l.Sticky), r.Limit)])
-	if l.Walk || len(near)*10 < r.Limit && (news.Full || l.Hint > 0) {
-		walked, err := walkOn(ctx, tx, d, l, &news)
+	// What shares among keys gives each its turn, however many messages those in front have.
+	turns := l.PerKey > 0
+	if l.Walk || (turns || len(near)*10 < r.Limit) && (news.Full || l.Hint > 0) {
+		walked, err := walkOn(ctx, tx, d, r, &news)
 		if err != nil {
 			return nil, news, err
 		}
-		lanes = append(lanes, walked...)
+		if lanes = append(lanes, walked...); turns {
+			lanes = append(walked, lanes...)
+		}
 	}
 	if room := r.most(); len(near) > room { // the look ends before those that are left out
 		news.Full, news.Last = true, near[room].First-1
@@ -207,15 +211,20 @@ func (n Names) propose(ctx context.Context, d LaneDialect, r ClaimRequest, news 
 	return near, free, nil
 }
 
-// walkOn returns the free ones of the next lanes behind the cursor.
-func walkOn(ctx context.Context, tx bun.IDB, d LaneDialect, l *Lanes, news *LaneNews) (free []int64, err error) {
-	rows, more, err := d.Walk(ctx, tx, l)
+// walkOn returns the free ones of the next lanes behind the cursor: of those that share, no
+// more than can be claimed, since the next claim begins behind them.
+func walkOn(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest, news *LaneNews) (free []int64, err error) {
+	rows, more, err := d.Walk(ctx, tx, r.Lanes)
 	if err != nil {
 		return nil, err
 	}
-	for _, row := range rows {
+	for i, row := range rows {
 		if row.Free {
 			free = append(free, row.Lane)
+		}
+		if r.Lanes.PerKey > 0 && len(free) == r.Limit && i < len(rows)-1 {
+			news.Walked = row.Lane
+			return free, nil
 		}
 	}
 	if more {
@@ -280,7 +289,7 @@ func (n Names) findStuck(ctx context.Context, tx bun.IDB, d LaneDialect, r Claim
 	low, high := r.Select.Crashes()
 	free, values := n.Free("m", r.Lanes.Source)
 	args := append(append([]any{r.Lanes.Name, hidden + low, min(hidden+high, -1), bun.List(r.Lanes.Payloads)}, values...), r.Limit)
-	err = n.Query(ctx, tx, `{plan}SELECT {lane columns}, TRUE AS due FROM {crashed by lane} m WHERE `+stuck+`
+	err = n.Query(ctx, tx, r.Lanes.For(`{plan}SELECT {lane columns}, TRUE AS due FROM {crashed by lane} m WHERE `+stuck)+`
   AND m.crashes BETWEEN ? AND ? AND m.payload_type IN (?) AND `+free+` ORDER BY m.rank LIMIT ?`, args...).Scan(ctx, &picks)
 	for i := range picks {
 		picks[i].Crashes = Counted(picks[i].Crashes)

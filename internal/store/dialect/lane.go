@@ -108,10 +108,9 @@ type LanePick struct {
 	Due  bool `bun:"due"`
 }
 
-// stuck is true of a message m that has crashed, is due, and the first of its lane.
-const stuck = `m.consumer_type = ? AND m.crashes < 0 AND m.crashes > -10000 AND m.available_after <= {now}
-  AND NOT EXISTS (SELECT 1 FROM {by lane} f WHERE f.consumer_type = m.consumer_type AND f.lane = m.lane AND f.lane IS NOT NULL AND f.rank < m.rank)
-  AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = m.consumer_type)`
+// stuck is true of a message m that has crashed, is due, and in order the first of its lane.
+const stuck = `m.consumer_type = ? AND m.crashes < 0 AND m.crashes > -10000 AND m.available_after <= {now}{first}
+  AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = m.consumer_type){loose}`
 
 // LaneLook asks whether there is anything to claim for a consumer that goes by keys.
 type LaneLook struct {
@@ -147,7 +146,7 @@ func (n Names) ProbeLanes(ctx context.Context, db bun.IDB, looks []LaneLook, cra
 			continue
 		}
 		free, values := n.Free("m", l.Source)
-		parts, args = append(parts, laneStuck+stuck+` AND m.payload_type IN (?) AND `+free), append(append(args, i, l.Name, bun.List(l.Payloads)), values...)
+		parts, args = append(parts, l.For(laneStuck+stuck)+` AND m.payload_type IN (?) AND `+free), append(append(args, i, l.Name, bun.List(l.Payloads)), values...)
 		if l.PerKey > 0 {
 			parts, args = append(parts, laneNext), append(args, i, l.Name)
 		}

@@ -51,17 +51,20 @@ const (
 // For is a statement as it is for the source. {busy lanes} are those of which no more may be
 // claimed, and {unspent} is true of lanes f whose rate allows a message. In any order {loose}
 // leaves out messages m that are held, or not due, and {runnable} what else may not run now,
-// since that does not keep those behind them from running.
+// since that does not keep those behind them from running. In order {first} is true of the
+// first message m of a lane.
 func (s Source) For(statement string) string {
 	busy, loose, runnable, allowed := "{held lanes}", "", "", ""
+	first := ` AND NOT EXISTS (SELECT 1 FROM {by lane} f WHERE f.consumer_type = m.consumer_type AND f.lane = m.lane AND f.lane IS NOT NULL AND f.rank < m.rank)`
 	if s.PerKey > 0 {
+		first = ""
 		busy, loose = fullLanes, " AND m.rank <= {micros now} AND m.id NOT IN ({held})"
 		runnable = loose + " AND m.available_after <= {now} AND m.crashes = -10000 AND m.payload_type {names}"
 	}
 	if s.KeyRate != nil {
 		allowed = strings.ReplaceAll(unspent, "l.lane", "f.lane")
 	}
-	return strings.NewReplacer("{busy lanes}", busy, "{loose}", loose, "{runnable}", runnable, "{unspent}", allowed).Replace(statement)
+	return strings.NewReplacer("{busy lanes}", busy, "{loose}", loose, "{first}", first, "{runnable}", runnable, "{unspent}", allowed).Replace(statement)
 }
 
 // busy are the values of {busy lanes}.
@@ -121,7 +124,7 @@ type quotas struct {
 // quotasOf reads how many messages of lanes may be claimed, where that is a matter of
 // numbers. Nil is no bound.
 func (n Names) quotasOf(ctx context.Context, tx bun.IDB, s Source, picks []LanePick) (*quotas, error) {
-	counted := s.PerKey > 1 && s.PerKey < Unbounded
+	counted := s.PerKey > 0 && s.PerKey < Unbounded
 	if !counted && s.KeyRate == nil || len(picks) == 0 {
 		return nil, nil
 	}
@@ -198,8 +201,8 @@ func (n Names) spendKeys(ctx context.Context, tx bun.IDB, r Rate, all *quotas, p
 	var values []any
 	for _, lane := range slices.Sorted(maps.Keys(started)) {
 		usedTo := later(all.now, all.usedTo[lane]).Add(r.after(started[lane]))
-		if all.of[lane] <= 0 {
-			news.Spent = append(news.Spent, SpentLane{Lane: lane, Wait: usedTo.Sub(all.now.Add(r.lastAllowed()))})
+		if wait := usedTo.Sub(all.now.Add(r.lastAllowed())); all.of[lane] <= 0 && wait > 0 {
+			news.Spent = append(news.Spent, SpentLane{Lane: lane, Wait: wait})
 		}
 		values = append(values, r.Name, lane, bun.Safe(n.Instant(usedTo)))
 	}

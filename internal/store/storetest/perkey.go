@@ -196,9 +196,14 @@ func perKeyCrashes(k *kit) {
 	equal(k, "recovered", k.recover(3), store.Recovered{Claims: 1, Crashed: 2})
 	equal(k, "the clean one", len(k.claim(ofLanes("o", 10, perKey(2, nil))).Messages), 1)
 	r := store.ClaimRequest{Owner: "o", Lease: lease, MaxBytes: ample, Select: store.Suspects, Limit: 5, Stuck: []store.Lanes{perKey(2, nil)}}
-	equal(k, "a crashed one beside it", len(k.claim(r).Messages), 1)
+	crashed := idsOf(k.claim(r))
+	equal(k, "a crashed one beside it", len(crashed), 1)
 	if again := k.claim(r); again.ID != 0 {
 		k.Errorf("claim of the other: got %v, want none: two run", idsOf(again))
+	}
+	r.Stuck = []store.Lanes{perKey(5, nil)}
+	if other := idsOf(k.claim(r)); len(other) != 1 || other[0] == crashed[0] {
+		k.Errorf("claim of what has crashed where more may run: got %v, want the one that is not %d", other, crashed[0])
 	}
 }
 
