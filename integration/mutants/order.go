@@ -182,7 +182,7 @@ func perKeyMutants() []mutant {
 			changes: []change{{"DO UPDATE SET used_to = excluded.used_to`", "DO UPDATE SET used_to = {now}`"}},
 		},
 		{
-			name: "keys in front have all the turns", file: lanesClaimed, suite: suite{pkg: inOutbox, tests: "^TestFewWorkersServeAllKeys$/^a_share_each$/^sqlite$"}, says: `want few|gave up waiting`,
+			name: "keys in front have all the turns", file: lanesClaimed, suite: suite{pkg: inOutbox, tests: "^TestFewWorkersServeAllKeys$/^a_share_each_of_many$/^sqlite$"}, says: `want few|gave up waiting`,
 			changes: []change{{"(turns || len(near)*10 < r.Limit)", "len(near)*10 < r.Limit"}},
 		},
 		{
