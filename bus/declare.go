@@ -7,7 +7,8 @@ package bus
 //
 // A processor warns when it gets messages whose producer does not know one of its consumers.
 //
-// Of the options only those count that say how messages are written: [Ordered], [PerKey], [Fair], [RatePerKey] and [Priorities].
+// Of the options only those count that say how messages are written: [Ordered], [PerKey],
+// [Fair], [RatePerKey] and [Priorities].
 func Declare[T Payload](name string, options ...ConsumerOption) Consumer {
 	c := consumerOf[T](name)
 	c.declared = true

@@ -39,7 +39,7 @@ type Message struct {
 	// UniqueFor keeps InsertID taken for so long after the message was consumed: see
 	// outbox.UniqueFor.
 	UniqueFor time.Duration
-	// OrderKey is what ordered consumers go by: see [Ordered] and outbox.Key. An event has
+	// OrderKey is what consumers go by that are [Ordered], or share among keys: see outbox.Key. An event has
 	// its stream. It is empty where none of the consumers goes by keys.
 	OrderKey string
 	// Priority has the message come before others of the same consumer: see [Priorities]. It

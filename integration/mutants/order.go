@@ -163,7 +163,7 @@ func perKeyMutants() []mutant {
 		},
 		{
 			name: "what a claim has is claimed again", file: laneRules, suite: of("sqlite", atOnce), says: violated + `|are left after`,
-			changes: []change{{`" AND m.rank <= {micros now} AND m.id NOT IN ({held})"`, `" AND m.rank <= {micros now}"`}},
+			changes: []change{{`" AND m.rank <= {micros now} AND m.id NOT IN ({held ids})"`, `" AND m.rank <= {micros now}"`}},
 		},
 		{
 			name: "what waits stays in front of its key", file: pgSettling, suite: of("postgres", "what_waits"), says: `want when it is due`,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
@@ -74,13 +75,23 @@ func chunks(rows []dialect.NewMessage) (all [][]dialect.NewMessage) {
 	for _, chunk := range dialect.Cut(rows, dialect.InsertBytes, func(row dialect.NewMessage) int { return len(row.Payload) + len(row.Headers) }) {
 		for len(chunk) > 0 {
 			n := 1
-			for n < len(chunk) && chunk[n].Replace == chunk[0].Replace && chunk[n].MaxPostponed == chunk[0].MaxPostponed && (chunk[n].OrderKey != "") == (chunk[0].OrderKey != "") && chunk[n].AnyOrder == chunk[0].AnyOrder && (chunk[n].Priority > 0) == (chunk[0].Priority > 0) && (chunk[n].UniqueFor > 0) == (chunk[0].UniqueFor > 0) {
+			for n < len(chunk) && kindOf(chunk[n]) == kindOf(chunk[0]) {
 				n++
 			}
 			all, chunk = append(all, chunk[:n]), chunk[n:]
 		}
 	}
 	return all
+}
+
+// kind is what rows of one statement have in common.
+type kind struct {
+	replace, keyed, anyOrder, prior, rare bool
+	postponed                             time.Duration
+}
+
+func kindOf(row dialect.NewMessage) kind {
+	return kind{replace: row.Replace, keyed: row.OrderKey != "", anyOrder: row.AnyOrder, prior: row.Priority > 0, rare: row.UniqueFor > 0, postponed: row.MaxPostponed}
 }
 
 func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []dialect.NewMessage, written map[uuid.UUID]int) error {

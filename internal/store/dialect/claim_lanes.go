@@ -121,8 +121,10 @@ func (n Names) findRuns(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimR
 		if err != nil {
 			return nil, news, err
 		}
-		if lanes = append(lanes, walked...); turns {
+		if turns {
 			lanes = append(walked, lanes...)
+		} else {
+			lanes = append(lanes, walked...)
 		}
 	}
 	if room := r.most(); len(near) > room { // the look ends before those that are left out
@@ -188,8 +190,8 @@ type met struct {
 func (n Names) propose(ctx context.Context, d LaneDialect, r ClaimRequest, news *LaneNews) (near []met, free int, err error) {
 	l, most := r.Lanes, r.most()
 	propose, edge := l.Looks()
-	args := append([]any{l.Name, l.Hint, l.Name, look * most}, append(l.busy(n), n.NameList(l.Names))...)
-	if err = d.Run(ctx, propose, append(append(args, l.unspent()...), most)...).Scan(ctx, &near); err != nil {
+	seen := slices.Concat([]any{l.Name, l.Hint}, l.loose(n), []any{l.Name, look * most})
+	if err = d.Run(ctx, propose, slices.Concat(seen, l.busy(n), []any{n.NameList(l.Names)}, l.unspent(), []any{most})...).Scan(ctx, &near); err != nil {
 		return nil, 0, err
 	}
 	for _, m := range near {
@@ -203,7 +205,7 @@ func (n Names) propose(ctx context.Context, d LaneDialect, r ClaimRequest, news 
 		return near, free, nil
 	}
 	var all met
-	if err := d.Run(ctx, edge, l.Name, l.Hint, l.Name, look*most).Scan(ctx, &all); err != nil {
+	if err := d.Run(ctx, edge, seen...).Scan(ctx, &all); err != nil {
 		return nil, 0, err
 	}
 	news.Last, news.Full = max(news.Last, all.Last), all.N >= look*most
@@ -288,7 +290,7 @@ func (r ClaimRequest) fit(picks []LanePick) []LanePick {
 func (n Names) findStuck(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest) (picks []LanePick, _ LaneNews, err error) {
 	low, high := r.Select.Crashes()
 	free, values := n.Free("m", r.Lanes.Source)
-	args := append(append([]any{r.Lanes.Name, hidden + low, min(hidden+high, -1), bun.List(r.Lanes.Payloads)}, values...), r.Limit)
+	args := slices.Concat([]any{r.Lanes.Name}, r.Lanes.loose(n), []any{hidden + low, min(hidden+high, -1), bun.List(r.Lanes.Payloads)}, values, []any{r.Limit})
 	err = n.Query(ctx, tx, r.Lanes.For(`{plan}SELECT {lane columns}, TRUE AS due FROM {crashed by lane} m WHERE `+stuck)+`
   AND m.crashes BETWEEN ? AND ? AND m.payload_type IN (?) AND `+free+` ORDER BY m.rank LIMIT ?`, args...).Scan(ctx, &picks)
 	for i := range picks {

@@ -46,8 +46,8 @@ type Dialect interface {
 
 	// Claim is store.Store.Claim, but for what its Stuck says.
 	Claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, error)
-	// ProbeLanes looks for what there is to claim for ordered consumers; with crashed, for
-	// messages that have crashed, too.
+	// ProbeLanes looks for what there is to claim for consumers that go by keys; with crashed,
+	// for messages that have crashed, and when the next are due, too.
 	ProbeLanes(ctx context.Context, db bun.IDB, looks []LaneLook, crashed bool) ([]LaneState, error)
 	// KeyedConsumers lists the consumer types of messages with keys.
 	KeyedConsumers(ctx context.Context, db bun.IDB) (names []string, err error)

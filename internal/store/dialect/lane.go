@@ -33,8 +33,8 @@ func Lane(key string) int64 {
 }
 
 // Lanes asks for messages of a consumer that goes by keys, under one of its names. What is
-// taken of a lane in order begins with its first message. Hint, Cursor and Sticky only propose lanes, so that a
-// wrong one costs time at most.
+// taken of a lane in order begins with its first message. Hint, Cursor and Sticky only propose
+// lanes, so that a wrong one costs time at most.
 type Lanes struct {
 	Source
 	Parks  bool    // a poisoned message keeps those behind it from running
@@ -53,7 +53,8 @@ type LaneNews struct {
 	Last   int64 // the rank up to which it has looked; 0: at none
 	Left   bool  // it has seen messages that it did not take
 	Walked int64 // how far it walked; 0: it did not, or came to the end
-	Spent  []SpentLane
+	// Spent are lanes of which it took as much as their rates allow.
+	Spent []SpentLane
 	// Wait is for how long the rates of all keys that are spent allow no more; zero: none is.
 	Wait    time.Duration
 	Unknown string  // the payload type of a first message that the consumer does not take
@@ -141,12 +142,12 @@ func (n Names) ProbeLanes(ctx context.Context, db bun.IDB, looks []LaneLook, cra
 	var parts []string
 	var args []any
 	for i, l := range looks {
-		parts, args = append(parts, l.For(laneExists)), append(args, i, l.Name, l.After, l.Name)
+		parts, args = append(parts, l.For(laneExists)), slices.Concat(args, []any{i, l.Name, l.After}, l.loose(n), []any{l.Name})
 		if !crashed {
 			continue
 		}
 		free, values := n.Free("m", l.Source)
-		parts, args = append(parts, l.For(laneStuck+stuck)+` AND m.payload_type IN (?) AND `+free), append(append(args, i, l.Name, bun.List(l.Payloads)), values...)
+		parts, args = append(parts, l.For(laneStuck+stuck)+` AND m.payload_type IN (?) AND `+free), slices.Concat(args, []any{i, l.Name}, l.loose(n), []any{bun.List(l.Payloads)}, values)
 		if l.PerKey > 0 {
 			parts, args = append(parts, laneNext), append(args, i, l.Name)
 		}

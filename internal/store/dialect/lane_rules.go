@@ -58,7 +58,7 @@ func (s Source) For(statement string) string {
 	first := ` AND NOT EXISTS (SELECT 1 FROM {by lane} f WHERE f.consumer_type = m.consumer_type AND f.lane = m.lane AND f.lane IS NOT NULL AND f.rank < m.rank)`
 	if s.PerKey > 0 {
 		first = ""
-		busy, loose = fullLanes, " AND m.rank <= {micros now} AND m.id NOT IN ({held})"
+		busy, loose = fullLanes, " AND m.rank <= {micros now} AND m.id NOT IN ({held ids})"
 		runnable = loose + " AND m.available_after <= {now} AND m.crashes = -10000 AND m.payload_type {names}"
 	}
 	if s.KeyRate != nil {
@@ -75,10 +75,18 @@ func (s Source) busy(n Names) []any {
 	return []any{n.NameList(s.Names)}
 }
 
+// loose are the values of {loose}.
+func (s Source) loose(n Names) []any {
+	if s.PerKey > 0 {
+		return []any{n.NameList(s.Names)}
+	}
+	return nil
+}
+
 // Runnable are the values of {runnable}.
 func (s Source) Runnable(n Names) []any {
 	if s.PerKey > 0 {
-		return []any{n.NameList(s.Payloads)}
+		return append(s.loose(n), n.NameList(s.Payloads))
 	}
 	return nil
 }

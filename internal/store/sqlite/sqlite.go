@@ -42,7 +42,7 @@ func traits() dialect.Traits {
 		Once: "MATERIALIZED", Size: "json_array_length(c.message_ids)", KeepConsumer: dialect.OnConsumer, KeepSlot: dialect.OnSlot, KeepNamed: dialect.OnNamed,
 		KeyRates: "message_key_rates", KeyOf: "m.order_key, m.lane", KeyParked: "order_key, parks",
 		Keyed: "m.insert_id = ?", LastRank: "NULL", Columns: dialect.PickColumns("length(CAST(%s AS BLOB))"),
-		HeldLanes: `SELECT j.value AS lane FROM {claims} c, json_each(c.lanes) j WHERE c.consumer_type {names}`, Among: "IN (SELECT value FROM json_each(?))",
+		HeldLanes: `SELECT j.value AS lane FROM {claims} c, json_each(c.lanes) j WHERE c.consumer_type {names}`, HeldIDs: `SELECT j.value FROM {claims} c, json_each(c.message_ids) j WHERE c.consumer_type {names}`, Among: "IN (SELECT value FROM json_each(?))",
 		NameList: func(names []string) any { return dialect.AsJSON(names) },
 	}
 }
