@@ -124,6 +124,7 @@ func goldenOperations() []goldenOperation {
 		return func(g *golden) error { _, err := g.Claim(g.Context(), g.db, r); return err }
 	}
 	return []goldenOperation{
+		{"server", func(g *golden) error { _, err := g.Server(g.Context(), g.db); return err }},
 		{"check", func(g *golden) error { _, err := g.Check(g.Context(), g.db); return err }},
 		{"migrate", func(g *golden) error { return g.Migrate(g.Context(), g.db) }},
 		{"check_schema", func(g *golden) error { return g.CheckSchema(g.Context(), g.db) }},
@@ -178,6 +179,21 @@ func goldenOperations() []goldenOperation {
 		}},
 		{"settle_lanes", func(g *golden) error { return g.settleLanes("lane:2", owner, g.Settle) }},
 		{"settle_lanes_free", func(g *golden) error { return g.settleLanes("lane:3", owner, g.SettleFree) }},
+		{"receive", func(g *golden) error {
+			return g.db.RunInTx(g.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+				_, err := g.Receive(ctx, tx, "from-orders", []string{"000102030405060708090a0b0c0d0e0f"})
+				return err
+			})
+		}},
+		{"forget_received", func(g *golden) error {
+			_, err := g.Forget(g.Context(), g.db, "from-orders", time.Hour, 1000)
+			return err
+		}},
+		{"inbox", func(g *golden) error { _, err := g.Inbox(g.Context(), g.db, "from-orders", 10000); return err }},
+		{"waiting", func(g *golden) error {
+			_, err := g.Waiting(g.Context(), g.db, []string{"send-receipt"}, 100001)
+			return err
+		}},
 		{"insert_many", func(g *golden) error {
 			_, err := g.Insert(g.Context(), g.db, slices.Repeat(goldenRows(""), 2))
 			return err

@@ -113,6 +113,9 @@ func IsRefused(err error) bool { return ClassOf(err) == Refused }
 // ErrSchema is outbox.ErrSchema.
 var ErrSchema = errors.New("the schema is missing or too old, run outbox.Migrate")
 
+// ErrServer is outbox.ErrServer.
+var ErrServer = errors.New("this server is refused")
+
 // Explained gives an error that speaks of a missing table its name,
 // [ErrSchema], under which callers know it. Other errors stay as they are.
 func Explained(err error) error {

@@ -21,12 +21,13 @@ type Extras struct {
 	EventSize int        // of the event's text, in bytes
 	UniqueFor time.Duration
 	Consumers []string // for which it is written, where a processor is to check that
+	Key       string   // for consumers that pass it on, and do not go by it
 }
 
 // EncodeHeaders returns the headers of a message as they are stored, with its extras.
 func EncodeHeaders(headers map[string]string, extra Extras) (string, error) {
 	all := headers
-	if extra.Event != nil || extra.UniqueFor > 0 || len(extra.Consumers) > 0 {
+	if extra.Event != nil || extra.UniqueFor > 0 || len(extra.Consumers) > 0 || extra.Key != "" {
 		all = make(map[string]string, len(headers)+2)
 		maps.Copy(all, headers)
 	}
@@ -41,6 +42,9 @@ func EncodeHeaders(headers map[string]string, extra Extras) (string, error) {
 	}
 	if len(extra.Consumers) > 0 {
 		all[dialect.ConsumersHeader] = strings.Join(extra.Consumers, "\n") // a name has no control characters
+	}
+	if extra.Key != "" {
+		all[dialect.KeyHeader] = extra.Key
 	}
 	if len(all) == 0 {
 		return "", nil

@@ -47,6 +47,13 @@ func (s *Store) Migrate(ctx context.Context, db *bun.DB) error {
 	if err != nil {
 		return err
 	}
+	server, err := s.Server(ctx, db)
+	if err == nil {
+		err = refused(server, true)
+	}
+	if err != nil {
+		return err
+	}
 	if err := s.dialect.Literals(ctx, db); err != nil {
 		return err
 	}
@@ -73,7 +80,7 @@ func (s *Store) checkTables(ctx context.Context, db bun.IDB, all bool) error {
 	for _, t := range []struct{ name, table, column string }{
 		{"consumer_messages", "{messages}", "crashes"}, {"message_claims", "{claims}", "message_ids"}, {"poisoned_messages", "{poisoned}", "crashes"},
 		{"scheduled_messages", "{schedules}", "run_at"}, {"paused_consumers", "{paused}", "paused_at"}, {s.names.Keys, "{keys}", "insert_id"},
-		{"message_slots", "{slots}", "leased_until"}, {"message_rates", "{rates}", "used_to"}, {"message_stops", "{stops}", "outcome"}, {"message_gates", "{gates}", "parks"}, {"message_breakers", "{breakers}", "open_until"},
+		{"message_slots", "{slots}", "leased_until"}, {"message_rates", "{rates}", "used_to"}, {"message_stops", "{stops}", "outcome"}, {"message_gates", "{gates}", "parks"}, {"message_breakers", "{breakers}", "open_until"}, {"inbox_messages", "{inbox}", "received_at"},
 		{s.names.KeyRates, "{key rates}", "lane"}, {s.names.Lanes.Table, "{lanes}", "order_key"},
 	} {
 		if t.name == "" { // of a table that this database does not have

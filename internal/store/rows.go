@@ -63,6 +63,9 @@ func WithClock(ctx context.Context, now func() time.Time) context.Context {
 	return dialect.WithClock(ctx, now)
 }
 
+// Clock is the time on the clock of this process, or on that of WithClock.
+func Clock(ctx context.Context) time.Time { return dialect.Clock(ctx) }
+
 // Headers reads headers as they are stored.
 func Headers(text []byte) map[string]string { return dialect.Headers(text) }
 

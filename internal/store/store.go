@@ -93,13 +93,24 @@ func (s Stores) In(ctx context.Context, db bun.IDB, unmade error) (*Store, bun.I
 func (s *Store) RowLocks() bool { return s.names.RowLocks }
 
 // Ready reports, in the given time, why nobody could work with the live database: it cannot
-// be reached, its tables are missing or too old, or its settings break promises.
-func (s *Store) Ready(ctx context.Context, db *bun.DB, within time.Duration) (dialect.Settings, error) {
+// be reached, it is a server that is refused, its tables are missing or too old, or its settings
+// break promises. untested allows a server that nobody has tried.
+func (s *Store) Ready(ctx context.Context, db *bun.DB, within time.Duration, untested bool) (dialect.Settings, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	if err := db.PingContext(ctx); err != nil {
 		return dialect.Settings{}, fmt.Errorf("the database cannot be reached: %w", err)
 	}
+	server, err := s.Server(ctx, db)
+	if err == nil {
+		err = refused(server, untested)
+	}
+	if err != nil {
+		return dialect.Settings{}, err
+	}
 	settings, err := s.Check(ctx, db)
-	return settings, errors.Join(s.CheckSchema(ctx, db), err)
+	if err = errors.Join(s.CheckSchema(ctx, db), err); err == nil && server.Name != "" {
+		err = s.readsCommitted(ctx, db, server)
+	}
+	return settings, err
 }

@@ -26,6 +26,7 @@ type Subscription struct {
 	Status      string `bun:"status"`
 	Attempts    int    `bun:"attempts"` // failed, at the event after Position
 	LastError   string `bun:"last_error"`
+	Mark        int64  `bun:"mark"` // of the last record, at a broker
 	Head        int64  `bun:"head"` // of the log
 
 	// Session is where it is locked, by LockSubscription.
@@ -39,7 +40,7 @@ const (
 	Retired = "retired" // another version has taken its place
 )
 
-const readSubscriptions = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error, {last} AS head
+const readSubscriptions = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error, mark, {last} AS head
 FROM {subscriptions} WHERE name = ? ORDER BY version, shard`
 
 // Subscribe enters a subscription's shards unless they are there, in one
@@ -189,7 +190,7 @@ func (s *Store) LockReader(ctx context.Context, tx bun.Tx, name string, version 
 // before is a replay.
 func (s *Store) Rewind(ctx context.Context, tx bun.Tx, name string, version int) error {
 	_, err := s.names.Query(ctx, tx, `UPDATE {subscriptions} SET replay_until = CASE WHEN position > replay_until THEN position ELSE replay_until END,
-position = 0, status = ?, attempts = 0, last_error = NULL, next_at = {now}, moved_at = {now} WHERE name = ? AND version = ?`, Running, name, version).Exec(ctx)
+position = 0, mark = ?, status = ?, attempts = 0, last_error = NULL, next_at = {now}, moved_at = {now} WHERE name = ? AND version = ?`, Rewound, Running, name, version).Exec(ctx)
 	if err == nil {
 		_, err = s.names.Query(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ?`, name, version).Exec(ctx)
 	}

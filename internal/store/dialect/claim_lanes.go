@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -35,7 +36,9 @@ const edgeSQL = `{plan}SELECT count(*) AS n, COALESCE(MAX(f.rank), 0) AS last FR
     AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?) ORDER BY m.rank LIMIT ?) f`
 
 // Looks are the statements that propose lanes of a source.
-func (s Source) Looks() (propose, edge string) { return s.For(proposeSQL), s.For(edgeSQL) }
+func (n Names) Looks(s Source) (propose, edge string) {
+	return s.For(cmp.Or(n.Lanes.Propose, proposeSQL)), s.For(edgeSQL)
+}
 
 // walkSQL lists the next lanes behind one, and whether they are free.
 const walkSQL = `
@@ -75,7 +78,7 @@ func (n Names) ClaimLanes(ctx context.Context, tx bun.IDB, d LaneDialect, r Clai
 		return Claim{}, fmt.Errorf("quotas: %w", err)
 	}
 	allowed := quotas.cut(found, &news)
-	picks := r.fit(allowed)
+	picks := rated.fit(allowed)
 	if len(picks) < len(allowed) {
 		c.Cut, news.Left = true, true
 	}
@@ -114,9 +117,10 @@ func (n Names) findRuns(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimR
 		return nil, news, err
 	}
 	lanes := slices.Clone(l.Sticky[:min(len(l.Sticky), r.Limit)])
-	// What shares among keys gives each its turn, however many messages those in front have.
-	turns := l.PerKey > 0
-	if l.Walk || (turns || len(near)*10 < r.Limit) && (news.Full || l.Hint > 0) {
+	// What shares among keys gives each its turn, however many messages those in front have, and
+	// however few there is room for.
+	turns, elsewhere := l.PerKey > 0, news.Full || l.Hint > 0
+	if l.Walk || turns && (elsewhere || len(near) > r.Limit) || elsewhere && len(near)*10 < r.Limit {
 		walked, err := walkOn(ctx, tx, d, r, &news)
 		if err != nil {
 			return nil, news, err
@@ -189,7 +193,7 @@ type met struct {
 // messages are theirs.
 func (n Names) propose(ctx context.Context, d LaneDialect, r ClaimRequest, news *LaneNews) (near []met, free int, err error) {
 	l, most := r.Lanes, r.most()
-	propose, edge := l.Looks()
+	propose, edge := n.Looks(l.Source)
 	seen := slices.Concat([]any{l.Name, l.Hint}, l.loose(n), []any{l.Name, look * most})
 	if err = d.Run(ctx, propose, slices.Concat(seen, l.busy(n), []any{n.NameList(l.Names)}, l.unspent(), []any{most})...).Scan(ctx, &near); err != nil {
 		return nil, 0, err

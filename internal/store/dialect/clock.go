@@ -23,6 +23,14 @@ func fixedClock(ctx context.Context) (time.Time, bool) {
 	return time.Time{}, false
 }
 
+// Clock is the time on the clock of this process, or the fixed instant of a test kit.
+func Clock(ctx context.Context) time.Time {
+	if t, ok := fixedClock(ctx); ok {
+		return t
+	}
+	return time.Now()
+}
+
 // HasFixedClock tells whether statements take their time from a test kit.
 func HasFixedClock(ctx context.Context) bool {
 	_, ok := fixedClock(ctx)

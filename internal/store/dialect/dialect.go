@@ -42,6 +42,14 @@ type Dialect interface {
 	// in which producers lock them, and returns what they were.
 	Supersede(ctx context.Context, tx bun.IDB, keys []PendingKey) ([]Superseded, error)
 
+	// Messages of other services.
+
+	// Receive remembers hashes, in hex, sorted and each once, and returns those that were not
+	// remembered yet. One that somebody else is writing is waited for.
+	Receive(ctx context.Context, tx bun.IDB, receiver string, hashes []string) (added []string, err error)
+	// Forget forgets hashes of before that instant, the oldest first, and returns how many.
+	Forget(ctx context.Context, db bun.IDB, receiver, before string, limit int) (int, error)
+
 	// Claims.
 
 	// Claim is store.Store.Claim, but for what its Stuck says.
@@ -108,6 +116,8 @@ type Dialect interface {
 
 // Direct is what callers of the store are given as the database has it.
 type Direct interface {
+	// Server tells which server this is, in statements that others understand, too.
+	Server(ctx context.Context, db bun.IDB) (Server, error)
 	// Check reports settings of the live database under which the library cannot keep its
 	// promises, and what the processor needs to know of the others.
 	Check(ctx context.Context, db bun.IDB) (Settings, error)

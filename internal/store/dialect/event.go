@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -32,6 +33,10 @@ func (m *Message) Deliver(to *bus.Message) {
 	if text, ok := to.Headers[UniqueForHeader]; ok {
 		to.UniqueFor, _ = time.ParseDuration(text) //nolint:errcheck // a person may have edited it
 		delete(to.Headers, UniqueForHeader)
+	}
+	if key, ok := to.Headers[KeyHeader]; ok {
+		to.OrderKey = cmp.Or(to.OrderKey, key)
+		delete(to.Headers, KeyHeader)
 	}
 	if m.Event == nil {
 		return
@@ -79,6 +84,9 @@ const (
 
 	// UniqueForHeader has for how long the insert id stays taken, as a Go duration.
 	UniqueForHeader = "asyncmonolith-unique-for"
+
+	// KeyHeader has the key of a message for consumers that pass it on, and do not go by it.
+	KeyHeader = "asyncmonolith-key"
 
 	// ConsumersHeader lists at times for which consumers a message was written, one in a line.
 	ConsumersHeader = "asyncmonolith-consumers"

@@ -82,6 +82,7 @@ type LaneTraits struct {
 	Plan    string // begins a statement, to leave the planner no choice
 	ByKey   string // behind a table: look for rows by its primary key only
 	Nothing string // begins FROM with a row of nothing
+	Propose string // in place of proposeSQL
 }
 
 // NewNames quotes names with the mark of the dialect.
@@ -97,7 +98,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		"{gates}", quote("message_gates"), "{lanes}", quote(w.Lanes.Table), "{ranks}", quote("message_ranks"),
 		"{keys}", quote(w.Keys), "{messages}", quote("consumer_messages"), "{due}", quote("consumer_messages_due"),
 		"{crashed}", quote("consumer_messages_crashed"), "{claims}", quote("message_claims"), "{poisoned}", quote("poisoned_messages"),
-		"{paused}", quote("paused_consumers"), "{recent}", quote("recent_insert_ids"), "{slots}", quote("message_slots"), "{rates}", quote("message_rates"), "{key rates}", quote(w.KeyRates), "{stops}", quote("message_stops"), "{breakers}", quote("message_breakers"), "{schedules}", quote("scheduled_messages"), "{migrations}", quote("asyncmonolith_migrations"),
+		"{paused}", quote("paused_consumers"), "{inbox}", quote("inbox_messages"), "{recent}", quote("recent_insert_ids"), "{slots}", quote("message_slots"), "{rates}", quote("message_rates"), "{key rates}", quote(w.KeyRates), "{stops}", quote("message_stops"), "{breakers}", quote("message_breakers"), "{schedules}", quote("scheduled_messages"), "{migrations}", quote("asyncmonolith_migrations"),
 		"{prefix}", t.Prefix, "{events}", quote("events"), "{streams}", quote("event_streams"), "{head}", quote("event_head"),
 		"{subscriptions}", quote("event_subscriptions"), "{projections}", quote("event_projections"),
 		"{parked}", quote("event_parked"), "{snapshots}", quote("event_snapshots"),

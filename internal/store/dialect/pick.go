@@ -56,9 +56,7 @@ func (r ClaimRequest) Trim(picks []Pick) (Claim, []Pick) {
 			c.Cut, c.Dropped = true, firstOf(picks[i:], n)
 			return c, picks[:i]
 		}
-		if c.Found[p.Want]++; p.Priority > 0 { // it need not be the first that is due
-			continue
-		}
+		c.Found[p.Want]++ // one with a priority may be far ahead; what is dropped for it tells where to go on
 		at := Position{At: p.AvailableAfter.Time, ID: p.ID}
 		if c.Last[p.Want].Before(at) {
 			c.Last[p.Want] = at

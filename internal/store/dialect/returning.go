@@ -203,3 +203,11 @@ func (r *Returning) Stats(ctx context.Context, db bun.IDB, consumers []string) (
 	err = r.Query(ctx, db, statement, names, MostCounted, MostCounted, MostCounted, MostCounted, MostCounted, MostCounted).Scan(ctx, &rows)
 	return rows, err
 }
+
+const forgetReceived = `DELETE FROM {inbox} WHERE receiver = ? AND hash IN (
+  SELECT i.hash FROM {inbox} i WHERE i.receiver = ? AND i.received_at < ? ORDER BY i.received_at LIMIT ? {lock free})`
+
+// Forget is part of [Dialect].
+func (r *Returning) Forget(ctx context.Context, db bun.IDB, receiver, before string, limit int) (int, error) {
+	return Affected(r.Query(ctx, db, forgetReceived, receiver, receiver, bun.Safe(before), limit).Exec(ctx))
+}

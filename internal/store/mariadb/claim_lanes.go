@@ -21,7 +21,7 @@ func laneTraits() dialect.LaneTraits {
 		ByLane: `{lanes}`,
 		Crashed: `(SELECT b.*, l.lane, l.rank, l.order_key
     FROM {messages} b FORCE INDEX ({prefix}consumer_messages_due) STRAIGHT_JOIN {lanes} l FORCE INDEX (PRIMARY) ON l.id = b.id)`,
-		Plan: planSQL, ByKey: ` FORCE INDEX (PRIMARY)`, Nothing: ` FROM DUAL`,
+		Plan: planSQL, ByKey: ` FORCE INDEX (PRIMARY)`, Nothing: ` FROM DUAL`, Propose: proposeSQL,
 	}
 }
 
@@ -29,7 +29,7 @@ func laneTraits() dialect.LaneTraits {
 // or all that are parked, to find out about one.
 const planSQL = `/*M! SET STATEMENT optimizer_switch='derived_merge=on,materialization=on,in_to_exists=off,exists_to_in=off' FOR */ `
 
-// proposeSQL is that of [dialect.Source.Looks], and reads only those messages whose lane is free.
+// proposeSQL is that of package dialect, and reads only those messages whose lane is free.
 const proposeSQL = planSQL + `
 SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
   SELECT f.lane, f.rank FROM (
@@ -78,9 +78,6 @@ type laneTx struct {
 }
 
 func (m laneTx) Run(ctx context.Context, statement string, args ...any) *bun.RawQuery {
-	if propose, _ := (dialect.Source{}).Looks(); statement == propose {
-		statement = proposeSQL
-	}
 	return m.Query(ctx, m.tx, statement, args...)
 }
 

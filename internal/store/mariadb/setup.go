@@ -107,7 +107,7 @@ func settingMistakes(set map[string]string) (mistakes []error) {
 		}
 	}
 	has := func(variable, value string) bool { return strings.Contains(strings.ToUpper(set[variable]), value) }
-	mistake(!knows(set["version"]), "version %s: MariaDB 10.6 or newer is needed, for SKIP LOCKED and JSON_TABLE (or MySQL 8, which is untested)", set["version"])
+	mistake(!knows(set["version"]), "version %s: MariaDB 10.6 or newer is needed, for SKIP LOCKED and JSON_TABLE (or MySQL 8)", set["version"])
 	mistake(has("sql_mode", noBackslashes), errBackslashes)
 	mistake(!has("sql_mode", "STRICT_TRANS_TABLES") && !has("sql_mode", "STRICT_ALL_TABLES"),
 		"sql_mode %q: STRICT_TRANS_TABLES is needed, or text that does not fit is cut in silence", set["sql_mode"])

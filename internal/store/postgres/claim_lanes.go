@@ -26,7 +26,7 @@ INSERT INTO {claims} (owner, solo, claimed_at, leased_until, consumer_type, mess
 VALUES (?::text, ?::boolean, {now}, {now} + ?::bigint * interval '1 microsecond', ?::text, ?::bigint[], ?::bigint[]) RETURNING id`
 
 func (p *database) claimLanes(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
-	propose, edge := r.Lanes.Looks()
+	propose, edge := p.Looks(r.Lanes.Source)
 	heads, _ := p.headsOf(r.Lanes)
 	statements := []*fixed{p.laneStatement(propose), p.laneStatement(edge), p.laneStatement(heads), p.recordLanes}
 	err = p.on(ctx, db, statements, func(s session) error {

@@ -9,13 +9,26 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
 //go:embed migrations
 var migrations embed.FS // immutable
 
-func (p *database) Migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error {
+// Migrating begins anew when it has lost a deadlock: programs that are at work on the tables lock
+// them in an order of their own.
+func (p *database) Migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) (err error) {
+	const tries = 10
+	for range tries {
+		if err = p.migrating(ctx, db, fn); !dberr.IsConflict(err) {
+			break
+		}
+	}
+	return err
+}
+
+func (p *database) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error {
 	return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error {
 		if _, err := tx.NewRaw(`SELECT pg_advisory_xact_lock(?)`, p.advisoryKey()).Exec(ctx); err != nil {
 			return fmt.Errorf("lock: %w", err)

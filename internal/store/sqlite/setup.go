@@ -50,6 +50,11 @@ func (s *database) migrateOnce(ctx context.Context, db *bun.DB, fn func(tx bun.I
 	})
 }
 
+// Server need not ask: there is no protocol that others could speak.
+func (s *database) Server(context.Context, bun.IDB) (dialect.Server, error) {
+	return dialect.Server{}, nil
+}
+
 // Check reads settings back, since SQLite ignores a misspelt pragma in silence.
 func (s *database) Check(ctx context.Context, db bun.IDB) (dialect.Settings, error) {
 	var journal string

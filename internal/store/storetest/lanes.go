@@ -22,6 +22,7 @@ func laneCases() []testCase {
 		{"many keys come a little each, few come half by half", laneShares},
 		{"a claim walks on where those in front cannot run", laneWalk},
 		{"crashed messages with keys are claimed by themselves", laneCrashes},
+		{"of many keys no more are claimed than the consumer's rate allows", laneRate},
 		{"messages with keys are counted", laneStats},
 		{"nobody but who claims waits for a gate", laneGate},
 		{"who removes others leaves messages with keys alone", laneRemovals},

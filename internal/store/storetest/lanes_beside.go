@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -99,4 +100,20 @@ func laneRemovals(k *kit) {
 	})
 	k.must("end the transaction", err)
 	equal(k, "messages left", k.messages(), nil)
+}
+
+// laneRate has more keys than the rate allows messages.
+func laneRate(k *kit) {
+	for key := range 5 {
+		k.insert(k.ofKey("c", fmt.Sprint(key), 0))
+	}
+	r := ofLanes("o", 5, store.Lanes{Source: source("c")})
+	r.Rate = &store.Rate{Name: "c", N: 1, Per: time.Minute, Burst: 2}
+	for _, want := range []int{2, 0} {
+		c := k.claim(r)
+		equal(k, "messages", len(c.Messages), want)
+		if c.Wait != time.Minute {
+			k.Errorf("wait: got %s, want 1m", c.Wait)
+		}
+	}
 }

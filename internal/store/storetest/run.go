@@ -78,9 +78,11 @@ func areas() []area {
 		{name: "unregistered", cases: unregisteredCases()},
 		{name: "pause", cases: pauseCases()},
 		{name: "pending", cases: pendingCases()},
+		{name: "inbox", cases: inboxCases()},
 		{name: "clock", cases: clockCases()},
 		{name: "streams", cases: streamCases(), events: true},
 		{name: "log", cases: logCases(), events: true},
 		{name: "subscriptions", cases: subscriptionCases(), events: true},
+		{name: "leases of subscriptions", cases: leaseSubscriptionCases(), events: true},
 	}
 }

@@ -22,4 +22,6 @@ SELECT parks FROM `app_message_gates` WHERE 1 = 0;
 
 SELECT open_until FROM `app_message_breakers` WHERE 1 = 0;
 
+SELECT received_at FROM `app_inbox_messages` WHERE 1 = 0;
+
 SELECT order_key FROM `app_message_lanes` WHERE 1 = 0;

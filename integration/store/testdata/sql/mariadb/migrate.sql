@@ -1,3 +1,5 @@
+SELECT version();
+
 SELECT @@sql_mode;
 
 SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0;
@@ -21,6 +23,8 @@ SELECT outcome FROM `app_message_stops` WHERE 1 = 0;
 SELECT parks FROM `app_message_gates` WHERE 1 = 0;
 
 SELECT open_until FROM `app_message_breakers` WHERE 1 = 0;
+
+SELECT received_at FROM `app_inbox_messages` WHERE 1 = 0;
 
 SELECT order_key FROM `app_message_lanes` WHERE 1 = 0;
 
@@ -220,6 +224,19 @@ CREATE TABLE IF NOT EXISTS `app_message_gates` (
 INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
 VALUES (9, CURRENT_TIMESTAMP);
 
+-- Which records of a broker each receiver has taken over, for as long as they might be delivered
+-- again. A hash stands for the record's source and id. Every statement can be run again.
+CREATE TABLE IF NOT EXISTS `app_inbox_messages` (
+  receiver    VARCHAR(255) NOT NULL,
+  hash        BINARY(16) NOT NULL,
+  received_at BIGINT NOT NULL,
+  PRIMARY KEY (receiver, hash),
+  KEY app_inbox_messages_received (receiver, received_at)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
+
+INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
+VALUES (11, CURRENT_TIMESTAMP);
+
 DO RELEASE_LOCK(CONCAT('asyncmonolith.', MD5(DATABASE())));
 
 SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0;
@@ -243,5 +260,7 @@ SELECT outcome FROM `app_message_stops` WHERE 1 = 0;
 SELECT parks FROM `app_message_gates` WHERE 1 = 0;
 
 SELECT open_until FROM `app_message_breakers` WHERE 1 = 0;
+
+SELECT received_at FROM `app_inbox_messages` WHERE 1 = 0;
 
 SELECT order_key FROM `app_message_lanes` WHERE 1 = 0;

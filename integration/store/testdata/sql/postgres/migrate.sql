@@ -1,3 +1,8 @@
+SELECT version();
+
+SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  WHERE n.nspname = 'sys' AND c.relname = 'iam_pg_role_mappings' OR n.nspname = 'spanner_sys' OR n.nspname = 'pg_catalog' AND c.relname = 'pg_dist_partition';
+
 SELECT current_setting('standard_conforming_strings');
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
@@ -19,6 +24,8 @@ SELECT outcome FROM "app_message_stops" WHERE 1 = 0;
 SELECT parks FROM "app_message_gates" WHERE 1 = 0;
 
 SELECT open_until FROM "app_message_breakers" WHERE 1 = 0;
+
+SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0;
 
 SELECT lane FROM "app_message_key_rates" WHERE 1 = 0;
 
@@ -352,6 +359,31 @@ CREATE INDEX "app_message_key_rates_used" ON "app_message_key_rates" (name, used
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (10, CURRENT_TIMESTAMP);
 
+-- Which records of a broker each receiver has taken over, for as long as they might be delivered
+-- again. A hash stands for the record's source and id.
+CREATE TABLE "app_inbox_messages" (
+  receiver    text NOT NULL,
+  hash        bytea NOT NULL,
+  received_at timestamptz NOT NULL,
+  PRIMARY KEY (receiver, hash)
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX "app_inbox_messages_received" ON "app_inbox_messages" (receiver, received_at);
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (11, CURRENT_TIMESTAMP);
+
+-- Who reads a shard of the log without an open transaction, until when, and by which mark the broker
+-- knows the last record that left; -1 says that the position counts, whatever the broker has.
+ALTER TABLE "app_event_subscriptions" ADD COLUMN owner text NOT NULL DEFAULT '';
+
+ALTER TABLE "app_event_subscriptions" ADD COLUMN leased_until timestamptz;
+
+ALTER TABLE "app_event_subscriptions" ADD COLUMN mark bigint NOT NULL DEFAULT 0;
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (12, CURRENT_TIMESTAMP);
+
 COMMIT;
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
@@ -373,5 +405,7 @@ SELECT outcome FROM "app_message_stops" WHERE 1 = 0;
 SELECT parks FROM "app_message_gates" WHERE 1 = 0;
 
 SELECT open_until FROM "app_message_breakers" WHERE 1 = 0;
+
+SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0;
 
 SELECT lane FROM "app_message_key_rates" WHERE 1 = 0;

@@ -20,4 +20,6 @@ SELECT parks FROM "app_message_gates" WHERE 1 = 0;
 
 SELECT open_until FROM "app_message_breakers" WHERE 1 = 0;
 
+SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0;
+
 SELECT lane FROM "app_message_key_rates" WHERE 1 = 0;

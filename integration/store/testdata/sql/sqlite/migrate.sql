@@ -18,6 +18,8 @@ SELECT parks FROM "app_message_gates" WHERE 1 = 0;
 
 SELECT open_until FROM "app_message_breakers" WHERE 1 = 0;
 
+SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0;
+
 SELECT lane FROM "app_message_key_rates" WHERE 1 = 0;
 
 CREATE TABLE IF NOT EXISTS "app_asyncmonolith_migrations" (version INTEGER PRIMARY KEY, applied_at TEXT NOT NULL);
@@ -338,6 +340,31 @@ CREATE INDEX "app_message_key_rates_used" ON "app_message_key_rates" (name, used
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (10, CURRENT_TIMESTAMP);
 
+-- Which records of a broker each receiver has taken over, for as long as they might be delivered
+-- again. A hash stands for the record's source and id.
+CREATE TABLE "app_inbox_messages" (
+  receiver    TEXT NOT NULL,
+  hash        BLOB NOT NULL,
+  received_at INTEGER NOT NULL,
+  PRIMARY KEY (receiver, hash)
+) WITHOUT ROWID;
+
+CREATE INDEX "app_inbox_messages_received" ON "app_inbox_messages" (receiver, received_at);
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (11, CURRENT_TIMESTAMP);
+
+-- Who reads a shard of the log without an open transaction, until when, and by which mark the broker
+-- knows the last record that left; -1 says that the position counts, whatever the broker has.
+ALTER TABLE "app_event_subscriptions" ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+
+ALTER TABLE "app_event_subscriptions" ADD COLUMN leased_until INTEGER;
+
+ALTER TABLE "app_event_subscriptions" ADD COLUMN mark INTEGER NOT NULL DEFAULT 0;
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (12, CURRENT_TIMESTAMP);
+
 COMMIT;
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
@@ -359,5 +386,7 @@ SELECT outcome FROM "app_message_stops" WHERE 1 = 0;
 SELECT parks FROM "app_message_gates" WHERE 1 = 0;
 
 SELECT open_until FROM "app_message_breakers" WHERE 1 = 0;
+
+SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0;
 
 SELECT lane FROM "app_message_key_rates" WHERE 1 = 0;

@@ -1,0 +1,75 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// inboxRows is how many hashes a statement has.
+const inboxRows = 1000
+
+// Receive remembers hashes of a receiver, in hex, and returns those that were not remembered
+// yet, in the caller's transaction. They are written in their order, so that no two callers
+// can deadlock.
+func (s *Store) Receive(ctx context.Context, tx bun.Tx, receiver string, hashes []string) (added map[string]bool, err error) {
+	added = make(map[string]bool, len(hashes))
+	sorted := slices.Compact(slices.Sorted(slices.Values(hashes)))
+	for part := range slices.Chunk(sorted, inboxRows) {
+		written, err := s.dialect.Receive(ctx, tx, receiver, part)
+		if err != nil {
+			return nil, fmt.Errorf("inbox: %w", err)
+		}
+		for _, hash := range written {
+			added[hash] = true
+		}
+	}
+	return added, nil
+}
+
+// Forget forgets at most limit hashes that a receiver has remembered for longer than age, by
+// the database's clock, and returns how many.
+func (s *Store) Forget(ctx context.Context, db bun.IDB, receiver string, age time.Duration, limit int) (int, error) {
+	return retried(ctx, db, func(db bun.IDB) (int, error) {
+		return s.dialect.Forget(ctx, db, receiver, s.names.After(ctx, -age), limit)
+	})
+}
+
+// Inbox is what a receiver remembers.
+type Inbox struct {
+	Hashes int            `bun:"hashes"` // counted up to a bound
+	Oldest dialect.Moment `bun:"oldest"` // zero if there is none
+	Now    dialect.Moment `bun:"now"`
+}
+
+const readInbox = `SELECT (SELECT count(*) FROM (SELECT 1 FROM {inbox} WHERE receiver = ? LIMIT ?) i) AS hashes,
+(SELECT MIN(received_at) FROM {inbox} WHERE receiver = ?) AS oldest, {now} AS now`
+
+// Inbox looks at what a receiver remembers, and counts up to limit.
+func (s *Store) Inbox(ctx context.Context, db bun.IDB, receiver string, limit int) (Inbox, error) {
+	return read[Inbox](ctx, s, db, readInbox, receiver, limit, receiver)
+}
+
+// countWaiting counts messages without a key, and those with one, each by its index.
+const countWaiting = `SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type = ?
+  UNION ALL SELECT 1 FROM {by lane} m WHERE m.consumer_type = ? AND m.lane IS NOT NULL LIMIT ?) w`
+
+// Waiting counts messages that wait for consumers of these names, up to limit.
+func (s *Store) Waiting(ctx context.Context, db bun.IDB, consumers []string, limit int) (n int, err error) {
+	for _, consumer := range consumers {
+		if n >= limit {
+			break
+		}
+		more, err := read[int](ctx, s, db, countWaiting, consumer, consumer, limit-n)
+		if err != nil {
+			return 0, fmt.Errorf("count what waits: %w", err)
+		}
+		n += more
+	}
+	return n, nil
+}

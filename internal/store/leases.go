@@ -1,0 +1,56 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// Rewound is the mark of a shard whose position counts, whatever the broker has.
+const Rewound int64 = -1
+
+const leaseSubscription = `UPDATE {subscriptions} SET owner = ?, leased_until = ?
+WHERE name = ? AND version = ? AND shard = ? AND status = ? AND next_at <= {now} AND (owner = ? OR leased_until IS NULL OR leased_until <= {now})
+RETURNING name, version, shard, shards, position, status, attempts, mark, {last} AS head`
+
+// LeaseSubscription gives a shard to an owner for a while, or for a while more, without a
+// transaction that stays open. False means that somebody else has it, or that it is not to run
+// now. What is read afterwards has all events up to its Head.
+func (s *Store) LeaseSubscription(ctx context.Context, db bun.IDB, sub Subscription, owner string, lease time.Duration) (leased Subscription, ok bool, err error) {
+	err = retry(ctx, db, func(db bun.IDB) error {
+		var rows []Subscription
+		err := s.names.Query(ctx, db, leaseSubscription, owner, bun.Safe(s.names.After(ctx, lease)), sub.Name, sub.Version, sub.Shard, Running, owner).Scan(ctx, &rows)
+		if ok = len(rows) > 0; ok {
+			leased = rows[0]
+		}
+		return err
+	})
+	if err != nil {
+		return Subscription{}, false, fmt.Errorf("lease subscription: %w", err)
+	}
+	return leased, ok, nil
+}
+
+const moveLeased = `UPDATE {subscriptions} SET position = ?, mark = ?, attempts = 0, last_error = NULL, moved_at = {now}
+WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ? AND owner = ?`
+
+// MoveLeased moves a shard from where its owner has read it to another position, and notes the
+// mark of its last record. False means that it is somebody else's by now, or somewhere else.
+func (s *Store) MoveLeased(ctx context.Context, db bun.IDB, sub Subscription, owner string, to, mark int64) (moved bool, err error) {
+	return retried(ctx, db, func(db bun.IDB) (bool, error) {
+		return dialect.AffectedOne(s.names.Query(ctx, db, moveLeased, to, mark, sub.Name, sub.Version, sub.Shard, sub.Position, Running, owner).Exec(ctx))
+	})
+}
+
+// ReturnLease lets others have a shard at once.
+func (s *Store) ReturnLease(ctx context.Context, db bun.IDB, sub Subscription, owner string) error {
+	return retry(ctx, db, func(db bun.IDB) error {
+		_, err := s.names.Query(ctx, db, `UPDATE {subscriptions} SET owner = '', leased_until = NULL WHERE name = ? AND version = ? AND shard = ? AND owner = ?`,
+			sub.Name, sub.Version, sub.Shard, owner).Exec(ctx)
+		return err
+	})
+}

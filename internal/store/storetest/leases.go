@@ -1,0 +1,103 @@
+package storetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+func leaseSubscriptionCases() []testCase {
+	return []testCase{
+		{"a shard is leased to one, for a while", leaseShard},
+		{"a shard is moved by its owner, from where that has read", moveLeasedShard},
+		{"a shard that waits, or is halted, is leased to nobody", leaseNothing},
+		{"a shard that is rewound has a mark that says so", rewindLeased},
+	}
+}
+
+// leased tells whether an owner gets the first shard of the reader p, and what it is told.
+func (k *kit) leased(owner string) (store.Subscription, bool) {
+	k.Helper()
+	sub, ok, err := k.store.LeaseSubscription(k.ctx, k.db, reader(1), owner, time.Minute)
+	k.must("lease", err)
+	return sub, ok
+}
+
+func leaseShard(k *kit) {
+	k.subscribe(reader(2))
+	k.record(k.event("a-1", 1), k.event("a-1", 2))
+	k.number(10)
+	sub, ok := k.leased("one")
+	equal(k, "leased", ok, true)
+	equal(k, "head", sub.Head, 2)
+	equal(k, "position, shards and mark", []int64{sub.Position, int64(sub.Shards), sub.Mark}, []int64{0, 2, 0})
+	_, ok = k.leased("one")
+	equal(k, "leased again", ok, true)
+	_, ok = k.leased("two")
+	equal(k, "by another", ok, false)
+	k.pass(time.Minute)
+	_, ok = k.leased("two")
+	equal(k, "by another when it is over", ok, true)
+	_, ok = k.leased("one")
+	equal(k, "by whoever had it", ok, false)
+	k.must("return", k.store.ReturnLease(k.ctx, k.db, reader(1), "one"))
+	_, ok = k.leased("one")
+	equal(k, "after it was returned by somebody else", ok, false)
+	k.must("return", k.store.ReturnLease(k.ctx, k.db, reader(1), "two"))
+	_, ok = k.leased("one")
+	equal(k, "after it was returned", ok, true)
+}
+
+func moveLeasedShard(k *kit) {
+	k.subscribe(reader(1))
+	move := func(what string, sub store.Subscription, owner string, to, mark int64, want bool) {
+		k.Helper()
+		moved, err := k.store.MoveLeased(k.ctx, k.db, sub, owner, to, mark)
+		k.must(what, err)
+		equal(k, what, moved, want)
+	}
+	sub, _ := k.leased("one")
+	move("moved", sub, "one", 5, 77, true)
+	move("moved from where it no longer is", sub, "one", 6, 78, false)
+	sub, _ = k.leased("one")
+	equal(k, "position and mark", []int64{sub.Position, sub.Mark}, []int64{5, 77})
+	k.pass(time.Minute)
+	k.leased("two")
+	move("moved by whoever had it", sub, "one", 6, 78, false)
+	move("moved by the other", sub, "two", 6, 78, true)
+}
+
+func leaseNothing(k *kit) {
+	k.subscribe(reader(1))
+	fail := func(f store.Failure) { k.Helper(); k.must("fail", k.store.FailSubscription(k.ctx, k.db, reader(1), f)) }
+	fail(store.Failure{Status: store.Running, Attempts: 1, Delay: time.Minute})
+	_, ok := k.leased("one")
+	equal(k, "while it waits", ok, false)
+	k.pass(time.Minute)
+	sub, ok := k.leased("one")
+	equal(k, "when it has waited", ok, true)
+	equal(k, "attempts", sub.Attempts, 1)
+	fail(store.Failure{Status: store.Halted, Attempts: 2})
+	_, ok = k.leased("one")
+	equal(k, "halted", ok, false)
+	moved, err := k.store.MoveLeased(k.ctx, k.db, sub, "one", 1, 1)
+	k.must("move", err)
+	equal(k, "moved while it is halted", moved, false)
+}
+
+func rewindLeased(k *kit) {
+	k.subscribe(reader(1))
+	sub, _ := k.leased("one")
+	_, err := k.store.MoveLeased(k.ctx, k.db, sub, "one", 5, 77)
+	k.must("move", err)
+	sub, _ = k.leased("one")
+	k.must("rewind", k.inTx(func(ctx context.Context, tx bun.Tx) error { return k.store.Rewind(ctx, tx, "p", 1) }))
+	moved, err := k.store.MoveLeased(k.ctx, k.db, sub, "one", 6, 78)
+	k.must("move", err)
+	equal(k, "moved from where it was before", moved, false)
+	sub, _ = k.leased("one")
+	equal(k, "position and mark", []int64{sub.Position, sub.Mark}, []int64{0, store.Rewound})
+}
