@@ -14,23 +14,29 @@ import (
 // ConsumeBatch makes a consumer that gets many payloads at once: as many as wait, up to
 // [BatchSize]. Each message keeps its own attempts, chain, span and outcome: the chains of
 // a batch meet at the one call of fn, and go on with what it returned. The order of the
-// payloads means nothing.
+// payloads means nothing, except that with [Ordered] those of one key are in theirs.
 //
 // A nil error means that all are done. A [BatchError] says which failed; any other error, one
 // that joins it with another among them, is everybody's. Who has failed, or has crashed a
 // process, comes alone the next time, so that one message cannot take the others down for ever.
+// With [Ordered] those behind it of its key come again as well, whatever was returned for them.
 //
 // The context ends with the first of its messages' contexts. [Current] gives the first
 // message, and [CurrentBatch] all of them.
 func ConsumeBatch[T Payload](name string, fn func(context.Context, []T) error, options ...ConsumerOption) Consumer {
 	c := consumerOf[T](name)
-	c.batch = func(ctx context.Context, codec Codec, batch []*Message) []error {
+	c.batch = func(ctx context.Context, codec Codec, batch []*Message, ordered bool) []error {
 		values, readable := make([]T, 0, len(batch)), make([]*Message, 0, len(batch))
 		errs := make([]error, len(batch))
+		var stuck []string // keys with a payload that does not fit
 		for i, m := range batch {
 			var value T
-			if errs[i] = decodeInto(codec, c.payloadType, m.Payload, &value); errs[i] == nil {
+			if ordered && slices.Contains(stuck, m.OrderKey) {
+				errs[i] = errBehind
+			} else if errs[i] = decodeInto(codec, c.payloadType, m.Payload, &value); errs[i] == nil {
 				values, readable = append(values, value), append(readable, m)
+			} else if m.OrderKey != "" {
+				stuck = append(stuck, m.OrderKey)
 			}
 		}
 		if len(values) == 0 {
@@ -40,6 +46,9 @@ func ConsumeBatch[T Payload](name string, fn func(context.Context, []T) error, o
 	}
 	return c.batched(fn == nil, options)
 }
+
+// errBehind gives back what comes behind a payload of its key that does not fit.
+var errBehind error = &Verdict{Outcome: Released, Err: errors.New("bus: the payload before it, of the same key, cannot be read")}
 
 // ConsumeRaw makes a consumer that takes messages as they are, of several payload types
 // under one name: for programs that pass messages on. fn gets many at once; see
@@ -57,8 +66,9 @@ func ConsumeRaw(name string, fn func(context.Context, []*Message) error, payload
 		c.payloadType = payloadType
 		options = append(options[:len(options):len(options)], PayloadAliases(payloadTypes[1:]...))
 	}
-	c.batch = func(ctx context.Context, _ Codec, batch []*Message) []error {
-		return spread(fn(withBatch(ctx, batch), batch), len(batch), make([]error, len(batch)))
+	c.batch = func(ctx context.Context, codec Codec, batch []*Message, _ bool) []error {
+		ctx = context.WithValue(withBatch(ctx, batch), codecKey{}, codec)
+		return spread(fn(ctx, batch), len(batch), make([]error, len(batch)))
 	}
 	c.decode = func(Codec, []byte) (any, error) { return nil, nil }
 	return c.batched(fn == nil, options)
@@ -72,7 +82,7 @@ func (c Consumer) batched(isNil bool, options []ConsumerOption) Consumer {
 			m = *current
 		}
 		m.Payload = payload
-		return c.batch(ctx, codec, []*Message{&m})[0]
+		return c.batch(ctx, codec, []*Message{&m}, false)[0]
 	}
 	c.config.BatchSize = 100
 	c.set(isNil, options)
@@ -172,6 +182,15 @@ type batchKey struct{}
 
 func withBatch(ctx context.Context, batch []*Message) context.Context {
 	return context.WithValue(WithMessage(ctx, batch[0]), batchKey{}, batch)
+}
+
+type codecKey struct{}
+
+// CurrentCodec returns the registry's codec to a consumer made by [ConsumeRaw], with which it
+// can read its messages, and nil elsewhere.
+func CurrentCodec(ctx context.Context) Codec {
+	codec, _ := ctx.Value(codecKey{}).(Codec)
+	return codec
 }
 
 // CurrentBatch returns the messages of the payloads that a consumer made by [ConsumeBatch]

@@ -77,3 +77,38 @@ func TestDeclaredConsumersGetMessagesAndAreNotRun(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingBehindAnUnreadablePayloadIsInTheCall, of its key: the others are, and all of them are
+// if the consumer has no order.
+func TestNothingBehindAnUnreadablePayloadIsInTheCall(t *testing.T) {
+	for want, options := range map[string][]bus.ConsumerOption{"a0 b2 5": {bus.Ordered(bus.ParkKey)}, "a0 b2 a3 a4 5": nil} {
+		var got []string
+		c := bus.ConsumeBatch("c", func(ctx context.Context, _ []orderPlaced) error {
+			for _, m := range bus.CurrentBatch(ctx) {
+				got = append(got, fmt.Sprint(m.OrderKey, m.Attempt))
+			}
+			return nil
+		}, options...)
+		batch := []*bus.Message{{OrderKey: "a"}, {OrderKey: "a"}, {OrderKey: "b"}, {OrderKey: "a"}, {OrderKey: "a"}, {}}
+		for i, m := range batch {
+			m.Attempt, m.Payload = i, []byte("{}") // the attempt tells which it is
+		}
+		batch[1].Payload = []byte("no")
+		errs := c.ConsumeBatch(t.Context(), bus.JSON{}, batch)
+		if strings.Join(got, " ") != want {
+			t.Errorf("got %v in the call, want %s", got, want)
+		}
+		if decode := (&bus.DecodeError{}); !errors.As(errs[1], &decode) {
+			t.Errorf("got %v for the unreadable one, want it to be said", errs[1])
+		}
+		behind := bus.Done
+		if options != nil {
+			behind = bus.Released
+		}
+		for i, outcome := range map[int]bus.Outcome{0: bus.Done, 2: bus.Done, 3: behind, 4: behind, 5: bus.Done} {
+			if got := bus.VerdictOf(errs[i]).Outcome; got != outcome {
+				t.Errorf("payload %d: got %v, want %v", i, got, outcome)
+			}
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -21,8 +22,8 @@ type Consumer struct {
 	declared    bool         // another program runs it
 	config      ConsumerConfig
 	consume     func(ctx context.Context, codec Codec, payload []byte) error
-	batch       func(ctx context.Context, codec Codec, batch []*Message) []error // nil if it takes one at a time
-	decode      func(codec Codec, payload []byte) (value any, err error)         // the value is nil if it takes messages as they are
+	batch       func(ctx context.Context, codec Codec, batch []*Message, ordered bool) []error // nil if it takes one at a time
+	decode      func(codec Codec, payload []byte) (value any, err error)                       // the value is nil if it takes messages as they are
 	mistakes    []error
 }
 
@@ -99,6 +100,9 @@ func (c Consumer) Name() string { return c.name }
 // Raw tells whether it takes messages as they are: it was made by [ConsumeRaw].
 func (c Consumer) Raw() bool { return c.goType == nil }
 
+// Forwards tells whether it passes messages on: see the function [Forwards].
+func (c Consumer) Forwards() bool { return c.config.Forwards }
+
 // PayloadType returns the stored name of the payload it consumes, the first of several.
 func (c Consumer) PayloadType() string { return c.payloadType }
 
@@ -116,7 +120,7 @@ func (c Consumer) Consume(ctx context.Context, codec Codec, payload []byte) erro
 // ConsumeBatch is [Consumer.Consume] for several messages, and returns what became of each.
 // It is for consumers whose configuration has a BatchSize.
 func (c Consumer) ConsumeBatch(ctx context.Context, codec Codec, batch []*Message) []error {
-	return c.batch(ctx, codec, batch)
+	return c.batch(ctx, codec, batch, c.Ordered())
 }
 
 // CheckPayload decodes payload without consuming it.
@@ -183,11 +187,14 @@ type ConsumerConfig struct {
 	BatchSize int
 	// BatchWait is how long a message waits for others while its batch is not full.
 	BatchWait time.Duration
+	// Forwards says that the consumer passes messages on to other programs: see [Forwards].
+	Forwards bool
 	// Aliases are former names of the consumer.
 	Aliases []string
 	// PayloadAliases are former names of the payload type.
 	PayloadAliases []string
 
+	renamed  map[string]string // present names of events, by former ones
 	values   map[any]any
 	mistakes []string // of the options
 }
@@ -204,10 +211,20 @@ func (c *ConsumerConfig) SetValue(key, value any) {
 	c.values[key] = value
 }
 
+// NewestName returns the present name of an event, given that or a former one which its
+// eventlog.Types have; any other payload type as it is.
+func (c *ConsumerConfig) NewestName(payloadType string) string {
+	return cmp.Or(c.renamed[payloadType], payloadType)
+}
+
+// Mistake has NewRegistry refuse the consumer, for an option of a package above bus that finds
+// something wrong. The text says what, and what is allowed.
+func (c *ConsumerConfig) Mistake(text string) { c.mistakes = append(c.mistakes, text) }
+
 func (c ConsumerConfig) clone() ConsumerConfig {
 	c.Aliases = slices.Clone(c.Aliases)
 	c.PayloadAliases = slices.Clone(c.PayloadAliases)
-	c.values = maps.Clone(c.values)
+	c.values, c.renamed = maps.Clone(c.values), maps.Clone(c.renamed)
 	return c
 }
 
@@ -291,6 +308,14 @@ func Aliases(names ...string) ConsumerOption {
 // stored under them are still consumed.
 func PayloadAliases(payloadTypes ...string) ConsumerOption {
 	return func(c *ConsumerConfig) { c.PayloadAliases = append(c.PayloadAliases, payloadTypes...) }
+}
+
+// Forwards is for consumers that pass messages on to other programs, as relay.Publish does, also
+// where they are declared: what else messages have goes with them. Their keys are stored for
+// such a consumer, too, which does not go by them, so that [Message.OrderKey] has them; and its
+// runs, however late, belong to the trace that created the message.
+func Forwards() ConsumerOption {
+	return func(c *ConsumerConfig) { c.Forwards = true }
 }
 
 // set keeps a value that is more than zero. An explicit zero is a mistake, since

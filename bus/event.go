@@ -63,6 +63,7 @@ func (r *Registry) adopt(c Consumer) (Consumer, error) {
 		own = own[:1] // its aliases are of the same type
 	}
 	c.config = c.config.clone()
+	c.config.renamed = make(map[string]string)
 	for _, payloadType := range own {
 		goType, ok := r.events.GoType(payloadType)
 		if ok && !c.Raw() && goType != c.goType {
@@ -71,6 +72,7 @@ func (r *Registry) adopt(c Consumer) (Consumer, error) {
 		for _, alias := range r.events.Aliases(payloadType) {
 			if ok && !slices.Contains(c.PayloadTypes(), alias) {
 				c.config.PayloadAliases = append(c.config.PayloadAliases, alias)
+				c.config.renamed[alias] = payloadType
 			}
 		}
 	}

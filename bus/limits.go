@@ -17,18 +17,27 @@ const (
 // 1000. Each call takes a lease in the database, which outlives a process that vanishes for as
 // long as its claims do.
 func Limit(n int) ConsumerOption {
-	return func(c *ConsumerConfig) { set(c, "Limit", &c.Limit, n) }
+	return func(c *ConsumerConfig) { setLimit(c, "Limit", "", n) }
 }
 
 // LimitShared is [Limit] for several consumers together: those that share its name, which
 // must agree on n.
 func LimitShared(name string, n int) ConsumerOption {
 	return func(c *ConsumerConfig) {
-		if c.LimitName = name; limits.CheckName(name) != nil {
+		if limits.CheckName(name) != nil {
 			c.mistakes = append(c.mistakes, fmt.Sprintf("LimitShared: the name %q %v", name, limits.CheckName(name)))
 		}
-		set(c, "Limit", &c.Limit, n)
+		setLimit(c, "LimitShared", name, n)
 	}
+}
+
+// setLimit gives the consumer a limit, unless it has one of another name.
+func setLimit(c *ConsumerConfig, option, name string, n int) {
+	if (c.Limit > 0 || c.LimitName != "") && c.LimitName != name {
+		c.mistakes = append(c.mistakes, option+": the consumer has another limit: one is allowed")
+	}
+	c.LimitName = name
+	set(c, option, &c.Limit, n)
 }
 
 // Rate bounds how many runs of the consumer start: n in each time per, in all processes
@@ -36,10 +45,19 @@ func LimitShared(name string, n int) ConsumerOption {
 // run. burst is 1 to n, per up to 24 h, and n up to a million a second.
 func Rate(n int, per time.Duration, burst int) ConsumerOption {
 	return func(c *ConsumerConfig) {
-		set(c, "Rate", &c.Rate, n)
-		set(c, "Rate: the time", &c.RatePer, per)
-		set(c, "Rate: the burst", &c.RateBurst, burst)
+		if setsRate(c, "Rate", n, per, burst) {
+			c.Rate, c.RatePer, c.RateBurst = n, per, burst
+		}
 	}
+}
+
+// setsRate tells whether a rate has all that is needed, and notes the mistake if not.
+func setsRate(c *ConsumerConfig, option string, n int, per time.Duration, burst int) bool {
+	ok := n > 0 && per > 0 && burst > 0
+	if !ok {
+		c.mistakes = append(c.mistakes, fmt.Sprintf("%s %d in %s, burst %d: n of 1 or more, a time of more than 0, and a burst of 1 to n are allowed", option, n, per, burst))
+	}
+	return ok
 }
 
 // validateLimits notes the mistakes of what bounds all processes together.

@@ -40,11 +40,14 @@ type Message struct {
 	// outbox.UniqueFor.
 	UniqueFor time.Duration
 	// OrderKey is what consumers go by that are [Ordered], or share among keys: see outbox.Key. An event has
-	// its stream. It is empty where none of the consumers goes by keys.
+	// its stream. It is empty where none of the consumers goes by keys, or [Forwards] them.
 	OrderKey string
 	// Priority has the message come before others of the same consumer: see [Priorities]. It
 	// is used on the produce side.
 	Priority Priority
+	// Only has the message written for those of its consumers that have one of these names, or
+	// had it formerly. Nil stands for all. It is used on the produce side.
+	Only []string
 	// Event is where the event that the message delivers stands in the event
 	// log. It is nil for a message that was produced, rather than appended.
 	Event *Event
@@ -59,6 +62,9 @@ type Message struct {
 	// Consumer is the name of the consumer, as registered today even when the
 	// row was written under an alias. It is empty on the produce side.
 	Consumer string
+	// StoredConsumer is the name under which the message is stored: Consumer, or an alias. It is
+	// empty on the produce side.
+	StoredConsumer string
 	// Config is the consumer's configuration with the processor's defaults
 	// filled in. It is shared: do not modify it. Nil on the produce side.
 	Config *ConsumerConfig

@@ -27,9 +27,9 @@ func Fair() ConsumerOption {
 // by itself is fair as well.
 func RatePerKey(n int, per time.Duration, burst int) ConsumerOption {
 	return func(c *ConsumerConfig) {
-		set(c, "RatePerKey", &c.KeyRate, n)
-		set(c, "RatePerKey: the time", &c.KeyRatePer, per)
-		set(c, "RatePerKey: the burst", &c.KeyRateBurst, burst)
+		if setsRate(c, "RatePerKey", n, per, burst) {
+			c.KeyRate, c.KeyRatePer, c.KeyRateBurst = n, per, burst
+		}
 	}
 }
 
@@ -54,10 +54,7 @@ func (c *Consumer) validateKeys() {
 	if option == "" {
 		return
 	}
-	switch {
-	case config.BatchSize > 0:
-		c.mistake("%s is for consumers of single messages", option)
-	case c.Prioritizes():
+	if c.Prioritizes() {
 		c.mistake("%s and Priorities do not go together", option)
 	}
 	switch {

@@ -173,13 +173,14 @@ func (p *FakeProducer) note(ctx context.Context, batch []*bus.Message) ([]outbox
 		if err := m.Check(limits.Payload); err != nil {
 			return nil, err
 		}
-		if p.Registry != nil && len(p.Registry.ConsumersOf(m.PayloadType)) == 0 {
+		if p.Registry == nil {
+			continue
+		}
+		if len(p.Registry.ConsumersOf(m.PayloadType)) == 0 {
 			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, bus.ErrNoConsumer)
 		}
-		if p.Registry != nil {
-			if err := p.Registry.Key(m); err != nil {
-				return nil, err
-			}
+		if err := p.Registry.Key(m); err != nil {
+			return nil, err
 		}
 	}
 	p.mu.Lock()

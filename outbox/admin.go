@@ -26,8 +26,9 @@ var ErrNotFound = errors.New("no such pending message")
 // former name (bus.Aliases, bus.PayloadAliases) is found by that name only.
 //
 // Given a transaction its methods work in it; given a *bun.DB or bun.Conn, those
-// that change something use transactions of their own. On MariaDB, Cancel,
-// Reschedule and RunNow refuse a transaction (bus.ErrBadOption). With the context of
+// that change something use transactions of their own. Cancel, Reschedule and RunNow refuse a
+// transaction (bus.ErrBadOption) on MariaDB, and on PostgreSQL for messages with keys: they
+// would hold up the consumers of these. On SQLite they accept one. With the context of
 // [Producer.RunInTx], or of a transactional consumer, those must be given that
 // transaction: see [ErrNotInTx]. All methods return [ErrSchema] when the tables
 // are missing or older, and the database's errors, wrapped.

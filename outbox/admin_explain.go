@@ -75,8 +75,8 @@ func (a *Admin) reason(m Pending, pausedAt, now time.Time) (State, string) {
 		return LeaseExpired, fmt.Sprintf("Owner %s claimed it at %s and has not renewed its lease, which ended %s ago. The next poll of a processor takes it back and counts a crash.",
 			c.Owner, instant(c.ClaimedAt), rounded(now.Sub(c.LeasedUntil)))
 	} else if c != nil {
-		return Leased, fmt.Sprintf("Owner %s claimed it at %s, in a batch of which %d are left, and holds it until %s unless it renews its lease. It runs there, or waits for a worker.",
-			c.Owner, instant(c.ClaimedAt), c.Messages, instant(c.LeasedUntil))
+		return Leased, fmt.Sprintf("Owner %s claimed it at %s%s, and holds it until %s unless it renews its lease. It runs there, or waits for a worker.",
+			c.Owner, instant(c.ClaimedAt), besides(c.Messages-1), instant(c.LeasedUntil))
 	}
 	consumer, registered := a.registry.Consumer(m.Consumer)
 	switch {
@@ -86,26 +86,26 @@ func (a *Admin) reason(m Pending, pausedAt, now time.Time) (State, string) {
 		return OtherPayload, fmt.Sprintf("Consumer %q takes %q here, not %q. It waits for a program whose consumer takes that, by name or by alias.",
 			m.Consumer, consumer.PayloadTypes(), m.PayloadType)
 	case !pausedAt.IsZero():
-		return Paused, fmt.Sprintf("Consumer %q is paused since %s.", m.Consumer, instant(pausedAt))
+		return Paused, fmt.Sprintf("Consumer %q has been paused since %s.", m.Consumer, instant(pausedAt))
 	case m.State == Delayed && m.Attempts > 0:
 		return Delayed, fmt.Sprintf("%d of its runs failed; it is due again in %s, at %s.", m.Attempts, rounded(m.AvailableAt.Sub(now)), instant(m.AvailableAt))
 	case m.State == Delayed:
 		return Delayed, fmt.Sprintf("It is due in %s, at %s.", rounded(m.AvailableAt.Sub(now)), instant(m.AvailableAt))
 	case m.Crashes == 1:
-		return Suspect, fmt.Sprintf("It is due since %s. Its last owner vanished while it held it, so a process runs at most %d like it at a time, and more and more while they survive.", instant(m.AvailableAt), fewSuspects)
+		return Suspect, fmt.Sprintf("It has been due since %s. Its last owner vanished while it held it, so a process runs at most %d like it at a time, and more and more while they survive.", instant(m.AvailableAt), fewSuspects)
 	case m.Crashes > 1:
-		return Suspect, fmt.Sprintf("It is due since %s. Its last %d owners vanished while they held it, so it runs alone among suspects, or beside others like it once many have survived that, in a process that has lived for a while and seen none vanish.", instant(m.AvailableAt), m.Crashes)
+		return Suspect, fmt.Sprintf("It has been due since %s. Its last %d owners vanished while they held it, so it runs alone among suspects, or beside others like it once many have survived that, in a process that has lived for a while and seen none vanish.", instant(m.AvailableAt), m.Crashes)
 	}
 	if by, late, ok := deadline(&bus.Message{Headers: m.Headers}); ok && now.After(by) {
 		return Late, fmt.Sprintf("It was to start by %s, %s ago. Whoever claims it has it %s.", instant(by), rounded(now.Sub(by)), late)
 	}
 	if gate, _ := gateOf(m.Consumer, consumer.Config()); gate != nil {
 		if since, reason, closed := gate.Closed(); closed {
-			return GateClosed, fmt.Sprintf("It is due since %s. The gate of consumer %q is closed in this process since %s: %s. One message at a time probes whether that is over.",
+			return GateClosed, fmt.Sprintf("It has been due since %s. The gate of consumer %q has been closed in this process since %s: %s. One message at a time probes whether that is over.",
 				instant(m.AvailableAt), m.Consumer, instant(since), errorlog.Text(reason))
 		}
 	}
-	return Ready, fmt.Sprintf("It is due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what they are at.", instant(m.AvailableAt), m.Consumer)
+	return Ready, fmt.Sprintf("It has been due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what they are at.", instant(m.AvailableAt), m.Consumer)
 }
 
 // explainBreaker says so where the breaker of the message's consumer is open.
@@ -119,7 +119,7 @@ func (a *Admin) explainBreaker(ctx context.Context, db bun.IDB, st *store.Store,
 		return err
 	}
 	e.Reason = BreakerOpen
-	e.Text = fmt.Sprintf("It is due since %s. The breaker of consumer %q is open since %s, since too many of its runs failed. From %s on one message probes whether that is over.",
+	e.Text = fmt.Sprintf("It has been due since %s. The breaker of consumer %q has been open since %s, because too many of its runs failed. From %s on one message probes whether that is over.",
 		instant(e.Message.AvailableAt), consumer.Name(), instant(rows[0].OpenedAt.Time), instant(rows[0].OpenUntil.Time))
 	return nil
 }
@@ -144,7 +144,7 @@ func (a *Admin) explainLimit(ctx context.Context, db bun.IDB, st *store.Store, e
 		return nil
 	}
 	e.Reason = AtLimit
-	e.Text = fmt.Sprintf("It is due since %s. Its consumer is at the limit %q of %d, which is taken by owner %s. It runs when one of them has a worker for it, or gives up its place.",
+	e.Text = fmt.Sprintf("It has been due since %s. Its consumer is at the limit %q of %d, which is taken by owner %s. It runs when one of them has a worker for it, or gives up its place.",
 		instant(e.Message.AvailableAt), name, limit, strings.Join(by, ", "))
 	return nil
 }
@@ -167,7 +167,7 @@ func (a *Admin) explainRate(ctx context.Context, db bun.IDB, st *store.Store, e 
 		}
 		if wait > 0 {
 			e.Reason = OverRate
-			e.Text = fmt.Sprintf("It is due since %s. %s starts %d in %s, in all processes together, and that is used up: the next may start in %s.",
+			e.Text = fmt.Sprintf("It has been due since %s. %s starts %d in %s, in all processes together, and that is used up: the next may start in %s.",
 				instant(e.Message.AvailableAt), of.who, rate.N, rate.Per, rounded(wait))
 		}
 	}
@@ -177,8 +177,31 @@ func (a *Admin) explainRate(ctx context.Context, db bun.IDB, st *store.Store, e 
 func explainPoisoned(row store.Poisoned) Explanation {
 	m := newPending(store.Pending{Message: row.Message})
 	m.State, m.Payload, m.Headers, m.Errors = "", nil, nil, nil
+	why := fmt.Sprintf("after %s and %s", counted(m.Attempts, "failed run", "s"), counted(m.Crashes, "crash", "es"))
+	if row.Reason == deadlinePassed {
+		why = "because its deadline had passed"
+	}
 	return Explanation{Reason: Poisoned, Message: m, PoisonedAt: row.PoisonedAt.Time,
-		Text: fmt.Sprintf("It was poisoned at %s, after %d failed runs and %d crashes. poison.Store shows why, and requeues it.", instant(row.PoisonedAt.Time), m.Attempts, m.Crashes)}
+		Text: fmt.Sprintf("It was poisoned at %s, %s. poison.Store shows why, and requeues it.", instant(row.PoisonedAt.Time), why)}
+}
+
+// besides tells of the other messages of a claim.
+func besides(others int) string {
+	switch {
+	case others <= 0:
+		return ""
+	case others == 1:
+		return ", together with 1 other that is not done yet"
+	}
+	return fmt.Sprintf(", together with %d others that are not done yet", others)
+}
+
+// counted is so many of something, with what its name ends in unless there is one.
+func counted(n int, name, plural string) string {
+	if n == 1 {
+		plural = ""
+	}
+	return fmt.Sprint(n, " ", name, plural)
 }
 
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }

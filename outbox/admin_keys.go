@@ -74,7 +74,7 @@ func (a *Admin) explainKey(ctx context.Context, db bun.IDB, st *store.Store, row
 	}
 	_, text := a.reason(newPending(first), first.PausedSince.Time, first.Now.Time)
 	e.Reason = Behind
-	e.Text = fmt.Sprintf("It waits behind message %d of key %q, of which is to say: %s", id, first.OrderKey, text)
+	e.Text = fmt.Sprintf("It waits behind message %d of key %q, about which: %s", id, first.OrderKey, text)
 	return nil
 }
 
@@ -85,7 +85,7 @@ func (a *Admin) explainShare(ctx context.Context, db bun.IDB, st *store.Store, c
 		return err
 	}
 	e.Reason = KeyLimit
-	e.Text = fmt.Sprintf("It is due since %s. %d messages of key %q are claimed, and consumer %q runs no more of a key at once, in all processes together.",
+	e.Text = fmt.Sprintf("It has been due since %s. %d messages of key %q are claimed, and consumer %q runs no more of a key at once, in all processes together.",
 		instant(e.Message.AvailableAt), held, row.OrderKey, consumer.Name())
 	return nil
 }

@@ -31,30 +31,24 @@ func ConsumeBatchTx[T bus.Payload](name string, fn func(ctx context.Context, tx 
 	return bus.ConsumeBatch(name, inTx, append(options[:len(options):len(options)], transactional)...)
 }
 
-// consume has a consumer of batches consume those that wait, and tells each its outcome.
-func (g *group) consume(waiting []*member) {
-	if !g.consumer().transactional {
-		if waiting = slices.DeleteFunc(waiting, g.tooLate); len(waiting) > 0 {
-			ctx, over := together(waiting)
-			defer over()
-			for i, err := range g.call(ctx, waiting) {
-				waiting[i].outcome <- err
-			}
-		}
-		return
+// consume has a consumer of batches consume those that wait.
+func (g *group) consume(waiting []*member) (rest []*member) {
+	switch {
+	case g.consumer().transactional && len(waiting) > 1:
+		return g.tryBatch(waiting)
+	case g.consumer().transactional:
+		g.oneByOne(waiting)
+	default:
+		ctx, over := together(waiting)
+		defer over()
+		answerEach(waiting, g.call(ctx, waiting))
 	}
-	for len(waiting) > 1 {
-		waiting = g.tryBatch(slices.DeleteFunc(waiting, g.tooLate))
-	}
-	g.oneByOne(waiting)
+	return nil
 }
 
 // tryBatch is a transaction for all members. It returns those that it told no outcome, since
 // others of them failed.
 func (g *group) tryBatch(members []*member) (rest []*member) {
-	if len(members) < 2 {
-		return members
-	}
 	own := g.worker.run.newConsumerTx(members[0].ctx)
 	defer own.end() // also when a query hook of the application panics
 	ids, err := own.begin(tasksOf(members))
@@ -62,7 +56,7 @@ func (g *group) tryBatch(members []*member) (rest []*member) {
 		g.unstarted(members, err)
 		return nil
 	}
-	held, others := split(members, ids)
+	held, others := g.split(members, ids)
 	defer func() { g.oneByOne(others) }() // which may just be locked
 	if len(held) == 0 {
 		own.rollback()
@@ -79,7 +73,7 @@ func (g *group) tryBatch(members []*member) (rest []*member) {
 		return nil
 	case blameless:
 		own.rollback()
-		others = append(others, held...)
+		others = append(held, others...)
 		return nil
 	case partlyFailed:
 		own.rollback()
@@ -93,7 +87,8 @@ func (g *group) tryBatch(members []*member) (rest []*member) {
 		return rest
 	}
 	if err := own.commit(tasksOf(held)); err != nil { // one of them may be to blame
-		others = append(others, held...)
+		repeat(held, err)
+		others = append(held, others...)
 		return nil
 	}
 	for _, m := range held {
@@ -125,7 +120,8 @@ func (t *consumerTx) judge(ctx context.Context, members []*member, errs []error)
 			return leftBehind
 		case i > 0 && identical(err, errs[i-1]):
 		default:
-			if _, ok := t.blame(ctx, err).(*fault); ok {
+			if f, ok := t.blame(ctx, err).(*fault); ok {
+				repeat(members, f)
 				return blameless
 			}
 		}
@@ -134,15 +130,25 @@ func (t *consumerTx) judge(ctx context.Context, members []*member, errs []error)
 	return found
 }
 
+// repeat tells those who are tried again that they have lost a conflict, if that is why.
+func repeat(members []*member, err error) {
+	if f, ok := err.(*fault); ok && f.of == conflict {
+		for _, m := range members {
+			m.ctx = txn.WithRepeat(m.ctx)
+		}
+	}
+}
+
 // identical tells whether two errors are one, as of a batch that has failed as a whole.
 func identical(a, b error) bool {
 	return a != nil && b != nil && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// split tells members that have one of the ids from the others.
-func split(members []*member, ids []int64) (with, without []*member) {
+// split tells members that have one of the ids from the others, and from those that come behind
+// one of these.
+func (g *group) split(members []*member, ids []int64) (with, without []*member) {
 	for _, m := range members {
-		if slices.Contains(ids, m.task.row.ID) {
+		if slices.Contains(ids, m.task.row.ID) && g.turns.come(m.task, with) {
 			with = append(with, m)
 		} else {
 			without = append(without, m)
@@ -181,14 +187,14 @@ func (g *group) call(ctx context.Context, members []*member) []error {
 	}
 	r, t := g.worker.run, members[0].task
 	err := r.begin(ctx, t, call{ctx: ctx, consumer: t.consumer, batch: batch, members: members, codec: r.registry.Codec()})
-	if each, ok := err.(outcomes); ok {
-		return besideStopped(members, each)
+	errs, ok := err.(outcomes)
+	if !ok {
+		errs = slices.Repeat([]error{err}, len(members))
 	}
-	// It was cancelled for one of them, and has not had its chance.
-	if cause := context.Cause(ctx); (cause == bus.ErrStopping || cause == bus.ErrLeaseLost) && bus.VerdictOf(err).Outcome == bus.Unclassified {
-		err = &bus.Verdict{Outcome: bus.Released, Err: err}
+	for i := range errs { // it may have been cancelled for one of them
+		errs[i] = withoutChance(ctx, errs[i])
 	}
-	return besideStopped(members, slices.Repeat([]error{err}, len(members)))
+	return g.turns.answers(members, besideStopped(members, errs))
 }
 
 // outcomes are the errors of a batch's messages.

@@ -139,6 +139,9 @@ func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool
 	if l := o.parts[0].lanes; l != nil {
 		l.of.failures = 0
 		l.claimed(o, c, now)
+		if l.of.settings.BatchWait > 0 && l.of.exhausted(now) {
+			d.work.Broadcast() // its batch does not wait for more
+		}
 		return false
 	}
 	i := 0 // among the wants of the request

@@ -51,6 +51,11 @@ type ProcessorConfig struct {
 	// LeaseDuration is how long a claim lasts without being renewed, and so how
 	// long messages of a vanished process wait. At least 1 s. Defaults to 30 s.
 	LeaseDuration time.Duration
+	// UntestedServer allows a server that speaks the protocol of PostgreSQL or MariaDB and that
+	// nobody has tried: YugabyteDB, MySQL, or one that is not known. READ COMMITTED must be
+	// effective there, which Run tries, and the registry must have no events. Servers on which
+	// nothing can run are refused all the same: see docs/deploying.md. Defaults to false.
+	UntestedServer bool
 	// StartTimeout is how long Run waits at its start for a database that does not
 	// answer. Defaults to 0, which means that it returns the error at once.
 	StartTimeout time.Duration

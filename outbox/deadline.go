@@ -17,7 +17,8 @@ import (
 // stays until it is claimed. To requeue a poisoned message lifts it. The deadline travels in
 // the header "asyncmonolith-deliver-by". A processor of a version without DeliverBy ignores it.
 //
-// t must lie in one of the years 1 to 9999 in UTC, and not before [AvailableAt].
+// t must lie in one of the years 1 to 9999 in UTC, and not before [AvailableAt], nor, on the
+// clock of this process, before the end of [Delay].
 func DeliverBy(t time.Time, late bus.Outcome) Option {
 	return func(m *bus.Message) error {
 		if late != bus.Discarded && late != bus.Poisoned {
@@ -29,6 +30,9 @@ func DeliverBy(t time.Time, late bus.Outcome) Option {
 		return Header(store.DeliverByHeader, t.UTC().Format(time.RFC3339Nano)+" "+late.String())(m)
 	}
 }
+
+// deadlinePassed is why a late message was poisoned.
+const deadlinePassed = "deadline passed"
 
 // deadline reads what DeliverBy has written. False means that there is none, or none that
 // can be read, since somebody has edited it.
@@ -42,13 +46,19 @@ func deadline(m *bus.Message) (by time.Time, late string, ok bool) {
 	return by, late, err == nil
 }
 
-// checkDeadline refuses one that cannot be kept.
-func checkDeadline(m *bus.Message) error {
-	if by, _, ok := deadline(m); ok && m.AvailableAt.After(by) {
-		return fmt.Errorf("payload %q: %w: available at %s, which is after it is to be delivered by, %s",
-			m.PayloadType, bus.ErrBadOption, m.AvailableAt.UTC().Format(time.RFC3339Nano), by.Format(time.RFC3339Nano))
+// checkDeadline refuses one that cannot be kept. What is debounced may be due before its delay
+// is over; a zero now stands for a time that is not known yet.
+func checkDeadline(m *bus.Message, now time.Time) error {
+	by, _, ok := deadline(m)
+	at := m.AvailableAt
+	if m.Delay > 0 && m.MaxPostponed == 0 {
+		at = now.Add(m.Delay)
 	}
-	return nil
+	if !ok || !at.After(by) {
+		return nil
+	}
+	return fmt.Errorf("payload %q: %w: available at %s, which is after it is to be delivered by, %s",
+		m.PayloadType, bus.ErrBadOption, at.UTC().Format(time.RFC3339Nano), by.Format(time.RFC3339Nano))
 }
 
 // tooLate is the verdict on a message that must not start any more, else nil.
@@ -63,7 +73,7 @@ func (r *run) tooLate(m *bus.Message) error {
 	}
 	err := fmt.Errorf("%w: it was to start by %s, %s ago", bus.ErrLate, by.Format(time.RFC3339Nano), rounded(now.Sub(by)))
 	if late == bus.Poisoned.String() {
-		return &bus.Verdict{Outcome: bus.Condemned, Reason: "deadline passed", Err: err}
+		return &bus.Verdict{Outcome: bus.Condemned, Reason: deadlinePassed, Err: err}
 	}
 	return bus.Discard(err)
 }

@@ -233,10 +233,13 @@ func (d *dispatcher) dequeueLocked(c *consumer) *task {
 // fillsLocked tells whether a batch still waits for more messages. If so, workers look
 // again when it has waited long enough.
 func (d *dispatcher) fillsLocked(c *consumer) bool {
-	if d.impatient || c.settings.BatchWait == 0 || len(c.queue) >= c.group || !c.queue[0].groupable() {
+	if d.impatient || c.settings.BatchWait == 0 || c.waiting >= c.group || !c.queue[0].groupable() {
 		return false
 	}
 	now := time.Now()
+	if c.exhausted(now) {
+		return false
+	}
 	until := c.queue[0].queuedAt.Add(c.settings.BatchWait)
 	if !now.Before(until) {
 		return false

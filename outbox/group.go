@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,6 +75,8 @@ type group struct {
 	over   chan struct{} // closed when nobody is waited for any more
 	err    error         // for those who are still waiting then
 	turns  turns         // of messages with keys
+	inside int           // chains that have not returned, or not begun
+	chains sync.WaitGroup
 }
 
 // member is one message at the innermost layer of its chain.
@@ -112,16 +115,53 @@ func (w *worker) runGroup(tasks []*task) {
 	w.current.Store(tasks[0])
 	defer w.current.Store(nil)
 	g := &group{worker: w, joined: make(chan *member, len(tasks)), left: make(chan *task, len(tasks)), over: make(chan struct{}), turns: newTurns(tasks)}
-	var chains sync.WaitGroup
-	defer chains.Wait()
+	defer g.chains.Wait()
 	for _, t := range tasks {
 		t.worker, t.group = w, g
-		chains.Go(func() {
-			defer func() { g.left <- t }()
-			w.run.runChain(t)
-		})
+		if g.inside++; g.turns.before(t) == nil {
+			g.start(t)
+		}
 	}
-	g.run(len(tasks))
+	g.run()
+}
+
+// start has the chain of a message begin.
+func (g *group) start(t *task) {
+	g.turns.start(t)
+	g.chains.Add(1)
+	g.worker.run.hands.do(func() {
+		defer g.chains.Done()
+		defer func() { g.left <- t }()
+		g.worker.run.runChain(t)
+	})
+}
+
+// startNext has the chain of the message begin that comes behind one that has arrived, or is
+// done.
+func (g *group) startNext(t *task) {
+	if next := g.turns.next(t); next != nil {
+		g.start(next)
+	}
+}
+
+// leave notes that the chain of a message has returned. Those behind it begin, or are given back.
+func (g *group) leave(t *task) {
+	g.turns.leave(t)
+	g.inside--
+	if t.passed {
+		g.startNext(t)
+		return
+	}
+	g.giveBack(t)
+}
+
+// giveBack gives back those behind a message that have not begun.
+func (g *group) giveBack(t *task) {
+	for next := g.turns.next(t); next != nil; next = g.turns.next(next) {
+		g.turns.start(next)
+		g.inside--
+		g.worker.run.notStarted(next)
+	}
 }
 
 func (g *group) consumer() *consumer { return g.worker.current.Load().consumer }
@@ -129,35 +169,43 @@ func (g *group) consumer() *consumer { return g.worker.current.Load().consumer }
 // run serves those who arrive until all have left. What runs here is ours, but
 // for the application's query hooks: should one panic or end the goroutine, every
 // member receives it as if it had happened in its chain.
-func (g *group) run(inside int) {
+func (g *group) run() {
 	g.err = isolate.ErrGoexit
 	defer func() {
 		if value := recover(); value != nil {
 			g.err = &isolate.Panicked{PanicError: isolate.NewPanic(value)}
 		}
 		close(g.over)
+		for t := range g.turns {
+			g.giveBack(t)
+		}
 	}()
 	var waiting []*member
-	for inside > 0 {
-		waiting, inside = g.gather(waiting, inside)
-		switch {
-		case len(waiting) == 0:
-		case g.consumer().settings.BatchSize > 0:
-			g.consume(waiting)
-			waiting = nil
-		default:
-			ready, later := g.turns.ready(waiting)
-			waiting = append(g.transact(ready), later...)
+	for g.inside > 0 {
+		waiting = g.gather(waiting)
+		ready, later := g.turns.ready(slices.DeleteFunc(waiting, g.tooLate))
+		if len(ready) > 0 {
+			ready = g.serve(ready)
 		}
+		waiting = append(ready, later...)
 	}
+}
+
+// serve runs the handlers of members, tells those whose messages are settled then, and returns
+// the others.
+func (g *group) serve(members []*member) (rest []*member) {
+	if g.consumer().settings.BatchSize > 0 {
+		return g.consume(members)
+	}
+	return g.transact(members)
 }
 
 // gather waits until everybody who is inside a chain has arrived, but not for
 // long once nobody arrives any more.
-func (g *group) gather(waiting []*member, inside int) ([]*member, int) {
+func (g *group) gather(waiting []*member) []*member {
 	timer := time.NewTimer(gatherPatience)
 	defer timer.Stop()
-	for len(waiting) < inside {
+	for len(waiting) < g.inside {
 		var late <-chan time.Time
 		if len(waiting) > 0 {
 			late = timer.C
@@ -166,12 +214,12 @@ func (g *group) gather(waiting []*member, inside int) ([]*member, int) {
 		case m := <-g.joined:
 			waiting = append(waiting, m)
 			timer.Reset(gatherPatience)
+			g.startNext(m.task)
 		case t := <-g.left:
-			g.turns.leave(t)
-			inside--
+			g.leave(t)
 		case <-late:
-			return waiting, inside
+			return waiting
 		}
 	}
-	return waiting, inside
+	return waiting
 }

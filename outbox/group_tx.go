@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -15,11 +14,7 @@ import (
 // transact runs the handlers of those that wait in one transaction, tells each its
 // outcome, and returns those that it had no time for.
 func (g *group) transact(waiting []*member) (rest []*member) {
-	waiting = slices.DeleteFunc(waiting, g.tooLate)
-	switch len(waiting) {
-	case 0:
-		return nil
-	case 1:
+	if len(waiting) == 1 {
 		g.oneByOne(waiting)
 		return nil
 	}
@@ -30,7 +25,7 @@ func (g *group) transact(waiting []*member) (rest []*member) {
 		g.unstarted(waiting, err)
 		return nil
 	}
-	held, others := split(waiting, ids) // the others may just be locked
+	held, others := g.split(waiting, ids) // the others may just be locked
 	rest = shared.consume(g, held)
 	g.settle(shared)
 	g.oneByOne(append(others, shared.beaten...))
@@ -57,6 +52,7 @@ func (g *group) settle(s *sharedTx) {
 	case s.abandoned:
 		answer(s.done, err)
 	default: // one of them may be to blame, even for a connection that is lost
+		repeat(s.done, err)
 		g.oneByOne(s.done)
 	}
 	for _, m := range s.failed {
@@ -70,7 +66,7 @@ func (g *group) oneByOne(members []*member) {
 		switch {
 		case g.tooLate(m):
 		case !g.turns.come(m.task, nil):
-			m.outcome <- errBehind
+			m.outcome <- behind(m.task)
 		default:
 			m.outcome <- g.worker.run.runInTx(m.ctx, m.task, m.message.Payload)
 		}
@@ -142,7 +138,7 @@ func (s *sharedTx) consume(g *group, members []*member) (rest []*member) {
 			continue
 		}
 		if !g.turns.come(m.task, s.done) {
-			m.outcome <- errBehind
+			m.outcome <- behind(m.task)
 			continue
 		}
 		if m.failure = s.call(m); m.failure == nil {

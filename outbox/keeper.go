@@ -50,13 +50,20 @@ func (r *run) keeper(ctx context.Context) {
 	}
 }
 
+// returnedLook is the wait until a process looks for what it has given back itself.
+const returnedLook = 250 * time.Millisecond
+
 // keep is one look of the keeper's.
 func (r *run) keep(now time.Time) {
 	for _, w := range r.slots {
 		w.overdue(now)
 	}
-	for _, t := range r.dispatcher.stale(now.Add(-time.Second)) {
+	stale := r.dispatcher.stale(now.Add(-time.Second))
+	for _, t := range stale {
 		r.notStarted(t)
+	}
+	if len(stale) > 0 { // for others; but they may have no room either, and we soon
+		r.alarm.By(now.Add(returnedLook))
 	}
 	// A sixth of a lease before it could run out.
 	r.cancelled(&r.unrenewed, r.ledger.expire(now.Add(r.config.LeaseDuration/6)))

@@ -138,6 +138,15 @@ func (l *lanes) begin(now time.Time) {
 // bounded tells whether so many of a key run that others wait for them to be settled.
 func (l *lanes) bounded() bool { return l.PerKey > 0 && l.PerKey < store.Unbounded }
 
+// exhausted tells whether more messages wait for those that are claimed, of whose keys no more
+// may run at once. A batch would wait for them in vain.
+func (c *consumer) exhausted(now time.Time) bool {
+	return slices.ContainsFunc(c.lanes, func(l *lanes) bool {
+		ready, _ := l.pending(now)
+		return l.bounded() && l.left && !ready
+	})
+}
+
 // parks tells whether a poisoned message keeps those behind it from running.
 func (l *lanes) parks() bool { return l.of.settings.Ordered == bus.ParkKey }
 

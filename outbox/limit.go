@@ -19,6 +19,9 @@ const (
 	slotsIdle = 250 * time.Millisecond
 	// slotsAgain is the wait until others are asked again who have all of them.
 	slotsAgain = 250 * time.Millisecond
+	// slotsRest is the wait for one that was not used: messages that have crashed may be another
+	// consumer's.
+	slotsRest = time.Second
 )
 
 // limiter bounds how many calls run, in all processes together, of the consumers that share
@@ -88,7 +91,7 @@ func (l *limiter) valid(now time.Time, lease time.Duration) (n int) {
 	return n
 }
 
-// wants tells whether there may be something to run.
+// wants tells whether there may be something to run that has not crashed.
 func (l *limiter) wants() bool {
 	return slices.ContainsFunc(l.consumers, func(c *consumer) bool { return c.pending() || len(c.queue) > 0 })
 }
@@ -113,11 +116,12 @@ type slotNeed struct {
 func (d *dispatcher) slotNeeds(now time.Time) (needs []slotNeed, again time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	crashed := d.quarantine.pending()
 	for _, l := range d.limiters {
 		free := d.freeSlotsLocked(l, now)
 		room := min(l.limit, d.config.Concurrency) - len(l.slots)
 		switch {
-		case l.wants() && free <= 0 && room > 0:
+		case (l.wants() || crashed) && free <= 0 && room > 0:
 			if again == 0 {
 				again = slotsAgain
 			}
@@ -131,6 +135,7 @@ func (d *dispatcher) slotNeeds(now time.Time) (needs []slotNeed, again time.Dura
 				l.needless = now
 			} else if now.Sub(l.needless) >= slotsIdle {
 				needs = append(needs, slotNeed{limiter: l, excess: l.takeOutLocked(free)})
+				l.again = now.Add(jitter(slotsRest))
 			}
 		default:
 			l.needless = time.Time{}

@@ -17,6 +17,11 @@ import (
 // cure is [Migrate], or fxmodule.Migrate under fx. All packages return it.
 var ErrSchema = dberr.ErrSchema
 
+// ErrServer: the server behind the database's protocol is not one that the library works with:
+// not PostgreSQL, for instance, but something that speaks like it. The error names it, and
+// says what would do; docs/deploying.md has the table. All packages return it.
+var ErrServer = dberr.ErrServer
+
 // Migrate creates the library's tables or brings them up to date. It is
 // idempotent and safe to run from many instances at once. Migrations only ever
 // add, so that an older binary keeps working on newer tables. Pass the tables of
@@ -25,7 +30,8 @@ var ErrSchema = dberr.ErrSchema
 // statement commits by itself; there the next call completes what was interrupted.
 //
 // A table of one of these names that is not the library's is an error, and so is
-// one that was there and is gone, an [ErrSchema].
+// one that was there and is gone, an [ErrSchema]. A server on which nothing can run is an
+// [ErrServer].
 func Migrate(ctx context.Context, db *bun.DB, tables bus.Tables) error {
 	s, err := storeFor(db, tables)
 	if err != nil {

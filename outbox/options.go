@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,16 +16,31 @@ import (
 type Option func(*bus.Message) error
 
 // Delay postpones the message by d on the database's clock. A negative delay is
-// not allowed, nor is a delay together with [AvailableAt].
+// not allowed, nor is a delay together with [AvailableAt] or [Debounce].
 func Delay(d time.Duration) Option {
-	return func(m *bus.Message) error { m.Delay = d; return nil }
+	return func(m *bus.Message) error {
+		m.Delay = d
+		return debounced(m.MaxPostponed > 0)
+	}
 }
 
 // AvailableAt postpones the message until t. A time in the past means now; the
 // order among due messages is by that time. The zero time sets nothing; otherwise
-// the year must be one of 1 to 9999 in UTC.
+// the year must be one of 1 to 9999 in UTC. It is not allowed together with [Delay] or
+// [Debounce].
 func AvailableAt(t time.Time) Option {
-	return func(m *bus.Message) error { m.AvailableAt = t; return nil }
+	return func(m *bus.Message) error {
+		m.AvailableAt = t
+		return debounced(m.MaxPostponed > 0 && !t.IsZero())
+	}
+}
+
+// debounced refuses what says when a message is due, beside Debounce.
+func debounced(beside bool) error {
+	if !beside {
+		return nil
+	}
+	return fmt.Errorf("%w: Debounce says itself when the message is due: Delay and AvailableAt do not go with it", bus.ErrBadOption)
 }
 
 // InsertID keeps the payload from being pending twice: while a message with the
@@ -36,14 +52,44 @@ func AvailableAt(t time.Time) Option {
 // own key has no effect.
 //
 // A key has 1 to 255 bytes. An empty one is not allowed: it would be no key at
-// all, where somebody meant there to be one.
+// all, where somebody meant there to be one. Nor is a key other than that of a [Replace],
+// [Debounce] or [UniqueFor] of the same message.
 func InsertID(key string) Option {
-	return func(m *bus.Message) error {
-		if m.InsertID = key; key == "" {
-			return fmt.Errorf("%w: the insert id is empty", bus.ErrBadOption)
-		}
-		return nil
+	return func(m *bus.Message) error { return setInsertID(m, key, keeps) }
+}
+
+// keying is what an insert id is for.
+type keying uint8
+
+const (
+	keeps keying = iota
+	replaces
+	debounces
+	staysUnique
+)
+
+func keyingOf(m *bus.Message) keying {
+	switch {
+	case m.UniqueFor != 0:
+		return staysUnique
+	case m.MaxPostponed > 0:
+		return debounces
+	case m.Replace:
+		return replaces
 	}
+	return keeps
+}
+
+// setInsertID gives a message its insert id, before the option notes what that is for.
+func setInsertID(m *bus.Message, key string, by keying) error {
+	switch {
+	case key == "":
+		return fmt.Errorf("%w: the insert id is empty", bus.ErrBadOption)
+	case m.InsertID != "" && m.InsertID != key && keyingOf(m) != by:
+		return fmt.Errorf("%w: two of InsertID, Replace, Debounce and UniqueFor give a message two insert ids: one is allowed", bus.ErrBadOption)
+	}
+	m.InsertID = key
+	return nil
 }
 
 // Replace is [InsertID], but the message takes the place of the one that waits: the consumer
@@ -56,21 +102,23 @@ func InsertID(key string) Option {
 // PostgreSQL or SQLite, and is an errors.ErrUnsupported elsewhere.
 func Replace(key string) Option {
 	return func(m *bus.Message) error {
+		err := setInsertID(m, key, replaces)
 		m.Replace = true
-		return InsertID(key)(m)
+		return err
 	}
 }
 
 // Debounce is [Replace] for bursts: the message runs once nothing with the same key was
 // produced for quiet, but no later than most after the first of them was. Both are more
-// than 0.
+// than 0. [Delay] and [AvailableAt] do not go with it.
 func Debounce(key string, quiet, most time.Duration) Option {
 	return func(m *bus.Message) error {
 		if quiet <= 0 || most < quiet {
 			return fmt.Errorf("%w: debounce for %s, at most %s: more than 0, and no more than the bound, is allowed", bus.ErrBadOption, quiet, most)
 		}
-		m.Delay, m.MaxPostponed = quiet, most
-		return Replace(key)(m)
+		err := errors.Join(setInsertID(m, key, debounces), debounced(m.MaxPostponed == 0 && (m.Delay != 0 || !m.AvailableAt.IsZero())))
+		m.Replace, m.Delay, m.MaxPostponed = true, quiet, most
+		return err
 	}
 }
 
@@ -80,10 +128,12 @@ func Debounce(key string, quiet, most time.Duration) Option {
 // SQLite, and is an errors.ErrUnsupported elsewhere.
 func UniqueFor(key string, period time.Duration) Option {
 	return func(m *bus.Message) error {
-		if m.UniqueFor = period; period <= 0 {
+		if period <= 0 {
 			return fmt.Errorf("%w: unique for %s: more than 0 is allowed", bus.ErrBadOption, period)
 		}
-		return InsertID(key)(m)
+		err := setInsertID(m, key, staysUnique)
+		m.UniqueFor = period
+		return err
 	}
 }
 

@@ -154,13 +154,15 @@ func (d *dispatcher) roomLocked(c *consumer, now time.Time) int {
 		return 0
 	}
 	room := min(d.startsLocked(c), d.limit(c)-c.running) * c.group
-	if c.rate != nil {
+	switch {
+	case c.rate != nil:
 		room = max(room, c.rate.In(rateAhead)) // what is claimed is to start at once, or soon
-	} else {
+	case c.limiter != nil && len(c.limiter.slots) == 0: // others may have all
+	default:
 		room += c.finished.lastSecond(now)
 	}
 	room -= waiting
-	fills := c.settings.BatchWait > 0 && len(c.queue) < c.group // it waits for more
+	fills := c.settings.BatchWait > 0 && c.waiting < c.group // it waits for more
 	if room < waiting && !fills {
 		return 0
 	}

@@ -114,7 +114,8 @@ func wantsOf(c bus.Consumer) (wants []store.Want) {
 // kept their results from being written.
 //
 // It returns an error at once when the database cannot be reached, unless
-// StartTimeout has it wait, when its tables are missing or too old ([ErrSchema]), or
+// StartTimeout has it wait, when it is a server that the library does not work with
+// ([ErrServer]), when its tables are missing or too old ([ErrSchema]), or
 // when its settings would break the library's promises. Later outages are logged and
 // waited out.
 //
@@ -167,7 +168,7 @@ func (p *Processor) StopNow() {
 }
 
 // Check looks at the live database as [Processor.Run] does before it starts, and
-// returns the same errors: [ErrSchema], settings of the database under which the
+// returns the same errors: [ErrServer], [ErrSchema], settings of the database under which the
 // library cannot keep its promises, all of them at once, or why the database
 // cannot be reached. It takes at most 5 s, and may be called at any time.
 func (p *Processor) Check(ctx context.Context) error {
@@ -178,7 +179,7 @@ func (p *Processor) Check(ctx context.Context) error {
 }
 
 func (p *Processor) check(ctx context.Context) error {
-	settings, err := p.store.Ready(ctx, p.db, statementTimeout)
+	settings, err := p.store.Ready(ctx, p.db, statementTimeout, p.config.UntestedServer && p.registry.Events() == nil)
 	errs := []error{err}
 	for _, c := range p.consumers {
 		if wait := settings.LockWait; c.transactional && wait > 0 && c.settings.Timeout >= wait {
@@ -245,7 +246,8 @@ type run struct {
 	underway      underway
 	stops         stops
 	slots         []*worker
-	workers       sync.WaitGroup
+	workers       sync.WaitGroup // and their hands
+	hands         *hands
 	work          context.Context // the root of all handlers' contexts
 	cancelWork    context.CancelCauseFunc
 	lastClaim     atomic.Int64

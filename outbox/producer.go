@@ -125,7 +125,7 @@ func (p *Producer) ProduceMany(ctx context.Context, db bun.IDB, items ...Item) (
 		if batch[i], err = p.message(items[i]); err != nil {
 			return err
 		}
-		return p.check(batch[i])
+		return p.check(batch[i], time.Time{})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("outbox: produce: %w", err)
@@ -197,15 +197,16 @@ func (random) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// check reports what of a message cannot be written, and gives it an id unless it has one.
-func (p *Producer) check(m *bus.Message) error {
+// check reports what of a message cannot be written, and gives it an id unless it has one. What
+// depends on the time it does not report before that is known.
+func (p *Producer) check(m *bus.Message, now time.Time) error {
 	if m != nil && m.ID == uuid.Nil {
 		m.ID = newMessageID()
 	}
 	if err := m.Check(p.config.MaxPayload); err != nil {
 		return err
 	}
-	if err := checkDeadline(m); err != nil {
+	if err := checkDeadline(m, now); err != nil {
 		return err
 	}
 	return p.registry.Key(m)
@@ -226,7 +227,7 @@ func (p *Producer) SendEvents(ctx context.Context, db bun.IDB, batch []*bus.Mess
 	if p == nil || p.registry == nil {
 		return fmt.Errorf("outbox: send: %w", errUnmade)
 	}
-	err := each(len(batch), "message", func(i int) error { return p.check(batch[i]) })
+	err := each(len(batch), "message", func(i int) error { return p.check(batch[i], time.Time{}) })
 	if err == nil {
 		_, err = p.deliver(ctx, db, batch, record)
 	}
@@ -273,7 +274,7 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 // nothing is traced or logged that cannot be written, and are checked once more, since
 // layers may have changed them. A layer may send a batch in parts.
 func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder, receipts map[uuid.UUID]Receipt) error {
-	events, err := p.checked(batch, record != nil, receipts)
+	events, err := p.checked(batch, store.Clock(ctx), record != nil, receipts)
 	if err != nil {
 		return err
 	}
@@ -300,7 +301,7 @@ func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, 
 	var payloadTypes []string
 	for _, m := range batch {
 		n := written[m.ID]
-		receipts[m.ID] = Receipt{Enqueued: n, Duplicates: len(p.registry.ConsumersOf(m.PayloadType)) - n}
+		receipts[m.ID] = Receipt{Enqueued: n, Duplicates: len(only(m, p.registry.ConsumersOf(m.PayloadType))) - n}
 		if n > 0 && !slices.Contains(payloadTypes, m.PayloadType) {
 			payloadTypes = append(payloadTypes, m.PayloadType)
 		}
@@ -314,13 +315,13 @@ func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, 
 
 // checked reports what of a batch cannot be written, and returns its events that are to be
 // recorded. Messages that a layer has added are given ids.
-func (p *Producer) checked(batch []*bus.Message, records bool, written map[uuid.UUID]Receipt) (events []*bus.Message, err error) {
+func (p *Producer) checked(batch []*bus.Message, now time.Time, records bool, written map[uuid.UUID]Receipt) (events []*bus.Message, err error) {
 	var seen map[uuid.UUID]bool
 	if len(batch) > 1 {
 		seen = make(map[uuid.UUID]bool, len(batch))
 	}
 	for _, m := range batch {
-		if err := p.check(m); err != nil {
+		if err := p.check(m, now); err != nil {
 			return nil, err
 		}
 		if _, before := written[m.ID]; before || seen[m.ID] {
@@ -364,15 +365,16 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 	rows := make([]store.NewMessage, 0, len(batch))
 	said := "" // the payload type of which it was asked last
 	for _, m := range batch {
-		consumers := p.registry.ConsumersOf(m.PayloadType)
+		all := p.registry.ConsumersOf(m.PayloadType)
+		consumers := only(m, all)
 		var names []string
-		if m.PayloadType != said {
+		if len(consumers) == len(all) && m.PayloadType != said {
 			said, names = m.PayloadType, p.routes.list(m.PayloadType, consumers)
 		}
 		if len(consumers) == 0 && m.Event == nil {
 			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, bus.ErrNoConsumer)
 		}
-		headers, err := store.EncodeHeaders(m.Headers, store.Extras{Event: m.Event, EventSize: len(m.Payload), UniqueFor: m.UniqueFor, Consumers: names})
+		headers, err := store.EncodeHeaders(m.Headers, store.Extras{Event: m.Event, EventSize: len(m.Payload), UniqueFor: m.UniqueFor, Consumers: names, Key: forwardedKey(m, consumers)})
 		if err != nil {
 			return nil, err
 		}
@@ -382,7 +384,7 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 			row.Payload = "" // it is read from the event
 		}
 		for _, consumer := range consumers {
-			if row.ConsumerType, row.OrderKey = consumer.Name(), ""; consumer.Keyed() {
+			if row.ConsumerType, row.OrderKey, row.AnyOrder = consumer.Name(), "", false; consumer.Keyed() {
 				row.OrderKey, row.AnyOrder = m.OrderKey, !consumer.Ordered()
 			}
 			if row.Priority = 0; consumer.Prioritizes() {

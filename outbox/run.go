@@ -47,6 +47,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		consumers[i] = &c
 	}
 	r.claiming = r.ctx
+	r.hands = newHands(&r.workers)
 	r.dispatcher = newDispatcher(p.config, consumers)
 	r.born(time.Now())
 	r.chain = bus.Compose(nil, p.config.Chain...)
@@ -104,6 +105,7 @@ func (r *run) serve(ctx context.Context) error {
 	for _, t := range r.dispatcher.close() {
 		r.settled(t, errUnstarted)
 	}
+	r.hands.dismiss()
 	r.ledger.close()
 	running := r.drain(deadline)
 	looped := background(loops.Wait)

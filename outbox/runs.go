@@ -9,9 +9,9 @@ import (
 func (t *task) size() int { return 1 + len(t.others) }
 
 // together tells whether the others that were taken with a task share transactions or calls
-// with it. Else they are of its lane.
+// with it. Else they are of its lane, and it may be alone to try whether a gate may open.
 func (t *task) together() bool {
-	return len(t.others) > 0 && (t.row.Lane == 0 || t.consumer.group > 1 && t.groupable())
+	return len(t.others) > 0 && (t.row.Lane == 0 || t.consumer.group > 1 && t.groupable() && !t.probe)
 }
 
 // without takes the messages that match out of a run, and returns what is left of it.

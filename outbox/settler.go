@@ -29,11 +29,15 @@ func (r *run) settled(t *task, err error) {
 		r.streaks.forget(t.row.ID)
 		r.unstarted.forget(t.row.ID)
 	}
-	if how := StopTooLate; t.stopped.Load() {
-		if result.Outcome == store.Done && errors.Is(bus.VerdictOf(err).Err, bus.ErrCancelled) {
-			how = StopCancelled
+	if t.stopped.Load() {
+		switch {
+		case result.Outcome == store.Release: // it can be cancelled like any other that waits
+			r.stops.drop(t.row.ID)
+		case result.Outcome == store.Done && errors.Is(bus.VerdictOf(err).Err, bus.ErrCancelled):
+			r.stops.answer(t.row.ID, StopCancelled)
+		default:
+			r.stops.answer(t.row.ID, StopTooLate)
 		}
-		r.stops.answer(t.row.ID, how)
 	}
 	r.ledger.add(t.lease, result)
 }

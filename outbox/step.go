@@ -175,13 +175,19 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 		<-keeper
 	}()
 	defer w.isolate.Dismiss()
+	defer r.workers.Wait()
+	defer r.hands.dismiss()
 	defer r.dispatcher.finished(t)
 	defer context.AfterFunc(ctx, func() { r.cancelWork(bus.ErrStopping) })()
 	if t.together() {
 		w.runGroup(append([]*task{t}, t.others...))
-	} else {
-		w.process(t)
+		return true, nil
 	}
+	for _, behind := range t.others { // which go into no batch with one that has failed before
+		r.notStarted(behind)
+	}
+	t.others = nil
+	w.process(t)
 	return true, nil
 }
 
@@ -207,7 +213,7 @@ func (r *run) claimStep(wants []store.Want) (bool, error) {
 	}
 }
 
-// claimLane claims one message with a key.
+// claimLane claims one message with a key, or a batch.
 func (r *run) claimLane(wants []store.Want) (bool, error) {
 	names, err := r.store.KeyedConsumers(r.ctx, r.db)
 	if err != nil {
@@ -222,7 +228,8 @@ func (r *run) claimLane(wants []store.Want) (bool, error) {
 		for l.activate(); ready(); { // nobody else has the dispatcher
 			began := time.Now()
 			o := order{began: began, parts: []part{l.part()}}
-			o.request = store.ClaimRequest{Limit: 1, MaxBytes: maxClaimBytes, Rate: l.of.rate, Lanes: l.request(began, 1)}
+			limit := max(l.of.settings.BatchSize, 1)
+			o.request = store.ClaimRequest{Limit: limit, MaxBytes: maxClaimBytes, Rate: l.of.rate, Lanes: l.request(began, limit)}
 			claimed, err := r.claim(o)
 			if err != nil {
 				r.unknownClaims.Store(true)

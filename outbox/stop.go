@@ -24,8 +24,8 @@ const (
 	// StopCancelled: the message is gone without having been done. It did not run, or its
 	// consumer returned an error when it was asked to end.
 	StopCancelled Stopped = "cancelled"
-	// StopTooLate: the run had an outcome of its own. The message is done, or stays with a
-	// failed attempt, or is poisoned.
+	// StopTooLate: the run had an outcome of its own. The message is done, or poisoned, or stays
+	// since it has failed or was snoozed.
 	StopTooLate Stopped = "too late"
 )
 
@@ -42,7 +42,7 @@ const (
 // process may still act on it. A process looks for requests with each of its polls, once a
 // second by default. A consumer that ignores its context runs on.
 //
-// What one of a batch is asked is asked of the whole call; the others of it run again, with
+// To stop one message of a batch that runs is to end the whole call; the others of it run again, with
 // no attempt counted. It returns [ErrNotFound] when no message with that id is pending.
 func (a *Admin) Stop(ctx context.Context, db *bun.DB, id int64) (Stopped, error) {
 	st, _, err := a.stores.Of(db, errAdminUnmade)
@@ -202,7 +202,7 @@ func (r *run) stopMessage(id int64) bool {
 		for _, t := range append([]*task{head}, head.others...) {
 			if is(t) {
 				t.stopped.Store(true)
-				if call := w.calling.Load(); call != nil && (call.of == t || head.consumer.settings.BatchSize > 0) {
+				if call := w.calling.Load(); call != nil && call.isOf(t) {
 					call.stop(bus.ErrCancelled)
 				}
 				return true

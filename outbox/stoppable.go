@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 )
 
@@ -9,8 +10,14 @@ import (
 // asks for that, or waits for its end.
 type stoppable struct {
 	context.Context
-	of   *task // whose call it is of
+	of   *task     // whose call it is of
+	with []*member // those of a batch
 	made atomic.Pointer[cancellable]
+}
+
+// isOf tells whether the call is a message's, or of a batch with it.
+func (s *stoppable) isOf(t *task) bool {
+	return s.of == t && len(s.with) == 0 || slices.ContainsFunc(s.with, func(m *member) bool { return m.task == t })
 }
 
 type cancellable struct {

@@ -75,6 +75,14 @@ func (t *task) groupable() bool {
 // bytes is what a task keeps in memory, about.
 func (t *task) bytes() int { return len(t.row.Payload) + len(t.row.Headers) + len(t.row.Errors) }
 
+// inTurn is what to make of the error of its chain, in view of the message before it.
+func (t *task) inTurn(err error) error {
+	if t.group == nil {
+		return err
+	}
+	return t.group.turns.inTurn(t, err)
+}
+
 // weight is what it keeps with the others that were taken with it.
 func (t *task) weight() int {
 	sum := t.bytes()
@@ -93,7 +101,7 @@ func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {
 		Context: l.ctx, row: row, consumer: c, lease: l, queuedAt: now,
 		message: bus.Message{
 			ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers), InsertID: row.InsertID, OrderKey: row.OrderKey,
-			Consumer: c.Name(), Config: &c.settings, Attempt: row.Attempts + 1, Crashes: row.Crashes,
+			Consumer: c.Name(), StoredConsumer: row.ConsumerType, Config: &c.settings, Attempt: row.Attempts + 1, Crashes: row.Crashes,
 			CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time,
 		},
 	}

@@ -118,7 +118,10 @@ func (r *run) runChain(t *task) {
 			err = isolate.NewPanic(value)
 		}
 		t.innermost.Lock()
-		r.settled(t, err)
+		r.settled(t, t.inTurn(err))
+		if t.group != nil {
+			t.group.turns.over(t)
+		}
 	}()
 	err = bus.Deliver(t, r.chain, &t.message, t.consume)
 }
@@ -130,16 +133,19 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 		return errNotWaited
 	}
 	defer t.innermost.Unlock()
-	if err := r.tooLate(m); err != nil {
-		return err
+	err := r.tooLate(m)
+	var payload []byte
+	if err == nil {
+		payload, err = r.payload(ctx, m)
 	}
-	payload, err := r.payload(ctx, m)
 	if err != nil {
-		return err
+		return t.inTurn(err)
 	}
 	switch {
 	case t.group != nil:
 		err = t.group.join(ctx, t, withPayload(m, payload))
+	case t.stopped.Load(): // while it waited behind others
+		err = errStopped
 	case t.consumer.transactional:
 		err = r.runInTx(ctx, t, payload)
 	default:
@@ -147,6 +153,9 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 	}
 	err = t.asStopped(err)
 	_, panicked := err.(*isolate.Panicked)
+	if !panicked {
+		err = withoutChance(ctx, err)
+	}
 	if t.consumer.breaker != nil {
 		t.consumer.breaker.count(err, t.probe)
 	}
@@ -161,11 +170,16 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 	if p, ok := err.(*isolate.Panicked); ok {
 		panic(p.PanicError)
 	}
-	// A handler that fails because we cancelled it has not had its chance.
-	if cause := context.Cause(ctx); cause == bus.ErrStopping || cause == bus.ErrLeaseLost {
-		if bus.VerdictOf(err).Outcome == bus.Unclassified {
-			return &bus.Verdict{Outcome: bus.Released, Err: err}
-		}
+	return err
+}
+
+// withoutChance gives a message back whose handler has failed since we cancelled it.
+func withoutChance(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); (cause == bus.ErrStopping || cause == bus.ErrLeaseLost) && bus.VerdictOf(err).Outcome == bus.Unclassified {
+		return &bus.Verdict{Outcome: bus.Released, Err: err}
 	}
 	return err
 }
@@ -215,7 +229,7 @@ func (r *run) begin(ctx context.Context, t *task, c call) error {
 	if stop.of != nil { // it was called before
 		stop = new(stoppable)
 	}
-	stop.Context, stop.of = ctx, t
+	stop.Context, stop.of, stop.with = ctx, t, c.members
 	c.ctx = stop
 	w.calling.Store(stop)
 	defer func() {

@@ -84,7 +84,8 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config 
 // Run fires schedules until ctx is cancelled and returns nil within a second of
 // that: the transaction it is in is finished or, if it takes longer, rolled back,
 // in which case its schedules fire later. It returns an error at once when the
-// database cannot be reached (unless StartTimeout has it wait), when its tables are missing or too old
+// database cannot be reached (unless StartTimeout has it wait), when the server is refused (outbox.ErrServer; one that is
+// untested is not, but for its isolation: outbox.ProcessorConfig decides), when its tables are missing or too old
 // (outbox.ErrSchema), or when its settings would break the library's promises; later
 // outages are logged and waited out. A schedule that cannot fire is logged and
 // marked (Schedule.LastError), and holds back no other.
@@ -134,7 +135,7 @@ func (p *Processor) Check(ctx context.Context) error {
 }
 
 func (p *Processor) check(ctx context.Context) error {
-	_, err := p.store.Ready(ctx, p.db, fireTimeout)
+	_, err := p.store.Ready(ctx, p.db, fireTimeout, p.registry.Events() == nil)
 	return err
 }
 

@@ -143,3 +143,33 @@ func TestChecksOfBatches(t *testing.T) {
 		})
 	}
 }
+
+// TestBatchesInOrderInAKit: one call has the messages of several keys, and those behind one that
+// has failed come again.
+func TestBatchesInOrderInAKit(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var calls []string
+		fail := true
+		k := bustest.NewKit(t, db, bus.ConsumeBatch("c", func(_ context.Context, orders []OrderPlaced) error {
+			calls = append(calls, joined(orders))
+			for i, o := range orders {
+				if o.ID == "a2" && fail {
+					return bus.BatchError{i: errAway}
+				}
+			}
+			return nil
+		}, bus.BatchSize(20), bus.Ordered(bus.ParkKey)))
+		for _, id := range []string{"a1", "b1", "a2", "b2", "a3", "b3"} {
+			k.Produce(OrderPlaced{id}, outbox.Key(id[:1]))
+		}
+		k.DrainUntilIdle()
+		if len(calls) != 1 || calls[0] != "a1+a2+a3+b1+b2+b3" && calls[0] != "b1+b2+b3+a1+a2+a3" {
+			t.Errorf("got the calls %v, want all in one, those of a key in their order", calls)
+		}
+		fail = false
+		k.Advance(10 * time.Second)
+		k.DrainUntilIdle()
+		equal(t, "from who failed on", calls[1:], []string{"a2", "a3"})
+	})
+}

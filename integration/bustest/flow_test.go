@@ -120,8 +120,9 @@ func TestDeadlinesInAKit(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var ran []string
-		k := bustest.NewKit(t, db, noting("c", &ran))
-		k.Produce(OrderPlaced{"in time"}, outbox.DeliverBy(k.Now().Add(time.Hour), bus.Poisoned))
+		k := bustest.KitConfig{Start: time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)}.NewKit(t, db, noting("c", &ran))
+		k.Produce(OrderPlaced{"in time"}, outbox.DeliverBy(k.Now().Add(time.Hour), bus.Poisoned), outbox.Delay(time.Minute))
+		k.Advance(time.Minute)
 		k.DrainUntilIdle()
 		k.Produce(OrderPlaced{"dropped"}, outbox.DeliverBy(k.Now().Add(time.Hour), bus.Discarded))
 		k.Produce(OrderPlaced{"kept"}, outbox.DeliverBy(k.Now().Add(time.Hour), bus.Poisoned))
@@ -252,6 +253,27 @@ func TestLimitsAndRatesInAKit(t *testing.T) {
 		equal(t, "half a minute later", consumersOf(k.DrainUntilIdle()), []string{"rated"})
 		k.Advance(time.Hour)
 		equal(t, "after a rest", consumersOf(k.DrainUntilIdle()), []string{"rated", "rated"})
+	})
+}
+
+// TestKeysInAnyOrderInAKit: bounds are never reached, and rates of keys are on its clock.
+func TestKeysInAnyOrderInAKit(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var bound, fair, rated []string
+		k := bustest.NewKit(t, db, noting("bound", &bound, bus.PerKey(1)), noting("fair", &fair, bus.Fair()), noting("rated", &rated, bus.RatePerKey(1, time.Minute, 1)))
+		for n := range 4 {
+			k.Produce(OrderPlaced{fmt.Sprint(n)}, outbox.Key(fmt.Sprint("k", n%2)))
+		}
+		k.DrainUntilIdle()
+		if len(bound) != 4 || len(fair) != 4 || len(rated) != 2 {
+			t.Errorf("got %v, %v and %v, want all, all and one of each key", bound, fair, rated)
+		}
+		k.Advance(time.Minute)
+		k.DrainUntilIdle()
+		if len(rated) != 4 {
+			t.Errorf("a minute later: got %v, want all", rated)
+		}
 	})
 }
 

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,6 +28,9 @@ type Database struct {
 	keys   map[int64]Key
 	claims map[int]int64 // by number
 	number map[int64]int
+	// Of messages that have keys, also when they are gone:
+	orderKey map[Key]string
+	rank     map[Key]int64
 }
 
 var _ System = (*Database)(nil)
@@ -60,7 +61,12 @@ func (d *Database) Reset() {
 	d.elapse = 0
 	d.ids, d.keys = make(map[Key]int64), make(map[int64]Key)
 	d.claims, d.number = make(map[int]int64), make(map[int64]int)
-	for _, table := range []string{"consumer_messages", "message_claims", "poisoned_messages", "effects"} {
+	d.orderKey, d.rank = make(map[Key]string), make(map[Key]int64)
+	tables := []string{"consumer_messages", "message_claims", "poisoned_messages", "effects", "message_gates", "message_slots", "message_rates"}
+	if d.AnyOrder() {
+		tables = append(tables, "message_key_rates")
+	}
+	for _, table := range tables {
 		_, err := d.db.NewRaw("DELETE FROM " + table).Exec(d.ctx)
 		must(err)
 	}
@@ -77,11 +83,15 @@ func (d *Database) Pass(span time.Duration) { d.elapse += span }
 
 // Produce implements System.
 func (d *Database) Produce(p Produce) (written int) {
-	var id uuid.UUID
-	binary.BigEndian.PutUint64(id[8:], uint64(p.Message)+1)
-	rows := make([]store.NewMessage, len(p.Consumers))
-	for i, consumer := range p.Consumers {
-		rows[i] = store.NewMessage{MessageID: id, ConsumerType: consumer, PayloadType: payloadType, Payload: "{}", InsertID: p.InsertID, Delay: p.Delay}
+	var rows []store.NewMessage
+	for _, part := range p.parts() {
+		for _, consumer := range p.Consumers {
+			row := store.NewMessage{MessageID: messageID(part.Message), ConsumerType: consumer, PayloadType: payloadType, Payload: "{}", InsertID: part.InsertID, Delay: part.Delay}
+			if rules := rulesOf(consumer); rules.Keyed {
+				row.OrderKey, row.AnyOrder = p.OrderKey, rules.PerKey > 0
+			}
+			rows = append(rows, row)
+		}
 	}
 	undo := errors.New("rolled back, as drawn")
 	err := d.db.RunInTx(d.ctx, nil, func(ctx context.Context, tx bun.Tx) error {
@@ -89,29 +99,50 @@ func (d *Database) Produce(p Produce) (written int) {
 		if err == nil && p.RolledBack {
 			return undo
 		}
-		written = counts[id]
+		for _, part := range p.parts() {
+			written += counts[messageID(part.Message)]
+		}
 		return err
 	})
 	if !errors.Is(err, undo) {
 		must(err)
 	}
-	var found []struct {
-		ID           int64
-		ConsumerType string
-	}
-	must(d.db.NewRaw("SELECT id, consumer_type FROM consumer_messages WHERE message_id = ?", id).Scan(d.ctx, &found))
-	for _, row := range found {
-		key := Key{p.Message, row.ConsumerType}
-		d.ids[key], d.keys[row.ID] = row.ID, key
+	for _, part := range p.parts() {
+		d.learn(part.Message)
 	}
 	return written
 }
 
+func messageID(message int) (id uuid.UUID) {
+	binary.BigEndian.PutUint64(id[8:], uint64(message)+1)
+	return id
+}
+
+// learn reads the ids of a message that was produced or requeued.
+func (d *Database) learn(message int) {
+	var found []struct {
+		ID           int64
+		ConsumerType string
+	}
+	must(d.db.NewRaw("SELECT id, consumer_type FROM consumer_messages WHERE message_id = ?", messageID(message)).Scan(d.ctx, &found))
+	for _, row := range found {
+		key := Key{message, row.ConsumerType}
+		d.ids[key], d.keys[row.ID] = row.ID, key
+	}
+}
+
 // Claim implements System.
 func (d *Database) Claim(r Request) (keys []Key) {
+	rules := rulesOf(r.Consumers[0])
 	request := store.ClaimRequest{Owner: r.Owner, Lease: Lease, Select: r.Select, Solo: r.Solo, MaxBytes: 1 << 20}
-	if r.Select != store.Clean {
+	if r.Select != store.Clean || r.gated() {
 		request.Limit = r.Limit
+	}
+	if r.Select == store.Clean { // what has crashed does not count
+		request.Rate = rules.Rate
+	}
+	if rules.Keyed {
+		return d.claim(d.askLanes(request, r, rules))
 	}
 	for i, consumer := range r.Consumers {
 		want := store.Want{Consumer: consumer, Payload: payloadType, Limit: r.Limit}
@@ -120,6 +151,10 @@ func (d *Database) Claim(r Request) (keys []Key) {
 		}
 		request.Wants = append(request.Wants, want)
 	}
+	return d.claim(request)
+}
+
+func (d *Database) claim(request store.ClaimRequest) (keys []Key) {
 	c, err := d.store.Claim(d.ctx, d.db, request)
 	must(err)
 	if c.ID != 0 {
@@ -137,6 +172,9 @@ func (d *Database) Settle(owner string, results []Result) (out Settled) {
 	rows := make([]store.Result, len(results))
 	for i, r := range results {
 		rows[i] = store.Result{Claim: d.claims[r.Claim], Message: d.ids[r.Key], Outcome: r.Outcome, Delay: r.Delay, Errors: r.Errors, Reason: r.Reason}
+		if rows[i].Lane = d.lane(r.Key); rows[i].Lane != 0 {
+			rows[i].Rank, rows[i].Parks = d.rank[r.Key], rulesOf(r.Key.Consumer).Parks
+		}
 	}
 	settled, err := d.store.Settle(d.ctx, d.db, owner, Lease, rows)
 	must(err)
@@ -192,7 +230,7 @@ func (d *Database) Recover() store.Recovered {
 func (d *Database) Transact(t Transaction) bool {
 	refused := errors.New("fenced, or rolled back as drawn")
 	err := d.db.RunInTx(d.ctx, &sql.TxOptions{Isolation: d.isolation()}, func(ctx context.Context, tx bun.Tx) error {
-		f := store.Fence{Owner: t.Owner, Idle: time.Minute, Messages: []store.Fenced{{Claim: d.claims[t.Claim], ID: d.ids[t.Key], Attempts: t.Attempts, Crashes: t.Crashes}}}
+		f := store.Fence{Owner: t.Owner, Idle: time.Minute, Messages: []store.Fenced{{Claim: d.claims[t.Claim], ID: d.ids[t.Key], Attempts: t.Attempts, Crashes: t.Crashes, Lane: d.lane(t.Key)}}}
 		if held, err := d.store.Fence(ctx, tx, f); err != nil || len(held) == 0 {
 			return errors.Join(err, refused)
 		}
@@ -233,56 +271,6 @@ func (d *Database) View() View {
 	for _, e := range effects {
 		v.Effects[Key{e.Message, e.Consumer}]++
 	}
+	d.readBounds(v)
 	return v
-}
-
-// readMessages reads pending and poisoned messages in one go.
-func (d *Database) readMessages(v View) {
-	var rows []struct {
-		ID             int64
-		AvailableAfter store.Moment
-		Attempts       int
-		Crashes        int
-		Errors         string
-		InsertID       string
-		PoisonedAt     store.Moment
-		Reason         string
-		Poisoned       bool
-	}
-	columns := "id, available_after, attempts, crashes, errors, insert_id, "
-	must(d.db.NewRaw("SELECT "+columns+"available_after AS poisoned_at, '' AS reason, false AS poisoned FROM consumer_messages"+
-		" UNION ALL SELECT "+columns+"poisoned_at, reason, true FROM poisoned_messages").Scan(d.ctx, &rows))
-	for _, r := range rows {
-		key, known := d.keys[r.ID]
-		if !known {
-			panic(fmt.Sprintf("a message that nobody produced: %+v", r))
-		}
-		row := Row{Due: r.AvailableAfter.Sub(epoch()), Attempts: r.Attempts, Crashes: r.Crashes, Errors: r.Errors, InsertID: r.InsertID}
-		if r.Poisoned {
-			v.Poisoned[key] = Poisoned{Row: row, At: r.PoisonedAt.Sub(epoch()), Reason: r.Reason}
-		} else {
-			v.Rows[key] = row
-		}
-	}
-}
-
-func (d *Database) readClaims(v View) {
-	var claims []struct {
-		ID          int64
-		Owner       string
-		Solo        bool
-		LeasedUntil store.Moment
-		MessageIDs  string `bun:"message_ids"`
-	}
-	must(d.db.NewRaw("SELECT id, owner, solo, leased_until, message_ids FROM message_claims").Scan(d.ctx, &claims))
-	for _, c := range claims {
-		claim := Claim{Owner: c.Owner, Solo: c.Solo, Until: c.LeasedUntil.Sub(epoch())}
-		for text := range strings.SplitSeq(strings.Trim(c.MessageIDs, "{}[]"), ",") { // an array, or JSON
-			id, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-			must(err)
-			claim.Held = append(claim.Held, d.keys[id])
-		}
-		slices.SortFunc(claim.Held, compareKeys)
-		v.Claims[d.number[c.ID]] = claim
-	}
 }

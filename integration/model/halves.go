@@ -2,6 +2,7 @@ package model
 
 import (
 	"maps"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -21,6 +22,8 @@ type halfClaim struct {
 	snapshot Held // of the pick, taken before it locks
 	locked   bool
 	picked   []Key
+	seen     View // when it was picked, at an instant
+	at       time.Duration
 }
 
 // Halves draws steps like Lockstep, on the model alone, and stops claims and
@@ -32,6 +35,8 @@ func Halves(t *rapid.T, tally Tally, flaw Flaw) {
 	actions["pick"] = func(*rapid.T) { h.pick() }
 	actions["pick 2"] = actions["pick"]
 	actions["pick 3"] = actions["pick"]
+	actions["pick 4"] = actions["pick"]
+	actions["pick 5"] = actions["pick"]
 	actions["fence"] = func(*rapid.T) { h.fence() }
 	actions["fence 2"] = actions["fence"]
 	h.begin()
@@ -55,9 +60,19 @@ func (h *halves) pick() {
 	c, under := h.picks[session]
 	switch {
 	case !under:
-		h.picks[session] = &halfClaim{request: h.request(), snapshot: h.state.Held()}
+		h.picks[session] = &halfClaim{request: h.request(h.group()), snapshot: h.state.Held()}
+	case !c.locked && c.request.gated():
+		if !h.state.Lock(c.request.Consumers[0], session) {
+			h.tally["waited at a gate"]++
+			return
+		}
+		if h.state.flaw != HeldBeforeGate || !inOrder(c.request.Consumers[0]) {
+			c.snapshot = h.state.Held()
+		}
+		fallthrough
 	case !c.locked:
 		c.locked, c.picked = true, h.state.Pick(c.request, c.snapshot, session)
+		c.seen, c.at = h.view, h.now
 		h.relock()
 	case h.chance("the client vanishes", 10):
 		delete(h.picks, session)
@@ -65,12 +80,11 @@ func (h *halves) pick() {
 		h.relock()
 	default:
 		delete(h.picks, session)
-		before := h.view
 		keys := h.state.Record(c.picked, c.request, session)
 		h.tally["dropped at record"] += len(c.picked) - len(keys)
 		h.relock()
-		h.look(Step{Kind: "claim", Owner: c.request.Owner})
-		h.remember(c.request, before, keys)
+		h.look(Step{Kind: "claim", Owner: c.request.Owner, Seen: &c.seen})
+		h.remember(c.request, c.seen, c.at, keys)
 	}
 }
 
@@ -100,9 +114,13 @@ func (h *halves) fence() {
 	h.look(Step{Kind: "fence", Owner: t.Owner, Key: t.Key})
 }
 
-// relock tells the world what is locked, which settles wait for.
+// relock tells the world what is locked, which settles wait for, or claims.
 func (h *halves) relock() {
 	clear(h.locked)
+	clear(h.shut)
+	for consumer := range maps.Keys(h.state.gates) {
+		h.shut[consumer] = !h.state.ungated(consumer)
+	}
 	for key := range maps.Keys(h.state.locked) {
 		h.locked[key] = true
 	}

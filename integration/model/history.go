@@ -3,6 +3,8 @@ package model
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -18,7 +20,7 @@ func (w *world) innocents(after View, step Step) (err error) {
 		if r, ok := step.result(w.view, key); ok && r.Outcome != store.Release {
 			w.lost[key] = 0
 		}
-		if step.Kind != "recover" || step.Locked[key] || !freed(w.view, after, key) {
+		if step.Kind != "recover" || step.Locked[key] || !charged(w.view, after, key) {
 			continue
 		}
 		w.lost[key]++
@@ -30,17 +32,54 @@ func (w *world) innocents(after View, step Step) (err error) {
 	return err
 }
 
-// drain checks I7: with one healthy processor what is due and nobody's starts at
-// once, and what dead owners left behind does as soon as a lease is over. No delay
-// is longer than a lease.
+// drain checks I7 and O4: with one healthy processor what is due and nobody's starts at once,
+// unless its lane is parked or a rate is spent, and what dead owners left behind does as soon as
+// a lease is over. No delay is much longer than a lease. Once nothing is parked any more, nothing is
+// left.
 func (w *world) drain() {
 	w.Helper()
 	w.work()
-	w.wait(Lease + time.Microsecond)
-	w.work()
-	if len(w.view.Rows)+len(w.view.Claims) > 0 {
-		w.Fatalf("I7: left over by a healthy processor, a lease later:\n%v", w.view)
+	w.wait(Lease + time.Millisecond)
+	w.finishAll()
+	for key, row := range w.view.Rows {
+		if !w.view.parked(lane{key.Consumer, row.OrderKey}) {
+			w.Fatalf("%s: left over by a healthy processor, a lease later: %v\n%v", invariantOf(key.Consumer), key, w.view)
+		}
 	}
+	for _, key := range slices.SortedFunc(maps.Keys(w.view.Poisoned), compareKeys) {
+		if !w.requeue(key) {
+			w.discard(key)
+		}
+	}
+	w.finishAll()
+	if len(w.view.Rows)+len(w.view.Claims) > 0 {
+		w.Fatalf("O4: left over once nothing was parked:\n%v", w.view)
+	}
+	if taken := w.takeSlots("healthy", Slots); len(taken) < Slots {
+		w.Fatalf("O5: of the slots that nobody has there were %v:\n%v", taken, w.view)
+	}
+}
+
+// finishAll works until nothing waits for a rate any more.
+func (w *world) finishAll() {
+	w.Helper()
+	w.work()
+	for left := len(w.view.Rows); left >= 0; left-- { // a rate allows one of them in a second
+		if _, _, waits := w.startable(true); !waits {
+			return
+		}
+		w.wait(time.Second)
+		w.work()
+	}
+	w.Fatalf("O4: held up by a rate for longer than that takes:\n%v", w.view)
+}
+
+// invariantOf is the one that says that messages of a consumer start.
+func invariantOf(consumer string) string {
+	if rulesOf(consumer).Keyed {
+		return "O4"
+	}
+	return "I7"
 }
 
 // work is what a healthy processor does for as long as there is something to do.
@@ -53,19 +92,21 @@ func (w *world) work() {
 			}
 			continue
 		}
-		selection, due := w.startable()
+		group, selection, due := w.startable(false)
 		if !due {
 			return
 		}
-		r := Request{Owner: "healthy", Consumers: consumers(), Select: selection, Limit: 8}
+		r := Request{Owner: "healthy", Consumers: group, Select: selection, Limit: 8, Lanes: Guess{Run: 8}}
 		if selection == store.Killers {
 			r.Limit, r.Solo = 1, true
 		}
+		before := w.view
 		keys := same(w, Step{Kind: "claim", Owner: r.Owner}, func(s System) []Key { return s.Claim(r) })
 		if len(keys) == 0 {
-			w.Fatalf("I7: something is due and nobody's, and did not start:\n%v", w.view)
+			w.Fatalf("%s: something of %v is due and nobody's, and did not start:\n%v", invariantOf(group[0]), group, w.view)
 		}
 		w.claims++
+		w.started(r, keys, before.Rows, w.now)
 		finished := same(w, Step{Kind: "finish", Owner: r.Owner}, func(s System) map[int]int { return s.Finish(r.Owner, []int{w.claims}) })
 		if finished[w.claims] != len(keys) {
 			w.Fatalf("I7: of %v got %v finished, want all:\n%v", keys, finished, w.view)
@@ -83,15 +124,40 @@ func (w *world) expired() bool {
 	return false
 }
 
-// startable returns the selection of something that is due and in no claim.
-func (w *world) startable() (selection store.Selection, due bool) {
-	for key, row := range w.view.Rows {
-		if _, held := w.view.claimOf(key); !held && row.Due <= w.now {
+// startable returns the first consumers of which something may start, which is due and in no claim,
+// and the selection of that; if so, although a rate is spent.
+func (w *world) startable(spent bool) (group []string, selection store.Selection, due bool) {
+	held := w.view.heldOf()
+	for _, group := range w.groups {
+		for key, row := range w.view.Rows { // the same in every run of a seed
 			s := store.Selection(min(row.Crashes, 2))
-			if !due || s < selection { // the same in every run of a seed
+			if slices.Contains(group, key.Consumer) && (!due || s < selection) && w.mayStart(key, row, held, spent) {
 				selection, due = s, true
 			}
 		}
+		if due {
+			return group, selection, true
+		}
 	}
-	return selection, due
+	return nil, 0, false
+}
+
+// mayStart tells whether a message is due, in no claim, and bounded by nothing.
+func (w *world) mayStart(key Key, row Row, held map[lane]int, spent bool) bool {
+	of, rules := lane{key.Consumer, row.OrderKey}, rulesOf(key.Consumer)
+	_, claimed := w.view.claimOf(key)
+	switch {
+	case claimed || row.Due > w.now:
+		return false
+	case rules.Keyed && (held[of] >= max(rules.PerKey, 1) || w.view.parked(of)):
+		return false
+	case rules.Keyed && rules.PerKey == 0 && w.view.firstOf(of) != key:
+		return false
+	}
+	return spent || !w.spent(rules.KeyRate, of) && (row.Crashes > 0 || !w.spent(rules.Rate, lane{consumer: key.Consumer}))
+}
+
+// spent tells whether a rate allows nothing now.
+func (w *world) spent(rate *store.Rate, of lane) bool {
+	return rate != nil && w.view.Rates[of] > w.now+time.Duration(rate.Burst-1)*each(rate)
 }

@@ -9,38 +9,44 @@ import (
 )
 
 // Check reports every invariant that a step broke, from what was visible before
-// and after it. I7, which is about what will happen, is Drain's.
+// and after it. I7 and O4, which are about what will happen, and O6, which is about what has, are
+// the history's, and so is what O5 says of slots.
 func Check(before, after View, step Step) error {
 	return errors.Join(
-		produced(before, after, step), left(before, after, step), heldOnce(after), fenced(before, step),
-		changed(before, after, step), effects(before, after, step))
+		produced(before, after, step), left(before, after, step), heldOnce(after), fenced(before, after, step),
+		changed(before, after, step), effects(before, after, step), flow(before, after, step))
 }
 
 // fenced checks I6: a transactional consumer runs only under a claim that holds
 // its message.
-func fenced(before View, step Step) error {
-	if _, held := before.holder(step.Owner, step.Key); step.Kind == "fence" && !held {
+func fenced(before, after View, step Step) error {
+	ran := step.Kind == "fence" || step.Kind == "transact" && after.Effects[step.Key] > before.Effects[step.Key]
+	if _, held := before.holder(step.Owner, step.Key); ran && !held {
 		return fmt.Errorf("I6: %v runs in a transaction of %s, who does not hold it", step.Key, step.Owner)
 	}
 	return nil
 }
 
 // produced checks I1: rows appear only by a produce that commits, and then one for
-// every consumer that has no such insert id pending.
+// every consumer that has no such insert id pending; or they were poisoned, and are requeued.
 func produced(before, after View, step Step) (err error) {
 	for key := range after.Rows {
 		_, old := before.Rows[key]
-		if !old && (step.Kind != "produce" || step.Produce.RolledBack || key.Message != step.Produce.Message) {
+		_, wasPoisoned := before.Poisoned[key]
+		requeued := step.Kind == "requeue" && key == step.Key && wasPoisoned
+		if !old && !requeued && (step.Kind != "produce" || step.Produce.RolledBack || !slices.ContainsFunc(step.Produce.parts(), func(p Produce) bool { return p.Message == key.Message })) {
 			err = errors.Join(err, fmt.Errorf("I1: %v appeared by a %s", key, step.Kind))
 		}
 	}
 	if step.Kind != "produce" || step.Produce.RolledBack {
 		return err
 	}
-	for _, consumer := range step.Produce.Consumers {
-		key := Key{step.Produce.Message, consumer}
-		if _, ok := after.Rows[key]; !ok && !keyPending(before, step.Produce.InsertID, consumer) {
-			err = errors.Join(err, fmt.Errorf("I1: the produce wrote nothing for %v", key))
+	for _, p := range step.Produce.parts() {
+		for _, consumer := range p.Consumers {
+			key := Key{p.Message, consumer}
+			if _, ok := after.Rows[key]; !ok && !keyPending(before, p.InsertID, consumer) {
+				err = errors.Join(err, fmt.Errorf("I1: the produce wrote nothing for %v", key))
+			}
 		}
 	}
 	return err
@@ -93,6 +99,12 @@ func left(before, after View, step Step) (err error) {
 			err = errors.Join(err, fmt.Errorf("I2: %v is poisoned, and waits: %t, waited: %t", key, waits, waited))
 		}
 	}
+	for key := range before.Poisoned {
+		_, still := after.Poisoned[key]
+		if _, waits := after.Rows[key]; !still && (key != step.Key || waits != (step.Kind == "requeue")) {
+			err = errors.Join(err, fmt.Errorf("I2: %v is not poisoned any more by a %s of %v, and waits: %t", key, step.Kind, step.Key, waits))
+		}
+	}
 	return err
 }
 
@@ -136,7 +148,7 @@ func changed(before, after View, step Step) (err error) {
 	for key, was := range before.Rows {
 		is, ok := after.Rows[key]
 		if !ok || is == was {
-			if ok && step.Kind == "recover" && freed(before, after, key) && was.Crashes < MaxCrashes-1 && !step.Locked[key] {
+			if ok && step.Kind == "recover" && charged(before, after, key) && was.Crashes < MaxCrashes-1 && !step.Locked[key] {
 				err = errors.Join(err, fmt.Errorf("crashes: %v lost its owner, and stays at %d", key, was.Crashes))
 			}
 			continue
@@ -149,7 +161,7 @@ func changed(before, after View, step Step) (err error) {
 		case step.Kind == "recover":
 			want := was
 			want.Crashes++
-			if is != want || is.Crashes >= MaxCrashes || !freed(before, after, key) {
+			if is != want || is.Crashes >= MaxCrashes || !charged(before, after, key) {
 				err = errors.Join(err, fmt.Errorf("crashes: %v became %+v, it was %+v", key, is, was))
 			}
 		case step.Kind != "settle" || !named || !held:
@@ -168,6 +180,12 @@ func freed(before, after View, key Key) bool {
 	_, held := before.claimOf(key)
 	_, still := after.claimOf(key)
 	return held && !still
+}
+
+// charged tells whether a key lost its claim in a step, and may have begun.
+func charged(before, after View, key Key) bool {
+	c, _ := before.claimOf(key)
+	return freed(before, after, key) && before.begun(c, key)
 }
 
 // effects checks I6: an effect happens in the step in which its message leaves,

@@ -21,6 +21,16 @@ type System interface {
 	Recover() store.Recovered
 	// Transact tells whether the consumer ran, and its message is gone.
 	Transact(t Transaction) bool
+	// Requeue tells whether a poisoned message is pending again: its insert id may be taken.
+	Requeue(key Key) bool
+	Discard(key Key)
+	// TakeSlots returns those of the limit's slots that the owner was given, in order.
+	TakeSlots(owner string, wanted int) []int
+	// ExtendSlots renews slots, and returns those that the owner has, in order.
+	ExtendSlots(owner string, slots []int) []int
+	ReturnSlots(owner string, slots []int)
+	// AnyOrder tells whether messages with keys may run in any order, and keys have rates.
+	AnyOrder() bool
 	// Pass moves the clock.
 	Pass(d time.Duration)
 	View() View
@@ -32,14 +42,26 @@ const MaxCrashes = 3
 // Lease is the length of every lease.
 const Lease = 30 * time.Second
 
-// Produce is one message for some consumers, in a transaction that may be rolled
-// back.
+// Produce is one message for some consumers, or two, in a transaction that may be
+// rolled back.
 type Produce struct {
 	Message    int
 	Consumers  []string // in order
 	Delay      time.Duration
 	InsertID   string
+	OrderKey   string // for those of the consumers that go by keys
+	Second     string // the insert id of another message behind it, or ""
 	RolledBack bool
+}
+
+// parts are the messages of a produce, in their order.
+func (p Produce) parts() []Produce {
+	if p.Second == "" {
+		return []Produce{p}
+	}
+	second := p
+	second.Message, second.InsertID = p.Message+1, p.Second
+	return []Produce{p, second}
 }
 
 // Request asks for messages of some consumers, at most Limit of each, or of all
@@ -51,6 +73,15 @@ type Request struct {
 	Limit     int
 	Solo      bool
 	After     []Place // hints: where to begin, for each consumer
+	Lanes     Guess   // of a consumer that goes by keys
+}
+
+// Guess is what a claim of lanes is told of them. Only Run is more than a hint.
+type Guess struct {
+	Run    int      // how many of one lane at most
+	Sticky []string // order keys that may have more
+	Cursor string   // the order key behind whose lane to walk; "" is the start
+	Walk   bool
 }
 
 // Place is where a message stood in the order of claims; the zero value is the
@@ -88,12 +119,13 @@ type Transaction struct {
 
 // Step is an operation, or a part of one, as the invariants see it.
 type Step struct {
-	// Kind is produce, claim, settle, finish, extend, disclaim, recover, transact
-	// or pass, or part of one: fence and commit, of transact.
+	// Kind is produce, claim, settle, finish, extend, disclaim, recover, transact,
+	// requeue, discard or slots, or part of one: fence and commit, of transact.
 	Kind    string
 	Owner   string
 	Results []Result
 	Produce Produce
-	Key     Key          // of fence, commit, transact
+	Key     Key          // of fence, commit, transact, requeue, discard
 	Locked  map[Key]bool // rows that others have locked
+	Seen    *View        // what a claim that was taken apart has seen; nil is what there was before
 }

@@ -36,9 +36,18 @@ func (s *State) Settle(owner string, results []Result) Settled {
 // subtract takes results out of a claim, and renews what is left of it.
 func (s *State) subtract(n int, results []Result) {
 	c := s.view.Claims[n]
-	c.Held = slices.DeleteFunc(slices.Clone(c.Held), func(key Key) bool {
+	settled := func(key Key) bool {
 		return slices.ContainsFunc(results, func(r Result) bool { return r.Claim == n && r.Key == key })
-	})
+	}
+	if s.flaw == FreedEarly && inOrder(c.Held[0].Consumer) && slices.ContainsFunc(c.Held, settled) {
+		for _, key := range c.Held {
+			s.freed[key] = true
+		}
+	}
+	c.Held = slices.DeleteFunc(slices.Clone(c.Held), settled)
+	if c.Lanes != nil {
+		c.Lanes = s.lanesOf(c.Held)
+	}
 	c.Until = s.now + Lease
 	if len(c.Held) == 0 {
 		delete(s.view.Claims, n)
@@ -61,14 +70,16 @@ func (s *State) write(r Result) {
 		delete(s.view.Rows, r.Key)
 	case store.Poison:
 		row.Attempts++
-		delete(s.view.Rows, r.Key)
-		s.view.Poisoned[r.Key] = Poisoned{Row: row, At: s.now, Reason: r.Reason}
+		s.poison(r.Key, row, r.Reason)
 	case store.Failed, store.Snoozed:
 		if r.Outcome == store.Failed {
 			row.Attempts++
 		}
 		row.Crashes, row.Due = 0, s.now+r.Delay
-		s.view.Rows[r.Key] = row
+		if rulesOf(r.Key.Consumer).PerKey > 0 {
+			row.Rank = row.Due
+		}
+		s.put(r.Key, row)
 	case store.Release:
 		if s.flaw == ReleaseCounts {
 			row.Attempts++
@@ -76,6 +87,30 @@ func (s *State) write(r Result) {
 		}
 	}
 }
+
+// poison takes a message away from those that are pending.
+func (s *State) poison(key Key, row Row, reason string) {
+	delete(s.view.Rows, key)
+	s.view.Poisoned[key] = Poisoned{Row: row, At: s.now, Reason: reason, Parks: rulesOf(key.Consumer).Parks || inOrder(key.Consumer) && s.flaw == SkippedParks}
+}
+
+// Requeue implements System.
+func (s *State) Requeue(key Key) bool {
+	p := s.view.Poisoned[key]
+	if p.InsertID != "" && s.pending(p.InsertID, key.Consumer) {
+		return false
+	}
+	delete(s.view.Poisoned, key)
+	rank := s.rank[key]
+	s.insert(key, Row{Due: s.now, InsertID: p.InsertID, OrderKey: p.OrderKey, Rank: p.Rank})
+	if s.flaw != RequeuedBehind {
+		s.rank[key] = rank
+	}
+	return true
+}
+
+// Discard implements System.
+func (s *State) Discard(key Key) { delete(s.view.Poisoned, key) }
 
 // Finish implements System.
 func (s *State) Finish(owner string, claims []int) map[int]int {
@@ -89,14 +124,19 @@ func (s *State) Finish(owner string, claims []int) map[int]int {
 		for _, key := range c.Held {
 			delete(s.view.Rows, key)
 		}
+		if s.flaw == StaysHeld && c.Lanes != nil {
+			s.stuck = append(s.stuck, c.Held...)
+		}
 		delete(s.view.Claims, n)
 	}
 	return finished
 }
 
 // Recover implements System: expired claims end, the oldest first, at most 20 of
-// them, and what they held has crashed, unless somebody has it locked.
+// them, and what they held has crashed, unless somebody has it locked. Of a lane in order
+// only the first that is there had begun.
 func (s *State) Recover() (found store.Recovered) {
+	before := s.View()
 	for n := 1; n <= s.claims && found.Claims < 20; n++ {
 		c, ok := s.view.Claims[n]
 		if !ok || c.Until >= s.now || c.Solo && s.flaw == NotRecovered {
@@ -106,6 +146,9 @@ func (s *State) Recover() (found store.Recovered) {
 		delete(s.view.Claims, n)
 		for _, key := range c.Held {
 			row, ok := s.view.Rows[key]
+			if ok && !before.begun(c, key) {
+				continue
+			}
 			if !ok || s.Blocked([]Key{key}) && s.flaw != LockedIsCrashed {
 				continue
 			}
@@ -128,8 +171,12 @@ func (s *State) crash(key Key, row Row, solo bool) bool {
 	case s.flaw == CrashNotCounted:
 	case solo && row.Crashes+1 >= limit:
 		row.Crashes++
-		delete(s.view.Rows, key)
-		s.view.Poisoned[key] = Poisoned{Row: row, At: s.now, Reason: reason()}
+		s.poison(key, row, reason())
+		if s.flaw == RecoveryForgetsParks {
+			p := s.view.Poisoned[key]
+			p.Parks = false
+			s.view.Poisoned[key] = p
+		}
 		return true
 	case solo:
 		row.Crashes++

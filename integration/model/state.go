@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -28,29 +27,59 @@ const (
 	PartOfAFanOutKept Flaw = "a rolled-back produce leaves a row"
 	PoisonTooEarly    Flaw = "recover poisons at the second crash"
 	NotRecovered      Flaw = "recover leaves solo claims alone"
+
+	HeadPassedOver        Flaw = "a head that may not run is passed over"
+	HintInsideLane        Flaw = "a lane begins behind the hint"
+	RequeuedBehind        Flaw = "what is requeued gets a new rank"
+	RanksSorted           Flaw = "insert ids decide the ranks of a produce"
+	NoGate                Flaw = "claims of a consumer in order are made at once"
+	HeldBeforeGate        Flaw = "what is held is read before the gate is locked"
+	FreedEarly            Flaw = "a settle of some frees their lanes"
+	ParkNotAsked          Flaw = "a claim does not ask what is parked"
+	RecoveryForgetsParks  Flaw = "what recovery poisons parks nothing"
+	SkippedParks          Flaw = "what is poisoned parks although it is to be skipped"
+	StaysHeld             Flaw = "the lanes of a claim that is finished stay held"
+	PerKeyNotCounted      Flaw = "what is held of a key is not counted"
+	SlotLostUsedOn        Flaw = "renewing slots does not ask whose they are"
+	SlotReturnedByAnother Flaw = "giving slots back does not ask whose they are"
+	RateNotLocked         Flaw = "claims of a consumer with a rate are made at once"
+	RateSavesUp           Flaw = "a rate saves up what it has not used"
+	KeyRateByClaim        Flaw = "a claim uses the rate of a key once"
 )
 
 // State is the claim ledger. It is not safe for concurrent use: who does what
 // when is the scheduler's choice.
 type State struct {
-	view   View
-	now    time.Duration
-	place  map[Key]int // the order in which rows were inserted, like an id
-	claims int         // made so far
-	locked map[Key]string
-	flaw   Flaw
+	view     View
+	now      time.Duration
+	place    map[Key]int // the order in which rows were inserted, like an id
+	places   int
+	rank     map[Key]time.Duration // the place in a lane
+	orderKey map[Key]string        // also of rows that are gone
+	claims   int                   // made so far
+	locked   map[Key]string
+	gates    map[string]gate // by consumer
+	flaw     Flaw
+	freed    map[Key]bool // by a flaw
+	stuck    []Key        // by another
 }
 
 var _ System = (*State)(nil)
 
 // NewState returns an empty ledger.
 func NewState(flaw Flaw) *State {
-	return &State{view: newView(), place: make(map[Key]int), locked: make(map[Key]string), flaw: flaw}
+	return &State{view: newView(), place: make(map[Key]int), rank: make(map[Key]time.Duration), orderKey: make(map[Key]string),
+		locked: make(map[Key]string), gates: make(map[string]gate), flaw: flaw, freed: make(map[Key]bool)}
 }
+
+// AnyOrder implements System.
+func (s *State) AnyOrder() bool { return true }
 
 // View implements System.
 func (s *State) View() View {
-	v := View{Rows: maps.Clone(s.view.Rows), Claims: maps.Clone(s.view.Claims), Poisoned: maps.Clone(s.view.Poisoned), Effects: maps.Clone(s.view.Effects)}
+	v := View{Rows: maps.Clone(s.view.Rows), Claims: maps.Clone(s.view.Claims), Poisoned: maps.Clone(s.view.Poisoned), Effects: maps.Clone(s.view.Effects),
+		Slots: maps.Clone(s.view.Slots), Rates: maps.Clone(s.view.Rates)}
+	maps.DeleteFunc(v.Rates, func(_ lane, usedTo time.Duration) bool { return usedTo <= s.now })
 	for n, c := range v.Claims {
 		c.Held = slices.Clone(c.Held)
 		v.Claims[n] = c
@@ -63,16 +92,40 @@ func (s *State) Pass(d time.Duration) { s.now += d }
 
 // Produce implements System.
 func (s *State) Produce(p Produce) (written int) {
+	parts := p.parts()
+	if s.flaw == RanksSorted { // as Store.Insert sorts what it writes
+		slices.SortFunc(parts, func(a, b Produce) int { return cmp.Compare(a.InsertID, b.InsertID) })
+	}
+	for _, part := range parts {
+		written += s.produce(part)
+	}
+	return written
+}
+
+func (s *State) produce(p Produce) (written int) {
 	for _, consumer := range p.Consumers {
 		key := Key{p.Message, consumer}
 		if p.RolledBack && (s.flaw != PartOfAFanOutKept || written > 0) || p.InsertID != "" && s.pending(p.InsertID, consumer) {
 			continue
 		}
-		s.place[key] = len(s.place)
-		s.view.Rows[key] = Row{Due: s.now + p.Delay, InsertID: p.InsertID}
+		row := Row{Due: s.now + p.Delay, InsertID: p.InsertID}
+		if rules := rulesOf(consumer); rules.Keyed {
+			row.OrderKey = p.OrderKey
+			if rules.PerKey > 0 {
+				row.Rank = row.Due
+			}
+		}
+		s.insert(key, row)
 		written++
 	}
 	return written
+}
+
+// insert writes a row behind all others.
+func (s *State) insert(key Key, row Row) {
+	s.places++
+	s.place[key], s.rank[key], s.orderKey[key] = s.places, time.Duration(s.places), row.OrderKey
+	s.put(key, row)
 }
 
 // pending tells whether an insert id waits or runs.
@@ -96,22 +149,29 @@ func (s *State) Held() Held {
 			held[key] = true
 		}
 	}
+	for _, key := range s.stuck {
+		held[key] = true
+	}
 	return held
 }
 
 // Claim implements System: both halves at once.
-func (s *State) Claim(r Request) []Key { return s.Record(s.Pick(r, s.Held(), r.Owner), r, r.Owner) }
+func (s *State) Claim(r Request) []Key {
+	s.Lock(r.Consumers[0], r.Owner)
+	return s.Record(s.Pick(r, s.Held(), r.Owner), r, r.Owner)
+}
 
 // Pick is the first half of a claim: it locks what is due and in no claim, as far
 // as the snapshot knows, and nobody else has locked.
 func (s *State) Pick(r Request, snapshot Held, session string) (picked []Key) {
-	low, high := 0, 0
-	switch r.Select {
-	case store.Suspects:
-		low, high = 1, 1
-	case store.Killers:
-		low, high = 2, math.MaxInt16
+	rules := rulesOf(r.Consumers[0])
+	if rules.Rate != nil && r.Select == store.Clean {
+		r.Limit = min(r.Limit, s.allows(rules.Rate, lane{consumer: r.Consumers[0]}, s.now))
 	}
+	if rules.Keyed {
+		return s.pickLanes(r, snapshot, r.Limit)
+	}
+	low, high := crashes(r.Select)
 	for i, consumer := range r.Consumers {
 		var found []Key
 		for key, row := range s.view.Rows {
@@ -152,9 +212,9 @@ func (s *State) compare(a, b Key) int {
 
 // Record is the second half: it claims what was picked and is in no claim now.
 func (s *State) Record(picked []Key, r Request, session string) (claimed []Key) {
-	held := s.Held()
+	held, keyed, at := s.Held(), rulesOf(r.Consumers[0]).Keyed, s.gates[r.Consumers[0]].at
 	for _, key := range picked {
-		if !held[key] || s.flaw == NoRecheck {
+		if keyed || !held[key] || s.flaw == NoRecheck {
 			claimed = append(claimed, key)
 		}
 	}
@@ -162,17 +222,28 @@ func (s *State) Record(picked []Key, r Request, session string) (claimed []Key) 
 	if len(claimed) == 0 {
 		return nil
 	}
+	s.spend(r, claimed, at)
 	s.claims++
-	members := slices.Clone(claimed)
-	slices.SortFunc(members, compareKeys)
-	s.view.Claims[s.claims] = Claim{Owner: r.Owner, Solo: r.Solo, Until: s.now + Lease, Held: members}
-	slices.SortFunc(claimed, s.compare)
+	c := Claim{Owner: r.Owner, Solo: r.Solo, Until: s.now + Lease, Held: slices.Clone(claimed)}
+	slices.SortFunc(c.Held, compareKeys)
+	if keyed {
+		c.Lanes = s.lanesOf(c.Held)
+	} else {
+		slices.SortFunc(claimed, s.compare)
+	}
+	s.view.Claims[s.claims] = c
 	return claimed
+}
+
+// lanesOf are the order keys of messages.
+func (s *State) lanesOf(held []Key) []string {
+	return store.Each(held, func(key Key) string { return s.orderKey[key] })
 }
 
 // Unlock ends a session's transaction.
 func (s *State) Unlock(session string) {
 	maps.DeleteFunc(s.locked, func(_ Key, by string) bool { return by == session })
+	maps.DeleteFunc(s.gates, func(_ string, g gate) bool { return g.session == session })
 }
 
 // Blocked tells whether writing these messages would have to wait for somebody.

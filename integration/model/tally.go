@@ -15,12 +15,15 @@ type Tally map[string]int
 // together are the events of every kind of run, apart those of runs that stop
 // claims and transactions between their halves.
 func together() []string {
-	return []string{"runs", "steps", "rolled back produces", "insert ids pending", "claims", "claims of suspects", "claims of killers", "hints used",
+	return []string{"runs", "steps", "rolled back produces", "insert ids pending", "two produced", "claims", "claims of suspects", "claims of killers", "hints used",
 		"done", "failed", "snoozed", "poisoned", "released", "fenced", "finished", "extended", "disclaimed", "effects", "transactions refused",
-		"crashes", "poisoned by crashes", "spared in company"}
+		"crashes", "poisoned by crashes", "spared in company", "claims of lanes", "claims of several of a lane", "claims of crashed heads", "parked", "kept by a park",
+		"requeued", "discarded", "held up by a rate", "slots taken", "slots refused", "slots renewed", "slots lost"}
 }
 
-func apart() []string { return []string{"dropped at record", "blocked", "locked at recovery"} }
+func apart() []string {
+	return []string{"dropped at record", "blocked", "locked at recovery", "waited at a gate"}
+}
 
 // Missing lists what never happened and should have, in runs of Lockstep or, if
 // so, of Halves.
@@ -43,6 +46,32 @@ func (t Tally) String() string {
 	return strings.Join(counts, ", ")
 }
 
+// asked counts what became of a claim.
+func (t Tally) asked(r Request, before View, keys []Key) {
+	rules := rulesOf(r.Consumers[0])
+	if len(keys) == 0 && (rules.Rate != nil || rules.KeyRate != nil) && len(before.Rates) > 0 {
+		t["held up by a rate"]++
+	}
+	if !rules.Keyed {
+		return
+	}
+	for key, row := range before.Rows {
+		if slices.Contains(r.Consumers, key.Consumer) && before.parked(lane{key.Consumer, row.OrderKey}) {
+			t["kept by a park"]++
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	t["claims of lanes"]++
+	if r.Select != store.Clean {
+		t["claims of crashed heads"]++
+	}
+	if len(keys) > 1 && before.Rows[keys[0]].OrderKey == before.Rows[keys[1]].OrderKey {
+		t["claims of several of a lane"]++
+	}
+}
+
 // note counts what a step did, from what was visible before and after it.
 func (t Tally) note(before, after View, step Step) {
 	t["steps"]++
@@ -59,10 +88,15 @@ func (t Tally) note(before, after View, step Step) {
 			t[map[store.Outcome]string{store.Done: "done", store.Failed: "failed", store.Snoozed: "snoozed", store.Poison: "poisoned", store.Release: "released"}[r.Outcome]]++
 		}
 	}
+	for key, p := range after.Poisoned {
+		if _, old := before.Poisoned[key]; !old && p.Parks {
+			t["parked"]++
+		}
+	}
 	for key, was := range before.Rows {
 		is, waits := after.Rows[key]
 		switch {
-		case step.Kind != "recover" || !freed(before, after, key):
+		case step.Kind != "recover" || !charged(before, after, key):
 		case step.Locked[key]:
 			t["locked at recovery"]++
 		case !waits:

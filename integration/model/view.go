@@ -19,6 +19,10 @@ func compareKeys(a, b Key) int {
 	return cmp.Or(cmp.Compare(a.Message, b.Message), cmp.Compare(a.Consumer, b.Consumer))
 }
 
+func compareLanes(a, b lane) int {
+	return cmp.Or(cmp.Compare(a.consumer, b.consumer), cmp.Compare(a.orderKey, b.orderKey))
+}
+
 // Row is a pending message. Instants are spans since the start of the run.
 type Row struct {
 	Due      time.Duration
@@ -26,14 +30,18 @@ type Row struct {
 	Crashes  int
 	Errors   string
 	InsertID string
+	OrderKey string
+	Rank     time.Duration // where messages of a key run in any order; in order no two databases have the same
 }
 
-// Claim is a claim and what it still holds, in the order of keys.
+// Claim is a claim and what it still holds, in the order of keys, which in a lane is that
+// of the produces.
 type Claim struct {
 	Owner string
 	Solo  bool
 	Until time.Duration
 	Held  []Key
+	Lanes []string // the order keys of what it holds, in the same order
 }
 
 // Poisoned is a poisoned message.
@@ -41,6 +49,7 @@ type Poisoned struct {
 	Row
 	At     time.Duration
 	Reason string
+	Parks  bool
 }
 
 // View is everything that a database stores. Claims have the numbers in which
@@ -50,10 +59,13 @@ type View struct {
 	Claims   map[int]Claim
 	Poisoned map[Key]Poisoned
 	Effects  map[Key]int // of transactional consumers
+	Slots    map[int]Slot
+	Rates    map[lane]time.Duration // up to when they are used, of those that are not at rest
 }
 
 func newView() View {
-	return View{Rows: make(map[Key]Row), Claims: make(map[int]Claim), Poisoned: make(map[Key]Poisoned), Effects: make(map[Key]int)}
+	return View{Rows: make(map[Key]Row), Claims: make(map[int]Claim), Poisoned: make(map[Key]Poisoned), Effects: make(map[Key]int),
+		Slots: make(map[int]Slot), Rates: make(map[lane]time.Duration)}
 }
 
 // String lists the view, a line each, in order: equal views have equal texts.
@@ -70,6 +82,12 @@ func (v View) String() string {
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(v.Effects), compareKeys) {
 		lines = append(lines, fmt.Sprintf("effects %v %d", key, v.Effects[key]))
+	}
+	for _, n := range slices.Sorted(maps.Keys(v.Slots)) {
+		lines = append(lines, fmt.Sprintf("slot %d %+v", n, v.Slots[n]))
+	}
+	for _, of := range slices.SortedFunc(maps.Keys(v.Rates), compareLanes) {
+		lines = append(lines, fmt.Sprintf("rate %v %v", of, v.Rates[of]))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -92,4 +110,52 @@ func (v View) holder(owner string, key Key) (Claim, bool) {
 		}
 	}
 	return Claim{}, false
+}
+
+// heldOf counts what claims hold of each lane.
+func (v View) heldOf() map[lane]int {
+	held := make(map[lane]int)
+	for _, c := range v.Claims {
+		for i, orderKey := range c.Lanes {
+			held[lane{c.Held[i].Consumer, orderKey}]++
+		}
+	}
+	return held
+}
+
+// parked tells whether a poisoned message keeps those of a lane from running, as the rules
+// have it.
+func (v View) parked(of lane) bool {
+	for key, p := range v.Poisoned {
+		if rulesOf(of.consumer).Parks && key.Consumer == of.consumer && p.OrderKey == of.orderKey {
+			return true
+		}
+	}
+	return false
+}
+
+// firstOf is the first row of a lane, in the order of the produces.
+func (v View) firstOf(of lane) (first Key) {
+	found := false
+	for key, row := range v.Rows {
+		if key.Consumer == of.consumer && row.OrderKey == of.orderKey && (!found || key.Message < first.Message) {
+			first, found = key, true
+		}
+	}
+	return first
+}
+
+// begun tells whether a row that a claim holds may have begun: in order, of each lane only the
+// first that there is.
+func (v View) begun(c Claim, key Key) bool {
+	if c.Lanes == nil || rulesOf(key.Consumer).PerKey > 0 {
+		return true
+	}
+	orderKey := v.Rows[key].OrderKey
+	for _, other := range c.Held {
+		if row, waits := v.Rows[other]; waits && row.OrderKey == orderKey {
+			return other == key
+		}
+	}
+	return false
 }

@@ -35,7 +35,13 @@ type world struct {
 	hints   map[string]Place
 	made    int // messages
 	claims  int
-	locked  map[Key]bool // by steps of the scheduler: see halves.go
+	locked  map[Key]bool    // by steps of the scheduler: see halves.go
+	shut    map[string]bool // consumers whose gates are
+
+	groups   [][]string // of consumers, which all systems can serve
+	instants map[time.Duration]bool
+	starts   map[lane][]time.Duration         // of what has a rate
+	slots    map[string]map[int]time.Duration // that owners were given, and until when
 }
 
 func owners() []string    { return []string{"a", "b", "c"} }
@@ -53,23 +59,33 @@ func Lockstep(t *rapid.T, tally Tally, systems ...System) {
 
 func newWorld(t *rapid.T, tally Tally, systems ...System) *world {
 	tally["runs"]++
-	return &world{T: t, systems: systems, tally: tally, view: newView(), lost: make(map[Key]int), hints: make(map[string]Place), locked: make(map[Key]bool)}
+	w := &world{T: t, systems: systems, tally: tally, view: newView(), lost: make(map[Key]int), hints: make(map[string]Place), locked: make(map[Key]bool),
+		shut: make(map[string]bool), instants: make(map[time.Duration]bool), starts: make(map[lane][]time.Duration), slots: make(map[string]map[int]time.Duration)}
+	all := groups(!slices.ContainsFunc(systems, func(s System) bool { return !s.AnyOrder() }))
+	for i, group := range all { // not all in each run, so that more happens to each
+		if i == 0 || w.chance("group", 2) {
+			w.groups = append(w.groups, group)
+		}
+	}
+	return w
 }
 
 // begin produces something, so that there is something to claim at once.
 func (w *world) begin() {
-	for range 3 {
-		p := Produce{Message: w.made, Consumers: consumers()}
+	for i := range 4 {
+		p := Produce{Message: w.made, Consumers: slices.Concat(w.groups...), OrderKey: orderKeys()[i/2]}
+		p.Delay = w.unmet(0, p.Consumers...)
 		w.made++
 		same(w, Step{Kind: "produce", Produce: p}, func(s System) int { return s.Produce(p) })
 	}
 }
 
 func (w *world) actions() map[string]func(*rapid.T) {
-	return map[string]func(*rapid.T){
+	actions := map[string]func(*rapid.T){
 		"produce":  func(*rapid.T) { w.produce() },
-		"claim":    func(*rapid.T) { w.claim() },
-		"claim 2":  func(*rapid.T) { w.claim() }, // more often than the rest
+		"claim":    func(*rapid.T) { w.claimOf(w.group()) },
+		"claim 2":  func(*rapid.T) { w.claimOf(w.group()) }, // more often than the rest
+		"claim 3":  func(*rapid.T) { w.claimOf(w.group()) },
 		"settle":   func(*rapid.T) { w.settle() },
 		"settle 2": func(*rapid.T) { w.settle() },
 		"repeat":   func(*rapid.T) { w.repeat() },
@@ -81,6 +97,8 @@ func (w *world) actions() map[string]func(*rapid.T) {
 		"pass":     func(*rapid.T) { w.pass() },
 		"vanish":   func(*rapid.T) { w.wait(Lease + time.Second); w.recover() }, // everybody at once
 	}
+	maps.Copy(actions, w.flowActions())
+	return actions
 }
 
 // same carries an operation out on every system and compares what it returned,
@@ -123,10 +141,9 @@ func (w *world) look(step Step) {
 	w.Helper()
 	views := ask(w.systems, System.View)
 	after := views[0]
-	want := after.String()
-	for i, view := range views {
-		if got := view.String(); got != want {
-			w.Fatalf("after a %s %+v system %d:\n%s\nwant:\n%s\nbefore it:\n%v", step.Kind, step, i, got, want, w.view)
+	for i, view := range views[1:] {
+		if got, want := view.String(), after.String(); got != want {
+			w.Fatalf("after a %s %+v system %d:\n%s\nwant:\n%s\nbefore it:\n%v", step.Kind, step, i+1, got, want, w.view)
 		}
 	}
 	step.Locked = w.locked
@@ -146,10 +163,11 @@ func (w *world) chance(what string, oneIn int) bool {
 }
 
 func (w *world) produce() {
-	p := Produce{Message: w.made, Consumers: consumers(), RolledBack: w.chance("rolled back", 6)}
+	p := Produce{Message: w.made, Consumers: slices.Concat(w.groups...), RolledBack: w.chance("rolled back", 6)}
 	w.made++
+	p.OrderKey = draw(w, "order key", append(orderKeys(), "k", "k")...)
 	if w.chance("one consumer", 2) {
-		p.Consumers = []string{draw(w, "consumer", consumers()...)}
+		p.Consumers = []string{draw(w, "consumer", p.Consumers...)}
 	}
 	if w.chance("delayed", 5) {
 		p.Delay = draw(w, "delay", time.Microsecond, time.Second, Lease)
@@ -157,71 +175,14 @@ func (w *world) produce() {
 	if w.chance("keyed", 3) {
 		p.InsertID = draw(w, "insert id", "x", "y")
 	}
+	if ordered := slices.DeleteFunc(slices.Clone(p.Consumers), func(c string) bool { return !inOrder(c) }); len(ordered) > 0 && w.chance("two", 3) {
+		// Of others nobody says which of the two is first, since insert ids are sorted.
+		p.Consumers, p.InsertID, p.Second = ordered, "y", "x"
+		w.made++
+		w.tally["two produced"]++
+	}
+	p.Delay = w.unmet(p.Delay, p.Consumers...)
 	same(w, Step{Kind: "produce", Produce: p}, func(s System) int { return s.Produce(p) })
-}
-
-// request draws what a processor may ask for.
-func (w *world) request() Request {
-	r := Request{
-		Owner: draw(w, "owner", owners()...), Consumers: consumers(), Limit: rapid.IntRange(1, 4).Draw(w.T, "limit"),
-		Select: draw(w, "selection", w.selections()...),
-	}
-	switch r.Select {
-	case store.Killers:
-		r.Limit, r.Solo = 1, !w.chance("in company", 4)
-	case store.Suspects:
-		r.Limit, r.Solo = 8, w.chance("solo", 3)
-	default:
-		r.Solo = w.chance("solo", 6)
-		for _, consumer := range r.Consumers {
-			place := w.hints[consumer]
-			if w.chance("from the start", 2) {
-				place = Place{}
-			}
-			r.After = append(r.After, place)
-		}
-	}
-	return r
-}
-
-// selections are those that have something to find, and clean.
-func (w *world) selections() []store.Selection {
-	some := []store.Selection{store.Clean}
-	for _, row := range w.view.Rows {
-		some = append(some, store.Selection(min(row.Crashes, 2)))
-	}
-	slices.Sort(some)
-	return some
-}
-
-func (w *world) claim() {
-	r := w.request()
-	before := w.view
-	w.remember(r, before, same(w, Step{Kind: "claim", Owner: r.Owner}, func(s System) []Key { return s.Claim(r) }))
-}
-
-// remember notes what an owner was given.
-func (w *world) remember(r Request, before View, keys []Key) {
-	if len(keys) == 0 {
-		return
-	}
-	w.claims++
-	w.tally["claims"]++
-	switch r.Select {
-	case store.Suspects:
-		w.tally["claims of suspects"]++
-	case store.Killers:
-		w.tally["claims of killers"]++
-	}
-	if slices.ContainsFunc(r.After, func(place Place) bool { return place != Place{} }) {
-		w.tally["hints used"]++
-	}
-	rows := make(map[Key]Row)
-	for _, key := range keys {
-		rows[key] = before.Rows[key]
-		w.hints[key.Consumer] = Place{Due: rows[key].Due, Key: key}
-	}
-	w.taken = append(w.taken, taken{owner: r.Owner, claim: w.claims, keys: keys, rows: rows})
 }
 
 // recall draws a claim that was made, most often a recent one. Nobody says that
@@ -240,7 +201,11 @@ func (w *world) results(c taken) (results []Result) {
 		if w.chance("later", 3) {
 			continue
 		}
-		r := Result{Claim: c.claim, Key: key, Outcome: draw(w, "outcome", store.Done, store.Failed, store.Snoozed, store.Poison, store.Release)}
+		outcomes := []store.Outcome{store.Done, store.Failed, store.Snoozed, store.Poison, store.Release}
+		if rulesOf(key.Consumer).Parks { // more often, since much must come together for others to wait
+			outcomes = append(outcomes, store.Poison, store.Poison, store.Poison)
+		}
+		r := Result{Claim: c.claim, Key: key, Outcome: draw(w, "outcome", outcomes...)}
 		switch r.Outcome {
 		case store.Failed:
 			r.Errors, r.Delay = draw(w, "errors", "", "e1", "e2"), draw(w, "delay", 0, time.Second)
@@ -248,6 +213,9 @@ func (w *world) results(c taken) (results []Result) {
 			r.Delay = draw(w, "delay", 0, time.Second, Lease)
 		case store.Poison:
 			r.Errors, r.Reason = draw(w, "errors", "", "e3"), "drawn"
+		}
+		if r.Outcome == store.Failed || r.Outcome == store.Snoozed {
+			r.Delay = w.unmet(r.Delay, key.Consumer)
 		}
 		results = append(results, r)
 	}

@@ -93,19 +93,21 @@ func TestAdminExplains(t *testing.T) {
 			}
 			return fmt.Sprintf("%s + %d", testapp.NowOf(db), n*1_000_000)
 		}
-		claim := func(owner string, id, lease int) {
-			ids := fmt.Sprintf("'[%d]'", id)
+		claim := func(owner, claimed string, lease int) {
+			ids := "'[" + claimed + "]'"
 			if db.Dialect().Name().String() == "pg" {
-				ids = fmt.Sprintf("'{%d}'", id)
+				ids = "'{" + claimed + "}'"
 			}
 			a.Exec("INSERT INTO message_claims (owner, solo, claimed_at, leased_until, message_ids) VALUES ('" + owner + "', TRUE, " + second(0) + ", " + second(lease) + ", " + ids + ")")
 		}
 		a.ProduceMany(10)
 		a.Produce(refund{ID: "11"})
+		a.ProduceMany(4)
 		a.Exec("UPDATE consumer_messages SET available_after = " + second(3600) + " WHERE id IN (2, 3)")
 		a.Exec("UPDATE consumer_messages SET attempts = 2 WHERE id = 3")
-		claim("owner-1", 4, 30)
-		claim("owner-2", 5, -30)
+		claim("owner-1", "4, 12, 13, 14", 30)
+		claim("owner-2", "5", -30)
+		claim("owner-3", "15", 30)
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'gone' WHERE id = 6")
 		a.Exec("UPDATE consumer_messages SET payload_type = 'gone' WHERE id = 7")
 		a.Exec("UPDATE consumer_messages SET crashes = id - 7 WHERE id IN (8, 9)")
@@ -119,17 +121,18 @@ func TestAdminExplains(t *testing.T) {
 			reason outbox.State
 			text   string
 		}{
-			1:  {outbox.Ready, "due since"},
+			1:  {outbox.Ready, "It has been due since"},
 			2:  {outbox.Delayed, "due in 1h0m0s"},
 			3:  {outbox.Delayed, "2 of its runs failed"},
-			4:  {outbox.Leased, "Owner owner-1 claimed it"},
+			4:  {outbox.Leased, "Z, together with 3 others that are not done yet, and holds it until"},
 			5:  {outbox.LeaseExpired, "ended 30"},
 			6:  {outbox.NoConsumer, `No consumer "gone"`},
 			7:  {outbox.OtherPayload, `not "gone"`},
 			8:  {outbox.Suspect, "at most 8"},
 			9:  {outbox.Suspect, "runs alone among suspects"},
-			10: {outbox.Poisoned, "5 failed runs and 1 crashes"},
-			11: {outbox.Paused, `Consumer "paused" is paused since`},
+			10: {outbox.Poisoned, "5 failed runs and 1 crash."},
+			15: {outbox.Leased, "Z, and holds it until"},
+			11: {outbox.Paused, `Consumer "paused" has been paused since`},
 		} {
 			e, err := admin.Explain(ctx, db, id)
 			if id == 2 { // a moment has passed
@@ -141,7 +144,7 @@ func TestAdminExplains(t *testing.T) {
 			if m := e.Message; m.ID != id || m.Payload != nil || m.Headers != nil || m.Errors != nil {
 				t.Errorf("explain %d: got message %+v, want it without payload, headers and errors", id, m)
 			}
-			if e.PausedAt.IsZero() == (id == 11) || e.PoisonedAt.IsZero() == (id == 10) || (e.Message.Claim == nil) == (id == 4 || id == 5) {
+			if e.PausedAt.IsZero() == (id == 11) || e.PoisonedAt.IsZero() == (id == 10) || (e.Message.Claim == nil) == (id == 4 || id == 5 || id == 15) {
 				t.Errorf("explain %d: got %+v", id, e)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -37,6 +38,18 @@ func (c *calls) add(orders []order) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all = append(c.all, ids(orders))
+}
+
+// addSteps notes a call with steps, as "a1", and returns which call it is, counted from 1.
+func (c *calls) addSteps(steps []step) (nth int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var call []string
+	for _, s := range steps {
+		call = append(call, fmt.Sprint(s.Customer, s.N))
+	}
+	c.all = append(c.all, call)
+	return len(c.all)
 }
 
 func ids(orders []order) (list []string) {
@@ -355,6 +368,36 @@ func TestATransactionalBatchThatCannotCommit(t *testing.T) {
 	r.MustStop()
 	if effects := effectsOf(a); len(effects) != 9 || len(a.Poisoned()) != 1 || len(effects["3"]) != 0 {
 		t.Errorf("got effects %v and %d poisoned, want those of all but one; calls: %v", effects, len(a.Poisoned()), seen.all)
+	}
+}
+
+// TestABatchKnowsThatItLostAConflict when it is tried again, as an event log wants to.
+func TestABatchKnowsThatItLostAConflict(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1, 2} {
+		t.Run(fmt.Sprint("batches of ", size), func(t *testing.T) {
+			t.Parallel()
+			var tries atomic.Int64
+			consume := func(ctx context.Context, tx bun.Tx, _ []order) error {
+				n := tries.Add(1)
+				if n == 1 {
+					_, err := tx.ExecContext(ctx, "DO $$ BEGIN RAISE EXCEPTION 'conflict' USING ERRCODE = '40001'; END $$")
+					return err
+				}
+				if n == 2 && !txn.Repeated(ctx) {
+					t.Error("the second try does not know that the first has lost a conflict")
+				}
+				return nil
+			}
+			a := testapp.New(t, testdb.Postgres(t), outbox.ConsumeBatchTx("c", consume, bus.BatchSize(size)))
+			a.ProduceMany(2)
+			r := a.Start(alone())
+			testapp.Eventually(t, "all ran", a.Empty)
+			r.MustStop()
+			if tries.Load() < 2 {
+				t.Errorf("got %d tries, want another for the conflict", tries.Load())
+			}
+		})
 	}
 }
 

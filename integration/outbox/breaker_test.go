@@ -62,7 +62,7 @@ func TestABreakerOpensInAllProcesses(t *testing.T) {
 		testapp.Eventually(t, "it is known as the reason", func() bool {
 			pending := a.Pending()
 			e := testapp.Must[outbox.Explanation](t)(a.Admin().Explain(a.Context(), db, pending[len(pending)-1].ID))
-			return e.Reason == outbox.BreakerOpen && strings.Contains(e.Text, "The breaker of consumer \"c\" is open since")
+			return e.Reason == outbox.BreakerOpen && strings.Contains(e.Text, "The breaker of consumer \"c\" has been open since")
 		})
 		down.Store(false)
 		testapp.Eventually(t, "all ran", a.Empty)

@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -39,6 +40,10 @@ func TestWhatComesTooLateIsNotRun(t *testing.T) {
 		poisoned := a.Poisoned()
 		if runs.Load() != 1 || len(poisoned) != 1 || poisoned[0].Reason != "deadline passed" {
 			t.Fatalf("got %d runs and %+v poisoned, want one each", runs.Load(), poisoned)
+		}
+		explained = testapp.Must[outbox.Explanation](t)(a.Admin().Explain(a.Context(), db, poisoned[0].ID))
+		if !strings.Contains(explained.Text, ", because its deadline had passed.") {
+			t.Errorf("Explain: got %q, want that its deadline had passed", explained.Text)
 		}
 		if !strings.Contains(lines.String(), bus.ErrLate.Error()) {
 			t.Errorf("log: got %s, want it to say %q", lines.String(), bus.ErrLate)
@@ -86,4 +91,31 @@ func TestDeadlinesThatCannotBeKeptAreRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, err, bus.ErrBadOption)
 		}
 	}
+}
+
+// TestWhatIsLateIsReportedOnceItIsPoisoned, and not each time it is given back behind one of its
+// key that is not done.
+func TestWhatIsLateIsReportedOnceItIsPoisoned(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var told, runs atomic.Int64
+		a := newApp(bus.ConsumeBatch("c", func(context.Context, []step) error {
+			if runs.Add(1) > 5 {
+				return nil
+			}
+			if n := told.Load(); n > 0 {
+				t.Errorf("run %d of the first: the hook was told of %d poisoned behind it, want none yet", runs.Load(), n)
+			}
+			return bus.Snooze(time.Second)
+		}, bus.Ordered(bus.ParkKey)))
+		a.ProduceAt(ctx, step{"a", 1})
+		a.ProduceAt(ctx, step{"a", 2}, outbox.DeliverBy(time.Now().Add(-time.Second), bus.Poisoned))
+		config := outbox.ProcessorConfig{Concurrency: 1}
+		config.Chain = middleware.Default(middleware.Options{OnPoison: func(context.Context, *bus.Message, string, error) { told.Add(1) }})
+		r := a.StartWith(ctx, config)
+		testapp.Sooner(t, "it is poisoned", func() bool { return len(a.Poisoned()) == 1 })
+		r.MustStop()
+		if told.Load() != 1 {
+			t.Errorf("the hook was told %d times, want once", told.Load())
+		}
+	})
 }

@@ -203,3 +203,25 @@ func TestAStepDoesNotWaitForAGate(t *testing.T) {
 		t.Errorf("once it is open: got %v, %v, want it run", ran, err)
 	}
 }
+
+// TestNothingFollowsAProbeThatIsDiscarded, of its key neither: that has not opened the gate.
+func TestNothingFollowsAProbeThatIsDiscarded(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var gate outbox.Gate
+		var at testapp.Moments
+		a := newApp(bus.Consume("gated", func(context.Context, step) error {
+			at.Add()
+			return bus.Discard(errors.New("no"))
+		}, bus.Ordered(bus.ParkKey), outbox.Gated(&gate)))
+		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(ctx, a.DB, stepsOf(3, "a")...))
+		_ = gate.Close(errAway)
+		r := a.StartWith(ctx, outbox.ProcessorConfig{Concurrency: 1})
+		testapp.Sooner(t, "all ran", a.Empty)
+		r.MustStop()
+		for i, want := range []time.Duration{2, 4} {
+			if got := at.At(i + 1).Sub(at.At(i)).Round(time.Second); got != want*time.Second {
+				t.Errorf("run %d: got it %s after the one before, want it as a probe, after %s", i+2, got, want*time.Second)
+			}
+		}
+	})
+}

@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -137,6 +138,9 @@ func TestLimitsAreChecked(t *testing.T) {
 		"Limit 0: more than 0":            {testapp.Consumed("c", bus.Limit(0))},
 		"Limit 1001: 1 to 1000":           {testapp.Consumed("c", bus.Limit(1001))},
 		`LimitShared: the name ""`:        {testapp.Consumed("c", bus.LimitShared("", 2))},
+		"LimitShared: the consumer has":   {testapp.Consumed("c", bus.Limit(3), bus.LimitShared("x", 4))},
+		"Limit: the consumer has another": {testapp.Consumed("c", bus.LimitShared("x", 4), bus.Limit(3))},
+		"another limit: one is allowed":   {testapp.Consumed("c", bus.LimitShared("x", 4), bus.LimitShared("y", 4))},
 		`the limit "s" is 3, and 2 for c`: {testapp.Consumed("b", bus.LimitShared("s", 2)), testapp.Consumed("c", bus.LimitShared("s", 3))},
 	} {
 		registry, err := bus.NewRegistry(consumers...)
@@ -147,4 +151,76 @@ func TestLimitsAreChecked(t *testing.T) {
 			t.Errorf("got %v, want %q in it", err, want)
 		}
 	}
+}
+
+// TestCrashedMessagesGetASlot although nothing else of their consumer waits, and without keeping
+// one that another process needs.
+func TestCrashedMessagesGetASlot(t *testing.T) {
+	t.Parallel()
+	for _, crashes := range []int{1, 2} {
+		t.Run(fmt.Sprint(crashes), func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, db *bun.DB) {
+				var limited, other gauge
+				a := testapp.New(t, db, bus.Consume("c", limited.work(time.Millisecond), bus.Limit(1)), bus.Consume("other", other.workRefund(time.Millisecond), bus.Limit(1)))
+				a.ProduceMany(4)
+				a.Exec("UPDATE consumer_messages SET crashes = ?", crashes)
+				one, two := a.Start(testapp.Fast()), a.Start(testapp.Fast())
+				testapp.Eventually(t, "all ran", a.Empty)
+				one.MustStop()
+				two.MustStop()
+				if limited.runs.Load() != 4 || limited.most.Load() != 1 {
+					t.Errorf("got %d runs, %d at once, want 4, one after the other", limited.runs.Load(), limited.most.Load())
+				}
+			})
+		})
+	}
+}
+
+// TestASlotForWhatHasCrashedIsAskedForAtOnce, on virtual time.
+func TestASlotForWhatHasCrashedIsAskedForAtOnce(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var at testapp.Moments
+		a := newApp(bus.Consume("c", func(context.Context, order) error { at.Add(); return nil }, bus.Limit(1)))
+		a.ProduceAt(ctx, order{ID: "1"})
+		a.Exec("UPDATE consumer_messages SET crashes = 1")
+		began := time.Now()
+		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		<-time.After(time.Minute)
+		r.MustStop()
+		if at.Len() != 1 {
+			t.Fatalf("got %d runs in a minute, want one, in a slot", at.Len())
+		}
+		if took := at.At(0).Sub(began); took > 5*time.Second {
+			t.Errorf("got it after %s, want it within seconds", took)
+		}
+	})
+}
+
+// TestSlotsAreNotIdleWhileMessagesWait for them in another process, on virtual time.
+func TestSlotsAreNotIdleWhileMessagesWait(t *testing.T) {
+	const takes = 400 * time.Millisecond
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var starts testapp.Moments
+		a := newApp(bus.Consume("c", func(context.Context, order) error {
+			starts.Add()
+			<-time.After(takes)
+			return nil
+		}, bus.Limit(3)))
+		for i := range 50 {
+			a.ProduceAt(ctx, order{ID: fmt.Sprint(i)})
+		}
+		one, two := a.StartWith(ctx, outbox.ProcessorConfig{}), a.StartWith(ctx, outbox.ProcessorConfig{})
+		<-time.After(time.Minute)
+		one.MustStop()
+		two.MustStop()
+		if starts.Len() != 50 {
+			t.Fatalf("got %d runs in a minute, want 50", starts.Len())
+		}
+		for i := 1; i < starts.Len(); i++ {
+			if gap := starts.At(i).Sub(starts.At(i - 1)); gap > takes+500*time.Millisecond {
+				t.Errorf("run %d began %s after the one before, want it once a slot is free", i+1, gap)
+			}
+		}
+	})
 }

@@ -42,6 +42,7 @@ type journal struct {
 	done    map[string]int // the last of each key
 	ran     []step
 	wrong   []string
+	again   bool                                    // a layer may have one run again that was done
 	work    func(ctx context.Context, s step) error // of each run; nil is nothing
 }
 
@@ -54,7 +55,7 @@ func (j *journal) consume(ctx context.Context, s step) error {
 	if j.running[s.Customer]++; j.running[s.Customer] > 1 {
 		j.wrong = append(j.wrong, fmt.Sprintf("%v runs beside another of its key", s))
 	}
-	if want := j.done[s.Customer] + 1; s.N != want {
+	if want := j.done[s.Customer] + 1; s.N > want || s.N < want && !j.again {
 		j.wrong = append(j.wrong, fmt.Sprintf("%v runs, want %d", s, want))
 	}
 	j.ran = append(j.ran, s)
@@ -246,7 +247,7 @@ func TestCancellingLetsThoseBehindRun(t *testing.T) {
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "the last is seen", func() bool { return r.Stats().EmptyClaims > 0 })
 		e := testapp.Must[outbox.Explanation](t)(admin.Explain(t.Context(), db, waits[2].ID))
-		if want := fmt.Sprintf("It waits behind message %d of key \"customer:a\", of which is to say: It is due in ", waits[0].ID); e.Reason != outbox.Behind || !strings.HasPrefix(e.Text, want) {
+		if want := fmt.Sprintf("It waits behind message %d of key \"customer:a\", about which: It is due in ", waits[0].ID); e.Reason != outbox.Behind || !strings.HasPrefix(e.Text, want) {
 			t.Errorf("Explain: got %q, %s, want %q, %s", e.Reason, e.Text, outbox.Behind, want)
 		}
 		err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {

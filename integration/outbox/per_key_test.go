@@ -50,6 +50,19 @@ func (t *crowd) consume(_ context.Context, s step) error {
 	return nil
 }
 
+// consumeBatch is consume for many steps at once.
+func (t *crowd) consumeBatch(ctx context.Context, steps []step) error {
+	failed := make(chan error, len(steps))
+	each := bus.BatchError{}
+	for _, s := range steps {
+		go func() { failed <- t.consume(ctx, s) }()
+	}
+	for i := range steps {
+		each[i] = <-failed // which of them it was makes no difference
+	}
+	return each
+}
+
 func (t *crowd) ran(customer string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,25 +82,60 @@ func stepsOf(n int, customers ...string) (items []outbox.Item) {
 // TestSoManyOfAKeyRunAtOnce, in all processes together, and as many do.
 func TestSoManyOfAKeyRunAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string][]bus.ConsumerOption{"single": nil, "in a limit": {bus.Limit(5)}} {
+	single := func(ran *crowd, options ...bus.ConsumerOption) bus.Consumer {
+		return bus.Consume("c", ran.consume, options...)
+	}
+	for name, consumer := range map[string]func(*crowd) bus.Consumer{
+		"single":     func(ran *crowd) bus.Consumer { return single(ran, bus.PerKey(2), bus.MaxAttempts(20)) },
+		"in a limit": func(ran *crowd) bus.Consumer { return single(ran, bus.PerKey(2), bus.MaxAttempts(20), bus.Limit(5)) },
+		"in batches": func(ran *crowd) bus.Consumer {
+			return bus.ConsumeBatch("c", ran.consumeBatch, bus.PerKey(2), bus.MaxAttempts(20))
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 				ran := newCrowd(3 * time.Millisecond)
-				a := testapp.New(t, db, bus.Consume("c", ran.consume, append(options, bus.PerKey(2), bus.MaxAttempts(20))...))
+				a := testapp.New(t, db, consumer(ran))
 				testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), a.DB, stepsOf(60, "a", "retried", "b")...))
 				one, two := a.Start(testapp.Fast()), a.Start(testapp.Fast())
 				testapp.Eventually(t, "all ran", a.Empty)
 				one.MustStop()
 				two.MustStop()
+				most := 0 // a limit may keep those of one key from meeting
 				for _, customer := range []string{"a", "retried", "b"} {
-					if ran.most[customer] != 2 || ran.runs[customer] < 60 {
+					most = max(most, ran.most[customer])
+					if ran.most[customer] > 2 || ran.runs[customer] < 60 {
 						t.Errorf("customer %s: got %d at once, and %d runs; want 2, and 60 or more", customer, ran.most[customer], ran.runs[customer])
 					}
+				}
+				if most != 2 {
+					t.Errorf("got %d of a key at once, want 2", most)
 				}
 			})
 		})
 	}
+}
+
+// TestFewMessagesAreSharedToo, where a rate lets one of them start at a time.
+func TestFewMessagesAreSharedToo(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		ran := newCrowd(0)
+		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.Fair(), bus.Rate(50, time.Second, 1)))
+		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(60, "hot")...))
+		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(3, "b", "c", "d", "e")...))
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "all ran", a.Empty)
+		r.MustStop()
+		last := len(ran.order)
+		for last > 0 && ran.order[last-1] == "hot" {
+			last--
+		}
+		if last > 24 { // three rounds of five
+			t.Errorf("got the last of the others as number %d, behind %d of the hot key: want each key to have its turn", last, last-12)
+		}
+	})
 }
 
 // TestOneKeyDoesNotStarveOthers that come behind its many messages.
@@ -302,4 +350,40 @@ func TestKeysThatDoNotGoTogether(t *testing.T) {
 	if _, err := outbox.NewProcessor(maria, registry, outbox.ProcessorConfig{}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("NewProcessor on MariaDB: got %v, want %v", err, errors.ErrUnsupported)
 	}
+}
+
+// TestOthersBesideKeysInAnyOrder: what a consumer with keys makes of a message does not stick to
+// those that come after it.
+func TestOthersBesideKeysInAnyOrder(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		done := func(context.Context, step) error { return nil }
+		a := testapp.New(t, db, bus.Consume("a", done, bus.PerKey(2)), bus.Consume("b", done), bus.Consume("c", done, bus.Ordered(bus.ParkKey)))
+		for n := range 3 {
+			a.Produce(step{N: n}, outbox.Replace("r"))
+			a.Produce(step{N: n}, outbox.Debounce("d", time.Millisecond, time.Second))
+		}
+		if rows := a.Pending(); len(rows) != 6 {
+			t.Errorf("got %d rows, want the newest of both for each consumer", len(rows))
+		}
+		a.Start(testapp.Fast())
+		testapp.Eventually(t, "all is done", a.Empty)
+	})
+}
+
+// TestABatchDoesNotWaitForKeysAtTheirBound: no more of them come before it has run.
+func TestABatchDoesNotWaitForKeysAtTheirBound(t *testing.T) {
+	const patience = time.Second
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		ran := newCrowd(0)
+		a := newApp(bus.ConsumeBatch("c", ran.consumeBatch, bus.PerKey(2), bus.BatchWait(patience)))
+		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(ctx, a.DB, stepsOf(40, "a")...))
+		began := time.Now()
+		r := a.StartWith(ctx, testapp.Fast())
+		testapp.Sooner(t, "all but the last ran", func() bool { return ran.ran("a") >= 38 })
+		if took := time.Since(began); took > patience {
+			t.Errorf("took %s for 38 of 40, two at a time, want no batch but the last to wait", took)
+		}
+		r.MustStop()
+	})
 }

@@ -120,14 +120,17 @@ func TestARateThatHoldsUpNothing(t *testing.T) {
 func TestRatesAreChecked(t *testing.T) {
 	t.Parallel()
 	for want, option := range map[string]bus.ConsumerOption{
-		"Rate 0: more than 0":       bus.Rate(0, time.Second, 1),
-		"Rate: the time 0s":         bus.Rate(1, 0, 1),
-		"Rate: the time 25h0m0s":    bus.Rate(1, 25*time.Hour, 1),
-		"Rate: the burst 3: 1 to 2": bus.Rate(2, time.Second, 3),
-		"up to 1000000 a second":    bus.Rate(2000, time.Millisecond, 3),
+		"Rate 0 in 1s, burst 1: n of 1 or more, a time of more than 0, and a burst of 1 to n are allowed": bus.Rate(0, time.Second, 1),
+		"Rate 0 in 0s, burst 0":       bus.Rate(0, 0, 0),
+		"Rate 1 in 0s, burst 1":       bus.Rate(1, 0, 1),
+		"Rate 5 in 1s, burst 0":       bus.Rate(5, time.Second, 0),
+		"RatePerKey 5 in 1s, burst 0": bus.RatePerKey(5, time.Second, 0),
+		"Rate: the time 25h0m0s":      bus.Rate(1, 25*time.Hour, 1),
+		"Rate: the burst 3: 1 to 2":   bus.Rate(2, time.Second, 3),
+		"up to 1000000 a second":      bus.Rate(2000, time.Millisecond, 3),
 	} {
-		if _, err := bus.NewRegistry(testapp.Consumed("c", option)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q in it", err, want)
+		if _, err := bus.NewRegistry(testapp.Consumed("c", option)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("got %v, want %q in it, and one line", err, want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -178,6 +179,46 @@ func TestAKeyStaysTakenForAPeriod(t *testing.T) {
 	})
 }
 
+// TestOptionsThatContradictEachOtherAreRefused, whichever comes first.
+func TestOptionsThatContradictEachOtherAreRefused(t *testing.T) {
+	t.Parallel()
+	a := testapp.New(t, testdb.SQLite(t), testapp.Consumed("c"), bus.Consume("ordered", func(context.Context, step) error { return nil }, bus.Ordered(bus.ParkKey)))
+	debounce, unique := outbox.Debounce("k", time.Second, time.Minute), outbox.UniqueFor("k", time.Hour)
+	soon := outbox.DeliverBy(time.Now().Add(time.Second), bus.Discarded)
+	for name, test := range map[string]struct {
+		one, other outbox.Option
+		text       string
+	}{
+		"debounce, delay":      {debounce, outbox.Delay(time.Hour), "Debounce says itself"},
+		"debounce, instant":    {debounce, outbox.AvailableAt(time.Now().Add(time.Hour)), "Debounce says itself"},
+		"unique, insert id":    {unique, outbox.InsertID("z"), "two insert ids"},
+		"replace, insert id":   {outbox.Replace("k"), outbox.InsertID("z"), "two insert ids"},
+		"debounce, replace":    {debounce, outbox.Replace("z"), "two insert ids"},
+		"unique, replace":      {unique, outbox.Replace("k"), "either replaces others or stays unique"},
+		"deadline, delay":      {soon, outbox.Delay(time.Hour), "after it is to be delivered by"},
+		"deadline, late delay": {outbox.DeliverBy(time.Now().Add(-time.Hour), bus.Poisoned), outbox.Delay(time.Second), "after it is to be delivered by"},
+	} {
+		for _, options := range [][]outbox.Option{{test.one, test.other}, {test.other, test.one}} {
+			for _, payload := range []bus.Payload{order{}, step{"a", 1}} {
+				_, err := a.Producer.Produce(a.Context(), a.DB, payload, options...)
+				ordered := errors.Is(err, bus.ErrBadOption) && payload != order{} && strings.Contains(err.Error(), "is ordered") // which refuses any delay
+				if !errors.Is(err, bus.ErrBadOption) || !strings.Contains(err.Error(), test.text) && !ordered {
+					t.Errorf("%s, %T: got %v, want %v, %q", name, payload, err, bus.ErrBadOption, test.text)
+				}
+			}
+		}
+	}
+	for name, options := range map[string][]outbox.Option{
+		"a delay that ends in time":  {outbox.DeliverBy(time.Now().Add(time.Hour), bus.Discarded), outbox.Delay(time.Minute)},
+		"late already, and no delay": {outbox.DeliverBy(time.Now().Add(-time.Hour), bus.Discarded)},
+		"due sooner than its quiet":  {soon, outbox.Debounce("d", time.Minute, time.Hour)},
+	} {
+		if _, err := a.Producer.Produce(a.Context(), a.DB, order{}, options...); err != nil {
+			t.Errorf("%s: got %v, want no error", name, err)
+		}
+	}
+}
+
 func TestKeysThatAskForMoreAreChecked(t *testing.T) {
 	t.Parallel()
 	a := testapp.New(t, testdb.SQLite(t), testapp.Consumed("c"))
@@ -192,6 +233,13 @@ func TestKeysThatAskForMoreAreChecked(t *testing.T) {
 		if _, err := a.Producer.Produce(a.Context(), a.DB, order{}, option); !errors.Is(err, bus.ErrBadOption) {
 			t.Errorf("%s: got %v, want %v", name, err, bus.ErrBadOption)
 		}
+	}
+	for _, name := range []string{"a", "b"} { // of two that set the same, the last counts
+		a.Produce(order{ID: name}, outbox.Debounce(name+"1", time.Second, time.Minute), outbox.Debounce(name+"2", time.Minute, time.Hour))
+		a.Produce(order{ID: name}, outbox.UniqueFor(name+"3", time.Hour), outbox.InsertID(name+"3"))
+	}
+	if n := len(a.Pending()); n != 4 {
+		t.Errorf("got %d messages, want 4", n)
 	}
 	other := testapp.New(t, testdb.MariaDB(t), testapp.Consumed("c"))
 	for _, option := range []outbox.Option{outbox.Replace("k"), outbox.UniqueFor("k", time.Hour)} {

@@ -1,0 +1,157 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// unruly is a layer that does all that a layer may do, and some that it may not.
+func unruly(next bus.Handler) bus.Handler {
+	return func(ctx context.Context, m *bus.Message) error {
+		switch rand.IntN(60) {
+		case 0:
+			return errors.New("not even called")
+		case 1:
+			runtime.Goexit()
+		case 2:
+			panic("before")
+		case 3:
+			<-time.After(time.Duration(rand.IntN(40)) * time.Millisecond)
+		case 4:
+			_ = next(ctx, m)
+			panic("after")
+		case 5:
+			_ = next(ctx, m)
+			runtime.Goexit()
+		case 6:
+			_ = next(ctx, m)
+			return errors.New("after")
+		case 7:
+			_ = next(ctx, m)
+			return bus.Snooze(time.Millisecond)
+		case 8:
+			return goesOn(ctx, m, next)
+		}
+		err := next(ctx, m)
+		if err != nil && bus.VerdictOf(err).Outcome != bus.Released && rand.IntN(2) == 0 {
+			err = next(ctx, m)
+		}
+		if err == nil && rand.IntN(30) == 0 {
+			<-time.After(time.Duration(rand.IntN(40)) * time.Millisecond)
+		}
+		return err
+	}
+}
+
+// goesOn calls the layer below, and may not wait for it.
+func goesOn(ctx context.Context, m *bus.Message, next bus.Handler) error {
+	done := make(chan error, 1)
+	go func() {
+		defer func() { _ = recover() }()
+		done <- next(ctx, m)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(time.Duration(rand.IntN(10)) * time.Millisecond):
+		return errors.New("went on without it")
+	}
+}
+
+// unrulySteps is how many steps of each of six keys run below unruly layers.
+const unrulySteps = 25
+
+// runUnruly has two processors run steps below unruly layers, until none is left.
+func runUnruly(a *app) {
+	a.Helper()
+	config := testapp.Fast()
+	config.Chain = append(middleware.Default(middleware.Options{}), unruly)
+	testapp.Must[[]outbox.Receipt](a)(a.Producer.ProduceMany(a.Context(), a.DB, stepsOf(unrulySteps, "a", "b", "c", "d", "e", "f")...))
+	one, two := a.Start(config), a.Start(config)
+	testapp.Eventually(a, "all ran", a.Empty)
+	one.MustStop()
+	two.MustStop()
+}
+
+// unrulyOptions have messages come again at once, as often as it takes.
+func unrulyOptions(more ...bus.ConsumerOption) []bus.ConsumerOption {
+	return append(inOrderOptions(), append(more, bus.MaxAttempts(1000), bus.Backoff(func(int) time.Duration { return time.Millisecond }))...)
+}
+
+// TestUnrulyLayersLeaveBatchesInOrder, whose function fails in all the ways there are.
+func TestUnrulyLayersLeaveBatchesInOrder(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		j := newJournal(func(context.Context, step) error {
+			<-time.After(time.Duration(rand.IntN(100)) * time.Microsecond)
+			switch rand.IntN(60) {
+			case 0:
+				return errors.New("not this time")
+			case 1:
+				return bus.Snooze(time.Millisecond)
+			}
+			return nil
+		})
+		j.again = true
+		runUnruly(testapp.New(t, db, bus.ConsumeBatch("c", func(ctx context.Context, steps []step) error {
+			switch rand.IntN(60) {
+			case 0:
+				runtime.Goexit()
+			case 1:
+				panic("at the very beginning")
+			case 2:
+				return errors.New("none of them")
+			}
+			return j.consumeBatch(ctx, steps)
+		}, unrulyOptions(bus.BatchSize(30), bus.Timeout(5*time.Second))...)))
+		want := make(map[string]int)
+		for _, customer := range []string{"a", "b", "c", "d", "e", "f"} {
+			want[customer] = unrulySteps
+		}
+		j.check(t, want)
+	})
+}
+
+// TestUnrulyLayersLeaveTransactionsInOrder, of groups and of batches, with each effect once.
+func TestUnrulyLayersLeaveTransactionsInOrder(t *testing.T) {
+	t.Parallel()
+	var wrong atomic.Value
+	for name, consumer := range map[string]bus.Consumer{
+		"in groups": outbox.ConsumeTx("c", inOrder(30, &wrong), unrulyOptions(outbox.GroupCommit(10))...),
+		"in batches": outbox.ConsumeBatchTx("c", func(ctx context.Context, tx bun.Tx, steps []step) error {
+			failed := bus.BatchError{}
+			for i, s := range steps {
+				failed[i] = inOrder(60, &wrong)(ctx, tx, s)
+			}
+			return failed
+		}, unrulyOptions()...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, db *bun.DB) {
+				a := testapp.New(t, db, consumer)
+				a.Exec("CREATE TABLE taken (customer VARCHAR(20), n INTEGER, UNIQUE (customer, n))")
+				runUnruly(a)
+				if said := wrong.Load(); said != nil {
+					t.Error(said)
+				}
+				if n := a.Count("SELECT count(*) FROM taken"); n != 6*unrulySteps {
+					t.Errorf("got %d effects, want %d", n, 6*unrulySteps)
+				}
+			})
+		})
+	}
+}
