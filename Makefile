@@ -1,5 +1,6 @@
 # The modules of this repository, each with its own go.mod. `make modules` fails when the list is wrong.
-MODULES := . notify/pgxnotify examples integration integration/bench
+ADAPTERS := relay/kafka relay/nats relay/rabbitmq relay/watermill
+MODULES := . notify/pgxnotify $(ADAPTERS) examples examples/services integration integration/bench
 BENCH_MODULES := . integration
 PLATFORMS := linux darwin windows
 
@@ -29,8 +30,9 @@ test: ## Run every check and every test, on a throw-away PostgreSQL and MariaDB
 
 .PHONY: quick
 quick: modules fmt ## Check and test what needs no server, within a minute on a warm cache
-	$(call in-each,. notify/pgxnotify,go vet and go test,go vet ./... && go test ./...)
+	$(call in-each,. notify/pgxnotify $(ADAPTERS),go vet and go test,go vet ./... && go test ./...)
 	$(call in-each,examples,go vet and go test,go vet ./... && go test . ./guide ./ledger ./plain ./quickstart)
+	$(call in-each,examples/services,go vet and go test,go vet ./... && go test ./...)
 	$(call in-each,integration,go vet and go test,go vet ./... && go test ./mutants)
 
 .PHONY: lint
@@ -53,11 +55,11 @@ bench-quick: ## Print one line per speed bar, within a minute
 	@$(WITH_POSTGRES) go run ./integration/bench -quick
 
 .PHONY: chaos
-chaos: ## Put the promises to the test with crashes and faults (10 minutes)
+chaos: ## Put the promises to the test with crashes and faults (15 minutes)
 	@$(WITH_DATABASES) $(MAKE) --no-print-directory chaos-bars TIER=chaos
 
 .PHONY: chaos-long
-chaos-long: ## All of that, longer, and with everything else we know (75 minutes)
+chaos-long: ## All of that, longer, and with everything else we know (95 minutes)
 	@$(WITH_DATABASES) $(MAKE) --no-print-directory chaos-bars TIER=long
 
 # What one fuzz target gets. Each runs in turn: a session of `go test -fuzz` takes one target.
@@ -70,6 +72,14 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s), on a throw-away PostgreSQL and
 .PHONY: mutants
 mutants: ## Break the library on purpose, and see that the tests notice
 	@$(WITH_DATABASES) go run ./integration/mutants
+
+.PHONY: relay-test
+relay-test: ## Run the adapters of brokers on RabbitMQ, and on clusters of it and of NATS (7 minutes)
+	@scripts/need-gcc.sh
+	@scripts/need-rabbitmq.sh
+	$(call in-each,integration,NATS on three nodes,$(RELAY_TEST) ./relay/nats -args -clusters)
+	$(call in-each,integration,RabbitMQ on a node,../scripts/with-rabbitmq.sh $(RELAY_TEST) ./relay/rabbitmq -args -clusters)
+	$(call in-each,integration,RabbitMQ on three nodes,../scripts/with-rabbitmq.sh 3 $(RELAY_TEST) ./relay/rabbitmq -args -clusters)
 
 .PHONY: alerts
 alerts: ## Check the example alerts and run their tests
@@ -126,6 +136,8 @@ tidy-diff:
 # The detector looks at our code, and at that of the driver, but not into SQLite itself: that is C in the words
 # of Go, which it would slow down four times, and finds nothing in.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
+
+RELAY_TEST = env CGO_ENABLED=1 go test -race -count=1 -timeout 20m
 
 .PHONY: race
 race:

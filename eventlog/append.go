@@ -145,6 +145,12 @@ func (l *Log) append(ctx context.Context, tx bun.Tx, writes []Write) ([]Appended
 	if len(a.batch) == 0 {
 		return a.appended, nil
 	}
+	return a.appended, a.send(ctx, db)
+}
+
+// send has the messages go down the produce chain, and writes their events at its end.
+func (a *appending) send(ctx context.Context, db bun.IDB) (err error) {
+	l := a.log
 	// Written with the caller's context: the chain's is not for what comes of it.
 	record := func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error {
 		if registry != l.registry {
@@ -158,13 +164,10 @@ func (l *Log) append(ctx context.Context, tx bun.Tx, writes []Write) ([]Appended
 	} else {
 		err = send()
 	}
-	if err != nil {
-		return nil, err
+	if err == nil && !a.done {
+		err = errors.New("the produce chain did not pass the events on")
 	}
-	if !a.done {
-		return nil, errors.New("the produce chain did not pass the events on")
-	}
-	return a.appended, nil
+	return err
 }
 
 // appending is one call of Append.
@@ -290,7 +293,7 @@ func (a *appending) insert(ctx context.Context, db bun.IDB) error {
 	for i, w := range a.writes {
 		for range w.Events {
 			a.batch[n].Event.Sequence = rows[n].Sequence
-			a.appended[i].Sequence = rows[n].Sequence
+			a.appended[i].Sequence = rows[n].Sequence // which nobody is told of an import
 			n++
 		}
 	}

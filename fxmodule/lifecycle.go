@@ -16,6 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/notify"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -37,6 +38,7 @@ type runParams struct {
 	Schedules  *schedule.Processor
 	Notifier   *notify.Notifier
 	Readers    *projection.Runner `optional:"true"`
+	Relays     *relay.Runner
 	Telemetry  *amotel.Telemetry
 	Providers  telemetryParams
 	Logger     *slog.Logger `optional:"true"`
@@ -81,6 +83,16 @@ func (l *lifecycle) start(ctx context.Context) error {
 	if p.Readers != nil {
 		l.background(running, &l.workers, "runner of projections", p.Readers.Run)
 	}
+	if p.Relays != nil {
+		l.background(running, &l.workers, "runner of relays", p.Relays.Run)
+	}
+	l.observe(running)
+	return nil
+}
+
+// observe samples what runs.
+func (l *lifecycle) observe(running context.Context) {
+	p := l.params
 	if p.Telemetry != nil {
 		l.background(running, &l.workers, "telemetry", func(ctx context.Context) error {
 			return p.Telemetry.Observe(ctx, p.Messages, sampleEvery)
@@ -90,8 +102,12 @@ func (l *lifecycle) start(ctx context.Context) error {
 				return p.Telemetry.ObserveReaders(ctx, p.Readers, sampleEvery)
 			})
 		}
+		if p.Relays != nil {
+			l.background(running, &l.workers, "telemetry of relays", func(ctx context.Context) error {
+				return p.Telemetry.ObserveRelays(ctx, p.Relays, sampleEvery)
+			})
+		}
 	}
-	return nil
 }
 
 // check asks one processor after the other, since most of what they object to is

@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/notify"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -29,6 +30,7 @@ type pointers struct {
 	Notify     *notify.NotifierConfig    `optional:"true"`
 	Log        *eventlog.LogConfig       `optional:"true"`
 	Projection *projection.RunnerConfig  `optional:"true"`
+	Relay      *relay.RunnerConfig       `optional:"true"`
 	Consume    *ConsumeLayers            `optional:"true"`
 	Outer      *OuterLayers              `optional:"true"`
 	Produce    *ProduceLayers            `optional:"true"`

@@ -21,16 +21,31 @@ func (t *Telemetry) Apply() bus.SendMiddleware {
 }
 
 func (t *Telemetry) apply(ctx context.Context, b *bus.Batch, next bus.Sender) error {
+	return t.takeIn(ctx, b, next, opApply, opProcess)
+}
+
+// Receive returns the layer around the batches that receivers of package relay take over: give
+// it to relay.RunnerConfig.Telemetry. It makes one span for each batch, a trace of its own, with
+// links to the spans that published its first records. Their messages go on in the traces of
+// those. Use it once.
+func (t *Telemetry) Receive() bus.SendMiddleware {
+	return func(next bus.Sender) bus.Sender {
+		return func(ctx context.Context, b *bus.Batch) error { return t.takeIn(ctx, b, next, opReceive, opReceive) }
+	}
+}
+
+// takeIn makes a span for a batch of a reader, or a receiver, which its messages name.
+func (t *Telemetry) takeIn(ctx context.Context, b *bus.Batch, next bus.Sender, name, kind string) error {
 	ctx, batch := withoutSpan(ctx), b.Messages // Run may have been called in one
 	if len(batch) == 0 {
 		return next(ctx, b)
 	}
 	reader := batch[0].Consumer
-	attributes := append(operation(opApply, ""), operationType(opProcess), groupKey.String(reader), batchCountKey.Int(len(batch)))
+	attributes := append(operation(name, ""), operationType(kind), groupKey.String(reader), batchCountKey.Int(len(batch)))
 	if mode := batch[0].Event.Mode(); mode != "" {
 		attributes = append(attributes, modeKey.String(mode))
 	}
-	ctx, span := t.tracer.Start(ctx, spanName(opApply, reader), trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer),
+	ctx, span := t.tracer.Start(ctx, spanName(name, reader), trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(attributes...), trace.WithLinks(t.creationLinks(ctx, batch)...))
 	result := errPanicked
 	defer func() { end(span, result) }()

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -76,8 +78,29 @@ func (t *Telemetry) process(ctx context.Context, m *bus.Message, next bus.Handle
 		t.processed(ctx, span, r, m, start, result)
 		span.End()
 	}()
+	if m.Config != nil && m.Config.Forwards {
+		m = t.forwarded(ctx, m)
+		ctx = bus.WithMessage(ctx, m) // where a consumer that gets it alone looks
+	}
 	result = next(ctx, m)
 	return result
+}
+
+// forwarded returns the message with the span of the run, for a consumer that passes it on.
+// Its creation context stays beside that.
+func (t *Telemetry) forwarded(ctx context.Context, m *bus.Message) *bus.Message {
+	fields := propagation.MapCarrier{}
+	t.config.Propagator.Inject(ctx, fields)
+	if len(fields) == 0 {
+		return m
+	}
+	passed := *m
+	passed.Headers = make(map[string]string, len(m.Headers)+len(fields))
+	maps.Copy(passed.Headers, m.Headers)
+	for field, value := range fields {
+		passed.Headers[runPrefix+field] = value
+	}
+	return &passed
 }
 
 // startProcess starts the span of a run. It always links to the creation context
@@ -140,6 +163,8 @@ func (t *Telemetry) isChild(m *bus.Message, creation trace.SpanContext) bool {
 		return true
 	case t.config.LinkOnly, m.Event.Mode() != "":
 		return false
+	case m.Config != nil && m.Config.Forwards: // it is one more hop
+		return true
 	}
 	return m.Attempt == 1 && m.Crashes == 0 && m.AvailableAt.Sub(m.CreatedAt) <= undelayed
 }

@@ -55,10 +55,15 @@ func (g *readerGauges) look(ctx context.Context) (show func(metric.Observer), er
 	return func(o metric.Observer) {
 		o.ObserveInt64(g.unnumbered, unnumbered)
 		for _, r := range readers {
-			set := metric.WithAttributeSet(attribute.NewSet(groupKey.String(r.Name), versionKey.Int(r.Version)))
-			o.ObserveInt64(g.lag, r.Lag, set)
-			o.ObserveInt64(g.halted, int64(r.Halted), set)
-			o.ObserveInt64(g.parked, int64(r.Parked), set)
+			g.show(o, r.Name, r.Version, r.Lag, r.Halted, r.Parked)
 		}
 	}, err
+}
+
+// show shows one reader.
+func (g *readerGauges) show(o metric.Observer, name string, version int, lag int64, halted, parked int) {
+	set := metric.WithAttributeSet(attribute.NewSet(groupKey.String(name), versionKey.Int(version)))
+	o.ObserveInt64(g.lag, lag, set)
+	o.ObserveInt64(g.halted, int64(halted), set)
+	o.ObserveInt64(g.parked, int64(parked), set)
 }

@@ -22,6 +22,9 @@ const (
 	// message's creation context: that is made anew with every fire.
 	scheduledBy = system + "-scheduled-by"
 
+	// runPrefix begins headers with the span of a run, for consumers that pass messages on.
+	runPrefix = system + "-run-"
+
 	traceparent = "traceparent"
 	tracestate  = "tracestate"
 	baggage     = "baggage"

@@ -20,6 +20,7 @@ const (
 	opFire    = "fire" // the create of a message by its schedule
 	opProcess = "process"
 	opApply   = "apply" // of events, by a projection
+	opReceive = "receive"
 )
 
 // Attributes of the conventions.
@@ -40,6 +41,7 @@ const (
 	linkKey       attribute.Key = system + ".link.type"
 	modeKey       attribute.Key = system + ".message.mode"
 	outcomeKey    attribute.Key = system + ".message.outcome"
+	recordKey     attribute.Key = system + ".record.outcome"
 	queueStateKey attribute.Key = system + ".queue.state"
 	versionKey    attribute.Key = system + ".reader.version"
 )
@@ -72,6 +74,8 @@ func operationType(name string) attribute.KeyValue {
 		return semconv.MessagingOperationTypeSend
 	case opProcess:
 		return semconv.MessagingOperationTypeProcess
+	case opReceive:
+		return semconv.MessagingOperationTypeReceive
 	}
 	return semconv.MessagingOperationTypeCreate
 }

@@ -182,8 +182,8 @@ func (p Projection) check() (errs []error) {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(p.Name != "" && limits.CheckKey("name", p.Name) == nil && !strings.HasPrefix(p.Name, replayPrefix),
-		"Name %q: 1 to %d bytes of text that do not begin with %q are allowed", p.Name, limits.Key, replayPrefix)
+	check(p.Name != "" && limits.CheckKey("name", p.Name) == nil && !strings.HasPrefix(p.Name, replayPrefix) && !strings.HasPrefix(p.Name, relayPrefix),
+		"Name %q: 1 to %d bytes of text that do not begin with %q or %q are allowed", p.Name, limits.Key, replayPrefix, relayPrefix)
 	check(p.Version >= 1, "Version %d: 1 or more is allowed", p.Version)
 	check(p.Shards >= 1 && p.Shards <= store.Slots, "Shards %d: 1 to %d are allowed", p.Shards, store.Slots)
 	check(p.BatchSize >= 1, "BatchSize %d: 1 or more is allowed", p.BatchSize)
@@ -199,7 +199,11 @@ func (p Projection) check() (errs []error) {
 	return errs
 }
 
-const replayPrefix = "replay:"
+// Names of other readers of the log begin so.
+const (
+	replayPrefix = "replay:"
+	relayPrefix  = "relay:"
+)
 
 // filter is what a projection reads, as it is stored with its checkpoint.
 type filter struct {

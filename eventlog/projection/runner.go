@@ -160,7 +160,7 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 // events it is at and returns nil. Functions still running are abandoned.
 //
 // It returns an error at once when the database cannot be reached, unless StartTimeout
-// has it wait; when its tables are missing or too old (outbox.ErrSchema); and when a
+// has it wait; when the server has no event log (outbox.ErrServer), or its tables are missing or too old (outbox.ErrSchema); and when a
 // projection is not what it was under the same version. Later outages are logged and
 // waited out. A projection that fails holds
 // up no other. A second Run at the same time returns [ErrRunning].
@@ -192,7 +192,7 @@ func (r *Runner) Check(ctx context.Context) error {
 func (r *Runner) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*statementTimeout)
 	defer cancel()
-	if _, err := r.store.Ready(ctx, r.db, 2*statementTimeout); err != nil {
+	if _, err := r.store.Ready(ctx, r.db, 2*statementTimeout, false); err != nil {
 		return err
 	}
 	var errs []error

@@ -38,11 +38,15 @@ type Index interface {
 // ErrAway is what the index returns while it cannot be reached.
 var ErrAway = errors.New("the index cannot be reached")
 
+// snippet: gate
+
 // Search keeps an index up to date.
 type Search struct {
 	Index Index
-	gate  outbox.Gate
+	gate  outbox.Gate // the zero Gate is open
 }
+
+// end
 
 // Consumers are those of the index.
 func (s *Search) Consumers() []bus.Consumer {

@@ -3,6 +3,7 @@
 package chaos_test
 
 import (
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -16,20 +17,13 @@ import (
 // barLimits has consumers share a limit of 5.
 func barLimits(b *bar) {
 	const limit, crew = 5, 4
-	r := newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Limited: []string{"one", "two"}, Limit: limit, Lease: 2 * time.Second})
-	for range crew {
-		r.start(crew)
-	}
-	r.produce(pick(b, 1500, 6000, 30_000), func() time.Duration { return b.between(time.Millisecond, 8*time.Millisecond) })
-	gone, kills, stops := r.disturb(pick(b, 8*time.Second, 20*time.Second, 2*time.Minute))
-	r.eventually(4*time.Minute, "everything is settled", r.settled)
-	r.stopAll()
-	f := r.judge()
-	most := r.ledger().Most([]string{"one", "two"}, gone)
+	r := newDisturbed(b, crew, chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Limited: []string{"one", "two"}, Limit: limit},
+		pick(b, 1500, 6000, 30_000), 8*time.Millisecond, pick(b, 8*time.Second, 20*time.Second, 2*time.Minute))
+	most := r.ledger().Most([]string{"one", "two"}, r.gone)
 	if most > limit || most < limit-1 {
 		b.Errorf("runs at once: got %d, want %d", most, limit)
 	}
-	b.figure("%d kills, %d stops of more than a lease, %d messages: %d at once at most, of %d: %v", kills, stops, len(r.jobs)*2, most, limit, f)
+	b.figure("%s, %d messages: %d at once at most, of %d", r, len(r.jobs)*2, most, limit)
 }
 
 // sharedKeys is how many jobs of each row of keys there are.
@@ -38,15 +32,8 @@ const sharedKeys = 16
 // barPerKey has a consumer run 3 of a key at once.
 func barPerKey(b *bar) {
 	const perKey, crew = 3, 4
-	r := newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Shared: []string{"one", "two"}, PerKey: perKey, Lease: 2 * time.Second})
-	for range crew {
-		r.start(crew)
-	}
-	r.produce(pick(b, 2000, 8000, 40_000), func() time.Duration { return b.between(time.Millisecond, 8*time.Millisecond) })
-	gone, kills, stops := r.disturb(pick(b, 8*time.Second, 20*time.Second, 2*time.Minute))
-	r.eventually(4*time.Minute, "everything is settled", r.settled)
-	r.stopAll()
-	f := r.judge()
+	r := newDisturbed(b, crew, chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Shared: []string{"one", "two"}, PerKey: perKey},
+		pick(b, 2000, 8000, 40_000), 8*time.Millisecond, pick(b, 8*time.Second, 20*time.Second, 2*time.Minute))
 	most, all := 0, r.ledger()
 	for _, consumer := range []string{"one", "two"} {
 		byKey := make(map[string]chaos.Ledger)
@@ -54,7 +41,7 @@ func barPerKey(b *bar) {
 			byKey[r.keyOf(e.Job)] = append(byKey[r.keyOf(e.Job)], e)
 		}
 		for key, events := range byKey {
-			n := events.Most([]string{consumer}, gone)
+			n := events.Most([]string{consumer}, r.gone)
 			if most = max(most, n); n > perKey {
 				b.Errorf("runs of key %s at once: got %d of consumer %q, want at most %d", key, n, consumer, perKey)
 			}
@@ -63,22 +50,14 @@ func barPerKey(b *bar) {
 	if most < perKey {
 		b.Errorf("runs of a key at once: got %d at most, want %d", most, perKey)
 	}
-	b.figure("%d kills, %d stops of more than a lease, %d messages: %d of a key at once at most, of %d: %v", kills, stops, len(r.jobs)*2, most, perKey, f)
+	b.figure("%s, %d messages: %d of a key at once at most, of %d", r, len(r.jobs)*2, most, perKey)
 }
 
 // barRates has a consumer start 200 a second.
 func barRates(b *bar) {
 	const rate, crew = 200, 3
-	r := newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Plain: []string{"one"}, Rated: []string{"one"}, Rate: rate, Lease: 2 * time.Second})
-	for range crew {
-		r.start(crew)
-	}
 	lasts := pick(b, 8*time.Second, 20*time.Second, 2*time.Minute)
-	r.produce(rate*int(lasts/time.Second)*5/4, func() time.Duration { return b.between(0, 2*time.Millisecond) })
-	_, kills, stops := r.disturb(lasts)
-	r.eventually(4*time.Minute, "everything is settled", r.settled)
-	r.stopAll()
-	f := r.judge()
+	r := newDisturbed(b, crew, chaos.WorkerConfig{Plain: []string{"one"}, Rated: []string{"one"}, Rate: rate}, rate*int(lasts/time.Second)*5/4, 2*time.Millisecond, lasts)
 	excess, perSecond := r.ledger().Excess([]string{"one"}, rate, chaos.RateBurst)
 	// What a claim has counted may wait for a worker, and come together with the next.
 	if slack := rate * 0.2; excess > slack {
@@ -88,36 +67,60 @@ func barRates(b *bar) {
 	if perSecond < rate*0.7 || perSecond > rate*1.02 {
 		b.Errorf("starts a second: got %.1f, want about %d", perSecond, rate)
 	}
-	b.figure("%d kills, %d stops of more than a lease, %d messages: %.1f starts a second of %d, %.0f beyond the burst of %d at most: %v",
-		kills, stops, len(r.jobs), perSecond, rate, excess, chaos.RateBurst, f)
+	b.figure("%s, %d messages: %.1f starts a second of %d, %.0f beyond the burst of %d at most", r, len(r.jobs), perSecond, rate, excess, chaos.RateBurst)
 }
 
-// disturb kills workers that are at work, and stops some for longer than a lease, for a while.
-// Gone says since when which must not be counted any more.
-func (r *run) disturb(lasts time.Duration) (gone map[string]time.Time, kills, stops int) {
-	gone = make(map[string]time.Time)
+// disturbed is a run whose workers were killed, and stopped for longer than a lease.
+type disturbed struct {
+	*run
+	gone         map[string]time.Time // since when which must not be counted any more
+	kills, stops int
+	found        chaos.Findings
+}
+
+// newDisturbed has a crew do so many jobs, of up to a time each, and disturbs it for a while.
+func newDisturbed(b *bar, crew int, config chaos.WorkerConfig, jobs int, takes, lasts time.Duration) *disturbed {
+	config.Lease = 2 * time.Second
+	r := &disturbed{run: newRun(b, testdb.PostgresDSN(b), config), gone: make(map[string]time.Time)}
+	for range crew {
+		r.start(crew)
+	}
+	r.produce(jobs, func() time.Duration { return b.between(0, takes) })
+	r.disturb(lasts)
+	r.eventually(4*time.Minute, "everything is settled", r.settled)
+	r.stopAll()
+	r.found = r.judge()
+	return r
+}
+
+// String is what a figure says of it.
+func (r *disturbed) String() string {
+	return fmt.Sprintf("%d kills, %d stops of more than a lease, %v", r.kills, r.stops, r.found)
+}
+
+// disturb kills workers that are at work, and stops some.
+func (r *disturbed) disturb(lasts time.Duration) {
 	for stop := time.Now().Add(lasts); time.Now().Before(stop); {
 		pause(r.between(300*time.Millisecond, time.Second))
 		victim := r.atWork()
 		w := r.workers[victim]
 		if r.IntN(4) > 0 {
-			kills++
+			r.kills++
 			r.kill(victim)
 			r.start(victim)
 			continue
 		}
-		stops++
-		gone[w.Name()] = time.Now()
+		r.stops++
+		r.gone[w.Name()] = time.Now()
 		w.Signal(syscall.SIGSTOP)
 		pause(r.config.Lease + r.between(500*time.Millisecond, 1500*time.Millisecond))
 		w.Signal(syscall.SIGCONT)
 	}
 	for name, at := range r.killed {
-		if _, stopped := gone[name]; !stopped {
-			gone[name] = at
+		if _, stopped := r.gone[name]; !stopped {
+			r.gone[name] = at
 		}
 	}
-	return gone, kills, stops
 }
 
 func TestBoundsAreJudged(t *testing.T) {

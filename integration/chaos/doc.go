@@ -1,6 +1,7 @@
 // Package chaos puts the library's promises to the test: worker processes that
 // are killed, a database that is killed, and a network that loses answers.
-// Two thirds of the bars are about PostgreSQL, the others about MariaDB.
+// Two thirds of the bars are about PostgreSQL, the others about MariaDB. Those of
+// relays have a service on either side of a NATS server or three, which die, too.
 //
 // A run is judged afterwards, from two sources that survive all of it: the
 // [Ledger], a file to which consumers append what they do, and the tables. The

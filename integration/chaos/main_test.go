@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
 )
 
@@ -24,6 +25,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	brokers.Main()
 	if os.Getenv(chaos.WorkerVariable) != "" {
 		os.Exit(chaos.WorkerMain())
 	}
@@ -44,7 +46,7 @@ func tiers() []string { return []string{"short", "chaos", "long"} }
 
 // within is how long all bars of a tier may take together.
 func (l tier) within() time.Duration {
-	return []time.Duration{3 * time.Minute, 12 * time.Minute, 85 * time.Minute}[l]
+	return []time.Duration{3 * time.Minute, 17 * time.Minute, 105 * time.Minute}[l]
 }
 
 // aBar is one promise and the run that puts it to the test.
@@ -208,6 +210,11 @@ func bars() []aBar {
 		{"11-schedules", long, barSchedules, seconds{240, 240, 240}},
 		{"11-schedules-mariadb", long, barSchedulesMariaDB, seconds{240, 240, 240}},
 		{"12-hostile", long, barHostile, seconds{600, 600, 600}},
+		{"14-kills", short, barRelayKills, seconds{60, 150, 150}},
+		{"14-inbox", regular, barRelayInbox, seconds{60, 120, 400}},
+		{"14-partial", regular, barRelayPartial, seconds{30, 30, 30}},
+		{"14-outage", regular, barRelayOutage, seconds{60, 200, 900}},
+		{"14-leader", regular, barRelayLeader, seconds{120, 200, 400}},
 		{"15-order", short, barOrder, seconds{90, 150, 600}},
 		{"15-order-mariadb", long, barOrderMariaDB, seconds{90, 150, 150}},
 		{"15-limits", regular, barLimits, seconds{90, 120, 400}},

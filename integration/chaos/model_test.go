@@ -12,15 +12,15 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
-// Bar 13: the claim ledger as a pure state machine keeps the invariants whatever
-// a scheduler draws, and the databases agree with it after every step.
+// Bar 13: the claim ledger as a pure state machine, with keys, limits and rates, keeps the
+// invariants whatever a scheduler draws, and the databases agree with it after every step.
 
 func barModel(b *bar) {
 	runs := pick(b, 200, 1000, 10_000)
 	begun, tally := time.Now(), make(model.Tally)
 	seed := b.Uint64() // of -seed, like every choice: rapid draws the same again
 	model.Explore(b.T, seed, runs, 50, func(t *rapid.T) { model.Halves(t, tally, model.Sound) })
-	b.figure("%d runs of the model alone: I1-I7 kept; %v; %.1fs, rapid's seed %d", runs, tally, time.Since(begun).Seconds(), seed)
+	b.figure("%d runs of the model alone: I1-I7 and O1-O6 kept; %v; %.1fs, rapid's seed %d", runs, tally, time.Since(begun).Seconds(), seed)
 	if missing := tally.Missing(true); len(missing) > 0 {
 		b.Errorf("the model alone: never happened: %q", missing)
 	}

@@ -28,7 +28,9 @@ func (e Evidence) disorder() (inverted, beside []Run) {
 			if next[at] < len(jobs) && event.Job > jobs[next[at]] {
 				inverted = append(inverted, run)
 			}
-			if running && (before.Worker == event.Worker || e.Ledger.endsAfter(before, event.At) && event.At.Sub(before.At) < e.Lease) {
+			// Whoever is stopped loses its lease three quarters of one later at the soonest: it is
+			// renewed when a quarter is over.
+			if running && (before.Worker == event.Worker || e.Ledger.endsAfter(before, event.At) && event.At.Sub(before.At) < e.Lease*3/4) {
 				beside = append(beside, run)
 			}
 			current[at] = event

@@ -32,7 +32,8 @@ func barOrderMariaDB(b *bar) { orders(b.asRegular(), testdb.MariaDBDSN(b), nil) 
 func orders(b *bar, dsn string, cut func(r *run)) {
 	const crew = 3
 	r := newRun(b, dsn, chaos.WorkerConfig{
-		Plain: []string{"parks", "skips", "free"}, Tx: []string{"tx", "grouped"}, Grouped: []string{"grouped"}, Ordered: []string{"parks", "skips", "tx", "grouped"}, Skips: []string{"skips"}, Lease: 2 * time.Second, Handler: 16,
+		Plain: []string{"parks", "skips", "batched", "free"}, Tx: []string{"tx", "grouped"}, Grouped: []string{"grouped"}, Batched: []string{"batched"},
+		Ordered: []string{"parks", "skips", "batched", "tx", "grouped"}, Skips: []string{"skips"}, Lease: 2 * time.Second, Handler: 16,
 	})
 	for range crew {
 		r.start(crew)
@@ -77,7 +78,7 @@ func orders(b *bar, dsn string, cut func(r *run)) {
 		b.Errorf("keys that went from one worker to another: got %d, want at least %d", turns, kills)
 	}
 	b.figure("%d kills, %d stops of more than a lease, %d messages of %d keys, %d starts, keys went to another worker %d times, %d requeued: %v",
-		kills, stops, len(r.jobs)*5, len(orderKeys()), len(e.Ledger.Count(chaos.Started)), turns, requeued, f)
+		kills, stops, len(r.jobs)*6, len(orderKeys()), len(e.Ledger.Count(chaos.Started)), turns, requeued, f)
 }
 
 func orderKeys() (keys []string) {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -59,7 +58,7 @@ func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 	if r.config.Drain == 0 {
 		r.config.Drain = 10 * time.Second
 	}
-	if r.registry, err = chaos.NewRegistry(nil, config); err != nil {
+	if r.registry, err = chaos.NewRegistry(nil, config, config.Relay.Declared()...); err != nil {
 		b.Fatal(err)
 	}
 	if r.producer, err = outbox.NewProducer(r.registry, outbox.ProducerConfig{}); err != nil {
@@ -258,7 +257,7 @@ func (r *run) evidence() chaos.Evidence {
 	}
 	history, messages := r.history()
 	e := chaos.Evidence{
-		Consumers: slices.Concat(r.config.Plain, r.config.Tx), Tx: r.config.Tx, Jobs: r.jobs, Never: r.never, Doomed: r.doomed,
+		Consumers: r.config.Consumers(), Tx: r.config.Tx, Jobs: r.jobs, Never: r.never, Doomed: r.doomed,
 		Ledger: r.ledger(), Pending: r.rowsOf("consumer_messages"), Poisoned: r.rowsOf("poisoned_messages"),
 		Effects: effects, Lease: r.config.Lease, Claims: r.count("SELECT count(*) FROM message_claims"),
 		History: history, Messages: messages, Keys: r.keys, Ordered: r.config.Ordered, Shared: r.config.Shared, Skips: r.config.Skips,

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -39,6 +38,7 @@ type WorkerConfig struct {
 	Plain   []string
 	Tx      []string
 	Grouped []string // those of Tx that share transactions
+	Batched []string // those of Plain that take many at once
 	Ordered []string // those that run the jobs of a key in order
 	Skips   []string // those of Ordered that skip what is poisoned
 	Limited []string // those of which Limit run at once, in all processes together
@@ -51,6 +51,7 @@ type WorkerConfig struct {
 	Drain   time.Duration
 	Handler int // the Concurrency; zero for the default
 	Pool    int // the most connections; zero for 16
+	Relay   RelayConfig
 	// Schedules has it fire schedules, too.
 	Schedules bool
 	// AddressSpace bounds the memory of the process, in bytes; zero does not.
@@ -63,6 +64,7 @@ type Job struct {
 	Takes time.Duration `json:"takes"`
 	Do    Deed          `json:"do,omitempty"`
 	Key   string        `json:"key,omitempty"`
+	Pad   string        `json:"pad,omitempty"` // makes it large
 }
 
 // OrderKey is what ordered consumers go by.
@@ -85,6 +87,7 @@ const (
 	Halt   Deed = "halt"   // returns a permanent error, until the run is lenient: see Lenient
 	Ignore Deed = "ignore" // takes its time whatever its context says
 	Query  Deed = "query"  // spends its time with queries, on the processor's own pool
+	Stray  Deed = "stray"  // does nothing, but the broker has no place for its job: see RelayAstray
 )
 
 // Report is what a worker prints when it stops in order.
@@ -141,7 +144,12 @@ func work(config WorkerConfig, signals <-chan os.Signal) (Report, error) {
 	}
 	defer db.Close()
 	recorder.pool = db
-	registry, err := NewRegistry(recorder, config)
+	relays, err := newRelays(config, recorder)
+	if err != nil {
+		return Report{}, err
+	}
+	defer relays.close()
+	registry, err := relays.registry(config)
 	if err != nil {
 		return Report{}, err
 	}
@@ -149,7 +157,11 @@ func work(config WorkerConfig, signals <-chan os.Signal) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	runs := []func(context.Context) error{processor.Run}
+	runs, err := relays.runs(db, registry)
+	if err != nil {
+		return Report{}, err
+	}
+	runs = append(runs, processor.Run)
 	if config.Schedules {
 		schedules, err := scheduled(db, registry)
 		if err != nil {
@@ -170,11 +182,14 @@ func scheduled(db *bun.DB, registry *bus.Registry) (*schedule.Processor, error) 
 }
 
 func (config WorkerConfig) processor(db *bun.DB, registry *bus.Registry) (*outbox.Processor, error) {
-	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	logger, runs := slog.New(slog.NewJSONHandler(os.Stderr, nil)), slog.DiscardHandler
+	if config.Relay.Publishes != "" { // what it says of an outage is all that anybody says
+		runs = slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})
+	}
 	return outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
 		LeaseDuration: config.Lease, DrainTimeout: config.Drain, Concurrency: config.Handler, Logger: logger,
 		AttemptDelay: 100 * time.Millisecond, PollInterval: 200 * time.Millisecond, ConsumerTimeout: 2 * time.Minute,
-		Chain: middleware.Default(middleware.Options{Logger: slog.New(slog.DiscardHandler), Backoff: middleware.Constant(100 * time.Millisecond)}),
+		Chain: middleware.Default(middleware.Options{Logger: slog.New(runs), Backoff: middleware.Constant(100 * time.Millisecond)}),
 	})
 }
 
@@ -207,11 +222,15 @@ func runUntil(signals <-chan os.Signal, processor *outbox.Processor, runs []func
 	return report
 }
 
-// NewRegistry registers the consumers of a run: plain ones, and transactional
-// ones whose effect is a row.
-func NewRegistry(recorder *Recorder, config WorkerConfig) (*bus.Registry, error) {
-	var consumers []bus.Consumer
+// NewRegistry registers the consumers of a run: plain ones, transactional ones whose effect is
+// a row, and others.
+func NewRegistry(recorder *Recorder, config WorkerConfig, others ...bus.Consumer) (*bus.Registry, error) {
+	consumers := others
 	for _, name := range config.Plain {
+		if slices.Contains(config.Batched, name) {
+			consumers = append(consumers, bus.ConsumeBatch(name, recorder.runBatch, append(config.flow(name), bus.BatchSize(20))...))
+			continue
+		}
 		consumers = append(consumers, bus.Consume(name, func(ctx context.Context, job Job) error {
 			return recorder.run(ctx, job, nil)
 		}, config.flow(name)...))
@@ -258,6 +277,20 @@ const RateBurst = 20
 func Lenient(dir string) error { return os.WriteFile(filepath.Join(dir, lenient), nil, 0o600) }
 
 const lenient = "lenient"
+
+// runBatch is run for one job after the other. It leaves out those behind one of their key that
+// has failed, which are to come again whatever it says of them.
+func (r *Recorder) runBatch(ctx context.Context, jobs []Job) error {
+	failed := bus.BatchError{}
+	stuck := make(map[string]bool)
+	for i, m := range bus.CurrentBatch(ctx) {
+		if key := jobs[i].Key; !stuck[key] {
+			failed[i] = r.run(bus.WithMessage(ctx, m), jobs[i], nil)
+			stuck[key] = failed[i] != nil
+		}
+	}
+	return failed
+}
 
 // run is what every consumer does.
 func (r *Recorder) run(ctx context.Context, job Job, effect func() error) error {
@@ -316,53 +349,5 @@ func (j Job) take(ctx context.Context) error {
 		return nil
 	case <-canceled:
 		return context.Cause(ctx)
-	}
-}
-
-// act does the job's deed.
-func (j Job) act(attempt int) error {
-	switch j.Do {
-	case Exit:
-		os.Exit(3)
-	case Race:
-		race()
-	case Hog:
-		hog()
-	case Fail:
-		return errors.New("failed, as told")
-	case Once:
-		if attempt == 1 {
-			return errors.New("failed once, as told")
-		}
-	case Doom, Halt:
-		return bus.Permanent(errors.New("failed for good, as told"))
-	}
-	return nil
-}
-
-// race writes to a map from many goroutines until the runtime notices, which no
-// recover can stop. Built with the race detector it is reported before that.
-func race() {
-	m := make(map[int]int)
-	for range 8 {
-		go func() {
-			for i := 0; ; i++ {
-				m[i%8] = i
-			}
-		}()
-	}
-	select {}
-}
-
-// hog takes memory until there is none.
-func hog() {
-	var all [][]byte
-	for {
-		block := make([]byte, 64<<20)
-		for i := 0; i < len(block); i += 4096 {
-			block[i] = 1
-		}
-		all = append(all, block)
-		runtime.KeepAlive(all)
 	}
 }

@@ -24,6 +24,10 @@ func errorMutants() []mutant {
 			changes: []change{{"if n >= maxUncounted &&", "if n < 0 &&"}},
 		},
 		{
+			name: "READ COMMITTED is believed", file: "internal/store/store.go", suite: suite{pkg: inOutbox, tests: "^TestReadCommittedMustBeEffective$"}, says: `got error <nil>, want outbox.ErrServer`,
+			changes: []change{{"err == nil && server.Name != \"\"", "err == nil && false"}},
+		},
+		{
 			name: "a conflict is not repeated at once", file: blames, suite: suite{pkg: inOutbox, tests: "^TestLostConflictsAreRepeatedAtOnce$"}, says: `runs put back: got \d+, want 0`,
 			changes: []change{{"conflictTries = 3 ", "conflictTries = 1 "}},
 		},

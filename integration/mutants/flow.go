@@ -22,7 +22,7 @@ func flowMutants() []mutant {
 		},
 		{
 			name: "one of a batch answers for all when the commit fails", file: "outbox/batch.go", suite: on("^TestATransactionalBatchThatCannotCommit$"), says: `want those of all but one`,
-			changes: []change{{"if err := own.commit(tasksOf(held)); err != nil { // one of them may be to blame\n\t\tothers = append(others, held...)", "if err := own.commit(tasksOf(held)); err != nil {\n\t\tanswer(held, err)"}},
+			changes: []change{{"if err := own.commit(tasksOf(held)); err != nil { // one of them may be to blame\n\t\trepeat(held, err)\n\t\tothers = append(held, others...)", "if err := own.commit(tasksOf(held)); err != nil {\n\t\tanswer(held, err)"}},
 		},
 		{
 			name: "a closed gate counts attempts", file: "outbox/gate.go", suite: on("^TestAClosedGateWritesNothing$/^sqlite$"), says: `want 200|want it untouched`,
@@ -58,10 +58,6 @@ func priorityMutants() []mutant {
 		{
 			name: "a priority counts among what is found anyway", file: "internal/store/postgres/claim.go", suite: on("^TestHigherPrioritiesComeFirst$/^postgres$"), says: `want \[urgent x 10 old x 5`,
 			changes: []change{{"picks = append(picks, prior...)", "_ = prior"}},
-		},
-		{
-			name: "what has a priority moves the cursor", file: "internal/store/dialect/pick.go", suite: on("^TestHigherPrioritiesComeFirst$/^sqlite$"), says: `want \[urgent x 10 old x 5`,
-			changes: []change{{"if c.Found[p.Want]++; p.Priority > 0 {", "if c.Found[p.Want]++; p.Priority > 9 {"}},
 		},
 	}
 }
@@ -120,6 +116,77 @@ func boundMutants() []mutant {
 		{
 			name: "what replaces a running message is postponed with it", file: "internal/store/sqlite/insert.go", suite: on("^TestWhatRunsIsNotPostponed$"), says: `one after the other`,
 			changes: []change{{"id IN (` + heldSQL + `) AS held", "id IN (` + heldSQL + `) AND FALSE AS held"}},
+		},
+	}
+}
+
+// batchMutants break what messages of one batch owe each other.
+func batchMutants() []mutant {
+	on := func(tests string) suite { return suite{pkg: inOutbox, tests: tests} }
+	const turns, batch, worker = "outbox/turns.go", "outbox/batch.go", "outbox/worker.go"
+	return []mutant{
+		{
+			name: "the order is lost when the first of a batch has no key", file: turns, suite: on("^TestOneWithoutAKeyLeavesTheOthersTheirOrder$"), says: `got the last of each key`,
+			changes: []change{{"if !slices.ContainsFunc(tasks, inOrder) {", "if !inOrder(tasks[0]) {"}},
+		},
+		{
+			name: "the order of a transaction is lost when the first of a batch has no key", file: turns, suite: on("^TestOneWithoutAKeyLeavesTheOthersTheirOrderInATransaction$"), says: `out of order`,
+			changes: []change{{"if !slices.ContainsFunc(tasks, inOrder) {", "if !inOrder(tasks[0]) {"}},
+		},
+		{
+			name: "what comes behind an unreadable payload runs", file: "bus/batch.go", suite: on("^TestWhatComesBehindAnUnreadablePayloadWaits$/^sqlite$"), says: `want a1 and not a3`,
+			changes: []change{{"if ordered && slices.Contains(stuck, m.OrderKey) {", "if false && ordered {"}},
+		},
+		{
+			name: "a stopped message behind a failed one is given back", file: turns, suite: on("^TestToStopTheSecondOfAKeyTakesItOutOfItsBatch$/^sqlite$"), says: `want a1 and a3 once more|Stop: got`,
+			changes: []change{{"if t.stopped.Load() {\n\t\treturn errStopped", "if false {\n\t\treturn errStopped"}},
+		},
+		{
+			name: "a stopped message behind others in a run begins", file: worker, suite: on("^TestToStopWhatWaitsLeavesTheRunBeforeItAlone$/^sqlite$"), says: `Stop: got "too late"`,
+			changes: []change{{"case t.stopped.Load(): // while", "case false: // while"}},
+		},
+		{
+			name: "a stop ends a call that its message is not in", file: "outbox/stoppable.go", suite: on("^TestToStopWhatIsNotInTheCallLeavesTheCallAlone$/^sqlite$"), says: `want the others done in their first`,
+			changes: []change{{"return s.of == t && len(s.with) == 0 ||", "return true ||"}},
+		},
+		{
+			name: "a stop ends the run that its message waits behind", file: "outbox/stoppable.go", suite: on("^TestToStopWhatWaitsLeavesTheRunBeforeItAlone$/^sqlite$"), says: `want a1 done in its second`,
+			changes: []change{{"return s.of == t && len(s.with) == 0 ||", "return len(s.with) == 0 ||"}},
+		},
+		{
+			name: "a lost lease costs the others of a batch an attempt", file: batch, suite: on("^TestALeaseLostForOneOfABatchCostsTheOthersNothing$"), says: `since the lease of another was lost`,
+			changes: []change{{"errs[i] = withoutChance(ctx, errs[i])", "_ = withoutChance(ctx, errs[i])"}},
+		},
+		{
+			name: "a lost lease counts against the breaker", file: worker, suite: on("^TestALostLeaseIsNoFailureToABreaker$/^sqlite$"), says: `the breaker is open, of runs that lost`,
+			changes: []change{{"\tif !panicked {\n\t\terr = withoutChance(ctx, err)\n\t}\n", ""}, {"\t\tt.consumer.breaker.count(err, t.probe)\n\t}\n", "\t\tt.consumer.breaker.count(err, t.probe)\n\t}\n\tif !panicked {\n\t\terr = withoutChance(ctx, err)\n\t}\n"}},
+		},
+	}
+}
+
+// batchChainMutants break how the chains of a batch begin, and what is told to them.
+func batchChainMutants() []mutant {
+	on := func(tests string) suite { return suite{pkg: inOutbox, tests: tests} }
+	return []mutant{
+		{
+			name: "all chains of a key begin at once", file: "outbox/group.go", suite: on("^TestALayerThatLetsOneThroughAtATimeHoldsUpNoBatch$/^in_order$"), says: `want some 10 ms for each`,
+			changes: []change{{"if g.inside++; g.turns.before(t) == nil {", "if g.inside++; true {"}},
+		},
+		{
+			name: "a layer hears of what is late behind one that is not done", file: "outbox/worker.go", suite: on("^TestWhatIsLateIsReportedOnceItIsPoisoned$"), says: `poisoned behind it, want none yet`,
+			changes: []change{{"\t\treturn t.inTurn(err)\n", "\t\treturn err\n"}},
+		},
+		{
+			name: "a batch waits for keys at their bound", file: "outbox/dispatcher.go", suite: on("^TestABatchDoesNotWaitForKeysAtTheirBound$"), says: `want no batch but the last to wait`,
+			changes: []change{{"if c.exhausted(now) {", "if c.exhausted(now) && false {"}},
+		},
+		{
+			name: "a batch that lost a conflict does not know", file: "outbox/batch.go", suite: on("^TestABatchKnowsThatItLostAConflict$"), says: `does not know that the first has lost`,
+			changes: []change{{"if f, ok := err.(*fault); ok && f.of == conflict {", "if f, ok := err.(*fault); ok && f.of == conflict && false {"}},
+		},
+		{
+			name: "no slot is asked for what has crashed", file: "outbox/limit.go", suite: on("^TestASlotForWhatHasCrashedIsAskedForAtOnce$"), says: `want one, in a slot`,
+			changes: []change{{"case (l.wants() || crashed) && free", "case (l.wants() || crashed && false) && free"}},
 		},
 	}
 }

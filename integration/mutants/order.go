@@ -128,6 +128,14 @@ func runMutants() []mutant {
 			changes: []change{{"return t.done(before) || slices", "return true || slices"}},
 		},
 		{
+			name: "a batch settles what comes behind a message that its layers failed", file: "outbox/turns.go", suite: on("^TestALayerThatFailsADoneMessageHoldsUpThoseBehindIt$/^sqlite$"), says: `want 1 to 5, and 2 to 5 once more`,
+			changes: []change{{"<-t[before].settled; before.passed {", "<-t[before].settled; true {"}},
+		},
+		{
+			name: "a batch that fails is a failure of those behind the first, too", file: "outbox/turns.go", suite: on("^TestABatchThatFailsIsAFailureOfTheFirstOfEachKey$"), says: `want 2 failed, 4 released`,
+			changes: []change{{"if failed[t.before(m.task)] {", "if false {"}},
+		},
+		{
 			name: "keys of a paused consumer are claimed", file: laneRules, suite: on("^TestAPausedConsumerTakesNoKeys$/^sqlite$"), says: `gave up waiting: what was claimed|while it was paused`,
 			changes: []change{{"AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type {names})`", "AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type {names} AND 1 = 0)`"}},
 		},
@@ -183,7 +191,7 @@ func perKeyMutants() []mutant {
 		},
 		{
 			name: "keys in front have all the turns", file: lanesClaimed, suite: suite{pkg: inOutbox, tests: "^TestFewWorkersServeAllKeys$/^a_share_each_of_many$/^sqlite$"}, says: `want few|gave up waiting`,
-			changes: []change{{"(turns || len(near)*10 < r.Limit)", "len(near)*10 < r.Limit"}},
+			changes: []change{{"turns && (elsewhere || len(near) > r.Limit) ||", "false ||"}},
 		},
 		{
 			name: "crashed messages of a key run at once", file: laneRules, suite: suite{pkg: inOutbox, tests: "^TestCrashedMessagesKeepToTheBound$/^sqlite$"}, says: `at once: got`,

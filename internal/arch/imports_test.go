@@ -20,7 +20,7 @@ type allowance struct {
 
 // public are the packages that users import, but for fxmodule and bustest.
 func public() []string {
-	return []string{"bus", "middleware", "outbox", "schedule", "schedule/cron", "poison", "notify", "otel", "eventlog/..."}
+	return []string{"bus", "middleware", "outbox", "schedule", "schedule/cron", "poison", "notify", "otel", "eventlog/...", "relay"}
 }
 
 // ground is what bus stands on. Who may import bus may import that, too.
@@ -59,14 +59,22 @@ func law() []allowance {
 		{"schedule", []string{"bus", "schedule/cron", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm"}, append([]string{backoff}, bun...)},
 		{"schedule/cron", nil, nil},
 		{"poison", []string{"bus", "outbox", "internal/paging", "internal/store", "internal/txn", "internal/dberr"}, bun},
+		{"relay", []string{"bus", "outbox", "eventlog", "internal/cloudevents", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm"}, bun},
+		{"internal/cloudevents", nil, nil},
 		{"notify", []string{"bus", "internal/store", "internal/outage"}, append([]string{backoff}, bun...)},
 		{"notify/pgxnotify", nil, []string{"github.com/jackc/pgx/v5"}}, // a module of its own, for the driver's sake
-		{"otel", []string{"bus", "outbox", "eventlog/projection", "internal/isolate"}, otelAPI},
+		{"otel", []string{"bus", "outbox", "eventlog/projection", "relay", "internal/isolate"}, otelAPI},
 		{"fxmodule", append([]string{"internal/store"}, public()...), slices.Concat(bun, fx, otelAPI)},
 		{"bustest", append([]string{"internal/store", "internal/isolate"}, public()...), bun},
 		{"eventlog", []string{"bus", "internal/store", "internal/txn", "internal/dberr", "internal/outage"}, bun},
 		{"eventlog/projection", []string{"bus", "middleware", "eventlog", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm", "internal/isolate"}, append([]string{backoff}, bun...)},
 		{"eventlog/decider", []string{"bus", "eventlog", "internal/store", "internal/txn", "internal/outage"}, append([]string{backoff}, bun...)},
+		{"relay/relaytest", []string{"relay"}, []string{"go.uber.org/goleak"}},
+		// Modules of their own, for their clients' sake.
+		{"relay/nats", []string{"relay"}, []string{"github.com/nats-io/nats.go/..."}},
+		{"relay/kafka", []string{"relay"}, []string{"github.com/twmb/franz-go/..."}},
+		{"relay/rabbitmq", []string{"relay"}, []string{"github.com/rabbitmq/amqp091-go"}},
+		{"relay/watermill", []string{"relay"}, []string{"github.com/ThreeDotsLabs/watermill/..."}},
 		{"internal/dberr", []string{"bus"}, nil},
 		{"internal/txn", []string{"bus", "internal/dberr"}, bun},
 		{"internal/store/dialect", []string{"bus"}, []string{"github.com/uptrace/bun"}},
@@ -80,7 +88,7 @@ func law() []allowance {
 		{"internal/store/storetest", []string{"bus", "internal/store", "internal/txn", "internal/dberr"}, bun},
 		{"internal/arch", nil, nil},
 		// The modules beside the root: examples show what a user can write, integration is free.
-		{"examples/...", append([]string{"bustest", "fxmodule", "examples/..."}, public()...), []string{"..."}},
+		{"examples/...", append([]string{"bustest", "fxmodule", "relay/nats", "examples/..."}, public()...), []string{"..."}},
 		{"integration/...", []string{"..."}, []string{"..."}},
 	}
 }
@@ -113,6 +121,7 @@ func (a allowance) words() string {
 		{"github.com/cenkalti/backoff/v4", "cenkalti/backoff"},
 		{"github.com/jackc/pgx/v5", "pgx"},
 		{"go.uber.org/fx", "fx"},
+		{"go.uber.org/goleak", "goleak"},
 		{"go.opentelemetry.io/otel", "the OpenTelemetry API"},
 	} {
 		if slices.Contains(a.thirdParty, known.path) {

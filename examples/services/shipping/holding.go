@@ -1,0 +1,29 @@
+package shipping
+
+import (
+	"context"
+
+	"github.com/asyncmonolith/asyncmonolith-go/examples/services/service"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+// holding stands still at the worst moment, so that the story can kill the process then: a batch
+// is committed, and the broker does not know it yet. No service of yours has this.
+type holding struct {
+	relay.Subscriber
+	at int // in which batch; 0 for never
+}
+
+// Subscribe implements relay.Subscriber.
+func (h *holding) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+	batches := 0
+	return h.Subscriber.Subscribe(ctx, func(ctx context.Context, records []relay.Record) error {
+		err := fn(ctx, records)
+		if batches++; err != nil || batches != h.at {
+			return err
+		}
+		service.Tell(service.Event{Held: len(records)})
+		<-ctx.Done()
+		return ctx.Err()
+	})
+}

@@ -1,0 +1,108 @@
+package fxmodule
+
+import (
+	"cmp"
+	"log/slog"
+	"reflect"
+	"slices"
+
+	"github.com/uptrace/bun"
+	"go.uber.org/fx"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+const (
+	relaysGroup    = "asyncmonolith.relays"
+	logRelaysGroup = "asyncmonolith.logrelays"
+)
+
+// Relays registers receivers and log relays, as [Consumers] does consumers: each argument is a
+// relay.Receiver, a []relay.Receiver, or a constructor of either; or the same of relay.LogRelay,
+// which needs [EventLog]. [Module] registers the receivers' consumers of parked records, too, and
+// runs them all: they start and stop with the processors. The application may provide a
+// relay.RunnerConfig as a value. What publishes messages is a consumer.
+func Relays(relays ...any) fx.Option {
+	options := make([]fx.Option, len(relays))
+	for i, r := range relays {
+		if isLogRelay(reflect.TypeOf(r)) {
+			options[i] = memberOption[relay.LogRelay]("Relays", "a relay.LogRelay", logRelaysGroup, i, r)
+		} else {
+			options[i] = memberOption[relay.Receiver]("Relays", "a relay.Receiver", relaysGroup, i, r)
+		}
+	}
+	return fx.Options(options...)
+}
+
+// isLogRelay tells log relays, lists of them and their constructors from those of receivers.
+func isLogRelay(t reflect.Type) bool {
+	if t != nil && t.Kind() == reflect.Func && t.NumOut() > 0 {
+		t = t.Out(0)
+	}
+	return t == reflect.TypeFor[relay.LogRelay]() || t == reflect.TypeFor[[]relay.LogRelay]()
+}
+
+type parkedParams struct {
+	fx.In
+
+	Receivers []relay.Receiver `group:"asyncmonolith.relays"`
+}
+
+type parkedConsumers struct {
+	fx.Out
+
+	Consumers []bus.Consumer `group:"asyncmonolith.consumers,flatten"`
+}
+
+// newParkedConsumers are those that receivers bring along.
+func newParkedConsumers(p parkedParams) (c parkedConsumers) {
+	for _, r := range p.Receivers {
+		if r.Name() != "" { // else NewRunner says what is wrong
+			c.Consumers = append(c.Consumers, r.Consumer())
+		}
+	}
+	return c
+}
+
+type relayParams struct {
+	fx.In
+
+	DB        *bun.DB
+	Registry  *bus.Registry
+	Handles   *handles
+	Telemetry *amotel.Telemetry
+	Config    relay.RunnerConfig `optional:"true"`
+	Receivers []relay.Receiver   `group:"asyncmonolith.relays"`
+	Logs      []relay.LogRelay   `group:"asyncmonolith.logrelays"`
+	Logger    *slog.Logger       `optional:"true"`
+	Log       *eventlog.Log      `optional:"true"`
+	// Readers is made with the log, which is filled in then.
+	Readers *projection.Runner `optional:"true"`
+}
+
+// newRelayRunner returns nil when the application has no relays.
+func newRelayRunner(p relayParams) (*relay.Runner, error) {
+	if len(p.Receivers) == 0 && len(p.Logs) == 0 {
+		return nil, nil
+	}
+	config := p.Config
+	config.Log = cmp.Or(config.Log, p.Log)
+	config.Logger = cmp.Or(config.Logger, p.Logger)
+	if config.Telemetry == nil && p.Telemetry != nil {
+		config.Telemetry = p.Telemetry.Receive()
+	}
+	slices.SortStableFunc(p.Receivers, func(a, b relay.Receiver) int { return cmp.Compare(a.Name(), b.Name()) }) // fx shuffles groups
+	slices.SortStableFunc(p.Logs, func(a, b relay.LogRelay) int { return cmp.Compare(a.Name(), b.Name()) })
+	var relays []relay.Relay
+	for _, r := range p.Receivers {
+		relays = append(relays, r)
+	}
+	for _, l := range p.Logs {
+		relays = append(relays, l)
+	}
+	return relay.NewRunner(p.DB, p.Registry, p.Handles.producer, config, relays...)
+}

@@ -1,0 +1,122 @@
+//go:build unix
+
+package brokers
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// NATS are NATS servers with JetStream: one, or a cluster.
+type NATS struct {
+	Nodes []*Process
+}
+
+// StartNATS starts n servers. Those of a cluster are ready when they have a leader.
+func StartNATS(t testing.TB, n int) *NATS {
+	t.Helper()
+	ports, err := freePorts(2 * n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var routes []string
+	for i := range n {
+		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", ports[n+i]))
+	}
+	servers := &NATS{}
+	for i := range n {
+		s := settings{Kind: "nats", Name: "n" + strconv.Itoa(i), Dir: t.TempDir(), Ports: ports[i : i+1]}
+		if n > 1 {
+			s.Port, s.Routes = ports[n+i], routes
+		}
+		p := &Process{settings: s}
+		t.Cleanup(func() { _ = p.Kill() })
+		servers.Nodes = append(servers.Nodes, p)
+	}
+	if err := servers.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return servers
+}
+
+// URL names all servers, for nats.Connect.
+func (s *NATS) URL() string {
+	var urls []string
+	for _, node := range s.Nodes {
+		urls = append(urls, fmt.Sprintf("nats://127.0.0.1:%d", node.settings.Ports[0]))
+	}
+	return strings.Join(urls, ",")
+}
+
+// Node returns the server of a name, as a stream tells that of its leader.
+func (s *NATS) Node(name string) (*Process, error) {
+	for _, node := range s.Nodes {
+		if node.settings.Name == name {
+			return node, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no server %q", name)
+}
+
+// Start starts the servers that do not run, and lets paused ones go on.
+func (s *NATS) Start() error { return each(s.Nodes, (*Process).Start) }
+
+// Kill ends all servers at once.
+func (s *NATS) Kill() error { return each(s.Nodes, (*Process).Kill) }
+
+// Pause stops all servers until Start.
+func (s *NATS) Pause() error { return each(s.Nodes, (*Process).Pause) }
+
+// Cut closes the connections of all clients.
+func (s *NATS) Cut() error {
+	return each(s.Nodes, func(p *Process) error { return p.ask("cut") })
+}
+
+// serveNATS is what the process of a server does.
+func serveNATS(s settings) error {
+	options := &server.Options{
+		Host: "127.0.0.1", Port: s.Ports[0], ServerName: s.Name,
+		JetStream: true, StoreDir: s.Dir, JetStreamMaxStore: 4 << 30, JetStreamMaxMemory: 64 << 20,
+		NoLog: true, NoSigs: true,
+	}
+	if s.Port != 0 {
+		options.Cluster = server.ClusterOpts{Name: "asyncmonolith", Host: "127.0.0.1", Port: s.Port}
+		for _, route := range s.Routes {
+			address, err := url.Parse(route)
+			if err != nil {
+				return err
+			}
+			options.Routes = append(options.Routes, address)
+		}
+	}
+	srv, err := server.NewServer(options)
+	if err != nil {
+		return err
+	}
+	srv.Start()
+	defer srv.Shutdown()
+	deadline := time.Now().Add(50 * time.Second)
+	for !srv.ReadyForConnections(time.Second) || s.Port != 0 && !srv.JetStreamIsCurrent() {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("NATS server %s is not ready", s.Name)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	return serve(map[string]func(){"cut": func() { cutClients(srv) }})
+}
+
+func cutClients(srv *server.Server) {
+	connections, err := srv.Connz(&server.ConnzOptions{Limit: 1 << 16})
+	if err != nil {
+		return
+	}
+	for _, c := range connections.Conns {
+		_ = srv.DisconnectClientByID(c.Cid) // fails if it has gone by itself
+	}
+}

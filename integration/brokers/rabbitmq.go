@@ -1,0 +1,92 @@
+//go:build unix
+
+package brokers
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Variables that scripts/with-rabbitmq.sh sets.
+const (
+	rabbitVariable = "ASYNCMONOLITH_TEST_RABBITMQ"
+	nodesVariable  = "ASYNCMONOLITH_TEST_RABBITMQ_NODES"
+)
+
+// RabbitMQ is what scripts/with-rabbitmq.sh has started: a node, or a cluster.
+type RabbitMQ struct {
+	URLs []string
+	dirs []string
+}
+
+// FindRabbitMQ returns it. A test without it fails.
+func FindRabbitMQ(t testing.TB) *RabbitMQ {
+	t.Helper()
+	r := &RabbitMQ{URLs: strings.Fields(os.Getenv(rabbitVariable)), dirs: strings.Fields(os.Getenv(nodesVariable))}
+	if len(r.URLs) == 0 || len(r.URLs) != len(r.dirs) {
+		t.Fatalf("%s and %s do not name RabbitMQ: run this with scripts/with-rabbitmq.sh", rabbitVariable, nodesVariable)
+	}
+	t.Cleanup(func() {
+		if err := r.Start(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// Start starts the nodes that do not run, and lets paused ones go on.
+func (r *RabbitMQ) Start() error { return r.all("start") }
+
+// Kill ends all nodes at once.
+func (r *RabbitMQ) Kill() error { return r.all("kill") }
+
+// Pause stops all nodes until Start.
+func (r *RabbitMQ) Pause() error { return r.all("pause") }
+
+// Cut closes the connections of all clients.
+func (r *RabbitMQ) Cut() error { return r.node(0, "cut") }
+
+// Block has the broker take nothing from publishers, as if it had no memory left, until Unblock.
+func (r *RabbitMQ) Block() error { return r.all("block") }
+
+// Unblock ends what Block began.
+func (r *RabbitMQ) Unblock() error { return r.all("unblock") }
+
+// Restart kills one node and starts it again.
+func (r *RabbitMQ) Restart(i int) error {
+	if err := r.node(i%len(r.dirs), "kill"); err != nil {
+		return err
+	}
+	return r.node(i%len(r.dirs), "start")
+}
+
+func (r *RabbitMQ) all(command string) error {
+	errs := make([]error, len(r.dirs))
+	var wg sync.WaitGroup
+	for i := range r.dirs {
+		wg.Go(func() { errs[i] = r.node(i, command) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *RabbitMQ) node(i int, command string) error {
+	_, file, _, _ := runtime.Caller(0)
+	script := filepath.Join(filepath.Dir(file), "../../scripts/lib/rabbitmq-node.sh")
+	output, err := exec.Command(script, r.dirs[i], command).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s RabbitMQ's node %d: %w: %s", command, i+1, err, output)
+	}
+	return nil
+}

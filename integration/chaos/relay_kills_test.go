@@ -1,0 +1,71 @@
+//go:build unix
+
+package chaos_test
+
+import (
+	"slices"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+)
+
+// Bar 14, kills: relays and receivers are killed at every point at which somebody knows what
+// another does not know yet. Nothing is lost, nothing is done twice, and the broker has twice only
+// what was in flight.
+
+func barRelayKills(b *bar) {
+	r := newBroker(b, 1)
+	r.sender(testdb.PostgresDSN(b))
+	r.receiver(testdb.PostgresDSN(b))
+	r.killAtPoints(pick(b, 10, 30, 30), pick(b, 2000, 40_000, 40_000))
+	last := time.Now()
+	r.settle()
+	took := time.Since(last)
+	f := r.judge(true)
+	stored, inFlight := r.stored(chaos.RelayStream), r.from.inFlight()
+	if missing := len(r.from.jobs) - len(stored); missing != 0 {
+		b.Errorf("the broker's records: got %d jobs of %d", len(stored), len(r.from.jobs))
+	}
+	if n := doubled(stored); n > inFlight {
+		b.Errorf("the broker's duplicates: got %d, want at most the %d in flight at the kills", n, inFlight)
+	}
+	if n := r.to.inFlight(); f.to.Duplicates > n {
+		b.Errorf("duplicates: got %d, want at most the %d in flight at the kills", f.to.Duplicates, n)
+	}
+	b.figure("%d kills, %d messages of 2 consumers: %v; the broker has %d twice, %d were in flight; settled in %.1fs",
+		len(r.from.killed)+len(r.to.killed), len(r.from.jobs), f.to, doubled(stored), inFlight, took.Seconds())
+	r.to.shared()
+}
+
+// killAtPoints kills so many workers, at one point after the other, while so many jobs at least
+// are produced. One more worker of each service goes on meanwhile.
+func (r *relayed) killAtPoints(times, jobs int) {
+	r.Helper()
+	points := slices.Concat(chaos.SenderPoints(), chaos.ReceiverPoints())
+	r.from.start(0)
+	r.to.start(0)
+	for i := range times {
+		point, side := points[i%len(points)], r.from
+		if slices.Contains(chaos.ReceiverPoints(), point) {
+			side = r.to
+		}
+		config := side.config
+		config.Relay.Hold, config.Relay.After = point, r.IntN(3)
+		victim := side.startAs(1, config)
+		produced := 0
+		r.eventually(30*time.Second, "a worker gets to point "+string(point), func() bool {
+			if waiting := r.from.pending() + r.to.pending(); waiting < pick(r.bar, 500, 2000, 2000) {
+				n := max(jobs/times/5, 20)
+				r.from.produce(n, func() time.Duration { return r.between(0, 4*time.Millisecond) })
+				produced += n
+			}
+			return victim.Held()
+		})
+		side.kill(1)
+		if rest := jobs/times - produced; rest > 0 {
+			r.from.produce(rest, func() time.Duration { return r.between(0, 4*time.Millisecond) })
+		}
+	}
+	r.from.workers, r.to.workers = r.from.workers[:1], r.to.workers[:1] // the others are dead
+}

@@ -1,0 +1,121 @@
+//go:build unix
+
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+)
+
+// Bar 14, leader: of a cluster of three the leader of the stream is killed under load, again and
+// again. Nothing is lost, nothing is done twice, no attempt is counted, and what is produced after
+// a kill is done within ten seconds of the next election.
+
+const leaderLimit = 10 * time.Second
+
+func barRelayLeader(b *bar) {
+	r := newBroker(b, 3)
+	r.sender(testdb.PostgresDSN(b))
+	r.receiver(testdb.PostgresDSN(b))
+	for i := range 2 {
+		r.from.start(i)
+		r.to.start(i)
+	}
+	takes := func() time.Duration { return b.between(0, 4*time.Millisecond) }
+	times, inFlight := pick(b, 1, 3, 10), 0
+	var worst, gap time.Duration
+	for range times {
+		before := r.published(chaos.RelayStream)
+		r.from.produce(2000, takes)
+		b.eventually(time.Minute, "the relays publish", func() bool { return r.published(chaos.RelayStream) > before })
+		pause(b.between(0, 50*time.Millisecond))
+		killed, gone, node := r.killLeader()
+		witness := r.from.plant(chaos.Job{})[0]
+		elected := r.elected(node)
+		b.eventually(time.Minute, "what is produced after the kill is done", func() bool {
+			return r.to.count("SELECT count(*) FROM effects WHERE job = ?", witness) == len(r.to.config.Tx) ||
+				r.from.count("SELECT count(*) FROM poisoned_messages") > 0 // which is reported below
+		})
+		worst, gap = max(worst, time.Since(elected)), max(gap, elected.Sub(killed))
+		inFlight += inDoubt(r.from.ledger(), killed, gone)
+		if err := node.Start(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	took := r.settle()
+	f := r.judge(false)
+	stored := r.stored(chaos.RelayStream)
+	charged := 0
+	for _, e := range r.from.ledger() {
+		if e.Attempt > 1 || e.Crashes > 0 {
+			charged++
+		}
+	}
+	if poisoned := r.from.count("SELECT count(*) FROM poisoned_messages"); charged+poisoned > 0 {
+		b.Errorf("while leaders were elected: got %d runs with attempts or crashes, %d poisoned, want none", charged, poisoned)
+	}
+	if len(stored) != len(r.from.jobs) || doubled(stored) > inFlight {
+		b.Errorf("the broker's records: got %d jobs of %d, and %d twice, want at most the %d that were in flight", len(stored), len(r.from.jobs), doubled(stored), inFlight)
+	}
+	b.within("healed", worst, leaderLimit)
+	b.figure("%d leaders killed, %d messages of 2 consumers: %v; the broker has %d twice, %d were in flight; without a leader for %.1fs at most, healed %.1fs after that (goal ≤ %s), the rest settled in %.1fs",
+		times, len(r.from.jobs), f.to, doubled(stored), inFlight, gap.Seconds(), worst.Seconds(), leaderLimit, took.Seconds())
+}
+
+// killLeader kills the server that leads the stream.
+func (r *relayed) killLeader() (killed, gone time.Time, node *brokers.Process) {
+	r.Helper()
+	node, err := r.servers.Node(r.leader())
+	if err != nil {
+		r.Fatal(err)
+	}
+	killed = time.Now()
+	if err := node.Kill(); err != nil {
+		r.Fatal(err)
+	}
+	return killed, time.Now(), node
+}
+
+// elected is when the stream has a leader that is not this one.
+func (r *relayed) elected(not *brokers.Process) time.Time {
+	r.Helper()
+	r.eventually(time.Minute, "another leader is elected", func() bool {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 300*time.Millisecond)
+		defer cancel()
+		s, err := r.js.Stream(ctx, chaos.RelayStream)
+		if err != nil || s.CachedInfo().Cluster == nil {
+			return false
+		}
+		node, err := r.servers.Node(s.CachedInfo().Cluster.Leader)
+		return err == nil && node != not
+	})
+	return time.Now()
+}
+
+// leader is the name of the server that leads the stream, once the others follow it.
+func (r *relayed) leader() (name string) {
+	r.Helper()
+	r.ask("find the leader", func(ctx context.Context) error {
+		s, err := r.js.Stream(ctx, chaos.RelayStream)
+		if err != nil {
+			return err
+		}
+		cluster := s.CachedInfo().Cluster
+		if cluster == nil || cluster.Leader == "" {
+			return errors.New("the stream has no leader")
+		}
+		for _, replica := range cluster.Replicas {
+			if !replica.Current || replica.Offline {
+				return errors.New("a replica is behind")
+			}
+		}
+		name = cluster.Leader
+		return nil
+	})
+	return name
+}

@@ -1,0 +1,243 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	amnats "github.com/asyncmonolith/asyncmonolith-go/relay/nats"
+)
+
+// RelayConfig has a worker pass jobs on to a broker, or take them from there.
+type RelayConfig struct {
+	Server    string // the addresses of NATS servers; empty for neither
+	Publishes string // the consumer that publishes jobs, if there is one
+	Receives  bool   // jobs, for the other consumers
+	Hold      Point  // where it waits to be killed, if anywhere
+	After     int    // how often it passes that point before
+}
+
+// Names of what the broker has.
+const (
+	RelayStream   = "jobs"
+	RelayConsumer = "all"
+	RelayAstray   = "nowhere" // where jobs go that stray: the broker does not have it
+)
+
+// Point is a place in a worker's code that it passes with every batch.
+type Point string
+
+// The points.
+const (
+	Publishing Point = "publishing" // the broker does not have the batch
+	Published  Point = "published"  // it does, and the database does not know
+	Received   Point = "received"   // the database does not have the batch
+	Inserted   Point = "inserted"   // it does, but for the commit
+	Taken      Point = "taken"      // it is committed, and not acknowledged
+)
+
+// SenderPoints are those of a worker that publishes.
+func SenderPoints() []Point { return []Point{Publishing, Published} }
+
+// ReceiverPoints are those of one that receives.
+func ReceiverPoints() []Point { return []Point{Received, Inserted, Taken} }
+
+// Held tells whether a worker waits to be killed.
+func (w *Worker) Held() bool {
+	_, err := os.Stat(filepath.Join(w.config.Ledger, w.config.Name+".held"))
+	return err == nil
+}
+
+// held is how long a worker waits at most.
+const held = 20 * time.Second
+
+// relays is the part of a worker that has to do with a broker.
+type relays struct {
+	config   RelayConfig
+	name     string // of the worker
+	recorder *Recorder
+	nc       *nats.Conn
+	receiver relay.Receiver
+	passed   atomic.Int64 // the point to hold at
+}
+
+// newRelays connects to the broker, if there is one.
+func newRelays(config WorkerConfig, recorder *Recorder) (*relays, error) {
+	r := &relays{config: config.Relay, name: config.Name, recorder: recorder}
+	if r.config.Server == "" {
+		return r, nil
+	}
+	var err error
+	r.nc, err = nats.Connect(r.config.Server, append(amnats.Options(), nats.RetryOnFailedConnect(true),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
+	if err != nil {
+		return nil, fmt.Errorf("chaos: relays: %w", err)
+	}
+	return r, nil
+}
+
+func (r *relays) close() {
+	if r.nc != nil {
+		r.nc.Close()
+	}
+}
+
+// consumers are those that relays need.
+func (r *relays) consumers() ([]bus.Consumer, error) {
+	var consumers []bus.Consumer
+	if r.config.Publishes != "" {
+		publisher, err := amnats.NewPublisher(r.nc, amnats.PublisherConfig{})
+		if err != nil {
+			return nil, err
+		}
+		to := relay.DestinationOf(func(_ *bus.Message, job Job) (string, error) { return job.subject(), nil })
+		consumers = append(consumers, relay.Publish(r.config.Publishes, &watched{r, publisher}, relay.Source("/chaos"), relay.Route[Job]("", to)))
+	}
+	if r.config.Receives {
+		subscriber, err := amnats.NewSubscriber(r.nc, amnats.SubscriberConfig{Stream: RelayStream, Consumer: RelayConsumer})
+		if err != nil {
+			return nil, err
+		}
+		r.receiver = relay.Receive("jobs", subscriber, relay.Accept[Job]())
+		consumers = append(consumers, r.receiver.Consumer())
+	}
+	return consumers, nil
+}
+
+// registry has the consumers of a worker, and those that relays need.
+func (r *relays) registry(config WorkerConfig) (*bus.Registry, error) {
+	consumers, err := r.consumers()
+	if err != nil {
+		return nil, err
+	}
+	return NewRegistry(r.recorder, config, consumers...)
+}
+
+// Declared are the consumers that a program has to know of which only produces.
+func (c RelayConfig) Declared() []bus.Consumer {
+	if c.Publishes == "" {
+		return nil
+	}
+	return []bus.Consumer{bus.Declare[Job](c.Publishes, bus.Forwards())}
+}
+
+// Consumers are the names of all that do jobs.
+func (config WorkerConfig) Consumers() []string {
+	all := slices.Concat(config.Plain, config.Tx)
+	if config.Relay.Publishes != "" {
+		all = append(all, config.Relay.Publishes)
+	}
+	return all
+}
+
+// runs are what a worker has to run for the broker.
+func (r *relays) runs(db *bun.DB, registry *bus.Registry) ([]func(context.Context) error, error) {
+	if !r.config.Receives {
+		return nil, nil
+	}
+	runner, err := r.runner(db, registry)
+	if err != nil {
+		return nil, err
+	}
+	return []func(context.Context) error{runner.Run}, nil
+}
+
+// subject is where a job goes.
+func (j Job) subject() string {
+	if j.Do == Stray {
+		return RelayAstray
+	}
+	return RelayStream
+}
+
+// runner runs the receiver.
+func (r *relays) runner(db *bun.DB, registry *bus.Registry) (*relay.Runner, error) {
+	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{r.around("", Inserted)}})
+	if err != nil {
+		return nil, err
+	}
+	config := relay.RunnerConfig{Telemetry: r.around(Received, Taken), Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil))}
+	return relay.NewRunner(db, registry, producer, config, r.receiver)
+}
+
+// around passes a point before a batch is sent, and another after it.
+func (r *relays) around(before, after Point) bus.SendMiddleware {
+	return func(next bus.Sender) bus.Sender {
+		return func(ctx context.Context, b *bus.Batch) error {
+			r.pass(before)
+			err := next(ctx, b)
+			if err == nil {
+				r.pass(after)
+			}
+			return err
+		}
+	}
+}
+
+// pass waits if this is where the worker is to be killed. Only the call that gets there waits.
+func (r *relays) pass(at Point) {
+	if at == "" || at != r.config.Hold || r.passed.Add(1) != int64(r.config.After)+1 {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(r.recorder.dir, r.name+".held"), nil, 0o600); err == nil {
+		pause(held)
+	}
+}
+
+// watched is a publisher whose records are in the ledger, as runs of the consumer.
+type watched struct {
+	*relays
+	publisher relay.Publisher
+}
+
+// Publish implements relay.Publisher.
+func (w *watched) Publish(ctx context.Context, records []relay.Record) []error {
+	ms := make(map[string]*bus.Message)
+	for _, m := range bus.CurrentBatch(ctx) {
+		ms[m.ID.String()] = m
+	}
+	runs := make([]func(EventKind), len(records))
+	for i, record := range records {
+		var job Job
+		w.must(json.Unmarshal(record.Body, &job))
+		attempt, crashes := 1, 0
+		if m := ms[record.Attributes["id"]]; m != nil {
+			attempt, crashes = m.Attempt, m.Crashes
+		}
+		runs[i] = func(kind EventKind) { w.must(w.recorder.Record(kind, w.config.Publishes, job.N, attempt, crashes)) }
+		runs[i](Started)
+	}
+	w.pass(Publishing)
+	results := w.publisher.Publish(ctx, records)
+	w.pass(Published)
+	for i, run := range runs {
+		if len(results) > 0 && results[i] != nil {
+			run(Failed)
+		} else {
+			run(Finished)
+		}
+	}
+	return results
+}
+
+// must ends the worker if it cannot say what it does.
+func (w *watched) must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos: relays:", err)
+		os.Exit(2)
+	}
+}

@@ -1,0 +1,206 @@
+//go:build unix
+
+package chaos_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	amnats "github.com/asyncmonolith/asyncmonolith-go/relay/nats"
+)
+
+// What the bars of relays need: a broker, and a service on either side of it, each with a
+// database of its own.
+
+// relayed is a broker between two services: jobs are produced in one, and done in the other.
+type relayed struct {
+	*bar
+	servers  *brokers.NATS
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	replicas int
+	from, to *run
+}
+
+const (
+	publishes = "to-broker" // the consumer of the sender
+	ackWait   = time.Second
+)
+
+// newBroker starts so many servers, with a stream that forgets at once what it has had: all that
+// is published twice is in it twice.
+func newBroker(b *bar, servers int) *relayed {
+	b.Helper()
+	r := &relayed{bar: b, servers: brokers.StartNATS(b, servers), replicas: servers}
+	b.atEnd(func() { _ = r.servers.Kill() })
+	var err error
+	if r.nc, err = nats.Connect(r.servers.URL(), append(amnats.Options(), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		r.nc.Close()
+		b.eventually(10*time.Second, "the connection has ended", r.nc.IsClosed)
+	})
+	if r.js, err = jetstream.New(r.nc); err != nil {
+		b.Fatal(err)
+	}
+	r.newStream(chaos.RelayStream)
+	r.newConsumer()
+	return r
+}
+
+// newStream makes a stream of a subject of its name.
+func (r *relayed) newStream(name string) {
+	r.Helper()
+	r.ask("create a stream", func(ctx context.Context) error {
+		_, err := r.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{name}, Replicas: r.replicas, Duplicates: 100 * time.Millisecond})
+		return err
+	})
+}
+
+// newConsumer makes the consumer of the receivers, to which everything is new.
+func (r *relayed) newConsumer() {
+	r.Helper()
+	r.ask("create a consumer", func(ctx context.Context) error {
+		_, err := r.js.CreateOrUpdateConsumer(ctx, chaos.RelayStream, jetstream.ConsumerConfig{
+			Durable: chaos.RelayConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: 10_000,
+		})
+		return err
+	})
+}
+
+// ask does something with the broker, again and again until it answers.
+func (r *relayed) ask(what string, do func(ctx context.Context) error) {
+	r.Helper()
+	var last error
+	defer func() {
+		if last != nil {
+			r.Logf("%s: %v", what, last)
+		}
+	}()
+	r.eventually(time.Minute, what, func() bool {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 3*time.Second)
+		defer cancel()
+		last = do(ctx)
+		return last == nil
+	})
+}
+
+// sender is the service that produces, receiver the one that has the effects.
+func (r *relayed) sender(dsn string) {
+	r.Helper()
+	r.from = newRun(r.bar, dsn, chaos.WorkerConfig{Lease: 2 * time.Second, Relay: chaos.RelayConfig{Server: r.servers.URL(), Publishes: publishes}})
+}
+
+func (r *relayed) receiver(dsn string) {
+	r.Helper()
+	r.to = newRun(r.bar, dsn, chaos.WorkerConfig{
+		Lease: 2 * time.Second, Tx: []string{"one", "grouped"}, Grouped: []string{"grouped"},
+		Relay: chaos.RelayConfig{Server: r.servers.URL(), Receives: true},
+	})
+}
+
+// info is what the broker knows of the receivers.
+func (r *relayed) info() (info *jetstream.ConsumerInfo) {
+	r.Helper()
+	r.ask("look at the consumer", func(ctx context.Context) error {
+		consumer, err := r.js.Consumer(ctx, chaos.RelayStream, chaos.RelayConsumer)
+		if err == nil {
+			info = consumer.CachedInfo()
+		}
+		return err
+	})
+	return info
+}
+
+// delivered tells whether the receivers have acknowledged everything.
+func (r *relayed) delivered() bool {
+	r.Helper()
+	info := r.info()
+	return info.NumPending == 0 && info.NumAckPending == 0
+}
+
+// settle waits until all jobs are done on the other side, and returns how long that took.
+func (r *relayed) settle() time.Duration {
+	r.Helper()
+	return r.eventually(4*time.Minute, "everything is settled", func() bool { return r.from.settled() && r.delivered() && r.to.settled() })
+}
+
+// stored is how often the broker has each job.
+func (r *relayed) stored(stream string) map[int]int {
+	r.Helper()
+	counts := make(map[int]int)
+	r.ask("read the stream", func(ctx context.Context) error {
+		clear(counts)
+		return r.read(ctx, stream, counts)
+	})
+	return counts
+}
+
+func (r *relayed) read(ctx context.Context, stream string, counts map[int]int) error {
+	s, err := r.js.Stream(ctx, stream)
+	if err != nil {
+		return err
+	}
+	consumer, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		return err
+	}
+	for left := int(s.CachedInfo().State.Msgs); left > 0; {
+		batch, err := consumer.FetchNoWait(min(left, 5000))
+		if err != nil {
+			return err
+		}
+		got := 0
+		for msg := range batch.Messages() {
+			var job chaos.Job
+			if err := json.Unmarshal(msg.Data(), &job); err != nil {
+				return err
+			}
+			counts[job.N]++
+			got++
+		}
+		if left -= got; got == 0 {
+			return errors.Join(errors.New("the stream has less than it says"), batch.Error())
+		}
+	}
+	return nil
+}
+
+// doubled is how many records the broker has beyond one for each job.
+func doubled(counts map[int]int) (n int) {
+	for _, count := range counts {
+		n += count - 1
+	}
+	return n
+}
+
+// findings are what the judge says of both services.
+type findings struct{ from, to chaos.Findings }
+
+// judge has both services judged. The jobs of the one are those of the other.
+func (r *relayed) judge(onlyKills bool) findings {
+	r.Helper()
+	r.from.stopAll()
+	r.to.stopAll()
+	r.to.jobs, r.to.never = slices.Clone(r.from.jobs), slices.Clone(r.from.never)
+	return findings{r.from.judgeAfter(onlyKills), r.to.judgeAfter(onlyKills)}
+}
+
+// inFlight is how many runs were under way at the kills of a service's workers.
+func (r *run) inFlight() (n int) {
+	r.Helper()
+	_, running := r.evidence().Strikes(r.killed)
+	for _, each := range running {
+		n += each
+	}
+	return n
+}

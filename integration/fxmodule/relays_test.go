@@ -1,0 +1,76 @@
+package fxmodule_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxtest"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/fxmodule"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+// postbox delivers one record, and then waits.
+type postbox struct{ record relay.Record }
+
+func (p postbox) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+	if err := fn(ctx, []relay.Record{p.record}); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// TestFxRunsRelays: a receiver, given by a constructor, is run, and so is its consumer of
+// what cannot be taken.
+func TestFxRunsRelays(t *testing.T) {
+	t.Parallel()
+	consumed := make(chan order, 1)
+	attributes := map[string]string{"specversion": "1.0", "id": "1", "source": "/shop", "type": order{}.PayloadType()}
+	good := postbox{relay.Record{Attributes: attributes, ContentType: "application/json", Body: []byte(`{}`)}}
+	bad := postbox{relay.Record{Body: []byte("no event")}}
+	var runner *relay.Runner
+	var registry *bus.Registry
+	app := fxtest.New(t, fx.Supply(testdb.SQLite(t)), fxmodule.Module, fxmodule.Migrate(),
+		fxmodule.Relays(func() relay.Receiver { return relay.Receive("from-shop", good, relay.Accept[order]()) }),
+		fxmodule.Relays([]relay.Receiver{relay.Receive("from-elsewhere", bad, relay.Accept[order]())}),
+		fxmodule.Consumers(bus.Consume("c", func(_ context.Context, o order) error { consumed <- o; return nil })),
+		fx.Populate(&runner, &registry)).RequireStart()
+	<-consumed
+	for _, name := range []string{"receive:from-shop", "receive:from-elsewhere"} {
+		if _, ok := registry.Consumer(name); !ok {
+			t.Errorf("registry: got no consumer %q, want one", name)
+		}
+	}
+	app.RequireStop()
+	stats, err := runner.Stats(t.Context())
+	if err != nil || len(stats) != 2 || stats[1].New != 1 {
+		t.Errorf("stats: got %+v, error %v, want one new record of the second", stats, err)
+	}
+	app = fxtest.New(t, fx.Supply(testdb.SQLite(t)), fxmodule.Module, fx.Populate(&runner))
+	if app.Err() != nil || runner != nil {
+		t.Errorf("without receivers: got runner %v, error %v, want none", runner, app.Err())
+	}
+}
+
+// TestFxReportsMistakesOfRelays: what cannot be run is an error of the application.
+func TestFxReportsMistakesOfRelays(t *testing.T) {
+	t.Parallel()
+	for want, option := range map[string]fx.Option{
+		"a relay.Receiver, a []relay.Receiver": fxmodule.Relays(7),
+		"the subscriber is nil":                fxmodule.Relays(relay.Receive("r", nil, relay.Accept[order]())),
+		"not as a zero value":                  fxmodule.Relays(relay.Receiver{}),
+		"no consumer is registered":            fxmodule.Relays(relay.Receive("r", postbox{}, relay.Accept[order]())),
+		"provide the value":                    fx.Supply(&relay.RunnerConfig{}),
+	} {
+		app := fx.New(fx.Supply(testdb.SQLite(t)), fxmodule.Module, option, fx.NopLogger)
+		if err := app.Err(); err == nil || !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("got error %v, want %q in it", err, want)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+//go:build unix
+
+package main
+
+// onPostgres runs one database's part of a test of relays.
+func onPostgres(tests string) suite {
+	return suite{pkg: "./integration/relay", tests: tests + "/^postgres$"}
+}
+
+// receiveMutants lose or double what arrives from another service.
+func receiveMutants() []mutant {
+	const inbox = "relay/inbox.go"
+	return []mutant{
+		{
+			name: "relay: ack before commit", file: inbox, suite: onPostgres("^TestNothingIsAcknowledgedThatIsNotCommitted$"), says: `got [1-9]\d* acknowledged and 0 rows, want none`,
+			changes: ackBeforeCommit(),
+		},
+		{
+			name: "relay: dedupe outside the transaction", file: inbox, suite: onPostgres("^TestNothingIsAcknowledgedThatIsNotCommitted$"), says: `got \d+ acknowledged and [1-9]\d* rows, want none`,
+			changes: dedupedApart(),
+		},
+		{
+			name: "relay: no dedupe", file: inbox, suite: onPostgres("^TestOneEffectEach$"), says: `effects other than one: got [1-9]`,
+			changes: notDeduped(),
+		},
+		{
+			name: "relay: key without receiver", file: inbox, suite: onPostgres("^TestEachReceiverHasItsOwnInbox$"), says: `got 1 messages, want one for each name`,
+			changes: []change{{"r.store.Receive(ctx, tx, rc.name, hashes)", "r.store.Receive(ctx, tx, \"\", hashes)"}},
+		},
+		{
+			name: "relay: key without the consumers it is for", file: "relay/inbound.go", suite: onPostgres("^TestIDs$"), says: `messages: got map\[`,
+			changes: []change{{", e.Attributes[consumersAttribute])\n\treturn a\n", ")\n\treturn a\n"}},
+		},
+		{
+			name: "relay: fetching goes on however much waits", file: "relay/backlog.go", suite: onPostgres("^TestBackPressure$"), says: `waiting: got 1000, want a little more than 200`,
+			changes: []change{{"return waiting, err\n", "return 0 * waiting, err\n"}},
+		},
+		{
+			name: "relay: a parked record is parked each time", file: "relay/inbound.go", suite: onPostgres("^TestWhatCannotBeTakenIsParked$"), says: `poisoned: got \d+, want 18`,
+			changes: []change{{"hashOf(parts...)\n\treturn a", "hashOf(append(parts, time.Now().String())...)\n\treturn a"}},
+		},
+		{
+			name: "relay: retention forgets what others remember", file: "internal/store/dialect/returning.go", suite: suite{pkg: inStore, tests: underStore + "^inbox$"}, says: `left of b`,
+			changes: []change{{"DELETE FROM {inbox} WHERE receiver = ? AND hash IN (", "DELETE FROM {inbox} WHERE receiver <> ? || 'x' AND hash IN ("}},
+		},
+	}
+}
+
+// publishMutants do so with what is published.
+func publishMutants() []mutant {
+	const publishing = "relay/publish.go"
+	unit := func(tests string) suite { return suite{pkg: "./relay", tests: tests} }
+	return []mutant{
+		{
+			name: "relay: settle before the ack", file: publishing, suite: unit("^TestAMessageIsDoneOnceTheBrokerHasIt$"), says: `got it done with <nil> before the broker had it`,
+			changes: []change{{"\tresults := p.pub.Publish(calling, records)\n", "\tgo p.pub.Publish(calling, records)\n\tvar results []error\n"}},
+		},
+		{
+			name: "relay: one error for all records", file: publishing, suite: unit("^TestEachAnswerIsForItsRecord$"), says: `message 0: got \w+, want done`,
+			changes: oneErrorForAll(),
+		},
+		{
+			name: "relay: an outage counts attempts", file: publishing, suite: onPostgres("^TestAnOutageWritesNothing$/^unavailable$"), says: `got \d+ that wait, want 2000`,
+			changes: outageCounts(),
+		},
+		{
+			name: "relay: a refused probe keeps the gate closed", file: publishing, suite: suite{pkg: "./integration/relay", tests: "^TestAProbeThatIsNotTakenOpensTheGate$/^refused$"}, says: `gave up waiting: the others are published`,
+			changes: []change{{"if probes && answered && ctx.Err() == nil {", "if probes && !answered {"}},
+		},
+		{
+			name: "relay: a publisher that is given up costs an attempt", file: publishing, suite: suite{pkg: "./integration/relay", tests: "^TestAPublisherThatIgnoresItsTimeout$"}, says: `got 0 that wait and 3 poisoned`,
+			changes: []change{{"_ = p.gate.Close(errTimeout)", "_ = 0"}},
+		},
+		{
+			name: "relay: a stop closes the gate", file: publishing, suite: suite{pkg: "./integration/relay", tests: "^TestAStopIsNoOutage$"}, says: `gate: got it closed for`,
+			changes: []change{{"case cause != nil && !errors.Is(cause, bus.ErrTimeout):", "case cause == errTimeout && false:"}},
+		},
+		{
+			name: "relay: what waits under an alias is for all", file: "relay/outbound.go", suite: unit("^TestIDsForBrokers$"), says: `got 2 ids, want 6`,
+			changes: []change{{"return []string{m.StoredConsumer}", "return p.consumers"}},
+		},
+		{
+			name: "relay: the trace ends at the broker", file: "otel/consume.go", suite: onPostgres("^TestOneTraceOverBothServices$/^binary$"), says: `got parent .* want`,
+			changes: []change{{"\t\tm = t.forwarded(ctx, m)\n", ""}},
+		},
+	}
+}
+
+// relayBarMutants are caught by whole processes, some of which are killed, on both sides of a
+// broker.
+func relayBarMutants() []mutant {
+	const publishing, inbox, lost = "relay/publish.go", "relay/inbox.go", `I1: lost`
+	return []mutant{
+		{
+			name: "bar 14: settle before the ack", file: publishing, suite: bar("14-kills"), says: lost + `|I2: gone without having finished`,
+			changes: []change{{"\tresults := p.pub.Publish(calling, records)\n", "\tgo p.pub.Publish(context.WithoutCancel(ctx), records)\n\tvar results []error\n"}},
+		},
+		{
+			name: "bar 14: ack before commit", file: "relay/nats/subscriber.go", suite: bar("14-kills"), says: lost,
+			changes: []change{{"\terr := fn(ctx, records)\n\tclose(returned)\n", "\ts.tell(msgs, \"+ACK\")\n\terr := fn(ctx, records)\n\tclose(returned)\n"}},
+		},
+		{
+			name: "bar 14: dedupe outside the transaction", file: inbox, suite: bar("14-kills"), says: lost,
+			changes: dedupedApart(),
+		},
+		{
+			name: "bar 14: no dedupe", file: inbox, suite: bar("14-kills"), says: `I6: effects other than one`,
+			changes: notDeduped(),
+		},
+		{
+			name: "bar 14: what cannot be committed is acknowledged", file: inbox, suite: bar("14-inbox"), says: `acknowledged while the database was away: got|` + lost,
+			changes: ackBeforeCommit(),
+		},
+		{
+			name: "bar 14: one error for all records", file: publishing, suite: bar("14-partial"), says: `of 256 in a batch of 256: got`,
+			changes: oneErrorForAll(),
+		},
+		{
+			name: "bar 14: an outage counts attempts", file: publishing, suite: bar("14-outage"), says: `during the outage: got \d+ rows written`,
+			changes: outageCounts(),
+		},
+		{
+			name: "bar 14: an election counts attempts", file: "relay/nats/publisher.go", suite: bar("14-leader"), says: `while leaders were elected: got [1-9]`,
+			changes: []change{{"or its leader is being elected: %w\", relay.ErrNoDestination)", "or its leader is being elected: %w\", errAttempt)"}},
+		},
+	}
+}
+
+func ackBeforeCommit() []change {
+	return []change{{"rc.runs.failed(err)\n\t\treturn fmt.Errorf(\"relay: receiver %q: %w\", rc.name, err)\n", "rc.runs.failed(err)\n\t\treturn nil\n"}}
+}
+
+func oneErrorForAll() []change {
+	return []change{{"failed[places[i]] = err\n", "for j := range batch {\n\t\t\t\t\tfailed[j] = err\n\t\t\t\t}\n\t\t\t\t_ = places[i]\n"}}
+}
+
+func outageCounts() []change {
+	return []change{{"return p.gate.Close(err), true", "return err, true"}}
+}
+
+func dedupedApart() []change {
+	return []change{{"\t\tadded, err := r.store.Receive(ctx, tx, rc.name, hashes)\n",
+		"\t\tvar added map[string]bool\n\t\terr := txn.InTx(ctx, r.db, func(tx bun.Tx) (err error) {\n\t\t\tadded, err = r.store.Receive(ctx, tx, rc.name, hashes)\n\t\t\treturn err\n\t\t})\n"}}
+}
+
+func notDeduped() []change {
+	return []change{{"if !added[a.hash] {", "if len(added) > len(hashes) {"}}
+}

@@ -1,0 +1,35 @@
+//go:build unix
+
+package main
+
+// logMutants lose, double or disorder what leaves the event log, or enters it.
+func logMutants() []mutant {
+	const shard = "relay/shard.go"
+	return []mutant{
+		{
+			name: "relay log: cursor before append", file: shard, suite: onPostgres("^TestAnAppendThatFailsLeavesNoGap$"), says: `\d+ of 200 events are there`,
+			changes: []change{{"\tmark := s.sub.Mark\n\tif len(b.records) > 0 {\n", "\tmark := s.sub.Mark\n\tif _, err := r.move(ctx, s, b.to, mark); err != nil {\n\t\treturn false, err\n\t}\n\tif len(b.records) > 0 {\n"}},
+		},
+		{
+			name: "relay log: no fence", file: shard, suite: onPostgres("^TestAZombieIsFenced$"), says: `is there twice|comes after`,
+			changes: []change{{"\t\tnewest, err := s.appender.Append(calling, s.number, uint64(s.sub.Mark), records)\n",
+				"\t\tnewest, err := s.appender.Append(calling, s.number, uint64(s.sub.Mark), records)\n\t\tif errors.Is(err, ErrOvertaken) {\n\t\t\t_, after, _ := s.appender.Last(calling, s.number)\n\t\t\tnewest, err = s.appender.Append(calling, s.number, after, records)\n\t\t}\n"}},
+		},
+		{
+			name: "relay log: mark not told by the broker", file: shard, suite: onPostgres("^TestAKillBetweenAppendAndMove$"), says: `is there twice|comes after`,
+			changes: []change{{"if mark == 0 || known {", "if mark == 0 || known || s.sub.Mark >= 0 {"}},
+		},
+		{
+			name: "relay log: a shard is everybody's", file: "internal/store/leases.go", suite: suite{pkg: inStore, tests: underStore + "^leases_of_subscriptions$"}, says: `by another`,
+			changes: []change{{"AND (owner = ? OR leased_until IS NULL OR leased_until <= {now})", "AND (owner = ? OR leased_until IS NULL OR leased_until <= {now} OR 1 = 1)"}},
+		},
+		{
+			name: "relay log: the cursor passes what failed", file: shard, suite: onPostgres("^TestAPublisherThatIsNoAppender$"), says: `got \d+ events, want 100`,
+			changes: []change{{"\t\t\treturn i, s.sub.Mark, err\n", "\t\t\t_ = i\n"}},
+		},
+		{
+			name: "relay log: a stream that was erased is kept by others", file: "relay/into_log.go", suite: onPostgres("^TestALogIntoAnother$"), says: `of the stream: got 21 events, want the last one alone`,
+			changes: []change{{"\t\terr := r.config.Log.Tombstone(ctx, tx, m.Event.Stream)\n", "\t\terr := r.config.Log.Import(ctx, tx, m)\n"}},
+		},
+	}
+}

@@ -1,0 +1,133 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+// shelf is a broker in memory that appends on a condition, as JetStream does: all or none, after
+// the record with a mark, which counts over all shards.
+type shelf struct {
+	mu     sync.Mutex
+	mark   uint64
+	shards map[int][]relay.Record
+	newest map[int]uint64
+	stale  int // appends that were refused
+	calls  int
+
+	// before and after are called around an append. An error of before refuses it; one of after
+	// has the caller not hear that it was done.
+	before, after func(shard int, records []relay.Record) error
+}
+
+func newShelf() *shelf {
+	return &shelf{shards: make(map[int][]relay.Record), newest: make(map[int]uint64)}
+}
+
+// Publish implements relay.Publisher.
+func (s *shelf) Publish(context.Context, []relay.Record) []error {
+	return []error{errors.New("an appender is to append")}
+}
+
+// Last implements relay.Appender.
+func (s *shelf) Last(_ context.Context, shard int) (position int64, mark uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.newest[shard] == 0 {
+		return 0, 0, nil
+	}
+	all := s.shards[shard]
+	position, err = strconv.ParseInt(all[len(all)-1].Attributes["sequence"], 10, 64)
+	return position, s.newest[shard], err
+}
+
+// Append implements relay.Appender.
+func (s *shelf) Append(_ context.Context, shard int, after uint64, records []relay.Record) (uint64, error) {
+	if s.before != nil {
+		if err := s.before(shard, records); err != nil {
+			return 0, err
+		}
+	}
+	mark, err := s.append(shard, after, records)
+	if err == nil && s.after != nil {
+		err = s.after(shard, records)
+	}
+	return mark, err
+}
+
+func (s *shelf) append(shard int, after uint64, records []relay.Record) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	if s.newest[shard] != after {
+		s.stale++
+		return 0, fmt.Errorf("the newest is %d, not %d: %w", s.newest[shard], after, relay.ErrOvertaken)
+	}
+	for _, record := range records {
+		s.mark++
+		s.shards[shard] = append(s.shards[shard], clone(record))
+	}
+	s.newest[shard] = s.mark
+	return s.mark, nil
+}
+
+// all returns the records of all shards, one shard after the other.
+func (s *shelf) all() (all []relay.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for shard := range 64 {
+		all = append(all, s.shards[shard]...)
+	}
+	return all
+}
+
+func (s *shelf) refused() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stale
+}
+
+// disorder tells what is wrong with records that should have the log's events, each once, and in
+// the order of their streams; within a shard, of their positions. It is empty if nothing is.
+func disorder(shards map[int][]relay.Record, events int) string {
+	last := make(map[string]int64)
+	seen := make(map[string]bool)
+	for shard, records := range shards {
+		before := int64(0)
+		for _, r := range records {
+			position, err := strconv.ParseInt(r.Attributes["sequence"], 10, 64)
+			switch id := r.Attributes["id"]; {
+			case err != nil:
+				return err.Error()
+			case seen[id]:
+				return fmt.Sprintf("position %d is there twice", position)
+			case position <= before:
+				return fmt.Sprintf("shard %d: position %d comes after %d", shard, position, before)
+			case position <= last[r.Key]:
+				return fmt.Sprintf("stream %s: position %d comes after %d", r.Key, position, last[r.Key])
+			default:
+				seen[id], before, last[r.Key] = true, position, position
+			}
+		}
+	}
+	if len(seen) != events {
+		return fmt.Sprintf("%d of %d events are there", len(seen), events)
+	}
+	return ""
+}
+
+func (s *shelf) disorder(events int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	shards := make(map[int][]relay.Record)
+	for shard, records := range s.shards {
+		shards[shard] = slices.Clone(records)
+	}
+	return disorder(shards, events)
+}

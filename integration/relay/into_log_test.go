@@ -1,0 +1,152 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+func intoLog(sub relay.Subscriber) relay.Receiver {
+	return relay.Receive("from-bank", sub, relay.IntoLog("bank"), relay.Accept[opened](), relay.Accept[deposited]())
+}
+
+// amounts are those of the events of each stream, in their order.
+func (l *ledger) amounts() map[string][]int {
+	l.Helper()
+	if _, err := l.log.Number(l.Context(), l.DB); err != nil {
+		l.Fatal(err)
+	}
+	all := make(map[string][]int)
+	for e, err := range l.log.ReadLog(l.Context(), l.DB, 0, eventlog.Filter{}) {
+		if err != nil {
+			l.Fatal(err)
+		}
+		if d, ok := e.Data.(deposited); ok {
+			all[e.Stream] = append(all[e.Stream], d.Amount)
+		} else {
+			all[e.Stream] = append(all[e.Stream], -1)
+		}
+	}
+	return all
+}
+
+// total is a projection of the log that was received.
+func (l *ledger) total() *projection.Runner {
+	l.Helper()
+	l.Exec("CREATE TABLE total (stream VARCHAR(100) PRIMARY KEY, amount BIGINT NOT NULL)")
+	return testapp.Must[*projection.Runner](l.T)(projection.NewRunner(l.DB, l.log, projection.RunnerConfig{}, projection.Projection{
+		Name: "total", Categories: []string{"bank"},
+		On: []projection.Apply{projection.On(func(ctx context.Context, tx bun.Tx, d deposited) error {
+			m, _ := bus.Current(ctx)
+			_, err := tx.NewRaw("INSERT INTO total (stream, amount) VALUES (?, ?) ON CONFLICT (stream) DO UPDATE SET amount = total.amount + EXCLUDED.amount", m.Event.Stream, d.Amount).Exec(ctx)
+			return err
+		})},
+	}))
+}
+
+// TestALogIntoAnother: in order, once, although all is delivered three times and some
+// acknowledgements are lost, for projections to go on with; and erased there, it is erased here.
+func TestALogIntoAnother(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		from, b := newLedger(t, testdb.SQLite(t)), newBroker()
+		sub := b.subscribe()
+		sub.batch, sub.again = 7, 2
+		receiver := intoLog(sub)
+		to := newLedger(t, db, receiver.Consumer())
+		total := to.total()
+		from.deposit(10, 20)
+		from.runs(bank(b))
+		r, _ := to.runs(receiver)
+		testapp.Eventually(t, "all is there", func() bool { return to.Count("SELECT count(*) FROM events") == from.events })
+		want := make(map[string][]int)
+		sum := 0
+		for stream, amounts := range from.amounts() {
+			want["bank-"+stream] = amounts
+			for _, amount := range amounts {
+				sum += amount
+			}
+		}
+		if got := to.amounts(); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		if _, err := total.CatchUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := to.Count("SELECT SUM(amount) FROM total"); got != sum {
+			t.Errorf("total: got %d, want %d", got, sum)
+		}
+		from.inTx(func(ctx context.Context, tx bun.Tx) error { return from.log.Tombstone(ctx, tx, "account-3") })
+		testapp.Eventually(t, "it is told that a stream is erased", func() bool {
+			return to.Count("SELECT count(*) FROM events WHERE stream = 'bank-account-3' AND event_type = 'asyncmonolith.tombstoned'") == 1
+		})
+		if n := to.Count("SELECT count(*) FROM events WHERE stream = 'bank-account-3' AND data IS NOT NULL"); n != 1 {
+			t.Errorf("of the stream: got %d events, want the last one alone", n)
+		}
+		if got := to.amounts()["bank-account-3"]; !slices.Equal(got, []int{-1}) {
+			t.Errorf("got %v, want what says that it was erased", got)
+		}
+		// What comes of it once more, to a receiver that has forgotten, is not kept.
+		to.Exec("DELETE FROM inbox_messages")
+		again := testapp.Must[[]relay.Stats](t)(r.Stats(t.Context()))[0].New
+		b.put(b.all()[3])
+		testapp.Eventually(t, "it has arrived", func() bool {
+			return to.Count("SELECT count(*) FROM inbox_messages") == 1 && to.Count("SELECT count(*) FROM consumer_messages") == 0
+		})
+		if got := to.amounts()["bank-account-3"]; len(got) != 1 || len(to.Poisoned()) != 0 {
+			t.Errorf("got %v and %d poisoned, want the record dropped, %d were new", got, len(to.Poisoned()), again)
+		}
+	})
+}
+
+// TestEventsKeepWhatTheyAre: their id and their headers, and reach consumers.
+func TestEventsKeepWhatTheyAre(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		b, id := newBroker(), uuid.New()
+		receiver := intoLog(b.subscribe())
+		got := make(chan bus.Message, 1)
+		to := newLedger(t, db, receiver.Consumer(), bus.Consume("tell", func(ctx context.Context, _ deposited) error {
+			m, _ := bus.Current(ctx)
+			got <- *m
+			return nil
+		}))
+		to.runs(receiver)
+		to.Start(testapp.Fast())
+		b.put(relay.Record{Key: "account-1", Headers: map[string]string{"tenant": "a"}, Body: []byte(`{"amount":7}`), ContentType: "application/json",
+			Attributes: map[string]string{"specversion": "1.0", "id": id.String(), "source": "/bank", "type": "account.deposited"}},
+			relay.Record{Body: []byte(`{"amount":8}`), ContentType: "application/json",
+				Attributes: map[string]string{"specversion": "1.0", "id": "2", "source": "/bank", "type": "account.deposited"}})
+		m := <-got
+		if m.ID != id || m.Headers["tenant"] != "a" || m.Event == nil || m.Event.Stream != "bank-account-1" || m.Event.Version != 1 {
+			t.Errorf("got %+v of %+v, want the event with its id and header", m, m.Event)
+		}
+		testapp.Eventually(t, "the one without a key is poisoned", func() bool { return len(to.Poisoned()) == 1 })
+	})
+}
+
+// TestNoEventLog: where there is none, on MariaDB or in the configuration, NewRunner says so.
+func TestNoEventLog(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		receiver := intoLog(newBroker().subscribe())
+		a := testapp.New(t, db, receiver.Consumer())
+		_, err := relay.NewRunner(db, a.Registry, a.Producer, relay.RunnerConfig{}, receiver, bank(newShelf()))
+		if err == nil || strings.Contains(t.Name(), "mariadb") != errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("got %v, want ErrUnsupported on MariaDB, and elsewhere that there is no log", err)
+		}
+	})
+}

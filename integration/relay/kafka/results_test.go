@@ -1,0 +1,114 @@
+//go:build unix
+
+package kafka_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	"github.com/asyncmonolith/asyncmonolith-go/relay/kafka"
+)
+
+// TestATopicWithALowerLimitRefusesOnlyWhatIsAboveIt: a broker says that it is too large of all that
+// came in one request.
+func TestATopicWithALowerLimitRefusesOnlyWhatIsAboveIt(t *testing.T) {
+	fake := brokers.StartKfake(t, 1)
+	topic := rand.Text()
+	createTopic(t, fake, topic, 1, "max.message.bytes", "20000")
+	publisher := newPublisher(t, fake, 5*time.Second)
+	records := make([]relay.Record, 100)
+	for i := range records {
+		records[i] = relay.Record{Destination: topic, ID: rand.Text(), Body: []byte(strings.Repeat(rand.Text(), 40))}
+	}
+	records[50].Body = make([]byte, 50_000)
+	if _, err := rand.Read(records[50].Body); err != nil { // what compresses well may fit
+		t.Fatal(err)
+	}
+	for i, err := range publisher.Publish(t.Context(), records) {
+		if want := i == 50; errors.Is(err, relay.ErrRefused) != want || !want && err != nil {
+			t.Errorf("record %d: got %v, want it refused: %t", i, err, want)
+		}
+	}
+}
+
+func TestConfigurationsAreChecked(t *testing.T) {
+	t.Parallel()
+	if _, err := kafka.NewPublisher(kafka.PublisherConfig{Timeout: -1}); err == nil || !strings.Contains(err.Error(), "Brokers") || !strings.Contains(err.Error(), "Timeout") {
+		t.Errorf("a publisher without brokers and with a negative timeout: got %v, want both said", err)
+	}
+	_, err := kafka.NewSubscriber(kafka.SubscriberConfig{Batch: -1})
+	for _, want := range []string{"Brokers", "Group", "Topics", "Batch"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("an empty subscriber: got %v, want %s said", err, want)
+		}
+	}
+}
+
+// TestNothingIsLostWhenMembersComeAndGo: partitions move from one subscriber to another while records
+// are in hand.
+func TestNothingIsLostWhenMembersComeAndGo(t *testing.T) {
+	fake := brokers.StartKfake(t, 3)
+	topic := rand.Text()
+	createTopic(t, fake, topic, 6)
+	publisher := newPublisher(t, fake, 5*time.Second)
+	var (
+		mu      sync.Mutex
+		taken   = make(map[string]bool)
+		calls   int
+		members sync.WaitGroup
+	)
+	const batches, size = 40, 50
+	all, done := context.WithCancel(t.Context())
+	defer done()
+	answer := func(_ context.Context, records []relay.Record) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if calls++; calls%7 == 0 {
+			return errors.New("given back")
+		}
+		for _, record := range records {
+			taken[record.ID] = true
+		}
+		if len(taken) == batches*size {
+			done()
+		}
+		return nil
+	}
+	join := func(ctx context.Context) {
+		members.Go(func() {
+			if err := newSubscriber(t, fake, "members", topic).Subscribe(ctx, answer); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	join(all)
+	for range batches {
+		records := make([]relay.Record, size)
+		for i := range records {
+			records[i] = relay.Record{Destination: topic, ID: rand.Text(), Key: rand.Text()}
+		}
+		if err := errors.Join(publisher.Publish(t.Context(), records)...); err != nil {
+			t.Fatal(err)
+		}
+		brief, leave := context.WithTimeout(all, 300*time.Millisecond)
+		defer leave()
+		join(brief)
+		<-time.After(50 * time.Millisecond) // members overlap
+	}
+	select {
+	case <-all.Done():
+	case <-time.After(time.Minute):
+		mu.Lock()
+		t.Errorf("%d of %d records were taken after a minute", len(taken), batches*size)
+		mu.Unlock()
+		done()
+	}
+	members.Wait()
+}

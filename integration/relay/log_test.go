@@ -1,0 +1,398 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+type deposited struct {
+	Amount int `json:"amount"`
+}
+
+func (deposited) PayloadType() string { return "account.deposited" }
+
+// ledger is an application with an event log.
+type ledger struct {
+	*app
+	log    *eventlog.Log
+	events int
+}
+
+func newLedger(t *testing.T, db *bun.DB, consumers ...bus.Consumer) *ledger {
+	t.Helper()
+	a := testapp.New(t, db)
+	types := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[opened](), eventlog.Event[deposited]()))
+	a.Registry = testapp.Must[*bus.Registry](t)(bus.RegistryConfig{Events: types}.NewRegistry(consumers...))
+	a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{}))
+	return &ledger{app: a, log: testapp.Must[*eventlog.Log](t)(eventlog.NewLog(a.Registry, a.Producer, eventlog.LogConfig{}))}
+}
+
+// deposit appends an event to each of so many streams, so many times.
+func (l *ledger) deposit(streams, times int) {
+	l.Helper()
+	for range times {
+		writes := make([]eventlog.Write, streams)
+		for i := range writes {
+			l.events++
+			writes[i] = eventlog.Write{Stream: fmt.Sprintf("account-%d", i), Want: eventlog.Any, Events: []bus.Payload{deposited{Amount: l.events}}}
+		}
+		l.inTx(func(ctx context.Context, tx bun.Tx) error { return testapp.Second(l.log.AppendAll(ctx, tx, writes...)) })
+	}
+}
+
+func (l *ledger) inTx(fn func(ctx context.Context, tx bun.Tx) error) {
+	l.Helper()
+	if err := l.log.RunInTx(l.Context(), l.DB, fn); err != nil {
+		l.Fatal(err)
+	}
+}
+
+// bank relays the log to a publisher.
+func bank(pub relay.Publisher, options ...bus.ConsumerOption) relay.LogRelay {
+	all := append([]bus.ConsumerOption{relay.Source("/bank"), relay.Route[opened]("accounts"), relay.Route[deposited]("accounts"), bus.AttemptDelay(1)}, options...)
+	return relay.Log("ledger", pub, all...)
+}
+
+// runs runs relays until the end of the test, or stop.
+func (l *ledger) runs(relays ...relay.Relay) (r *relay.Runner, stop func()) {
+	l.Helper()
+	r = testapp.Must[*relay.Runner](l.T)(relay.NewRunner(l.DB, l.Registry, l.Producer, relay.RunnerConfig{Log: l.log, Logger: slog.New(slog.DiscardHandler)}, relays...))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(l.Context()))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := r.Run(ctx); err != nil {
+			l.Errorf("run: got %v, want nil", err)
+		}
+	}()
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	l.Cleanup(stop)
+	return r, stop
+}
+
+// done tells whether all shards of all relays have come to the end of the log.
+func (l *ledger) done() bool {
+	l.Helper()
+	return l.Count("SELECT count(*) FROM event_subscriptions") > 0 &&
+		l.Count("SELECT count(*) FROM event_subscriptions WHERE position < (SELECT count(*) FROM events)") == 0
+}
+
+func (l *ledger) stats(r *relay.Runner) relay.LogStats {
+	l.Helper()
+	return testapp.Must[[]relay.LogStats](l.T)(r.Logs(l.Context()))[0]
+}
+
+func TestTheLogLeavesInOrder(t *testing.T) {
+	t.Parallel()
+	for _, shards := range []int{1, 4} {
+		t.Run(fmt.Sprintf("%d shards", shards), func(t *testing.T) {
+			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+				l, s := newLedger(t, db), newShelf()
+				l.deposit(20, 10)
+				l.runs(bank(s, relay.Shards(shards), bus.BatchSize(7)))
+				l.deposit(20, 10)
+				testapp.Eventually(t, "all is published", func() bool { return l.done() })
+				if wrong := s.disorder(l.events); wrong != "" {
+					t.Error(wrong)
+				}
+				if n := len(s.shards); n != shards {
+					t.Errorf("got records in %d shards, want %d", n, shards)
+				}
+				record := s.all()[0]
+				if record.Key == "" || record.Attributes["subject"] != record.Key || record.Attributes["type"] != "account.deposited" || len(record.Attributes["sequence"]) != 19 {
+					t.Errorf("got %+v, want an event with its stream and position", record)
+				}
+			})
+		})
+	}
+}
+
+// TestAKillBetweenAppendAndMove has the answer of every third append be lost with the process.
+func TestAKillBetweenAppendAndMove(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		l, s := newLedger(t, db), newShelf()
+		l.deposit(10, 20)
+		for range 10 {
+			lost := make(chan struct{})
+			appends := 0
+			s.after = func(int, []relay.Record) error {
+				if appends++; appends < 3 {
+					return nil
+				}
+				if appends == 3 {
+					close(lost)
+				}
+				return fmt.Errorf("killed: %w", relay.ErrUnavailable)
+			}
+			_, stop := l.runs(bank(s, bus.BatchSize(5)))
+			<-lost
+			stop()
+		}
+		s.after = nil
+		l.runs(bank(s))
+		testapp.Eventually(t, "all is published", func() bool { return l.done() })
+		if wrong := s.disorder(l.events); wrong != "" {
+			t.Error(wrong)
+		}
+	})
+}
+
+// TestAnAppendThatFailsLeavesNoGap: the checkpoint moves only behind what the broker has.
+func TestAnAppendThatFailsLeavesNoGap(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		l, s := newLedger(t, db), newShelf()
+		l.deposit(10, 20)
+		var appends atomic.Int64
+		s.before = func(int, []relay.Record) error {
+			if appends.Add(1)%3 == 0 {
+				return errors.New("not now")
+			}
+			return nil
+		}
+		l.runs(bank(s, bus.BatchSize(5)))
+		testapp.Eventually(t, "all is published", func() bool { return l.done() })
+		if wrong := s.disorder(l.events); wrong != "" {
+			t.Error(wrong)
+		}
+	})
+}
+
+// TestAZombieIsFenced has a process hang in an append until another one has taken its lease and
+// appended: what the first then appends is refused.
+func TestAZombieIsFenced(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		l, s := newLedger(t, db), newShelf()
+		l.deposit(10, 20)
+		hangs, goes := make(chan struct{}), make(chan struct{})
+		goOn := sync.OnceFunc(func() { close(goes) })
+		var hung atomic.Bool
+		s.before = func(int, []relay.Record) error {
+			if hung.CompareAndSwap(false, true) {
+				close(hangs)
+				<-goes
+			}
+			return nil
+		}
+		l.runs(bank(s, bus.BatchSize(5)))
+		t.Cleanup(goOn) // before the end of the runner, which waits for it
+		<-hangs
+		l.Exec("UPDATE event_subscriptions SET leased_until = " + testapp.In(db, -1)) // its time is over
+		l.runs(bank(s, bus.BatchSize(5)))
+		testapp.Eventually(t, "the other one publishes", func() bool { return len(s.all()) > 0 })
+		goOn()
+		testapp.Eventually(t, "all is published", func() bool { return l.done() && s.refused() > 0 })
+		l.deposit(10, 1)
+		testapp.Eventually(t, "what came later is published", func() bool { return l.done() })
+		if wrong := s.disorder(l.events); wrong != "" {
+			t.Error(wrong)
+		}
+	})
+}
+
+// TestAPublisherThatIsNoAppender: the relay goes on behind the last record before the first that
+// failed, so that first appearances are in order.
+func TestAPublisherThatIsNoAppender(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		l, b := newLedger(t, db), newBroker()
+		l.deposit(10, 10)
+		var n atomic.Int64
+		b.failWith(func(relay.Record) error {
+			if n.Add(1)%7 == 0 {
+				return errors.New("not this one")
+			}
+			return nil
+		})
+		l.runs(bank(b, bus.BatchSize(20)))
+		testapp.Eventually(t, "all is published", func() bool { return l.done() })
+		first, seen := []relay.Record(nil), make(map[string]bool)
+		for _, record := range b.all() {
+			if !seen[record.ID] {
+				seen[record.ID], first = true, append(first, record)
+			}
+		}
+		// What comes behind a record that failed is there before it, and again after it.
+		if len(first) != l.events {
+			t.Errorf("got %d events, want %d", len(first), l.events)
+		}
+		again := b.all()[len(b.all())-1]
+		if want := fmt.Sprintf("%019d", l.events); again.Attributes["sequence"] != want {
+			t.Errorf("the last record: got sequence %s, want %s", again.Attributes["sequence"], want)
+		}
+	})
+}
+
+// TestAStreamThatIsErasedIsRelayed: as a record without a body, behind those that had left.
+func TestAStreamThatIsErasedIsRelayed(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		l, s := newLedger(t, db), newShelf()
+		l.deposit(2, 1)
+		l.inTx(func(ctx context.Context, tx bun.Tx) error { return l.log.Tombstone(ctx, tx, "account-1") })
+		l.runs(bank(s))
+		testapp.Eventually(t, "all is published", func() bool { return l.done() })
+		all := s.all()
+		if len(all) != 2 || all[0].Key != "account-0" || all[1].Key != "account-1" || all[1].Body != nil || all[1].Attributes["type"] != "asyncmonolith.tombstoned" {
+			t.Errorf("got %+v, want the other stream, and a record without a body", all)
+		}
+	})
+}
+
+// TestWhatCannotBePublished: halts its shard until somebody resumes it, or is put aside.
+func TestWhatCannotBePublished(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		l, s := newLedger(t, db), newShelf()
+		l.deposit(1, 20)
+		refuse := true
+		var mu sync.Mutex
+		s.before = func(_ int, records []relay.Record) error {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, record := range records {
+				if refuse && strings.Contains(string(record.Body), `:7}`) {
+					return fmt.Errorf("7 is too large: %w", relay.ErrRefused)
+				}
+			}
+			return nil
+		}
+		r, stop := l.runs(bank(s))
+		testapp.Eventually(t, "it halts", func() bool { return l.stats(r).Halted == 1 })
+		if n, stats := len(s.all()), l.stats(r); n != 6 || !strings.Contains(stats.LastError, "7 is too large") {
+			t.Errorf("got %d records and %+v, want the 6 before it", n, stats)
+		}
+		stop()
+		r, stop = l.runs(bank(s, relay.Park()))
+		if n, err := r.Resume(t.Context(), "ledger"); n != 1 || err != nil {
+			t.Errorf("resume: got %d and %v, want 1", n, err)
+		}
+		testapp.Eventually(t, "all else is published", func() bool { return l.done() })
+		parked := testapp.Must[[]relay.Parked](t)(r.Parked(t.Context(), "ledger", 10))
+		if len(parked) != 1 || parked[0].Position != 7 || !strings.Contains(parked[0].Reason, "7 is too large") || l.stats(r).Parked != 1 || len(s.all()) != 19 {
+			t.Errorf("got %+v, and %d records, want one event parked", parked, len(s.all()))
+		}
+		stop()
+		mu.Lock()
+		refuse = false
+		mu.Unlock()
+		r, _ = l.runs(bank(s))
+		if err := r.Rewind(t.Context(), "ledger"); err != nil {
+			t.Fatal(err)
+		}
+		testapp.Eventually(t, "all is published again", func() bool { return l.done() && len(s.all()) == 39 })
+		if _, err := r.Resume(t.Context(), "other"); !errors.Is(err, relay.ErrUnknown) {
+			t.Errorf("resume another: got %v, want ErrUnknown", err)
+		}
+	})
+}
+
+// TestALogRelayWhoseBrokerIsAway writes nothing, looks seldom, and goes on as soon as its gate opens.
+func TestALogRelayWhoseBrokerIsAway(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		l, s, gate := newLedger(t, db), newShelf(), new(outbox.Gate)
+		l.deposit(10, 10)
+		var away atomic.Bool
+		var calls atomic.Int64
+		away.Store(true)
+		s.before = func(int, []relay.Record) error {
+			if calls.Add(1); away.Load() {
+				return fmt.Errorf("no leader: %w", relay.ErrUnavailable)
+			}
+			return nil
+		}
+		r, _ := l.runs(bank(s, relay.Gate(gate)))
+		testapp.Eventually(t, "it has tried three times", func() bool { return calls.Load() >= 3 })
+		if n := l.Count("SELECT count(*) FROM event_subscriptions WHERE position = 0 AND attempts = 0 AND last_error IS NULL"); n != 1 {
+			t.Error("something was written of the outage")
+		}
+		if stats := l.stats(r); stats.Closed.IsZero() || stats.Reason == nil || stats.Halted != 0 {
+			t.Errorf("got %+v, want a gate that is closed", stats)
+		}
+		away.Store(false)
+		gate.Open()
+		testapp.Eventually(t, "all is published", l.done)
+		if wrong := s.disorder(l.events); wrong != "" || calls.Load() > 4 {
+			t.Errorf("got %s after %d appends, want all with the fourth", wrong, calls.Load())
+		}
+	})
+}
+
+func TestMistakesOfLogAreReportedTogether(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, testdb.SQLite(t))
+	source, event := relay.Source("/bank"), relay.Events[opened]()
+	for want, log := range map[string]relay.LogRelay{
+		"by relay.Log, not as a zero":         {},
+		"the publisher is nil":                relay.Log("l", nil, source, event),
+		`name ""`:                             relay.Log("", newShelf(), source, event),
+		`source ""`:                           relay.Log("l", newShelf(), event),
+		"it publishes nothing":                relay.Log("l", newShelf(), source),
+		"the destination is empty":            relay.Log("l", newBroker(), source, event),
+		"streams that are erased":             relay.Log("l", newBroker(), source, event),
+		"Shards 65: 1 to 64":                  relay.Log("l", newShelf(), source, event, relay.Shards(65)),
+		"BatchSize 1001: 1 to 1000":           relay.Log("l", newShelf(), source, event, bus.BatchSize(1001)),
+		"option Concurrency means nothing":    relay.Log("l", newShelf(), source, event, bus.Concurrency(2)),
+		"For means nothing":                   relay.Log("l", newShelf(), source, event, relay.For("c")),
+		"option 2 is nil":                     relay.Log("l", newShelf(), source, event, nil),
+		`event "order.placed" is not known`:   relay.Log("l", newShelf(), source, relay.Events[order]()),
+		`log relay "ledger": it is given twi`: bank(newShelf()),
+	} {
+		relays := []relay.Relay{log, log}
+		_, err := relay.NewRunner(l.DB, l.Registry, l.Producer, relay.RunnerConfig{Log: l.log}, relays...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if _, err := relay.NewRunner(l.DB, l.Registry, l.Producer, relay.RunnerConfig{}, bank(newShelf())); err == nil || !strings.Contains(err.Error(), "RunnerConfig.Log") {
+		t.Errorf("without a log: got %v, want an error", err)
+	}
+	log := bank(newShelf())
+	testapp.Must[*relay.Runner](t)(relay.NewRunner(l.DB, l.Registry, l.Producer, relay.RunnerConfig{Log: l.log}, log))
+	if _, err := relay.NewRunner(l.DB, l.Registry, l.Producer, relay.RunnerConfig{Log: l.log}, log); err == nil || !strings.Contains(err.Error(), "another runner") {
+		t.Errorf("a second runner: got %v, want an error", err)
+	}
+	_, err := bus.NewRegistry(relay.Publish("p", newBroker(), source, relay.Route[opened]("d"), relay.Shards(2)))
+	if err == nil || !strings.Contains(err.Error(), "for relay.Log") {
+		t.Errorf("shards of Publish: got %v, want an error", err)
+	}
+}
+
+// TestALogRelayThatDoesNotFit: what is stored of a relay has them, and an older database has newer records.
+func TestALogRelayThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	l, s := newLedger(t, testdb.SQLite(t)), newShelf()
+	l.deposit(10, 1)
+	_, stop := l.runs(bank(s, relay.Shards(2)))
+	testapp.Eventually(t, "all is published", l.done)
+	stop()
+	r := testapp.Must[*relay.Runner](t)(relay.NewRunner(l.DB, l.Registry, l.Producer, relay.RunnerConfig{Log: l.log}, bank(s)))
+	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "Shards 1: it has 2 already") {
+		t.Errorf("other shards: got %v, want an error", err)
+	}
+	older := newLedger(t, testdb.SQLite(t))
+	older.deposit(5, 1)
+	r, _ = older.runs(bank(s, relay.Shards(2)))
+	testapp.Eventually(t, "it halts", func() bool { return older.stats(r).Halted > 0 })
+	if stats := older.stats(r); !strings.Contains(stats.LastError, "an older one?") {
+		t.Errorf("got %q, want that the database may be an older one", stats.LastError)
+	}
+}

@@ -1,0 +1,118 @@
+//go:build unix
+
+package nats_test
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
+	amnats "github.com/asyncmonolith/asyncmonolith-go/relay/nats"
+	"github.com/asyncmonolith/asyncmonolith-go/relay/relaytest"
+)
+
+func TestConformance(t *testing.T) {
+	servers := brokers.StartNATS(t, 1)
+	relaytest.Run(t, func(t *testing.T) relaytest.Setup {
+		at := newPlace(t, servers, 1)
+		setup := at.setup(t)
+		setup.Cut = servers.Cut
+		return setup
+	})
+}
+
+// place is a stream with a consumer, of one test.
+type place struct {
+	servers   *brokers.NATS
+	nc        *nats.Conn
+	js        jetstream.JetStream
+	name      string
+	stream    jetstream.Stream
+	publisher *amnats.Publisher
+}
+
+const (
+	timeout = 2 * time.Second
+	ackWait = time.Second
+)
+
+// connect connects as an application would.
+func connect(t testing.TB, servers *brokers.NATS) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(servers.URL(), append(amnats.Options(), nats.ReconnectWait(100*time.Millisecond),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		nc.Close()
+		for !nc.IsClosed() {
+			<-time.After(time.Millisecond)
+		}
+	})
+	return nc
+}
+
+// newPlace makes a stream for the subjects below its name, and a consumer of all of it.
+func newPlace(t testing.TB, servers *brokers.NATS, replicas int) *place {
+	t.Helper()
+	at := &place{servers: servers, nc: connect(t, servers), name: rand.Text()}
+	var err error
+	if at.js, err = jetstream.New(at.nc); err != nil {
+		t.Fatal(err)
+	}
+	retry(t, func(ctx context.Context) error {
+		at.stream, err = at.js.CreateStream(ctx, jetstream.StreamConfig{Name: at.name, Subjects: []string{at.name + ".>"}, Replicas: replicas})
+		return err
+	})
+	retry(t, func(ctx context.Context) error {
+		_, err := at.stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{Durable: "all", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait})
+		return err
+	})
+	if at.publisher, err = amnats.NewPublisher(at.nc, amnats.PublisherConfig{Timeout: timeout}); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// retry does what a cluster without a leader refuses for a while.
+func retry(t testing.TB, do func(ctx context.Context) error) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		err := do(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+}
+
+func (at *place) subscriber(t testing.TB, consumer string) *amnats.Subscriber {
+	t.Helper()
+	s, err := amnats.NewSubscriber(at.nc, amnats.SubscriberConfig{Stream: at.name, Consumer: consumer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (at *place) setup(t *testing.T) relaytest.Setup {
+	return relaytest.Setup{
+		Publisher: at.publisher, Subscriber: at.subscriber(t, "all"), NoSubscription: at.subscriber(t, "none"),
+		Destination: at.name + ".placed", Missing: "nowhere." + strings.ToLower(at.name), TooLarge: 1 << 20,
+		Timeout: timeout, Redelivery: ackWait,
+		Stop: at.servers.Kill, Hang: at.servers.Pause, Start: at.servers.Start,
+	}
+}

@@ -1,0 +1,278 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+// TestEachRecordHasItsOwnFate: of a batch some are refused, some have nowhere to go, and some
+// fail; the others are published once.
+func TestEachRecordHasItsOwnFate(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		const n = 256
+		b := newBroker()
+		b.failWith(func(r relay.Record) error {
+			switch body := string(r.Body); {
+			case strings.Contains(body, `"n":7}`):
+				return fmt.Errorf("%w: 2 MB", relay.ErrRefused)
+			case strings.Contains(body, `"n":8}`):
+				return fmt.Errorf("%w: no stream", relay.ErrNoDestination)
+			case strings.Contains(body, `"n":9}`):
+				return errors.New("odd")
+			}
+			return nil
+		})
+		a := testapp.New(t, db, publishes(b, bus.MaxAttempts(2)))
+		a.ProduceMany(n)
+		a.Start(testapp.Fast())
+		testapp.Eventually(t, "all but one are gone", func() bool { return len(a.Poisoned()) == 2 && len(a.Pending()) == 1 })
+		for _, row := range a.Poisoned() {
+			if want := map[bool]int{true: 1, false: 2}[strings.Contains(row.Payload, `"n":7`)]; row.Attempts != want {
+				t.Errorf("poisoned %s: got %d attempts (%s), want %d", row.Payload, row.Attempts, row.Reason, want)
+			}
+		}
+		if row := a.Pending()[0]; row.Attempts != 0 || row.Errors != "" || !strings.Contains(row.Payload, `"n":8`) {
+			t.Errorf("what has nowhere to go: got %+v, want it untouched but for when it is due", row)
+		}
+		ids := make(map[string]int)
+		for _, r := range b.all() {
+			ids[r.ID]++
+		}
+		if len(ids) != n-3 || len(b.all()) != n-3 {
+			t.Errorf("published: got %d of %d, want each of %d once", len(ids), len(b.all()), n-3)
+		}
+		b.failWith(nil)
+		testapp.Eventually(t, "the destination is there", func() bool { return len(a.Pending()) == 0 })
+	})
+}
+
+// TestAnOutageWritesNothing: while the broker is away no row of what waits is changed, no
+// attempt is counted, and few calls are made; afterwards all is published.
+func TestAnOutageWritesNothing(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]error{"unavailable": fmt.Errorf("dial: %w", relay.ErrUnavailable), "a timeout": context.DeadlineExceeded} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, db *bun.DB) {
+				const n = 2000
+				b := newBroker()
+				b.failWith(func(relay.Record) error { return away })
+				var gate outbox.Gate
+				a := testapp.New(t, db, publishes(b, relay.Gate(&gate), bus.MaxAttempts(1)))
+				a.ProduceMany(n)
+				before := a.Pending()
+				a.Start(testapp.Fast())
+				testapp.Eventually(t, "a probe has failed", func() bool {
+					since, _, closed := gate.Closed()
+					return closed && time.Since(since) > 1500*time.Millisecond || len(a.Poisoned()) > 0
+				})
+				testapp.Eventually(t, "all was given back", func() bool { return a.Count("SELECT count(*) FROM message_claims") == 0 })
+				after := a.Pending()
+				if len(after) != n {
+					t.Fatalf("got %d that wait, want %d", len(after), n)
+				}
+				changed := 0
+				for i := range after {
+					if after[i] != before[i] {
+						changed++
+					}
+				}
+				if changed > 0 || len(a.Poisoned()) > 0 {
+					t.Errorf("rows changed: got %d, and %d poisoned, want none", changed, len(a.Poisoned()))
+				}
+				if calls := b.calls.Load(); calls > 12 {
+					t.Errorf("calls: got %d, want a few", calls)
+				}
+				b.failWith(nil)
+				gate.Open()
+				testapp.Eventually(t, "all is published", a.Empty)
+				if got := len(b.all()); got != n {
+					t.Errorf("published: got %d, want %d", got, n)
+				}
+			})
+		})
+	}
+}
+
+// TestAPublisherThatHangs is cut off, and counts as one that does not answer.
+func TestAPublisherThatHangs(t *testing.T) {
+	t.Parallel()
+	a := testapp.New(t, testdb.SQLite(t))
+	var gate outbox.Gate
+	hang := publisher(func(ctx context.Context, records []relay.Record) []error {
+		<-ctx.Done()
+		errs := make([]error, len(records))
+		for i := range errs {
+			errs[i] = fmt.Errorf("publish: %w", context.Cause(ctx))
+		}
+		return errs
+	})
+	a = testapp.New(t, a.DB, publishes(hang, relay.Gate(&gate), relay.PublishTimeout(50*time.Millisecond)))
+	a.ProduceMany(3)
+	r := a.Start(testapp.Fast())
+	testapp.Eventually(t, "the gate is closed", func() bool { _, _, closed := gate.Closed(); return closed })
+	r.MustStop()
+	for _, row := range a.Pending() {
+		if row.Attempts != 0 {
+			t.Errorf("got %+v, want no attempt", row)
+		}
+	}
+}
+
+// TestAPublisherThatIgnoresItsTimeout is given up, and costs no attempt either.
+func TestAPublisherThatIgnoresItsTimeout(t *testing.T) {
+	t.Parallel()
+	var gate outbox.Gate
+	free := make(chan struct{})
+	t.Cleanup(func() { close(free) })
+	stuck := publisher(func(context.Context, []relay.Record) []error { <-free; return nil })
+	a := testapp.New(t, testdb.SQLite(t), publishes(stuck, relay.Gate(&gate), relay.PublishTimeout(50*time.Millisecond), bus.Timeout(100*time.Millisecond), bus.MaxAttempts(1)))
+	a.ProduceMany(3)
+	config := testapp.Fast()
+	config.DrainTimeout = 100 * time.Millisecond
+	r := a.Start(config)
+	testapp.Eventually(t, "it is given up", func() bool { return r.Stats().Abandoned > 0 || len(a.Poisoned()) > 0 })
+	_ = r.Wait()
+	if rows := a.Pending(); len(rows) != 3 {
+		t.Errorf("got %d that wait and %d poisoned, want 3", len(rows), len(a.Poisoned()))
+	}
+	for _, row := range a.Pending() {
+		if row.Attempts != 0 {
+			t.Errorf("got %+v, want no attempt", row)
+		}
+	}
+}
+
+// TestAStopIsNoOutage: what is cut off since the processor stops closes no gate.
+func TestAStopIsNoOutage(t *testing.T) {
+	t.Parallel()
+	var gate outbox.Gate
+	called := make(chan struct{}, 8)
+	hang := publisher(func(ctx context.Context, records []relay.Record) []error {
+		called <- struct{}{}
+		<-ctx.Done()
+		errs := make([]error, len(records))
+		for i := range errs {
+			errs[i] = fmt.Errorf("%w: %w", relay.ErrUnavailable, ctx.Err())
+		}
+		return errs
+	})
+	a := testapp.New(t, testdb.SQLite(t), publishes(hang, relay.Gate(&gate)))
+	a.ProduceMany(3)
+	config := testapp.Fast()
+	config.DrainTimeout = 10 * time.Millisecond
+	r := a.Start(config)
+	<-called
+	_ = r.Wait()
+	if _, reason, closed := gate.Closed(); closed {
+		t.Errorf("gate: got it closed for %v, want it open", reason)
+	}
+	for _, row := range a.Pending() {
+		if row.Attempts != 0 {
+			t.Errorf("got %+v, want no attempt", row)
+		}
+	}
+}
+
+type publisher func(ctx context.Context, records []relay.Record) []error
+
+// Publish implements relay.Publisher.
+func (p publisher) Publish(ctx context.Context, records []relay.Record) []error {
+	return p(ctx, records)
+}
+
+// TestAProbeThatIsNotTakenOpensTheGate: the broker has answered.
+func TestAProbeThatIsNotTakenOpensTheGate(t *testing.T) {
+	t.Parallel()
+	for name, fate := range map[string]error{"refused": relay.ErrRefused, "nowhere to go": relay.ErrNoDestination, "another": errors.New("odd")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var gate outbox.Gate
+			var calls atomic.Int64
+			b := newBroker()
+			b.failWith(func(r relay.Record) error {
+				switch n := calls.Add(1); {
+				case n == 1:
+					return relay.ErrUnavailable
+				case n == 2:
+					return fate
+				}
+				return nil
+			})
+			a := testapp.New(t, testdb.SQLite(t), publishes(b, relay.Gate(&gate), bus.BatchSize(1), bus.Concurrency(1)))
+			a.ProduceMany(20)
+			a.Start(testapp.Fast())
+			testapp.Poll(t, "the others are published", 2500*time.Millisecond, 5*time.Millisecond, func() bool { return len(b.all()) >= 19 })
+		})
+	}
+}
+
+// public is what others are told of an order.
+type public struct {
+	Number string `json:"number"`
+}
+
+func (public) PayloadType() string { return "public.order" }
+
+// keyedRefund knows its key.
+type keyedRefund struct {
+	ID string `json:"id"`
+}
+
+func (keyedRefund) PayloadType() string { return "order.refunded" }
+func (k keyedRefund) OrderKey() string  { return "refund:" + k.ID }
+
+// TestRoutes: one relay takes several payload types, and each goes its own way.
+func TestRoutes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		b := newBroker()
+		to := relay.Publish("to-broker", b, relay.Source(shop), relay.Structured(), relay.For("ship", "a, b"),
+			relay.Route[order]("", relay.DestinationOf(func(m *bus.Message, o order) (string, error) {
+				if o.ID == "panic" {
+					panic("no")
+				}
+				return fmt.Sprintf("orders.%d", o.N), nil
+			}), relay.As(func(o order) (public, error) { return public{Number: o.ID}, nil })),
+			relay.Route[keyedRefund]("refunds", relay.Formerly("refund")), bus.MaxAttempts(1), bus.Aliases("bill"))
+		a := testapp.New(t, db, to)
+		a.Produce(order{ID: "1", N: 4}, outbox.Key("customer"))
+		a.Produce(order{ID: "panic"})
+		a.Produce(keyedRefund{ID: "2"})
+		a.Exec("UPDATE consumer_messages SET consumer_type = 'bill', payload_type = 'refund' WHERE payload_type = 'order.refunded'")
+		a.Start(testapp.Fast())
+		testapp.Eventually(t, "all are gone", func() bool { return a.Empty() && len(a.Poisoned()) == 1 })
+		records := make(map[string]relay.Record)
+		for _, r := range b.all() {
+			records[r.Destination] = r
+		}
+		for destination, want := range map[string]struct{ key, parts string }{
+			"orders.4": {"customer", `"type":"public.order" "data":{"number":"1"} "partitionkey":"customer" "consumers":"ship,a%2C+b" "datacontenttype":"application/json"`},
+			"refunds":  {"refund:2", `"type":"order.refunded" "data":{"id":"2"} "partitionkey":"refund:2" "consumers":"bill"`},
+		} {
+			r := records[destination]
+			if r.Key != want.key || r.ContentType != "application/cloudevents+json" || len(r.Attributes) != 0 {
+				t.Errorf("%s: got %+v, want key %q, and all of it in the body", destination, r, want.key)
+			}
+			for part := range strings.SplitSeq(want.parts, ` "`) {
+				if !strings.Contains(string(r.Body), strings.TrimPrefix(part, `"`)) {
+					t.Errorf("%s: got %s, want %s in it", destination, r.Body, part)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,309 @@
+package relay_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+// hostile are records that nobody can take, by what is said of them.
+func hostile() map[string]relay.Record {
+	with := func(change func(*relay.Record)) relay.Record {
+		r := event("x", order{ID: "x"})
+		change(&r)
+		return r
+	}
+	structured := func(body string) relay.Record {
+		return relay.Record{Destination: "orders", ContentType: "application/cloudevents+json; charset=utf-8", Body: []byte(body)}
+	}
+	return map[string]relay.Record{
+		"no event of CloudEvents":     {Destination: "orders", Body: []byte("hello")},
+		"attribute id is missing":     with(func(r *relay.Record) { delete(r.Attributes, "id") }),
+		"attribute source is missing": with(func(r *relay.Record) { delete(r.Attributes, "source") }),
+		`specversion "7"`:             with(func(r *relay.Record) { r.Attributes["specversion"] = "7" }),
+		"is no UTF-8":                 with(func(r *relay.Record) { r.Attributes["subject"] = "\xff" }),
+		"invalid UTF-8":               with(func(r *relay.Record) { r.Body = []byte{0xff, 0xfe, 0x00} }),
+		"it has no data":              with(func(r *relay.Record) { r.Body = nil }),
+		"header ":                     with(func(r *relay.Record) { r.Headers = map[string]string{"h": "\x00\xff"} }),
+		"headers: too large":          with(func(r *relay.Record) { r.Headers = map[string]string{"h": strings.Repeat("x", 9000)} }),
+		"payload \"order.placed\": too large": with(func(r *relay.Record) {
+			r.Body = fmt.Appendf(nil, `{"id":%q}`, strings.Repeat("x", 2<<20))
+		}),
+		"not percent-encoded":            with(func(r *relay.Record) { r.Headers = map[string]string{"asyncmonolith-escaped": "1", "a": "%zz"} }),
+		`consumer "nobody"`:              with(func(r *relay.Record) { r.Attributes["consumers"] = "ship,nobody" }),
+		"separated by commas":            with(func(r *relay.Record) { r.Attributes["consumers"] = "ship,,%" }),
+		"no JSON object":                 structured(`[1]`),
+		"both data and data_base64":      structured(`{"specversion":"1.0","id":"1","source":"/","type":"order.placed","data":1,"data_base64":"AA=="}`),
+		"data_base64 is no base64":       structured(`{"specversion":"1.0","id":"1","source":"/","type":"order.placed","data_base64":"*"}`),
+		"a string, a number or a boolea": structured(`{"specversion":"1.0","id":{},"source":"/","type":"order.placed"}`),
+		"and binary mode":                {ContentType: "application/cloudevents+avro", Body: []byte("x")},
+	}
+}
+
+// TestWhatCannotBeTakenIsParked: it is acknowledged, kept once, and poisoned with its reason;
+// the good ones beside it are taken.
+func TestWhatCannotBeTakenIsParked(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		b := newBroker()
+		bad := hostile()
+		good := 0
+		for _, record := range bad {
+			b.put(record, event(fmt.Sprint(good), order{ID: fmt.Sprint(good)}))
+			good++
+		}
+		b.put(relay.Record{Destination: "orders"}) // a tombstone
+		unknown := event("u", order{ID: "u"})
+		unknown.Attributes["type"] = "somebody.elses"
+		b.put(unknown)
+		sub := b.subscribe()
+		sub.batch, sub.again = 17, 1
+		s := receives(t, db, relay.Receive("from-shop", sub, relay.Accept[order]()), effects(t, db, "ship"))
+		s.run()
+		s.Start(testapp.Fast())
+		testapp.Eventually(t, "all is acknowledged", func() bool { return sub.acked.Load() == int64(len(b.all())) })
+		testapp.Eventually(t, "what is bad is poisoned", func() bool { return s.Empty() && len(s.Poisoned()) >= len(bad) })
+		if w := wrong(s.app, good, "ship"); w != 0 {
+			t.Errorf("effects other than one: got %d, want 0", w)
+		}
+		rows := s.Poisoned()
+		if len(rows) != len(bad) {
+			t.Errorf("poisoned: got %d, want %d", len(rows), len(bad))
+		}
+		all := ""
+		for _, row := range rows {
+			if all += row.Errors; row.ConsumerType != "receive:from-shop" || row.Attempts != 1 {
+				t.Errorf("poisoned: got %s after %d attempts, want it of the receiver, at once", row.ConsumerType, row.Attempts)
+			}
+		}
+		for reason := range bad {
+			if !strings.Contains(strings.ReplaceAll(all, `\"`, `"`), reason) {
+				t.Errorf("reasons: got none with %q", reason)
+			}
+		}
+		if stats := s.stats(); stats.Parked != int64(len(bad)) || stats.New != int64(good) || stats.Unknown != 4 || stats.Paused != "" {
+			t.Errorf("stats: got %+v, want %d parked, %d new and 4 unknown", stats, len(bad), good)
+		}
+	})
+}
+
+// TestAParkedRecordIsTakenOnceItCanBe: requeued, it is mapped again, and has one effect although
+// it is requeued, and delivered, once more.
+func TestAParkedRecordIsTakenOnceItCanBe(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var fixed atomic.Bool
+		b := newBroker()
+		b.put(relay.Record{Destination: "orders", ID: "1", Headers: map[string]string{"odd": "\xff"}, Body: []byte{0xff, 0, 1}})
+		mapping := relay.Map(func(r relay.Record) (relay.Record, error) {
+			if r.Attributes != nil {
+				return r, nil
+			}
+			if string(r.Body) != "\xff\x00\x01" || r.Headers["odd"] != "\xff" {
+				return r, fmt.Errorf("got %q, want the same as ever", r.Body)
+			}
+			if !fixed.Load() {
+				return r, errors.New("not yet")
+			}
+			return event("1", order{ID: "1"}), nil
+		})
+		s := receives(t, db, relay.Receive("from-shop", b.subscribe(), relay.Accept[order](), mapping), effects(t, db, "ship"))
+		s.run()
+		s.Start(testapp.Fast())
+		testapp.Eventually(t, "it is poisoned", func() bool { return len(s.Poisoned()) == 1 })
+		row := s.Poisoned()[0]
+		if !strings.Contains(row.Errors, "map: not yet") || !strings.Contains(row.Payload, base64.StdEncoding.EncodeToString([]byte{0xff, 0, 1})) {
+			t.Errorf("poisoned: got %+v, want its reason, and its body as base64", row)
+		}
+		store := testapp.Must[*poison.Store](t)(poison.NewStore(s.Registry))
+		testapp.Must[poison.Result](t)(store.Requeue(t.Context(), db, row.ID))
+		testapp.Eventually(t, "it is poisoned again", func() bool { rows := s.Poisoned(); return len(rows) == 1 && rows[0].ID != row.ID })
+		fixed.Store(true)
+		testapp.Must[poison.Result](t)(store.Requeue(t.Context(), db, s.Poisoned()[0].ID))
+		testapp.Eventually(t, "it is consumed", func() bool { return s.Empty() && s.Count("SELECT count(*) FROM effects") == 1 })
+		b.put(event("1", order{ID: "1"})) // the sender has done the same
+		testapp.Eventually(t, "the other is dropped", func() bool { return s.stats().Duplicates+s.stats().Parked >= 1 && s.Empty() })
+		if w := wrong(s.app, 1, "ship"); w != 0 {
+			t.Errorf("effects other than one: got %d, want 0", w)
+		}
+	})
+}
+
+// TestIDs: a UUID stays what it is, and what is none becomes the same each time; several
+// records of one id, for different consumers, are all taken.
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		id := uuid.Must(uuid.NewV7())
+		b := newBroker()
+		for _, consumers := range []string{"ship", "bill", "ship"} {
+			r := event(id.String(), order{ID: "1"})
+			r.Attributes["consumers"] = consumers
+			b.put(r)
+		}
+		b.put(event("no uuid", order{ID: "2"}))
+		s := receives(t, db, relay.Receive("from-shop", b.subscribe(), relay.Accept[order]()), testapp.Consumed("ship"), testapp.Consumed("now-bill", bus.Aliases("bill")), testapp.Consumed("other"))
+		s.run()
+		testapp.Eventually(t, "all arrived", func() bool { st := s.stats(); return st.New+st.Duplicates == 4 })
+		got := make(map[string]string)
+		for _, row := range s.Pending() {
+			got[row.ConsumerType+" "+row.Payload] = row.MessageID
+		}
+		made := got[`other {"id":"2","n":0}`]
+		if want := fmt.Sprint(map[string]string{`ship {"id":"1","n":0}`: id.String(), `now-bill {"id":"1","n":0}`: id.String(),
+			`ship {"id":"2","n":0}`: made, `now-bill {"id":"2","n":0}`: made, `other {"id":"2","n":0}`: made}); fmt.Sprint(got) != want || !strings.Contains(made, "-5") {
+			t.Errorf("messages: got %v, want %v", got, want)
+		}
+	})
+}
+
+// TestRetention: what was received longer ago is forgotten, and what was not is not.
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		const n = 2500
+		b := newBroker()
+		sub := b.subscribe()
+		sub.batch = n
+		for i := range n {
+			b.put(event(fmt.Sprint(i), order{ID: fmt.Sprint(i)}))
+		}
+		s := receives(t, db, relay.Receive("from-shop", sub, relay.Accept[order](), relay.Retention(time.Minute)), testapp.Consumed("ship"))
+		s.run()
+		testapp.Eventually(t, "all arrived", func() bool { return s.stats().New == n })
+		s.stop()
+		moved := fmt.Sprintf("UPDATE inbox_messages SET received_at = %s", testapp.In(db, -2*time.Minute))
+		s.Exec(moved)
+		s.Exec("INSERT INTO inbox_messages (receiver, hash, received_at) SELECT 'other', hash, received_at FROM inbox_messages")
+		b.put(event("last", order{ID: "last"}))
+		s.run()
+		testapp.Eventually(t, "the last one arrived", func() bool { return s.stats().New == n+1 })
+		if stats := s.stats(); stats.Remembered != n+1 || stats.Oldest < 2*time.Minute {
+			t.Errorf("stats: got %+v, want all remembered", stats)
+		}
+		testapp.Eventually(t, "the rest is forgotten", func() bool { return s.stats().Remembered == 1 })
+		if other := s.Count("SELECT count(*) FROM inbox_messages WHERE receiver = 'other'"); other != n {
+			t.Errorf("another receiver's: got %d, want %d", other, n)
+		}
+	})
+}
+
+// TestBackPressure: nothing is fetched while too much waits, and all arrives in the end.
+func TestBackPressure(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		const n, most, batch = 1000, 200, 50
+		b := newBroker()
+		for i := range n {
+			b.put(event(fmt.Sprint(i), order{ID: fmt.Sprint(i)}))
+		}
+		sub := b.subscribe()
+		sub.batch = batch
+		var paused atomic.Bool
+		paused.Store(true)
+		s := receives(t, db, relay.Receive("from-shop", sub, relay.Accept[order](), relay.MaxBacklog(most)), effects(t, db, "ship"))
+		s.run()
+		testapp.Eventually(t, "nothing is fetched", func() bool { return s.stats().Paused != "" && !sub.active.Load() || sub.acked.Load() == n })
+		if waiting := len(s.Pending()); waiting <= most || waiting > most+2*batch {
+			t.Errorf("waiting: got %d, want a little more than %d", waiting, most)
+		}
+		if stats := s.stats(); !strings.Contains(stats.Paused, "more than 200 messages wait") {
+			t.Errorf("paused: got %q, want the reason", stats.Paused)
+		}
+		s.Start(testapp.Fast())
+		testapp.Eventually(t, "all is consumed", func() bool { return sub.acked.Load() == n && s.Empty() })
+		if w := wrong(s.app, n, "ship"); w != 0 {
+			t.Errorf("effects other than one: got %d, want 0", w)
+		}
+	})
+}
+
+// TestNothingIsAcknowledgedThatIsNotCommitted: while the database takes nothing all goes back,
+// and afterwards all arrives.
+func TestNothingIsAcknowledgedThatIsNotCommitted(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		const n = 120
+		b := newBroker()
+		for i := range n {
+			b.put(event(fmt.Sprint(i), order{ID: fmt.Sprint(i)}))
+		}
+		var away atomic.Bool
+		away.Store(true)
+		sub := b.subscribe()
+		sub.batch = 40
+		// The application's own layer fails after the messages are written, and so rolls back.
+		fails := func(next bus.Sender) bus.Sender {
+			return func(ctx context.Context, batch *bus.Batch) error {
+				if err := next(ctx, batch); err != nil || !away.Load() {
+					return err
+				}
+				return errors.New("away")
+			}
+		}
+		receiver := relay.Receive("from-shop", sub, relay.Accept[order]())
+		a := testapp.New(t, db, effects(t, db, "ship"), receiver.Consumer())
+		a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{fails}}))
+		runner := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, a.Producer, relay.RunnerConfig{}, receiver))
+		s := &service{app: a, runner: runner}
+		s.run()
+		testapp.Eventually(t, "some went back", func() bool { return sub.given.Load() > 2 || sub.acked.Load() > 0 })
+		if acked, rows := sub.acked.Load(), s.Count("SELECT (SELECT count(*) FROM inbox_messages) + (SELECT count(*) FROM consumer_messages)"); acked != 0 || rows != 0 {
+			t.Errorf("got %d acknowledged and %d rows, want none", acked, rows)
+		}
+		if paused := s.stats().Paused; !strings.Contains(paused, "away") {
+			t.Errorf("paused: got %q, want the reason", paused)
+		}
+		away.Store(false)
+		s.Start(testapp.Fast())
+		testapp.Eventually(t, "all is consumed", func() bool { return sub.acked.Load() == n && s.Empty() })
+		if w := wrong(s.app, n, "ship"); w != 0 {
+			t.Errorf("effects other than one: got %d, want 0", w)
+		}
+	})
+}
+
+// TestASubscriptionThatEndsIsTriedAgain, and says so.
+func TestASubscriptionThatEndsIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	b := newBroker()
+	b.put(event("1", order{ID: "1"}))
+	sub := b.subscribe()
+	missing := errors.New("no such subscription")
+	sub.fails.Store(&missing)
+	var log testapp.Lines
+	s := receivesWith(t, testdb.SQLite(t), relay.RunnerConfig{Logger: log.Logger()}, relay.Receive("from-shop", sub, relay.Accept[order]()), testapp.Consumed("ship"))
+	s.run()
+	testapp.Eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "no such subscription") && s.stats().Paused != "" })
+	sub.fails.Store(nil)
+	testapp.Eventually(t, "it goes on", func() bool { st := s.stats(); return st.New == 1 && st.Paused == "" })
+}
+
+// TestKeys: those of ordered consumers come with the record, or from the payload.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		b := newBroker()
+		byKey, byAttribute, none := event("1", order{ID: "1"}), event("2", order{ID: "2"}), event("3", order{ID: "3"})
+		byKey.Key, byAttribute.Attributes["partitionkey"] = "a", "b"
+		b.put(byKey, byAttribute, none)
+		s := receives(t, db, relay.Receive("from-shop", b.subscribe(), relay.Accept[order]()), testapp.Consumed("ship", bus.Ordered(bus.ParkKey)))
+		s.run()
+		testapp.Eventually(t, "all arrived", func() bool { st := s.stats(); return st.New == 2 && st.Parked == 1 })
+	})
+}

@@ -1,0 +1,98 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+)
+
+const (
+	// recount is for how long a count of what waits is good, at most, while records arrive.
+	recount = 10 * time.Second
+	// roomEvery is how often a receiver looks whether there is room again.
+	roomEvery = time.Second
+	mostRetry = 2 * time.Second
+)
+
+// checkRoom returns an error when too much waits. It counts now and then: more often the
+// less room there was.
+func (r *Runner) checkRoom(ctx context.Context, rc *receiving) error {
+	if !rc.runs.mustCount(rc.maxBacklog, time.Now()) {
+		return nil
+	}
+	waiting, err := r.countWaiting(ctx, rc)
+	if err != nil {
+		r.outage.Failed("count what waits", err)
+		rc.runs.failed(err)
+		return fmt.Errorf("relay: receiver %q: %w", rc.name, err)
+	}
+	if waiting > rc.maxBacklog {
+		return fmt.Errorf("relay: receiver %q: more than %d messages wait", rc.name, rc.maxBacklog)
+	}
+	return nil
+}
+
+func (r *Runner) countWaiting(ctx context.Context, rc *receiving) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	waiting, err := r.store.Waiting(ctx, r.db, rc.consumers(r.registry), rc.maxBacklog+1)
+	if err == nil {
+		rc.runs.recounted(waiting, time.Now())
+	}
+	return waiting, err
+}
+
+// mustCount tells whether so much may have been written since the last count that it says
+// nothing any more.
+func (s *running) mustCount(most int, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.Sub(s.asked) >= recount || s.since > (most-s.waiting)/4
+}
+
+func (s *running) recounted(waiting int, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting, s.since, s.asked = waiting, 0, now
+}
+
+// awaitRoom waits until the database answers and there is room for more: a tenth of the
+// backlog, once it was full. It returns false when ctx has ended.
+func (r *Runner) awaitRoom(ctx context.Context, rc *receiving) bool {
+	if failures := rc.runs.failuresInARow(); failures > 0 {
+		// The batch may be at fault rather than the database.
+		if !outage.Pause(ctx, min(mostRetry, 50*time.Millisecond<<min(failures-1, 6))) {
+			return false
+		}
+	}
+	most := rc.maxBacklog
+	for ctx.Err() == nil {
+		waiting, err := r.countWaiting(ctx, rc)
+		switch {
+		case ctx.Err() != nil:
+			return false
+		case err != nil:
+			r.outage.Failed("count what waits", err, roomEvery)
+			rc.runs.failed(err)
+		case waiting <= most:
+			r.outage.Recovered()
+			rc.runs.pause("")
+			return true
+		default:
+			most = rc.maxBacklog - rc.maxBacklog/10
+			rc.runs.pause("more than %d messages wait", rc.maxBacklog)
+		}
+		if !outage.Pause(ctx, roomEvery) {
+			return false
+		}
+	}
+	return false
+}
+
+func (s *running) failuresInARow() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failures
+}

@@ -1,0 +1,79 @@
+package relay
+
+import (
+	"context"
+	"errors"
+)
+
+// Record is a message as a broker carries it.
+type Record struct {
+	// Destination is where it goes, or came from, in the broker's terms: a subject, a topic, a
+	// routing key.
+	Destination string
+	// Key has records with the same one keep their order, on brokers that have partitions. Empty
+	// if it does not matter.
+	Key string
+	// ID is the same whenever the record is published again. Brokers that drop what they have had
+	// already go by it.
+	ID string
+	// ContentType is the media type of Body.
+	ContentType string
+	// Attributes are those of CloudEvents 1.0 in binary mode, by their names without a prefix:
+	// adapters add the prefix of their protocol, and take it away. Nil for any other record.
+	Attributes map[string]string
+	// Headers travel beside the attributes.
+	Headers map[string]string
+	// Body is nil for a record that says that its subject is gone.
+	Body []byte
+}
+
+// Errors of a [Publisher], by which a relay decides what becomes of a message. Use errors.Is.
+// Any other error is an attempt that has failed.
+var (
+	// ErrUnavailable: the broker did not answer, or not in time. The record may have arrived. It
+	// is published again once the broker is back, and no attempt is counted.
+	ErrUnavailable = errors.New("relay: the broker is not available")
+	// ErrNoDestination: the broker has nowhere to put the record. It is published again later,
+	// and no attempt is counted.
+	ErrNoDestination = errors.New("relay: the destination does not exist")
+	// ErrRefused: the broker will never take the record as it is, which is too large for
+	// instance. Its message is poisoned at once.
+	ErrRefused = errors.New("relay: the broker refuses the record")
+	// ErrOvertaken is for an [Appender]: the newest record of the shard is another than the one
+	// after which was to be appended, and nothing was.
+	ErrOvertaken = errors.New("relay: somebody else has appended to the shard")
+)
+
+// Publisher hands records to a broker. It is safe for concurrent use.
+type Publisher interface {
+	// Publish returns when the fate of each record is known, or ctx has ended. errs[i] tells of
+	// records[i]: nil that the broker has it durably. A nil slice says so of all. Records are
+	// not kept, or changed.
+	Publish(ctx context.Context, records []Record) (errs []error)
+}
+
+// Appender is a [Publisher] whose broker appends on a condition: only after the record that the
+// caller takes for the newest. With one [Log] publishes nothing twice, and in order, whoever is
+// killed, and whoever goes on after its time. A shard is a place of its own, where nobody else
+// puts records. It is safe for concurrent use.
+type Appender interface {
+	// Last tells of the newest record of a shard: the number in its attribute sequence, and the
+	// mark by which the broker knows it. Both are 0 if there is none.
+	Last(ctx context.Context, shard int) (position int64, mark uint64, err error)
+	// Append puts all of the records, in their order, or none, after the record with a mark,
+	// 0 if there is none, and returns the mark of the newest. If another one is the newest, the
+	// error is [ErrOvertaken]. After any other that is not [ErrRefused] they may be there.
+	Append(ctx context.Context, shard int, after uint64, records []Record) (mark uint64, err error)
+}
+
+// Subscriber brings the records of a broker.
+type Subscriber interface {
+	// Subscribe calls fn with what has come, until ctx ends, and waits for it to return. Batches
+	// of one partition, or of a subscription that has none, follow one another. A nil error of
+	// fn acknowledges the whole batch; any other gives all of it back, to be delivered again.
+	// What fn is given is its own.
+	//
+	// While the broker is away Subscribe reconnects by itself. It returns nil once ctx has
+	// ended, and an error when it cannot go on: a subscription that does not exist, for instance.
+	Subscribe(ctx context.Context, fn func(ctx context.Context, records []Record) error) error
+}

@@ -1,0 +1,133 @@
+package relay
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+const (
+	// runPrefix begins the headers in which telemetry says in which span a message is
+	// published: they take the place of those by which it was created.
+	runPrefix = "asyncmonolith-run-"
+	// escapedHeader says that the names and values of all headers are percent-encoded, since
+	// one of them could not travel as it is.
+	escapedHeader = "asyncmonolith-escaped"
+)
+
+// stays tells whether a header is the library's, or a broker's, and so stays where it is.
+func stays(name string) bool {
+	name = strings.ToLower(name)
+	return strings.HasPrefix(name, "asyncmonolith-") || strings.HasPrefix(name, "nats-") || strings.HasPrefix(name, "x-")
+}
+
+// outgoing are the headers of a record, given those of its message.
+func outgoing(headers map[string]string) map[string]string {
+	out := make(map[string]string, len(headers))
+	hostile := false
+	for name, value := range headers {
+		run, isRun := strings.CutPrefix(name, runPrefix)
+		switch {
+		case isRun && run != "":
+			name = run
+		case stays(name):
+			continue
+		default:
+			if _, replaced := headers[runPrefix+name]; replaced {
+				continue
+			}
+		}
+		out[name] = value
+		hostile = hostile || !isToken(name) || printable(value) != value || strings.TrimSpace(value) != value
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	if !hostile {
+		return out
+	}
+	escaped := make(map[string]string, len(out)+1)
+	for name, value := range out {
+		escaped[escapeName(name)] = url.PathEscape(value)
+	}
+	escaped[escapedHeader] = "1"
+	return escaped
+}
+
+// incoming are the headers of a message, given those of its record.
+func incoming(headers map[string]string) (map[string]string, error) {
+	_, escaped := headers[escapedHeader]
+	var in map[string]string
+	for name, value := range headers {
+		if stays(name) {
+			continue
+		}
+		if escaped {
+			var err error
+			if name, err = url.PathUnescape(name); err != nil {
+				return nil, fmt.Errorf("the name of a header is not percent-encoded, as %s says", escapedHeader)
+			}
+			if value, err = url.PathUnescape(value); err != nil {
+				return nil, fmt.Errorf("header %q is not percent-encoded, as %s says", name, escapedHeader)
+			}
+			if stays(name) {
+				continue
+			}
+		}
+		if in == nil {
+			in = make(map[string]string, len(headers))
+		}
+		in[name] = value
+	}
+	return in, nil
+}
+
+// isToken tells whether any protocol takes the name of a header.
+func isToken(name string) bool {
+	return name != "" && escapeName(name) == name
+}
+
+// escapeName percent-encodes all but letters, digits, and "-", "_" and ".".
+func escapeName(name string) string {
+	var b strings.Builder
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+// printable percent-encodes control characters, which no attribute may have, and what is not
+// valid UTF-8.
+func printable(text string) string {
+	if strings.IndexFunc(text, isHostile) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for i, r := range text {
+		if !isHostile(r) {
+			b.WriteRune(r)
+			continue
+		}
+		n := len(string(r))
+		if r == '\uFFFD' { // of a byte that is no UTF-8, or itself
+			n = 1
+			if strings.HasPrefix(text[i:], "\uFFFD") {
+				n = 3
+			}
+		}
+		for j := range n {
+			fmt.Fprintf(&b, "%%%02X", text[i+j])
+		}
+	}
+	return b.String()
+}
+
+// isHostile tells whether CloudEvents forbids a character in an attribute.
+func isHostile(r rune) bool {
+	return r < 0x20 || r >= 0x7f && r <= 0x9f || r == '\uFFFD' || r >= 0xfdd0 && r <= 0xfdef || r&0xfffe == 0xfffe
+}

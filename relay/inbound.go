@@ -1,0 +1,193 @@
+package relay
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
+)
+
+// arrival is a record on its way in.
+type arrival struct {
+	record  Record
+	hash    string       // in hex: what the inbox remembers
+	message *bus.Message // nil if the type is unknown, or it is to be parked
+	parked  error        // why it is
+	sent    time.Time    // when it says that it was made; zero if it does not say
+}
+
+// read makes a message of a record.
+func (r *receiving) read(registry *bus.Registry, record Record) arrival {
+	a := arrival{record: record}
+	mapped, e, err := r.mapped(record)
+	if errors.Is(err, errNoEvent) && record.Body == nil {
+		return a // a tombstone of somebody else's
+	}
+	if err != nil {
+		return a.park(err)
+	}
+	a.sent, _ = time.Parse(time.RFC3339, e.Attributes["time"]) //nolint:errcheck // it is shown only
+	payloadType, known := r.types[e.Attributes["type"]]
+	if !known {
+		return a
+	}
+	if payloadType == tombstone && len(e.Data) == 0 {
+		if e.Data, err = registry.Codec().Encode(eventlog.Tombstoned{Stream: e.Attributes["subject"]}); err != nil {
+			return a.park(err)
+		}
+	}
+	m, err := message(payloadType, e, mapped)
+	switch {
+	case err != nil:
+	case r.intoLog:
+		err = r.asEvent(m)
+	default:
+		err = unknownConsumer(registry, m)
+	}
+	if err != nil {
+		return a.park(err)
+	}
+	a.message, a.hash = m, hashOf("event", e.Attributes["source"], e.Attributes["id"], e.Attributes[consumersAttribute])
+	return a
+}
+
+// park has a record parked. It is remembered by all that it has, since it may have no id.
+func (a arrival) park(reason error) arrival {
+	parts := []string{"parked", a.record.Destination, a.record.Key, a.record.ID, a.record.ContentType, string(a.record.Body)}
+	for _, fields := range []map[string]string{a.record.Attributes, a.record.Headers} {
+		parts = append(parts, fmt.Sprint(len(fields)))
+		for _, name := range slices.Sorted(maps.Keys(fields)) {
+			parts = append(parts, name, fields[name])
+		}
+	}
+	a.message, a.parked, a.hash = nil, reason, hashOf(parts...)
+	return a
+}
+
+// hashOf is 16 bytes, in hex, that stand for texts.
+func hashOf(parts ...string) string {
+	h := sha256.New()
+	var size [8]byte
+	for _, part := range parts {
+		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
+		h.Write(size[:])
+		h.Write([]byte(part))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// mapped reads the event of a record, after the application's function has changed that.
+func (r *receiving) mapped(record Record) (mapped Record, e cloudevents.Event, err error) {
+	if r.mapping != nil {
+		defer func() {
+			if value := recover(); value != nil {
+				err = &bus.PanicError{Value: value, Stack: debug.Stack()}
+			}
+		}()
+		if record, err = r.mapping(record); err != nil {
+			return Record{}, cloudevents.Event{}, fmt.Errorf("map: %w", err)
+		}
+	}
+	e, err = readEvent(record)
+	return record, e, err
+}
+
+// errNoEvent is that of records that are no events of CloudEvents.
+var errNoEvent = errors.New("it is no event of CloudEvents")
+
+// readEvent reads an event in binary or structured mode.
+func readEvent(record Record) (e cloudevents.Event, err error) {
+	mediaType, _, _ := strings.Cut(record.ContentType, ";")
+	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
+	switch {
+	case mediaType == cloudevents.Structured:
+		if e, err = cloudevents.Parse(record.Body); err != nil {
+			return e, err
+		}
+	case strings.HasPrefix(mediaType, "application/cloudevents"):
+		return e, fmt.Errorf("content type %q: %s is allowed, and binary mode", cloudevents.Short(mediaType), cloudevents.Structured)
+	case record.Attributes["specversion"] == "":
+		return e, errNoEvent
+	default:
+		e = cloudevents.Event{Attributes: record.Attributes, ContentType: record.ContentType, Data: record.Body}
+	}
+	return e, e.Check()
+}
+
+// message makes a message of an event.
+func message(payloadType string, e cloudevents.Event, record Record) (*bus.Message, error) {
+	if len(e.Data) == 0 {
+		return nil, errors.New("it has no data")
+	}
+	headers, err := incoming(record.Headers)
+	if err != nil {
+		return nil, err
+	}
+	m := &bus.Message{ID: messageID(e.Attributes["source"], e.Attributes["id"]), PayloadType: payloadType, Payload: e.Data, Headers: headers}
+	m.OrderKey = cmp.Or(record.Key, e.Attributes["partitionkey"])
+	if m.Only, err = splitNames(e.Attributes[consumersAttribute]); err != nil {
+		return nil, err
+	}
+	if m.Headers["traceparent"] == "" && e.Attributes["traceparent"] != "" {
+		if m.Headers == nil {
+			m.Headers = make(map[string]string, 2)
+		}
+		m.Headers["traceparent"] = e.Attributes["traceparent"]
+		if state := e.Attributes["tracestate"]; state != "" {
+			m.Headers["tracestate"] = state
+		}
+	}
+	return m, nil
+}
+
+// space is the namespace of ids that are made of others. It is immutable.
+var space = uuid.MustParse("6f2f6a53-1b44-5c0e-9b0f-3d6d2c6a7d10")
+
+// messageID is the id of an event if that is a UUID, and else one made of it.
+func messageID(source, id string) uuid.UUID {
+	if parsed, err := uuid.Parse(id); err == nil && len(id) == 36 && parsed != uuid.Nil {
+		return parsed
+	}
+	return uuid.NewSHA1(space, []byte(source+"\x00"+id))
+}
+
+// unknownConsumer reports a consumer that the record is for and that nobody knows here.
+func unknownConsumer(registry *bus.Registry, m *bus.Message) error {
+	consumers := registry.ConsumersOf(m.PayloadType)
+	for _, name := range m.Only {
+		if !slices.ContainsFunc(consumers, func(c bus.Consumer) bool { return slices.Contains(c.Names(), name) }) {
+			return fmt.Errorf("it is for consumer %q, which takes no payload %q here", cloudevents.Short(name), m.PayloadType)
+		}
+	}
+	return nil
+}
+
+// unwrapped takes a payload out of what a connector has put around it.
+func unwrapped(body []byte) []byte {
+	var envelope struct{ Schema, Payload json.RawMessage }
+	if strings.HasPrefix(string(body), "{") && json.Unmarshal(body, &envelope) == nil && envelope.Schema != nil && envelope.Payload != nil {
+		var members map[string]json.RawMessage
+		if json.Unmarshal(body, &members) == nil && len(members) == 2 {
+			body = envelope.Payload
+		}
+	}
+	var text string
+	if len(body) > 0 && body[0] == '"' && json.Unmarshal(body, &text) == nil && json.Valid([]byte(text)) {
+		return []byte(text)
+	}
+	return body
+}

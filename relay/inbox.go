@@ -1,0 +1,236 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+)
+
+// takeTimeout bounds the transactions of a batch.
+const takeTimeout = 10 * time.Second
+
+// receive takes over a batch of a subscription: a nil error acknowledges it.
+func (r *Runner) receive(ctx context.Context, rc *receiving, records []Record) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// What has begun is finished: a batch that goes back comes again.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeTimeout)
+	defer cancel()
+	if err := r.checkRoom(ctx, rc); err != nil {
+		return err
+	}
+	var accepted []arrival
+	var messages []*bus.Message
+	unknown := 0
+	for _, record := range records {
+		a := rc.read(r.registry, record)
+		rc.runs.arrived(a.sent)
+		switch {
+		case a.message != nil:
+			a.message.Consumer = rc.name // for telemetry
+			messages = append(messages, a.message)
+			fallthrough
+		case a.parked != nil:
+			accepted = append(accepted, a)
+		default:
+			unknown++
+		}
+	}
+	err := bus.Send(ctx, r.chain, messages, func(ctx context.Context, _ []*bus.Message) error {
+		for _, m := range messages {
+			m.Consumer = ""
+		}
+		return r.take(ctx, rc, accepted)
+	})
+	if err != nil {
+		r.outage.Failed("take over what was received", err)
+		rc.runs.failed(err)
+		return fmt.Errorf("relay: receiver %q: %w", rc.name, err)
+	}
+	r.outage.Recovered()
+	rc.runs.took(unknown)
+	return nil
+}
+
+// take takes records over. What cannot be written is parked, and looked for by halves.
+func (r *Runner) take(ctx context.Context, rc *receiving, arrivals []arrival) error {
+	if len(arrivals) == 0 {
+		return nil
+	}
+	err := r.takeTogether(ctx, rc, arrivals)
+	switch n := len(arrivals); {
+	case err == nil || !isInput(err):
+		return err
+	case n > 1:
+		if err := r.take(ctx, rc, arrivals[:n/2]); err != nil {
+			return err
+		}
+		return r.take(ctx, rc, arrivals[n/2:])
+	case arrivals[0].parked != nil:
+		return err
+	case errors.Is(err, eventlog.ErrTombstoned): // nothing of the stream is to be kept
+		arrivals[0].message = nil
+		return r.takeTogether(ctx, rc, arrivals)
+	}
+	return r.takeTogether(ctx, rc, []arrival{arrivals[0].park(err)})
+}
+
+// isInput tells whether an error is about what is to be written, rather than the database.
+func isInput(err error) bool {
+	for _, input := range []error{eventlog.ErrTombstoned, bus.ErrNoConsumer, bus.ErrBadPayload, bus.ErrTooLarge, bus.ErrBadText, bus.ErrBadOption, bus.ErrNoKey} {
+		if errors.Is(err, input) {
+			return true
+		}
+	}
+	_, unreadable := errors.AsType[*bus.DecodeError](err)
+	return unreadable || dberr.IsRefused(err)
+}
+
+// takeTogether takes records over in one transaction: it remembers them, and writes messages
+// for those that are new.
+func (r *Runner) takeTogether(ctx context.Context, rc *receiving, arrivals []arrival) error {
+	hashes := make([]string, len(arrivals))
+	for i, a := range arrivals {
+		hashes[i] = a.hash
+	}
+	var fresh, parked int
+	ctx, wakeups := txn.WithWakeups(ctx)
+	err := txn.InTx(ctx, r.db, func(tx bun.Tx) error {
+		fresh, parked = 0, 0
+		added, err := r.store.Receive(ctx, tx, rc.name, hashes)
+		if err != nil {
+			return err
+		}
+		var messages []*bus.Message
+		var rows []store.NewMessage
+		for _, a := range arrivals {
+			if !added[a.hash] {
+				continue
+			}
+			delete(added, a.hash) // it may be in the batch twice
+			if a.message != nil {
+				messages, fresh = append(messages, a.message), fresh+1
+				continue
+			}
+			if a.parked == nil { // it is of a stream that is erased
+				continue
+			}
+			row, err := rc.parkedRow(a)
+			if err != nil {
+				return err
+			}
+			rows, parked = append(rows, row), parked+1
+		}
+		if rc.intoLog {
+			err = r.appendToLog(ctx, tx, messages)
+		} else {
+			err = r.send(ctx, tx, messages)
+		}
+		if err != nil {
+			return err
+		}
+		return r.park(ctx, tx, rows)
+	})
+	if err != nil {
+		return err
+	}
+	wakeups.Send(r.registry)
+	rc.runs.counted(fresh, parked, len(arrivals)-fresh-parked)
+	return nil
+}
+
+// send writes messages. Those that have one id, since they are for different consumers or of
+// different sources, go apart.
+func (r *Runner) send(ctx context.Context, tx bun.Tx, messages []*bus.Message) error {
+	for len(messages) > 0 {
+		var now, later []*bus.Message
+		seen := make(map[uuid.UUID]bool, len(messages))
+		for _, m := range messages {
+			if seen[m.ID] {
+				later = append(later, m)
+				continue
+			}
+			seen[m.ID], now = true, append(now, m)
+		}
+		if err := r.producer.Send(ctx, tx, now...); err != nil {
+			return err
+		}
+		messages = later
+	}
+	return nil
+}
+
+// parkedRow is the message of a record that cannot be taken. It does not go through the produce
+// chain, whose layers are for messages of the application, and may be too large for it.
+func (r *receiving) parkedRow(a arrival) (store.NewMessage, error) {
+	payload, err := encodeRecord(a.record)
+	if err != nil {
+		return store.NewMessage{}, err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return store.NewMessage{}, fmt.Errorf("relay: make an id: %w", err)
+	}
+	return store.NewMessage{MessageID: id, ConsumerType: r.consumerName(), PayloadType: parkedType, Payload: string(payload)}, nil
+}
+
+// park writes records that cannot be taken, for their receiver's consumer.
+func (r *Runner) park(ctx context.Context, tx bun.Tx, rows []store.NewMessage) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if _, err := r.store.Insert(ctx, tx, rows); err != nil {
+		return fmt.Errorf("park: %w", err)
+	}
+	txn.AnnounceMessages(ctx, tx, r.registry, []string{parkedType})
+	return nil
+}
+
+// unattended is how long a parked record waits in a program that does not run its receiver.
+const unattended = 30 * time.Second
+
+// retake tries parked records once more, and has those that still cannot be taken poisoned.
+func (r *receiving) retake(ctx context.Context, batch []*bus.Message) error {
+	failed := make(bus.BatchError)
+	for i, m := range batch {
+		runner := r.runs.by.Load()
+		if runner == nil {
+			failed[i] = bus.Snooze(unattended)
+		} else if err := runner.retake(ctx, r, m); err != nil {
+			failed[i] = err
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return failed
+}
+
+func (r *Runner) retake(ctx context.Context, rc *receiving, m *bus.Message) error {
+	record, err := decodeRecord(m.Payload)
+	if err != nil {
+		return bus.Permanent(err)
+	}
+	a := rc.read(r.registry, record)
+	switch {
+	case a.parked != nil:
+		return bus.Permanent(fmt.Errorf("relay: receiver %q: %w", rc.name, a.parked))
+	case a.message == nil:
+		return bus.Discard(fmt.Errorf("relay: receiver %q: the type of the event is not accepted", rc.name))
+	}
+	if err = r.takeTogether(ctx, rc, []arrival{a}); err != nil && isInput(err) {
+		return bus.Permanent(fmt.Errorf("relay: receiver %q: %w", rc.name, err))
+	}
+	return err
+}

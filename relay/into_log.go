@@ -1,0 +1,85 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// IntoLog has what is accepted appended to the event log, see [RunnerConfig], instead of sent to
+// consumers: in the transaction that remembers it, in the order in which it arrives, and once.
+// Projections, and consumers of the events, go on from there. The stream is the record's key behind
+// a category of its own: with IntoLog("bank") what is account-1 there is bank-account-1 here. Events
+// keep their id and headers; a payload is taken as the newest schema that is known here.
+//
+// What [Log] says of a stream that was erased erases it here, and later records of it are dropped.
+// An event that cannot be appended, or has no key, is parked like any other record, and those behind
+// it are not held up; requeued, it is appended behind them. The order of a stream is as the broker
+// delivers it: see docs/services.md for what each needs. Nobody else should append to these streams.
+//
+// On MariaDB, which has no event log, NewRunner returns an errors.ErrUnsupported.
+func IntoLog(category string) ReceiveOption {
+	return func(r *receiving) {
+		if category == "" || strings.Contains(category, "-") {
+			r.mistake("IntoLog(%q): a category is allowed, which has no \"-\"", category)
+		}
+		r.intoLog, r.category = true, category
+		if _, accepted := r.types[tombstone]; !accepted {
+			r.types[tombstone] = tombstone
+		}
+	}
+}
+
+// fitsLog reports what keeps a receiver from appending.
+func (r *receiving) fitsLog(s *store.Store, log *eventlog.Log) error {
+	err := s.Events()
+	if err == nil && log == nil {
+		err = errNoLog
+	}
+	if err != nil {
+		return fmt.Errorf("relay: receiver %q: %w", r.name, err)
+	}
+	var errs []error
+	for _, payloadType := range r.payloadTypes {
+		if log.Types().Names(payloadType) == nil {
+			errs = append(errs, fmt.Errorf("relay: receiver %q: %w", r.name, &eventlog.UnknownTypeError{Type: payloadType}))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// asEvent makes an event of a message.
+func (r *receiving) asEvent(m *bus.Message) error {
+	if m.OrderKey == "" {
+		return errors.New("it has no key, which would be its stream")
+	}
+	m.Event = &bus.Event{Stream: r.category + "-" + m.OrderKey}
+	m.OrderKey, m.Only = "", nil
+	return nil
+}
+
+// appendToLog appends events in their order, and erases streams.
+func (r *Runner) appendToLog(ctx context.Context, tx bun.Tx, messages []*bus.Message) error {
+	begin := 0
+	for i, m := range messages {
+		if m.PayloadType != tombstone {
+			continue
+		}
+		if err := r.config.Log.Import(ctx, tx, messages[begin:i]...); err != nil {
+			return err
+		}
+		begin = i + 1
+		err := r.config.Log.Tombstone(ctx, tx, m.Event.Stream)
+		if _, unknown := errors.AsType[*eventlog.ConflictError](err); err != nil && !unknown && !errors.Is(err, eventlog.ErrTombstoned) {
+			return err
+		}
+	}
+	return r.config.Log.Import(ctx, tx, messages[begin:]...)
+}

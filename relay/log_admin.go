@@ -1,0 +1,128 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+)
+
+// ErrUnknown is returned for a log relay that the runner was not given.
+var ErrUnknown = errors.New("relay: the log relay is not known")
+
+// LogStats tells how far a log relay has come, in the whole database.
+type LogStats struct {
+	Relay string
+	// Lag is how many positions of the log are still before its slowest shard.
+	Lag int64
+	// Halted is the number of shards that wait for a person, and LastError what the first of
+	// them, or of those that try again, has failed with.
+	Halted    int
+	LastError string
+	// Parked is the number of events put aside, up to 10,000.
+	Parked int
+	// Closed says since when the gate is closed, and Reason why. It is zero while it is open.
+	Closed time.Time
+	Reason error
+}
+
+// Logs tells how the log relays are doing, in the order in which they were given.
+func (r *Runner) Logs(ctx context.Context) ([]LogStats, error) {
+	all := make([]LogStats, 0, len(r.logs))
+	for _, l := range r.logs {
+		rows, err := r.store.Subscriptions(ctx, r.db, l.checkpoint())
+		s := LogStats{Relay: l.name}
+		for _, row := range rows {
+			s.Lag = max(s.Lag, row.Head-row.Position)
+			if row.Status == store.Halted {
+				s.Halted++
+			}
+			if s.LastError == "" {
+				s.LastError = row.LastError
+			}
+		}
+		if err == nil && len(rows) == 0 { // it has never run
+			s.Lag, err = r.store.Head(ctx, r.db)
+		}
+		if err == nil {
+			s.Parked, err = r.store.CountParked(ctx, r.db, l.checkpoint(), logVersion, store.MostCounted)
+		}
+		if err != nil {
+			return nil, dberr.Wrap(err, "relay: stats of log relays")
+		}
+		if since, reason, closed := l.gate.Closed(); closed {
+			s.Closed, s.Reason = since, reason
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// Parked is an event that a log relay has put aside: see [Park].
+type Parked struct {
+	Position int64
+	Stream   string
+	Reason   string
+	ParkedAt time.Time
+}
+
+// Parked lists the events, at most limit, that a log relay has put aside, in order. They are
+// published when it is rewound, and not before: behind what has left since they would be out of
+// order.
+func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, error) {
+	err := r.known(name)
+	var rows []store.Parked
+	if err == nil {
+		rows, err = r.store.ParkedEvents(ctx, r.db, logPrefix+name, logVersion, limit)
+	}
+	if err != nil {
+		return nil, dberr.Wrap(err, "relay: parked events of %q", name)
+	}
+	return store.Each(rows, func(row store.Parked) Parked {
+		return Parked{Position: row.Position, Stream: row.Stream, Reason: row.Reason, ParkedAt: row.ParkedAt.Time}
+	}), nil
+}
+
+// Resume has the halted shards of a log relay try again, with all their attempts, and returns how
+// many there were.
+func (r *Runner) Resume(ctx context.Context, name string) (n int, err error) {
+	if err = r.known(name); err == nil {
+		n, err = r.store.ResumeReader(ctx, r.db, logPrefix+name, logVersion)
+	}
+	return n, dberr.Wrap(err, "relay: resume %q", name)
+}
+
+// Rewind has a log relay publish everything again, from the beginning of the log, behind what the
+// broker has. Receivers that remember the records drop them: see [Retention]. Events put aside are
+// forgotten, and tried again.
+func (r *Runner) Rewind(ctx context.Context, name string) error {
+	err := r.known(name)
+	if err == nil {
+		err = txn.InTx(ctx, r.db, func(tx bun.Tx) error {
+			if _, err := r.store.LockReader(ctx, tx, logPrefix+name, logVersion); err != nil {
+				return err
+			}
+			return r.store.Rewind(ctx, tx, logPrefix+name, logVersion)
+		})
+	}
+	return dberr.Wrap(err, "relay: rewind %q", name)
+}
+
+// known reports a log relay that the runner was not given.
+func (r *Runner) known(name string) error {
+	if slices.ContainsFunc(r.logs, func(l *logging) bool { return l.name == name }) {
+		return nil
+	}
+	names := make([]string, len(r.logs))
+	for i, l := range r.logs {
+		names[i] = l.name
+	}
+	return fmt.Errorf("%w: the runner was given %q", ErrUnknown, names)
+}

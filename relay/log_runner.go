@@ -1,0 +1,151 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
+)
+
+// lookEvery is how often log relays look for events while nobody tells of any.
+const lookEvery = 250 * time.Millisecond
+
+// crew is the goroutines of the log relays of one Run.
+type crew struct {
+	*Runner
+	ctx     context.Context
+	alarm   *alarm.Alarm
+	workers sync.WaitGroup
+}
+
+// runLogs looks for shards that are behind, and has them worked on, until ctx ends. Then it gives
+// their leases back.
+func (r *Runner) runLogs(ctx context.Context) {
+	c := &crew{Runner: r, ctx: ctx, alarm: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond)}
+	defer r.registry.Wakeups().Listen(func(w wakeup.Wake) {
+		if w.Events {
+			c.alarm.Ring(w.Expected)
+		}
+	})()
+	retry := outage.NewRetry()
+	c.alarm.Loop(ctx, lookEvery, func() {
+		err := c.dispatch()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			c.outage.Failed("look for events", err)
+			now := time.Now()
+			c.alarm.Rearm(now, now.Add(retry.NextBackOff()))
+		default:
+			c.outage.Recovered()
+			retry.Reset()
+		}
+	})
+	c.workers.Wait()
+	for _, l := range r.logs {
+		for _, s := range l.shards {
+			r.letGo(ctx, s)
+		}
+	}
+}
+
+// letGo lets others have a shard without waiting for the end of its lease.
+func (r *Runner) letGo(ctx context.Context, s *shard) {
+	if s.sub.Name == "" { // it never had it
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	defer cancel()
+	if err := r.store.ReturnLease(ctx, r.db, s.sub, r.owner); err != nil {
+		r.outage.Failed("return a lease", err)
+	}
+	s.told = false
+}
+
+// dispatch numbers events, and starts work on the shards that are behind. An idle look is one
+// statement, and none while all shards wait for their broker.
+func (c *crew) dispatch() error {
+	free := make(map[string][]*shard)
+	now := time.Now()
+	for _, l := range c.logs {
+		for _, s := range l.shards {
+			until, waits := s.waits(now)
+			if waits {
+				c.alarm.By(until)
+			}
+			if !waits && !s.busy.Load() {
+				free[l.checkpoint()] = append(free[l.checkpoint()], s)
+			}
+		}
+	}
+	if len(free) == 0 {
+		return nil
+	}
+	rows, pending, err := c.behind(free)
+	if err == nil && pending {
+		if err = c.number(); err == nil {
+			rows, _, err = c.behind(free)
+		}
+	}
+	for _, row := range rows {
+		for _, s := range free[row.Name] {
+			if s.number == row.Shard {
+				c.start(s)
+			}
+		}
+	}
+	return err
+}
+
+func (c *crew) behind(free map[string][]*shard) ([]store.Subscription, bool, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, statementTimeout)
+	defer cancel()
+	var names []string
+	for _, l := range c.logs {
+		if name := l.checkpoint(); free[name] != nil && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return c.store.Behind(ctx, c.db, names)
+}
+
+// number numbers for as long as a statement may take; the next look goes on.
+func (c *crew) number() error {
+	turn, cancel := context.WithTimeout(c.ctx, statementTimeout)
+	defer cancel()
+	_, err := c.config.Log.Number(turn, c.db)
+	if turn.Err() != nil && c.ctx.Err() == nil {
+		c.alarm.By(time.Now())
+		return nil
+	}
+	return err
+}
+
+// start works on a shard.
+func (c *crew) start(s *shard) {
+	if !s.busy.CompareAndSwap(false, true) {
+		return
+	}
+	c.workers.Go(func() {
+		defer func() {
+			s.busy.Store(false)
+			c.alarm.By(time.Now().Add(time.Millisecond)) // for what was appended meanwhile
+		}()
+		ctx := context.WithoutCancel(c.ctx) // a batch that has begun is finished
+		for more := true; more && c.ctx.Err() == nil; {
+			var err error
+			if more, err = c.step(ctx, s); err != nil {
+				c.outage.Failed("relay the log", fmt.Errorf("relay: %w", err))
+				s.wait(time.Second, false)
+				return
+			}
+		}
+	})
+}

@@ -1,0 +1,50 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Check tells whether each subject has a stream, and whether that does what a relay counts on: it
+// acknowledges, and it drops for at least as long as PublisherConfig.Timeout what it has had
+// already. It joins what is wrong. An application calls it when it starts, with the destinations
+// of its routes.
+func (p *Publisher) Check(ctx context.Context, subjects ...string) error {
+	js, err := jetstream.New(p.nc)
+	if err != nil {
+		return fmt.Errorf("nats: check: %w", err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout, fmt.Errorf("no answer within %s", p.timeout))
+	defer cancel()
+	var errs []error
+	for _, subject := range subjects {
+		if err := p.checkSubject(ctx, js, subject); err != nil {
+			errs = append(errs, fmt.Errorf("nats: check subject %q: %w", subject, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Publisher) checkSubject(ctx context.Context, js jetstream.JetStream, subject string) error {
+	name, err := js.StreamNameBySubject(ctx, subject)
+	if err != nil {
+		return fmt.Errorf("find its stream: %w", err)
+	}
+	stream, err := js.Stream(ctx, name)
+	if err != nil {
+		return fmt.Errorf("look up stream %s: %w", name, err)
+	}
+	var errs []error
+	config := stream.CachedInfo().Config
+	if config.NoAck {
+		errs = append(errs, fmt.Errorf("stream %s does not acknowledge (no_ack): nothing that is published to it counts as arrived", name))
+	}
+	if config.Duplicates < p.timeout {
+		errs = append(errs, fmt.Errorf("stream %s drops duplicates for %s, want at least %s (duplicate_window): what is published again would come twice",
+			name, config.Duplicates, p.timeout))
+	}
+	return errors.Join(errs...)
+}

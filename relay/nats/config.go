@@ -1,0 +1,42 @@
+package nats
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Options returns the settings that a connection for a [Publisher] or a [Subscriber] needs, to be
+// given to nats.Connect before the application's own: it reconnects for ever, keeps nothing in a
+// buffer that was given up meanwhile, and notices within seconds that a server hangs.
+func Options() []nats.Option {
+	return []nats.Option{
+		nats.MaxReconnects(-1),
+		nats.ReconnectBufSize(-1),
+		nats.ReconnectWait(time.Second),
+		nats.PingInterval(5 * time.Second),
+		nats.MaxPingsOutstanding(2),
+		nats.FlusherTimeout(time.Second),
+		nats.Timeout(time.Second),
+	}
+}
+
+// checkConnection says what is wrong with the settings of a connection, and with its server.
+func checkConnection(nc *nats.Conn) error {
+	if nc == nil {
+		return errors.New("nats: the connection is nil")
+	}
+	var errs []error
+	if nc.Opts.MaxReconnect >= 0 {
+		errs = append(errs, fmt.Errorf("nats: the connection gives up after %d attempts to reconnect: use nats.MaxReconnects(-1), or Options", nc.Opts.MaxReconnect))
+	}
+	if nc.Opts.ReconnectBufSize >= 0 {
+		errs = append(errs, fmt.Errorf("nats: the connection buffers %d bytes while it reconnects: use nats.ReconnectBufSize(-1), or Options", nc.Opts.ReconnectBufSize))
+	}
+	if nc.IsConnected() && !nc.HeadersSupported() {
+		errs = append(errs, fmt.Errorf("nats: server %s has no headers, 2.2 or newer is needed", nc.ConnectedServerVersion()))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,176 @@
+package nats
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+// Names of headers. Ours carry what NATS has no place for.
+const (
+	attributePrefix = "ce-"
+	ownPrefix       = "asyncmonolith-"
+
+	idHeader          = nats.MsgIdHdr
+	contentTypeHeader = "Content-Type"
+	keyHeader         = ownPrefix + "key"
+	tombstoneHeader   = ownPrefix + "tombstone" // a body that is nil, not empty
+
+	// What follows is percent-encoded: text that could not travel as it is.
+	encodedIDHeader          = ownPrefix + "id"
+	encodedContentTypeHeader = ownPrefix + "content-type"
+	encodedHeaderPrefix      = ownPrefix + "h-" // before the name, which is encoded, too
+)
+
+// message is what a record is to NATS.
+func message(record relay.Record, reply string) *nats.Msg {
+	header := make(nats.Header, len(record.Attributes)+len(record.Headers)+4)
+	set := func(name, value string) { header[name] = []string{value} }
+	for name, value := range record.Attributes {
+		set(attributePrefix+encodeName(name), encode(value))
+	}
+	for name, value := range record.Headers {
+		if name != "" && encodeName(name) == name && isPlain(value) && !isReserved(name) {
+			set(name, value)
+		} else {
+			set(encodedHeaderPrefix+encodeName(name), encode(value))
+		}
+	}
+	if record.ID != "" {
+		set(idHeader, record.ID)
+		if !isPlain(record.ID) {
+			set(idHeader, encode(record.ID))
+			set(encodedIDHeader, encode(record.ID))
+		}
+	}
+	if isPlain(record.ContentType) {
+		set(contentTypeHeader, record.ContentType)
+	} else if record.ContentType != "" {
+		set(encodedContentTypeHeader, encode(record.ContentType))
+	}
+	if record.Key != record.Attributes["partitionkey"] {
+		set(keyHeader, encode(record.Key))
+	}
+	if record.Body == nil {
+		set(tombstoneHeader, "true")
+	}
+	return &nats.Msg{Subject: record.Destination, Reply: reply, Header: header, Data: record.Body}
+}
+
+// record is what a message is to a relay.
+func record(msg *nats.Msg) relay.Record {
+	r := relay.Record{Destination: msg.Subject, Body: msg.Data}
+	if r.Body == nil {
+		r.Body = []byte{}
+	}
+	key, keyed := "", false
+	for name, values := range msg.Header {
+		value := strings.Join(values, ", ")
+		switch attribute, isAttribute := cutPrefixFold(name, attributePrefix); {
+		case isAttribute:
+			put(&r.Attributes, decode(attribute), decode(value))
+		case name == tombstoneHeader:
+			r.Body = nil
+		case name == keyHeader:
+			key, keyed = decode(value), true
+		case strings.EqualFold(name, contentTypeHeader):
+			r.ContentType = value
+		case strings.HasPrefix(name, encodedHeaderPrefix):
+			put(&r.Headers, decode(name[len(encodedHeaderPrefix):]), decode(value))
+		case !isReserved(name):
+			put(&r.Headers, name, value)
+		}
+	}
+	if encoded := msg.Header[encodedContentTypeHeader]; len(encoded) > 0 {
+		r.ContentType = decode(encoded[0])
+	}
+	r.ID = msg.Header.Get(idHeader)
+	if encoded := msg.Header[encodedIDHeader]; len(encoded) > 0 {
+		r.ID = decode(encoded[0])
+	}
+	r.Key = r.Attributes["partitionkey"]
+	if keyed {
+		r.Key = key
+	}
+	return r
+}
+
+func put(m *map[string]string, name, value string) {
+	if *m == nil {
+		*m = make(map[string]string)
+	}
+	(*m)[name] = value
+}
+
+// isReserved reports whether a header's name means something to NATS, to CloudEvents or to us.
+func isReserved(name string) bool {
+	for _, prefix := range []string{"Nats-", attributePrefix, ownPrefix} {
+		if _, ok := cutPrefixFold(name, prefix); ok {
+			return true
+		}
+	}
+	for _, one := range []string{contentTypeHeader, "Status", "Description"} {
+		if strings.EqualFold(name, one) {
+			return true
+		}
+	}
+	return false
+}
+
+func cutPrefixFold(s, prefix string) (string, bool) {
+	if len(s) < len(prefix) || !strings.EqualFold(s[:len(prefix)], prefix) {
+		return s, false
+	}
+	return s[len(prefix):], true
+}
+
+// isPlain reports whether text travels as it is, as the value of a header: visible ASCII, and
+// spaces inside.
+func isPlain(text string) bool {
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == ' ' && i > 0 && i < len(text)-1:
+		case c <= ' ' || c >= 0x7f:
+			return false
+		}
+	}
+	return text != ""
+}
+
+// encode percent-encodes what CloudEvents wants encoded in HTTP: everything but visible ASCII, and
+// of that the space, the quote and the percent sign.
+func encode(text string) string {
+	return escape(text, func(c byte) bool { return c > ' ' && c < 0x7f && c != '"' && c != '%' })
+}
+
+// encodeName percent-encodes all but letters, digits and "-_.": the client takes few names.
+func encodeName(name string) string {
+	return escape(name, func(c byte) bool {
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.'
+	})
+}
+
+const hexDigits = "0123456789ABCDEF"
+
+func escape(text string, plain func(c byte) bool) string {
+	var b strings.Builder
+	for i := range len(text) {
+		if c := text[i]; plain(c) {
+			b.WriteByte(c)
+		} else {
+			b.Write([]byte{'%', hexDigits[c>>4], hexDigits[c&15]})
+		}
+	}
+	return b.String()
+}
+
+// decode undoes encode and encodeName. What is not encoded rightly stays as it is.
+func decode(text string) string {
+	if decoded, err := url.PathUnescape(text); err == nil {
+		return decoded
+	}
+	return text
+}

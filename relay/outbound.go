@@ -1,0 +1,96 @@
+package relay
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
+)
+
+// consumersAttribute is the extension that names the consumers that an event is for.
+const consumersAttribute = "consumers"
+
+// record makes a record of a message.
+func (p *publishing) record(codec bus.Codec, m *bus.Message) (Record, error) {
+	r := p.routes[m.PayloadType]
+	if r == nil && m.Config != nil {
+		r = p.routes[m.Config.NewestName(m.PayloadType)]
+	}
+	if r == nil {
+		return Record{}, fmt.Errorf("relay: no route for payload type %q: name it with relay.Formerly, if it is a former name", m.PayloadType)
+	}
+	to, err := r.resolve(codec, m)
+	if err != nil {
+		return Record{}, err
+	}
+	names := joinNames(p.recipients(m))
+	e := cloudevents.Event{Attributes: map[string]string{
+		"specversion": cloudevents.SpecVersion, "id": m.ID.String(), "source": p.source, "type": r.public,
+	}, ContentType: p.contentType, Data: to.payload}
+	if !m.CreatedAt.IsZero() {
+		e.Attributes["time"] = m.CreatedAt.UTC().Format(time.RFC3339Nano)
+	}
+	e.Set("partitionkey", printable(to.key))
+	e.Set(consumersAttribute, names)
+	if m.Event != nil {
+		e.Set("subject", printable(m.Event.Stream))
+		if m.Event.Position > 0 { // not yet known of an event that was just recorded
+			e.Set("sequence", fmt.Sprintf("%019d", m.Event.Position))
+		}
+	}
+	e.Set("dataschema", r.schema)
+	e.Set("traceparent", printable(m.Headers["traceparent"]))
+	e.Set("tracestate", printable(m.Headers["tracestate"]))
+	record := Record{ContentType: e.ContentType, Attributes: e.Attributes, Body: e.Data}
+	if p.structured {
+		body, err := e.JSON()
+		if err != nil {
+			return Record{}, bus.Permanent(fmt.Errorf("relay: %w", err))
+		}
+		record = Record{ContentType: cloudevents.Structured, Body: body}
+	}
+	record.Destination, record.Key, record.Headers = to.destination, to.key, outgoing(m.Headers)
+	// Brokers drop what they have had by this id, whatever destination it goes to.
+	record.ID = m.ID.String() + "/" + url.PathEscape(p.name)
+	if names != "" {
+		record.ID += "/" + names
+	}
+	return record, nil
+}
+
+// recipients are the consumers that a message is for; none stands for all.
+func (p *publishing) recipients(m *bus.Message) []string {
+	if len(p.consumers) == 0 {
+		return nil
+	}
+	if m.StoredConsumer != "" && m.StoredConsumer != p.name {
+		return []string{m.StoredConsumer}
+	}
+	return p.consumers
+}
+
+// joinNames and splitNames write names of consumers as one attribute.
+func joinNames(names []string) string {
+	escaped := make([]string, len(names))
+	for i, name := range names {
+		escaped[i] = url.QueryEscape(name)
+	}
+	return strings.Join(escaped, ",")
+}
+
+func splitNames(text string) (names []string, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		name, err := url.QueryUnescape(part)
+		if err != nil || name == "" {
+			return nil, fmt.Errorf("attribute %s %q: names separated by commas are allowed", consumersAttribute, text)
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}

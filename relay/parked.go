@@ -1,0 +1,94 @@
+package relay
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// parkedType is the payload type of parked records.
+const parkedType = "asyncmonolith.record"
+
+// parkedRecord is a record as it is stored. What is no text is in base64.
+type parkedRecord struct {
+	Destination parkedText      `json:"destination"`
+	Key         parkedText      `json:"key,omitzero"`
+	ID          parkedText      `json:"id,omitzero"`
+	ContentType parkedText      `json:"content_type,omitzero"`
+	Attributes  [][2]parkedText `json:"attributes,omitempty"`
+	Headers     [][2]parkedText `json:"headers,omitempty"`
+	Body        *parkedText     `json:"body,omitempty"`
+}
+
+// parkedText is a string, or an object with its base64.
+type parkedText string
+
+// MarshalJSON implements json.Marshaler.
+func (t parkedText) MarshalJSON() ([]byte, error) {
+	if utf8.ValidString(string(t)) {
+		return json.Marshal(string(t))
+	}
+	return json.Marshal(map[string]string{"base64": base64.StdEncoding.EncodeToString([]byte(t))})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *parkedText) UnmarshalJSON(text []byte) error {
+	if len(text) > 0 && text[0] == '"' {
+		return json.Unmarshal(text, (*string)(t))
+	}
+	var encoded struct{ Base64 *[]byte }
+	if err := json.Unmarshal(text, &encoded); err != nil || encoded.Base64 == nil {
+		return errors.New(`a string, or an object with "base64", is allowed`)
+	}
+	*t = parkedText(*encoded.Base64)
+	return nil
+}
+
+// encodeRecord writes a record as it is stored.
+func encodeRecord(r Record) ([]byte, error) {
+	p := parkedRecord{Destination: parkedText(r.Destination), Key: parkedText(r.Key), ID: parkedText(r.ID), ContentType: parkedText(r.ContentType),
+		Attributes: pairs(r.Attributes), Headers: pairs(r.Headers)}
+	if r.Body != nil {
+		body := parkedText(r.Body)
+		p.Body = &body
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("relay: encode a record: %w", err)
+	}
+	return text, nil
+}
+
+// decodeRecord reads what encodeRecord has written, and perhaps a person has changed.
+func decodeRecord(text []byte) (Record, error) {
+	var p parkedRecord
+	if err := json.Unmarshal(text, &p); err != nil {
+		return Record{}, errors.New("relay: the payload is no parked record")
+	}
+	r := Record{Destination: string(p.Destination), Key: string(p.Key), ID: string(p.ID), ContentType: string(p.ContentType),
+		Attributes: fields(p.Attributes), Headers: fields(p.Headers)}
+	if p.Body != nil {
+		r.Body = []byte(*p.Body)
+	}
+	return r, nil
+}
+
+func pairs(fields map[string]string) (list [][2]parkedText) {
+	for name, value := range fields {
+		list = append(list, [2]parkedText{parkedText(name), parkedText(value)})
+	}
+	return list
+}
+
+func fields(list [][2]parkedText) map[string]string {
+	if len(list) == 0 {
+		return nil
+	}
+	fields := make(map[string]string, len(list))
+	for _, pair := range list {
+		fields[string(pair[0])] = string(pair[1])
+	}
+	return fields
+}

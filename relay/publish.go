@@ -1,0 +1,255 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"reflect"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+const (
+	publishBatch   = 256
+	publishAtOnce  = 4
+	publishTimeout = 5 * time.Second
+	maxTimeout     = 10 * time.Minute
+	// publishGrace is what a publisher has beyond its timeout before its run is given up.
+	publishGrace = 5 * time.Second
+)
+
+// Publish makes a consumer that publishes the payloads for which it has a [Route]. It needs a
+// [Source], and takes the options of this package and those of any consumer: bus.BatchSize,
+// which defaults to 256 here, and bus.Concurrency, which is how many batches are published at
+// once and defaults to 4. Mistakes are reported by bus.NewRegistry. pub is shared by all
+// batches.
+//
+// A message is done once the broker has it. [Publisher] names the errors that it tells apart.
+// While the broker does not answer, or not within [PublishTimeout], nothing is written to what
+// waits: a gate keeps messages from being claimed, see outbox.Gate, and lets single ones probe.
+// A message that has nowhere to go is snoozed for as long as its destination has been missing,
+// 1 s to 5 min. One that the broker refuses is poisoned. Any other error is a failed attempt.
+//
+// The key of a record is the stream of an event, else what outbox.Key was given, else what the
+// payload's OrderKey returns.
+func Publish(name string, pub Publisher, options ...bus.ConsumerOption) bus.Consumer {
+	p, config := newPublishing(name, pub, options)
+	if config.Timeout > 0 && config.Timeout <= p.timeout {
+		p.mistake("Timeout %s: more than the PublishTimeout of %s is allowed", config.Timeout, p.timeout)
+	}
+	if p.shardCount != 0 || p.park {
+		p.mistake("Shards and Park are for relay.Log")
+	}
+	p.needDestinations()
+	all := []bus.ConsumerOption{bus.BatchSize(publishBatch), bus.Concurrency(publishAtOnce), bus.Timeout(p.timeout + publishGrace), bus.Forwards()}
+	all = append(append(all, options...), outbox.Gated(p.gate), p.refuse)
+	return bus.ConsumeRaw(name, p.consume, p.payloadTypes, all...)
+}
+
+// Source says where the events of a relay come from, as a URI reference: "/shop/orders", or
+// "https://shop.example/orders". Together with the id it identifies an event, for ever and
+// everywhere, so it must not be another service's, and must not change. It is required.
+func Source(source string) bus.ConsumerOption {
+	return publishOption(func(p *publishing) { p.source = source })
+}
+
+// Structured has records carry all of an event in one JSON object, for brokers that allow few
+// attributes. Defaults to binary mode, where the payload is the body.
+func Structured() bus.ConsumerOption {
+	return publishOption(func(p *publishing) { p.structured = true })
+}
+
+// ContentType is the media type of payloads, for registries with a codec of their own. Defaults
+// to application/json.
+func ContentType(mediaType string) bus.ConsumerOption {
+	return publishOption(func(p *publishing) { p.contentType = mediaType })
+}
+
+// PublishTimeout bounds one call of the publisher: up to 10 min. Defaults to 5 s.
+func PublishTimeout(d time.Duration) bus.ConsumerOption {
+	return publishOption(func(p *publishing) { p.timeout = d })
+}
+
+// Gate is the gate that the relay closes while the broker is away, for those who want to share
+// it, or to open it as soon as a connection is back. Defaults to one of the relay's own.
+func Gate(g *outbox.Gate) bus.ConsumerOption {
+	return publishOption(func(p *publishing) { p.gate = g })
+}
+
+// For names the consumers that the records are for: [Receive] writes messages for those alone.
+// A message that is stored under an alias of the relay is for the consumer of that name alone.
+// Defaults to all consumers of the payload.
+func For(consumers ...string) bus.ConsumerOption {
+	return publishOption(func(p *publishing) { p.consumers = append(p.consumers, consumers...) })
+}
+
+type publishKey struct{}
+
+// publishOption is an option of this package among those of any consumer.
+func publishOption(set func(*publishing)) bus.ConsumerOption {
+	return func(c *bus.ConsumerConfig) {
+		p, ok := c.Value(publishKey{}).(*publishing)
+		if !ok {
+			p = &publishing{contentType: cloudevents.JSON, timeout: publishTimeout, gate: new(outbox.Gate)}
+			c.SetValue(publishKey{}, p)
+		}
+		set(p)
+	}
+}
+
+// publishing is a relay to a broker. It does not change but for what is behind pointers.
+type publishing struct {
+	name         string
+	pub          Publisher
+	source       string
+	structured   bool
+	contentType  string
+	timeout      time.Duration
+	gate         *outbox.Gate
+	consumers    []string
+	routes       map[string]*route // by stored names
+	inOrder      []*route
+	payloadTypes []string // the same names, in their order
+	mistakes     []string
+	missing      *missing
+	shardCount   int  // of a log relay
+	park         bool // so does a log relay with what cannot be published
+}
+
+// newPublishing reads the options of this package, and returns those of others beside it.
+func newPublishing(name string, pub Publisher, options []bus.ConsumerOption) (p *publishing, config bus.ConsumerConfig) {
+	publishOption(func(*publishing) {})(&config)
+	for _, option := range options {
+		if option != nil { // which the consumer reports
+			option(&config)
+		}
+	}
+	p = config.Value(publishKey{}).(*publishing)
+	p.name, p.pub, p.missing = name, pub, new(missing)
+	p.check()
+	if p.timeout <= 0 || p.timeout > maxTimeout {
+		p.timeout = publishTimeout // it is refused
+	}
+	return p, config
+}
+
+func (p *publishing) check() {
+	if p.pub == nil {
+		p.mistake("the publisher is nil")
+	}
+	if _, err := url.Parse(p.source); p.source == "" || err != nil || printable(p.source) != p.source {
+		p.mistake("source %q: a URI reference is allowed, give one with relay.Source", p.source)
+	}
+	if p.timeout <= 0 || p.timeout > maxTimeout {
+		p.mistake("PublishTimeout %s: more than 0 and up to %s is allowed", p.timeout, maxTimeout)
+	}
+	if p.contentType == "" || printable(p.contentType) != p.contentType {
+		p.mistake("ContentType %q: a media type is allowed", p.contentType)
+	}
+	if len(p.routes) == 0 {
+		p.mistake("it publishes nothing: give it a relay.Route")
+	}
+	for _, consumer := range p.consumers {
+		if consumer == "" {
+			p.mistake("For: a name is empty")
+		}
+	}
+}
+
+func (p *publishing) mistake(format string, args ...any) {
+	p.mistakes = append(p.mistakes, fmt.Sprintf("relay: "+format, args...))
+}
+
+// refuse is the option that reports what is wrong with the others.
+func (p *publishing) refuse(c *bus.ConsumerConfig) {
+	for _, text := range p.mistakes {
+		c.Mistake(text)
+	}
+}
+
+// consume publishes a batch, and says of each message what becomes of it.
+func (p *publishing) consume(ctx context.Context, batch []*bus.Message) error {
+	failed := make(bus.BatchError)
+	records, places := make([]Record, 0, len(batch)), make([]int, 0, len(batch))
+	codec := bus.CurrentCodec(ctx)
+	for i, m := range batch {
+		record, err := p.record(codec, m)
+		if err != nil {
+			failed[i] = err
+			continue
+		}
+		records, places = append(records, record), append(places, i)
+	}
+	if len(records) > 0 {
+		for i, err := range p.publish(ctx, records) {
+			if err != nil {
+				failed[places[i]] = err
+			}
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return failed
+}
+
+var errTimeout = fmt.Errorf("relay: the publisher took longer than its timeout: %w", context.DeadlineExceeded)
+
+// publish returns an outcome for each record, or none when all are done.
+func (p *publishing) publish(ctx context.Context, records []Record) []error {
+	_, _, probes := p.gate.Closed()
+	calling, cancel := context.WithTimeoutCause(ctx, p.timeout, errTimeout)
+	defer cancel()
+	// A publisher may ignore its context, and be given up: then, too, the broker is away.
+	defer context.AfterFunc(calling, func() {
+		if context.Cause(calling) == errTimeout {
+			_ = p.gate.Close(errTimeout)
+		}
+	})()
+	results := p.pub.Publish(calling, records)
+	if len(results) != 0 && len(results) != len(records) {
+		err := fmt.Errorf("relay: publish: %d results for %d records: one for each is allowed, or none", len(results), len(records))
+		results = make([]error, len(records))
+		for i := range results {
+			results[i] = err
+		}
+	}
+	p.missing.note(records, results)
+	answered := true
+	outcomes := make([]error, len(results))
+	for i, err := range results {
+		var away bool
+		outcomes[i], away = p.outcome(ctx, records[i], err)
+		answered = answered && !away
+	}
+	if probes && answered && ctx.Err() == nil {
+		p.gate.Open() // also when it did not take the record that probed
+	}
+	return outcomes
+}
+
+// outcome says what becomes of a message, and whether the broker is away.
+func (p *publishing) outcome(ctx context.Context, record Record, err error) (outcome error, away bool) {
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return nil, false
+	case errors.Is(err, ErrRefused):
+		return bus.Permanent(err), false
+	case errors.Is(err, ErrNoDestination):
+		return &bus.Verdict{Outcome: bus.Snoozed, Delay: p.missing.wait(record.Destination), Err: err}, false
+	case cause != nil && !errors.Is(cause, bus.ErrTimeout): // the processor stops, or somebody has asked for it
+		return err, true
+	case errors.Is(err, ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return p.gate.Close(err), true
+	}
+	return err, false
+}
+
+// payloadName is the stored name of a payload type. It is empty for a type that is not allowed.
+func payloadName[T bus.Payload]() (string, reflect.Type) {
+	return bus.Declare[T]("relay").PayloadType(), reflect.TypeFor[T]()
+}

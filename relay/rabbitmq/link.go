@@ -1,0 +1,139 @@
+package rabbitmq
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// heartbeat is how often the client and the broker say that they are still there. Three that are
+// missing end a connection.
+const heartbeat = 3 * time.Second
+
+// link is a connection to a broker.
+type link struct {
+	conn    *amqp.Connection
+	watcher sync.WaitGroup
+
+	mu      sync.Mutex // of what follows
+	socket  net.Conn
+	reason  string        // why the broker takes nothing, while it does not
+	blocked chan struct{} // closed while the broker takes nothing
+}
+
+// dial connects to the first of the URLs that answers before ctx ends. Errors name no URL: those have
+// passwords.
+func dial(ctx context.Context, urls []string, tlsConfig *tls.Config) (*link, error) {
+	var errs []error
+	for _, one := range urls {
+		l, err := dialOne(ctx, one, tlsConfig)
+		if err == nil {
+			return l, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+func dialOne(ctx context.Context, one string, tlsConfig *tls.Config) (*link, error) {
+	l := &link{blocked: make(chan struct{})}
+	config := amqp.Config{
+		Heartbeat:       heartbeat,
+		TLSClientConfig: tlsConfig.Clone(),
+		Dial: func(network, address string) (net.Conn, error) {
+			socket, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			l.mu.Lock()
+			l.socket = socket
+			l.mu.Unlock()
+			// The handshake waits no longer; the client takes the deadline away after it.
+			if deadline, ok := ctx.Deadline(); ok {
+				err = socket.SetDeadline(deadline)
+			}
+			return socket, err
+		},
+	}
+	var err error
+	stop := context.AfterFunc(ctx, l.cut)
+	if l.conn, err = amqp.DialConfig(one, config); err != nil {
+		stop()
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	if !stop() {
+		l.close()
+		return nil, fmt.Errorf("connect: %w", context.Cause(ctx))
+	}
+	blocked := l.conn.NotifyBlocked(make(chan amqp.Blocking, 1)) // one, so that the reader seldom waits
+	l.watcher.Go(func() {
+		for b := range blocked { // until the connection ends
+			l.setBlocked(b)
+		}
+	})
+	return l, nil
+}
+
+// setBlocked notes whether the broker takes something, as it says whenever that changes.
+func (l *link) setBlocked(b amqp.Blocking) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was := l.reason != ""
+	switch {
+	case b.Active && !was:
+		l.reason = "the broker blocks publishers: " + b.Reason
+		close(l.blocked)
+	case !b.Active && was:
+		l.reason, l.blocked = "", make(chan struct{})
+	}
+}
+
+// block returns a channel that is closed while the broker takes nothing, and why that is so, if it is.
+func (l *link) block() (blocked <-chan struct{}, reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.blocked, l.reason
+}
+
+// cut closes the connection's socket: whatever waits for the broker fails.
+func (l *link) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.socket != nil {
+		_ = l.socket.Close() // it may be closed already
+	}
+}
+
+// close says goodbye, for which the broker has a second.
+func (l *link) close() {
+	late := time.AfterFunc(time.Second, l.cut)
+	_ = l.conn.Close() // it may be closed already
+	late.Stop()
+	l.cut()
+	l.watcher.Wait()
+}
+
+// checkURLs says which URLs cannot be read, without their passwords.
+func checkURLs(field string, urls []string) error {
+	if len(urls) == 0 {
+		return fmt.Errorf("rabbitmq: %s is required", field)
+	}
+	var errs []error
+	for i, one := range urls {
+		if _, err := amqp.ParseURI(one); err != nil {
+			var parse *url.Error
+			if errors.As(err, &parse) {
+				err = parse.Err // without the URL
+			}
+			errs = append(errs, fmt.Errorf("rabbitmq: %s[%d] is no URL of AMQP: %w", field, i, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,234 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+type placed struct {
+	ID string `json:"id"`
+}
+
+func (placed) PayloadType() string { return "order.placed" }
+
+type other struct{}
+
+func (other) PayloadType() string { return "other" }
+
+// answers is a publisher with one answer, which keeps what it was given.
+type answers struct {
+	errs []error
+	got  []relay.Record
+}
+
+func (a *answers) Publish(_ context.Context, records []relay.Record) []error {
+	a.got = append(a.got, records...)
+	return a.errs
+}
+
+func TestMistakesOfPublishAreReportedTogether(t *testing.T) {
+	t.Parallel()
+	source, route, pub := relay.Source("/shop"), relay.Route[placed]("orders"), &answers{}
+	tests := map[string]bus.Consumer{
+		"the publisher is nil":              relay.Publish("c", nil, source, route),
+		`source "": a URI reference`:        relay.Publish("c", pub, route),
+		`source "a\nb"`:                     relay.Publish("c", pub, route, relay.Source("a\nb")),
+		"PublishTimeout 0s":                 relay.Publish("c", pub, source, route, relay.PublishTimeout(0)),
+		"more than the PublishTimeout":      relay.Publish("c", pub, source, route, bus.Timeout(time.Second)),
+		`ContentType ""`:                    relay.Publish("c", pub, source, route, relay.ContentType("")),
+		"give it a relay.Route":             relay.Publish("c", pub, source),
+		"For: a name is empty":              relay.Publish("c", pub, source, route, relay.For("")),
+		"has one already":                   relay.Publish("c", pub, source, route, route),
+		"the destination is empty":          relay.Publish("c", pub, source, relay.Route[placed]("")),
+		`DataSchema "order"`:                relay.Publish("c", pub, source, relay.Route[placed]("d", relay.DataSchema("order"))),
+		"option 0 is nil":                   relay.Publish("c", pub, source, relay.Route[placed]("d", nil)),
+		"passed by value":                   relay.Publish("c", pub, source, relay.Route[*placed]("d")),
+		"DestinationOf takes relay_test.ot": relay.Publish("c", pub, source, relay.Route[placed]("", relay.DestinationOf(func(*bus.Message, other) (string, error) { return "", nil }))),
+		"As makes relay_test.other of":      relay.Publish("c", pub, source, relay.Route[placed]("d", relay.As[placed, other](nil))),
+		"BatchSize 2000":                    relay.Publish("c", pub, source, route, bus.BatchSize(2000)),
+		"option 6 is nil":                   relay.Publish("c", pub, source, route, nil),
+	}
+	for want, consumer := range tests {
+		if _, err := bus.NewRegistry(consumer); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+	for _, c := range []bus.Consumer{
+		relay.Publish("c", pub, source, route),
+		relay.Publish("c", pub, source, route, bus.Aliases("b"), bus.BatchSize(1), relay.Route[other]("o", relay.Formerly("o1", "o2"))),
+	} {
+		if _, err := bus.NewRegistry(c); err != nil {
+			t.Errorf("got %v, want none", err)
+		}
+	}
+	if c := relay.Publish("c", pub, source, route).Config(); c.BatchSize != 256 || c.Concurrency != 4 || c.Timeout != 10*time.Second || !c.Forwards {
+		t.Errorf("defaults: got %+v", c)
+	}
+}
+
+func TestMistakesOfReceiversAreReportedTogether(t *testing.T) {
+	t.Parallel()
+	var sub subscriber
+	accept := relay.Accept[placed]()
+	tests := map[string]relay.Receiver{
+		"the subscriber is nil":     relay.Receive("r", nil, accept),
+		"it accepts nothing":        relay.Receive("r", sub),
+		"Retention 1s":              relay.Receive("r", sub, accept, relay.Retention(time.Second)),
+		"MaxBacklog 0":              relay.Receive("r", sub, accept, relay.MaxBacklog(0)),
+		"option 1 is nil":           relay.Receive("r", sub, accept, nil),
+		"Map: the function is nil":  relay.Receive("r", sub, accept, relay.Map(nil)),
+		"accepted already":          relay.Receive("r", sub, accept, accept),
+		"Accept of *relay_test":     relay.Receive("r", sub, relay.Accept[*placed]()),
+		"as a zero value":           {},
+		"no consumer is registered": relay.Receive("r", sub, relay.Accept[other]()),
+	}
+	for want, receiver := range tests {
+		consumers := []bus.Consumer{bus.Consume("c", func(context.Context, placed) error { return nil })}
+		if receiver.Name() != "" {
+			consumers = append(consumers, receiver.Consumer())
+		}
+		if err := relay.Fits(t, receiver, consumers...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+	if err := relay.Fits(t, relay.Receive("r", sub, accept), bus.Consume("c", func(context.Context, placed) error { return nil })); err == nil || !strings.Contains(err.Error(), "does not have its Consumer") {
+		t.Errorf("not registered: got %v, want an error", err)
+	}
+	if _, err := bus.NewRegistry(relay.Receive(strings.Repeat("r", 248), sub, accept).Consumer()); err == nil {
+		t.Error("a name of 248 bytes: got no error, want one")
+	}
+	if _, err := relay.NewRunner(nil, nil, nil, relay.RunnerConfig{}); err == nil {
+		t.Error("no database: got no error, want one")
+	}
+}
+
+type subscriber struct{}
+
+func (subscriber) Subscribe(ctx context.Context, _ func(context.Context, []relay.Record) error) error {
+	<-ctx.Done()
+	return nil
+}
+
+// consume has a relay publish messages, and returns what becomes of each.
+func consume(t *testing.T, c bus.Consumer, n int) []error {
+	t.Helper()
+	batch := make([]*bus.Message, n)
+	for i := range batch {
+		batch[i] = &bus.Message{PayloadType: "order.placed", Payload: fmt.Appendf(nil, `{"id":"%d"}`, i)}
+	}
+	return c.ConsumeBatch(t.Context(), bus.JSON{}, batch)
+}
+
+func TestAnswersThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	pub := &answers{errs: []error{nil}}
+	c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"))
+	for i, err := range consume(t, c, 3) {
+		if err == nil || !strings.Contains(err.Error(), "1 results for 3 records") {
+			t.Errorf("message %d: got %v, want an error", i, err)
+		}
+	}
+	pub.errs = nil
+	for i, err := range consume(t, c, 3) {
+		if err != nil {
+			t.Errorf("message %d: got %v, want none", i, err)
+		}
+	}
+}
+
+// TestWaitsGrowWithTheTimeADestinationIsMissing, and begin anew once it was there.
+func TestWaitsGrowWithTheTimeADestinationIsMissing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		pub := &answers{errs: []error{fmt.Errorf("%w: no stream", relay.ErrNoDestination)}}
+		var gate outbox.Gate
+		c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Gate(&gate))
+		for _, want := range []time.Duration{1, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
+			v := bus.VerdictOf(consume(t, c, 1)[0])
+			if v.Outcome != bus.Snoozed || v.Delay != want*time.Second || !errors.Is(v.Err, relay.ErrNoDestination) {
+				t.Errorf("got %s for %s, want it snoozed for %ds", v.Outcome, v.Delay, want)
+			}
+			<-time.After(v.Delay)
+		}
+		pub.errs = nil
+		if err := consume(t, c, 1)[0]; err != nil {
+			t.Error(err)
+		}
+		pub.errs = []error{relay.ErrNoDestination}
+		if v := bus.VerdictOf(consume(t, c, 1)[0]); v.Delay != time.Second {
+			t.Errorf("anew: got %s, want 1s", v.Delay)
+		}
+		if _, _, closed := gate.Closed(); closed {
+			t.Error("gate: got it closed, want it open")
+		}
+	})
+}
+
+// TestIDsForBrokers: a message has the same one each time, and another for each relay and for
+// each consumer that it is for.
+func TestIDsForBrokers(t *testing.T) {
+	t.Parallel()
+	ids := make(map[string]bool)
+	for range 2 {
+		for _, name := range []string{"a", "b/c"} {
+			for _, stored := range []string{"", "old", "older"} {
+				pub := &answers{}
+				c := relay.Publish(name, pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.For("x"))
+				c.ConsumeBatch(t.Context(), bus.JSON{}, []*bus.Message{{PayloadType: "order.placed", Payload: []byte(`{}`), StoredConsumer: stored}})
+				ids[pub.got[0].ID] = true
+			}
+		}
+	}
+	if len(ids) != 6 {
+		t.Errorf("got %d ids, want 6: %v", len(ids), ids)
+	}
+}
+
+// slow is a publisher that takes its time.
+type slow struct{ has bool }
+
+func (s *slow) Publish(context.Context, []relay.Record) []error {
+	<-time.After(time.Second)
+	s.has = true
+	return nil
+}
+
+// TestAMessageIsDoneOnceTheBrokerHasIt, and not before.
+func TestAMessageIsDoneOnceTheBrokerHasIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		pub := new(slow)
+		c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"))
+		if err := consume(t, c, 1)[0]; err != nil || !pub.has {
+			t.Errorf("got it done with %v before the broker had it", err)
+		}
+		<-time.After(time.Minute)
+	})
+}
+
+// TestEachAnswerIsForItsRecord.
+func TestEachAnswerIsForItsRecord(t *testing.T) {
+	t.Parallel()
+	odd := errors.New("odd")
+	pub := &answers{errs: []error{nil, fmt.Errorf("%w: 2 MB", relay.ErrRefused), relay.ErrNoDestination, nil, odd, relay.ErrUnavailable, context.DeadlineExceeded}}
+	var gate outbox.Gate
+	c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Gate(&gate))
+	errs := consume(t, c, len(pub.errs))
+	for i, want := range []bus.Outcome{bus.Done, bus.Condemned, bus.Snoozed, bus.Done, bus.Unclassified, bus.Released, bus.Released} {
+		if got := bus.VerdictOf(errs[i]).Outcome; got != want {
+			t.Errorf("message %d: got %s, want %s", i, got, want)
+		}
+	}
+	if _, _, closed := gate.Closed(); !closed {
+		t.Error("gate: got it open, want it closed")
+	}
+}

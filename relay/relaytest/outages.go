@@ -1,0 +1,172 @@
+package relaytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+// slack is how much later than its deadline Publish may return, on a busy machine.
+const slack = 2 * time.Second
+
+// outageCases: the broker is away, and comes back.
+func outageCases() []aCase {
+	stops := func(s Setup) bool { return s.Stop != nil && s.Start != nil }
+	hangs := func(s Setup) bool { return s.Hang != nil && s.Start != nil }
+	return []aCase{
+		{name: "what the broker has said it has survives its crash", applies: stops, run: survivesCrash},
+		{name: "a broker that is gone is unavailable, in time", applies: stops, run: func(c *trial) error { return c.away(c.Stop) }},
+		{name: "a broker that hangs is unavailable, in time", applies: hangs, run: func(c *trial) error { return c.away(c.Hang) }},
+		{name: "what fills every buffer on the way to a broker that hangs is unavailable, in time", applies: hangs, run: fillsBuffers},
+		{name: "the ctx of Publish is a deadline for a broker that hangs", applies: hangs, run: keepsDeadline},
+		{name: "Subscribe ends while the broker is gone", applies: stops, run: func(c *trial) error { return c.endsAway(c.Stop) }},
+		{name: "Subscribe ends while the broker hangs", applies: hangs, run: func(c *trial) error { return c.endsAway(c.Hang) }},
+		{name: "all goes on by itself after the broker was gone", applies: stops, run: func(c *trial) error { return c.goesOn(c.Stop) }},
+		{name: "all goes on by itself after the broker hung", applies: hangs, run: func(c *trial) error { return c.goesOn(c.Hang) }},
+		{
+			name:    "nothing is lost when connections break",
+			applies: func(s Setup) bool { return s.Cut != nil },
+			run:     cuts,
+		},
+	}
+}
+
+// without runs f while the broker is away, and brings it back.
+func (c *trial) without(leave func() error, f func() error) error {
+	if err := leave(); err != nil {
+		return fmt.Errorf("take the broker away: %w", err)
+	}
+	err := f()
+	if startErr := c.Start(); startErr != nil {
+		return errors.Join(err, fmt.Errorf("bring the broker back: %w", startErr))
+	}
+	return err
+}
+
+func survivesCrash(c *trial) error {
+	records := c.make(300)
+	if err := c.publish(records...); err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	if err := c.without(c.Stop, func() error { return nil }); err != nil {
+		return err
+	}
+	return c.subscribe(take).awaitAll(records)
+}
+
+// away wants ErrUnavailable of each record, in time, several times.
+func (c *trial) away(leave func() error) error {
+	if err := c.publish(c.make(1)...); err != nil { // a connection is there
+		return fmt.Errorf("publish: %w", err)
+	}
+	return c.without(leave, func() error {
+		for range 2 {
+			if err := c.unavailable(c.ctx, c.make(20), c.Timeout+slack); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// unavailable publishes records, and wants ErrUnavailable of each within a time.
+func (c *trial) unavailable(ctx context.Context, records []relay.Record, within time.Duration) error {
+	n := len(records)
+	answered := make(chan []error, 1) // Publish may outlast the wait
+	began := time.Now()
+	go func() { answered <- c.Publisher.Publish(ctx, records) }()
+	select {
+	case results := <-answered:
+		if took := time.Since(began); took > within {
+			return fmt.Errorf("publish to a broker that is away returned after %s, want at most %s", took, within)
+		}
+		if len(results) != n {
+			return fmt.Errorf("publish of %d records to a broker that is away: got %d results", n, len(results))
+		}
+		for i, err := range results {
+			if !errors.Is(err, relay.ErrUnavailable) {
+				return fmt.Errorf("result %d of a broker that is away: got %v, want ErrUnavailable", i, err)
+			}
+		}
+		return nil
+	case <-time.After(within + c.Patience):
+		return fmt.Errorf("publish to a broker that is away has not returned after %s", within+c.Patience)
+	}
+}
+
+func keepsDeadline(c *trial) error {
+	if err := c.publish(c.make(1)...); err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	return c.without(c.Hang, func() error {
+		deadline := c.Timeout / 10
+		ctx, cancel := context.WithTimeout(c.ctx, deadline)
+		defer cancel()
+		return c.unavailable(ctx, c.make(20), deadline+min(slack, c.Timeout/2))
+	})
+}
+
+// fillsBuffers sends more than a connection holds on its way: to send waits, too.
+func fillsBuffers(c *trial) error {
+	if err := c.publish(c.make(1)...); err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	records := c.make(250)
+	for i := range records {
+		records[i].Body = make([]byte, 60_000)
+	}
+	return c.without(c.Hang, func() error { return c.unavailable(c.ctx, records, c.Timeout+slack) })
+}
+
+func (c *trial) endsAway(leave func() error) error {
+	w := c.subscribe(take)
+	records := c.make(1)
+	if err := errors.Join(c.publish(records...), w.awaitAll(records)); err != nil {
+		return err
+	}
+	return c.without(leave, w.stop)
+}
+
+// goesOn has a subscriber run through an outage, and publishes before, in and after it.
+func (c *trial) goesOn(leave func() error) error {
+	w := c.subscribe(take)
+	before := c.make(20)
+	if err := errors.Join(c.publish(before...), w.awaitAll(before)); err != nil {
+		return err
+	}
+	during := c.make(20)
+	err := c.without(leave, func() error {
+		if errs := c.Publisher.Publish(c.ctx, during); len(errs) != len(during) {
+			return fmt.Errorf("publish of %d records to a broker that is away: got %d results", len(during), len(errs))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	after := c.make(20)
+	if err := c.persist(append(during, after...)); err != nil {
+		return err
+	}
+	return w.awaitAll(append(during, after...))
+}
+
+// cuts breaks the connections again and again while records go in and out.
+func cuts(c *trial) error {
+	w := c.subscribe(take)
+	var all []relay.Record
+	for range 4 {
+		records := c.make(400)
+		all = append(all, records...)
+		done := make(chan error, 1) // received below
+		go func() { done <- c.persist(records) }()
+		cutErr := c.Cut()
+		if err := errors.Join(<-done, cutErr); err != nil {
+			return err
+		}
+	}
+	return w.awaitAll(all)
+}

@@ -1,0 +1,181 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"reflect"
+	"runtime/debug"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// Route has [Publish] publish payloads of a type to a destination, in the broker's terms. The
+// destination may be empty if [DestinationOf] gives it.
+func Route[T bus.Payload](destination string, options ...RouteOption) bus.ConsumerOption {
+	r := &route{destination: destination}
+	r.name, r.goType = payloadName[T]()
+	r.names, r.public = []string{r.name}, r.name
+	r.decode = func(codec bus.Codec, payload []byte) (any, error) {
+		var value T
+		err := codec.Decode(payload, &value)
+		return value, err
+	}
+	_, r.keyed = reflect.Zero(r.goType).Interface().(keyed)
+	for i, option := range options {
+		if option == nil {
+			r.mistake("option %d is nil", i)
+			continue
+		}
+		option(r)
+	}
+	if r.name == "" {
+		r.mistake("a struct with a stored name is allowed, passed by value")
+	}
+	return publishOption(func(p *publishing) { p.add(r) })
+}
+
+// Events has [Log] publish events of a type. It is a [Route] without a destination, for an
+// [Appender], which has a place for each shard. Any other publisher needs a destination.
+func Events[T bus.Payload](options ...RouteOption) bus.ConsumerOption {
+	return Route[T]("", options...)
+}
+
+// RouteOption sets one thing about a [Route].
+type RouteOption func(*route)
+
+// DestinationOf has fn choose the destination of each message. An error of it is a failed
+// attempt. The type is the route's. fn is called by many goroutines at once.
+func DestinationOf[T bus.Payload](fn func(m *bus.Message, payload T) (destination string, err error)) RouteOption {
+	return func(r *route) {
+		if fn == nil || r.goType != reflect.TypeFor[T]() {
+			r.mistake("DestinationOf takes %s: a function of the route's type is allowed", reflect.TypeFor[T]())
+			return
+		}
+		r.destinationOf = func(m *bus.Message, value any) (string, error) { return fn(m, value.(T)) }
+	}
+}
+
+// As has fn turn payloads into those of a type that is meant for others, so that the one in the
+// database can change. An error of it is a failed attempt. The first type is the route's. fn is
+// called by many goroutines at once.
+func As[T, Public bus.Payload](fn func(payload T) (Public, error)) RouteOption {
+	return func(r *route) {
+		public, _ := payloadName[Public]()
+		if fn == nil || r.goType != reflect.TypeFor[T]() || public == "" {
+			r.mistake("As makes %s of %s: a function of the route's type that returns a struct is allowed", reflect.TypeFor[Public](), reflect.TypeFor[T]())
+			return
+		}
+		r.public, r.as = public, func(value any) (any, error) { return fn(value.(T)) }
+	}
+}
+
+// Formerly lists former names of the payload type, under which messages may wait still. Those
+// that an event has in its eventlog.Types need not be listed.
+func Formerly(names ...string) RouteOption {
+	return func(r *route) { r.names = append(r.names, names...) }
+}
+
+// DataSchema is the attribute dataschema of what is published, a URI: where the form of the data
+// is described, or a name for it, with its version. Defaults to none.
+func DataSchema(uri string) RouteOption {
+	return func(r *route) {
+		if u, err := url.Parse(uri); err != nil || !u.IsAbs() || printable(uri) != uri {
+			r.mistake("DataSchema %q: an absolute URI is allowed", uri)
+			return
+		}
+		r.schema = uri
+	}
+}
+
+// keyed is a payload that knows its key: see outbox.Key.
+type keyed interface{ OrderKey() string }
+
+// route says how payloads of one type are published.
+type route struct {
+	name          string   // as it is stored
+	names         []string // that and former ones
+	public        string   // as it is published
+	goType        reflect.Type
+	keyed         bool
+	destination   string
+	schema        string // a URI
+	decode        func(codec bus.Codec, payload []byte) (any, error)
+	destinationOf func(m *bus.Message, value any) (string, error)
+	as            func(value any) (any, error)
+	mistakes      []string
+}
+
+func (r *route) mistake(format string, args ...any) {
+	r.mistakes = append(r.mistakes, fmt.Sprintf("relay: route of %s: "+format, append([]any{r.goType}, args...)...))
+}
+
+func (p *publishing) add(r *route) {
+	p.mistakes, p.inOrder = append(p.mistakes, r.mistakes...), append(p.inOrder, r)
+	if p.routes == nil {
+		p.routes = make(map[string]*route)
+	}
+	for _, name := range r.names {
+		if p.routes[name] != nil {
+			p.mistake("route of %s: payload type %q has one already", r.goType, name)
+			continue
+		}
+		p.routes[name] = r
+		p.payloadTypes = append(p.payloadTypes, name)
+	}
+}
+
+// needDestinations reports routes to nowhere.
+func (p *publishing) needDestinations() {
+	for _, r := range p.inOrder {
+		if r.destination == "" && r.destinationOf == nil {
+			p.mistake("route of %s: the destination is empty: give one, or relay.DestinationOf", r.goType)
+		}
+	}
+}
+
+// resolved is what a route makes of a message.
+type resolved struct {
+	destination, key string
+	payload          []byte
+}
+
+// resolve decodes the payload only if something depends on it.
+func (r *route) resolve(codec bus.Codec, m *bus.Message) (to resolved, err error) {
+	to = resolved{destination: r.destination, key: m.OrderKey, payload: m.Payload}
+	if m.Event != nil {
+		to.key = m.Event.Stream
+	}
+	if r.destinationOf == nil && r.as == nil && (to.key != "" || !r.keyed) {
+		return to, nil
+	}
+	defer func() { // functions of the application, and its codec
+		if value := recover(); value != nil {
+			err = fmt.Errorf("relay: route %q: %w", m.PayloadType, &bus.PanicError{Value: value, Stack: debug.Stack()})
+		}
+	}()
+	value, err := r.decode(codec, m.Payload)
+	if err != nil {
+		return to, bus.Permanent(&bus.DecodeError{PayloadType: m.PayloadType, GoType: r.goType.String(), Err: err})
+	}
+	if of, ok := value.(keyed); ok && to.key == "" {
+		to.key = of.OrderKey()
+	}
+	if r.destinationOf != nil {
+		if to.destination, err = r.destinationOf(m, value); err == nil && to.destination == "" {
+			err = errors.New("the destination is empty")
+		}
+		if err != nil {
+			return to, fmt.Errorf("relay: destination of a payload %q: %w", m.PayloadType, err)
+		}
+	}
+	if r.as != nil {
+		if value, err = r.as(value); err == nil {
+			to.payload, err = codec.Encode(value)
+		}
+		if err != nil {
+			return to, fmt.Errorf("relay: publish a payload %q as %q: %w", m.PayloadType, r.public, err)
+		}
+	}
+	return to, nil
+}

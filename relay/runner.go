@@ -1,0 +1,284 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// RunnerConfig sets up a [Runner]. The zero value works.
+type RunnerConfig struct {
+	// StartTimeout is how long Run waits at its start for a database that does not
+	// answer. Defaults to 0, which means that it returns the error at once.
+	StartTimeout time.Duration
+	// Telemetry wraps every batch that arrives: the sender it is given takes it over.
+	// Defaults to none.
+	Telemetry bus.SendMiddleware
+	// Log is the event log of the application, made of the same registry: for [Log] and
+	// [IntoLog], which need one. Defaults to none.
+	Log *eventlog.Log
+	// Logger receives what the runner has to say. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// ErrRunning is returned by [Runner.Run] while another Run of the same Runner has
+// not returned.
+var ErrRunning = errors.New("relay: the runner is running already")
+
+const statementTimeout = 5 * time.Second
+
+// Relay is what a [Runner] runs: a [Receiver] or a [LogRelay].
+type Relay interface {
+	// Name returns the name of the relay.
+	Name() string
+	// in adds the relay to those of a runner.
+	in(r *Runner) error
+}
+
+// Runner runs receivers and log relays. Any number of runners, in any number of processes, may
+// run those of one name: receivers as far as their subscriptions allow that, and of a log relay
+// each shard is worked on by one at a time. It is safe for concurrent use.
+type Runner struct {
+	db        *bun.DB
+	registry  *bus.Registry
+	producer  *outbox.Producer
+	store     *store.Store
+	config    RunnerConfig
+	receivers []*receiving
+	logs      []*logging
+	owner     string // of leases
+	chain     bus.Sender
+	outage    *outage.Outage
+	running   atomic.Bool
+}
+
+// NewRunner makes a runner. The registry must have the consumer of each receiver, see
+// [Receiver.Consumer], and consumers for all that they accept. The producer, which is the
+// registry's, writes what arrives; its layers see it. NewRunner reports everything that is wrong
+// with its arguments at once, and does not touch the database. A relay belongs to one runner.
+// Where there is no event log, on MariaDB, [Log] and [IntoLog] are an errors.ErrUnsupported.
+func NewRunner(db *bun.DB, registry *bus.Registry, producer *outbox.Producer, config RunnerConfig, relays ...Relay) (*Runner, error) {
+	if db == nil || registry == nil || producer == nil {
+		return nil, errors.New("relay: NewRunner: the database handle, the registry or the producer is nil")
+	}
+	s, err := store.For(db.Dialect().Name(), registry.Tables())
+	if err != nil {
+		return nil, fmt.Errorf("relay: NewRunner: %w", err)
+	}
+	config.Logger = cmp.Or(config.Logger, slog.Default())
+	r := &Runner{db: db, registry: registry, producer: producer, store: s, config: config, chain: bus.ComposeSend(nil)}
+	r.owner = uuid.Must(uuid.NewV7()).String() // cannot fail, as that of a message
+	if config.Telemetry != nil {
+		r.chain = config.Telemetry(r.chain)
+	}
+	r.outage = outage.New(config.Logger, 0, s.Look(db))
+	var errs []error
+	if config.StartTimeout < 0 {
+		errs = append(errs, fmt.Errorf("relay: RunnerConfig.StartTimeout %s: 0 or more is allowed", config.StartTimeout))
+	}
+	if config.Log != nil && config.Log.Registry() != registry {
+		errs = append(errs, errors.New("relay: RunnerConfig.Log: it was made of another registry, or not by eventlog.NewLog"))
+	}
+	for _, relay := range relays {
+		if relay == nil {
+			errs = append(errs, errors.New("relay: a Relay is nil"))
+			continue
+		}
+		errs = append(errs, relay.in(r))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if err := r.own(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// own makes the relays this runner's: all of them, or none.
+func (r *Runner) own() error {
+	var owned []*atomic.Pointer[Runner]
+	own := func(kind, name string, by *atomic.Pointer[Runner]) error {
+		if !by.CompareAndSwap(nil, r) {
+			for _, one := range owned {
+				one.Store(nil)
+			}
+			return fmt.Errorf("relay: %s %q belongs to another runner: make it anew", kind, name)
+		}
+		owned = append(owned, by)
+		return nil
+	}
+	for _, rc := range r.receivers {
+		if err := own("receiver", rc.name, &rc.runs.by); err != nil {
+			return err
+		}
+	}
+	for _, l := range r.logs {
+		if err := own("log relay", l.name, &l.by); err != nil {
+			return err
+		}
+	}
+	for _, l := range r.logs {
+		l.complete(r.config.Log.Types())
+	}
+	return nil
+}
+
+// in implements Relay.
+func (receiver Receiver) in(r *Runner) error {
+	rc := receiver.receiving
+	if rc == nil {
+		return errors.New("relay: a Receiver must be made by relay.Receive, not as a zero value")
+	}
+	errs := append(rc.mistakes[:len(rc.mistakes):len(rc.mistakes)], rc.fits(r.registry))
+	if rc.intoLog {
+		errs = append(errs, rc.fitsLog(r.store, r.config.Log))
+	}
+	if slices.ContainsFunc(r.receivers, func(other *receiving) bool { return other.name == rc.name }) {
+		errs = append(errs, fmt.Errorf("relay: receiver %q is given twice", rc.name))
+	}
+	r.receivers = append(r.receivers, rc)
+	return errors.Join(errs...)
+}
+
+// fits reports what the registry lacks.
+func (r *receiving) fits(registry *bus.Registry) error {
+	var errs []error
+	if c, ok := registry.Consumer(r.consumerName()); !ok || !c.Raw() {
+		errs = append(errs, fmt.Errorf("relay: receiver %q: the registry does not have its Consumer: register that, too", r.name))
+	}
+	for _, payloadType := range r.payloadTypes {
+		if !r.intoLog && len(registry.ConsumersOf(payloadType)) == 0 {
+			errs = append(errs, fmt.Errorf("relay: receiver %q accepts payload %q: %w", r.name, payloadType, bus.ErrNoConsumer))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Run receives, and publishes the log, until ctx is cancelled. Then it finishes the batch that
+// each relay is at, and returns nil.
+//
+// It returns an error at once when the database cannot be reached, unless StartTimeout
+// has it wait, the server is refused (outbox.ErrServer; one that is untested is not, but for
+// its isolation: outbox.ProcessorConfig decides), its tables are missing or too old
+// (outbox.ErrSchema), a log relay has another number of shards than before, or a broker that
+// answers cannot be what it needs. Later outages are logged
+// and waited out: nothing is acknowledged meanwhile, and what is under way goes back to the
+// broker. A subscription that cannot go on is logged, and tried again after 1 s, and then after
+// twice as long each time, up to 30 s. A second Run at the same time returns [ErrRunning].
+func (r *Runner) Run(ctx context.Context) error {
+	if !r.running.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	defer r.running.Store(false)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err := outage.Await(ctx, r.config.StartTimeout, r.config.Logger, dberr.IsUnavailable, r.ready); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("relay: run: %w", err)
+	}
+	var wg sync.WaitGroup
+	for _, rc := range r.receivers {
+		wg.Go(func() { r.run(ctx, rc) })
+		wg.Go(func() { r.forget(ctx, rc) })
+	}
+	if len(r.logs) > 0 {
+		wg.Go(func() { r.runLogs(ctx) })
+	}
+	wg.Wait()
+	return nil
+}
+
+// Check looks at the live database as [Runner.Run] does before it starts, and returns the same
+// errors. It takes at most 10 s.
+func (r *Runner) Check(ctx context.Context) error {
+	return dberr.Wrap(r.ready(ctx), "relay: check")
+}
+
+func (r *Runner) ready(ctx context.Context) error {
+	if _, err := r.store.Ready(ctx, r.db, 2*statementTimeout, r.registry.Events() == nil); err != nil {
+		return err
+	}
+	return r.enterLogs(ctx)
+}
+
+const (
+	firstRetry   = time.Second
+	longestRetry = 30 * time.Second
+)
+
+// errPaused ends a subscription that shall go on later.
+var errPaused = errors.New("relay: paused")
+
+// run keeps one subscription going.
+func (r *Runner) run(ctx context.Context, rc *receiving) {
+	retry := firstRetry
+	for r.awaitRoom(ctx, rc) {
+		subscribed, end := context.WithCancelCause(ctx)
+		err := rc.sub.Subscribe(subscribed, func(ctx context.Context, records []Record) error {
+			err := r.receive(ctx, rc, records)
+			if err != nil {
+				end(errPaused)
+			}
+			return err
+		})
+		paused := context.Cause(subscribed) == errPaused
+		end(nil)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case paused:
+			retry = firstRetry
+			continue
+		}
+		rc.runs.pause("the subscription has ended")
+		r.config.Logger.Error("subscription ended", "receiver", rc.name, "error", err, "next_try_within", retry)
+		if !outage.Pause(ctx, retry) {
+			return
+		}
+		retry = min(2*retry, longestRetry)
+	}
+}
+
+const (
+	forgetEvery = time.Minute
+	forgetRows  = 1000
+)
+
+// forget forgets what was received longer ago than it may come again.
+func (r *Runner) forget(ctx context.Context, rc *receiving) {
+	every := min(forgetEvery, rc.retention/10)
+	for outage.Pause(ctx, every) {
+		for ctx.Err() == nil {
+			n, err := r.forgetSome(ctx, rc)
+			if err != nil && ctx.Err() == nil {
+				r.outage.Failed("forget what was received", err, every)
+			}
+			if err != nil || n < forgetRows {
+				break
+			}
+		}
+	}
+}
+
+func (r *Runner) forgetSome(ctx context.Context, rc *receiving) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	return r.store.Forget(ctx, r.db, rc.name, rc.retention, forgetRows)
+}

@@ -1,0 +1,137 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+)
+
+const (
+	// mostOvertaken is how often in a row a shard may be overtaken before it waits.
+	mostOvertaken = 3
+	// longestDelay is the longest wait after a failed attempt, but for a longer AttemptDelay.
+	longestDelay = time.Minute
+)
+
+// afterFailure decides how a shard goes on that could not publish what comes next: the first of
+// these events, or any of them. Without events it could not even learn where it stands.
+func (r *Runner) afterFailure(ctx context.Context, s *shard, events []store.Event, err error) (more bool, _ error) {
+	s.told = false // some may be there
+	var permanent bool
+	switch {
+	case errors.Is(err, ErrOvertaken):
+		if s.overtaken++; s.overtaken > mostOvertaken {
+			s.wait(firstRetry, false)
+		}
+		return s.overtaken <= mostOvertaken, nil
+	case errors.Is(err, ErrNoDestination):
+		r.away(s, err)
+		s.wait(s.missingFor(), false)
+		return false, nil
+	case errors.Is(err, ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		_ = s.gate.Close(err)
+		r.away(s, err)
+		if s.appender == nil { // which is asked where the shard stands
+			s.limit = 1
+		}
+		s.wait(min(firstRetry<<min(s.failures-1, 5), longestRetry), true)
+		return false, nil
+	case errors.Is(err, ErrRefused), bus.VerdictOf(err).Outcome == bus.Poisoned:
+		permanent = true
+	}
+	if len(events) > 1 && s.appender != nil { // it may be any of them
+		s.limit = max(len(events)/2, 1)
+		return true, nil
+	}
+	if s.sub.Attempts+1 < s.attempts && !permanent {
+		delay := max(min(s.delay<<min(s.sub.Attempts, 16), longestDelay), s.delay)
+		return false, r.writeFailure(ctx, s, store.Failure{Status: store.Running, Attempts: s.sub.Attempts + 1, Delay: delay, Error: errorlog.Text(err)})
+	}
+	return r.giveUp(ctx, s, events, err)
+}
+
+// away logs the first of several failures of the broker in a row, and counts them.
+func (r *Runner) away(s *shard, err error) {
+	if s.failures++; s.failures == 1 {
+		r.config.Logger.Warn("log relay waits for the broker", "relay", s.name, "shard", s.number, "error", errorlog.Text(err))
+	}
+}
+
+// wait leaves the shard alone for a while, or until its gate opens. Nothing is written.
+func (s *shard) wait(d time.Duration, gated bool) {
+	s.gated.Store(gated)
+	s.until.Store(time.Now().Add(d).UnixNano())
+}
+
+// missingFor is how long to wait for a destination that does not exist.
+func (s *shard) missingFor() time.Duration {
+	return min(leastMissing<<min(s.failures-1, 9), mostMissing)
+}
+
+// waits tells until when the shard is left alone.
+func (s *shard) waits(now time.Time) (until time.Time, waits bool) {
+	until = time.Unix(0, s.until.Load())
+	_, _, closed := s.gate.Closed()
+	if s.gated.Load() && !closed { // somebody has seen the broker again
+		return time.Time{}, false
+	}
+	return until, until.After(now)
+}
+
+// seen notes that the broker has answered.
+func (s *shard) seen() {
+	s.gated.Store(false)
+	if _, _, closed := s.gate.Closed(); closed {
+		s.gate.Open()
+	}
+}
+
+// answered notes that it has taken what it was given.
+func (s *shard) answered() {
+	s.failures, s.overtaken = 0, 0
+	s.seen()
+}
+
+func (r *Runner) writeFailure(ctx context.Context, s *shard, f store.Failure) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	defer cancel()
+	if err := r.store.FailSubscription(ctx, r.db, s.sub, f); err != nil {
+		return fmt.Errorf("write down a failure: %w", err)
+	}
+	return nil
+}
+
+// giveUp halts the shard, or puts the event aside.
+func (r *Runner) giveUp(ctx context.Context, s *shard, events []store.Event, err error) (more bool, _ error) {
+	attributes := []any{"relay", s.name, "shard", s.number, "position", s.sub.Position, "error", errorlog.Text(err)}
+	if len(events) > 0 {
+		attributes = append(attributes, "event_type", events[0].Type, "stream", events[0].Stream, "event_version", events[0].Version, "event_position", events[0].Position)
+	}
+	if !s.park || len(events) == 0 {
+		r.config.Logger.ErrorContext(ctx, "log relay halted", attributes...)
+		return false, r.writeFailure(ctx, s, store.Failure{Status: store.Halted, Attempts: s.sub.Attempts + 1, Error: errorlog.Text(err)})
+	}
+	r.config.Logger.ErrorContext(ctx, "event parked", attributes...)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	defer cancel()
+	event, before, reason := events[0], s.sub, errorlog.Text(err)
+	err = txn.InTx(ctx, r.db, func(tx bun.Tx) error {
+		moved, err := r.store.MoveLeased(ctx, tx, before, r.owner, event.Position, before.Mark)
+		if err != nil || !moved {
+			return err
+		}
+		return r.store.Park(ctx, tx, store.Parked{Name: s.checkpoint(), Version: logVersion, Position: event.Position, Stream: event.Stream, Reason: reason})
+	})
+	if err != nil {
+		return false, fmt.Errorf("park an event: %w", err)
+	}
+	return true, nil
+}
