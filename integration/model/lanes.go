@@ -144,8 +144,9 @@ func (l look) propose() (lanes []lane) {
 		}
 	}
 	hinted := len(l.After) > 0 && l.After[0] != (Place{})
-	if l.Lanes.Walk || hinted && (l.PerKey > 0 || len(near)*10 < l.Limit) {
-		if l.PerKey > 0 {
+	turns := l.PerKey > 0
+	if l.Lanes.Walk || turns && len(near) > l.Limit || hinted && (turns || len(near)*10 < l.Limit) {
+		if turns {
 			lanes = append(l.walk(), lanes...)
 		} else {
 			lanes = append(lanes, l.walk()...)
