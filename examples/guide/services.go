@@ -2,10 +2,15 @@ package guide
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
@@ -30,7 +35,7 @@ func ToServices(publisher relay.Publisher) bus.Consumer {
 	// end
 }
 
-// FromServices runs a receiver beside consumers, until ctx ends.
+// FromServices takes over what arrives and runs the consumers of it, until ctx ends.
 func FromServices(ctx context.Context, db *bun.DB, subscriber relay.Subscriber, consumers []bus.Consumer) error {
 	// snippet: receive
 	receiver := relay.Receive("from-shop", subscriber, relay.Accept[OrderAccepted]("shop.order-placed")) // its former name
@@ -39,17 +44,45 @@ func FromServices(ctx context.Context, db *bun.DB, subscriber relay.Subscriber, 
 	if err != nil {
 		return err
 	}
-	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{})
+	if err := outbox.Migrate(ctx, db, registry.Tables()); err != nil {
+		return err
+	}
+	return runServices(ctx, db, registry, receiver)
+}
+
+// runServices runs the processor of the consumers, and beside it what arrives.
+func runServices(ctx context.Context, db *bun.DB, registry *bus.Registry, receiver relay.Receiver) error {
+	// snippet: plain
+	telemetry, err := amotel.NewTelemetry(amotel.TelemetryConfig{})
 	if err != nil {
 		return err
 	}
-	// snippet: runner
-	runner, err := relay.NewRunner(db, registry, producer, relay.RunnerConfig{}, receiver)
+	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{Telemetry: telemetry.Produce()})
+	if err != nil {
+		return err
+	}
+	processor, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
+		Chain: middleware.Default(middleware.Options{Telemetry: telemetry.Consume()}),
+	})
+	if err != nil {
+		return err
+	}
+	runner, err := relay.NewRunner(db, registry, producer, relay.RunnerConfig{Telemetry: telemetry.Receive()}, receiver)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx) // when one ends, so do the others
+	defer stop()
+	ended := make(chan error)
+	for _, part := range []func(context.Context) error{
+		processor.Run, // runs the consumers, those that publish among them
+		runner.Run,    // takes over what arrives: not needed by a service that only publishes
+		func(ctx context.Context) error { return telemetry.ObserveRelays(ctx, runner, 15*time.Second) },
+	} {
+		go func() { defer stop(); ended <- part(ctx) }()
+	}
+	return errors.Join(<-ended, <-ended, <-ended)
 	// end
-	if err != nil {
-		return err
-	}
-	return runner.Run(ctx)
 }
 
 // LogToServices publishes the event log in its order.
@@ -67,4 +100,33 @@ func LogOfWarehouse(subscriber relay.Subscriber) relay.Receiver {
 		relay.Accept[Received](), relay.Accept[Sent]())
 	// end
 	return receiver
+}
+
+// FromElsewhere takes what is in a format of somebody's own.
+func FromElsewhere(subscriber relay.Subscriber) relay.Receiver {
+	// snippet: map
+	receiver := relay.Receive("from-billing", subscriber, relay.Accept[OrderAccepted](),
+		relay.Map(func(r relay.Record) (relay.Record, error) {
+			var invoice struct{ Number string }
+			if err := json.Unmarshal(r.Body, &invoice); err != nil || invoice.Number == "" {
+				return r, errors.New("it is no invoice") // the record is parked
+			}
+			r.Attributes = map[string]string{
+				"specversion": "1.0", "source": "/billing", "type": "shop.order-accepted",
+				"id": invoice.Number, // the same whenever the record comes again
+			}
+			r.ContentType = "application/json"
+			return r, nil
+		}))
+	// end
+	return receiver
+}
+
+// MovedToPayments is what takes the place of the consumer "charge-card" that has moved.
+func MovedToPayments(publisher relay.Publisher) bus.Consumer {
+	// snippet: move
+	return relay.Publish("to-payments", publisher, relay.Source("/shop/orders"), relay.Route[OrderPlaced]("payments.order-placed"),
+		bus.Aliases("charge-card"), // what waits under its name is forwarded, too
+		relay.For("charge-card"))   // and nobody else there gets it
+	// end
 }

@@ -44,7 +44,7 @@ func TestServices(t *testing.T) {
 	broker <- records
 	t.Run("receiver", func(t *testing.T) {
 		db := openMemory(t)
-		if err := outbox.Migrate(t.Context(), db, bus.Tables{}); err != nil {
+		if err := outbox.Migrate(t.Context(), db, bus.Tables{}); err != nil { // so that it can be looked at below
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -62,4 +62,56 @@ func TestServices(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestForeignRecordsAreMapped has a record of another format become a message, and the next one parked.
+func TestForeignRecordsAreMapped(t *testing.T) {
+	broker := make(wire, 1)
+	broker <- []relay.Record{{Body: []byte(`{"number":"8"}`)}, {Body: []byte(`{}`)}}
+	db := openMemory(t)
+	receiver := guide.FromElsewhere(broker)
+	ship := bus.Consume("ship", func(context.Context, guide.OrderAccepted) error { return nil })
+	registry, err := bus.NewRegistry(ship, receiver.Consumer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := outbox.Migrate(t.Context(), db, registry.Tables()); err != nil {
+		t.Fatal(err)
+	}
+	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner, err := relay.NewRunner(db, registry, producer, relay.RunnerConfig{}, receiver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- runner.Run(ctx) }()
+	for {
+		stats, err := runner.Stats(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stats[0].New == 1 && stats[0].Parked == 1 {
+			break
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAConsumerThatHasMoved forwards what is for it alone.
+func TestAConsumerThatHasMoved(t *testing.T) {
+	broker := make(wire, 1)
+	kit := bustest.KitConfig{}.NewKit(t, openMemory(t), guide.MovedToPayments(broker))
+	kit.Produce(guide.OrderPlaced{OrderID: "7"})
+	kit.DrainUntilIdle()
+	if r := (<-broker)[0]; r.Destination != "payments.order-placed" || r.Attributes["consumers"] != "charge-card" {
+		t.Errorf("published: got %+v, want it for charge-card", r)
+	}
 }

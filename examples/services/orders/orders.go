@@ -54,11 +54,13 @@ type parts struct {
 
 // Run takes orders, and publishes them, until ctx ends.
 func Run(ctx context.Context, s service.Settings) (err error) {
+	// snippet: connect
 	nc, err := nats.Connect(s.Broker, amnats.Options()...)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
+	// end
 	db, err := service.Open(s.Database)
 	if err != nil {
 		return err
@@ -84,6 +86,7 @@ func wire(ctx context.Context, db *bun.DB, nc *nats.Conn, tracers trace.TracerPr
 	if err != nil {
 		return nil, err
 	}
+	// snippet: publisher
 	publisher, err := amnats.NewPublisher(nc, amnats.PublisherConfig{})
 	if err != nil {
 		return nil, err
@@ -91,9 +94,10 @@ func wire(ctx context.Context, db *bun.DB, nc *nats.Conn, tracers trace.TracerPr
 	if err := publisher.Check(ctx, "orders.placed"); err != nil { // is there a stream, and a fit one?
 		return nil, err
 	}
-	registry, err := bus.NewRegistry(
+	registry, err := bus.NewRegistry( // this, and the other consumers of the service
 		relay.Publish("to-broker", publisher, relay.Source("/orders"), relay.Route[OrderPlaced]("orders.placed")),
 	)
+	// end
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +140,7 @@ func (p *parts) takeOrders(ctx context.Context) error {
 func (p *parts) place(ctx context.Context, id string) error {
 	ctx, span := p.tracer.Start(ctx, "place order", trace.WithAttributes(attribute.String("order", id)))
 	defer span.End()
+	// snippet: place
 	return p.producer.RunInTx(ctx, p.db, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.NewInsert().Model(&Order{ID: id}).Exec(ctx); err != nil {
 			return err
@@ -143,4 +148,5 @@ func (p *parts) place(ctx context.Context, id string) error {
 		_, err := p.producer.Produce(ctx, tx, OrderPlaced{OrderID: id})
 		return err
 	})
+	// end
 }

@@ -7,11 +7,19 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
+// heldAt is subscriber, but for the process that the story kills.
+func heldAt(batch int, subscriber relay.Subscriber) relay.Subscriber {
+	if batch == 0 {
+		return subscriber
+	}
+	return &holding{subscriber, batch}
+}
+
 // holding stands still at the worst moment, so that the story can kill the process then: a batch
 // is committed, and the broker does not know it yet. No service of yours has this.
 type holding struct {
 	relay.Subscriber
-	at int // in which batch; 0 for never
+	at int // in which batch
 }
 
 // Subscribe implements relay.Subscriber.

@@ -79,14 +79,18 @@ func newReceiver(nc *nats.Conn, s service.Settings) (relay.Receiver, error) {
 	if err != nil {
 		return relay.Receiver{}, err
 	}
-	return relay.Receive("from-orders", &holding{subscriber, s.HoldAt}, relay.Accept[OrderPlaced]()), nil
+	return relay.Receive("from-orders", heldAt(s.HoldAt, subscriber), relay.Accept[OrderPlaced]()), nil
 }
+
+// snippet: ship
 
 // ship writes a shipment in the transaction that removes the message: exactly one, whatever is killed.
 func ship(ctx context.Context, tx bun.Tx, o OrderPlaced) error {
 	_, err := tx.NewInsert().Model(&Shipment{OrderID: o.OrderID}).Exec(ctx)
 	return err
 }
+
+// end
 
 // newConn connects to the broker. The receiver is made after it, and so is stopped before it is closed.
 func newConn(lifecycle fx.Lifecycle, s service.Settings) (*nats.Conn, error) {

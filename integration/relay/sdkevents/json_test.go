@@ -1,15 +1,14 @@
-package relay_test
+package sdkevents_test
 
 import (
 	"bytes"
 	"encoding/json"
-	"net/url"
-	"strings"
 	"testing"
 	"unicode/utf8"
 
 	sdk "github.com/cloudevents/sdk-go/v2/event"
 
+	"github.com/asyncmonolith/asyncmonolith-go/integration/relay/sdkevents"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
 )
 
@@ -18,23 +17,6 @@ import (
 func contentTypes() []string {
 	return []string{"application/json", "text/plain", "application/octet-stream", "text/json", "text/xml; charset=utf-8"}
 }
-
-// allowed tells whether a text may be an attribute, for the SDK, too.
-func allowed(texts ...string) bool {
-	for _, text := range texts {
-		if text == "" || strings.TrimSpace(text) != text || !utf8.ValidString(text) || len(text) > 200 {
-			return false
-		}
-		for _, r := range text {
-			if r < 0x20 || r >= 0x7f && r <= 0x9f || r == utf8.RuneError {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-func isURI(text string) bool { u, err := url.Parse(text); return err == nil && u.String() == text }
 
 func seeds(f *testing.F) {
 	for i, data := range []string{`{"id":"1"}`, `"text"`, `plain <text> "quoted"`, "\xff\x00", `{"a": [1, 2.50, null, "é\u0000"]}`} {
@@ -48,7 +30,7 @@ func FuzzOurEventsAreReadBySDK(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, id, source, kind, key string, data []byte, n uint8) {
 		contentType := contentTypes()[int(n)%len(contentTypes())]
-		if !allowed(id, source, kind, key) || !isURI(source) {
+		if !sdkevents.Allowed(id, source, kind, key) || !sdkevents.IsURI(source) {
 			return
 		}
 		e := cloudevents.Event{ContentType: contentType, Data: data, Attributes: map[string]string{
@@ -79,7 +61,7 @@ func FuzzEventsOfSDKAreRead(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, id, source, kind, key string, data []byte, n uint8) {
 		contentType := contentTypes()[int(n)%len(contentTypes())]
-		if !allowed(id, source, kind, key) || !isURI(source) {
+		if !sdkevents.Allowed(id, source, kind, key) || !sdkevents.IsURI(source) {
 			return
 		}
 		e := sdk.New()
