@@ -71,17 +71,22 @@ func runServices(ctx context.Context, db *bun.DB, registry *bus.Registry, receiv
 	if err != nil {
 		return err
 	}
+	parts := []func(context.Context) error{
+		processor.Run, // runs the consumers, those that publish among them
+		runner.Run,    // takes over what arrives; not needed where nothing does
+		func(ctx context.Context) error { return telemetry.Observe(ctx, processor, 15*time.Second) },
+		func(ctx context.Context) error { return telemetry.ObserveRelays(ctx, runner, 15*time.Second) },
+	}
 	ctx, stop := context.WithCancel(ctx) // when one ends, so do the others
 	defer stop()
 	ended := make(chan error)
-	for _, part := range []func(context.Context) error{
-		processor.Run, // runs the consumers, those that publish among them
-		runner.Run,    // takes over what arrives: not needed by a service that only publishes
-		func(ctx context.Context) error { return telemetry.ObserveRelays(ctx, runner, 15*time.Second) },
-	} {
+	for _, part := range parts {
 		go func() { defer stop(); ended <- part(ctx) }()
 	}
-	return errors.Join(<-ended, <-ended, <-ended)
+	for range parts {
+		err = errors.Join(err, <-ended)
+	}
+	return err
 	// end
 }
 

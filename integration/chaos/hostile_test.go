@@ -27,7 +27,7 @@ func barHostile(b *bar) {
 			b.figure("%s: %s inputs", heading, inputs[heading])
 		}
 	}
-	for _, name := range []string{"Message", "Decode", "Tables", "StoredMessage", "ConsumedPayload", "StoredOutcome", "StoredTables", "StoredSchedule", "Parse", "ErrorText"} {
+	for _, name := range []string{"Message", "Decode", "Tables", "StoredMessage", "ConsumedPayload", "StoredOutcome", "StoredTables", "StoredSchedule", "Parse", "ErrorText", "Headers", "WhatIsSentComesBack", "Kafka", "NATS", "OurEventsAreReadBySDK", "EventsOfSDKAreRead"} {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(inputs)), func(heading string) bool { return strings.Contains(heading, "Fuzz"+name) }) {
 			b.Errorf("target Fuzz%s: got no inputs, want some:\n%s", name, output)
 		}

@@ -86,6 +86,27 @@ func publishMutants() []mutant {
 	}
 }
 
+// wireMutants write events as the SDK of CloudEvents does not read them.
+func wireMutants() []mutant {
+	against := func(target string) suite {
+		return suite{pkg: "./integration/relay/sdkevents", tests: "^" + target + "$"}
+	}
+	return []mutant{
+		{
+			name: "relay: NATS's attributes are not percent-encoded", file: "relay/nats/wire.go", suite: against("FuzzNATS"), says: `is not percent-encoded|the SDK: got`,
+			changes: []change{{"set(attributePrefix+encodeName(name), encode(value))", "set(attributePrefix+encodeName(name), value)"}},
+		},
+		{
+			name: "relay: Kafka's attributes have the prefix of HTTP", file: "relay/kafka/wire.go", suite: against("FuzzKafka"), says: `the SDK: got`,
+			changes: []change{{"attributePrefix   = \"ce_\"", "attributePrefix   = \"ce-\""}},
+		},
+		{
+			name: "relay: text in an event is base64", file: "internal/cloudevents/event.go", suite: against("FuzzOurEventsAreReadBySDK"), says: `the SDK: got data`,
+			changes: []change{{"json.Marshal(string(e.Data))", "json.Marshal(base64.StdEncoding.EncodeToString(e.Data))"}},
+		},
+	}
+}
+
 // relayBarMutants are caught by whole processes, some of which are killed, on both sides of a
 // broker.
 func relayBarMutants() []mutant {
