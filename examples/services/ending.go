@@ -52,7 +52,7 @@ func lookAtTheEnd(ctx context.Context, b *broker, d *databases, spans []service.
 func (end ending) print(out io.Writer, d *databases) {
 	fmt.Fprintf(out, "\norders placed       %4d   in the %s of orders\n", end.placed, d.kind())
 	fmt.Fprintf(out, "records             %4d   at the broker\n", end.records)
-	fmt.Fprintf(out, "deliveries          %4d   %d of them again, after the kill\n", end.deliveries, end.deliveries-end.records)
+	fmt.Fprintf(out, "deliveries          %4d   %d of them again, after the kill: shipping knew them, and dropped them\n", end.deliveries, end.deliveries-end.records)
 	fmt.Fprintf(out, "shipments           %4d   in the SQLite of shipping\n", end.shipments)
 	fmt.Fprintf(out, "orders shipped once %4d   never: %d, more often: %d\n", end.once, end.never, end.moreOften)
 	fmt.Fprintf(out, "whole traces        %4d   %d more were held by the killed process: the next one ran them in traces of their own, with a link\n", end.sample.whole, end.shipments-end.sample.whole)
