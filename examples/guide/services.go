@@ -35,6 +35,21 @@ func ToServices(publisher relay.Publisher) bus.Consumer {
 	// end
 }
 
+// Shipping ships what the shop takes orders for, until ctx ends.
+func Shipping(ctx context.Context, db *bun.DB, subscriber relay.Subscriber, ship func(context.Context, bun.Tx, OrderPlaced) error) error {
+	// snippet: shipping
+	receiver := relay.Receive("from-shop", subscriber, relay.Accept[OrderPlaced]())
+	registry, err := bus.NewRegistry(outbox.ConsumeTx("ship", ship), receiver.Consumer())
+	if err != nil {
+		return err
+	}
+	if err := outbox.Migrate(ctx, db, registry.Tables()); err != nil {
+		return err
+	}
+	// end
+	return runServices(ctx, db, registry, receiver)
+}
+
 // FromServices takes over what arrives and runs the consumers of it, until ctx ends.
 func FromServices(ctx context.Context, db *bun.DB, subscriber relay.Subscriber, consumers []bus.Consumer) error {
 	// snippet: receive
@@ -42,9 +57,6 @@ func FromServices(ctx context.Context, db *bun.DB, subscriber relay.Subscriber, 
 	registry, err := bus.NewRegistry(append(consumers, receiver.Consumer())...)
 	// end
 	if err != nil {
-		return err
-	}
-	if err := outbox.Migrate(ctx, db, registry.Tables()); err != nil {
 		return err
 	}
 	return runServices(ctx, db, registry, receiver)
