@@ -47,7 +47,7 @@ bench-go: ## Run the Go benchmarks, on a throw-away PostgreSQL and MariaDB
 	@$(WITH_DATABASES) $(MAKE) --no-print-directory bench-all
 
 .PHONY: bench
-bench: ## Measure against the peers, on a throw-away PostgreSQL and MariaDB
+bench: ## Measure against the peers, on a throw-away PostgreSQL, MariaDB and brokers
 	@$(WITH_DATABASES) go run ./integration/bench -json docs/performance.json -plots docs/performance
 
 .PHONY: bench-quick

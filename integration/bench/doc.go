@@ -3,7 +3,11 @@
 //
 //	scripts/with-postgres.sh scripts/with-mariadb.sh go run ./integration/bench [-quick] [-rounds n] [-only bar,...] [-json file] [-plots dir]
 //
-// MariaDB is needed by its own bars only, none of which is part of -quick.
+// MariaDB is needed by its own bars only, none of which is part of -quick. So are
+// brokers: NATS servers are this program again, and RabbitMQ is what
+// scripts/with-rabbitmq.sh starts for the length of its step, unless
+// ASYNCMONOLITH_TEST_RABBITMQ names three nodes. Where there is none the step is left
+// out, and the output says so.
 //
 // Every measurement gets a database of its own, on a server whose settings are
 // the defaults: fsync and synchronous_commit stay on. All contenders handle the

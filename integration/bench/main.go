@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/child"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/measure"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/report"
@@ -21,6 +22,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	broker.Main()
 	var err error
 	if request, ok := os.LookupEnv(child.Variable); ok {
 		err = child.Serve(ctx, request, os.Stdin, os.Stdout)
@@ -65,13 +67,21 @@ func measureAll(ctx context.Context, o options, s *server.Server, progress io.Wr
 		Environment: report.Environment{Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
 			Cores: runtime.NumCPU(), Postgres: version, Rounds: o.rounds, Quick: o.quick},
 	}}
+	var goals []report.Goal
 	for _, step := range o.steps() {
 		run.step = step.name
-		if err := step.take(run, ctx); err != nil {
+		err := step.take(run, ctx)
+		if missing := new(broker.MissingError); errors.As(err, &missing) {
+			run.report.LeaveOut(step.name, missing)
+			run.say("%s is left out: %v", step.name, missing)
+			continue
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", step.name, err)
 		}
+		goals = append(goals, o.goalsOf(step)...)
 	}
-	for _, goal := range o.goals() {
+	for _, goal := range goals {
 		if err := run.report.Judge(goal); err != nil {
 			return nil, err
 		}

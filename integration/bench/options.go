@@ -90,15 +90,6 @@ func (o options) steps() []step {
 	})
 }
 
-// goals returns the bars to judge.
-func (o options) goals() []report.Goal {
-	var goals []report.Goal
-	for _, s := range o.steps() {
-		goals = append(goals, o.goalsOf(s)...)
-	}
-	return goals
-}
-
 // goalsOf returns the bars of a step that are selected. A step stands for all of
 // its bars, unless one of them has the same name.
 func (o options) goalsOf(s step) []report.Goal {

@@ -30,9 +30,14 @@ func (s *session) found(measurement, contender, unit string, value float64) {
 // explain keeps what a figure was made of.
 func (s *session) explain(measurement, contender string, c measure.Cost, messages int) {
 	n, seconds := float64(messages), c.Took.Seconds()
-	s.found(measurement+"-trips", contender, "round trips/message", float64(c.Trips)/n)
+	if c.Trips > 0 {
+		s.found(measurement+"-trips", contender, "round trips/message", float64(c.Trips)/n)
+	}
 	s.found(measurement+"-client", contender, "µs/message", float64(c.Client.Microseconds())/n)
 	s.found(measurement+"-server", contender, "µs/message", float64(c.Server.Microseconds())/n)
+	if c.Broker > 0 {
+		s.found(measurement+"-broker", contender, "µs/message", float64(c.Broker.Microseconds())/n)
+	}
 	if c.Claims > 0 {
 		s.found(measurement+"-claims", contender, "claims/s", float64(c.Claims)/seconds)
 		s.found(measurement+"-claimed", contender, "messages/claim", n/float64(c.Claims))

@@ -18,7 +18,8 @@ type step struct {
 
 // steps returns all steps in the order in which they are taken. The goals of the
 // first ones are the speed bars of the design, those of the others its words on
-// scale, those of rows that come back or are in the way, and those of flow control. To judge a variant of
+// scale, those of rows that come back or are in the way, those of flow control, of the
+// event log and of relays. To judge a variant of
 // ours instead, name it as the goal's Contender.
 func steps() []step {
 	return append([]step{
@@ -46,7 +47,7 @@ func steps() []step {
 			{Name: "chain-time", Measurement: "chain-time", AtMost: 2},
 			{Name: "chain-allocations", Measurement: "chain-allocations", AtMost: 8},
 		}},
-	}, slices.Concat(scaleSteps(), rowSteps(), flowSteps(), eventSteps())...)
+	}, slices.Concat(scaleSteps(), rowSteps(), flowSteps(), eventSteps(), relaySteps())...)
 }
 
 // scaleSteps are those of the full run only.

@@ -3,4 +3,5 @@
 // finds the RabbitMQ that scripts/with-rabbitmq.sh has started.
 //
 // A test's TestMain calls [Main] first. What is started is gone when the test ends, or its process.
+// The benchmarks, which are a program, do the same with [LaunchNATS].
 package brokers

@@ -3,8 +3,10 @@
 package brokers
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,9 +23,35 @@ type NATS struct {
 // StartNATS starts n servers. Those of a cluster are ready when they have a leader.
 func StartNATS(t testing.TB, n int) *NATS {
 	t.Helper()
-	ports, err := freePorts(2 * n)
+	servers, err := newNATS(t.TempDir(), n)
 	if err != nil {
 		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = servers.Kill() })
+	if err := servers.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return servers
+}
+
+// LaunchNATS is StartNATS for a program that is no test. What the servers keep is below the
+// directory; Kill ends them.
+func LaunchNATS(dir string, n int) (*NATS, error) {
+	servers, err := newNATS(dir, n)
+	if err != nil {
+		return nil, err
+	}
+	if err := servers.Start(); err != nil {
+		return nil, errors.Join(err, servers.Kill())
+	}
+	return servers, nil
+}
+
+// newNATS makes n servers that do not run.
+func newNATS(dir string, n int) (*NATS, error) {
+	ports, err := freePorts(2 * n)
+	if err != nil {
+		return nil, err
 	}
 	var routes []string
 	for i := range n {
@@ -31,18 +59,14 @@ func StartNATS(t testing.TB, n int) *NATS {
 	}
 	servers := &NATS{}
 	for i := range n {
-		s := settings{Kind: "nats", Name: "n" + strconv.Itoa(i), Dir: t.TempDir(), Ports: ports[i : i+1]}
+		name := "n" + strconv.Itoa(i)
+		s := settings{Kind: "nats", Name: name, Dir: filepath.Join(dir, name), Ports: ports[i : i+1]}
 		if n > 1 {
 			s.Port, s.Routes = ports[n+i], routes
 		}
-		p := &Process{settings: s}
-		t.Cleanup(func() { _ = p.Kill() })
-		servers.Nodes = append(servers.Nodes, p)
+		servers.Nodes = append(servers.Nodes, &Process{settings: s})
 	}
-	if err := servers.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return servers
+	return servers, nil
 }
 
 // URL names all servers, for nats.Connect.

@@ -182,6 +182,16 @@ func (p *Process) Pause() error {
 	}
 }
 
+// PID is the number of the process, 0 if there is none.
+func (p *Process) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
 func (p *Process) signal(s syscall.Signal) error {
 	if p.cmd == nil {
 		return fmt.Errorf("signal %s: it does not run", p.settings.Kind)

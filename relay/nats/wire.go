@@ -27,8 +27,12 @@ const (
 
 // message is what a record is to NATS.
 func message(record relay.Record, reply string) *nats.Msg {
-	header := make(nats.Header, len(record.Attributes)+len(record.Headers)+4)
-	set := func(name, value string) { header[name] = []string{value} }
+	most := len(record.Attributes) + len(record.Headers) + 6
+	header, values := make(nats.Header, most), make([]string, 0, most)
+	set := func(name, value string) {
+		values = append(values, value) // one allocation for all
+		header[name] = values[len(values)-1 : len(values) : len(values)]
+	}
 	for name, value := range record.Attributes {
 		set(attributePrefix+encodeName(name), encode(value))
 	}
@@ -155,9 +159,19 @@ func encodeName(name string) string {
 
 const hexDigits = "0123456789ABCDEF"
 
+// escape returns text itself where all of it is plain, as most is.
 func escape(text string, plain func(c byte) bool) string {
+	first := 0
+	for first < len(text) && plain(text[first]) {
+		first++
+	}
+	if first == len(text) {
+		return text
+	}
 	var b strings.Builder
-	for i := range len(text) {
+	b.Grow(len(text) + 2)
+	b.WriteString(text[:first])
+	for i := first; i < len(text); i++ {
 		if c := text[i]; plain(c) {
 			b.WriteByte(c)
 		} else {

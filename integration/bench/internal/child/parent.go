@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/broker"
 )
 
 // Variable names the environment variable that makes this program a child. It
@@ -26,6 +28,8 @@ type Request struct {
 	DSN string
 	// Idle makes it a process of ours with nothing to do; Contender is ignored.
 	Idle bool
+	// Place is that of a relay, or a receiver.
+	Place broker.Address
 	// Record asks for the start of every run.
 	Record bool
 }

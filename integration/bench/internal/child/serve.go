@@ -59,7 +59,7 @@ func (s *service) serve(ctx context.Context, r Request, in io.Reader, out io.Wri
 			return err
 		}
 	}
-	system, err := c.Open(ctx, r.DSN, contender.Work{Handle: s.handle, Fail: s.fail})
+	system, err := c.Open(ctx, r.DSN, contender.Work{Handle: s.handle, Fail: s.fail, Place: r.Place})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -28,6 +29,8 @@ type Work struct {
 	Transactional bool
 	// Wire counts what goes to PostgreSQL. Nil does not.
 	Wire *Wire
+	// Place is where relays put messages, and receivers take them from.
+	Place broker.Address
 }
 
 // System is a contender at work in one database. One goroutine uses it at a
@@ -75,6 +78,11 @@ const (
 	NameRiverDefaults = "river-defaults"
 	NameWatermill     = "watermill"
 	NameRaw           = "raw"
+
+	// Those of relays.
+	NameOursRelay   = "ours-relay"    // messages to a broker; with package notify
+	NameOursReceive = "ours-receiver" // messages from a broker
+	NameForwarder   = "watermill-forwarder"
 )
 
 // All returns the contenders. A variant of ours gets its line here, and a name
@@ -88,6 +96,9 @@ func All() []Contender {
 		River(NameRiverDefaults, Defaults()),
 		Watermill(),
 		Raw(),
+		Ours(NameOursRelay, Variant{Relay: true, Notify: true}),
+		Ours(NameOursReceive, Variant{Receive: true}),
+		Forwarder(),
 	}
 }
 

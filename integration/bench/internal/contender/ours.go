@@ -19,6 +19,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/notify"
 	"github.com/asyncmonolith/asyncmonolith-go/notify/pgxnotify"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -52,6 +53,12 @@ type Variant struct {
 	Notify bool
 	// Pool is the number of connections. Defaults to [Pool].
 	Pool int
+	// Relay has messages published to the place instead of counted.
+	Relay bool
+	// Receive has messages received from the place.
+	Receive bool
+	// Inbox has nothing run but what receives.
+	Inbox bool
 	// Failing is how many of a hundred messages fail at their first attempt. They are
 	// tried again at once, behind the backlog. Defaults to none.
 	Failing int64
@@ -100,6 +107,7 @@ type ours struct {
 	producer *outbox.Producer
 	tail     int64
 	unjoin   func() error // ends what joins it with other processes
+	link     link         // to the broker
 }
 
 func openOurs(ctx context.Context, db *bun.DB, v Variant, work Work) (_ *ours, err error) {
@@ -119,6 +127,11 @@ func openOurs(ctx context.Context, db *bun.DB, v Variant, work Work) (_ *ours, e
 		v.Processor.Logger = loggerOf(slog.LevelError)
 	}
 	s := &ours{db: db, variant: v, work: work}
+	if v.Relay || v.Receive {
+		if s.link, err = dial(work.Place, v); err != nil {
+			return nil, err
+		}
+	}
 	if s.registry, err = bus.NewRegistry(s.consumers()...); err != nil {
 		return nil, err
 	}
@@ -167,6 +180,8 @@ func (s *ours) consumers() []bus.Consumer {
 	for i := range consumers {
 		name := fmt.Sprintf("%s-%d", s.variant.Consumer, i)
 		switch {
+		case s.variant.Relay:
+			consumers[i] = relay.Publish(name, s.link.publisher, relay.Source("/bench"), relay.Route[Signup](s.work.Place.Destination))
 		case s.work.Transactional:
 			consumers[i] = outbox.ConsumeTx(name, s.insertEffect, s.variant.TxOptions...)
 		case s.variant.Batch > 0:
@@ -174,6 +189,9 @@ func (s *ours) consumers() []bus.Consumer {
 		default:
 			consumers[i] = bus.Consume(name, s.count, s.options()...)
 		}
+	}
+	if s.variant.Receive {
+		consumers = append(consumers, s.link.receiver.Consumer())
 	}
 	return consumers
 }
@@ -258,6 +276,15 @@ func (s *ours) Start(ctx context.Context) (stop func() error, err error) {
 		return nil, err
 	}
 	runs := []func(context.Context) error{processor.Run}
+	if s.variant.Receive {
+		runner, err := relay.NewRunner(s.db, s.registry, s.producer, relay.RunnerConfig{Logger: logger()}, s.link.receiver)
+		if err != nil {
+			return nil, err
+		}
+		if runs = append(runs, runner.Run); s.variant.Inbox {
+			runs = runs[1:]
+		}
+	}
 	if s.variant.Schedules > 0 {
 		schedules, err := schedule.NewProcessor(s.db, s.registry, s.producer, schedule.ProcessorConfig{Logger: logger()})
 		if err != nil {
@@ -347,4 +374,7 @@ func (s *ours) Verify(ctx context.Context) error {
 }
 
 // Close implements System.
-func (s *ours) Close() error { return errors.Join(s.unjoin(), s.db.Close()) }
+func (s *ours) Close() error {
+	s.link.close()
+	return errors.Join(s.unjoin(), s.db.Close())
+}

@@ -46,13 +46,14 @@ func Watermill() Contender {
 type watermillSystem struct {
 	db         *sql.DB
 	work       Work
+	schema     wmsql.DefaultPostgreSQLSchema
 	subscriber *wmsql.Subscriber
 }
 
 func (s *watermillSystem) install(ctx context.Context) (err error) {
 	s.subscriber, err = wmsql.NewSubscriber(s.db, wmsql.SubscriberConfig{
 		PollInterval:   watermillPoll,
-		SchemaAdapter:  wmsql.DefaultPostgreSQLSchema{},
+		SchemaAdapter:  s.schema,
 		OffsetsAdapter: wmsql.DefaultPostgreSQLOffsetsAdapter{},
 	}, watermill.NewSlogLogger(logger()))
 	if err != nil {
@@ -68,17 +69,13 @@ func (s *watermillSystem) install(ctx context.Context) (err error) {
 }
 
 func (s *watermillSystem) publish(db wmsql.ContextExecutor, batch ...Signup) error {
-	publisher, err := wmsql.NewPublisher(db, wmsql.PublisherConfig{SchemaAdapter: wmsql.DefaultPostgreSQLSchema{}}, watermill.NopLogger{})
+	publisher, err := wmsql.NewPublisher(db, wmsql.PublisherConfig{SchemaAdapter: s.schema}, watermill.NopLogger{})
 	if err != nil {
 		return err
 	}
-	messages := make(message.Messages, len(batch))
-	for i, payload := range batch {
-		encoded, err := json.Marshal(payload)
-		if err != nil {
-			return err
-		}
-		messages[i] = message.NewMessage(watermill.NewUUID(), encoded)
+	messages, err := watermillMessages(batch)
+	if err != nil {
+		return err
 	}
 	return publisher.Publish(watermillTopic, messages...)
 }
@@ -90,14 +87,31 @@ func (s *watermillSystem) Produce(_ context.Context, batch []Signup) error {
 
 // ProduceOne implements System.
 func (s *watermillSystem) ProduceOne(ctx context.Context, payload Signup) error {
-	tx, err := s.db.BeginTx(ctx, nil)
+	return inTx(ctx, s.db, func(tx *sql.Tx) error { return s.publish(tx, payload) })
+}
+
+func inTx(ctx context.Context, db *sql.DB, fn func(tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	if err := s.publish(tx, payload); err != nil {
+	if err := fn(tx); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
 	return tx.Commit()
+}
+
+// watermillMessages encodes payloads.
+func watermillMessages(batch []Signup) (message.Messages, error) {
+	messages := make(message.Messages, len(batch))
+	for i, payload := range batch {
+		encoded, err := json.Marshal(payload)
+		if err != nil {
+			return nil, err
+		}
+		messages[i] = message.NewMessage(watermill.NewUUID(), encoded)
+	}
+	return messages, nil
 }
 
 // Start implements System.

@@ -27,6 +27,17 @@ func Family(pid int) (total time.Duration) {
 	return total
 }
 
+// Group returns the processor time of the processes of a group.
+func Group(leader int) (total time.Duration) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		if fields := statOf(path); fields != nil && fields[2] == strconv.Itoa(leader) {
+			total += sum(fields[11:13])
+		}
+	}
+	return total
+}
+
 // Parent returns the process that started another, 0 when it is not on this machine.
 func Parent(pid int) int {
 	fields := statOf(filepath.Join("/proc", strconv.Itoa(pid), "stat"))

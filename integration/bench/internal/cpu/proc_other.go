@@ -12,3 +12,6 @@ func Parent(int) int { return 0 }
 
 // Machine is not known here.
 func Machine() time.Duration { return 0 }
+
+// Group returns 0: it is not known here.
+func Group(int) time.Duration { return 0 }

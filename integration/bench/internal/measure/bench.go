@@ -52,6 +52,7 @@ type run struct {
 	ctx    context.Context
 	dsn    string
 	server *server.Server // nil when it is not PostgreSQL
+	broker Broker         // nil when there is none
 	fail   context.CancelCauseFunc
 }
 

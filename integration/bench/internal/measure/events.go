@@ -32,6 +32,7 @@ func (booked) PayloadType() string { return "bench.booked" }
 // ledger is an application with an event log.
 type ledger struct {
 	db       *bun.DB
+	registry *bus.Registry
 	producer *outbox.Producer
 	log      *eventlog.Log
 }
@@ -53,17 +54,16 @@ func (b *Bench) withLedger(ctx context.Context, use func(ctx context.Context, l 
 		if err != nil {
 			return err
 		}
-		registry, err := bus.RegistryConfig{Events: types}.NewRegistry()
-		if err != nil {
+		if l.registry, err = (bus.RegistryConfig{Events: types}).NewRegistry(); err != nil {
 			return err
 		}
-		if l.producer, err = outbox.NewProducer(registry, outbox.ProducerConfig{}); err != nil {
+		if l.producer, err = outbox.NewProducer(l.registry, outbox.ProducerConfig{}); err != nil {
 			return err
 		}
-		if l.log, err = eventlog.NewLog(registry, l.producer, eventlog.LogConfig{}); err != nil {
+		if l.log, err = eventlog.NewLog(l.registry, l.producer, eventlog.LogConfig{}); err != nil {
 			return err
 		}
-		if err := outbox.Migrate(r.ctx, l.db, registry.Tables()); err != nil {
+		if err := outbox.Migrate(r.ctx, l.db, l.registry.Tables()); err != nil {
 			return err
 		}
 		return use(r.ctx, l)

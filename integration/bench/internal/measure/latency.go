@@ -45,7 +45,7 @@ func (r *run) latency(c contender.Contender, messages int) (latencies []float64,
 		if err != nil {
 			return err
 		}
-		commits, err := r.trickle(system, messages)
+		commits, err := r.trickle(system, messages, latencyRate)
 		if err == nil {
 			err = errors.Join(t.wait(r.ctx), r.settled(system))
 		}
@@ -67,7 +67,7 @@ func (r *run) latencyAcross(c contender.Contender, messages int) (latencies []fl
 		if err := consumer.each((*child.Process).Go); err != nil {
 			return err
 		}
-		commits, err := r.trickle(system, messages)
+		commits, err := r.trickle(system, messages, latencyRate)
 		if err == nil {
 			err = r.settled(system)
 		}
@@ -85,12 +85,12 @@ func (r *run) latencyAcross(c contender.Contender, messages int) (latencies []fl
 	return latencies, err
 }
 
-// trickle produces at the steady rate, and returns when each message was
+// trickle produces so many a second, and returns when each message was
 // committed. A slow commit does not hold back the next.
-func (r *run) trickle(system contender.System, messages int) (commits []int64, err error) {
+func (r *run) trickle(system contender.System, messages, rate int) (commits []int64, err error) {
 	commits = make([]int64, messages)
 	var producers sync.WaitGroup
-	ticker := time.NewTicker(time.Second / latencyRate)
+	ticker := time.NewTicker(time.Second / time.Duration(rate))
 	defer ticker.Stop()
 	for i, payload := range contender.Signups(0, messages, 0) {
 		select {

@@ -14,6 +14,8 @@ type Report struct {
 	Results     []*Result   `json:"results"`
 	Bars        []Bar       `json:"bars"`
 	Curves      []Curve     `json:"curves,omitempty"`
+	// LeftOut says which steps were not taken, and why.
+	LeftOut []string `json:"left_out,omitempty"`
 }
 
 // Environment says on what the run was made.
@@ -76,6 +78,11 @@ func (r *Report) Add(measurement, contender, unit string, value float64) {
 	}
 	result.Values = append(result.Values, value)
 	result.Median = Median(result.Values)
+}
+
+// LeaveOut says that a step was not taken, and that its bars are not judged.
+func (r *Report) LeaveOut(step string, why error) {
+	r.LeftOut = append(r.LeftOut, fmt.Sprintf("%s is left out: %v", step, why))
 }
 
 func (r *Report) find(measurement, contender string) *Result {

@@ -3,6 +3,8 @@ package report_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -186,5 +188,18 @@ func TestPlots(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "wal.svg")); err == nil {
 		t.Error("wal.svg: got a plot of a single contender, want none")
+	}
+}
+
+func TestWhatWasLeftOutIsSaid(t *testing.T) {
+	t.Parallel()
+	r := measured()
+	r.LeaveOut("relay-rabbitmq", errors.New("there is no RabbitMQ"))
+	const want = "relay-rabbitmq is left out: there is no RabbitMQ\n"
+	for name, write := range map[string]func(io.Writer) error{"table": r.WriteTable, "bars": r.WriteBars} {
+		var out bytes.Buffer
+		if err := write(&out); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: got %v and\n%swant %q in it", name, err, &out, want)
+		}
 	}
 }

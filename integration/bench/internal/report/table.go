@@ -30,6 +30,9 @@ func (r *Report) WriteTable(w io.Writer) error {
 	for _, b := range r.Bars {
 		t.row(b.Name, Number(b.Value), b.Unit, b.ratio(), b.Goal, b.verdict())
 	}
+	for _, text := range r.LeftOut {
+		t.line("%s", text)
+	}
 	for _, c := range r.Curves {
 		t.line("")
 		t.line("%s", c.Title)
@@ -64,6 +67,11 @@ func (r *Report) WriteBars(w io.Writer) error {
 	for _, b := range r.Bars {
 		goal := strings.ReplaceAll(b.Goal, " ", "")
 		if _, err := fmt.Fprintf(w, "%s %s%s %s %s %s\n", b.Name, Number(b.Value), b.suffix(), b.ratio(), goal, b.verdict()); err != nil {
+			return err
+		}
+	}
+	for _, text := range r.LeftOut {
+		if _, err := fmt.Fprintln(w, text); err != nil {
 			return err
 		}
 	}
