@@ -26,14 +26,15 @@ type Event struct {
 	Replay, Backlog bool
 }
 
-// Mode is "replay", "catchup" or, for a live event and of nil, "". It is in logs, spans
-// and stored headers.
+const modeReplay = "replay"
+
+// Mode is "replay", "catchup" or, for a live event and of nil, "": see [Message.Mode].
 func (e *Event) Mode() string {
 	switch {
 	case e == nil:
 		return ""
 	case e.Replay:
-		return "replay"
+		return modeReplay
 	case e.Backlog:
 		return "catchup"
 	}

@@ -51,6 +51,9 @@ type Message struct {
 	// Event is where the event that the message delivers stands in the event
 	// log. It is nil for a message that was produced, rather than appended.
 	Event *Event
+	// Replay is true when the message is delivered again on request: its event is replayed, or
+	// it was received by a relay.Receiver with relay.Replay. It is stored with the message.
+	Replay bool
 
 	// Delay postpones a message by that much on the database's clock. It is
 	// used on the produce side, where AvailableAt is the zero time.
@@ -77,4 +80,16 @@ type Message struct {
 	CreatedAt time.Time
 
 	handle Handler // see Deliver
+}
+
+// Mode is "replay" or, of a message of a projection, "catchup"; of a live message, and of nil, it
+// is "". It is in logs, spans and stored headers.
+func (m *Message) Mode() string {
+	switch {
+	case m == nil:
+		return ""
+	case m.Replay:
+		return modeReplay
+	}
+	return m.Event.Mode()
 }

@@ -51,7 +51,7 @@ const (
 )
 
 // Replay writes a message for each event of the consumer, marked as a replay
-// (bus.Event), and returns how many this call has written; middleware.SkipOnReplay guards
+// (bus.Message), and returns how many this call has written; middleware.SkipOnReplay guards
 // consumers whose effects must not happen twice. They run as ever, by an
 // outbox.Processor. Each event is written once for each name, whatever crashes:
 // pages are committed with the place that the replay has come to. Going on with
@@ -184,7 +184,7 @@ func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Repl
 func (l *Log) deliverAgain(ctx context.Context, s *store.Store, tx bun.Tx, r Replay, consumer bus.Consumer, events []store.Event) (int, error) {
 	rows := make([]store.NewMessage, len(events))
 	for i, e := range events {
-		headers, err := store.EncodeHeaders(store.Headers(e.Headers), store.Extras{Event: &bus.Event{Sequence: e.Sequence, Replay: true}, EventSize: len(e.Data)})
+		headers, err := store.EncodeHeaders(store.Headers(e.Headers), store.Extras{Event: &bus.Event{Sequence: e.Sequence}, EventSize: len(e.Data), Replay: true})
 		if err != nil {
 			return 0, err
 		}

@@ -45,8 +45,8 @@ func Log(logger *slog.Logger) bus.Middleware {
 					attrs = append(attrs, slog.Int64("position", e.Position))
 				}
 			}
-			if m.Event.Mode() != "" {
-				attrs = append(attrs, slog.String("mode", m.Event.Mode()))
+			if mode := m.Mode(); mode != "" {
+				attrs = append(attrs, slog.String("mode", mode))
 			}
 			if v.Delay > 0 {
 				attrs = append(attrs, slog.Duration("delay", v.Delay))

@@ -42,7 +42,7 @@ func (t *Telemetry) takeIn(ctx context.Context, b *bus.Batch, next bus.Sender, n
 	}
 	reader := batch[0].Consumer
 	attributes := append(operation(name, ""), operationType(kind), groupKey.String(reader), batchCountKey.Int(len(batch)))
-	if mode := batch[0].Event.Mode(); mode != "" {
+	if mode := batch[0].Mode(); mode != "" {
 		attributes = append(attributes, modeKey.String(mode))
 	}
 	ctx, span := t.tracer.Start(ctx, spanName(name, reader), trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer),

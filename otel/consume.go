@@ -125,8 +125,8 @@ func (t *Telemetry) startProcess(ctx context.Context, r *deliveryRoute, m *bus.M
 	if span.IsRecording() && m.Crashes > 0 {
 		span.SetAttributes(crashesKey.Int(m.Crashes))
 	}
-	if span.IsRecording() && m.Event.Mode() != "" {
-		span.SetAttributes(modeKey.String(m.Event.Mode()))
+	if span.IsRecording() && m.Mode() != "" {
+		span.SetAttributes(modeKey.String(m.Mode()))
 	}
 	return ctx, span
 }
@@ -148,7 +148,7 @@ func describeFlow(span trace.Span, m *bus.Message, start time.Time) {
 
 // lagOf is how long ago a live message was due, in seconds.
 func lagOf(m *bus.Message, now time.Time) (lag float64, ok bool) {
-	return seconds(now.Sub(m.AvailableAt)), m.Event.Mode() == "" && !m.AvailableAt.IsZero()
+	return seconds(now.Sub(m.AvailableAt)), m.Mode() == "" && !m.AvailableAt.IsZero()
 }
 
 // isChild tells whether a run belongs to the trace in which its message was
@@ -161,7 +161,7 @@ func (t *Telemetry) isChild(m *bus.Message, creation trace.SpanContext) bool {
 	case !creation.IsSampled():
 		// A root would be sampled anew, and show a trace without its beginning.
 		return true
-	case t.config.LinkOnly, m.Event.Mode() != "":
+	case t.config.LinkOnly, m.Mode() != "":
 		return false
 	case m.Config != nil && m.Config.Forwards: // it is one more hop
 		return true
@@ -202,7 +202,7 @@ func (t *Telemetry) processed(ctx context.Context, span trace.Span, r *deliveryR
 		t.metrics.late.Add(ctx, 1, r.consumer.add...)
 	}
 	gone := outcome == bus.Done || outcome == bus.Discarded || outcome == bus.Poisoned
-	if gone && m.Event.Mode() == "" && !m.CreatedAt.IsZero() {
+	if gone && m.Mode() == "" && !m.CreatedAt.IsZero() {
 		t.metrics.endToEnd.Record(ctx, seconds(time.Since(m.CreatedAt)), r.consumer.record...)
 	}
 }

@@ -374,7 +374,7 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 		if len(consumers) == 0 && m.Event == nil {
 			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, bus.ErrNoConsumer)
 		}
-		headers, err := store.EncodeHeaders(m.Headers, store.Extras{Event: m.Event, EventSize: len(m.Payload), UniqueFor: m.UniqueFor, Consumers: names, Key: forwardedKey(m, consumers)})
+		headers, err := store.EncodeHeaders(m.Headers, store.Extras{Event: m.Event, EventSize: len(m.Payload), Replay: m.Replay, UniqueFor: m.UniqueFor, Consumers: names, Key: forwardedKey(m, consumers)})
 		if err != nil {
 			return nil, err
 		}

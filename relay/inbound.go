@@ -61,6 +61,7 @@ func (r *receiving) read(registry *bus.Registry, record Record) arrival {
 	if err != nil {
 		return a.park(err)
 	}
+	m.Replay = r.replay
 	a.message, a.hash = m, hashOf("event", e.Attributes["source"], e.Attributes["id"], e.Attributes[consumersAttribute])
 	return a
 }

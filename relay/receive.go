@@ -94,6 +94,18 @@ func MaxBacklog(n int) ReceiveOption {
 	return func(r *receiving) { r.maxBacklog = n }
 }
 
+// Replay marks what arrives as delivered again on request, see bus.Message: middleware.SkipOnReplay
+// then guards consumers whose effects must not happen twice. It is for a receiver under another
+// name, which has an inbox of its own and so takes everything as new. From where on there is
+// something to take is the subscriber's setting at its broker: of JetStream the DeliverPolicy of a
+// new consumer, of Kafka the offsets of a new group.
+//
+// With [IntoLog] the messages of consumers of the events are marked; to projections they are events
+// like others. Defaults to what arrives being live.
+func Replay() ReceiveOption {
+	return func(r *receiving) { r.replay = true }
+}
+
 // Map has fn make events of records in another format: what it returns has the attributes of
 // CloudEvents, among them specversion, id, source and type. A record for which it returns an
 // error is parked. fn must not change the record's maps.
@@ -115,6 +127,7 @@ type receiving struct {
 	maxBacklog   int
 	mapping      func(Record) (Record, error)
 	intoLog      bool
+	replay       bool
 	category     string // of streams in the log
 	consumer     bus.Consumer
 	mistakes     []error

@@ -172,7 +172,7 @@ func (b *batch) message(row store.Event, behind bool) *bus.Message {
 	}
 	switch {
 	case row.Position <= b.sub.ReplayUntil:
-		m.Event.Replay = true
+		m.Replay, m.Event.Replay = true, true
 	case behind:
 		m.Event.Backlog = true
 	}

@@ -32,6 +32,14 @@ func receiveMutants() []mutant {
 			changes: []change{{", e.Attributes[consumersAttribute])\n\treturn a\n", ")\n\treturn a\n"}},
 		},
 		{
+			name: "relay: what is received again is live", file: "relay/inbound.go", suite: onPostgres("^TestAReplayFromTheBroker$"), says: `replay: got \[mail`,
+			changes: []change{{"m.Replay = r.replay", "m.Replay = false"}},
+		},
+		{
+			name: "relay: the mode of a message is not stored", file: "outbox/producer.go", suite: onPostgres("^TestAReplayIntoTheLog$"), says: `got \[mail`,
+			changes: []change{{"Replay: m.Replay, ", ""}},
+		},
+		{
 			name: "relay: fetching goes on however much waits", file: "relay/backlog.go", suite: onPostgres("^TestBackPressure$"), says: `waiting: got 1000, want a little more than 200`,
 			changes: []change{{"return waiting, err\n", "return 0 * waiting, err\n"}},
 		},

@@ -19,6 +19,7 @@ import (
 type Extras struct {
 	Event     *bus.Event // that it delivers
 	EventSize int        // of the event's text, in bytes
+	Replay    bool       // it is delivered again on request
 	UniqueFor time.Duration
 	Consumers []string // for which it is written, where a processor is to check that
 	Key       string   // for consumers that pass it on, and do not go by it
@@ -27,15 +28,15 @@ type Extras struct {
 // EncodeHeaders returns the headers of a message as they are stored, with its extras.
 func EncodeHeaders(headers map[string]string, extra Extras) (string, error) {
 	all := headers
-	if extra.Event != nil || extra.UniqueFor > 0 || len(extra.Consumers) > 0 || extra.Key != "" {
+	if extra.Event != nil || extra.Replay || extra.UniqueFor > 0 || len(extra.Consumers) > 0 || extra.Key != "" {
 		all = make(map[string]string, len(headers)+2)
 		maps.Copy(all, headers)
 	}
 	if extra.Event != nil {
 		all[dialect.EventHeader] = fmt.Sprintf("%d %d", extra.Event.Sequence, extra.EventSize)
-		if mode := extra.Event.Mode(); mode != "" {
-			all[dialect.ModeHeader] = mode
-		}
+	}
+	if extra.Replay {
+		all[dialect.ModeHeader] = dialect.ModeReplay
 	}
 	if extra.UniqueFor > 0 {
 		all[dialect.UniqueForHeader] = extra.UniqueFor.String()

@@ -27,8 +27,8 @@ func (m *Message) RefersTo() (sequence int64, size int, ok bool) {
 	return sequence, max(size, 0), true
 }
 
-// Deliver says in a message what has no column: what it delivers, when that is an event, and
-// for how long its insert id stays taken.
+// Deliver says in a message what has no column: what it delivers, when that is an event, whether
+// it does so again, and for how long its insert id stays taken.
 func (m *Message) Deliver(to *bus.Message) {
 	if text, ok := to.Headers[UniqueForHeader]; ok {
 		to.UniqueFor, _ = time.ParseDuration(text) //nolint:errcheck // a person may have edited it
@@ -38,14 +38,16 @@ func (m *Message) Deliver(to *bus.Message) {
 		to.OrderKey = cmp.Or(to.OrderKey, key)
 		delete(to.Headers, KeyHeader)
 	}
+	if mode, ok := to.Headers[ModeHeader]; ok {
+		to.Replay = mode == ModeReplay
+		delete(to.Headers, ModeHeader)
+	}
 	if m.Event == nil {
 		return
 	}
 	e := m.Event
-	to.Event = &bus.Event{Sequence: e.Sequence, Stream: e.Stream, Version: e.Version, Position: e.Position, Schema: e.Schema}
-	to.Event.Replay = to.Headers[ModeHeader] == "replay"
+	to.Event = &bus.Event{Sequence: e.Sequence, Stream: e.Stream, Version: e.Version, Position: e.Position, Schema: e.Schema, Replay: to.Replay}
 	delete(to.Headers, EventHeader)
-	delete(to.Headers, ModeHeader)
 }
 
 // Event is a row of events.
@@ -74,9 +76,12 @@ func Headers(text []byte) map[string]string {
 }
 
 const (
-	// By these a message refers to an event instead of carrying its text.
+	// By EventHeader a message refers to an event instead of carrying its text.
 	EventHeader = "asyncmonolith-event"
-	ModeHeader  = "asyncmonolith-mode"
+
+	// ModeHeader has ModeReplay where a message is delivered again on request.
+	ModeHeader = "asyncmonolith-mode"
+	ModeReplay = "replay"
 
 	// DeliverByHeader has the instant by which a message is to start, in RFC 3339, and what
 	// becomes of it afterwards.
