@@ -95,6 +95,9 @@ func newRelayRunner(p relayParams) (*relay.Runner, error) {
 	if config.Telemetry == nil && p.Telemetry != nil {
 		config.Telemetry = p.Telemetry.Receive()
 	}
+	if config.PublishTelemetry == nil && p.Telemetry != nil {
+		config.PublishTelemetry = p.Telemetry.Publish()
+	}
 	slices.SortStableFunc(p.Receivers, func(a, b relay.Receiver) int { return cmp.Compare(a.Name(), b.Name()) }) // fx shuffles groups
 	slices.SortStableFunc(p.Logs, func(a, b relay.LogRelay) int { return cmp.Compare(a.Name(), b.Name()) })
 	var relays []relay.Relay

@@ -21,7 +21,7 @@ func (t *Telemetry) Apply() bus.SendMiddleware {
 }
 
 func (t *Telemetry) apply(ctx context.Context, b *bus.Batch, next bus.Sender) error {
-	return t.takeIn(ctx, b, next, opApply, opProcess)
+	return t.batch(ctx, b, next, opApply, trace.SpanKindConsumer)
 }
 
 // Receive returns the layer around the batches that receivers of package relay take over: give
@@ -30,22 +30,32 @@ func (t *Telemetry) apply(ctx context.Context, b *bus.Batch, next bus.Sender) er
 // those. Use it once.
 func (t *Telemetry) Receive() bus.SendMiddleware {
 	return func(next bus.Sender) bus.Sender {
-		return func(ctx context.Context, b *bus.Batch) error { return t.takeIn(ctx, b, next, opReceive, opReceive) }
+		return func(ctx context.Context, b *bus.Batch) error { return t.batch(ctx, b, next, opReceive, trace.SpanKindConsumer) }
 	}
 }
 
-// takeIn makes a span for a batch of a reader, or a receiver, which its messages name.
-func (t *Telemetry) takeIn(ctx context.Context, b *bus.Batch, next bus.Sender, name, kind string) error {
+// Publish returns the layer around the batches that log relays publish: give it to
+// relay.RunnerConfig.PublishTelemetry. It makes one span for each batch, a trace of its own, with
+// links to the spans that appended its first events: these spans, and not it, are what the events
+// carry on. Use it once.
+func (t *Telemetry) Publish() bus.SendMiddleware {
+	return func(next bus.Sender) bus.Sender {
+		return func(ctx context.Context, b *bus.Batch) error { return t.batch(ctx, b, next, opPublish, trace.SpanKindClient) }
+	}
+}
+
+// batch makes a span for a batch of a projection or a relay, which its messages name.
+func (t *Telemetry) batch(ctx context.Context, b *bus.Batch, next bus.Sender, op string, kind trace.SpanKind) error {
 	ctx, batch := withoutSpan(ctx), b.Messages // Run may have been called in one
 	if len(batch) == 0 {
 		return next(ctx, b)
 	}
 	reader := batch[0].Consumer
-	attributes := append(operation(name, ""), operationType(kind), groupKey.String(reader), batchCountKey.Int(len(batch)))
+	attributes := append(operation(op, ""), operationType(op), groupKey.String(reader), batchCountKey.Int(len(batch)))
 	if mode := batch[0].Mode(); mode != "" {
 		attributes = append(attributes, modeKey.String(mode))
 	}
-	ctx, span := t.tracer.Start(ctx, spanName(name, reader), trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer),
+	ctx, span := t.tracer.Start(ctx, spanName(op, reader), trace.WithNewRoot(), trace.WithSpanKind(kind),
 		trace.WithAttributes(attributes...), trace.WithLinks(t.creationLinks(ctx, batch)...))
 	result := errPanicked
 	defer func() { end(span, result) }()

@@ -32,7 +32,10 @@ func (t *Telemetry) Consume() bus.Middleware {
 }
 
 // deliveryKey is what a deliveryRoute depends on.
-type deliveryKey struct{ payloadType, consumer string }
+type deliveryKey struct {
+	payloadType, consumer string
+	forwards              bool // the consumer passes messages on
+}
 
 // deliveryRoute is what is known ahead about deliveries of one payload type to
 // one consumer.
@@ -48,10 +51,16 @@ type deliveryRoute struct {
 func newDeliveryRoute(key deliveryKey) *deliveryRoute {
 	consumer := []attribute.KeyValue{destinationKey.String(key.payloadType), groupKey.String(key.consumer)}
 	attributes := slices.Clip(append(operation(opProcess, key.payloadType), groupKey.String(key.consumer)))
+	// To whoever reads a trace, a consumer that passes a message on is where that was published.
+	// It is measured like any other.
+	op, kind := opProcess, trace.SpanKindConsumer
+	if key.forwards {
+		op, kind = opPublish, trace.SpanKindProducer
+	}
+	shown := append(operation(op, key.payloadType), groupKey.String(key.consumer), operationType(op))
 	r := &deliveryRoute{
-		name: spanName(opProcess, key.payloadType),
-		start: []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer),
-			trace.WithAttributes(append(attributes, operationType(opProcess))...)},
+		name:       spanName(op, key.payloadType),
+		start:      []trace.SpanStartOption{trace.WithSpanKind(kind), trace.WithAttributes(shown...)},
 		attributes: attributes,
 		process:    newLabels(attributes...),
 		consumer:   newLabels(consumer...),
@@ -69,7 +78,8 @@ func newAttempt(number int) trace.SpanStartOption {
 
 func (t *Telemetry) process(ctx context.Context, m *bus.Message, next bus.Handler) error {
 	start := time.Now()
-	r := t.deliveries.get(deliveryKey{m.PayloadType, m.Consumer})
+	forwards := m.Config != nil && m.Config.Forwards
+	r := t.deliveries.get(deliveryKey{m.PayloadType, m.Consumer, forwards})
 	ctx, span := t.startProcess(ctx, r, m)
 	describeFlow(span, m, start)
 	t.delivered(ctx, r, m, start)
@@ -78,7 +88,7 @@ func (t *Telemetry) process(ctx context.Context, m *bus.Message, next bus.Handle
 		t.processed(ctx, span, r, m, start, result)
 		span.End()
 	}()
-	if m.Config != nil && m.Config.Forwards {
+	if forwards {
 		m = t.forwarded(ctx, m)
 		ctx = bus.WithMessage(ctx, m) // where a consumer that gets it alone looks
 	}
@@ -153,7 +163,8 @@ func lagOf(m *bus.Message, now time.Time) (lag float64, ok bool) {
 
 // isChild tells whether a run belongs to the trace in which its message was
 // created. One that comes later gets a trace of its own, or the first would grow
-// for as long as the message is retried.
+// for as long as the message is retried. A run whose process vanished is none: what it had
+// to tell has vanished, too, and the next one takes its place.
 func (t *Telemetry) isChild(m *bus.Message, creation trace.SpanContext) bool {
 	switch {
 	case !creation.IsValid():
@@ -166,7 +177,7 @@ func (t *Telemetry) isChild(m *bus.Message, creation trace.SpanContext) bool {
 	case m.Config != nil && m.Config.Forwards: // it is one more hop
 		return true
 	}
-	return m.Attempt == 1 && m.Crashes == 0 && m.AvailableAt.Sub(m.CreatedAt) <= undelayed
+	return m.Attempt == 1 && m.AvailableAt.Sub(m.CreatedAt) <= undelayed
 }
 
 // delivered measures that a run begins.

@@ -19,7 +19,8 @@ const (
 	opSend    = "send"
 	opFire    = "fire" // the create of a message by its schedule
 	opProcess = "process"
-	opApply   = "apply" // of events, by a projection
+	opPublish = "publish" // to a broker
+	opApply   = "apply"   // of events, by a projection
 	opReceive = "receive"
 )
 
@@ -70,9 +71,9 @@ func operation(name, destination string) []attribute.KeyValue {
 // operationType returns messaging.operation.type for an operation.
 func operationType(name string) attribute.KeyValue {
 	switch name {
-	case opSend:
+	case opSend, opPublish:
 		return semconv.MessagingOperationTypeSend
-	case opProcess:
+	case opProcess, opApply:
 		return semconv.MessagingOperationTypeProcess
 	case opReceive:
 		return semconv.MessagingOperationTypeReceive

@@ -14,5 +14,5 @@
 // Records are events of CloudEvents 1.0.
 //
 // It may import only bus, outbox, eventlog, internal/cloudevents, internal/store, internal/txn,
-// internal/dberr, internal/outage, internal/alarm and bun.
+// internal/dberr, internal/isolate, internal/outage, internal/alarm and bun.
 package relay

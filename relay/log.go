@@ -57,6 +57,9 @@ type LogRelay struct{ logging *logging }
 // first time are in order, as far as the publisher keeps that of a batch, and as long as no
 // process goes on publishing after its lease, 30 s or more.
 //
+// A call of the publisher that ignores its context is given up 1 s after [PublishTimeout]; of a shard
+// four may go on like that, in a process, and no more are made before one returns.
+//
 // One process at a time works on a shard. While the broker is away, [ErrUnavailable], nothing is
 // written: the relay tries again after 1 s, and then after twice as long each time, up to 30 s, or
 // as soon as its [Gate] is opened. A destination that is missing is looked for as [Publish] does.
@@ -231,9 +234,7 @@ func (l *logging) try(ctx context.Context) error {
 	if l.appender == nil {
 		return nil
 	}
-	calling, cancel := context.WithTimeoutCause(ctx, min(l.timeout, statementTimeout), errTimeout)
-	defer cancel()
-	_, _, err := l.appender.Last(calling, 0)
+	_, _, err := l.shards[0].last(ctx, min(l.timeout, statementTimeout))
 	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 		return nil
 	}

@@ -30,6 +30,8 @@ type RunnerConfig struct {
 	// Telemetry wraps every batch that arrives: the sender it is given takes it over.
 	// Defaults to none.
 	Telemetry bus.SendMiddleware
+	// PublishTelemetry wraps every batch of events that a [Log] publishes. Defaults to none.
+	PublishTelemetry bus.SendMiddleware
 	// Log is the event log of the application, made of the same registry: for [Log] and
 	// [IntoLog], which need one. Defaults to none.
 	Log *eventlog.Log
@@ -63,7 +65,8 @@ type Runner struct {
 	receivers []*receiving
 	logs      []*logging
 	owner     string // of leases
-	chain     bus.Sender
+	chain     bus.Sender // around what arrives
+	leaving   bus.Sender // around what log relays publish
 	outage    *outage.Outage
 	running   atomic.Bool
 }
@@ -82,10 +85,13 @@ func NewRunner(db *bun.DB, registry *bus.Registry, producer *outbox.Producer, co
 		return nil, fmt.Errorf("relay: NewRunner: %w", err)
 	}
 	config.Logger = cmp.Or(config.Logger, slog.Default())
-	r := &Runner{db: db, registry: registry, producer: producer, store: s, config: config, chain: bus.ComposeSend(nil)}
+	r := &Runner{db: db, registry: registry, producer: producer, store: s, config: config, chain: bus.ComposeSend(nil), leaving: bus.ComposeSend(nil)}
 	r.owner = uuid.Must(uuid.NewV7()).String() // cannot fail, as that of a message
 	if config.Telemetry != nil {
 		r.chain = config.Telemetry(r.chain)
+	}
+	if config.PublishTelemetry != nil {
+		r.leaving = config.PublishTelemetry(r.leaving)
 	}
 	r.outage = outage.New(config.Logger, 0, s.Look(db))
 	var errs []error

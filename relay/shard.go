@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +38,7 @@ type shard struct {
 	overtaken int          // how often in a row
 	until     atomic.Int64 // when it is to be tried again, in nanoseconds
 	gated     atomic.Bool  // until then, or until the gate opens
+	hanging   atomic.Int32 // calls of the broker that were given up, and have not returned
 }
 
 // lease is how long a shard is its owner's: longer than a batch takes.
@@ -46,11 +46,12 @@ func (l *logging) lease() time.Duration { return 2*l.timeout + leaseGrace }
 
 // outgoingBatch is what a shard publishes at once.
 type outgoingBatch struct {
-	records []Record
-	events  []store.Event // of the records
-	to      int64         // the position after it, when all of it is published
-	failed  *store.Event  // of which no record could be made, after all of these
-	err     error         // why
+	records  []Record
+	events   []store.Event  // of the records
+	messages []*bus.Message // the same, for telemetry
+	to       int64          // the position after it, when all of it is published
+	failed   *store.Event   // of which no record could be made, after all of these
+	err      error          // why
 }
 
 // step publishes a batch of a shard, and tells whether there may be more to do at once.
@@ -69,7 +70,7 @@ func (r *Runner) step(ctx context.Context, s *shard) (more bool, err error) {
 	}
 	mark := s.sub.Mark
 	if len(b.records) > 0 {
-		n, newest, err := s.put(ctx, b.records)
+		n, newest, err := r.put(ctx, s, b)
 		if err == nil {
 			s.answered()
 		}
@@ -124,9 +125,7 @@ func (r *Runner) catchOn(ctx context.Context, s *shard) error {
 		s.told = true
 		return nil
 	}
-	calling, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
-	defer cancel()
-	position, mark, err := s.appender.Last(calling, s.number)
+	position, mark, err := s.last(ctx, s.timeout)
 	switch {
 	case err != nil:
 		return fmt.Errorf("relay: log relay %q: look for the last record of shard %d: %w", s.name, s.number, err)
@@ -185,7 +184,7 @@ func (r *Runner) next(ctx context.Context, s *shard) (b outgoingBatch, err error
 	}
 	size, whole := 0, len(rows) < limit
 	for _, row := range rows {
-		record, dropped, err := s.outgoing(ctx, r.registry.Codec(), row)
+		record, m, err := s.outgoing(ctx, r.registry.Codec(), row)
 		if err != nil {
 			b.failed, b.err = &row, err
 			return b, nil
@@ -194,8 +193,8 @@ func (r *Runner) next(ctx context.Context, s *shard) (b outgoingBatch, err error
 			return b, nil
 		}
 		b.to = row.Position
-		if !dropped {
-			b.records, b.events = append(b.records, record), append(b.events, row)
+		if m != nil {
+			b.records, b.events, b.messages = append(b.records, record), append(b.events, row), append(b.messages, m)
 		}
 	}
 	if whole {
@@ -205,8 +204,8 @@ func (r *Runner) next(ctx context.Context, s *shard) (b outgoingBatch, err error
 	return b, nil
 }
 
-// outgoing makes a record of an event, unless that is obsolete.
-func (l *logging) outgoing(ctx context.Context, codec bus.Codec, row store.Event) (record Record, dropped bool, err error) {
+// outgoing makes a record of an event, and the message that it is of: none if it is obsolete.
+func (l *logging) outgoing(ctx context.Context, codec bus.Codec, row store.Event) (record Record, m *bus.Message, err error) {
 	defer func() { // functions of the application
 		if value := recover(); value != nil {
 			err = fmt.Errorf("relay: event %q: %w", row.Type, &bus.PanicError{Value: value, Stack: debug.Stack()})
@@ -214,45 +213,83 @@ func (l *logging) outgoing(ctx context.Context, codec bus.Codec, row store.Event
 	}()
 	text, err := l.types.Upcast(ctx, row.Type, row.Schema, row.Data)
 	if errors.Is(err, eventlog.ErrDrop) {
-		return Record{}, true, nil
+		return Record{}, nil, nil
 	}
 	if err != nil {
-		return Record{}, false, err
+		return Record{}, nil, err
 	}
-	m := &bus.Message{
-		ID: row.ID, PayloadType: l.types.Names(row.Type)[0], Payload: text, Headers: store.Headers(row.Headers), CreatedAt: row.RecordedAt.Time,
+	m = &bus.Message{
+		ID: row.ID, Consumer: l.name, PayloadType: l.types.Names(row.Type)[0], Payload: text, Headers: store.Headers(row.Headers), CreatedAt: row.RecordedAt.Time,
 		Event: &bus.Event{Sequence: row.Sequence, Stream: row.Stream, Version: row.Version, Position: row.Position, Schema: row.Schema},
 	}
 	record, err = l.record(codec, m)
 	if m.PayloadType == tombstone && !l.structured {
 		record.Body = nil
 	}
-	return record, false, err
+	return record, m, err
 }
 
-// put hands records to the broker, and returns how many of them are there, up to the first that
-// is not, with the mark of the newest.
-func (s *shard) put(ctx context.Context, records []Record) (n int, mark int64, err error) {
-	calling, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
-	defer cancel()
-	if s.appender != nil {
-		newest, err := s.appender.Append(calling, s.number, uint64(s.sub.Mark), records)
-		if err == nil && (newest == 0 || newest > math.MaxInt64) {
-			err = fmt.Errorf("relay: append: the mark is %s: 1 to %d is allowed", strconv.FormatUint(newest, 10), int64(math.MaxInt64))
+// put hands a batch to the broker, and returns how many of its records are there, up to the first
+// that is not, with the mark of the newest.
+func (r *Runner) put(ctx context.Context, s *shard, b outgoingBatch) (n int, mark int64, err error) {
+	mark = s.sub.Mark
+	err = bus.Send(ctx, r.leaving, b.messages, func(ctx context.Context, _ []*bus.Message) (err error) {
+		if s.appender != nil {
+			n, mark, err = s.appendAll(ctx, b.records)
+		} else {
+			n, err = s.publishAll(ctx, b.records)
 		}
-		if err != nil {
-			return 0, s.sub.Mark, err
-		}
-		return len(records), int64(newest), nil
+		return err
+	})
+	if err == nil && n < len(b.records) {
+		err = errors.New("relay: RunnerConfig.PublishTelemetry has not passed a batch on")
 	}
-	results := s.pub.Publish(calling, records)
+	return n, mark, err
+}
+
+// newest is what a broker knows of its last record of a shard.
+type newest struct {
+	position int64
+	mark     uint64
+}
+
+// last asks where the broker stands.
+func (s *shard) last(ctx context.Context, timeout time.Duration) (position int64, mark uint64, err error) {
+	last, err := ask(ctx, s, timeout, func(ctx context.Context) (last newest, err error) {
+		last.position, last.mark, err = s.appender.Last(ctx, s.number)
+		return last, err
+	})
+	return last.position, last.mark, err
+}
+
+func (s *shard) appendAll(ctx context.Context, records []Record) (n int, mark int64, err error) {
+	before := s.sub.Mark
+	newest, err := ask(ctx, s, s.timeout, func(ctx context.Context) (uint64, error) {
+		return s.appender.Append(ctx, s.number, uint64(before), records)
+	})
+	if err == nil && (newest == 0 || newest > math.MaxInt64) {
+		err = fmt.Errorf("relay: append: the mark is %d: 1 to %d is allowed", newest, int64(math.MaxInt64))
+	}
+	if err != nil {
+		return 0, before, err
+	}
+	return len(records), int64(newest), nil
+}
+
+func (s *shard) publishAll(ctx context.Context, records []Record) (n int, err error) {
+	results, err := ask(ctx, s, s.timeout, func(ctx context.Context) ([]error, error) {
+		return s.pub.Publish(ctx, records), nil
+	})
+	if err != nil {
+		return 0, err
+	}
 	if len(results) != 0 && len(results) != len(records) {
-		return 0, s.sub.Mark, fmt.Errorf("relay: publish: %d results for %d records: one for each is allowed, or none", len(results), len(records))
+		return 0, fmt.Errorf("relay: publish: %d results for %d records: one for each is allowed, or none", len(results), len(records))
 	}
 	for i, err := range results {
 		if err != nil {
-			return i, s.sub.Mark, err
+			return i, err
 		}
 	}
-	return len(records), s.sub.Mark, nil
+	return len(records), nil
 }

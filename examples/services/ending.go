@@ -55,19 +55,19 @@ func (end ending) print(out io.Writer, d *databases) {
 	fmt.Fprintf(out, "deliveries          %4d   %d of them again, after the kill: shipping knew them, and dropped them\n", end.deliveries, end.deliveries-end.records)
 	fmt.Fprintf(out, "shipments           %4d   in the SQLite of shipping\n", end.shipments)
 	fmt.Fprintf(out, "orders shipped once %4d   never: %d, more often: %d\n", end.once, end.never, end.moreOften)
-	fmt.Fprintf(out, "whole traces        %4d   %d more were held by the killed process: the next one ran them in traces of their own, with a link\n", end.sample.whole, end.shipments-end.sample.whole)
+	fmt.Fprintf(out, "whole traces        %4d   from the customer to the shipment; others: %d. What the killed process had no time to tell of is missing\n", end.sample.whole, end.sample.broken)
 	end.sample.print(out)
 }
 
 // sample is one order's trace.
 type sample struct {
 	whole    int            // traces that go from the customer to the shipment
+	broken   int            // spans of shipments that are in no such trace
 	chain    []service.Span // of one of them, each the parent of the next
 	received []service.Span // the batches in which shipping got it: traces of their own, which link to the chain
 }
 
-// pick looks for an order that was delivered twice and whose trace is whole. Some are not: what a
-// killed process held is run by another in a trace of its own, with a link to the first.
+// pick counts traces that are whole, and looks for an order that was delivered twice.
 func pick(spans []service.Span) (best sample, err error) {
 	byID := make(map[string]service.Span)
 	for _, s := range spans {
@@ -82,6 +82,7 @@ func pick(spans []service.Span) (best sample, err error) {
 			found.chain = append([]service.Span{parent}, found.chain...)
 		}
 		if found.chain[0].Order == "" {
+			best.broken++
 			continue
 		}
 		best.whole++

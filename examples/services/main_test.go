@@ -60,6 +60,9 @@ func checkEnding(t *testing.T, end ending) {
 	if again := end.deliveries - end.records; again < shipping.Batch {
 		t.Errorf("delivered again: got %d, want the %d that were not acknowledged", again, shipping.Batch)
 	}
+	if s := end.sample; s.broken > 0 || s.whole < orders.Total-shipping.Batch || s.whole > orders.Total {
+		t.Errorf("traces: got %d whole and %d others, want all whole, but for spans that were lost with their process", s.whole, s.broken)
+	}
 	chain := end.sample.chain
 	var services, names []string
 	for i, span := range chain {

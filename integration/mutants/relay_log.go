@@ -12,8 +12,8 @@ func logMutants() []mutant {
 		},
 		{
 			name: "relay log: no fence", file: shard, suite: onPostgres("^TestAZombieIsFenced$"), says: `is there twice|comes after`,
-			changes: []change{{"\t\tnewest, err := s.appender.Append(calling, s.number, uint64(s.sub.Mark), records)\n",
-				"\t\tnewest, err := s.appender.Append(calling, s.number, uint64(s.sub.Mark), records)\n\t\tif errors.Is(err, ErrOvertaken) {\n\t\t\t_, after, _ := s.appender.Last(calling, s.number)\n\t\t\tnewest, err = s.appender.Append(calling, s.number, after, records)\n\t\t}\n"}},
+			changes: []change{{"\t\treturn s.appender.Append(ctx, s.number, uint64(before), records)\n",
+				"\t\tnewest, err := s.appender.Append(ctx, s.number, uint64(before), records)\n\t\tif errors.Is(err, ErrOvertaken) {\n\t\t\t_, after, _ := s.appender.Last(ctx, s.number)\n\t\t\tnewest, err = s.appender.Append(ctx, s.number, after, records)\n\t\t}\n\t\treturn newest, err\n"}},
 		},
 		{
 			name: "relay log: mark not told by the broker", file: shard, suite: onPostgres("^TestAKillBetweenAppendAndMove$"), says: `is there twice|comes after`,
@@ -25,7 +25,15 @@ func logMutants() []mutant {
 		},
 		{
 			name: "relay log: the cursor passes what failed", file: shard, suite: onPostgres("^TestAPublisherThatIsNoAppender$"), says: `got \d+ events, want 100`,
-			changes: []change{{"\t\t\treturn i, s.sub.Mark, err\n", "\t\t\t_ = i\n"}},
+			changes: []change{{"\t\t\treturn i, err\n", "\t\t\t_ = i\n"}},
+		},
+		{
+			name: "relay log: a publisher may take for ever", file: "relay/call.go", suite: onPostgres("^TestALogRelayWhosePublisherHangs$"), says: `gave up waiting: the others are published`,
+			changes: []change{{"time.NewTimer(timeout + callGrace)", "time.NewTimer(1000*timeout + 3600*callGrace)"}},
+		},
+		{
+			name: "relay log: calls that hang are no bound", file: "relay/call.go", suite: onPostgres("^TestALogRelayWhosePublisherHangs$"), says: `got \d+ calls that hang, want 4`,
+			changes: []change{{"s.hanging.Load() >= mostHanging", "s.hanging.Load() > 100*mostHanging"}},
 		},
 		{
 			name: "relay log: a stream that was erased is kept by others", file: "relay/into_log.go", suite: onPostgres("^TestALogIntoAnother$"), says: `of the stream: got 21 events, want the last one alone`,

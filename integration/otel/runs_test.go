@@ -224,7 +224,7 @@ func TestParentOfARun(t *testing.T) {
 		{"delayed", elsewhere, func(m *bus.Message) { m.AvailableAt = created.Add(11 * time.Millisecond) }, false, ""},
 		{"second attempt", elsewhere, func(m *bus.Message) { m.Attempt = 2 }, false, "2"},
 		{"hundredth attempt", elsewhere, func(m *bus.Message) { m.Attempt = 100 }, false, "100"},
-		{"after a crash", elsewhere, func(m *bus.Message) { m.Crashes = 1 }, false, "1 1"},
+		{"after a crash", elsewhere, func(m *bus.Message) { m.Crashes = 1 }, true, "1 1"},
 		{"replayed", elsewhere, func(m *bus.Message) { m.Event = &bus.Event{Replay: true} }, false, "1 replay"},
 		{"caught up", elsewhere, func(m *bus.Message) { m.Event = &bus.Event{Backlog: true} }, false, "1 catchup"},
 		{"without headers", "", func(*bus.Message) {}, false, ""},

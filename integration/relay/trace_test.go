@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
@@ -88,27 +89,33 @@ func TestOneTraceOverBothServices(t *testing.T) {
 	}
 }
 
+// span waits for a span, and returns the last one of a name that begins so.
+func (tr traced) span(t *testing.T, prefix string) (found sdktrace.ReadOnlySpan) {
+	t.Helper()
+	testapp.Eventually(t, "a span "+prefix, func() bool {
+		for _, span := range tr.spans.Ended() {
+			if strings.HasPrefix(span.Name(), prefix) {
+				found = span
+			}
+		}
+		return found != nil
+	})
+	return found
+}
+
 func checkTrace(t *testing.T, one, two traced, record relay.Record) {
 	t.Helper()
-	last := func(tr traced, prefix string) (found sdktrace.ReadOnlySpan) {
-		testapp.Eventually(t, "a span "+prefix, func() bool {
-			for _, span := range tr.spans.Ended() {
-				if strings.HasPrefix(span.Name(), prefix) {
-					found = span
-				}
-			}
-			return found != nil
-		})
-		return found
-	}
-	created, published, consumed := last(one, "send "), last(one, "process "), last(two, "process ")
+	created, published, consumed := one.span(t, "send "), one.span(t, "publish "), two.span(t, "process ")
 	chain := []sdktrace.ReadOnlySpan{created, published, consumed}
 	for i, span := range chain[1:] {
 		if parent := span.Parent(); parent.TraceID() != created.SpanContext().TraceID() || parent.SpanID() != chain[i].SpanContext().SpanID() {
 			t.Errorf("%s: got parent %s of trace %s, want %s of %s", span.Name(), parent.SpanID(), parent.TraceID(), chain[i].SpanContext().SpanID(), created.SpanContext().TraceID())
 		}
 	}
-	received := last(two, "receive from-shop")
+	if kind := published.SpanKind(); kind != trace.SpanKindProducer {
+		t.Errorf("%s: got a span of a %s, want of a producer", published.Name(), kind)
+	}
+	received := two.span(t, "receive from-shop")
 	if links := received.Links(); len(links) != 1 || links[0].SpanContext.SpanID() != published.SpanContext().SpanID() {
 		t.Errorf("receive: got links %+v, want one to what published", links)
 	}

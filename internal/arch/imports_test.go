@@ -59,7 +59,7 @@ func law() []allowance {
 		{"schedule", []string{"bus", "schedule/cron", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm"}, append([]string{backoff}, bun...)},
 		{"schedule/cron", nil, nil},
 		{"poison", []string{"bus", "outbox", "internal/paging", "internal/store", "internal/txn", "internal/dberr"}, bun},
-		{"relay", []string{"bus", "outbox", "eventlog", "internal/cloudevents", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm"}, bun},
+		{"relay", []string{"bus", "outbox", "eventlog", "internal/cloudevents", "internal/store", "internal/txn", "internal/dberr", "internal/isolate", "internal/outage", "internal/alarm"}, bun},
 		{"internal/cloudevents", nil, nil},
 		{"notify", []string{"bus", "internal/store", "internal/outage"}, append([]string{backoff}, bun...)},
 		{"notify/pgxnotify", nil, []string{"github.com/jackc/pgx/v5"}}, // a module of its own, for the driver's sake

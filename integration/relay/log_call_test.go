@@ -1,0 +1,123 @@
+package relay_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+// TestALogRelayWhosePublisherHangs: calls that ignore their time are given up, so that its shard and
+// Run go on; few of them at a time, and once they return all is published, once.
+func TestALogRelayWhosePublisherHangs(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		l, s, gate := newLedger(t, db), newShelf(), new(outbox.Gate)
+		l.deposit(10, 2)
+		goes := make(chan struct{})
+		goOn := sync.OnceFunc(func() { close(goes) })
+		var hanging atomic.Int64
+		hangs := atomic.Bool{}
+		hangs.Store(true)
+		s.before = func(int, []relay.Record) error {
+			if !hangs.Load() {
+				return nil
+			}
+			hanging.Add(1)
+			defer hanging.Add(-1)
+			<-goes
+			return relay.ErrUnavailable
+		}
+		r, stop := l.runs(bank(s, relay.PublishTimeout(time.Millisecond), relay.Gate(gate)))
+		t.Cleanup(goOn) // before the end of the runner
+		testapp.Eventually(t, "the first is given up", func() bool { _, _, closed := gate.Closed(); return closed })
+		hangs.Store(false)
+		gate.Open()
+		testapp.Eventually(t, "the others are published", func() bool { return l.done() })
+
+		hangs.Store(true)
+		l.deposit(10, 2)
+		testapp.Eventually(t, "all that may hang do", func() bool {
+			gate.Open()
+			return hanging.Load() >= 4 && strings.Contains(fmt.Sprint(l.stats(r).Reason), "4 calls of the publisher have not returned")
+		})
+		if n := hanging.Load(); n != 4 {
+			t.Errorf("got %d calls that hang, want 4", n)
+		}
+		stop()
+		hangs.Store(false)
+		l.runs(bank(s))
+		testapp.Eventually(t, "another process publishes the rest", func() bool { return l.done() })
+		goOn()
+		testapp.Eventually(t, "they have returned", func() bool { return hanging.Load() == 0 })
+		if wrong := s.disorder(l.events); wrong != "" {
+			t.Error(wrong)
+		}
+	})
+}
+
+// TestAPublisherThatPanics does not take the process with it: its shard halts like after any error.
+func TestAPublisherThatPanics(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		l, s := newLedger(t, db), newShelf()
+		l.deposit(1, 1)
+		s.before = func(int, []relay.Record) error { panic("no more") }
+		r, _ := l.runs(bank(s, bus.MaxAttempts(2)))
+		testapp.Eventually(t, "it halts", func() bool { return l.stats(r).Halted == 1 })
+		if stats := l.stats(r); !strings.Contains(stats.LastError, "no more") {
+			t.Errorf("got %q, want what it panicked with", stats.LastError)
+		}
+	})
+}
+
+// TestTheTraceOfAnEvent: what consumes it in the other service is a child of what appended it, and the
+// batches in which it left and arrived link to that.
+func TestTheTraceOfAnEvent(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		one, two, b := newTraced(t), newTraced(t), newBroker()
+		from := newLedger(t, testdb.SQLite(t))
+		from.Producer = one.producer(from.app)
+		from.log = testapp.Must[*eventlog.Log](t)(eventlog.NewLog(from.Registry, from.Producer, eventlog.LogConfig{}))
+		from.deposit(1, 1)
+		receiver := intoLog(b.subscribe())
+		to := newLedger(t, db, receiver.Consumer(), bus.Consume("tell", func(context.Context, deposited) error { return nil }))
+		runWith(from, relay.RunnerConfig{Log: from.log, PublishTelemetry: one.Publish()}, bank(b))
+		runWith(to, relay.RunnerConfig{Log: to.log, Telemetry: two.Receive()}, receiver)
+		to.Start(two.config())
+		created, published, received, consumed := one.span(t, "send "), one.span(t, "publish ledger"), two.span(t, "receive from-bank"), two.span(t, "process ")
+		if parent := consumed.Parent(); parent.TraceID() != created.SpanContext().TraceID() || parent.SpanID() != created.SpanContext().SpanID() {
+			t.Errorf("consumed: got parent %s, want what appended it, %s", parent.SpanID(), created.SpanContext().SpanID())
+		}
+		for _, batch := range []sdktrace.ReadOnlySpan{published, received} {
+			if links := batch.Links(); len(links) != 1 || links[0].SpanContext.SpanID() != created.SpanContext().SpanID() || batch.Parent().IsValid() {
+				t.Errorf("%s: got links %+v, want one to what appended it", batch.Name(), links)
+			}
+		}
+		if kind := published.SpanKind(); kind != trace.SpanKindClient {
+			t.Errorf("%s: got a span of kind %s, want client", published.Name(), kind)
+		}
+	})
+}
+
+// runWith runs one relay until the end of the test.
+func runWith(l *ledger, config relay.RunnerConfig, one relay.Relay) {
+	l.Helper()
+	r := testapp.Must[*relay.Runner](l.T)(relay.NewRunner(l.DB, l.Registry, l.Producer, config, one))
+	(&service{app: l.app, runner: r}).run()
+}
