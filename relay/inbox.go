@@ -68,7 +68,7 @@ func (r *Runner) take(ctx context.Context, rc *receiving, arrivals []arrival) er
 	if len(arrivals) == 0 {
 		return nil
 	}
-	err := r.takeTogether(ctx, rc, arrivals)
+	err := r.takeTogether(ctx, rc, true, arrivals...)
 	switch n := len(arrivals); {
 	case err == nil || !isInput(err):
 		return err
@@ -81,9 +81,9 @@ func (r *Runner) take(ctx context.Context, rc *receiving, arrivals []arrival) er
 		return err
 	case errors.Is(err, eventlog.ErrTombstoned): // nothing of the stream is to be kept
 		arrivals[0].message = nil
-		return r.takeTogether(ctx, rc, arrivals)
+		return r.takeTogether(ctx, rc, true, arrivals...)
 	}
-	return r.takeTogether(ctx, rc, []arrival{arrivals[0].park(err)})
+	return r.takeTogether(ctx, rc, true, arrivals[0].park(err))
 }
 
 // isInput tells whether an error is about what is to be written, rather than the database.
@@ -98,8 +98,8 @@ func isInput(err error) bool {
 }
 
 // takeTogether takes records over in one transaction: it remembers them, and writes messages
-// for those that are new.
-func (r *Runner) takeTogether(ctx context.Context, rc *receiving, arrivals []arrival) error {
+// for those that are new. They were received just now, or parked before.
+func (r *Runner) takeTogether(ctx context.Context, rc *receiving, received bool, arrivals ...arrival) error {
 	hashes := make([]string, len(arrivals))
 	for i, a := range arrivals {
 		hashes[i] = a.hash
@@ -140,7 +140,10 @@ func (r *Runner) takeTogether(ctx context.Context, rc *receiving, arrivals []arr
 		if err != nil {
 			return err
 		}
-		return r.park(ctx, tx, rows)
+		if err := r.park(ctx, tx, rows); err != nil || !received || !rc.alone() {
+			return err
+		}
+		return r.holdsTurn(ctx, tx, rc)
 	})
 	if err != nil {
 		return err
@@ -229,7 +232,7 @@ func (r *Runner) retake(ctx context.Context, rc *receiving, m *bus.Message) erro
 	case a.message == nil:
 		return bus.Discard(fmt.Errorf("relay: receiver %q: the type of the event is not accepted", rc.name))
 	}
-	if err = r.takeTogether(ctx, rc, []arrival{a}); err != nil && isInput(err) {
+	if err = r.takeTogether(ctx, rc, false, a); err != nil && isInput(err) {
 		return bus.Permanent(fmt.Errorf("relay: receiver %q: %w", rc.name, err))
 	}
 	return err

@@ -24,6 +24,10 @@ import (
 // it are not held up; requeued, it is appended behind them. The order of a stream is as the broker
 // delivers it: see docs/services.md for what each needs. Nobody else should append to these streams.
 //
+// Of the processes that run the receiver one subscribes, and the others stand by, unless it is
+// [Shared]: with two subscribers most brokers keep no order. When that one stops another takes its
+// place within a second, and when it is killed within 10 s.
+//
 // On MariaDB, which has no event log, NewRunner returns an errors.ErrUnsupported.
 func IntoLog(category string) ReceiveOption {
 	return func(r *receiving) {
@@ -35,6 +39,12 @@ func IntoLog(category string) ReceiveOption {
 			r.types[tombstone] = tombstone
 		}
 	}
+}
+
+// Shared has all processes that run a receiver with [IntoLog] subscribe at once, for brokers that
+// share out partitions, in each of which the order is kept: Kafka. Defaults to one at a time.
+func Shared() ReceiveOption {
+	return func(r *receiving) { r.shared = true }
 }
 
 // fitsLog reports what keeps a receiver from appending.

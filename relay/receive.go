@@ -53,6 +53,9 @@ func Receive(name string, sub Subscriber, options ...ReceiveOption) Receiver {
 	if r.retention < leastRetention || r.retention > mostRetention {
 		r.mistake("Retention %s: %s to %s is allowed", r.retention, leastRetention, mostRetention)
 	}
+	if r.shared && !r.intoLog {
+		r.mistake("Shared means nothing without IntoLog")
+	}
 	if r.maxBacklog < 1 {
 		r.mistake("MaxBacklog %d: 1 or more is allowed", r.maxBacklog)
 	}
@@ -127,6 +130,7 @@ type receiving struct {
 	maxBacklog   int
 	mapping      func(Record) (Record, error)
 	intoLog      bool
+	shared       bool // into a log, but by several processes at once
 	replay       bool
 	category     string // of streams in the log
 	consumer     bus.Consumer

@@ -64,7 +64,7 @@ type Runner struct {
 	config    RunnerConfig
 	receivers []*receiving
 	logs      []*logging
-	owner     string // of leases
+	owner     string     // of leases
 	chain     bus.Sender // around what arrives
 	leaving   bus.Sender // around what log relays publish
 	outage    *outage.Outage
@@ -221,7 +221,7 @@ func (r *Runner) ready(ctx context.Context) error {
 	if _, err := r.store.Ready(ctx, r.db, 2*statementTimeout, r.registry.Events() == nil); err != nil {
 		return err
 	}
-	return r.enterLogs(ctx)
+	return errors.Join(r.enterReceivers(ctx), r.enterLogs(ctx))
 }
 
 const (
@@ -235,21 +235,12 @@ var errPaused = errors.New("relay: paused")
 // run keeps one subscription going.
 func (r *Runner) run(ctx context.Context, rc *receiving) {
 	retry := firstRetry
-	for r.awaitRoom(ctx, rc) {
-		subscribed, end := context.WithCancelCause(ctx)
-		err := rc.sub.Subscribe(subscribed, func(ctx context.Context, records []Record) error {
-			err := r.receive(ctx, rc, records)
-			if err != nil {
-				end(errPaused)
-			}
-			return err
-		})
-		paused := context.Cause(subscribed) == errPaused
-		end(nil)
+	for r.awaitRoom(ctx, rc) && r.awaitTurn(ctx, rc) {
+		err := r.subscribe(ctx, rc)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case paused:
+		case err == errPaused:
 			retry = firstRetry
 			continue
 		}
@@ -260,6 +251,32 @@ func (r *Runner) run(ctx context.Context, rc *receiving) {
 		}
 		retry = min(2*retry, longestRetry)
 	}
+}
+
+// subscribe subscribes until the subscription ends, or is paused. Then it gives the turn back.
+func (r *Runner) subscribe(ctx context.Context, rc *receiving) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	if rc.alone() {
+		var keeper sync.WaitGroup
+		keeper.Go(func() { r.keepTurn(ctx, rc, end) })
+		defer func() {
+			end(nil)
+			keeper.Wait()
+			r.endTurn(ctx, rc)
+		}()
+	}
+	err := rc.sub.Subscribe(ctx, func(ctx context.Context, records []Record) error {
+		err := r.receive(ctx, rc, records)
+		if err != nil {
+			end(errPaused)
+		}
+		return err
+	})
+	if context.Cause(ctx) == errPaused {
+		return errPaused
+	}
+	return err
 }
 
 const (

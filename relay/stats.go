@@ -23,6 +23,8 @@ type Stats struct {
 	Lag time.Duration
 	// Paused says why nothing is fetched. It is empty while something is.
 	Paused string
+	// Standby is true while another process receives, and this one waits for its turn: see [IntoLog].
+	Standby bool
 	// Remembered is how many records the inbox has, counted up to 10,000, and Oldest how long
 	// ago the oldest arrived, which is about the retention at most.
 	Remembered int
@@ -84,6 +86,15 @@ func (s *running) arrived(sent time.Time) {
 	s.arrival, s.sum.Lag = time.Now(), 0
 	if !sent.IsZero() {
 		s.sum.Lag = max(s.arrival.Sub(sent), 0)
+	}
+}
+
+// standBy notes whether another process receives.
+func (s *running) standBy(other bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sum.Standby = other; other {
+		s.sum.Paused = ""
 	}
 }
 

@@ -28,6 +28,14 @@ func logMutants() []mutant {
 			changes: []change{{"\t\t\treturn i, err\n", "\t\t\t_ = i\n"}},
 		},
 		{
+			name: "relay: several processes append at once", file: "relay/turn.go", suite: onPostgres("^TestOneProcessAtATimeReceivesIntoTheLog$"), says: `want it to stand by`,
+			changes: []change{{"return r.intoLog && !r.shared", "return r.intoLog && r.shared"}},
+		},
+		{
+			name: "relay: a process appends after its turn", file: "relay/inbox.go", suite: onPostgres("^TestAProcessWhoseTurnIsOverAppendsNothing$"), says: `got 2 events, and 2 acknowledged, want those`,
+			changes: []change{{"return r.holdsTurn(ctx, tx, rc)", "return nil"}},
+		},
+		{
 			name: "relay log: a publisher may take for ever", file: "relay/call.go", suite: onPostgres("^TestALogRelayWhosePublisherHangs$"), says: `gave up waiting: the others are published`,
 			changes: []change{{"time.NewTimer(timeout + callGrace)", "time.NewTimer(1000*timeout + 3600*callGrace)"}},
 		},

@@ -46,6 +46,18 @@ func (s *Store) MoveLeased(ctx context.Context, db bun.IDB, sub Subscription, ow
 	})
 }
 
+const holdLeased = `UPDATE {subscriptions} SET moved_at = {now} WHERE name = ? AND version = ? AND shard = ? AND owner = ?`
+
+// HoldLeased keeps others from leasing a shard until the end of the transaction. False means that
+// it is somebody else's by now.
+func (s *Store) HoldLeased(ctx context.Context, tx bun.Tx, sub Subscription, owner string) (held bool, err error) {
+	held, err = dialect.AffectedOne(s.names.Query(ctx, tx, holdLeased, sub.Name, sub.Version, sub.Shard, owner).Exec(ctx))
+	if err != nil {
+		return false, fmt.Errorf("hold a lease: %w", err)
+	}
+	return held, nil
+}
+
 // ReturnLease lets others have a shard at once.
 func (s *Store) ReturnLease(ctx context.Context, db bun.IDB, sub Subscription, owner string) error {
 	return retry(ctx, db, func(db bun.IDB) error {

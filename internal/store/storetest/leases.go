@@ -13,6 +13,7 @@ func leaseSubscriptionCases() []testCase {
 	return []testCase{
 		{"a shard is leased to one, for a while", leaseShard},
 		{"a shard is moved by its owner, from where that has read", moveLeasedShard},
+		{"a shard is held until the end of a transaction", holdLeased},
 		{"a shard that waits, or is halted, is leased to nobody", leaseNothing},
 		{"a shard that is rewound has a mark that says so", rewindLeased},
 	}
@@ -68,6 +69,26 @@ func moveLeasedShard(k *kit) {
 	k.leased("two")
 	move("moved by whoever had it", sub, "one", 6, 78, false)
 	move("moved by the other", sub, "two", 6, 78, true)
+}
+
+func holdLeased(k *kit) {
+	k.subscribe(reader(1))
+	holds := func(owner string) (held bool) {
+		k.Helper()
+		k.must("hold", k.inTx(func(ctx context.Context, tx bun.Tx) (err error) {
+			held, err = k.store.HoldLeased(ctx, tx, reader(1), owner)
+			return err
+		}))
+		return held
+	}
+	equal(k, "held by nobody", holds("one"), false)
+	k.leased("one")
+	equal(k, "held by its owner", holds("one"), true)
+	equal(k, "held by another", holds("two"), false)
+	k.pass(time.Minute)
+	equal(k, "held after the end of the lease, while nobody else has it", holds("one"), true)
+	k.leased("two")
+	equal(k, "held by whoever had it", holds("one"), false)
 }
 
 func leaseNothing(k *kit) {
