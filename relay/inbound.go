@@ -27,6 +27,7 @@ type arrival struct {
 	hash    string       // in hex: what the inbox remembers
 	message *bus.Message // nil if the type is unknown, or it is to be parked
 	parked  error        // why it is
+	encoded string       // the record as it is parked, once that was tried
 	sent    time.Time    // when it says that it was made; zero if it does not say
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/google/uuid"
@@ -63,7 +64,8 @@ func (r *Runner) receive(ctx context.Context, rc *receiving, records []Record) e
 	return nil
 }
 
-// take takes records over. What cannot be written is parked, and looked for by halves.
+// take takes records over. What cannot be written is parked, and looked for by halves. What cannot
+// be parked either is an error, once all others are taken over.
 func (r *Runner) take(ctx context.Context, rc *receiving, arrivals []arrival) error {
 	if len(arrivals) == 0 {
 		return nil
@@ -73,17 +75,18 @@ func (r *Runner) take(ctx context.Context, rc *receiving, arrivals []arrival) er
 	case err == nil || !isInput(err):
 		return err
 	case n > 1:
-		if err := r.take(ctx, rc, arrivals[:n/2]); err != nil {
+		err := r.take(ctx, rc, arrivals[:n/2])
+		if err != nil && !isInput(err) {
 			return err
 		}
-		return r.take(ctx, rc, arrivals[n/2:])
-	case arrivals[0].parked != nil:
-		return err
+		return errors.Join(err, r.take(ctx, rc, arrivals[n/2:]))
+	case arrivals[0].parked != nil: // nor can it be parked: it stays at the broker
+		return fmt.Errorf("a record of %d bytes cannot be parked: %w", len(arrivals[0].record.Body), err)
 	case errors.Is(err, eventlog.ErrTombstoned): // nothing of the stream is to be kept
 		arrivals[0].message = nil
 		return r.takeTogether(ctx, rc, true, arrivals...)
 	}
-	return r.takeTogether(ctx, rc, true, arrivals[0].park(err))
+	return r.take(ctx, rc, []arrival{arrivals[0].park(err)})
 }
 
 // isInput tells whether an error is about what is to be written, rather than the database.
@@ -94,7 +97,8 @@ func isInput(err error) bool {
 		}
 	}
 	_, unreadable := errors.AsType[*bus.DecodeError](err)
-	return unreadable || dberr.IsRefused(err)
+	_, panicked := errors.AsType[*bus.PanicError](err)
+	return unreadable || panicked || dberr.IsRefused(err)
 }
 
 // takeTogether takes records over in one transaction: it remembers them, and writes messages
@@ -114,7 +118,8 @@ func (r *Runner) takeTogether(ctx context.Context, rc *receiving, received bool,
 		}
 		var messages []*bus.Message
 		var rows []store.NewMessage
-		for _, a := range arrivals {
+		for i := range arrivals {
+			a := &arrivals[i]
 			if !added[a.hash] {
 				continue
 			}
@@ -132,12 +137,7 @@ func (r *Runner) takeTogether(ctx context.Context, rc *receiving, received bool,
 			}
 			rows, parked = append(rows, row), parked+1
 		}
-		if rc.intoLog {
-			err = r.appendToLog(ctx, tx, messages)
-		} else {
-			err = r.send(ctx, tx, messages)
-		}
-		if err != nil {
+		if err := r.write(ctx, tx, rc, messages); err != nil {
 			return err
 		}
 		if err := r.park(ctx, tx, rows); err != nil || !received || !rc.alone() {
@@ -151,6 +151,20 @@ func (r *Runner) takeTogether(ctx context.Context, rc *receiving, received bool,
 	wakeups.Send(r.registry)
 	rc.runs.counted(fresh, parked, len(arrivals)-fresh-parked)
 	return nil
+}
+
+// write writes messages, or events. It calls functions of the application, by which one decodes a
+// payload for instance: their panics are about what is to be written.
+func (r *Runner) write(ctx context.Context, tx bun.Tx, rc *receiving, messages []*bus.Message) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &bus.PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	if rc.intoLog {
+		return r.appendToLog(ctx, tx, messages)
+	}
+	return r.send(ctx, tx, messages)
 }
 
 // send writes messages. Those that have one id, since they are for different consumers or of
@@ -176,16 +190,17 @@ func (r *Runner) send(ctx context.Context, tx bun.Tx, messages []*bus.Message) e
 
 // parkedRow is the message of a record that cannot be taken. It does not go through the produce
 // chain, whose layers are for messages of the application, and may be too large for it.
-func (r *receiving) parkedRow(a arrival) (store.NewMessage, error) {
-	payload, err := encodeRecord(a.record)
-	if err != nil {
-		return store.NewMessage{}, err
+func (r *receiving) parkedRow(a *arrival) (_ store.NewMessage, err error) {
+	if a.encoded == "" { // else it was to be written already, with others
+		if a.encoded, err = encodeRecord(a.record); err != nil {
+			return store.NewMessage{}, err
+		}
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return store.NewMessage{}, fmt.Errorf("relay: make an id: %w", err)
 	}
-	return store.NewMessage{MessageID: id, ConsumerType: r.consumerName(), PayloadType: parkedType, Payload: string(payload)}, nil
+	return store.NewMessage{MessageID: id, ConsumerType: r.consumerName(), PayloadType: parkedType, Payload: a.encoded}, nil
 }
 
 // park writes records that cannot be taken, for their receiver's consumer.

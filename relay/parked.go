@@ -22,15 +22,21 @@ type parkedRecord struct {
 	Body        *parkedText     `json:"body,omitempty"`
 }
 
-// parkedText is a string, or an object with its base64.
+// parkedText is a string, or an object with its base64: of what is no text, or would be much longer.
 type parkedText string
 
 // MarshalJSON implements json.Marshaler.
 func (t parkedText) MarshalJSON() ([]byte, error) {
-	if utf8.ValidString(string(t)) {
-		return json.Marshal(string(t))
+	encoded := map[string]string{"base64": base64.StdEncoding.EncodeToString([]byte(t))}
+	if !utf8.ValidString(string(t)) {
+		return json.Marshal(encoded)
 	}
-	return json.Marshal(map[string]string{"base64": base64.StdEncoding.EncodeToString([]byte(t))})
+	// Of some text JSON makes six times as much.
+	text, err := json.Marshal(string(t))
+	if err == nil && len(text) > 2*len(t)+len(`""`) {
+		return json.Marshal(encoded)
+	}
+	return text, err
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -47,7 +53,7 @@ func (t *parkedText) UnmarshalJSON(text []byte) error {
 }
 
 // encodeRecord writes a record as it is stored.
-func encodeRecord(r Record) ([]byte, error) {
+func encodeRecord(r Record) (string, error) {
 	p := parkedRecord{Destination: parkedText(r.Destination), Key: parkedText(r.Key), ID: parkedText(r.ID), ContentType: parkedText(r.ContentType),
 		Attributes: pairs(r.Attributes), Headers: pairs(r.Headers)}
 	if r.Body != nil {
@@ -56,9 +62,9 @@ func encodeRecord(r Record) ([]byte, error) {
 	}
 	text, err := json.Marshal(p)
 	if err != nil {
-		return nil, fmt.Errorf("relay: encode a record: %w", err)
+		return "", fmt.Errorf("relay: encode a record: %w", err)
 	}
-	return text, nil
+	return string(text), nil
 }
 
 // decodeRecord reads what encodeRecord has written, and perhaps a person has changed.

@@ -84,6 +84,8 @@ func ClassOf(err error) (class Class) {
 		return Unavailable
 	case strings.Contains(err.Error(), "no such table"), strings.Contains(err.Error(), "no such column"):
 		return Schema
+	case strings.Contains(err.Error(), "packet for query is too large"): // go-sql-driver does not send it
+		return Refused
 	case Answered(err):
 		return Other
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -27,12 +28,38 @@ func (m *database) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMes
 
 // insert returns the id of the first row. The others follow it, in their order.
 func (m *database) insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (first int64, err error) {
+	if err := checkPacket(ctx, db, rows[0]); err != nil {
+		return 0, err
+	}
 	statement, values := m.InsertMessages(ctx, rows)
 	first, err = lastID(m.Query(ctx, db, statement, values...).Exec(ctx))
 	if err != nil || rows[0].OrderKey == "" {
 		return first, err
 	}
 	return first, m.insertLanes(ctx, db, first, rows)
+}
+
+// checkPacket reports a row that the server would hang up on, rather than refuse. Rows that may be
+// too large are written alone.
+func checkPacket(ctx context.Context, db bun.IDB, row dialect.NewMessage) error {
+	const others = 64 << 10 // the rest of the statement
+	size := others + len(row.Payload) + len(row.Headers)
+	if 2*size <= minPacket {
+		return nil
+	}
+	for _, text := range []string{row.Payload, row.Headers} {
+		for _, c := range []byte("\\'\"\x00\n\r\x1a") { // what is escaped
+			size += strings.Count(text, string(rune(c)))
+		}
+	}
+	var packet int
+	if err := db.NewRaw(`SELECT @@max_allowed_packet`).Scan(ctx, &packet); err != nil {
+		return err
+	}
+	if size > packet {
+		return fmt.Errorf("%w: %d bytes, and the server's max_allowed_packet is %d: raise it", bus.ErrTooLarge, size, packet)
+	}
+	return nil
 }
 
 // nthID is the id of a row of an insert, given that of the first, and its place.

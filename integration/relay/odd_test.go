@@ -1,0 +1,70 @@
+package relay_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+// TestARecordThatCannotBeStored: MariaDB takes no packet of the size of one, so that it stays at the broker,
+// and the receiver says so; the others of its batch are taken over.
+func TestARecordThatCannotBeStored(t *testing.T) {
+	t.Parallel()
+	b := newBroker()
+	huge := relay.Record{Destination: "orders", Body: bytes.Repeat([]byte{0xff}, 13<<20)} // a third more in base64
+	b.put(event("1", order{ID: "1"}), huge, event("2", order{ID: "2"}))
+	sub := b.subscribe()
+	s := receives(t, testdb.MariaDB(t), relay.Receive("from-shop", sub, relay.Accept[order]()), testapp.Consumed("ship"))
+	s.run()
+	testapp.Eventually(t, "it comes again", func() bool { return sub.given.Load() > 1 || sub.acked.Load() > 0 })
+	if acked, paused := sub.acked.Load(), s.stats().Paused; acked != 0 || !strings.Contains(paused, "a record of 13631488 bytes cannot be parked") || !strings.Contains(paused, "max_allowed_packet") {
+		t.Errorf("got %d acknowledged, and paused since %q, want it kept, and the reason", acked, paused)
+	}
+	if stats, waiting := s.stats(), len(s.Pending()); stats.New != 2 || stats.Parked != 0 || waiting != 2 {
+		t.Errorf("got %+v, and %d messages, want those of the others", stats, waiting)
+	}
+}
+
+// touchy is a payload whose methods panic.
+type touchy struct {
+	Text string `json:"text"`
+}
+
+func (touchy) PayloadType() string { return "touchy" }
+
+func (p touchy) OrderKey() string {
+	if p.Text == "boom" {
+		panic("no such key")
+	}
+	return "key"
+}
+
+// TestAPayloadOnWhichTheApplicationPanics is parked, and the process goes on.
+func TestAPayloadOnWhichTheApplicationPanics(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		b := newBroker()
+		for i, text := range []string{"good", "boom", "good"} {
+			b.put(relay.Record{ContentType: "application/json", Body: fmt.Appendf(nil, `{"text":%q}`, text),
+				Attributes: map[string]string{"specversion": "1.0", "id": fmt.Sprint(i), "source": "/odd", "type": "touchy"}})
+		}
+		sub := b.subscribe()
+		s := receives(t, db, relay.Receive("from-odd", sub, relay.Accept[touchy]()),
+			bus.Consume("feel", func(context.Context, touchy) error { return nil }, bus.Ordered(bus.ParkKey)))
+		s.run()
+		s.Start(testapp.Fast())
+		testapp.Eventually(t, "all is acknowledged", func() bool { return sub.acked.Load() == 3 && s.Empty() })
+		if rows := s.Poisoned(); len(rows) != 1 || !strings.Contains(rows[0].Errors, "no such key") || s.stats().New != 2 {
+			t.Errorf("got %d poisoned and %+v, want the one", len(rows), s.stats())
+		}
+	})
+}
