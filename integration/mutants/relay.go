@@ -40,6 +40,18 @@ func receiveMutants() []mutant {
 			changes: []change{{"Replay: m.Replay, ", ""}},
 		},
 		{
+			name: "relay: a payload on which the application panics ends the process", file: inbox, suite: onPostgres("^TestAPayloadOnWhichTheApplicationPanics$"), says: `no such key`,
+			changes: []change{{"if value := recover(); value != nil {", "if value := any(nil); value != nil {"}},
+		},
+		{
+			name: "relay: behind a record that stays nothing is taken over", file: inbox, suite: suite{pkg: "./integration/relay", tests: "^TestARecordThatCannotBeStored$"}, says: `want those of the others`,
+			changes: []change{{"if err != nil && !isInput(err) {\n\t\t\treturn err\n\t\t}\n\t\treturn errors.Join", "if err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn errors.Join"}},
+		},
+		{
+			name: "relay: a packet that is too large is sent", file: "internal/store/mariadb/insert.go", suite: suite{pkg: "./integration/relay", tests: "^TestARecordThatCannotBeStored$"}, says: `want it kept, and the reason`,
+			changes: []change{{"if size > packet {", "if size > packet<<10 {"}},
+		},
+		{
 			name: "relay: fetching goes on however much waits", file: "relay/backlog.go", suite: onPostgres("^TestBackPressure$"), says: `waiting: got 1000, want a little more than 200`,
 			changes: []change{{"return waiting, err\n", "return 0 * waiting, err\n"}},
 		},
@@ -86,6 +98,10 @@ func publishMutants() []mutant {
 		{
 			name: "relay: what waits under an alias is for all", file: "relay/outbound.go", suite: unit("^TestIDsForBrokers$"), says: `got 2 ids, want 6`,
 			changes: []change{{"return []string{m.StoredConsumer}", "return p.consumers"}},
+		},
+		{
+			name: "relay: a run after a crash leaves the trace", file: "otel/consume.go", suite: suite{pkg: "./integration/otel", tests: "^TestParentOfARun$"}, says: `child of the creation: got false, want true`,
+			changes: []change{{"return m.Attempt == 1 && m.AvailableAt", "return m.Attempt == 1 && m.Crashes == 0 && m.AvailableAt"}},
 		},
 		{
 			name: "relay: the trace ends at the broker", file: "otel/consume.go", suite: onPostgres("^TestOneTraceOverBothServices$/^binary$"), says: `got parent .* want`,
