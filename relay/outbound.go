@@ -88,7 +88,7 @@ func splitNames(text string) (names []string, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		name, err := url.QueryUnescape(part)
 		if err != nil || name == "" {
-			return nil, fmt.Errorf("attribute %s %q: names separated by commas are allowed", consumersAttribute, text)
+			return nil, fmt.Errorf("attribute %s %q: names separated by commas are allowed", consumersAttribute, cloudevents.Short(text))
 		}
 		names = append(names, name)
 	}

@@ -153,19 +153,25 @@ func TestAKillBetweenAppendAndMove(t *testing.T) {
 	})
 }
 
+// everyNth fails at every nth call.
+func everyNth(n int64) func() error {
+	var calls atomic.Int64
+	return func() error {
+		if calls.Add(1)%n == 0 {
+			return errors.New("not this time")
+		}
+		return nil
+	}
+}
+
 // TestAnAppendThatFailsLeavesNoGap: the checkpoint moves only behind what the broker has.
 func TestAnAppendThatFailsLeavesNoGap(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l, s := newLedger(t, db), newShelf()
 		l.deposit(10, 20)
-		var appends atomic.Int64
-		s.before = func(int, []relay.Record) error {
-			if appends.Add(1)%3 == 0 {
-				return errors.New("not now")
-			}
-			return nil
-		}
+		fails := everyNth(3)
+		s.before = func(int, []relay.Record) error { return fails() }
 		l.runs(bank(s, bus.BatchSize(5)))
 		testapp.Eventually(t, "all is published", func() bool { return l.done() })
 		if wrong := s.disorder(l.events); wrong != "" {
@@ -214,13 +220,8 @@ func TestAPublisherThatIsNoAppender(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l, b := newLedger(t, db), newBroker()
 		l.deposit(10, 10)
-		var n atomic.Int64
-		b.failWith(func(relay.Record) error {
-			if n.Add(1)%7 == 0 {
-				return errors.New("not this one")
-			}
-			return nil
-		})
+		fails := everyNth(7)
+		b.failWith(func(relay.Record) error { return fails() })
 		l.runs(bank(b, bus.BatchSize(20)))
 		testapp.Eventually(t, "all is published", func() bool { return l.done() })
 		first, seen := []relay.Record(nil), make(map[string]bool)
