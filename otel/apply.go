@@ -30,7 +30,9 @@ func (t *Telemetry) apply(ctx context.Context, b *bus.Batch, next bus.Sender) er
 // those. Use it once.
 func (t *Telemetry) Receive() bus.SendMiddleware {
 	return func(next bus.Sender) bus.Sender {
-		return func(ctx context.Context, b *bus.Batch) error { return t.batch(ctx, b, next, opReceive, trace.SpanKindConsumer) }
+		return func(ctx context.Context, b *bus.Batch) error {
+			return t.batch(ctx, b, next, opReceive, trace.SpanKindConsumer)
+		}
 	}
 }
 
@@ -40,7 +42,9 @@ func (t *Telemetry) Receive() bus.SendMiddleware {
 // carry on. Use it once.
 func (t *Telemetry) Publish() bus.SendMiddleware {
 	return func(next bus.Sender) bus.Sender {
-		return func(ctx context.Context, b *bus.Batch) error { return t.batch(ctx, b, next, opPublish, trace.SpanKindClient) }
+		return func(ctx context.Context, b *bus.Batch) error {
+			return t.batch(ctx, b, next, opPublish, trace.SpanKindClient)
+		}
 	}
 }
 
