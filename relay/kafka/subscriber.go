@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	"github.com/asyncmonolith/asyncmonolith-go/relay/internal/adapter"
 )
 
 // SubscriberConfig configures a [Subscriber].
@@ -100,7 +101,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 		case len(records) > 0 || fetches.Err() != nil:
 			failures++
 			client.AllowRebalance()
-			pause(ctx, pauseAfter(failures))
+			adapter.PauseAfter(ctx, failures)
 		}
 		client.AllowRebalance()
 	}
@@ -156,7 +157,7 @@ func (s *Subscriber) lookUp(ctx context.Context, client *kgo.Client) error {
 		if err == nil || isFinal(err) && ctx.Err() == nil {
 			return err
 		}
-		pause(ctx, pauseAfter(failures))
+		adapter.PauseAfter(ctx, failures)
 	}
 	return nil
 }
@@ -201,16 +202,4 @@ func isFinal(err error) bool {
 		}
 	}
 	return false
-}
-
-// pauseAfter is how long to wait after so many failures in a row.
-func pauseAfter(failures int) time.Duration {
-	return min(100*time.Millisecond<<min(failures-1, 10), 5*time.Second)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

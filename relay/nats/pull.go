@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/asyncmonolith/asyncmonolith-go/relay/internal/adapter"
 )
 
 // pull asks the server for messages. What comes late, of a request that was given up, is in the next
@@ -112,9 +114,9 @@ func (p *pull) verdict(ctx context.Context, msg *nats.Msg, got int) (over bool, 
 		return false, nil
 	case status == "503", status == "409" && strings.Contains(strings.ToLower(said), "delete"):
 		return true, errLookAgain
-	case got == 0 && time.Since(p.began) < firstPause:
+	case got == 0 && time.Since(p.began) < adapter.FirstPause:
 		// Over at once and empty: another subscriber waits for the same messages, for instance.
-		pause(ctx, firstPause/2)
+		adapter.Pause(ctx, adapter.FirstPause/2)
 	}
 	return true, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	"github.com/asyncmonolith/asyncmonolith-go/relay/internal/adapter"
 )
 
 // SubscriberConfig configures a [Subscriber].
@@ -98,7 +99,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 			if _, err := s.lookUp(ctx); err != nil {
 				return err
 			}
-			pause(ctx, firstPause)
+			adapter.Pause(ctx, adapter.FirstPause)
 			continue
 		}
 		if err != nil {
@@ -113,7 +114,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 		if s.handAll(ctx, msgs, ackWait, fn) != nil {
 			o.sure = false
 			failures++
-			pause(ctx, pauseAfter(failures))
+			adapter.PauseAfter(ctx, failures)
 		} else {
 			failures = 0
 		}
@@ -192,7 +193,7 @@ func (s *Subscriber) lookUp(ctx context.Context) (ackWait time.Duration, err err
 		case isFinal(err):
 			return 0, fmt.Errorf("nats: subscribe to consumer %s of stream %s: %w", s.config.Consumer, s.config.Stream, err)
 		}
-		pause(ctx, pauseAfter(failures))
+		adapter.PauseAfter(ctx, failures)
 	}
 	return 0, nil
 }
@@ -231,18 +232,4 @@ func isFinal(err error) bool {
 		}
 	}
 	return false
-}
-
-const firstPause = 100 * time.Millisecond
-
-// pauseAfter is how long to wait after so many failures in a row.
-func pauseAfter(failures int) time.Duration {
-	return min(firstPause<<min(failures-1, 10), 5*time.Second)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
