@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	"github.com/asyncmonolith/asyncmonolith-go/relay/internal/adapter"
 )
 
 // PublisherConfig configures a [Publisher].
@@ -29,6 +30,7 @@ type PublisherConfig struct {
 type Publisher struct {
 	client  *kgo.Client
 	timeout time.Duration
+	back    *adapter.Reconnect
 }
 
 // NewPublisher makes a Publisher. It connects when it is used.
@@ -58,11 +60,18 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafka: new publisher: %w", err)
 	}
-	return &Publisher{client: client, timeout: config.Timeout}, nil
+	return &Publisher{client: client, timeout: config.Timeout, back: adapter.NewReconnect(client.Ping)}, nil
 }
 
+// OnReconnect implements [relay.Reconnecter]: while the brokers are away it asks again and again for
+// one that answers.
+func (p *Publisher) OnReconnect(f func()) { p.back.OnReconnect(f) }
+
 // Close closes the connections. What is being published fails.
-func (p *Publisher) Close() { p.client.Close() }
+func (p *Publisher) Close() {
+	p.back.Close()
+	p.client.Close()
+}
 
 // Publish implements [relay.Publisher]. A topic that does not exist, or that the publisher may not
 // write to, is relay.ErrNoDestination; a record that is larger than the client, the topic or the
@@ -80,6 +89,7 @@ func (p *Publisher) Publish(ctx context.Context, records []relay.Record) []error
 			errs[i] = fmt.Errorf("kafka: publish to %.200q: %w", records[i].Destination, classified(ctx, err))
 		}
 	}
+	p.back.Note(errs...)
 	return errs
 }
 
