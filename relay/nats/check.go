@@ -25,7 +25,7 @@ func (p *Publisher) Check(ctx context.Context, subjects ...string) error {
 func (p *Publisher) checkSubject(ctx context.Context, subject string) error {
 	name, err := p.js.StreamNameBySubject(ctx, subject)
 	if err != nil {
-		return fmt.Errorf("find its stream: %w", err)
+		return fmt.Errorf("find its stream: %w", withComplaint(p.nc, err))
 	}
 	stream, err := p.js.Stream(ctx, name)
 	if err != nil {

@@ -263,11 +263,15 @@ func (p *Publisher) whyNobody(ctx context.Context, subject string) error {
 // errDisconnected: the client looks for a server.
 var errDisconnected = errors.New("the connection is down")
 
-// unavailable wraps err, and says what the connection has last complained of: a permission that is
-// missing shows nowhere else.
 func unavailable(nc *nats.Conn, err error) error {
+	return fmt.Errorf("%w: %w", withComplaint(nc, err), relay.ErrUnavailable)
+}
+
+// withComplaint adds what the connection has last complained of: credentials that are refused, or a
+// permission that is missing, show nowhere else.
+func withComplaint(nc *nats.Conn, err error) error {
 	if last := nc.LastError(); last != nil && !errors.Is(err, last) {
-		return fmt.Errorf("%w (the connection says: %v): %w", err, last, relay.ErrUnavailable)
+		return fmt.Errorf("%w (the connection says: %v)", err, last)
 	}
-	return fmt.Errorf("%w: %w", err, relay.ErrUnavailable)
+	return err
 }

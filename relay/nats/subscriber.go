@@ -191,7 +191,7 @@ func (s *Subscriber) lookUp(ctx context.Context) (ackWait time.Duration, err err
 		case err == nil:
 			return ackWait, nil
 		case isFinal(err):
-			return 0, fmt.Errorf("nats: subscribe to consumer %s of stream %s: %w", s.config.Consumer, s.config.Stream, err)
+			return 0, fmt.Errorf("nats: subscribe to consumer %s of stream %s: %w", s.config.Consumer, s.config.Stream, withComplaint(s.nc, err))
 		}
 		adapter.PauseAfter(ctx, failures)
 	}

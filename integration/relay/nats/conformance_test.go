@@ -5,6 +5,7 @@ package nats_test
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,11 +43,16 @@ const (
 	ackWait = time.Second
 )
 
-// connect connects as an application would.
+// connect connects as an application would, but tries again sooner.
 func connect(t testing.TB, servers *brokers.NATS) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(servers.URL(), append(amnats.Options(), nats.ReconnectWait(100*time.Millisecond),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
+	return connectTo(t, servers.URL(), nats.ReconnectWait(100*time.Millisecond))
+}
+
+func connectTo(t testing.TB, url string, options ...nats.Option) *nats.Conn {
+	t.Helper()
+	options = slices.Concat(amnats.Options(), []nats.Option{nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})}, options)
+	nc, err := nats.Connect(url, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,10 +81,17 @@ func newPlace(t testing.TB, servers *brokers.NATS, replicas int) *place {
 		_, err := at.stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{Durable: "all", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait})
 		return err
 	})
-	if at.publisher, err = amnats.NewPublisher(at.nc, amnats.PublisherConfig{Timeout: timeout}); err != nil {
+	at.publisher = newPublisher(t, at.nc)
+	return at
+}
+
+func newPublisher(t testing.TB, nc *nats.Conn) *amnats.Publisher {
+	t.Helper()
+	p, err := amnats.NewPublisher(nc, amnats.PublisherConfig{Timeout: timeout})
+	if err != nil {
 		t.Fatal(err)
 	}
-	return at
+	return p
 }
 
 // retry does what a cluster without a leader refuses for a while.
