@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -125,13 +126,39 @@ func (p *Publisher) send(ctx context.Context, records []relay.Record) []error {
 		// TryProduce never waits: a client that is full of what waits for its brokers says so.
 		p.client.TryProduce(ctx, message(record), func(_ *kgo.Record, err error) { b.tell(i, err) })
 	}
+	silent := time.NewTimer(p.timeout / 2)
+	defer silent.Stop()
+	var reason error
 	select {
 	case <-b.done:
+	case <-silent.C:
+		reason = p.why(ctx, b.done)
 	case <-ctx.Done():
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return append([]error(nil), b.errs...)
+	errs := slices.Clone(b.errs)
+	for i, err := range errs {
+		if reason != nil && (err == errUnknown || ctx.Err() != nil && errors.Is(err, ctx.Err())) {
+			errs[i] = fmt.Errorf("%w: %w: %w", context.Cause(ctx), reason, relay.ErrUnavailable)
+		}
+	}
+	return errs
+}
+
+// why waits for done, or for the end of ctx, and asks the brokers meanwhile: the client does not say of
+// records that they wait because credentials are refused, for instance.
+func (p *Publisher) why(ctx context.Context, done <-chan struct{}) error {
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	said := make(chan error, 1) // received below
+	go func() { said <- p.client.Ping(asking) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	cancel()
+	return <-said
 }
 
 // errUnknown: a record of which nothing is known yet.
@@ -150,6 +177,8 @@ func (b *pending) tell(i int, err error) {
 func classified(ctx context.Context, err error) error {
 	var broker *kerr.Error
 	switch {
+	case errors.Is(err, relay.ErrUnavailable):
+		return err
 	case errors.Is(err, errUnknown):
 		return fmt.Errorf("%w: %w", context.Cause(ctx), relay.ErrUnavailable)
 	case !errors.As(err, &broker):

@@ -163,6 +163,9 @@ func (s *Subscriber) lookUp(ctx context.Context, client *kgo.Client) error {
 }
 
 func (s *Subscriber) lookOnce(ctx context.Context, client *kgo.Client) error {
+	if err := client.Ping(ctx); err != nil { // which says at once what other requests try again, such as wrong credentials
+		return err
+	}
 	request := kmsg.NewPtrMetadataRequest()
 	for _, topic := range s.config.Topics {
 		one := kmsg.NewMetadataRequestTopic()

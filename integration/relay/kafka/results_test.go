@@ -3,6 +3,7 @@
 package kafka_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
@@ -63,6 +65,17 @@ func TestWrongCredentialsAreSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cluster.Close()
+	// The fake hangs up; Kafka says why.
+	cluster.ControlKey(int16(kmsg.SASLAuthenticate), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		request := r.(*kmsg.SASLAuthenticateRequest)
+		if bytes.HasSuffix(request.SASLAuthBytes, []byte("right")) {
+			return nil, nil, false
+		}
+		response := request.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		response.ErrorCode = kerr.SaslAuthenticationFailed.Code
+		return response, nil, true
+	})
 	with := func(password string) []kgo.Opt {
 		return []kgo.Opt{kgo.SASL(plain.Auth{User: "u", Pass: password}.AsMechanism())}
 	}
