@@ -158,7 +158,10 @@ func (p *Publisher) why(ctx context.Context, done <-chan struct{}) error {
 	case <-ctx.Done():
 	}
 	cancel()
-	return <-said
+	if err := <-said; !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil // they are silent to that, too
 }
 
 // errUnknown: a record of which nothing is known yet.

@@ -79,11 +79,11 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 	)
 	client, err := kgo.NewClient(options...)
 	if err != nil {
-		return fmt.Errorf("kafka: subscribe: %w", err)
+		return fmt.Errorf("kafka: subscribe group %q to topics %q: %w", s.config.Group, s.config.Topics, err)
 	}
 	defer leave(client, cancel)
 	if err := s.lookUp(ctx, client); err != nil {
-		return fmt.Errorf("kafka: subscribe: %w", err)
+		return fmt.Errorf("kafka: subscribe group %q to topics %q: %w", s.config.Group, s.config.Topics, err)
 	}
 	failures := 0
 	for ctx.Err() == nil {
@@ -92,7 +92,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 			break
 		}
 		if err := finalError(fetches); err != nil {
-			return fmt.Errorf("kafka: subscribe: %w", err)
+			return fmt.Errorf("kafka: subscribe group %q to topics %q: %w", s.config.Group, s.config.Topics, err)
 		}
 		records := fetches.Records()
 		switch {

@@ -29,7 +29,7 @@ type pull struct {
 }
 
 // errLookAgain: nobody answers for the consumer.
-var errLookAgain = errors.New("nats: nobody answers for the consumer")
+var errLookAgain = errors.New("nobody answers for the consumer")
 
 func (s *Subscriber) newPull() (*pull, error) {
 	inbox := s.nc.NewInbox()
@@ -44,7 +44,7 @@ func (s *Subscriber) newPull() (*pull, error) {
 	}
 	var err error
 	if p.sub, err = s.nc.ChanSubscribe(inbox+".*", p.msgs); err != nil {
-		return nil, fmt.Errorf("nats: subscribe: %w", err)
+		return nil, err
 	}
 	p.changed = s.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	return p, nil
@@ -62,7 +62,7 @@ func (p *pull) next(ctx context.Context) (got []*nats.Msg, err error) {
 	reply := p.inbox + "." + strconv.Itoa(p.number)
 	p.began = time.Now()
 	if err := p.nc.PublishRequest(p.subject, reply, p.request); errors.Is(err, nats.ErrConnectionClosed) {
-		return nil, fmt.Errorf("nats: subscribe: %w", err)
+		return nil, err
 	} // any other: there is no answer, and it is asked again
 	silence := time.NewTimer(2 * heartbeat)
 	defer silence.Stop()
@@ -82,7 +82,7 @@ func (p *pull) next(ctx context.Context) (got []*nats.Msg, err error) {
 			}
 		case status := <-p.changed:
 			if status == nats.CLOSED {
-				return got, ignoreIf(len(got) > 0, fmt.Errorf("nats: subscribe: %w", nats.ErrConnectionClosed))
+				return got, ignoreIf(len(got) > 0, nats.ErrConnectionClosed)
 			}
 			return got, nil // the server may not know of the request
 		case <-silence.C:

@@ -85,7 +85,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 	}
 	p, err := s.newPull()
 	if err != nil {
-		return err
+		return s.ended(err)
 	}
 	defer p.close()
 	failures := 0
@@ -103,7 +103,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 			continue
 		}
 		if err != nil {
-			return err
+			return s.ended(err)
 		}
 		if s.config.Ordered {
 			msgs = o.add(ctx, msgs)
@@ -121,6 +121,11 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 	}
 	s.flush(ctx)
 	return nil
+}
+
+// ended is what Subscribe returns when it cannot go on.
+func (s *Subscriber) ended(err error) error {
+	return fmt.Errorf("nats: subscribe to consumer %s of stream %s: %w", s.config.Consumer, s.config.Stream, withComplaint(s.nc, err))
 }
 
 // handAll gives messages to fn, batch after batch, and those behind one that failed back.
@@ -186,12 +191,10 @@ func (s *Subscriber) lookUp(ctx context.Context) (ackWait time.Duration, err err
 	for failures := 1; ctx.Err() == nil; failures++ {
 		ackWait, err = s.lookOnce(ctx)
 		switch {
-		case ctx.Err() != nil:
-			return ackWait, nil
-		case err == nil:
+		case err == nil, ctx.Err() != nil:
 			return ackWait, nil
 		case isFinal(err):
-			return 0, fmt.Errorf("nats: subscribe to consumer %s of stream %s: %w", s.config.Consumer, s.config.Stream, withComplaint(s.nc, err))
+			return 0, s.ended(err)
 		}
 		adapter.PauseAfter(ctx, failures)
 	}
