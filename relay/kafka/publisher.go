@@ -70,8 +70,8 @@ func (p *Publisher) OnReconnect(f func()) { p.back.OnReconnect(f) }
 
 // Close closes the connections. What is being published fails.
 func (p *Publisher) Close() {
-	p.back.Close()
 	p.client.Close()
+	p.back.Close() // what it waits for has ended with the client
 }
 
 // Publish implements [relay.Publisher]. A topic that does not exist, or that the publisher may not
@@ -85,10 +85,16 @@ func (p *Publisher) Publish(ctx context.Context, records []relay.Record) []error
 	defer cancel()
 	errs := p.send(ctx, records)
 	p.sendLarge(ctx, records, errs)
+	reason := p.back.Reason()
 	for i, err := range errs {
-		if err != nil {
-			errs[i] = fmt.Errorf("kafka: publish to %.200q: %w", records[i].Destination, classified(ctx, err))
+		if err == nil {
+			continue
 		}
+		err = classified(ctx, err)
+		if reason != nil && errors.Is(err, relay.ErrUnavailable) { // the client itself does not say that credentials are refused
+			err = fmt.Errorf("%w (asked again: %w)", err, reason)
+		}
+		errs[i] = fmt.Errorf("kafka: publish to %.200q: %w", records[i].Destination, err)
 	}
 	p.back.Note(errs...)
 	return errs
@@ -126,42 +132,13 @@ func (p *Publisher) send(ctx context.Context, records []relay.Record) []error {
 		// TryProduce never waits: a client that is full of what waits for its brokers says so.
 		p.client.TryProduce(ctx, message(record), func(_ *kgo.Record, err error) { b.tell(i, err) })
 	}
-	silent := time.NewTimer(p.timeout / 2)
-	defer silent.Stop()
-	var reason error
 	select {
 	case <-b.done:
-	case <-silent.C:
-		reason = p.why(ctx, b.done)
 	case <-ctx.Done():
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	errs := slices.Clone(b.errs)
-	for i, err := range errs {
-		if reason != nil && (err == errUnknown || ctx.Err() != nil && errors.Is(err, ctx.Err())) {
-			errs[i] = fmt.Errorf("%w: %w: %w", context.Cause(ctx), reason, relay.ErrUnavailable)
-		}
-	}
-	return errs
-}
-
-// why waits for done, or for the end of ctx, and asks the brokers meanwhile: the client does not say of
-// records that they wait because credentials are refused, for instance.
-func (p *Publisher) why(ctx context.Context, done <-chan struct{}) error {
-	asking, cancel := context.WithCancel(ctx)
-	defer cancel()
-	said := make(chan error, 1) // received below
-	go func() { said <- p.client.Ping(asking) }()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
-	cancel()
-	if err := <-said; !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return nil // they are silent to that, too
+	return slices.Clone(b.errs)
 }
 
 // errUnknown: a record of which nothing is known yet.
@@ -180,8 +157,6 @@ func (b *pending) tell(i int, err error) {
 func classified(ctx context.Context, err error) error {
 	var broker *kerr.Error
 	switch {
-	case errors.Is(err, relay.ErrUnavailable):
-		return err
 	case errors.Is(err, errUnknown):
 		return fmt.Errorf("%w: %w", context.Cause(ctx), relay.ErrUnavailable)
 	case !errors.As(err, &broker):

@@ -56,7 +56,7 @@ func TestAnElectionIsNoMissingStream(t *testing.T) {
 			}
 		}
 		nc := connectTo(t, strings.Join(urls, ","), nats.DontRandomize())
-		publisher := newPublisher(t, nc)
+		publisher := newPublisher(t, nc, timeout)
 		appender, err := amnats.NewAppender(nc, amnats.AppenderConfig{Stream: at.name, Prefix: at.name + ".log", Timeout: timeout})
 		if err != nil {
 			t.Fatal(err)

@@ -36,6 +36,7 @@ type place struct {
 	name      string
 	stream    jetstream.Stream
 	publisher *amnats.Publisher
+	timeout   time.Duration // of the publisher
 }
 
 const (
@@ -68,7 +69,7 @@ func connectTo(t testing.TB, url string, options ...nats.Option) *nats.Conn {
 // newPlace makes a stream for the subjects below its name, and a consumer of all of it.
 func newPlace(t testing.TB, servers *brokers.NATS, replicas int) *place {
 	t.Helper()
-	at := &place{servers: servers, nc: connect(t, servers), name: rand.Text()}
+	at := &place{servers: servers, nc: connect(t, servers), name: rand.Text(), timeout: timeout}
 	var err error
 	if at.js, err = jetstream.New(at.nc); err != nil {
 		t.Fatal(err)
@@ -77,15 +78,23 @@ func newPlace(t testing.TB, servers *brokers.NATS, replicas int) *place {
 		at.stream, err = at.js.CreateStream(ctx, jetstream.StreamConfig{Name: at.name, Subjects: []string{at.name + ".>"}, Replicas: replicas})
 		return err
 	})
+	if replicas > 1 { // which answer slowly on a busy machine, and after they have elected a leader
+		at.timeout = 2 * timeout
+		retry(t, func(ctx context.Context) error {
+			_, err := at.js.Publish(ctx, at.name+".warm", nil)
+			return err
+		})
+		retry(t, func(ctx context.Context) error { return at.stream.Purge(ctx) })
+	}
 	retry(t, func(ctx context.Context) error {
 		_, err := at.stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{Durable: "all", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait})
 		return err
 	})
-	at.publisher = newPublisher(t, at.nc)
+	at.publisher = newPublisher(t, at.nc, at.timeout)
 	return at
 }
 
-func newPublisher(t testing.TB, nc *nats.Conn) *amnats.Publisher {
+func newPublisher(t testing.TB, nc *nats.Conn, timeout time.Duration) *amnats.Publisher {
 	t.Helper()
 	p, err := amnats.NewPublisher(nc, amnats.PublisherConfig{Timeout: timeout})
 	if err != nil {
@@ -125,7 +134,7 @@ func (at *place) setup(t *testing.T) relaytest.Setup {
 	return relaytest.Setup{
 		Publisher: at.publisher, Subscriber: at.subscriber(t, "all"), NoSubscription: at.subscriber(t, "none"),
 		Destination: at.name + ".placed", Missing: "nowhere." + strings.ToLower(at.name), TooLarge: 1 << 20,
-		Timeout: timeout, Redelivery: ackWait,
+		Timeout: at.timeout, Redelivery: ackWait,
 		Stop: at.servers.Kill, Hang: at.servers.Pause, Start: at.servers.Start,
 	}
 }

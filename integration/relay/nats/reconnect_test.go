@@ -24,7 +24,7 @@ func TestTheGateOpensOnceTheServerIsBack(t *testing.T) {
 	at := newPlace(t, brokers.StartNATS(t, 1), 1)
 	nc := connectTo(t, at.servers.URL()) // with Options alone
 	var gate outbox.Gate
-	a := testapp.New(t, testdb.SQLite(t), relay.Publish("to-nats", newPublisher(t, nc), relay.Source("/here"), relay.Gate(&gate),
+	a := testapp.New(t, testdb.SQLite(t), relay.Publish("to-nats", newPublisher(t, nc, timeout), relay.Source("/here"), relay.Gate(&gate),
 		relay.Route[testapp.Order](at.name+".x")))
 	if err := at.servers.Kill(); err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestAnApplicationStartsBeforeItsServer(t *testing.T) {
 	}
 	late := *at
 	late.nc = connect(t, at.servers)
-	late.publisher = newPublisher(t, late.nc)
+	late.publisher = newPublisher(t, late.nc, timeout)
 	records := []relay.Record{{Destination: at.name + ".x", ID: "1", Body: []byte("1")}}
 	if err := late.publisher.Publish(t.Context(), records)[0]; !errors.Is(err, relay.ErrUnavailable) {
 		t.Errorf("no server: got %v, want ErrUnavailable", err)
@@ -107,7 +107,7 @@ func TestWhoMayNotAskForStreams(t *testing.T) {
 	if !srv.ReadyForConnections(20 * time.Second) {
 		t.Fatal("the server is not ready")
 	}
-	publisher := newPublisher(t, connectTo(t, strings.Replace(srv.ClientURL(), "nats://", "nats://u:p@", 1)))
+	publisher := newPublisher(t, connectTo(t, strings.Replace(srv.ClientURL(), "nats://", "nats://u:p@", 1)), timeout)
 	err = publisher.Publish(t.Context(), []relay.Record{{Destination: "orders.placed", ID: "1"}})[0]
 	if !errors.Is(err, relay.ErrNoDestination) {
 		t.Errorf("got %v, want ErrNoDestination", err)

@@ -34,6 +34,7 @@ type Reconnect struct {
 	mu      sync.Mutex
 	tell    []func()
 	looking bool
+	reason  error // of the last question, while it looks
 }
 
 // NewReconnect makes one. ping asks the broker, and may wait until it answers.
@@ -76,6 +77,13 @@ func (r *Reconnect) Note(errs ...error) {
 	})
 }
 
+// Reason is why the broker has not answered the last question, nil if it has, or was not asked.
+func (r *Reconnect) Reason() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reason
+}
+
 // look asks until the broker answers, and reports whether it was away.
 func (r *Reconnect) look() (back bool) {
 	for away := false; ; away = true {
@@ -83,6 +91,9 @@ func (r *Reconnect) look() (back bool) {
 		ctx, cancel := context.WithTimeout(r.ctx, pingTimeout)
 		err := r.ping(ctx)
 		cancel()
+		r.mu.Lock()
+		r.reason = err
+		r.mu.Unlock()
 		switch {
 		case err == nil:
 			return away || time.Since(asked) >= slow

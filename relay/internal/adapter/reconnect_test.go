@@ -57,9 +57,15 @@ func TestWhoAskedIsToldOnceTheBrokerIsBack(t *testing.T) {
 		if n := b.told.Load(); n != 0 {
 			t.Errorf("while it is away: told %d times", n)
 		}
+		if err := r.Reason(); err != errAway {
+			t.Errorf("while it is away: got reason %v, want %v", err, errAway)
+		}
 		<-time.After(time.Second)
 		if n := b.told.Load(); n != 1 {
 			t.Errorf("once it is back: told %d times, want once", n)
+		}
+		if err := r.Reason(); err != nil {
+			t.Errorf("once it is back: got reason %v, want none", err)
 		}
 		pings := b.pings.Load()
 		if <-time.After(time.Minute); b.pings.Load() != pings || pings > 60*4+2 {
