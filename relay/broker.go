@@ -52,6 +52,14 @@ type Publisher interface {
 	Publish(ctx context.Context, records []Record) (errs []error)
 }
 
+// Reconnecter is a [Publisher] that notices by itself when its broker is back. With one the [Gate] of a
+// relay opens at once, and with any other when a probe is done.
+type Reconnecter interface {
+	// OnReconnect has f called each time that the broker answers again after it did not. f returns
+	// at once.
+	OnReconnect(f func())
+}
+
 // Appender is a [Publisher] whose broker appends on a condition: only after the record that the
 // caller takes for the newest. With one [Log] publishes nothing twice, and in order, whoever is
 // killed, and whoever goes on after its time. A shard is a place of its own, where nobody else

@@ -30,7 +30,8 @@ const (
 //
 // A message is done once the broker has it. [Publisher] names the errors that it tells apart.
 // While the broker does not answer, or not within [PublishTimeout], nothing is written to what
-// waits: a gate keeps messages from being claimed, see outbox.Gate, and lets single ones probe.
+// waits: a gate keeps messages from being claimed, see outbox.Gate, and lets single ones probe. It
+// opens when one is done, or when a [Reconnecter] says that the broker is back.
 // A message that has nowhere to go is snoozed for as long as its destination has been missing,
 // 1 s to 5 min. One that the broker refuses is poisoned. Any other error is a failed attempt.
 //
@@ -75,7 +76,7 @@ func PublishTimeout(d time.Duration) bus.ConsumerOption {
 }
 
 // Gate is the gate that the relay closes while the broker is away, for those who want to share
-// it, or to open it as soon as a connection is back. Defaults to one of the relay's own.
+// it, or to open it when they know that the broker is back. Defaults to one of the relay's own.
 func Gate(g *outbox.Gate) bus.ConsumerOption {
 	return publishOption(func(p *publishing) { p.gate = g })
 }
@@ -131,6 +132,9 @@ func newPublishing(name string, pub Publisher, options []bus.ConsumerOption) (p 
 	p = config.Value(publishKey{}).(*publishing)
 	p.name, p.pub, p.missing = name, pub, new(missing)
 	p.check()
+	if r, ok := pub.(Reconnecter); ok && p.gate != nil {
+		r.OnReconnect(p.gate.Open)
+	}
 	if p.timeout <= 0 || p.timeout > maxTimeout {
 		p.timeout = publishTimeout // it is refused
 	}

@@ -232,3 +232,26 @@ func TestEachAnswerIsForItsRecord(t *testing.T) {
 		t.Error("gate: got it open, want it closed")
 	}
 }
+
+// returns is a publisher whose broker comes back.
+type returns struct {
+	answers
+	back func()
+}
+
+func (r *returns) OnReconnect(f func()) { r.back = f }
+
+func TestTheGateOpensOnceTheBrokerIsBack(t *testing.T) {
+	t.Parallel()
+	pub, gate := &returns{}, new(outbox.Gate)
+	relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Gate(gate))
+	relay.Publish("d", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Gate(nil))
+	_ = gate.Close(errors.New("away"))
+	if pub.back == nil {
+		t.Fatal("nobody asked for it")
+	}
+	pub.back()
+	if _, reason, closed := gate.Closed(); closed {
+		t.Errorf("got the gate closed for %v, want it open", reason)
+	}
+}

@@ -92,6 +92,18 @@ func publishMutants() []mutant {
 			changes: []change{{"_ = p.gate.Close(errTimeout)", "_ = 0"}},
 		},
 		{
+			name: "relay: a publisher is not asked to tell that its broker is back", file: publishing, suite: unit("^TestTheGateOpensOnceTheBrokerIsBack$"), says: `nobody asked for it`,
+			changes: []change{{"ok && p.gate != nil {", "ok && p.gate != nil && p.timeout < 0 {"}},
+		},
+		{
+			name: "relay: an answer at once is news, too", file: "relay/internal/adapter/reconnect.go", suite: suite{pkg: "./relay/internal/adapter", tests: "^TestABrokerThatAnswersIsNoNews$"}, says: `got it told 1 times`,
+			changes: []change{{"return away || time.Since(asked) >= slow", "return away || time.Since(asked) >= 0"}},
+		},
+		{
+			name: "relay: who may not ask for streams takes a missing one for an election", file: "relay/nats/publisher.go", suite: suite{pkg: "./integration/relay/nats", tests: "^TestWhoMayNotAskForStreams$"}, says: `want ErrNoDestination`,
+			changes: []change{{"case ctx.Err() != nil && errors.Is(said,", "case ctx.Err() == nil && errors.Is(said,"}},
+		},
+		{
 			name: "relay: a stop closes the gate", file: publishing, suite: suite{pkg: "./integration/relay", tests: "^TestAStopIsNoOutage$"}, says: `gate: got it closed for`,
 			changes: []change{{"case cause != nil && !errors.Is(cause, bus.ErrTimeout):", "case cause == errTimeout && false:"}},
 		},
@@ -166,7 +178,7 @@ func relayBarMutants() []mutant {
 		},
 		{
 			name: "bar 14: an election counts attempts", file: "relay/nats/publisher.go", suite: bar("14-leader"), says: `while leaders were elected: got [1-9]`,
-			changes: []change{{"or its leader is being elected: %w\", relay.ErrNoDestination)", "or its leader is being elected: %w\", errAttempt)"}},
+			changes: []change{{"return unavailable(p.nc, fmt.Errorf(\"stream %s does", "return fmt.Errorf(\"%w\", fmt.Errorf(\"stream %s does"}},
 		},
 	}
 }

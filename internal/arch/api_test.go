@@ -119,7 +119,7 @@ func unknownNames(text string, known map[string]bool) (unknown []string) {
 func api(t *tree) string {
 	lines := make(map[string][]string) // by package
 	for _, s := range t.shipped() {
-		if strings.HasPrefix(s.dir, "internal/") || strings.HasPrefix(s.dir, "examples") || s.file.Name.Name == "main" {
+		if strings.Contains(s.dir+"/", "internal/") || strings.HasPrefix(s.dir, "examples") || s.file.Name.Name == "main" {
 			continue
 		}
 		for _, decl := range s.file.Decls {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	"github.com/asyncmonolith/asyncmonolith-go/relay/internal/adapter"
 )
 
 // PublisherConfig configures a [Publisher].
@@ -29,6 +31,7 @@ type PublisherConfig struct {
 type Publisher struct {
 	client  *kgo.Client
 	timeout time.Duration
+	back    *adapter.Reconnect
 }
 
 // NewPublisher makes a Publisher. It connects when it is used.
@@ -58,11 +61,18 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafka: new publisher: %w", err)
 	}
-	return &Publisher{client: client, timeout: config.Timeout}, nil
+	return &Publisher{client: client, timeout: config.Timeout, back: adapter.NewReconnect(client.Ping)}, nil
 }
 
+// OnReconnect implements [relay.Reconnecter]: while the brokers are away it asks again and again for
+// one that answers.
+func (p *Publisher) OnReconnect(f func()) { p.back.OnReconnect(f) }
+
 // Close closes the connections. What is being published fails.
-func (p *Publisher) Close() { p.client.Close() }
+func (p *Publisher) Close() {
+	p.client.Close()
+	p.back.Close() // what it waits for has ended with the client
+}
 
 // Publish implements [relay.Publisher]. A topic that does not exist, or that the publisher may not
 // write to, is relay.ErrNoDestination; a record that is larger than the client, the topic or the
@@ -75,11 +85,18 @@ func (p *Publisher) Publish(ctx context.Context, records []relay.Record) []error
 	defer cancel()
 	errs := p.send(ctx, records)
 	p.sendLarge(ctx, records, errs)
+	reason := p.back.Reason()
 	for i, err := range errs {
-		if err != nil {
-			errs[i] = fmt.Errorf("kafka: publish to %.200q: %w", records[i].Destination, classified(ctx, err))
+		if err == nil {
+			continue
 		}
+		err = classified(ctx, err)
+		if reason != nil && errors.Is(err, relay.ErrUnavailable) { // the client itself does not say that credentials are refused
+			err = fmt.Errorf("%w (asked again: %w)", err, reason)
+		}
+		errs[i] = fmt.Errorf("kafka: publish to %.200q: %w", records[i].Destination, err)
 	}
+	p.back.Note(errs...)
 	return errs
 }
 
@@ -121,7 +138,7 @@ func (p *Publisher) send(ctx context.Context, records []relay.Record) []error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return append([]error(nil), b.errs...)
+	return slices.Clone(b.errs)
 }
 
 // errUnknown: a record of which nothing is known yet.

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	"github.com/asyncmonolith/asyncmonolith-go/relay/internal/adapter"
 )
 
 // SubscriberConfig configures a [Subscriber].
@@ -78,11 +79,11 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 	)
 	client, err := kgo.NewClient(options...)
 	if err != nil {
-		return fmt.Errorf("kafka: subscribe: %w", err)
+		return fmt.Errorf("kafka: subscribe group %q to topics %q: %w", s.config.Group, s.config.Topics, err)
 	}
 	defer leave(client, cancel)
 	if err := s.lookUp(ctx, client); err != nil {
-		return fmt.Errorf("kafka: subscribe: %w", err)
+		return fmt.Errorf("kafka: subscribe group %q to topics %q: %w", s.config.Group, s.config.Topics, err)
 	}
 	failures := 0
 	for ctx.Err() == nil {
@@ -91,7 +92,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 			break
 		}
 		if err := finalError(fetches); err != nil {
-			return fmt.Errorf("kafka: subscribe: %w", err)
+			return fmt.Errorf("kafka: subscribe group %q to topics %q: %w", s.config.Group, s.config.Topics, err)
 		}
 		records := fetches.Records()
 		switch {
@@ -100,7 +101,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 		case len(records) > 0 || fetches.Err() != nil:
 			failures++
 			client.AllowRebalance()
-			pause(ctx, pauseAfter(failures))
+			adapter.PauseAfter(ctx, failures)
 		}
 		client.AllowRebalance()
 	}
@@ -156,12 +157,15 @@ func (s *Subscriber) lookUp(ctx context.Context, client *kgo.Client) error {
 		if err == nil || isFinal(err) && ctx.Err() == nil {
 			return err
 		}
-		pause(ctx, pauseAfter(failures))
+		adapter.PauseAfter(ctx, failures)
 	}
 	return nil
 }
 
 func (s *Subscriber) lookOnce(ctx context.Context, client *kgo.Client) error {
+	if err := client.Ping(ctx); err != nil { // which says at once what other requests try again, such as wrong credentials
+		return err
+	}
 	request := kmsg.NewPtrMetadataRequest()
 	for _, topic := range s.config.Topics {
 		one := kmsg.NewMetadataRequestTopic()
@@ -201,16 +205,4 @@ func isFinal(err error) bool {
 		}
 	}
 	return false
-}
-
-// pauseAfter is how long to wait after so many failures in a row.
-func pauseAfter(failures int) time.Duration {
-	return min(100*time.Millisecond<<min(failures-1, 10), 5*time.Second)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

@@ -34,7 +34,6 @@ type AppenderConfig struct {
 // It is a [Publisher], too, and safe for concurrent use.
 type Appender struct {
 	*Publisher
-	js     jetstream.JetStream
 	config AppenderConfig
 }
 
@@ -56,11 +55,7 @@ func NewAppender(nc *nats.Conn, config AppenderConfig) (*Appender, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, fmt.Errorf("nats: new appender: %w", err)
-	}
-	return &Appender{Publisher: publisher, js: js, config: config}, nil
+	return &Appender{Publisher: publisher, config: config}, nil
 }
 
 // atomicSince reports a server that has no atomic batches.
@@ -83,6 +78,7 @@ func (a *Appender) filter(shard int) string {
 func (a *Appender) Last(ctx context.Context, shard int) (position int64, mark uint64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, fmt.Errorf("no answer within %s", a.timeout))
 	defer cancel()
+	defer func() { a.back.Note(err) }()
 	stream, err := a.js.Stream(ctx, a.config.Stream)
 	if err != nil {
 		return 0, 0, a.lookError("look up the stream", err)
@@ -135,7 +131,7 @@ func (a *Appender) lookError(operation string, err error) error {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("nats: %s %s: %w", operation, a.config.Stream, err)
 	}
-	return unavailable(operation+" "+a.config.Stream, a.nc, err)
+	return fmt.Errorf("nats: %s %s: %w", operation, a.config.Stream, unavailable(a.nc, err))
 }
 
 // Headers of atomic batches.
@@ -158,37 +154,39 @@ func (a *Appender) Append(ctx context.Context, shard int, after uint64, records 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, fmt.Errorf("no answer within %s", a.timeout))
 	defer cancel()
+	if mark, err = a.append(ctx, shard, after, records); err != nil {
+		a.back.Note(err)
+		return 0, fmt.Errorf("nats: append to shard %d of stream %s: %w", shard, a.config.Stream, err)
+	}
+	return mark, nil
+}
+
+func (a *Appender) append(ctx context.Context, shard int, after uint64, records []relay.Record) (mark uint64, err error) {
 	if !a.nc.IsConnected() {
-		return 0, unavailable("append", a.nc, fmt.Errorf("the connection is %s", strings.ToLower(a.nc.Status().String())))
+		return 0, unavailable(a.nc, errDisconnected)
 	}
-	id := rand.Text()
+	id, msgs := rand.Text(), make([]*nats.Msg, len(records))
 	for i, r := range records {
-		msg := a.batchMessage(shard, r, id, i)
-		if i == 0 {
-			msg.Header.Set(expectedHeader, strconv.FormatUint(after, 10))
-			msg.Header.Set(expectedOfHeader, a.filter(shard))
-			msg.Header.Set(expectedIn, a.config.Stream)
-		}
-		if i < len(records)-1 {
-			if err := a.nc.PublishMsg(msg); err != nil { // the batch is given up by the server: it has no end
-				return 0, a.sendError(ctx, r, err)
-			}
-			continue
-		}
-		msg.Header.Set(batchCommitHeader, "1")
-		answer, err := a.nc.RequestMsgWithContext(ctx, msg)
-		if errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrBadSubject) {
-			return 0, a.sendError(ctx, r, err)
-		}
-		if errors.Is(err, nats.ErrNoResponders) && a.nc.IsConnected() {
-			return 0, fmt.Errorf("nats: append: no stream has subject %s, or its leader is being elected: %w", msg.Subject, relay.ErrNoDestination)
-		}
-		if err != nil {
-			return 0, unavailable("append", a.nc, err)
-		}
-		return a.committed(answer, len(records))
+		msgs[i] = a.batchMessage(shard, r, id, i)
 	}
-	return 0, nil // impossible: the last record returns
+	last := len(msgs) - 1
+	msgs[0].Header.Set(expectedHeader, strconv.FormatUint(after, 10))
+	msgs[0].Header.Set(expectedOfHeader, a.filter(shard))
+	msgs[0].Header.Set(expectedIn, a.config.Stream)
+	msgs[last].Header.Set(batchCommitHeader, "1")
+	for i, msg := range msgs[:last] {
+		if err := a.nc.PublishMsg(msg); err != nil { // the batch is given up by the server: it has no end
+			return 0, a.sendError(ctx, records[i], err)
+		}
+	}
+	answer, err := a.nc.RequestMsgWithContext(ctx, msgs[last])
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return 0, a.whyNobody(ctx, msgs[last].Subject)
+	case err != nil:
+		return 0, a.sendError(ctx, records[last], err)
+	}
+	return a.committed(answer, len(records))
 }
 
 // batchMessage is a record as a message of a batch. JetStream's own dedupe is not for batches: the id
@@ -218,15 +216,15 @@ func (a *Appender) committed(msg *nats.Msg, n int) (mark uint64, err error) {
 		Error    *jetstream.APIError `json:"error"`
 	}
 	if err := json.Unmarshal(msg.Data, &ack); err != nil {
-		return 0, fmt.Errorf("nats: append: %.100q is not the answer of a stream", msg.Data)
+		return 0, fmt.Errorf("%.100q is not the answer of a stream", msg.Data)
 	}
 	switch {
 	case ack.Error != nil && ack.Error.ErrorCode == codeWrongLast:
-		return 0, fmt.Errorf("nats: append: %s: %w", ack.Error.Description, relay.ErrOvertaken)
+		return 0, fmt.Errorf("%s: %w", ack.Error.Description, relay.ErrOvertaken)
 	case ack.Error != nil:
-		return 0, fmt.Errorf("nats: append: %s (%d): %w", ack.Error.Description, ack.Error.ErrorCode, class(ack.Error))
+		return 0, fmt.Errorf("%s (%d): %w", ack.Error.Description, ack.Error.ErrorCode, class(ack.Error))
 	case ack.Sequence == 0 || ack.Batch == "" || ack.Count != n:
-		return 0, fmt.Errorf("nats: append: stream %s took no batch of %d: %.100q: is the server 2.12 or newer?", a.config.Stream, n, msg.Data)
+		return 0, fmt.Errorf("it took no batch of %d: %.100q: is the server 2.12 or newer?", n, msg.Data)
 	}
 	return ack.Sequence, nil
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Check tells whether each subject has a stream, and whether that does what a relay counts on: it
@@ -13,27 +11,23 @@ import (
 // already. It joins what is wrong. An application calls it when it starts, with the destinations
 // of its routes.
 func (p *Publisher) Check(ctx context.Context, subjects ...string) error {
-	js, err := jetstream.New(p.nc)
-	if err != nil {
-		return fmt.Errorf("nats: check: %w", err)
-	}
 	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout, fmt.Errorf("no answer within %s", p.timeout))
 	defer cancel()
 	var errs []error
 	for _, subject := range subjects {
-		if err := p.checkSubject(ctx, js, subject); err != nil {
+		if err := p.checkSubject(ctx, subject); err != nil {
 			errs = append(errs, fmt.Errorf("nats: check subject %q: %w", subject, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (p *Publisher) checkSubject(ctx context.Context, js jetstream.JetStream, subject string) error {
-	name, err := js.StreamNameBySubject(ctx, subject)
+func (p *Publisher) checkSubject(ctx context.Context, subject string) error {
+	name, err := p.js.StreamNameBySubject(ctx, subject)
 	if err != nil {
-		return fmt.Errorf("find its stream: %w", err)
+		return fmt.Errorf("find its stream: %w", withComplaint(p.nc, err))
 	}
-	stream, err := js.Stream(ctx, name)
+	stream, err := p.js.Stream(ctx, name)
 	if err != nil {
 		return fmt.Errorf("look up stream %s: %w", name, err)
 	}

@@ -9,10 +9,13 @@ import (
 )
 
 // Options returns the settings that a connection for a [Publisher] or a [Subscriber] needs, to be
-// given to nats.Connect before the application's own: it reconnects for ever, keeps nothing in a
-// buffer that was given up meanwhile, and notices within seconds that a server hangs.
+// given to nats.Connect before the application's own: it connects whenever a server is there, also when
+// there was none at first, keeps nothing in a buffer that was given up meanwhile, and notices within
+// seconds that a server hangs. A server that refuses the credentials ends it: what is published or
+// subscribed then says so.
 func Options() []nats.Option {
 	return []nats.Option{
+		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
 		nats.ReconnectBufSize(-1),
 		nats.ReconnectWait(time.Second),

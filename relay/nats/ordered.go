@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/asyncmonolith/asyncmonolith-go/relay/internal/adapter"
 )
 
 // sorter brings messages in the order of the stream, although the server delivers again, behind newer
@@ -60,10 +62,10 @@ func (o *sorter) add(ctx context.Context, msgs []*nats.Msg) (ready []*nats.Msg) 
 		return ready
 	case time.Since(o.since) > 3*o.ackWait: // another subscriber holds the rest
 		o.giveBack()
-		pause(ctx, rand.N(3*o.ackWait+1)) // so that not both give back, and take, at once
+		adapter.Pause(ctx, rand.N(3*o.ackWait+1)) // so that not both give back, and take, at once
 	default:
 		o.tell(ready, "+WPI")
-		pause(ctx, min(o.ackWait/10, firstPause))
+		adapter.Pause(ctx, min(o.ackWait/10, adapter.FirstPause))
 	}
 	return nil
 }

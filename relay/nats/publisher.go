@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	"github.com/asyncmonolith/asyncmonolith-go/relay/internal/adapter"
 )
 
 // PublisherConfig configures a [Publisher].
@@ -25,10 +26,12 @@ type PublisherConfig struct {
 }
 
 // Publisher publishes records to JetStream: Destination is the subject. It is safe for concurrent
-// use, and has nothing to close.
+// use, and has nothing to close: what it has running ends with the connection.
 type Publisher struct {
 	nc      *nats.Conn
+	js      jetstream.JetStream
 	timeout time.Duration
+	back    *adapter.Reconnect
 }
 
 // NewPublisher makes a Publisher on a connection, which stays the application's. It fails if the
@@ -44,31 +47,68 @@ func NewPublisher(nc *nats.Conn, config PublisherConfig) (*Publisher, error) {
 	if config.Timeout == 0 {
 		config.Timeout = 5 * time.Second
 	}
-	return &Publisher{nc: nc, timeout: config.Timeout}, nil
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("nats: new publisher: %w", err)
+	}
+	p := &Publisher{nc: nc, js: js, timeout: config.Timeout}
+	p.back = adapter.NewReconnect(p.ping)
+	return p, nil
+}
+
+// OnReconnect implements [relay.Reconnecter], beside the handlers of the connection, which are the
+// application's.
+func (p *Publisher) OnReconnect(f func()) { p.back.OnReconnect(f) }
+
+// ping asks the server that the connection has.
+func (p *Publisher) ping(ctx context.Context) error {
+	switch {
+	case p.nc.IsClosed():
+		return adapter.ErrClosed
+	case !p.nc.IsConnected():
+		return errDisconnected
+	}
+	return p.nc.FlushWithContext(ctx)
 }
 
 // Publish implements [relay.Publisher]: it sends the whole batch, and then waits for the streams'
-// answers. A subject that no stream has is relay.ErrNoDestination, and so is a stream that is full
-// and discards what is new; a record that is larger than the server or the stream allows, headers
-// included, is relay.ErrRefused. It returns as soon as the connection breaks. Where somebody but
-// no stream listens on a subject nobody answers, which looks like a server that is away.
+// answers. Where nobody takes a subject it asks which stream has it, for which it needs the
+// permission to publish to $JS.API.STREAM.NAMES: if there is one, its leader is being elected, and
+// that is relay.ErrUnavailable, as is no answer; if there is none, or it may not ask, that is
+// relay.ErrNoDestination, and so is a stream that is full and discards what is new. A record that is
+// larger than the server or the stream allows, headers included, is relay.ErrRefused. It returns as
+// soon as the connection breaks. Where somebody but no stream listens on a subject nobody answers,
+// which looks like a server that is away.
 func (p *Publisher) Publish(ctx context.Context, records []relay.Record) []error {
 	if len(records) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout, fmt.Errorf("no answer within %s", p.timeout))
 	defer cancel()
+	errs := p.send(ctx, records)
+	p.explain(ctx, records, errs)
+	p.back.Note(errs...)
+	for i, err := range errs {
+		if err != nil {
+			errs[i] = fmt.Errorf("nats: publish to %.200q: %w", records[i].Destination, err)
+		}
+	}
+	return errs
+}
+
+// send sends records and waits for what the streams say.
+func (p *Publisher) send(ctx context.Context, records []relay.Record) []error {
 	b := &batch{errs: make([]error, len(records)), open: make([]bool, len(records))}
 	changed := p.nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
 	defer p.nc.RemoveStatusListener(changed)
 	if !p.nc.IsConnected() {
-		return slices.Repeat([]error{unavailable("publish", p.nc, fmt.Errorf("the connection is %s", strings.ToLower(p.nc.Status().String())))}, len(records))
+		return slices.Repeat([]error{unavailable(p.nc, errDisconnected)}, len(records))
 	}
 	inbox := p.nc.NewInbox()
 	answers := make(chan *nats.Msg, len(records)) // one for each, so that none is dropped
 	sub, err := p.nc.ChanSubscribe(inbox+".*", answers)
 	if err != nil {
-		return slices.Repeat([]error{unavailable("publish", p.nc, err)}, len(records))
+		return slices.Repeat([]error{unavailable(p.nc, err)}, len(records))
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only once the connection is closed
 	for i, record := range records {
@@ -106,10 +146,10 @@ func (p *Publisher) collect(ctx context.Context, b *batch, answers <-chan *nats.
 			b.open[i] = false
 			b.left--
 			b.errs[i] = p.answer(msg)
-		case status := <-changed:
-			b.giveUp(unavailable("publish", p.nc, fmt.Errorf("the connection is %s", strings.ToLower(status.String()))))
+		case <-changed:
+			b.giveUp(unavailable(p.nc, errDisconnected))
 		case <-ctx.Done():
-			b.giveUp(unavailable("publish", p.nc, context.Cause(ctx)))
+			b.giveUp(unavailable(p.nc, context.Cause(ctx)))
 		}
 	}
 }
@@ -128,14 +168,13 @@ func (b *batch) giveUp(err error) {
 func (p *Publisher) sendError(ctx context.Context, record relay.Record, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return unavailable("publish", p.nc, context.Cause(ctx))
+		return unavailable(p.nc, context.Cause(ctx))
 	case errors.Is(err, nats.ErrMaxPayload):
-		return fmt.Errorf("nats: publish to %.200q: %d bytes and the headers are more than the server's max_payload of %d: %w",
-			record.Destination, len(record.Body), p.nc.MaxPayload(), relay.ErrRefused)
+		return fmt.Errorf("%d bytes and the headers are more than the server's max_payload of %d: %w", len(record.Body), p.nc.MaxPayload(), relay.ErrRefused)
 	case errors.Is(err, nats.ErrBadSubject):
-		return fmt.Errorf("nats: publish to %.200q: a subject is not empty, and has no spaces: %w", record.Destination, relay.ErrRefused)
+		return fmt.Errorf("a subject is not empty, and has no spaces: %w", relay.ErrRefused)
 	}
-	return unavailable("publish", p.nc, err)
+	return unavailable(p.nc, err)
 }
 
 // Codes of JetStream's errors, of which its client does not name all.
@@ -153,22 +192,19 @@ const (
 // answer classifies what came back for a record.
 func (p *Publisher) answer(msg *nats.Msg) error {
 	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
-		if !p.nc.IsConnected() {
-			return unavailable("publish", p.nc, nats.ErrNoResponders)
-		}
-		return fmt.Errorf("nats: publish: no stream has the subject, or its leader is being elected: %w", relay.ErrNoDestination)
+		return nats.ErrNoResponders // until it is known why
 	}
 	var ack struct {
 		Stream string              `json:"stream"`
 		Error  *jetstream.APIError `json:"error"`
 	}
 	if err := json.Unmarshal(msg.Data, &ack); err != nil || ack.Error == nil && ack.Stream == "" {
-		return fmt.Errorf("nats: publish: %.100q is not the answer of a stream", msg.Data)
+		return fmt.Errorf("%.100q is not the answer of a stream", msg.Data)
 	}
 	if ack.Error == nil {
 		return nil
 	}
-	return fmt.Errorf("nats: publish: %s (%d): %w", ack.Error.Description, ack.Error.ErrorCode, class(ack.Error))
+	return fmt.Errorf("%s (%d): %w", ack.Error.Description, ack.Error.ErrorCode, class(ack.Error))
 }
 
 // class is what an error of JetStream is to a relay.
@@ -188,11 +224,54 @@ func class(err *jetstream.APIError) error {
 // errAttempt is an error of none of the relay's classes.
 var errAttempt = errors.New("the stream did not take it")
 
-// unavailable wraps err, and says what the connection has last complained of: a permission that is
-// missing shows nowhere else.
-func unavailable(operation string, nc *nats.Conn, err error) error {
-	if last := nc.LastError(); last != nil && !errors.Is(err, last) {
-		return fmt.Errorf("nats: %s: %w (the connection says: %v): %w", operation, err, last, relay.ErrUnavailable)
+// explain finds out why nobody takes some of the records.
+func (p *Publisher) explain(ctx context.Context, records []relay.Record, errs []error) {
+	known := make(map[string]error)
+	for i, err := range errs {
+		if err != nats.ErrNoResponders { // as send says it, and nobody else
+			continue
+		}
+		subject := records[i].Destination
+		if known[subject] == nil {
+			known[subject] = p.whyNobody(ctx, subject)
+		}
+		errs[i] = known[subject]
 	}
-	return fmt.Errorf("nats: %s: %w: %w", operation, err, relay.ErrUnavailable)
+}
+
+// whyNobody asks the servers for the stream that has a subject, where nobody takes what is sent to it.
+func (p *Publisher) whyNobody(ctx context.Context, subject string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout/2, fmt.Errorf("nobody takes it, and nobody says within %s which stream would", p.timeout/2))
+	defer cancel()
+	name, err := p.js.StreamNameBySubject(ctx, subject)
+	if err == nil {
+		return unavailable(p.nc, fmt.Errorf("stream %s does not answer, its leader is being elected: %w", name, nats.ErrNoResponders))
+	}
+	var api *jetstream.APIError
+	switch said := p.nc.LastError(); {
+	case errors.As(err, &api) && api.Code == 503: // the servers elect whom to ask
+	case ctx.Err() != nil && errors.Is(said, nats.ErrPermissionViolation) && strings.Contains(said.Error(), "STREAM.NAMES"):
+		return fmt.Errorf("no stream takes it, or its leader is being elected: %w: %w", said, relay.ErrNoDestination)
+	case errors.As(err, &api), errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrInvalidSubject), errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("no stream has the subject: %w: %w", err, relay.ErrNoDestination)
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	}
+	return unavailable(p.nc, err)
+}
+
+// errDisconnected: the client looks for a server.
+var errDisconnected = errors.New("the connection is down")
+
+func unavailable(nc *nats.Conn, err error) error {
+	return fmt.Errorf("%w: %w", withComplaint(nc, err), relay.ErrUnavailable)
+}
+
+// withComplaint adds what the connection has last complained of: credentials that are refused, or a
+// permission that is missing, show nowhere else.
+func withComplaint(nc *nats.Conn, err error) error {
+	if last := nc.LastError(); last != nil && !errors.Is(err, last) {
+		return fmt.Errorf("%w (the connection says: %v)", err, last)
+	}
+	return err
 }

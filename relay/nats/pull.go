@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/asyncmonolith/asyncmonolith-go/relay/internal/adapter"
 )
 
 // pull asks the server for messages. What comes late, of a request that was given up, is in the next
@@ -27,7 +29,7 @@ type pull struct {
 }
 
 // errLookAgain: nobody answers for the consumer.
-var errLookAgain = errors.New("nats: nobody answers for the consumer")
+var errLookAgain = errors.New("nobody answers for the consumer")
 
 func (s *Subscriber) newPull() (*pull, error) {
 	inbox := s.nc.NewInbox()
@@ -42,7 +44,7 @@ func (s *Subscriber) newPull() (*pull, error) {
 	}
 	var err error
 	if p.sub, err = s.nc.ChanSubscribe(inbox+".*", p.msgs); err != nil {
-		return nil, fmt.Errorf("nats: subscribe: %w", err)
+		return nil, err
 	}
 	p.changed = s.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	return p, nil
@@ -60,7 +62,7 @@ func (p *pull) next(ctx context.Context) (got []*nats.Msg, err error) {
 	reply := p.inbox + "." + strconv.Itoa(p.number)
 	p.began = time.Now()
 	if err := p.nc.PublishRequest(p.subject, reply, p.request); errors.Is(err, nats.ErrConnectionClosed) {
-		return nil, fmt.Errorf("nats: subscribe: %w", err)
+		return nil, err
 	} // any other: there is no answer, and it is asked again
 	silence := time.NewTimer(2 * heartbeat)
 	defer silence.Stop()
@@ -80,7 +82,7 @@ func (p *pull) next(ctx context.Context) (got []*nats.Msg, err error) {
 			}
 		case status := <-p.changed:
 			if status == nats.CLOSED {
-				return got, ignoreIf(len(got) > 0, fmt.Errorf("nats: subscribe: %w", nats.ErrConnectionClosed))
+				return got, ignoreIf(len(got) > 0, nats.ErrConnectionClosed)
 			}
 			return got, nil // the server may not know of the request
 		case <-silence.C:
@@ -112,9 +114,9 @@ func (p *pull) verdict(ctx context.Context, msg *nats.Msg, got int) (over bool, 
 		return false, nil
 	case status == "503", status == "409" && strings.Contains(strings.ToLower(said), "delete"):
 		return true, errLookAgain
-	case got == 0 && time.Since(p.began) < firstPause:
+	case got == 0 && time.Since(p.began) < adapter.FirstPause:
 		// Over at once and empty: another subscriber waits for the same messages, for instance.
-		pause(ctx, firstPause/2)
+		adapter.Pause(ctx, adapter.FirstPause/2)
 	}
 	return true, nil
 }

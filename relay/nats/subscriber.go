@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	"github.com/asyncmonolith/asyncmonolith-go/relay/internal/adapter"
 )
 
 // SubscriberConfig configures a [Subscriber].
@@ -84,7 +85,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 	}
 	p, err := s.newPull()
 	if err != nil {
-		return err
+		return s.ended(err)
 	}
 	defer p.close()
 	failures := 0
@@ -98,11 +99,11 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 			if _, err := s.lookUp(ctx); err != nil {
 				return err
 			}
-			pause(ctx, firstPause)
+			adapter.Pause(ctx, adapter.FirstPause)
 			continue
 		}
 		if err != nil {
-			return err
+			return s.ended(err)
 		}
 		if s.config.Ordered {
 			msgs = o.add(ctx, msgs)
@@ -113,13 +114,18 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 		if s.handAll(ctx, msgs, ackWait, fn) != nil {
 			o.sure = false
 			failures++
-			pause(ctx, pauseAfter(failures))
+			adapter.PauseAfter(ctx, failures)
 		} else {
 			failures = 0
 		}
 	}
 	s.flush(ctx)
 	return nil
+}
+
+// ended is what Subscribe returns when it cannot go on.
+func (s *Subscriber) ended(err error) error {
+	return fmt.Errorf("nats: subscribe to consumer %s of stream %s: %w", s.config.Consumer, s.config.Stream, withComplaint(s.nc, err))
 }
 
 // handAll gives messages to fn, batch after batch, and those behind one that failed back.
@@ -185,14 +191,12 @@ func (s *Subscriber) lookUp(ctx context.Context) (ackWait time.Duration, err err
 	for failures := 1; ctx.Err() == nil; failures++ {
 		ackWait, err = s.lookOnce(ctx)
 		switch {
-		case ctx.Err() != nil:
-			return ackWait, nil
-		case err == nil:
+		case err == nil, ctx.Err() != nil:
 			return ackWait, nil
 		case isFinal(err):
-			return 0, fmt.Errorf("nats: subscribe to consumer %s of stream %s: %w", s.config.Consumer, s.config.Stream, err)
+			return 0, s.ended(err)
 		}
-		pause(ctx, pauseAfter(failures))
+		adapter.PauseAfter(ctx, failures)
 	}
 	return 0, nil
 }
@@ -231,18 +235,4 @@ func isFinal(err error) bool {
 		}
 	}
 	return false
-}
-
-const firstPause = 100 * time.Millisecond
-
-// pauseAfter is how long to wait after so many failures in a row.
-func pauseAfter(failures int) time.Duration {
-	return min(firstPause<<min(failures-1, 10), 5*time.Second)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

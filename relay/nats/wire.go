@@ -7,22 +7,20 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	"github.com/asyncmonolith/asyncmonolith-go/relay/internal/adapter"
 )
 
-// Names of headers. Ours carry what NATS has no place for.
+// Names of headers. The rules are those of adapter.Wire, but for the encoding: NATS carries few names and
+// values as they are.
 const (
-	attributePrefix = "ce-"
-	ownPrefix       = "asyncmonolith-"
-
+	attributePrefix   = "ce-"
 	idHeader          = nats.MsgIdHdr
 	contentTypeHeader = "Content-Type"
-	keyHeader         = ownPrefix + "key"
-	tombstoneHeader   = ownPrefix + "tombstone" // a body that is nil, not empty
 
 	// What follows is percent-encoded: text that could not travel as it is.
-	encodedIDHeader          = ownPrefix + "id"
-	encodedContentTypeHeader = ownPrefix + "content-type"
-	encodedHeaderPrefix      = ownPrefix + "h-" // before the name, which is encoded, too
+	encodedIDHeader          = adapter.IDHeader
+	encodedContentTypeHeader = adapter.OwnPrefix + "content-type"
+	encodedHeaderPrefix      = adapter.HeaderPrefix // before the name, which is encoded, too
 )
 
 // message is what a record is to NATS.
@@ -56,10 +54,10 @@ func message(record relay.Record, reply string) *nats.Msg {
 		set(encodedContentTypeHeader, encode(record.ContentType))
 	}
 	if record.Key != record.Attributes["partitionkey"] {
-		set(keyHeader, encode(record.Key))
+		set(adapter.KeyHeader, encode(record.Key))
 	}
 	if record.Body == nil {
-		set(tombstoneHeader, "true")
+		set(adapter.TombstoneHeader, "true")
 	}
 	return &nats.Msg{Subject: record.Destination, Reply: reply, Header: header, Data: record.Body}
 }
@@ -70,22 +68,23 @@ func record(msg *nats.Msg) relay.Record {
 	if r.Body == nil {
 		r.Body = []byte{}
 	}
-	key, keyed := "", false
+	var key *string
 	for name, values := range msg.Header {
 		value := strings.Join(values, ", ")
 		switch attribute, isAttribute := cutPrefixFold(name, attributePrefix); {
 		case isAttribute:
-			put(&r.Attributes, decode(attribute), decode(value))
-		case name == tombstoneHeader:
+			adapter.Put(&r.Attributes, decode(attribute), decode(value))
+		case name == adapter.TombstoneHeader:
 			r.Body = nil
-		case name == keyHeader:
-			key, keyed = decode(value), true
+		case name == adapter.KeyHeader:
+			decoded := decode(value)
+			key = &decoded
 		case strings.EqualFold(name, contentTypeHeader):
 			r.ContentType = value
 		case strings.HasPrefix(name, encodedHeaderPrefix):
-			put(&r.Headers, decode(name[len(encodedHeaderPrefix):]), decode(value))
+			adapter.Put(&r.Headers, decode(name[len(encodedHeaderPrefix):]), decode(value))
 		case !isReserved(name):
-			put(&r.Headers, name, value)
+			adapter.Put(&r.Headers, name, value)
 		}
 	}
 	if encoded := msg.Header[encodedContentTypeHeader]; len(encoded) > 0 {
@@ -95,23 +94,13 @@ func record(msg *nats.Msg) relay.Record {
 	if encoded := msg.Header[encodedIDHeader]; len(encoded) > 0 {
 		r.ID = decode(encoded[0])
 	}
-	r.Key = r.Attributes["partitionkey"]
-	if keyed {
-		r.Key = key
-	}
+	r.Key = adapter.KeyOf(r, key)
 	return r
-}
-
-func put(m *map[string]string, name, value string) {
-	if *m == nil {
-		*m = make(map[string]string)
-	}
-	(*m)[name] = value
 }
 
 // isReserved reports whether a header's name means something to NATS, to CloudEvents or to us.
 func isReserved(name string) bool {
-	for _, prefix := range []string{"Nats-", attributePrefix, ownPrefix} {
+	for _, prefix := range []string{"Nats-", attributePrefix, adapter.OwnPrefix} {
 		if _, ok := cutPrefixFold(name, prefix); ok {
 			return true
 		}

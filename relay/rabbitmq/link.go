@@ -28,16 +28,19 @@ type link struct {
 	blocked chan struct{} // closed while the broker takes nothing
 }
 
-// dial connects to the first of the URLs that answers before ctx ends. Errors name no URL: those have
-// passwords.
+// dial connects to the first of the URLs that answers before ctx ends; one that does not leaves time
+// for the others. Errors name no URL: those have passwords.
 func dial(ctx context.Context, urls []string, tlsConfig *tls.Config) (*link, error) {
 	var errs []error
-	for _, one := range urls {
-		l, err := dialOne(ctx, one, tlsConfig)
+	deadline, _ := ctx.Deadline() // all who call this have one
+	for i, one := range urls {
+		its, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(urls)-i))
+		l, err := dialOne(its, one, tlsConfig)
+		cancel()
 		if err == nil {
 			return l, nil
 		}
-		errs = append(errs, err)
+		errs = append(errs, fmt.Errorf("connect to node %d of %d: %w", i+1, len(urls), err))
 	}
 	return nil, errors.Join(errs...)
 }
@@ -66,11 +69,11 @@ func dialOne(ctx context.Context, one string, tlsConfig *tls.Config) (*link, err
 	stop := context.AfterFunc(ctx, l.cut)
 	if l.conn, err = amqp.DialConfig(one, config); err != nil {
 		stop()
-		return nil, fmt.Errorf("connect: %w", err)
+		return nil, err
 	}
 	if !stop() {
 		l.close()
-		return nil, fmt.Errorf("connect: %w", context.Cause(ctx))
+		return nil, context.Cause(ctx)
 	}
 	blocked := l.conn.NotifyBlocked(make(chan amqp.Blocking, 1)) // one, so that the reader seldom waits
 	l.watcher.Go(func() {

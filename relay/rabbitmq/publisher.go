@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	"github.com/asyncmonolith/asyncmonolith-go/relay/internal/adapter"
 )
 
 // PublisherConfig configures a [Publisher].
@@ -32,6 +33,7 @@ type PublisherConfig struct {
 type Publisher struct {
 	config PublisherConfig
 	state  chan *publishing // holds the one there is: who has it, has the lock
+	back   *adapter.Reconnect
 }
 
 // publishing is the connection of a Publisher, and its channels that nobody uses.
@@ -58,11 +60,26 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 	}
 	p := &Publisher{config: config, state: make(chan *publishing, 1)} // one: it is a lock
 	p.state <- &publishing{}
+	p.back = adapter.NewReconnect(p.ping)
 	return p, nil
+}
+
+// OnReconnect implements [relay.Reconnecter]: while the broker is away it connects again and again,
+// and a broker that blocks publishers is away.
+func (p *Publisher) OnReconnect(f func()) { p.back.OnReconnect(f) }
+
+// ping reports whether there is a channel, or one can be had.
+func (p *Publisher) ping(ctx context.Context) error {
+	lane, err := p.take(ctx)
+	if err == nil {
+		p.giveBack(ctx, lane)
+	}
+	return err
 }
 
 // Close closes the connection. What is being published fails, and so does what comes later.
 func (p *Publisher) Close() {
+	p.back.Close()
 	s := <-p.state
 	s.closed = true
 	if s.link != nil {
@@ -93,6 +110,7 @@ func (p *Publisher) Publish(ctx context.Context, records []relay.Record) []error
 			errs[i] = fmt.Errorf("%w: %w", errs[i], relay.ErrRefused)
 		}
 	}
+	p.back.Note(errs...)
 	for i, err := range errs {
 		if err != nil {
 			errs[i] = fmt.Errorf("rabbitmq: publish to %.200q: %w", records[i].Destination, err)

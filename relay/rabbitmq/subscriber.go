@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	"github.com/asyncmonolith/asyncmonolith-go/relay/internal/adapter"
 )
 
 // SubscriberConfig configures a [Subscriber].
@@ -70,7 +71,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 			failures = 0
 		}
 		failures++
-		pause(ctx, pauseAfter(failures))
+		adapter.PauseAfter(ctx, failures)
 	}
 	return nil
 }
@@ -105,7 +106,7 @@ func (s *Subscriber) session(ctx context.Context, fn func(context.Context, []rel
 			failures = 0
 		} else {
 			failures++
-			pause(ctx, pauseAfter(failures))
+			adapter.PauseAfter(ctx, failures)
 		}
 	}
 }
@@ -186,16 +187,4 @@ func isFinal(err error) bool {
 		return true
 	}
 	return false
-}
-
-// pauseAfter is how long to wait after so many failures in a row.
-func pauseAfter(failures int) time.Duration {
-	return min(100*time.Millisecond<<min(failures-1, 10), 5*time.Second)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

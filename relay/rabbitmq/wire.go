@@ -7,18 +7,16 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	"github.com/asyncmonolith/asyncmonolith-go/relay/internal/adapter"
 )
 
-// Names of headers. Ours carry what AMQP has no place for.
-const (
-	attributePrefix = "cloudEvents_"
-	colonPrefix     = "cloudEvents:" // of other senders
-	ownPrefix       = "asyncmonolith-"
-	idHeader        = ownPrefix + "id" // where it is too long for message-id
-	keyHeader       = ownPrefix + "key"
-	tombstoneHeader = ownPrefix + "tombstone" // a body that is nil, not empty
-	headerPrefix    = ownPrefix + "h-"        // before a name that would mean something else
-)
+// onTheWire is how headers carry text.
+func onTheWire() adapter.Wire {
+	return adapter.Wire{
+		Attributes: []string{"cloudEvents_", "cloudEvents:"}, // the second is of other senders
+		Reserved:   func(name string) bool { return name == "CC" || name == "BCC" || strings.HasPrefix(name, "x-") },
+	}
+}
 
 // maxShort is the length in bytes of what AMQP calls a short string: names and properties.
 const maxShort = 255
@@ -26,24 +24,10 @@ const maxShort = 255
 // message is what a record is to RabbitMQ, if it fits.
 func message(record relay.Record, frameSize int) (amqp.Publishing, error) {
 	table := make(amqp.Table, len(record.Attributes)+len(record.Headers)+3)
-	for name, value := range record.Attributes {
-		table[attributePrefix+name] = value
-	}
-	for name, value := range record.Headers {
-		if isReserved(name) {
-			name = headerPrefix + name
-		}
-		table[name] = value
-	}
+	onTheWire().Write(record, func(name, value string) { table[name] = value })
 	id := record.ID
 	if len(id) > maxShort {
-		table[idHeader], id = id, ""
-	}
-	if record.Key != record.Attributes["partitionkey"] {
-		table[keyHeader] = record.Key
-	}
-	if record.Body == nil {
-		table[tombstoneHeader] = "true"
+		table[adapter.IDHeader], id = id, ""
 	}
 	size := 64 + len(record.ContentType) + len(id) // of the frame that has all but the body
 	for name, value := range table {
@@ -71,31 +55,14 @@ func record(m *amqp.Delivery) relay.Record {
 	if r.Body == nil {
 		r.Body = []byte{}
 	}
-	key, keyed := "", false
-	for name, any := range m.Headers {
-		value, ok := text(any)
-		if !ok {
-			continue // a table or an array: no sender of records has those
+	onTheWire().Read(&r, func(yield func(name, value string) bool) {
+		for name, any := range m.Headers {
+			// A table or an array: no sender of records has those.
+			if value, ok := text(any); ok && !yield(name, value) {
+				return
+			}
 		}
-		switch {
-		case strings.HasPrefix(name, attributePrefix), strings.HasPrefix(name, colonPrefix):
-			put(&r.Attributes, name[len(attributePrefix):], value)
-		case name == idHeader:
-			r.ID = value
-		case name == keyHeader:
-			key, keyed = value, true
-		case name == tombstoneHeader:
-			r.Body = nil
-		case strings.HasPrefix(name, headerPrefix):
-			put(&r.Headers, name[len(headerPrefix):], value)
-		case !isReserved(name):
-			put(&r.Headers, name, value)
-		}
-	}
-	r.Key = r.Attributes["partitionkey"]
-	if keyed {
-		r.Key = key
-	}
+	})
 	return r
 }
 
@@ -110,21 +77,4 @@ func text(value any) (string, bool) {
 		return "", false
 	}
 	return fmt.Sprint(value), true
-}
-
-func put(m *map[string]string, name, value string) {
-	if *m == nil {
-		*m = make(map[string]string)
-	}
-	(*m)[name] = value
-}
-
-// isReserved reports whether a header's name means something to RabbitMQ, to CloudEvents or to us.
-func isReserved(name string) bool {
-	for _, prefix := range []string{attributePrefix, colonPrefix, ownPrefix, "x-"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return name == "CC" || name == "BCC"
 }

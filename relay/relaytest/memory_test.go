@@ -27,6 +27,7 @@ type memory struct {
 	hangs    bool
 	wasAway  bool
 	cuts     int
+	tell     []func()      // that it is back
 	change   chan struct{} // closed when anything above changes
 	nowhere  string
 	tooLarge int
@@ -44,7 +45,7 @@ func (m *memory) setup(*testing.T) Setup {
 		Cut:   func() error { return m.become(func() { m.cuts++ }) },
 		Stop:  func() error { return m.become(m.stop) },
 		Hang:  func() error { return m.become(func() { m.away, m.hangs, m.wasAway = true, true, true }) },
-		Start: func() error { return m.become(func() { m.away, m.hangs = false, false }) },
+		Start: m.start,
 	}
 }
 
@@ -52,6 +53,33 @@ func (m *memory) stop() {
 	m.away, m.wasAway = true, true
 	if m.flaw == "keeps records in memory only" {
 		m.queue = nil
+	}
+}
+
+func (m *memory) start() error {
+	_ = m.become(func() { m.away, m.hangs = false, false })
+	if m.flaw != "does not say that it is back" {
+		m.sayBack()
+	}
+	return nil
+}
+
+// OnReconnect implements relay.Reconnecter.
+func (m *memory) OnReconnect(f func()) {
+	_ = m.become(func() {
+		if m.flaw == "tells the last who asked alone" {
+			m.tell = nil
+		}
+		m.tell = append(m.tell, f)
+	})
+}
+
+func (m *memory) sayBack() {
+	m.mu.Lock()
+	tell := slices.Clone(m.tell)
+	m.mu.Unlock()
+	for _, f := range tell {
+		f()
 	}
 }
 
@@ -78,6 +106,9 @@ func (m *memory) Publish(ctx context.Context, records []relay.Record) []error {
 		return all(records, relay.ErrUnavailable)
 	}
 	if err := m.reach(ctx); err != nil {
+		if m.flaw == "says that it is back too early" {
+			m.sayBack()
+		}
 		return all(records, err)
 	}
 	errs := make([]error, len(records))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
@@ -16,6 +17,7 @@ const slack = 2 * time.Second
 func outageCases() []aCase {
 	stops := func(s Setup) bool { return s.Stop != nil && s.Start != nil }
 	hangs := func(s Setup) bool { return s.Hang != nil && s.Start != nil }
+	tells := func(s Setup) bool { _, ok := s.Publisher.(relay.Reconnecter); return ok }
 	return []aCase{
 		{name: "what the broker has said it has survives its crash", applies: stops, run: survivesCrash},
 		{name: "a broker that is gone is unavailable, in time", applies: stops, run: func(c *trial) error { return c.away(c.Stop) }},
@@ -26,6 +28,8 @@ func outageCases() []aCase {
 		{name: "Subscribe ends while the broker hangs", applies: hangs, run: func(c *trial) error { return c.endsAway(c.Hang) }},
 		{name: "all goes on by itself after the broker was gone", applies: stops, run: func(c *trial) error { return c.goesOn(c.Stop) }},
 		{name: "all goes on by itself after the broker hung", applies: hangs, run: func(c *trial) error { return c.goesOn(c.Hang) }},
+		{name: "it is told that the broker is back after it was gone", applies: func(s Setup) bool { return stops(s) && tells(s) }, run: func(c *trial) error { return c.toldBack(c.Stop) }},
+		{name: "it is told that the broker is back after it hung", applies: func(s Setup) bool { return hangs(s) && tells(s) }, run: func(c *trial) error { return c.toldBack(c.Hang) }},
 		{
 			name:    "nothing is lost when connections break",
 			applies: func(s Setup) bool { return s.Cut != nil },
@@ -152,6 +156,41 @@ func (c *trial) goesOn(leave func() error) error {
 		return err
 	}
 	return w.awaitAll(append(during, after...))
+}
+
+// toldBack wants two who asked for it to hear that the broker is back, and nothing before that.
+func (c *trial) toldBack(leave func() error) error {
+	told := make(chan struct{}, 2) // of both
+	for range cap(told) {
+		c.Publisher.(relay.Reconnecter).OnReconnect(sync.OnceFunc(func() { told <- struct{}{} }))
+	}
+	if err := c.publish(c.make(1)...); err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	err := c.without(leave, func() error {
+		for range 2 {
+			if err := c.unavailable(c.ctx, c.make(20), c.Timeout+slack); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-told:
+			return errors.New("it was told that the broker is back while it was away")
+		case <-time.After(c.Timeout / 2): // the time in which it would be told
+			return nil
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for n := range cap(told) {
+		select {
+		case <-told:
+		case <-time.After(c.Patience):
+			return fmt.Errorf("%d of %d were told that the broker is back after %s", n, cap(told), c.Patience)
+		}
+	}
+	return c.persist(c.make(20))
 }
 
 // cuts breaks the connections again and again while records go in and out.

@@ -54,6 +54,8 @@ func flaws() map[string][]string {
 		"Subscribe ends while the broker hangs":                                             {"waits for the broker at its end"},
 		"all goes on by itself after the broker was gone":                                   {"does not come back"},
 		"all goes on by itself after the broker hung":                                       {"does not come back"},
+		"it is told that the broker is back after it was gone":                              {"does not say that it is back", "says that it is back too early", "tells the last who asked alone"},
+		"it is told that the broker is back after it hung":                                  {"does not say that it is back", "says that it is back too early"},
 		"nothing is lost when connections break":                                            {"says yes while the connection breaks"},
 	}
 }

@@ -13,6 +13,5 @@
 // crash, is up to Watermill's package for the broker.
 //
 // The topic is Destination, the UUID is ID. Attributes are metadata with the prefix "ce-"; what
-// Watermill has no place for is in metadata that begins with "asyncmonolith-". It may import only
-// relay and watermill.
+// Watermill has no place for is in metadata that begins with "asyncmonolith-". It may import only relay, relay/internal/adapter and watermill.
 package watermill

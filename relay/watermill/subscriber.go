@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	"github.com/asyncmonolith/asyncmonolith-go/relay/internal/adapter"
 )
 
 // SubscriberConfig configures a [Subscriber].
@@ -72,7 +73,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 			}
 			m.Nack()
 			failures++
-			pause(ctx, min(100*time.Millisecond<<min(failures-1, 10), 5*time.Second))
+			adapter.PauseAfter(ctx, failures)
 		case <-ctx.Done():
 		}
 	}
@@ -88,10 +89,3 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 
 // errEnded: Watermill's subscriber has closed its channel.
 var errEnded = errors.New("its channel was closed")
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}

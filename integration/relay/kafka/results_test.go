@@ -3,6 +3,7 @@
 package kafka_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,6 +11,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
@@ -47,6 +54,59 @@ func TestConfigurationsAreChecked(t *testing.T) {
 	for _, want := range []string{"Brokers", "Group", "Topics", "Batch"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("an empty subscriber: got %v, want %s said", err, want)
+		}
+	}
+}
+
+// TestWrongCredentialsAreSaid: a publisher waits, since passwords change, and a subscriber ends.
+func TestWrongCredentialsAreSaid(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", "right"), kfake.SeedTopics(1, "orders"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	// The fake hangs up; Kafka says why.
+	cluster.ControlKey(int16(kmsg.SASLAuthenticate), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		request := r.(*kmsg.SASLAuthenticateRequest)
+		if bytes.HasSuffix(request.SASLAuthBytes, []byte("right")) {
+			return nil, nil, false
+		}
+		response := request.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		response.ErrorCode = kerr.SaslAuthenticationFailed.Code
+		return response, nil, true
+	})
+	with := func(password string) []kgo.Opt {
+		return []kgo.Opt{kgo.SASL(plain.Auth{User: "u", Pass: password}.AsMechanism())}
+	}
+	for _, password := range []string{"right", "secret"} {
+		publisher, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: cluster.ListenAddrs(), Options: with(password), Timeout: 2 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer publisher.Close()
+		publisher.OnReconnect(func() {})
+		var errs [2]error // the first only finds that there is no answer
+		for i := range errs {
+			errs[i] = publisher.Publish(t.Context(), []relay.Record{{Destination: "orders", ID: "1"}})[0]
+		}
+		err = errs[1]
+		if password == "right" {
+			if err != nil {
+				t.Errorf("the right password: got %v, want nil", err)
+			}
+			continue
+		}
+		if !errors.Is(err, relay.ErrUnavailable) || !errors.Is(err, kerr.SaslAuthenticationFailed) || strings.Contains(err.Error(), password) {
+			t.Errorf("Publish: got %v, want ErrUnavailable and the credentials blamed, and not told", err)
+		}
+		subscriber, err := kafka.NewSubscriber(kafka.SubscriberConfig{Brokers: cluster.ListenAddrs(), Group: "g", Topics: []string{"orders"}, Options: with(password)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = subscriber.Subscribe(t.Context(), func(context.Context, []relay.Record) error { return nil })
+		if !errors.Is(err, kerr.SaslAuthenticationFailed) || strings.Contains(err.Error(), password) {
+			t.Errorf("Subscribe: got %v, want the credentials blamed, and not told", err)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package nats_test
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,7 @@ type place struct {
 	name      string
 	stream    jetstream.Stream
 	publisher *amnats.Publisher
+	timeout   time.Duration // of the publisher
 }
 
 const (
@@ -42,11 +44,16 @@ const (
 	ackWait = time.Second
 )
 
-// connect connects as an application would.
+// connect connects as an application would, but tries again sooner.
 func connect(t testing.TB, servers *brokers.NATS) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(servers.URL(), append(amnats.Options(), nats.ReconnectWait(100*time.Millisecond),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
+	return connectTo(t, servers.URL(), nats.ReconnectWait(100*time.Millisecond))
+}
+
+func connectTo(t testing.TB, url string, options ...nats.Option) *nats.Conn {
+	t.Helper()
+	options = slices.Concat(amnats.Options(), []nats.Option{nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})}, options)
+	nc, err := nats.Connect(url, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +69,7 @@ func connect(t testing.TB, servers *brokers.NATS) *nats.Conn {
 // newPlace makes a stream for the subjects below its name, and a consumer of all of it.
 func newPlace(t testing.TB, servers *brokers.NATS, replicas int) *place {
 	t.Helper()
-	at := &place{servers: servers, nc: connect(t, servers), name: rand.Text()}
+	at := &place{servers: servers, nc: connect(t, servers), name: rand.Text(), timeout: timeout}
 	var err error
 	if at.js, err = jetstream.New(at.nc); err != nil {
 		t.Fatal(err)
@@ -71,14 +78,29 @@ func newPlace(t testing.TB, servers *brokers.NATS, replicas int) *place {
 		at.stream, err = at.js.CreateStream(ctx, jetstream.StreamConfig{Name: at.name, Subjects: []string{at.name + ".>"}, Replicas: replicas})
 		return err
 	})
+	if replicas > 1 { // which answer slowly on a busy machine, and after they have elected a leader
+		at.timeout = 2 * timeout
+		retry(t, func(ctx context.Context) error {
+			_, err := at.js.Publish(ctx, at.name+".warm", nil)
+			return err
+		})
+		retry(t, func(ctx context.Context) error { return at.stream.Purge(ctx) })
+	}
 	retry(t, func(ctx context.Context) error {
 		_, err := at.stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{Durable: "all", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait})
 		return err
 	})
-	if at.publisher, err = amnats.NewPublisher(at.nc, amnats.PublisherConfig{Timeout: timeout}); err != nil {
+	at.publisher = newPublisher(t, at.nc, at.timeout)
+	return at
+}
+
+func newPublisher(t testing.TB, nc *nats.Conn, timeout time.Duration) *amnats.Publisher {
+	t.Helper()
+	p, err := amnats.NewPublisher(nc, amnats.PublisherConfig{Timeout: timeout})
+	if err != nil {
 		t.Fatal(err)
 	}
-	return at
+	return p
 }
 
 // retry does what a cluster without a leader refuses for a while.
@@ -112,7 +134,7 @@ func (at *place) setup(t *testing.T) relaytest.Setup {
 	return relaytest.Setup{
 		Publisher: at.publisher, Subscriber: at.subscriber(t, "all"), NoSubscription: at.subscriber(t, "none"),
 		Destination: at.name + ".placed", Missing: "nowhere." + strings.ToLower(at.name), TooLarge: 1 << 20,
-		Timeout: timeout, Redelivery: ackWait,
+		Timeout: at.timeout, Redelivery: ackWait,
 		Stop: at.servers.Kill, Hang: at.servers.Pause, Start: at.servers.Start,
 	}
 }

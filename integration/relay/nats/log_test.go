@@ -98,8 +98,8 @@ func (l loses) Append(ctx context.Context, shard int, after uint64, records []re
 // whose server is killed, and another service has it in its own: each event once, in the order of
 // its stream.
 func TestALogOverJetStreamIntoAnother(t *testing.T) {
-	servers := brokers.StartNATS(t, 1)
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		servers := brokers.StartNATS(t, 1) // databases run beside each other, and each kills its server
 		const n, streams, shards = 2000, 20, 4
 		at, appender := newShelf(t, servers, 1)
 		if _, err := at.stream.CreateOrUpdateConsumer(t.Context(), allOfIt()); err != nil {

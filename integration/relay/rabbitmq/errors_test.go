@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,30 @@ func TestWrongCredentialsAreSaid(t *testing.T) {
 	err = p.Publish(t.Context(), make([]relay.Record, 1))[0]
 	if !errors.Is(err, relay.ErrUnavailable) || !errors.Is(err, amqp.ErrCredentials) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("Publish: got %v, want ErrUnavailable and the credentials blamed, and not told", err)
+	}
+}
+
+// TestANodeThatDoesNotAnswerLeavesTimeForTheOthers: it takes connections and says nothing.
+func TestANodeThatDoesNotAnswerLeavesTimeForTheOthers(t *testing.T) {
+	if !*clusters {
+		return
+	}
+	nodes := brokers.FindRabbitMQ(t)
+	queue := rand.Text()
+	declare(t, nodes, queue)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	urls := append([]string{"amqp://guest:guest@" + silent.Addr().String() + "/"}, nodes.URLs...)
+	p, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: urls, Timeout: 2 * timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.Publish(t.Context(), []relay.Record{{Destination: queue, ID: "1"}})[0]; err != nil {
+		t.Errorf("Publish: got %v, want nil", err)
 	}
 }
 

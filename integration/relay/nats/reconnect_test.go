@@ -1,0 +1,118 @@
+//go:build unix
+
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+// TestTheGateOpensOnceTheServerIsBack: an application that wires nothing publishes again soon after its
+// server is back, long before the next probe.
+func TestTheGateOpensOnceTheServerIsBack(t *testing.T) {
+	at := newPlace(t, brokers.StartNATS(t, 1), 1)
+	nc := connectTo(t, at.servers.URL()) // with Options alone
+	var gate outbox.Gate
+	a := testapp.New(t, testdb.SQLite(t), relay.Publish("to-nats", newPublisher(t, nc, timeout), relay.Source("/here"), relay.Gate(&gate),
+		relay.Route[testapp.Order](at.name+".x")))
+	if err := at.servers.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	a.ProduceMany(3)
+	a.Start(testapp.Fast())
+	const away = 7500 * time.Millisecond // probes: after 1, 3, 7 and 15 s
+	testapp.Poll(t, "the gate is closed for long", 20*time.Second, 10*time.Millisecond, func() bool {
+		since, _, closed := gate.Closed()
+		return closed && time.Since(since) > away
+	})
+	since, _, _ := gate.Closed()
+	if err := at.servers.Start(); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now()
+	testapp.Poll(t, "all is published", 30*time.Second, 10*time.Millisecond, a.Empty)
+	if took := time.Since(back); took > 4*time.Second || time.Since(since) > 14*time.Second {
+		t.Errorf("got all published %s after the server was back, %s after it had gone, want soon, and before a probe", took, time.Since(since))
+	}
+	t.Logf("published %s after the server was back", time.Since(back))
+}
+
+// TestAnApplicationStartsBeforeItsServer: what is made on a connection without a server works once there is
+// one.
+func TestAnApplicationStartsBeforeItsServer(t *testing.T) {
+	at := newPlace(t, brokers.StartNATS(t, 1), 1)
+	if err := at.servers.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	late := *at
+	late.nc = connect(t, at.servers)
+	late.publisher = newPublisher(t, late.nc, timeout)
+	records := []relay.Record{{Destination: at.name + ".x", ID: "1", Body: []byte("1")}}
+	if err := late.publisher.Publish(t.Context(), records)[0]; !errors.Is(err, relay.ErrUnavailable) {
+		t.Errorf("no server: got %v, want ErrUnavailable", err)
+	}
+	brought := make(chan struct{}, 1) // one is enough to know
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	subscriber := late.subscriber(t, "all")
+	go func() {
+		ended <- subscriber.Subscribe(ctx, func(context.Context, []relay.Record) error {
+			select {
+			case brought <- struct{}{}:
+			default:
+			}
+			return nil
+		})
+	}()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Subscribe: got %v, want nil", err)
+		}
+	}()
+	if err := at.servers.Start(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 20*time.Second, "the record is published", func() bool { return late.publisher.Publish(t.Context(), records)[0] == nil })
+	select {
+	case <-brought:
+	case <-time.After(20 * time.Second):
+		t.Error("nothing came")
+	}
+}
+
+// TestWhoMayNotAskForStreams: without the permission to ask which stream has a subject, nobody there is
+// taken for none.
+func TestWhoMayNotAskForStreams(t *testing.T) {
+	srv, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+		Users: []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"orders.>"}}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
+	if !srv.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the server is not ready")
+	}
+	publisher := newPublisher(t, connectTo(t, strings.Replace(srv.ClientURL(), "nats://", "nats://u:p@", 1)), timeout)
+	err = publisher.Publish(t.Context(), []relay.Record{{Destination: "orders.placed", ID: "1"}})[0]
+	if !errors.Is(err, relay.ErrNoDestination) {
+		t.Errorf("got %v, want ErrNoDestination", err)
+	}
+	wantText(t, "publish", err, `"orders.placed"`, "Permissions Violation", "STREAM.NAMES")
+	err = publisher.Check(t.Context(), "orders.placed")
+	wantText(t, "check", err, `"orders.placed"`, "Permissions Violation")
+}
