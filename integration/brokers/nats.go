@@ -5,6 +5,7 @@ package brokers
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,24 +17,38 @@ import (
 // NATS are NATS servers with JetStream: one, or a cluster.
 type NATS struct {
 	Nodes []*Process
+	links *links // between the servers; nil if they are not to be cut
 }
 
 // StartNATS starts n servers. Those of a cluster are ready when they have a leader.
 func StartNATS(t testing.TB, n int) *NATS {
 	t.Helper()
+	return startNATS(t, n, false)
+}
+
+// StartLinkedNATS starts a cluster of which servers can be cut off: see [NATS.Part].
+func StartLinkedNATS(t testing.TB, n int) *NATS {
+	t.Helper()
+	return startNATS(t, n, true)
+}
+
+func startNATS(t testing.TB, n int, linked bool) *NATS {
+	t.Helper()
 	ports, err := freePorts(2 * n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var routes []string
-	for i := range n {
-		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", ports[n+i]))
-	}
 	servers := &NATS{}
+	if linked {
+		servers.links = newLinks(t, ports[n:])
+	}
 	for i := range n {
 		s := settings{Kind: "nats", Name: "n" + strconv.Itoa(i), Dir: t.TempDir(), Ports: ports[i : i+1]}
 		if n > 1 {
-			s.Port, s.Routes = ports[n+i], routes
+			s.Port, s.Routes = ports[n+i], ports[n:]
+		}
+		if linked {
+			s.Routes, s.Hidden = servers.links.from(i), true
 		}
 		p := &Process{settings: s}
 		t.Cleanup(func() { _ = p.Kill() })
@@ -64,6 +79,13 @@ func (s *NATS) Node(name string) (*Process, error) {
 	return nil, fmt.Errorf("there is no server %q", name)
 }
 
+// Part has nothing pass between a server and the others, whose connections stay, until Join. Those of
+// clients are not concerned.
+func (s *NATS) Part(p *Process) { s.links.cut(slices.Index(s.Nodes, p), true) }
+
+// Join ends what Part began.
+func (s *NATS) Join(p *Process) { s.links.cut(slices.Index(s.Nodes, p), false) }
+
 // Start starts the servers that do not run, and lets paused ones go on.
 func (s *NATS) Start() error { return each(s.Nodes, (*Process).Start) }
 
@@ -87,12 +109,11 @@ func serveNATS(s settings) error {
 	}
 	if s.Port != 0 {
 		options.Cluster = server.ClusterOpts{Name: "asyncmonolith", Host: "127.0.0.1", Port: s.Port}
-		for _, route := range s.Routes {
-			address, err := url.Parse(route)
-			if err != nil {
-				return err
-			}
-			options.Routes = append(options.Routes, address)
+		for _, port := range s.Routes {
+			options.Routes = append(options.Routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})
+		}
+		if s.Hidden {
+			options.Cluster.Advertise = "127.0.0.1:1" // nobody finds it but by its links
 		}
 	}
 	srv, err := server.NewServer(options)

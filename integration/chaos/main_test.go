@@ -215,6 +215,8 @@ func bars() []aBar {
 		{"14-partial", regular, barRelayPartial, seconds{30, 30, 30}},
 		{"14-outage", regular, barRelayOutage, seconds{60, 200, 900}},
 		{"14-leader", regular, barRelayLeader, seconds{120, 200, 400}},
+		{"14-order", regular, barRelayOrder, seconds{120, 240, 900}},
+		{"14-move", regular, barRelayMove, seconds{60, 120, 300}},
 		{"15-order", short, barOrder, seconds{90, 150, 600}},
 		{"15-order-mariadb", long, barOrderMariaDB, seconds{90, 150, 150}},
 		{"15-limits", regular, barLimits, seconds{90, 120, 400}},

@@ -18,7 +18,7 @@ import (
 
 func barRelayInbox(b *bar) {
 	server := newServer(b)
-	r := newBroker(b, 1)
+	r := newBroker(b, 1, chaos.RelayStream)
 	r.sender(testdb.PostgresDSN(b))
 	r.receiver(server.DSN())
 	for i := range 2 {
@@ -60,14 +60,14 @@ func barRelayInbox(b *bar) {
 func (r *relayed) acknowledged() int {
 	r.Helper()
 	info := r.info()
-	return r.published(chaos.RelayStream) - int(info.NumPending) - info.NumAckPending
+	return r.published() - int(info.NumPending) - info.NumAckPending
 }
 
-// published is how many records a stream has.
-func (r *relayed) published(stream string) (n int) {
+// published is how many records the stream has.
+func (r *relayed) published() (n int) {
 	r.Helper()
 	r.ask("look at the stream", func(ctx context.Context) error {
-		s, err := r.js.Stream(ctx, stream)
+		s, err := r.js.Stream(ctx, r.stream)
 		if err == nil {
 			n = int(s.CachedInfo().State.Msgs)
 		}
@@ -81,7 +81,7 @@ func (r *relayed) published(stream string) (n int) {
 func (r *relayed) redeliver() int {
 	r.Helper()
 	r.ask("delete the consumer", func(ctx context.Context) error {
-		return r.js.DeleteConsumer(ctx, chaos.RelayStream, chaos.RelayConsumer)
+		return r.js.DeleteConsumer(ctx, r.stream, chaos.RelayConsumer)
 	})
 	r.newConsumer()
 	r.eventually(time.Minute, "everything is delivered again", r.delivered)
@@ -93,7 +93,7 @@ func (r *relayed) redeliver() int {
 
 func barRelayPartial(b *bar) {
 	const size = 256 // what is published at once
-	r := newBroker(b, 1)
+	r := newBroker(b, 1, chaos.RelayStream)
 	r.sender(testdb.PostgresDSN(b))
 	jobs := make([]chaos.Job, size)
 	places := b.Perm(size)
@@ -107,7 +107,7 @@ func barRelayPartial(b *bar) {
 	// Of their first batch none is done before all have begun.
 	together := slices.IndexFunc(r.from.ledger(), func(e chaos.Event) bool { return e.Kind != chaos.Started })
 	once := 0
-	for job, n := range r.stored(chaos.RelayStream) {
+	for job, n := range r.stored(r.stream) {
 		if n == 1 && job != large.Job && job != stray.Job {
 			once++
 		}
@@ -143,13 +143,13 @@ func barRelayPartial(b *bar) {
 
 func barRelayOutage(b *bar) {
 	backlog, lasts := pick(b, 20_000, 100_000, 300_000), pick(b, 4*time.Second, time.Minute, 10*time.Minute)
-	r := newBroker(b, 1)
+	r := newBroker(b, 1, chaos.RelayStream)
 	r.sender(testdb.PostgresDSN(b))
 	r.from.start(0)
 	r.from.start(1)
 	none := func() time.Duration { return 0 }
 	r.from.produce(2000, none)
-	b.eventually(time.Minute, "the relays publish", func() bool { return r.published(chaos.RelayStream) > 0 })
+	b.eventually(time.Minute, "the relays publish", func() bool { return r.published() > 0 })
 	killed := time.Now()
 	if err := r.servers.Kill(); err != nil {
 		b.Fatal(err)
@@ -178,7 +178,7 @@ func barRelayOutage(b *bar) {
 	drained := b.eventually(4*time.Minute, "everything is published", r.from.settled)
 	r.from.stopAll()
 	f := r.from.judge()
-	stored, inFlight := r.stored(chaos.RelayStream), inDoubt(r.from.ledger(), killed, gone)
+	stored, inFlight := r.stored(r.stream), inDoubt(r.from.ledger(), killed, gone)
 	if len(stored) != len(r.from.jobs) || doubled(stored) > inFlight {
 		b.Errorf("the broker's records: got %d jobs of %d, and %d twice, want at most the %d that were in flight", len(stored), len(r.from.jobs), doubled(stored), inFlight)
 	}

@@ -26,9 +26,11 @@ import (
 type RelayConfig struct {
 	Server    string // the addresses of NATS servers; empty for neither
 	Publishes string // the consumer that publishes jobs, if there is one
+	Moves     string // the consumer that has moved to where it publishes to, if one has
 	Receives  bool   // jobs, for the other consumers
 	Hold      Point  // where it waits to be killed, if anywhere
 	After     int    // how often it passes that point before
+	Log       LogConfig
 }
 
 // Names of what the broker has.
@@ -105,7 +107,19 @@ func (r *relays) consumers() ([]bus.Consumer, error) {
 			return nil, err
 		}
 		to := relay.DestinationOf(func(_ *bus.Message, job Job) (string, error) { return job.subject(), nil })
-		consumers = append(consumers, relay.Publish(r.config.Publishes, &watched{r, publisher}, relay.Source("/chaos"), relay.Route[Job]("", to)))
+		options := []bus.ConsumerOption{relay.Source("/chaos"), relay.Route[Job]("", to)}
+		if r.config.Moves != "" {
+			options = append(options, bus.Aliases(r.config.Moves), relay.For(r.config.Moves))
+		}
+		consumers = append(consumers, relay.Publish(r.config.Publishes, &watched{r, publisher}, options...))
+	}
+	if r.config.Log.Enters {
+		subscriber, err := amnats.NewSubscriber(r.nc, amnats.SubscriberConfig{Stream: LogStream, Consumer: RelayConsumer, Ordered: true})
+		if err != nil {
+			return nil, err
+		}
+		r.receiver = relay.Receive(LogStream, subscriber, relay.IntoLog(LogCategory), relay.Accept[Job]())
+		consumers = append(consumers, r.receiver.Consumer())
 	}
 	if r.config.Receives {
 		subscriber, err := amnats.NewSubscriber(r.nc, amnats.SubscriberConfig{Stream: RelayStream, Consumer: RelayConsumer})
@@ -146,7 +160,7 @@ func (config WorkerConfig) Consumers() []string {
 
 // runs are what a worker has to run for the broker.
 func (r *relays) runs(db *bun.DB, registry *bus.Registry) ([]func(context.Context) error, error) {
-	if !r.config.Receives {
+	if !r.config.Receives && !r.config.Log.logged() {
 		return nil, nil
 	}
 	runner, err := r.runner(db, registry)
@@ -164,14 +178,24 @@ func (j Job) subject() string {
 	return RelayStream
 }
 
-// runner runs the receiver.
+// runner runs the receiver, or the log's relay.
 func (r *relays) runner(db *bun.DB, registry *bus.Registry) (*relay.Runner, error) {
 	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{r.around("", Inserted)}})
 	if err != nil {
 		return nil, err
 	}
-	config := relay.RunnerConfig{Telemetry: r.around(Received, Taken), Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil))}
-	return relay.NewRunner(db, registry, producer, config, r.receiver)
+	log, err := r.config.Log.log(registry, producer)
+	if err != nil {
+		return nil, err
+	}
+	runs := relay.Relay(r.receiver)
+	if r.config.Log.Shards > 0 {
+		if runs, err = r.logRelay(); err != nil {
+			return nil, err
+		}
+	}
+	config := relay.RunnerConfig{Telemetry: r.around(Received, Taken), Log: log, Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil))}
+	return relay.NewRunner(db, registry, producer, config, runs)
 }
 
 // around passes a point before a batch is sent, and another after it.
@@ -235,7 +259,7 @@ func (w *watched) Publish(ctx context.Context, records []relay.Record) []error {
 }
 
 // must ends the worker if it cannot say what it does.
-func (w *watched) must(err error) {
+func (r *relays) must(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos: relays:", err)
 		os.Exit(2)

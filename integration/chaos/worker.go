@@ -250,7 +250,7 @@ func NewRegistry(recorder *Recorder, config WorkerConfig, others ...bus.Consumer
 			})
 		}, options...))
 	}
-	return bus.NewRegistry(consumers...)
+	return config.Relay.Log.registry(consumers)
 }
 
 // flow are the options of a consumer that runs in order, or is bounded over all processes.
