@@ -5,6 +5,7 @@ package chaos_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -53,7 +54,7 @@ func (r *run) newLog() *eventlog.Log {
 
 func barRelayOrder(b *bar) {
 	l := newLoggers(b, pick(b, 100, 1000, 1000))
-	events, kills, leaders, zombies := pick(b, 5000, 40_000, 200_000), pick(b, 2, 8, 20), pick(b, 0, 2, 5), pick(b, 1, 2, 2)
+	events, kills, leaders, zombies := pick(b, 5000, 40_000, 200_000), pick(b, 4, 8, 20), pick(b, 0, 2, 5), pick(b, 1, 2, 2)
 	begun := time.Now()
 	l.killInTurn(kills, leaders, events*3/4)
 	var stale tried
@@ -196,11 +197,7 @@ func (l *loggers) killInTurn(times, leaders, events int) {
 			if len(l.from.jobs) < events*(done+1)/times || l.arrived() {
 				l.append(max(events/times/10, 50))
 			}
-			for i, side := range sides {
-				if side.workers[0].Held() {
-					victim = i
-				}
-			}
+			victim = slices.IndexFunc(sides[:], func(side *run) bool { return side.workers[0].Held() })
 			return victim >= 0
 		})
 		sides[victim].kill(0)

@@ -93,7 +93,7 @@ func relayBarMutants() []mutant {
 	return []mutant{
 		{
 			name: "bar 14: settle before the ack", file: publishing, suite: bar("14-kills"), says: lost + `|I2: gone without having finished`,
-			changes: []change{{"\tresults := p.pub.Publish(calling, records)\n", "\tgo p.pub.Publish(context.WithoutCancel(ctx), records)\n\tvar results []error\n"}},
+			changes: settledBeforeAck(),
 		},
 		{
 			name: "bar 14: ack before commit", file: "relay/nats/subscriber.go", suite: bar("14-kills"), says: lost,
@@ -145,4 +145,8 @@ func dedupedApart() []change {
 
 func notDeduped() []change {
 	return []change{{"if !added[a.hash] {", "if len(added) > len(hashes) {"}}
+}
+
+func settledBeforeAck() []change {
+	return []change{{"\tresults := p.pub.Publish(calling, records)\n", "\tgo p.pub.Publish(context.WithoutCancel(ctx), records)\n\tvar results []error\n"}}
 }
