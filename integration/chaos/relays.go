@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,8 +29,9 @@ type RelayConfig struct {
 	Publishes string // the consumer that publishes jobs, if there is one
 	Moves     string // the consumer that has moved to where it publishes to, if one has
 	Receives  bool   // jobs, for the other consumers
-	Hold      Point  // where it waits to be killed, if anywhere
-	After     int    // how often it passes that point before
+	Ring      RingConfig
+	Hold      Point // where it waits to be killed, if anywhere
+	After     int   // how often it passes that point before
 	Log       LogConfig
 }
 
@@ -108,6 +110,9 @@ func (r *relays) consumers() ([]bus.Consumer, error) {
 		}
 		to := relay.DestinationOf(func(_ *bus.Message, job Job) (string, error) { return job.subject(), nil })
 		options := []bus.ConsumerOption{relay.Source("/chaos"), relay.Route[Job]("", to)}
+		if ring := r.config.Ring; ring.Next != "" {
+			options[1] = ring.route()
+		}
 		if r.config.Moves != "" {
 			options = append(options, bus.Aliases(r.config.Moves), relay.For(r.config.Moves))
 		}
@@ -122,11 +127,11 @@ func (r *relays) consumers() ([]bus.Consumer, error) {
 		consumers = append(consumers, r.receiver.Consumer())
 	}
 	if r.config.Receives {
-		subscriber, err := amnats.NewSubscriber(r.nc, amnats.SubscriberConfig{Stream: RelayStream, Consumer: RelayConsumer})
+		subscriber, err := amnats.NewSubscriber(r.nc, amnats.SubscriberConfig{Stream: cmp.Or(r.config.Ring.Stream, RelayStream), Consumer: RelayConsumer})
 		if err != nil {
 			return nil, err
 		}
-		r.receiver = relay.Receive("jobs", subscriber, relay.Accept[Job]())
+		r.receiver = relay.Receive("jobs", subscriber, append(r.config.Ring.retention(), relay.Accept[Job]())...)
 		consumers = append(consumers, r.receiver.Consumer())
 	}
 	return consumers, nil
@@ -145,6 +150,9 @@ func (r *relays) registry(config WorkerConfig) (*bus.Registry, error) {
 func (c RelayConfig) Declared() []bus.Consumer {
 	if c.Publishes == "" {
 		return nil
+	}
+	if c.Ring.Next != "" {
+		return []bus.Consumer{bus.Declare[Hop](c.Publishes, bus.Forwards())}
 	}
 	return []bus.Consumer{bus.Declare[Job](c.Publishes, bus.Forwards())}
 }
@@ -167,7 +175,11 @@ func (r *relays) runs(db *bun.DB, registry *bus.Registry) ([]func(context.Contex
 	if err != nil {
 		return nil, err
 	}
-	return []func(context.Context) error{runner.Run}, nil
+	runs := []func(context.Context) error{runner.Run}
+	if r.config.Ring.Next != "" {
+		runs = append(runs, r.recorder.weigh)
+	}
+	return runs, nil
 }
 
 // subject is where a job goes.
@@ -242,7 +254,11 @@ func (w *watched) Publish(ctx context.Context, records []relay.Record) []error {
 		if m := ms[record.Attributes["id"]]; m != nil {
 			attempt, crashes = m.Attempt, m.Crashes
 		}
-		runs[i] = func(kind EventKind) { w.must(w.recorder.Record(kind, w.config.Publishes, job.N, attempt, crashes)) }
+		runs[i] = func(kind EventKind) {
+			if job.Do != Crowd || kind == Failed {
+				w.must(w.recorder.Record(kind, w.config.Publishes, job.N, attempt, crashes))
+			}
+		}
 		runs[i](Started)
 	}
 	w.pass(Publishing)

@@ -102,10 +102,10 @@ func (r *relayed) ask(what string, do func(ctx context.Context) error) {
 	})
 }
 
-// sender is the service that produces, receiver the one that has the effects.
-func (r *relayed) sender(dsn string) {
+// sender is the service that produces, with other consumers of its own, receiver the one that has the effects.
+func (r *relayed) sender(dsn string, others ...string) {
 	r.Helper()
-	r.from = newRun(r.bar, dsn, chaos.WorkerConfig{Lease: 2 * time.Second, Relay: chaos.RelayConfig{Server: r.servers.URL(), Publishes: publishes}})
+	r.from = newRun(r.bar, dsn, chaos.WorkerConfig{Lease: 2 * time.Second, Plain: others, Relay: chaos.RelayConfig{Server: r.servers.URL(), Publishes: publishes}})
 }
 
 func (r *relayed) receiver(dsn string) {

@@ -70,7 +70,7 @@ func logBarMutants() []mutant {
 
 func notFenced() []change {
 	return []change{{"\t\tnewest, err := s.appender.Append(calling, s.number, uint64(s.sub.Mark), records)\n",
-		"\t\tnewest, err := s.appender.Append(calling, s.number, uint64(s.sub.Mark), records)\n\t\tif errors.Is(err, ErrOvertaken) {\n\t\t\t_, after, _ := s.appender.Last(calling, s.number)\n\t\t\tnewest, err = s.appender.Append(calling, s.number, after, records)\n\t\t}\n"}}
+		"\t\tnewest, err := s.appender.Append(calling, s.number, uint64(s.sub.Mark), records)\n\t\tif errors.Is(err, ErrOvertaken) {\n\t\t\t_, after, _ := s.appender.Last(ctx, s.number)\n\t\t\tnewest, err = s.appender.Append(ctx, s.number, after, records)\n\t\t}\n"}}
 }
 
 func cursorBeforeAppend() []change {
