@@ -130,6 +130,7 @@ func (m *move) killAt(side *run, config chaos.WorkerConfig, point chaos.Point) {
 		}
 		return victim.Held()
 	})
+	pause(m.between(0, 100*time.Millisecond)) // for what is settled too early
 	side.kill(place)
 	side.workers = side.workers[:place]
 }

@@ -143,6 +143,14 @@ func (l *loggers) append(n int) {
 	all.Wait()
 }
 
+// appendToAll appends an event to each stream, and so something for each shard.
+func (l *loggers) appendToAll() {
+	l.Helper()
+	if err := l.commit(rand.New(rand.NewPCG(l.Uint64(), 0)), l.writes(0, l.streams, false), false); err != nil {
+		l.Fatal(err)
+	}
+}
+
 // writes are events of so many streams. They count as committed, unless they are to be rolled back.
 func (l *loggers) writes(first, n int, rollBack bool) (writes []eventlog.Write) {
 	jobNumbers.Lock()
@@ -235,10 +243,7 @@ func (l *loggers) zombie(events int) (t tried) {
 	config.Relay.Log.Freezes = true
 	z := l.from.startAs(0, config)
 	l.append(events / 2)
-	source := rand.New(rand.NewPCG(l.Uint64(), 0))
-	if err := l.commit(source, l.writes(0, l.streams, false), false); err != nil { // something for each shard
-		l.Fatal(err)
-	}
+	l.appendToAll()
 	stale := func(kind chaos.EventKind) (n int) {
 		for _, e := range l.from.ledger() {
 			if e.Worker == z.Name() && e.Consumer == chaos.Stale && e.Kind == kind {
@@ -253,6 +258,7 @@ func (l *loggers) zombie(events int) (t tried) {
 	defer l.from.exec("DROP TABLE stopped")
 	l.from.start(1)
 	l.append(events - events/2)
+	l.appendToAll() // whatever the other has moved on already
 	l.eventually(time.Minute, "each shard has gone on without it", func() bool {
 		return l.from.count("SELECT count(*) FROM event_subscriptions n JOIN stopped s USING (shard) WHERE n.owner <> s.owner AND n.mark > s.mark") == logShards
 	})
