@@ -5,6 +5,7 @@ package chaos_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
@@ -17,10 +18,9 @@ import (
 // not grow, and the inboxes have what is remembered and no more.
 
 const (
-	ringSize   = 3
-	ringRate   = 100 // jobs a second
-	heapLimit  = 10 << 20
-	ringForget = 10 * time.Second // how late a service may be to receive
+	ringSize  = 3
+	ringRate  = 40 // jobs a second
+	heapLimit = 10 << 20
 )
 
 // ring are the services, each with the stream that it reads.
@@ -63,7 +63,7 @@ func barRelaySoak(b *bar) {
 	lasts, every := pick(b, 10*time.Second, 80*time.Second, 25*time.Minute), pick(b, 3*time.Second, 8*time.Second, 30*time.Second)
 	kills := g.soak(lasts, every)
 	last := time.Now()
-	b.eventually(time.Minute, "everything is settled", g.settled)
+	b.eventually(4*time.Minute, "everything is settled", g.settled)
 	took := time.Since(last)
 	inboxes := g.inboxes()
 	grown := g.grown()
@@ -141,29 +141,29 @@ func (g *ring) settled() bool {
 	})
 }
 
-// inboxes compares the inboxes with what they should have: everything that was received within the
-// retention, and nothing from before the last time that old rows were removed.
+// inboxes compares the inboxes with what they should have: everything that was produced, and so
+// received, within the retention, and nothing that was done before the last time that old rows were
+// removed.
 func (g *ring) inboxes() (said string) {
 	g.Helper()
 	now := time.Now()
-	since := func(d time.Duration) (n int) {
-		for _, at := range g.produced {
-			if now.Sub(at) < d {
-				n++
-			}
+	least := 0
+	for _, at := range g.produced {
+		if now.Sub(at) < g.retention {
+			least++
 		}
-		return n
 	}
+	const slack = 5 * time.Second
 	removed := min(time.Minute, g.retention/10) // how often
-	least, most := since(g.retention), since(g.retention+removed+ringForget)
 	for _, s := range g.services {
 		rows := s.to.count("SELECT count(*) FROM inbox_messages")
-		said += fmt.Sprintf("%d ", rows)
+		most := s.to.count("SELECT count(*) FROM effects WHERE consumer = 'one' AND at > ?", now.Add(-g.retention-removed-slack))
+		said += fmt.Sprintf("%d of %d to %d, ", rows, least, most)
 		if rows < least || rows > most {
 			g.Errorf("rows of the inbox of %s: got %d, want %d to %d, for a retention of %s", s.stream, rows, least, most, g.retention)
 		}
 	}
-	return said + fmt.Sprintf("of %d to %d", least, most)
+	return strings.TrimSuffix(said, ", ")
 }
 
 // grown is by how much the heap grew, at most, of the workers that lived all the time.

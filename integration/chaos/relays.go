@@ -21,14 +21,16 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 	amnats "github.com/asyncmonolith/asyncmonolith-go/relay/nats"
+	"github.com/asyncmonolith/asyncmonolith-go/relay/rabbitmq"
 )
 
 // RelayConfig has a worker pass jobs on to a broker, or take them from there.
 type RelayConfig struct {
-	Server    string // the addresses of NATS servers; empty for neither
-	Publishes string // the consumer that publishes jobs, if there is one
-	Moves     string // the consumer that has moved to where it publishes to, if one has
-	Receives  bool   // jobs, for the other consumers
+	Server    string   // the addresses of NATS servers; empty for none
+	Rabbits   []string // instead: the addresses of RabbitMQ's nodes
+	Publishes string   // the consumer that publishes jobs, if there is one
+	Moves     string   // the consumer that has moved to where it publishes to, if one has
+	Receives  bool     // jobs, for the other consumers
 	Ring      RingConfig
 	Hold      Point // where it waits to be killed, if anywhere
 	After     int   // how often it passes that point before
@@ -75,6 +77,7 @@ type relays struct {
 	name     string // of the worker
 	recorder *Recorder
 	nc       *nats.Conn
+	rabbit   *rabbitmq.Publisher
 	receiver relay.Receiver
 	passed   atomic.Int64 // the point to hold at
 }
@@ -95,6 +98,9 @@ func newRelays(config WorkerConfig, recorder *Recorder) (*relays, error) {
 }
 
 func (r *relays) close() {
+	if r.rabbit != nil {
+		r.rabbit.Close()
+	}
 	if r.nc != nil {
 		r.nc.Close()
 	}
@@ -104,7 +110,7 @@ func (r *relays) close() {
 func (r *relays) consumers() ([]bus.Consumer, error) {
 	var consumers []bus.Consumer
 	if r.config.Publishes != "" {
-		publisher, err := amnats.NewPublisher(r.nc, amnats.PublisherConfig{})
+		publisher, err := r.publisher()
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +133,7 @@ func (r *relays) consumers() ([]bus.Consumer, error) {
 		consumers = append(consumers, r.receiver.Consumer())
 	}
 	if r.config.Receives {
-		subscriber, err := amnats.NewSubscriber(r.nc, amnats.SubscriberConfig{Stream: cmp.Or(r.config.Ring.Stream, RelayStream), Consumer: RelayConsumer})
+		subscriber, err := r.subscriber()
 		if err != nil {
 			return nil, err
 		}
@@ -135,6 +141,21 @@ func (r *relays) consumers() ([]bus.Consumer, error) {
 		consumers = append(consumers, r.receiver.Consumer())
 	}
 	return consumers, nil
+}
+
+func (r *relays) publisher() (_ relay.Publisher, err error) {
+	if len(r.config.Rabbits) == 0 {
+		return amnats.NewPublisher(r.nc, amnats.PublisherConfig{})
+	}
+	r.rabbit, err = rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: r.config.Rabbits})
+	return r.rabbit, err
+}
+
+func (r *relays) subscriber() (relay.Subscriber, error) {
+	if len(r.config.Rabbits) == 0 {
+		return amnats.NewSubscriber(r.nc, amnats.SubscriberConfig{Stream: cmp.Or(r.config.Ring.Stream, RelayStream), Consumer: RelayConsumer})
+	}
+	return rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{URLs: r.config.Rabbits, Queue: RelayStream})
 }
 
 // registry has the consumers of a worker, and those that relays need.
