@@ -254,13 +254,13 @@ func (l *loggers) zombie(events int) (t tried) {
 	}
 	l.eventually(time.Minute, "an append of each shard is on its way", func() bool { return stale(chaos.Started) == logShards })
 	z.Signal(syscall.SIGSTOP)
-	l.from.exec("CREATE TABLE stopped AS SELECT shard, owner, mark FROM event_subscriptions")
+	l.from.exec("CREATE TABLE stopped AS SELECT shard, owner, position FROM event_subscriptions")
 	defer l.from.exec("DROP TABLE stopped")
 	l.from.start(1)
 	l.append(events - events/2)
 	l.appendToAll() // whatever the other has moved on already
 	l.eventually(time.Minute, "each shard has gone on without it", func() bool {
-		return l.from.count("SELECT count(*) FROM event_subscriptions n JOIN stopped s USING (shard) WHERE n.owner <> s.owner AND n.mark > s.mark") == logShards
+		return l.from.count("SELECT count(*) FROM event_subscriptions n JOIN stopped s USING (shard) WHERE n.owner <> s.owner AND n.position > s.position") == logShards
 	})
 	if err := z.Thaw(); err != nil {
 		l.Fatal(err)
