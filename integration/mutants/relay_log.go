@@ -65,6 +65,18 @@ func logBarMutants() []mutant {
 			name: "bar 14-move: a consumer that moves is settled before the ack", file: "relay/publish.go", suite: bar("14-move"), says: `I1: lost`,
 			changes: settledBeforeAck(),
 		},
+		{
+			name: "bar 14-soak: the inbox forgets too soon", file: "relay/runner.go", suite: bar("14-soak"), says: `rows of the inbox of ring-\d: got \d+, want`,
+			changes: []change{{"rc.retention, forgetRows)", "time.Second, forgetRows)"}},
+		},
+		{
+			name: "bar 14-soak: what was received stays in memory", file: "relay/inbox.go", suite: bar("14-soak"), says: `heap of a worker of ring-\d: got it from`,
+			changes: []change{{"\terr := bus.Send(ctx, r.chain, messages, func(", "\tkept.Store(new(byte), make([]byte, 1<<20))\n\terr := bus.Send(ctx, r.chain, messages, func("}, {"const takeTimeout = ", "var kept sync.Map\n\nconst takeTimeout = "}, {"\t\"fmt\"\n", "\t\"fmt\"\n\t\"sync\"\n"}},
+		},
+		{
+			name: "bar 14-soak: no dedupe", file: "relay/inbox.go", suite: bar("14-soak"), says: `I6: effects other than one`,
+			changes: notDeduped(),
+		},
 	}
 }
 
