@@ -83,6 +83,9 @@ func (s *NATS) Node(name string) (*Process, error) {
 // clients are not concerned.
 func (s *NATS) Part(p *Process) { s.links.cut(slices.Index(s.Nodes, p), true) }
 
+// CutNode closes the connections of a server's clients, which go to others first.
+func (s *NATS) CutNode(p *Process) error { return p.ask("cut") }
+
 // Join ends what Part began.
 func (s *NATS) Join(p *Process) { s.links.cut(slices.Index(s.Nodes, p), false) }
 

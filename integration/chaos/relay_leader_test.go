@@ -15,7 +15,7 @@ import (
 )
 
 // Bar 14, leader: of a cluster of three the leader of the stream is killed under load, stopped, or
-// cut off from the others but not from its clients, again and again. Nothing is lost, nothing is done
+// cut off from the others and, a second later, from its clients, again and again. Nothing is lost, nothing is done
 // twice, no attempt is counted, and what is produced meanwhile is done soon after the next election.
 
 // How long after the election. Clients of a server that is silent learn of it by their pings, after
@@ -37,7 +37,11 @@ func falls() []fall {
 	return []fall{
 		{"killed", leaderLimit, func(_ *relayed, node *brokers.Process) error { return node.Kill() }, start},
 		{"stopped", silentLimit, func(_ *relayed, node *brokers.Process) error { return node.Pause() }, start},
-		{"cut off", silentLimit, func(r *relayed, node *brokers.Process) error { r.servers.Part(node); return nil },
+		{"cut off", silentLimit, func(r *relayed, node *brokers.Process) error {
+			r.servers.Part(node)
+			pause(time.Second) // meanwhile clients ask it for what it cannot promise
+			return r.servers.CutNode(node)
+		},
 			func(r *relayed, node *brokers.Process) error { r.servers.Join(node); return nil }},
 	}
 }

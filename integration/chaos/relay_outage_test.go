@@ -67,7 +67,9 @@ func barRelayOutage(b *bar) {
 	}
 	r.from.stopAll()
 	f := r.from.judge()
-	stored, inFlight, all := r.stored(r.stream), inDoubt(r.from.ledger(), killed, gone), len(r.from.jobs)+crowd
+	stored, all := r.stored(r.stream), len(r.from.jobs)+crowd
+	// What was in flight when the broker went away, or has had no answer since it is back.
+	inFlight := inDoubt(r.from.ledger(), killed, gone) + failed(r.from.ledger(), up, time.Now())
 	if len(stored) != all || doubled(stored) > inFlight {
 		b.Errorf("the broker's records: got %d jobs of %d, and %d twice, want at most the %d that were in flight", len(stored), all, doubled(stored), inFlight)
 	}
