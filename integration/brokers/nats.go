@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,14 +19,29 @@ import (
 // NATS are NATS servers with JetStream: one, or a cluster.
 type NATS struct {
 	Nodes []*Process
+	links *links // between the servers; nil if they are not to be cut
 }
 
 // StartNATS starts n servers. Those of a cluster are ready when they have a leader.
 func StartNATS(t testing.TB, n int) *NATS {
 	t.Helper()
+	return startNATS(t, n, false)
+}
+
+// StartLinkedNATS starts a cluster of which servers can be cut off: see [NATS.Part].
+func StartLinkedNATS(t testing.TB, n int) *NATS {
+	t.Helper()
+	return startNATS(t, n, true)
+}
+
+func startNATS(t testing.TB, n int, linked bool) *NATS {
+	t.Helper()
 	servers, err := newNATS(t.TempDir(), n)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if linked {
+		servers.link(t)
 	}
 	t.Cleanup(func() { _ = servers.Kill() })
 	if err := servers.Start(); err != nil {
@@ -47,22 +63,26 @@ func LaunchNATS(dir string, n int) (*NATS, error) {
 	return servers, nil
 }
 
+// link has the servers of a cluster reach each other through links that can be cut.
+func (s *NATS) link(t testing.TB) {
+	s.links = newLinks(t, s.Nodes[0].settings.Routes)
+	for i, node := range s.Nodes {
+		node.settings.Routes, node.settings.Hidden = s.links.from(i), true
+	}
+}
+
 // newNATS makes n servers that do not run.
 func newNATS(dir string, n int) (*NATS, error) {
 	ports, err := freePorts(2 * n)
 	if err != nil {
 		return nil, err
 	}
-	var routes []string
-	for i := range n {
-		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", ports[n+i]))
-	}
 	servers := &NATS{}
 	for i := range n {
 		name := "n" + strconv.Itoa(i)
 		s := settings{Kind: "nats", Name: name, Dir: filepath.Join(dir, name), Ports: ports[i : i+1]}
 		if n > 1 {
-			s.Port, s.Routes = ports[n+i], routes
+			s.Port, s.Routes = ports[n+i], ports[n:]
 		}
 		servers.Nodes = append(servers.Nodes, &Process{settings: s})
 	}
@@ -88,6 +108,16 @@ func (s *NATS) Node(name string) (*Process, error) {
 	return nil, fmt.Errorf("there is no server %q", name)
 }
 
+// Part has nothing pass between a server and the others, whose connections stay, until Join. Those of
+// clients are not concerned.
+func (s *NATS) Part(p *Process) { s.links.cut(slices.Index(s.Nodes, p), true) }
+
+// CutNode closes the connections of a server's clients, which go to others first.
+func (s *NATS) CutNode(p *Process) error { return p.ask("cut") }
+
+// Join ends what Part began.
+func (s *NATS) Join(p *Process) { s.links.cut(slices.Index(s.Nodes, p), false) }
+
 // Start starts the servers that do not run, and lets paused ones go on.
 func (s *NATS) Start() error { return each(s.Nodes, (*Process).Start) }
 
@@ -111,12 +141,11 @@ func serveNATS(s settings) error {
 	}
 	if s.Port != 0 {
 		options.Cluster = server.ClusterOpts{Name: "asyncmonolith", Host: "127.0.0.1", Port: s.Port}
-		for _, route := range s.Routes {
-			address, err := url.Parse(route)
-			if err != nil {
-				return err
-			}
-			options.Routes = append(options.Routes, address)
+		for _, port := range s.Routes {
+			options.Routes = append(options.Routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})
+		}
+		if s.Hidden {
+			options.Cluster.Advertise = "127.0.0.1:1" // nobody finds it but by its links
 		}
 	}
 	srv, err := server.NewServer(options)

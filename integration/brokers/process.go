@@ -22,12 +22,13 @@ const variable = "ASYNCMONOLITH_TEST_BROKER"
 
 // settings are what a process needs to know.
 type settings struct {
-	Kind   string   // nats or kfake
-	Name   string   // of a node of a cluster
-	Dir    string   // what it keeps
-	Ports  []int    // for clients
-	Port   int      // for other nodes, 0 if it is alone
-	Routes []string // to other nodes
+	Kind   string // nats or kfake
+	Name   string // of a node of a cluster
+	Dir    string // what it keeps
+	Ports  []int  // for clients
+	Port   int    // for other nodes, 0 if it is alone
+	Routes []int  // ports behind which other nodes are
+	Hidden bool   // nodes do not tell each other of it
 }
 
 // Main makes this process a broker, if it was started to be one, and does not return then.

@@ -49,6 +49,30 @@ func (r *RabbitMQ) Kill() error { return r.all("kill") }
 // Pause stops all nodes until Start.
 func (r *RabbitMQ) Pause() error { return r.all("pause") }
 
+// KillNode ends a node, and PauseNode stops it, until Start.
+func (r *RabbitMQ) KillNode(i int) error { return r.node(i, "kill") }
+
+// PauseNode is like KillNode, but that the node's connections stay.
+func (r *RabbitMQ) PauseNode(i int) error { return r.node(i, "pause") }
+
+// Leader is the node that leads a quorum queue. All nodes must run.
+func (r *RabbitMQ) Leader(queue string) (int, error) {
+	output, err := r.tell(0, "leader", queue)
+	if err != nil {
+		return 0, err
+	}
+	for i, dir := range r.dirs {
+		env, err := os.ReadFile(filepath.Join(dir, "env"))
+		if err != nil {
+			return 0, fmt.Errorf("RabbitMQ's node %d: %w", i+1, err)
+		}
+		if output != "" && strings.Contains(string(env), "RABBITMQ_NODENAME="+output+"\n") {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("queue %s is led by %q, which is no node", queue, output)
+}
+
 // Cut closes the connections of all clients.
 func (r *RabbitMQ) Cut() error { return r.node(0, "cut") }
 
@@ -82,11 +106,17 @@ func (r *RabbitMQ) all(command string) error {
 }
 
 func (r *RabbitMQ) node(i int, command string) error {
+	_, err := r.tell(i, command)
+	return err
+}
+
+// tell has a node do something, and returns what it says.
+func (r *RabbitMQ) tell(i int, command ...string) (string, error) {
 	_, file, _, _ := runtime.Caller(0)
 	script := filepath.Join(filepath.Dir(file), "../../scripts/lib/rabbitmq-node.sh")
-	output, err := exec.Command(script, r.dirs[i], command).CombinedOutput()
+	output, err := exec.Command(script, append([]string{r.dirs[i]}, command...)...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s RabbitMQ's node %d: %w: %s", command, i+1, err, output)
+		return "", fmt.Errorf("%s RabbitMQ's node %d: %w: %s", command[0], i+1, err, output)
 	}
-	return nil
+	return strings.TrimSpace(string(output)), nil
 }

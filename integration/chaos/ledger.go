@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // An Event is something a consumer did. It is written before the consumer goes
@@ -45,10 +47,11 @@ type Run struct {
 // outlives both the process and the database: what write(2) has taken is kept
 // whatever happens to either. It is safe for concurrent use.
 type Recorder struct {
-	file   *os.File
-	dir    string
-	worker string
-	pool   *bun.DB // of the worker, for the consumers that use it
+	file     *os.File
+	dir      string
+	worker   string
+	pool     *bun.DB          // of the worker, for the consumers that use it
+	producer *outbox.Producer // likewise
 }
 
 // NewRecorder opens the part of the ledger in dir that belongs to a worker.

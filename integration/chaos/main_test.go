@@ -46,7 +46,7 @@ func tiers() []string { return []string{"short", "chaos", "long"} }
 
 // within is how long all bars of a tier may take together.
 func (l tier) within() time.Duration {
-	return []time.Duration{3 * time.Minute, 17 * time.Minute, 105 * time.Minute}[l]
+	return []time.Duration{3 * time.Minute, 22 * time.Minute, 165 * time.Minute}[l]
 }
 
 // aBar is one promise and the run that puts it to the test.
@@ -213,8 +213,12 @@ func bars() []aBar {
 		{"14-kills", short, barRelayKills, seconds{60, 150, 150}},
 		{"14-inbox", regular, barRelayInbox, seconds{60, 120, 400}},
 		{"14-partial", regular, barRelayPartial, seconds{30, 30, 30}},
-		{"14-outage", regular, barRelayOutage, seconds{60, 200, 900}},
+		{"14-outage", regular, barRelayOutage, seconds{60, 200, 2400}},
 		{"14-leader", regular, barRelayLeader, seconds{120, 200, 400}},
+		{"14-order", regular, barRelayOrder, seconds{120, 240, 900}},
+		{"14-quorum", long, barRelayQuorum, seconds{240, 240, 600}},
+		{"14-move", regular, barRelayMove, seconds{60, 120, 300}},
+		{"14-soak", regular, barRelaySoak, seconds{90, 180, 1800}},
 		{"15-order", short, barOrder, seconds{90, 150, 600}},
 		{"15-order-mariadb", long, barOrderMariaDB, seconds{90, 150, 150}},
 		{"15-limits", regular, barLimits, seconds{90, 120, 400}},

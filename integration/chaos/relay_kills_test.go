@@ -15,7 +15,7 @@ import (
 // what was in flight.
 
 func barRelayKills(b *bar) {
-	r := newBroker(b, 1)
+	r := newBroker(b, 1, chaos.RelayStream)
 	r.sender(testdb.PostgresDSN(b))
 	r.receiver(testdb.PostgresDSN(b))
 	r.killAtPoints(pick(b, 10, 30, 30), pick(b, 2000, 40_000, 40_000))
@@ -23,7 +23,7 @@ func barRelayKills(b *bar) {
 	r.settle()
 	took := time.Since(last)
 	f := r.judge(true)
-	stored, inFlight := r.stored(chaos.RelayStream), r.from.inFlight()
+	stored, inFlight := r.stored(r.stream), r.from.inFlight()
 	if missing := len(r.from.jobs) - len(stored); missing != 0 {
 		b.Errorf("the broker's records: got %d jobs of %d", len(stored), len(r.from.jobs))
 	}

@@ -18,7 +18,7 @@ import (
 
 func barRelayInbox(b *bar) {
 	server := newServer(b)
-	r := newBroker(b, 1)
+	r := newBroker(b, 1, chaos.RelayStream)
 	r.sender(testdb.PostgresDSN(b))
 	r.receiver(server.DSN())
 	for i := range 2 {
@@ -50,6 +50,9 @@ func barRelayInbox(b *bar) {
 	r.settle()
 	again := r.redeliver()
 	r.settle()
+	if again < len(r.from.jobs) {
+		b.Errorf("delivered again: got %d of %d, want all", again, len(r.from.jobs))
+	}
 	f := r.judge(false)
 	b.within("healed", took, healLimit)
 	b.figure("%d outages of %s to %s, %d messages of 2 consumers: %v; healed in %.1fs (goal ≤ %s), %d delivered again",
@@ -60,14 +63,14 @@ func barRelayInbox(b *bar) {
 func (r *relayed) acknowledged() int {
 	r.Helper()
 	info := r.info()
-	return r.published(chaos.RelayStream) - int(info.NumPending) - info.NumAckPending
+	return r.published() - int(info.NumPending) - info.NumAckPending
 }
 
-// published is how many records a stream has.
-func (r *relayed) published(stream string) (n int) {
+// published is how many records the stream has.
+func (r *relayed) published() (n int) {
 	r.Helper()
 	r.ask("look at the stream", func(ctx context.Context) error {
-		s, err := r.js.Stream(ctx, stream)
+		s, err := r.js.Stream(ctx, r.stream)
 		if err == nil {
 			n = int(s.CachedInfo().State.Msgs)
 		}
@@ -81,7 +84,7 @@ func (r *relayed) published(stream string) (n int) {
 func (r *relayed) redeliver() int {
 	r.Helper()
 	r.ask("delete the consumer", func(ctx context.Context) error {
-		return r.js.DeleteConsumer(ctx, chaos.RelayStream, chaos.RelayConsumer)
+		return r.js.DeleteConsumer(ctx, r.stream, chaos.RelayConsumer)
 	})
 	r.newConsumer()
 	r.eventually(time.Minute, "everything is delivered again", r.delivered)
@@ -93,7 +96,7 @@ func (r *relayed) redeliver() int {
 
 func barRelayPartial(b *bar) {
 	const size = 256 // what is published at once
-	r := newBroker(b, 1)
+	r := newBroker(b, 1, chaos.RelayStream)
 	r.sender(testdb.PostgresDSN(b))
 	jobs := make([]chaos.Job, size)
 	places := b.Perm(size)
@@ -107,7 +110,7 @@ func barRelayPartial(b *bar) {
 	// Of their first batch none is done before all have begun.
 	together := slices.IndexFunc(r.from.ledger(), func(e chaos.Event) bool { return e.Kind != chaos.Started })
 	once := 0
-	for job, n := range r.stored(chaos.RelayStream) {
+	for job, n := range r.stored(r.stream) {
 		if n == 1 && job != large.Job && job != stray.Job {
 			once++
 		}
@@ -136,80 +139,6 @@ func barRelayPartial(b *bar) {
 	}
 	b.figure("a batch of %d: %d published once, %d poisoned at attempt 1, %d waiting with 0 attempts, and published %.1fs after there was a place: %v",
 		together, once, poisoned, waiting, took.Seconds(), f)
-}
-
-// Bar 14, outage: the broker goes away while much waits. Nothing is written to what waits, and
-// nobody says much of it. Once the broker is back all is published.
-
-func barRelayOutage(b *bar) {
-	backlog, lasts := pick(b, 20_000, 100_000, 300_000), pick(b, 4*time.Second, time.Minute, 10*time.Minute)
-	r := newBroker(b, 1)
-	r.sender(testdb.PostgresDSN(b))
-	r.from.start(0)
-	r.from.start(1)
-	none := func() time.Duration { return 0 }
-	r.from.produce(2000, none)
-	b.eventually(time.Minute, "the relays publish", func() bool { return r.published(chaos.RelayStream) > 0 })
-	killed := time.Now()
-	if err := r.servers.Kill(); err != nil {
-		b.Fatal(err)
-	}
-	gone := time.Now()
-	r.from.produce(backlog, none)
-	b.eventually(time.Minute, "all claims have been given back", func() bool { return r.from.count("SELECT count(*) FROM message_claims") == 0 })
-	pause(time.Second) // what the broker had is settled, too
-	r.from.exec("CREATE TABLE before AS SELECT id, ctid::text AS place, xmin::text AS writer FROM consumer_messages")
-	used, noCPU := r.from.cpu()
-	begun := time.Now()
-	pause(lasts)
-	lasted := time.Since(begun)
-	share := r.from.busiest(used, lasted)
-	r.nothingWritten()
-	logged := r.from.quiet(gone, time.Now())
-	if limit := pick(b, 0.05, 0.02, 0.005); noCPU == nil && share > limit {
-		b.Errorf("processor time of a worker during the outage: got %.1f %%, want at most %.1f %%", 100*share, 100*limit)
-	}
-	had, up := r.from.count("SELECT count(*) FROM before"), time.Now()
-	if err := r.servers.Start(); err != nil {
-		b.Fatal(err)
-	}
-	first := b.eventually(time.Minute, "something is published", func() bool { return r.from.pending() < had })
-	b.within("the first is published", first, 36*time.Second)
-	drained := b.eventually(4*time.Minute, "everything is published", r.from.settled)
-	r.from.stopAll()
-	f := r.from.judge()
-	stored, inFlight := r.stored(chaos.RelayStream), inDoubt(r.from.ledger(), killed, gone)
-	if len(stored) != len(r.from.jobs) || doubled(stored) > inFlight {
-		b.Errorf("the broker's records: got %d jobs of %d, and %d twice, want at most the %d that were in flight", len(stored), len(r.from.jobs), doubled(stored), inFlight)
-	}
-	// Each probe is a line of the log, too, at a level that the workers do not write.
-	probes := failed(r.from.ledger(), begun, begun.Add(lasted))
-	if limit := len(r.from.former) * int(lasted/time.Second); probes > limit {
-		b.Errorf("records that were tried during the outage: got %d, want at most %d, one a second for each worker", probes, limit)
-	}
-	b.figure("%d waited for %.0fs: rows written 0, attempts 0, poisoned 0; %d probes, %.1f %% of a processor, %s; first published %.1fs after %.1fs, the others in %.1fs (%.0f/s); the broker has %d twice, %d were in flight: %v",
-		had, lasted.Seconds(), probes, 100*share, logged, first.Seconds(), up.Sub(gone).Seconds(), drained.Seconds(), float64(had)/drained.Seconds(), doubled(stored), inFlight, f)
-}
-
-// nothingWritten fails the bar if anything was written to what waits.
-func (r *relayed) nothingWritten() {
-	r.Helper()
-	written := r.from.count("SELECT count(*) FROM before b FULL JOIN consumer_messages m ON m.id = b.id WHERE (m.ctid::text, m.xmin::text) IS DISTINCT FROM (b.place, b.writer)")
-	charged := r.from.count("SELECT count(*) FROM consumer_messages WHERE attempts > 0 OR crashes > 0")
-	poisoned := r.from.count("SELECT count(*) FROM poisoned_messages")
-	if written+charged+poisoned > 0 {
-		r.Errorf("during the outage: got %d rows written, %d with attempts or crashes, %d poisoned, want none", written, charged, poisoned)
-	}
-}
-
-// failed is how many runs failed in a span of time.
-func failed(ledger chaos.Ledger, from, to time.Time) (n int) {
-	for _, e := range ledger {
-		if e.Kind == chaos.Failed && !e.At.Before(from) && e.At.Before(to) {
-			n++
-		}
-	}
-	return n
 }
 
 // inDoubt is how many runs were under way while something was killed, and failed.

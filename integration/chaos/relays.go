@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,15 +21,20 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 	amnats "github.com/asyncmonolith/asyncmonolith-go/relay/nats"
+	"github.com/asyncmonolith/asyncmonolith-go/relay/rabbitmq"
 )
 
 // RelayConfig has a worker pass jobs on to a broker, or take them from there.
 type RelayConfig struct {
-	Server    string // the addresses of NATS servers; empty for neither
-	Publishes string // the consumer that publishes jobs, if there is one
-	Receives  bool   // jobs, for the other consumers
-	Hold      Point  // where it waits to be killed, if anywhere
-	After     int    // how often it passes that point before
+	Server    string   // the addresses of NATS servers; empty for none
+	Rabbits   []string // instead: the addresses of RabbitMQ's nodes
+	Publishes string   // the consumer that publishes jobs, if there is one
+	Moves     string   // the consumer that has moved to where it publishes to, if one has
+	Receives  bool     // jobs, for the other consumers
+	Ring      RingConfig
+	Hold      Point // where it waits to be killed, if anywhere
+	After     int   // how often it passes that point before
+	Log       LogConfig
 }
 
 // Names of what the broker has.
@@ -71,6 +77,7 @@ type relays struct {
 	name     string // of the worker
 	recorder *Recorder
 	nc       *nats.Conn
+	rabbit   *rabbitmq.Publisher
 	receiver relay.Receiver
 	passed   atomic.Int64 // the point to hold at
 }
@@ -91,6 +98,9 @@ func newRelays(config WorkerConfig, recorder *Recorder) (*relays, error) {
 }
 
 func (r *relays) close() {
+	if r.rabbit != nil {
+		r.rabbit.Close()
+	}
 	if r.nc != nil {
 		r.nc.Close()
 	}
@@ -100,22 +110,52 @@ func (r *relays) close() {
 func (r *relays) consumers() ([]bus.Consumer, error) {
 	var consumers []bus.Consumer
 	if r.config.Publishes != "" {
-		publisher, err := amnats.NewPublisher(r.nc, amnats.PublisherConfig{})
+		publisher, err := r.publisher()
 		if err != nil {
 			return nil, err
 		}
 		to := relay.DestinationOf(func(_ *bus.Message, job Job) (string, error) { return job.subject(), nil })
-		consumers = append(consumers, relay.Publish(r.config.Publishes, &watched{r, publisher}, relay.Source("/chaos"), relay.Route[Job]("", to)))
+		options := []bus.ConsumerOption{relay.Source("/chaos"), relay.Route[Job]("", to)}
+		if ring := r.config.Ring; ring.Next != "" {
+			options[1] = ring.route()
+		}
+		if r.config.Moves != "" {
+			options = append(options, bus.Aliases(r.config.Moves), relay.For(r.config.Moves))
+		}
+		consumers = append(consumers, relay.Publish(r.config.Publishes, &watched{r, publisher}, options...))
 	}
-	if r.config.Receives {
-		subscriber, err := amnats.NewSubscriber(r.nc, amnats.SubscriberConfig{Stream: RelayStream, Consumer: RelayConsumer})
+	if r.config.Log.Enters {
+		subscriber, err := amnats.NewSubscriber(r.nc, amnats.SubscriberConfig{Stream: LogStream, Consumer: RelayConsumer, Ordered: true})
 		if err != nil {
 			return nil, err
 		}
-		r.receiver = relay.Receive("jobs", subscriber, relay.Accept[Job]())
+		r.receiver = relay.Receive(LogStream, subscriber, relay.IntoLog(LogCategory), relay.Accept[Job]())
+		consumers = append(consumers, r.receiver.Consumer())
+	}
+	if r.config.Receives {
+		subscriber, err := r.subscriber()
+		if err != nil {
+			return nil, err
+		}
+		r.receiver = relay.Receive("jobs", subscriber, append(r.config.Ring.retention(), relay.Accept[Job]())...)
 		consumers = append(consumers, r.receiver.Consumer())
 	}
 	return consumers, nil
+}
+
+func (r *relays) publisher() (_ relay.Publisher, err error) {
+	if len(r.config.Rabbits) == 0 {
+		return amnats.NewPublisher(r.nc, amnats.PublisherConfig{})
+	}
+	r.rabbit, err = rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: r.config.Rabbits})
+	return r.rabbit, err
+}
+
+func (r *relays) subscriber() (relay.Subscriber, error) {
+	if len(r.config.Rabbits) == 0 {
+		return amnats.NewSubscriber(r.nc, amnats.SubscriberConfig{Stream: cmp.Or(r.config.Ring.Stream, RelayStream), Consumer: RelayConsumer})
+	}
+	return rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{URLs: r.config.Rabbits, Queue: RelayStream})
 }
 
 // registry has the consumers of a worker, and those that relays need.
@@ -132,6 +172,9 @@ func (c RelayConfig) Declared() []bus.Consumer {
 	if c.Publishes == "" {
 		return nil
 	}
+	if c.Ring.Next != "" {
+		return []bus.Consumer{bus.Declare[Hop](c.Publishes, bus.Forwards())}
+	}
 	return []bus.Consumer{bus.Declare[Job](c.Publishes, bus.Forwards())}
 }
 
@@ -146,14 +189,18 @@ func (config WorkerConfig) Consumers() []string {
 
 // runs are what a worker has to run for the broker.
 func (r *relays) runs(db *bun.DB, registry *bus.Registry) ([]func(context.Context) error, error) {
-	if !r.config.Receives {
+	if !r.config.Receives && !r.config.Log.logged() {
 		return nil, nil
 	}
 	runner, err := r.runner(db, registry)
 	if err != nil {
 		return nil, err
 	}
-	return []func(context.Context) error{runner.Run}, nil
+	runs := []func(context.Context) error{runner.Run}
+	if r.config.Ring.Next != "" {
+		runs = append(runs, r.recorder.weigh)
+	}
+	return runs, nil
 }
 
 // subject is where a job goes.
@@ -164,14 +211,24 @@ func (j Job) subject() string {
 	return RelayStream
 }
 
-// runner runs the receiver.
+// runner runs the receiver, or the log's relay.
 func (r *relays) runner(db *bun.DB, registry *bus.Registry) (*relay.Runner, error) {
 	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{r.around("", Inserted)}})
 	if err != nil {
 		return nil, err
 	}
-	config := relay.RunnerConfig{Telemetry: r.around(Received, Taken), Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil))}
-	return relay.NewRunner(db, registry, producer, config, r.receiver)
+	log, err := r.config.Log.log(registry, producer)
+	if err != nil {
+		return nil, err
+	}
+	runs := relay.Relay(r.receiver)
+	if r.config.Log.Shards > 0 {
+		if runs, err = r.logRelay(); err != nil {
+			return nil, err
+		}
+	}
+	config := relay.RunnerConfig{Telemetry: r.around(Received, Taken), Log: log, Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil))}
+	return relay.NewRunner(db, registry, producer, config, runs)
 }
 
 // around passes a point before a batch is sent, and another after it.
@@ -218,7 +275,11 @@ func (w *watched) Publish(ctx context.Context, records []relay.Record) []error {
 		if m := ms[record.Attributes["id"]]; m != nil {
 			attempt, crashes = m.Attempt, m.Crashes
 		}
-		runs[i] = func(kind EventKind) { w.must(w.recorder.Record(kind, w.config.Publishes, job.N, attempt, crashes)) }
+		runs[i] = func(kind EventKind) {
+			if job.Do != Crowd || kind == Failed {
+				w.must(w.recorder.Record(kind, w.config.Publishes, job.N, attempt, crashes))
+			}
+		}
 		runs[i](Started)
 	}
 	w.pass(Publishing)
@@ -235,7 +296,7 @@ func (w *watched) Publish(ctx context.Context, records []relay.Record) []error {
 }
 
 // must ends the worker if it cannot say what it does.
-func (w *watched) must(err error) {
+func (r *relays) must(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos: relays:", err)
 		os.Exit(2)

@@ -27,6 +27,7 @@ type relayed struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	replicas int
+	stream   string // what the receivers read
 	from, to *run
 }
 
@@ -37,9 +38,14 @@ const (
 
 // newBroker starts so many servers, with a stream that forgets at once what it has had: all that
 // is published twice is in it twice.
-func newBroker(b *bar, servers int) *relayed {
+func newBroker(b *bar, servers int, stream string) *relayed {
 	b.Helper()
-	r := &relayed{bar: b, servers: brokers.StartNATS(b, servers), replicas: servers}
+	return newBrokerOf(b, brokers.StartNATS(b, servers), stream)
+}
+
+func newBrokerOf(b *bar, servers *brokers.NATS, stream string) *relayed {
+	b.Helper()
+	r := &relayed{bar: b, servers: servers, replicas: len(servers.Nodes), stream: stream}
 	b.atEnd(func() { _ = r.servers.Kill() })
 	var err error
 	if r.nc, err = nats.Connect(r.servers.URL(), append(amnats.Options(), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...); err != nil {
@@ -52,16 +58,18 @@ func newBroker(b *bar, servers int) *relayed {
 	if r.js, err = jetstream.New(r.nc); err != nil {
 		b.Fatal(err)
 	}
-	r.newStream(chaos.RelayStream)
+	r.newStream(stream)
 	r.newConsumer()
 	return r
 }
 
-// newStream makes a stream of a subject of its name.
+// newStream makes a stream of the subject of its name, and of all below it.
 func (r *relayed) newStream(name string) {
 	r.Helper()
 	r.ask("create a stream", func(ctx context.Context) error {
-		_, err := r.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{name}, Replicas: r.replicas, Duplicates: 100 * time.Millisecond})
+		_, err := r.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+			Name: name, Subjects: []string{name, name + ".>"}, Replicas: r.replicas, Duplicates: 100 * time.Millisecond, AllowAtomicPublish: true,
+		})
 		return err
 	})
 }
@@ -70,7 +78,7 @@ func (r *relayed) newStream(name string) {
 func (r *relayed) newConsumer() {
 	r.Helper()
 	r.ask("create a consumer", func(ctx context.Context) error {
-		_, err := r.js.CreateOrUpdateConsumer(ctx, chaos.RelayStream, jetstream.ConsumerConfig{
+		_, err := r.js.CreateOrUpdateConsumer(ctx, r.stream, jetstream.ConsumerConfig{
 			Durable: chaos.RelayConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: 10_000,
 		})
 		return err
@@ -94,10 +102,10 @@ func (r *relayed) ask(what string, do func(ctx context.Context) error) {
 	})
 }
 
-// sender is the service that produces, receiver the one that has the effects.
-func (r *relayed) sender(dsn string) {
+// sender is the service that produces, with other consumers of its own, receiver the one that has the effects.
+func (r *relayed) sender(dsn string, others ...string) {
 	r.Helper()
-	r.from = newRun(r.bar, dsn, chaos.WorkerConfig{Lease: 2 * time.Second, Relay: chaos.RelayConfig{Server: r.servers.URL(), Publishes: publishes}})
+	r.from = newRun(r.bar, dsn, chaos.WorkerConfig{Lease: 2 * time.Second, Plain: others, Relay: chaos.RelayConfig{Server: r.servers.URL(), Publishes: publishes}})
 }
 
 func (r *relayed) receiver(dsn string) {
@@ -112,7 +120,7 @@ func (r *relayed) receiver(dsn string) {
 func (r *relayed) info() (info *jetstream.ConsumerInfo) {
 	r.Helper()
 	r.ask("look at the consumer", func(ctx context.Context) error {
-		consumer, err := r.js.Consumer(ctx, chaos.RelayStream, chaos.RelayConsumer)
+		consumer, err := r.js.Consumer(ctx, r.stream, chaos.RelayConsumer)
 		if err == nil {
 			info = consumer.CachedInfo()
 		}
@@ -138,14 +146,23 @@ func (r *relayed) settle() time.Duration {
 func (r *relayed) stored(stream string) map[int]int {
 	r.Helper()
 	counts := make(map[int]int)
-	r.ask("read the stream", func(ctx context.Context) error {
-		clear(counts)
-		return r.read(ctx, stream, counts)
-	})
+	for _, e := range r.entries(stream) {
+		counts[e.Job]++
+	}
 	return counts
 }
 
-func (r *relayed) read(ctx context.Context, stream string, counts map[int]int) error {
+// entries are what a stream of the broker has, in its order.
+func (r *relayed) entries(stream string) (entries []chaos.Entry) {
+	r.Helper()
+	r.ask("read the stream", func(ctx context.Context) error {
+		entries = nil
+		return r.read(ctx, stream, func(job chaos.Job) { entries = append(entries, chaos.Entry{Stream: job.Key, Job: job.N}) })
+	})
+	return entries
+}
+
+func (r *relayed) read(ctx context.Context, stream string, each func(chaos.Job)) error {
 	s, err := r.js.Stream(ctx, stream)
 	if err != nil {
 		return err
@@ -165,7 +182,7 @@ func (r *relayed) read(ctx context.Context, stream string, counts map[int]int) e
 			if err := json.Unmarshal(msg.Data(), &job); err != nil {
 				return err
 			}
-			counts[job.N]++
+			each(job)
 			got++
 		}
 		if left -= got; got == 0 {

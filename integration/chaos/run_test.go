@@ -70,7 +70,7 @@ func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 	if chaos.Source(dsn).IsMariaDB() {
 		r.keepMariaHistory()
 	} else {
-		r.exec("CREATE TABLE effects (consumer text NOT NULL, job bigint NOT NULL, tx xid8 NOT NULL DEFAULT pg_current_xact_id())")
+		r.exec("CREATE TABLE effects (consumer text NOT NULL, job bigint NOT NULL, tx xid8 NOT NULL DEFAULT pg_current_xact_id(), at timestamptz NOT NULL DEFAULT clock_timestamp())")
 		r.exec(keepHistory)
 	}
 	b.Cleanup(r.keepLogs)

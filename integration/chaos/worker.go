@@ -64,7 +64,8 @@ type Job struct {
 	Takes time.Duration `json:"takes"`
 	Do    Deed          `json:"do,omitempty"`
 	Key   string        `json:"key,omitempty"`
-	Pad   string        `json:"pad,omitempty"` // makes it large
+	Pad   string        `json:"pad,omitempty"`  // makes it large
+	Left  int           `json:"left,omitempty"` // services that it goes on to: see RingConfig
 }
 
 // OrderKey is what ordered consumers go by.
@@ -87,6 +88,7 @@ const (
 	Halt   Deed = "halt"   // returns a permanent error, until the run is lenient: see Lenient
 	Ignore Deed = "ignore" // takes its time whatever its context says
 	Query  Deed = "query"  // spends its time with queries, on the processor's own pool
+	Crowd  Deed = "crowd"  // does nothing, and is not in the ledger unless it fails to be published
 	Stray  Deed = "stray"  // does nothing, but the broker has no place for its job: see RelayAstray
 )
 
@@ -151,6 +153,9 @@ func work(config WorkerConfig, signals <-chan os.Signal) (Report, error) {
 	defer relays.close()
 	registry, err := relays.registry(config)
 	if err != nil {
+		return Report{}, err
+	}
+	if recorder.producer, err = outbox.NewProducer(registry, outbox.ProducerConfig{}); err != nil {
 		return Report{}, err
 	}
 	processor, err := config.processor(db, registry)
@@ -246,11 +251,14 @@ func NewRegistry(recorder *Recorder, config WorkerConfig, others ...bus.Consumer
 					ctx = context.WithoutCancel(ctx)
 				}
 				_, err := tx.NewRaw("INSERT INTO effects (consumer, job) VALUES (?, ?)", name, job.N).Exec(ctx)
+				if err == nil && name == config.Relay.Ring.By {
+					err = recorder.passOn(ctx, tx, job)
+				}
 				return err
 			})
 		}, options...))
 	}
-	return bus.NewRegistry(consumers...)
+	return config.Relay.Log.registry(consumers)
 }
 
 // flow are the options of a consumer that runs in order, or is bounded over all processes.
@@ -294,6 +302,9 @@ func (r *Recorder) runBatch(ctx context.Context, jobs []Job) error {
 
 // run is what every consumer does.
 func (r *Recorder) run(ctx context.Context, job Job, effect func() error) error {
+	if job.Do == Crowd {
+		return nil
+	}
 	m, _ := bus.Current(ctx)
 	record := func(kind EventKind) error { return r.Record(kind, m.Consumer, job.N, m.Attempt, m.Crashes) }
 	if err := record(Started); err != nil {

@@ -50,7 +50,7 @@ const (
 
 // mutants are all there are.
 func mutants() []mutant {
-	return slices.Concat(claimMutants(), planMutants(), cursorMutants(), suspectMutants(), courtesyMutants(), settleMutants(), crashMutants(), processMutants(), mariaClaimMutants(), mariaSettleMutants(), mariaBarMutants(), barMutants(), eventLogMutants(), sqliteSettleMutants(), guestMutants(), errorMutants(), scheduleMutants(), flowMutants(), boundMutants(), orderMutants(), mariaOrderMutants(), runMutants(), perKeyMutants(), olderMutants(), breakerMutants(), priorityMutants(), batchMutants(), batchChainMutants(), publishMutants(), wireMutants(), logMutants(), receiveMutants(), relayBarMutants())
+	return slices.Concat(claimMutants(), planMutants(), cursorMutants(), suspectMutants(), courtesyMutants(), settleMutants(), crashMutants(), processMutants(), mariaClaimMutants(), mariaSettleMutants(), mariaBarMutants(), barMutants(), eventLogMutants(), sqliteSettleMutants(), guestMutants(), errorMutants(), scheduleMutants(), flowMutants(), boundMutants(), orderMutants(), mariaOrderMutants(), runMutants(), perKeyMutants(), olderMutants(), breakerMutants(), priorityMutants(), batchMutants(), batchChainMutants(), publishMutants(), wireMutants(), logMutants(), receiveMutants(), relayBarMutants(), logBarMutants())
 }
 
 func claimMutants() []mutant {

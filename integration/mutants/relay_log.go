@@ -8,12 +8,11 @@ func logMutants() []mutant {
 	return []mutant{
 		{
 			name: "relay log: cursor before append", file: shard, suite: onPostgres("^TestAnAppendThatFailsLeavesNoGap$"), says: `\d+ of 200 events are there`,
-			changes: []change{{"\tmark := s.sub.Mark\n\tif len(b.records) > 0 {\n", "\tmark := s.sub.Mark\n\tif _, err := r.move(ctx, s, b.to, mark); err != nil {\n\t\treturn false, err\n\t}\n\tif len(b.records) > 0 {\n"}},
+			changes: cursorBeforeAppend(),
 		},
 		{
 			name: "relay log: no fence", file: shard, suite: onPostgres("^TestAZombieIsFenced$"), says: `is there twice|comes after`,
-			changes: []change{{"\t\treturn s.appender.Append(ctx, s.number, uint64(before), records)\n",
-				"\t\tnewest, err := s.appender.Append(ctx, s.number, uint64(before), records)\n\t\tif errors.Is(err, ErrOvertaken) {\n\t\t\t_, after, _ := s.appender.Last(ctx, s.number)\n\t\t\tnewest, err = s.appender.Append(ctx, s.number, after, records)\n\t\t}\n\t\treturn newest, err\n"}},
+			changes: notFenced(),
 		},
 		{
 			name: "relay log: mark not told by the broker", file: shard, suite: onPostgres("^TestAKillBetweenAppendAndMove$"), says: `is there twice|comes after`,
@@ -48,4 +47,60 @@ func logMutants() []mutant {
 			changes: []change{{"\t\terr := r.config.Log.Tombstone(ctx, tx, m.Event.Stream)\n", "\t\terr := r.config.Log.Import(ctx, tx, m)\n"}},
 		},
 	}
+}
+
+// logBarMutants are caught by bars whose processes pass a log on, or move a consumer.
+func logBarMutants() []mutant {
+	const shard, order = "relay/shard.go", "14-order"
+	return []mutant{
+		{
+			name: "bar 14-order: no fence", file: shard, suite: bar(order), says: `twice [1-9]|inversions [1-9]`,
+			changes: notFenced(),
+		},
+		{
+			name: "bar 14-order: appends on no condition", file: "relay/nats/appender.go", suite: bar(order), says: `stale appends: got [1-9]`,
+			changes: []change{{"\tmsgs[0].Header.Set(expectedHeader, strconv.FormatUint(after, 10))\n\tmsgs[0].Header.Set(expectedOfHeader, a.filter(shard))\n", "\t_ = strconv.FormatUint(after, 10)\n"}},
+		},
+		{
+			name: "bar 14-order: cursor before append", file: shard, suite: bar(order), says: `the log has.*got lost [1-9]`,
+			changes: cursorBeforeAppend(),
+		},
+		{
+			name: "bar 14-order: mark not told by the broker", file: shard, suite: bar(order), says: `twice [1-9]|inversions [1-9]`,
+			changes: []change{{"if mark == 0 || known {", "if mark == 0 || known || s.sub.Mark >= 0 {"}},
+		},
+		{
+			name: "bar 14-order: redelivered behind newer ones", file: "relay/nats/subscriber.go", suite: bar(order), says: `inversions [1-9]`,
+			changes: []change{{"\t\tif s.config.Ordered {\n", "\t\tif s.config.Ordered && s.config.Batch < 0 {\n"}},
+		},
+		{
+			name: "bar 14-move: whoever moves is for all", file: "relay/outbound.go", suite: bar("14-move"), says: `unknown: \d+ of them, such as \[\{unrelated`,
+			changes: []change{{"\te.Set(consumersAttribute, names)\n", ""}},
+		},
+		{
+			name: "bar 14-move: a consumer that moves is settled before the ack", file: "relay/publish.go", suite: bar("14-move"), says: `I1: lost`,
+			changes: settledBeforeAck(),
+		},
+		{
+			name: "bar 14-soak: the inbox forgets too soon", file: "relay/runner.go", suite: bar("14-soak"), says: `rows of the inbox of ring-\d: got \d+, want`,
+			changes: []change{{"rc.retention, forgetRows)", "time.Second, forgetRows)"}},
+		},
+		{
+			name: "bar 14-soak: what was received stays in memory", file: "relay/inbox.go", suite: bar("14-soak"), says: `heap of a worker of ring-\d: got it from`,
+			changes: []change{{"\terr := bus.Send(ctx, r.chain, messages, func(", "\tkept.Store(new(byte), make([]byte, 1<<20))\n\terr := bus.Send(ctx, r.chain, messages, func("}, {"const takeTimeout = ", "var kept sync.Map\n\nconst takeTimeout = "}, {"\t\"fmt\"\n", "\t\"fmt\"\n\t\"sync\"\n"}},
+		},
+		{
+			name: "bar 14-soak: no dedupe", file: "relay/inbox.go", suite: bar("14-soak"), says: `I6: effects other than one`,
+			changes: notDeduped(),
+		},
+	}
+}
+
+func notFenced() []change {
+	return []change{{"\t\treturn s.appender.Append(ctx, s.number, uint64(before), records)\n",
+		"\t\tnewest, err := s.appender.Append(ctx, s.number, uint64(before), records)\n\t\tif errors.Is(err, ErrOvertaken) {\n\t\t\t_, after, _ := s.appender.Last(ctx, s.number)\n\t\t\tnewest, err = s.appender.Append(ctx, s.number, after, records)\n\t\t}\n\t\treturn newest, err\n"}}
+}
+
+func cursorBeforeAppend() []change {
+	return []change{{"\tmark := s.sub.Mark\n\tif len(b.records) > 0 {\n", "\tmark := s.sub.Mark\n\tif _, err := r.move(ctx, s, b.to, mark); err != nil {\n\t\treturn false, err\n\t}\n\tif len(b.records) > 0 {\n"}}
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # One node of a throw-away RabbitMQ, in a directory that with-rabbitmq.sh has made:
 #
-#   scripts/lib/rabbitmq-node.sh DIRECTORY start | kill | pause | cut | block | unblock
+#   scripts/lib/rabbitmq-node.sh DIRECTORY start | kill | pause | cut | block | unblock | leader QUEUE
 #
 # start returns when the node takes connections, and lets a paused one go on; kill ends it as a crash does; pause stops
 # it with its connections; cut closes all connections of clients; block has it take nothing from publishers, as if it had
-# no memory left, until unblock.
+# no memory left, until unblock; leader prints the node that leads a quorum queue.
 set -euo pipefail
 node=$1
 # shellcheck source=/dev/null
@@ -58,8 +58,11 @@ pause)
 block) (as_owner "$programs/rabbitmqctl" --quiet set_vm_memory_high_watermark 0.00001) ;;
 unblock) (as_owner "$programs/rabbitmqctl" --quiet set_vm_memory_high_watermark absolute 1GB) ;;
 cut) (as_owner "$programs/rabbitmqctl" --quiet close_all_connections cut) ;;
+leader) (as_owner "$programs/rabbitmqctl" --quiet list_queues name leader) | while read -r queue leader; do
+  if [[ $queue == "$3" ]]; then echo "$leader"; fi
+done ;;
 *)
-  echo "usage: rabbitmq-node.sh DIRECTORY start | kill | pause | cut | block | unblock" >&2
+  echo "usage: rabbitmq-node.sh DIRECTORY start | kill | pause | cut | block | unblock | leader QUEUE" >&2
   exit 2
   ;;
 esac

@@ -1,0 +1,110 @@
+//go:build unix
+
+package chaos_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+)
+
+// Bar 14, quorum: the leader of a quorum queue of RabbitMQ on three nodes, which
+// scripts/with-rabbitmq.sh has started, is killed or stopped under load, again and again. Nothing is
+// lost, nothing is done twice, no attempt is counted, and what is produced meanwhile is done.
+
+// How long it may take until what is produced is done. The others give a node that says nothing any
+// more up after Erlang's net_ticktime, which is a minute or a quarter more.
+const (
+	killedLimit  = 30 * time.Second
+	stoppedLimit = 2 * time.Minute
+)
+
+func barRelayQuorum(b *bar) {
+	nodes := brokers.FindRabbitMQ(b)
+	if len(nodes.URLs) < 3 {
+		b.Fatalf("RabbitMQ has %d nodes: run this with scripts/with-rabbitmq.sh 3", len(nodes.URLs))
+	}
+	declareQuorum(b, nodes)
+	r := &relayed{bar: b}
+	config := chaos.RelayConfig{Rabbits: nodes.URLs, Publishes: publishes}
+	r.from = newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Lease: 2 * time.Second, Relay: config})
+	config = chaos.RelayConfig{Rabbits: nodes.URLs, Receives: true}
+	r.to = newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Lease: 2 * time.Second, Tx: []string{"one", "grouped"}, Grouped: []string{"grouped"}, Relay: config})
+	for i := range 2 {
+		r.from.start(i)
+		r.to.start(i)
+	}
+	ways := []struct {
+		name  string
+		fell  func(i int) error
+		limit time.Duration
+	}{{"killed", nodes.KillNode, killedLimit}, {"stopped", nodes.PauseNode, stoppedLimit}}
+	var said []string
+	done := func(job int) bool {
+		return r.to.count("SELECT count(*) FROM effects WHERE job = ?", job) == len(r.to.config.Tx) || r.from.count("SELECT count(*) FROM poisoned_messages") > 0
+	}
+	for i := range pick(b, 2, 2, 8) {
+		way := ways[i%len(ways)]
+		first := r.from.plant(chaos.Job{})[0]
+		r.from.produce(2000, func() time.Duration { return b.between(0, 4*time.Millisecond) })
+		b.eventually(time.Minute, "some are done", func() bool { return done(first) })
+		leader, err := nodes.Leader(chaos.RelayStream)
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.from.produce(2000, func() time.Duration { return b.between(0, 4*time.Millisecond) })
+		fell := time.Now()
+		if err := way.fell(leader); err != nil {
+			b.Fatal(err)
+		}
+		witness := r.from.plant(chaos.Job{})[0]
+		b.eventually(3*time.Minute, "what is produced after the leader was "+way.name+" is done", func() bool { return done(witness) })
+		healed := time.Since(fell)
+		b.within("healed after the leader was "+way.name, healed, way.limit)
+		said = append(said, fmt.Sprintf("%s %.1fs of %s", way.name, healed.Seconds(), way.limit))
+		if err := nodes.Start(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	took := b.eventually(4*time.Minute, "everything is settled", func() bool {
+		return r.from.settled() && r.to.count("SELECT count(*) FROM effects") >= len(r.from.jobs)*len(r.to.config.Tx) && r.to.settled()
+	})
+	f := r.judge(false)
+	charged := 0
+	for _, e := range r.from.ledger() {
+		if e.Attempt > 1 || e.Crashes > 0 {
+			charged++
+		}
+	}
+	if poisoned := r.from.count("SELECT count(*) FROM poisoned_messages"); charged+poisoned > 0 {
+		b.Errorf("while leaders were elected: got %d runs with attempts or crashes, %d poisoned, want none", charged, poisoned)
+	}
+	b.figure("%d leaders of a quorum queue lost (until it was healed: %s), %d messages of 2 consumers: %v; the rest settled in %.1fs",
+		len(said), strings.Join(said, ", "), len(r.from.jobs), f.to, took.Seconds())
+}
+
+// declareQuorum makes the queue anew.
+func declareQuorum(b *bar, nodes *brokers.RabbitMQ) {
+	b.Helper()
+	conn, err := amqp.Dial(nodes.URLs[0])
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close()
+	channel, err := conn.Channel()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := channel.QueueDelete(chaos.RelayStream, false, false, false); err != nil {
+		b.Fatal(err)
+	}
+	if _, err := channel.QueueDeclare(chaos.RelayStream, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+		b.Fatal(err)
+	}
+}
