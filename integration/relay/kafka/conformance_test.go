@@ -49,7 +49,7 @@ func newPublisher(t testing.TB, fake *brokers.Kfake, timeout time.Duration) *kaf
 func newSubscriber(t testing.TB, fake *brokers.Kfake, group, topic string) *kafka.Subscriber {
 	t.Helper()
 	// A busy machine keeps members from leaving: they are missed no longer than this.
-	options := []kgo.Opt{kgo.SessionTimeout(6 * time.Second)}
+	options := []kgo.Opt{kgo.SessionTimeout(6 * time.Second), kgo.RebalanceTimeout(6 * time.Second)}
 	s, err := kafka.NewSubscriber(kafka.SubscriberConfig{Brokers: fake.Brokers(), Group: group, Topics: []string{topic}, Options: options})
 	if err != nil {
 		t.Fatal(err)

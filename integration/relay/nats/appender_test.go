@@ -29,11 +29,16 @@ func newShelf(t testing.TB, servers *brokers.NATS, replicas int) (*place, *amnat
 		at.stream, err = at.js.CreateStream(ctx, jetstream.StreamConfig{Name: at.name, Subjects: []string{at.name + ".>"}, Replicas: replicas, AllowAtomicPublish: true})
 		return err
 	})
-	appender, err := amnats.NewAppender(at.nc, amnats.AppenderConfig{Stream: at.name, Prefix: at.name + ".log", Timeout: timeout})
+	return at, at.appender(t, 10*time.Second) // a busy machine is no outage
+}
+
+func (at *place) appender(t testing.TB, timeout time.Duration) *amnats.Appender {
+	t.Helper()
+	a, err := amnats.NewAppender(at.nc, amnats.AppenderConfig{Stream: at.name, Prefix: at.name + ".log", Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return at, appender
+	return a
 }
 
 // numbered are records of positions.
@@ -141,7 +146,8 @@ func TestStreamsThatAreNoLog(t *testing.T) {
 // TestAnAppenderWithoutItsServer says that it is away, in its time.
 func TestAnAppenderWithoutItsServer(t *testing.T) {
 	servers := brokers.StartNATS(t, 1)
-	_, a := newShelf(t, servers, 1)
+	at, _ := newShelf(t, servers, 1)
+	a := at.appender(t, timeout)
 	if err := servers.Pause(); err != nil {
 		t.Fatal(err)
 	}
