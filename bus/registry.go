@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
@@ -23,8 +24,12 @@ type Registry struct {
 	codec     Codec
 	events    eventTypes
 	keyed     bool // a consumer goes by keys
+	reports   time.Duration
 	wakeups   *wakeup.Hub
 }
+
+// defaultReportEvery is that of [RegistryConfig].
+const defaultReportEvery = 15 * time.Second
 
 // RegistryConfig is what a Registry may be told beyond its consumers. The zero
 // value works.
@@ -37,6 +42,10 @@ type RegistryConfig struct {
 	// Events is the *eventlog.Types with the payloads that are recorded in the event
 	// log. Defaults to none.
 	Events eventTypes
+	// ReportEvery is how often each Run of this program tells the database that it is there, and
+	// what has become of messages, ±20 %: for people who look, nothing of the library goes by it.
+	// Negative: never. Defaults to 15 s.
+	ReportEvery time.Duration
 	// Beside is another registry of this process: what is produced with either wakes
 	// the processors of both at once. Defaults to none.
 	Beside *Registry
@@ -57,6 +66,7 @@ func (c RegistryConfig) NewRegistry(consumers ...Consumer) (*Registry, error) {
 		tables:    c.Tables,
 		codec:     cmp.Or[Codec](c.Codec, JSON{}),
 		events:    c.Events,
+		reports:   cmp.Or(c.ReportEvery, defaultReportEvery),
 		wakeups:   new(wakeup.Hub),
 	}
 	if c.Beside != nil {
@@ -176,6 +186,9 @@ func (r *Registry) PayloadTypes() []string {
 
 // Tables returns where the library's tables live.
 func (r *Registry) Tables() Tables { return r.tables }
+
+// ReportEvery returns how often each Run reports; less than 0 is never.
+func (r *Registry) ReportEvery() time.Duration { return r.reports }
 
 // Codec returns the codec for payloads.
 func (r *Registry) Codec() Codec { return r.codec }

@@ -11,6 +11,6 @@
 //
 // It does not set up an SDK, export anything or log, and it never reads a payload.
 //
-// It may import only bus, outbox, eventlog/projection, relay, internal/isolate and the OpenTelemetry
-// API.
+// It may import only bus, outbox, eventlog/projection, relay, internal/errtype and the
+// OpenTelemetry API.
 package otel

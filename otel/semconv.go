@@ -80,7 +80,3 @@ func operationType(name string) attribute.KeyValue {
 	}
 	return semconv.MessagingOperationTypeCreate
 }
-
-// conventionalErrorType names an error by its ErrorType method, else by its Go
-// type; nil is "_OTHER".
-func conventionalErrorType(err error) string { return semconv.ErrorType(err).Value.AsString() }

@@ -38,8 +38,11 @@ type Queue struct {
 	// Registered is true when the registry has a consumer of that name, or with
 	// that former name.
 	Registered bool `json:"registered"`
-	// PausedAt is when the consumer was paused; zero means that it is not.
-	PausedAt time.Time `json:"paused_at,omitzero"`
+	// PausedAt is when the consumer was paused; zero means that it is not. PausedBy and PauseNote are
+	// what [Admin.PauseNoted] was given.
+	PausedAt  time.Time `json:"paused_at,omitzero"`
+	PausedBy  string    `json:"paused_by,omitempty"`
+	PauseNote string    `json:"pause_note,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler. Ages are seconds, and left out where there is
@@ -74,9 +77,9 @@ func (a *Admin) Queues(ctx context.Context, db bun.IDB) ([]Queue, error) {
 	if err != nil {
 		return nil, dberr.Wrap(err, "outbox: admin: queues")
 	}
-	since := make(map[string]time.Time, len(paused))
+	pauses := make(map[string]store.Paused, len(paused))
 	for _, p := range paused {
-		names, since[p.ConsumerType] = append(names, p.ConsumerType), p.PausedAt.Time
+		names, pauses[p.ConsumerType] = append(names, p.ConsumerType), p
 	}
 	var parking []string
 	for _, c := range a.registry.Consumers() {
@@ -99,7 +102,8 @@ func (a *Admin) Queues(ctx context.Context, db bun.IDB) ([]Queue, error) {
 		q := &queues[i]
 		var c bus.Consumer
 		c, q.Registered = a.registry.Consumer(q.Consumer)
-		q.PausedAt, q.Parks = since[q.Consumer], q.Registered && parks(c)
+		pause := pauses[q.Consumer]
+		q.PausedAt, q.PausedBy, q.PauseNote, q.Parks = pause.PausedAt.Time, pause.PausedBy, pause.Note, q.Registered && parks(c)
 	}
 	slices.SortFunc(queues, func(a, b Queue) int { return cmp.Compare(a.Consumer, b.Consumer) })
 	return queues, nil
@@ -157,9 +161,15 @@ func (a *Admin) Claims(ctx context.Context, db bun.IDB) ([]Claim, error) {
 // error. An empty name is bus.ErrBadOption; one that cannot be stored is
 // bus.ErrBadText or bus.ErrTooLarge.
 func (a *Admin) Pause(ctx context.Context, db bun.IDB, consumer string) error {
+	return a.PauseNoted(ctx, db, consumer, "", "")
+}
+
+// PauseNoted is [Admin.Pause] with who it was and why, of which the first 255 and 1000 bytes are kept, for
+// others to see: [Queue] has them. Of a consumer that is paused already the first note stays.
+func (a *Admin) PauseNoted(ctx context.Context, db bun.IDB, consumer, by, note string) error {
 	st, db, err := a.stores.In(ctx, db, errAdminUnmade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
-		err = st.Pause(ctx, db, a.namesOf(consumer))
+		err = st.Pause(ctx, db, a.namesOf(consumer), by, note)
 	}
 	return dberr.Wrap(err, "outbox: admin: pause %q", consumer)
 }

@@ -58,6 +58,9 @@ func (a *Admin) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation,
 			}
 		}
 		e.Message.Headers = nil
+		if err := a.explainFleet(ctx, db, st, &e); err != nil {
+			return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
+		}
 		return e, nil
 	}
 	poisoned, err := st.PoisonedMessages(ctx, db, store.PoisonFilter{IDs: []int64{id}}, 1)

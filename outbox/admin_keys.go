@@ -13,8 +13,15 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// maxKeys is how many keys are listed at most.
-const maxKeys = 1000
+// mostListed is how long lists without pages are at most.
+const mostListed = 1000
+
+func checkLimit(n int) error {
+	if n < 1 || n > mostListed {
+		return fmt.Errorf("%w: limit %d: 1 to %d is allowed", bus.ErrBadOption, n, mostListed)
+	}
+	return nil
+}
 
 // ParkedKey is a key whose messages wait until somebody requeues or discards a poisoned one:
 // see bus.ParkKey.
@@ -29,8 +36,8 @@ type ParkedKey struct {
 // Keys lists the keys that have been parked for the longest, at most n of them: 1 to 1000.
 func (a *Admin) Keys(ctx context.Context, db bun.IDB, n int) ([]ParkedKey, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
-	if err == nil && (n < 1 || n > maxKeys) {
-		err = fmt.Errorf("%w: %d keys: 1 to %d are allowed", bus.ErrBadOption, n, maxKeys)
+	if err == nil {
+		err = checkLimit(n)
 	}
 	if err != nil {
 		return nil, dberr.Wrap(err, "outbox: admin: keys")

@@ -62,7 +62,7 @@ type State string
 
 // The states. Of several [Admin.Explain] names the first of leased, lease expired, no
 // consumer, other payload type, paused, key parked, behind, delayed, suspect, late, gate closed, breaker open, at the limit
-// of its key, at its limit, over its rate, ready. [Admin.List] tells only [Leased], [Delayed]
+// of its key, at its limit, over its rate, no live process, busy, ready. [Admin.List] tells only [Leased], [Delayed]
 // and [Ready] apart.
 const (
 	// Leased: a process has claimed it, and runs it or is about to.
@@ -97,6 +97,11 @@ const (
 	AtLimit State = "at its limit"
 	// OverRate: as many of its consumer have started as its rate allows: see bus.Rate.
 	OverRate State = "over its rate"
+	// NoProcess: no process that is alive takes it, though some have told of themselves: see
+	// [Admin.Processes].
+	NoProcess State = "no live process"
+	// Busy: all processes that take it run as much as they may.
+	Busy State = "busy"
 	// Late: it may not start any more: see [DeliverBy].
 	Late State = "late"
 	// Poisoned: it is pending no more, but poisoned.

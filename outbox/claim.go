@@ -88,6 +88,7 @@ func (r *run) claim(o order) (store.Claim, error) {
 	filled := r.store.FillIn(ctx, r.db, c.Messages)
 	tasks := make([]task, len(c.Messages))
 	now := time.Now()
+	l.ahead = r.dispatcher.clock(now).Sub(now)
 	for i, row := range c.Messages {
 		newTask(&tasks[i], row, r.dispatcher.byName[row.ConsumerType], l, now)
 		r.checkRoutes(&tasks[i].message)

@@ -17,6 +17,6 @@
 // runs; a ConsumeTx consumer runs inside a transaction that locks its own row.
 //
 // It does not speak SQL, that is internal/store. It may import only bus, middleware,
-// internal/paging, internal/store, internal/txn, internal/dberr, internal/outage,
-// internal/alarm, internal/isolate, bun and cenkalti/backoff.
+// internal/paging, internal/store, internal/txn, internal/dberr, internal/outage, internal/alarm,
+// internal/isolate, internal/presence, internal/errtype, bun and cenkalti/backoff.
 package outbox

@@ -26,9 +26,10 @@ type lease struct {
 	id     int64
 	ctx    context.Context // of its handlers
 	cancel context.CancelCauseFunc
-	lanes  *lanes  // of messages with keys
-	deep   []int64 // their lanes that may have more
-	urgent bool    // other messages wait for each of its results
+	lanes  *lanes        // of messages with keys
+	deep   []int64       // their lanes that may have more
+	urgent bool          // other messages wait for each of its results
+	ahead  time.Duration // of our clock is the database's
 
 	// Guarded by ledger.mu.
 	until   time.Time      // on this process's clock, from before the statement was sent

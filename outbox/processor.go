@@ -18,6 +18,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -245,6 +246,7 @@ type run struct {
 	sweeper       sweeper
 	underway      underway
 	stops         stops
+	reports       *presence.Reporter // nil while nothing is told
 	slots         []*worker
 	workers       sync.WaitGroup // and their hands
 	hands         *hands

@@ -88,6 +88,7 @@ func (r *run) serve(ctx context.Context) error {
 	r.claiming, stopClaims = context.WithCancel(r.ctx)
 	defer stopClaims()
 
+	defer r.reporting(ctx)()
 	r.startWorkers()
 	keeper := background(func() { r.keeper(keeperCtx) })
 	finish := make(chan struct{})

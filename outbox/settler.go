@@ -24,6 +24,7 @@ var errLocked = errors.New("outbox: settle: some outcomes were not written, sinc
 // settled enters the outcome of a message; the settler writes it.
 func (r *run) settled(t *task, err error) {
 	result := t.result(err, t.consumer.settings.AttemptDelay)
+	r.tell(t, err, &result)
 	t.passed = t.committed || result.Outcome == store.Done
 	if uncounted := result.Outcome == store.Snoozed && result.Errors != ""; t.consumer.transactional && !uncounted && (t.committed || result.Outcome != store.Release) {
 		r.streaks.forget(t.row.ID)

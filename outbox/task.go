@@ -10,6 +10,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -18,6 +19,7 @@ import (
 type consumer struct {
 	bus.Consumer
 	settings      bus.ConsumerConfig
+	tally         *presence.Tally
 	transactional bool
 	group         int      // how many messages may run together
 	gate          *Gate    // nil if it has none
@@ -54,6 +56,7 @@ type task struct {
 	consumer        *consumer
 	lease           *lease
 	queuedAt        time.Time
+	began           time.Time  // its chain
 	others          []*task    // that were taken with it: to share transactions, or of its lane behind it
 	group           *group     // they and it, while they run
 	worker          *worker    // while it runs

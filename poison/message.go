@@ -34,6 +34,9 @@ type Message struct {
 	Crashes     int               `json:"crashes"`  // deliveries in a row whose owner vanished
 	// Reason says in a few words why it was poisoned.
 	Reason string `json:"reason"`
+	// Fingerprint is what it has in common with others that belong together, see outbox.Failure:
+	// "crash" where its owners vanished, empty where an older version of the library poisoned it.
+	Fingerprint string `json:"fingerprint,omitempty"`
 	// Errors are the last ten failed runs, oldest first; none when its owners
 	// vanished each time.
 	Errors []outbox.Attempt `json:"errors,omitempty"`
@@ -52,7 +55,7 @@ func (m Message) MarshalJSON() ([]byte, error) {
 func shown(row store.Poisoned) Message {
 	m := Message{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, Payload: row.Payload,
 		Headers: store.Headers(row.Headers), InsertID: row.InsertID, Key: row.OrderKey, Parks: row.Parks, CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
-		Crashes: row.Crashes, Reason: row.Reason}
+		Crashes: row.Crashes, Reason: row.Reason, Fingerprint: row.Fingerprint}
 	for _, e := range errorlog.Attempts(row.Errors) {
 		m.Errors = append(m.Errors, outbox.Attempt(e))
 	}
@@ -67,8 +70,10 @@ type Filter struct {
 	// bus.PayloadAliases) are found by that name only.
 	Consumer    string
 	PayloadType string
+	// Fingerprint selects those that belong together. It has an index with the consumer.
+	Fingerprint string
 	// MessageID is the id that log lines and spans have: one message for each
-	// consumer of the payload. No index helps to find it, see Error.
+	// consumer of the payload. It has an index.
 	MessageID uuid.UUID
 	// PoisonedAfter and PoisonedBefore bound when the message was poisoned;
 	// both are exclusive.
@@ -82,7 +87,7 @@ type Filter struct {
 
 // check reports a text that no row can hold.
 func (f Filter) check() error {
-	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "error": f.Error} {
+	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "fingerprint": f.Fingerprint, "error": f.Error} {
 		if err := limits.CheckText(text); err != nil {
 			return fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrBadText, err)
 		}
@@ -91,7 +96,7 @@ func (f Filter) check() error {
 }
 
 func (f Filter) rows() store.PoisonFilter {
-	return store.PoisonFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, MessageID: f.MessageID, PoisonedAfter: f.PoisonedAfter,
+	return store.PoisonFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, Fingerprint: f.Fingerprint, MessageID: f.MessageID, PoisonedAfter: f.PoisonedAfter,
 		PoisonedBefore: f.PoisonedBefore, Error: f.Error}
 }
 

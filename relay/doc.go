@@ -13,6 +13,7 @@
 //
 // Records are events of CloudEvents 1.0.
 //
-// It may import only bus, outbox, eventlog, internal/cloudevents, internal/store, internal/txn,
-// internal/dberr, internal/isolate, internal/outage, internal/alarm and bun.
+// It may import only bus, outbox, eventlog, internal/cloudevents, internal/presence,
+// internal/store, internal/txn, internal/dberr, internal/isolate, internal/outage, internal/alarm
+// and bun.
 package relay

@@ -18,6 +18,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -117,6 +118,17 @@ func NewRunner(db *bun.DB, registry *bus.Registry, producer *outbox.Producer, co
 	return r, nil
 }
 
+// names are those of its relays.
+func (r *Runner) names() (names []string) {
+	for _, rc := range r.receivers {
+		names = append(names, rc.name)
+	}
+	for _, l := range r.logs {
+		names = append(names, l.name)
+	}
+	return names
+}
+
 // own makes the relays this runner's: all of them, or none.
 func (r *Runner) own() error {
 	var owned []*atomic.Pointer[Runner]
@@ -199,6 +211,10 @@ func (r *Runner) Run(ctx context.Context) error {
 	if err := outage.Await(ctx, r.config.StartTimeout, r.config.Logger, dberr.IsUnavailable, r.ready); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("relay: run: %w", err)
 	}
+	defer presence.New(presence.Config{
+		Store: r.store, DB: r.db, Registry: r.registry, ID: r.owner, Kind: "relays", Logger: r.config.Logger,
+		Takes: presence.Manifest{Relays: r.names()}, Doing: func() presence.State { return presence.State{} },
+	}).Start(ctx)()
 	var wg sync.WaitGroup
 	for _, rc := range r.receivers {
 		wg.Go(func() { r.run(ctx, rc) })

@@ -15,6 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -109,6 +110,10 @@ func (p *Processor) Run(ctx context.Context) error {
 	}
 	p.working.Store(true)
 	defer p.working.Store(false)
+	defer presence.New(presence.Config{
+		Store: p.store, DB: p.db, Registry: p.registry, Kind: "scheduler", Logger: p.config.Logger,
+		Takes: presence.Manifest{Schedules: p.registry.PayloadTypes()}, Doing: func() presence.State { return presence.State{Limit: p.config.Loops} },
+	}).Start(ctx)()
 	var loops sync.WaitGroup
 	for range p.config.Loops {
 		loops.Go(func() { p.loop(ctx) })

@@ -11,6 +11,6 @@
 //
 // It does not append events, that is package eventlog; where order does not matter a consumer
 // is simpler. It does not speak SQL. It may import only bus, middleware, eventlog,
-// internal/store, internal/txn, internal/dberr, internal/outage, internal/alarm,
+// internal/presence, internal/store, internal/txn, internal/dberr, internal/outage, internal/alarm,
 // internal/isolate, bun and cenkalti/backoff.
 package projection

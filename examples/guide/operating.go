@@ -53,6 +53,31 @@ func Why(ctx context.Context, db bun.IDB, admin *outbox.Admin, out io.Writer) er
 	return nil
 }
 
+// Fleet prints who runs, and what happened lately.
+func Fleet(ctx context.Context, db bun.IDB, admin *outbox.Admin, out io.Writer) error {
+	// snippet: fleet
+	processes, err := admin.Processes(ctx, db, time.Hour)
+	if err != nil {
+		return err
+	}
+	for _, p := range processes {
+		fmt.Fprintln(out, p.Kind, p.Program, p.Version, p.Host, p.Status, p.Running, "of", p.Limit)
+	}
+	minutes, err := admin.Minutes(ctx, db, 10*time.Minute, "charge-card")
+	if err != nil {
+		return err
+	}
+	for _, m := range minutes {
+		fmt.Fprintln(out, m.At, m.Done, "done", m.Retried, "retried", m.Poisoned, "poisoned", m.Run.Quantile(0.99))
+	}
+	failures, err := admin.Failures(ctx, db, "charge-card", 10)
+	for _, f := range failures {
+		fmt.Fprintln(out, f.Runs, f.Sample, "since", f.FirstAt, "with", f.FirstVersion)
+	}
+	// end
+	return err
+}
+
 // TakeBack cancels messages.
 func TakeBack(ctx context.Context, db bun.IDB, admin *outbox.Admin, ids []int64, out io.Writer) error {
 	// snippet: cancel

@@ -50,7 +50,7 @@ const (
 
 // mutants are all there are.
 func mutants() []mutant {
-	return slices.Concat(claimMutants(), planMutants(), cursorMutants(), suspectMutants(), courtesyMutants(), settleMutants(), crashMutants(), processMutants(), mariaClaimMutants(), mariaSettleMutants(), mariaBarMutants(), barMutants(), eventLogMutants(), sqliteSettleMutants(), guestMutants(), errorMutants(), scheduleMutants(), flowMutants(), boundMutants(), orderMutants(), mariaOrderMutants(), runMutants(), perKeyMutants(), olderMutants(), breakerMutants(), priorityMutants(), batchMutants(), batchChainMutants(), publishMutants(), wireMutants(), logMutants(), receiveMutants(), relayBarMutants(), logBarMutants())
+	return slices.Concat(claimMutants(), planMutants(), cursorMutants(), suspectMutants(), courtesyMutants(), settleMutants(), crashMutants(), processMutants(), mariaClaimMutants(), mariaSettleMutants(), mariaBarMutants(), barMutants(), eventLogMutants(), sqliteSettleMutants(), guestMutants(), errorMutants(), scheduleMutants(), flowMutants(), boundMutants(), orderMutants(), mariaOrderMutants(), runMutants(), perKeyMutants(), olderMutants(), breakerMutants(), priorityMutants(), batchMutants(), batchChainMutants(), publishMutants(), wireMutants(), logMutants(), receiveMutants(), relayBarMutants(), logBarMutants(), reportMutants())
 }
 
 func claimMutants() []mutant {
@@ -131,7 +131,7 @@ func (p *database) rests(ctx context.Context, db bun.IDB, r resultArrays) (rests
 // brieflySQL bounds`},
 				{"  SELECT h.cid, array_agg(h.mid) FILTER (WHERE r.mid IS NULL) AS ids«,\n    CASE WHEN bool_or(h.lane IS NOT NULL) THEN array_agg(h.lane) FILTER (WHERE r.mid IS NULL) END AS lanes»\n  FROM held h LEFT JOIN res r ON r.cid = h.cid AND r.mid = h.mid GROUP BY h.cid),",
 					"  SELECT s.cid, NULLIF(string_to_array(s.ids, ','), '{}')::bigint[] AS ids\n  FROM unnest(?::bigint[], ?::text[]) s(cid, ids) JOIN live l ON l.id = s.cid),"},
-				{"append(args, lease.Microseconds())...)", "append(args, pgdialect.Array(r.claims), pgdialect.Array(p.rests(ctx, db, r)), lease.Microseconds())...)"},
+				{"append(args, lease.Microseconds(), pgdialect.Array(r.printOf), pgdialect.Array(r.prints))...)", "append(args, pgdialect.Array(r.claims), pgdialect.Array(p.rests(ctx, db, r)), lease.Microseconds(), pgdialect.Array(r.printOf), pgdialect.Array(r.prints))...)"},
 			},
 		},
 		{

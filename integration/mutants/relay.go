@@ -60,8 +60,8 @@ func receiveMutants() []mutant {
 			changes: []change{{"hashOf(parts...)\n\treturn a", "hashOf(append(parts, time.Now().String())...)\n\treturn a"}},
 		},
 		{
-			name: "relay: retention forgets what others remember", file: "internal/store/dialect/returning.go", suite: suite{pkg: inStore, tests: underStore + "^inbox$"}, says: `left of b`,
-			changes: []change{{"DELETE FROM {inbox} WHERE receiver = ? AND hash IN (", "DELETE FROM {inbox} WHERE receiver <> ? || 'x' AND hash IN ("}},
+			name: "relay: retention forgets what others remember", file: "internal/store/inbox.go", suite: suite{pkg: inStore, tests: underStore + "^inbox$"}, says: `left of b`,
+			changes: []change{{`Where: "receiver = ? AND received_at < "`, `Where: "receiver <> ? AND received_at < "`}},
 		},
 	}
 }

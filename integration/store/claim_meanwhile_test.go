@@ -52,7 +52,7 @@ func claimMeanwhile(t *testing.T, open func(testing.TB) *bun.DB, locks string) {
 		return r
 	}
 	for name, happens := range map[string]func(context.Context, world) error{
-		"paused": func(ctx context.Context, w world) error { return w.Pause(ctx, w.db, []string{"c1"}) },
+		"paused": func(ctx context.Context, w world) error { return w.Pause(ctx, w.db, []string{"c1"}, "", "") },
 		"claimed": func(ctx context.Context, w world) error {
 			_, clean := w.Claim(ctx, w.db, request("b", store.Clean, "c1"))
 			_, suspects := w.Claim(ctx, w.db, request("b", store.Suspects, "c1"))

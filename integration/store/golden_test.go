@@ -153,7 +153,9 @@ func goldenOperations() []goldenOperation {
 			return g.Notify(g.Context(), g.db, channel, "sender messages")
 		}},
 		{"unregistered", func(g *golden) error { _, err := g.Unregistered(g.Context(), g.db, wants); return err }},
-		{"pause", func(g *golden) error { return g.Pause(g.Context(), g.db, []string{"update-stock"}) }},
+		{"pause", func(g *golden) error {
+			return g.Pause(g.Context(), g.db, []string{"update-stock"}, "ann", "since the deploy")
+		}},
 		{"resume", func(g *golden) error { return g.Resume(g.Context(), g.db, []string{"update-stock"}) }},
 		{"list_pending", func(g *golden) error {
 			f := store.PendingFilter{Consumer: "send-receipt", State: store.Ready, After: store.PendingPlace{Consumer: "send-receipt", At: place.At, ID: 1}}

@@ -39,7 +39,7 @@ func TestRulesAcceptWhatIsAllowed(t *testing.T) {
 		"internal/store/doc.go": "// Package store is the SQL. It may import only " + store.words() + ".\npackage store\n",
 		"internal/store/store.go": "package store\nimport (\"embed\"; \"" + modulePath + "/bus\"; \"github.com/uptrace/bun/dialect\")\n" +
 			"var files embed.FS\nvar (\n\t// tables is immutable.\n\ttables = bus.Names\n)\nconst pick = `SELECT 1`\nvar _ = dialect.PG\n",
-		"otel/doc.go":         "// Package otel traces. It may import only bus, outbox, eventlog/projection, relay, internal/isolate and the OpenTelemetry API.\npackage otel\nimport _ \"go.opentelemetry.io/otel/semconv/v1.43.0\"\n",
+		"otel/doc.go":         "// Package otel traces. It may import only bus, outbox, eventlog/projection, relay, internal/errtype and the OpenTelemetry API.\npackage otel\nimport _ \"go.opentelemetry.io/otel/semconv/v1.43.0\"\n",
 		"otel/otel_test.go":   "package otel_test\nimport _ \"go.opentelemetry.io/otel/sdk/trace\"\nvar state int\nconst query = \"select 1\"\n",
 		"otel/testdata/x.go":  "package util\nfunc init() {}\n",
 		"examples/go.mod":     "module " + modulePath + "/examples\nrequire modernc.org/sqlite v1.60.1\n",

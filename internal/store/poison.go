@@ -17,6 +17,7 @@ import (
 type PoisonFilter struct {
 	IDs                           []int64
 	Consumer, PayloadType         string
+	Fingerprint                   string
 	MessageID                     uuid.UUID
 	PoisonedAfter, PoisonedBefore time.Time
 	Error                         string        // anywhere in the reason or the errors
@@ -32,6 +33,7 @@ func (s *Store) poisonWhere(ctx context.Context, f PoisonFilter) (t terms) {
 	t.add(len(f.IDs) > 0, "id IN (?)", bun.List(f.IDs))
 	t.add(f.Consumer != "", "consumer_type = ?", f.Consumer)
 	t.add(f.PayloadType != "", "payload_type = ?", f.PayloadType)
+	t.add(f.Fingerprint != "", "fingerprint = ?", f.Fingerprint)
 	t.add(f.MessageID != uuid.Nil, "message_id = ?", f.MessageID)
 	t.add(!f.PoisonedAfter.IsZero(), "poisoned_at > "+s.names.Instant(f.PoisonedAfter))
 	t.add(!f.PoisonedBefore.IsZero(), "poisoned_at < "+s.names.Instant(f.PoisonedBefore))
@@ -52,7 +54,7 @@ func (s *Store) poisoned(ctx context.Context, columns string, f PoisonFilter) (s
 
 // PoisonedMessages lists poisoned messages, newest first.
 func (s *Store) PoisonedMessages(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]dialect.Poisoned, error) {
-	statement, args := s.poisoned(ctx, dialect.PoisonedColumns+", {key parked}", f)
+	statement, args := s.poisoned(ctx, dialect.PoisonedColumns+", fingerprint, {key parked}", f)
 	return read[[]dialect.Poisoned](ctx, s, db, statement+" ORDER BY poisoned_at DESC, id DESC LIMIT ?", append(args, limit)...)
 }
 

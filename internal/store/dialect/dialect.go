@@ -47,8 +47,6 @@ type Dialect interface {
 	// Receive remembers hashes, in hex, sorted and each once, and returns those that were not
 	// remembered yet. One that somebody else is writing is waited for.
 	Receive(ctx context.Context, tx bun.IDB, receiver string, hashes []string) (added []string, err error)
-	// Forget forgets hashes of before that instant, the oldest first, and returns how many.
-	Forget(ctx context.Context, db bun.IDB, receiver, before string, limit int) (int, error)
 
 	// Claims.
 
@@ -84,6 +82,11 @@ type Dialect interface {
 	Interrupt(ctx context.Context, db *bun.DB, session Session, ended time.Time) error
 	// Remove deletes messages of the session's transaction and returns how many.
 	Remove(ctx context.Context, tx bun.IDB, session Session, ids []int64) (int, error)
+
+	// What is kept for a time.
+
+	// Trim deletes the oldest of some rows, and returns how many.
+	Trim(ctx context.Context, db bun.IDB, t Trimmed, limit int) (int, error)
 
 	// What people change.
 
@@ -147,6 +150,12 @@ type Direct interface {
 	// AdvisoryLock lets any number of transactions pass, or an exclusive one alone, until
 	// its end.
 	AdvisoryLock(ctx context.Context, tx bun.IDB, name string, exclusive bool) error
+}
+
+// Trimmed are rows that are deleted, a part of them at a time.
+type Trimmed struct {
+	Table, Key, Where, OldestBy string
+	Args                        []any // of Where
 }
 
 // Settings is what Check found out about a database.

@@ -50,3 +50,18 @@ func PickColumns(length string) string {
 // of its own.
 const PoisonedColumns = `id, message_id, consumer_type, payload_type, payload, headers, insert_id,
 	created_at, available_after, attempts, crashes, errors, poisoned_at, reason`
+
+// OnConflict merges rows: see [Traits].
+func OnConflict(key string, sums, news []string) string {
+	return "ON CONFLICT (" + key + ") DO UPDATE SET " + merged(sums, news, "%[1]s = r.%[1]s + excluded.%[1]s", "%[1]s = excluded.%[1]s")
+}
+
+// OnDuplicate merges rows: see [Traits].
+func OnDuplicate(_ string, sums, news []string) string {
+	return "ON DUPLICATE KEY UPDATE " + merged(sums, news, "%[1]s = %[1]s + VALUES(%[1]s)", "%[1]s = VALUES(%[1]s)")
+}
+
+func merged(sums, news []string, sum, value string) string {
+	set := Each(sums, func(column string) string { return fmt.Sprintf(sum, column) })
+	return strings.Join(append(set, Each(news, func(column string) string { return fmt.Sprintf(value, column) })...), ", ")
+}

@@ -42,8 +42,9 @@ func ResultsJSON(results []Result) string {
 		Errors  string  `json:"e"`
 		Reason  string  `json:"r"`
 		Parks   bool    `json:"p,omitempty"`
+		Print   string  `json:"f,omitempty"`
 	}
 	return AsJSON(Each(results, func(r Result) row {
-		return row{r.Claim, r.Message, r.Outcome, r.Delay.Microseconds(), errorlog.Clean(r.Errors, 0), errorlog.Clean(r.Reason, errorlog.MaxBytes), r.Parks}
+		return row{r.Claim, r.Message, r.Outcome, r.Delay.Microseconds(), errorlog.Clean(r.Errors, 0), errorlog.Clean(r.Reason, errorlog.MaxBytes), r.Parks, r.Fingerprint}
 	}))
 }

@@ -37,6 +37,7 @@ type ListStatements struct {
 	Dead          string // locks claims that have outlived their lease
 	Hit           string // locks messages of a list, but those that somebody else has locked
 	Bury          string // poisons messages for a reason: that, and a list
+	Died          string // notes who vanished with which messages: a list of them with owners
 	Bump          string // sets how often messages have crashed: a list of pairs
 	Forget        string // ends the claims of a list
 	Delete        string // removes the messages of a list
@@ -168,7 +169,7 @@ func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found 
 		if err := l.Dialect.Query(ctx, tx, l.SQL.Dead).Scan(ctx, &dead); err != nil || len(dead) == 0 {
 			return err
 		}
-		solo := make(map[int64]bool)
+		died := make(map[int64]Leased)
 		var claims, ids []int64
 		for _, c := range dead {
 			begun, err := l.begun(ctx, tx, c)
@@ -177,7 +178,7 @@ func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found 
 			}
 			claims, ids = append(claims, c.ID), append(ids, begun...)
 			for _, id := range begun {
-				solo[id] = c.Solo
+				died[id] = c
 			}
 		}
 		var hit []struct{ ID, Crashes int64 }
@@ -186,15 +187,23 @@ func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found 
 		}
 		var dying []int64
 		var bumped [][2]int64
+		var vanished [][3]any
 		for _, h := range hit {
+			solo := died[h.ID].Solo
+			vanished = append(vanished, [3]any{h.ID, died[h.ID].Owner, solo})
 			counted := int64(Counted(int(h.Crashes)))
 			switch more := h.Crashes + 1; {
-			case solo[h.ID] && counted+1 >= int64(maxCrashes):
+			case solo && counted+1 >= int64(maxCrashes):
 				dying = append(dying, h.ID)
-			case solo[h.ID]:
+			case solo:
 				bumped = append(bumped, [2]int64{h.ID, more})
 			default:
 				bumped = append(bumped, [2]int64{h.ID, min(more, h.Crashes-counted+int64(maxCrashes)-1)})
+			}
+		}
+		if len(vanished) > 0 {
+			if _, err := l.Dialect.Query(ctx, tx, l.SQL.Died, AsJSON(vanished)).Exec(ctx); err != nil {
+				return fmt.Errorf("crashes: %w", err)
 			}
 		}
 		if err := l.count(ctx, tx, dying, bumped, maxCrashes); err != nil {

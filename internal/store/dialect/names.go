@@ -47,28 +47,31 @@ type Traits struct {
 	AsBegun string
 	// Exists selects a message, and waits for a transaction that is still deciding about it.
 	Exists       string
-	Place        string             // the column with an event's place, NULL until it has one
-	Unplaced     string             // true of an event e that has no place yet
-	Last         string             // the last place that is given
-	Once         string             // asks for a named query to be evaluated once
-	Size         string             // how many messages a claim c has
-	IDs          string             // begins FROM with the rows of a list of ids, where that takes more than a function
-	Held         string             // selects the ids of all claimed messages
-	Holds        string             // selects them, as mid, with their claims, as claim_id
-	KeepConsumer string             // ends an insert that leaves the row of a consumer as it is
-	KeepSlot     string             // ends one that leaves a slot as it is
-	KeepNamed    string             // ends one that leaves a row of a name as it is
-	Keys         string             // the table of pending insert ids, where they have one of their own
-	Keyed        string             // true of a pending message m with an insert id
-	KeyRates     string             // the table of rates of keys, where there are such
-	LastRank     string             // the place behind all others, for an insert
-	HeldLanes    string             // selects the lanes that claims of some consumers hold, given their names
-	HeldIDs      string             // selects the ids of their messages with keys, given their names
-	Columns      string             // those of a Pick m
-	KeyOf        string             // the key and lane of a message m
-	KeyParked    string             // the key of a poisoned message, and whether it parks that
-	Among        string             // true of what stands before it, among the names of a list, given that
-	NameList     func([]string) any // the list
+	Place        string                                       // the column with an event's place, NULL until it has one
+	Unplaced     string                                       // true of an event e that has no place yet
+	Last         string                                       // the last place that is given
+	Once         string                                       // asks for a named query to be evaluated once
+	Size         string                                       // how many messages a claim c has
+	IDs          string                                       // begins FROM with the rows of a list of ids, where that takes more than a function
+	Held         string                                       // selects the ids of all claimed messages
+	Holds        string                                       // selects them, as mid, with their claims, as claim_id
+	KeepConsumer string                                       // ends an insert that leaves the row of a consumer as it is
+	KeepSlot     string                                       // ends one that leaves a slot as it is
+	KeepNamed    string                                       // ends one that leaves a row of a name as it is
+	Merge        func(key string, sums, news []string) string // ends an insert AS r: what is there gets sums of columns, and new values
+	AsRow        string                                       // names the row r that such an insert finds
+	Minute       string                                       // the minute that {now} is in
+	Keys         string                                       // the table of pending insert ids, where they have one of their own
+	Keyed        string                                       // true of a pending message m with an insert id
+	KeyRates     string                                       // the table of rates of keys, where there are such
+	LastRank     string                                       // the place behind all others, for an insert
+	HeldLanes    string                                       // selects the lanes that claims of some consumers hold, given their names
+	HeldIDs      string                                       // selects the ids of their messages with keys, given their names
+	Columns      string                                       // those of a Pick m
+	KeyOf        string                                       // the key and lane of a message m
+	KeyParked    string                                       // the key of a poisoned message, and whether it parks that
+	Among        string                                       // true of what stands before it, among the names of a list, given that
+	NameList     func([]string) any                           // the list
 	Lanes        LaneTraits
 }
 
@@ -101,6 +104,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		"{paused}", quote("paused_consumers"), "{inbox}", quote("inbox_messages"), "{recent}", quote("recent_insert_ids"), "{slots}", quote("message_slots"), "{rates}", quote("message_rates"), "{key rates}", quote(w.KeyRates), "{stops}", quote("message_stops"), "{breakers}", quote("message_breakers"), "{schedules}", quote("scheduled_messages"), "{migrations}", quote("asyncmonolith_migrations"),
 		"{prefix}", t.Prefix, "{events}", quote("events"), "{streams}", quote("event_streams"), "{head}", quote("event_head"),
 		"{subscriptions}", quote("event_subscriptions"), "{projections}", quote("event_projections"),
+		"{processes}", quote("message_processes"), "{minutes}", quote("message_minutes"), "{failures}", quote("message_failures"), "{crashes}", quote("message_crashes"),
 		"{parked}", quote("event_parked"), "{snapshots}", quote("event_snapshots"),
 	}
 	lock, free := "", ""
@@ -108,7 +112,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		lock, free = "FOR UPDATE", "FOR UPDATE SKIP LOCKED"
 	}
 	traits := []string{
-		"{place}", w.Place, "{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once, "{size}", w.Size, "{ids}", w.IDs, "{held}", w.Held, "{holds}", w.Holds,
+		"{minute}", w.Minute, "{as row}", w.AsRow, "{place}", w.Place, "{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once, "{size}", w.Size, "{ids}", w.IDs, "{held}", w.Held, "{holds}", w.Holds,
 		"{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed, "{session}", w.Session, "{keyed}", w.Keyed, "{held lanes}", strings.ReplaceAll(w.HeldLanes, "{names}", w.Among), "{held ids}", strings.ReplaceAll(w.HeldIDs, "{names}", w.Among), "{names}", w.Among, "{key of}", w.KeyOf, "{key parked}", w.KeyParked, "{lane columns}", w.Columns + ", m.order_key, m.lane, m.rank", "{lock}", lock, "{lock free}", free, "{unit}", w.Unit, "{micros now}", w.Micros("{now}"),
 		"{by rank}", cmp.Or(w.Lanes.ByRank, "{messages}"), "{by lane}", cmp.Or(w.Lanes.ByLane, "{messages}"), "{crashed by lane}", cmp.Or(w.Lanes.Crashed, "{messages}"),
 		"{plan}", w.Lanes.Plan, "{by key}", w.Lanes.ByKey, "{from nothing}", w.Lanes.Nothing,

@@ -12,6 +12,8 @@ type Poisoned struct {
 	PoisonedAt Moment `bun:"poisoned_at"`
 	Reason     string `bun:"reason"`
 	Parks      bool   `bun:"parks"` // it keeps those of its key from running
+	// Fingerprint is of what belongs together, or empty where an older program poisoned it.
+	Fingerprint string `bun:"fingerprint"`
 }
 
 // Requeuing is what changes about messages while they are requeued.

@@ -204,10 +204,8 @@ func (r *Returning) Stats(ctx context.Context, db bun.IDB, consumers []string) (
 	return rows, err
 }
 
-const forgetReceived = `DELETE FROM {inbox} WHERE receiver = ? AND hash IN (
-  SELECT i.hash FROM {inbox} i WHERE i.receiver = ? AND i.received_at < ? ORDER BY i.received_at LIMIT ? {lock free})`
-
-// Forget is part of [Dialect].
-func (r *Returning) Forget(ctx context.Context, db bun.IDB, receiver, before string, limit int) (int, error) {
-	return Affected(r.Query(ctx, db, forgetReceived, receiver, receiver, bun.Safe(before), limit).Exec(ctx))
+// Trim is part of [Dialect].
+func (r *Returning) Trim(ctx context.Context, db bun.IDB, t Trimmed, limit int) (int, error) {
+	return Affected(r.Query(ctx, db, `DELETE FROM `+t.Table+` WHERE (`+t.Key+`) IN (SELECT `+t.Key+` FROM `+t.Table+` WHERE `+t.Where+` ORDER BY `+t.OldestBy+` LIMIT ? {lock free})`,
+		append(t.Args, limit)...).Exec(ctx))
 }

@@ -199,8 +199,8 @@ type Result struct {
 	Delay   time.Duration
 	// Errors replaces the message's list of errors; empty leaves it.
 	Errors string
-	// Reason says why a message is poisoned.
-	Reason string
+	// Reason says why a message is poisoned, and Fingerprint with which others it belongs together.
+	Reason, Fingerprint string
 	// Lane and Rank are those of a message with a key, and Parks says whether it keeps those
 	// behind it from running once it is poisoned.
 	Lane, Rank int64

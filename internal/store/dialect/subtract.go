@@ -29,6 +29,7 @@ func (l *IDList) Scan(src any) error {
 // Leased is a locked row of message_claims.
 type Leased struct {
 	ID         int64  `bun:"id"`
+	Owner      string `bun:"owner"` // of one that has outlived its lease
 	Solo       bool   `bun:"solo"`
 	MessageIDs IDList `bun:"message_ids"`
 	Lanes      IDList `bun:"lanes"` // of each of them, or empty

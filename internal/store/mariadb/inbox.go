@@ -65,7 +65,7 @@ func (m *database) remember(ctx context.Context, tx bun.IDB, receiver string, ha
 		dialect.Rows("(?, UNHEX(?), {now})", len(hashes)), args...).Exec(ctx))
 }
 
-func (m *database) Forget(ctx context.Context, db bun.IDB, receiver, before string, limit int) (int, error) {
-	return dialect.Affected(m.Query(ctx, db, `DELETE FROM {inbox} WHERE receiver = ? AND received_at < ? ORDER BY received_at LIMIT ?`,
-		receiver, bun.Safe(before), limit).Exec(ctx))
+// Trim needs no list of keys: a statement that deletes has a limit here.
+func (m *database) Trim(ctx context.Context, db bun.IDB, t dialect.Trimmed, limit int) (int, error) {
+	return dialect.Affected(m.Query(ctx, db, `DELETE FROM `+t.Table+` WHERE `+t.Where+` ORDER BY `+t.OldestBy+` LIMIT ?`, append(t.Args, limit)...).Exec(ctx))
 }

@@ -45,7 +45,7 @@ func traits() dialect.Traits {
 		Exists:   `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`, IDs: `JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN`,
 		Held: heldSQL, Holds: `SELECT c.id AS claim_id, h.id AS mid FROM ` + idsSQL,
 		Place: "sequence", Unplaced: "0", Last: "0", // there are no events
-		Once: "", Size: "JSON_LENGTH(c.message_ids)", KeepConsumer: "ON DUPLICATE KEY UPDATE consumer_type = consumer_type", KeepSlot: "ON DUPLICATE KEY UPDATE name = name", KeepNamed: "ON DUPLICATE KEY UPDATE name = name",
+		Once: "", Size: "JSON_LENGTH(c.message_ids)", KeepConsumer: "ON DUPLICATE KEY UPDATE consumer_type = consumer_type", Merge: dialect.OnDuplicate, Minute: "{now} - {now} % 60000000", KeepSlot: "ON DUPLICATE KEY UPDATE name = name", KeepNamed: "ON DUPLICATE KEY UPDATE name = name",
 		Lanes: laneTraits(), Columns: dialect.PickColumns("OCTET_LENGTH(%s)"), HeldLanes: heldLanesSQL + `{names}`,
 		KeyOf:     `(SELECT l.order_key FROM {lanes} l WHERE l.id = m.id) AS order_key, (SELECT l.lane FROM {lanes} l WHERE l.id = m.id) AS lane`,
 		KeyParked: "order_key, parks", Among: "IN (?)", NameList: func(names []string) any { return bun.List(names) },

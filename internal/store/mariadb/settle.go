@@ -41,7 +41,7 @@ func (m *database) Live(ctx context.Context, tx bun.IDB, owner string, claims []
 
 // resSQL reads the results as a table.
 const resSQL = `JSON_TABLE(?, '$[*]' COLUMNS (mid BIGINT PATH '$.m', outcome VARCHAR(16) CHARACTER SET utf8mb4 PATH '$.o', delay BIGINT PATH '$.d',
-	errors LONGTEXT CHARACTER SET utf8mb4 PATH '$.e', reason LONGTEXT CHARACTER SET utf8mb4 PATH '$.r'«, parks BOOLEAN PATH '$.p'»)) r STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = r.mid`
+	errors LONGTEXT CHARACTER SET utf8mb4 PATH '$.e', reason LONGTEXT CHARACTER SET utf8mb4 PATH '$.r', fingerprint VARCHAR(32) CHARACTER SET utf8mb4 PATH '$.f'«, parks BOOLEAN PATH '$.p'»)) r STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = r.mid`
 
 func listStatements() dialect.ListStatements {
 	l, lanes := statements(dialect.WithoutLanes), statements(dialect.WithLanes)
@@ -56,24 +56,28 @@ const keySQL = ` LEFT JOIN {lanes} k FORCE INDEX (PRIMARY) ON k.id = m.id`
 // statements are those for messages with keys, or for others.
 func statements(of func(string) string) dialect.ListStatements {
 	return dialect.ListStatements{
-		Dead:    `SELECT id, solo, message_ids, lanes FROM {claims} FORCE INDEX (PRIMARY) WHERE leased_until < {now} ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED`,
+		Dead:    `SELECT id, owner, solo, message_ids, lanes FROM {claims} FORCE INDEX (PRIMARY) WHERE leased_until < {now} ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED`,
 		Hit:     `SELECT m.id, m.crashes FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE SKIP LOCKED`,
 		Present: `SELECT t.id, TRUE AS in_order FROM {ids} {messages} t FORCE INDEX (PRIMARY) ON t.id = j.id`,
 		Bury: `
-INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, order_key, lane, ` + "`rank`" + `, parks)
+INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, fingerprint, order_key, lane, ` + "`rank`" + `, parks)
 SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts, m.crashes + CASE WHEN m.crashes < 0 THEN 10000 ELSE 0 END + 1, m.errors, {now}, ?, k.order_key, k.lane, k.rank,
+  m.available_after, m.attempts, m.crashes + CASE WHEN m.crashes < 0 THEN 10000 ELSE 0 END + 1, m.errors, {now}, ?, 'crash', k.order_key, k.lane, k.rank,
   k.id IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = m.consumer_type)
 FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id` + keySQL + ` FOR UPDATE`,
+		Died: `INSERT INTO {crashes} (row_id, consumer_type, owner, solo, crashed_at)
+SELECT m.id, m.consumer_type, j.owner, j.solo, {now}
+FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$[0]', owner VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[1]', solo BOOLEAN PATH '$[2]')) j
+STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE`,
 		Bump: `UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$[0]', crashes BIGINT PATH '$[1]')) j STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id
 SET m.crashes = j.crashes`,
 		Forget: forgetSQL,
 		Delete: brieflySQL + deleteSQL,
 		Rest:   of(`UPDATE {claims} SET message_ids = ?«, lanes = ?», leased_until = {now} + ? WHERE id = ?`),
 		Poison: of(brieflySQL + `
-INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `«, order_key, lane, ` + "`rank`" + `, parks»)
+INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, fingerprint«, order_key, lane, ` + "`rank`" + `, parks»)
 SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts + 1, m.crashes« + CASE WHEN m.crashes < 0 THEN 10000 ELSE 0 END», CASE WHEN r.errors = '' THEN m.errors ELSE r.errors END, {now}, r.reason«,
+  m.available_after, m.attempts + 1, m.crashes« + CASE WHEN m.crashes < 0 THEN 10000 ELSE 0 END», CASE WHEN r.errors = '' THEN m.errors ELSE r.errors END, {now}, r.reason, r.fingerprint«,
   k.order_key, k.lane, k.rank, k.id IS NOT NULL AND COALESCE(r.parks, FALSE)»
 FROM ` + resSQL + `«` + keySQL + `» FOR UPDATE`),
 		Again: of(brieflySQL + `

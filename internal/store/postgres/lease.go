@@ -39,22 +39,23 @@ func (p *database) Disclaim(ctx context.Context, db bun.IDB, owner string, claim
 // order it counts a crash of the first only: the others had not begun. It is immutable.
 var recoverSQL = `
 WITH dead AS MATERIALIZED (
-  SELECT id, message_ids, lanes, solo FROM {claims} WHERE leased_until < {now} ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED),
+  SELECT id, owner, message_ids, lanes, solo FROM {claims} WHERE leased_until < {now} ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED),
 gone AS (DELETE FROM {claims} c USING dead d WHERE c.id = d.id),
 ids AS MATERIALIZED (
-  SELECT DISTINCT ON (d.id, COALESCE(CASE WHEN m.rank < ` + dialect.FirstInstant + ` THEN u.lane END, u.mid)) m.id AS mid, d.solo
+  SELECT DISTINCT ON (d.id, COALESCE(CASE WHEN m.rank < ` + dialect.FirstInstant + ` THEN u.lane END, u.mid)) m.id AS mid, d.solo, d.owner
   FROM dead d CROSS JOIN LATERAL unnest(d.message_ids, d.lanes) WITH ORDINALITY u(mid, lane, n) JOIN {messages} m ON m.id = u.mid
   ORDER BY d.id, COALESCE(CASE WHEN m.rank < ` + dialect.FirstInstant + ` THEN u.lane END, u.mid), u.n),
 hit AS MATERIALIZED (
-  SELECT m.id, i.solo, m.crashes, CASE WHEN m.lane IS NULL THEN 0 ELSE -10000 END AS base
+  SELECT m.id, m.consumer_type, i.solo, i.owner, m.crashes, CASE WHEN m.lane IS NULL THEN 0 ELSE -10000 END AS base
   FROM {messages} m JOIN ids i ON i.mid = m.id ORDER BY m.id FOR UPDATE OF m SKIP LOCKED),
+died AS (INSERT INTO {crashes} (row_id, consumer_type, owner, solo, crashed_at) SELECT h.id, h.consumer_type, h.owner, h.solo, {now} FROM hit h),
 dying AS (
   DELETE FROM {messages} m USING hit h WHERE m.id = h.id AND h.solo AND h.crashes - h.base + 1 >= ?
   RETURNING ` + dialect.MessageColumns + `, m.order_key, m.lane, m.rank, h.base),
 poi AS (
-  INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, order_key, lane, rank, parks)
+  INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, fingerprint, order_key, lane, rank, parks)
   SELECT ` + dialect.PoisonedID("dying.id") + `, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-    available_after, attempts, crashes - base + 1, errors, {now}, ?, order_key, lane, rank, lane IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = dying.consumer_type) FROM dying),
+    available_after, attempts, crashes - base + 1, errors, {now}, ?, 'crash', order_key, lane, rank, lane IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = dying.consumer_type) FROM dying),
 bump AS (
   UPDATE {messages} m SET crashes = CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, h.base + ? - 1) END
   FROM hit h WHERE m.id = h.id AND NOT (h.solo AND h.crashes - h.base + 1 >= ?))

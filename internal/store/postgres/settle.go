@@ -78,9 +78,9 @@ fin AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 
 bad AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 'poison'
   RETURNING ` + dialect.MessageColumns + `«, m.order_key, m.lane, m.rank, r.parks», r.errors AS new_errors, r.reason),
 poi AS (
-  INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `«, order_key, lane, rank, parks»)
+  INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, fingerprint«, order_key, lane, rank, parks»)
   SELECT ` + dialect.PoisonedID("bad.id") + `, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-    available_after, attempts + 1, crashes« - CASE WHEN lane IS NULL THEN 0 ELSE -10000 END», COALESCE(NULLIF(new_errors, ''), errors), {now}, reason«, order_key, lane, rank, lane IS NOT NULL AND parks» FROM bad),
+    available_after, attempts + 1, crashes« - CASE WHEN lane IS NULL THEN 0 ELSE -10000 END», COALESCE(NULLIF(new_errors, ''), errors), {now}, reason, (SELECT f.print FROM unnest(?::bigint[], ?::text[]) f(mid, print) WHERE f.mid = bad.id)«, order_key, lane, rank, lane IS NOT NULL AND parks» FROM bad),
 upd AS (
   UPDATE {messages} m SET attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, crashes = «CASE WHEN m.lane IS NULL THEN »0« ELSE -10000 END»,
     errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = {now} + r.delay * interval '1 microsecond'«, rank = ` + dialect.Moved("m.rank", "{now} + r.delay * interval '1 microsecond'", micros) + `»
@@ -107,7 +107,7 @@ func (p *database) Settle(ctx context.Context, db bun.IDB, owner string, lease t
 		Busy             []int64 `bun:"busy,array"`
 	}
 	err := p.on(ctx, db, []*fixed{statement}, func(s session) error {
-		return s.run(ctx, statement, append(args, lease.Microseconds())...).Scan(ctx, &rows)
+		return s.run(ctx, statement, append(args, lease.Microseconds(), pgdialect.Array(r.printOf), pgdialect.Array(r.prints))...).Scan(ctx, &rows)
 	})
 	var settled dialect.Settled
 	locked := make(map[[2]int64]bool)
@@ -135,6 +135,8 @@ type resultArrays struct {
 	claimOf, messages, delays []int64
 	outcomes, errors, reasons []string
 	parks                     []bool
+	printOf                   []int64 // of poisoned ones
+	prints                    []string
 }
 
 func resultColumns(results []dialect.Result) resultArrays {
@@ -146,6 +148,9 @@ func resultColumns(results []dialect.Result) resultArrays {
 		r.delays = append(r.delays, result.Delay.Microseconds())
 		r.errors = append(r.errors, errorlog.Clean(result.Errors, 0))
 		r.parks = append(r.parks, result.Parks)
+		if result.Fingerprint != "" {
+			r.printOf, r.prints = append(r.printOf, result.Message), append(r.prints, result.Fingerprint)
+		}
 		r.reasons = append(r.reasons, errorlog.Clean(result.Reason, errorlog.MaxBytes))
 	}
 	return r

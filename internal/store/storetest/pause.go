@@ -20,7 +20,7 @@ func pauseCases() []testCase {
 
 func (k *kit) pause(consumers ...string) {
 	k.Helper()
-	k.must("pause", k.store.Pause(k.ctx, k.db, consumers))
+	k.must("pause", k.store.Pause(k.ctx, k.db, consumers, "ann", "since the deploy"))
 }
 
 func (k *kit) resume(consumers ...string) {

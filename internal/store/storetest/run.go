@@ -79,6 +79,7 @@ func areas() []area {
 		{name: "pause", cases: pauseCases()},
 		{name: "pending", cases: pendingCases()},
 		{name: "inbox", cases: inboxCases()},
+		{name: "reports", cases: reportCases()},
 		{name: "clock", cases: clockCases()},
 		{name: "streams", cases: streamCases(), events: true},
 		{name: "log", cases: logCases(), events: true},

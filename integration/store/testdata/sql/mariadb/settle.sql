@@ -8,7 +8,7 @@ UPDATE `app_message_claims` SET message_ids = '[3,5,6]', leased_until = TIMESTAM
 
 /*M! SET STATEMENT innodb_lock_wait_timeout=1 FOR */ 
 UPDATE JSON_TABLE('[{"c":1,"m":1,"o":"failed","d":10000000,"e":"[{\\"attempt\\":1,\\"error\\":\\"it''s \\\\\\"bad\\\\\\"\\"}]","r":""}]', '$[*]' COLUMNS (mid BIGINT PATH '$.m', outcome VARCHAR(16) CHARACTER SET utf8mb4 PATH '$.o', delay BIGINT PATH '$.d',
-	errors LONGTEXT CHARACTER SET utf8mb4 PATH '$.e', reason LONGTEXT CHARACTER SET utf8mb4 PATH '$.r')) r STRAIGHT_JOIN `app_consumer_messages` m FORCE INDEX (PRIMARY) ON m.id = r.mid SET m.attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, m.crashes = 0,
+	errors LONGTEXT CHARACTER SET utf8mb4 PATH '$.e', reason LONGTEXT CHARACTER SET utf8mb4 PATH '$.r', fingerprint VARCHAR(32) CHARACTER SET utf8mb4 PATH '$.f')) r STRAIGHT_JOIN `app_consumer_messages` m FORCE INDEX (PRIMARY) ON m.id = r.mid SET m.attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, m.crashes = 0,
   m.errors = CASE WHEN r.errors = '' THEN m.errors ELSE r.errors END, m.available_after = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + r.delay;
 
 COMMIT;

@@ -1,7 +1,7 @@
 BEGIN;
 
-INSERT INTO "app_paused_consumers" (consumer_type, paused_at)
-VALUES ('update-stock', statement_timestamp())
+INSERT INTO "app_paused_consumers" (consumer_type, paused_at, paused_by, note)
+VALUES ('update-stock', statement_timestamp(), 'ann', 'since the deploy')
 ON CONFLICT (consumer_type) DO NOTHING;
 
 COMMIT;

@@ -1,1 +1,1 @@
-EXECUTE asyncmonolith_settle_9cab2cb478160f1c('{3}', 'poisoner', '{3}', '{20}', '{"poison"}', '{0}', '{""}', '{""}', 60000000);
+EXECUTE asyncmonolith_settle_6ef65aaaf6125d41('{3}', 'poisoner', '{3}', '{20}', '{"poison"}', '{0}', '{""}', '{""}', 60000000, NULL, NULL);

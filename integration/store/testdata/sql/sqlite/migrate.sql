@@ -365,6 +365,83 @@ ALTER TABLE "app_event_subscriptions" ADD COLUMN mark INTEGER NOT NULL DEFAULT 0
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (12, CURRENT_TIMESTAMP);
 
+-- What operators look at: which processes there are, what has become of messages in each of the last
+-- minutes, which failures belong together and since when, and who vanished with which message.
+CREATE TABLE "app_message_processes" (
+  id          TEXT PRIMARY KEY NOT NULL,
+  kind        TEXT NOT NULL,
+  host        TEXT NOT NULL,
+  pid         INTEGER NOT NULL,
+  program     TEXT NOT NULL,
+  version     TEXT NOT NULL,
+  started_at  INTEGER NOT NULL,
+  seen_at     INTEGER NOT NULL,
+  stopped_at  INTEGER,
+  manifest    TEXT NOT NULL,
+  state       TEXT NOT NULL
+);
+
+CREATE INDEX "app_message_processes_seen" ON "app_message_processes" (seen_at);
+
+CREATE TABLE "app_message_minutes" (
+  consumer_type TEXT NOT NULL,
+  minute        INTEGER NOT NULL,
+  done INTEGER NOT NULL DEFAULT 0, retried INTEGER NOT NULL DEFAULT 0, poisoned INTEGER NOT NULL DEFAULT 0,
+  snoozed INTEGER NOT NULL DEFAULT 0, discarded INTEGER NOT NULL DEFAULT 0,
+  run_0 INTEGER NOT NULL DEFAULT 0, run_1 INTEGER NOT NULL DEFAULT 0, run_2 INTEGER NOT NULL DEFAULT 0,
+  run_3 INTEGER NOT NULL DEFAULT 0, run_4 INTEGER NOT NULL DEFAULT 0, run_5 INTEGER NOT NULL DEFAULT 0,
+  run_6 INTEGER NOT NULL DEFAULT 0, run_7 INTEGER NOT NULL DEFAULT 0, run_8 INTEGER NOT NULL DEFAULT 0,
+  run_9 INTEGER NOT NULL DEFAULT 0, run_10 INTEGER NOT NULL DEFAULT 0, run_11 INTEGER NOT NULL DEFAULT 0,
+  lag_0 INTEGER NOT NULL DEFAULT 0, lag_1 INTEGER NOT NULL DEFAULT 0, lag_2 INTEGER NOT NULL DEFAULT 0,
+  lag_3 INTEGER NOT NULL DEFAULT 0, lag_4 INTEGER NOT NULL DEFAULT 0, lag_5 INTEGER NOT NULL DEFAULT 0,
+  lag_6 INTEGER NOT NULL DEFAULT 0, lag_7 INTEGER NOT NULL DEFAULT 0, lag_8 INTEGER NOT NULL DEFAULT 0,
+  lag_9 INTEGER NOT NULL DEFAULT 0, lag_10 INTEGER NOT NULL DEFAULT 0, lag_11 INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (consumer_type, minute)
+);
+
+CREATE INDEX "app_message_minutes_minute" ON "app_message_minutes" (minute);
+
+CREATE TABLE "app_message_failures" (
+  consumer_type TEXT NOT NULL,
+  fingerprint   TEXT NOT NULL,
+  error_type    TEXT NOT NULL,
+  sample        TEXT NOT NULL,
+  runs          INTEGER NOT NULL,
+  first_at      INTEGER NOT NULL,
+  last_at       INTEGER NOT NULL,
+  first_version TEXT NOT NULL,
+  row_id        INTEGER NOT NULL,
+  PRIMARY KEY (consumer_type, fingerprint)
+);
+
+CREATE INDEX "app_message_failures_last" ON "app_message_failures" (last_at);
+
+CREATE TABLE "app_message_crashes" (
+  id            INTEGER PRIMARY KEY,
+  row_id        INTEGER NOT NULL,
+  consumer_type TEXT NOT NULL,
+  owner         TEXT NOT NULL,
+  solo          INTEGER NOT NULL,
+  crashed_at    INTEGER NOT NULL
+);
+
+CREATE INDEX "app_message_crashes_row" ON "app_message_crashes" (row_id);
+
+CREATE INDEX "app_message_crashes_at" ON "app_message_crashes" (crashed_at);
+
+ALTER TABLE "app_poisoned_messages" ADD COLUMN fingerprint TEXT;
+
+CREATE INDEX "app_poisoned_messages_group" ON "app_poisoned_messages" (consumer_type, fingerprint, id);
+
+CREATE INDEX "app_poisoned_messages_message" ON "app_poisoned_messages" (message_id);
+
+ALTER TABLE "app_paused_consumers" ADD COLUMN paused_by TEXT NOT NULL DEFAULT '';
+
+ALTER TABLE "app_paused_consumers" ADD COLUMN note TEXT NOT NULL DEFAULT '';
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (13, CURRENT_TIMESTAMP);
+
 COMMIT;
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;

@@ -1,0 +1,200 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+// reporting is an application whose processes report that often.
+func reporting(t *testing.T, db *bun.DB, every time.Duration, consumers ...bus.Consumer) *testapp.App {
+	t.Helper()
+	a := testapp.New(t, db, consumers...)
+	a.Registry = testapp.Must[*bus.Registry](t)(bus.RegistryConfig{ReportEvery: every}.NewRegistry(consumers...))
+	a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{}))
+	return a
+}
+
+// TestReports: who runs, what has become of messages, and which failures belong together, also while
+// the process is stopped.
+func TestReports(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := reporting(t, db, 50*time.Millisecond,
+			testapp.Consumed("fine", bus.Concurrency(3)),
+			bus.Consume("fails", func(_ context.Context, o order) error {
+				if o.N == 0 {
+					return bus.Permanent(errors.New("no such account"))
+				}
+				return fmt.Errorf("account %d is locked", o.N)
+			}, bus.MaxAttempts(2), bus.AttemptDelay(time.Millisecond), bus.Aliases("failed")),
+		)
+		p := a.Start(testapp.Fast())
+		a.ProduceMany(5)
+		testapp.Eventually(t, "all is consumed or poisoned", func() bool { return a.Count("SELECT count(*) FROM consumer_messages") == 0 })
+		p.MustStop()
+
+		admin, ctx := a.Admin(), t.Context()
+		processes := testapp.Must[[]outbox.Process](t)(admin.Processes(ctx, db, time.Hour))
+		if len(processes) != 1 || processes[0].Status != outbox.ProcessStopped || processes[0].Kind != "processor" || processes[0].PID == 0 || processes[0].Program == "" {
+			t.Fatalf("got %+v, want one processor, which has stopped", processes)
+		}
+		for _, c := range processes[0].Consumers {
+			if c.Name == "fails" && (c.MaxAttempts != 2 || len(c.Former) != 1 || c.PayloadTypes[0] != "order.placed" || c.Timeout == 0) {
+				t.Errorf("got %+v, want what it takes", c)
+			}
+		}
+		of := make(map[string]outbox.Minute)
+		for _, m := range testapp.Must[[]outbox.Minute](t)(admin.Minutes(ctx, db, time.Hour)) {
+			sum := of[m.Consumer]
+			sum.Done, sum.Retried, sum.Poisoned = sum.Done+m.Done, sum.Retried+m.Retried, sum.Poisoned+m.Poisoned
+			for i := range m.Run {
+				sum.Run[i], sum.Lag[i] = sum.Run[i]+m.Run[i], sum.Lag[i]+m.Lag[i]
+			}
+			of[m.Consumer] = sum
+		}
+		if got := of["fine"]; got.Done != 5 || total(got.Run) != 5 || total(got.Lag) != 5 {
+			t.Errorf("fine: got %+v, want 5 done", got)
+		}
+		if got := of["fails"]; got.Done != 0 || got.Retried != 4 || got.Poisoned != 5 || total(got.Run) != 9 {
+			t.Errorf("fails: got %+v, want 4 retried and 5 poisoned", got)
+		}
+		if q := of["fails"].Run.Quantile(0.5); q == 0 || q > time.Second {
+			t.Errorf("half of the runs took up to %s", q)
+		}
+		failures := testapp.Must[[]outbox.Failure](t)(admin.Failures(ctx, db, "fails", 10))
+		runs := make(map[string]int64)
+		for _, f := range failures {
+			runs[f.Fingerprint] = f.Runs
+			if !strings.HasSuffix(f.Sample, "is locked") && f.Sample != "no such account" {
+				t.Errorf("sample: got %q, want the text of an error", f.Sample)
+			}
+		}
+		poisoned, _, err := testapp.Must[*poison.Store](t)(poison.NewStore(a.Registry)).List(ctx, db, poison.Filter{}, outbox.Page{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := make(map[string]int64)
+		for _, p := range poisoned {
+			kinds[p.Fingerprint]++
+		}
+		if len(failures) != 2 || len(kinds) != 2 {
+			t.Fatalf("got %+v and %v, want two kinds of failures", failures, kinds)
+		}
+		for print, n := range kinds {
+			if want := map[int64]int64{1: 1, 4: 8}[n]; want == 0 || runs[print] != want { // the permanent one runs once
+				t.Errorf("failures %s: got %d runs of %d messages, want %d", print, runs[print], n, want)
+			}
+		}
+	})
+}
+
+func total(histogram outbox.Histogram) (sum int64) {
+	for _, n := range histogram {
+		sum += n
+	}
+	return sum
+}
+
+// TestNoReports: switched off nothing is written, but what is poisoned is known by its error.
+func TestNoReports(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := reporting(t, db, -1, bus.Consume("fails", func(context.Context, order) error { return bus.Permanent(errors.New("no")) }))
+		p := a.Start(testapp.Fast())
+		a.ProduceMany(1)
+		testapp.Eventually(t, "it is poisoned", func() bool {
+			return a.Count("SELECT count(*) FROM poisoned_messages WHERE fingerprint IS NOT NULL") == 1
+		})
+		p.MustStop()
+		for _, table := range []string{"message_processes", "message_minutes", "message_failures"} {
+			if n := a.Count("SELECT count(*) FROM " + table); n != 0 {
+				t.Errorf("%s: got %d rows, want none", table, n)
+			}
+		}
+	})
+}
+
+// TestReportsThatCannotBeWritten stop nothing, and what they had is in the next.
+func TestReportsThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var runs atomic.Int64
+		a := reporting(t, db, 20*time.Millisecond, testapp.Counting("c", &runs))
+		config := testapp.Fast()
+		config.Logger = slog.New(slog.DiscardHandler)
+		p := a.Start(config)
+		if _, err := db.Exec("ALTER TABLE message_minutes RENAME TO aside"); err != nil {
+			t.Fatal(err)
+		}
+		a.ProduceMany(10)
+		testapp.Eventually(t, "all is consumed", func() bool { return runs.Load() == 10 })
+		if _, err := db.Exec("ALTER TABLE aside RENAME TO message_minutes"); err != nil {
+			t.Fatal(err)
+		}
+		testapp.Eventually(t, "all is told", func() bool { return a.Count("SELECT COALESCE(SUM(done), 0) FROM message_minutes") == 10 })
+		p.MustStop()
+	})
+}
+
+// TestExplainGoesByTheFleet: whoever asks needs none of the consumers.
+func TestExplainGoesByTheFleet(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		hold := make(chan struct{})
+		a := reporting(t, db, 20*time.Millisecond,
+			bus.Consume("slow", func(ctx context.Context, _ order) error {
+				select {
+				case <-hold:
+				case <-ctx.Done():
+				}
+				return nil
+			}, bus.Timeout(time.Minute)))
+		elsewhere := testapp.Must[*outbox.Admin](t)(outbox.NewAdmin(testapp.Must[*bus.Registry](t)(bus.NewRegistry())))
+		explained := func(consumer string) outbox.Explanation {
+			t.Helper()
+			rows, _, err := elsewhere.List(t.Context(), db, outbox.Filter{Consumer: consumer, State: outbox.Ready}, outbox.Page{Size: 1})
+			if err != nil || len(rows) == 0 {
+				return outbox.Explanation{}
+			}
+			return testapp.Must[outbox.Explanation](t)(elsewhere.Explain(t.Context(), db, rows[0].ID))
+		}
+		becomes := func(consumer string, want outbox.State, texts ...string) {
+			t.Helper()
+			var last outbox.Explanation
+			testapp.Eventually(t, consumer+" is "+string(want), func() bool { last = explained(consumer); return last.Reason == want })
+			for _, text := range texts {
+				if !strings.Contains(last.Text, text) {
+					t.Errorf("%s: got %q, want %q in it", consumer, last.Text, text)
+				}
+			}
+		}
+		a.ProduceMany(1)
+		becomes("slow", outbox.NoConsumer)
+		config := testapp.Fast()
+		config.Concurrency, config.BatchSize, config.ClaimLoops = 2, 1, 1
+		p := a.Start(config)
+		a.ProduceMany(20)
+		becomes("slow", outbox.Busy, "at its limit", "pid")
+		close(hold)
+		testapp.Eventually(t, "slow drains", func() bool {
+			return a.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'slow'") == 0
+		})
+		p.MustStop()
+		a.ProduceMany(1)
+		becomes("slow", outbox.NoProcess, "No live process", "stopped at")
+	})
+}

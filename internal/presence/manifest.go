@@ -1,0 +1,33 @@
+package presence
+
+import "time"
+
+// Manifest is what a run takes, and with which settings.
+type Manifest struct {
+	Consumers   []Consumer `json:"consumers,omitempty"`
+	Schedules   []string   `json:"schedules,omitempty"`   // payload types whose schedules it fires
+	Projections []string   `json:"projections,omitempty"` // their names
+	Relays      []string   `json:"relays,omitempty"`      // their names
+}
+
+// Consumer is what a processor takes of one.
+type Consumer struct {
+	Name          string        `json:"name"`
+	Former        []string      `json:"former,omitempty"` // names under which its messages may be stored, too
+	PayloadTypes  []string      `json:"payload_types"`
+	Timeout       time.Duration `json:"timeout"` // in nanoseconds
+	MaxAttempts   int           `json:"max_attempts"`
+	Transactional bool          `json:"transactional,omitempty"`
+	Ordered       bool          `json:"ordered,omitempty"`
+}
+
+// State is how a run is doing.
+type State struct {
+	Every   time.Duration `json:"every"`            // between reports, in nanoseconds
+	Running int           `json:"running"`          // consumers that run
+	Queued  int           `json:"queued"`           // messages that are claimed, and wait for a worker
+	Limit   int           `json:"limit"`            // the most that may run at once
+	Stuck   []string      `json:"stuck,omitempty"`  // consumers that ignored their timeout and still run
+	Closed  []string      `json:"closed,omitempty"` // consumers that a gate or breaker stops here
+	Error   string        `json:"error,omitempty"`  // why the database did not answer last
+}

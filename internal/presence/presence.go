@@ -1,0 +1,158 @@
+package presence
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+const (
+	patience  = 2 * time.Second        // of a report: the next one has what it had
+	lastWord  = 400 * time.Millisecond // of the last report
+	cleaning  = 10 * time.Minute       // between deletes of what is old
+	deleted   = 1000                   // rows of each kind that one of these deletes
+	maxGroups = 50                     // kinds of failures in one report
+)
+
+// Config says who reports.
+type Config struct {
+	Store    *store.Store
+	DB       *bun.DB
+	Registry *bus.Registry // which says how often
+	ID       string        // defaults to a new one
+	Kind     string
+	Takes    Manifest
+	Doing    func() State
+	Logger   *slog.Logger
+}
+
+// Reporter tells the database about one run. The nil Reporter tells nothing. It is safe for concurrent
+// use.
+type Reporter struct {
+	config  Config
+	process store.Process
+	failing bool // the last report was not written
+	cleaned time.Time
+
+	mu      sync.Mutex
+	tallies map[string]*Tally
+	groups  map[group]*store.FailureGroup
+}
+
+// New returns nil where nothing is to be reported.
+func New(c Config) *Reporter {
+	if c.Registry.ReportEvery() < 0 {
+		return nil
+	}
+	program, version := Program()
+	host, _ := os.Hostname()
+	return &Reporter{
+		config: c, tallies: make(map[string]*Tally), groups: make(map[group]*store.FailureGroup),
+		process: store.Process{ID: cmp.Or(c.ID, uuid.NewString()), Kind: c.Kind, Host: host, PID: os.Getpid(), Program: program, Version: version, Manifest: asJSON(c.Takes)},
+		cleaned: time.Now().Add(-rand.N(cleaning)),
+	}
+}
+
+// Program is what this process runs, and which version of it: of its module, or else the revision it was
+// built from. Both may be empty.
+func Program() (name, version string) {
+	name = filepath.Base(os.Args[0])
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return name, ""
+	}
+	if info.Path != "" && info.Path != "command-line-arguments" {
+		name = path.Base(info.Path)
+	}
+	if version = info.Main.Version; version != "" && version != "(devel)" {
+		return name, version
+	}
+	version = ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			version = s.Value[:min(len(s.Value), 12)]
+		case s.Key == "vcs.modified" && s.Value == "true" && version != "":
+			version += "+dirty"
+		}
+	}
+	return name, version
+}
+
+func asJSON(v any) []byte {
+	if text, err := json.Marshal(v); err == nil {
+		return text
+	}
+	return []byte("null")
+}
+
+// Start reports from now on, whatever becomes of ctx, unless that is over. The end that it returns
+// reports for the last time, and waits for that.
+func (r *Reporter) Start(ctx context.Context) (end func()) {
+	if r == nil || ctx.Err() != nil {
+		return func() {}
+	}
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		r.run(over)
+	}()
+	return func() {
+		close(over)
+		<-done
+	}
+}
+
+func (r *Reporter) run(over <-chan struct{}) {
+	r.report(patience, false)
+	for {
+		timer := time.NewTimer(time.Duration(float64(r.config.Registry.ReportEvery()) * (0.8 + 0.4*rand.Float64())))
+		select {
+		case <-timer.C:
+			r.report(patience, false)
+		case <-over:
+			timer.Stop()
+			r.report(lastWord, true)
+			return
+		}
+	}
+}
+
+// report writes what has come together. What cannot be written is part of the next one.
+func (r *Reporter) report(patience time.Duration, last bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	report := store.Report{Process: r.process, Stopped: last}
+	state := r.config.Doing()
+	state.Every = r.config.Registry.ReportEvery()
+	report.Process.State = asJSON(state)
+	report.Minutes, report.Failures = r.take()
+	err := r.config.Store.Report(ctx, r.config.DB, report)
+	if err != nil {
+		r.putBack(report.Minutes, report.Failures)
+	}
+	if err != nil && !r.failing && !last {
+		r.config.Logger.Warn("what operators look at could not be written", "error", err)
+	}
+	r.failing = err != nil
+	if now := time.Now(); err == nil && !last && now.Sub(r.cleaned) > cleaning {
+		r.cleaned = now
+		if _, err := r.config.Store.ForgetReports(ctx, r.config.DB, deleted); err != nil && ctx.Err() == nil {
+			r.config.Logger.Warn("what operators looked at long ago could not be deleted", "error", err)
+		}
+	}
+}

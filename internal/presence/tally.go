@@ -1,0 +1,146 @@
+package presence
+
+import (
+	"sync"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errtype"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Tally counts runs of a consumer. The nil Tally counts nothing. It is safe for concurrent use.
+type Tally struct {
+	mu  sync.Mutex
+	sum store.Tally
+	any bool
+}
+
+// Tally is that of a consumer.
+func (r *Reporter) Tally(consumer string) *Tally {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tallies[consumer]
+	if t == nil {
+		t = new(Tally)
+		r.tallies[consumer] = t
+	}
+	return t
+}
+
+// bucket is the part of a histogram that a duration falls into.
+func bucket(d time.Duration) int {
+	bounds := store.Bounds()
+	for i, bound := range bounds {
+		if d <= bound {
+			return i
+		}
+	}
+	return len(bounds)
+}
+
+// Ran counts a run that took so long, and began so long after its message was due.
+func (t *Tally) Ran(outcome bus.Outcome, took, late time.Duration) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch outcome {
+	case bus.Done:
+		t.sum.Done++
+	case bus.Discarded:
+		t.sum.Discarded++
+	case bus.Retried, bus.Condemned: // which nobody has carried out
+		t.sum.Retried++
+	case bus.Poisoned:
+		t.sum.Poisoned++
+	case bus.Snoozed, bus.Unclassified:
+		t.sum.Snoozed++
+	default:
+		return
+	}
+	t.any = true
+	t.sum.Run[bucket(took)]++
+	t.sum.Lag[bucket(late)]++
+}
+
+// take returns what was counted since the last time.
+func (t *Tally) take() (sum store.Tally, any bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sum, any = t.sum, t.any
+	t.sum, t.any = store.Tally{}, false
+	return sum, any
+}
+
+func (t *Tally) add(sum *store.Tally) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sum.Add(sum)
+	t.any = true
+}
+
+// group is what failures have in common that belong together.
+type group struct{ consumer, fingerprint string }
+
+// Failed counts a failed run of a message among those that it belongs to. The fingerprint is that of
+// its error.
+func (r *Reporter) Failed(consumer, fingerprint string, err error, row int64) {
+	if r == nil {
+		return
+	}
+	sample, kind := errorlog.Text(err), errtype.Of(err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.join(store.FailureGroup{ConsumerType: consumer, Fingerprint: fingerprint, ErrorType: kind, Sample: sample, Runs: 1, FirstVersion: r.process.Version, RowID: row})
+}
+
+// join adds to a group; the caller has locked mu. What comes when there are many is not told apart.
+func (r *Reporter) join(f store.FailureGroup) {
+	key := group{f.ConsumerType, f.Fingerprint}
+	if r.groups[key] == nil && len(r.groups) >= maxGroups {
+		key.fingerprint = errtype.Rest
+		f.Fingerprint, f.ErrorType = errtype.Rest, errtype.Other
+	}
+	if known := r.groups[key]; known != nil {
+		f.Runs += known.Runs
+	}
+	r.groups[key] = &f
+}
+
+// take returns what has come together since the last time.
+func (r *Reporter) take() (minutes []store.Minute, failures []store.FailureGroup) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for consumer, tally := range r.tallies {
+		if sum, any := tally.take(); any {
+			minutes = append(minutes, store.Minute{ConsumerType: consumer, Tally: sum})
+		}
+	}
+	for _, f := range r.groups {
+		failures = append(failures, *f)
+	}
+	clear(r.groups)
+	return minutes, failures
+}
+
+// putBack keeps what was taken for the next report.
+func (r *Reporter) putBack(minutes []store.Minute, failures []store.FailureGroup) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range minutes {
+		r.tallies[minutes[i].ConsumerType].add(&minutes[i].Tally)
+	}
+	for _, f := range failures {
+		if newer := r.groups[group{f.ConsumerType, f.Fingerprint}]; newer != nil { // whose text counts
+			newer.Runs += f.Runs
+			continue
+		}
+		r.join(f)
+	}
+}

@@ -1,0 +1,98 @@
+package store
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// What reports leave behind, and for how long.
+const (
+	processesKept = 7 * 24 * time.Hour
+	minutesKept   = 48 * time.Hour
+	failuresKept  = 30 * 24 * time.Hour
+	crashesKept   = 7 * 24 * time.Hour
+)
+
+const processColumns = `SELECT id, kind, host, pid, program, version, started_at, seen_at, stopped_at, manifest, state, {now} AS now FROM {processes}`
+
+// Processes lists processes that were seen within a time, the last seen first.
+func (s *Store) Processes(ctx context.Context, db bun.IDB, within time.Duration, limit int) ([]Process, error) {
+	return read[[]Process](ctx, s, db, processColumns+` WHERE seen_at > ? ORDER BY seen_at DESC, id LIMIT ?`, bun.Safe(s.names.After(ctx, -within)), limit)
+}
+
+// Minutes lists the tallies of a time that ends now, of all consumers or of some, by consumer and
+// minute. A consumer without runs in a minute has none of it.
+func (s *Store) Minutes(ctx context.Context, db bun.IDB, within time.Duration, consumers []string) (minutes []Minute, err error) {
+	where, args := "minute > ?", []any{bun.Safe(s.names.After(ctx, -within))}
+	if len(consumers) > 0 {
+		where, args = "consumer_type IN (?) AND "+where, append([]any{bun.List(consumers)}, args...)
+	}
+	query := s.names.Query(ctx, db, `SELECT consumer_type, minute, `+strings.Join(tallyColumns(), ", ")+` FROM {minutes} WHERE `+where+` ORDER BY consumer_type, minute`, args...).String()
+	return retried(ctx, db, func(db bun.IDB) ([]Minute, error) {
+		rows, err := db.QueryContext(ctx, query)
+		if err != nil {
+			return nil, err
+		}
+		defer rows.Close()
+		var minutes []Minute
+		for rows.Next() {
+			var m Minute
+			into := []any{&m.ConsumerType, &m.At}
+			for _, field := range m.fields() {
+				into = append(into, field)
+			}
+			if err := rows.Scan(into...); err != nil {
+				return nil, err
+			}
+			minutes = append(minutes, m)
+		}
+		return minutes, rows.Err()
+	})
+}
+
+// Failures lists failures that belong together, those first that came last.
+func (s *Store) Failures(ctx context.Context, db bun.IDB, consumer string, limit int) ([]FailureGroup, error) {
+	var t terms
+	t.add(consumer != "", "consumer_type = ?", consumer)
+	return read[[]FailureGroup](ctx, s, db, `SELECT consumer_type, fingerprint, error_type, sample, runs, first_at, last_at, first_version, row_id FROM {failures} WHERE `+t.where()+` ORDER BY last_at DESC, consumer_type, fingerprint LIMIT ?`,
+		append(t.args, limit)...)
+}
+
+// Crash tells who vanished with a message.
+type Crash struct {
+	RowID        int64          `bun:"row_id"`
+	ConsumerType string         `bun:"consumer_type"`
+	Owner        string         `bun:"owner"`
+	Solo         bool           `bun:"solo"` // it was the only suspect there
+	CrashedAt    dialect.Moment `bun:"crashed_at"`
+}
+
+// Crashes lists who vanished with messages, the last first: with one of them, or with any.
+func (s *Store) Crashes(ctx context.Context, db bun.IDB, rowID int64, limit int) ([]Crash, error) {
+	var t terms
+	t.add(rowID != 0, "row_id = ?", rowID)
+	return read[[]Crash](ctx, s, db, `SELECT row_id, consumer_type, owner, solo, crashed_at FROM {crashes} WHERE `+t.where()+` ORDER BY crashed_at DESC, id DESC LIMIT ?`, append(t.args, limit)...)
+}
+
+// ForgetReports deletes what is older than reports are kept, so many rows of each kind at most, and
+// returns how many rows it was.
+func (s *Store) ForgetReports(ctx context.Context, db bun.IDB, limit int) (total int, err error) {
+	for _, old := range []struct {
+		table, key, at string
+		kept           time.Duration
+	}{
+		{"{processes}", "id", "seen_at", processesKept}, {"{minutes}", "consumer_type, minute", "minute", minutesKept},
+		{"{failures}", "consumer_type, fingerprint", "last_at", failuresKept}, {"{crashes}", "id", "crashed_at", crashesKept},
+	} {
+		n, err := s.dialect.Trim(ctx, db, dialect.Trimmed{Table: old.table, Key: old.key, Where: old.at + " < " + s.names.After(ctx, -old.kept), OldestBy: old.at}, limit)
+		if total += n; err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}

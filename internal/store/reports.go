@@ -1,0 +1,189 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+)
+
+// Process is a run that works on the tables, as it tells of itself.
+type Process struct {
+	ID        string         `bun:"id"` // of a processor the owner of its claims
+	Kind      string         `bun:"kind"`
+	Host      string         `bun:"host"`
+	PID       int            `bun:"pid"`
+	Program   string         `bun:"program"`
+	Version   string         `bun:"version"`
+	StartedAt dialect.Moment `bun:"started_at"`
+	SeenAt    dialect.Moment `bun:"seen_at"`
+	StoppedAt dialect.Moment `bun:"stopped_at"` // zero unless it has stopped in order
+	Manifest  []byte         `bun:"manifest"`   // JSON: what it takes
+	State     []byte         `bun:"state"`      // JSON: how it is doing
+	Now       dialect.Moment `bun:"now"`        // when the row was read
+}
+
+// Buckets is how many parts a histogram has.
+const Buckets = 12
+
+// Bounds are the longest durations of each part of a histogram but the last.
+func Bounds() [Buckets - 1]time.Duration {
+	return [...]time.Duration{
+		time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
+		100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 10 * time.Second,
+	}
+}
+
+// Tally is how many runs had which outcome, how long they took, and how late they began.
+type Tally struct {
+	Done, Retried, Poisoned, Snoozed, Discarded int64
+	Run, Lag                                    [Buckets]int64
+}
+
+// Minute is the tally of a consumer in one minute, on the database's clock.
+type Minute struct {
+	ConsumerType string
+	At           dialect.Moment
+	Tally
+}
+
+// FailureGroup is what failures of a consumer have in common that belong together.
+type FailureGroup struct {
+	ConsumerType string         `bun:"consumer_type"`
+	Fingerprint  string         `bun:"fingerprint"`
+	ErrorType    string         `bun:"error_type"`
+	Sample       string         `bun:"sample"` // the text of the last one
+	Runs         int64          `bun:"runs"`
+	FirstAt      dialect.Moment `bun:"first_at"`
+	LastAt       dialect.Moment `bun:"last_at"`
+	FirstVersion string         `bun:"first_version"` // of the program that met it first
+	RowID        int64          `bun:"row_id"`        // of the last message
+}
+
+// Report is what a process tells of itself, and what has become of messages since the last one.
+type Report struct {
+	Process  Process // but for its instants
+	Stopped  bool    // it is the last one
+	Minutes  []Minute
+	Failures []FailureGroup
+}
+
+// sampleBytes is how much of an error's text is kept for those that belong together.
+const sampleBytes = 2 << 10
+
+// Report writes what a process tells of itself: one statement where nothing has happened, and else
+// all or nothing.
+func (s *Store) Report(ctx context.Context, db bun.IDB, r Report) error {
+	if len(r.Minutes)+len(r.Failures) == 0 {
+		return s.present(ctx, db, r)
+	}
+	return txn.InTx(ctx, db, func(tx bun.Tx) error {
+		if err := s.WriteFirst(ctx, tx); err != nil {
+			return err
+		}
+		if err := s.present(ctx, tx, r); err != nil {
+			return err
+		}
+		if err := s.addMinutes(ctx, tx, r.Minutes); err != nil {
+			return fmt.Errorf("minutes: %w", err)
+		}
+		if err := s.addFailures(ctx, tx, r.Failures); err != nil {
+			return fmt.Errorf("failures: %w", err)
+		}
+		return nil
+	})
+}
+
+// present notes that a process is there.
+func (s *Store) present(ctx context.Context, db bun.IDB, r Report) error {
+	p, stopped := r.Process, "NULL"
+	if r.Stopped {
+		stopped = "{now}"
+	}
+	known, err := dialect.AffectedOne(s.names.Query(ctx, db, `UPDATE {processes} SET seen_at = {now}, stopped_at = `+stopped+`, state = ? WHERE id = ?`, string(p.State), p.ID).Exec(ctx))
+	if err != nil || known { // MariaDB does not know one that had these values already
+		return err
+	}
+	_, err = s.names.Query(ctx, db, `INSERT INTO {processes}{as row} (id, kind, host, pid, program, version, started_at, seen_at, stopped_at, manifest, state)
+VALUES (?, ?, ?, ?, ?, ?, {now}, {now}, `+stopped+`, ?, ?) `+s.names.Merge("id", nil, []string{"seen_at", "stopped_at", "state"}),
+		p.ID, p.Kind, errorlog.Clean(p.Host, 255), p.PID, errorlog.Clean(p.Program, 255), errorlog.Clean(p.Version, 255), string(p.Manifest), string(p.State)).Exec(ctx)
+	return err
+}
+
+// tallyColumns are the columns of a tally.
+func tallyColumns() []string {
+	columns := []string{"done", "retried", "poisoned", "snoozed", "discarded"}
+	for _, histogram := range []string{"run_", "lag_"} {
+		for i := range Buckets {
+			columns = append(columns, fmt.Sprint(histogram, i))
+		}
+	}
+	return columns
+}
+
+// fields are where the columns of a tally are.
+func (t *Tally) fields() []*int64 {
+	fields := []*int64{&t.Done, &t.Retried, &t.Poisoned, &t.Snoozed, &t.Discarded}
+	for _, histogram := range []*[Buckets]int64{&t.Run, &t.Lag} {
+		for i := range histogram {
+			fields = append(fields, &histogram[i])
+		}
+	}
+	return fields
+}
+
+// Add adds what another tally has counted.
+func (t *Tally) Add(other *Tally) {
+	add := other.fields()
+	for i, field := range t.fields() {
+		*field += *add[i]
+	}
+}
+
+// addMinutes adds tallies to the present minute, in one order, so that no two processes can deadlock.
+func (s *Store) addMinutes(ctx context.Context, db bun.IDB, minutes []Minute) error {
+	if len(minutes) == 0 {
+		return nil
+	}
+	columns := tallyColumns()
+	slices.SortFunc(minutes, func(a, b Minute) int { return cmp.Compare(a.ConsumerType, b.ConsumerType) })
+	var rows []string
+	var args []any
+	for i := range minutes {
+		rows = append(rows, "(?, {minute}"+strings.Repeat(", ?", len(columns))+")")
+		args = append(args, minutes[i].ConsumerType)
+		for _, field := range minutes[i].fields() {
+			args = append(args, *field)
+		}
+	}
+	_, err := s.names.Query(ctx, db, `INSERT INTO {minutes}{as row} (consumer_type, minute, `+strings.Join(columns, ", ")+`) VALUES `+strings.Join(rows, ", ")+" "+
+		s.names.Merge("consumer_type, minute", columns, nil), args...).Exec(ctx)
+	return err
+}
+
+// addFailures adds to what belongs together, in one order as well.
+func (s *Store) addFailures(ctx context.Context, db bun.IDB, failures []FailureGroup) error {
+	if len(failures) == 0 {
+		return nil
+	}
+	slices.SortFunc(failures, func(a, b FailureGroup) int {
+		return cmp.Or(cmp.Compare(a.ConsumerType, b.ConsumerType), cmp.Compare(a.Fingerprint, b.Fingerprint))
+	})
+	var rows []string
+	var args []any
+	for _, f := range failures {
+		rows = append(rows, "(?, ?, ?, ?, ?, {now}, {now}, ?, ?)")
+		args = append(args, f.ConsumerType, f.Fingerprint, errorlog.Clean(f.ErrorType, 255), errorlog.Clean(f.Sample, sampleBytes), f.Runs, errorlog.Clean(f.FirstVersion, 255), f.RowID)
+	}
+	_, err := s.names.Query(ctx, db, `INSERT INTO {failures}{as row} (consumer_type, fingerprint, error_type, sample, runs, first_at, last_at, first_version, row_id) VALUES `+strings.Join(rows, ", ")+" "+
+		s.names.Merge("consumer_type, fingerprint", []string{"runs"}, []string{"sample", "last_at", "row_id"}), args...).Exec(ctx)
+	return err
+}
