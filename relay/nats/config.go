@@ -10,12 +10,13 @@ import (
 
 // Options returns the settings that a connection for a [Publisher] or a [Subscriber] needs, to be
 // given to nats.Connect before the application's own: it connects whenever a server is there, also when
-// there was none at first, keeps nothing in a buffer that was given up meanwhile, and notices within
-// seconds that a server hangs. A server that refuses the credentials ends it: what is published or
-// subscribed then says so.
+// there was none at first, or it refused the credentials, keeps nothing in a buffer that was given up
+// meanwhile, and notices within seconds that a server hangs. What is published or subscribed says what
+// the server has said.
 func Options() []nats.Option {
 	return []nats.Option{
 		nats.RetryOnFailedConnect(true),
+		nats.IgnoreAuthErrorAbort(), // else the second refusal would end it for good
 		nats.MaxReconnects(-1),
 		nats.ReconnectBufSize(-1),
 		nats.ReconnectWait(time.Second),

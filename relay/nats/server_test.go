@@ -102,9 +102,9 @@ func TestWrongCredentialsAreSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = subscriber.Subscribe(t.Context(), func(context.Context, []relay.Record) error { return nil })
-	wantError(t, "Subscribe", err, "Authorization Violation")
+	wantError(t, "Subscribe", err, "authorization violation")
 	err = publisher.Publish(t.Context(), make([]relay.Record, 1))[0]
-	wantError(t, "Publish", err, "Authorization Violation")
+	wantError(t, "Publish", err, "authorization violation")
 	if !errors.Is(err, relay.ErrUnavailable) {
 		t.Errorf("Publish: got %v, want ErrUnavailable", err)
 	}

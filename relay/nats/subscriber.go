@@ -193,7 +193,7 @@ func (s *Subscriber) lookUp(ctx context.Context) (ackWait time.Duration, err err
 		switch {
 		case err == nil, ctx.Err() != nil:
 			return ackWait, nil
-		case isFinal(err):
+		case isFinal(err), isRefused(s.nc):
 			return 0, s.ended(err)
 		}
 		adapter.PauseAfter(ctx, failures)
@@ -223,6 +223,17 @@ func (s *Subscriber) lookOnce(ctx context.Context) (time.Duration, error) {
 
 // errUnfit: a consumer that could lose messages.
 var errUnfit = errors.New("the consumer is not fit for a relay")
+
+// isRefused reports whether the server does not accept the credentials: that is to be said, although a
+// later attempt may succeed.
+func isRefused(nc *nats.Conn) bool {
+	if nc.IsConnected() {
+		return false
+	}
+	said := nc.LastError()
+	return slices.ContainsFunc([]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired},
+		func(refusal error) bool { return errors.Is(said, refusal) })
+}
 
 // isFinal reports whether an error stays when one tries again.
 func isFinal(err error) bool {

@@ -5,11 +5,15 @@ package nats_test
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
@@ -90,6 +94,54 @@ func TestAnApplicationStartsBeforeItsServer(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("nothing came")
 	}
+}
+
+// TestRefusedCredentialsAreTriedAgain: a password that was wrong for a while ends no connection.
+func TestRefusedCredentialsAreTriedAgain(t *testing.T) {
+	dir, port := t.TempDir(), server.RANDOM_PORT
+	var srv *server.Server
+	runs := func(password string) {
+		t.Helper()
+		if srv != nil {
+			srv.Shutdown()
+			srv.WaitForShutdown()
+		}
+		var err error
+		srv, err = server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true, Username: "u", Password: password})
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv.Start()
+		if !srv.ReadyForConnections(20 * time.Second) {
+			t.Fatal("the server is not ready")
+		}
+		port = srv.Addr().(*net.TCPAddr).Port
+	}
+	runs("p")
+	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
+	var refused atomic.Int32
+	nc := connectTo(t, strings.Replace(srv.ClientURL(), "nats://", "nats://u:p@", 1))
+	nc.SetErrorHandler(func(*nats.Conn, *nats.Subscription, error) { refused.Add(1) })
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	retry(t, func(ctx context.Context) error {
+		_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
+		return err
+	})
+	publisher := newPublisher(t, nc, timeout)
+	runs("q")
+	within(t, 20*time.Second, "the password is refused a few times", func() bool { return refused.Load() > 3 })
+	err = publisher.Publish(t.Context(), []relay.Record{{Destination: "s.x", ID: "1"}})[0]
+	if !errors.Is(err, relay.ErrUnavailable) {
+		t.Errorf("got %v, want ErrUnavailable", err)
+	}
+	wantText(t, "publish", err, "uthorization")
+	runs("p")
+	within(t, 20*time.Second, "a record is published", func() bool {
+		return publisher.Publish(t.Context(), []relay.Record{{Destination: "s.x", ID: "1"}})[0] == nil
+	})
 }
 
 // TestWhoMayNotAskForStreams: without the permission to ask which stream has a subject, nobody there is
