@@ -30,6 +30,7 @@ type shard struct {
 	busy   atomic.Bool
 
 	sub    store.Subscription // as it was leased, or moved
+	leased time.Time          // when it last was
 	told   bool               // the broker has told where the shard stands, and nobody else has moved it since
 	limit  int                // of the next batch: fewer after a failure
 	window int64              // positions that it looks at: more where few are for it
@@ -96,8 +97,13 @@ func (r *Runner) step(ctx context.Context, s *shard) (more bool, err error) {
 	return s.sub.Position < s.sub.Head, nil
 }
 
-// hold leases the shard. False means that somebody else has it.
+// hold leases the shard. False means that somebody else has it. While there is more to read, and half of
+// the lease is left, it need not ask.
 func (r *Runner) hold(ctx context.Context, s *shard) (bool, error) {
+	now := time.Now()
+	if s.told && s.sub.Position < s.sub.Head && now.Sub(s.leased) < s.lease()/2 {
+		return true, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	wanted := store.Subscription{Name: s.checkpoint(), Version: logVersion, Shard: s.number}
@@ -114,7 +120,7 @@ func (r *Runner) hold(ctx context.Context, s *shard) (bool, error) {
 	if sub.Position != s.sub.Position || sub.Mark != s.sub.Mark {
 		s.told = false
 	}
-	s.sub = sub
+	s.sub, s.leased = sub, now
 	return true, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -100,8 +101,8 @@ func asJSON(v any) []byte {
 	return []byte("null")
 }
 
-// Start reports from now on, whatever becomes of ctx, unless that is over. The end that it returns
-// reports for the last time, and waits for that.
+// Start reports from now on, with the values of ctx and whatever becomes of it, unless it is over
+// already. The end that it returns reports for the last time, and waits for that.
 func (r *Reporter) Start(ctx context.Context) (end func()) {
 	if r == nil || ctx.Err() != nil {
 		return func() {}
@@ -109,7 +110,7 @@ func (r *Reporter) Start(ctx context.Context) (end func()) {
 	over, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		r.run(over)
+		r.run(context.WithoutCancel(ctx), over)
 	}()
 	return func() {
 		close(over)
@@ -117,24 +118,24 @@ func (r *Reporter) Start(ctx context.Context) (end func()) {
 	}
 }
 
-func (r *Reporter) run(over <-chan struct{}) {
-	r.report(patience, false)
+func (r *Reporter) run(ctx context.Context, over <-chan struct{}) {
+	r.report(ctx, patience, false)
 	for {
 		timer := time.NewTimer(time.Duration(float64(r.config.Registry.ReportEvery()) * (0.8 + 0.4*rand.Float64())))
 		select {
 		case <-timer.C:
-			r.report(patience, false)
+			r.report(ctx, patience, false)
 		case <-over:
 			timer.Stop()
-			r.report(lastWord, true)
+			r.report(ctx, lastWord, true)
 			return
 		}
 	}
 }
 
 // report writes what has come together. What cannot be written is part of the next one.
-func (r *Reporter) report(patience time.Duration, last bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func (r *Reporter) report(ctx context.Context, patience time.Duration, last bool) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	report := store.Report{Process: r.process, Stopped: last}
 	state := r.config.Doing()
@@ -146,13 +147,13 @@ func (r *Reporter) report(patience time.Duration, last bool) {
 		r.putBack(report.Minutes, report.Failures)
 	}
 	if err != nil && !r.failing && !last {
-		r.config.Logger.Warn("what operators look at could not be written", "error", err)
+		r.config.Logger.Warn("what operators look at could not be written", "error", errorlog.Text(err))
 	}
 	r.failing = err != nil
 	if now := time.Now(); err == nil && !last && now.Sub(r.cleaned) > cleaning {
 		r.cleaned = now
 		if _, err := r.config.Store.ForgetReports(ctx, r.config.DB, deleted); err != nil && ctx.Err() == nil {
-			r.config.Logger.Warn("what operators looked at long ago could not be deleted", "error", err)
+			r.config.Logger.Warn("what operators looked at long ago could not be deleted", "error", errorlog.Text(err))
 		}
 	}
 }
