@@ -321,7 +321,10 @@ func TestALogRelayWhoseBrokerIsAway(t *testing.T) {
 			return nil
 		}
 		r, _ := l.runs(bank(s, relay.Gate(gate)))
-		testapp.Eventually(t, "it has tried three times", func() bool { return calls.Load() >= 3 })
+		testapp.Eventually(t, "it has tried three times, and the gate is closed again", func() bool {
+			_, _, closed := gate.Closed() // the broker says where it stands, which opens it before each
+			return calls.Load() >= 3 && closed
+		})
 		if n := l.Count("SELECT count(*) FROM event_subscriptions WHERE position = 0 AND attempts = 0 AND last_error IS NULL"); n != 1 {
 			t.Error("something was written of the outage")
 		}
