@@ -1,6 +1,6 @@
 # The modules of this repository, each with its own go.mod. `make modules` fails when the list is wrong.
 ADAPTERS := relay/kafka relay/nats relay/rabbitmq relay/watermill
-MODULES := . notify/pgxnotify $(ADAPTERS) examples examples/services integration integration/bench
+MODULES := . notify/pgxnotify $(ADAPTERS) cmd/asyncmonolith examples examples/services integration integration/bench
 BENCH_MODULES := . integration
 PLATFORMS := linux darwin windows
 
@@ -26,6 +26,7 @@ help: ## Show this list
 test: ## Run every check and every test, on a throw-away PostgreSQL and MariaDB
 	@scripts/need-gcc.sh
 	@scripts/need-pgbouncer.sh
+	@scripts/need-tmux.sh
 	@$(WITH_DATABASES) $(MAKE) --no-print-directory check
 
 .PHONY: quick

@@ -312,8 +312,10 @@ func PayloadAliases(payloadTypes ...string) ConsumerOption {
 
 // Forwards is for consumers that pass messages on to other programs, as relay.Publish does, also
 // where they are declared: what else messages have goes with them. Their keys are stored for
-// such a consumer, too, which does not go by them, so that [Message.OrderKey] has them; and its
-// runs, however late, belong to the trace that created the message.
+// such a consumer, too, which does not go by them, so that [Message.OrderKey] has them; its
+// runs, however late, belong to the trace that created the message; and what it takes under an
+// alias is stored under its name before it runs, unless its key keeps it in order. So an older
+// program, which consumes by the alias, does not do once more what was passed on.
 func Forwards() ConsumerOption {
 	return func(c *ConsumerConfig) { c.Forwards = true }
 }

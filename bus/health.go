@@ -8,7 +8,7 @@ import (
 )
 
 // Health is a snapshot of whatever has a Run: processors of messages and of schedules,
-// the runner of projections, the notifier.
+// the runners of projections and of relays, the notifier.
 type Health struct {
 	// Ready is true while Run runs, the database answers, and not too many consumers
 	// were abandoned.
@@ -24,15 +24,15 @@ type Health struct {
 	// connection pooler, or after DISCARD ALL. It is slower, and nothing else.
 	Unprepared bool `json:"unprepared,omitempty"`
 	// Closed lists the consumers of messages whose gates are closed (outbox.Gate), or whose breakers
-	// are open (Breaker).
+	// are open (Breaker), and the relays of a runner whose broker is away.
 	Closed []ClosedGate `json:"closed,omitempty"`
 	// Err is the database's last error while it does not answer, or what Run returned.
 	Err error `json:"-"`
 }
 
-// ClosedGate is a consumer whose gate is closed in this process.
+// ClosedGate is a consumer whose gate is closed in this process, or a relay that waits for its broker.
 type ClosedGate struct {
-	Consumer string    `json:"consumer"`
+	Consumer string    `json:"consumer"` // of a relay "receive:" or "relay:" and its name
 	Since    time.Time `json:"since"`
 	Reason   string    `json:"reason"` // the text of the error with which it was closed
 }

@@ -65,8 +65,8 @@ type Message struct {
 	// Consumer is the name of the consumer, as registered today even when the
 	// row was written under an alias. It is empty on the produce side.
 	Consumer string
-	// StoredConsumer is the name under which the message is stored: Consumer, or an alias. It is
-	// empty on the produce side.
+	// StoredConsumer is the name under which the message was produced: Consumer, or an alias. It
+	// is empty on the produce side.
 	StoredConsumer string
 	// Config is the consumer's configuration with the processor's defaults
 	// filled in. It is shared: do not modify it. Nil on the produce side.

@@ -15,7 +15,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
 // repeat is what a check does after a consumer's run: it returns the error that
@@ -135,7 +134,7 @@ func (k *Kit) read(ctx context.Context, state func() any) (e effects) {
 	for _, m := range messages {
 		e.messages = append(e.messages, pending{delivery{m.MessageID, m.ConsumerType}, fmt.Sprintf("message %s for %s: %s", m.PayloadType, m.ConsumerType, m.Payload)})
 	}
-	schedules, err := k.Scheduler.List(ctx, k.db, schedule.Filter{})
+	schedules, _, err := k.all().scheduled()
 	if err != nil {
 		k.problem = fmt.Sprintf("read schedules: %v", err)
 	}

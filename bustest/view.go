@@ -81,9 +81,15 @@ func (v View) produced() ([]*bus.Message, bus.Codec, error) {
 	return inOrder, v.kit.Registry.Codec(), nil
 }
 
-func (v View) scheduled() ([]schedule.Schedule, bus.Codec, error) {
-	schedules, err := v.kit.Scheduler.List(v.kit.Context(), v.db, schedule.Filter{})
-	return schedules, v.kit.Registry.Codec(), err
+func (v View) scheduled() (all []schedule.Schedule, _ bus.Codec, err error) {
+	for page := new(schedule.Page); page != nil; {
+		var schedules []schedule.Schedule
+		if schedules, page, err = v.kit.Scheduler.List(v.kit.Context(), v.db, schedule.Filter{}, *page); err != nil {
+			return nil, nil, err
+		}
+		all = append(all, schedules...)
+	}
+	return all, v.kit.Registry.Codec(), nil
 }
 
 func (v View) poisoned() (all []poison.Message, _ bus.Codec, err error) {

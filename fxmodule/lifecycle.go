@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/notify"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
@@ -39,6 +40,7 @@ type runParams struct {
 	Notifier   *notify.Notifier
 	Readers    *projection.Runner `optional:"true"`
 	Relays     *relay.Runner
+	Operations *ops.Runner
 	Telemetry  *amotel.Telemetry
 	Providers  telemetryParams
 	Logger     *slog.Logger `optional:"true"`
@@ -86,6 +88,7 @@ func (l *lifecycle) start(ctx context.Context) error {
 	if p.Relays != nil {
 		l.background(running, &l.workers, "runner of relays", p.Relays.Run)
 	}
+	l.background(running, &l.workers, "runner of operations", p.Operations.Run)
 	l.observe(running)
 	return nil
 }

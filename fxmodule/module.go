@@ -15,7 +15,9 @@ import (
 //     provides no notify.Listener: with one, processes wake each other;
 //   - *amotel.Telemetry (amotel is this library's package otel), which is nil when
 //     the application has no telemetry: see below;
-//   - *relay.Runner, which it runs, and which is nil without [Relays].
+//   - *relay.Runner, which it runs, and which is nil without [Relays];
+//   - *ops.Desk, at which people look after it all, and an *ops.Runner, which it runs: it carries out
+//     what they have planned.
 //
 // With [EventLog] it also runs a *projection.Runner; what it says of processors is
 // true of that, too.
@@ -23,7 +25,8 @@ import (
 // The application must provide a *bun.DB. It may provide [ConsumeLayers], [OuterLayers],
 // [ProduceLayers], middleware.OnPoison, *slog.Logger, notify.Listener, and bus.RegistryConfig,
 // outbox.ProducerConfig, outbox.ProcessorConfig, schedule.SchedulerConfig,
-// schedule.ProcessorConfig, notify.NotifierConfig, relay.RunnerConfig and amotel.TelemetryConfig, each as a value. fx
+// schedule.ProcessorConfig, notify.NotifierConfig, relay.RunnerConfig, ops.Config (whose DB and
+// Registry it fills in) and amotel.TelemetryConfig, each as a value. fx
 // matches by the exact type: a *slog.Logger is found, and a pointer to a configuration
 // is an error. Give Module to an application once. It is immutable.
 //
@@ -74,7 +77,7 @@ var Module = module() // immutable
 func module() fx.Option {
 	return fx.Options(
 		fx.Module("asyncmonolith",
-			fx.Provide(newMigration, newHandles, makeRegistry, newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier, newParkedConsumers, newRelayRunner),
+			fx.Provide(newMigration, newHandles, makeRegistry, newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier, newParkedConsumers, newRelayRunner, newDesk, newOperationRunner),
 			fx.Invoke(refusePointers, refuseMistakes, fill),
 		),
 		fx.Invoke(run), // not in the fx.Module, whose Invokes come before the application's

@@ -10,6 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/notify"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
@@ -31,6 +32,7 @@ type pointers struct {
 	Log        *eventlog.LogConfig       `optional:"true"`
 	Projection *projection.RunnerConfig  `optional:"true"`
 	Relay      *relay.RunnerConfig       `optional:"true"`
+	Desk       *ops.Config               `optional:"true"`
 	Consume    *ConsumeLayers            `optional:"true"`
 	Outer      *OuterLayers              `optional:"true"`
 	Produce    *ProduceLayers            `optional:"true"`

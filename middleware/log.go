@@ -13,9 +13,8 @@ import (
 
 // Log writes one line per run: Info when the message is done, snoozed or given
 // back, Warn when it failed, is discarded or runs again without having failed
-// ([bus.ErrUncounted]), Error when it is poisoned. Of an error it writes the first
-// 8 KiB. One that
-// delivers an event says which, and its mode unless that is live. Payloads and
+// ([bus.ErrUncounted]), Error when it is poisoned. An error that is a slog.Leveler, too, says
+// itself at which level. Of an error it writes the first 8 KiB. One that delivers an event says which, and its mode unless that is live. Payloads and
 // headers are never logged. A nil logger means slog.Default().
 func Log(logger *slog.Logger) bus.Middleware {
 	logger = cmp.Or(logger, slog.Default())
@@ -27,6 +26,9 @@ func Log(logger *slog.Logger) bus.Middleware {
 			level, text := lineFor(v.Outcome)
 			if v.Outcome == bus.Snoozed && errors.Is(v.Err, bus.ErrUncounted) {
 				level, text = slog.LevelWarn, "message put back, its attempt does not count"
+			}
+			if asked, ok := errors.AsType[leveled](v.Err); ok {
+				level = asked.Level()
 			}
 			if !logger.Enabled(ctx, level) {
 				return err
@@ -64,6 +66,12 @@ func Log(logger *slog.Logger) bus.Middleware {
 			return err
 		}
 	}
+}
+
+// leveled is an error that knows at which level it is to be logged.
+type leveled interface {
+	error
+	slog.Leveler
 }
 
 func lineFor(o bus.Outcome) (slog.Level, string) {

@@ -57,6 +57,11 @@ func (r *recorder) take() []string {
 	return lines
 }
 
+// loud is an error that says at which level it is logged.
+type loud struct{ error }
+
+func (loud) Level() slog.Level { return slog.LevelWarn }
+
 func TestLogWritesOneLinePerOutcome(t *testing.T) {
 	t.Parallel()
 	const (
@@ -70,6 +75,8 @@ func TestLogWritesOneLinePerOutcome(t *testing.T) {
 	}{
 		{"success", nil, "INFO message done" + facts + bus.Done.String() + took},
 		{"a snooze", bus.Snooze(time.Minute), "INFO message snoozed" + facts + bus.Snoozed.String() + took + " delay=1m0s"},
+		{"a snooze that is to be seen", &bus.Verdict{Outcome: bus.Snoozed, Delay: time.Minute, Err: loud{errMail}},
+			"WARN message snoozed" + facts + bus.Snoozed.String() + took + " delay=1m0s error=mail server is down"},
 		{"a release", &bus.Verdict{Outcome: bus.Released, Err: bus.ErrStopping},
 			"INFO message given back" + facts + bus.Released.String() + took + " error=bus: processor is stopping"},
 		{"a discard", bus.Discard(errMail), "WARN message discarded" + facts + bus.Discarded.String() + took + " error=mail server is down"},

@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"errors"
+	"fmt"
+	"unicode/utf8"
 
 	"github.com/uptrace/bun"
 
@@ -57,26 +59,36 @@ func NewAdmin(registry *bus.Registry) (*Admin, error) {
 //
 // With a consumer or an insert id in the filter it reads an index. The other fields
 // are compared message by message, so that looking for what is rare reads all
-// there is of the consumer, or, without one, of the table.
+// there is of the consumer, or, without one, of the table, unless [Page.Examine] bounds that.
 func (a *Admin) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Pending, *Page, error) {
 	size, place, mistake := paging.Start(page.Size, page.After)
 	st, db, err := a.stores.Of(db, errAdminUnmade)
-	if err = errors.Join(mistake, filter.check(), err); err != nil {
+	if err = errors.Join(mistake, page.check(place), filter.check(), err); err != nil {
 		return nil, nil, dberr.Wrap(err, "outbox: admin: list")
 	}
 	f := filter.rows()
 	if page.After != "" {
-		f.After = store.PendingPlace{Consumer: place.Consumer, Payload: place.Payload, At: place.At(), ID: place.ID}
+		f.After = store.PendingPlace{Consumer: place.Consumer, Payload: place.Payload, At: place.At(), ID: place.ID, Keyed: place.Keyed, Lane: place.Lane, Rank: place.Rank}
 	}
-	rows, err := st.PendingMessages(ctx, db, f, size+1)
+	var found store.Examined
+	if page.Examine > 0 && filter.InsertID == "" {
+		found, err = st.ExaminePending(ctx, db, f, page.Examine, size)
+	} else {
+		found.Rows, err = st.PendingMessages(ctx, db, f, size+1)
+	}
 	if err != nil {
 		return nil, nil, dberr.Wrap(err, "outbox: admin: list")
 	}
-	var next *Page
+	rows := found.Rows
 	if len(rows) > size {
 		rows = rows[:size]
 		last := rows[size-1]
-		next = &Page{Size: size, After: paging.After(paging.Place{Consumer: last.ConsumerType, Payload: last.PayloadType, Micros: last.AvailableAfter.UnixMicro(), ID: last.ID})}
+		found.Next, found.More = store.PendingPlace{Consumer: last.ConsumerType, Payload: last.PayloadType, At: last.AvailableAfter.Time, ID: last.ID}, true
+	}
+	var next *Page
+	if p := found.Next; found.More {
+		next = &Page{Size: size, Examine: page.Examine, After: paging.After(paging.Place{
+			Consumer: p.Consumer, Payload: p.Payload, Micros: p.At.UnixMicro(), ID: p.ID, Keyed: p.Keyed, Lane: p.Lane, Rank: p.Rank})}
 	}
 	return store.Each(rows, newPending), next, nil
 }
@@ -96,11 +108,37 @@ func (a *Admin) Count(ctx context.Context, db bun.IDB, filter Filter) (int, erro
 // Get returns one pending message with its payload, headers and errors, or
 // [ErrNotFound].
 func (a *Admin) Get(ctx context.Context, db bun.IDB, id int64) (Pending, error) {
+	return a.get(db, id, func(st *store.Store, db bun.IDB) (store.Pending, bool, error) {
+		return st.PendingMessage(ctx, db, id, true)
+	})
+}
+
+// GetHead is [Admin.Get] with no more than the first bytes of the payload, which is cut between
+// two characters, and read no further; [Pending.PayloadBytes] tells its size. Less than 0 bytes
+// is bus.ErrBadOption.
+func (a *Admin) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int) (Pending, error) {
+	m, err := a.get(db, id, func(st *store.Store, db bun.IDB) (store.Pending, bool, error) {
+		if maxBytes < 0 {
+			return store.Pending{}, false, fmt.Errorf("%d bytes of its payload: %w: 0 or more are allowed", maxBytes, bus.ErrBadOption)
+		}
+		return st.PendingHead(ctx, db, id, maxBytes)
+	})
+	if err == nil && len(m.Payload) > maxBytes {
+		end := maxBytes
+		for end > 0 && !utf8.RuneStart(m.Payload[end]) {
+			end--
+		}
+		m.Payload = m.Payload[:end]
+	}
+	return m, err
+}
+
+func (a *Admin) get(db bun.IDB, id int64, read func(st *store.Store, db bun.IDB) (store.Pending, bool, error)) (Pending, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err != nil {
 		return Pending{}, dberr.Wrap(err, "outbox: admin: get %d", id)
 	}
-	row, found, err := st.PendingMessage(ctx, db, id, true)
+	row, found, err := read(st, db)
 	if err == nil && !found {
 		err = ErrNotFound
 	}

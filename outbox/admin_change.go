@@ -48,10 +48,17 @@ func (a *Admin) Cancel(ctx context.Context, db bun.IDB, ids ...int64) (Result, e
 // stay. A zero time, or a year beyond 1 to 9999 in UTC, is bus.ErrBadOption. For all the
 // rest it is like [Admin.Cancel].
 func (a *Admin) Reschedule(ctx context.Context, db bun.IDB, at time.Time, ids ...int64) (Result, error) {
-	if year := at.UTC().Year(); at.IsZero() || year < 1 || year > 9999 {
-		return Result{}, fmt.Errorf("outbox: admin: reschedule to %s: %w: years 1 to 9999 in UTC are allowed", at.UTC(), bus.ErrBadOption)
+	if err := checkDue(at); err != nil {
+		return Result{}, err
 	}
 	return a.change(ctx, db, "reschedule", store.PendingChange{AvailableAt: at}, ids)
+}
+
+func checkDue(at time.Time) error {
+	if year := at.UTC().Year(); at.IsZero() || year < 1 || year > 9999 {
+		return fmt.Errorf("outbox: admin: reschedule to %s: %w: years 1 to 9999 in UTC are allowed", at.UTC(), bus.ErrBadOption)
+	}
+	return nil
 }
 
 // RunNow is [Admin.Reschedule] to the database's present time. The messages run

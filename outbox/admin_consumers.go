@@ -150,6 +150,20 @@ func (a *Admin) Claims(ctx context.Context, db bun.IDB) ([]Claim, error) {
 	return store.Each(rows, newClaim), nil
 }
 
+// ClaimMessages lists the messages that a claim holds now, as [Admin.List] does. There are none
+// if there is no such claim any more: see [Admin.Claims], and [Claim.Messages] for how many they are.
+func (a *Admin) ClaimMessages(ctx context.Context, db bun.IDB, claim int64) ([]Pending, error) {
+	st, db, err := a.stores.Of(db, errAdminUnmade)
+	if err != nil {
+		return nil, dberr.Wrap(err, "outbox: admin: messages of claim %d", claim)
+	}
+	rows, err := st.ClaimedMessages(ctx, db, claim)
+	if err != nil {
+		return nil, dberr.Wrap(err, "outbox: admin: messages of claim %d", claim)
+	}
+	return store.Each(rows, newPending), nil
+}
+
 // Pause keeps a consumer's messages from being claimed by anybody until
 // [Admin.Resume]. It holds from its commit on, in all processes, and survives
 // restarts. What is claimed already still runs; within about a second nothing of

@@ -32,8 +32,9 @@ type Explanation struct {
 }
 
 // Explain says why a message does not run, or has not yet, as far as the database
-// and the registry know. It returns [ErrNotFound] when there is no message with
-// that id, neither pending nor poisoned.
+// and the registry know: a registry without consumers knows nothing, and what other
+// processes tell of themselves decides. It returns [ErrNotFound] when there is no message
+// with that id, neither pending nor poisoned.
 //
 // It takes no lock, so a row lock that somebody else holds, which makes claims
 // pass over the message, it does not see: [Admin.RunNow] tells.
@@ -73,6 +74,10 @@ func (a *Admin) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation,
 	return explainPoisoned(poisoned[0]), nil
 }
 
+// operates tells whether the registry has no consumers: then this program is one of operators, and what
+// others have decides.
+func (a *Admin) operates() bool { return len(a.registry.Consumers()) == 0 }
+
 func (a *Admin) reason(m Pending, pausedAt, now time.Time) (State, string) {
 	if c := m.Claim; c != nil && c.Expired {
 		return LeaseExpired, fmt.Sprintf("Owner %s claimed it at %s and has not renewed its lease, which ended %s ago. The next poll of a processor takes it back and counts a crash.",
@@ -82,10 +87,11 @@ func (a *Admin) reason(m Pending, pausedAt, now time.Time) (State, string) {
 			c.Owner, instant(c.ClaimedAt), besides(c.Messages-1), instant(c.LeasedUntil))
 	}
 	consumer, registered := a.registry.Consumer(m.Consumer)
+	operates := a.operates()
 	switch {
-	case !registered:
+	case !registered && !operates:
 		return NoConsumer, fmt.Sprintf("No consumer %q is registered here. It waits for a program that has one, by name or by alias.", m.Consumer)
-	case !slices.Contains(consumer.PayloadTypes(), m.PayloadType):
+	case !operates && !slices.Contains(consumer.PayloadTypes(), m.PayloadType):
 		return OtherPayload, fmt.Sprintf("Consumer %q takes %q here, not %q. It waits for a program whose consumer takes that, by name or by alias.",
 			m.Consumer, consumer.PayloadTypes(), m.PayloadType)
 	case !pausedAt.IsZero():

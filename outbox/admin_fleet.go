@@ -31,7 +31,7 @@ func (a *Admin) explainFleet(ctx context.Context, db bun.IDB, st *store.Store, e
 	var takers, gone []Process
 	for _, p := range store.Each(rows, newProcess) {
 		known = known || p.Kind == "processor"
-		switch takes := p.takes(e.Message.Consumer, e.Message.PayloadType); {
+		switch takes := p.Takes(e.Message.Consumer, e.Message.PayloadType); {
 		case takes && p.Status == ProcessAlive:
 			takers = append(takers, p)
 		case takes:
@@ -40,9 +40,15 @@ func (a *Admin) explainFleet(ctx context.Context, db bun.IDB, st *store.Store, e
 	}
 	due := fmt.Sprintf("It has been due since %s.", instant(e.Message.AvailableAt))
 	switch {
+	case !known && a.operates() && e.Reason == Ready:
+		e.Reason = NoConsumer
+		e.Text = fmt.Sprintf("%s This program has no consumers, and no process has told in the last 7 days which it has.", due)
 	case !known:
 	case len(takers) == 0 && len(gone) == 0:
-		if e.Reason == Ready {
+		if e.Reason == Ready && a.operates() {
+			e.Reason = NoProcess
+			e.Text = fmt.Sprintf("%s No process that has told of itself in the last 7 days takes it: start one with consumer %q for payload type %q.", due, e.Message.Consumer, e.Message.PayloadType)
+		} else if e.Reason == Ready {
 			e.Reason = NoProcess
 			e.Text = fmt.Sprintf("%s No process that has told of itself in the last 7 days takes it, though this program has consumer %q: start a processor of it.", due, e.Message.Consumer)
 		}
@@ -56,15 +62,15 @@ func (a *Admin) explainFleet(ctx context.Context, db bun.IDB, st *store.Store, e
 	case !slices.ContainsFunc(takers, func(p Process) bool { return p.Running < p.Limit }):
 		e.Reason = Busy
 		e.Text = fmt.Sprintf("%s Every process that takes it was at its limit when it was last seen: %s.", due, said(takers))
-	case e.Reason != Ready:
+	case e.Reason != Ready, a.operates():
 		e.Reason = Ready
 		e.Text = fmt.Sprintf("%s It is taken by %s, and waits for room there.", due, said(takers))
 	}
 	return nil
 }
 
-// takes tells whether messages that are stored like that are consumed there.
-func (p Process) takes(consumer, payloadType string) bool {
+// Takes tells whether it consumes messages whose consumer and payload type are stored like that.
+func (p Process) Takes(consumer, payloadType string) bool {
 	return slices.ContainsFunc(p.Consumers, func(c ProcessConsumer) bool { return c.takes(consumer, payloadType) })
 }
 

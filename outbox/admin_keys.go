@@ -60,7 +60,10 @@ func (a *Admin) explainKey(ctx context.Context, db bun.IDB, st *store.Store, row
 	if consumer.PerKey() > 0 {
 		return a.explainShare(ctx, db, st, consumer, row, e)
 	}
-	names := consumer.Names()
+	names, unless := consumer.Names(), ""
+	if a.operates() {
+		names, unless = []string{e.Message.Consumer}, ", if its consumer runs those of a key in their order"
+	}
 	parked, found, err := st.ParkedBy(ctx, db, names, row.Lane)
 	if err != nil {
 		return err
@@ -81,7 +84,7 @@ func (a *Admin) explainKey(ctx context.Context, db bun.IDB, st *store.Store, row
 	}
 	_, text := a.reason(newPending(first), first.PausedSince.Time, first.Now.Time)
 	e.Reason = Behind
-	e.Text = fmt.Sprintf("It waits behind message %d of key %q, about which: %s", id, first.OrderKey, text)
+	e.Text = fmt.Sprintf("It waits behind message %d of key %q%s, about which: %s", id, first.OrderKey, unless, text)
 	return nil
 }
 

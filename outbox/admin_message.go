@@ -10,6 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -32,10 +33,11 @@ type Pending struct {
 	// Claim is the claim that it is in; nil unless State is Leased.
 	Claim *Claim `json:"claim,omitempty"`
 
-	// Only [Admin.Get] fills in these.
-	Payload []byte            `json:"-"`                 // as the registry's codec encoded it
-	Headers map[string]string `json:"headers,omitempty"` // nil: none
-	Errors  []Attempt         `json:"errors,omitempty"`  // the last ten, oldest first
+	// Only [Admin.Get] and [Admin.GetHead] fill in these.
+	Payload      []byte            `json:"-"`                       // as the registry's codec encoded it
+	PayloadBytes int               `json:"payload_bytes,omitempty"` // the size of all of it
+	Headers      map[string]string `json:"headers,omitempty"`       // nil: none
+	Errors       []Attempt         `json:"errors,omitempty"`        // the last ten, oldest first
 }
 
 // MarshalJSON implements json.Marshaler: the payload is as it is stored when that is JSON,
@@ -131,7 +133,7 @@ func newClaim(row store.HeldBy) Claim {
 func newPending(row store.Pending) Pending {
 	m := Pending{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, InsertID: row.InsertID, Key: row.OrderKey,
 		CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, Attempts: row.Attempts, Crashes: store.Counted(row.Crashes), State: Ready,
-		Payload: row.Payload, Headers: store.Headers(row.Headers)}
+		Payload: row.Payload, PayloadBytes: row.PayloadBytes, Headers: store.Headers(row.Headers)}
 	for _, e := range errorlog.Attempts(row.Errors) {
 		m.Errors = append(m.Errors, Attempt(e))
 	}
@@ -160,6 +162,8 @@ type Filter struct {
 	State State
 	// Crashed selects messages whose last owner has vanished.
 	Crashed bool
+	// Retrying selects messages that have failed, and are to run again.
+	Retrying bool
 	// OlderThan selects messages that were produced at least so long ago.
 	OlderThan time.Duration
 }
@@ -185,7 +189,7 @@ func (f Filter) check() error {
 func (f Filter) rows() store.PendingFilter {
 	states := map[State]store.PendingState{Ready: store.Ready, Delayed: store.Delayed, Leased: store.Leased}
 	return store.PendingFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, InsertID: f.InsertID, MessageID: f.MessageID,
-		State: states[f.State], Crashed: f.Crashed, OlderThan: f.OlderThan}
+		State: states[f.State], Crashed: f.Crashed, Retrying: f.Retrying, OlderThan: f.OlderThan}
 }
 
 // Page is a part of a listing. The zero value is the first page.
@@ -195,4 +199,18 @@ type Page struct {
 	// After is where the page begins: what the listing returned, or empty for the
 	// start. It may be written down, into a link for instance.
 	After string `json:"after"`
+	// Examine is the most messages that [Admin.List] looks at for a page, whether they match or
+	// not, so that a page takes no longer the rarer what is looked for: the page may have less than
+	// its size, or nothing, and a next one all the same. With it, messages with keys are listed
+	// behind all others, by consumer and key. An insert id in the filter has an index, and needs
+	// none. Defaults to 0, which is no bound.
+	Examine int `json:"examine,omitempty"`
+}
+
+// check reports a page that this listing cannot begin.
+func (p Page) check(place paging.Place) error {
+	if p.Examine < 0 || place.Keyed && p.Examine == 0 {
+		return fmt.Errorf("page examines %d: %w: 0 or more are allowed, and what the pages before have", p.Examine, bus.ErrBadOption)
+	}
+	return nil
 }

@@ -35,6 +35,7 @@ type Process struct {
 	Schedules   []string          `json:"schedules,omitempty"`   // payload types whose schedules it fires
 	Projections []string          `json:"projections,omitempty"` // names with versions
 	Relays      []string          `json:"relays,omitempty"`      // names
+	Connections int               `json:"connections,omitempty"` // of its pool that it may hold at once; 0 where that is not known
 
 	Running int      `json:"running"`          // consumers that ran when it was last seen
 	Queued  int      `json:"queued"`           // messages that it had claimed, and that waited for a worker
@@ -79,7 +80,7 @@ func newProcess(row store.Process) Process {
 	var m presence.Manifest
 	var s presence.State
 	_, _ = json.Unmarshal(row.Manifest, &m), json.Unmarshal(row.State, &s) // what another version has written may lack something
-	p.Schedules, p.Projections, p.Relays = m.Schedules, m.Projections, m.Relays
+	p.Schedules, p.Projections, p.Relays, p.Connections = m.Schedules, m.Projections, m.Relays, m.Connections
 	for _, c := range m.Consumers {
 		p.Consumers = append(p.Consumers, ProcessConsumer{Name: c.Name, Former: c.Former, PayloadTypes: c.PayloadTypes, Timeout: c.Timeout, MaxAttempts: c.MaxAttempts})
 	}

@@ -51,6 +51,8 @@ func TestAdminRefusesBadInputBeforeAnySQL(t *testing.T) {
 		"a page that is no JSON":         {list(outbox.Filter{}, outbox.Page{After: "bm8"}), bus.ErrBadOption},
 		"a page that holds nothing":      {list(outbox.Filter{}, outbox.Page{After: "e30"}), bus.ErrBadOption},
 		"a page in the year -290308":     {list(outbox.Filter{}, outbox.Page{After: "eyJ0IjotOTIyMzM3MjAzNjg1NDc3NTgwOCwiaSI6MX0"}), bus.ErrBadOption},
+		"a page that examines -1":        {list(outbox.Filter{}, outbox.Page{Examine: -1}), bus.ErrBadOption},
+		"a head of -1 bytes":             {second(admin.GetHead(ctx, db, 1, -1)), bus.ErrBadOption},
 		"a state that there is not":      {list(outbox.Filter{State: "done"}, outbox.Page{}), bus.ErrBadOption},
 		"a negative age":                 {list(outbox.Filter{OlderThan: -1}, outbox.Page{}), bus.ErrBadOption},
 		"a consumer with a NUL byte":     {list(outbox.Filter{Consumer: "a\x00"}, outbox.Page{}), bus.ErrBadText},

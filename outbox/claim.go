@@ -81,11 +81,20 @@ func (r *run) claim(o order) (store.Claim, error) {
 	r.counters.claims.Add(1)
 	r.counters.claimed.Add(int64(len(c.Messages)))
 	r.lastClaim.Store(time.Now().UnixNano())
-	// Before the events are read, which can take long: the lease is renewed meanwhile.
+	return r.queue(ctx, c)
+}
+
+// queue hands claimed messages to the workers, and returns the claim with those.
+func (r *run) queue(ctx context.Context, c store.Claim) (store.Claim, error) {
+	// Before messages are renamed and events are read, which can take long: the lease is renewed
+	// meanwhile.
 	l := r.ledger.open(r.work, c.ID, len(c.Messages), c.Sent.Add(r.config.LeaseDuration))
 	l.lanes, l.deep = r.dispatcher.lanesOf(c), c.News.Deep
 	l.urgent = l.lanes != nil && l.lanes.bounded()
-	filled := r.store.FillIn(ctx, r.db, c.Messages)
+	stay, err := r.rename(ctx, c)
+	if err == nil {
+		err = r.store.FillIn(ctx, r.db, c.Messages)
+	}
 	tasks := make([]task, len(c.Messages))
 	now := time.Now()
 	l.ahead = r.dispatcher.clock(now).Sub(now)
@@ -93,14 +102,21 @@ func (r *run) claim(o order) (store.Claim, error) {
 		newTask(&tasks[i], row, r.dispatcher.byName[row.ConsumerType], l, now)
 		r.checkRoutes(&tasks[i].message)
 	}
-	if filled != nil || l.ctx.Err() != nil || !r.dispatcher.push(tasks) {
+	if err != nil || l.ctx.Err() != nil {
+		stay = len(tasks)
+	}
+	for i := len(tasks) - stay; i < len(tasks); i++ {
+		r.settled(&tasks[i], errUnstarted)
+	}
+	if tasks = tasks[:len(tasks)-stay]; len(tasks) > 0 && !r.dispatcher.push(tasks) {
 		for i := range tasks {
 			r.settled(&tasks[i], errUnstarted)
 		}
-		c.Messages = nil // nothing of it is in flight
+		tasks = nil
 	}
-	if filled != nil {
-		return store.Claim{}, fmt.Errorf("claim: %w", filled)
+	c.Messages = c.Messages[:len(tasks)] // the rest is not in flight
+	if err != nil {
+		return store.Claim{}, fmt.Errorf("claim: %w", err)
 	}
 	return c, nil
 }

@@ -167,18 +167,21 @@ func (c ProcessorConfig) settings(consumer bus.Consumer) (bus.ConsumerConfig, er
 
 // checkPool refuses a pool in which the processor would starve itself.
 func (c ProcessorConfig) checkPool(db *bun.DB, s *store.Store, transactional bool) error {
-	transactions := 0
-	if transactional {
-		transactions = c.TxConcurrency
-	}
-	loops := c.ClaimLoops
-	need := loops + transactions + 1
-	explained := fmt.Sprintf("%d claim loops, %d transactional consumers, and 1 that renews leases): raise SetMaxOpenConns, or lower ClaimLoops or TxConcurrency", loops, transactions)
-	if !s.RowLocks() { // claims and settles wait for each other anyway
-		need, explained = transactions+1, fmt.Sprintf("%d transactional consumers, and 1 for all else): raise SetMaxOpenConns", transactions)
-	}
+	need, explained := c.connections(s, transactional)
 	if limit := db.Stats().MaxOpenConnections; limit > 0 && limit < need {
 		return fmt.Errorf("outbox: pool of %d: %d connections or more are needed (%s", limit, need, explained)
 	}
 	return nil
+}
+
+// connections is how many the processor may hold at once, and for what.
+func (c ProcessorConfig) connections(s *store.Store, transactional bool) (need int, explained string) {
+	transactions := 0
+	if transactional {
+		transactions = c.TxConcurrency
+	}
+	if !s.RowLocks() { // claims and settles wait for each other anyway
+		return transactions + 1, fmt.Sprintf("%d transactional consumers, and 1 for all else): raise SetMaxOpenConns", transactions)
+	}
+	return c.ClaimLoops + transactions + 1, fmt.Sprintf("%d claim loops, %d transactional consumers, and 1 that renews leases): raise SetMaxOpenConns, or lower ClaimLoops or TxConcurrency", c.ClaimLoops, transactions)
 }

@@ -21,6 +21,9 @@ const (
 	// gatherPatience is how long those at the innermost layer of their chains
 	// wait for the next of their group.
 	gatherPatience = 10 * time.Millisecond
+	// stepPatience is that of [Processor.Step], where nothing else waits: tests want one batch of what is
+	// one, on a busy machine, too.
+	stepPatience = 100 * time.Millisecond
 )
 
 type groupKey struct{}
@@ -203,7 +206,7 @@ func (g *group) serve(members []*member) (rest []*member) {
 // gather waits until everybody who is inside a chain has arrived, but not for
 // long once nobody arrives any more.
 func (g *group) gather(waiting []*member) []*member {
-	timer := time.NewTimer(gatherPatience)
+	timer := time.NewTimer(g.worker.run.gathers)
 	defer timer.Stop()
 	for len(waiting) < g.inside {
 		var late <-chan time.Time
@@ -213,7 +216,7 @@ func (g *group) gather(waiting []*member) []*member {
 		select {
 		case m := <-g.joined:
 			waiting = append(waiting, m)
-			timer.Reset(gatherPatience)
+			timer.Reset(g.worker.run.gathers)
 			g.startNext(m.task)
 		case t := <-g.left:
 			g.leave(t)

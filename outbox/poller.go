@@ -55,11 +55,21 @@ func (r *run) expecting(ctx context.Context) {
 			}
 		}
 		pause := r.rest(began)
-		if took := time.Since(began); woken && took < pollFloor {
-			pause = took // wakePacer has a pace of its own
+		if woken {
+			pause = min(pause, wokenRest(time.Since(began)))
 		}
 		outage.Pause(ctx, pause)
 	})
+}
+
+// wokenRest is for how long not to look after a look that others have asked for, and that took so
+// long. wakePacer has a pace of its own; and one that took long on a busy machine must not have
+// others wait ten times as long for the next.
+func wokenRest(took time.Duration) time.Duration {
+	if took < pollFloor {
+		return took
+	}
+	return max(took, remoteMax)
 }
 
 // poll looks for everything there may be to do, and sets the alarm for the next time.

@@ -246,6 +246,7 @@ type run struct {
 	sweeper       sweeper
 	underway      underway
 	stops         stops
+	gathers       time.Duration      // see gatherPatience
 	reports       *presence.Reporter // nil while nothing is told
 	slots         []*worker
 	workers       sync.WaitGroup // and their hands

@@ -23,12 +23,14 @@ func (r *run) reporting(ctx context.Context) (end func()) {
 }
 
 func (r *run) manifest() (m presence.Manifest) {
+	transactional := false
 	for _, c := range r.dispatcher.consumers {
+		transactional = transactional || c.transactional
 		m.Consumers = append(m.Consumers, presence.Consumer{
 			Name: c.Name(), Former: c.Names()[1:], PayloadTypes: c.PayloadTypes(), Timeout: c.settings.Timeout, MaxAttempts: c.settings.MaxAttempts,
-			Transactional: c.transactional, Ordered: c.settings.Ordered != 0,
 		})
 	}
+	m.Connections, _ = r.config.connections(r.store, transactional)
 	return m
 }
 
@@ -39,20 +41,17 @@ func (r *run) state() presence.State {
 	return s
 }
 
-// tell counts what has become of a message, and has a poisoned one known by its error.
-func (r *run) tell(t *task, err error, result *store.Result) {
-	v := bus.VerdictOf(err)
+// tell counts what has become of a message that began, and has a poisoned one known by its error.
+func (r *run) tell(t *task, v bus.Verdict, result *store.Result) {
 	if t.committed {
 		v = bus.Verdict{}
 	}
 	if v.Outcome == bus.Released {
 		return
 	}
-	var took, late time.Duration
 	if !t.began.IsZero() {
-		took, late = time.Since(t.began), t.began.Add(t.lease.ahead).Sub(t.row.AvailableAfter.Time)
+		t.consumer.tally.Ran(v.Outcome, time.Since(t.began), t.began.Add(t.lease.ahead).Sub(t.row.AvailableAfter.Time))
 	}
-	t.consumer.tally.Ran(v.Outcome, took, late)
 	switch {
 	case v.Outcome == bus.Done, v.Outcome == bus.Discarded, v.Outcome == bus.Snoozed && v.Err == nil:
 		return

@@ -32,6 +32,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		owner:     uuid.NewString(),
 		ledger:    newLedger(p.config.BatchSize, &p.counters.fenced),
 		stopNow:   make(chan struct{}),
+		gathers:   gatherPatience,
 		alarm:     alarm.New(),
 		soon:      alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
 		pollRetry: outage.NewRetry(),

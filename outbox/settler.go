@@ -23,8 +23,9 @@ var errLocked = errors.New("outbox: settle: some outcomes were not written, sinc
 
 // settled enters the outcome of a message; the settler writes it.
 func (r *run) settled(t *task, err error) {
-	result := t.result(err, t.consumer.settings.AttemptDelay)
-	r.tell(t, err, &result)
+	v := bus.VerdictOf(err)
+	result := t.result(v, t.consumer.settings.AttemptDelay)
+	r.tell(t, v, &result)
 	t.passed = t.committed || result.Outcome == store.Done
 	if uncounted := result.Outcome == store.Snoozed && result.Errors != ""; t.consumer.transactional && !uncounted && (t.committed || result.Outcome != store.Release) {
 		r.streaks.forget(t.row.ID)
@@ -34,7 +35,7 @@ func (r *run) settled(t *task, err error) {
 		switch {
 		case result.Outcome == store.Release: // it can be cancelled like any other that waits
 			r.stops.drop(t.row.ID)
-		case result.Outcome == store.Done && errors.Is(bus.VerdictOf(err).Err, bus.ErrCancelled):
+		case result.Outcome == store.Done && errors.Is(v.Err, bus.ErrCancelled):
 			r.stops.answer(t.row.ID, StopCancelled)
 		default:
 			r.stops.answer(t.row.ID, StopTooLate)

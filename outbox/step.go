@@ -30,6 +30,7 @@ import (
 // [Processor.Check], retries no claim, and may be called while Run runs.
 func (p *Processor) Step(ctx context.Context, consumers ...string) (ran bool, err error) {
 	r := p.newRun(ctx)
+	r.gathers = stepPatience
 	defer r.cancelWork(nil)
 	if ran, err = r.step(ctx, consumers); err != nil {
 		return ran, fmt.Errorf("outbox: step: %w", dberr.Explained(err))

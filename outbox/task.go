@@ -56,7 +56,7 @@ type task struct {
 	consumer        *consumer
 	lease           *lease
 	queuedAt        time.Time
-	began           time.Time  // its chain
+	began           time.Time  // its chain; zero where nobody counts that
 	others          []*task    // that were taken with it: to share transactions, or of its lane behind it
 	group           *group     // they and it, while they run
 	worker          *worker    // while it runs
@@ -112,8 +112,7 @@ func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {
 }
 
 // result turns what the chain returned into what is settled.
-func (t *task) result(err error, attemptDelay time.Duration) store.Result {
-	v := bus.VerdictOf(err)
+func (t *task) result(v bus.Verdict, attemptDelay time.Duration) store.Result {
 	r := store.Result{Claim: t.lease.id, Message: t.row.ID, Delay: v.Delay, Reason: v.Reason, Lane: t.row.Lane, Rank: t.row.Rank, Parks: t.consumer.settings.Ordered == bus.ParkKey}
 	if t.committed { // the message is gone, whatever outer layers say
 		r.Outcome = store.Release
@@ -150,7 +149,7 @@ func (t *task) recent() *store.Recent {
 	if t.message.UniqueFor <= 0 || t.row.InsertID == "" {
 		return nil
 	}
-	return &store.Recent{PendingKey: store.PendingKey{InsertID: t.row.InsertID, ConsumerType: t.row.ConsumerType}, For: t.message.UniqueFor}
+	return &store.Recent{PendingKey: store.PendingKey{InsertID: t.row.InsertID, ConsumerType: t.message.StoredConsumer}, For: t.message.UniqueFor}
 }
 
 // errors is the message's list of errors with one more.

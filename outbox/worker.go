@@ -113,7 +113,9 @@ var errNotWaited = errors.New("outbox: a layer of the consume chain must wait fo
 // the message would run twice at once, and the next one on a goroutine that is busy.
 func (r *run) runChain(t *task) {
 	var err error = isolate.ErrGoexit
-	t.began = time.Now()
+	if t.consumer.tally != nil {
+		t.began = time.Now()
+	}
 	defer func() {
 		if value := recover(); value != nil {
 			err = isolate.NewPanic(value)

@@ -19,19 +19,22 @@ type Message struct {
 	// ID names the row in calls of [Store].
 	ID int64 `json:"id"`
 	// MessageID is shared with the other consumers' messages of the payload.
-	MessageID   uuid.UUID         `json:"message_id"`
-	Consumer    string            `json:"consumer"`
-	PayloadType string            `json:"payload_type"`
-	Payload     []byte            `json:"-"`                     // as the registry's codec encoded it
-	Headers     map[string]string `json:"headers,omitempty"`     // nil: none
-	InsertID    string            `json:"insert_id,omitempty"`   // empty: none
-	Key         string            `json:"key,omitempty"`         // of its order: see outbox.Key; empty: none
-	Parks       bool              `json:"parks,omitempty"`       // it keeps those of its key from running: see bus.ParkKey
-	CreatedAt   time.Time         `json:"created_at,omitzero"`   // when it was produced
-	AvailableAt time.Time         `json:"available_at,omitzero"` // when it was due for the run after which it was poisoned
-	PoisonedAt  time.Time         `json:"poisoned_at,omitzero"`
-	Attempts    int               `json:"attempts"` // failed runs
-	Crashes     int               `json:"crashes"`  // deliveries in a row whose owner vanished
+	MessageID   uuid.UUID `json:"message_id"`
+	Consumer    string    `json:"consumer"`
+	PayloadType string    `json:"payload_type"`
+	// Payload is as the registry's codec encoded it: the beginning of it from [Store.GetHead].
+	Payload []byte `json:"-"`
+	// PayloadBytes is the size of the whole payload; 0 from [Store.ListBrief].
+	PayloadBytes int               `json:"payload_bytes,omitempty"`
+	Headers      map[string]string `json:"headers,omitempty"`     // nil: none
+	InsertID     string            `json:"insert_id,omitempty"`   // empty: none
+	Key          string            `json:"key,omitempty"`         // of its order: see outbox.Key; empty: none
+	Parks        bool              `json:"parks,omitempty"`       // it keeps those of its key from running: see bus.ParkKey
+	CreatedAt    time.Time         `json:"created_at,omitzero"`   // when it was produced
+	AvailableAt  time.Time         `json:"available_at,omitzero"` // when it was due for the run after which it was poisoned
+	PoisonedAt   time.Time         `json:"poisoned_at,omitzero"`
+	Attempts     int               `json:"attempts"` // failed runs
+	Crashes      int               `json:"crashes"`  // deliveries in a row whose owner vanished
 	// Reason says in a few words why it was poisoned.
 	Reason string `json:"reason"`
 	// Fingerprint is what it has in common with others that belong together, see outbox.Failure:
@@ -56,6 +59,9 @@ func shown(row store.Poisoned) Message {
 	m := Message{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, Payload: row.Payload,
 		Headers: store.Headers(row.Headers), InsertID: row.InsertID, Key: row.OrderKey, Parks: row.Parks, CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
 		Crashes: row.Crashes, Reason: row.Reason, Fingerprint: row.Fingerprint}
+	if m.PayloadBytes = row.PayloadBytes; m.PayloadBytes == 0 {
+		m.PayloadBytes = len(row.Payload)
+	}
 	for _, e := range errorlog.Attempts(row.Errors) {
 		m.Errors = append(m.Errors, outbox.Attempt(e))
 	}
@@ -65,12 +71,15 @@ func shown(row store.Poisoned) Message {
 // Filter selects poisoned messages. All fields that are set must match. The zero
 // value selects all.
 type Filter struct {
+	// IDs selects rows by their ids, up to 1000. Nil selects all; a list of none is an error.
+	IDs []int64
 	// Consumer and PayloadType are names as they are stored with the message.
 	// They match exactly: messages stored under a former name (bus.Aliases,
 	// bus.PayloadAliases) are found by that name only.
 	Consumer    string
 	PayloadType string
-	// Fingerprint selects those that belong together. It has an index with the consumer.
+	// Fingerprint selects those that belong together, or with [Unclassified] those without one. It
+	// has an index with the consumer.
 	Fingerprint string
 	// MessageID is the id that log lines and spans have: one message for each
 	// consumer of the payload. It has an index.
@@ -85,8 +94,14 @@ type Filter struct {
 	Error string
 }
 
-// check reports a text that no row can hold.
+// mostIDs is how many ids a filter may list.
+const mostIDs = 1000
+
+// check reports what no row can match, or nothing can mean.
 func (f Filter) check() error {
+	if n := len(f.IDs); f.IDs != nil && (n == 0 || n > mostIDs) {
+		return fmt.Errorf("filter by %d ids: %w: 1 to %d are allowed, or nil for all", n, bus.ErrBadOption, mostIDs)
+	}
 	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "fingerprint": f.Fingerprint, "error": f.Error} {
 		if err := limits.CheckText(text); err != nil {
 			return fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrBadText, err)
@@ -96,9 +111,13 @@ func (f Filter) check() error {
 }
 
 func (f Filter) rows() store.PoisonFilter {
-	return store.PoisonFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, Fingerprint: f.Fingerprint, MessageID: f.MessageID, PoisonedAfter: f.PoisonedAfter,
+	return store.PoisonFilter{IDs: f.IDs, Consumer: f.Consumer, PayloadType: f.PayloadType, Fingerprint: f.Fingerprint, MessageID: f.MessageID, PoisonedAfter: f.PoisonedAfter,
 		PoisonedBefore: f.PoisonedBefore, Error: f.Error}
 }
+
+// Unclassified is the fingerprint by which a [Filter] selects messages that have none, since an older
+// version of the library poisoned them. A [Group] of those has it, too.
+const Unclassified = store.Unclassified
 
 // Result tells what a requeue did.
 type Result struct {

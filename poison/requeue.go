@@ -26,12 +26,12 @@ import (
 func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
 	total, err := txn.Counted(ctx, db, func(total *Result) error {
 		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), batch) {
-			result, _, err := s.requeue(ctx, db, store.PoisonFilter{IDs: part}, len(part))
+			done, err := s.requeue(ctx, db, store.PoisonFilter{IDs: part}, len(part))
 			if err != nil {
 				return err
 			}
-			result.Missing = len(part) - result.Requeued - result.Conflicts
-			*total = total.plus(result)
+			done.Missing = len(part) - done.Requeued - done.Conflicts
+			*total = total.plus(done.Result)
 		}
 		return nil
 	})
@@ -66,17 +66,17 @@ func (s *Store) requeueWhere(ctx context.Context, st *store.Store, db bun.IDB, f
 		return err
 	}
 	for limit > 0 {
-		result, last, err := s.requeue(ctx, db, f, min(limit, batch))
+		done, err := s.requeue(ctx, db, f, min(limit, batch))
 		if err != nil {
 			return err
 		}
-		*total = total.plus(result)
-		n := result.Requeued + result.Conflicts
+		*total = total.plus(done.Result)
+		n := done.Requeued + done.Conflicts
 		if n < min(limit, batch) {
 			break
 		}
 		limit -= n
-		f.AfterID = last // past the conflicts, which stay
+		f.AfterID = done.Last // past the conflicts, which stay
 	}
 	return nil
 }
@@ -85,38 +85,39 @@ func (r Result) plus(other Result) Result {
 	return Result{r.Requeued + other.Requeued, r.Unregistered + other.Unregistered, r.Conflicts + other.Conflicts, r.Missing + other.Missing}
 }
 
-// requeue works on one batch and returns the last id it looked at.
-func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int) (result Result, last int64, err error) {
+// requeue works on one batch.
+func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int) (done BatchResult, err error) {
 	st, db, err := s.stores.In(ctx, db, errUnmade)
 	if err != nil {
-		return Result{}, 0, err
+		return BatchResult{}, err
 	}
 	var payloadTypes []string
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
-		result, payloadTypes = Result{}, nil
+		done, payloadTypes = BatchResult{}, nil
 		rows, err := st.LockPoisoned(ctx, tx, f, limit)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		last = rows[len(rows)-1].ID
+		done.Last = rows[len(rows)-1].ID
 		requeued, err := st.Requeue(ctx, tx, rows, s.requeuing(rows))
 		if err != nil {
 			return err
 		}
 		for _, row := range requeued {
 			payloadTypes = append(payloadTypes, row.PayloadType)
+			done.Moved = append(done.Moved, Moved{Old: row.ID, New: row.NewID})
 			if c, ok := s.registry.Consumer(row.ConsumerType); !ok || !slices.Contains(c.PayloadTypes(), row.PayloadType) {
-				result.Unregistered++
+				done.Unregistered++
 			}
 		}
-		result.Requeued, result.Conflicts = len(requeued), len(rows)-len(requeued)
+		done.Requeued, done.Conflicts = len(requeued), len(rows)-len(requeued)
 		return nil
 	})
 	if err != nil {
-		return Result{}, 0, err
+		return BatchResult{}, err
 	}
 	txn.AnnounceMessages(ctx, db, s.registry, payloadTypes)
-	return result, last, nil
+	return done, nil
 }
 
 // requeuing says what these messages' consumers are called by now, and were before.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
@@ -48,6 +50,7 @@ const batch = 500 // messages in one transaction
 type Store struct {
 	registry *bus.Registry
 	stores   store.Stores
+	admin    *outbox.Admin // who is alive
 }
 
 // NewStore makes a store for the registry's tables. The only error is a nil
@@ -56,7 +59,11 @@ func NewStore(registry *bus.Registry) (*Store, error) {
 	if registry == nil {
 		return nil, errors.New("poison: NewStore: the registry is nil")
 	}
-	return &Store{registry: registry, stores: store.All(registry.Tables())}, nil
+	admin, err := outbox.NewAdmin(registry)
+	if err != nil {
+		return nil, fmt.Errorf("poison: NewStore: %w", err)
+	}
+	return &Store{registry: registry, stores: store.All(registry.Tables()), admin: admin}, nil
 }
 
 // List returns a page of poisoned messages, payloads included, newest first, and
@@ -64,6 +71,18 @@ func NewStore(registry *bus.Registry) (*Store, error) {
 // messages come and go: nobody is listed twice or left out who was there from the
 // first page to the last. Pass the next page the same filter.
 func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page outbox.Page) ([]Message, *outbox.Page, error) {
+	return s.list(ctx, db, filter, page, (*store.Store).PoisonedMessages)
+}
+
+// ListBrief is [Store.List] without payloads, headers and errors, which may be 1 MiB each time.
+func (s *Store) ListBrief(ctx context.Context, db bun.IDB, filter Filter, page outbox.Page) ([]Message, *outbox.Page, error) {
+	return s.list(ctx, db, filter, page, (*store.Store).PoisonedBriefly)
+}
+
+// reading reads messages, newest first.
+type reading func(*store.Store, context.Context, bun.IDB, store.PoisonFilter, int) ([]store.Poisoned, error)
+
+func (s *Store) list(ctx context.Context, db bun.IDB, filter Filter, page outbox.Page, read reading) ([]Message, *outbox.Page, error) {
 	size, place, mistake := paging.Start(page.Size, page.After)
 	st, db, err := s.stores.Of(db, errUnmade)
 	if err = errors.Join(err, mistake, filter.check()); err != nil {
@@ -73,7 +92,7 @@ func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page outbox
 	if page.After != "" {
 		f.BeforeAt, f.BeforeID = place.At(), place.ID
 	}
-	rows, err := st.PoisonedMessages(ctx, db, f, size+1)
+	rows, err := read(st, ctx, db, f, size+1)
 	if err != nil {
 		return nil, nil, dberr.Wrap(err, "poison: list")
 	}
@@ -87,13 +106,22 @@ func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page outbox
 }
 
 // Count returns how many poisoned messages match. It counts without a bound, so
-// it costs what there is to count; outbox.Processor.Queues stops at 10,000.
+// it costs what there is to count: see [Store.CountUpTo].
 func (s *Store) Count(ctx context.Context, db bun.IDB, filter Filter) (int, error) {
+	return s.CountUpTo(ctx, db, filter, math.MaxInt)
+}
+
+// CountUpTo is [Store.Count] that stops at a number, 1 or more, which then means "or more". It reads
+// what does not match as well, until it has found so many.
+func (s *Store) CountUpTo(ctx context.Context, db bun.IDB, filter Filter, most int) (int, error) {
+	if most < 1 {
+		return 0, fmt.Errorf("poison: count: up to %d: %w: 1 or more is allowed", most, bus.ErrBadOption)
+	}
 	st, db, err := s.stores.Of(db, errUnmade)
 	if err = errors.Join(err, filter.check()); err != nil {
 		return 0, dberr.Wrap(err, "poison: count")
 	}
-	n, err := st.CountPoisoned(ctx, db, filter.rows())
+	n, err := st.CountPoisoned(ctx, db, filter.rows(), most)
 	return n, dberr.Wrap(err, "poison: count")
 }
 
@@ -111,6 +139,27 @@ func (s *Store) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) 
 		return Message{}, dberr.Wrap(err, "poison: get %d", id)
 	}
 	return shown(rows[0]), nil
+}
+
+// GetHead is [Store.Get] with the first bytes of the payload, so many at most, whole characters; its
+// [Message.PayloadBytes] is that of all. A limit below 0 is bus.ErrBadOption.
+func (s *Store) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int) (Message, error) {
+	if maxBytes < 0 {
+		return Message{}, fmt.Errorf("poison: get %d: the first %d bytes: %w: 0 or more is allowed", id, maxBytes, bus.ErrBadOption)
+	}
+	st, db, err := s.stores.Of(db, errUnmade)
+	if err != nil {
+		return Message{}, dberr.Wrap(err, "poison: get %d", id)
+	}
+	row, found, err := st.PoisonedHead(ctx, db, id, min(maxBytes, math.MaxInt32))
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Message{}, dberr.Wrap(err, "poison: get %d", id)
+	}
+	row.Payload = []byte(errorlog.Clean(string(row.Payload), maxBytes))
+	return shown(row), nil
 }
 
 // Discard deletes poisoned messages for good and returns how many there were:

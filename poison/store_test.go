@@ -49,6 +49,8 @@ func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
 	db, ctx := bun.NewDB(conns, pgdialect.New()), t.Context()
 	second := func(_ any, err error) error { return err }
 	third := func(_ []poison.Message, _ *outbox.Page, err error) error { return err }
+	discarded := func(_ int, _ int64, err error) error { return err }
+	listed := func(_ []poison.Group, _ bool, err error) error { return err }
 	for name, err := range map[string]error{
 		"no registry":       second(poison.NewStore(nil)),
 		"no database":       second(store.Count(ctx, nil, poison.Filter{})),
@@ -58,6 +60,17 @@ func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
 		"no place":          third(store.List(ctx, db, poison.Filter{}, outbox.Page{After: "x"})),
 		"another place":     third(store.List(ctx, db, poison.Filter{}, outbox.Page{After: "e30"})),
 		"a negative age":    second(store.Purge(ctx, db, -1)),
+		"no ids":            second(store.Count(ctx, db, poison.Filter{IDs: []int64{}})),
+		"too many ids":      second(store.Preview(ctx, db, poison.Filter{IDs: make([]int64, 1001)}, 1)),
+		"a count of none":   second(store.CountUpTo(ctx, db, poison.Filter{}, 0)),
+		"a preview of none": second(store.Preview(ctx, db, poison.Filter{}, 0)),
+		"a negative head":   second(store.GetHead(ctx, db, 1, -1)),
+		"an empty batch":    second(store.RequeueBatch(ctx, db, poison.Batch{})),
+		"a batch too large": second(store.RequeueBatch(ctx, db, poison.Batch{UpTo: 1, Limit: 501})),
+		"a batch of no ids": second(store.RequeueBatch(ctx, db, poison.Batch{Filter: poison.Filter{IDs: []int64{}}, UpTo: 1, Limit: 1})),
+		"a batch no end":    second(store.RequeueBatch(ctx, db, poison.Batch{Limit: 1})),
+		"after nothing":     discarded(store.DiscardBatch(ctx, db, poison.Batch{After: -1, UpTo: 1, Limit: 1})),
+		"bad text":          listed(store.Groups(ctx, db, "a\x00")),
 		"no limit":          second(store.RequeueWhere(ctx, db, poison.Filter{}, 0)),
 		"a pointer payload": store.EditAndRequeue(ctx, db, 1, &order{}),
 		"no consumer":       store.EditAndRequeue(ctx, db, 1, orphan{}),

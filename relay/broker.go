@@ -74,6 +74,14 @@ type Appender interface {
 	Append(ctx context.Context, shard int, after uint64, records []Record) (mark uint64, err error)
 }
 
+// Watcher is a [Subscriber] that finds out whether its broker answers. With one a receiver says so: in
+// the log, when an outage begins and ends, in [Stats] and in [Runner.Health].
+type Watcher interface {
+	// OnOutage has f called while Subscribe runs: with an error each time that the broker does not
+	// answer, and with nil when it does. f returns at once, and may be called often.
+	OnOutage(f func(err error))
+}
+
 // Subscriber brings the records of a broker.
 type Subscriber interface {
 	// Subscribe calls fn with what has come, until ctx ends, and waits for it to return. Batches

@@ -25,11 +25,15 @@ import (
 type arrival struct {
 	record  Record
 	hash    string       // in hex: what the inbox remembers
+	each    []recipient  // of a record for several consumers: what it remembers besides
 	message *bus.Message // nil if the type is unknown, or it is to be parked
 	parked  error        // why it is
 	encoded string       // the record as it is parked, once that was tried
 	sent    time.Time    // when it says that it was made; zero if it does not say
 }
+
+// recipient is a consumer that a record is for, among others, and the hash of a record for it alone.
+type recipient struct{ name, hash string }
 
 // read makes a message of a record.
 func (r *receiving) read(registry *bus.Registry, record Record) arrival {
@@ -63,8 +67,48 @@ func (r *receiving) read(registry *bus.Registry, record Record) arrival {
 		return a.park(err)
 	}
 	m.Replay = r.replay
-	a.message, a.hash = m, hashOf("event", e.Attributes["source"], e.Attributes["id"], e.Attributes[consumersAttribute])
+	hashFor := func(consumers []string) string {
+		return hashOf("event", e.Attributes["source"], e.Attributes["id"], joinNames(consumers))
+	}
+	a.message, a.hash = m, hashFor(m.Only)
+	if len(m.Only) > 1 {
+		for _, name := range m.Only {
+			a.each = append(a.each, recipient{name, hashFor([]string{name})})
+		}
+	}
 	return a
+}
+
+// hashes are all that the inbox remembers of a record.
+func (a arrival) hashes() []string {
+	all := []string{a.hash}
+	for _, one := range a.each {
+		all = append(all, one.hash)
+	}
+	return all
+}
+
+// isNew tells whether a record is to be taken over, given the hashes that were not remembered yet, of
+// which it takes its own. One for several consumers is from then on for those that did not have it.
+func (a arrival) isNew(added map[string]bool) bool {
+	take := func(hash string) bool {
+		is := added[hash]
+		delete(added, hash) // it may be in the batch twice
+		return is
+	}
+	if !take(a.hash) {
+		return false
+	}
+	if len(a.each) == 0 {
+		return true
+	}
+	a.message.Only = nil
+	for _, one := range a.each {
+		if take(one.hash) {
+			a.message.Only = append(a.message.Only, one.name)
+		}
+	}
+	return len(a.message.Only) > 0
 }
 
 // park has a record parked. It is remembered by all that it has, since it may have no id.
@@ -76,7 +120,7 @@ func (a arrival) park(reason error) arrival {
 			parts = append(parts, name, fields[name])
 		}
 	}
-	a.message, a.parked, a.hash = nil, reason, hashOf(parts...)
+	a.message, a.each, a.parked, a.hash = nil, nil, reason, hashOf(parts...)
 	return a
 }
 

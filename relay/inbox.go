@@ -104,9 +104,9 @@ func isInput(err error) bool {
 // takeTogether takes records over in one transaction: it remembers them, and writes messages
 // for those that are new. They were received just now, or parked before.
 func (r *Runner) takeTogether(ctx context.Context, rc *receiving, received bool, arrivals ...arrival) error {
-	hashes := make([]string, len(arrivals))
-	for i, a := range arrivals {
-		hashes[i] = a.hash
+	hashes := make([]string, 0, len(arrivals))
+	for _, a := range arrivals {
+		hashes = append(hashes, a.hashes()...)
 	}
 	var fresh, parked int
 	ctx, wakeups := txn.WithWakeups(ctx)
@@ -120,10 +120,9 @@ func (r *Runner) takeTogether(ctx context.Context, rc *receiving, received bool,
 		var rows []store.NewMessage
 		for i := range arrivals {
 			a := &arrivals[i]
-			if !added[a.hash] {
+			if !a.isNew(added) {
 				continue
 			}
-			delete(added, a.hash) // it may be in the batch twice
 			if a.message != nil {
 				messages, fresh = append(messages, a.message), fresh+1
 				continue

@@ -80,7 +80,7 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 	err := r.known(name)
 	var rows []store.Parked
 	if err == nil {
-		rows, err = r.store.ParkedEvents(ctx, r.db, logPrefix+name, logVersion, limit)
+		rows, err = r.store.ParkedEvents(ctx, r.db, logPrefix+name, logVersion, 0, limit)
 	}
 	if err != nil {
 		return nil, dberr.Wrap(err, "relay: parked events of %q", name)

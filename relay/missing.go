@@ -2,6 +2,7 @@ package relay
 
 import (
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -11,31 +12,48 @@ const (
 	mostMissing  = 5 * time.Minute
 	// maxMissing bounds how many destinations are kept in mind.
 	maxMissing = 1000
+	// warnEvery is how often the log warns of a destination that is missing, and warnApart how
+	// long after it warned of another one.
+	warnEvery = 5 * time.Minute
+	warnApart = time.Second
 )
 
 // missing knows since when destinations have been missing. It is safe for concurrent use.
 type missing struct {
-	mu    sync.Mutex
-	since map[string]time.Time
+	mu     sync.Mutex
+	gone   map[string]*absentee
+	warned time.Time // of any of them
 }
+
+// absentee is a destination that is missing.
+type absentee struct{ since, warned time.Time }
+
+// warning is an error whose line in the log is to be seen.
+type warning struct{ error }
+
+// Level implements slog.Leveler.
+func (warning) Level() slog.Level { return slog.LevelWarn }
+
+// Unwrap returns the error itself.
+func (w warning) Unwrap() error { return w.error }
 
 // note takes down what the broker said of the records' destinations.
 func (m *missing) note(records []Record, results []error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.since == nil {
-		m.since = make(map[string]time.Time)
+	if m.gone == nil {
+		m.gone = make(map[string]*absentee)
 	}
 	for i, record := range records {
-		_, known := m.since[record.Destination]
+		_, known := m.gone[record.Destination]
 		switch gone := len(results) > 0 && errors.Is(results[i], ErrNoDestination); {
 		case known && (len(results) == 0 || results[i] == nil):
-			delete(m.since, record.Destination)
+			delete(m.gone, record.Destination)
 		case gone && !known:
-			if len(m.since) == maxMissing {
-				clear(m.since)
+			if len(m.gone) == maxMissing {
+				clear(m.gone)
 			}
-			m.since[record.Destination] = time.Now()
+			m.gone[record.Destination] = &absentee{since: time.Now()}
 		}
 	}
 }
@@ -44,9 +62,23 @@ func (m *missing) note(records []Record, results []error) {
 func (m *missing) wait(destination string) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	since, known := m.since[destination]
+	gone, known := m.gone[destination]
 	if !known {
 		return leastMissing
 	}
-	return min(max(time.Since(since), leastMissing), mostMissing)
+	return min(max(time.Since(gone.since), leastMissing), mostMissing)
+}
+
+// told returns the error, or now and then one of which the log warns: messages that are snoozed for
+// ever have no other line that anybody looks at.
+func (m *missing) told(destination string, err error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	gone, known := m.gone[destination]
+	if !known || now.Sub(gone.warned) < warnEvery || now.Sub(m.warned) < warnApart {
+		return err
+	}
+	gone.warned, m.warned = now, now
+	return warning{err}
 }

@@ -33,7 +33,10 @@ const (
 // waits: a gate keeps messages from being claimed, see outbox.Gate, and lets single ones probe. It
 // opens when one is done, or when a [Reconnecter] says that the broker is back.
 // A message that has nowhere to go is snoozed for as long as its destination has been missing,
-// 1 s to 5 min. One that the broker refuses is poisoned. Any other error is a failed attempt.
+// 1 s to 5 min; of each such destination the line of a message is at Warn, every 5 min. One that the broker refuses is poisoned. Any other error is a failed attempt.
+//
+// A message that is delivered again on request (bus.Message.Replay) is published like any other, and
+// is live where it arrives, unless it is remembered there.
 //
 // The key of a record is the stream of an event, else what outbox.Key was given, else what the
 // payload's OrderKey returns.
@@ -82,7 +85,7 @@ func Gate(g *outbox.Gate) bus.ConsumerOption {
 }
 
 // For names the consumers that the records are for: [Receive] writes messages for those alone.
-// A message that is stored under an alias of the relay is for the consumer of that name alone.
+// A message that was produced for an alias of the relay is for the consumer of that name alone.
 // Defaults to all consumers of the payload.
 func For(consumers ...string) bus.ConsumerOption {
 	return publishOption(func(p *publishing) { p.consumers = append(p.consumers, consumers...) })
@@ -244,7 +247,7 @@ func (p *publishing) outcome(ctx context.Context, record Record, err error) (out
 	case errors.Is(err, ErrRefused):
 		return bus.Permanent(err), false
 	case errors.Is(err, ErrNoDestination):
-		return &bus.Verdict{Outcome: bus.Snoozed, Delay: p.missing.wait(record.Destination), Err: err}, false
+		return &bus.Verdict{Outcome: bus.Snoozed, Delay: p.missing.wait(record.Destination), Err: p.missing.told(record.Destination, err)}, false
 	case cause != nil && !errors.Is(cause, bus.ErrTimeout): // the processor stops, or somebody has asked for it
 		return err, true
 	case errors.Is(err, ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

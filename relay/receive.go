@@ -59,6 +59,9 @@ func Receive(name string, sub Subscriber, options ...ReceiveOption) Receiver {
 	if r.maxBacklog < 1 {
 		r.mistake("MaxBacklog %d: 1 or more is allowed", r.maxBacklog)
 	}
+	if w, ok := sub.(Watcher); ok {
+		w.OnOutage(r.brokerAnswers)
+	}
 	r.consumer = bus.ConsumeRaw(r.consumerName(), r.retake, []string{parkedType})
 	return Receiver{r}
 }

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
@@ -253,5 +258,61 @@ func TestTheGateOpensOnceTheBrokerIsBack(t *testing.T) {
 	pub.back()
 	if _, reason, closed := gate.Closed(); closed {
 		t.Errorf("got the gate closed for %v, want it open", reason)
+	}
+}
+
+// TestADestinationThatIsMissingIsWarnedOf: now and then, however many messages wait for it.
+func TestADestinationThatIsMissingIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		missing := fmt.Errorf("%w: no stream", relay.ErrNoDestination)
+		pub := &answers{errs: []error{missing, missing, nil, missing}}
+		destination := relay.DestinationOf(func(m *bus.Message, _ placed) (string, error) { return []string{"a", "b", "c"}[m.ID[15]%3], nil })
+		c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("", destination))
+		var lines []string
+		log := middleware.Log(slog.New(slog.NewTextHandler(writer(func(line string) { lines = append(lines, line) }), nil)))
+		began := time.Now()
+		for time.Since(began) < 11*time.Minute {
+			batch := make([]*bus.Message, len(pub.errs)) // of a, b, c, a
+			for i := range batch {
+				batch[i] = &bus.Message{ID: uuid.UUID{15: byte(i)}, PayloadType: "order.placed", Payload: []byte(`{}`)}
+			}
+			errs := c.ConsumeBatch(t.Context(), bus.JSON{}, batch)
+			for i, m := range batch {
+				if err := bus.VerdictOf(errs[i]).Err; i != 2 && (!errors.Is(err, relay.ErrNoDestination) || err.Error() != missing.Error()) {
+					t.Errorf("got %v, want it to stay what it is", err)
+				}
+				_ = log(func(context.Context, *bus.Message) error { return errs[i] })(t.Context(), m)
+			}
+			<-time.After(10 * time.Second)
+		}
+		warnings := slices.DeleteFunc(lines, func(line string) bool { return !strings.Contains(line, "WARN") })
+		if len(warnings) != 6 { // at the beginning, and after 5 and 10 minutes, of a and b
+			t.Errorf("got %d warnings, want 6:\n%s", len(warnings), strings.Join(warnings, ""))
+		}
+		for _, line := range warnings {
+			if !strings.Contains(line, "message snoozed") || !strings.Contains(line, "no stream") || !strings.Contains(line, "consumer=") {
+				t.Errorf("got %s, want it to say what is missing", line)
+			}
+		}
+	})
+}
+
+type writer func(line string)
+
+func (w writer) Write(line []byte) (int, error) { w(string(line)); return len(line), nil }
+
+// TestAReplayIsPublishedLikeAnyOther: who gets it beyond the broker may never have had it.
+func TestAReplayIsPublishedLikeAnyOther(t *testing.T) {
+	t.Parallel()
+	var sent []string
+	for _, replay := range []bool{false, true} {
+		pub := &answers{}
+		c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"))
+		c.ConsumeBatch(t.Context(), bus.JSON{}, []*bus.Message{{PayloadType: "order.placed", Payload: []byte(`{}`), Headers: map[string]string{"a": "b"}, Replay: replay}})
+		sent = append(sent, fmt.Sprintf("%+v", pub.got))
+	}
+	if sent[0] != sent[1] {
+		t.Errorf("got %s of a replay, want %s", sent[1], sent[0])
 	}
 }

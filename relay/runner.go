@@ -70,6 +70,7 @@ type Runner struct {
 	leaving   bus.Sender // around what log relays publish
 	outage    *outage.Outage
 	running   atomic.Bool
+	serving   atomic.Bool // Run is past its start
 }
 
 // NewRunner makes a runner. The registry must have the consumer of each receiver, see
@@ -215,6 +216,8 @@ func (r *Runner) Run(ctx context.Context) error {
 		Store: r.store, DB: r.db, Registry: r.registry, ID: r.owner, Kind: "relays", Logger: r.config.Logger,
 		Takes: presence.Manifest{Relays: r.names()}, Doing: func() presence.State { return presence.State{} },
 	}).Start(ctx)()
+	r.serving.Store(true)
+	defer r.serving.Store(false)
 	var wg sync.WaitGroup
 	for _, rc := range r.receivers {
 		wg.Go(func() { r.run(ctx, rc) })
@@ -250,6 +253,7 @@ var errPaused = errors.New("relay: paused")
 
 // run keeps one subscription going.
 func (r *Runner) run(ctx context.Context, rc *receiving) {
+	defer rc.runs.broker(nil) // nobody looks any more
 	retry := firstRetry
 	for r.awaitRoom(ctx, rc) && r.awaitTurn(ctx, rc) {
 		err := r.subscribe(ctx, rc)
@@ -260,6 +264,7 @@ func (r *Runner) run(ctx context.Context, rc *receiving) {
 			retry = firstRetry
 			continue
 		}
+		rc.runs.broker(nil) // the subscription says more
 		rc.runs.pause("the subscription has ended")
 		r.config.Logger.Error("subscription ended", "receiver", rc.name, "error", err, "next_try_within", retry)
 		if !outage.Pause(ctx, retry) {
@@ -303,11 +308,16 @@ const (
 // forget forgets what was received longer ago than it may come again.
 func (r *Runner) forget(ctx context.Context, rc *receiving) {
 	every := min(forgetEvery, rc.retention/10)
-	for outage.Pause(ctx, every) {
+	for wait := every; outage.Pause(ctx, wait); {
+		wait = every
 		for ctx.Err() == nil {
 			n, err := r.forgetSome(ctx, rc)
-			if err != nil && ctx.Err() == nil {
-				r.outage.Failed("forget what was received", err, every)
+			switch {
+			case err == nil:
+				r.outage.Recovered()
+			case ctx.Err() == nil:
+				wait = min(every, mostRetry) // perhaps nobody else notices that the database is back
+				r.outage.Failed("forget what was received", err, wait)
 			}
 			if err != nil || n < forgetRows {
 				break

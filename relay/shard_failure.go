@@ -44,7 +44,7 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, events []store.Even
 		}
 		s.wait(min(firstRetry<<min(s.failures-1, 5), longestRetry), true)
 		return false, nil
-	case errors.Is(err, ErrRefused), bus.VerdictOf(err).Outcome == bus.Poisoned:
+	case errors.Is(err, ErrRefused), bus.VerdictOf(err).Outcome == bus.Condemned:
 		permanent = true
 	}
 	if len(events) > 1 && s.appender != nil { // it may be any of them
@@ -53,7 +53,8 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, events []store.Even
 	}
 	if s.sub.Attempts+1 < s.attempts && !permanent {
 		delay := max(min(s.delay<<min(s.sub.Attempts, 16), longestDelay), s.delay)
-		return false, r.writeFailure(ctx, s, store.Failure{Status: store.Running, Attempts: s.sub.Attempts + 1, Delay: delay, Error: errorlog.Text(err)})
+		_, err := r.writeFailure(ctx, s, store.Failure{Status: store.Running, Attempts: s.sub.Attempts + 1, Delay: delay, Error: errorlog.Text(err)})
+		return false, err
 	}
 	return r.giveUp(ctx, s, events, err)
 }
@@ -100,13 +101,15 @@ func (s *shard) answered() {
 	s.seen()
 }
 
-func (r *Runner) writeFailure(ctx context.Context, s *shard, f store.Failure) error {
+// writeFailure writes a failure down, and tells whether the shard is still this process's: what fails
+// for one whose lease is over, since another has gone on, is no failure.
+func (r *Runner) writeFailure(ctx context.Context, s *shard, f store.Failure) (written bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
-	if err := r.store.FailSubscription(ctx, r.db, s.sub, f); err != nil {
-		return fmt.Errorf("write down a failure: %w", err)
+	if written, err = r.store.FailLeased(ctx, r.db, s.sub, r.owner, f); err != nil {
+		return false, fmt.Errorf("write down a failure: %w", err)
 	}
-	return nil
+	return written, nil
 }
 
 // giveUp halts the shard, or puts the event aside.
@@ -116,8 +119,11 @@ func (r *Runner) giveUp(ctx context.Context, s *shard, events []store.Event, err
 		attributes = append(attributes, "event_type", events[0].Type, "stream", events[0].Stream, "event_version", events[0].Version, "event_position", events[0].Position)
 	}
 	if !s.park || len(events) == 0 {
-		r.config.Logger.ErrorContext(ctx, "log relay halted", attributes...)
-		return false, r.writeFailure(ctx, s, store.Failure{Status: store.Halted, Attempts: s.sub.Attempts + 1, Error: errorlog.Text(err)})
+		halted, err := r.writeFailure(ctx, s, store.Failure{Status: store.Halted, Attempts: s.sub.Attempts + 1, Error: errorlog.Text(err)})
+		if halted {
+			r.config.Logger.ErrorContext(ctx, "log relay halted", attributes...)
+		}
+		return false, err
 	}
 	r.config.Logger.ErrorContext(ctx, "event parked", attributes...)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)

@@ -21,7 +21,8 @@ type Stats struct {
 	// Lag is how old the last record was when it arrived, by its own time and this process's
 	// clock. It is 0 when none has arrived for a minute.
 	Lag time.Duration
-	// Paused says why nothing is fetched. It is empty while something is.
+	// Paused says why nothing is fetched: too much waits, the database or the broker does not answer, the
+	// subscription has ended. It is empty while something is. Of the broker it knows by a [Watcher].
 	Paused string
 	// Standby is true while another process receives, and this one waits for its turn: see [IntoLog].
 	Standby bool
@@ -67,6 +68,7 @@ type running struct {
 	since    int // messages that were written since
 	asked    time.Time
 	failures int // batches in a row that could not be taken
+	away     absence
 }
 
 func (s *running) stats() Stats {
@@ -75,6 +77,9 @@ func (s *running) stats() Stats {
 	sum := s.sum
 	if time.Since(s.arrival) > lagShown {
 		sum.Lag = 0
+	}
+	if sum.Paused == "" {
+		sum.Paused = s.away.text()
 	}
 	return sum
 }
@@ -94,7 +99,7 @@ func (s *running) standBy(other bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sum.Standby = other; other {
-		s.sum.Paused = ""
+		s.sum.Paused, s.away = "", absence{} // it does not subscribe
 	}
 }
 

@@ -93,6 +93,8 @@ func (r *Runner) keepTurn(ctx context.Context, rc *receiving, lost func(error)) 
 		case !held:
 			lost(errPaused)
 			return
+		default:
+			r.outage.Recovered()
 		}
 	}
 }

@@ -61,7 +61,7 @@ func ExampleScheduler_RunNow() {
 		db        *bun.DB // opened by the application
 		scheduler *schedule.Scheduler
 	)
-	schedules, err := scheduler.List(ctx, db, schedule.Filter{Tag: "caches"})
+	schedules, _, err := scheduler.List(ctx, db, schedule.Filter{Tag: "caches"}, schedule.Page{})
 	if err != nil {
 		fmt.Println(err)
 		return

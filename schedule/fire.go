@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
@@ -138,6 +139,7 @@ func (p *Processor) blame(ctx context.Context, tx bun.Tx, err error) error {
 // advance moves every schedule on and returns the messages to send. Schedules that
 // cannot fire are marked and postponed, and returned as well.
 func (p *Processor) advance(ctx context.Context, tx bun.Tx, rows []store.Schedule) (batch []*bus.Message, bad []failure, err error) {
+	var notes []store.Fire
 	for i, row := range rows {
 		fires, change, err := p.plan(row)
 		if err == nil {
@@ -151,6 +153,7 @@ func (p *Processor) advance(ctx context.Context, tx bun.Tx, rows []store.Schedul
 			continue
 		}
 		for _, at := range fires {
+			notes = append(notes, p.note(row, at, nil))
 			batch = append(batch, &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Headers: withFiredFor(store.Headers(row.Headers), at),
 				AvailableAt: at, CreatedAt: row.Now.Time}) // its times are for the telemetry
 		}
@@ -158,7 +161,18 @@ func (p *Processor) advance(ctx context.Context, tx bun.Tx, rows []store.Schedul
 			return nil, nil, err
 		}
 	}
-	return batch, bad, nil
+	return batch, bad, p.store.NoteFires(ctx, tx, notes)
+}
+
+// note says what has become of a fire.
+func (p *Processor) note(row store.Schedule, at time.Time, cause error) store.Fire {
+	f := store.Fire{Schedule: row.ID, Due: at.UnixMicro(), Fired: row.Now.UnixMicro()}
+	if cause != nil {
+		f.Error = errorlog.Text(cause)
+	} else {
+		f.Messages = len(p.registry.ConsumersOf(row.PayloadType))
+	}
+	return f
 }
 
 // plan says for which instants a schedule fires now, and what becomes of it: for
@@ -227,13 +241,19 @@ func (p *Processor) decodable(row store.Schedule) error {
 func (p *Processor) postpone(ctx context.Context, tx bun.Tx, row store.Schedule, cause error) error {
 	change := store.ScheduleChange{Error: new(cause.Error())}
 	later := row.Now.Add(badDelay)
-	if row.Due() {
-		change.AvailableAfter = later
-	}
+	var notes []store.Fire
 	if row.RunNow() {
 		change.RunAt = later
+		notes = append(notes, p.note(row, row.RunAt.Time, cause))
+	}
+	if row.Due() {
+		change.AvailableAfter = later
+		notes = append(notes, p.note(row, instant(row), cause))
 	}
 	_, err := p.store.UpdateSchedule(ctx, tx, row.ID, change)
+	if err == nil {
+		err = p.store.NoteFires(ctx, tx, notes)
+	}
 	return err
 }
 

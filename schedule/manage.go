@@ -2,8 +2,6 @@ package schedule
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,71 +12,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
-
-// Schedule is a row of the table as [Scheduler.List] shows it. Its instants are
-// in UTC, on the database's clock.
-type Schedule struct {
-	ID          int64             `json:"id"`
-	Name        string            `json:"name,omitempty"` // empty: unnamed
-	Tag         string            `json:"tag,omitempty"`  // empty: untagged
-	PayloadType string            `json:"payload_type"`
-	Payload     []byte            `json:"-"`                 // as the registry's codec encoded it
-	Headers     map[string]string `json:"headers,omitempty"` // nil: none
-	Expression  string            `json:"expression"`        // as it was written
-	Zone        string            `json:"zone"`
-	// NextFire is when it fires next. While it is paused, that is when it would
-	// have; [Scheduler.Resume] sets it anew. One that stays in the past although
-	// processors run has a payload type that none of them has registered: they
-	// log a warning.
-	NextFire time.Time `json:"next_fire,omitzero"`
-	Paused   bool      `json:"paused"`
-	// LastFire is when it last fired; zero means never.
-	LastFire time.Time `json:"last_fire,omitzero"`
-	// LastError says why it could not fire: an expression, zone or payload that
-	// this version of the program cannot read, or an error of the produce chain.
-	// It is tried again after a minute, and the text goes with the next fire or
-	// with an update. At most 8 KiB.
-	LastError string `json:"last_error,omitempty"`
-	// CreatedAt is when it was written first.
-	CreatedAt time.Time `json:"created_at,omitzero"`
-}
-
-// MarshalJSON implements json.Marshaler: the payload is as it is stored when that is JSON,
-// else a string. It is for output only: what is unmarshalled from it has no payload.
-func (s Schedule) MarshalJSON() ([]byte, error) {
-	type plain Schedule
-	return json.Marshal(struct {
-		plain
-		Payload store.PayloadText `json:"payload,omitempty"`
-	}{plain(s), s.Payload})
-}
-
-// Filter selects schedules. Fields that are set must match exactly, and all of
-// them. The zero value selects all.
-type Filter struct {
-	Name string
-	Tag  string
-}
-
-// List returns the schedules that match, in the order in which they were first
-// written. It returns all of them, payloads included, without a limit: keep
-// schedules to what a table may hold that is read as a whole. Given a
-// transaction it reads there.
-func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter) ([]Schedule, error) {
-	st, db, err := s.stores.Of(db, errUnmade)
-	if err = errors.Join(err, limits.CheckKey("name", filter.Name), limits.CheckKey("tag", filter.Tag)); err != nil {
-		return nil, fmt.Errorf("schedule: list: %w", err)
-	}
-	rows, err := st.Schedules(ctx, db, store.ScheduleFilter{Name: filter.Name, Tag: filter.Tag})
-	if err != nil {
-		return nil, fmt.Errorf("schedule: list: %w", dberr.Explained(err))
-	}
-	return store.Each(rows, func(row store.Schedule) Schedule {
-		return Schedule{ID: row.ID, Name: row.Name, Tag: row.Tag, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers),
-			Expression: row.CronExpression, Zone: row.CronTimezone, NextFire: row.AvailableAfter.Time, Paused: row.Paused,
-			LastFire: row.LastFiredAt.Time, LastError: row.LastError, CreatedAt: row.CreatedAt.Time}
-	}), nil
-}
 
 // DeleteByTag deletes the schedules with the tag and returns how many there were;
 // none is no error. An empty tag is bus.ErrBadOption. Messages they have produced

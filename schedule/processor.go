@@ -112,7 +112,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	defer p.working.Store(false)
 	defer presence.New(presence.Config{
 		Store: p.store, DB: p.db, Registry: p.registry, Kind: "scheduler", Logger: p.config.Logger,
-		Takes: presence.Manifest{Schedules: p.registry.PayloadTypes()}, Doing: func() presence.State { return presence.State{Limit: p.config.Loops} },
+		Takes: presence.Manifest{Schedules: p.registry.PayloadTypes(), Connections: p.config.Loops}, Doing: func() presence.State { return presence.State{Limit: p.config.Loops} },
 	}).Start(ctx)()
 	var loops sync.WaitGroup
 	for range p.config.Loops {

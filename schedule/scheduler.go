@@ -283,7 +283,11 @@ func nextFire(expression, zone string, from time.Time) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	next, err := parsed.Next(from, location)
+	return firstAfter(parsed, location, from)
+}
+
+func firstAfter(expression cron.Expression, zone *time.Location, from time.Time) (time.Time, error) {
+	next, err := expression.Next(from, zone)
 	if err == nil && next.UTC().Year() > 9999 { // which no database could store
 		err = cron.ErrNeverFires
 	}

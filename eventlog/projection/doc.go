@@ -7,7 +7,7 @@
 // transaction that applies them: each is applied exactly once, as far as the
 // database is concerned. While it applies events a transaction is open that locks
 // the checkpoint. A projection that fails keeps its place until the event is
-// applied, or put aside if it says so.
+// applied, or put aside if it says so. An [Admin] shows how far all of them are, without their functions.
 //
 // It does not append events, that is package eventlog; where order does not matter a consumer
 // is simpler. It does not speak SQL. It may import only bus, middleware, eventlog,

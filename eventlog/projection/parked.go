@@ -14,10 +14,10 @@ import (
 
 // Parked is an event that a projection has put aside.
 type Parked struct {
-	Position int64
-	Stream   string
-	Reason   string
-	ParkedAt time.Time
+	Position int64     `json:"position"`
+	Stream   string    `json:"stream"`
+	Reason   string    `json:"reason,omitempty"`
+	ParkedAt time.Time `json:"parked_at,omitzero"`
 }
 
 // Parked lists the events, at most limit, that the newest version of a projection
@@ -27,13 +27,15 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 	if reader == nil {
 		return nil, fmt.Errorf("projection: parked events of %q: %w", name, r.unknown())
 	}
-	rows, err := r.store.ParkedEvents(ctx, r.db, name, reader.Version, limit)
+	rows, err := r.store.ParkedEvents(ctx, r.db, name, reader.Version, 0, limit)
 	if err != nil {
 		return nil, fmt.Errorf("projection: parked events of %q: %w", name, dberr.Explained(err))
 	}
-	return store.Each(rows, func(row store.Parked) Parked {
-		return Parked{Position: row.Position, Stream: row.Stream, Reason: row.Reason, ParkedAt: row.ParkedAt.Time}
-	}), nil
+	return store.Each(rows, newParked), nil
+}
+
+func newParked(row store.Parked) Parked {
+	return Parked{Position: row.Position, Stream: row.Stream, Reason: row.Reason, ParkedAt: row.ParkedAt.Time}
 }
 
 // RetryParked applies events that the newest version of a projection has put
@@ -46,7 +48,7 @@ func (r *Runner) RetryParked(ctx context.Context, name string) (int, error) {
 		return 0, fmt.Errorf("projection: retry parked events of %q: %w", name, r.unknown())
 	}
 	for n := 0; ; n++ {
-		rows, err := r.store.ParkedEvents(ctx, r.db, name, reader.Version, 1)
+		rows, err := r.store.ParkedEvents(ctx, r.db, name, reader.Version, 0, 1)
 		if err == nil && len(rows) > 0 {
 			err = r.retry(ctx, reader, rows[0])
 		}

@@ -36,7 +36,8 @@ const (
 // Projection is what to do with which events. It is a value, and never changes
 // once it is given to [NewRunner].
 type Projection struct {
-	// Name identifies the projection. It is stored: keep it stable.
+	// Name identifies the projection. It is stored: keep it stable. It does not begin with "replay:",
+	// "relay:" or "receive:", as those of other readers do.
 	Name string
 	// Version is to be raised whenever what the projection makes of events, or
 	// which events it reads, changes. A new version starts from the beginning
@@ -182,8 +183,8 @@ func (p Projection) check() (errs []error) {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(p.Name != "" && limits.CheckKey("name", p.Name) == nil && !strings.HasPrefix(p.Name, replayPrefix) && !strings.HasPrefix(p.Name, relayPrefix),
-		"Name %q: 1 to %d bytes of text that do not begin with %q or %q are allowed", p.Name, limits.Key, replayPrefix, relayPrefix)
+	check(p.Name != "" && limits.CheckKey("name", p.Name) == nil && !slices.ContainsFunc(others, func(prefix string) bool { return strings.HasPrefix(p.Name, prefix) }),
+		"Name %q: 1 to %d bytes of text that do not begin with one of %q are allowed", p.Name, limits.Key, others)
 	check(p.Version >= 1, "Version %d: 1 or more is allowed", p.Version)
 	check(p.Shards >= 1 && p.Shards <= store.Slots, "Shards %d: 1 to %d are allowed", p.Shards, store.Slots)
 	check(p.BatchSize >= 1, "BatchSize %d: 1 or more is allowed", p.BatchSize)
@@ -199,11 +200,9 @@ func (p Projection) check() (errs []error) {
 	return errs
 }
 
-// Names of other readers of the log begin so.
-const (
-	replayPrefix = "replay:"
-	relayPrefix  = "relay:"
-)
+// others are what the names of other readers of the log begin with, which stand in the same table: replays,
+// log relays, and receivers that append. It is immutable.
+var others = []string{"replay:", "relay:", "receive:"}
 
 // filter is what a projection reads, as it is stored with its checkpoint.
 type filter struct {

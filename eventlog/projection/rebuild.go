@@ -125,19 +125,23 @@ func (r *Runner) Active(ctx context.Context, db bun.IDB, name string) (int, erro
 // Resume has the halted shards of a version try again, with all their attempts,
 // and returns how many there were. A version that has never run is [ErrUnknown].
 func (r *Runner) Resume(ctx context.Context, name string, version int) (int, error) {
+	return resume(ctx, r.store, r.db, name, version)
+}
+
+func resume(ctx context.Context, s *store.Store, db bun.IDB, name string, version int) (int, error) {
 	n, err := 0, limits.CheckKey("name", name)
 	if err == nil {
-		n, err = r.store.ResumeReader(ctx, r.db, name, version)
+		n, err = s.ResumeReader(ctx, db, name, version)
 	}
 	if err == nil && n == 0 {
-		err = r.known(ctx, name, version)
+		err = known(ctx, s, db, name, version)
 	}
 	return n, dberr.Wrap(err, "projection: resume %q", name)
 }
 
 // known returns an error for a version that has no checkpoints.
-func (r *Runner) known(ctx context.Context, name string, version int) error {
-	rows, err := r.store.Subscriptions(ctx, r.db, name)
+func known(ctx context.Context, s *store.Store, db bun.IDB, name string, version int) error {
+	rows, err := s.Subscriptions(ctx, db, name)
 	if err == nil && !slices.ContainsFunc(rows, func(row store.Subscription) bool { return row.Version == version }) {
 		err = fmt.Errorf("version %d has never run: %w", version, ErrUnknown)
 	}

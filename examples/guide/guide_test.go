@@ -161,7 +161,7 @@ func TestScheduling(t *testing.T) {
 		}
 	}
 	bustest.RequireScheduled[guide.ReportDue](t, f, nil)
-	named, err := f.Scheduler.List(f.Context(), f.db, schedule.Filter{Tag: "reports"})
+	named, _, err := f.Scheduler.List(f.Context(), f.db, schedule.Filter{Tag: "reports"}, schedule.Page{})
 	if err != nil || len(named) != 2 {
 		t.Fatalf("schedules after two boots: got %+v, %v, want 2", named, err)
 	}
@@ -226,6 +226,47 @@ func TestExpressionsOfTheGuide(t *testing.T) {
 	}
 	if len(found) < 4 {
 		t.Errorf("expressions: got %d, want those of the table", len(found))
+	}
+}
+
+func TestPoisonedGroups(t *testing.T) {
+	f := open(t)
+	ctx := f.Context()
+	f.cards.err = guide.ErrDeclined
+	for i := range 3 {
+		f.Produce(guide.OrderPlaced{OrderID: fmt.Sprint("o-", i)})
+	}
+	f.DrainUntilIdle()
+	messages, _, err := f.poison.ListBrief(ctx, f.db, poison.Filter{}, outbox.Page{})
+	if err != nil || len(messages) != 3 {
+		t.Fatalf("poisoned: got %d, %v, want 3", len(messages), err)
+	}
+	var out bytes.Buffer
+	if err := guide.ShowGroups(ctx, f.db, f.poison, &out); err != nil || !strings.HasPrefix(out.String(), "charge-card "+messages[0].Fingerprint+" 3 from") {
+		t.Errorf("groups: got %v, %s", err, &out)
+	}
+	out.Reset()
+	if err := guide.RequeueGroup(ctx, f.db, f.poison, "gone", &out); err != nil || out.String() != "" {
+		t.Errorf("of nothing: got %v, %s", err, &out)
+	}
+	f.Advance(time.Second)
+	if err := guide.RequeueGroup(ctx, f.db, f.poison, messages[0].Fingerprint, &out); err != nil || !strings.Contains(out.String(), "3 messages, 0 conflicts, 0 that nobody takes\n3 requeued [{") {
+		t.Errorf("requeue: got %v, %s", err, &out)
+	}
+}
+
+func TestDesk(t *testing.T) {
+	f := open(t)
+	f.cards.err = guide.ErrDeclined
+	f.Produce(guide.OrderPlaced{OrderID: "o-1"})
+	f.DrainUntilIdle()
+	desk, err := guide.OpenDesk(f.db, f.Registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := guide.AtTheDesk(f.Context(), desk, &out); err != nil || !strings.Contains(out.String(), "charge-card 0 ready 1 poisoned") || !strings.HasSuffix(out.String(), "1 messages\nwaiting\n") {
+		t.Errorf("got %v, %s", err, &out)
 	}
 }
 

@@ -26,6 +26,47 @@ func ShowPoisoned(ctx context.Context, db bun.IDB, store *poison.Store, out io.W
 	return nil
 }
 
+// ShowGroups prints what is poisoned, by what fails alike.
+func ShowGroups(ctx context.Context, db bun.IDB, store *poison.Store, out io.Writer) error {
+	// snippet: groups
+	groups, more, err := store.Groups(ctx, db, "") // of all consumers
+	if err != nil {
+		return err
+	}
+	for _, g := range groups {
+		fmt.Fprintln(out, g.Consumer, g.Fingerprint, g.Messages, "from", g.FirstAt, "to", g.LastAt)
+		if g.Failure != nil {
+			fmt.Fprintln(out, g.Failure.Sample, "since", g.Failure.FirstAt, "with", g.Failure.FirstVersion)
+		}
+	}
+	// end
+	if more {
+		fmt.Fprintln(out, "and more")
+	}
+	return nil
+}
+
+// RequeueGroup requeues what belongs together, and nothing that fails meanwhile.
+func RequeueGroup(ctx context.Context, db bun.IDB, store *poison.Store, fingerprint string, out io.Writer) error {
+	// snippet: batches
+	filter := poison.Filter{Consumer: "charge-card", Fingerprint: fingerprint}
+	seen, err := store.Preview(ctx, db, filter, 10_000)
+	if err != nil || seen.Messages == 0 {
+		return err
+	}
+	fmt.Fprintln(out, seen.Messages, "messages,", seen.Conflicts, "conflicts,", seen.Untaken, "that nobody takes")
+	filter.PoisonedBefore = seen.At // not what fails from now on
+	for b := (poison.Batch{Filter: filter, UpTo: seen.UpTo, Limit: 100}); ; {
+		done, err := store.RequeueBatch(ctx, db, b)
+		if err != nil || done.Last == 0 {
+			return err
+		}
+		fmt.Fprintln(out, done.Requeued, "requeued", done.Moved) // old and new ids
+		b.After = done.Last
+	}
+	// end
+}
+
 // RequeuePoisoned has messages run again, the first with another payload.
 func RequeuePoisoned(ctx context.Context, db bun.IDB, store *poison.Store, first int64) (poison.Result, error) {
 	// snippet: requeue

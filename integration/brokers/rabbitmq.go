@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -71,6 +72,15 @@ func (r *RabbitMQ) Leader(queue string) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("queue %s is led by %q, which is no node", queue, output)
+}
+
+// Online is on how many nodes a quorum queue runs. The first node must run.
+func (r *RabbitMQ) Online(queue string) (int, error) {
+	output, err := r.tell(0, "online", queue)
+	if err != nil || output == "" {
+		return 0, err
+	}
+	return strconv.Atoi(output)
 }
 
 // Cut closes the connections of all clients.

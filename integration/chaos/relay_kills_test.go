@@ -63,6 +63,8 @@ func (r *relayed) killAtPoints(times, jobs int) {
 			return victim.Held()
 		})
 		side.kill(1)
+		most := pick(r.bar, 500, 2000, 2000) // or the next one waits for what piles up here
+		r.eventually(time.Minute, "the crews keep up", func() bool { return r.from.pending()+r.to.pending() < most })
 		if rest := jobs/times - produced; rest > 0 {
 			r.from.produce(rest, func() time.Duration { return r.between(0, 4*time.Millisecond) })
 		}

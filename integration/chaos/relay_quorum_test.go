@@ -30,7 +30,13 @@ func barRelayQuorum(b *bar) {
 	if len(nodes.URLs) < 3 {
 		b.Fatalf("RabbitMQ has %d nodes: run this with scripts/with-rabbitmq.sh 3", len(nodes.URLs))
 	}
-	declareQuorum(b, nodes)
+	// A queue of that name that was deleted a moment ago may keep the new one from starting on a node.
+	b.eventually(2*time.Minute, "the queue runs on all nodes", func() bool {
+		declareQuorum(b, nodes)
+		pause(time.Second)
+		online, err := nodes.Online(chaos.RelayStream)
+		return err == nil && online == len(nodes.URLs)
+	})
 	r := &relayed{bar: b}
 	config := chaos.RelayConfig{Rabbits: nodes.URLs, Publishes: publishes}
 	r.from = newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Lease: 2 * time.Second, Relay: config})

@@ -89,7 +89,7 @@ func newRelays(config WorkerConfig, recorder *Recorder) (*relays, error) {
 		return r, nil
 	}
 	var err error
-	r.nc, err = nats.Connect(r.config.Server, append(amnats.Options(), nats.RetryOnFailedConnect(true),
+	r.nc, err = nats.Connect(r.config.Server, append(amnats.Options(),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
 	if err != nil {
 		return nil, fmt.Errorf("chaos: relays: %w", err)

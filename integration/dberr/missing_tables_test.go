@@ -37,7 +37,7 @@ func TestMissingTablesHaveOneName(t *testing.T) {
 			"schedule: check: ":              schedules.Check(ctx),
 			"schedule: run: ":                schedules.Run(ctx),
 			`schedule: write schedule "n": `: testapp.Second(scheduler.Schedule(ctx, db, order{}, "@daily", "UTC", schedule.Name("n"))),
-			"schedule: list: ":               testapp.Second(scheduler.List(ctx, db, schedule.Filter{})),
+			"schedule: list: ":               testapp.Third(scheduler.List(ctx, db, schedule.Filter{}, schedule.Page{})),
 			"schedule: pause 1: ":            scheduler.Pause(ctx, db, 1),
 			"schedule: run now 1: ":          scheduler.RunNow(ctx, db, 1),
 			`schedule: delete by tag "t": `:  testapp.Second(scheduler.DeleteByTag(ctx, db, "t")),

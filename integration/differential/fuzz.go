@@ -344,7 +344,7 @@ func (f *Fuzz) schedule(what string, model func(i int), do func(h handle, id int
 	name := f.model.Schedules[i].Name
 	model(i)
 	return what + " " + name, "", func(h handle) (any, error) {
-		found, err := h.scheduler.List(h.ctx, h.db, schedule.Filter{Name: name})
+		found, _, err := h.scheduler.List(h.ctx, h.db, schedule.Filter{Name: name}, schedule.Page{})
 		if err != nil || len(found) != 1 {
 			return len(found), err
 		}

@@ -29,6 +29,14 @@ func TestMariaDBHasNoEventLog(t *testing.T) {
 			_, err := projection.NewRunner(a.db, a.log, projection.RunnerConfig{}, tables)
 			return err
 		},
+		"Admin.States": func() error {
+			admin, err := projection.NewAdmin(a.registry)
+			if err != nil {
+				return err
+			}
+			_, err = admin.States(ctx, a.db)
+			return err
+		},
 		"Inline.Rebuild": func() error {
 			inline, err := projection.NewInline(a.log.Types(), tables)
 			if err != nil {

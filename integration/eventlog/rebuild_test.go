@@ -139,6 +139,9 @@ func TestProjectionMistakes(t *testing.T) {
 	on := balances().On
 	for want, p := range map[string]projection.Projection{
 		"Name":                        {On: on},
+		`Name "replay:x"`:             {Name: "replay:x", On: on},
+		`Name "relay:x"`:              {Name: "relay:x", On: on},
+		`Name "receive:x"`:            {Name: "receive:x", On: on},
 		"either On":                   {Name: "p"},
 		"Types are":                   {Name: "p", On: on, Types: []string{"account.moved"}},
 		"not known":                   {Name: "p", On: []projection.Apply{projection.On(func(context.Context, bun.Tx, secret) error { return nil })}},

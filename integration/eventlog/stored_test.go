@@ -94,7 +94,7 @@ func readsWhatPeopleAsk(t *testing.T, a *app) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	schedules, err := scheduler.List(a.ctx, a.db, schedule.Filter{})
+	schedules, _, err := scheduler.List(a.ctx, a.db, schedule.Filter{}, schedule.Page{})
 	if err != nil || len(schedules) != 2 || schedules[0].Name != "daily" || schedules[0].Zone != "Europe/Berlin" || !schedules[1].Paused {
 		t.Errorf("schedules: got %+v and %v, want one a day in Berlin, and a paused one", schedules, err)
 	}

@@ -28,10 +28,6 @@ func receiveMutants() []mutant {
 			changes: []change{{"r.store.Receive(ctx, tx, rc.name, hashes)", "r.store.Receive(ctx, tx, \"\", hashes)"}},
 		},
 		{
-			name: "relay: key without the consumers it is for", file: "relay/inbound.go", suite: onPostgres("^TestIDs$"), says: `messages: got map\[`,
-			changes: []change{{", e.Attributes[consumersAttribute])\n\treturn a\n", ")\n\treturn a\n"}},
-		},
-		{
 			name: "relay: what is received again is live", file: "relay/inbound.go", suite: onPostgres("^TestAReplayFromTheBroker$"), says: `replay: got \[mail`,
 			changes: []change{{"m.Replay = r.replay", "m.Replay = false"}},
 		},
@@ -66,6 +62,66 @@ func receiveMutants() []mutant {
 	}
 }
 
+// healthMutants keep quiet about brokers and databases that are away, or say too much.
+func healthMutants() []mutant {
+	const away = "relay/away.go"
+	inRelay := func(tests string) suite { return suite{pkg: "./integration/relay", tests: tests} }
+	return []mutant{
+		{
+			name: "relay: a broker that is away is a line for each attempt", file: away, suite: inRelay("^TestABrokerThatIsAwayIsShown$"), says: `log: got 6 of`,
+			changes: []change{{"case err != nil && began:", "case err != nil:"}},
+		},
+		{
+			name: "relay: a runner whose database is away is ready", file: away, suite: inRelay("^TestHealthOfARunner$"), says: `want it not ready, and the reason`,
+			changes: []change{{"h.Ready = h.Err == nil && r.serving.Load()", "h.Ready = r.serving.Load()"}},
+		},
+		{
+			name: "relay: a runner without records does not notice that its database is back", file: "relay/runner.go", suite: inRelay("^TestHealthOfARunner$"), says: `want it ready soon`,
+			changes: []change{{"wait = min(every, mostRetry)", "wait = every"}},
+		},
+		{
+			name: "relay: a server that is silent is there", file: "relay/nats/pull.go", suite: suite{pkg: "./integration/relay/nats", tests: "^TestConformance$/^who_subscribes_is_told_that_the_broker_hangs"}, says: `was not told within .* that the broker is away`,
+			changes: []change{{"p.away.Note(p.whySilent())", "_ = p.whySilent()"}},
+		},
+	}
+}
+
+// recipientMutants mistake for whom a record is.
+func recipientMutants() []mutant {
+	return []mutant{
+		{
+			name: "relay: key without the consumers it is for", file: "relay/inbound.go", suite: onPostgres("^TestIDs$"), says: `messages: got map\[`,
+			changes: []change{{`e.Attributes["id"], joinNames(consumers))`, `e.Attributes["id"])`}},
+		},
+		{
+			name: "relay: a record for several is remembered as one", file: "relay/inbound.go", suite: onPostgres("^TestAConsumerIsToldOnceWhoeverElseIs$"), says: `got map\[bill:[2-9]`,
+			changes: []change{{"if len(m.Only) > 1 {", "if len(m.Only) > 1000 {"}},
+		},
+		{
+			name: "relay: an event is appended for each consumer that it is for", file: "relay/inbound.go", suite: onPostgres("^TestAnEventIsAppendedOnceWhoeverItIsFor$"), says: `got \[1 1`,
+			changes: []change{{"m, hashFor(m.Only)", "m, hashFor([]string{e.Attributes[consumersAttribute]})"}},
+		},
+	}
+}
+
+// adapterMutants believe what a payload, a sender or a URL says.
+func adapterMutants() []mutant {
+	return []mutant{
+		{
+			name: "relay: a subject that has the server end the connection is sent", file: "relay/nats/wire.go", suite: suite{pkg: "./integration/relay/nats", tests: "^TestSubjectsThatNoStreamCanHaveAreRefused$"}, says: `maximum control line exceeded`,
+			changes: []change{{"if len(subject)+len(reply) > maxControlLine-lineRest {", "if len(subject)+len(reply) > 1000*maxControlLine {"}},
+		},
+		{
+			name: "relay: what a URL of RabbitMQ takes for a port is told", file: "relay/rabbitmq/link.go", suite: suite{pkg: "./relay/rabbitmq", tests: "^TestURLsAreCheckedWithoutTellingThem$"}, says: `no password`,
+			changes: []change{{"err = errUnreadable", "err = parse.Err"}},
+		},
+		{
+			name: "relay: of Kafka's records those are taken that the sender has taken back", file: "relay/kafka/subscriber.go", suite: suite{pkg: "./integration/relay/kafka", tests: "^TestWhatASenderHasTakenBackIsNotBrought$"}, says: `"taken back"`,
+			changes: []change{{", kgo.FetchIsolationLevel(kgo.ReadCommitted())", ""}},
+		},
+	}
+}
+
 // publishMutants do so with what is published.
 func publishMutants() []mutant {
 	const publishing = "relay/publish.go"
@@ -82,6 +138,10 @@ func publishMutants() []mutant {
 		{
 			name: "relay: an outage counts attempts", file: publishing, suite: onPostgres("^TestAnOutageWritesNothing$/^unavailable$"), says: `got \d+ that wait, want 2000`,
 			changes: outageCounts(),
+		},
+		{
+			name: "relay: every message warns of its destination", file: "relay/missing.go", suite: unit("^TestADestinationThatIsMissingIsWarnedOf$"), says: `got [1-9]\d\d warnings, want 6`,
+			changes: []change{{"if !known || now.Sub(gone.warned) < warnEvery || now.Sub(m.warned) < warnApart {", "if gone.warned, m.warned = now, now; !known {"}},
 		},
 		{
 			name: "relay: a refused probe keeps the gate closed", file: publishing, suite: suite{pkg: "./integration/relay", tests: "^TestAProbeThatIsNotTakenOpensTheGate$/^refused$"}, says: `gave up waiting: the others are published`,
@@ -118,6 +178,58 @@ func publishMutants() []mutant {
 		{
 			name: "relay: the trace ends at the broker", file: "otel/consume.go", suite: onPostgres("^TestOneTraceOverBothServices$/^binary$"), says: `got parent .* want`,
 			changes: []change{{"\t\tm = t.forwarded(ctx, m)\n", ""}},
+		},
+	}
+}
+
+// moveMutants have a message run twice, or for others, while its consumer moves to another service.
+func moveMutants() []mutant {
+	const forward, rename = "outbox/forward.go", "internal/store/rename.go"
+	stored := func(db string) suite { return suite{pkg: inStore, tests: "^TestStore$/^" + db + "$/^rename$"} }
+	return []mutant{
+		{
+			name: "move: what is forwarded keeps its former name", file: forward, suite: onPostgres("^TestWhatIsForwardedIsNotConsumedHere$"), says: `the old instance: got it to run`,
+			changes: []change{{"to.Forwards() && to.Name() !=", "to.Forwards() && to.Name() == \"\" && to.Name() !="}},
+		},
+		{
+			name: "move: what keeps its name is forwarded all the same", file: forward, suite: onPostgres("^TestWhatIsLockedIsForwardedLater$"), says: `got 5 published`,
+			changes: []change{{"return len(rows) - len(renamed), nil", "return 0, nil"}},
+		},
+		{
+			name: "move: what could not be renamed is forwarded all the same", file: "outbox/claim.go", suite: suite{pkg: "./integration/relay", tests: "^TestWhatCannotBeRenamedIsNotForwarded$/^sqlite$"}, says: `got [23]\d published`,
+			changes: []change{{"stay, err := r.rename(ctx, c)\n", "stay, err := r.rename(ctx, c)\n\tif err != nil {\n\t\tstay, err = 0, nil\n\t}\n"}},
+		},
+		{
+			name: "move: every alias is renamed", file: forward, suite: onPostgres("^TestWhoKeepsTheFormerName$"), says: `names while they run: got \[charge-card make-bill`,
+			changes: []change{{"to.Forwards() && to.Name() !=", "to.Name() !="}},
+		},
+		{
+			name: "move: keys in order are renamed", file: forward, suite: onPostgres("^TestWhoKeepsTheFormerName$"), says: `names while they run: got \[bill to-charge`,
+			changes: []change{{"row.Lane != 0 && to.PerKey() == 0;", "row.Lane != 0 && to.PerKey() < 0;"}},
+		},
+		{
+			name: "move: nobody remembers the former name", file: "internal/store/dialect/event.go", suite: onPostgres("^TestWhatIsForwardedIsNotConsumedHere$"), says: `each for the consumer of its own`,
+			changes: []change{{"to.StoredConsumer = name\n", "_ = name\n"}},
+		},
+		{
+			name: "move: the last former name counts", file: "internal/store/dialect/event.go", suite: stored("sqlite"), says: `produced for`,
+			changes: []change{{"; !before {\n\t\tall[FormerHeader]", "; true || before {\n\t\tall[FormerHeader]"}},
+		},
+		{
+			name: "move: renamed without asking for the claim", file: rename, suite: stored("postgres"), says: `renamed by somebody else`,
+			changes: []change{{"\tif len(ids) == 0 {\n\t\treturn nil, errNotHeld\n\t}\n", "\tfor _, row := range rows {\n\t\tids = append(ids, row.ID)\n\t}\n"}},
+		},
+		{
+			name: "move: an insert id is pending twice", file: rename, suite: stored("sqlite"), says: `rename: got error`,
+			changes: []change{{"delete(free, row.key()) // two former names may have it", "_ = free"}},
+		},
+		{
+			name: "move: an insert id is not looked for", file: rename, suite: stored("postgres"), says: `rename: got error`,
+			changes: []change{{"if row.InsertID != \"\" && !free[row.key()] {", "if row.InsertID != \"\" && len(free) < 0 {"}},
+		},
+		{
+			name: "move: headers are those of another message", file: rename, suite: stored("mariadb"), says: `headers: got|as the row is`,
+			changes: []change{{"args = append(args, row.ID, headers[row.ID])", "args = append(args, row.ID, headers[part[0].ID])"}},
 		},
 	}
 }
@@ -201,7 +313,7 @@ func dedupedApart() []change {
 }
 
 func notDeduped() []change {
-	return []change{{"if !added[a.hash] {", "if len(added) > len(hashes) {"}}
+	return []change{{"if !a.isNew(added) {", "if len(added) > len(hashes) {"}}
 }
 
 func settledBeforeAck() []change {

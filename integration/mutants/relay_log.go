@@ -35,6 +35,10 @@ func logMutants() []mutant {
 			changes: []change{{"return r.holdsTurn(ctx, tx, rc)", "return nil"}},
 		},
 		{
+			name: "relay: a projection takes the row of a receiver", file: "eventlog/projection/projection.go", suite: suite{pkg: "./integration/eventlog", tests: "^TestProjectionMistakes$"}, says: `got <nil>, want an error with "Name \\"receive:x`,
+			changes: []change{{`"relay:", "receive:"}`, `"relay:"}`}},
+		},
+		{
 			name: "relay log: a publisher may take for ever", file: "relay/call.go", suite: onPostgres("^TestALogRelayWhosePublisherHangs$"), says: `gave up waiting: the others are published`,
 			changes: []change{{"time.NewTimer(timeout + callGrace)", "time.NewTimer(1000*timeout + 3600*callGrace)"}},
 		},
@@ -56,6 +60,15 @@ func logBarMutants() []mutant {
 		{
 			name: "bar 14-order: no fence", file: shard, suite: bar(order), says: `twice [1-9]|inversions [1-9]`,
 			changes: notFenced(),
+		},
+		{
+			name: "relay: a log relay tries again what cannot be cured", file: "relay/shard_failure.go", suite: suite{pkg: "./integration/relay", tests: "^TestALogRelayThatDoesNotFit$"}, says: `want it halted at once`,
+			changes: []change{{"bus.VerdictOf(err).Outcome == bus.Condemned:", "bus.VerdictOf(err).Outcome == bus.Poisoned:"}},
+		},
+		{
+			name: "relay: whoever is behind halts a shard of somebody else", file: "internal/store/leases.go", suite: suite{pkg: "./integration/relay", tests: "^TestWhoIsBehindHaltsNothing$/^postgres$"}, says: `want none halted`,
+			changes: []change{{"AND status = ? AND owner = ?`\n\treturn retried(ctx, db, func(db bun.IDB) (bool, error) {\n\t\treturn dialect.AffectedOne(s.names.Query(ctx, db, text,",
+				"AND status = ? AND ? <> ''`\n\treturn retried(ctx, db, func(db bun.IDB) (bool, error) {\n\t\treturn dialect.AffectedOne(s.names.Query(ctx, db, text,"}},
 		},
 		{
 			name: "bar 14-order: appends on no condition", file: "relay/nats/appender.go", suite: bar(order), says: `stale appends: got [1-9]`,

@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -145,6 +146,33 @@ func TestPollsGoOnRightAfterAnOutage(t *testing.T) {
 		testapp.Sooner(t, "the message is done", a.Empty)
 		if after := started.At(0).Sub(over); after > 5*time.Second {
 			t.Errorf("a message that others produce right after an outage runs after %s, want about a poll", after)
+		}
+		r.MustStop()
+	})
+}
+
+// TestASlowLookDoesNotDelayWakeUpsOfOthers: one that took long is no reason not to hear of what others
+// commit for ten times as long.
+func TestASlowLookDoesNotDelayWakeUpsOfOthers(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var started testapp.Moments
+		consumer := bus.Consume("c", func(context.Context, order) error { started.Add(); return nil })
+		a, others := newApp(consumer), newApp(consumer)
+		processorSide, breaker := breakable(a)
+		r := processorSide.StartWith(ctx, outbox.ProcessorConfig{PollInterval: time.Minute})
+		testapp.Sooner(t, "it runs", func() bool { return r.Health().Ready })
+		<-time.After(time.Second)
+		breaker.slow.Store(true)
+		a.Registry.Wakeups().Send(wakeup.Wake{Remote: true})
+		<-time.After(time.Second)
+		breaker.slow.Store(false) // what has begun takes 3 s
+		<-time.After(6 * time.Second)
+		committed := time.Now()
+		others.ProduceAt(ctx, order{ID: "1"})
+		a.Registry.Wakeups().Send(wakeup.Wake{Remote: true})
+		testapp.Sooner(t, "the message is done", a.Empty)
+		if after := started.At(0).Sub(committed); after > time.Second {
+			t.Errorf("a message of which others tell runs after %s, want at once", after)
 		}
 		r.MustStop()
 	})

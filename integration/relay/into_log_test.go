@@ -138,6 +138,28 @@ func TestEventsKeepWhatTheyAre(t *testing.T) {
 	})
 }
 
+// TestAnEventIsAppendedOnceWhoeverItIsFor: two relays may publish one event for two consumers, which
+// the log does not go by.
+func TestAnEventIsAppendedOnceWhoeverItIsFor(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		b := newBroker()
+		for _, consumers := range []string{"ship", "bill", "", "bill,ship"} {
+			r := deposit("account-1", 1)
+			r.Attributes["consumers"] = consumers
+			b.put(r)
+		}
+		sub := b.subscribe()
+		receiver := intoLog(sub)
+		to := newLedger(t, db, receiver.Consumer())
+		to.runs(receiver)
+		testapp.Eventually(t, "all arrived", func() bool { return sub.acked.Load() == 4 })
+		if got := to.amounts()["bank-account-1"]; fmt.Sprint(got) != "[1]" {
+			t.Errorf("got %v, want it once", got)
+		}
+	})
+}
+
 // TestNoEventLog: where there is none, on MariaDB or in the configuration, NewRunner says so.
 func TestNoEventLog(t *testing.T) {
 	t.Parallel()

@@ -121,3 +121,44 @@ func runWith(l *ledger, config relay.RunnerConfig, one relay.Relay) {
 	r := testapp.Must[*relay.Runner](l.T)(relay.NewRunner(l.DB, l.Registry, l.Producer, config, one))
 	(&service{app: l.app, runner: r}).run()
 }
+
+// stalls is a shelf whose answers to the second question, where it stands, and later ones wait.
+type stalls struct {
+	*shelf
+	asked atomic.Int64
+	goOn  chan struct{}
+}
+
+// Last implements relay.Appender.
+func (s *stalls) Last(ctx context.Context, shard int) (position int64, mark uint64, err error) {
+	if s.asked.Add(1) > 1 {
+		<-s.goOn
+	}
+	return s.shelf.Last(ctx, shard)
+}
+
+// TestWhoIsBehindHaltsNothing: a process that goes on after its lease sees records of another, which has
+// not moved the checkpoint yet, of positions that it knows nothing of. That is no other database.
+func TestWhoIsBehindHaltsNothing(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		from, s := newLedger(t, db), &stalls{shelf: newShelf(), goOn: make(chan struct{})}
+		from.deposit(1, 1)
+		r, _ := from.runs(bank(s, relay.PublishTimeout(time.Minute)))
+		testapp.Eventually(t, "it asks where the broker stands", func() bool { return s.asked.Load() == 2 })
+		from.Exec("UPDATE event_subscriptions SET owner = 'another'")
+		from.deposit(1, 1)
+		all := from.amounts()["account-0"] // which numbers them
+		for i := range all {
+			if _, err := s.append(0, uint64(i), []relay.Record{{ID: fmt.Sprint(i), Attributes: map[string]string{"sequence": fmt.Sprint(i + 1)}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		close(s.goOn)
+		from.Exec("UPDATE event_subscriptions SET leased_until = NULL")
+		testapp.Eventually(t, "it goes on, or has halted", func() bool { return from.done() || from.stats(r).Halted > 0 })
+		if stats := from.stats(r); stats.Halted != 0 || len(s.all()) != 2 {
+			t.Errorf("got %+v and %d records, want none halted, and nothing appended again", stats, len(s.all()))
+		}
+	})
+}

@@ -1,10 +1,18 @@
 package relay_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
@@ -63,5 +71,184 @@ func TestKeysOfDeclaredRelays(t *testing.T) {
 		if r := b.all()[0]; r.Key != "customer:1" || len(r.Headers) != 1 || r.Headers["tenant"] != "acme" {
 			t.Errorf("got %+v, want its key, and no header of the library", r)
 		}
+	})
+}
+
+// TestWhatIsForwardedIsNotConsumedHere: an instance that forwards vanishes while the broker has its
+// messages already. An old one, which has the consumer, leaves them alone; a new one publishes them
+// again, each under its id and for the consumer that it was produced for, however often it takes.
+func TestWhatIsForwardedIsNotConsumedHere(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		const n = 20
+		var runs atomic.Int64
+		old := testapp.New(t, db, testapp.Counting("charge-card", &runs), testapp.Counting("send-receipt", &runs))
+		for i := range n {
+			old.Produce(order{ID: fmt.Sprint(i)}, outbox.InsertID(fmt.Sprint(i)), outbox.Header("tenant", "acme"))
+		}
+		move := []bus.ConsumerOption{bus.Aliases("charge-card", "send-receipt"), relay.For("charge-card", "send-receipt")}
+		b, has, free := newBroker(), make(chan struct{}, 1), make(chan struct{})
+		stuck := publisher(func(_ context.Context, records []relay.Record) []error {
+			if b.put(records...); len(b.all()) == 2*n {
+				has <- struct{}{}
+			}
+			<-free
+			return slices.Repeat([]error{relay.ErrUnavailable}, len(records))
+		})
+		vanishes := testapp.New(t, db, publishes(stuck, append(move, relay.PublishTimeout(time.Minute))...)).Start(testapp.Fast())
+		<-has
+		old.Exec("DELETE FROM message_claims") // as if the lease were over
+		processor := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, old.Registry, testapp.Fast()))
+		if ran := testapp.Must[bool](t)(processor.Step(t.Context())); ran || runs.Load() != 0 {
+			t.Errorf("the old instance: got it to run %d messages, want none", runs.Load())
+		}
+		close(free)
+		_ = vanishes.Wait()
+		var failed atomic.Int64
+		b.failWith(func(relay.Record) error {
+			if failed.Add(1) <= n {
+				return errors.New("odd")
+			}
+			return nil
+		})
+		testapp.New(t, db, publishes(b, move...)).Start(testapp.Fast())
+		testapp.Eventually(t, "all are gone", old.Empty)
+		ids := make(map[string]int)
+		for _, r := range b.all() {
+			ids[r.ID]++
+			if len(r.Headers) != 1 || r.Headers["tenant"] != "acme" {
+				t.Fatalf("got %+v, want no header of the library", r)
+			}
+		}
+		for id, times := range ids {
+			if _, name, _ := strings.Cut(id, "/to-broker/"); len(ids) != 2*n || times < 2 || name != "charge-card" && name != "send-receipt" {
+				t.Fatalf("got %d ids, %s %d times, want %d, at least twice, each for the consumer of its own", len(ids), id, times, 2*n)
+			}
+		}
+	})
+}
+
+// TestWhatCannotBeRenamedIsNotForwarded: the messages are given back as they were, and other
+// consumers go on.
+func TestWhatCannotBeRenamedIsNotForwarded(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		const n = 30
+		old := testapp.New(t, db, testapp.Consumed("charge-card"))
+		for i := range n {
+			old.Produce(order{ID: fmt.Sprint(i)})
+		}
+		for _, statement := range refusal(db) {
+			old.Exec(statement)
+		}
+		before := old.Pending()
+		b := newBroker()
+		forwards := testapp.New(t, db, publishes(b, bus.Aliases("charge-card")), testapp.Consumed("other"))
+		r := forwards.Start(testapp.Fast())
+		forwards.Produce(order{ID: "new"})
+		testapp.Eventually(t, "it has tried twice, and the other consumer is done", func() bool {
+			return len(b.all()) > 1 || r.Stats().Claimed > 2*n && old.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'other'") == 0
+		})
+		if after := old.Pending(); len(after) < n || !slices.Equal(after[:n], before) || len(b.all()) > 1 {
+			t.Fatalf("got %d published, and %d messages left, want none of the %d, as they were", len(b.all()), len(after), n)
+		}
+		old.Exec(map[bool]string{true: "DROP TRIGGER refuse ON consumer_messages", false: "DROP TRIGGER refuse"}[db.Dialect().Name() == dialect.PG])
+		testapp.Eventually(t, "all are published", func() bool { return old.Empty() && len(b.all()) == n+1 })
+	})
+}
+
+// TestWhatIsLockedIsForwardedLater: somebody locks a message right after it was claimed. The others
+// are published, and that one is once it is free.
+func TestWhatIsLockedIsForwardedLater(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(testing.TB) *bun.DB{"postgres": testdb.Postgres, "mariadb": testdb.MariaDB} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const n = 5
+			old := testapp.New(t, open(t), testapp.Consumed("charge-card"))
+			for i := range n {
+				old.Produce(order{ID: fmt.Sprint(i)})
+			}
+			locked := old.Pending()[2].ID
+			holder := testapp.Must[bun.Tx](t)(old.DB.BeginTx(context.WithoutCancel(t.Context()), nil))
+			t.Cleanup(func() { _ = holder.Rollback() })
+			var once sync.Once
+			hook := testapp.QueryHook(func(_ context.Context, query string) {
+				if strings.Contains(query, "m.attempts") && strings.Contains(query, "FOR UPDATE") && !strings.Contains(query, "available_after") {
+					once.Do(func() {
+						if _, err := holder.NewRaw("SELECT id FROM consumer_messages WHERE id = ? FOR UPDATE", locked).Exec(context.WithoutCancel(t.Context())); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+			})
+			b := newBroker()
+			testapp.New(t, old.DB.WithQueryHook(hook), publishes(b, bus.Aliases("charge-card"))).Start(testapp.Fast())
+			testapp.Eventually(t, "the others are published, and it is given back", func() bool {
+				return len(b.all()) == n || len(b.all()) == n-1 && old.Count("SELECT count(*) FROM message_claims") == 0
+			})
+			if left := old.Pending(); len(left) != 1 || left[0].ID != locked || len(b.all()) != n-1 {
+				t.Errorf("got %d published, and %+v left, want %d, and message %d", len(b.all()), left, n-1, locked)
+			}
+			if got := old.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'charge-card'"); got != 1 {
+				t.Errorf("messages under the former name: got %d, want the one that is locked", got)
+			}
+			if err := holder.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			testapp.Eventually(t, "it is published, too", func() bool { return old.Empty() && len(b.all()) == n })
+		})
+	}
+}
+
+// refusal makes a database that takes no other name for a message.
+func refusal(db *bun.DB) []string {
+	switch db.Dialect().Name() {
+	case dialect.PG:
+		return []string{"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$",
+			"CREATE TRIGGER refuse BEFORE UPDATE OF consumer_type ON consumer_messages FOR EACH ROW EXECUTE FUNCTION refuse()"}
+	case dialect.MySQL:
+		return []string{"CREATE TRIGGER refuse BEFORE UPDATE ON consumer_messages FOR EACH ROW IF NEW.consumer_type <> OLD.consumer_type THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused'; END IF"}
+	}
+	return []string{"CREATE TRIGGER refuse BEFORE UPDATE OF consumer_type ON consumer_messages BEGIN SELECT RAISE(ABORT, 'refused'); END"}
+}
+
+// TestWhoKeepsTheFormerName while it runs: what does not forward, and what a key keeps in order.
+func TestWhoKeepsTheFormerName(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		old := testapp.New(t, db, testapp.Consumed("charge-card", bus.Ordered(bus.ParkKey)), testapp.Consumed("bill"), testapp.Consumed("note"))
+		old.Produce(order{ID: "1"}, outbox.Key("customer:1"))
+		names := make(chan []string, 2)
+		look := func() {
+			var rows []string
+			if err := db.NewRaw("SELECT consumer_type FROM consumer_messages ORDER BY 1").Scan(context.WithoutCancel(t.Context()), &rows); err != nil {
+				t.Error(err)
+			}
+			names <- rows
+		}
+		b, all := newBroker(), make(chan struct{})
+		var here atomic.Int64
+		meet := func() { // all three run at once
+			if here.Add(1) == 3 {
+				look()
+				close(all)
+			}
+			<-all
+		}
+		forwards := func(name, from string) bus.Consumer {
+			return relay.Publish(name, publisher(func(_ context.Context, records []relay.Record) []error {
+				meet()
+				b.put(records...)
+				return nil
+			}), relay.Source(shop), relay.Route[order]("orders"), bus.Aliases(from))
+		}
+		testapp.New(t, db, forwards("to-charge", "charge-card"), forwards("to-note", "note"),
+			bus.Consume("make-bill", func(context.Context, order) error { meet(); return nil }, bus.Aliases("bill"))).Start(testapp.Fast())
+		got := <-names
+		if want := []string{"bill", "charge-card", "to-note"}; !slices.Equal(got, want) {
+			t.Errorf("names while they run: got %v, want %v", got, want)
+		}
+		testapp.Eventually(t, "all are gone", old.Empty)
 	})
 }

@@ -172,6 +172,41 @@ func TestIDs(t *testing.T) {
 	})
 }
 
+// TestAConsumerIsToldOnceWhoeverElseIs: a message may come for other consumers the second time, from a
+// program that names more of them, or in another order. Each of them has it once.
+func TestAConsumerIsToldOnceWhoeverElseIs(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		b := newBroker()
+		n := 0
+		for _, consumers := range []string{"ship", "ship,bill", "bill,ship", "bill", "bill,mail,mail,ship", "mail"} {
+			r := event("1", order{ID: "1"})
+			r.Attributes["consumers"] = consumers
+			b.put(r)
+			n++
+		}
+		for _, size := range []int{1, 100} { // of batches: apart, and in one
+			sub := b.subscribe()
+			sub.batch = size
+			s := receives(t, db, relay.Receive(fmt.Sprint("from-shop-", size), sub, relay.Accept[order]()), testapp.Consumed("ship"), testapp.Consumed("bill"), testapp.Consumed("mail"))
+			s.run()
+			testapp.Eventually(t, "all arrived", func() bool { return sub.acked.Load() == int64(n) })
+			s.stop()
+			got := make(map[string]int)
+			for _, row := range s.Pending() {
+				got[row.ConsumerType]++
+			}
+			if want := "map[bill:1 mail:1 ship:1]"; fmt.Sprint(got) != want {
+				t.Errorf("messages, of batches of %d: got %v, want %s", size, got, want)
+			}
+			if stats := s.stats(); stats.New != 3 || stats.Duplicates != int64(n)-3 {
+				t.Errorf("stats: got %+v, want 3 new and the others again", stats)
+			}
+			s.Exec("DELETE FROM consumer_messages")
+		}
+	})
+}
+
 // TestRetention: what was received longer ago is forgotten, and what was not is not.
 func TestRetention(t *testing.T) {
 	t.Parallel()

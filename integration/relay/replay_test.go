@@ -119,3 +119,38 @@ func TestAReplayIntoTheLog(t *testing.T) {
 		}
 	})
 }
+
+// TestAReplayThatIsForwarded is live at the other end, unless the relay passes it over.
+func TestAReplayThatIsForwarded(t *testing.T) {
+	t.Parallel()
+	for name, skips := range map[string]bool{"live": false, "passed over": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from, to := newBroker(), newBroker()
+			from.put(event("1", order{ID: "1"}), event("2", order{ID: "2"}))
+			s := receives(t, testdb.SQLite(t), relay.Receive("again", from.subscribe(), relay.Accept[order](), relay.Replay()), publishes(to))
+			config := testapp.Fast()
+			if skips {
+				config.Chain = middleware.Default(middleware.Options{Layers: []bus.Middleware{middleware.SkipOnReplay("to-broker")}})
+			}
+			s.run()
+			s.Start(config)
+			testapp.Eventually(t, "all is done", func() bool { return s.stats().New == 2 && s.Empty() })
+			if want := map[bool]int{false: 2, true: 0}[skips]; len(to.all()) != want {
+				t.Fatalf("published: got %d, want %d", len(to.all()), want)
+			}
+			var ran modes
+			other := receives(t, testdb.SQLite(t), relay.Receive("there", to.subscribe(), relay.Accept[order]()),
+				bus.Consume("mail", func(ctx context.Context, _ order) error { return ran.note(ctx) }))
+			other.run()
+			other.Start(testapp.Fast())
+			if skips {
+				return
+			}
+			testapp.Eventually(t, "it has run there", func() bool { return ran.ran() != "[]" && other.Empty() })
+			if got, want := ran.ran(), `[mail "" mail ""]`; got != want {
+				t.Errorf("there: got %s, want %s", got, want)
+			}
+		})
+	}
+}

@@ -36,7 +36,7 @@ func TestHeaderOptionWins(t *testing.T) {
 	s := testapp.Must[*schedule.Scheduler](t)(schedule.NewScheduler(a.Registry, schedule.SchedulerConfig{
 		Headers: func(context.Context) map[string]string { return map[string]string{"tenant": "any", "origin": "config"} }}))
 	testapp.Must[int64](t)(s.ScheduleAnother(t.Context(), a.DB, order{}, "@daily", "UTC", schedule.Header("tenant", "acme")))
-	got := testapp.Must[[]schedule.Schedule](t)(s.List(t.Context(), a.DB, schedule.Filter{}))[0].Headers
+	got := rowsOf(t, s, a.DB, schedule.Filter{})[0].Headers
 	if got["tenant"] != "acme" || got["origin"] != "config" {
 		t.Errorf("headers: got %v, want the option's tenant, and the configured origin", got)
 	}
@@ -115,7 +115,7 @@ func TestScheduleConstructorsReportEverything(t *testing.T) {
 	var scheduler schedule.Scheduler
 	var store poison.Store
 	for _, err := range []error{
-		testapp.Second(scheduler.ScheduleAnother(t.Context(), nil, order{}, "@daily", "UTC")), testapp.Second(scheduler.List(t.Context(), nil, schedule.Filter{})),
+		testapp.Second(scheduler.ScheduleAnother(t.Context(), nil, order{}, "@daily", "UTC")), testapp.Third(scheduler.List(t.Context(), nil, schedule.Filter{}, schedule.Page{})),
 		scheduler.UpdatePayload(t.Context(), nil, 1, order{}),
 		testapp.Second(store.Get(t.Context(), nil, 1)), store.EditAndRequeue(t.Context(), nil, 1, order{}),
 	} {

@@ -104,7 +104,7 @@ func TestARefusedScheduleIsNotPostponedOverAFire(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	got := testapp.Must[[]schedule.Schedule](t)(s.List(t.Context(), db, schedule.Filter{}))[0]
+	got := rowsOf(t, s, db, schedule.Filter{})[0]
 	if got.LastError != "" || got.NextFire.Before(time.Now()) || got.NextFire.Before(got.LastFire.Add(2*time.Minute)) && got.NextFire.Minute() != 0 {
 		t.Errorf("schedule: got %+v, want it as the other instance left it", got)
 	}
@@ -140,7 +140,7 @@ func TestAChainThatTimesOutHoldsNobodyBack(t *testing.T) {
 		fireSchedules(t.Context(), a, schedule.ProcessorConfig{Logger: slog.New(slog.DiscardHandler)})
 		testapp.Eventually(t, "the others fire", func() bool { return len(a.Pending()) == 4 })
 		testapp.Eventually(t, "the refused one says so", func() bool {
-			list := testapp.Must[[]schedule.Schedule](t)(s.List(t.Context(), db, schedule.Filter{}))
+			list := rowsOf(t, s, db, schedule.Filter{})
 			return strings.Contains(list[2].LastError, "tenant service")
 		})
 	})
@@ -155,7 +155,7 @@ func TestRunNowIsBesideTheFireTimes(t *testing.T) {
 				a := newApp(testapp.Counting("c", &n))
 				s := a.Scheduler()
 				id := testapp.Must[int64](t)(s.ScheduleAnother(ctx, a.DB, order{}, "@every 1h", "UTC"))
-				before := testapp.Must[[]schedule.Schedule](t)(s.List(ctx, a.DB, schedule.Filter{}))[0]
+				before := rowsOf(t, s, a.DB, schedule.Filter{})[0]
 				check := func(err error) {
 					t.Helper()
 					if err != nil {
@@ -175,7 +175,7 @@ func TestRunNowIsBesideTheFireTimes(t *testing.T) {
 				fireSchedules(ctx, a, schedule.ProcessorConfig{SkipMissed: skip})
 				<-time.After(time.Second)
 				fires("asked for just before a fire time", 2)
-				after := testapp.Must[[]schedule.Schedule](t)(s.List(ctx, a.DB, schedule.Filter{}))[0]
+				after := rowsOf(t, s, a.DB, schedule.Filter{})[0]
 				if !after.NextFire.Equal(before.NextFire.Add(time.Hour)) {
 					t.Errorf("next fire: got %s, want %s: asking moves nothing", after.NextFire, before.NextFire.Add(time.Hour))
 				}
@@ -184,10 +184,10 @@ func TestRunNowIsBesideTheFireTimes(t *testing.T) {
 				<-time.After(2 * time.Hour)
 				fires("asked for while paused", 3)
 				check(s.Resume(ctx, a.DB, id))
-				resumed := testapp.Must[[]schedule.Schedule](t)(s.List(ctx, a.DB, schedule.Filter{}))[0].NextFire
+				resumed := rowsOf(t, s, a.DB, schedule.Filter{})[0].NextFire
 				<-time.After(time.Minute)
 				check(s.Resume(ctx, a.DB, id)) // not paused any more: nothing changes
-				if again := testapp.Must[[]schedule.Schedule](t)(s.List(ctx, a.DB, schedule.Filter{}))[0].NextFire; !again.Equal(resumed) {
+				if again := rowsOf(t, s, a.DB, schedule.Filter{})[0].NextFire; !again.Equal(resumed) {
 					t.Errorf("resumed twice: got a next fire at %s, want %s still", again, resumed)
 				}
 			})
@@ -228,7 +228,7 @@ func TestScheduledProcessorsStopInTime(t *testing.T) {
 	if took := time.Since(begun); took > 7*time.Second {
 		t.Errorf("stop: took %s of the 8 s that the batch takes, want about one second", took)
 	}
-	for _, row := range testapp.Must[[]schedule.Schedule](t)(a.Scheduler().List(t.Context(), db, schedule.Filter{})) {
+	for _, row := range rowsOf(t, a.Scheduler(), db, schedule.Filter{}) {
 		if row.LastError != "" || !row.LastFire.IsZero() {
 			t.Fatalf("schedule: got %+v, want it untouched: a stop is no fault of its", row)
 		}
@@ -266,7 +266,7 @@ func TestUpdatesCountFromWhenTheyHoldTheRow(t *testing.T) {
 		if err := errors.Join(tx.Commit(), <-changed); err != nil {
 			t.Fatal(err)
 		}
-		if next := testapp.Must[[]schedule.Schedule](t)(s.List(t.Context(), db, schedule.Filter{}))[0].NextFire; !next.After(fired) {
+		if next := rowsOf(t, s, db, schedule.Filter{})[0].NextFire; !next.After(fired) {
 			t.Errorf("%s: got a next fire at %s, want one after %s, which the fire before it was for", what, next, fired)
 		}
 	}

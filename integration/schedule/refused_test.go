@@ -94,7 +94,7 @@ func TestSchedulesThatTakeTooLongTogetherFireInParts(t *testing.T) {
 			t.Errorf("until the 99 others have fired: got %s, want minutes at most", took)
 		}
 		testapp.Sooner(t, "the one is marked", func() bool {
-			got := testapp.Must[[]schedule.Schedule](t)(a.Scheduler().List(ctx, a.DB, schedule.Filter{Name: "37"}))[0]
+			got := rowsOf(t, a.Scheduler(), a.DB, schedule.Filter{Name: "37"})[0]
 			return strings.Contains(got.LastError, "took longer than 10s")
 		})
 	})
@@ -183,7 +183,7 @@ func TestALoneScheduleThatIsRefusedIsMarkedInTheEnd(t *testing.T) {
 	yearly(t.Context(), a, "bad")
 	fireSchedules(t.Context(), a, schedule.ProcessorConfig{})
 	testapp.Poll(t, "it is marked", time.Minute, 20*time.Millisecond, func() bool {
-		got := testapp.Must[[]schedule.Schedule](t)(a.Scheduler().List(t.Context(), db, schedule.Filter{}))[0]
+		got := rowsOf(t, a.Scheduler(), db, schedule.Filter{})[0]
 		return strings.Contains(got.LastError, "not now")
 	})
 }

@@ -37,6 +37,16 @@ func fireSchedules(ctx context.Context, a *app, config schedule.ProcessorConfig)
 	})
 }
 
+// rowsOf is the first page of schedules.
+func rowsOf(t *testing.T, s *schedule.Scheduler, db bun.IDB, filter schedule.Filter) []schedule.Schedule {
+	t.Helper()
+	rows, _, err := s.List(t.Context(), db, filter, schedule.Page{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
 // makeDue moves schedules into the past.
 func makeDue(a *app, by time.Duration) {
 	a.Helper()
@@ -58,7 +68,7 @@ func TestScheduleWritesARowAndFires(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows := testapp.Must[[]schedule.Schedule](t)(s.List(t.Context(), db, schedule.Filter{Name: "monday"}))
+		rows := rowsOf(t, s, db, schedule.Filter{Name: "monday"})
 		amsterdam := testapp.Must[*time.Location](t)(time.LoadLocation("Europe/Amsterdam"))
 		if len(rows) != 1 || rows[0].ID != id || rows[0].Tag != "weekly" || rows[0].PayloadType != "order.placed" ||
 			string(rows[0].Payload) != `{"id":"1","n":0}` || rows[0].Headers["tenant"] != "acme" || rows[0].Paused || !rows[0].LastFire.IsZero() {
@@ -75,7 +85,7 @@ func TestScheduleWritesARowAndFires(t *testing.T) {
 				t.Errorf("message: got %+v, want the schedule's payload and headers", m)
 			}
 		}
-		after := testapp.Must[[]schedule.Schedule](t)(s.List(t.Context(), db, schedule.Filter{}))[0]
+		after := rowsOf(t, s, db, schedule.Filter{})[0]
 		if !after.NextFire.Equal(rows[0].NextFire) || after.LastFire.IsZero() {
 			t.Errorf("after the fire: got %+v, want it advanced to %s", after, rows[0].NextFire)
 		}
@@ -96,7 +106,7 @@ func TestNamedSchedulesAreUpserts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return id, testapp.Must[[]schedule.Schedule](t)(s.List(t.Context(), db, schedule.Filter{Name: "boot"}))[0]
+			return id, rowsOf(t, s, db, schedule.Filter{Name: "boot"})[0]
 		}
 		id, first := save("@every 1h", order{ID: "1"}, "a")
 		if err := s.Pause(t.Context(), db, id); err != nil {
@@ -109,7 +119,7 @@ func TestNamedSchedulesAreUpserts(t *testing.T) {
 		if _, third := save("@every 2h", order{ID: "2"}, "b"); third.NextFire.Equal(first.NextFire) {
 			t.Errorf("another expression: got %+v, want another next fire", third)
 		}
-		if n := len(testapp.Must[[]schedule.Schedule](t)(s.List(t.Context(), db, schedule.Filter{}))); n != 1 {
+		if n := len(rowsOf(t, s, db, schedule.Filter{})); n != 1 {
 			t.Errorf("schedules: got %d, want 1", n)
 		}
 	})
@@ -133,7 +143,7 @@ func TestSchedulesAreManaged(t *testing.T) {
 		}
 		id := ids[3]
 		get := func() schedule.Schedule {
-			return testapp.Must[[]schedule.Schedule](t)(s.List(ctx, db, schedule.Filter{Tag: "tag1"}))[0]
+			return rowsOf(t, s, db, schedule.Filter{Tag: "tag1"})[0]
 		}
 		yearly := get().NextFire
 		if err := errors.Join(s.UpdateSchedule(ctx, db, id, "@every 30m", "UTC"), s.UpdatePayload(ctx, db, id, refund{ID: "x"})); err != nil {
@@ -231,7 +241,7 @@ func TestBadScheduleHoldsNobodyBack(t *testing.T) {
 				}
 				testapp.Eventually(t, "the good ones fire", func() bool { return len(a.Pending()) == good })
 				testapp.Eventually(t, "the bad one is marked", func() bool {
-					bad := testapp.Must[[]schedule.Schedule](t)(s.List(t.Context(), db, schedule.Filter{Tag: "bad"}))[0]
+					bad := rowsOf(t, s, db, schedule.Filter{Tag: "bad"})[0]
 					return test.want == "" && bad.LastError == "" ||
 						test.want != "" && strings.Contains(bad.LastError, test.want) && bad.NextFire.After(time.Now().Add(30*time.Second))
 				})
@@ -272,7 +282,7 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", test.name, test.err, test.want)
 		}
 	}
-	if testapp.Second(s.ScheduleAnother(ctx, nil, order{}, "@daily", "UTC")) == nil || testapp.Second(s.List(ctx, (*bun.DB)(nil), schedule.Filter{})) == nil {
+	if testapp.Second(s.ScheduleAnother(ctx, nil, order{}, "@daily", "UTC")) == nil || testapp.Third(s.List(ctx, (*bun.DB)(nil), schedule.Filter{}, schedule.Page{})) == nil {
 		t.Error("a nil database handle: got no error")
 	}
 	if _, err := schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{Loops: 2}); err == nil {

@@ -23,7 +23,7 @@ import (
 func listed(a *app) map[string]schedule.Schedule {
 	a.Helper()
 	byName := make(map[string]schedule.Schedule)
-	for _, s := range testapp.Must[[]schedule.Schedule](a.T)(a.Scheduler().List(a.Context(), a.DB, schedule.Filter{})) {
+	for _, s := range rowsOf(a.T, a.Scheduler(), a.DB, schedule.Filter{}) {
 		byName[s.Name] = s
 	}
 	return byName
@@ -139,13 +139,13 @@ func TestConsumersKnowWhichInstantWasFiredFor(t *testing.T) {
 		s := a.Scheduler()
 		id := testapp.Must[int64](t)(s.ScheduleAnother(t.Context(), db, order{ID: "scheduled"}, "@yearly", "UTC", schedule.Header("tenant", "acme")))
 		makeDue(a, 90*time.Minute)
-		due := testapp.Must[[]schedule.Schedule](t)(s.List(t.Context(), db, schedule.Filter{}))[0].NextFire
+		due := rowsOf(t, s, db, schedule.Filter{})[0].NextFire
 		a.Start(testapp.Fast())
 		fireSchedules(t.Context(), a, schedule.ProcessorConfig{})
 		if got := <-fired; !got.Equal(due) || got.Location() != time.UTC {
 			t.Errorf("fired for: got %s, want %s", got, due)
 		}
-		before := testapp.Must[[]schedule.Schedule](t)(s.List(t.Context(), db, schedule.Filter{}))[0].LastFire
+		before := rowsOf(t, s, db, schedule.Filter{})[0].LastFire
 		if err := s.RunNow(t.Context(), db, id); err != nil {
 			t.Fatal(err)
 		}

@@ -5,14 +5,19 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -26,11 +31,7 @@ func TestAdminReadsIndexes(t *testing.T) {
 			a.ProduceMany(1000)
 		}
 		a.Exec("UPDATE consumer_messages SET consumer_type = " + suffixed(db) + ", crashes = CASE WHEN id % 100 = 0 THEN 1 ELSE 0 END")
-		analyze := "ANALYZE"
-		if db.Dialect().Name() == dialect.MySQL {
-			analyze = "ANALYZE TABLE consumer_messages"
-		}
-		a.Exec(analyze)
+		a.Exec(analyzeOf(db))
 		admin, ctx := a.Admin(), t.Context()
 		var sent []string
 		hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) { sent = append(sent, query) }))
@@ -46,7 +47,13 @@ func TestAdminReadsIndexes(t *testing.T) {
 		if cancelled.Changed != 3 || ran.Changed != 3 {
 			t.Errorf("changes: got %+v and %+v, want 3 each", cancelled, ran)
 		}
-		if err := errors.Join(cancelErr, runErr, list(outbox.Filter{}), list(outbox.Filter{Crashed: true}), list(outbox.Filter{Consumer: "c7"}), list(outbox.Filter{InsertID: "k7"}),
+		claim, claimErr := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{})).Claim(ctx, db,
+			store.ClaimRequest{Owner: "o", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "c7", Payload: "order.placed", Limit: 5}}})
+		held, heldErr := admin.ClaimMessages(ctx, hooked, claim.ID)
+		if len(held) != 5 || len(claim.Messages) != 5 {
+			t.Errorf("messages of the claim: got %d of %d, want 5", len(held), len(claim.Messages))
+		}
+		if err := errors.Join(cancelErr, runErr, claimErr, heldErr, testapp.Second(admin.GetHead(ctx, hooked, 77, 10)), list(outbox.Filter{}), list(outbox.Filter{Crashed: true}), list(outbox.Filter{Consumer: "c7"}), list(outbox.Filter{InsertID: "k7"}),
 			list(outbox.Filter{Consumer: "c7", State: outbox.Ready}), list(outbox.Filter{Consumer: "c7", State: outbox.Leased}),
 			testapp.Second(admin.Get(ctx, hooked, 77)), testapp.Second(admin.Explain(ctx, hooked, 78))); err != nil {
 			t.Fatal(err)
@@ -64,7 +71,7 @@ func TestAdminReadsIndexes(t *testing.T) {
 				}
 			}
 		}
-		if explained < 12 {
+		if explained < 14 {
 			t.Errorf("statements explained: got %d, want those of every call", explained)
 		}
 	})
@@ -75,7 +82,7 @@ func suffixed(db *bun.DB) string {
 	if db.Dialect().Name() == dialect.MySQL {
 		return "CONCAT('c', id % 20)"
 	}
-	return "'c' || id % 20"
+	return "'c' || (id % 20)"
 }
 
 // explainPlan returns the steps of the plan of a statement, which it does not run.
@@ -126,4 +133,125 @@ func explainMariaDB(t *testing.T, db *bun.DB, query string) (steps []string) {
 		t.Fatal(err)
 	}
 	return steps
+}
+
+// TestPagesReadWhatTheySay: a page that examines some messages reads about as many, wherever it
+// begins, and however rare what it looks for is.
+func TestPagesReadWhatTheySay(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		const examine, all = 100, 20_000
+		a := testapp.New(t, db, testapp.Consumed("c"), bus.Consume("k", func(context.Context, refund) error { return nil }, bus.Ordered(bus.ParkKey)))
+		for range all / 2000 {
+			a.ProduceMany(1000)
+			for range 1000 / 500 {
+				items := make([]outbox.Item, 500)
+				for i := range items {
+					items[i] = outbox.Item{Payload: refund{}, Options: []outbox.Option{outbox.Key(fmt.Sprint("key", i%40))}}
+				}
+				if _, err := a.Producer.ProduceMany(t.Context(), db, items...); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		a.Exec(analyzeOf(db))
+		var sent []string
+		hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) { sent = append(sent, query) }))
+		admin := a.Admin()
+		for _, f := range []outbox.Filter{{Retrying: true}, {Consumer: "c", Retrying: true}, {Consumer: "k", Retrying: true}} {
+			pages, most := 0, 0
+			for page := (&outbox.Page{Examine: examine}); page != nil; pages++ {
+				sent = nil
+				list, next, err := admin.List(t.Context(), hooked, f, *page)
+				if err != nil || len(list) != 0 {
+					t.Fatalf("list: got %d messages and %v, want none", len(list), err)
+				}
+				page = next
+				if pages%15 == 3 { // measuring takes its time
+					for _, query := range sent {
+						most = max(most, rowsRead(t, db, query))
+					}
+				}
+			}
+			want := all/2/examine + 1
+			if f.Consumer == "" {
+				want = all / examine
+			}
+			if pages < want || pages > want+2 || most > 30*examine {
+				t.Errorf("%+v: got %d pages, and one that reads %d rows, want about %d of at most %d", f, pages, most, want, 30*examine)
+			}
+		}
+	})
+}
+
+func analyzeOf(db *bun.DB) string {
+	if db.Dialect().Name() == dialect.MySQL {
+		return "ANALYZE TABLE consumer_messages"
+	}
+	return "ANALYZE"
+}
+
+// rowsRead runs a statement, and tells how many rows it has read of any table, where the database
+// tells; SQLite has a plan, which must not sort all there is.
+func rowsRead(t *testing.T, db *bun.DB, query string) (rows int) {
+	t.Helper()
+	switch db.Dialect().Name() {
+	case dialect.PG:
+		var lines []string
+		if err := db.NewRaw("EXPLAIN (ANALYZE, TIMING OFF) "+query).Scan(t.Context(), &lines); err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range lines {
+			if found := regexp.MustCompile(`actual rows=(\d+)(?:\.\d+)? loops=(\d+)`).FindStringSubmatch(line); found != nil {
+				n, _ := strconv.Atoi(found[1])
+				loops, _ := strconv.Atoi(found[2])
+				rows += n * loops
+			}
+			if found := regexp.MustCompile(`Rows Removed by (?:Filter|Index Recheck|Join Filter): (\d+)`).FindStringSubmatch(line); found != nil {
+				n, _ := strconv.Atoi(found[1])
+				rows += n
+			}
+		}
+		return rows
+	case dialect.MySQL:
+		conn := testapp.Must[bun.Conn](t)(db.Conn(t.Context()))
+		defer conn.Close()
+		read := func() (n int) {
+			var status []struct {
+				Name  string `bun:"Variable_name"`
+				Value int    `bun:"Value"`
+			}
+			if err := conn.NewRaw("SHOW SESSION STATUS LIKE 'Handler_read%'").Scan(t.Context(), &status); err != nil {
+				t.Fatal(err)
+			}
+			for _, row := range status {
+				n += row.Value
+			}
+			return n
+		}
+		read()
+		before := read()
+		idle := read() - before
+		before = read()
+		result, err := conn.QueryContext(t.Context(), strings.ReplaceAll(query, "?", "??"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for result.Next() { // all of it
+		}
+		if err := errors.Join(result.Err(), result.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return read() - before - idle
+	}
+	scans := 0 // one is of what was examined
+	for _, step := range explainPlan(t, db, query) {
+		if strings.HasPrefix(step, "SCAN m") && !strings.Contains(step, "INDEX") || strings.HasPrefix(step, "SCAN l ") {
+			scans++
+		}
+	}
+	if scans > 1 {
+		t.Errorf("plan: got %d scans for\n%s", scans, query)
+	}
+	return 0
 }

@@ -332,7 +332,7 @@ func (d stored) tables(t *testing.T, tables bus.Tables) {
 		t.Fatalf("insert into %+v: %v", tables, err)
 	}
 	for _, name := range []string{
-		"pending_insert_ids", "consumer_messages", "message_claims", "poisoned_messages", "scheduled_messages", "paused_consumers", "asyncmonolith_migrations", "recent_insert_ids", "message_slots", "message_rates", "message_key_rates", "message_stops", "message_gates", "message_lanes", "message_breakers", "inbox_messages", "message_processes", "message_minutes", "message_failures", "message_crashes",
+		"pending_insert_ids", "consumer_messages", "message_claims", "poisoned_messages", "schedule_fires", "scheduled_messages", "paused_consumers", "asyncmonolith_migrations", "recent_insert_ids", "message_slots", "message_rates", "message_key_rates", "message_stops", "message_gates", "message_lanes", "message_breakers", "inbox_messages", "message_processes", "message_minutes", "message_failures", "message_crashes", "message_operations",
 		"events", "event_streams", "event_head", "event_subscriptions", "event_projections", "event_parked", "event_snapshots",
 	} {
 		ident := bun.Ident(tables.Prefix + name)
@@ -384,7 +384,7 @@ func (d stored) scheduled(t *testing.T, expression, zone, name, tag string) {
 		}
 		return
 	}
-	rows, err := s.List(t.Context(), d.db, schedule.Filter{})
+	rows, _, err := s.List(t.Context(), d.db, schedule.Filter{}, schedule.Page{})
 	if err != nil || len(rows) != 1 || rows[0].Expression != expression || rows[0].Zone != zone || rows[0].Name != name || rows[0].Tag != tag {
 		t.Fatalf("%s: got %+v and error %v, want %q in %q, %q, %q", d.db.Dialect().Name(), rows, err, expression, zone, name, tag)
 	}

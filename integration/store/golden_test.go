@@ -128,6 +128,7 @@ func goldenOperations() []goldenOperation {
 		{"check", func(g *golden) error { _, err := g.Check(g.Context(), g.db); return err }},
 		{"migrate", func(g *golden) error { return g.Migrate(g.Context(), g.db) }},
 		{"check_schema", func(g *golden) error { return g.CheckSchema(g.Context(), g.db) }},
+		{"diagnose", (*golden).diagnose},
 		{"insert", func(g *golden) error { return g.insert("") }},
 		{"insert_keyed", func(g *golden) error { return g.insert("order:1") }},
 		{"probe", func(g *golden) error { _, err := g.Probe(g.Context(), g.db, wants); return err }},
@@ -162,10 +163,23 @@ func goldenOperations() []goldenOperation {
 			_, err := g.PendingMessages(g.Context(), g.db, f, 50)
 			return err
 		}},
+		{"examine_pending", func(g *golden) error {
+			f := store.PendingFilter{Consumer: "send-receipt", Retrying: true, After: store.PendingPlace{Consumer: "send-receipt", At: place.At, ID: 1}}
+			_, err := g.ExaminePending(g.Context(), g.db, f, 2000, 50)
+			return err
+		}},
+		{"claimed_messages", func(g *golden) error { _, err := g.ClaimedMessages(g.Context(), g.db, 1); return err }},
+		{"head_pending", func(g *golden) error { _, _, err := g.PendingHead(g.Context(), g.db, 3, 1000); return err }},
 		{"get_pending", func(g *golden) error { _, _, err := g.PendingMessage(g.Context(), g.db, 3, true); return err }},
 		{"cancel", (*golden).cancel},
 		{"insert_pending", func(g *golden) error { return g.insert("order:3") }},
 		{"settle_poison", (*golden).settlePoison},
+		{"poison_groups", (*golden).poisonGroups},
+		{"preview_poisoned", func(g *golden) error {
+			_, err := g.PreviewPoisoned(g.Context(), g.db, store.PoisonFilter{Fingerprint: store.Unclassified}, [][]string{{"update-stock", "stock"}}, 100)
+			return err
+		}},
+		{"head_poisoned", func(g *golden) error { _, _, err := g.PoisonedHead(g.Context(), g.db, 1, 100); return err }},
 		{"requeue", (*golden).requeue},
 		{"settle_free", (*golden).settleFree},
 		{"insert_lanes", func(g *golden) error { return g.insertLanes("lane:1") }},
@@ -200,11 +214,30 @@ func goldenOperations() []goldenOperation {
 			_, err := g.Insert(g.Context(), g.db, slices.Repeat(goldenRows(""), 2))
 			return err
 		}},
+		{"rename", func(g *golden) error { return g.rename(owner) }},
 	}
 }
 
 func (g *golden) insert(key string) error {
 	_, err := g.Insert(g.Context(), g.db, goldenRows(key))
+	return err
+}
+
+// rename gives another name to a message with an insert id, and to one without.
+func (g *golden) rename(owner string) error {
+	rows := goldenRows("order:4")[:1]
+	rows[0].ConsumerType = "charge-card"
+	rows = append(rows, rows[0])
+	rows[1].InsertID, rows[1].Headers = "", ""
+	if _, err := g.Insert(g.Context(), g.db, rows); err != nil {
+		return err
+	}
+	c, err := g.Claim(g.Context(), g.db, store.ClaimRequest{Owner: owner, Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "charge-card", Payload: "order.placed", Limit: 2}}})
+	if err != nil || len(c.Messages) != 2 {
+		return fmt.Errorf("claim: got %d messages, error %v, want two", len(c.Messages), err)
+	}
+	g.sent.take()
+	_, err = g.Rename(g.Context(), g.db, owner, c.ID, []store.Former{{Message: &c.Messages[0], Name: "to-broker"}, {Message: &c.Messages[1], Name: "to-broker"}})
 	return err
 }
 
@@ -332,6 +365,18 @@ func (g *golden) settlePoison() error {
 	return err
 }
 
+// poisonGroups looks for groups and asks what they are.
+func (g *golden) poisonGroups() error {
+	groups, _, err := g.PoisonGroups(g.Context(), g.db, "", 500)
+	if err != nil || len(groups) != 1 {
+		return fmt.Errorf("groups: got %d, error %v, want one", len(groups), err)
+	}
+	_, failed := g.FailuresOf(g.Context(), g.db, groups)
+	_, last := g.PoisonGroupsLast(g.Context(), g.db, groups)
+	_, sizes := g.PoisonGroupSizes(g.Context(), g.db, groups, 10_000)
+	return errors.Join(failed, last, sizes)
+}
+
 // requeue requeues a message that was poisoned, under another name of its consumer.
 func (g *golden) requeue() error {
 	return g.db.RunInTx(g.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
@@ -342,6 +387,16 @@ func (g *golden) requeue() error {
 		_, err = g.Requeue(ctx, tx, rows, store.Requeuing{Renamed: map[string]string{rows[0].ConsumerType: "renamed"}})
 		return err
 	})
+}
+
+// diagnose looks at all parts of the live database.
+func (g *golden) diagnose() error {
+	var errs []error
+	for _, part := range []store.Vital{store.Weaknesses, store.Connections, store.Indexes, store.DeadRows, store.Holders} {
+		_, err := g.Diagnose(g.Context(), g.db, part)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // compare compares what was sent with a golden file, or writes it.

@@ -15,3 +15,6 @@ func Must[T any](t testing.TB) func(T, error) T {
 
 // Second is the error of a call that returns something else besides.
 func Second[T any](_ T, err error) error { return err }
+
+// Third is the error of a call that returns two things besides.
+func Third[T, U any](_ T, _ U, err error) error { return err }

@@ -20,7 +20,7 @@ type allowance struct {
 
 // public are the packages that users import, but for fxmodule and bustest.
 func public() []string {
-	return []string{"bus", "middleware", "outbox", "schedule", "schedule/cron", "poison", "notify", "otel", "eventlog/...", "relay"}
+	return []string{"bus", "middleware", "outbox", "schedule", "schedule/cron", "poison", "notify", "otel", "eventlog/...", "relay", "ops"}
 }
 
 // ground is what bus stands on. Who may import bus may import that, too.
@@ -56,9 +56,10 @@ func law() []allowance {
 		{"internal/paging", []string{"internal/limits"}, nil},
 		{"middleware", []string{"bus", "internal/isolate"}, []string{backoff}},
 		{"outbox", []string{"bus", "middleware", "internal/paging", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm", "internal/isolate", "internal/presence", "internal/errtype"}, append([]string{backoff}, bun...)},
-		{"schedule", []string{"bus", "schedule/cron", "internal/presence", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm"}, append([]string{backoff}, bun...)},
+		{"schedule", []string{"bus", "schedule/cron", "internal/paging", "internal/presence", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm"}, append([]string{backoff}, bun...)},
 		{"schedule/cron", nil, nil},
 		{"poison", []string{"bus", "outbox", "internal/paging", "internal/store", "internal/txn", "internal/dberr"}, bun},
+		{"ops", []string{"bus", "outbox", "poison", "schedule", "eventlog/projection", "internal/store", "internal/txn"}, append([]string{uuid}, bun...)},
 		{"relay", []string{"bus", "outbox", "eventlog", "internal/cloudevents", "internal/presence", "internal/store", "internal/txn", "internal/dberr", "internal/isolate", "internal/outage", "internal/alarm"}, bun},
 		{"internal/cloudevents", nil, nil},
 		{"notify", []string{"bus", "internal/store", "internal/outage"}, append([]string{backoff}, bun...)},
@@ -92,6 +93,11 @@ func law() []allowance {
 		{"internal/arch", nil, nil},
 		// The modules beside the root: examples show what a user can write, integration is free.
 		{"examples/...", append([]string{"bustest", "fxmodule", "relay/nats", "examples/..."}, public()...), []string{"..."}},
+		{"cmd/asyncmonolith/internal/connect", []string{"internal/dberr"}, []string{"..."}},
+		{"cmd/asyncmonolith/internal/show", nil, nil},
+		{"cmd/asyncmonolith/internal/demo", append([]string{"cmd/asyncmonolith/internal/connect"}, public()...), bun},
+		{"cmd/asyncmonolith/internal/top", []string{"cmd/asyncmonolith/internal/show", "outbox", "ops"}, []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
+		{"cmd/...", append([]string{"cmd/..."}, public()...), []string{"..."}},
 		{"integration/...", []string{"..."}, []string{"..."}},
 	}
 }

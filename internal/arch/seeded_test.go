@@ -147,6 +147,9 @@ func sqlSeeds() []seed {
 		{"a SELECT outside the store", sqlInStore, query(`"SELECT 1"`), "outbox/claim.go:3: SQL outside internal/store"},
 		{"an UPDATE outside the store", sqlInStore, query("`\n\tupdate message_claims set owner = ?`"), "SQL outside"},
 		{"a database's name outside its package", databaseNames, map[string]string{"internal/store/x.go": "package store\nfunc pgTime() {}\n"}, "pgTime names a database"},
+		{"SQL of the command outside its one file", sqlInStore, map[string]string{
+			"cmd/asyncmonolith/go.mod": "module m\n", "cmd/asyncmonolith/internal/demo/past.go": "package demo\nconst q = `SELECT 1`\n", "cmd/asyncmonolith/top.go": "package main\n\nconst q = `SELECT 1`\n",
+		}, "cmd/asyncmonolith/top.go:3: SQL outside"},
 		{"a CTE outside the store", sqlInStore, query(`"with held as (delete)"`), "SQL outside"},
 	}
 }

@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// Crash is the fingerprint of a message whose process vanished with it, again and again.
-	Crash = "crash"
 	// Rest is that of failures of too many kinds to be told apart.
 	Rest = "other"
 	// rules is the first digit of a fingerprint. It changes with what is replaced.

@@ -21,6 +21,11 @@ type Place struct {
 	Payload  string `json:"p,omitempty"` // its type
 	Micros   int64  `json:"t"`           // since 1970
 	ID       int64  `json:"i"`
+
+	// Of a listing of messages with keys, by these.
+	Keyed bool  `json:"k,omitempty"`
+	Lane  int64 `json:"l,omitempty"`
+	Rank  int64 `json:"r,omitempty"`
 }
 
 // At is the instant of the row.

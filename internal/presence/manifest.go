@@ -8,17 +8,16 @@ type Manifest struct {
 	Schedules   []string   `json:"schedules,omitempty"`   // payload types whose schedules it fires
 	Projections []string   `json:"projections,omitempty"` // their names
 	Relays      []string   `json:"relays,omitempty"`      // their names
+	Connections int        `json:"connections,omitempty"` // of its pool that it may hold at once, where that is known
 }
 
 // Consumer is what a processor takes of one.
 type Consumer struct {
-	Name          string        `json:"name"`
-	Former        []string      `json:"former,omitempty"` // names under which its messages may be stored, too
-	PayloadTypes  []string      `json:"payload_types"`
-	Timeout       time.Duration `json:"timeout"` // in nanoseconds
-	MaxAttempts   int           `json:"max_attempts"`
-	Transactional bool          `json:"transactional,omitempty"`
-	Ordered       bool          `json:"ordered,omitempty"`
+	Name         string        `json:"name"`
+	Former       []string      `json:"former,omitempty"` // names under which its messages may be stored, too
+	PayloadTypes []string      `json:"payload_types"`
+	Timeout      time.Duration `json:"timeout"` // in nanoseconds
+	MaxAttempts  int           `json:"max_attempts"`
 }
 
 // State is how a run is doing.
@@ -29,5 +28,4 @@ type State struct {
 	Limit   int           `json:"limit"`            // the most that may run at once
 	Stuck   []string      `json:"stuck,omitempty"`  // consumers that ignored their timeout and still run
 	Closed  []string      `json:"closed,omitempty"` // consumers that a gate or breaker stops here
-	Error   string        `json:"error,omitempty"`  // why the database did not answer last
 }

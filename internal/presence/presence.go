@@ -59,7 +59,7 @@ func New(c Config) *Reporter {
 	if c.Registry.ReportEvery() < 0 {
 		return nil
 	}
-	program, version := Program()
+	program, version := program()
 	host, _ := os.Hostname()
 	return &Reporter{
 		config: c, tallies: make(map[string]*Tally), groups: make(map[group]*store.FailureGroup),
@@ -68,9 +68,9 @@ func New(c Config) *Reporter {
 	}
 }
 
-// Program is what this process runs, and which version of it: of its module, or else the revision it was
+// program is what this process runs, and which version of it: of its module, or else the revision it was
 // built from. Both may be empty.
-func Program() (name, version string) {
+func program() (name, version string) {
 	name = filepath.Base(os.Args[0])
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

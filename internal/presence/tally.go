@@ -48,6 +48,7 @@ func (t *Tally) Ran(outcome bus.Outcome, took, late time.Duration) {
 	if t == nil {
 		return
 	}
+	run, lag := bucket(took), bucket(late)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch outcome {
@@ -65,8 +66,8 @@ func (t *Tally) Ran(outcome bus.Outcome, took, late time.Duration) {
 		return
 	}
 	t.any = true
-	t.sum.Run[bucket(took)]++
-	t.sum.Lag[bucket(late)]++
+	t.sum.Run[run]++
+	t.sum.Lag[lag]++
 }
 
 // take returns what was counted since the last time.

@@ -55,11 +55,13 @@ func (s *Store) Minutes(ctx context.Context, db bun.IDB, within time.Duration, c
 	})
 }
 
+const failureColumns = `SELECT consumer_type, fingerprint, error_type, sample, runs, first_at, last_at, first_version, row_id FROM {failures} WHERE `
+
 // Failures lists failures that belong together, those first that came last.
 func (s *Store) Failures(ctx context.Context, db bun.IDB, consumer string, limit int) ([]FailureGroup, error) {
 	var t terms
 	t.add(consumer != "", "consumer_type = ?", consumer)
-	return read[[]FailureGroup](ctx, s, db, `SELECT consumer_type, fingerprint, error_type, sample, runs, first_at, last_at, first_version, row_id FROM {failures} WHERE `+t.where()+` ORDER BY last_at DESC, consumer_type, fingerprint LIMIT ?`,
+	return read[[]FailureGroup](ctx, s, db, failureColumns+t.where()+` ORDER BY last_at DESC, consumer_type, fingerprint LIMIT ?`,
 		append(t.args, limit)...)
 }
 
@@ -88,6 +90,7 @@ func (s *Store) ForgetReports(ctx context.Context, db bun.IDB, limit int) (total
 	}{
 		{"{processes}", "id", "seen_at", processesKept}, {"{minutes}", "consumer_type, minute", "minute", minutesKept},
 		{"{failures}", "consumer_type, fingerprint", "last_at", failuresKept}, {"{crashes}", "id", "crashed_at", crashesKept},
+		{"{operations}", "id", "created_at", operationsKept},
 	} {
 		n, err := s.dialect.Trim(ctx, db, dialect.Trimmed{Table: old.table, Key: old.key, Where: old.at + " < " + s.names.After(ctx, -old.kept), OldestBy: old.at}, limit)
 		if total += n; err != nil {

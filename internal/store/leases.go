@@ -7,6 +7,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
@@ -43,6 +44,16 @@ WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ? AND
 func (s *Store) MoveLeased(ctx context.Context, db bun.IDB, sub Subscription, owner string, to, mark int64) (moved bool, err error) {
 	return retried(ctx, db, func(db bun.IDB) (bool, error) {
 		return dialect.AffectedOne(s.names.Query(ctx, db, moveLeased, to, mark, sub.Name, sub.Version, sub.Shard, sub.Position, Running, owner).Exec(ctx))
+	})
+}
+
+// FailLeased writes down that a shard could not get past where its owner has read it. False means that
+// it is somebody else's by now, or somewhere else: nothing of it is written.
+func (s *Store) FailLeased(ctx context.Context, db bun.IDB, sub Subscription, owner string, f Failure) (failed bool, err error) {
+	text := `UPDATE {subscriptions} SET status = ?, attempts = ?, next_at = ` + s.names.After(ctx, f.Delay) + `, last_error = ?
+WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ? AND owner = ?`
+	return retried(ctx, db, func(db bun.IDB) (bool, error) {
+		return dialect.AffectedOne(s.names.Query(ctx, db, text, f.Status, f.Attempts, errorlog.Clean(f.Error, errorlog.MaxBytes), sub.Name, sub.Version, sub.Shard, sub.Position, Running, owner).Exec(ctx))
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
@@ -79,7 +80,7 @@ func (e *foreignError) Error() string {
 func (s *Store) checkTables(ctx context.Context, db bun.IDB, all bool) error {
 	for _, t := range []struct{ name, table, column string }{
 		{"consumer_messages", "{messages}", "crashes"}, {"message_claims", "{claims}", "message_ids"}, {"poisoned_messages", "{poisoned}", "crashes"},
-		{"scheduled_messages", "{schedules}", "run_at"}, {"paused_consumers", "{paused}", "paused_at"}, {s.names.Keys, "{keys}", "insert_id"},
+		{"scheduled_messages", "{schedules}", "run_at"}, {"schedule_fires", "{fires}", "recent"}, {"paused_consumers", "{paused}", "paused_at"}, {s.names.Keys, "{keys}", "insert_id"},
 		{"message_slots", "{slots}", "leased_until"}, {"message_rates", "{rates}", "used_to"}, {"message_stops", "{stops}", "outcome"}, {"message_gates", "{gates}", "parks"}, {"message_breakers", "{breakers}", "open_until"}, {"inbox_messages", "{inbox}", "received_at"},
 		{s.names.KeyRates, "{key rates}", "lane"}, {s.names.Lanes.Table, "{lanes}", "order_key"},
 	} {
@@ -149,6 +150,13 @@ func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
 		return fmt.Errorf("%w: the tables of %s have version %d, version %d is needed", dberr.ErrSchema, s.names.Said("asyncmonolith_migrations"), version, want)
 	}
 	return s.checkTables(ctx, db, true)
+}
+
+// Installed lists the schemas and prefixes under which there are tables of this library, as far as this
+// session sees them, up to 20.
+func (s *Store) Installed(ctx context.Context, db bun.IDB) (tables []bus.Tables, err error) {
+	err = db.NewRaw(s.names.Expand(s.names.Traits.Installed)+` ORDER BY 1, 2 LIMIT 20`, "asyncmonolith_migrations").Scan(ctx, &tables)
+	return tables, err
 }
 
 func (s *Store) version(ctx context.Context, db bun.IDB) (version int, err error) {

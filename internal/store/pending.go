@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +16,9 @@ import (
 type Pending struct {
 	dialect.Message `bun:",extend"` // payload, headers and errors only where they were asked for
 	HeldBy          `bun:",extend"`
-	PausedSince     dialect.Moment `bun:"paused_since"` // zero: its consumer is not paused
+	PausedSince     dialect.Moment `bun:"paused_since"`  // zero: its consumer is not paused
+	Place           int64          `bun:"place"`         // in its lane, only where it was examined
+	PayloadBytes    int            `bun:"payload_bytes"` // only where its payload was asked for
 	Now             dialect.Moment `bun:"now"`
 }
 
@@ -41,11 +44,14 @@ const (
 	Leased                // in a claim
 )
 
-// PendingPlace is a place in the order in which messages are listed.
+// PendingPlace is a place in the order in which messages are listed, or with Keyed in that in which
+// messages with keys are examined.
 type PendingPlace struct {
 	Consumer, Payload string
 	At                time.Time
 	ID                int64
+	Keyed             bool
+	Lane, Rank        int64
 }
 
 // PendingFilter selects pending messages; zero fields select all.
@@ -54,6 +60,7 @@ type PendingFilter struct {
 	MessageID                       uuid.UUID
 	State                           PendingState
 	Crashed                         bool
+	Retrying                        bool          // has attempts behind it
 	OlderThan                       time.Duration // since it was produced, by the database's clock
 	After                           PendingPlace  // only what comes behind this place; an id of zero for the start
 }
@@ -69,9 +76,16 @@ func (s *Store) pendingWhere(ctx context.Context, f PendingFilter) (conditions s
 	t.add(f.State == Ready, "m.available_after <= {now} AND m.id NOT IN ({held})")
 	t.add(f.State == Delayed, "m.available_after > {now} AND m.id NOT IN ({held})")
 	t.add(f.State == Leased, "m.id IN ({held})")
-	t.add(f.After.ID != 0, "(m.consumer_type, m.payload_type, m.available_after, m.id) > (?, ?, "+s.names.Instant(f.After.At)+", ?)",
-		f.After.Consumer, f.After.Payload, f.After.ID)
+	t.add(f.Retrying, "m.attempts > 0")
+	if f.After.ID != 0 {
+		t.add(true, s.names.Behind("m.consumer_type", "m.payload_type", "m.available_after", "m.id"), f.After.args(s)...)
+	}
 	return t.where(), t.args
+}
+
+// args are the values that a message behind the place is compared with, in the order of the list.
+func (p PendingPlace) args(s *Store) []any {
+	return s.names.BehindArgs(p.Consumer, p.Payload, bun.Safe(s.names.Instant(p.At)), p.ID)
 }
 
 const (
@@ -130,9 +144,25 @@ func (s *Store) around(messages string) string {
 func (s *Store) PendingMessage(ctx context.Context, db bun.IDB, id int64, full bool) (Pending, bool, error) {
 	columns := pendingColumns + ", m.headers"
 	if full {
-		columns = dialect.MessageColumns + ", {key of}"
+		columns = dialect.MessageColumns + ", {key of}, {payload bytes} AS payload_bytes"
 	}
 	return first[Pending](ctx, s, db, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), id, 1)
+}
+
+// PendingHead reads one message with its headers and errors, and the first characters of its payload.
+func (s *Store) PendingHead(ctx context.Context, db bun.IDB, id int64, characters int) (Pending, bool, error) {
+	columns := strings.Replace(dialect.MessageColumns, "m.payload,", "substr(m.payload, 1, ?) AS payload,", 1) + ", {key of}, {payload bytes} AS payload_bytes"
+	return first[Pending](ctx, s, db, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), characters, id, 1)
+}
+
+// ClaimedMessages lists the messages that a claim has, in the order of the list.
+func (s *Store) ClaimedMessages(ctx context.Context, db bun.IDB, claim int64) ([]Pending, error) {
+	ids, err := read[[]int64](ctx, s, db, `SELECT h.mid FROM ({holds}) h WHERE h.claim_id = ?`, claim)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	rows, err := read[[]Pending](ctx, s, db, s.around("SELECT "+pendingColumns+" FROM {messages} m WHERE m.id IN (?)"), bun.List(ids), len(ids))
+	return slices.DeleteFunc(rows, func(row Pending) bool { return row.ClaimID != claim }), err
 }
 
 // CountPending counts messages; it reads what it counts.

@@ -70,7 +70,7 @@ func (s *Store) ChangePending(ctx context.Context, db bun.IDB, ids []int64, c Pe
 }
 
 // gatePatience is how long a client that vanishes can keep a gate locked.
-const gatePatience = "5000ms"
+const gatePatience = 5 * time.Second
 
 // lockGatesOf keeps messages with keys from being claimed, whose rows a claim does not lock.
 // Others may wait for what it locks, so that must not be for as long as a transaction of the
@@ -87,10 +87,8 @@ func (s *Store) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool, ids []
 	if callers {
 		return fmt.Errorf("%w: messages with keys are not changed in a transaction of the caller's, which would hold up their consumers: pass the *bun.DB", bus.ErrBadOption)
 	}
-	if s.names.Within != "" {
-		if _, err := tx.NewRaw(s.names.Within, gatePatience).Exec(ctx); err != nil {
-			return err
-		}
+	if err := s.within(ctx, tx, gatePatience); err != nil {
+		return err
 	}
 	for _, name := range names { // claims that come meanwhile wait for it
 		if _, err := s.names.Query(ctx, tx, `INSERT INTO {gates} (consumer_type, parks) VALUES (?, TRUE) {keep consumer}`, name).Exec(ctx); err != nil {

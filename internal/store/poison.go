@@ -33,7 +33,8 @@ func (s *Store) poisonWhere(ctx context.Context, f PoisonFilter) (t terms) {
 	t.add(len(f.IDs) > 0, "id IN (?)", bun.List(f.IDs))
 	t.add(f.Consumer != "", "consumer_type = ?", f.Consumer)
 	t.add(f.PayloadType != "", "payload_type = ?", f.PayloadType)
-	t.add(f.Fingerprint != "", "fingerprint = ?", f.Fingerprint)
+	t.add(f.Fingerprint == Unclassified, "fingerprint IS NULL")
+	t.add(f.Fingerprint != "" && f.Fingerprint != Unclassified, "fingerprint = ?", f.Fingerprint)
 	t.add(f.MessageID != uuid.Nil, "message_id = ?", f.MessageID)
 	t.add(!f.PoisonedAfter.IsZero(), "poisoned_at > "+s.names.Instant(f.PoisonedAfter))
 	t.add(!f.PoisonedBefore.IsZero(), "poisoned_at < "+s.names.Instant(f.PoisonedBefore))
@@ -54,14 +55,46 @@ func (s *Store) poisoned(ctx context.Context, columns string, f PoisonFilter) (s
 
 // PoisonedMessages lists poisoned messages, newest first.
 func (s *Store) PoisonedMessages(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]dialect.Poisoned, error) {
-	statement, args := s.poisoned(ctx, dialect.PoisonedColumns+", fingerprint, {key parked}", f)
+	return s.listPoisoned(ctx, db, dialect.PoisonedColumns, f, limit)
+}
+
+// PoisonedBriefly is PoisonedMessages without what may be large.
+func (s *Store) PoisonedBriefly(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]dialect.Poisoned, error) {
+	return s.listPoisoned(ctx, db, dialect.BriefColumns, f, limit)
+}
+
+func (s *Store) listPoisoned(ctx context.Context, db bun.IDB, columns string, f PoisonFilter, limit int) ([]dialect.Poisoned, error) {
+	statement, args := s.poisoned(ctx, columns+", fingerprint, {key parked}", f)
 	return read[[]dialect.Poisoned](ctx, s, db, statement+" ORDER BY poisoned_at DESC, id DESC LIMIT ?", append(args, limit)...)
 }
 
-// CountPoisoned counts poisoned messages.
-func (s *Store) CountPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (int, error) {
-	statement, args := s.poisoned(ctx, "count(*)", f)
-	return read[int](ctx, s, db, statement, args...)
+// PoisonedHead is a poisoned message with the first characters of its payload, if there is one.
+func (s *Store) PoisonedHead(ctx context.Context, db bun.IDB, id int64, characters int) (dialect.Poisoned, bool, error) {
+	return first[dialect.Poisoned](ctx, s, db, `SELECT `+dialect.BriefColumns+`, fingerprint, {key parked}, headers, errors,
+	substr(payload, 1, ?) AS payload, `+s.bytesOf("payload")+` AS payload_bytes FROM {poisoned} WHERE id = ?`, characters, id)
+}
+
+// bytesOf is how many bytes there are in columns, as SQL.
+func (s *Store) bytesOf(columns ...string) string {
+	return strings.Join(dialect.Each(columns, func(column string) string { return "COALESCE(" + fmt.Sprintf(s.names.Bytes, column) + ", 0)" }), " + ")
+}
+
+// PoisonedSize is how many bytes of a poisoned message may be large.
+type PoisonedSize struct {
+	ID    int64 `bun:"id"`
+	Bytes int   `bun:"bytes"`
+}
+
+// PoisonedSizes lists poisoned messages with their sizes, in ascending order.
+func (s *Store) PoisonedSizes(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]PoisonedSize, error) {
+	statement, args := s.poisoned(ctx, "id, "+s.bytesOf("payload", "headers", "errors")+" AS bytes", f)
+	return read[[]PoisonedSize](ctx, s, db, statement+" ORDER BY id LIMIT ?", append(args, limit)...)
+}
+
+// CountPoisoned counts poisoned messages up to a bound.
+func (s *Store) CountPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter, most int) (int, error) {
+	statement, args := s.poisoned(ctx, "1 AS one", f)
+	return read[int](ctx, s, db, "SELECT count(*) FROM ("+statement+" LIMIT ?) x", append(args, most)...)
 }
 
 // PoisonedIDs lists the ids of poisoned messages in ascending order.
@@ -96,7 +129,7 @@ func (s *Store) LockPoisoned(ctx context.Context, tx bun.Tx, f PoisonFilter, lim
 }
 
 // Requeue makes pending messages, with new row ids, out of locked poisoned ones,
-// and returns those it did: where an insert id is pending already nothing changes.
+// and returns those it did, with these: where an insert id is pending already nothing changes.
 func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) (requeued []dialect.Poisoned, err error) {
 	seen := make(map[dialect.PendingKey]bool, len(rows))
 	first := make([]dialect.Poisoned, 0, len(rows)) // of several with one key only the first can be pending
@@ -114,11 +147,22 @@ func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned,
 	if err != nil {
 		return nil, fmt.Errorf("insert: %w", err)
 	}
-	free := make(map[dialect.PendingKey]bool, len(written))
-	for _, k := range written {
-		free[k] = true
+	type message struct {
+		id uuid.UUID
+		dialect.PendingKey
 	}
-	requeued = slices.DeleteFunc(first, func(row dialect.Poisoned) bool { return row.InsertID != "" && !free[how.Key(row)] })
+	became := make(map[message][]int64, len(written))
+	for _, w := range written {
+		of := message{w.MessageID, w.PendingKey}
+		became[of] = append(became[of], w.ID)
+	}
+	for _, row := range first {
+		of := message{row.MessageID, how.Key(row)}
+		if ids := became[of]; len(ids) > 0 {
+			row.NewID, became[of] = ids[0], ids[1:]
+			requeued = append(requeued, row)
+		}
+	}
 	if len(requeued) == 0 {
 		return nil, nil
 	}

@@ -15,6 +15,7 @@ type (
 	Fence        = dialect.Fence
 	Fenced       = dialect.Fenced
 	Finished     = dialect.Finished
+	GroupKey     = dialect.GroupKey
 	LaneLook     = dialect.LaneLook
 	LaneState    = dialect.LaneState
 	Lanes        = dialect.Lanes
@@ -55,6 +56,7 @@ const (
 	Release         = dialect.Release
 	Snoozed         = dialect.Snoozed
 	Suspects        = dialect.Suspects
+	Unclassified    = dialect.Unclassified
 )
 
 // WithClock makes every statement run under the context take its time from now

@@ -29,7 +29,8 @@ type Schedule struct {
 	LastFiredAt    dialect.Moment `bun:"last_fired_at"`
 	LastError      string         `bun:"last_error"`
 	CreatedAt      dialect.Moment `bun:"created_at"`
-	Now            dialect.Moment `bun:"now"` // when the row was read
+	Recent         []byte         `bun:"recent"` // its last fires, see FiresOf, only where it is listed
+	Now            dialect.Moment `bun:"now"`    // when the row was read
 }
 
 // Due tells whether the schedule's own fire time has come.
@@ -44,8 +45,9 @@ type ScheduleFilter struct {
 	IDs       []int64 // only these
 	Except    []int64 // all but these
 	Name, Tag string
-	Failed    bool // only those that could not fire the last time
-	Sound     bool // only the others
+	Failed    bool  // only those that could not fire the last time
+	Sound     bool  // only the others
+	After     int64 // only those with greater ids
 }
 
 func (f ScheduleFilter) terms() (t terms) {
@@ -56,6 +58,7 @@ func (f ScheduleFilter) terms() (t terms) {
 	t.add(f.Tag != "", "tag = ?", f.Tag)
 	t.add(f.Failed, "last_error IS NOT NULL")
 	t.add(f.Sound, "last_error IS NULL")
+	t.add(f.After != 0, "id > ?", f.After)
 	return t
 }
 
@@ -79,10 +82,17 @@ func (s *Store) SaveSchedule(ctx context.Context, db bun.IDB, row Schedule) (id 
 	})
 }
 
-// Schedules lists schedules by id.
-func (s *Store) Schedules(ctx context.Context, db bun.IDB, f ScheduleFilter) ([]Schedule, error) {
-	t := f.terms()
-	return read[[]Schedule](ctx, s, db, selectSchedules+t.where()+" ORDER BY id", t.args...)
+const listSchedules = `SELECT id, name, tag, payload_type, cron_expression, cron_timezone, available_after, run_at, paused,
+	last_fired_at, last_error, created_at, (SELECT f.recent FROM {fires} f WHERE f.schedule_id = s.id) AS recent%s FROM {schedules} s WHERE `
+
+// Schedules lists schedules by id, with their last fires; brief leaves out what can be large, payloads
+// and headers.
+func (s *Store) Schedules(ctx context.Context, db bun.IDB, f ScheduleFilter, brief bool, limit int) ([]Schedule, error) {
+	t, large := f.terms(), ", payload, headers"
+	if brief {
+		large = ""
+	}
+	return read[[]Schedule](ctx, s, db, fmt.Sprintf(listSchedules, large)+t.where()+" ORDER BY id LIMIT ?", append(t.args, limit)...)
 }
 
 // DeleteSchedules deletes schedules and returns how many. A filter that selects all is an error.
@@ -171,10 +181,8 @@ func (s *Store) LockScheduleSet(ctx context.Context, tx bun.Tx, tag string) erro
 // of the transaction, of which the server bounds each statement and each wait for
 // the next one by the limit.
 func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []string, f ScheduleFilter, n int, limit time.Duration) (rows []Schedule, err error) {
-	if s.names.Within != "" {
-		if _, err := tx.NewRaw(s.names.Within, fmt.Sprintf("%dms", limit.Milliseconds())).Exec(ctx); err != nil {
-			return nil, fmt.Errorf("preamble: %w", err)
-		}
+	if err := s.within(ctx, tx, limit); err != nil {
+		return nil, fmt.Errorf("preamble: %w", err)
 	}
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err

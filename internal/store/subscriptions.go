@@ -29,6 +29,11 @@ type Subscription struct {
 	Mark        int64  `bun:"mark"` // of the last record, at a broker
 	Head        int64  `bun:"head"` // of the log
 
+	// Only AllSubscriptions fills in these.
+	NextAt  dialect.Moment `bun:"next_at"`
+	MovedAt dialect.Moment `bun:"moved_at"`
+	Active  int            `bun:"active"` // the version to use, 0 if none was made so
+
 	// Session is where it is locked, by LockSubscription.
 	dialect.Session `bun:",extend"`
 }
@@ -42,6 +47,13 @@ const (
 
 const readSubscriptions = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error, mark, {last} AS head
 FROM {subscriptions} WHERE name = ? ORDER BY version, shard`
+
+// AllSubscriptions lists the shards of all readers.
+func (s *Store) AllSubscriptions(ctx context.Context, db bun.IDB, limit int) ([]Subscription, error) {
+	return read[[]Subscription](ctx, s, db, `SELECT s.name, s.version, s.shard, s.shards, s.filter, s.position, s.replay_until, s.status, s.attempts, s.last_error, s.mark, {last} AS head,
+	s.next_at, s.moved_at, (SELECT p.active_version FROM {projections} p WHERE p.name = s.name) AS active
+FROM {subscriptions} s ORDER BY s.name, s.version, s.shard LIMIT ?`, limit)
+}
 
 // Subscribe enters a subscription's shards unless they are there, in one
 // transaction of the caller.
@@ -164,12 +176,8 @@ type Failure struct {
 
 // FailSubscription writes down that a shard could not get past where it is.
 func (s *Store) FailSubscription(ctx context.Context, db bun.IDB, sub Subscription, f Failure) error {
-	text := `UPDATE {subscriptions} SET status = ?, attempts = ?, next_at = ` + s.names.After(ctx, f.Delay) + `, last_error = ?
-WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
-	return retry(ctx, db, func(db bun.IDB) error {
-		_, err := s.names.Query(ctx, db, text, f.Status, f.Attempts, errorlog.Clean(f.Error, errorlog.MaxBytes), sub.Name, sub.Version, sub.Shard, sub.Position, Running).Exec(ctx)
-		return err
-	})
+	_, err := s.FailLeased(ctx, db, sub, "", f)
+	return err
 }
 
 // LockReader locks all shards of one version, or of all for 0, and waits for
@@ -242,10 +250,10 @@ ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position
 	return nil
 }
 
-// ParkedEvents lists what one version of a reader has put aside, in order.
-func (s *Store) ParkedEvents(ctx context.Context, db bun.IDB, name string, version, limit int) ([]Parked, error) {
+// ParkedEvents lists what one version of a reader has put aside, in order, behind a position.
+func (s *Store) ParkedEvents(ctx context.Context, db bun.IDB, name string, version int, after int64, limit int) ([]Parked, error) {
 	return read[[]Parked](ctx, s, db, `SELECT name, version, position, stream, reason, parked_at FROM {parked}
-WHERE name = ? AND version = ? ORDER BY position LIMIT ?`, name, version, limit)
+WHERE name = ? AND version = ? AND position > ? ORDER BY position LIMIT ?`, name, version, after, limit)
 }
 
 // CountParked counts them, up to a limit.

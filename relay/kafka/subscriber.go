@@ -23,7 +23,8 @@ type SubscriberConfig struct {
 	// Topics are read, from their beginning when the group is new. They exist. Required.
 	Topics []string
 	// Options are for the client: TLS, SASL, kgo.ConsumeResetOffset, logs. How records are
-	// committed cannot be changed.
+	// committed cannot be changed. Of what others publish in transactions only what they have
+	// committed is read, unless kgo.FetchIsolationLevel says otherwise.
 	Options []kgo.Opt
 	// Batch is how many records fn gets at once, at most, of whatever partitions. Defaults to 256.
 	Batch int
@@ -33,7 +34,12 @@ type SubscriberConfig struct {
 // concurrent use: each Subscribe is a member of its own.
 type Subscriber struct {
 	config SubscriberConfig
+	away   adapter.Outage
 }
+
+// OnOutage implements [relay.Watcher]: when nothing has come for 5 s the brokers are asked, and away if
+// none answers within 5 s.
+func (s *Subscriber) OnOutage(f func(err error)) { s.away.OnOutage(f) }
 
 const maxBatch = 10_000
 
@@ -68,8 +74,9 @@ func NewSubscriber(config SubscriberConfig) (*Subscriber, error) {
 func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
 	clientCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // of all that it asks the brokers
 	defer cancel()
-	// The wait of a fetch is what a batch that is read again may wait for, too.
-	options := append([]kgo.Opt{kgo.SeedBrokers(s.config.Brokers...), kgo.FetchMaxWait(time.Second)}, s.config.Options...)
+	// The wait of a fetch is what a batch that is read again may wait for, too. What somebody has
+	// published in a transaction counts once that is committed.
+	options := append([]kgo.Opt{kgo.SeedBrokers(s.config.Brokers...), kgo.FetchMaxWait(time.Second), kgo.FetchIsolationLevel(kgo.ReadCommitted())}, s.config.Options...)
 	options = append(options,
 		kgo.WithContext(clientCtx),
 		kgo.ConsumerGroup(s.config.Group),
@@ -87,7 +94,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 	}
 	failures := 0
 	for ctx.Err() == nil {
-		fetches := client.PollRecords(ctx, s.config.Batch)
+		fetches := s.poll(ctx, client)
 		if ctx.Err() != nil {
 			break
 		}
@@ -154,12 +161,46 @@ func leave(client *kgo.Client, cancel context.CancelFunc) {
 func (s *Subscriber) lookUp(ctx context.Context, client *kgo.Client) error {
 	for failures := 1; ctx.Err() == nil; failures++ {
 		err := s.lookOnce(ctx, client)
+		if ctx.Err() == nil && !isFinal(err) {
+			s.away.Note(err)
+		}
 		if err == nil || isFinal(err) && ctx.Err() == nil {
 			return err
 		}
 		adapter.PauseAfter(ctx, failures)
 	}
 	return nil
+}
+
+// lookEvery is how long nothing has come when the brokers are asked whether they are there, and how
+// long they have to answer: the client does not always say so by itself.
+const lookEvery = 5 * time.Second
+
+// poll waits for records, for an error, or until ctx ends.
+func (s *Subscriber) poll(ctx context.Context, client *kgo.Client) kgo.Fetches {
+	for {
+		waiting, cancel := context.WithTimeout(ctx, lookEvery)
+		fetches := client.PollRecords(waiting, s.config.Batch)
+		late := waiting.Err() != nil
+		cancel()
+		if fetches.NumRecords() > 0 {
+			s.away.Note(nil)
+			return fetches
+		}
+		if ctx.Err() != nil || finalError(fetches) != nil {
+			return fetches
+		}
+		client.AllowRebalance()
+		waiting, cancel = context.WithTimeout(ctx, lookEvery)
+		err := client.Ping(waiting)
+		cancel()
+		if ctx.Err() == nil {
+			s.away.Note(err)
+		}
+		if !late {
+			return fetches
+		}
+	}
 }
 
 func (s *Subscriber) lookOnce(ctx context.Context, client *kgo.Client) error {

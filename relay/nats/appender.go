@@ -18,8 +18,8 @@ import (
 
 // AppenderConfig configures an [Appender].
 type AppenderConfig struct {
-	// Stream is the name of the stream. It has AllowAtomicPublish, and its subjects are, or
-	// cover, Prefix and everything below it. Required.
+	// Stream is the name of the stream. It has AllowAtomicPublish and the retention of limits, and its
+	// subjects are, or cover, Prefix and everything below it. Required.
 	Stream string
 	// Prefix begins the subjects: behind it come the number of the shard, and the record's
 	// Destination or, where that is empty, its type. Nobody else may publish below it. Required.
@@ -88,6 +88,9 @@ func (a *Appender) Last(ctx context.Context, shard int) (position int64, mark ui
 			a.config.Stream, a.nc.ConnectedServerVersion())
 	} else if config.NoAck || !covers(config.Subjects, a.config.Prefix) {
 		return 0, 0, fmt.Errorf("nats: stream %s: its subjects are %q, %s.> is needed among them, and no_ack must not be set", a.config.Stream, config.Subjects, a.config.Prefix)
+	} else if config.Retention != jetstream.LimitsPolicy {
+		// The last record would be older than those that were taken: they would leave once more.
+		return 0, 0, fmt.Errorf("nats: stream %s: its retention is %s, want limits: its last records must not go before others", a.config.Stream, config.Retention)
 	}
 	msg, err := stream.GetLastMsgForSubject(ctx, a.filter(shard))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -168,6 +171,9 @@ func (a *Appender) append(ctx context.Context, shard int, after uint64, records 
 	id, msgs := rand.Text(), make([]*nats.Msg, len(records))
 	for i, r := range records {
 		msgs[i] = a.batchMessage(shard, r, id, i)
+		if err := checkSubject(msgs[i].Subject, ""); err != nil {
+			return 0, err
+		}
 	}
 	last := len(msgs) - 1
 	msgs[0].Header.Set(expectedHeader, strconv.FormatUint(after, 10))

@@ -26,7 +26,8 @@ type PublisherConfig struct {
 }
 
 // Publisher publishes records to JetStream: Destination is the subject. It is safe for concurrent
-// use, and has nothing to close: what it has running ends with the connection.
+// use, and has nothing to close, since the connection is the application's. While its server is away it
+// asks again and again for it, which ends when that answers, or when the connection is closed.
 type Publisher struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
@@ -76,9 +77,10 @@ func (p *Publisher) ping(ctx context.Context) error {
 // permission to publish to $JS.API.STREAM.NAMES: if there is one, its leader is being elected, and
 // that is relay.ErrUnavailable, as is no answer; if there is none, or it may not ask, that is
 // relay.ErrNoDestination, and so is a stream that is full and discards what is new. A record that is
-// larger than the server or the stream allows, headers included, is relay.ErrRefused. It returns as
-// soon as the connection breaks. Where somebody but no stream listens on a subject nobody answers,
-// which looks like a server that is away.
+// larger than the server or the stream allows, headers included, is relay.ErrRefused, and so is one
+// whose subject has an empty part, a wildcard, a space or some 4,000 bytes, or is the server's own. It
+// returns as soon as the connection breaks. Where somebody but no stream listens on a subject nobody
+// answers, which looks like a server that is away.
 func (p *Publisher) Publish(ctx context.Context, records []relay.Record) []error {
 	if len(records) == 0 {
 		return nil
@@ -112,9 +114,13 @@ func (p *Publisher) send(ctx context.Context, records []relay.Record) []error {
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only once the connection is closed
 	for i, record := range records {
+		msg := message(record, inbox+"."+strconv.Itoa(i))
+		if b.errs[i] = checkSubject(msg.Subject, msg.Reply); b.errs[i] != nil {
+			continue
+		}
 		err := ctx.Err()
 		if err == nil {
-			err = p.nc.PublishMsg(message(record, inbox+"."+strconv.Itoa(i)))
+			err = p.nc.PublishMsg(msg)
 		}
 		if err == nil {
 			b.open[i] = true
@@ -171,8 +177,6 @@ func (p *Publisher) sendError(ctx context.Context, record relay.Record, err erro
 		return unavailable(p.nc, context.Cause(ctx))
 	case errors.Is(err, nats.ErrMaxPayload):
 		return fmt.Errorf("%d bytes and the headers are more than the server's max_payload of %d: %w", len(record.Body), p.nc.MaxPayload(), relay.ErrRefused)
-	case errors.Is(err, nats.ErrBadSubject):
-		return fmt.Errorf("a subject is not empty, and has no spaces: %w", relay.ErrRefused)
 	}
 	return unavailable(p.nc, err)
 }

@@ -26,6 +26,7 @@ type pull struct {
 	batch   int
 	number  int // of the request
 	began   time.Time
+	away    *adapter.Outage
 }
 
 // errLookAgain: nobody answers for the consumer.
@@ -41,6 +42,7 @@ func (s *Subscriber) newPull() (*pull, error) {
 		request: fmt.Appendf(nil, `{"batch":%d,"expires":%d,"idle_heartbeat":%d,"no_wait":true}`, s.config.Batch, requestExpires, heartbeat),
 		inbox:   inbox,
 		batch:   s.config.Batch,
+		away:    &s.away,
 	}
 	var err error
 	if p.sub, err = s.nc.ChanSubscribe(inbox+".*", p.msgs); err != nil {
@@ -71,7 +73,9 @@ func (p *pull) next(ctx context.Context) (got []*nats.Msg, err error) {
 		case msg := <-p.msgs:
 			silence.Reset(2 * heartbeat)
 			if isMessage(msg) {
-				got = append(got, msg)
+				if got = append(got, msg); len(got) == 1 {
+					p.away.Note(nil)
+				}
 				continue
 			}
 			if msg.Subject != reply {
@@ -86,6 +90,7 @@ func (p *pull) next(ctx context.Context) (got []*nats.Msg, err error) {
 			}
 			return got, nil // the server may not know of the request
 		case <-silence.C:
+			p.away.Note(p.whySilent())
 			return got, nil
 		case <-ctx.Done():
 			p.giveBack(got)
@@ -93,6 +98,15 @@ func (p *pull) next(ctx context.Context) (got []*nats.Msg, err error) {
 		}
 	}
 	return got, nil
+}
+
+// whySilent is why nothing was heard of the server.
+func (p *pull) whySilent() error {
+	err := errDisconnected
+	if p.nc.IsConnected() {
+		err = fmt.Errorf("the server has said nothing for %s", 2*heartbeat)
+	}
+	return withComplaint(p.nc, err)
 }
 
 // ignoreIf: an error that will be met again waits until what has come is done.
@@ -110,10 +124,13 @@ func isMessage(msg *nats.Msg) bool { return strings.HasPrefix(msg.Reply, "$JS.AC
 func (p *pull) verdict(ctx context.Context, msg *nats.Msg, got int) (over bool, err error) {
 	status, said := msg.Header.Get("Status"), msg.Header.Get("Description")
 	switch {
-	case status == "100": // a heartbeat
-		return false, nil
 	case status == "503", status == "409" && strings.Contains(strings.ToLower(said), "delete"):
 		return true, errLookAgain
+	}
+	p.away.Note(nil)
+	switch {
+	case status == "100": // a heartbeat
+		return false, nil
 	case got == 0 && time.Since(p.began) < adapter.FirstPause:
 		// Over at once and empty: another subscriber waits for the same messages, for instance.
 		adapter.Pause(ctx, adapter.FirstPause/2)

@@ -19,8 +19,8 @@ type SubscriberConfig struct {
 	// Stream is the name of the stream. Required.
 	Stream string
 	// Consumer is the name of a durable pull consumer of the stream, which exists, with the
-	// acknowledgement policy "explicit" and without a limit of deliveries. Several subscribers may
-	// share one. Required.
+	// acknowledgement policy "explicit", without a limit of deliveries, and not of headers alone.
+	// Several subscribers may share one. Required.
 	Consumer string
 	// Batch is how many records fn gets at once, at most. Defaults to 256.
 	Batch int
@@ -37,7 +37,12 @@ type Subscriber struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
 	config SubscriberConfig
+	away   adapter.Outage
 }
+
+// OnOutage implements [relay.Watcher]: a server that has said nothing for 4 s is away, and so is one that
+// does not say what it knows of the consumer.
+func (s *Subscriber) OnOutage(f func(err error)) { s.away.OnOutage(f) }
 
 const (
 	maxBatch = 10_000
@@ -191,11 +196,15 @@ func (s *Subscriber) lookUp(ctx context.Context) (ackWait time.Duration, err err
 	for failures := 1; ctx.Err() == nil; failures++ {
 		ackWait, err = s.lookOnce(ctx)
 		switch {
-		case err == nil, ctx.Err() != nil:
+		case ctx.Err() != nil:
+			return 0, nil
+		case err == nil:
+			s.away.Note(nil)
 			return ackWait, nil
 		case isFinal(err), isRefused(s.nc):
 			return 0, s.ended(err)
 		}
+		s.away.Note(withComplaint(s.nc, err))
 		adapter.PauseAfter(ctx, failures)
 	}
 	return 0, nil
@@ -217,6 +226,9 @@ func (s *Subscriber) lookOnce(ctx context.Context) (time.Duration, error) {
 	}
 	if config.MaxDeliver > 0 {
 		return 0, fmt.Errorf("%w: it drops a message after %d deliveries, want max_deliver -1", errUnfit, config.MaxDeliver)
+	}
+	if config.HeadersOnly {
+		return 0, fmt.Errorf("%w: it brings headers without bodies, want headers_only false", errUnfit)
 	}
 	return config.AckWait, nil
 }

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 
@@ -60,6 +61,31 @@ func message(record relay.Record, reply string) *nats.Msg {
 		set(adapter.TombstoneHeader, "true")
 	}
 	return &nats.Msg{Subject: record.Destination, Reply: reply, Header: header, Data: record.Body}
+}
+
+// maxControlLine is what a server takes as a line, unless it is told otherwise: a longer one has it end
+// the connection, and the client gives that up for good. Of it lineRest is for the reply subject of a
+// request, and for the rest.
+const (
+	maxControlLine = 4096
+	lineRest       = 128
+)
+
+// checkSubject refuses a subject that no stream can have. The server would not say so: nobody answers,
+// as if the stream were away, or a stream keeps what no consumer asks for.
+func checkSubject(subject, reply string) error {
+	if len(subject)+len(reply) > maxControlLine-lineRest {
+		return fmt.Errorf("the subject has %d bytes, at most %d are allowed: %w", len(subject), maxControlLine-lineRest-len(reply), relay.ErrRefused)
+	}
+	if strings.HasPrefix(subject, "$JS.") || strings.HasPrefix(subject, "$SYS.") {
+		return fmt.Errorf("the subject is the server's own: %w", relay.ErrRefused)
+	}
+	for part := range strings.SplitSeq(subject, ".") {
+		if part == "" || part == "*" || part == ">" || strings.ContainsAny(part, " \t\r\n") {
+			return fmt.Errorf("part %.40q of the subject: it must not be empty, a wildcard, or have spaces: %w", part, relay.ErrRefused)
+		}
+	}
+	return nil
 }
 
 // record is what a message is to a relay.

@@ -123,6 +123,9 @@ func (l *link) close() {
 	l.watcher.Wait()
 }
 
+// errUnreadable: a URL is none.
+var errUnreadable = errors.New("it cannot be read: all but letters, digits and -_.~ must be percent-encoded in a password")
+
 // checkURLs says which URLs cannot be read, without their passwords.
 func checkURLs(field string, urls []string) error {
 	if len(urls) == 0 {
@@ -132,8 +135,8 @@ func checkURLs(field string, urls []string) error {
 	for i, one := range urls {
 		if _, err := amqp.ParseURI(one); err != nil {
 			var parse *url.Error
-			if errors.As(err, &parse) {
-				err = parse.Err // without the URL
+			if errors.As(err, &parse) { // which has the URL in it, and its reason what it took for a port: maybe the password
+				err = errUnreadable
 			}
 			errs = append(errs, fmt.Errorf("rabbitmq: %s[%d] is no URL of AMQP: %w", field, i, err))
 		}

@@ -127,6 +127,9 @@ func (p *Publisher) attempt(ctx context.Context, records []relay.Record) []error
 	}
 	stop := context.AfterFunc(ctx, lane.link.cut)
 	errs := lane.publish(ctx, p.config.Exchange, records)
+	if lane.rejected {
+		_ = lane.channel.Close() // the next one asks anew who leads the queue
+	}
 	if stop() {
 		p.giveBack(ctx, lane)
 	}
@@ -202,6 +205,9 @@ type lane struct {
 	returns chan amqp.Return
 	ended   chan *amqp.Error
 	left    bool // records were left on their way: nobody may use it any more
+	// rejected: a queue has rejected records. One that has lost its leader may do so on this channel for
+	// ever, also when it has another.
+	rejected bool
 }
 
 func openLane(l *link) (*lane, error) {
@@ -305,6 +311,7 @@ func (l *lane) lost(ctx context.Context) error {
 		return unavailable(errors.New("the broker blocks publishers"))
 	}
 	if !l.channel.IsClosed() {
+		l.rejected = true
 		return fmt.Errorf("a queue rejects it: %w", relay.ErrNoDestination)
 	}
 	select {

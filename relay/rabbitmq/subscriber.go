@@ -32,7 +32,12 @@ type SubscriberConfig struct {
 // messages.
 type Subscriber struct {
 	config SubscriberConfig
+	away   adapter.Outage
 }
+
+// OnOutage implements [relay.Watcher]: a broker is away from the end of a connection until the next
+// one brings the queue's messages.
+func (s *Subscriber) OnOutage(f func(err error)) { s.away.OnOutage(f) }
 
 const maxBatch = 10_000
 
@@ -67,6 +72,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 		if isFinal(err) {
 			return fmt.Errorf("rabbitmq: subscribe to queue %q: %w", s.config.Queue, err)
 		}
+		s.away.Note(err)
 		if worked {
 			failures = 0
 		}
@@ -96,6 +102,7 @@ func (s *Subscriber) session(ctx context.Context, fn func(context.Context, []rel
 	if err != nil {
 		return false, err
 	}
+	s.away.Note(nil)
 	failures := 0
 	for {
 		batch := s.gather(ctx, deliveries)

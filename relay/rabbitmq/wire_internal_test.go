@@ -61,7 +61,9 @@ func TestWhatDoesNotFitIsSaid(t *testing.T) {
 
 func TestURLsAreCheckedWithoutTellingThem(t *testing.T) {
 	t.Parallel()
-	for _, one := range []string{"http://user:secret@host", "amqp://user:secret@host:port/", "amqp://user:sec%ret@host", "amqp://user:secret@ho st"} {
+	for _, one := range []string{"http://user:secret@host", "amqp://user:secret@host:port/", "amqp://user:sec%ret@host", "amqp://user:secret@ho st",
+		// What begins a path, a query or a fragment ends the host, so that the password is its port.
+		"amqp://user:secret#1@host", "amqp://user:secret/1@host", "amqp://user:secret?1@host"} {
 		_, err := NewPublisher(PublisherConfig{URLs: []string{one}, Timeout: -1})
 		if err == nil || strings.Contains(err.Error(), "sec") || !strings.Contains(err.Error(), "Timeout") {
 			t.Errorf("%s: got %v, want what is wrong, and no password", one, err)

@@ -28,6 +28,7 @@ type memory struct {
 	wasAway  bool
 	cuts     int
 	tell     []func()      // that it is back
+	watch    []func(error) // whether it answers
 	change   chan struct{} // closed when anything above changes
 	nowhere  string
 	tooLarge int
@@ -46,6 +47,22 @@ func (m *memory) setup(*testing.T) Setup {
 		Stop:  func() error { return m.become(m.stop) },
 		Hang:  func() error { return m.become(func() { m.away, m.hangs, m.wasAway = true, true, true }) },
 		Start: m.start,
+	}
+}
+
+// OnOutage implements relay.Watcher.
+func (m *memory) OnOutage(f func(error)) { _ = m.become(func() { m.watch = append(m.watch, f) }) }
+
+// said tells those who watch whether it answers.
+func (m *memory) said(err error) {
+	m.mu.Lock()
+	watch := slices.Clone(m.watch)
+	m.mu.Unlock()
+	if err == nil && m.flaw == "is away for ever" {
+		return
+	}
+	for _, f := range watch {
+		f(err)
 	}
 }
 
@@ -270,6 +287,12 @@ func (m *memory) take(ctx context.Context) ([]relay.Record, bool) {
 			return batch, true
 		}
 		m.mu.Unlock()
+		switch {
+		case away && m.flaw != "does not say that it is away", m.flaw == "is always away":
+			m.said(relay.ErrUnavailable)
+		case !away:
+			m.said(nil)
+		}
 		select {
 		case <-change:
 		case <-done:

@@ -18,6 +18,7 @@ func outageCases() []aCase {
 	stops := func(s Setup) bool { return s.Stop != nil && s.Start != nil }
 	hangs := func(s Setup) bool { return s.Hang != nil && s.Start != nil }
 	tells := func(s Setup) bool { _, ok := s.Publisher.(relay.Reconnecter); return ok }
+	watches := func(s Setup) bool { _, ok := s.Subscriber.(relay.Watcher); return ok }
 	return []aCase{
 		{name: "what the broker has said it has survives its crash", applies: stops, run: survivesCrash},
 		{name: "a broker that is gone is unavailable, in time", applies: stops, run: func(c *trial) error { return c.away(c.Stop) }},
@@ -30,6 +31,8 @@ func outageCases() []aCase {
 		{name: "all goes on by itself after the broker hung", applies: hangs, run: func(c *trial) error { return c.goesOn(c.Hang) }},
 		{name: "it is told that the broker is back after it was gone", applies: func(s Setup) bool { return stops(s) && tells(s) }, run: func(c *trial) error { return c.toldBack(c.Stop) }},
 		{name: "it is told that the broker is back after it hung", applies: func(s Setup) bool { return hangs(s) && tells(s) }, run: func(c *trial) error { return c.toldBack(c.Hang) }},
+		{name: "who subscribes is told that the broker is gone, and back", applies: func(s Setup) bool { return stops(s) && watches(s) }, run: func(c *trial) error { return c.toldAway(c.Stop) }},
+		{name: "who subscribes is told that the broker hangs, and is back", applies: func(s Setup) bool { return hangs(s) && watches(s) }, run: func(c *trial) error { return c.toldAway(c.Hang) }},
 		{
 			name:    "nothing is lost when connections break",
 			applies: func(s Setup) bool { return s.Cut != nil },
@@ -191,6 +194,48 @@ func (c *trial) toldBack(leave func() error) error {
 		}
 	}
 	return c.persist(c.make(20))
+}
+
+// toldAway wants to hear that the broker is away while it is, and that it is not as soon as it is back.
+func (c *trial) toldAway(leave func() error) error {
+	said := make(chan error, 1) // the last word
+	c.Subscriber.(relay.Watcher).OnOutage(func(err error) {
+		select {
+		case <-said:
+		default:
+		}
+		said <- err
+	})
+	await := func(what string, wanted func(error) bool) error {
+		timeout := time.After(c.Patience)
+		for {
+			select {
+			case err := <-said:
+				if wanted(err) {
+					return nil
+				}
+			case <-timeout:
+				return fmt.Errorf("was not told within %s that the broker %s", c.Patience, what)
+			}
+		}
+	}
+	w := c.subscribe(take)
+	records := c.make(1)
+	if err := errors.Join(c.publish(records...), w.awaitAll(records)); err != nil {
+		return err
+	}
+	select {
+	case err := <-said:
+		if err != nil {
+			return fmt.Errorf("was told that the broker is away, which it is not: %w", err)
+		}
+	default:
+	}
+	err := c.without(leave, func() error { return await("is away", func(err error) bool { return err != nil }) })
+	if err != nil {
+		return err
+	}
+	return await("is back", func(err error) bool { return err == nil })
 }
 
 // cuts breaks the connections again and again while records go in and out.

@@ -56,6 +56,8 @@ func flaws() map[string][]string {
 		"all goes on by itself after the broker hung":                                       {"does not come back"},
 		"it is told that the broker is back after it was gone":                              {"does not say that it is back", "says that it is back too early", "tells the last who asked alone"},
 		"it is told that the broker is back after it hung":                                  {"does not say that it is back", "says that it is back too early"},
+		"who subscribes is told that the broker is gone, and back":                          {"does not say that it is away", "is away for ever", "is always away"},
+		"who subscribes is told that the broker hangs, and is back":                         {"does not say that it is away", "is away for ever"},
 		"nothing is lost when connections break":                                            {"says yes while the connection breaks"},
 	}
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # One node of a throw-away RabbitMQ, in a directory that with-rabbitmq.sh has made:
 #
-#   scripts/lib/rabbitmq-node.sh DIRECTORY start | kill | pause | cut | block | unblock | leader QUEUE
+#   scripts/lib/rabbitmq-node.sh DIRECTORY start | kill | pause | cut | block | unblock | leader QUEUE | online QUEUE
 #
 # start returns when the node takes connections, and lets a paused one go on; kill ends it as a crash does; pause stops
 # it with its connections; cut closes all connections of clients; block has it take nothing from publishers, as if it had
-# no memory left, until unblock; leader prints the node that leads a quorum queue.
+# no memory left, until unblock; leader prints the node that leads a quorum queue, online on how many nodes it runs.
 set -euo pipefail
 node=$1
 # shellcheck source=/dev/null
@@ -61,8 +61,11 @@ cut) (as_owner "$programs/rabbitmqctl" --quiet close_all_connections cut) ;;
 leader) (as_owner "$programs/rabbitmqctl" --quiet list_queues name leader) | while read -r queue leader; do
   if [[ $queue == "$3" ]]; then echo "$leader"; fi
 done ;;
+online) (as_owner "$programs/rabbitmqctl" --quiet list_queues name online) | while read -r queue online; do
+  if [[ $queue == "$3" ]]; then tr -cd @ <<<"$online" | wc -c; fi
+done ;;
 *)
-  echo "usage: rabbitmq-node.sh DIRECTORY start | kill | pause | cut | block | unblock | leader QUEUE" >&2
+  echo "usage: rabbitmq-node.sh DIRECTORY start | kill | pause | cut | block | unblock | leader QUEUE | online QUEUE" >&2
   exit 2
   ;;
 esac

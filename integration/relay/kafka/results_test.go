@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -172,4 +173,43 @@ func TestNothingIsLostWhenMembersComeAndGo(t *testing.T) {
 		done()
 	}
 	members.Wait()
+}
+
+// TestWhatASenderHasTakenBackIsNotBrought: other senders publish in transactions, and may abort them.
+func TestWhatASenderHasTakenBackIsNotBrought(t *testing.T) {
+	fake := brokers.StartKfake(t, 1)
+	topic := rand.Text()
+	createTopic(t, fake, topic, 1)
+	sender, err := kgo.NewClient(kgo.SeedBrokers(fake.Brokers()...), kgo.TransactionalID(topic), kgo.DefaultProduceTopic(topic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sender.Close()
+	for body, end := range map[string]kgo.TransactionEndTry{"taken back": kgo.TryAbort, "kept": kgo.TryCommit} {
+		if err := sender.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		err := sender.ProduceSync(t.Context(), kgo.StringRecord(body)).FirstErr()
+		if err := errors.Join(err, sender.EndTransaction(t.Context(), end)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	publisher := newPublisher(t, fake, 5*time.Second)
+	if err := publisher.Publish(t.Context(), []relay.Record{{Destination: topic, ID: "1", Body: []byte("last")}})[0]; err != nil {
+		t.Fatal(err)
+	}
+	err = newSubscriber(t, fake, "group-"+topic, topic).Subscribe(ctx, func(_ context.Context, records []relay.Record) error {
+		for _, r := range records {
+			if got = append(got, string(r.Body)); got[len(got)-1] == "last" {
+				cancel()
+			}
+		}
+		return nil
+	})
+	if want := []string{"kept", "last"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
 }

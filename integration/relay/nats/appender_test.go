@@ -139,6 +139,10 @@ func TestStreamsThatAreNoLog(t *testing.T) {
 	}
 	_, _, err := a.Last(t.Context(), 0)
 	wantText(t, "somebody else's message", err, "no record of a relay")
+	if _, err := at.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"}, AllowAtomicPublish: true, Retention: jetstream.WorkQueuePolicy}); err != nil {
+		t.Fatal(err)
+	}
+	wantText(t, "a stream that loses what was acknowledged", of("WORK", "work"), "want limits")
 	_, err = amnats.NewAppender(at.nc, amnats.AppenderConfig{})
 	wantText(t, "nothing", err, "Stream is required", "Prefix")
 }

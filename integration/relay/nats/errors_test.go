@@ -38,12 +38,15 @@ func TestConsumersThatLoseAreRefused(t *testing.T) {
 	}{
 		"drops":  {jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 3}, "max_deliver"},
 		"forget": {jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy}, "explicit"},
+		"bare":   {jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, HeadersOnly: true}, "headers_only"},
 	} {
 		c.config.Durable = name
 		if _, err := at.stream.CreateOrUpdateConsumer(t.Context(), c.config); err != nil {
 			t.Fatal(err)
 		}
-		wantText(t, name, at.subscriber(t, name).Subscribe(t.Context(), never), c.want, name)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // it does not end if it is not refused
+		wantText(t, name, at.subscriber(t, name).Subscribe(ctx, never), c.want, name)
+		cancel()
 	}
 	wantText(t, "none", at.subscriber(t, "none").Subscribe(t.Context(), never), "consumer not found", "none")
 }
@@ -124,6 +127,27 @@ func TestLimitsOfStreamsHaveTheirClasses(t *testing.T) {
 	}
 	if err := at.publisher.Publish(t.Context(), []relay.Record{{Destination: "silent", ID: "7"}})[0]; !errors.Is(err, relay.ErrUnavailable) {
 		t.Errorf("a stream that does not acknowledge: got %v, want ErrUnavailable", err)
+	}
+}
+
+// TestSubjectsThatNoStreamCanHaveAreRefused: a payload may be what they are made of. Taken for a stream
+// without a leader they would close the gate of all others, and a server that gets one which is too
+// long ends the connection.
+func TestSubjectsThatNoStreamCanHaveAreRefused(t *testing.T) {
+	at := newPlace(t, brokers.StartNATS(t, 1), 1)
+	shelf, appender := newShelf(t, at.servers, 1)
+	long := strings.Repeat("x", 4100)
+	for _, subject := range []string{at.name + "..x", at.name + ".", "." + at.name, at.name + ".*", at.name + ".>", at.name + ".a\r\nb", at.name + "." + long, "$JS.API.STREAM.PURGE." + at.name} {
+		good := relay.Record{Destination: at.name + ".x", ID: subject + " beside"}
+		errs := at.publisher.Publish(t.Context(), []relay.Record{{Destination: subject, ID: subject}, good})
+		if !errors.Is(errs[0], relay.ErrRefused) || errs[1] != nil {
+			t.Errorf("%.60q: got %v, want ErrRefused, and nil for the other", subject, errs)
+		}
+	}
+	records := numbered(1, 1)
+	records[0].Destination = long
+	if _, err := appender.Append(t.Context(), 0, 0, records); !errors.Is(err, relay.ErrRefused) || !shelf.nc.IsConnected() {
+		t.Errorf("an appender: got %v, want ErrRefused", err)
 	}
 }
 

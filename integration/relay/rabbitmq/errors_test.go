@@ -41,6 +41,12 @@ func TestFatesOfRecords(t *testing.T) {
 	if err := publisher.Publish(t.Context(), fill[:1])[0]; !errors.Is(err, relay.ErrNoDestination) {
 		t.Errorf("a queue that is full: got %v, want ErrNoDestination", err)
 	}
+	if err := try(nodes.URLs[0], func(channel *amqp.Channel) error { _, err := channel.QueuePurge(full, false); return err }); err != nil {
+		t.Fatal(err)
+	}
+	if err := publisher.Publish(t.Context(), fill[:1])[0]; err != nil {
+		t.Errorf("a queue that was emptied: got %v, want it published", err)
+	}
 
 	lost, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: nodes.URLs, Exchange: "nowhere"})
 	if err != nil {

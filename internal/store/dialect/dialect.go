@@ -96,13 +96,16 @@ type Dialect interface {
 	// ChangeLocked deletes locked messages that no claim has, or makes them due.
 	ChangeLocked(ctx context.Context, tx bun.Tx, ids []int64, due string) ([]ChangedRow, error)
 	// Requeue makes pending messages of locked poisoned ones, in the order in which
-	// producers insert them, so that the two cannot deadlock.
-	Requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Requeuing) (written []PendingKey, err error)
+	// producers insert them, so that the two cannot deadlock, and returns these. Where an
+	// insert id is pending already there is none.
+	Requeue(ctx context.Context, tx bun.Tx, rows []Poisoned, how Requeuing) (written []Requeued, err error)
 	// FreeKeys tells which of the sorted keys no pending message has, and where that
 	// locks nothing else keeps others from giving them to one until the end of the
 	// transaction.
 	FreeKeys(ctx context.Context, tx bun.Tx, keys []PendingKey) (free map[PendingKey]bool, err error)
 	DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error)
+	// InsertID runs a statement that inserts a row, and returns the id that it was given.
+	InsertID(ctx context.Context, db bun.IDB, statement string, args ...any) (id int64, err error)
 	// SaveSchedule takes the columns of InsertSchedule.
 	SaveSchedule(ctx context.Context, db bun.IDB, columns []any) (id int64, err error)
 
@@ -110,6 +113,12 @@ type Dialect interface {
 
 	Stats(ctx context.Context, db bun.IDB, consumers []string) ([]QueueStats, error)
 	StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error)
+	// PoisonGroups lists the groups of poisoned messages, of a consumer or of all, by consumer, with a
+	// look at an index for each. After so many it gives up: then they are not the whole.
+	PoisonGroups(ctx context.Context, db bun.IDB, consumer string, most int) (groups []GroupKey, whole bool, err error)
+
+	// Diagnose looks at a part of the live database, and changes nothing.
+	Diagnose(ctx context.Context, db bun.IDB, part Vital) (Diagnosis, error)
 
 	// The event log.
 

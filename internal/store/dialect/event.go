@@ -27,9 +27,26 @@ func (m *Message) RefersTo() (sequence int64, size int, ok bool) {
 	return sequence, max(size, 0), true
 }
 
+// WithFormer are the headers of a message with the name that it is stored under, for when it gets
+// another. The first one stays: it is what the message was produced for.
+func (m *Message) WithFormer() string {
+	all := Headers(m.Headers)
+	if all == nil {
+		all = make(map[string]string, 1)
+	}
+	if _, before := all[FormerHeader]; !before {
+		all[FormerHeader] = m.ConsumerType
+	}
+	return AsJSON(all)
+}
+
 // Deliver says in a message what has no column: what it delivers, when that is an event, whether
-// it does so again, and for how long its insert id stays taken.
+// it does so again, for how long its insert id stays taken, and for whom it was produced.
 func (m *Message) Deliver(to *bus.Message) {
+	if name, ok := to.Headers[FormerHeader]; ok {
+		to.StoredConsumer = name
+		delete(to.Headers, FormerHeader)
+	}
 	if text, ok := to.Headers[UniqueForHeader]; ok {
 		to.UniqueFor, _ = time.ParseDuration(text) //nolint:errcheck // a person may have edited it
 		delete(to.Headers, UniqueForHeader)
@@ -92,6 +109,10 @@ const (
 
 	// KeyHeader has the key of a message for consumers that pass it on, and do not go by it.
 	KeyHeader = "asyncmonolith-key"
+
+	// FormerHeader has the name under which a message was produced, once it is stored under the
+	// present one of its consumer.
+	FormerHeader = "asyncmonolith-former-consumer"
 
 	// ConsumersHeader lists at times for which consumers a message was written, one in a line.
 	ConsumersHeader = "asyncmonolith-consumers"

@@ -22,6 +22,9 @@ const OnSlot = `ON CONFLICT (name, n) DO NOTHING`
 // OnNamed leaves a row that its name is the key of as it is.
 const OnNamed = `ON CONFLICT (name) DO NOTHING`
 
+// Crash is the fingerprint of a message whose owners vanished with it, as SQL.
+const Crash = "'crash'"
+
 // PoisonedID is the id under which a message is poisoned, as SQL: its own, or where a
 // poisoned message has that already, since somebody has let the numbers begin anew
 // (TRUNCATE ... RESTART IDENTITY), one that neither table has.
@@ -50,6 +53,9 @@ func PickColumns(length string) string {
 // of its own.
 const PoisonedColumns = `id, message_id, consumer_type, payload_type, payload, headers, insert_id,
 	created_at, available_after, attempts, crashes, errors, poisoned_at, reason`
+
+// BriefColumns are those that are never large.
+const BriefColumns = `id, message_id, consumer_type, payload_type, insert_id, created_at, available_after, attempts, crashes, poisoned_at, reason`
 
 // OnConflict merges rows: see [Traits].
 func OnConflict(key string, sums, news []string) string {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"embed"
+	"fmt"
 	"strings"
 	"time"
 
@@ -35,6 +36,9 @@ type Traits struct {
 	// Notify sends a text (the second value) on a channel to other processes. It is
 	// empty where there are no notifications.
 	Notify string
+	// Installed selects the schemas and prefixes, empty where it is the one that is used, of tables
+	// like ours that this session sees, given the end of a name to look for.
+	Installed string
 	// Session are columns of the Session, and with them bound how many milliseconds,
 	// {idle}, that may idle in its transaction. They may be empty.
 	Session string
@@ -42,6 +46,9 @@ type Traits struct {
 	// anything when its client vanishes: each statement, and each wait for the next one.
 	// It is empty where a client that vanishes is this process, or settings for it would stay.
 	Within string
+	// Brief is a setting of sessions, in seconds, that bounds each statement. It is empty where Within
+	// does, or where a statement of ours ends with its context.
+	Brief string
 	// AsBegun sets back the role and the path (the values), which decide as whom a statement
 	// looks for tables, and where: what to send before it. Empty where there is no such.
 	AsBegun string
@@ -62,6 +69,8 @@ type Traits struct {
 	AsRow        string                                       // names the row r that such an insert finds
 	Minute       string                                       // the minute that {now} is in
 	Keys         string                                       // the table of pending insert ids, where they have one of their own
+	GroupOrder   string                                       // by what else to sort a group of poisoned messages, for its index to be read in the order of ids
+	Bytes        string                                       // the length of a text in bytes, given that (a format)
 	Keyed        string                                       // true of a pending message m with an insert id
 	KeyRates     string                                       // the table of rates of keys, where there are such
 	LastRank     string                                       // the place behind all others, for an insert
@@ -70,6 +79,8 @@ type Traits struct {
 	Columns      string                                       // those of a Pick m
 	KeyOf        string                                       // the key and lane of a message m
 	KeyParked    string                                       // the key of a poisoned message, and whether it parks that
+	Instr        string                                       // the function that tells where a text has another
+	OneByOne     bool                                         // rows are not looked up by comparing several columns at once
 	Among        string                                       // true of what stands before it, among the names of a list, given that
 	NameList     func([]string) any                           // the list
 	Lanes        LaneTraits
@@ -99,21 +110,26 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 	}
 	tables := []string{
 		"{gates}", quote("message_gates"), "{lanes}", quote(w.Lanes.Table), "{ranks}", quote("message_ranks"),
-		"{keys}", quote(w.Keys), "{messages}", quote("consumer_messages"), "{due}", quote("consumer_messages_due"),
+		"{keys}", quote(cmp.Or(w.Keys, "consumer_messages")), "{messages}", quote("consumer_messages"), "{due}", quote("consumer_messages_due"),
 		"{crashed}", quote("consumer_messages_crashed"), "{claims}", quote("message_claims"), "{poisoned}", quote("poisoned_messages"),
-		"{paused}", quote("paused_consumers"), "{inbox}", quote("inbox_messages"), "{recent}", quote("recent_insert_ids"), "{slots}", quote("message_slots"), "{rates}", quote("message_rates"), "{key rates}", quote(w.KeyRates), "{stops}", quote("message_stops"), "{breakers}", quote("message_breakers"), "{schedules}", quote("scheduled_messages"), "{migrations}", quote("asyncmonolith_migrations"),
+		"{paused}", quote("paused_consumers"), "{inbox}", quote("inbox_messages"), "{recent}", quote("recent_insert_ids"), "{slots}", quote("message_slots"), "{rates}", quote("message_rates"), "{key rates}", quote(w.KeyRates), "{stops}", quote("message_stops"), "{breakers}", quote("message_breakers"), "{schedules}", quote("scheduled_messages"), "{fires}", quote("schedule_fires"), "{migrations}", quote("asyncmonolith_migrations"),
 		"{prefix}", t.Prefix, "{events}", quote("events"), "{streams}", quote("event_streams"), "{head}", quote("event_head"),
 		"{subscriptions}", quote("event_subscriptions"), "{projections}", quote("event_projections"),
-		"{processes}", quote("message_processes"), "{minutes}", quote("message_minutes"), "{failures}", quote("message_failures"), "{crashes}", quote("message_crashes"),
+		"{processes}", quote("message_processes"), "{minutes}", quote("message_minutes"), "{failures}", quote("message_failures"), "{crashes}", quote("message_crashes"), "{operations}", quote("message_operations"),
 		"{parked}", quote("event_parked"), "{snapshots}", quote("event_snapshots"),
 	}
 	lock, free := "", ""
 	if w.RowLocks {
 		lock, free = "FOR UPDATE", "FOR UPDATE SKIP LOCKED"
 	}
+	first, last := "p.id", "p.id DESC"
+	if w.GroupOrder != "" {
+		first, last = w.GroupOrder+", "+first, w.GroupOrder+" DESC, "+last
+	}
 	traits := []string{
+		"{first of group}", first, "{last of group}", last,
 		"{minute}", w.Minute, "{as row}", w.AsRow, "{place}", w.Place, "{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once, "{size}", w.Size, "{ids}", w.IDs, "{held}", w.Held, "{holds}", w.Holds,
-		"{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed, "{session}", w.Session, "{keyed}", w.Keyed, "{held lanes}", strings.ReplaceAll(w.HeldLanes, "{names}", w.Among), "{held ids}", strings.ReplaceAll(w.HeldIDs, "{names}", w.Among), "{names}", w.Among, "{key of}", w.KeyOf, "{key parked}", w.KeyParked, "{lane columns}", w.Columns + ", m.order_key, m.lane, m.rank", "{lock}", lock, "{lock free}", free, "{unit}", w.Unit, "{micros now}", w.Micros("{now}"),
+		"{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed, "{session}", w.Session, "{payload bytes}", fmt.Sprintf(w.Bytes, "m.payload"), "{instr}", w.Instr, "{keyed}", w.Keyed, "{held lanes}", strings.ReplaceAll(w.HeldLanes, "{names}", w.Among), "{held ids}", strings.ReplaceAll(w.HeldIDs, "{names}", w.Among), "{names}", w.Among, "{key of}", w.KeyOf, "{key parked}", w.KeyParked, "{lane columns}", w.Columns + ", m.order_key, m.lane, m.rank", "{lock}", lock, "{lock free}", free, "{unit}", w.Unit, "{micros now}", w.Micros("{now}"),
 		"{by rank}", cmp.Or(w.Lanes.ByRank, "{messages}"), "{by lane}", cmp.Or(w.Lanes.ByLane, "{messages}"), "{crashed by lane}", cmp.Or(w.Lanes.Crashed, "{messages}"),
 		"{plan}", w.Lanes.Plan, "{by key}", w.Lanes.ByKey, "{from nothing}", w.Lanes.Nothing,
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Poisoned is a row of poisoned_messages.
@@ -14,6 +16,26 @@ type Poisoned struct {
 	Parks      bool   `bun:"parks"` // it keeps those of its key from running
 	// Fingerprint is of what belongs together, or empty where an older program poisoned it.
 	Fingerprint string `bun:"fingerprint"`
+	// PayloadBytes is the size of the whole payload, where it was asked for.
+	PayloadBytes int `bun:"payload_bytes"`
+	// NewID is the row of the pending message that it has become.
+	NewID int64 `bun:"-"`
+}
+
+// Requeued is a pending message that was a poisoned one.
+type Requeued struct {
+	ID         int64     `bun:"id"`
+	MessageID  uuid.UUID `bun:"message_id"`
+	PendingKey `bun:",extend"`
+}
+
+// Unclassified selects poisoned messages without a fingerprint.
+const Unclassified = "unclassified"
+
+// GroupKey tells poisoned messages apart that do not belong together.
+type GroupKey struct {
+	ConsumerType string `bun:"consumer_type"`
+	Fingerprint  string `bun:"fingerprint"` // empty: they have none
 }
 
 // Requeuing is what changes about messages while they are requeued.
@@ -53,7 +75,10 @@ func (r Requeuing) Columns() (consumer, payload string, args []any) {
 const RequeuedHeaders = `REPLACE(p.headers, '"` + DeliverByHeader + `":', '"asyncmonolith-lifted-deliver-by":')`
 
 // PendingKey is the unique key of a pending message, unless its insert id is empty.
-type PendingKey struct{ InsertID, ConsumerType string }
+type PendingKey struct {
+	InsertID     string `bun:"insert_id"`
+	ConsumerType string `bun:"consumer_type"`
+}
 
 // Recent is an insert id that stays taken for a while after its message was consumed.
 type Recent struct {

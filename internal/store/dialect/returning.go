@@ -3,6 +3,7 @@ package dialect
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -53,14 +54,14 @@ func (r *Returning) ChangeLocked(ctx context.Context, tx bun.Tx, ids []int64, du
 }
 
 // RequeueAs is requeue in the order of a collation.
-func (r *Returning) RequeueAs(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing, collation string) (written []PendingKey, err error) {
+func (r *Returning) RequeueAs(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing, collation string) (written []Requeued, err error) {
 	consumer, payload, args := how.Columns()
 	err = r.Query(ctx, tx, `INSERT INTO {messages}
 		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after, crashes, order_key, lane, rank)
 		SELECT p.message_id, p.consumer, `+payload+`, `+RequeuedHeaders+`, p.insert_id, p.created_at, {now}, CASE WHEN p.lane IS NULL THEN 0 ELSE -10000 END, p.order_key, p.lane, p.rank
 		FROM (SELECT `+consumer+` AS consumer, p.message_id, p.payload_type, p.payload, p.headers, p.insert_id, p.created_at, p.order_key, p.lane, p.rank FROM {poisoned} p WHERE p.id IN (?)) p
 		WHERE TRUE ORDER BY p.insert_id`+collation+`, p.consumer`+collation+`
-		ON `+OnPending+` RETURNING insert_id, consumer_type`, append(args, bun.List(ids))...).Scan(ctx, &written)
+		ON `+OnPending+` RETURNING id, message_id, insert_id, consumer_type`, append(args, bun.List(ids))...).Scan(ctx, &written)
 	return written, err
 }
 
@@ -95,14 +96,19 @@ func (r *Returning) FreeKeys(ctx context.Context, tx bun.Tx, keys []PendingKey) 
 	return free, nil
 }
 
+// InsertID implements [Dialect].
+func (r *Returning) InsertID(ctx context.Context, db bun.IDB, statement string, args ...any) (id int64, err error) {
+	err = r.Query(ctx, db, statement+" RETURNING id", args...).Scan(ctx, &id)
+	return id, err
+}
+
 // SaveSchedule implements [Dialect].
 func (r *Returning) SaveSchedule(ctx context.Context, db bun.IDB, columns []any) (id int64, err error) {
-	err = r.Query(ctx, db, InsertSchedule+` ON CONFLICT (name) DO UPDATE SET
+	return r.InsertID(ctx, db, InsertSchedule+` ON CONFLICT (name) DO UPDATE SET
   tag = EXCLUDED.tag, payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers,
   available_after = CASE WHEN {schedules}.cron_expression = EXCLUDED.cron_expression AND {schedules}.cron_timezone = EXCLUDED.cron_timezone
     THEN {schedules}.available_after ELSE EXCLUDED.available_after END,
-  cron_expression = EXCLUDED.cron_expression, cron_timezone = EXCLUDED.cron_timezone, last_error = NULL RETURNING id`, columns...).Scan(ctx, &id)
-	return id, err
+  cron_expression = EXCLUDED.cron_expression, cron_timezone = EXCLUDED.cron_timezone, last_error = NULL`, columns...)
 }
 
 // storedConsumers finds the distinct consumer types by skipping through the
@@ -123,6 +129,30 @@ SELECT name FROM (SELECT name FROM clean UNION SELECT name FROM crashed UNION SE
 func (r *Returning) StoredConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
 	err = r.Query(ctx, db, storedConsumers).Scan(ctx, &names)
 	return names, err
+}
+
+// groupsStatement walks from one group of poisoned messages to the next, and to those without a
+// fingerprint, by skipping through the index. Behind the last there is one of no consumer.
+const groupsStatement = `
+WITH RECURSIVE walk(consumer, print, n) AS (SELECT %s, '', 0 UNION ALL
+  SELECT CASE WHEN ` + nextPrint + ` IS NULL THEN %s ELSE w.consumer END, COALESCE(` + nextPrint + `, ''), w.n + 1
+  FROM walk w WHERE w.consumer IS NOT NULL AND w.n < ?)
+SELECT w.consumer AS consumer_type, w.print AS fingerprint FROM walk w WHERE w.consumer IS NULL
+  OR w.print <> '' OR EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type = w.consumer AND p.fingerprint IS NULL)`
+
+const nextPrint = `(SELECT MIN(p.fingerprint) FROM {poisoned} p WHERE p.consumer_type = w.consumer AND p.fingerprint > w.print)`
+
+// PoisonGroups implements [Dialect].
+func (r *Returning) PoisonGroups(ctx context.Context, db bun.IDB, consumer string, most int) (groups []GroupKey, whole bool, err error) {
+	first, next, args := `(SELECT MIN(p.consumer_type) FROM {poisoned} p)`, `(SELECT MIN(p.consumer_type) FROM {poisoned} p WHERE p.consumer_type > w.consumer)`, []any{most}
+	if consumer != "" {
+		first, next, args = `?`, `NULL`, []any{consumer, most}
+	}
+	err = r.Query(ctx, db, fmt.Sprintf(groupsStatement, first, next), args...).Scan(ctx, &groups)
+	if n := len(groups); n > 0 && groups[n-1].ConsumerType == "" {
+		groups, whole = groups[:n-1], true
+	}
+	return groups, whole, err
 }
 
 // unregisteredStatement walks first the consumers and then the kinds of messages by

@@ -2,7 +2,6 @@ package mariadb
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 
@@ -15,7 +14,7 @@ import (
 
 // Requeue writes messages as [database.InsertKeyed] does. In which order the server numbers
 // what it selects by itself is not said, so their row ids are looked up.
-func (m *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) (written []dialect.PendingKey, err error) {
+func (m *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) (written []dialect.Requeued, err error) {
 	var keys []dialect.PendingKey
 	for _, row := range rows {
 		if row.InsertID != "" {
@@ -35,31 +34,28 @@ func (m *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poison
 		return nil, fmt.Errorf("keys: %w", err)
 	}
 	consumer, payload, args := how.Columns()
-	first, err := lastID(m.Query(ctx, tx, `INSERT INTO {messages}
+	first, err := m.InsertID(ctx, tx, `INSERT INTO {messages}
 		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after, crashes)
 		SELECT p.message_id, `+consumer+`, `+payload+`, `+dialect.RequeuedHeaders+`, p.insert_id, p.created_at, {now}, CASE WHEN p.lane IS NULL THEN 0 ELSE -10000 END
-		FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id ORDER BY p.id`, append(args, dialect.Ordered(dialect.IDsOf(rows)))...).Exec(ctx))
+		FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id ORDER BY p.id`, append(args, dialect.Ordered(dialect.IDsOf(rows)))...)
 	if err != nil {
 		return nil, err
 	}
 	if err := m.requeueLanes(ctx, tx, first, keyed, how); err != nil {
 		return nil, fmt.Errorf("lanes: %w", err)
 	}
-	if len(free) == 0 {
-		return nil, nil
-	}
-	var inserted, reserved []reservation
 	// Read from the table they might be missing: a caller's snapshot may be older.
 	messages := dialect.Each(rows, func(row dialect.Poisoned) uuid.UUID { return row.MessageID })
-	err = m.Query(ctx, tx, `SELECT id, insert_id, consumer_type FROM {messages} WHERE id >= ? AND insert_id IS NOT NULL AND message_id IN (?)`,
-		first, bun.List(messages)).Scan(ctx, &inserted)
+	err = m.Query(ctx, tx, `SELECT id, message_id, insert_id, consumer_type FROM {messages} WHERE id >= ? AND message_id IN (?) ORDER BY id`,
+		first, bun.List(messages)).Scan(ctx, &written)
 	if err != nil {
 		return nil, err
 	}
-	for _, row := range inserted {
-		if free[row.PendingKey] {
-			written = append(written, row.PendingKey)
-			reserved = append(reserved, row)
+	written = slices.DeleteFunc(written, func(row dialect.Requeued) bool { return row.InsertID != "" && !free[row.PendingKey] })
+	var reserved []reservation
+	for _, row := range written {
+		if row.InsertID != "" {
+			reserved = append(reserved, reservation{PendingKey: row.PendingKey, ID: row.ID})
 		}
 	}
 	return written, m.assign(ctx, tx, reserved)
@@ -117,11 +113,11 @@ func (m *database) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) 
 // SaveSchedule replaces a schedule of the same name. What is assigned first is
 // seen by what is assigned later.
 func (m *database) SaveSchedule(ctx context.Context, db bun.IDB, columns []any) (int64, error) {
-	return lastID(m.Query(ctx, db, dialect.InsertSchedule+` ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id),
+	return m.InsertID(ctx, db, dialect.InsertSchedule+` ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id),
   tag = VALUES(tag), payload_type = VALUES(payload_type), payload = VALUES(payload), headers = VALUES(headers),
   available_after = CASE WHEN cron_expression = VALUES(cron_expression) AND cron_timezone = VALUES(cron_timezone)
     THEN available_after ELSE VALUES(available_after) END,
-  cron_expression = VALUES(cron_expression), cron_timezone = VALUES(cron_timezone), last_error = NULL`, columns...).Exec(ctx))
+  cron_expression = VALUES(cron_expression), cron_timezone = VALUES(cron_timezone), last_error = NULL`, columns...)
 }
 
 // LockPending locks those of the messages that nobody else has locked, or whose insert
@@ -158,8 +154,9 @@ func (m *database) ChangeLocked(ctx context.Context, tx bun.Tx, ids []int64, due
 	return rows, m.Run(ctx, tx, statement, free)
 }
 
-// lastID is the first id of the rows that an insert has written.
-func lastID(res sql.Result, err error) (int64, error) {
+// InsertID implements [dialect.Dialect]: of several rows it returns the first id.
+func (m *database) InsertID(ctx context.Context, db bun.IDB, statement string, args ...any) (int64, error) {
+	res, err := m.Query(ctx, db, statement, args...).Exec(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -32,7 +32,7 @@ func (m *database) insert(ctx context.Context, db bun.IDB, rows []dialect.NewMes
 		return 0, err
 	}
 	statement, values := m.InsertMessages(ctx, rows)
-	first, err = lastID(m.Query(ctx, db, statement, values...).Exec(ctx))
+	first, err = m.InsertID(ctx, db, statement, values...)
 	if err != nil || rows[0].OrderKey == "" {
 		return first, err
 	}
@@ -151,8 +151,8 @@ func (m *database) Priorities() error {
 // Ranks reserves ids, by messages that nobody ever sees: ranks are ids, and only the server
 // hands those out in the order of all produces.
 func (m *database) Ranks(ctx context.Context, tx bun.IDB, n int) ([]int64, error) {
-	first, err := lastID(m.Query(ctx, tx, `INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, created_at, available_after, crashes) VALUES `+
-		dialect.Rows("('', '', '', '', 0, 0, -32768)", n)).Exec(ctx))
+	first, err := m.InsertID(ctx, tx, `INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, created_at, available_after, crashes) VALUES `+
+		dialect.Rows("('', '', '', '', 0, 0, -32768)", n))
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func statements(of func(string) string) dialect.ListStatements {
 		Bury: `
 INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, fingerprint, order_key, lane, ` + "`rank`" + `, parks)
 SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts, m.crashes + CASE WHEN m.crashes < 0 THEN 10000 ELSE 0 END + 1, m.errors, {now}, ?, 'crash', k.order_key, k.lane, k.rank,
+  m.available_after, m.attempts, m.crashes + CASE WHEN m.crashes < 0 THEN 10000 ELSE 0 END + 1, m.errors, {now}, ?, ` + dialect.Crash + `, k.order_key, k.lane, k.rank,
   k.id IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = m.consumer_type)
 FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id` + keySQL + ` FOR UPDATE`,
 		Died: `INSERT INTO {crashes} (row_id, consumer_type, owner, solo, crashed_at)

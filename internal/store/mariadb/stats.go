@@ -197,6 +197,7 @@ const (
 	nextKeyedSQL    = `SELECT MIN(consumer_type) FROM {lanes} WHERE consumer_type > ?`
 	nextPoisonedSQL = `SELECT MIN(consumer_type) FROM {poisoned} WHERE consumer_type > ?`
 	nextPayloadSQL  = `SELECT MIN(payload_type) FROM {messages} WHERE crashes = 0 AND consumer_type = ? AND payload_type > ?`
+	nextPrintSQL    = `SELECT MIN(fingerprint) FROM {poisoned} WHERE consumer_type = ? AND fingerprint > ?`
 )
 
 // types walks distinct names from one to the next; of is what next asks for before.

@@ -38,7 +38,7 @@ func (p *database) LockPending(ctx context.Context, tx bun.Tx, callers bool, ids
 }
 
 // Requeue sorts as producers do, by bytes.
-func (p *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) ([]dialect.PendingKey, error) {
+func (p *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) ([]dialect.Requeued, error) {
 	return p.RequeueAs(ctx, tx, dialect.IDsOf(rows), how, ` COLLATE "C"`)
 }
 

@@ -52,12 +52,14 @@ func traits() dialect.Traits {
 		Instant:  func(t time.Time) string { return "'" + timestamp(t) + "'::timestamptz" },
 		Micros:   micros,
 		ReadOnly: `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'`,
-		Notify:   notifySQL, Session: sessionSQL, Within: withinSQL, AsBegun: asBegunSQL, Exists: `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`,
+		Installed: `SELECT CASE WHEN table_schema = current_schema() THEN '' ELSE table_schema END AS "schema", left(table_name, -length(?0)) AS "prefix"
+FROM information_schema.tables WHERE right(table_name, length(?0)) = ?0`,
+		Notify: notifySQL, Session: sessionSQL, Within: withinSQL, AsBegun: asBegunSQL, Exists: `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`,
 		Held: heldSQL, Holds: `SELECT c.id AS claim_id, u.mid FROM {claims} c CROSS JOIN LATERAL unnest(c.message_ids) u(mid)`,
 		Place: "position", Unplaced: "e.position IS NULL", Last: "(SELECT h.position FROM {head} h WHERE h.id = 1)",
 		Once: "MATERIALIZED", Size: "cardinality(c.message_ids)", KeepConsumer: dialect.OnConsumer, KeepSlot: dialect.OnSlot, Merge: dialect.OnConflict, AsRow: " AS r", Minute: "date_trunc('minute', {now})", KeepNamed: dialect.OnNamed,
 		KeyRates: "message_key_rates", KeyOf: "m.order_key, m.lane", KeyParked: "order_key, parks",
-		Keyed: "m.insert_id = ?", LastRank: "nextval('{ranks}')", Columns: dialect.PickColumns("octet_length(%s)"),
+		Instr: "strpos", Bytes: "octet_length(%s)", GroupOrder: "p.fingerprint", Keyed: "m.insert_id = ?", LastRank: "nextval('{ranks}')", Columns: dialect.PickColumns("octet_length(%s)"),
 		HeldLanes: `SELECT unnest(c.lanes) AS lane FROM {claims} c WHERE c.consumer_type {names}`, HeldIDs: `SELECT unnest(c.message_ids) FROM {claims} c WHERE c.consumer_type {names}`, Among: "= ANY(?::text[])",
 		NameList: func(names []string) any { return pgdialect.Array(names) },
 	}

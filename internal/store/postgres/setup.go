@@ -63,7 +63,9 @@ func (p *database) advisoryKey() int64 {
 	return int64(h.Sum64())
 }
 
-const withinSQL = `SELECT set_config('idle_in_transaction_session_timeout', ?0, true), set_config('statement_timeout', ?0, true)`
+// withinSQL also has statements interpreted: those for people walk from one name to the next, and
+// PostgreSQL would compile them, for longer than they take.
+const withinSQL = `SELECT set_config('idle_in_transaction_session_timeout', ?0, true), set_config('statement_timeout', ?0, true), set_config('jit', 'off', true)`
 
 func (p *database) Check(ctx context.Context, db bun.IDB) (dialect.Settings, error) {
 	var standby bool

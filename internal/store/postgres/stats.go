@@ -26,6 +26,14 @@ func (p *database) StoredConsumers(ctx context.Context, db bun.IDB) ([]string, e
 	return interpreted(ctx, db, func(db bun.IDB) ([]string, error) { return p.Returning.StoredConsumers(ctx, db) })
 }
 
+func (p *database) PoisonGroups(ctx context.Context, db bun.IDB, consumer string, most int) (groups []dialect.GroupKey, whole bool, err error) {
+	groups, err = interpreted(ctx, db, func(db bun.IDB) (found []dialect.GroupKey, err error) {
+		found, whole, err = p.Returning.PoisonGroups(ctx, db, consumer, most)
+		return found, err
+	})
+	return groups, whole, err
+}
+
 // interpreted runs a statement that PostgreSQL would compile, for seconds on a busy machine:
 // it walks from one name to the next, and the planner takes it for far more work than it is.
 // In a caller's transaction it is left alone, since the setting would stay.

@@ -13,7 +13,7 @@ func (s *database) LockPending(_ context.Context, _ bun.Tx, _ bool, ids []int64)
 	return ids, nil
 }
 
-func (s *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) ([]dialect.PendingKey, error) {
+func (s *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) ([]dialect.Requeued, error) {
 	return s.RequeueAs(ctx, tx, dialect.IDsOf(rows), how, "")
 }
 

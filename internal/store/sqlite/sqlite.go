@@ -36,12 +36,13 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 func traits() dialect.Traits {
 	return dialect.Traits{ // not ReadOnly: a handler that runs has the one write lock
 		Files: migrations, Clock: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)", Instant: dialect.Micros, Micros: dialect.SameMicros,
-		Exists: `UPDATE {messages} SET id = id WHERE id = ? RETURNING id`, // waits for whoever has the write lock
-		Held:   heldSQL, Holds: `SELECT c.id AS claim_id, j.value AS mid FROM {claims} c, json_each(c.message_ids) j`,
+		Installed: `SELECT '' AS "schema", substr(name, 1, length(name) - length(?0)) AS "prefix" FROM sqlite_master WHERE type = 'table' AND substr(name, -length(?0)) = ?0`,
+		Exists:    `UPDATE {messages} SET id = id WHERE id = ? RETURNING id`, // waits for whoever has the write lock
+		Held:      heldSQL, Holds: `SELECT c.id AS claim_id, j.value AS mid FROM {claims} c, json_each(c.message_ids) j`,
 		Place: "sequence", Unplaced: "0", Last: "(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)", // 0: nothing is looked at
 		Once: "MATERIALIZED", Size: "json_array_length(c.message_ids)", KeepConsumer: dialect.OnConsumer, KeepSlot: dialect.OnSlot, Merge: dialect.OnConflict, AsRow: " AS r", Minute: "{now} - {now} % 60000000", KeepNamed: dialect.OnNamed,
 		KeyRates: "message_key_rates", KeyOf: "m.order_key, m.lane", KeyParked: "order_key, parks",
-		Keyed: "m.insert_id = ?", LastRank: "NULL", Columns: dialect.PickColumns("length(CAST(%s AS BLOB))"),
+		Instr: "instr", Bytes: "length(CAST(%s AS BLOB))", Keyed: "m.insert_id = ?", LastRank: "NULL", Columns: dialect.PickColumns("length(CAST(%s AS BLOB))"),
 		HeldLanes: `SELECT j.value AS lane FROM {claims} c, json_each(c.lanes) j WHERE c.consumer_type {names}`, HeldIDs: `SELECT j.value FROM {claims} c, json_each(c.message_ids) j WHERE c.consumer_type {names}`, Among: "IN (SELECT value FROM json_each(?))",
 		NameList: func(names []string) any { return dialect.AsJSON(names) },
 	}

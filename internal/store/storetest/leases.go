@@ -93,15 +93,24 @@ func holdLeased(k *kit) {
 
 func leaseNothing(k *kit) {
 	k.subscribe(reader(1))
-	fail := func(f store.Failure) { k.Helper(); k.must("fail", k.store.FailSubscription(k.ctx, k.db, reader(1), f)) }
-	fail(store.Failure{Status: store.Running, Attempts: 1, Delay: time.Minute})
+	fail := func(owner string, f store.Failure) bool {
+		k.Helper()
+		failed, err := k.store.FailLeased(k.ctx, k.db, reader(1), owner, f)
+		k.must("fail", err)
+		return failed
+	}
+	k.leased("one")
+	equal(k, "fails", fail("one", store.Failure{Status: store.Running, Attempts: 1, Delay: time.Minute}), true)
 	_, ok := k.leased("one")
 	equal(k, "while it waits", ok, false)
 	k.pass(time.Minute)
 	sub, ok := k.leased("one")
 	equal(k, "when it has waited", ok, true)
 	equal(k, "attempts", sub.Attempts, 1)
-	fail(store.Failure{Status: store.Halted, Attempts: 2})
+	equal(k, "fails at whoever does not have it", fail("two", store.Failure{Status: store.Halted, Attempts: 2}), false)
+	_, ok = k.leased("one")
+	equal(k, "all the same", ok, true)
+	equal(k, "halts", fail("one", store.Failure{Status: store.Halted, Attempts: 2}), true)
 	_, ok = k.leased("one")
 	equal(k, "halted", ok, false)
 	moved, err := k.store.MoveLeased(k.ctx, k.db, sub, "one", 1, 1)

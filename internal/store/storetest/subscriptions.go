@@ -210,7 +210,7 @@ func parkEvents(k *kit) {
 	}
 	park("p", 2, 1)
 	park("q", 1, 1)
-	rows, err := k.store.ParkedEvents(k.ctx, k.db, "p", 1, 10)
+	rows, err := k.store.ParkedEvents(k.ctx, k.db, "p", 1, 0, 10)
 	k.must("parked", err)
 	var positions []int64
 	for _, row := range rows {

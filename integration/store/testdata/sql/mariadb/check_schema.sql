@@ -8,6 +8,8 @@ SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0;
 
 SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0;
 
+SELECT recent FROM `app_schedule_fires` WHERE 1 = 0;
+
 SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0;
 
 SELECT insert_id FROM `app_pending_insert_ids` WHERE 1 = 0;

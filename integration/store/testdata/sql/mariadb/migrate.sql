@@ -10,6 +10,8 @@ SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0;
 
 SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0;
 
+SELECT recent FROM `app_schedule_fires` WHERE 1 = 0;
+
 SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0;
 
 SELECT insert_id FROM `app_pending_insert_ids` WHERE 1 = 0;
@@ -310,6 +312,48 @@ ALTER TABLE `app_paused_consumers` ADD COLUMN /*M! IF NOT EXISTS */ note VARCHAR
 INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
 VALUES (13, CURRENT_TIMESTAMP);
 
+-- What has become of each schedule's last fires, a JSON list. It is a table of its own, since an older
+-- program reads all columns of the other. What becomes of the schedule becomes of its row here.
+-- Every statement can be run again.
+CREATE TABLE IF NOT EXISTS `app_schedule_fires` (
+  schedule_id BIGINT NOT NULL PRIMARY KEY,
+  recent      MEDIUMTEXT NOT NULL,
+  FOREIGN KEY (schedule_id) REFERENCES `app_scheduled_messages` (id) ON DELETE CASCADE
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
+
+INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
+VALUES (14, CURRENT_TIMESTAMP);
+
+-- What people have changed and are changing: who, why, what, and how far it is.
+-- Every statement can be run again.
+CREATE TABLE IF NOT EXISTS `app_message_operations` (
+  id           BIGINT AUTO_INCREMENT PRIMARY KEY,
+  kind         VARCHAR(255) NOT NULL,
+  actor        VARCHAR(255) NOT NULL,
+  reason       TEXT NOT NULL,
+  target       LONGTEXT NOT NULL,
+  preview      LONGTEXT NOT NULL,
+  state        VARCHAR(32) NOT NULL,
+  rate         BIGINT NOT NULL,
+  canary       BIGINT NOT NULL,
+  canaries     LONGTEXT NOT NULL,
+  after_id     BIGINT NOT NULL,
+  up_to_id     BIGINT NOT NULL,
+  changed      BIGINT NOT NULL,
+  left_alone   BIGINT NOT NULL,
+  note         TEXT NOT NULL,
+  leased_by    VARCHAR(255),
+  leased_until BIGINT,
+  created_at   BIGINT NOT NULL,
+  starts_at    BIGINT,
+  finished_at  BIGINT,
+  KEY app_message_operations_state (state, id),
+  KEY app_message_operations_created (created_at)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
+
+INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
+VALUES (15, CURRENT_TIMESTAMP);
+
 DO RELEASE_LOCK(CONCAT('asyncmonolith.', MD5(DATABASE())));
 
 SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0;
@@ -319,6 +363,8 @@ SELECT message_ids FROM `app_message_claims` WHERE 1 = 0;
 SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0;
 
 SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0;
+
+SELECT recent FROM `app_schedule_fires` WHERE 1 = 0;
 
 SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0;
 

@@ -13,7 +13,7 @@ INSERT INTO `app_consumer_messages`
 		SELECT p.message_id, CASE p.consumer_type WHEN 'update-stock' THEN 'renamed' ELSE p.consumer_type END, p.payload_type, p.payload, REPLACE(p.headers, '"asyncmonolith-deliver-by":', '"asyncmonolith-lifted-deliver-by":'), p.insert_id, p.created_at, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), CASE WHEN p.lane IS NULL THEN 0 ELSE -10000 END
 		FROM JSON_TABLE('[11]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_poisoned_messages` p FORCE INDEX (PRIMARY) ON p.id = j.id ORDER BY p.id;
 
-SELECT id, insert_id, consumer_type FROM `app_consumer_messages` WHERE id >= 14 AND insert_id IS NOT NULL AND message_id IN ('01000000-0000-7000-8000-000000000001');
+SELECT id, message_id, insert_id, consumer_type FROM `app_consumer_messages` WHERE id >= 14 AND message_id IN ('01000000-0000-7000-8000-000000000001') ORDER BY id;
 
 INSERT INTO `app_pending_insert_ids` (insert_id, consumer_type, id)
 VALUES ('order:3', 'renamed', 14 + 0 * @@auto_increment_increment) ON DUPLICATE KEY UPDATE id = VALUES(id);

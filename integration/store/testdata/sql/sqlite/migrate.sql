@@ -6,6 +6,8 @@ SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0;
 
 SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0;
 
+SELECT recent FROM "app_schedule_fires" WHERE 1 = 0;
+
 SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0;
 
 SELECT leased_until FROM "app_message_slots" WHERE 1 = 0;
@@ -442,6 +444,50 @@ ALTER TABLE "app_paused_consumers" ADD COLUMN note TEXT NOT NULL DEFAULT '';
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (13, CURRENT_TIMESTAMP);
 
+-- What has become of each schedule's last fires, a JSON list. It is a table of its own, since an older
+-- program reads all columns of the other. What becomes of the schedule becomes of its row here.
+CREATE TABLE "app_schedule_fires" (
+  schedule_id INTEGER PRIMARY KEY NOT NULL,
+  recent      TEXT NOT NULL
+);
+
+CREATE TRIGGER "app_scheduled_messages_gone" AFTER DELETE ON "app_scheduled_messages"
+BEGIN DELETE FROM "app_schedule_fires" WHERE schedule_id = OLD.id; END;
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (14, CURRENT_TIMESTAMP);
+
+-- What people have changed and are changing: who, why, what, and how far it is.
+CREATE TABLE "app_message_operations" (
+  id           INTEGER PRIMARY KEY AUTOINCREMENT,
+  kind         TEXT NOT NULL,
+  actor        TEXT NOT NULL,
+  reason       TEXT NOT NULL,
+  target       TEXT NOT NULL,
+  preview      TEXT NOT NULL,
+  state        TEXT NOT NULL,
+  rate         INTEGER NOT NULL,
+  canary       INTEGER NOT NULL,
+  canaries     TEXT NOT NULL,
+  after_id     INTEGER NOT NULL,
+  up_to_id     INTEGER NOT NULL,
+  changed      INTEGER NOT NULL,
+  left_alone   INTEGER NOT NULL,
+  note         TEXT NOT NULL,
+  leased_by    TEXT,
+  leased_until INTEGER,
+  created_at   INTEGER NOT NULL,
+  starts_at    INTEGER,
+  finished_at  INTEGER
+);
+
+CREATE INDEX "app_message_operations_state" ON "app_message_operations" (state, id);
+
+CREATE INDEX "app_message_operations_created" ON "app_message_operations" (created_at);
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (15, CURRENT_TIMESTAMP);
+
 COMMIT;
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
@@ -451,6 +497,8 @@ SELECT message_ids FROM "app_message_claims" WHERE 1 = 0;
 SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0;
 
 SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0;
+
+SELECT recent FROM "app_schedule_fires" WHERE 1 = 0;
 
 SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0;
 

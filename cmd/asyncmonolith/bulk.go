@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+// bulk is a change of messages: of those that are named, at once, or of all that match, as an operation.
+type bulk struct {
+	*app
+	action ops.Action
+	done   string // what the messages are then
+	// named changes messages by their ids, and target is what flags select, and whether they select
+	// anything but all.
+	named  func(context.Context, *ops.Seat, []int64) error
+	target func() (target ops.Target, narrow bool)
+
+	all   bool
+	wait  bool
+	terms ops.Terms
+}
+
+func (a *app) requeueCommand() *cobra.Command {
+	var filter poisonFilter
+	b := &bulk{app: a, action: ops.Requeue, done: "requeued", target: filter.target}
+	b.named = func(ctx context.Context, s *ops.Seat, ids []int64) error {
+		return b.poisonedByIDs(ctx, s, ids, func() (poison.Result, error) { return s.Requeue(ctx, a.reason, ids...) })
+	}
+	c := b.command(&cobra.Command{
+		Use: "requeue [ID...]", Short: "Make poisoned messages pending again",
+		Long: `Make poisoned messages pending again: those with the ids at once, or all that match the flags as an operation.
+An operation begins after 10 s, in which it can be undone; a few messages go first, and where more than a tenth
+of these fail again it pauses itself. It covers what was poisoned when it was started, and nothing later.`,
+		Example: `  asyncmonolith requeue 17 18 --yes --reason "fixed in 1.4.2"
+  asyncmonolith requeue --consumer mail --fingerprint 1f00ba5e1f00ba5e1
+  asyncmonolith requeue --consumer mail --rate 500 --canary 20 --wait --yes --reason "fixed in 1.4.2"`,
+	})
+	filter.flags(a, c)
+	c.Flags().IntVar(&b.terms.Canary, "canary", 10, "messages that go first, up to 500; 0: none")
+	return c
+}
+
+func (a *app) discardCommand() *cobra.Command {
+	var filter poisonFilter
+	b := &bulk{app: a, action: ops.Discard, done: "discarded", target: filter.target}
+	b.named = func(ctx context.Context, s *ops.Seat, ids []int64) error {
+		return b.poisonedByIDs(ctx, s, ids, func() (poison.Result, error) {
+			n, err := s.Discard(ctx, a.reason, ids...)
+			return poison.Result{Requeued: n, Missing: len(ids) - n}, err
+		})
+	}
+	c := b.command(&cobra.Command{
+		Use: "discard [ID...]", Short: "Delete poisoned messages for good",
+		Long: `Delete poisoned messages for good: those with the ids at once, or all that match the flags as an operation,
+which begins after 10 s, in which it can be undone. asyncmonolith poisoned export keeps them elsewhere.`,
+		Example: `  asyncmonolith discard 17 18 --yes --reason "test data"
+  asyncmonolith discard --consumer mail --poisoned-before 2025-01-01 --yes --reason "too old to matter"`,
+	})
+	filter.flags(a, c)
+	return c
+}
+
+func (b *bulk) command(c *cobra.Command) *cobra.Command {
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(c *cobra.Command, args []string) error { return b.run(c.Context(), args) }
+	c.Flags().BoolVar(&b.all, "all", false, "all there are")
+	c.Flags().IntVar(&b.terms.Rate, "rate", 100, "messages a second, up to 100000")
+	b.operationFlags(c)
+	return b.changing(c)
+}
+
+// operationFlags are those of what begins an operation.
+func (b *bulk) operationFlags(c *cobra.Command) {
+	c.Flags().BoolVar(&b.wait, "wait", false, "carry it out from here, and show how far it is, until it is over")
+	c.Flags().DurationVar(&b.undo, "undo-window", 10*time.Second, "how long it can be undone before it begins")
+}
+
+func (b *bulk) run(ctx context.Context, args []string) error {
+	target, narrow := b.target()
+	switch {
+	case len(args) > 0 && (narrow || b.all):
+		return usage(errors.New("ids and flags that select messages are both given: use one"))
+	case len(args) == 0 && !narrow && !b.all:
+		return usage(errors.New("nothing says which messages: give ids, flags such as --consumer, or --all"))
+	case narrow && b.all:
+		return usage(errors.New("--all and flags that select messages are both given: use one"))
+	}
+	named, err := ids(args)
+	if err == nil && len(named) == 0 {
+		return b.matching(ctx, target)
+	}
+	if err != nil {
+		return err
+	}
+	seat, err := b.seat()
+	if err != nil {
+		return err
+	}
+	return b.named(ctx, seat, named)
+}
+
+// poisonedByIDs changes poisoned messages at once.
+func (b *bulk) poisonedByIDs(ctx context.Context, seat *ops.Seat, named []int64, do func() (poison.Result, error)) error {
+	if err := b.unconfirmed(); err != nil {
+		return b.previewNamed(ctx, seat, named, err)
+	}
+	result, err := do()
+	if err != nil {
+		return err
+	}
+	if result.Requeued+result.Conflicts == 0 {
+		return fmt.Errorf("%w: no poisoned message has one of these ids", errNotFound)
+	}
+	if result.Missing+result.Conflicts > 0 {
+		err = errPartly
+	}
+	if b.json && b.action == ops.Requeue {
+		return b.also(result, err)
+	} else if b.json {
+		return b.also(map[string]int{"discarded": result.Requeued, "missing": result.Missing}, err)
+	}
+	text := fmt.Sprintf("%s %s.", messages(result.Requeued), b.done)
+	if result.Conflicts > 0 {
+		text += fmt.Sprintf(" %s left poisoned, since the insert id is pending already.", messages(result.Conflicts))
+	}
+	if result.Missing > 0 {
+		text += fmt.Sprintf(" %d of the ids are of no poisoned message.", result.Missing)
+	}
+	return b.alsoSay(text, err)
+}
+
+// mostPreviewed is how many messages are listed before they are changed by their ids.
+const mostPreviewed = 500
+
+func (b *bulk) previewNamed(ctx context.Context, seat *ops.Seat, named []int64, unconfirmed error) error {
+	if len(named) > mostPreviewed {
+		return usage(fmt.Errorf("%d ids: at most %d are allowed: use flags that select messages", len(named), mostPreviewed))
+	}
+	found, _, err := seat.PoisonedMessages(ctx, poison.Filter{IDs: named}, outbox.Page{Size: len(named)})
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("%w: no poisoned message has one of these ids", errNotFound)
+	}
+	slices.Reverse(found)
+	if err := poisonedRows().write(b.app, found, nil); err != nil || b.json {
+		return errors.Join(err, unconfirmed)
+	}
+	return b.alsoSay(fmt.Sprintf("%s would be %s.", messages(len(found)), b.done), unconfirmed)
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+func (a *app) consumersCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "consumers",
+		Short: "List, pause and resume consumers",
+		Long: `List consumers with what waits for each, and pause and resume them for all processes.
+
+Of a consumer that is paused no message is claimed by anybody, until it is resumed; messages are produced and
+kept as ever.`,
+		Example: `  asyncmonolith consumers list
+  asyncmonolith consumers pause mail --yes --reason "the provider is down"
+  asyncmonolith consumers resume mail --yes --reason "it is back"`,
+	}
+	listing := &cobra.Command{
+		Use: "list", Short: "List consumers, what waits for each, and which are paused", Args: takes(cobra.NoArgs),
+		Long:    "List the consumers that have messages, or are paused: how many wait, run and are poisoned, and for how long\nthe oldest has been due. Counts stop at 10,000.",
+		Example: "  asyncmonolith consumers list --json",
+		RunE: func(c *cobra.Command, _ []string) error {
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			o, err := seat.Overview(c.Context())
+			if err != nil {
+				return err
+			}
+			return queues().write(a, o.Queues, nil)
+		},
+	}
+	root.AddCommand(listing, a.pauseCommand(), a.resumeCommand())
+	return asGroup(root)
+}
+
+// queues is how consumers are listed. Counts stop at 10,000.
+func queues() list[outbox.Queue] {
+	return list[outbox.Queue]{
+		titles: []string{"CONSUMER", "READY", "DELAYED", "RUNNING", "POISONED", "OLDEST", "PAUSED BY", "WHY"}, right: []bool{false, true, true, true, true, true},
+		row: func(q outbox.Queue) []any {
+			by := q.PausedBy
+			if by == "" && !q.PausedAt.IsZero() {
+				by = "somebody"
+			}
+			return []any{q.Consumer, count(q.Ready), count(q.Delayed), count(q.Leased), count(q.Poisoned), q.OldestReady, by, q.PauseNote}
+		},
+		empty: "No consumer has messages.",
+	}
+}
+
+// count is a number that stops at 10,000.
+func count(n int64) string {
+	if n >= 10_000 {
+		return "10000+"
+	}
+	return fmt.Sprint(n)
+}
+
+func (a *app) pauseCommand() *cobra.Command {
+	unknown := false
+	c := &cobra.Command{
+		Use: "pause NAME", Short: "Keep a consumer's messages from being claimed by anybody", Args: takes(cobra.ExactArgs(1)), ValidArgsFunction: a.completeConsumers,
+		Long: `Keep a consumer's messages from being claimed by anybody, until it is resumed. What is claimed already still
+runs; within about a second nothing more of the consumer starts. The reason is for others to see.`,
+		Example: `  asyncmonolith consumers pause mail --yes --reason "the provider is down"`,
+		RunE: func(c *cobra.Command, args []string) error {
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			if !unknown {
+				if err := known(c.Context(), seat, args[0]); err != nil {
+					return err
+				}
+			}
+			return a.change(seat, fmt.Sprintf("pause consumer %q in all processes", args[0]), func(s *ops.Seat) error {
+				return s.Pause(c.Context(), args[0], a.reason)
+			}, map[string]string{"paused": args[0]}, fmt.Sprintf("Consumer %q is paused.", args[0]))
+		},
+	}
+	c.Flags().BoolVar(&unknown, "unknown", false, "also a name that has no messages and that no live process takes")
+	return a.changing(c)
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	return a.changing(&cobra.Command{
+		Use: "resume NAME", Short: "Let a paused consumer's messages be claimed again", Args: takes(cobra.ExactArgs(1)), ValidArgsFunction: a.completeConsumers,
+		Long:    "Let a paused consumer's messages be claimed again. Those that are due run then, as many as there is room for.",
+		Example: `  asyncmonolith consumers resume mail --yes --reason "it is back"`,
+		RunE: func(c *cobra.Command, args []string) error {
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			if err := known(c.Context(), seat, args[0]); err != nil {
+				return err
+			}
+			return a.change(seat, fmt.Sprintf("resume consumer %q", args[0]), func(s *ops.Seat) error {
+				return s.Resume(c.Context(), args[0], a.reason)
+			}, map[string]string{"resumed": args[0]}, fmt.Sprintf("Consumer %q is resumed.", args[0]))
+		},
+	})
+}
+
+// consumersOf are the names that the database knows: of messages, pauses and live processes.
+func consumersOf(o ops.Overview) (names []string) {
+	for _, q := range o.Queues {
+		names = append(names, q.Consumer)
+	}
+	for _, p := range o.Processes {
+		for _, c := range p.Consumers {
+			names = append(names, c.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// known is an error unless the database knows the consumer: a name that is mistyped would be paused, too.
+func known(ctx context.Context, seat *ops.Seat, name string) error {
+	o, err := seat.Overview(ctx)
+	if err != nil {
+		return err
+	}
+	names := consumersOf(o)
+	switch {
+	case slices.Contains(names, name):
+		return nil
+	case len(names) == 0:
+		return fmt.Errorf("consumer %q: %w: there are no consumers", name, errNotFound)
+	default:
+		return fmt.Errorf("consumer %q: %w: did you mean %q?", name, errNotFound, nearest(name, names))
+	}
+}
+
+// completeConsumers completes names of consumers. It is silent about errors.
+func (a *app) completeConsumers(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.completions(func(ctx context.Context, seat *ops.Seat) ([]string, error) {
+		o, err := seat.Overview(ctx)
+		return consumersOf(o), err
+	})
+}
+
+// completions are what the database knows within a second. A name that a shell would not show as it is
+// stays out.
+func (a *app) completions(find func(context.Context, *ops.Seat) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(a.ctx, completionTime)
+	defer cancel()
+	a.ctx = ctx
+	seat, err := a.seat()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names, err := find(ctx, seat)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" || show.Text(name) != name }), cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/connect"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+type order struct {
+	Card string `json:"card"`
+}
+
+func (order) PayloadType() string { return "order.placed" }
+
+const hostile = "\x1b[31m\u202eevil\u009b"
+
+// stocked is a database with message 1, of consumer mail.
+func stocked(t *testing.T) string {
+	t.Helper()
+	dsn := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
+	db, err := connect.Open(t.Context(), connect.Secret(dsn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	registry, err := bus.NewRegistry(bus.Consume("mail", func(context.Context, order) error { return nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := outbox.Migrate(t.Context(), db, registry.Tables()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := producer.Produce(t.Context(), db, order{Card: "geheim"}, outbox.InsertID(hostile)); err != nil {
+		t.Fatal(err)
+	}
+	return dsn
+}
+
+// TestChangesAreAskedFor: each of --yes and --reason is needed.
+func TestChangesAreAskedFor(t *testing.T) {
+	t.Parallel()
+	dsn := stocked(t)
+	for _, args := range [][]string{{"consumers", "pause", "mail"}, {"messages", "cancel", "1"}, {"messages", "cancel", "--all"}, {"messages", "run-now", "1"}} {
+		for _, more := range [][]string{nil, {"--yes"}, {"--reason", "why"}} {
+			if got := called(t, dsn, append(args, more...)...); got.code != exitNotConfirmed {
+				t.Errorf("%v %v: got %+v, want exit code %d", args, more, got, exitNotConfirmed)
+			}
+		}
+	}
+	if got := called(t, dsn, "operations", "list"); got.out != "Nobody has changed anything.\n" {
+		t.Errorf("got %q, want no changes", got.out)
+	}
+	if got := called(t, dsn, "messages", "cancel", "1", "--yes", "--reason", "why"); got.code != exitDone || !strings.Contains(got.out, "1 message cancelled.") {
+		t.Errorf("confirmed: got %+v", got)
+	}
+}
+
+// TestContentsAreAskedFor: payloads are shown with --content only.
+func TestContentsAreAskedFor(t *testing.T) {
+	t.Parallel()
+	dsn := stocked(t)
+	for _, format := range []string{"--json=false", "--json"} {
+		if got := called(t, dsn, "messages", "get", "1", format); got.code != exitDone || strings.Contains(got.out, "geheim") {
+			t.Errorf("%s: got %+v, want no content", format, got)
+		}
+		if got := called(t, dsn, "messages", "get", "1", "--content", format); !strings.Contains(got.out, "geheim") {
+			t.Errorf("%s: got %+v, want the content", format, got)
+		}
+	}
+}
+
+// TestStoredTextsAreNoCommands to a terminal.
+func TestStoredTextsAreNoCommands(t *testing.T) {
+	t.Parallel()
+	dsn := stocked(t)
+	for _, args := range [][]string{{"messages", "list"}, {"messages", "get", "1"}, {"messages", "list", "--json"}, {"messages", "cancel", "1"}} {
+		got := called(t, dsn, args...)
+		if strings.ContainsAny(got.out+got.err, "\x1b\u202e\u009b") || !strings.Contains(got.out, `\u001b[31m\u202eevil\u009b`) {
+			t.Errorf("%v: got %q, which a terminal would act upon", args, got.out)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "What is wrong with the database and what runs on it, and how to cure it",
+		Long: "What is wrong with the database and what runs on it, and how to cure it: the worst first, and what was\n" +
+			"looked at and is fine. It changes nothing. It exits with 6 if there is a problem.",
+		Example: "  asyncmonolith doctor --json",
+		Args:    takes(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			found, err := seat.Doctor(c.Context())
+			if err != nil {
+				return err
+			}
+			return a.showFindings(found)
+		},
+	}
+}
+
+// showFindings writes findings, which are sorted by their severity, and is an error if there is a problem.
+func (a *app) showFindings(found []ops.Finding) error {
+	problems := 0
+	for start := 0; start < len(found); {
+		end := start
+		for end < len(found) && found[end].Severity == found[start].Severity {
+			end++
+		}
+		if found[start].Severity == ops.Problem {
+			problems = end - start
+		}
+		if err := a.showGroup(found[start:end]); err != nil {
+			return err
+		}
+		start = end
+	}
+	if problems > 0 {
+		return fmt.Errorf("%w: the doctor has found %s", errCheckFailed, many(problems, "problem"))
+	}
+	return nil
+}
+
+// showGroup writes findings of one severity: for people below a heading, each with its cure in a line of
+// its own.
+func (a *app) showGroup(found []ops.Finding) error {
+	if a.json {
+		for _, f := range found {
+			if err := show.JSON(a.out, f); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	heading := many(len(found), string(found[0].Severity))
+	if found[0].Severity == ops.Fine {
+		heading = fmt.Sprintf("%d fine", len(found))
+	} else {
+		defer fmt.Fprintln(a.out)
+	}
+	if _, err := fmt.Fprintln(a.out, heading); err != nil {
+		return err
+	}
+	t := show.Table{Titles: []string{"CHECK", "SUBJECT", "FINDING"}}
+	for _, f := range found {
+		t.Add(f.Check, f.Subject, f.Text)
+		if f.Cure != "" {
+			t.Add("", "", "Cure: "+f.Cure)
+		}
+	}
+	return t.Write(a.out)
+}
+
+// many is a number of things.
+func many(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}

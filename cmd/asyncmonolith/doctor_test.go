@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+)
+
+// someFindings are one of each, with a name that means harm.
+func someFindings() []ops.Finding {
+	return []ops.Finding{
+		{Check: "consumers", Severity: ops.Problem, Subject: "charge\x1b[2Jcard", Text: "Messages wait.", Cure: "Start it."},
+		{Check: "schema", Severity: ops.Problem, Text: "Version 14, and 15 is needed.", Cure: "Run asyncmonolith migrate."},
+		{Check: "pauses", Severity: ops.Warning, Subject: "mail", Text: "It has been paused for 2 days.", Cure: "Resume it."},
+		{Check: "pool", Severity: ops.Fine, Text: "The pool has room."},
+		{Check: "clock", Severity: ops.Fine, Text: "It agrees."},
+	}
+}
+
+// TestDoctorForPeople: the worst first, each with its cure.
+func TestDoctorForPeople(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	a := &app{terminal: terminal{out: &out}}
+	if err := a.showFindings(someFindings()); !errors.Is(err, errCheckFailed) || exitOf(err) != exitCheckFailed || !strings.Contains(err.Error(), "2 problems") {
+		t.Errorf("got error %v, want a failed check of 2 problems", err)
+	}
+	want := `2 problems
+CHECK      SUBJECT              FINDING
+consumers  charge\u001b[2Jcard  Messages wait.
+                                Cure: Start it.
+schema                          Version 14, and 15 is needed.
+                                Cure: Run asyncmonolith migrate.
+
+1 warning
+CHECK   SUBJECT  FINDING
+pauses  mail     It has been paused for 2 days.
+                 Cure: Resume it.
+
+2 fine
+CHECK  SUBJECT  FINDING
+pool            The pool has room.
+clock           It agrees.
+`
+	if out.String() != want {
+		t.Errorf("got\n%s, want\n%s", out.String(), want)
+	}
+}
+
+// TestDoctorForPrograms: a finding in each line; what is not a problem is no failure.
+func TestDoctorForPrograms(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	a := &app{terminal: terminal{out: &out}, json: true}
+	if err := a.showFindings(someFindings()[2:]); err != nil {
+		t.Errorf("got error %v, want none", err)
+	}
+	want := `{"v":1,"check":"pauses","severity":"warning","subject":"mail","text":"It has been paused for 2 days.","cure":"Resume it."}
+{"v":1,"check":"pool","severity":"fine","text":"The pool has room."}
+{"v":1,"check":"clock","severity":"fine","text":"It agrees."}
+`
+	if out.String() != want {
+		t.Errorf("got\n%s, want\n%s", out.String(), want)
+	}
+}
+
+// TestDoctorOfAFile goes from no tables to tables.
+func TestDoctorOfAFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a.db")
+	if err := os.WriteFile(path, nil, 0o600); err != nil { // only migrate makes one
+		t.Fatal(err)
+	}
+	dsn := "sqlite:" + path
+	call := func(args ...string) (code int, out string) {
+		var stdout, stderr bytes.Buffer
+		code = run(t.Context(), append(args, "--dsn", dsn), terminal{in: strings.NewReader(""), out: &stdout, err: &stderr, env: func(string) string { return "" }})
+		if code != exitDone {
+			t.Logf("%v: %s", args, stderr.String())
+		}
+		return code, stdout.String()
+	}
+	if code, out := call("doctor"); code != exitCheckFailed || !strings.HasPrefix(out, "1 problem\n") || !strings.Contains(out, "asyncmonolith migrate") {
+		t.Errorf("no tables: got exit code %d and\n%s", code, out)
+	}
+	if code, _ := call("migrate"); code != exitDone {
+		t.Fatalf("migrate: got exit code %d", code)
+	}
+	code, out := call("doctor", "--json")
+	if code != exitDone {
+		t.Errorf("tables: got exit code %d", code)
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	for _, line := range lines {
+		var f ops.Finding
+		if err := json.Unmarshal([]byte(line), &f); err != nil || f.Severity != ops.Fine {
+			t.Errorf("got %s, error %v, want it fine", line, err)
+		}
+	}
+	if len(lines) < 10 {
+		t.Errorf("got %d findings, want one of each check", len(lines))
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/connect"
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// complain says in one sentence what went wrong. It shows no secret.
+func (a *app) complain(err error) {
+	a.note("asyncmonolith: %s", a.sentence(err))
+}
+
+// note says something beside what the command writes. It shows no secret, and nothing that a terminal
+// would take for a command.
+func (a *app) note(format string, args ...any) {
+	fmt.Fprintln(a.err, show.Text(a.secret.Scrub(fmt.Sprintf(format, args...))))
+}
+
+func (a *app) sentence(err error) string {
+	trouble := connect.Trouble(err)
+	switch {
+	case a.ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return "interrupted"
+	case errors.Is(err, outbox.ErrSchema), connect.NoTables(err):
+		return a.schemaSentence()
+	case errors.Is(err, errors.ErrUnsupported):
+		return "not on this database: " + err.Error()
+	case errors.Is(err, ops.ErrNothing):
+		return "nothing matches"
+	case trouble != "" && !errors.Is(err, errUsage):
+		return trouble
+	default:
+		return strings.TrimPrefix(err.Error(), errUsage.Error()+": ")
+	}
+}
+
+// schemaSentence tells what to do about tables that are missing or old.
+func (a *app) schemaSentence() string {
+	const old = "the library's tables are missing here, or older than this version needs: asyncmonolith migrate makes them, or brings them up to date"
+	ctx, cancel := context.WithTimeout(a.ctx, time.Second)
+	defer cancel()
+	seat, err := a.seat()
+	if err != nil {
+		return old
+	}
+	found, err := seat.Installed(ctx)
+	if err != nil {
+		return old
+	}
+	var others []string
+	for _, t := range found {
+		if t == a.tables() {
+			return "the library's tables are older than this version needs: asyncmonolith migrate brings them up to date"
+		}
+		others = append(others, flagsOf(t))
+	}
+	if len(others) == 0 {
+		return "the database has no tables of the library: asyncmonolith migrate makes them"
+	}
+	return "there are no tables of the library under this schema and prefix; there are with " + strings.Join(others, "; with ")
+}
+
+// flagsOf are the flags that name tables.
+func flagsOf(t bus.Tables) string {
+	var flags []string
+	if t.Schema != "" {
+		flags = append(flags, "--schema "+t.Schema)
+	}
+	if t.Prefix != "" {
+		flags = append(flags, "--prefix "+t.Prefix)
+	}
+	if len(flags) == 0 {
+		return "neither --schema nor --prefix"
+	}
+	return strings.Join(flags, " ")
+}

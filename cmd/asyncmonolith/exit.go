@@ -1,0 +1,53 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/connect"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// What the command exits with. They are part of its interface.
+const (
+	exitDone         = 0
+	exitError        = 1
+	exitUsage        = 2
+	exitNotFound     = 3
+	exitNotConfirmed = 4
+	exitPartly       = 5
+	exitCheckFailed  = 6
+	exitSchema       = 7
+)
+
+var (
+	errUsage        = errors.New("usage")
+	errNotConfirmed = errors.New("nothing was changed: --yes --reason TEXT does it")
+	errUnasked      = errors.New("nothing was changed")
+	errNotFound     = errors.New("not found")
+	errPartly       = errors.New("not all of it is done")
+	errCheckFailed  = errors.New("the check has failed")
+)
+
+// exitOf is the code for an error.
+func exitOf(err error) int {
+	for _, known := range []struct {
+		err  error
+		code int
+	}{
+		{nil, exitDone}, {errUsage, exitUsage}, {connect.ErrDSN, exitUsage}, {errNotConfirmed, exitNotConfirmed}, {errUnasked, exitNotConfirmed}, {errNotFound, exitNotFound}, {errPartly, exitPartly}, {errCheckFailed, exitCheckFailed},
+		{outbox.ErrSchema, exitSchema}, {outbox.ErrNotFound, exitNotFound}, {poison.ErrNotFound, exitNotFound}, {schedule.ErrNotFound, exitNotFound},
+		{ops.ErrNotFound, exitNotFound}, {ops.ErrNothing, exitNotFound}, {bus.ErrBadOption, exitUsage}, {bus.ErrBadText, exitUsage},
+	} {
+		if known.err == nil && err == nil || known.err != nil && errors.Is(err, known.err) {
+			return known.code
+		}
+	}
+	if connect.NoTables(err) {
+		return exitSchema
+	}
+	return exitError
+}

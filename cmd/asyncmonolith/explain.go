@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+func (a *app) explainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "explain ID...", Short: "Say why messages do not run", Args: takes(cobra.MinimumNArgs(1)),
+		Long: `Say why messages do not run, or have not yet: as far as the database knows, which knows the live processes and
+what they take. Ids are those of pending and of poisoned messages.`,
+		Example: "  asyncmonolith explain 4711",
+		RunE: func(c *cobra.Command, args []string) error {
+			named, err := ids(args)
+			if err != nil {
+				return err
+			}
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			missing := 0
+			for _, id := range named {
+				e, err := seat.Explain(c.Context(), id)
+				switch {
+				case errors.Is(err, outbox.ErrNotFound):
+					missing++
+					a.note("message %d: there is none with that id, neither pending nor poisoned", id)
+					continue
+				case err != nil:
+					return err
+				case a.json:
+					err = a.line(e)
+				default:
+					err = a.say("%d  %s (%s): %s: %s", id, e.Message.Consumer, e.Message.PayloadType, e.Reason, e.Text)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			switch {
+			case missing == len(named):
+				return fmt.Errorf("%w: none of these ids", errNotFound)
+			case missing > 0:
+				return errPartly
+			default:
+				return nil
+			}
+		},
+	}
+}

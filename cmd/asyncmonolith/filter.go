@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+// completionTime is how long a shell waits for names.
+const completionTime = time.Second
+
+// mostListed is the most rows of one page, as package outbox has it.
+const mostListed = 1000
+
+// pageFlags are those of listings.
+func pageFlags(c *cobra.Command, page *outbox.Page) {
+	c.Flags().IntVar(&page.Size, "limit", 50, "most rows, up to 1000")
+	c.Flags().StringVar(&page.After, "after", "", "where to go on: what the listing before ended with")
+}
+
+func checkPage(page outbox.Page) error {
+	if page.Size < 1 || page.Size > mostListed {
+		return usage(fmt.Errorf("--limit %d: 1 to %d are allowed", page.Size, mostListed))
+	}
+	return nil
+}
+
+// messageID is a flag with the id of a payload.
+type messageID struct{ uuid.UUID }
+
+// String implements pflag.Value.
+func (m *messageID) String() string {
+	if m.UUID == uuid.Nil {
+		return ""
+	}
+	return m.UUID.String()
+}
+
+// Type implements pflag.Value.
+func (*messageID) Type() string { return "UUID" }
+
+// Set implements pflag.Value.
+func (m *messageID) Set(text string) (err error) {
+	m.UUID, err = uuid.Parse(text)
+	return err
+}
+
+// poisonFilter are flags that select poisoned messages.
+type poisonFilter struct {
+	filter        poison.Filter
+	message       messageID
+	after, before instant
+}
+
+func (f *poisonFilter) flags(a *app, c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.filter.Consumer, "consumer", "", "those of a consumer")
+	flags.StringVar(&f.filter.PayloadType, "payload-type", "", "those of a payload type")
+	flags.StringVar(&f.filter.Fingerprint, "fingerprint", "", "those of a group, see poisoned groups")
+	flags.StringVar(&f.filter.Error, "error", "", "those with a text in their reason or errors")
+	flags.Var(&f.message, "message-id", "those of a payload")
+	flags.Var(&f.after, "poisoned-after", "those poisoned after a time, in UTC")
+	flags.Var(&f.before, "poisoned-before", "those poisoned before a time, in UTC")
+	_ = c.RegisterFlagCompletionFunc("consumer", a.consumerFlag)
+	_ = c.RegisterFlagCompletionFunc("fingerprint", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return a.completions(func(ctx context.Context, seat *ops.Seat) (names []string, err error) {
+			groups, _, err := seat.PoisonGroups(ctx, f.filter.Consumer)
+			for _, g := range groups {
+				names = append(names, g.Fingerprint)
+			}
+			return names, err
+		})
+	})
+}
+
+// consumerFlag completes names of consumers behind a flag.
+func (a *app) consumerFlag(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return a.completeConsumers(c, nil, typed)
+}
+
+// get is the filter, and whether it selects anything but all.
+func (f *poisonFilter) get() (filter poison.Filter, narrow bool) {
+	filter = f.filter
+	filter.MessageID, filter.PoisonedAfter, filter.PoisonedBefore = f.message.UUID, f.after.Time, f.before.Time
+	narrow = filter.Consumer != "" || filter.PayloadType != "" || filter.Fingerprint != "" || filter.Error != "" || filter.MessageID != uuid.Nil || !filter.PoisonedAfter.IsZero() || !filter.PoisonedBefore.IsZero()
+	return filter, narrow
+}
+
+func (f *poisonFilter) target() (ops.Target, bool) {
+	filter, narrow := f.get()
+	return ops.Target{Poisoned: &filter}, narrow
+}
+
+// pendingFilter are flags that select pending messages.
+type pendingFilter struct {
+	filter  outbox.Filter
+	message messageID
+	state   string
+}
+
+func (f *pendingFilter) flags(a *app, c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.filter.Consumer, "consumer", "", "those of a consumer")
+	flags.StringVar(&f.filter.PayloadType, "payload-type", "", "those of a payload type")
+	flags.StringVar(&f.filter.InsertID, "insert-id", "", "the one with an insert id, of each consumer")
+	flags.Var(&f.message, "message-id", "those of a payload, of each consumer")
+	flags.StringVar(&f.state, "state", "", "ready, delayed or leased")
+	flags.BoolVar(&f.filter.Crashed, "crashed", false, "those whose last process vanished")
+	flags.BoolVar(&f.filter.Retrying, "retrying", false, "those that have failed, and run again")
+	flags.DurationVar(&f.filter.OlderThan, "older-than", 0, "those produced at least so long ago, such as 90m")
+	_ = c.RegisterFlagCompletionFunc("consumer", a.consumerFlag)
+	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{string(outbox.Ready), string(outbox.Delayed), string(outbox.Leased)}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// get is the filter, and whether it selects anything but all.
+func (f *pendingFilter) get() (filter outbox.Filter, narrow bool) {
+	filter = f.filter
+	filter.MessageID, filter.State = f.message.UUID, outbox.State(f.state)
+	return filter, filter != outbox.Filter{}
+}
+
+func (f *pendingFilter) target() (ops.Target, bool) {
+	filter, narrow := f.get()
+	return ops.Target{Pending: &filter}, narrow
+}

@@ -1,0 +1,152 @@
+package connect
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/mysqldialect"
+	"github.com/uptrace/bun/dialect/pgdialect"
+	"github.com/uptrace/bun/dialect/sqlitedialect"
+	"github.com/uptrace/bun/schema"
+	_ "modernc.org/sqlite" // registers the driver
+)
+
+// connections are few: people look, and the runner of operations needs one more.
+const connections = 4
+
+// sqliteSettings are those without which concurrent writers fail.
+const sqliteSettings = "_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)"
+
+// ErrDSN: the DSN cannot be used; use errors.Is.
+var ErrDSN = errors.New("DSN: postgres://…, mariadb://… and sqlite:PATH are allowed")
+
+// Secret is a DSN.
+type Secret string
+
+// String hides it.
+func (Secret) String() string { return "DSN" }
+
+// Open connects to the database of a DSN: postgres://user:password@host/database, mariadb://user:password@host:port/database
+// or sqlite:PATH. Errors do not show the DSN; see [Trouble].
+func Open(ctx context.Context, dsn Secret) (*bun.DB, error) {
+	scheme, _, _ := strings.Cut(string(dsn), ":")
+	var conns *sql.DB
+	var speaks schema.Dialect
+	var err error
+	switch scheme {
+	case "postgres", "postgresql":
+		conns, err = openPostgres(string(dsn))
+		speaks = pgdialect.New()
+	case "mariadb", "mysql":
+		conns, err = openMariaDB(string(dsn))
+		speaks = mysqldialect.New()
+	case "sqlite":
+		path, _ := dsn.file()
+		conns, err = openSQLite(path)
+		speaks = sqlitedialect.New()
+	default:
+		return nil, ErrDSN
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", ErrDSN, dsn.Scrub(err.Error()))
+	}
+	conns.SetMaxOpenConns(connections)
+	// Before bun has it, which asks some databases for their version, for as long as it takes, and logs errors.
+	if err := conns.PingContext(ctx); err != nil {
+		_ = conns.Close()
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return bun.NewDB(conns, speaks), nil
+}
+
+func openPostgres(dsn string) (*sql.DB, error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, errors.New("it cannot be read as a URL of PostgreSQL")
+	}
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "asyncmonolith"
+	}
+	return stdlib.OpenDB(*config), nil
+}
+
+func openMariaDB(dsn string) (*sql.DB, error) {
+	parsed, err := url.Parse(dsn)
+	if err != nil {
+		return nil, errors.New("it cannot be read as a URL")
+	}
+	config := mysql.NewConfig()
+	config.User, config.Net, config.Addr = parsed.User.Username(), "tcp", parsed.Host
+	config.Passwd, _ = parsed.User.Password()
+	config.DBName = strings.TrimPrefix(parsed.Path, "/")
+	query := parsed.Query()
+	if socket := query.Get("socket"); socket != "" {
+		config.Net, config.Addr = "unix", socket
+	} else if parsed.Port() == "" {
+		config.Addr += ":3306"
+	}
+	config.TLSConfig = query.Get("tls")
+	for _, key := range []string{"socket", "tls"} {
+		query.Del(key)
+	}
+	for key := range query {
+		return nil, fmt.Errorf("parameter %q is not known: socket and tls are allowed", key)
+	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
+}
+
+func openSQLite(path string) (*sql.DB, error) {
+	if path == "" {
+		return nil, errors.New("the path is empty")
+	}
+	return sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+sqliteSettings)
+}
+
+// file is the path of a database that is a file.
+func (s Secret) file() (path string, ok bool) {
+	path, ok = strings.CutPrefix(string(s), "sqlite:")
+	return strings.TrimPrefix(path, "//"), ok
+}
+
+// HasPassword tells whether the DSN carries one.
+func (s Secret) HasPassword() bool { return len(s.passwords()) > 0 }
+
+func (s Secret) passwords() (found []string) {
+	parsed, err := url.Parse(string(s))
+	if err != nil {
+		return nil
+	}
+	if password, ok := parsed.User.Password(); ok && password != "" {
+		found = append(found, password)
+	}
+	for _, key := range []string{"password", "sslpassword"} {
+		if password := parsed.Query().Get(key); password != "" {
+			found = append(found, password)
+		}
+	}
+	return found
+}
+
+// Scrub takes the DSN and its password out of a text, such as that of a driver's error.
+func (s Secret) Scrub(text string) string {
+	if s != "" {
+		text = strings.ReplaceAll(text, string(s), "DSN")
+	}
+	for _, password := range s.passwords() {
+		text = strings.ReplaceAll(text, password, "xxxxx")
+		text = strings.ReplaceAll(text, url.QueryEscape(password), "xxxxx")
+	}
+	return text
+}

@@ -1,0 +1,171 @@
+package show
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Text is a text as it is safe on a terminal: in one line, with what does not print escaped.
+func Text(s string) string {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, unsafe) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case unsafe(r):
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r)
+		}
+		i += size
+	}
+	return b.String()
+}
+
+// unsafe tells whether a terminal might do something with it, or show what follows in another order.
+func unsafe(r rune) bool {
+	return !unicode.IsPrint(r) || unicode.In(r, unicode.Bidi_Control, unicode.Other_Default_Ignorable_Code_Point)
+}
+
+// Table is rows of texts below their titles.
+type Table struct {
+	Titles []string
+	Right  []bool // columns of numbers, by their place
+	rows   [][]string
+}
+
+// Add adds a row. Values are shown as people read them.
+func (t *Table) Add(values ...any) {
+	row := make([]string, len(values))
+	for i, value := range values {
+		row[i] = Text(Value(value))
+	}
+	t.rows = append(t.rows, row)
+}
+
+// Len is how many rows there are.
+func (t *Table) Len() int { return len(t.rows) }
+
+// Value is a value as people read it.
+func Value(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case time.Time:
+		if v.IsZero() {
+			return ""
+		}
+		return v.UTC().Format("2006-01-02 15:04:05")
+	case time.Duration:
+		return Age(v)
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// Age is a duration in the two units that matter.
+func Age(d time.Duration) string {
+	switch {
+	case d == 0:
+		return ""
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return whole(d.Round(time.Second))
+	case d < 48*time.Hour:
+		return whole(d.Round(time.Minute))
+	default:
+		return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+	}
+}
+
+// whole leaves out units of which there are none.
+func whole(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// Write writes the table with columns as wide as what is in them.
+func (t *Table) Write(w io.Writer) error {
+	widths := make([]int, len(t.Titles))
+	for _, row := range append([][]string{t.Titles}, t.rows...) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for _, row := range append([][]string{t.Titles}, t.rows...) {
+		line := make([]string, len(row))
+		for i, cell := range row {
+			fill := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if i < len(t.Right) && t.Right[i] {
+				line[i] = fill + cell
+			} else {
+				line[i] = cell + fill
+			}
+		}
+		b.WriteString(strings.TrimRight(strings.Join(line, "  "), " ") + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// JSON writes a value in one line, with the version of its format.
+func JSON(w io.Writer, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	versioned := []byte(`{"v":1}`)
+	if inner, ok := strings.CutPrefix(string(text), "{"); ok && inner != "}" {
+		versioned = []byte(`{"v":1,` + inner)
+	} else if !ok {
+		versioned = []byte(`{"v":1,"value":` + string(text) + `}`)
+	}
+	_, err = io.WriteString(w, escaped(string(versioned))+"\n")
+	return err
+}
+
+// escaped is JSON with what does not print escaped, which stands in strings only.
+func escaped(text string) string {
+	if !strings.ContainsFunc(text, unsafe) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case !unsafe(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			first, second := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, first, second)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,234 @@
+package top
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+)
+
+// patience is how long one question to the database may take.
+const patience = 10 * time.Second
+
+// The views, in the order of their keys.
+const (
+	consumers = iota
+	failures
+	fleet
+	views
+)
+
+// model is what is on the screen.
+type model struct {
+	Config
+	ctx   context.Context
+	under *underway
+
+	width, height int
+	overview      ops.Overview
+	queues        []queue
+	trouble       string // why the overview is not newer
+
+	view   int
+	order  int           // of consumers
+	chosen [views]string // the key of a line
+	line   [views]int    // where that stands
+	help   bool
+	asked  *question
+	said   string // what became of the last change
+}
+
+func newModel(ctx context.Context, c Config, first ops.Overview, err error) *model {
+	m := &model{Config: c, ctx: ctx, width: 80, height: 24, under: new(underway)}
+	m.see(first, err)
+	return m
+}
+
+// What a model is told beside keys.
+type (
+	looked struct {
+		overview ops.Overview
+		err      error
+	}
+	lookNow struct{}
+	changed struct {
+		said string
+		err  error
+	}
+)
+
+// Init begins to look. It is of [tea.Model].
+func (m *model) Init() tea.Cmd { return m.later() }
+
+// Update is told what has happened. It is of [tea.Model].
+func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case lookNow:
+		return m, m.look()
+	case looked:
+		m.see(msg.overview, msg.err)
+		return m, m.later()
+	case changed:
+		m.said = msg.said
+		if msg.err != nil {
+			m.said = m.plain(msg.err)
+		}
+	case tea.PasteMsg:
+		if m.asked != nil {
+			m.asked.write(msg.Content)
+		}
+	case tea.KeyPressMsg:
+		return m, m.press(msg)
+	}
+	return m, nil
+}
+
+// later looks again after a while.
+func (m *model) later() tea.Cmd {
+	return tea.Tick(m.Every, func(time.Time) tea.Msg { return lookNow{} })
+}
+
+// do asks the database for something.
+func (m *model) do(fn func(context.Context) tea.Msg) tea.Msg {
+	if !m.under.begin() {
+		return nil
+	}
+	defer m.under.all.Done()
+	ctx, cancel := context.WithTimeout(m.ctx, patience)
+	defer cancel()
+	return fn(ctx)
+}
+
+// look asks what there is to see.
+func (m *model) look() tea.Cmd {
+	last := m.overview
+	return func() tea.Msg {
+		return m.do(func(ctx context.Context) tea.Msg {
+			o, err := see(ctx, m.Desk, last)
+			return looked{o, err}
+		})
+	}
+}
+
+// see takes a new overview, or notes why there is none.
+func (m *model) see(o ops.Overview, err error) {
+	m.trouble = ""
+	switch {
+	case err != nil:
+		m.trouble = m.plain(err)
+		return
+	case o.Late != "":
+		m.trouble = show.Text(m.Scrub(o.Late))
+	}
+	m.overview = o
+	m.queues = queuesOf(o)
+	m.sort()
+	m.follow()
+}
+
+// plain is an error as it may be shown.
+func (m *model) plain(err error) string { return show.Text(m.Scrub(err.Error())) }
+
+func (m *model) press(key tea.KeyPressMsg) tea.Cmd {
+	if key.String() == "ctrl+c" {
+		return tea.Quit
+	}
+	if m.asked != nil {
+		return m.answer(key)
+	}
+	m.said = ""
+	if m.help {
+		m.help = false
+		if key.String() != "q" {
+			return nil
+		}
+	}
+	switch key.String() {
+	case "q":
+		return tea.Quit
+	case "ctrl+z":
+		return tea.Suspend
+	case "?", "h":
+		m.help = true
+	case "1", "2", "3":
+		m.view = int(key.String()[0] - '1')
+	case "tab":
+		m.view = (m.view + 1) % views
+	case "up", "k":
+		m.move(-1)
+	case "down", "j":
+		m.move(1)
+	case "pgup":
+		m.move(-10)
+	case "pgdown":
+		m.move(10)
+	case "home", "g":
+		m.move(-1 << 20)
+	case "end", "G":
+		m.move(1 << 20)
+	case "s":
+		if m.view == consumers {
+			m.order = (m.order + 1) % len(orders())
+			m.sort()
+			m.follow()
+		}
+	case "p":
+		m.askPause()
+	}
+	return nil
+}
+
+// keys are those of the lines of a view.
+func (m *model) keys(view int) []string {
+	var keys []string
+	switch view {
+	case consumers:
+		for _, q := range m.queues {
+			keys = append(keys, q.Consumer)
+		}
+	case failures:
+		for _, f := range m.overview.Failures {
+			keys = append(keys, f.Consumer+"\x00"+f.Fingerprint)
+		}
+	default:
+		for _, p := range m.overview.Processes {
+			keys = append(keys, p.ID)
+		}
+		for _, o := range m.overview.Operations {
+			keys = append(keys, fmt.Sprint("#", o.ID))
+		}
+	}
+	return keys
+}
+
+// move chooses another line.
+func (m *model) move(by int) {
+	keys := m.keys(m.view)
+	if len(keys) == 0 {
+		return
+	}
+	m.line[m.view] = min(max(m.line[m.view]+by, 0), len(keys)-1)
+	m.chosen[m.view] = keys[m.line[m.view]]
+}
+
+// follow keeps the same line chosen, wherever it stands now.
+func (m *model) follow() {
+	for view := range views {
+		keys := m.keys(view)
+		m.line[view] = min(m.line[view], max(len(keys)-1, 0))
+		for i, key := range keys {
+			if key == m.chosen[view] {
+				m.line[view] = i
+			}
+		}
+		if len(keys) > 0 {
+			m.chosen[view] = keys[m.line[view]]
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// The tests are inside the package: a command exports nothing. Those on databases are in integration/cli.
+
+// answer is what a run has done.
+type answer struct {
+	code     int
+	out, err string
+}
+
+// called runs the command with an environment.
+func called(t *testing.T, dsn string, args ...string) answer {
+	t.Helper()
+	var out, stderr bytes.Buffer
+	code := run(t.Context(), args, terminal{in: strings.NewReader(""), out: &out, err: &stderr, env: func(name string) string {
+		if name == "ASYNCMONOLITH_DSN" {
+			return dsn
+		}
+		return ""
+	}})
+	return answer{code, out.String(), stderr.String()}
+}
+
+// database is an empty one with tables.
+func database(t *testing.T) string {
+	t.Helper()
+	dsn := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
+	if got := called(t, dsn, "migrate"); got.code != 0 {
+		t.Fatalf("migrate: got %+v", got)
+	}
+	return dsn
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	dsn := database(t)
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{nil, exitDone, "Operate the messages of a database"},
+		{[]string{"consumers"}, exitDone, "pause"},
+		{[]string{"--help"}, exitDone, "Exit codes"},
+		{[]string{"completion", "bash"}, exitDone, "bash completion"},
+		{[]string{"status"}, exitDone, "No consumer has messages."},
+		{[]string{"status", "--check"}, exitDone, "0 alive"},
+		{[]string{"stauts"}, exitUsage, `did you mean "asyncmonolith status"?`},
+		{[]string{"consumers", "puase"}, exitUsage, `did you mean "asyncmonolith consumers pause"?`},
+		{[]string{"status", "--jsn"}, exitUsage, "did you mean --json?"},
+		{[]string{"messages", "list", "--payloadtype", "x"}, exitUsage, "did you mean --payload-type?"},
+		{[]string{"status", "-x"}, exitUsage, "there is no flag"},
+		{[]string{"status", "more"}, exitUsage, "see asyncmonolith status --help"},
+		{[]string{"explain"}, exitUsage, "see asyncmonolith explain --help"},
+		{[]string{"messages", "list", "--limit", "many"}, exitUsage, "many"},
+		{[]string{"messages", "list", "--limit", "1001"}, exitUsage, "1 to 1000 are allowed"},
+		{[]string{"messages", "list", "--after", "nowhere"}, exitUsage, ""},
+		{[]string{"messages", "list", "--state", "asleep"}, exitUsage, "asleep"},
+		{[]string{"messages", "get", "0"}, exitUsage, "is no id"},
+		{[]string{"messages", "find"}, exitUsage, "nothing says what to look for"},
+		{[]string{"messages", "find", "--trace-id", "1"}, exitUsage, ""},
+		{[]string{"messages", "reschedule", "1"}, exitUsage, "--at is missing"},
+		{[]string{"messages", "reschedule", "1", "--at", "noon"}, exitUsage, "a time is allowed such as"},
+		{[]string{"requeue"}, exitUsage, "nothing says which messages"},
+		{[]string{"requeue", "1", "--consumer", "c"}, exitUsage, "use one"},
+		{[]string{"requeue", "--all", "--consumer", "c"}, exitUsage, "use one"},
+		{[]string{"requeue", "--all", "--undo-window", "-1s"}, exitUsage, "0 or more is allowed"},
+		{[]string{"poisoned", "export"}, exitUsage, "--reason is missing"},
+		{[]string{"processes", "--within", "-1s"}, exitUsage, "more than 0 is allowed"},
+		{[]string{"status", "--schema", "s"}, exitUsage, "Schema"},
+		{[]string{"status", "--prefix", "no-name"}, exitUsage, "Prefix"},
+		{[]string{"status", "--dsn", "oracle://x"}, exitUsage, "are allowed"},
+		{[]string{"status", "--dsn", "sqlite:"}, exitUsage, "the path is empty"},
+		{[]string{"status", "--dsn", "mariadb://h/d?colour=red"}, exitUsage, `parameter "colour" is not known`},
+		{[]string{"status", "--dsn", dsn, "--dsn-file", "x"}, exitUsage, "use one"},
+		{[]string{"status", "--dsn-file", "/no/such/file"}, exitUsage, "--dsn-file"},
+		{[]string{"messages", "get", "1"}, exitNotFound, ""},
+		{[]string{"poisoned", "get", "1"}, exitNotFound, ""},
+		{[]string{"explain", "1"}, exitNotFound, ""},
+		{[]string{"requeue", "1"}, exitNotFound, ""},
+		{[]string{"requeue", "1", "--yes", "--reason", "r"}, exitNotFound, ""},
+		{[]string{"requeue", "--all"}, exitNotFound, "nothing matches"},
+		{[]string{"messages", "cancel", "1", "--yes", "--reason", "r"}, exitNotFound, ""},
+		{[]string{"operations", "undo", "99"}, exitNotFound, ""},
+		{[]string{"schedules", "next", "nightly"}, exitNotFound, ""},
+		{[]string{"projections", "resume", "totals"}, exitNotFound, ""},
+		{[]string{"consumers", "pause", "c"}, exitNotFound, ""},
+		{[]string{"consumers", "pause", "c", "--unknown"}, exitNotConfirmed, "nothing was changed"},
+		{[]string{"consumers", "pause", "c", "--unknown", "--yes"}, exitNotConfirmed, "--reason is missing"},
+		{[]string{"status", "--prefix", "other_"}, exitSchema, "neither --schema nor --prefix"},
+	} {
+		got := called(t, dsn, test.args...)
+		if got.code != test.code || !strings.Contains(got.out+got.err, test.says) {
+			t.Errorf("%v: got %+v, want exit code %d and %q", test.args, got, test.code, test.says)
+		}
+	}
+	if got := called(t, "", "status"); got.code != exitUsage || !strings.Contains(got.err, "set ASYNCMONOLITH_DSN") {
+		t.Errorf("no DSN: got %+v", got)
+	}
+}
+
+// TestPasswordsOfArgumentsAreRefused, since everybody sees them in the list of processes.
+func TestPasswordsOfArgumentsAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, dsn := range []string{"postgres://ada:geheim@h/d", "mariadb://ada:geheim@h/d", "postgres://h/d?password=geheim", "postgres://ada@h/d?password=geheim", "postgres://h/d?sslpassword=geheim"} {
+		got := called(t, "", "status", "--dsn", dsn)
+		if got.code != exitUsage || !strings.Contains(got.err, "in the list of processes") || strings.Contains(got.err, "geheim") {
+			t.Errorf("%s: got %+v, want that it is refused", dsn, got)
+		}
+	}
+	for _, dsn := range []string{"postgres://ada:geheim@127.0.0.1:1/d", "mariadb://ada:geheim@127.0.0.1:1/d", "postgres://ada:gehe%zzim@h/d", "mariadb://ada:geheim@h/d?tls=geheim"} {
+		got := called(t, dsn, "status")
+		if got.code == exitDone || strings.Contains(got.out+got.err, "geheim") || strings.Contains(got.out+got.err, "gehe%") || strings.Contains(got.out+got.err, "ada") {
+			t.Errorf("%s: got %+v, want an error without what is secret", dsn, got)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "dsn")
+	if err := os.WriteFile(file, []byte(database(t)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := called(t, "", "status", "--dsn-file", file); got.code != exitDone {
+		t.Errorf("--dsn-file: got %+v", got)
+	}
+}
+
+// TestEveryCommandHelps: short and long, with an example, and flags that say what they are.
+func TestEveryCommandHelps(t *testing.T) {
+	t.Parallel()
+	a := &app{ctx: context.Background()}
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		if c.Short == "" || c.Long == "" || c.Example == "" {
+			t.Errorf("%s: it lacks help", c.CommandPath())
+		}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Usage == "" {
+				t.Errorf("%s --%s: it lacks help", c.CommandPath(), f.Name)
+			}
+		})
+		for _, below := range c.Commands() {
+			visit(below)
+		}
+	}
+	visit(a.root())
+}

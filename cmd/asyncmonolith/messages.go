@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+func (a *app) messagesCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "messages",
+		Short: "List pending messages, and cancel, reschedule or run them",
+		Long: `List messages that wait or run, show one, and cancel, reschedule or run them now. Those that are poisoned are
+those of asyncmonolith poisoned.`,
+		Example: `  asyncmonolith messages list --consumer mail --retrying
+  asyncmonolith messages get 4711 --content
+  asyncmonolith messages run-now 4711 4712 --yes --reason "the provider is back"`,
+	}
+	root.AddCommand(a.listMessagesCommand(), a.getMessageCommand(), a.findCommand(), a.cancelCommand(), a.rescheduleCommand(), a.runNowCommand())
+	return asGroup(root)
+}
+
+// pending is how pending messages are listed.
+func pending(empty string) list[outbox.Pending] {
+	return list[outbox.Pending]{
+		titles: []string{"ID", "CONSUMER", "PAYLOAD TYPE", "STATE", "DUE", "CREATED", "ATTEMPTS", "CRASHES", "INSERT ID", "KEY"}, right: []bool{true, false, false, false, false, false, true, true},
+		row: func(m outbox.Pending) []any {
+			return []any{m.ID, m.Consumer, m.PayloadType, m.State, m.AvailableAt, m.CreatedAt, m.Attempts, m.Crashes, m.InsertID, m.Key}
+		},
+		empty: empty,
+	}
+}
+
+func (a *app) listMessagesCommand() *cobra.Command {
+	var filter pendingFilter
+	var page outbox.Page
+	c := &cobra.Command{
+		Use: "list", Short: "List pending messages", Args: takes(cobra.NoArgs),
+		Long: `List pending messages, by consumer and payload type, and for each of these in the order in which they are
+due. It reads an index for --consumer and for --insert-id; what else is asked for is looked for message by
+message, which takes a while in millions.`,
+		Example: `  asyncmonolith messages list --consumer mail --state ready --limit 10
+  asyncmonolith messages list --crashed
+  asyncmonolith messages list --older-than 1h --json`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkPage(page); err != nil {
+				return err
+			}
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			f, _ := filter.get()
+			found, next, err := a.find(c.Context(), seat, f, page)
+			if err != nil {
+				return err
+			}
+			return pending("No pending message matches.").write(a, found, next)
+		},
+	}
+	filter.flags(a, c)
+	pageFlags(c, &page)
+	return c
+}
+
+// find reads pages until one is full, or nothing is left: where what is looked for is rare, pages are
+// empty for a while.
+func (a *app) find(ctx context.Context, seat *ops.Seat, filter outbox.Filter, page outbox.Page) (found []outbox.Pending, next *outbox.Page, err error) {
+	size, p := page.Size, a.progress()
+	defer p.end()
+	for pages := 1; ; pages++ {
+		page.Size = size - len(found)
+		part, next, err := seat.Messages(ctx, filter, page)
+		if err != nil {
+			return nil, nil, err
+		}
+		found = append(found, part...)
+		if next == nil || len(found) >= size {
+			return found, next, nil
+		}
+		p.show(fmt.Sprintf("looked at %d pages, found %d", pages, len(found)))
+		page = *next
+	}
+}
+
+func (a *app) getMessageCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "get ID", Short: "Show one pending message", Args: takes(cobra.ExactArgs(1)),
+		Long:    "Show one pending message. Its payload, up to 64 KiB of it, its headers and the texts of its errors are shown with --content.",
+		Example: "  asyncmonolith messages get 4711 --content",
+		RunE: func(c *cobra.Command, args []string) error {
+			named, err := ids(args)
+			if err != nil {
+				return err
+			}
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			m, err := seat.Message(c.Context(), named[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.line(m)
+			}
+			pairs := []any{"id", m.ID, "message id", m.MessageID, "consumer", m.Consumer, "payload type", m.PayloadType, "state", m.State, "due", m.AvailableAt, "created", m.CreatedAt,
+				"attempts", m.Attempts, "crashes", m.Crashes, "insert id", m.InsertID, "key", m.Key, "payload bytes", m.PayloadBytes}
+			if m.Claim != nil {
+				pairs = append(pairs, "claimed by", m.Claim.Owner, "claimed", m.Claim.ClaimedAt, "leased until", m.Claim.LeasedUntil)
+			}
+			return a.fields(append(pairs, contents(m.Headers, m.Payload, m.Errors)...)...)
+		},
+	}
+	a.contentFlag(c)
+	return c
+}
+
+func (a *app) contentFlag(c *cobra.Command) {
+	c.Flags().BoolVar(&a.content, "content", false, "show payloads, headers and texts of errors")
+}
+
+// contents are what a message carries, and its failed runs.
+func contents(headers map[string]string, payload []byte, errors []outbox.Attempt) (pairs []any) {
+	for _, attempt := range errors {
+		pairs = append(pairs, fmt.Sprintf("failed run %d", attempt.Attempt), strings.TrimSpace(attempt.At.UTC().Format(time.DateTime)+" "+attempt.Error))
+	}
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		pairs = append(pairs, "header", name+": "+headers[name])
+	}
+	return append(pairs, "payload", string(payload))
+}

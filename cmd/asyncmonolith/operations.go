@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+func (a *app) operationsCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "operations",
+		Short: "List what people have changed, and undo, stop or watch what is under way",
+		Long: `List what people have changed, which is the audit, and what is under way: operations change many messages, and
+can be undone until they begin, and stopped. To undo or to stop keeps things from changing, and so needs
+neither --yes nor --reason.`,
+		Example: `  asyncmonolith operations list
+  asyncmonolith operations undo 12
+  asyncmonolith operations watch 12 --work`,
+	}
+	root.AddCommand(a.listOperationsCommand(), a.showOperationCommand(),
+		a.decideCommand("undo", "Take back an operation that has not begun", "Take back an operation that has not begun. Afterwards nothing of it ever happens.", (*ops.Seat).Undo),
+		a.decideCommand("stop", "End an operation where it is", "End an operation where it is. What it has changed stays changed.", (*ops.Seat).Stop),
+		a.continueCommand(), a.watchCommand())
+	return asGroup(root)
+}
+
+func (a *app) listOperationsCommand() *cobra.Command {
+	var page outbox.Page
+	c := &cobra.Command{
+		Use: "list", Short: "List changes by people, the newest first", Args: takes(cobra.NoArgs),
+		Long:    "List changes by people, the newest first. They are kept for 90 days.",
+		Example: "  asyncmonolith operations list --limit 20",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkPage(page); err != nil {
+				return err
+			}
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			found, next, err := seat.Operations(c.Context(), page)
+			if err != nil {
+				return err
+			}
+			return operations().write(a, found, next)
+		},
+	}
+	pageFlags(c, &page)
+	return c
+}
+
+func operations() list[ops.Operation] {
+	return list[ops.Operation]{
+		titles: []string{"ID", "ACTION", "STATE", "CHANGED", "LEFT ALONE", "CREATED", "FINISHED", "BY", "REASON", "NOTE"}, right: []bool{true, false, false, true, true},
+		row: func(o ops.Operation) []any {
+			return []any{o.ID, o.Action, o.State, o.Changed, o.LeftAlone, o.CreatedAt, o.FinishedAt, o.Actor, o.Reason, o.Note}
+		},
+		empty: "Nobody has changed anything.",
+	}
+}
+
+// operationCommand is one about an operation.
+func (a *app) operationCommand(c *cobra.Command, do func(context.Context, *ops.Seat, int64) error) *cobra.Command {
+	c.Use += " ID"
+	c.Args = takes(cobra.ExactArgs(1))
+	c.ValidArgsFunction = a.completeOperations
+	c.RunE = func(c *cobra.Command, args []string) error {
+		named, err := ids(args)
+		if err != nil {
+			return err
+		}
+		seat, err := a.seat()
+		if err != nil {
+			return err
+		}
+		return do(c.Context(), seat, named[0])
+	}
+	return c
+}
+
+func (a *app) showOperationCommand() *cobra.Command {
+	return a.operationCommand(&cobra.Command{
+		Use: "show", Short: "Show one operation", Long: "Show one operation: what it is about, who began it and why, and how far it is.", Example: "  asyncmonolith operations show 12",
+	}, func(ctx context.Context, seat *ops.Seat, id int64) error {
+		o, err := seat.Operation(ctx, id)
+		if err != nil || a.json {
+			return a.operation(o, err)
+		}
+		pairs := []any{"id", o.ID, "action", o.Action, "state", o.State, "note", o.Note, "by", o.Actor, "reason", o.Reason, "target", targetText(o.Target), "changed", o.Changed, "left alone", o.LeftAlone}
+		if o.Preview != nil {
+			pairs = append(pairs, "matched", o.Preview.Messages)
+		}
+		return a.fields(append(pairs, "rate", o.Rate, "canary", o.Canary, "created", o.CreatedAt, "begins", o.StartsAt, "finished", o.FinishedAt)...)
+	})
+}
+
+// targetText is what an operation is about.
+func targetText(t ops.Target) string {
+	var parts []string
+	add := func(name string, value any) {
+		if text := show.Value(value); text != "" && text != "0" {
+			parts = append(parts, name+" "+text)
+		}
+	}
+	add("consumer", t.Consumer)
+	if f := t.Poisoned; f != nil {
+		add("consumer", f.Consumer)
+		add("payload type", f.PayloadType)
+		add("fingerprint", f.Fingerprint)
+		add("error", f.Error)
+		add("poisoned after", f.PoisonedAfter)
+		add("poisoned before", f.PoisonedBefore)
+		if f.MessageID != uuid.Nil {
+			add("message id", f.MessageID)
+		}
+	}
+	if f := t.Pending; f != nil {
+		add("consumer", f.Consumer)
+		add("payload type", f.PayloadType)
+		add("insert id", f.InsertID)
+		add("state", f.State)
+		add("older than", f.OlderThan)
+		if f.MessageID != uuid.Nil {
+			add("message id", f.MessageID)
+		}
+		if f.Crashed {
+			add("crashed", "only")
+		}
+		if f.Retrying {
+			add("retrying", "only")
+		}
+	}
+	if len(t.IDs) > 0 {
+		add("ids", t.IDs)
+	}
+	add("at", t.At)
+	add("schedule", t.Schedule)
+	add("projection", t.Projection)
+	add("version", t.Version)
+	return strings.Join(parts, ", ")
+}
+
+func (a *app) decideCommand(name, short, long string, do func(*ops.Seat, context.Context, int64) (ops.Operation, error)) *cobra.Command {
+	return a.operationCommand(&cobra.Command{Use: name, Short: short, Long: long, Example: "  asyncmonolith operations " + name + " 12"}, func(ctx context.Context, seat *ops.Seat, id int64) error {
+		o, err := do(seat, ctx, id)
+		return a.operation(o, err)
+	})
+}
+
+// operation writes what an operation is now.
+func (a *app) operation(o ops.Operation, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		return a.line(o)
+	default:
+		return a.say("%s.", how(o))
+	}
+}
+
+func (a *app) continueCommand() *cobra.Command {
+	yes := false
+	c := a.operationCommand(&cobra.Command{
+		Use: "continue", Short: "Have an operation go on that has paused itself",
+		Long:    "Have an operation go on that has paused itself, since too much failed again. It goes on without canaries.",
+		Example: "  asyncmonolith operations continue 12 --yes",
+	}, func(ctx context.Context, seat *ops.Seat, id int64) error {
+		if !yes {
+			o, err := seat.Operation(ctx, id)
+			if err := a.operation(o, err); err != nil {
+				return err
+			}
+			return fmt.Errorf("%w: --yes has it go on", errUnasked)
+		}
+		o, err := seat.Continue(ctx, id)
+		return a.operation(o, err)
+	})
+	c.Flags().BoolVar(&yes, "yes", false, "do it")
+	return c
+}
+
+func (a *app) watchCommand() *cobra.Command {
+	work := false
+	c := a.operationCommand(&cobra.Command{
+		Use: "watch", Short: "Show how far an operation is until it is over",
+		Long: `Show how far an operation is until it is over. It exits with 0 when all is done, and with 5 when only a part is.
+With --work operations are carried out from here, too, unless another process does. Ctrl-C leaves it as it is.`,
+		Example: "  asyncmonolith operations watch 12 --work",
+	}, func(ctx context.Context, seat *ops.Seat, id int64) error { return a.watch(ctx, seat, id, work) })
+	c.Flags().BoolVar(&work, "work", false, "carry out operations from here, too")
+	return c
+}
+
+// completeOperations completes ids of operations that are not over.
+func (a *app) completeOperations(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.completions(func(ctx context.Context, seat *ops.Seat) (names []string, err error) {
+		o, err := seat.Overview(ctx)
+		for _, operation := range o.Operations {
+			names = append(names, strconv.FormatInt(operation.ID, 10))
+		}
+		return names, err
+	})
+}

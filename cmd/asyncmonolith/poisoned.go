@@ -1,0 +1,173 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+func (a *app) poisonedCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "poisoned",
+		Short: "List poisoned messages, by what failed",
+		Long: `List messages that have failed for good: in groups of those that failed in the same way, one by one, or all of
+them as JSON. asyncmonolith requeue and asyncmonolith discard change them.`,
+		Example: `  asyncmonolith poisoned groups --content
+  asyncmonolith poisoned list --consumer mail --fingerprint 1f00ba5e1f00ba5e1
+  asyncmonolith poisoned get 17 --content`,
+	}
+	root.AddCommand(a.groupsCommand(), a.listPoisonedCommand(), a.getPoisonedCommand(), a.exportCommand())
+	return asGroup(root)
+}
+
+func (a *app) groupsCommand() *cobra.Command {
+	consumer := ""
+	c := &cobra.Command{
+		Use: "groups", Short: "Count poisoned messages by what failed", Args: takes(cobra.NoArgs),
+		Long: `Count poisoned messages by consumer and by what failed, those first that failed last: since when, and which
+version of the program met it first. With --content there is the text of the last error.`,
+		Example: "  asyncmonolith poisoned groups --consumer mail --content",
+		RunE: func(c *cobra.Command, _ []string) error {
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			groups, more, err := seat.PoisonGroups(c.Context(), consumer)
+			if err != nil {
+				return err
+			}
+			if err := poisonGroups().write(a, groups, nil); err != nil || !more {
+				return err
+			}
+			a.note("There are more groups than are listed.")
+			return nil
+		},
+	}
+	c.Flags().StringVar(&consumer, "consumer", "", "those of a consumer")
+	_ = c.RegisterFlagCompletionFunc("consumer", a.consumerFlag)
+	a.contentFlag(c)
+	return c
+}
+
+func poisonGroups() list[poison.Group] {
+	return list[poison.Group]{
+		titles: []string{"CONSUMER", "FINGERPRINT", "MESSAGES", "FIRST", "LAST", "ERROR TYPE", "SINCE VERSION", "LAST ERROR"}, right: []bool{false, false, true},
+		row: func(g poison.Group) []any {
+			f := outbox.Failure{}
+			if g.Failure != nil {
+				f = *g.Failure
+			}
+			return []any{g.Consumer, g.Fingerprint, count(int64(g.Messages)), g.FirstAt, g.LastAt, f.ErrorType, f.FirstVersion, f.Sample}
+		},
+		empty: "No message is poisoned.",
+	}
+}
+
+// poisonedRows is how poisoned messages are listed.
+func poisonedRows() list[poison.Message] {
+	return list[poison.Message]{
+		titles: []string{"ID", "CONSUMER", "PAYLOAD TYPE", "FINGERPRINT", "POISONED", "CREATED", "ATTEMPTS", "CRASHES", "INSERT ID", "REASON"}, right: []bool{true, false, false, false, false, false, true, true},
+		row: func(m poison.Message) []any {
+			return []any{m.ID, m.Consumer, m.PayloadType, m.Fingerprint, m.PoisonedAt, m.CreatedAt, m.Attempts, m.Crashes, m.InsertID, m.Reason}
+		},
+		empty: "No poisoned message matches.",
+	}
+}
+
+func (a *app) listPoisonedCommand() *cobra.Command {
+	var filter poisonFilter
+	var page outbox.Page
+	c := &cobra.Command{
+		Use: "list", Short: "List poisoned messages, the newest first", Args: takes(cobra.NoArgs),
+		Long: `List poisoned messages, the newest first. With --content there is the reason, which may quote the error.
+--error looks into every message that the other flags select: give --consumer, too, where there are many.`,
+		Example: `  asyncmonolith poisoned list --consumer mail --poisoned-after "2026-01-02 15:00:00"`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkPage(page); err != nil {
+				return err
+			}
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			f, _ := filter.get()
+			found, next, err := seat.PoisonedMessages(c.Context(), f, page)
+			if err != nil {
+				return err
+			}
+			return poisonedRows().write(a, found, next)
+		},
+	}
+	filter.flags(a, c)
+	pageFlags(c, &page)
+	a.contentFlag(c)
+	return c
+}
+
+func (a *app) getPoisonedCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "get ID", Short: "Show one poisoned message", Args: takes(cobra.ExactArgs(1)),
+		Long:    "Show one poisoned message. Its payload, up to 64 KiB of it, its headers, its reason and the texts of its errors are shown with --content.",
+		Example: "  asyncmonolith poisoned get 17 --content",
+		RunE: func(c *cobra.Command, args []string) error {
+			named, err := ids(args)
+			if err != nil {
+				return err
+			}
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			m, err := seat.PoisonedMessage(c.Context(), named[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.line(m)
+			}
+			pairs := []any{"id", m.ID, "message id", m.MessageID, "consumer", m.Consumer, "payload type", m.PayloadType, "fingerprint", m.Fingerprint, "reason", m.Reason, "poisoned", m.PoisonedAt,
+				"created", m.CreatedAt, "attempts", m.Attempts, "crashes", m.Crashes, "insert id", m.InsertID, "key", m.Key, "payload bytes", m.PayloadBytes}
+			return a.fields(append(pairs, contents(m.Headers, m.Payload, m.Errors)...)...)
+		},
+	}
+	a.contentFlag(c)
+	return c
+}
+
+func (a *app) exportCommand() *cobra.Command {
+	var filter poisonFilter
+	c := &cobra.Command{
+		Use: "export --reason TEXT", Short: "Write poisoned messages as JSON, one in each line", Args: takes(cobra.NoArgs),
+		Long: `Write poisoned messages as JSON, one in each line, in the order of their ids. With --content each has its
+payload, headers and errors. It changes nothing, but stands in the audit, with the reason.`,
+		Example: `  asyncmonolith poisoned export --consumer mail --content --reason "for the provider" > mail.ndjson`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if a.reason == "" {
+				return usage(errors.New("--reason is missing: an export stands in the audit"))
+			}
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			f, _ := filter.get()
+			n, p := 0, a.progress()
+			_, err = seat.Export(c.Context(), a.reason, f, func(m ops.Poisoned) error {
+				n++
+				p.show(fmt.Sprintf("%s written", messages(n)))
+				return a.line(m)
+			})
+			p.end()
+			a.note("%s written.", messages(n))
+			return err
+		},
+	}
+	filter.flags(a, c)
+	a.contentFlag(c)
+	c.Flags().StringVar(&a.reason, "reason", "", "why, for the audit")
+	return c
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
+)
+
+const (
+	progressAfter = time.Second     // of work nobody hears before
+	progressEvery = 5 * time.Second // lines are written where they stay
+	redrawEvery   = 100 * time.Millisecond
+)
+
+// progress tells on stderr how far long work is: in one line that changes on a terminal, else in a line
+// now and then.
+type progress struct {
+	a     *app
+	began time.Time
+	last  time.Time
+	wide  int // how wide the line on the terminal is
+}
+
+func (a *app) progress() *progress { return &progress{a: a, began: time.Now()} }
+
+// show tells how far it is, if it is time to.
+func (p *progress) show(text string) {
+	every := progressEvery
+	if p.a.errTTY {
+		every = redrawEvery
+	}
+	if time.Since(p.began) < progressAfter || time.Since(p.last) < every {
+		return
+	}
+	p.now(text)
+}
+
+// now tells how far it is.
+func (p *progress) now(text string) {
+	p.last = time.Now()
+	text = show.Text(text)
+	if !p.a.errTTY {
+		_, _ = fmt.Fprintln(p.a.err, text)
+		return
+	}
+	wide := len([]rune(text))
+	_, _ = fmt.Fprint(p.a.err, "\r"+text+strings.Repeat(" ", max(p.wide-wide, 0)))
+	p.wide = wide
+}
+
+// end leaves the line.
+func (p *progress) end() {
+	if p.wide > 0 {
+		_, _ = fmt.Fprintln(p.a.err)
+		p.wide = 0
+	}
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+func (a *app) projectionsCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "projections",
+		Short: "List projections of the event log, and resume or rebuild them",
+		Long: `List projections of the event log and how far they have come, resume those that have halted, show and retry
+events that were put aside, rebuild and promote. What takes the application's code is an operation, which a
+process with that code carries out. There is no event log on MariaDB.`,
+		Example: `  asyncmonolith projections list
+  asyncmonolith projections resume totals --yes --reason "fixed in 1.4.2"`,
+	}
+	root.AddCommand(a.listProjectionsCommand(), a.parkedCommand(), a.resumeProjectionCommand(),
+		a.projectionCommand(ops.RetryParked, "retry", "Apply the events again that were put aside"),
+		a.projectionCommand(ops.Rebuild, "rebuild", "Empty a projection's tables and read the log from the beginning"),
+		a.projectionCommand(ops.Promote, "promote", "Have a version of a projection be the one to read"))
+	return asGroup(root)
+}
+
+func (a *app) listProjectionsCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "list", Short: "List projections, and how far they have come", Args: takes(cobra.NoArgs),
+		Long:    "List the shards of all projections, and how far each has come. With --content there is the text of the last error.",
+		Example: "  asyncmonolith projections list",
+		RunE: func(c *cobra.Command, _ []string) error {
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			found, err := seat.Projections(c.Context())
+			if err != nil {
+				return err
+			}
+			return list[projection.State]{
+				titles: []string{"PROJECTION", "VERSION", "SHARD", "ACTIVE", "STATUS", "POSITION", "BEHIND", "ATTEMPTS", "MOVED", "LAST ERROR"}, right: []bool{false, true, true, false, false, true, true, true},
+				row: func(s projection.State) []any {
+					return []any{s.Name, s.Version, fmt.Sprintf("%d/%d", s.Shard, s.Shards), s.Active, s.Status, s.Position, max(s.Head-s.Position, 0), s.Attempts, s.MovedAt, s.LastError}
+				},
+				empty: "There are no projections.",
+			}.write(a, found, nil)
+		},
+	}
+	a.contentFlag(c)
+	return c
+}
+
+func (a *app) parkedCommand() *cobra.Command {
+	version, most := 0, 0
+	after := int64(0)
+	c := &cobra.Command{
+		Use: "parked PROJECTION", Short: "List events that a projection has put aside", Args: takes(cobra.ExactArgs(1)), ValidArgsFunction: a.completeProjections,
+		Long:    "List events that a projection has put aside, in the order of their positions. With --content there is the reason.",
+		Example: "  asyncmonolith projections parked totals --content",
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := checkPage(outbox.Page{Size: most}); err != nil {
+				return err
+			}
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			v, err := versionOf(c.Context(), seat, args[0], version)
+			if err != nil {
+				return err
+			}
+			found, err := seat.ParkedEvents(c.Context(), args[0], v, after, most)
+			if err != nil {
+				return err
+			}
+			return list[projection.Parked]{
+				titles: []string{"POSITION", "STREAM", "PARKED", "REASON"}, right: []bool{true},
+				row:   func(p projection.Parked) []any { return []any{p.Position, p.Stream, p.ParkedAt, p.Reason} },
+				empty: "No event is put aside.",
+			}.write(a, found, nil)
+		},
+	}
+	versionFlag(c, &version)
+	c.Flags().Int64Var(&after, "after", 0, "only those behind a position")
+	c.Flags().IntVar(&most, "limit", 50, "most rows, up to 1000")
+	a.contentFlag(c)
+	return c
+}
+
+func (a *app) resumeProjectionCommand() *cobra.Command {
+	version := 0
+	c := a.changing(&cobra.Command{
+		Use: "resume PROJECTION", Short: "Have the halted shards of a projection try again", Args: takes(cobra.ExactArgs(1)), ValidArgsFunction: a.completeProjections,
+		Long:    "Have the halted shards of a version of a projection try again, from where they are.",
+		Example: `  asyncmonolith projections resume totals --yes --reason "fixed in 1.4.2"`,
+		RunE: func(c *cobra.Command, args []string) error {
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			v, err := versionOf(c.Context(), seat, args[0], version)
+			if err != nil {
+				return err
+			}
+			return a.change(seat, fmt.Sprintf("resume projection %q, version %d", args[0], v), func(s *ops.Seat) error {
+				_, err := s.ResumeProjection(c.Context(), a.reason, args[0], v)
+				return err
+			}, map[string]any{"resumed": args[0], "version": v}, fmt.Sprintf("Projection %q, version %d, goes on.", args[0], v))
+		},
+	})
+	versionFlag(c, &version)
+	return c
+}
+
+// projectionCommand is an operation on a projection, for a process with its code.
+func (a *app) projectionCommand(action ops.Action, name, short string) *cobra.Command {
+	version := 0
+	b := &bulk{app: a, action: action, done: name}
+	c := &cobra.Command{
+		Use: name + " PROJECTION", Short: short, Args: takes(cobra.ExactArgs(1)), ValidArgsFunction: a.completeProjections,
+		Long:    short + ". It is an operation, which a process with the application's code carries out.",
+		Example: fmt.Sprintf("  asyncmonolith projections %s totals --yes --reason \"as agreed\"", name),
+		RunE: func(c *cobra.Command, args []string) error {
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			v, err := versionOf(c.Context(), seat, args[0], version)
+			if err != nil {
+				return err
+			}
+			if err := a.unconfirmed(); err != nil {
+				return a.change(seat, fmt.Sprintf("%s projection %q, version %d", action, args[0], v), nil, nil, "")
+			}
+			return b.matching(c.Context(), ops.Target{Projection: args[0], Version: v})
+		},
+	}
+	versionFlag(c, &version)
+	b.operationFlags(c)
+	return a.changing(c)
+}
+
+func versionFlag(c *cobra.Command, version *int) {
+	c.Flags().IntVar(version, "version", 0, "of which version, where there are several")
+}
+
+// versionOf is the version that is meant of a projection.
+func versionOf(ctx context.Context, seat *ops.Seat, name string, version int) (int, error) {
+	states, err := seat.Projections(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var names []string
+	var versions []int
+	for _, s := range states {
+		if names = append(names, s.Name); s.Name == name {
+			versions = append(versions, s.Version)
+		}
+	}
+	slices.Sort(versions)
+	versions = slices.Compact(versions)
+	switch {
+	case len(names) == 0:
+		return 0, fmt.Errorf("projection %q: %w: there are no projections", name, errNotFound)
+	case len(versions) == 0:
+		return 0, fmt.Errorf("projection %q: %w: did you mean %q?", name, errNotFound, nearest(name, names))
+	case version == 0 && len(versions) > 1:
+		return 0, usage(fmt.Errorf("projection %q has versions %v: say --version", name, versions))
+	case version == 0:
+		return versions[0], nil
+	case !slices.Contains(versions, version):
+		return 0, fmt.Errorf("projection %q, version %d: %w: there are %v", name, version, errNotFound, versions)
+	default:
+		return version, nil
+	}
+}
+
+// completeProjections completes names of projections.
+func (a *app) completeProjections(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.completions(func(ctx context.Context, seat *ops.Seat) (names []string, err error) {
+		states, err := seat.Projections(ctx)
+		for _, s := range states {
+			names = append(names, s.Name)
+		}
+		slices.Sort(names)
+		return slices.Compact(names), err
+	})
+}

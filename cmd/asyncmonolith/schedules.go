@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+func (a *app) schedulesCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "schedules",
+		Short: "List schedules, and run, pause or delete them",
+		Long:  "List schedules and when they fire next, fire one at once, pause, resume and delete. A schedule is named by its id or by its name.",
+		Example: `  asyncmonolith schedules list
+  asyncmonolith schedules next nightly-report
+  asyncmonolith schedules run nightly-report --yes --reason "the report was wrong"`,
+	}
+	root.AddCommand(a.listSchedulesCommand(), a.nextCommand(),
+		a.scheduleCommand("run", "Fire a schedule once, beside its own times", "fire", "fires as soon as a process that has its payload type looks", (*ops.Seat).RunSchedule),
+		a.scheduleCommand("pause", "Keep a schedule from firing", "pause", "is paused", (*ops.Seat).PauseSchedule),
+		a.scheduleCommand("resume", "Let a paused schedule fire again, from its first time after now", "resume", "is resumed", (*ops.Seat).ResumeSchedule),
+		a.scheduleCommand("delete", "Delete a schedule for good", "delete", "is deleted", (*ops.Seat).DeleteSchedule))
+	return asGroup(root)
+}
+
+func (a *app) listSchedulesCommand() *cobra.Command {
+	var filter schedule.Filter
+	var page outbox.Page
+	c := &cobra.Command{
+		Use: "list", Short: "List schedules", Args: takes(cobra.NoArgs),
+		Long:    "List schedules in the order in which they were first written. With --content there is the text of the last error.",
+		Example: "  asyncmonolith schedules list --tag billing",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkPage(page); err != nil {
+				return err
+			}
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			found, next, err := seat.Schedules(c.Context(), filter, page)
+			if err != nil {
+				return err
+			}
+			return schedules().write(a, found, next)
+		},
+	}
+	c.Flags().StringVar(&filter.Name, "name", "", "the one with a name")
+	c.Flags().StringVar(&filter.Tag, "tag", "", "those with a tag")
+	_ = c.RegisterFlagCompletionFunc("name", a.completeSchedules)
+	pageFlags(c, &page)
+	a.contentFlag(c)
+	return c
+}
+
+func schedules() list[ops.Schedule] {
+	return list[ops.Schedule]{
+		titles: []string{"ID", "NAME", "TAG", "PAYLOAD TYPE", "EXPRESSION", "ZONE", "NEXT", "LAST", "PAUSED", "LAST ERROR"}, right: []bool{true},
+		row: func(s ops.Schedule) []any {
+			paused, next := "", s.NextFire
+			if s.Paused {
+				paused, next = "paused", time.Time{}
+			}
+			return []any{s.ID, s.Name, s.Tag, s.PayloadType, s.Expression, s.Zone, next, s.LastFire, paused, s.LastError}
+		},
+		empty: "There are no schedules.",
+	}
+}
+
+func (a *app) nextCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "next SCHEDULE", Short: "Show when a schedule fires next, and its last fires", Args: takes(cobra.ExactArgs(1)), ValidArgsFunction: a.completeSchedules,
+		Long:    "Show the next five times at which a schedule fires, in its time zone and in UTC, and its last ten fires.",
+		Example: "  asyncmonolith schedules next nightly-report",
+		RunE: func(c *cobra.Command, args []string) error {
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			s, err := scheduleOf(c.Context(), seat, args[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.line(s)
+			}
+			if s.Paused {
+				if err := a.say("The schedule is paused."); err != nil {
+					return err
+				}
+			}
+			times := list[time.Time]{titles: []string{"NEXT", "IN ITS ZONE"}, row: func(t time.Time) []any {
+				return []any{t, t.Format("2006-01-02 15:04:05 MST")}
+			}, empty: "No fire is ahead."}
+			if err := times.write(a, s.Next, nil); err != nil || len(s.Recent) == 0 {
+				return err
+			}
+			a.gap()
+			return list[schedule.Fire]{titles: []string{"DUE", "FIRED", "MESSAGES", "COULD NOT FIRE"}, right: []bool{false, false, true}, row: func(f schedule.Fire) []any {
+				return []any{f.Due, f.FiredAt, f.Messages, f.Error}
+			}}.write(a, s.Recent, nil)
+		},
+	}
+}
+
+// scheduleCommand is one that changes a schedule.
+func (a *app) scheduleCommand(name, short, would, said string, do func(*ops.Seat, context.Context, string, int64) error) *cobra.Command {
+	return a.changing(&cobra.Command{
+		Use: name + " SCHEDULE", Short: short, Args: takes(cobra.ExactArgs(1)), ValidArgsFunction: a.completeSchedules,
+		Long:    short + ". It is named by its id or by its name.",
+		Example: fmt.Sprintf("  asyncmonolith schedules %s nightly-report --yes --reason \"as agreed\"", name),
+		RunE: func(c *cobra.Command, args []string) error {
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			s, err := scheduleOf(c.Context(), seat, args[0])
+			if err != nil {
+				return err
+			}
+			who := fmt.Sprintf("schedule %d (%s, %s)", s.ID, s.PayloadType, s.Expression)
+			if s.Name != "" {
+				who = fmt.Sprintf("schedule %d (%q, %s)", s.ID, s.Name, s.Expression)
+			}
+			return a.change(seat, would+" "+who, func(seat *ops.Seat) error { return do(seat, c.Context(), a.reason, s.ID) },
+				map[string]any{"schedule": s.ID, "done": name}, "The "+who+" "+said+".")
+		},
+	})
+}
+
+// scheduleOf is the schedule with a name, or else an id.
+func scheduleOf(ctx context.Context, seat *ops.Seat, name string) (ops.Schedule, error) {
+	named, _, err := seat.Schedules(ctx, schedule.Filter{Name: name}, outbox.Page{Size: 1})
+	if err != nil {
+		return ops.Schedule{}, err
+	}
+	if len(named) > 0 {
+		return seat.Schedule(ctx, named[0].ID)
+	}
+	id, err := strconv.ParseInt(name, 10, 64)
+	if err == nil {
+		return seat.Schedule(ctx, id)
+	}
+	return ops.Schedule{}, fmt.Errorf("schedule %q: %w", name, schedule.ErrNotFound)
+}
+
+// completeSchedules completes names of schedules.
+func (a *app) completeSchedules(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.completions(func(ctx context.Context, seat *ops.Seat) (names []string, err error) {
+		found, _, err := seat.Schedules(ctx, schedule.Filter{}, outbox.Page{Size: mostListed})
+		for _, s := range found {
+			names = append(names, s.Name)
+		}
+		return names, err
+	})
+}

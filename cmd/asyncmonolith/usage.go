@@ -1,0 +1,136 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
+)
+
+// usage marks an error as a mistake in how the command was called.
+func usage(err error) error {
+	if err == nil || errors.Is(err, errUsage) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errUsage, err)
+}
+
+// takes makes arguments that a command does not take a mistake of usage.
+func takes(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if err := check(c, args); err != nil {
+			return usage(fmt.Errorf("%w: see %s --help", err, c.CommandPath()))
+		}
+		return nil
+	}
+}
+
+// asGroup makes a command of those below it: alone it shows them, and it names the nearest one to a word
+// that is none.
+func asGroup(c *cobra.Command) *cobra.Command {
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		var names []string
+		for _, known := range c.Commands() {
+			if !known.Hidden {
+				names = append(names, known.Name())
+			}
+		}
+		return usage(fmt.Errorf("there is no command %q: did you mean %q? See %s --help", c.CommandPath()+" "+args[0], c.CommandPath()+" "+nearest(args[0], names), c.CommandPath()))
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	return c
+}
+
+// nearestFlag says which flag may have been meant.
+func nearestFlag(c *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return usage(err)
+	}
+	var names []string
+	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return usage(fmt.Errorf("there is no flag %q: did you mean --%s? See %s --help", unknown.GetSpecifiedName(), nearest(unknown.GetSpecifiedName(), names), c.CommandPath()))
+}
+
+// nearest is the name that differs least from a word.
+func nearest(word string, names []string) string {
+	best := ""
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		if best == "" || distance(word, name) < distance(word, best) || distance(word, name) == distance(word, best) && shared(word, name) > shared(word, best) {
+			best = name
+		}
+	}
+	return best
+}
+
+// shared is how many letters they begin with in common.
+func shared(a, b string) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// distance is how many letters must be changed, added or left out.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}
+
+// ids reads ids of rows.
+func ids(args []string) ([]int64, error) {
+	found := make([]int64, 0, len(args))
+	for _, arg := range args {
+		id, err := strconv.ParseInt(arg, 10, 64)
+		if err != nil || id < 1 {
+			return nil, usage(fmt.Errorf("%q is no id: a number is allowed, as listings show it", show.Text(arg)))
+		}
+		if !slices.Contains(found, id) {
+			found = append(found, id)
+		}
+	}
+	return found, nil
+}
+
+// instant is a flag with a time in UTC.
+type instant struct{ time.Time }
+
+// String implements pflag.Value.
+func (i *instant) String() string { return show.Value(i.Time) }
+
+// Type implements pflag.Value.
+func (*instant) Type() string { return "TIME" }
+
+// Set implements pflag.Value.
+func (i *instant) Set(text string) (err error) {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05", "2006-01-02 15:04", time.DateOnly} {
+		if i.Time, err = time.Parse(layout, strings.TrimSpace(text)); err == nil {
+			return nil
+		}
+	}
+	return errors.New(`a time is allowed such as "2026-01-02 15:04:05", which is in UTC, or 2026-01-02T15:04:05+01:00`)
+}

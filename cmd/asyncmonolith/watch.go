@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/connect"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+)
+
+const watchEvery = 250 * time.Millisecond
+
+// watch shows how far an operation is until it is over, and with work carries it out from here, unless
+// another process does. Where ctx ends it leaves the operation as it is.
+func (a *app) watch(ctx context.Context, seat *ops.Seat, id int64, work bool) error {
+	if work {
+		end, err := a.work(ctx)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	p := a.progress()
+	defer p.end()
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	var o ops.Operation
+	lost := false
+	for {
+		now, err := seat.Operation(ctx, id)
+		switch {
+		case ctx.Err() != nil:
+			p.end()
+			return a.left(id, o)
+		case err != nil && (o.ID == 0 || connect.Trouble(err) == ""):
+			return err
+		case err != nil && !lost:
+			p.now("the operation stands still: " + connect.Trouble(err))
+		case err == nil && over(now): // its outcome is said
+		case err == nil && (now.State != o.State || lost):
+			p.now(how(now))
+		case err == nil:
+			p.show(how(now))
+		}
+		if lost = err != nil; !lost {
+			o = now
+		}
+		if over(o) && !lost {
+			p.end()
+			return a.outcome(o)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// work runs a runner of operations until end is called.
+func (a *app) work(ctx context.Context) (end func(), err error) {
+	runner, err := ops.NewRunner(a.desk, nil)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = runner.Run(ctx) // its only error is that it runs already
+	}()
+	return func() {
+		cancel()
+		<-done
+	}, nil
+}
+
+// over tells whether nothing more happens by itself.
+func over(o ops.Operation) bool {
+	switch o.State {
+	case ops.Done, ops.Undone, ops.Stopped, ops.Paused, ops.Planned, ops.Begun:
+		return true
+	default:
+		return false
+	}
+}
+
+// how is how far an operation is.
+func how(o ops.Operation) string {
+	text := fmt.Sprintf("operation %d (%s) is %s", o.ID, o.Action, o.State)
+	if o.State == ops.Waiting {
+		return text + ", and begins at " + o.StartsAt.UTC().Format(time.TimeOnly) + " UTC"
+	}
+	text += fmt.Sprintf(": %d", o.Changed)
+	if o.Preview != nil && o.Preview.Messages > 0 {
+		of := fmt.Sprint(o.Preview.Messages)
+		if o.Preview.More {
+			of += "+"
+		}
+		text += " of " + of
+	}
+	text += " changed"
+	if o.LeftAlone > 0 {
+		text += fmt.Sprintf(", %d left alone", o.LeftAlone)
+	}
+	if o.Note != "" {
+		text += "; " + o.Note
+	}
+	return text
+}
+
+// outcome is what became of an operation.
+func (a *app) outcome(o ops.Operation) error {
+	var err error
+	switch {
+	case o.State == ops.Done && o.LeftAlone == 0:
+	case o.State == ops.Paused:
+		err = fmt.Errorf("%w: it has paused itself: asyncmonolith operations continue %d --yes, or stop %d", errPartly, o.ID, o.ID)
+	default:
+		err = errPartly
+	}
+	if a.json {
+		return a.also(o, err)
+	}
+	return a.alsoSay(how(o)+".", err)
+}
+
+// left says what becomes of an operation that nobody here looks at any more.
+func (a *app) left(id int64, o ops.Operation) error {
+	a.note("Left as it is: %s. Processes that run ops.Runner go on with it.", how(o))
+	a.note("To go on from here:  asyncmonolith operations watch %d --work", id)
+	if o.State == ops.Waiting {
+		a.note("To take it back:     asyncmonolith operations undo %d", id)
+	} else {
+		a.note("To end it:           asyncmonolith operations stop %d", id)
+	}
+	return fmt.Errorf("%w: operation %d goes on", errPartly, id)
+}

@@ -1,0 +1,55 @@
+package guide
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+// OpenDesk makes the desk at which people look after messages.
+func OpenDesk(db *bun.DB, registry *bus.Registry) (*ops.Desk, error) {
+	// snippet: desk
+	desk, err := ops.New(ops.Config{DB: db, Registry: registry,
+		// What an operator sees of payloads, headers and texts of errors. Nil shows nothing.
+		Redact: func(_ context.Context, c ops.Content) ops.Content {
+			if strings.HasPrefix(c.PayloadType, "card.") {
+				c.Payload, c.Headers = nil, nil
+			}
+			return c
+		},
+	})
+	// end
+	return desk, err
+}
+
+// AtTheDesk shows what fails, and plans to run it again.
+func AtTheDesk(ctx context.Context, desk *ops.Desk, out io.Writer) error {
+	// snippet: seat
+	seat := desk.As(ops.Principal{Name: "ada@example.com", Role: ops.Operator}) // by your login
+	overview, err := seat.Overview(ctx)
+	if err != nil {
+		return err
+	}
+	for _, q := range overview.Queues {
+		fmt.Fprintln(out, q.Consumer, q.Ready, "ready", q.Poisoned, "poisoned", q.PausedBy)
+	}
+	planned, err := seat.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "charge-card"}})
+	if err != nil {
+		return err // ops.ErrNothing, ops.ErrForbidden
+	}
+	fmt.Fprintln(out, planned.Preview.Messages, "messages") // ask, and then
+	started, err := seat.Start(ctx, planned.ID, ops.Terms{Rate: 100, Canary: 10, Reason: "fixed in 1.4.3"})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, started.State)
+	// end
+	return nil
+}

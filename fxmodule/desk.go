@@ -1,0 +1,41 @@
+package fxmodule
+
+import (
+	"cmp"
+	"log/slog"
+
+	"github.com/uptrace/bun"
+	"go.uber.org/fx"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+)
+
+type deskParams struct {
+	fx.In
+
+	DB       *bun.DB
+	Registry *bus.Registry
+	Config   ops.Config   `optional:"true"`
+	Logger   *slog.Logger `optional:"true"`
+}
+
+func newDesk(p deskParams) (*ops.Desk, error) {
+	config := p.Config
+	config.DB = cmp.Or(config.DB, p.DB)
+	config.Registry = cmp.Or(config.Registry, p.Registry)
+	config.Logger = cmp.Or(config.Logger, p.Logger)
+	return ops.New(config)
+}
+
+type operationParams struct {
+	fx.In
+
+	Desk    *ops.Desk
+	Readers *projection.Runner `optional:"true"`
+}
+
+func newOperationRunner(p operationParams) (*ops.Runner, error) {
+	return ops.NewRunner(p.Desk, p.Readers)
+}

@@ -1,0 +1,161 @@
+package cli_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+)
+
+// dump is all that is stored in some tables.
+func (s site) dump(tables ...string) string {
+	s.Helper()
+	var b strings.Builder
+	for _, table := range tables {
+		rows, err := s.db.QueryContext(s.Context(), "SELECT * FROM "+table+" ORDER BY 1")
+		if err != nil {
+			s.Fatal(err)
+		}
+		columns, _ := rows.Columns()
+		for rows.Next() {
+			row := make([]any, len(columns))
+			for i := range row {
+				row[i] = new(any)
+			}
+			if err := rows.Scan(row...); err != nil {
+				s.Fatal(err)
+			}
+			for _, value := range row {
+				fmt.Fprintf(&b, "%s %v;", table, *value.(*any))
+			}
+		}
+		if err := rows.Close(); err != nil {
+			s.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+// TestNothingIsChangedUnasked: without --yes and --reason no command changes anything, and says so.
+func TestNothingIsChangedUnasked(t *testing.T) {
+	each(t, func(s site) {
+		a := filled(s)
+		id := s.idOf(a, "SELECT MAX(id) FROM consumer_messages")
+		tables := []string{"consumer_messages", "poisoned_messages", "scheduled_messages", "paused_consumers", "message_operations"}
+		before := s.dump(tables...)
+		for _, args := range [][]string{
+			{"consumers", "pause", "mail"}, {"consumers", "resume", "mail"},
+			{"messages", "cancel", id}, {"messages", "run-now", id}, {"messages", "reschedule", id, "--at", "2030-01-01"},
+			{"messages", "cancel", "--all"}, {"messages", "run-now", "--consumer", "mail"}, {"messages", "reschedule", "--consumer", "mail", "--at", "2030-01-01"},
+			{"requeue", "1"}, {"requeue", "--consumer", "mail"}, {"requeue", "--all", "--wait"}, {"discard", "1"}, {"discard", "--consumer", "mail"},
+			{"schedules", "run", "nightly"}, {"schedules", "pause", "nightly"}, {"schedules", "resume", "nightly"}, {"schedules", "delete", "nightly"},
+		} {
+			for _, more := range [][]string{nil, {"--yes"}, {"--reason", "why"}, {"--json"}} {
+				got := s.must(4, append(args, more...)...)
+				if !strings.Contains(got.err, "nothing was changed") {
+					s.Errorf("%v %v: got %q, want it to say that nothing was changed", args, more, got.err)
+				}
+			}
+		}
+		if after := s.dump(tables...); after != before {
+			s.Errorf("got\n%s\nwant what there was\n%s", after, before)
+		}
+	})
+}
+
+// TestWait: an operation is carried out by the command that waits for it.
+func TestWait(t *testing.T) {
+	each(t, func(s site) {
+		a := filled(s)
+		got := s.must(0, "requeue", "--consumer", "mail", "--wait", "--undo-window", "0", "--canary", "0", "--rate", "1000", "--yes", "--reason", "fixed")
+		if !strings.Contains(got.out, "(requeue) is done: 3 of 3 changed") || a.Count("SELECT count(*) FROM poisoned_messages") != 1 {
+			s.Errorf("got %+v and %d poisoned messages, want 3 of 4 requeued", got, a.Count("SELECT count(*) FROM poisoned_messages"))
+		}
+		got = s.must(0, "messages", "cancel", "--consumer", "mail", "--wait", "--undo-window", "0", "--json", "--yes", "--reason", "void")
+		if !strings.Contains(got.out, `"state":"done"`) || a.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'mail'") != 0 {
+			s.Errorf("got %+v, want all messages of mail cancelled", got)
+		}
+		s.must(3, "requeue", "--consumer", "nobody", "--yes", "--reason", "fixed")
+	})
+}
+
+// TestInterrupted: Ctrl-C leaves an operation as it is, and says how to go on.
+func TestInterrupted(t *testing.T) {
+	each(t, func(s site) {
+		a := filled(s)
+		c, _, _ := s.command(context.WithoutCancel(s.Context()), "requeue", "--consumer", "mail", "--wait", "--undo-window", "1h", "--yes", "--reason", "fixed")
+		c.Stderr = nil
+		stderr := testapp.Must[interface{ Read([]byte) (int, error) }](s.T)(c.StderrPipe())
+		if err := c.Start(); err != nil {
+			s.Fatal(err)
+		}
+		lines := bufio.NewScanner(stderr)
+		if !lines.Scan() || !strings.Contains(lines.Text(), "is waiting, and begins at") {
+			s.Errorf("got %q, want that it waits", lines.Text())
+		}
+		if args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", c.Process.Pid)); err == nil && strings.Contains(string(args), s.dsn) {
+			s.Errorf("the list of processes shows the DSN: %q", args)
+		}
+		if err := c.Process.Signal(syscall.SIGINT); err != nil {
+			s.Fatal(err)
+		}
+		said := ""
+		for lines.Scan() {
+			said += lines.Text() + "\n"
+		}
+		_ = c.Wait()
+		id := s.idOf(a, "SELECT MAX(id) FROM message_operations")
+		for _, want := range []string{"Left as it is: operation " + id + " (requeue) is waiting", "asyncmonolith operations watch " + id + " --work", "asyncmonolith operations undo " + id} {
+			if !strings.Contains(said, want) {
+				s.Errorf("got %q, want it to say %q", said, want)
+			}
+		}
+		if code := c.ProcessState.ExitCode(); code != 5 || a.Count("SELECT count(*) FROM message_operations WHERE state = 'waiting'") != 1 {
+			s.Errorf("got exit code %d, want 5, with the operation waiting", code)
+		}
+		s.must(0, "operations", "undo", id)
+		s.must(1, "operations", "undo", id)
+		if n := a.Count("SELECT count(*) FROM poisoned_messages"); n != 4 {
+			s.Errorf("got %d poisoned messages, want all 4", n)
+		}
+	})
+}
+
+// TestTwoWhoStartTheSame get one operation.
+func TestTwoWhoStartTheSame(t *testing.T) {
+	each(t, func(s site) {
+		a := filled(s)
+		answers := make([]answer, 4)
+		var all sync.WaitGroup
+		for i := range answers {
+			all.Go(func() {
+				answers[i] = s.run("requeue", "--consumer", "mail", "--undo-window", "1h", "--yes", "--reason", "fixed")
+			})
+		}
+		all.Wait()
+		told := 0
+		for _, got := range answers {
+			if got.code != 0 {
+				s.Errorf("got %+v, want exit code 0", got)
+			}
+			if strings.Contains(got.err, "The same is under way: operation") {
+				told++
+			}
+		}
+		waiting := a.Count("SELECT count(*) FROM message_operations WHERE state = 'waiting'")
+		undone := a.Count("SELECT count(*) FROM message_operations WHERE state = 'undone'")
+		if waiting != 1 || undone != len(answers)-1 || told != len(answers)-1 {
+			s.Errorf("got %d operations, %d taken back, %d told so, want 1, and the others told", waiting, undone, told)
+		}
+		s.must(0, "requeue", "--consumer", "stock", "--undo-window", "1h", "--yes", "--reason", "another")
+		if n := a.Count("SELECT count(*) FROM message_operations WHERE state = 'waiting'"); n != 2 {
+			s.Errorf("got %d operations, want another one for another target", n)
+		}
+	})
+}

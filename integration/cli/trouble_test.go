@@ -1,0 +1,187 @@
+package cli_test
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/uptrace/bun/dialect"
+)
+
+// says runs a command that must fail with one sentence that shows nothing of the DSN.
+func (s site) says(code int, want string, args ...string) {
+	s.Helper()
+	got := s.must(code, args...)
+	if !strings.Contains(got.err, want) || strings.Count(got.err, "\n") != 1 {
+		s.Errorf("%v: got %q, want one line with %q", args, got.err, want)
+	}
+	if strings.Contains(got.out+got.err, s.dsn) || strings.Contains(got.out+got.err, "geheim") {
+		s.Errorf("%v: got %+v, which shows the DSN", args, got)
+	}
+}
+
+// with is the site with another DSN.
+func (s site) with(change func(*url.URL)) site {
+	s.Helper()
+	parsed, err := url.Parse(s.dsn)
+	if err != nil {
+		s.Fatal(err)
+	}
+	change(parsed)
+	s.dsn = parsed.String()
+	return s
+}
+
+// TestTrouble: what keeps the command from its work is one sentence.
+func TestTrouble(t *testing.T) {
+	each(t, func(s site) {
+		if s.db.Dialect().Name() == dialect.SQLite {
+			dir := s.TempDir()
+			text := filepath.Join(dir, "text.db")
+			if err := os.WriteFile(text, []byte(strings.Repeat("this is no database ", 100)), 0o600); err != nil {
+				s.Fatal(err)
+			}
+			for path, want := range map[string]string{dir: "the file of the database is a directory", text: "the file is no SQLite database", filepath.Join(dir, "none.db"): "the file of the database does not exist"} {
+				s.dsn = "sqlite:" + path
+				s.says(1, want, "status")
+			}
+			if _, err := os.Stat(filepath.Join(dir, "none.db")); err == nil {
+				s.Error("a look has made the file")
+			}
+			return
+		}
+		s.with(func(u *url.URL) {
+			u.User = url.UserPassword("nobody", "geheim")
+			query := u.Query()
+			if query.Has("user") {
+				query.Set("user", "nobody")
+			}
+			u.RawQuery = query.Encode()
+		}).says(1, "the database refuses the user or the password", "status")
+		s.with(func(u *url.URL) { u.Host, u.RawQuery, u.User = "127.0.0.1:1", "", url.UserPassword("nobody", "geheim") }).
+			says(1, "the database is down, or cannot be reached: connection refused", "status")
+		s.with(func(u *url.URL) {
+			u.Path = "/no_such_database"
+			query := u.Query()
+			query.Del("database")
+			query.Del("dbname")
+			u.RawQuery = query.Encode()
+		}).says(1, "there is no database of that name", "status")
+	})
+}
+
+// TestTables: tables that are missing, elsewhere or old are one sentence, and exit code 7.
+func TestTables(t *testing.T) {
+	each(t, func(s site) {
+		if err := s.db.PingContext(s.Context()); err != nil { // which makes the file of SQLite
+			s.Fatal(err)
+		}
+		s.says(7, "the database has no tables of the library: asyncmonolith migrate makes them", "status")
+		sql := s.must(0, "migrate", "--sql", "--prefix", "shop_")
+		if !strings.Contains(sql.out, "shop_consumer_messages") {
+			s.Errorf("got %q, want statements", sql.out)
+		}
+		s.says(7, "the database has no tables", "status", "--prefix", "shop_")
+		s.must(0, "migrate", "--prefix", "shop_")
+		s.must(0, "status", "--prefix", "shop_")
+		s.says(7, "there are no tables of the library under this schema and prefix; there are with --prefix shop_", "poisoned", "list")
+		if s.db.Dialect().Name() == dialect.PG {
+			s.must(0, "migrate", "--schema", "other")
+			s.must(0, "status", "--schema", "other")
+			s.says(7, "--schema other", "status")
+		}
+		if _, err := s.db.ExecContext(s.Context(), "DROP TABLE shop_message_operations"); err != nil {
+			s.Fatal(err)
+		}
+		s.says(7, "the library's tables are older than this version needs", "operations", "list", "--prefix", "shop_")
+		s.says(2, "Prefix", "status", "--prefix", "shop; DROP")
+	})
+}
+
+// TestReadOnly: a database that takes no changes is one sentence, and shows what it has.
+func TestReadOnly(t *testing.T) {
+	s := site{T: t}
+	each(t, func(on site) {
+		if on.db.Dialect().Name() != dialect.PG {
+			return
+		}
+		s = on
+		filled(s)
+		name := ""
+		if err := s.db.NewRaw("SELECT current_database()").Scan(s.Context(), &name); err != nil {
+			s.Fatal(err)
+		}
+		if _, err := s.db.ExecContext(s.Context(), "ALTER DATABASE "+name+" SET default_transaction_read_only = on"); err != nil {
+			s.Fatal(err)
+		}
+		s.must(0, "status")
+		s.must(4, "requeue", "--consumer", "mail")
+		s.says(1, "the database is read-only: it takes no changes", "consumers", "pause", "mail", "--yes", "--reason", "why")
+	})
+}
+
+// TestHostileTexts: what is stored reaches no terminal but as text.
+func TestHostileTexts(t *testing.T) {
+	each(t, func(s site) {
+		a := filled(s)
+		evil := "e\x1b[31m\x1b]0;owned\x07\r\n\t\u202egnp\u202c\u009b2J\u200b"
+		if s.db.Dialect().Name() == dialect.SQLite {
+			evil += "\xff\xfe"
+		}
+		a.Exec("UPDATE consumer_messages SET consumer_type = ?, insert_id = ? WHERE consumer_type = 'mail'", evil, evil)
+		a.Exec("UPDATE poisoned_messages SET consumer_type = ?, payload_type = ?, reason = ?, fingerprint = ?", evil, evil, evil, "1\x1b[2J")
+		a.Exec("UPDATE message_failures SET consumer_type = ?, fingerprint = ?, error_type = ?, sample = ?, first_version = ?", evil, "1\x1b[2J", evil, evil, evil)
+		a.Exec("UPDATE message_processes SET host = ?, program = ?, version = ?", evil, evil, evil)
+		a.Exec("UPDATE scheduled_messages SET name = ?, tag = ?, cron_expression = ?, last_error = ? WHERE name = 'nightly'", evil, evil, evil, evil)
+		s.must(0, "consumers", "pause", strings.ToValidUTF8(evil, ""), "--unknown", "--yes", "--reason", evil)
+		id := s.idOf(a, "SELECT MIN(id) FROM consumer_messages")
+		for _, args := range [][]string{
+			{"status", "--content"}, {"consumers", "list"}, {"messages", "list"}, {"messages", "get", id, "--content"}, {"explain", id}, {"explain", "4"},
+			{"poisoned", "groups", "--content"}, {"poisoned", "list", "--content"}, {"poisoned", "get", "1", "--content"}, {"poisoned", "export", "--content", "--reason", evil},
+			{"schedules", "list", "--content"}, {"schedules", "next", "1"}, {"processes"}, {"operations", "list"}, {"operations", "show", "1"}, {"requeue", "1"}, {"requeue", "--all"},
+			{"status", "--check"}, {"status", "--chek" + evil}, {evil}, {"consumers", "pause", evil + "x"}, {"messages", "get", evil}, {"__complete", "consumers", "pause", ""},
+		} {
+			for _, format := range [][]string{nil, {"--json"}} {
+				if args[0] == "__complete" && format != nil {
+					continue
+				}
+				got := s.run(append(args, format...)...)
+				if strings.ContainsAny(got.out+got.err, "\x1b\x07\r\t\u202e\u202c\u009b\u200b") || !utf8.ValidString(got.out+got.err) || strings.Contains(got.err, "panic") {
+					s.Errorf("%q: got %q, which a terminal would act upon", args, got.out+got.err)
+				}
+				if format == nil && strings.Contains(got.out, "\ngnp") {
+					s.Errorf("%q: got %q, with a line of its own", args, got.out)
+				}
+			}
+		}
+	})
+}
+
+// TestCompletion: names come from the database, and a database that is away is silence.
+func TestCompletion(t *testing.T) {
+	each(t, func(s site) {
+		filled(s)
+		for _, test := range []struct {
+			args []string
+			want string
+		}{
+			{[]string{"consumers", "pause", ""}, "mail\nstock\n"},
+			{[]string{"poisoned", "list", "--consumer", ""}, "mail\nstock\n"},
+			{[]string{"poisoned", "list", "--fingerprint", ""}, "1aaaaaaaaaaaaaaaa\nunclassified\n"},
+			{[]string{"schedules", "run", ""}, "nightly\nhourly\n"},
+			{[]string{"messages", "list", "--state", ""}, "ready\ndelayed\nleased\n"},
+		} {
+			got := s.must(0, append([]string{"__complete"}, test.args...)...)
+			if !strings.HasPrefix(got.out, test.want+":4") {
+				s.Errorf("%v: got %q, want %q", test.args, got.out, test.want)
+			}
+		}
+		s.dsn = "postgres://127.0.0.1:1/none"
+		if got := s.must(0, "__complete", "consumers", "pause", ""); !strings.HasPrefix(got.out, ":4") {
+			s.Errorf("no database: got %q, want nothing", got.out)
+		}
+	})
+}

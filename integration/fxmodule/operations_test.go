@@ -1,0 +1,43 @@
+package fxmodule_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxtest"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/fxmodule"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+// TestFxCarriesOutOperations: what is started at the desk that the module provides is done by it.
+func TestFxCarriesOutOperations(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	var desk *ops.Desk
+	var producer *outbox.Producer
+	app := fxtest.New(t, fx.Supply(db), fxmodule.Module, fxmodule.Migrate(), fx.Supply(ops.Config{UndoWindow: time.Millisecond}),
+		fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { return bus.Permanent(errors.New("never")) })),
+		fx.Populate(&desk, &producer)).RequireStart()
+	defer app.RequireStop()
+	ctx, s := t.Context(), desk.As(ops.Principal{Name: "ada", Role: ops.Administrator})
+	if _, err := producer.Produce(ctx, db, order{}); err != nil {
+		t.Fatal(err)
+	}
+	poisoned := func() int { return testapp.Must[int](t)(s.CountPoisoned(ctx, poison.Filter{Consumer: "c"})) }
+	testapp.Eventually(t, "it is poisoned", func() bool { return poisoned() == 1 })
+	o := testapp.Must[ops.Operation](t)(s.Plan(ctx, ops.Discard, ops.Target{Poisoned: &poison.Filter{Consumer: "c"}}))
+	_ = testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.Terms{Reason: "never"}))
+	testapp.Eventually(t, "it is discarded", func() bool { return poisoned() == 0 })
+	if err := fx.New(fx.Supply(db), fxmodule.Module, fx.Supply(&ops.Config{}), fx.NopLogger).Err(); err == nil {
+		t.Error("a pointer to a configuration: got no error")
+	}
+}

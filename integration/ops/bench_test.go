@@ -1,0 +1,168 @@
+package ops_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+// crowded is a database with so many pending messages, a tenth as many poisoned ones, 20 consumers and 80
+// groups. ASYNCMONOLITH_BENCH_ROWS says how many: 20,000 unless set, a million for the figures of
+// docs/performance.md.
+func crowded(b *testing.B, db *bun.DB) (*ops.Desk, int) {
+	b.Helper()
+	rows, err := strconv.Atoi(os.Getenv("ASYNCMONOLITH_BENCH_ROWS"))
+	if err != nil {
+		rows = 20_000
+	}
+	registry := testapp.Must[*bus.Registry](b)(bus.NewRegistry())
+	ctx := b.Context()
+	if err := outbox.Migrate(ctx, db, registry.Tables()); err != nil {
+		b.Fatal(err)
+	}
+	type row = []any
+	now := time.Now()
+	insert := func(statement, values string, n int, of func(i int) row) {
+		for from := 0; from < n; from += 500 {
+			var args []any
+			text := statement
+			for i := from; i < min(n, from+500); i++ {
+				if i > from {
+					text += ", "
+				}
+				text += values
+				args = append(args, of(i)...)
+			}
+			if _, err := db.NewRaw(text, args...).Exec(ctx); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	at := func(i int) bun.Safe { return bun.Safe(testapp.In(db, -time.Duration(i)*time.Millisecond)) }
+	insert(`INSERT INTO consumer_messages (message_id, consumer_type, payload_type, payload, headers, created_at, available_after) VALUES `, "(?, ?, 'p', ?, '{}', ?, ?)", rows, func(i int) row {
+		return row{testID(db, now.Add(time.Duration(i)*time.Millisecond)), fmt.Sprintf("consumer-%02d", i%20), `{"id":"an order of usual size","lines":[1,2,3,4,5,6,7,8]}`, at(rows - i), at(rows - i)}
+	})
+	insert(`INSERT INTO poisoned_messages (id, message_id, consumer_type, payload_type, payload, headers, created_at, available_after, attempts, crashes, errors, poisoned_at, reason, fingerprint) VALUES `,
+		"(?, ?, ?, 'p', ?, '{}', ?, ?, 5, 0, '[]', ?, 'attempt 5 of 5 failed', ?)", rows/10, func(i int) row {
+			return row{10_000_000 + i, testID(db, now), fmt.Sprintf("consumer-%02d", i%20), `{"id":"an order of usual size"}`, at(i), at(i), at(i), fmt.Sprintf("1%016d", i/20%4)}
+		})
+	analyze := map[string]string{"pg": "VACUUM ANALYZE", "sqlite": "ANALYZE", "mysql": "ANALYZE TABLE consumer_messages, poisoned_messages"}[db.Dialect().Name().String()]
+	if _, err := db.ExecContext(ctx, analyze); err != nil {
+		b.Fatal(err)
+	}
+	d, err := ops.New(ops.Config{DB: db, Registry: registry, Redact: ops.ShowAll, UndoWindow: -1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return d, rows
+}
+
+// testID is a message id as it is stored.
+func testID(db *bun.DB, at time.Time) any {
+	id := uuid.Must(uuid.NewV7())
+	ms := at.UnixMilli()
+	for i := range 6 {
+		id[i] = byte(ms >> (8 * (5 - i)))
+	}
+	return id
+}
+
+// BenchmarkDesk is what people see, and what a bulk change costs.
+func BenchmarkDesk(b *testing.B) {
+	testdb.EachBenchmark(b, func(b *testing.B, db *bun.DB) {
+		d, rows := crowded(b, db)
+		s, ctx := d.As(someone(ops.Administrator)), context.WithoutCancel(b.Context())
+		wanted, _, err := s.Messages(ctx, outbox.Filter{Consumer: "consumer-07"}, outbox.Page{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		looks := []struct {
+			name string
+			look func() error
+		}{
+			{"page", func() error {
+				_, _, err := s.Messages(ctx, outbox.Filter{Consumer: "consumer-07"}, outbox.Page{})
+				return err
+			}},
+			{"rare", func() error {
+				_, _, err := s.Messages(ctx, outbox.Filter{Retrying: true}, outbox.Page{})
+				return err
+			}},
+			{"explain", func() error { return testapp.Second(s.Explain(ctx, wanted[0].ID)) }},
+			{"groups", func() error { _, _, err := s.PoisonGroups(ctx, ""); return err }},
+			{"poisoned", func() error {
+				_, _, err := s.PoisonedMessages(ctx, poison.Filter{Consumer: "consumer-07"}, outbox.Page{})
+				return err
+			}},
+			{"find", func() error {
+				var place outbox.FindPlace
+				for {
+					found, next, err := s.Find(ctx, outbox.Search{MessageID: wanted[len(wanted)-1].MessageID}, place)
+					if err != nil || len(found) > 0 {
+						return err
+					}
+					if next == nil {
+						return fmt.Errorf("not found")
+					}
+					place = *next
+				}
+			}},
+			{"preview", func() error {
+				return testapp.Second(s.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "consumer-07"}}))
+			}},
+		}
+		for _, l := range looks {
+			b.Run(l.name, func(b *testing.B) {
+				for b.Loop() {
+					if err := l.look(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+		b.Run("requeue", func(b *testing.B) {
+			for range b.N {
+				benchRequeue(b, d, s, rows/10)
+			}
+		})
+	})
+}
+
+// benchRequeue requeues all that is poisoned.
+func benchRequeue(b *testing.B, d *ops.Desk, s *ops.Seat, n int) {
+	b.Helper()
+	r, err := ops.NewRunner(d, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	defer func() { stop(); <-done }()
+	o, err := s.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{}})
+	if err == nil {
+		o, err = s.Start(ctx, o.ID, ops.Terms{Rate: 5000, Canary: -1, Reason: "bench"})
+	}
+	for began := time.Now(); err == nil && o.State != ops.Done; <-time.After(20 * time.Millisecond) {
+		if o, err = s.Operation(ctx, o.ID); time.Since(began) > 5*time.Minute {
+			b.Fatalf("got %+v after 5 min", o)
+		}
+	}
+	if err != nil || int(o.Changed) != n {
+		b.Fatalf("got %+v, error %v, want %d changed", o, err, n)
+	}
+	b.ReportMetric(float64(n)/o.FinishedAt.Sub(o.StartsAt).Seconds(), "msgs/s")
+}

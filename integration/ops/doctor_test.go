@@ -1,0 +1,472 @@
+package ops_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// doctor is what a viewer hears.
+func doctor(t *testing.T, ctx context.Context, db *bun.DB, registry *bus.Registry) []ops.Finding {
+	t.Helper()
+	return testapp.Must[[]ops.Finding](t)(deskOf(t, db, registry).As(someone(ops.Viewer)).Doctor(ctx))
+}
+
+// findingsOf are those of a check.
+func findingsOf(all []ops.Finding, check string) (found []ops.Finding) {
+	for _, f := range all {
+		if f.Check == check {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// wantFinding is the one finding of a check, which must be as bad and say that, with a cure.
+func wantFinding(t *testing.T, all []ops.Finding, check string, severity ops.Severity, says ...string) {
+	t.Helper()
+	found := findingsOf(all, check)
+	if len(found) != 1 || found[0].Severity != severity || (found[0].Cure == "") != (severity == ops.Fine) {
+		t.Errorf("%s: got %+v, want one %s with a cure unless it is fine", check, found, severity)
+		return
+	}
+	for _, text := range says {
+		if said := found[0].Subject + ": " + found[0].Text + " " + found[0].Cure; !strings.Contains(said, text) {
+			t.Errorf("%s: got %q, want %q in it", check, said, text)
+		}
+	}
+}
+
+func isMariaDB(db *bun.DB) bool { return db.Dialect().Name() == dialect.MySQL }
+
+// later is a context under which the database's clock is ahead by a time.
+func later(t *testing.T, d time.Duration) context.Context {
+	return store.WithClock(t.Context(), func() time.Time { return time.Now().Add(d) })
+}
+
+// TestDoctorFindsNothing: what is looked at is listed, the same on a database that is well.
+func TestDoctorFindsNothing(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		checks := []string{"schema", "server", "safety", "pool", "connections", "indexes", "dead rows", "snapshots", "clock", "consumers", "processes", "schedules", "pauses", "operations"}
+		if db.Dialect().Name() == dialect.SQLite {
+			checks = []string{"schema", "server", "safety", "pool", "indexes", "clock", "consumers", "processes", "schedules", "pauses", "operations"}
+		}
+		all := doctor(t, t.Context(), db, a.Registry)
+		var got []string
+		for _, f := range all {
+			got = append(got, f.Check)
+			if f.Check == "connections" || f.Check == "snapshots" { // the server has other tests
+				continue
+			}
+			if f.Severity != ops.Fine || f.Text == "" || f.Cure != "" {
+				t.Errorf("got %+v, want it fine", f)
+			}
+		}
+		if len(got) != len(checks) {
+			t.Errorf("got %q, want %q", got, checks)
+		}
+	})
+}
+
+// TestDoctorLooksAtTables: without them, or with old ones, that is the problem, and not what follows.
+func TestDoctorLooksAtTables(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(testapp.Consumed("c")))
+		all := doctor(t, t.Context(), db, registry)
+		wantFinding(t, all, "schema", ops.Problem, "migrate")
+		for _, f := range all[1:] {
+			if f.Severity == ops.Warning && strings.Contains(f.Text, "could not be looked at") {
+				t.Errorf("got %+v, want nothing of what has no tables", f)
+			}
+		}
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		a.Exec("DELETE FROM asyncmonolith_migrations WHERE version >= 15")
+		if isMariaDB(db) {
+			a.Exec("DROP INDEX message_operations_state ON message_operations")
+		} else {
+			a.Exec("DROP INDEX message_operations_state")
+		}
+		all = doctor(t, t.Context(), db, registry)
+		wantFinding(t, all, "schema", ops.Problem, "version 14, version")
+		wantFinding(t, all, "indexes", ops.Fine) // of version 14
+	})
+}
+
+// TestDoctorLooksAtIndexes: one that is gone, and on PostgreSQL one whose making was interrupted.
+func TestDoctorLooksAtIndexes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		drop := "DROP INDEX poisoned_messages_newest"
+		if isMariaDB(db) {
+			drop += " ON poisoned_messages"
+		}
+		a.Exec(drop)
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "indexes", ops.Problem, "poisoned_messages_newest: ", "missing", "(poisoned_at, id)")
+		if db.Dialect().Name() != dialect.PG {
+			return
+		}
+		a.Exec("INSERT INTO message_crashes (row_id, consumer_type, owner, solo, crashed_at) SELECT 1, 'c', 'o', true, now() FROM generate_series(1, 2)")
+		if _, err := db.ExecContext(t.Context(), "CREATE UNIQUE INDEX CONCURRENTLY poisoned_messages_newest ON message_crashes (row_id)"); err == nil {
+			t.Fatal("the index was made, which cannot be")
+		}
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "indexes", ops.Problem, "poisoned_messages_newest: ", "invalid")
+	})
+}
+
+// TestDoctorLooksAtSettings: those that are refused, and those that cost safety.
+func TestDoctorLooksAtSettings(t *testing.T) {
+	t.Parallel()
+	t.Run("mariadb", func(t *testing.T) {
+		t.Parallel()
+		dsn := testdb.MariaDBDSN(t)
+		a := testapp.New(t, testdb.OpenMariaDB(t, dsn), testapp.Consumed("c"))
+		weak := testdb.OpenMariaDB(t, dsn+"?sql_mode='ANSI'&sql_safe_updates=1")
+		found := findingsOf(doctor(t, t.Context(), weak, a.Registry), "server")
+		if len(found) != 2 || found[0].Severity != ops.Problem || !strings.Contains(found[0].Text+found[1].Text, "sql_safe_updates is on") {
+			t.Errorf("got %+v, want two problems", found)
+		}
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		db := testdb.OpenPostgres(t, testdb.PostgresDSN(t, "synchronous_commit=off"))
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "safety", ops.Warning, "synchronous_commit is off", "Set synchronous_commit to on.")
+	})
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		db := testdb.OpenSQLiteWith(t, t.TempDir()+"/weak.db", "_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=synchronous(OFF)")
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		all := doctor(t, t.Context(), db, a.Registry)
+		wantFinding(t, all, "server", ops.Problem, "WAL is needed")
+		wantFinding(t, all, "safety", ops.Problem, "synchronous is OFF")
+	})
+}
+
+// TestDoctorLooksAtSnapshots: a transaction is old once it is, and is named without what it does.
+func TestDoctorLooksAtSnapshots(t *testing.T) {
+	t.Parallel()
+	hold := func(t *testing.T, db *bun.DB, begin ...string) (pid int64) {
+		t.Helper()
+		conn := testapp.Must[bun.Conn](t)(db.Conn(t.Context()))
+		t.Cleanup(func() { _ = conn.Close() })
+		for _, statement := range begin {
+			if _, err := conn.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		id := "pg_backend_pid()"
+		if isMariaDB(db) {
+			id = "CONNECTION_ID()"
+		}
+		if err := conn.NewRaw("SELECT "+id).Scan(t.Context(), &pid); err != nil {
+			t.Fatal(err)
+		}
+		return pid
+	}
+	named := func(all []ops.Finding, pid int64) (found []ops.Finding) {
+		for _, f := range findingsOf(all, "snapshots") {
+			if strings.HasPrefix(f.Subject, fmt.Sprintf("pid %d", pid)) {
+				found = append(found, f)
+			}
+		}
+		return found
+	}
+	look := func(t *testing.T, db *bun.DB, pid int64) string {
+		t.Helper()
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		if found := named(doctor(t, t.Context(), db, a.Registry), pid); len(found) > 0 {
+			t.Errorf("a young snapshot: got %+v, want none", found)
+		}
+		<-time.After(150 * time.Millisecond) // for which InnoDB shows the same transactions
+		found := named(doctor(t, later(t, 3*time.Hour), db, a.Registry), pid)
+		if len(found) != 1 || found[0].Severity != ops.Warning || !strings.Contains(found[0].Text, "for 3 hours") || strings.Contains(fmt.Sprint(found), "secret") {
+			t.Fatalf("an old snapshot: got %+v, want a warning of 3 hours", found)
+		}
+		return found[0].Subject
+	}
+	t.Run("mariadb", func(t *testing.T) {
+		t.Parallel()
+		db := testdb.OpenMariaDB(t, testdb.MariaDBDSN(t, "time_zone='+05:00'"))
+		look(t, db, hold(t, db, "START TRANSACTION WITH CONSISTENT SNAPSHOT"))
+	})
+	for name, begin := range map[string][]string{
+		"reading": {"BEGIN ISOLATION LEVEL REPEATABLE READ", "SET LOCAL application_name = 'a report'", "SELECT 'secret' FROM pg_class LIMIT 1"},
+		"writing": {"CREATE TABLE t (id int)", "BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL application_name = 'a report'", "INSERT INTO t VALUES (1)"},
+	} {
+		t.Run("postgres "+name, func(t *testing.T) {
+			t.Parallel()
+			dsn := testdb.DirectDSN(t)
+			mode := map[bool]string{true: "&", false: "?"}[strings.Contains(dsn, "?")] + "default_query_exec_mode=simple_protocol" // else a portal keeps a snapshot
+			db := testdb.OpenPostgres(t, dsn+mode)
+			if subject := look(t, db, hold(t, db, begin...)); !strings.HasSuffix(subject, "a report") {
+				t.Errorf("got %q, want the application", subject)
+			}
+		})
+	}
+}
+
+// TestDoctorLooksAtDeadRows: of PostgreSQL's tables, while somebody keeps them.
+func TestDoctorLooksAtDeadRows(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	a := testapp.New(t, db, testapp.Consumed("c"))
+	a.Exec("ALTER TABLE consumer_messages SET (autovacuum_enabled = off)")
+	a.Fill(60_000, "order.placed")
+	a.Exec("DELETE FROM consumer_messages")
+	testapp.Eventually(t, "the statistics tell", func() bool {
+		return a.Count("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'consumer_messages'") >= 60_000
+	})
+	wantFinding(t, doctor(t, t.Context(), db, a.Registry), "dead rows", ops.Warning, "consumer_messages: 60000 dead rows beside 0 live ones", "VACUUM")
+}
+
+// TestDoctorLooksAtTheClock: a skew is said with its size.
+func TestDoctorLooksAtTheClock(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		for ahead, want := range map[time.Duration]struct {
+			severity ops.Severity
+			says     string
+		}{10 * time.Second: {ops.Warning, " behind the database's"}, -2 * time.Minute: {ops.Problem, "clock is 2m0"}, time.Millisecond: {ops.Fine, "within"}} {
+			wantFinding(t, doctor(t, later(t, ahead), db, a.Registry), "clock", want.severity, want.says)
+		}
+	})
+}
+
+// TestDoctorLooksAtConsumers: messages that no live process takes, by consumer and by payload type.
+func TestDoctorLooksAtConsumers(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		overview := func() []outbox.Unregistered {
+			t.Helper()
+			return testapp.Must[ops.Overview](t)(deskOf(t, db, a.Registry).As(someone(ops.Viewer)).Overview(t.Context())).Strangers
+		}
+		a.ProduceMany(1)
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Warning, "c: ", "no processor has told of itself")
+		p := a.Start(testapp.Fast())
+		testapp.Eventually(t, "the message is done", a.Empty)
+		testapp.Eventually(t, "it has told of itself", func() bool { return a.Count("SELECT count(*) FROM message_processes") == 1 })
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Fine)
+		if found := overview(); len(found) != 0 {
+			t.Errorf("strangers: got %+v, want none", found)
+		}
+		a.Exec("INSERT INTO consumer_messages (message_id, consumer_type, payload_type, payload, created_at, available_after) VALUES ('00000000-0000-0000-0000-000000000001', 'c', 'order.lost', '{}', " + testapp.NowOf(db) + ", " + testapp.NowOf(db) + ")")
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Problem, "c: ", `"order.lost"`)
+		if found := overview(); len(found) != 1 || found[0] != (outbox.Unregistered{Consumer: "c", PayloadType: "order.lost"}) {
+			t.Errorf("strangers: got %+v, want one of c", found)
+		}
+		p.MustStop()
+		a.Exec("DELETE FROM consumer_messages")
+		a.ProduceMany(1)
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Problem, "c: ", `"order.placed"`)
+		a.Exec("DELETE FROM consumer_messages")
+		testapp.New(t, db, testapp.Consumed("keyed", bus.Ordered(bus.SkipPoisoned))).Produce(order{}, outbox.Key("k"))
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Problem, "keyed: ", "with keys")
+	})
+}
+
+// TestDoctorLooksAtProcesses: one that was not seen for a minute and has not stopped.
+func TestDoctorLooksAtProcesses(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		p := a.Start(testapp.Fast())
+		testapp.Eventually(t, "it has told of itself", func() bool { return a.Count("SELECT count(*) FROM message_processes") == 1 })
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Fine)
+		p.MustStop()
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Fine)
+		a.Exec("UPDATE message_processes SET stopped_at = NULL, seen_at = " + testapp.In(db, -time.Minute))
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Warning, "processor was last seen at", "pid ")
+		a.Exec("UPDATE message_processes SET seen_at = " + testapp.In(db, -25*time.Hour))
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Fine)
+	})
+}
+
+// TestDoctorLooksAtThePool: one that is enough for a run, and not for two.
+func TestDoctorLooksAtThePool(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pool", ops.Fine, "Nothing runs")
+		a.Start(testapp.Fast())
+		testapp.Eventually(t, "it has told of itself", func() bool { return a.Count("SELECT count(*) FROM message_processes") == 1 })
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pool", ops.Fine, "room")
+		var text []byte
+		if err := db.NewRaw("SELECT manifest FROM message_processes").Scan(t.Context(), &text); err != nil {
+			t.Fatal(err)
+		}
+		var told struct{ Connections int }
+		if err := json.Unmarshal(text, &told); err != nil || told.Connections < 1 {
+			t.Fatalf("got %s, want its connections", text)
+		}
+		for i := range db.Stats().MaxOpenConnections/told.Connections + 1 {
+			a.Exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) SELECT ?, kind, host, pid, program, version, started_at, "+testapp.In(db, time.Hour)+", manifest, state FROM message_processes WHERE id NOT LIKE 'other%'", fmt.Sprint("other", i))
+		}
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pool", ops.Warning, "SetMaxOpenConns")
+	})
+}
+
+// TestDoctorLooksAtSchedules: those that are overdue, have failed, or have no fire.
+func TestDoctorLooksAtSchedules(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		id := testapp.Must[int64](t)(a.Scheduler().Schedule(t.Context(), db, order{}, "@hourly", "UTC", schedule.Name("report")))
+		set := func(columns string, args ...any) {
+			t.Helper()
+			a.Exec("UPDATE scheduled_messages SET last_error = NULL, paused = FALSE, cron_expression = '@hourly', available_after = "+testapp.In(db, time.Hour)+" WHERE id = ?", id)
+			a.Exec("UPDATE scheduled_messages SET "+columns+" WHERE id = ?", append(args, id)...)
+		}
+		for columns, says := range map[string]string{
+			"available_after = " + testapp.In(db, -5*time.Minute): `due for 5 minutes. No live process fires schedules of payload type "order.placed"`,
+			"last_error = 'a secret'":                             "could not fire",
+			"cron_expression = 'every now and then'":              "cannot be used",
+			"cron_expression = '0 0 0 30 2 *'":                    "cannot be used, or has no fire",
+		} {
+			set(columns)
+			all := doctor(t, t.Context(), db, a.Registry)
+			wantFinding(t, all, "schedules", ops.Problem, "report: ", says)
+			if strings.Contains(fmt.Sprint(all), "secret") {
+				t.Errorf("got %+v, want no text of an error", all)
+			}
+			set(strings.Join([]string{columns, "paused = TRUE"}, ", "))
+			wantFinding(t, doctor(t, t.Context(), db, a.Registry), "schedules", ops.Fine)
+		}
+		set("available_after = " + testapp.In(db, -30*time.Second))
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "schedules", ops.Fine)
+	})
+}
+
+// TestDoctorLooksAtPauses: one that is old, if messages wait.
+func TestDoctorLooksAtPauses(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		s := deskOf(t, db, a.Registry).As(someone(ops.Operator))
+		if err := s.Pause(t.Context(), "c", "burns"); err != nil {
+			t.Fatal(err)
+		}
+		a.ProduceMany(3)
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pauses", ops.Fine)
+		a.Exec("UPDATE paused_consumers SET paused_at = " + testapp.In(db, -49*time.Hour))
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pauses", ops.Warning, "c: ", "by ada for 2 days", "messages wait: 3")
+		a.Exec("DELETE FROM consumer_messages")
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pauses", ops.Fine)
+	})
+}
+
+// TestDoctorLooksAtOperations: those that have stopped themselves, that nobody ends, and that nobody begins.
+func TestDoctorLooksAtOperations(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
+		s := deskOf(t, db, a.Registry).As(someone(ops.Administrator))
+		o := planned(t, s, ops.Requeue, ofConsumer("c"))
+		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Reason: "fixed"}))
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.Fine)
+		for columns, says := range map[string]string{
+			"state = 'paused'": "stopped itself",
+			"state = 'begun', created_at = " + testapp.In(db, -20*time.Minute):  "begun 20 minutes ago",
+			"state = 'waiting', starts_at = " + testapp.In(db, -20*time.Minute): "to start 20 minutes ago",
+		} {
+			a.Exec("UPDATE message_operations SET " + columns)
+			wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.Warning, fmt.Sprintf("operation %d (requeue by ada)", o.ID), says)
+		}
+		a.Exec("UPDATE message_operations SET state = 'running', leased_by = 'r', leased_until = " + testapp.In(db, time.Second))
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.Fine)
+	})
+}
+
+// TestDoctorWithoutPrivileges: what a user may not look at is said, and the rest is looked at.
+func TestDoctorWithoutPrivileges(t *testing.T) {
+	t.Parallel()
+	t.Run("mariadb", func(t *testing.T) {
+		t.Parallel()
+		db := testdb.MariaDB(t)
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		var name string
+		if err := db.NewRaw("SELECT DATABASE()").Scan(t.Context(), &name); err != nil {
+			t.Fatal(err)
+		}
+		a.Exec("CREATE USER " + name + "@localhost IDENTIFIED BY 'p'")
+		t.Cleanup(func() { a.Exec("DROP USER " + name + "@localhost") })
+		a.Exec("GRANT SELECT ON " + name + ".* TO " + name + "@localhost")
+		config := testapp.Must[*mysql.Config](t)(mysql.ParseDSN(os.Getenv(testdb.MariaDBVariable)))
+		config.User, config.Passwd, config.DBName = name, "p", name
+		all := doctor(t, t.Context(), testdb.OpenMariaDB(t, config.FormatDSN()), a.Registry)
+		wantFinding(t, all, "snapshots", ops.Warning, "could not be looked at", "PROCESS")
+		wantFinding(t, all, "indexes", ops.Fine)
+		wantFinding(t, all, "operations", ops.Fine)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		dsn := testdb.DirectDSN(t)
+		db := testdb.OpenPostgres(t, dsn)
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		role := "viewer_" + strings.ToLower(rand.Text()[:12])
+		a.Exec("CREATE ROLE " + role)
+		t.Cleanup(func() { a.Exec("DROP OWNED BY " + role); a.Exec("DROP ROLE " + role) })
+		a.Exec("GRANT SELECT ON ALL TABLES IN SCHEMA public TO " + role)
+		tx := testapp.Must[bun.Tx](t)(db.BeginTx(t.Context(), nil)) // of a user whose sessions are hidden
+		defer func() { _ = tx.Rollback() }()
+		if _, err := tx.ExecContext(t.Context(), "DELETE FROM paused_consumers; INSERT INTO paused_consumers (consumer_type, paused_at) VALUES ('d', now())"); err != nil {
+			t.Fatal(err)
+		}
+		limited := testdb.OpenPostgres(t, dsn)
+		limited.SetMaxOpenConns(1)
+		if _, err := limited.ExecContext(t.Context(), "SET ROLE "+role); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range doctor(t, later(t, time.Hour), limited, a.Registry) {
+			if strings.Contains(f.Text, "could not be looked at") {
+				t.Errorf("got %+v, want it looked at", f)
+			}
+		}
+	})
+}
+
+// TestDoctorGoesOn: a check that fails by itself is a warning, and a database that is away an error.
+func TestDoctorGoesOn(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		a.Exec("ALTER TABLE message_operations RENAME TO elsewhere")
+		a.Exec("CREATE TABLE message_operations (id int)")
+		all := doctor(t, t.Context(), db, a.Registry)
+		wantFinding(t, all, "operations", ops.Warning, "could not be looked at")
+		wantFinding(t, all, "pauses", ops.Fine)
+		s := deskOf(t, db, a.Registry).As(someone(ops.Viewer))
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := s.Doctor(over); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: got error %v, want that", err)
+		}
+		_ = db.Close()
+		if found, err := s.Doctor(t.Context()); err == nil {
+			t.Errorf("away: got %+v, want an error", found)
+		}
+	})
+}

@@ -1,0 +1,371 @@
+package ops_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+func ofConsumer(name string) ops.Target { return ops.Target{Poisoned: &poison.Filter{Consumer: name}} }
+
+func planned(t *testing.T, s *ops.Seat, a ops.Action, target ops.Target) ops.Operation {
+	t.Helper()
+	return testapp.Must[ops.Operation](t)(s.Plan(t.Context(), a, target))
+}
+
+// TestAnOperation requeues all that was seen, and nothing that came later.
+func TestAnOperation(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 30, testapp.Consumed("c"))
+		d := deskOf(t, db, a.Registry)
+		s := d.As(someone(ops.Administrator))
+		runner(t, d)
+		o := planned(t, s, ops.Requeue, ofConsumer("c"))
+		if o.State != ops.Planned || o.Preview == nil || o.Preview.Messages != 30 || o.Preview.UpTo != 30 || o.Actor != "ada" {
+			t.Fatalf("planned: got %+v with %+v, want 30 messages up to 30", o, o.Preview)
+		}
+		a.Exec("UPDATE poisoned_messages SET id = 1000, poisoned_at = " + testapp.In(db, time.Minute) + " WHERE id = 7") // which fails later
+		started := testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Rate: 1000, Canary: -1, Reason: "fixed"}))
+		if started.State != ops.Waiting || started.Reason != "fixed" || started.Rate != 1000 {
+			t.Errorf("started: got %+v", started)
+		}
+		o = awaitState(t, s, o.ID, ops.Done)
+		if o.Changed != 29 || o.FinishedAt.IsZero() || len(a.Pending()) != 29 || len(a.Poisoned()) != 1 {
+			t.Errorf("done: got %+v with %d pending and %d poisoned, want 29 requeued and 1 left", o, len(a.Pending()), len(a.Poisoned()))
+		}
+	})
+}
+
+// TestTheSameIsStartedOnce: of several who start an operation with one target one does, and the others are told
+// which it is; one with another target is another.
+func TestTheSameIsStartedOnce(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 5, testapp.Consumed("c"))
+		d := deskOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour })
+		var started, told atomic.Int64
+		var all sync.WaitGroup
+		for i := range 6 {
+			all.Go(func() {
+				s := d.As(ops.Principal{Name: fmt.Sprintf("ada %d", i), Role: ops.Administrator})
+				o, err := s.Plan(t.Context(), ops.Requeue, ofConsumer("c"))
+				if err != nil {
+					t.Errorf("plan: %v", err)
+					return
+				}
+				switch o, err = s.Start(t.Context(), o.ID, ops.Terms{Reason: "fixed"}); {
+				case err == nil:
+					started.Add(o.ID)
+				case errors.Is(err, ops.ErrAlready):
+					told.Store(o.ID)
+				default:
+					t.Errorf("start: %v", err)
+				}
+			})
+		}
+		all.Wait()
+		if n := a.Count("SELECT count(*) FROM message_operations WHERE state = 'waiting'"); n != 1 || told.Load() != started.Load() {
+			t.Errorf("the same: got %d operations, %d was started, and %d told, want one", n, started.Load(), told.Load())
+		}
+		s := d.As(someone(ops.Administrator))
+		other := planned(t, s, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "c", PayloadType: testapp.Order{}.PayloadType()}})
+		if _, err := s.Start(t.Context(), other.ID, ops.Terms{Reason: "fixed"}); err != nil {
+			t.Errorf("another target: got %v", err)
+		}
+		testapp.Must[ops.Operation](t)(s.Undo(t.Context(), started.Load()))
+		again := planned(t, s, ops.Requeue, ofConsumer("c"))
+		if _, err := s.Start(t.Context(), again.ID, ops.Terms{Reason: "fixed"}); err != nil {
+			t.Errorf("the same once it was undone: got %v", err)
+		}
+	})
+}
+
+// TestPreview writes nothing.
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 5, testapp.Consumed("c"))
+		s := deskOf(t, db, a.Registry).As(someone(ops.Administrator))
+		p := testapp.Must[ops.Preview](t)(s.Preview(t.Context(), ops.Discard, ofConsumer("c")))
+		if n := a.Count("SELECT count(*) FROM message_operations"); p.Messages != 5 || n != 0 {
+			t.Errorf("got %+v and %d operations, want 5 messages and none", p, n)
+		}
+		if _, err := s.Preview(t.Context(), ops.Discard, ofConsumer("nobody")); !errors.Is(err, ops.ErrNothing) {
+			t.Errorf("nothing: got %v", err)
+		}
+		found := testapp.Must[[]bus.Tables](t)(s.Installed(t.Context()))
+		if len(found) != 1 || found[0] != (bus.Tables{}) {
+			t.Errorf("installed: got %+v, want the tables without schema and prefix", found)
+		}
+	})
+}
+
+// TestUndo: until an operation starts nothing changes, and what is undone never starts.
+func TestUndo(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 5, testapp.Consumed("c"))
+		d := deskOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = 20 * time.Millisecond })
+		s := d.As(someone(ops.Administrator))
+		runner(t, d)
+		undone, done := 0, 0
+		for range 30 { // at times right when it starts
+			if len(a.Poisoned()) == 0 {
+				break
+			}
+			o := planned(t, s, ops.Discard, ofConsumer("c"))
+			before := len(a.Poisoned())
+			_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Rate: 1, Reason: "no use"}))
+			<-time.After(time.Duration(15+undone) * time.Millisecond)
+			switch after, err := s.Undo(t.Context(), o.ID); {
+			case err == nil:
+				undone++
+				if after.State != ops.Undone || after.Changed != 0 || len(a.Poisoned()) != before {
+					t.Fatalf("undone: got %+v and %d messages, want %d", after, len(a.Poisoned()), before)
+				}
+			case errors.Is(err, ops.ErrState):
+				done++
+				_, _ = s.Stop(t.Context(), o.ID)
+			default:
+				t.Fatal(err)
+			}
+		}
+		t.Logf("%d undone, %d too late", undone, done)
+		if undone == 0 {
+			t.Error("nothing was undone")
+		}
+	})
+}
+
+// TestWhoStarts: a plan is started once, by who made it, with a reason, and while it is new.
+func TestWhoStarts(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
+		d := deskOf(t, db, a.Registry)
+		ada, ctx := d.As(someone(ops.Administrator)), t.Context()
+		bob := d.As(ops.Principal{Name: "bob", Role: ops.Administrator})
+		o := planned(t, ada, ops.Discard, ofConsumer("c"))
+		terms := ops.Terms{Reason: "why"}
+		for what, got := range map[string]struct{ err, want error }{
+			"by another":  {testapp.Second(bob.Start(ctx, o.ID, terms)), ops.ErrForbidden},
+			"no reason":   {testapp.Second(ada.Start(ctx, o.ID, ops.Terms{})), bus.ErrBadOption},
+			"rate":        {testapp.Second(ada.Start(ctx, o.ID, ops.Terms{Reason: "why", Rate: -1})), bus.ErrBadOption},
+			"canary":      {testapp.Second(ada.Start(ctx, planned(t, ada, ops.Requeue, ofConsumer("c")).ID, ops.Terms{Reason: "why", Canary: 501})), bus.ErrBadOption},
+			"no such":     {testapp.Second(ada.Start(ctx, 999, terms)), ops.ErrNotFound},
+			"an operator": {testapp.Second(d.As(someone(ops.Operator)).Start(ctx, o.ID, terms)), ops.ErrForbidden},
+			"nothing":     {testapp.Second(ada.Plan(ctx, ops.Discard, ofConsumer("nobody"))), ops.ErrNothing},
+			"no target":   {testapp.Second(ada.Plan(ctx, ops.Discard, ops.Target{})), bus.ErrBadOption},
+			"no action":   {testapp.Second(ada.Plan(ctx, "dance", ofConsumer("c"))), bus.ErrBadOption},
+		} {
+			if !errors.Is(got.err, got.want) {
+				t.Errorf("%s: got error %v, want %v", what, got.err, got.want)
+			}
+		}
+		var started atomic.Int32
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if _, err := ada.Start(ctx, o.ID, terms); err == nil {
+					started.Add(1)
+				} else if !errors.Is(err, ops.ErrState) {
+					t.Errorf("got error %v, want ErrState", err)
+				}
+			})
+		}
+		all.Wait()
+		if started.Load() != 1 {
+			t.Errorf("it was started %d times, want once", started.Load())
+		}
+		old := planned(t, ada, ops.Discard, ofConsumer("c"))
+		a.Exec("UPDATE message_operations SET created_at = "+testapp.In(db, -11*time.Minute)+" WHERE id = ?", old.ID)
+		if _, err := ada.Start(ctx, old.ID, terms); !errors.Is(err, ops.ErrState) {
+			t.Errorf("an old plan: got error %v, want ErrState", err)
+		}
+	})
+}
+
+// TestCanaries: an operation stops itself where most of the first ones fail again, and else goes on.
+func TestCanaries(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var fails atomic.Bool
+		fails.Store(true)
+		a, _ := testapp.NewPoisoned(t, db, 40, bus.Consume("c", func(context.Context, order) error {
+			if fails.Load() {
+				return errors.New("still broken")
+			}
+			return nil
+		}, bus.MaxAttempts(1)))
+		d := deskOf(t, db, a.Registry)
+		s, ctx := d.As(someone(ops.Administrator)), t.Context()
+		runner(t, d)
+		p := a.Start(testapp.Fast())
+		o := planned(t, s, ops.Requeue, ofConsumer("c"))
+		_ = testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.Terms{Rate: 1000, Canary: 5, Reason: "try"}))
+		o = awaitState(t, s, o.ID, ops.Paused)
+		if o.Changed != 5 || o.Note == "" || len(a.Poisoned()) != 40 {
+			t.Errorf("got %+v and %d poisoned, want 5 changed, a note, and 40 poisoned", o, len(a.Poisoned()))
+		}
+		fails.Store(false)
+		o = testapp.Must[ops.Operation](t)(s.Continue(ctx, o.ID))
+		o = awaitState(t, s, o.ID, ops.Done)
+		testapp.Eventually(t, "those that were left are done", func() bool { return len(a.Poisoned()) == 5 && len(a.Pending()) == 0 })
+		again := planned(t, s, ops.Requeue, ofConsumer("c"))
+		_ = testapp.Must[ops.Operation](t)(s.Start(ctx, again.ID, ops.Terms{Rate: 1000, Canary: 10, Reason: "fewer than canaries"}))
+		if o = awaitState(t, s, again.ID, ops.Done); o.Changed != 5 {
+			t.Errorf("got %+v, want 5 changed", o)
+		}
+		p.MustStop()
+	})
+}
+
+// TestPace: an operation changes as many messages in a second as it was told.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 60, testapp.Consumed("c"))
+		d := deskOf(t, db, a.Registry)
+		s := d.As(someone(ops.Administrator))
+		runner(t, d)
+		o := planned(t, s, ops.Discard, ofConsumer("c"))
+		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Rate: 30, Reason: "slowly"}))
+		o = awaitState(t, s, o.ID, ops.Done)
+		if took := o.FinishedAt.Sub(o.StartsAt); took < 1700*time.Millisecond { // it begins with those of a tick
+			t.Errorf("60 at 30/s took %s, want 2 s", took)
+		}
+	})
+}
+
+// TestOperationsOutliveTheirRunners: whoever dies on the way, each message is requeued once.
+func TestOperationsOutliveTheirRunners(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		const n = 400
+		a, _ := testapp.NewPoisoned(t, db, n, testapp.Consumed("c"))
+		d := deskOf(t, db, a.Registry)
+		s := d.As(someone(ops.Administrator))
+		o := planned(t, s, ops.Requeue, ofConsumer("c"))
+		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Rate: 400, Canary: -1, Reason: "all of them"}))
+		for i := 0; ; i++ {
+			stop := runner(t, deskOf(t, db, a.Registry))
+			<-time.After(time.Duration(20+i%7*30) * time.Millisecond)
+			stop()
+			if now := testapp.Must[ops.Operation](t)(s.Operation(t.Context(), o.ID)); now.State == ops.Done {
+				o = now
+				break
+			}
+		}
+		if got := a.Count("SELECT count(DISTINCT message_id) FROM consumer_messages"); got != n || len(a.Pending()) != n || o.Changed != n {
+			t.Errorf("got %d messages, %d different, %d counted, want %d", len(a.Pending()), got, o.Changed, n)
+		}
+	})
+}
+
+// TestStop: what an operation has not changed when it is stopped stays as it is.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 100, testapp.Consumed("c"))
+		d := deskOf(t, db, a.Registry)
+		s, ctx := d.As(someone(ops.Administrator)), t.Context()
+		runner(t, d)
+		o := planned(t, s, ops.Discard, ofConsumer("c"))
+		_ = testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.Terms{Rate: 20, Reason: "why"}))
+		testapp.Eventually(t, "it has begun", func() bool { return len(a.Poisoned()) < 100 })
+		stopped := testapp.Must[ops.Operation](t)(s.Stop(ctx, o.ID))
+		left := len(a.Poisoned())
+		if stopped.State != ops.Stopped || left == 0 || int64(100-left) != stopped.Changed {
+			t.Errorf("got %+v with %d left", stopped, left)
+		}
+		<-time.After(500 * time.Millisecond)
+		if now := len(a.Poisoned()); now != left {
+			t.Errorf("%d are left later, want %d", now, left)
+		}
+		for what, err := range map[string]error{
+			"undo":     testapp.Second(s.Undo(ctx, o.ID)),
+			"start":    testapp.Second(s.Start(ctx, o.ID, ops.Terms{Reason: "again"})),
+			"continue": testapp.Second(s.Continue(ctx, o.ID)),
+			"rate":     testapp.Second(s.SetRate(ctx, o.ID, 5)),
+		} {
+			if !errors.Is(err, ops.ErrState) {
+				t.Errorf("%s: got error %v, want ErrState", what, err)
+			}
+		}
+	})
+}
+
+// TestAudit: each change is known with who and why; what the audit refuses is not done.
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 4, testapp.Consumed("c"))
+		a.ProduceMany(2)
+		refuse := errors.New("not on Fridays")
+		var refusing atomic.Bool
+		d := deskOf(t, db, a.Registry, func(c *ops.Config) {
+			c.Audit = func(_ context.Context, c ops.Change) error {
+				if refusing.Load() {
+					return refuse
+				}
+				return nil
+			}
+		})
+		s, ctx := d.As(someone(ops.Administrator)), t.Context()
+		pending := a.Pending()
+		changes := map[string]func() error{
+			"pause":   func() error { return s.Pause(ctx, "c", "burns") },
+			"requeue": func() error { return testapp.Second(s.Requeue(ctx, "fixed", 1, 2)) },
+			"discard": func() error { return testapp.Second(s.Discard(ctx, "old", 3)) },
+			"cancel":  func() error { return testapp.Second(s.Cancel(ctx, "twice", pending[0].ID)) },
+			"resume":  func() error { return s.Resume(ctx, "c", "done") },
+		}
+		o := planned(t, s, ops.Discard, ofConsumer("c"))
+		refusing.Store(true)
+		_, err := s.Start(ctx, o.ID, ops.Terms{Reason: "why"})
+		if now := testapp.Must[ops.Operation](t)(s.Operation(ctx, o.ID)); !errors.Is(err, refuse) || now.State != ops.Planned {
+			t.Errorf("start: got error %v and %+v, want the audit's", err, now)
+		}
+		a.Exec("DELETE FROM message_operations")
+		for what, change := range changes {
+			if err := change(); !errors.Is(err, refuse) {
+				t.Errorf("%s: got error %v, want the audit's", what, err)
+			}
+		}
+		if len(a.Pending()) != 2 || len(a.Poisoned()) != 4 || a.Count("SELECT count(*) FROM paused_consumers") != 0 || a.Count("SELECT count(*) FROM message_operations") != 0 {
+			t.Error("something was changed all the same")
+		}
+		refusing.Store(false)
+		for _, what := range []string{"pause", "requeue", "discard", "cancel", "resume"} {
+			if err := changes[what](); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		log, _, err := s.Operations(ctx, outbox.Page{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, o := range log {
+			got = append(got, fmt.Sprintf("%s by %s: %s (%s, %d)", o.Action, o.Actor, o.Reason, o.State, o.Changed))
+		}
+		want := []string{"resume by ada: done (done, 0)", "cancel by ada: twice (done, 1)", "discard by ada: old (done, 1)", "requeue by ada: fixed (done, 2)", "pause by ada: burns (done, 0)"}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("got\n%v, want\n%v", got, want)
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package ops_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+// TestOperationsOnWhatIsPending cancel and reschedule what was there when they were planned.
+func TestOperationsOnWhatIsPending(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("d"))
+		a.ProduceMany(20)
+		a.Exec("UPDATE consumer_messages SET created_at = " + testapp.In(db, -time.Hour) + " WHERE id <= 10")
+		d := deskOf(t, db, a.Registry)
+		s, ctx := d.As(someone(ops.Administrator)), t.Context()
+		runner(t, d)
+		do := func(action ops.Action, target ops.Target) ops.Operation {
+			t.Helper()
+			o := planned(t, s, action, target)
+			a.ProduceMany(1) // which comes too late
+			_ = testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.Terms{Rate: 1000, Reason: "why"}))
+			return awaitState(t, s, o.ID, ops.Done)
+		}
+		tomorrow := time.Now().Add(24 * time.Hour)
+		if o := do(ops.Reschedule, ops.Target{Pending: &outbox.Filter{Consumer: "c"}, At: tomorrow}); o.Changed != 20 || a.Count("SELECT count(*) FROM consumer_messages WHERE available_after > "+testapp.In(db, time.Hour)) != 20 {
+			t.Errorf("reschedule: got %+v, want 20 changed", o)
+		}
+		if o := do(ops.RunNow, ops.Target{Pending: &outbox.Filter{Consumer: "c", State: outbox.Delayed}}); o.Changed != 20 || a.Count("SELECT count(*) FROM consumer_messages WHERE available_after > "+testapp.In(db, time.Hour)) != 0 {
+			t.Errorf("run now: got %+v, want 20 changed", o)
+		}
+		old := a.Count("SELECT count(*) FROM consumer_messages WHERE created_at < " + testapp.In(db, -30*time.Minute))
+		if o := do(ops.Cancel, ops.Target{Pending: &outbox.Filter{OlderThan: 30 * time.Minute}}); int(o.Changed) != old || old != 10 || len(a.Pending()) != 36 {
+			t.Errorf("cancel: got %+v and %d pending, want 10 changed and 36 pending", o, len(a.Pending()))
+		}
+	})
+}
+
+// TestOneRunnerAtATime: however many run, each message is changed once, and one works on an operation.
+func TestOneRunnerAtATime(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 300, testapp.Consumed("c"))
+		d := deskOf(t, db, a.Registry)
+		s := d.As(someone(ops.Administrator))
+		for range 4 {
+			runner(t, deskOf(t, db, a.Registry))
+		}
+		var all []int64
+		for _, filter := range []poison.Filter{{Consumer: "c"}, {PayloadType: "order.placed"}, {}} { // which match the same messages
+			o := planned(t, s, ops.Requeue, ops.Target{Poisoned: &filter})
+			_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Rate: 2000, Canary: -1, Reason: "why"}))
+			all = append(all, o.ID)
+		}
+		runner(t, d)
+		var changed int64
+		for _, id := range all {
+			changed += awaitState(t, s, id, ops.Done).Changed
+		}
+		if got := a.Count("SELECT count(DISTINCT message_id) FROM consumer_messages"); got != 300 || len(a.Pending()) != 300 || changed != 300 {
+			t.Errorf("got %d pending, %d different, %d counted, want 300", len(a.Pending()), got, changed)
+		}
+	})
+}
+
+// TestWhatComesBackStopsIt: an operation whose messages fail again in the same way pauses, canaries or not.
+func TestWhatComesBackStopsIt(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { return bus.Permanent(errors.New("no luck")) }))
+		a.ProduceMany(200)
+		p := a.Start(testapp.Fast())
+		testapp.Eventually(t, "all are poisoned", func() bool { return len(a.Poisoned()) == 200 })
+		p.MustStop()
+		d := deskOf(t, db, a.Registry)
+		s := d.As(someone(ops.Administrator))
+		runner(t, d)
+		a.Start(testapp.Fast())
+		groups, _, err := s.PoisonGroups(t.Context(), "")
+		if err != nil || len(groups) != 1 {
+			t.Fatalf("got %+v, error %v, want one group", groups, err)
+		}
+		target := ofConsumer("c")
+		target.Poisoned.Fingerprint = groups[0].Fingerprint
+		o := planned(t, s, ops.Requeue, target)
+		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Rate: 30, Canary: -1, Reason: "hope"}))
+		if o = awaitState(t, s, o.ID, ops.Paused); o.Changed < 20 || o.Changed >= 200 {
+			t.Errorf("got %+v, want it paused on the way", o)
+		}
+	})
+}
+
+// TestExplainWithoutConsumers: a program of operators has no consumers, and goes by what the fleet tells.
+func TestExplainWithoutConsumers(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		a.Produce(testapp.Order{})
+		s := deskOf(t, db, testapp.Must[*bus.Registry](t)(bus.NewRegistry())).As(someone(ops.Administrator))
+		id := int64(a.Count("SELECT MAX(id) FROM consumer_messages"))
+		if e := testapp.Must[outbox.Explanation](t)(s.Explain(t.Context(), id)); e.Reason != outbox.NoConsumer {
+			t.Errorf("with nobody known: got %+v, want no consumer", e)
+		}
+		ago := testapp.In(db, -time.Hour)
+		a.Exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) VALUES ('p', 'processor', 'h', 1, 'shop', 'v1', "+ago+", "+ago+", ?, '{}')",
+			`{"consumers":[{"name":"c","payload_types":["order.placed"]}]}`)
+		if e := testapp.Must[outbox.Explanation](t)(s.Explain(t.Context(), id)); e.Reason != outbox.NoProcess {
+			t.Errorf("with nobody alive: got %+v, want no live process", e)
+		}
+		if err := s.Pause(t.Context(), "c", "it burns"); err != nil {
+			t.Fatal(err)
+		}
+		if e := testapp.Must[outbox.Explanation](t)(s.Explain(t.Context(), id)); e.Reason != outbox.Paused {
+			t.Errorf("paused: got %+v, want that", e)
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+// watching is a subscription that notices whether its broker is there.
+type watching struct {
+	*subscription
+	say func(error)
+}
+
+// OnOutage implements relay.Watcher.
+func (w *watching) OnOutage(f func(error)) { w.say = f }
+
+// TestABrokerThatIsAwayIsShown: the log has a line when that begins and one when it ends, however often it
+// is found out, and Stats and Health say so meanwhile.
+func TestABrokerThatIsAwayIsShown(t *testing.T) {
+	t.Parallel()
+	b := newBroker()
+	sub := &watching{subscription: b.subscribe()}
+	var log testapp.Lines
+	s := receivesWith(t, testdb.SQLite(t), relay.RunnerConfig{Logger: log.Logger()}, relay.Receive("from-shop", sub, relay.Accept[order]()), testapp.Consumed("ship"))
+	if h := s.runner.Health(); h.Ready || h.Err != nil {
+		t.Errorf("before it runs: got %+v, want it not ready", h)
+	}
+	s.run()
+	testapp.Eventually(t, "it is ready", func() bool { return s.runner.Health().Ready && sub.active.Load() })
+	for range 2 {
+		sub.say(nil)
+		for range 3 {
+			sub.say(errors.New("the wire is cut"))
+		}
+		if paused := s.stats().Paused; !strings.Contains(paused, "broker does not answer") || !strings.Contains(paused, "wire is cut") {
+			t.Errorf("paused: got %q, want the reason", paused)
+		}
+		h := s.runner.Health()
+		if len(h.Closed) != 1 || h.Closed[0].Consumer != "receive:from-shop" || h.Closed[0].Reason != "the wire is cut" || time.Since(h.Closed[0].Since) > time.Minute || !h.Ready || h.Err != nil {
+			t.Errorf("health: got %+v, want it ready, and the broker away", h)
+		}
+		sub.say(nil)
+		sub.say(nil)
+		if h := s.runner.Health(); len(h.Closed) != 0 || s.stats().Paused != "" {
+			t.Errorf("afterwards: got %+v, paused %q, want neither", h.Closed, s.stats().Paused)
+		}
+	}
+	for line, n := range map[string]int{`level=WARN msg="receiver waits for the broker" receiver=from-shop error="the wire is cut"`: 2, `level=INFO msg="receiver has its broker again" receiver=from-shop after=`: 2, "msg=": 4} {
+		if got := strings.Count(log.String(), line); got != n {
+			t.Errorf("log: got %d of %q, want %d:\n%s", got, line, n, &log)
+		}
+	}
+	sub.say(errors.New("it stays away"))
+	s.stop()
+	if h := s.runner.Health(); h.Ready || len(h.Closed) != 0 || s.stats().Paused != "" {
+		t.Errorf("once it has ended: got %+v, paused %q, want it not ready, and no more", h, s.stats().Paused)
+	}
+}
+
+// TestHealthOfARunner: it knows of the database although no record arrives.
+func TestHealthOfARunner(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		receiver := relay.Receive("from-shop", newBroker().subscribe(), relay.Accept[order]())
+		a := newApp(testapp.Consumed("ship"), receiver.Consumer())
+		var away atomic.Bool
+		db := a.DB.WithQueryHook(breaks{&away})
+		runner := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, a.Producer, relay.RunnerConfig{}, receiver))
+		ctx, cancel := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- runner.Run(ctx) }()
+		defer func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Errorf("run: got %v, want nil", err)
+			}
+		}()
+		testapp.Sooner(t, "it is ready", func() bool { return runner.Health().Ready })
+		away.Store(true)
+		<-time.After(2 * time.Minute)
+		if h := runner.Health(); h.Ready || h.Err == nil {
+			t.Errorf("health: got %+v, want it not ready, and the reason", h)
+		}
+		away.Store(false)
+		<-time.After(5 * time.Second)
+		if h := runner.Health(); !h.Ready || h.Err != nil {
+			t.Errorf("health: got %+v, want it ready soon", h)
+		}
+	})
+}
+
+// breaks fails every statement while it is set.
+type breaks struct{ away *atomic.Bool }
+
+// BeforeQuery implements bun.QueryHook.
+func (b breaks) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context {
+	if b.away.Load() {
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		cancel(errors.New("away"))
+	}
+	return ctx
+}
+
+// AfterQuery implements bun.QueryHook.
+func (breaks) AfterQuery(context.Context, *bun.QueryEvent) {}
+
+// TestAGateOfALogRelayIsShown in the health of its runner.
+func TestAGateOfALogRelayIsShown(t *testing.T) {
+	t.Parallel()
+	var gate outbox.Gate
+	l := newLedger(t, testdb.SQLite(t))
+	r, _ := l.runs(bank(newBroker(), relay.Gate(&gate)))
+	testapp.Eventually(t, "it is ready", func() bool { return r.Health().Ready })
+	_ = gate.Close(errors.New("away"))
+	if h := r.Health(); !h.Ready || len(h.Closed) != 1 || h.Closed[0].Consumer != "relay:ledger" || h.Closed[0].Reason != "away" {
+		t.Errorf("got %+v, want it ready, and the gate", h)
+	}
+}

@@ -1,0 +1,64 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+)
+
+// Briefly runs reads that the server gives up after a time, each of them: a context alone ends the
+// wait, and the server goes on. Where a client that vanishes is this process, the context is enough.
+func (s *Store) Briefly(ctx context.Context, db *bun.DB, each time.Duration, reads func(db bun.IDB) error) error {
+	return dberr.Explained(s.briefly(ctx, db, each, reads))
+}
+
+func (s *Store) briefly(ctx context.Context, db *bun.DB, each time.Duration, reads func(db bun.IDB) error) error {
+	switch {
+	case s.names.Within != "":
+		return txn.RunInTx(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true}, func(ctx context.Context, tx bun.Tx) error {
+			if err := s.within(ctx, tx, each); err != nil {
+				return err
+			}
+			return reads(tx)
+		})
+	case s.names.Brief != "":
+		return s.inBriefSession(ctx, db, each, reads)
+	default:
+		return reads(db)
+	}
+}
+
+// inBriefSession is for servers where only a session has such a bound. A COMMIT would be bound by it as
+// well, so that the session gets its own back, or else is given up.
+func (s *Store) inBriefSession(ctx context.Context, db *bun.DB, each time.Duration, reads func(db bun.IDB) error) (err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var before float64
+	if err := conn.NewRaw(`SELECT @@`+s.names.Brief).Scan(ctx, &before); err != nil {
+		return reads(conn) // a server that does not know it
+	}
+	set := func(ctx context.Context, seconds float64) error {
+		_, err := conn.NewRaw(`SET SESSION `+s.names.Brief+` = ?`, seconds).Exec(ctx)
+		return err
+	}
+	defer func() {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+		defer cancel()
+		if set(within, before) != nil {
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		}
+	}()
+	if err := set(ctx, each.Seconds()); err != nil {
+		return err
+	}
+	return reads(conn)
+}

@@ -1,0 +1,73 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// Fire is one time that a schedule was to fire, as it is stored.
+type Fire struct {
+	Schedule int64  `json:"-"`
+	Due      int64  `json:"due"`   // in microseconds since 1970, which any instant of the database can be
+	Fired    int64  `json:"fired"` // the same
+	Messages int    `json:"messages"`
+	Error    string `json:"error,omitempty"`
+}
+
+// What is kept of the fires of a schedule.
+const (
+	firesKept      = 10
+	fireErrorBytes = 512
+)
+
+// FiresOf reads the last fires of a schedule as they are stored, the oldest first.
+func FiresOf(recent []byte) (fires []Fire) {
+	if json.Unmarshal(recent, &fires) != nil {
+		return nil // of another version, or of nobody
+	}
+	return fires
+}
+
+// NoteFires adds to the last fires of schedules, which the transaction has locked.
+func (s *Store) NoteFires(ctx context.Context, tx bun.Tx, fires []Fire) error {
+	if len(fires) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(fires, func(a, b Fire) int { return cmp.Compare(a.Schedule, b.Schedule) })
+	ids := slices.Compact(dialect.Each(fires, func(f Fire) int64 { return f.Schedule }))
+	var before []struct {
+		ScheduleID int64
+		Recent     []byte
+	}
+	err := s.names.Query(ctx, tx, `SELECT schedule_id, recent FROM {fires} WHERE schedule_id IN (?)`, bun.List(ids)).Scan(ctx, &before)
+	if err != nil {
+		return fmt.Errorf("last fires: %w", err)
+	}
+	recent := make(map[int64][]Fire, len(ids))
+	for _, row := range before {
+		recent[row.ScheduleID] = FiresOf(row.Recent)
+	}
+	for _, f := range fires {
+		f.Error = errorlog.Clean(f.Error, fireErrorBytes)
+		recent[f.Schedule] = append(recent[f.Schedule], f)
+	}
+	args := make([]any, 0, 2*len(ids))
+	for _, id := range ids {
+		all := recent[id]
+		args = append(args, id, dialect.AsJSON(all[max(0, len(all)-firesKept):]))
+	}
+	_, err = s.names.Query(ctx, tx, `INSERT INTO {fires}{as row} (schedule_id, recent) VALUES `+dialect.Rows("(?, ?)", len(ids))+" "+
+		s.names.Merge("schedule_id", nil, []string{"recent"}), args...).Exec(ctx)
+	if err != nil {
+		return fmt.Errorf("note fires: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// Operation is a row of message_operations: a change by a person.
+type Operation struct {
+	ID          int64          `bun:"id"`
+	Kind        string         `bun:"kind"`
+	Actor       string         `bun:"actor"`
+	Reason      string         `bun:"reason"`
+	Target      []byte         `bun:"target"`  // JSON
+	Preview     []byte         `bun:"preview"` // JSON
+	State       string         `bun:"state"`
+	Rate        int64          `bun:"rate"`     // messages per second
+	Canary      int64          `bun:"canary"`   // messages that go first
+	Canaries    []byte         `bun:"canaries"` // JSON: which those were
+	AfterID     int64          `bun:"after_id"` // as far as it has come
+	UpToID      int64          `bun:"up_to_id"` // where it ends
+	Changed     int64          `bun:"changed"`
+	LeftAlone   int64          `bun:"left_alone"` // messages that could not be changed
+	Note        string         `bun:"note"`       // why it stands still
+	LeasedBy    string         `bun:"leased_by"`
+	LeasedUntil dialect.Moment `bun:"leased_until"`
+	CreatedAt   dialect.Moment `bun:"created_at"`
+	StartsAt    dialect.Moment `bun:"starts_at"`
+	FinishedAt  dialect.Moment `bun:"finished_at"`
+	Now         dialect.Moment `bun:"now"` // when the row was read
+}
+
+const (
+	operationsKept = 90 * 24 * time.Hour
+	maxReason      = 2000 // bytes of what people write
+
+	selectOperations = `SELECT id, kind, actor, reason, target, preview, state, rate, canary, canaries, after_id, up_to_id, changed, left_alone, note,
+  leased_by, leased_until, created_at, starts_at, finished_at, {now} AS now FROM {operations} WHERE `
+)
+
+// AddOperation writes an operation, which is created now, and returns its id. It is finished where
+// that is said.
+func (s *Store) AddOperation(ctx context.Context, db bun.IDB, o Operation, finished bool) (id int64, err error) {
+	end := "NULL"
+	if finished {
+		end = "{now}"
+	}
+	return s.dialect.InsertID(ctx, db, `INSERT INTO {operations} (kind, actor, reason, target, preview, state, rate, canary, canaries, after_id, up_to_id, changed, left_alone, note, created_at, finished_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, `+end+`)`,
+		o.Kind, errorlog.Clean(o.Actor, 255), errorlog.Clean(o.Reason, maxReason), string(o.Target), string(o.Preview), o.State, o.Rate, o.Canary, string(o.Canaries),
+		o.AfterID, o.UpToID, o.Changed, o.LeftAlone, errorlog.Clean(o.Note, maxReason))
+}
+
+// OperationFilter selects operations; zero fields select all.
+type OperationFilter struct {
+	ID       int64
+	Before   int64 // only those with smaller ids
+	States   []string
+	Kinds    []string
+	LeasedBy string
+	// Free selects those that are to start by now, and that nobody has leased.
+	Free bool
+}
+
+func (f OperationFilter) terms() (t terms) {
+	t.add(f.ID != 0, "id = ?", f.ID)
+	t.add(f.Before != 0, "id < ?", f.Before)
+	t.add(len(f.States) > 0, "state IN (?)", bun.List(f.States))
+	t.add(len(f.Kinds) > 0, "kind IN (?)", bun.List(f.Kinds))
+	t.add(f.LeasedBy != "", "leased_by = ?", f.LeasedBy)
+	t.add(f.Free, "starts_at <= {now} AND (leased_until IS NULL OR leased_until < {now})")
+	return t
+}
+
+// Operations lists operations, the newest first.
+func (s *Store) Operations(ctx context.Context, db bun.IDB, f OperationFilter, limit int) ([]Operation, error) {
+	t := f.terms()
+	return read[[]Operation](ctx, s, db, selectOperations+t.where()+` ORDER BY id DESC LIMIT ?`, append(t.args, limit)...)
+}
+
+// LockOperation locks an operation for the rest of the transaction, unless there is none with that id.
+func (s *Store) LockOperation(ctx context.Context, tx bun.Tx, id int64) (o Operation, found bool, err error) {
+	if err := s.WriteFirst(ctx, tx); err != nil {
+		return o, false, err
+	}
+	var rows []Operation
+	if err := s.names.Query(ctx, tx, selectOperations+`id = ? {lock}`, id).Scan(ctx, &rows); err != nil || len(rows) == 0 {
+		return o, false, err
+	}
+	return rows[0], true, nil
+}
+
+// LockOperations locks operations for the rest of the transaction, in the order of their ids.
+func (s *Store) LockOperations(ctx context.Context, tx bun.Tx, f OperationFilter) (rows []Operation, err error) {
+	if err := s.WriteFirst(ctx, tx); err != nil {
+		return nil, err
+	}
+	t := f.terms()
+	err = s.names.Query(ctx, tx, selectOperations+t.where()+` ORDER BY id {lock}`, t.args...).Scan(ctx, &rows)
+	return rows, err
+}
+
+// LeaseOperation has an owner work on an operation that is free, if it still is, and tells whether it may.
+func (s *Store) LeaseOperation(ctx context.Context, db bun.IDB, f OperationFilter, owner string, lease time.Duration) (bool, error) {
+	t := f.terms()
+	return s.changedOne(ctx, db, `UPDATE {operations} SET leased_by = ?, leased_until = `+s.names.After(ctx, lease)+` WHERE `+t.where(), append([]any{owner}, t.args...)...)
+}
+
+// OperationChange changes some columns of an operation.
+type OperationChange struct {
+	State    string        // empty leaves it
+	Note     *string       // nil leaves it
+	Reason   string        // empty leaves it
+	Rate     int64         // 0 leaves it
+	Canary   *int64        // nil leaves it
+	Canaries []byte        // nil leaves it
+	StartsIn time.Duration // 0 leaves it
+	Finished bool
+	Lease    time.Duration // until then from now; 0 leaves it
+	Free     bool          // nobody works on it any more
+	// What a step has done, beside what was done before.
+	AfterID            int64 // 0 leaves it
+	Changed, LeftAlone int64
+}
+
+func (s *Store) operationTerms(ctx context.Context, c OperationChange) (set terms) {
+	set.add(c.State != "", "state = ?", c.State)
+	if c.Note != nil {
+		set.add(true, "note = ?", errorlog.Clean(*c.Note, maxReason))
+	}
+	set.add(c.Reason != "", "reason = ?", errorlog.Clean(c.Reason, maxReason))
+	set.add(c.Rate != 0, "rate = ?", c.Rate)
+	if c.Canary != nil {
+		set.add(true, "canary = ?", *c.Canary)
+	}
+	set.add(c.Canaries != nil, "canaries = ?", string(c.Canaries))
+	set.add(c.StartsIn != 0, "starts_at = "+s.names.After(ctx, c.StartsIn))
+	set.add(c.Finished, "finished_at = {now}")
+	set.add(c.Lease != 0, "leased_until = "+s.names.After(ctx, c.Lease))
+	set.add(c.Free, "leased_by = NULL, leased_until = NULL")
+	set.add(c.AfterID != 0, "after_id = ?", c.AfterID)
+	set.add(c.Changed != 0, "changed = changed + ?", c.Changed)
+	set.add(c.LeftAlone != 0, "left_alone = left_alone + ?", c.LeftAlone)
+	return set
+}
+
+// ChangeOperation changes an operation, which the filter names, if that matches, and tells whether it did.
+func (s *Store) ChangeOperation(ctx context.Context, db bun.IDB, f OperationFilter, c OperationChange) (bool, error) {
+	set := s.operationTerms(ctx, c)
+	if len(set.texts) == 0 || f.ID == 0 {
+		return false, fmt.Errorf("change operation %d: nothing changes", f.ID)
+	}
+	t := f.terms()
+	return s.changedOne(ctx, db, `UPDATE {operations} SET `+strings.Join(set.texts, ", ")+` WHERE `+t.where(), append(set.args, t.args...)...)
+}
+
+// changedOne tells whether a statement has changed a row.
+func (s *Store) changedOne(ctx context.Context, db bun.IDB, statement string, args ...any) (bool, error) {
+	return retried(ctx, db, func(db bun.IDB) (bool, error) {
+		return dialect.AffectedOne(s.names.Query(ctx, db, statement, args...).Exec(ctx))
+	})
+}
+
+// Fates tells of messages that were requeued how many have failed since, and how many of the others
+// have not run. The rest is done.
+func (s *Store) Fates(ctx context.Context, db bun.IDB, ids []int64) (failed, waiting int, err error) {
+	type fates struct {
+		Failed  int `bun:"failed"`
+		Waiting int `bun:"waiting"`
+	}
+	found, _, err := first[fates](ctx, s, db, `SELECT
+  (SELECT count(*) FROM {messages} WHERE id IN (?0) AND attempts > 0) + (SELECT count(*) FROM {poisoned} WHERE id IN (?0)) AS failed,
+  (SELECT count(*) FROM {messages} WHERE id IN (?0) AND attempts = 0) AS waiting`, bun.List(ids))
+	return found.Failed, found.Waiting, err
+}

@@ -1,0 +1,41 @@
+package store
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+)
+
+// Matching lists the next messages that match, by their ids: behind one, and up to another unless that is
+// 0. It looks at as many as one part of a search has, tells the last of them, and whether there may be more.
+func (s *Store) Matching(ctx context.Context, db bun.IDB, f PendingFilter, after, upTo int64, limit int) (ids []int64, last int64, more bool, err error) {
+	var t terms
+	t.add(true, "m.id > ?", after)
+	t.add(upTo != 0, "m.id <= ?", upTo)
+	chunk, _, err := first[struct {
+		Greatest int64
+		Looked   int
+	}](ctx, s, db, `SELECT COALESCE(MAX(x.id), ?) AS greatest, count(*) AS looked FROM (SELECT m.id FROM {messages} m WHERE `+t.where()+` ORDER BY m.id LIMIT ?) x`,
+		append(append([]any{after}, t.args...), findChunk)...)
+	if err != nil || chunk.Looked == 0 {
+		return nil, after, false, err
+	}
+	where, values := s.pendingWhere(ctx, f)
+	if f.Crashed {
+		where += " AND (m.crashes > 0 OR m.crashes BETWEEN -9999 AND -1)"
+	}
+	ids, err = read[[]int64](ctx, s, db, `SELECT m.id FROM {messages} m WHERE m.id > ? AND m.id <= ? AND `+where+` ORDER BY m.id LIMIT ?`,
+		append(append([]any{after, chunk.Greatest}, values...), limit)...)
+	if err != nil {
+		return nil, after, false, err
+	}
+	if len(ids) == limit {
+		return ids, ids[limit-1], true, nil
+	}
+	return ids, chunk.Greatest, chunk.Looked == findChunk, nil
+}
+
+// LastPending is the greatest id among pending messages, or 0.
+func (s *Store) LastPending(ctx context.Context, db bun.IDB) (int64, error) {
+	return read[int64](ctx, s, db, `SELECT COALESCE(MAX(id), 0) FROM {messages}`)
+}

@@ -1,0 +1,118 @@
+package store
+
+import (
+	"context"
+	"strings"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// Examined is what was found among as many messages as were to be examined.
+type Examined struct {
+	Rows []Pending
+	Next PendingPlace // what was not examined is behind it
+	More bool         // there may be some
+}
+
+// inspected is a message that matches, if ID is not zero, beside the last one that was examined.
+type inspected struct {
+	Pending      `bun:",extend"`
+	SeenConsumer string         `bun:"seen_consumer"`
+	SeenPayload  string         `bun:"seen_payload"`
+	SeenAt       dialect.Moment `bun:"seen_at"`
+	SeenID       int64          `bun:"seen_id"`
+	SeenLane     int64          `bun:"seen_lane"`
+	SeenPlace    int64          `bun:"seen_place"`
+	Seen         int            `bun:"seen"`
+}
+
+// Messages with keys are examined in the order of an index of their own, by their keys.
+const (
+	unkeyedParts = `SELECT * FROM (SELECT ` + pendingColumns + `, 0 AS place FROM {messages} m WHERE m.crashes = 0 AND {start} ORDER BY ` + pendingOrder + ` LIMIT ?) clean
+UNION ALL SELECT * FROM (SELECT ` + pendingColumns + `, 0 AS place FROM {messages} m WHERE m.crashes > 0 AND {start} ORDER BY ` + pendingOrder + ` LIMIT ?) crashed`
+	keyedParts = `SELECT ` + pendingColumns + `, k.place FROM (SELECT l.id, l.consumer_type, l.lane, l.rank AS place FROM {by lane} l
+WHERE l.lane IS NOT NULL AND {start} ORDER BY l.consumer_type, l.lane, l.rank, l.id LIMIT ?) k JOIN {messages} m{by key} ON m.id = k.id WHERE m.crashes < 0`
+
+	examine = `
+WITH seen AS {once} (SELECT * FROM ({parts}) u ORDER BY {order u} LIMIT ?),
+page AS {once} (SELECT m.* FROM seen m WHERE {where} ORDER BY {order m} LIMIT ?),
+held AS {once} (SELECT h.* FROM ({holds}) h WHERE h.mid IN (SELECT id FROM page) LIMIT 100000),
+last AS {once} (SELECT * FROM seen s ORDER BY {order s desc} LIMIT 1)
+SELECT r.*, ` + claimColumns + `, p.paused_at AS paused_since, {now} AS now, l.consumer_type AS seen_consumer, l.payload_type AS seen_payload,
+	l.available_after AS seen_at, l.id AS seen_id, l.lane AS seen_lane, l.place AS seen_place, (SELECT count(*) FROM seen) AS seen
+FROM last l LEFT JOIN page r ON 1 = 1 LEFT JOIN held h ON h.mid = r.id LEFT JOIN {claims} c ON c.id = h.claim_id LEFT JOIN {paused} p ON p.consumer_type = r.consumer_type
+ORDER BY {order r}`
+)
+
+// ExaminePending lists messages as PendingMessages does, up to size, but looks at no more than so
+// many, whether they match or not; and those with keys come behind all others, by consumer and key.
+func (s *Store) ExaminePending(ctx context.Context, db bun.IDB, f PendingFilter, most, size int) (found Examined, err error) {
+	for {
+		rows, err := s.examined(ctx, db, f, most, size+1-len(found.Rows))
+		if err != nil {
+			return Examined{}, err
+		}
+		for _, row := range rows {
+			if row.ID != 0 {
+				found.Rows = append(found.Rows, row.Pending)
+			}
+		}
+		seen := 0
+		if len(rows) > 0 {
+			seen, found.Next = rows[0].Seen, PendingPlace{Consumer: rows[0].SeenConsumer, Payload: rows[0].SeenPayload, At: rows[0].SeenAt.Time,
+				ID: rows[0].SeenID, Keyed: f.After.Keyed, Lane: rows[0].SeenLane, Rank: rows[0].SeenPlace}
+		}
+		switch {
+		case len(found.Rows) > size:
+			found.Rows = found.Rows[:size]
+			last := found.Rows[size-1]
+			found.Next, found.More = PendingPlace{Consumer: last.ConsumerType, Payload: last.PayloadType, At: last.AvailableAfter.Time,
+				ID: last.ID, Keyed: last.Crashes < 0, Lane: last.Lane, Rank: last.Place}, true
+			return found, nil
+		case seen >= most:
+			found.More = true
+			return found, nil
+		case f.After.Keyed:
+			return found, nil
+		}
+		f.After, most = PendingPlace{Keyed: true}, most-seen
+	}
+}
+
+func (s *Store) examined(ctx context.Context, db bun.IDB, f PendingFilter, most, limit int) ([]inspected, error) {
+	parts, columns, n := unkeyedParts, []string{"consumer_type", "payload_type", "available_after", "id"}, 2
+	prefix, place := "m.", []any{f.After.Consumer, f.After.Payload, bun.Safe(s.names.Instant(f.After.At)), f.After.ID}
+	if f.After.Keyed {
+		parts, columns, n = keyedParts, []string{"consumer_type", "lane", "place", "id"}, 1
+		prefix, place = "l.", []any{f.After.Consumer, f.After.Lane, f.After.Rank, f.After.ID}
+	}
+	var start terms
+	same := " = ?"
+	if s.names.OneByOne && f.After.ID != 0 {
+		same = " <= ?" // it is no less behind the place; a planner that is told so twice begins where the consumer does
+	}
+	start.add(f.Consumer != "", prefix+"consumer_type"+same, f.Consumer)
+	start.add(f.Consumer != "" && f.PayloadType != "" && !f.After.Keyed, prefix+"payload_type"+same, f.PayloadType)
+	if f.After.ID != 0 {
+		behind := dialect.Each(columns, func(c string) string { return strings.Replace(prefix+c, "l.place", "l.rank", 1) })
+		start.add(true, s.names.Behind(behind...), s.names.BehindArgs(place...)...)
+	}
+	var args []any
+	for range n {
+		args = append(append(args, start.args...), most)
+	}
+	crashed := f.Crashed
+	f.After = PendingPlace{}
+	where, values := s.pendingWhere(ctx, f)
+	if crashed {
+		where += " AND (m.crashes > 0 OR m.crashes BETWEEN -9999 AND -1)"
+	}
+	order := func(of, end string) string {
+		return strings.Join(dialect.Each(columns, func(c string) string { return of + c + end }), ", ")
+	}
+	text := strings.NewReplacer("{parts}", strings.ReplaceAll(parts, "{start}", start.where()), "{where}", where, "{order u}", order("u.", ""),
+		"{order m}", order("m.", ""), "{order s desc}", order("s.", " DESC"), "{order r}", order("r.", "")).Replace(examine)
+	return read[[]inspected](ctx, s, db, text, append(append(append(args, most), values...), limit)...)
+}

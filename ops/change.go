@@ -1,0 +1,135 @@
+package ops
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+)
+
+// Change is one change, as the audit has it. It holds no content.
+type Change struct {
+	Operation int64 // its id, by which [Seat.Operation] has it
+	Actor     string
+	Action    Action
+	Reason    string
+	Target    Target
+	Changed   int64 // messages, where it is about these
+}
+
+// mostIDs is how many messages are changed at once by their ids: more are an operation.
+const mostIDs = 500
+
+// allowed is an error unless the principal may do that, and it can be done at once.
+func (s *Seat) allowed(c Change) error {
+	err := s.may(c.Action, c.Target.consumer())
+	if n := len(c.Target.IDs); err == nil && c.few() && (n < 1 || n > mostIDs) {
+		err = fmt.Errorf("%d ids: %w: 1 to %d are allowed; plan an operation for more", n, bus.ErrBadOption, mostIDs)
+	}
+	if err != nil {
+		return fmt.Errorf("ops: %s: %w", c.Action, err)
+	}
+	return nil
+}
+
+// few tells whether it is about messages that are named by their ids.
+func (c Change) few() bool {
+	switch c.Action {
+	case RunNow, Reschedule, Cancel, Requeue, Discard, Edit:
+		return true
+	default:
+		return false
+	}
+}
+
+// noted writes a change into the audit, and asks those who have a say.
+func (s *Seat) noted(ctx context.Context, db bun.IDB, c *Change, state OperationState) error {
+	c.Actor = s.who.Name
+	row := store.Operation{Kind: string(c.Action), Actor: c.Actor, Reason: c.Reason, Target: asJSON(c.Target), State: string(state), Changed: c.Changed}
+	id, err := s.desk.store.AddOperation(ctx, db, row, state == Done)
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	c.Operation = id
+	return s.audit(ctx, *c)
+}
+
+// audit asks the application's own.
+func (s *Seat) audit(ctx context.Context, c Change) error {
+	if s.desk.config.Audit == nil {
+		return nil
+	}
+	if err := s.desk.config.Audit(ctx, c); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	return nil
+}
+
+func (s *Seat) log(c Change) {
+	s.desk.config.Logger.Info("somebody has changed something", "actor", c.Actor, "action", string(c.Action), "operation", c.Operation, "changed", c.Changed)
+}
+
+// change does something and writes it into the audit, in one transaction.
+func (s *Seat) change(ctx context.Context, c Change, fn func(ctx context.Context, tx bun.Tx) (changed int, err error)) error {
+	if err := s.allowed(c); err != nil {
+		return err
+	}
+	ctx, wakeups := txn.WithWakeups(ctx)
+	err := txn.InTx(ctx, s.desk.config.DB, func(tx bun.Tx) error {
+		if err := s.desk.store.WriteFirst(ctx, tx); err != nil {
+			return err
+		}
+		changed, err := fn(ctx, tx)
+		if err != nil {
+			return err
+		}
+		c.Changed = int64(changed)
+		return s.noted(ctx, tx, &c, Done)
+	})
+	if err != nil {
+		return fmt.Errorf("ops: %s: %w", c.Action, err)
+	}
+	wakeups.Send(s.desk.config.Registry)
+	s.log(c)
+	return nil
+}
+
+// changeAfter is change for what cannot be part of a transaction. It is in the audit first, as [Begun],
+// and stays so if the process dies before it is known what became of it.
+func (s *Seat) changeAfter(ctx context.Context, c Change, fn func(ctx context.Context, db *bun.DB) (changed int, err error)) error {
+	if err := s.allowed(c); err != nil {
+		return err
+	}
+	db := s.desk.config.DB
+	if err := txn.InTx(ctx, db, func(tx bun.Tx) error { return s.noted(ctx, tx, &c, Begun) }); err != nil {
+		return fmt.Errorf("ops: %s: %w", c.Action, err)
+	}
+	changed, err := fn(ctx, db)
+	c.Changed = int64(changed)
+	end := store.OperationChange{State: string(Done), Changed: c.Changed, Finished: true}
+	if err != nil {
+		text := err.Error()
+		end.State, end.Note = string(Stopped), &text
+	}
+	if _, failed := s.desk.store.ChangeOperation(context.WithoutCancel(ctx), db, store.OperationFilter{ID: c.Operation}, end); err == nil && failed != nil {
+		err = fmt.Errorf("audit: %w", failed)
+	}
+	s.log(c)
+	if err != nil {
+		return fmt.Errorf("ops: %s: %w", c.Action, err)
+	}
+	return nil
+}
+
+func asJSON(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil { // of our own types none fails
+		return []byte("null")
+	}
+	return text
+}

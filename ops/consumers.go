@@ -1,0 +1,78 @@
+package ops
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// Minutes lists the last minutes of consumers, of all unless some are named: see outbox.Admin.
+func (s *Seat) Minutes(ctx context.Context, within time.Duration, consumers ...string) ([]outbox.Minute, error) {
+	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.Minute, error) {
+		return s.desk.admin.Minutes(ctx, db, within, consumers...)
+	})
+}
+
+// Failures lists kinds of failures, those first that came last: of a consumer, or of all if that is
+// empty. Who may not read contents sees no texts.
+func (s *Seat) Failures(ctx context.Context, consumer string, limit int) ([]outbox.Failure, error) {
+	found, err := look(ctx, s, View, consumer, func(ctx context.Context, db bun.IDB) ([]outbox.Failure, error) {
+		return s.desk.admin.Failures(ctx, db, consumer, limit)
+	})
+	return store.Each(found, func(f outbox.Failure) outbox.Failure { return s.failure(ctx, f) }), err
+}
+
+// failure is what the principal sees of one.
+func (s *Seat) failure(ctx context.Context, f outbox.Failure) outbox.Failure {
+	c, _ := s.shown(ctx, Content{Consumer: f.Consumer, Errors: []string{f.Sample}})
+	f.Sample = ""
+	if len(c.Errors) > 0 {
+		f.Sample = c.Errors[0]
+	}
+	return f
+}
+
+// Processes lists the processes that were seen within a time, those first that were seen last.
+func (s *Seat) Processes(ctx context.Context, within time.Duration) ([]outbox.Process, error) {
+	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.Process, error) {
+		return s.desk.admin.Processes(ctx, db, within)
+	})
+}
+
+// Claims lists what processors hold, the oldest claim first.
+func (s *Seat) Claims(ctx context.Context) ([]outbox.Claim, error) {
+	return look(ctx, s, View, "", s.desk.admin.Claims)
+}
+
+// Crashes lists who vanished with a message, or with any if its id is 0, the last first.
+func (s *Seat) Crashes(ctx context.Context, id int64, limit int) ([]outbox.Crash, error) {
+	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.Crash, error) {
+		return s.desk.admin.Crashes(ctx, db, id, limit)
+	})
+}
+
+// ParkedKeys lists the keys that have been parked for the longest: see outbox.Admin.Keys.
+func (s *Seat) ParkedKeys(ctx context.Context, limit int) ([]outbox.ParkedKey, error) {
+	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.ParkedKey, error) {
+		return s.desk.admin.Keys(ctx, db, limit)
+	})
+}
+
+// Pause keeps a consumer's messages from being claimed until [Seat.Resume]. The note says why, for
+// others to see.
+func (s *Seat) Pause(ctx context.Context, consumer, note string) error {
+	return s.change(ctx, Change{Action: Pause, Reason: note, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
+		return 0, s.desk.admin.PauseNoted(ctx, tx, consumer, s.who.Name, note)
+	})
+}
+
+// Resume lets a paused consumer's messages be claimed again.
+func (s *Seat) Resume(ctx context.Context, consumer, reason string) error {
+	return s.change(ctx, Change{Action: Resume, Reason: reason, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
+		return 0, s.desk.admin.Resume(ctx, tx, consumer)
+	})
+}

@@ -1,0 +1,114 @@
+package ops
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// Finding is one thing that [Seat.Doctor] has found. It holds no content, and no text of an error that a
+// message or a schedule has.
+type Finding struct {
+	Check    string   `json:"check"` // what was looked at
+	Severity Severity `json:"severity"`
+	Subject  string   `json:"subject,omitempty"` // what it is about, such as the name of a consumer; empty where there is one only
+	Text     string   `json:"text"`
+	Cure     string   `json:"cure,omitempty"` // what to do; empty where nothing is wrong
+}
+
+// Severity says how bad a finding is.
+type Severity string
+
+// The severities.
+const (
+	// Fine: nothing is wrong.
+	Fine Severity = "fine"
+	// Warning: it may become a problem, or could not be looked at.
+	Warning Severity = "warning"
+	// Problem: messages are not done, a promise does not hold, or a page would not answer.
+	Problem Severity = "problem"
+)
+
+// rank sorts the worst first.
+func (s Severity) rank() int { return slices.Index([]Severity{Problem, Warning, Fine}, s) }
+
+// check looks at one thing. It returns nothing where nothing is wrong, and then fine is said; errAbsent
+// where there is no such thing.
+type check struct {
+	name string
+	fine string
+	look func(d *Desk, ctx context.Context, db bun.IDB) ([]Finding, error)
+}
+
+var errAbsent = errors.New("the database has no such thing") // immutable
+
+// checks are all of them, in the order in which they are looked at and shown.
+func checks() []check {
+	return []check{
+		{"schema", "The tables are up to date.", (*Desk).checkSchema},
+		{"server", "The library is made for this server, and it is set as it must be.", (*Desk).checkServer},
+		{"safety", "What is committed survives a crash, as far as settings go.", (*Desk).checkSafety},
+		{"pool", "The pool has room for what runs in this process.", (*Desk).checkPool},
+		{"connections", "The server has connections left.", (*Desk).checkConnections},
+		{"indexes", "All indexes are there and valid.", (*Desk).checkIndexes},
+		{"dead rows", "What was deleted is cleared.", (*Desk).checkDeadRows},
+		{"snapshots", "Nobody keeps what was deleted from being cleared.", (*Desk).checkHolders},
+		{"clock", "This machine's clock agrees with that of the database.", (*Desk).checkClock},
+		{"consumers", "Live processes take all messages that wait.", (*Desk).checkStrangers},
+		{"processes", "No process has vanished within a day.", (*Desk).checkProcesses},
+		{"schedules", "All schedules fire.", (*Desk).checkSchedules},
+		{"pauses", "No consumer is paused for long while messages wait.", (*Desk).checkPauses},
+		{"operations", "No operation stands still.", (*Desk).checkOperations},
+	}
+}
+
+// mostFindings is how many of one check are listed.
+const mostFindings = 20
+
+// Doctor looks for what is wrong with the database and with what runs on it, and says how to cure it. The
+// worst comes first; a check that has found nothing wrong is listed, too, and of none more than 20 findings.
+// It changes nothing. It looks where messages are written, [Config].DB, and at each thing for a second at
+// most: what could not be looked at is a [Warning] that says so. An error means that the database does not
+// answer at all, or [ErrForbidden], or that ctx is over.
+func (s *Seat) Doctor(ctx context.Context) ([]Finding, error) {
+	if err := s.may(View, ""); err != nil {
+		return nil, fmt.Errorf("ops: doctor: %w", err)
+	}
+	d := s.desk
+	if _, err := lookIn(ctx, d, d.config.DB, lookTime, d.store.Now); err != nil {
+		return nil, fmt.Errorf("ops: doctor: the database does not answer: %w", err)
+	}
+	var all []Finding
+	for _, c := range checks() {
+		found, err := lookIn(ctx, d, d.config.DB, lookTime, func(ctx context.Context, db bun.IDB) ([]Finding, error) { return c.look(d, ctx, db) })
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("ops: doctor: %w", context.Cause(ctx))
+		}
+		switch behind := len(all) > 0 && all[0].Severity == Problem; { // the schema
+		case errors.Is(err, errAbsent), isSchema(err) && behind: // which says it all
+			continue
+		case isSchema(err) && len(all) == 0:
+			found = []Finding{{Severity: Problem, Text: fmt.Sprintf("The tables are not up to date: %s.", strings.TrimPrefix(err.Error(), outbox.ErrSchema.Error()+": ")), Cure: "Run asyncmonolith migrate, or outbox.Migrate. Migrations only add: what runs goes on running."}}
+		case err != nil:
+			found = []Finding{{Severity: Warning, Text: fmt.Sprintf("It could not be looked at: %s.", err), Cure: "Look again. If it stays so, give this user of the database the right to look, or see what the database is busy with."}}
+		case len(found) == 0:
+			found = []Finding{{Severity: Fine, Text: c.fine}}
+		case len(found) > mostFindings:
+			more := Finding{Severity: found[mostFindings].Severity, Text: fmt.Sprintf("There are %d more like this.", len(found)-mostFindings), Cure: "Cure these first, and look again."}
+			found = append(found[:mostFindings:mostFindings], more)
+		}
+		for i := range found {
+			found[i].Check = c.name
+		}
+		all = append(all, found...)
+	}
+	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(a.Severity.rank(), b.Severity.rank()) })
+	return all, nil
+}

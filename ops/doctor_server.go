@@ -1,0 +1,230 @@
+package ops
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// What is looked at in the database, whatever runs on it.
+
+const (
+	nearlyUsed  = 0.9             // of the server's connections
+	manyDead    = 50_000          // rows of a table, if there are fewer live ones
+	longHistory = 100_000         // transactions that MariaDB has not cleared
+	oldHolder   = 5 * time.Minute // of a transaction
+	farBehind   = 1_000_000       // transactions, where an age is not known
+	skewWarned  = time.Second     // of this machine's clock
+	skewBroken  = time.Minute
+	clockLooks  = 3
+)
+
+// checkSchema says what is wrong with an error, outbox.ErrSchema, which ends the look.
+func (d *Desk) checkSchema(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	return nil, d.store.CheckSchema(ctx, db)
+}
+
+func (d *Desk) checkServer(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	mistakes, err := d.store.Mistakes(ctx, db)
+	return store.Each(mistakes, func(mistake error) Finding {
+		return Finding{Severity: Problem, Text: mistake.Error() + ".", Cure: "Set that right, for all connections, and start the programs anew. Until then no processor starts."}
+	}), err
+}
+
+func (d *Desk) checkSafety(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	found, err := d.store.Diagnose(ctx, db, store.Weaknesses)
+	return store.Each(found.Weaknesses, weakness), err
+}
+
+func weakness(w store.Weakness) Finding {
+	f := Finding{Severity: Warning, Subject: w.Name, Text: fmt.Sprintf("%s is %s: a crash takes what was committed right before, with the messages that it produced, and messages that were done run again.", w.Name, w.Value),
+		Cure: fmt.Sprintf("Set %s to %s.", w.Name, w.Want)}
+	switch {
+	case w.Damages:
+		f.Severity, f.Text = Problem, fmt.Sprintf("%s is %s: a crash of the machine can damage the whole database.", w.Name, w.Value)
+	case w.Idles:
+		f.Severity, f.Text = Problem, fmt.Sprintf("%s is %s: what was deleted is never cleared, and every claim takes longer than the last.", w.Name, w.Value)
+	}
+	return f
+}
+
+// checkPool sums up what the Runs of this process may hold at once. One that does not tell has one
+// connection, at least.
+func (d *Desk) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
+	if err != nil {
+		return nil, err
+	}
+	host, _ := os.Hostname()
+	need, runs := 0, 0
+	for _, p := range fleet {
+		if p.Status == outbox.ProcessAlive && p.Host == host && p.PID == os.Getpid() {
+			runs++
+			need += max(p.Connections, 1)
+		}
+	}
+	most := d.config.DB.Stats().MaxOpenConnections
+	switch {
+	case runs == 0:
+		return []Finding{{Severity: Fine, Text: "Nothing runs in this process that could want for connections."}}, nil
+	case most > 0 && most < need:
+		return []Finding{{Severity: Warning, Text: fmt.Sprintf("The pool has %d connections, and %d runs of this process may hold %d at once: they wait for each other, and leases may run out meanwhile.", most, runs, need),
+			Cure: fmt.Sprintf("Raise SetMaxOpenConns to %d and what the application itself needs, unless they have other pools.", need)}}, nil
+	}
+	return nil, nil
+}
+
+func (d *Desk) checkConnections(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	found, err := d.store.Diagnose(ctx, db, store.Connections)
+	switch {
+	case err != nil:
+		return nil, err
+	case found.Absent:
+		return nil, errAbsent
+	}
+	return connections(found), nil
+}
+
+func connections(found store.Diagnosis) []Finding {
+	text := fmt.Sprintf("%d of the server's %d connections are used.", found.Used, found.Most)
+	if found.Most > 0 && float64(found.Used) >= nearlyUsed*float64(found.Most) {
+		return []Finding{{Severity: Problem, Text: text + " Whoever comes next may find none.", Cure: "Lower SetMaxOpenConns of programs that have more than they use, put a pooler in front of the server, or raise max_connections."}}
+	}
+	return []Finding{{Severity: Fine, Text: text}}
+}
+
+func (d *Desk) checkIndexes(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+	lost, of, err := d.store.LostIndexes(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	for _, index := range lost {
+		f := Finding{Severity: Problem, Subject: index.Name, Text: "This index is missing. What it is for reads whole tables.", Cure: "Make it again: " + oneLine(index.Statement)}
+		if index.Invalid {
+			f.Text, f.Cure = "This index is invalid, since its making was interrupted. What it is for reads whole tables.", "Drop it, and make it again: "+oneLine(index.Statement)
+		}
+		found = append(found, f)
+	}
+	if len(found) == 0 {
+		found = []Finding{{Severity: Fine, Text: fmt.Sprintf("All %d indexes are there and valid.", of)}}
+	}
+	return found, nil
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+func (d *Desk) checkDeadRows(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	found, err := d.store.Diagnose(ctx, db, store.DeadRows)
+	switch {
+	case err != nil:
+		return nil, err
+	case found.Absent:
+		return nil, errAbsent
+	}
+	return deadRows(found), nil
+}
+
+func deadRows(d store.Diagnosis) (found []Finding) {
+	for _, t := range d.DeadRows {
+		if t.Dead >= manyDead && t.Dead > t.Live {
+			found = append(found, Finding{Severity: Warning, Subject: t.Name, Text: fmt.Sprintf("%d dead rows beside %d live ones: every look at the table reads past them.", t.Dead, t.Live),
+				Cure: "If the doctor knows of an old snapshot, end that. Then VACUUM the table, and have autovacuum come by more often: autovacuum_vacuum_scale_factor = 0.01 for this table."})
+		}
+	}
+	if d.HistoryList >= longHistory {
+		found = append(found, Finding{Severity: Warning, Text: fmt.Sprintf("Old rows of %d transactions are not cleared: every look at the tables reads past them.", d.HistoryList),
+			Cure: "If the doctor knows of an old snapshot, end that; else raise innodb_purge_threads."})
+	}
+	return found
+}
+
+func (d *Desk) checkHolders(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	found, err := d.store.Diagnose(ctx, db, store.Holders)
+	switch {
+	case err != nil:
+		return nil, err
+	case found.Absent:
+		return nil, errAbsent
+	}
+	return holders(found), nil
+}
+
+func holders(d store.Diagnosis) (found []Finding) {
+	for _, h := range d.Holders {
+		if h.Age() < oldHolder && h.Behind < farBehind {
+			continue
+		}
+		since := fmt.Sprintf("for %d transactions", h.Behind)
+		if h.Age() > 0 {
+			since = "for " + roughly(h.Age())
+		}
+		f := Finding{Severity: Warning, Text: fmt.Sprintf("A %s has kept %s what was deleted from being cleared: every claim takes longer the longer it lasts.", h.Kind, since)}
+		switch h.Kind {
+		case store.OfPrepared:
+			f.Subject, f.Cure = h.Name, "COMMIT PREPARED or ROLLBACK PREPARED it: whoever prepared it may be gone."
+		case store.OfSlot:
+			f.Subject, f.Cure = h.Name, "Bring its standby back, or drop the slot if that is gone for good."
+		default:
+			f.Subject = strings.TrimSpace(fmt.Sprintf("pid %d %s", h.PID, h.Name))
+			f.Cure = "End it, or its session, and find out why it is not done: work between its statements, or a client that is stuck."
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// checkClock takes the answer that came the quickest: the database's clock was read at some time on
+// the way.
+func (d *Desk) checkClock(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	var skew, within time.Duration
+	for i := range clockLooks {
+		asked := time.Now()
+		now, err := d.store.Now(ctx, db)
+		if err != nil {
+			return nil, err
+		}
+		if half := time.Since(asked) / 2; i == 0 || half < within {
+			skew, within = asked.Add(half).Sub(now), half
+		}
+	}
+	return clock(skew, within), nil
+}
+
+func clock(skew, within time.Duration) []Finding {
+	off := max(skew, -skew)
+	f := Finding{Severity: Warning, Cure: "Have both machines keep time, with chrony for instance."}
+	switch surely := off - within; {
+	case surely < skewWarned:
+		return []Finding{{Severity: Fine, Text: fmt.Sprintf("This machine's clock is within %s of the database's.", max(off+within, time.Millisecond).Round(time.Millisecond))}}
+	case surely >= skewBroken:
+		f.Severity = Problem
+	}
+	side := "ahead of"
+	if skew < 0 {
+		side = "behind"
+	}
+	f.Text = fmt.Sprintf("This machine's clock is %s %s the database's, give or take %s. The library goes by the database's: times that programs on this machine work out are off by that.",
+		off.Round(time.Millisecond), side, max(within, time.Millisecond).Round(time.Millisecond))
+	return []Finding{f}
+}
+
+// roughly is a duration as people say it.
+func roughly(d time.Duration) string {
+	for _, unit := range []struct {
+		d    time.Duration
+		name string
+	}{{24 * time.Hour, "days"}, {time.Hour, "hours"}, {time.Minute, "minutes"}} {
+		if d >= 2*unit.d {
+			return fmt.Sprintf("%d %s", d/unit.d, unit.name)
+		}
+	}
+	return cmp.Or(d.Round(time.Second), time.Second).String()
+}

@@ -1,0 +1,222 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// What is looked at in the work: who does it, and what is left undone.
+
+const (
+	processorsKnown  = 7 * 24 * time.Hour // for as long processes are kept
+	overdue          = time.Minute        // of a schedule
+	pauseForgotten   = 24 * time.Hour
+	changeForgotten  = 10 * time.Minute // of a change of few messages
+	runnerLate       = time.Minute
+	schedulesLooked  = 1000
+	schedulesWithin  = time.Second / 2 // for computing their next fires, while the database waits
+	operationsLooked = 200
+)
+
+func isSchema(err error) bool { return errors.Is(err, outbox.ErrSchema) }
+
+// strangers are kinds of messages that none of the fleet takes that is alive, 20 at most, and consumers
+// of messages with keys, whose payload type is empty.
+func (d *Desk) strangers(ctx context.Context, db bun.IDB, fleet []outbox.Process) ([]outbox.Unregistered, error) {
+	var wants []store.Want
+	taken := make(map[string]bool)
+	for _, p := range fleet {
+		if p.Status != outbox.ProcessAlive {
+			continue
+		}
+		for _, c := range p.Consumers {
+			for _, name := range append([]string{c.Name}, c.Former...) {
+				taken[name] = true
+				for _, payloadType := range c.PayloadTypes {
+					wants = append(wants, store.Want{Consumer: name, Payload: payloadType})
+				}
+			}
+		}
+	}
+	rows, err := d.store.Unregistered(ctx, db, wants)
+	if err != nil {
+		return nil, err
+	}
+	keyed, err := d.store.KeyedConsumers(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	found := store.Each(rows, func(row store.Unregistered) outbox.Unregistered {
+		return outbox.Unregistered{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
+	})
+	for _, name := range keyed {
+		if !taken[name] {
+			found = append(found, outbox.Unregistered{Consumer: name})
+		}
+	}
+	return found, nil
+}
+
+func (d *Desk) checkStrangers(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+	fleet, err := d.admin.Processes(ctx, db, processorsKnown)
+	if err != nil {
+		return nil, err
+	}
+	strangers, err := d.strangers(ctx, db, fleet)
+	if err != nil || len(strangers) == 0 {
+		return nil, err
+	}
+	if !slices.ContainsFunc(fleet, func(p outbox.Process) bool { return p.Kind == "processor" }) {
+		return []Finding{{Severity: Warning, Subject: strangers[0].Consumer, Text: "Messages wait, and no processor has told of itself in the last 7 days.",
+			Cure: "Start a processor of this consumer. Programs whose bus.RegistryConfig.ReportEvery is less than zero do not tell of themselves."}}, nil
+	}
+	for _, s := range strangers {
+		what := fmt.Sprintf("of payload type %q", s.PayloadType)
+		if s.PayloadType == "" {
+			what = "with keys"
+		}
+		found = append(found, Finding{Severity: Problem, Subject: s.Consumer, Text: fmt.Sprintf("Messages %s wait, and no live process takes them.", what),
+			Cure: "Start a program that has this consumer with this payload type. After a rename, give it the former name (bus.Aliases); if nobody wants them any more, cancel them."})
+	}
+	return found, nil
+}
+
+func (d *Desk) checkProcesses(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
+	for _, p := range fleet {
+		if p.Status != outbox.ProcessVanished {
+			continue
+		}
+		found = append(found, Finding{Severity: Warning, Subject: fmt.Sprintf("%s (pid %d on %s)", p.Program, p.PID, p.Host),
+			Text: fmt.Sprintf("This %s was last seen at %s, and has not said that it stops. What it held, others take over.", p.Kind, instant(p.SeenAt)),
+			Cure: "Look why it ended: out of memory, a crash, or killed before it could drain. A message that it held may be to blame: crashes tells which."})
+	}
+	return found, err
+}
+
+// checkSchedules computes the next fire of each, as far as time allows.
+func (d *Desk) checkSchedules(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+	now, err := d.store.Now(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
+	if err != nil {
+		return nil, err
+	}
+	rows, next, err := d.schedules.List(ctx, db, schedule.Filter{}, schedule.Page{Size: schedulesLooked, Brief: true})
+	if err != nil {
+		return nil, err
+	}
+	until := time.Now().Add(schedulesWithin)
+	for _, row := range rows {
+		if time.Now().After(until) {
+			next = &schedule.Page{}
+			break
+		}
+		if f := sickness(row, now, fleet); f.Text != "" {
+			f.Severity, f.Subject = Problem, row.Name
+			if row.Name == "" {
+				f.Subject = fmt.Sprintf("schedule %d", row.ID)
+			}
+			found = append(found, f)
+		}
+	}
+	if next != nil {
+		found = append(found, Finding{Severity: Warning, Text: "There are more schedules than the doctor looks at.", Cure: "Look at the others page by page."})
+	}
+	return found, nil
+}
+
+// sickness is why a schedule does not fire, without a text where it does.
+func sickness(row schedule.Schedule, now time.Time, fleet []outbox.Process) Finding {
+	if row.Paused {
+		return Finding{}
+	}
+	if row.LastError != "" {
+		return Finding{Text: fmt.Sprintf("It could not fire when it last was to; it is tried again at %s. Its error says why.", instant(row.NextFire)), Cure: "Read the error with the schedule, and mend its expression, its zone, its payload or the produce chain."}
+	}
+	if _, err := schedule.Next(row.Expression, row.Zone, row.NextFire.Add(-time.Nanosecond), 1); err != nil {
+		return Finding{Text: "Its expression or zone cannot be used, or has no fire any more.", Cure: "Give it another expression or zone, or delete it."}
+	}
+	if late := now.Sub(row.NextFire); late > overdue {
+		text := fmt.Sprintf("It has been due for %s.", roughly(late))
+		fires := func(p outbox.Process) bool {
+			return p.Status == outbox.ProcessAlive && slices.Contains(p.Schedules, row.PayloadType)
+		}
+		if !slices.ContainsFunc(fleet, fires) {
+			return Finding{Text: fmt.Sprintf("%s No live process fires schedules of payload type %q.", text, row.PayloadType), Cure: "Run a schedule.Processor in a program that has consumers of this payload type."}
+		}
+		return Finding{Text: text, Cure: "Look at the logs of the processes that fire it: they hang, or cannot write."}
+	}
+	return Finding{}
+}
+
+func (d *Desk) checkPauses(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+	now, err := d.store.Now(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	paused, err := d.store.PausedConsumers(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	old := make(map[string]store.Paused)
+	var names []string
+	for _, p := range paused {
+		if now.Sub(p.PausedAt.Time) > pauseForgotten {
+			old[p.ConsumerType], names = p, append(names, p.ConsumerType)
+		}
+	}
+	queues, err := d.store.Stats(ctx, db, names)
+	for _, q := range queues {
+		p, waiting := old[q.Consumer], q.Ready+q.Delayed
+		if waiting == 0 {
+			continue
+		}
+		by := ""
+		if p.PausedBy != "" {
+			by = " by " + p.PausedBy
+		}
+		count := fmt.Sprint(waiting)
+		if waiting >= store.MostCounted {
+			count = fmt.Sprintf("%d or more", store.MostCounted)
+		}
+		found = append(found, Finding{Severity: Warning, Subject: q.Consumer, Text: fmt.Sprintf("It has been paused%s for %s, and messages wait: %s.", by, roughly(now.Sub(p.PausedAt.Time)), count),
+			Cure: "Resume it; or cancel its messages, if nobody wants them any more."})
+	}
+	return found, err
+}
+
+func (d *Desk) checkOperations(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+	rows, err := d.store.Operations(ctx, db, store.OperationFilter{States: names(Waiting, Trying, Running, Paused, Begun)}, operationsLooked)
+	for _, row := range rows {
+		f := Finding{Severity: Warning, Subject: fmt.Sprintf("operation %d (%s by %s)", row.ID, row.Kind, row.Actor)}
+		leased := row.LeasedUntil.Add(runnerLate).After(row.Now.Time)
+		switch state := OperationState(row.State); {
+		case state == Paused:
+			f.Text, f.Cure = "It has stopped itself: its note says why.", "Mend what it stumbles over and continue it, or stop it."
+		case state == Begun && row.Now.Sub(row.CreatedAt.Time) > changeForgotten:
+			f.Text = fmt.Sprintf("It was begun %s ago, and nobody knows what became of it: its process may have died.", roughly(row.Now.Sub(row.CreatedAt.Time)))
+			f.Cure = "Look at the messages that it was about, and do it again where it was not done."
+		case state != Begun && !leased && row.Now.Sub(row.StartsAt.Time) > runnerLate:
+			f.Text, f.Cure = fmt.Sprintf("It was to start %s ago, and nobody carries it out.", roughly(row.Now.Sub(row.StartsAt.Time))), "Run an ops.Runner in some process."
+		default:
+			continue
+		}
+		found = append(found, f)
+	}
+	return found, err
+}
+
+// instant is how sentences name one.
+func instant(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") + " UTC" }

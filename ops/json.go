@@ -1,0 +1,42 @@
+package ops
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+)
+
+// MarshalJSON implements json.Marshaler: that of the message alone would leave out the rest.
+func (m Message) MarshalJSON() ([]byte, error) {
+	return together(m.Pending, struct {
+		Hidden bool `json:"hidden,omitempty"`
+	}{m.Hidden})
+}
+
+// MarshalJSON implements json.Marshaler: that of the message alone would leave out the rest.
+func (p Poisoned) MarshalJSON() ([]byte, error) {
+	return together(p.Message, struct {
+		Hidden bool `json:"hidden,omitempty"`
+	}{p.Hidden})
+}
+
+// MarshalJSON implements json.Marshaler: that of the schedule alone would leave out the rest.
+func (s Schedule) MarshalJSON() ([]byte, error) {
+	return together(s.Schedule, struct {
+		Next   []time.Time `json:"next,omitempty"`
+		Hidden bool        `json:"hidden,omitempty"`
+	}{s.Next, s.Hidden})
+}
+
+// together is the fields of two objects.
+func together(one, other any) ([]byte, error) {
+	first, err := json.Marshal(one)
+	if err != nil {
+		return nil, err
+	}
+	second, err := json.Marshal(other)
+	if err != nil || len(second) <= len("{}") {
+		return first, err
+	}
+	return bytes.Join([][]byte{bytes.TrimSuffix(first, []byte("}")), second[1:]}, []byte(",")), nil
+}

@@ -1,0 +1,132 @@
+package ops
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+const (
+	examined  = 2000     // messages of a page, whether they match or not
+	headBytes = 64 << 10 // of a payload
+)
+
+// Messages lists pending messages, without contents, and the page after it, which is nil when there is
+// none. It reads 2,000 messages at most: where few of them match, a page has few, or none, and the next
+// goes on.
+func (s *Seat) Messages(ctx context.Context, filter outbox.Filter, page outbox.Page) (found []outbox.Pending, next *outbox.Page, err error) {
+	page.Examine = examined
+	found, err = look(ctx, s, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (found []outbox.Pending, err error) {
+		found, next, err = s.desk.admin.List(ctx, db, filter, page)
+		return found, err
+	})
+	return found, next, err
+}
+
+// Find looks for pending messages, a part of them at a time, and tells how far it has come, which is nil
+// at the end: see outbox.Admin.Find. Who may not read contents may not look for a header: they could guess
+// what it is.
+func (s *Seat) Find(ctx context.Context, search outbox.Search, place outbox.FindPlace) (found []outbox.Pending, next *outbox.FindPlace, err error) {
+	found, err = look(ctx, s, toLookFor(search.Header), "", func(ctx context.Context, db bun.IDB) (found []outbox.Pending, err error) {
+		found, next, err = s.desk.admin.Find(ctx, db, search, place)
+		return found, err
+	})
+	return found, next, err
+}
+
+// toLookFor is the action of looking for a part of a content, which tells whether it is there.
+func toLookFor(content string) Action {
+	if content != "" {
+		return Read
+	}
+	return View
+}
+
+// ClaimMessages lists the messages that a claim holds now, without contents.
+func (s *Seat) ClaimMessages(ctx context.Context, claim int64) ([]outbox.Pending, error) {
+	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.Pending, error) {
+		return s.desk.admin.ClaimMessages(ctx, db, claim)
+	})
+}
+
+// Message is a pending message as a person sees it.
+type Message struct {
+	outbox.Pending
+	// Hidden is true where the payload, the headers and the texts of errors are not shown.
+	Hidden bool `json:"hidden,omitempty"`
+}
+
+// Message returns one pending message with the first 64 KiB of its payload, or outbox.ErrNotFound.
+func (s *Seat) Message(ctx context.Context, id int64) (Message, error) {
+	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (outbox.Pending, error) {
+		return s.desk.admin.GetHead(ctx, db, id, headBytes)
+	})
+	if err != nil {
+		return Message{}, err
+	}
+	if err := s.may(View, found.Consumer); err != nil {
+		return Message{}, err
+	}
+	m := Message{Pending: found}
+	var c Content
+	c, shown := s.shown(ctx, Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)})
+	m.Payload, m.Headers, m.Errors, m.Hidden = c.Payload, c.Headers, withTexts(m.Errors, c.Errors), !shown
+	return m, nil
+}
+
+func texts(attempts []outbox.Attempt) []string {
+	return store.Each(attempts, func(a outbox.Attempt) string { return a.Error })
+}
+
+// withTexts are the attempts with other texts: without any where there are none.
+func withTexts(attempts []outbox.Attempt, texts []string) []outbox.Attempt {
+	attempts = append([]outbox.Attempt(nil), attempts...)
+	for i := range attempts {
+		attempts[i].Error = ""
+		if i < len(texts) {
+			attempts[i].Error = texts[i]
+		}
+	}
+	return attempts
+}
+
+// Explain says why a message does not run: see outbox.Admin.Explain.
+func (s *Seat) Explain(ctx context.Context, id int64) (outbox.Explanation, error) {
+	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (outbox.Explanation, error) {
+		return s.desk.admin.Explain(ctx, db, id)
+	})
+}
+
+// RunMessages makes pending messages due now.
+func (s *Seat) RunMessages(ctx context.Context, reason string, ids ...int64) (outbox.Result, error) {
+	return s.changePending(ctx, Change{Action: RunNow, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, db *bun.DB) (outbox.Result, error) {
+		return s.desk.admin.RunNow(ctx, db, ids...)
+	})
+}
+
+// Reschedule makes pending messages due at the given time.
+func (s *Seat) Reschedule(ctx context.Context, reason string, at time.Time, ids ...int64) (outbox.Result, error) {
+	return s.changePending(ctx, Change{Action: Reschedule, Reason: reason, Target: Target{IDs: ids, At: at}}, func(ctx context.Context, db *bun.DB) (outbox.Result, error) {
+		return s.desk.admin.Reschedule(ctx, db, at, ids...)
+	})
+}
+
+// Cancel deletes pending messages for good.
+func (s *Seat) Cancel(ctx context.Context, reason string, ids ...int64) (outbox.Result, error) {
+	return s.changePending(ctx, Change{Action: Cancel, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, db *bun.DB) (outbox.Result, error) {
+		return s.desk.admin.Cancel(ctx, db, ids...)
+	})
+}
+
+// changePending changes messages that their consumers may hold, which takes transactions of outbox.Admin's own.
+func (s *Seat) changePending(ctx context.Context, c Change, fn func(context.Context, *bun.DB) (outbox.Result, error)) (result outbox.Result, err error) {
+	err = s.changeAfter(ctx, c, func(ctx context.Context, db *bun.DB) (int, error) {
+		result, err = fn(ctx, db)
+		return result.Changed, err
+	})
+	return result, err
+}

@@ -1,0 +1,152 @@
+package ops
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+// Operation is a change by a person: one that is done, or one of many messages that a [Runner] carries
+// out. It is kept for 90 days. Its instants are in UTC, on the database's clock.
+type Operation struct {
+	ID      int64          `json:"id"`
+	Action  Action         `json:"action"`
+	Actor   string         `json:"actor"`
+	Reason  string         `json:"reason,omitempty"`
+	Target  Target         `json:"target"`
+	Preview *Preview       `json:"preview,omitempty"` // of one that was planned
+	State   OperationState `json:"state"`
+	Rate    int            `json:"rate,omitempty"`   // messages per second
+	Canary  int            `json:"canary,omitempty"` // messages that go first
+	Changed int64          `json:"changed"`
+	// LeftAlone are messages that matched and stay as they are: those whose insert id is pending, and
+	// those that somebody holds.
+	LeftAlone  int64     `json:"left_alone,omitempty"`
+	Note       string    `json:"note,omitempty"` // why it stands still
+	CreatedAt  time.Time `json:"created_at,omitzero"`
+	StartsAt   time.Time `json:"starts_at,omitzero"` // until then nothing has changed, and it can be undone
+	FinishedAt time.Time `json:"finished_at,omitzero"`
+}
+
+// OperationState says how far an operation is.
+type OperationState string
+
+// The states of an operation.
+const (
+	Planned OperationState = "planned" // nobody has started it
+	Waiting OperationState = "waiting" // it starts at StartsAt, and can be undone until then
+	Trying  OperationState = "trying"  // its canaries run
+	Running OperationState = "running"
+	Paused  OperationState = "paused"  // it has stopped itself: see its note
+	Begun   OperationState = "begun"   // a change of few that is under way, or whose process died
+	Done    OperationState = "done"    // all is done
+	Undone  OperationState = "undone"  // it was taken back before it changed anything
+	Stopped OperationState = "stopped" // somebody has stopped it, or it could not be done
+)
+
+// Target is what an operation is about. Which of it is set goes by the action.
+type Target struct {
+	Poisoned *poison.Filter `json:"poisoned,omitempty"` // requeue, discard, edit, export
+	Pending  *outbox.Filter `json:"pending,omitempty"`  // cancel, reschedule, run now
+	IDs      []int64        `json:"ids,omitempty"`      // instead of a filter
+	At       time.Time      `json:"at,omitzero"`        // reschedule
+	Consumer string         `json:"consumer,omitempty"` // pause, resume
+	Schedule int64          `json:"schedule,omitempty"`
+	// Projection and Version are of a projection.
+	Projection string `json:"projection,omitempty"`
+	Version    int    `json:"version,omitempty"`
+}
+
+// consumer is the one consumer that it is about, or empty.
+func (t Target) consumer() string {
+	switch {
+	case t.Poisoned != nil:
+		return t.Poisoned.Consumer
+	case t.Pending != nil:
+		return t.Pending.Consumer
+	default:
+		return t.Consumer
+	}
+}
+
+// Errors of operations; use errors.Is.
+var (
+	// ErrNotFound: there is no operation with that id.
+	ErrNotFound = errors.New("no such operation")
+	// ErrState: the operation is not in a state in which that can be done.
+	ErrState = errors.New("not in its state")
+	// ErrAlready: an operation with the same target is under way.
+	ErrAlready = errors.New("the same is under way")
+)
+
+func newOperation(row store.Operation) Operation {
+	o := Operation{
+		ID: row.ID, Action: Action(row.Kind), Actor: row.Actor, Reason: row.Reason, State: OperationState(row.State), Rate: int(row.Rate), Canary: int(row.Canary),
+		Changed: row.Changed, LeftAlone: row.LeftAlone, Note: row.Note, CreatedAt: row.CreatedAt.Time, StartsAt: row.StartsAt.Time, FinishedAt: row.FinishedAt.Time,
+	}
+	_ = json.Unmarshal(row.Target, &o.Target) // what another version has written may lack something
+	if len(row.Preview) > 0 {
+		o.Preview = new(Preview)
+		_ = json.Unmarshal(row.Preview, o.Preview)
+	}
+	return o
+}
+
+// Operations lists operations, the newest first, and the page after it, which is nil when there is none.
+func (s *Seat) Operations(ctx context.Context, page outbox.Page) ([]Operation, *outbox.Page, error) {
+	size, before := page.Size, int64(0)
+	if size == 0 {
+		size = 50
+	}
+	var err error
+	if page.After != "" {
+		before, err = strconv.ParseInt(page.After, 10, 64)
+	}
+	if err != nil || size < 0 || size > 1000 {
+		return nil, nil, fmt.Errorf("ops: operations: %w: page %+v: sizes of 1 to 1000 are allowed, and what a listing returned", bus.ErrBadOption, page)
+	}
+	rows, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
+		return s.desk.store.Operations(ctx, db, store.OperationFilter{Before: before}, size+1)
+	})
+	if err != nil || len(rows) <= size {
+		return store.Each(rows, newOperation), nil, err
+	}
+	return store.Each(rows[:size], newOperation), &outbox.Page{Size: size, After: strconv.FormatInt(rows[size-1].ID, 10)}, nil
+}
+
+// Operation returns one operation, or [ErrNotFound]. It reads where it is written.
+func (s *Seat) Operation(ctx context.Context, id int64) (Operation, error) {
+	if err := s.may(View, ""); err != nil {
+		return Operation{}, fmt.Errorf("ops: operation %d: %w", id, err)
+	}
+	return s.desk.operation(ctx, id)
+}
+
+func (d *Desk) operation(ctx context.Context, id int64) (Operation, error) {
+	o, err := d.operationIn(ctx, d.config.DB, id)
+	if err != nil {
+		return Operation{}, fmt.Errorf("ops: operation %d: %w", id, err)
+	}
+	return o, nil
+}
+
+func (d *Desk) operationIn(ctx context.Context, db bun.IDB, id int64) (Operation, error) {
+	rows, err := d.store.Operations(ctx, db, store.OperationFilter{ID: id}, 1)
+	if err == nil && len(rows) == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Operation{}, err
+	}
+	return newOperation(rows[0]), nil
+}

@@ -1,0 +1,154 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+// PoisonGroups returns the groups of poisoned messages, of a consumer or of all if that is empty, those
+// first that failed last, and whether there are more: see poison.Store.Groups.
+func (s *Seat) PoisonGroups(ctx context.Context, consumer string) (groups []poison.Group, more bool, err error) {
+	groups, err = look(ctx, s, View, consumer, func(ctx context.Context, db bun.IDB) (groups []poison.Group, err error) {
+		groups, more, err = s.desk.poisoned.Groups(ctx, db, consumer)
+		return groups, err
+	})
+	for i, g := range groups {
+		if g.Failure != nil {
+			f := s.failure(ctx, *g.Failure)
+			groups[i].Failure = &f
+		}
+	}
+	return groups, more, err
+}
+
+// PoisonedMessages lists poisoned messages, without contents, newest first, and the page after it, which
+// is nil when there is none. Who may not read contents may not filter by [poison.Filter].Error.
+func (s *Seat) PoisonedMessages(ctx context.Context, filter poison.Filter, page outbox.Page) (found []poison.Message, next *outbox.Page, err error) {
+	found, err = look(ctx, s, toLookFor(filter.Error), filter.Consumer, func(ctx context.Context, db bun.IDB) (found []poison.Message, err error) {
+		found, next, err = s.desk.poisoned.ListBrief(ctx, db, filter, page)
+		return found, err
+	})
+	for i := range found {
+		found[i].Reason = s.reason(ctx, found[i])
+	}
+	return found, next, err
+}
+
+// CountPoisoned counts poisoned messages that match, up to 10,000. It filters as [Seat.PoisonedMessages] does.
+func (s *Seat) CountPoisoned(ctx context.Context, filter poison.Filter) (int, error) {
+	return look(ctx, s, toLookFor(filter.Error), filter.Consumer, func(ctx context.Context, db bun.IDB) (int, error) {
+		return s.desk.poisoned.CountUpTo(ctx, db, filter, mostPreviewed)
+	})
+}
+
+// Poisoned is a poisoned message as a person sees it.
+type Poisoned struct {
+	poison.Message
+	// Hidden is true where the payload, the headers and the texts of errors are not shown.
+	Hidden bool `json:"hidden,omitempty"`
+}
+
+// PoisonedMessage returns one poisoned message with the first 64 KiB of its payload, or
+// poison.ErrNotFound.
+func (s *Seat) PoisonedMessage(ctx context.Context, id int64) (Poisoned, error) {
+	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (poison.Message, error) {
+		return s.desk.poisoned.GetHead(ctx, db, id, headBytes)
+	})
+	if err != nil {
+		return Poisoned{}, err
+	}
+	if err := s.may(View, found.Consumer); err != nil {
+		return Poisoned{}, err
+	}
+	return s.poisoned(ctx, found), nil
+}
+
+func (s *Seat) poisoned(ctx context.Context, m poison.Message) Poisoned {
+	c, shown := s.shown(ctx, Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)})
+	m.Reason = s.reason(ctx, m)
+	m.Payload, m.Headers, m.Errors = c.Payload, c.Headers, withTexts(m.Errors, c.Errors)
+	return Poisoned{Message: m, Hidden: !shown}
+}
+
+// reason is what the principal sees of why a message was poisoned, which may quote its error.
+func (s *Seat) reason(ctx context.Context, m poison.Message) string {
+	c, _ := s.shown(ctx, Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Errors: []string{m.Reason}})
+	if len(c.Errors) == 0 {
+		return ""
+	}
+	return c.Errors[0]
+}
+
+// Requeue makes poisoned messages pending again.
+func (s *Seat) Requeue(ctx context.Context, reason string, ids ...int64) (result poison.Result, err error) {
+	err = s.change(ctx, Change{Action: Requeue, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, tx bun.Tx) (int, error) {
+		result, err = s.desk.poisoned.Requeue(ctx, tx, ids...)
+		return result.Requeued, err
+	})
+	return result, err
+}
+
+// Discard deletes poisoned messages for good, and returns how many there were.
+func (s *Seat) Discard(ctx context.Context, reason string, ids ...int64) (discarded int, err error) {
+	err = s.change(ctx, Change{Action: Discard, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, tx bun.Tx) (int, error) {
+		discarded, err = s.desk.poisoned.Discard(ctx, tx, ids...)
+		return discarded, err
+	})
+	return discarded, err
+}
+
+// ErrRedacted: a message of which a part is hidden cannot be edited, since what is hidden would be lost.
+var ErrRedacted = fmt.Errorf("%w: a part of its content is hidden", ErrForbidden) // immutable
+
+// CheckEdit tells what an edited payload of a poisoned message has that its consumer does not know, and
+// what it lacks: see poison.Store.CheckEdit.
+func (s *Seat) CheckEdit(ctx context.Context, id int64, text []byte) (poison.Edit, error) {
+	if err := s.editable(ctx, id); err != nil {
+		return poison.Edit{}, err
+	}
+	return look(ctx, s, Edit, "", func(ctx context.Context, db bun.IDB) (poison.Edit, error) {
+		return s.desk.poisoned.CheckEdit(ctx, db, id, text)
+	})
+}
+
+// EditAndRequeue requeues a poisoned message with another payload: see poison.Store.EditAndRequeueText.
+// Where a part of the payload is hidden from the principal it is [ErrRedacted].
+func (s *Seat) EditAndRequeue(ctx context.Context, reason string, id int64, text []byte) error {
+	if err := s.editable(ctx, id); err != nil {
+		return err
+	}
+	return s.change(ctx, Change{Action: Edit, Reason: reason, Target: Target{IDs: []int64{id}}}, func(ctx context.Context, tx bun.Tx) (int, error) {
+		return 1, s.desk.poisoned.EditAndRequeueText(ctx, tx, id, text)
+	})
+}
+
+// editable is an error unless the principal may edit a message, and sees all of its payload.
+func (s *Seat) editable(ctx context.Context, id int64) error {
+	m, err := look(ctx, s, Edit, "", func(ctx context.Context, db bun.IDB) (poison.Message, error) { return s.desk.poisoned.Get(ctx, db, id) })
+	if err != nil {
+		return err
+	}
+	if err := s.may(Edit, m.Consumer); err != nil {
+		return fmt.Errorf("ops: edit %d: %w", id, err)
+	}
+	c, shown := s.shown(ctx, Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)})
+	if !shown || string(c.Payload) != string(m.Payload) {
+		return fmt.Errorf("ops: edit %d: %w", id, ErrRedacted)
+	}
+	return nil
+}
+
+// Export calls fn with each poisoned message that matches, in the order of their ids, and returns how
+// many there were. It is in the audit.
+func (s *Seat) Export(ctx context.Context, reason string, filter poison.Filter, fn func(Poisoned) error) (exported int, err error) {
+	err = s.changeAfter(ctx, Change{Action: Export, Reason: reason, Target: Target{Poisoned: &filter}}, func(ctx context.Context, _ *bun.DB) (int, error) {
+		exported, err = s.desk.poisoned.Export(ctx, s.desk.config.ReadDB, filter, func(m poison.Message) error { return fn(s.poisoned(ctx, m)) })
+		return exported, err
+	})
+	return exported, err
+}

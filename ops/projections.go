@@ -1,0 +1,49 @@
+package ops
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+)
+
+// Projections lists the shards of all projections, and how far they have come. Who may not read
+// contents sees no texts of errors. Where there is no event log the error is errors.ErrUnsupported.
+func (s *Seat) Projections(ctx context.Context) ([]projection.State, error) {
+	found, err := look(ctx, s, View, "", s.desk.projections.States)
+	for i := range found {
+		found[i].LastError = s.text(ctx, found[i].LastError)
+	}
+	return found, err
+}
+
+// ParkedEvents lists events that a version of a projection has put aside: see projection.Admin.Parked.
+// Who may not read contents sees no reasons.
+func (s *Seat) ParkedEvents(ctx context.Context, name string, version int, after int64, limit int) ([]projection.Parked, error) {
+	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]projection.Parked, error) {
+		return s.desk.projections.Parked(ctx, db, name, version, after, limit)
+	})
+	for i := range found {
+		found[i].Reason = s.text(ctx, found[i].Reason)
+	}
+	return found, err
+}
+
+// ResumeProjection has the halted shards of a version of a projection try again, and returns how many
+// there were.
+func (s *Seat) ResumeProjection(ctx context.Context, reason, name string, version int) (resumed int, err error) {
+	err = s.change(ctx, Change{Action: ResumeProjection, Reason: reason, Target: Target{Projection: name, Version: version}}, func(ctx context.Context, tx bun.Tx) (int, error) {
+		resumed, err = s.desk.projections.Resume(ctx, tx, name, version)
+		return 0, err
+	})
+	return resumed, err
+}
+
+// text is what the principal sees of an error that belongs to no consumer.
+func (s *Seat) text(ctx context.Context, text string) string {
+	if c, _ := s.shown(ctx, Content{Errors: []string{text}}); text != "" && len(c.Errors) > 0 {
+		return c.Errors[0]
+	}
+	return ""
+}

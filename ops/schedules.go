@@ -1,0 +1,102 @@
+package ops
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// Schedule is a schedule as a person sees it.
+type Schedule struct {
+	schedule.Schedule
+	// Next are its next five fires, in its zone. There are none while it is paused, or where its
+	// expression cannot be read.
+	Next []time.Time `json:"next,omitempty"`
+	// Hidden is true where the payload, the headers and the texts of errors are not shown.
+	Hidden bool `json:"hidden,omitempty"`
+}
+
+const nextFires = 5
+
+// Schedules lists schedules, without contents, in the order in which they were first written, and the
+// page after it, which is nil when there is none.
+func (s *Seat) Schedules(ctx context.Context, filter schedule.Filter, page outbox.Page) (found []Schedule, next *outbox.Page, err error) {
+	rows, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]schedule.Schedule, error) {
+		rows, after, err := s.desk.schedules.List(ctx, db, filter, schedule.Page{Size: page.Size, After: page.After, Brief: true})
+		if after != nil {
+			next = &outbox.Page{Size: after.Size, After: after.After}
+		}
+		return rows, err
+	})
+	for _, row := range rows {
+		found = append(found, s.schedule(ctx, row))
+	}
+	return found, next, err
+}
+
+// Schedule returns one schedule, or schedule.ErrNotFound.
+func (s *Seat) Schedule(ctx context.Context, id int64) (Schedule, error) {
+	row, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (schedule.Schedule, error) {
+		return s.desk.schedules.Get(ctx, db, id)
+	})
+	if err != nil {
+		return Schedule{}, err
+	}
+	return s.schedule(ctx, row), nil
+}
+
+func (s *Seat) schedule(ctx context.Context, row schedule.Schedule) Schedule {
+	errors := []string{row.LastError}
+	for _, f := range row.Recent {
+		errors = append(errors, f.Error)
+	}
+	c, shown := s.shown(ctx, Content{PayloadType: row.PayloadType, Payload: row.Payload, Headers: row.Headers, Errors: errors})
+	texts := make([]string, len(errors))
+	copy(texts, c.Errors)
+	row.Payload, row.Headers, row.LastError, row.Recent = c.Payload, c.Headers, texts[0], append([]schedule.Fire(nil), row.Recent...)
+	for i := range row.Recent {
+		row.Recent[i].Error = texts[i+1]
+	}
+	seen := Schedule{Schedule: row, Hidden: !shown}
+	if !row.Paused {
+		seen.Next, _ = schedule.Next(row.Expression, row.Zone, row.NextFire.Add(-time.Nanosecond), nextFires) // what cannot be read is in LastError
+	}
+	return seen
+}
+
+// RunSchedule fires a schedule once, beside its own times.
+func (s *Seat) RunSchedule(ctx context.Context, reason string, id int64) error {
+	return s.changeSchedule(ctx, RunSchedule, reason, id, s.desk.schedules.RunNow)
+}
+
+// PauseSchedule keeps a schedule from firing until [Seat.ResumeSchedule].
+func (s *Seat) PauseSchedule(ctx context.Context, reason string, id int64) error {
+	return s.changeSchedule(ctx, PauseSchedule, reason, id, s.desk.schedules.Pause)
+}
+
+// ResumeSchedule lets a paused schedule fire again, from its first time after now.
+func (s *Seat) ResumeSchedule(ctx context.Context, reason string, id int64) error {
+	return s.changeSchedule(ctx, ResumeSchedule, reason, id, s.desk.schedules.Resume)
+}
+
+// DeleteSchedule deletes a schedule for good. Messages that it has made stay.
+func (s *Seat) DeleteSchedule(ctx context.Context, reason string, id int64) error {
+	return s.changeSchedule(ctx, DeleteSchedule, reason, id, s.desk.schedules.DeleteByID)
+}
+
+// UpdateSchedule gives a schedule another expression and time zone.
+func (s *Seat) UpdateSchedule(ctx context.Context, reason string, id int64, expression, zone string) error {
+	return s.changeSchedule(ctx, UpdateSchedule, reason, id, func(ctx context.Context, db bun.IDB, id int64) error {
+		return s.desk.schedules.UpdateSchedule(ctx, db, id, expression, zone)
+	})
+}
+
+func (s *Seat) changeSchedule(ctx context.Context, a Action, reason string, id int64, fn func(context.Context, bun.IDB, int64) error) error {
+	return s.change(ctx, Change{Action: a, Reason: reason, Target: Target{Schedule: id}}, func(ctx context.Context, tx bun.Tx) (int, error) {
+		return 0, fn(ctx, tx, id)
+	})
+}

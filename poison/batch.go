@@ -1,0 +1,89 @@
+package poison
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+)
+
+// Batch is a part of a change of many messages: those that match, in the order of their ids.
+type Batch struct {
+	Filter Filter
+	// After leaves out ids up to this one: the last of the batch before.
+	After int64
+	// UpTo leaves out ids above this one, and must be given: what was requeued and fails again has a
+	// higher one. [Store.Preview] tells it, which is 0 and so an error when there was nothing to see.
+	UpTo int64
+	// Limit is the most messages in the batch: 1 to 500.
+	Limit int
+}
+
+// BatchResult tells what became of a batch.
+type BatchResult struct {
+	Result
+	// Last is the highest id in the batch, After of the next one; 0 when nothing matched, which is
+	// the end.
+	Last int64 `json:"last"`
+	// Moved are the messages that are pending again, in the order of their old ids.
+	Moved []Moved `json:"moved,omitempty"`
+}
+
+// Moved tells which pending message a poisoned one has become.
+type Moved struct {
+	Old int64 `json:"old"` // its id while it was poisoned
+	New int64 `json:"new"` // its id in calls of outbox.Admin
+}
+
+// RequeueBatch is [Store.Requeue] for one batch. Whoever keeps Last in the transaction that it was
+// given repeats nothing after a crash, and leaves nothing out.
+func (s *Store) RequeueBatch(ctx context.Context, db bun.IDB, b Batch) (BatchResult, error) {
+	_, _, f, err := s.batch(ctx, db, b)
+	if err != nil {
+		return BatchResult{}, dberr.Wrap(err, "poison: requeue batch")
+	}
+	done, err := s.requeue(ctx, db, f, b.Limit)
+	return done, dberr.Wrap(err, "poison: requeue batch")
+}
+
+// DiscardBatch is [Store.Discard] for one batch. It returns how many messages it has deleted, and the
+// last of their ids, as [BatchResult] has it.
+func (s *Store) DiscardBatch(ctx context.Context, db bun.IDB, b Batch) (discarded int, last int64, err error) {
+	st, db, f, err := s.batch(ctx, db, b)
+	if err != nil {
+		return 0, 0, dberr.Wrap(err, "poison: discard batch")
+	}
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
+		discarded, last = 0, 0
+		rows, err := st.LockPoisoned(ctx, tx, f, b.Limit)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		last = rows[len(rows)-1].ID
+		discarded, err = st.DeletePoisoned(ctx, tx, store.Each(rows, func(row store.Poisoned) int64 { return row.ID }))
+		return err
+	})
+	if err != nil {
+		return 0, 0, dberr.Wrap(err, "poison: discard batch")
+	}
+	return discarded, last, nil
+}
+
+func (s *Store) batch(ctx context.Context, db bun.IDB, b Batch) (*store.Store, bun.IDB, store.PoisonFilter, error) {
+	st, db, err := s.stores.In(ctx, db, errUnmade)
+	if b.Limit < 1 || b.Limit > batch {
+		err = errors.Join(err, fmt.Errorf("limit %d: %w: 1 to %d are allowed", b.Limit, bus.ErrBadOption, batch))
+	}
+	if b.After < 0 || b.UpTo < 1 {
+		err = errors.Join(err, fmt.Errorf("after %d, up to %d: %w: after 0 or more, and up to 1 or more, are allowed", b.After, b.UpTo, bus.ErrBadOption))
+	}
+	f := b.Filter.rows()
+	f.AfterID, f.UpToID = b.After, b.UpTo
+	return st, db, f, errors.Join(err, b.Filter.check())
+}

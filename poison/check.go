@@ -1,0 +1,151 @@
+package poison
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+)
+
+// Edit tells what is different about the fields of an edited payload, which may be meant. A field is named by
+// its path: "lines[].sku" is of every element of a list. Of a field that is named those inside are not.
+type Edit struct {
+	// Unknown fields are not in the consumer's type, which ignores them.
+	Unknown []string `json:"unknown,omitempty"`
+	// Missing fields are in the payload as it is stored, and not in the edited one.
+	Missing []string `json:"missing,omitempty"`
+	// More tells that either has more than 100 fields, and only the first are listed.
+	More bool `json:"more,omitempty"`
+}
+
+const (
+	mostFields = 100    // that are listed
+	mostPaths  = 10_000 // that are looked at
+	mostDepth  = 32     // how far inside of each other
+)
+
+// CheckEdit looks for misspelt names in a payload, before [Store.EditAndRequeueText] stores it, and changes
+// nothing. It knows JSON, of the codec bus.JSON and a consumer with a type: of others there is no telling, which
+// is an errors.ErrUnsupported. A payload that does not decode is [ErrPayload]; other errors are those of
+// EditAndRequeueText. Keys of maps and what types with an UnmarshalJSON of their own take are known. It looks 32 levels
+// deep, and at 10,000 fields.
+func (s *Store) CheckEdit(ctx context.Context, db bun.IDB, id int64, text []byte) (Edit, error) {
+	m, err := s.Get(ctx, db, id)
+	if err != nil {
+		return Edit{}, err
+	}
+	edit, err := s.checkEdit(m, text)
+	return edit, dberr.Wrap(err, "poison: check edit of %d", id)
+}
+
+func (s *Store) checkEdit(m Message, text []byte) (Edit, error) {
+	c, ok := s.registry.Consumer(m.Consumer)
+	if !ok {
+		return Edit{}, fmt.Errorf("consumer %q: %w", m.Consumer, bus.ErrNoConsumer)
+	}
+	if _, isJSON := s.registry.Codec().(bus.JSON); !isJSON || c.Raw() {
+		return Edit{}, fmt.Errorf("consumer %q with codec %T: %w: a consumer with a type, and codec bus.JSON, are allowed", c.Name(), s.registry.Codec(), errors.ErrUnsupported)
+	}
+	if err := c.CheckPayload(s.registry.Codec(), text); err != nil {
+		return Edit{}, fmt.Errorf("%w: %w", ErrPayload, err)
+	}
+	edited, stored := fieldsOf(text), fieldsOf(m.Payload)
+	var e Edit
+	e.Unknown = topmost(edited, func(path string) bool { return unknown(c, path) })
+	e.Missing = topmost(stored, func(path string) bool { return !edited[path] })
+	e.More = len(e.Unknown) > mostFields || len(e.Missing) > mostFields
+	e.Unknown, e.Missing = e.Unknown[:min(len(e.Unknown), mostFields)], e.Missing[:min(len(e.Missing), mostFields)]
+	return e, nil
+}
+
+const (
+	separator = "\x00" // stands between the names of a path
+	element   = "\x01" // stands for all elements of a list
+)
+
+// fieldsOf are the paths of all fields of a payload. One that is not JSON has none.
+func fieldsOf(text []byte) map[string]bool {
+	var value any
+	paths := make(map[string]bool)
+	if json.Unmarshal(text, &value) == nil {
+		addFields(paths, "", value, 0)
+	}
+	return paths
+}
+
+func addFields(paths map[string]bool, at string, value any, depth int) {
+	if depth++; depth > mostDepth {
+		return
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		for name, inner := range v {
+			path := at + separator + name
+			if strings.ContainsAny(name, separator+element) || !paths[path] && len(paths) >= mostPaths {
+				continue
+			}
+			paths[path] = true
+			addFields(paths, path, inner, depth)
+		}
+	case []any:
+		for _, inner := range v {
+			addFields(paths, at+separator+element, inner, depth)
+		}
+	}
+}
+
+// topmost are the paths that are so, without those inside of others, as people read them.
+func topmost(paths map[string]bool, is func(path string) bool) (found []string) {
+	var last string
+	var sorted []string
+	for path := range paths {
+		sorted = append(sorted, path)
+	}
+	slices.Sort(sorted) // what is inside comes behind, since the separator comes first
+	for _, path := range sorted {
+		if last != "" && strings.HasPrefix(path, last+separator) || len(found) > mostFields || !is(path) {
+			continue
+		}
+		last = path
+		readable := strings.ReplaceAll(path[len(separator):], separator+element, "[]")
+		found = append(found, strings.ReplaceAll(readable, separator, "."))
+	}
+	return found
+}
+
+// unknown tells whether the consumer's type lacks a field: a payload of nothing but that decodes only as long
+// as nobody minds.
+func unknown(c bus.Consumer, path string) bool {
+	names := strings.Split(path[len(separator):], separator)
+	text := []byte("null")
+	for _, name := range slices.Backward(names) {
+		if name == element {
+			text = slices.Concat([]byte("["), text, []byte("]"))
+			continue
+		}
+		quoted, err := json.Marshal(name)
+		if err != nil {
+			return false // impossible: a text
+		}
+		text = slices.Concat([]byte("{"), quoted, []byte(":"), text, []byte("}"))
+	}
+	return c.CheckPayload(bus.JSON{}, text) == nil && c.CheckPayload(strict{}, text) != nil
+}
+
+// strict is JSON in which unknown fields are errors.
+type strict struct{ bus.JSON }
+
+// Decode implements bus.Codec.
+func (strict) Decode(text []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	return d.Decode(into)
+}

@@ -1,0 +1,100 @@
+package poison
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+const (
+	groupsLooked = 500 // groups and consumers that are looked for
+	groupsShown  = 50
+)
+
+// Group is poisoned messages of a consumer that belong together: see outbox.Failure.
+type Group struct {
+	Consumer string `json:"consumer"`
+	// Fingerprint is theirs, or [Unclassified]; with the consumer it makes a [Filter] of the group.
+	Fingerprint string `json:"fingerprint"`
+	Messages    int    `json:"messages"` // 10,000 means "or more"
+	// FirstAt and LastAt are when the messages with the lowest and the highest id were poisoned.
+	// One with an id between these may have been poisoned earlier, or later.
+	FirstAt time.Time `json:"first_at,omitzero"`
+	LastAt  time.Time `json:"last_at,omitzero"`
+	// Failure is what processes have told of such failures, among them those after which a message
+	// is tried again: a sample, how often, since when and which version. It is nil where nothing is
+	// told: of crashes, of what is unclassified, and 30 days after the last one.
+	Failure *outbox.Failure `json:"failure,omitempty"`
+}
+
+// Groups returns the groups of poisoned messages, of a consumer or of all if that is empty, those first
+// that failed last, and whether there are more. It looks for 500 groups and consumers at most, in the order
+// of consumers' names, and returns 50. It reads an index, and messages only where a group begins and ends.
+func (s *Store) Groups(ctx context.Context, db bun.IDB, consumer string) (groups []Group, more bool, err error) {
+	st, db, err := s.stores.Of(db, errUnmade)
+	if mistake := limits.CheckText(consumer); mistake != nil {
+		err = errors.Join(err, fmt.Errorf("consumer %q: %w: %w", consumer, bus.ErrBadText, mistake))
+	}
+	if err != nil {
+		return nil, false, dberr.Wrap(err, "poison: groups")
+	}
+	if groups, more, err = s.groups(ctx, st, db, consumer); err != nil {
+		return nil, false, dberr.Wrap(err, "poison: groups")
+	}
+	return groups, more, nil
+}
+
+func (s *Store) groups(ctx context.Context, st *store.Store, db bun.IDB, consumer string) (groups []Group, more bool, err error) {
+	keys, whole, err := st.PoisonGroups(ctx, db, consumer, groupsLooked)
+	if err != nil {
+		return nil, false, err
+	}
+	told, err := st.FailuresOf(ctx, db, keys)
+	if err != nil {
+		return nil, false, err
+	}
+	failures, last := make(map[store.GroupKey]store.FailureGroup), make(map[store.GroupKey]time.Time)
+	for _, f := range told {
+		of := store.GroupKey{ConsumerType: f.ConsumerType, Fingerprint: f.Fingerprint}
+		failures[of], last[of] = f, f.LastAt.Time
+	}
+	untold := slices.DeleteFunc(slices.Clone(keys), func(of store.GroupKey) bool { return !last[of].IsZero() })
+	sizes, err := st.PoisonGroupsLast(ctx, db, untold)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, size := range sizes {
+		last[size.GroupKey] = size.LastAt.Time
+	}
+	slices.SortStableFunc(keys, func(a, b store.GroupKey) int { return cmp.Compare(last[b].UnixMicro(), last[a].UnixMicro()) })
+	shown := keys[:min(len(keys), groupsShown)]
+	if sizes, err = st.PoisonGroupSizes(ctx, db, shown, store.MostCounted); err != nil {
+		return nil, false, err
+	}
+	for _, size := range sizes {
+		if size.Messages > 0 { // somebody may have requeued them meanwhile
+			groups = append(groups, newGroup(size, failures[size.GroupKey]))
+		}
+	}
+	return groups, !whole || len(shown) < len(keys), nil
+}
+
+func newGroup(size store.PoisonGroup, f store.FailureGroup) Group {
+	g := Group{Consumer: size.ConsumerType, Fingerprint: cmp.Or(size.Fingerprint, Unclassified), Messages: size.Messages, FirstAt: size.FirstAt.Time, LastAt: size.LastAt.Time}
+	if f.Fingerprint != "" {
+		g.Failure = &outbox.Failure{Consumer: f.ConsumerType, Fingerprint: f.Fingerprint, ErrorType: f.ErrorType, Sample: f.Sample, Runs: f.Runs,
+			FirstAt: f.FirstAt.Time, LastAt: f.LastAt.Time, FirstVersion: f.FirstVersion, LastID: f.RowID}
+	}
+	return g
+}

@@ -1,0 +1,119 @@
+package poison
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// aliveWithin is how long ago a process that is alive may have told of itself.
+const aliveWithin = time.Hour
+
+// Preview is what a change of many messages would change.
+type Preview struct {
+	// UpTo is the highest id among all that match: the UpTo of a [Batch], which refuses 0, when none matches.
+	UpTo int64 `json:"up_to"`
+	// At is when they were looked at, on the database's clock; zero when none matches. A message that
+	// fails later may have a lower id than UpTo: to leave it out, too, make this Filter.PoisonedBefore. What
+	// was being poisoned at that very instant may still get in.
+	At time.Time `json:"at,omitzero"`
+	// More tells that more match than were to be looked at: the rest is true of the first, in the
+	// order of their ids.
+	More bool `json:"more,omitempty"`
+	PreviewCounts
+	// Kinds are the same by consumer and payload type.
+	Kinds []PreviewKind `json:"kinds,omitempty"`
+}
+
+// PreviewKind is the part of a [Preview] that is of a consumer and payload type, as they are stored.
+type PreviewKind struct {
+	Consumer    string `json:"consumer"`
+	PayloadType string `json:"payload_type"`
+	PreviewCounts
+}
+
+// PreviewCounts tells of messages how many they are.
+type PreviewCounts struct {
+	Messages int       `json:"messages"`
+	Oldest   time.Time `json:"oldest,omitzero"` // when the first of them was poisoned
+	Newest   time.Time `json:"newest,omitzero"` // and the last
+	// Conflicts have an insert id that is pending: a requeue would leave them poisoned. Of several with
+	// one insert id only one can be requeued, which is not counted.
+	Conflicts int `json:"conflicts"`
+	// Untaken are of a consumer and payload type that no live process takes. It is 0 where no processor
+	// that is alive tells of itself: see outbox.Admin.Processes.
+	Untaken int `json:"untaken"`
+}
+
+func (c *PreviewCounts) add(o PreviewCounts) {
+	if c.Oldest.IsZero() || o.Oldest.Before(c.Oldest) {
+		c.Oldest = o.Oldest
+	}
+	if o.Newest.After(c.Newest) {
+		c.Newest = o.Newest
+	}
+	c.Messages, c.Conflicts, c.Untaken = c.Messages+o.Messages, c.Conflicts+o.Conflicts, c.Untaken+o.Untaken
+}
+
+// Preview looks at up to so many messages that match, 1 or more, without their payloads, before all of
+// them are requeued or discarded. It changes nothing.
+func (s *Store) Preview(ctx context.Context, db bun.IDB, filter Filter, most int) (Preview, error) {
+	if most < 1 {
+		return Preview{}, fmt.Errorf("poison: preview: of up to %d: %w: 1 or more is allowed", most, bus.ErrBadOption)
+	}
+	st, db, err := s.stores.Of(db, errUnmade)
+	if err = errors.Join(err, filter.check()); err != nil {
+		return Preview{}, dberr.Wrap(err, "poison: preview")
+	}
+	p, err := s.preview(ctx, st, db, filter.rows(), most)
+	if err != nil {
+		return Preview{}, dberr.Wrap(err, "poison: preview")
+	}
+	return p, nil
+}
+
+func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f store.PoisonFilter, most int) (p Preview, err error) {
+	if p.UpTo, err = st.LastPoisoned(ctx, db, f); err != nil || p.UpTo == 0 {
+		return Preview{}, err
+	}
+	f.UpToID = p.UpTo
+	seen, err := st.PreviewPoisoned(ctx, db, f, s.renamed(), most)
+	if err != nil {
+		return Preview{}, err
+	}
+	fleet, err := s.admin.Processes(ctx, db, aliveWithin)
+	if err != nil {
+		return Preview{}, err
+	}
+	alive := slices.DeleteFunc(fleet, func(p outbox.Process) bool { return p.Kind != "processor" || p.Status != outbox.ProcessAlive })
+	var last int64
+	for _, row := range seen {
+		k := PreviewKind{row.ConsumerType, row.PayloadType, PreviewCounts{Messages: row.Messages, Oldest: row.Oldest.Time, Newest: row.Newest.Time, Conflicts: row.Conflicts}}
+		if len(alive) > 0 && !slices.ContainsFunc(alive, func(p outbox.Process) bool { return p.Takes(k.Consumer, k.PayloadType) }) {
+			k.Untaken = k.Messages
+		}
+		p.add(k.PreviewCounts)
+		p.At, p.Kinds, last = row.Now.Time, append(p.Kinds, k), max(last, row.Last)
+	}
+	p.More = last < p.UpTo && p.Messages >= most
+	return p, nil
+}
+
+// renamed are the names of those consumers that have several.
+func (s *Store) renamed() (names [][]string) {
+	for _, c := range s.registry.Consumers() {
+		if all := c.Names(); len(all) > 1 {
+			names = append(names, all)
+		}
+	}
+	return names
+}
