@@ -27,6 +27,7 @@ test: ## Run every check and every test, on a throw-away PostgreSQL and MariaDB
 	@scripts/need-gcc.sh
 	@scripts/need-pgbouncer.sh
 	@scripts/need-tmux.sh
+	@scripts/need-chromium.sh
 	@$(WITH_DATABASES) $(MAKE) --no-print-directory check
 
 .PHONY: quick
@@ -79,9 +80,15 @@ mutants: ## Break the library on purpose, and see that the tests notice
 relay-test: ## Run the adapters of brokers on RabbitMQ, and on clusters of it and of NATS (7 minutes)
 	@scripts/need-gcc.sh
 	@scripts/need-rabbitmq.sh
-	$(call in-each,integration,NATS on three nodes,$(RELAY_TEST) ./relay/nats -args -clusters)
+	$(call in-each,integration,NATS on three nodes,../$(WITH_POSTGRES) $(RELAY_TEST) ./relay/nats -args -clusters)
 	$(call in-each,integration,RabbitMQ on a node,../scripts/with-rabbitmq.sh $(RELAY_TEST) ./relay/rabbitmq -args -clusters)
 	$(call in-each,integration,RabbitMQ on three nodes,../scripts/with-rabbitmq.sh 3 $(RELAY_TEST) ./relay/rabbitmq -args -clusters)
+
+.PHONY: console-test
+console-test: ## Look at every page of the console in Chromium, with all data, widths and themes (10 minutes)
+	@scripts/need-gcc.sh
+	@scripts/need-chromium.sh
+	@$(WITH_DATABASES) $(MAKE) --no-print-directory console-all
 
 .PHONY: alerts
 alerts: ## Check the example alerts and run their tests
@@ -137,13 +144,17 @@ tidy-diff:
 
 # The detector looks at our code, and at that of the driver, but not into SQLite itself: that is C in the words
 # of Go, which it would slow down four times, and finds nothing in.
-RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
+RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false -gcflags=modernc.org/memory=-race=false
 
 RELAY_TEST = env CGO_ENABLED=1 go test -race -count=1 -timeout 20m
 
 .PHONY: race
 race:
 	$(call in-each,$(MODULES),go test -race,CGO_ENABLED=1 go test $(RACE) -count=1 -parallel 4 -timeout 20m ./...)
+
+.PHONY: console-all
+console-all:
+	$(call in-each,integration,the console with all data,CGO_ENABLED=1 go test $(RACE) -count=1 -timeout 40m ./console -args -all)
 
 .PHONY: bench-once
 bench-once:

@@ -20,21 +20,38 @@ type Change struct {
 	Reason    string
 	Target    Target
 	Changed   int64 // messages, where it is about these
+	Rate      int   // messages per second, where it is said
 }
 
 // mostIDs is how many messages are changed at once by their ids: more are an operation.
 const mostIDs = 500
 
 // allowed is an error unless the principal may do that, and it can be done at once.
-func (s *Seat) allowed(c Change) error {
+func (s *Seat) allowed(ctx context.Context, c Change) error {
 	err := s.may(c.Action, c.Target.consumer())
 	if n := len(c.Target.IDs); err == nil && c.few() && (n < 1 || n > mostIDs) {
 		err = fmt.Errorf("%d ids: %w: 1 to %d are allowed; plan an operation for more", n, bus.ErrBadOption, mostIDs)
+	}
+	if err == nil && c.few() && s.who.Allow != nil {
+		err = s.allowedEach(ctx, c)
 	}
 	if err != nil {
 		return fmt.Errorf("ops: %s: %w", c.Action, err)
 	}
 	return nil
+}
+
+// allowedEach is an error unless the principal may do that to the consumers of the messages that are named.
+func (s *Seat) allowedEach(ctx context.Context, c Change) error {
+	consumersOf := s.desk.store.ConsumersOf
+	if c.Action == Requeue || c.Action == Discard || c.Action == Edit {
+		consumersOf = s.desk.store.ConsumersOfPoisoned
+	}
+	consumers, err := consumersOf(ctx, s.desk.config.DB, c.Target.IDs)
+	if err != nil {
+		return err
+	}
+	return s.mayEach(c.Action, consumers)
 }
 
 // few tells whether it is about messages that are named by their ids.
@@ -50,7 +67,7 @@ func (c Change) few() bool {
 // noted writes a change into the audit, and asks those who have a say.
 func (s *Seat) noted(ctx context.Context, db bun.IDB, c *Change, state OperationState) error {
 	c.Actor = s.who.Name
-	row := store.Operation{Kind: string(c.Action), Actor: c.Actor, Reason: c.Reason, Target: asJSON(c.Target), State: string(state), Changed: c.Changed}
+	row := store.Operation{Kind: string(c.Action), Actor: c.Actor, Reason: c.Reason, Target: asJSON(c.Target), State: string(state), Changed: c.Changed, Rate: int64(c.Rate)}
 	id, err := s.desk.store.AddOperation(ctx, db, row, state == Done)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
@@ -70,13 +87,15 @@ func (s *Seat) audit(ctx context.Context, c Change) error {
 	return nil
 }
 
-func (s *Seat) log(c Change) {
+// changed is for once something was changed.
+func (s *Seat) changed(c Change) {
+	s.desk.overview.change()
 	s.desk.config.Logger.Info("somebody has changed something", "actor", c.Actor, "action", string(c.Action), "operation", c.Operation, "changed", c.Changed)
 }
 
 // change does something and writes it into the audit, in one transaction.
 func (s *Seat) change(ctx context.Context, c Change, fn func(ctx context.Context, tx bun.Tx) (changed int, err error)) error {
-	if err := s.allowed(c); err != nil {
+	if err := s.allowed(ctx, c); err != nil {
 		return err
 	}
 	ctx, wakeups := txn.WithWakeups(ctx)
@@ -95,14 +114,14 @@ func (s *Seat) change(ctx context.Context, c Change, fn func(ctx context.Context
 		return fmt.Errorf("ops: %s: %w", c.Action, err)
 	}
 	wakeups.Send(s.desk.config.Registry)
-	s.log(c)
+	s.changed(c)
 	return nil
 }
 
 // changeAfter is change for what cannot be part of a transaction. It is in the audit first, as [Begun],
 // and stays so if the process dies before it is known what became of it.
 func (s *Seat) changeAfter(ctx context.Context, c Change, fn func(ctx context.Context, db *bun.DB) (changed int, err error)) error {
-	if err := s.allowed(c); err != nil {
+	if err := s.allowed(ctx, c); err != nil {
 		return err
 	}
 	db := s.desk.config.DB
@@ -113,13 +132,13 @@ func (s *Seat) changeAfter(ctx context.Context, c Change, fn func(ctx context.Co
 	c.Changed = int64(changed)
 	end := store.OperationChange{State: string(Done), Changed: c.Changed, Finished: true}
 	if err != nil {
-		text := err.Error()
+		text := "it failed" + foreign + err.Error()
 		end.State, end.Note = string(Stopped), &text
 	}
 	if _, failed := s.desk.store.ChangeOperation(context.WithoutCancel(ctx), db, store.OperationFilter{ID: c.Operation}, end); err == nil && failed != nil {
 		err = fmt.Errorf("audit: %w", failed)
 	}
-	s.log(c)
+	s.changed(c)
 	if err != nil {
 		return fmt.Errorf("ops: %s: %w", c.Action, err)
 	}

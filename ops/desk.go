@@ -26,7 +26,10 @@ type Config struct {
 	// Registry has the tables, and the consumers, if this program has some. It is required.
 	Registry *bus.Registry
 	// Redact shows what an operator may see of a content. Nil shows nothing of any; [ShowAll] shows
-	// all. It may be called by many goroutines at once, and should not panic.
+	// all. Who looks for a text in errors, or for a header, could guess what is hidden: Redact is given
+	// what is looked for, as a content, and where it does not show that as it is the search is
+	// [ErrRedacted]. What it hides by where it stands, not by what it looks like, is safe so. It may be
+	// called by many goroutines at once, and should not panic.
 	Redact func(context.Context, Content) Content
 	// Audit is told of each change before that is committed, where it is one transaction. An error
 	// refuses the change.
@@ -48,15 +51,18 @@ type Desk struct {
 	schedules   *schedule.Scheduler
 	projections *projection.Admin
 	looks       chan struct{} // holds one for each that may look at once
+	previews    chan struct{} // and for each that may preview a change
 	started     chan struct{} // tells a Runner of this desk that an operation was started
 	overview    overview
 }
 
 const (
-	looksAtOnce = 2
-	lookWait    = 200 * time.Millisecond // for one of these to be free
-	lookTime    = time.Second            // of each look
-	undoWindow  = 10 * time.Second
+	looksAtOnce    = 2
+	lookWait       = 200 * time.Millisecond // for one of these to be free
+	lookTime       = time.Second            // of each look
+	previewsAtOnce = 2
+	previewTime    = 10 * time.Second // of each preview, with what it waits
+	undoWindow     = 10 * time.Second
 )
 
 // New makes a desk. It reports everything that is wrong with its configuration at once, and does not
@@ -84,7 +90,7 @@ func New(c Config) (*Desk, error) {
 	if c.UndoWindow == 0 {
 		c.UndoWindow = undoWindow
 	}
-	d := &Desk{config: c, looks: make(chan struct{}, looksAtOnce), started: make(chan struct{}, 1)}
+	d := &Desk{config: c, looks: make(chan struct{}, looksAtOnce), previews: make(chan struct{}, previewsAtOnce), started: make(chan struct{}, 1)}
 	var err [5]error
 	d.store, err[0] = store.For(c.DB.Dialect().Name(), c.Registry.Tables())
 	d.admin, err[1] = outbox.NewAdmin(c.Registry)
@@ -104,9 +110,4 @@ type Seat struct {
 }
 
 // As returns the seat of somebody. One without a name may do nothing.
-func (d *Desk) As(who Principal) *Seat {
-	if who.Name == "" {
-		who.Role = None
-	}
-	return &Seat{desk: d, who: who}
-}
+func (d *Desk) As(who Principal) *Seat { return &Seat{desk: d, who: who} }

@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,18 +96,12 @@ func (s *Seat) Doctor(ctx context.Context) ([]Finding, error) {
 		case isSchema(err) && len(all) == 0:
 			found = []Finding{{Severity: Problem, Text: fmt.Sprintf("The tables are not up to date: %s.", strings.TrimPrefix(err.Error(), outbox.ErrSchema.Error()+": ")), Cure: "Run asyncmonolith migrate, or outbox.Migrate. Migrations only add: what runs goes on running."}}
 		case err != nil:
-			found = []Finding{{Severity: Warning, Text: fmt.Sprintf("It could not be looked at: %s.", err), Cure: "Look again. If it stays so, give this user of the database the right to look, or see what the database is busy with."}}
+			found = []Finding{unseen(err)}
 		case len(found) == 0:
 			found = []Finding{{Severity: Fine, Text: c.fine}}
-		case len(found) > mostFindings:
-			more := Finding{Severity: found[mostFindings].Severity, Text: fmt.Sprintf("There are %d more like this.", len(found)-mostFindings), Cure: "Cure these first, and look again."}
-			found = append(found[:mostFindings:mostFindings], more)
 		}
-		for i := range found {
-			found[i].Check = c.name
-		}
-		all = append(all, found...)
+		all = append(all, named(c.name, found)...)
 	}
-	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(a.Severity.rank(), b.Severity.rank()) })
+	slices.SortStableFunc(all, worstFirst)
 	return all, nil
 }

@@ -79,6 +79,11 @@ func (d *Desk) checkStrangers(ctx context.Context, db bun.IDB) (found []Finding,
 		return []Finding{{Severity: Warning, Subject: strangers[0].Consumer, Text: "Messages wait, and no processor has told of itself in the last 7 days.",
 			Cure: "Start a processor of this consumer. Programs whose bus.RegistryConfig.ReportEvery is less than zero do not tell of themselves."}}, nil
 	}
+	return strange(strangers), nil
+}
+
+// strange are messages that no live process takes.
+func strange(strangers []outbox.Unregistered) (found []Finding) {
 	for _, s := range strangers {
 		what := fmt.Sprintf("of payload type %q", s.PayloadType)
 		if s.PayloadType == "" {
@@ -87,20 +92,22 @@ func (d *Desk) checkStrangers(ctx context.Context, db bun.IDB) (found []Finding,
 		found = append(found, Finding{Severity: Problem, Subject: s.Consumer, Text: fmt.Sprintf("Messages %s wait, and no live process takes them.", what),
 			Cure: "Start a program that has this consumer with this payload type. After a rename, give it the former name (bus.Aliases); if nobody wants them any more, cancel them."})
 	}
-	return found, nil
+	return found
 }
 
 func (d *Desk) checkProcesses(ctx context.Context, db bun.IDB) (found []Finding, err error) {
 	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
 	for _, p := range fleet {
-		if p.Status != outbox.ProcessVanished {
-			continue
+		if p.Status == outbox.ProcessVanished {
+			found = append(found, vanished(p))
 		}
-		found = append(found, Finding{Severity: Warning, Subject: fmt.Sprintf("%s (pid %d on %s)", p.Program, p.PID, p.Host),
-			Text: fmt.Sprintf("This %s was last seen at %s, and has not said that it stops. What it held, others take over.", p.Kind, instant(p.SeenAt)),
-			Cure: "Look why it ended: out of memory, a crash, or killed before it could drain. A message that it held may be to blame: crashes tells which."})
 	}
 	return found, err
+}
+
+func vanished(p outbox.Process) Finding {
+	return Finding{Severity: Warning, Subject: processName(p), Text: fmt.Sprintf("This %s was last seen at %s, and has not said that it stops. What it held, others take over.", p.Kind, instant(p.SeenAt)),
+		Cure: "Look why it ended: out of memory, a crash, or killed before it could drain. A message that it held may be to blame: asyncmonolith messages list --crashed lists such."}
 }
 
 // checkSchedules computes the next fire of each, as far as time allows.
@@ -187,11 +194,7 @@ func (d *Desk) checkPauses(ctx context.Context, db bun.IDB) (found []Finding, er
 		if p.PausedBy != "" {
 			by = " by " + p.PausedBy
 		}
-		count := fmt.Sprint(waiting)
-		if waiting >= store.MostCounted {
-			count = fmt.Sprintf("%d or more", store.MostCounted)
-		}
-		found = append(found, Finding{Severity: Warning, Subject: q.Consumer, Text: fmt.Sprintf("It has been paused%s for %s, and messages wait: %s.", by, roughly(now.Sub(p.PausedAt.Time)), count),
+		found = append(found, Finding{Severity: Warning, Subject: q.Consumer, Text: fmt.Sprintf("It has been paused%s for %s, and messages wait: %s.", by, roughly(now.Sub(p.PausedAt.Time)), counted(waiting)),
 			Cure: "Resume it; or cancel its messages, if nobody wants them any more."})
 	}
 	return found, err

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // MarshalJSON implements json.Marshaler: that of the message alone would leave out the rest.
@@ -25,7 +27,7 @@ func (s Schedule) MarshalJSON() ([]byte, error) {
 	return together(s.Schedule, struct {
 		Next   []time.Time `json:"next,omitempty"`
 		Hidden bool        `json:"hidden,omitempty"`
-	}{s.Next, s.Hidden})
+	}{store.Each(s.Next, time.Time.UTC), s.Hidden})
 }
 
 // together is the fields of two objects.

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// ErrBusy: others look already, or the database takes too long. What people look at must not be what
-// hurts the database: use errors.Is, and try again.
+// ErrBusy: others look already, or the database takes too long, whether this process or the server gave it
+// up. What people look at must not be what hurts the database: use errors.Is, and try again.
 var ErrBusy = errors.New("too much is asked at once")
 
 // look runs reads of a principal who may do the action: two at a time, and for a second at most.
@@ -28,23 +30,37 @@ func lookFor[T any](ctx context.Context, d *Desk, limit time.Duration, fn func(c
 
 // lookIn is lookFor in one of the databases.
 func lookIn[T any](ctx context.Context, d *Desk, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
-	free := time.NewTimer(lookWait)
+	leave, err := d.enter(ctx, d.looks, lookWait)
+	if err != nil {
+		return result, err
+	}
+	defer leave()
+	return briefly(ctx, d, db, limit, fn)
+}
+
+// enter waits for a place in a room, where as many may look at once as there are.
+func (d *Desk) enter(ctx context.Context, room chan struct{}, patience time.Duration) (leave func(), err error) {
+	free := time.NewTimer(patience)
 	defer free.Stop()
 	select {
-	case d.looks <- struct{}{}:
+	case room <- struct{}{}:
+		return func() { <-room }, nil
 	case <-ctx.Done():
-		return result, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	case <-free.C:
-		return result, fmt.Errorf("ops: look: %w: nobody of the %d who may look was done within %s", ErrBusy, looksAtOnce, lookWait)
+		return nil, fmt.Errorf("ops: look: %w: nobody of the %d who may look was done within %s", ErrBusy, cap(room), patience)
 	}
-	defer func() { <-d.looks }()
+}
+
+// briefly runs reads for a time, wherever they are entered.
+func briefly[T any](ctx context.Context, d *Desk, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
 	within, cancel := context.WithTimeoutCause(ctx, limit, ErrBusy)
 	defer cancel()
 	err = d.store.Briefly(within, db, limit, func(db bun.IDB) (err error) {
 		result, err = fn(within, db)
 		return err
 	})
-	if err != nil && ctx.Err() == nil && context.Cause(within) == ErrBusy {
+	if ctx.Err() == nil && (errors.Is(err, store.ErrLate) || err != nil && context.Cause(within) == ErrBusy) {
 		err = fmt.Errorf("ops: look: %w: the database did not answer within %s", ErrBusy, limit)
 	}
 	return result, err

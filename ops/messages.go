@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -28,22 +29,17 @@ func (s *Seat) Messages(ctx context.Context, filter outbox.Filter, page outbox.P
 }
 
 // Find looks for pending messages, a part of them at a time, and tells how far it has come, which is nil
-// at the end: see outbox.Admin.Find. Who may not read contents may not look for a header: they could guess
-// what it is.
+// at the end: see outbox.Admin.Find. To look for a header takes the right to read contents, and see
+// [ErrRedacted].
 func (s *Seat) Find(ctx context.Context, search outbox.Search, place outbox.FindPlace) (found []outbox.Pending, next *outbox.FindPlace, err error) {
-	found, err = look(ctx, s, toLookFor(search.Header), "", func(ctx context.Context, db bun.IDB) (found []outbox.Pending, err error) {
+	if err := s.maySearch(ctx, headerOf(search)); err != nil {
+		return nil, nil, fmt.Errorf("ops: find: %w", err)
+	}
+	found, err = look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (found []outbox.Pending, err error) {
 		found, next, err = s.desk.admin.Find(ctx, db, search, place)
 		return found, err
 	})
 	return found, next, err
-}
-
-// toLookFor is the action of looking for a part of a content, which tells whether it is there.
-func toLookFor(content string) Action {
-	if content != "" {
-		return Read
-	}
-	return View
 }
 
 // ClaimMessages lists the messages that a claim holds now, without contents.
@@ -96,9 +92,16 @@ func withTexts(attempts []outbox.Attempt, texts []string) []outbox.Attempt {
 
 // Explain says why a message does not run: see outbox.Admin.Explain.
 func (s *Seat) Explain(ctx context.Context, id int64) (outbox.Explanation, error) {
-	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (outbox.Explanation, error) {
+	e, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (outbox.Explanation, error) {
 		return s.desk.admin.Explain(ctx, db, id)
 	})
+	if err == nil {
+		err = s.may(View, e.Message.Consumer)
+	}
+	if err != nil {
+		return outbox.Explanation{}, err
+	}
+	return e, nil
 }
 
 // RunMessages makes pending messages due now.

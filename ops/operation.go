@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -31,8 +32,11 @@ type Operation struct {
 	Changed int64          `json:"changed"`
 	// LeftAlone are messages that matched and stay as they are: those whose insert id is pending, and
 	// those that somebody holds.
-	LeftAlone  int64     `json:"left_alone,omitempty"`
-	Note       string    `json:"note,omitempty"` // why it stands still
+	LeftAlone int64 `json:"left_alone,omitempty"`
+	// Note says why it stands still, or what was decided last. Who may not read contents does not see it,
+	// nor the text that the target looks for; Hidden tells that there is such.
+	Note       string    `json:"note,omitempty"`
+	Hidden     bool      `json:"hidden,omitempty"`
 	CreatedAt  time.Time `json:"created_at,omitzero"`
 	StartsAt   time.Time `json:"starts_at,omitzero"` // until then nothing has changed, and it can be undone
 	FinishedAt time.Time `json:"finished_at,omitzero"`
@@ -65,6 +69,8 @@ type Target struct {
 	// Projection and Version are of a projection.
 	Projection string `json:"projection,omitempty"`
 	Version    int    `json:"version,omitempty"`
+	// Operation is the one that was decided on. The rest is its target.
+	Operation int64 `json:"operation,omitempty"`
 }
 
 // consumer is the one consumer that it is about, or empty.
@@ -84,9 +90,11 @@ var (
 	// ErrNotFound: there is no operation with that id.
 	ErrNotFound = errors.New("no such operation")
 	// ErrState: the operation is not in a state in which that can be done.
-	ErrState = errors.New("not in its state")
-	// ErrAlready: an operation with the same target is under way.
+	ErrState = errors.New("its state does not allow that")
+	// ErrAlready: the operation, or one with the same target, is under way.
 	ErrAlready = errors.New("the same is under way")
+	// ErrExpired: the plan is too old to be started. It is an [ErrState].
+	ErrExpired = fmt.Errorf("%w: the plan has expired", ErrState)
 )
 
 func newOperation(row store.Operation) Operation {
@@ -101,6 +109,34 @@ func newOperation(row store.Operation) Operation {
 	}
 	return o
 }
+
+// operation is what the principal sees of one.
+func (s *Seat) operation(ctx context.Context, o Operation) Operation {
+	f := o.Target.Poisoned
+	searched := f != nil && f.Error != ""
+	if o.Note == "" && !searched {
+		return o
+	}
+	if s.may(Read, o.Target.consumer()) != nil {
+		o.Note, o.Hidden = "", true
+	} else if ours, theirs, found := strings.Cut(o.Note, foreign); found {
+		o.Note = ours
+		if theirs = s.text(ctx, theirs); theirs != "" {
+			o.Note += foreign + theirs
+		} else {
+			o.Hidden = true
+		}
+	}
+	if searched && s.maySearch(ctx, textOf(*f)) != nil {
+		seen := *f
+		seen.Error = ""
+		o.Target.Poisoned, o.Hidden = &seen, true
+	}
+	return o
+}
+
+// foreign separates what a note says by itself from the text of an error.
+const foreign = ", and said: "
 
 // Operations lists operations, the newest first, and the page after it, which is nil when there is none.
 func (s *Seat) Operations(ctx context.Context, page outbox.Page) ([]Operation, *outbox.Page, error) {
@@ -118,26 +154,23 @@ func (s *Seat) Operations(ctx context.Context, page outbox.Page) ([]Operation, *
 	rows, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
 		return s.desk.store.Operations(ctx, db, store.OperationFilter{Before: before}, size+1)
 	})
-	if err != nil || len(rows) <= size {
-		return store.Each(rows, newOperation), nil, err
+	var next *outbox.Page
+	if len(rows) > size {
+		rows = rows[:size]
+		next = &outbox.Page{Size: size, After: strconv.FormatInt(rows[size-1].ID, 10)}
 	}
-	return store.Each(rows[:size], newOperation), &outbox.Page{Size: size, After: strconv.FormatInt(rows[size-1].ID, 10)}, nil
+	return store.Each(rows, func(row store.Operation) Operation { return s.operation(ctx, newOperation(row)) }), next, err
 }
 
-// Operation returns one operation, or [ErrNotFound]. It reads where it is written.
-func (s *Seat) Operation(ctx context.Context, id int64) (Operation, error) {
-	if err := s.may(View, ""); err != nil {
-		return Operation{}, fmt.Errorf("ops: operation %d: %w", id, err)
+// Operation returns one operation, or [ErrNotFound]. It looks where operations are written, [Config].DB.
+func (s *Seat) Operation(ctx context.Context, id int64) (o Operation, err error) {
+	if err = s.may(View, ""); err == nil {
+		o, err = lookIn(ctx, s.desk, s.desk.config.DB, lookTime, func(ctx context.Context, db bun.IDB) (Operation, error) { return s.desk.operationIn(ctx, db, id) })
 	}
-	return s.desk.operation(ctx, id)
-}
-
-func (d *Desk) operation(ctx context.Context, id int64) (Operation, error) {
-	o, err := d.operationIn(ctx, d.config.DB, id)
 	if err != nil {
 		return Operation{}, fmt.Errorf("ops: operation %d: %w", id, err)
 	}
-	return o, nil
+	return s.operation(ctx, o), nil
 }
 
 func (d *Desk) operationIn(ctx context.Context, db bun.IDB, id int64) (Operation, error) {

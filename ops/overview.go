@@ -27,15 +27,18 @@ type Overview struct {
 	// Strangers are kinds of messages that no process that is alive takes, 20 at most, and consumers of
 	// messages with keys, which have no payload type here.
 	Strangers []outbox.Unregistered `json:"strangers,omitempty"`
-	// Operations are those that are not over.
+	// Operations are those that are under way, or stand still.
 	Operations []Operation `json:"operations,omitempty"`
 	// Late says why it is not newer, where it should be.
 	Late string `json:"late,omitempty"`
+	// Needs is what needs somebody: see [Seat.Check].
+	Needs []Finding `json:"-"`
 }
 
 const (
 	overviewKept  = 2 * time.Second
-	overviewShare = 50 // of the time that it takes, it is kept for
+	glanceLate    = 10 * time.Second // after it should have been made anew
+	overviewShare = 50               // of the time that it takes, it is kept for
 
 	failuresShown  = 20
 	vanishedWithin = 24 * time.Hour
@@ -47,9 +50,20 @@ type overview struct {
 	last   Overview
 	until  time.Time     // when it is to be made anew
 	making chan struct{} // closed once somebody has
+	// changes counts what this desk has changed, and seen is how much of that was when the last one was begun:
+	// who has changed something sees it.
+	changes, seen int
 }
 
-// Overview returns what there is to see at one glance, from up to some seconds ago.
+// change has the next overview be made anew.
+func (o *overview) change() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.changes++
+}
+
+// Overview returns what there is to see at one glance, from up to some seconds ago, and from after each change
+// that was made at this desk.
 func (s *Seat) Overview(ctx context.Context) (Overview, error) {
 	if err := s.may(View, ""); err != nil {
 		return Overview{}, fmt.Errorf("ops: overview: %w", err)
@@ -58,22 +72,53 @@ func (s *Seat) Overview(ctx context.Context) (Overview, error) {
 	if err != nil {
 		return Overview{}, err
 	}
+	return s.overview(ctx, o), nil
+}
+
+// Glance is [Seat.Overview] for who would rather see one that is some seconds too old than wait: due tells
+// that it is time for another, which to ask for once this one is shown.
+func (s *Seat) Glance(ctx context.Context) (o Overview, due bool, err error) {
+	if err := s.may(View, ""); err != nil {
+		return Overview{}, false, fmt.Errorf("ops: glance: %w", err)
+	}
+	o, due, known := s.desk.overview.known()
+	if !known {
+		o, err = s.Overview(ctx)
+		return o, false, err
+	}
+	return s.overview(ctx, o), due, nil
+}
+
+// overview is what the principal sees of one.
+func (s *Seat) overview(ctx context.Context, o Overview) Overview {
 	o.Failures = store.Each(o.Failures, func(f outbox.Failure) outbox.Failure { return s.failure(ctx, f) })
-	return o, nil
+	o.Operations = store.Each(o.Operations, func(of Operation) Operation { return s.operation(ctx, of) })
+	o.Needs = o.needs()
+	return o
+}
+
+// known is the one that was made last, if it is from after all changes and not much older than it should be,
+// and whether it is time for another.
+func (o *overview) known() (last Overview, due, known bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	late := time.Since(o.until)
+	return o.last, o.making == nil && late >= 0, !o.last.At.IsZero() && o.seen == o.changes && late < glanceLate
 }
 
 func (o *overview) get(ctx context.Context, remake func(context.Context) (Overview, error)) (Overview, error) {
 	for {
 		o.mu.Lock()
-		known := !o.last.At.IsZero()
+		known := !o.last.At.IsZero() && o.seen == o.changes
 		switch {
 		case known && (time.Now().Before(o.until) || o.making != nil):
 			defer o.mu.Unlock()
 			return o.last, nil
 		case o.making == nil:
 			o.making = make(chan struct{})
+			changes := o.changes
 			o.mu.Unlock()
-			return o.remake(ctx, remake)
+			return o.remake(ctx, changes, remake)
 		}
 		making := o.making
 		o.mu.Unlock()
@@ -85,15 +130,18 @@ func (o *overview) get(ctx context.Context, remake func(context.Context) (Overvi
 	}
 }
 
-func (o *overview) remake(ctx context.Context, remake func(context.Context) (Overview, error)) (Overview, error) {
+func (o *overview) remake(ctx context.Context, changes int, remake func(context.Context) (Overview, error)) (Overview, error) {
 	began := time.Now()
 	made, err := remake(ctx)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	close(o.making)
 	o.making = nil
+	if err != nil && ctx.Err() != nil { // who made it has gone: others make one
+		return Overview{}, fmt.Errorf("ops: overview: %w", context.Cause(ctx))
+	}
 	took := time.Since(began)
-	o.until = time.Now().Add(overviewKept)
+	o.until, o.seen = time.Now().Add(overviewKept), changes
 	switch {
 	case err == nil:
 		o.until = o.until.Add(max(0, overviewShare*took-overviewKept))
@@ -130,8 +178,24 @@ func (d *Desk) makeOverview(ctx context.Context) (Overview, error) {
 				o.Processes = append(o.Processes, p)
 			}
 		}
-		rows, err := d.store.Operations(ctx, db, store.OperationFilter{States: names(Planned, Waiting, Trying, Running, Paused, Begun)}, 20)
+		rows, err := d.store.Operations(ctx, db, store.OperationFilter{States: names(Waiting, Trying, Running, Paused, Begun)}, 20)
+		if err != nil {
+			return o, err
+		}
 		o.Operations = store.Each(rows, newOperation)
-		return o, err
+		o.Needs = d.standing(ctx, db)
+		return o, nil
 	})
+}
+
+// standing is what stands still and waits for somebody. What cannot be looked at is among it.
+func (d *Desk) standing(ctx context.Context, db bun.IDB) (all []Finding) {
+	for _, c := range []check{{name: "operations", look: (*Desk).checkOperations}, {name: "projections", look: (*Desk).checkProjections}} {
+		found, err := c.look(d, ctx, db)
+		if err != nil {
+			found = append(found, unseen(err))
+		}
+		all = append(all, named(c.name, found)...)
+	}
+	return all
 }

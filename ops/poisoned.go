@@ -27,9 +27,13 @@ func (s *Seat) PoisonGroups(ctx context.Context, consumer string) (groups []pois
 }
 
 // PoisonedMessages lists poisoned messages, without contents, newest first, and the page after it, which
-// is nil when there is none. Who may not read contents may not filter by [poison.Filter].Error.
+// is nil when there is none. To filter by [poison.Filter].Error takes the right to read contents, and see
+// [ErrRedacted].
 func (s *Seat) PoisonedMessages(ctx context.Context, filter poison.Filter, page outbox.Page) (found []poison.Message, next *outbox.Page, err error) {
-	found, err = look(ctx, s, toLookFor(filter.Error), filter.Consumer, func(ctx context.Context, db bun.IDB) (found []poison.Message, err error) {
+	if err := s.maySearch(ctx, textOf(filter)); err != nil {
+		return nil, nil, fmt.Errorf("ops: poisoned messages: %w", err)
+	}
+	found, err = look(ctx, s, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (found []poison.Message, err error) {
 		found, next, err = s.desk.poisoned.ListBrief(ctx, db, filter, page)
 		return found, err
 	})
@@ -41,7 +45,10 @@ func (s *Seat) PoisonedMessages(ctx context.Context, filter poison.Filter, page 
 
 // CountPoisoned counts poisoned messages that match, up to 10,000. It filters as [Seat.PoisonedMessages] does.
 func (s *Seat) CountPoisoned(ctx context.Context, filter poison.Filter) (int, error) {
-	return look(ctx, s, toLookFor(filter.Error), filter.Consumer, func(ctx context.Context, db bun.IDB) (int, error) {
+	if err := s.maySearch(ctx, textOf(filter)); err != nil {
+		return 0, fmt.Errorf("ops: count poisoned: %w", err)
+	}
+	return look(ctx, s, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (int, error) {
 		return s.desk.poisoned.CountUpTo(ctx, db, filter, mostPreviewed)
 	})
 }
@@ -102,9 +109,6 @@ func (s *Seat) Discard(ctx context.Context, reason string, ids ...int64) (discar
 	return discarded, err
 }
 
-// ErrRedacted: a message of which a part is hidden cannot be edited, since what is hidden would be lost.
-var ErrRedacted = fmt.Errorf("%w: a part of its content is hidden", ErrForbidden) // immutable
-
 // CheckEdit tells what an edited payload of a poisoned message has that its consumer does not know, and
 // what it lacks: see poison.Store.CheckEdit.
 func (s *Seat) CheckEdit(ctx context.Context, id int64, text []byte) (poison.Edit, error) {
@@ -146,6 +150,9 @@ func (s *Seat) editable(ctx context.Context, id int64) error {
 // Export calls fn with each poisoned message that matches, in the order of their ids, and returns how
 // many there were. It is in the audit.
 func (s *Seat) Export(ctx context.Context, reason string, filter poison.Filter, fn func(Poisoned) error) (exported int, err error) {
+	if err := s.maySearch(ctx, textOf(filter)); err != nil {
+		return 0, fmt.Errorf("ops: export: %w", err)
+	}
 	err = s.changeAfter(ctx, Change{Action: Export, Reason: reason, Target: Target{Poisoned: &filter}}, func(ctx context.Context, _ *bun.DB) (int, error) {
 		exported, err = s.desk.poisoned.Export(ctx, s.desk.config.ReadDB, filter, func(m poison.Message) error { return fn(s.poisoned(ctx, m)) })
 		return exported, err

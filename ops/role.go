@@ -44,7 +44,9 @@ type Principal struct {
 	Name string
 	Role Role
 	// Allow narrows what the role allows: it is asked for each action, with the consumer that it
-	// concerns, which is empty where it concerns several, or none. Nil allows all.
+	// concerns, which is empty where it concerns several, or none. A change of several is asked for with
+	// an empty one first, and then with each that it touches: it is forbidden where one of them is. To
+	// look at several at once is asked for with an empty one. Nil allows all.
 	Allow func(Action, string) bool
 }
 
@@ -73,7 +75,12 @@ const (
 	RetryParked      Action = "retry parked"
 	Rebuild          Action = "rebuild"
 	Promote          Action = "promote"
-	StopOperation    Action = "stop operation" // also to undo one
+
+	// What is decided on operations. To continue one and to change its rate takes its own role, too.
+	UndoOperation     Action = "undo operation"
+	StopOperation     Action = "stop operation"
+	ContinueOperation Action = "continue operation"
+	RateOperation     Action = "set rate of operation"
 )
 
 // needs is the least role that an action takes. It is the only place that says so.
@@ -81,7 +88,8 @@ func needs(a Action) Role {
 	switch a {
 	case View:
 		return Viewer
-	case Read, Pause, Resume, RunNow, Reschedule, Requeue, RunSchedule, PauseSchedule, ResumeSchedule, ResumeProjection, RetryParked, StopOperation:
+	case Read, Pause, Resume, RunNow, Reschedule, Requeue, RunSchedule, PauseSchedule, ResumeSchedule, ResumeProjection, RetryParked,
+		UndoOperation, StopOperation, ContinueOperation, RateOperation:
 		return Operator
 	default:
 		return Administrator
@@ -91,14 +99,35 @@ func needs(a Action) Role {
 // ErrForbidden: the principal may not do that; use errors.Is.
 var ErrForbidden = errors.New("forbidden")
 
-// may is ErrForbidden unless the principal may do it to a consumer.
-func (s *Seat) may(a Action, consumer string) error {
-	who := s.who
-	if role := needs(a); who.Role < role || who.Role > Administrator {
-		return fmt.Errorf("%w: %q takes role %s, and %q has role %s", ErrForbidden, string(a), role, who.Name, who.Role)
+// May is [ErrForbidden] unless the principal may do that to a consumer, which is empty where it is about
+// several, or none: each method of [Seat] asks it. It is for who shows what somebody can do.
+func (p Principal) May(a Action, consumer string) error {
+	if p.Name == "" {
+		p.Role = None
 	}
-	if who.Allow != nil && !who.Allow(a, consumer) {
-		return fmt.Errorf("%w: %q is not allowed %q of consumer %q", ErrForbidden, who.Name, string(a), consumer)
+	if role := needs(a); p.Role < role || p.Role > Administrator {
+		return fmt.Errorf("%w: %q takes role %s, and %q has role %s", ErrForbidden, string(a), role, p.Name, p.Role)
+	}
+	if p.Allow != nil && !p.Allow(a, consumer) {
+		return fmt.Errorf("%w: %q is not allowed %q of consumer %q", ErrForbidden, p.Name, string(a), consumer)
+	}
+	return nil
+}
+
+func (s *Seat) may(a Action, consumer string) error { return s.who.May(a, consumer) }
+
+// mayEach is ErrForbidden unless the principal may do it to each of the consumers, or where there are none to
+// nobody's.
+func (s *Seat) mayEach(a Action, consumers []string) error {
+	if len(consumers) != 1 {
+		if err := s.may(a, ""); err != nil {
+			return err
+		}
+	}
+	for _, name := range consumers {
+		if err := s.may(a, name); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -27,42 +28,61 @@ const (
 var ErrRunning = errors.New("ops: the runner is running already")
 
 // Runner carries out operations. Any number of runners, in any number of processes, share them: each
-// operation is worked on by one at a time, and where one dies another goes on behind what it has done.
-// It is safe for concurrent use.
+// operation is worked on by one at a time, and where one dies another goes on behind what it has done. A runner
+// carries out four at once, the oldest first, besides those whose canaries are waited for. It is safe for
+// concurrent use.
 type Runner struct {
 	desk        *Desk
 	projections *projection.Runner
 	running     atomic.Bool
 	owner       string
 
-	mu    sync.Mutex
-	ours  map[int64]bool
-	freed chan struct{} // one of ours is over
+	places chan struct{} // one for each that is carried out now
+	mu     sync.Mutex
+	ours   map[int64]bool
+	freed  chan struct{} // there is a place
 }
 
 // NewRunner makes a runner. The projections' runner may be nil: then operations on projections are left
-// to processes that have one.
+// to processes that have one, and so are those on projections, or versions, that it was not given.
 func NewRunner(d *Desk, projections *projection.Runner) (*Runner, error) {
 	if d == nil {
 		return nil, errors.New("ops: NewRunner: the desk is nil")
 	}
-	return &Runner{desk: d, projections: projections, owner: uuid.NewString(), ours: make(map[int64]bool), freed: make(chan struct{}, 1)}, nil
+	return &Runner{desk: d, projections: projections, owner: uuid.NewString(), places: make(chan struct{}, operationsAt), ours: make(map[int64]bool), freed: make(chan struct{}, 1)}, nil
 }
 
 // Run carries out operations until ctx is cancelled, and then returns nil once the steps that are under
-// way are done; what remains of an operation goes on elsewhere, or at the next Run. It asks the database
-// every 10 s what there is to do, and at once for what was started at its own desk. Where the database
-// cannot be reached it tries again. A second Run at the same time returns [ErrRunning].
-func (r *Runner) Run(ctx context.Context) error {
+// way are done, which takes 10 s at most; what remains of an operation goes on elsewhere, or at the next Run. It
+// asks the database every 10 s what there is to do, and at once for what was started at its own desk. Where the
+// database cannot be reached it tries again. A second Run at the same time returns [ErrRunning].
+func (r *Runner) Run(ctx context.Context) error { return r.run(ctx, 0) }
+
+// RunOnly is [Runner.Run] for one operation: it leaves all others alone, and returns nil as well once that one
+// is over, has paused itself, or is not there.
+func (r *Runner) RunOnly(ctx context.Context, id int64) error {
+	if id < 1 {
+		return fmt.Errorf("ops: run only %d: %w", id, ErrNotFound)
+	}
+	return r.run(ctx, id)
+}
+
+func (r *Runner) run(ctx context.Context, only int64) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
 	defer r.running.Store(false)
+	defer presence.New(presence.Config{
+		Store: r.desk.store, DB: r.desk.config.DB, Registry: r.desk.config.Registry, ID: r.owner, Kind: "operations", Doing: r.doing, Logger: r.desk.config.Logger,
+	}).Start(ctx)()
 	var working sync.WaitGroup
 	defer working.Wait()
 	failing := false
 	for ctx.Err() == nil {
-		wait, err := r.take(ctx, &working)
+		wait, over, err := r.take(ctx, only, &working)
+		if over {
+			return nil
+		}
 		if err != nil && !failing && ctx.Err() == nil {
 			r.desk.config.Logger.Warn("operations cannot be looked for", "error", err.Error())
 		}
@@ -79,16 +99,23 @@ func (r *Runner) Run(ctx context.Context) error {
 	return nil
 }
 
-// take begins to work on what is free, and tells when to look again.
-func (r *Runner) take(ctx context.Context, working *sync.WaitGroup) (wait time.Duration, err error) {
+// doing is what the runner tells of itself.
+func (r *Runner) doing() presence.State {
+	return presence.State{Running: len(r.places), Limit: operationsAt}
+}
+
+// take begins to work on what is free, and tells when to look again, or that there is nothing of the only one.
+func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) (wait time.Duration, over bool, err error) {
 	states := names(Waiting, Trying, Running)
-	rows, err := r.desk.store.Operations(ctx, r.desk.config.DB, store.OperationFilter{States: states, Kinds: r.kinds()}, 100)
+	rows, err := r.desk.store.Operations(ctx, r.desk.config.DB, store.OperationFilter{ID: only, States: states, OldestFirst: true}, mostOpen)
 	if err != nil {
-		return lookEvery, err
+		return lookEvery, false, err
+	}
+	if only != 0 && len(rows) == 0 {
+		return 0, true, nil
 	}
 	wait = lookEvery
-	for i := len(rows) - 1; i >= 0; i-- { // the oldest first
-		row := rows[i]
+	for _, row := range rows {
 		soon := row.StartsAt.Sub(row.Now.Time)
 		if row.LeasedUntil.After(row.Now.Time) {
 			soon = max(soon, row.LeasedUntil.Sub(row.Now.Time))
@@ -97,59 +124,83 @@ func (r *Runner) take(ctx context.Context, working *sync.WaitGroup) (wait time.D
 			wait = min(wait, soon)
 			continue
 		}
-		if !r.ourOwn(row.ID) {
+		w := r.begin(row)
+		if w == nil {
 			continue
 		}
 		leased, err := r.desk.store.LeaseOperation(ctx, r.desk.config.DB, store.OperationFilter{ID: row.ID, States: states, Free: true}, r.owner, lease)
 		if err != nil || !leased {
-			r.over(row.ID)
+			w.end()
 			if err != nil {
-				return wait, err
+				return wait, false, err
 			}
 			continue
 		}
 		working.Go(func() {
-			defer r.over(row.ID)
-			r.work(ctx, row.ID)
+			defer w.end()
+			w.run(ctx)
 		})
 	}
-	return wait, nil
+	return wait, false, nil
 }
 
-// kinds are the actions that this runner can carry out.
-func (r *Runner) kinds() (names []string) {
-	for a, kind := range kinds() {
-		if kind.apply == nil || r.projections != nil {
-			names = append(names, string(a))
-		}
+// begin is the work on an operation, unless that is done here already, cannot be done here, or takes a place
+// and there is none.
+func (r *Runner) begin(row store.Operation) *work {
+	if !r.can(row) {
+		return nil
 	}
-	return names
-}
-
-// ourOwn notes that an operation is worked on here, unless it is already, or there are too many.
-func (r *Runner) ourOwn(id int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ours[id] || len(r.ours) >= operationsAt {
-		return false
+	w := &work{Runner: r, id: row.ID, log: r.desk.config.Logger.With("operation", row.ID)}
+	if r.ours[row.ID] || !tried(row) && !w.enter() {
+		return nil
 	}
-	r.ours[id] = true
-	return true
+	r.ours[row.ID] = true
+	return w
 }
 
-func (r *Runner) over(id int64) {
-	r.mu.Lock()
-	delete(r.ours, id)
-	r.mu.Unlock()
+// end is the end of what begin has begun.
+func (w *work) end() {
+	w.mu.Lock()
+	delete(w.ours, w.id)
+	w.mu.Unlock()
+	w.leave()
+	w.look()
+}
+
+// enter takes a place, if there is one.
+func (w *work) enter() bool {
+	if w.placed {
+		return true
+	}
+	select {
+	case w.places <- struct{}{}:
+		w.placed = true
+	default:
+	}
+	return w.placed
+}
+
+// leave gives it to others.
+func (w *work) leave() {
+	if w.placed {
+		<-w.places
+		w.placed = false
+		w.look()
+	}
+}
+
+// look has the runner look again.
+func (r *Runner) look() {
 	select {
 	case r.freed <- struct{}{}:
 	default:
 	}
 }
 
-// work carries out an operation that is leased, until it is over, is not ours any more, or ctx ends.
-func (r *Runner) work(ctx context.Context, id int64) {
-	w := &work{Runner: r, id: id, log: r.desk.config.Logger.With("operation", id)}
+// run carries out an operation that is leased, until it is over, is not ours any more, or ctx ends.
+func (w *work) run(ctx context.Context) {
 	defer w.free(context.WithoutCancel(ctx))
 	failures := 0
 	for ctx.Err() == nil {
@@ -159,7 +210,7 @@ func (r *Runner) work(ctx context.Context, id int64) {
 			return
 		case err != nil && ctx.Err() == nil:
 			if failures++; failures >= mostFailures {
-				_ = w.pause(ctx, fmt.Sprintf("it failed %d times in a row: %s", failures, err)) // else it is taken up again
+				_ = w.pause(ctx, fmt.Sprintf("it failed %d times in a row%s%s", failures, foreign, err)) // else it is taken up again
 				return
 			}
 			w.log.Warn("a step of an operation failed, and is tried again", "error", err.Error())
@@ -182,9 +233,10 @@ const mostFailures = 10
 // work is one operation under way.
 type work struct {
 	*Runner
-	id   int64
-	pace pace
-	log  *slog.Logger
+	id     int64
+	placed bool // it has one of the places
+	pace   pace
+	log    *slog.Logger
 	// looked is when it was last asked whether failures come back.
 	looked time.Time
 }
@@ -214,24 +266,3 @@ func (w *work) pause(ctx context.Context, why string) error {
 	w.log.Warn("an operation has paused itself", "why", why)
 	return w.change(ctx, store.OperationChange{State: string(Paused), Note: &why, Free: true})
 }
-
-// pace lets so many messages pass in a second, beginning with those of a tick: who is killed again and
-// again shall get on, too. Of what has not passed it keeps a second's worth.
-type pace struct {
-	last time.Time
-	left float64
-}
-
-// now tells how many messages may pass.
-func (p *pace) now(rate int64) int {
-	now := time.Now()
-	if p.last.IsZero() {
-		p.last = now.Add(-tick)
-	}
-	p.left = min(p.left+now.Sub(p.last).Seconds()*float64(rate), max(float64(rate), 1))
-	p.last = now
-	return int(p.left)
-}
-
-// passed notes that so many have.
-func (p *pace) passed(n int) { p.left -= float64(n) }

@@ -3,6 +3,7 @@ package ops
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,36 +13,48 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-const stepSize = 500 // messages in one transaction
+const (
+	stepSize = 500 // messages in one transaction
+	stepTime = 10 * time.Second
+)
 
-// step does what there is to do now, and tells how long to wait for the next one.
+var errStepTime = errors.New("a step of an operation takes longer than 10 s") // immutable
+
+// step does what there is to do now, and tells how long to wait for the next one. It is done even if ctx
+// ends meanwhile.
 func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err error) {
-	rows, err := w.desk.store.Operations(ctx, w.desk.config.DB, store.OperationFilter{ID: w.id}, 1)
+	within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stepTime, errStepTime)
+	defer cancel()
+	rows, err := w.desk.store.Operations(within, w.desk.config.DB, store.OperationFilter{ID: w.id}, 1)
 	if err != nil || len(rows) == 0 || !w.workOn(rows[0]) {
 		return 0, err == nil, err
 	}
 	row := rows[0]
+	if tried(row) {
+		w.leave() // for others to be carried out meanwhile
+		return trialTick, false, w.judge(within, row)
+	}
+	if !w.enter() {
+		return trialTick, false, w.change(within, store.OperationChange{Lease: lease})
+	}
 	kind := kinds()[Action(row.Kind)]
 	if kind.apply != nil {
 		return 0, true, w.apply(ctx, kind, row)
 	}
-	if tried(row) {
-		return trialTick, false, w.judge(ctx, row)
-	}
-	if paused, err := w.comesBack(ctx, row); err != nil || paused {
+	if paused, err := w.comesBack(within, row); err != nil || paused {
 		return 0, paused, err
 	}
-	for n := w.pace.now(row.Rate); n > 0; {
-		var moved int
-		row, moved, err = w.move(ctx, kind, row, min(n, stepSize))
-		if err != nil || !w.workOn(row) {
-			return 0, err == nil, err
-		}
-		if tried(row) {
-			return trialTick, false, nil
-		}
-		w.pace.passed(moved)
-		n -= max(moved, 1)
+	if w.pace.now(row.Rate) < 1 {
+		return tick, false, nil
+	}
+	after, err := w.move(within, kind)
+	switch {
+	case err != nil || !w.workOn(after):
+		return 0, err == nil, err
+	case tried(after):
+		return trialTick, false, nil
+	case w.pace.left >= stepSize:
+		return 0, false, nil
 	}
 	return tick, false, nil
 }
@@ -52,29 +65,29 @@ func (w *work) workOn(row store.Operation) bool {
 	return row.LeasedBy == w.owner && row.LeasedUntil.After(row.Now.Time) && (state == Waiting || state == Trying || state == Running)
 }
 
-// move changes the next messages and notes how far the operation is: in one transaction, or right after
-// it, where doing the same again does no harm. It returns the operation as it is then, and how many
-// messages it was.
-func (w *work) move(ctx context.Context, kind kind, row store.Operation, limit int) (after store.Operation, n int, err error) {
-	db := w.desk.config.DB
-	if kind.repeatable {
-		return w.part(ctx, db, kind, row, limit)
-	}
-	ctx, wakeups := txn.WithWakeups(ctx)
-	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
-		locked, found, err := w.desk.store.LockOperation(ctx, tx, w.id)
+// move changes the next messages and notes how far the operation is, in one transaction that has it locked: who
+// stops it waits for that, and then nothing more changes. It returns the operation as it is then.
+func (w *work) move(ctx context.Context, kind kind) (after store.Operation, err error) {
+	ctx, wakeups := txn.WithWakeups(txn.Own(ctx))
+	n := 0
+	err = txn.InTx(ctx, w.desk.config.DB, func(tx bun.Tx) error {
+		locked, found, err := w.desk.store.HoldOperation(ctx, tx, w.id)
 		if err != nil || !found || !w.workOn(locked) { // it was stopped, or the lease has run out
 			after, n = locked, 0
 			return err
 		}
-		after, n, err = w.part(ctx, tx, kind, locked, limit)
+		after, n, err = w.part(ctx, tx, kind, locked)
 		return err
 	})
 	if err != nil {
-		return row, 0, err
+		return store.Operation{}, err
 	}
+	w.pace.passed(n)
 	wakeups.Send(w.desk.config.Registry)
-	return after, n, nil
+	if after.State == string(Done) {
+		w.log.Info("an operation is done", "changed", after.Changed)
+	}
+	return after, nil
 }
 
 // moved is what a part of an operation has done.
@@ -86,8 +99,13 @@ type moved struct {
 	ids     []int64 // of messages that are pending again
 }
 
-// part changes messages, and the operation.
-func (w *work) part(ctx context.Context, db bun.IDB, kind kind, row store.Operation, limit int) (store.Operation, int, error) {
+// part changes as many messages as the pace allows, and the operation, which is locked. It returns that as it is
+// then, and how many messages it was.
+func (w *work) part(ctx context.Context, tx bun.Tx, kind kind, row store.Operation) (store.Operation, int, error) {
+	limit := min(w.pace.now(row.Rate), stepSize)
+	if limit < 1 { // it became slower meanwhile
+		return row, 0, nil
+	}
 	trial := trialOf(row)
 	change := store.OperationChange{State: string(Running), Lease: lease}
 	if missing := int(row.Canary) - len(trial.IDs); missing > 0 && row.State != string(Running) {
@@ -97,7 +115,7 @@ func (w *work) part(ctx context.Context, db bun.IDB, kind kind, row store.Operat
 	if err := json.Unmarshal(row.Target, &target); err != nil {
 		return row, 0, fmt.Errorf("its target: %w", err)
 	}
-	done, err := kind.step(ctx, w.desk, db, step{row: row, target: target, limit: limit})
+	done, err := kind.step(ctx, w.desk, tx, step{row: row, target: target, limit: limit})
 	if err != nil {
 		return row, 0, err
 	}
@@ -111,63 +129,10 @@ func (w *work) part(ctx context.Context, db bun.IDB, kind kind, row store.Operat
 		change.Canary = &whole
 	default:
 		change.State, change.Finished, change.Free, change.Lease = string(Done), true, true, 0
-		w.log.Info("an operation is done", "changed", row.Changed+change.Changed)
 	}
-	ours, err := w.desk.store.ChangeOperation(ctx, db, w.own(), change)
-	if err != nil {
+	if _, err := w.desk.store.ChangeOperation(ctx, tx, w.own(), change); err != nil {
 		return row, 0, err
 	}
-	row.State, row.AfterID, row.Changed = change.State, max(row.AfterID, done.last), row.Changed+change.Changed
-	if change.Canary != nil {
-		row.Canary = *change.Canary
-	}
-	if change.Canaries != nil {
-		row.Canaries = change.Canaries
-	}
-	if !ours { // it was stopped meanwhile
-		row.State = string(Stopped)
-	}
-	return row, done.changed + done.alone, nil
-}
-
-// apply does what a process with the application's code does at once.
-func (w *work) apply(ctx context.Context, kind kind, row store.Operation) error {
-	if err := w.change(ctx, store.OperationChange{State: string(Running), Lease: lease}); err != nil {
-		return err
-	}
-	var target Target
-	if err := json.Unmarshal(row.Target, &target); err != nil {
-		return w.pause(ctx, "its target cannot be read")
-	}
-	ctx, end := context.WithCancel(ctx)
-	kept := make(chan struct{})
-	go func() {
-		defer close(kept)
-		w.keep(ctx)
-	}()
-	n, err := kind.apply(ctx, w.projections, target)
-	end()
-	<-kept
-	ctx = context.WithoutCancel(ctx)
-	if err != nil {
-		return w.pause(ctx, err.Error())
-	}
-	w.log.Info("an operation is done", "changed", n)
-	return w.change(ctx, store.OperationChange{State: string(Done), Changed: int64(n), Finished: true, Free: true})
-}
-
-// keep renews the lease until ctx ends.
-func (w *work) keep(ctx context.Context) {
-	ticker := time.NewTicker(lease / 3)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			if err := w.change(ctx, store.OperationChange{Lease: lease}); err != nil && ctx.Err() == nil {
-				w.log.Warn("the lease of an operation could not be renewed", "error", err.Error())
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
+	after, _, err := w.desk.store.LockOperation(ctx, tx, w.id)
+	return after, done.changed + done.alone, err
 }

@@ -7,23 +7,25 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 const (
 	trialTime = 10 * time.Minute // for canaries to have run
 
-	badPart   = 10              // one of so many may fail again
-	leastSeen = 20              // messages before an operation goes by how many have failed again
-	backEvery = 2 * time.Second // looks at that
+	badPart     = 10              // one of so many may fail again
+	leastSeen   = 20              // messages before an operation goes by how many have failed again
+	mostSampled = 500             // messages that are looked at for that
+	backEvery   = 2 * time.Second // looks at that
 )
 
-// trial tells how those do that were requeued first.
+// trial tells how those do that were requeued.
 type trial struct {
-	IDs   []int64   `json:"ids,omitempty"`
+	IDs   []int64   `json:"ids,omitempty"` // of those that went first
 	Since time.Time `json:"since,omitzero"`
-	// From is the lowest id of all that were requeued.
-	From int64 `json:"from,omitempty"`
+	// Sample are ids of all that were requeued: every one, or once these are many each so many-th.
+	Sample []int64 `json:"sample,omitempty"`
+	Each   int     `json:"each,omitempty"`
+	Seen   int     `json:"seen,omitempty"`
 }
 
 func trialOf(row store.Operation) (t trial) {
@@ -40,16 +42,36 @@ func tried(row store.Operation) bool {
 
 // add notes messages that were requeued, and tells whether there is anything to note.
 func (t *trial) add(row store.Operation, done moved, first bool) bool {
-	if len(done.ids) == 0 || !first && t.From != 0 {
+	if len(done.ids) == 0 {
 		return false
-	}
-	if t.From == 0 {
-		t.From, t.Since = done.ids[0], row.Now.Time
 	}
 	if first {
 		t.IDs = append(t.IDs, done.ids...)
 	}
+	if t.Since.IsZero() {
+		t.Since = row.Now.Time
+	}
+	for _, id := range done.ids {
+		t.sample(id)
+	}
 	return true
+}
+
+// sample keeps ids evenly spread over all.
+func (t *trial) sample(id int64) {
+	t.Each = max(t.Each, 1)
+	if t.Seen%t.Each == 0 {
+		t.Sample = append(t.Sample, id)
+	}
+	t.Seen++
+	if len(t.Sample) <= mostSampled {
+		return
+	}
+	half := t.Sample[:0]
+	for i := 0; i < len(t.Sample); i += 2 {
+		half = append(half, t.Sample[i])
+	}
+	t.Sample, t.Each = half, 2*t.Each
 }
 
 // judge looks at canaries: all goes on once they have run, unless too many of them fail again, or they
@@ -72,22 +94,20 @@ func (w *work) judge(ctx context.Context, row store.Operation) error {
 	}
 }
 
-// comesBack pauses an operation when more than a tenth of what it has requeued is poisoned again for
-// the same failure.
+// comesBack pauses an operation when more than a tenth of what it has requeued is poisoned again.
 func (w *work) comesBack(ctx context.Context, row store.Operation) (bool, error) {
-	var target Target
 	t := trialOf(row)
-	if err := json.Unmarshal(row.Target, &target); err != nil || target.Poisoned == nil || t.From == 0 || row.Changed < leastSeen || time.Since(w.looked) < backEvery {
+	if len(t.Sample) < leastSeen || time.Since(w.looked) < backEvery {
 		return false, nil
 	}
 	w.looked = time.Now()
-	f := target.Poisoned
-	if f.Consumer == "" || f.Fingerprint == "" || f.Fingerprint == poison.Unclassified {
-		return false, nil
-	}
-	n, err := w.desk.store.CountPoisoned(ctx, w.desk.config.DB, store.PoisonFilter{Consumer: f.Consumer, Fingerprint: f.Fingerprint, AfterID: t.From - 1}, int(row.Changed/badPart)+1)
-	if err != nil || int64(n)*badPart <= row.Changed {
+	n, err := w.desk.store.CountPoisoned(ctx, w.desk.config.DB, store.PoisonFilter{IDs: t.Sample}, len(t.Sample))
+	if err != nil || n*badPart <= len(t.Sample) {
 		return false, err
 	}
-	return true, w.pause(ctx, fmt.Sprintf("at least %d of %d have failed again in the same way", n, row.Changed))
+	of := "that were requeued"
+	if t.Each > 1 {
+		of += " and were looked at"
+	}
+	return true, w.pause(ctx, fmt.Sprintf("%d of the %d %s are poisoned again", n, len(t.Sample), of))
 }

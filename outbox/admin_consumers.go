@@ -89,7 +89,11 @@ func (a *Admin) Queues(ctx context.Context, db bun.IDB) ([]Queue, error) {
 		}
 	}
 	slices.Sort(names)
-	stats, err := st.Stats(ctx, db, slices.Compact(names))
+	names = slices.Compact(names)
+	if a.operates() { // which of them park, other programs know
+		parking = names
+	}
+	stats, err := st.Stats(ctx, db, names)
 	if err != nil {
 		return nil, dberr.Wrap(err, "outbox: admin: queues")
 	}
@@ -169,8 +173,8 @@ func (a *Admin) ClaimMessages(ctx context.Context, db bun.IDB, claim int64) ([]P
 // restarts. What is claimed already still runs; within about a second nothing of
 // the consumer starts any more. Messages are produced and kept as ever.
 //
-// A consumer of the registry is paused under its name and its former names. Any
-// other name is paused as it is, for a program that has it. A name that a later
+// A consumer is paused under its name and its former names, as the registry and the
+// processes have them: see [Admin.Names]. Any other name is paused as it is. A name that a later
 // release gives the consumer is another: pause that, too. Pausing twice is no
 // error. An empty name is bus.ErrBadOption; one that cannot be stored is
 // bus.ErrBadText or bus.ErrTooLarge.
@@ -183,7 +187,7 @@ func (a *Admin) Pause(ctx context.Context, db bun.IDB, consumer string) error {
 func (a *Admin) PauseNoted(ctx context.Context, db bun.IDB, consumer, by, note string) error {
 	st, db, err := a.stores.In(ctx, db, errAdminUnmade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
-		err = st.Pause(ctx, db, a.namesOf(consumer), by, note)
+		err = a.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error { return st.Pause(ctx, tx, names, by, note) })
 	}
 	return dberr.Wrap(err, "outbox: admin: pause %q", consumer)
 }
@@ -195,7 +199,7 @@ func (a *Admin) PauseNoted(ctx context.Context, db bun.IDB, consumer, by, note s
 func (a *Admin) Resume(ctx context.Context, db bun.IDB, consumer string) error {
 	st, db, err := a.stores.In(ctx, db, errAdminUnmade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
-		err = st.Resume(ctx, db, a.namesOf(consumer))
+		err = a.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error { return st.Resume(ctx, tx, names) })
 	}
 	if err != nil {
 		return dberr.Wrap(err, "outbox: admin: resume %q", consumer)
@@ -213,10 +217,16 @@ func checkConsumer(name string) error {
 	return limits.CheckKey("consumer", name)
 }
 
-// namesOf lists the names under which a consumer's messages are stored.
-func (a *Admin) namesOf(consumer string) []string {
-	if c, ok := a.registry.Consumer(consumer); ok {
-		return c.Names()
-	}
-	return []string{consumer}
+// underAllNames changes something about all names under which a consumer's messages are stored.
+func (a *Admin) underAllNames(ctx context.Context, st *store.Store, db bun.IDB, consumer string, change func(tx bun.Tx, names []string) error) error {
+	return txn.InTx(ctx, db, func(tx bun.Tx) error {
+		if err := st.WriteFirst(ctx, tx); err != nil {
+			return err
+		}
+		names, err := a.Names(ctx, tx)
+		if err != nil {
+			return err
+		}
+		return change(tx, names.Of(consumer))
+	})
 }

@@ -213,7 +213,7 @@ func counted(n int, name, plural string) string {
 	return fmt.Sprint(n, " ", name, plural)
 }
 
-func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func instant(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 // rounded shortens a duration to what a person reads.
 func rounded(d time.Duration) time.Duration {

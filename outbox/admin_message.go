@@ -152,25 +152,54 @@ func newPending(row store.Pending) Pending {
 type Filter struct {
 	// Consumer and PayloadType are names as they are stored; they match exactly.
 	// The consumer has an index.
-	Consumer    string
-	PayloadType string
-	// InsertID is the key that the message was produced with. It has an index.
-	InsertID string
+	Consumer    string `json:"consumer,omitempty"`
+	PayloadType string `json:"payload_type,omitempty"`
+	// InsertID is the one that the message was produced with. It has an index.
+	InsertID string `json:"insert_id,omitempty"`
+	// Key is that of its order: see [Key]. It has an index with the consumer.
+	Key string `json:"key,omitempty"`
 	// MessageID is that of the payload, as logs, traces and receipts have it.
-	MessageID uuid.UUID
+	MessageID uuid.UUID `json:"message_id,omitzero"`
 	// State is one of Ready, Delayed and Leased.
-	State State
+	State State `json:"state,omitempty"`
 	// Crashed selects messages whose last owner has vanished.
-	Crashed bool
+	Crashed bool `json:"crashed,omitempty"`
 	// Retrying selects messages that have failed, and are to run again.
-	Retrying bool
-	// OlderThan selects messages that were produced at least so long ago.
-	OlderThan time.Duration
+	Retrying bool `json:"retrying,omitempty"`
+	// OlderThan selects messages that were produced at least so long ago. In JSON it is a text such
+	// as "1h30m0s".
+	OlderThan time.Duration `json:"-"`
+}
+
+// filterJSON is a filter as JSON has it.
+type filterJSON struct {
+	*plainFilter
+	OlderThan string `json:"older_than,omitempty"`
+}
+
+type plainFilter Filter
+
+// MarshalJSON implements json.Marshaler.
+func (f Filter) MarshalJSON() ([]byte, error) {
+	with := filterJSON{plainFilter: (*plainFilter)(&f)}
+	if f.OlderThan != 0 {
+		with.OlderThan = f.OlderThan.String()
+	}
+	return json.Marshal(with)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (f *Filter) UnmarshalJSON(text []byte) (err error) {
+	with := filterJSON{plainFilter: (*plainFilter)(f)}
+	if err = json.Unmarshal(text, &with); err == nil && with.OlderThan != "" {
+		f.OlderThan, err = time.ParseDuration(with.OlderThan)
+	}
+	return err
 }
 
 // check reports what no row can match, or nothing can mean.
 func (f Filter) check() error {
-	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "insert id": f.InsertID} {
+	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "insert id": f.InsertID, "key": f.Key} {
 		if err := limits.CheckText(text); err != nil {
 			return fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrBadText, err)
 		}
@@ -188,7 +217,7 @@ func (f Filter) check() error {
 
 func (f Filter) rows() store.PendingFilter {
 	states := map[State]store.PendingState{Ready: store.Ready, Delayed: store.Delayed, Leased: store.Leased}
-	return store.PendingFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, InsertID: f.InsertID, MessageID: f.MessageID,
+	return store.PendingFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, InsertID: f.InsertID, Key: f.Key, MessageID: f.MessageID,
 		State: states[f.State], Crashed: f.Crashed, Retrying: f.Retrying, OlderThan: f.OlderThan}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -91,6 +92,8 @@ type Preview struct {
 	// Messages are how many match; More tells that there may be more.
 	Messages int  `json:"messages"`
 	More     bool `json:"more,omitempty"`
+	// Consumers are those of these messages, as they are stored, in the order of their names.
+	Consumers []string `json:"consumers,omitempty"`
 }
 
 // Preview counts the messages that match, until it has so many, before all of them are changed. What is
@@ -109,7 +112,14 @@ func (a *Admin) Preview(ctx context.Context, db bun.IDB, filter Filter, most int
 		ids, after, more, err = st.Matching(ctx, db, filter.rows(), after, p.UpTo, most-p.Messages)
 		p.Messages += len(ids)
 		p.More = more && p.Messages == most
+		if err == nil {
+			var names []string
+			names, err = st.ConsumersOf(ctx, db, ids)
+			p.Consumers = append(p.Consumers, names...)
+		}
 	}
+	slices.Sort(p.Consumers)
+	p.Consumers = slices.Compact(p.Consumers)
 	if err != nil {
 		return Preview{}, dberr.Wrap(err, "outbox: admin: preview")
 	}

@@ -58,7 +58,7 @@ func transactional(c *bus.ConsumerConfig) { c.SetValue(transactionalKey{}, true)
 
 func isTransactional(c bus.ConsumerConfig) bool { return c.Value(transactionalKey{}) != nil }
 
-// errFenced gives a message back that is no longer ours to run.
+// errFenced gives a message back that is no longer ours to run: another may have it by now.
 var errFenced error = &bus.Verdict{Outcome: bus.Released, Err: bus.ErrLeaseLost}
 
 // errHidden is counted: its transaction has the message locked, so nobody else could have

@@ -78,7 +78,7 @@ func (g *group) oneByOne(members []*member) {
 func (g *group) tooLate(m *member) bool {
 	err := context.Cause(m.ctx)
 	if err == nil && !g.worker.run.ledger.live(m.task.lease, time.Now()) {
-		err = bus.ErrLeaseLost // this process may have stood still while it waited, and nobody has noticed yet
+		err = bus.ErrLeaseLost
 	}
 	if waited := time.Since(m.since); err == nil && waited > m.task.consumer.settings.Timeout/2 {
 		err = fmt.Errorf("the others of the group took %s", waited.Round(time.Millisecond))

@@ -37,11 +37,28 @@ func TestAnswersAreFitForJSON(t *testing.T) {
 		{bus.Health{Ready: true}, `{"ready":true}`},
 		{bus.Health{LastClaim: at, Abandoned: []string{"c"}, Err: errors.New("gone")},
 			`{"ready":false,"last_claim":"2026-01-02T03:04:05Z","abandoned":["c"],"error":"gone"}`},
+		{outbox.Filter{Consumer: "c", Key: "k", State: outbox.Ready, OlderThan: 90 * time.Minute}, `{"consumer":"c","key":"k","state":"ready","older_than":"1h30m0s"}`},
+		{outbox.Filter{}, `{}`},
+		{poison.Filter{IDs: []int64{1}, MessageID: id, PoisonedBefore: at, Error: "e"}, `{"ids":[1],"message_id":"00000000-0000-0000-0000-000000000001","poisoned_before":"2026-01-02T03:04:05Z","error":"e"}`},
 		{outbox.Result{Changed: 1, Missing: []int64{2}}, `{"changed":1,"missing":[2]}`},
 	} {
 		got, err := json.Marshal(test.value)
 		if err != nil || string(got) != test.want {
 			t.Errorf("%T: got %s, %v, want %s", test.value, got, err, test.want)
 		}
+	}
+}
+
+// What is kept as JSON is a filter again.
+func TestFiltersComeBack(t *testing.T) {
+	t.Parallel()
+	want := outbox.Filter{Consumer: "c", PayloadType: "p", InsertID: "i", Key: "k", MessageID: uuid.UUID{15: 1}, State: outbox.Delayed, Crashed: true, Retrying: true, OlderThan: 90*time.Minute + 1}
+	text, err := json.Marshal(want)
+	var got outbox.Filter
+	if err = errors.Join(err, json.Unmarshal(text, &got)); err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	if err := json.Unmarshal([]byte(`{"older_than":"soon"}`), &got); err == nil {
+		t.Error("an age that is none: got no error")
 	}
 }

@@ -149,6 +149,8 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 		err = t.group.join(ctx, t, withPayload(m, payload))
 	case t.stopped.Load(): // while it waited behind others
 		err = errStopped
+	case !r.ledger.live(t.lease, time.Now()): // this process stood still, and nobody has noticed yet
+		err = errFenced
 	case t.consumer.transactional:
 		err = r.runInTx(ctx, t, payload)
 	default:

@@ -72,26 +72,29 @@ func shown(row store.Poisoned) Message {
 // value selects all.
 type Filter struct {
 	// IDs selects rows by their ids, up to 1000. Nil selects all; a list of none is an error.
-	IDs []int64
+	IDs []int64 `json:"ids,omitempty"`
 	// Consumer and PayloadType are names as they are stored with the message.
 	// They match exactly: messages stored under a former name (bus.Aliases,
 	// bus.PayloadAliases) are found by that name only.
-	Consumer    string
-	PayloadType string
+	Consumer    string `json:"consumer,omitempty"`
+	PayloadType string `json:"payload_type,omitempty"`
 	// Fingerprint selects those that belong together, or with [Unclassified] those without one. It
 	// has an index with the consumer.
-	Fingerprint string
+	Fingerprint string `json:"fingerprint,omitempty"`
+	// Key is that of the message's order: see outbox.Key.
+	Key string `json:"key,omitempty"`
 	// MessageID is the id that log lines and spans have: one message for each
 	// consumer of the payload. It has an index.
-	MessageID uuid.UUID
+	MessageID uuid.UUID `json:"message_id,omitzero"`
 	// PoisonedAfter and PoisonedBefore bound when the message was poisoned;
 	// both are exclusive.
-	PoisonedAfter, PoisonedBefore time.Time
-	// Error is a text anywhere in the reason or in the stored errors of the runs,
-	// which are JSON: a quote or a line break stands there escaped. On PostgreSQL
-	// and MariaDB its case counts, on SQLite that of ASCII letters does not. No
-	// index helps to find it, so set Consumer, too, where there are many.
-	Error string
+	PoisonedAfter  time.Time `json:"poisoned_after,omitzero"`
+	PoisonedBefore time.Time `json:"poisoned_before,omitzero"`
+	// Error is a text anywhere in the reason or in the stored errors of the runs: as
+	// it is, on all databases, so that its case counts, and quotes, percent signs and
+	// backslashes mean themselves. No index helps to find it, so set Consumer, too,
+	// where there are many.
+	Error string `json:"error,omitempty"`
 }
 
 // mostIDs is how many ids a filter may list.
@@ -102,7 +105,7 @@ func (f Filter) check() error {
 	if n := len(f.IDs); f.IDs != nil && (n == 0 || n > mostIDs) {
 		return fmt.Errorf("filter by %d ids: %w: 1 to %d are allowed, or nil for all", n, bus.ErrBadOption, mostIDs)
 	}
-	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "fingerprint": f.Fingerprint, "error": f.Error} {
+	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "fingerprint": f.Fingerprint, "key": f.Key, "error": f.Error} {
 		if err := limits.CheckText(text); err != nil {
 			return fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrBadText, err)
 		}
@@ -111,7 +114,7 @@ func (f Filter) check() error {
 }
 
 func (f Filter) rows() store.PoisonFilter {
-	return store.PoisonFilter{IDs: f.IDs, Consumer: f.Consumer, PayloadType: f.PayloadType, Fingerprint: f.Fingerprint, MessageID: f.MessageID, PoisonedAfter: f.PoisonedAfter,
+	return store.PoisonFilter{IDs: f.IDs, Consumer: f.Consumer, PayloadType: f.PayloadType, Fingerprint: f.Fingerprint, Key: f.Key, MessageID: f.MessageID, PoisonedAfter: f.PoisonedAfter,
 		PoisonedBefore: f.PoisonedBefore, Error: f.Error}
 }
 

@@ -86,7 +86,11 @@ func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f stor
 		return Preview{}, err
 	}
 	f.UpToID = p.UpTo
-	seen, err := st.PreviewPoisoned(ctx, db, f, s.renamed(), most)
+	names, err := s.admin.Names(ctx, db)
+	if err != nil {
+		return Preview{}, err
+	}
+	seen, err := st.PreviewPoisoned(ctx, db, f, names.Several(), most)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -106,14 +110,4 @@ func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f stor
 	}
 	p.More = last < p.UpTo && p.Messages >= most
 	return p, nil
-}
-
-// renamed are the names of those consumers that have several.
-func (s *Store) renamed() (names [][]string) {
-	for _, c := range s.registry.Consumers() {
-		if all := c.Names(); len(all) > 1 {
-			names = append(names, all)
-		}
-	}
-	return names
 }

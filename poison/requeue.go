@@ -17,8 +17,8 @@ import (
 
 // Requeue makes poisoned messages pending again, at once, with no attempts, no
 // crashes and no errors counted. They keep their message id, headers and insert
-// id, get a new row id, and go to their consumer under its present name. An id
-// listed twice counts once.
+// id, get a new row id, and go to their consumer under its present name, as
+// outbox.Admin.Names tells it. An id listed twice counts once.
 //
 // It does not ask whether anybody will take them: a message of a consumer that is
 // registered no more waits until a program registers it, possibly as one of
@@ -99,7 +99,11 @@ func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, l
 			return err
 		}
 		done.Last = rows[len(rows)-1].ID
-		requeued, err := st.Requeue(ctx, tx, rows, s.requeuing(rows))
+		how, err := s.requeuing(ctx, tx, rows)
+		if err != nil {
+			return err
+		}
+		requeued, err := st.Requeue(ctx, tx, rows, how)
 		if err != nil {
 			return err
 		}
@@ -120,20 +124,24 @@ func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, l
 	return done, nil
 }
 
-// requeuing says what these messages' consumers are called by now, and were before.
-func (s *Store) requeuing(rows []store.Poisoned) store.Requeuing {
+// requeuing says what these messages' consumers are called by now, and are or were elsewhere.
+func (s *Store) requeuing(ctx context.Context, tx bun.Tx, rows []store.Poisoned) (store.Requeuing, error) {
 	how := store.Requeuing{Renamed: make(map[string]string), Former: make(map[string][]string)}
+	names, err := s.admin.Names(ctx, tx)
+	if err != nil {
+		return how, err
+	}
 	for _, row := range rows {
-		c, ok := s.registry.Consumer(row.ConsumerType)
-		if !ok {
+		if how.Renamed[row.ConsumerType] != "" || how.Former[row.ConsumerType] != nil {
 			continue
 		}
-		how.Former[c.Name()] = c.Names()[1:]
-		if c.Name() != row.ConsumerType {
-			how.Renamed[row.ConsumerType] = c.Name()
+		all := names.Of(row.ConsumerType)
+		how.Former[all[0]] = all[1:]
+		if all[0] != row.ConsumerType {
+			how.Renamed[row.ConsumerType] = all[0]
 		}
 	}
-	return how
+	return how, nil
 }
 
 // EditAndRequeue requeues one message with another payload. It must be of the
@@ -197,7 +205,10 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 		if err := c.CheckPayload(s.registry.Codec(), text); err != nil {
 			return fmt.Errorf("%w: %w", ErrPayload, err)
 		}
-		how := s.requeuing(rows)
+		how, err := s.requeuing(ctx, tx, rows)
+		if err != nil {
+			return err
+		}
 		how.Payload, how.PayloadType = text, payloadType
 		requeued, err := st.Requeue(ctx, tx, rows, how)
 		if err == nil && len(requeued) == 0 {

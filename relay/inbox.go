@@ -64,29 +64,68 @@ func (r *Runner) receive(ctx context.Context, rc *receiving, records []Record) e
 	return nil
 }
 
-// take takes records over. What cannot be written is parked, and looked for by halves. What cannot
-// be parked either is an error, once all others are taken over.
+// parkAtOnce is how many records that cannot be taken are parked in one transaction.
+const parkAtOnce = 16
+
+// take takes records over. What cannot be written is parked. What cannot be parked either is an error, once
+// all others are taken over.
 func (r *Runner) take(ctx context.Context, rc *receiving, arrivals []arrival) error {
-	if len(arrivals) == 0 {
+	var kept []error // of those that stay at the broker
+	keep := func(a arrival, err error) error {
+		kept = append(kept, fmt.Errorf("a record of %d bytes cannot be parked: %w", len(a.record.Body), err))
 		return nil
 	}
-	err := r.takeTogether(ctx, rc, true, arrivals...)
-	switch n := len(arrivals); {
-	case err == nil || !isInput(err):
-		return err
-	case n > 1:
-		err := r.take(ctx, rc, arrivals[:n/2])
-		if err != nil && !isInput(err) {
-			return err
+	var park []arrival
+	err := r.sift(ctx, rc, arrivals, func(a arrival, err error) error {
+		switch {
+		case a.parked != nil:
+			return keep(a, err)
+		case errors.Is(err, eventlog.ErrTombstoned):
+			a.message = nil // nothing of the stream is to be kept
+		default:
+			a = a.park(err)
 		}
-		return errors.Join(err, r.take(ctx, rc, arrivals[n/2:]))
-	case arrivals[0].parked != nil: // nor can it be parked: it stays at the broker
-		return fmt.Errorf("a record of %d bytes cannot be parked: %w", len(arrivals[0].record.Body), err)
-	case errors.Is(err, eventlog.ErrTombstoned): // nothing of the stream is to be kept
-		arrivals[0].message = nil
-		return r.takeTogether(ctx, rc, true, arrivals...)
+		if park = append(park, a); len(park) < parkAtOnce {
+			return nil
+		}
+		these := park // the batch may run out of time: what was found until then is parked
+		park = nil
+		return r.sift(ctx, rc, these, keep)
+	})
+	if err == nil {
+		err = r.sift(ctx, rc, park, keep)
 	}
-	return r.take(ctx, rc, []arrival{arrivals[0].park(err)})
+	return errors.Join(append(kept, err)...)
+}
+
+// sift takes records over in their order, and gives those that it cannot to refused, one at a time. Where a part
+// fails, the first one to blame is looked for by halves. Behind it parts begin small, and double: if all
+// fail, each costs one transaction, and if one does, few.
+func (r *Runner) sift(ctx context.Context, rc *receiving, arrivals []arrival, refused func(arrival, error) error) error {
+	size, suspects := len(arrivals), 0 // of the first so many one is to blame
+	for len(arrivals) > 0 {
+		part := arrivals[:min(size, len(arrivals))]
+		err := r.takeTogether(ctx, rc, true, part...)
+		switch {
+		case err != nil && !isInput(err):
+			return err
+		case err != nil && len(part) > 1:
+			size, suspects = len(part)/2, len(part)
+			continue
+		case err != nil:
+			if err := refused(part[0], err); err != nil {
+				return err
+			}
+			size, suspects = 1, 0
+		case suspects > 0:
+			suspects -= len(part)
+			size = max(suspects/2, 1)
+		default:
+			size = 2 * len(part)
+		}
+		arrivals = arrivals[len(part):]
+	}
+	return nil
 }
 
 // isInput tells whether an error is about what is to be written, rather than the database.

@@ -74,13 +74,13 @@ func (b *bulk) command(c *cobra.Command) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error { return b.run(c.Context(), args) }
 	c.Flags().BoolVar(&b.all, "all", false, "all there are")
 	c.Flags().IntVar(&b.terms.Rate, "rate", 100, "messages a second, up to 100000")
-	b.operationFlags(c)
+	b.operationFlags(c, "carry it out from here, and show how far it is, until it is over")
 	return b.changing(c)
 }
 
 // operationFlags are those of what begins an operation.
-func (b *bulk) operationFlags(c *cobra.Command) {
-	c.Flags().BoolVar(&b.wait, "wait", false, "carry it out from here, and show how far it is, until it is over")
+func (b *bulk) operationFlags(c *cobra.Command, waits string) {
+	c.Flags().BoolVar(&b.wait, "wait", false, waits)
 	c.Flags().DurationVar(&b.undo, "undo-window", 10*time.Second, "how long it can be undone before it begins")
 }
 

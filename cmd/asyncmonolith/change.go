@@ -1,7 +1,8 @@
 package main
 
 import (
-	"fmt"
+	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,19 +13,21 @@ import (
 func (a *app) changing(c *cobra.Command) *cobra.Command {
 	c.Flags().BoolVar(&a.yes, "yes", false, "do it: without, the command shows what it would do and exits with 4")
 	c.Flags().StringVar(&a.reason, "reason", "", "why, for the audit and for others to see")
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if a.yes && strings.TrimSpace(a.reason) == "" {
+			return usage(errors.New("--reason is missing: who says --yes says why"))
+		}
+		return nil
+	}
 	return c
 }
 
-// unconfirmed is an error unless the person wants a change, and says why.
+// unconfirmed is an error unless the person wants a change.
 func (a *app) unconfirmed() error {
-	switch {
-	case a.yes && a.reason != "":
+	if a.yes {
 		return nil
-	case a.yes:
-		return fmt.Errorf("%w (--reason is missing)", errNotConfirmed)
-	default:
-		return errNotConfirmed
 	}
+	return errNotConfirmed
 }
 
 // change is a command that changes one thing: it says what it would do, or does it and says so.

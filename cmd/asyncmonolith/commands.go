@@ -4,23 +4,50 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// commands are all of them, in the order in which help lists them.
-func (a *app) commands() []*cobra.Command {
-	return []*cobra.Command{
-		a.statusCommand(),
-		a.consumersCommand(),
-		a.messagesCommand(),
-		a.explainCommand(),
-		a.poisonedCommand(),
-		a.requeueCommand(),
-		a.discardCommand(),
-		a.schedulesCommand(),
-		a.projectionsCommand(),
-		a.processesCommand(),
-		a.operationsCommand(),
-		a.migrateCommand(),
-		a.doctorCommand(),
-		a.demoCommand(),
-		a.topCommand(),
+// add gives root all commands, in the groups in which help lists them.
+func (a *app) add(root *cobra.Command) {
+	for _, group := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Look:", []*cobra.Command{a.statusCommand(), a.topCommand(), a.doctorCommand(), a.explainCommand(), a.processesCommand(), a.serveCommand()}},
+		{"Look closer, and change:", []*cobra.Command{a.consumersCommand(), a.messagesCommand(), a.poisonedCommand(), a.requeueCommand(), a.discardCommand(),
+			a.schedulesCommand(), a.projectionsCommand(), a.operationsCommand()}},
+		{"Set up:", []*cobra.Command{a.migrateCommand(), a.demoCommand()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
+		for _, c := range group.commands {
+			c.GroupID = group.title
+			root.AddCommand(c)
+		}
+		root.SetHelpCommandGroupID(group.title) // in the end it is the last
+		root.SetCompletionCommandGroupID(group.title)
+	}
+	a.addCobras(root)
+}
+
+// addCobras adds the commands that cobra brings along, which are as strict as ours.
+func (a *app) addCobras(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Short, c.Example = "Show the help of a command", "  asyncmonolith help messages list"
+			c.Args = func(_ *cobra.Command, args []string) error {
+				found, rest, err := root.Find(args)
+				if err == nil && found.HasSubCommands() && len(rest) > 0 {
+					err = found.Args(found, rest)
+				}
+				return err
+			}
+		case "completion":
+			c.Short, c.Example = "Write a script for a shell that completes commands and names", "  asyncmonolith completion bash"
+			asGroup(c)
+			for _, shell := range c.Commands() {
+				shell.Example = "  asyncmonolith completion " + shell.Name()
+				shell.Args = takes(cobra.NoArgs)
+			}
+		}
 	}
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -47,24 +49,41 @@ kept as ever.`,
 // queues is how consumers are listed. Counts stop at 10,000.
 func queues() list[outbox.Queue] {
 	return list[outbox.Queue]{
-		titles: []string{"CONSUMER", "READY", "DELAYED", "RUNNING", "POISONED", "OLDEST", "PAUSED BY", "WHY"}, right: []bool{false, true, true, true, true, true},
+		columns: []show.Column{{Title: "CONSUMER"}, {Title: "READY", Kind: show.Number}, {Title: "DELAYED", Kind: show.Number}, {Title: "LEASED", Kind: show.Number}, {Title: "POISONED", Kind: show.Number}, {Title: "OLDEST", Kind: show.Number}},
 		row: func(q outbox.Queue) []any {
-			by := q.PausedBy
-			if by == "" && !q.PausedAt.IsZero() {
-				by = "somebody"
-			}
-			return []any{q.Consumer, count(q.Ready), count(q.Delayed), count(q.Leased), count(q.Poisoned), q.OldestReady, by, q.PauseNote}
+			return []any{q.Consumer, count(q.Ready), count(q.Delayed), count(q.Leased), count(q.Poisoned), q.OldestReady}
 		},
+		below: func(q outbox.Queue) []string { return []string{noteOf(q)} },
 		empty: "No consumer has messages.",
 	}
 }
 
-// count is a number that stops at 10,000.
-func count(n int64) string {
-	if n >= 10_000 {
-		return "10000+"
+// noteOf says what there is to know of a consumer beside its numbers.
+func noteOf(q outbox.Queue) string {
+	var parts []string
+	if !q.PausedAt.IsZero() {
+		text := "paused by " + cmp.Or(q.PausedBy, "somebody")
+		if q.PauseNote != "" {
+			text += ": " + q.PauseNote
+		}
+		parts = append(parts, text)
 	}
-	return fmt.Sprint(n)
+	if q.ParkedKeys > 0 {
+		parts = append(parts, many(int(q.ParkedKeys), "key")+" parked")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// count is a number that stops at 10,000, and nothing of none.
+func count(n int64) string {
+	switch {
+	case n == 0:
+		return ""
+	case n >= 10_000:
+		return "10,000+"
+	default:
+		return fmt.Sprint(n)
+	}
 }
 
 func (a *app) pauseCommand() *cobra.Command {

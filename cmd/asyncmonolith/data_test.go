@@ -50,9 +50,14 @@ func TestChangesAreAskedFor(t *testing.T) {
 	t.Parallel()
 	dsn := stocked(t)
 	for _, args := range [][]string{{"consumers", "pause", "mail"}, {"messages", "cancel", "1"}, {"messages", "cancel", "--all"}, {"messages", "run-now", "1"}} {
-		for _, more := range [][]string{nil, {"--yes"}, {"--reason", "why"}} {
+		for _, more := range [][]string{nil, {"--reason", "why"}} {
 			if got := called(t, dsn, append(args, more...)...); got.code != exitNotConfirmed {
 				t.Errorf("%v %v: got %+v, want exit code %d", args, more, got, exitNotConfirmed)
+			}
+		}
+		for _, reason := range []string{"", " "} { // it is told before anybody connects
+			if got := called(t, "sqlite:/no/such/file", append(args, "--yes", "--reason="+reason)...); got.code != exitUsage || !strings.Contains(got.err, "--reason is missing") {
+				t.Errorf("%v --yes without a reason: got %+v, want exit code %d", args, got, exitUsage)
 			}
 		}
 	}
@@ -86,6 +91,33 @@ func TestStoredTextsAreNoCommands(t *testing.T) {
 		got := called(t, dsn, args...)
 		if strings.ContainsAny(got.out+got.err, "\x1b\u202e\u009b") || !strings.Contains(got.out, `\u001b[31m\u202eevil\u009b`) {
 			t.Errorf("%v: got %q, which a terminal would act upon", args, got.out)
+		}
+	}
+}
+
+// TestNamesThatAreMistyped of consumers and schedules come with the nearest one.
+func TestNamesThatAreMistyped(t *testing.T) {
+	t.Parallel()
+	dsn := stocked(t)
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"messages", "list", "--consumer", "mial"}, exitDone, "No pending message matches."}, // two letters of four
+		{[]string{"messages", "list", "--consumer", "mai"}, exitUsage, `did you mean "mail"?`},
+		{[]string{"messages", "cancel", "--consumer", "maill"}, exitUsage, `did you mean "mail"?`},
+		{[]string{"messages", "cancel", "--consumer", "maill", "--yes", "--reason", "r"}, exitUsage, `did you mean "mail"?`},
+		{[]string{"messages", "cancel", "--consumer", "charge-card"}, exitNotFound, "nothing matches"},
+		{[]string{"requeue", "--consumer", "Mail"}, exitUsage, `did you mean "mail"?`},
+		{[]string{"requeue", "--consumer", "mail"}, exitNotFound, "nothing matches"},
+		{[]string{"poisoned", "list", "--consumer", "mai"}, exitUsage, `did you mean "mail"?`},
+		{[]string{"poisoned", "groups", "--consumer", "mai"}, exitUsage, `did you mean "mail"?`},
+		{[]string{"poisoned", "groups", "--consumer", "mail"}, exitDone, "No message is poisoned."},
+		{[]string{"consumers", "pause", "mial"}, exitNotFound, `did you mean "mail"?`},
+	} {
+		if got := called(t, dsn, test.args...); got.code != test.code || !strings.Contains(got.out+got.err, test.says) {
+			t.Errorf("%v: got %+v, want exit code %d and %q", test.args, got, test.code, test.says)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func (a *app) tryNext(root *cobra.Command, path string, waits int64, live bool, 
 	}
 	fmt.Fprintf(&b, " Try:\n\n  export ASYNCMONOLITH_DSN=%s\n", quoted(dsn))
 	for _, try := range []struct{ command, says string }{
-		{"status", "what waits and what fails"}, {"top", "the same, as it changes"}, {"doctor", "what is wrong, and what to do"},
+		{"status", "what waits and what fails"}, {"top", "the same, as it changes"}, {"serve", "all of it, in a browser"}, {"doctor", "what is wrong, and what to do"},
 		{"poisoned groups", "what has failed for good, by kind"}, {fmt.Sprint("explain ", waits), "why a message does not run"},
 		{"schedules list", "what fires when"}, {"processes", "who works, and who vanished"}, {"operations list", "what people have changed"},
 	} {

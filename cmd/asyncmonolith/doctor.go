@@ -26,13 +26,14 @@ func (a *app) doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.showFindings(found)
+			return a.showFindings(found, true)
 		},
 	}
 }
 
-// showFindings writes findings, which are sorted by their severity, and is an error if there is a problem.
-func (a *app) showFindings(found []ops.Finding) error {
+// showFindings writes findings, which are sorted by their severity, with their cures or without, and is an
+// error if there is a problem.
+func (a *app) showFindings(found []ops.Finding, cures bool) error {
 	problems := 0
 	for start := 0; start < len(found); {
 		end := start
@@ -42,20 +43,20 @@ func (a *app) showFindings(found []ops.Finding) error {
 		if found[start].Severity == ops.Problem {
 			problems = end - start
 		}
-		if err := a.showGroup(found[start:end]); err != nil {
+		if err := a.showGroup(found[start:end], cures, end == len(found)); err != nil {
 			return err
 		}
 		start = end
 	}
 	if problems > 0 {
-		return fmt.Errorf("%w: the doctor has found %s", errCheckFailed, many(problems, "problem"))
+		return fmt.Errorf("%w: %s", errCheckFailed, many(problems, "problem"))
 	}
 	return nil
 }
 
-// showGroup writes findings of one severity: for people below a heading, each with its cure in a line of
-// its own.
-func (a *app) showGroup(found []ops.Finding) error {
+// showGroup writes findings of one severity: for people below a heading, and a cure below those that it is
+// for.
+func (a *app) showGroup(found []ops.Finding, cures, last bool) error {
 	if a.json {
 		for _, f := range found {
 			if err := show.JSON(a.out, f); err != nil {
@@ -64,23 +65,25 @@ func (a *app) showGroup(found []ops.Finding) error {
 		}
 		return nil
 	}
-	heading := many(len(found), string(found[0].Severity))
+	t := show.Table{Columns: []show.Column{{Title: many(len(found), string(found[0].Severity))}, {}}, Width: a.width}
 	if found[0].Severity == ops.Fine {
-		heading = fmt.Sprintf("%d fine", len(found))
-	} else {
-		defer fmt.Fprintln(a.out)
+		t.Columns[0].Title = fmt.Sprintf("%d fine", len(found))
+		for _, f := range found {
+			t.Add(f.Check, f.Text)
+		}
+		return t.Write(a.out)
 	}
-	if _, err := fmt.Fprintln(a.out, heading); err != nil {
-		return err
-	}
-	t := show.Table{Titles: []string{"CHECK", "SUBJECT", "FINDING"}}
-	for _, f := range found {
-		t.Add(f.Check, f.Subject, f.Text)
-		if f.Cure != "" {
-			t.Add("", "", "Cure: "+f.Cure)
+	for i, f := range found {
+		t.Add(f.Check, f.Subject)
+		t.Below(f.Text)
+		if cures && (i+1 == len(found) || found[i+1].Check != f.Check || found[i+1].Cure != f.Cure) {
+			t.Below("Cure: " + f.Cure)
 		}
 	}
-	return t.Write(a.out)
+	if err := t.Write(a.out); err != nil || last {
+		return err
+	}
+	return a.say("")
 }
 
 // many is a number of things.

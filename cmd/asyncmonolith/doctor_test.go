@@ -28,25 +28,25 @@ func TestDoctorForPeople(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	a := &app{terminal: terminal{out: &out}}
-	if err := a.showFindings(someFindings()); !errors.Is(err, errCheckFailed) || exitOf(err) != exitCheckFailed || !strings.Contains(err.Error(), "2 problems") {
+	if err := a.showFindings(someFindings(), true); !errors.Is(err, errCheckFailed) || exitOf(err) != exitCheckFailed || !strings.Contains(err.Error(), "2 problems") {
 		t.Errorf("got error %v, want a failed check of 2 problems", err)
 	}
 	want := `2 problems
-CHECK      SUBJECT              FINDING
-consumers  charge\u001b[2Jcard  Messages wait.
-                                Cure: Start it.
-schema                          Version 14, and 15 is needed.
-                                Cure: Run asyncmonolith migrate.
+consumers   charge\u001b[2Jcard
+  Messages wait.
+  Cure: Start it.
+schema
+  Version 14, and 15 is needed.
+  Cure: Run asyncmonolith migrate.
 
 1 warning
-CHECK   SUBJECT  FINDING
-pauses  mail     It has been paused for 2 days.
-                 Cure: Resume it.
+pauses     mail
+  It has been paused for 2 days.
+  Cure: Resume it.
 
 2 fine
-CHECK  SUBJECT  FINDING
-pool            The pool has room.
-clock           It agrees.
+pool    The pool has room.
+clock   It agrees.
 `
 	if out.String() != want {
 		t.Errorf("got\n%s, want\n%s", out.String(), want)
@@ -58,7 +58,7 @@ func TestDoctorForPrograms(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	a := &app{terminal: terminal{out: &out}, json: true}
-	if err := a.showFindings(someFindings()[2:]); err != nil {
+	if err := a.showFindings(someFindings()[2:], true); err != nil {
 		t.Errorf("got error %v, want none", err)
 	}
 	want := `{"v":1,"check":"pauses","severity":"warning","subject":"mail","text":"It has been paused for 2 days.","cure":"Resume it."}

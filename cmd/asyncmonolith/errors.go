@@ -33,14 +33,22 @@ func (a *app) sentence(err error) string {
 	case errors.Is(err, outbox.ErrSchema), connect.NoTables(err):
 		return a.schemaSentence()
 	case errors.Is(err, errors.ErrUnsupported):
-		return "not on this database: " + err.Error()
+		return "there is no event log on MariaDB, and so there are no projections: PostgreSQL and SQLite have it"
 	case errors.Is(err, ops.ErrNothing):
 		return "nothing matches"
 	case trouble != "" && !errors.Is(err, errUsage):
 		return trouble
 	default:
-		return strings.TrimPrefix(err.Error(), errUsage.Error()+": ")
+		return withoutPackage(strings.TrimPrefix(err.Error(), errUsage.Error()+": "))
 	}
+}
+
+// withoutPackage is the text of an error of the library as people read it.
+func withoutPackage(text string) string {
+	for _, name := range []string{"ops: ", "outbox: ", "admin: ", "poison: ", "schedule: ", "projection: "} {
+		text = strings.TrimPrefix(text, name)
+	}
+	return text
 }
 
 // schemaSentence tells what to do about tables that are missing or old.

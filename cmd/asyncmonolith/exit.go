@@ -26,7 +26,6 @@ const (
 var (
 	errUsage        = errors.New("usage")
 	errNotConfirmed = errors.New("nothing was changed: --yes --reason TEXT does it")
-	errUnasked      = errors.New("nothing was changed")
 	errNotFound     = errors.New("not found")
 	errPartly       = errors.New("not all of it is done")
 	errCheckFailed  = errors.New("the check has failed")
@@ -38,7 +37,7 @@ func exitOf(err error) int {
 		err  error
 		code int
 	}{
-		{nil, exitDone}, {errUsage, exitUsage}, {connect.ErrDSN, exitUsage}, {errNotConfirmed, exitNotConfirmed}, {errUnasked, exitNotConfirmed}, {errNotFound, exitNotFound}, {errPartly, exitPartly}, {errCheckFailed, exitCheckFailed},
+		{nil, exitDone}, {errUsage, exitUsage}, {connect.ErrDSN, exitUsage}, {errNotConfirmed, exitNotConfirmed}, {errNotFound, exitNotFound}, {errPartly, exitPartly}, {errCheckFailed, exitCheckFailed},
 		{outbox.ErrSchema, exitSchema}, {outbox.ErrNotFound, exitNotFound}, {poison.ErrNotFound, exitNotFound}, {schedule.ErrNotFound, exitNotFound},
 		{ops.ErrNotFound, exitNotFound}, {ops.ErrNothing, exitNotFound}, {bus.ErrBadOption, exitUsage}, {bus.ErrBadText, exitUsage},
 	} {

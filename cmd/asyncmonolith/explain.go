@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -37,7 +38,7 @@ what they take. Ids are those of pending and of poisoned messages.`,
 				case a.json:
 					err = a.line(e)
 				default:
-					err = a.say("%d  %s (%s): %s: %s", id, e.Message.Consumer, e.Message.PayloadType, e.Reason, e.Text)
+					err = a.explanation(e)
 				}
 				if err != nil {
 					return err
@@ -53,4 +54,12 @@ what they take. Ids are those of pending and of poisoned messages.`,
 			}
 		},
 	}
+}
+
+// explanation writes why a message does not run.
+func (a *app) explanation(e outbox.Explanation) error {
+	if err := a.say("%d  %s (%s): %s", e.Message.ID, e.Message.Consumer, e.Message.PayloadType, e.Reason); err != nil {
+		return err
+	}
+	return a.lines(show.Wrap(show.Text(e.Text), a.width, "  ", 0))
 }

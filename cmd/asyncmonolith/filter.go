@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -48,23 +51,28 @@ func (*messageID) Type() string { return "UUID" }
 
 // Set implements pflag.Value.
 func (m *messageID) Set(text string) (err error) {
-	m.UUID, err = uuid.Parse(text)
-	return err
+	if m.UUID, err = uuid.Parse(text); err != nil {
+		return errors.New("a UUID is allowed, such as 0199f1a2-7c3d-7abc-8def-0123456789ab")
+	}
+	return nil
 }
 
 // poisonFilter are flags that select poisoned messages.
 type poisonFilter struct {
+	app           *app // has the text of errors that is looked for
 	filter        poison.Filter
 	message       messageID
 	after, before instant
 }
 
 func (f *poisonFilter) flags(a *app, c *cobra.Command) {
+	f.app = a
 	flags := c.Flags()
 	flags.StringVar(&f.filter.Consumer, "consumer", "", "those of a consumer")
 	flags.StringVar(&f.filter.PayloadType, "payload-type", "", "those of a payload type")
 	flags.StringVar(&f.filter.Fingerprint, "fingerprint", "", "those of a group, see poisoned groups")
-	flags.StringVar(&f.filter.Error, "error", "", "those with a text in their reason or errors")
+	flags.StringVar(&f.filter.Key, "key", "", "those of a key")
+	flags.StringVar(&a.error, "error", "", "those with a text in their reason or errors")
 	flags.Var(&f.message, "message-id", "those of a payload")
 	flags.Var(&f.after, "poisoned-after", "those poisoned after a time, in UTC")
 	flags.Var(&f.before, "poisoned-before", "those poisoned before a time, in UTC")
@@ -85,11 +93,29 @@ func (a *app) consumerFlag(c *cobra.Command, _ []string, typed string) ([]string
 	return a.completeConsumers(c, nil, typed)
 }
 
+// mistyped is a mistake of usage if nobody knows the consumer that was asked for, and its name is nearly
+// another's. It is asked where nothing was found.
+func (a *app) mistyped(ctx context.Context, seat *ops.Seat, consumer string) error {
+	if consumer == "" {
+		return nil
+	}
+	o, err := seat.Overview(ctx)
+	if err != nil {
+		return nil // nothing was found, which is said
+	}
+	names := consumersOf(o)
+	if name := nearest(consumer, names); !slices.Contains(names, consumer) && near(consumer, name) {
+		return usage(fmt.Errorf("--consumer %q: nobody knows it: did you mean %q?", consumer, name))
+	}
+	return nil
+}
+
 // get is the filter, and whether it selects anything but all.
 func (f *poisonFilter) get() (filter poison.Filter, narrow bool) {
 	filter = f.filter
+	filter.Error = f.app.error
 	filter.MessageID, filter.PoisonedAfter, filter.PoisonedBefore = f.message.UUID, f.after.Time, f.before.Time
-	narrow = filter.Consumer != "" || filter.PayloadType != "" || filter.Fingerprint != "" || filter.Error != "" || filter.MessageID != uuid.Nil || !filter.PoisonedAfter.IsZero() || !filter.PoisonedBefore.IsZero()
+	narrow = filter.Consumer != "" || filter.PayloadType != "" || filter.Fingerprint != "" || filter.Key != "" || filter.Error != "" || filter.MessageID != uuid.Nil || !filter.PoisonedAfter.IsZero() || !filter.PoisonedBefore.IsZero()
 	return filter, narrow
 }
 
@@ -109,14 +135,16 @@ func (f *pendingFilter) flags(a *app, c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.filter.Consumer, "consumer", "", "those of a consumer")
 	flags.StringVar(&f.filter.PayloadType, "payload-type", "", "those of a payload type")
+	flags.StringVar(&f.filter.Key, "key", "", "those of a key, in order")
 	flags.StringVar(&f.filter.InsertID, "insert-id", "", "the one with an insert id, of each consumer")
 	flags.Var(&f.message, "message-id", "those of a payload, of each consumer")
-	flags.StringVar(&f.state, "state", "", "ready, delayed or leased")
+	states := []string{string(outbox.Ready), string(outbox.Delayed), string(outbox.Leased)}
+	flags.Var(choice{&f.state, states}, "state", strings.Join(states, ", "))
 	flags.BoolVar(&f.filter.Crashed, "crashed", false, "those whose last process vanished")
 	flags.BoolVar(&f.filter.Retrying, "retrying", false, "those that have failed, and run again")
 	flags.DurationVar(&f.filter.OlderThan, "older-than", 0, "those produced at least so long ago, such as 90m")
 	_ = c.RegisterFlagCompletionFunc("consumer", a.consumerFlag)
-	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{string(outbox.Ready), string(outbox.Delayed), string(outbox.Leased)}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // get is the filter, and whether it selects anything but all.

@@ -28,6 +28,7 @@ header. It looks at all of them, beginning near the time of the message id, and 
 				if search.Header, search.Value, ok = strings.Cut(header, "="); !ok {
 					return usage(fmt.Errorf("--header %q: NAME=VALUE is allowed", header))
 				}
+				a.sought = map[string]string{search.Header: search.Value}
 			}
 			if search.MessageID == uuid.Nil && search.TraceID == "" && header == "" {
 				return usage(errors.New("nothing says what to look for: give --message-id, --trace-id or --header"))

@@ -6,10 +6,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -24,16 +24,17 @@ those of asyncmonolith poisoned.`,
   asyncmonolith messages get 4711 --content
   asyncmonolith messages run-now 4711 4712 --yes --reason "the provider is back"`,
 	}
-	root.AddCommand(a.listMessagesCommand(), a.getMessageCommand(), a.findCommand(), a.cancelCommand(), a.rescheduleCommand(), a.runNowCommand())
+	root.AddCommand(a.listMessagesCommand(), a.getMessageCommand(), a.findCommand(), a.keysCommand(), a.cancelCommand(), a.rescheduleCommand(), a.runNowCommand())
 	return asGroup(root)
 }
 
 // pending is how pending messages are listed.
 func pending(empty string) list[outbox.Pending] {
 	return list[outbox.Pending]{
-		titles: []string{"ID", "CONSUMER", "PAYLOAD TYPE", "STATE", "DUE", "CREATED", "ATTEMPTS", "CRASHES", "INSERT ID", "KEY"}, right: []bool{true, false, false, false, false, false, true, true},
+		columns: []show.Column{{Title: "ID", Kind: show.Number}, {Title: "CONSUMER"}, {Title: "PAYLOAD TYPE", Gives: 3}, {Title: "STATE", Kind: show.Whole}, {Title: "DUE", Kind: show.Whole}, {Title: "CREATED", Kind: show.Whole, Gives: 1},
+			{Title: "ATTEMPTS", Kind: show.Number, Gives: 6}, {Title: "CRASHES", Kind: show.Number, Gives: 5}, {Title: "KEY", Gives: 4}, {Title: "INSERT ID", Gives: 2}},
 		row: func(m outbox.Pending) []any {
-			return []any{m.ID, m.Consumer, m.PayloadType, m.State, m.AvailableAt, m.CreatedAt, m.Attempts, m.Crashes, m.InsertID, m.Key}
+			return []any{m.ID, m.Consumer, m.PayloadType, m.State, m.AvailableAt, m.CreatedAt, count(int64(m.Attempts)), count(int64(m.Crashes)), m.Key, m.InsertID}
 		},
 		empty: empty,
 	}
@@ -45,7 +46,7 @@ func (a *app) listMessagesCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List pending messages", Args: takes(cobra.NoArgs),
 		Long: `List pending messages, by consumer and payload type, and for each of these in the order in which they are
-due. It reads an index for --consumer and for --insert-id; what else is asked for is looked for message by
+due. It reads an index for --consumer, for --insert-id, and for --key with --consumer; what else is asked for is looked for message by
 message, which takes a while in millions.`,
 		Example: `  asyncmonolith messages list --consumer mail --state ready --limit 10
   asyncmonolith messages list --crashed
@@ -62,6 +63,11 @@ message, which takes a while in millions.`,
 			found, next, err := a.find(c.Context(), seat, f, page)
 			if err != nil {
 				return err
+			}
+			if len(found) == 0 {
+				if err := a.mistyped(c.Context(), seat, f.Consumer); err != nil {
+					return err
+				}
 			}
 			return pending("No pending message matches.").write(a, found, next)
 		},
@@ -89,6 +95,38 @@ func (a *app) find(ctx context.Context, seat *ops.Seat, filter outbox.Filter, pa
 		p.show(fmt.Sprintf("looked at %d pages, found %d", pages, len(found)))
 		page = *next
 	}
+}
+
+func (a *app) keysCommand() *cobra.Command {
+	most := 0
+	c := &cobra.Command{
+		Use: "keys", Short: "List keys that are parked", Args: takes(cobra.NoArgs),
+		Long: `List keys whose messages wait until somebody requeues or discards a poisoned one, those first that have waited
+for the longest. Counts stop at 10,000.`,
+		Example: "  asyncmonolith messages keys\n  asyncmonolith messages list --consumer ship --key order-17",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkPage(outbox.Page{Size: most}); err != nil {
+				return err
+			}
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			found, err := seat.ParkedKeys(c.Context(), most)
+			if err != nil {
+				return err
+			}
+			return list[outbox.ParkedKey]{
+				columns: []show.Column{{Title: "CONSUMER"}, {Title: "KEY"}, {Title: "WAITING", Kind: show.Number}, {Title: "SINCE", Kind: show.Whole}, {Title: "POISONED", Kind: show.Number}},
+				row: func(k outbox.ParkedKey) []any {
+					return []any{k.Consumer, k.Key, count(k.Waiting), k.Since, k.Poisoned}
+				},
+				empty: "No key is parked.",
+			}.write(a, found, nil)
+		},
+	}
+	c.Flags().IntVar(&most, "limit", 50, "most rows, up to 1000")
+	return c
 }
 
 func (a *app) getMessageCommand() *cobra.Command {
@@ -131,7 +169,7 @@ func (a *app) contentFlag(c *cobra.Command) {
 // contents are what a message carries, and its failed runs.
 func contents(headers map[string]string, payload []byte, errors []outbox.Attempt) (pairs []any) {
 	for _, attempt := range errors {
-		pairs = append(pairs, fmt.Sprintf("failed run %d", attempt.Attempt), strings.TrimSpace(attempt.At.UTC().Format(time.DateTime)+" "+attempt.Error))
+		pairs = append(pairs, fmt.Sprintf("failed run %d", attempt.Attempt), strings.TrimSpace(show.Value(attempt.At)+" "+attempt.Error))
 	}
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		pairs = append(pairs, "header", name+": "+headers[name])

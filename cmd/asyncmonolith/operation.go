@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -24,13 +26,13 @@ func (b *bulk) matching(ctx context.Context, target ops.Target) error {
 	if err := b.unconfirmed(); err != nil {
 		preview, failed := seat.Preview(ctx, b.action, target)
 		if failed != nil {
-			return failed
+			return b.nothing(ctx, seat, target, failed)
 		}
 		return errors.Join(b.preview(preview), err)
 	}
 	planned, err := seat.Plan(ctx, b.action, target)
 	if err != nil {
-		return err
+		return b.nothing(ctx, seat, target, err)
 	}
 	terms := b.terms
 	terms.Reason = b.reason
@@ -40,7 +42,6 @@ func (b *bulk) matching(ctx context.Context, target ops.Target) error {
 	started, err := seat.Start(ctx, planned.ID, terms)
 	already := errors.Is(err, ops.ErrAlready)
 	if err != nil {
-		_, _ = seat.Undo(context.WithoutCancel(ctx), planned.ID) // a plan that nobody starts
 		if !already {
 			return err
 		}
@@ -57,10 +58,27 @@ func (b *bulk) matching(ctx context.Context, target ops.Target) error {
 			return err
 		}
 	}
+	who, here := "A process that runs ops.Runner carries it out", "   (with --work it is carried out from there)"
+	if target.Projection != "" {
+		who, here = "A process that runs ops.Runner, and has the projection's code, carries it out", ""
+	}
 	return errors.Join(
-		b.say("%s. A process that runs ops.Runner carries it out.", how(started)),
+		b.say("%s. %s.", how(started), who),
 		b.say("To take it back before then:  asyncmonolith operations undo %d", started.ID),
-		b.say("To see how far it is:         asyncmonolith operations watch %d   (with --work it is carried out from there)", started.ID))
+		b.say("To see how far it is:         asyncmonolith operations watch %d%s", started.ID, here))
+}
+
+// nothing is the error where nothing matches, which may be a mistake of usage.
+func (b *bulk) nothing(ctx context.Context, seat *ops.Seat, t ops.Target, err error) error {
+	consumer := ""
+	switch {
+	case !errors.Is(err, ops.ErrNothing):
+	case t.Poisoned != nil:
+		consumer = t.Poisoned.Consumer
+	case t.Pending != nil:
+		consumer = t.Pending.Consumer
+	}
+	return cmp.Or(b.mistyped(ctx, seat, consumer), err)
 }
 
 // preview writes what an operation changes.
@@ -69,9 +87,9 @@ func (b *bulk) preview(p ops.Preview) error {
 		return b.line(p)
 	}
 	kinds := list[poison.PreviewKind]{
-		titles: []string{"CONSUMER", "PAYLOAD TYPE", "MESSAGES", "OLDEST", "NEWEST", "CONFLICTS", "NO LIVE PROCESS"}, right: []bool{false, false, true, false, false, true, true},
+		columns: []show.Column{{Title: "CONSUMER"}, {Title: "PAYLOAD TYPE", Gives: 3}, {Title: "MESSAGES", Kind: show.Number}, {Title: "OLDEST", Kind: show.Whole, Gives: 2}, {Title: "NEWEST", Kind: show.Whole, Gives: 1}, {Title: "CONFLICTS", Kind: show.Number}, {Title: "NO LIVE PROCESS", Kind: show.Number}},
 		row: func(k poison.PreviewKind) []any {
-			return []any{k.Consumer, k.PayloadType, k.Messages, k.Oldest, k.Newest, k.Conflicts, k.Untaken}
+			return []any{k.Consumer, k.PayloadType, k.Messages, k.Oldest, k.Newest, count(int64(k.Conflicts)), count(int64(k.Untaken))}
 		},
 	}
 	if p.Poisoned != nil {
@@ -81,6 +99,9 @@ func (b *bulk) preview(p ops.Preview) error {
 	}
 	if p.Messages == 0 {
 		return nil
+	}
+	if b.action == ops.RetryParked {
+		return b.say("%s to be applied again, and none that is parked later.", many(p.Messages, "event"))
 	}
 	more := ""
 	if p.More {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -23,12 +24,13 @@ can be undone until they begin, and stopped. To undo or to stop keeps things fro
 neither --yes nor --reason.`,
 		Example: `  asyncmonolith operations list
   asyncmonolith operations undo 12
+  asyncmonolith operations rate 12 500 --yes --reason "the provider allows it"
   asyncmonolith operations watch 12 --work`,
 	}
 	root.AddCommand(a.listOperationsCommand(), a.showOperationCommand(),
 		a.decideCommand("undo", "Take back an operation that has not begun", "Take back an operation that has not begun. Afterwards nothing of it ever happens.", (*ops.Seat).Undo),
 		a.decideCommand("stop", "End an operation where it is", "End an operation where it is. What it has changed stays changed.", (*ops.Seat).Stop),
-		a.continueCommand(), a.watchCommand())
+		a.continueCommand(), a.rateCommand(), a.watchCommand())
 	return asGroup(root)
 }
 
@@ -54,23 +56,40 @@ func (a *app) listOperationsCommand() *cobra.Command {
 		},
 	}
 	pageFlags(c, &page)
+	a.contentFlag(c)
 	return c
 }
 
 func operations() list[ops.Operation] {
 	return list[ops.Operation]{
-		titles: []string{"ID", "ACTION", "STATE", "CHANGED", "LEFT ALONE", "CREATED", "FINISHED", "BY", "REASON", "NOTE"}, right: []bool{true, false, false, true, true},
+		columns: []show.Column{{Title: "OPERATION", Kind: show.Number}, {Title: "ACTION"}, {Title: "STATE"}, {Title: "CHANGED", Kind: show.Number}, {Title: "LEFT ALONE", Kind: show.Number, Gives: 3}, {Title: "CREATED", Kind: show.Whole, Gives: 5}, {Title: "FINISHED", Kind: show.Whole, Gives: 2}, {Title: "BY", Gives: 4}, {Title: "TARGET", Gives: 1}},
 		row: func(o ops.Operation) []any {
-			return []any{o.ID, o.Action, o.State, o.Changed, o.LeftAlone, o.CreatedAt, o.FinishedAt, o.Actor, o.Reason, o.Note}
+			return []any{o.ID, o.Action, o.State, changedOf(o), count(o.LeftAlone), o.CreatedAt, o.FinishedAt, o.Actor, targetText(o.Target)}
 		},
+		below: func(o ops.Operation) []string { return []string{o.Reason, o.Note} },
 		empty: "Nobody has changed anything.",
+	}
+}
+
+// changedOf is how many messages an operation has changed, of how many that it is about.
+func changedOf(o ops.Operation) string {
+	switch {
+	case o.Preview != nil && o.Preview.More:
+		return fmt.Sprintf("%d of %d+", o.Changed, o.Preview.Messages)
+	case o.Preview != nil && o.Preview.Messages > 0:
+		return fmt.Sprintf("%d of %d", o.Changed, o.Preview.Messages)
+	default:
+		return count(o.Changed)
 	}
 }
 
 // operationCommand is one about an operation.
 func (a *app) operationCommand(c *cobra.Command, do func(context.Context, *ops.Seat, int64) error) *cobra.Command {
-	c.Use += " ID"
-	c.Args = takes(cobra.ExactArgs(1))
+	name, rest, _ := strings.Cut(c.Use, " ")
+	c.Use = strings.TrimSpace(name + " ID " + rest)
+	if c.Args == nil {
+		c.Args = takes(cobra.ExactArgs(1))
+	}
 	c.ValidArgsFunction = a.completeOperations
 	c.RunE = func(c *cobra.Command, args []string) error {
 		named, err := ids(args)
@@ -87,8 +106,8 @@ func (a *app) operationCommand(c *cobra.Command, do func(context.Context, *ops.S
 }
 
 func (a *app) showOperationCommand() *cobra.Command {
-	return a.operationCommand(&cobra.Command{
-		Use: "show", Short: "Show one operation", Long: "Show one operation: what it is about, who began it and why, and how far it is.", Example: "  asyncmonolith operations show 12",
+	c := a.operationCommand(&cobra.Command{
+		Use: "show", Short: "Show one operation", Long: "Show one operation: what it is about, who began it and why, and how far it is. With --content there are the texts of errors.", Example: "  asyncmonolith operations show 12",
 	}, func(ctx context.Context, seat *ops.Seat, id int64) error {
 		o, err := seat.Operation(ctx, id)
 		if err != nil || a.json {
@@ -100,6 +119,8 @@ func (a *app) showOperationCommand() *cobra.Command {
 		}
 		return a.fields(append(pairs, "rate", o.Rate, "canary", o.Canary, "created", o.CreatedAt, "begins", o.StartsAt, "finished", o.FinishedAt)...)
 	})
+	a.contentFlag(c)
+	return c
 }
 
 // targetText is what an operation is about.
@@ -115,6 +136,7 @@ func targetText(t ops.Target) string {
 		add("consumer", f.Consumer)
 		add("payload type", f.PayloadType)
 		add("fingerprint", f.Fingerprint)
+		add("key", f.Key)
 		add("error", f.Error)
 		add("poisoned after", f.PoisonedAfter)
 		add("poisoned before", f.PoisonedBefore)
@@ -125,6 +147,7 @@ func targetText(t ops.Target) string {
 	if f := t.Pending; f != nil {
 		add("consumer", f.Consumer)
 		add("payload type", f.PayloadType)
+		add("key", f.Key)
 		add("insert id", f.InsertID)
 		add("state", f.State)
 		add("older than", f.OlderThan)
@@ -141,6 +164,7 @@ func targetText(t ops.Target) string {
 	if len(t.IDs) > 0 {
 		add("ids", t.IDs)
 	}
+	add("operation", t.Operation)
 	add("at", t.At)
 	add("schedule", t.Schedule)
 	add("projection", t.Projection)
@@ -148,11 +172,13 @@ func targetText(t ops.Target) string {
 	return strings.Join(parts, ", ")
 }
 
-func (a *app) decideCommand(name, short, long string, do func(*ops.Seat, context.Context, int64) (ops.Operation, error)) *cobra.Command {
-	return a.operationCommand(&cobra.Command{Use: name, Short: short, Long: long, Example: "  asyncmonolith operations " + name + " 12"}, func(ctx context.Context, seat *ops.Seat, id int64) error {
-		o, err := do(seat, ctx, id)
+func (a *app) decideCommand(name, short, long string, do func(*ops.Seat, context.Context, string, int64) (ops.Operation, error)) *cobra.Command {
+	c := a.operationCommand(&cobra.Command{Use: name, Short: short, Long: long, Example: "  asyncmonolith operations " + name + " 12"}, func(ctx context.Context, seat *ops.Seat, id int64) error {
+		o, err := do(seat, ctx, a.reason, id)
 		return a.operation(o, err)
 	})
+	c.Flags().StringVar(&a.reason, "reason", "", "why, for the audit")
+	return c
 }
 
 // operation writes what an operation is now.
@@ -168,24 +194,49 @@ func (a *app) operation(o ops.Operation, err error) error {
 }
 
 func (a *app) continueCommand() *cobra.Command {
-	yes := false
-	c := a.operationCommand(&cobra.Command{
+	return a.decideAskedCommand(&cobra.Command{
 		Use: "continue", Short: "Have an operation go on that has paused itself",
 		Long:    "Have an operation go on that has paused itself, since too much failed again. It goes on without canaries.",
-		Example: "  asyncmonolith operations continue 12 --yes",
-	}, func(ctx context.Context, seat *ops.Seat, id int64) error {
-		if !yes {
-			o, err := seat.Operation(ctx, id)
-			if err := a.operation(o, err); err != nil {
+		Example: "  asyncmonolith operations continue 12 --yes --reason \"the rest is other orders\"",
+	}, how, (*ops.Seat).Continue)
+}
+
+func (a *app) rateCommand() *cobra.Command {
+	rate := 0
+	return a.decideAskedCommand(&cobra.Command{
+		Use: "rate MESSAGES", Short: "Have an operation go on faster or slower",
+		Long:    "Have an operation go on faster or slower: with so many messages a second, up to 100000.",
+		Example: "  asyncmonolith operations rate 12 500 --yes --reason \"the provider allows it\"",
+		Args: func(c *cobra.Command, args []string) (err error) {
+			if err := takes(cobra.ExactArgs(2))(c, args); err != nil {
 				return err
 			}
-			return fmt.Errorf("%w: --yes has it go on", errUnasked)
-		}
-		o, err := seat.Continue(ctx, id)
-		return a.operation(o, err)
+			if rate, err = strconv.Atoi(args[1]); err != nil || rate < 1 || rate > mostRate {
+				return usage(fmt.Errorf("rate %q: 1 to %d messages a second are allowed", args[1], mostRate))
+			}
+			return nil
+		},
+	}, func(o ops.Operation) string { return fmt.Sprintf("%s; %d messages a second", how(o), o.Rate) }, func(s *ops.Seat, ctx context.Context, reason string, id int64) (ops.Operation, error) {
+		return s.SetRate(ctx, reason, id, rate)
 	})
-	c.Flags().BoolVar(&yes, "yes", false, "do it")
-	return c
+}
+
+// mostRate is the most messages a second of an operation, as package ops has it.
+const mostRate = 100_000
+
+// decideAskedCommand is a decision that has more happen, and so is to be confirmed.
+func (a *app) decideAskedCommand(c *cobra.Command, said func(ops.Operation) string, do func(*ops.Seat, context.Context, string, int64) (ops.Operation, error)) *cobra.Command {
+	return a.changing(a.operationCommand(c, func(ctx context.Context, seat *ops.Seat, id int64) error {
+		if err := a.unconfirmed(); err != nil {
+			o, failed := seat.Operation(ctx, id)
+			return cmp.Or(a.operation(o, failed), err)
+		}
+		o, err := do(seat, ctx, a.reason, id)
+		if err != nil || a.json {
+			return a.operation(o, err)
+		}
+		return a.say("%s.", said(o))
+	}))
 }
 
 func (a *app) watchCommand() *cobra.Command {
@@ -193,10 +244,10 @@ func (a *app) watchCommand() *cobra.Command {
 	c := a.operationCommand(&cobra.Command{
 		Use: "watch", Short: "Show how far an operation is until it is over",
 		Long: `Show how far an operation is until it is over. It exits with 0 when all is done, and with 5 when only a part is.
-With --work operations are carried out from here, too, unless another process does. Ctrl-C leaves it as it is.`,
+With --work it is carried out from here, unless another process does. Ctrl-C leaves it as it is.`,
 		Example: "  asyncmonolith operations watch 12 --work",
 	}, func(ctx context.Context, seat *ops.Seat, id int64) error { return a.watch(ctx, seat, id, work) })
-	c.Flags().BoolVar(&work, "work", false, "carry out operations from here, too")
+	c.Flags().BoolVar(&work, "work", false, "carry it out from here, unless another process does")
 	return c
 }
 

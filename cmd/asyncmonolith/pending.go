@@ -94,7 +94,7 @@ func (a *app) changePending(ctx context.Context, seat *ops.Seat, named []int64, 
 	if a.json {
 		return a.also(result, err)
 	}
-	return a.alsoSay(fmt.Sprintf("%s %s.%s%s", messages(result.Changed), what, some(" %s running and left alone: %v.", result.Running), some(" %s not pending: %v.", result.Missing)), err)
+	return a.alsoSay(fmt.Sprintf("%s %s.%s%s", messages(result.Changed), what, theOnes(" %s leased and left alone: %v.", result.Running), theOnes(" %s not pending: %v.", result.Missing)), err)
 }
 
 // previewPending shows messages, and which there are not.
@@ -118,7 +118,7 @@ func (a *app) previewPending(ctx context.Context, seat *ops.Seat, named []int64,
 	if err := pending("").write(a, found, nil); err != nil || a.json {
 		return errors.Join(err, unconfirmed)
 	}
-	return a.alsoSay(fmt.Sprintf("%s would be %s.%s", messages(len(found)), what, some(" %s not pending: %v.", missing)), unconfirmed)
+	return a.alsoSay(fmt.Sprintf("%s would be %s.%s", messages(len(found)), what, theOnes(" %s not pending: %v.", missing)), unconfirmed)
 }
 
 // messages is a number of them.
@@ -129,8 +129,8 @@ func messages(n int) string {
 	return fmt.Sprintf("%d messages", n)
 }
 
-// some is a part of a sentence about ids, unless there are none.
-func some(format string, ids []int64) string {
+// theOnes is a part of a sentence about ids, unless there are none.
+func theOnes(format string, ids []int64) string {
 	if len(ids) == 0 {
 		return ""
 	}

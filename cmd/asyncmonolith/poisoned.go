@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -41,6 +42,11 @@ version of the program met it first. With --content there is the text of the las
 			if err != nil {
 				return err
 			}
+			if len(groups) == 0 {
+				if err := a.mistyped(c.Context(), seat, consumer); err != nil {
+					return err
+				}
+			}
 			if err := poisonGroups().write(a, groups, nil); err != nil || !more {
 				return err
 			}
@@ -56,25 +62,33 @@ version of the program met it first. With --content there is the text of the las
 
 func poisonGroups() list[poison.Group] {
 	return list[poison.Group]{
-		titles: []string{"CONSUMER", "FINGERPRINT", "MESSAGES", "FIRST", "LAST", "ERROR TYPE", "SINCE VERSION", "LAST ERROR"}, right: []bool{false, false, true},
+		columns: []show.Column{{Title: "CONSUMER"}, {Title: "FINGERPRINT"}, {Title: "MESSAGES", Kind: show.Number}, {Title: "FIRST", Kind: show.Whole, Gives: 3}, {Title: "LAST", Kind: show.Whole, Gives: 1}, {Title: "SINCE", Gives: 4}, {Title: "ERROR TYPE", Gives: 2}},
 		row: func(g poison.Group) []any {
-			f := outbox.Failure{}
-			if g.Failure != nil {
-				f = *g.Failure
-			}
-			return []any{g.Consumer, g.Fingerprint, count(int64(g.Messages)), g.FirstAt, g.LastAt, f.ErrorType, f.FirstVersion, f.Sample}
+			f := failureOf(g)
+			return []any{g.Consumer, g.Fingerprint, count(int64(g.Messages)), g.FirstAt, g.LastAt, f.FirstVersion, f.ErrorType}
 		},
+		below: func(g poison.Group) []string { return []string{failureOf(g).Sample} },
 		empty: "No message is poisoned.",
 	}
+}
+
+// failureOf is what is known of how a group failed.
+func failureOf(g poison.Group) outbox.Failure {
+	if g.Failure == nil {
+		return outbox.Failure{}
+	}
+	return *g.Failure
 }
 
 // poisonedRows is how poisoned messages are listed.
 func poisonedRows() list[poison.Message] {
 	return list[poison.Message]{
-		titles: []string{"ID", "CONSUMER", "PAYLOAD TYPE", "FINGERPRINT", "POISONED", "CREATED", "ATTEMPTS", "CRASHES", "INSERT ID", "REASON"}, right: []bool{true, false, false, false, false, false, true, true},
+		columns: []show.Column{{Title: "ID", Kind: show.Number}, {Title: "CONSUMER"}, {Title: "PAYLOAD TYPE", Gives: 3}, {Title: "FINGERPRINT"}, {Title: "POISONED", Kind: show.Whole}, {Title: "CREATED", Kind: show.Whole, Gives: 1},
+			{Title: "ATTEMPTS", Kind: show.Number, Gives: 4}, {Title: "CRASHES", Kind: show.Number, Gives: 6}, {Title: "KEY", Gives: 5}, {Title: "INSERT ID", Gives: 2}},
 		row: func(m poison.Message) []any {
-			return []any{m.ID, m.Consumer, m.PayloadType, m.Fingerprint, m.PoisonedAt, m.CreatedAt, m.Attempts, m.Crashes, m.InsertID, m.Reason}
+			return []any{m.ID, m.Consumer, m.PayloadType, m.Fingerprint, m.PoisonedAt, m.CreatedAt, count(int64(m.Attempts)), count(int64(m.Crashes)), m.Key, m.InsertID}
 		},
+		below: func(m poison.Message) []string { return []string{m.Reason} },
 		empty: "No poisoned message matches.",
 	}
 }
@@ -99,6 +113,11 @@ func (a *app) listPoisonedCommand() *cobra.Command {
 			found, next, err := seat.PoisonedMessages(c.Context(), f, page)
 			if err != nil {
 				return err
+			}
+			if len(found) == 0 {
+				if err := a.mistyped(c.Context(), seat, f.Consumer); err != nil {
+					return err
+				}
 			}
 			return poisonedRows().write(a, found, next)
 		},

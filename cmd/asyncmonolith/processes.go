@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -14,7 +17,7 @@ func (a *app) processesCommand() *cobra.Command {
 	within := 24 * time.Hour
 	c := &cobra.Command{
 		Use: "processes", Short: "List the processes that work on the tables", Args: takes(cobra.NoArgs),
-		Long: `List the processes that work on the tables, those first that were seen last: where they run, which version, and
+		Long: `List the processes that work on the tables, those that are alive first, by host: where they run, which version, and
 how busy they are. One that vanished was not seen lately, and has not said that it stops.`,
 		Example: "  asyncmonolith processes --within 1h",
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -29,6 +32,9 @@ how busy they are. One that vanished was not seen lately, and has not said that 
 			if err != nil {
 				return err
 			}
+			slices.SortStableFunc(found, func(a, b outbox.Process) int {
+				return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Kind, b.Kind))
+			})
 			return processes().write(a, found, nil)
 		},
 	}
@@ -38,12 +44,36 @@ how busy they are. One that vanished was not seen lately, and has not said that 
 
 func processes() list[outbox.Process] {
 	return list[outbox.Process]{
-		titles: []string{"STATUS", "KIND", "HOST", "PID", "PROGRAM", "VERSION", "STARTED", "SEEN", "RUNNING", "QUEUED", "LIMIT", "TAKES", "STUCK"}, right: []bool{false, false, false, true, false, false, false, false, true, true, true},
+		columns: []show.Column{{Title: "STATUS"}, {Title: "KIND"}, {Title: "HOST"}, {Title: "PID", Kind: show.Number}, {Title: "PROGRAM", Gives: 3}, {Title: "VERSION", Gives: 6}, {Title: "SEEN", Kind: show.Whole, Gives: 5}, {Title: "STARTED", Kind: show.Whole, Gives: 2},
+			{Title: "RUNNING", Kind: show.Number, Gives: 7}, {Title: "TAKES", Gives: 1}},
 		row: func(p outbox.Process) []any {
-			return []any{p.Status, p.Kind, p.Host, p.PID, p.Program, p.Version, p.StartedAt, p.SeenAt, p.Running, p.Queued, p.Limit, takenBy(p), strings.Join(p.Stuck, ", ")}
+			return []any{p.Status, p.Kind, p.Host, p.PID, p.Program, p.Version, p.SeenAt, p.StartedAt, runningIn(p), takenBy(p)}
+		},
+		below: func(p outbox.Process) []string {
+			return []string{some("stuck in: %s", p.Stuck), some("stopped by a gate or breaker: %s", p.Closed)}
 		},
 		empty: "No process has told of itself.",
 	}
+}
+
+// runningIn is how many messages run in a process, of how many that may, and how many more it has claimed.
+func runningIn(p outbox.Process) string {
+	switch {
+	case p.Limit == 0:
+		return ""
+	case p.Queued > 0:
+		return fmt.Sprintf("%d+%d of %d", p.Running, p.Queued, p.Limit)
+	default:
+		return fmt.Sprintf("%d of %d", p.Running, p.Limit)
+	}
+}
+
+// some is a part of a text about things, unless there are none.
+func some(format string, things []string) string {
+	if len(things) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(format, strings.Join(things, ", "))
 }
 
 // takenBy are names of what a process works on.

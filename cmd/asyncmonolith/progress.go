@@ -20,6 +20,7 @@ type progress struct {
 	a     *app
 	began time.Time
 	last  time.Time
+	said  string
 	wide  int // how wide the line on the terminal is
 }
 
@@ -40,7 +41,10 @@ func (p *progress) show(text string) {
 // now tells how far it is.
 func (p *progress) now(text string) {
 	p.last = time.Now()
-	text = show.Text(text)
+	if text = show.Text(text); text == p.said {
+		return
+	}
+	p.said = text
 	if !p.a.errTTY {
 		_, _ = fmt.Fprintln(p.a.err, text)
 		return

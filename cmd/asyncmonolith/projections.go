@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -17,13 +19,13 @@ func (a *app) projectionsCommand() *cobra.Command {
 		Use:   "projections",
 		Short: "List projections of the event log, and resume or rebuild them",
 		Long: `List projections of the event log and how far they have come, resume those that have halted, show and retry
-events that were put aside, rebuild and promote. What takes the application's code is an operation, which a
+events that were parked, rebuild and promote. What takes the application's code is an operation, which a
 process with that code carries out. There is no event log on MariaDB.`,
 		Example: `  asyncmonolith projections list
   asyncmonolith projections resume totals --yes --reason "fixed in 1.4.2"`,
 	}
 	root.AddCommand(a.listProjectionsCommand(), a.parkedCommand(), a.resumeProjectionCommand(),
-		a.projectionCommand(ops.RetryParked, "retry", "Apply the events again that were put aside"),
+		a.projectionCommand(ops.RetryParked, "retry", "Apply the events again that were parked"),
 		a.projectionCommand(ops.Rebuild, "rebuild", "Empty a projection's tables and read the log from the beginning"),
 		a.projectionCommand(ops.Promote, "promote", "Have a version of a projection be the one to read"))
 	return asGroup(root)
@@ -44,10 +46,11 @@ func (a *app) listProjectionsCommand() *cobra.Command {
 				return err
 			}
 			return list[projection.State]{
-				titles: []string{"PROJECTION", "VERSION", "SHARD", "ACTIVE", "STATUS", "POSITION", "BEHIND", "ATTEMPTS", "MOVED", "LAST ERROR"}, right: []bool{false, true, true, false, false, true, true, true},
+				columns: []show.Column{{Title: "PROJECTION"}, {Title: "VERSION", Kind: show.Number}, {Title: "SHARD", Kind: show.Number}, {Title: "STATUS"}, {Title: "POSITION", Kind: show.Number}, {Title: "BEHIND", Kind: show.Number}, {Title: "ATTEMPTS", Kind: show.Number, Gives: 2}, {Title: "MOVED", Kind: show.Whole, Gives: 1}},
 				row: func(s projection.State) []any {
-					return []any{s.Name, s.Version, fmt.Sprintf("%d/%d", s.Shard, s.Shards), s.Active, s.Status, s.Position, max(s.Head-s.Position, 0), s.Attempts, s.MovedAt, s.LastError}
+					return []any{s.Name, activeVersion(s), shardOf(s), s.Status, s.Position, max(s.Head-s.Position, 0), count(int64(s.Attempts)), s.MovedAt}
 				},
+				below: func(s projection.State) []string { return []string{s.LastError} },
 				empty: "There are no projections.",
 			}.write(a, found, nil)
 		},
@@ -60,8 +63,8 @@ func (a *app) parkedCommand() *cobra.Command {
 	version, most := 0, 0
 	after := int64(0)
 	c := &cobra.Command{
-		Use: "parked PROJECTION", Short: "List events that a projection has put aside", Args: takes(cobra.ExactArgs(1)), ValidArgsFunction: a.completeProjections,
-		Long:    "List events that a projection has put aside, in the order of their positions. With --content there is the reason.",
+		Use: "parked PROJECTION", Short: "List events that a projection has parked", Args: takes(cobra.ExactArgs(1)), ValidArgsFunction: a.completeProjections,
+		Long:    "List events that a projection has parked, in the order of their positions. With --content there is the reason.",
 		Example: "  asyncmonolith projections parked totals --content",
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := checkPage(outbox.Page{Size: most}); err != nil {
@@ -80,9 +83,10 @@ func (a *app) parkedCommand() *cobra.Command {
 				return err
 			}
 			return list[projection.Parked]{
-				titles: []string{"POSITION", "STREAM", "PARKED", "REASON"}, right: []bool{true},
-				row:   func(p projection.Parked) []any { return []any{p.Position, p.Stream, p.ParkedAt, p.Reason} },
-				empty: "No event is put aside.",
+				columns: []show.Column{{Title: "POSITION", Kind: show.Number}, {Title: "PARKED", Kind: show.Whole}, {Title: "STREAM"}},
+				row:     func(p projection.Parked) []any { return []any{p.Position, p.ParkedAt, p.Stream} },
+				below:   func(p projection.Parked) []string { return []string{p.Reason} },
+				empty:   "No event is parked.",
 			}.write(a, found, nil)
 		},
 	}
@@ -142,8 +146,24 @@ func (a *app) projectionCommand(action ops.Action, name, short string) *cobra.Co
 		},
 	}
 	versionFlag(c, &version)
-	b.operationFlags(c)
+	b.operationFlags(c, "show how far it is, until it is over")
 	return a.changing(c)
+}
+
+// shardOf is the number of a shard, where there are several.
+func shardOf(s projection.State) string {
+	if s.Shards == 1 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", s.Shard, s.Shards)
+}
+
+// activeVersion is the version of a shard, and whether it is one that nobody reads yet, or any more.
+func activeVersion(s projection.State) string {
+	if s.Active {
+		return strconv.Itoa(s.Version)
+	}
+	return strconv.Itoa(s.Version) + " (inactive)"
 }
 
 func versionFlag(c *cobra.Command, version *int) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/user"
 	"strings"
@@ -24,12 +25,12 @@ type terminal struct {
 	in       io.Reader
 	out, err io.Writer
 	env      func(string) string
-	tty      bool // out is one
-	errTTY   bool // err is one
+	width    int  // of out, if that is a terminal; else 0
+	errTTY   bool // err is a terminal
 }
 
 func newTerminal() terminal {
-	return terminal{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv, tty: isTerminal(os.Stdout), errTTY: isTerminal(os.Stderr)}
+	return terminal{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv, width: widthOf(os.Stdout), errTTY: isTerminal(os.Stderr)}
 }
 
 // app is one run of the command, with the flags that all commands have.
@@ -41,7 +42,9 @@ type app struct {
 	json           bool
 
 	// Flags of several commands.
-	content bool // show contents
+	content bool              // show contents
+	sought  map[string]string // the header that is looked for
+	error   string            // the text of errors that is looked for
 	yes     bool
 	reason  string
 	undo    time.Duration // see ops.Config.UndoWindow
@@ -61,9 +64,6 @@ func run(ctx context.Context, args []string, t terminal) int {
 	defer a.close()
 	root := a.root()
 	root.SetArgs(args)
-	root.SetIn(t.in)
-	root.SetOut(t.out)
-	root.SetErr(t.err)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
 		a.complain(err)
@@ -103,7 +103,10 @@ What changes something shows what it would change and exits with 4; --yes --reas
 	flags.StringVar(&a.schema, "schema", "", "schema of the tables (PostgreSQL)")
 	flags.StringVar(&a.prefix, "prefix", "", "prefix of the tables' names")
 	flags.BoolVar(&a.json, "json", false, "write JSON, one value in each line")
-	root.AddCommand(a.commands()...)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	a.add(root)
 	return asGroup(root)
 }
 
@@ -169,14 +172,29 @@ func (a *app) seat() (*ops.Seat, error) {
 			return nil, usage(err)
 		}
 		c := ops.Config{DB: db, Registry: registry, Logger: slog.New(slog.DiscardHandler), UndoWindow: a.undo}
-		if a.content {
+		switch {
+		case a.content:
 			c.Redact = ops.ShowAll
+		case a.error != "" || len(a.sought) > 0:
+			c.Redact = a.whatIsSought
 		}
 		if a.desk, err = ops.New(c); err != nil { // tables that this database cannot have
 			return nil, usage(err)
 		}
 	}
 	return a.desk.As(ops.Principal{Name: actor(), Role: ops.Administrator}), nil
+}
+
+// whatIsSought shows of a content what the person knows: it may be looked for.
+func (a *app) whatIsSought(_ context.Context, c ops.Content) ops.Content {
+	c.Payload = nil
+	maps.DeleteFunc(c.Headers, func(name, value string) bool { known, ok := a.sought[name]; return !ok || known != value })
+	for i := range c.Errors {
+		if c.Errors[i] != a.error {
+			c.Errors[i] = ""
+		}
+	}
+	return c
 }
 
 // actor is who stands in the audit.

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -62,14 +64,15 @@ func (a *app) listSchedulesCommand() *cobra.Command {
 
 func schedules() list[ops.Schedule] {
 	return list[ops.Schedule]{
-		titles: []string{"ID", "NAME", "TAG", "PAYLOAD TYPE", "EXPRESSION", "ZONE", "NEXT", "LAST", "PAUSED", "LAST ERROR"}, right: []bool{true},
+		columns: []show.Column{{Title: "ID", Kind: show.Number}, {Title: "NAME"}, {Title: "NEXT", Kind: show.Whole}, {Title: "LAST", Kind: show.Whole, Gives: 4}, {Title: "EXPRESSION", Kind: show.Whole, Gives: 5}, {Title: "ZONE", Gives: 3}, {Title: "TAG", Gives: 1}, {Title: "PAYLOAD TYPE", Gives: 2}},
 		row: func(s ops.Schedule) []any {
-			paused, next := "", s.NextFire
+			next := show.Value(s.NextFire)
 			if s.Paused {
-				paused, next = "paused", time.Time{}
+				next = "paused"
 			}
-			return []any{s.ID, s.Name, s.Tag, s.PayloadType, s.Expression, s.Zone, next, s.LastFire, paused, s.LastError}
+			return []any{s.ID, s.Name, next, s.LastFire, s.Expression, s.Zone, s.Tag, s.PayloadType}
 		},
+		below: func(s ops.Schedule) []string { return []string{s.LastError} },
 		empty: "There are no schedules.",
 	}
 }
@@ -96,16 +99,16 @@ func (a *app) nextCommand() *cobra.Command {
 					return err
 				}
 			}
-			times := list[time.Time]{titles: []string{"NEXT", "IN ITS ZONE"}, row: func(t time.Time) []any {
+			times := list[time.Time]{columns: []show.Column{{Title: "NEXT"}, {Title: "IN ITS ZONE"}}, row: func(t time.Time) []any {
 				return []any{t, t.Format("2006-01-02 15:04:05 MST")}
 			}, empty: "No fire is ahead."}
 			if err := times.write(a, s.Next, nil); err != nil || len(s.Recent) == 0 {
 				return err
 			}
 			a.gap()
-			return list[schedule.Fire]{titles: []string{"DUE", "FIRED", "MESSAGES", "COULD NOT FIRE"}, right: []bool{false, false, true}, row: func(f schedule.Fire) []any {
-				return []any{f.Due, f.FiredAt, f.Messages, f.Error}
-			}}.write(a, s.Recent, nil)
+			return list[schedule.Fire]{columns: []show.Column{{Title: "DUE"}, {Title: "FIRED"}, {Title: "MESSAGES", Kind: show.Number}}, row: func(f schedule.Fire) []any {
+				return []any{f.Due, f.FiredAt, f.Messages}
+			}, below: func(f schedule.Fire) []string { return []string{f.Error} }}.write(a, s.Recent, nil)
 		},
 	}
 }
@@ -148,7 +151,15 @@ func scheduleOf(ctx context.Context, seat *ops.Seat, name string) (ops.Schedule,
 	if err == nil {
 		return seat.Schedule(ctx, id)
 	}
-	return ops.Schedule{}, fmt.Errorf("schedule %q: %w", name, schedule.ErrNotFound)
+	all, _, err := seat.Schedules(ctx, schedule.Filter{}, outbox.Page{Size: mostListed})
+	names := make([]string, 0, len(all))
+	for _, s := range all {
+		names = append(names, s.Name)
+	}
+	if len(names) == 0 {
+		return ops.Schedule{}, errors.Join(err, fmt.Errorf("schedule %q: %w: there are no schedules", name, errNotFound))
+	}
+	return ops.Schedule{}, fmt.Errorf("schedule %q: %w: did you mean %q?", name, errNotFound, nearest(name, names))
 }
 
 // completeSchedules completes names of schedules.

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -19,49 +17,81 @@ func (a *app) statusCommand() *cobra.Command {
 		Long: `Show what waits for each consumer, what has failed lately, who runs, and what people change. Counts stop at
 10,000, so that looking costs the same however much there is.
 
-With --check it says what is wrong, in a line each, and exits with 6 if anything is: poisoned messages, processes
-that vanished within a day, consumers that ignore their timeout or are stopped by a gate or breaker, messages that
-no live process takes, projections that have halted, operations that have paused themselves.`,
+With --check it says what needs somebody instead, and exits with 6 if there is a problem: poisoned messages,
+parked keys, messages that no live process takes, consumers that ignore their timeout or are stopped by a gate or
+breaker, projections that have halted. It warns of processes that vanished within a day, and of operations that
+stand still. It asks little, and so may be asked often: doctor looks deeper.`,
 		Example: "  asyncmonolith status\n  asyncmonolith status --check --json",
 		RunE: func(c *cobra.Command, _ []string) error {
 			seat, err := a.seat()
 			if err != nil {
 				return err
 			}
-			o, err := seat.Overview(c.Context())
-			if err != nil {
-				return err
-			}
-			var problems []string
 			if check {
-				states, err := seat.Projections(c.Context())
-				if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-					return err
-				}
-				problems = append(wrong(o), halted(states)...)
+				return a.check(c, seat)
 			}
-			var failed error
-			if len(problems) > 0 {
-				failed = errCheckFailed
-			}
-			if a.json {
-				return a.also(struct {
-					ops.Overview
-					Problems []string `json:"problems,omitempty"`
-				}{o, problems}, failed)
-			}
-			if err := a.overview(o); err != nil {
+			o, err := seat.Overview(c.Context())
+			switch {
+			case err != nil:
 				return err
+			case a.json:
+				return a.line(newStatus(o))
+			default:
+				return a.overview(o)
 			}
-			for _, problem := range problems {
-				a.note("%s", problem)
-			}
-			return failed
 		},
 	}
-	c.Flags().BoolVar(&check, "check", false, "exit with 6 if something is wrong, and say what")
+	c.Flags().BoolVar(&check, "check", false, "say what needs somebody, and exit with 6 if there is a problem")
 	a.contentFlag(c)
 	return c
+}
+
+// check says what needs somebody.
+func (a *app) check(c *cobra.Command, seat *ops.Seat) error {
+	found, err := seat.Check(c.Context())
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 && !a.json {
+		return a.say("Nothing needs anybody.")
+	}
+	return a.showFindings(found, false)
+}
+
+// status is an overview as programs read it: what there may be much of, they ask other commands for.
+type status struct {
+	At         time.Time             `json:"at"`
+	Late       string                `json:"late,omitempty"`
+	Queues     []outbox.Queue        `json:"queues"`
+	Failures   []outbox.Failure      `json:"failures,omitempty"`
+	Processes  []outbox.Process      `json:"processes,omitempty"`
+	Strangers  []outbox.Unregistered `json:"strangers,omitempty"`
+	Operations []ops.Operation       `json:"operations,omitempty"`
+}
+
+// mostSample is how much of the text of an error a status has.
+const mostSample = 300
+
+func newStatus(o ops.Overview) status {
+	s := status{At: o.At.UTC(), Late: o.Late, Queues: o.Queues, Strangers: o.Strangers}
+	for _, f := range o.Failures {
+		if text := []rune(f.Sample); len(text) > mostSample {
+			f.Sample = string(text[:mostSample]) + "…"
+		}
+		s.Failures = append(s.Failures, f)
+	}
+	for _, p := range o.Processes {
+		p.Consumers, p.Schedules, p.Projections, p.Relays = nil, nil, nil, nil
+		s.Processes = append(s.Processes, p)
+	}
+	for _, operation := range o.Operations {
+		operation.Target.IDs = nil
+		if operation.Preview != nil {
+			operation.Preview = &ops.Preview{Messages: operation.Preview.Messages, More: operation.Preview.More}
+		}
+		s.Operations = append(s.Operations, operation)
+	}
+	return s
 }
 
 // overview writes it for people.
@@ -97,54 +127,10 @@ func (a *app) overview(o ops.Overview) error {
 
 func failures() list[outbox.Failure] {
 	return list[outbox.Failure]{
-		titles: []string{"FAILS LATELY", "FINGERPRINT", "ERROR TYPE", "RUNS", "FIRST", "LAST", "SINCE VERSION", "LAST ERROR"}, right: []bool{false, false, false, true},
+		columns: []show.Column{{Title: "FAILS LATELY"}, {Title: "FINGERPRINT"}, {Title: "RUNS", Kind: show.Number}, {Title: "FIRST", Kind: show.Whole, Gives: 1}, {Title: "LAST", Kind: show.Whole, Gives: 3}, {Title: "SINCE", Gives: 4}, {Title: "ERROR TYPE", Gives: 2}},
 		row: func(f outbox.Failure) []any {
-			return []any{f.Consumer, f.Fingerprint, f.ErrorType, f.Runs, f.FirstAt, f.LastAt, f.FirstVersion, f.Sample}
+			return []any{f.Consumer, f.Fingerprint, f.Runs, f.FirstAt, f.LastAt, f.FirstVersion, f.ErrorType}
 		},
+		below: func(f outbox.Failure) []string { return []string{f.Sample} },
 	}
-}
-
-// wrong is what needs somebody.
-func wrong(o ops.Overview) (problems []string) {
-	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	for _, q := range o.Queues {
-		if q.Poisoned > 0 {
-			say("consumer %q: poisoned messages: %s", q.Consumer, count(q.Poisoned))
-		}
-		if q.ParkedKeys > 0 {
-			say("consumer %q: parked keys: %s", q.Consumer, count(q.ParkedKeys))
-		}
-	}
-	for _, s := range o.Strangers {
-		say("consumer %q, payload type %q: no live process takes its messages", s.Consumer, s.PayloadType)
-	}
-	for _, p := range o.Processes {
-		who := fmt.Sprintf("process %d of %s on %s (%s)", p.PID, p.Program, p.Host, p.Kind)
-		if p.Status == outbox.ProcessVanished {
-			say("%s: vanished, last seen %s UTC", who, p.SeenAt.UTC().Format("2006-01-02 15:04:05"))
-			continue
-		}
-		if len(p.Stuck) > 0 {
-			say("%s: stuck in %s", who, strings.Join(p.Stuck, ", "))
-		}
-		if len(p.Closed) > 0 {
-			say("%s: stopped by a gate or breaker: %s", who, strings.Join(p.Closed, ", "))
-		}
-	}
-	for _, operation := range o.Operations {
-		if operation.State == ops.Paused {
-			say("%s", how(operation))
-		}
-	}
-	return problems
-}
-
-// halted are projections that wait for somebody.
-func halted(states []projection.State) (problems []string) {
-	for _, s := range states {
-		if s.Status == "halted" {
-			problems = append(problems, fmt.Sprintf("projection %q, version %d, shard %d: halted at position %d", s.Name, s.Version, s.Shard, s.Position))
-		}
-	}
-	return problems
 }

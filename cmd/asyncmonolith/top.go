@@ -46,6 +46,18 @@ func (a *app) topCommand() *cobra.Command {
 	return c
 }
 
+// widthOf is how many cells a line of a terminal has, and 0 of what is none.
+func widthOf(file *os.File) int {
+	if !isTerminal(file) {
+		return 0
+	}
+	width, _, err := term.GetSize(file.Fd())
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
 // isTerminal tells whether somebody sits at a file.
 func isTerminal(file any) bool {
 	f, ok := file.(*os.File)

@@ -54,13 +54,60 @@ func asGroup(c *cobra.Command) *cobra.Command {
 // nearestFlag says which flag may have been meant.
 func nearestFlag(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
-		return usage(err)
+	var wrong *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &wrong):
+		return usage(fmt.Errorf("--%s %q: %s", wrong.GetFlag().Name, wrong.GetValue(), allowedBy(wrong)))
+	case !errors.As(err, &unknown):
+		return usage(fmt.Errorf("%w: see %s --help", err, c.CommandPath()))
 	}
 	var names []string
 	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	return usage(fmt.Errorf("there is no flag %q: did you mean --%s? See %s --help", unknown.GetSpecifiedName(), nearest(unknown.GetSpecifiedName(), names), c.CommandPath()))
 }
+
+// allowedBy is what a flag takes.
+func allowedBy(wrong *pflag.InvalidValueError) string {
+	switch wrong.GetFlag().Value.Type() {
+	case "int", "int64":
+		return "a number is allowed"
+	case "duration":
+		return "a duration is allowed, such as 90s or 1h30m"
+	case "bool":
+		return "true or false is allowed"
+	default:
+		return wrong.Unwrap().Error()
+	}
+}
+
+// choice is a flag that takes one of some words.
+type choice struct {
+	word *string
+	of   []string
+}
+
+// String implements pflag.Value.
+func (c choice) String() string {
+	if c.word == nil {
+		return ""
+	}
+	return *c.word
+}
+
+// Type implements pflag.Value.
+func (choice) Type() string { return "WORD" }
+
+// Set implements pflag.Value.
+func (c choice) Set(word string) error {
+	if !slices.Contains(c.of, word) {
+		return fmt.Errorf("did you mean %q? Allowed are %s", nearest(word, c.of), strings.Join(c.of, ", "))
+	}
+	*c.word = word
+	return nil
+}
+
+// near tells whether a word may be a name that is mistyped.
+func near(word, name string) bool { return distance(word, name) <= max(1, len(name)/4) }
 
 // nearest is the name that differs least from a word.
 func nearest(word string, names []string) string {

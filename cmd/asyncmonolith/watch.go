@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/connect"
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -15,7 +17,7 @@ const watchEvery = 250 * time.Millisecond
 // another process does. Where ctx ends it leaves the operation as it is.
 func (a *app) watch(ctx context.Context, seat *ops.Seat, id int64, work bool) error {
 	if work {
-		end, err := a.work(ctx)
+		end, err := a.work(ctx, func(r *ops.Runner, ctx context.Context) error { return r.RunOnly(ctx, id) })
 		if err != nil {
 			return err
 		}
@@ -33,6 +35,8 @@ func (a *app) watch(ctx context.Context, seat *ops.Seat, id int64, work bool) er
 		case ctx.Err() != nil:
 			p.end()
 			return a.left(id, o)
+		case errors.Is(err, ops.ErrBusy): // it is looked at again
+			now, err = o, nil
 		case err != nil && (o.ID == 0 || connect.Trouble(err) == ""):
 			return err
 		case err != nil && !lost:
@@ -46,7 +50,7 @@ func (a *app) watch(ctx context.Context, seat *ops.Seat, id int64, work bool) er
 		if lost = err != nil; !lost {
 			o = now
 		}
-		if over(o) && !lost {
+		if o.ID != 0 && over(o) && !lost {
 			p.end()
 			return a.outcome(o)
 		}
@@ -57,8 +61,8 @@ func (a *app) watch(ctx context.Context, seat *ops.Seat, id int64, work bool) er
 	}
 }
 
-// work runs a runner of operations until end is called.
-func (a *app) work(ctx context.Context) (end func(), err error) {
+// work has a runner carry out operations, as run has it, until end is called.
+func (a *app) work(ctx context.Context, run func(*ops.Runner, context.Context) error) (end func(), err error) {
 	runner, err := ops.NewRunner(a.desk, nil)
 	if err != nil {
 		return nil, err
@@ -67,7 +71,7 @@ func (a *app) work(ctx context.Context) (end func(), err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = runner.Run(ctx) // its only error is that it runs already
+		_ = run(runner, ctx) // its only error is that it runs already
 	}()
 	return func() {
 		cancel()
@@ -89,7 +93,7 @@ func over(o ops.Operation) bool {
 func how(o ops.Operation) string {
 	text := fmt.Sprintf("operation %d (%s) is %s", o.ID, o.Action, o.State)
 	if o.State == ops.Waiting {
-		return text + ", and begins at " + o.StartsAt.UTC().Format(time.TimeOnly) + " UTC"
+		return text + ", and begins at " + show.Value(o.StartsAt) + " UTC"
 	}
 	text += fmt.Sprintf(": %d", o.Changed)
 	if o.Preview != nil && o.Preview.Messages > 0 {
@@ -115,7 +119,7 @@ func (a *app) outcome(o ops.Operation) error {
 	switch {
 	case o.State == ops.Done && o.LeftAlone == 0:
 	case o.State == ops.Paused:
-		err = fmt.Errorf("%w: it has paused itself: asyncmonolith operations continue %d --yes, or stop %d", errPartly, o.ID, o.ID)
+		err = fmt.Errorf("%w: it has paused itself: asyncmonolith operations show %d --content says why, then operations continue %d or stop %d", errPartly, o.ID, o.ID, o.ID)
 	default:
 		err = errPartly
 	}

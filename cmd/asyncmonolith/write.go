@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -23,12 +24,15 @@ func (a *app) say(format string, args ...any) error {
 
 func (a *app) alsoSay(text string, err error) error { return errors.Join(a.say("%s", text), err) }
 
+// mostBelow is how many lines a text below a row takes on a terminal: errors may be long.
+const mostBelow = 3
+
 // list is rows as people and programs read them.
 type list[T any] struct {
-	titles []string
-	right  []bool
-	row    func(T) []any
-	empty  string // what people read where there is none
+	columns []show.Column
+	row     func(T) []any
+	below   func(T) []string // texts in lines of their own, if it is not nil
+	empty   string           // what people read where there is none
 }
 
 // write writes rows, and where the next ones begin.
@@ -44,9 +48,15 @@ func (l list[T]) write(a *app, rows []T, next *outbox.Page) error {
 		}
 		return nil
 	}
-	t := show.Table{Titles: l.titles, Right: l.right}
+	t := show.Table{Columns: l.columns, Width: a.width, Most: mostBelow}
 	for _, row := range rows {
 		t.Add(l.row(row)...)
+		if l.below == nil {
+			continue
+		}
+		for _, text := range l.below(row) {
+			t.Below(text)
+		}
 	}
 	if t.Len() == 0 {
 		if err := a.say("%s", l.empty); err != nil {
@@ -72,11 +82,20 @@ func (a *app) fields(pairs ...any) error {
 		if text == "" || text == "0" || text == "false" {
 			continue
 		}
-		if _, err := fmt.Fprintf(a.out, "%-*s  %s\n", width, pairs[i], text); err != nil {
+		before := strings.Repeat(" ", width+2)
+		lines := show.Wrap(text, a.width, before, 0)
+		lines[0] = fmt.Sprintf("%-*s  ", width, pairs[i]) + strings.TrimPrefix(lines[0], before)
+		if err := a.lines(lines); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// lines writes lines that are safe to show.
+func (a *app) lines(lines []string) error {
+	_, err := io.WriteString(a.out, strings.Join(lines, "\n")+"\n")
+	return err
 }
 
 // gap writes an empty line for people.

@@ -121,6 +121,14 @@ func NewRunner(db *bun.DB, log *eventlog.Log, config RunnerConfig, projections .
 	return r, nil
 }
 
+// Newest returns the newest version of a projection that the runner was given, and whether it was given any.
+func (r *Runner) Newest(name string) (version int, ok bool) {
+	if reader := r.byName[name]; reader != nil {
+		return reader.Version, true
+	}
+	return 0, false
+}
+
 func (c RunnerConfig) complete(rowLocks bool) (RunnerConfig, error) {
 	concurrency := 4
 	if !rowLocks {

@@ -8,6 +8,7 @@
 //	curl localhost:8080/orders/ID                       # reserved_at, charged_at, shipped_at appear
 //	curl localhost:8080/healthz                         # 503 while messages are not consumed
 //
+// With ORDERS_CONSOLE_PASSWORD set, the console is at localhost:8080/asyncmonolith/, for any name and that password.
 // With OTEL_EXPORTER_OTLP_ENDPOINT set, traces go to that collector. SIGTERM and
 // SIGINT stop it cleanly.
 package main
@@ -35,6 +36,7 @@ import (
 // settings come from the command line.
 type settings struct {
 	dsn, addr string
+	password  string // of the console's operators; empty: no console
 }
 
 const usage = `Orders takes orders over HTTP and works them off in the background.
@@ -42,8 +44,10 @@ const usage = `Orders takes orders over HTTP and works them off in the backgroun
   POST /orders       {"item": "book"}: places an order
   GET  /orders/{id}  how far it is
   GET  /healthz      503 while messages are not consumed
+  /asyncmonolith/    the console, if it has a password
 
 OTEL_EXPORTER_OTLP_ENDPOINT: the collector to export traces to; none unless set
+ORDERS_CONSOLE_PASSWORD: what lets operators into the console; no console unless set
 
 Flags:
 `
@@ -61,6 +65,7 @@ func parse(args []string, out io.Writer) (s settings, err error) {
 	if s.dsn == "" { // not as the flag's default, which -h prints, password and all
 		s.dsn = os.Getenv("DATABASE_URL")
 	}
+	s.password = os.Getenv("ORDERS_CONSOLE_PASSWORD")
 	if flags.NArg() > 0 {
 		err = fmt.Errorf("%q: no arguments are allowed beside flags", flags.Args())
 		fmt.Fprintln(out, "orders:", err)
@@ -96,7 +101,7 @@ func run(ctx context.Context, s settings) error {
 	app := fx.New(
 		fx.NopLogger,
 		fx.Supply(s),
-		fx.Provide(newLogger, newDB, newShop, newServer, newTracerProvider),
+		fx.Provide(newLogger, newDB, newShop, newDesk, newConsole, newServer, newTracerProvider),
 		fxmodule.Module,
 		fxmodule.Migrate(),
 		fxmodule.Consumers(newConsumers),

@@ -13,6 +13,7 @@ import (
 	"github.com/uptrace/bun"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/asyncmonolith/asyncmonolith-go/console"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -24,12 +25,15 @@ type api struct {
 	logger    *slog.Logger
 }
 
-func newServer(db *bun.DB, producer *outbox.Producer, processor *outbox.Processor, tracers trace.TracerProvider, logger *slog.Logger) *http.Server {
+func newServer(db *bun.DB, producer *outbox.Producer, processor *outbox.Processor, pages *console.Console, s settings, tracers trace.TracerProvider, logger *slog.Logger) *http.Server {
 	a := &api{db: db, producer: producer, processor: processor, logger: logger}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders", a.placeOrder)
 	mux.HandleFunc("GET /orders/{id}", a.showOrder)
 	mux.HandleFunc("GET /healthz", a.health)
+	if pages != nil {
+		mux.Handle("/asyncmonolith/", login{s.password}.before(pages))
+	}
 	return &http.Server{Handler: traced(mux, tracers.Tracer("orders")), ReadTimeout: 5 * time.Second}
 }
 

@@ -70,6 +70,7 @@ func scaleSteps() []step {
 		{name: "handler", take: (*session).handler},
 		{name: "in-flight", take: (*session).inFlight},
 		{name: "unregistered", take: (*session).unregistered, goals: atLeast("unregistered", 0.95)},
+		{name: "reports", take: (*session).reports, goals: []report.Goal{{Name: "reports", Measurement: "reports", Against: nameSilent, AtLeast: 0.99}}},
 		{name: "idle", take: (*session).idle, goals: []report.Goal{
 			{Name: "idle-statements", Measurement: "idle-statements", AtMost: 2},
 			{Name: "idle-cpu", Measurement: "idle-cpu", AtMost: 0.1},

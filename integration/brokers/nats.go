@@ -50,6 +50,21 @@ func startNATS(t testing.TB, n int, linked bool) *NATS {
 	return servers
 }
 
+// StartLeafNATS starts a server of the domain "hub", and a leaf node of it with a domain of its own, "leaf".
+func StartLeafNATS(t testing.TB) (hub, leaf *NATS) {
+	t.Helper()
+	ports, err := freePorts(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(s settings, port int) *NATS {
+		s.Kind, s.Name, s.Dir, s.Ports = "nats", s.Domain, t.TempDir(), []int{port}
+		return &NATS{Nodes: []*Process{newProcess(t, s)}}
+	}
+	hub = start(settings{Domain: "hub", Leaves: ports[2]}, ports[0])
+	return hub, start(settings{Domain: "leaf", Hub: ports[2]}, ports[1])
+}
+
 // LaunchNATS is StartNATS for a program that is no test. What the servers keep is below the
 // directory; Kill ends them.
 func LaunchNATS(dir string, n int) (*NATS, error) {
@@ -148,6 +163,13 @@ func serveNATS(s settings) error {
 			options.Cluster.Advertise = "127.0.0.1:1" // nobody finds it but by its links
 		}
 	}
+	if options.JetStreamDomain = s.Domain; s.Leaves != 0 {
+		options.LeafNode = server.LeafNodeOpts{Host: "127.0.0.1", Port: s.Leaves}
+	}
+	if s.Hub != 0 {
+		hub := &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", s.Hub)}
+		options.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{hub}}}
+	}
 	srv, err := server.NewServer(options)
 	if err != nil {
 		return err
@@ -155,7 +177,7 @@ func serveNATS(s settings) error {
 	srv.Start()
 	defer srv.Shutdown()
 	deadline := time.Now().Add(50 * time.Second)
-	for !srv.ReadyForConnections(time.Second) || s.Port != 0 && !srv.JetStreamIsCurrent() {
+	for !srv.ReadyForConnections(time.Second) || s.Port != 0 && !srv.JetStreamIsCurrent() || s.Hub != 0 && srv.NumLeafNodes() == 0 {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("NATS server %s is not ready", s.Name)
 		}

@@ -29,6 +29,9 @@ type settings struct {
 	Port   int    // for other nodes, 0 if it is alone
 	Routes []int  // ports behind which other nodes are
 	Hidden bool   // nodes do not tell each other of it
+	Domain string // of JetStream
+	Leaves int    // the port for leaf nodes, 0 if there are none
+	Hub    int    // that of the server whose leaf node it is, 0 if it is none
 }
 
 // Main makes this process a broker, if it was started to be one, and does not return then.

@@ -92,6 +92,21 @@ func (r *RabbitMQ) Block() error { return r.all("block") }
 // Unblock ends what Block began.
 func (r *RabbitMQ) Unblock() error { return r.all("unblock") }
 
+// Channels is how many channels clients have open on all nodes. The first node must run.
+func (r *RabbitMQ) Channels() (int, error) {
+	output, err := r.tell(0, "channels")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(output)
+}
+
+// Permit lets clients publish to an exchange by routing keys that match, and no others.
+func (r *RabbitMQ) Permit(exchange, keys string) error {
+	_, err := r.tell(0, "permit", exchange, keys)
+	return err
+}
+
 // Restart kills one node and starts it again.
 func (r *RabbitMQ) Restart(i int) error {
 	if err := r.node(i%len(r.dirs), "kill"); err != nil {

@@ -287,11 +287,22 @@ func Lenient(dir string) error { return os.WriteFile(filepath.Join(dir, lenient)
 const lenient = "lenient"
 
 // runBatch is run for one job after the other. It leaves out those behind one of their key that
-// has failed, which are to come again whatever it says of them.
+// has failed, which are to come again whatever it says of them. Where much time has passed between two
+// jobs its process may have stood still for longer than its lease, which its context tells too late: then
+// it gives back the rest.
 func (r *Recorder) runBatch(ctx context.Context, jobs []Job) error {
 	failed := bus.BatchError{}
 	stuck := make(map[string]bool)
+	last := time.Now()
 	for i, m := range bus.CurrentBatch(ctx) {
+		now := time.Now()
+		if now.Sub(last) > standstill {
+			for ; i < len(jobs); i++ {
+				failed[i] = bus.Snooze(0)
+			}
+			break
+		}
+		last = now
 		if key := jobs[i].Key; !stuck[key] {
 			failed[i] = r.run(bus.WithMessage(ctx, m), jobs[i], nil)
 			stuck[key] = failed[i] != nil
@@ -299,6 +310,9 @@ func (r *Recorder) runBatch(ctx context.Context, jobs []Job) error {
 	}
 	return failed
 }
+
+// standstill is longer than any job takes on a busy machine, and much shorter than a lease.
+const standstill = 500 * time.Millisecond
 
 // run is what every consumer does.
 func (r *Recorder) run(ctx context.Context, job Job, effect func() error) error {

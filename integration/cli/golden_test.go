@@ -5,12 +5,16 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	store "github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
@@ -21,8 +25,13 @@ func filled(s site) *testapp.App {
 	a, _ := testapp.NewPoisoned(s.T, s.db, 4, testapp.Consumed("mail"), testapp.Consumed("stock"))
 	a.Exec("DELETE FROM poisoned_messages WHERE id > 4")
 	a.Exec("UPDATE poisoned_messages SET consumer_type = 'mail', fingerprint = '1aaaaaaaaaaaaaaaa' WHERE id < 4")
-	a.Exec("UPDATE poisoned_messages SET consumer_type = 'stock' WHERE id = 4")
-	a.Produce(testapp.Order{ID: "a", N: 1}, outbox.InsertID("order a"))
+	a.Exec("UPDATE poisoned_messages SET consumer_type = 'stock', order_key = 'order-17', lane = ?, rank = 4, parks = TRUE WHERE id = 4", store.Lane("order-17"))
+	a.Exec("UPDATE poisoned_messages SET errors = ? WHERE id = 2", `[{"attempt":5,"at":"2026-01-02T03:04:05Z","error":"no \"luck\""}]`)
+	a.Exec(map[dialect.Name]string{ // to ids that no other number is
+		dialect.PG: "ALTER TABLE consumer_messages ALTER COLUMN id RESTART WITH 4711", dialect.MySQL: "ALTER TABLE consumer_messages AUTO_INCREMENT = 4711",
+		dialect.SQLite: "UPDATE sqlite_sequence SET seq = 4710 WHERE name = 'consumer_messages'",
+	}[s.db.Dialect().Name()])
+	testapp.New(s.T, s.db, testapp.Consumed("mail"), testapp.Consumed("stock", bus.Ordered(bus.ParkKey))).Produce(testapp.Order{ID: "a", N: 1}, outbox.InsertID("order a"), outbox.Key("order-17"))
 	a.Exec("UPDATE consumer_messages SET attempts = 2, available_after = " + testapp.In(s.db, time.Hour) + " WHERE consumer_type = 'stock'")
 	now := testapp.NowOf(s.db)
 	a.Exec("INSERT INTO message_failures (consumer_type, fingerprint, error_type, sample, runs, first_at, last_at, first_version, row_id) VALUES ('mail', '1aaaaaaaaaaaaaaaa', '*net.OpError', 'no route to host', 12, " + now + ", " + now + ", 'v1.4.1', 3)")
@@ -60,93 +69,116 @@ func normalise(text string) string {
 
 // TestGolden: every command says the same on the three databases, as text and as JSON.
 func TestGolden(t *testing.T) {
-	cases := []struct {
-		name string
-		code int
-		args []string
-	}{
-		{"status", 0, []string{"status"}},
-		{"status-content", 0, []string{"status", "--content"}},
-		{"status-check", 6, []string{"status", "--check"}},
-		{"consumers-list", 0, []string{"consumers", "list"}},
-		{"consumers-pause-asked", 4, []string{"consumers", "pause", "mail"}},
-		{"consumers-pause", 0, []string{"consumers", "pause", "mail", "--yes", "--reason", "it burns"}},
-		{"explain-paused", 0, []string{"explain", "MAIL"}},
-		{"consumers-paused", 0, []string{"consumers", "list"}},
-		{"consumers-resume", 0, []string{"consumers", "resume", "mail", "--yes", "--reason", "it is out"}},
-		{"messages-list", 0, []string{"messages", "list"}},
-		{"messages-list-page", 0, []string{"messages", "list", "--consumer", "stock", "--limit", "1"}},
-		{"messages-get", 0, []string{"messages", "get", "ID"}},
-		{"messages-get-content", 0, []string{"messages", "get", "ID", "--content"}},
-		{"messages-find", 3, []string{"messages", "find", "--header", "tenant=acme"}},
-		{"messages-cancel-asked", 4, []string{"messages", "cancel", "ID", "999999"}},
-		{"messages-cancel-all-asked", 4, []string{"messages", "cancel", "--consumer", "mail"}},
-		{"messages-run-now", 5, []string{"messages", "run-now", "ID", "999999", "--yes", "--reason", "why not"}},
-		{"messages-reschedule", 0, []string{"messages", "reschedule", "ID", "--at", "2030-01-01", "--yes", "--reason", "later"}},
-		{"explain", 5, []string{"explain", "ID", "999999"}},
-		{"explain-ready", 0, []string{"explain", "MAIL"}},
-		{"explain-poisoned", 0, []string{"explain", "4"}},
-		{"poisoned-groups", 0, []string{"poisoned", "groups"}},
-		{"poisoned-groups-content", 0, []string{"poisoned", "groups", "--content"}},
-		{"poisoned-list", 0, []string{"poisoned", "list"}},
-		{"poisoned-list-page", 0, []string{"poisoned", "list", "--consumer", "mail", "--limit", "2", "--content"}},
-		{"poisoned-get", 0, []string{"poisoned", "get", "3"}},
-		{"poisoned-get-content", 0, []string{"poisoned", "get", "3", "--content"}},
-		{"poisoned-export", 0, []string{"poisoned", "export", "--consumer", "stock", "--content", "--reason", "a look"}},
-		{"requeue-asked", 4, []string{"requeue", "1", "2"}},
-		{"requeue-all-asked", 4, []string{"requeue", "--consumer", "mail", "--fingerprint", "1aaaaaaaaaaaaaaaa"}},
-		{"requeue", 5, []string{"requeue", "1", "999999", "--yes", "--reason", "fixed"}},
-		{"discard-asked", 4, []string{"discard", "2"}},
-		{"discard", 0, []string{"discard", "2", "--yes", "--reason", "void"}},
-		{"discard-all", 0, []string{"discard", "--consumer", "mail", "--undo-window", "1h", "--yes", "--reason", "void"}},
-		{"schedules-list", 0, []string{"schedules", "list"}},
-		{"schedules-next", 0, []string{"schedules", "next", "nightly"}},
-		{"schedules-run", 0, []string{"schedules", "run", "nightly", "--yes", "--reason", "now"}},
-		{"schedules-pause-asked", 4, []string{"schedules", "pause", "nightly"}},
-		{"schedules-pause", 0, []string{"schedules", "pause", "nightly", "--yes", "--reason", "not now"}},
-		{"schedules-resume", 0, []string{"schedules", "resume", "1", "--yes", "--reason", "now"}},
-		{"schedules-delete", 0, []string{"schedules", "delete", "hourly", "--yes", "--reason", "too often"}},
-		{"processes", 0, []string{"processes"}},
-		{"operations-list", 0, []string{"operations", "list"}},
-		{"operations-show", 0, []string{"operations", "show", "OPERATION"}},
-		{"operations-undo", 0, []string{"operations", "undo", "OPERATION"}},
-		{"operations-watch", 5, []string{"operations", "watch", "OPERATION"}},
-		{"operations-stop", 1, []string{"operations", "stop", "OPERATION"}},
-		{"operations-continue", 4, []string{"operations", "continue", "OPERATION"}},
-		{"migrate", 0, []string{"migrate"}},
-	}
 	for _, format := range []string{"text", "json"} {
 		t.Run(format, func(t *testing.T) {
 			each(t, func(s site) {
 				a := filled(s)
-				id := s.idOf(a, "SELECT MAX(id) FROM consumer_messages WHERE consumer_type = 'stock'")
-				mail := s.idOf(a, "SELECT MAX(id) FROM consumer_messages WHERE consumer_type = 'mail'")
-				operation := ""
-				for _, c := range cases {
-					args := append([]string(nil), c.args...)
-					if format == "json" {
-						args = append(args, "--json")
-					}
-					for i, arg := range args {
-						switch arg {
-						case "ID":
-							args[i] = id
-						case "MAIL":
-							args[i] = mail
-						case "OPERATION":
-							args[i] = operation
-						}
-					}
-					got := s.must(c.code, args...)
-					if c.name == "discard-all" {
-						operation = s.idOf(a, "SELECT MAX(id) FROM message_operations")
-					}
-					text := regexp.MustCompile(`\b`+id+`\b`).ReplaceAllString(normalise(got.out+"--\n"+got.err), "ID")
-					text = regexp.MustCompile(`\b`+mail+`\b`).ReplaceAllString(text, "MAIL")
-					golden(s.T, filepath.Join("testdata", format, c.name+".txt"), text)
+				s.goldens(a, format, goldenCases())
+			})
+		})
+	}
+}
+
+// TestGoldenProjections: so do the commands of projections, where there is an event log.
+func TestGoldenProjections(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		t.Run(format, func(t *testing.T) {
+			each(t, func(s site) {
+				if s.db.Dialect().Name() == dialect.MySQL {
+					return
+				}
+				a := testapp.New(s.T, s.db, testapp.Consumed("mail"))
+				now := testapp.NowOf(s.db)
+				for _, row := range []string{"1, 0, 'halted', 5, 3, 'no such column: \"total\"'", "2, 0, 'running', 7, 0, NULL", "2, 1, 'running', 9, 0, NULL"} {
+					a.Exec("INSERT INTO event_subscriptions (name, shards, filter, next_at, moved_at, version, shard, status, position, attempts, last_error) VALUES ('totals', 2, '', " + now + ", " + now + ", " + row + ")")
+				}
+				a.Exec("INSERT INTO event_projections (name, active_version) VALUES ('totals', 1)")
+				a.Exec("INSERT INTO event_parked (name, version, position, stream, reason, parked_at) VALUES ('totals', 1, 4, 'order-17', 'there is no price', " + now + ")")
+				s.goldens(a, format, goldenProjections())
+			})
+		})
+	}
+}
+
+// TestGoldenOfADatabase: what differs from one database to another has goldens for each.
+func TestGoldenOfADatabase(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		t.Run(format, func(t *testing.T) {
+			eachAsIs(t, func(s site) {
+				filled(s)
+				path := filepath.Join("testdata", format, filepath.Base(s.Name()))
+				var flags []string
+				if format == "json" {
+					flags = []string{"--json"}
+				}
+				got := s.must(6, append([]string{"doctor"}, flags...)...)
+				golden(s.T, filepath.Join(path, "doctor.txt"), ofTables(normalise(got.out+"--\n"+got.err)))
+				got = s.must(0, append([]string{"migrate", "--sql"}, flags...)...)
+				golden(s.T, filepath.Join(path, "migrate-sql.txt"), filesOnly(got.out))
+				if s.db.Dialect().Name() == dialect.MySQL {
+					got = s.must(1, append([]string{"projections", "list"}, flags...)...)
+					golden(s.T, filepath.Join(path, "projections.txt"), got.out+"--\n"+got.err)
 				}
 			})
 		})
+	}
+}
+
+// ofTables is what the doctor says of the library's tables, and not of a server, which is anybody's.
+func ofTables(text string) string {
+	var b strings.Builder
+	left := false
+	for line := range strings.Lines(text) {
+		check := regexp.MustCompile(`^(server|safety|connections|dead rows|snapshots|pool|.*"check":"(server|safety|connections|dead rows|snapshots|pool)")`)
+		if !strings.HasPrefix(line, " ") {
+			left = check.MatchString(line)
+		}
+		if !left {
+			b.WriteString(regexp.MustCompile(`\d+ (problem|warning|fine)s?`).ReplaceAllString(line, "N $1"))
+		}
+	}
+	return b.String()
+}
+
+// filesOnly leaves out the statements of migrations, which are where they come from.
+func filesOnly(text string) string {
+	if strings.HasPrefix(text, "{") {
+		return regexp.MustCompile(`"sql":"([^"\\]|\\.)+"`).ReplaceAllString(text, `"sql":"STATEMENTS"`)
+	}
+	return strings.Join(regexp.MustCompile(`(?m)^-- \d+\w+\.sql$`).FindAllString(text, -1), "\n") + "\n"
+}
+
+// goldens runs the command, and compares what it says with files.
+func (s site) goldens(a *testapp.App, format string, cases []goldenCase) {
+	s.Helper()
+	id := s.idOf(a, "SELECT COALESCE(MAX(id), 0) FROM consumer_messages WHERE consumer_type = 'stock'")
+	mail := s.idOf(a, "SELECT COALESCE(MAX(id), 0) FROM consumer_messages WHERE consumer_type = 'mail'")
+	operation := ""
+	for _, c := range cases {
+		args := append([]string(nil), c.args...)
+		if format == "json" {
+			args = append(args, "--json")
+		}
+		for i, arg := range args {
+			switch arg {
+			case "ID":
+				args[i] = id
+			case "MAIL":
+				args[i] = mail
+			case "OPERATION":
+				args[i] = operation
+			}
+		}
+		got := s.must(c.code, args...)
+		if c.name == "discard-all" {
+			operation = s.idOf(a, "SELECT MAX(id) FROM message_operations")
+		}
+		text := normalise(got.out + "--\n" + got.err)
+		if id != "0" {
+			text = regexp.MustCompile(`\b`+id+`\b`).ReplaceAllString(text, "ID")
+			text = regexp.MustCompile(`\b`+mail+`\b`).ReplaceAllString(text, "MAIL")
+		}
+		golden(s.T, filepath.Join("testdata", format, c.name+".txt"), text)
 	}
 }
 

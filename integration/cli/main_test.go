@@ -49,6 +49,11 @@ func each(t *testing.T, test func(s site)) {
 		t.Run("sqlite", func(t *testing.T) { test(onSQLite(t)) })
 		return
 	}
+	eachAsIs(t, test)
+}
+
+// eachAsIs runs a test on each database, also where it writes goldens.
+func eachAsIs(t *testing.T, test func(s site)) {
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
 		dsn := testdb.PostgresDSN(t)
@@ -71,7 +76,7 @@ func onSQLite(t *testing.T) site {
 }
 
 // urlOf is a DSN of MariaDB's driver as the command has it.
-func urlOf(t *testing.T, dsn string) string {
+func urlOf(t testing.TB, dsn string) string {
 	t.Helper()
 	config, err := mysql.ParseDSN(dsn)
 	if err != nil {

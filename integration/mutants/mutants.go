@@ -87,6 +87,7 @@ func mutants() []mutant {
 		wireMutants(),
 		logMutants(),
 		receiveMutants(),
+		parkMutants(),
 		relayBarMutants(),
 		logBarMutants(),
 		healthMutants(),
@@ -96,6 +97,9 @@ func mutants() []mutant {
 		poisonShownMutants(),
 		adminMutants(),
 		deskMutants(),
+		seatMutants(),
+		decisionMutants(),
+		runnerMutants(),
 		operationMutants(),
 		commandMutants(),
 	)
@@ -223,6 +227,14 @@ func processMutants() []mutant {
 		{
 			name: "claims recovered right after an outage", file: "outbox/poller.go", suite: suite{pkg: inOutbox, tests: "^TestReadsDoNotEndAnOutageOfWrites$"}, says: `messages with a crash: got \d+ now`,
 			changes: []change{{"return r.outage.Stable() && !time.Now()", "return !time.Now()"}},
+		},
+		{
+			name: "a handler begins after its lease", file: "outbox/worker.go", suite: suite{pkg: "./outbox", tests: "^TestNoHandlerBeginsAfterItsLease$"}, says: `one, lease over true: got 1 runs`,
+			changes: []change{{"case !r.ledger.live(t.lease, time.Now()):", "case false:"}},
+		},
+		{
+			name: "a batch begins after its lease", file: "outbox/group_tx.go", suite: suite{pkg: "./outbox", tests: "^TestNoHandlerBeginsAfterItsLease$"}, says: `many, lease over true: got 1 runs`,
+			changes: []change{{"if err == nil && !g.worker.run.ledger.live(m.task.lease, time.Now()) {", "if err == nil && m == nil {"}},
 		},
 		{
 			name: "delete before handler", file: "outbox/worker.go", suite: suite{pkg: inOutbox, tests: "^TestGracefulStopWithAHundredInFlight$"}, says: `removed: got \d+, want the \d+ that finished`,

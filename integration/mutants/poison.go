@@ -57,6 +57,14 @@ func poisonShownMutants() []mutant {
 			changes: []change{{"WHERE {group} LIMIT %d) x)", "WHERE {group} LIMIT 10 * %d) x)"}},
 		},
 		{
+			name: "poison: the name of before counts beside the present one", file: "outbox/admin_names.go", suite: with("^TestOthersKnowWhoWasRenamed$"), says: `under the present name, want 2`,
+			changes: []change{{"return len(b) - len(a)", "return len(a) - len(b)"}},
+		},
+		{
+			name: "poison: a text is looked for as it is not stored", file: "internal/store/poison.go", suite: with("^TestPoisonedMessagesAreListed$"), says: `a backslash is a backslash: got 0`,
+			changes: []change{{"errorlog.Quoted(f.Error)", "errorlog.Clean(f.Error, 0)"}},
+		},
+		{
 			name: "poison: a preview knows one name only", file: groups, suite: with("^TestPreview$"), says: `want\n`,
 			changes: []change{{"range names {", "range names[:0] {"}},
 		},

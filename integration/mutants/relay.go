@@ -36,28 +36,44 @@ func receiveMutants() []mutant {
 			changes: []change{{"Replay: m.Replay, ", ""}},
 		},
 		{
-			name: "relay: a payload on which the application panics ends the process", file: inbox, suite: onPostgres("^TestAPayloadOnWhichTheApplicationPanics$"), says: `no such key`,
-			changes: []change{{"if value := recover(); value != nil {", "if value := any(nil); value != nil {"}},
-		},
-		{
-			name: "relay: behind a record that stays nothing is taken over", file: inbox, suite: suite{pkg: "./integration/relay", tests: "^TestARecordThatCannotBeStored$"}, says: `want those of the others`,
-			changes: []change{{"if err != nil && !isInput(err) {\n\t\t\treturn err\n\t\t}\n\t\treturn errors.Join", "if err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn errors.Join"}},
-		},
-		{
-			name: "relay: a packet that is too large is sent", file: "internal/store/mariadb/insert.go", suite: suite{pkg: "./integration/relay", tests: "^TestARecordThatCannotBeStored$"}, says: `want it kept, and the reason`,
-			changes: []change{{"if size > packet {", "if size > packet<<10 {"}},
-		},
-		{
 			name: "relay: fetching goes on however much waits", file: "relay/backlog.go", suite: onPostgres("^TestBackPressure$"), says: `waiting: got 1000, want a little more than 200`,
 			changes: []change{{"return waiting, err\n", "return 0 * waiting, err\n"}},
 		},
 		{
-			name: "relay: a parked record is parked each time", file: "relay/inbound.go", suite: onPostgres("^TestWhatCannotBeTakenIsParked$"), says: `poisoned: got \d+, want 18`,
-			changes: []change{{"hashOf(parts...)\n\treturn a", "hashOf(append(parts, time.Now().String())...)\n\treturn a"}},
-		},
-		{
 			name: "relay: retention forgets what others remember", file: "internal/store/inbox.go", suite: suite{pkg: inStore, tests: underStore + "^inbox$"}, says: `left of b`,
 			changes: []change{{`Where: "receiver = ? AND received_at < "`, `Where: "receiver <> ? AND received_at < "`}},
+		},
+	}
+}
+
+// parkMutants lose, or double, what cannot be taken, or what comes with it.
+func parkMutants() []mutant {
+	const inbox = "relay/inbox.go"
+	odd := func(tests string) suite { return suite{pkg: "./integration/relay", tests: tests} }
+	return []mutant{
+		{
+			name: "relay: a payload on which the application panics ends the process", file: inbox, suite: onPostgres("^TestAPayloadOnWhichTheApplicationPanics$"), says: `no such key`,
+			changes: []change{{"if value := recover(); value != nil {", "if value := any(nil); value != nil {"}},
+		},
+		{
+			name: "relay: behind a record that stays nothing is taken over", file: inbox, suite: odd("^TestARecordThatCannotBeStored$"), says: `want those of the others`,
+			changes: []change{{"len(a.record.Body), err))\n\t\treturn nil", "len(a.record.Body), err))\n\t\treturn err"}},
+		},
+		{
+			name: "relay: behind a record that fails all others are tried at once", file: inbox, suite: odd("^TestRecordsThatAllFailTakeFewWrites$"), says: `writes: got [1-9]\d{3}, want at most 290`,
+			changes: []change{{"size, suspects = 1, 0", "size, suspects = len(arrivals), 0"}},
+		},
+		{
+			name: "relay: each record that fails is parked by itself", file: inbox, suite: odd("^TestRecordsThatAllFailTakeFewWrites$"), says: `writes: got 5\d\d, want at most 290`,
+			changes: []change{{"parkAtOnce = 16", "parkAtOnce = 1"}},
+		},
+		{
+			name: "relay: a packet that is too large is sent", file: "internal/store/mariadb/insert.go", suite: odd("^TestARecordThatCannotBeStored$"), says: `want it kept, and the reason`,
+			changes: []change{{"if size > packet {", "if size > packet<<10 {"}},
+		},
+		{
+			name: "relay: a parked record is parked each time", file: "relay/inbound.go", suite: onPostgres("^TestWhatCannotBeTakenIsParked$"), says: `poisoned: got \d+, want 18`,
+			changes: []change{{"hashOf(parts...)\n\treturn a", "hashOf(append(parts, time.Now().String())...)\n\treturn a"}},
 		},
 	}
 }
@@ -110,6 +126,10 @@ func adapterMutants() []mutant {
 		{
 			name: "relay: a subject that has the server end the connection is sent", file: "relay/nats/wire.go", suite: suite{pkg: "./integration/relay/nats", tests: "^TestSubjectsThatNoStreamCanHaveAreRefused$"}, says: `maximum control line exceeded`,
 			changes: []change{{"if len(subject)+len(reply) > maxControlLine-lineRest {", "if len(subject)+len(reply) > 1000*maxControlLine {"}},
+		},
+		{
+			name: "relay: a subscriber asks the server's own domain", file: "relay/nats/pull.go", suite: suite{pkg: "./integration/relay/nats", tests: "^TestConformanceBeyondALeafNode$/^a_record_comes_as_it_was_sent$"}, says: `got 0 deliveries`,
+			changes: []change{{"apiPrefix(s.config.Domain) +", "apiPrefix(\"\") +"}},
 		},
 		{
 			name: "relay: what a URL of RabbitMQ takes for a port is told", file: "relay/rabbitmq/link.go", suite: suite{pkg: "./relay/rabbitmq", tests: "^TestURLsAreCheckedWithoutTellingThem$"}, says: `no password`,

@@ -39,7 +39,7 @@ func logMutants() []mutant {
 			changes: []change{{`"relay:", "receive:"}`, `"relay:"}`}},
 		},
 		{
-			name: "relay log: a publisher may take for ever", file: "relay/call.go", suite: onPostgres("^TestALogRelayWhosePublisherHangs$"), says: `gave up waiting: the others are published`,
+			name: "relay log: a publisher may take for ever", file: "relay/call.go", suite: onPostgres("^TestALogRelayWhosePublisherHangs$"), says: `gave up waiting: the first is given up`,
 			changes: []change{{"time.NewTimer(timeout + callGrace)", "time.NewTimer(1000*timeout + 3600*callGrace)"}},
 		},
 		{

@@ -17,6 +17,26 @@ func reportMutants() []mutant {
 			changes: []change{{`s.names.Merge("consumer_type, minute", columns, nil)`, `s.names.Merge("consumer_type, minute", nil, columns)`}},
 		},
 		{
+			name: "reports: a process is there only if all of its report can be written", file: "internal/store/reports.go", suite: inReports, says: `processes:`,
+			changes: []change{
+				{"if err := s.present(ctx, db, r); err != nil {", "if err := error(nil); err != nil {"},
+				{"\tif len(r.Minutes)+len(r.Failures) == 0 {\n\t\treturn nil", "\tif len(r.Minutes)+len(r.Failures) == 0 {\n\t\treturn s.present(ctx, db, r)"},
+				{"if err := s.WriteFirst(ctx, tx); err != nil {", "if err := s.present(ctx, tx, r); err != nil {"},
+			},
+		},
+		{
+			name: "reports: kinds of failures fill the table", file: "internal/store/reports.go", suite: inReports, says: `kinds of c:`,
+			changes: []change{{"kinds[f.ConsumerType] >= keptKinds", "len(failures) >= keptKinds"}},
+		},
+		{
+			name: "reports: what is old grows faster than it is deleted", file: "internal/store/history.go", suite: inReports, says: `forgotten:`,
+			changes: []change{{"for n := limit; n == limit; total += n {", "for n, once := 0, true; once; total, once = total+n, false {"}},
+		},
+		{
+			name: "poison: names that only other programs know count for nothing", file: "outbox/admin_names.go", suite: suite{pkg: inPoison, tests: "^TestRenamedElsewhere$/^postgres$"}, says: `requeued: got`,
+			changes: []change{{"if (p.Status == ProcessAlive) == alive {", "if alive && !alive {"}},
+		},
+		{
 			name: "reports: what poisoned a message is not known", file: "outbox/report.go", suite: reports("^TestNoReports$"), says: `gave up waiting: it is poisoned`,
 			changes: []change{{"\t\tresult.Fingerprint = print\n", ""}},
 		},

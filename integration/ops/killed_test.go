@@ -72,10 +72,10 @@ func TestKilledRunners(t *testing.T) {
 			o := planned(t, s, ops.Requeue, ofConsumer("c"))
 			_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Rate: 100, Canary: -1, Reason: "all of them"}))
 			killed := 0
-			for ; killed < kills && testapp.Must[ops.Operation](t)(s.Operation(t.Context(), o.ID)).State != ops.Done; killed++ {
+			for ; killed < kills && operationOf(t, s, o.ID).State != ops.Done; killed++ {
 				killOne(t, a, dsn, o.ID)
 			}
-			_ = testapp.Must[ops.Operation](t)(s.SetRate(t.Context(), o.ID, 10_000)) // and now to the end
+			_ = testapp.Must[ops.Operation](t)(s.SetRate(t.Context(), "", o.ID, 10_000)) // and now to the end
 			a.Exec("UPDATE message_operations SET leased_until = "+testapp.In(db, -time.Second)+" WHERE id = ? AND leased_by IS NOT NULL", o.ID)
 			runner(t, deskOf(t, db, a.Registry))
 			o = awaitState(t, s, o.ID, ops.Done)

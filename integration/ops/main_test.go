@@ -2,6 +2,7 @@ package ops_test
 
 import (
 	"context"
+	"errors"
 	"log"
 	"log/slog"
 	"os"
@@ -26,7 +27,10 @@ func TestMain(m *testing.M) {
 	testapp.Main(m)
 }
 
-type order = testapp.Order
+type (
+	order  = testapp.Order
+	refund = testapp.Refund
+)
 
 // window is the time to undo in most tests.
 const window = 200 * time.Millisecond
@@ -64,11 +68,24 @@ func runner(t *testing.T, d *ops.Desk) (stop func()) {
 	return stop
 }
 
+// operationOf is how an operation is now, however busy the database is.
+func operationOf(t *testing.T, s *ops.Seat, id int64) (o ops.Operation) {
+	t.Helper()
+	testapp.Eventually(t, "it can be looked at", func() bool {
+		var err error
+		if o, err = s.Operation(t.Context(), id); err != nil && !errors.Is(err, ops.ErrBusy) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	return o
+}
+
 // awaitState waits until an operation is in a state.
 func awaitState(t *testing.T, s *ops.Seat, id int64, state ops.OperationState) (o ops.Operation) {
 	t.Helper()
 	testapp.Eventually(t, "operation is "+string(state), func() bool {
-		o = testapp.Must[ops.Operation](t)(s.Operation(t.Context(), id))
+		o = operationOf(t, s, id)
 		if o.State != state && !o.FinishedAt.IsZero() {
 			t.Fatalf("operation is %s, want %s: %+v", o.State, state, o)
 		}

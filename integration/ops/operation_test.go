@@ -86,7 +86,7 @@ func TestTheSameIsStartedOnce(t *testing.T) {
 		if _, err := s.Start(t.Context(), other.ID, ops.Terms{Reason: "fixed"}); err != nil {
 			t.Errorf("another target: got %v", err)
 		}
-		testapp.Must[ops.Operation](t)(s.Undo(t.Context(), started.Load()))
+		testapp.Must[ops.Operation](t)(s.Undo(t.Context(), "", started.Load()))
 		again := planned(t, s, ops.Requeue, ofConsumer("c"))
 		if _, err := s.Start(t.Context(), again.ID, ops.Terms{Reason: "fixed"}); err != nil {
 			t.Errorf("the same once it was undone: got %v", err)
@@ -131,7 +131,7 @@ func TestUndo(t *testing.T) {
 			before := len(a.Poisoned())
 			_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Rate: 1, Reason: "no use"}))
 			<-time.After(time.Duration(15+undone) * time.Millisecond)
-			switch after, err := s.Undo(t.Context(), o.ID); {
+			switch after, err := s.Undo(t.Context(), "", o.ID); {
 			case err == nil:
 				undone++
 				if after.State != ops.Undone || after.Changed != 0 || len(a.Poisoned()) != before {
@@ -139,7 +139,7 @@ func TestUndo(t *testing.T) {
 				}
 			case errors.Is(err, ops.ErrState):
 				done++
-				_, _ = s.Stop(t.Context(), o.ID)
+				_, _ = s.Stop(t.Context(), "", o.ID)
 			default:
 				t.Fatal(err)
 			}
@@ -182,8 +182,8 @@ func TestWhoStarts(t *testing.T) {
 			all.Go(func() {
 				if _, err := ada.Start(ctx, o.ID, terms); err == nil {
 					started.Add(1)
-				} else if !errors.Is(err, ops.ErrState) {
-					t.Errorf("got error %v, want ErrState", err)
+				} else if !errors.Is(err, ops.ErrAlready) {
+					t.Errorf("got error %v, want ErrAlready", err)
 				}
 			})
 		}
@@ -193,8 +193,8 @@ func TestWhoStarts(t *testing.T) {
 		}
 		old := planned(t, ada, ops.Discard, ofConsumer("c"))
 		a.Exec("UPDATE message_operations SET created_at = "+testapp.In(db, -11*time.Minute)+" WHERE id = ?", old.ID)
-		if _, err := ada.Start(ctx, old.ID, terms); !errors.Is(err, ops.ErrState) {
-			t.Errorf("an old plan: got error %v, want ErrState", err)
+		if _, err := ada.Start(ctx, old.ID, terms); !errors.Is(err, ops.ErrExpired) || !errors.Is(err, ops.ErrState) {
+			t.Errorf("an old plan: got error %v, want ErrExpired", err)
 		}
 	})
 }
@@ -222,7 +222,7 @@ func TestCanaries(t *testing.T) {
 			t.Errorf("got %+v and %d poisoned, want 5 changed, a note, and 40 poisoned", o, len(a.Poisoned()))
 		}
 		fails.Store(false)
-		o = testapp.Must[ops.Operation](t)(s.Continue(ctx, o.ID))
+		o = testapp.Must[ops.Operation](t)(s.Continue(ctx, "", o.ID))
 		o = awaitState(t, s, o.ID, ops.Done)
 		testapp.Eventually(t, "those that were left are done", func() bool { return len(a.Poisoned()) == 5 && len(a.Pending()) == 0 })
 		again := planned(t, s, ops.Requeue, ofConsumer("c"))
@@ -265,7 +265,7 @@ func TestOperationsOutliveTheirRunners(t *testing.T) {
 			stop := runner(t, deskOf(t, db, a.Registry))
 			<-time.After(time.Duration(20+i%7*30) * time.Millisecond)
 			stop()
-			if now := testapp.Must[ops.Operation](t)(s.Operation(t.Context(), o.ID)); now.State == ops.Done {
+			if now := operationOf(t, s, o.ID); now.State == ops.Done {
 				o = now
 				break
 			}
@@ -287,7 +287,7 @@ func TestStop(t *testing.T) {
 		o := planned(t, s, ops.Discard, ofConsumer("c"))
 		_ = testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.Terms{Rate: 20, Reason: "why"}))
 		testapp.Eventually(t, "it has begun", func() bool { return len(a.Poisoned()) < 100 })
-		stopped := testapp.Must[ops.Operation](t)(s.Stop(ctx, o.ID))
+		stopped := testapp.Must[ops.Operation](t)(s.Stop(ctx, "", o.ID))
 		left := len(a.Poisoned())
 		if stopped.State != ops.Stopped || left == 0 || int64(100-left) != stopped.Changed {
 			t.Errorf("got %+v with %d left", stopped, left)
@@ -297,10 +297,10 @@ func TestStop(t *testing.T) {
 			t.Errorf("%d are left later, want %d", now, left)
 		}
 		for what, err := range map[string]error{
-			"undo":     testapp.Second(s.Undo(ctx, o.ID)),
+			"undo":     testapp.Second(s.Undo(ctx, "", o.ID)),
 			"start":    testapp.Second(s.Start(ctx, o.ID, ops.Terms{Reason: "again"})),
-			"continue": testapp.Second(s.Continue(ctx, o.ID)),
-			"rate":     testapp.Second(s.SetRate(ctx, o.ID, 5)),
+			"continue": testapp.Second(s.Continue(ctx, "", o.ID)),
+			"rate":     testapp.Second(s.SetRate(ctx, "", o.ID, 5)),
 		} {
 			if !errors.Is(err, ops.ErrState) {
 				t.Errorf("%s: got error %v, want ErrState", what, err)
@@ -337,7 +337,7 @@ func TestAudit(t *testing.T) {
 		o := planned(t, s, ops.Discard, ofConsumer("c"))
 		refusing.Store(true)
 		_, err := s.Start(ctx, o.ID, ops.Terms{Reason: "why"})
-		if now := testapp.Must[ops.Operation](t)(s.Operation(ctx, o.ID)); !errors.Is(err, refuse) || now.State != ops.Planned {
+		if now := operationOf(t, s, o.ID); !errors.Is(err, refuse) || now.State != ops.Planned {
 			t.Errorf("start: got error %v and %+v, want the audit's", err, now)
 		}
 		a.Exec("DELETE FROM message_operations")

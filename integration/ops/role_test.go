@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/uptrace/bun"
@@ -83,16 +84,83 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestNoGuessing: who may not read contents may not look for what is in them.
+// TestNoGuessing: who does not see what is in contents may not look for it, neither one by one nor in a bulk
+// change: a viewer, and everybody where it is hidden.
 func TestNoGuessing(t *testing.T) {
-	s := deskOf(t, closed(t), testapp.Must[*bus.Registry](t)(bus.NewRegistry())).As(someone(ops.Viewer))
-	ctx, text := t.Context(), poison.Filter{Error: "secret"}
-	_, _, find := s.Find(ctx, outbox.Search{Header: "token", Value: "secret"}, outbox.FindPlace{})
-	_, _, list := s.PoisonedMessages(ctx, text, outbox.Page{})
-	_, count := s.CountPoisoned(ctx, text)
-	for what, err := range map[string]error{"find": find, "list": list, "count": count} {
-		if !errors.Is(err, ops.ErrForbidden) {
-			t.Errorf("%s: got error %v, want ErrForbidden", what, err)
+	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry())
+	seat := func(role ops.Role, redact func(context.Context, ops.Content) ops.Content) *ops.Seat {
+		return deskOf(t, closed(t), registry, func(c *ops.Config) { c.Redact = redact }).As(someone(role))
+	}
+	hides := func(_ context.Context, c ops.Content) ops.Content {
+		delete(c.Headers, "token")
+		for i, text := range c.Errors {
+			c.Errors[i] = strings.ReplaceAll(text, "secret", "***")
+		}
+		return c
+	}
+	search := func(s *ops.Seat, text string) map[string]error {
+		ctx, filter := t.Context(), poison.Filter{Error: text}
+		return map[string]error{
+			"find":    testapp.Third(s.Find(ctx, outbox.Search{Header: "token", Value: text}, outbox.FindPlace{})),
+			"list":    testapp.Third(s.PoisonedMessages(ctx, filter, outbox.Page{})),
+			"count":   testapp.Second(s.CountPoisoned(ctx, filter)),
+			"preview": testapp.Second(s.Preview(ctx, ops.Requeue, ops.Target{Poisoned: &filter})),
+			"plan":    testapp.Second(s.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &filter})),
 		}
 	}
+	for what, err := range search(seat(ops.Viewer, ops.ShowAll), "secret") {
+		if !errors.Is(err, ops.ErrForbidden) || errors.Is(err, ops.ErrRedacted) {
+			t.Errorf("%s by a viewer: got error %v, want ErrForbidden", what, err)
+		}
+	}
+	for name, s := range map[string]*ops.Seat{"nothing is shown": seat(ops.Operator, nil), "it is hidden": seat(ops.Operator, hides)} {
+		for what, err := range search(s, "a secret") {
+			if !errors.Is(err, ops.ErrRedacted) {
+				t.Errorf("%s where %s: got error %v, want ErrRedacted", what, name, err)
+			}
+		}
+	}
+	for what, err := range search(seat(ops.Operator, hides), "harmless") {
+		if errors.Is(err, ops.ErrForbidden) != (what == "find") { // whose header is hidden, whatever it is
+			t.Errorf("%s of what is shown: got error %v", what, err)
+		}
+	}
+	s := seat(ops.Administrator, nil)
+	if err := testapp.Second(s.Export(t.Context(), "why", poison.Filter{Error: "secret"}, nil)); !errors.Is(err, ops.ErrRedacted) {
+		t.Errorf("export: got error %v, want ErrRedacted", err)
+	}
+}
+
+// TestWhatOperationsTell: notes, which may quote an error, and texts that were looked for are for those who read contents.
+func TestWhatOperationsTell(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
+		a.Exec("UPDATE poisoned_messages SET reason = 'a secret'")
+		d := deskOf(t, db, a.Registry)
+		o := planned(t, d.As(someone(ops.Administrator)), ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "c", Error: "secret"}})
+		a.Exec("UPDATE message_operations SET state = 'paused', note = 'it failed 10 times in a row, and said: a secret'")
+		hidden := deskOf(t, db, a.Registry, func(c *ops.Config) { c.Redact = nil })
+		for name, of := range map[string]struct {
+			seat *ops.Seat
+			note string
+			text string
+		}{
+			"an operator":          {d.As(someone(ops.Operator)), "it failed 10 times in a row, and said: a secret", "secret"},
+			"one who sees nothing": {hidden.As(someone(ops.Operator)), "it failed 10 times in a row", ""},
+			"a viewer":             {d.As(someone(ops.Viewer)), "", ""},
+		} {
+			one := operationOf(t, of.seat, o.ID)
+			list, _, err := of.seat.Operations(t.Context(), outbox.Page{})
+			if err != nil || len(list) != 1 {
+				t.Fatalf("%s: got %+v, error %v", name, list, err)
+			}
+			overview := testapp.Must[ops.Overview](t)(of.seat.Overview(t.Context()))
+			for _, got := range []ops.Operation{one, list[0], overview.Operations[0]} {
+				if got.Note != of.note || got.Target.Poisoned.Error != of.text || got.Hidden != (of.text == "") || got.Target.Poisoned.Consumer != "c" {
+					t.Errorf("%s sees note %q and text %q, hidden %t, want %q and %q", name, got.Note, got.Target.Poisoned.Error, got.Hidden, of.note, of.text)
+				}
+			}
+		}
+	})
 }

@@ -128,7 +128,8 @@ func TestNoReports(t *testing.T) {
 	})
 }
 
-// TestReportsThatCannotBeWritten stop nothing, and what they had is in the next.
+// TestReportsThatCannotBeWritten stop nothing, what they had is in the next, and who reports does not seem to have
+// vanished.
 func TestReportsThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -142,6 +143,16 @@ func TestReportsThatCannotBeWritten(t *testing.T) {
 		}
 		a.ProduceMany(10)
 		testapp.Eventually(t, "all is consumed", func() bool { return runs.Load() == 10 })
+		seen := func() (seen time.Time) {
+			for _, p := range testapp.Must[[]outbox.Process](t)(a.Admin().Processes(t.Context(), db, time.Hour)) {
+				seen = p.SeenAt
+			}
+			return seen
+		}
+		for range 2 { // the first may be of a report from before the runs
+			before := seen()
+			testapp.Eventually(t, "it is seen again", func() bool { return seen().After(before) })
+		}
 		if _, err := db.Exec("ALTER TABLE aside RENAME TO message_minutes"); err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,7 @@ func TestPoisonedMessagesAreListed(t *testing.T) {
 		a, s := testapp.NewPoisoned(t, db, 205, testapp.Counting("c", &n))
 		ctx := t.Context()
 		a.Exec("UPDATE poisoned_messages SET payload_type = 'other', reason = 'owner vanished 3 times' WHERE id = 7")
-		a.Exec(`UPDATE poisoned_messages SET errors = '[{"attempt":1,"at":"2026-01-02T03:04:05Z","error":"100%_sure\\"}]', consumer_type = 'd' WHERE id = 8`)
+		a.Exec(`UPDATE poisoned_messages SET errors = ?, consumer_type = 'd', order_key = 'k' WHERE id = 8`, `[{"attempt":1,"at":"2026-01-02T03:04:05Z","error":"100%_sure\\ said \"Ö <b>\"\nand left"}]`)
 		seen := map[int64]int{}
 		pages := 0
 		for page := (&outbox.Page{Size: 40}); page != nil; pages++ {
@@ -65,7 +65,13 @@ func TestPoisonedMessagesAreListed(t *testing.T) {
 			{"and no wildcard", poison.Filter{Error: "1%sure"}, 0},
 			{"an underscore is an underscore", poison.Filter{Error: "no_luck"}, 0},
 			{"a backslash is a backslash", poison.Filter{Error: `sure\`}, 1},
+			{"by key", poison.Filter{Key: "k"}, 1},
+			{"by key and consumer", poison.Filter{Key: "k", Consumer: "c"}, 0},
 			{"a quote is a quote", poison.Filter{Error: `'; --`}, 0},
+			{"two quotes, too", poison.Filter{Error: `said "Ö <b>"`}, 1},
+			{"and the end of a line", poison.Filter{Error: "\nand"}, 1},
+			{"case counts", poison.Filter{Error: "NO LUCK"}, 0},
+			{"and that of other letters", poison.Filter{Error: "ö"}, 0},
 			{"poisoned since an hour ago", poison.Filter{PoisonedAfter: time.Now().Add(-time.Hour)}, 205},
 			{"poisoned before that", poison.Filter{PoisonedBefore: time.Now().Add(-time.Hour)}, 0},
 			{"all fields must match", poison.Filter{Consumer: "d", PayloadType: "other"}, 0},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/uptrace/bun"
@@ -67,4 +68,56 @@ func TestAPayloadOnWhichTheApplicationPanics(t *testing.T) {
 			t.Errorf("got %d poisoned and %+v, want the one", len(rows), s.stats())
 		}
 	})
+}
+
+// TestRecordsThatAllFailTakeFewWrites: each is found to be one that cannot be taken, and parked. One alone is
+// found in few writes, too.
+func TestRecordsThatAllFailTakeFewWrites(t *testing.T) {
+	t.Parallel()
+	const batch = 256
+	for _, test := range []struct {
+		name string
+		bad  func(i int) bool
+		most int64
+	}{
+		{"all", func(int) bool { return true }, 290},
+		{"none", func(int) bool { return false }, 1},
+		{"the first", func(i int) bool { return i == 0 }, 30},
+		{"the last", func(i int) bool { return i == batch-1 }, 30},
+		{"one amid the others", func(i int) bool { return i == 100 }, 30},
+		{"every tenth", func(i int) bool { return i%10 == 7 }, 260},
+		{"every other", func(i int) bool { return i%2 == 0 }, 420},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker()
+			parked := 0
+			for i := range batch {
+				text := "good"
+				if test.bad(i) {
+					text, parked = "boom", parked+1
+				}
+				b.put(relay.Record{ContentType: "application/json", Body: fmt.Appendf(nil, `{"text":%q}`, text),
+					Attributes: map[string]string{"specversion": "1.0", "id": fmt.Sprint(i), "source": "/odd", "type": "touchy"}})
+			}
+			sub := b.subscribe()
+			sub.batch = batch
+			var tried atomic.Int64 // each is a transaction
+			db := testdb.SQLite(t).WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
+				if strings.Contains(query, `INTO "inbox_messages"`) {
+					tried.Add(1)
+				}
+			}))
+			s := receives(t, db, relay.Receive("from-odd", sub, relay.Accept[touchy]()),
+				bus.Consume("feel", func(context.Context, touchy) error { return nil }, bus.Ordered(bus.ParkKey)))
+			s.run()
+			testapp.Eventually(t, "all is acknowledged", func() bool { return sub.acked.Load() == batch })
+			if n := tried.Load(); n < 1 || n > test.most {
+				t.Errorf("writes: got %d, want at most %d", n, test.most)
+			}
+			if stats := s.stats(); stats.New != int64(batch-parked) || stats.Parked != int64(parked) || stats.Duplicates != 0 {
+				t.Errorf("got %+v, want %d new and %d parked", stats, batch-parked, parked)
+			}
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -36,5 +37,28 @@ func TestBriefReadsAreNotCompiled(t *testing.T) {
 	})
 	if jit, timeout := read(db); err != nil || jit != "on" || timeout == "700ms" {
 		t.Errorf("afterwards: got jit %s, a timeout of %s, error %v, want what was", jit, timeout, err)
+	}
+}
+
+// TestBriefReadsEnd: what the server gives up is known as that.
+func TestBriefReadsEnd(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(testing.TB) *bun.DB{"postgres": testdb.Postgres, "mariadb": testdb.MariaDB} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := open(t)
+			s, err := store.For(db.Dialect().Name(), bus.Tables{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sleep := map[string]string{"postgres": "SELECT pg_sleep(30)", "mariadb": "SELECT SLEEP(30)"}[name]
+			err = s.Briefly(t.Context(), db, 50*time.Millisecond, func(db bun.IDB) error {
+				_, err := db.ExecContext(t.Context(), sleep)
+				return err
+			})
+			if !errors.Is(err, store.ErrLate) {
+				t.Errorf("got error %v, want ErrLate", err)
+			}
+		})
 	}
 }

@@ -18,7 +18,7 @@ type allowance struct {
 	thirdParty []string
 }
 
-// public are the packages that users import, but for fxmodule and bustest.
+// public are the packages that users import, but for console, fxmodule and bustest.
 func public() []string {
 	return []string{"bus", "middleware", "outbox", "schedule", "schedule/cron", "poison", "notify", "otel", "eventlog/...", "relay", "ops"}
 }
@@ -59,7 +59,8 @@ func law() []allowance {
 		{"schedule", []string{"bus", "schedule/cron", "internal/paging", "internal/presence", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm"}, append([]string{backoff}, bun...)},
 		{"schedule/cron", nil, nil},
 		{"poison", []string{"bus", "outbox", "internal/paging", "internal/store", "internal/txn", "internal/dberr"}, bun},
-		{"ops", []string{"bus", "outbox", "poison", "schedule", "eventlog/projection", "internal/store", "internal/txn"}, append([]string{uuid}, bun...)},
+		{"ops", []string{"bus", "outbox", "poison", "schedule", "eventlog/projection", "internal/store", "internal/txn", "internal/presence"}, append([]string{uuid}, bun...)},
+		{"console", []string{"bus", "outbox", "poison", "schedule", "eventlog/projection", "ops"}, nil},
 		{"relay", []string{"bus", "outbox", "eventlog", "internal/cloudevents", "internal/presence", "internal/store", "internal/txn", "internal/dberr", "internal/isolate", "internal/outage", "internal/alarm"}, bun},
 		{"internal/cloudevents", nil, nil},
 		{"notify", []string{"bus", "internal/store", "internal/outage"}, append([]string{backoff}, bun...)},
@@ -92,12 +93,12 @@ func law() []allowance {
 		{"internal/store/storetest", []string{"bus", "internal/store", "internal/txn", "internal/dberr"}, bun},
 		{"internal/arch", nil, nil},
 		// The modules beside the root: examples show what a user can write, integration is free.
-		{"examples/...", append([]string{"bustest", "fxmodule", "relay/nats", "examples/..."}, public()...), []string{"..."}},
+		{"examples/...", append([]string{"bustest", "console", "fxmodule", "relay/nats", "examples/..."}, public()...), []string{"..."}},
 		{"cmd/asyncmonolith/internal/connect", []string{"internal/dberr"}, []string{"..."}},
-		{"cmd/asyncmonolith/internal/show", nil, nil},
+		{"cmd/asyncmonolith/internal/show", nil, []string{"github.com/charmbracelet/x/ansi"}},
 		{"cmd/asyncmonolith/internal/demo", append([]string{"cmd/asyncmonolith/internal/connect"}, public()...), bun},
 		{"cmd/asyncmonolith/internal/top", []string{"cmd/asyncmonolith/internal/show", "outbox", "ops"}, []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
-		{"cmd/...", append([]string{"cmd/..."}, public()...), []string{"..."}},
+		{"cmd/...", append([]string{"cmd/...", "console"}, public()...), []string{"..."}},
 		{"integration/...", []string{"..."}, []string{"..."}},
 	}
 }

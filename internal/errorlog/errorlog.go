@@ -47,13 +47,23 @@ func Append(list string, a Attempt) string {
 	for i := range attempts { // all of them: older versions cut elsewhere
 		attempts[i].Error = cutJSON(Clean(attempts[i].Error, MaxBytes), MaxBytes)
 	}
+	return encode(attempts)
+}
+
+// encode is a value as JSON, or empty where a time is outside of the years 0 to 9999.
+func encode(v any) string {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)                     // which makes six bytes of each <, and nobody reads it as HTML
-	if err := encoder.Encode(attempts); err != nil { // a time outside of the years 0 to 9999
+	encoder.SetEscapeHTML(false) // which makes six bytes of each <, and nobody reads it as HTML
+	if err := encoder.Encode(v); err != nil {
 		return ""
 	}
 	return strings.TrimSuffix(text.String(), "\n")
+}
+
+// Quoted is a text as it stands in a stored list of errors.
+func Quoted(text string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(encode(text), `"`), `"`)
 }
 
 // cutJSON cuts text so that it has at most limit bytes once it is quoted as JSON, the

@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// Rest is that of failures of too many kinds to be told apart.
-	Rest = "other"
 	// rules is the first digit of a fingerprint. It changes with what is replaced.
 	rules     = "1"
 	firstLine = 300 // bytes that count

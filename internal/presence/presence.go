@@ -25,7 +25,7 @@ const (
 	patience  = 2 * time.Second        // of a report: the next one has what it had
 	lastWord  = 400 * time.Millisecond // of the last report
 	cleaning  = 10 * time.Minute       // between deletes of what is old
-	deleted   = 1000                   // rows of each kind that one of these deletes
+	deleted   = 1000                   // rows that one statement of these deletes
 	maxGroups = 50                     // kinds of failures in one report
 )
 

@@ -105,8 +105,8 @@ func (r *Reporter) Failed(consumer, fingerprint string, err error, row int64) {
 func (r *Reporter) join(f store.FailureGroup) {
 	key := group{f.ConsumerType, f.Fingerprint}
 	if r.groups[key] == nil && len(r.groups) >= maxGroups {
-		key.fingerprint = errtype.Rest
-		f.Fingerprint, f.ErrorType = errtype.Rest, errtype.Other
+		f = f.AsRest()
+		key.fingerprint = f.Fingerprint
 	}
 	if known := r.groups[key]; known != nil {
 		f.Runs += known.Runs

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -12,10 +14,17 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Briefly runs reads that the server gives up after a time, each of them: a context alone ends the
-// wait, and the server goes on. Where a client that vanishes is this process, the context is enough.
+// ErrLate: the server gave a read up.
+var ErrLate = errors.New("the database took too long")
+
+// Briefly runs reads that the server gives up after a time, each of them, which is [ErrLate]: a context alone
+// ends the wait, and the server goes on. Where a client that vanishes is this process, the context is enough.
 func (s *Store) Briefly(ctx context.Context, db *bun.DB, each time.Duration, reads func(db bun.IDB) error) error {
-	return dberr.Explained(s.briefly(ctx, db, each, reads))
+	err := dberr.Explained(s.briefly(ctx, db, each, reads))
+	if dberr.ClassOf(err) == dberr.Timeout && dberr.Answered(err) {
+		return fmt.Errorf("%w: %w", ErrLate, err)
+	}
+	return err
 }
 
 func (s *Store) briefly(ctx context.Context, db *bun.DB, each time.Duration, reads func(db bun.IDB) error) error {

@@ -81,20 +81,24 @@ func (s *Store) Crashes(ctx context.Context, db bun.IDB, rowID int64, limit int)
 	return read[[]Crash](ctx, s, db, `SELECT row_id, consumer_type, owner, solo, crashed_at FROM {crashes} WHERE `+t.where()+` ORDER BY crashed_at DESC, id DESC LIMIT ?`, append(t.args, limit)...)
 }
 
-// ForgetReports deletes what is older than reports are kept, so many rows of each kind at most, and
-// returns how many rows it was.
+// ForgetReports deletes what is older than reports are kept, so many rows in a statement at most, and
+// returns how many rows it was. It goes on until there are no more, or the context is over.
 func (s *Store) ForgetReports(ctx context.Context, db bun.IDB, limit int) (total int, err error) {
 	for _, old := range []struct {
-		table, key, at string
-		kept           time.Duration
+		table, key, at, index string
+		kept                  time.Duration
 	}{
-		{"{processes}", "id", "seen_at", processesKept}, {"{minutes}", "consumer_type, minute", "minute", minutesKept},
-		{"{failures}", "consumer_type, fingerprint", "last_at", failuresKept}, {"{crashes}", "id", "crashed_at", crashesKept},
-		{"{operations}", "id", "created_at", operationsKept},
+		{"{processes}", "id", "seen_at", "message_processes_seen", processesKept},
+		{"{minutes}", "consumer_type, minute", "minute", "message_minutes_minute", minutesKept},
+		{"{failures}", "consumer_type, fingerprint", "last_at", "message_failures_last", failuresKept},
+		{"{crashes}", "id", "crashed_at", "message_crashes_at", crashesKept},
+		{"{operations}", "id", "created_at", "message_operations_created", operationsKept},
 	} {
-		n, err := s.dialect.Trim(ctx, db, dialect.Trimmed{Table: old.table, Key: old.key, Where: old.at + " < " + s.names.After(ctx, -old.kept), OldestBy: old.at}, limit)
-		if total += n; err != nil {
-			return total, err
+		aged := dialect.Trimmed{Table: old.table, Key: old.key, Where: old.at + " < " + s.names.After(ctx, -old.kept), OldestBy: old.at, Index: "{prefix}" + old.index}
+		for n := limit; n == limit; total += n {
+			if n, err = s.dialect.Trim(ctx, db, aged, limit); err != nil {
+				return total, err
+			}
 		}
 	}
 	return total, nil

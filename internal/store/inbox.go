@@ -36,7 +36,7 @@ func (s *Store) Receive(ctx context.Context, tx bun.Tx, receiver string, hashes 
 // the database's clock, and returns how many.
 func (s *Store) Forget(ctx context.Context, db bun.IDB, receiver string, age time.Duration, limit int) (int, error) {
 	return retried(ctx, db, func(db bun.IDB) (int, error) {
-		old := dialect.Trimmed{Table: "{inbox}", Key: "receiver, hash", Where: "receiver = ? AND received_at < " + s.names.After(ctx, -age), OldestBy: "received_at", Args: []any{receiver}}
+		old := dialect.Trimmed{Table: "{inbox}", Key: "receiver, hash", Where: "receiver = ? AND received_at < " + s.names.After(ctx, -age), OldestBy: "received_at", Index: "{prefix}inbox_messages_received", Args: []any{receiver}}
 		return s.dialect.Trim(ctx, db, old, limit)
 	})
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Operation is a row of message_operations: a change by a person.
@@ -67,6 +69,8 @@ type OperationFilter struct {
 	LeasedBy string
 	// Free selects those that are to start by now, and that nobody has leased.
 	Free bool
+	// OldestFirst lists them in that order.
+	OldestFirst bool
 }
 
 func (f OperationFilter) terms() (t terms) {
@@ -79,9 +83,47 @@ func (f OperationFilter) terms() (t terms) {
 	return t
 }
 
-// Operations lists operations, the newest first.
+// ForgetPlans deletes operations that have been in a state for a time, the oldest first, and no more than so many.
+func (s *Store) ForgetPlans(ctx context.Context, db bun.IDB, state string, kept time.Duration, limit int) error {
+	return retry(ctx, db, func(db bun.IDB) error {
+		var ids []int64
+		err := s.names.Query(ctx, db, `SELECT id FROM {operations} WHERE state = ? AND created_at < `+s.names.After(ctx, -kept)+` ORDER BY id LIMIT ?`, state, limit).Scan(ctx, &ids)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		_, err = s.names.Query(ctx, db, `DELETE FROM {operations} WHERE id IN (?) AND state = ?`, bun.List(ids), state).Exec(ctx)
+		return err
+	})
+}
+
+// ConsumersOf lists the consumers of pending messages, as they are stored.
+func (s *Store) ConsumersOf(ctx context.Context, db bun.IDB, ids []int64) ([]string, error) {
+	return s.consumersOf(ctx, db, "{messages}", ids)
+}
+
+// ConsumersOfPoisoned lists those of poisoned messages.
+func (s *Store) ConsumersOfPoisoned(ctx context.Context, db bun.IDB, ids []int64) ([]string, error) {
+	return s.consumersOf(ctx, db, "{poisoned}", ids)
+}
+
+func (s *Store) consumersOf(ctx context.Context, db bun.IDB, table string, ids []int64) (names []string, err error) {
+	for part := range slices.Chunk(ids, 1000) {
+		found, err := read[[]string](ctx, s, db, `SELECT DISTINCT consumer_type FROM `+table+` WHERE id IN (?)`, bun.List(part))
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, found...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// Operations lists operations, the newest first unless the filter says otherwise.
 func (s *Store) Operations(ctx context.Context, db bun.IDB, f OperationFilter, limit int) ([]Operation, error) {
 	t := f.terms()
+	if f.OldestFirst {
+		return read[[]Operation](ctx, s, db, selectOperations+t.where()+` ORDER BY id LIMIT ?`, append(t.args, limit)...)
+	}
 	return read[[]Operation](ctx, s, db, selectOperations+t.where()+` ORDER BY id DESC LIMIT ?`, append(t.args, limit)...)
 }
 
@@ -107,10 +149,40 @@ func (s *Store) LockOperations(ctx context.Context, tx bun.Tx, f OperationFilter
 	return rows, err
 }
 
-// LeaseOperation has an owner work on an operation that is free, if it still is, and tells whether it may.
-func (s *Store) LeaseOperation(ctx context.Context, db bun.IDB, f OperationFilter, owner string, lease time.Duration) (bool, error) {
-	t := f.terms()
-	return s.changedOne(ctx, db, `UPDATE {operations} SET leased_by = ?, leased_until = `+s.names.After(ctx, lease)+` WHERE `+t.where(), append([]any{owner}, t.args...)...)
+// HoldOperation is [Store.LockOperation] in a transaction of our own, which a process that stands still
+// cannot keep open: where the server can see to that, it is given up after some seconds.
+func (s *Store) HoldOperation(ctx context.Context, tx bun.Tx, id int64) (o Operation, found bool, err error) {
+	if err := s.within(ctx, tx, operationPatience); err != nil {
+		return o, false, err
+	}
+	return s.LockOperation(ctx, tx, id)
+}
+
+// operationPatience bounds each statement on a locked operation, and the time between two.
+const operationPatience = 5 * time.Second
+
+// LeaseOperation has an owner work on an operation that is free, if it still is, and tells whether it may. It
+// waits for nobody who has it locked.
+func (s *Store) LeaseOperation(ctx context.Context, db bun.IDB, f OperationFilter, owner string, lease time.Duration) (leased bool, err error) {
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
+		leased = false
+		if err := s.WriteFirst(ctx, tx); err != nil {
+			return err
+		}
+		if err := s.within(ctx, tx, operationPatience); err != nil {
+			return err
+		}
+		t := f.terms()
+		var ids []int64
+		err := s.names.Query(ctx, tx, `SELECT id FROM {operations} WHERE `+t.where()+` ORDER BY id LIMIT 1 {lock free}`, t.args...).Scan(ctx, &ids)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		_, err = s.names.Query(ctx, tx, `UPDATE {operations} SET leased_by = ?, leased_until = `+s.names.After(ctx, lease)+` WHERE id = ?`, owner, ids[0]).Exec(ctx)
+		leased = err == nil
+		return err
+	})
+	return leased && err == nil, err
 }
 
 // OperationChange changes some columns of an operation.

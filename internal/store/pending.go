@@ -56,13 +56,13 @@ type PendingPlace struct {
 
 // PendingFilter selects pending messages; zero fields select all.
 type PendingFilter struct {
-	Consumer, PayloadType, InsertID string
-	MessageID                       uuid.UUID
-	State                           PendingState
-	Crashed                         bool
-	Retrying                        bool          // has attempts behind it
-	OlderThan                       time.Duration // since it was produced, by the database's clock
-	After                           PendingPlace  // only what comes behind this place; an id of zero for the start
+	Consumer, PayloadType, InsertID, Key string
+	MessageID                            uuid.UUID
+	State                                PendingState
+	Crashed                              bool
+	Retrying                             bool          // has attempts behind it
+	OlderThan                            time.Duration // since it was produced, by the database's clock
+	After                                PendingPlace  // only what comes behind this place; an id of zero for the start
 }
 
 // pendingWhere writes the filter as conditions on m.
@@ -71,6 +71,7 @@ func (s *Store) pendingWhere(ctx context.Context, f PendingFilter) (conditions s
 	t.add(f.Consumer != "", "m.consumer_type = ?", f.Consumer)
 	t.add(f.PayloadType != "", "m.payload_type = ?", f.PayloadType)
 	t.add(f.InsertID != "", "{keyed}", f.InsertID)
+	t.add(f.Key != "", "{has key}", f.Key)
 	t.add(f.MessageID != uuid.Nil, "m.message_id = ?", f.MessageID)
 	t.add(f.OlderThan > 0, "m.created_at <= "+s.names.After(ctx, -f.OlderThan))
 	t.add(f.State == Ready, "m.available_after <= {now} AND m.id NOT IN ({held})")

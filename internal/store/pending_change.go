@@ -47,6 +47,7 @@ func (s *Store) ChangePending(ctx context.Context, db bun.IDB, ids []int64, c Pe
 			return fmt.Errorf("lock: %w", err)
 		}
 		_, callers := db.(bun.Tx)
+		callers = callers && !txn.IsOwn(ctx)
 		if err := s.lockGatesOf(ctx, tx, callers, ids); err != nil {
 			return fmt.Errorf("gate: %w", err)
 		}

@@ -49,6 +49,9 @@ ORDER BY {order r}`
 // ExaminePending lists messages as PendingMessages does, up to size, but looks at no more than so
 // many, whether they match or not; and those with keys come behind all others, by consumer and key.
 func (s *Store) ExaminePending(ctx context.Context, db bun.IDB, f PendingFilter, most, size int) (found Examined, err error) {
+	if f.Key != "" {
+		f.After.Keyed = true
+	}
 	for {
 		rows, err := s.examined(ctx, db, f, most, size+1-len(found.Rows))
 		if err != nil {
@@ -95,6 +98,7 @@ func (s *Store) examined(ctx context.Context, db bun.IDB, f PendingFilter, most,
 	}
 	start.add(f.Consumer != "", prefix+"consumer_type"+same, f.Consumer)
 	start.add(f.Consumer != "" && f.PayloadType != "" && !f.After.Keyed, prefix+"payload_type"+same, f.PayloadType)
+	start.add(f.Key != "", "l.lane = ?", dialect.Lane(f.Key))
 	if f.After.ID != 0 {
 		behind := dialect.Each(columns, func(c string) string { return strings.Replace(prefix+c, "l.place", "l.rank", 1) })
 		start.add(true, s.names.Behind(behind...), s.names.BehindArgs(place...)...)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
@@ -17,7 +18,7 @@ import (
 type PoisonFilter struct {
 	IDs                           []int64
 	Consumer, PayloadType         string
-	Fingerprint                   string
+	Fingerprint, Key              string
 	MessageID                     uuid.UUID
 	PoisonedAfter, PoisonedBefore time.Time
 	Error                         string        // anywhere in the reason or the errors
@@ -35,11 +36,12 @@ func (s *Store) poisonWhere(ctx context.Context, f PoisonFilter) (t terms) {
 	t.add(f.PayloadType != "", "payload_type = ?", f.PayloadType)
 	t.add(f.Fingerprint == Unclassified, "fingerprint IS NULL")
 	t.add(f.Fingerprint != "" && f.Fingerprint != Unclassified, "fingerprint = ?", f.Fingerprint)
+	t.add(f.Key != "", "order_key = ?", f.Key)
 	t.add(f.MessageID != uuid.Nil, "message_id = ?", f.MessageID)
 	t.add(!f.PoisonedAfter.IsZero(), "poisoned_at > "+s.names.Instant(f.PoisonedAfter))
 	t.add(!f.PoisonedBefore.IsZero(), "poisoned_at < "+s.names.Instant(f.PoisonedBefore))
-	pattern := "%" + strings.NewReplacer(`!`, `!!`, `%`, `!%`, `_`, `!_`).Replace(f.Error) + "%"
-	t.add(f.Error != "", `(reason LIKE ? ESCAPE '!' OR errors LIKE ? ESCAPE '!')`, pattern, pattern) // a backslash means different things to databases
+	// As typed, in the same letters: a reason is text, and errors are JSON.
+	t.add(f.Error != "", `({instr}(reason, ?) > 0 OR {instr}(errors, ?) > 0)`, f.Error, errorlog.Quoted(f.Error))
 	t.add(f.BeforeID != 0, "(poisoned_at, id) < ("+s.names.Instant(f.BeforeAt)+", ?)", f.BeforeID)
 	t.add(f.AfterID != 0, "id > ?", f.AfterID)
 	t.add(f.UpToID != 0, "id <= ?", f.UpToID)
@@ -108,6 +110,11 @@ func (s *Store) PoisonedIDs(ctx context.Context, db bun.IDB, f PoisonFilter, lim
 func (s *Store) LastPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (int64, error) {
 	statement, args := s.poisoned(ctx, "COALESCE(MAX(id), 0)", f)
 	return read[int64](ctx, s, db, statement, args...)
+}
+
+// LastOfPoisoned is the greatest id among all poisoned messages, or 0.
+func (s *Store) LastOfPoisoned(ctx context.Context, db bun.IDB) (int64, error) {
+	return read[int64](ctx, s, db, `SELECT COALESCE(MAX(id), 0) FROM {poisoned}`)
 }
 
 // DeletePoisoned deletes poisoned messages, which it locks in the order of their

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -68,6 +69,12 @@ type FailureGroup struct {
 	RowID        int64          `bun:"row_id"`        // of the last message
 }
 
+// AsRest counts failures among those of too many kinds to be told apart.
+func (f FailureGroup) AsRest() FailureGroup {
+	f.Fingerprint, f.ErrorType = "other", "_OTHER" // the convention of OpenTelemetry
+	return f
+}
+
 // Report is what a process tells of itself, and what has become of messages since the last one.
 type Report struct {
 	Process  Process // but for its instants
@@ -76,20 +83,22 @@ type Report struct {
 	Failures []FailureGroup
 }
 
-// sampleBytes is how much of an error's text is kept for those that belong together.
-const sampleBytes = 2 << 10
+const (
+	sampleBytes = 2 << 10 // of an error's text, for those that belong together
+	keptKinds   = 500     // kinds of failures of a consumer that are told apart
+)
 
-// Report writes what a process tells of itself: one statement where nothing has happened, and else
-// all or nothing.
+// Report writes what a process tells of itself. That it is there is a statement of its own, before all
+// else: for the rest, which is written all or nothing, it may have to wait for others.
 func (s *Store) Report(ctx context.Context, db bun.IDB, r Report) error {
+	if err := s.present(ctx, db, r); err != nil {
+		return fmt.Errorf("process: %w", err)
+	}
 	if len(r.Minutes)+len(r.Failures) == 0 {
-		return s.present(ctx, db, r)
+		return nil
 	}
 	return txn.InTx(ctx, db, func(tx bun.Tx) error {
 		if err := s.WriteFirst(ctx, tx); err != nil {
-			return err
-		}
-		if err := s.present(ctx, tx, r); err != nil {
 			return err
 		}
 		if err := s.addMinutes(ctx, tx, r.Minutes); err != nil {
@@ -174,16 +183,48 @@ func (s *Store) addFailures(ctx context.Context, db bun.IDB, failures []FailureG
 	if len(failures) == 0 {
 		return nil
 	}
-	slices.SortFunc(failures, func(a, b FailureGroup) int {
-		return cmp.Or(cmp.Compare(a.ConsumerType, b.ConsumerType), cmp.Compare(a.Fingerprint, b.Fingerprint))
-	})
+	failures, err := s.fold(ctx, db, failures)
+	if err != nil {
+		return err
+	}
 	var rows []string
 	var args []any
 	for _, f := range failures {
 		rows = append(rows, "(?, ?, ?, ?, ?, {now}, {now}, ?, ?)")
 		args = append(args, f.ConsumerType, f.Fingerprint, errorlog.Clean(f.ErrorType, 255), errorlog.Clean(f.Sample, sampleBytes), f.Runs, errorlog.Clean(f.FirstVersion, 255), f.RowID)
 	}
-	_, err := s.names.Query(ctx, db, `INSERT INTO {failures}{as row} (consumer_type, fingerprint, error_type, sample, runs, first_at, last_at, first_version, row_id) VALUES `+strings.Join(rows, ", ")+" "+
+	_, err = s.names.Query(ctx, db, `INSERT INTO {failures}{as row} (consumer_type, fingerprint, error_type, sample, runs, first_at, last_at, first_version, row_id) VALUES `+strings.Join(rows, ", ")+" "+
 		s.names.Merge("consumer_type, fingerprint", []string{"runs"}, []string{"sample", "last_at", "row_id"}), args...).Exec(ctx)
 	return err
+}
+
+// fold counts together what would be one kind of failure too many of its consumer. Who reports of a consumer has
+// locked its row of the minute by then, so that two can find the same place free at the turn of a minute only.
+func (s *Store) fold(ctx context.Context, db bun.IDB, failures []FailureGroup) ([]FailureGroup, error) {
+	var kept []GroupKey
+	if err := s.names.Query(ctx, db, `SELECT consumer_type, fingerprint FROM {failures} WHERE consumer_type IN (?)`,
+		bun.List(Each(failures, func(f FailureGroup) string { return f.ConsumerType }))).Scan(ctx, &kept); err != nil {
+		return nil, err
+	}
+	known, kinds := make(map[GroupKey]bool), make(map[string]int)
+	for _, k := range kept {
+		known[k] = true
+		kinds[k.ConsumerType]++
+	}
+	folded := make(map[GroupKey]FailureGroup)
+	for _, f := range failures {
+		key := GroupKey{ConsumerType: f.ConsumerType, Fingerprint: f.Fingerprint}
+		if !known[key] && kinds[f.ConsumerType] >= keptKinds {
+			f = f.AsRest()
+			key.Fingerprint = f.Fingerprint
+		} else if !known[key] {
+			known[key] = true
+			kinds[f.ConsumerType]++
+		}
+		f.Runs += folded[key].Runs
+		folded[key] = f
+	}
+	return slices.SortedFunc(maps.Values(folded), func(a, b FailureGroup) int {
+		return cmp.Or(cmp.Compare(a.ConsumerType, b.ConsumerType), cmp.Compare(a.Fingerprint, b.Fingerprint))
+	}), nil
 }

@@ -80,3 +80,16 @@ func InTx(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
 func readCommitted(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
 	return RunInTx(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error { return fn(tx) })
 }
+
+type ownKey struct{}
+
+// Own marks the context of a transaction that the library has begun for itself: it is READ COMMITTED, and short.
+func Own(ctx context.Context) context.Context {
+	return context.WithValue(ctx, ownKey{}, true)
+}
+
+// IsOwn tells whether a transaction with that context is the library's own, rather than a caller's.
+func IsOwn(ctx context.Context) bool {
+	own, _ := ctx.Value(ownKey{}).(bool)
+	return own
+}

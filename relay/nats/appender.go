@@ -21,6 +21,9 @@ type AppenderConfig struct {
 	// Stream is the name of the stream. It has AllowAtomicPublish and the retention of limits, and its
 	// subjects are, or cover, Prefix and everything below it. Required.
 	Stream string
+	// Domain is the domain of JetStream that has the stream, for connections to a server of another one, a leaf node
+	// for instance. Defaults to the server's own.
+	Domain string
 	// Prefix begins the subjects: behind it come the number of the shard, and the record's
 	// Destination or, where that is empty, its type. Nobody else may publish below it. Required.
 	Prefix string
@@ -41,7 +44,7 @@ type Appender struct {
 // connection lacks what [Options] sets, or its server is too old. Whether the stream is as it has to
 // be a relay.Runner asks when it starts.
 func NewAppender(nc *nats.Conn, config AppenderConfig) (*Appender, error) {
-	publisher, err := NewPublisher(nc, PublisherConfig{Timeout: config.Timeout})
+	publisher, err := NewPublisher(nc, PublisherConfig{Domain: config.Domain, Timeout: config.Timeout})
 	errs := []error{err}
 	if config.Stream == "" {
 		errs = append(errs, errors.New("nats: AppenderConfig.Stream is required"))

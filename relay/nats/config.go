@@ -3,9 +3,11 @@ package nats
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Options returns the settings that a connection for a [Publisher] or a [Subscriber] needs, to be
@@ -43,4 +45,20 @@ func checkConnection(nc *nats.Conn) error {
 		errs = append(errs, fmt.Errorf("nats: server %s has no headers, 2.2 or newer is needed", nc.ConnectedServerVersion()))
 	}
 	return errors.Join(errs...)
+}
+
+// checkDomain says what is wrong with the name of a domain: it is a part of subjects.
+func checkDomain(config, domain string) error {
+	if strings.ContainsAny(domain, ".*> \t\r\n") {
+		return fmt.Errorf("nats: %s.Domain %q: a name without dots, wildcards and spaces is allowed", config, domain)
+	}
+	return nil
+}
+
+// apiPrefix begins the subjects of requests to the server's own domain, or to another one.
+func apiPrefix(domain string) string {
+	if domain == "" {
+		return jetstream.DefaultAPIPrefix
+	}
+	return "$JS." + domain + ".API."
 }

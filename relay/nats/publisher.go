@@ -19,6 +19,9 @@ import (
 
 // PublisherConfig configures a [Publisher].
 type PublisherConfig struct {
+	// Domain is the domain of JetStream that has the streams, for connections to a server of another one, a leaf node
+	// for instance. Defaults to the server's own.
+	Domain string
 	// Timeout is how long the streams have to answer for a batch. While the client reconnects to
 	// servers that hang it lets nobody in: nats.FlusherTimeout and nats.Timeout of the connection,
 	// a second each with Options, may come on top. Defaults to 5 s.
@@ -38,7 +41,7 @@ type Publisher struct {
 // NewPublisher makes a Publisher on a connection, which stays the application's. It fails if the
 // connection lacks what [Options] sets, or its server is too old.
 func NewPublisher(nc *nats.Conn, config PublisherConfig) (*Publisher, error) {
-	err := checkConnection(nc)
+	err := errors.Join(checkConnection(nc), checkDomain("PublisherConfig", config.Domain))
 	if config.Timeout < 0 {
 		err = errors.Join(err, fmt.Errorf("nats: PublisherConfig.Timeout is %s, it must not be negative", config.Timeout))
 	}
@@ -48,7 +51,7 @@ func NewPublisher(nc *nats.Conn, config PublisherConfig) (*Publisher, error) {
 	if config.Timeout == 0 {
 		config.Timeout = 5 * time.Second
 	}
-	js, err := jetstream.New(nc)
+	js, err := jetstream.NewWithAPIPrefix(nc, apiPrefix(config.Domain))
 	if err != nil {
 		return nil, fmt.Errorf("nats: new publisher: %w", err)
 	}
@@ -74,7 +77,7 @@ func (p *Publisher) ping(ctx context.Context) error {
 
 // Publish implements [relay.Publisher]: it sends the whole batch, and then waits for the streams'
 // answers. Where nobody takes a subject it asks which stream has it, for which it needs the
-// permission to publish to $JS.API.STREAM.NAMES: if there is one, its leader is being elected, and
+// permission to publish to $JS.API.STREAM.NAMES, or that of its domain: if there is one, its leader is being elected, and
 // that is relay.ErrUnavailable, as is no answer; if there is none, or it may not ask, that is
 // relay.ErrNoDestination, and so is a stream that is full and discards what is new. A record that is
 // larger than the server or the stream allows, headers included, is relay.ErrRefused, and so is one

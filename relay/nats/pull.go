@@ -38,7 +38,7 @@ func (s *Subscriber) newPull() (*pull, error) {
 		nc: s.nc,
 		// Two requests' messages, and what is said about them: a full channel drops.
 		msgs:    make(chan *nats.Msg, 2*s.config.Batch+64),
-		subject: "$JS.API.CONSUMER.MSG.NEXT." + s.config.Stream + "." + s.config.Consumer,
+		subject: apiPrefix(s.config.Domain) + "CONSUMER.MSG.NEXT." + s.config.Stream + "." + s.config.Consumer,
 		request: fmt.Appendf(nil, `{"batch":%d,"expires":%d,"idle_heartbeat":%d,"no_wait":true}`, s.config.Batch, requestExpires, heartbeat),
 		inbox:   inbox,
 		batch:   s.config.Batch,

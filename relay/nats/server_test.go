@@ -109,3 +109,16 @@ func TestWrongCredentialsAreSaid(t *testing.T) {
 		t.Errorf("Publish: got %v, want ErrUnavailable", err)
 	}
 }
+
+func TestDomainsAreNames(t *testing.T) {
+	t.Parallel()
+	nc := connect(t, greets(t, `"version":"2.12.0","headers":true`, "PONG"))
+	for domain, want := range map[string]string{"": "", "hub": "", "eu-1_b": "", "a.b": `Domain "a.b"`, "*": `Domain "*"`, "a b": `Domain "a b"`, ">": `Domain ">"`} {
+		_, err := amnats.NewPublisher(nc, amnats.PublisherConfig{Domain: domain})
+		wantError(t, "publisher", err, want)
+		_, err = amnats.NewSubscriber(nc, amnats.SubscriberConfig{Domain: domain, Stream: "ORDERS", Consumer: "shipping"})
+		wantError(t, "subscriber", err, want)
+		_, err = amnats.NewAppender(nc, amnats.AppenderConfig{Domain: domain, Stream: "LOG", Prefix: "log"})
+		wantError(t, "appender", err, want)
+	}
+}

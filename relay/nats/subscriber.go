@@ -18,6 +18,9 @@ import (
 type SubscriberConfig struct {
 	// Stream is the name of the stream. Required.
 	Stream string
+	// Domain is the domain of JetStream that has the stream, for connections to a server of another one, a leaf node
+	// for instance. Defaults to the server's own.
+	Domain string
 	// Consumer is the name of a durable pull consumer of the stream, which exists, with the
 	// acknowledgement policy "explicit", without a limit of deliveries, and not of headers alone.
 	// Several subscribers may share one. Required.
@@ -56,7 +59,7 @@ const (
 // connection lacks what [Options] sets, or its server is too old. It does not look at the consumer:
 // Subscribe does.
 func NewSubscriber(nc *nats.Conn, config SubscriberConfig) (*Subscriber, error) {
-	errs := []error{checkConnection(nc)}
+	errs := []error{checkConnection(nc), checkDomain("SubscriberConfig", config.Domain)}
 	if config.Batch == 0 {
 		config.Batch = 256
 	}
@@ -72,7 +75,7 @@ func NewSubscriber(nc *nats.Conn, config SubscriberConfig) (*Subscriber, error) 
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	js, err := jetstream.New(nc)
+	js, err := jetstream.NewWithAPIPrefix(nc, apiPrefix(config.Domain))
 	if err != nil {
 		return nil, fmt.Errorf("nats: new subscriber: %w", err)
 	}

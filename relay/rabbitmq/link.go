@@ -26,6 +26,8 @@ type link struct {
 	socket  net.Conn
 	reason  string        // why the broker takes nothing, while it does not
 	blocked chan struct{} // closed while the broker takes nothing
+	free    []*lane       // channels of a publisher that nobody uses
+	left    []*lane       // those on which records were left, and that are to be closed
 }
 
 // dial connects to the first of the URLs that answers before ctx ends; one that does not leaves time
@@ -103,6 +105,45 @@ func (l *link) block() (blocked <-chan struct{}, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.blocked, l.reason
+}
+
+// giveBack lets others have a channel, if it is still good.
+func (l *link) giveBack(one *lane) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case one.channel.IsClosed():
+	case one.left:
+		l.left = append(l.left, one)
+	default:
+		l.free = append(l.free, one)
+	}
+}
+
+// reuse returns a channel that was given back, if there is one.
+func (l *link) reuse() *lane {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.free) > 0 {
+		last := l.free[len(l.free)-1]
+		l.free = l.free[:len(l.free)-1]
+		if !last.channel.IsClosed() {
+			return last
+		}
+	}
+	return nil
+}
+
+// closeLeft closes the channels on which records were left. It is for a broker that takes something again: while
+// it blocks publishers it does not listen to them.
+func (l *link) closeLeft() {
+	l.mu.Lock()
+	left := l.left
+	l.left = nil
+	l.mu.Unlock()
+	for _, one := range left {
+		_ = one.channel.Close() // or else it ends with the connection
+	}
 }
 
 // cut closes the connection's socket: whatever waits for the broker fails.

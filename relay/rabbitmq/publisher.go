@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 	"github.com/asyncmonolith/asyncmonolith-go/relay/internal/adapter"
 )
@@ -36,10 +34,9 @@ type Publisher struct {
 	back   *adapter.Reconnect
 }
 
-// publishing is the connection of a Publisher, and its channels that nobody uses.
+// publishing is the connection of a Publisher.
 type publishing struct {
 	link   *link
-	free   []*lane
 	closed bool
 }
 
@@ -72,7 +69,7 @@ func (p *Publisher) OnReconnect(f func()) { p.back.OnReconnect(f) }
 func (p *Publisher) ping(ctx context.Context) error {
 	lane, err := p.take(ctx)
 	if err == nil {
-		p.giveBack(ctx, lane)
+		lane.link.giveBack(lane)
 	}
 	return err
 }
@@ -85,35 +82,62 @@ func (p *Publisher) Close() {
 	if s.link != nil {
 		s.link.close()
 	}
-	s.link, s.free = nil, nil
+	s.link = nil
 	p.state <- s
 }
 
 // Publish implements [relay.Publisher]. A record that no queue gets is relay.ErrNoDestination, and so
-// is one for which the exchange does not exist, or that a queue rejects because it is full; one that
-// is larger than the broker or AMQP allows is relay.ErrRefused. While the broker blocks publishers,
-// for want of memory or disk, it is relay.ErrUnavailable at once. Where a deadline ends, the connection is
-// closed: nothing else ends what is on its way.
+// is one for which the exchange does not exist, that a queue rejects because it is full, or whose routing key is
+// forbidden; one that is larger than the broker or AMQP allows is relay.ErrRefused. None of them holds up the others.
+// While the broker blocks publishers, for want of memory or disk, it is relay.ErrUnavailable at once. Where a deadline
+// ends, the connection is closed: nothing else ends what is on its way.
 func (p *Publisher) Publish(ctx context.Context, records []relay.Record) []error {
 	if len(records) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, p.config.Timeout, fmt.Errorf("no confirmation within %s", p.config.Timeout))
 	defer cancel()
-	errs := p.attempt(ctx, records)
-	for i, err := range errs {
-		// The broker closes the channel because of one record, and does not say which.
-		if errors.Is(err, errPrecondition) && len(records) > 1 {
-			errs[i] = p.attempt(ctx, records[i:i+1])[0]
-		}
-		if errors.Is(errs[i], errPrecondition) {
-			errs[i] = fmt.Errorf("%w: %w", errs[i], relay.ErrRefused)
-		}
-	}
+	errs := p.sift(ctx, records, make(map[string]error))
 	p.back.Note(errs...)
 	for i, err := range errs {
 		if err != nil {
 			errs[i] = fmt.Errorf("rabbitmq: publish to %.200q: %w", records[i].Destination, err)
+		}
+	}
+	return errs
+}
+
+// sift publishes records, and finds by halves those for which the broker has closed the channel. It does not say
+// which they are, and those behind them are lost. forbidden are the routing keys that are found to be.
+func (p *Publisher) sift(ctx context.Context, records []relay.Record, forbidden map[string]error) []error {
+	errs := p.attempt(ctx, records)
+	var suspects []int
+	for i, err := range errs {
+		if _, ok := errors.AsType[*blameError](err); ok {
+			suspects = append(suspects, i)
+		}
+	}
+	if len(suspects) == 1 { // what was confirmed is not to blame
+		blamed := suspects[0]
+		if errors.Is(errs[blamed], relay.ErrNoDestination) {
+			forbidden[records[blamed].Destination] = errs[blamed]
+		}
+		return errs
+	}
+	middle := len(suspects) / 2
+	for _, half := range [][]int{suspects[:middle], suspects[middle:]} {
+		var some []relay.Record
+		var places []int
+		for _, i := range half {
+			if errs[i] = forbidden[records[i].Destination]; errs[i] == nil {
+				some, places = append(some, records[i]), append(places, i)
+			}
+		}
+		if len(some) == 0 {
+			continue
+		}
+		for n, err := range p.sift(ctx, some, forbidden) {
+			errs[places[n]] = err
 		}
 	}
 	return errs
@@ -131,7 +155,7 @@ func (p *Publisher) attempt(ctx context.Context, records []relay.Record) []error
 		_ = lane.channel.Close() // the next one asks anew who leads the queue
 	}
 	if stop() {
-		p.giveBack(ctx, lane)
+		lane.link.giveBack(lane)
 	}
 	return errs
 }
@@ -152,7 +176,7 @@ func (p *Publisher) take(ctx context.Context) (*lane, error) {
 	}
 	if s.link != nil && s.link.conn.IsClosed() {
 		s.link.close()
-		s.link, s.free = nil, nil
+		s.link = nil
 	}
 	if s.link == nil {
 		l, err := dial(ctx, p.config.URLs, p.config.TLS)
@@ -164,170 +188,15 @@ func (p *Publisher) take(ctx context.Context) (*lane, error) {
 	if _, reason := s.link.block(); reason != "" {
 		return nil, unavailable(errors.New(reason))
 	}
-	for len(s.free) > 0 {
-		last := s.free[len(s.free)-1]
-		s.free = s.free[:len(s.free)-1]
-		if !last.channel.IsClosed() {
-			return last, nil
-		}
-	}
 	stop := context.AfterFunc(ctx, s.link.cut)
 	defer stop()
+	s.link.closeLeft()
+	if reused := s.link.reuse(); reused != nil {
+		return reused, nil
+	}
 	opened, err := openLane(s.link)
 	if err != nil {
 		return nil, unavailable(err)
 	}
 	return opened, nil
 }
-
-// giveBack lets others have the channel, if it is still good. While somebody connects anew it waits no
-// longer than the batch may take: a channel of the connection before is good for nobody.
-func (p *Publisher) giveBack(ctx context.Context, l *lane) {
-	var s *publishing
-	select {
-	case s = <-p.state:
-	case <-ctx.Done():
-		return
-	}
-	if s.link == l.link && !l.left && !l.channel.IsClosed() {
-		s.free = append(s.free, l)
-	}
-	p.state <- s
-}
-
-// inFlight is how many records of a batch wait for their confirmations at once.
-const inFlight = 256
-
-// lane is a channel of AMQP that confirms.
-type lane struct {
-	link    *link
-	channel *amqp.Channel
-	returns chan amqp.Return
-	ended   chan *amqp.Error
-	left    bool // records were left on their way: nobody may use it any more
-	// rejected: a queue has rejected records. One that has lost its leader may do so on this channel for
-	// ever, also when it has another.
-	rejected bool
-}
-
-func openLane(l *link) (*lane, error) {
-	channel, err := l.conn.Channel()
-	if err != nil {
-		return nil, fmt.Errorf("open a channel: %w", err)
-	}
-	if err := channel.Confirm(false); err != nil {
-		return nil, fmt.Errorf("open a channel that confirms: %w", err)
-	}
-	return &lane{
-		link:    l,
-		channel: channel,
-		returns: channel.NotifyReturn(make(chan amqp.Return, inFlight)), // all may come back before one is read
-		ended:   channel.NotifyClose(make(chan *amqp.Error, 1)),         // one: the client does not wait for us
-	}, nil
-}
-
-// publish publishes records in parts, and says what became of each.
-func (l *lane) publish(ctx context.Context, exchange string, records []relay.Record) (errs []error) {
-	for part := range slices.Chunk(records, inFlight) {
-		errs = append(errs, l.part(ctx, exchange, part)...)
-	}
-	return errs
-}
-
-func (l *lane) part(ctx context.Context, exchange string, records []relay.Record) []error {
-	errs := make([]error, len(records))
-	confirms := make([]*amqp.DeferredConfirmation, len(records))
-	for i, record := range records {
-		m, err := message(record, l.link.conn.Config.FrameSize)
-		if err != nil {
-			errs[i] = fmt.Errorf("%w: %w", err, relay.ErrRefused)
-			continue
-		}
-		if confirms[i], errs[i] = l.channel.PublishWithDeferredConfirm(exchange, record.Destination, true, false, m); errs[i] != nil {
-			errs[i] = unavailable(errs[i])
-		}
-	}
-	blocked, _ := l.link.block()
-	for _, confirm := range confirms {
-		if confirm == nil {
-			continue
-		}
-		select {
-		case <-confirm.Done():
-		case <-blocked:
-			l.left = true
-		case <-ctx.Done():
-		}
-	}
-	returned := l.returned() // the broker returns a record before it confirms it
-	var lost error           // what became of those that were not confirmed
-	for i, confirm := range confirms {
-		switch {
-		case confirm != nil && confirm.Acked() && !returned[[2]string{records[i].Destination, shortID(records[i])}]:
-		case confirm != nil && confirm.Acked():
-			errs[i] = fmt.Errorf("no queue is bound for it: %w", relay.ErrNoDestination)
-		case confirm != nil || errors.Is(errs[i], relay.ErrUnavailable):
-			if lost == nil {
-				lost = l.lost(ctx)
-			}
-			errs[i] = lost
-		}
-	}
-	return errs
-}
-
-// returned reads what came back: routing keys and message ids.
-func (l *lane) returned() map[[2]string]bool {
-	all := make(map[[2]string]bool)
-	for {
-		select {
-		case r, ok := <-l.returns:
-			if !ok {
-				return all
-			}
-			all[[2]string{r.RoutingKey, r.MessageId}] = true
-		default:
-			return all
-		}
-	}
-}
-
-func shortID(record relay.Record) string {
-	if len(record.ID) > maxShort {
-		return ""
-	}
-	return record.ID
-}
-
-// errPrecondition: the broker has closed the channel since it will not have a record.
-var errPrecondition = errors.New("the broker will not have it")
-
-// lost says what became of records that were not confirmed.
-func (l *lane) lost(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return unavailable(context.Cause(ctx))
-	}
-	if l.left {
-		return unavailable(errors.New("the broker blocks publishers"))
-	}
-	if !l.channel.IsClosed() {
-		l.rejected = true
-		return fmt.Errorf("a queue rejects it: %w", relay.ErrNoDestination)
-	}
-	select {
-	case reason := <-l.ended:
-		switch {
-		case reason == nil:
-		case reason.Code == amqp.NotFound, reason.Code == amqp.AccessRefused:
-			return fmt.Errorf("%w: %w", reason, relay.ErrNoDestination)
-		case reason.Code == amqp.PreconditionFailed, reason.Code == amqp.ContentTooLarge:
-			return fmt.Errorf("%w: %w", reason, errPrecondition)
-		default:
-			return unavailable(reason)
-		}
-	case <-ctx.Done():
-	}
-	return unavailable(amqp.ErrClosed)
-}
-
-func unavailable(err error) error { return fmt.Errorf("%w: %w", err, relay.ErrUnavailable) }

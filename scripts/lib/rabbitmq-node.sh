@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # One node of a throw-away RabbitMQ, in a directory that with-rabbitmq.sh has made:
 #
-#   scripts/lib/rabbitmq-node.sh DIRECTORY start | kill | pause | cut | block | unblock | leader QUEUE | online QUEUE
+#   scripts/lib/rabbitmq-node.sh DIRECTORY start | kill | pause | cut | block | unblock | channels | permit EXCHANGE KEYS | leader QUEUE | online QUEUE
 #
 # start returns when the node takes connections, and lets a paused one go on; kill ends it as a crash does; pause stops
 # it with its connections; cut closes all connections of clients; block has it take nothing from publishers, as if it had
-# no memory left, until unblock; leader prints the node that leads a quorum queue, online on how many nodes it runs.
+# no memory left, until unblock; channels prints how many clients have open; permit lets guest publish to an exchange by routing keys
+# that match, and no others; leader prints the node that leads a quorum queue, online on how many nodes it runs.
 set -euo pipefail
 node=$1
 # shellcheck source=/dev/null
@@ -58,6 +59,8 @@ pause)
 block) (as_owner "$programs/rabbitmqctl" --quiet set_vm_memory_high_watermark 0.00001) ;;
 unblock) (as_owner "$programs/rabbitmqctl" --quiet set_vm_memory_high_watermark absolute 1GB) ;;
 cut) (as_owner "$programs/rabbitmqctl" --quiet close_all_connections cut) ;;
+channels) (as_owner "$programs/rabbitmqctl" --quiet list_channels pid) | grep -c '^<' || true ;;
+permit) (as_owner "$programs/rabbitmqctl" --quiet set_topic_permissions guest "$3" "$4" '.*') ;;
 leader) (as_owner "$programs/rabbitmqctl" --quiet list_queues name leader) | while read -r queue leader; do
   if [[ $queue == "$3" ]]; then echo "$leader"; fi
 done ;;
@@ -65,7 +68,7 @@ online) (as_owner "$programs/rabbitmqctl" --quiet list_queues name online) | whi
   if [[ $queue == "$3" ]]; then tr -cd @ <<<"$online" | wc -c; fi
 done ;;
 *)
-  echo "usage: rabbitmq-node.sh DIRECTORY start | kill | pause | cut | block | unblock | leader QUEUE | online QUEUE" >&2
+  echo "usage: rabbitmq-node.sh DIRECTORY start | kill | pause | cut | block | unblock | channels | permit EXCHANGE KEYS | leader QUEUE | online QUEUE" >&2
   exit 2
   ;;
 esac

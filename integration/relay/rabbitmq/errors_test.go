@@ -9,7 +9,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -111,40 +110,73 @@ func TestANodeThatDoesNotAnswerLeavesTimeForTheOthers(t *testing.T) {
 	}
 }
 
-// TestABlockedConnectionIsUnavailable: a broker without memory takes nothing, and says so.
-func TestABlockedConnectionIsUnavailable(t *testing.T) {
+// TestABadRecordDelaysOnlyItself: for a routing key that is forbidden, and for a record that is too large, the broker closes
+// the channel, on which others are on their way, and does not say which it is.
+func TestABadRecordDelaysOnlyItself(t *testing.T) {
 	if !*clusters {
 		return
 	}
 	nodes := brokers.FindRabbitMQ(t)
-	queue := rand.Text()
+	exchange, queue := rand.Text(), rand.Text()
 	declare(t, nodes, queue)
-	publisher := newPublisher(t, nodes)
-	records := []relay.Record{{Destination: queue, ID: rand.Text()}}
-	if err := publisher.Publish(t.Context(), records)[0]; err != nil {
+	err := try(nodes.URLs[0], func(channel *amqp.Channel) error {
+		return errors.Join(channel.ExchangeDeclare(exchange, amqp.ExchangeTopic, true, false, false, false, nil), channel.QueueBind(queue, "#", exchange, false, nil))
+	})
+	if err := errors.Join(err, nodes.Permit(exchange, "^allowed")); err != nil {
 		t.Fatal(err)
 	}
-	if err := nodes.Block(); err != nil {
-		t.Fatal(err)
-	}
-	within := time.Now().Add(30 * time.Second) // it looks at its memory now and then
-	for errors.Join(publisher.Publish(t.Context(), records)...) == nil && time.Now().Before(within) {
-	}
-	began := time.Now()
-	if err := publisher.Publish(t.Context(), records)[0]; !errors.Is(err, relay.ErrUnavailable) || !strings.Contains(err.Error(), "blocks") {
-		t.Errorf("a broker that blocks: got %v, want ErrUnavailable and why", err)
-	}
-	if took := time.Since(began); took > timeout/2 {
-		t.Errorf("a broker that has said that it blocks: Publish took %s, want it at once", took)
-	}
-	if err := nodes.Unblock(); err != nil {
-		t.Fatal(err)
-	}
-	err := errors.New("nothing was tried")
-	for within = time.Now().Add(30 * time.Second); err != nil && time.Now().Before(within); {
-		err = publisher.Publish(t.Context(), records)[0]
-	}
+	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: nodes.URLs, Exchange: exchange, Timeout: 5 * timeout})
 	if err != nil {
-		t.Errorf("a broker that does not block any more: got %v, want nil", err)
+		t.Fatal(err)
+	}
+	defer publisher.Close()
+	forbid := func(r *relay.Record) { r.Destination = "forbidden" }
+	enlarge := func(r *relay.Record) { r.Body = make([]byte, 1<<20+1) }
+	all := func(n int) []int {
+		places := make([]int, n)
+		for i := range places {
+			places[i] = i
+		}
+		return places
+	}
+	for _, test := range []struct {
+		name    string
+		records int
+		forbid  []int
+		enlarge []int
+	}{
+		{"one is forbidden", 256, []int{100}, nil},
+		{"the first and the last are forbidden", 256, []int{0, 255}, nil},
+		{"one is too large", 256, nil, []int{100}},
+		{"both, of more than are sent at once", 700, []int{3, 300, 650}, []int{299, 699}},
+		{"one alone is forbidden", 1, []int{0}, nil},
+		{"all are forbidden", 256, all(256), nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			records, want := batch("allowed")[:0], map[int]error{}
+			for len(records) < test.records {
+				records = append(records, batch("allowed")...)
+			}
+			records = records[:test.records]
+			for _, i := range test.forbid {
+				forbid(&records[i])
+				want[i] = relay.ErrNoDestination
+			}
+			for _, i := range test.enlarge {
+				enlarge(&records[i])
+				want[i] = relay.ErrRefused
+			}
+			wrong := 0
+			for i, err := range publisher.Publish(t.Context(), records) {
+				if want[i] == nil && err != nil || want[i] != nil && (!errors.Is(err, want[i]) || errors.Is(err, relay.ErrUnavailable)) {
+					if wrong++; wrong < 4 {
+						t.Errorf("record %d: got %v, want %v", i, err, want[i])
+					}
+				}
+			}
+			if wrong > 0 {
+				t.Errorf("of %d records got %d wrong", len(records), wrong)
+			}
+		})
 	}
 }

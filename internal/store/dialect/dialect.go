@@ -164,7 +164,8 @@ type Direct interface {
 // Trimmed are rows that are deleted, a part of them at a time.
 type Trimmed struct {
 	Table, Key, Where, OldestBy string
-	Args                        []any // of Where
+	Index                       string // which has them in that order
+	Args                        []any  // of Where
 }
 
 // Settings is what Check found out about a database.

@@ -78,6 +78,7 @@ type Traits struct {
 	HeldIDs      string                                       // selects the ids of their messages with keys, given their names
 	Columns      string                                       // those of a Pick m
 	KeyOf        string                                       // the key and lane of a message m
+	HasKey       string                                       // true of a pending message m of a key
 	KeyParked    string                                       // the key of a poisoned message, and whether it parks that
 	Instr        string                                       // the function that tells where a text has another
 	OneByOne     bool                                         // rows are not looked up by comparing several columns at once
@@ -129,7 +130,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 	traits := []string{
 		"{first of group}", first, "{last of group}", last,
 		"{minute}", w.Minute, "{as row}", w.AsRow, "{place}", w.Place, "{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once, "{size}", w.Size, "{ids}", w.IDs, "{held}", w.Held, "{holds}", w.Holds,
-		"{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed, "{session}", w.Session, "{payload bytes}", fmt.Sprintf(w.Bytes, "m.payload"), "{instr}", w.Instr, "{keyed}", w.Keyed, "{held lanes}", strings.ReplaceAll(w.HeldLanes, "{names}", w.Among), "{held ids}", strings.ReplaceAll(w.HeldIDs, "{names}", w.Among), "{names}", w.Among, "{key of}", w.KeyOf, "{key parked}", w.KeyParked, "{lane columns}", w.Columns + ", m.order_key, m.lane, m.rank", "{lock}", lock, "{lock free}", free, "{unit}", w.Unit, "{micros now}", w.Micros("{now}"),
+		"{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed, "{session}", w.Session, "{payload bytes}", fmt.Sprintf(w.Bytes, "m.payload"), "{instr}", w.Instr, "{keyed}", w.Keyed, "{held lanes}", strings.ReplaceAll(w.HeldLanes, "{names}", w.Among), "{held ids}", strings.ReplaceAll(w.HeldIDs, "{names}", w.Among), "{names}", w.Among, "{key of}", w.KeyOf, "{has key}", cmp.Or(w.HasKey, "m.order_key = ?"), "{key parked}", w.KeyParked, "{lane columns}", w.Columns + ", m.order_key, m.lane, m.rank", "{lock}", lock, "{lock free}", free, "{unit}", w.Unit, "{micros now}", w.Micros("{now}"),
 		"{by rank}", cmp.Or(w.Lanes.ByRank, "{messages}"), "{by lane}", cmp.Or(w.Lanes.ByLane, "{messages}"), "{crashed by lane}", cmp.Or(w.Lanes.Crashed, "{messages}"),
 		"{plan}", w.Lanes.Plan, "{by key}", w.Lanes.ByKey, "{from nothing}", w.Lanes.Nothing,
 	}

@@ -233,9 +233,3 @@ func (r *Returning) Stats(ctx context.Context, db bun.IDB, consumers []string) (
 	err = r.Query(ctx, db, statement, names, MostCounted, MostCounted, MostCounted, MostCounted, MostCounted, MostCounted).Scan(ctx, &rows)
 	return rows, err
 }
-
-// Trim is part of [Dialect].
-func (r *Returning) Trim(ctx context.Context, db bun.IDB, t Trimmed, limit int) (int, error) {
-	return Affected(r.Query(ctx, db, `DELETE FROM `+t.Table+` WHERE (`+t.Key+`) IN (SELECT `+t.Key+` FROM `+t.Table+` WHERE `+t.Where+` ORDER BY `+t.OldestBy+` LIMIT ? {lock free})`,
-		append(t.Args, limit)...).Exec(ctx))
-}

@@ -65,7 +65,9 @@ func (m *database) remember(ctx context.Context, tx bun.IDB, receiver string, ha
 		dialect.Rows("(?, UNHEX(?), {now})", len(hashes)), args...).Exec(ctx))
 }
 
-// Trim needs no list of keys: a statement that deletes has a limit here.
+// Trim names the index. A statement that deletes from one table has a limit here, but takes no such hint, and sorts all
+// rows of the primary key's range.
 func (m *database) Trim(ctx context.Context, db bun.IDB, t dialect.Trimmed, limit int) (int, error) {
-	return dialect.Affected(m.Query(ctx, db, `DELETE FROM `+t.Table+` WHERE `+t.Where+` ORDER BY `+t.OldestBy+` LIMIT ?`, append(t.Args, limit)...).Exec(ctx))
+	return dialect.Affected(m.Query(ctx, db, `DELETE t FROM (SELECT `+t.Key+` FROM `+t.Table+` FORCE INDEX (`+t.Index+`) WHERE `+t.Where+`
+  ORDER BY `+t.OldestBy+` LIMIT ? {lock free}) o STRAIGHT_JOIN `+t.Table+` t FORCE INDEX (PRIMARY) USING (`+t.Key+`)`, append(t.Args, limit)...).Exec(ctx))
 }

@@ -35,6 +35,7 @@ func examinePages(k *kit) {
 	for _, f := range []store.PendingFilter{
 		{}, {Consumer: "c"}, {Consumer: "z"}, {Consumer: "none"}, {PayloadType: "other"}, {Consumer: "c", PayloadType: payload}, {Crashed: true}, {Retrying: true},
 		{State: store.Ready}, {State: store.Leased}, {State: store.Delayed}, {Consumer: "z", State: store.Ready}, {OlderThan: lease},
+		{Key: "key1"}, {Consumer: "z", Key: "key1"}, {Consumer: "c", Key: "key"}, {Key: "key2", Retrying: true},
 	} {
 		want := idsOfPending(k.list(f, 100))
 		slices.Sort(want)
@@ -58,6 +59,7 @@ func examinePages(k *kit) {
 			equal(k, fmt.Sprintf("examining %d, %d a page, of %+v", most, size, f), got, want)
 		}
 	}
+	equal(k, "of a key", idsOfPending(k.list(store.PendingFilter{Key: "key1"}, 100)), []int64{10, 7, 13})
 	found, err := k.store.ExaminePending(k.ctx, k.db, store.PendingFilter{}, 100, 100)
 	k.must("examine", err)
 	equal(k, "the order without keys", idsOfPending(found.Rows)[:5], []int64{5, 1, 4, 3, 2})

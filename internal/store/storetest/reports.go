@@ -14,7 +14,8 @@ func reportCases() []testCase {
 		{"tallies of a minute add up", reportMinutes},
 		{"failures that belong together add up", reportFailures},
 		{"many report at once", reportTogether},
-		{"a report is written whole or not at all", reportWhole},
+		{"of a consumer so many kinds of failures are kept", reportKinds},
+		{"a process is there though the rest of its report cannot be written", reportWhole},
 		{"who vanished with a message is known", reportCrashes},
 		{"what is poisoned belongs together", reportPoisoned},
 		{"what is old is forgotten", reportForgotten},
@@ -153,7 +154,43 @@ func reportWhole(k *kit) {
 		return // this database takes it
 	}
 	equal(k, "minutes", k.minutes(), map[string][]store.Tally{})
-	equal(k, "processes", len(k.processes()), 0)
+	equal(k, "processes", len(k.processes()), 1)
+}
+
+// reportKinds has processes report more kinds of failures of a consumer than are kept, all at once, and one of
+// another consumer.
+func reportKinds(k *kit) {
+	const processes, times, each = 4, 4, 50
+	var wg sync.WaitGroup
+	for p := range processes {
+		wg.Go(func() {
+			for i := range times {
+				r := store.Report{Process: process(fmt.Sprint(p)), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(0, each)}}}
+				for j := range each {
+					r.Failures = append(r.Failures, group("c", fmt.Sprintf("1%d-%d-%d", p, i, j), "e", 1))
+				}
+				k.report(r)
+			}
+		})
+	}
+	wg.Wait()
+	k.report(store.Report{Process: process("a"), Failures: []store.FailureGroup{group("d", "1a", "e", 1), group("c", "10-0-0", "e", 1), group("c", "1new", "last", 1)}})
+	found, err := k.store.Failures(k.ctx, k.db, "c", 1000)
+	k.must("failures", err)
+	var kinds, runs int64
+	for _, f := range found {
+		runs += f.Runs
+		if f.Fingerprint != "other" {
+			kinds++
+		} else if f.Sample != "last" || f.ErrorType != "_OTHER" {
+			k.Errorf("other failures: got %+v, want the last sample and no error type", f)
+		}
+	}
+	equal(k, "kinds of c", kinds, 500)
+	equal(k, "failures of c", runs, processes*times*each+2)
+	found, err = k.store.Failures(k.ctx, k.db, "d", 10)
+	k.must("failures", err)
+	equal(k, "kinds of d", store.Each(found, func(f store.FailureGroup) string { return f.Fingerprint }), []string{"1a"})
 }
 
 func reportCrashes(k *kit) {
@@ -202,9 +239,13 @@ func reportPoisoned(k *kit) {
 
 func reportForgotten(k *kit) {
 	k.report(store.Report{Process: process("old"), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(1, 0)}}, Failures: []store.FailureGroup{group("c", "1a", "e", 1)}})
+	for range 24 { // more than a statement deletes
+		k.pass(time.Minute)
+		k.report(store.Report{Process: process("old"), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(1, 0)}}})
+	}
 	k.pass(31 * 24 * time.Hour)
 	k.report(store.Report{Process: process("new"), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(2, 0)}, {ConsumerType: "d", Tally: tallied(1, 0)}}, Failures: []store.FailureGroup{group("c", "1b", "e", 1)}})
-	for _, want := range []int{3, 0} {
+	for _, want := range []int{3 + 24, 0} {
 		n, err := k.store.ForgetReports(k.ctx, k.db, 10)
 		k.must("forget", err)
 		equal(k, "forgotten", n, want)

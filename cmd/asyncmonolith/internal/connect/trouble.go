@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -29,6 +30,9 @@ const (
 // What MariaDB says of who connects, and to what.
 const (
 	mariaNoAccess   = 1044
+	mariaNoTable    = 1142
+	mariaNoColumn   = 1143
+	mariaNoRight    = 1227
 	mariaNoPassword = 1045
 	mariaNoDatabase = 1049
 	mariaNoPlugin   = 1698
@@ -51,7 +55,7 @@ func Trouble(err error) string {
 		return "the database refuses the user or the password"
 	case errors.As(err, &pg) && pg.Code == "3D000", errors.As(err, &maria) && maria.Number == mariaNoDatabase:
 		return "there is no database of that name on the server"
-	case errors.As(err, &pg) && pg.Code == "42501", errors.As(err, &maria) && maria.Number == mariaNoAccess:
+	case errors.As(err, &pg) && pg.Code == "42501", errors.As(err, &maria) && slices.Contains([]uint16{mariaNoAccess, mariaNoTable, mariaNoColumn, mariaNoRight}, maria.Number):
 		return "the database does not allow that to this user"
 	}
 	switch class := dberr.ClassOf(err); {

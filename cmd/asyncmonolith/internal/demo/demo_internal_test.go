@@ -104,6 +104,9 @@ func checkFailures(t *testing.T, seat *ops.Seat, o ops.Overview) {
 	var sizes []int
 	for _, g := range groups {
 		sizes = append(sizes, g.Messages)
+		if g.Failure != nil && g.FirstAt.Before(g.Failure.FirstAt) {
+			t.Errorf("group %s of %s: poisoned at %s, before its failure is known, at %s", g.Fingerprint, g.Consumer, g.FirstAt, g.Failure.FirstAt)
+		}
 	}
 	slices.Sort(sizes)
 	if err != nil || len(slices.Compact(sizes)) < 5 || sizes[len(sizes)-1] < 80 {
@@ -117,7 +120,7 @@ func checkProcesses(t *testing.T, seat *ops.Seat, o ops.Overview) {
 		status[p.Status]++
 		versions[p.Version] = true
 	}
-	if status[outbox.ProcessAlive] != workers+2 || status[outbox.ProcessVanished] != 1 || len(versions) != 2 {
+	if status[outbox.ProcessAlive] != workers+3 || status[outbox.ProcessVanished] != 1 || len(versions) != 2 {
 		t.Errorf("got %v of versions %v", status, versions)
 	}
 	crashes := must[[]outbox.Crash](t)(seat.Crashes(t.Context(), 0, 10))

@@ -102,6 +102,15 @@ func (d *Demo) remember(ctx context.Context, live bool) error {
 	if err := d.write(ctx, "poisoned messages", "UPDATE poisoned_messages SET poisoned_at = poisoned_at - ((SELECT max(id) FROM poisoned_messages) - id) * 4000000, created_at = created_at - ((SELECT max(id) FROM poisoned_messages) - id) * 4000000"); err != nil {
 		return err
 	}
+	// What fails since the deploy has failed since the deploy.
+	if err := d.write(ctx, "poisoned messages of the deploy", `UPDATE poisoned_messages SET poisoned_at = {now} - n.newer * 14000000, created_at = {now} - n.newer * 14000000 - 2000000
+FROM (SELECT p.id, count(*) OVER (PARTITION BY p.fingerprint ORDER BY p.id DESC) AS newer FROM poisoned_messages p JOIN message_failures f ON f.consumer_type = p.consumer_type AND f.fingerprint = p.fingerprint
+	WHERE f.first_version = ?) n WHERE n.id = poisoned_messages.id`, newVersion); err != nil {
+		return err
+	}
+	if err := d.write(ctx, "failures of the deploy", "UPDATE message_failures SET last_at = {now} WHERE first_version = ?", newVersion); err != nil {
+		return err
+	}
 	if err := d.write(ctx, "waiting messages", "UPDATE consumer_messages SET created_at = created_at - 2400000000, available_after = available_after - ((SELECT max(id) FROM consumer_messages) - id) * 6000000 WHERE consumer_type IN (?, ?)", catalogue, faxes); err != nil {
 		return err
 	}

@@ -1,8 +1,10 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 	_ "time/tzdata" // for systems without time zones
 
@@ -205,6 +207,9 @@ func (d *Demo) operate(ctx, running context.Context) error {
 	if err != nil {
 		return err
 	}
+	slices.SortFunc(groups, func(a, b poison.Group) int { // so that the ids are the same each time
+		return cmp.Or(cmp.Compare(b.Consumer, a.Consumer), cmp.Compare(a.Messages, b.Messages))
+	})
 	wanted := make(map[int64]ops.OperationState)
 	for _, g := range groups {
 		var o ops.Operation
@@ -220,7 +225,7 @@ func (d *Demo) operate(ctx, running context.Context) error {
 			_, err = d.seat(grace).Plan(ctx, ops.Discard, target)
 		case g.Consumer == invoices:
 			if o, err = d.seat(ada).Plan(ctx, ops.Requeue, target); err == nil {
-				_, err = d.seat(ada).Undo(ctx, o.ID)
+				_, err = d.seat(ada).Undo(ctx, "", o.ID)
 			}
 		}
 		if err != nil {

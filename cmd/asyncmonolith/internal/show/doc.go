@@ -2,5 +2,5 @@
 // programs. What is stored in a database may be anything: what a terminal would take for a command is
 // shown escaped.
 //
-// It may import only the standard library.
+// It may import only github.com/charmbracelet/x/ansi.
 package show

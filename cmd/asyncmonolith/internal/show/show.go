@@ -41,25 +41,6 @@ func unsafe(r rune) bool {
 	return !unicode.IsPrint(r) || unicode.In(r, unicode.Bidi_Control, unicode.Other_Default_Ignorable_Code_Point)
 }
 
-// Table is rows of texts below their titles.
-type Table struct {
-	Titles []string
-	Right  []bool // columns of numbers, by their place
-	rows   [][]string
-}
-
-// Add adds a row. Values are shown as people read them.
-func (t *Table) Add(values ...any) {
-	row := make([]string, len(values))
-	for i, value := range values {
-		row[i] = Text(Value(value))
-	}
-	t.rows = append(t.rows, row)
-}
-
-// Len is how many rows there are.
-func (t *Table) Len() int { return len(t.rows) }
-
 // Value is a value as people read it.
 func Value(value any) string {
 	switch v := value.(type) {
@@ -107,31 +88,6 @@ func whole(d time.Duration) string {
 		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
-}
-
-// Write writes the table with columns as wide as what is in them.
-func (t *Table) Write(w io.Writer) error {
-	widths := make([]int, len(t.Titles))
-	for _, row := range append([][]string{t.Titles}, t.rows...) {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	var b strings.Builder
-	for _, row := range append([][]string{t.Titles}, t.rows...) {
-		line := make([]string, len(row))
-		for i, cell := range row {
-			fill := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if i < len(t.Right) && t.Right[i] {
-				line[i] = fill + cell
-			} else {
-				line[i] = cell + fill
-			}
-		}
-		b.WriteString(strings.TrimRight(strings.Join(line, "  "), " ") + "\n")
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // JSON writes a value in one line, with the version of its format.

@@ -60,7 +60,7 @@ func (m *model) head() []string {
 		of   func(queue) int64
 	}{
 		{"ready", func(q queue) int64 { return q.Ready }}, {"delayed", func(q queue) int64 { return q.Delayed }},
-		{"running", func(q queue) int64 { return q.Leased }}, {"poisoned", func(q queue) int64 { return q.Poisoned }},
+		{"leased", func(q queue) int64 { return q.Leased }}, {"poisoned", func(q queue) int64 { return q.Poisoned }},
 	} {
 		n, more := int64(0), ""
 		for _, q := range m.queues {
@@ -195,7 +195,7 @@ func (m *model) queueTable() table {
 		name,
 		column("READY", 0, func(q queue) string { return count(q.Ready) }, nil),
 		column("DELAYED", 6, func(q queue) string { return count(q.Delayed) }, nil),
-		column("RUNNING", 4, func(q queue) string { return count(q.Leased) }, nil),
+		column("LEASED", 4, func(q queue) string { return count(q.Leased) }, nil),
 		column("POISONED", 0, func(q queue) string { return count(q.Poisoned) }, bad),
 		column("RATE", 1, func(q queue) string { return rate(q.perSecond) }, nil),
 		column("P50", 8, func(q queue) string { return atMost(q.half) }, nil),

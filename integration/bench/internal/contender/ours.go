@@ -59,6 +59,9 @@ type Variant struct {
 	Receive bool
 	// Inbox has nothing run but what receives.
 	Inbox bool
+	// Reports is how often it tells operators what it does. Defaults to that of the library; less than 0
+	// is never.
+	Reports time.Duration
 	// Failing is how many of a hundred messages fail at their first attempt. They are
 	// tried again at once, behind the backlog. Defaults to none.
 	Failing int64
@@ -132,7 +135,8 @@ func openOurs(ctx context.Context, db *bun.DB, v Variant, work Work) (_ *ours, e
 			return nil, err
 		}
 	}
-	if s.registry, err = bus.NewRegistry(s.consumers()...); err != nil {
+	config := bus.RegistryConfig{ReportEvery: v.Reports}
+	if s.registry, err = config.NewRegistry(s.consumers()...); err != nil {
 		return nil, err
 	}
 	if s.producer, err = outbox.NewProducer(s.registry, outbox.ProducerConfig{Logger: logger()}); err != nil {

@@ -1,1 +1,1 @@
-DELETE FROM "app_inbox_messages" WHERE (receiver, hash) IN (SELECT receiver, hash FROM "app_inbox_messages" WHERE receiver = 'from-orders' AND received_at < statement_timestamp() + -3600000000 * interval '1 microsecond' ORDER BY received_at LIMIT 1000 FOR UPDATE SKIP LOCKED);
+DELETE FROM "app_inbox_messages" WHERE ctid = ANY(ARRAY(SELECT ctid FROM "app_inbox_messages" WHERE receiver = 'from-orders' AND received_at < statement_timestamp() + -3600000000 * interval '1 microsecond' ORDER BY received_at LIMIT 1000 FOR UPDATE SKIP LOCKED));

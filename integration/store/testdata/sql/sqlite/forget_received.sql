@@ -1,1 +1,1 @@
-DELETE FROM "app_inbox_messages" WHERE (receiver, hash) IN (SELECT receiver, hash FROM "app_inbox_messages" WHERE receiver = 'from-orders' AND received_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) + -3600000000 ORDER BY received_at LIMIT 1000 );
+DELETE FROM "app_inbox_messages" WHERE (receiver, hash) IN (SELECT receiver, hash FROM "app_inbox_messages" WHERE receiver = 'from-orders' AND received_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) + -3600000000 ORDER BY received_at LIMIT 1000);

@@ -1,0 +1,203 @@
+// What pages do beyond links and forms: look again, keys, choosing. All of it works without this script.
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const live = document.getElementById("live");
+  const main = document.getElementById("main");
+  const header = "X-Asyncmonolith-Fragment";
+  const patience = 10_000; // ms for an answer
+  const idleAfter = 30 * 60_000; // ms without a key or a pointer
+  const every = Number(root.dataset.every) * 1000;
+  const policy = window.trustedTypes
+    ? trustedTypes.createPolicy("asyncmonolith", { createHTML: (text) => text })
+    : { createHTML: (text) => text };
+
+  // Looking again.
+  let tag = "";
+  let timer = 0;
+  let asking = null;
+  let active = Date.now();
+  let stopped = "";
+
+  // say writes below the page; what is urgent is also read out.
+  function say(text, urgent) {
+    if (urgent) live.setAttribute("role", "status"); else live.removeAttribute("role");
+    live.textContent = text;
+  }
+  const canLook = () => every > 0 && !stopped && !document.hidden && main.querySelector("[data-live]");
+
+  function plan() {
+    clearTimeout(timer);
+    if (!canLook()) { if (stopped) say(stopped, true); return; }
+    if (Date.now() - active > idleAfter) { say("Paused, since nobody was here for 30 minutes. Move, and it goes on."); return; }
+    timer = setTimeout(look, every);
+  }
+
+  async function look() {
+    if (asking || !canLook()) return;
+    asking = new AbortController();
+    const giveUp = setTimeout(() => asking.abort(), patience);
+    try {
+      const headers = { [header]: "main" };
+      if (tag) headers["If-None-Match"] = tag;
+      const answer = await fetch(location.href, { headers, redirect: "manual", cache: "no-store", credentials: "same-origin", signal: asking.signal });
+      if (answer.type === "opaqueredirect" || answer.status === 401 || (answer.ok && !answer.headers.get(header))) {
+        stopped = "You are not logged in any more: load the page again.";
+      } else if (answer.status === 403 || answer.status === 404) {
+        stopped = "This page is there no more: load it again.";
+      } else if (answer.status === 200) {
+        tag = answer.headers.get("ETag") || "";
+        const late = replace(await answer.text());
+        say(`Looked again at ${clock()}${late ? "; what you are busy with stays as it was" : ""}.`);
+      } else if (answer.status === 304) {
+        say(`Looked again at ${clock()}.`);
+      } else {
+        say(`The last look failed at ${clock()}; what you see is older.`, true);
+      }
+    } catch {
+      say(`There was no answer at ${clock()}; what you see is older.`, true);
+    } finally {
+      clearTimeout(giveUp);
+      asking = null;
+      plan();
+    }
+  }
+
+  const clock = () => new Date().toISOString().slice(11, 19);
+
+  // replace puts new sections where old ones are, but for those that somebody is busy with, and tells whether there were such.
+  function replace(text) {
+    const page = document.createElement("template");
+    page.innerHTML = policy.createHTML(text);
+    let kept = false;
+    const here = [...main.querySelectorAll("[data-live]")];
+    const there = [...page.content.querySelectorAll("[data-live]")];
+    if (here.length !== there.length || here.some((old, i) => old.id !== there[i].id)) {
+      if (!busy(main)) { location.replace(location.href); return false; } // another page by now
+      tag = "";
+      return true;
+    }
+    here.forEach((old, i) => {
+      if (same(old, there[i])) return;
+      if (busy(old)) { kept = true; tag = ""; return; }
+      const x = old.querySelector(".scroll")?.scrollLeft || 0;
+      old.replaceWith(there[i]);
+      const box = there[i].querySelector(".scroll");
+      if (box && x) box.scrollLeft = x;
+    });
+    dress();
+    return kept;
+  }
+
+  function same(a, b) {
+    const bare = a.cloneNode(true);
+    bare.querySelectorAll(".over").forEach((box) => box.classList.remove("over"));
+    bare.querySelectorAll(".here").forEach((row) => row.classList.remove("here"));
+    bare.querySelectorAll('[class=""]').forEach((element) => element.removeAttribute("class"));
+    return bare.isEqualNode(b);
+  }
+
+  function busy(section) {
+    if (section.contains(document.activeElement) && document.activeElement !== main) return true;
+    if (section.querySelector("details[open], dialog[open], input:checked:not([type=hidden]), .here")) return true;
+    const picked = getSelection();
+    return Boolean(picked && !picked.isCollapsed && picked.containsNode(section, true));
+  }
+
+  // Tables that are wider than the page say so, and choosing counts.
+  function dress() {
+    for (const box of document.querySelectorAll(".scroll")) box.classList.toggle("over", box.scrollWidth > box.clientWidth + 1);
+    for (const form of document.querySelectorAll("form[data-pick]")) count(form);
+  }
+
+  function count(form) {
+    const n = form.querySelectorAll("input[name=id]:checked").length;
+    const text = form.querySelector("[data-count]");
+    if (text) text.textContent = n === 0 ? "None chosen" : n === 1 ? "1 chosen:" : `${n} chosen:`;
+    for (const button of form.querySelectorAll(".actions button")) button.disabled = n === 0;
+  }
+
+  document.addEventListener("change", (event) => {
+    const form = event.target.closest("form[data-pick]");
+    if (form) count(form);
+  });
+
+  for (const name of ["keydown", "pointermove", "pointerdown"]) {
+    document.addEventListener(name, () => {
+      const slept = Date.now() - active > idleAfter;
+      active = Date.now();
+      if (slept) look();
+    }, { passive: true });
+  }
+  document.addEventListener("visibilitychange", () => { if (document.hidden) clearTimeout(timer); else look(); });
+  addEventListener("pageshow", () => dress());
+  addEventListener("resize", dress, { passive: true });
+
+  // A search that goes on by itself, until somebody stops it.
+  const goOn = document.querySelector("[data-go-on]");
+  if (goOn) {
+    const next = setTimeout(() => location.replace(goOn.href), 400);
+    const stop = document.querySelector("[data-stop]");
+    stop.hidden = false;
+    stop.addEventListener("click", () => { clearTimeout(next); stop.hidden = true; });
+  }
+
+  // A form is sent once.
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (form.method !== "post" || form.action.endsWith("/export")) return;
+    if (form.dataset.sent) { event.preventDefault(); return; }
+    form.dataset.sent = "yes";
+  });
+  addEventListener("pageshow", () => { for (const form of document.forms) delete form.dataset.sent; });
+
+  // Keys.
+  let going = 0;
+  const help = document.getElementById("help");
+  const rows = () => [...main.querySelectorAll("tr[data-row]")];
+
+  function move(by) {
+    const all = rows();
+    if (all.length === 0) return;
+    const old = all.findIndex((row) => row.classList.contains("here"));
+    const at = old < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, old + by));
+    all[old]?.classList.remove("here");
+    all[at].classList.add("here");
+    (all[at].querySelector("[data-open]") || all[at].querySelector("a"))?.focus({ preventScroll: true });
+    all[at].scrollIntoView({ block: "nearest" });
+  }
+
+  function choose() {
+    const box = main.querySelector("tr.here input[type=checkbox]");
+    if (box) box.click();
+  }
+
+  const keys = {
+    "/": () => { const field = document.querySelector("[data-filter] input:not([type=hidden]), [data-filter] select"); field?.focus(); return Boolean(field); },
+    j: () => move(1),
+    k: () => move(-1),
+    x: choose,
+    r: () => location.replace(location.href),
+    "?": () => help.showModal(),
+    Escape: () => { main.querySelector("tr.here")?.classList.remove("here"); if (document.activeElement !== document.body) document.activeElement.blur(); return false; },
+  };
+
+  document.addEventListener("keydown", (event) => {
+    if (root.dataset.keys !== "true" || event.ctrlKey || event.metaKey || event.altKey || event.isComposing || help.open) return;
+    if (event.target.closest("input:not([type=checkbox]), select, textarea")) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    if (going && Date.now() - going < 1500) {
+      going = 0;
+      const tab = document.querySelector(`.tabs a[data-key="${CSS.escape(event.key)}"]`);
+      if (tab) { event.preventDefault(); location.assign(tab.href); return; }
+    }
+    going = event.key === "g" ? Date.now() : 0;
+    if (Object.hasOwn(keys, event.key) && keys[event.key]() !== false) event.preventDefault();
+  });
+
+  document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  dress();
+  plan();
+})();

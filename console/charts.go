@@ -1,0 +1,185 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// chart is columns over time. Its numbers are those of a table beside it.
+type chart struct {
+	Width, Height int
+	Columns       []column
+	Marks         []mark
+	Most          int64 // the highest column
+	Total         int64
+	Bad           int64 // of it, what failed
+	Label         string
+}
+
+// column is one of a chart, in the chart's units: what was done, and what failed above it.
+type column struct {
+	X, Width        int
+	GoodY, GoodHigh int
+	BadY, BadHigh   int
+	Text            string
+	done, failed    int64
+}
+
+// mark is a text at the edge of a chart.
+type mark struct {
+	X, Y int
+	Text string
+}
+
+const (
+	sparkMinutes = 60
+	sparkHeight  = 20
+)
+
+// spark is the last hour of a consumer, minute by minute.
+func spark(now time.Time, minutes []outbox.Minute) chart {
+	first := now.UTC().Truncate(time.Minute).Add(-(sparkMinutes - 1) * time.Minute)
+	c := columns(first, time.Minute, sparkMinutes, 2, sparkHeight, minutes)
+	c.Label = fmt.Sprintf("Last hour: %s, %s failed", plural(c.Total, "run"), grouped(c.Bad))
+	return c
+}
+
+// columns sorts minutes into n columns of a width, each of so long.
+func columns(first time.Time, each time.Duration, n, width, height int, minutes []outbox.Minute) chart {
+	c := chart{Width: n * width, Height: height, Columns: make([]column, n)}
+	for _, m := range minutes {
+		i := int(m.At.Sub(first) / each)
+		if m.At.Before(first) || i >= n {
+			continue
+		}
+		failed := m.Retried + m.Poisoned
+		c.Columns[i].done += ran(m) - failed
+		c.Columns[i].failed += failed
+		c.Total += ran(m)
+		c.Bad += failed
+	}
+	for _, col := range c.Columns {
+		c.Most = max(c.Most, col.done+col.failed)
+	}
+	for i := range c.Columns {
+		col := &c.Columns[i]
+		at := first.Add(time.Duration(i) * each)
+		col.X, col.Width = i*width, max(width-1, 1)
+		col.BadHigh, col.GoodHigh = high(col.failed, c.Most, height), high(col.done, c.Most, height)
+		col.GoodHigh = min(col.GoodHigh, height-col.BadHigh)
+		col.GoodY = height - col.GoodHigh
+		col.BadY = col.GoodY - col.BadHigh
+		col.Text = fmt.Sprintf("%s: %s done, %s failed", at.Format("15:04"), grouped(col.done), grouped(col.failed))
+		if at.Hour()%6 == 0 && at.Minute() == 0 {
+			c.Marks = append(c.Marks, mark{X: col.X, Y: height, Text: hour(at)})
+		}
+	}
+	c.Label = fmt.Sprintf("%s, %s failed; at most %s together", plural(c.Total, "run"), grouped(c.Bad), grouped(c.Most))
+	return c
+}
+
+// hour is the text below a chart.
+func hour(at time.Time) string {
+	if at.Hour() == 0 {
+		return at.Format("Jan 2")
+	}
+	return at.Format("15:04")
+}
+
+// high is how high a column is: what is there is seen.
+func high(n, most int64, height int) int {
+	if n == 0 || most == 0 {
+		return 0
+	}
+	return max(1, int(float64(n)/float64(most)*float64(height)+0.5))
+}
+
+// slot is what a consumer did in half an hour.
+type slot struct {
+	At                                          time.Time
+	Done, Retried, Poisoned, Snoozed, Discarded int64
+	P50, P99, Waited                            time.Duration // of runs; and for how long 99 of 100 were due when they began
+	run, lag                                    outbox.Histogram
+}
+
+// Ran is how many runs ended in it.
+func (s slot) Ran() int64 { return s.Done + s.Retried + s.Poisoned + s.Snoozed + s.Discarded }
+
+// slotsOf sums up minutes.
+func slotsOf(first time.Time, minutes []outbox.Minute) []slot {
+	slots := make([]slot, chartTime/slotTime)
+	for i := range slots {
+		slots[i].At = first.Add(time.Duration(i) * slotTime)
+	}
+	for _, m := range minutes {
+		i := int(m.At.Sub(first) / slotTime)
+		if m.At.Before(first) || i >= len(slots) {
+			continue
+		}
+		s := &slots[i]
+		s.Done, s.Retried, s.Poisoned = s.Done+m.Done, s.Retried+m.Retried, s.Poisoned+m.Poisoned
+		s.Snoozed, s.Discarded = s.Snoozed+m.Snoozed, s.Discarded+m.Discarded
+		for j := range m.Run {
+			s.run[j] += m.Run[j]
+			s.lag[j] += m.Lag[j]
+		}
+	}
+	for i := range slots {
+		s := &slots[i]
+		s.P50, s.P99, s.Waited = s.run.Quantile(0.5), s.run.Quantile(0.99), s.lag.Quantile(0.99)
+	}
+	return slots
+}
+
+// lines are two times over time, in steps: how long runs took, and how long messages waited for them.
+type lines struct {
+	Width, Height int
+	Run, Wait     string // paths
+	Marks         []mark
+	Any           bool
+}
+
+const (
+	linesHeight = 96
+	slotWidth   = 5
+)
+
+// levels are the times that a histogram tells apart, the lines' scale from the bottom up.
+func levels() []time.Duration {
+	const ms = time.Millisecond
+	return []time.Duration{ms, 2 * ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms, time.Second, 10 * time.Second, time.Hour}
+}
+
+func linesOf(slots []slot) lines {
+	l := lines{Width: len(slots) * slotWidth, Height: linesHeight}
+	var run, wait strings.Builder
+	for i, s := range slots {
+		step(&run, i, s.P99)
+		step(&wait, i, s.Waited)
+	}
+	l.Run, l.Wait = run.String(), wait.String()
+	l.Any = l.Run != "" || l.Wait != ""
+	for i, at := range levels() {
+		if i%3 == 0 {
+			l.Marks = append(l.Marks, mark{Y: levelY(i), Text: duration(at)})
+		}
+	}
+	return l
+}
+
+func levelY(level int) int { return linesHeight - 4 - level*(linesHeight-12)/(len(levels())-1) }
+
+// step draws one slot of a line: there is none where nothing ran.
+func step(path *strings.Builder, i int, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	level := 0
+	for level < len(levels())-1 && d > levels()[level] {
+		level++
+	}
+	fmt.Fprintf(path, "M%d %dh%d", i*slotWidth, levelY(level), slotWidth)
+}

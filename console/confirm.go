@@ -1,0 +1,216 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+// confirmPage says what a deed touches, before it is done.
+type confirmPage struct {
+	Deed      string
+	Verb      string
+	Says      string
+	Danger    bool
+	Of        subject
+	Pending   []outbox.Pending
+	Poisoned  []poison.Message
+	Gone      []int64 // chosen, and there no more
+	Held      int     // pending ones that a process holds
+	Paused    []string
+	Consumer  *outbox.Queue
+	Schedule  *scheduleRow
+	Version   *version
+	Operation *operation
+	Back      string // to come back to
+	IDs       []int64
+}
+
+// Button is the text of the button.
+func (p confirmPage) Button() string {
+	if n := len(p.Pending) + len(p.Poisoned); n > 0 {
+		return fmt.Sprintf("%s %s", p.Verb, plural(n, "message"))
+	}
+	return p.Verb
+}
+
+// Any tells whether there is anything left to do it to.
+func (p confirmPage) Any() bool {
+	return len(p.Pending)+len(p.Poisoned) > 0 || p.Of != pendingOnes && p.Of != poisonedOnes
+}
+
+func (v *visit) confirm() (page, error) {
+	a := v.asks()
+	o := a.order()
+	if o.deed.direct {
+		a.fail("This needs no confirmation.")
+	}
+	if err := a.err(); err != nil {
+		return page{}, err
+	}
+	d := o.deed
+	data := confirmPage{Deed: d.name, Verb: d.verb, Says: d.says, Danger: d.danger, Of: d.of, Back: v.cameFrom(o).String()}
+	read := map[subject]func(*confirmPage, order) error{
+		pendingOnes: v.confirmPending, poisonedOnes: v.confirmPoisoned, oneConsumer: v.confirmConsumer, oneSchedule: v.confirmSchedule, oneVersion: v.confirmVersion, oneOperation: v.confirmOperation,
+	}[d.of]
+	if err := read(&data, o); err != nil {
+		return page{}, err
+	}
+	return page{Title: data.Title(), Tab: data.tab(), Data: data}, nil
+}
+
+// cameFrom is where somebody comes from who has asked for it.
+func (v *visit) cameFrom(o order) link {
+	if to := v.back(v.query.Get("back")); to.path != "" {
+		return to
+	}
+	if len(o.ids) == 1 {
+		return linkTo("message", "id", o.ids[0])
+	}
+	return v.after(o)
+}
+
+// Title is what is asked.
+func (p confirmPage) Title() string {
+	switch {
+	case p.Consumer != nil:
+		return p.Verb + " " + p.Consumer.Consumer + "?"
+	case p.Schedule != nil:
+		return p.Verb + ": " + scheduleName(p.Schedule.Schedule) + "?"
+	case p.Version != nil:
+		return p.Verb + " " + p.Version.Title() + "?"
+	case p.Operation != nil:
+		return fmt.Sprintf("%s operation %d?", p.Verb, p.Operation.ID)
+	default:
+		return p.Button() + "?"
+	}
+}
+
+func (p confirmPage) tab() string {
+	return map[subject]string{pendingOnes: "messages", poisonedOnes: "poisoned", oneSchedule: "schedules", oneVersion: "projections", oneOperation: "operations"}[p.Of]
+}
+
+// mayDo is ErrForbidden unless the principal may do it to each of some consumers.
+func (v *visit) mayDo(a ops.Action, consumers ...string) error {
+	for _, consumer := range consumers {
+		if err := v.who.May(a, consumer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *visit) confirmPending(data *confirmPage, o order) error {
+	var consumers []string
+	for _, id := range o.ids {
+		m, err := v.seat.Message(v.ctx(), id)
+		switch {
+		case errors.Is(err, outbox.ErrNotFound):
+			data.Gone = append(data.Gone, id)
+			continue
+		case err != nil:
+			return err
+		}
+		data.Pending, data.IDs = append(data.Pending, m.Pending), append(data.IDs, id)
+		consumers = append(consumers, m.Consumer)
+		if m.State == outbox.Leased {
+			data.Held++
+		}
+	}
+	if err := v.mayDo(o.deed.action, consumers...); err != nil {
+		return err
+	}
+	return v.pausedAmong(data, consumers)
+}
+
+func (v *visit) confirmPoisoned(data *confirmPage, o order) error {
+	found, _, err := v.seat.PoisonedMessages(v.ctx(), poison.Filter{IDs: o.ids}, outbox.Page{Size: mostChosen})
+	if err != nil {
+		return err
+	}
+	var consumers []string
+	for _, m := range found {
+		data.IDs = append(data.IDs, m.ID)
+		consumers = append(consumers, m.Consumer)
+	}
+	data.Poisoned = found
+	for _, id := range o.ids {
+		if !slices.Contains(data.IDs, id) {
+			data.Gone = append(data.Gone, id)
+		}
+	}
+	if err := v.mayDo(o.deed.action, consumers...); err != nil {
+		return err
+	}
+	return v.pausedAmong(data, consumers)
+}
+
+// pausedAmong notes consumers that are paused: what waits for them goes on waiting.
+func (v *visit) pausedAmong(data *confirmPage, consumers []string) (err error) {
+	if !data.Danger {
+		data.Paused, err = v.paused(consumers...)
+	}
+	return err
+}
+
+func (v *visit) confirmConsumer(data *confirmPage, o order) error {
+	if err := v.mayDo(o.deed.action, o.consumer); err != nil {
+		return err
+	}
+	overview, err := v.glance()
+	data.Consumer = &outbox.Queue{Consumer: o.consumer}
+	if i := slices.IndexFunc(overview.Queues, func(q outbox.Queue) bool { return q.Consumer == o.consumer }); i >= 0 {
+		data.Consumer = &overview.Queues[i]
+	}
+	return err
+}
+
+func (v *visit) confirmSchedule(data *confirmPage, o order) error {
+	if err := v.mayDo(o.deed.action, ""); err != nil {
+		return err
+	}
+	found, err := v.seat.Schedule(v.ctx(), o.schedule)
+	data.Schedule = &scheduleRow{found}
+	return err
+}
+
+func (v *visit) confirmVersion(data *confirmPage, o order) error {
+	if err := v.mayDo(o.deed.action, ""); err != nil {
+		return err
+	}
+	all, err := v.versions()
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(v version) bool { return v.Name == o.projection && v.Version == o.version })
+	if i < 0 {
+		return refusal{http.StatusNotFound, "There is no such version of a projection."}
+	}
+	data.Version = &all[i]
+	return nil
+}
+
+func (v *visit) confirmOperation(data *confirmPage, o order) error {
+	found, err := v.seat.Operation(v.ctx(), o.operation)
+	if err != nil {
+		return err
+	}
+	data.Operation = &operation{found}
+	if o.deed.action == ops.ContinueOperation { // it takes what the operation itself does
+		if err := v.mayDo(found.Action, consumerOf(found.Target)); err != nil {
+			return err
+		}
+	}
+	return v.mayDo(o.deed.action, consumerOf(found.Target))
+}
+
+// Numbers are ids in a sentence.
+func (p confirmPage) Numbers() string {
+	return strings.TrimPrefix(strings.TrimPrefix(messagesOf(p.Gone), "messages "), "message ")
+}

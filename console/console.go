@@ -1,0 +1,132 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+)
+
+// Config sets up a [Console].
+type Config struct {
+	// Authorize says who asks, by the application's own login. It is required, and is called for each
+	// request. An error, a panic, a principal without a name and [ops.None] are refused. It may be called
+	// by many goroutines at once.
+	Authorize func(*http.Request) (ops.Principal, error)
+	// Prefix is the path below which requests arrive: it begins and ends with a slash. Defaults to
+	// "/asyncmonolith/".
+	Prefix string
+	// LoginURL is where people are sent whom Authorize returns an error for. Defaults to none: they see
+	// that they are not logged in.
+	LoginURL string
+	// TraceURL is the address of a trace, where "{trace}" stands for its id, with http or https. Defaults
+	// to none, and then there are no links to traces.
+	TraceURL string
+	// Environment is shown on each page, such as "production". Defaults to none.
+	Environment string
+	// Hosts are those that requests may be for, such as "ops.example.com" or "localhost:8080"; one
+	// without a port allows each port. Defaults to any.
+	Hosts []string
+	// TrustedOrigins are those whose pages may send changes beside the console's own, such as
+	// "https://example.com". Defaults to none.
+	TrustedOrigins []string
+	// Logger is told of what fails here, of each thing once in 10 s at most. Defaults to slog.Default.
+	Logger *slog.Logger
+}
+
+// Console is the handler. It starts nothing, and is safe for concurrent use. Make it with [New].
+type Console struct {
+	config  Config
+	desk    *ops.Desk
+	routes  map[string]route // by path
+	origins *http.CrossOriginProtection
+	pages   map[string]*template.Template
+	assets  assets
+	limits  limits
+	warned  warned
+	speeds  speeds
+	costs   costs
+}
+
+const (
+	defaultPrefix = "/asyncmonolith/"
+	traceMark     = "{trace}"
+)
+
+// New makes a console. It reports everything that is wrong with its configuration at once, and does not
+// touch the database.
+func New(desk *ops.Desk, c Config) (*Console, error) {
+	if c.Prefix == "" {
+		c.Prefix = defaultPrefix
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	errs := c.check()
+	if desk == nil {
+		errs = append(errs, errors.New("the desk is nil"))
+	}
+	origins := http.NewCrossOriginProtection()
+	for _, origin := range c.TrustedOrigins {
+		if err := origins.AddTrustedOrigin(origin); err != nil {
+			errs = append(errs, fmt.Errorf("config: TrustedOrigins: %w", err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("console: new: %w", err)
+	}
+	served, err := loadAssets()
+	if err != nil {
+		return nil, fmt.Errorf("console: new: %w", err)
+	}
+	pages, err := parsePages()
+	if err != nil {
+		return nil, fmt.Errorf("console: new: %w", err)
+	}
+	return &Console{config: c, desk: desk, routes: byPath(served.routes(), routes()), origins: origins, pages: pages, assets: served}, nil
+}
+
+func (c Config) check() (errs []error) {
+	if c.Authorize == nil {
+		errs = append(errs, errors.New("config: Authorize is nil: nobody may look without it"))
+	}
+	if !strings.HasPrefix(c.Prefix, "/") || !strings.HasSuffix(c.Prefix, "/") || strings.HasPrefix(c.Prefix, "//") {
+		errs = append(errs, fmt.Errorf("config: Prefix %q: it begins and ends with one slash", c.Prefix))
+	}
+	if c.LoginURL != "" {
+		if u, err := url.Parse(c.LoginURL); err != nil || u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https" {
+			errs = append(errs, fmt.Errorf("config: LoginURL %q: a path, or an address with http or https, is allowed", c.LoginURL))
+		}
+	}
+	if c.TraceURL != "" {
+		u, err := url.Parse(strings.ReplaceAll(c.TraceURL, traceMark, "trace"))
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || !strings.Contains(c.TraceURL, traceMark) {
+			errs = append(errs, fmt.Errorf("config: TraceURL %q: an address with http or https, and %s in it, is allowed", c.TraceURL, traceMark))
+		}
+	}
+	for _, host := range c.Hosts {
+		if host == "" || strings.ContainsAny(host, "/@ ") {
+			errs = append(errs, fmt.Errorf("config: Hosts: %q: a name, with a port or without, is allowed", host))
+		}
+	}
+	return errs
+}
+
+// ServeHTTP answers one request.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	secure(w.Header())
+	v := &visit{Console: c, w: w, r: r}
+	if err := v.admit(); err != nil {
+		v.refuse(err)
+		return
+	}
+	if err := v.route.answer(v); err != nil {
+		v.refuse(err)
+	}
+	v.finish()
+}

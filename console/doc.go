@@ -1,0 +1,8 @@
+// Package console is a handler of net/http with pages at which people see what their messages do, and
+// change it: what fails, since when, and why something waits. It is made of templates, one stylesheet and one
+// script, all embedded, and works without the script.
+//
+// It knows nothing that package ops does not tell it, and may nothing that the principal may not there. It
+// asks the database only while somebody looks. It may import only bus, outbox, poison, schedule,
+// eventlog/projection and ops.
+package console

@@ -1,0 +1,70 @@
+package console
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+)
+
+// doctorPage is what is wrong, and what each page costs.
+type doctorPage struct {
+	Found []finding
+	Bad   int // that need somebody
+	Costs []cost
+}
+
+func (v *visit) doctor() (page, error) {
+	found, err := v.seat.Doctor(v.ctx())
+	if err != nil {
+		return page{}, err
+	}
+	data := doctorPage{Costs: v.costs.all()}
+	for _, f := range found {
+		data.Found = append(data.Found, finding{f})
+		if f.Severity != ops.Fine {
+			data.Bad++
+		}
+	}
+	return page{Title: "Doctor", Tab: "doctor", Data: data}, nil
+}
+
+// cost is what a page took since this process began.
+type cost struct {
+	Page    string
+	Times   int64
+	Last    time.Duration
+	Slowest time.Duration
+}
+
+// costs are those of all pages. Its zero value is ready.
+type costs struct {
+	mu sync.Mutex
+	of map[string]cost
+}
+
+// note notes that a page took so long.
+func (c *costs) note(page string, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil {
+		c.of = map[string]cost{}
+	}
+	known := c.of[page]
+	c.of[page] = cost{page, known.Times + 1, took, max(known.Slowest, took)}
+}
+
+// all are the costs, the slowest page first.
+func (c *costs) all() (all []cost) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range c.of {
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b cost) int {
+		return cmp.Or(cmp.Compare(b.Slowest, a.Slowest), cmp.Compare(a.Page, b.Page))
+	})
+	return all
+}

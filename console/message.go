@@ -1,0 +1,184 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+// messagePage is one message, pending or poisoned.
+type messagePage struct {
+	outbox.Pending               // what both have
+	Poisoned       *ops.Poisoned // nil: it is pending
+	Hidden         bool
+	Content        string // the payload, to be read
+	Binary, Cut    bool
+	Why            *outbox.Explanation
+	Past           []happened
+	Siblings       []outbox.Pending // other consumers' messages of the payload
+	PoisonedKin    []poison.Message
+	Trace          string // where it is shown
+	TraceID        string
+	Owner          *outbox.Process
+	Editable       bool
+}
+
+// happened is something that has happened to a message.
+type happened struct {
+	At   time.Time
+	Text string
+	More string // of an error
+	Tone string
+}
+
+const seenTime = 7 * 24 * time.Hour // for as long processes are kept
+
+func (v *visit) message() (page, error) {
+	a := v.asks()
+	id := a.needID("id")
+	if err := a.err(); err != nil {
+		return page{}, err
+	}
+	data, err := v.readMessage(id)
+	if err != nil {
+		return page{}, err
+	}
+	fleet, err := v.seat.Processes(v.ctx(), seenTime)
+	if err != nil {
+		return page{}, err
+	}
+	crashes, err := v.seat.Crashes(v.ctx(), id, 20)
+	if err != nil {
+		return page{}, err
+	}
+	if data.Poisoned == nil {
+		why, err := v.seat.Explain(v.ctx(), id)
+		if err == nil {
+			data.Why = &why
+		}
+		if err := ignoreGone(err); err != nil {
+			return page{}, err
+		}
+	}
+	if data.Claim != nil {
+		data.Owner = processOf(fleet, data.Claim.Owner)
+	}
+	data.Past = past(data, crashes, fleet)
+	if err := v.kin(&data); err != nil {
+		return page{}, err
+	}
+	data.TraceID = traceOf(data.Headers)
+	if data.TraceID != "" && v.config.TraceURL != "" {
+		data.Trace = strings.ReplaceAll(v.config.TraceURL, traceMark, data.TraceID)
+	}
+	data.Editable = data.Poisoned != nil && !data.Hidden && v.May(ops.Edit, data.Consumer) && v.unredacted(id, data.Payload) == nil
+	tab := "messages"
+	if data.Poisoned != nil {
+		tab = "poisoned"
+	}
+	return page{Title: fmt.Sprintf("Message %d", id), Tab: tab, Data: data}, nil
+}
+
+// readMessage reads a message wherever it is.
+func (v *visit) readMessage(id int64) (data messagePage, err error) {
+	m, err := v.seat.Message(v.ctx(), id)
+	switch {
+	case err == nil:
+		data = messagePage{Pending: m.Pending, Hidden: m.Hidden}
+	case errors.Is(err, outbox.ErrNotFound):
+		p, err := v.seat.PoisonedMessage(v.ctx(), id)
+		if err != nil {
+			return data, err
+		}
+		data = messagePage{Poisoned: &p, Hidden: p.Hidden, Pending: outbox.Pending{
+			ID: p.ID, MessageID: p.MessageID, Consumer: p.Consumer, PayloadType: p.PayloadType, InsertID: p.InsertID, Key: p.Key, CreatedAt: p.CreatedAt, AvailableAt: p.AvailableAt,
+			Attempts: p.Attempts, Crashes: p.Crashes, State: outbox.Poisoned, Payload: p.Payload, PayloadBytes: p.PayloadBytes, Headers: p.Headers, Errors: p.Errors,
+		}}
+	default:
+		return data, err
+	}
+	data.Content, data.Binary = readable(data.Payload)
+	data.Cut = len(data.Payload) >= headBytes && data.PayloadBytes > len(data.Payload)
+	return data, nil
+}
+
+const headBytes = 60 << 10 // of a payload that may be cut: the desk shows 64 KiB
+
+// readable is a payload as people read it: JSON with line breaks.
+func readable(payload []byte) (text string, binary bool) {
+	if !utf8.Valid(payload) {
+		return "", true
+	}
+	var b bytes.Buffer
+	if json.Indent(&b, payload, "", "  ") == nil {
+		return b.String(), false
+	}
+	return string(payload), false
+}
+
+// kin finds the other consumers' messages of the same payload: pending ones as far as a first look finds them.
+func (v *visit) kin(data *messagePage) error {
+	pending, _, err := v.seat.Find(v.ctx(), outbox.Search{MessageID: data.MessageID}, outbox.FindPlace{})
+	if err != nil {
+		return err
+	}
+	data.Siblings = slices.DeleteFunc(pending, func(m outbox.Pending) bool { return m.ID == data.ID })
+	poisoned, _, err := v.seat.PoisonedMessages(v.ctx(), poison.Filter{MessageID: data.MessageID}, outbox.Page{})
+	data.PoisonedKin = slices.DeleteFunc(poisoned, func(m poison.Message) bool { return m.ID == data.ID })
+	return err
+}
+
+// past is what is known of a message, the first thing first.
+func past(m messagePage, crashes []outbox.Crash, fleet []outbox.Process) []happened {
+	all := []happened{{At: m.CreatedAt, Text: "produced"}}
+	if m.AvailableAt.After(m.CreatedAt) {
+		all = append(all, happened{At: m.AvailableAt, Text: "due"})
+	}
+	for _, e := range m.Errors {
+		text := fmt.Sprintf("run %d failed", e.Attempt)
+		if e.Uncounted {
+			text = "a run failed, which does not count"
+		}
+		all = append(all, happened{At: e.At, Text: text, More: e.Error, Tone: "bad"})
+	}
+	for _, c := range crashes {
+		text := "its process vanished"
+		if p := processOf(fleet, c.Owner); p != nil {
+			text = fmt.Sprintf("process %d of %s on %s vanished with it", p.PID, p.Program, p.Host)
+		}
+		all = append(all, happened{At: c.At, Text: text, Tone: "bad"})
+	}
+	if m.Claim != nil {
+		all = append(all, happened{At: m.Claim.ClaimedAt, Text: "claimed", Tone: "good"})
+	}
+	if p := m.Poisoned; p != nil {
+		all = append(all, happened{At: p.PoisonedAt, Text: "poisoned", More: p.Reason, Tone: "bad"})
+	}
+	slices.SortStableFunc(all, func(a, b happened) int { return a.At.Compare(b.At) })
+	return all
+}
+
+func processOf(fleet []outbox.Process, id string) *outbox.Process {
+	if i := slices.IndexFunc(fleet, func(p outbox.Process) bool { return p.ID == id }); i >= 0 {
+		return &fleet[i]
+	}
+	return nil
+}
+
+// traceOf is the trace that a message was produced in, as its header traceparent has it, or empty.
+func traceOf(headers map[string]string) string {
+	parts := strings.Split(headers["traceparent"], "-")
+	if len(parts) < 4 || len(parts[1]) != 32 || strings.Trim(parts[1], "0123456789abcdef") != "" {
+		return ""
+	}
+	return parts[1]
+}

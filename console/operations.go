@@ -1,0 +1,274 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+)
+
+// operationsPage is what people have changed, and are changing: the audit.
+type operationsPage struct {
+	Found  []operation
+	Paging paging
+}
+
+// operation is one as a page shows it.
+type operation struct{ ops.Operation }
+
+// Title names it in a sentence.
+func (o operation) Title() string { return fmt.Sprintf("Operation %d: %s", o.ID, o.Action) }
+
+// Open tells whether it is under way.
+func (o operation) Open() bool {
+	return slices.Contains([]ops.OperationState{ops.Waiting, ops.Trying, ops.Running, ops.Begun}, o.State)
+}
+
+// Undoable tells whether it has changed nothing yet, and can be taken back.
+func (o operation) Undoable() bool { return o.State == ops.Waiting }
+
+// Stoppable tells whether it can be stopped where it is.
+func (o operation) Stoppable() bool {
+	return slices.Contains([]ops.OperationState{ops.Waiting, ops.Trying, ops.Running, ops.Paused}, o.State)
+}
+
+// Tone is the colour of its state.
+func (o operation) Tone() string {
+	switch o.State {
+	case ops.Paused:
+		return "bad"
+	case ops.Waiting, ops.Trying, ops.Running, ops.Begun:
+		return "info"
+	case ops.Done:
+		return "good"
+	default:
+		return ""
+	}
+}
+
+// Messages is how many it is about, or 0 where that is not known.
+func (o operation) Messages() int64 {
+	switch {
+	case o.Preview != nil:
+		return int64(o.Preview.Messages)
+	default:
+		return int64(len(o.Target.IDs))
+	}
+}
+
+// OfMessages tells whether it is about messages, which are counted.
+func (o operation) OfMessages() bool {
+	return o.Target.Operation == 0 && (o.Target.Poisoned != nil || o.Target.Pending != nil || len(o.Target.IDs) > 0)
+}
+
+// Consumer is the one consumer that it is about, or empty.
+func (o operation) Consumer() string { return consumerOf(o.Target) }
+
+// Danger tells whether what it does cannot be taken back.
+func (o operation) Danger() bool {
+	return slices.Contains([]ops.Action{ops.Cancel, ops.Discard, ops.Rebuild, ops.Promote}, o.Action)
+}
+
+// Size says how many messages it is about.
+func (o operation) Size() string {
+	if !o.OfMessages() {
+		return ""
+	}
+	if o.Preview != nil && o.Preview.Bounded {
+		return "messages, which took too long to count"
+	}
+	if o.Preview != nil && o.Preview.More {
+		return count(o.Messages()) + " messages"
+	}
+	return plural(o.Messages(), "message")
+}
+
+// Progress is how much of it is done, of 1000.
+func (o operation) Progress() int64 {
+	all := o.Messages()
+	if o.State == ops.Done {
+		return 1000
+	}
+	if all <= 0 {
+		return 0
+	}
+	return min(1000, (o.Changed+o.LeftAlone)*1000/all)
+}
+
+// ToGo is how long it takes at its rate.
+func (o operation) ToGo() time.Duration {
+	left := o.Messages() - o.Changed - o.LeftAlone
+	if o.Rate <= 0 || left <= 0 {
+		return 0
+	}
+	return time.Duration(left) * time.Second / time.Duration(o.Rate)
+}
+
+// About says what it is about.
+func (o operation) About() string {
+	t := o.Target
+	var said []string
+	say := func(name, value string) {
+		if value != "" && value != "0" {
+			said = append(said, name+" "+value)
+		}
+	}
+	switch {
+	case t.Operation != 0:
+		return fmt.Sprintf("operation %d", t.Operation)
+	case len(t.IDs) > 0:
+		return messagesOf(t.IDs)
+	case t.Poisoned != nil:
+		f := poisonedFilter{*t.Poisoned}
+		f.PoisonedBefore = time.Time{} // the instant of the preview, which the page shows
+		fields := f.Fields()
+		fields.Del("consumer")
+		for name, values := range ordered(fields) {
+			say(name, values)
+		}
+		return "poisoned messages" + of(f.Consumer, said)
+	case t.Pending != nil:
+		f := pendingFilter{Filter: *t.Pending}
+		if t.Pending.OlderThan > 0 {
+			f.Older = t.Pending.OlderThan.String()
+		}
+		fields := f.Fields()
+		fields.Del("consumer")
+		for name, values := range ordered(fields) {
+			say(name, values)
+		}
+		return "pending messages" + of(f.Consumer, said)
+	case t.Schedule != 0:
+		return fmt.Sprintf("schedule %d", t.Schedule)
+	case t.Projection != "":
+		return fmt.Sprintf("projection %s, version %d", t.Projection, max(t.Version, 1))
+	default:
+		return cmp.Or(t.Consumer, "–")
+	}
+}
+
+func of(consumer string, said []string) (text string) {
+	if consumer != "" {
+		text = " of " + consumer
+	}
+	if len(said) == 0 {
+		return text + ", all of them"
+	}
+	return text + " with " + strings.Join(said, ", ")
+}
+
+// messagesOf names messages by their ids, the first of them.
+func messagesOf(ids []int64) string {
+	const named = 5
+	var names []string
+	for _, id := range ids[:min(len(ids), named)] {
+		names = append(names, fmt.Sprint(id))
+	}
+	text := "message " + strings.Join(names, ", ")
+	if len(ids) > 1 {
+		text = "messages " + strings.Join(names, ", ")
+	}
+	if more := len(ids) - named; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+func (v *visit) operations() (page, error) {
+	a := v.asks()
+	at := a.page()
+	if err := a.err(); err != nil {
+		return page{}, err
+	}
+	found, next, err := v.seat.Operations(v.ctx(), at)
+	if err != nil {
+		return page{}, err
+	}
+	data := operationsPage{Paging: v.paging(next)}
+	for _, o := range found {
+		data.Found = append(data.Found, operation{o})
+	}
+	return page{Title: "Operations", Tab: "operations", Data: data}, nil
+}
+
+// operationPage is one operation.
+type operationPage struct {
+	operation
+	Mine    bool     // who looks has planned it
+	Expired bool     // it is a plan that can be started no more
+	Paused  []string // consumers of it that are
+	Back    string
+	Runner  bool // it should have begun, and has not
+}
+
+const (
+	planTime  = 10 * time.Minute // for which a plan can be started, see ops.Seat.Start
+	lateStart = 30 * time.Second // after it was to begin
+)
+
+func (v *visit) operation() (page, error) {
+	a := v.asks()
+	id := a.needID("id")
+	if err := a.err(); err != nil {
+		return page{}, err
+	}
+	found, err := v.seat.Operation(v.ctx(), id)
+	if err != nil {
+		return page{}, err
+	}
+	data := operationPage{operation: operation{found}}
+	data.Mine = found.Actor == v.who.Name
+	data.Expired = found.State == ops.Planned && time.Since(found.CreatedAt) > planTime
+	data.Runner = found.State == ops.Waiting && time.Since(found.StartsAt) > lateStart
+	if found.State == ops.Planned && !data.Danger() && found.Preview != nil {
+		if data.Paused, err = v.paused(found.Preview.Consumers...); err != nil {
+			return page{}, err
+		}
+	}
+	data.Back = aboutLink(found.Target)
+	return page{Title: data.Title(), Tab: "operations", Data: data}, nil
+}
+
+// aboutLink is where what an operation is about is to be seen.
+func aboutLink(t ops.Target) string {
+	switch {
+	case t.Operation != 0:
+		return linkTo("operation", "id", t.Operation).String()
+	case len(t.IDs) == 1:
+		return linkTo("message", "id", t.IDs[0]).String()
+	case t.Poisoned != nil:
+		f := poisonedFilter{*t.Poisoned}
+		f.PoisonedBefore = time.Time{}
+		return link{"group", f.Fields()}.String()
+	case t.Pending != nil:
+		return link{"messages", pendingFilter{Filter: *t.Pending}.Fields()}.String()
+	case t.Schedule != 0:
+		return linkTo("schedule", "id", t.Schedule).String()
+	case t.Projection != "":
+		return linkTo("projection", "name", t.Projection, "version", max(t.Version, 1)).String()
+	case t.Consumer != "":
+		return linkTo("consumer", "name", t.Consumer).String()
+	default:
+		return ""
+	}
+}
+
+// MayDecide tells whether the principal may do that to an operation, which takes what the operation does, too.
+func (v *visit) MayDecide(action ops.Action, o ops.Operation) bool {
+	return v.mayDo(action, consumerOf(o.Target)) == nil && v.mayDo(o.Action, consumerOf(o.Target)) == nil
+}
+
+// consumerOf is the one consumer that a target is about, or empty.
+func consumerOf(t ops.Target) string {
+	switch {
+	case t.Poisoned != nil:
+		return t.Poisoned.Consumer
+	case t.Pending != nil:
+		return t.Pending.Consumer
+	default:
+		return t.Consumer
+	}
+}

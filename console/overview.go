@@ -1,0 +1,129 @@
+package console
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// overview is the first page: all consumers, and what needs somebody.
+type overview struct {
+	ops.Overview
+	Consumers []consumerRow
+	Alive     int
+	Fails     []failing
+	Findings  []finding
+	Open      []operation
+}
+
+// glance is an overview, an old one rather than none at once.
+func (v *visit) glance() (ops.Overview, error) {
+	o, due, err := v.seat.Glance(v.ctx())
+	if due {
+		v.later = v.renew
+	}
+	return o, err
+}
+
+// renew has the next one who looks see a newer overview. Who has asked has an answer already, and does not
+// wait for that, nor take it along.
+func (v *visit) renew() {
+	if _, err := v.seat.Overview(context.WithoutCancel(v.ctx())); err != nil {
+		v.warn("the overview could not be made anew", "error", err.Error())
+	}
+}
+
+const needsShown = 6
+
+// First are the worst that need somebody.
+func (o overview) First() []finding { return o.Findings[:min(len(o.Findings), needsShown)] }
+
+// Rest are the others.
+func (o overview) Rest() []finding { return o.Findings[min(len(o.Findings), needsShown):] }
+
+// consumerRow is a consumer among others.
+type consumerRow struct {
+	outbox.Queue
+	recent
+	Stranger bool // some of its messages no live process takes
+}
+
+// recent is what a consumer has done in the last hour.
+type recent struct {
+	PerMinute float64 // runs, in the last five whole minutes
+	P50, P99  time.Duration
+	Spark     chart
+}
+
+func (v *visit) overview() (page, error) {
+	o, err := v.glance()
+	if err != nil {
+		return page{}, err
+	}
+	data := overview{Overview: o}
+	minutes := map[string][]outbox.Minute{}
+	for _, m := range o.Minutes {
+		minutes[m.Consumer] = append(minutes[m.Consumer], m)
+	}
+	for _, q := range o.Queues {
+		data.Consumers = append(data.Consumers, consumerRow{Queue: q, recent: recently(o.At, minutes[q.Consumer]), Stranger: slices.ContainsFunc(o.Strangers, func(u outbox.Unregistered) bool { return u.Consumer == q.Consumer })})
+	}
+	for _, p := range o.Processes {
+		if p.Status == outbox.ProcessAlive {
+			data.Alive++
+		}
+	}
+	for _, f := range o.Failures {
+		data.Fails = append(data.Fails, failingNow(f, o.Processes))
+	}
+	for _, f := range o.Needs {
+		data.Findings = append(data.Findings, finding{f})
+	}
+	for _, o := range o.Operations {
+		data.Open = append(data.Open, operation{o})
+	}
+	return page{Title: "Overview", Tab: "", Data: data}, nil
+}
+
+// finding is something that needs somebody, with the page where it is cured.
+type finding struct{ ops.Finding }
+
+// Page is where to look.
+func (f finding) Page() string {
+	switch f.Check {
+	case "poisoned":
+		return linkTo("poisoned", "consumer", f.Subject).String()
+	case "parked keys", "consumers", "pauses":
+		return linkTo("consumer", "name", f.Subject).String()
+	case "schedules":
+		return linkTo("schedules", "name", f.Subject).String()
+	case "processes", "projections", "operations":
+		return f.Check
+	default:
+		return "doctor"
+	}
+}
+
+const rateMinutes = 5
+
+// recently sums up the minutes of a consumer.
+func recently(now time.Time, minutes []outbox.Minute) (r recent) {
+	var runs outbox.Histogram
+	for _, m := range minutes {
+		for i, n := range m.Run {
+			runs[i] += n
+		}
+		if age := now.Sub(m.At); age > time.Minute && age <= (rateMinutes+1)*time.Minute {
+			r.PerMinute += float64(ran(m)) / rateMinutes
+		}
+	}
+	r.P50, r.P99 = runs.Quantile(0.5), runs.Quantile(0.99)
+	r.Spark = spark(now, minutes)
+	return r
+}
+
+// ran is how many runs ended in a minute.
+func ran(m outbox.Minute) int64 { return m.Done + m.Retried + m.Poisoned + m.Snoozed + m.Discarded }

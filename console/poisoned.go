@@ -1,0 +1,161 @@
+package console
+
+import (
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+// poisonedPage is groups of poisoned messages.
+type poisonedPage struct {
+	Consumer  string
+	Consumers []string
+	Groups    []failing
+	More      bool
+}
+
+func (v *visit) poisoned() (page, error) {
+	a := v.asks()
+	data := poisonedPage{Consumer: a.text("consumer")}
+	if err := a.err(); err != nil {
+		return page{}, err
+	}
+	groups, more, err := v.seat.PoisonGroups(v.ctx(), data.Consumer)
+	if err != nil {
+		return page{}, err
+	}
+	fleet, err := v.seat.Processes(v.ctx(), fleetTime)
+	if err != nil {
+		return page{}, err
+	}
+	for _, g := range groups {
+		data.Groups = append(data.Groups, failingGroup(g, fleet))
+	}
+	data.More = more
+	data.Consumers, err = v.consumers()
+	return page{Title: "Poisoned messages", Tab: "poisoned", Data: data}, err
+}
+
+// groupPage is poisoned messages that match a filter, such as those of a group.
+type groupPage struct {
+	Filter   poisonedFilter
+	Count    int
+	Fails    *failing // what they have in common, if they are of a group
+	Versions []string // that run now
+	Found    []poison.Message
+	Paging   paging
+	Paused   []string // its consumer, if it is
+}
+
+// poisonedFilter is a filter of poisoned messages as an address has it.
+type poisonedFilter struct {
+	poison.Filter
+}
+
+// Fields are the filter as fields of a form.
+func (f poisonedFilter) Fields() url.Values {
+	id := ""
+	if f.MessageID != uuid.Nil {
+		id = f.MessageID.String()
+	}
+	return linkTo("", "consumer", f.Consumer, "fingerprint", f.Fingerprint, "type", f.PayloadType, "message", id, "error", f.Error, "since", instantText(f.PoisonedAfter), "until", instantText(f.PoisonedBefore)).query
+}
+
+// Of tells whether it is a group, as a whole.
+func (f poisonedFilter) Of() bool { return f.Consumer != "" && f.Fingerprint != "" }
+
+// Since is as a field has it.
+func (f poisonedFilter) Since() string { return instantText(f.PoisonedAfter) }
+
+// Until is as a field has it.
+func (f poisonedFilter) Until() string { return instantText(f.PoisonedBefore) }
+
+func instantText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05")
+}
+
+func (a *asked) poisoned() poisonedFilter {
+	return poisonedFilter{poison.Filter{
+		Consumer: a.text("consumer"), Fingerprint: a.text("fingerprint"), PayloadType: a.text("type"), MessageID: a.uuid("message"), Error: a.text("error"),
+		PoisonedAfter: a.instant("since"), PoisonedBefore: a.instant("until"),
+	}}
+}
+
+func (v *visit) group() (page, error) {
+	a := v.asks()
+	data := groupPage{Filter: a.poisoned()}
+	at := a.page()
+	if err := a.err(); err != nil {
+		return page{}, err
+	}
+	filter := data.Filter.Filter
+	found, next, err := v.seat.PoisonedMessages(v.ctx(), filter, at)
+	if err != nil {
+		return page{}, err
+	}
+	data.Found, data.Paging = found, v.paging(next)
+	if data.Count, err = v.seat.CountPoisoned(v.ctx(), filter); err != nil {
+		return page{}, err
+	}
+	title := "Poisoned messages"
+	if data.Filter.Of() {
+		title = "Poisoned messages of " + filter.Consumer
+		if err := v.groupFacts(&data); err != nil {
+			return page{}, err
+		}
+	}
+	return page{Title: title, Tab: "poisoned", Data: data}, nil
+}
+
+// groupFacts is what is known of a group beside its messages.
+func (v *visit) groupFacts(data *groupPage) error {
+	filter := data.Filter
+	fleet, err := v.seat.Processes(v.ctx(), fleetTime)
+	if err != nil {
+		return err
+	}
+	for _, t := range takersOf(fleet, filter.Consumer) {
+		if version := t.Version; t.Status == outbox.ProcessAlive && version != "" && !slices.Contains(data.Versions, version) {
+			data.Versions = append(data.Versions, version)
+		}
+	}
+	groups, _, err := v.seat.PoisonGroups(v.ctx(), filter.Consumer)
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(groups, func(g poison.Group) bool { return g.Fingerprint == filter.Fingerprint }); i >= 0 {
+		fails := failingGroup(groups[i], fleet)
+		data.Fails = &fails
+	}
+	if data.Fails == nil {
+		failures, err := v.seat.Failures(v.ctx(), filter.Consumer, 200)
+		if err != nil {
+			return err
+		}
+		if i := slices.IndexFunc(failures, func(f outbox.Failure) bool { return f.Fingerprint == filter.Fingerprint }); i >= 0 {
+			fails := failingNow(failures[i], fleet)
+			data.Fails = &fails
+		}
+	}
+	data.Paused, err = v.paused(filter.Consumer)
+	return err
+}
+
+// paused are those among some consumers that are paused.
+func (v *visit) paused(consumers ...string) (paused []string, err error) {
+	o, err := v.glance()
+	for _, q := range o.Queues {
+		if !q.PausedAt.IsZero() && slices.Contains(consumers, q.Consumer) {
+			paused = append(paused, q.Consumer)
+		}
+	}
+	return paused, err
+}

@@ -1,0 +1,99 @@
+package console
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// processesPage is who works, who has vanished, what they hold, and which versions take what.
+type processesPage struct {
+	Found      []outbox.Process
+	Claims     []claim // the oldest
+	MoreClaims int
+	Versions   []string
+	Matrix     []matrixRow
+}
+
+// claim is what a process holds.
+type claim struct {
+	outbox.Claim
+	Owner *outbox.Process // nil: it is not known
+}
+
+// matrixRow tells of a consumer how many live processes of each version take it.
+type matrixRow struct {
+	Consumer  string
+	Processes []int
+}
+
+const claimsShown = 200
+
+func (v *visit) processes() (page, error) {
+	fleet, err := v.seat.Processes(v.ctx(), fleetTime)
+	if err != nil {
+		return page{}, err
+	}
+	claims, err := v.seat.Claims(v.ctx())
+	if err != nil {
+		return page{}, err
+	}
+	data := processesPage{Found: fleet, MoreClaims: max(0, len(claims)-claimsShown)}
+	for _, c := range claims[:min(len(claims), claimsShown)] {
+		data.Claims = append(data.Claims, claim{c, processOf(fleet, c.Owner)})
+	}
+	data.Versions, data.Matrix = matrix(fleet)
+	rank := map[outbox.ProcessStatus]int{outbox.ProcessVanished: 0, outbox.ProcessAlive: 1, outbox.ProcessStopped: 2}
+	slices.SortStableFunc(data.Found, func(a, b outbox.Process) int {
+		return cmp.Or(cmp.Compare(rank[a.Status], rank[b.Status]), cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Kind, b.Kind))
+	})
+	return page{Title: "Processes", Tab: "processes", Data: data}, nil
+}
+
+// matrix counts live processes by consumer and version.
+func matrix(fleet []outbox.Process) (versions []string, rows []matrixRow) {
+	counts := map[string]map[string]int{}
+	for _, p := range fleet {
+		if p.Status != outbox.ProcessAlive || len(p.Consumers) == 0 {
+			continue
+		}
+		version := cmp.Or(p.Version, "unknown")
+		if !slices.Contains(versions, version) {
+			versions = append(versions, version)
+		}
+		for _, c := range p.Consumers {
+			if counts[c.Name] == nil {
+				counts[c.Name] = map[string]int{}
+			}
+			counts[c.Name][version]++
+		}
+	}
+	slices.Sort(versions)
+	for consumer, of := range counts {
+		row := matrixRow{Consumer: consumer}
+		for _, version := range versions {
+			row.Processes = append(row.Processes, of[version])
+		}
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b matrixRow) int { return cmp.Compare(a.Consumer, b.Consumer) })
+	return versions, rows
+}
+
+// claimPage is what is in one claim.
+type claimPage struct {
+	ID    int64
+	Found []outbox.Pending
+}
+
+func (v *visit) claim() (page, error) {
+	a := v.asks()
+	data := claimPage{ID: a.needID("id")}
+	if err := a.err(); err != nil {
+		return page{}, err
+	}
+	var err error
+	data.Found, err = v.seat.ClaimMessages(v.ctx(), data.ID)
+	return page{Title: "Claim " + linkTo("", "id", data.ID).query.Get("id"), Tab: "processes", Data: data}, err
+}

@@ -1,0 +1,111 @@
+package console
+
+import (
+	"testing"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// Internal: what pages make of what the desk tells, without a database.
+
+// TestSince: a failure is a deploy's only if it came soon after one that has its consumer.
+func TestSince(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	takes := []outbox.ProcessConsumer{{Name: "mail", PayloadTypes: []string{"sent"}}}
+	fleet := []outbox.Process{{Version: "v2", StartedAt: at, Consumers: takes}, {Version: "v2", StartedAt: at.Add(time.Hour), Consumers: takes}, {Version: "v3", StartedAt: at}}
+	for _, c := range []struct {
+		version string
+		first   time.Time
+		want    string
+	}{
+		{"v2", at.Add(40 * time.Second), "40 s after v2 started"}, {"v2", at.Add(3 * time.Hour), "first met by v2"}, {"v2", at.Add(-time.Second), "first met by v2"},
+		{"v3", at.Add(time.Second), "first met by v3"}, {"v1", at, "first met by v1"}, {"", at, ""},
+	} {
+		if got := since(outbox.Failure{Consumer: "mail", FirstVersion: c.version, FirstAt: c.first}, fleet); got != c.want {
+			t.Errorf("first met by %q at %s: got %q, want %q", c.version, c.first, got, c.want)
+		}
+	}
+}
+
+func TestColumns(t *testing.T) {
+	t.Parallel()
+	first := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	c := columns(first, time.Minute, 3, 4, 100, []outbox.Minute{
+		{At: first.Add(-time.Minute), Done: 1000}, {At: first, Done: 50}, {At: first.Add(time.Minute), Done: 80, Retried: 15, Poisoned: 5}, {At: first.Add(3 * time.Minute), Done: 1000},
+	})
+	if c.Total != 150 || c.Bad != 20 || c.Most != 100 || len(c.Columns) != 3 {
+		t.Fatalf("got %d runs, %d failed, %d at most, %d columns, want 150, 20, 100, 3", c.Total, c.Bad, c.Most, len(c.Columns))
+	}
+	if got := c.Columns[0]; got.GoodHigh != 50 || got.GoodY != 50 || got.BadHigh != 0 {
+		t.Errorf("half of the most: got %+v", got)
+	}
+	if got := c.Columns[1]; got.BadHigh != 20 || got.BadY != 0 || got.GoodHigh != 80 || got.GoodY != 20 {
+		t.Errorf("what failed stands above what was done: got %+v", got)
+	}
+	if high(1, 1_000_000, 100) != 1 || high(0, 10, 100) != 0 {
+		t.Error("what is there is seen, and what is not there is not")
+	}
+}
+
+func TestTraces(t *testing.T) {
+	t.Parallel()
+	for header, want := range map[string]string{
+		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01": "0af7651916cd43dd8448eb211c80319c",
+		"00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01": "", "00-javascript:alert(1)//aaaaaaaaaaa-b7-01": "", "": "", "a-b": "",
+	} {
+		if got := traceOf(map[string]string{"traceparent": header}); got != want {
+			t.Errorf("%q: got %q, want %q", header, got, want)
+		}
+	}
+}
+
+// TestFires: where the clock of a zone changes between two fires, the second one says so.
+func TestFires(t *testing.T) {
+	t.Parallel()
+	winter, summer := time.FixedZone("CET", 3600), time.FixedZone("CEST", 7200)
+	at := time.Date(2026, 3, 28, 2, 30, 0, 0, winter)
+	fires := firesOf([]time.Time{at, at.Add(24 * time.Hour).In(summer), at.Add(48 * time.Hour).In(summer)})
+	if fires[0].Shift != "" || fires[1].Shift != "+01:00 → +02:00" || fires[2].Shift != "" {
+		t.Errorf("got %+v", fires)
+	}
+}
+
+func TestJSONTrouble(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"{\n\"a\": 1x}": "it is no JSON from line 2 on (invalid character 'x' after object key:value pair).", "{}": "it is JSON, but not what the consumer takes.",
+	} {
+		if got := jsonTrouble(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestLimits: however many names there are, what is remembered is bounded, and time gives back.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	var l limits
+	for range changesAtOnce {
+		if wait := l.change("ada"); wait != 0 {
+			t.Fatalf("the first changes wait for %s", wait)
+		}
+	}
+	if l.change("ada") <= 0 {
+		t.Error("one change too many was let pass")
+	}
+	if l.change("grace") != 0 {
+		t.Error("somebody else has to wait")
+	}
+	l.changes["ada"] = bucket{left: 0, at: time.Now().Add(-time.Second)}
+	if l.change("ada") != 0 {
+		t.Error("after a second there is one change")
+	}
+	for i := range 2 * mostKnown {
+		l.ask(time.Duration(i).String())
+	}
+	if n := len(l.asks); n > mostKnown {
+		t.Errorf("%d names are remembered, at most %d are wanted", n, mostKnown)
+	}
+}

@@ -1,0 +1,189 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+)
+
+// click clicks on something that leads to another page, and waits for that.
+func (b *tab) click(selector chromedp.CSS) {
+	b.Helper()
+	b.call(func(ctx context.Context) error {
+		_, err := chromedp.RunResponse(ctx, chromedp.Click(selector))
+		if err != nil {
+			err = fmt.Errorf("click on %s: %w", selector, err)
+		}
+		return err
+	})
+}
+
+// at waits until the tab is at a page, and the page is ready.
+func (b *tab) at(kind string) {
+	b.Helper()
+	testapp.Eventually(b.T, "the browser is at "+kind, func() bool {
+		return strings.HasSuffix(route(b.path()), "/"+kind) && eval[string](b, "document.readyState") == "complete"
+	})
+}
+
+// keys presses keys, one after the other.
+func (b *tab) keys(keys ...string) {
+	b.Helper()
+	for _, key := range keys {
+		b.do(chromedp.KeyEvent(key))
+	}
+}
+
+// goTo presses g and a letter, which must come soon after it: again, where the machine was too busy for that.
+func (b *tab) goTo(key, tab string) {
+	b.Helper()
+	testapp.Poll(b.T, "the keys g "+key+" lead to "+tab, 2*time.Minute, 2*time.Second, func() bool {
+		b.keys("g", key)
+		here := b.path()
+		return strings.HasSuffix(route(here), "/"+tab)
+	})
+	b.at(tab)
+}
+
+// onEach runs a test on SQLite, and where all is looked at on the other databases, too.
+func onEach(t *testing.T, run func(t *testing.T, db *bun.DB)) {
+	t.Run("sqlite", func(t *testing.T) { t.Parallel(); run(t, inWorld(t, "normal")) })
+	if *all {
+		t.Run("postgres", func(t *testing.T) { t.Parallel(); run(t, seeded(t, testdb.Postgres(t))) })
+		t.Run("mariadb", func(t *testing.T) { t.Parallel(); run(t, seeded(t, testdb.MariaDB(t))) })
+	}
+}
+
+// lookAround is what somebody reads: from the overview down to a message, and the lists.
+func lookAround(b *tab, address string) {
+	b.Helper()
+	b.mustVisit(address)
+	for _, tab := range []string{"messages", "poisoned", "suspects", "schedules", "processes", "projections", "operations", "doctor"} {
+		b.click(chromedp.CSS(fmt.Sprintf(`nav a[href="%s"]`, tab)))
+		b.at(tab)
+	}
+	b.click(`nav a[href="poisoned"]`)
+	b.click(`main a[href^="group?"]`)
+	b.at("group")
+	group := eval[string](b, "location.href")
+	b.click(`main a[href^="message?"]`)
+	b.at("message")
+	if text := b.text(); !strings.Contains(text, secret) {
+		b.Errorf("a message: got %.300q, want its content", text)
+	}
+	b.mustVisit(group)
+}
+
+func TestReadingWithScripts(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, db *bun.DB) {
+		lookAround(newTab(t), newSite(t, db, ops.Operator).serve())
+	})
+}
+
+func TestReadingWithoutScripts(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, db *bun.DB) {
+		b := newTab(t)
+		b.scripts(false)
+		lookAround(b, newSite(t, db, ops.Operator).serve())
+	})
+}
+
+// TestReadingByKeyboard: every page can be reached without a mouse, by keys of its own and by those that all pages have.
+func TestReadingByKeyboard(t *testing.T) {
+	t.Parallel()
+	b := newTab(t)
+	b.mustVisit(newSite(t, inWorld(t, "normal"), ops.Operator).serve())
+	for key, tab := range map[string]string{"m": "messages", "s": "schedules"} {
+		b.goTo(key, tab)
+	}
+	b.goTo("p", "poisoned")
+	b.keys("j", kb.Enter)
+	b.at("group")
+	b.keys("j", "x")
+	if n := eval[int](b, `document.querySelectorAll("input[name=id]:checked").length`); n != 1 {
+		t.Errorf("j and x: got %d messages chosen, want 1", n)
+	}
+	b.keys("j", "k", kb.Enter)
+	b.at("message")
+	b.goTo("o", "")
+	b.keys("?")
+	if !eval[bool](b, `document.querySelector("dialog#help").open`) {
+		t.Error("?: the help is not open")
+	}
+	b.keys(kb.Escape)
+	// With the keys of all pages: the first one that Tab comes to skips what all pages have.
+	b.keys(kb.Tab)
+	if got := eval[string](b, `document.activeElement.getAttribute("href") || ""`); got != "#main" {
+		t.Errorf("Tab: got %q, want the link that leads to the content", got)
+	}
+	reached := false
+	for range 40 {
+		b.keys(kb.Tab)
+		if strings.HasSuffix(eval[string](b, `document.activeElement.getAttribute("href") || ""`), "messages") {
+			reached = true
+			break
+		}
+	}
+	if !reached {
+		t.Fatal("Tab does not come to the messages")
+	}
+	b.keys(kb.Enter)
+	b.at("messages")
+}
+
+// TestKeysCanBeSwitchedOff, since single keys are in the way of who speaks to the machine.
+func TestKeysCanBeSwitchedOff(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, inWorld(t, "normal"), ops.Operator)
+	if a := s.post("settings", url.Values{"theme": {"dark"}, "every": {"0"}, "keys": {"false"}}); a.status != http.StatusSeeOther || !strings.Contains(a.header.Get("Set-Cookie"), "HttpOnly") {
+		t.Fatalf("settings: got %s", a)
+	}
+	cookie := s.post("settings", url.Values{"theme": {"dark"}, "every": {"0"}, "keys": {"false"}}).header.Get("Set-Cookie")
+	a := s.get("", header("Cookie", strings.Split(cookie, ";")[0]))
+	for _, want := range []string{`data-theme="dark"`, `data-every="0"`, `data-keys="false"`} {
+		if !strings.Contains(a.body, want) {
+			t.Errorf("got %.200s, want %s", a.body, want)
+		}
+	}
+}
+
+// TestBehindAProxy: a proxy has moved the console to another path, under another name, and it does not know.
+func TestBehindAProxy(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, db *bun.DB) {
+		var proxied *httptest.Server
+		s := newSite(t, db, ops.Operator, named("ada"), patient)
+		to := testapp.Must[*url.URL](t)(url.Parse(s.serve()))
+		proxied = httptest.NewServer(http.StripPrefix("/a/b", &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to) // and so Host is that of the console
+			r.SetXForwarded()
+		}}))
+		t.Cleanup(proxied.Close)
+		b := newTab(t)
+		lookAround(b, proxied.URL+"/a/b/")
+		if !strings.HasPrefix(b.path(), "/a/b/group?") {
+			t.Errorf("got %s, want that it is below /a/b/", b.path())
+		}
+		b.click(`form[action="plan"] button[value="requeue"]`) // a change goes through, too, and comes back below /a/b/
+		b.at("operation")
+		if !strings.HasPrefix(b.path(), "/a/b/operation?") {
+			t.Errorf("got %s, want that it is below /a/b/", b.path())
+		}
+	})
+}

@@ -1,0 +1,119 @@
+package ops_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// seen notes a process that was last seen some time ago.
+func seen(a *testapp.App, db *bun.DB, id string, ago time.Duration, state string) {
+	a.Exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) VALUES (?, 'processor', 'host', 7, ?, '', "+
+		testapp.In(db, -ago)+", "+testapp.In(db, -ago)+", '{}', ?)", id, id, state)
+}
+
+// TestCheck: nothing needs anybody where all is well, and else what does is named, the worst first.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
+		check := func() []ops.Finding {
+			t.Helper()
+			return testapp.Must[[]ops.Finding](t)(deskOf(t, db, a.Registry).As(someone(ops.Viewer)).Check(t.Context()))
+		}
+		s := deskOf(t, db, a.Registry).As(someone(ops.Administrator))
+		wantFinding(t, check(), "poisoned", ops.Problem, "c: ", "messages: 3.")
+		a.Exec("DELETE FROM poisoned_messages")
+		seen(a, db, "fine", 0, `{"every": 15000000000}`)
+		if all := check(); len(all) != 0 {
+			t.Errorf("all is well: got %+v", all)
+		}
+		a.ProduceMany(1)
+		seen(a, db, "stuck", 0, `{"every": 15000000000, "stuck": ["c"]}`)
+		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), planned(t, s, ops.Cancel, ops.Target{Pending: &outbox.Filter{Consumer: "c"}}).ID, ops.Terms{Reason: "why"}))
+		a.Exec("UPDATE message_operations SET state = 'paused', note = 'a secret'")
+		all := check()
+		wantFinding(t, all, "consumers", ops.Problem, "c: ", "no live process takes them")
+		wantFinding(t, all, "processes", ops.Problem, "stuck (pid 7", "still run: c")
+		wantFinding(t, all, "operations", ops.Warning, "has stopped itself")
+		a.Exec("UPDATE message_processes SET state = '{\"every\": 15000000000, \"closed\": [\"c\"]}'")
+		a.Exec("DELETE FROM message_processes WHERE id = 'fine'")
+		wantFinding(t, check(), "processes", ops.Problem, "stops consumers here: c")
+		a.Exec("UPDATE message_processes SET seen_at = " + testapp.In(db, -time.Hour))
+		all = check()
+		wantFinding(t, all, "processes", ops.Warning, "was last seen")
+		if last := len(all) - 1; all[0].Severity != ops.Problem || all[last].Severity != ops.Warning {
+			t.Errorf("got %+v, want the worst first", all)
+		}
+	})
+}
+
+// TestCheckOfProjections: those that have halted need somebody.
+func TestCheckOfProjections(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		a.Exec("INSERT INTO event_subscriptions (name, version, shard, shards, filter, position, status, next_at, moved_at) VALUES ('p', 2, 3, 4, '', 17, 'halted', " + testapp.In(db, 0) + ", " + testapp.In(db, 0) + ")")
+		all := testapp.Must[[]ops.Finding](t)(deskOf(t, db, a.Registry).As(someone(ops.Viewer)).Check(t.Context()))
+		wantFinding(t, all, "projections", ops.Problem, "p: Version 2, shard 3, has halted at position 17.")
+	})
+}
+
+// TestCheckSaysWhatItCouldNotSee: what is known from before is not all well.
+func TestCheckSaysWhatItCouldNotSee(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	a := testapp.New(t, db, testapp.Consumed("c"))
+	s := deskOf(t, db, a.Registry).As(someone(ops.Viewer))
+	if all := testapp.Must[[]ops.Finding](t)(s.Check(t.Context())); len(all) != 0 {
+		t.Fatalf("all is well: got %+v", all)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	testapp.Eventually(t, "it is old", func() bool {
+		o := testapp.Must[ops.Overview](t)(s.Overview(t.Context()))
+		return o.Late != ""
+	})
+	all := testapp.Must[[]ops.Finding](t)(s.Check(t.Context()))
+	wantFinding(t, all, "overview", ops.Warning)
+}
+
+// TestABusyDatabase: a look that the server or this process gives up is ErrBusy.
+func TestABusyDatabase(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		if db.Dialect().Name() == dialect.SQLite {
+			t.Skip("where readers wait for nobody")
+		}
+		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
+		s := deskOf(t, db, a.Registry).As(someone(ops.Viewer))
+		lock, unlock := "LOCK TABLE poisoned_messages IN ACCESS EXCLUSIVE MODE", "ROLLBACK"
+		if isMariaDB(db) {
+			lock, unlock = "LOCK TABLES poisoned_messages WRITE", "UNLOCK TABLES"
+		}
+		conn := testapp.Must[bun.Conn](t)(db.Conn(t.Context()))
+		defer conn.Close()
+		exec := func(statement string) {
+			t.Helper()
+			if _, err := conn.ExecContext(context.WithoutCancel(t.Context()), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exec("BEGIN")
+		exec(lock)
+		defer exec(unlock)
+		if _, _, err := s.PoisonGroups(t.Context(), "c"); !errors.Is(err, ops.ErrBusy) {
+			t.Errorf("got error %v, want ErrBusy", err)
+		}
+	})
+}

@@ -1,0 +1,212 @@
+package ops_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+// TestDecisionsAreInTheAudit: who undoes, stops, continues or paces an operation is known, with why; what the
+// audit refuses is not decided.
+func TestDecisionsAreInTheAudit(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 4, testapp.Consumed("c"))
+		refuse := errors.New("not on Fridays")
+		var refusing bool
+		var told []ops.Change
+		d := deskOf(t, db, a.Registry, func(c *ops.Config) {
+			c.UndoWindow = time.Hour
+			c.Audit = func(_ context.Context, c ops.Change) error {
+				if refusing {
+					return refuse
+				}
+				told = append(told, c)
+				return nil
+			}
+		})
+		s, bob, ctx := d.As(someone(ops.Administrator)), d.As(ops.Principal{Name: "bob", Role: ops.Administrator}), t.Context()
+		start := func(action ops.Action) ops.Operation {
+			t.Helper()
+			return testapp.Must[ops.Operation](t)(s.Start(ctx, planned(t, s, action, ofConsumer("c")).ID, ops.Terms{Reason: "why"}))
+		}
+		o, other := start(ops.Discard), start(ops.Requeue)
+		decide := map[string]func() error{
+			"set rate of operation": func() error { return testapp.Second(bob.SetRate(ctx, "slower", o.ID, 7)) },
+			"stop operation":        func() error { return testapp.Second(bob.Stop(ctx, "enough", o.ID)) },
+			"undo operation":        func() error { return testapp.Second(bob.Undo(ctx, "a mistake", other.ID)) },
+			"continue operation": func() error {
+				a.Exec("UPDATE message_operations SET state = 'paused' WHERE id = ?", o.ID)
+				return testapp.Second(bob.Continue(ctx, "it is mended", o.ID))
+			},
+		}
+		order := []string{"set rate of operation", "continue operation", "stop operation", "undo operation"}
+		for _, what := range order {
+			before := operationOf(t, s, o.ID)
+			refusing = true
+			if err := decide[what](); !errors.Is(err, refuse) {
+				t.Errorf("%s: got error %v, want the audit's", what, err)
+			}
+			after := operationOf(t, s, o.ID)
+			if n := a.Count("SELECT count(*) FROM message_operations WHERE kind = ?", what); n != 0 || what != "continue operation" && (after.State != before.State || after.Rate != before.Rate) {
+				t.Errorf("%s: got %+v and %d in the audit, want what was", what, after, n)
+			}
+			refusing = false
+			told = nil
+			if err := decide[what](); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+			if len(told) != 1 || string(told[0].Action) != what || told[0].Actor != "bob" || told[0].Reason == "" || told[0].Target.Operation == 0 {
+				t.Errorf("%s: the audit was told %+v", what, told)
+			}
+		}
+		log, _, err := s.Operations(ctx, outbox.Page{Size: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Reverse(log)
+		for i, want := range []string{"set rate of operation by bob of 1: slower (done) 7", "continue operation by bob of 1: it is mended (done) 0", "stop operation by bob of 1: enough (done) 0", "undo operation by bob of 2: a mistake (done) 0"} {
+			l := log[i]
+			if got := fmt.Sprintf("%s by %s of %d: %s (%s) %d", l.Action, l.Actor, l.Target.Operation, l.Reason, l.State, l.Rate); got != strings.NewReplacer("of 1:", fmt.Sprintf("of %d:", o.ID), "of 2:", fmt.Sprintf("of %d:", other.ID)).Replace(want) || l.FinishedAt.IsZero() {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+	})
+}
+
+// TestPlansExpire: an old plan cannot be started, and is forgotten in time; one of the same by somebody else is told of.
+func TestPlansExpire(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
+		d := deskOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour })
+		ada, bob, ctx := d.As(someone(ops.Administrator)), d.As(ops.Principal{Name: "bob", Role: ops.Administrator}), t.Context()
+		first := planned(t, ada, ops.Discard, ofConsumer("c"))
+		if again := planned(t, ada, ops.Discard, ofConsumer("c")); first.Preview.Already != 0 || again.Preview.Already != 0 {
+			t.Errorf("planned by one: got already %d and %d, want none", first.Preview.Already, again.Preview.Already)
+		}
+		if second := planned(t, bob, ops.Discard, ofConsumer("c")); second.Preview.Already != first.ID {
+			t.Errorf("planned by another: got already %d, want %d", second.Preview.Already, first.ID)
+		}
+		if other := planned(t, bob, ops.Requeue, ofConsumer("c")); other.Preview.Already != 0 {
+			t.Errorf("another action: got already %d, want none", other.Preview.Already)
+		}
+		a.Exec("UPDATE message_operations SET created_at = " + testapp.In(db, -11*time.Minute))
+		if later := planned(t, bob, ops.Discard, ofConsumer("c")); later.Preview.Already != 0 {
+			t.Errorf("a plan that has expired: got already %d, want none", later.Preview.Already)
+		}
+		fresh := planned(t, ada, ops.Discard, ofConsumer("c"))
+		started := testapp.Must[ops.Operation](t)(ada.Start(ctx, fresh.ID, ops.Terms{Reason: "why"}))
+		if same, err := ada.Start(ctx, fresh.ID, ops.Terms{Reason: "why"}); !errors.Is(err, ops.ErrAlready) || same.ID != started.ID || same.State != ops.Waiting {
+			t.Errorf("started twice: got %+v and error %v, want the same and ErrAlready", same, err)
+		}
+		if p := testapp.Must[ops.Preview](t)(bob.Preview(ctx, ops.Discard, ofConsumer("c"))); p.Already != started.ID || p.At.IsZero() || p.Bounded {
+			t.Errorf("while it is under way: got %+v, want already %d", p, started.ID)
+		}
+		a.Exec("UPDATE message_operations SET created_at = " + testapp.In(db, -61*time.Minute))
+		_ = planned(t, ada, ops.Requeue, ofConsumer("c"))
+		if n := a.Count("SELECT count(*) FROM message_operations"); n != 2 {
+			t.Errorf("got %d operations, want the one that was started, and the last plan", n)
+		}
+	})
+}
+
+// TestAllowIsAskedOfEach: who may not touch a consumer does not by naming messages, or nobody.
+func TestAllowIsAskedOfEach(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 4, testapp.Consumed("c"), testapp.Consumed("d")) // of each
+		a.ProduceMany(1)
+		d := deskOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour })
+		all, ctx := d.As(someone(ops.Administrator)), t.Context()
+		narrow := d.As(ops.Principal{Name: "ada", Role: ops.Administrator, Allow: func(a ops.Action, consumer string) bool { return consumer != "d" || a == ops.View }})
+		ids := func(table, consumer string) (found []int64) {
+			t.Helper()
+			if err := db.NewRaw("SELECT id FROM "+table+" WHERE consumer_type = ? ORDER BY id", consumer).Scan(ctx, &found); err != nil {
+				t.Fatal(err)
+			}
+			return found
+		}
+		everything := ops.Target{Poisoned: &poison.Filter{}}
+		o := planned(t, all, ops.Discard, everything)
+		_ = testapp.Must[ops.Operation](t)(all.Start(ctx, o.ID, ops.Terms{Reason: "why"}))
+		poisoned, pending := append(ids("poisoned_messages", "c")[:1], ids("poisoned_messages", "d")[0]), append(ids("consumer_messages", "c"), ids("consumer_messages", "d")...)
+		for what, err := range map[string]error{
+			"requeue":     testapp.Second(narrow.Requeue(ctx, "", poisoned...)),
+			"discard":     testapp.Second(narrow.Discard(ctx, "", poisoned...)),
+			"edit":        narrow.EditAndRequeue(ctx, "", poisoned[1], []byte("{}")),
+			"cancel":      testapp.Second(narrow.Cancel(ctx, "", pending...)),
+			"run now":     testapp.Second(narrow.RunMessages(ctx, "", pending...)),
+			"reschedule":  testapp.Second(narrow.Reschedule(ctx, "", time.Now(), pending...)),
+			"plan":        testapp.Second(narrow.Plan(ctx, ops.Requeue, everything)),
+			"plan of d":   testapp.Second(narrow.Plan(ctx, ops.Requeue, ofConsumer("d"))),
+			"plan cancel": testapp.Second(narrow.Plan(ctx, ops.Cancel, ops.Target{Pending: &outbox.Filter{}})),
+			"plan of ids": testapp.Second(narrow.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{IDs: poisoned}})),
+			"undo":        testapp.Second(narrow.Undo(ctx, "", o.ID)),
+			"stop":        testapp.Second(narrow.Stop(ctx, "", o.ID)),
+			"set rate":    testapp.Second(narrow.SetRate(ctx, "", o.ID, 5)),
+		} {
+			if !errors.Is(err, ops.ErrForbidden) {
+				t.Errorf("%s: got error %v, want ErrForbidden", what, err)
+			}
+		}
+		for what, err := range map[string]error{
+			"requeue of c": testapp.Second(narrow.Requeue(ctx, "", poisoned[0])),
+			"plan of c":    testapp.Second(narrow.Plan(ctx, ops.Requeue, ofConsumer("c"))),
+			"plan of ids":  testapp.Second(narrow.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{IDs: ids("poisoned_messages", "c")}})),
+			"run c":        testapp.Second(narrow.RunMessages(ctx, "", ids("consumer_messages", "c")...)),
+			"undo by all":  testapp.Second(all.Undo(ctx, "", o.ID)),
+		} {
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+}
+
+// TestPreviewsHaveTheirOwnRoom: who looks is not held up by who previews; a preview that takes too long says so,
+// and is pinned all the same.
+func TestPreviewsHaveTheirOwnRoom(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"), testapp.Consumed("d"))
+		counting := make(chan struct{}, 8)
+		hooked := db.WithQueryHook(testapp.QueryHook(func(ctx context.Context, query string) {
+			if strings.Contains(query, " AS conflict") {
+				counting <- struct{}{}
+				<-ctx.Done()
+			}
+		}))
+		s := deskOf(t, hooked, a.Registry).As(someone(ops.Administrator))
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				o, err := s.Plan(t.Context(), ops.Discard, ops.Target{Poisoned: &poison.Filter{}})
+				if err != nil || !o.Preview.Bounded || !o.Preview.More || o.Preview.UpTo != 6 || o.Target.Poisoned.PoisonedBefore.IsZero() || len(o.Preview.Consumers) != 2 {
+					t.Errorf("got %+v with %+v, error %v, want it bounded and pinned", o, o.Preview, err)
+				}
+			})
+		}
+		<-counting
+		<-counting
+		for range 4 {
+			if _, _, err := s.PoisonGroups(t.Context(), ""); err != nil {
+				t.Errorf("who looks meanwhile: got error %v", err)
+			}
+		}
+		all.Wait()
+	})
+}

@@ -1,0 +1,102 @@
+package ops
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Why what is applied at once ends before it is done.
+var (
+	errLost     = errors.New("the operation is somebody else's")  // immutable
+	errStopping = errors.New("the runner stops, and waited 10 s") // immutable
+)
+
+// can tells whether this process has what an operation takes: what is applied takes the projection, in the
+// version that is meant, unless that is only to be read from now on.
+func (r *Runner) can(row store.Operation) bool {
+	a := Action(row.Kind)
+	if kinds()[a].apply == nil {
+		return true
+	}
+	if r.projections == nil {
+		return false
+	}
+	var target Target
+	if a == Promote || json.Unmarshal(row.Target, &target) != nil { // the work says what is wrong with it
+		return true
+	}
+	version, ok := r.projections.Newest(target.Projection)
+	return ok && (target.Version == 0 || version == target.Version)
+}
+
+// apply does what a process with the application's code does at once. What ends before it is done is left to
+// others, since to do it again does no harm.
+func (w *work) apply(ctx context.Context, kind kind, row store.Operation) error {
+	if ours, err := w.desk.store.ChangeOperation(ctx, w.desk.config.DB, w.own(), store.OperationChange{State: string(Running), Lease: lease}); err != nil || !ours {
+		return err // it was undone
+	}
+	var target Target
+	if err := json.Unmarshal(row.Target, &target); err != nil {
+		return w.pause(ctx, "its target cannot be read")
+	}
+	within, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	done, kept := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(kept)
+		w.keep(ctx, within, end, done)
+	}()
+	n, err := kind.apply(within, w.projections, target)
+	close(done)
+	<-kept
+	why := context.Cause(within)
+	end(nil)
+	after, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stepTime, errStepTime)
+	defer cancel()
+	switch {
+	case err != nil && why != nil:
+		w.log.Warn("an operation was given up, and goes on elsewhere", "why", why.Error())
+		return nil
+	case err != nil:
+		return w.pause(after, "it failed"+foreign+err.Error())
+	}
+	w.log.Info("an operation is done", "changed", n)
+	return w.change(after, store.OperationChange{State: string(Done), Changed: int64(n), Finished: true, Free: true})
+}
+
+// keep renews the lease until all is done. It ends what is applied once the operation is not ours any more, and
+// some time after ctx.
+func (w *work) keep(ctx, within context.Context, end context.CancelCauseFunc, done <-chan struct{}) {
+	ticker := time.NewTicker(lease / 3)
+	defer ticker.Stop()
+	stopping, renewed := ctx.Done(), time.Now()
+	var late <-chan time.Time
+	for {
+		select {
+		case <-ticker.C:
+			ours, err := w.desk.store.ChangeOperation(within, w.desk.config.DB, w.own(), store.OperationChange{Lease: lease})
+			switch {
+			case err == nil && ours:
+				renewed = time.Now()
+			case err == nil, time.Since(renewed) > lease:
+				end(errLost)
+				return
+			default:
+				w.log.Warn("the lease of an operation could not be renewed", "error", err.Error())
+			}
+		case <-stopping:
+			stopping = nil
+			timer := time.NewTimer(stepTime)
+			defer timer.Stop()
+			late = timer.C
+		case <-late:
+			end(errStopping)
+			return
+		case <-done:
+			return
+		}
+	}
+}

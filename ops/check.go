@@ -1,0 +1,122 @@
+package ops
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// Check tells what needs somebody now: poisoned messages and parked keys, messages that no live process takes,
+// processes that have vanished within a day, are stuck or stopped by a gate, projections that have halted,
+// operations that stand still. The worst comes first, there are 20 findings of a kind at most, and none where
+// nothing needs anybody. It is [Overview.Needs], so that it may be asked often: [Seat.Doctor] looks deeper.
+// What could not be looked at is a [Warning], too, as long as there was an overview before; else it is an error.
+func (s *Seat) Check(ctx context.Context) ([]Finding, error) {
+	o, err := s.Overview(ctx)
+	return o.Needs, err
+}
+
+// needs is what needs somebody: what was found when the overview was made, and what it shows itself.
+func (o Overview) needs() []Finding {
+	all := slices.Clone(o.Needs)
+	if o.Late != "" {
+		all = append(all, Finding{Check: "overview", Severity: Warning, Text: fmt.Sprintf("What is known is from %s, since the database did not answer: %s.", instant(o.At), o.Late), Cure: curable})
+	}
+	all = slices.Concat(all, named("poisoned", poisonedIn(o.Queues)), named("parked keys", parkedIn(o.Queues)), named("consumers", strange(o.Strangers)), named("processes", troubled(o.Processes)))
+	slices.SortStableFunc(all, worstFirst)
+	return all
+}
+
+const curable = "Look again. If it stays so, give this user of the database the right to look, or see what the database is busy with."
+
+// unseen is what is said of a thing that could not be looked at.
+func unseen(err error) Finding {
+	return Finding{Severity: Warning, Text: fmt.Sprintf("It could not be looked at: %s.", err), Cure: curable}
+}
+
+// named are the findings of a check, as many as are listed.
+func named(check string, found []Finding) []Finding {
+	if len(found) > mostFindings {
+		more := Finding{Severity: found[mostFindings].Severity, Text: fmt.Sprintf("There are %d more like this.", len(found)-mostFindings), Cure: "Cure these first, and look again."}
+		found = append(found[:mostFindings:mostFindings], more)
+	}
+	for i := range found {
+		found[i].Check = check
+	}
+	return found
+}
+
+func worstFirst(a, b Finding) int { return cmp.Compare(a.Severity.rank(), b.Severity.rank()) }
+
+func poisonedIn(queues []outbox.Queue) (found []Finding) {
+	for _, q := range queues {
+		if q.Poisoned > 0 {
+			found = append(found, Finding{Severity: Problem, Subject: q.Consumer, Text: fmt.Sprintf("It has poisoned messages: %s.", counted(q.Poisoned)),
+				Cure: "Look at their groups, mend what they failed at, and requeue them; or discard them."})
+		}
+	}
+	return found
+}
+
+func parkedIn(queues []outbox.Queue) (found []Finding) {
+	for _, q := range queues {
+		if q.ParkedKeys > 0 {
+			found = append(found, Finding{Severity: Problem, Subject: q.Consumer, Text: fmt.Sprintf("Keys are parked, whose messages wait: %s.", counted(q.ParkedKeys)),
+				Cure: "Requeue or discard the poisoned message that parks each."})
+		}
+	}
+	return found
+}
+
+// counted is a count that stops somewhere, as sentences say it.
+func counted(n int64) string {
+	if n >= store.MostCounted {
+		return fmt.Sprintf("%d or more", store.MostCounted)
+	}
+	return fmt.Sprint(n)
+}
+
+func troubled(fleet []outbox.Process) (found []Finding) {
+	for _, p := range fleet {
+		if p.Status == outbox.ProcessVanished {
+			found = append(found, vanished(p))
+			continue
+		}
+		if len(p.Stuck) > 0 {
+			found = append(found, Finding{Severity: Problem, Subject: processName(p), Text: fmt.Sprintf("Consumers ignore their timeout and still run: %s.", strings.Join(p.Stuck, ", ")),
+				Cure: "Have them return when their context ends, and restart this process."})
+		}
+		if len(p.Closed) > 0 {
+			found = append(found, Finding{Severity: Problem, Subject: processName(p), Text: fmt.Sprintf("A gate or breaker stops consumers here: %s.", strings.Join(p.Closed, ", ")),
+				Cure: "Mend what they depend on: they go on by themselves."})
+		}
+	}
+	return found
+}
+
+func processName(p outbox.Process) string {
+	return fmt.Sprintf("%s (pid %d on %s)", p.Program, p.PID, p.Host)
+}
+
+// checkProjections finds shards that wait for somebody. Where there is no event log it finds none.
+func (d *Desk) checkProjections(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+	states, err := d.projections.States(ctx, db)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil, nil
+	}
+	for _, s := range states {
+		if s.Status == store.Halted {
+			found = append(found, Finding{Severity: Problem, Subject: s.Name, Text: fmt.Sprintf("Version %d, shard %d, has halted at position %d.", s.Version, s.Shard, s.Position),
+				Cure: "Read its error, mend what it failed at, and resume it."})
+		}
+	}
+	return found, err
+}

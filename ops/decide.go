@@ -1,0 +1,224 @@
+package ops
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+)
+
+// Undo takes back an operation that has changed nothing yet. Once it has returned nothing of it ever happens.
+// The reason, which may be empty, stands in the audit.
+func (s *Seat) Undo(ctx context.Context, reason string, id int64) (Operation, error) {
+	return s.decide(ctx, id, decision{action: UndoOperation, reason: reason, from: []OperationState{Planned, Waiting}, how: func(Operation, store.Operation) (store.OperationChange, error) {
+		note := fmt.Sprintf("undone by %s", s.who.Name)
+		return store.OperationChange{State: string(Undone), Note: &note, Finished: true, Free: true}, nil
+	}})
+}
+
+// Stop ends an operation where it is: it waits for the step that is under way, and once it has returned nothing
+// more changes. What is changed stays so. What a process does to a projection at once cannot be stopped while it
+// does: that is [ErrState]. The reason, which may be empty, stands in the audit.
+func (s *Seat) Stop(ctx context.Context, reason string, id int64) (Operation, error) {
+	return s.decide(ctx, id, decision{action: StopOperation, reason: reason, from: []OperationState{Planned, Waiting, Trying, Running, Paused}, how: func(o Operation, row store.Operation) (store.OperationChange, error) {
+		if kinds()[o.Action].apply != nil && o.State == Running && row.LeasedUntil.After(row.Now.Time) {
+			return store.OperationChange{}, fmt.Errorf("%w: %q is being done, all at once", ErrState, string(o.Action))
+		}
+		note := fmt.Sprintf("stopped by %s", s.who.Name)
+		return store.OperationChange{State: string(Stopped), Note: &note, Finished: true, Free: true}, nil
+	}})
+}
+
+// Continue has an operation that has paused itself go on, without canaries. It takes the role that the
+// operation does. The reason, which may be empty, stands in the audit.
+func (s *Seat) Continue(ctx context.Context, reason string, id int64) (Operation, error) {
+	return s.decide(ctx, id, decision{action: ContinueOperation, reason: reason, as: true, from: []OperationState{Paused}, how: func(Operation, store.Operation) (store.OperationChange, error) {
+		none, note := int64(0), fmt.Sprintf("continued by %s", s.who.Name)
+		return store.OperationChange{State: string(Running), Canary: &none, Canaries: asJSON(trial{}), Note: &note}, nil
+	}})
+}
+
+// SetRate changes how many messages of an operation change in a second: 1 to 100,000. It takes the role that
+// the operation does. The reason, which may be empty, stands in the audit.
+func (s *Seat) SetRate(ctx context.Context, reason string, id int64, rate int) (Operation, error) {
+	return s.decide(ctx, id, decision{action: RateOperation, reason: reason, as: true, from: []OperationState{Waiting, Trying, Running, Paused}, how: func(Operation, store.Operation) (store.OperationChange, error) {
+		if rate < 1 || rate > mostRate {
+			return store.OperationChange{}, fmt.Errorf("%w: rate %d: 1 to %d are allowed", bus.ErrBadOption, rate, mostRate)
+		}
+		return store.OperationChange{Rate: int64(rate)}, nil
+	}})
+}
+
+// decision is what a person decides on an operation.
+type decision struct {
+	action Action
+	reason string
+	as     bool             // it also takes the role that the operation does
+	from   []OperationState // in which it can be made
+	how    func(o Operation, row store.Operation) (store.OperationChange, error)
+}
+
+// decide changes an operation, and writes into the audit who did, in one transaction.
+func (s *Seat) decide(ctx context.Context, id int64, d decision) (after Operation, err error) {
+	if err = s.may(View, ""); err == nil { // before it tells whether there is one
+		err = txn.InTx(ctx, s.desk.config.DB, func(tx bun.Tx) (err error) {
+			after, err = s.decideIn(ctx, tx, id, d)
+			return err
+		})
+	}
+	if err != nil {
+		return s.operation(ctx, after), fmt.Errorf("ops: %s %d: %w", d.action, id, err)
+	}
+	s.desk.config.Logger.Info("an operation was decided on", "actor", s.who.Name, "decision", string(d.action), "operation", id, "action", string(after.Action), "state", string(after.State))
+	s.desk.wake()
+	return s.operation(ctx, after), nil
+}
+
+// decideIn is decide in a transaction. Where the state is another it returns the operation as it is.
+func (s *Seat) decideIn(ctx context.Context, tx bun.Tx, id int64, d decision) (Operation, error) {
+	row, found, err := s.desk.store.LockOperation(ctx, tx, id)
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Operation{}, err
+	}
+	o := newOperation(row)
+	if err := s.mayEach(d.action, o.consumers()); err != nil {
+		return Operation{}, err
+	}
+	if d.as {
+		if err := s.mayEach(o.Action, o.consumers()); err != nil {
+			return Operation{}, err
+		}
+	}
+	if !slices.Contains(d.from, o.State) {
+		return o, fmt.Errorf("%w: it is %s", ErrState, o.State)
+	}
+	change, err := d.how(o, row)
+	if err != nil {
+		return o, err
+	}
+	if _, err := s.desk.store.ChangeOperation(ctx, tx, store.OperationFilter{ID: id}, change); err != nil {
+		return o, err
+	}
+	target := o.Target
+	target.Operation = id
+	if err := s.noted(ctx, tx, &Change{Action: d.action, Reason: d.reason, Target: target, Rate: int(change.Rate)}, Done); err != nil {
+		return o, err
+	}
+	return s.desk.operationIn(ctx, tx, id)
+}
+
+// Start has a planned operation carried out, once [Config].UndoWindow has passed, by a [Runner] of any
+// process. It can be started by who planned it, within 10 minutes: else the error is [ErrForbidden] or
+// [ErrExpired]. Where it, or an operation with the same target, is under way already, whoever has started
+// that, it starts nothing, and returns that one with [ErrAlready].
+func (s *Seat) Start(ctx context.Context, id int64, terms Terms) (after Operation, err error) {
+	if err = s.may(View, ""); err == nil { // before it tells whether there is one
+		err = txn.InTx(ctx, s.desk.config.DB, func(tx bun.Tx) (err error) {
+			after, err = s.start(ctx, tx, id, terms)
+			return err
+		})
+	}
+	if err != nil {
+		return s.operation(ctx, after), fmt.Errorf("ops: start operation %d: %w", id, err)
+	}
+	s.desk.config.Logger.Info("an operation was started", "actor", s.who.Name, "operation", id, "action", string(after.Action), "rate", after.Rate)
+	s.desk.wake()
+	return s.operation(ctx, after), nil
+}
+
+func (s *Seat) start(ctx context.Context, tx bun.Tx, id int64, terms Terms) (Operation, error) {
+	// All who start one lock the same, so that no two of them start the same.
+	open, err := s.desk.store.LockOperations(ctx, tx, store.OperationFilter{States: names(Planned, Waiting, Trying, Running, Paused)})
+	if err != nil {
+		return Operation{}, err
+	}
+	row, found, err := s.desk.store.LockOperation(ctx, tx, id)
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Operation{}, err
+	}
+	o := newOperation(row)
+	if err := s.mayEach(o.Action, o.consumers()); err != nil {
+		return Operation{}, err
+	}
+	terms, wrong := terms.check(o.Action)
+	switch {
+	case wrong != nil:
+		return o, wrong
+	case o.Actor != s.who.Name:
+		return o, fmt.Errorf("%w: it is the plan of %q", ErrForbidden, o.Actor)
+	case o.underWay():
+		return o, fmt.Errorf("%w: it is %s", ErrAlready, o.State)
+	case o.State != Planned:
+		return o, fmt.Errorf("%w: it is %s", ErrState, o.State)
+	case row.Now.Sub(o.CreatedAt) > planTime:
+		return o, fmt.Errorf("%w: it was planned %s ago, and can be started for %s: plan it again", ErrExpired, row.Now.Sub(o.CreatedAt).Round(time.Second), planTime)
+	}
+	for _, other := range open {
+		if same := newOperation(other); same.ID != id && same.underWay() && same.sameAs(o) {
+			return same, fmt.Errorf("%w: operation %d of %q", ErrAlready, same.ID, same.Actor)
+		}
+	}
+	canary := int64(terms.Canary)
+	change := store.OperationChange{State: string(Waiting), Reason: terms.Reason, Rate: int64(terms.Rate), Canary: &canary, StartsIn: max(s.desk.config.UndoWindow, time.Microsecond)}
+	if _, err := s.desk.store.ChangeOperation(ctx, tx, store.OperationFilter{ID: id}, change); err != nil {
+		return o, err
+	}
+	if err := s.audit(ctx, Change{Operation: id, Actor: s.who.Name, Action: o.Action, Reason: cmp.Or(terms.Reason, o.Reason), Target: o.Target, Rate: terms.Rate}); err != nil {
+		return o, err
+	}
+	return s.desk.operationIn(ctx, tx, id)
+}
+
+// underWay tells whether somebody has started it, and it is not over.
+func (o Operation) underWay() bool {
+	return slices.Contains([]OperationState{Waiting, Trying, Running, Paused}, o.State)
+}
+
+// sameAs tells whether two do the same to what was asked for in the same words.
+func (o Operation) sameAs(other Operation) bool {
+	return o.Action == other.Action && o.aim() == other.aim()
+}
+
+// aim is the target as it was asked for, before it was pinned to what there was.
+func (o Operation) aim() string {
+	t := o.Target
+	if t.Poisoned != nil && o.Preview != nil && t.Poisoned.PoisonedBefore.Equal(o.Preview.At) {
+		asked := *t.Poisoned
+		asked.PoisonedBefore = time.Time{}
+		t.Poisoned = &asked
+	}
+	return string(asJSON(t))
+}
+
+// consumers are those that it touches, as far as was seen when it was planned.
+func (o Operation) consumers() []string {
+	if of := o.Target.consumer(); of != "" {
+		return []string{of}
+	}
+	if o.Preview == nil {
+		return nil
+	}
+	return o.Preview.Consumers
+}
+
+// wake has the Runner of this desk look at once, and the overview be made anew.
+func (d *Desk) wake() {
+	d.overview.change()
+	select {
+	case d.started <- struct{}{}:
+	default: // it is told already
+	}
+}

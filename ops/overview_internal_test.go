@@ -1,0 +1,92 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Internal: what is made anew, and when, is not to be seen from outside without a database.
+
+// TestOverviewAfterAChange: an overview that was begun before a change is not shown after it.
+func TestOverviewAfterAChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var o overview
+		made := 0
+		slow := make(chan struct{})
+		remake := func(context.Context) (Overview, error) {
+			made++
+			if made == 2 {
+				<-slow
+			}
+			return Overview{}, nil
+		}
+		look := func() {
+			if _, err := o.get(t.Context(), remake); err != nil {
+				t.Error(err)
+			}
+		}
+		look()
+		look()
+		if made != 1 {
+			t.Fatalf("two looks at once: made %d, want 1", made)
+		}
+		o.change()
+		first, second := make(chan struct{}), make(chan struct{})
+		go func() { defer close(first); look() }()
+		synctest.Wait() // the second one is being made
+		o.change()
+		go func() { defer close(second); look() }()
+		synctest.Wait()
+		select {
+		case <-second:
+			t.Error("who looks after a change was shown what was begun before it")
+		default:
+		}
+		close(slow)
+		<-first
+		<-second
+		if look(); made != 3 {
+			t.Errorf("made %d, want 3: one after each change", made)
+		}
+	})
+}
+
+// TestOverviewWhoseMakerLeaves: somebody who goes away makes nothing late for the others.
+func TestOverviewWhoseMakerLeaves(t *testing.T) {
+	t.Parallel()
+	var o overview
+	gone, cancel := context.WithCancel(t.Context())
+	fail := errors.New("no answer")
+	first := func(context.Context) (Overview, error) { return Overview{}, nil }
+	if _, err := o.get(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	o.change()
+	cancel()
+	if _, err := o.get(gone, func(context.Context) (Overview, error) { return Overview{}, fail }); err == nil {
+		t.Error("who has gone was given an overview")
+	}
+	if last, err := o.get(t.Context(), first); err != nil || last.Late != "" {
+		t.Errorf("the next one: got late %q, error %v", last.Late, err)
+	}
+	if last, due, known := o.known(); !known || due || last.At.IsZero() {
+		t.Errorf("at a glance: got due %t, known %t, at %s", due, known, last.At)
+	}
+	o.until = time.Now().Add(-time.Second)
+	if _, due, known := o.known(); !known || !due {
+		t.Errorf("at a glance when it is time for another: got due %t, known %t", due, known)
+	}
+	o.until = time.Now().Add(-time.Minute)
+	if _, _, known := o.known(); known {
+		t.Error("at a glance after a minute: an old overview is known")
+	}
+	o.until = time.Now().Add(time.Minute)
+	o.change()
+	if _, _, known := o.known(); known {
+		t.Error("at a glance after a change: an overview from before is known")
+	}
+}

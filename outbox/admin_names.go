@@ -1,0 +1,80 @@
+package outbox
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+)
+
+// namesSince is how long ago a process may have told of itself whose names count.
+const namesSince = 7 * 24 * time.Hour
+
+// Names tells under which names messages of consumers may be stored. It is immutable.
+type Names struct {
+	known [][]string // the names of each, its present one first; whose word counts most first
+}
+
+// Names asks the registry, and the processes of the last 7 days, by which names consumers go: another program may have
+// renamed one that this program knows under its former name, or not at all. See bus.Aliases.
+func (a *Admin) Names(ctx context.Context, db bun.IDB) (Names, error) {
+	fleet, err := a.Processes(ctx, db, namesSince)
+	if err != nil {
+		return Names{}, dberr.Wrap(err, "outbox: admin: names")
+	}
+	var n Names
+	seen := make(map[string]bool)
+	add := func(names []string) {
+		if key := strings.Join(names, "\x00"); !seen[key] {
+			seen[key] = true
+			n.known = append(n.known, names)
+		}
+	}
+	for _, c := range a.registry.Consumers() {
+		add(c.Names())
+	}
+	// Who is alive counts first, and of those who has renamed it, and takes it under both names.
+	for _, alive := range []bool{true, false} {
+		var told [][]string
+		for _, p := range fleet {
+			for _, c := range p.Consumers {
+				if (p.Status == ProcessAlive) == alive {
+					told = append(told, append([]string{c.Name}, c.Former...))
+				}
+			}
+		}
+		slices.SortStableFunc(told, func(a, b []string) int { return len(b) - len(a) })
+		for _, names := range told {
+			add(names)
+		}
+	}
+	return n, nil
+}
+
+// Of returns all names of the consumers that have the given one, at least that. The first is the present one: in the
+// registry, or else in a process that is alive, or else in one that was.
+func (n Names) Of(consumer string) (all []string) {
+	for _, names := range n.known {
+		if !slices.Contains(names, consumer) {
+			continue
+		}
+		for _, name := range names {
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return []string{consumer}
+	}
+	return all
+}
+
+// Several lists the names of each consumer that has more than one.
+func (n Names) Several() [][]string {
+	return slices.DeleteFunc(slices.Clone(n.known), func(names []string) bool { return len(names) == 1 })
+}

@@ -1,0 +1,165 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+// inFlight is how many records of a batch wait for their confirmations at once.
+const inFlight = 256
+
+// lane is a channel of AMQP that confirms.
+type lane struct {
+	link    *link
+	channel *amqp.Channel
+	returns chan amqp.Return
+	ended   chan *amqp.Error
+	reason  *amqp.Error // why it has ended, once that was asked
+	left    bool        // records were left on their way: nobody may use it any more
+	// rejected: a queue has rejected records. One that has lost its leader may do so on this channel for
+	// ever, also when it has another.
+	rejected bool
+}
+
+func openLane(l *link) (*lane, error) {
+	channel, err := l.conn.Channel()
+	if err != nil {
+		return nil, fmt.Errorf("open a channel: %w", err)
+	}
+	if err := channel.Confirm(false); err != nil {
+		return nil, fmt.Errorf("open a channel that confirms: %w", err)
+	}
+	return &lane{
+		link:    l,
+		channel: channel,
+		returns: channel.NotifyReturn(make(chan amqp.Return, inFlight)), // all may come back before one is read
+		ended:   channel.NotifyClose(make(chan *amqp.Error, 1)),         // one: the client does not wait for us
+	}, nil
+}
+
+// publish publishes records in parts, and says what became of each.
+func (l *lane) publish(ctx context.Context, exchange string, records []relay.Record) (errs []error) {
+	for part := range slices.Chunk(records, inFlight) {
+		errs = append(errs, l.part(ctx, exchange, part)...)
+	}
+	return errs
+}
+
+func (l *lane) part(ctx context.Context, exchange string, records []relay.Record) []error {
+	errs := make([]error, len(records))
+	confirms := make([]*amqp.DeferredConfirmation, len(records))
+	for i, record := range records {
+		m, err := message(record, l.link.conn.Config.FrameSize)
+		if err != nil {
+			errs[i] = fmt.Errorf("%w: %w", err, relay.ErrRefused)
+			continue
+		}
+		if confirms[i], errs[i] = l.channel.PublishWithDeferredConfirm(exchange, record.Destination, true, false, m); errs[i] != nil {
+			errs[i] = unavailable(errs[i])
+		}
+	}
+	blocked, _ := l.link.block()
+	for _, confirm := range confirms {
+		if confirm == nil {
+			continue
+		}
+		select {
+		case <-confirm.Done():
+		case <-blocked:
+			l.left = true
+		case <-ctx.Done():
+		}
+	}
+	returned := l.returned() // the broker returns a record before it confirms it
+	var lost error           // what became of those that were not confirmed
+	for i, confirm := range confirms {
+		switch {
+		case confirm != nil && confirm.Acked() && !returned[[2]string{records[i].Destination, shortID(records[i])}]:
+		case confirm != nil && confirm.Acked():
+			errs[i] = fmt.Errorf("no queue is bound for it: %w", relay.ErrNoDestination)
+		case confirm != nil || errors.Is(errs[i], relay.ErrUnavailable):
+			if lost == nil {
+				lost = l.lost(ctx)
+			}
+			errs[i] = lost
+		}
+	}
+	return errs
+}
+
+// returned reads what came back: routing keys and message ids.
+func (l *lane) returned() map[[2]string]bool {
+	all := make(map[[2]string]bool)
+	for {
+		select {
+		case r, ok := <-l.returns:
+			if !ok {
+				return all
+			}
+			all[[2]string{r.RoutingKey, r.MessageId}] = true
+		default:
+			return all
+		}
+	}
+}
+
+func shortID(record relay.Record) string {
+	if len(record.ID) > maxShort {
+		return ""
+	}
+	return record.ID
+}
+
+// blameError is of records that were not confirmed when the broker has closed the channel because of one of them.
+type blameError struct {
+	reason *amqp.Error
+	class  error // what it is for the one to blame
+}
+
+// Error implements error.
+func (e *blameError) Error() string { return e.reason.Error() + ": " + e.class.Error() }
+
+// Unwrap returns the broker's error, and the class.
+func (e *blameError) Unwrap() []error { return []error{e.reason, e.class} }
+
+// lost says what became of records that were not confirmed.
+func (l *lane) lost(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return unavailable(context.Cause(ctx))
+	}
+	if l.left {
+		return unavailable(errors.New("the broker blocks publishers"))
+	}
+	if !l.channel.IsClosed() {
+		l.rejected = true
+		return fmt.Errorf("a queue rejects it: %w", relay.ErrNoDestination)
+	}
+	select {
+	case reason, ok := <-l.ended:
+		if ok {
+			l.reason = reason
+		}
+	case <-ctx.Done():
+	}
+	switch reason := l.reason; {
+	case reason == nil:
+		return unavailable(amqp.ErrClosed)
+	case reason.Code == amqp.AccessRefused && strings.Contains(reason.Reason, "access to topic"):
+		return &blameError{reason, relay.ErrNoDestination}
+	case reason.Code == amqp.NotFound, reason.Code == amqp.AccessRefused: // the exchange, which is that of all
+		return fmt.Errorf("%w: %w", reason, relay.ErrNoDestination)
+	case reason.Code == amqp.PreconditionFailed, reason.Code == amqp.ContentTooLarge:
+		return &blameError{reason, relay.ErrRefused}
+	default:
+		return unavailable(reason)
+	}
+}
+
+func unavailable(err error) error { return fmt.Errorf("%w: %w", err, relay.ErrUnavailable) }
