@@ -10,7 +10,7 @@ source scripts/lib/install.sh
 axe=axe-core-4.14.1
 checksum=29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c
 
-chromium() { command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; }
+browser() { command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; }
 
 # have PROGRAM PACKAGE: whether the program is there, if need be after an installation.
 have() {
@@ -23,7 +23,7 @@ have() {
 # intact FILE: whether it is the axe-core that we mean.
 intact() { [[ -e $1 ]] && sha256sum --quiet --check --status <<<"$checksum  $1"; }
 
-if ! chromium && ! have chromium chromium; then
+if ! browser && ! have chromium chromium; then
   say "the tests of the console need Chromium."
   say "  Debian, Ubuntu: sudo apt-get install chromium"
   say "  Fedora:         sudo dnf install chromium"
