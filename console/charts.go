@@ -37,6 +37,7 @@ type mark struct {
 const (
 	sparkMinutes = 60
 	sparkHeight  = 20
+	markWidth    = 36 // what is nearer to the end would be cut off
 )
 
 // spark is the last hour of a consumer, minute by minute.
@@ -73,7 +74,7 @@ func columns(first time.Time, each time.Duration, n, width, height int, minutes 
 		col.GoodY = height - col.GoodHigh
 		col.BadY = col.GoodY - col.BadHigh
 		col.Text = fmt.Sprintf("%s: %s done, %s failed", at.Format("15:04"), grouped(col.done), grouped(col.failed))
-		if at.Hour()%6 == 0 && at.Minute() == 0 {
+		if at.Hour()%6 == 0 && at.Minute() == 0 && c.Width-col.X >= markWidth {
 			c.Marks = append(c.Marks, mark{X: col.X, Y: height, Text: hour(at)})
 		}
 	}

@@ -7,15 +7,32 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// runDemo runs the command with arguments.
+// runDemo runs the command with arguments. What serves until it is ended is ended once it has said where.
 func runDemo(ctx context.Context, args ...string) (code int, out, err string) {
-	var stdout, stderr bytes.Buffer
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	stdout, stderr := said{heard: func() {}}, said{heard: func() {}}
+	if slices.Contains(args, "serve") {
+		stdout.heard = end
+	}
 	code = run(ctx, args, terminal{in: strings.NewReader(""), out: &stdout, err: &stderr, env: func(string) string { return "" }})
 	return code, stdout.String(), stderr.String()
+}
+
+// said is what the command has written, of which somebody hears.
+type said struct {
+	bytes.Buffer
+	heard func()
+}
+
+func (s *said) Write(text []byte) (int, error) {
+	s.heard()
+	return s.Buffer.Write(text)
 }
 
 // What the demo says is to be tried works.

@@ -97,7 +97,7 @@ func (d *Demo) dressFailures(ctx context.Context) error {
 	return nil
 }
 
-// remember writes the past hour.
+// remember writes the past two days.
 func (d *Demo) remember(ctx context.Context, live bool) error {
 	if err := d.write(ctx, "poisoned messages", "UPDATE poisoned_messages SET poisoned_at = poisoned_at - ((SELECT max(id) FROM poisoned_messages) - id) * 4000000, created_at = created_at - ((SELECT max(id) FROM poisoned_messages) - id) * 4000000"); err != nil {
 		return err
@@ -106,6 +106,11 @@ func (d *Demo) remember(ctx context.Context, live bool) error {
 	if err := d.write(ctx, "poisoned messages of the deploy", `UPDATE poisoned_messages SET poisoned_at = {now} - n.newer * 14000000, created_at = {now} - n.newer * 14000000 - 2000000
 FROM (SELECT p.id, count(*) OVER (PARTITION BY p.fingerprint ORDER BY p.id DESC) AS newer FROM poisoned_messages p JOIN message_failures f ON f.consumer_type = p.consumer_type AND f.fingerprint = p.fingerprint
 	WHERE f.first_version = ?) n WHERE n.id = poisoned_messages.id`, newVersion); err != nil {
+		return err
+	}
+	// The last of their runs was what poisoned them, and those before it came a second apart.
+	if err := d.write(ctx, "failed runs", `UPDATE poisoned_messages SET created_at = created_at - json_array_length(errors) * 1000000, available_after = poisoned_at - 200000,
+errors = (SELECT json_group_array(json_set(e.value, '$.at', strftime('%Y-%m-%dT%H:%M:%fZ', (poisoned_at - (json_array_length(errors) - 1 - e.key) * 1000000) / 1e6, 'unixepoch'))) FROM json_each(errors) e)`); err != nil {
 		return err
 	}
 	if err := d.write(ctx, "failures of the deploy", "UPDATE message_failures SET last_at = {now} WHERE first_version = ?", newVersion); err != nil {
@@ -163,7 +168,7 @@ func (d *Demo) keep(ctx context.Context) error {
 		if p.Kind == "processor" {
 			state = fmt.Sprintf(`{"every": %d, "running": 2, "queued": %d, "limit": 8}`, keeps, i)
 			if err := d.write(ctx, "claim", `INSERT INTO message_claims (owner, solo, claimed_at, leased_until, message_ids)
-SELECT ?, 0, {now} - 3000000, {now} + ?, json_group_array(id) FROM (SELECT id FROM consumer_messages WHERE consumer_type IN (?, ?) AND crashes = 0 AND id NOT IN (SELECT value FROM message_claims, json_each(message_ids)) ORDER BY id LIMIT 2)
+SELECT ?, 0, {now}, {now} + ?, json_group_array(id) FROM (SELECT id FROM consumer_messages WHERE consumer_type IN (?, ?) AND crashes = 0 AND id NOT IN (SELECT value FROM message_claims, json_each(message_ids)) ORDER BY id LIMIT 2)
 HAVING count(*) > 0`,
 				p.ID, shown.Microseconds(), invoices, webhooks); err != nil {
 				return err
@@ -176,18 +181,30 @@ HAVING count(*) > 0`,
 	return nil
 }
 
-// minutes writes what became of messages in the hour before, with the deploy in it.
+const (
+	remembered = 47 * 60 // minutes: for an hour less than they are kept
+	recently   = 60      // of which each has a row
+	together   = 10      // minutes of which one has the row, before that
+)
+
+// minutes writes what became of messages in the two days before, with nights, and the deploy at the end.
 func (d *Demo) minutes(ctx context.Context) error {
 	type load struct {
 		consumer string
 		rate     float64 // messages in a minute
 		run, lag int     // where most of its runs are, among a histogram's parts
 	}
-	at := time.Now().Truncate(time.Minute)
+	at := time.Now().UTC().Truncate(time.Minute)
 	for _, l := range []load{{receipts, 240, 4, 2}, {webhooks, 240, 6, 3}, {invoices, 60, 8, 4}, {charges, 180, 5, 2}, {searching, 900, 1, 1}, {parcels, 120, 6, 3}} {
-		for ago := 1; ago < 60; ago++ {
-			wave := 1 + 0.25*math.Sin(float64(ago)/7) + 0.08*math.Cos(float64(ago*ago))
-			m := outbox.Minute{Done: int64(l.rate * wave)}
+		for ago, step := 1, 1; ago < remembered; ago += step {
+			if ago >= recently {
+				step = together
+			}
+			then := at.Add(-time.Duration(ago) * time.Minute)
+			m, lag := outbox.Minute{Done: int64(l.rate * wave(ago) * daylight(then) * float64(step))}, l.lag
+			if daylight(then) > 1.2 { // when most is to do, it waits for longer
+				lag++
+			}
 			sinceDeploy := deployed - time.Duration(ago)*time.Minute
 			switch {
 			case sinceDeploy > 0 && l.consumer == charges:
@@ -197,12 +214,23 @@ func (d *Demo) minutes(ctx context.Context) error {
 			case l.consumer == webhooks:
 				m.Retried = m.Done / 40
 			}
-			if err := d.minute(ctx, l.consumer, at.Add(-time.Duration(ago)*time.Minute), m, l.run, l.lag); err != nil {
+			if err := d.minute(ctx, l.consumer, then, m, l.run, lag); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// wave has no minute be like the one before.
+func wave(ago int) float64 {
+	return 1 + 0.25*math.Sin(float64(ago)/7) + 0.08*math.Cos(float64(ago*ago))
+}
+
+// daylight is how busy the shop is at an hour, of the average: customers sleep, and buy most in the evening.
+func daylight(at time.Time) float64 {
+	hours := float64(at.Hour()) + float64(at.Minute())/60
+	return 1 - 0.55*math.Cos((hours-4)/24*2*math.Pi)
 }
 
 // minute writes one of them, with its runs spread around a part of the histograms.
