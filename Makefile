@@ -90,6 +90,11 @@ console-test: ## Look at every page of the console in Chromium, with all data, w
 	@scripts/need-chromium.sh
 	@$(WITH_DATABASES) $(MAKE) --no-print-directory console-all
 
+.PHONY: pictures
+pictures: ## Take the pictures of the console that the guides show
+	@scripts/need-chromium.sh
+	go run ./integration/pictures
+
 .PHONY: alerts
 alerts: ## Check the example alerts and run their tests
 	$(call heading,alerts)

@@ -15,7 +15,7 @@ type overview struct {
 	Consumers []consumerRow
 	Alive     int
 	Fails     []failing
-	Findings  []finding
+	Troubles  []trouble
 	Open      []operation
 }
 
@@ -39,10 +39,34 @@ func (v *visit) renew() {
 const needsShown = 6
 
 // First are the worst that need somebody.
-func (o overview) First() []finding { return o.Findings[:min(len(o.Findings), needsShown)] }
+func (o overview) First() []trouble { return o.Troubles[:min(len(o.Troubles), needsShown)] }
 
 // Rest are the others.
-func (o overview) Rest() []finding { return o.Findings[min(len(o.Findings), needsShown):] }
+func (o overview) Rest() []trouble { return o.Troubles[min(len(o.Troubles), needsShown):] }
+
+// trouble is one thing that needs somebody, or several of one kind.
+type trouble []finding
+
+// troubles puts together what is of one kind.
+func troubles(found []ops.Finding) (all []trouble) {
+	of := map[[2]string]int{}
+	for _, f := range found {
+		kind := [2]string{f.Check, string(f.Severity)}
+		at, known := of[kind]
+		if !known {
+			at = len(all)
+			of[kind], all = at, append(all, nil)
+		}
+		all[at] = append(all[at], finding{f})
+	}
+	return all
+}
+
+// Lead is the first of them.
+func (t trouble) Lead() finding { return t[0] }
+
+// Alone tells whether there is no other.
+func (t trouble) Alone() bool { return len(t) == 1 }
 
 // consumerRow is a consumer among others.
 type consumerRow struct {
@@ -63,7 +87,7 @@ func (v *visit) overview() (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	data := overview{Overview: o}
+	data := overview{Overview: o, Troubles: troubles(o.Needs)}
 	minutes := map[string][]outbox.Minute{}
 	for _, m := range o.Minutes {
 		minutes[m.Consumer] = append(minutes[m.Consumer], m)
@@ -78,9 +102,6 @@ func (v *visit) overview() (page, error) {
 	}
 	for _, f := range o.Failures {
 		data.Fails = append(data.Fails, failingNow(f, o.Processes))
-	}
-	for _, f := range o.Needs {
-		data.Findings = append(data.Findings, finding{f})
 	}
 	for _, o := range o.Operations {
 		data.Open = append(data.Open, operation{o})

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/asyncmonolith/asyncmonolith-go v0.0.0
+	github.com/go-chi/chi/v5 v5.5.0
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/google/uuid v1.6.0
 	github.com/jackc/pgx/v5 v5.12.0

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"regexp"
@@ -14,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
@@ -260,6 +263,7 @@ func TestDesk(t *testing.T) {
 	f.cards.err = guide.ErrDeclined
 	f.Produce(guide.OrderPlaced{OrderID: "o-1"})
 	f.DrainUntilIdle()
+	f.Advance(time.Second) // a plan has what was poisoned before it
 	desk, err := guide.OpenDesk(f.db, f.Registry)
 	if err != nil {
 		t.Fatal(err)
@@ -267,6 +271,54 @@ func TestDesk(t *testing.T) {
 	var out bytes.Buffer
 	if err := guide.AtTheDesk(f.Context(), desk, &out); err != nil || !strings.Contains(out.String(), "charge-card 0 ready 1 poisoned") || !strings.HasSuffix(out.String(), "1 messages\nwaiting\n") {
 		t.Errorf("got %v, %s", err, &out)
+	}
+}
+
+// team lets one in as a member of a team, and nobody who has no name.
+type team string
+
+func (of team) User(r *http.Request) (guide.User, error) {
+	name, _, ok := r.BasicAuth()
+	if !ok {
+		return guide.User{}, errors.New("nobody is logged in")
+	}
+	return guide.User{Email: name, Team: string(of)}, nil
+}
+
+func TestConsole(t *testing.T) {
+	f := open(t)
+	desk, err := guide.OpenDesk(f.db, f.Registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(handler http.Handler, path, name string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodGet, "https://shop.example.com"+path, nil)
+		if name != "" {
+			r.SetBasicAuth(name, "")
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r.WithContext(f.Context()))
+		return w
+	}
+	for of, may := range map[team]int{"support": http.StatusForbidden, "on-call": http.StatusOK, "guests": http.StatusForbidden} {
+		pages, err := guide.OpenConsole(desk, of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mux, router := http.NewServeMux(), chi.NewRouter()
+		guide.MountConsole(mux, pages)
+		guide.MountConsoleWithChi(router, pages)
+		for name, handler := range map[string]http.Handler{"net/http": mux, "chi": router} {
+			if w := ask(handler, "/asyncmonolith/", ""); w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/login" {
+				t.Errorf("%s: nobody: got %d to %q, want to be sent to the login", name, w.Code, w.Header().Get("Location"))
+			}
+			if w := ask(handler, "/asyncmonolith/", "ada"); w.Code != http.StatusOK && of != "guests" {
+				t.Errorf("%s: %s: overview: got %d", name, of, w.Code)
+			}
+			if w := ask(handler, "/asyncmonolith/confirm?do=pause&consumer=charge-card", "ada"); w.Code != may {
+				t.Errorf("%s: %s: pause: got %d, want %d", name, of, w.Code, may)
+			}
+		}
 	}
 }
 

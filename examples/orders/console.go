@@ -43,6 +43,8 @@ func redact(_ context.Context, c ops.Content) ops.Content {
 	return c
 }
 
+// snippet: console
+
 // newDesk is how the desk of fxmodule is configured.
 func newDesk() ops.Config { return ops.Config{Redact: redact} }
 
@@ -53,3 +55,5 @@ func newConsole(s settings, desk *ops.Desk) (*console.Console, error) {
 	}
 	return console.New(desk, console.Config{Authorize: login{s.password}.who, Environment: "example"})
 }
+
+// end

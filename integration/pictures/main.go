@@ -1,21 +1,29 @@
 package main
 
 import (
-	"bufio"
 	"context"
+	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/sqlitedialect"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/console"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
 // picture is one of a page.
@@ -32,7 +40,7 @@ func pictures() []picture {
 	return []picture{
 		{name: "overview", theme: "light", width: 1280, height: 900},
 		{name: "overview-dark", theme: "dark", width: 1280, height: 900},
-		{name: "group", path: "poisoned?consumer=charge-card", click: `main a[href^="group?"]`, theme: "light", width: 1280, height: 900},
+		{name: "group", path: "poisoned?consumer=charge-card", click: `main td a[href^="group?"]`, theme: "light", width: 1280, height: 900},
 		{name: "consumer", path: "consumer?name=charge-card", theme: "light", width: 1280, height: 900},
 		{name: "operation", path: "operations", click: `main a[href="operation?id=7"]`, theme: "light", width: 1280, height: 900},
 		{name: "phone", path: "poisoned", theme: "dark", width: 390, height: 800},
@@ -44,7 +52,7 @@ func tour() (all []picture) {
 	pages := []picture{
 		{name: "overview"}, {name: "consumer", path: "consumer?name=charge-card"}, {name: "messages", path: "messages"},
 		{name: "message", path: "messages", click: `main a[href^="message?"]`}, {name: "find", path: "find"},
-		{name: "poisoned", path: "poisoned"}, {name: "group", path: "poisoned?consumer=charge-card", click: `main a[href^="group?"]`},
+		{name: "poisoned", path: "poisoned"}, {name: "group", path: "poisoned?consumer=charge-card", click: `main td a[href^="group?"]`},
 		{name: "poisoned-message", path: "group?consumer=charge-card", click: `main a[href^="message?"]`},
 		{name: "edit", path: "group?consumer=charge-card", click: `main a[href^="message?"], main a[href^="edit?"]`},
 		{name: "suspects", path: "suspects"}, {name: "schedules", path: "schedules"}, {name: "schedule", path: "schedules", click: `main a[href^="schedule?"]`},
@@ -81,17 +89,19 @@ func run(ctx context.Context, into string, everything bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	link, end, err := serve(ctx, dir)
+	pages, end, err := open(ctx, filepath.Join(dir, "demo.db"))
 	if err != nil {
 		return err
 	}
 	defer end()
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.DisableGPU, chromedp.NoSandbox, chromedp.Flag("hide-scrollbars", true), chromedp.Flag("lang", "en-US"))
+	server := httptest.NewServer(pages)
+	defer server.Close()
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.DisableGPU, chromedp.Flag("hide-scrollbars", true), chromedp.Flag("lang", "en-US"))
 	allocator, stop := chromedp.NewExecAllocator(ctx, options...)
 	defer stop()
 	ctx, cancel := chromedp.NewContext(allocator)
 	defer cancel()
-	if err := errors.Join(os.MkdirAll(into, 0o755), chromedp.Do(ctx, chromedp.Navigate(link))); err != nil {
+	if err := errors.Join(os.MkdirAll(into, 0o755), chromedp.Do(ctx)); err != nil {
 		return err
 	}
 	wanted := pictures()
@@ -99,36 +109,34 @@ func run(ctx context.Context, into string, everything bool) (err error) {
 		wanted = tour()
 	}
 	for _, p := range wanted {
-		if err := p.take(ctx, regexp.MustCompile(`enter\?.*`).ReplaceAllString(link, ""), into); err != nil {
+		if err := p.take(ctx, server.URL+"/asyncmonolith/", into); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
 	return nil
 }
 
-// serve makes the demonstration's database and shows it, and returns the link that lets a browser in.
-func serve(ctx context.Context, dir string) (link string, end func(), err error) {
-	binary, db := filepath.Join(dir, "asyncmonolith"), filepath.Join(dir, "demo.db")
-	for _, args := range [][]string{{"go", "build", "-o", binary, "./cmd/asyncmonolith"}, {binary, "demo", "--path", db}} {
-		if output, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
-			return "", nil, fmt.Errorf("%s: %w\n%s", args[1], err, output)
-		}
+// open makes the demonstration's database, and a console for it.
+func open(ctx context.Context, path string) (pages http.Handler, end func(), err error) {
+	if output, err := exec.CommandContext(ctx, "go", "run", "./cmd/asyncmonolith", "demo", "--path", path).CombinedOutput(); err != nil {
+		return nil, nil, fmt.Errorf("demo: %w\n%s", err, output)
 	}
-	server := exec.CommandContext(ctx, binary, "serve", "--dsn", "sqlite:"+db, "--role", "administrator", "--content")
-	out, err := server.StdoutPipe()
-	if err == nil {
-		err = server.Start()
-	}
+	conns, err := sql.Open("sqlite", "file:"+path+"?_txlock=immediate&_pragma=busy_timeout(15000)&_pragma=journal_mode(WAL)")
 	if err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
-	end = func() { _ = server.Process.Signal(os.Interrupt); _ = server.Wait() }
-	lines := bufio.NewScanner(out)
-	if !lines.Scan() {
-		end()
-		return "", nil, errors.New("serve has not said where it is")
+	registry, err := bus.NewRegistry()
+	if err != nil {
+		return nil, nil, errors.Join(err, conns.Close())
 	}
-	return regexp.MustCompile(`http\S+`).FindString(lines.Text()), end, nil
+	desk, err := ops.New(ops.Config{DB: bun.NewDB(conns, sqlitedialect.New()), Registry: registry, Redact: ops.ShowAll})
+	if err != nil {
+		return nil, nil, errors.Join(err, conns.Close())
+	}
+	pages, err = console.New(desk, console.Config{Environment: "staging", Authorize: func(*http.Request) (ops.Principal, error) {
+		return ops.Principal{Name: "ada@shop.example", Role: ops.Administrator}, nil
+	}})
+	return pages, func() { _ = conns.Close() }, err
 }
 
 // take takes the picture.
