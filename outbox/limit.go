@@ -36,6 +36,7 @@ type limiter struct {
 	running  int
 	needless time.Time // since when some of them are not needed; zero: they are
 	again    time.Time // others had all: not to be asked before
+	unsure   bool      // a statement had no answer: there may be slots of ours that are not among these
 }
 
 // limitersOf returns the limiters of consumers, which it tells of them.
@@ -193,17 +194,27 @@ func (r *run) supply(ctx context.Context, need slotNeed) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	if len(need.excess) > 0 {
-		if err := r.store.ReturnSlots(ctx, r.db, r.owner, need.name, need.excess); err != nil && ctx.Err() == nil {
-			r.outage.Failed("return slots", err) // they are free when their lease is over
+		if err := r.store.ReturnSlots(ctx, r.db, r.owner, need.name, need.excess); err != nil {
+			r.unsupplied(ctx, need, "return slots", err) // they are free when their lease is over
 		}
 		return
 	}
 	sent := time.Now()
 	taken, err := r.store.TakeSlots(ctx, r.db, r.owner, need.name, need.limit, need.more, r.config.LeaseDuration)
-	if err != nil && ctx.Err() == nil {
-		r.outage.Failed("take slots", err)
+	if err != nil {
+		r.unsupplied(ctx, need, "take slots", err)
 	}
 	r.dispatcher.supplied(need, taken, sent.Add(r.config.LeaseDuration))
+}
+
+// unsupplied notes that nobody knows what became of slots, so that all are given back at the end.
+func (r *run) unsupplied(ctx context.Context, need slotNeed, what string, err error) {
+	r.dispatcher.mu.Lock()
+	need.unsure = true
+	r.dispatcher.mu.Unlock()
+	if ctx.Err() == nil {
+		r.outage.Failed(what, err)
+	}
 }
 
 // supplied enters slots that were taken, and has those go on who waited for them.
@@ -297,11 +308,24 @@ func (r *run) returnSlots(ctx context.Context) {
 	for _, l := range r.dispatcher.limiters {
 		r.dispatcher.mu.Lock()
 		slots := l.takeOutLocked(len(l.slots) - l.running)
+		if l.unsure {
+			slots = l.othersLocked()
+		}
 		r.dispatcher.mu.Unlock()
 		if len(slots) > 0 {
 			r.supply(ctx, slotNeed{limiter: l, excess: slots})
 		}
 	}
+}
+
+// othersLocked are the numbers of all slots but those that are known to be ours.
+func (l *limiter) othersLocked() (others []int) {
+	for n := range l.limit {
+		if _, ours := l.slots[n+1]; !ours {
+			others = append(others, n+1)
+		}
+	}
+	return others
 }
 
 // slotsForStep takes a slot for each limit of the consumers that are wanted, and leaves those

@@ -94,6 +94,10 @@ func boundMutants() []mutant {
 			changes: []change{{"if l.running > 0 && d.freeSlotsLocked(l, now) < 0 {", "if false {"}},
 		},
 		{
+			name: "slots are forgotten of which nobody knows", file: "outbox/limit.go", suite: on("^TestSlotsAreGivenBackByAStop$/^sqlite$"), says: `slots that somebody has at the end`,
+			changes: []change{{"if l.unsure {", "if l.unsure && l.limit == 0 {"}},
+		},
+		{
 			name: "slots are kept that nobody needs", file: "outbox/limit.go", suite: on("^TestSlotsOfTheDeadAreFreeAgain$/^sqlite$"), says: `gave up waiting: the slot is given back`,
 			changes: []change{{"case free > 0 && !l.wants():", "case false:"}},
 		},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -43,6 +44,34 @@ func (g *gauge) work(d time.Duration) func(context.Context, order) error {
 
 func (g *gauge) workRefund(d time.Duration) func(context.Context, refund) error {
 	return func(ctx context.Context, _ refund) error { return g.work(d)(ctx, order{}) }
+}
+
+// TestSlotsAreGivenBackByAStop, also those that were being given back when it came.
+func TestSlotsAreGivenBackByAStop(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		started, reached := make(chan *testapp.Running, 1), make(chan struct{})
+		var once sync.Once
+		hooked := db.WithQueryHook(testapp.QueryHook(func(ctx context.Context, query string) {
+			if strings.Contains(query, "SET owner = '', leased_until") {
+				once.Do(func() {
+					(<-started).Stop(nil)
+					<-ctx.Done()
+					close(reached)
+				})
+			}
+		}))
+		var limited gauge
+		a := testapp.New(t, hooked, bus.Consume("one", limited.work(time.Millisecond), bus.Limit(3)))
+		a.ProduceMany(1)
+		r := a.Start(testapp.Fast())
+		started <- r
+		<-reached
+		r.MustStop()
+		if n := a.Count("SELECT count(*) FROM message_slots WHERE owner <> ''"); limited.runs.Load() != 1 || n != 0 {
+			t.Errorf("got %d runs, and %d slots that somebody has at the end, want 1 and none", limited.runs.Load(), n)
+		}
+	})
 }
 
 // TestALimitHoldsOverAllProcesses: three processors together run no more than it says, of

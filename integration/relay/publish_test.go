@@ -205,18 +205,22 @@ func TestAProbeThatIsNotTakenOpensTheGate(t *testing.T) {
 			var calls atomic.Int64
 			b := newBroker()
 			b.failWith(func(r relay.Record) error {
-				switch n := calls.Add(1); {
-				case n == 1:
+				switch calls.Add(1) {
+				case 1:
 					return relay.ErrUnavailable
-				case n == 2:
+				case 2:
 					return fate
+				case 3:
+					if _, _, closed := gate.Closed(); closed {
+						t.Error("the third record is a probe, too: the gate is closed")
+					}
 				}
 				return nil
 			})
 			a := testapp.New(t, testdb.SQLite(t), publishes(b, relay.Gate(&gate), bus.BatchSize(1), bus.Concurrency(1)))
 			a.ProduceMany(20)
 			a.Start(testapp.Fast())
-			testapp.Poll(t, "the others are published", 2500*time.Millisecond, 5*time.Millisecond, func() bool { return len(b.all()) >= 19 })
+			testapp.Eventually(t, "the others are published", func() bool { return len(b.all()) >= 19 })
 		})
 	}
 }
