@@ -74,6 +74,7 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s), on a throw-away PostgreSQL and
 .PHONY: mutants
 mutants: ## Break the library on purpose, and see that the tests notice
 	@scripts/need-pgbouncer.sh
+	@scripts/need-chromium.sh
 	@$(WITH_DATABASES) go run ./integration/mutants
 
 .PHONY: relay-test

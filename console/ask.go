@@ -120,7 +120,7 @@ func (a *asked) instant(name string) time.Time {
 		return time.Time{}
 	}
 	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04", time.RFC3339} {
-		if t, err := time.Parse(layout, text); err == nil && t.Year() >= 1970 && t.Year() < 10_000 {
+		if t, err := time.Parse(layout, text); err == nil && t.UTC().Year() >= 1970 && t.UTC().Year() < 10_000 {
 			return t.UTC()
 		}
 	}

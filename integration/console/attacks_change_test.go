@@ -283,8 +283,11 @@ func TestAttack23OthersPlans(t *testing.T) {
 		form.Set(name, value)
 	}
 	ada.post(start.action, form)
-	if n := count(t, db, "SELECT count(*) FROM message_operations WHERE id = ? AND kind = 'requeue' AND up_to_id = ? AND target LIKE '%consumer-03%'", widened.ID, widened.Preview.UpTo); n != 1 {
+	if n := count(t, db, "SELECT count(*) FROM message_operations WHERE id = ? AND kind = 'requeue' AND up_to_id = ? AND target LIKE '%consumer-03%' AND state = 'waiting'", widened.ID, widened.Preview.UpTo); n != 1 {
 		t.Error("the plan was changed by the form that starts it")
+	}
+	if n := count(t, db, "SELECT count(*) FROM message_operations WHERE id > ?", widened.ID); n != 0 {
+		t.Error("another operation was made by the form that starts one")
 	}
 }
 

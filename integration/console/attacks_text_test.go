@@ -112,9 +112,9 @@ func questions(pages map[string]*document) map[string]url.Values {
 	return found
 }
 
-// askEach asks for each page with each parameter in turn as it should not be: with some of the values, or with all of
+// askEach asks for each page with each parameter in turn as it should not be: with so many of the values, or with all of
 // them where all is looked at.
-func askEach(t *testing.T, s *site, values []string, check func(path string, a answer)) {
+func askEach(t *testing.T, s *site, few int, values []string, check func(path string, a answer)) {
 	t.Helper()
 	asked := questions(crawl(s, 4))
 	if len(asked) < 8 {
@@ -124,7 +124,7 @@ func askEach(t *testing.T, s *site, values []string, check func(path string, a a
 	for _, path := range slices.Sorted(maps.Keys(asked)) {
 		query := asked[path]
 		for _, name := range append(slices.Sorted(maps.Keys(query)), "id", "after", "back", "") {
-			for _, value := range some(values, 2, &turn) {
+			for _, value := range some(values, few, &turn) {
 				changed := maps.Clone(query)
 				if name == "" {
 					name = value
@@ -152,7 +152,11 @@ func some(values []string, few int, turn *int) (chosen []string) {
 func TestAttack16ParametersAsMarkup(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Administrator)
-	askEach(t, s, []string{`"><script>pwned=1</script>`, `' onfocus=pwned=1 autofocus '`, `" onfocus="pwned=1" autofocus="`, "javascript:pwned=1", "//evil.example/", "`${pwned=1}`", "</textarea><img src=x onerror=pwned=1>", "a\r\nSet-Cookie: evil.example=1"}, func(path string, a answer) {
+	values := []string{
+		"x\" onfocus=\"pwned=1\" y=' onfocus=pwned=1 ' z=`${pwned=1}`\"></textarea></title><script>pwned=1</script><img src=x onerror=pwned=1>", // out of whatever it stands in
+		"javascript:pwned=1", "//evil.example/", "a\r\nSet-Cookie: evil.example=1",
+	}
+	askEach(t, s, len(values), values, func(path string, a answer) {
 		if a.status >= 500 {
 			t.Errorf("%s: got %s", path, a)
 		}

@@ -147,7 +147,7 @@ func TestReadingByKeyboard(t *testing.T) {
 	b.at("messages")
 }
 
-// TestKeysCanBeSwitchedOff, since single keys are in the way of who speaks to the machine.
+// TestKeysCanBeSwitchedOff: they can, since single keys are in the way of who speaks to the machine.
 func TestKeysCanBeSwitchedOff(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Operator)
@@ -160,6 +160,16 @@ func TestKeysCanBeSwitchedOff(t *testing.T) {
 		if !strings.Contains(a.body, want) {
 			t.Errorf("got %.200s, want %s", a.body, want)
 		}
+	}
+	b, address := newTab(t), s.serve()
+	b.mustVisit(address)
+	if status := eval[int](b, `fetch("settings", {method: "POST", body: new URLSearchParams({theme: "auto", every: "0", keys: "false"})}).then(a => a.status)`); status != http.StatusOK {
+		t.Fatalf("settings: got status %d", status)
+	}
+	b.mustVisit(address)
+	b.keys("?")
+	if eval[bool](b, `document.querySelector("dialog#help").open`) {
+		t.Error("the help is open for who has switched keys off")
 	}
 }
 
@@ -184,6 +194,10 @@ func TestBehindAProxy(t *testing.T) {
 		b.at("operation")
 		if !strings.HasPrefix(b.path(), "/a/b/operation?") {
 			t.Errorf("got %s, want that it is below /a/b/", b.path())
+		}
+		b.click(`nav a[data-key="o"]`) // whose path is the prefix itself
+		if b.path() != "/a/b/" {
+			t.Errorf("got %s, want that it is below /a/b/, the first page", b.path())
 		}
 	})
 }

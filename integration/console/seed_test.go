@@ -130,11 +130,13 @@ func (s seeder) ago(d time.Duration) bun.Safe { return bun.Safe(testapp.In(s.db,
 
 func (s seeder) json(value any) string {
 	s.t.Helper()
-	text, err := json.Marshal(value)
-	if err != nil {
+	var text strings.Builder
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false) // as programs in other languages write it
+	if err := e.Encode(value); err != nil {
 		s.t.Fatal(err)
 	}
-	return string(text)
+	return strings.TrimSpace(text.String())
 }
 
 func (s seeder) consumer(n int) string { return s.text("consumer", n%s.consumers) }

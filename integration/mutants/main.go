@@ -24,7 +24,7 @@ import (
 const together = 3
 
 func main() {
-	only := flag.String("only", "", "run only mutants whose name contains this")
+	only := flag.String("only", "", "run only mutants whose name matches this regular expression")
 	flag.Parse()
 	if err := run(*only); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
@@ -37,9 +37,13 @@ func run(only string) error {
 	if err != nil {
 		return err
 	}
-	chosen := slices.DeleteFunc(mutants(), func(m mutant) bool { return !strings.Contains(m.name, only) })
+	names, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
+	chosen := slices.DeleteFunc(mutants(), func(m mutant) bool { return !names.MatchString(m.name) })
 	if len(chosen) == 0 {
-		return fmt.Errorf("-only %q: no mutant has that in its name", only)
+		return fmt.Errorf("-only %q: no mutant has such a name", only)
 	}
 	for _, m := range chosen {
 		if _, err := m.apply(root); err != nil {
@@ -140,21 +144,13 @@ func (s suite) healthy(root string, mutants []mutant) error {
 
 // hunt runs the tests with the mistake, until one says what it is to say.
 func (m mutant) hunt(root string) (verdict string, err error) {
-	text, err := m.apply(root)
-	if err != nil {
-		return "", err
-	}
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	mutated, overlay := filepath.Join(dir, "mutated.go"), filepath.Join(dir, "overlay.json")
-	list, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, m.file): mutated}})
+	overlay, err := m.overlay(root, dir)
 	if err != nil {
-		return "", err
-	}
-	if err := errors.Join(os.WriteFile(mutated, []byte(text), 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
 		return "", err
 	}
 	output, line, err := m.run(root, overlay, m.expected())
@@ -167,6 +163,28 @@ func (m mutant) hunt(root string) (verdict string, err error) {
 	return "", fmt.Errorf("%s failed, but nowhere said %q: %w\n%s", m.suite, m.says, err, output)
 }
 
+// overlay writes the files with the mistake into a directory, and the list of them that the compiler takes.
+func (m mutant) overlay(root, dir string) (list string, err error) {
+	texts, err := m.apply(root)
+	if err != nil {
+		return "", err
+	}
+	replace := make(map[string]string, len(texts))
+	for file, text := range texts {
+		mutated := filepath.Join(dir, strings.ReplaceAll(file, "/", "-"))
+		if err := os.WriteFile(mutated, []byte(text), 0o600); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(root, file)] = mutated
+	}
+	content, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	list = filepath.Join(dir, "overlay.json")
+	return list, os.WriteFile(list, content, 0o600)
+}
+
 // expected matches the line in which a test says what is wrong.
 func (m mutant) expected() *regexp.Regexp { return regexp.MustCompile(`(?m)^.*(?:` + m.says + `).*$`) }
 
@@ -175,6 +193,10 @@ func (m mutant) expected() *regexp.Regexp { return regexp.MustCompile(`(?m)^.*(?
 func (s suite) run(root, overlay string, until *regexp.Regexp) (output, line string, err error) {
 	cmd := exec.Command("go", s.arguments(overlay)...)
 	cmd.Dir = root
+	if overlay != "" { // by the environment, so that a program which a test builds has the mistake, too
+		cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay)
+		cmd.Env = append(cmd.Env, "TMPDIR="+filepath.Dir(overlay)) // what is killed leaves files behind
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to end it with all that it started
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
@@ -203,11 +225,14 @@ func (s suite) run(root, overlay string, until *regexp.Regexp) (output, line str
 func (s suite) arguments(overlay string) []string {
 	args := []string{"test", "-v", "-count=1", "-vet=off", "-timeout=5m", "-run", s.tests}
 	if overlay != "" {
-		args = append(args, "-overlay", overlay, "-failfast")
+		args = append(args, "-failfast")
 	}
 	args = append(args, s.pkg)
 	if s.bar != "" {
 		args = append(args, "-args", "-tier", "short", "-bar", s.bar)
+	}
+	if s.all {
+		args = append(args, "-args", "-all")
 	}
 	return args
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ type mutant struct {
 	name    string
 	file    string // from the root of the repository
 	changes []change
+	also    map[string][]change // of other files, where what one guard lets through another would stop
 	suite
 	// says matches what a test says of it. A mutant that does not compile, whose
 	// SQL is refused, or that only takes the tests' time does not get to that.
@@ -26,12 +28,13 @@ type suite struct {
 	pkg   string // of the tests
 	tests string // what go test -run gets
 	bar   string // of integration/chaos, in its short form
+	all   bool   // of integration/console, with all data
 }
 
 func (s suite) String() string { return strings.TrimSpace(s.pkg + " " + s.tests + " " + s.bar) }
 
 // bar is a run of integration/chaos.
-func bar(name string) suite { return suite{"./integration/chaos", "^TestBars$", name} }
+func bar(name string) suite { return suite{pkg: "./integration/chaos", tests: "^TestBars$", bar: name} }
 
 // change replaces a text that is in the file once.
 type change struct{ old, new string }
@@ -102,6 +105,7 @@ func mutants() []mutant {
 		runnerMutants(),
 		operationMutants(),
 		commandMutants(),
+		consoleMutants(),
 	)
 }
 
@@ -280,18 +284,24 @@ func deleteBeforeHandler() []change {
 		"\tif _, err := r.store.Remove(ctx, r.db, store.Session{}, t.row.ID); err != nil {\n\t\treturn err\n\t}\n\terr = r.invoke(ctx, t, payload)\n"}}
 }
 
-// apply returns the file with the mistake in it.
-func (m mutant) apply(root string) (string, error) {
-	content, err := os.ReadFile(filepath.Join(root, m.file))
-	if err != nil {
-		return "", err
-	}
-	text := string(content)
-	for _, c := range m.changes {
-		if n := strings.Count(text, c.old); n != 1 {
-			return "", fmt.Errorf("%s: the text to replace is there %d times, want once: %.60q", m.file, n, c.old)
+// apply returns the files with the mistake in them, by their paths from the root.
+func (m mutant) apply(root string) (map[string]string, error) {
+	changes := map[string][]change{m.file: m.changes}
+	maps.Copy(changes, m.also)
+	texts := make(map[string]string, len(changes))
+	for file, of := range changes {
+		content, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			return nil, err
 		}
-		text = strings.Replace(text, c.old, c.new, 1)
+		text := string(content)
+		for _, c := range of {
+			if n := strings.Count(text, c.old); n != 1 {
+				return nil, fmt.Errorf("%s: the text to replace is there %d times, want once: %.60q", file, n, c.old)
+			}
+			text = strings.Replace(text, c.old, c.new, 1)
+		}
+		texts[file] = text
 	}
-	return text, nil
+	return texts, nil
 }

@@ -31,16 +31,18 @@ func TestMutantsApply(t *testing.T) {
 			}
 		}
 		_ = m.expected() // compiles
-		text, err := m.apply(root)
+		texts, err := m.apply(root)
 		if err != nil {
 			t.Errorf("%s: %v", m.name, err)
 			continue
 		}
-		if !strings.HasSuffix(m.file, ".go") {
-			continue // SQL
-		}
-		if _, err := parser.ParseFile(token.NewFileSet(), m.file, text, 0); err != nil {
-			t.Errorf("%s: %v", m.name, err)
+		for file, text := range texts {
+			if !strings.HasSuffix(file, ".go") {
+				continue // SQL, a template or a script
+			}
+			if _, err := parser.ParseFile(token.NewFileSet(), file, text, 0); err != nil {
+				t.Errorf("%s: %v", m.name, err)
+			}
 		}
 	}
 	if len(seen) < 10 {
