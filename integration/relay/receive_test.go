@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -311,6 +312,54 @@ func TestNothingIsAcknowledgedThatIsNotCommitted(t *testing.T) {
 			t.Errorf("effects other than one: got %d, want 0", w)
 		}
 	})
+}
+
+// TestTelemetryAcknowledgesNothing: what it keeps, or whose error it keeps, is not taken over, and comes again.
+func TestTelemetryAcknowledgesNothing(t *testing.T) {
+	t.Parallel()
+	errBroken := errors.New("the database is broken")
+	for name, flaw := range map[string]func(next bus.Sender) bus.Sender{
+		"it keeps a batch": func(bus.Sender) bus.Sender { return func(context.Context, *bus.Batch) error { return nil } },
+		"it keeps an error": func(next bus.Sender) bus.Sender {
+			return func(ctx context.Context, b *bus.Batch) error { _ = next(ctx, b); return nil }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, mended := newBroker(), atomic.Bool{}
+			telemetry := func(next bus.Sender) bus.Sender {
+				broken := flaw(next)
+				return func(ctx context.Context, batch *bus.Batch) error {
+					if mended.Load() {
+						return next(ctx, batch)
+					}
+					return broken(ctx, batch)
+				}
+			}
+			sub := b.subscribe()
+			receiver := relay.Receive("from-shop", sub, relay.Accept[order]())
+			a := testapp.New(t, testdb.SQLite(t), testapp.Consumed("ship"), receiver.Consumer())
+			breaks := func(next bus.Sender) bus.Sender {
+				return func(ctx context.Context, batch *bus.Batch) error {
+					if mended.Load() {
+						return next(ctx, batch)
+					}
+					return errBroken
+				}
+			}
+			producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{breaks}}))
+			config := relay.RunnerConfig{Telemetry: telemetry, Logger: slog.New(slog.DiscardHandler)}
+			s := &service{app: a, runner: testapp.Must[*relay.Runner](t)(relay.NewRunner(a.DB, a.Registry, producer, config, receiver))}
+			b.put(event("1", order{ID: "1"}))
+			s.run()
+			testapp.Eventually(t, "it came back, or was acknowledged", func() bool { return sub.given.Load()+sub.acked.Load() > 0 })
+			if n := sub.acked.Load(); n != 0 {
+				t.Fatalf("got %d records acknowledged of which nothing is in the database, want none", n)
+			}
+			mended.Store(true)
+			testapp.Eventually(t, "it is taken over", func() bool { return s.Count("SELECT count(*) FROM consumer_messages") == 1 })
+		})
+	}
 }
 
 // TestASubscriptionThatEndsIsTriedAgain, and says so.
