@@ -6,9 +6,12 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	mathrand "math/rand/v2"
 	"net"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -178,5 +181,52 @@ func TestABadRecordDelaysOnlyItself(t *testing.T) {
 				t.Errorf("of %d records got %d wrong", len(records), wrong)
 			}
 		})
+	}
+}
+
+// TestAConnectionThatIsCutIsNoMissingDestination: one call gives up, and with it the connection, on which another is
+// sending. What that could not send the broker has not answered for, and has not rejected.
+func TestAConnectionThatIsCutIsNoMissingDestination(t *testing.T) {
+	if !*clusters {
+		return
+	}
+	nodes := brokers.FindRabbitMQ(t)
+	queue := rand.Text()
+	err := try(nodes.URLs[0], func(channel *amqp.Channel) error {
+		_, err := channel.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-max-length": int64(10)})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: nodes.URLs, Timeout: 10 * timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer publisher.Close()
+	large := make([]relay.Record, 30)
+	for i := range large {
+		large[i] = relay.Record{Destination: queue, ID: rand.Text(), Body: make([]byte, 900_000)}
+	}
+	cut := 0
+	for range 100 {
+		var gaveUp sync.WaitGroup
+		gaveUp.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond+mathrand.N(50*time.Millisecond))
+			defer cancel()
+			_ = publisher.Publish(ctx, large)
+		})
+		for i, err := range publisher.Publish(t.Context(), large) {
+			if err != nil {
+				cut++
+			}
+			if err != nil && !errors.Is(err, relay.ErrUnavailable) {
+				t.Fatalf("record %d of a connection that was cut: got %v, want ErrUnavailable", i, err)
+			}
+		}
+		gaveUp.Wait()
+	}
+	if cut == 0 {
+		t.Error("no connection was cut while records were sent: this has seen nothing")
 	}
 }
