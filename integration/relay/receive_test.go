@@ -378,6 +378,35 @@ func TestASubscriptionThatEndsIsTriedAgain(t *testing.T) {
 	testapp.Eventually(t, "it goes on", func() bool { st := s.stats(); return st.New == 1 && st.Paused == "" })
 }
 
+// flaky is a subscription that ends every time, and brings a record the third time.
+type flaky struct{ calls int }
+
+func (f *flaky) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+	f.calls++
+	switch f.calls {
+	case 3:
+		_ = fn(ctx, []relay.Record{event("1", order{ID: "1"})})
+	case 4:
+		<-ctx.Done()
+		return nil
+	}
+	return errors.New("the subscription is gone")
+}
+
+// TestASubscriptionThatHasWorkedIsTriedAgainAtOnce: it waits for 1 s again, whatever there was before.
+func TestASubscriptionThatHasWorkedIsTriedAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	var log testapp.Lines
+	s := receivesWith(t, testdb.SQLite(t), relay.RunnerConfig{Logger: log.Logger()}, relay.Receive("from-shop", &flaky{}, relay.Accept[order]()), testapp.Consumed("ship"))
+	s.run()
+	testapp.Eventually(t, "it has ended three times", func() bool { return strings.Count(log.String(), "next_try_within") == 3 })
+	for within, n := range map[string]int{"next_try_within=1s": 2, "next_try_within=2s": 1} {
+		if got := strings.Count(log.String(), within); got != n {
+			t.Errorf("%s: got %d lines, want %d, in\n%s", within, got, n, log.String())
+		}
+	}
+}
+
 // TestKeys: those of ordered consumers come with the record, or from the payload.
 func TestKeys(t *testing.T) {
 	t.Parallel()
