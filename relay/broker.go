@@ -60,6 +60,15 @@ type Reconnecter interface {
 	OnReconnect(f func())
 }
 
+// Sequencer is a [Publisher] that has no record overtake another one, whatever becomes of that. A [Log] publishes by
+// it, unless it is an [Appender]: behind a record that [Publisher.Publish] fails for others of its batch may be there.
+type Sequencer interface {
+	// PublishInOrder publishes records one after the other: each once the broker has the one before durably. It
+	// returns how many it has, which are the first, and why not the next one, behind which nothing was sent. Without
+	// an error the time was too short for the rest.
+	PublishInOrder(ctx context.Context, records []Record) (n int, err error)
+}
+
 // Appender is a [Publisher] whose broker appends on a condition: only after the record that the
 // caller takes for the newest. With one [Log] publishes nothing twice, and in order, whoever is
 // killed, and whoever goes on after its time. A shard is a place of its own, where nobody else

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,13 +49,15 @@ func (r *Runner) receive(ctx context.Context, rc *receiving, records []Record) e
 			unknown++
 		}
 	}
+	left := errNotPassedOn
 	err := bus.Send(ctx, r.chain, messages, func(ctx context.Context, _ []*bus.Message) error {
 		for _, m := range messages {
 			m.Consumer = ""
 		}
-		return r.take(ctx, rc, accepted)
+		left = r.take(ctx, rc, accepted)
+		return left
 	})
-	if err != nil {
+	if err = cmp.Or(err, left); err != nil { // nothing is acknowledged because a layer says so
 		r.outage.Failed("take over what was received", err)
 		rc.runs.failed(err)
 		return fmt.Errorf("relay: receiver %q: %w", rc.name, err)
@@ -63,6 +66,9 @@ func (r *Runner) receive(ctx context.Context, rc *receiving, records []Record) e
 	rc.runs.took(unknown)
 	return nil
 }
+
+// errNotPassedOn: a layer has kept a batch, of which nothing is taken over.
+var errNotPassedOn = errors.New("relay: RunnerConfig.Telemetry has not passed a batch on")
 
 // parkAtOnce is how many records that cannot be taken are parked in one transaction.
 const parkAtOnce = 16

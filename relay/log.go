@@ -53,9 +53,9 @@ type LogRelay struct{ logging *logging }
 // and it refuses whoever is not at its end: each event is there once, in order, although processes
 // are killed, or go on after their lease. Any other publisher is given one batch of a shard at a
 // time, and the relay goes on behind the last record before the first that failed. Then records
-// come twice after a kill, or out of a batch of which one has failed; those that come for the
-// first time are in order, as far as the publisher keeps that of a batch, and as long as no
-// process goes on publishing after its lease, 30 s or more.
+// come twice after a kill, or out of a batch of which one has failed. Those that come for the
+// first time are in order if it is a [Sequencer], and else as far as it keeps that of a batch in which one fails;
+// and as long as no process goes on publishing after its lease, 30 s or more.
 //
 // A call of the publisher that ignores its context is given up 1 s after [PublishTimeout]; of a shard
 // four may go on like that, in a process, and no more are made before one returns.
@@ -75,6 +75,7 @@ func Log(name string, pub Publisher, options ...bus.ConsumerOption) LogRelay {
 	if config.AttemptDelay > 0 {
 		l.delay = config.AttemptDelay
 	}
+	l.sequence, _ = pub.(Sequencer)
 	if l.appender, _ = pub.(Appender); l.appender == nil && pub != nil {
 		p.needDestinations()
 	}
@@ -116,7 +117,8 @@ func (l LogRelay) Name() string {
 // behind pointers.
 type logging struct {
 	*publishing
-	appender Appender // nil for any other publisher
+	appender Appender  // nil for any other publisher
+	sequence Sequencer // likewise
 	batch    int
 	attempts int
 	delay    time.Duration

@@ -10,6 +10,9 @@ import (
 const (
 	leastMissing = time.Second
 	mostMissing  = 5 * time.Minute
+	// forgotten is how long nothing is heard of a destination, beyond the wait for it, until what was known of it is
+	// old: others may have published to it meanwhile.
+	forgotten = 10 * time.Second
 	// maxMissing bounds how many destinations are kept in mind.
 	maxMissing = 1000
 	// warnEvery is how often the log warns of a destination that is missing, and warnApart how
@@ -26,7 +29,12 @@ type missing struct {
 }
 
 // absentee is a destination that is missing.
-type absentee struct{ since, warned time.Time }
+type absentee struct{ since, seen, warned time.Time }
+
+// wait is how long messages wait for it.
+func (a *absentee) wait(now time.Time) time.Duration {
+	return min(max(now.Sub(a.since), leastMissing), mostMissing)
+}
 
 // warning is an error whose line in the log is to be seen.
 type warning struct{ error }
@@ -44,8 +52,9 @@ func (m *missing) note(records []Record, results []error) {
 	if m.gone == nil {
 		m.gone = make(map[string]*absentee)
 	}
+	now := time.Now()
 	for i, record := range records {
-		_, known := m.gone[record.Destination]
+		absent, known := m.gone[record.Destination]
 		switch gone := len(results) > 0 && errors.Is(results[i], ErrNoDestination); {
 		case known && (len(results) == 0 || results[i] == nil):
 			delete(m.gone, record.Destination)
@@ -53,7 +62,12 @@ func (m *missing) note(records []Record, results []error) {
 			if len(m.gone) == maxMissing {
 				clear(m.gone)
 			}
-			m.gone[record.Destination] = &absentee{since: time.Now()}
+			m.gone[record.Destination] = &absentee{since: now, seen: now}
+		case gone:
+			if now.Sub(absent.seen) > absent.wait(absent.seen)+forgotten {
+				absent.since = now
+			}
+			absent.seen = now
 		}
 	}
 }
@@ -66,7 +80,7 @@ func (m *missing) wait(destination string) time.Duration {
 	if !known {
 		return leastMissing
 	}
-	return min(max(time.Since(gone.since), leastMissing), mostMissing)
+	return gone.wait(time.Now())
 }
 
 // told returns the error, or now and then one of which the log warns: messages that are snoozed for

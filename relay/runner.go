@@ -200,7 +200,7 @@ func (r *receiving) fits(registry *bus.Registry) error {
 // answers cannot be what it needs. Later outages are logged
 // and waited out: nothing is acknowledged meanwhile, and what is under way goes back to the
 // broker. A subscription that cannot go on is logged, and tried again after 1 s, and then after
-// twice as long each time, up to 30 s. A second Run at the same time returns [ErrRunning].
+// twice as long each time, up to 30 s, until one has brought something. A second Run at the same time returns [ErrRunning].
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -256,7 +256,11 @@ func (r *Runner) run(ctx context.Context, rc *receiving) {
 	defer rc.runs.broker(nil) // nobody looks any more
 	retry := firstRetry
 	for r.awaitRoom(ctx, rc) && r.awaitTurn(ctx, rc) {
-		err := r.subscribe(ctx, rc)
+		began := time.Now()
+		worked, err := r.subscribe(ctx, rc)
+		if worked || time.Since(began) > longestRetry {
+			retry = firstRetry
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -274,8 +278,9 @@ func (r *Runner) run(ctx context.Context, rc *receiving) {
 	}
 }
 
-// subscribe subscribes until the subscription ends, or is paused. Then it gives the turn back.
-func (r *Runner) subscribe(ctx context.Context, rc *receiving) error {
+// subscribe subscribes until the subscription ends, or is paused. Then it gives the turn back. worked says
+// whether anything was taken over.
+func (r *Runner) subscribe(ctx context.Context, rc *receiving) (worked bool, err error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	if rc.alone() {
@@ -287,17 +292,20 @@ func (r *Runner) subscribe(ctx context.Context, rc *receiving) error {
 			r.endTurn(ctx, rc)
 		}()
 	}
-	err := rc.sub.Subscribe(ctx, func(ctx context.Context, records []Record) error {
+	var took atomic.Bool // a subscriber may call from several goroutines
+	err = rc.sub.Subscribe(ctx, func(ctx context.Context, records []Record) error {
 		err := r.receive(ctx, rc, records)
 		if err != nil {
 			end(errPaused)
+		} else {
+			took.Store(true)
 		}
 		return err
 	})
 	if context.Cause(ctx) == errPaused {
-		return errPaused
+		return took.Load(), errPaused
 	}
-	return err
+	return took.Load(), err
 }
 
 const (

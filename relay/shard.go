@@ -83,6 +83,9 @@ func (r *Runner) step(ctx context.Context, s *shard) (more bool, err error) {
 		if err != nil {
 			return r.afterFailure(ctx, s, b.events[n:], err)
 		}
+		if n < len(b.records) { // there was no time for the rest
+			return true, nil
+		}
 		mark = newest
 	}
 	if b.to > s.sub.Position {
@@ -247,7 +250,7 @@ func (r *Runner) put(ctx context.Context, s *shard, b outgoingBatch) (n int, mar
 		}
 		return err
 	})
-	if err == nil && n < len(b.records) {
+	if err == nil && n == 0 {
 		err = errors.New("relay: RunnerConfig.PublishTelemetry has not passed a batch on")
 	}
 	return n, mark, err
@@ -283,6 +286,13 @@ func (s *shard) appendAll(ctx context.Context, records []Record) (n int, mark in
 }
 
 func (s *shard) publishAll(ctx context.Context, records []Record) (n int, err error) {
+	if s.sequence != nil {
+		n, err = ask(ctx, s, s.timeout, func(ctx context.Context) (int, error) { return s.sequence.PublishInOrder(ctx, records) })
+		if n < 0 || n > len(records) || n == 0 && err == nil || n == len(records) && err != nil {
+			return 0, fmt.Errorf("relay: publish: %d of %d records, and error %v: some are allowed, or an error of the next one", n, len(records), err)
+		}
+		return n, err
+	}
 	results, err := ask(ctx, s, s.timeout, func(ctx context.Context) ([]error, error) {
 		return s.pub.Publish(ctx, records), nil
 	})

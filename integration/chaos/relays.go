@@ -295,6 +295,9 @@ func (w *watched) Publish(ctx context.Context, records []relay.Record) []error {
 	return results
 }
 
+// OnReconnect implements relay.Reconnecter, as the publishers do that it watches.
+func (w *watched) OnReconnect(f func()) { w.publisher.(relay.Reconnecter).OnReconnect(f) }
+
 // must ends the worker if it cannot say what it does.
 func (r *relays) must(err error) {
 	if err != nil {

@@ -242,6 +242,38 @@ func TestAPublisherThatIsNoAppender(t *testing.T) {
 	})
 }
 
+// sequencer is a broker that takes one record after the other, and few in the time that it has.
+type sequencer struct{ *broker }
+
+func (s sequencer) PublishInOrder(ctx context.Context, records []relay.Record) (n int, err error) {
+	for n := range records {
+		if n == 3 {
+			return n, nil
+		}
+		if err := s.Publish(ctx, records[n:n+1])[0]; err != nil {
+			return n, err
+		}
+	}
+	return len(records), nil
+}
+
+// TestNothingOvertakesWhatFailed: of a publisher that can keep the order each event is there before those behind
+// it, and once, although some fail.
+func TestNothingOvertakesWhatFailed(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		l, b := newLedger(t, db), newBroker()
+		l.deposit(10, 10)
+		fails := everyNth(7)
+		b.failWith(func(relay.Record) error { return fails() })
+		l.runs(bank(sequencer{b}, bus.BatchSize(20)))
+		testapp.Eventually(t, "all is published", func() bool { return l.done() })
+		if wrong := disorder(map[int][]relay.Record{0: b.all()}, l.events); wrong != "" {
+			t.Error(wrong)
+		}
+	})
+}
+
 // TestAStreamThatIsErasedIsRelayed: as a record without a body, behind those that had left.
 func TestAStreamThatIsErasedIsRelayed(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -313,6 +314,54 @@ func TestNothingIsAcknowledgedThatIsNotCommitted(t *testing.T) {
 	})
 }
 
+// TestTelemetryAcknowledgesNothing: what it keeps, or whose error it keeps, is not taken over, and comes again.
+func TestTelemetryAcknowledgesNothing(t *testing.T) {
+	t.Parallel()
+	errBroken := errors.New("the database is broken")
+	for name, flaw := range map[string]func(next bus.Sender) bus.Sender{
+		"it keeps a batch": func(bus.Sender) bus.Sender { return func(context.Context, *bus.Batch) error { return nil } },
+		"it keeps an error": func(next bus.Sender) bus.Sender {
+			return func(ctx context.Context, b *bus.Batch) error { _ = next(ctx, b); return nil }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, mended := newBroker(), atomic.Bool{}
+			telemetry := func(next bus.Sender) bus.Sender {
+				broken := flaw(next)
+				return func(ctx context.Context, batch *bus.Batch) error {
+					if mended.Load() {
+						return next(ctx, batch)
+					}
+					return broken(ctx, batch)
+				}
+			}
+			sub := b.subscribe()
+			receiver := relay.Receive("from-shop", sub, relay.Accept[order]())
+			a := testapp.New(t, testdb.SQLite(t), testapp.Consumed("ship"), receiver.Consumer())
+			breaks := func(next bus.Sender) bus.Sender {
+				return func(ctx context.Context, batch *bus.Batch) error {
+					if mended.Load() {
+						return next(ctx, batch)
+					}
+					return errBroken
+				}
+			}
+			producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{breaks}}))
+			config := relay.RunnerConfig{Telemetry: telemetry, Logger: slog.New(slog.DiscardHandler)}
+			s := &service{app: a, runner: testapp.Must[*relay.Runner](t)(relay.NewRunner(a.DB, a.Registry, producer, config, receiver))}
+			b.put(event("1", order{ID: "1"}))
+			s.run()
+			testapp.Eventually(t, "it came back, or was acknowledged", func() bool { return sub.given.Load()+sub.acked.Load() > 0 })
+			if n := sub.acked.Load(); n != 0 {
+				t.Fatalf("got %d records acknowledged of which nothing is in the database, want none", n)
+			}
+			mended.Store(true)
+			testapp.Eventually(t, "it is taken over", func() bool { return s.Count("SELECT count(*) FROM consumer_messages") == 1 })
+		})
+	}
+}
+
 // TestASubscriptionThatEndsIsTriedAgain, and says so.
 func TestASubscriptionThatEndsIsTriedAgain(t *testing.T) {
 	t.Parallel()
@@ -327,6 +376,35 @@ func TestASubscriptionThatEndsIsTriedAgain(t *testing.T) {
 	testapp.Eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "no such subscription") && s.stats().Paused != "" })
 	sub.fails.Store(nil)
 	testapp.Eventually(t, "it goes on", func() bool { st := s.stats(); return st.New == 1 && st.Paused == "" })
+}
+
+// flaky is a subscription that ends every time, and brings a record the third time.
+type flaky struct{ calls int }
+
+func (f *flaky) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+	f.calls++
+	switch f.calls {
+	case 3:
+		_ = fn(ctx, []relay.Record{event("1", order{ID: "1"})})
+	case 4:
+		<-ctx.Done()
+		return nil
+	}
+	return errors.New("the subscription is gone")
+}
+
+// TestASubscriptionThatHasWorkedIsTriedAgainAtOnce: it waits for 1 s again, whatever there was before.
+func TestASubscriptionThatHasWorkedIsTriedAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	var log testapp.Lines
+	s := receivesWith(t, testdb.SQLite(t), relay.RunnerConfig{Logger: log.Logger()}, relay.Receive("from-shop", &flaky{}, relay.Accept[order]()), testapp.Consumed("ship"))
+	s.run()
+	testapp.Eventually(t, "it has ended three times", func() bool { return strings.Count(log.String(), "next_try_within") == 3 })
+	for within, n := range map[string]int{"next_try_within=1s": 2, "next_try_within=2s": 1} {
+		if got := strings.Count(log.String(), within); got != n {
+			t.Errorf("%s: got %d lines, want %d, in\n%s", within, got, n, log.String())
+		}
+	}
 }
 
 // TestKeys: those of ordered consumers come with the record, or from the payload.

@@ -194,6 +194,7 @@ const (
 	codeHeadersTooLarge = 10097
 	codeSealed          = 10109
 	codeIDInProcess     = 10158
+	codeManyBatches     = 10210 // more atomic ones are open than the server allows, which ends by itself
 )
 
 // answer classifies what came back for a record.
@@ -222,7 +223,7 @@ func class(err *jetstream.APIError) error {
 		return relay.ErrRefused
 	case code == codeStoreFailed && full, code == codeAccountLimits, code == codeMemoryFull, code == codeStorageFull, code == codeSealed:
 		return relay.ErrNoDestination
-	case code == codeIDInProcess, err.Code == 503:
+	case code == codeIDInProcess, code == codeManyBatches, err.Code == 503:
 		return relay.ErrUnavailable
 	}
 	return errAttempt

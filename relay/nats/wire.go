@@ -99,7 +99,11 @@ func record(msg *nats.Msg) relay.Record {
 		value := strings.Join(values, ", ")
 		switch attribute, isAttribute := cutPrefixFold(name, attributePrefix); {
 		case isAttribute:
-			adapter.Put(&r.Attributes, decode(attribute), decode(value))
+			// Whoever writes "Ce-Type", as HTTP has it, means the attribute type, unless there is "ce-type", too.
+			lower := strings.ToLower(name)
+			if _, both := msg.Header[lower]; !both || lower == name {
+				adapter.Put(&r.Attributes, strings.ToLower(decode(attribute)), decode(value))
+			}
 		case name == adapter.TombstoneHeader:
 			r.Body = nil
 		case name == adapter.KeyHeader:

@@ -84,7 +84,8 @@ func (l *lane) part(ctx context.Context, exchange string, records []relay.Record
 		case confirm != nil && confirm.Acked() && !returned[[2]string{records[i].Destination, shortID(records[i])}]:
 		case confirm != nil && confirm.Acked():
 			errs[i] = fmt.Errorf("no queue is bound for it: %w", relay.ErrNoDestination)
-		case confirm != nil || errors.Is(errs[i], relay.ErrUnavailable):
+		case confirm != nil || errors.Is(errs[i], relay.ErrUnavailable) && l.channel.IsClosed():
+			// One that could not be sent, on a channel that is not closed yet, is not rejected: its connection ends.
 			if lost == nil {
 				lost = l.lost(ctx)
 			}

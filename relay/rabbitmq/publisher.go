@@ -107,6 +107,20 @@ func (p *Publisher) Publish(ctx context.Context, records []relay.Record) []error
 	return errs
 }
 
+// PublishInOrder implements [relay.Sequencer], since a queue that rejects a record may take the next one. That is some
+// hundred records a second. What becomes of one it says as Publish does.
+func (p *Publisher) PublishInOrder(ctx context.Context, records []relay.Record) (n int, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.config.Timeout, fmt.Errorf("no confirmation within %s", p.config.Timeout))
+	defer cancel()
+	return adapter.InOrder(ctx, records, func(record relay.Record) error {
+		errs := p.attempt(ctx, []relay.Record{record})
+		if p.back.Note(errs...); errs[0] != nil {
+			return fmt.Errorf("rabbitmq: publish to %.200q: %w", record.Destination, errs[0])
+		}
+		return nil
+	})
+}
+
 // sift publishes records, and finds by halves those for which the broker has closed the channel. It does not say
 // which they are, and those behind them are lost. forbidden are the routing keys that are found to be.
 func (p *Publisher) sift(ctx context.Context, records []relay.Record, forbidden map[string]error) []error {

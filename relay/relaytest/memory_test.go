@@ -141,6 +141,21 @@ func (m *memory) Publish(ctx context.Context, records []relay.Record) []error {
 	return errs
 }
 
+// PublishInOrder implements relay.Sequencer.
+func (m *memory) PublishInOrder(ctx context.Context, records []relay.Record) (n int, err error) {
+	for n, record := range records {
+		switch err := m.Publish(ctx, []relay.Record{record})[0]; {
+		case err != nil && m.flaw == "sends what is behind a record that fails":
+			_ = m.Publish(ctx, records[n+1:])
+			return n, err
+		case err != nil && m.flaw == "passes over a record that fails":
+		case err != nil:
+			return n, err
+		}
+	}
+	return len(records), nil
+}
+
 // reach waits for the broker, as long as it may.
 func (m *memory) reach(ctx context.Context) error {
 	timeout := time.After(m.timeout)

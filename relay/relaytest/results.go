@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
@@ -39,6 +40,11 @@ func resultCases() []aCase {
 			name:    "bad records of both kinds share a batch with good ones",
 			applies: func(s Setup) bool { return s.Missing != "" && s.TooLarge > 0 },
 			run:     bothKinds,
+		},
+		{
+			name:    "who publishes in order sends nothing behind a record that fails",
+			applies: func(s Setup) bool { _, ok := s.Publisher.(relay.Sequencer); return ok && s.TooLarge > 0 },
+			run:     behindABad,
 		},
 		{name: "several publish at once", run: severalAtOnce},
 		{name: "a ctx that has ended publishes nothing unsaid", run: endedContext},
@@ -111,6 +117,44 @@ func (c *trial) onlyGood(records []relay.Record, bad map[int]error) error {
 	}
 	if n := len(missing(others, w.brought())); n != len(others) {
 		return fmt.Errorf("%d of %d bad records came, want none", len(others)-n, len(others))
+	}
+	return nil
+}
+
+// behindABad publishes in order a batch of which one record is bad: those before it arrive, in their order, and none behind it.
+func behindABad(c *trial) error {
+	records := c.make(9)
+	const bad = 4
+	records[bad].Body = make([]byte, c.TooLarge)
+	sequencer := c.Publisher.(relay.Sequencer)
+	for done := 0; done < bad; {
+		n, err := sequencer.PublishInOrder(c.ctx, records[done:])
+		done += n
+		if done > bad || err != nil && (done < bad || !errors.Is(err, relay.ErrRefused)) || n == 0 && err == nil {
+			return fmt.Errorf("publish in order: got %d records there, and %v, want the %d before the bad one, and ErrRefused", done, err, bad)
+		}
+	}
+	if n, err := sequencer.PublishInOrder(c.ctx, records[bad:]); n != 0 || !errors.Is(err, relay.ErrRefused) {
+		return fmt.Errorf("publish in order from the bad record on: got %d there, and %v, want none and ErrRefused", n, err)
+	}
+	last := c.make(1)
+	if n, err := sequencer.PublishInOrder(c.ctx, last); n != 1 || err != nil {
+		return fmt.Errorf("publish in order behind a bad record: got %d there, and %v, want 1", n, err)
+	}
+	w := c.subscribe(take)
+	if err := w.awaitAll(last); err != nil {
+		return err
+	}
+	var came []string
+	for _, record := range w.brought() {
+		came = append(came, record.ID)
+	}
+	var want []string
+	for _, record := range append(records[:bad:bad], last...) {
+		want = append(want, record.ID)
+	}
+	if !slices.Equal(came, want) {
+		return fmt.Errorf("publish in order, the fifth of nine is bad: got %q, want %q", came, want)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	"github.com/asyncmonolith/asyncmonolith-go/relay/internal/adapter"
 )
 
 // PublisherConfig configures a [Publisher].
@@ -71,6 +72,18 @@ func (p *Publisher) Publish(ctx context.Context, records []relay.Record) []error
 		}
 	}
 	return errs
+}
+
+// PublishInOrder implements [relay.Sequencer].
+func (p *Publisher) PublishInOrder(ctx context.Context, records []relay.Record) (n int, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.config.Timeout, fmt.Errorf("not published within %s", p.config.Timeout))
+	defer cancel()
+	return adapter.InOrder(ctx, records, func(record relay.Record) error {
+		if err := p.one(ctx, record); err != nil {
+			return fmt.Errorf("watermill: publish to %.200q: %w", record.Destination, err)
+		}
+		return nil
+	})
 }
 
 // errLate: the deadline has ended.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
@@ -114,6 +115,24 @@ func TestABatchIsAllOrNone(t *testing.T) {
 	}
 	if mark, err := a.Append(t.Context(), 0, 0, numbered(1, 3)); mark != 3 || err != nil {
 		t.Errorf("afterwards: got mark %d, %v, want 3", mark, err)
+	}
+}
+
+// TestAStreamWithManyBatchesOpenIsBusy: the server has 50 at most, and those that nobody ends, of processes that were
+// killed say, for 10 s. That is no fault of a record's.
+func TestAStreamWithManyBatchesOpenIsBusy(t *testing.T) {
+	at, a := newShelf(t, brokers.StartNATS(t, 1), 1)
+	for range 60 {
+		begun := nats.NewMsg(at.name + ".log.9.x")
+		begun.Header.Set("Nats-Batch-Id", rand.Text())
+		begun.Header.Set("Nats-Batch-Sequence", "1")
+		if err := at.nc.PublishMsg(begun); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Of several records the server only says that some are missing: the relay tries fewer, down to one.
+	if _, err := a.Append(t.Context(), 0, 0, numbered(1, 1)); !errors.Is(err, relay.ErrUnavailable) {
+		t.Errorf("append of one record: got %v, want ErrUnavailable", err)
 	}
 }
 

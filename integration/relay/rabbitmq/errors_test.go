@@ -6,9 +6,14 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	mathrand "math/rand/v2"
 	"net"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -178,5 +183,124 @@ func TestABadRecordDelaysOnlyItself(t *testing.T) {
 				t.Errorf("of %d records got %d wrong", len(records), wrong)
 			}
 		})
+	}
+}
+
+// TestAConnectionThatIsCutIsNoMissingDestination: one call gives up, and with it the connection, on which another is
+// sending. What that could not send the broker has not answered for, and has not rejected.
+func TestAConnectionThatIsCutIsNoMissingDestination(t *testing.T) {
+	if !*clusters {
+		return
+	}
+	nodes := brokers.FindRabbitMQ(t)
+	queue := rand.Text()
+	err := try(nodes.URLs[0], func(channel *amqp.Channel) error {
+		_, err := channel.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-max-length": int64(10)})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: nodes.URLs, Timeout: 10 * timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer publisher.Close()
+	large := make([]relay.Record, 30)
+	for i := range large {
+		large[i] = relay.Record{Destination: queue, ID: rand.Text(), Body: make([]byte, 900_000)}
+	}
+	cut := 0
+	for range 100 {
+		var gaveUp sync.WaitGroup
+		gaveUp.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond+mathrand.N(50*time.Millisecond))
+			defer cancel()
+			_ = publisher.Publish(ctx, large)
+		})
+		for i, err := range publisher.Publish(t.Context(), large) {
+			if err != nil {
+				cut++
+			}
+			if err != nil && !errors.Is(err, relay.ErrUnavailable) {
+				t.Fatalf("record %d of a connection that was cut: got %v, want ErrUnavailable", i, err)
+			}
+		}
+		gaveUp.Wait()
+	}
+	if cut == 0 {
+		t.Error("no connection was cut while records were sent: this has seen nothing")
+	}
+}
+
+// TestNothingOvertakesWhatIsRejected: a queue that is full rejects a record, and takes the next one. In order, as a log
+// relay publishes, each record is there before those behind it.
+func TestNothingOvertakesWhatIsRejected(t *testing.T) {
+	if !*clusters {
+		return
+	}
+	nodes := brokers.FindRabbitMQ(t)
+	queue := rand.Text()
+	err := try(nodes.URLs[0], func(channel *amqp.Channel) error {
+		_, err := channel.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-max-length": int64(3), "x-overflow": "reject-publish"})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 200
+	slow, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{URLs: nodes.URLs, Queue: queue, Batch: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first []int
+	known, all := make(map[string]bool), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var subscribed sync.WaitGroup
+	subscribed.Go(func() {
+		err := slow.Subscribe(ctx, func(_ context.Context, records []relay.Record) error {
+			<-time.After(10 * time.Millisecond) // so that the queue is full at times
+			for _, r := range records {
+				if i, err := strconv.Atoi(r.ID); err == nil && !known[r.ID] {
+					known[r.ID], first = true, append(first, i)
+				}
+			}
+			if len(first) == n {
+				close(all)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	publisher, rejected := newPublisher(t, nodes), 0
+	within := time.Now().Add(time.Minute)
+	for done := 0; done < n && time.Now().Before(within); {
+		var records []relay.Record
+		for i := done; i < min(done+100, n); i++ {
+			records = append(records, relay.Record{Destination: queue, ID: strconv.Itoa(i), Body: []byte("{}")})
+		}
+		there, err := publisher.PublishInOrder(ctx, records)
+		if err != nil && !errors.Is(err, relay.ErrNoDestination) {
+			t.Fatal(err)
+		}
+		if err != nil {
+			rejected++
+		}
+		done += there
+	}
+	select {
+	case <-all:
+	case <-time.After(time.Minute):
+		t.Error("waited a minute for all records")
+	}
+	cancel()
+	subscribed.Wait()
+	if !slices.IsSorted(first) {
+		t.Errorf("%d records came for the first time out of order: %d", len(first), first)
+	}
+	if rejected == 0 {
+		t.Error("no record was rejected: this has seen nothing")
 	}
 }
