@@ -102,6 +102,10 @@ func mutants() []mutant {
 		runnerMutants(),
 		operationMutants(),
 		commandMutants(),
+		liveMutants(),
+		awakeMutants(),
+		refusedMutants(),
+		busyMutants(),
 	)
 }
 
