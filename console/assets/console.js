@@ -17,10 +17,16 @@
   let timer = 0;
   let asking = null;
   let active = Date.now();
+  let leaving = -Infinity; // since when another page, or the answer to a form, is on its way
+  let pressed = null; // what the pointer holds down
   let stopped = "";
+  const clock = () => new Date().toISOString().slice(11, 19);
+  let seen = clock(); // when the last answer came
+  const came = new WeakMap(); // sections, as they came: dress changes them
 
-  // say writes below the page; what is urgent is also read out.
+  // say writes below the page; what is urgent is also read out, once.
   function say(text, urgent) {
+    if (live.textContent === text) return;
     if (urgent) live.setAttribute("role", "status"); else live.removeAttribute("role");
     live.textContent = text;
   }
@@ -35,12 +41,12 @@
 
   async function look() {
     if (asking || !canLook()) return;
-    asking = new AbortController();
-    const giveUp = setTimeout(() => asking.abort(), patience);
+    const call = asking = new AbortController();
+    const giveUp = setTimeout(() => call.abort(), patience);
     try {
       const headers = { [header]: "main" };
       if (tag) headers["If-None-Match"] = tag;
-      const answer = await fetch(location.href, { headers, redirect: "manual", cache: "no-store", credentials: "same-origin", signal: asking.signal });
+      const answer = await fetch(location.href, { headers, redirect: "manual", cache: "no-store", credentials: "same-origin", signal: call.signal });
       if (answer.type === "opaqueredirect" || answer.status === 401 || (answer.ok && !answer.headers.get(header))) {
         stopped = "You are not logged in any more: load the page again.";
       } else if (answer.status === 403 || answer.status === 404) {
@@ -48,60 +54,71 @@
       } else if (answer.status === 200) {
         tag = answer.headers.get("ETag") || "";
         const late = replace(await answer.text());
-        say(`Looked again at ${clock()}${late ? "; what you are busy with stays as it was" : ""}.`);
+        seen = clock();
+        say(`Looked again at ${seen}${late ? "; what you are busy with stays as it was" : ""}.`);
       } else if (answer.status === 304) {
-        say(`Looked again at ${clock()}.`);
+        seen = clock();
+        say(`Looked again at ${seen}.`);
       } else {
-        say(`The last look failed at ${clock()}; what you see is older.`, true);
+        say(`Looks fail: what you see is of ${seen}.`, true);
       }
     } catch {
-      say(`There was no answer at ${clock()}; what you see is older.`, true);
+      say(`There is no answer: what you see is of ${seen}.`, true);
     } finally {
       clearTimeout(giveUp);
+      call.abort(); // what was not read of the answer holds a connection
       asking = null;
       plan();
     }
   }
 
-  const clock = () => new Date().toISOString().slice(11, 19);
-
   // replace puts new sections where old ones are, but for those that somebody is busy with, and tells whether there were such.
+  // Where there are others than before, all of main is new: loading the page again would take away what is outside of it, too.
   function replace(text) {
     const page = document.createElement("template");
     page.innerHTML = policy.createHTML(text);
-    let kept = false;
     const here = [...main.querySelectorAll("[data-live]")];
-    const there = [...page.content.querySelectorAll("[data-live]")];
-    if (here.length !== there.length || here.some((old, i) => old.id !== there[i].id)) {
-      if (!busy(main)) { location.replace(location.href); return false; } // another page by now
-      tag = "";
-      return true;
+    const there = new Map([...page.content.querySelectorAll("[data-live]")].map((section) => [section.id, section]));
+    there.forEach(remember);
+    const others = here.length !== there.size || here.some((old) => !there.has(old.id));
+    let kept = false;
+    if (others && !busy(main)) {
+      main.replaceChildren(...main.querySelectorAll(":scope > .notice[role=status]"), page.content);
+    } else {
+      kept = others;
+      for (const old of here) kept = !put(there.get(old.id), old) || kept;
     }
-    here.forEach((old, i) => {
-      if (same(old, there[i])) return;
-      if (busy(old)) { kept = true; tag = ""; return; }
-      const x = old.querySelector(".scroll")?.scrollLeft || 0;
-      old.replaceWith(there[i]);
-      const box = there[i].querySelector(".scroll");
-      if (box && x) box.scrollLeft = x;
-    });
+    if (kept) tag = ""; // it has to come again
     dress();
     return kept;
   }
 
-  function same(a, b) {
-    const bare = a.cloneNode(true);
-    bare.querySelectorAll(".over").forEach((box) => box.classList.remove("over"));
-    bare.querySelectorAll(".here").forEach((row) => row.classList.remove("here"));
-    bare.querySelectorAll('[class=""]').forEach((element) => element.removeAttribute("class"));
-    return bare.isEqualNode(b);
+  // put has a section take the place of an old one, if it says something else, and tells whether that could be.
+  function put(section, old) {
+    if (!section || came.get(section).isEqualNode(came.get(old))) return true;
+    if (busy(old)) return false;
+    const x = old.querySelector(".scroll")?.scrollLeft || 0;
+    old.replaceWith(section);
+    const box = section.querySelector(".scroll");
+    if (box && x) box.scrollLeft = x;
+    return true;
   }
 
-  function busy(section) {
-    if (section.contains(document.activeElement) && document.activeElement !== main) return true;
-    if (section.querySelector("details[open], dialog[open], input:checked:not([type=hidden]), .here")) return true;
+  const remember = (section) => came.set(section, section.cloneNode(true));
+
+  function busy(part) {
+    if (Date.now() - leaving < patience) return true; // a second click has to find the same form
+    if (part !== document.activeElement && part.contains(document.activeElement) || pressed && part.contains(pressed)) return true;
+    if (part.querySelector("details[open], dialog[open], .here") || [...part.querySelectorAll("input, select, textarea")].some(isFilledIn)) return true;
     const picked = getSelection();
-    return Boolean(picked && !picked.isCollapsed && picked.containsNode(section, true));
+    return Boolean(picked && !picked.isCollapsed && picked.containsNode(part, true));
+  }
+
+  // isFilledIn tells whether somebody has chosen or written something else than what was there.
+  function isFilledIn(field) {
+    if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
+    if (field.options) return field.selectedIndex !== Math.max(0, [...field.options].findLastIndex((option) => option.defaultSelected));
+    return field.value !== field.defaultValue;
   }
 
   // Tables that are wider than the page say so, and choosing counts.
@@ -129,7 +146,14 @@
       if (slept) look();
     }, { passive: true });
   }
-  document.addEventListener("visibilitychange", () => { if (document.hidden) clearTimeout(timer); else look(); });
+  document.addEventListener("pointerdown", (event) => { pressed = event.target; }, { passive: true });
+  for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, () => { pressed = null; }, { passive: true });
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) { clearTimeout(timer); return; }
+    active = Date.now(); // somebody has come back
+    look();
+  });
+  addEventListener("beforeunload", () => { leaving = Date.now(); });
   addEventListener("pageshow", () => dress());
   addEventListener("resize", dress, { passive: true });
 
@@ -149,7 +173,7 @@
     if (form.dataset.sent) { event.preventDefault(); return; }
     form.dataset.sent = "yes";
   });
-  addEventListener("pageshow", () => { for (const form of document.forms) delete form.dataset.sent; });
+  addEventListener("pageshow", () => { leaving = -Infinity; for (const form of document.forms) delete form.dataset.sent; });
 
   // Keys.
   let going = 0;
@@ -177,7 +201,7 @@
     j: () => move(1),
     k: () => move(-1),
     x: choose,
-    r: () => location.replace(location.href),
+    r: () => location.replace(location.pathname + location.search), // with its hash it would not be loaded
     "?": () => help.showModal(),
     Escape: () => { main.querySelector("tr.here")?.classList.remove("here"); if (document.activeElement !== document.body) document.activeElement.blur(); return false; },
   };
@@ -198,6 +222,7 @@
   });
 
   document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  main.querySelectorAll("[data-live]").forEach(remember);
   dress();
   plan();
 })();

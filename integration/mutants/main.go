@@ -191,11 +191,15 @@ func (m mutant) expected() *regexp.Regexp { return regexp.MustCompile(`(?m)^.*(?
 // run runs the tests, through an overlay if there is one, and ends them when they
 // have said something that matches.
 func (s suite) run(root, overlay string, until *regexp.Regexp) (output, line string, err error) {
+	dir, err := os.MkdirTemp("", "mutant-run") // whoever is killed leaves files behind
+	if err != nil {
+		return "", "", err
+	}
+	defer os.RemoveAll(dir)
 	cmd := exec.Command("go", s.arguments(overlay)...)
-	cmd.Dir = root
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "TMPDIR="+dir)
 	if overlay != "" { // by the environment, so that a program which a test builds has the mistake, too
-		cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay)
-		cmd.Env = append(cmd.Env, "TMPDIR="+filepath.Dir(overlay)) // what is killed leaves files behind
+		cmd.Env = append(cmd.Env, "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to end it with all that it started
 	pipe, err := cmd.StdoutPipe()

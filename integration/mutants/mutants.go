@@ -106,6 +106,10 @@ func mutants() []mutant {
 		operationMutants(),
 		commandMutants(),
 		consoleMutants(),
+		liveMutants(),
+		awakeMutants(),
+		refusedMutants(),
+		busyMutants(),
 	)
 }
 
