@@ -16,11 +16,12 @@ var (
 )
 
 // can tells whether this process has what an operation takes: what is applied takes the projection, in the
-// version that is meant, unless that is only to be read from now on.
+// version that is meant, unless that is only to be read from now on. What a later version of the library has
+// started may be of a kind that this one does not know.
 func (r *Runner) can(row store.Operation) bool {
 	a := Action(row.Kind)
-	if kinds()[a].apply == nil {
-		return true
+	if kind, known := kinds()[a]; !known || kind.apply == nil {
+		return known
 	}
 	if r.projections == nil {
 		return false
