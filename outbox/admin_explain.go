@@ -48,18 +48,8 @@ func (a *Admin) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation,
 		return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
 	}
 	if found {
-		e := Explanation{Message: newPending(row), PausedAt: row.PausedSince.Time}
-		e.Reason, e.Text = a.reason(e.Message, e.PausedAt, row.Now.Time)
-		if err := a.explainKey(ctx, db, st, row, &e); err != nil {
-			return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
-		}
-		if e.Reason == Ready {
-			if err := errors.Join(a.explainBreaker(ctx, db, st, &e), a.explainLimit(ctx, db, st, &e), a.explainRate(ctx, db, st, &e)); err != nil {
-				return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
-			}
-		}
-		e.Message.Headers = nil
-		if err := a.explainFleet(ctx, db, st, &e); err != nil {
+		e, err := a.explainPending(ctx, db, st, row)
+		if err != nil {
 			return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
 		}
 		return e, nil
@@ -72,6 +62,40 @@ func (a *Admin) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation,
 		return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
 	}
 	return explainPoisoned(poisoned[0]), nil
+}
+
+func (a *Admin) explainPending(ctx context.Context, db bun.IDB, st *store.Store, row store.Pending) (Explanation, error) {
+	e := Explanation{Message: newPending(row), PausedAt: row.PausedSince.Time}
+	now := row.Now.Time
+	e.Reason, e.Text = a.reason(e.Message, e.PausedAt, now)
+	var others fleet
+	elsewhere := false // others take it, who know all of its consumer that is not in the database
+	if e.Reason == NoConsumer || e.Reason == OtherPayload {
+		var err error
+		if others, err = a.fleet(ctx, db, st, e.Message); err != nil {
+			return e, err
+		}
+		if elsewhere = len(others.takers) > 0; elsewhere {
+			e.Reason, e.Text = a.waits(e.Message, e.PausedAt, now)
+		}
+	}
+	if err := a.explainKey(ctx, db, st, row, elsewhere, &e); err != nil {
+		return e, err
+	}
+	if e.Reason == Ready && !elsewhere {
+		if err := errors.Join(a.explainBreaker(ctx, db, st, &e), a.explainLimit(ctx, db, st, &e), a.explainRate(ctx, db, st, &e)); err != nil {
+			return e, err
+		}
+	}
+	e.Message.Headers = nil
+	if e.Reason == Ready && !elsewhere {
+		var err error
+		if others, err = a.fleet(ctx, db, st, e.Message); err != nil {
+			return e, err
+		}
+	}
+	a.explainFleet(others, elsewhere, now, &e)
+	return e, nil
 }
 
 // operates tells whether the registry has no consumers: then this program is one of operators, and what
@@ -87,13 +111,19 @@ func (a *Admin) reason(m Pending, pausedAt, now time.Time) (State, string) {
 			c.Owner, instant(c.ClaimedAt), besides(c.Messages-1), instant(c.LeasedUntil))
 	}
 	consumer, registered := a.registry.Consumer(m.Consumer)
-	operates := a.operates()
-	switch {
+	switch operates := a.operates(); {
 	case !registered && !operates:
 		return NoConsumer, fmt.Sprintf("No consumer %q is registered here. It waits for a program that has one, by name or by alias.", m.Consumer)
 	case !operates && !slices.Contains(consumer.PayloadTypes(), m.PayloadType):
 		return OtherPayload, fmt.Sprintf("Consumer %q takes %q here, not %q. It waits for a program whose consumer takes that, by name or by alias.",
 			m.Consumer, consumer.PayloadTypes(), m.PayloadType)
+	}
+	return a.waits(m, pausedAt, now)
+}
+
+// waits is why a message that nobody holds does not run although somebody takes it.
+func (a *Admin) waits(m Pending, pausedAt, now time.Time) (State, string) {
+	switch {
 	case !pausedAt.IsZero():
 		return Paused, fmt.Sprintf("Consumer %q has been paused since %s.", m.Consumer, instant(pausedAt))
 	case m.State == Delayed && m.Attempts > 0:
@@ -108,6 +138,7 @@ func (a *Admin) reason(m Pending, pausedAt, now time.Time) (State, string) {
 	if by, late, ok := deadline(&bus.Message{Headers: m.Headers}); ok && now.After(by) {
 		return Late, fmt.Sprintf("It was to start by %s, %s ago. Whoever claims it has it %s.", instant(by), rounded(now.Sub(by)), late)
 	}
+	consumer, _ := a.registry.Consumer(m.Consumer)
 	if gate, _ := gateOf(m.Consumer, consumer.Config()); gate != nil {
 		if since, reason, closed := gate.Closed(); closed {
 			return GateClosed, fmt.Sprintf("It has been due since %s. The gate of consumer %q has been closed in this process since %s: %s. One message at a time probes whether that is over.",
