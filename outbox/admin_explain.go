@@ -16,8 +16,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Explanation says why a message does not run. It holds no payload, headers or
-// error texts: [Admin.Get] and poison.Store.Get do.
+// Explanation says why a message does not run. It holds no payload or headers, nor
+// texts of errors but for GateError: [Admin.Get] and poison.Store.Get do.
 type Explanation struct {
 	Reason State `json:"reason"`
 	// Text is a sentence for people, with names, times and numbers.
@@ -29,6 +29,8 @@ type Explanation struct {
 	PausedAt time.Time `json:"paused_at,omitzero"`
 	// PoisonedAt is when it was poisoned; zero means that it is not.
 	PoisonedAt time.Time `json:"poisoned_at,omitzero"`
+	// GateError is the text of the error with which its gate was closed in this process, which Text leaves to it.
+	GateError string `json:"gate_error,omitempty"`
 }
 
 // Explain says why a message does not run, or has not yet, as far as the database
@@ -88,6 +90,9 @@ func (a *Admin) explainPending(ctx context.Context, db bun.IDB, st *store.Store,
 		}
 	}
 	e.Message.Headers = nil
+	if e.Reason == GateClosed {
+		e.GateError = a.gateError(e.Message.Consumer)
+	}
 	if e.Reason == Ready && !elsewhere {
 		var err error
 		if others, err = a.fleet(ctx, db, st, e.Message); err != nil {
@@ -140,12 +145,23 @@ func (a *Admin) waits(m Pending, pausedAt, now time.Time) (State, string) {
 	}
 	consumer, _ := a.registry.Consumer(m.Consumer)
 	if gate, _ := gateOf(m.Consumer, consumer.Config()); gate != nil {
-		if since, reason, closed := gate.Closed(); closed {
-			return GateClosed, fmt.Sprintf("It has been due since %s. The gate of consumer %q has been closed in this process since %s: %s. One message at a time probes whether that is over.",
-				instant(m.AvailableAt), m.Consumer, instant(since), errorlog.Text(reason))
+		if since, _, closed := gate.Closed(); closed {
+			return GateClosed, fmt.Sprintf("It has been due since %s. The gate of consumer %q has been closed in this process since %s. One message at a time probes whether that is over.",
+				instant(m.AvailableAt), m.Consumer, instant(since))
 		}
 	}
 	return Ready, fmt.Sprintf("It has been due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what they are at.", instant(m.AvailableAt), m.Consumer)
+}
+
+// gateError is why the gate of a consumer is closed in this process.
+func (a *Admin) gateError(name string) string {
+	consumer, _ := a.registry.Consumer(name)
+	if gate, _ := gateOf(name, consumer.Config()); gate != nil {
+		if _, reason, closed := gate.Closed(); closed {
+			return errorlog.Text(reason)
+		}
+	}
+	return ""
 }
 
 // explainBreaker says so where the breaker of the message's consumer is open.
