@@ -68,6 +68,13 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation) error 
 	return w.change(after, store.OperationChange{State: string(Done), Changed: int64(n), Finished: true, Free: true})
 }
 
+// renew takes no longer than until the next time: it must not be what waits for a database that does not answer.
+func (w *work) renew(ctx context.Context) (ours bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lease/3)
+	defer cancel()
+	return w.desk.store.ChangeOperation(ctx, w.desk.config.DB, w.own(), store.OperationChange{Lease: lease})
+}
+
 // keep renews the lease until all is done. It ends what is applied once the operation is not ours any more, and
 // some time after ctx.
 func (w *work) keep(ctx, within context.Context, end context.CancelCauseFunc, done <-chan struct{}) {
@@ -78,7 +85,7 @@ func (w *work) keep(ctx, within context.Context, end context.CancelCauseFunc, do
 	for {
 		select {
 		case <-ticker.C:
-			ours, err := w.desk.store.ChangeOperation(within, w.desk.config.DB, w.own(), store.OperationChange{Lease: lease})
+			ours, err := w.renew(within)
 			switch {
 			case err == nil && ours:
 				renewed = time.Now()
