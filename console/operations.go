@@ -222,7 +222,7 @@ func (v *visit) operation() (page, error) {
 		return page{}, err
 	}
 	data := operationPage{operation: operation{found}}
-	data.Mine = found.Actor == v.who.Name
+	data.Mine = found.By(v.who)
 	data.Expired = found.State == ops.Planned && time.Since(found.CreatedAt) > planTime
 	data.Runner = found.State == ops.Waiting && time.Since(found.StartsAt) > lateStart
 	if found.State == ops.Planned && !data.Danger() && found.Preview != nil {
