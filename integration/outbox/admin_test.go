@@ -124,14 +124,14 @@ func TestAdminExplains(t *testing.T) {
 			1:  {outbox.Ready, "It has been due since"},
 			2:  {outbox.Delayed, "due in 1h0m0s"},
 			3:  {outbox.Delayed, "2 of its runs failed"},
-			4:  {outbox.Leased, "Z, together with 3 others that are not done yet, and holds it until"},
+			4:  {outbox.Leased, " UTC, together with 3 others that are not done yet, and holds it until"},
 			5:  {outbox.LeaseExpired, "ended 30"},
 			6:  {outbox.NoConsumer, `No consumer "gone"`},
 			7:  {outbox.OtherPayload, `not "gone"`},
 			8:  {outbox.Suspect, "at most 8"},
 			9:  {outbox.Suspect, "runs alone among suspects"},
 			10: {outbox.Poisoned, "5 failed runs and 1 crash."},
-			15: {outbox.Leased, "Z, and holds it until"},
+			15: {outbox.Leased, " UTC, and holds it until"},
 			11: {outbox.Paused, `Consumer "paused" has been paused since`},
 		} {
 			e, err := admin.Explain(ctx, db, id)
