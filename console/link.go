@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"net/url"
+	"reflect"
 	"slices"
 )
 
@@ -15,12 +16,12 @@ type link struct {
 	query url.Values
 }
 
-// linkTo makes a link. Values that are empty, 0 or false are left out.
+// linkTo makes a link. Zero values are left out: a text "0" is none, and may be all that narrows a filter.
 func linkTo(path string, pairs ...any) link {
 	query := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		if text := fmt.Sprint(pairs[i+1]); text != "" && text != "0" && text != "false" {
-			query.Add(fmt.Sprint(pairs[i]), text)
+		if value := reflect.ValueOf(pairs[i+1]); value.IsValid() && !value.IsZero() {
+			query.Add(fmt.Sprint(pairs[i]), fmt.Sprint(pairs[i+1]))
 		}
 	}
 	return link{path, query}

@@ -35,7 +35,16 @@ func (f pendingFilter) Fields() url.Values {
 	if f.MessageID != uuid.Nil {
 		id = f.MessageID.String()
 	}
-	return linkTo("", "consumer", f.Consumer, "type", f.PayloadType, "insert", f.InsertID, "message", id, "state", f.State, "crashed", yes(f.Crashed), "retrying", yes(f.Retrying), "older", f.Older).query
+	return linkTo("", "consumer", f.Consumer, "type", f.PayloadType, "insert", f.InsertID, "key", f.Key, "message", id, "state", f.State, "crashed", yes(f.Crashed), "retrying", yes(f.Retrying), "older", f.Older).query
+}
+
+// pendingOf is a filter as an address has it.
+func pendingOf(filter outbox.Filter) pendingFilter {
+	f := pendingFilter{Filter: filter}
+	if filter.OlderThan > 0 {
+		f.Older = filter.OlderThan.String()
+	}
+	return f
 }
 
 // Narrow tells whether the filter leaves anything out.
@@ -50,7 +59,7 @@ func yes(set bool) string {
 
 func (a *asked) pending() pendingFilter {
 	f := pendingFilter{Filter: outbox.Filter{
-		Consumer: a.text("consumer"), PayloadType: a.text("type"), InsertID: a.text("insert"), MessageID: a.uuid("message"), State: outbox.State(a.text("state")),
+		Consumer: a.text("consumer"), PayloadType: a.text("type"), InsertID: a.text("insert"), Key: a.text("key"), MessageID: a.uuid("message"), State: outbox.State(a.text("state")),
 		Crashed: a.flag("crashed"), Retrying: a.flag("retrying"), OlderThan: a.age("older"),
 	}, Older: a.text("older")}
 	if f.State != "" && !slices.Contains(f.States(), f.State) {

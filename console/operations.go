@@ -112,9 +112,12 @@ func (o operation) About() string {
 	t := o.Target
 	var said []string
 	say := func(name, value string) {
-		if value != "" && value != "0" {
+		if value != "" {
 			said = append(said, name+" "+value)
 		}
+	}
+	if o.Hidden {
+		said = append(said, "what is hidden")
 	}
 	switch {
 	case t.Operation != 0:
@@ -122,8 +125,10 @@ func (o operation) About() string {
 	case len(t.IDs) > 0:
 		return messagesOf(t.IDs)
 	case t.Poisoned != nil:
-		f := poisonedFilter{*t.Poisoned}
-		f.PoisonedBefore = time.Time{} // the instant of the preview, which the page shows
+		f := o.poisoned()
+		if len(f.IDs) > 0 {
+			say("ids among", strings.TrimPrefix(strings.TrimPrefix(messagesOf(f.IDs), "messages "), "message "))
+		}
 		fields := f.Fields()
 		fields.Del("consumer")
 		for name, values := range ordered(fields) {
@@ -131,10 +136,7 @@ func (o operation) About() string {
 		}
 		return "poisoned messages" + of(f.Consumer, said)
 	case t.Pending != nil:
-		f := pendingFilter{Filter: *t.Pending}
-		if t.Pending.OlderThan > 0 {
-			f.Older = t.Pending.OlderThan.String()
-		}
+		f := pendingOf(*t.Pending)
 		fields := f.Fields()
 		fields.Del("consumer")
 		for name, values := range ordered(fields) {
@@ -220,7 +222,7 @@ func (v *visit) operation() (page, error) {
 		return page{}, err
 	}
 	data := operationPage{operation: operation{found}}
-	data.Mine = found.Actor == v.who.Name
+	data.Mine = found.By(v.who)
 	data.Expired = found.State == ops.Planned && time.Since(found.CreatedAt) > planTime
 	data.Runner = found.State == ops.Waiting && time.Since(found.StartsAt) > lateStart
 	if found.State == ops.Planned && !data.Danger() && found.Preview != nil {
@@ -228,23 +230,32 @@ func (v *visit) operation() (page, error) {
 			return page{}, err
 		}
 	}
-	data.Back = aboutLink(found.Target)
+	data.Back = data.aboutLink()
 	return page{Title: data.Title(), Tab: "operations", Data: data}, nil
 }
 
+// poisoned is the filter as it was asked for: a plan is pinned to the instant of its preview, which the page shows.
+func (o operation) poisoned() poisonedFilter {
+	f := poisonedFilter{*o.Target.Poisoned}
+	if o.Preview != nil && f.PoisonedBefore.Equal(o.Preview.At) {
+		f.PoisonedBefore = time.Time{}
+	}
+	return f
+}
+
 // aboutLink is where what an operation is about is to be seen.
-func aboutLink(t ops.Target) string {
-	switch {
+func (o operation) aboutLink() string {
+	switch t := o.Target; {
 	case t.Operation != 0:
 		return linkTo("operation", "id", t.Operation).String()
 	case len(t.IDs) == 1:
 		return linkTo("message", "id", t.IDs[0]).String()
+	case t.Poisoned != nil && len(t.Poisoned.IDs) > 0:
+		return "" // no page is of such
 	case t.Poisoned != nil:
-		f := poisonedFilter{*t.Poisoned}
-		f.PoisonedBefore = time.Time{}
-		return link{"group", f.Fields()}.String()
+		return link{"group", o.poisoned().Fields()}.String()
 	case t.Pending != nil:
-		return link{"messages", pendingFilter{Filter: *t.Pending}.Fields()}.String()
+		return link{"messages", pendingOf(*t.Pending).Fields()}.String()
 	case t.Schedule != 0:
 		return linkTo("schedule", "id", t.Schedule).String()
 	case t.Projection != "":

@@ -63,7 +63,7 @@ func (f poisonedFilter) Fields() url.Values {
 	if f.MessageID != uuid.Nil {
 		id = f.MessageID.String()
 	}
-	return linkTo("", "consumer", f.Consumer, "fingerprint", f.Fingerprint, "type", f.PayloadType, "message", id, "error", f.Error, "since", instantText(f.PoisonedAfter), "until", instantText(f.PoisonedBefore)).query
+	return linkTo("", "consumer", f.Consumer, "fingerprint", f.Fingerprint, "type", f.PayloadType, "key", f.Key, "message", id, "error", f.Error, "since", instantText(f.PoisonedAfter), "until", instantText(f.PoisonedBefore)).query
 }
 
 // Of tells whether it is a group, as a whole.
@@ -79,12 +79,12 @@ func instantText(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return t.UTC().Format("2006-01-02 15:04:05")
+	return t.UTC().Format("2006-01-02 15:04:05.999999")
 }
 
 func (a *asked) poisoned() poisonedFilter {
 	return poisonedFilter{poison.Filter{
-		Consumer: a.text("consumer"), Fingerprint: a.text("fingerprint"), PayloadType: a.text("type"), MessageID: a.uuid("message"), Error: a.text("error"),
+		Consumer: a.text("consumer"), Fingerprint: a.text("fingerprint"), PayloadType: a.text("type"), Key: a.text("key"), MessageID: a.uuid("message"), Error: a.text("error"),
 		PoisonedAfter: a.instant("since"), PoisonedBefore: a.instant("until"),
 	}}
 }

@@ -3,13 +3,18 @@ package console
 import (
 	"io/fs"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // Internal: the table of routes is not to be seen from outside, and this walks it.
@@ -114,10 +119,50 @@ func TestLinks(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{linkTo("").String(), "./"}, {linkTo("consumer", "name", "..").String(), "consumer?name=.."}, {linkTo("consumer", "name", "a/b?c&d").String(), "consumer?name=a%2Fb%3Fc%26d"},
 		{linkTo("group", "consumer", "", "fingerprint", "1").String(), "group?fingerprint=1"},
+		{linkTo("messages", "insert", "0", "consumer", "false", "id", int64(0), "version", 0).String(), "messages?consumer=false&insert=0"},
 	} {
 		if c.got != c.want {
 			t.Errorf("got %q, want %q", c.got, c.want)
 		}
+	}
+}
+
+// TestNarrowedTargets: a form and a link have all that narrows what is to be changed, and a page says so, also of
+// what only the command can ask for.
+func TestNarrowedTargets(t *testing.T) {
+	t.Parallel()
+	id := uuid.MustParse("0190b3c4-1111-7abc-8def-001122334455")
+	for _, f := range []outbox.Filter{
+		{Consumer: "0"}, {PayloadType: "false"}, {InsertID: "0"}, {Key: "0"}, {MessageID: id}, {State: outbox.Ready}, {Crashed: true}, {Retrying: true}, {OlderThan: time.Hour},
+	} {
+		o := operation{ops.Operation{Target: ops.Target{Pending: &f}}}
+		if got := (&asked{values: pendingOf(f).Fields()}).pending().Filter; got != f {
+			t.Errorf("form of %+v: got %+v", f, got)
+		}
+		if to := o.aboutLink(); !strings.Contains(to, "?") || f.Consumer == "" && strings.Contains(o.About(), "all of them") {
+			t.Errorf("%+v: got %q and link %q, which say nothing of it", f, o.About(), to)
+		}
+	}
+	for _, f := range []poison.Filter{
+		{Consumer: "0"}, {PayloadType: "false"}, {Fingerprint: "0"}, {Key: "0"}, {MessageID: id}, {Error: "0"}, {PoisonedAfter: time.Unix(1_700_000_000, 0).UTC()}, {PoisonedBefore: time.UnixMicro(1_700_000_000_123_456).UTC()},
+	} {
+		o := operation{ops.Operation{Target: ops.Target{Poisoned: &f}}}
+		if got := (&asked{values: poisonedFilter{f}.Fields()}).poisoned().Filter; !reflect.DeepEqual(got, f) {
+			t.Errorf("form of %+v: got %+v", f, got)
+		}
+		if to := o.aboutLink(); !strings.Contains(to, "?") || f.Consumer == "" && strings.Contains(o.About(), "all of them") {
+			t.Errorf("%+v: got %q and link %q, which say nothing of it", f, o.About(), to)
+		}
+	}
+	for _, o := range []ops.Operation{{Target: ops.Target{Poisoned: &poison.Filter{IDs: []int64{7, 8}}}}, {Hidden: true, Target: ops.Target{Poisoned: &poison.Filter{}}}} {
+		if about := (operation{o}).About(); strings.Contains(about, "all of them") {
+			t.Errorf("%+v: got %q", o, about)
+		}
+	}
+	at := time.Unix(1_700_000_000, 0)
+	all := operation{ops.Operation{Target: ops.Target{Poisoned: &poison.Filter{PoisonedBefore: at}}, Preview: &ops.Preview{At: at}}}
+	if about := all.About(); about != "poisoned messages, all of them" {
+		t.Errorf("all: got %q", about)
 	}
 }
 

@@ -69,7 +69,7 @@ func (v *visit) show(template string, p page) error {
 		hash := sha256.Sum256(b.Bytes())
 		tag := `"` + hex.EncodeToString(hash[:12]) + `"`
 		h.Set("ETag", tag)
-		if strings.TrimPrefix(v.r.Header.Get("If-None-Match"), "W/") == tag { // proxies that compress make it a weak one
+		if strings.Contains(v.r.Header.Get("If-None-Match"), tag) { // one of several, or a weak one: a proxy has compressed it
 			v.w.WriteHeader(http.StatusNotModified)
 			return nil
 		}

@@ -16,11 +16,12 @@ var (
 )
 
 // can tells whether this process has what an operation takes: what is applied takes the projection, in the
-// version that is meant, unless that is only to be read from now on.
+// version that is meant, unless that is only to be read from now on. What a later version of the library has
+// started may be of a kind that this one does not know.
 func (r *Runner) can(row store.Operation) bool {
 	a := Action(row.Kind)
-	if kinds()[a].apply == nil {
-		return true
+	if kind, known := kinds()[a]; !known || kind.apply == nil {
+		return known
 	}
 	if r.projections == nil {
 		return false
@@ -67,6 +68,13 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation) error 
 	return w.change(after, store.OperationChange{State: string(Done), Changed: int64(n), Finished: true, Free: true})
 }
 
+// renew takes no longer than until the next time: it must not be what waits for a database that does not answer.
+func (w *work) renew(ctx context.Context) (ours bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lease/3)
+	defer cancel()
+	return w.desk.store.ChangeOperation(ctx, w.desk.config.DB, w.own(), store.OperationChange{Lease: lease})
+}
+
 // keep renews the lease until all is done. It ends what is applied once the operation is not ours any more, and
 // some time after ctx.
 func (w *work) keep(ctx, within context.Context, end context.CancelCauseFunc, done <-chan struct{}) {
@@ -77,7 +85,7 @@ func (w *work) keep(ctx, within context.Context, end context.CancelCauseFunc, do
 	for {
 		select {
 		case <-ticker.C:
-			ours, err := w.desk.store.ChangeOperation(within, w.desk.config.DB, w.own(), store.OperationChange{Lease: lease})
+			ours, err := w.renew(within)
 			switch {
 			case err == nil && ours:
 				renewed = time.Now()

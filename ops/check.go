@@ -28,7 +28,7 @@ func (s *Seat) Check(ctx context.Context) ([]Finding, error) {
 func (o Overview) needs() []Finding {
 	all := slices.Clone(o.Needs)
 	if o.Late != "" {
-		all = append(all, Finding{Check: "overview", Severity: Warning, Text: fmt.Sprintf("What is known is from %s, since the database did not answer: %s.", instant(o.At), o.Late), Cure: curable})
+		all = append(all, Finding{Check: "overview", Severity: Warning, Text: fmt.Sprintf("What is known is from %s, since the database did not answer.", instant(o.At)), Cure: curable, cause: o.Late})
 	}
 	all = slices.Concat(all, named("poisoned", poisonedIn(o.Queues)), named("parked keys", parkedIn(o.Queues)), named("consumers", strange(o.Strangers)), named("processes", troubled(o.Processes)))
 	slices.SortStableFunc(all, worstFirst)
@@ -39,7 +39,7 @@ const curable = "Look again. If it stays so, give this user of the database the 
 
 // unseen is what is said of a thing that could not be looked at.
 func unseen(err error) Finding {
-	return Finding{Severity: Warning, Text: fmt.Sprintf("It could not be looked at: %s.", err), Cure: curable}
+	return Finding{Severity: Warning, Text: "It could not be looked at.", Cure: curable, cause: err.Error()}
 }
 
 // named are the findings of a check, as many as are listed.

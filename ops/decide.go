@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -157,7 +158,7 @@ func (s *Seat) start(ctx context.Context, tx bun.Tx, id int64, terms Terms) (Ope
 	switch {
 	case wrong != nil:
 		return o, wrong
-	case o.Actor != s.who.Name:
+	case !o.By(s.who):
 		return o, fmt.Errorf("%w: it is the plan of %q", ErrForbidden, o.Actor)
 	case o.underWay():
 		return o, fmt.Errorf("%w: it is %s", ErrAlready, o.State)
@@ -181,6 +182,9 @@ func (s *Seat) start(ctx context.Context, tx bun.Tx, id int64, terms Terms) (Ope
 	}
 	return s.desk.operationIn(ctx, tx, id)
 }
+
+// By tells whether somebody has planned it, or made it: a name stands in the audit with its first 255 bytes.
+func (o Operation) By(who Principal) bool { return o.Actor == errorlog.Clean(who.Name, store.MaxActor) }
 
 // underWay tells whether somebody has started it, and it is not over.
 func (o Operation) underWay() bool {

@@ -20,6 +20,21 @@ type Finding struct {
 	Subject  string   `json:"subject,omitempty"` // what it is about, such as the name of a consumer; empty where there is one only
 	Text     string   `json:"text"`
 	Cure     string   `json:"cure,omitempty"` // what to do; empty where nothing is wrong
+
+	// cause is the database's own text, which may tell where that is, and as whom it is asked.
+	cause string
+}
+
+// told is what the principal sees of findings: causes are for who may read texts of errors.
+func (s *Seat) told(found []Finding) []Finding {
+	may := s.may(Read, "") == nil
+	for i, f := range found {
+		if f.cause != "" && may {
+			found[i].Text = strings.TrimSuffix(f.Text, ".") + ": " + f.cause + "."
+		}
+		found[i].cause = ""
+	}
+	return found
 }
 
 // Severity says how bad a finding is.
@@ -74,8 +89,8 @@ const mostFindings = 20
 // Doctor looks for what is wrong with the database and with what runs on it, and says how to cure it. The
 // worst comes first; a check that has found nothing wrong is listed, too, and of none more than 20 findings.
 // It changes nothing. It looks where messages are written, [Config].DB, and at each thing for a second at
-// most: what could not be looked at is a [Warning] that says so. An error means that the database does not
-// answer at all, or [ErrForbidden], or that ctx is over.
+// most: what could not be looked at is a [Warning] that says so, and why to who may read texts of errors. An
+// error means that the database does not answer at all, or [ErrForbidden], or that ctx is over.
 func (s *Seat) Doctor(ctx context.Context) ([]Finding, error) {
 	if err := s.may(View, ""); err != nil {
 		return nil, fmt.Errorf("ops: doctor: %w", err)
@@ -103,5 +118,5 @@ func (s *Seat) Doctor(ctx context.Context) ([]Finding, error) {
 		all = append(all, named(c.name, found)...)
 	}
 	slices.SortStableFunc(all, worstFirst)
-	return all, nil
+	return s.told(all), nil
 }

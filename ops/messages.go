@@ -3,6 +3,7 @@ package ops
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -90,7 +91,8 @@ func withTexts(attempts []outbox.Attempt, texts []string) []outbox.Attempt {
 	return attempts
 }
 
-// Explain says why a message does not run: see outbox.Admin.Explain.
+// Explain says why a message does not run: see outbox.Admin.Explain. Who may not read contents does not see with
+// which error a gate was closed.
 func (s *Seat) Explain(ctx context.Context, id int64) (outbox.Explanation, error) {
 	e, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (outbox.Explanation, error) {
 		return s.desk.admin.Explain(ctx, db, id)
@@ -100,6 +102,10 @@ func (s *Seat) Explain(ctx context.Context, id int64) (outbox.Explanation, error
 	}
 	if err != nil {
 		return outbox.Explanation{}, err
+	}
+	if e.GateError != "" {
+		c, _ := s.shown(ctx, Content{Consumer: e.Message.Consumer, PayloadType: e.Message.PayloadType, Errors: []string{e.GateError}})
+		e.GateError = strings.Join(c.Errors, "")
 	}
 	return e, nil
 }

@@ -29,7 +29,7 @@ type Overview struct {
 	Strangers []outbox.Unregistered `json:"strangers,omitempty"`
 	// Operations are those that are under way, or stand still.
 	Operations []Operation `json:"operations,omitempty"`
-	// Late says why it is not newer, where it should be.
+	// Late says why it is not newer, where it should be: who may not read texts of errors sees that it is so.
 	Late string `json:"late,omitempty"`
 	// Needs is what needs somebody: see [Seat.Check].
 	Needs []Finding `json:"-"`
@@ -93,7 +93,10 @@ func (s *Seat) Glance(ctx context.Context) (o Overview, due bool, err error) {
 func (s *Seat) overview(ctx context.Context, o Overview) Overview {
 	o.Failures = store.Each(o.Failures, func(f outbox.Failure) outbox.Failure { return s.failure(ctx, f) })
 	o.Operations = store.Each(o.Operations, func(of Operation) Operation { return s.operation(ctx, of) })
-	o.Needs = o.needs()
+	o.Needs = s.told(o.needs())
+	if o.Late != "" && s.may(Read, "") != nil {
+		o.Late = "the database did not answer"
+	}
 	return o
 }
 

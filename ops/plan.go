@@ -137,7 +137,7 @@ func (s *Seat) already(ctx context.Context, o Operation) (int64, error) {
 		case !other.sameAs(o):
 		case other.underWay():
 			return other.ID, nil
-		case other.Actor != s.who.Name && row.Now.Sub(other.CreatedAt) < planTime:
+		case !other.By(s.who) && row.Now.Sub(other.CreatedAt) < planTime:
 			planned = other.ID
 		}
 	}

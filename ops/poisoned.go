@@ -148,13 +148,19 @@ func (s *Seat) editable(ctx context.Context, id int64) error {
 }
 
 // Export calls fn with each poisoned message that matches, in the order of their ids, and returns how
-// many there were. It is in the audit.
+// many there were. It is in the audit. One of a consumer of which the principal may not export is [ErrForbidden],
+// and ends it.
 func (s *Seat) Export(ctx context.Context, reason string, filter poison.Filter, fn func(Poisoned) error) (exported int, err error) {
 	if err := s.maySearch(ctx, textOf(filter)); err != nil {
 		return 0, fmt.Errorf("ops: export: %w", err)
 	}
 	err = s.changeAfter(ctx, Change{Action: Export, Reason: reason, Target: Target{Poisoned: &filter}}, func(ctx context.Context, _ *bun.DB) (int, error) {
-		exported, err = s.desk.poisoned.Export(ctx, s.desk.config.ReadDB, filter, func(m poison.Message) error { return fn(s.poisoned(ctx, m)) })
+		exported, err = s.desk.poisoned.Export(ctx, s.desk.config.ReadDB, filter, func(m poison.Message) error {
+			if err := s.may(Export, m.Consumer); err != nil {
+				return err
+			}
+			return fn(s.poisoned(ctx, m))
+		})
 		return exported, err
 	})
 	return exported, err

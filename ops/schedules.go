@@ -63,9 +63,19 @@ func (s *Seat) schedule(ctx context.Context, row schedule.Schedule) Schedule {
 	}
 	seen := Schedule{Schedule: row, Hidden: !shown}
 	if !row.Paused {
-		seen.Next, _ = schedule.Next(row.Expression, row.Zone, row.NextFire.Add(-time.Nanosecond), nextFires) // what cannot be read is in LastError
+		seen.Next = fires(row)
 	}
 	return seen
+}
+
+// fires are the next ones of a schedule: the one that is set, which @every counts from, and those after it. What
+// cannot be read is in LastError.
+func fires(row schedule.Schedule) []time.Time {
+	after, err := schedule.Next(row.Expression, row.Zone, row.NextFire, nextFires-1)
+	if err != nil || len(after) == 0 {
+		return nil
+	}
+	return append([]time.Time{row.NextFire.In(after[0].Location())}, after...)
 }
 
 // RunSchedule fires a schedule once, beside its own times.

@@ -16,8 +16,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Explanation says why a message does not run. It holds no payload, headers or
-// error texts: [Admin.Get] and poison.Store.Get do.
+// Explanation says why a message does not run. It holds no payload or headers, nor
+// texts of errors but for GateError: [Admin.Get] and poison.Store.Get do.
 type Explanation struct {
 	Reason State `json:"reason"`
 	// Text is a sentence for people, with names, times and numbers.
@@ -29,6 +29,8 @@ type Explanation struct {
 	PausedAt time.Time `json:"paused_at,omitzero"`
 	// PoisonedAt is when it was poisoned; zero means that it is not.
 	PoisonedAt time.Time `json:"poisoned_at,omitzero"`
+	// GateError is the text of the error with which its gate was closed in this process, which Text leaves to it.
+	GateError string `json:"gate_error,omitempty"`
 }
 
 // Explain says why a message does not run, or has not yet, as far as the database
@@ -48,18 +50,8 @@ func (a *Admin) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation,
 		return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
 	}
 	if found {
-		e := Explanation{Message: newPending(row), PausedAt: row.PausedSince.Time}
-		e.Reason, e.Text = a.reason(e.Message, e.PausedAt, row.Now.Time)
-		if err := a.explainKey(ctx, db, st, row, &e); err != nil {
-			return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
-		}
-		if e.Reason == Ready {
-			if err := errors.Join(a.explainBreaker(ctx, db, st, &e), a.explainLimit(ctx, db, st, &e), a.explainRate(ctx, db, st, &e)); err != nil {
-				return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
-			}
-		}
-		e.Message.Headers = nil
-		if err := a.explainFleet(ctx, db, st, &e); err != nil {
+		e, err := a.explainPending(ctx, db, st, row)
+		if err != nil {
 			return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
 		}
 		return e, nil
@@ -72,6 +64,43 @@ func (a *Admin) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation,
 		return Explanation{}, dberr.Wrap(err, "outbox: admin: explain %d", id)
 	}
 	return explainPoisoned(poisoned[0]), nil
+}
+
+func (a *Admin) explainPending(ctx context.Context, db bun.IDB, st *store.Store, row store.Pending) (Explanation, error) {
+	e := Explanation{Message: newPending(row), PausedAt: row.PausedSince.Time}
+	now := row.Now.Time
+	e.Reason, e.Text = a.reason(e.Message, e.PausedAt, now)
+	var others fleet
+	elsewhere := false // others take it, who know all of its consumer that is not in the database
+	if e.Reason == NoConsumer || e.Reason == OtherPayload {
+		var err error
+		if others, err = a.fleet(ctx, db, st, e.Message); err != nil {
+			return e, err
+		}
+		if elsewhere = len(others.takers) > 0; elsewhere {
+			e.Reason, e.Text = a.waits(e.Message, e.PausedAt, now)
+		}
+	}
+	if err := a.explainKey(ctx, db, st, row, elsewhere, &e); err != nil {
+		return e, err
+	}
+	if e.Reason == Ready && !elsewhere {
+		if err := errors.Join(a.explainBreaker(ctx, db, st, &e), a.explainLimit(ctx, db, st, &e), a.explainRate(ctx, db, st, &e)); err != nil {
+			return e, err
+		}
+	}
+	e.Message.Headers = nil
+	if e.Reason == GateClosed {
+		e.GateError = a.gateError(e.Message.Consumer)
+	}
+	if e.Reason == Ready && !elsewhere {
+		var err error
+		if others, err = a.fleet(ctx, db, st, e.Message); err != nil {
+			return e, err
+		}
+	}
+	a.explainFleet(others, elsewhere, now, &e)
+	return e, nil
 }
 
 // operates tells whether the registry has no consumers: then this program is one of operators, and what
@@ -87,13 +116,19 @@ func (a *Admin) reason(m Pending, pausedAt, now time.Time) (State, string) {
 			c.Owner, instant(c.ClaimedAt), besides(c.Messages-1), instant(c.LeasedUntil))
 	}
 	consumer, registered := a.registry.Consumer(m.Consumer)
-	operates := a.operates()
-	switch {
+	switch operates := a.operates(); {
 	case !registered && !operates:
 		return NoConsumer, fmt.Sprintf("No consumer %q is registered here. It waits for a program that has one, by name or by alias.", m.Consumer)
 	case !operates && !slices.Contains(consumer.PayloadTypes(), m.PayloadType):
 		return OtherPayload, fmt.Sprintf("Consumer %q takes %q here, not %q. It waits for a program whose consumer takes that, by name or by alias.",
 			m.Consumer, consumer.PayloadTypes(), m.PayloadType)
+	}
+	return a.waits(m, pausedAt, now)
+}
+
+// waits is why a message that nobody holds does not run although somebody takes it.
+func (a *Admin) waits(m Pending, pausedAt, now time.Time) (State, string) {
+	switch {
 	case !pausedAt.IsZero():
 		return Paused, fmt.Sprintf("Consumer %q has been paused since %s.", m.Consumer, instant(pausedAt))
 	case m.State == Delayed && m.Attempts > 0:
@@ -108,13 +143,25 @@ func (a *Admin) reason(m Pending, pausedAt, now time.Time) (State, string) {
 	if by, late, ok := deadline(&bus.Message{Headers: m.Headers}); ok && now.After(by) {
 		return Late, fmt.Sprintf("It was to start by %s, %s ago. Whoever claims it has it %s.", instant(by), rounded(now.Sub(by)), late)
 	}
+	consumer, _ := a.registry.Consumer(m.Consumer)
 	if gate, _ := gateOf(m.Consumer, consumer.Config()); gate != nil {
-		if since, reason, closed := gate.Closed(); closed {
-			return GateClosed, fmt.Sprintf("It has been due since %s. The gate of consumer %q has been closed in this process since %s: %s. One message at a time probes whether that is over.",
-				instant(m.AvailableAt), m.Consumer, instant(since), errorlog.Text(reason))
+		if since, _, closed := gate.Closed(); closed {
+			return GateClosed, fmt.Sprintf("It has been due since %s. The gate of consumer %q has been closed in this process since %s. One message at a time probes whether that is over.",
+				instant(m.AvailableAt), m.Consumer, instant(since))
 		}
 	}
 	return Ready, fmt.Sprintf("It has been due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what they are at.", instant(m.AvailableAt), m.Consumer)
+}
+
+// gateError is why the gate of a consumer is closed in this process.
+func (a *Admin) gateError(name string) string {
+	consumer, _ := a.registry.Consumer(name)
+	if gate, _ := gateOf(name, consumer.Config()); gate != nil {
+		if _, reason, closed := gate.Closed(); closed {
+			return errorlog.Text(reason)
+		}
+	}
+	return ""
 }
 
 // explainBreaker says so where the breaker of the message's consumer is open.

@@ -17,34 +17,45 @@ const (
 	fleetNamed = 3                  // processes that a sentence names
 )
 
-// explainFleet goes by what processes tell of themselves, instead of the registry of this one: who takes
-// the message, and whether that is alive and has room. Where nobody has told anything it says nothing.
-func (a *Admin) explainFleet(ctx context.Context, db bun.IDB, st *store.Store, e *Explanation) error {
-	if !slices.Contains([]State{NoConsumer, OtherPayload, Ready}, e.Reason) {
-		return nil
-	}
+// fleet is what processes tell of themselves about a message.
+type fleet struct {
+	known        bool      // some processor has told
+	takers, gone []Process // those that take it, and are alive or not
+}
+
+func (a *Admin) fleet(ctx context.Context, db bun.IDB, st *store.Store, m Pending) (f fleet, err error) {
 	rows, err := st.Processes(ctx, db, fleetSince, mostListed)
 	if err != nil {
-		return err
+		return f, err
 	}
-	var known bool
-	var takers, gone []Process
 	for _, p := range store.Each(rows, newProcess) {
-		known = known || p.Kind == "processor"
-		switch takes := p.Takes(e.Message.Consumer, e.Message.PayloadType); {
+		f.known = f.known || p.Kind == "processor"
+		switch takes := p.Takes(m.Consumer, m.PayloadType); {
 		case takes && p.Status == ProcessAlive:
-			takers = append(takers, p)
+			f.takers = append(f.takers, p)
 		case takes:
-			gone = append(gone, p)
+			f.gone = append(f.gone, p)
 		}
 	}
+	return f, nil
+}
+
+// explainFleet goes by what processes tell of themselves, instead of the registry of this one: who takes
+// the message, and whether that is alive and has room. Where nobody has told anything it says nothing.
+func (a *Admin) explainFleet(f fleet, elsewhere bool, now time.Time, e *Explanation) {
+	if !slices.Contains([]State{NoConsumer, OtherPayload, Ready}, e.Reason) {
+		return
+	}
 	due := fmt.Sprintf("It has been due since %s.", instant(e.Message.AvailableAt))
+	if e.Message.AvailableAt.After(now) {
+		due = fmt.Sprintf("It is due at %s.", instant(e.Message.AvailableAt))
+	}
 	switch {
-	case !known && a.operates() && e.Reason == Ready:
+	case !f.known && a.operates() && e.Reason == Ready:
 		e.Reason = NoConsumer
 		e.Text = fmt.Sprintf("%s This program has no consumers, and no process has told in the last 7 days which it has.", due)
-	case !known:
-	case len(takers) == 0 && len(gone) == 0:
+	case !f.known:
+	case len(f.takers) == 0 && len(f.gone) == 0:
 		if e.Reason == Ready && a.operates() {
 			e.Reason = NoProcess
 			e.Text = fmt.Sprintf("%s No process that has told of itself in the last 7 days takes it: start one with consumer %q for payload type %q.", due, e.Message.Consumer, e.Message.PayloadType)
@@ -52,21 +63,19 @@ func (a *Admin) explainFleet(ctx context.Context, db bun.IDB, st *store.Store, e
 			e.Reason = NoProcess
 			e.Text = fmt.Sprintf("%s No process that has told of itself in the last 7 days takes it, though this program has consumer %q: start a processor of it.", due, e.Message.Consumer)
 		}
-	case len(takers) == 0:
-		last := gone[0] // seen last
+	case len(f.takers) == 0:
+		last := f.gone[0] // seen last
 		e.Reason = NoProcess
 		e.Text = fmt.Sprintf("%s No live process takes it. The last that did was %s, which %s at %s.", due, last.said(), last.Status, instant(last.SeenAt))
-	case !slices.ContainsFunc(takers, func(p Process) bool { return !slices.Contains(p.Closed, e.Message.Consumer) }):
+	case !slices.ContainsFunc(f.takers, func(p Process) bool { return !slices.Contains(p.Closed, e.Message.Consumer) }):
 		e.Reason = GateClosed
-		e.Text = fmt.Sprintf("%s The gate of consumer %q is closed in every process that takes it: %s.", due, e.Message.Consumer, said(takers))
-	case !slices.ContainsFunc(takers, func(p Process) bool { return p.Running < p.Limit }):
+		e.Text = fmt.Sprintf("%s The gate of consumer %q is closed in every process that takes it: %s.", due, e.Message.Consumer, said(f.takers))
+	case !slices.ContainsFunc(f.takers, func(p Process) bool { return p.Running < p.Limit }):
 		e.Reason = Busy
-		e.Text = fmt.Sprintf("%s Every process that takes it was at its limit when it was last seen: %s.", due, said(takers))
-	case e.Reason != Ready, a.operates():
-		e.Reason = Ready
-		e.Text = fmt.Sprintf("%s It is taken by %s, and waits for room there.", due, said(takers))
+		e.Text = fmt.Sprintf("%s Every process that takes it was at its limit when it was last seen: %s.", due, said(f.takers))
+	case elsewhere, a.operates():
+		e.Text = fmt.Sprintf("%s It is taken by %s, and waits for room there.", due, said(f.takers))
 	}
-	return nil
 }
 
 // Takes tells whether it consumes messages whose consumer and payload type are stored like that.

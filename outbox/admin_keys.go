@@ -51,17 +51,17 @@ func (a *Admin) Keys(ctx context.Context, db bun.IDB, n int) ([]ParkedKey, error
 	}), nil
 }
 
-// explainKey says so where another message of its key keeps a message from running.
-func (a *Admin) explainKey(ctx context.Context, db bun.IDB, st *store.Store, row store.Pending, e *Explanation) error {
+// explainKey says so where another message of its key keeps a message from running, whose consumer may be elsewhere.
+func (a *Admin) explainKey(ctx context.Context, db bun.IDB, st *store.Store, row store.Pending, elsewhere bool, e *Explanation) error {
 	if row.Lane == 0 || !slices.Contains([]State{Ready, Delayed, Suspect, Late, GateClosed}, e.Reason) {
 		return nil
 	}
 	consumer, _ := a.registry.Consumer(e.Message.Consumer)
-	if consumer.PerKey() > 0 {
+	if consumer.PerKey() > 0 && !elsewhere {
 		return a.explainShare(ctx, db, st, consumer, row, e)
 	}
 	names, unless := consumer.Names(), ""
-	if a.operates() {
+	if elsewhere || a.operates() {
 		names, unless = []string{e.Message.Consumer}, ", if its consumer runs those of a key in their order"
 	}
 	parked, found, err := st.ParkedBy(ctx, db, names, row.Lane)
@@ -82,7 +82,10 @@ func (a *Admin) explainKey(ctx context.Context, db bun.IDB, st *store.Store, row
 	if err != nil || !found {
 		return err
 	}
-	_, text := a.reason(newPending(first), first.PausedSince.Time, first.Now.Time)
+	state, text := a.reason(newPending(first), first.PausedSince.Time, first.Now.Time)
+	if elsewhere && (state == NoConsumer || state == OtherPayload) {
+		_, text = a.waits(newPending(first), first.PausedSince.Time, first.Now.Time)
+	}
 	e.Reason = Behind
 	e.Text = fmt.Sprintf("It waits behind message %d of key %q%s, about which: %s", id, first.OrderKey, unless, text)
 	return nil

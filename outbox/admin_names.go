@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // namesSince is how long ago a process may have told of itself whose names count.
@@ -22,10 +23,15 @@ type Names struct {
 // Names asks the registry, and the processes of the last 7 days, by which names consumers go: another program may have
 // renamed one that this program knows under its former name, or not at all. See bus.Aliases.
 func (a *Admin) Names(ctx context.Context, db bun.IDB) (Names, error) {
-	fleet, err := a.Processes(ctx, db, namesSince)
+	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err != nil {
 		return Names{}, dberr.Wrap(err, "outbox: admin: names")
 	}
+	rows, err := st.Processes(ctx, db, namesSince, mostListed)
+	if err != nil {
+		return Names{}, dberr.Wrap(err, "outbox: admin: names")
+	}
+	told := toldBy(rows)
 	var n Names
 	seen := make(map[string]bool)
 	add := func(names []string) {
@@ -39,20 +45,32 @@ func (a *Admin) Names(ctx context.Context, db bun.IDB) (Names, error) {
 	}
 	// Who is alive counts first, and of those who has renamed it, and takes it under both names.
 	for _, alive := range []bool{true, false} {
-		var told [][]string
-		for _, p := range fleet {
-			for _, c := range p.Consumers {
-				if (p.Status == ProcessAlive) == alive {
-					told = append(told, append([]string{c.Name}, c.Former...))
-				}
-			}
-		}
-		slices.SortStableFunc(told, func(a, b []string) int { return len(b) - len(a) })
-		for _, names := range told {
+		slices.SortStableFunc(told[alive], func(a, b []string) int { return len(b) - len(a) })
+		for _, names := range told[alive] {
 			add(names)
 		}
 	}
 	return n, nil
+}
+
+// toldBy is what processes tell of the names of consumers, by whether they are alive. All of a release tell the
+// same, which is read once: each step of a requeue asks for it.
+func toldBy(rows []store.Process) map[bool][][]string {
+	type manifest struct {
+		alive bool
+		text  string
+	}
+	read, told := make(map[manifest]bool), make(map[bool][][]string)
+	for _, row := range rows {
+		alive := newProcess(store.Process{State: row.State, SeenAt: row.SeenAt, StoppedAt: row.StoppedAt, Now: row.Now}).Status == ProcessAlive
+		if of := (manifest{alive, string(row.Manifest)}); !read[of] {
+			read[of] = true
+			for _, c := range newProcess(row).Consumers {
+				told[alive] = append(told[alive], append([]string{c.Name}, c.Former...))
+			}
+		}
+	}
+	return told
 }
 
 // Of returns all names of the consumers that have the given one, at least that. The first is the present one: in the

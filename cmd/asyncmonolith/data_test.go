@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"path/filepath"
 	"strings"
@@ -8,7 +9,9 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/connect"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 type order struct {
@@ -118,6 +121,50 @@ func TestNamesThatAreMistyped(t *testing.T) {
 	} {
 		if got := called(t, dsn, test.args...); got.code != test.code || !strings.Contains(got.out+got.err, test.says) {
 			t.Errorf("%v: got %+v, want exit code %d and %q", test.args, got, test.code, test.says)
+		}
+	}
+}
+
+// TestTextsThatReadZero are texts: a key may be 0, and a payload false.
+func TestTextsThatReadZero(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	a := &app{terminal: terminal{out: &out}}
+	if err := a.fields("key", "0", "payload", "false", "rate", 0, "parks", false, "note", ""); err != nil || out.String() != "key      0\npayload  false\n" {
+		t.Errorf("got %q and error %v, want the texts", out.String(), err)
+	}
+	for want, target := range map[string]ops.Target{
+		"key 0":           {Pending: &outbox.Filter{Key: "0"}},
+		"insert id 0":     {Pending: &outbox.Filter{InsertID: "0"}},
+		"error 0":         {Poisoned: &poison.Filter{Error: "0"}},
+		"ids among [7 8]": {Poisoned: &poison.Filter{IDs: []int64{7, 8}}},
+	} {
+		if got := targetText(target); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// TestFindSaysThatThereIsMore: a list that is cut looks like a whole one.
+func TestFindSaysThatThereIsMore(t *testing.T) {
+	t.Parallel()
+	dsn := stocked(t)
+	db, err := connect.Open(t.Context(), connect.Secret(dsn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if _, err := db.Exec(`UPDATE consumer_messages SET headers = '{"tenant":"acme"}'`); err != nil {
+		t.Fatal(err)
+	}
+	const copied = "message_id, consumer_type, payload_type, payload, headers, created_at, available_after, attempts, crashes"
+	if _, err := db.Exec("INSERT INTO consumer_messages (" + copied + ") SELECT " + copied + " FROM consumer_messages"); err != nil {
+		t.Fatal(err)
+	}
+	for limit, more := range map[string]bool{"1": true, "2": false, "50": false} {
+		got := called(t, dsn, "messages", "find", "--header", "tenant=acme", "--limit", limit)
+		if got.code != exitDone || strings.Contains(got.err, "There may be more") != more {
+			t.Errorf("--limit %s: got %+v, want that there is more: %t", limit, got, more)
 		}
 	}
 }

@@ -54,6 +54,7 @@ func (a *app) search(c *cobra.Command, search outbox.Search, most int) error {
 	}
 	p := a.progress()
 	var found []outbox.Pending
+	more := false
 	for place := (outbox.FindPlace{}); ; {
 		part, next, err := seat.Find(c.Context(), search, place)
 		if err != nil {
@@ -61,7 +62,7 @@ func (a *app) search(c *cobra.Command, search outbox.Search, most int) error {
 			return err
 		}
 		found = append(found, part...)
-		if next == nil || len(found) >= most {
+		if more = next != nil; !more || len(found) >= most {
 			break
 		}
 		place = *next
@@ -70,6 +71,9 @@ func (a *app) search(c *cobra.Command, search outbox.Search, most int) error {
 	p.end()
 	if len(found) == 0 {
 		return fmt.Errorf("%w: no pending message has that", errNotFound)
+	}
+	if more || len(found) > most {
+		a.note("There may be more than are listed: --limit says how many are.")
 	}
 	return pending("").write(a, found[:min(most, len(found))], nil)
 }

@@ -127,12 +127,15 @@ func (a *app) showOperationCommand() *cobra.Command {
 func targetText(t ops.Target) string {
 	var parts []string
 	add := func(name string, value any) {
-		if text := show.Value(value); text != "" && text != "0" {
-			parts = append(parts, name+" "+text)
+		if isSet(value) {
+			parts = append(parts, name+" "+show.Value(value))
 		}
 	}
 	add("consumer", t.Consumer)
 	if f := t.Poisoned; f != nil {
+		if len(f.IDs) > 0 {
+			add("ids among", f.IDs)
+		}
 		add("consumer", f.Consumer)
 		add("payload type", f.PayloadType)
 		add("fingerprint", f.Fingerprint)

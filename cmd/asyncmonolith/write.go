@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
@@ -79,7 +80,7 @@ func (a *app) fields(pairs ...any) error {
 	}
 	for i := 0; i < len(pairs); i += 2 {
 		text := show.Text(show.Value(pairs[i+1]))
-		if text == "" || text == "0" || text == "false" {
+		if text == "" || !isSet(pairs[i+1]) {
 			continue
 		}
 		before := strings.Repeat(" ", width+2)
@@ -90,6 +91,12 @@ func (a *app) fields(pairs ...any) error {
 		}
 	}
 	return nil
+}
+
+// isSet tells whether there is a value at all. A text is one, also where it reads 0 or false.
+func isSet(value any) bool {
+	v := reflect.ValueOf(value)
+	return v.IsValid() && !v.IsZero()
 }
 
 // lines writes lines that are safe to show.

@@ -39,7 +39,7 @@ func decisionMutants() []mutant {
 		},
 		{
 			name: "ops: who plans the same is told nothing", file: "ops/plan.go", suite: onDesk("^TestPlansExpire$"), says: `planned by another: got`,
-			changes: []change{{"case other.Actor != s.who.Name && ", "case other.Actor == s.who.Name && "}},
+			changes: []change{{"case !other.By(s.who) && ", "case other.By(s.who) && "}},
 		},
 		{
 			name: "ops: a plan without a consumer is for all", file: "ops/plan.go", suite: onDesk("^TestAllowIsAskedOfEach$"), says: `plan: got error`,

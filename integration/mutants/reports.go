@@ -34,7 +34,7 @@ func reportMutants() []mutant {
 		},
 		{
 			name: "poison: names that only other programs know count for nothing", file: "outbox/admin_names.go", suite: suite{pkg: inPoison, tests: "^TestRenamedElsewhere$/^postgres$"}, says: `requeued: got`,
-			changes: []change{{"if (p.Status == ProcessAlive) == alive {", "if alive && !alive {"}},
+			changes: []change{{"; !read[of] {", "; read[of] {"}},
 		},
 		{
 			name: "reports: what poisoned a message is not known", file: "outbox/report.go", suite: reports("^TestNoReports$"), says: `gave up waiting: it is poisoned`,

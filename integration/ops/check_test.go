@@ -3,6 +3,8 @@ package ops_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,7 +75,8 @@ func TestCheckSaysWhatItCouldNotSee(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
 	a := testapp.New(t, db, testapp.Consumed("c"))
-	s := deskOf(t, db, a.Registry).As(someone(ops.Viewer))
+	d := deskOf(t, db, a.Registry)
+	s := d.As(someone(ops.Viewer))
 	if all := testapp.Must[[]ops.Finding](t)(s.Check(t.Context())); len(all) != 0 {
 		t.Fatalf("all is well: got %+v", all)
 	}
@@ -86,6 +89,11 @@ func TestCheckSaysWhatItCouldNotSee(t *testing.T) {
 	})
 	all := testapp.Must[[]ops.Finding](t)(s.Check(t.Context()))
 	wantFinding(t, all, "overview", ops.Warning)
+	if shown := fmt.Sprint(all, testapp.Must[ops.Overview](t)(s.Overview(t.Context())).Late); strings.Contains(shown, "sql:") {
+		t.Errorf("a viewer sees %s, which may tell where the database is", shown)
+	}
+	all = testapp.Must[[]ops.Finding](t)(d.As(someone(ops.Operator)).Check(t.Context()))
+	wantFinding(t, all, "overview", ops.Warning, "did not answer", "sql: database is closed")
 }
 
 // TestABusyDatabase: a look that the server or this process gives up is ErrBusy.

@@ -68,10 +68,16 @@ func everything(t *testing.T, s *ops.Seat) string {
 	return shown.String()
 }
 
+// gated is a payload whose consumer has a gate.
+type gated struct{}
+
+func (gated) PayloadType() string { return "order.gated" }
+
 // hiding is an application with a secret in all that has contents.
 func hiding(t *testing.T, db *bun.DB) *testapp.App {
 	t.Helper()
-	a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { return bus.Permanent(errors.New("wrong password " + secret)) }),
+	gate := new(outbox.Gate)
+	a := testapp.New(t, db, bus.Consume("gated", func(context.Context, gated) error { return nil }, outbox.Gated(gate)), bus.Consume("c", func(context.Context, order) error { return bus.Permanent(errors.New("wrong password " + secret)) }),
 		bus.Consume("later", func(context.Context, testapp.Refund) error { return errors.New("refused " + secret) }, bus.AttemptDelay(time.Hour)))
 	a.Produce(order{ID: secret}, outbox.Header("token", secret))
 	a.Produce(testapp.Refund{ID: secret}, outbox.Header("token", secret))
@@ -79,6 +85,8 @@ func hiding(t *testing.T, db *bun.DB) *testapp.App {
 		t.Fatal(err)
 	}
 	a.Exec("UPDATE scheduled_messages SET last_error = ?", "cannot "+secret)
+	_ = gate.Close(errors.New("closed by " + secret)) // which its messages give back
+	a.Produce(gated{})
 	p := a.Start(testapp.Fast())
 	testapp.Eventually(t, "one is poisoned, and one has failed", func() bool {
 		return len(a.Poisoned()) == 1 && a.Count("SELECT count(*) FROM consumer_messages WHERE attempts = 1") == 1

@@ -140,6 +140,14 @@ func TestAllowIsAskedOfEach(t *testing.T) {
 			}
 			return found
 		}
+		only := func(consumer string) func(ops.Poisoned) error {
+			return func(m ops.Poisoned) error {
+				if m.Consumer != consumer {
+					t.Errorf("export: got %+v, want those of %s only", m, consumer)
+				}
+				return nil
+			}
+		}
 		everything := ops.Target{Poisoned: &poison.Filter{}}
 		o := planned(t, all, ops.Discard, everything)
 		_ = testapp.Must[ops.Operation](t)(all.Start(ctx, o.ID, ops.Terms{Reason: "why"}))
@@ -155,6 +163,7 @@ func TestAllowIsAskedOfEach(t *testing.T) {
 			"plan of d":   testapp.Second(narrow.Plan(ctx, ops.Requeue, ofConsumer("d"))),
 			"plan cancel": testapp.Second(narrow.Plan(ctx, ops.Cancel, ops.Target{Pending: &outbox.Filter{}})),
 			"plan of ids": testapp.Second(narrow.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{IDs: poisoned}})),
+			"export":      testapp.Second(narrow.Export(ctx, "", poison.Filter{}, only("c"))),
 			"undo":        testapp.Second(narrow.Undo(ctx, "", o.ID)),
 			"stop":        testapp.Second(narrow.Stop(ctx, "", o.ID)),
 			"set rate":    testapp.Second(narrow.SetRate(ctx, "", o.ID, 5)),
@@ -168,6 +177,7 @@ func TestAllowIsAskedOfEach(t *testing.T) {
 			"plan of c":    testapp.Second(narrow.Plan(ctx, ops.Requeue, ofConsumer("c"))),
 			"plan of ids":  testapp.Second(narrow.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{IDs: ids("poisoned_messages", "c")}})),
 			"run c":        testapp.Second(narrow.RunMessages(ctx, "", ids("consumer_messages", "c")...)),
+			"export of c":  testapp.Second(narrow.Export(ctx, "", poison.Filter{Consumer: "c"}, only("c"))),
 			"undo by all":  testapp.Second(all.Undo(ctx, "", o.ID)),
 		} {
 			if err != nil {

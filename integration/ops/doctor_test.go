@@ -416,7 +416,7 @@ func TestDoctorWithoutPrivileges(t *testing.T) {
 		a.Exec("GRANT SELECT ON " + name + ".* TO " + name + "@localhost")
 		config := testapp.Must[*mysql.Config](t)(mysql.ParseDSN(os.Getenv(testdb.MariaDBVariable)))
 		config.User, config.Passwd, config.DBName = name, "p", name
-		all := doctor(t, t.Context(), testdb.OpenMariaDB(t, config.FormatDSN()), a.Registry)
+		all := testapp.Must[[]ops.Finding](t)(deskOf(t, testdb.OpenMariaDB(t, config.FormatDSN()), a.Registry).As(someone(ops.Operator)).Doctor(t.Context()))
 		wantFinding(t, all, "snapshots", ops.Warning, "could not be looked at", "PROCESS")
 		wantFinding(t, all, "indexes", ops.Fine)
 		wantFinding(t, all, "operations", ops.Fine)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -195,6 +196,26 @@ func TestWhoStarts(t *testing.T) {
 		a.Exec("UPDATE message_operations SET created_at = "+testapp.In(db, -11*time.Minute)+" WHERE id = ?", old.ID)
 		if _, err := ada.Start(ctx, old.ID, terms); !errors.Is(err, ops.ErrExpired) || !errors.Is(err, ops.ErrState) {
 			t.Errorf("an old plan: got error %v, want ErrExpired", err)
+		}
+	})
+}
+
+// TestLongNames: who has a name that is not stored as it is starts what that one has planned.
+func TestLongNames(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 1, testapp.Consumed("c"))
+		d := deskOf(t, db, a.Registry)
+		for _, name := range []string{"CN=" + strings.Repeat("ä", 200), "a\x00b", "a\xffb"} {
+			s := d.As(ops.Principal{Name: name, Role: ops.Administrator})
+			id := planned(t, s, ops.Requeue, ofConsumer("c")).ID
+			if _, err := s.Start(t.Context(), id, ops.Terms{Reason: "why"}); err != nil {
+				t.Fatal(err)
+			}
+			o, err := s.Undo(t.Context(), "", id)
+			if err != nil || !o.By(ops.Principal{Name: name}) || o.By(ops.Principal{Name: "eve"}) {
+				t.Errorf("got %+v and %v, want one by whom it is", o, err)
+			}
 		}
 	})
 }

@@ -209,3 +209,42 @@ func TestExplainGoesByTheFleet(t *testing.T) {
 		becomes("slow", outbox.NoProcess, "No live process", "stopped at")
 	})
 }
+
+// TestExplainOfWhatOthersTake: that a consumer is in another program says nothing of why its message waits.
+func TestExplainOfWhatOthersTake(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		web := testapp.New(t, db, testapp.Consumed("web")).Admin()
+		a.Produce(testapp.Order{})
+		keyed := testapp.New(t, db, testapp.Consumed("c", bus.Ordered(bus.ParkKey)))
+		keyed.Produce(testapp.Order{}, outbox.Key("k"))
+		keyed.Produce(testapp.Order{}, outbox.Key("k"))
+		ids := testapp.Must[[]int64](t)(idsOf(t.Context(), db))
+		now := testapp.In(db, 0)
+		a.Exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) VALUES ('p', 'processor', 'h', 1, 'shop', 'v1', "+now+", "+now+", ?, ?)",
+			`{"consumers":[{"name":"c","payload_types":["order.placed"]}]}`, `{"every":3600000000000,"limit":2}`)
+		becomes := func(id int64, want outbox.State, text string) {
+			t.Helper()
+			if e := testapp.Must[outbox.Explanation](t)(web.Explain(t.Context(), db, id)); e.Reason != want || !strings.Contains(e.Text, text) || strings.Contains(e.Text, "registered here") {
+				t.Errorf("got %s: %s, want %s with %q", e.Reason, e.Text, want, text)
+			}
+		}
+		becomes(ids[0], outbox.Ready, "taken by shop v1")
+		becomes(ids[2], outbox.Behind, fmt.Sprintf("waits behind message %d", ids[1]))
+		a.Exec("UPDATE consumer_messages SET crashes = 2 WHERE id = ?", ids[0])
+		becomes(ids[0], outbox.Suspect, "owners vanished")
+		a.Exec("UPDATE consumer_messages SET crashes = 0, attempts = 3, available_after = "+testapp.In(db, time.Hour)+" WHERE id = ?", ids[0])
+		becomes(ids[0], outbox.Delayed, "3 of its runs failed; it is due again in")
+		if err := web.Pause(t.Context(), db, "c"); err != nil {
+			t.Fatal(err)
+		}
+		becomes(ids[0], outbox.Paused, "has been paused")
+		a.Exec("UPDATE message_processes SET stopped_at = seen_at")
+		becomes(ids[0], outbox.NoProcess, "It is due at ")
+	})
+}
+
+func idsOf(ctx context.Context, db *bun.DB) (ids []int64, err error) {
+	return ids, db.NewRaw("SELECT id FROM consumer_messages ORDER BY id").Scan(ctx, &ids)
+}

@@ -107,25 +107,27 @@ func (r *Reporter) Start(ctx context.Context) (end func()) {
 	if r == nil || ctx.Err() != nil {
 		return func() {}
 	}
-	over, done := make(chan struct{}), make(chan struct{})
+	ctx, over := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.run(context.WithoutCancel(ctx), over)
+		r.run(ctx)
 	}()
 	return func() {
-		close(over)
+		over()
 		<-done
 	}
 }
 
-func (r *Reporter) run(ctx context.Context, over <-chan struct{}) {
+// run reports until ctx is over, and once more then.
+func (r *Reporter) run(ctx context.Context) {
 	r.report(ctx, patience, false)
 	for {
 		timer := time.NewTimer(time.Duration(float64(r.config.Registry.ReportEvery()) * (0.8 + 0.4*rand.Float64())))
 		select {
 		case <-timer.C:
 			r.report(ctx, patience, false)
-		case <-over:
+		case <-ctx.Done():
 			timer.Stop()
 			r.report(ctx, lastWord, true)
 			return
@@ -133,10 +135,15 @@ func (r *Reporter) run(ctx context.Context, over <-chan struct{}) {
 	}
 }
 
-// report writes what has come together. What cannot be written is part of the next one.
+// report writes what has come together. What cannot be written is part of the next one. Once the run is over, which
+// ctx tells, it has as long as the last one.
 func (r *Reporter) report(ctx context.Context, patience time.Duration, last bool) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	over := ctx
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
+	if !last {
+		defer context.AfterFunc(over, func() { time.AfterFunc(lastWord, cancel) })()
+	}
 	report := store.Report{Process: r.process, Stopped: last}
 	state := r.config.Doing()
 	state.Every = r.config.Registry.ReportEvery()
@@ -146,7 +153,7 @@ func (r *Reporter) report(ctx context.Context, patience time.Duration, last bool
 	if err != nil {
 		r.putBack(report.Minutes, report.Failures)
 	}
-	if err != nil && !r.failing && !last {
+	if err != nil && !r.failing && over.Err() == nil {
 		r.config.Logger.Warn("what operators look at could not be written", "error", errorlog.Text(err))
 	}
 	r.failing = err != nil

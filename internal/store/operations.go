@@ -39,6 +39,9 @@ type Operation struct {
 	Now         dialect.Moment `bun:"now"` // when the row was read
 }
 
+// MaxActor is how many bytes are kept of who has made an operation.
+const MaxActor = 255
+
 const (
 	operationsKept = 90 * 24 * time.Hour
 	maxReason      = 2000 // bytes of what people write
@@ -56,7 +59,7 @@ func (s *Store) AddOperation(ctx context.Context, db bun.IDB, o Operation, finis
 	}
 	return s.dialect.InsertID(ctx, db, `INSERT INTO {operations} (kind, actor, reason, target, preview, state, rate, canary, canaries, after_id, up_to_id, changed, left_alone, note, created_at, finished_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, `+end+`)`,
-		o.Kind, errorlog.Clean(o.Actor, 255), errorlog.Clean(o.Reason, maxReason), string(o.Target), string(o.Preview), o.State, o.Rate, o.Canary, string(o.Canaries),
+		o.Kind, errorlog.Clean(o.Actor, MaxActor), errorlog.Clean(o.Reason, maxReason), string(o.Target), string(o.Preview), o.State, o.Rate, o.Canary, string(o.Canaries),
 		o.AfterID, o.UpToID, o.Changed, o.LeftAlone, errorlog.Clean(o.Note, maxReason))
 }
 

@@ -28,10 +28,14 @@ type inspected struct {
 	Seen         int            `bun:"seen"`
 }
 
-// Messages with keys are examined in the order of an index of their own, by their keys.
+// Messages with keys are examined in the order of an index of their own, by their keys. Those that have crashed
+// have indexes, too, and are few: to come by them among all others could take hundreds of pages.
 const (
+	crashedPart  = `SELECT * FROM (SELECT ` + pendingColumns + `, 0 AS place FROM {messages} m WHERE m.crashes > 0 AND {start} ORDER BY ` + pendingOrder + ` LIMIT ?) crashed`
 	unkeyedParts = `SELECT * FROM (SELECT ` + pendingColumns + `, 0 AS place FROM {messages} m WHERE m.crashes = 0 AND {start} ORDER BY ` + pendingOrder + ` LIMIT ?) clean
-UNION ALL SELECT * FROM (SELECT ` + pendingColumns + `, 0 AS place FROM {messages} m WHERE m.crashes > 0 AND {start} ORDER BY ` + pendingOrder + ` LIMIT ?) crashed`
+UNION ALL ` + crashedPart
+	stuckPart = `SELECT ` + pendingColumns + `, m.rank AS place FROM {crashed by lane} m WHERE m.crashes < 0 AND m.crashes > -10000 AND {start}
+ORDER BY m.consumer_type, m.lane, m.rank, m.id LIMIT ?`
 	keyedParts = `SELECT ` + pendingColumns + `, k.place FROM (SELECT l.id, l.consumer_type, l.lane, l.rank AS place FROM {by lane} l
 WHERE l.lane IS NOT NULL AND {start} ORDER BY l.consumer_type, l.lane, l.rank, l.id LIMIT ?) k JOIN {messages} m{by key} ON m.id = k.id WHERE m.crashes < 0`
 
@@ -87,9 +91,14 @@ func (s *Store) ExaminePending(ctx context.Context, db bun.IDB, f PendingFilter,
 func (s *Store) examined(ctx context.Context, db bun.IDB, f PendingFilter, most, limit int) ([]inspected, error) {
 	parts, columns, n := unkeyedParts, []string{"consumer_type", "payload_type", "available_after", "id"}, 2
 	prefix, place := "m.", []any{f.After.Consumer, f.After.Payload, bun.Safe(s.names.Instant(f.After.At)), f.After.ID}
+	if f.Crashed {
+		parts, n = crashedPart, 1
+	}
 	if f.After.Keyed {
-		parts, columns, n = keyedParts, []string{"consumer_type", "lane", "place", "id"}, 1
-		prefix, place = "l.", []any{f.After.Consumer, f.After.Lane, f.After.Rank, f.After.ID}
+		columns, place = []string{"consumer_type", "lane", "place", "id"}, []any{f.After.Consumer, f.After.Lane, f.After.Rank, f.After.ID}
+		if parts, n = stuckPart, 1; !f.Crashed {
+			parts, prefix = keyedParts, "l."
+		}
 	}
 	var start terms
 	same := " = ?"
@@ -98,9 +107,9 @@ func (s *Store) examined(ctx context.Context, db bun.IDB, f PendingFilter, most,
 	}
 	start.add(f.Consumer != "", prefix+"consumer_type"+same, f.Consumer)
 	start.add(f.Consumer != "" && f.PayloadType != "" && !f.After.Keyed, prefix+"payload_type"+same, f.PayloadType)
-	start.add(f.Key != "", "l.lane = ?", dialect.Lane(f.Key))
+	start.add(f.Key != "", prefix+"lane = ?", dialect.Lane(f.Key))
 	if f.After.ID != 0 {
-		behind := dialect.Each(columns, func(c string) string { return strings.Replace(prefix+c, "l.place", "l.rank", 1) })
+		behind := dialect.Each(columns, func(c string) string { return strings.Replace(prefix+c, ".place", ".rank", 1) })
 		start.add(true, s.names.Behind(behind...), s.names.BehindArgs(place...)...)
 	}
 	var args []any

@@ -12,6 +12,7 @@ func examineCases() []testCase {
 	return []testCase{
 		{"pages that examine some messages have all that match", examinePages},
 		{"a page examines no more than it says", examineBounds},
+		{"what has crashed is on the first page, however much waits", examineCrashed},
 		{"the head of a payload is read", pendingHead},
 		{"messages of a claim are listed", claimedMessages},
 	}
@@ -85,6 +86,19 @@ func examineBounds(k *kit) {
 	found, err := k.store.ExaminePending(k.ctx, k.db, f, 10, 5)
 	k.must("examine the end", err)
 	equal(k, "the end", len(found.Rows) == 0 && !found.More, true)
+}
+
+func examineCrashed(k *kit) {
+	k.add("c", 30)
+	m := k.message("d")
+	m.OrderKey = "key"
+	k.insert(m)
+	k.exec("UPDATE ? SET crashes = 1 WHERE id = 25", k.table("consumer_messages"))
+	k.exec("UPDATE ? SET crashes = -9998 WHERE id = 31", k.table("consumer_messages"))
+	found, err := k.store.ExaminePending(k.ctx, k.db, store.PendingFilter{Crashed: true}, 10, 5)
+	k.must("examine", err)
+	equal(k, "the first page", idsOfPending(found.Rows), []int64{25, 31})
+	equal(k, "more", found.More, false)
 }
 
 func pendingHead(k *kit) {
