@@ -9,6 +9,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
+const lineTime = 30 * time.Second // for a line to be written
+
 // export writes poisoned messages, a line of JSON each. It is in the audit before it begins.
 func (v *visit) export() error {
 	a := v.sends()
@@ -35,6 +37,8 @@ func (v *visit) export() error {
 		if err != nil {
 			return err
 		}
+		// However long all of it takes, as long as somebody reads it.
+		_ = http.NewResponseController(v.w).SetWriteDeadline(time.Now().Add(lineTime))
 		_, err = v.w.Write(append(append([]byte(`{"v":1,`), line[1:]...), '\n'))
 		return err
 	})

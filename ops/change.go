@@ -135,10 +135,14 @@ func (s *Seat) changeAfter(ctx context.Context, c Change, fn func(ctx context.Co
 		text := "it failed" + foreign + err.Error()
 		end.State, end.Note = string(Stopped), &text
 	}
-	if _, failed := s.desk.store.ChangeOperation(context.WithoutCancel(ctx), db, store.OperationFilter{ID: c.Operation}, end); err == nil && failed != nil {
+	within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stepTime, errStepTime)
+	defer cancel()
+	if _, failed := s.desk.store.ChangeOperation(within, db, store.OperationFilter{ID: c.Operation}, end); err == nil && failed != nil {
 		err = fmt.Errorf("audit: %w", failed)
 	}
-	s.changed(c)
+	if err == nil || c.Changed > 0 {
+		s.changed(c)
+	}
 	if err != nil {
 		return fmt.Errorf("ops: %s: %w", c.Action, err)
 	}

@@ -124,7 +124,7 @@ func changeMutants() []mutant {
 		},
 		{
 			name: "console: a plan is anybody's to start", file: "ops/decide.go", suite: attack("23OthersPlans"), says: `another has started it`,
-			changes: []change{{"case o.Actor != s.who.Name:", "case o.Actor == \"\":"}},
+			changes: []change{{"case !o.By(s.who):", "case o.Actor == \"\":"}},
 		},
 		{
 			name: "console: a plan is started again", file: "ops/decide.go", suite: attack("23OthersPlans"), says: `started again`,

@@ -20,11 +20,11 @@ func liveMutants() []mutant {
 		},
 		{
 			name: "live: any tag will do", file: liveVisit, suite: onPage("TestFragments"), says: `after a change: got status 304`,
-			changes: []change{{`"W/") == tag {`, `"W/") != "" && tag != "" {`}},
+			changes: []change{{`strings.Contains(v.r.Header.Get("If-None-Match"), tag) {`, `strings.Contains(v.r.Header.Get("If-None-Match"), "\"") {`}},
 		},
 		{
 			name: "live: a tag that a proxy has weakened is another", file: liveVisit, suite: onPage("TestFragments"), says: `that a proxy has weakened: got status 200`,
-			changes: []change{{`strings.TrimPrefix(v.r.Header.Get("If-None-Match"), "W/")`, `strings.TrimSpace(v.r.Header.Get("If-None-Match"))`}},
+			changes: []change{{`strings.Contains(v.r.Header.Get("If-None-Match"), tag) {`, `strings.HasPrefix(v.r.Header.Get("If-None-Match"), tag) {`}},
 		},
 		{
 			name: "live: a fragment is a page for caches", file: liveVisit, suite: onPage("TestFragments"), says: `got Vary`,

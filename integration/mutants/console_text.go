@@ -60,7 +60,7 @@ func contentMutants() []mutant {
 		},
 		{
 			name: "console: exports have what is hidden", file: "ops/poisoned.go", suite: hidden, says: `its answer has what is hidden`,
-			changes: []change{{"return fn(s.poisoned(ctx, m)) })", "return fn(Poisoned{Message: m}) })"}},
+			changes: []change{{"return fn(s.poisoned(ctx, m))\n\t\t})", "return fn(Poisoned{Message: m})\n\t\t})"}},
 		},
 		{
 			name: "console: an edit begins with what is hidden", file: "ops/poisoned.go", suite: hidden, says: `shows what is hidden|its form has what is hidden`,
