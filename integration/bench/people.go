@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/contender"
@@ -39,11 +41,18 @@ func (s *session) viewers(ctx context.Context) error {
 	return s.inPairs(ctx, "viewers", 5*scaleMessages, map[string]contender.Variant{contender.NameOurs: {Viewers: viewers}, nameUnseen: {}})
 }
 
-// inPairs measures variants again and again.
+// inPairs measures variants again and again, with what each message costs: on a busy machine that tells more
+// than how long it took.
 func (s *session) inPairs(ctx context.Context, name string, messages int, variants map[string]contender.Variant) error {
-	for range pairs {
-		if err := s.variants(ctx, name, measure.Drain{Messages: messages}, variants); err != nil {
-			return err
+	names := slices.Sorted(maps.Keys(variants))
+	for round := range pairs * s.options.fewRounds {
+		for _, variant := range rotated(names, round) {
+			found, err := s.bench.Drain(ctx, contender.Ours(variant, variants[variant]), measure.Drain{Messages: messages})
+			if err != nil {
+				return err
+			}
+			s.found(name, variant, perSecond, found.Rate)
+			s.explain(name, variant, found.Cost, messages)
 		}
 	}
 	return nil
