@@ -118,6 +118,9 @@ func (f finding) Page() string {
 	case "poisoned":
 		return linkTo("poisoned", "consumer", f.Subject).String()
 	case "parked keys", "consumers", "pauses":
+		if f.Subject == "" { // of none, such as that it could not be looked at
+			return "doctor"
+		}
 		return linkTo("consumer", "name", f.Subject).String()
 	case "schedules":
 		return linkTo("schedules", "name", f.Subject).String()

@@ -1,9 +1,11 @@
 package console
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -25,6 +27,20 @@ func TestSince(t *testing.T) {
 	} {
 		if got := since(outbox.Failure{Consumer: "mail", FirstVersion: c.version, FirstAt: c.first}, fleet); got != c.want {
 			t.Errorf("first met by %q at %s: got %q, want %q", c.version, c.first, got, c.want)
+		}
+	}
+}
+
+// TestFindingsLeadSomewhere: what could not be looked at is of no consumer, whose page would not be there.
+func TestFindingsLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	for _, check := range []string{"poisoned", "parked keys", "consumers", "pauses", "schedules", "processes", "projections", "operations", "clock"} {
+		for _, subject := range []string{"", "mail"} {
+			page := finding{ops.Finding{Check: check, Subject: subject}}.Page()
+			path, query, _ := strings.Cut(page, "?")
+			if _, known := byPath(routes())[path]; !known || path == "consumer" && query != "name=mail" {
+				t.Errorf("%q of %q leads to %q", check, subject, page)
+			}
 		}
 	}
 }

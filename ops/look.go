@@ -54,14 +54,19 @@ func (d *Desk) enter(ctx context.Context, room chan struct{}, patience time.Dura
 
 // briefly runs reads for a time, wherever they are entered.
 func briefly[T any](ctx context.Context, d *Desk, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
-	within, cancel := context.WithTimeoutCause(ctx, limit, ErrBusy)
-	defer cancel()
-	err = d.store.Briefly(within, db, limit, func(db bun.IDB) (err error) {
-		result, err = fn(within, db)
+	err = d.within(ctx, db, limit, func(ctx context.Context, db bun.IDB) (err error) {
+		result, err = fn(ctx, db)
 		return err
 	})
+	return result, err
+}
+
+func (d *Desk) within(ctx context.Context, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) error) error {
+	within, cancel := context.WithTimeoutCause(ctx, limit, ErrBusy)
+	defer cancel()
+	err := d.store.Briefly(within, db, limit, func(db bun.IDB) error { return fn(within, db) })
 	if ctx.Err() == nil && (errors.Is(err, store.ErrLate) || err != nil && context.Cause(within) == ErrBusy) {
 		err = fmt.Errorf("ops: look: %w: the database did not answer within %s", ErrBusy, limit)
 	}
-	return result, err
+	return err
 }

@@ -204,20 +204,3 @@ func (s *session) sqlite(ctx context.Context) error {
 	}
 	return nil
 }
-
-// nameSilent is ours without reports to operators.
-const nameSilent = "ours-silent"
-
-// reports measures drains that tell operators of themselves every second, fifteen times as often as
-// they do by default, beside drains that are silent. There are many rounds: it is about a hundredth.
-func (s *session) reports(ctx context.Context) error {
-	for range 3 {
-		err := s.variants(ctx, "reports", measure.Drain{Messages: 2 * scaleMessages}, map[string]contender.Variant{
-			contender.NameOurs: {Reports: time.Second}, nameSilent: {Reports: -1},
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}

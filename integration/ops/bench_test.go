@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"testing"
@@ -134,28 +135,90 @@ func BenchmarkDesk(b *testing.B) {
 				}
 			})
 		}
+		b.Run("undo", func(b *testing.B) {
+			for b.Loop() {
+				benchUndo(b, db, rows/10)
+			}
+		})
+		paced, all := poison.Filter{Consumer: "consumer-01"}, rows/10
+		for i := range min(1000, rows/200) {
+			paced.IDs = append(paced.IDs, int64(10_000_001+20*i))
+		}
+		b.Run("paced", func(b *testing.B) {
+			for range b.N {
+				n := len(paced.IDs)
+				took := benchRequeue(b, d, s, ops.Target{Poisoned: &paced}, 100, n)
+				b.ReportMetric(took.Seconds()/(float64(n)/100)*100, "%-of-its-time")
+				all -= n
+			}
+		})
 		b.Run("requeue", func(b *testing.B) {
 			for range b.N {
-				benchRequeue(b, d, s, rows/10)
+				took := benchRequeue(b, d, s, ops.Target{Poisoned: &poison.Filter{}}, 5000, all)
+				b.ReportMetric(float64(all)/took.Seconds(), "msgs/s")
 			}
 		})
 	})
 }
 
-// benchRequeue requeues all that is poisoned.
-func benchRequeue(b *testing.B, d *ops.Desk, s *ops.Seat, n int) {
+// undone is how many operations are undone.
+const undone = 100
+
+// benchUndo starts operations and undoes them inside of their window, at one time of it and another, beside a
+// runner that would carry them out. Nothing may have changed.
+func benchUndo(b *testing.B, db *bun.DB, poisoned int) {
+	b.Helper()
+	const undoWindow = 100 * time.Millisecond
+	registry := testapp.Must[*bus.Registry](b)(bus.NewRegistry())
+	d := testapp.Must[*ops.Desk](b)(ops.New(ops.Config{DB: db, Registry: registry, Redact: ops.ShowAll, UndoWindow: undoWindow, Logger: slog.New(slog.DiscardHandler)}))
+	defer running(b, d)()
+	s, ctx, tried := d.As(someone(ops.Administrator)), context.WithoutCancel(b.Context()), 0
+	for found := 0; found < undone; tried++ {
+		o, err := s.Plan(ctx, ops.Discard, ops.Target{Poisoned: &poison.Filter{Consumer: "consumer-03"}})
+		if err == nil {
+			o, err = s.Start(ctx, o.ID, ops.Terms{Rate: 1, Canary: -1, Reason: "bench"})
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		<-time.After(undoWindow * time.Duration(found) / undone / 2)
+		switch _, err := s.Undo(ctx, "", o.ID); {
+		case err == nil:
+			found++
+		case !errors.Is(err, ops.ErrBusy) && !errors.Is(err, ops.ErrState):
+			b.Fatal(err)
+		}
+	}
+	var left int
+	if err := db.NewRaw("SELECT count(*) FROM poisoned_messages").Scan(ctx, &left); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(poisoned-left), "changed")
+	b.ReportMetric(float64(undone), "undone")
+	b.ReportMetric(float64(tried), "tried")
+}
+
+// running runs what carries operations out until it is stopped.
+func running(b *testing.B, d *ops.Desk) (stop func()) {
 	b.Helper()
 	r, err := ops.NewRunner(d, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(b.Context()))
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
-	defer func() { stop(); <-done }()
-	o, err := s.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{}})
+	return func() { cancel(); <-done }
+}
+
+// benchRequeue requeues messages at a rate, and returns how long that took.
+func benchRequeue(b *testing.B, d *ops.Desk, s *ops.Seat, target ops.Target, rate, n int) time.Duration {
+	b.Helper()
+	defer running(b, d)()
+	ctx := context.WithoutCancel(b.Context())
+	o, err := s.Plan(ctx, ops.Requeue, target)
 	if err == nil {
-		o, err = s.Start(ctx, o.ID, ops.Terms{Rate: 5000, Canary: -1, Reason: "bench"})
+		o, err = s.Start(ctx, o.ID, ops.Terms{Rate: rate, Canary: -1, Reason: "bench"})
 	}
 	for began := time.Now(); err == nil && o.State != ops.Done; <-time.After(20 * time.Millisecond) {
 		now, failed := s.Operation(ctx, o.ID)
@@ -171,5 +234,5 @@ func benchRequeue(b *testing.B, d *ops.Desk, s *ops.Seat, n int) {
 	if err != nil || int(o.Changed) != n {
 		b.Fatalf("got %+v, error %v, want %d changed", o, err, n)
 	}
-	b.ReportMetric(float64(n)/o.FinishedAt.Sub(o.StartsAt).Seconds(), "msgs/s")
+	return o.FinishedAt.Sub(o.StartsAt)
 }

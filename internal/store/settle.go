@@ -140,29 +140,26 @@ func (s *Store) Exists(ctx context.Context, db *bun.DB, id int64) (bool, error) 
 // stricter default isolation, it runs again in an explicit READ COMMITTED
 // transaction. In the caller's transaction a conflict is the caller's to retry.
 func retried[T any](ctx context.Context, db bun.IDB, statement func(bun.IDB) (T, error)) (result T, err error) {
-	if db, err = txn.Handle(db); err != nil {
-		return result, err
-	}
-	result, err = statement(db)
-	if _, isTx := db.(bun.Tx); !isTx && dberr.IsConflict(err) {
-		err = txn.InTx(ctx, db, func(tx bun.Tx) (err error) {
-			result, err = statement(tx)
-			return err
-		})
-	}
+	err = retry(ctx, db, func(db bun.IDB) (err error) {
+		result, err = statement(db)
+		return err
+	})
 	if err != nil { // what was rolled back is no result
-		var none T
-		return none, err
+		return *new(T), err
 	}
 	return result, nil
 }
 
 // read runs a statement that only reads, and lets no conflict surface.
-func read[T any](ctx context.Context, s *Store, db bun.IDB, statement string, args ...any) (T, error) {
-	return retried(ctx, db, func(db bun.IDB) (into T, err error) {
-		err = s.names.Query(ctx, db, statement, args...).Scan(ctx, &into)
-		return into, err
+func read[T any](ctx context.Context, s *Store, db bun.IDB, statement string, args ...any) (into T, err error) {
+	err = retry(ctx, db, func(db bun.IDB) error {
+		into = *new(T)
+		return s.names.Query(ctx, db, statement, args...).Scan(ctx, &into)
 	})
+	if err != nil {
+		return *new(T), err
+	}
+	return into, nil
 }
 
 // first reads a row, if there is one.
@@ -176,6 +173,13 @@ func first[T any](ctx context.Context, s *Store, db bun.IDB, statement string, a
 
 // retry is retried for a statement that returns nothing.
 func retry(ctx context.Context, db bun.IDB, statement func(bun.IDB) error) error {
-	_, err := retried(ctx, db, func(db bun.IDB) (struct{}, error) { return struct{}{}, statement(db) })
+	db, err := txn.Handle(db)
+	if err != nil {
+		return err
+	}
+	err = statement(db)
+	if _, isTx := db.(bun.Tx); !isTx && dberr.IsConflict(err) {
+		err = txn.InTx(ctx, db, func(tx bun.Tx) error { return statement(tx) })
+	}
 	return err
 }

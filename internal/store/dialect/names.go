@@ -82,6 +82,7 @@ type Traits struct {
 	KeyParked    string                                       // the key of a poisoned message, and whether it parks that
 	Instr        string                                       // the function that tells where a text has another
 	OneByOne     bool                                         // rows are not looked up by comparing several columns at once
+	Lateral      bool                                         // a join may depend on what stands before it
 	Among        string                                       // true of what stands before it, among the names of a list, given that
 	NameList     func([]string) any                           // the list
 	Lanes        LaneTraits

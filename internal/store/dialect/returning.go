@@ -184,7 +184,7 @@ func UnregisteredAmong(wanted string) string {
 // statsStatement counts per consumer with bounds, so that a large backlog costs
 // no more than a small one: it skips from one payload type to the next, which is how
 // the index goes. What is leased is looked up once for all of them. {consumers} is
-// the list of them as a table.
+// the list of them as a table, {with keys} counts messages with keys.
 const statsStatement = `
 WITH RECURSIVE held AS ({held}),
 leased AS MATERIALIZED (SELECT m.consumer_type AS consumer, count(*) AS n FROM held h JOIN {messages} m ON m.id = h.id GROUP BY m.consumer_type),
@@ -208,14 +208,7 @@ crashed AS MATERIALIZED (SELECT n.consumer,
   0 AS waits,
   (SELECT MIN(m.available_after) FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes > 0 AND m.id NOT IN (SELECT id FROM held)) AS oldest
   FROM names n),
-keyed AS MATERIALIZED (SELECT n.consumer,
-  (SELECT count(*) FROM (SELECT 1 FROM (SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 100000) x
-    WHERE x.available_after <= {now} AND x.id NOT IN (SELECT id FROM held) LIMIT ?) y) AS ready,
-  (SELECT count(*) FROM (SELECT 1 FROM (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 100000) x
-    WHERE x.available_after > {now} LIMIT ?) y) AS waits,
-  (SELECT MIN(x.available_after) FROM (SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 100000) x
-    WHERE x.available_after <= {now} AND x.id NOT IN (SELECT id FROM held)) AS oldest
-  FROM names n),
+keyed AS MATERIALIZED ({with keys}),
 poisoned AS MATERIALIZED (SELECT n.consumer,
   (SELECT count(*) FROM (SELECT 1 FROM {poisoned} p WHERE p.consumer_type = n.consumer LIMIT ?) x) AS n,
   (SELECT MIN(p.poisoned_at) FROM {poisoned} p WHERE p.consumer_type = n.consumer) AS oldest
@@ -226,10 +219,31 @@ FROM (SELECT * FROM clean UNION ALL SELECT * FROM crashed UNION ALL SELECT * FRO
 JOIN poisoned p ON p.consumer = a.consumer LEFT JOIN leased l ON l.consumer = a.consumer
 GROUP BY a.consumer ORDER BY a.consumer`
 
+// Messages with keys have no index by when they are due. They are counted among the first of each consumer, by their
+// ranks: in one pass where a join may be LATERAL, or else in three.
+const (
+	keyedTogether = `SELECT n.consumer, x.ready, x.waits, x.oldest FROM names n CROSS JOIN LATERAL (
+  SELECT LEAST(count(*) FILTER (WHERE k.due AND k.free), ?) AS ready, LEAST(count(*) FILTER (WHERE NOT k.due), ?) AS waits, MIN(k.available_after) FILTER (WHERE k.due AND k.free) AS oldest
+  FROM (SELECT m.available_after, m.available_after <= {now} AS due, m.id NOT IN (SELECT id FROM held) AS free FROM {messages} m
+    WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 100000) k) x`
+	keyedApart = `SELECT n.consumer,
+  (SELECT count(*) FROM (SELECT 1 FROM (SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 100000) x
+    WHERE x.available_after <= {now} AND x.id NOT IN (SELECT id FROM held) LIMIT ?) y) AS ready,
+  (SELECT count(*) FROM (SELECT 1 FROM (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 100000) x
+    WHERE x.available_after > {now} LIMIT ?) y) AS waits,
+  (SELECT MIN(x.available_after) FROM (SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 100000) x
+    WHERE x.available_after <= {now} AND x.id NOT IN (SELECT id FROM held)) AS oldest
+  FROM names n`
+)
+
 // Stats implements [Dialect].
 func (r *Returning) Stats(ctx context.Context, db bun.IDB, consumers []string) (rows []QueueStats, err error) {
 	list, names := r.Dialect.Listed(consumers)
-	statement := strings.Replace(statsStatement, "{consumers}", list, 1)
+	keyed := keyedApart
+	if r.Lateral {
+		keyed = keyedTogether
+	}
+	statement := strings.NewReplacer("{consumers}", list, "{with keys}", keyed).Replace(statsStatement)
 	err = r.Query(ctx, db, statement, names, MostCounted, MostCounted, MostCounted, MostCounted, MostCounted, MostCounted).Scan(ctx, &rows)
 	return rows, err
 }

@@ -59,7 +59,7 @@ FROM information_schema.tables WHERE right(table_name, length(?0)) = ?0`,
 		Place: "position", Unplaced: "e.position IS NULL", Last: "(SELECT h.position FROM {head} h WHERE h.id = 1)",
 		Once: "MATERIALIZED", Size: "cardinality(c.message_ids)", KeepConsumer: dialect.OnConsumer, KeepSlot: dialect.OnSlot, Merge: dialect.OnConflict, AsRow: " AS r", Minute: "date_trunc('minute', {now})", KeepNamed: dialect.OnNamed,
 		KeyRates: "message_key_rates", KeyOf: "m.order_key, m.lane", KeyParked: "order_key, parks",
-		Instr: "strpos", Bytes: "octet_length(%s)", GroupOrder: "p.fingerprint", Keyed: "m.insert_id = ?", LastRank: "nextval('{ranks}')", Columns: dialect.PickColumns("octet_length(%s)"),
+		Instr: "strpos", Lateral: true, Bytes: "octet_length(%s)", GroupOrder: "p.fingerprint", Keyed: "m.insert_id = ?", LastRank: "nextval('{ranks}')", Columns: dialect.PickColumns("octet_length(%s)"),
 		HeldLanes: `SELECT unnest(c.lanes) AS lane FROM {claims} c WHERE c.consumer_type {names}`, HeldIDs: `SELECT unnest(c.message_ids) FROM {claims} c WHERE c.consumer_type {names}`, Among: "= ANY(?::text[])",
 		NameList: func(names []string) any { return pgdialect.Array(names) },
 	}

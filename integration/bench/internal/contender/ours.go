@@ -62,6 +62,8 @@ type Variant struct {
 	// Reports is how often it tells operators what it does. Defaults to that of the library; less than 0
 	// is never.
 	Reports time.Duration
+	// Viewers is how many people look at the console meanwhile. Defaults to none.
+	Viewers int
 	// Failing is how many of a hundred messages fail at their first attempt. They are
 	// tried again at once, behind the backlog. Defaults to none.
 	Failing int64
@@ -296,7 +298,11 @@ func (s *ours) Start(ctx context.Context) (stop func() error, err error) {
 		}
 		runs = append(runs, schedules.Run)
 	}
-	return background(ctx, s.work.Fail, runs...), nil
+	viewers, err := s.viewers()
+	if err != nil {
+		return nil, err
+	}
+	return background(ctx, s.work.Fail, append(runs, viewers...)...), nil
 }
 
 // background runs the functions until stop is called, which waits for them.

@@ -1,0 +1,214 @@
+package ops_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// crowd is what there is to look at.
+var crowd = testapp.Crowd{Pending: 1_000_000, Poisoned: 100_000} // immutable
+
+const (
+	// pageReads are the most rows that one look may read. Of an overview it is so many of each consumer. Of each group that is
+	// shown it would be 10,000: but one of the crowd's only has so many, and of the others 50 have 10,000 together.
+	pageReads, consumerReads, groupReads = 20_000, 30_000, 30_000
+
+	// Apart are those who search: through parts of 50,000 messages, whose ids are read before they are, or through all that is
+	// poisoned, by what has no index.
+	findReads = 130_000
+	// And those who are about to change all that match: that is counted before, up to 10,000, and for up to ten seconds.
+	previewReads = 25_000
+
+	crowdConsumers = 20
+)
+
+// read is a look at the crowd.
+type read struct {
+	method, what string
+	most         int
+	look         func(ctx context.Context, s *ops.Seat) error
+}
+
+func (r read) String() string { return strings.TrimSpace(r.method + " " + r.what) }
+
+// anybody are ids of the crowd.
+type anybody struct {
+	message, keyed, poisoned, claim, schedule, operation int64
+	messageID                                            uuid.UUID
+}
+
+// readsOf are the methods that read, with what makes them read most.
+func readsOf(of anybody) []read {
+	all := []read{
+		{"Overview", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Overview(ctx)) }},
+		{"Glance", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Seat) error { return testapp.Third(s.Glance(ctx)) }},
+		{"Check", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Check(ctx)) }},
+		{"PoisonGroups", "of all", groupReads, func(ctx context.Context, s *ops.Seat) error { return testapp.Third(s.PoisonGroups(ctx, "")) }},
+		{"PoisonGroups", "of one", groupReads, func(ctx context.Context, s *ops.Seat) error { return testapp.Third(s.PoisonGroups(ctx, "consumer-00")) }},
+	}
+	add := func(method, what string, look func(ctx context.Context, s *ops.Seat) error) {
+		all = append(all, read{method, what, pageReads, look})
+	}
+	messages := func(what string, f outbox.Filter) {
+		add("Messages", what, func(ctx context.Context, s *ops.Seat) error {
+			return testapp.Third(s.Messages(ctx, f, outbox.Page{Size: 1000}))
+		})
+	}
+	messages("all", outbox.Filter{})
+	messages("of a consumer", outbox.Filter{Consumer: "consumer-07"})
+	messages("of nobody", outbox.Filter{Consumer: "nobody"})
+	messages("of a payload type", outbox.Filter{PayloadType: "payload-7"})
+	messages("of no payload type", outbox.Filter{Consumer: "consumer-07", PayloadType: "nothing"})
+	messages("with an insert id", outbox.Filter{InsertID: "insert-1007"})
+	messages("with a key", outbox.Filter{Consumer: "consumer-19", Key: "key-19"})
+	messages("with a message id", outbox.Filter{MessageID: of.messageID})
+	messages("tried before", outbox.Filter{Retrying: true})
+	messages("that crashed", outbox.Filter{Crashed: true})
+	messages("old", outbox.Filter{OlderThan: 24 * time.Hour})
+	messages("ready", outbox.Filter{State: outbox.Ready})
+	messages("delayed", outbox.Filter{State: outbox.Delayed})
+	messages("leased", outbox.Filter{State: outbox.Leased})
+	poisoned := func(what string, most int, f poison.Filter) {
+		add := func(method, what string, beside int, look func(ctx context.Context, s *ops.Seat) error) {
+			all = append(all, read{method, what, most + beside, look})
+		}
+		add("PoisonedMessages", what, 0, func(ctx context.Context, s *ops.Seat) error {
+			return testapp.Third(s.PoisonedMessages(ctx, f, outbox.Page{Size: 1000}))
+		})
+		add("CountPoisoned", what, 0, func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.CountPoisoned(ctx, f)) })
+		add("Preview", what, previewReads-pageReads, func(ctx context.Context, s *ops.Seat) error {
+			return unless(ops.ErrNothing, testapp.Second(s.Preview(ctx, ops.Requeue, ops.Target{Poisoned: &f})))
+		})
+	}
+	poisoned("all", pageReads, poison.Filter{})
+	poisoned("of a consumer", pageReads, poison.Filter{Consumer: "consumer-00"})
+	poisoned("of nobody", pageReads, poison.Filter{Consumer: "nobody"})
+	poisoned("of a group", pageReads, poison.Filter{Consumer: "consumer-00", Fingerprint: "10000000000000000"})
+	poisoned("of a small group", pageReads, poison.Filter{Consumer: "consumer-01", Fingerprint: "10000000000000003"})
+	poisoned("unclassified", pageReads, poison.Filter{Consumer: "consumer-01", Fingerprint: poison.Unclassified})
+	poisoned("with a message id", pageReads, poison.Filter{MessageID: of.messageID})
+	poisoned("of a payload type", crowd.Poisoned, poison.Filter{PayloadType: "payload-7"})
+	poisoned("of no payload type", crowd.Poisoned, poison.Filter{PayloadType: "nothing"})
+	poisoned("of an hour ago", pageReads, poison.Filter{PoisonedBefore: time.Now().Add(-time.Hour)})
+	poisoned("of a text", pageReads, poison.Filter{Error: "no luck"})
+	poisoned("of a rare text", crowd.Poisoned, poison.Filter{Error: "nobody has said this"})
+	poisoned("of a key", crowd.Poisoned, poison.Filter{Key: "key-1"})
+	all = append(all, read{"Preview", "of few pending messages", 2*crowd.Pending + previewReads, func(ctx context.Context, s *ops.Seat) error { // through all parts
+		return testapp.Second(s.Preview(ctx, ops.Cancel, ops.Target{Pending: &outbox.Filter{Consumer: "consumer-02", Retrying: true}}))
+	}})
+	id := func(method string, look func(ctx context.Context, s *ops.Seat) error) { add(method, "", look) }
+	id("Message", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Message(ctx, of.message)) })
+	id("PoisonedMessage", func(ctx context.Context, s *ops.Seat) error {
+		return testapp.Second(s.PoisonedMessage(ctx, of.poisoned))
+	})
+	id("Explain", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Explain(ctx, of.message)) })
+	add("Explain", "of one with a key", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Explain(ctx, of.keyed)) })
+	id("ClaimMessages", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.ClaimMessages(ctx, of.claim)) })
+	id("Claims", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Claims(ctx)) })
+	id("Crashes", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Crashes(ctx, 0, 100)) })
+	id("ParkedKeys", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.ParkedKeys(ctx, 100)) })
+	id("Minutes", func(ctx context.Context, s *ops.Seat) error {
+		return testapp.Second(s.Minutes(ctx, 48*time.Hour, "consumer-07"))
+	})
+	id("Failures", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Failures(ctx, "", 100)) })
+	id("Processes", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Processes(ctx, 24*time.Hour)) })
+	id("Schedules", func(ctx context.Context, s *ops.Seat) error {
+		return testapp.Third(s.Schedules(ctx, schedule.Filter{}, outbox.Page{Size: 1000}))
+	})
+	id("Schedule", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Schedule(ctx, of.schedule)) })
+	id("Operations", func(ctx context.Context, s *ops.Seat) error {
+		return testapp.Third(s.Operations(ctx, outbox.Page{Size: 1000}))
+	})
+	id("Operation", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Operation(ctx, of.operation)) })
+	id("Projections", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Projections(ctx)) })
+	id("ParkedEvents", func(ctx context.Context, s *ops.Seat) error {
+		return testapp.Second(s.ParkedEvents(ctx, "projection-1", 1, 0, 100))
+	})
+	id("Doctor", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Doctor(ctx)) })
+	id("Installed", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Installed(ctx)) })
+	id("CheckEdit", func(ctx context.Context, s *ops.Seat) error {
+		return unless(bus.ErrNoConsumer, testapp.Second(s.CheckEdit(ctx, of.poisoned, []byte(`{}`))))
+	})
+	return append(all, read{"Find", "", findReads, func(ctx context.Context, s *ops.Seat) error {
+		return testapp.Third(s.Find(ctx, outbox.Search{MessageID: of.messageID}, outbox.FindPlace{}))
+	}})
+}
+
+// unless is an error but for one.
+func unless(expected, err error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}
+
+// changes are the methods that change something. What these read is what they change.
+var changes = []string{ // immutable
+	"Pause", "Resume", "RunMessages", "Reschedule", "Cancel", "Requeue", "Discard", "EditAndRequeue", "Export", "ResumeProjection",
+	"RunSchedule", "PauseSchedule", "ResumeSchedule", "DeleteSchedule", "UpdateSchedule", "Plan", "Start", "Undo", "Stop", "Continue", "SetRate",
+}
+
+// TestAllReadsAreCounted: no method reads without being in the table.
+func TestAllReadsAreCounted(t *testing.T) {
+	known := slices.Clone(changes)
+	for _, r := range readsOf(anybody{}) {
+		known = append(known, r.method)
+	}
+	methods := reflect.TypeFor[*ops.Seat]()
+	for i := range methods.NumMethod() {
+		if name := methods.Method(i).Name; !slices.Contains(known, name) {
+			t.Errorf("%s is neither among what reads nor among what changes", name)
+		}
+	}
+}
+
+// TestBoundedReads: however much there is, nobody who looks has the database read more than a page is worth.
+func TestBoundedReads(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry())
+	if err := outbox.Migrate(t.Context(), db, registry.Tables()); err != nil {
+		t.Fatal(err)
+	}
+	testapp.NewCrowd(t, db, crowd)
+	db.SetMaxOpenConns(1) // RowsRead
+	of := anybody{poisoned: 10_000_001}
+	scan := func(value any, query string) {
+		t.Helper()
+		if err := db.NewRaw(query).Scan(t.Context(), value); err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+	}
+	scan(&of.message, "SELECT id FROM consumer_messages WHERE consumer_type = 'consumer-07' ORDER BY id DESC LIMIT 1")
+	scan(&of.keyed, "SELECT id FROM consumer_messages WHERE consumer_type = 'consumer-19' ORDER BY id DESC LIMIT 1")
+	scan(&of.messageID, "SELECT message_id FROM consumer_messages ORDER BY id DESC LIMIT 1 OFFSET 500000")
+	scan(&of.claim, "SELECT min(id) FROM message_claims")
+	scan(&of.schedule, "SELECT min(id) FROM scheduled_messages")
+	scan(&of.operation, "SELECT max(id) FROM message_operations")
+	for _, r := range readsOf(of) {
+		read := testapp.RowsRead(t, db, func() {
+			s := deskOf(t, db, registry).As(someone(ops.Administrator))
+			if err := r.look(t.Context(), s); err != nil {
+				t.Errorf("%s: %v", r, err)
+			}
+		})
+		if read.Sum() > r.most {
+			t.Errorf("%s reads %d rows, want %d at most: %v", r, read.Sum(), r.most, read)
+		}
+	}
+}
