@@ -12,8 +12,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// TestNobodyLooks: a console at which nobody looks any more asks the database for nothing.
-func TestNobodyLooks(t *testing.T) {
+// TestAnHourUnseen: a console at which nobody looks any more asks the database for nothing.
+func TestAnHourUnseen(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, _ context.Context, newApp func(...bus.Consumer) *testapp.App) {
 		a := newApp()
 		var statements atomic.Int64
