@@ -219,19 +219,20 @@ FROM (SELECT * FROM clean UNION ALL SELECT * FROM crashed UNION ALL SELECT * FRO
 JOIN poisoned p ON p.consumer = a.consumer LEFT JOIN leased l ON l.consumer = a.consumer
 GROUP BY a.consumer ORDER BY a.consumer`
 
-// Messages with keys have no index by when they are due. They are counted among the first of each consumer, by their
-// ranks: in one pass where a join may be LATERAL, or else in three.
+// Messages with keys have no index by when they are due. They are counted among the first 20,000 of each consumer, by their
+// ranks, so that where there are more one of the two counts is at its bound: in one pass where a join may be LATERAL, or
+// else in three.
 const (
 	keyedTogether = `SELECT n.consumer, x.ready, x.waits, x.oldest FROM names n CROSS JOIN LATERAL (
   SELECT LEAST(count(*) FILTER (WHERE k.due AND k.free), ?) AS ready, LEAST(count(*) FILTER (WHERE NOT k.due), ?) AS waits, MIN(k.available_after) FILTER (WHERE k.due AND k.free) AS oldest
   FROM (SELECT m.available_after, m.available_after <= {now} AS due, m.id NOT IN (SELECT id FROM held) AS free FROM {messages} m
-    WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 100000) k) x`
+    WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 20000) k) x`
 	keyedApart = `SELECT n.consumer,
-  (SELECT count(*) FROM (SELECT 1 FROM (SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 100000) x
+  (SELECT count(*) FROM (SELECT 1 FROM (SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 20000) x
     WHERE x.available_after <= {now} AND x.id NOT IN (SELECT id FROM held) LIMIT ?) y) AS ready,
-  (SELECT count(*) FROM (SELECT 1 FROM (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 100000) x
+  (SELECT count(*) FROM (SELECT 1 FROM (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 20000) x
     WHERE x.available_after > {now} LIMIT ?) y) AS waits,
-  (SELECT MIN(x.available_after) FROM (SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 100000) x
+  (SELECT MIN(x.available_after) FROM (SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 20000) x
     WHERE x.available_after <= {now} AND x.id NOT IN (SELECT id FROM held)) AS oldest
   FROM names n`
 )

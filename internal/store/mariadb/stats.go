@@ -41,7 +41,7 @@ SELECT ? AS consumer, COALESCE(LEAST(SUM(x.due AND x.free), ?), 0) AS ready, COA
   MIN(CASE WHEN x.due AND x.free THEN x.available_after END) AS oldest_ready, {now} AS now
 FROM (SELECT m.available_after, m.available_after <= {now} AS due, m.id NOT IN (` + heldSQL + `) AS free
   FROM {lanes} l FORCE INDEX ({prefix}message_lanes_ranked) STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = l.id
-  WHERE l.consumer_type = ? ORDER BY l.rank LIMIT 100000) x`
+  WHERE l.consumer_type = ? ORDER BY l.rank LIMIT 20000) x`
 
 // oldestSQL finds the oldest of those that are not held, among one more than are.
 const (

@@ -65,7 +65,7 @@ func (p *database) advisoryKey() int64 {
 
 // withinSQL also has statements interpreted: those for people walk from one name to the next, and
 // PostgreSQL would compile them, for longer than they take.
-const withinSQL = `SELECT set_config('idle_in_transaction_session_timeout', ?0, true), set_config('statement_timeout', ?0, true), set_config('jit', 'off', true)`
+const withinSQL = `SELECT set_config('idle_in_transaction_session_timeout', ?0, true), set_config('statement_timeout', ?0, true), set_config('jit', 'off', true), set_config('enable_bitmapscan', 'off', true)`
 
 func (p *database) Check(ctx context.Context, db bun.IDB) (dialect.Settings, error) {
 	var standby bool

@@ -1,6 +1,6 @@
 BEGIN;
 
-SELECT set_config('jit', 'off', true);
+SELECT set_config('jit', 'off', true), set_config('enable_bitmapscan', 'off', true);
 
 WITH RECURSIVE walk(consumer, print, n) AS (SELECT (SELECT MIN(p.consumer_type) FROM "app_poisoned_messages" p), '', 0 UNION ALL
   SELECT CASE WHEN (SELECT MIN(p.fingerprint) FROM "app_poisoned_messages" p WHERE p.consumer_type = w.consumer AND p.fingerprint > w.print) IS NULL THEN (SELECT MIN(p.consumer_type) FROM "app_poisoned_messages" p WHERE p.consumer_type > w.consumer) ELSE w.consumer END, COALESCE((SELECT MIN(p.fingerprint) FROM "app_poisoned_messages" p WHERE p.consumer_type = w.consumer AND p.fingerprint > w.print), ''), w.n + 1

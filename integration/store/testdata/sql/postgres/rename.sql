@@ -1,6 +1,6 @@
 BEGIN;
 
-SELECT set_config('idle_in_transaction_session_timeout', '5000ms', true), set_config('statement_timeout', '5000ms', true), set_config('jit', 'off', true);
+SELECT set_config('idle_in_transaction_session_timeout', '5000ms', true), set_config('statement_timeout', '5000ms', true), set_config('jit', 'off', true), set_config('enable_bitmapscan', 'off', true);
 
 SELECT f.id, s.pid, s.begun, s.path, s.role, set_config('lock_timeout', s.previous, true) AS now
 FROM (SELECT pg_backend_pid() AS pid, (extract(epoch FROM now()) * 1000000)::bigint AS begun,

@@ -1,6 +1,6 @@
 BEGIN;
 
-SELECT set_config('jit', 'off', true);
+SELECT set_config('jit', 'off', true), set_config('enable_bitmapscan', 'off', true);
 
 WITH RECURSIVE taken(consumer, payload) AS (SELECT * FROM unnest('{"send-receipt","update-stock"}'::text[], '{"order.placed","order.placed"}'::text[])),
 consumers(name, upto) AS (
