@@ -25,6 +25,7 @@ type Registry struct {
 	events    eventTypes
 	keyed     bool // a consumer goes by keys
 	reports   time.Duration
+	version   string
 	wakeups   *wakeup.Hub
 }
 
@@ -46,6 +47,11 @@ type RegistryConfig struct {
 	// what has become of messages, ±20 %: for people who look, nothing of the library goes by it.
 	// Negative: never. Defaults to 15 s.
 	ReportEvery time.Duration
+	// Version is the release of this program, such as "v1.8.0", which people see beside what it does: which
+	// release met a failure first, who runs which. At most 255 bytes are kept. Defaults to the version of the
+	// main module, or else the revision that it was built from; a build without a repository beside it, as in a
+	// container, has neither.
+	Version string
 	// Beside is another registry of this process: what is produced with either wakes
 	// the processors of both at once. Defaults to none.
 	Beside *Registry
@@ -67,6 +73,7 @@ func (c RegistryConfig) NewRegistry(consumers ...Consumer) (*Registry, error) {
 		codec:     cmp.Or[Codec](c.Codec, JSON{}),
 		events:    c.Events,
 		reports:   cmp.Or(c.ReportEvery, defaultReportEvery),
+		version:   c.Version,
 		wakeups:   new(wakeup.Hub),
 	}
 	if c.Beside != nil {
@@ -186,6 +193,9 @@ func (r *Registry) PayloadTypes() []string {
 
 // Tables returns where the library's tables live.
 func (r *Registry) Tables() Tables { return r.tables }
+
+// Version returns the release that the program has given itself, or nothing.
+func (r *Registry) Version() string { return r.version }
 
 // ReportEvery returns how often each Run reports; less than 0 is never.
 func (r *Registry) ReportEvery() time.Duration { return r.reports }

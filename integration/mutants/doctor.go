@@ -25,7 +25,7 @@ func doctorMutants() []mutant {
 		},
 		{
 			name: "brief reads are compiled", file: "internal/store/postgres/setup.go", suite: suite{pkg: inStore, tests: "^TestBriefReadsAreNotCompiled$"}, says: `meanwhile: got jit on`,
-			changes: []change{{"set_config('statement_timeout', ?0, true), set_config('jit', 'off', true)`", "set_config('statement_timeout', ?0, true)`"}},
+			changes: []change{{"set_config('statement_timeout', ?0, true), set_config('jit', 'off', true),", "set_config('statement_timeout', ?0, true),"}},
 		},
 		{
 			name: "doctor: who has stopped takes messages", file: work, suite: on("^TestDoctorLooksAtConsumers$/^sqlite$"), says: `consumers: got .*, want one problem`,

@@ -13,6 +13,14 @@ func reportMutants() []mutant {
 			changes: []change{{"{now} FROM hit h),\ndying", "{now} FROM hit h WHERE h.id < 0),\ndying"}},
 		},
 		{
+			name: "reports: a failure is as old as its report", file: "internal/store/reports.go", suite: inReports, says: `first and last`,
+			changes: []change{{"if !at.IsZero() {", "if false {"}},
+		},
+		{
+			name: "reports: the program's own version is not told", file: "internal/presence/presence.go", suite: reports("^TestReports$"), says: `want one processor, which has stopped`,
+			changes: []change{{"version = cmp.Or(c.Registry.Version(), version)", "_ = version"}},
+		},
+		{
 			name: "reports: a minute is overwritten", file: "internal/store/reports.go", suite: inReports, says: `minutes:`,
 			changes: []change{{`s.names.Merge("consumer_type, minute", columns, nil)`, `s.names.Merge("consumer_type, minute", nil, columns)`}},
 		},

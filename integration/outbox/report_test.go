@@ -23,7 +23,7 @@ import (
 func reporting(t *testing.T, db *bun.DB, every time.Duration, consumers ...bus.Consumer) *testapp.App {
 	t.Helper()
 	a := testapp.New(t, db, consumers...)
-	a.Registry = testapp.Must[*bus.Registry](t)(bus.RegistryConfig{ReportEvery: every}.NewRegistry(consumers...))
+	a.Registry = testapp.Must[*bus.Registry](t)(bus.RegistryConfig{ReportEvery: every, Version: "v1.8.0"}.NewRegistry(consumers...))
 	a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{}))
 	return a
 }
@@ -49,7 +49,7 @@ func TestReports(t *testing.T) {
 
 		admin, ctx := a.Admin(), t.Context()
 		processes := testapp.Must[[]outbox.Process](t)(admin.Processes(ctx, db, time.Hour))
-		if len(processes) != 1 || processes[0].Status != outbox.ProcessStopped || processes[0].Kind != "processor" || processes[0].PID == 0 || processes[0].Program == "" {
+		if len(processes) != 1 || processes[0].Status != outbox.ProcessStopped || processes[0].Kind != "processor" || processes[0].PID == 0 || processes[0].Program == "" || processes[0].Version != "v1.8.0" {
 			t.Fatalf("got %+v, want one processor, which has stopped", processes)
 		}
 		for _, c := range processes[0].Consumers {

@@ -60,6 +60,7 @@ func New(c Config) *Reporter {
 		return nil
 	}
 	program, version := program()
+	version = cmp.Or(c.Registry.Version(), version)
 	host, _ := os.Hostname()
 	return &Reporter{
 		config: c, tallies: make(map[string]*Tally), groups: make(map[group]*store.FailureGroup),

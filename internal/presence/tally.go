@@ -95,10 +95,10 @@ func (r *Reporter) Failed(consumer, fingerprint string, err error, row int64) {
 	if r == nil {
 		return
 	}
-	sample, kind := errorlog.Text(err), errtype.Of(err)
+	sample, kind, now := errorlog.Text(err), errtype.Of(err), time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.join(store.FailureGroup{ConsumerType: consumer, Fingerprint: fingerprint, ErrorType: kind, Sample: sample, Runs: 1, FirstVersion: r.process.Version, RowID: row})
+	r.join(store.FailureGroup{ConsumerType: consumer, Fingerprint: fingerprint, ErrorType: kind, Sample: sample, Runs: 1, First: now, Last: now, FirstVersion: r.process.Version, RowID: row})
 }
 
 // join adds to a group; the caller has locked mu. What comes when there are many is not told apart.
@@ -109,7 +109,7 @@ func (r *Reporter) join(f store.FailureGroup) {
 		key.fingerprint = f.Fingerprint
 	}
 	if known := r.groups[key]; known != nil {
-		f.Runs += known.Runs
+		f.Runs, f.First = f.Runs+known.Runs, known.First
 	}
 	r.groups[key] = &f
 }
@@ -139,7 +139,7 @@ func (r *Reporter) putBack(minutes []store.Minute, failures []store.FailureGroup
 	}
 	for _, f := range failures {
 		if newer := r.groups[group{f.ConsumerType, f.Fingerprint}]; newer != nil { // whose text counts
-			newer.Runs += f.Runs
+			newer.Runs, newer.First = newer.Runs+f.Runs, f.First
 			continue
 		}
 		r.join(f)

@@ -67,6 +67,7 @@ type FailureGroup struct {
 	LastAt       dialect.Moment `bun:"last_at"`
 	FirstVersion string         `bun:"first_version"` // of the program that met it first
 	RowID        int64          `bun:"row_id"`        // of the last message
+	First, Last  time.Time      `bun:"-"`             // of those that are reported, on the clock of this process; zero is now
 }
 
 // AsRest counts failures among those of too many kinds to be told apart.
@@ -190,12 +191,22 @@ func (s *Store) addFailures(ctx context.Context, db bun.IDB, failures []FailureG
 	var rows []string
 	var args []any
 	for _, f := range failures {
-		rows = append(rows, "(?, ?, ?, ?, ?, {now}, {now}, ?, ?)")
-		args = append(args, f.ConsumerType, f.Fingerprint, errorlog.Clean(f.ErrorType, 255), errorlog.Clean(f.Sample, sampleBytes), f.Runs, errorlog.Clean(f.FirstVersion, 255), f.RowID)
+		rows = append(rows, "(?, ?, ?, ?, ?, ?, ?, ?, ?)")
+		args = append(args, f.ConsumerType, f.Fingerprint, errorlog.Clean(f.ErrorType, 255), errorlog.Clean(f.Sample, sampleBytes), f.Runs,
+			s.ago(ctx, f.First), s.ago(ctx, f.Last), errorlog.Clean(f.FirstVersion, 255), f.RowID)
 	}
 	_, err = s.names.Query(ctx, db, `INSERT INTO {failures}{as row} (consumer_type, fingerprint, error_type, sample, runs, first_at, last_at, first_version, row_id) VALUES `+strings.Join(rows, ", ")+" "+
 		s.names.Merge("consumer_type, fingerprint", []string{"runs"}, []string{"sample", "last_at", "row_id"}), args...).Exec(ctx)
 	return err
+}
+
+// ago is an instant of this process's clock on that of the database.
+func (s *Store) ago(ctx context.Context, at time.Time) bun.Safe {
+	var ago time.Duration
+	if !at.IsZero() {
+		ago = time.Since(at)
+	}
+	return bun.Safe(s.names.After(ctx, -ago))
 }
 
 // fold counts together what would be one kind of failure too many of its consumer. Who reports of a consumer has
@@ -221,7 +232,15 @@ func (s *Store) fold(ctx context.Context, db bun.IDB, failures []FailureGroup) (
 			known[key] = true
 			kinds[f.ConsumerType]++
 		}
-		f.Runs += folded[key].Runs
+		if other, several := folded[key]; several {
+			f.Runs += other.Runs
+			if other.First.Before(f.First) {
+				f.First = other.First
+			}
+			if other.Last.After(f.Last) {
+				f.Last = other.Last
+			}
+		}
 		folded[key] = f
 	}
 	return slices.SortedFunc(maps.Values(folded), func(a, b FailureGroup) int {

@@ -13,6 +13,7 @@ func reportCases() []testCase {
 		{"a process is there until it says that it stops", reportPresence},
 		{"tallies of a minute add up", reportMinutes},
 		{"failures that belong together add up", reportFailures},
+		{"failures are as old as their runs", reportFailureTimes},
 		{"many report at once", reportTogether},
 		{"of a consumer so many kinds of failures are kept", reportKinds},
 		{"a process is there though the rest of its report cannot be written", reportWhole},
@@ -118,6 +119,17 @@ func reportFailures(k *kit) {
 	all, err := k.store.Failures(k.ctx, k.db, "", 2)
 	k.must("failures", err)
 	equal(k, "of all consumers, the last two", []string{all[0].ConsumerType, all[1].ConsumerType}, []string{"c", "d"})
+}
+
+// reportFailureTimes: a failure is as old as its run, and not as its report, also of several that are counted together.
+func reportFailureTimes(k *kit) {
+	f := group("c", "1a", "a", 3)
+	f.First, f.Last = time.Now().Add(-40*time.Second), time.Now().Add(-10*time.Second)
+	k.report(store.Report{Process: process("a"), Failures: []store.FailureGroup{f}})
+	found, err := k.store.Failures(k.ctx, k.db, "c", 10)
+	k.must("failures", err)
+	now := epoch().Add(time.Duration(k.elapse.Load()))
+	equal(k, "first and last", []time.Duration{now.Sub(found[0].FirstAt.Time).Round(5 * time.Second), now.Sub(found[0].LastAt.Time).Round(5 * time.Second)}, []time.Duration{40 * time.Second, 10 * time.Second})
 }
 
 func reportTogether(k *kit) {
