@@ -192,6 +192,10 @@ func publishMutants() []mutant {
 			changes: []change{{"return []string{m.StoredConsumer}", "return p.consumers"}},
 		},
 		{
+			name: "relay: what waits under its own former name is for nobody", file: "relay/outbound.go", suite: onPostgres("^TestWhoIsRenamed$"), says: `1 parked, want 3, 2 and none`,
+			changes: []change{{"if slices.Contains(p.consumers, m.StoredConsumer) &&", "if (m.StoredConsumer != \"\" || slices.Contains(p.consumers, \"\")) &&"}},
+		},
+		{
 			name: "relay: a run after a crash leaves the trace", file: "otel/consume.go", suite: suite{pkg: "./integration/otel", tests: "^TestParentOfARun$"}, says: `child of the creation: got false, want true`,
 			changes: []change{{"return m.Attempt == 1 && m.AvailableAt", "return m.Attempt == 1 && m.Crashes == 0 && m.AvailableAt"}},
 		},
