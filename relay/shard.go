@@ -116,7 +116,7 @@ func (r *Runner) hold(ctx context.Context, s *shard) (bool, error) {
 		return false, fmt.Errorf("log relay %q: %w", s.name, err)
 	}
 	if !ok {
-		s.told = false
+		s.told, s.failures, s.overtaken = false, 0, 0 // how it failed here says nothing of when it is here again
 		s.until.Store(time.Now().Add(elsewhere).UnixNano())
 		return false, nil
 	}

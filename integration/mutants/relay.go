@@ -196,6 +196,10 @@ func publishMutants() []mutant {
 			changes: []change{{"if slices.Contains(p.consumers, m.StoredConsumer) &&", "if (m.StoredConsumer != \"\" || slices.Contains(p.consumers, \"\")) &&"}},
 		},
 		{
+			name: "relay: a shard that was elsewhere fails as if it had been here", file: "relay/shard.go", suite: onPostgres("^TestAShardThatWasElsewhere$"), says: `lines that it waits: got 1`,
+			changes: []change{{"s.told, s.failures, s.overtaken = false, 0, 0", "s.told = false"}},
+		},
+		{
 			name: "relay: a run after a crash leaves the trace", file: "otel/consume.go", suite: suite{pkg: "./integration/otel", tests: "^TestParentOfARun$"}, says: `child of the creation: got false, want true`,
 			changes: []change{{"return m.Attempt == 1 && m.AvailableAt", "return m.Attempt == 1 && m.Crashes == 0 && m.AvailableAt"}},
 		},
