@@ -56,6 +56,10 @@ func parkMutants() []mutant {
 			changes: []change{{"if value := recover(); value != nil {", "if value := any(nil); value != nil {"}},
 		},
 		{
+			name: "relay: a subscriber that panics ends the process", file: "relay/call.go", suite: odd("^TestASubscriberThatPanics$"), says: `no such field`,
+			changes: []change{{"if value := recover(); value != nil {", "if value := any(nil); value != nil {"}},
+		},
+		{
 			name: "relay: behind a record that stays nothing is taken over", file: inbox, suite: odd("^TestARecordThatCannotBeStored$"), says: `want those of the others`,
 			changes: []change{{"len(a.record.Body), err))\n\t\treturn nil", "len(a.record.Body), err))\n\t\treturn err"}},
 		},
