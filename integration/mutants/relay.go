@@ -136,6 +136,14 @@ func adapterMutants() []mutant {
 			changes: []change{{"apiPrefix(s.config.Domain) +", "apiPrefix(\"\") +"}},
 		},
 		{
+			name: "relay: a complaint of NATS is told for ever", file: "relay/nats/complaints.go", suite: suite{pkg: "./integration/relay/nats", tests: "^TestComplaintsOfBefore$"}, says: `want it left out`,
+			changes: []change{{"time.Since(c.came) < complaintAge", "true"}},
+		},
+		{
+			name: "relay: that answers may not be heard is told once", file: "relay/nats/complaints.go", suite: suite{pkg: "./integration/relay/nats", tests: "^TestWhoMayNotHearAnswers$"}, says: `the third time`,
+			changes: []change{{"!fresh && !deaf &&", "!fresh && (deaf || !deaf) &&"}},
+		},
+		{
 			name: "relay: what a URL of RabbitMQ takes for a port is told", file: "relay/rabbitmq/link.go", suite: suite{pkg: "./relay/rabbitmq", tests: "^TestURLsAreCheckedWithoutTellingThem$"}, says: `no password`,
 			changes: []change{{"err = errUnreadable", "err = parse.Err"}},
 		},
