@@ -7,6 +7,10 @@ func logMutants() []mutant {
 	const shard = "relay/shard.go"
 	return []mutant{
 		{
+			name: "relay log: a shard that was elsewhere fails as if it had been here", file: "relay/shard.go", suite: onPostgres("^TestAShardThatWasElsewhere$"), says: `lines that it waits: got 1`,
+			changes: []change{{"s.told, s.failures, s.overtaken = false, 0, 0", "s.told = false"}},
+		},
+		{
 			name: "relay log: cursor before append", file: shard, suite: onPostgres("^TestAnAppendThatFailsLeavesNoGap$"), says: `\d+ of 200 events are there`,
 			changes: cursorBeforeAppend(),
 		},
