@@ -326,7 +326,7 @@ func relayBarMutants() []mutant {
 		},
 		{
 			name: "bar 14: an election counts attempts", file: "relay/nats/publisher.go", suite: bar("14-leader"), says: `while leaders were elected: got [1-9]`,
-			changes: []change{{"return unavailable(p.nc, fmt.Errorf(\"stream %s does", "return fmt.Errorf(\"%w\", fmt.Errorf(\"stream %s does"}},
+			changes: []change{{"return p.unavailable(fmt.Errorf(\"stream %s does", "return fmt.Errorf(\"%w\", fmt.Errorf(\"stream %s does"}},
 		},
 	}
 }

@@ -104,7 +104,7 @@ func logBarMutants() []mutant {
 		},
 		{
 			name: "bar 14-soak: what was received stays in memory", file: "relay/inbox.go", suite: bar("14-soak"), says: `heap of a worker of ring-\d: got it from`,
-			changes: []change{{"\terr := bus.Send(ctx, r.chain, messages, func(", "\tkept.Store(new(byte), make([]byte, 1<<20))\n\terr := bus.Send(ctx, r.chain, messages, func("}, {"const takeTimeout = ", "var kept sync.Map\n\nconst takeTimeout = "}, {"\t\"fmt\"\n", "\t\"fmt\"\n\t\"sync\"\n"}},
+			changes: []change{{"\terr := guarded(\"RunnerConfig.Telemetry\", func(", "\tkept.Store(new(byte), make([]byte, 1<<20))\n\terr := guarded(\"RunnerConfig.Telemetry\", func("}, {"const takeTimeout = ", "var kept sync.Map\n\nconst takeTimeout = "}, {"\t\"fmt\"\n", "\t\"fmt\"\n\t\"sync\"\n"}},
 		},
 		{
 			name: "bar 14-soak: no dedupe", file: "relay/inbox.go", suite: bar("14-soak"), says: `I6: effects other than one`,
