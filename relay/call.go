@@ -22,6 +22,16 @@ type call func() error
 // Run implements isolate.Call.
 func (c call) Run() error { return c() }
 
+// guarded runs something of the application, and returns its panic as an error.
+func guarded(what string, fn func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("relay: %s: %w", what, isolate.NewPanic(value))
+		}
+	}()
+	return fn()
+}
+
 // ask calls a shard's broker. A call that ignores the end of its time is given up: what it still
 // does is as if its answer had been lost. A few may go on like that; then the broker is left alone.
 func ask[T any](ctx context.Context, s *shard, timeout time.Duration, fn func(ctx context.Context) (T, error)) (answer T, err error) {

@@ -50,12 +50,14 @@ func (r *Runner) receive(ctx context.Context, rc *receiving, records []Record) e
 		}
 	}
 	left := errNotPassedOn
-	err := bus.Send(ctx, r.chain, messages, func(ctx context.Context, _ []*bus.Message) error {
-		for _, m := range messages {
-			m.Consumer = ""
-		}
-		left = r.take(ctx, rc, accepted)
-		return left
+	err := guarded("RunnerConfig.Telemetry", func() error {
+		return bus.Send(ctx, r.chain, messages, func(ctx context.Context, _ []*bus.Message) error {
+			for _, m := range messages {
+				m.Consumer = ""
+			}
+			left = r.take(ctx, rc, accepted)
+			return left
+		})
 	})
 	if err = cmp.Or(err, left); err != nil { // nothing is acknowledged because a layer says so
 		r.outage.Failed("take over what was received", err)

@@ -3,6 +3,7 @@ package relay
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,12 +62,10 @@ func (p *publishing) record(codec bus.Codec, m *bus.Message) (Record, error) {
 	return record, nil
 }
 
-// recipients are the consumers that a message is for; none stands for all.
+// recipients are the consumers that a message is for; none stands for all. An alias that is none of them is a former name of the
+// relay.
 func (p *publishing) recipients(m *bus.Message) []string {
-	if len(p.consumers) == 0 {
-		return nil
-	}
-	if m.StoredConsumer != "" && m.StoredConsumer != p.name {
+	if slices.Contains(p.consumers, m.StoredConsumer) && m.StoredConsumer != p.name {
 		return []string{m.StoredConsumer}
 	}
 	return p.consumers

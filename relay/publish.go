@@ -85,8 +85,9 @@ func Gate(g *outbox.Gate) bus.ConsumerOption {
 }
 
 // For names the consumers that the records are for: [Receive] writes messages for those alone.
-// A message that was produced for an alias of the relay is for the consumer of that name alone.
-// Defaults to all consumers of the payload.
+// A message that was produced for an alias of the relay which is one of them is for that one alone; any other
+// alias is a former name of the relay. So name a consumer as it was named here: at the other end that
+// may be an alias. Defaults to all consumers of the payload.
 func For(consumers ...string) bus.ConsumerOption {
 	return publishOption(func(p *publishing) { p.consumers = append(p.consumers, consumers...) })
 }

@@ -187,7 +187,7 @@ func TestIDsForBrokers(t *testing.T) {
 		for _, name := range []string{"a", "b/c"} {
 			for _, stored := range []string{"", "old", "older"} {
 				pub := &answers{}
-				c := relay.Publish(name, pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.For("x"))
+				c := relay.Publish(name, pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.For("x", "old", "older"))
 				c.ConsumeBatch(t.Context(), bus.JSON{}, []*bus.Message{{PayloadType: "order.placed", Payload: []byte(`{}`), StoredConsumer: stored}})
 				ids[pub.got[0].ID] = true
 			}

@@ -293,14 +293,16 @@ func (r *Runner) subscribe(ctx context.Context, rc *receiving) (worked bool, err
 		}()
 	}
 	var took atomic.Bool // a subscriber may call from several goroutines
-	err = rc.sub.Subscribe(ctx, func(ctx context.Context, records []Record) error {
-		err := r.receive(ctx, rc, records)
-		if err != nil {
-			end(errPaused)
-		} else {
-			took.Store(true)
-		}
-		return err
+	err = guarded("the subscriber", func() error {
+		return rc.sub.Subscribe(ctx, func(ctx context.Context, records []Record) error {
+			err := r.receive(ctx, rc, records)
+			if err != nil {
+				end(errPaused)
+			} else {
+				took.Store(true)
+			}
+			return err
+		})
 	})
 	if context.Cause(ctx) == errPaused {
 		return took.Load(), errPaused

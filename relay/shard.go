@@ -116,7 +116,7 @@ func (r *Runner) hold(ctx context.Context, s *shard) (bool, error) {
 		return false, fmt.Errorf("log relay %q: %w", s.name, err)
 	}
 	if !ok {
-		s.told = false
+		s.told, s.failures, s.overtaken = false, 0, 0 // how it failed here says nothing of when it is here again
 		s.until.Store(time.Now().Add(elsewhere).UnixNano())
 		return false, nil
 	}
@@ -242,13 +242,15 @@ func (l *logging) outgoing(ctx context.Context, codec bus.Codec, row store.Event
 // that is not, with the mark of the newest.
 func (r *Runner) put(ctx context.Context, s *shard, b outgoingBatch) (n int, mark int64, err error) {
 	mark = s.sub.Mark
-	err = bus.Send(ctx, r.leaving, b.messages, func(ctx context.Context, _ []*bus.Message) (err error) {
-		if s.appender != nil {
-			n, mark, err = s.appendAll(ctx, b.records)
-		} else {
-			n, err = s.publishAll(ctx, b.records)
-		}
-		return err
+	err = guarded("RunnerConfig.PublishTelemetry", func() error {
+		return bus.Send(ctx, r.leaving, b.messages, func(ctx context.Context, _ []*bus.Message) (err error) {
+			if s.appender != nil {
+				n, mark, err = s.appendAll(ctx, b.records)
+			} else {
+				n, err = s.publishAll(ctx, b.records)
+			}
+			return err
+		})
 	})
 	if err == nil && n == 0 {
 		err = errors.New("relay: RunnerConfig.PublishTelemetry has not passed a batch on")

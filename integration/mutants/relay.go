@@ -56,6 +56,10 @@ func parkMutants() []mutant {
 			changes: []change{{"if value := recover(); value != nil {", "if value := any(nil); value != nil {"}},
 		},
 		{
+			name: "relay: a subscriber that panics ends the process", file: "relay/call.go", suite: odd("^TestASubscriberThatPanics$"), says: `no such field`,
+			changes: []change{{"if value := recover(); value != nil {", "if value := any(nil); value != nil {"}},
+		},
+		{
 			name: "relay: behind a record that stays nothing is taken over", file: inbox, suite: odd("^TestARecordThatCannotBeStored$"), says: `want those of the others`,
 			changes: []change{{"len(a.record.Body), err))\n\t\treturn nil", "len(a.record.Body), err))\n\t\treturn err"}},
 		},
@@ -106,6 +110,10 @@ func healthMutants() []mutant {
 func recipientMutants() []mutant {
 	return []mutant{
 		{
+			name: "relay: what waits under its own former name is for nobody", file: "relay/outbound.go", suite: onPostgres("^TestWhoIsRenamed$"), says: `1 parked, want 3, 2 and none`,
+			changes: []change{{"if slices.Contains(p.consumers, m.StoredConsumer) &&", "if (m.StoredConsumer != \"\" || slices.Contains(p.consumers, \"\")) &&"}},
+		},
+		{
 			name: "relay: key without the consumers it is for", file: "relay/inbound.go", suite: onPostgres("^TestIDs$"), says: `messages: got map\[`,
 			changes: []change{{`e.Attributes["id"], joinNames(consumers))`, `e.Attributes["id"])`}},
 		},
@@ -130,6 +138,14 @@ func adapterMutants() []mutant {
 		{
 			name: "relay: a subscriber asks the server's own domain", file: "relay/nats/pull.go", suite: suite{pkg: "./integration/relay/nats", tests: "^TestConformanceBeyondALeafNode$/^a_record_comes_as_it_was_sent$"}, says: `got 0 deliveries`,
 			changes: []change{{"apiPrefix(s.config.Domain) +", "apiPrefix(\"\") +"}},
+		},
+		{
+			name: "relay: a complaint of NATS is told for ever", file: "relay/nats/complaints.go", suite: suite{pkg: "./integration/relay/nats", tests: "^TestComplaintsOfBefore$"}, says: `want it left out`,
+			changes: []change{{"time.Since(c.came) < complaintAge", "true"}},
+		},
+		{
+			name: "relay: that answers may not be heard is told once", file: "relay/nats/complaints.go", suite: suite{pkg: "./integration/relay/nats", tests: "^TestWhoMayNotHearAnswers$"}, says: `the third time`,
+			changes: []change{{"!fresh && !deaf &&", "!fresh && (deaf || !deaf) &&"}},
 		},
 		{
 			name: "relay: what a URL of RabbitMQ takes for a port is told", file: "relay/rabbitmq/link.go", suite: suite{pkg: "./relay/rabbitmq", tests: "^TestURLsAreCheckedWithoutTellingThem$"}, says: `no password`,
@@ -310,7 +326,7 @@ func relayBarMutants() []mutant {
 		},
 		{
 			name: "bar 14: an election counts attempts", file: "relay/nats/publisher.go", suite: bar("14-leader"), says: `while leaders were elected: got [1-9]`,
-			changes: []change{{"return unavailable(p.nc, fmt.Errorf(\"stream %s does", "return fmt.Errorf(\"%w\", fmt.Errorf(\"stream %s does"}},
+			changes: []change{{"return p.unavailable(fmt.Errorf(\"stream %s does", "return fmt.Errorf(\"%w\", fmt.Errorf(\"stream %s does"}},
 		},
 	}
 }

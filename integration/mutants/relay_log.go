@@ -7,6 +7,10 @@ func logMutants() []mutant {
 	const shard = "relay/shard.go"
 	return []mutant{
 		{
+			name: "relay log: a shard that was elsewhere fails as if it had been here", file: "relay/shard.go", suite: onPostgres("^TestAShardThatWasElsewhere$"), says: `lines that it waits: got 1`,
+			changes: []change{{"s.told, s.failures, s.overtaken = false, 0, 0", "s.told = false"}},
+		},
+		{
 			name: "relay log: cursor before append", file: shard, suite: onPostgres("^TestAnAppendThatFailsLeavesNoGap$"), says: `\d+ of 200 events are there`,
 			changes: cursorBeforeAppend(),
 		},
@@ -100,7 +104,7 @@ func logBarMutants() []mutant {
 		},
 		{
 			name: "bar 14-soak: what was received stays in memory", file: "relay/inbox.go", suite: bar("14-soak"), says: `heap of a worker of ring-\d: got it from`,
-			changes: []change{{"\terr := bus.Send(ctx, r.chain, messages, func(", "\tkept.Store(new(byte), make([]byte, 1<<20))\n\terr := bus.Send(ctx, r.chain, messages, func("}, {"const takeTimeout = ", "var kept sync.Map\n\nconst takeTimeout = "}, {"\t\"fmt\"\n", "\t\"fmt\"\n\t\"sync\"\n"}},
+			changes: []change{{"\terr := guarded(\"RunnerConfig.Telemetry\", func(", "\tkept.Store(new(byte), make([]byte, 1<<20))\n\terr := guarded(\"RunnerConfig.Telemetry\", func("}, {"const takeTimeout = ", "var kept sync.Map\n\nconst takeTimeout = "}, {"\t\"fmt\"\n", "\t\"fmt\"\n\t\"sync\"\n"}},
 		},
 		{
 			name: "bar 14-soak: no dedupe", file: "relay/inbox.go", suite: bar("14-soak"), says: `I6: effects other than one`,

@@ -3,6 +3,7 @@ package relay_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -80,6 +81,22 @@ func TestAPublisherThatPanics(t *testing.T) {
 		r, _ := l.runs(bank(s, bus.MaxAttempts(2)))
 		testapp.Eventually(t, "it halts", func() bool { return l.stats(r).Halted == 1 })
 		if stats := l.stats(r); !strings.Contains(stats.LastError, "no more") {
+			t.Errorf("got %q, want what it panicked with", stats.LastError)
+		}
+	})
+}
+
+// TestPublishTelemetryThatPanics is like a publisher that does.
+func TestPublishTelemetryThatPanics(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		l := newLedger(t, db)
+		l.deposit(1, 1)
+		panics := func(bus.Sender) bus.Sender { return func(context.Context, *bus.Batch) error { panic("no span") } }
+		config := relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler), PublishTelemetry: panics}
+		r, _ := l.runsWith(config, bank(newShelf(), bus.MaxAttempts(2)))
+		testapp.Eventually(t, "it halts", func() bool { return l.stats(r).Halted == 1 })
+		if stats := l.stats(r); !strings.Contains(stats.LastError, "no span") {
 			t.Errorf("got %q, want what it panicked with", stats.LastError)
 		}
 	})

@@ -72,7 +72,13 @@ func bank(pub relay.Publisher, options ...bus.ConsumerOption) relay.LogRelay {
 // runs runs relays until the end of the test, or stop.
 func (l *ledger) runs(relays ...relay.Relay) (r *relay.Runner, stop func()) {
 	l.Helper()
-	r = testapp.Must[*relay.Runner](l.T)(relay.NewRunner(l.DB, l.Registry, l.Producer, relay.RunnerConfig{Log: l.log, Logger: slog.New(slog.DiscardHandler)}, relays...))
+	return l.runsWith(relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, relays...)
+}
+
+func (l *ledger) runsWith(config relay.RunnerConfig, relays ...relay.Relay) (r *relay.Runner, stop func()) {
+	l.Helper()
+	config.Log = l.log
+	r = testapp.Must[*relay.Runner](l.T)(relay.NewRunner(l.DB, l.Registry, l.Producer, config, relays...))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(l.Context()))
 	done := make(chan struct{})
 	go func() {
@@ -369,6 +375,58 @@ func TestALogRelayWhoseBrokerIsAway(t *testing.T) {
 		testapp.Eventually(t, "all is published", l.done)
 		if wrong := s.disorder(l.events); wrong != "" || calls.Load() > 4 {
 			t.Errorf("got %s after %d appends, want all with the fourth", wrong, calls.Load())
+		}
+	})
+}
+
+// TestAShardThatWasElsewhere: how a shard has failed before another process had it says nothing of today. It is told of again that
+// the shard waits, and whoever is overtaken tries again at once, as ever.
+func TestAShardThatWasElsewhere(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var refused, calls atomic.Int64
+		l, s := newLedger(t, db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
+			if strings.Contains(query, "leased_until IS NULL OR") { // it wants the lease
+				refused.Add(1)
+			}
+		}))), newShelf()
+		l.deposit(1, 1)
+		took, taken := make(chan struct{}), make(chan struct{})
+		missing, overtaken := fmt.Errorf("no stream: %w", relay.ErrNoDestination), fmt.Errorf("odd: %w", relay.ErrOvertaken)
+		var began time.Time
+		var lasted time.Duration
+		s.before = func(int, []relay.Record) error {
+			switch n := calls.Add(1); n {
+			case 1, 5: // the lease is over
+				took <- struct{}{}
+				<-taken
+				return map[int64]error{1: missing, 5: overtaken}[n]
+			case 2:
+				return missing
+			case 6:
+				began = time.Now()
+			case 9:
+				lasted = time.Since(began)
+				return nil
+			}
+			return overtaken
+		}
+		lines := new(testapp.Lines)
+		l.runsWith(relay.RunnerConfig{Logger: lines.Logger()}, bank(s))
+		for range 2 {
+			<-took
+			l.Exec("UPDATE event_subscriptions SET owner = 'another', leased_until = " + testapp.In(db, time.Minute))
+			refused.Store(0)
+			taken <- struct{}{}
+			testapp.Eventually(t, "it has asked for the lease in vain", func() bool { return refused.Load() >= 2 })
+			l.Exec("UPDATE event_subscriptions SET leased_until = NULL")
+		}
+		testapp.Eventually(t, "all is published", l.done)
+		if n := strings.Count(lines.String(), "log relay waits for the broker"); n != 2 {
+			t.Errorf("lines that it waits: got %d, want one of each time", n)
+		}
+		if lasted >= time.Second {
+			t.Errorf("overtaken three times: it went on after %s, want at once", lasted)
 		}
 	})
 }

@@ -58,6 +58,30 @@ func TestAConsumerMovesToAnotherService(t *testing.T) {
 	})
 }
 
+// TestWhoIsRenamed: what waits under a former name of the relay is for all that it is for, and what waits under that of a
+// consumer for that one alone, which may have another name at the new service.
+func TestWhoIsRenamed(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var charged, sent atomic.Int64
+		b := newBroker()
+		target := receives(t, testdb.SQLite(t), relay.Receive("from-shop", b.subscribe(), relay.Accept[order]()),
+			testapp.Counting("charge", &charged, bus.Aliases("charge-card")), testapp.Counting("send-receipt", &sent))
+		target.run()
+		target.Start(testapp.Fast())
+		testapp.New(t, db, bus.Declare[order]("to-payments", bus.Forwards())).Produce(order{ID: "of the relay"})
+		testapp.New(t, db, testapp.Consumed("charge-card")).Produce(order{ID: "of the consumer"})
+		shop := testapp.New(t, db, publishes(b, bus.Aliases("to-payments", "charge-card"), relay.For("charge-card", "send-receipt")))
+		shop.Start(testapp.Fast())
+		shop.Produce(order{ID: "of today"})
+		testapp.Eventually(t, "all are taken over", func() bool { return shop.Empty() && target.stats().New+target.stats().Parked == 3 })
+		testapp.Eventually(t, "all have run", target.Empty)
+		if charged.Load() != 3 || sent.Load() != 2 || target.stats().Parked != 0 {
+			t.Errorf("got %d of charge, %d of send-receipt and %d parked, want 3, 2 and none", charged.Load(), sent.Load(), target.stats().Parked)
+		}
+	})
+}
+
 // TestKeysOfDeclaredRelays: a program that only declares a relay stores keys for it.
 func TestKeysOfDeclaredRelays(t *testing.T) {
 	t.Parallel()

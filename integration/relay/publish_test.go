@@ -245,7 +245,7 @@ func TestRoutes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		b := newBroker()
-		to := relay.Publish("to-broker", b, relay.Source(shop), relay.Structured(), relay.For("ship", "a, b"),
+		to := relay.Publish("to-broker", b, relay.Source(shop), relay.Structured(), relay.For("ship", "a, b", "bill"),
 			relay.Route[order]("", relay.DestinationOf(func(m *bus.Message, o order) (string, error) {
 				if o.ID == "panic" {
 					panic("no")
@@ -265,7 +265,7 @@ func TestRoutes(t *testing.T) {
 			records[r.Destination] = r
 		}
 		for destination, want := range map[string]struct{ key, parts string }{
-			"orders.4": {"customer", `"type":"public.order" "data":{"number":"1"} "partitionkey":"customer" "consumers":"ship,a%2C+b" "datacontenttype":"application/json"`},
+			"orders.4": {"customer", `"type":"public.order" "data":{"number":"1"} "partitionkey":"customer" "consumers":"ship,a%2C+b,bill" "datacontenttype":"application/json"`},
 			"refunds":  {"refund:2", `"type":"order.refunded" "data":{"id":"2"} "partitionkey":"refund:2" "consumers":"bill"`},
 		} {
 			r := records[destination]

@@ -323,6 +323,7 @@ func TestTelemetryAcknowledgesNothing(t *testing.T) {
 		"it keeps an error": func(next bus.Sender) bus.Sender {
 			return func(ctx context.Context, b *bus.Batch) error { _ = next(ctx, b); return nil }
 		},
+		"it panics": func(bus.Sender) bus.Sender { return func(context.Context, *bus.Batch) error { panic("no span") } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -376,6 +377,34 @@ func TestASubscriptionThatEndsIsTriedAgain(t *testing.T) {
 	testapp.Eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "no such subscription") && s.stats().Paused != "" })
 	sub.fails.Store(nil)
 	testapp.Eventually(t, "it goes on", func() bool { st := s.stats(); return st.New == 1 && st.Paused == "" })
+}
+
+// TestASubscriberThatPanics does not take the process with it: it is as if the subscription had ended.
+func TestASubscriberThatPanics(t *testing.T) {
+	t.Parallel()
+	var log testapp.Lines
+	var calls atomic.Int64
+	panics := subscriber(func(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+		if calls.Add(1) == 1 {
+			panic("no such field")
+		}
+		err := fn(ctx, []relay.Record{event("1", order{ID: "1"})})
+		<-ctx.Done()
+		return err
+	})
+	s := receivesWith(t, testdb.SQLite(t), relay.RunnerConfig{Logger: log.Logger()}, relay.Receive("from-shop", panics, relay.Accept[order]()), testapp.Consumed("ship"))
+	s.run()
+	testapp.Eventually(t, "it goes on", func() bool { return s.stats().New == 1 })
+	if text := log.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "no such field") {
+		t.Errorf("log: got %s, want a line at Error with what it panicked with", text)
+	}
+}
+
+// subscriber is a subscription that is a function.
+type subscriber func(ctx context.Context, fn func(context.Context, []relay.Record) error) error
+
+func (s subscriber) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+	return s(ctx, fn)
 }
 
 // flaky is a subscription that ends every time, and brings a record the third time.

@@ -82,6 +82,7 @@ func (a *Appender) Last(ctx context.Context, shard int) (position int64, mark ui
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, fmt.Errorf("no answer within %s", a.timeout))
 	defer cancel()
 	defer func() { a.back.Note(err) }()
+	a.said.look()
 	stream, err := a.js.Stream(ctx, a.config.Stream)
 	if err != nil {
 		return 0, 0, a.lookError("look up the stream", err)
@@ -137,7 +138,7 @@ func (a *Appender) lookError(operation string, err error) error {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("nats: %s %s: %w", operation, a.config.Stream, err)
 	}
-	return fmt.Errorf("nats: %s %s: %w", operation, a.config.Stream, unavailable(a.nc, err))
+	return fmt.Errorf("nats: %s %s: %w", operation, a.config.Stream, a.unavailable(err))
 }
 
 // Headers of atomic batches.
@@ -160,6 +161,7 @@ func (a *Appender) Append(ctx context.Context, shard int, after uint64, records 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, fmt.Errorf("no answer within %s", a.timeout))
 	defer cancel()
+	a.said.look()
 	if mark, err = a.append(ctx, shard, after, records); err != nil {
 		a.back.Note(err)
 		return 0, fmt.Errorf("nats: append to shard %d of stream %s: %w", shard, a.config.Stream, err)
@@ -169,7 +171,7 @@ func (a *Appender) Append(ctx context.Context, shard int, after uint64, records 
 
 func (a *Appender) append(ctx context.Context, shard int, after uint64, records []relay.Record) (mark uint64, err error) {
 	if !a.nc.IsConnected() {
-		return 0, unavailable(a.nc, errDisconnected)
+		return 0, a.unavailable(errDisconnected)
 	}
 	id, msgs := rand.Text(), make([]*nats.Msg, len(records))
 	for i, r := range records {

@@ -23,9 +23,10 @@ func (p *Publisher) Check(ctx context.Context, subjects ...string) error {
 }
 
 func (p *Publisher) checkSubject(ctx context.Context, subject string) error {
+	p.said.look()
 	name, err := p.js.StreamNameBySubject(ctx, subject)
 	if err != nil {
-		return fmt.Errorf("find its stream: %w", withComplaint(p.nc, err))
+		return fmt.Errorf("find its stream: %w", p.said.with(err))
 	}
 	stream, err := p.js.Stream(ctx, name)
 	if err != nil {

@@ -35,6 +35,7 @@ type Publisher struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	timeout time.Duration
+	said    *complaints
 	back    *adapter.Reconnect
 }
 
@@ -55,7 +56,7 @@ func NewPublisher(nc *nats.Conn, config PublisherConfig) (*Publisher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nats: new publisher: %w", err)
 	}
-	p := &Publisher{nc: nc, js: js, timeout: config.Timeout}
+	p := &Publisher{nc: nc, js: js, timeout: config.Timeout, said: listenTo(nc)}
 	p.back = adapter.NewReconnect(p.ping)
 	return p, nil
 }
@@ -90,6 +91,7 @@ func (p *Publisher) Publish(ctx context.Context, records []relay.Record) []error
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout, fmt.Errorf("no answer within %s", p.timeout))
 	defer cancel()
+	p.said.look()
 	errs := p.send(ctx, records)
 	p.explain(ctx, records, errs)
 	p.back.Note(errs...)
@@ -107,13 +109,13 @@ func (p *Publisher) send(ctx context.Context, records []relay.Record) []error {
 	changed := p.nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
 	defer p.nc.RemoveStatusListener(changed)
 	if !p.nc.IsConnected() {
-		return slices.Repeat([]error{unavailable(p.nc, errDisconnected)}, len(records))
+		return slices.Repeat([]error{p.unavailable(errDisconnected)}, len(records))
 	}
 	inbox := p.nc.NewInbox()
 	answers := make(chan *nats.Msg, len(records)) // one for each, so that none is dropped
 	sub, err := p.nc.ChanSubscribe(inbox+".*", answers)
 	if err != nil {
-		return slices.Repeat([]error{unavailable(p.nc, err)}, len(records))
+		return slices.Repeat([]error{p.unavailable(err)}, len(records))
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only once the connection is closed
 	for i, record := range records {
@@ -156,9 +158,9 @@ func (p *Publisher) collect(ctx context.Context, b *batch, answers <-chan *nats.
 			b.left--
 			b.errs[i] = p.answer(msg)
 		case <-changed:
-			b.giveUp(unavailable(p.nc, errDisconnected))
+			b.giveUp(p.unavailable(errDisconnected))
 		case <-ctx.Done():
-			b.giveUp(unavailable(p.nc, context.Cause(ctx)))
+			b.giveUp(p.unavailable(context.Cause(ctx)))
 		}
 	}
 }
@@ -177,11 +179,11 @@ func (b *batch) giveUp(err error) {
 func (p *Publisher) sendError(ctx context.Context, record relay.Record, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return unavailable(p.nc, context.Cause(ctx))
+		return p.unavailable(context.Cause(ctx))
 	case errors.Is(err, nats.ErrMaxPayload):
 		return fmt.Errorf("%d bytes and the headers are more than the server's max_payload of %d: %w", len(record.Body), p.nc.MaxPayload(), relay.ErrRefused)
 	}
-	return unavailable(p.nc, err)
+	return p.unavailable(err)
 }
 
 // Codes of JetStream's errors, of which its client does not name all.
@@ -253,7 +255,7 @@ func (p *Publisher) whyNobody(ctx context.Context, subject string) error {
 	defer cancel()
 	name, err := p.js.StreamNameBySubject(ctx, subject)
 	if err == nil {
-		return unavailable(p.nc, fmt.Errorf("stream %s does not answer, its leader is being elected: %w", name, nats.ErrNoResponders))
+		return p.unavailable(fmt.Errorf("stream %s does not answer, its leader is being elected: %w", name, nats.ErrNoResponders))
 	}
 	var api *jetstream.APIError
 	switch said := p.nc.LastError(); {
@@ -265,21 +267,12 @@ func (p *Publisher) whyNobody(ctx context.Context, subject string) error {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	}
-	return unavailable(p.nc, err)
+	return p.unavailable(err)
 }
 
 // errDisconnected: the client looks for a server.
 var errDisconnected = errors.New("the connection is down")
 
-func unavailable(nc *nats.Conn, err error) error {
-	return fmt.Errorf("%w: %w", withComplaint(nc, err), relay.ErrUnavailable)
-}
-
-// withComplaint adds what the connection has last complained of: credentials that are refused, or a
-// permission that is missing, show nowhere else.
-func withComplaint(nc *nats.Conn, err error) error {
-	if last := nc.LastError(); last != nil && !errors.Is(err, last) {
-		return fmt.Errorf("%w (the connection says: %v)", err, last)
-	}
-	return err
+func (p *Publisher) unavailable(err error) error {
+	return fmt.Errorf("%w: %w", p.said.with(err), relay.ErrUnavailable)
 }

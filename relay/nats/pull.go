@@ -26,6 +26,7 @@ type pull struct {
 	batch   int
 	number  int // of the request
 	began   time.Time
+	said    *complaints
 	away    *adapter.Outage
 }
 
@@ -42,6 +43,7 @@ func (s *Subscriber) newPull() (*pull, error) {
 		request: fmt.Appendf(nil, `{"batch":%d,"expires":%d,"idle_heartbeat":%d,"no_wait":true}`, s.config.Batch, requestExpires, heartbeat),
 		inbox:   inbox,
 		batch:   s.config.Batch,
+		said:    s.said,
 		away:    &s.away,
 	}
 	var err error
@@ -63,6 +65,7 @@ func (p *pull) next(ctx context.Context) (got []*nats.Msg, err error) {
 	p.number++
 	reply := p.inbox + "." + strconv.Itoa(p.number)
 	p.began = time.Now()
+	p.said.look()
 	if err := p.nc.PublishRequest(p.subject, reply, p.request); errors.Is(err, nats.ErrConnectionClosed) {
 		return nil, err
 	} // any other: there is no answer, and it is asked again
@@ -106,7 +109,7 @@ func (p *pull) whySilent() error {
 	if p.nc.IsConnected() {
 		err = fmt.Errorf("the server has said nothing for %s", 2*heartbeat)
 	}
-	return withComplaint(p.nc, err)
+	return p.said.with(err)
 }
 
 // ignoreIf: an error that will be met again waits until what has come is done.

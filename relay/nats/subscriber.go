@@ -40,6 +40,7 @@ type Subscriber struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
 	config SubscriberConfig
+	said   *complaints
 	away   adapter.Outage
 }
 
@@ -79,7 +80,7 @@ func NewSubscriber(nc *nats.Conn, config SubscriberConfig) (*Subscriber, error) 
 	if err != nil {
 		return nil, fmt.Errorf("nats: new subscriber: %w", err)
 	}
-	return &Subscriber{nc: nc, js: js, config: config}, nil
+	return &Subscriber{nc: nc, js: js, config: config, said: listenTo(nc)}, nil
 }
 
 // Subscribe implements [relay.Subscriber]. A message is acknowledged after fn, and while fn runs the
@@ -133,7 +134,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 
 // ended is what Subscribe returns when it cannot go on.
 func (s *Subscriber) ended(err error) error {
-	return fmt.Errorf("nats: subscribe to consumer %s of stream %s: %w", s.config.Consumer, s.config.Stream, withComplaint(s.nc, err))
+	return fmt.Errorf("nats: subscribe to consumer %s of stream %s: %w", s.config.Consumer, s.config.Stream, s.said.with(err))
 }
 
 // handAll gives messages to fn, batch after batch, and those behind one that failed back.
@@ -207,7 +208,7 @@ func (s *Subscriber) lookUp(ctx context.Context) (ackWait time.Duration, err err
 		case isFinal(err), isRefused(s.nc):
 			return 0, s.ended(err)
 		}
-		s.away.Note(withComplaint(s.nc, err))
+		s.away.Note(s.said.with(err))
 		adapter.PauseAfter(ctx, failures)
 	}
 	return 0, nil
@@ -219,6 +220,7 @@ const lookTimeout = 5 * time.Second
 func (s *Subscriber) lookOnce(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
+	s.said.look()
 	consumer, err := s.js.Consumer(ctx, s.config.Stream, s.config.Consumer)
 	if err != nil {
 		return 0, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -14,6 +15,11 @@ import (
 
 // inFlight is how many records of a batch wait for their confirmations at once.
 const inFlight = 256
+
+// settling is how long after its beginning a connection says nothing about a destination by rejecting records. Where a
+// node dies, publishers connect to another at once, and until a quorum queue has another leader it rejects all that comes by a
+// channel that is new. A queue that is full says the same: it is known by its doing so for longer.
+const settling = 5 * time.Second
 
 // lane is a channel of AMQP that confirms.
 type lane struct {
@@ -77,8 +83,8 @@ func (l *lane) part(ctx context.Context, exchange string, records []relay.Record
 		case <-ctx.Done():
 		}
 	}
-	returned := l.returned() // the broker returns a record before it confirms it
-	var lost error           // what became of those that were not confirmed
+	returned := l.returned()       // the broker returns a record before it confirms it
+	lost := make(map[string]error) // what became of those that were not confirmed, by destination
 	for i, confirm := range confirms {
 		switch {
 		case confirm != nil && confirm.Acked() && !returned[[2]string{records[i].Destination, shortID(records[i])}]:
@@ -86,10 +92,11 @@ func (l *lane) part(ctx context.Context, exchange string, records []relay.Record
 			errs[i] = fmt.Errorf("no queue is bound for it: %w", relay.ErrNoDestination)
 		case confirm != nil || errors.Is(errs[i], relay.ErrUnavailable) && l.channel.IsClosed():
 			// One that could not be sent, on a channel that is not closed yet, is not rejected: its connection ends.
-			if lost == nil {
-				lost = l.lost(ctx)
+			to := records[i].Destination
+			if lost[to] == nil {
+				lost[to] = l.lost(ctx, exchange, to)
 			}
-			errs[i] = lost
+			errs[i] = lost[to]
 		}
 	}
 	return errs
@@ -130,8 +137,8 @@ func (e *blameError) Error() string { return e.reason.Error() + ": " + e.class.E
 // Unwrap returns the broker's error, and the class.
 func (e *blameError) Unwrap() []error { return []error{e.reason, e.class} }
 
-// lost says what became of records that were not confirmed.
-func (l *lane) lost(ctx context.Context) error {
+// lost says what became of records that were not confirmed, those of a destination.
+func (l *lane) lost(ctx context.Context, exchange, destination string) error {
 	if ctx.Err() != nil {
 		return unavailable(context.Cause(ctx))
 	}
@@ -139,8 +146,7 @@ func (l *lane) lost(ctx context.Context) error {
 		return unavailable(errors.New("the broker blocks publishers"))
 	}
 	if !l.channel.IsClosed() {
-		l.rejected = true
-		return fmt.Errorf("a queue rejects it: %w", relay.ErrNoDestination)
+		return l.rejection(exchange, destination)
 	}
 	select {
 	case reason, ok := <-l.ended:
@@ -161,6 +167,26 @@ func (l *lane) lost(ctx context.Context) error {
 	default:
 		return unavailable(reason)
 	}
+}
+
+// rejection says what it means that a queue rejects records. One without leader has no messages, whoever asks, and one that is
+// full has some; but only of the default exchange it is known which queue that is.
+func (l *lane) rejection(exchange, destination string) error {
+	l.rejected = true
+	if time.Since(l.link.began) < settling {
+		return unavailable(errors.New("a queue rejects it, and may have no leader yet"))
+	}
+	if exchange == "" {
+		channel, err := l.link.conn.Channel() // another: an error closes it
+		if err != nil {
+			return unavailable(err)
+		}
+		defer func() { _ = channel.Close() }() // or it is closed already
+		if queue, err := channel.QueueDeclarePassive(destination, false, false, false, false, nil); err == nil && queue.Messages == 0 {
+			return unavailable(errors.New("the queue rejects it, has no messages, and so no leader"))
+		}
+	}
+	return fmt.Errorf("a queue rejects it: %w", relay.ErrNoDestination)
 }
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", err, relay.ErrUnavailable) }

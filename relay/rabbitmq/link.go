@@ -20,6 +20,7 @@ const heartbeat = 3 * time.Second
 // link is a connection to a broker.
 type link struct {
 	conn    *amqp.Connection
+	began   time.Time
 	watcher sync.WaitGroup
 
 	mu      sync.Mutex // of what follows
@@ -77,6 +78,7 @@ func dialOne(ctx context.Context, one string, tlsConfig *tls.Config) (*link, err
 		l.close()
 		return nil, context.Cause(ctx)
 	}
+	l.began = time.Now()
 	blocked := l.conn.NotifyBlocked(make(chan amqp.Blocking, 1)) // one, so that the reader seldom waits
 	l.watcher.Go(func() {
 		for b := range blocked { // until the connection ends

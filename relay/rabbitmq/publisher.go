@@ -89,6 +89,9 @@ func (p *Publisher) Close() {
 // Publish implements [relay.Publisher]. A record that no queue gets is relay.ErrNoDestination, and so
 // is one for which the exchange does not exist, that a queue rejects because it is full, or whose routing key is
 // forbidden; one that is larger than the broker or AMQP allows is relay.ErrRefused. None of them holds up the others.
+// A queue that has lost its leader rejects records, too, and that is relay.ErrUnavailable. It looks the same, so what is
+// rejected within 5 s of the beginning of a connection counts as that; later on, without an Exchange, the queue is asked,
+// and with one, for which nobody says which queue it was, it counts as full.
 // While the broker blocks publishers, for want of memory or disk, it is relay.ErrUnavailable at once. Where a deadline
 // ends, the connection is closed: nothing else ends what is on its way.
 func (p *Publisher) Publish(ctx context.Context, records []relay.Record) []error {

@@ -20,6 +20,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	amnats "github.com/asyncmonolith/asyncmonolith-go/relay/nats"
 )
 
 // TestTheGateOpensOnceTheServerIsBack: an application that wires nothing publishes again soon after its
@@ -147,24 +148,84 @@ func TestRefusedCredentialsAreTriedAgain(t *testing.T) {
 // TestWhoMayNotAskForStreams: without the permission to ask which stream has a subject, nobody there is
 // taken for none.
 func TestWhoMayNotAskForStreams(t *testing.T) {
-	srv, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-		Users: []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"orders.>"}}}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv.Start()
-	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
-	if !srv.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the server is not ready")
-	}
-	publisher := newPublisher(t, connectTo(t, strings.Replace(srv.ClientURL(), "nats://", "nats://u:p@", 1)), timeout)
-	err = publisher.Publish(t.Context(), []relay.Record{{Destination: "orders.placed", ID: "1"}})[0]
+	publisher := newPublisher(t, permitted(t, &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"orders.>"}}}), timeout)
+	err := publisher.Publish(t.Context(), []relay.Record{{Destination: "orders.placed", ID: "1"}})[0]
 	if !errors.Is(err, relay.ErrNoDestination) {
 		t.Errorf("got %v, want ErrNoDestination", err)
 	}
 	wantText(t, "publish", err, `"orders.placed"`, "Permissions Violation", "STREAM.NAMES")
 	err = publisher.Check(t.Context(), "orders.placed")
 	wantText(t, "check", err, `"orders.placed"`, "Permissions Violation")
+}
+
+// permitted is a connection to a server of its own, where it may do no more.
+func permitted(t *testing.T, permissions *server.Permissions) *nats.Conn {
+	t.Helper()
+	srv, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+		Users: []*server.User{{Username: "u", Password: "p", Permissions: permissions}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	if !srv.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the server is not ready")
+	}
+	return connectTo(t, strings.Replace(srv.ClientURL(), "nats://", "nats://u:p@", 1))
+}
+
+// TestComplaintsOfBefore: what a connection has complained of says nothing of what fails later, for another reason.
+func TestComplaintsOfBefore(t *testing.T) {
+	nc := permitted(t, &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"$JS.API.>", "silent"}}})
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "SILENT", Subjects: []string{"silent"}, NoAck: true}); err != nil {
+		t.Fatal(err)
+	}
+	complain := func() {
+		before := nc.LastError()
+		if err := errors.Join(nc.Publish("theirs", nil), nc.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		within(t, 20*time.Second, "the server complains", func() bool { return nc.LastError() != before })
+	}
+	silent := func(p *amnats.Publisher) string {
+		return p.Publish(t.Context(), []relay.Record{{Destination: "silent", ID: "1"}})[0].Error()
+	}
+	complain()
+	publisher := newPublisher(t, nc, 200*time.Millisecond)
+	if text := silent(publisher); strings.Contains(text, "Permissions") {
+		t.Errorf("a complaint of before there was a publisher: got %s, want it left out", text)
+	}
+	wantText(t, "its own", publisher.Publish(t.Context(), []relay.Record{{Destination: "forbidden", ID: "1"}})[0], "Permissions Violation", "forbidden")
+	complain()
+	within(t, 20*time.Second, "the complaint is over", func() bool { return !strings.Contains(silent(publisher), "Permissions") })
+}
+
+// TestWhoMayNotHearAnswers: the server complains of that once, and nothing comes from then on.
+func TestWhoMayNotHearAnswers(t *testing.T) {
+	nc := permitted(t, &server.Permissions{Subscribe: &server.SubjectPermission{Deny: []string{"_INBOX.>"}}})
+	subscriber, err := amnats.NewSubscriber(nc, amnats.SubscriberConfig{Stream: "ORDERS", Consumer: "shipping"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var outages []error
+	subscriber.OnOutage(func(err error) {
+		if outages = append(outages, err); len(outages) == 3 { // long after the complaint
+			cancel()
+		}
+	})
+	if err := subscriber.Subscribe(ctx, never); err != nil {
+		t.Fatal(err)
+	}
+	if len(outages) != 3 {
+		t.Fatalf("got %d outages, want 3", len(outages))
+	}
+	wantText(t, "the third time", outages[2], "Permissions Violation", "_INBOX")
 }
