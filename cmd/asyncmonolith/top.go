@@ -38,7 +38,7 @@ func (a *app) topCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return top.Run(c.Context(), top.Config{Desk: seat, Every: every, Scrub: a.secret.Scrub, In: a.in, Out: a.out, Env: os.Environ()})
+			return top.Run(c.Context(), top.Config{Desk: seat, Every: every, Say: func(err error) string { return a.secret.Scrub(a.sentence(err)) }, In: a.in, Out: a.out, Env: os.Environ()})
 		},
 	}
 	c.Flags().DurationVar(&every, "every", 2*time.Second, "time between looks")

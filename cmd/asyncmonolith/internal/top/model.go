@@ -124,7 +124,7 @@ func (m *model) see(o ops.Overview, err error) {
 		m.trouble = m.plain(err)
 		return
 	case o.Late != "":
-		m.trouble = show.Text(m.Scrub(o.Late))
+		m.trouble = "the database did not answer; asyncmonolith status says why" // its own text tells where it is
 	}
 	m.overview = o
 	m.queues = queuesOf(o)
@@ -133,7 +133,7 @@ func (m *model) see(o ops.Overview, err error) {
 }
 
 // plain is an error as it may be shown.
-func (m *model) plain(err error) string { return show.Text(m.Scrub(err.Error())) }
+func (m *model) plain(err error) string { return show.Text(m.Say(err)) }
 
 func (m *model) press(key tea.KeyPressMsg) tea.Cmd {
 	if key.String() == "ctrl+c" {

@@ -25,8 +25,8 @@ type Desk interface {
 // Config is what is shown to whom.
 type Config struct {
 	Desk  Desk
-	Every time.Duration       // between looks
-	Scrub func(string) string // takes secrets out of the text of an error
+	Every time.Duration      // between looks
+	Say   func(error) string // an error as a sentence, without secrets
 	// In and Out are a terminal. Env is its environment, in the form of os.Environ.
 	In  io.Reader
 	Out io.Writer
