@@ -29,6 +29,17 @@ func OpenDesk(db *bun.DB, registry *bus.Registry) (*ops.Desk, error) {
 	return desk, err
 }
 
+// RunOperations carries out what people start at a desk.
+func RunOperations(ctx context.Context, desk *ops.Desk) error {
+	// snippet: runner
+	runner, err := ops.NewRunner(desk, nil) // or your *projection.Runner, for what is done to projections
+	if err != nil {
+		return err
+	}
+	return runner.Run(ctx) // blocks: beside the processors
+	// end
+}
+
 // AtTheDesk shows what fails, and plans to run it again.
 func AtTheDesk(ctx context.Context, desk *ops.Desk, out io.Writer) error {
 	// snippet: seat

@@ -21,6 +21,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -74,9 +75,11 @@ type parts struct {
 	Scheduler *schedule.Scheduler
 	Poisoned  *poison.Store
 	Admin     *outbox.Admin
+	Desk      *ops.Desk
 
-	messages  *outbox.Processor
-	schedules *schedule.Processor
+	messages   *outbox.Processor
+	schedules  *schedule.Processor
+	operations *ops.Runner
 }
 
 // wire makes the tables, and every part from one registry of all consumers.
@@ -88,25 +91,27 @@ func wire(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) (*parts, e
 	if err := outbox.Migrate(ctx, db, registry.Tables()); err != nil {
 		return nil, err
 	}
-	p, errs := &parts{DB: db, Registry: registry}, [6]error{}
+	p, errs := &parts{DB: db, Registry: registry}, [8]error{}
 	p.Producer, errs[0] = outbox.NewProducer(registry, outbox.ProducerConfig{})
 	p.Scheduler, errs[1] = schedule.NewScheduler(registry, schedule.SchedulerConfig{})
 	p.Poisoned, errs[2] = poison.NewStore(registry)
 	p.Admin, errs[3] = outbox.NewAdmin(registry)
 	p.messages, errs[4] = outbox.NewProcessor(db, registry, outbox.ProcessorConfig{})
 	p.schedules, errs[5] = schedule.NewProcessor(db, registry, p.Producer, schedule.ProcessorConfig{})
+	p.Desk, errs[6] = ops.New(ops.Config{DB: db, Registry: registry})
+	p.operations, errs[7] = ops.NewRunner(p.Desk, nil)
 	return p, errors.Join(errs[:]...)
 }
 
-// run runs both processors until ctx ends, and drains them.
+// run runs the processors until ctx ends, and drains them. Beside them it carries out what people start at a desk.
 func (p *parts) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx) // when one ends, so does the other
 	defer stop()
 	ended := make(chan error)
-	for _, part := range []func(context.Context) error{p.messages.Run, p.schedules.Run} {
+	for _, part := range []func(context.Context) error{p.messages.Run, p.schedules.Run, p.operations.Run} {
 		go func() { defer stop(); ended <- part(ctx) }()
 	}
-	return errors.Join(<-ended, <-ended)
+	return errors.Join(<-ended, <-ended, <-ended)
 }
 
 // end
