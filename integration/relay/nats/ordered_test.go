@@ -96,9 +96,14 @@ func TestOrderSurvivesAKill(t *testing.T) {
 	testapp.Poll(t, "all are there", 20*time.Second, 10*time.Millisecond, func() bool { return taken() >= n })
 	mu.Lock()
 	defer mu.Unlock()
+	next := 1
 	for i, number := range got {
-		if number != i+1 {
-			t.Fatalf("got %d in place %d: %v", number, i+1, got[max(i-5, 0):min(i+5, len(got))])
+		switch {
+		case number < next: // it was acknowledged after its second, on a busy machine, and has come again
+		case number > next:
+			t.Fatalf("got %d in place %d, want %d: %v", number, i+1, next, got[max(i-5, 0):min(i+5, len(got))])
+		default:
+			next++
 		}
 	}
 }
