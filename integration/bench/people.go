@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/contender"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/measure"
@@ -29,10 +28,10 @@ func peopleSteps() []step {
 	}
 }
 
-// reports measures drains that tell operators of themselves every second, fifteen times as often as
-// they do by default, beside drains that are silent.
+// reports measures drains that tell operators of themselves, as often as they do by default, beside drains that are
+// silent: a drain of some seconds has the first report and the last.
 func (s *session) reports(ctx context.Context) error {
-	return s.inPairs(ctx, "reports", 2*scaleMessages, map[string]contender.Variant{contender.NameOurs: {Reports: time.Second}, nameSilent: {Reports: -1}})
+	return s.inPairs(ctx, "reports", 2*scaleMessages, map[string]contender.Variant{contender.NameOurs: {}, nameSilent: {Reports: -1}})
 }
 
 // viewers measures drains in a process at whose console people look every two seconds, beside drains
