@@ -48,3 +48,13 @@ func TestEndWaitsForNobody(t *testing.T) {
 		}
 	})
 }
+
+// BenchmarkRan is what it costs to count a run.
+func BenchmarkRan(b *testing.B) {
+	t := new(presence.Tally)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			t.Ran(bus.Done, time.Microsecond, time.Minute)
+		}
+	})
+}
