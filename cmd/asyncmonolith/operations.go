@@ -235,6 +235,9 @@ func (a *app) decideAskedCommand(c *cobra.Command, said func(ops.Operation) stri
 			return cmp.Or(a.operation(o, failed), err)
 		}
 		o, err := do(seat, ctx, a.reason, id)
+		if err == nil {
+			a.untaken(ctx, seat, o)
+		}
 		if err != nil || a.json {
 			return a.operation(o, err)
 		}
