@@ -33,7 +33,7 @@ func (s *Seat) Stop(ctx context.Context, reason string, id int64) (Operation, er
 		if kinds()[o.Action].apply != nil && o.State == Running && row.LeasedUntil.After(row.Now.Time) {
 			return store.OperationChange{}, fmt.Errorf("%w: %q is being done, all at once", ErrState, string(o.Action))
 		}
-		note := o.noted("stopped by " + s.who.Name)
+		note := "stopped by " + s.who.Name
 		return store.OperationChange{State: string(Stopped), Note: &note, Finished: true, Free: true}, nil
 	}})
 }
