@@ -61,7 +61,7 @@ func normalise(text string) string {
 		{`eyJ[\w-]+`, "PLACE"},
 		{`CES?T`, "ZONE"},
 		{`it is message \d+ now`, "it is message NEW now"}, // databases skip numbers in their own ways
-		{`("missing":\d+,"ids":)\[\d+\]`, "$1[NEW]"},
+		{`("missing":\d+,"ids":)\[\d+\]`, `$1["NEW"]`},
 		{` +`, " "}, // columns are as wide as what is in them
 	} {
 		text = regexp.MustCompile(r.pattern).ReplaceAllString(text, r.with)
