@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/uptrace/bun"
 
@@ -17,7 +18,7 @@ import (
 // Check tells what needs somebody now: poisoned messages and parked keys, messages that no live process takes,
 // processes that have vanished within a day, are stuck or stopped by a gate, projections that have halted,
 // operations that stand still. The worst comes first, there are 20 findings of a kind at most, and none where
-// nothing needs anybody. It is [Overview.Needs], so that it may be asked often: [Seat.Doctor] looks deeper.
+// nothing needs anybody. It is [Overview.Needs], so that it may be asked often: [Seat.Doctor] finds the same, and looks deeper.
 // What could not be looked at is a [Warning], too, as long as there was an overview before; else it is an error.
 func (s *Seat) Check(ctx context.Context) ([]Finding, error) {
 	o, err := s.Overview(ctx)
@@ -60,7 +61,7 @@ func poisonedIn(queues []outbox.Queue) (found []Finding) {
 	for _, q := range queues {
 		if q.Poisoned > 0 {
 			found = append(found, Finding{Severity: Problem, Subject: q.Consumer, Text: fmt.Sprintf("It has poisoned messages: %s.", counted(q.Poisoned)),
-				Cure: "Look at their groups, mend what they failed at, and requeue them; or discard them."})
+				Cure: fmt.Sprintf("See what they failed at: asyncmonolith poisoned groups --consumer %[1]s --content. Mend it, then: asyncmonolith requeue --consumer %[1]s; or discard them.", word(q.Consumer))})
 		}
 	}
 	return found
@@ -70,10 +71,21 @@ func parkedIn(queues []outbox.Queue) (found []Finding) {
 	for _, q := range queues {
 		if q.ParkedKeys > 0 {
 			found = append(found, Finding{Severity: Problem, Subject: q.Consumer, Text: fmt.Sprintf("Keys are parked, whose messages wait: %s.", counted(q.ParkedKeys)),
-				Cure: "Requeue or discard the poisoned message that parks each."})
+				Cure: "See which, and by which poisoned message: asyncmonolith messages keys. Mend what that failed at, then: asyncmonolith requeue ID; or discard it."})
 		}
 	}
 	return found
+}
+
+// word is a name as one word of a shell.
+func word(name string) string {
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._-/:@", r)
+	}
+	if name != "" && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0 {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }
 
 // counted is a count that stops somewhere, as sentences say it.

@@ -3,6 +3,7 @@ package ops
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -32,7 +33,7 @@ func (s *Seat) Stop(ctx context.Context, reason string, id int64) (Operation, er
 		if kinds()[o.Action].apply != nil && o.State == Running && row.LeasedUntil.After(row.Now.Time) {
 			return store.OperationChange{}, fmt.Errorf("%w: %q is being done, all at once", ErrState, string(o.Action))
 		}
-		note := fmt.Sprintf("stopped by %s", s.who.Name)
+		note := "stopped by " + s.who.Name
 		return store.OperationChange{State: string(Stopped), Note: &note, Finished: true, Free: true}, nil
 	}})
 }
@@ -40,10 +41,19 @@ func (s *Seat) Stop(ctx context.Context, reason string, id int64) (Operation, er
 // Continue has an operation that has paused itself go on, without canaries. It takes the role that the
 // operation does. The reason, which may be empty, stands in the audit.
 func (s *Seat) Continue(ctx context.Context, reason string, id int64) (Operation, error) {
-	return s.decide(ctx, id, decision{action: ContinueOperation, reason: reason, as: true, from: []OperationState{Paused}, how: func(Operation, store.Operation) (store.OperationChange, error) {
-		none, note := int64(0), fmt.Sprintf("continued by %s", s.who.Name)
+	return s.decide(ctx, id, decision{action: ContinueOperation, reason: reason, as: true, from: []OperationState{Paused}, how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
+		none, note := int64(0), o.noted("continued by "+s.who.Name)
 		return store.OperationChange{State: string(Running), Canary: &none, Canaries: asJSON(trial{}), Note: &note}, nil
 	}})
+}
+
+// noted is a note that keeps the one before: why an operation has paused itself is worth knowing to the end. The new
+// one comes first, since what follows may be the text of an error, which not everybody reads.
+func (o Operation) noted(note string) string {
+	if o.Note == "" {
+		return note
+	}
+	return note + "; before that: " + o.Note
 }
 
 // SetRate changes how many messages of an operation change in a second: 1 to 100,000. It takes the role that
@@ -121,13 +131,16 @@ func (s *Seat) decideIn(ctx context.Context, tx bun.Tx, id int64, d decision) (O
 // Start has a planned operation carried out, once [Config].UndoWindow has passed, by a [Runner] of any
 // process. It can be started by who planned it, within 10 minutes: else the error is [ErrForbidden] or
 // [ErrExpired]. Where it, or an operation with the same target, is under way already, whoever has started
-// that, it starts nothing, and returns that one with [ErrAlready].
+// that, it starts nothing, and returns that one with [ErrAlready]; the plan is forgotten.
 func (s *Seat) Start(ctx context.Context, id int64, terms Terms) (after Operation, err error) {
 	if err = s.may(View, ""); err == nil { // before it tells whether there is one
 		err = txn.InTx(ctx, s.desk.config.DB, func(tx bun.Tx) (err error) {
 			after, err = s.start(ctx, tx, id, terms)
 			return err
 		})
+	}
+	if errors.Is(err, ErrAlready) && after.ID != id {
+		_ = s.desk.store.ForgetPlan(ctx, s.desk.config.DB, id, string(Planned)) // else it is forgotten in an hour
 	}
 	if err != nil {
 		return s.operation(ctx, after), fmt.Errorf("ops: start operation %d: %w", id, err)

@@ -75,19 +75,22 @@ func checks() []check {
 		{"dead rows", "What was deleted is cleared.", (*Desk).checkDeadRows},
 		{"snapshots", "Nobody keeps what was deleted from being cleared.", (*Desk).checkHolders},
 		{"clock", "This machine's clock agrees with that of the database.", (*Desk).checkClock},
+		{"poisoned", "No message is poisoned.", (*Desk).checkPoisoned},
+		{"parked keys", "No key is parked.", (*Desk).checkParked},
 		{"consumers", "Live processes take all messages that wait.", (*Desk).checkStrangers},
-		{"processes", "No process has vanished within a day.", (*Desk).checkProcesses},
+		{"processes", "No process has vanished within a day, is stuck, or stops a consumer.", (*Desk).checkProcesses},
 		{"schedules", "All schedules fire.", (*Desk).checkSchedules},
 		{"pauses", "No consumer is paused for long while messages wait.", (*Desk).checkPauses},
 		{"operations", "No operation stands still.", (*Desk).checkOperations},
+		{"projections", "No projection has halted.", (*Desk).checkProjections},
 	}
 }
 
 // mostFindings is how many of one check are listed.
 const mostFindings = 20
 
-// Doctor looks for what is wrong with the database and with what runs on it, and says how to cure it. The
-// worst comes first; a check that has found nothing wrong is listed, too, and of none more than 20 findings.
+// Doctor looks for what is wrong with the database and with what runs on it, and says how to cure it: what
+// [Seat.Check] finds, and more. The worst comes first; a check that has found nothing wrong is listed, too, and of none more than 20 findings.
 // It changes nothing. It looks where messages are written, [Config].DB, and at each thing for a second at
 // most: what could not be looked at is a [Warning] that says so, and why to who may read texts of errors. An
 // error means that the database does not answer at all, or [ErrForbidden], or that ctx is over.

@@ -21,7 +21,8 @@ const (
 	overdue          = time.Minute        // of a schedule
 	pauseForgotten   = 24 * time.Hour
 	changeForgotten  = 10 * time.Minute // of a change of few messages
-	runnerLate       = time.Minute
+	runnerLate       = time.Minute      // of an operation, where somebody carries operations out
+	nobodyLate       = 10 * time.Second // and where nobody does
 	schedulesLooked  = 1000
 	schedulesWithin  = time.Second / 2 // for computing their next fires, while the database waits
 	operationsLooked = 200
@@ -95,14 +96,19 @@ func strange(strangers []outbox.Unregistered) (found []Finding) {
 	return found
 }
 
-func (d *Desk) checkProcesses(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+func (d *Desk) checkProcesses(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
-	for _, p := range fleet {
-		if p.Status == outbox.ProcessVanished {
-			found = append(found, vanished(p))
-		}
-	}
-	return found, err
+	return troubled(fleet), err
+}
+
+func (d *Desk) checkPoisoned(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	queues, err := d.admin.Queues(ctx, db)
+	return poisonedIn(queues), err
+}
+
+func (d *Desk) checkParked(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	queues, err := d.admin.Queues(ctx, db)
+	return parkedIn(queues), err
 }
 
 func vanished(p outbox.Process) Finding {
@@ -202,23 +208,56 @@ func (d *Desk) checkPauses(ctx context.Context, db bun.IDB) (found []Finding, er
 
 func (d *Desk) checkOperations(ctx context.Context, db bun.IDB) (found []Finding, err error) {
 	rows, err := d.store.Operations(ctx, db, store.OperationFilter{States: names(Waiting, Trying, Running, Paused, Begun)}, operationsLooked)
-	for _, row := range rows {
-		f := Finding{Severity: Warning, Subject: fmt.Sprintf("operation %d (%s by %s)", row.ID, row.Kind, row.Actor)}
-		leased := row.LeasedUntil.Add(runnerLate).After(row.Now.Time)
-		switch state := OperationState(row.State); {
-		case state == Paused:
-			f.Text, f.Cure = "It has stopped itself: its note says why.", "Mend what it stumbles over and continue it, or stop it."
-		case state == Begun && row.Now.Sub(row.CreatedAt.Time) > changeForgotten:
-			f.Text = fmt.Sprintf("It was begun %s ago, and nobody knows what became of it: its process may have died.", roughly(row.Now.Sub(row.CreatedAt.Time)))
-			f.Cure = "Look at the messages that it was about, and do it again where it was not done."
-		case state != Begun && !leased && row.Now.Sub(row.StartsAt.Time) > runnerLate:
-			f.Text, f.Cure = fmt.Sprintf("It was to start %s ago, and nobody carries it out.", roughly(row.Now.Sub(row.StartsAt.Time))), "Run an ops.Runner in some process."
-		default:
-			continue
-		}
-		found = append(found, f)
+	if err != nil {
+		return nil, err
 	}
-	return found, err
+	runners := true
+	if slices.ContainsFunc(rows, func(row store.Operation) bool { return awaits(row, nobodyLate) }) { // else nobody asks
+		fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
+		if err != nil {
+			return nil, err
+		}
+		runners = slices.ContainsFunc(fleet, func(p outbox.Process) bool { return p.Kind == "operations" && p.Status == outbox.ProcessAlive })
+	}
+	for _, row := range rows {
+		if f := stillness(row, runners); f.Text != "" {
+			f.Severity, f.Subject = Warning, fmt.Sprintf("operation %d (%s by %s)", row.ID, row.Kind, row.Actor)
+			found = append(found, f)
+		}
+	}
+	return found, nil
+}
+
+// awaits tells whether an operation was to begin so long ago, and nobody carries it out, or has lately.
+func awaits(row store.Operation, late time.Duration) bool {
+	switch OperationState(row.State) {
+	case Waiting, Trying, Running:
+		return !row.LeasedUntil.Add(late).After(row.Now.Time) && row.Now.Sub(row.StartsAt.Time) > late
+	default:
+		return false
+	}
+}
+
+// stillness is why an operation stands still, without a text where it does not.
+func stillness(row store.Operation, runners bool) Finding {
+	late := func() string { return roughly(row.Now.Sub(row.StartsAt.Time)) }
+	switch state := OperationState(row.State); {
+	case state == Paused:
+		return Finding{Text: "It has stopped itself: its note says why.", Cure: "Mend what it stumbles over and continue it, or stop it."}
+	case state == Begun && row.Now.Sub(row.CreatedAt.Time) > changeForgotten:
+		return Finding{Text: fmt.Sprintf("It was begun %s ago, and nobody knows what became of it: its process may have died.", roughly(row.Now.Sub(row.CreatedAt.Time))),
+			Cure: "Look at the messages that it was about, and do it again where it was not done."}
+	case !runners && awaits(row, nobodyLate):
+		cure := fmt.Sprintf("Run an ops.Runner in some process; or carry it out from the command: asyncmonolith operations watch %d --work.", row.ID)
+		if kinds()[Action(row.Kind)].apply != nil {
+			cure = "Run an ops.Runner in a process that has the projection's code."
+		}
+		return Finding{Text: fmt.Sprintf("It was to start %s ago, and no live process runs ops.Runner.", late()), Cure: cure}
+	case awaits(row, runnerLate):
+		return Finding{Text: fmt.Sprintf("It was to start %s ago, and nobody carries it out.", late()), Cure: "Run an ops.Runner in some process."}
+	default:
+		return Finding{}
+	}
 }
 
 // instant is how sentences name one.

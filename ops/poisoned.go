@@ -3,6 +3,8 @@ package ops
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/uptrace/bun"
 
@@ -91,13 +93,19 @@ func (s *Seat) reason(ctx context.Context, m poison.Message) string {
 	return c.Errors[0]
 }
 
-// Requeue makes poisoned messages pending again.
-func (s *Seat) Requeue(ctx context.Context, reason string, ids ...int64) (result poison.Result, err error) {
+// Requeue makes poisoned messages pending again, and tells which ones they have become. Its Unregistered goes by the
+// consumers of this program.
+func (s *Seat) Requeue(ctx context.Context, reason string, ids ...int64) (result poison.BatchResult, err error) {
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	err = s.change(ctx, Change{Action: Requeue, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		result, err = s.desk.poisoned.Requeue(ctx, tx, ids...)
+		result, err = s.desk.poisoned.RequeueBatch(ctx, tx, poison.Batch{Filter: poison.Filter{IDs: ids}, UpTo: math.MaxInt64, Limit: mostIDs})
+		result.Missing = len(ids) - result.Requeued - result.Conflicts
 		return result.Requeued, err
 	})
-	return result, err
+	if err != nil {
+		return poison.BatchResult{}, err
+	}
+	return result, nil
 }
 
 // Discard deletes poisoned messages for good, and returns how many there were.

@@ -15,8 +15,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// aliveWithin is how long ago a process that is alive may have told of itself.
-const aliveWithin = time.Hour
+// knownWithin is for how long processes are kept.
+const knownWithin = 7 * 24 * time.Hour
 
 // Preview is what a change of many messages would change.
 type Preview struct {
@@ -49,8 +49,8 @@ type PreviewCounts struct {
 	// Conflicts have an insert id that is pending: a requeue would leave them poisoned. Of several with
 	// one insert id only one can be requeued, which is not counted.
 	Conflicts int `json:"conflicts"`
-	// Untaken are of a consumer and payload type that no live process takes. It is 0 where no processor
-	// that is alive tells of itself: see outbox.Admin.Processes.
+	// Untaken are of a consumer and payload type that no live process takes, and all where none lives. It is 0
+	// where no processor has told of itself within 7 days, since nothing is known then: see outbox.Admin.Processes.
 	Untaken int `json:"untaken"`
 }
 
@@ -94,15 +94,16 @@ func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f stor
 	if err != nil {
 		return Preview{}, err
 	}
-	fleet, err := s.admin.Processes(ctx, db, aliveWithin)
+	fleet, err := s.admin.Processes(ctx, db, knownWithin)
 	if err != nil {
 		return Preview{}, err
 	}
-	alive := slices.DeleteFunc(fleet, func(p outbox.Process) bool { return p.Kind != "processor" || p.Status != outbox.ProcessAlive })
+	fleet = slices.DeleteFunc(fleet, func(p outbox.Process) bool { return p.Kind != "processor" })
+	alive := slices.DeleteFunc(slices.Clone(fleet), func(p outbox.Process) bool { return p.Status != outbox.ProcessAlive })
 	var last int64
 	for _, row := range seen {
 		k := PreviewKind{row.ConsumerType, row.PayloadType, PreviewCounts{Messages: row.Messages, Oldest: row.Oldest.Time, Newest: row.Newest.Time, Conflicts: row.Conflicts}}
-		if len(alive) > 0 && !slices.ContainsFunc(alive, func(p outbox.Process) bool { return p.Takes(k.Consumer, k.PayloadType) }) {
+		if len(fleet) > 0 && !slices.ContainsFunc(alive, func(p outbox.Process) bool { return p.Takes(k.Consumer, k.PayloadType) }) {
 			k.Untaken = k.Messages
 		}
 		p.add(k.PreviewCounts)

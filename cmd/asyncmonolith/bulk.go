@@ -33,7 +33,7 @@ func (a *app) requeueCommand() *cobra.Command {
 	var filter poisonFilter
 	b := &bulk{app: a, action: ops.Requeue, done: "requeued", target: filter.target}
 	b.named = func(ctx context.Context, s *ops.Seat, ids []int64) error {
-		return b.poisonedByIDs(ctx, s, ids, func() (poison.Result, error) { return s.Requeue(ctx, a.reason, ids...) })
+		return b.poisonedByIDs(ctx, s, ids, func() (poison.BatchResult, error) { return s.Requeue(ctx, a.reason, ids...) })
 	}
 	c := b.command(&cobra.Command{
 		Use: "requeue [ID...]", Short: "Make poisoned messages pending again",
@@ -53,9 +53,9 @@ func (a *app) discardCommand() *cobra.Command {
 	var filter poisonFilter
 	b := &bulk{app: a, action: ops.Discard, done: "discarded", target: filter.target}
 	b.named = func(ctx context.Context, s *ops.Seat, ids []int64) error {
-		return b.poisonedByIDs(ctx, s, ids, func() (poison.Result, error) {
+		return b.poisonedByIDs(ctx, s, ids, func() (poison.BatchResult, error) {
 			n, err := s.Discard(ctx, a.reason, ids...)
-			return poison.Result{Requeued: n, Missing: len(ids) - n}, err
+			return poison.BatchResult{Result: poison.Result{Requeued: n, Missing: len(ids) - n}}, err
 		})
 	}
 	c := b.command(&cobra.Command{
@@ -109,9 +109,13 @@ func (b *bulk) run(ctx context.Context, args []string) error {
 }
 
 // poisonedByIDs changes poisoned messages at once.
-func (b *bulk) poisonedByIDs(ctx context.Context, seat *ops.Seat, named []int64, do func() (poison.Result, error)) error {
+func (b *bulk) poisonedByIDs(ctx context.Context, seat *ops.Seat, named []int64, do func() (poison.BatchResult, error)) error {
 	if err := b.unconfirmed(); err != nil {
 		return b.previewNamed(ctx, seat, named, err)
+	}
+	var found []poison.Message
+	if b.action == ops.Requeue && len(named) <= mostPreviewed { // whose consumers may be paused: it is a hint
+		found, _, _ = seat.PoisonedMessages(ctx, poison.Filter{IDs: named}, outbox.Page{Size: len(named)})
 	}
 	result, err := do()
 	if err != nil {
@@ -120,15 +124,20 @@ func (b *bulk) poisonedByIDs(ctx context.Context, seat *ops.Seat, named []int64,
 	if result.Requeued+result.Conflicts == 0 {
 		return fmt.Errorf("%w: no poisoned message has one of these ids", errNotFound)
 	}
+	b.pausedAmong(ctx, seat, found)
 	if result.Missing+result.Conflicts > 0 {
 		err = errPartly
 	}
+	var became []int64
+	for _, m := range result.Moved {
+		became = append(became, m.New)
+	}
 	if b.json && b.action == ops.Requeue {
-		return b.also(result, err)
+		return b.also(requeued{result.Requeued, result.Conflicts, result.Missing, became}, err)
 	} else if b.json {
 		return b.also(map[string]int{"discarded": result.Requeued, "missing": result.Missing}, err)
 	}
-	text := fmt.Sprintf("%s %s.", messages(result.Requeued), b.done)
+	text := fmt.Sprintf("%s %s%s.", messages(result.Requeued), b.done, becameIDs(became))
 	if result.Conflicts > 0 {
 		text += fmt.Sprintf(" %s left poisoned, since the insert id is pending already.", messages(result.Conflicts))
 	}
@@ -136,6 +145,26 @@ func (b *bulk) poisonedByIDs(ctx context.Context, seat *ops.Seat, named []int64,
 		text += fmt.Sprintf(" %d of the ids are of no poisoned message.", result.Missing)
 	}
 	return b.alsoSay(text, err)
+}
+
+// requeued is what became of messages, as programs read it. What this program has no consumers of is no news.
+type requeued struct {
+	Requeued  int     `json:"requeued"`
+	Conflicts int     `json:"conflicts"`
+	Missing   int     `json:"missing"`
+	IDs       []int64 `json:"ids,omitempty"` // what they are called now, in the order of their old ids
+}
+
+// pausedAmong says which consumers of messages that are to be requeued are paused.
+func (b *bulk) pausedAmong(ctx context.Context, seat *ops.Seat, found []poison.Message) {
+	if b.action != ops.Requeue || len(found) == 0 {
+		return
+	}
+	var consumers []string
+	for _, m := range found {
+		consumers = append(consumers, m.Consumer)
+	}
+	b.pausedOf(ctx, seat, consumers)
 }
 
 // mostPreviewed is how many messages are listed before they are changed by their ids.
@@ -153,6 +182,7 @@ func (b *bulk) previewNamed(ctx context.Context, seat *ops.Seat, named []int64, 
 		return fmt.Errorf("%w: no poisoned message has one of these ids", errNotFound)
 	}
 	slices.Reverse(found)
+	defer b.pausedAmong(ctx, seat, found)
 	if err := poisonedRows().write(b.app, found, nil); err != nil || b.json {
 		return errors.Join(err, unconfirmed)
 	}

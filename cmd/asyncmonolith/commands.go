@@ -13,7 +13,7 @@ func (a *app) add(root *cobra.Command) {
 		{"Look:", []*cobra.Command{a.statusCommand(), a.topCommand(), a.doctorCommand(), a.explainCommand(), a.processesCommand(), a.serveCommand()}},
 		{"Look closer, and change:", []*cobra.Command{a.consumersCommand(), a.messagesCommand(), a.poisonedCommand(), a.requeueCommand(), a.discardCommand(),
 			a.schedulesCommand(), a.projectionsCommand(), a.operationsCommand()}},
-		{"Set up:", []*cobra.Command{a.migrateCommand(), a.demoCommand()}},
+		{"Set up:", []*cobra.Command{a.migrateCommand(), a.demoCommand(), a.versionCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
 		for _, c := range group.commands {
@@ -46,7 +46,7 @@ func (a *app) addCobras(root *cobra.Command) {
 			asGroup(c)
 			for _, shell := range c.Commands() {
 				shell.Example = "  asyncmonolith completion " + shell.Name()
-				shell.Args = takes(cobra.NoArgs)
+				shell.Args = takes(nothing)
 			}
 		}
 	}

@@ -27,7 +27,7 @@ kept as ever.`,
   asyncmonolith consumers resume mail --yes --reason "it is back"`,
 	}
 	listing := &cobra.Command{
-		Use: "list", Short: "List consumers, what waits for each, and which are paused", Args: takes(cobra.NoArgs),
+		Use: "list", Short: "List consumers, what waits for each, and which are paused", Args: takes(nothing),
 		Long:    "List the consumers that have messages, or are paused: how many wait, run and are poisoned, and for how long\nthe oldest has been due. Counts stop at 10,000.",
 		Example: "  asyncmonolith consumers list --json",
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -89,7 +89,7 @@ func count(n int64) string {
 func (a *app) pauseCommand() *cobra.Command {
 	unknown := false
 	c := &cobra.Command{
-		Use: "pause NAME", Short: "Keep a consumer's messages from being claimed by anybody", Args: takes(cobra.ExactArgs(1)), ValidArgsFunction: a.completeConsumers,
+		Use: "pause NAME", Short: "Keep a consumer's messages from being claimed by anybody", Args: takes(one("consumer", "consumers list")), ValidArgsFunction: a.completeConsumers,
 		Long: `Keep a consumer's messages from being claimed by anybody, until it is resumed. What is claimed already still
 runs; within about a second nothing more of the consumer starts. The reason is for others to see.`,
 		Example: `  asyncmonolith consumers pause mail --yes --reason "the provider is down"`,
@@ -99,7 +99,7 @@ runs; within about a second nothing more of the consumer starts. The reason is f
 				return err
 			}
 			if !unknown {
-				if err := known(c.Context(), seat, args[0]); err != nil {
+				if err := known(c.Context(), seat, args[0], "--unknown pauses a name that nobody knows yet"); err != nil {
 					return err
 				}
 			}
@@ -114,7 +114,7 @@ runs; within about a second nothing more of the consumer starts. The reason is f
 
 func (a *app) resumeCommand() *cobra.Command {
 	return a.changing(&cobra.Command{
-		Use: "resume NAME", Short: "Let a paused consumer's messages be claimed again", Args: takes(cobra.ExactArgs(1)), ValidArgsFunction: a.completeConsumers,
+		Use: "resume NAME", Short: "Let a paused consumer's messages be claimed again", Args: takes(one("consumer", "consumers list")), ValidArgsFunction: a.completeConsumers,
 		Long:    "Let a paused consumer's messages be claimed again. Those that are due run then, as many as there is room for.",
 		Example: `  asyncmonolith consumers resume mail --yes --reason "it is back"`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -122,7 +122,7 @@ func (a *app) resumeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := known(c.Context(), seat, args[0]); err != nil {
+			if err := known(c.Context(), seat, args[0], "see asyncmonolith consumers list"); err != nil {
 				return err
 			}
 			return a.change(seat, fmt.Sprintf("resume consumer %q", args[0]), func(s *ops.Seat) error {
@@ -146,21 +146,22 @@ func consumersOf(o ops.Overview) (names []string) {
 	return slices.Compact(names)
 }
 
-// known is an error unless the database knows the consumer: a name that is mistyped would be paused, too.
-func known(ctx context.Context, seat *ops.Seat, name string) error {
+// known is an error unless the database knows the consumer: a name that is mistyped would be paused, too. It ends with
+// what else there is to do.
+func known(ctx context.Context, seat *ops.Seat, name, otherwise string) error {
 	o, err := seat.Overview(ctx)
 	if err != nil {
 		return err
 	}
 	names := consumersOf(o)
-	switch {
-	case slices.Contains(names, name):
+	if slices.Contains(names, name) {
 		return nil
-	case len(names) == 0:
-		return fmt.Errorf("consumer %q: %w: there are no consumers", name, errNotFound)
-	default:
-		return fmt.Errorf("consumer %q: %w: did you mean %q?", name, errNotFound, nearest(name, names))
 	}
+	says := otherwise
+	if near := guess(name, names); near != "" {
+		says = fmt.Sprintf("did you mean %q?", near)
+	}
+	return fmt.Errorf("consumer %q: %w: %s", name, errNotFound, says)
 }
 
 // completeConsumers completes names of consumers. It is silent about errors.

@@ -23,7 +23,7 @@ func (a *app) demoCommand() *cobra.Command {
 		Long: "Make a SQLite database with something of everything in it, to look at: a shop whose messages run, wait and\n" +
 			"fail. It takes some seconds, and leaves nothing running.",
 		Example: "  asyncmonolith demo\n  asyncmonolith demo --path shop.db --live",
-		Args:    func(c *cobra.Command, args []string) error { return usage(cobra.NoArgs(c, args)) },
+		Args:    func(c *cobra.Command, args []string) error { return takes(nothing)(c, args) },
 		RunE: func(c *cobra.Command, _ []string) error {
 			if serve < 0 || path == "" {
 				return usage(fmt.Errorf("--path %q, --serve-for %s: a path, and a time of 0 or more, are allowed", path, serve))
@@ -85,12 +85,12 @@ func (a *app) tryNext(root *cobra.Command, path string, waits int64, live bool, 
 	}
 	fmt.Fprintf(&b, " Try:\n\n  export ASYNCMONOLITH_DSN=%s\n", quoted(dsn))
 	for _, try := range []struct{ command, says string }{
-		{"status", "what waits and what fails"}, {"top", "the same, as it changes"}, {"serve", "all of it, in a browser"}, {"doctor", "what is wrong, and what to do"},
-		{"poisoned groups", "what has failed for good, by kind"}, {fmt.Sprint("explain ", waits), "why a message does not run"},
+		{"status", "what waits and what fails"}, {"top", "the same, as it changes"}, {"serve --role operator --content", "all of it, in a browser"}, {"doctor", "what is wrong, and what to do"},
+		{"poisoned groups --content", "what has failed for good, by kind"}, {fmt.Sprint("explain ", waits), "why a message does not run"},
 		{"schedules list", "what fires when"}, {"processes", "who works, and who vanished"}, {"operations list", "what people have changed"},
 	} {
 		if found, rest, err := root.Find(strings.Fields(try.command)); err == nil && found != root && (len(rest) == 0 || !found.HasSubCommands()) {
-			fmt.Fprintf(&b, "  asyncmonolith %-16s # %s\n", try.command, try.says)
+			fmt.Fprintf(&b, "  asyncmonolith %-31s # %s\n", try.command, try.says)
 		}
 	}
 	_, err := fmt.Fprint(a.out, b.String())

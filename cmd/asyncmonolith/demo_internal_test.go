@@ -82,7 +82,7 @@ func TestDemoRefuses(t *testing.T) {
 		{[]string{"--serve-for", "-1s"}, "--serve-for"},
 		{[]string{"--dsn", "sqlite:x"}, "a database of its own"},
 		{[]string{"--prefix", "x"}, "a database of its own"},
-		{[]string{"more"}, "unknown command"},
+		{[]string{"more"}, "one word too many"},
 	} {
 		code, out, failed := runDemo(t.Context(), append([]string{"demo"}, c.args...)...)
 		if code != exitUsage || out != "" || !strings.Contains(failed, c.says) {

@@ -16,7 +16,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: "What is wrong with the database and what runs on it, and how to cure it: the worst first, and what was\n" +
 			"looked at and is fine. It changes nothing. It exits with 6 if there is a problem.",
 		Example: "  asyncmonolith doctor --json",
-		Args:    takes(cobra.NoArgs),
+		Args:    takes(nothing),
 		RunE: func(c *cobra.Command, _ []string) error {
 			seat, err := a.seat()
 			if err != nil {

@@ -12,7 +12,7 @@ import (
 
 func (a *app) explainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain ID...", Short: "Say why messages do not run", Args: takes(cobra.MinimumNArgs(1)),
+		Use: "explain ID...", Short: "Say why messages do not run", Args: takes(atLeastOne("message", "messages list")),
 		Long: `Say why messages do not run, or have not yet: as far as the database knows, which knows the live processes and
 what they take. Ids are those of pending and of poisoned messages.`,
 		Example: "  asyncmonolith explain 4711",

@@ -44,7 +44,7 @@ func (a *app) listMessagesCommand() *cobra.Command {
 	var filter pendingFilter
 	var page outbox.Page
 	c := &cobra.Command{
-		Use: "list", Short: "List pending messages", Args: takes(cobra.NoArgs),
+		Use: "list", Short: "List pending messages", Args: takes(nothing),
 		Long: `List pending messages, by consumer and payload type, and for each of these in the order in which they are
 due. It reads an index for --consumer, for --insert-id, and for --key with --consumer; what else is asked for is looked for message by
 message, which takes a while in millions.`,
@@ -100,7 +100,7 @@ func (a *app) find(ctx context.Context, seat *ops.Seat, filter outbox.Filter, pa
 func (a *app) keysCommand() *cobra.Command {
 	most := 0
 	c := &cobra.Command{
-		Use: "keys", Short: "List keys that are parked", Args: takes(cobra.NoArgs),
+		Use: "keys", Short: "List keys that are parked", Args: takes(nothing),
 		Long: `List keys whose messages wait until somebody requeues or discards a poisoned one, those first that have waited
 for the longest. Counts stop at 10,000.`,
 		Example: "  asyncmonolith messages keys\n  asyncmonolith messages list --consumer ship --key order-17",
@@ -131,7 +131,7 @@ for the longest. Counts stop at 10,000.`,
 
 func (a *app) getMessageCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "get ID", Short: "Show one pending message", Args: takes(cobra.ExactArgs(1)),
+		Use: "get ID", Short: "Show one pending message", Args: takes(one("message", "messages list")),
 		Long:    "Show one pending message. Its payload, up to 64 KiB of it, its headers and the texts of its errors are shown with --content.",
 		Example: "  asyncmonolith messages get 4711 --content",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -155,6 +155,7 @@ func (a *app) getMessageCommand() *cobra.Command {
 			if m.Claim != nil {
 				pairs = append(pairs, "claimed by", m.Claim.Owner, "claimed", m.Claim.ClaimedAt, "leased until", m.Claim.LeasedUntil)
 			}
+			a.withheld(len(m.Errors) > 0)
 			return a.fields(append(pairs, contents(m.Headers, m.Payload, m.Errors)...)...)
 		},
 	}
@@ -164,6 +165,13 @@ func (a *app) getMessageCommand() *cobra.Command {
 
 func (a *app) contentFlag(c *cobra.Command) {
 	c.Flags().BoolVar(&a.content, "content", false, "show payloads, headers and texts of errors")
+}
+
+// withheld says once, for people, that texts of errors are left out, if there are some.
+func (a *app) withheld(some bool) {
+	if some && !a.content && !a.json {
+		a.note("Texts of errors are shown with --content.")
+	}
 }
 
 // contents are what a message carries, and its failed runs.

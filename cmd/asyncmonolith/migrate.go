@@ -12,7 +12,7 @@ import (
 func (a *app) migrateCommand() *cobra.Command {
 	sql := false
 	c := &cobra.Command{
-		Use: "migrate", Short: "Create the library's tables, or bring them up to date", Args: takes(cobra.NoArgs),
+		Use: "migrate", Short: "Create the library's tables, or bring them up to date", Args: takes(nothing),
 		Long: `Create the library's tables, or bring them up to date. Migrations only add, so that what runs already works on,
 and to migrate again changes nothing. With --sql the statements are written and nothing is changed: for other
 tools, in the order in which they are to be run.`,

@@ -28,7 +28,9 @@ func (b *bulk) matching(ctx context.Context, target ops.Target) error {
 		if failed != nil {
 			return b.nothing(ctx, seat, target, failed)
 		}
-		return errors.Join(b.preview(preview), err)
+		said := b.preview(preview)
+		b.pausedIn(ctx, seat, &preview)
+		return errors.Join(said, err)
 	}
 	planned, err := seat.Plan(ctx, b.action, target)
 	if err != nil {
@@ -41,16 +43,18 @@ func (b *bulk) matching(ctx context.Context, target ops.Target) error {
 	}
 	started, err := seat.Start(ctx, planned.ID, terms)
 	already := errors.Is(err, ops.ErrAlready)
-	if err != nil {
-		if !already {
-			return err
-		}
-		b.note("The same is under way: operation %d, started by %s.", started.ID, started.Actor)
+	if already {
+		err = b.already(started)
 	}
-	switch {
-	case b.wait:
-		return b.watch(ctx, seat, started.ID, true)
-	case b.json:
+	if err != nil {
+		return err
+	}
+	b.pausedIn(ctx, seat, started.Preview)
+	if b.wait {
+		return b.watch(ctx, seat, started.ID, started.Target.Projection == "")
+	}
+	if b.json {
+		b.untaken(ctx, seat, started)
 		return b.line(started)
 	}
 	if started.Preview != nil && !already {
@@ -58,14 +62,14 @@ func (b *bulk) matching(ctx context.Context, target ops.Target) error {
 			return err
 		}
 	}
-	who, here := "A process that runs ops.Runner carries it out", "   (with --work it is carried out from there)"
-	if target.Projection != "" {
-		who, here = "A process that runs ops.Runner, and has the projection's code, carries it out", ""
+	return b.started(ctx, seat, started)
+}
+
+// pausedIn says which consumers of what is to be requeued are paused.
+func (b *bulk) pausedIn(ctx context.Context, seat *ops.Seat, p *ops.Preview) {
+	if b.action == ops.Requeue && p != nil {
+		b.pausedOf(ctx, seat, p.Consumers)
 	}
-	return errors.Join(
-		b.say("%s. %s.", how(started), who),
-		b.say("To take it back before then:  asyncmonolith operations undo %d", started.ID),
-		b.say("To see how far it is:         asyncmonolith operations watch %d%s", started.ID, here))
 }
 
 // nothing is the error where nothing matches, which may be a mistake of usage.

@@ -37,7 +37,7 @@ neither --yes nor --reason.`,
 func (a *app) listOperationsCommand() *cobra.Command {
 	var page outbox.Page
 	c := &cobra.Command{
-		Use: "list", Short: "List changes by people, the newest first", Args: takes(cobra.NoArgs),
+		Use: "list", Short: "List changes by people, the newest first", Args: takes(nothing),
 		Long:    "List changes by people, the newest first. They are kept for 90 days.",
 		Example: "  asyncmonolith operations list --limit 20",
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -88,7 +88,7 @@ func (a *app) operationCommand(c *cobra.Command, do func(context.Context, *ops.S
 	name, rest, _ := strings.Cut(c.Use, " ")
 	c.Use = strings.TrimSpace(name + " ID " + rest)
 	if c.Args == nil {
-		c.Args = takes(cobra.ExactArgs(1))
+		c.Args = takes(one("operation", "operations list"))
 	}
 	c.ValidArgsFunction = a.completeOperations
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -211,8 +211,11 @@ func (a *app) rateCommand() *cobra.Command {
 		Long:    "Have an operation go on faster or slower: with so many messages a second, up to 100000.",
 		Example: "  asyncmonolith operations rate 12 500 --yes --reason \"the provider allows it\"",
 		Args: func(c *cobra.Command, args []string) (err error) {
-			if err := takes(cobra.ExactArgs(2))(c, args); err != nil {
+			if err := takes(one("operation", "operations list"))(c, args[:min(len(args), 1)]); err != nil {
 				return err
+			}
+			if len(args) != 2 {
+				return usage(fmt.Errorf("say how many messages a second, and nothing more: see %s --help", c.CommandPath()))
 			}
 			if rate, err = strconv.Atoi(args[1]); err != nil || rate < 1 || rate > mostRate {
 				return usage(fmt.Errorf("rate %q: 1 to %d messages a second are allowed", args[1], mostRate))
@@ -235,6 +238,9 @@ func (a *app) decideAskedCommand(c *cobra.Command, said func(ops.Operation) stri
 			return cmp.Or(a.operation(o, failed), err)
 		}
 		o, err := do(seat, ctx, a.reason, id)
+		if err == nil {
+			a.untaken(ctx, seat, o)
+		}
 		if err != nil || a.json {
 			return a.operation(o, err)
 		}

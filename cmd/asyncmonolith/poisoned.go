@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +30,7 @@ them as JSON. asyncmonolith requeue and asyncmonolith discard change them.`,
 func (a *app) groupsCommand() *cobra.Command {
 	consumer := ""
 	c := &cobra.Command{
-		Use: "groups", Short: "Count poisoned messages by what failed", Args: takes(cobra.NoArgs),
+		Use: "groups", Short: "Count poisoned messages by what failed", Args: takes(nothing),
 		Long: `Count poisoned messages by consumer and by what failed, those first that failed last: since when, and which
 version of the program met it first. With --content there is the text of the last error.`,
 		Example: "  asyncmonolith poisoned groups --consumer mail --content",
@@ -47,8 +48,12 @@ version of the program met it first. With --content there is the text of the las
 					return err
 				}
 			}
-			if err := poisonGroups().write(a, groups, nil); err != nil || !more {
+			if err := poisonGroups().write(a, groups, nil); err != nil {
 				return err
+			}
+			a.withheld(slices.ContainsFunc(groups, func(g poison.Group) bool { return g.Failure != nil }))
+			if !more {
+				return nil
 			}
 			a.note("There are more groups than are listed.")
 			return nil
@@ -97,7 +102,7 @@ func (a *app) listPoisonedCommand() *cobra.Command {
 	var filter poisonFilter
 	var page outbox.Page
 	c := &cobra.Command{
-		Use: "list", Short: "List poisoned messages, the newest first", Args: takes(cobra.NoArgs),
+		Use: "list", Short: "List poisoned messages, the newest first", Args: takes(nothing),
 		Long: `List poisoned messages, the newest first. With --content there is the reason, which may quote the error.
 --error looks into every message that the other flags select: give --consumer, too, where there are many.`,
 		Example: `  asyncmonolith poisoned list --consumer mail --poisoned-after "2026-01-02 15:00:00"`,
@@ -130,7 +135,7 @@ func (a *app) listPoisonedCommand() *cobra.Command {
 
 func (a *app) getPoisonedCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "get ID", Short: "Show one poisoned message", Args: takes(cobra.ExactArgs(1)),
+		Use: "get ID", Short: "Show one poisoned message", Args: takes(one("message", "poisoned list")),
 		Long:    "Show one poisoned message. Its payload, up to 64 KiB of it, its headers, its reason and the texts of its errors are shown with --content.",
 		Example: "  asyncmonolith poisoned get 17 --content",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -151,6 +156,7 @@ func (a *app) getPoisonedCommand() *cobra.Command {
 			}
 			pairs := []any{"id", m.ID, "message id", m.MessageID, "consumer", m.Consumer, "payload type", m.PayloadType, "fingerprint", m.Fingerprint, "reason", m.Reason, "poisoned", m.PoisonedAt,
 				"created", m.CreatedAt, "attempts", m.Attempts, "crashes", m.Crashes, "insert id", m.InsertID, "key", m.Key, "payload bytes", m.PayloadBytes}
+			a.withheld(len(m.Errors) > 0)
 			return a.fields(append(pairs, contents(m.Headers, m.Payload, m.Errors)...)...)
 		},
 	}
@@ -161,7 +167,7 @@ func (a *app) getPoisonedCommand() *cobra.Command {
 func (a *app) exportCommand() *cobra.Command {
 	var filter poisonFilter
 	c := &cobra.Command{
-		Use: "export --reason TEXT", Short: "Write poisoned messages as JSON, one in each line", Args: takes(cobra.NoArgs),
+		Use: "export --reason TEXT", Short: "Write poisoned messages as JSON, one in each line", Args: takes(nothing),
 		Long: `Write poisoned messages as JSON, one in each line, in the order of their ids. With --content each has its
 payload, headers and errors. It changes nothing, but stands in the audit, with the reason.`,
 		Example: `  asyncmonolith poisoned export --consumer mail --content --reason "for the provider" > mail.ndjson`,

@@ -16,7 +16,7 @@ import (
 func (a *app) processesCommand() *cobra.Command {
 	within := 24 * time.Hour
 	c := &cobra.Command{
-		Use: "processes", Short: "List the processes that work on the tables", Args: takes(cobra.NoArgs),
+		Use: "processes", Short: "List the processes that work on the tables", Args: takes(nothing),
 		Long: `List the processes that work on the tables, those that are alive first, by host: where they run, which version, and
 how busy they are. One that vanished was not seen lately, and has not said that it stops.`,
 		Example: "  asyncmonolith processes --within 1h",

@@ -33,7 +33,7 @@ process with that code carries out. There is no event log on MariaDB.`,
 
 func (a *app) listProjectionsCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Short: "List projections, and how far they have come", Args: takes(cobra.NoArgs),
+		Use: "list", Short: "List projections, and how far they have come", Args: takes(nothing),
 		Long:    "List the shards of all projections, and how far each has come. With --content there is the text of the last error.",
 		Example: "  asyncmonolith projections list",
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -63,7 +63,7 @@ func (a *app) parkedCommand() *cobra.Command {
 	version, most := 0, 0
 	after := int64(0)
 	c := &cobra.Command{
-		Use: "parked PROJECTION", Short: "List events that a projection has parked", Args: takes(cobra.ExactArgs(1)), ValidArgsFunction: a.completeProjections,
+		Use: "parked PROJECTION", Short: "List events that a projection has parked", Args: takes(one("projection", "projections list")), ValidArgsFunction: a.completeProjections,
 		Long:    "List events that a projection has parked, in the order of their positions. With --content there is the reason.",
 		Example: "  asyncmonolith projections parked totals --content",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -100,7 +100,7 @@ func (a *app) parkedCommand() *cobra.Command {
 func (a *app) resumeProjectionCommand() *cobra.Command {
 	version := 0
 	c := a.changing(&cobra.Command{
-		Use: "resume PROJECTION", Short: "Have the halted shards of a projection try again", Args: takes(cobra.ExactArgs(1)), ValidArgsFunction: a.completeProjections,
+		Use: "resume PROJECTION", Short: "Have the halted shards of a projection try again", Args: takes(one("projection", "projections list")), ValidArgsFunction: a.completeProjections,
 		Long:    "Have the halted shards of a version of a projection try again, from where they are.",
 		Example: `  asyncmonolith projections resume totals --yes --reason "fixed in 1.4.2"`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -127,7 +127,7 @@ func (a *app) projectionCommand(action ops.Action, name, short string) *cobra.Co
 	version := 0
 	b := &bulk{app: a, action: action, done: name}
 	c := &cobra.Command{
-		Use: name + " PROJECTION", Short: short, Args: takes(cobra.ExactArgs(1)), ValidArgsFunction: a.completeProjections,
+		Use: name + " PROJECTION", Short: short, Args: takes(one("projection", "projections list")), ValidArgsFunction: a.completeProjections,
 		Long:    short + ". It is an operation, which a process with the application's code carries out.",
 		Example: fmt.Sprintf("  asyncmonolith projections %s totals --yes --reason \"as agreed\"", name),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -189,7 +189,7 @@ func versionOf(ctx context.Context, seat *ops.Seat, name string, version int) (i
 	case len(names) == 0:
 		return 0, fmt.Errorf("projection %q: %w: there are no projections", name, errNotFound)
 	case len(versions) == 0:
-		return 0, fmt.Errorf("projection %q: %w: did you mean %q?", name, errNotFound, nearest(name, names))
+		return 0, fmt.Errorf("projection %q: %w%s", name, errNotFound, meant(name, names, quotedName, "asyncmonolith projections list"))
 	case version == 0 && len(versions) > 1:
 		return 0, usage(fmt.Errorf("projection %q has versions %v: say --version", name, versions))
 	case version == 0:

@@ -36,7 +36,7 @@ func (a *app) listSchedulesCommand() *cobra.Command {
 	var filter schedule.Filter
 	var page outbox.Page
 	c := &cobra.Command{
-		Use: "list", Short: "List schedules", Args: takes(cobra.NoArgs),
+		Use: "list", Short: "List schedules", Args: takes(nothing),
 		Long:    "List schedules in the order in which they were first written. With --content there is the text of the last error.",
 		Example: "  asyncmonolith schedules list --tag billing",
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -79,7 +79,7 @@ func schedules() list[ops.Schedule] {
 
 func (a *app) nextCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "next SCHEDULE", Short: "Show when a schedule fires next, and its last fires", Args: takes(cobra.ExactArgs(1)), ValidArgsFunction: a.completeSchedules,
+		Use: "next SCHEDULE", Short: "Show when a schedule fires next, and its last fires", Args: takes(one("schedule", "schedules list")), ValidArgsFunction: a.completeSchedules,
 		Long:    "Show the next five times at which a schedule fires, in its time zone and in UTC, and its last ten fires.",
 		Example: "  asyncmonolith schedules next nightly-report",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -116,7 +116,7 @@ func (a *app) nextCommand() *cobra.Command {
 // scheduleCommand is one that changes a schedule.
 func (a *app) scheduleCommand(name, short, would, said string, do func(*ops.Seat, context.Context, string, int64) error) *cobra.Command {
 	return a.changing(&cobra.Command{
-		Use: name + " SCHEDULE", Short: short, Args: takes(cobra.ExactArgs(1)), ValidArgsFunction: a.completeSchedules,
+		Use: name + " SCHEDULE", Short: short, Args: takes(one("schedule", "schedules list")), ValidArgsFunction: a.completeSchedules,
 		Long:    short + ". It is named by its id or by its name.",
 		Example: fmt.Sprintf("  asyncmonolith schedules %s nightly-report --yes --reason \"as agreed\"", name),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -159,7 +159,7 @@ func scheduleOf(ctx context.Context, seat *ops.Seat, name string) (ops.Schedule,
 	if len(names) == 0 {
 		return ops.Schedule{}, errors.Join(err, fmt.Errorf("schedule %q: %w: there are no schedules", name, errNotFound))
 	}
-	return ops.Schedule{}, fmt.Errorf("schedule %q: %w: did you mean %q?", name, errNotFound, nearest(name, names))
+	return ops.Schedule{}, fmt.Errorf("schedule %q: %w%s", name, errNotFound, meant(name, names, quotedName, "asyncmonolith schedules list"))
 }
 
 // completeSchedules completes names of schedules.

@@ -29,7 +29,7 @@ func (a *app) serveCommand() *cobra.Command {
 Whoever has the link may look (viewer); --role lets them change something, too. Contents of messages are shown
 where --content says so, to operators and administrators.`,
 		Example: "  asyncmonolith serve\n  asyncmonolith serve --role operator --content --port 8484",
-		Args:    takes(cobra.NoArgs),
+		Args:    takes(nothing),
 		RunE: func(c *cobra.Command, _ []string) error {
 			may, err := roleOf(role)
 			if err != nil {
@@ -113,10 +113,22 @@ func (a *app) serve(ctx context.Context, port uint16, role ops.Role) error {
 	return nil
 }
 
+// seesNothing says why a browser sees no contents, if so.
+func (a *app) seesNothing(role ops.Role) string {
+	switch {
+	case role == ops.Viewer:
+		return ", who sees no contents: see --role and --content"
+	case !a.content:
+		return ", who sees no contents: see --content"
+	default:
+		return ""
+	}
+}
+
 // invite says where the console is.
 func (a *app) invite(d *door, role ops.Role) error {
 	if a.json {
 		return a.line(map[string]string{"url": d.link(), "role": role.String()})
 	}
-	return errors.Join(a.say("The console is at %s", d.link()), a.say("The link works once, and lets a browser in as %s. Ctrl-C ends it.", role))
+	return errors.Join(a.say("The console is at %s", d.link()), a.say("The link works once, and lets a browser in as %s%s. Ctrl-C ends it.", role, a.seesNothing(role)))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
 // served is the console of a database, until the test ends.
@@ -168,5 +171,26 @@ func TestServeRoles(t *testing.T) {
 	}
 	if got := called(t, "sqlite:/no/such/file.db", "serve"); got.code == exitDone {
 		t.Errorf("no database: got %+v", got)
+	}
+}
+
+// TestInvitation: who is let in without contents hears how to see them.
+func TestInvitation(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		role    ops.Role
+		content bool
+		says    string
+	}{
+		{ops.Viewer, false, "as viewer, who sees no contents: see --role and --content. Ctrl-C"},
+		{ops.Viewer, true, "as viewer, who sees no contents: see --role and --content. Ctrl-C"},
+		{ops.Operator, false, "as operator, who sees no contents: see --content. Ctrl-C"},
+		{ops.Operator, true, "as operator. Ctrl-C"},
+	} {
+		var out bytes.Buffer
+		a := &app{terminal: terminal{out: &out}, content: test.content}
+		if err := a.invite(newDoor(1, ops.Principal{Role: test.role}), test.role); err != nil || !strings.Contains(out.String(), test.says) {
+			t.Errorf("%+v: got %q, error %v", test, out.String(), err)
+		}
 	}
 }

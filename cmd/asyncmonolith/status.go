@@ -13,7 +13,7 @@ import (
 func (a *app) statusCommand() *cobra.Command {
 	check := false
 	c := &cobra.Command{
-		Use: "status", Short: "Show what waits and what fails, at one glance", Args: takes(cobra.NoArgs),
+		Use: "status", Short: "Show what waits and what fails, at one glance", Args: takes(nothing),
 		Long: `Show what waits for each consumer, what has failed lately, who runs, and what people change. Counts stop at
 10,000, so that looking costs the same however much there is.
 
@@ -37,7 +37,9 @@ stand still. It asks little, and so may be asked often: doctor looks deeper.`,
 			case a.json:
 				return a.line(newStatus(o))
 			default:
-				return a.overview(o)
+				err := a.overview(o)
+				a.withheld(len(o.Failures) > 0)
+				return err
 			}
 		},
 	}

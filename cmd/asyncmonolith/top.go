@@ -24,7 +24,7 @@ func (a *app) topCommand() *cobra.Command {
 		Long: "Watch what waits, runs and fails, on a terminal. However many watch, and however often, the database is\n" +
 			"asked no more than every two seconds by each, and for a fiftieth of its time.",
 		Example: "  asyncmonolith top\n  asyncmonolith top --content --every 5s",
-		Args:    func(c *cobra.Command, args []string) error { return usage(cobra.NoArgs(c, args)) },
+		Args:    func(c *cobra.Command, args []string) error { return takes(nothing)(c, args) },
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case a.json:

@@ -22,6 +22,42 @@ func usage(err error) error {
 	return fmt.Errorf("%w: %w", errUsage, err)
 }
 
+// one takes the name, or the id, of one thing, which a command lists.
+func one(thing, listed string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return missing(thing, listed)
+		case len(args) > 1:
+			return fmt.Errorf("name one %s, and not %d", thing, len(args))
+		default:
+			return nil
+		}
+	}
+}
+
+// atLeastOne takes those of one thing or of several.
+func atLeastOne(thing, listed string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return missing(thing, listed)
+		}
+		return nil
+	}
+}
+
+func missing(thing, listed string) error {
+	return fmt.Errorf("name the %s, which asyncmonolith %s shows", thing, listed)
+}
+
+// nothing takes no arguments.
+func nothing(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%q is one word too many", args[0])
+	}
+	return nil
+}
+
 // takes makes arguments that a command does not take a mistake of usage.
 func takes(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
@@ -45,7 +81,7 @@ func asGroup(c *cobra.Command) *cobra.Command {
 				names = append(names, known.Name())
 			}
 		}
-		return usage(fmt.Errorf("there is no command %q: did you mean %q? See %s --help", c.CommandPath()+" "+args[0], c.CommandPath()+" "+nearest(args[0], names), c.CommandPath()))
+		return usage(fmt.Errorf("there is no command %q%s", c.CommandPath()+" "+args[0], meant(args[0], names, func(name string) string { return quotedName(c.CommandPath() + " " + name) }, c.CommandPath()+" --help")))
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	return c
@@ -63,7 +99,7 @@ func nearestFlag(c *cobra.Command, err error) error {
 	}
 	var names []string
 	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	return usage(fmt.Errorf("there is no flag %q: did you mean --%s? See %s --help", unknown.GetSpecifiedName(), nearest(unknown.GetSpecifiedName(), names), c.CommandPath()))
+	return usage(fmt.Errorf("there is no flag %q%s", unknown.GetSpecifiedName(), meant(unknown.GetSpecifiedName(), names, func(name string) string { return "--" + name }, c.CommandPath()+" --help")))
 }
 
 // allowedBy is what a flag takes.
@@ -100,7 +136,11 @@ func (choice) Type() string { return "WORD" }
 // Set implements pflag.Value.
 func (c choice) Set(word string) error {
 	if !slices.Contains(c.of, word) {
-		return fmt.Errorf("did you mean %q? Allowed are %s", nearest(word, c.of), strings.Join(c.of, ", "))
+		allowed := strings.Join(c.of, ", ") + " are allowed"
+		if name := guess(word, c.of); name != "" {
+			return fmt.Errorf("did you mean %q? %s", name, allowed)
+		}
+		return errors.New(allowed)
 	}
 	*c.word = word
 	return nil
@@ -108,6 +148,26 @@ func (c choice) Set(word string) error {
 
 // near tells whether a word may be a name that is mistyped.
 func near(word, name string) bool { return distance(word, name) <= max(1, len(name)/4) }
+
+// guess is the name that was meant, if one is nearly a word.
+func guess(word string, names []string) string {
+	name := nearest(word, names)
+	if d := distance(word, name); d >= len(word) || d > max(2, len(name)/3) {
+		return ""
+	}
+	return name
+}
+
+// meant asks whether a name was meant, if one is nearly a word, and says where to look.
+func meant(word string, names []string, shown func(name string) string, see string) string {
+	if name := guess(word, names); name != "" {
+		return ": did you mean " + shown(name) + "? See " + see
+	}
+	return ": see " + see
+}
+
+// quotedName shows a name alone.
+func quotedName(name string) string { return fmt.Sprintf("%q", name) }
 
 // nearest is the name that differs least from a word.
 func nearest(word string, names []string) string {

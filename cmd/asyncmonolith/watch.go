@@ -41,6 +41,9 @@ func (a *app) watch(ctx context.Context, seat *ops.Seat, id int64, work bool) er
 			return err
 		case err != nil && !lost:
 			p.now("the operation stands still: " + connect.Trouble(err))
+		case err == nil && o.ID == 0 && !work && !over(now): // it is looked at for the first time
+			a.untaken(ctx, seat, now)
+			p.now(how(now))
 		case err == nil && over(now): // its outcome is said
 		case err == nil && (now.State != o.State || lost):
 			p.now(how(now))
@@ -131,12 +134,12 @@ func (a *app) outcome(o ops.Operation) error {
 
 // left says what becomes of an operation that nobody here looks at any more.
 func (a *app) left(id int64, o ops.Operation) error {
-	a.note("Left as it is: %s. Processes that run ops.Runner go on with it.", how(o))
+	a.note("Left as it is: %s. A live process that runs ops.Runner goes on with it, if there is one.", how(o))
 	a.note("To go on from here:  asyncmonolith operations watch %d --work", id)
 	if o.State == ops.Waiting {
 		a.note("To take it back:     asyncmonolith operations undo %d", id)
 	} else {
 		a.note("To end it:           asyncmonolith operations stop %d", id)
 	}
-	return fmt.Errorf("%w: operation %d goes on", errPartly, id)
+	return fmt.Errorf("%w: operation %d is left under way", errPartly, id)
 }

@@ -11,8 +11,10 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -122,6 +124,93 @@ func TestABusyDatabase(t *testing.T) {
 		defer exec(unlock)
 		if _, _, err := s.PoisonGroups(t.Context(), "c"); !errors.Is(err, ops.ErrBusy) {
 			t.Errorf("got error %v, want ErrBusy", err)
+		}
+	})
+}
+
+// TestDoctorFindsWhatTheCheckFinds: whatever needs somebody, the doctor names, with what to do.
+func TestDoctorFindsWhatTheCheckFinds(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"), testapp.Consumed("it's"))
+		a.Exec("UPDATE poisoned_messages SET consumer_type = 'it''s' WHERE id = 2")
+		a.Exec("UPDATE poisoned_messages SET consumer_type = 'keyed', order_key = 'k', lane = ?, rank = 4, parks = TRUE WHERE id = 3", store.Lane("k"))
+		keyed := testapp.New(t, db, testapp.Consumed("keyed", bus.Ordered(bus.ParkKey)))
+		keyed.Produce(order{}, outbox.Key("k"))
+		a.ProduceMany(1)
+		seen(a, db, "gone", time.Hour, `{"every": 15000000000}`)
+		seen(a, db, "stuck", 0, `{"every": 15000000000, "stuck": ["c"]}`)
+		seen(a, db, "closed", 0, `{"every": 15000000000, "closed": ["c"]}`)
+		s := deskOf(t, db, keyed.Registry).As(someone(ops.Administrator))
+		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), planned(t, s, ops.Requeue, ofConsumer("c")).ID, ops.Terms{Reason: "why"}))
+		a.Exec("UPDATE message_operations SET state = 'paused'")
+		if !isMariaDB(db) {
+			a.Exec("INSERT INTO event_subscriptions (name, version, shard, shards, filter, position, status, next_at, moved_at) VALUES ('p', 2, 3, 4, '', 17, 'halted', " + testapp.In(db, 0) + ", " + testapp.In(db, 0) + ")")
+		}
+		cures := make(map[string]string)
+		for _, f := range testapp.Must[[]ops.Finding](t)(s.Doctor(t.Context())) {
+			cures[f.Check+": "+f.Subject+": "+f.Text] = f.Cure
+		}
+		checks := make(map[string]bool)
+		for _, f := range testapp.Must[[]ops.Finding](t)(s.Check(t.Context())) {
+			checks[f.Check] = true
+			if cure, found := cures[f.Check+": "+f.Subject+": "+f.Text]; !found || cure == "" {
+				t.Errorf("got no cure of %+v from the doctor, who has %v", f, cures)
+			}
+		}
+		want := 5 // poisoned, parked keys, consumers, processes, operations; and projections
+		if !isMariaDB(db) {
+			want++
+		}
+		if len(checks) != want {
+			t.Errorf("got %v, want one of each of %d", checks, want)
+		}
+		for subject, command := range map[string]string{"c": "poisoned groups --consumer c --content", "it's": `requeue --consumer 'it'\''s'`} {
+			found := false
+			for said, cure := range cures {
+				found = found || strings.HasPrefix(said, "poisoned: "+subject+": ") && strings.Contains(cure, "asyncmonolith "+command)
+			}
+			if !found {
+				t.Errorf("got %v, want %q of %s", cures, command, subject)
+			}
+		}
+	})
+}
+
+// TestCheckOfOperations: one that nobody carries out needs somebody after 10 s, and where a process lives that
+// carries operations out after a minute.
+func TestCheckOfOperations(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
+		s := deskOf(t, db, a.Registry).As(someone(ops.Administrator))
+		o := testapp.Must[ops.Operation](t)(s.Start(t.Context(), planned(t, s, ops.Requeue, ofConsumer("c")).ID, ops.Terms{Reason: "why"}))
+		for _, test := range []struct {
+			state string
+			ago   time.Duration
+			lives bool
+			says  string
+		}{
+			{"waiting", 5 * time.Second, false, ""},
+			{"waiting", 15 * time.Second, false, fmt.Sprintf("asyncmonolith operations watch %d --work", o.ID)},
+			{"running", 15 * time.Second, false, "no live process runs ops.Runner"},
+			{"waiting", 15 * time.Second, true, ""},
+			{"waiting", 90 * time.Second, true, "nobody carries it out"},
+		} {
+			a.Exec("DELETE FROM message_processes")
+			if test.lives {
+				seen(a, db, "runner", 0, `{"every": 15000000000}`)
+				a.Exec("UPDATE message_processes SET kind = 'operations'")
+			}
+			a.Exec("UPDATE message_operations SET state = ?, starts_at = "+testapp.In(db, -test.ago), test.state)
+			all := testapp.Must[[]ops.Finding](t)(deskOf(t, db, a.Registry).As(someone(ops.Viewer)).Check(t.Context()))
+			if test.says == "" {
+				if found := findingsOf(all, "operations"); len(found) != 0 {
+					t.Errorf("%+v: got %+v, want nothing", test, found)
+				}
+				continue
+			}
+			wantFinding(t, all, "operations", ops.Warning, test.says)
 		}
 	})
 }

@@ -67,9 +67,9 @@ func TestDoctorFindsNothing(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		checks := []string{"schema", "server", "safety", "pool", "connections", "indexes", "dead rows", "snapshots", "clock", "consumers", "processes", "schedules", "pauses", "operations"}
+		checks := []string{"schema", "server", "safety", "pool", "connections", "indexes", "dead rows", "snapshots", "clock", "poisoned", "parked keys", "consumers", "processes", "schedules", "pauses", "operations", "projections"}
 		if db.Dialect().Name() == dialect.SQLite {
-			checks = []string{"schema", "server", "safety", "pool", "indexes", "clock", "consumers", "processes", "schedules", "pauses", "operations"}
+			checks = []string{"schema", "server", "safety", "pool", "indexes", "clock", "poisoned", "parked keys", "consumers", "processes", "schedules", "pauses", "operations", "projections"}
 		}
 		all := doctor(t, t.Context(), db, a.Registry)
 		var got []string

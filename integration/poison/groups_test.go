@@ -140,7 +140,6 @@ func TestPreview(t *testing.T) {
 			t.Errorf("the first: got\n%s\nwant\n%s", got, first)
 		}
 		r := a.Start(testapp.Fast())
-		defer r.MustStop()
 		testapp.Eventually(t, "a process is there", func() bool {
 			fleet, err := a.Admin().Processes(ctx, db, time.Hour)
 			return err == nil && len(fleet) > 0
@@ -148,6 +147,11 @@ func TestPreview(t *testing.T) {
 		const untaken = "up to 9, more false: 3, 0 conflicts, 1 untaken; c order.placed: 2, 0, 0; former other: 1, 0, 1"
 		if got := said(testapp.Must[poison.Preview](t)(s.Preview(ctx, db, poison.Filter{IDs: []int64{3, 4, 9}}, 7))); got != untaken {
 			t.Errorf("with a process: got\n%s\nwant\n%s", got, untaken)
+		}
+		r.MustStop()
+		const nobody = "up to 9, more false: 3, 0 conflicts, 3 untaken; c order.placed: 2, 0, 2; former other: 1, 0, 1"
+		if got := said(testapp.Must[poison.Preview](t)(s.Preview(ctx, db, poison.Filter{IDs: []int64{3, 4, 9}}, 7))); got != nobody {
+			t.Errorf("once it has stopped: got\n%s\nwant\n%s", got, nobody)
 		}
 	})
 }

@@ -99,6 +99,14 @@ func (s *Store) ForgetPlans(ctx context.Context, db bun.IDB, state string, kept 
 	})
 }
 
+// ForgetPlan deletes an operation, if it is in a state.
+func (s *Store) ForgetPlan(ctx context.Context, db bun.IDB, id int64, state string) error {
+	return retry(ctx, db, func(db bun.IDB) error {
+		_, err := s.names.Query(ctx, db, `DELETE FROM {operations} WHERE id = ? AND state = ?`, id, state).Exec(ctx)
+		return err
+	})
+}
+
 // ConsumersOf lists the consumers of pending messages, as they are stored.
 func (s *Store) ConsumersOf(ctx context.Context, db bun.IDB, ids []int64) ([]string, error) {
 	return s.consumersOf(ctx, db, "{messages}", ids)

@@ -1,0 +1,157 @@
+package cli_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+)
+
+// says tells whether all of some texts are in what was said.
+func (a answer) says(texts ...string) bool {
+	for _, text := range texts {
+		if !strings.Contains(a.out+a.err, text) {
+			return false
+		}
+	}
+	return true
+}
+
+// alive notes a process of a kind that lives.
+func (s site) alive(a *testapp.App, kind string) {
+	s.Helper()
+	now := testapp.NowOf(s.db)
+	a.Exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) VALUES (?, ?, 'web-1', 99, 'shop', '', "+now+", "+now+", '{}', '{\"every\":15000000000}')", uuid.NewString(), kind)
+}
+
+// TestNobodyCarriesItOut: where no live process carries out operations, who starts or watches one hears so.
+func TestNobodyCarriesItOut(t *testing.T) {
+	each(t, func(s site) {
+		a := filled(s)
+		start := []string{"requeue", "--consumer", "mail", "--undo-window", "0", "--yes", "--reason", "fixed"}
+		const nobody = "No live process runs ops.Runner, so nothing happens by itself: asyncmonolith operations watch "
+		got := s.must(0, start...)
+		id := s.idOf(a, "SELECT MAX(id) FROM message_operations")
+		if !got.says(nobody+id+" --work carries it out from here.") || got.says("A process that runs") {
+			s.Errorf("got %+v, want that nobody carries it out", got)
+		}
+		if got = s.must(0, append(start, "--json")...); !strings.Contains(got.err, nobody+id) || strings.Contains(got.out, "No live") {
+			s.Errorf("JSON: got %+v, want it on stderr", got)
+		}
+		a.Exec("UPDATE message_operations SET starts_at = "+testapp.In(s.db, -11e9)+" WHERE id = ?", id)
+		for _, command := range []string{"status --check", "doctor"} {
+			got = s.must(6, strings.Fields(command)...)
+			if !got.says("operation "+id+" (requeue by", "and no live process runs ops.Runner.") {
+				s.Errorf("%s: got %+v, want that it stands still", command, got)
+			}
+		}
+		s.watched(id, nobody+id)
+		s.alive(a, "operations")
+		if got = s.must(0, start...); !got.says("A process that runs ops.Runner carries it out.") || got.says(nobody) {
+			s.Errorf("got %+v, want that a process carries it out", got)
+		}
+		if got = s.must(6, "status", "--check"); got.says("operation " + id) {
+			s.Errorf("got %+v, want patience with the process that lives", got)
+		}
+	})
+}
+
+// watched watches an operation until it says something, and ends that.
+func (s site) watched(id, want string) {
+	s.Helper()
+	c, _, _ := s.command(s.Context(), "operations", "watch", id)
+	c.Stderr = nil
+	stderr, err := c.StderrPipe()
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		s.Fatal(err)
+	}
+	said := make([]byte, len(want))
+	n, _ := stderr.Read(said)
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	if string(said[:n]) != want {
+		s.Errorf("watch: got %q, want %q", said[:n], want)
+	}
+}
+
+// TestTheSameHasPausedItself: who starts it again hears how it goes on, that nothing is done, and leaves no plan behind.
+func TestTheSameHasPausedItself(t *testing.T) {
+	each(t, func(s site) {
+		a := filled(s)
+		start := []string{"requeue", "--consumer", "mail", "--undo-window", "1h", "--yes", "--reason", "fixed"}
+		s.must(0, start...)
+		id := s.idOf(a, "SELECT MAX(id) FROM message_operations")
+		if got := s.must(0, start...); !got.says("The same is under way: operation "+id, "operations undo "+id) {
+			s.Errorf("waiting: got %+v, want how to take it back", got)
+		}
+		a.Exec("UPDATE message_operations SET state = 'running'")
+		if got := s.must(0, start...); !got.says("operations stop "+id) || got.says("undo") {
+			s.Errorf("running: got %+v, want how to end it", got)
+		}
+		a.Exec("UPDATE message_operations SET state = 'paused', note = '10 of the 10 that went first have failed again'")
+		for _, more := range [][]string{nil, {"--wait"}, {"--json"}} {
+			got := s.must(5, append(start, more...)...)
+			if !got.says("operation "+id+" has paused itself", "operations continue "+id+" --yes --reason TEXT", "operations stop "+id+" --reason TEXT") || got.says("undo") {
+				s.Errorf("%v: got %+v, want how it goes on, or ends", more, got)
+			}
+		}
+		if n := a.Count("SELECT count(*) FROM message_operations"); n != 1 {
+			s.Errorf("got %d operations, want the one: %s", n, s.dump("message_operations"))
+		}
+		s.must(0, "operations", "continue", id, "--yes", "--reason", "other orders")
+		if got := s.must(0, "operations", "show", id, "--content"); !got.says("continued by cli:", "; before that: 10 of the 10 that went first have failed again") {
+			s.Errorf("got %+v, want why it had paused itself, too", got)
+		}
+	})
+}
+
+// TestRequeuedHasAnotherID: who requeues messages by their ids hears what they are called now.
+func TestRequeuedHasAnotherID(t *testing.T) {
+	each(t, func(s site) {
+		a := filled(s)
+		yes := []string{"--yes", "--reason", "fixed"}
+		got := s.must(0, append([]string{"requeue", "3"}, yes...)...)
+		if id := s.idOf(a, "SELECT MAX(id) FROM consumer_messages"); got.out != "1 message requeued: it is message "+id+" now.\n" {
+			s.Errorf("got %+v, want that it is message %s", got, id)
+		}
+		got = s.must(5, append([]string{"requeue", "1", "2", "99", "--json"}, yes...)...)
+		last := a.Count("SELECT MAX(id) FROM consumer_messages")
+		if want := fmt.Sprintf("{\"v\":1,\"requeued\":2,\"conflicts\":0,\"missing\":1,\"ids\":[%d,%d]}\n", last-1, last); got.out != want {
+			s.Errorf("JSON: got %q, want %q", got.out, want)
+		}
+	})
+}
+
+// TestRequeuedIntoAPause: who requeues messages of a consumer that is paused hears that they wait.
+func TestRequeuedIntoAPause(t *testing.T) {
+	each(t, func(s site) {
+		filled(s)
+		s.must(0, "consumers", "pause", "mail", "--yes", "--reason", "it burns")
+		if got := s.must(4, "discard", "--all"); got.says("what is requeued") {
+			s.Errorf("discard: got %+v, want nothing of a requeue", got)
+		}
+		yes := []string{"--yes", "--reason", "fixed"}
+		for _, test := range []struct {
+			code int
+			args []string
+		}{
+			{4, []string{"requeue", "1"}},
+			{4, []string{"requeue", "--consumer", "mail"}},
+			{4, []string{"requeue", "--all", "--json"}},
+			{0, append([]string{"requeue", "1"}, yes...)},
+			{0, append([]string{"requeue", "--consumer", "mail", "--undo-window", "1h"}, yes...)},
+			{0, append([]string{"requeue", "--all", "--wait", "--undo-window", "0", "--canary", "0"}, yes...)},
+		} {
+			got := s.must(test.code, test.args...)
+			if !strings.Contains(got.err, "mail is paused by cli:") || !strings.Contains(got.err, ": what is requeued waits until it is resumed.") {
+				s.Errorf("%v: got %+v, want that it is paused", test.args, got)
+			}
+		}
+	})
+}
