@@ -1,0 +1,84 @@
+package console_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+)
+
+// Who sees the console for the first time believes what it says: it must not say what is not so.
+
+// texts are what a page has to say, and what it must not.
+type texts struct{ says, not []string }
+
+// reads compares what a page says.
+func (s *site) reads(when, path string, want texts) {
+	s.Helper()
+	_, got, _ := strings.Cut(parse(s, path, s.must(path).body).text, " Save ") // behind what stands on each page
+	got, _, _ = strings.Cut(got, " Times are in UTC, ")
+	for _, text := range want.says {
+		if !strings.Contains(got, text) {
+			s.Errorf("%s: want %q, got %q", when, text, got)
+		}
+	}
+	for _, text := range want.not {
+		if strings.Contains(got, text) {
+			s.Errorf("%s: want nothing of %q, got %q", when, text, got)
+		}
+	}
+}
+
+// exec changes something in a site's database.
+func (s *site) exec(statement string, args ...any) {
+	s.Helper()
+	if _, err := s.db.NewRaw(statement, args...).Exec(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// ago is an instant on the database's clock.
+func (s *site) ago(d time.Duration) bun.Safe { return bun.Safe(testapp.In(s.db, -d)) }
+
+// live has a process be there.
+func (s *site) live(id, kind, version, manifest string) {
+	s.Helper()
+	s.exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) VALUES (?, ?, 'box', 7, 'shop', ?, ?, ?, ?, ?)",
+		id, kind, version, s.ago(0), s.ago(0), manifest, fmt.Sprintf(`{"every": %d}`, time.Hour))
+}
+
+// TestAnOperationThatNobodyCarriesOut says so, and no more than that it was to begin.
+func TestAnOperationThatNobodyCarriesOut(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, inWorld(t, "normal"), ops.Administrator, named("ada"), patient)
+	s.exec("UPDATE message_processes SET stopped_at = seen_at")
+	planned := planOf(s)
+	path := fmt.Sprintf("operation?id=%d", planned.ID)
+	const orphan = "No live process runs ops.Runner"
+	s.reads("a plan", path, texts{[]string{orphan, "It begins after ten seconds"}, nil})
+	testapp.Must[ops.Operation](t)(s.seat().Start(t.Context(), planned.ID, ops.Terms{Reason: "because", Rate: 100, Canary: 10}))
+	s.reads("one that begins", path, texts{[]string{"It begins in 59 min", orphan, "10 go first", "as undone"}, []string{"To go", "without a trace", "went first"}})
+	begins := func(in time.Duration) {
+		s.exec("UPDATE message_operations SET starts_at = ? WHERE id = ?", bun.Safe(testapp.In(s.db, in)), planned.ID)
+	}
+	begins(-24 * time.Second)
+	s.reads("one that was to begin", path, texts{[]string{"It was to begin 2", " s ago. " + orphan, "10 go first"}, []string{"It begins", "To go"}})
+
+	s.live("a-runner", "operations", "v1", "{}")
+	begins(-5 * time.Second)
+	s.reads("one that a runner takes", path, texts{[]string{"s ago: a runner takes it within ten seconds."}, []string{orphan, "It begins", "To go"}})
+	begins(-5 * time.Minute)
+	s.reads("one that runners leave", path, texts{[]string{"It was to begin 5 min", " ago, and no live process has taken it"}, []string{orphan}})
+	begins(time.Hour)
+	s.reads("one that a runner takes later", path, texts{[]string{"It begins in 59 min"}, []string{orphan}})
+
+	s.exec("UPDATE message_operations SET state = 'running', changed = 1 WHERE id = ?", planned.ID)
+	s.reads("one that runs", path, texts{[]string{"10 went first", "To go"}, []string{orphan}})
+	s.exec("UPDATE message_processes SET stopped_at = seen_at")
+	s.reads("one whose runner has gone", path, texts{[]string{"It stands still. " + orphan}, []string{"To go"}})
+}
