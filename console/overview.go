@@ -19,6 +19,9 @@ type overview struct {
 	Open      []operation
 }
 
+// Told tells whether anything is known of runs: in the first seconds of a system, and after an idle hour, nothing is.
+func (o overview) Told() bool { return len(o.Minutes) > 0 || len(o.Failures) > 0 }
+
 // glance is an overview, an old one rather than none at once.
 func (v *visit) glance() (ops.Overview, error) {
 	o, due, err := v.seat.Glance(v.ctx())

@@ -82,3 +82,27 @@ func TestAnOperationThatNobodyCarriesOut(t *testing.T) {
 	s.exec("UPDATE message_processes SET stopped_at = seen_at")
 	s.reads("one whose runner has gone", path, texts{[]string{"It stands still. " + orphan}, []string{"To go"}})
 }
+
+// TestAProcessWithoutAVersionRuns: that its version is not known does not mean that there is none.
+func TestAProcessWithoutAVersionRuns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, inWorld(t, "normal"), ops.Viewer)
+	s.exec("UPDATE message_processes SET version = ''")
+	path := "group?consumer=consumer-03&fingerprint=" + fingerprint(3)
+	s.reads("a process without a version", path, texts{[]string{"Runs now version not known"}, []string{"no process"}})
+	s.exec("UPDATE message_processes SET stopped_at = seen_at")
+	s.reads("no process", path, texts{[]string{"Runs now no process"}, []string{"not known"}})
+}
+
+// TestWhatIsNotReportedYet is not said to be nothing.
+func TestWhatIsNotReportedYet(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, inWorld(t, "normal"), ops.Viewer)
+	s.exec("DELETE FROM message_failures")
+	s.reads("no failure", "", texts{[]string{"No failure has been reported in the last 30 days."}, []string{"within an hour", "No run"}})
+
+	s = newSite(t, s.db, ops.Viewer) // with an overview of its own
+	s.exec("DELETE FROM message_minutes")
+	s.reads("nothing", "", texts{[]string{"Nothing has been reported within an hour: processes report every 15 s.", "nothing reported"}, []string{"No failure", "no runs", " 0.0 "}})
+	s.reads("nothing of a consumer", "consumer?name=consumer-03", texts{[]string{"Nothing has been reported within 48 hours"}, []string{"Nothing has run"}})
+}
