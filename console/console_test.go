@@ -5,7 +5,10 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -21,16 +24,20 @@ import (
 )
 
 // away is a database that does not answer: what these tests are about is decided before, or does not need it.
-type away struct{}
+type away struct{ err error }
 
-func (away) Connect(context.Context) (driver.Conn, error) {
-	return nil, errors.New("postgres://ada:secret@db.internal/app is away")
-}
+func (a away) Connect(context.Context) (driver.Conn, error) { return nil, a.err }
+
 func (away) Driver() driver.Driver { return nil }
 
 func desk(t *testing.T) *ops.Desk {
 	t.Helper()
-	db := bun.NewDB(sql.OpenDB(away{}), pgdialect.New())
+	return deskOf(t, away{errors.New("postgres://ada:secret@db.internal/app is away")})
+}
+
+func deskOf(t *testing.T, conns driver.Connector) *ops.Desk {
+	t.Helper()
+	db := bun.NewDB(sql.OpenDB(conns), pgdialect.New())
 	t.Cleanup(func() { _ = db.Close() })
 	registry, err := bus.NewRegistry()
 	if err != nil {
@@ -278,5 +285,30 @@ func TestALoginComesBack(t *testing.T) {
 	w := ask(newConsole(t, console.Config{Authorize: fails, LoginURL: "/login"}), http.MethodGet, "/asyncmonolith/messages?x=1", "", nil)
 	if got := w.Header().Get("Location"); got != "/login" {
 		t.Errorf("a login that is not told: got %q, want /login", got)
+	}
+}
+
+// TestADatabaseThatIsAway is no error of the console, and the page looks again until it is back.
+func TestADatabaseThatIsAway(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{
+		&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("db.internal: connection refused")}, &net.DNSError{Name: "db.internal"}, io.ErrUnexpectedEOF,
+		fmt.Errorf("secret: %w", driver.ErrBadConn),
+	} {
+		h, wrong := console.New(deskOf(t, away{err}), console.Config{Authorize: as(ops.Operator), Logger: slog.New(slog.DiscardHandler)})
+		if wrong != nil {
+			t.Fatal(wrong)
+		}
+		for _, path := range []string{"", "messages", "operation?id=1", "doctor"} {
+			w := ask(h, http.MethodGet, "/asyncmonolith/"+path, "", nil)
+			body := w.Body.String()
+			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(body, "The database does not answer.") || !strings.Contains(body, `id="passes" data-live`) || strings.Contains(body, "internal/") || strings.Contains(body, "secret") {
+				t.Errorf("%q while %v: got %d %s, want 503 and that the database does not answer", path, err, w.Code, body)
+			}
+		}
+		w := ask(h, http.MethodPost, "/asyncmonolith/do", "do=pause&consumer=mail", nil)
+		if w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "data-live") {
+			t.Errorf("a change while %v: got %d %s, want 503 and no page that looks again: it would be another", err, w.Code, w.Body)
+		}
 	}
 }
