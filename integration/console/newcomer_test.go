@@ -106,3 +106,26 @@ func TestWhatIsNotReportedYet(t *testing.T) {
 	s.reads("nothing", "", texts{[]string{"Nothing has been reported within an hour: processes report every 15 s.", "nothing reported"}, []string{"No failure", "no runs", " 0.0 "}})
 	s.reads("nothing of a consumer", "consumer?name=consumer-03", texts{[]string{"Nothing has been reported within 48 hours"}, []string{"Nothing has run"}})
 }
+
+// TestAGroupIsCalledByWhatFailed, and by the type of its errors only where their texts are hidden.
+func TestAGroupIsCalledByWhatFailed(t *testing.T) {
+	t.Parallel()
+	path := "group?consumer=consumer-03&fingerprint=" + fingerprint(3)
+	s := newSite(t, inWorld(t, "normal"), ops.Operator)
+	heading := func(s *site) string {
+		_, after, _ := strings.Cut(s.must(path).body, "<h1>")
+		text, rest, _ := strings.Cut(after, "</h1>")
+		beside, _, _ := strings.Cut(rest, `<span class="pill`)
+		return text + beside
+	}
+	if got, want := heading(s), "error-03 with "+secret+`<span class="soft">error-type-03</span>`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := heading(newSite(t, s.db, ops.Operator, hidden)); got != "error-type-03" {
+		t.Errorf("where texts are hidden: got %q, want the type", got)
+	}
+	s.exec("UPDATE message_failures SET sample = ?", strings.Repeat("long ", 100)+"\nsecond line")
+	if got := heading(s); len(got) > 200 || strings.Contains(got, "second") || !strings.Contains(got, " …<") {
+		t.Errorf("a long text: got %q, want the beginning of it", got)
+	}
+}
