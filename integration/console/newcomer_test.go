@@ -129,3 +129,14 @@ func TestAGroupIsCalledByWhatFailed(t *testing.T) {
 		t.Errorf("a long text: got %q, want the beginning of it", got)
 	}
 }
+
+// TestAMessageOfAPausedConsumer says who has paused that, and why.
+func TestAMessageOfAPausedConsumer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, inWorld(t, "normal"), ops.Viewer)
+	of := func(consumer string) string {
+		return fmt.Sprintf("message?id=%d", count(t, s.db, "SELECT max(id) FROM consumer_messages WHERE consumer_type = ?", consumer))
+	}
+	s.reads("paused", of("consumer-01"), texts{[]string{"Paused by person-00: note-00. To the consumer"}, nil})
+	s.reads("not paused", of("consumer-03"), texts{nil, []string{"Paused", "person-00"}})
+}
