@@ -13,7 +13,7 @@ import (
 type overview struct {
 	ops.Overview
 	Consumers []consumerRow
-	Alive     int
+	Alive     alive
 	Fails     []failing
 	Troubles  []trouble
 	Open      []operation
@@ -98,11 +98,7 @@ func (v *visit) overview() (page, error) {
 	for _, q := range o.Queues {
 		data.Consumers = append(data.Consumers, consumerRow{Queue: q, recent: recently(o.At, minutes[q.Consumer]), Stranger: slices.ContainsFunc(o.Strangers, func(u outbox.Unregistered) bool { return u.Consumer == q.Consumer })})
 	}
-	for _, p := range o.Processes {
-		if p.Status == outbox.ProcessAlive {
-			data.Alive++
-		}
-	}
+	data.Alive = aliveOf(o.Processes)
 	for _, f := range o.Failures {
 		data.Fails = append(data.Fails, failingNow(f, o.Processes))
 	}

@@ -125,3 +125,20 @@ func TestLimits(t *testing.T) {
 		t.Errorf("%d names are remembered, at most %d are wanted", n, mostKnown)
 	}
 }
+
+// TestAlive: a program with several runs is one, and what has stopped or vanished is none.
+func TestAlive(t *testing.T) {
+	t.Parallel()
+	run := func(host string, pid int, status outbox.ProcessStatus) outbox.Process {
+		return outbox.Process{Host: host, PID: pid, Status: status}
+	}
+	fleet := []outbox.Process{
+		run("a", 1, outbox.ProcessAlive), run("a", 1, outbox.ProcessAlive), run("b", 1, outbox.ProcessAlive), run("b", 1, outbox.ProcessAlive),
+		run("b", 2, outbox.ProcessVanished), run("c", 1, outbox.ProcessStopped),
+	}
+	for n, want := range map[int]string{0: "0 programs alive (0 runs)", 1: "1 program alive (1 run)", 2: "1 program alive (2 runs)", 6: "2 programs alive (4 runs)"} {
+		if got := aliveOf(fleet[:n]).String(); got != want {
+			t.Errorf("of %d: got %q, want %q", n, got, want)
+		}
+	}
+}

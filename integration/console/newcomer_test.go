@@ -140,3 +140,14 @@ func TestAMessageOfAPausedConsumer(t *testing.T) {
 	s.reads("paused", of("consumer-01"), texts{[]string{"Paused by person-00: note-00. To the consumer"}, nil})
 	s.reads("not paused", of("consumer-03"), texts{nil, []string{"Paused", "person-00"}})
 }
+
+// TestProgramsAreCounted, and not each of their runs.
+func TestProgramsAreCounted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, inWorld(t, "empty"), ops.Viewer)
+	s.live("one", "processor", "v1", "{}")
+	s.live("another", "scheduler", "v1", "{}")
+	for _, path := range []string{"", "processes"} {
+		s.reads("two runs of a program", path, texts{[]string{"1 program alive (2 runs)"}, []string{"live processes, as of"}})
+	}
+}
