@@ -192,7 +192,9 @@ func (v *visit) operations() (page, error) {
 	}
 	data := operationsPage{Paging: v.paging(next)}
 	for _, o := range found {
-		data.Found = append(data.Found, operation{o})
+		if o.State != ops.Planned || o.By(v.who) { // a plan of somebody else has changed nothing, and only they can start it
+			data.Found = append(data.Found, operation{o})
+		}
 	}
 	return page{Title: "Operations", Tab: "operations", Data: data}, nil
 }

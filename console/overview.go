@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
@@ -128,6 +129,14 @@ func (f finding) Page() string {
 	default:
 		return "doctor"
 	}
+}
+
+// CurePage is the page of what its cure has a command for, or empty.
+func (f finding) CurePage() string {
+	if strings.Contains(f.Cure, "messages list --crashed") {
+		return "suspects"
+	}
+	return ""
 }
 
 const rateMinutes = 5

@@ -45,6 +45,17 @@ func TestFindingsLeadSomewhere(t *testing.T) {
 	}
 }
 
+// TestCuresLeadToPages: who reads of a command in the console has the page at hand, as long as the desk names that command.
+func TestCuresLeadToPages(t *testing.T) {
+	t.Parallel()
+	crashed := "A message that it held may be to blame: asyncmonolith messages list --crashed lists such."
+	for cure, want := range map[string]string{crashed: "suspects", "Resume it.": "", "": ""} {
+		if got := (finding{ops.Finding{Cure: cure}}).CurePage(); got != want {
+			t.Errorf("%q leads to %q, want %q", cure, got, want)
+		}
+	}
+}
+
 func TestColumns(t *testing.T) {
 	t.Parallel()
 	first := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)

@@ -151,3 +151,41 @@ func TestProgramsAreCounted(t *testing.T) {
 		s.reads("two runs of a program", path, texts{[]string{"1 program alive (2 runs)"}, []string{"live processes, as of"}})
 	}
 }
+
+// TestPlansOfOthers are no changes: who has made one sees it.
+func TestPlansOfOthers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, inWorld(t, "normal"), ops.Administrator, named("ada"))
+	s.exec("DELETE FROM message_operations")
+	s.exec("INSERT INTO message_operations (kind, actor, reason, note, preview, target, state, rate, canary, canaries, after_id, up_to_id, changed, left_alone, created_at) SELECT 'requeue', 'grace', '', '', '{}', '{}', 'planned', 1, 0, '[]', 0, 0, 0, 0, created_at FROM consumer_messages LIMIT 60")
+	s.reads("plans of others only", "operations", texts{[]string{"These are plans of others only.", "Next page"}, []string{"grace", "Nobody has changed"}})
+	planOf(s)
+	s.reads("a plan of hers", "operations", texts{[]string{"planned", "ada"}, []string{"grace"}})
+	s.exec("UPDATE message_operations SET state = 'undone' WHERE actor = 'grace'")
+	s.reads("what is no plan any more", "operations", texts{[]string{"grace"}, nil})
+}
+
+// TestWhatIsPoisonedIsSeenOnAPhone: it is the first number of a consumer, and of a group.
+func TestWhatIsPoisonedIsSeenOnAPhone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, inWorld(t, "normal"), ops.Operator)
+	s.reads("the overview", "", texts{[]string{"Consumer Poisoned Ready Delayed Leased Oldest due", "consumer-03 6 12 8 0"}, nil})
+	s.reads("groups", "poisoned", texts{[]string{"Consumer Poisoned Error Failed runs", "consumer-03 6 error-03"}, nil})
+}
+
+// TestAScheduleThatCannotFire has no second badge that says that it runs.
+func TestAScheduleThatCannotFire(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, inWorld(t, "normal"), ops.Operator)
+	s.exec("UPDATE scheduled_messages SET run_at = available_after")
+	s.exec("UPDATE schedule_fires SET recent = '[]' WHERE schedule_id NOT IN (SELECT id FROM scheduled_messages WHERE last_error IS NOT NULL)")
+	s.reads("one that cannot", "schedules?name=schedule-03", texts{[]string{"cannot fire"}, []string{"runs once more"}})
+	s.reads("one that can", "schedules?name=schedule-02", texts{[]string{"runs once more"}, []string{"cannot fire"}})
+}
+
+// TestACureHasItsPage: the desk names a command, and the console the page.
+func TestACureHasItsPage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, inWorld(t, "normal"), ops.Operator)
+	s.reads("a process that vanished", "doctor", texts{[]string{"messages list --crashed lists such. Here they are: Suspects"}, nil})
+}
