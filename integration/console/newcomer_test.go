@@ -157,7 +157,7 @@ func TestPlansOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Administrator, named("ada"))
 	s.exec("DELETE FROM message_operations")
-	s.exec("INSERT INTO message_operations (kind, actor, reason, note, preview, target, state, rate, canary, canaries, after_id, up_to_id, changed, left_alone, created_at) SELECT 'requeue', 'grace', '', '', '{}', '{}', 'planned', 1, 0, '[]', 0, 0, 0, 0, created_at FROM consumer_messages LIMIT 60")
+	s.exec("INSERT INTO message_operations (kind, actor, reason, note, preview, target, state, rate, canary, canaries, after_id, up_to_id, changed, left_alone, created_at) SELECT 'requeue', 'grace', '', '', '{}', '{}', 'planned', 1, 0, '[]', 0, 0, 0, 0, ? FROM consumer_messages LIMIT 60", s.ago(0))
 	s.reads("plans of others only", "operations", texts{[]string{"These are plans of others only.", "Next page"}, []string{"grace", "Nobody has changed"}})
 	planOf(s)
 	s.reads("a plan of hers", "operations", texts{[]string{"planned", "ada"}, []string{"grace"}})
