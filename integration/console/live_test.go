@@ -723,6 +723,6 @@ func TestTheDatabaseIsBack(t *testing.T) {
 	b.complaints()
 	d.closed.Store(false)
 	testapp.Eventually(t, "the page is there", func() bool {
-		return eval[string](b, "document.querySelector('h1')?.innerText + document.querySelector('.tabs [aria-current]')?.innerText") == "MessagesMessages"
+		return eval[string](b, "`${document.querySelector('h1')?.innerText} ${document.querySelector('.tabs [aria-current]')?.innerText}`") == "Messages Messages"
 	})
 }
