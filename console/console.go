@@ -21,8 +21,10 @@ type Config struct {
 	// Prefix is the path below which requests arrive: it begins and ends with a slash. Defaults to
 	// "/asyncmonolith/".
 	Prefix string
-	// LoginURL is where people are sent whom Authorize returns an error for. Defaults to none: they see
-	// that they are not logged in.
+	// LoginURL is where people are sent whom Authorize returns an error for, such as "/login?next={url}":
+	// in its query "{url}" stands for the path and query that was asked for, as they arrived here. It is
+	// escaped, begins with Prefix, and never names a host. Defaults to none: they see that they are not
+	// logged in.
 	LoginURL string
 	// TraceURL is the address of a trace, where "{trace}" stands for its id, with http or https. Defaults
 	// to none, and then there are no links to traces.
@@ -56,6 +58,7 @@ type Console struct {
 const (
 	defaultPrefix = "/asyncmonolith/"
 	traceMark     = "{trace}"
+	urlMark       = "{url}"
 )
 
 // New makes a console. It reports everything that is wrong with its configuration at once, and does not
@@ -99,8 +102,10 @@ func (c Config) check() (errs []error) {
 		errs = append(errs, fmt.Errorf("config: Prefix %q: it begins and ends with one slash", c.Prefix))
 	}
 	if c.LoginURL != "" {
-		if u, err := url.Parse(c.LoginURL); err != nil || u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https" {
-			errs = append(errs, fmt.Errorf("config: LoginURL %q: a path, or an address with http or https, is allowed", c.LoginURL))
+		u, err := url.Parse(c.LoginURL)
+		path, _, _ := strings.Cut(c.LoginURL, "?")
+		if err != nil || u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https" || strings.Contains(path, urlMark) {
+			errs = append(errs, fmt.Errorf("config: LoginURL %q: a path, or an address with http or https, is allowed, and %s in its query", c.LoginURL, urlMark))
 		}
 	}
 	if c.TraceURL != "" {

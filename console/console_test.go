@@ -5,9 +5,13 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -20,16 +24,20 @@ import (
 )
 
 // away is a database that does not answer: what these tests are about is decided before, or does not need it.
-type away struct{}
+type away struct{ err error }
 
-func (away) Connect(context.Context) (driver.Conn, error) {
-	return nil, errors.New("postgres://ada:secret@db.internal/app is away")
-}
+func (a away) Connect(context.Context) (driver.Conn, error) { return nil, a.err }
+
 func (away) Driver() driver.Driver { return nil }
 
 func desk(t *testing.T) *ops.Desk {
 	t.Helper()
-	db := bun.NewDB(sql.OpenDB(away{}), pgdialect.New())
+	return deskOf(t, away{errors.New("postgres://ada:secret@db.internal/app is away")})
+}
+
+func deskOf(t *testing.T, conns driver.Connector) *ops.Desk {
+	t.Helper()
+	db := bun.NewDB(sql.OpenDB(conns), pgdialect.New())
 	t.Cleanup(func() { _ = db.Close() })
 	registry, err := bus.NewRegistry()
 	if err != nil {
@@ -86,6 +94,8 @@ func TestNewRefusesWhatIsOpen(t *testing.T) {
 		"a prefix without a last slash": {console.Config{Authorize: as(ops.Viewer), Prefix: "/ops"}, "Prefix"},
 		"a prefix of another host":      {console.Config{Authorize: as(ops.Viewer), Prefix: "//evil/"}, "Prefix"},
 		"a script as login":             {console.Config{Authorize: as(ops.Viewer), LoginURL: "javascript:alert(1)"}, "LoginURL"},
+		"a login at what was asked for": {console.Config{Authorize: as(ops.Viewer), LoginURL: "{url}"}, "LoginURL"},
+		"a login whose host was asked":  {console.Config{Authorize: as(ops.Viewer), LoginURL: "https://{url}/?next={url}"}, "LoginURL"},
 		"a script as trace":             {console.Config{Authorize: as(ops.Viewer), TraceURL: "javascript:{trace}"}, "TraceURL"},
 		"a trace without its place":     {console.Config{Authorize: as(ops.Viewer), TraceURL: "https://traces"}, "TraceURL"},
 		"a host with a path":            {console.Config{Authorize: as(ops.Viewer), Hosts: []string{"a/b"}}, "Hosts"},
@@ -235,5 +245,70 @@ func TestRates(t *testing.T) {
 	}
 	if codes[http.StatusTooManyRequests] == 0 {
 		t.Errorf("5 changes at once: got %v, want 429 among them", codes)
+	}
+}
+
+// TestALoginComesBack: a login is told which page was asked for, and never one elsewhere, whoever has made the address.
+func TestALoginComesBack(t *testing.T) {
+	t.Parallel()
+	fails := func(*http.Request) (ops.Principal, error) { return ops.Principal{}, errors.New("no session") }
+	long := "?consumer=" + strings.Repeat("a", 3000)
+	for _, c := range []struct{ prefix, target, want string }{
+		{"/ops/", "/ops/", "/ops/"},
+		{"/ops/", "/ops", "/ops/"},
+		{"/ops/", "/ops/group?consumer=charge-card&fingerprint=1%2626", "/ops/group?consumer=charge-card&fingerprint=1%2626"},
+		{"/ops/", "/ops/message?id=1&next=https://evil.example/%0d%0aSet-Cookie:a=b", "/ops/message?id=1&next=https%3A%2F%2Fevil.example%2F%0D%0ASet-Cookie%3Aa%3Db"},
+		{"/ops/", "/ops/message" + long, "/ops/message"},
+		{"/ops/", "/ops/..//evil.example", "/ops/"},
+		{"/ops/", "/ops/%2e%2e", "/ops/"},
+		{"/ops/", "/ops//evil.example", "/ops/"},
+		{"/ops/", "/ops/assets/console.js", "/ops/"},
+		{"/", "//evil.example", "/"},
+		{"/", "/%5cevil.example/x", "/"},
+		{"/", "/\tevil", "/%09evil"},
+		{"/", "/messages?x=//evil.example", "/messages?x=%2F%2Fevil.example"},
+		{"/a b/", "/a%20b/messages", "/a%20b/messages"},
+	} {
+		h := newConsole(t, console.Config{Authorize: fails, Prefix: c.prefix, LoginURL: "https://login.example/in?a=b&next={url}"})
+		w := ask(h, http.MethodGet, "http://shop.example/", "", func(r *http.Request) {
+			u, err := url.Parse("http://shop.example" + strings.ReplaceAll(c.target, "\t", "%09"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.URL, r.Host = u, "evil.example"
+		})
+		at, err := url.Parse(w.Header().Get("Location"))
+		if err != nil || w.Code != http.StatusSeeOther || at.Host != "login.example" || at.Query().Get("a") != "b" || at.Query().Get("next") != c.want || len(at.Query()) != 2 {
+			t.Errorf("%s below %s: got %d to %q, want 303 to the login, and next %q", c.target, c.prefix, w.Code, w.Header().Get("Location"), c.want)
+		}
+	}
+	w := ask(newConsole(t, console.Config{Authorize: fails, LoginURL: "/login"}), http.MethodGet, "/asyncmonolith/messages?x=1", "", nil)
+	if got := w.Header().Get("Location"); got != "/login" {
+		t.Errorf("a login that is not told: got %q, want /login", got)
+	}
+}
+
+// TestADatabaseThatIsAway is no error of the console, and the page looks again until it is back.
+func TestADatabaseThatIsAway(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{
+		&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("db.internal: connection refused")}, &net.DNSError{Name: "db.internal"}, io.ErrUnexpectedEOF,
+		fmt.Errorf("secret: %w", driver.ErrBadConn),
+	} {
+		h, wrong := console.New(deskOf(t, away{err}), console.Config{Authorize: as(ops.Operator), Logger: slog.New(slog.DiscardHandler)})
+		if wrong != nil {
+			t.Fatal(wrong)
+		}
+		for _, path := range []string{"", "messages", "operation?id=1", "doctor"} {
+			w := ask(h, http.MethodGet, "/asyncmonolith/"+path, "", nil)
+			body := w.Body.String()
+			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(body, "The database does not answer.") || !strings.Contains(body, `id="passes" data-live`) || strings.Contains(body, "internal/") || strings.Contains(body, "secret") {
+				t.Errorf("%q while %v: got %d %s, want 503 and that the database does not answer", path, err, w.Code, body)
+			}
+		}
+		w := ask(h, http.MethodPost, "/asyncmonolith/do", "do=pause&consumer=mail", nil)
+		if w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "data-live") {
+			t.Errorf("a change while %v: got %d %s, want 503 and no page that looks again: it would be another", err, w.Code, w.Body)
+		}
 	}
 }

@@ -127,7 +127,7 @@ func (v *visit) isAuthorized() error {
 	who, err := v.whoAsks()
 	switch {
 	case err != nil && !errors.Is(err, errPanicked) && v.config.LoginURL != "" && v.r.Method == http.MethodGet && !v.isFragment():
-		return elsewhere{v.config.LoginURL}
+		return elsewhere{v.login()}
 	case err != nil && !errors.Is(err, errPanicked):
 		return refusal{http.StatusUnauthorized, "You are not logged in."}
 	case err != nil || who.Name == "" || who.Role == ops.None || who.Role > ops.Administrator:
@@ -135,6 +135,23 @@ func (v *visit) isAuthorized() error {
 	}
 	v.who, v.seat = who, v.desk.As(who)
 	return nil
+}
+
+const mostReturn = 2000 // bytes of an address that a login is told: headers have bounds elsewhere, too
+
+// login is where somebody logs in, and comes back from. Who has made the address that was asked for may be
+// anybody: it leads to no other host, and not out of the console.
+func (v *visit) login() string {
+	name := v.path
+	if strings.ContainsAny(name, `/\`) || strings.Trim(name, ".") == "" { // no page is called so, and a browser would make another path of it
+		name = ""
+	}
+	asked := url.URL{Path: v.config.Prefix + name, RawQuery: v.query.Encode()}
+	back := asked.RequestURI()
+	if len(back) > mostReturn {
+		back = asked.EscapedPath()
+	}
+	return strings.ReplaceAll(v.config.LoginURL, urlMark, url.QueryEscape(back))
 }
 
 var errPanicked = errors.New("it has panicked")

@@ -23,6 +23,7 @@ type messagePage struct {
 	Content        string // the payload, to be read
 	Binary, Cut    bool
 	Why            *outbox.Explanation
+	Pause          *outbox.Queue // whose pause it waits for
 	Past           []happened
 	Siblings       []outbox.Pending // other consumers' messages of the payload
 	PoisonedKin    []poison.Message
@@ -68,6 +69,11 @@ func (v *visit) message() (page, error) {
 		if err := ignoreGone(err); err != nil {
 			return page{}, err
 		}
+		if data.Why != nil && data.Why.Reason == outbox.Paused {
+			if data.Pause, err = v.pauseOf(data.Consumer); err != nil {
+				return page{}, err
+			}
+		}
 	}
 	if data.Claim != nil {
 		data.Owner = processOf(fleet, data.Claim.Owner)
@@ -86,6 +92,15 @@ func (v *visit) message() (page, error) {
 		tab = "poisoned"
 	}
 	return page{Title: fmt.Sprintf("Message %d", id), Tab: tab, Data: data}, nil
+}
+
+// pauseOf is the queue of a consumer that is paused, or nil.
+func (v *visit) pauseOf(consumer string) (*outbox.Queue, error) {
+	o, err := v.glance()
+	if i := slices.IndexFunc(o.Queues, func(q outbox.Queue) bool { return q.Consumer == consumer && !q.PausedAt.IsZero() }); i >= 0 {
+		return &o.Queues[i], err
+	}
+	return nil, err
 }
 
 // readMessage reads a message wherever it is.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // operationsPage is what people have changed, and are changing: the audit.
@@ -191,7 +192,9 @@ func (v *visit) operations() (page, error) {
 	}
 	data := operationsPage{Paging: v.paging(next)}
 	for _, o := range found {
-		data.Found = append(data.Found, operation{o})
+		if o.State != ops.Planned || o.By(v.who) { // a plan of somebody else has changed nothing, and only they can start it
+			data.Found = append(data.Found, operation{o})
+		}
 	}
 	return page{Title: "Operations", Tab: "operations", Data: data}, nil
 }
@@ -203,13 +206,45 @@ type operationPage struct {
 	Expired bool     // it is a plan that can be started no more
 	Paused  []string // consumers of it that are
 	Back    string
-	Runner  bool // it should have begun, and has not
+	At      time.Time // when it was looked at
+	Runner  bool      // a live process can carry out operations
 }
 
 const (
-	planTime  = 10 * time.Minute // for which a plan can be started, see ops.Seat.Start
-	lateStart = 30 * time.Second // after it was to begin
+	planTime   = 10 * time.Minute // for which a plan can be started, see ops.Seat.Start
+	lateStart  = 30 * time.Second // after it was to begin
+	runnerKind = "operations"     // of an ops.Runner among processes
 )
+
+// Due tells whether it waits although the time to begin is over.
+func (o operationPage) Due() bool {
+	return o.State == ops.Waiting && o.At.Sub(o.StartsAt) >= time.Second
+}
+
+// Late tells whether it waits for longer than a runner with room takes to find it.
+func (o operationPage) Late() bool { return o.Due() && o.At.Sub(o.StartsAt) > lateStart }
+
+// Orphan tells whether it takes a runner to go on, or would, and none is known.
+func (o operationPage) Orphan() bool {
+	return !o.Runner && slices.Contains([]ops.OperationState{ops.Planned, ops.Waiting, ops.Trying, ops.Running}, o.State)
+}
+
+// Moving tells whether somebody carries it out.
+func (o operationPage) Moving() bool {
+	return o.Runner && (o.State == ops.Trying || o.State == ops.Running)
+}
+
+// Went says how its canary is, or was.
+func (o operation) Went() string {
+	switch {
+	case o.State == ops.Waiting || o.State == ops.Trying:
+		return "go first"
+	case o.Changed == 0 && !o.Open():
+		return "were to go first"
+	default:
+		return "went first"
+	}
+}
 
 func (v *visit) operation() (page, error) {
 	a := v.asks()
@@ -221,10 +256,16 @@ func (v *visit) operation() (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	data := operationPage{operation: operation{found}}
+	data := operationPage{operation: operation{found}, At: time.Now()}
 	data.Mine = found.By(v.who)
 	data.Expired = found.State == ops.Planned && time.Since(found.CreatedAt) > planTime
-	data.Runner = found.State == ops.Waiting && time.Since(found.StartsAt) > lateStart
+	if data.Orphan() { // until one is found
+		fleet, err := v.seat.Processes(v.ctx(), fleetTime)
+		if err != nil {
+			return page{}, err
+		}
+		data.Runner = slices.ContainsFunc(fleet, func(p outbox.Process) bool { return p.Kind == runnerKind && p.Status == outbox.ProcessAlive })
+	}
 	if found.State == ops.Planned && !data.Danger() && found.Preview != nil {
 		if data.Paused, err = v.paused(found.Preview.Consumers...); err != nil {
 			return page{}, err

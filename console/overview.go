@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
@@ -13,11 +14,14 @@ import (
 type overview struct {
 	ops.Overview
 	Consumers []consumerRow
-	Alive     int
+	Alive     alive
 	Fails     []failing
 	Troubles  []trouble
 	Open      []operation
 }
+
+// Told tells whether anything is known of runs: in the first seconds of a system, and after an idle hour, nothing is.
+func (o overview) Told() bool { return len(o.Minutes) > 0 || len(o.Failures) > 0 }
 
 // glance is an overview, an old one rather than none at once.
 func (v *visit) glance() (ops.Overview, error) {
@@ -95,11 +99,7 @@ func (v *visit) overview() (page, error) {
 	for _, q := range o.Queues {
 		data.Consumers = append(data.Consumers, consumerRow{Queue: q, recent: recently(o.At, minutes[q.Consumer]), Stranger: slices.ContainsFunc(o.Strangers, func(u outbox.Unregistered) bool { return u.Consumer == q.Consumer })})
 	}
-	for _, p := range o.Processes {
-		if p.Status == outbox.ProcessAlive {
-			data.Alive++
-		}
-	}
+	data.Alive = aliveOf(o.Processes)
 	for _, f := range o.Failures {
 		data.Fails = append(data.Fails, failingNow(f, o.Processes))
 	}
@@ -129,6 +129,14 @@ func (f finding) Page() string {
 	default:
 		return "doctor"
 	}
+}
+
+// CurePage is the page of what its cure has a command for, or empty.
+func (f finding) CurePage() string {
+	if strings.Contains(f.Cure, "messages list --crashed") {
+		return "suspects"
+	}
+	return ""
 }
 
 const rateMinutes = 5

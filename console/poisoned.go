@@ -47,6 +47,7 @@ type groupPage struct {
 	Count    int
 	Fails    *failing // what they have in common, if they are of a group
 	Versions []string // that run now
+	Live     bool     // some process that takes them does
 	Found    []poison.Message
 	Paging   paging
 	Paused   []string // its consumer, if it is
@@ -123,7 +124,11 @@ func (v *visit) groupFacts(data *groupPage) error {
 		return err
 	}
 	for _, t := range takersOf(fleet, filter.Consumer) {
-		if version := t.Version; t.Status == outbox.ProcessAlive && version != "" && !slices.Contains(data.Versions, version) {
+		if t.Status != outbox.ProcessAlive {
+			continue
+		}
+		data.Live = true
+		if version := t.Version; version != "" && !slices.Contains(data.Versions, version) {
 			data.Versions = append(data.Versions, version)
 		}
 	}

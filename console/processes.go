@@ -9,6 +9,7 @@ import (
 
 // processesPage is who works, who has vanished, what they hold, and which versions take what.
 type processesPage struct {
+	Alive      alive
 	Found      []outbox.Process
 	Claims     []claim // the oldest
 	MoreClaims int
@@ -39,7 +40,7 @@ func (v *visit) processes() (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	data := processesPage{Found: fleet, MoreClaims: max(0, len(claims)-claimsShown)}
+	data := processesPage{Alive: aliveOf(fleet), Found: fleet, MoreClaims: max(0, len(claims)-claimsShown)}
 	for _, c := range claims[:min(len(claims), claimsShown)] {
 		data.Claims = append(data.Claims, claim{c, processOf(fleet, c.Owner)})
 	}
@@ -49,6 +50,31 @@ func (v *visit) processes() (page, error) {
 		return cmp.Or(cmp.Compare(rank[a.Status], rank[b.Status]), cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Kind, b.Kind))
 	})
 	return page{Title: "Processes", Tab: "processes", Data: data}, nil
+}
+
+// alive is how many programs live, and how many of their runs tell of themselves: a program has several, such
+// as a processor and a scheduler.
+type alive struct{ Programs, Runs int }
+
+func aliveOf(fleet []outbox.Process) (a alive) {
+	type program struct {
+		host string
+		pid  int
+	}
+	known := map[program]bool{}
+	for _, p := range fleet {
+		if p.Status == outbox.ProcessAlive {
+			known[program{p.Host, p.PID}] = true
+			a.Runs++
+		}
+	}
+	a.Programs = len(known)
+	return a
+}
+
+// String is what pages say.
+func (a alive) String() string {
+	return plural(a.Programs, "program") + " alive (" + plural(a.Runs, "run") + ")"
 }
 
 // matrix counts live processes by consumer and version.

@@ -45,6 +45,17 @@ func TestFindingsLeadSomewhere(t *testing.T) {
 	}
 }
 
+// TestCuresLeadToPages: who reads of a command in the console has the page at hand, as long as the desk names that command.
+func TestCuresLeadToPages(t *testing.T) {
+	t.Parallel()
+	crashed := "A message that it held may be to blame: asyncmonolith messages list --crashed lists such."
+	for cure, want := range map[string]string{crashed: "suspects", "Resume it.": "", "": ""} {
+		if got := (finding{ops.Finding{Cure: cure}}).CurePage(); got != want {
+			t.Errorf("%q leads to %q, want %q", cure, got, want)
+		}
+	}
+}
+
 func TestColumns(t *testing.T) {
 	t.Parallel()
 	first := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -123,5 +134,22 @@ func TestLimits(t *testing.T) {
 	}
 	if n := len(l.asks); n > mostKnown {
 		t.Errorf("%d names are remembered, at most %d are wanted", n, mostKnown)
+	}
+}
+
+// TestAlive: a program with several runs is one, and what has stopped or vanished is none.
+func TestAlive(t *testing.T) {
+	t.Parallel()
+	run := func(host string, pid int, status outbox.ProcessStatus) outbox.Process {
+		return outbox.Process{Host: host, PID: pid, Status: status}
+	}
+	fleet := []outbox.Process{
+		run("a", 1, outbox.ProcessAlive), run("a", 1, outbox.ProcessAlive), run("b", 1, outbox.ProcessAlive), run("b", 1, outbox.ProcessAlive),
+		run("b", 2, outbox.ProcessVanished), run("c", 1, outbox.ProcessStopped),
+	}
+	for n, want := range map[int]string{0: "0 programs alive (0 runs)", 1: "1 program alive (1 run)", 2: "1 program alive (2 runs)", 6: "2 programs alive (4 runs)"} {
+		if got := aliveOf(fleet[:n]).String(); got != want {
+			t.Errorf("of %d: got %q, want %q", n, got, want)
+		}
 	}
 }

@@ -61,6 +61,7 @@ func functions() template.FuncMap {
 		"there":    func(t time.Time) string { return t.Format("Mon 2006-01-02 15:04:05 -07:00") },
 		"left":     func(now, t time.Time) string { return duration(max(t.Sub(now), time.Millisecond)) },
 		"short":    short,
+		"heading":  func(text string) string { return shortTo(text, titleText) },
 		"tone":     tone,
 		"join":     func(names []string) string { return strings.Join(names, ", ") },
 		"has":      func(names []string, name string) bool { return slices.Contains(names, name) },
@@ -176,13 +177,18 @@ func rate(perTime float64) string {
 	return grouped(int64(perTime + 0.5))
 }
 
-const shortText = 240 // bytes of a text in a list
+const (
+	shortText = 240 // bytes of a text in a list
+	titleText = 120 // and of one in a heading
+)
 
 // short is the first line of a text, or the beginning of it.
-func short(text string) string {
+func short(text string) string { return shortTo(text, shortText) }
+
+func shortTo(text string, most int) string {
 	line, _, more := strings.Cut(text, "\n")
-	if len(line) > shortText {
-		line, more = strings.ToValidUTF8(line[:shortText], ""), true
+	if len(line) > most {
+		line, more = strings.ToValidUTF8(line[:most], ""), true
 	}
 	if more {
 		line += " …"

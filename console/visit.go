@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"database/sql"
+	"database/sql/driver"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -119,13 +123,26 @@ func (v *visit) refuse(err error) {
 		v.warn("the console could not answer", "page", v.route.path, "error", err.Error())
 	}
 	if v.seat != nil && v.r.Method != http.MethodHead && !v.isFragment() {
-		if v.show("error.html", page{Title: http.StatusText(said.status), Tab: "none", Data: said.text, Status: said.status}) == nil {
+		passes := said.status == http.StatusServiceUnavailable && v.r.Method == http.MethodGet // by itself: the page looks again
+		if v.show("error.html", page{Title: http.StatusText(said.status), Tab: "none", Data: failure{said.text, passes}, Status: said.status}) == nil {
 			return
 		}
 	}
 	v.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	v.w.WriteHeader(said.status)
 	_, _ = v.w.Write([]byte(said.text + "\n"))
+}
+
+// failure is what an error page says, and whether it looks again.
+type failure struct {
+	Text   string
+	Passes bool
+}
+
+// isAway tells whether an error is of the way to the database, whichever driver it has: there is no answer.
+func isAway(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // said is what somebody is told of an error: not its text, which may have a part of a content, or of the
@@ -156,6 +173,9 @@ func (v *visit) said(err error) refusal {
 		return refusal{http.StatusBadRequest, "The expression or the zone cannot be read. An expression has five or six fields, or is a word such as @daily; a zone is a name such as Europe/Amsterdam."}
 	case errors.Is(err, bus.ErrBadOption), errors.Is(err, bus.ErrBadText), errors.Is(err, bus.ErrTooLarge):
 		return refusal{http.StatusBadRequest, "Something that was asked for is not allowed, or cannot be read."}
+	case isAway(err):
+		v.w.Header().Set("Retry-After", "5")
+		return refusal{http.StatusServiceUnavailable, "The database does not answer. Messages are kept as they are, and run once it is back. The log of this process says what is wrong."}
 	default:
 		return refusal{http.StatusInternalServerError, "The database could not be asked, or something else went wrong. The log of this process says what."}
 	}

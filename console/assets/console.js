@@ -51,6 +51,9 @@
         stopped = "You are not logged in any more: load the page again.";
       } else if (answer.status === 403 || answer.status === 404) {
         stopped = "This page is there no more: load it again.";
+      } else if (answer.status === 200 && main.querySelector("#passes")) {
+        location.replace(location.pathname + location.search); // it is there again, with its title and its tab
+        return;
       } else if (answer.status === 200) {
         tag = answer.headers.get("ETag") || "";
         const late = replace(await answer.text());

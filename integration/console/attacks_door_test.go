@@ -4,11 +4,13 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/asyncmonolith/asyncmonolith-go/console"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -204,6 +206,18 @@ func TestAttack18OpenRedirects(t *testing.T) {
 		a := closed.get(path, func(r *http.Request) { r.Host = "evil.example"; r.Header.Set("Referer", "//evil.example") })
 		if a.status != http.StatusSeeOther || a.header.Get("Location") != "https://login.example/in" {
 			t.Errorf("%q, of somebody who is not logged in: got %s, want the login as it is configured", path, a)
+		}
+	}
+	told := newSite(t, s.db, ops.Viewer, configured(func(c *console.Config) {
+		c.LoginURL, c.Prefix = "https://login.example/in?next={url}", "/" // below which a path may look like a host
+		c.Authorize = func(*http.Request) (ops.Principal, error) { return ops.Principal{}, errors.New("not logged in") }
+	}))
+	for _, to := range append(elsewhere, "messages?next=//evil.example") {
+		a := told.get("", func(r *http.Request) { r.URL = &url.URL{Path: "/" + to}; r.Host = "evil.example" })
+		at := testapp.Must[*url.URL](t)(url.Parse(a.header.Get("Location")))
+		next := at.Query().Get("next")
+		if u, err := url.Parse(next); at.Host != "login.example" || err != nil || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.Contains(next, "\\") {
+			t.Errorf("%q, and back: got %s, want the login, and a page of the console", to, a)
 		}
 	}
 	if a := closed.post("settings", nil); a.status != http.StatusUnauthorized {

@@ -3,8 +3,11 @@ package console_test
 import (
 	"cmp"
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -20,8 +23,11 @@ import (
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/sqlitedialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -679,4 +685,44 @@ func TestAFormIsSentOnce(t *testing.T) {
 	}
 	v.click(`main form[method="post"] button`)
 	v.at("operation")
+}
+
+// doors lets connections be made while it is open.
+type doors struct {
+	sqlite driver.Driver
+	path   string
+	closed *atomic.Bool
+}
+
+func (d doors) Connect(context.Context) (driver.Conn, error) {
+	if d.closed.Load() {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	}
+	return d.sqlite.Open("file:" + d.path)
+}
+
+func (d doors) Driver() driver.Driver { return d.sqlite }
+
+// TestTheDatabaseIsBack: a page that could not be had comes by itself once the database is back.
+func TestTheDatabaseIsBack(t *testing.T) {
+	t.Parallel()
+	path := prepared.copyOf(t, worldOf(t, "normal"))
+	d := doors{testdb.OpenSQLite(t, path).Driver(), path, new(atomic.Bool)}
+	conns := sql.OpenDB(d)
+	conns.SetMaxIdleConns(-1) // each statement has a connection of its own
+	db := bun.NewDB(conns, sqlitedialect.New())
+	t.Cleanup(func() { _ = db.Close() })
+	d.closed.Store(true)
+	b := newTab(t)
+	b.visit(newSite(t, db, ops.Viewer).serve() + "messages")
+	if text := b.text(); !strings.Contains(text, "The database does not answer.") {
+		t.Fatalf("while it is away: got %.300q", text)
+	}
+	b.complaints() // of the status
+	b.accessible("a page while the database is away")
+	b.complaints()
+	d.closed.Store(false)
+	testapp.Eventually(t, "the page is there", func() bool {
+		return eval[string](b, "`${document.querySelector('h1')?.innerText} ${document.querySelector('.tabs [aria-current]')?.innerText}`") == "Messages Messages"
+	})
 }

@@ -199,7 +199,11 @@ func frameMutants() []mutant {
 		},
 		{
 			name: "console: the login is at the host that was asked for", file: guard, suite: redirects, says: `want the login as it is configured`,
-			changes: []change{{"return elsewhere{v.config.LoginURL}", "return elsewhere{\"https://\" + v.r.Host + \"/in\"}"}},
+			changes: []change{{"return elsewhere{v.login()}", "return elsewhere{\"https://\" + v.r.Host + \"/in\"}"}},
+		},
+		{
+			name: "console: a login sends people on to what looks like a host", file: guard, suite: redirects, says: `and back: got status 303`,
+			changes: []change{{"\t\tname = \"\"\n", ""}},
 		},
 		{
 			name: "console: forms lead back to what is no page", file: "console/prefs.go", suite: suite{pkg: inConsole, tests: "^TestBackStaysHere$"}, says: `back to ".*want "\./"`,
