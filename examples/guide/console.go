@@ -30,7 +30,7 @@ func OpenConsole(desk *ops.Desk, sessions Sessions) (*console.Console, error) {
 			user, err := sessions.User(r) // your login
 			return ops.Principal{Name: user.Email, Role: roles[user.Team]}, err
 		},
-		LoginURL:    "/login",
+		LoginURL:    "/login?next={url}",
 		Environment: "production",
 		Hosts:       []string{"shop.example.com"},
 		TraceURL:    "https://traces.example.com/trace/{trace}",

@@ -309,7 +309,7 @@ func TestConsole(t *testing.T) {
 		guide.MountConsole(mux, pages)
 		guide.MountConsoleWithChi(router, pages)
 		for name, handler := range map[string]http.Handler{"net/http": mux, "chi": router} {
-			if w := ask(handler, "/asyncmonolith/", ""); w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/login" {
+			if w := ask(handler, "/asyncmonolith/", ""); w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/login?next=%2Fasyncmonolith%2F" {
 				t.Errorf("%s: nobody: got %d to %q, want to be sent to the login", name, w.Code, w.Header().Get("Location"))
 			}
 			if w := ask(handler, "/asyncmonolith/", "ada"); w.Code != http.StatusOK && of != "guests" {
