@@ -85,6 +85,11 @@ func (w *work) keep(ctx, within context.Context, end context.CancelCauseFunc, do
 	for {
 		select {
 		case <-ticker.C:
+			select {
+			case <-done: // while the one before was renewed, which may take as long as a tick
+				return
+			default:
+			}
 			ours, err := w.renew(within)
 			switch {
 			case err == nil && ours:
