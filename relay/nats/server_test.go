@@ -102,9 +102,10 @@ func TestWrongCredentialsAreSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = subscriber.Subscribe(t.Context(), func(context.Context, []relay.Record) error { return nil })
-	wantError(t, "Subscribe", err, "authorization violation")
+	// The server and the client write it with different letters, and either may come first.
+	wantError(t, "Subscribe", err, "uthorization")
 	err = publisher.Publish(t.Context(), make([]relay.Record, 1))[0]
-	wantError(t, "Publish", err, "authorization violation")
+	wantError(t, "Publish", err, "uthorization")
 	if !errors.Is(err, relay.ErrUnavailable) {
 		t.Errorf("Publish: got %v, want ErrUnavailable", err)
 	}
