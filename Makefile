@@ -156,7 +156,7 @@ RELAY_TEST = env CGO_ENABLED=1 go test -race -count=1 -timeout 20m
 
 .PHONY: race
 race:
-	$(call in-each,$(MODULES),go test -race,CGO_ENABLED=1 go test $(RACE) -count=1 -parallel 4 -timeout 20m ./...)
+	$(call in-each,$(MODULES),go test -race,CGO_ENABLED=1 "$(CURDIR)/scripts/race-test.sh" $(RACE) -count=1 -parallel 4 -timeout 20m ./...)
 
 .PHONY: console-all
 console-all:

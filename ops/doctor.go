@@ -65,6 +65,7 @@ var errAbsent = errors.New("the database has no such thing") // immutable
 
 // checks are all of them, in the order in which they are looked at and shown.
 func checks() []check {
+	var counted counts
 	return []check{
 		{"schema", "The tables are up to date.", (*Desk).checkSchema},
 		{"server", "The library is made for this server, and it is set as it must be.", (*Desk).checkServer},
@@ -75,8 +76,8 @@ func checks() []check {
 		{"dead rows", "What was deleted is cleared.", (*Desk).checkDeadRows},
 		{"snapshots", "Nobody keeps what was deleted from being cleared.", (*Desk).checkHolders},
 		{"clock", "This machine's clock agrees with that of the database.", (*Desk).checkClock},
-		{"poisoned", "No message is poisoned.", (*Desk).checkPoisoned},
-		{"parked keys", "No key is parked.", (*Desk).checkParked},
+		{"poisoned", "No message is poisoned.", counted.checkPoisoned},
+		{"parked keys", "No key is parked.", counted.checkParked},
 		{"consumers", "Live processes take all messages that wait.", (*Desk).checkStrangers},
 		{"processes", "No process has vanished within a day, is stuck, or stops a consumer.", (*Desk).checkProcesses},
 		{"schedules", "All schedules fire.", (*Desk).checkSchedules},

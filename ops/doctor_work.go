@@ -101,13 +101,27 @@ func (d *Desk) checkProcesses(ctx context.Context, db bun.IDB) ([]Finding, error
 	return troubled(fleet), err
 }
 
-func (d *Desk) checkPoisoned(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	queues, err := d.admin.Queues(ctx, db)
+// counts are those of all consumers, which two checks go by: read once, since they cost most.
+type counts struct {
+	queues []outbox.Queue
+	known  bool
+}
+
+func (c *counts) read(ctx context.Context, d *Desk, db bun.IDB) (_ []outbox.Queue, err error) {
+	if !c.known {
+		c.queues, err = d.admin.Queues(ctx, db)
+		c.known = err == nil
+	}
+	return c.queues, err
+}
+
+func (c *counts) checkPoisoned(d *Desk, ctx context.Context, db bun.IDB) ([]Finding, error) {
+	queues, err := c.read(ctx, d, db)
 	return poisonedIn(queues), err
 }
 
-func (d *Desk) checkParked(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	queues, err := d.admin.Queues(ctx, db)
+func (c *counts) checkParked(d *Desk, ctx context.Context, db bun.IDB) ([]Finding, error) {
+	queues, err := c.read(ctx, d, db)
 	return parkedIn(queues), err
 }
 

@@ -58,6 +58,7 @@ func readsOf(of anybody) []read {
 		{"Overview", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Overview(ctx)) }},
 		{"Glance", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Seat) error { return testapp.Third(s.Glance(ctx)) }},
 		{"Check", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Check(ctx)) }},
+		{"Doctor", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Doctor(ctx)) }},
 		{"PoisonGroups", "of all", groupReads, func(ctx context.Context, s *ops.Seat) error { return testapp.Third(s.PoisonGroups(ctx, "")) }},
 		{"PoisonGroups", "of one", groupReads, func(ctx context.Context, s *ops.Seat) error { return testapp.Third(s.PoisonGroups(ctx, "consumer-00")) }},
 	}
@@ -139,7 +140,6 @@ func readsOf(of anybody) []read {
 	id("ParkedEvents", func(ctx context.Context, s *ops.Seat) error {
 		return testapp.Second(s.ParkedEvents(ctx, "projection-1", 1, 0, 100))
 	})
-	id("Doctor", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Doctor(ctx)) })
 	id("Installed", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Installed(ctx)) })
 	id("CheckEdit", func(ctx context.Context, s *ops.Seat) error {
 		return unless(bus.ErrNoConsumer, testapp.Second(s.CheckEdit(ctx, of.poisoned, []byte(`{}`))))
