@@ -175,14 +175,14 @@ func (b *bubble) produced(wakes ...wakeup.Wake) {
 }
 
 // The slower the server, the more commits share a notification.
-func TestNotifyingTakesATenthOfTheTime(t *testing.T) {
+func TestNotifyingTakesAFifthOfTheTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		s.takes = time.Millisecond
 		b := start(t, s, nil)
 		begin := time.Now()
-		for range 26 { // every ms from 0 to 25
+		for range 24 { // every ms from 0 to 23
 			b.produced()
 			<-time.After(time.Millisecond)
 		}
@@ -191,7 +191,7 @@ func TestNotifyingTakesATenthOfTheTime(t *testing.T) {
 		b.stop()
 		about, after := s.said(begin)
 		ms := time.Millisecond
-		if want := []time.Duration{0, 11 * ms, 22 * ms, 33 * ms, 1026 * ms}; !slices.Equal(after, want) {
+		if want := []time.Duration{0, 5 * ms, 10 * ms, 15 * ms, 20 * ms, 25 * ms, 1024 * ms}; !slices.Equal(after, want) {
 			t.Errorf("notified after: got %v, want %v", after, want)
 		}
 		s.takes = time.Second
@@ -199,9 +199,9 @@ func TestNotifyingTakesATenthOfTheTime(t *testing.T) {
 		b.produced()
 		<-time.After(s.takes)
 		b.produced()
-		<-time.After(2 * maxWindow)
-		if _, after := s.said(begin); len(after) != 7 {
-			t.Errorf("after a notification of a second: got %d in all, want 7 once %s have passed", len(after), maxWindow)
+		<-time.After(2 * maxPause)
+		if _, after := s.said(begin); len(after) != 9 {
+			t.Errorf("after a notification of a second: got %d in all, want 9 once %s have passed", len(after), maxPause)
 		}
 		b.stop()
 		if slices.ContainsFunc(about, func(s string) bool { return s != "messages" }) {

@@ -13,12 +13,11 @@ import (
 )
 
 const (
-	// share bounds the part of the time that notifying takes, since the server lets one
-	// transaction after the other commit that notifies.
-	share = 10
-	// Between notifications.
-	minWindow = time.Millisecond
-	maxWindow = 50 * time.Millisecond
+	// A pause between notifications is so many times as long as the last one took: the server lets
+	// one transaction after the other commit that notifies.
+	pauseFor = 4
+	minPause = time.Millisecond
+	maxPause = 20 * time.Millisecond
 	// sendTimeout bounds one notification, the wait for a connection included.
 	sendTimeout = 2 * time.Second
 )
@@ -89,7 +88,7 @@ func (n *Notifier) sendLoop(ctx context.Context) {
 				n.sending.works()
 			}
 		}
-		outage.Pause(ctx, min(max(share*time.Since(began), minWindow), maxWindow))
+		outage.Pause(ctx, min(max(pauseFor*time.Since(began), minPause), maxPause))
 	}
 }
 

@@ -56,20 +56,10 @@ func (r *run) expecting(ctx context.Context) {
 		}
 		pause := r.rest(began)
 		if woken {
-			pause = min(pause, wokenRest(time.Since(began)))
+			pause = min(pause, time.Since(began)) // wakePacer has a pace of its own
 		}
 		outage.Pause(ctx, pause)
 	})
-}
-
-// wokenRest is for how long not to look after a look that others have asked for, and that took so
-// long. wakePacer has a pace of its own; and one that took long on a busy machine must not have
-// others wait ten times as long for the next.
-func wokenRest(took time.Duration) time.Duration {
-	if took < pollFloor {
-		return took
-	}
-	return max(took, remoteMax)
 }
 
 // poll looks for everything there may be to do, and sets the alarm for the next time.

@@ -384,6 +384,21 @@ func TestClaimsThatBringLittleArePaced(t *testing.T) {
 		if took := time.Since(start); took != 9*pace {
 			t.Errorf("ten claims of nothing: got %s, want %s", took, 9*pace)
 		}
+		for took, want := range map[time.Duration]time.Duration{0: pace, 1500 * time.Microsecond: 3 * time.Millisecond, 3 * time.Millisecond: mostPace, time.Second: time.Second} {
+			<-time.After(time.Second)
+			d.activate("test")
+			o, _ = d.nextClaim(o, time.Time{})
+			start = time.Now()
+			<-time.After(took)
+			d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
+			d.activate("test")
+			o, _ = d.nextClaim(o, time.Time{})
+			if got := time.Since(start); got != want {
+				t.Errorf("a claim of %s: got the next after %s, want %s", took, got, want)
+			}
+			d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
+		}
+		<-time.After(time.Second)
 		d.activate("test")
 		start = time.Now()
 		rest := start.Add(time.Minute)

@@ -59,7 +59,7 @@ func courtesyMutants() []mutant {
 	return []mutant{
 		{
 			name: "a slow look delays the wake-ups of others", file: "outbox/poller.go", suite: suite{pkg: inOutbox, tests: "^TestASlowLookDoesNotDelayWakeUpsOfOthers$"}, says: `a message of which others tell runs after 2\d`,
-			changes: []change{{"return max(took, remoteMax)", "return 10 * max(took, remoteMax)"}},
+			changes: []change{{"pause = min(pause, time.Since(began))", "pause = max(pause, time.Since(began))"}},
 		},
 		{
 			name: "a long look silences the poller", file: "outbox/poller.go", suite: suite{pkg: "./outbox", tests: "^TestALongLookDoesNotSilenceThePoller$"}, says: `after a look of 5s`,
