@@ -219,7 +219,7 @@ func bars() []aBar {
 		{"14-order", regular, barRelayOrder, seconds{120, 240, 900}},
 		{"14-quorum", apart, barRelayQuorum, seconds{240, 240, 600}},
 		{"14-move", regular, barRelayMove, seconds{60, 120, 300}},
-		{"14-soak", regular, barRelaySoak, seconds{90, 180, 1800}},
+		{"14-soak", regular, barRelaySoak, seconds{90, 180, 4200}},
 		{"15-order", short, barOrder, seconds{90, 150, 600}},
 		{"15-order-mariadb", long, barOrderMariaDB, seconds{90, 150, 150}},
 		{"15-limits", regular, barLimits, seconds{90, 120, 400}},

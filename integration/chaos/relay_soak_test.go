@@ -60,7 +60,7 @@ func barRelaySoak(b *bar) {
 	for _, s := range g.services {
 		s.to.start(0)
 	}
-	lasts, every := pick(b, 10*time.Second, 80*time.Second, 25*time.Minute), pick(b, 3*time.Second, 8*time.Second, 30*time.Second)
+	lasts, every := pick(b, 10*time.Second, 80*time.Second, time.Hour), pick(b, 3*time.Second, 8*time.Second, 30*time.Second)
 	kills := g.soak(lasts, every)
 	last := time.Now()
 	b.eventually(4*time.Minute, "everything is settled", g.settled)
