@@ -128,6 +128,7 @@ func readsOf(of anybody) []read {
 	})
 	id("Failures", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Failures(ctx, "", 100)) })
 	id("Processes", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Processes(ctx, 24*time.Hour)) })
+	id("Carried", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Carried(ctx)) })
 	id("Schedules", func(ctx context.Context, s *ops.Seat) error {
 		return testapp.Third(s.Schedules(ctx, schedule.Filter{}, outbox.Page{Size: 1000}))
 	})
