@@ -19,8 +19,8 @@ import (
 // Undo takes back an operation that has changed nothing yet. Once it has returned nothing of it ever happens.
 // The reason, which may be empty, stands in the audit.
 func (s *Seat) Undo(ctx context.Context, reason string, id int64) (Operation, error) {
-	return s.decide(ctx, id, decision{action: UndoOperation, reason: reason, from: []OperationState{Planned, Waiting}, how: func(Operation, store.Operation) (store.OperationChange, error) {
-		note := fmt.Sprintf("undone by %s", s.who.Name)
+	return s.decide(ctx, id, decision{action: UndoOperation, reason: reason, from: []OperationState{Planned, Waiting}, how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
+		note := o.noted("undone by "+s.who.Name, reason)
 		return store.OperationChange{State: string(Undone), Note: &note, Finished: true, Free: true}, nil
 	}})
 }
@@ -33,7 +33,7 @@ func (s *Seat) Stop(ctx context.Context, reason string, id int64) (Operation, er
 		if kinds()[o.Action].apply != nil && o.State == Running && row.LeasedUntil.After(row.Now.Time) {
 			return store.OperationChange{}, fmt.Errorf("%w: %q is being done, all at once", ErrState, string(o.Action))
 		}
-		note := "stopped by " + s.who.Name
+		note := o.noted("stopped by "+s.who.Name, reason)
 		return store.OperationChange{State: string(Stopped), Note: &note, Finished: true, Free: true}, nil
 	}})
 }
@@ -42,19 +42,25 @@ func (s *Seat) Stop(ctx context.Context, reason string, id int64) (Operation, er
 // operation does. The reason, which may be empty, stands in the audit.
 func (s *Seat) Continue(ctx context.Context, reason string, id int64) (Operation, error) {
 	return s.decide(ctx, id, decision{action: ContinueOperation, reason: reason, as: true, from: []OperationState{Paused}, how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
-		none, note := int64(0), o.noted("continued by "+s.who.Name)
+		none, note := int64(0), o.noted("continued by "+s.who.Name, reason)
 		return store.OperationChange{State: string(Running), Canary: &none, Canaries: asJSON(trial{}), Note: &note}, nil
 	}})
 }
 
 // noted is a note that keeps the one before: why an operation has paused itself is worth knowing to the end. The new
 // one comes first, since what follows may be the text of an error, which not everybody reads.
-func (o Operation) noted(note string) string {
+func (o Operation) noted(note, reason string) string {
+	if reason != "" {
+		note += ": " + errorlog.Clean(reason, mostNoted)
+	}
 	if o.Note == "" {
 		return note
 	}
 	return note + "; before that: " + o.Note
 }
+
+// mostNoted is how many bytes of a reason a note has, so that there is room for the one before: the audit has all.
+const mostNoted = 500
 
 // SetRate changes how many messages of an operation change in a second: 1 to 100,000. It takes the role that
 // the operation does. The reason, which may be empty, stands in the audit.

@@ -34,7 +34,7 @@ type Operation struct {
 	// LeftAlone are messages that matched and stay as they are: those whose insert id is pending, and
 	// those that somebody holds.
 	LeftAlone int64 `json:"left_alone,omitempty"`
-	// Note says why it stands still, or what was decided last. Who may not read contents does not see it,
+	// Note says why it stands still, or what was decided, by whom and why, the last first. Who may not read contents does not see it,
 	// nor the text that the target looks for; Hidden tells that there is such.
 	Note       string    `json:"note,omitempty"`
 	Hidden     bool      `json:"hidden,omitempty"`

@@ -297,6 +297,36 @@ func TestOperationsOutliveTheirRunners(t *testing.T) {
 	})
 }
 
+// TestNotesOfDecisions: who decides and why stands with the operation, beside why that was started and why it had paused
+// itself, however long all of these are.
+func TestNotesOfDecisions(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 1, testapp.Consumed("c"))
+		s, ctx := deskOf(t, db, a.Registry).As(someone(ops.Administrator)), t.Context()
+		started := testapp.Must[ops.Operation](t)(s.Start(ctx, planned(t, s, ops.Discard, ofConsumer("c")).ID, ops.Terms{Reason: "void"}))
+		pause := func() { a.Exec("UPDATE message_operations SET state = 'paused' WHERE id = ?", started.ID) }
+		a.Exec("UPDATE message_operations SET note = 'it failed' WHERE id = ?", started.ID)
+		pause()
+		const cause, more = "it failed", "; before that: "
+		o := testapp.Must[ops.Operation](t)(s.Continue(ctx, strings.Repeat("mended ", 285), started.ID))
+		first := "continued by ada: " + strings.Repeat("mended ", 285)
+		if before, after, found := strings.Cut(o.Note, more); !found || after != cause || !strings.HasPrefix(first, before) || o.Reason != "void" {
+			t.Errorf("continued: got %q for %q, want who and why, and %q", o.Note, o.Reason, cause)
+		}
+		pause()
+		continued := o.Note
+		if o = testapp.Must[ops.Operation](t)(s.Stop(ctx, "enough", started.ID)); o.Note != "stopped by ada: enough"+more+continued || o.Reason != "void" {
+			t.Errorf("stopped: got %q for %q, want %q added to %q", o.Note, o.Reason, "enough", continued)
+		}
+		for reason, want := range map[string]string{"": "undone by ada", "the wrong ones": "undone by ada: the wrong ones"} {
+			if o = testapp.Must[ops.Operation](t)(s.Undo(ctx, reason, planned(t, s, ops.Discard, ofConsumer("c")).ID)); o.Note != want {
+				t.Errorf("undone for %q: got %q, want %q", reason, o.Note, want)
+			}
+		}
+	})
+}
+
 // TestStop: what an operation has not changed when it is stopped stays as it is.
 func TestStop(t *testing.T) {
 	t.Parallel()
