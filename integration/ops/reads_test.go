@@ -119,6 +119,9 @@ func readsOf(of anybody) []read {
 	})
 	id("Explain", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Explain(ctx, of.message)) })
 	add("Explain", "of one with a key", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Explain(ctx, of.keyed)) })
+	id("MessagesByID", func(ctx context.Context, s *ops.Seat) error {
+		return testapp.Second(s.MessagesByID(ctx, of.message, of.keyed))
+	})
 	id("ClaimMessages", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.ClaimMessages(ctx, of.claim)) })
 	id("Claims", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Claims(ctx)) })
 	id("Crashes", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Crashes(ctx, 0, 100)) })
