@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,6 +154,15 @@ func checkOperations(t *testing.T, seat *ops.Seat) {
 		if got[state] == 0 {
 			t.Errorf("no operation is %s: %v", state, got)
 		}
+	}
+	still := 0
+	for _, f := range must[[]ops.Finding](t)(seat.Check(t.Context())) {
+		if f.Check == "operations" && strings.Contains(f.Text, "no live process runs ops.Runner") && strings.Contains(f.Cure, "operations watch") {
+			still++
+		}
+	}
+	if still != got[ops.Running] {
+		t.Errorf("got %d operations that are found to stand still, want each of the %d that nobody carries on with", still, got[ops.Running])
 	}
 }
 
