@@ -1,7 +1,6 @@
 package console
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -107,22 +106,20 @@ func (v *visit) mayDo(a ops.Action, consumers ...string) error {
 }
 
 func (v *visit) confirmPending(data *confirmPage, o order) error {
+	found, err := v.seat.MessagesByID(v.ctx(), o.ids...)
+	if err != nil {
+		return err
+	}
 	var consumers []string
-	for _, id := range o.ids {
-		m, err := v.seat.Message(v.ctx(), id)
-		switch {
-		case errors.Is(err, outbox.ErrNotFound):
-			data.Gone = append(data.Gone, id)
-			continue
-		case err != nil:
-			return err
-		}
-		data.Pending, data.IDs = append(data.Pending, m.Pending), append(data.IDs, id)
+	for _, m := range found {
+		data.IDs = append(data.IDs, m.ID)
 		consumers = append(consumers, m.Consumer)
 		if m.State == outbox.Leased {
 			data.Held++
 		}
 	}
+	data.Pending = found
+	data.leaveOut(o.ids)
 	if err := v.mayDo(o.deed.action, consumers...); err != nil {
 		return err
 	}
@@ -140,15 +137,20 @@ func (v *visit) confirmPoisoned(data *confirmPage, o order) error {
 		consumers = append(consumers, m.Consumer)
 	}
 	data.Poisoned = found
-	for _, id := range o.ids {
-		if !slices.Contains(data.IDs, id) {
-			data.Gone = append(data.Gone, id)
-		}
-	}
+	data.leaveOut(o.ids)
 	if err := v.mayDo(o.deed.action, consumers...); err != nil {
 		return err
 	}
 	return v.pausedAmong(data, consumers)
+}
+
+// leaveOut notes which of those that were chosen are there no more.
+func (p *confirmPage) leaveOut(chosen []int64) {
+	for _, id := range chosen {
+		if !slices.Contains(p.IDs, id) {
+			p.Gone = append(p.Gone, id)
+		}
+	}
 }
 
 // pausedAmong notes consumers that are paused: what waits for them goes on waiting.

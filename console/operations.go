@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // operationsPage is what people have changed, and are changing: the audit.
@@ -211,9 +210,8 @@ type operationPage struct {
 }
 
 const (
-	planTime   = 10 * time.Minute // for which a plan can be started, see ops.Seat.Start
-	lateStart  = 30 * time.Second // after it was to begin
-	runnerKind = "operations"     // of an ops.Runner among processes
+	planTime  = 10 * time.Minute // for which a plan can be started, see ops.Seat.Start
+	lateStart = 30 * time.Second // after it was to begin
 )
 
 // Due tells whether it waits although the time to begin is over.
@@ -260,11 +258,9 @@ func (v *visit) operation() (page, error) {
 	data.Mine = found.By(v.who)
 	data.Expired = found.State == ops.Planned && time.Since(found.CreatedAt) > planTime
 	if data.Orphan() { // until one is found
-		fleet, err := v.seat.Processes(v.ctx(), fleetTime)
-		if err != nil {
+		if data.Runner, err = v.seat.Carried(v.ctx()); err != nil {
 			return page{}, err
 		}
-		data.Runner = slices.ContainsFunc(fleet, func(p outbox.Process) bool { return p.Kind == runnerKind && p.Status == outbox.ProcessAlive })
 	}
 	if found.State == ops.Planned && !data.Danger() && found.Preview != nil {
 		if data.Paused, err = v.paused(found.Preview.Consumers...); err != nil {

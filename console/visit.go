@@ -4,13 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"database/sql"
-	"database/sql/driver"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -19,6 +15,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -139,10 +136,16 @@ type failure struct {
 	Passes bool
 }
 
-// isAway tells whether an error is of the way to the database, whichever driver it has: there is no answer.
-func isAway(err error) bool {
-	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+// away says why a database that will be well again cannot do anything now.
+func away(err error) string {
+	switch dberr.ClassOf(err) {
+	case dberr.ReadOnly:
+		return "The database takes no changes: it is read-only."
+	case dberr.Exhausted:
+		return "The database has no connection, memory or room left."
+	default:
+		return "The database does not answer."
+	}
 }
 
 // said is what somebody is told of an error: not its text, which may have a part of a content, or of the
@@ -173,9 +176,9 @@ func (v *visit) said(err error) refusal {
 		return refusal{http.StatusBadRequest, "The expression or the zone cannot be read. An expression has five or six fields, or is a word such as @daily; a zone is a name such as Europe/Amsterdam."}
 	case errors.Is(err, bus.ErrBadOption), errors.Is(err, bus.ErrBadText), errors.Is(err, bus.ErrTooLarge):
 		return refusal{http.StatusBadRequest, "Something that was asked for is not allowed, or cannot be read."}
-	case isAway(err):
+	case dberr.IsUnavailable(err):
 		v.w.Header().Set("Retry-After", "5")
-		return refusal{http.StatusServiceUnavailable, "The database does not answer. Messages are kept as they are, and run once it is back. The log of this process says what is wrong."}
+		return refusal{http.StatusServiceUnavailable, away(err) + " Messages are kept as they are, and run once that is over. The log of this process says what is wrong."}
 	default:
 		return refusal{http.StatusInternalServerError, "The database could not be asked, or something else went wrong. The log of this process says what."}
 	}

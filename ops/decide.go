@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -19,8 +20,8 @@ import (
 // Undo takes back an operation that has changed nothing yet. Once it has returned nothing of it ever happens.
 // The reason, which may be empty, stands in the audit.
 func (s *Seat) Undo(ctx context.Context, reason string, id int64) (Operation, error) {
-	return s.decide(ctx, id, decision{action: UndoOperation, reason: reason, from: []OperationState{Planned, Waiting}, how: func(Operation, store.Operation) (store.OperationChange, error) {
-		note := fmt.Sprintf("undone by %s", s.who.Name)
+	return s.decide(ctx, id, decision{action: UndoOperation, reason: reason, from: []OperationState{Planned, Waiting}, how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
+		note := o.noted("undone by "+s.who.Name, reason)
 		return store.OperationChange{State: string(Undone), Note: &note, Finished: true, Free: true}, nil
 	}})
 }
@@ -33,7 +34,7 @@ func (s *Seat) Stop(ctx context.Context, reason string, id int64) (Operation, er
 		if kinds()[o.Action].apply != nil && o.State == Running && row.LeasedUntil.After(row.Now.Time) {
 			return store.OperationChange{}, fmt.Errorf("%w: %q is being done, all at once", ErrState, string(o.Action))
 		}
-		note := "stopped by " + s.who.Name
+		note := o.noted("stopped by "+s.who.Name, reason)
 		return store.OperationChange{State: string(Stopped), Note: &note, Finished: true, Free: true}, nil
 	}})
 }
@@ -42,19 +43,25 @@ func (s *Seat) Stop(ctx context.Context, reason string, id int64) (Operation, er
 // operation does. The reason, which may be empty, stands in the audit.
 func (s *Seat) Continue(ctx context.Context, reason string, id int64) (Operation, error) {
 	return s.decide(ctx, id, decision{action: ContinueOperation, reason: reason, as: true, from: []OperationState{Paused}, how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
-		none, note := int64(0), o.noted("continued by "+s.who.Name)
+		none, note := int64(0), o.noted("continued by "+s.who.Name, reason)
 		return store.OperationChange{State: string(Running), Canary: &none, Canaries: asJSON(trial{}), Note: &note}, nil
 	}})
 }
 
 // noted is a note that keeps the one before: why an operation has paused itself is worth knowing to the end. The new
 // one comes first, since what follows may be the text of an error, which not everybody reads.
-func (o Operation) noted(note string) string {
+func (o Operation) noted(note, reason string) string {
+	if reason != "" {
+		note += ": " + errorlog.Clean(reason, mostNoted)
+	}
 	if o.Note == "" {
 		return note
 	}
 	return note + "; before that: " + o.Note
 }
+
+// mostNoted is how many bytes of a reason a note has, so that there is room for the one before: the audit has all.
+const mostNoted = 500
 
 // SetRate changes how many messages of an operation change in a second: 1 to 100,000. It takes the role that
 // the operation does. The reason, which may be empty, stands in the audit.
@@ -151,15 +158,7 @@ func (s *Seat) Start(ctx context.Context, id int64, terms Terms) (after Operatio
 }
 
 func (s *Seat) start(ctx context.Context, tx bun.Tx, id int64, terms Terms) (Operation, error) {
-	// All who start one lock the same, so that no two of them start the same.
-	open, err := s.desk.store.LockOperations(ctx, tx, store.OperationFilter{States: names(Planned, Waiting, Trying, Running, Paused)})
-	if err != nil {
-		return Operation{}, err
-	}
-	row, found, err := s.desk.store.LockOperation(ctx, tx, id)
-	if err == nil && !found {
-		err = ErrNotFound
-	}
+	row, err := s.desk.lockPlans(ctx, tx, id)
 	if err != nil {
 		return Operation{}, err
 	}
@@ -180,10 +179,12 @@ func (s *Seat) start(ctx context.Context, tx bun.Tx, id int64, terms Terms) (Ope
 	case row.Now.Sub(o.CreatedAt) > planTime:
 		return o, fmt.Errorf("%w: it was planned %s ago, and can be started for %s: plan it again", ErrExpired, row.Now.Sub(o.CreatedAt).Round(time.Second), planTime)
 	}
-	for _, other := range open {
-		if same := newOperation(other); same.ID != id && same.underWay() && same.sameAs(o) {
-			return same, fmt.Errorf("%w: operation %d of %q", ErrAlready, same.ID, same.Actor)
-		}
+	open, err := s.desk.same(ctx, tx, o, Waiting, Trying, Running, Paused)
+	if err != nil {
+		return o, err
+	}
+	if len(open) > 0 {
+		return open[0], fmt.Errorf("%w: operation %d of %q", ErrAlready, open[0].ID, open[0].Actor)
 	}
 	canary := int64(terms.Canary)
 	change := store.OperationChange{State: string(Waiting), Reason: terms.Reason, Rate: int64(terms.Rate), Canary: &canary, StartsIn: max(s.desk.config.UndoWindow, time.Microsecond)}
@@ -194,6 +195,44 @@ func (s *Seat) start(ctx context.Context, tx bun.Tx, id int64, terms Terms) (Ope
 		return o, err
 	}
 	return s.desk.operationIn(ctx, tx, id)
+}
+
+// lockPlans locks a plan and all plans of the same, in the order of their ids, so that no two of them are started: of two
+// who do at once, the one that has looked last locks both. The other one looks for what is under way once it has its own.
+func (d *Desk) lockPlans(ctx context.Context, tx bun.Tx, id int64) (store.Operation, error) {
+	if err := d.store.WriteFirst(ctx, tx); err != nil {
+		return store.Operation{}, err
+	}
+	o, err := d.operationIn(ctx, tx, id)
+	if err != nil {
+		return store.Operation{}, err
+	}
+	plans, err := d.same(ctx, tx, o, Planned)
+	if err != nil {
+		return store.Operation{}, err
+	}
+	ids := append(store.Each(plans, func(o Operation) int64 { return o.ID }), id)
+	rows, err := d.store.LockOperations(ctx, tx, store.OperationFilter{IDs: ids})
+	if err != nil {
+		return store.Operation{}, err
+	}
+	for _, row := range rows {
+		if row.ID == id {
+			return row, nil
+		}
+	}
+	return store.Operation{}, ErrNotFound // since then
+}
+
+// same are the other operations that do the same, in some states, the oldest first.
+func (d *Desk) same(ctx context.Context, db bun.IDB, o Operation, states ...OperationState) (found []Operation, err error) {
+	rows, err := d.store.Operations(ctx, db, store.OperationFilter{States: names(states...), Kinds: []string{string(o.Action)}, OldestFirst: true}, math.MaxInt32)
+	for _, row := range rows {
+		if other := newOperation(row); other.ID != o.ID && other.sameAs(o) {
+			found = append(found, other)
+		}
+	}
+	return found, err
 }
 
 // By tells whether somebody has planned it, or made it: a name stands in the audit with its first 255 bytes.

@@ -227,11 +227,9 @@ func (d *Desk) checkOperations(ctx context.Context, db bun.IDB) (found []Finding
 	}
 	runners := true
 	if slices.ContainsFunc(rows, func(row store.Operation) bool { return awaits(row, nobodyLate) }) { // else nobody asks
-		fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
-		if err != nil {
+		if runners, err = d.carried(ctx, db); err != nil {
 			return nil, err
 		}
-		runners = slices.ContainsFunc(fleet, func(p outbox.Process) bool { return p.Kind == "operations" && p.Status == outbox.ProcessAlive })
 	}
 	for _, row := range rows {
 		if f := stillness(row, runners); f.Text != "" {

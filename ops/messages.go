@@ -29,6 +29,19 @@ func (s *Seat) Messages(ctx context.Context, filter outbox.Filter, page outbox.P
 	return found, next, err
 }
 
+// MessagesByID lists up to 1,000 pending messages by their ids, without contents. Those that are not there are left out.
+func (s *Seat) MessagesByID(ctx context.Context, ids ...int64) ([]outbox.Pending, error) {
+	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.Pending, error) {
+		return s.desk.admin.ListByID(ctx, db, ids...)
+	})
+	for _, m := range found {
+		if err := s.may(View, m.Consumer); err != nil {
+			return nil, fmt.Errorf("ops: messages: %w", err)
+		}
+	}
+	return found, err
+}
+
 // Find looks for pending messages, a part of them at a time, and tells how far it has come, which is nil
 // at the end: see outbox.Admin.Find. To look for a header takes the right to read contents, and see
 // [ErrRedacted].

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,7 +34,7 @@ type Operation struct {
 	// LeftAlone are messages that matched and stay as they are: those whose insert id is pending, and
 	// those that somebody holds.
 	LeftAlone int64 `json:"left_alone,omitempty"`
-	// Note says why it stands still, or what was decided last. Who may not read contents does not see it,
+	// Note says why it stands still, or what was decided, by whom and why, the last first. Who may not read contents does not see it,
 	// nor the text that the target looks for; Hidden tells that there is such.
 	Note       string    `json:"note,omitempty"`
 	Hidden     bool      `json:"hidden,omitempty"`
@@ -160,6 +161,19 @@ func (s *Seat) Operations(ctx context.Context, page outbox.Page) ([]Operation, *
 		next = &outbox.Page{Size: size, After: strconv.FormatInt(rows[size-1].ID, 10)}
 	}
 	return store.Each(rows, func(row store.Operation) Operation { return s.operation(ctx, newOperation(row)) }), next, err
+}
+
+// Carried tells whether a live process carries out operations: whether it runs a [Runner].
+func (s *Seat) Carried(ctx context.Context) (bool, error) {
+	return look(ctx, s, View, "", s.desk.carried)
+}
+
+// runnerKind is that of a Runner among processes.
+const runnerKind = "operations"
+
+func (d *Desk) carried(ctx context.Context, db bun.IDB) (bool, error) {
+	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
+	return slices.ContainsFunc(fleet, func(p outbox.Process) bool { return p.Kind == runnerKind && p.Status == outbox.ProcessAlive }), err
 }
 
 // Operation returns one operation, or [ErrNotFound]. It looks where operations are written, [Config].DB.

@@ -73,7 +73,7 @@ func (r *Runner) run(ctx context.Context, only int64) error {
 	}
 	defer r.running.Store(false)
 	defer presence.New(presence.Config{
-		Store: r.desk.store, DB: r.desk.config.DB, Registry: r.desk.config.Registry, ID: r.owner, Kind: "operations", Doing: r.doing, Logger: r.desk.config.Logger,
+		Store: r.desk.store, DB: r.desk.config.DB, Registry: r.desk.config.Registry, ID: r.owner, Kind: runnerKind, Doing: r.doing, Logger: r.desk.config.Logger,
 	}).Start(ctx)()
 	var working sync.WaitGroup
 	defer working.Wait()

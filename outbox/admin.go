@@ -105,6 +105,16 @@ func (a *Admin) Count(ctx context.Context, db bun.IDB, filter Filter) (int, erro
 	return n, dberr.Wrap(err, "outbox: admin: count")
 }
 
+// ListByID lists up to 1000 pending messages by their ids, as [Admin.List] does. Those that are not there are left out.
+func (a *Admin) ListByID(ctx context.Context, db bun.IDB, ids ...int64) ([]Pending, error) {
+	st, db, err := a.stores.Of(db, errAdminUnmade)
+	if err = errors.Join(checkLimit(max(len(ids), 1)), err); err != nil || len(ids) == 0 {
+		return nil, dberr.Wrap(err, "outbox: admin: list by id")
+	}
+	rows, err := st.PendingByID(ctx, db, ids)
+	return store.Each(rows, newPending), dberr.Wrap(err, "outbox: admin: list by id")
+}
+
 // Get returns one pending message with its payload, headers and errors, or
 // [ErrNotFound].
 func (a *Admin) Get(ctx context.Context, db bun.IDB, id int64) (Pending, error) {

@@ -58,6 +58,7 @@ func TestAdminRefusesBadInputBeforeAnySQL(t *testing.T) {
 		"a consumer with a NUL byte":     {list(outbox.Filter{Consumer: "a\x00"}, outbox.Page{}), bus.ErrBadText},
 		"a payload type that is no text": {second(admin.Count(ctx, db, outbox.Filter{PayloadType: "\xff"})), bus.ErrBadText},
 		"an insert id that is no text":   {list(outbox.Filter{InsertID: "\xff"}, outbox.Page{}), bus.ErrBadText},
+		"more ids than are listed":       {second(admin.ListByID(ctx, db, make([]int64, 1001)...)), bus.ErrBadOption},
 		"the zero time":                  {second(admin.Reschedule(ctx, db, time.Time{}, 1)), bus.ErrBadOption},
 		"a year beyond 9999":             {second(admin.Reschedule(ctx, db, time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), 1)), bus.ErrBadOption},
 		"a year beyond 9999 in UTC":      {second(admin.Reschedule(ctx, db, time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -7200)), 1)), bus.ErrBadOption},
@@ -82,5 +83,8 @@ func TestAdminRefusesBadInputBeforeAnySQL(t *testing.T) {
 	}
 	if result, err := admin.Cancel(ctx, db); err != nil || result.Changed != 0 {
 		t.Errorf("cancelling nothing: got %+v, %v", result, err)
+	}
+	if found, err := admin.ListByID(ctx, db); err != nil || len(found) != 0 {
+		t.Errorf("listing nothing: got %+v, %v", found, err)
 	}
 }

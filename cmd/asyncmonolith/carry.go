@@ -6,14 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
-
-// runnersWithin is how long ago a process that carries out operations may have told of itself.
-const runnersWithin = time.Hour
 
 // nobodyLives is why nothing would happen by itself.
 const nobodyLives = "No live process runs ops.Runner, so nothing happens by itself"
@@ -21,8 +16,8 @@ const nobodyLives = "No live process runs ops.Runner, so nothing happens by itse
 // carried tells whether a live process carries out operations. What cannot be looked at is taken to be so: what
 // the person asked for is done.
 func carried(ctx context.Context, seat *ops.Seat) bool {
-	fleet, err := seat.Processes(ctx, runnersWithin)
-	return err != nil || slices.ContainsFunc(fleet, func(p outbox.Process) bool { return p.Kind == "operations" && p.Status == outbox.ProcessAlive })
+	lives, err := seat.Carried(ctx)
+	return lives || err != nil
 }
 
 // who says what becomes of an operation, where only others work on it.

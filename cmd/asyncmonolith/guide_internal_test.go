@@ -76,6 +76,9 @@ func TestFitsATerminal(t *testing.T) {
 			t.Errorf("%s: got %q, want more", command, said)
 		}
 	}
+	if said := atTerminal(t, dsn, words("status")); !regexp.MustCompile(`FAILS LATELY .* RUNS  FIRST +SINCE`).MatchString(said) {
+		t.Errorf("status: got %q, want since when and since which release something fails", said)
+	}
 }
 
 // atTerminal is what a command says on a terminal of 80 columns.

@@ -127,9 +127,11 @@ func (a *app) overview(o ops.Overview) error {
 	return nil
 }
 
+// failures are kinds of them, in the order of their last runs: a narrow terminal says since when something fails, and leaves
+// out when it last did.
 func failures() list[outbox.Failure] {
 	return list[outbox.Failure]{
-		columns: []show.Column{{Title: "FAILS LATELY"}, {Title: "FINGERPRINT"}, {Title: "RUNS", Kind: show.Number}, {Title: "FIRST", Kind: show.Whole, Gives: 1}, {Title: "LAST", Kind: show.Whole, Gives: 3}, {Title: "SINCE", Gives: 4}, {Title: "ERROR TYPE", Gives: 2}},
+		columns: []show.Column{{Title: "FAILS LATELY"}, {Title: "FINGERPRINT"}, {Title: "RUNS", Kind: show.Number}, {Title: "FIRST", Kind: show.Whole, Gives: 3}, {Title: "LAST", Kind: show.Whole, Gives: 1}, {Title: "SINCE", Gives: 4}, {Title: "ERROR TYPE", Gives: 2}},
 		row: func(f outbox.Failure) []any {
 			return []any{f.Consumer, f.Fingerprint, f.Runs, f.FirstAt, f.LastAt, f.FirstVersion, f.ErrorType}
 		},

@@ -203,7 +203,11 @@ func TestCheckOfOperations(t *testing.T) {
 				a.Exec("UPDATE message_processes SET kind = 'operations'")
 			}
 			a.Exec("UPDATE message_operations SET state = ?, starts_at = "+testapp.In(db, -test.ago), test.state)
-			all := testapp.Must[[]ops.Finding](t)(deskOf(t, db, a.Registry).As(someone(ops.Viewer)).Check(t.Context()))
+			viewer := deskOf(t, db, a.Registry).As(someone(ops.Viewer))
+			if got := testapp.Must[bool](t)(viewer.Carried(t.Context())); got != test.lives {
+				t.Errorf("%+v: carried: got %t", test, got)
+			}
+			all := testapp.Must[[]ops.Finding](t)(viewer.Check(t.Context()))
 			if test.says == "" {
 				if found := findingsOf(all, "operations"); len(found) != 0 {
 					t.Errorf("%+v: got %+v, want nothing", test, found)

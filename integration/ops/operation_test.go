@@ -95,6 +95,80 @@ func TestTheSameIsStartedOnce(t *testing.T) {
 	})
 }
 
+// TestStartsMeet: who starts an operation waits for who starts the same, and sees it, also where that was planned since
+// plans of the same were looked for. Others may be locked, such as by their steps. SQLite has one writer at a time.
+func TestStartsMeet(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(testing.TB) *bun.DB{"postgres": testdb.Postgres, "mariadb": testdb.MariaDB} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, terms := open(t), ops.Terms{Reason: "why"}
+			a, _ := testapp.NewPoisoned(t, db, 5, testapp.Consumed("c"), testapp.Consumed("d"))
+			meanwhile := func() {}
+			hooked := watched(db, func(query string) {
+				if strings.Contains(query, "FOR UPDATE") {
+					meanwhile()
+					meanwhile = func() {}
+				}
+			})
+			s := deskOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour }).As(someone(ops.Administrator))
+			start := func(ctx context.Context, id int64) (ops.Operation, error) {
+				ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+				defer cancel()
+				return s.Start(ctx, id, terms)
+			}
+			plan := func(consumer string) int64 { return planned(t, s, ops.Requeue, ofConsumer(consumer)).ID }
+
+			first, second := plan("c"), plan("c")
+			held := testapp.Must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
+			defer func() { _ = held.Rollback() }() // it is over, or the test has failed
+			if _, err := held.NewRaw("UPDATE message_operations SET state = 'waiting' WHERE id = ?", first).Exec(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var same ops.Operation
+			var err error
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				same, err = start(t.Context(), second)
+			}()
+			select {
+			case <-done:
+				t.Errorf("started while the same is: got %+v and %v, want that it waits", same, err)
+			case <-time.After(300 * time.Millisecond):
+			}
+			if err := held.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			if <-done; !errors.Is(err, ops.ErrAlready) || same.ID != first {
+				t.Errorf("started with the same: got %+v and %v, want operation %d and ErrAlready", same, err, first)
+			}
+
+			first, second = plan("d"), 0
+			meanwhile = func() {
+				second = plan("d")
+				if _, err := start(t.Context(), second); err != nil {
+					t.Errorf("planned and started since: %v", err)
+				}
+			}
+			if same, err = start(context.WithValue(t.Context(), marked{}, true), first); !errors.Is(err, ops.ErrAlready) || same.ID != second || second == 0 {
+				t.Errorf("started since: got %+v and %v, want operation %d and ErrAlready", same, err, second)
+			}
+
+			alone := planned(t, s, ops.Discard, ofConsumer("d")).ID
+			held = testapp.Must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
+			for _, id := range []int64{first, second, planned(t, s, ops.Discard, ofConsumer("c")).ID} {
+				if _, err := held.NewRaw("SELECT id FROM message_operations WHERE id = ? FOR UPDATE", id).Exec(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := start(t.Context(), alone); err != nil {
+				t.Errorf("started while others are locked: %v", err)
+			}
+		})
+	}
+}
+
 // TestPreview writes nothing.
 func TestPreview(t *testing.T) {
 	t.Parallel()
@@ -293,6 +367,36 @@ func TestOperationsOutliveTheirRunners(t *testing.T) {
 		}
 		if got := a.Count("SELECT count(DISTINCT message_id) FROM consumer_messages"); got != n || len(a.Pending()) != n || o.Changed != n {
 			t.Errorf("got %d messages, %d different, %d counted, want %d", len(a.Pending()), got, o.Changed, n)
+		}
+	})
+}
+
+// TestNotesOfDecisions: who decides and why stands with the operation, beside why that was started and why it had paused
+// itself, however long all of these are.
+func TestNotesOfDecisions(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 1, testapp.Consumed("c"))
+		s, ctx := deskOf(t, db, a.Registry).As(someone(ops.Administrator)), t.Context()
+		started := testapp.Must[ops.Operation](t)(s.Start(ctx, planned(t, s, ops.Discard, ofConsumer("c")).ID, ops.Terms{Reason: "void"}))
+		pause := func() { a.Exec("UPDATE message_operations SET state = 'paused' WHERE id = ?", started.ID) }
+		a.Exec("UPDATE message_operations SET note = 'it failed' WHERE id = ?", started.ID)
+		pause()
+		const cause, more = "it failed", "; before that: "
+		o := testapp.Must[ops.Operation](t)(s.Continue(ctx, strings.Repeat("mended ", 285), started.ID))
+		first := "continued by ada: " + strings.Repeat("mended ", 285)
+		if before, after, found := strings.Cut(o.Note, more); !found || after != cause || !strings.HasPrefix(first, before) || o.Reason != "void" {
+			t.Errorf("continued: got %q for %q, want who and why, and %q", o.Note, o.Reason, cause)
+		}
+		pause()
+		continued := o.Note
+		if o = testapp.Must[ops.Operation](t)(s.Stop(ctx, "enough", started.ID)); o.Note != "stopped by ada: enough"+more+continued || o.Reason != "void" {
+			t.Errorf("stopped: got %q for %q, want %q added to %q", o.Note, o.Reason, "enough", continued)
+		}
+		for reason, want := range map[string]string{"": "undone by ada", "the wrong ones": "undone by ada: the wrong ones"} {
+			if o = testapp.Must[ops.Operation](t)(s.Undo(ctx, reason, planned(t, s, ops.Discard, ofConsumer("c")).ID)); o.Note != want {
+				t.Errorf("undone for %q: got %q, want %q", reason, o.Note, want)
+			}
 		}
 	})
 }

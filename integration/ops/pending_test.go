@@ -3,6 +3,7 @@ package ops_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -43,6 +45,32 @@ func TestOperationsOnWhatIsPending(t *testing.T) {
 		old := a.Count("SELECT count(*) FROM consumer_messages WHERE created_at < " + testapp.In(db, -30*time.Minute))
 		if o := do(ops.Cancel, ops.Target{Pending: &outbox.Filter{OlderThan: 30 * time.Minute}}); int(o.Changed) != old || old != 10 || len(a.Pending()) != 36 {
 			t.Errorf("cancel: got %+v and %d pending, want 10 changed and 36 pending", o, len(a.Pending()))
+		}
+	})
+}
+
+// TestMessagesByID lists those that are there, and says who holds them, to who may see all of them.
+func TestMessagesByID(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("d"))
+		a.ProduceMany(2)
+		d := deskOf(t, db, a.Registry)
+		claim := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), a.Registry.Tables()))
+		held := testapp.Must[store.Claim](t)(claim.Claim(t.Context(), db, store.ClaimRequest{Owner: "o", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "d", Payload: testapp.Order{}.PayloadType(), Limit: 1}}}))
+		ids := store.Each(a.Pending(), func(m testapp.Row) int64 { return m.ID })
+		found := testapp.Must[[]outbox.Pending](t)(d.As(someone(ops.Viewer)).MessagesByID(t.Context(), append(ids[1:], ids[3]+1000)...))
+		for _, m := range found {
+			if holds := m.Claim != nil && m.Claim.ID == held.ID; holds != (m.ID == held.Messages[0].ID) || !slices.Contains(ids[1:], m.ID) || m.Payload != nil {
+				t.Errorf("got %+v, want one of %v that is held if it is %d", m, ids[1:], held.Messages[0].ID)
+			}
+		}
+		if len(found) != 3 {
+			t.Errorf("got %+v, want 3", found)
+		}
+		narrow := d.As(ops.Principal{Name: "ada", Role: ops.Viewer, Allow: func(_ ops.Action, consumer string) bool { return consumer != "d" }})
+		if found, err := narrow.MessagesByID(t.Context(), ids...); !errors.Is(err, ops.ErrForbidden) || len(found) != 0 {
+			t.Errorf("not all are allowed: got %+v and %v, want ErrForbidden", found, err)
 		}
 	})
 }

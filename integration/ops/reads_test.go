@@ -119,6 +119,9 @@ func readsOf(of anybody) []read {
 	})
 	id("Explain", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Explain(ctx, of.message)) })
 	add("Explain", "of one with a key", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Explain(ctx, of.keyed)) })
+	id("MessagesByID", func(ctx context.Context, s *ops.Seat) error {
+		return testapp.Second(s.MessagesByID(ctx, of.message, of.keyed))
+	})
 	id("ClaimMessages", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.ClaimMessages(ctx, of.claim)) })
 	id("Claims", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Claims(ctx)) })
 	id("Crashes", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Crashes(ctx, 0, 100)) })
@@ -128,6 +131,7 @@ func readsOf(of anybody) []read {
 	})
 	id("Failures", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Failures(ctx, "", 100)) })
 	id("Processes", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Processes(ctx, 24*time.Hour)) })
+	id("Carried", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Carried(ctx)) })
 	id("Schedules", func(ctx context.Context, s *ops.Seat) error {
 		return testapp.Third(s.Schedules(ctx, schedule.Filter{}, outbox.Page{Size: 1000}))
 	})

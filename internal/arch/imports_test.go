@@ -60,7 +60,7 @@ func law() []allowance {
 		{"schedule/cron", nil, nil},
 		{"poison", []string{"bus", "outbox", "internal/paging", "internal/store", "internal/txn", "internal/dberr"}, bun},
 		{"ops", []string{"bus", "outbox", "poison", "schedule", "eventlog/projection", "internal/store", "internal/txn", "internal/presence"}, append([]string{uuid}, bun...)},
-		{"console", []string{"bus", "outbox", "poison", "schedule", "eventlog/projection", "ops"}, nil},
+		{"console", []string{"bus", "outbox", "poison", "schedule", "eventlog/projection", "ops", "internal/dberr"}, nil},
 		{"relay", []string{"bus", "outbox", "eventlog", "internal/cloudevents", "internal/presence", "internal/store", "internal/txn", "internal/dberr", "internal/isolate", "internal/outage", "internal/alarm"}, bun},
 		{"internal/cloudevents", nil, nil},
 		{"notify", []string{"bus", "internal/store", "internal/outage"}, append([]string{backoff}, bun...)},

@@ -66,6 +66,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, `+end+`)`,
 // OperationFilter selects operations; zero fields select all.
 type OperationFilter struct {
 	ID       int64
+	IDs      []int64
 	Before   int64 // only those with smaller ids
 	States   []string
 	Kinds    []string
@@ -78,6 +79,7 @@ type OperationFilter struct {
 
 func (f OperationFilter) terms() (t terms) {
 	t.add(f.ID != 0, "id = ?", f.ID)
+	t.add(len(f.IDs) > 0, "id IN (?)", bun.List(f.IDs))
 	t.add(f.Before != 0, "id < ?", f.Before)
 	t.add(len(f.States) > 0, "state IN (?)", bun.List(f.States))
 	t.add(len(f.Kinds) > 0, "kind IN (?)", bun.List(f.Kinds))

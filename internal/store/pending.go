@@ -156,13 +156,18 @@ func (s *Store) PendingHead(ctx context.Context, db bun.IDB, id int64, character
 	return first[Pending](ctx, s, db, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), characters, id, 1)
 }
 
+// PendingByID lists messages by their ids, as [Store.PendingMessages] does. There must be some.
+func (s *Store) PendingByID(ctx context.Context, db bun.IDB, ids []int64) ([]Pending, error) {
+	return read[[]Pending](ctx, s, db, s.around("SELECT "+pendingColumns+" FROM {messages} m WHERE m.id IN (?)"), bun.List(ids), len(ids))
+}
+
 // ClaimedMessages lists the messages that a claim has, in the order of the list.
 func (s *Store) ClaimedMessages(ctx context.Context, db bun.IDB, claim int64) ([]Pending, error) {
 	ids, err := read[[]int64](ctx, s, db, `SELECT h.mid FROM ({holds}) h WHERE h.claim_id = ?`, claim)
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	rows, err := read[[]Pending](ctx, s, db, s.around("SELECT "+pendingColumns+" FROM {messages} m WHERE m.id IN (?)"), bun.List(ids), len(ids))
+	rows, err := s.PendingByID(ctx, db, ids)
 	return slices.DeleteFunc(rows, func(row Pending) bool { return row.ClaimID != claim }), err
 }
 

@@ -167,9 +167,10 @@ func operationSteps(k *kit) {
 
 func operationsLocked(k *kit) {
 	first, second := k.plan(), k.plan()
+	k.plan() // which is left alone
 	k.changeOperation(first, "planned", store.OperationChange{State: "waiting", StartsIn: time.Second})
 	k.must("transaction", k.db.RunInTx(k.ctx, nil, func(_ context.Context, tx bun.Tx) error {
-		rows, err := k.store.LockOperations(k.ctx, tx, store.OperationFilter{Kinds: []string{"requeue"}, States: []string{"planned", "waiting"}})
+		rows, err := k.store.LockOperations(k.ctx, tx, store.OperationFilter{IDs: []int64{second, first}, Kinds: []string{"requeue"}, States: []string{"planned", "waiting"}})
 		equal(k, "locked", store.Each(rows, func(o store.Operation) int64 { return o.ID }), []int64{first, second})
 		equal(k, "states", store.Each(rows, func(o store.Operation) string { return o.State }), []string{"waiting", "planned"})
 		return err

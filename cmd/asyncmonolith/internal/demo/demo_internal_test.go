@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,8 +121,11 @@ func checkProcesses(t *testing.T, seat *ops.Seat, o ops.Overview) {
 		status[p.Status]++
 		versions[p.Version] = true
 	}
-	if status[outbox.ProcessAlive] != workers+3 || status[outbox.ProcessVanished] != 1 || len(versions) != 2 {
+	if status[outbox.ProcessAlive] != workers+2 || status[outbox.ProcessVanished] != 1 || len(versions) != 2 {
 		t.Errorf("got %v of versions %v", status, versions)
+	}
+	if must[bool](t)(seat.Carried(t.Context())) {
+		t.Error("a process says that it carries out operations, and nobody does")
 	}
 	crashes := must[[]outbox.Crash](t)(seat.Crashes(t.Context(), 0, 10))
 	if len(crashes) != 1 || crashes[0].Owner != lost {
@@ -150,6 +154,15 @@ func checkOperations(t *testing.T, seat *ops.Seat) {
 		if got[state] == 0 {
 			t.Errorf("no operation is %s: %v", state, got)
 		}
+	}
+	still := 0
+	for _, f := range must[[]ops.Finding](t)(seat.Check(t.Context())) {
+		if f.Check == "operations" && strings.Contains(f.Text, "no live process runs ops.Runner") && strings.Contains(f.Cure, "operations watch") {
+			still++
+		}
+	}
+	if still != got[ops.Running] {
+		t.Errorf("got %d operations that are found to stand still, want each of the %d that nobody carries on with", still, got[ops.Running])
 	}
 }
 
