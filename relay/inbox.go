@@ -293,7 +293,10 @@ func (r *Runner) retake(ctx context.Context, rc *receiving, m *bus.Message) erro
 	case a.message == nil:
 		return bus.Discard(fmt.Errorf("relay: receiver %q: the type of the event is not accepted", rc.name))
 	}
-	if err = r.takeTogether(ctx, rc, false, a); err != nil && isInput(err) {
+	switch err = r.takeTogether(ctx, rc, false, a); {
+	case errors.Is(err, eventlog.ErrTombstoned): // nothing of the stream is to be kept
+		return bus.Discard(fmt.Errorf("relay: receiver %q: %w", rc.name, err))
+	case err != nil && isInput(err):
 		return bus.Permanent(fmt.Errorf("relay: receiver %q: %w", rc.name, err))
 	}
 	return err
