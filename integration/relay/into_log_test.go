@@ -145,6 +145,26 @@ func TestNothingIsKeptOfAnErasedStream(t *testing.T) {
 	})
 }
 
+// TestALateRecordOfAnErasedStreamHoldsUpNoOther: the events of its batch that were written before it was found
+// to be late are written once more.
+func TestALateRecordOfAnErasedStreamHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		b := newBroker()
+		erased := relay.Record{Key: "account-1", Attributes: map[string]string{"specversion": "1.0", "id": "erased", "source": "/bank", "subject": "account-1",
+			"type": eventlog.Tombstoned{}.PayloadType()}}
+		b.put(deposit("account-1", 1), deposit("account-2", 1), erased, deposit("account-1", 2), deposit("account-2", 2))
+		sub := b.subscribe()
+		receiver := intoLog(sub)
+		to := newLedger(t, db, receiver.Consumer())
+		to.runs(receiver)
+		testapp.Eventually(t, "all arrived", func() bool { return sub.acked.Load() == 5 })
+		if got := to.amounts(); fmt.Sprint(got) != "map[bank-account-1:[-1] bank-account-2:[1 2]]" {
+			t.Errorf("got %v, want the one stream erased, and the other whole", got)
+		}
+	})
+}
+
 // TestEventsKeepWhatTheyAre: their id and their headers, and reach consumers.
 func TestEventsKeepWhatTheyAre(t *testing.T) {
 	t.Parallel()
