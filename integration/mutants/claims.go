@@ -74,7 +74,11 @@ func courtesyMutants() []mutant {
 			changes: []change{{"		stopClaims()\n	}\n", "		_ = stopClaims\n	}\n"}},
 		},
 		{
-			name: "what layers send is not all or nothing", file: "outbox/producer.go", suite: suite{pkg: inOutbox, tests: "^TestWhatLayersSendInPartsIsAllOrNone$/^sqlite$"},
+			name: "layers that run again see what they have changed", file: "outbox/deliver.go", suite: suite{pkg: inOutbox, tests: "^TestLayersThatRunAgainSeeWhatWasProduced$"}, says: `want what the layer does, once`,
+			changes: []change{{"*batch[i] = unshared(asGiven[i])", "_ = i"}},
+		},
+		{
+			name: "what layers send is not all or nothing", file: "outbox/deliver.go", suite: suite{pkg: inOutbox, tests: "^TestWhatLayersSendInPartsIsAllOrNone$/^sqlite$"},
 			says:    `want the layer's error and none`,
 			changes: []change{{"if len(p.config.Layers) == 0 {", "if db != nil {"}},
 		},
