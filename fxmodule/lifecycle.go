@@ -123,6 +123,9 @@ func (l *lifecycle) check(ctx context.Context) error {
 	if err == nil && l.params.Readers != nil {
 		err = l.params.Readers.Check(ctx)
 	}
+	if err == nil && l.params.Relays != nil {
+		err = l.params.Relays.Check(ctx)
+	}
 	if errors.Is(err, outbox.ErrSchema) {
 		return fmt.Errorf("fxmodule: start: %w (or have fxmodule.Migrate() among the options of the application)", err)
 	}

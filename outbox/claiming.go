@@ -133,9 +133,10 @@ func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool
 		d.work.Broadcast() // a worker may have been kept free for nothing
 		return false
 	}
-	if len(c.Messages) >= paceFrom {
+	switch {
+	case len(c.Messages) >= paceFrom:
 		d.paceTo = time.Time{}
-	} else { // such claims take half of the time at most
+	case len(c.Messages) < o.request.Limit && !c.Cut: // such claims take half of the time at most
 		d.paceTo = later(d.paceTo, o.began.Add(min(2*now.Sub(o.began), mostPace)))
 	}
 	d.returnLocked(o)

@@ -50,12 +50,12 @@ func (r *run) expecting(ctx context.Context) {
 		if wants := r.dispatcher.expected(began, woken); len(wants) > 0 {
 			probe, err := ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) (store.Probe, error) { return r.store.ProbeDue(ctx, r.db, wants) })
 			news = err == nil && r.dispatcher.appeared(wants, probe) || news
-			if woken {
-				r.wakePacer.after(time.Now(), news, r.counters.claimed.Load())
-			}
 		}
 		pause := r.rest(began)
 		if woken {
+			if at, again := r.wakePacer.after(time.Now(), news, r.counters.claimed.Load()); again {
+				r.soon.By(at)
+			}
 			pause = min(pause, time.Since(began)) // wakePacer has a pace of its own
 		}
 		outage.Pause(ctx, pause)
@@ -214,7 +214,9 @@ func (r *run) listen() (stop func()) {
 		case w.Schedules, w.Events: // not for us
 		case w.Remote:
 			now := time.Now()
-			r.soon.By(r.wakePacer.next(now))
+			if at, ok := r.wakePacer.next(now); ok {
+				r.soon.By(at)
+			}
 			r.alarm.By(now.Add(remoteMax)) // there may be something that becomes due soon
 		case w.Expected:
 			now := time.Now()

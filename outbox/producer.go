@@ -237,39 +237,6 @@ func (p *Producer) SendEvents(ctx context.Context, db bun.IDB, batch []*bus.Mess
 	return nil
 }
 
-// recorder writes the events of a batch.
-type recorder = func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error
-
-// deliver sends a batch down the chain and returns the receipts by message id.
-func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder) (receipts map[uuid.UUID]Receipt, err error) {
-	db, err = txn.HandleIn(ctx, db)
-	if err != nil || len(batch) == 0 {
-		return nil, err
-	}
-	receipts = make(map[uuid.UUID]Receipt, len(batch))
-	send := func(ctx context.Context, db bun.IDB) error {
-		return bus.Send(ctx, p.chain, batch, func(ctx context.Context, batch []*bus.Message) error {
-			return p.write(ctx, db, batch, record, receipts)
-		})
-	}
-	if len(p.config.Layers) == 0 {
-		return receipts, send(ctx, db)
-	}
-	// A layer may send in parts, and fail after what it wraps has written.
-	var wakeups *txn.Wakeups
-	if _, isTx := db.(bun.Tx); !isTx {
-		ctx, wakeups = txn.WithWakeups(ctx)
-	}
-	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
-		clear(receipts)
-		return send(ctx, tx)
-	})
-	if err == nil && wakeups != nil {
-		wakeups.Send(p.registry)
-	}
-	return receipts, err
-}
-
 // write is the end of the produce chain. Messages have been checked before it, so that
 // nothing is traced or logged that cannot be written, and are checked once more, since
 // layers may have changed them. A layer may send a batch in parts.

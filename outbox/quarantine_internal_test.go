@@ -415,6 +415,23 @@ func TestClaimsThatBringLittleArePaced(t *testing.T) {
 	})
 }
 
+// With a small BatchSize a claim brings few messages, and there are more.
+func TestFullClaimsNeedNoRest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{BatchSize: 10}, "c")
+		d.activate("test")
+		o, _ := d.nextClaim(order{}, time.Time{})
+		start := time.Now()
+		<-time.After(pace)
+		d.claimed(o, store.Claim{Messages: make([]store.Message, 10), Found: []int{10}, Last: make([]store.Position, 1)}, time.Now())
+		d.nextClaim(o, time.Time{})
+		if took := time.Since(start); o.request.Limit != 10 || took != pace {
+			t.Errorf("after a claim of %d messages that took %s: got the next %s after its beginning, want it at once", o.request.Limit, pace, took)
+		}
+	})
+}
+
 func TestClaimsUnderWayAreNotStrays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

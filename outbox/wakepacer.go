@@ -21,18 +21,24 @@ const (
 // safe for concurrent use.
 type wakePacer struct {
 	mu      sync.Mutex
-	woken   bool // by another process, since the last look
+	woken   bool // by another process, since the last look began
+	looking bool // such a look is under way
 	looked  time.Time
 	pace    time.Duration
 	news    bool  // a look found work for idle consumers; nothing was claimed since
 	claimed int64 // messages, up to the last look
 }
 
-// next returns when to look, now that another process woke us.
-func (m *wakePacer) next(now time.Time) time.Time {
+// next returns when to look, now that another process woke us. False means that a look is under
+// way: whoever looks learns when the next one is due.
+func (m *wakePacer) next(now time.Time) (at time.Time, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.woken = true
+	return m.dueLocked(now), !m.looking
+}
+
+func (m *wakePacer) dueLocked(now time.Time) time.Time {
 	spread := remoteSpread
 	if m.pace == remoteMin { // the last look brought something: we go first
 		spread /= 4
@@ -40,22 +46,25 @@ func (m *wakePacer) next(now time.Time) time.Time {
 	return later(now.Add(rand.N(spread)), m.looked.Add(m.pace))
 }
 
-// take tells whether another process woke us since the last look.
+// take tells whether another process woke us since the last look. If so, another one begins.
 func (m *wakePacer) take() (woken bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	woken, m.woken = m.woken, false
+	m.looking = woken
 	return woken
 }
 
 // after notes such a look: whether it found work for idle consumers, and how many
-// messages were claimed by then.
-func (m *wakePacer) after(now time.Time, news bool, claimed int64) {
+// messages were claimed by then. It returns when the next one is due, if somebody woke us
+// meanwhile.
+func (m *wakePacer) after(now time.Time, news bool, claimed int64) (at time.Time, woken bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pace = min(max(m.pace+m.pace/2, remoteMin), remoteMax)
 	if m.news && claimed > m.claimed {
 		m.news, m.pace = false, remoteMin
 	}
-	m.looked, m.news, m.claimed = now, m.news || news, claimed
+	m.looking, m.looked, m.news, m.claimed = false, now, m.news || news, claimed
+	return m.dueLocked(now), m.woken
 }

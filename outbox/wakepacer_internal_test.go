@@ -14,8 +14,8 @@ func TestLooksForOthersArePacedByWhatTheyBring(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	soon := func(what string) {
 		t.Helper()
-		if wait := m.next(now).Sub(now); wait < 0 || wait > remoteSpread {
-			t.Errorf("%s: got %s to wait, want at most %s", what, wait, remoteSpread)
+		if at, ok := m.next(now); !ok || at.Before(now) || at.Sub(now) > remoteSpread {
+			t.Errorf("%s: got %s to wait, %t, want at most %s", what, at.Sub(now), ok, remoteSpread)
 		}
 	}
 	soon("the first wake-up")
@@ -23,8 +23,8 @@ func TestLooksForOthersArePacedByWhatTheyBring(t *testing.T) {
 	for range 10 { // each brings a message
 		claimed++
 		m.after(now, true, claimed)
-		if wait := m.next(now).Sub(now); wait != remoteMin {
-			t.Fatalf("after a look that brought something: got %s to wait, want %s", wait, remoteMin)
+		if at, _ := m.next(now); at.Sub(now) != remoteMin {
+			t.Fatalf("after a look that brought something: got %s to wait, want %s", at.Sub(now), remoteMin)
 		}
 		now = now.Add(10 * time.Millisecond)
 	}
@@ -38,8 +38,39 @@ func TestLooksForOthersArePacedByWhatTheyBring(t *testing.T) {
 			}
 			m.after(now, !busy, claimed)
 		}
-		if wait := m.next(now).Sub(now); wait != remoteMax {
-			t.Errorf("after twelve looks when %s: got %s to wait, want %s", name, wait, remoteMax)
+		if at, _ := m.next(now); at.Sub(now) != remoteMax {
+			t.Errorf("after twelve looks when %s: got %s to wait, want %s", name, at.Sub(now), remoteMax)
 		}
+	}
+}
+
+// Whoever wakes us during a look has us look again, and no sooner than the pace says.
+func TestWakeUpsDuringALookHaveThePaceToo(t *testing.T) {
+	t.Parallel()
+	var m wakePacer
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for range 12 {
+		m.next(now)
+		if !m.take() {
+			t.Fatal("after a wake-up: got no look")
+		}
+		now = now.Add(time.Second)
+		if _, again := m.after(now, false, 0); again {
+			t.Fatal("nobody woke us during the look: got another")
+		}
+	}
+	m.next(now)
+	m.take()
+	if _, ok := m.next(now); ok {
+		t.Error("a wake-up during a look: got one beside it")
+	}
+	if at, again := m.after(now, false, 0); !again || at.Sub(now) != remoteMax {
+		t.Errorf("the look after that: got %t, after %s, want one after %s", again, at.Sub(now), remoteMax)
+	}
+	if !m.take() || m.take() {
+		t.Error("the look after that: got no wake-up, or two, want one")
+	}
+	if _, ok := m.next(now); !ok {
+		t.Error("a wake-up while nobody looks: got no look")
 	}
 }

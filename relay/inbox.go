@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -207,10 +209,26 @@ func (r *Runner) write(ctx context.Context, tx bun.Tx, rc *receiving, messages [
 			err = &bus.PanicError{Value: value, Stack: debug.Stack()}
 		}
 	}()
+	messages = copies(messages)
 	if rc.intoLog {
 		return r.appendToLog(ctx, tx, messages)
 	}
 	return r.send(ctx, tx, messages)
+}
+
+// copies are for one attempt. The layers of the producer, and the log, change what they are given, and what fails is
+// written again: in parts, or when its transaction has lost a conflict.
+func copies(messages []*bus.Message) []*bus.Message {
+	all := make([]*bus.Message, len(messages))
+	for i, m := range messages {
+		one := *m
+		one.Payload, one.Headers, one.Only = slices.Clone(m.Payload), maps.Clone(m.Headers), slices.Clone(m.Only)
+		if m.Event != nil {
+			one.Event = new(*m.Event)
+		}
+		all[i] = &one
+	}
+	return all
 }
 
 // send writes messages. Those that have one id, since they are for different consumers or of
@@ -293,7 +311,10 @@ func (r *Runner) retake(ctx context.Context, rc *receiving, m *bus.Message) erro
 	case a.message == nil:
 		return bus.Discard(fmt.Errorf("relay: receiver %q: the type of the event is not accepted", rc.name))
 	}
-	if err = r.takeTogether(ctx, rc, false, a); err != nil && isInput(err) {
+	switch err = r.takeTogether(ctx, rc, false, a); {
+	case errors.Is(err, eventlog.ErrTombstoned): // nothing of the stream is to be kept
+		return bus.Discard(fmt.Errorf("relay: receiver %q: %w", rc.name, err))
+	case err != nil && isInput(err):
 		return bus.Permanent(fmt.Errorf("relay: receiver %q: %w", rc.name, err))
 	}
 	return err

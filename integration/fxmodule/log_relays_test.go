@@ -2,6 +2,7 @@ package fxmodule_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/uptrace/bun"
@@ -48,5 +49,28 @@ func TestFxRunsLogRelays(t *testing.T) {
 	app.RequireStop()
 	if err := fx.New(fx.Supply(testdb.SQLite(t)), fxmodule.Module, fxmodule.Relays(of("three")), fx.NopLogger).Err(); err == nil {
 		t.Error("without an event log: got no error, want one")
+	}
+}
+
+// TestFxDoesNotStartWhatRelaysRefuse: the application does not start, rather than end as soon as it has.
+func TestFxDoesNotStartWhatRelaysRefuse(t *testing.T) {
+	t.Parallel()
+	db, out := testdb.SQLite(t), make(letters, 10)
+	with := func(shards int) *fx.App {
+		return fx.New(fx.NopLogger, fx.Supply(db), fxmodule.Module, fxmodule.Migrate(), fxmodule.EventLog(eventlog.Event[order]()),
+			fxmodule.Relays(relay.Log("one", out, relay.Source("/shop"), relay.Route[order]("orders"), relay.Shards(shards))))
+	}
+	for _, test := range []struct {
+		shards int
+		want   string
+	}{{1, ""}, {2, "Shards 2: it has 1 already"}} {
+		app := with(test.shards)
+		err := app.Start(t.Context())
+		if err == nil != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("start with %d shards: got error %v, want %q", test.shards, err, test.want)
+		}
+		if err := app.Stop(t.Context()); err != nil {
+			t.Errorf("stop with %d shards: got error %v", test.shards, err)
+		}
 	}
 }

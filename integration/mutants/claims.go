@@ -62,6 +62,10 @@ func courtesyMutants() []mutant {
 			changes: []change{{"pause = min(pause, time.Since(began))", "pause = max(pause, time.Since(began))"}},
 		},
 		{
+			name: "wake-ups during a look have no pace", file: "outbox/wakepacer.go", suite: suite{pkg: inOutbox, tests: "^TestLooksForOthersStayRareOnASlowDatabase$"}, says: `looks in 5 s`,
+			changes: []change{{"return m.dueLocked(now), !m.looking", "return m.dueLocked(now), true"}},
+		},
+		{
 			name: "a long look silences the poller", file: "outbox/poller.go", suite: suite{pkg: "./outbox", tests: "^TestALongLookDoesNotSilenceThePoller$"}, says: `after a look of 5s`,
 			changes: []change{{"min(10*time.Since(began), r.config.PollInterval)", "10*time.Since(began)"}},
 		},
@@ -70,7 +74,11 @@ func courtesyMutants() []mutant {
 			changes: []change{{"		stopClaims()\n	}\n", "		_ = stopClaims\n	}\n"}},
 		},
 		{
-			name: "what layers send is not all or nothing", file: "outbox/producer.go", suite: suite{pkg: inOutbox, tests: "^TestWhatLayersSendInPartsIsAllOrNone$/^sqlite$"},
+			name: "layers that run again see what they have changed", file: "outbox/deliver.go", suite: suite{pkg: inOutbox, tests: "^TestLayersThatRunAgainSeeWhatWasProduced$"}, says: `want what the layer does, once`,
+			changes: []change{{"*batch[i] = unshared(asGiven[i])", "_ = i"}},
+		},
+		{
+			name: "what layers send is not all or nothing", file: "outbox/deliver.go", suite: suite{pkg: inOutbox, tests: "^TestWhatLayersSendInPartsIsAllOrNone$/^sqlite$"},
 			says:    `want the layer's error and none`,
 			changes: []change{{"if len(p.config.Layers) == 0 {", "if db != nil {"}},
 		},

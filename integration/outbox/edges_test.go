@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -231,6 +232,37 @@ func TestWhatLayersSendInPartsIsAllOrNone(t *testing.T) {
 				testapp.Eventually(t, "both run, since the commit is announced", func() bool { return n.Load() == 2 })
 				r.MustStop()
 			}
+		}
+	})
+}
+
+// TestLayersThatRunAgainSeeWhatWasProduced: a transaction of the library's own is repeated when it loses a conflict.
+func TestLayersThatRunAgainSeeWhatWasProduced(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		tries := 0
+		seal := func(next bus.Sender) bus.Sender {
+			return func(ctx context.Context, b *bus.Batch) error {
+				for _, m := range b.Messages {
+					m.Payload = fmt.Appendf(nil, `{"sealed":%s}`, m.Payload)
+					m.Headers["sealed"] += "x"
+				}
+				err := next(ctx, b)
+				if tries++; tries < 3 {
+					return errors.Join(err, new(lostConflict))
+				}
+				return err
+			}
+		}
+		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{seal}}))
+		receipt, err := producer.Produce(t.Context(), db, order{ID: "1"}, outbox.Header("sealed", "by "))
+		rows := a.Pending()
+		if err != nil || tries != 3 || len(rows) != 1 || rows[0].MessageID != receipt.MessageID.String() {
+			t.Fatalf("got %+v, error %v after %d tries, want one message after three", rows, err, tries)
+		}
+		if strings.Count(rows[0].Payload, "sealed") != 1 || !strings.Contains(rows[0].Headers, `"by x"`) {
+			t.Errorf("got %s with headers %s, want what the layer does, once", rows[0].Payload, rows[0].Headers)
 		}
 	})
 }

@@ -178,6 +178,35 @@ func TestASlowLookDoesNotDelayWakeUpsOfOthers(t *testing.T) {
 	})
 }
 
+// TestLooksForOthersStayRareOnASlowDatabase: others wake this process all the time, also while it looks, and a
+// look takes 10 ms. It has the pause that the looks before have earned, and not half of a connection.
+func TestLooksForOthersStayRareOnASlowDatabase(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		a := newApp(bus.Consume("c", func(context.Context, order) error { return nil }))
+		var looks atomic.Int64
+		processorSide := *a
+		processorSide.DB = a.DB.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
+			if strings.Contains(query, "AS kind") {
+				looks.Add(1)
+				<-time.After(10 * time.Millisecond)
+			}
+		}))
+		r := processorSide.StartWith(ctx, outbox.ProcessorConfig{PollInterval: time.Minute})
+		testapp.Sooner(t, "it runs", func() bool { return r.Health().Ready })
+		<-time.After(2 * time.Second)
+		before := looks.Load()
+		for range 5000 { // for five seconds
+			a.Registry.Wakeups().Send(wakeup.Wake{Remote: true})
+			<-time.After(time.Millisecond)
+		}
+		// One in 60 ms, and of the polls, which know of what becomes due, one in 110 ms.
+		if n := looks.Load() - before; n < 50 || n > 140 {
+			t.Errorf("got %d looks in 5 s, want about 130", n)
+		}
+		r.MustStop()
+	})
+}
+
 // A database that is read-only answers every poll. That must not pass for the end
 // of the outage: whoever writes first afterwards would take the claims of others
 // before they could renew them.

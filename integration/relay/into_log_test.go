@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/uuid"
@@ -16,6 +17,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
@@ -108,6 +110,57 @@ func TestALogIntoAnother(t *testing.T) {
 		})
 		if got := to.amounts()["bank-account-3"]; len(got) != 1 || len(to.Poisoned()) != 0 {
 			t.Errorf("got %v and %d poisoned, want the record dropped, %d were new", got, len(to.Poisoned()), again)
+		}
+	})
+}
+
+// TestNothingIsKeptOfAnErasedStream: a record that could not be read is tried again when its stream is erased by then.
+func TestNothingIsKeptOfAnErasedStream(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var fixed atomic.Bool
+		b := newBroker()
+		receiver := relay.Receive("from-bank", b.subscribe(), relay.IntoLog("bank"), relay.Accept[opened](), relay.Accept[deposited](),
+			relay.Map(func(r relay.Record) (relay.Record, error) {
+				if r.Attributes == nil && !fixed.Load() {
+					return r, errors.New("not yet")
+				} else if r.Attributes == nil {
+					return deposit("account-1", 7), nil
+				}
+				return r, nil
+			}))
+		to := newLedger(t, db, receiver.Consumer())
+		to.runs(receiver)
+		to.Start(testapp.Fast())
+		b.put(deposit("account-1", 1), relay.Record{Body: []byte("7 on account-1")})
+		testapp.Eventually(t, "one is poisoned", func() bool { return len(to.Poisoned()) == 1 && len(to.amounts()["bank-account-1"]) == 1 })
+		to.inTx(func(ctx context.Context, tx bun.Tx) error { return to.log.Tombstone(ctx, tx, "bank-account-1") })
+		fixed.Store(true)
+		store := testapp.Must[*poison.Store](t)(poison.NewStore(to.Registry))
+		testapp.Must[poison.Result](t)(store.Requeue(t.Context(), db, to.Poisoned()[0].ID))
+		testapp.Eventually(t, "it was tried again", to.Empty)
+		if rows := to.Poisoned(); len(rows) != 0 {
+			t.Errorf("poisoned: got %+v, want the record dropped", rows)
+		}
+	})
+}
+
+// TestALateRecordOfAnErasedStreamHoldsUpNoOther: the events of its batch that were written before it was found
+// to be late are written once more.
+func TestALateRecordOfAnErasedStreamHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		b := newBroker()
+		erased := relay.Record{Key: "account-1", Attributes: map[string]string{"specversion": "1.0", "id": "erased", "source": "/bank", "subject": "account-1",
+			"type": eventlog.Tombstoned{}.PayloadType()}}
+		b.put(deposit("account-1", 1), deposit("account-2", 1), erased, deposit("account-1", 2), deposit("account-2", 2))
+		sub := b.subscribe()
+		receiver := intoLog(sub)
+		to := newLedger(t, db, receiver.Consumer())
+		to.runs(receiver)
+		testapp.Eventually(t, "all arrived", func() bool { return sub.acked.Load() == 5 })
+		if got := to.amounts(); fmt.Sprint(got) != "map[bank-account-1:[-1] bank-account-2:[1 2]]" {
+			t.Errorf("got %v, want the one stream erased, and the other whole", got)
 		}
 	})
 }

@@ -3,7 +3,9 @@ package relay_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
@@ -66,6 +69,88 @@ func TestAPayloadOnWhichTheApplicationPanics(t *testing.T) {
 		testapp.Eventually(t, "all is acknowledged", func() bool { return sub.acked.Load() == 3 && s.Empty() })
 		if rows := s.Poisoned(); len(rows) != 1 || !strings.Contains(rows[0].Errors, "no such key") || s.stats().New != 2 {
 			t.Errorf("got %d poisoned and %+v, want the one", len(rows), s.stats())
+		}
+	})
+}
+
+// TestWhatALayerOfTheProducerRefuses: by an error that says so it is parked; by any other it comes again.
+func TestWhatALayerOfTheProducerRefuses(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		b := newBroker()
+		b.put(event("1", order{ID: "1"}), event("2", order{ID: "bad"}), event("3", order{ID: "3"}))
+		sub := b.subscribe()
+		receiver := relay.Receive("from-shop", sub, relay.Accept[order]())
+		a := testapp.New(t, db, testapp.Consumed("ship"), receiver.Consumer())
+		var down atomic.Bool
+		down.Store(true)
+		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{func(next bus.Sender) bus.Sender {
+			return func(ctx context.Context, batch *bus.Batch) error {
+				if down.Load() {
+					return errors.New("the service that checks them is away")
+				}
+				for _, m := range batch.Messages {
+					if strings.Contains(string(m.Payload), "bad") {
+						return fmt.Errorf("%w: it has no tenant", bus.ErrBadPayload)
+					}
+				}
+				return next(ctx, batch)
+			}
+		}}}))
+		runner := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, producer, relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver))
+		s := &service{app: a, runner: runner, stop: func() {}}
+		s.run()
+		testapp.Eventually(t, "it comes again", func() bool { return sub.given.Load() > 1 })
+		if acked, stats := sub.acked.Load(), s.stats(); acked != 0 || stats.New+stats.Parked != 0 || !strings.Contains(stats.Paused, "away") {
+			t.Errorf("while a layer fails: got %d acknowledged and %+v, want none, and the reason", acked, stats)
+		}
+		down.Store(false)
+		testapp.Eventually(t, "all is acknowledged", func() bool { return sub.acked.Load() == 3 })
+		if stats := s.stats(); stats.New != 2 || stats.Parked != 1 {
+			t.Errorf("got %+v, want the bad one parked", stats)
+		}
+	})
+}
+
+// TestLayersOfTheProducerChangeAMessageOnce: they have seen a batch before, when it is written in parts since one of
+// it cannot be.
+func TestLayersOfTheProducerChangeAMessageOnce(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		b := newBroker()
+		for _, id := range []string{"1", "2", "bad", "4"} {
+			r := event(id, order{ID: id})
+			r.Headers = map[string]string{"sealed": ""}
+			b.put(r)
+		}
+		sub := b.subscribe()
+		receiver := relay.Receive("from-shop", sub, relay.Accept[order]())
+		a := testapp.New(t, db, testapp.Consumed("ship"), receiver.Consumer())
+		seal := func(next bus.Sender) bus.Sender {
+			return func(ctx context.Context, batch *bus.Batch) error {
+				for _, m := range batch.Messages {
+					m.Payload = fmt.Appendf(nil, `{"sealed":%s}`, m.Payload)
+					m.Headers["sealed"] += "x"
+				}
+				for _, m := range batch.Messages {
+					if strings.Contains(string(m.Payload), "bad") {
+						return fmt.Errorf("%w: it is bad", bus.ErrBadPayload)
+					}
+				}
+				return next(ctx, batch)
+			}
+		}
+		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{seal}}))
+		s := &service{app: a, runner: testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, producer, relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver)), stop: func() {}}
+		s.run()
+		testapp.Eventually(t, "all is acknowledged", func() bool { return sub.acked.Load() == 4 })
+		for _, row := range s.Pending() {
+			if row.ConsumerType == "ship" && (strings.Count(row.Payload, "sealed") != 1 || !strings.Contains(row.Headers, `"x"`)) {
+				t.Errorf("got %s with headers %s, want what the layer does, once", row.Payload, row.Headers)
+			}
+		}
+		if stats := s.stats(); stats.New != 3 || stats.Parked != 1 {
+			t.Errorf("got %+v, want the bad one parked", stats)
 		}
 	})
 }

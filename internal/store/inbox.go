@@ -48,7 +48,8 @@ type Inbox struct {
 	Now    dialect.Moment `bun:"now"`
 }
 
-const readInbox = `SELECT (SELECT count(*) FROM (SELECT 1 FROM {inbox} WHERE receiver = ? LIMIT ?) i) AS hashes,
+// In order, since a planner that may have any of them reads the table, and may find all rows of other receivers first.
+const readInbox = `SELECT (SELECT count(*) FROM (SELECT 1 FROM {inbox} WHERE receiver = ? ORDER BY received_at LIMIT ?) i) AS hashes,
 (SELECT MIN(received_at) FROM {inbox} WHERE receiver = ?) AS oldest, {now} AS now`
 
 // Inbox looks at what a receiver remembers, and counts up to limit.

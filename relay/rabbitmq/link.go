@@ -1,6 +1,7 @@
 package rabbitmq
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -71,7 +72,11 @@ func dialOne(ctx context.Context, one string, tlsConfig *tls.Config) (*link, err
 	var err error
 	stop := context.AfterFunc(ctx, l.cut)
 	if l.conn, err = amqp.DialConfig(one, config); err != nil {
-		stop()
+		// The client takes whatever ends a handshake for wrong credentials, and leaves the socket open.
+		if deadline, ok := ctx.Deadline(); !stop() || ok && !time.Now().Before(deadline) {
+			err = fmt.Errorf("it has not answered: %w", cmp.Or(context.Cause(ctx), context.DeadlineExceeded))
+		}
+		l.cut()
 		return nil, err
 	}
 	if !stop() {

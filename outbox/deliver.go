@@ -1,0 +1,59 @@
+package outbox
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+)
+
+// recorder writes the events of a batch.
+type recorder = func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error
+
+// deliver sends a batch down the chain and returns the receipts by message id.
+func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder) (receipts map[uuid.UUID]Receipt, err error) {
+	db, err = txn.HandleIn(ctx, db)
+	if err != nil || len(batch) == 0 {
+		return nil, err
+	}
+	receipts = make(map[uuid.UUID]Receipt, len(batch))
+	send := func(ctx context.Context, db bun.IDB) error {
+		return bus.Send(ctx, p.chain, batch, func(ctx context.Context, batch []*bus.Message) error {
+			return p.write(ctx, db, batch, record, receipts)
+		})
+	}
+	if len(p.config.Layers) == 0 {
+		return receipts, send(ctx, db)
+	}
+	// A layer may send in parts, and fail after what it wraps has written.
+	var wakeups *txn.Wakeups
+	var asGiven []bus.Message
+	if _, isTx := db.(bun.Tx); !isTx {
+		ctx, wakeups = txn.WithWakeups(ctx)
+		for _, m := range batch {
+			asGiven = append(asGiven, unshared(*m))
+		}
+	}
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
+		clear(receipts)
+		for i := range asGiven { // what layers have changed in a transaction that is repeated
+			*batch[i] = unshared(asGiven[i])
+		}
+		return send(ctx, tx)
+	})
+	if err == nil && wakeups != nil {
+		wakeups.Send(p.registry)
+	}
+	return receipts, err
+}
+
+// unshared returns a message that shares nothing with the one that it is given, of what layers may change.
+func unshared(m bus.Message) bus.Message {
+	m.Payload, m.Headers, m.Only = slices.Clone(m.Payload), maps.Clone(m.Headers), slices.Clone(m.Only)
+	return m
+}
