@@ -77,18 +77,18 @@ func (r *run) lookAtLanes(ctx context.Context, probe *store.Probe) error {
 }
 
 // lookForExpected looks for messages with keys that somebody is about to commit, or of all
-// consumers.
-func (r *run) lookForExpected(ctx context.Context, now time.Time, all bool) (news bool) {
+// consumers. It reports whether there was anything to ask, and whether it found work for somebody idle.
+func (r *run) lookForExpected(ctx context.Context, now time.Time, all bool) (asked, news bool) {
 	d := r.dispatcher
 	looks, of := d.laneLooks(now, false, func(l *lanes) bool { return all || now.Before(l.of.expected) })
 	if len(looks) == 0 {
-		return false
+		return false, false
 	}
 	states, err := ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) ([]store.LaneState, error) {
 		return r.store.ProbeLanes(ctx, r.db, looks, false)
 	})
 	if err != nil {
-		return false
+		return true, false
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -97,5 +97,5 @@ func (r *run) lookForExpected(ctx context.Context, now time.Time, all bool) (new
 		of[s.Look].activate()
 	}
 	d.room.Broadcast()
-	return news
+	return true, news
 }

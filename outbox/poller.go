@@ -46,14 +46,15 @@ func (r *run) rest(began time.Time) time.Duration {
 func (r *run) expecting(ctx context.Context) {
 	r.soon.Loop(ctx, time.Hour, func() {
 		began, woken := time.Now(), r.wakePacer.take()
-		news := r.lookForExpected(ctx, began, woken)
+		asked, news := r.lookForExpected(ctx, began, woken)
 		if wants := r.dispatcher.expected(began, woken); len(wants) > 0 {
+			asked = true
 			probe, err := ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) (store.Probe, error) { return r.store.ProbeDue(ctx, r.db, wants) })
 			news = err == nil && r.dispatcher.appeared(wants, probe) || news
 		}
 		pause := r.rest(began)
 		if woken {
-			if at, again := r.wakePacer.after(time.Now(), news, r.counters.claimed.Load()); again {
+			if at, again := r.wakePacer.after(time.Now(), asked, news, r.counters.claimed.Load()); again {
 				r.soon.By(at)
 			}
 			pause = min(pause, time.Since(began)) // wakePacer has a pace of its own

@@ -55,16 +55,20 @@ func (m *wakePacer) take() (woken bool) {
 	return woken
 }
 
-// after notes such a look: whether it found work for idle consumers, and how many
-// messages were claimed by then. It returns when the next one is due, if somebody woke us
-// meanwhile.
-func (m *wakePacer) after(now time.Time, news bool, claimed int64) (at time.Time, woken bool) {
+// after notes such a look: whether it asked the database, which it does for idle consumers only,
+// whether it found work for them, and how many messages were claimed by then. It returns when the
+// next one is due, if somebody woke us meanwhile.
+func (m *wakePacer) after(now time.Time, asked, news bool, claimed int64) (at time.Time, woken bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.looking = false
+	if !asked { // it has cost nothing
+		return m.dueLocked(now), m.woken
+	}
 	m.pace = min(max(m.pace+m.pace/2, remoteMin), remoteMax)
 	if m.news && claimed > m.claimed {
 		m.news, m.pace = false, remoteMin
 	}
-	m.looking, m.looked, m.news, m.claimed = false, now, m.news || news, claimed
+	m.looked, m.news, m.claimed = now, m.news || news, claimed
 	return m.dueLocked(now), m.woken
 }

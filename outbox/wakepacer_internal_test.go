@@ -18,17 +18,20 @@ func TestLooksForOthersArePacedByWhatTheyBring(t *testing.T) {
 			t.Errorf("%s: got %s to wait, %t, want at most %s", what, at.Sub(now), ok, remoteSpread)
 		}
 	}
+	for range 12 { // everybody is at work
+		m.after(now, false, false, 0)
+	}
 	soon("the first wake-up")
 	claimed := int64(0)
 	for range 10 { // each brings a message
 		claimed++
-		m.after(now, true, claimed)
+		m.after(now, true, true, claimed)
 		if at, _ := m.next(now); at.Sub(now) != remoteMin {
 			t.Fatalf("after a look that brought something: got %s to wait, want %s", at.Sub(now), remoteMin)
 		}
 		now = now.Add(10 * time.Millisecond)
 	}
-	m.after(now, false, claimed) // the last of them
+	m.after(now, true, false, claimed) // the last of them
 	for name, busy := range map[string]bool{"others were faster": false, "the consumers are at it anyway": true} {
 		for range 12 {
 			now = now.Add(time.Second)
@@ -36,7 +39,7 @@ func TestLooksForOthersArePacedByWhatTheyBring(t *testing.T) {
 			if busy {
 				claimed += 100
 			}
-			m.after(now, !busy, claimed)
+			m.after(now, true, !busy, claimed)
 		}
 		if at, _ := m.next(now); at.Sub(now) != remoteMax {
 			t.Errorf("after twelve looks when %s: got %s to wait, want %s", name, at.Sub(now), remoteMax)
@@ -55,7 +58,7 @@ func TestWakeUpsDuringALookHaveThePaceToo(t *testing.T) {
 			t.Fatal("after a wake-up: got no look")
 		}
 		now = now.Add(time.Second)
-		if _, again := m.after(now, false, 0); again {
+		if _, again := m.after(now, true, false, 0); again {
 			t.Fatal("nobody woke us during the look: got another")
 		}
 	}
@@ -64,7 +67,7 @@ func TestWakeUpsDuringALookHaveThePaceToo(t *testing.T) {
 	if _, ok := m.next(now); ok {
 		t.Error("a wake-up during a look: got one beside it")
 	}
-	if at, again := m.after(now, false, 0); !again || at.Sub(now) != remoteMax {
+	if at, again := m.after(now, true, false, 0); !again || at.Sub(now) != remoteMax {
 		t.Errorf("the look after that: got %t, after %s, want one after %s", again, at.Sub(now), remoteMax)
 	}
 	if !m.take() || m.take() {
