@@ -53,7 +53,7 @@ func (r *run) expecting(ctx context.Context) {
 		}
 		pause := r.rest(began)
 		if woken {
-			if at, again := r.wakePacer.after(time.Now(), news, r.counters.claimed.Load()); again {
+			if at, again := r.wakePacer.after(time.Now(), time.Since(began), news, r.counters.claimed.Load()); again {
 				r.soon.By(at)
 			}
 			pause = min(pause, time.Since(began)) // wakePacer has a pace of its own
