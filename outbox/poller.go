@@ -54,10 +54,11 @@ func (r *run) expecting(ctx context.Context) {
 		}
 		pause := r.rest(began)
 		if woken {
-			if at, again := r.wakePacer.after(time.Now(), asked, news, r.counters.claimed.Load()); again {
+			took := time.Since(began)
+			if at, again := r.wakePacer.after(time.Now(), took, asked, news, r.counters.claimed.Load()); again {
 				r.soon.By(at)
 			}
-			pause = min(pause, time.Since(began)) // wakePacer has a pace of its own
+			pause = min(pause, took) // wakePacer has a pace of its own
 		}
 		outage.Pause(ctx, pause)
 	})

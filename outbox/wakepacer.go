@@ -13,6 +13,9 @@ const (
 	// Between looks that others ask for: the shorter the more they bring.
 	remoteMin = time.Millisecond
 	remoteMax = 50 * time.Millisecond
+	// Whoever wakes us during a look waits for the next one so many times as long as that took, at most: so long
+	// waits are for a database that is slow.
+	remoteRest = 4
 )
 
 // wakePacer paces the looks for what other processes have produced. Where many
@@ -35,15 +38,11 @@ func (m *wakePacer) next(now time.Time) (at time.Time, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.woken = true
-	return m.dueLocked(now), !m.looking
-}
-
-func (m *wakePacer) dueLocked(now time.Time) time.Time {
 	spread := remoteSpread
 	if m.pace == remoteMin { // the last look brought something: we go first
 		spread /= 4
 	}
-	return later(now.Add(rand.N(spread)), m.looked.Add(m.pace))
+	return later(now.Add(rand.N(spread)), m.looked.Add(m.pace)), !m.looking
 }
 
 // take tells whether another process woke us since the last look. If so, another one begins.
@@ -55,20 +54,19 @@ func (m *wakePacer) take() (woken bool) {
 	return woken
 }
 
-// after notes such a look: whether it asked the database, which it does for idle consumers only,
-// whether it found work for them, and how many messages were claimed by then. It returns when the
-// next one is due, if somebody woke us meanwhile.
-func (m *wakePacer) after(now time.Time, asked, news bool, claimed int64) (at time.Time, woken bool) {
+// after notes such a look: how long it took, whether it asked the database, which it does for idle consumers only, whether
+// it found work for them, and how many messages were claimed by then. It returns when the next one is due, if somebody
+// woke us meanwhile.
+func (m *wakePacer) after(now time.Time, took time.Duration, asked, news bool, claimed int64) (at time.Time, woken bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.looking = false
-	if !asked { // it has cost nothing
-		return m.dueLocked(now), m.woken
+	if asked { // else it has cost nothing, and says nothing
+		m.pace = min(max(m.pace+m.pace/2, remoteMin), remoteMax)
+		if m.news && claimed > m.claimed {
+			m.news, m.pace = false, remoteMin
+		}
+		m.looked, m.news, m.claimed = now, m.news || news, claimed
 	}
-	m.pace = min(max(m.pace+m.pace/2, remoteMin), remoteMax)
-	if m.news && claimed > m.claimed {
-		m.news, m.pace = false, remoteMin
-	}
-	m.looked, m.news, m.claimed = now, m.news || news, claimed
-	return m.dueLocked(now), m.woken
+	return m.looked.Add(min(m.pace, remoteRest*took)), m.woken
 }

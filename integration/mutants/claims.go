@@ -63,7 +63,7 @@ func courtesyMutants() []mutant {
 		},
 		{
 			name: "wake-ups during a look have no pace", file: "outbox/wakepacer.go", suite: suite{pkg: inOutbox, tests: "^TestLooksForOthersStayRareOnASlowDatabase$"}, says: `looks in 5 s`,
-			changes: []change{{"return m.dueLocked(now), !m.looking", "return m.dueLocked(now), true"}},
+			changes: []change{{"m.looked.Add(m.pace)), !m.looking", "m.looked.Add(m.pace)), true"}},
 		},
 		{
 			name: "a long look silences the poller", file: "outbox/poller.go", suite: suite{pkg: "./outbox", tests: "^TestALongLookDoesNotSilenceThePoller$"}, says: `after a look of 5s`,
