@@ -59,7 +59,7 @@ func courtesyMutants() []mutant {
 	return []mutant{
 		{
 			name: "a slow look delays the wake-ups of others", file: "outbox/poller.go", suite: suite{pkg: inOutbox, tests: "^TestASlowLookDoesNotDelayWakeUpsOfOthers$"}, says: `a message of which others tell runs after 2\d`,
-			changes: []change{{"pause = min(pause, time.Since(began))", "pause = max(pause, time.Since(began))"}},
+			changes: []change{{"pause = min(pause, took)", "pause = max(pause, took)"}},
 		},
 		{
 			name: "wake-ups during a look have no pace", file: "outbox/wakepacer.go", suite: suite{pkg: inOutbox, tests: "^TestLooksForOthersStayRareOnASlowDatabase$"}, says: `looks in 5 s`,
