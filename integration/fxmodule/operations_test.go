@@ -34,7 +34,15 @@ func TestFxCarriesOutOperations(t *testing.T) {
 	}
 	poisoned := func() int { return testapp.Must[int](t)(s.CountPoisoned(ctx, poison.Filter{Consumer: "c"})) }
 	testapp.Eventually(t, "it is poisoned", func() bool { return poisoned() == 1 })
-	o := testapp.Must[ops.Operation](t)(s.Plan(ctx, ops.Discard, ops.Target{Poisoned: &poison.Filter{Consumer: "c"}}))
+	var o ops.Operation
+	var err error
+	testapp.Eventually(t, "it is older than the plan", func() bool { // SQLite counts milliseconds
+		o, err = s.Plan(ctx, ops.Discard, ops.Target{Poisoned: &poison.Filter{Consumer: "c"}})
+		return !errors.Is(err, ops.ErrNothing)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	_ = testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.Terms{Reason: "never"}))
 	testapp.Eventually(t, "it is discarded", func() bool { return poisoned() == 0 })
 	if err := fx.New(fx.Supply(db), fxmodule.Module, fx.Supply(&ops.Config{}), fx.NopLogger).Err(); err == nil {
