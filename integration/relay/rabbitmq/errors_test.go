@@ -311,7 +311,8 @@ func TestAQueueWithoutMajorityIsNoMissingDestination(t *testing.T) {
 	}
 	queue := rand.Text()
 	declare(t, nodes, queue)
-	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: nodes.URLs[2:3], Timeout: timeout})
+	// A channel that is new to the queue waits for a leader before it rejects anything: some seconds, or not at all.
+	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: nodes.URLs[2:3], Timeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,9 +323,10 @@ func TestAQueueWithoutMajorityIsNoMissingDestination(t *testing.T) {
 	if err := errors.Join(nodes.KillNode(0), nodes.KillNode(1)); err != nil { // declare has connected to the first, which leads it
 		t.Fatal(err)
 	}
-	rejected := 0
+	rejected, last := 0, error(nil)
 	for within := time.Now().Add(time.Minute); rejected < 10 && time.Now().Before(within); {
 		err := publisher.Publish(t.Context(), batch(queue)[:1])[0]
+		last = err
 		if err == nil || !errors.Is(err, relay.ErrUnavailable) || errors.Is(err, relay.ErrNoDestination) {
 			t.Errorf("a queue without majority: got %v, want ErrUnavailable", err)
 			break
@@ -338,7 +340,7 @@ func TestAQueueWithoutMajorityIsNoMissingDestination(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rejected == 0 && !t.Failed() {
-		t.Error("no record was rejected by an old connection: this has seen nothing")
+		t.Errorf("no record was rejected by an old connection, the last error is %v: this has seen nothing", last)
 	}
 	testapp.Eventually(t, "it is published", func() bool { return publisher.Publish(t.Context(), batch(queue)[:1])[0] == nil })
 }
