@@ -61,15 +61,18 @@ func NewSubscriber(config SubscriberConfig) (*Subscriber, error) {
 
 // Subscribe implements [relay.Subscriber]. A batch is what has come; it is acknowledged after fn.
 // After an error of fn it waits, 100 ms at first and 5 s at last. It returns an error if the queue
-// does not exist, or the credentials are not good.
+// does not exist, or the credentials are not good, which the broker has said five times in a row, for two seconds.
 func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
-	failures := 0
+	failures, refusals := 0, 0
 	for ctx.Err() == nil {
 		worked, err := s.session(ctx, fn)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if isFinal(err) {
+		if refusals++; !isRefusal(err) {
+			refusals = 0
+		}
+		if refusals == mostRefusals {
 			return fmt.Errorf("rabbitmq: subscribe to queue %q: %w", s.config.Queue, err)
 		}
 		s.away.Note(err)
@@ -81,6 +84,10 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []r
 	}
 	return nil
 }
+
+// mostRefusals is how often in a row the broker refuses before there is no hope. A node that starts or ends says such
+// things, too, and the client takes a connection that ends while it signs in for wrong credentials.
+const mostRefusals = 5
 
 // dialTimeout is how long the nodes have to take a connection.
 const dialTimeout = 10 * time.Second
@@ -178,8 +185,8 @@ func hand(ctx context.Context, channel *amqp.Channel, batch []amqp.Delivery, fn 
 	return nil
 }
 
-// isFinal reports whether an error stays when one tries again.
-func isFinal(err error) bool {
+// isRefusal reports whether the broker says no, rather than nothing: trying again will hardly do.
+func isRefusal(err error) bool {
 	if errors.Is(err, amqp.ErrCredentials) || errors.Is(err, amqp.ErrVhost) {
 		return true
 	}
