@@ -107,7 +107,7 @@ func troubled(fleet []outbox.Process) (found []Finding) {
 				Cure: "Have them return when their context ends, and restart this process."})
 		}
 		if len(p.Closed) > 0 {
-			found = append(found, Finding{Severity: Problem, Subject: processName(p), Text: fmt.Sprintf("A gate or breaker stops consumers here: %s.", strings.Join(p.Closed, ", ")),
+			found = append(found, Finding{Severity: Problem, Subject: processName(p), Text: fmt.Sprintf("A gate or breaker stops these here, or their broker is away: %s.", strings.Join(p.Closed, ", ")),
 				Cure: "Mend what they depend on: they go on by themselves."})
 		}
 	}

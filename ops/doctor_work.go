@@ -126,8 +126,14 @@ func (c *counts) checkParked(d *Desk, ctx context.Context, db bun.IDB) ([]Findin
 }
 
 func vanished(p outbox.Process) Finding {
-	return Finding{Severity: Warning, Subject: processName(p), Text: fmt.Sprintf("This %s was last seen at %s, and has not said that it stops. What it held, others take over.", p.Kind, instant(p.SeenAt)),
-		Cure: "Look why it ended: out of memory, a crash, or killed before it could drain. A message that it held may be to blame: asyncmonolith messages list --crashed lists such."}
+	kind, cure := p.Kind, "Look why it ended: out of memory, a crash, or killed before it could drain."
+	switch kind {
+	case "processor":
+		cure += " A message that it held may be to blame: asyncmonolith messages list --crashed lists such."
+	case "projections", "relays", runnerKind:
+		kind = "runner of " + kind
+	}
+	return Finding{Severity: Warning, Subject: processName(p), Text: fmt.Sprintf("This %s was last seen at %s, and has not said that it stops. What it held, others take over.", kind, instant(p.SeenAt)), Cure: cure}
 }
 
 // checkSchedules computes the next fire of each, as far as time allows.

@@ -109,7 +109,7 @@ func (a *Admin) operates() bool { return len(a.registry.Consumers()) == 0 }
 
 func (a *Admin) reason(m Pending, pausedAt, now time.Time) (State, string) {
 	if c := m.Claim; c != nil && c.Expired {
-		return LeaseExpired, fmt.Sprintf("Owner %s claimed it at %s and has not renewed its lease, which ended %s ago. The next poll of a processor takes it back and counts a crash.",
+		return LeaseExpired, fmt.Sprintf("Owner %s claimed it at %s and has not renewed its lease, which ended %s ago. A processor takes it back once it has run for a third of its lease, and counts a crash.",
 			c.Owner, instant(c.ClaimedAt), rounded(now.Sub(c.LeasedUntil)))
 	} else if c != nil {
 		return Leased, fmt.Sprintf("Owner %s claimed it at %s%s, and holds it until %s unless it renews its lease. It runs there, or waits for a worker.",

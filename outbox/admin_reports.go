@@ -20,7 +20,7 @@ import (
 // these tables.
 type Process struct {
 	ID      string `json:"id"`   // of a processor the Owner of its claims
-	Kind    string `json:"kind"` // processor, scheduler, projections or relays
+	Kind    string `json:"kind"` // processor, scheduler, projections, relays or operations
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 	Program string `json:"program"`

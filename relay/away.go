@@ -6,6 +6,8 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // Health tells how the runner is doing, without touching the database: it is ready while Run runs
@@ -26,6 +28,11 @@ func (r *Runner) Health() bus.Health {
 	}
 	h.Ready = h.Err == nil && r.serving.Load()
 	return h
+}
+
+// doing is what others are told: who waits for a broker.
+func (r *Runner) doing() presence.State {
+	return presence.State{Closed: store.Each(r.Health().Closed, func(g bus.ClosedGate) string { return g.Consumer })}
 }
 
 // absence is what a receiver knows of its broker while that is away.

@@ -214,7 +214,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	defer presence.New(presence.Config{
 		Store: r.store, DB: r.db, Registry: r.registry, ID: r.owner, Kind: "relays", Logger: r.config.Logger,
-		Takes: presence.Manifest{Relays: r.names()}, Doing: func() presence.State { return presence.State{} },
+		Takes: presence.Manifest{Relays: r.names()}, Doing: r.doing,
 	}).Start(ctx)()
 	r.serving.Store(true)
 	defer r.serving.Store(false)

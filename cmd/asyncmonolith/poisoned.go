@@ -93,7 +93,12 @@ func poisonedRows() list[poison.Message] {
 		row: func(m poison.Message) []any {
 			return []any{m.ID, m.Consumer, m.PayloadType, m.Fingerprint, m.PoisonedAt, m.CreatedAt, count(int64(m.Attempts)), count(int64(m.Crashes)), m.Key, m.InsertID}
 		},
-		below: func(m poison.Message) []string { return []string{m.Reason} },
+		below: func(m poison.Message) []string {
+			if m.Reason == "" {
+				return nil
+			}
+			return []string{"reason: " + m.Reason}
+		},
 		empty: "No poisoned message matches.",
 	}
 }
@@ -103,7 +108,8 @@ func (a *app) listPoisonedCommand() *cobra.Command {
 	var page outbox.Page
 	c := &cobra.Command{
 		Use: "list", Short: "List poisoned messages, the newest first", Args: takes(nothing),
-		Long: `List poisoned messages, the newest first. With --content there is the reason, which may quote the error.
+		Long: `List poisoned messages, the newest first. With --content there is the reason, which may quote the error;
+its whole text is in "poisoned get" and "poisoned groups".
 --error looks into every message that the other flags select: give --consumer, too, where there are many.`,
 		Example: `  asyncmonolith poisoned list --consumer mail --poisoned-after "2026-01-02 15:00:00"`,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -126,7 +126,7 @@ func FromElsewhere(subscriber relay.Subscriber) relay.Receiver {
 		relay.Map(func(r relay.Record) (relay.Record, error) {
 			var invoice struct{ Number string }
 			if err := json.Unmarshal(r.Body, &invoice); err != nil || invoice.Number == "" {
-				return r, errors.New("it is no invoice") // the record is parked
+				return r, errors.New("it is no invoice") // it is poisoned, under receive:from-billing
 			}
 			r.Attributes = map[string]string{
 				"specversion": "1.0", "source": "/billing", "type": "shop.order-accepted",

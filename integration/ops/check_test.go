@@ -51,7 +51,7 @@ func TestCheck(t *testing.T) {
 		wantFinding(t, all, "operations", ops.Warning, "has stopped itself")
 		a.Exec("UPDATE message_processes SET state = '{\"every\": 15000000000, \"closed\": [\"c\"]}'")
 		a.Exec("DELETE FROM message_processes WHERE id = 'fine'")
-		wantFinding(t, check(), "processes", ops.Problem, "stops consumers here: c")
+		wantFinding(t, check(), "processes", ops.Problem, "or their broker is away: c")
 		a.Exec("UPDATE message_processes SET seen_at = " + testapp.In(db, -time.Hour))
 		all = check()
 		wantFinding(t, all, "processes", ops.Warning, "was last seen")

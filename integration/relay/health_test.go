@@ -3,6 +3,7 @@ package relay_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -116,15 +117,24 @@ func (b breaks) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Cont
 // AfterQuery implements bun.QueryHook.
 func (breaks) AfterQuery(context.Context, *bun.QueryEvent) {}
 
-// TestAGateOfALogRelayIsShown in the health of its runner.
+// TestAGateOfALogRelayIsShown in the health of its runner, and to operators.
 func TestAGateOfALogRelayIsShown(t *testing.T) {
 	t.Parallel()
 	var gate outbox.Gate
 	l := newLedger(t, testdb.SQLite(t))
+	_ = gate.Close(errors.New("away")) // before the first report
 	r, _ := l.runs(bank(newBroker(), relay.Gate(&gate)))
 	testapp.Eventually(t, "it is ready", func() bool { return r.Health().Ready })
-	_ = gate.Close(errors.New("away"))
 	if h := r.Health(); !h.Ready || len(h.Closed) != 1 || h.Closed[0].Consumer != "relay:ledger" || h.Closed[0].Reason != "away" {
 		t.Errorf("got %+v, want it ready, and the gate", h)
+	}
+	admin := testapp.Must[*outbox.Admin](t)(outbox.NewAdmin(l.Registry))
+	var fleet []outbox.Process
+	testapp.Eventually(t, "it has reported", func() bool {
+		fleet = testapp.Must[[]outbox.Process](t)(admin.Processes(t.Context(), l.DB, time.Hour))
+		return len(fleet) == 1
+	})
+	if closed := fleet[0].Closed; !slices.Equal(closed, []string{"relay:ledger"}) {
+		t.Errorf("to operators: got %q closed, want the relay", closed)
 	}
 }

@@ -74,6 +74,12 @@ func TestALogIntoAnother(t *testing.T) {
 		from.runs(bank(b))
 		r, _ := to.runs(receiver)
 		testapp.Eventually(t, "all is there", func() bool { return to.Count("SELECT count(*) FROM events") == from.events })
+		readers := testapp.Must[*projection.Admin](t)(projection.NewAdmin(to.Registry))
+		for _, s := range testapp.Must[[]projection.State](t)(readers.States(t.Context(), db)) {
+			if strings.HasPrefix(s.Name, "receive:") {
+				t.Errorf("readers of the log: got %+v, which writes to it", s)
+			}
+		}
 		want := make(map[string][]int)
 		sum := 0
 		for stream, amounts := range from.amounts() {

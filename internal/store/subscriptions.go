@@ -48,11 +48,11 @@ const (
 const readSubscriptions = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error, mark, {last} AS head
 FROM {subscriptions} WHERE name = ? ORDER BY version, shard`
 
-// AllSubscriptions lists the shards of all readers.
+// AllSubscriptions lists the shards of all readers. Receivers into the log read nothing: their rows say whose turn it is.
 func (s *Store) AllSubscriptions(ctx context.Context, db bun.IDB, limit int) ([]Subscription, error) {
 	return read[[]Subscription](ctx, s, db, `SELECT s.name, s.version, s.shard, s.shards, s.filter, s.position, s.replay_until, s.status, s.attempts, s.last_error, s.mark, {last} AS head,
 	s.next_at, s.moved_at, (SELECT p.active_version FROM {projections} p WHERE p.name = s.name) AS active
-FROM {subscriptions} s ORDER BY s.name, s.version, s.shard LIMIT ?`, limit)
+FROM {subscriptions} s WHERE s.name NOT LIKE 'receive:%' ORDER BY s.name, s.version, s.shard LIMIT ?`, limit)
 }
 
 // Subscribe enters a subscription's shards unless they are there, in one

@@ -24,6 +24,9 @@ func (p *Publisher) Check(ctx context.Context, subjects ...string) error {
 
 func (p *Publisher) checkSubject(ctx context.Context, subject string) error {
 	p.said.look()
+	if !p.nc.IsConnected() {
+		return p.unavailable(errDisconnected)
+	}
 	name, err := p.js.StreamNameBySubject(ctx, subject)
 	if err != nil {
 		return fmt.Errorf("find its stream: %w", p.said.with(err))

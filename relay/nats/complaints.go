@@ -40,6 +40,9 @@ func (c *complaints) look() (last error, fresh bool) {
 // with adds the last complaint to an error that it may be the reason of: it has just come, the connection is down, or
 // answers may not be heard, of which the server complains once.
 func (c *complaints) with(err error) error {
+	if errors.Is(err, nats.ErrReconnectBufExceeded) {
+		err = errDisconnected // the connection is told to buffer nothing, and says so in these words
+	}
 	last, fresh := c.look()
 	if last == nil || errors.Is(err, last) {
 		return err

@@ -67,10 +67,20 @@ func TestAnApplicationStartsBeforeItsServer(t *testing.T) {
 	if err := late.publisher.Publish(t.Context(), records)[0]; !errors.Is(err, relay.ErrUnavailable) {
 		t.Errorf("no server: got %v, want ErrUnavailable", err)
 	}
+	if err := late.publisher.Check(t.Context(), records[0].Destination); !errors.Is(err, relay.ErrUnavailable) || !strings.Contains(err.Error(), "the connection is down") {
+		t.Errorf("check: got %v, want that the connection is down", err)
+	}
 	brought := make(chan struct{}, 1) // one is enough to know
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	subscriber := late.subscriber(t, "all")
+	why := make(chan error, 1)
+	subscriber.OnOutage(func(err error) {
+		select {
+		case why <- err:
+		default:
+		}
+	})
 	go func() {
 		ended <- subscriber.Subscribe(ctx, func(context.Context, []relay.Record) error {
 			select {
@@ -86,6 +96,9 @@ func TestAnApplicationStartsBeforeItsServer(t *testing.T) {
 			t.Errorf("Subscribe: got %v, want nil", err)
 		}
 	}()
+	if err := <-why; err == nil || !strings.Contains(err.Error(), "the connection is down") {
+		t.Errorf("outage: got %v, want that the connection is down", err)
+	}
 	if err := at.servers.Start(); err != nil {
 		t.Fatal(err)
 	}
