@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -258,17 +259,22 @@ func (p *Processor) postpone(ctx context.Context, tx bun.Tx, row store.Schedule,
 	return err
 }
 
-// send produces what the schedules have made.
+// errNotPassedOn: a layer has kept a batch, of which nothing is fired.
+var errNotPassedOn = errors.New("schedule: ProcessorConfig.Telemetry has not passed a batch on")
+
+// send produces what the schedules have made. They do not move on because telemetry says so.
 func (p *Processor) send(ctx context.Context, tx bun.Tx, fires []*bus.Message) error {
+	left := errNotPassedOn
 	err := guarded(func() error {
 		return bus.Send(ctx, p.chain, fires, func(ctx context.Context, batch []*bus.Message) error {
 			for _, m := range batch { // due at once, whatever a layer of the application's adds
 				m.AvailableAt, m.CreatedAt = time.Time{}, time.Time{}
 			}
-			return p.producer.Send(ctx, tx, batch...)
+			left = p.producer.Send(ctx, tx, batch...)
+			return left
 		})
 	})
-	if err != nil {
+	if err = cmp.Or(err, left); err != nil {
 		return p.blame(ctx, tx, err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -65,3 +66,37 @@ func TestAChainThatPanicsHoldsNobodyBack(t *testing.T) {
 		})
 	}
 }
+
+// TestTelemetryThatKeepsABatchFiresNothing, and so its schedules stay where they are.
+func TestTelemetryThatKeepsABatchFiresNothing(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a := testapp.New(t, db, testapp.Counting("c", &n))
+		yearly(t.Context(), a, "1")
+		for name, result := range map[string]error{"a batch": nil, "an error": errors.New("hidden")} {
+			p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, hiding{result}, schedule.ProcessorConfig{Logger: slog.New(slog.DiscardHandler),
+				Telemetry: func(next bus.Sender) bus.Sender {
+					return func(ctx context.Context, b *bus.Batch) error {
+						if result != nil {
+							_ = next(ctx, b)
+						}
+						return nil
+					}
+				}}))
+			if _, err := p.CatchUp(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			row := rowsOf(t, a.Scheduler(), db, schedule.Filter{})[0]
+			if row.LastError == "" || !row.LastFire.IsZero() {
+				t.Errorf("telemetry keeps %s: got error %q and last fire %s, want an error and none", name, row.LastError, row.LastFire)
+			}
+			makeDue(a, time.Second)
+		}
+	})
+}
+
+// hiding is a producer that returns an error.
+type hiding struct{ err error }
+
+func (h hiding) Send(context.Context, bun.IDB, ...*bus.Message) error { return h.err }
