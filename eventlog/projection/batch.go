@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -182,25 +183,42 @@ func (b *batch) message(row store.Event, behind bool) *bus.Message {
 	return m
 }
 
-// apply sends the events through the chain.
+// errNotPassedOn keeps the checkpoint where it is.
+var errNotPassedOn = errors.New("projection: RunnerConfig.Telemetry has not passed a batch on")
+
+// apply sends the events through the chain. No checkpoint passes them because a layer around all of them says so.
 func (b *batch) apply(ctx context.Context, stop <-chan struct{}) error {
-	return bus.Send(ctx, b.runner.applies, b.messages, func(ctx context.Context, messages []*bus.Message) error {
-		ctx = txn.Within(ctx)
-		if b.Batch != nil {
-			return b.applyBatch(ctx)
-		}
-		begun := time.Now()
-		for i, m := range messages {
-			if i > 0 && (time.Since(begun) > budget || stopped(stop)) {
-				b.to = messages[i-1].Event.Position
-				return nil
-			}
-			if err := b.send(ctx, m); err != nil {
-				return b.failed(ctx, i, m, err) // those before it go first
-			}
-		}
-		return nil
+	first, left := b.messages[0], errNotPassedOn
+	err := isolate.Guarded(ctx, first, func(ctx context.Context, _ *bus.Message) error {
+		return bus.Send(ctx, b.runner.applies, b.messages, func(ctx context.Context, _ []*bus.Message) error {
+			left = b.applyAll(txn.Within(ctx), stop)
+			return left
+		})
 	})
+	if _, failed := left.(*failure); failed {
+		return left
+	}
+	if err = cmp.Or(err, left); err != nil {
+		return b.failed(ctx, 0, first, safe(err))
+	}
+	return nil
+}
+
+func (b *batch) applyAll(ctx context.Context, stop <-chan struct{}) error {
+	if b.Batch != nil {
+		return b.applyBatch(ctx)
+	}
+	begun := time.Now()
+	for i, m := range b.messages {
+		if i > 0 && (time.Since(begun) > budget || stopped(stop)) {
+			b.to = b.messages[i-1].Event.Position
+			return nil
+		}
+		if err := b.send(ctx, m); err != nil {
+			return b.failed(ctx, i, m, err) // those before it go first
+		}
+	}
+	return nil
 }
 
 func stopped(stop <-chan struct{}) bool {
@@ -251,6 +269,14 @@ func (b *batch) send(ctx context.Context, m *bus.Message) error {
 	err := isolate.Guarded(ctx, m, func(ctx context.Context, m *bus.Message) error { return bus.Deliver(ctx, b.runner.chain, m, b.consume) })
 	if outcome := bus.VerdictOf(err).Outcome; outcome == bus.Done || outcome == bus.Discarded {
 		return nil
+	}
+	return safe(err)
+}
+
+// safe replaces an error that cannot be asked anything.
+func safe(err error) error {
+	if v := bus.VerdictOf(err); v.Outcome == bus.Unclassified {
+		return v.Err
 	}
 	return err
 }
