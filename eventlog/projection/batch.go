@@ -329,7 +329,7 @@ func (b *batch) spoilt(ctx context.Context, cause error) error {
 	judged := isolate.Guarded(ctx, first, func(ctx context.Context, m *bus.Message) error {
 		return bus.Deliver(ctx, b.runner.chain, m, func(context.Context, *bus.Message) error { return err })
 	})
-	return b.failed(ctx, 0, first, cmp.Or(judged, err))
+	return b.failed(ctx, 0, first, safe(cmp.Or(judged, err)))
 }
 
 // innocent tells whether a function may have failed through no fault of its own: the
