@@ -347,7 +347,7 @@ func (a *appending) applyInline(ctx context.Context) error {
 			if inline.Wants(m.PayloadType) {
 				events = append(events, Recorded{
 					Sequence: m.Event.Sequence, ID: m.ID, Stream: m.Event.Stream, Version: m.Event.Version, Type: m.PayloadType,
-					Schema: m.Event.Schema, Data: m.Value.(bus.Payload), Headers: m.Headers,
+					Schema: m.Event.Schema, Data: m.Value.(bus.Payload), Headers: maps.Clone(m.Headers),
 				})
 			}
 		}

@@ -3,6 +3,8 @@ package eventlog
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/uptrace/bun"
 
@@ -14,16 +16,30 @@ import (
 // package relay's way to append. Each message has an ID, which the event keeps, a PayloadType, a
 // Payload in the form of the newest schema here, Headers, and an Event with its Stream. Streams may
 // have any version. The errors are those of [Log.Append], and a *bus.DecodeError for a payload that
-// is not what its type says.
+// is not what its type says. The messages stay as they are: a transaction may be repeated with them.
 func (l *Log) Import(ctx context.Context, tx bun.Tx, messages ...*bus.Message) error {
 	s, db, err := l.on(tx)
 	if err == nil {
-		a := &appending{log: l, store: s, tx: tx, batch: messages}
+		a := &appending{log: l, store: s, tx: tx, batch: copies(messages)}
 		if err = a.prepareImport(ctx); err == nil && len(messages) > 0 {
 			err = a.send(ctx, db)
 		}
 	}
 	return dberr.Wrap(err, "eventlog: import")
+}
+
+// copies are for one try: what is written, and the layers of the producer, change them.
+func copies(messages []*bus.Message) []*bus.Message {
+	all := make([]*bus.Message, len(messages))
+	for i, m := range messages {
+		one := *m
+		one.Payload, one.Headers = slices.Clone(m.Payload), maps.Clone(m.Headers)
+		if m.Event != nil {
+			one.Event = new(*m.Event)
+		}
+		all[i] = &one
+	}
+	return all
 }
 
 // prepareImport completes the messages, and makes a write of those of each stream.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"reflect"
+	"runtime/debug"
 	"slices"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -21,6 +22,16 @@ var ErrDrop = store.ErrDropped
 // It must be a pure function: it is called whenever such an event is read, by
 // many goroutines. To return [ErrDrop] hides the event.
 type Upcast func(ctx context.Context, text []byte) ([]byte, error)
+
+// call returns a panic as an error, as that of a codec is.
+func (u Upcast) call(ctx context.Context, text []byte) (newer []byte, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &bus.PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	return u(ctx, text)
+}
 
 // Type is an event that can be appended, made by [Event].
 type Type struct {
@@ -201,7 +212,7 @@ func (t *Types) Upcast(ctx context.Context, name string, schema int, text []byte
 	}
 	for from := schema; from < known.schema; from++ {
 		var err error
-		if text, err = known.upcasts[from](ctx, text); err != nil {
+		if text, err = known.upcasts[from].call(ctx, text); err != nil {
 			if errors.Is(err, ErrDrop) {
 				return nil, err
 			}

@@ -27,9 +27,7 @@ func Log(logger *slog.Logger) bus.Middleware {
 			if v.Outcome == bus.Snoozed && errors.Is(v.Err, bus.ErrUncounted) {
 				level, text = slog.LevelWarn, "message put back, its attempt does not count"
 			}
-			if asked, ok := errors.AsType[leveled](v.Err); ok {
-				level = asked.Level()
-			}
+			level = levelOf(v.Err, level)
 			if !logger.Enabled(ctx, level) {
 				return err
 			}
@@ -72,6 +70,19 @@ func Log(logger *slog.Logger) bus.Middleware {
 type leveled interface {
 	error
 	slog.Leveler
+}
+
+// levelOf asks the error, unless that cannot answer: a panic of it must not become the outcome of the run.
+func levelOf(err error, otherwise slog.Level) (level slog.Level) {
+	defer func() {
+		if recover() != nil {
+			level = otherwise
+		}
+	}()
+	if asked, ok := errors.AsType[leveled](err); ok {
+		return asked.Level()
+	}
+	return otherwise
 }
 
 func lineFor(o bus.Outcome) (slog.Level, string) {

@@ -264,3 +264,23 @@ func TestLogNamesTheEvent(t *testing.T) {
 		}
 	}
 }
+
+// absent is an error whose Level panics, being a nil pointer.
+type absent struct{ level slog.Level }
+
+func (a *absent) Error() string     { return "absent" }
+func (a *absent) Level() slog.Level { return a.level }
+
+// TestAnErrorThatCannotSayItsLevelIsLogged, and what it is an error of goes on as ever.
+func TestAnErrorThatCannotSayItsLevelIsLogged(t *testing.T) {
+	t.Parallel()
+	log := newRecorder(slog.LevelInfo)
+	handle := middleware.Log(slog.New(log))(func(context.Context, *bus.Message) error { return bus.Permanent((*absent)(nil)) })
+	err := handle(t.Context(), &bus.Message{})
+	if v := bus.VerdictOf(err); v.Outcome != bus.Condemned {
+		t.Errorf("got %v, want the handler's verdict", err)
+	}
+	if lines := log.take(); len(lines) != 1 || !strings.HasPrefix(lines[0], "WARN message failed") {
+		t.Errorf("got the lines %q, want one at the level of its outcome", lines)
+	}
+}

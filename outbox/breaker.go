@@ -71,6 +71,13 @@ func (b *breaker) take() (done, failed int64, over bool) {
 	return done, failed, over
 }
 
+// keep has the next look close the breaker, which this one could not.
+func (b *breaker) keep(over bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.over = b.over || over
+}
+
 // told enters how the breaker stands in the database.
 func (b *breaker) told(row store.Breaker, now time.Time) {
 	b.mu.Lock()
@@ -157,6 +164,7 @@ func (r *run) compareNotes(ctx context.Context, all map[string]*breaker) {
 			return struct{}{}, nil
 		})
 		if err != nil {
+			b.keep(over)
 			return
 		}
 	}

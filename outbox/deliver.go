@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
@@ -56,4 +57,9 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 func unshared(m bus.Message) bus.Message {
 	m.Payload, m.Headers, m.Only = slices.Clone(m.Payload), maps.Clone(m.Headers), slices.Clone(m.Only)
 	return m
+}
+
+// copies are messages that layers may change.
+func copies(batch []*bus.Message) []*bus.Message {
+	return store.Each(batch, func(m *bus.Message) *bus.Message { return new(unshared(*m)) })
 }

@@ -214,7 +214,8 @@ func (p *Producer) check(m *bus.Message, now time.Time) error {
 
 // Send writes messages whose payload is encoded already: of a schedule that is
 // due, or forwarded from elsewhere. They pass through the produce chain like any
-// other. A message without an id is given one. All are written or none. The
+// other. A message without an id is given one; layers change copies, so that a
+// transaction may be repeated with the messages. All are written or none. The
 // errors are those of [Producer.Produce].
 func (p *Producer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error {
 	return p.SendEvents(ctx, db, batch, nil)
@@ -228,6 +229,9 @@ func (p *Producer) SendEvents(ctx context.Context, db bun.IDB, batch []*bus.Mess
 		return fmt.Errorf("outbox: send: %w", errUnmade)
 	}
 	err := each(len(batch), "message", func(i int) error { return p.check(batch[i], time.Time{}) })
+	if err == nil && record == nil { // what is recorded is the log's own
+		batch = copies(batch)
+	}
 	if err == nil {
 		_, err = p.deliver(ctx, db, batch, record)
 	}

@@ -1,10 +1,12 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -76,7 +78,7 @@ func (p *Processor) dueIDs(ctx context.Context, payloadTypes []string, filter st
 // refusedError is an error of the messages, where others are of the database.
 type refusedError struct{ cause error }
 
-func (e *refusedError) Error() string { return e.cause.Error() }
+func (e *refusedError) Error() string { return errorlog.Text(e.cause) }
 func (e *refusedError) Unwrap() error { return e.cause }
 
 // fireTx sends what is due and sets the next fire times, in one transaction:
@@ -239,7 +241,7 @@ func (p *Processor) decodable(row store.Schedule) error {
 // postpone marks a locked schedule that cannot fire, and has it tried again later:
 // the cause may be this instance's alone, such as a missing zone database.
 func (p *Processor) postpone(ctx context.Context, tx bun.Tx, row store.Schedule, cause error) error {
-	change := store.ScheduleChange{Error: new(cause.Error())}
+	change := store.ScheduleChange{Error: new(errorlog.Text(cause))}
 	later := row.Now.Add(badDelay)
 	var notes []store.Fire
 	if row.RunNow() {
@@ -257,16 +259,38 @@ func (p *Processor) postpone(ctx context.Context, tx bun.Tx, row store.Schedule,
 	return err
 }
 
-// send produces what the schedules have made.
+// errNotPassedOn: a layer has kept a batch, of which nothing is fired.
+var errNotPassedOn = errors.New("schedule: ProcessorConfig.Telemetry has not passed a batch on")
+
+// send produces what the schedules have made. They do not move on because telemetry says so.
 func (p *Processor) send(ctx context.Context, tx bun.Tx, fires []*bus.Message) error {
-	err := bus.Send(ctx, p.chain, fires, func(ctx context.Context, batch []*bus.Message) error {
-		for _, m := range batch { // due at once, whatever a layer of the application's adds
-			m.AvailableAt, m.CreatedAt = time.Time{}, time.Time{}
-		}
-		return p.producer.Send(ctx, tx, batch...)
+	left := errNotPassedOn
+	err := guarded(func() error {
+		return bus.Send(ctx, p.chain, fires, func(ctx context.Context, batch []*bus.Message) error {
+			for _, m := range batch { // due at once, whatever a layer of the application's adds
+				m.AvailableAt, m.CreatedAt = time.Time{}, time.Time{}
+			}
+			left = p.producer.Send(ctx, tx, batch...)
+			return left
+		})
 	})
-	if err != nil {
+	if err = cmp.Or(err, left); err != nil {
 		return p.blame(ctx, tx, err)
 	}
 	return nil
+}
+
+// guarded calls functions of the application, whose panics nobody above would recover. An error that cannot
+// be asked anything is replaced.
+func guarded(send func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &bus.PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	err = send()
+	if v := bus.VerdictOf(err); v.Outcome == bus.Unclassified {
+		return v.Err
+	}
+	return err
 }

@@ -3,6 +3,7 @@ package decider
 import (
 	"bytes"
 	"context"
+	"encoding"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -30,11 +31,39 @@ func (d Decider[S, C, E]) restore(ctx context.Context, log *eventlog.Log, db bun
 		return l, err
 	}
 	var k kept[json.RawMessage]
+	empty(reflect.ValueOf(&l.state).Elem(), true)
 	if json.Unmarshal(snapshot.State, &k) != nil || k.Form != formOf(reflect.TypeFor[S]()) || json.Unmarshal(k.State, &l.state) != nil {
 		return l, fmt.Errorf("snapshot of version %d: %w", snapshot.Version, ErrMisfit)
 	}
 	l.version, l.snapshot = snapshot.Version, snapshot.Version
 	return l, nil
+}
+
+// empty takes out of an initial state what a snapshot would be read into: of what an event has taken away, and encoding
+// leaves out, it would be there again. Maps stay, for Evolve to write to, and so does what is never encoded.
+func empty(v reflect.Value, outermost bool) {
+	reads := false
+	switch reflect.New(v.Type()).Interface().(type) {
+	case json.Unmarshaler, encoding.TextUnmarshaler:
+		reads = true
+	}
+	switch {
+	case v.Kind() == reflect.Pointer && outermost && !v.IsNil():
+		empty(v.Elem(), false)
+	case v.Kind() == reflect.Struct && !reads:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); (f.IsExported() || f.Anonymous) && f.Tag.Get("json") != "-" {
+				empty(v.Field(i), false)
+			}
+		}
+	case !v.CanSet(), v.Kind() == reflect.Interface: // which may say what to read into
+	case v.Kind() == reflect.Map && !v.IsNil():
+		v.Set(reflect.MakeMap(v.Type()))
+	case v.Kind() == reflect.Slice && !v.IsNil():
+		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+	default:
+		v.SetZero()
+	}
 }
 
 // encode returns the state as it is to be kept, or nil when too few events have passed

@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -117,6 +118,9 @@ func (b *batch) run(ctx context.Context, stop <-chan struct{}) (more bool, err e
 		more = more || b.to < planned
 	}
 	moved, err := b.runner.store.MoveSubscription(ctx, b.tx, sub, b.to)
+	if err != nil && len(b.messages) > 0 && dberr.IsAborted(err) {
+		return false, b.spoilt(ctx, err)
+	}
 	if err == nil && !moved {
 		err = fmt.Errorf("shard %d was moved by somebody else, or is hidden from the transaction", b.number)
 	}
@@ -182,25 +186,42 @@ func (b *batch) message(row store.Event, behind bool) *bus.Message {
 	return m
 }
 
-// apply sends the events through the chain.
+// errNotPassedOn keeps the checkpoint where it is.
+var errNotPassedOn = errors.New("projection: RunnerConfig.Telemetry has not passed a batch on")
+
+// apply sends the events through the chain. No checkpoint passes them because a layer around all of them says so.
 func (b *batch) apply(ctx context.Context, stop <-chan struct{}) error {
-	return bus.Send(ctx, b.runner.applies, b.messages, func(ctx context.Context, messages []*bus.Message) error {
-		ctx = txn.Within(ctx)
-		if b.Batch != nil {
-			return b.applyBatch(ctx)
-		}
-		begun := time.Now()
-		for i, m := range messages {
-			if i > 0 && (time.Since(begun) > budget || stopped(stop)) {
-				b.to = messages[i-1].Event.Position
-				return nil
-			}
-			if err := b.send(ctx, m); err != nil {
-				return b.failed(ctx, i, m, err) // those before it go first
-			}
-		}
-		return nil
+	first, left := b.messages[0], errNotPassedOn
+	err := isolate.Guarded(ctx, first, func(ctx context.Context, _ *bus.Message) error {
+		return bus.Send(ctx, b.runner.applies, b.messages, func(ctx context.Context, _ []*bus.Message) error {
+			left = b.applyAll(txn.Within(ctx), stop)
+			return left
+		})
 	})
+	if _, failed := left.(*failure); failed {
+		return left
+	}
+	if err = cmp.Or(err, left); err != nil {
+		return b.failed(ctx, 0, first, safe(err))
+	}
+	return nil
+}
+
+func (b *batch) applyAll(ctx context.Context, stop <-chan struct{}) error {
+	if b.Batch != nil {
+		return b.applyBatch(ctx)
+	}
+	begun := time.Now()
+	for i, m := range b.messages {
+		if i > 0 && (time.Since(begun) > budget || stopped(stop)) {
+			b.to = b.messages[i-1].Event.Position
+			return nil
+		}
+		if err := b.send(ctx, m); err != nil {
+			return b.failed(ctx, i, m, err) // those before it go first
+		}
+	}
+	return nil
 }
 
 func stopped(stop <-chan struct{}) bool {
@@ -249,8 +270,21 @@ func recorded(m *bus.Message, data bus.Payload) eventlog.Recorded {
 // a processor.
 func (b *batch) send(ctx context.Context, m *bus.Message) error {
 	err := isolate.Guarded(ctx, m, func(ctx context.Context, m *bus.Message) error { return bus.Deliver(ctx, b.runner.chain, m, b.consume) })
-	if outcome := bus.VerdictOf(err).Outcome; outcome == bus.Done || outcome == bus.Discarded {
+	switch bus.VerdictOf(err).Outcome {
+	case bus.Done:
 		return nil
+	case bus.Discarded:
+		if b.usable(ctx) { // else nothing of the batch could be committed
+			return nil
+		}
+	}
+	return safe(err)
+}
+
+// safe replaces an error that cannot be asked anything.
+func safe(err error) error {
+	if v := bus.VerdictOf(err); v.Outcome == bus.Unclassified {
+		return v.Err
 	}
 	return err
 }
@@ -273,12 +307,29 @@ func (b *batch) consume(ctx context.Context, m *bus.Message) error {
 
 func (b *batch) failed(ctx context.Context, smaller int, m *bus.Message, err error) error {
 	f := &failure{smaller: smaller, message: m, sub: b.sub, parked: b.parked, err: err}
-	if innocent(err) {
-		statement, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
-		defer cancel()
-		f.blameless = !b.runner.store.Usable(statement, b.tx)
-	}
+	f.blameless = innocent(err) && !b.usable(ctx)
 	return f
+}
+
+// usable tells whether the transaction can still be committed.
+func (b *batch) usable(ctx context.Context) bool {
+	statement, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	defer cancel()
+	return b.runner.store.Usable(statement, b.tx)
+}
+
+// spoilt is the failure of a batch whose functions have said nothing of a statement that failed, and so aborted the
+// transaction. Which of them it was, a smaller batch tells, and what becomes of one event, the chain.
+func (b *batch) spoilt(ctx context.Context, cause error) error {
+	first := b.messages[0]
+	err := fmt.Errorf("projection: a function has not returned the error of a statement, which aborted the transaction: %w", cause)
+	if smaller := len(b.messages) / 2; smaller > 0 {
+		return b.failed(ctx, smaller, first, err)
+	}
+	judged := isolate.Guarded(ctx, first, func(ctx context.Context, m *bus.Message) error {
+		return bus.Deliver(ctx, b.runner.chain, m, func(context.Context, *bus.Message) error { return err })
+	})
+	return b.failed(ctx, 0, first, safe(cmp.Or(judged, err)))
 }
 
 // innocent tells whether a function may have failed through no fault of its own: the

@@ -38,6 +38,8 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, f *failure) (more b
 	switch v.Outcome {
 	case bus.Poisoned:
 		return r.poisoned(ctx, s, f, v)
+	case bus.Discarded: // what it wrote is rolled back, which it wrote in vain
+		return true, r.passOver(ctx, s, f, nil)
 	case bus.Retried:
 		failed.Attempts, failed.Delay = failed.Attempts+1, v.Delay
 	case bus.Snoozed:
@@ -67,27 +69,34 @@ func (r *Runner) poisoned(ctx context.Context, s *shard, f *failure, v bus.Verdi
 	}
 	r.config.Logger.ErrorContext(ctx, "event parked", "projection", s.Name, "version", s.Version, "shard", s.number,
 		"stream", event.Stream, "event_version", event.Version, "position", event.Position, "error", reason)
+	p := store.Parked{Name: s.Name, Version: s.Version, Position: event.Position, Stream: event.Stream, Reason: reason}
+	if err := r.passOver(ctx, s, f, &p); err != nil {
+		return false, fmt.Errorf("park an event: %w", err)
+	}
+	return true, nil
+}
+
+// passOver has a shard go on behind the event that failed, which is put aside or, without park, is not.
+func (r *Runner) passOver(ctx context.Context, s *shard, f *failure, park *store.Parked) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
-	err = txn.InTx(ctx, r.db, func(tx bun.Tx) error {
+	position := f.message.Event.Position
+	return txn.InTx(ctx, r.db, func(tx bun.Tx) error {
 		sub, ok, err := r.store.LockSubscription(ctx, tx, s.Name, s.Version, s.number, statementTimeout)
 		if err != nil || !ok || sub.Position != f.sub.Position {
 			return err // somebody else has gone on
 		}
-		p := store.Parked{Name: s.Name, Version: s.Version, Position: event.Position, Stream: event.Stream, Reason: reason}
-		if err := r.store.Park(ctx, tx, p); err != nil {
+		if park != nil {
+			if err := r.store.Park(ctx, tx, *park); err != nil {
+				return err
+			}
+		}
+		if err := r.parkRest(ctx, tx, s, f.parked, position); err != nil { // the checkpoint passes them, too
 			return err
 		}
-		if err := r.parkRest(ctx, tx, s, f.parked, event.Position); err != nil { // the checkpoint passes them, too
-			return err
-		}
-		_, err = r.store.MoveSubscription(ctx, tx, sub, event.Position)
+		_, err = r.store.MoveSubscription(ctx, tx, sub, position)
 		return err
 	})
-	if err != nil {
-		return false, fmt.Errorf("park an event: %w", err)
-	}
-	return true, nil
 }
 
 // parkRest puts aside, up to a position, what streams that are parked have had since.

@@ -116,6 +116,9 @@ func (i *Inline) rebuild(ctx context.Context, s *store.Store, tx bun.Tx, log *ev
 			}
 			events = append(events, recorded(m, data))
 		}
+		if len(events) == 0 { // all of them are obsolete
+			continue
+		}
 		if err := i.ApplyInline(txn.Within(ctx), tx, events); err != nil {
 			return err
 		}

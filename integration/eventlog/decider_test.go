@@ -3,9 +3,11 @@ package eventlog_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -237,6 +239,59 @@ func TestExecuteInATransaction(t *testing.T) {
 		}
 		if n := len(a.stream("account-1")); n != 0 {
 			t.Errorf("events: got %d, want none", n)
+		}
+	})
+}
+
+// shop has fields that encoding leaves out, and a map from which something can be taken.
+type shop struct {
+	Trial bool           `json:"trial,omitempty"`
+	Until time.Time      `json:"until,omitzero"`
+	Stock map[string]int `json:"stock,omitempty"`
+}
+
+// TestASnapshotTakesAwayWhatTheInitialStateHad: what an event has taken away is not in a snapshot, and must not come
+// back with the state that it is read into. A map that is empty stays one that can be written to.
+func TestASnapshotTakesAwayWhatTheInitialStateHad(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		for name, test := range map[string]struct{ initial, want shop }{
+			"a field and an entry": {shop{Trial: true, Stock: map[string]int{"sample": 1, "thing": 0}}, shop{Stock: map[string]int{"thing": 2}}},
+			"an empty map":         {shop{Trial: true, Stock: map[string]int{}}, shop{Stock: map[string]int{"thing": 2}}},
+		} {
+			a := newApp(t, db)
+			d := decider.Decider[shop, move, bus.Payload]{
+				Category: "shop", Snapshots: decider.Snapshots{Every: 1},
+				Initial: func() shop {
+					return shop{Trial: test.initial.Trial, Until: time.Unix(1, 0), Stock: maps.Clone(test.initial.Stock)}
+				},
+				Evolve: func(s shop, event bus.Payload) shop {
+					s.Stock = maps.Clone(s.Stock)
+					switch e := event.(type) {
+					case opened:
+						s.Trial, s.Until = false, time.Time{}
+						delete(s.Stock, "sample")
+					case moved:
+						s.Stock["thing"] += e.Amount
+					}
+					return s
+				},
+				Decide: func(_ context.Context, _ shop, m move) ([]bus.Payload, error) {
+					if m == 0 {
+						return []bus.Payload{opened{}}, nil
+					}
+					return []bus.Payload{moved{int(m)}}, nil
+				},
+			}
+			for _, m := range []move{0, 2} {
+				if _, _, err := decider.Execute(a.ctx, a.log, db, d, name, m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, version, err := decider.Load(a.ctx, a.log, db, d, name)
+			if err != nil || version != 2 || got.Trial != test.want.Trial || !got.Until.IsZero() || !maps.Equal(got.Stock, test.want.Stock) {
+				t.Errorf("%s: got %+v of version %d, error %v, want %+v", name, got, version, err, test.want)
+			}
 		}
 	})
 }

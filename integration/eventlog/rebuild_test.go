@@ -382,3 +382,28 @@ func TestWaitForMeansTheVersionToRead(t *testing.T) {
 		}
 	})
 }
+
+// TestARebuildOfObsoleteEventsAppliesNothing: a Batch is never given none, which most statements cannot write.
+func TestARebuildOfObsoleteEventsAppliesNothing(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		newApp(t, db).append("account-1", eventlog.NoStream, moved{1}, moved{2}, moved{3})
+		all, err := eventlog.NewTypes(eventlog.Event[opened](), eventlog.Event[moved](eventlog.Schema(2),
+			eventlog.Upcaster(1, func(context.Context, []byte) ([]byte, error) { return nil, eventlog.ErrDrop })))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resets, calls := 0, 0
+		inline, err := projection.NewInline(all, projection.Projection{
+			Name: "p", Types: []string{"account.moved"}, BatchSize: 2, Reset: func(context.Context, bun.Tx) error { resets++; return nil },
+			Batch: func(context.Context, bun.Tx, []eventlog.Recorded) error { calls++; return nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := setup{types: all}.newApp(t, db)
+		if err := inline.Rebuild(a.ctx, db, a.log); err != nil || resets != 1 || calls != 0 {
+			t.Errorf("got error %v, %d resets and %d calls, want one reset and no call", err, resets, calls)
+		}
+	})
+}

@@ -17,6 +17,10 @@ func scheduleMutants() []mutant {
 			changes: []change{{"const patience = 3\n", "const patience = 1 << 30\n"}},
 		},
 		{
+			name: "schedules: a layer that panics ends the process", file: "schedule/fire.go", suite: suite{pkg: inSchedule, tests: "^TestAChainThatPanicsHoldsNobodyBack$/^layer$/^sqlite$"}, says: `panic: no tenant`,
+			changes: []change{{"\t\tif value := recover(); value != nil {\n", "\t\tif value := any(nil); value != nil {\n"}},
+		},
+		{
 			name: "schedules: fires are not noted", file: "schedule/fire.go", suite: lastFires, says: `last fires: got`,
 			changes: []change{{"return batch, bad, p.store.NoteFires(ctx, tx, notes)", "return batch, bad, nil"}},
 		},

@@ -124,3 +124,32 @@ func TestBreakersAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestABreakerThatCouldNotBeClosedIsClosedLater: no other probe need come, since nothing waits any more.
+func TestABreakerThatCouldNotBeClosedIsClosedLater(t *testing.T) {
+	t.Parallel()
+	var refused, down atomic.Bool
+	db := testdb.OpenRewritten(t, testdb.PostgresDSN(t), func(sql string) string {
+		if strings.Contains(sql, "opened_at = NULL, open_until = NULL") && refused.CompareAndSwap(false, true) {
+			return `DO $$ BEGIN RAISE EXCEPTION 'not now'; END $$`
+		}
+		return sql
+	})
+	down.Store(true)
+	a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error {
+		if down.Load() {
+			return errors.New("nobody is there")
+		}
+		return nil
+	}, bus.Breaker(bus.BreakerConfig{Min: 10, Window: 20 * time.Second, Cooldown: time.Second}), bus.AttemptDelay(20*time.Millisecond), bus.MaxAttempts(1000)))
+	r := a.Start(testapp.Fast())
+	a.ProduceMany(20)
+	const open = "SELECT count(*) FROM message_breakers WHERE open_until IS NOT NULL"
+	testapp.Eventually(t, "it is open", func() bool { return len(r.Health().Closed) == 1 && a.Count(open) == 1 })
+	down.Store(false)
+	testapp.Eventually(t, "all ran", a.Empty)
+	testapp.Eventually(t, "it is closed", func() bool { return a.Count(open) == 0 })
+	if !refused.Load() {
+		t.Error("it was closed at once, want that refused")
+	}
+}

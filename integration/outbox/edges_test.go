@@ -287,3 +287,29 @@ func TestProduceBesideTheTransactionIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatIsSentAgainIsAsGiven: a transaction may be repeated with the same messages.
+func TestWhatIsSentAgainIsAsGiven(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		seal := bus.EachMessage(func(_ context.Context, m *bus.Message) error {
+			m.Payload = fmt.Appendf(nil, `{"sealed":%s}`, m.Payload)
+			m.Headers["sealed"] += "x"
+			return nil
+		})
+		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{seal}}))
+		m := &bus.Message{PayloadType: order{}.PayloadType(), Payload: []byte(`{"id":"1"}`), Headers: map[string]string{"sealed": "by "}}
+		undone := errors.New("undone")
+		for _, result := range []error{undone, nil} {
+			err := producer.RunInTx(t.Context(), db, func(ctx context.Context, tx bun.Tx) error { return errors.Join(producer.Send(ctx, tx, m), result) })
+			if result == nil && err != nil || !errors.Is(err, result) {
+				t.Fatal(err)
+			}
+		}
+		rows := a.Pending()
+		if len(rows) != 1 || rows[0].MessageID != m.ID.String() || strings.Count(rows[0].Payload, "sealed") != 1 || !strings.Contains(rows[0].Headers, `"by x"`) {
+			t.Errorf("got %+v, want message %s with what the layer does, once", rows, m.ID)
+		}
+	})
+}

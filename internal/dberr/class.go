@@ -98,6 +98,9 @@ func Answered(err error) bool {
 	return number != 0 || SQLiteCode(err) != 0 || sqlState(err) != ""
 }
 
+// IsAborted tells whether a statement was refused since one before it has aborted the transaction, as on PostgreSQL.
+func IsAborted(err error) bool { return sqlState(err) == "25P02" }
+
 // classOfAnswer is of what the database says.
 func classOfAnswer(err error) Class {
 	number, state := MySQLError(err)
