@@ -1,6 +1,8 @@
 package bus
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -92,4 +94,14 @@ func (m *Message) Mode() string {
 		return modeReplay
 	}
 	return m.Event.Mode()
+}
+
+// Clone returns a copy that shares nothing with m which layers may change: neither Payload, Headers, Only nor Event.
+func (m *Message) Clone() *Message {
+	c := *m
+	c.Payload, c.Headers, c.Only = slices.Clone(m.Payload), maps.Clone(m.Headers), slices.Clone(m.Only)
+	if m.Event != nil {
+		c.Event = new(*m.Event)
+	}
+	return &c
 }

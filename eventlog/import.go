@@ -3,13 +3,12 @@ package eventlog
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // Import appends events that another service has recorded, in the order given, in the transaction:
@@ -20,26 +19,12 @@ import (
 func (l *Log) Import(ctx context.Context, tx bun.Tx, messages ...*bus.Message) error {
 	s, db, err := l.on(tx)
 	if err == nil {
-		a := &appending{log: l, store: s, tx: tx, batch: copies(messages)}
+		a := &appending{log: l, store: s, tx: tx, batch: store.Each(messages, (*bus.Message).Clone)}
 		if err = a.prepareImport(ctx); err == nil && len(messages) > 0 {
 			err = a.send(ctx, db)
 		}
 	}
 	return dberr.Wrap(err, "eventlog: import")
-}
-
-// copies are for one try: what is written, and the layers of the producer, change them.
-func copies(messages []*bus.Message) []*bus.Message {
-	all := make([]*bus.Message, len(messages))
-	for i, m := range messages {
-		one := *m
-		one.Payload, one.Headers = slices.Clone(m.Payload), maps.Clone(m.Headers)
-		if m.Event != nil {
-			one.Event = new(*m.Event)
-		}
-		all[i] = &one
-	}
-	return all
 }
 
 // prepareImport completes the messages, and makes a write of those of each stream.

@@ -2,8 +2,6 @@ package outbox
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
@@ -33,17 +31,15 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 	}
 	// A layer may send in parts, and fail after what it wraps has written.
 	var wakeups *txn.Wakeups
-	var asGiven []bus.Message
+	var asGiven []*bus.Message
 	if _, isTx := db.(bun.Tx); !isTx {
 		ctx, wakeups = txn.WithWakeups(ctx)
-		for _, m := range batch {
-			asGiven = append(asGiven, unshared(*m))
-		}
+		asGiven = store.Each(batch, (*bus.Message).Clone)
 	}
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		clear(receipts)
 		for i := range asGiven { // what layers have changed in a transaction that is repeated
-			*batch[i] = unshared(asGiven[i])
+			*batch[i] = *asGiven[i].Clone()
 		}
 		return send(ctx, tx)
 	})
@@ -51,15 +47,4 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 		wakeups.Send(p.registry)
 	}
 	return receipts, err
-}
-
-// unshared returns a message that shares nothing with the one that it is given, of what layers may change.
-func unshared(m bus.Message) bus.Message {
-	m.Payload, m.Headers, m.Only = slices.Clone(m.Payload), maps.Clone(m.Headers), slices.Clone(m.Only)
-	return m
-}
-
-// copies are messages that layers may change.
-func copies(batch []*bus.Message) []*bus.Message {
-	return store.Each(batch, func(m *bus.Message) *bus.Message { return new(unshared(*m)) })
 }

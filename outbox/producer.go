@@ -230,7 +230,7 @@ func (p *Producer) SendEvents(ctx context.Context, db bun.IDB, batch []*bus.Mess
 	}
 	err := each(len(batch), "message", func(i int) error { return p.check(batch[i], time.Time{}) })
 	if err == nil && record == nil { // what is recorded is the log's own
-		batch = copies(batch)
+		batch = store.Each(batch, (*bus.Message).Clone)
 	}
 	if err == nil {
 		_, err = p.deliver(ctx, db, batch, record)

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -209,26 +207,10 @@ func (r *Runner) write(ctx context.Context, tx bun.Tx, rc *receiving, messages [
 			err = &bus.PanicError{Value: value, Stack: debug.Stack()}
 		}
 	}()
-	messages = copies(messages)
 	if rc.intoLog {
 		return r.appendToLog(ctx, tx, messages)
 	}
 	return r.send(ctx, tx, messages)
-}
-
-// copies are for one attempt. The layers of the producer, and the log, change what they are given, and what fails is
-// written again: in parts, or when its transaction has lost a conflict.
-func copies(messages []*bus.Message) []*bus.Message {
-	all := make([]*bus.Message, len(messages))
-	for i, m := range messages {
-		one := *m
-		one.Payload, one.Headers, one.Only = slices.Clone(m.Payload), maps.Clone(m.Headers), slices.Clone(m.Only)
-		if m.Event != nil {
-			one.Event = new(*m.Event)
-		}
-		all[i] = &one
-	}
-	return all
 }
 
 // send writes messages. Those that have one id, since they are for different consumers or of

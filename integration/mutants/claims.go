@@ -75,7 +75,7 @@ func courtesyMutants() []mutant {
 		},
 		{
 			name: "layers that run again see what they have changed", file: "outbox/deliver.go", suite: suite{pkg: inOutbox, tests: "^TestLayersThatRunAgainSeeWhatWasProduced$"}, says: `want what the layer does, once`,
-			changes: []change{{"*batch[i] = unshared(asGiven[i])", "_ = i"}},
+			changes: []change{{"*batch[i] = *asGiven[i].Clone()", "_ = i"}},
 		},
 		{
 			name: "what layers send is not all or nothing", file: "outbox/deliver.go", suite: suite{pkg: inOutbox, tests: "^TestWhatLayersSendInPartsIsAllOrNone$/^sqlite$"},

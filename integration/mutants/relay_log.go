@@ -35,8 +35,8 @@ func logMutants() []mutant {
 			changes: []change{{"return r.intoLog && !r.shared", "return r.intoLog && r.shared"}},
 		},
 		{
-			name: "relay: what is written again is as layers of the producer have left it", file: "relay/inbox.go", suite: onPostgres("^TestLayersOfTheProducerChangeAMessageOnce$"), says: `want what the layer does, once`,
-			changes: []change{{"\tmessages = copies(messages)\n", ""}},
+			name: "relay: what is written again is as layers of the producer have left it", file: "outbox/producer.go", suite: onPostgres("^TestLayersOfTheProducerChangeAMessageOnce$"), says: `want what the layer does, once`,
+			changes: []change{{"batch = store.Each(batch, (*bus.Message).Clone)", "batch = batch[:len(batch):len(batch)]"}},
 		},
 		{
 			name: "relay: a process appends after its turn", file: "relay/inbox.go", suite: onPostgres("^TestAProcessWhoseTurnIsOverAppendsNothing$"), says: `got 2 events, and 2 acknowledged, want those`,
