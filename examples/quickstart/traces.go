@@ -49,7 +49,10 @@ func printSpans(out io.Writer, children map[trace.SpanID][]tracetest.SpanStub, a
 		if above.IsValid() && s.Parent.SpanID() != above {
 			notes = append(notes, "linked")
 		}
-		fmt.Fprintf(out, "  %s%s  %s\n", strings.Repeat("  ", depth), s.Name, strings.Join(notes, ", "))
+		if depth == 0 && len(children[s.SpanContext.SpanID()]) == 0 {
+			notes = append(notes, "nothing came of it: a duplicate, or rolled back")
+		}
+		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("  %s%s  %s", strings.Repeat("  ", depth), s.Name, strings.Join(notes, ", ")), " "))
 		printSpans(out, children, s.SpanContext.SpanID(), depth+1)
 	}
 }
