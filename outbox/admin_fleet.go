@@ -69,7 +69,7 @@ func (a *Admin) explainFleet(f fleet, elsewhere bool, now time.Time, e *Explanat
 		e.Text = fmt.Sprintf("%s No live process takes it. The last that did was %s, which %s at %s.", due, last.said(), last.Status, instant(last.SeenAt))
 	case !slices.ContainsFunc(f.takers, func(p Process) bool { return !slices.Contains(p.Closed, e.Message.Consumer) }):
 		e.Reason = GateClosed
-		e.Text = fmt.Sprintf("%s The gate of consumer %q is closed in every process that takes it: %s.", due, e.Message.Consumer, said(f.takers))
+		e.Text = fmt.Sprintf("%s The gate of consumer %q is closed in every process that takes it: %s. Their logs, and Processor.Health, say why.", due, e.Message.Consumer, said(f.takers))
 	case !slices.ContainsFunc(f.takers, func(p Process) bool { return p.Running < p.Limit }):
 		e.Reason = Busy
 		e.Text = fmt.Sprintf("%s Every process that takes it was at its limit when it was last seen: %s.", due, said(f.takers))
