@@ -18,6 +18,7 @@ func barRelayOutage(b *bar) {
 	backlog, lasts := pick(b, 20_000, 100_000, 3_000_000), pick(b, 4*time.Second, time.Minute, 10*time.Minute)
 	r := newBroker(b, 1, chaos.RelayStream)
 	r.sender(testdb.PostgresDSN(b), beside)
+	r.from.config.Poll = time.Second // the default, of which the processor time is to be
 	r.from.start(0)
 	r.from.start(1)
 	none := func() time.Duration { return 0 }
