@@ -111,7 +111,7 @@ func (g *Gate) hold(reason error, probe time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.since.IsZero() {
-		g.since = time.Now()
+		g.since, g.probing = time.Now(), false
 	}
 	g.reason, g.probe, g.interval = reason, probe, never
 }
@@ -189,7 +189,7 @@ func (r *run) heed(ctx context.Context, b *breaker, row store.Breaker) {
 	case before && !after:
 		r.config.Logger.Info("breaker closed", "consumer", row.Name)
 	}
-	if !row.Open() || row.OpenUntil.After(row.Now.Time) || !r.dispatcher.hasWork(row.Name) {
+	if !row.Open() || row.OpenUntil.After(row.Now.Time) || !r.dispatcher.couldProbe(row.Name) {
 		return
 	}
 	won, err := ask(ctx, r, "take a probe", statementTimeout, func(ctx context.Context) (bool, error) { return r.store.TakeProbe(ctx, r.db, row, b.config) })
@@ -197,14 +197,6 @@ func (r *run) heed(ctx context.Context, b *breaker, row store.Breaker) {
 		b.mayProbe(row.Opened+1, time.Now())
 		r.dispatcher.wake()
 	}
-}
-
-// hasWork tells whether there may be messages for a consumer.
-func (d *dispatcher) hasWork(name string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c := d.byName[name]
-	return c.pending() || len(c.queue) > 0
 }
 
 // wake has those look again who wait for a gate.

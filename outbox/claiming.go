@@ -79,30 +79,9 @@ func (d *dispatcher) nextClaim(last order, rest time.Time) (order, bool) {
 			}
 			return o, true
 		}
-		d.waitLocked(d.postponedLocked(now))
+		d.waitLocked(d.laterLocked(now))
 	}
 	return order{}, false
-}
-
-// postponedLocked is how long the first of the consumers waits for which a claim failed, or
-// whose gate is closed.
-func (d *dispatcher) postponedLocked(now time.Time) (wait time.Duration) {
-	for _, c := range d.consumers {
-		until := c.notBefore
-		if probe, closed := c.gate.shut(); closed {
-			until = later(until, probe)
-		}
-		for _, l := range c.lanes {
-			_, at := l.pending(now)
-			if left := later(until, at).Sub(now); l.active && left > 0 && (wait == 0 || left < wait) {
-				wait = left
-			}
-		}
-		if left := until.Sub(now); c.active && left > 0 && (wait == 0 || left < wait) {
-			wait = left
-		}
-	}
-	return wait
 }
 
 // waitLocked waits for something to change, but no longer than a while, unless that
@@ -130,6 +109,7 @@ func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool
 	if o.request.Select != store.Clean {
 		d.suspectTurn++
 		d.quarantine.claimed(o.request, len(c.Messages), now)
+		d.askedLocked(o.request, len(c.Messages) < o.request.Limit && !c.Cut, now)
 		d.work.Broadcast() // a worker may have been kept free for nothing
 		return false
 	}
@@ -279,10 +259,11 @@ func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Posi
 	for i := range d.cursors {
 		d.cursors[i].looked(wants[i].After, stood[i], first[i], due[i], p.Now)
 	}
-	kept := d.quarantine.needsWorker
+	kept := d.quarantine.pending() || d.quarantine.needsWorker
+	d.suspectLocked(p)
 	d.quarantine.outlast(now, d.config.Concurrency)
-	if d.quarantine.found(p, began, now); kept && !d.quarantine.needsWorker {
-		d.work.Broadcast() // it may start a clean message after all
+	if d.quarantine.found(p, began, now); kept {
+		d.work.Broadcast() // what was kept for crashed messages may be free
 	}
 	d.room.Broadcast()
 }

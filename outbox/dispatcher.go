@@ -30,7 +30,8 @@ type dispatcher struct {
 	running       int
 	runTx         int // running transactional consumers
 	reserved      int // asked for by claims under way
-	turn          int // who is served first, round-robin
+	turn          int // whose message starts first, round-robin
+	claimTurn     int // whose messages are claimed first
 	suspectTurn   int // whose crashed messages are claimed, while that is done one by one
 	held          int // bytes of what is queued or runs
 	asked         int // bytes that claims under way may bring
@@ -202,11 +203,11 @@ func (d *dispatcher) takeLocked() *task {
 // dequeueLocked takes a consumer's next task, and those that are to run with it: a whole
 // batch, or where transactions are shared an equal part for each that could begin now.
 func (d *dispatcher) dequeueLocked(c *consumer) *task {
-	n := 1
+	n, now := 1, time.Now()
 	if c.group > 1 && c.queue[0].groupable() {
 		share := min(c.waiting, c.group)
 		if c.settings.BatchSize == 0 { // transactions side by side do more than a few large ones
-			free := min(d.limit(c)-c.running, d.config.TxConcurrency-d.runTx)
+			free := d.startableLocked(c, now).n
 			share = min((c.waiting+free-1)/free, c.group)
 		}
 		for sum := c.queue[0].size(); n < len(c.queue) && sum < share && sum+c.queue[n].size() <= c.group && c.queue[n].groupable(); n++ {
@@ -214,15 +215,14 @@ func (d *dispatcher) dequeueLocked(c *consumer) *task {
 		}
 	}
 	t := c.queue[0]
-	if t.probe, _ = d.gateLocked(c); t.probe {
-		c.gate.probing(time.Now())
+	if t.probe = c.gate.take(now); t.probe {
 		n = 1
 	}
 	for _, other := range c.queue[1:n] {
 		t.others, other.others = append(append(t.others, other), other.others...), nil
 	}
 	if t.row.Crashes > 0 {
-		d.quarantine.started(t, time.Now())
+		d.quarantine.started(t, now)
 	}
 	clear(c.queue[:n])
 	c.queue = c.queue[n:]
@@ -256,42 +256,19 @@ func (d *dispatcher) fillsLocked(c *consumer) bool {
 }
 
 // mayStartLocked tells whether a free worker may start a message of its consumer. The
-// last one is kept for a solo run that waits, which is claimed only when it can begin
-// at once.
+// last worker, and the last place of its consumer, are kept for those that have crashed, in
+// their turn.
 func (d *dispatcher) mayStartLocked(c *consumer, t *task) bool {
-	if closed, probes := d.gateLocked(c); closed && !probes {
-		return false
+	now := time.Now()
+	s := d.startableLocked(c, now)
+	if s.slots {
+		d.askForSlots()
 	}
-	if t.row.Crashes > 0 {
-		return d.hasRoomLocked(c)
+	if t.row.Crashes > 0 || s.n == 0 {
+		return s.n > 0
 	}
 	kept := d.quarantine.needsWorker && d.running >= d.config.Concurrency-1
-	return !kept && d.hasRoomLocked(c) && d.startsLocked(c) > 0
-}
-
-// hasRoomLocked tells whether a consumer may run one more, as far as its own limits go.
-func (d *dispatcher) hasRoomLocked(c *consumer) bool {
-	return c.running < d.limit(c) && (!c.transactional || d.runTx < d.config.TxConcurrency)
-}
-
-// limit is how many messages of a consumer may run at once.
-func (d *dispatcher) limit(c *consumer) int {
-	limit := d.config.Concurrency
-	if c.transactional {
-		limit = min(limit, d.config.TxConcurrency)
-	}
-	if c.settings.Concurrency > 0 {
-		limit = min(limit, c.settings.Concurrency)
-	}
-	if c.limiter != nil {
-		now := time.Now()
-		free := d.freeSlotsLocked(c.limiter, now)
-		if free <= 0 && !now.Before(c.limiter.again) {
-			d.askForSlots()
-		}
-		limit = min(limit, c.running+max(free, 0))
-	}
-	return limit
+	return !kept && s.n > d.keptLocked(c, now) && d.startsLocked(c) > 0
 }
 
 func (d *dispatcher) finishedLocked(t *task) {
@@ -300,7 +277,9 @@ func (d *dispatcher) finishedLocked(t *task) {
 	d.running--
 	c.running--
 	if c.limiter != nil {
-		c.limiter.running--
+		if c.limiter.running--; c.limiter.owed > 0 {
+			d.askForSlots()
+		}
 	}
 	if c.transactional {
 		d.runTx--
@@ -323,7 +302,7 @@ func (d *dispatcher) finishedLocked(t *task) {
 // given instant, or wait behind a closed gate, so that other processes can have them.
 func (d *dispatcher) stale(before time.Time) []*task {
 	return d.withdraw(func(t *task) bool {
-		return t.queuedAt.Add(t.consumer.settings.BatchWait).Before(before) || d.behindGate(t)
+		return t.queuedAt.Add(t.consumer.settings.BatchWait).Before(before) || behindCircuit(t)
 	})
 }
 

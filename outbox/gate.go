@@ -3,6 +3,7 @@ package outbox
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -37,6 +38,7 @@ type Gate struct {
 	since    time.Time // zero while it is open
 	reason   error
 	probe    time.Time // when the next one may start
+	probing  bool      // one has started, and nobody knows what came of it
 	interval time.Duration
 	watchers map[*dispatcher]bool
 }
@@ -70,7 +72,7 @@ func (g *Gate) Close(reason error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.reason = reason; g.since.IsZero() {
-		g.since, g.interval = time.Now(), firstProbe
+		g.since, g.interval, g.probing = time.Now(), firstProbe, false
 		g.probe = g.since.Add(g.interval)
 	}
 	return &bus.Verdict{Outcome: bus.Released, Err: reason}
@@ -78,15 +80,17 @@ func (g *Gate) Close(reason error) error {
 
 // Open opens the gate. It has no effect on one that is open.
 func (g *Gate) Open() {
+	g.changed(func() { g.since, g.reason, g.probing = time.Time{}, nil, false })
+}
+
+// changed makes a change, and has the dispatchers look again at what they may start.
+func (g *Gate) changed(change func()) {
 	g.mu.Lock()
-	watchers := make([]*dispatcher, 0, len(g.watchers))
-	for d := range g.watchers {
-		watchers = append(watchers, d)
-	}
-	g.since, g.reason = time.Time{}, nil
+	change()
+	watchers := slices.Collect(maps.Keys(g.watchers))
 	g.mu.Unlock()
 	for _, d := range watchers {
-		d.opened(g)
+		d.changed(g)
 	}
 }
 
@@ -104,7 +108,41 @@ func (g *Gate) shut() (probe time.Time, closed bool) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.probing {
+		return time.Now().Add(never), !g.since.IsZero()
+	}
 	return g.probe, !g.since.IsZero()
+}
+
+// take takes the right to probe: a token of which there is one. It is spent by the outcome of the
+// consumer's function, or given back by whatever ends the message before that is reached.
+func (g *Gate) take(now time.Time) bool {
+	if g == nil {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.since.IsZero() || g.probing || now.Before(g.probe) {
+		return false
+	}
+	g.probing = true
+	return true
+}
+
+// giveBack gives the right to probe to the next message.
+func (g *Gate) giveBack() { g.changed(func() { g.probing = false }) }
+
+// spend ends a probe that has failed: the next one may start after twice as long.
+func (g *Gate) spend(now time.Time) {
+	g.changed(func() {
+		if !g.probing {
+			return // the gate was opened meanwhile
+		}
+		if g.interval < never {
+			g.interval = min(2*g.interval, longestProbe)
+		}
+		g.probing, g.probe = false, now.Add(g.interval)
+	})
 }
 
 // watch tells the dispatcher of the gate's opening, until stop is called.
@@ -122,23 +160,15 @@ func (g *Gate) watch(d *dispatcher) (stop func()) {
 	}
 }
 
-// probing notes that a probe starts, and when the next may: however this one ends, unless it
-// opens the gate.
-func (g *Gate) probing(now time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.interval < never {
-		g.interval = min(2*g.interval, longestProbe)
-	}
-	g.probe = now.Add(g.interval)
-}
-
 // passed is told how a run ended, and returns what to make of its error.
 func (g *Gate) passed(err error, probe bool) error {
 	outcome := bus.VerdictOf(err).Outcome
-	if probe && outcome == bus.Done {
+	switch {
+	case probe && outcome == bus.Done:
 		g.Open()
 		return nil
+	case probe:
+		g.spend(time.Now())
 	}
 	if _, _, closed := g.Closed(); closed && (outcome == bus.Unclassified || outcome == bus.Retried) {
 		return &bus.Verdict{Outcome: bus.Released, Err: err}
@@ -146,8 +176,8 @@ func (g *Gate) passed(err error, probe bool) error {
 	return err
 }
 
-// opened has the dispatcher claim for the consumers that are behind the gate.
-func (d *dispatcher) opened(g *Gate) {
+// changed has the dispatcher claim for the consumers that are behind the gate, if they may start something.
+func (d *dispatcher) changed(g *Gate) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range d.consumers {
@@ -174,27 +204,20 @@ func (d *dispatcher) watchGates() (stop func()) {
 	}
 }
 
-// gateLocked tells whether the gate of a consumer is closed, and if so whether a probe may
-// be claimed, or start, now.
-func (d *dispatcher) gateLocked(c *consumer) (closed, probes bool) {
-	probe, closed := c.gate.shut()
-	return closed, closed && c.running == 0 && !time.Now().Before(probe)
-}
-
 // ungated leaves out what may not be claimed now, since its consumer's gate is closed.
 func (d *dispatcher) ungated(wants []store.Want) []store.Want {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	now := time.Now()
 	return slices.DeleteFunc(slices.Clone(wants), func(want store.Want) bool {
-		closed, probes := d.gateLocked(d.byName[want.Consumer])
-		return closed && !probes
+		return !d.startableLocked(d.byName[want.Consumer], now).until.IsZero()
 	})
 }
 
-// behindGate tells whether a message waits behind a gate that has closed, and is no probe.
-func (d *dispatcher) behindGate(t *task) bool {
-	closed, probes := d.gateLocked(t.consumer)
-	return closed && (!probes || len(t.consumer.queue) > 1)
+// behindCircuit tells whether a message waits behind a circuit that stops its consumer, and is no probe.
+func behindCircuit(t *task) bool {
+	probe, closed := t.consumer.gate.shut()
+	return closed && (time.Now().Before(probe) || len(t.consumer.queue) > 1)
 }
 
 // closedGates lists the consumers whose gates are closed.

@@ -22,6 +22,8 @@ const (
 	// slotsRest is the wait for one that was not used: messages that have crashed may be another
 	// consumer's.
 	slotsRest = time.Second
+	// slotsShared is for how long a process keeps slots that it uses while others have none.
+	slotsShared = time.Second
 )
 
 // limiter bounds how many calls run, in all processes together, of the consumers that share
@@ -36,6 +38,8 @@ type limiter struct {
 	running  int
 	needless time.Time // since when some of them are not needed; zero: they are
 	again    time.Time // others had all: not to be asked before
+	shared   time.Time // when it was last asked whether others wait for one, or this process had none
+	owed     int       // so many are to be given back to others, once they are free
 	unsure   bool      // a statement had no answer: there may be slots of ours that are not among these
 }
 
@@ -79,7 +83,7 @@ func checkLimits(consumers []consumer) (errs []error) {
 
 // freeSlotsLocked is how many more calls a consumer may run as far as its limit goes.
 func (d *dispatcher) freeSlotsLocked(l *limiter, now time.Time) int {
-	return l.valid(now, d.config.LeaseDuration) - l.running
+	return l.valid(now, d.config.LeaseDuration) - l.running - l.owed
 }
 
 // valid counts the slots that are leased for long enough to begin something.
@@ -92,9 +96,9 @@ func (l *limiter) valid(now time.Time, lease time.Duration) (n int) {
 	return n
 }
 
-// wants tells whether there may be something to run that has not crashed.
-func (l *limiter) wants() bool {
-	return slices.ContainsFunc(l.consumers, func(c *consumer) bool { return c.pending() || len(c.queue) > 0 })
+// wantedLocked tells whether a consumer of the limit could start something now, had it a slot.
+func (d *dispatcher) wantedLocked(l *limiter, now time.Time) bool {
+	return slices.ContainsFunc(l.consumers, func(c *consumer) bool { return d.waitsLocked(c, now) })
 }
 
 // askForSlots has the slots be looked after.
@@ -117,35 +121,72 @@ type slotNeed struct {
 func (d *dispatcher) slotNeeds(now time.Time) (needs []slotNeed, again time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	crashed := d.quarantine.pending()
+	soon := func(wait time.Duration) {
+		if again == 0 || wait < again {
+			again = wait
+		}
+	}
 	for _, l := range d.limiters {
-		free := d.freeSlotsLocked(l, now)
+		wanted, free := d.wantedLocked(l, now), l.valid(now, d.config.LeaseDuration)-l.running
 		room := min(l.limit, d.config.Concurrency) - len(l.slots)
+		if wanted && free > 0 || !wanted && free <= 0 {
+			l.needless = time.Time{}
+		}
 		switch {
-		case (l.wants() || crashed) && free <= 0 && room > 0:
-			if again == 0 {
-				again = slotsAgain
-			}
-			if !now.Before(l.again) { // twice as many each time, so that others find some
+		case l.owed > 0 && free > 0:
+			given := l.takeOutLocked(min(l.owed, free))
+			l.owed -= len(given)
+			needs = append(needs, slotNeed{limiter: l, excess: given})
+			l.again = now.Add(jitter(slotsRest))
+			soon(slotsAgain)
+		case wanted && free <= 0 && l.owed == 0 && room > 0:
+			if soon(slotsAgain); !now.Before(l.again) { // twice as many each time, so that others find some
 				needs = append(needs, slotNeed{limiter: l, more: min(max(len(l.slots), 1), room)})
 			}
-			l.needless = time.Time{}
-		case free > 0 && !l.wants():
-			again = slotsIdle / 2
-			if l.needless.IsZero() {
+		case free > 0 && !wanted:
+			if soon(slotsIdle / 2); l.needless.IsZero() {
 				l.needless = now
 			} else if now.Sub(l.needless) >= slotsIdle {
 				needs = append(needs, slotNeed{limiter: l, excess: l.takeOutLocked(free)})
 				l.again = now.Add(jitter(slotsRest))
 			}
-		default:
-			l.needless = time.Time{}
-			if len(l.slots) > 0 && again == 0 {
-				again = slotsIdle
-			}
+		case len(l.slots) > 0:
+			soon(slotsIdle)
+		}
+		if len(l.slots) > 0 {
+			soon(max(l.shared.Add(slotsShared).Sub(now), time.Millisecond))
 		}
 	}
 	return needs, again
+}
+
+// busyLimits are the limits of which this process has had slots for a while, and uses all: the others are to be
+// asked whether they wait for one.
+func (d *dispatcher) busyLimits(now time.Time) (names []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.limiters {
+		switch {
+		case len(l.slots) == 0:
+			l.shared = now
+		case now.Sub(l.shared) >= slotsShared:
+			if l.shared = now; l.owed == 0 && d.wantedLocked(l, now) {
+				names = append(names, l.name)
+			}
+		}
+	}
+	return names
+}
+
+// share has this process give half of the slots of limits to others who have none, as soon as they are free.
+func (d *dispatcher) share(names []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.limiters {
+		if slices.Contains(names, l.name) {
+			l.owed = max(len(l.slots)/2, min(len(l.slots), 1))
+		}
+	}
 }
 
 // takeOutLocked takes out slots, those first that end first.
@@ -170,6 +211,7 @@ func (r *run) slotKeeper(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
+		r.shareSlots(ctx)
 		needs, again := r.dispatcher.slotNeeds(time.Now())
 		for _, need := range needs {
 			r.supply(ctx, need)
@@ -186,6 +228,20 @@ func (r *run) slotKeeper(ctx context.Context) {
 		case <-timer.C:
 		case <-r.dispatcher.slotsWanted:
 		}
+	}
+}
+
+// shareSlots asks whether others wait for slots of which this process has had some for a while.
+func (r *run) shareSlots(ctx context.Context) {
+	names := r.dispatcher.busyLimits(time.Now())
+	if len(names) == 0 {
+		return
+	}
+	wanted, err := ask(ctx, r, "look who waits for slots", statementTimeout, func(ctx context.Context) ([]string, error) {
+		return r.store.SlotsWanted(ctx, r.db, r.owner, names)
+	})
+	if err == nil && len(wanted) > 0 {
+		r.dispatcher.share(wanted)
 	}
 }
 
@@ -283,7 +339,7 @@ func (d *dispatcher) withoutSlots(now time.Time) (over []*limiter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, l := range d.limiters {
-		if l.running > 0 && d.freeSlotsLocked(l, now) < 0 {
+		if l.running > l.valid(now, d.config.LeaseDuration) {
 			over = append(over, l)
 		}
 	}

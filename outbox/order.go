@@ -34,31 +34,32 @@ func (d *dispatcher) orderSuspectsLocked(now time.Time) (order, bool) {
 	if !d.quarantine.pending() {
 		return order{}, false
 	}
-	may := func(c *consumer) bool {
-		if now.Before(d.oneByOneUntil) && c != d.consumers[d.suspectTurn%len(d.consumers)] {
-			return false
+	kind := d.quarantine.next(now, d.soloLocked(now))
+	var asked []*consumer
+	for i := range d.consumers {
+		c := d.consumers[(d.suspectTurn+i)%len(d.consumers)]
+		if c.suspects&suspicionOf(kind) != 0 && d.startableLocked(c, now).n > 0 {
+			asked = append(asked, c)
 		}
-		if closed, probes := d.gateLocked(c); closed && !probes {
-			return false
-		}
-		return d.hasRoomLocked(c) || c.running == d.config.Concurrency // which is everybody's limit
+	}
+	if len(asked) > 1 && now.Before(d.oneByOneUntil) {
+		asked = asked[:1]
 	}
 	var wants []store.Want
 	for i, want := range d.wants {
-		if may(d.owner[i]) {
+		if slices.Contains(asked, d.owner[i]) {
 			wants = append(wants, want)
 		}
 	}
-	stuck := d.stuckLocked(may)
-	o, ok := d.quarantine.order(wants, d.config.Concurrency-d.running, now)
-	o.request.Stuck = stuck
+	o, ok := d.quarantine.order(kind, wants, d.config.Concurrency-d.running)
+	o.request.Stuck = d.stuckLocked(func(c *consumer) bool { return slices.Contains(asked, c) })
 	return o, ok
 }
 
 // orderCleanLocked asks for messages that have not crashed.
 func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 	left := maxHeldBytes - d.held - d.asked
-	if !d.activeLocked() || left <= 0 && d.running+d.queued+d.reserved > 0 {
+	if !d.activeLocked() {
 		return order{}, false
 	}
 	// Each loop may hold one batch that has not started. Small claims are not
@@ -68,7 +69,11 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 	if budget <= 0 || queued > 0 && budget < max(batch/4, 1) {
 		return order{}, false
 	}
-	parts := apart(d.roomsLocked(now))
+	parts := d.roomsLocked(now)
+	if left <= 0 { // what runs is large: a consumer that holds nothing may have one message all the same
+		parts, budget = withNothing(parts), 1
+	}
+	parts = apart(parts)
 	if len(parts) > 1 && now.Before(d.oneByOneUntil) {
 		parts = parts[:1]
 	}
@@ -78,8 +83,14 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 	if parts[0].lanes != nil { // whoever claims does so alone, and so for longer
 		budget = min(2*budget, d.config.BatchSize)
 	}
+	d.claimTurn++
 	deal(parts, budget)
 	return d.writeOrderLocked(parts, min(left, maxClaimBytes), now), true
+}
+
+// withNothing leaves the consumers that hold no message.
+func withNothing(parts []part) []part {
+	return slices.DeleteFunc(parts, func(p part) bool { return p.running+p.waiting+p.reserved > 0 })
 }
 
 // apart leaves a consumer with a rate alone in its claim, which is for what the rate allows,
@@ -122,9 +133,8 @@ func (d *dispatcher) startsLocked(c *consumer) int {
 // what it finished in the last second, since that is what it will need next. One that has
 // more than that waiting, or coming, needs no claim yet.
 func (d *dispatcher) roomsLocked(now time.Time) (parts []part) {
-	d.turn++
 	for i := range d.consumers {
-		c := d.consumers[(d.turn+i)%len(d.consumers)]
+		c := d.consumers[(d.claimTurn+i)%len(d.consumers)]
 		if now.Before(c.notBefore) {
 			continue
 		}
@@ -146,14 +156,14 @@ func (d *dispatcher) roomsLocked(now time.Time) (parts []part) {
 
 // roomLocked is how many messages to claim of a consumer.
 func (d *dispatcher) roomLocked(c *consumer, now time.Time) int {
-	waiting := c.waiting + c.reserved
-	if closed, probes := d.gateLocked(c); closed {
-		if probes && waiting == 0 {
-			return 1
-		}
-		return 0
+	waiting, s := c.waiting+c.reserved, d.startableLocked(c, now)
+	if _, closed := c.gate.shut(); closed {
+		return max(min(s.n, 1)-waiting, 0)
 	}
-	room := min(d.startsLocked(c), d.limit(c)-c.running) * c.group
+	if s.slots {
+		d.askForSlots()
+	}
+	room := min(d.startsLocked(c), s.n) * c.group
 	switch {
 	case c.rate != nil:
 		room = max(room, c.rate.In(rateAhead)) // what is claimed is to start at once, or soon
@@ -180,7 +190,7 @@ func (d *dispatcher) activePartsLocked(c *consumer, now time.Time) (parts []part
 	if c.active {
 		parts = append(parts, part{consumer: c, wakeups: c.wakeups})
 	}
-	if d.turn%2 == 0 {
+	if len(parts) > 1 && c.plainFirst {
 		slices.Reverse(parts)
 	}
 	return parts
@@ -219,7 +229,7 @@ func (d *dispatcher) writeOrderLocked(parts []part, maxBytes int, now time.Time)
 		d.reserved += p.asked
 		o.parts = append(o.parts, p)
 		o.request.Limit += p.asked // former names and payload types share it
-		if p.lanes != nil {
+		if p.plainFirst = p.lanes != nil; p.plainFirst {
 			o.request.Lanes = p.lanes.request(now, p.asked)
 			continue
 		}

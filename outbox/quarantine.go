@@ -108,45 +108,58 @@ func (s *quarantine) want(now time.Time) {
 // pending tells whether there is an order to give once there is room.
 func (s *quarantine) pending() bool { return s.waiting || !s.wanted.IsZero() }
 
-// order asks for crashed messages of the wants, if it is their turn. A solo run is
-// claimed only when it can begin at once: else it would be blamed for what others do
-// while it waits.
-func (s *quarantine) order(wants []store.Want, free int, now time.Time) (order, bool) {
-	request := store.ClaimRequest{Wants: wants, MaxBytes: maxClaimBytes}
+// next is the kind of crashed messages whose turn it is, or store.Clean. Solo tells whether one that crashed more
+// than once could start, as far as its consumer's circuit goes: else the others do not wait for it.
+func (s *quarantine) next(now time.Time, solo bool) store.Selection {
 	if s.soloAsked || s.acquitting {
-		return order{}, false
-	}
-	if s.needsWorker = false; len(wants) == 0 {
-		return order{}, false
+		return store.Clean
 	}
 	s.together.n, s.solo.n = max(s.together.n, fewSuspects), max(s.solo.n, 1)
-	others := s.inFlight + s.reserved
+	others, wanted := s.inFlight+s.reserved, solo && !s.wanted.IsZero()
 	room := s.together.n - others
 	yields := s.yields && s.waiting && room > 0
-	alone := others+s.outlasts == 0
-	if !s.wanted.IsZero() && !yields && (alone || now.Sub(s.wanted) >= soloPatience) {
-		if s.needsWorker = true; free <= 0 {
-			return order{}, false
-		}
-		s.wanted, s.soloAsked = time.Time{}, true
-		// Who does not run alone is not blamed alone.
-		request.Select, request.Limit = store.Killers, min(s.solo.n, free)
-		request.Solo = alone && s.solo.n == 1
-		return order{request: request}, true
-	}
-	beside := s.soloRuns > 0
 	switch {
-	case !s.waiting, !s.wanted.IsZero() && !yields, beside && now.Sub(s.soloSince) < soloPatience:
-		return order{}, false
+	case wanted && !yields && (others+s.outlasts == 0 || now.Sub(s.wanted) >= soloPatience):
+		return store.Killers
+	case !s.waiting, wanted && !yields, s.soloRuns > 0 && now.Sub(s.soloSince) < soloPatience:
+		return store.Clean
 	case room <= 0, others > 0 && room < s.together.n/4: // not worth a claim
-		return order{}, false
+		return store.Clean
 	}
-	o := order{request: request, acquits: beside && !s.acquitted}
+	return store.Suspects
+}
+
+// order asks for crashed messages of a kind whose turn it is. A solo run is claimed only when
+// it can begin at once: else it would be blamed for what others do while it waits.
+func (s *quarantine) order(kind store.Selection, wants []store.Want, free int) (order, bool) {
+	o := order{request: store.ClaimRequest{Wants: wants, MaxBytes: maxClaimBytes, Select: kind}}
+	s.needsWorker = kind == store.Killers && len(wants) > 0
+	switch {
+	case len(wants) == 0, s.needsWorker && free <= 0:
+		return order{}, false
+	case s.needsWorker:
+		s.wanted, s.soloAsked = time.Time{}, true
+		o.request.Limit = min(s.solo.n, free)
+		// Who does not run alone is not blamed alone.
+		o.request.Solo = s.inFlight+s.reserved+s.outlasts == 0 && s.solo.n == 1
+		return o, true
+	}
+	o.acquits = s.soloRuns > 0 && !s.acquitted
 	s.acquitting = o.acquits
 	s.waiting, s.yields = false, false
-	o.request.Select, o.request.Limit = store.Suspects, min(room, max(free, fewSuspects))
+	o.request.Limit = min(s.together.n-s.inFlight-s.reserved, max(free, fewSuspects))
 	s.reserved += o.request.Limit
 	return o, true
+}
+
+// remain notes that there may be more of a kind, of consumers that a claim did not ask for.
+func (s *quarantine) remain(kind store.Selection, now time.Time) {
+	if kind == store.Suspects {
+		s.waiting = true
+		return
+	}
+	s.killers = true
+	s.want(now)
 }
 
 func (s *quarantine) claimed(r store.ClaimRequest, n int, now time.Time) {

@@ -83,7 +83,7 @@ func (d *dispatcher) ofFirst(request *store.ClaimRequest, probe store.Probe) {
 		other := d.byName[w.Consumer]
 		return alone(c) && other != c || !alone(c) && alone(other)
 	})
-	if closed, _ := d.gateLocked(c); c.settings.BatchSize == 0 || closed { // one message probes
+	if _, closed := c.gate.shut(); c.settings.BatchSize == 0 || closed { // one message probes
 		return
 	}
 	request.Limit = c.settings.BatchSize

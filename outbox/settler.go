@@ -27,6 +27,9 @@ func (r *run) settled(t *task, err error) {
 	result := t.result(v, t.consumer.settings.AttemptDelay)
 	r.tell(t, v, &result)
 	t.passed = t.committed || result.Outcome == store.Done
+	if t.probe { // its consumer's function was not reached
+		t.consumer.gate.giveBack()
+	}
 	if uncounted := result.Outcome == store.Snoozed && result.Errors != ""; t.consumer.transactional && !uncounted && (t.committed || result.Outcome != store.Release) {
 		r.streaks.forget(t.row.ID)
 		r.unstarted.forget(t.row.ID)

@@ -30,15 +30,17 @@ type consumer struct {
 	wants         []int       // indexes of its wants
 
 	// Guarded by dispatcher.mu.
-	queue    []*task
-	waiting  int  // messages in the queue
-	running  int  // a group counts once
-	reserved int  // asked for by claims under way
-	active   bool // may have messages to claim
-	wakeups  int  // counts activations, to notice one during a claim
-	finished rate
-	lanes    []*lanes      // where it has messages with keys
-	pace     time.Duration // how long one of those takes; 0: unknown
+	queue      []*task
+	waiting    int       // messages in the queue
+	running    int       // a group counts once
+	reserved   int       // asked for by claims under way
+	active     bool      // may have messages to claim
+	wakeups    int       // counts activations, to notice one during a claim
+	suspects   suspicion // which of its messages may have crashed, and are to be asked for
+	finished   rate
+	lanes      []*lanes      // where it has messages with keys
+	plainFirst bool          // those without keys come first in the next claim
+	pace       time.Duration // how long one of those takes; 0: unknown
 
 	fillsUntil time.Time // when workers look again for a batch that is not full
 
@@ -61,7 +63,8 @@ type task struct {
 	group           *group     // they and it, while they run
 	worker          *worker    // while it runs
 	innermost       sync.Mutex // held while the innermost layer runs, and from the end of the chain on
-	probe           bool       // its consumer's gate is closed
+	probe           bool       // it has the right to probe its consumer's circuit
+	called          bool       // its consumer's function was reached
 	stopped         atomic.Bool
 	stop            stoppable // the context of its first call
 	committed       bool      // a transactional consumer has removed it

@@ -161,13 +161,7 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 	if !panicked {
 		err = withoutChance(ctx, err)
 	}
-	if t.consumer.breaker != nil {
-		t.consumer.breaker.count(err, t.probe)
-	}
-	if t.consumer.gate != nil && !panicked {
-		err = t.consumer.gate.passed(err, t.probe)
-	}
-	if err == nil {
+	if err = t.throughCircuit(err, panicked); err == nil {
 		return nil
 	}
 	// A panic goes on unwinding here, so that recovering from it stays a matter of
@@ -176,6 +170,23 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 		panic(p.PanicError)
 	}
 	return err
+}
+
+// throughCircuit has the circuit of the consumer know what came of a call of its function, and returns
+// what to make of that. A message that never reached the function says nothing about what the function needs.
+func (t *task) throughCircuit(err error, panicked bool) error {
+	gate := t.consumer.gate
+	if undecodable := new(bus.DecodeError); gate == nil || !t.called || errors.As(err, &undecodable) || errors.Is(err, bus.ErrCancelled) {
+		return err
+	}
+	if t.consumer.breaker != nil {
+		t.consumer.breaker.count(err, t.probe)
+	}
+	passed := gate.passed(err, t.probe)
+	if t.probe = false; panicked {
+		return err
+	}
+	return passed
 }
 
 // withoutChance gives a message back whose handler has failed since we cancelled it.
@@ -236,6 +247,11 @@ func (r *run) begin(ctx context.Context, t *task, c call) error {
 	}
 	stop.Context, stop.of, stop.with = ctx, t, c.members
 	c.ctx = stop
+	if t.called = true; c.members != nil {
+		for _, m := range c.members {
+			m.task.called = true
+		}
+	}
 	w.calling.Store(stop)
 	defer func() {
 		w.calling.Store(nil)

@@ -18,8 +18,11 @@ type Slot struct {
 	N    int    `bun:"n"`
 }
 
+// slotWanted is for how long it is known that an owner without a slot waits for one.
+const slotWanted = time.Second
+
 // TakeSlots leases up to so many of the limit's slots that nobody has, and returns them. It
-// waits for nobody.
+// waits for nobody. An owner that has none, and gets none, is noted in slot 0, which is no slot: see SlotsWanted.
 func (s *Store) TakeSlots(ctx context.Context, db *bun.DB, owner, name string, limit, wanted int, lease time.Duration) (taken []Slot, err error) {
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		taken = nil
@@ -30,10 +33,13 @@ func (s *Store) TakeSlots(ctx context.Context, db *bun.DB, owner, name string, l
 			return err
 		}
 		var free []int
-		err := s.names.Query(ctx, tx, `SELECT n FROM {slots} WHERE name = ? AND n <= ? AND leased_until <= {now} ORDER BY n LIMIT ? {lock free}`,
+		err := s.names.Query(ctx, tx, `SELECT n FROM {slots} WHERE name = ? AND n BETWEEN 1 AND ? AND leased_until <= {now} ORDER BY n LIMIT ? {lock free}`,
 			name, limit, wanted).Scan(ctx, &free)
-		if err != nil || len(free) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(free) == 0 {
+			return s.wantSlot(ctx, tx, owner, name)
 		}
 		_, err = s.names.Query(ctx, tx, `UPDATE {slots} SET owner = ?, leased_until = ? WHERE name = ? AND n IN (?)`,
 			owner, bun.Safe(s.names.After(ctx, lease)), name, bun.List(free)).Exec(ctx)
@@ -51,15 +57,33 @@ func (s *Store) TakeSlots(ctx context.Context, db *bun.DB, owner, name string, l
 // ensureSlots makes those of a limit that there are not yet.
 func (s *Store) ensureSlots(ctx context.Context, tx bun.Tx, name string, limit int) error {
 	var have int
-	if err := s.names.Query(ctx, tx, `SELECT count(*) FROM {slots} WHERE name = ? AND n <= ?`, name, limit).Scan(ctx, &have); err != nil || have >= limit {
+	if err := s.names.Query(ctx, tx, `SELECT count(*) FROM {slots} WHERE name = ? AND n <= ?`, name, limit).Scan(ctx, &have); err != nil || have > limit {
 		return err
 	}
-	values := make([]any, 0, 2*limit)
-	for n := range limit {
-		values = append(values, name, n+1)
+	values := make([]any, 0, 2*limit+2)
+	for n := range limit + 1 {
+		values = append(values, name, n)
 	}
-	_, err := s.names.Query(ctx, tx, `INSERT INTO {slots} (name, n, owner, leased_until) VALUES `+dialect.Rows("(?, ?, '', {now})", limit)+` {keep slot}`, values...).Exec(ctx)
+	_, err := s.names.Query(ctx, tx, `INSERT INTO {slots} (name, n, owner, leased_until) VALUES `+dialect.Rows("(?, ?, '', {now})", limit+1)+` {keep slot}`, values...).Exec(ctx)
 	return err
+}
+
+// wantSlot notes an owner that waits for a slot, unless it has one, or somebody was noted just now.
+func (s *Store) wantSlot(ctx context.Context, tx bun.Tx, owner, name string) error {
+	var has int
+	err := s.names.Query(ctx, tx, `SELECT count(*) FROM {slots} WHERE name = ? AND owner = ? AND n > 0 AND leased_until > {now}`, name, owner).Scan(ctx, &has)
+	if err != nil || has > 0 {
+		return err
+	}
+	_, err = s.names.Query(ctx, tx, `UPDATE {slots} SET owner = ?, leased_until = ? WHERE name = ? AND n = 0 AND leased_until < ?`,
+		owner, bun.Safe(s.names.After(ctx, slotWanted)), name, bun.Safe(s.names.After(ctx, slotWanted/2))).Exec(ctx)
+	return err
+}
+
+// SlotsWanted returns those of the limits for whose slots another owner waits that has none.
+func (s *Store) SlotsWanted(ctx context.Context, db bun.IDB, owner string, names []string) (wanted []string, err error) {
+	err = s.names.Query(ctx, db, `SELECT name FROM {slots} WHERE name IN (?) AND n = 0 AND owner <> ? AND leased_until > {now}`, bun.List(names), owner).Scan(ctx, &wanted)
+	return wanted, err
 }
 
 // ExtendSlots renews slots of the owner, by the names of their limits, and returns those that
@@ -73,7 +97,7 @@ func (s *Store) ExtendSlots(ctx context.Context, db bun.IDB, owner string, slots
 				return nil, err
 			}
 		}
-		err = s.names.Query(ctx, db, `SELECT name, n FROM {slots} WHERE owner = ?`, owner).Scan(ctx, &held)
+		err = s.names.Query(ctx, db, `SELECT name, n FROM {slots} WHERE owner = ? AND n > 0`, owner).Scan(ctx, &held)
 		return held, err
 	})
 }
@@ -94,5 +118,5 @@ type SlotOwner struct {
 
 // SlotOwners lists who has slots of a limit now.
 func (s *Store) SlotOwners(ctx context.Context, db bun.IDB, name string) ([]SlotOwner, error) {
-	return read[[]SlotOwner](ctx, s, db, `SELECT owner, count(*) AS slots FROM {slots} WHERE name = ? AND owner <> '' AND leased_until > {now} GROUP BY owner ORDER BY owner`, name)
+	return read[[]SlotOwner](ctx, s, db, `SELECT owner, count(*) AS slots FROM {slots} WHERE name = ? AND n > 0 AND owner <> '' AND leased_until > {now} GROUP BY owner ORDER BY owner`, name)
 }
