@@ -183,7 +183,7 @@ func (d *dispatcher) takeLocked() *task {
 	for range d.consumers {
 		c := d.consumers[d.turn%len(d.consumers)]
 		d.turn++
-		if len(c.queue) == 0 || !d.mayStartLocked(c, c.queue[0]) || d.fillsLocked(c) {
+		if len(c.queue) == 0 || !d.startsNowLocked(c, c.queue[0]) || d.fillsLocked(c) {
 			continue
 		}
 		t := d.dequeueLocked(c)
@@ -255,15 +255,12 @@ func (d *dispatcher) fillsLocked(c *consumer) bool {
 	return true
 }
 
-// mayStartLocked tells whether a free worker may start a message of its consumer. The
+// startsNowLocked tells whether a free worker may start a message of its consumer. The
 // last worker, and the last place of its consumer, are kept for those that have crashed, in
 // their turn.
-func (d *dispatcher) mayStartLocked(c *consumer, t *task) bool {
+func (d *dispatcher) startsNowLocked(c *consumer, t *task) bool {
 	now := time.Now()
-	s := d.startableLocked(c, now)
-	if s.slots {
-		d.askForSlots()
-	}
+	s := d.mayStartLocked(c, now)
 	if t.row.Crashes > 0 || s.n == 0 {
 		return s.n > 0
 	}

@@ -63,7 +63,11 @@ func (r *run) lookAtLanes(ctx context.Context, probe *store.Probe) error {
 		switch l, next := of[s.Look], time.Duration(s.Next)*time.Microsecond; {
 		case s.Crashes > 0:
 			l.stuck = true
-			probe.Suspects, probe.Killers = probe.Suspects || s.Crashes == 1, probe.Killers || s.Crashes == 2
+			if s.Crashes == 1 {
+				probe.Suspects = append(probe.Suspects, l.of.wants[0])
+			} else {
+				probe.Killers = append(probe.Killers, l.of.wants[0])
+			}
 		case next > 0:
 			if probe.Next == 0 || next < probe.Next {
 				probe.Next = next

@@ -38,7 +38,7 @@ func (d *dispatcher) orderSuspectsLocked(now time.Time) (order, bool) {
 	var asked []*consumer
 	for i := range d.consumers {
 		c := d.consumers[(d.suspectTurn+i)%len(d.consumers)]
-		if c.suspects&suspicionOf(kind) != 0 && d.startableLocked(c, now).n > 0 {
+		if c.suspects&suspicionOf(kind) != 0 && d.mayStartLocked(c, now).n > 0 {
 			asked = append(asked, c)
 		}
 	}
@@ -156,12 +156,9 @@ func (d *dispatcher) roomsLocked(now time.Time) (parts []part) {
 
 // roomLocked is how many messages to claim of a consumer.
 func (d *dispatcher) roomLocked(c *consumer, now time.Time) int {
-	waiting, s := c.waiting+c.reserved, d.startableLocked(c, now)
+	waiting, s := c.waiting+c.reserved, d.mayStartLocked(c, now)
 	if _, closed := c.gate.shut(); closed {
-		return max(min(s.n, 1)-waiting, 0)
-	}
-	if s.slots {
-		d.askForSlots()
+		return max(s.n-waiting, 0)
 	}
 	room := min(d.startsLocked(c), s.n) * c.group
 	switch {

@@ -95,7 +95,7 @@ func (r *run) poll(ctx context.Context) (ok bool) {
 	if probe.Next > 0 {
 		r.alarm.By(now.Add(max(probe.Next, pollFloor)))
 	}
-	if probe.Killers {
+	if len(probe.Killers) > 0 {
 		r.alarm.By(r.dispatcher.nextVerdict(now))
 	}
 	if probe.Lease > 0 {

@@ -86,7 +86,7 @@ func (s *quarantine) found(p store.Probe, began, now time.Time) {
 		renewed = now.Add(-s.lease)
 	}
 	s.calm, s.looked = later(s.calm, renewed.Add(max(s.lease, soloCalm)*9/5)), later(s.looked, began)
-	s.waiting, s.killers = p.Suspects, p.Killers
+	s.waiting, s.killers = len(p.Suspects) > 0, len(p.Killers) > 0
 	if !s.waiting && s.inFlight+s.reserved == 0 {
 		s.together = width{}
 	}

@@ -44,7 +44,7 @@ func (d *dispatcher) look(p store.Probe) {
 func (d *dispatcher) watch(while time.Duration) {
 	lease := d.quarantine.lease
 	for end := time.Now().Add(while); time.Now().Before(end); <-time.After(min(lease/2, time.Until(end))) {
-		d.look(store.Probe{Killers: true, Lease: lease})
+		d.look(store.Probe{Killers: []int{0}, Lease: lease})
 	}
 }
 
@@ -59,7 +59,7 @@ func TestSuspectsComeBackFasterAsTheySurvive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 40}, "c")
-		d.look(store.Probe{Suspects: true})
+		d.look(store.Probe{Suspects: []int{0}})
 		for _, want := range []int{8, 16, 20, 20} {
 			o := d.mustOrder(t)
 			o.is(t, store.Suspects, want, false)
@@ -68,7 +68,7 @@ func TestSuspectsComeBackFasterAsTheySurvive(t *testing.T) {
 			d.end(running...)
 		}
 		d.look(store.Probe{})
-		d.look(store.Probe{Suspects: true})
+		d.look(store.Probe{Suspects: []int{0}})
 		d.mustOrder(t).is(t, store.Suspects, 8, false)
 	})
 }
@@ -77,14 +77,14 @@ func TestASoloRunHasNoOtherSuspectBesideIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
-		d.look(store.Probe{Suspects: true})
+		d.look(store.Probe{Suspects: []int{0}})
 		running := d.suspect(t, d.mustOrder(t), 3, 1)
-		d.look(store.Probe{Suspects: true, Killers: true})
+		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
 		d.mustNotOrder(t, "the solo run waits for the suspects in flight, and others for it")
 		d.findDue(0)
 		d.mustOrder(t).is(t, store.Clean, 61, false) // clean ones go on
 		d.consumers[0].active = false
-		d.look(store.Probe{Suspects: true, Killers: true})
+		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
 		d.end(running...)
 		o := d.mustOrder(t)
 		o.is(t, store.Killers, 1, true)
@@ -110,26 +110,26 @@ func TestSoloRunsGiveWayOnceTheySurvive(t *testing.T) {
 		d.watch(lease)
 		for range 2 {
 			for range 20 {
-				d.look(store.Probe{Killers: true, Lease: lease})
+				d.look(store.Probe{Killers: []int{0}, Lease: lease})
 				o := d.mustOrder(t)
 				o.is(t, store.Killers, 1, true)
 				d.end(d.suspect(t, o, 1, 2)...)
 			}
 			for _, want := range []int{20, 20} {
-				d.look(store.Probe{Killers: true, Lease: lease})
+				d.look(store.Probe{Killers: []int{0}, Lease: lease})
 				o := d.mustOrder(t)
 				o.is(t, store.Killers, want, false)
 				running := d.suspect(t, o, want, 2)
-				d.look(store.Probe{Killers: true, Lease: lease})
+				d.look(store.Probe{Killers: []int{0}, Lease: lease})
 				d.mustNotOrder(t, "as many run as may")
 				d.end(running...)
 			}
-			d.look(store.Probe{Killers: true, Lease: lease*3/5 - 1}) // somebody has vanished
+			d.look(store.Probe{Killers: []int{0}, Lease: lease*3/5 - 1}) // somebody has vanished
 			d.mustNotOrder(t, "what killed may be among them")
 			d.watch(2 * lease)
 		}
 		d.look(store.Probe{Lease: lease})
-		d.look(store.Probe{Killers: true, Lease: lease})
+		d.look(store.Probe{Killers: []int{0}, Lease: lease})
 		d.mustOrder(t).is(t, store.Killers, 1, true) // they are others now
 	})
 }
@@ -138,9 +138,9 @@ func TestASoloRunDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
-		d.look(store.Probe{Suspects: true})
+		d.look(store.Probe{Suspects: []int{0}})
 		d.suspect(t, d.mustOrder(t), 1, 1) // runs for long
-		d.look(store.Probe{Killers: true})
+		d.look(store.Probe{Killers: []int{0}})
 		<-time.After(soloPatience)
 		d.mustOrder(t).is(t, store.Killers, 1, false) // it is not alone
 	})
@@ -150,7 +150,7 @@ func TestSuspectsAndSoloRunsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
-		d.look(store.Probe{Suspects: true, Killers: true})
+		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
 		for range 3 {
 			o := d.mustOrder(t)
 			o.is(t, store.Killers, 1, true)
@@ -169,22 +169,22 @@ func TestAYoungProcessConvictsNobody(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
 		const lease = 5 * time.Second
 		d.quarantine.begin(lease, time.Now())
-		d.look(store.Probe{Killers: true})
+		d.look(store.Probe{Killers: []int{0}})
 		d.mustNotOrder(t, "the process is young")
 		d.watch(lease)
-		d.look(store.Probe{Killers: true, Lease: lease / 3})
+		d.look(store.Probe{Killers: []int{0}, Lease: lease / 3})
 		d.mustNotOrder(t, "somebody does not renew")
 		d.watch(lease*9/5 - lease + lease/3 - 1)
-		d.look(store.Probe{Killers: true, Lease: lease})
+		d.look(store.Probe{Killers: []int{0}, Lease: lease})
 		d.mustNotOrder(t, "it renewed its lease less than nine fifths of one ago")
 		<-time.After(1)
-		d.look(store.Probe{Killers: true, Lease: lease})
+		d.look(store.Probe{Killers: []int{0}, Lease: lease})
 		o := d.mustOrder(t)
 		o.is(t, store.Killers, 1, true)
 		d.end(d.suspect(t, o, 1, 2)...)
 		d.quarantine.wanted = time.Time{}
 		<-time.After(soloAge)
-		d.look(store.Probe{Killers: true, Expired: true})
+		d.look(store.Probe{Killers: []int{0}, Expired: true})
 		d.mustOrder(t).is(t, store.Killers, 1, true) // it has lived for long
 	})
 }
@@ -200,7 +200,7 @@ func TestASoloRunThatIsCalledOffKeepsNoWorker(t *testing.T) {
 		d.watch(lease)
 		d.push([]task{{consumer: d.consumers[0]}, {consumer: d.consumers[0]}})
 		clean := d.next(nil)
-		d.look(store.Probe{Killers: true, Lease: lease})
+		d.look(store.Probe{Killers: []int{0}, Lease: lease})
 		d.mustNotOrder(t, "the only worker is busy")
 		d.end(clean)
 		next := make(chan *task, 1)
@@ -209,7 +209,7 @@ func TestASoloRunThatIsCalledOffKeepsNoWorker(t *testing.T) {
 		if len(next) > 0 {
 			t.Error("a clean message: got it run, want the worker kept for the solo run")
 		}
-		d.look(store.Probe{Killers: true, Lease: lease / 3})
+		d.look(store.Probe{Killers: []int{0}, Lease: lease / 3})
 		d.mustNotOrder(t, "somebody has vanished")
 		synctest.Wait()
 		if len(next) == 0 {
@@ -228,9 +228,9 @@ func TestALateSweepCountsForNothing(t *testing.T) {
 		d.quarantine.begin(lease, time.Now())
 		began := time.Now()
 		d.watch(lease)
-		d.look(store.Probe{Killers: true, Lease: lease})
+		d.look(store.Probe{Killers: []int{0}, Lease: lease})
 		wants, stood := d.looks(nil)
-		d.found(store.Probe{Killers: true, Lease: lease}, wants, stood, began)
+		d.found(store.Probe{Killers: []int{0}, Lease: lease}, wants, stood, began)
 		d.mustOrder(t).is(t, store.Killers, 1, true)
 	})
 }
@@ -244,17 +244,17 @@ func TestWhoLooksSeldomConvictsNobody(t *testing.T) {
 		const lease = 4 * time.Second
 		d.quarantine.begin(lease, time.Now())
 		d.watch(lease)
-		d.look(store.Probe{Killers: true, Lease: lease})
+		d.look(store.Probe{Killers: []int{0}, Lease: lease})
 		o := d.mustOrder(t)
 		o.is(t, store.Killers, 1, true)
 		solo := d.suspect(t, o, 1, 2)
 		<-time.After(lease/2 + 1)
 		d.end(solo...)
 		d.mustNotOrder(t, "the last look is too old")
-		d.look(store.Probe{Killers: true, Lease: lease})
+		d.look(store.Probe{Killers: []int{0}, Lease: lease})
 		d.mustNotOrder(t, "there was none for so long")
 		d.watch(lease)
-		d.look(store.Probe{Killers: true, Lease: lease})
+		d.look(store.Probe{Killers: []int{0}, Lease: lease})
 		d.mustOrder(t).is(t, store.Killers, 1, true)
 	})
 }
@@ -262,7 +262,7 @@ func TestWhoLooksSeldomConvictsNobody(t *testing.T) {
 func TestSoloMessageThatFinishesBeforeItsClaimIsAccountedFor(t *testing.T) {
 	t.Parallel()
 	d := newTestDispatcher(t, ProcessorConfig{}, "c")
-	d.look(store.Probe{Killers: true})
+	d.look(store.Probe{Killers: []int{0}})
 	o := d.mustOrder(t)
 	o.is(t, store.Killers, 1, true)
 	d.push([]task{{consumer: d.consumers[0], row: store.Message{Crashes: 2}}})

@@ -33,6 +33,15 @@ func (d *dispatcher) startableLocked(c *consumer, now time.Time) (s startable) {
 	return s
 }
 
+// mayStartLocked is startableLocked for those who would start or claim now, and so has slots be asked for.
+func (d *dispatcher) mayStartLocked(c *consumer, now time.Time) startable {
+	s := d.startableLocked(c, now)
+	if s.slots {
+		d.askForSlots()
+	}
+	return s
+}
+
 // capacityLocked is how many more a consumer may run in this process.
 func (d *dispatcher) capacityLocked(c *consumer) int {
 	n := d.config.Concurrency - c.running
@@ -120,16 +129,16 @@ func suspicionOf(kind store.Selection) suspicion {
 	return 0
 }
 
-// suspectLocked notes that a look has found messages that have crashed, of which it does not say whose they are.
+// suspectLocked notes whose messages have crashed, as far as a look has found them.
 func (d *dispatcher) suspectLocked(p store.Probe) {
 	for _, c := range d.consumers {
 		c.suspects = 0
-		if p.Suspects {
-			c.suspects |= crashedOnce
-		}
-		if p.Killers {
-			c.suspects |= crashedMore
-		}
+	}
+	for _, want := range p.Suspects {
+		d.owner[want].suspects |= crashedOnce
+	}
+	for _, want := range p.Killers {
+		d.owner[want].suspects |= crashedMore
 	}
 }
 

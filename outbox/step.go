@@ -69,8 +69,8 @@ func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
 	switch {
 	case err != nil:
 		return request, false, err
-	case (probe.Killers || probe.Suspects) && r.alone():
-		if request.Select = store.Suspects; probe.Killers {
+	case len(probe.Killers)+len(probe.Suspects) > 0 && r.alone():
+		if request.Select = store.Suspects; len(probe.Killers) > 0 {
 			request.Select, request.Solo = store.Killers, true
 		}
 		request.Stuck = r.dispatcher.stuckOf(wants)

@@ -53,16 +53,16 @@ func TestAConsumerIsClaimedForOnceItsWaitIsOver(t *testing.T) {
 func TestAFailedAcquittalIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
-		d.look(store.Probe{Killers: true})
+		d.look(store.Probe{Killers: []int{0}})
 		d.suspect(t, d.mustOrder(t), 1, 2)
 		<-time.After(soloPatience)
-		d.look(store.Probe{Suspects: true, Killers: true})
+		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
 		o := d.mustOrder(t)
 		if !o.acquits {
 			t.Fatal("no acquittal")
 		}
 		d.failed(o, false, false, time.Now()) // store.Acquit failed
-		d.look(store.Probe{Suspects: true, Killers: true})
+		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
 		if o = d.mustOrder(t); !o.acquits {
 			t.Error("suspects beside a solo run whose acquittal failed: got none, want another")
 		}
@@ -72,7 +72,7 @@ func TestAFailedAcquittalIsRepeated(t *testing.T) {
 func TestWhatWasGivenBackHasNotSurvived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 64}, "c")
-		d.look(store.Probe{Suspects: true})
+		d.look(store.Probe{Suspects: []int{0}})
 		o := d.mustOrder(t)
 		tasks := make([]task, 8)
 		for i := range tasks {
@@ -81,28 +81,35 @@ func TestWhatWasGivenBackHasNotSurvived(t *testing.T) {
 		d.push(tasks)
 		d.claimed(o, store.Claim{Messages: make([]store.Message, 8)}, time.Now())
 		d.stale(time.Now().Add(time.Hour))
-		d.look(store.Probe{Suspects: true})
+		d.look(store.Probe{Suspects: []int{0}})
 		d.quarantine.waiting = true
 		d.mustOrder(t).is(t, store.Suspects, 8, false)
 	})
 }
 
-func TestSuspectsThatCannotStartDoNotStopOthers(t *testing.T) {
+// TestSuspectsThatCannotStartAreNotClaimed, and do not stop the others; they are claimed once their consumer has room,
+// before its clean messages.
+func TestSuspectsThatCannotStartAreNotClaimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 64, BatchSize: 4}, "one", "other")
-		d.consumers[0].settings.Concurrency = 1
-		d.push([]task{{consumer: d.consumers[0]}})
-		d.next(nil) // a long run
-		d.look(store.Probe{Suspects: true})
-		o := d.mustOrder(t)
-		tasks := make([]task, 8)
-		for i := range tasks {
-			tasks[i] = task{consumer: d.consumers[0], row: store.Message{Crashes: 1}, queuedAt: time.Now()}
+		one := d.consumers[0]
+		one.settings.Concurrency = 1
+		d.push([]task{{consumer: one}, {consumer: one}})
+		running := d.next(nil) // a long run
+		d.look(store.Probe{Suspects: []int{0}})
+		d.mustNotOrder(t, "the consumer has no room")
+		d.look(store.Probe{Suspects: []int{0}, Due: []int{1}, First: []store.Position{{At: time.Now(), ID: 1}}, Now: time.Now()})
+		d.claimed(d.mustOrder(t), store.Claim{Found: make([]int, 1), Last: make([]store.Position, 1)}, time.Now())
+		d.end(running)
+		if next := d.takeNow(); next != nil {
+			t.Fatal("a clean message began, want the room kept for what has crashed")
 		}
-		d.push(tasks)
-		d.claimed(o, store.Claim{Messages: make([]store.Message, 8)}, time.Now())
-		d.findDue(1)
-		d.mustOrder(t)
+		o := d.mustOrder(t)
+		o.is(t, store.Suspects, 8, false)
+		d.claimed(o, store.Claim{}, time.Now())
+		if next := d.takeNow(); next == nil {
+			t.Error("nothing has crashed after all: got no clean message, want one")
+		}
 	})
 }
 
@@ -113,7 +120,7 @@ func TestNothingIsSoloBeforeItCanRun(t *testing.T) {
 		for range 4 {
 			d.next(nil)
 		}
-		d.look(store.Probe{Killers: true})
+		d.look(store.Probe{Killers: []int{0}})
 		d.mustNotOrder(t, "no worker is free: a solo claim would be blamed without a run")
 	})
 }
@@ -121,16 +128,16 @@ func TestNothingIsSoloBeforeItCanRun(t *testing.T) {
 func TestASoloRunWaitsNoLongerThanItsPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
-		d.look(store.Probe{Killers: true})
+		d.look(store.Probe{Killers: []int{0}})
 		solo := d.suspect(t, d.mustOrder(t), 1, 2)
 		<-time.After(soloPatience)
-		d.look(store.Probe{Suspects: true, Killers: true})
+		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
 		o := d.mustOrder(t)
 		d.suspect(t, o, 8, 1) // they run for an hour
 		d.end(solo...)
-		d.look(store.Probe{Suspects: true, Killers: true}) // more of both
+		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}}) // more of both
 		<-time.After(3 * soloPatience)
-		d.look(store.Probe{Suspects: true, Killers: true})
+		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
 		o = d.mustOrder(t) // they wait no longer for those that go on
 		o.is(t, store.Suspects, 16, false)
 		d.suspect(t, o, 0, 1)
@@ -181,9 +188,9 @@ func TestACursorNeverStandsAheadOfTheDatabasesClock(t *testing.T) {
 func TestCleanMessagesAreClaimedBetweenSuspects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
-		d.look(store.Probe{Suspects: true})
+		d.look(store.Probe{Suspects: []int{0}})
 		d.findDue(0)
-		d.look(store.Probe{Suspects: true})
+		d.look(store.Probe{Suspects: []int{0}})
 		for range 30 { // one claim loop, as on SQLite, and quick suspects
 			o := d.mustOrder(t)
 			if o.request.Select == store.Clean {
@@ -202,7 +209,7 @@ func TestASoloRunGetsAWorkerHoweverBusyTheOthersAre(t *testing.T) {
 		d.push([]task{{consumer: c}, {consumer: c}, {consumer: c}, {consumer: c}})
 		first := d.next(nil)
 		d.next(nil)
-		d.look(store.Probe{Killers: true})
+		d.look(store.Probe{Killers: []int{0}})
 		d.mustNotOrder(t, "nothing solo is claimed before it can begin")
 		taken := make(chan *task, 1)
 		go func() { taken <- d.next(first) }()

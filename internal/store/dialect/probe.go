@@ -28,9 +28,9 @@ func NewProbe(found []Finding) Probe {
 		case foundDue:
 			p.Due, p.First = append(p.Due, int(f.Value)), append(p.First, Position{At: f.At.Time, ID: f.ID})
 		case foundSuspects:
-			p.Suspects = true
+			p.Suspects = append(p.Suspects, int(f.Value))
 		case foundKillers:
-			p.Killers = true
+			p.Killers = append(p.Killers, int(f.Value))
 		case foundLease:
 			p.Expired = f.Value < 0
 			p.Lease, p.Overdue = time.Duration(max(f.Value, 0))*time.Microsecond, time.Duration(max(-f.Value, 0))*time.Microsecond

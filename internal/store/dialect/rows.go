@@ -93,9 +93,9 @@ type Probe struct {
 	// the first of each is.
 	Due   []int
 	First []Position
-	// Suspects is true when messages are due that crashed once, Killers when
-	// some crashed more often.
-	Suspects, Killers bool
+	// Suspects lists the indexes of the wants of which messages are due that crashed once, Killers those
+	// of which some crashed more often.
+	Suspects, Killers []int
 	// Expired is true when a claim has outlived its lease, the first by Overdue. Lease is the
 	// time until the first of the others does, if it is not renewed; zero when there is none.
 	Expired bool

@@ -11,12 +11,12 @@ import (
 
 // These ask what is left when it is known which messages are due.
 const (
-	probeCrashedSQL = `SELECT DISTINCT LEAST(m.crashes, 2) AS kind, 0 AS value, NULL AS at FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
+	probeCrashedSQL = `SELECT DISTINCT LEAST(m.crashes, 2) AS kind, 0 AS value, NULL AS at, m.consumer_type AS consumer, m.payload_type AS payload FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
   WHERE m.crashes > 0 AND (m.consumer_type, m.payload_type) IN (?) AND m.available_after <= {now}
     AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
-UNION ALL SELECT 3, MIN(leased_until) - {now}, NULL FROM {claims} HAVING MIN(leased_until) IS NOT NULL
-UNION ALL SELECT 5, 0, {now}
-UNION ALL SELECT 4, MIN(due) - {now}, NULL FROM (`
+UNION ALL SELECT 3, MIN(leased_until) - {now}, NULL, '', '' FROM {claims} HAVING MIN(leased_until) IS NOT NULL
+UNION ALL SELECT 5, 0, {now}, '', ''
+UNION ALL SELECT 4, MIN(due) - {now}, NULL, '', '' FROM (`
 	probeNextSQL = `SELECT (SELECT MIN(m.available_after) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type = ? AND m.payload_type = ?
   AND m.available_after > {now}) AS due FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)`
 	probeEndSQL = `) n HAVING MIN(due) IS NOT NULL`
@@ -36,8 +36,17 @@ func (m *database) Probe(ctx context.Context, db bun.IDB, wants []dialect.Want, 
 	for _, w := range wants {
 		args = append(args, w.Consumer, w.Payload, w.Consumer)
 	}
-	var found []dialect.Finding
-	err = m.Query(ctx, db, probeCrashedSQL+unionAll(probeNextSQL, len(wants))+probeEndSQL, args...).Scan(ctx, &found)
+	var rows []struct {
+		dialect.Finding
+		Consumer, Payload string
+	}
+	err = m.Query(ctx, db, probeCrashedSQL+unionAll(probeNextSQL, len(wants))+probeEndSQL, args...).Scan(ctx, &rows)
+	found := make([]dialect.Finding, len(rows))
+	for i, row := range rows {
+		if found[i] = row.Finding; row.Consumer != "" {
+			found[i].Value = int64(slices.IndexFunc(wants, func(w dialect.Want) bool { return w.Consumer == row.Consumer && w.Payload == row.Payload }))
+		}
+	}
 	probe := dialect.NewProbe(found)
 	probe.Due, probe.First = due, first
 	return probe, err

@@ -13,9 +13,9 @@ import (
 // do. It asks for the first due message rather than whether one exists: EXISTS would
 // become a join, and with stale statistics one that reads the whole table.
 const probeSQL = probeDueSQL + `
-UNION ALL SELECT DISTINCT LEAST(m.crashes, 2), 0, 0, NULL::timestamptz FROM {messages} m
-  WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest(?::text[], ?::text[])) AND m.crashes > 0
-    AND m.available_after <= {now} AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
+UNION ALL SELECT DISTINCT LEAST(m.crashes, 2), w.i, 0, NULL::timestamptz FROM unnest(?::bigint[], ?::text[], ?::text[]) w(i, consumer, payload)
+  JOIN {messages} m ON m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.crashes > 0
+  WHERE m.available_after <= {now} AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
 UNION ALL SELECT 3, (extract(epoch FROM min(leased_until) - {now}) * 1000000)::bigint, 0, NULL FROM {claims} HAVING count(*) > 0
 UNION ALL SELECT 4, (extract(epoch FROM min(n.available_after) - {now}) * 1000000)::bigint, 0, NULL
   FROM unnest(?::text[], ?::text[]) w(consumer, payload) CROSS JOIN LATERAL (
@@ -38,7 +38,7 @@ func (p *database) Probe(ctx context.Context, db bun.IDB, wants []dialect.Want, 
 	consumers, payloads := pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)
 	statement, args := p.probeDue, []any{pgdialect.Array(w.indexes), consumers, payloads, pgdialect.Array(w.afterAt), pgdialect.Array(w.afterID)}
 	if all {
-		statement, args = p.probe, append(args, consumers, payloads, consumers, payloads)
+		statement, args = p.probe, append(args, args[0], consumers, payloads, consumers, payloads)
 	}
 	var found []dialect.Finding
 	err := p.on(ctx, db, []*fixed{statement}, func(s session) error { return s.run(ctx, statement, args...).Scan(ctx, &found) })

@@ -16,9 +16,9 @@ SELECT 0 AS kind, w.key AS value, m.id, m.available_after AS at FROM json_each(?
 WHERE w.value ->> 0 NOT IN (` + dialect.PausedNames + `)`
 
 const probeSQL = probeDueSQL + `
-UNION ALL SELECT DISTINCT MIN(m.crashes, 2), 0, 0, NULL FROM {messages} m
-  WHERE (m.consumer_type, m.payload_type) IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j) AND m.crashes > 0
-    AND m.available_after <= {now} AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
+UNION ALL SELECT DISTINCT MIN(m.crashes, 2), j.key, 0, NULL FROM json_each(?) j
+  CROSS JOIN {messages} m ON m.consumer_type = j.value ->> 0 AND m.payload_type = j.value ->> 1 AND m.crashes > 0
+  WHERE m.available_after <= {now} AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
 UNION ALL SELECT 3, MIN(leased_until) - {now}, 0, NULL FROM {claims} HAVING MIN(leased_until) IS NOT NULL
 UNION ALL SELECT 4, MIN(due) - {now}, 0, NULL FROM (SELECT (
     SELECT m.available_after FROM {messages} m WHERE m.consumer_type = w.value ->> 0 AND m.payload_type = w.value ->> 1 AND m.crashes = 0

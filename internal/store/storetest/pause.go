@@ -58,9 +58,9 @@ func pausedProbe(k *kit) {
 	k.pause("c", "d")
 	k.probe("all paused", store.Probe{}, want("d", 1), want("c", 1))
 	k.resume("d")
-	k.probe("one resumed", store.Probe{Killers: true}, want("d", 1), want("c", 1))
+	k.probe("one resumed", store.Probe{Killers: []int{0}}, want("d", 1), want("c", 1))
 	k.resume("c")
-	k.probe("both resumed", store.Probe{Killers: true, Due: []int{1}, Next: time.Minute}, want("d", 1), want("c", 1))
+	k.probe("both resumed", store.Probe{Killers: []int{0}, Due: []int{1}, Next: time.Minute}, want("d", 1), want("c", 1))
 }
 
 func pausedSettle(k *kit) {

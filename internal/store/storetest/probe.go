@@ -76,11 +76,11 @@ func probeOthers(k *kit) {
 func probeCrashed(k *kit) {
 	k.add("c", 2)
 	k.crash("c", 1)
-	k.probe("suspects", store.Probe{Suspects: true}, want("c", 1))
+	k.probe("suspects", store.Probe{Suspects: []int{0}}, want("c", 1))
 	k.add("d", 1)
 	k.crash("d", 4)
-	k.probe("suspects and killers", store.Probe{Suspects: true, Killers: true}, want("c", 1), want("d", 1))
-	k.probe("killers", store.Probe{Killers: true}, want("d", 1))
+	k.probe("suspects and killers", store.Probe{Suspects: []int{0}, Killers: []int{1}}, want("c", 1), want("d", 1))
+	k.probe("killers", store.Probe{Killers: []int{0}}, want("d", 1))
 	k.add("c", 1)
 	k.claim(crashed("a", store.Suspects, 10, want("c", 1)))
 	k.claim(crashed("a", store.Killers, 1, want("d", 1)))
@@ -154,5 +154,5 @@ func probeShort(k *kit) {
 	k.must("probe", err)
 	equal(k, "due", p.Due, []int{1})
 	equal(k, "places", places(p.First...), places(at[0]))
-	equal(k, "crashed", p.Suspects, false)
+	equal(k, "crashed", len(p.Suspects), 0)
 }
