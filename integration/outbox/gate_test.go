@@ -225,3 +225,51 @@ func TestNothingFollowsAProbeThatIsDiscarded(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatNeverReachesTheFunctionUsesUpNoProbe: messages that are late, cannot be decoded or were cancelled come before a
+// good one. What the consumer needs is back, so that one runs at once.
+func TestWhatNeverReachesTheFunctionUsesUpNoProbe(t *testing.T) {
+	for name, bad := range map[string]func(context.Context, *app){
+		"late": func(ctx context.Context, a *app) {
+			a.ProduceAt(ctx, order{ID: "bad"}, outbox.DeliverBy(time.Now().Add(time.Minute), bus.Discarded))
+		},
+		"late and poisoned": func(ctx context.Context, a *app) {
+			a.ProduceAt(ctx, order{ID: "bad"}, outbox.DeliverBy(time.Now().Add(time.Minute), bus.Poisoned))
+		},
+		"undecodable": func(ctx context.Context, a *app) {
+			a.ProduceAt(ctx, order{ID: "bad"})
+			a.Exec(`UPDATE consumer_messages SET payload = '{"id":5}'`)
+		},
+	} {
+		for _, with := range []string{"gate", "breaker"} {
+			t.Run(name+" behind a "+with, func(t *testing.T) {
+				testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+					var gate outbox.Gate
+					var runs atomic.Int64
+					option := outbox.Gated(&gate)
+					if with == "breaker" {
+						option = bus.Breaker(bus.BreakerConfig{Cooldown: time.Minute})
+					}
+					a := newApp(bus.Consume("c", func(context.Context, order) error { runs.Add(1); return nil }, option))
+					for range 50 {
+						bad(ctx, a)
+					}
+					a.ProduceAt(ctx, order{ID: "good"})
+					if _ = gate.Close(errAway); with == "breaker" {
+						a.Exec("INSERT INTO message_breakers (name, half_since, opened, opened_at, open_until) VALUES ('c', ?, 1, ?, ?)",
+							time.Now().UnixMicro(), time.Now().UnixMicro(), time.Now().Add(time.Minute).UnixMicro())
+					}
+					<-time.After(2 * time.Minute)
+					began := time.Now()
+					r := a.StartWith(ctx, outbox.ProcessorConfig{})
+					testapp.Sooner(t, "the good message ran", func() bool { return runs.Load() > 0 })
+					if took := time.Since(began); took > 10*time.Second {
+						t.Errorf("the good message ran after %s, want it within 10s", took)
+					}
+					testapp.Sooner(t, "all are done", a.Empty)
+					r.MustStop()
+				})
+			})
+		}
+	}
+}

@@ -68,7 +68,7 @@ func TestSlotsAreGivenBackByAStop(t *testing.T) {
 		started <- r
 		<-reached
 		r.MustStop()
-		if n := a.Count("SELECT count(*) FROM message_slots WHERE owner <> ''"); limited.runs.Load() != 1 || n != 0 {
+		if n := a.Count("SELECT count(*) FROM message_slots WHERE owner <> '' AND n > 0"); limited.runs.Load() != 1 || n != 0 {
 			t.Errorf("got %d runs, and %d slots that somebody has at the end, want 1 and none", limited.runs.Load(), n)
 		}
 	})
@@ -101,7 +101,7 @@ func TestALimitHoldsOverAllProcesses(t *testing.T) {
 		if limited.most.Load() != 3 || limited.runs.Load() != 120 || free.most.Load() < 6 {
 			t.Errorf("got %d at once in %d runs, and %d of the one without a limit, want 3 in 120, and more", limited.most.Load(), limited.runs.Load(), free.most.Load())
 		}
-		if n := a.Count("SELECT count(*) FROM message_slots WHERE owner <> ''"); n != 0 {
+		if n := a.Count("SELECT count(*) FROM message_slots WHERE owner <> '' AND n > 0"); n != 0 {
 			t.Errorf("got %d slots that somebody has at the end, want none", n)
 		}
 	})
@@ -127,7 +127,7 @@ func TestSlotsOfTheDeadAreFreeAgain(t *testing.T) {
 			t.Errorf("got it after %s, want it once the lease of 2s is over", took)
 		}
 		testapp.Eventually(t, "the slot is given back", func() bool {
-			return a.Count("SELECT count(*) FROM message_slots WHERE owner <> ''") == 0
+			return a.Count("SELECT count(*) FROM message_slots WHERE owner <> '' AND n > 0") == 0
 		})
 		r.MustStop()
 	})
@@ -152,7 +152,7 @@ func TestWhatRunsWithoutASlotIsCancelled(t *testing.T) {
 		config.LeaseDuration = 2 * time.Second
 		r := a.Start(config)
 		testapp.Eventually(t, "it runs", func() bool { return first.Load() == 1 })
-		a.Exec("UPDATE message_slots SET owner = 'other', leased_until = " + testapp.In(db, time.Second))
+		a.Exec("UPDATE message_slots SET owner = 'other', leased_until = " + testapp.In(db, time.Second)+" WHERE n > 0")
 		testapp.Eventually(t, "it is cancelled, and runs again", func() bool { return lost.Load() && a.Empty() })
 		r.MustStop()
 		if p := a.Poisoned(); len(p) > 0 || first.Load() != 2 {
@@ -252,4 +252,56 @@ func TestSlotsAreNotIdleWhileMessagesWait(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSlotsGoToThoseThatCanUseThem: a process whose consumer is stopped, or that has used its slots for long, gives them to
+// another process that has none.
+func TestSlotsGoToThoseThatCanUseThem(t *testing.T) {
+	permanently := func(context.Context, *outbox.Gate) error { return bus.Permanent(errAway) }
+	for name, test := range map[string]struct {
+		slots   int
+		options []bus.ConsumerOption
+		run     func(context.Context, *outbox.Gate) error
+	}{
+		"a rate is spent":    {1, []bus.ConsumerOption{bus.Rate(1, time.Hour, 1)}, func(context.Context, *outbox.Gate) error { return nil }},
+		"a gate is closed":   {1, nil, func(_ context.Context, g *outbox.Gate) error { return g.Close(errAway) }},
+		"a breaker is open":  {1, []bus.ConsumerOption{bus.Breaker(bus.BreakerConfig{Min: 1, Cooldown: time.Hour})}, func(context.Context, *outbox.Gate) error { return errAway }},
+		"a key is parked":    {1, []bus.ConsumerOption{bus.Ordered(bus.ParkKey)}, permanently},
+		"an endless backlog": {2, nil, func(context.Context, *outbox.Gate) error { <-time.After(500 * time.Millisecond); return nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				var gate outbox.Gate
+				var runs, others atomic.Int64
+				options := append(test.options, bus.LimitShared("both", test.slots))
+				if strings.Contains(name, "gate") {
+					options = append(options, outbox.Gated(&gate))
+				}
+				first := bus.Consume("one", func(ctx context.Context, _ order) error { runs.Add(1); return test.run(ctx, &gate) }, options...)
+				second := bus.Consume("two", func(context.Context, refund) error { others.Add(1); return nil }, bus.LimitShared("both", test.slots))
+				a := newApp(first, second)
+				for range 500 {
+					a.ProduceAt(ctx, order{ID: "1"}, outbox.Key("k"))
+				}
+				only := func(c bus.Consumer) *testapp.Running {
+					part := *a
+					part.Registry = testapp.Must[*bus.Registry](t)(bus.NewRegistry(c))
+					return part.StartWith(ctx, outbox.ProcessorConfig{})
+				}
+				one := only(first)
+				testapp.Sooner(t, "one ran", func() bool { return runs.Load() > 0 })
+				<-time.After(5 * time.Second)
+				two, began := only(second), time.Now()
+				a.ProduceAt(ctx, refund{ID: "1"})
+				testapp.Sooner(t, "two ran", func() bool { return others.Load() > 0 })
+				if took := time.Since(began); took > 4*time.Second {
+					t.Errorf("the other process had its slot after %s, want it within 4s", took)
+				}
+				one.Stop(nil)
+				two.Stop(nil)
+				one.Wait()
+				two.Wait()
+			})
+		})
+	}
 }
