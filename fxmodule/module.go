@@ -66,7 +66,7 @@ import (
 // telemetry, whatever is registered globally; to have that, provide
 // otel.GetTracerProvider and otel.GetMeterProvider of OpenTelemetry. A provider
 // must be provided as the interface: fx does not see that a *trace.TracerProvider
-// of the SDK is one. A line at start, at level Info, says what is on.
+// of the SDK is one, so that alone is an error. A line at start, at level Info, says what is on.
 //
 // All chains are wired, the queues are sampled every 15 s, and processors poll
 // under amotel.Quiet. Module does not shut providers down. A ProcessorConfig.Chain
@@ -78,7 +78,7 @@ func module() fx.Option {
 	return fx.Options(
 		fx.Module("asyncmonolith",
 			fx.Provide(newMigration, newHandles, makeRegistry, newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier, newParkedConsumers, newRelayRunner, newDesk, newOperationRunner),
-			fx.Invoke(refusePointers, refuseMistakes, fill),
+			fx.Invoke(refusePointers, refuseConcrete, refuseMistakes, fill),
 		),
 		fx.Invoke(run), // not in the fx.Module, whose Invokes come before the application's
 	)

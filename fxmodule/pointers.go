@@ -3,6 +3,7 @@ package fxmodule
 import (
 	"fmt"
 	"reflect"
+	"strings"
 
 	"go.uber.org/fx"
 
@@ -39,6 +40,21 @@ type pointers struct {
 
 	ConsumeLayers []bus.Middleware     `optional:"true"`
 	ProduceLayers []bus.SendMiddleware `optional:"true"`
+}
+
+// refuseConcrete reports providers of OpenTelemetry's SDK that are not provided as the interfaces, where there is no
+// telemetry without them. It reads fx's graph, since this module does not import the SDK.
+func refuseConcrete(telemetry telemetryParams, graph fx.DotGraph) error {
+	if telemetry != (telemetryParams{}) {
+		return nil
+	}
+	for _, concrete := range []string{"*trace.TracerProvider", "*metric.MeterProvider"} {
+		if strings.Contains(string(graph), concrete) {
+			return fmt.Errorf("fxmodule: a %s is provided, and no telemetry is on: provide it as the interface, "+
+				"with fx.As(new(%s)), or an amotel.TelemetryConfig", concrete, strings.TrimPrefix(concrete, "*"))
+		}
+	}
+	return nil
 }
 
 func refusePointers(p pointers) error {

@@ -154,10 +154,15 @@ func (p *Processor) advance(ctx context.Context, tx bun.Tx, rows []store.Schedul
 			}
 			continue
 		}
+		headers, skipOverlap := headersOf(row)
 		for _, at := range fires {
 			notes = append(notes, p.note(row, at, nil))
-			batch = append(batch, &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Headers: withFiredFor(store.Headers(row.Headers), at),
-				AvailableAt: at, CreatedAt: row.Now.Time}) // its times are for the telemetry
+			m := &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Headers: withFiredFor(headers, at),
+				AvailableAt: at, CreatedAt: row.Now.Time} // its times are for the telemetry
+			if skipOverlap {
+				m.InsertID = fmt.Sprintf("asyncmonolith-schedule-%d", row.ID)
+			}
+			batch = append(batch, m)
 		}
 		if _, err := p.store.UpdateSchedule(ctx, tx, row.ID, change); err != nil {
 			return nil, nil, err

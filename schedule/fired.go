@@ -7,6 +7,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // firedForHeader has the instant that a message was fired for, in RFC 3339.
@@ -28,13 +29,29 @@ func FiredFor(ctx context.Context) (time.Time, bool) {
 
 // withFiredFor adds the header, unless there is no room left for it.
 func withFiredFor(headers map[string]string, at time.Time) map[string]string {
-	with := maps.Clone(headers)
-	if with == nil {
-		with = make(map[string]string, 1)
-	}
-	with[firedForHeader] = at.UTC().Format(time.RFC3339Nano)
-	if limits.CheckHeaders(with) != nil { // a schedule of an older release
+	fired := with(headers, firedForHeader, at.UTC().Format(time.RFC3339Nano))
+	if limits.CheckHeaders(fired) != nil {
 		return headers
 	}
-	return with
+	return fired
+}
+
+// with returns a copy of headers that has one more.
+func with(headers map[string]string, key, value string) map[string]string {
+	copied := make(map[string]string, len(headers)+1)
+	maps.Copy(copied, headers)
+	copied[key] = value
+	return copied
+}
+
+// skipOverlapHeader marks the row of a schedule with [SkipOverlap]. Its messages do not have the header.
+const skipOverlapHeader = "asyncmonolith-skip-overlap"
+
+// headersOf returns the headers of a schedule's messages, and whether they are not to overlap.
+func headersOf(row store.Schedule) (headers map[string]string, skipOverlap bool) {
+	headers = store.Headers(row.Headers)
+	if _, skipOverlap = headers[skipOverlapHeader]; skipOverlap {
+		delete(headers, skipOverlapHeader)
+	}
+	return headers, skipOverlap
 }

@@ -21,9 +21,10 @@ type Schedule struct {
 	Name        string            `json:"name,omitempty"` // empty: unnamed
 	Tag         string            `json:"tag,omitempty"`  // empty: untagged
 	PayloadType string            `json:"payload_type"`
-	Payload     []byte            `json:"-"`                 // as the registry's codec encoded it; nil in a brief list
-	Headers     map[string]string `json:"headers,omitempty"` // nil: none, or a brief list
-	Expression  string            `json:"expression"`        // as it was written
+	Payload     []byte            `json:"-"`                      // as the registry's codec encoded it; nil in a brief list
+	Headers     map[string]string `json:"headers,omitempty"`      // nil: none, or a brief list
+	SkipOverlap bool              `json:"skip_overlap,omitempty"` // see [SkipOverlap]; false in a brief list
+	Expression  string            `json:"expression"`             // as it was written
 	Zone        string            `json:"zone"`
 	// NextFire is when it fires next. While it is paused, that is when it would
 	// have; [Scheduler.Resume] sets it anew. One that stays in the past although
@@ -53,7 +54,7 @@ type Fire struct {
 	// Due is what it was fired for, see [FiredFor].
 	Due      time.Time `json:"due"`
 	FiredAt  time.Time `json:"fired_at"`
-	Messages int       `json:"messages"` // that it made, one for each consumer
+	Messages int       `json:"messages"` // that it made, one for each consumer; those that [SkipOverlap] left out count as well
 	// Error is why it could not fire, up to 512 bytes of it; it was tried again. Empty if it has fired.
 	Error string `json:"error,omitempty"`
 }
@@ -128,7 +129,8 @@ func (s *Scheduler) Get(ctx context.Context, db bun.IDB, id int64) (Schedule, er
 }
 
 func newSchedule(row store.Schedule) Schedule {
-	return Schedule{ID: row.ID, Name: row.Name, Tag: row.Tag, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers),
+	headers, skipOverlap := headersOf(row)
+	return Schedule{ID: row.ID, Name: row.Name, Tag: row.Tag, PayloadType: row.PayloadType, Payload: row.Payload, Headers: headers, SkipOverlap: skipOverlap,
 		Expression: row.CronExpression, Zone: row.CronTimezone, NextFire: row.AvailableAfter.Time, RunAt: row.RunAt.Time, Paused: row.Paused,
 		LastFire: row.LastFiredAt.Time, LastError: row.LastError, CreatedAt: row.CreatedAt.Time,
 		Recent: store.Each(store.FiresOf(row.Recent), func(f store.Fire) Fire {

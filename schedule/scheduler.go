@@ -80,7 +80,7 @@ func NewScheduler(registry *bus.Registry, config SchedulerConfig) (*Scheduler, e
 	return &Scheduler{registry: registry, config: config, stores: store.All(registry.Tables())}, nil
 }
 
-// Option changes one schedule: its name, tag or headers. Of two that set the same,
+// Option changes one schedule: its name, tag, headers, or [SkipOverlap]. Of two that set the same,
 // the last one counts. What else an option sets is not written.
 type Option func(*Schedule) error
 
@@ -127,6 +127,13 @@ func Header(key, value string) Option {
 		s.Headers[key] = value
 		return nil
 	}
+}
+
+// SkipOverlap has a fire leave out each consumer for which a message of the schedule still waits or runs, or waits for
+// its next attempt, so that a schedule that fires faster than its messages are consumed keeps one message for each
+// consumer. What a [Scheduler.RunNow] asks for is left out, too. The messages carry an insert id, see outbox.InsertID.
+func SkipOverlap() Option {
+	return func(s *Schedule) error { s.SkipOverlap = true; return nil }
 }
 
 // Schedule writes a schedule that produces the payload, for each of its
@@ -219,6 +226,9 @@ func (s *Scheduler) clock(ctx context.Context, st *store.Store, tx bun.Tx, name 
 func (s *Scheduler) row(ctx context.Context, payload bus.Payload, expression, zone string, options []Option) (store.Schedule, error) {
 	e, mistakes := s.apply(ctx, options)
 	row := store.Schedule{Name: e.Name, Tag: e.Tag, CronExpression: expression, CronTimezone: zone}
+	if e.SkipOverlap {
+		e.Headers = with(e.Headers, skipOverlapHeader, "1")
+	}
 	payloadType, text, err := s.encode(payload, e.Headers)
 	err = errors.Join(mistakes, err, limits.CheckKey("name", e.Name), limits.CheckKey("tag", e.Tag), checkExpression(expression, zone))
 	if err != nil {

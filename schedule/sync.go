@@ -16,13 +16,15 @@ import (
 )
 
 // Declared is one schedule of a set, for [Scheduler.Sync]. All fields but Headers
-// must be set.
+// and SkipOverlap must be set.
 type Declared struct {
 	Name       string // as [Name] says
 	Payload    bus.Payload
 	Expression string
 	Zone       string
 	Headers    map[string]string // of every message; nil means none
+	// SkipOverlap has a fire leave out consumers that still have a message of the schedule; see [SkipOverlap].
+	SkipOverlap bool
 }
 
 // Sync makes the schedules with the tag what the program says: it writes each one of
@@ -81,7 +83,7 @@ func (s *Scheduler) declared(ctx context.Context, tag string, set []Declared) ([
 	seen := make(map[string]bool, len(set))
 	rows := make([]store.Schedule, len(set))
 	for i, d := range set {
-		options := []Option{Name(d.Name), func(s *Schedule) error { s.Tag = tag; return nil }}
+		options := []Option{Name(d.Name), func(s *Schedule) error { s.Tag, s.SkipOverlap = tag, d.SkipOverlap; return nil }}
 		for key, value := range d.Headers {
 			options = append(options, Header(key, value))
 		}

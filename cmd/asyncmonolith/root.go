@@ -123,14 +123,16 @@ func (a *app) open() (*bun.DB, error) {
 	if err := a.tables().Validate(); err != nil {
 		return nil, usage(err)
 	}
+	open := connect.Create
 	if !a.creates {
+		open = connect.Open
 		if err := a.secret.Exists(); err != nil {
 			return nil, err
 		}
 	}
 	ctx, cancel := context.WithTimeoutCause(a.ctx, connectTime, connect.ErrSilent)
 	defer cancel()
-	if a.db, err = connect.Open(ctx, a.secret); err != nil && context.Cause(ctx) == connect.ErrSilent {
+	if a.db, err = open(ctx, a.secret); err != nil && context.Cause(ctx) == connect.ErrSilent {
 		err = connect.ErrSilent
 	}
 	return a.db, err

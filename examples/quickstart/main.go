@@ -44,8 +44,10 @@ type parts struct {
 	Shop      *Shop
 }
 
-// run tells the whole story to out.
+// run tells the whole story to out. It takes five seconds; after a minute it fails.
 func run(ctx context.Context, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	dir, err := os.MkdirTemp("", "quickstart")
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 )
@@ -14,12 +13,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestQuickstartTellsItsStory(t *testing.T) {
 	var out strings.Builder
-	start := time.Now()
 	if err := run(context.Background(), &out); err != nil {
 		t.Fatalf("run: %v", err)
-	}
-	if took := time.Since(start); took > 8*time.Second {
-		t.Errorf("took %s, want at most 8s", took)
 	}
 	text := out.String()
 	for line, times := range map[string]int{

@@ -10,9 +10,6 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// patience is how long the story waits for its next turn.
-const patience = 5 * time.Second
-
 // Story prints what happens, and counts it, so that the next step can wait for it.
 type Story struct {
 	out   io.Writer
@@ -43,9 +40,8 @@ func (s *Story) mark(what string) {
 	s.changed = make(chan struct{})
 }
 
-// wait waits until something has happened so many times.
-func (s *Story) wait(what string, times int) error {
-	timeout := time.After(patience)
+// wait waits until something has happened so many times, or ctx ends.
+func (s *Story) wait(ctx context.Context, what string, times int) error {
 	for {
 		s.mu.Lock()
 		n, changed := s.happened[what], s.changed
@@ -55,8 +51,8 @@ func (s *Story) wait(what string, times int) error {
 		}
 		select {
 		case <-changed:
-		case <-timeout:
-			return fmt.Errorf("%s happened %d times, expected %d", what, n, times)
+		case <-ctx.Done():
+			return fmt.Errorf("%s happened %d times, expected %d: %w", what, n, times, ctx.Err())
 		}
 	}
 }

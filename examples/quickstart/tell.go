@@ -23,7 +23,18 @@ func tell(ctx context.Context, p parts, story *Story) error {
 			return err
 		}
 	}
-	return story.wait("ask-for-feedback", 1)
+	return waitUntilDone(ctx, p)
+}
+
+// waitUntilDone waits until no message is left, or ctx ends.
+func waitUntilDone(ctx context.Context, p parts) error {
+	for {
+		left, err := p.DB.NewSelect().Table("consumer_messages").Count(ctx)
+		if err != nil || left == 0 {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // placeOrder writes the order and its messages in one transaction: either both
@@ -81,7 +92,7 @@ func countStockEverySecond(ctx context.Context, p parts, story *Story) error {
 		return err
 	}
 	story.tell("shop", "stock is counted every second from now on")
-	if err := story.wait("count-stock", 2); err != nil {
+	if err := story.wait(ctx, "count-stock", 2); err != nil {
 		return err
 	}
 	n, err := p.Scheduler.DeleteByTag(ctx, p.DB, "stock")
@@ -94,7 +105,7 @@ func countStockEverySecond(ctx context.Context, p parts, story *Story) error {
 
 // requeuePoisoned mends what was wrong and has the poisoned message run again.
 func requeuePoisoned(ctx context.Context, p parts, story *Story) error {
-	if err := story.wait("notify-warehouse failed", 3); err != nil {
+	if err := story.wait(ctx, "notify-warehouse failed", 3); err != nil {
 		return err
 	}
 	list := func() ([]poison.Message, error) {
@@ -102,7 +113,7 @@ func requeuePoisoned(ctx context.Context, p parts, story *Story) error {
 		return found, err
 	}
 	found, err := list()
-	for ; err == nil && len(found) == 0; found, err = list() { // the attempt has failed, but is not settled yet
+	for ; err == nil && len(found) == 0; found, err = list() { // the last attempt has failed, but is not settled yet
 		time.Sleep(20 * time.Millisecond)
 	}
 	if err != nil {
@@ -116,5 +127,5 @@ func requeuePoisoned(ctx context.Context, p parts, story *Story) error {
 	if err != nil || result.Requeued != len(found) {
 		return fmt.Errorf("requeue: %+v, %w", result, err)
 	}
-	return story.wait("notify-warehouse", 1)
+	return story.wait(ctx, "notify-warehouse", 1)
 }

@@ -51,6 +51,8 @@ func TestTrouble(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(dir, "none.db")); err == nil {
 				s.Error("a look has made the file")
 			}
+			s.dsn = "sqlite:" + text + "?cache=shared"
+			s.says(2, "mode=ro is the only parameter of a SQLite DSN", "status")
 			return
 		}
 		s.with(func(u *url.URL) {
@@ -63,6 +65,16 @@ func TestTrouble(t *testing.T) {
 		}).says(1, "the database refuses the user or the password", "status")
 		s.with(func(u *url.URL) { u.Host, u.RawQuery, u.User = "127.0.0.1:1", "", url.UserPassword("nobody", "geheim") }).
 			says(1, "the database is down, or cannot be reached: connection refused", "status")
+		if s.db.Dialect().Name() == dialect.PG {
+			for setting, want := range map[string]string{"no_such_setting": `the database does not know a parameter of the DSN: unrecognized configuration parameter "no_such_setting"`,
+				"statement_timeout": "the database refuses the value of a parameter of the DSN"} {
+				s.with(func(u *url.URL) {
+					query := u.Query()
+					query.Set(setting, "geheim")
+					u.RawQuery = query.Encode()
+				}).says(1, want, "status")
+			}
+		}
 		s.with(func(u *url.URL) {
 			u.Path = "/no_such_database"
 			query := u.Query()
@@ -70,6 +82,29 @@ func TestTrouble(t *testing.T) {
 			query.Del("dbname")
 			u.RawQuery = query.Encode()
 		}).says(1, "there is no database of that name", "status")
+	})
+}
+
+// TestLooksLeaveTheFileOfADatabaseAsItIs: a command that only reads does not turn a SQLite database into one in WAL mode,
+// and mode=ro opens it read-only.
+func TestLooksLeaveTheFileOfADatabaseAsItIs(t *testing.T) {
+	each(t, func(s site) {
+		if s.db.Dialect().Name() != dialect.SQLite {
+			return
+		}
+		filled(s)
+		if _, err := s.db.ExecContext(s.Context(), "PRAGMA journal_mode=DELETE"); err != nil {
+			s.Fatal(err)
+		}
+		for _, dsn := range []string{s.dsn, s.dsn + "?mode=ro"} {
+			s.dsn = dsn
+			s.must(0, "consumers", "list")
+			var mode string
+			if err := s.db.NewRaw("PRAGMA journal_mode").Scan(s.Context(), &mode); err != nil || mode != "delete" {
+				s.Errorf("%s: journal mode: got %q, %v, want delete", dsn, mode, err)
+			}
+		}
+		s.says(1, "the database is read-only: it takes no changes", "consumers", "pause", "mail", "--yes", "--reason", "why")
 	})
 }
 

@@ -215,7 +215,7 @@ func TestFxSaysWhatTelemetryThereIs(t *testing.T) {
 		want   string
 	}{
 		"nothing":                    {fx.Options(), "traces=off metrics=off"},
-		"a concrete type":            {fx.Supply(sdk), "traces=off metrics=off"},
+		"a concrete type beside it":  {fx.Supply(sdk, fx.Annotate(sdk, fx.As(new(trace.TracerProvider)))), "traces=provided metrics=global"},
 		"the interface":              {fx.Provide(func() trace.TracerProvider { return sdk }), "traces=provided metrics=global"},
 		"what is registered":         {fx.Provide(otelapi.GetMeterProvider), "traces=global metrics=provided"},
 		"a configuration with it":    {fx.Supply(amotel.TelemetryConfig{TracerProvider: sdk}), "traces=provided metrics=global"},
@@ -231,6 +231,10 @@ func TestFxSaysWhatTelemetryThereIs(t *testing.T) {
 		fx.Provide(func() trace.TracerProvider { return sdk }))
 	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "both trace.TracerProvider and amotel.TelemetryConfig.TracerProvider are provided") {
 		t.Errorf("two providers: got %v, want them refused", err)
+	}
+	app = fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t)), fxmodule.Module, fx.Provide(func() *sdktrace.TracerProvider { return sdk }))
+	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "with fx.As(new(trace.TracerProvider))") {
+		t.Errorf("a concrete type alone: got %v, want it refused", err)
 	}
 }
 

@@ -188,3 +188,26 @@ func TestLiteralsThatTextCouldEnd(t *testing.T) {
 		})
 	}
 }
+
+// TestSettingsThatStopPollsAreRefusedAtTheStart: they would have the driver read no timestamp, or the server compile each look.
+func TestSettingsThatStopPollsAreRefusedAtTheStart(t *testing.T) {
+	t.Parallel()
+	for settings, want := range map[string]string{"DateStyle=German": `DateStyle "German, DMY": ISO is needed`, "enable_seqscan=off": "enable_seqscan off with jit on",
+		"enable_nestloop=off": "enable_nestloop off with jit on", "DateStyle=ISO, DMY": "", "enable_seqscan=off jit=off": ""} {
+		t.Run(settings, func(t *testing.T) {
+			t.Parallel()
+			list := []string{settings}
+			if setting, jit, both := strings.Cut(settings, " jit"); both {
+				list = []string{setting, "jit" + jit}
+			}
+			a := testapp.New(t, testdb.OpenPostgres(t, testdb.PostgresDSN(t, list...)), bus.Consume("c", func(context.Context, order) error { return nil }))
+			processor := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(a.DB, a.Registry, outbox.ProcessorConfig{}))
+			switch err := processor.Check(t.Context()); {
+			case want == "" && err != nil:
+				t.Errorf("got %v, want no error", err)
+			case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+				t.Errorf("got %v, want it to say %s", err, want)
+			}
+		})
+	}
+}

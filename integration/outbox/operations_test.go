@@ -1,7 +1,9 @@
 package outbox_test
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -12,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -50,6 +53,62 @@ func TestRunRefusesAMissingOrOlderSchema(t *testing.T) {
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "it runs on newer tables", func() bool { return r.Health().Ready })
 		r.MustStop()
+	})
+}
+
+// TestMigrateNeedsNoRightsWithNothingToDo: a program may migrate at every start as a role that cannot create tables.
+func TestMigrateNeedsNoRightsWithNothingToDo(t *testing.T) {
+	t.Parallel()
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		for _, schema := range []string{"", "jobs"} {
+			dsn := testdb.PostgresDSN(t)
+			owner, tables := testdb.OpenPostgres(t, dsn), bus.Tables{Schema: schema}
+			if err := outbox.Migrate(t.Context(), owner, tables); err != nil {
+				t.Fatal(err)
+			}
+			role, in := "app_"+strings.ToLower(rand.Text()[:12]), cmp.Or(schema, "public")
+			execute(t, owner, "CREATE ROLE "+role, "GRANT USAGE ON SCHEMA "+in+" TO "+role, "GRANT SELECT ON ALL TABLES IN SCHEMA "+in+" TO "+role)
+			t.Cleanup(func() {
+				for _, statement := range []string{"DROP OWNED BY " + role, "DROP ROLE " + role} {
+					if _, err := owner.ExecContext(context.WithoutCancel(t.Context()), statement); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			app := testdb.OpenPostgres(t, dsn)
+			app.SetMaxOpenConns(1)
+			execute(t, app, "SET ROLE "+role)
+			if _, err := app.ExecContext(t.Context(), "CREATE TABLE "+in+".mine (id int)"); err == nil {
+				t.Errorf("schema %s: the role can create tables", in)
+			}
+			if err := outbox.Migrate(t.Context(), app, tables); err != nil {
+				t.Errorf("schema %s: got %v, want nil", in, err)
+			}
+		}
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		t.Parallel()
+		dsn := testdb.MariaDBDSN(t)
+		config, err := mysql.ParseDSN(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		owner, user := testdb.OpenMariaDB(t, dsn), "app_"+strings.ToLower(rand.Text()[:12])
+		if err := outbox.Migrate(t.Context(), owner, bus.Tables{}); err != nil {
+			t.Fatal(err)
+		}
+		execute(t, owner, "CREATE USER "+user+"@'%' IDENTIFIED BY 'secret'", "CREATE USER "+user+"@'localhost' IDENTIFIED BY 'secret'",
+			"GRANT SELECT ON "+config.DBName+".* TO "+user+"@'%', "+user+"@'localhost'")
+		t.Cleanup(func() {
+			if _, err := owner.ExecContext(context.WithoutCancel(t.Context()), "DROP USER "+user+"@'%', "+user+"@'localhost'"); err != nil {
+				t.Error(err)
+			}
+		})
+		config.User, config.Passwd = user, "secret"
+		if err := outbox.Migrate(t.Context(), testdb.OpenMariaDB(t, config.FormatDSN()), bus.Tables{}); err != nil {
+			t.Errorf("got %v, want nil", err)
+		}
 	})
 }
 

@@ -370,3 +370,47 @@ func TestOneCatchUpAfterDowntime(t *testing.T) {
 		})
 	}
 }
+
+// TestFiresSkipWhatOverlaps: with SkipOverlap one message for each consumer waits, however often the schedule fires, and
+// the next fire after it was consumed makes another.
+func TestFiresSkipWhatOverlaps(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a := testapp.New(t, db, testapp.Counting("c", &n), testapp.Counting("d", &n))
+		s, ctx := a.Scheduler(), t.Context()
+		set := []schedule.Declared{
+			{Name: "plain", Payload: order{ID: "plain"}, Expression: "@yearly", Zone: "UTC"},
+			{Name: "single", Payload: order{ID: "single"}, Expression: "@yearly", Zone: "UTC", Headers: map[string]string{"tenant": "acme"}, SkipOverlap: true},
+		}
+		if err := s.Sync(ctx, db, "shop", set...); err != nil {
+			t.Fatal(err)
+		}
+		p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{}))
+		fire := func() {
+			makeDue(a, time.Second)
+			if _, err := p.CatchUp(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pending := func(id string) int {
+			return a.Count("SELECT COUNT(*) FROM consumer_messages WHERE payload LIKE '%" + id + "%'")
+		}
+		for range 3 {
+			fire()
+		}
+		if plain, single := pending("plain"), pending("single"); plain != 6 || single != 2 {
+			t.Errorf("after three fires: got %d and %d messages, want 6 of the plain schedule and 2 of the other", plain, single)
+		}
+		if row := listed(a)["single"]; !row.SkipOverlap || len(row.Headers) != 1 {
+			t.Errorf("listed: got %+v, want SkipOverlap and the header that was declared", row)
+		}
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "all are consumed", func() bool { return n.Load() == 8 && pending("") == 0 })
+		r.MustStop()
+		fire()
+		if single := pending("single"); single != 2 {
+			t.Errorf("fired again: got %d messages, want 2", single)
+		}
+	})
+}

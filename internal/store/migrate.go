@@ -58,7 +58,11 @@ func (s *Store) Migrate(ctx context.Context, db *bun.DB) error {
 	if err := s.dialect.Literals(ctx, db); err != nil {
 		return err
 	}
+	// With nothing to do it needs no right to create, as programs that migrate at every start have.
 	var foreign *foreignError
+	if err := s.CheckSchema(ctx, db); err == nil || errors.As(err, &foreign) {
+		return err
+	}
 	if err := s.checkTables(ctx, db, false); errors.As(err, &foreign) {
 		return err
 	}

@@ -17,8 +17,9 @@
 // A list (1,5,9) joins values and ranges. A range may run over the end of its
 // field: 23-01 is 23,0,1 and FRI-MON is four days. A step takes every nth
 // value: */5, 5-40/5, and 10/5 from 10 to the field's end. Letters may be of
-// either case, and ? is *, in every field. These forms stand alone in their
-// field:
+// either case. In the fields of days ? is *; elsewhere it is refused, since
+// Cronos alone has it there, and an expression for AWS, whose first field is
+// the minute, would otherwise be read wrong. These forms stand alone in their field:
 //
 //	L, L-3       the last day of the month, the third day before it
 //	15W          the weekday (Monday to Friday) nearest to the 15th, within its month
@@ -43,7 +44,7 @@
 // Fields describe the wall clock, and no occurrence is lost or doubled when it
 // jumps. Occurrences in a gap, whatever their number, fire once, at the first
 // instant after the gap. In an overlap, an expression of fixed times fires in
-// the first pass only; an expression with *, ?, a range or a step among its
+// the first pass only; an expression with *, a range or a step among its
 // seconds, minutes or hours is an interval, and fires in both passes.
 //
 // It may import only the standard library.

@@ -272,7 +272,9 @@ func TestLoadLocation(t *testing.T) {
 			t.Errorf("LoadLocation(%q): got %v, want %s", tt.name, err, tt.want)
 		}
 	}
-	if _, err := cron.LoadLocation("../etc/passwd"); err == nil {
-		t.Error("LoadLocation accepted a path out of the database")
+	for _, name := range []string{"../etc/passwd", "localtime", "posixrules", "right/Europe/Paris", "posix/Europe/Paris", "Europe//Paris", "./Europe/Paris"} {
+		if loc, err := cron.LoadLocation(name); err == nil {
+			t.Errorf("LoadLocation(%q): got %v, want an error", name, loc)
+		}
 	}
 }

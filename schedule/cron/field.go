@@ -73,7 +73,11 @@ type parser struct {
 	err  error
 }
 
-// set reads a field of values, ranges and steps, or *, for which ? is another name.
+// days tells whether the field is one of days, where ? is another name for *. Elsewhere it is refused, as by Quartz and
+// AWS: the fields are then those of another format, such as AWS's, which begins with minutes and ends with years.
+func (f field) days() bool { return strings.HasPrefix(f.name, "day-") }
+
+// set reads a field of values, ranges and steps, or *.
 func (p *parser) set(f field, text string) bits {
 	var set bits
 	for term := range strings.SplitSeq(text, ",") {
@@ -83,7 +87,7 @@ func (p *parser) set(f field, text string) bits {
 }
 
 // term reads one element of the list in text: 5, 5-40, 5-40/5 or 10/5; or,
-// where it is all of text, * or */5, ? or ?/5.
+// where it is all of text, * or */5, and ? or ?/5 of days.
 func (p *parser) term(f field, text, term string) bits {
 	ends, every, stepped := strings.Cut(term, "/")
 	step := 1
@@ -92,7 +96,7 @@ func (p *parser) term(f field, text, term string) bits {
 	}
 	low, high, ranged := strings.Cut(ends, "-")
 	switch {
-	case (ends == "*" || ends == "?") && term == text:
+	case (ends == "*" || ends == "?" && f.days()) && term == text:
 		return f.span(f.min, f.max, step)
 	case ranged:
 		return f.span(p.value(f, text, low), p.value(f, text, high), step)

@@ -95,7 +95,7 @@ func parseFields(expr string, fields []string) (Expression, error) {
 		month: p.set(field{name: "month", min: 1, max: 12, cycle: 12, names: []string{
 			"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
 		}}, fields[4]),
-		interval: strings.ContainsAny(fields[0]+fields[1]+fields[2], "*?-/"),
+		interval: strings.ContainsAny(fields[0]+fields[1]+fields[2], "*-/"),
 	}
 	p.dayOfMonth(&e.day, fields[3])
 	p.dayOfWeek(&e.day, fields[5])

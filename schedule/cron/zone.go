@@ -3,12 +3,16 @@ package cron
 import (
 	"fmt"
 	"math"
+	"path"
+	"slices"
+	"strings"
 	"time"
 )
 
 // LoadLocation returns the zone with an IANA name such as "Europe/Amsterdam",
-// or "UTC". It refuses "" and "Local", which do not mean the same everywhere, and
-// names of more than 255 bytes.
+// or "UTC". It refuses names of more than 255 bytes, and what does not mean the
+// same everywhere: "", "Local" and what a system keeps beside the zones of IANA
+// (localtime, posixrules, and posix/ and right/, which counts leap seconds).
 // This library embeds no time zones: where the system has none, as in a
 // scratch image, the program must import time/tzdata, and the error says so. Its
 // errors have no type of their own; package schedule wraps them in
@@ -23,6 +27,9 @@ func LoadLocation(name string) (*time.Location, error) {
 		return nil, fmt.Errorf("cron: time zone %q: %s", name, allowed)
 	case "Local":
 		return nil, fmt.Errorf("cron: time zone %q: %s, since Local differs from machine to machine", name, allowed)
+	}
+	if top, _, _ := strings.Cut(name, "/"); slices.Contains([]string{"localtime", "posixrules", "posix", "right"}, top) || path.Clean(name) != name {
+		return nil, fmt.Errorf("cron: time zone %q: %s, and this one is no name of IANA", name, allowed)
 	}
 	loc, err := time.LoadLocation(name)
 	switch {

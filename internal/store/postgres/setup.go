@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"strings"
 
 	"github.com/uptrace/bun"
 
@@ -67,26 +69,57 @@ func (p *database) advisoryKey() int64 {
 // PostgreSQL would compile them, for longer than they take.
 const withinSQL = `SELECT set_config('idle_in_transaction_session_timeout', ?0, true), set_config('statement_timeout', ?0, true), set_config('jit', 'off', true), set_config('enable_bitmapscan', 'off', true)`
 
+// Check asks for the settings under which the library cannot work, all in one statement.
 func (p *database) Check(ctx context.Context, db bun.IDB) (dialect.Settings, error) {
-	var standby bool
-	if err := db.NewRaw(`SELECT pg_is_in_recovery()`).Scan(ctx, &standby); err != nil {
+	var rows []struct {
+		Name, Setting string
+	}
+	if err := db.NewRaw(neededSQL).Scan(ctx, &rows); err != nil {
 		return dialect.Settings{}, err
 	}
-	if standby {
+	set := make(map[string]string, len(rows))
+	for _, row := range rows {
+		set[row.Name] = row.Setting
+	}
+	if set["standby"] == "true" {
 		return dialect.Settings{}, fmt.Errorf("the database is a standby: connect to the primary")
 	}
-	return dialect.Settings{RowLocks: true}, p.Literals(ctx, db)
+	return dialect.Settings{RowLocks: true}, errors.Join(settingMistakes(set)...)
 }
+
+const neededSQL = `SELECT 'standby' AS name, pg_is_in_recovery()::text AS setting UNION ALL SELECT name, setting FROM pg_catalog.pg_settings
+  WHERE name IN ('standard_conforming_strings', 'DateStyle', 'jit', 'enable_seqscan', 'enable_indexscan', 'enable_nestloop', 'enable_sort')`
+
+// settingMistakes lists settings under which the library cannot keep its promises.
+func settingMistakes(set map[string]string) (mistakes []error) {
+	const where = "set it back for the server, the database, the role or the DSN, wherever it was changed"
+	if value := set[literals]; value != "on" {
+		mistakes = append(mistakes, literalsMistake(value))
+	}
+	if value := set["DateStyle"]; !strings.HasPrefix(value, "ISO") {
+		mistakes = append(mistakes, fmt.Errorf("DateStyle %q: ISO is needed, or the driver cannot read timestamps: %s", value, where))
+	}
+	for _, name := range []string{"enable_seqscan", "enable_indexscan", "enable_nestloop", "enable_sort"} {
+		if set["jit"] == "on" && set[name] == "off" {
+			mistakes = append(mistakes, fmt.Errorf("%s off with jit on: PostgreSQL would compile the statements that look for messages, for seconds: %s, or set jit to off", name, where))
+		}
+	}
+	return mistakes
+}
+
+const literals = "standard_conforming_strings"
 
 // Literals wants what has been the default since PostgreSQL 9.1: with off, a backslash in a
 // value would escape the quote that ends it.
 func (p *database) Literals(ctx context.Context, db bun.IDB) error {
 	var setting string
-	if err := db.NewRaw(`SELECT current_setting('standard_conforming_strings')`).Scan(ctx, &setting); err != nil {
-		return err
+	err := db.NewRaw(`SELECT current_setting('`+literals+`')`).Scan(ctx, &setting)
+	if err == nil && setting != "on" {
+		err = literalsMistake(setting)
 	}
-	if setting != "on" {
-		return fmt.Errorf("standard_conforming_strings %s: on is needed, or text with a backslash could end its literal: set it back for the server, the database, the role or the DSN, wherever it was changed", setting)
-	}
-	return nil
+	return err
+}
+
+func literalsMistake(setting string) error {
+	return fmt.Errorf(literals+" %s: on is needed, or text with a backslash could end its literal: set it back for the server, the database, the role or the DSN, wherever it was changed", setting)
 }

@@ -22,8 +22,12 @@ import (
 // connections are few: people look, and the runner of operations needs one more.
 const connections = 4
 
-// sqliteSettings are those without which concurrent writers fail.
-const sqliteSettings = "_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)"
+const (
+	// sqliteSettings are those of a connection without which concurrent writers fail.
+	sqliteSettings = "_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=synchronous(NORMAL)"
+	// sqliteNew is the setting of the file itself, which only a command that creates tables may change.
+	sqliteNew = "&_pragma=journal_mode(WAL)"
+)
 
 // ErrDSN: the DSN cannot be used; use errors.Is.
 var ErrDSN = errors.New("DSN: postgres://…, mariadb://… and sqlite:PATH are allowed")
@@ -35,13 +39,20 @@ type Secret string
 func (Secret) String() string { return "DSN" }
 
 // Open connects to the database of a DSN: postgres://user:password@host/database, mariadb://user:password@host:port/database
-// or sqlite:PATH. Errors do not show the DSN; see [Trouble].
-func Open(ctx context.Context, dsn Secret) (*bun.DB, error) {
-	scheme, _, _ := strings.Cut(string(dsn), ":")
+// sqlite:PATH or sqlite:PATH?mode=ro. It changes nothing in the database. Errors do not show the DSN; see [Trouble].
+func Open(ctx context.Context, dsn Secret) (*bun.DB, error) { return open(ctx, dsn, "") }
+
+// Create is Open for a command that creates tables: it makes the file of a SQLite database, in WAL mode.
+func Create(ctx context.Context, dsn Secret) (*bun.DB, error) { return open(ctx, dsn, sqliteNew) }
+
+func open(ctx context.Context, dsn Secret, sqliteMode string) (*bun.DB, error) {
+	if err := dsn.unambiguous(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDSN, err)
+	}
 	var conns *sql.DB
 	var speaks schema.Dialect
 	var err error
-	switch scheme {
+	switch dsn.scheme() {
 	case "postgres", "postgresql":
 		conns, err = openPostgres(string(dsn))
 		speaks = pgdialect.New()
@@ -49,8 +60,7 @@ func Open(ctx context.Context, dsn Secret) (*bun.DB, error) {
 		conns, err = openMariaDB(string(dsn))
 		speaks = mysqldialect.New()
 	case "sqlite":
-		path, _ := dsn.file()
-		conns, err = openSQLite(path)
+		conns, err = openSQLite(dsn, sqliteMode)
 		speaks = sqlitedialect.New()
 	default:
 		return nil, ErrDSN
@@ -107,21 +117,48 @@ func openMariaDB(dsn string) (*sql.DB, error) {
 	return sql.OpenDB(connector), nil
 }
 
-func openSQLite(path string) (*sql.DB, error) {
+func openSQLite(dsn Secret, mode string) (*sql.DB, error) {
+	path, _ := dsn.file()
 	if path == "" {
 		return nil, errors.New("the path is empty")
 	}
-	return sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+sqliteSettings)
+	switch _, parameters, _ := strings.Cut(string(dsn), "?"); {
+	case parameters == "mode=ro":
+		mode = "&mode=ro"
+	case parameters != "":
+		return nil, errors.New("mode=ro is the only parameter of a SQLite DSN")
+	}
+	return sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+sqliteSettings+mode)
+}
+
+func (s Secret) scheme() string {
+	scheme, _, _ := strings.Cut(string(s), ":")
+	return scheme
 }
 
 // file is the path of a database that is a file.
 func (s Secret) file() (path string, ok bool) {
 	path, ok = strings.CutPrefix(string(s), "sqlite:")
+	path, _, _ = strings.Cut(path, "?")
 	return strings.TrimPrefix(path, "//"), ok
 }
 
-// HasPassword tells whether the DSN carries one.
-func (s Secret) HasPassword() bool { return len(s.passwords()) > 0 }
+// unambiguous refuses a DSN with an @ behind what a URL takes for the host, as in user:pass?word@host: what a URL takes
+// for the query or the path is then part of the password, and errors about it would show that.
+func (s Secret) unambiguous() error {
+	if s.scheme() == "sqlite" {
+		return nil
+	}
+	_, rest, _ := strings.Cut(string(s), "://")
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 || strings.Contains(rest[:end], "@") || !strings.Contains(rest[end:], "@") {
+		return nil
+	}
+	return errors.New("percent-encode the characters / ? # @ of the user name and the password: %2F %3F %23 %40")
+}
+
+// HasPassword tells whether the DSN carries one, or may do so.
+func (s Secret) HasPassword() bool { return len(s.passwords()) > 0 || s.unambiguous() != nil }
 
 func (s Secret) passwords() (found []string) {
 	parsed, err := url.Parse(string(s))

@@ -60,7 +60,7 @@ func New(ctx context.Context, path string, force bool) (*Demo, error) {
 	if err := makeWay(path, force); err != nil {
 		return nil, fmt.Errorf("demo: %s: %w", path, err)
 	}
-	db, err := connect.Open(ctx, connect.Secret("sqlite:"+filepath.Clean(path)))
+	db, err := connect.Create(ctx, connect.Secret("sqlite:"+filepath.Clean(path)))
 	if err != nil {
 		return nil, fmt.Errorf("demo: %w", err)
 	}
