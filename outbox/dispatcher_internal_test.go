@@ -364,3 +364,21 @@ func TestGroupsShareTheQueue(t *testing.T) {
 		})
 	}
 }
+
+// TestLargeMessagesThatRunKeepNoOtherConsumerWaiting: a consumer that holds nothing may have a message all the same.
+func TestLargeMessagesThatRunKeepNoOtherConsumerWaiting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 4}, "large", "small")
+		d.push([]task{{consumer: d.consumers[0], row: store.Message{Payload: make([]byte, maxHeldBytes)}}})
+		d.next(nil)
+		d.findDue(0)
+		d.mustNotOrder(t, "what runs of the consumer fills the memory")
+		d.findDue(1)
+		o := d.mustOrder(t)
+		if len(o.parts) != 1 || o.parts[0].consumer != d.consumers[1] || o.request.Limit != 1 {
+			t.Errorf("got %d messages of %q, want one of the consumer that holds none", o.request.Limit, o.parts[0].Name())
+		}
+		d.mustNotOrder(t, "that is under way")
+	})
+}

@@ -19,9 +19,6 @@ const (
 	slotsIdle = 250 * time.Millisecond
 	// slotsAgain is the wait until others are asked again who have all of them.
 	slotsAgain = 250 * time.Millisecond
-	// slotsRest is the wait for one that was not used: messages that have crashed may be another
-	// consumer's.
-	slotsRest = time.Second
 	// slotsShared is for how long a process keeps slots that it uses while others have none.
 	slotsShared = time.Second
 )
@@ -137,7 +134,7 @@ func (d *dispatcher) slotNeeds(now time.Time) (needs []slotNeed, again time.Dura
 			given := l.takeOutLocked(min(l.owed, free))
 			l.owed -= len(given)
 			needs = append(needs, slotNeed{limiter: l, excess: given})
-			l.again = now.Add(jitter(slotsRest))
+			l.again = now.Add(jitter(2 * slotsAgain)) // the others ask first
 			soon(slotsAgain)
 		case wanted && free <= 0 && l.owed == 0 && room > 0:
 			if soon(slotsAgain); !now.Before(l.again) { // twice as many each time, so that others find some
@@ -148,7 +145,6 @@ func (d *dispatcher) slotNeeds(now time.Time) (needs []slotNeed, again time.Dura
 				l.needless = now
 			} else if now.Sub(l.needless) >= slotsIdle {
 				needs = append(needs, slotNeed{limiter: l, excess: l.takeOutLocked(free)})
-				l.again = now.Add(jitter(slotsRest))
 			}
 		case len(l.slots) > 0:
 			soon(slotsIdle)
