@@ -39,6 +39,9 @@ func (g *group) consume(waiting []*member) (rest []*member) {
 	case g.consumer().transactional:
 		g.oneByOne(waiting)
 	default:
+		if waiting = g.inTime(waiting); len(waiting) == 0 {
+			return nil
+		}
 		ctx, over := together(waiting)
 		defer over()
 		answerEach(waiting, g.call(ctx, waiting))
@@ -58,7 +61,7 @@ func (g *group) tryBatch(members []*member) (rest []*member) {
 	}
 	held, others := g.split(members, ids)
 	defer func() { g.oneByOne(others) }() // which may just be locked
-	if len(held) == 0 {
+	if held = g.inTime(held); len(held) == 0 {
 		own.rollback()
 		return nil
 	}
@@ -177,6 +180,27 @@ func together(members []*member) (context.Context, func()) {
 		}
 		cancel(nil)
 	}
+}
+
+// inTime answers those of a batch that are too late to start, and those of the same key behind one that is poisoned
+// for it, and returns the others.
+func (g *group) inTime(members []*member) (left []*member) {
+	var poisoned []*task
+	for _, m := range members {
+		err := g.worker.run.tooLate(m.message)
+		if before := g.turns.before(m.task); before != nil && slices.Contains(poisoned, before) {
+			err = behind(m.task)
+		}
+		if err == nil {
+			left = append(left, m)
+			continue
+		}
+		if bus.VerdictOf(err).Outcome != bus.Discarded {
+			poisoned = append(poisoned, m.task)
+		}
+		m.outcome <- err
+	}
+	return left
 }
 
 // call runs the consumer's function for all members, and returns what became of each.

@@ -120,6 +120,9 @@ func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool
 		d.paceTo = later(d.paceTo, o.began.Add(min(2*now.Sub(o.began), mostPace)))
 	}
 	d.returnLocked(o)
+	if len(c.Messages) == 0 {
+		d.unusedLocked(o)
+	}
 	if l := o.parts[0].lanes; l != nil {
 		l.of.failures = 0
 		l.claimed(o, c, now)
@@ -170,6 +173,7 @@ func (d *dispatcher) failed(o order, slow, outage bool, now time.Time) (apart bo
 		d.quarantine.claimed(o.request, 0, now)
 	} else {
 		d.returnLocked(o)
+		d.unusedLocked(o)
 	}
 	if outage {
 		return false
@@ -249,7 +253,7 @@ func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Posi
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.tellLocked(p.Now, now)
+	d.tellLocked(p.Now, began, now)
 	first := make([]store.Position, len(d.wants))
 	due := make([]bool, len(d.wants))
 	for i, want := range p.Due {
@@ -292,16 +296,18 @@ func (d *dispatcher) nextVerdict(now time.Time) time.Time {
 	return soon
 }
 
-// tell has the dispatcher know what time it is on the database's clock.
-func (d *dispatcher) tell(clock time.Time) {
+// tell has the dispatcher know what time it is on the database's clock, from a statement that was sent then.
+func (d *dispatcher) tell(clock, sent time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.tellLocked(clock, time.Now())
+	d.tellLocked(clock, sent, time.Now())
 }
 
-func (d *dispatcher) tellLocked(clock, now time.Time) {
-	if !clock.IsZero() {
-		d.ahead = clock.Sub(now)
+// tellLocked takes the time before the statement, so that the estimate is early rather than late: no run is to start
+// after its deadline. A statement that took long says less than an earlier one.
+func (d *dispatcher) tellLocked(clock, sent, now time.Time) {
+	if known := d.ahead != 0; !clock.IsZero() && (!known || now.Sub(sent) < time.Second) {
+		d.ahead = clock.Sub(sent)
 	}
 }
 

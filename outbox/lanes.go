@@ -3,6 +3,7 @@ package outbox
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -44,6 +45,7 @@ type lanes struct {
 	left      bool      // the last claims have seen messages that they did not take
 	deep      []int64   // lanes that may have more
 	resting   resting
+	unused    map[int64]int // of lanes: messages that were claimed of the key rate and did not start
 	cursor    int64
 	barren    bool // the last look brought nothing
 	wide      int  // so many messages the next look is at, since the last did not find enough
@@ -86,7 +88,7 @@ func lanesOf(c *consumer) (all []*lanes) {
 		if source.PerKey == 0 {
 			source.Before = names[i+1:]
 		}
-		all = append(all, &lanes{of: c, Source: source})
+		all = append(all, &lanes{of: c, Source: source, unused: make(map[int64]int)})
 	}
 	return all
 }
@@ -116,7 +118,9 @@ func (l *lanes) request(now time.Time, limit int) *store.Lanes {
 	l.heeded = l.wakeups
 	deep := append(l.resting.take(now, limit), l.deep...)
 	l.deep = nil
-	return &store.Lanes{Source: l.Source, Parks: l.parks(), Run: l.of.runLength(limit), Hint: hint, Cursor: l.cursor, Sticky: deep, Walk: l.barren, Look: l.wide}
+	unused := maps.Clone(l.unused)
+	clear(l.unused)
+	return &store.Lanes{Unused: unused, Source: l.Source, Parks: l.parks(), Run: l.of.runLength(limit), Hint: hint, Cursor: l.cursor, Sticky: deep, Walk: l.barren, Look: l.wide}
 }
 
 // begin begins a scan.
@@ -181,6 +185,12 @@ func (c *consumer) ran(n int, took time.Duration) {
 // more behind what it has looked at, and less was found than there is room for.
 func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	news, from := c.News, o.request.Lanes.Hint
+	if c.Unasked { // what it has not looked at stays as it was
+		l.deep, l.heeded = append(o.request.Lanes.Sticky, l.deep...), l.wakeups-1
+		l.notBefore = now.Add(c.Wait)
+		l.of.spent.hold(now, l.notBefore)
+		return
+	}
 	l.last, l.cursor = max(l.last, news.Last), news.Walked
 	if l.left = l.left || news.Left; news.Left && l.frees != o.parts[0].frees { // what it left may be free by now
 		l.free(nil, 0)

@@ -100,11 +100,12 @@ func (l *ledger) add(entry *lease, r store.Result) {
 	}
 }
 
-// live tells whether a claim is held for certain, as far as time goes.
+// live tells whether a claim is held for certain, as far as time goes: by the clock on the wall, too, since the other
+// one stands still while a virtual machine is suspended.
 func (l *ledger) live(entry *lease, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !entry.expired && l.leases[entry.id] == entry && now.Before(entry.until)
+	return !entry.expired && l.leases[entry.id] == entry && now.Before(entry.until) && now.Round(0).Before(entry.until.Round(0))
 }
 
 // batch is what one round of settling sends.
@@ -166,15 +167,19 @@ func (l *ledger) takeLocked(b *batch, entry *lease, all, resend bool) {
 		l.unsent -= len(results)
 	}
 	if resend {
-		results = append(results, entry.busy...)
+		results = append(entry.busy, results...)
 		l.busy -= len(entry.busy)
 		entry.busy = nil
+	} else if len(entry.busy) > 0 {
+		var behind []store.Result
+		results, behind = inTurn(results, entry.busy)
+		entry.busy, l.busy = append(entry.busy, behind...), l.busy+len(behind)
 	}
 	if len(results) == 0 {
 		return
 	}
 	entry.sending = len(results)
-	undone := func(r store.Result) bool { return r.Outcome != store.Done || r.Recent != nil }
+	undone := func(r store.Result) bool { return r.Outcome != store.Done || r.Recent != nil || r.Stop != "" }
 	if entry.open == 0 && !entry.partial && !b.freeOnly && !slices.ContainsFunc(results, undone) {
 		b.finished = append(b.finished, entry)
 		b.whole = append(b.whole, results)

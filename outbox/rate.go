@@ -67,6 +67,45 @@ func (d *dispatcher) stopSpending(now time.Time) {
 	}
 }
 
+// unstarted notes that a message was claimed and did not start, so that its consumer's rates have been used for
+// nothing: the next claim gives that back.
+func (d *dispatcher) unstarted(t *task) {
+	c := t.consumer
+	if c.rate == nil && c.settings.KeyRate == 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c.rate != nil {
+		if c.unused++; c.failures == 0 {
+			c.notBefore = time.Time{}
+		}
+		c.activate()
+	}
+	for _, l := range c.lanes {
+		l.notBefore = time.Time{}
+		if l.KeyRate != nil && t.row.Lane != 0 && l.Name == t.row.ConsumerType {
+			l.unused[t.row.Lane]++
+			l.free([]int64{t.row.Lane}, d.config.BatchSize)
+		}
+	}
+	d.room.Signal()
+}
+
+// unusedLocked keeps what a claim was to give back to rates, and did not.
+func (d *dispatcher) unusedLocked(o order) {
+	if len(o.parts) == 0 {
+		return
+	}
+	p := o.parts[0]
+	p.consumer.unused += o.request.Unused
+	if p.lanes != nil {
+		for lane, n := range o.request.Lanes.Unused {
+			p.lanes.unused[lane] += n
+		}
+	}
+}
+
 // ofFirst has a request ask for what is due first, when that is of a consumer with a rate or
 // priorities, or of batches, and else for nothing of such.
 func (d *dispatcher) ofFirst(request *store.ClaimRequest, probe store.Probe) {

@@ -23,6 +23,7 @@ var errLocked = errors.New("outbox: settle: some outcomes were not written, sinc
 
 // settled enters the outcome of a message; the settler writes it.
 func (r *run) settled(t *task, err error) {
+	t.over.Store(true)
 	v := bus.VerdictOf(err)
 	result := t.result(v, t.consumer.settings.AttemptDelay)
 	r.tell(t, v, &result)
@@ -30,18 +31,23 @@ func (r *run) settled(t *task, err error) {
 	if t.probe { // its consumer's function was not reached
 		t.consumer.gate.giveBack()
 	}
+	if !t.called {
+		r.dispatcher.unstarted(t)
+	}
 	if uncounted := result.Outcome == store.Snoozed && result.Errors != ""; t.consumer.transactional && !uncounted && (t.committed || result.Outcome != store.Release) {
 		r.streaks.forget(t.row.ID)
 		r.unstarted.forget(t.row.ID)
 	}
 	if t.stopped.Load() {
+		r.stops.drop(t.row.ID)
 		switch {
+		case t.committed:
+			result.Stop = string(StopTooLate)
 		case result.Outcome == store.Release: // it can be cancelled like any other that waits
-			r.stops.drop(t.row.ID)
 		case result.Outcome == store.Done && errors.Is(v.Err, bus.ErrCancelled):
-			r.stops.answer(t.row.ID, StopCancelled)
+			result.Stop = string(StopCancelled)
 		default:
-			r.stops.answer(t.row.ID, StopTooLate)
+			result.Stop = string(StopTooLate)
 		}
 	}
 	r.ledger.add(t.lease, result)
@@ -169,6 +175,15 @@ func settleable(results []store.Result) int {
 // hold up the others. special says that others were taken meanwhile, so that it must be
 // one of these results.
 func (s *settlement) settlePart(ctx context.Context, results []store.Result, special bool) error {
+	results, behind := inTurn(results, s.Busy)
+	if s.Busy = append(s.Busy, behind...); len(results) == 0 {
+		return nil
+	}
+	if s.freeOnly { // what comes behind one that is locked must not be written, either
+		if first, rest := firstOfKeys(results); len(rest) > 0 {
+			return s.settleBoth(ctx, first, rest, special)
+		}
+	}
 	err := s.send(ctx, results, s.freeOnly)
 	switch class := dberr.ClassOf(err); {
 	case err == nil, ctx.Err() != nil:
@@ -176,7 +191,7 @@ func (s *settlement) settlePart(ctx context.Context, results []store.Result, spe
 	case class == dberr.LockTimeout && !s.freeOnly:
 		s.freeOnly = true
 		return s.settlePart(ctx, results, special)
-	case len(results) > 1 && !special && (class == dberr.Other || class == dberr.Schema):
+	case len(results) > 1 && !special && (class == dberr.Other || class == dberr.Schema) && !sharesKey(results):
 		return s.settleEnds(ctx, results, err)
 	case len(results) > 1:
 		return s.settleBoth(ctx, results[:len(results)/2], results[len(results)/2:], special)

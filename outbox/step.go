@@ -60,8 +60,9 @@ func (d *dispatcher) wantsOf(names []string) (wants []store.Want, err error) {
 func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
 	wants = r.dispatcher.ungated(wants)
 	request := store.ClaimRequest{Wants: wants, Limit: 1, MaxBytes: maxClaimBytes}
+	sent := time.Now()
 	probe, err := r.probe(wants)
-	r.dispatcher.tell(probe.Now)
+	r.dispatcher.tell(probe.Now, sent)
 	if err == nil && probe.Overdue > r.config.LeaseDuration/3 { // else an outage may have kept its owner from renewing it
 		r.recoverClaims(r.ctx)
 		probe, err = r.probe(wants)

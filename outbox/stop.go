@@ -103,11 +103,10 @@ func forget(ctx context.Context, st *store.Store, db *bun.DB, id int64, asked st
 	return st.ForgetStop(ctx, db, id)
 }
 
-// stops are the requests that this process knows of.
+// stops are the requests that this process acts on: those whose answers are not settled yet.
 type stops struct {
-	mu      sync.Mutex
-	asked   map[int64]bool
-	answers map[int64]Stopped
+	mu    sync.Mutex
+	asked map[int64]bool
 }
 
 // begin notes a request, and returns false for one that is known.
@@ -118,7 +117,7 @@ func (s *stops) begin(id int64) bool {
 		return false
 	}
 	if s.asked == nil {
-		s.asked, s.answers = make(map[int64]bool), make(map[int64]Stopped)
+		s.asked = make(map[int64]bool)
 	}
 	s.asked[id] = true
 	return true
@@ -138,29 +137,7 @@ func (s *stops) known() bool {
 	return len(s.asked) > 0
 }
 
-// answer notes what came of a request, if there is one.
-func (s *stops) answer(id int64, how Stopped) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.asked[id] {
-		s.answers[id] = how
-	}
-}
-
-// take takes out the answers.
-func (s *stops) take() map[int64]Stopped {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	answers := s.answers
-	for id := range answers {
-		delete(s.asked, id)
-	}
-	s.answers = make(map[int64]Stopped)
-	return answers
-}
-
-// lookForStops acts on requests to end runs, and answers those that are over. It tells whether
-// some are open.
+// lookForStops acts on requests to end runs, and tells whether some are open.
 func (r *run) lookForStops(ctx context.Context) (open bool) {
 	if len(r.ledger.held()) == 0 && !r.stops.known() {
 		return false
@@ -173,11 +150,6 @@ func (r *run) lookForStops(ctx context.Context) (open bool) {
 		if r.stops.begin(id) && !r.stopMessage(id) {
 			r.stops.drop(id) // it is over, or about to start: the next look tells
 		}
-	}
-	for id, how := range r.stops.take() {
-		_, _ = ask(ctx, r, "answer a stop", statementTimeout, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, r.store.AnswerStop(ctx, r.db, id, r.owner, string(how))
-		})
 	}
 	return r.stops.known()
 }
@@ -201,7 +173,9 @@ func (r *run) stopMessage(id int64) bool {
 		}
 		for _, t := range append([]*task{head}, head.others...) {
 			if is(t) {
-				t.stopped.Store(true)
+				if t.stopped.Store(true); t.over.Load() { // its outcome is known already
+					return false
+				}
 				if call := w.calling.Load(); call != nil && call.isOf(t) {
 					call.stop(bus.ErrCancelled)
 				}

@@ -39,6 +39,7 @@ type consumer struct {
 	suspects   suspicion // which of its messages may have crashed, and are to be asked for
 	finished   rate
 	lanes      []*lanes      // where it has messages with keys
+	unused     int           // messages that were claimed of its rate and did not start
 	plainFirst bool          // those without keys come first in the next claim
 	pace       time.Duration // how long one of those takes; 0: unknown
 
@@ -66,9 +67,10 @@ type task struct {
 	probe           bool       // it has the right to probe its consumer's circuit
 	called          bool       // its consumer's function was reached
 	stopped         atomic.Bool
-	stop            stoppable // the context of its first call
-	committed       bool      // a transactional consumer has removed it
-	passed          bool      // it is done, and those behind it may run
+	over            atomic.Bool // its outcome is known
+	stop            stoppable   // the context of its first call
+	committed       bool        // a transactional consumer has removed it
+	passed          bool        // it is done, and those behind it may run
 }
 
 // groupable tells whether a message, with those behind it, may share a transaction. One that

@@ -136,11 +136,7 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 		return errNotWaited
 	}
 	defer t.innermost.Unlock()
-	err := r.tooLate(m)
-	var payload []byte
-	if err == nil {
-		payload, err = r.payload(ctx, m)
-	}
+	payload, err := r.payload(ctx, m)
 	if err != nil {
 		return t.inTurn(err)
 	}
@@ -149,8 +145,6 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 		err = t.group.join(ctx, t, withPayload(m, payload))
 	case t.stopped.Load(): // while it waited behind others
 		err = errStopped
-	case !r.ledger.live(t.lease, time.Now()): // this process stood still, and nobody has noticed yet
-		err = errFenced
 	case t.consumer.transactional:
 		err = r.runInTx(ctx, t, payload)
 	default:
@@ -176,7 +170,10 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 // what to make of that. A message that never reached the function says nothing about what the function needs.
 func (t *task) throughCircuit(err error, panicked bool) error {
 	gate := t.consumer.gate
-	if undecodable := new(bus.DecodeError); gate == nil || !t.called || errors.As(err, &undecodable) || errors.Is(err, bus.ErrCancelled) {
+	if undecodable := new(bus.DecodeError); errors.As(err, &undecodable) {
+		t.called = false
+	}
+	if gate == nil || !t.called || errors.Is(err, bus.ErrCancelled) {
 		return err
 	}
 	if t.consumer.breaker != nil {
@@ -235,6 +232,15 @@ func (r *run) invoke(ctx context.Context, t *task, payload []byte) error {
 }
 
 func (r *run) begin(ctx context.Context, t *task, c call) error {
+	if c.members == nil { // of a batch those that are late are left out before
+		if err := r.tooLate(&t.message); err != nil {
+			return err
+		}
+	}
+	held := func(t *task) bool { return r.ledger.live(t.lease, time.Now()) } // this process may have stood still
+	if !held(t) || slices.ContainsFunc(c.members, func(m *member) bool { return !held(m.task) }) {
+		return errFenced
+	}
 	w := t.worker
 	number := w.call.Add(1)
 	if deadline, ok := ctx.Deadline(); ok { // until then the keeper lets it run

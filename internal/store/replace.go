@@ -129,9 +129,9 @@ func (s *Store) Remember(ctx context.Context, tx bun.IDB, all []dialect.Recent) 
 }
 
 // consumed lists the insert ids that stay taken of results that were written.
-func consumed(results []dialect.Result, settled dialect.Settled) (all []dialect.Recent) {
+func consumed(results []dialect.Result) (all []dialect.Recent) {
 	for _, r := range results {
-		if r.Recent != nil && r.Outcome == dialect.Done && slices.Contains(settled.Live, r.Claim) && !slices.ContainsFunc(settled.Busy, func(b dialect.Result) bool { return b.Message == r.Message }) {
+		if r.Recent != nil && r.Outcome == dialect.Done {
 			all = append(all, *r.Recent)
 		}
 	}

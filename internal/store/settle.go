@@ -38,17 +38,37 @@ func (s *Store) SettleFree(ctx context.Context, db *bun.DB, owner string, lease 
 
 func (s *Store) settleWith(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool) (dialect.Settled, error) {
 	return retried(ctx, db, func(db bun.IDB) (settled dialect.Settled, err error) {
-		if !slices.ContainsFunc(results, func(r dialect.Result) bool { return r.Recent != nil }) {
+		if !slices.ContainsFunc(results, func(r dialect.Result) bool { return r.Recent != nil || r.Stop != "" }) {
 			return s.dialect.Settle(ctx, db, owner, lease, results, freeOnly)
 		}
 		err = txn.InTx(ctx, db, func(tx bun.Tx) (err error) {
 			if settled, err = s.dialect.Settle(ctx, tx, owner, lease, results, freeOnly); err != nil {
 				return err
 			}
-			return s.Remember(ctx, tx, consumed(results, settled))
+			applied := appliedOf(results, settled)
+			if recent := consumed(applied); len(recent) > 0 {
+				err = s.Remember(ctx, tx, recent)
+			}
+			for _, r := range applied {
+				if err == nil && r.Stop != "" {
+					err = s.answerStop(ctx, tx, r.Message, owner, r.Stop)
+				}
+			}
+			return err
 		})
 		return settled, err
 	})
+}
+
+// appliedOf are the results that count: their claims were live, and nobody had their messages locked.
+func appliedOf(results []dialect.Result, settled dialect.Settled) (applied []dialect.Result) {
+	for _, r := range results {
+		busy := slices.ContainsFunc(settled.Busy, func(b dialect.Result) bool { return b.Message == r.Message })
+		if !busy && slices.Contains(settled.Live, r.Claim) {
+			applied = append(applied, r)
+		}
+	}
+	return applied
 }
 
 // Extend renews every claim of the owner and returns their ids. A claim that is

@@ -29,12 +29,10 @@ func (s *Store) StopRequests(ctx context.Context, db bun.IDB, owner string) ([]i
 	return read[[]int64](ctx, s, db, `SELECT message_id FROM {stops} WHERE owner = ? AND outcome IS NULL`, owner)
 }
 
-// AnswerStop says what came of a request.
-func (s *Store) AnswerStop(ctx context.Context, db bun.IDB, message int64, owner, outcome string) error {
-	return retry(ctx, db, func(db bun.IDB) error {
-		_, err := s.names.Query(ctx, db, `UPDATE {stops} SET outcome = ? WHERE message_id = ? AND owner = ?`, outcome, message, owner).Exec(ctx)
-		return err
-	})
+// answerStop says what came of a request, in the transaction that settles the message.
+func (s *Store) answerStop(ctx context.Context, tx bun.IDB, message int64, owner, outcome string) error {
+	_, err := s.names.Query(ctx, tx, `UPDATE {stops} SET outcome = ? WHERE message_id = ? AND owner = ?`, outcome, message, owner).Exec(ctx)
+	return err
 }
 
 // StopRequest is a request and its answer.

@@ -60,10 +60,14 @@ func (n Names) ClaimLanes(ctx context.Context, tx bun.IDB, d LaneDialect, r Clai
 	var c Claim
 	if rated.Spent {
 		rated.hold(&c, 0)
+		c.Unasked = true
 		return c, nil
 	}
 	if err := n.lockGates(ctx, tx, r.Lanes); err != nil {
 		return Claim{}, fmt.Errorf("gate: %w", err)
+	}
+	if err := n.clampKeys(ctx, tx, r.Lanes); err != nil {
+		return Claim{}, fmt.Errorf("rates: %w", err)
 	}
 	find := n.findRuns
 	if r.Select != Clean {

@@ -37,13 +37,14 @@ func Lane(key string) int64 {
 // lanes, so that a wrong one costs time at most.
 type Lanes struct {
 	Source
-	Parks  bool    // a poisoned message keeps those behind it from running
-	Run    int     // how many of one lane at most
-	Hint   int64   // the rank behind which to look
-	Cursor int64   // the lane behind which to walk, when there is little behind the hint
-	Sticky []int64 // lanes that may have more
-	Walk   bool    // the last look brought nothing
-	Look   int     // at least so many messages to look at
+	Parks  bool          // a poisoned message keeps those behind it from running
+	Run    int           // how many of one lane at most
+	Hint   int64         // the rank behind which to look
+	Cursor int64         // the lane behind which to walk, when there is little behind the hint
+	Sticky []int64       // lanes that may have more
+	Walk   bool          // the last look brought nothing
+	Look   int           // at least so many messages to look at
+	Unused map[int64]int // how many of lanes were claimed and did not start, of a key rate
 }
 
 // LaneNews is what a claim of lanes has found out for the next.

@@ -18,6 +18,8 @@ import (
 // from FirstInstant on are instants.
 const FirstInstant = "100000000000000" // in 1973
 
+const firstInstant = 100_000_000_000_000
+
 // Unbounded is the PerKey of a source that shares among keys, and does not bound them.
 const Unbounded = math.MaxInt32
 
@@ -208,7 +210,7 @@ func (n Names) spendKeys(ctx context.Context, tx bun.IDB, r Rate, all *quotas, p
 	}
 	var values []any
 	for _, lane := range slices.Sorted(maps.Keys(started)) {
-		usedTo := later(all.now, all.usedTo[lane]).Add(r.after(started[lane]))
+		usedTo := r.used(all.now, all.usedTo[lane]).Add(r.after(started[lane]))
 		if wait := usedTo.Sub(all.now.Add(r.lastAllowed())); all.of[lane] <= 0 && wait > 0 {
 			news.Spent = append(news.Spent, SpentLane{Lane: lane, Wait: wait})
 		}
@@ -224,6 +226,23 @@ func (n Names) spendKeys(ctx context.Context, tx bun.IDB, r Rate, all *quotas, p
 		return fmt.Errorf("rates: %w", err)
 	}
 	return nil
+}
+
+// clampKeys has no key's rate be used further ahead than a whole burst brings it, and gives back what was claimed of
+// keys and did not start. Most claims have nothing to write.
+func (n Names) clampKeys(ctx context.Context, tx bun.IDB, l *Lanes) error {
+	r := l.KeyRate
+	if r == nil {
+		return nil
+	}
+	most := `{now} + CAST(? AS bigint){unit}`
+	_, err := n.Query(ctx, tx, `UPDATE {key rates} SET used_to = `+most+` WHERE name = ? AND used_to > `+most, r.after(r.Burst).Microseconds(), r.Name, r.after(r.Burst).Microseconds()).Exec(ctx)
+	for _, lane := range slices.Sorted(maps.Keys(l.Unused)) {
+		if err == nil {
+			_, err = n.Query(ctx, tx, `UPDATE {key rates} SET used_to = used_to - CAST(? AS bigint){unit} WHERE name = ? AND lane = ?`, r.after(l.Unused[lane]).Microseconds(), r.Name, lane).Exec(ctx)
+		}
+	}
+	return err
 }
 
 // nextOfKeys is how long it takes until the first rate that is spent allows a message; zero when none is.

@@ -21,11 +21,20 @@ func (r Rate) In(d time.Duration) int {
 	return int(float64(d)*float64(r.N)/float64(r.Per) + rounding)
 }
 
+// used is the instant up to which the rate is used, of what is stored: no further ahead than a whole burst
+// brings it, so that what a smaller rate has used, or a clock that was ahead, is soon over.
+func (r Rate) used(now, stored time.Time) time.Time {
+	if most := now.Add(r.after(r.Burst)); stored.After(most) {
+		return most
+	}
+	return later(now, stored)
+}
+
 // allows tells how many of the wanted may start now, when those before have used the rate up
 // to an instant, and how long to wait for the next if that is fewer: the generic cell rate
 // algorithm (ITU-T I.371).
 func (r Rate) allows(now, usedTo time.Time, wanted int) (n int, wait time.Duration) {
-	left := now.Add(r.after(r.Burst)).Sub(later(now, usedTo))
+	left := now.Add(r.after(r.Burst)).Sub(r.used(now, usedTo))
 	if left > 0 {
 		n = r.In(left)
 	}
@@ -79,6 +88,9 @@ func (n Names) Rated(ctx context.Context, tx bun.IDB, r ClaimRequest) (RatedRequ
 	if err := rated.lock(ctx, tx); err != nil {
 		return rated, fmt.Errorf("rate %q: %w", r.Rate.Name, err)
 	}
+	if r.Unused > 0 {
+		rated.usedTo = r.Rate.used(rated.now, rated.usedTo).Add(-r.Rate.after(r.Unused))
+	}
 	rated.Limit, rated.wait = r.Rate.allows(rated.now, rated.usedTo, r.Limit)
 	rated.Spent = rated.Limit == 0
 	rated.Wants = slices.Clone(r.Wants)
@@ -129,7 +141,7 @@ func (r *RatedRequest) Spend(ctx context.Context, tx bun.IDB, c Claim) error {
 	if r.Rate == nil || len(c.Messages) == 0 {
 		return nil
 	}
-	usedTo := later(r.now, r.usedTo).Add(r.Rate.after(len(c.Messages)))
+	usedTo := r.Rate.used(r.now, r.usedTo).Add(r.Rate.after(len(c.Messages)))
 	if _, err := r.names.Query(ctx, tx, `UPDATE {rates} SET used_to = ? WHERE name = ?`, bun.Safe(r.names.Instant(usedTo)), r.Rate.Name).Exec(ctx); err != nil {
 		return fmt.Errorf("rate %q: %w", r.Rate.Name, err)
 	}

@@ -146,6 +146,9 @@ type ClaimRequest struct {
 	// Rate bounds how many may be claimed by when, in all processes together. All wants are
 	// of one consumer then. Nil is no such bound.
 	Rate *Rate
+	// Unused is how many messages were claimed of the rate before that did not start: a claim that
+	// brings some gives them back to it.
+	Unused int
 }
 
 // Rate is how many messages a consumer starts in a time: N in each Per, and up to Burst at
@@ -171,6 +174,8 @@ type Claim struct {
 	// Dropped says for each want where the first message was that was locked and not claimed:
 	// others may have passed over it meanwhile. It is empty where there was none.
 	Dropped []Position
+	// Unasked is true when the rate allowed nothing, so that nothing was looked at.
+	Unasked bool
 	// Cut is true when MaxBytes, or the rate, left messages behind.
 	Cut bool
 	// Wait is for how long the rate allows no more; zero when it is not spent.
@@ -207,7 +212,12 @@ type Result struct {
 	Parks      bool
 	// Recent is the insert id of a message that is done, if it stays taken.
 	Recent *Recent
+	// Stop answers a request to stop the run, if there was one.
+	Stop string
 }
+
+// InOrder tells whether the message runs in the order of its key.
+func (r Result) InOrder() bool { return r.Lane != 0 && r.Rank < firstInstant }
 
 // Settled tells what a settle did.
 type Settled struct {
