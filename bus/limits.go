@@ -8,9 +8,10 @@ import (
 )
 
 const (
-	maxLimit = 1000           // each is a row
-	maxRate  = 1_000_000      // in a second
-	maxPer   = 24 * time.Hour // what is longer is a schedule
+	maxLimit     = 1000           // each is a row
+	maxLimitName = 240            // bytes, since it is stored behind a mark
+	maxRate      = 1_000_000      // in a second
+	maxPer       = 24 * time.Hour // what is longer is a schedule
 )
 
 // Limit bounds how many calls of the consumer run at once in all processes together: 1 to
@@ -21,11 +22,13 @@ func Limit(n int) ConsumerOption {
 }
 
 // LimitShared is [Limit] for several consumers together: those that share its name, which
-// must agree on n.
+// must agree on n. A name has 1 to 240 bytes.
 func LimitShared(name string, n int) ConsumerOption {
 	return func(c *ConsumerConfig) {
-		if limits.CheckName(name) != nil {
-			c.mistakes = append(c.mistakes, fmt.Sprintf("LimitShared: the name %q %v", name, limits.CheckName(name)))
+		if err := limits.CheckName(name); err != nil {
+			c.mistakes = append(c.mistakes, fmt.Sprintf("LimitShared: the name %q %v", name, err))
+		} else if len(name) > maxLimitName {
+			c.mistakes = append(c.mistakes, fmt.Sprintf("LimitShared: the name %q has %d bytes, at most %d are allowed", name, len(name), maxLimitName))
 		}
 		setLimit(c, "LimitShared", name, n)
 	}
@@ -42,7 +45,8 @@ func setLimit(c *ConsumerConfig, option, name string, n int) {
 
 // Rate bounds how many runs of the consumer start: n in each time per, in all processes
 // together, with up to burst at once after fewer have started. A retry counts like any other
-// run. burst is 1 to n, per up to 24 h, and n up to a million a second.
+// run. What is claimed and does not start, and a transaction that is repeated at once, do not
+// count. burst is 1 to n, per up to 24 h, and n up to a million a second.
 func Rate(n int, per time.Duration, burst int) ConsumerOption {
 	return func(c *ConsumerConfig) {
 		if setsRate(c, "Rate", n, per, burst) {

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -201,7 +202,7 @@ func (a *Admin) explainLimit(ctx context.Context, db bun.IDB, st *store.Store, e
 	}
 	e.Reason = AtLimit
 	e.Text = fmt.Sprintf("It has been due since %s. Its consumer is at the limit %q of %d, which is taken by owner %s. It runs when one of them has a worker for it, or gives up its place.",
-		instant(e.Message.AvailableAt), name, limit, strings.Join(by, ", "))
+		instant(e.Message.AvailableAt), cmp.Or(consumer.Config().LimitName, consumer.Name()), limit, strings.Join(by, ", "))
 	return nil
 }
 

@@ -183,3 +183,19 @@ func TestResultsOfLockedMessagesAreSentAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestNothingBeginsUnderALeaseThatIsOver: right before the function, after the fence and the wait for others, it is asked
+// whether this process has stood still.
+func TestNothingBeginsUnderALeaseThatIsOver(t *testing.T) {
+	t.Parallel()
+	d := newTestDispatcher(t, ProcessorConfig{}, "c")
+	r := &run{ledger: newLedger(10, new(atomic.Int64)), dispatcher: d}
+	over := &task{lease: r.ledger.open(t.Context(), 1, 1, time.Now().Add(-time.Second)), consumer: d.consumers[0], worker: &worker{run: r}}
+	live := &task{lease: r.ledger.open(t.Context(), 2, 1, time.Now().Add(time.Hour)), consumer: d.consumers[0], worker: over.worker}
+	if err := r.begin(t.Context(), over, call{}); err != errFenced || over.called {
+		t.Errorf("got %v, called %t, want that the message is given back", err, over.called)
+	}
+	if err := r.begin(t.Context(), live, call{members: []*member{{task: live}, {task: over}}}); err != errFenced || live.called {
+		t.Errorf("a batch with it: got %v, called %t, want that it is given back", err, live.called)
+	}
+}

@@ -102,7 +102,7 @@ func (d *Database) readBounds(v View) {
 		Owner       string
 		LeasedUntil store.Moment
 	}
-	must(d.db.NewRaw("SELECT n, owner, leased_until FROM message_slots WHERE owner <> ''").Scan(d.ctx, &held))
+	must(d.db.NewRaw("SELECT n, owner, leased_until FROM message_slots WHERE owner <> '' AND n > 0").Scan(d.ctx, &held))
 	for _, slot := range held {
 		v.Slots[slot.N] = Slot{Owner: slot.Owner, Until: slot.LeasedUntil.Sub(epoch())}
 	}

@@ -119,3 +119,34 @@ func TestWhatIsLateIsReportedOnceItIsPoisoned(t *testing.T) {
 		}
 	})
 }
+
+// TestNoMemberOfAGroupStartsAfterItsDeadline: those that share a transaction, or a batch, wait for each other before they
+// start.
+func TestNoMemberOfAGroupStartsAfterItsDeadline(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var runs atomic.Int64
+		by := time.Now().Add(2500 * time.Millisecond)
+		a := testapp.New(t, db, outbox.ConsumeTx("c", func(context.Context, bun.Tx, order) error {
+			if late := time.Since(by); late > 0 {
+				t.Errorf("a run began %s after its deadline", late)
+			}
+			runs.Add(1)
+			<-time.After(400 * time.Millisecond)
+			return nil
+		}, outbox.GroupCommit(20), bus.Timeout(8*time.Second)))
+		items := make([]outbox.Item, 12)
+		for i := range items {
+			items[i] = outbox.Item{Payload: order{ID: "1"}, Options: []outbox.Option{outbox.DeliverBy(by, bus.Discarded)}}
+		}
+		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, items...))
+		config := testapp.Fast()
+		config.TxConcurrency = 1
+		r := a.Start(config)
+		testapp.Eventually(t, "all are gone", a.Empty)
+		r.MustStop()
+		if n := runs.Load(); n == 0 || n > 8 {
+			t.Errorf("got %d runs, want some that began in time, and not all", n)
+		}
+	})
+}

@@ -313,3 +313,22 @@ func TestWhatIsSentAgainIsAsGiven(t *testing.T) {
 		}
 	})
 }
+
+// TestAnInstantAtInfinityStopsNoPoll: somebody has put off a message for ever by hand.
+func TestAnInstantAtInfinityStopsNoPoll(t *testing.T) {
+	t.Parallel()
+	var runs atomic.Int64
+	a := testapp.New(t, testdb.Postgres(t), testapp.Counting("c", &runs))
+	for _, at := range []string{"infinity", "-infinity", "294276-12-31"} {
+		a.Exec("INSERT INTO consumer_messages (message_id, consumer_type, payload_type, payload, created_at, available_after) VALUES (gen_random_uuid(), 'c', 'order.placed', '{}', now(), ?)", at)
+	}
+	r := a.Start(testapp.Fast())
+	testapp.Eventually(t, "the one that is due ran", func() bool { return runs.Load() == 1 })
+	elsewhere := testapp.New(t, a.DB, testapp.Consumed("c"))
+	elsewhere.Produce(order{ID: "1"}) // which only a poll can find
+	testapp.Eventually(t, "that of another process ran", func() bool { return runs.Load() == 2 })
+	if health := r.Health(); !health.Ready {
+		t.Errorf("health: got %+v, want ready", health)
+	}
+	r.MustStop()
+}

@@ -152,7 +152,7 @@ func TestWhatRunsWithoutASlotIsCancelled(t *testing.T) {
 		config.LeaseDuration = 2 * time.Second
 		r := a.Start(config)
 		testapp.Eventually(t, "it runs", func() bool { return first.Load() == 1 })
-		a.Exec("UPDATE message_slots SET owner = 'other', leased_until = " + testapp.In(db, time.Second)+" WHERE n > 0")
+		a.Exec("UPDATE message_slots SET owner = 'other', leased_until = " + testapp.In(db, time.Second) + " WHERE n > 0")
 		testapp.Eventually(t, "it is cancelled, and runs again", func() bool { return lost.Load() && a.Empty() })
 		r.MustStop()
 		if p := a.Poisoned(); len(p) > 0 || first.Load() != 2 {
@@ -304,4 +304,23 @@ func TestSlotsGoToThoseThatCanUseThem(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestALimitAndASharedOneOfTheSameNameAreTwo: a consumer's own limit is stored under the consumer's name.
+func TestALimitAndASharedOneOfTheSameNameAreTwo(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var own, shared gauge
+		a := testapp.New(t, db, bus.Consume("x", own.work(300*time.Millisecond), bus.Limit(1)), bus.Consume("y", shared.workRefund(300*time.Millisecond), bus.LimitShared("x", 2)))
+		a.ProduceMany(2)
+		for range 4 {
+			a.Produce(refund{ID: "1"})
+		}
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "all ran", a.Empty)
+		r.MustStop()
+		if own.most.Load() != 1 || shared.most.Load() != 2 {
+			t.Errorf("at once: got %d and %d, want 1 and 2", own.most.Load(), shared.most.Load())
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -158,4 +159,67 @@ func TestReplacingAcrossAnOrder(t *testing.T) {
 		testapp.Eventually(t, "both ran", ordered.Empty)
 		r.MustStop()
 	})
+}
+
+// TestNoOlderMessageRunsAgainBehindNewerOnes: three messages of a key are done, the row of the first is locked, and the process
+// stops. None of the others is removed before it.
+func TestNoOlderMessageRunsAgainBehindNewerOnes(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(*testing.T) func() *bun.DB{
+		"postgres": func(t *testing.T) func() *bun.DB {
+			dsn := testdb.PostgresDSN(t)
+			return func() *bun.DB { return testdb.OpenPostgres(t, dsn) }
+		},
+		"mariadb": func(t *testing.T) func() *bun.DB {
+			dsn := testdb.MariaDBDSN(t)
+			return func() *bun.DB { return testdb.OpenMariaDB(t, dsn) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			connect := open(t)
+			var ran sync.Map
+			var last atomic.Int64
+			running, proceed := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			a := testapp.New(t, connect(), bus.Consume("c", func(_ context.Context, s step) error {
+				once.Do(func() { close(running); <-proceed })
+				ran.Store(s.N, true)
+				last.Store(int64(s.N))
+				return nil
+			}, bus.Ordered(bus.ParkKey)))
+			var items []outbox.Item
+			for n := range 3 {
+				items = append(items, outbox.Item{Payload: step{Customer: "k", N: n + 1}})
+			}
+			testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), a.DB, items...))
+			config := testapp.Fast()
+			config.DrainTimeout = time.Second
+			r := a.Start(config)
+			<-running // all three are claimed
+			tx, err := connect().BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback() }()
+			if _, err := tx.NewRaw("SELECT id FROM consumer_messages ORDER BY id LIMIT 1 FOR UPDATE").Exec(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			close(proceed)
+			testapp.Eventually(t, "all have run", func() bool { _, third := ran.Load(3); return third })
+			_ = r.Wait() // it may say that it could not settle all
+			if left := a.Count("SELECT COUNT(*) FROM consumer_messages"); left != 3 {
+				t.Errorf("got %d messages left, want all three, since the first is locked", left)
+			}
+			if err := tx.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			r = a.Start(config)
+			testapp.Eventually(t, "all are gone", a.Empty)
+			r.MustStop()
+			if last.Load() != 3 {
+				t.Errorf("the last run: got message %d, want 3", last.Load())
+			}
+		})
+	}
 }

@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,5 +133,71 @@ func TestRatesAreChecked(t *testing.T) {
 		if _, err := bus.NewRegistry(testapp.Consumed("c", option)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %v, want %q in it, and one line", err, want)
 		}
+	}
+}
+
+// TestLateMessagesUseUpNoRate: a burst that cannot start in time is removed, and what comes later starts in time, as the rate
+// allows.
+func TestLateMessagesUseUpNoRate(t *testing.T) {
+	for name, option := range map[string]bus.ConsumerOption{"rate": bus.Rate(10, time.Hour, 1), "key rate": bus.RatePerKey(10, time.Hour, 1)} {
+		t.Run(name, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				var runs atomic.Int64
+				a := newApp(testapp.Counting("c", &runs, option))
+				r := a.StartWith(ctx, outbox.ProcessorConfig{PollInterval: 5 * time.Second})
+				produce := func() {
+					a.ProduceAt(ctx, order{ID: "1"}, outbox.Key("k"), outbox.DeliverBy(time.Now().Add(time.Hour), bus.Discarded))
+				}
+				for range 40 { // a burst, of which ten or eleven can start
+					produce()
+				}
+				<-time.After(2 * time.Hour)
+				if n := runs.Load(); n < 9 || n > 11 || !a.Empty() {
+					t.Errorf("of the burst: got %d runs, empty %t, want 9 to 11, and the others removed", n, a.Empty())
+				}
+				before := runs.Load()
+				for range 18 { // nine an hour
+					produce()
+					<-time.After(400 * time.Second)
+				}
+				<-time.After(time.Hour)
+				if got := runs.Load() - before; got != 18 {
+					t.Errorf("of what the rate allows: got %d runs, want 18", got)
+				}
+				r.MustStop()
+			})
+		})
+	}
+}
+
+// TestARateThatIsRaisedCountsAtOnce: what the smaller rate has used is no debt of the larger one.
+func TestARateThatIsRaisedCountsAtOnce(t *testing.T) {
+	for name, options := range map[string][2]bus.ConsumerOption{
+		"rate":     {bus.Rate(20, 24*time.Hour, 20), bus.Rate(1000, time.Second, 100)},
+		"key rate": {bus.RatePerKey(20, 24*time.Hour, 20), bus.RatePerKey(1000, time.Second, 100)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				var runs atomic.Int64
+				a := newApp(testapp.Counting("c", &runs, options[0]))
+				for range 40 {
+					a.ProduceAt(ctx, order{ID: "1"}, outbox.Key("k"))
+				}
+				config := outbox.ProcessorConfig{PollInterval: 5 * time.Second}
+				r := a.StartWith(ctx, config)
+				<-time.After(time.Minute)
+				r.MustStop()
+				if runs.Load() != 20 {
+					t.Fatalf("got %d runs, want 20", runs.Load())
+				}
+				a.Registry = testapp.Must[*bus.Registry](t)(bus.NewRegistry(testapp.Counting("c", &runs, options[1])))
+				r = a.StartWith(ctx, config)
+				<-time.After(time.Minute)
+				r.MustStop()
+				if runs.Load() != 40 {
+					t.Errorf("within a minute of the larger rate: got %d runs, want 40", runs.Load())
+				}
+			})
+		})
 	}
 }

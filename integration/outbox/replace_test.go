@@ -338,3 +338,20 @@ func TestReplacingKeepsCrashes(t *testing.T) {
 		}
 	})
 }
+
+// TestReplaceTakesTheNewPriority, also where the new message has none.
+func TestReplaceTakesTheNewPriority(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c", bus.Priorities(time.Minute)))
+		for _, test := range []struct {
+			options []outbox.Option
+			urgent  bool
+		}{{[]outbox.Option{outbox.Priority(bus.Urgent)}, true}, {nil, false}, {[]outbox.Option{outbox.Priority(bus.Urgent)}, true}} {
+			a.Produce(order{ID: "1"}, append(test.options, outbox.Replace("k"))...)
+			if got := a.Count("SELECT COALESCE(MAX(priority), 0) FROM consumer_messages"); (got > 0) != test.urgent {
+				t.Errorf("stored priority: got %d, want that it is urgent: %t", got, test.urgent)
+			}
+		}
+	})
+}

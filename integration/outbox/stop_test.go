@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -184,4 +186,56 @@ func TestStoppingTheFirstOfABatchBeforeItsCall(t *testing.T) {
 	r := a.Start(config)
 	testapp.Eventually(t, "nothing waits", a.Empty)
 	r.MustStop()
+}
+
+// TestARequestToStopWhatIsOverIsForgotten: a message leaves its group at once, while the others run on, and is asked to stop
+// then. The process does not look for it for ever.
+func TestARequestToStopWhatIsOverIsForgotten(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var looks atomic.Int64
+		hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
+			if strings.Contains(query, "message_stops") && strings.Contains(query, "outcome IS NULL") {
+				looks.Add(1)
+			}
+		}))
+		running, proceed := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		a := testapp.New(t, hooked, outbox.ConsumeTx("c", func(_ context.Context, _ bun.Tx, o order) error {
+			if o.ID == "slow" {
+				once.Do(func() { close(running) })
+				<-proceed
+			}
+			return nil
+		}, outbox.GroupCommit(10), bus.Timeout(8*time.Second)))
+		items := []outbox.Item{{Payload: order{ID: "early"}}, {Payload: order{ID: "slow"}}, {Payload: order{ID: "slow"}}}
+		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), a.DB, items...))
+		early := a.Pending()[0].ID
+		config := testapp.Fast()
+		config.PollInterval, config.TxConcurrency = time.Second, 1
+		config.Chain = middleware.Default(middleware.Options{Layers: []bus.Middleware{func(next bus.Handler) bus.Handler {
+			return func(ctx context.Context, m *bus.Message) error {
+				if !strings.Contains(string(m.Payload), "early") {
+					return next(ctx, m)
+				}
+				<-running // the others have begun
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 300*time.Millisecond)
+				defer cancel()
+				_, _ = a.Admin().Stop(ctx, db, early) // nobody answers so soon
+				return bus.Discard(errAway)
+			}
+		}}})
+		r := a.Start(config)
+		<-running
+		<-time.After(2 * time.Second) // a poll has seen the request
+		close(proceed)
+		testapp.Eventually(t, "all are gone", a.Empty)
+		<-time.After(time.Second)
+		before := looks.Load()
+		<-time.After(3 * time.Second)
+		if got := looks.Load() - before; got > 3 {
+			t.Errorf("nothing waits or runs: got %d looks for requests in 3s, want one a second at most", got)
+		}
+		r.MustStop()
+	})
 }

@@ -85,7 +85,11 @@ func (n Names) Rated(ctx context.Context, tx bun.IDB, r ClaimRequest) (RatedRequ
 	if r.Rate == nil {
 		return rated, nil
 	}
-	if err := rated.lock(ctx, tx); err != nil {
+	err := rated.lock(ctx, tx)
+	if used := r.Rate.used(rated.now, rated.usedTo); err == nil && rated.usedTo.After(used) {
+		err = rated.store(ctx, tx, used) // else it would stay a whole burst ahead
+	}
+	if err != nil {
 		return rated, fmt.Errorf("rate %q: %w", r.Rate.Name, err)
 	}
 	if r.Unused > 0 {
@@ -142,8 +146,14 @@ func (r *RatedRequest) Spend(ctx context.Context, tx bun.IDB, c Claim) error {
 		return nil
 	}
 	usedTo := r.Rate.used(r.now, r.usedTo).Add(r.Rate.after(len(c.Messages)))
-	if _, err := r.names.Query(ctx, tx, `UPDATE {rates} SET used_to = ? WHERE name = ?`, bun.Safe(r.names.Instant(usedTo)), r.Rate.Name).Exec(ctx); err != nil {
+	if err := r.store(ctx, tx, usedTo); err != nil {
 		return fmt.Errorf("rate %q: %w", r.Rate.Name, err)
 	}
 	return nil
+}
+
+func (r *RatedRequest) store(ctx context.Context, tx bun.IDB, usedTo time.Time) error {
+	r.usedTo = usedTo
+	_, err := r.names.Query(ctx, tx, `UPDATE {rates} SET used_to = ? WHERE name = ?`, bun.Safe(r.names.Instant(usedTo)), r.Rate.Name).Exec(ctx)
+	return err
 }

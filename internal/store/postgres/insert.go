@@ -110,7 +110,7 @@ func (p *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.N
 // replaceSQL updates what is pending, also its id, row by row: who meets another's row waits
 // for that, and nobody loses. Of a message that runs the new one does not take the place.
 const replaceSQL = ` ON CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO UPDATE SET id = DEFAULT, message_id = EXCLUDED.message_id,
-  payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers, attempts = 0, errors = NULL«,
+  priority = EXCLUDED.priority, payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers, attempts = 0, errors = NULL«,
   order_key = EXCLUDED.order_key, lane = EXCLUDED.lane, rank = EXCLUDED.rank, crashes = CASE WHEN m.lane IS NULL THEN m.crashes - 10000 ELSE m.crashes END»,
   created_at = CASE WHEN m.id IN (` + heldSQL + `) THEN EXCLUDED.created_at ELSE LEAST(m.created_at, EXCLUDED.created_at) END,
   available_after = CASE WHEN m.id IN (` + heldSQL + `) THEN EXCLUDED.available_after
@@ -130,9 +130,6 @@ func (p *database) Replace(ctx context.Context, db bun.IDB, rows []dialect.NewMe
 	if rows[0].AnyOrder {
 		replace = strings.Replace(replace, "rank = EXCLUDED.rank", "rank = ?", 1)
 		values = append(values, bun.Safe(micros("CASE WHEN m.id IN ("+p.Expand(heldSQL)+") THEN EXCLUDED.available_after ELSE "+due+" END")))
-	}
-	if rows[0].Priority > 0 {
-		replace = strings.Replace(replace, "SET id = DEFAULT,", "SET id = DEFAULT, priority = EXCLUDED.priority,", 1)
 	}
 	_, err := p.Query(ctx, db, statement+replace, append(values, bun.Safe(due))...).Exec(ctx)
 	return err

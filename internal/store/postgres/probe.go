@@ -11,13 +11,14 @@ import (
 
 // probeSQL is the idle poll: one statement that finds everything there may be to
 // do. It asks for the first due message rather than whether one exists: EXISTS would
-// become a join, and with stale statistics one that reads the whole table.
+// become a join, and with stale statistics one that reads the whole table. An instant that
+// somebody has put at infinity by hand is taken for one in a year: nothing can be subtracted from it.
 const probeSQL = probeDueSQL + `
 UNION ALL SELECT DISTINCT LEAST(m.crashes, 2), w.i, 0, NULL::timestamptz FROM unnest(?::bigint[], ?::text[], ?::text[]) w(i, consumer, payload)
   JOIN {messages} m ON m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.crashes > 0
   WHERE m.available_after <= {now} AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
-UNION ALL SELECT 3, (extract(epoch FROM min(leased_until) - {now}) * 1000000)::bigint, 0, NULL FROM {claims} HAVING count(*) > 0
-UNION ALL SELECT 4, (extract(epoch FROM min(n.available_after) - {now}) * 1000000)::bigint, 0, NULL
+UNION ALL SELECT 3, (extract(epoch FROM LEAST(min(leased_until), {now} + interval '1 year') - {now}) * 1000000)::bigint, 0, NULL FROM {claims} HAVING count(*) > 0
+UNION ALL SELECT 4, (extract(epoch FROM LEAST(min(n.available_after), {now} + interval '1 year') - {now}) * 1000000)::bigint, 0, NULL
   FROM unnest(?::text[], ?::text[]) w(consumer, payload) CROSS JOIN LATERAL (
     SELECT m.available_after FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.crashes = 0
       AND m.available_after > {now} ORDER BY m.available_after LIMIT 1) n
