@@ -163,9 +163,8 @@ func (r *run) compareNotes(ctx context.Context, all map[string]*breaker) {
 			}
 			return struct{}{}, nil
 		})
-		if err != nil {
+		if err != nil { // the others are asked all the same
 			b.keep(over)
-			return
 		}
 	}
 	rows, err := ask(ctx, r, "look at breakers", statementTimeout, func(ctx context.Context) ([]store.Breaker, error) { return r.store.Breakers(ctx, r.db, names) })

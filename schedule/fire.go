@@ -3,7 +3,6 @@ package schedule
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -118,7 +117,7 @@ func (p *Processor) inTx(ctx context.Context, fn func(ctx context.Context, tx bu
 	inner, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), fireTimeout, errTooSlow)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopGrace, cancel) })()
-	err := txn.RunInTx(inner, p.db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error { return fn(inner, tx) })
+	err := txn.RunOwn(inner, p.db, func(_ context.Context, tx bun.Tx) error { return fn(inner, tx) })
 	if err != nil && context.Cause(inner) == errTooSlow {
 		return fmt.Errorf("%w: %w", errTooSlow, err)
 	}

@@ -3,7 +3,6 @@ package projection
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -67,7 +66,7 @@ func (f *failure) named(s *shard) error {
 // once. A *failure has been written down.
 func (r *Runner) step(ctx context.Context, s *shard, stop <-chan struct{}) (more bool, err error) {
 	applied := 0
-	err = r.db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) (err error) {
+	err = txn.RunOwn(ctx, r.db, func(ctx context.Context, tx bun.Tx) (err error) {
 		b := &batch{shard: s, runner: r, tx: tx}
 		defer b.isolate.Dismiss()
 		if more, err = b.run(ctx, stop); err == nil {

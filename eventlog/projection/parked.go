@@ -2,7 +2,6 @@ package projection
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Parked is an event that a projection has put aside.
@@ -64,7 +64,7 @@ func (r *Runner) RetryParked(ctx context.Context, name string) (int, error) {
 // retry applies one event under the locks of the whole projection, so that the
 // event that follows it in its stream is not on its way past it.
 func (r *Runner) retry(ctx context.Context, reader *reader, p store.Parked) error {
-	return r.db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
+	return txn.RunOwn(ctx, r.db, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := r.store.LockReader(ctx, tx, reader.Name, reader.Version); err != nil {
 			return err
 		}

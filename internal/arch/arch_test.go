@@ -14,6 +14,7 @@ func rules() []rule {
 		{"every package has a doc.go that says what it may import", docFiles},
 		{"files and functions are short", sizes},
 		{"SQL stands only in internal/store", sqlInStore},
+		{"transactions of the library's own begin in internal/txn", ownTransactions},
 		{"names of databases stand only in their packages", databaseNames},
 		{"a package is named after its directory", packageNames},
 		{"nothing sleeps", noSleep},

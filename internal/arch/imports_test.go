@@ -81,7 +81,7 @@ func law() []allowance {
 		{"internal/dberr", []string{"bus"}, nil},
 		{"internal/txn", []string{"bus", "internal/dberr"}, bun},
 		{"internal/store/dialect", []string{"bus"}, []string{"github.com/uptrace/bun"}},
-		{"internal/store/postgres", []string{"bus", "internal/store/dialect", "internal/dberr"}, []string{"github.com/uptrace/bun", "github.com/uptrace/bun/dialect/pgdialect"}},
+		{"internal/store/postgres", []string{"bus", "internal/store/dialect", "internal/txn", "internal/dberr"}, []string{"github.com/uptrace/bun", "github.com/uptrace/bun/dialect/pgdialect"}},
 		{"internal/store/sqlite", []string{"bus", "internal/store/dialect", "internal/dberr"}, []string{"github.com/uptrace/bun"}},
 		{"internal/store/mariadb", []string{"bus", "internal/store/dialect", "internal/txn", "internal/dberr"}, []string{"github.com/uptrace/bun"}},
 		{"internal/store", []string{"bus", "internal/store/dialect", "internal/store/postgres", "internal/store/sqlite", "internal/store/mariadb", "internal/txn", "internal/dberr"}, bun},

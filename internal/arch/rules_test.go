@@ -99,6 +99,34 @@ func sqlInStore(t *tree) []string {
 	return violations
 }
 
+// ownTransactions wants transactions of the library's own to begin in internal/txn, where the server is told to end them
+// when their client stands still.
+func ownTransactions(t *tree) []string {
+	allowed := map[string]string{
+		"outbox/run_in_tx.go":             "for the application's function",
+		"outbox/consume_tx.go":            "bounded by the fence",
+		"eventlog/log.go":                 "for the application's function",
+		"eventlog/decider/decider.go":     "calls that",
+		"bustest/fake_producer.go":        "for the application's function",
+		"internal/store/brief.go":         "bounded by its first statement",
+		"internal/store/sqlite/sqlite.go": "a database without a server",
+		"internal/store/sqlite/setup.go":  "a database without a server",
+	}
+	var violations []string
+	for _, s := range t.sources {
+		if s.test || s.module != "." || allowed[s.path] != "" || matches(s.dir, []string{"internal/txn", "internal/store/storetest"}) {
+			continue
+		}
+		ast.Inspect(s.file, func(node ast.Node) bool {
+			if call, ok := node.(*ast.SelectorExpr); ok && (call.Sel.Name == "RunInTx" || call.Sel.Name == "BeginTx") {
+				violations = append(violations, t.at(call, "%s: transactions of the library's own begin with txn.InTx or txn.RunOwn", call.Sel.Name))
+			}
+			return true
+		})
+	}
+	return violations
+}
+
 // packageNames wants package names that say something, equal to the directory's in the root module.
 func packageNames(t *tree) []string {
 	meaningless := []string{"util", "utils", "common", "helper", "helpers", "types", "models", "pkg", "src"}

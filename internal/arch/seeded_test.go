@@ -146,6 +146,7 @@ func sqlSeeds() []seed {
 	return []seed{
 		{"a SELECT outside the store", sqlInStore, query(`"SELECT 1"`), "outbox/claim.go:3: SQL outside internal/store"},
 		{"an UPDATE outside the store", sqlInStore, query("`\n\tupdate message_claims set owner = ?`"), "SQL outside"},
+		{"a transaction that begins elsewhere", ownTransactions, map[string]string{"relay/x.go": "package relay\n\nfunc f(db pool) { db.RunInTx(nil) }\n"}, "relay/x.go:3: RunInTx"},
 		{"a database's name outside its package", databaseNames, map[string]string{"internal/store/x.go": "package store\nfunc pgTime() {}\n"}, "pgTime names a database"},
 		{"SQL of the command outside its one file", sqlInStore, map[string]string{
 			"cmd/asyncmonolith/go.mod": "module m\n", "cmd/asyncmonolith/internal/demo/past.go": "package demo\nconst q = `SELECT 1`\n", "cmd/asyncmonolith/top.go": "package main\n\nconst q = `SELECT 1`\n",

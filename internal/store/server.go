@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"fmt"
 	"strings"
 	"time"
@@ -43,7 +42,7 @@ func (s *Store) readsCommitted(ctx context.Context, db *bun.DB, server dialect.S
 		_, _ = s.names.Query(ctx, db, dropReceived, receiver).Exec(ctx)
 	}()
 	var before, after int
-	err := txn.RunInTx(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
+	err := txn.RunOwn(ctx, db, func(ctx context.Context, tx bun.Tx) error {
 		if err := s.names.Query(ctx, tx, countReceived, receiver).Scan(ctx, &before); err != nil {
 			return err
 		}

@@ -17,6 +17,8 @@ type habits struct {
 	namesHide bool
 	// endsByItself: an interrupted statement may roll back the whole transaction.
 	endsByItself bool
+	// bound is a statement that has the server end the transaction when its client stands still in the middle.
+	bound string
 	// aborts: after an error a transaction can only be rolled back.
 	aborts bool
 }
@@ -28,7 +30,7 @@ func habitsOf(db bun.IDB) habits {
 	case dialect.SQLite:
 		return habits{endsByItself: true}
 	case dialect.PG:
-		return habits{aborts: true}
+		return habits{aborts: true, bound: `SET LOCAL idle_in_transaction_session_timeout = '5s'`}
 	}
 	return habits{}
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"encoding/hex"
 	"fmt"
 	"hash/fnv"
@@ -11,6 +10,7 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // insertEventsSQL inserts in the order of the arrays, so that sequence numbers
@@ -71,7 +71,7 @@ UPDATE {head} SET position = position + (SELECT count(*) FROM done) WHERE id = 1
 RETURNING (SELECT count(*) FROM todo) AS found, (SELECT count(*) FROM done) AS numbered`
 
 func (p *database) Number(ctx context.Context, db *bun.DB, limit int) (numbered int, err error) {
-	err = db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
+	err = txn.RunOwn(ctx, db, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.NewRaw(numberPreambleSQL).Exec(ctx); err != nil {
 			return fmt.Errorf("preamble: %w", err)
 		}

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 //go:embed migrations
@@ -31,7 +31,7 @@ func (p *database) Migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB
 }
 
 func (p *database) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) error {
-	return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(_ context.Context, tx bun.Tx) error {
+	return txn.RunOwn(ctx, db, func(_ context.Context, tx bun.Tx) error {
 		if _, err := tx.NewRaw(`SELECT pg_advisory_xact_lock(?)`, p.advisoryKey()).Exec(ctx); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 func (p *database) Unregistered(ctx context.Context, db bun.IDB, wants []dialect.Want) ([]dialect.Unregistered, error) {
@@ -42,7 +43,7 @@ func interpreted[T any](ctx context.Context, db bun.IDB, fn func(bun.IDB) (T, er
 	if _, callers := db.(bun.Tx); callers {
 		return fn(db)
 	}
-	err = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) (err error) {
+	err = txn.RunOwn(ctx, db, func(ctx context.Context, tx bun.Tx) (err error) {
 		if _, err := tx.NewRaw(`SELECT set_config('jit', 'off', true), set_config('enable_bitmapscan', 'off', true)`).Exec(ctx); err != nil {
 			return fmt.Errorf("settings: %w", err)
 		}
