@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -46,14 +47,26 @@ func (d *dispatcher) laneLooks(now time.Time, all bool, match func(*lanes) bool)
 // them have crashed.
 func (r *run) lookAtLanes(ctx context.Context, probe *store.Probe) error {
 	looks, of := r.dispatcher.laneLooks(time.Now(), true, func(*lanes) bool { return true })
-	if len(looks) == 0 {
-		return nil
+	return r.inParts(ctx, looks, func(from, to int, states []store.LaneState) { r.dispatcher.lookedAtLanes(of[from:to], states, probe) }, true)
+}
+
+// inParts looks at some lanes after the other: one statement for all of them would have too many parts, or take too
+// long, where there are many. What fails keeps nothing from the others.
+func (r *run) inParts(ctx context.Context, looks []store.LaneLook, found func(from, to int, states []store.LaneState), crashed bool) (err error) {
+	const most = 50
+	for from := 0; from < len(looks) && ctx.Err() == nil; from += most {
+		to := min(from+most, len(looks))
+		states, failed := r.store.ProbeLanes(ctx, r.db, looks[from:to], crashed)
+		if failed == nil {
+			found(from, to, states)
+		}
+		err = cmp.Or(err, failed)
 	}
-	states, err := r.store.ProbeLanes(ctx, r.db, looks, true)
-	if err != nil {
-		return err
-	}
-	d := r.dispatcher
+	return cmp.Or(err, ctx.Err())
+}
+
+// lookedAtLanes acts on a look at some lanes.
+func (d *dispatcher) lookedAtLanes(of []*lanes, states []store.LaneState, probe *store.Probe) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, l := range of {
@@ -77,7 +90,6 @@ func (r *run) lookAtLanes(ctx context.Context, probe *store.Probe) error {
 			l.activate()
 		}
 	}
-	return nil
 }
 
 // lookForExpected looks for messages with keys that somebody is about to commit, or of all
@@ -88,18 +100,17 @@ func (r *run) lookForExpected(ctx context.Context, now time.Time, all bool) (ask
 	if len(looks) == 0 {
 		return false, false
 	}
-	states, err := ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) ([]store.LaneState, error) {
-		return r.store.ProbeLanes(ctx, r.db, looks, false)
+	_, _ = ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, r.inParts(ctx, looks, func(from, _ int, states []store.LaneState) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			for _, s := range states {
+				l := of[from+s.Look]
+				news = news || !l.active
+				l.activate()
+			}
+			d.room.Broadcast()
+		}, false)
 	})
-	if err != nil {
-		return true, false
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, s := range states {
-		news = news || !of[s.Look].active
-		of[s.Look].activate()
-	}
-	d.room.Broadcast()
 	return true, news
 }

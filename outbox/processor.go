@@ -16,7 +16,6 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -139,7 +138,7 @@ func (p *Processor) Run(ctx context.Context) (err error) {
 		defer p.mu.Unlock()
 		p.current, p.lastErr = nil, err
 	}()
-	if err := outage.Await(ctx, p.config.StartTimeout, p.config.Logger, dberr.IsUnavailable, p.check); err != nil && ctx.Err() == nil {
+	if err := outage.Await(ctx, p.config.StartTimeout, p.config.Logger, p.check); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("outbox: run: %w", err)
 	}
 	return r.serve(ctx) // stops at once when it was cancelled during the check

@@ -144,7 +144,7 @@ func (r *run) look(ctx context.Context, from *store.Position, patience time.Dura
 		}
 		return probe, err
 	})
-	if err == nil {
+	if !probe.Now.IsZero() { // what it has found counts, though a part of the rest failed
 		r.dispatcher.found(probe, wants, stood, began)
 	}
 	return probe, err

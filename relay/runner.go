@@ -209,7 +209,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := outage.Await(ctx, r.config.StartTimeout, r.config.Logger, dberr.IsUnavailable, r.ready); err != nil && ctx.Err() == nil {
+	if err := outage.Await(ctx, r.config.StartTimeout, r.config.Logger, r.ready); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("relay: run: %w", err)
 	}
 	defer presence.New(presence.Config{

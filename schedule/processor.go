@@ -105,7 +105,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := outage.Await(ctx, p.config.StartTimeout, p.config.Logger, dberr.IsUnavailable, p.check); err != nil && ctx.Err() == nil {
+	if err := outage.Await(ctx, p.config.StartTimeout, p.config.Logger, p.check); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("schedule: run: %w", err)
 	}
 	p.working.Store(true)

@@ -181,7 +181,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := outage.Await(ctx, r.config.StartTimeout, r.config.Logger, dberr.IsUnavailable, r.start); err != nil && ctx.Err() == nil {
+	if err := outage.Await(ctx, r.config.StartTimeout, r.config.Logger, r.start); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("projection: run: %w", err)
 	}
 	defer presence.New(presence.Config{

@@ -153,3 +153,42 @@ func TestABreakerThatCouldNotBeClosedIsClosedLater(t *testing.T) {
 		t.Error("it was closed at once, want that refused")
 	}
 }
+
+// TestALockedBreakerKeepsNoOtherAsItIs: a process stands still in the middle of counting runs of one breaker.
+func TestALockedBreakerKeepsNoOtherAsItIs(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.PostgresDSN(t)
+	var down atomic.Bool
+	var done atomic.Int64
+	down.Store(true)
+	a := testapp.New(t, testdb.OpenPostgres(t, dsn),
+		bus.Consume("failing", func(context.Context, order) error { return errAway }, bus.Breaker(bus.BreakerConfig{Min: 1_000_000, Window: time.Hour}), bus.MaxAttempts(1_000_000), bus.AttemptDelay(100*time.Millisecond)),
+		bus.Consume("other", func(context.Context, refund) error {
+			if down.Load() {
+				return errAway
+			}
+			done.Add(1)
+			return nil
+		}, bus.Breaker(bus.BreakerConfig{Min: 5, Cooldown: time.Second}), bus.MaxAttempts(1000), bus.AttemptDelay(100*time.Millisecond)))
+	r := a.Start(testapp.Fast())
+	for range 20 {
+		a.Produce(refund{ID: "1"})
+	}
+	a.ProduceMany(20)
+	testapp.Eventually(t, "the breaker of other is open, and runs of failing are counted", func() bool {
+		return a.Count("SELECT count(*) FROM message_breakers WHERE open_until IS NOT NULL") == 1 && a.Count("SELECT count(*) FROM message_breakers WHERE name = 'failing'") == 1
+	})
+	tx, err := testdb.OpenPostgres(t, dsn).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.NewRaw("SELECT name FROM message_breakers WHERE name = 'failing' FOR UPDATE").Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	down.Store(false)
+	testapp.Poll(t, "other runs again", 40*time.Second, 20*time.Millisecond, func() bool { return done.Load() > 0 })
+	_ = tx.Rollback()
+	r.Stop(nil)
+	_ = r.Wait()
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -383,6 +384,31 @@ func TestABatchDoesNotWaitForKeysAtTheirBound(t *testing.T) {
 		testapp.Sooner(t, "all but the last ran", func() bool { return ran.ran("a") >= 38 })
 		if took := time.Since(began); took > patience {
 			t.Errorf("took %s for 38 of 40, two at a time, want no batch but the last to wait", took)
+		}
+		r.MustStop()
+	})
+}
+
+// TestManyKeyedConsumersKeepPollsAlive: what another process has produced is found by polls, however many consumers go by keys.
+func TestManyKeyedConsumersKeepPollsAlive(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var plain, keyed atomic.Int64
+		consumers := []bus.Consumer{testapp.Counting("plain", &plain)}
+		for i := range 600 {
+			consumers = append(consumers, bus.Consume(fmt.Sprint("keyed", i), func(context.Context, step) error { keyed.Add(1); return nil }, bus.PerKey(2)))
+		}
+		a := testapp.New(t, db, consumers...)
+		config := testapp.Fast()
+		config.PollInterval = time.Second
+		r := a.Start(config)
+		testapp.Eventually(t, "it is ready", func() bool { return r.Health().Ready })
+		elsewhere := testapp.New(t, db, consumers[0], consumers[600])
+		elsewhere.Produce(order{ID: "1"})
+		elsewhere.Produce(step{Customer: "k"})
+		testapp.Eventually(t, "both ran", func() bool { return plain.Load() == 1 && keyed.Load() == 1 })
+		if health := r.Health(); !health.Ready {
+			t.Errorf("health: got %+v, want ready", health)
 		}
 		r.MustStop()
 	})

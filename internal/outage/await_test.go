@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +17,7 @@ import (
 
 func TestAwaitWaitsForTheDatabase(t *testing.T) {
 	t.Parallel()
-	down, wrong := errors.New("down"), errors.New("wrong")
+	down, wrong := fmt.Errorf("down: %w", syscall.ECONNREFUSED), errors.New("wrong")
 	tests := []struct {
 		name     string
 		patience time.Duration
@@ -31,6 +33,12 @@ func TestAwaitWaitsForTheDatabase(t *testing.T) {
 			}
 			return nil
 		}, nil, 10 * time.Second, 14 * time.Second},
+		{"accepts and hangs", time.Minute, func(after time.Duration) error {
+			if after < 10*time.Second {
+				return fmt.Errorf("check: %w", context.DeadlineExceeded)
+			}
+			return nil
+		}, nil, 10 * time.Second, 14 * time.Second},
 		{"stays down", time.Minute, func(time.Duration) error { return down }, down, 55 * time.Second, time.Minute},
 		{"answers something wrong", time.Minute, func(time.Duration) error { return wrong }, wrong, 0, 0},
 	}
@@ -39,8 +47,7 @@ func TestAwaitWaitsForTheDatabase(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				err := outage.Await(t.Context(), test.patience, slog.New(slog.DiscardHandler), func(err error) bool { return errors.Is(err, down) },
-					func(context.Context) error { return test.check(time.Since(start)) })
+				err := outage.Await(t.Context(), test.patience, slog.New(slog.DiscardHandler), func(context.Context) error { return test.check(time.Since(start)) })
 				if took := time.Since(start); !errors.Is(err, test.want) || took < test.least || took > test.most {
 					t.Errorf("got %v after %s, want %v after %s to %s", err, took, test.want, test.least, test.most)
 				}
@@ -53,9 +60,13 @@ func TestAwaitWaitsForTheDatabase(t *testing.T) {
 func TestAwaitLogsErrorsCut(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	long := errors.New(strings.Repeat("x", 5<<20))
-	_ = outage.Await(t.Context(), time.Minute, slog.New(slog.NewTextHandler(&log, nil)), func(error) bool { return log.Len() == 0 },
-		func(context.Context) error { return long })
+	long := fmt.Errorf("%s: %w", strings.Repeat("x", 5<<20), syscall.ECONNREFUSED)
+	_ = outage.Await(t.Context(), time.Minute, slog.New(slog.NewTextHandler(&log, nil)), func(context.Context) error {
+		if log.Len() > 0 {
+			return nil
+		}
+		return long
+	})
 	if log.Len() == 0 || log.Len() > 40<<10 {
 		t.Errorf("log: got %d bytes, want a line of some KB", log.Len())
 	}

@@ -162,15 +162,15 @@ func (o *Outage) Err() error {
 	return o.err
 }
 
-// Await runs a check, and again, with a backoff, while the database does not answer,
+// Await runs a check, and again, with a backoff, while the database does not answer, or not in time,
 // until the patience is over. It returns what the check returned last.
-func Await(ctx context.Context, patience time.Duration, logger *slog.Logger, unavailable func(error) bool, check func(context.Context) error) error {
+func Await(ctx context.Context, patience time.Duration, logger *slog.Logger, check func(context.Context) error) error {
 	deadline := time.Now().Add(patience)
 	retry := NewRetry()
 	for {
 		err := check(ctx)
 		wait := retry.NextBackOff()
-		if err == nil || !unavailable(err) || time.Now().Add(wait).After(deadline) {
+		if err == nil || !dberr.IsUnavailable(err) && dberr.ClassOf(err) != dberr.Timeout || time.Now().Add(wait).After(deadline) {
 			return err
 		}
 		logger.Warn("waiting for the database", "error", errorlog.Text(err), "until", deadline)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"testing/fstest"
@@ -82,15 +83,21 @@ func (e *foreignError) Error() string {
 // checkTables asks each of the tables that everything needs for a column that tables
 // of these names do not have elsewhere. all tells whether it must be there.
 func (s *Store) checkTables(ctx context.Context, db bun.IDB, all bool) error {
-	for _, t := range []struct{ name, table, column string }{
+	tables := []struct{ name, table, column string }{
 		{"consumer_messages", "{messages}", "crashes"}, {"message_claims", "{claims}", "message_ids"}, {"poisoned_messages", "{poisoned}", "crashes"},
 		{"scheduled_messages", "{schedules}", "run_at"}, {"schedule_fires", "{fires}", "recent"}, {"paused_consumers", "{paused}", "paused_at"}, {s.names.Keys, "{keys}", "insert_id"},
 		{"message_slots", "{slots}", "leased_until"}, {"message_rates", "{rates}", "used_to"}, {"message_stops", "{stops}", "outcome"}, {"message_gates", "{gates}", "parks"}, {"message_breakers", "{breakers}", "open_until"}, {"inbox_messages", "{inbox}", "received_at"},
 		{s.names.KeyRates, "{key rates}", "lane"}, {s.names.Lanes.Table, "{lanes}", "order_key"},
-	} {
-		if t.name == "" { // of a table that this database does not have
-			continue
-		}
+	}
+	tables = slices.DeleteFunc(tables, func(t struct{ name, table, column string }) bool { return t.name == "" }) // this database does not have it
+	exist := make([]string, len(tables))
+	for i, t := range tables {
+		exist[i] = "EXISTS (SELECT " + t.column + " FROM " + t.table + " WHERE 1 = 0)"
+	}
+	if _, err := db.NewRaw(s.names.Expand("SELECT " + strings.Join(exist, " OR "))).Exec(ctx); err == nil {
+		return nil
+	}
+	for _, t := range tables { // one of them is not as it should be
 		_, err := db.NewRaw(s.names.Expand("SELECT " + t.column + " FROM " + t.table + " WHERE 1 = 0")).Exec(ctx)
 		switch {
 		case dberr.IsMissingColumn(err):

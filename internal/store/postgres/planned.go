@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -142,6 +143,18 @@ func (p *database) plan(ctx context.Context, conn bun.Conn, statements []*fixed)
 	if err != nil || key == nil {
 		return false, err
 	}
+	missing := func() bool {
+		has := p.plans.has(key)
+		return slices.ContainsFunc(statements, func(f *fixed) bool { return !has[f.name] })
+	}
+	if !missing() {
+		return true, nil
+	}
+	// Another store may have planned them: a program has one for each of its parts.
+	var found []string
+	if err := conn.NewRaw(`SELECT name FROM pg_catalog.pg_prepared_statements WHERE name LIKE 'asyncmonolith%'`).Scan(ctx, &found); err == nil {
+		p.plans.add(key, found...)
+	}
 	has := p.plans.has(key)
 	for _, f := range statements {
 		if has[f.name] {
@@ -227,13 +240,16 @@ func (p *plans) has(key any) map[string]bool {
 	return p.of[key]
 }
 
-func (p *plans) add(key any, name string) {
+func (p *plans) add(key any, names ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.of) >= maxPlanners && p.of[key] == nil {
 		clear(p.of)
 	}
-	has := map[string]bool{name: true} // a new one, as others read the old
+	has := make(map[string]bool) // a new one, as others read the old
+	for _, name := range names {
+		has[name] = true
+	}
 	for other := range p.of[key] {
 		has[other] = true
 	}
