@@ -188,8 +188,9 @@ func (l *Log) deliverAgain(ctx context.Context, s *store.Store, tx bun.Tx, r Rep
 		if err != nil {
 			return 0, err
 		}
-		rows[i] = store.NewMessage{MessageID: e.ID, ConsumerType: consumer.Name(), PayloadType: e.Type, Headers: headers,
+		m := bus.Message{ID: e.ID, PayloadType: e.Type, OrderKey: e.Stream, Event: &bus.Event{Sequence: e.Sequence},
 			InsertID: replayPrefix + r.Name + ":" + strconv.FormatInt(e.Sequence, 10)}
+		rows[i] = store.RowOf(&m, consumer, headers)
 	}
 	written, err := s.Insert(ctx, tx, rows)
 	return len(written), err

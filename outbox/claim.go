@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
@@ -91,6 +92,7 @@ func (r *run) queue(ctx context.Context, c store.Claim) (store.Claim, error) {
 	l := r.ledger.open(r.work, c.ID, len(c.Messages), c.Sent.Add(r.config.LeaseDuration))
 	l.lanes, l.deep = r.dispatcher.lanesOf(c), c.News.Deep
 	l.urgent = l.lanes != nil && l.lanes.bounded()
+	l.unique = slices.ContainsFunc(c.Messages, func(m store.Message) bool { return m.InsertID != "" })
 	stay, err := r.rename(ctx, c)
 	if err == nil {
 		err = r.store.FillIn(ctx, r.db, c.Messages)

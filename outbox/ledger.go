@@ -29,6 +29,7 @@ type lease struct {
 	lanes  *lanes        // of messages with keys
 	deep   []int64       // their lanes that may have more
 	urgent bool          // other messages wait for each of its results
+	unique bool          // producers may have messages locked that have insert ids: to settle must not wait for these
 	ahead  time.Duration // of our clock is the database's
 
 	// Guarded by ledger.mu.
@@ -180,6 +181,7 @@ func (l *ledger) takeLocked(b *batch, entry *lease, all, resend bool) {
 	}
 	entry.sending = len(results)
 	undone := func(r store.Result) bool { return r.Outcome != store.Done || r.Recent != nil || r.Stop != "" }
+	b.freeOnly = b.freeOnly || entry.unique
 	if entry.open == 0 && !entry.partial && !b.freeOnly && !slices.ContainsFunc(results, undone) {
 		b.finished = append(b.finished, entry)
 		b.whole = append(b.whole, results)

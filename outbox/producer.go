@@ -349,22 +349,8 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		row := store.NewMessage{MessageID: m.ID, PayloadType: m.PayloadType, Payload: string(m.Payload), Headers: headers,
-			InsertID: m.InsertID, AvailableAt: m.AvailableAt, Delay: m.Delay, Replace: m.Replace, MaxPostponed: m.MaxPostponed, UniqueFor: m.UniqueFor}
-		if m.Event != nil {
-			row.Payload = "" // it is read from the event
-		}
 		for _, consumer := range consumers {
-			if row.ConsumerType, row.OrderKey, row.AnyOrder = consumer.Name(), "", false; consumer.Keyed() {
-				row.OrderKey, row.AnyOrder = m.OrderKey, !consumer.Ordered()
-			}
-			if row.Priority = 0; consumer.Prioritizes() {
-				row.Priority = int(m.Priority)
-			}
-			if m.InsertID != "" {
-				row.FormerConsumers = consumer.Names()[1:]
-			}
-			rows = append(rows, row)
+			rows = append(rows, store.RowOf(m, consumer, headers))
 		}
 	}
 	return rows, nil

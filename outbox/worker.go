@@ -142,7 +142,9 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 	}
 	switch {
 	case t.group != nil:
-		err = t.group.join(ctx, t, withPayload(m, payload))
+		if err = t.group.join(ctx, t, withPayload(m, payload)); errors.Is(err, bus.ErrLate) {
+			err = t.inTurn(err)
+		}
 	case t.stopped.Load(): // while it waited behind others
 		err = errStopped
 	case t.consumer.transactional:

@@ -287,6 +287,40 @@ func TestReplayOfReactors(t *testing.T) {
 	})
 }
 
+// TestReplayKeepsTheOrderOfStreams: what is replayed for an ordered consumer has its key, and runs in the order of its stream.
+func TestReplayKeepsTheOrderOfStreams(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var mu sync.Mutex
+		var order []int
+		var live atomic.Int64
+		a := newApp(t, db, bus.Consume("count", func(ctx context.Context, e moved) error {
+			if m, _ := bus.Current(ctx); !m.Event.Replay {
+				live.Add(1)
+			} else {
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, e.Amount)
+			}
+			return nil
+		}, bus.Ordered(bus.ParkKey)))
+		events := make([]bus.Payload, 60)
+		for i := range events {
+			events[i] = moved{i}
+		}
+		a.append("account-1", eventlog.Any, events...)
+		a.process()
+		eventually(t, "all are live", func() bool { return live.Load() == 60 })
+		if n, err := a.log.Replay(a.ctx, db, eventlog.Replay{Name: "all", Consumer: "count", Rate: 2000}); n != 60 || err != nil {
+			t.Fatalf("replay: got %d and %v, want 60", n, err)
+		}
+		eventually(t, "all are replayed", func() bool { mu.Lock(); defer mu.Unlock(); return len(order) == 60 })
+		if !slices.IsSorted(order) {
+			t.Errorf("order: got %v, want that of the stream", order)
+		}
+	})
+}
+
 // TestSkipOnReplayGuardsAProjection rebuilds, and has an effect not happen again.
 func TestSkipOnReplayGuardsAProjection(t *testing.T) {
 	t.Parallel()

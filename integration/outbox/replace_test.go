@@ -253,7 +253,16 @@ func TestKeysThatAskForMoreAreChecked(t *testing.T) {
 // processors and others that produce them.
 func TestReplacingNeverFails(t *testing.T) {
 	t.Parallel()
-	a := testapp.New(t, testdb.Postgres(t), testapp.Consumed("c"))
+	for _, timeout := range []string{"1s", "20ms"} { // whatever the server looks for deadlocks after
+		t.Run("deadlock_timeout "+timeout, func(t *testing.T) {
+			t.Parallel()
+			replaceFromAllSides(t, testdb.OpenPostgres(t, testdb.PostgresDSN(t, "deadlock_timeout="+timeout)))
+		})
+	}
+}
+
+func replaceFromAllSides(t *testing.T, db *bun.DB) {
+	a := testapp.New(t, db, testapp.Consumed("c"))
 	r := a.Start(testapp.Fast())
 	var producers sync.WaitGroup
 	for p := range 8 {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -183,4 +184,23 @@ func (s *Store) takenBefore(ctx context.Context, tx bun.Tx, former formerKeys) (
 		taken[key] = !free[key] || slices.ContainsFunc(names, func(k dialect.PendingKey) bool { return !free[k] })
 	}
 	return taken, nil
+}
+
+// RowOf is the row of a message for one of its consumers. All rows of messages are made here.
+func RowOf(m *bus.Message, c bus.Consumer, headers string) dialect.NewMessage {
+	row := dialect.NewMessage{MessageID: m.ID, ConsumerType: c.Name(), PayloadType: m.PayloadType, Payload: string(m.Payload), Headers: headers,
+		InsertID: m.InsertID, AvailableAt: m.AvailableAt, Delay: m.Delay, Replace: m.Replace, MaxPostponed: m.MaxPostponed, UniqueFor: m.UniqueFor}
+	if m.Event != nil {
+		row.Payload = "" // it is read from the event
+	}
+	if c.Keyed() {
+		row.OrderKey, row.AnyOrder = m.OrderKey, !c.Ordered()
+	}
+	if c.Prioritizes() {
+		row.Priority = int(m.Priority)
+	}
+	if m.InsertID != "" {
+		row.FormerConsumers = c.Names()[1:]
+	}
+	return row
 }

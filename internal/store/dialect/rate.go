@@ -86,14 +86,14 @@ func (n Names) Rated(ctx context.Context, tx bun.IDB, r ClaimRequest) (RatedRequ
 		return rated, nil
 	}
 	err := rated.lock(ctx, tx)
-	if used := r.Rate.used(rated.now, rated.usedTo); err == nil && rated.usedTo.After(used) {
-		err = rated.store(ctx, tx, used) // else it would stay a whole burst ahead
+	if err == nil {
+		err = rated.clamp(ctx, tx)
 	}
 	if err != nil {
 		return rated, fmt.Errorf("rate %q: %w", r.Rate.Name, err)
 	}
 	if r.Unused > 0 {
-		rated.usedTo = r.Rate.used(rated.now, rated.usedTo).Add(-r.Rate.after(r.Unused))
+		rated.usedTo = later(rated.now, rated.usedTo).Add(-r.Rate.after(r.Unused))
 	}
 	rated.Limit, rated.wait = r.Rate.allows(rated.now, rated.usedTo, r.Limit)
 	rated.Spent = rated.Limit == 0
@@ -125,6 +125,22 @@ func (r *RatedRequest) lock(ctx context.Context, tx bun.IDB) error {
 	}
 }
 
+// clamp writes down what used makes of the stored instant, which would stay a whole burst ahead otherwise. The clock was
+// read before others let go of the row, so that it is read again first.
+func (r *RatedRequest) clamp(ctx context.Context, tx bun.IDB) error {
+	if !r.usedTo.After(r.Rate.used(r.now, r.usedTo)) {
+		return nil
+	}
+	var fresh Moment
+	if err := r.names.Query(ctx, tx, `SELECT {now}`).Scan(ctx, &fresh); err != nil {
+		return err
+	}
+	if r.now = fresh.Time; !r.usedTo.After(r.Rate.used(r.now, r.usedTo)) {
+		return nil
+	}
+	return r.store(ctx, tx, r.Rate.used(r.now, r.usedTo))
+}
+
 // Trim is that of the request.
 func (r *RatedRequest) Trim(picks []Pick) (Claim, []Pick) {
 	c, picks := r.ClaimRequest.Trim(picks)
@@ -145,7 +161,7 @@ func (r *RatedRequest) Spend(ctx context.Context, tx bun.IDB, c Claim) error {
 	if r.Rate == nil || len(c.Messages) == 0 {
 		return nil
 	}
-	usedTo := r.Rate.used(r.now, r.usedTo).Add(r.Rate.after(len(c.Messages)))
+	usedTo := later(r.now, r.usedTo).Add(r.Rate.after(len(c.Messages)))
 	if err := r.store(ctx, tx, usedTo); err != nil {
 		return fmt.Errorf("rate %q: %w", r.Rate.Name, err)
 	}
