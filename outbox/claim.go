@@ -103,6 +103,7 @@ func (r *run) queue(ctx context.Context, c store.Claim) (store.Claim, error) {
 	for i, row := range c.Messages {
 		newTask(&tasks[i], row, r.dispatcher.byName[row.ConsumerType], l, now)
 		r.checkRoutes(&tasks[i].message)
+		r.checkOrder(&tasks[i])
 	}
 	if err != nil || l.ctx.Err() != nil {
 		stay = len(tasks)

@@ -79,15 +79,11 @@ func unsupported(c bus.Consumer, s *store.Store) error {
 	return nil
 }
 
-// lanesOf is where messages of a consumer are that have keys. In order, those under an older
-// name run before those under a newer one.
+// lanesOf is where messages of a consumer are that have keys: under each of its names.
 func lanesOf(c *consumer) (all []*lanes) {
 	names := c.Names()
-	for i, name := range names {
+	for _, name := range names {
 		source := store.Source{Name: name, Names: names, Payloads: c.PayloadTypes(), PerKey: c.PerKey(), KeyRate: keyRateOf(c.Consumer)}
-		if source.PerKey == 0 {
-			source.Before = names[i+1:]
-		}
 		all = append(all, &lanes{of: c, Source: source, unused: make(map[int64]int)})
 	}
 	return all
@@ -282,6 +278,12 @@ func (d *dispatcher) freed(claims []*lease, results []store.Result) {
 			of[claim.id] = l
 			if l.PerKey < store.Unbounded { // else nothing has waited for it
 				l.free(claim.deep, d.config.BatchSize)
+			}
+			for _, other := range l.of.lanes { // what comes behind it may be stored under another name
+				if other != l && l.PerKey == 0 {
+					other.again = true
+					other.activate()
+				}
 			}
 		}
 	}

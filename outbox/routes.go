@@ -67,3 +67,15 @@ consumers:
 		}
 	}
 }
+
+// checkOrder counts messages without a key of consumers that are ordered, and warns once.
+func (r *run) checkOrder(t *task) {
+	if t.row.Lane != 0 || !t.consumer.Ordered() {
+		return
+	}
+	r.counters.unordered.Add(1)
+	if _, before := r.warned.LoadOrStore(t.consumer.Name(), true); !before {
+		r.config.Logger.Warn("messages of an ordered consumer have no key and run in any order: a program that produces them declares the consumer without Ordered",
+			"consumer", t.consumer.Name())
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,9 @@ type Stats struct {
 	// Uncounted counts runs of transactional consumers that did not count as an
 	// attempt, since they lost a conflict or their connection: see bus.ErrUncounted.
 	Uncounted int64 `json:"uncounted"`
+	// Unordered counts messages of ordered consumers that have no key, and so ran in any order: whoever produced them
+	// declares the consumer without bus.Ordered.
+	Unordered int64 `json:"unordered"`
 
 	Running int `json:"running"` // consumers that run now
 	Queued  int `json:"queued"`  // messages claimed that wait for a worker
@@ -69,7 +73,7 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 
 // counters add up over all runs of a processor.
 type counters struct {
-	claims, emptyClaims, claimed, fenced, recovered, crashed, crashPoisoned, abandoned, uncounted atomic.Int64
+	claims, emptyClaims, claimed, fenced, recovered, crashed, crashPoisoned, abandoned, uncounted, unordered atomic.Int64
 }
 
 // Stats tells what the processor has done and is doing. It does not touch the
@@ -78,7 +82,7 @@ func (p *Processor) Stats() Stats {
 	c := &p.counters
 	stats := Stats{
 		Claims: c.claims.Load(), EmptyClaims: c.emptyClaims.Load(), Claimed: c.claimed.Load(), Fenced: c.fenced.Load(),
-		Recovered: c.recovered.Load(), Crashed: c.crashed.Load(), CrashPoisoned: c.crashPoisoned.Load(), Abandoned: c.abandoned.Load(), Uncounted: c.uncounted.Load(),
+		Recovered: c.recovered.Load(), Crashed: c.crashed.Load(), CrashPoisoned: c.crashPoisoned.Load(), Abandoned: c.abandoned.Load(), Uncounted: c.uncounted.Load(), Unordered: c.unordered.Load(),
 		Limit: p.config.Concurrency,
 	}
 	for _, c := range p.consumers {
@@ -107,7 +111,7 @@ func (d *dispatcher) bounds() (gates map[string]bool, limits map[string]LimitSta
 		}
 	}
 	for _, l := range d.limiters {
-		put(&limits, l.name, LimitStats{Slots: len(l.slots), Used: l.running, Max: l.limit})
+		put(&limits, strings.TrimPrefix(l.name, sharedLimit), LimitStats{Slots: len(l.slots), Used: l.running, Max: l.limit})
 	}
 	return gates, limits
 }

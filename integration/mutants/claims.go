@@ -96,11 +96,11 @@ func suspectMutants() []mutant {
 	return []mutant{
 		{
 			name: "who does not run alone is blamed alone", file: suspicion, suite: outbox("TestASoloRunDoesNotWaitForEver"), says: `limit 1, solo true, want`,
-			changes: []change{{"request.Solo = alone && ", "request.Solo = "}},
+			changes: []change{{"o.request.Solo = s.inFlight+s.reserved+s.outlasts == 0 && ", "o.request.Solo = "}},
 		},
 		{
 			name: "who runs in company is blamed alone", file: suspicion, suite: outbox("TestSoloRunsGiveWayOnceTheySurvive"), says: `limit 20, solo true, want`,
-			changes: []change{{"request.Solo = alone && s.solo.n == 1", "request.Solo = others == 0"}},
+			changes: []change{{"o.request.Solo = s.inFlight+s.reserved+s.outlasts == 0 && s.solo.n == 1", "o.request.Solo = s.inFlight+s.reserved == 0"}},
 		},
 		{
 			name: "solo runs give way beside what kills", file: suspicion, suite: outbox("TestSoloRunsGiveWayOnceTheySurvive"), says: `limit 20, solo false, want`,

@@ -42,7 +42,7 @@ func eventLogMutants() []mutant {
 		{
 			name: "checkpoint outside the transaction", file: batch, suite: tests("^TestTheCheckpointMovesWithTheWrites$"), says: "want each of 20 once|want the fold of the log",
 			changes: []change{
-				{"	applied := 0\n	err = r.db.RunInTx(", "	applied := 0\n	var b *batch\n	err = r.db.RunInTx("},
+				{"	applied := 0\n	err = txn.RunOwn(", "	applied := 0\n	var b *batch\n	err = txn.RunOwn("},
 				{"		b := &batch{shard: s, runner: r, tx: tx}\n", "		b = &batch{shard: s, runner: r, tx: tx}\n"},
 				{"	moved, err := b.runner.store.MoveSubscription(ctx, b.tx, sub, b.to)\n", "	moved, err := true, error(nil)\n"},
 				{"		return false, fmt.Errorf(\"projection %q: %w\", s.Name, err)\n	}\n", "		return false, fmt.Errorf(\"projection %q: %w\", s.Name, err)\n	}\n	if b.sub.Name != \"\" && b.to > b.sub.Position {\n		err := txn.InTx(ctx, r.db, func(tx bun.Tx) error {\n			_, err := r.store.MoveSubscription(ctx, tx, b.sub, b.to)\n			return err\n		})\n		if err != nil {\n			return false, err\n		}\n	}\n"},

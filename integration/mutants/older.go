@@ -17,8 +17,8 @@ func olderMutants() []mutant {
 			changes: []change{{"!dberr.IsConflict(err)", "err == nil || !dberr.IsConflict(nil)"}},
 		},
 		{
-			name: "a consumer without keys is taken for one in any order", file: "outbox/producer.go", suite: suite{pkg: inOutbox, tests: "^TestOthersBesideKeysInAnyOrder$/^postgres$"}, says: `produce: `,
-			changes: []change{{`row.OrderKey, row.AnyOrder = consumer.Name(), "", false;`, `row.OrderKey = consumer.Name(), "";`}},
+			name: "a consumer without keys is taken for one in any order", file: "internal/store/insert.go", suite: suite{pkg: inOutbox, tests: "^TestOthersBesideKeysInAnyOrder$/^postgres$"}, says: `produce: `,
+			changes: []change{{"	if c.Keyed() {\n		row.OrderKey, row.AnyOrder = m.OrderKey, !c.Ordered()\n	}", "	row.OrderKey, row.AnyOrder = m.OrderKey, !c.Ordered()"}},
 		},
 	}
 }

@@ -145,7 +145,7 @@ func runMutants() []mutant {
 		},
 		{
 			name: "an old name's messages run beside the new one's", file: laneRules, suite: on("^TestOrderHoldsAcrossARename$/^sqlite$"), says: `runs out of order`,
-			changes: []change{{"condition, values = condition+renamed, append(values, n.NameList(s.Before))", "_ = renamed"}},
+			changes: []change{{"condition, values = condition+renamed, append(values, n.NameList(others))", "_ = renamed"}},
 		},
 		{
 			name: "leftovers of an order stay", file: "outbox/poller.go", suite: on("^TestMessagesWithKeysOutliveTheOrder$/^sqlite$"), says: `gave up waiting: both ran`,

@@ -37,9 +37,9 @@ func scheduleMutants() []mutant {
 			changes: []change{{"\t\tlarge = \"\"\n", "\t\tlarge += \"\"\n"}},
 		},
 		{
-			name: "insert ids under former names are forgotten", file: "outbox/producer.go",
+			name: "insert ids under former names are forgotten", file: "internal/store/insert.go",
 			suite: suite{pkg: inOutbox, tests: "^TestARenamedConsumersInsertIDIsPendingOnce$/^postgres$"}, says: "produce what is pending under the former name: got",
-			changes: []change{{"				row.FormerConsumers = consumer.Names()[1:]\n", ""}},
+			changes: []change{{"		row.FormerConsumers = c.Names()[1:]\n", ""}},
 		},
 		{
 			name: "renewals of nothing only read", file: "internal/store/mariadb/lease.go",

@@ -322,7 +322,8 @@ func TestAnOrderedConsumerNeedsAKey(t *testing.T) {
 	})
 }
 
-// TestOrderHoldsAcrossARename: what is stored under the old name runs first.
+// TestOrderHoldsAcrossARename: while a consumer is renamed, messages are stored under both names in turn, and run in the order
+// in which they were produced.
 func TestOrderHoldsAcrossARename(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -335,7 +336,7 @@ func TestOrderHoldsAcrossARename(t *testing.T) {
 		}
 		first := a.Pending()[0].ID
 		for _, table := range slices.Compact([]string{"consumer_messages", keyTable(db)}) {
-			a.Exec(fmt.Sprintf("UPDATE %s SET consumer_type = 'old' WHERE id <= %d", table, first+29))
+			a.Exec(fmt.Sprintf("UPDATE %s SET consumer_type = 'old' WHERE (id - %d) %% 2 = 1 OR id < %[2]d + 9", table, first))
 		}
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "all ran", a.Empty)
@@ -357,6 +358,29 @@ func TestMessagesWithKeysOutliveTheOrder(t *testing.T) {
 		testapp.Eventually(t, "both ran", a.Empty)
 		r.MustStop()
 		j.check(t, map[string]int{"a": 1, "b": 1})
+	})
+}
+
+// TestADeclarationWithoutTheOrderIsReported: what another program produces for an ordered consumer without keys runs in any order,
+// which is counted, and said once.
+func TestADeclarationWithoutTheOrderIsReported(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var lines testapp.Lines
+		a := testapp.New(t, db, bus.Consume("c", func(context.Context, step) error { return nil }, bus.Ordered(bus.ParkKey)))
+		elsewhere := testapp.New(t, db, bus.Declare[step]("c"))
+		for n := range 5 {
+			elsewhere.Produce(step{"a", n})
+		}
+		a.Produce(step{"b", 1})
+		config := testapp.Fast()
+		config.Logger = lines.Logger()
+		r := a.Start(config)
+		testapp.Eventually(t, "all ran", a.Empty)
+		r.MustStop()
+		if n, said := r.Stats().Unordered, strings.Count(lines.String(), "have no key and run in any order"); n != 5 || said != 1 {
+			t.Errorf("got %d counted, and %d warnings, want 5 and one", n, said)
+		}
 	})
 }
 

@@ -297,7 +297,7 @@ func (r ClaimRequest) fit(picks []LanePick) []LanePick {
 // findStuck picks messages that have crashed.
 func (n Names) findStuck(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest) (picks []LanePick, _ LaneNews, err error) {
 	low, high := r.Select.Crashes()
-	free, values := n.Free("m", r.Lanes.Source)
+	free, values := n.Free("m", "m", r.Lanes.Source)
 	args := slices.Concat([]any{r.Lanes.Name}, r.Lanes.loose(n), []any{hidden + low, min(hidden+high, -1), bun.List(r.Lanes.Payloads)}, values, []any{r.Limit})
 	err = n.Query(ctx, tx, r.Lanes.For(`{plan}SELECT {lane columns}, TRUE AS due FROM {crashed by lane} m WHERE `+stuck)+`
   AND m.crashes BETWEEN ? AND ? AND m.payload_type IN (?) AND `+free+` ORDER BY m.rank LIMIT ?`, args...).Scan(ctx, &picks)

@@ -26,11 +26,9 @@ const Unbounded = math.MaxInt32
 // Source is where messages with keys are, of a consumer under one of its names, and by what
 // rules they run.
 type Source struct {
-	Name string
-	// Names are all names of the consumer, and Before those whose messages run before the
-	// ones under Name: the older ones.
-	Names, Before []string
-	Payloads      []string // the types that it takes
+	Name     string
+	Names    []string // all names of the consumer: ranks are one sequence for all of them
+	Payloads []string // the types that it takes
 	// PerKey is how many of one key may be held at once, in any order. Zero is in order.
 	PerKey int
 	// KeyRate bounds how many of one key start by when. Nil is no such bound.
@@ -39,12 +37,12 @@ type Source struct {
 
 const (
 	// freeLane is true of a lane l of which messages may be claimed: it is not busy, no
-	// poisoned message parks it, and the consumer is not paused. Renamed is true besides where
-	// none waits under an older name of the consumer, if it has such, and unspent where its
+	// poisoned message parks it, and the consumer is not paused. Renamed is true besides of a
+	// message m before which none of its key waits under another name of the consumer, and unspent where its
 	// rate, if it has one, allows a message. They are the guard of each claim.
 	freeLane = `l.lane NOT IN ({busy lanes}) AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = l.lane AND p.parks)
   AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type {names})`
-	renamed = ` AND NOT EXISTS (SELECT 1 FROM {by lane} e WHERE e.consumer_type {names} AND e.lane = l.lane AND e.lane IS NOT NULL)`
+	renamed = ` AND NOT EXISTS (SELECT 1 FROM {by lane} e WHERE e.consumer_type {names} AND e.lane = l.lane AND e.lane IS NOT NULL AND e.rank < m.rank)`
 	unspent = ` AND COALESCE((SELECT k.used_to FROM {key rates} k WHERE k.name = ? AND k.lane = l.lane), {now}) - {now} <= CAST(? AS bigint){unit}` // no join, of which plans go astray
 
 	fullLanes = `SELECT h.lane FROM ({held lanes}) h GROUP BY h.lane HAVING count(*) >= ?`
@@ -93,6 +91,14 @@ func (s Source) Runnable(n Names) []any {
 	return nil
 }
 
+// others are the names of the consumer under which messages may come before those under Name, in order.
+func (s Source) others() []string {
+	if s.PerKey > 0 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(s.Names), func(name string) bool { return name == s.Name })
+}
+
 // unspent are the values of {unspent}.
 func (s Source) unspent() []any {
 	if s.KeyRate == nil {
@@ -102,17 +108,17 @@ func (s Source) unspent() []any {
 }
 
 // Free is the condition under which messages may be claimed of the lane of an alias, with its
-// values.
-func (n Names) Free(alias string, s Source) (condition string, values []any) {
+// values. The message is that of the alias m.
+func (n Names) Free(alias, m string, s Source) (condition string, values []any) {
 	names := n.NameList(s.Names)
 	condition, values = s.For(freeLane), append(s.busy(n), names, n.NameList([]string{s.Name}))
 	if s.KeyRate != nil {
 		condition, values = condition+unspent, append(values, s.unspent()...)
 	}
-	if len(s.Before) > 0 {
-		condition, values = condition+renamed, append(values, n.NameList(s.Before))
+	if others := s.others(); len(others) > 0 {
+		condition, values = condition+renamed, append(values, n.NameList(others))
 	}
-	return strings.ReplaceAll(condition, "l.lane", alias+".lane"), values
+	return strings.NewReplacer("l.lane", alias+".lane", "m.rank", m+".rank").Replace(condition), values
 }
 
 // Moved is the rank of a message that becomes due at an instant, of which micros makes the

@@ -94,7 +94,7 @@ func (m laneTx) Heads(ctx context.Context, l *dialect.Lanes, lanes []int64, each
 			parts, args = append(parts, headsOfPlaceSQL), append(args, l.Name, place, list)
 		}
 	}
-	free, values := m.Free("k", l.Source)
+	free, values := m.Free("k", "k", l.Source)
 	statement := strings.NewReplacer("{heads}", strings.Join(parts, "\nUNION ALL "), "{free}", free).Replace(headsSQL)
 	err = m.Query(ctx, m.tx, statement, append(args, values...)...).Scan(ctx, &picks)
 	return picks, err

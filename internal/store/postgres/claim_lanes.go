@@ -43,7 +43,7 @@ func (p *database) claimLanes(ctx context.Context, db *bun.DB, r dialect.ClaimRe
 
 // headsOf is headsSQL as it is for the lanes, with the values of its conditions.
 func (p *database) headsOf(l *dialect.Lanes) (statement string, values []any) {
-	free, values := p.Free("l", l.Source)
+	free, values := p.Free("l", "r", l.Source)
 	return l.For(strings.Replace(headsSQL, "{free}", free, 1)), values
 }
 

@@ -42,7 +42,7 @@ func (s laneTx) Run(ctx context.Context, statement string, args ...any) *bun.Raw
 }
 
 func (s laneTx) Heads(ctx context.Context, l *dialect.Lanes, lanes []int64, each int) (picks []dialect.LanePick, err error) {
-	free, values := s.Free("l", l.Source)
+	free, values := s.Free("l", "m", l.Source)
 	args := append([]any{dialect.AsJSON(lanes), l.Name}, append(l.Runnable(s.Names), each)...)
 	err = s.Query(ctx, s.tx, l.For(strings.Replace(headsSQL, "{free}", free, 1)), append(args, values...)...).Scan(ctx, &picks)
 	return picks, err

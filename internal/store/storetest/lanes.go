@@ -31,7 +31,7 @@ func laneCases() []testCase {
 
 // source is where messages of a consumer are.
 func source(names ...string) store.Source {
-	return store.Source{Name: names[0], Names: names, Before: names[1:], Payloads: []string{payload}}
+	return store.Source{Name: names[0], Names: names, Payloads: []string{payload}}
 }
 
 // ofKey makes the nth message of a key.

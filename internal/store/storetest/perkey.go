@@ -25,7 +25,7 @@ func perKeyCases() []testCase {
 // perKey is where messages of a consumer are of which n of a key run at once.
 func perKey(n int, rate *store.Rate) store.Lanes {
 	s := source("c")
-	s.Before, s.PerKey, s.KeyRate = nil, n, rate
+	s.PerKey, s.KeyRate = n, rate
 	return store.Lanes{Source: s, Run: n}
 }
 
