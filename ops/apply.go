@@ -2,7 +2,6 @@ package ops
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -20,14 +19,18 @@ var (
 // started may be of a kind that this one does not know.
 func (r *Runner) can(row store.Operation) bool {
 	a := Action(row.Kind)
+	var unknown *unknownTargetError
+	if _, err := targetOf(row); errors.As(err, &unknown) {
+		return false // a newer version knows how it is meant
+	}
 	if kind, known := kinds()[a]; !known || kind.apply == nil {
 		return known
 	}
 	if r.projections == nil {
 		return false
 	}
-	var target Target
-	if a == Promote || json.Unmarshal(row.Target, &target) != nil { // the work says what is wrong with it
+	target, err := targetOf(row)
+	if a == Promote || err != nil { // the work says what is wrong with it
 		return true
 	}
 	version, ok := r.projections.Newest(target.Projection)
@@ -40,8 +43,8 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation) error 
 	if ours, err := w.desk.store.ChangeOperation(ctx, w.desk.config.DB, w.own(), store.OperationChange{State: string(Running), Lease: lease}); err != nil || !ours {
 		return err // it was undone
 	}
-	var target Target
-	if err := json.Unmarshal(row.Target, &target); err != nil {
+	target, err := targetOf(row)
+	if err != nil {
 		return w.pause(ctx, "its target cannot be read")
 	}
 	within, end := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -2,7 +2,6 @@ package ops
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -111,8 +110,8 @@ func (w *work) part(ctx context.Context, tx bun.Tx, kind kind, row store.Operati
 	if missing := int(row.Canary) - len(trial.IDs); missing > 0 && row.State != string(Running) {
 		limit, change.State = min(limit, missing), string(Trying)
 	}
-	var target Target
-	if err := json.Unmarshal(row.Target, &target); err != nil {
+	target, err := targetOf(row)
+	if err != nil {
 		return row, 0, fmt.Errorf("its target: %w", err)
 	}
 	done, err := kind.step(ctx, w.desk, tx, step{row: row, target: target, limit: limit})

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -191,7 +192,9 @@ func (f Filter) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON implements json.Unmarshaler.
 func (f *Filter) UnmarshalJSON(text []byte) (err error) {
 	with := filterJSON{plainFilter: (*plainFilter)(f)}
-	if err = json.Unmarshal(text, &with); err == nil && with.OlderThan != "" {
+	strict := json.NewDecoder(bytes.NewReader(text)) // what a newer version filters by is not left out in silence
+	strict.DisallowUnknownFields()
+	if err = strict.Decode(&with); err == nil && with.OlderThan != "" {
 		f.OlderThan, err = time.ParseDuration(with.OlderThan)
 	}
 	return err

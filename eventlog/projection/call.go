@@ -2,7 +2,10 @@ package projection
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
@@ -68,4 +71,25 @@ func (b *batch) abandon(ctx context.Context, m *bus.Message) error {
 		b.runner.outage.Failed("interrupt", err)
 	}
 	return bus.ErrAbandoned
+}
+
+// reset calls the Reset of a projection on a goroutine of its own: a panic is an error, and what does not end with ctx is left
+// behind.
+func reset(ctx context.Context, fn func(context.Context, bun.Tx) error, tx bun.Tx) error {
+	var alone isolate.Runner[application]
+	result := alone.Begin(func() error { return fn(ctx, tx) })
+	late, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(abandonGrace, stop) })()
+	select {
+	case err := <-result:
+		alone.Dismiss()
+		if p, ok := err.(*isolate.Panicked); ok {
+			return p.PanicError
+		}
+		return err
+	case <-late.Done():
+		alone.Abandon(func() {})
+		return fmt.Errorf("%w: %w", bus.ErrAbandoned, context.Cause(ctx))
+	}
 }

@@ -39,7 +39,10 @@ func (r *Runner) Rebuild(ctx context.Context, name string) error {
 		if err := r.store.Rewind(ctx, tx, name, reader.Version); err != nil {
 			return err
 		}
-		if err := reader.Reset(txn.Within(ctx), tx); err != nil { // last: it may change search_path
+		if _, err := r.store.Session(ctx, tx, reader.Timeout+abandonGrace+statementTimeout); err != nil { // Reset may take a while
+			return err
+		}
+		if err := reset(txn.Within(ctx), reader.Reset, tx); err != nil { // last: it may change search_path
 			return fmt.Errorf("reset: %w", err)
 		}
 		return nil

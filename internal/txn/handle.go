@@ -87,13 +87,20 @@ func readCommitted(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) er
 // a bound for that, which is PostgreSQL.
 func RunOwn(ctx context.Context, db bun.IDB, fn func(ctx context.Context, tx bun.Tx) error) error {
 	return RunInTx(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
-		if bound := habitsOf(tx).bound; bound != "" {
+		if bound := habitsOf(tx).bound; bound != "" && ctx.Value(unboundedKey{}) == nil {
 			if _, err := tx.NewRaw(bound).Exec(ctx); err != nil {
 				return err
 			}
 		}
 		return fn(ctx, tx)
 	})
+}
+
+type unboundedKey struct{}
+
+// WithApplication says that functions of the application run in the transaction, which may stand still for as long as they take.
+func WithApplication(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unboundedKey{}, true)
 }
 
 type ownKey struct{}

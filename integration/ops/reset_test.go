@@ -1,0 +1,99 @@
+package ops_test
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+type deposited struct{ Amount int }
+
+func (deposited) PayloadType() string { return "account.deposited" }
+
+// TestAResetThatPanicsPausesItsOperation, rather than the process: every other one would take the operation up and die, too.
+func TestAResetThatPanicsPausesItsOperation(t *testing.T) {
+	t.Parallel()
+	for name, reset := range map[string]func(context.Context, bun.Tx) error{
+		"panics":             func(context.Context, bun.Tx) error { panic("no table") },
+		"ends its goroutine": func(context.Context, bun.Tx) error { runtime.Goexit(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+				types := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[deposited]()))
+				registry := testapp.Must[*bus.Registry](t)(bus.RegistryConfig{Events: types}.NewRegistry())
+				if err := outbox.Migrate(t.Context(), db, registry.Tables()); err != nil {
+					t.Fatal(err)
+				}
+				producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(registry, outbox.ProducerConfig{}))
+				log := testapp.Must[*eventlog.Log](t)(eventlog.NewLog(registry, producer, eventlog.LogConfig{}))
+				readers := testapp.Must[*projection.Runner](t)(projection.NewRunner(db, log, projection.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, projection.Projection{
+					Name: "balances", Reset: reset, On: []projection.Apply{projection.On(func(context.Context, bun.Tx, deposited) error { return nil })},
+				}))
+				if err := readers.Check(t.Context()); err != nil { // it enters the projection
+					t.Fatal(err)
+				}
+				desk := testapp.Must[*ops.Desk](t)(ops.New(ops.Config{DB: db, Registry: registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler)}))
+				seat := desk.As(ops.Principal{Name: "ada", Role: ops.Administrator})
+				o := testapp.Must[ops.Operation](t)(seat.Plan(t.Context(), ops.Rebuild, ops.Target{Projection: "balances"}))
+				testapp.Must[ops.Operation](t)(seat.Start(t.Context(), o.ID, ops.Terms{Reason: "columns were added"}))
+				runner := testapp.Must[*ops.Runner](t)(ops.NewRunner(desk, readers))
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- runner.Run(ctx) }()
+				paused := func() bool {
+					found, _, err := seat.Operations(t.Context(), outbox.Page{})
+					return err == nil && found[0].State == ops.Paused && strings.HasPrefix(found[0].Note, "it failed")
+				}
+				testapp.Eventually(t, "the operation is paused, and says why", paused)
+				stop()
+				if err := <-ended; err != nil {
+					t.Errorf("run: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestAnOperationOfANewerVersionIsLeftToIt: a filter field, or a kind, that this version does not know would have it change more
+// than was planned.
+func TestAnOperationOfANewerVersionIsLeftToIt(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("d"), testapp.Consumed("e"))
+		a.ProduceMany(3)
+		desk := testapp.Must[*ops.Desk](t)(ops.New(ops.Config{DB: db, Registry: a.Registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler)}))
+		seat := desk.As(ops.Principal{Name: "ada", Role: ops.Administrator})
+		plan := func(consumer, change string, args ...any) int64 {
+			o := testapp.Must[ops.Operation](t)(seat.Plan(t.Context(), ops.Cancel, ops.Target{Pending: &outbox.Filter{Consumer: consumer}}))
+			testapp.Must[ops.Operation](t)(seat.Start(t.Context(), o.ID, ops.Terms{Reason: "of a test"}))
+			a.Exec("UPDATE message_operations SET "+change+" WHERE id = ?", append(args, o.ID)...)
+			return o.ID
+		}
+		plan("c", "target = ?", `{"pending":{"consumer":"c","tenant":"acme"}}`)
+		plan("d", "target = ?", `{"pending":{"consumer":"d"},"slowly":true}`)
+		plan("e", "kind = ?", "archive")
+		runner := testapp.Must[*ops.Runner](t)(ops.NewRunner(desk, nil))
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+		defer stop()
+		if err := runner.Run(ctx); err != nil {
+			t.Errorf("run: %v", err)
+		}
+		if left := len(a.Pending()); left != 9 {
+			t.Errorf("got %d messages left, want all 9", left)
+		}
+	})
+}
