@@ -76,8 +76,16 @@ func hasInvalidText(v reflect.Value) bool {
 	return false
 }
 
-// Decode implements [Codec].
-func (JSON) Decode(text []byte, into any) error { return json.Unmarshal(text, into) }
+// errNull is that of a payload that is null, of which encoding/json would make the zero value.
+var errNull = errors.New("it is null")
+
+// Decode implements [Codec]. It refuses null.
+func (JSON) Decode(text []byte, into any) error {
+	if string(bytes.TrimSpace(text)) == "null" {
+		return errNull
+	}
+	return json.Unmarshal(text, into)
+}
 
 // DecodeError reports a stored payload that does not fit the consumer's type.
 // Such a message is poisoned at once: running it again cannot help.
@@ -106,6 +114,8 @@ func withoutContent(err error) string {
 	switch {
 	case err == nil:
 		return "no reason given"
+	case errors.Is(err, errNull):
+		return errNull.Error()
 	case errors.As(err, &syntax):
 		return fmt.Sprintf("malformed JSON at offset %d", syntax.Offset)
 	case errors.As(err, &mismatch):

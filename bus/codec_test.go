@@ -251,3 +251,14 @@ func TestCheckText(t *testing.T) {
 		})
 	}
 }
+
+// TestANullIsNoPayload: encoding/json would make the zero value of it, and the consumer would run with that.
+func TestANullIsNoPayload(t *testing.T) {
+	t.Parallel()
+	var into struct{ ID string }
+	for _, text := range []string{"null", " null\n"} {
+		if err := (bus.JSON{}).Decode([]byte(text), &into); err == nil || !strings.Contains(err.Error(), "null") {
+			t.Errorf("%q: got %v, want an error", text, err)
+		}
+	}
+}

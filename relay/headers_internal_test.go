@@ -87,10 +87,10 @@ func TestDebezium(t *testing.T) {
 		mapped.Key != "7" || len(mapped.Headers) != 1 || string(mapped.Body) != `{"a":1}` {
 		t.Errorf("got %+v, error %v, want the event", mapped, err)
 	}
-	if _, err := debezium(Record{Headers: map[string]string{"id": "i"}}); err == nil || !strings.Contains(err.Error(), "eventType") {
+	if _, err := debezium(Record{Headers: map[string]string{"id": "i"}, Body: []byte("{}")}); err == nil || !strings.Contains(err.Error(), "eventType") {
 		t.Errorf("without a type: got %v, want an error", err)
 	}
-	for body, want := range map[string]string{`{"a":1}`: `{"a":1}`, `{"schema":{},"payload":"{\"a\":1}"}`: `{"a":1}`, `{"schema":1,"payload":2,"c":3}`: `{"schema":1,"payload":2,"c":3}`, `"text"`: `"text"`, ``: ``, `{`: `{`} {
+	for body, want := range map[string]string{`{"a":1}`: `{"a":1}`, `{"schema":{"type":"string"},"payload":"{\"a\":1}"}`: `{"a":1}`, `{"schema":{},"payload":{"a":1}}`: `{"schema":{},"payload":{"a":1}}`, `{"schema":"v2","payload":{"a":1}}`: `{"schema":"v2","payload":{"a":1}}`, `{"schema":1,"payload":2,"c":3}`: `{"schema":1,"payload":2,"c":3}`, `"text"`: `"text"`, ``: ``, `{`: `{`} {
 		if got := string(unwrapped([]byte(body))); got != want {
 			t.Errorf("%s: got %s, want %s", body, got, want)
 		}

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
@@ -39,10 +40,11 @@ type recipient struct{ name, hash string }
 func (r *receiving) read(registry *bus.Registry, record Record) arrival {
 	a := arrival{record: record}
 	mapped, e, err := r.mapped(record)
-	if errors.Is(err, errNoEvent) && record.Body == nil {
-		return a // a tombstone of somebody else's
-	}
 	if err != nil {
+		// On a topic that is shared, what others make of their events is no concern of ours.
+		if kind := typeOf(mapped); kind != "" && r.types[kind] == "" || errors.Is(err, errNoEvent) && record.Body == nil {
+			return a
+		}
 		return a.park(err)
 	}
 	a.sent, _ = time.Parse(time.RFC3339, e.Attributes["time"]) //nolint:errcheck // it is shown only
@@ -152,6 +154,14 @@ func (r *receiving) mapped(record Record) (mapped Record, e cloudevents.Event, e
 	return record, e, err
 }
 
+// typeOf is the type that a record says it has, however wrong the rest is; empty if it says none.
+func typeOf(record Record) string {
+	if mediaType, _, _ := strings.Cut(record.ContentType, ";"); strings.EqualFold(strings.TrimSpace(mediaType), cloudevents.Structured) {
+		return cloudevents.TypeOf(record.Body)
+	}
+	return record.Attributes["type"]
+}
+
 // errNoEvent is that of records that are no events of CloudEvents.
 var errNoEvent = errors.New("it is no event of CloudEvents")
 
@@ -176,7 +186,7 @@ func readEvent(record Record) (e cloudevents.Event, err error) {
 
 // message makes a message of an event.
 func message(payloadType string, e cloudevents.Event, record Record) (*bus.Message, error) {
-	if len(e.Data) == 0 {
+	if data := bytes.TrimSpace(e.Data); len(data) == 0 || string(data) == "null" {
 		return nil, errors.New("it has no data")
 	}
 	headers, err := incoming(record.Headers)
@@ -222,14 +232,19 @@ func unknownConsumer(registry *bus.Registry, m *bus.Message) error {
 	return nil
 }
 
+// isSchema tells a schema of Kafka Connect from a member of the application's own: it is null, or an object with a type.
+func isSchema(text json.RawMessage) bool {
+	var schema struct {
+		Type string `json:"type"`
+	}
+	return string(text) == "null" || len(text) > 0 && text[0] == '{' && json.Unmarshal(text, &schema) == nil && schema.Type != ""
+}
+
 // unwrapped takes a payload out of what a connector has put around it.
 func unwrapped(body []byte) []byte {
-	var envelope struct{ Schema, Payload json.RawMessage }
-	if strings.HasPrefix(string(body), "{") && json.Unmarshal(body, &envelope) == nil && envelope.Schema != nil && envelope.Payload != nil {
-		var members map[string]json.RawMessage
-		if json.Unmarshal(body, &members) == nil && len(members) == 2 {
-			body = envelope.Payload
-		}
+	var members map[string]json.RawMessage
+	if strings.HasPrefix(string(body), "{") && json.Unmarshal(body, &members) == nil && len(members) == 2 && isSchema(members["schema"]) && members["payload"] != nil {
+		body = members["payload"]
 	}
 	var text string
 	if len(body) > 0 && body[0] == '"' && json.Unmarshal(body, &text) == nil && json.Valid([]byte(text)) {

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -188,10 +189,12 @@ func debezium(record Record) (Record, error) {
 	if record.Attributes["specversion"] != "" {
 		return record, nil
 	}
-	for _, name := range []string{"id", "eventType"} {
-		if record.Headers[name] == "" {
-			return Record{}, fmt.Errorf("header %s is missing", name)
-		}
+	switch {
+	case record.Headers["eventType"] != "": // what else is missing counts if the type is accepted
+	case record.Body == nil: // a tombstone, which the router writes behind a deleted row
+		return Record{}, errNoEvent
+	default:
+		return Record{}, errors.New("header eventType is missing")
 	}
 	headers := make(map[string]string, len(record.Headers))
 	for name, value := range record.Headers {

@@ -114,6 +114,16 @@ func isAttribute(name string) bool {
 // Short cuts what came from somebody else, for an error.
 func Short(text string) string { return strings.ToValidUTF8(text[:min(len(text), 64)], "") }
 
+// TypeOf is the type of an event in one JSON object, of which the rest may be wrong; empty if there is none.
+func TypeOf(body []byte) string {
+	var members map[string]json.RawMessage
+	var name string
+	if json.Unmarshal(body, &members) != nil || json.Unmarshal(members["type"], &name) != nil {
+		return ""
+	}
+	return name
+}
+
 // Parse reads an event that [Event.JSON], or somebody else, has written.
 func Parse(body []byte) (Event, error) {
 	var members map[string]json.RawMessage
@@ -139,7 +149,8 @@ func Parse(body []byte) (Event, error) {
 	}
 	e.ContentType = e.Attributes["datacontenttype"]
 	delete(e.Attributes, "datacontenttype")
-	hasEncoded = hasEncoded && !bytes.Equal(encoded, []byte("null"))
+	null := []byte("null")
+	hasData, hasEncoded = hasData && !bytes.Equal(data, null), hasEncoded && !bytes.Equal(encoded, null)
 	switch {
 	case hasData && hasEncoded:
 		return Event{}, errors.New("it has both data and data_base64: one of them is allowed")

@@ -1,0 +1,184 @@
+package relay_test
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+// crate is a payload as applications have it.
+type crate struct {
+	ID       string `json:"id"`
+	Quantity int    `json:"quantity"`
+}
+
+func (crate) PayloadType() string { return "crate" }
+
+// broker delivers each record in a batch of its own.
+type once struct {
+	records []relay.Record
+	done    chan struct{}
+}
+
+func (b *once) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+	for _, r := range b.records {
+		if err := fn(ctx, []relay.Record{r}); err != nil {
+			return err
+		}
+	}
+	close(b.done)
+	<-ctx.Done()
+	return nil
+}
+
+// odd is what became of the records that a receiver of crates had.
+type odd struct {
+	runs     []crate
+	poisoned []string
+	relay.Stats
+}
+
+func receive(t *testing.T, records []relay.Record, options ...relay.ReceiveOption) (o odd) {
+	t.Helper()
+	b := &once{records, make(chan struct{})}
+	receiver := relay.Receive("from", b, append(options, relay.Accept[crate]())...)
+	var n atomic.Int64
+	runs := make(chan crate, len(records))
+	a := testapp.New(t, testdb.SQLite(t), receiver.Consumer(), bus.Consume("ship", func(_ context.Context, p crate) error {
+		n.Add(1)
+		runs <- p
+		return nil
+	}))
+	runner := testapp.Must[*relay.Runner](t)(relay.NewRunner(a.DB, a.Registry, a.Producer, relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error)
+	go func() { ended <- runner.Run(ctx) }()
+	<-b.done
+	p := a.Start(testapp.Fast())
+	testapp.Eventually(t, "done", a.Empty)
+	stats := testapp.Must[[]relay.Stats](t)(runner.Stats(t.Context()))
+	cancel()
+	<-ended
+	p.MustStop()
+	close(runs)
+	for r := range runs {
+		o.runs = append(o.runs, r)
+	}
+	for _, r := range a.Poisoned() {
+		o.poisoned = append(o.poisoned, r.ConsumerType)
+	}
+	o.Stats = stats[0]
+	return o
+}
+
+// TestForeignEventsOfASharedTopicAreIgnored: of types that the receiver does not accept it is no concern how they are written.
+func TestForeignEventsOfASharedTopicAreIgnored(t *testing.T) {
+	foreign := func(pairs ...string) relay.Record {
+		return relay.Record{Destination: "shop", ContentType: "application/json", Attributes: attributes(append([]string{"type", "com.example.other"}, pairs...)...), Body: []byte(`{}`)}
+	}
+	for name, r := range map[string]relay.Record{
+		"plain":                              foreign(),
+		"binary, ce_correlationId":           foreign("correlationId", "1"),
+		"binary, ce_trace-id":                foreign("trace-id", "1"),
+		"structured, camel case":             structured(`{"specversion":"1.0","id":"1","source":"/s","type":"com.example.other","correlationId":"1","data":{}}`),
+		"structured, an object as extension": structured(`{"specversion":"1.0","id":"1","source":"/s","type":"com.example.other","routing":{"route":"x"},"data":{}}`),
+		"structured, an array as extension":  structured(`{"specversion":"1.0","id":"1","source":"/s","type":"com.example.other","tags":["x"],"data":{}}`),
+		"structured, $schema":                structured(`{"$schema":"https://example.com/e.json","specversion":"1.0","id":"1","source":"/s","type":"com.example.other","data":{}}`),
+		"structured, 0.3":                    structured(`{"specversion":"0.3","id":"1","source":"/s","type":"com.example.other","data":{}}`),
+		"structured, data and data_base64":   structured(`{"specversion":"1.0","id":"1","source":"/s","type":"com.example.other","data":{},"data_base64":"e30="}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := receive(t, []relay.Record{r})
+			if o.Unknown != 1 || o.Parked != 0 || len(o.poisoned) != 0 {
+				t.Errorf("got unknown %d, parked %d, poisoned %v, want unknown 1 and nothing poisoned", o.Unknown, o.Parked, o.poisoned)
+			}
+		})
+	}
+}
+
+func structured(body string) relay.Record {
+	return relay.Record{Destination: "crates", ContentType: "application/cloudevents+json", Body: []byte(body)}
+}
+
+func attributes(pairs ...string) map[string]string {
+	m := map[string]string{"specversion": "1.0", "id": "1", "source": "/s", "type": "crate"}
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i]] = pairs[i+1]
+	}
+	return m
+}
+
+// TestNullDataIsPoisoned: an event whose data is null has none, and its consumer does not run with a zero payload.
+func TestNullDataIsPoisoned(t *testing.T) {
+	outbox := map[string]string{"id": "4d47e190-0402-4048-bc2c-89dd54343cdc", "eventType": "crate"}
+	for _, c := range []struct {
+		name    string
+		record  relay.Record
+		options []relay.ReceiveOption
+	}{
+		{"structured", structured(`{"specversion":"1.0","id":"1","source":"/s","type":"crate","data":null}`), nil},
+		{"structured, with its type", structured(`{"specversion":"1.0","id":"1","source":"/s","type":"crate","datacontenttype":"application/json","data":null}`), nil},
+		{"binary", relay.Record{ContentType: "application/json", Attributes: attributes(), Body: []byte("null")}, nil},
+		{"Debezium, payload column NULL, JsonConverter with its envelope", relay.Record{Destination: "outbox.event.crate", Headers: outbox, Body: []byte(`{"schema":{"type":"string","optional":true},"payload":null}`)}, []relay.ReceiveOption{relay.Debezium()}},
+		{"Debezium, payload column NULL, JsonConverter without", relay.Record{Destination: "outbox.event.crate", Headers: outbox, Body: []byte(`null`)}, []relay.ReceiveOption{relay.Debezium()}},
+		{"Debezium, payload column NULL, no value", relay.Record{Destination: "outbox.event.crate", Headers: outbox}, []relay.ReceiveOption{relay.Debezium()}},
+		{"structured, text", structured(`{"specversion":"1.0","id":"1","source":"/s","type":"crate","datacontenttype":"text/plain","data":null}`), nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := receive(t, []relay.Record{c.record}, c.options...)
+			if len(o.runs) != 0 || len(o.poisoned) != 1 || o.poisoned[0] != "receive:from" {
+				t.Errorf("got runs %+v, poisoned %v, want no run, and 1 poisoned under receive:from", o.runs, o.poisoned)
+			}
+		})
+	}
+	t.Run("data null beside data_base64", func(t *testing.T) {
+		o := receive(t, []relay.Record{structured(`{"specversion":"1.0","id":"1","source":"/s","type":"crate","data":null,"data_base64":"eyJpZCI6Ing2In0="}`)})
+		if len(o.runs) != 1 || o.runs[0].ID != "x6" {
+			t.Errorf("got runs %+v, poisoned %v, want the data in base64 taken, as data_base64 null beside data is", o.runs, o.poisoned)
+		}
+	})
+}
+
+// TestForeignRecordsOfDebeziumAreIgnored: a null without headers is what a compacted topic has for a removed key.
+func TestForeignRecordsOfDebeziumAreIgnored(t *testing.T) {
+	for name, r := range map[string]relay.Record{
+		"a null":                         {Destination: "outbox.event.crate", Key: "1"},
+		"other eventType, without an id": {Destination: "outbox.event.crate", Key: "1", Headers: map[string]string{"eventType": "OrderShipped"}, Body: []byte(`{}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := receive(t, []relay.Record{r}, relay.Debezium())
+			if o.Unknown != 1 || len(o.poisoned) != 0 {
+				t.Errorf("got unknown %d, poisoned %v, want unknown 1 and nothing poisoned", o.Unknown, o.poisoned)
+			}
+		})
+	}
+	t.Run("a null, without Debezium", func(t *testing.T) {
+		o := receive(t, []relay.Record{{Destination: "outbox.event.crate", Key: "1"}})
+		if o.Unknown != 1 || len(o.poisoned) != 0 {
+			t.Errorf("got unknown %d, poisoned %v, want unknown 1 and nothing poisoned", o.Unknown, o.poisoned)
+		}
+	})
+}
+
+// TestDebeziumKeepsAnEnvelopeOfTheApplicationsOwn: what Kafka Connect writes has a schema that is an object with a type, or null.
+func TestDebeziumKeepsAnEnvelopeOfTheApplicationsOwn(t *testing.T) {
+	headers := map[string]string{"id": "4d47e190-0402-4048-bc2c-89dd54343cdc", "eventType": "crate"}
+	for name, body := range map[string]string{
+		"schema is a text":   `{"schema":"v2","payload":{"id":"inner"}}`,
+		"schema is a number": `{"schema":3,"payload":{"id":"inner"}}`,
+		"upper case":         `{"Schema":{"name":"v2"},"Payload":{"id":"inner"}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := receive(t, []relay.Record{{Destination: "outbox.event.crate", Headers: headers, Body: []byte(body)}}, relay.Debezium())
+			if len(o.runs) == 1 && o.runs[0].ID == "inner" {
+				t.Errorf("the consumer got %+v, which is only a part of %s", o.runs[0], body)
+			}
+		})
+	}
+}
