@@ -36,7 +36,7 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 		ctx, wakeups = txn.WithWakeups(ctx)
 		asGiven = store.Each(batch, (*bus.Message).Clone)
 	}
-	err = txn.InTx(txn.WithApplication(ctx), db, func(tx bun.Tx) error {
+	err = txn.InTx(txn.WithIdle(ctx, 0), db, func(tx bun.Tx) error {
 		clear(receipts)
 		for i := range asGiven { // what layers have changed in a transaction that is repeated
 			*batch[i] = *asGiven[i].Clone()

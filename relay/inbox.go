@@ -18,17 +18,21 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// takeTimeout bounds the transactions of a batch.
-const takeTimeout = 10 * time.Second
+const (
+	// takeTimeout bounds each transaction in which records are taken over.
+	takeTimeout = 10 * time.Second
+	// takeBytes bounds the records of one, but for a single record.
+	takeBytes = 8 << 20
+)
 
 // receive takes over a batch of a subscription: a nil error acknowledges it.
 func (r *Runner) receive(ctx context.Context, rc *receiving, records []Record) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// What has begun is finished: a batch that goes back comes again.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeTimeout)
-	defer cancel()
+	// What has begun is finished: a batch that goes back comes again. A stop is seen between its transactions.
+	stop := ctx
+	ctx = context.WithoutCancel(ctx)
 	if err := r.checkRoom(ctx, rc); err != nil {
 		return err
 	}
@@ -55,7 +59,7 @@ func (r *Runner) receive(ctx context.Context, rc *receiving, records []Record) e
 			for _, m := range messages {
 				m.Consumer = ""
 			}
-			left = r.take(ctx, rc, accepted)
+			left = r.take(ctx, stop, rc, accepted)
 			return left
 		})
 	})
@@ -77,14 +81,14 @@ const parkAtOnce = 16
 
 // take takes records over. What cannot be written is parked. What cannot be parked either is an error, once
 // all others are taken over.
-func (r *Runner) take(ctx context.Context, rc *receiving, arrivals []arrival) error {
+func (r *Runner) take(ctx, stop context.Context, rc *receiving, arrivals []arrival) error {
 	var kept []error // of those that stay at the broker
 	keep := func(a arrival, err error) error {
 		kept = append(kept, fmt.Errorf("a record of %d bytes cannot be parked: %w", len(a.record.Body), err))
 		return nil
 	}
 	var park []arrival
-	err := r.sift(ctx, rc, arrivals, func(a arrival, err error) error {
+	err := r.sift(ctx, stop, rc, arrivals, func(a arrival, err error) error {
 		switch {
 		case a.parked != nil:
 			return keep(a, err)
@@ -98,23 +102,31 @@ func (r *Runner) take(ctx context.Context, rc *receiving, arrivals []arrival) er
 		}
 		these := park // the batch may run out of time: what was found until then is parked
 		park = nil
-		return r.sift(ctx, rc, these, keep)
+		return r.sift(ctx, stop, rc, these, keep)
 	})
 	if err == nil {
-		err = r.sift(ctx, rc, park, keep)
+		err = r.sift(ctx, stop, rc, park, keep)
 	}
 	return errors.Join(append(kept, err)...)
 }
 
 // sift takes records over in their order, and gives those that it cannot to refused, one at a time. Where a part
 // fails, the first one to blame is looked for by halves. Behind it parts begin small, and double: if all
-// fail, each costs one transaction, and if one does, few.
-func (r *Runner) sift(ctx context.Context, rc *receiving, arrivals []arrival, refused func(arrival, error) error) error {
+// fail, each costs one transaction, and if one does, few. What takes too long together is halved as well, and parts
+// stay as small then.
+func (r *Runner) sift(ctx, stop context.Context, rc *receiving, arrivals []arrival, refused func(arrival, error) error) error {
 	size, suspects := len(arrivals), 0 // of the first so many one is to blame
+	most := len(arrivals)
 	for len(arrivals) > 0 {
-		part := arrivals[:min(size, len(arrivals))]
+		if err := stop.Err(); err != nil {
+			return err
+		}
+		part := arrivals[:bounded(arrivals, min(size, most))]
 		err := r.takeTogether(ctx, rc, true, part...)
 		switch {
+		case err != nil && !isInput(err) && len(part) > 1 && dberr.ClassOf(err) == dberr.Timeout && r.answers(ctx):
+			most = len(part) / 2
+			continue
 		case err != nil && !isInput(err):
 			return err
 		case err != nil && len(part) > 1:
@@ -134,6 +146,24 @@ func (r *Runner) sift(ctx context.Context, rc *receiving, arrivals []arrival, re
 		arrivals = arrivals[len(part):]
 	}
 	return nil
+}
+
+// bounded is how many of the first n records are taken over together, as far as their size goes.
+func bounded(arrivals []arrival, n int) int {
+	size := 0
+	for i, a := range arrivals[:min(n, len(arrivals))] {
+		if size += len(a.record.Body); i > 0 && size > takeBytes {
+			return i
+		}
+	}
+	return min(n, len(arrivals))
+}
+
+// answers tells whether the database answers: then what took too long was too much.
+func (r *Runner) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return r.db.PingContext(ctx) == nil
 }
 
 // isInput tells whether an error is about what is to be written, rather than the database.
@@ -157,7 +187,9 @@ func (r *Runner) takeTogether(ctx context.Context, rc *receiving, received bool,
 	}
 	var fresh, parked int
 	ctx, wakeups := txn.WithWakeups(ctx)
-	err := txn.InTx(ctx, r.db, func(tx bun.Tx) error {
+	ctx, cancel := context.WithTimeout(ctx, takeTimeout)
+	defer cancel()
+	err := txn.InTx(txn.WithIdle(ctx, takeTimeout+statementTimeout), r.db, func(tx bun.Tx) error {
 		fresh, parked = 0, 0
 		added, err := r.store.Receive(ctx, tx, rc.name, hashes)
 		if err != nil {

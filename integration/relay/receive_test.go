@@ -449,3 +449,38 @@ func TestKeys(t *testing.T) {
 		testapp.Eventually(t, "all arrived", func() bool { st := s.stats(); return st.New == 2 && st.Parked == 1 })
 	})
 }
+
+// TestABatchThatIsTooMuchIsTakenInParts: together the records take too long, or are too large, for one transaction.
+func TestABatchThatIsTooMuchIsTakenInParts(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		for name, test := range map[string]struct{ records, bytes, most int }{"time": {150, 10, 40}, "bytes": {40, 900_000, 9}} {
+			t.Run(name, func(t *testing.T) {
+				b := newBroker()
+				for i := range test.records {
+					b.put(event(fmt.Sprint(i), order{ID: strings.Repeat("x", test.bytes)}))
+				}
+				sub := b.subscribe()
+				sub.batch = test.records
+				slow := func(next bus.Sender) bus.Sender {
+					return func(ctx context.Context, batch *bus.Batch) error {
+						if len(batch.Messages) <= test.most {
+							return next(ctx, batch)
+						}
+						if name == "bytes" {
+							t.Errorf("got %d messages of %d bytes at once, want at most %d", len(batch.Messages), test.bytes, test.most)
+						}
+						return fmt.Errorf("layer: %w", context.DeadlineExceeded)
+					}
+				}
+				receiver := relay.Receive("from-"+name, sub, relay.Accept[order]())
+				a := testapp.New(t, db, testapp.Consumed("ship"), receiver.Consumer())
+				a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{slow}}))
+				s := &service{app: a, runner: testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, a.Producer, relay.RunnerConfig{}, receiver))}
+				s.run()
+				testapp.Eventually(t, "all are acknowledged", func() bool { return sub.acked.Load() == int64(test.records) })
+				a.Exec("DELETE FROM consumer_messages")
+			})
+		}
+	})
+}

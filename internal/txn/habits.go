@@ -17,7 +17,8 @@ type habits struct {
 	namesHide bool
 	// endsByItself: an interrupted statement may roll back the whole transaction.
 	endsByItself bool
-	// bound is a statement that has the server end the transaction when its client stands still in the middle.
+	// bound is a statement that has the server end the transaction when its client stands still in the middle for so many
+	// milliseconds.
 	bound string
 	// aborts: after an error a transaction can only be rolled back.
 	aborts bool
@@ -30,7 +31,7 @@ func habitsOf(db bun.IDB) habits {
 	case dialect.SQLite:
 		return habits{endsByItself: true}
 	case dialect.PG:
-		return habits{aborts: true, bound: `SET LOCAL idle_in_transaction_session_timeout = '5s'`}
+		return habits{aborts: true, bound: `SET LOCAL idle_in_transaction_session_timeout = %d`}
 	}
 	return habits{}
 }

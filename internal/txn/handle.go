@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -87,8 +89,12 @@ func readCommitted(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) er
 // a bound for that, which is PostgreSQL.
 func RunOwn(ctx context.Context, db bun.IDB, fn func(ctx context.Context, tx bun.Tx) error) error {
 	return RunInTx(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
-		if bound := habitsOf(tx).bound; bound != "" && ctx.Value(unboundedKey{}) == nil {
-			if _, err := tx.NewRaw(bound).Exec(ctx); err != nil {
+		idle := ownIdle
+		if longer, ok := ctx.Value(idleKey{}).(time.Duration); ok {
+			idle = longer
+		}
+		if bound := habitsOf(tx).bound; bound != "" && idle > 0 {
+			if _, err := tx.NewRaw(fmt.Sprintf(bound, idle.Milliseconds())).Exec(ctx); err != nil {
 				return err
 			}
 		}
@@ -96,11 +102,15 @@ func RunOwn(ctx context.Context, db bun.IDB, fn func(ctx context.Context, tx bun
 	})
 }
 
-type unboundedKey struct{}
+// ownIdle is for how long a transaction of the library's own may stand still.
+const ownIdle = 5 * time.Second
 
-// WithApplication says that functions of the application run in the transaction, which may stand still for as long as they take.
-func WithApplication(ctx context.Context) context.Context {
-	return context.WithValue(ctx, unboundedKey{}, true)
+type idleKey struct{}
+
+// WithIdle is for transactions in which functions of the application run: these may stand still for so long, or, if that is
+// zero, for as long as the application's own.
+func WithIdle(ctx context.Context, idle time.Duration) context.Context {
+	return context.WithValue(ctx, idleKey{}, idle)
 }
 
 type ownKey struct{}
