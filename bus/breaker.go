@@ -14,7 +14,7 @@ type BreakerConfig struct {
 	// Window is the time over which runs are counted, about: 1 s to 1 h. Defaults to 30 s.
 	Window time.Duration
 	// Cooldown is how long the breaker stays open until one message probes: 1 s to 1 h. It is
-	// twice as long after each probe that fails, up to 64 times. Defaults to 10 s.
+	// twice as long after each probe that fails, up to 1 min. Defaults to 10 s.
 	Cooldown time.Duration
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -34,7 +35,8 @@ type Decider[S, C any, E bus.Payload] struct {
 	Snapshots Snapshots
 }
 
-// Snapshots says when to keep states, for streams of hundreds of events.
+// Snapshots says when to keep states, for streams of hundreds of events. They are kept as JSON: a state
+// type with fields that would be lost in it is an error of every call.
 type Snapshots struct {
 	// Every is the number of events after which another one is kept.
 	Every int
@@ -57,6 +59,12 @@ func (d Decider[S, C, E]) check() error {
 	}
 	if d.Snapshots.Every < 0 {
 		errs = append(errs, fmt.Errorf("the field Snapshots.Every %d: 0 or more is allowed", d.Snapshots.Every))
+	}
+	if d.Snapshots.Every > 0 {
+		state := reflect.TypeFor[S]()
+		if err := survives(state, state.String(), nil); err != nil {
+			errs = append(errs, fmt.Errorf("the field Snapshots: %w", err))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -142,10 +150,7 @@ func (d Decider[S, C, E]) handle(ctx context.Context, log *eventlog.Log, tx bun.
 	}
 	expected := eventlog.Expected(l.version)
 	l.version += int64(len(events))
-	text, err := d.encode(l) // before anything is written: it may fail
-	if err != nil {
-		return l.state, eventlog.Appended{}, err
-	}
+	text := d.encode(ctx, id, l)
 	if text == nil {
 		appended, err := log.Append(ctx, tx, d.Stream(id), expected, payloads...)
 		return l.state, appended, err

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"reflect"
 	"slices"
 
@@ -67,16 +68,53 @@ func empty(v reflect.Value, outermost bool) {
 }
 
 // encode returns the state as it is to be kept, or nil when too few events have passed
-// since the last time.
-func (d Decider[S, C, E]) encode(l loaded[S]) ([]byte, error) {
+// since the last time. A state that JSON refuses, such as one with a NaN, stops no stream:
+// it is said, and not kept.
+func (d Decider[S, C, E]) encode(ctx context.Context, id string, l loaded[S]) []byte {
 	if every := int64(d.Snapshots.Every); every == 0 || l.version/every == l.snapshot/every {
-		return nil, nil
+		return nil
 	}
 	text, err := json.Marshal(kept[S]{Form: formOf(reflect.TypeFor[S]()), State: l.state})
 	if err != nil {
-		return nil, fmt.Errorf("encode snapshot: %w", err)
+		slog.WarnContext(ctx, "no snapshot was made: the state cannot be encoded", "stream", d.Stream(id), "version", l.version, "error", err.Error())
+		return nil
 	}
-	return text, nil
+	return text
+}
+
+// survives returns an error if values of a type lose something when they are encoded as JSON and decoded.
+func survives(t reflect.Type, path string, above []reflect.Type) error {
+	value := reflect.New(t).Interface()
+	_, writes := value.(json.Marshaler)
+	_, reads := value.(json.Unmarshaler)
+	if !writes || !reads {
+		_, writes = value.(encoding.TextMarshaler)
+		_, reads = value.(encoding.TextUnmarshaler)
+	}
+	if writes && reads || slices.Contains(above, t) { // it knows how, or contains itself
+		return nil
+	}
+	above = append(above[:len(above):len(above)], t)
+	switch t.Kind() {
+	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
+		return fmt.Errorf("%s is a %s, which JSON cannot encode", path, t)
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return survives(t.Elem(), path, above)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			f := t.Field(i)
+			switch {
+			case f.Tag.Get("json") == "-":
+				continue
+			case !f.IsExported() && !f.Anonymous:
+				return fmt.Errorf("%s.%s is not exported, and would not be in a snapshot: export it, give its type MarshalJSON and UnmarshalJSON, or tag it json:\"-\"", path, f.Name)
+			}
+			if err := survives(f.Type, path+"."+f.Name, above); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Verify compares the state that a snapshot and the events after it make with

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -10,8 +11,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// maxDoubled is how often the cooldown of a breaker is doubled.
-const maxDoubled = 6
+// mostCooldown is up to what the cooldown of a breaker is doubled, unless it is longer to begin with: whoever waits for what
+// is back again does so for no longer than that.
+const mostCooldown = time.Minute
 
 // Breaker is what is known of a consumer's breaker.
 type Breaker struct {
@@ -85,7 +87,13 @@ func (b *Breaker) count(config bus.BreakerConfig, done, failed int64) {
 // TakeProbe gives one process the right to probe whether an open breaker may be closed, once
 // its time is over, and has the others wait for longer than the time before.
 func (s *Store) TakeProbe(ctx context.Context, db bun.IDB, b Breaker, config bus.BreakerConfig) (won bool, err error) {
-	wait := config.Cooldown << min(b.Opened, maxDoubled)
+	wait := config.Cooldown
+	for range b.Opened {
+		if wait >= mostCooldown {
+			break
+		}
+		wait = min(2*wait, mostCooldown)
+	}
 	n, err := retried(ctx, db, func(db bun.IDB) (int, error) {
 		return dialect.Affected(s.names.Query(ctx, db, `UPDATE {breakers} SET opened = opened + 1, open_until = ? WHERE name = ? AND opened = ? AND open_until <= {now}`,
 			bun.Safe(s.names.After(ctx, wait)), b.Name, b.Opened).Exec(ctx))
