@@ -418,3 +418,18 @@ func TestChangesSeeClaimsNewerThanTheirLocks(t *testing.T) {
 		t.Errorf("cancel: got %+v, want the claimed one left", result)
 	}
 }
+
+// TestQueuesOfManyConsumers: they are asked about some at a time.
+func TestQueuesOfManyConsumers(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var consumers []bus.Consumer
+		for i := range 700 {
+			consumers = append(consumers, bus.Consume(fmt.Sprint("ordered", i), func(context.Context, step) error { return nil }, bus.Ordered(bus.ParkKey)))
+		}
+		queues, err := testapp.New(t, db, consumers...).Admin().Queues(t.Context(), db)
+		if err != nil || len(queues) != 700 {
+			t.Errorf("got %d queues, %v, want 700", len(queues), err)
+		}
+	})
+}

@@ -59,21 +59,23 @@ type parkedKeys struct {
 // CountParkedKeys counts the keys that poisoned messages have parked, up to a bound, of each of the
 // stored consumer types.
 func (s *Store) CountParkedKeys(ctx context.Context, db bun.IDB, consumers []string) (parked map[string]int64, err error) {
-	if len(consumers) == 0 {
-		return nil, nil
+	parked = make(map[string]int64, len(consumers))
+	for part := range slices.Chunk(consumers, 100) {
+		var counts []string
+		var args []any
+		for _, name := range part {
+			counts = append(counts, `SELECT ? AS consumer_type, (SELECT count(DISTINCT x.lane) FROM (SELECT p.lane FROM {poisoned} p WHERE p.consumer_type = ? AND p.parks ORDER BY p.lane LIMIT ?) x) AS n`)
+			args = append(args, name, name, dialect.MostCounted)
+		}
+		rows, err := read[[]parkedKeys](ctx, s, db, strings.Join(counts, "\nUNION ALL "), args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			parked[row.ConsumerType] = row.N
+		}
 	}
-	var counts []string
-	var args []any
-	for _, name := range consumers {
-		counts = append(counts, `SELECT ? AS consumer_type, (SELECT count(DISTINCT x.lane) FROM (SELECT p.lane FROM {poisoned} p WHERE p.consumer_type = ? AND p.parks ORDER BY p.lane LIMIT ?) x) AS n`)
-		args = append(args, name, name, dialect.MostCounted)
-	}
-	rows, err := read[[]parkedKeys](ctx, s, db, strings.Join(counts, "\nUNION ALL "), args...)
-	parked = make(map[string]int64, len(rows))
-	for _, row := range rows {
-		parked[row.ConsumerType] = row.N
-	}
-	return parked, err
+	return parked, nil
 }
 
 // ParkedBy tells which message parks a lane of a consumer, if one does.
@@ -82,16 +84,9 @@ func (s *Store) ParkedBy(ctx context.Context, db bun.IDB, names []string, lane i
 WHERE consumer_type IN (?) AND lane = ? AND parks ORDER BY rank, id LIMIT 1`, bun.List(names), lane)
 }
 
-// FirstOfLane returns the message of a consumer that is the first of a lane: of those under
-// the oldest of its names, which come last in the list.
+// FirstOfLane returns the message of a consumer that is the first of a lane, under any of its names.
 func (s *Store) FirstOfLane(ctx context.Context, db bun.IDB, names []string, lane int64) (id int64, found bool, err error) {
-	for _, name := range slices.Backward(names) {
-		id, found, err = first[int64](ctx, s, db, `SELECT id FROM {by lane} m WHERE consumer_type = ? AND lane = ? AND lane IS NOT NULL ORDER BY lane, rank LIMIT 1`, name, lane)
-		if err != nil || found {
-			return id, found, err
-		}
-	}
-	return 0, false, nil
+	return first[int64](ctx, s, db, `SELECT id FROM {by lane} m WHERE consumer_type IN (?) AND lane = ? AND lane IS NOT NULL ORDER BY rank LIMIT 1`, bun.List(names), lane)
 }
 
 // HeldOfLane is how many messages of a lane are claimed.
