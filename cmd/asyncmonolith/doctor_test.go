@@ -86,7 +86,7 @@ func TestDoctorOfAFile(t *testing.T) {
 		}
 		return code, stdout.String()
 	}
-	if code, out := call("doctor"); code != exitCheckFailed || !strings.HasPrefix(out, "1 problem\n") || !strings.Contains(out, "asyncmonolith migrate") {
+	if code, out := call("doctor"); code != exitCheckFailed || !strings.HasPrefix(out, "2 problems\n") || !strings.Contains(out, "asyncmonolith migrate") || !strings.Contains(out, "WAL") {
 		t.Errorf("no tables: got exit code %d and\n%s", code, out)
 	}
 	if code, _ := call("migrate"); code != exitDone {
