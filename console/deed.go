@@ -56,6 +56,7 @@ func deeds() []deed {
 		{name: "discard", action: ops.Discard, of: poisonedOnes, verb: "Discard", says: "They are deleted for good, with their payloads and errors.", danger: true, do: (*visit).discard},
 		{name: "pause", action: ops.Pause, of: oneConsumer, verb: "Pause", says: "No process claims its messages any more until it is resumed. They are produced and kept as ever; what runs goes on.", do: (*visit).pause},
 		{name: "resume", action: ops.Resume, of: oneConsumer, verb: "Resume", says: "Its messages are claimed again, at once, as many as there is room for.", do: (*visit).resume},
+		{name: "probe", action: ops.Probe, of: oneConsumer, verb: "Try one now", says: "One of its messages runs now, although its breaker is open. If it is done the breaker closes, and the others run.", do: (*visit).probe},
 		{name: "run schedule", action: ops.RunSchedule, of: oneSchedule, verb: "Run now", says: "It fires once, beside its own times, which stay as they are.", do: scheduleDeed((*ops.Seat).RunSchedule)},
 		{name: "pause schedule", action: ops.PauseSchedule, of: oneSchedule, verb: "Pause", says: "It does not fire until it is resumed. What it misses is skipped.", do: scheduleDeed((*ops.Seat).PauseSchedule)},
 		{name: "resume schedule", action: ops.ResumeSchedule, of: oneSchedule, verb: "Resume", says: "It fires again, from its first time after now.", do: scheduleDeed((*ops.Seat).ResumeSchedule)},
@@ -179,6 +180,10 @@ func (v *visit) pause(o order) (outcome, error) {
 
 func (v *visit) resume(o order) (outcome, error) {
 	return outcome{code: "resumed"}, v.seat.Resume(v.ctx(), o.consumer, o.reason)
+}
+
+func (v *visit) probe(o order) (outcome, error) {
+	return outcome{code: "probed"}, v.seat.Probe(v.ctx(), o.consumer, o.reason)
 }
 
 func (v *visit) updateSchedule(o order) (outcome, error) {

@@ -53,7 +53,7 @@ func (v *visit) told() string {
 func (o outcome) text() string {
 	said := map[string]string{
 		"due": "%s due now.", "rescheduled": "%s rescheduled.", "cancelled": "%s cancelled.", "requeued": "%s requeued.", "discarded": "%s discarded.",
-		"paused": "The consumer is paused.", "resumed": "The consumer is resumed.",
+		"paused": "The consumer is paused.", "resumed": "The consumer is resumed.", "probed": "One message of the consumer is tried within about a second.",
 		"fires": "The schedule fires with the next look of a process.", "schedule paused": "The schedule is paused.", "schedule resumed": "The schedule is resumed.", "changed": "The schedule is changed.", "deleted": "The schedule is deleted.",
 		"shards": "%s resumed.", "undone": "The operation is undone: nothing was changed.", "stopped": "The operation is stopped.", "continued": "The operation goes on.",
 		"started": "The operation is started.", "rate": "The rate is changed.", "already": "The same was under way already: this is it, and nothing more was started.",

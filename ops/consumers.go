@@ -70,6 +70,13 @@ func (s *Seat) Pause(ctx context.Context, consumer, note string) error {
 	})
 }
 
+// Probe has one message of a consumer with an open breaker run now. It is outbox.ErrNotOpen where none is open.
+func (s *Seat) Probe(ctx context.Context, consumer, reason string) error {
+	return s.change(ctx, Change{Action: Probe, Reason: reason, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
+		return 0, s.desk.admin.Probe(ctx, tx, consumer)
+	})
+}
+
 // Resume lets a paused consumer's messages be claimed again.
 func (s *Seat) Resume(ctx context.Context, consumer, reason string) error {
 	return s.change(ctx, Change{Action: Resume, Reason: reason, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {

@@ -60,6 +60,7 @@ const (
 	Export           Action = "export"
 	Pause            Action = "pause"
 	Resume           Action = "resume"
+	Probe            Action = "probe"
 	RunNow           Action = "run now"
 	Reschedule       Action = "reschedule"
 	Cancel           Action = "cancel"
@@ -88,7 +89,7 @@ func needs(a Action) Role {
 	switch a {
 	case View:
 		return Viewer
-	case Read, Pause, Resume, RunNow, Reschedule, Requeue, RunSchedule, PauseSchedule, ResumeSchedule, ResumeProjection, RetryParked,
+	case Read, Pause, Resume, Probe, RunNow, Reschedule, Requeue, RunSchedule, PauseSchedule, ResumeSchedule, ResumeProjection, RetryParked,
 		UndoOperation, StopOperation, ContinueOperation, RateOperation:
 		return Operator
 	default:

@@ -43,6 +43,11 @@ type Queue struct {
 	PausedAt  time.Time `json:"paused_at,omitzero"`
 	PausedBy  string    `json:"paused_by,omitempty"`
 	PauseNote string    `json:"pause_note,omitempty"`
+
+	// BreakerOpenedAt is since when the consumer's bus.Breaker has been open, and so starts none of its messages; zero means
+	// that it is not. NextProbeAt is from when on one message probes whether that is over: see [Admin.Probe].
+	BreakerOpenedAt time.Time `json:"breaker_opened_at,omitzero"`
+	NextProbeAt     time.Time `json:"next_probe_at,omitzero"`
 }
 
 // MarshalJSON implements json.Marshaler. Ages are seconds, and left out where there is
@@ -101,16 +106,59 @@ func (a *Admin) Queues(ctx context.Context, db bun.IDB) ([]Queue, error) {
 	if err != nil {
 		return nil, dberr.Wrap(err, "outbox: admin: queues")
 	}
+	breakers, err := a.openBreakers(ctx, db, st, names)
+	if err != nil {
+		return nil, dberr.Wrap(err, "outbox: admin: queues")
+	}
 	queues := store.Each(stats, func(row store.QueueStats) Queue { return newQueue(row, parked) })
 	for i := range queues {
 		q := &queues[i]
 		var c bus.Consumer
 		c, q.Registered = a.registry.Consumer(q.Consumer)
 		pause := pauses[q.Consumer]
+		b := breakers[q.Consumer]
+		q.BreakerOpenedAt, q.NextProbeAt = b.OpenedAt.Time, b.OpenUntil.Time
 		q.PausedAt, q.PausedBy, q.PauseNote, q.Parks = pause.PausedAt.Time, pause.PausedBy, pause.Note, q.Registered && parks(c)
 	}
 	slices.SortFunc(queues, func(a, b Queue) int { return cmp.Compare(a.Consumer, b.Consumer) })
 	return queues, nil
+}
+
+// openBreakers are those of the names that are open.
+func (a *Admin) openBreakers(ctx context.Context, db bun.IDB, st *store.Store, names []string) (map[string]store.Breaker, error) {
+	open := make(map[string]store.Breaker)
+	for part := range slices.Chunk(names, 500) {
+		rows, err := st.Breakers(ctx, db, part)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			if row.Open() {
+				open[row.Name] = row
+			}
+		}
+	}
+	return open, nil
+}
+
+// ErrNotOpen: the consumer has no breaker that is open; use errors.Is.
+var ErrNotOpen = errors.New("its breaker is not open")
+
+// Probe has one message of a consumer with an open bus.Breaker run now, rather than at [Queue.NextProbeAt]: a run that is done
+// closes the breaker. It takes about a second until a process with such a message sees it. It returns [ErrNotOpen] where no
+// breaker of the consumer is open, and else the errors of [Admin.Pause].
+func (a *Admin) Probe(ctx context.Context, db bun.IDB, consumer string) error {
+	st, db, err := a.stores.In(ctx, db, errAdminUnmade)
+	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
+		err = a.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error {
+			open, err := st.ProbeBreaker(ctx, tx, names)
+			if err == nil && !open {
+				err = ErrNotOpen
+			}
+			return err
+		})
+	}
+	return dberr.Wrap(err, "outbox: admin: probe %q", consumer)
 }
 
 // Unregistered is a kind of message that no consumer of the registry takes.

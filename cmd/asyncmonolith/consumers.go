@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,7 +43,7 @@ kept as ever.`,
 			return queues().write(a, o.Queues, nil)
 		},
 	}
-	root.AddCommand(listing, a.pauseCommand(), a.resumeCommand())
+	root.AddCommand(listing, a.pauseCommand(), a.resumeCommand(), a.probeCommand())
 	return asGroup(root)
 }
 
@@ -67,6 +68,9 @@ func noteOf(q outbox.Queue) string {
 			text += ": " + q.PauseNote
 		}
 		parts = append(parts, text)
+	}
+	if !q.BreakerOpenedAt.IsZero() {
+		parts = append(parts, fmt.Sprintf("breaker open since %s, next probe %s", q.BreakerOpenedAt.UTC().Format(time.TimeOnly), q.NextProbeAt.UTC().Format(time.TimeOnly)))
 	}
 	if q.ParkedKeys > 0 {
 		parts = append(parts, many(int(q.ParkedKeys), "key")+" parked")
@@ -128,6 +132,27 @@ func (a *app) resumeCommand() *cobra.Command {
 			return a.change(seat, fmt.Sprintf("resume consumer %q", args[0]), func(s *ops.Seat) error {
 				return s.Resume(c.Context(), args[0], a.reason)
 			}, map[string]string{"resumed": args[0]}, fmt.Sprintf("Consumer %q is resumed.", args[0]))
+		},
+	})
+}
+
+func (a *app) probeCommand() *cobra.Command {
+	return a.changing(&cobra.Command{
+		Use: "probe NAME", Short: "Have one message of a consumer with an open breaker run now", Args: takes(one("consumer", "consumers list")), ValidArgsFunction: a.completeConsumers,
+		Long: `Have one message of a consumer with an open breaker run now, rather than when its cooldown is over. If it is done the
+breaker closes, and the others run. Use it when you know that what the consumer needs is back.`,
+		Example: `  asyncmonolith consumers probe charge-card --yes --reason "the provider is back"`,
+		RunE: func(c *cobra.Command, args []string) error {
+			seat, err := a.seat()
+			if err != nil {
+				return err
+			}
+			if err := known(c.Context(), seat, args[0], "see asyncmonolith consumers list"); err != nil {
+				return err
+			}
+			return a.change(seat, fmt.Sprintf("run one message of consumer %q although its breaker is open", args[0]), func(s *ops.Seat) error {
+				return s.Probe(c.Context(), args[0], a.reason)
+			}, map[string]string{"probed": args[0]}, fmt.Sprintf("Consumer %q tries one message within about a second.", args[0]))
 		},
 	})
 }

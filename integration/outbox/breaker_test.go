@@ -192,3 +192,45 @@ func TestALockedBreakerKeepsNoOtherAsItIs(t *testing.T) {
 	r.Stop(nil)
 	_ = r.Wait()
 }
+
+// TestAnOpenBreakerIsSeenAndProbedAtOnce: queues show since when it is open, and one message runs before the cooldown is over when
+// somebody asks for that.
+func TestAnOpenBreakerIsSeenAndProbedAtOnce(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var down atomic.Bool
+		var done atomic.Int64
+		down.Store(true)
+		a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error {
+			if down.Load() {
+				return errAway
+			}
+			done.Add(1)
+			return nil
+		}, bus.Breaker(bus.BreakerConfig{Min: 2, Cooldown: time.Hour}), bus.MaxAttempts(1000), bus.AttemptDelay(time.Millisecond)))
+		admin := a.Admin()
+		if err := admin.Probe(t.Context(), db, "c"); !errors.Is(err, outbox.ErrNotOpen) {
+			t.Errorf("closed: got %v, want ErrNotOpen", err)
+		}
+		r := a.Start(testapp.Fast())
+		a.ProduceMany(5)
+		queue := func() outbox.Queue {
+			queues, err := admin.Queues(t.Context(), db)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return queues[0]
+		}
+		testapp.Eventually(t, "the breaker is open", func() bool { return !queue().BreakerOpenedAt.IsZero() })
+		if q := queue(); time.Until(q.NextProbeAt) < 30*time.Minute {
+			t.Errorf("got %+v, want the next probe in about an hour", q)
+		}
+		down.Store(false)
+		if err := admin.Probe(t.Context(), db, "c"); err != nil {
+			t.Fatal(err)
+		}
+		testapp.Eventually(t, "all ran", a.Empty)
+		testapp.Eventually(t, "the breaker is closed", func() bool { return queue().BreakerOpenedAt.IsZero() })
+		r.MustStop()
+	})
+}

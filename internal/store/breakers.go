@@ -101,6 +101,15 @@ func (s *Store) TakeProbe(ctx context.Context, db bun.IDB, b Breaker, config bus
 	return n == 1, err
 }
 
+// ProbeBreaker has the first process with a message of the consumer probe now whether an open breaker may be closed. False means
+// that none is open.
+func (s *Store) ProbeBreaker(ctx context.Context, db bun.IDB, names []string) (open bool, err error) {
+	n, err := retried(ctx, db, func(db bun.IDB) (int, error) {
+		return dialect.Affected(s.names.Query(ctx, db, `UPDATE {breakers} SET open_until = {now} WHERE name IN (?) AND open_until IS NOT NULL`, bun.List(names)).Exec(ctx))
+	})
+	return n > 0, err
+}
+
 // CloseBreaker has the consumer go on, and forgets what its runs have come to.
 func (s *Store) CloseBreaker(ctx context.Context, db bun.IDB, name string) error {
 	return retry(ctx, db, func(db bun.IDB) error {
