@@ -18,12 +18,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-const (
-	// takeTimeout bounds each transaction in which records are taken over.
-	takeTimeout = 10 * time.Second
-	// takeBytes bounds the records of one, but for a single record.
-	takeBytes = 8 << 20
-)
+// takeTimeout bounds each transaction in which records are taken over.
+const takeTimeout = 10 * time.Second
+
+// takeBytes bounds the records of one, but for a single record.
+const takeBytes = 8 << 20
 
 // receive takes over a batch of a subscription: a nil error acknowledges it.
 func (r *Runner) receive(ctx context.Context, rc *receiving, records []Record) error {
