@@ -1,3 +1,5 @@
+SELECT name FROM pg_catalog.pg_prepared_statements WHERE name LIKE 'asyncmonolith%';
+
 PREPARE asyncmonolith_pick_1f8a1cfb3df0b8f0 AS 
 SELECT w.i, m.*
 FROM unnest($1::int[], $2::text[], $3::text[], $4::int[], $5::timestamptz[], $6::bigint[]) w(i, consumer, payload, n, after_at, after_id)

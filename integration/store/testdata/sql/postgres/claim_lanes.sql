@@ -1,3 +1,5 @@
+SELECT name FROM pg_catalog.pg_prepared_statements WHERE name LIKE 'asyncmonolith%';
+
 PREPARE asyncmonolith_lanes_cbf7289fbf942639 AS 
 SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
   SELECT f.lane, f.rank FROM (

@@ -1,3 +1,5 @@
+SELECT name FROM pg_catalog.pg_prepared_statements WHERE name LIKE 'asyncmonolith%';
+
 PREPARE asyncmonolith_finish_1062e0e463d40edf AS 
 WITH live AS MATERIALIZED (SELECT c.id FROM (SELECT set_config('lock_timeout', '500ms', true) OFFSET 0) s, "app_message_claims" c WHERE c.id = ANY($1::bigint[]) AND c.owner = $2 ORDER BY c.id FOR UPDATE OF c),
 gone AS (DELETE FROM "app_message_claims" c USING live l WHERE c.id = l.id RETURNING c.id, c.message_ids),

@@ -1,5 +1,7 @@
 BEGIN;
 
+SET LOCAL idle_in_transaction_session_timeout = 5000;
+
 SELECT set_config('jit', 'off', true), set_config('enable_bitmapscan', 'off', true);
 
 WITH RECURSIVE walk(consumer, print, n) AS (SELECT (SELECT MIN(p.consumer_type) FROM "app_poisoned_messages" p), '', 0 UNION ALL

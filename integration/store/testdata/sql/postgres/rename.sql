@@ -1,5 +1,7 @@
 BEGIN;
 
+SET LOCAL idle_in_transaction_session_timeout = 5000;
+
 SELECT set_config('idle_in_transaction_session_timeout', '5000ms', true), set_config('statement_timeout', '5000ms', true), set_config('jit', 'off', true), set_config('enable_bitmapscan', 'off', true);
 
 SELECT f.id, s.pid, s.begun, s.path, s.role, set_config('lock_timeout', s.previous, true) AS now

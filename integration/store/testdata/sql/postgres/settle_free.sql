@@ -1,3 +1,5 @@
+SELECT name FROM pg_catalog.pg_prepared_statements WHERE name LIKE 'asyncmonolith%';
+
 PREPARE asyncmonolith_settle_free_a407f0cce448436f AS 
 WITH live AS MATERIALIZED (
   SELECT id, message_ids FROM "app_message_claims" WHERE id = ANY($1::bigint[]) AND owner = $2 ORDER BY id FOR UPDATE),

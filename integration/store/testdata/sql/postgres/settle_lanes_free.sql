@@ -1,3 +1,5 @@
+SELECT name FROM pg_catalog.pg_prepared_statements WHERE name LIKE 'asyncmonolith%';
+
 PREPARE asyncmonolith_settle_lanes_free_2fbf6469acfbbec7 AS 
 WITH live AS MATERIALIZED (
   SELECT id, message_ids, lanes FROM "app_message_claims" WHERE id = ANY($1::bigint[]) AND owner = $2 ORDER BY id FOR UPDATE),

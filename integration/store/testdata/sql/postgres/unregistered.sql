@@ -1,5 +1,7 @@
 BEGIN;
 
+SET LOCAL idle_in_transaction_session_timeout = 5000;
+
 SELECT set_config('jit', 'off', true), set_config('enable_bitmapscan', 'off', true);
 
 WITH RECURSIVE taken(consumer, payload) AS (SELECT * FROM unnest('{"send-receipt","update-stock"}'::text[], '{"order.placed","order.placed"}'::text[])),
