@@ -215,19 +215,19 @@ func TestABreakerInAKit(t *testing.T) {
 				return errAway
 			}
 			return nil
-		}, bus.Breaker(bus.BreakerConfig{Min: 3, Ratio: 1, Cooldown: time.Minute}), bus.MaxAttempts(2)))
+		}, bus.Breaker(bus.BreakerConfig{Min: 3, Ratio: 1, Cooldown: 20 * time.Second}), bus.MaxAttempts(2)))
 		for i := range 5 {
 			k.Produce(OrderPlaced{fmt.Sprint(i)})
 		}
 		equal(t, "until it opens", outcomesOf(k.DrainUntilIdle()), []bus.Outcome{bus.Retried, bus.Retried, bus.Retried})
-		k.Advance(time.Minute - time.Second)
+		k.Advance(19 * time.Second)
 		equal(t, "while it is open", consumersOf(k.DrainUntilIdle()), nil)
 		k.Advance(time.Second)
 		equal(t, "a probe", outcomesOf(k.DrainUntilIdle()), []bus.Outcome{bus.Released})
 		away = false
-		k.Advance(time.Minute)
+		k.Advance(20 * time.Second)
 		equal(t, "before the next, which is twice as long", consumersOf(k.DrainUntilIdle()), nil)
-		k.Advance(time.Minute)
+		k.Advance(20 * time.Second)
 		if n := len(k.DrainUntilIdle()); n != 5 {
 			t.Errorf("a probe that is done, and the others: got %d, want 5", n)
 		}

@@ -26,7 +26,7 @@ func TestLimitsAreUnknown(t *testing.T) {
 		n.Produce(job{N: 2, Blocks: true})
 		p.do(command{Do: "run"})
 		testapp.Eventually(t, "the older program runs both, too", func() bool { return p.begun() == 2 })
-		if slots := n.Count("SELECT count(*) FROM message_slots"); slots != 2 || r.Stats().Running != 2 {
+		if slots := n.Count("SELECT count(*) FROM message_slots WHERE n > 0"); slots != 2 || r.Stats().Running != 2 {
 			t.Errorf("got %d slots and %d runs, want those of the newer program", slots, r.Stats().Running)
 		}
 		close(release)
