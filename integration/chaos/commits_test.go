@@ -38,6 +38,8 @@ func lostCommits(b *bar, dsn string, messages int, producing, consuming []string
 	if pending := r.pending(); pending != 3*messages {
 		b.Errorf("pending: got %d messages, want one for each of 3 consumers of %d jobs", pending, messages)
 	}
+	direct := openDSN(b, dsn)
+	r.produceUnkeyed(direct, messages/4)
 	consumed := newFaults(b)
 	proxy.Decide(consumed.decide)
 	for range 2 {
@@ -48,11 +50,8 @@ func lostCommits(b *bar, dsn string, messages int, producing, consuming []string
 	r.startAs(4, plain)
 	took := b.eventually(4*time.Minute, "everything is settled", r.settled)
 	// All of a claim may still have failed once, or been another worker's.
-	for more, db := messages, openDSN(b, dsn); consumed.lacks(consuming...) != "" && more < messages+50; more++ {
-		r.jobs = append(r.jobs, more)
-		if err := r.produceOnce(db, chaos.Job{N: more}, false); err != nil {
-			b.Fatal(err)
-		}
+	for more := 0; consumed.lacks(consuming...) != "" && more < 50; more++ {
+		r.produceUnkeyed(direct, 1)
 		took += b.eventually(time.Minute, "one more is settled", r.settled)
 	}
 	proxy.Decide(func(string) chaos.Fault { return chaos.Forward })
@@ -61,7 +60,7 @@ func lostCommits(b *bar, dsn string, messages int, producing, consuming []string
 	r.failedOnce(messages / 4)
 	r.shared()
 	b.figure("%d messages in %.1fs, %d produces retried, lost while producing %v, while consuming %v; attempts of %d runs that fail once: 2 each; %v",
-		3*messages, took.Seconds(), retried, produced.demand(producing...), consumed.demand(consuming...), 3*(messages/4), f)
+		3*len(r.jobs), took.Seconds(), retried, produced.demand(producing...), consumed.demand(consuming...), 3*(messages/4), f)
 }
 
 // failedOnce checks that the first n jobs, which fail once, took two attempts of each
@@ -80,6 +79,20 @@ func (r *run) failedOnce(n int) {
 		if attempts != want {
 			r.Errorf("%v: got %d attempts, want %d", run, attempts, want)
 		}
+	}
+}
+
+// produceUnkeyed produces n more jobs without an insert id, in one transaction: only a claim
+// without insert ids is finished as a whole.
+func (r *run) produceUnkeyed(db *bun.DB, n int) {
+	r.Helper()
+	items := make([]outbox.Item, n)
+	for i := range items {
+		job := chaos.Job{N: len(r.jobs)}
+		r.jobs, items[i].Payload = append(r.jobs, job.N), job
+	}
+	if _, err := r.producer.ProduceMany(r.ctx, db, items...); err != nil {
+		r.Fatal(err)
 	}
 }
 

@@ -31,6 +31,8 @@ func (l *ledger) plan(operation func(db *bun.DB) error) string {
 		case "PREPARE":
 			_, bodies[words[1]], _ = strings.Cut(sql, " AS ")
 			return sql
+		case "SET":
+			return sql
 		case "EXECUTE":
 			body = bodies[nameOf(sql)]
 		}
@@ -62,7 +64,7 @@ func (l *ledger) explainAs(mode string, sent []string, bodies map[string]string)
 		for _, statement := range sent {
 			said := statement
 			switch strings.Fields(statement)[0] {
-			case "PREPARE":
+			case "PREPARE", "SET":
 				if _, err := tx.ExecContext(ctx, statement); err != nil {
 					return err
 				}
