@@ -12,7 +12,6 @@ import (
 
 func TestStatesThatSnapshotsWouldLoseAreRefused(t *testing.T) {
 	t.Parallel()
-	type hidden struct{ amount int }
 	type node struct {
 		Next *node
 		At   time.Time
@@ -31,7 +30,7 @@ func TestStatesThatSnapshotsWouldLoseAreRefused(t *testing.T) {
 			Balance int
 			limit   int
 		}](), "state.limit is not exported"},
-		"deep":                   {reflect.TypeFor[map[string][]*struct{ Inner hidden }](), "state.Inner.amount is not exported"},
+		"deep":                   {reflect.TypeFor[map[string][]*struct{ Inner struct{ amount int } }](), "state.Inner.amount is not exported"},
 		"a function":             {reflect.TypeFor[struct{ F func() }](), "state.F is a func()"},
 		"a channel in a pointer": {reflect.TypeFor[*chan int](), "state is a chan int"},
 	} {
