@@ -203,6 +203,9 @@ func (s seeder) pending() {
 	s.insert("paused_consumers", "consumer_type, paused_at, paused_by, note", 1+s.consumers/10, func(i int) []any {
 		return []any{s.consumer(i + 1), s.ago(time.Hour), s.text("person", i), s.text("note", i)}
 	})
+	s.insert("message_breakers", "name, half_since, failed, opened, opened_at, open_until", 1, func(int) []any {
+		return []any{s.consumer(2), s.ago(time.Minute), 100, 1, s.ago(5 * time.Minute), s.ago(-time.Hour)}
+	})
 }
 
 func fingerprint(n int) string { return fmt.Sprintf("1%016x", n+1) }

@@ -163,7 +163,7 @@ func unless(expected, err error) error {
 
 // changes are the methods that change something. What these read is what they change.
 var changes = []string{ // immutable
-	"Pause", "Resume", "RunMessages", "Reschedule", "Cancel", "Requeue", "Discard", "EditAndRequeue", "Export", "ResumeProjection",
+	"Pause", "Resume", "Probe", "RunMessages", "Reschedule", "Cancel", "Requeue", "Discard", "EditAndRequeue", "Export", "ResumeProjection",
 	"RunSchedule", "PauseSchedule", "ResumeSchedule", "DeleteSchedule", "UpdateSchedule", "Plan", "Start", "Undo", "Stop", "Continue", "SetRate",
 }
 

@@ -64,7 +64,7 @@ func TestNobodyMayDoAnything(t *testing.T) {
 func TestRoles(t *testing.T) {
 	d := deskOf(t, closed(t), testapp.Must[*bus.Registry](t)(bus.NewRegistry()))
 	least := map[string]ops.Role{
-		"Pause": ops.Operator, "Resume": ops.Operator, "RunMessages": ops.Operator, "Reschedule": ops.Operator, "Requeue": ops.Operator,
+		"Pause": ops.Operator, "Resume": ops.Operator, "Probe": ops.Operator, "RunMessages": ops.Operator, "Reschedule": ops.Operator, "Requeue": ops.Operator,
 		"ResumeProjection": ops.Operator, "RunSchedule": ops.Operator, "PauseSchedule": ops.Operator, "ResumeSchedule": ops.Operator,
 		"Cancel": ops.Administrator, "Discard": ops.Administrator, "EditAndRequeue": ops.Administrator, "CheckEdit": ops.Administrator, "Export": ops.Administrator,
 		"DeleteSchedule": ops.Administrator, "UpdateSchedule": ops.Administrator, "Plan": ops.Administrator, "Preview": ops.Administrator, // of no action
