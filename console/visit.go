@@ -170,7 +170,11 @@ func (v *visit) said(err error) refusal {
 		return refusal{http.StatusNotFound, "This database does not have it."}
 	case errors.Is(err, ops.ErrExpired):
 		return refusal{http.StatusConflict, "The plan is older than 10 minutes, and cannot be started any more. Plan it again: what it would change may be something else by now."}
-	case errors.Is(err, ops.ErrState), errors.Is(err, ops.ErrAlready), errors.Is(err, outbox.ErrNotOpen):
+	case errors.Is(err, outbox.ErrNotOpen):
+		return refusal{http.StatusConflict, "The breaker of the consumer is not open: its messages run."}
+	case errors.Is(err, outbox.ErrNotPaused):
+		return refusal{http.StatusConflict, "The consumer is not paused."}
+	case errors.Is(err, ops.ErrState), errors.Is(err, ops.ErrAlready):
 		return refusal{http.StatusConflict, "It is not in the state for that any more: somebody was faster, or it is over. Look at it again."}
 	case errors.Is(err, schedule.ErrExpression):
 		return refusal{http.StatusBadRequest, "The expression or the zone cannot be read. An expression has five or six fields, or is a word such as @daily; a zone is a name such as Europe/Amsterdam."}

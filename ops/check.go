@@ -15,11 +15,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// Check tells what needs somebody now: poisoned messages and parked keys, messages that no live process takes,
+// Check tells what needs somebody now: poisoned messages, parked keys and open breakers, messages that no live process takes,
 // processes that have vanished within a day, are stuck or stopped by a gate, projections that have halted,
 // operations that stand still. The worst comes first, there are 20 findings of a kind at most, and none where
 // nothing needs anybody. It is [Overview.Needs], so that it may be asked often: [Seat.Doctor] finds the same, and looks deeper.
-// What could not be looked at is a [Warning], too, as long as there was an overview before; else it is an error.
+// What could not be looked at is a [Warning], too; it is an error where nothing could be, and there was no overview before.
 func (s *Seat) Check(ctx context.Context) ([]Finding, error) {
 	o, err := s.Overview(ctx)
 	return o.Needs, err
@@ -28,10 +28,11 @@ func (s *Seat) Check(ctx context.Context) ([]Finding, error) {
 // needs is what needs somebody: what was found when the overview was made, and what it shows itself.
 func (o Overview) needs() []Finding {
 	all := slices.Clone(o.Needs)
-	if o.Late != "" {
-		all = append(all, Finding{Check: "overview", Severity: Warning, Text: fmt.Sprintf("What is known is from %s, since the database did not answer.", instant(o.At)), Cure: curable, cause: o.Late})
+	for _, u := range o.Unseen {
+		all = append(all, Finding{Check: "overview", Severity: Warning, Text: u.String(), Cure: curable, cause: u.Why})
 	}
-	all = slices.Concat(all, named("poisoned", poisonedIn(o.Queues)), named("parked keys", parkedIn(o.Queues)), named("consumers", strange(o.Strangers)), named("processes", troubled(o.Processes)))
+	all = slices.Concat(all, named("poisoned", poisonedIn(o.Queues)), named("parked keys", parkedIn(o.Queues)), named("breakers", breakersIn(o.Queues)),
+		named("consumers", strange(o.Strangers)), named("processes", troubled(o.Processes, o.Queues)))
 	slices.SortStableFunc(all, worstFirst)
 	return all
 }
@@ -96,22 +97,65 @@ func counted(n int64) string {
 	return fmt.Sprint(n)
 }
 
-func troubled(fleet []outbox.Process) (found []Finding) {
+// breakersIn are breakers that are open, one for all names of a consumer.
+func breakersIn(queues []outbox.Queue) (found []Finding) {
+	told := make(map[outbox.OpenBreaker]bool)
+	for _, q := range queues {
+		if q.Breaker == nil || told[*q.Breaker] {
+			continue
+		}
+		told[*q.Breaker] = true
+		text := q.Breaker.String()
+		found = append(found, Finding{Severity: Problem, Subject: q.Consumer, Text: strings.ToUpper(text[:1]) + text[1:] + ".",
+			Cure: fmt.Sprintf("Mend what it depends on: it goes on by itself. To try one message now: asyncmonolith consumers probe %s.", word(q.Consumer))})
+	}
+	return found
+}
+
+// troubled are processes that need somebody. What a breaker stops is among breakersIn.
+func troubled(fleet []outbox.Process, queues []outbox.Queue) (found []Finding) {
+	breaks := func(name string) bool {
+		return slices.ContainsFunc(queues, func(q outbox.Queue) bool { return q.Consumer == name && q.Breaker != nil })
+	}
+	for _, runs := range programs(fleet, outbox.ProcessVanished) {
+		found = append(found, vanished(runs))
+	}
 	for _, p := range fleet {
-		if p.Status == outbox.ProcessVanished {
-			found = append(found, vanished(p))
+		if p.Status != outbox.ProcessAlive {
 			continue
 		}
 		if len(p.Stuck) > 0 {
 			found = append(found, Finding{Severity: Problem, Subject: processName(p), Text: fmt.Sprintf("Consumers ignore their timeout and still run: %s.", strings.Join(p.Stuck, ", ")),
 				Cure: "Have them return when their context ends, and restart this process."})
 		}
-		if len(p.Closed) > 0 {
-			found = append(found, Finding{Severity: Problem, Subject: processName(p), Text: fmt.Sprintf("A gate or breaker stops these here, or their broker is away: %s.", strings.Join(p.Closed, ", ")),
+		if closed := slices.DeleteFunc(slices.Clone(p.Closed), breaks); len(closed) > 0 {
+			found = append(found, Finding{Severity: Problem, Subject: processName(p), Text: fmt.Sprintf("A gate stops these here, or their broker is away: %s.", strings.Join(closed, ", ")),
 				Cure: "Mend what they depend on: they go on by themselves."})
 		}
 	}
 	return found
+}
+
+// programs are runs of a status by the program that they belong to: one may have a processor, a scheduler, projections and relays.
+func programs(fleet []outbox.Process, status outbox.ProcessStatus) (all [][]outbox.Process) {
+	for _, p := range fleet {
+		if p.Status != status {
+			continue
+		}
+		i := slices.IndexFunc(all, func(runs []outbox.Process) bool { return runs[0].Host == p.Host && runs[0].PID == p.PID })
+		if i < 0 {
+			all = append(all, []outbox.Process{p})
+		} else {
+			all[i] = append(all[i], p)
+		}
+	}
+	return all
+}
+
+// Programs counts the programs of the overview that are alive, and those that vanished within a day: each may have several
+// processes of the overview, one for each Run.
+func (o Overview) Programs() (alive, vanished int) {
+	return len(programs(o.Processes, outbox.ProcessAlive)), len(programs(o.Processes, outbox.ProcessVanished))
 }
 
 func processName(p outbox.Process) string {

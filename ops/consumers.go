@@ -77,7 +77,7 @@ func (s *Seat) Probe(ctx context.Context, consumer, reason string) error {
 	})
 }
 
-// Resume lets a paused consumer's messages be claimed again.
+// Resume lets a paused consumer's messages be claimed again. It is outbox.ErrNotPaused where it is not paused.
 func (s *Seat) Resume(ctx context.Context, consumer, reason string) error {
 	return s.change(ctx, Change{Action: Resume, Reason: reason, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		return 0, s.desk.admin.Resume(ctx, tx, consumer)

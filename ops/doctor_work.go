@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -96,11 +97,6 @@ func strange(strangers []outbox.Unregistered) (found []Finding) {
 	return found
 }
 
-func (d *Desk) checkProcesses(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
-	return troubled(fleet), err
-}
-
 // counts are those of all consumers, which two checks go by: read once, since they cost most.
 type counts struct {
 	queues []outbox.Queue
@@ -125,15 +121,36 @@ func (c *counts) checkParked(d *Desk, ctx context.Context, db bun.IDB) ([]Findin
 	return parkedIn(queues), err
 }
 
-func vanished(p outbox.Process) Finding {
-	kind, cure := p.Kind, "Look why it ended: out of memory, a crash, or killed before it could drain."
-	switch kind {
-	case "processor":
-		cure += " A message that it held may be to blame: asyncmonolith messages list --crashed lists such."
-	case "projections", "relays", runnerKind:
-		kind = "runner of " + kind
+func (c *counts) checkBreakers(d *Desk, ctx context.Context, db bun.IDB) ([]Finding, error) {
+	queues, err := c.read(ctx, d, db)
+	return breakersIn(queues), err
+}
+
+func (c *counts) checkProcesses(d *Desk, ctx context.Context, db bun.IDB) ([]Finding, error) {
+	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
+	return troubled(fleet, c.queues), err // without those, breakers are told as gates
+}
+
+// vanished is what is said of a program of which so many runs vanished.
+func vanished(runs []outbox.Process) Finding {
+	cure, seen := "Look why it ended: out of memory, a crash, or killed before it could drain.", runs[0].SeenAt
+	var kinds []string
+	for _, p := range runs {
+		if p.SeenAt.After(seen) {
+			seen = p.SeenAt
+		}
+		switch kind := p.Kind; kind {
+		case "processor":
+			cure += " A message that it held may be to blame: asyncmonolith messages list --crashed lists such."
+			kinds = append(kinds, kind)
+		case "projections", "relays", runnerKind:
+			kinds = append(kinds, "runner of "+kind)
+		default:
+			kinds = append(kinds, kind)
+		}
 	}
-	return Finding{Severity: Warning, Subject: processName(p), Text: fmt.Sprintf("This %s was last seen at %s, and has not said that it stops. What it held, others take over.", kind, instant(p.SeenAt)), Cure: cure}
+	slices.Sort(kinds)
+	return Finding{Severity: Warning, Subject: processName(runs[0]), Text: fmt.Sprintf("This %s was last seen at %s, and has not said that it stops. What it held, others take over.", strings.Join(slices.Compact(kinds), " and "), instant(seen)), Cure: cure}
 }
 
 // checkSchedules computes the next fire of each, as far as time allows.

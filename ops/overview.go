@@ -29,8 +29,8 @@ type Overview struct {
 	Strangers []outbox.Unregistered `json:"strangers,omitempty"`
 	// Operations are those that are under way, or stand still.
 	Operations []Operation `json:"operations,omitempty"`
-	// Late says why it is not newer, where it should be: who may not read texts of errors sees that it is so.
-	Late string `json:"late,omitempty"`
+	// Unseen are the parts that could not be looked at this time: what is shown of them is older, or nothing.
+	Unseen []Unseen `json:"unseen,omitempty"`
 	// Needs is what needs somebody: see [Seat.Check].
 	Needs []Finding `json:"-"`
 }
@@ -94,8 +94,8 @@ func (s *Seat) overview(ctx context.Context, o Overview) Overview {
 	o.Failures = store.Each(o.Failures, func(f outbox.Failure) outbox.Failure { return s.failure(ctx, f) })
 	o.Operations = store.Each(o.Operations, func(of Operation) Operation { return s.operation(ctx, of) })
 	o.Needs = s.told(o.needs())
-	if o.Late != "" && s.may(Read, "") != nil {
-		o.Late = "the database did not answer"
+	if s.may(Read, "") != nil {
+		o.Unseen = store.Each(o.Unseen, func(u Unseen) Unseen { u.Why = "the database did not answer"; return u })
 	}
 	return o
 }
@@ -109,7 +109,7 @@ func (o *overview) known() (last Overview, due, known bool) {
 	return o.last, o.making == nil && late >= 0, !o.last.At.IsZero() && o.seen == o.changes && late < glanceLate
 }
 
-func (o *overview) get(ctx context.Context, remake func(context.Context) (Overview, error)) (Overview, error) {
+func (o *overview) get(ctx context.Context, remake func(ctx context.Context, last Overview) (Overview, error)) (Overview, error) {
 	for {
 		o.mu.Lock()
 		known := !o.last.At.IsZero() && o.seen == o.changes
@@ -119,9 +119,9 @@ func (o *overview) get(ctx context.Context, remake func(context.Context) (Overvi
 			return o.last, nil
 		case o.making == nil:
 			o.making = make(chan struct{})
-			changes := o.changes
+			last, changes := o.last, o.changes
 			o.mu.Unlock()
-			return o.remake(ctx, changes, remake)
+			return o.remake(ctx, last, changes, remake)
 		}
 		making := o.making
 		o.mu.Unlock()
@@ -133,62 +133,25 @@ func (o *overview) get(ctx context.Context, remake func(context.Context) (Overvi
 	}
 }
 
-func (o *overview) remake(ctx context.Context, changes int, remake func(context.Context) (Overview, error)) (Overview, error) {
+func (o *overview) remake(ctx context.Context, last Overview, changes int, remake func(ctx context.Context, last Overview) (Overview, error)) (Overview, error) {
 	began := time.Now()
-	made, err := remake(ctx)
+	made, err := remake(ctx, last)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	close(o.making)
 	o.making = nil
-	if err != nil && ctx.Err() != nil { // who made it has gone: others make one
+	if ctx.Err() != nil { // who made it has gone: others make one
 		return Overview{}, fmt.Errorf("ops: overview: %w", context.Cause(ctx))
 	}
-	took := time.Since(began)
-	o.until, o.seen = time.Now().Add(overviewKept), changes
-	switch {
-	case err == nil:
-		o.until = o.until.Add(max(0, overviewShare*took-overviewKept))
-		made.At = began
-		o.last = made
-	case o.last.At.IsZero():
+	if err != nil {
 		return Overview{}, fmt.Errorf("ops: overview: %w", err)
-	default:
-		o.last.Late = err.Error()
+	}
+	took := time.Since(began)
+	o.last, o.seen, o.until = made, changes, time.Now().Add(max(overviewKept, overviewShare*took))
+	if made.At.Before(began) { // the database did not answer at all: it is asked again soon
+		o.until = time.Now().Add(overviewKept)
 	}
 	return o.last, nil
-}
-
-func (d *Desk) makeOverview(ctx context.Context) (Overview, error) {
-	return lookFor(ctx, d, 2*lookTime, func(ctx context.Context, db bun.IDB) (o Overview, err error) {
-		if o.Queues, err = d.admin.Queues(ctx, db); err != nil {
-			return o, err
-		}
-		if o.Minutes, err = d.admin.Minutes(ctx, db, time.Hour); err != nil {
-			return o, err
-		}
-		if o.Failures, err = d.admin.Failures(ctx, db, "", failuresShown); err != nil {
-			return o, err
-		}
-		fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
-		if err != nil {
-			return o, err
-		}
-		if o.Strangers, err = d.strangers(ctx, db, fleet); err != nil {
-			return o, err
-		}
-		for _, p := range fleet {
-			if p.Status != outbox.ProcessStopped {
-				o.Processes = append(o.Processes, p)
-			}
-		}
-		rows, err := d.store.Operations(ctx, db, store.OperationFilter{States: names(Waiting, Trying, Running, Paused, Begun)}, 20)
-		if err != nil {
-			return o, err
-		}
-		o.Operations = store.Each(rows, newOperation)
-		o.Needs = d.standing(ctx, db)
-		return o, nil
-	})
 }
 
 // standing is what stands still and waits for somebody. What cannot be looked at is among it.

@@ -17,12 +17,12 @@ func TestOverviewAfterAChange(t *testing.T) {
 		var o overview
 		made := 0
 		slow := make(chan struct{})
-		remake := func(context.Context) (Overview, error) {
+		remake := func(context.Context, Overview) (Overview, error) {
 			made++
 			if made == 2 {
 				<-slow
 			}
-			return Overview{}, nil
+			return Overview{At: time.Now()}, nil
 		}
 		look := func() {
 			if _, err := o.get(t.Context(), remake); err != nil {
@@ -61,17 +61,17 @@ func TestOverviewWhoseMakerLeaves(t *testing.T) {
 	var o overview
 	gone, cancel := context.WithCancel(t.Context())
 	fail := errors.New("no answer")
-	first := func(context.Context) (Overview, error) { return Overview{}, nil }
+	first := func(context.Context, Overview) (Overview, error) { return Overview{At: time.Now()}, nil }
 	if _, err := o.get(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
 	o.change()
 	cancel()
-	if _, err := o.get(gone, func(context.Context) (Overview, error) { return Overview{}, fail }); err == nil {
+	if _, err := o.get(gone, func(context.Context, Overview) (Overview, error) { return Overview{}, fail }); err == nil {
 		t.Error("who has gone was given an overview")
 	}
-	if last, err := o.get(t.Context(), first); err != nil || last.Late != "" {
-		t.Errorf("the next one: got late %q, error %v", last.Late, err)
+	if last, err := o.get(t.Context(), first); err != nil || last.At.IsZero() {
+		t.Errorf("the next one: got %+v, error %v", last, err)
 	}
 	if last, due, known := o.known(); !known || due || last.At.IsZero() {
 		t.Errorf("at a glance: got due %t, known %t, at %s", due, known, last.At)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -44,10 +45,8 @@ type Queue struct {
 	PausedBy  string    `json:"paused_by,omitempty"`
 	PauseNote string    `json:"pause_note,omitempty"`
 
-	// BreakerOpenedAt is since when the consumer's bus.Breaker has been open, and so starts none of its messages; zero means
-	// that it is not. NextProbeAt is from when on one message probes whether that is over: see [Admin.Probe].
-	BreakerOpenedAt time.Time `json:"breaker_opened_at,omitzero"`
-	NextProbeAt     time.Time `json:"next_probe_at,omitzero"`
+	// Breaker is the consumer's bus.Breaker while it is open, and else nil.
+	Breaker *OpenBreaker `json:"breaker,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler. Ages are seconds, and left out where there is
@@ -66,15 +65,10 @@ func newQueue(row store.QueueStats, parked map[string]int64) Queue {
 		OldestReady: row.Age(row.OldestReady), OldestPoisoned: row.Age(row.OldestPoisoned)}
 }
 
-// Queues tells what waits, by stored names of consumers: those of the registry,
-// those that pending or poisoned messages have, and those that are paused. Its
-// cost is bounded, however much waits.
-func (a *Admin) Queues(ctx context.Context, db bun.IDB) ([]Queue, error) {
+// Queues tells what waits, by stored names of consumers: of those that are named, or else of those of the registry, those that
+// pending or poisoned messages have, and those that are paused or have an open breaker. Its cost is bounded, however much waits.
+func (a *Admin) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([]Queue, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
-	if err != nil {
-		return nil, dberr.Wrap(err, "outbox: admin: queues")
-	}
-	names, err := st.StoredConsumers(ctx, db)
 	if err != nil {
 		return nil, dberr.Wrap(err, "outbox: admin: queues")
 	}
@@ -84,19 +78,30 @@ func (a *Admin) Queues(ctx context.Context, db bun.IDB) ([]Queue, error) {
 	}
 	pauses := make(map[string]store.Paused, len(paused))
 	for _, p := range paused {
-		names, pauses[p.ConsumerType] = append(names, p.ConsumerType), p
+		pauses[p.ConsumerType] = p
 	}
-	var parking []string
-	for _, c := range a.registry.Consumers() {
-		names = append(names, c.Name())
-		if parks(c) {
-			parking = append(parking, c.Names()...)
+	breakers, err := a.openBreakers(ctx, db, st)
+	if err != nil {
+		return nil, dberr.Wrap(err, "outbox: admin: queues")
+	}
+	names := slices.Clone(consumers)
+	if len(consumers) == 0 {
+		if names, err = st.StoredConsumers(ctx, db); err != nil {
+			return nil, dberr.Wrap(err, "outbox: admin: queues")
+		}
+		names = slices.AppendSeq(slices.AppendSeq(names, maps.Keys(pauses)), maps.Keys(breakers))
+		for _, c := range a.registry.Consumers() {
+			names = append(names, c.Name())
 		}
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	if a.operates() { // which of them park, other programs know
-		parking = names
+	parking := names // which of them park, other programs know
+	if !a.operates() {
+		parking = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+			c, registered := a.registry.Consumer(name)
+			return !registered || !parks(c)
+		})
 	}
 	stats, err := st.Stats(ctx, db, names)
 	if err != nil {
@@ -106,59 +111,17 @@ func (a *Admin) Queues(ctx context.Context, db bun.IDB) ([]Queue, error) {
 	if err != nil {
 		return nil, dberr.Wrap(err, "outbox: admin: queues")
 	}
-	breakers, err := a.openBreakers(ctx, db, st, names)
-	if err != nil {
-		return nil, dberr.Wrap(err, "outbox: admin: queues")
-	}
 	queues := store.Each(stats, func(row store.QueueStats) Queue { return newQueue(row, parked) })
 	for i := range queues {
 		q := &queues[i]
 		var c bus.Consumer
 		c, q.Registered = a.registry.Consumer(q.Consumer)
 		pause := pauses[q.Consumer]
-		b := breakers[q.Consumer]
-		q.BreakerOpenedAt, q.NextProbeAt = b.OpenedAt.Time, b.OpenUntil.Time
 		q.PausedAt, q.PausedBy, q.PauseNote, q.Parks = pause.PausedAt.Time, pause.PausedBy, pause.Note, q.Registered && parks(c)
+		q.Breaker = breakers[q.Consumer]
 	}
 	slices.SortFunc(queues, func(a, b Queue) int { return cmp.Compare(a.Consumer, b.Consumer) })
 	return queues, nil
-}
-
-// openBreakers are those of the names that are open.
-func (a *Admin) openBreakers(ctx context.Context, db bun.IDB, st *store.Store, names []string) (map[string]store.Breaker, error) {
-	open := make(map[string]store.Breaker)
-	for part := range slices.Chunk(names, 500) {
-		rows, err := st.Breakers(ctx, db, part)
-		if err != nil {
-			return nil, err
-		}
-		for _, row := range rows {
-			if row.Open() {
-				open[row.Name] = row
-			}
-		}
-	}
-	return open, nil
-}
-
-// ErrNotOpen: the consumer has no breaker that is open; use errors.Is.
-var ErrNotOpen = errors.New("its breaker is not open")
-
-// Probe has one message of a consumer with an open bus.Breaker run now, rather than at [Queue.NextProbeAt]: a run that is done
-// closes the breaker. It takes about a second until a process with such a message sees it. It returns [ErrNotOpen] where no
-// breaker of the consumer is open, and else the errors of [Admin.Pause].
-func (a *Admin) Probe(ctx context.Context, db bun.IDB, consumer string) error {
-	st, db, err := a.stores.In(ctx, db, errAdminUnmade)
-	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
-		err = a.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error {
-			open, err := st.ProbeBreaker(ctx, tx, names)
-			if err == nil && !open {
-				err = ErrNotOpen
-			}
-			return err
-		})
-	}
-	return dberr.Wrap(err, "outbox: admin: probe %q", consumer)
 }
 
 // Unregistered is a kind of message that no consumer of the registry takes.
@@ -240,14 +203,23 @@ func (a *Admin) PauseNoted(ctx context.Context, db bun.IDB, consumer, by, note s
 	return dberr.Wrap(err, "outbox: admin: pause %q", consumer)
 }
 
+// ErrNotPaused: the consumer is not paused; use errors.Is.
+var ErrNotPaused = errors.New("it is not paused")
+
 // Resume lets a paused consumer's messages be claimed again: by processors of
 // this process at once, by others with their next poll. Those that are due run
-// then, as many as there is room for. Resuming what is not paused is no error.
-// The errors are those of [Admin.Pause].
+// then, as many as there is room for. It returns [ErrNotPaused] where nothing is paused, and else the
+// errors of [Admin.Pause].
 func (a *Admin) Resume(ctx context.Context, db bun.IDB, consumer string) error {
 	st, db, err := a.stores.In(ctx, db, errAdminUnmade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
-		err = a.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error { return st.Resume(ctx, tx, names) })
+		err = a.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error {
+			paused, err := st.Resume(ctx, tx, names)
+			if err == nil && !paused {
+				err = ErrNotPaused
+			}
+			return err
+		})
 	}
 	if err != nil {
 		return dberr.Wrap(err, "outbox: admin: resume %q", consumer)

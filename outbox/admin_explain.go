@@ -85,8 +85,11 @@ func (a *Admin) explainPending(ctx context.Context, db bun.IDB, st *store.Store,
 	if err := a.explainKey(ctx, db, st, row, elsewhere, &e); err != nil {
 		return e, err
 	}
+	if err := a.explainBreaker(ctx, db, st, &e); err != nil {
+		return e, err
+	}
 	if e.Reason == Ready && !elsewhere {
-		if err := errors.Join(a.explainBreaker(ctx, db, st, &e), a.explainLimit(ctx, db, st, &e), a.explainRate(ctx, db, st, &e)); err != nil {
+		if err := errors.Join(a.explainLimit(ctx, db, st, &e), a.explainRate(ctx, db, st, &e)); err != nil {
 			return e, err
 		}
 	}
@@ -165,20 +168,16 @@ func (a *Admin) gateError(name string) string {
 	return ""
 }
 
-// explainBreaker says so where the breaker of the message's consumer is open.
+// explainBreaker says so where the breaker of the message's consumer is open. The database knows, whoever runs the consumer.
 func (a *Admin) explainBreaker(ctx context.Context, db bun.IDB, st *store.Store, e *Explanation) error {
-	consumer, _ := a.registry.Consumer(e.Message.Consumer)
-	if consumer.Config().Breaker == nil {
+	if e.Reason != Ready {
 		return nil
 	}
-	rows, err := st.Breakers(ctx, db, []string{consumer.Name()})
-	if err != nil || len(rows) == 0 || !rows[0].Open() {
-		return err
+	open, err := a.openBreakers(ctx, db, st)
+	if b := open[e.Message.Consumer]; err == nil && b != nil {
+		e.Reason, e.Text = BreakerOpen, fmt.Sprintf("It has been due since %s. Consumer %q: %s.", instant(e.Message.AvailableAt), e.Message.Consumer, b)
 	}
-	e.Reason = BreakerOpen
-	e.Text = fmt.Sprintf("It has been due since %s. The breaker of consumer %q has been open since %s, because too many of its runs failed. From %s on one message probes whether that is over.",
-		instant(e.Message.AvailableAt), consumer.Name(), instant(rows[0].OpenedAt.Time), instant(rows[0].OpenUntil.Time))
-	return nil
+	return err
 }
 
 // explainLimit says so where others run as many of the message's consumer as its limit allows.

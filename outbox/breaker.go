@@ -1,8 +1,8 @@
 package outbox
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -24,10 +24,11 @@ type breaker struct {
 
 	mu           sync.Mutex
 	done, failed int64
-	troubled     bool   // somewhere runs have failed lately
-	last         string // of this process's errors
-	probing      int    // the number of the opening at which this process may probe
-	over         bool   // a probe is done: the breaker is to be closed
+	troubled     bool        // somewhere runs have failed lately
+	last         string      // of this process's errors
+	open         OpenBreaker // how it was told of last, while it is open
+	probing      int         // the number of the opening at which this process may probe
+	over         bool        // a probe is done: the breaker is to be closed
 }
 
 // breakerOf returns the breaker of a consumer, if it has one, which is its gate then.
@@ -90,12 +91,17 @@ func (b *breaker) told(row store.Breaker, now time.Time) {
 			b.Open()
 		}
 	case row.Opened != b.probing:
+		b.open = newOpenBreaker(row)
 		b.hold(b.reasonLocked(), now.Add(never)) // unless it is given the right to probe
 	}
 }
 
+// reasonLocked is why it is open, with the last error of this process, if it has had one.
 func (b *breaker) reasonLocked() error {
-	return fmt.Errorf("too many runs failed, the last here: %s", cmp.Or(b.last, "none"))
+	if b.last == "" {
+		return errors.New(b.open.String())
+	}
+	return fmt.Errorf("%s; the last error here: %s", b.open, b.last)
 }
 
 // mayProbe has this process probe, at the given opening.
@@ -184,7 +190,8 @@ func (r *run) heed(ctx context.Context, b *breaker, row store.Breaker) {
 	b.told(row, time.Now())
 	switch after := open(); {
 	case after && !before:
-		r.config.Logger.Warn("breaker opened: too many runs failed, and no more begin but single ones that probe", "consumer", row.Name)
+		open := newOpenBreaker(row)
+		r.config.Logger.Warn("breaker opened: messages wait, and one at a time is tried", "consumer", row.Name, "failed", open.Failed, "runs", open.Runs, "next_probe_at", open.NextProbeAt)
 	case before && !after:
 		r.config.Logger.Info("breaker closed", "consumer", row.Name)
 	}

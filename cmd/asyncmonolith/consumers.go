@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -40,11 +39,25 @@ kept as ever.`,
 			if err != nil {
 				return err
 			}
+			if err := queuesSeen(o); err != nil {
+				return err
+			}
+			a.unseen(o)
 			return queues().write(a, o.Queues, nil)
 		},
 	}
 	root.AddCommand(listing, a.pauseCommand(), a.resumeCommand(), a.probeCommand())
 	return asGroup(root)
+}
+
+// queuesSeen is an error where nothing is known of queues.
+func queuesSeen(o ops.Overview) error {
+	for _, u := range o.Unseen {
+		if slices.Contains(u.Parts, "queues") && u.From.IsZero() {
+			return fmt.Errorf("%w: %s", ops.ErrBusy, u)
+		}
+	}
+	return nil
 }
 
 // queues is how consumers are listed. Counts stop at 10,000.
@@ -69,8 +82,8 @@ func noteOf(q outbox.Queue) string {
 		}
 		parts = append(parts, text)
 	}
-	if !q.BreakerOpenedAt.IsZero() {
-		parts = append(parts, fmt.Sprintf("breaker open since %s, next probe %s", q.BreakerOpenedAt.UTC().Format(time.TimeOnly), q.NextProbeAt.UTC().Format(time.TimeOnly)))
+	if q.Breaker != nil {
+		parts = append(parts, q.Breaker.String())
 	}
 	if q.ParkedKeys > 0 {
 		parts = append(parts, many(int(q.ParkedKeys), "key")+" parked")
@@ -176,6 +189,9 @@ func consumersOf(o ops.Overview) (names []string) {
 func known(ctx context.Context, seat *ops.Seat, name, otherwise string) error {
 	o, err := seat.Overview(ctx)
 	if err != nil {
+		return err
+	}
+	if err := queuesSeen(o); err != nil {
 		return err
 	}
 	names := consumersOf(o)

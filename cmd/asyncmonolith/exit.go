@@ -38,7 +38,7 @@ func exitOf(err error) int {
 		code int
 	}{
 		{nil, exitDone}, {errUsage, exitUsage}, {connect.ErrDSN, exitUsage}, {errNotConfirmed, exitNotConfirmed}, {errNotFound, exitNotFound}, {errPartly, exitPartly}, {errCheckFailed, exitCheckFailed},
-		{outbox.ErrSchema, exitSchema}, {outbox.ErrNotFound, exitNotFound}, {outbox.ErrNotOpen, exitNotFound}, {poison.ErrNotFound, exitNotFound}, {schedule.ErrNotFound, exitNotFound},
+		{outbox.ErrSchema, exitSchema}, {outbox.ErrNotFound, exitNotFound}, {outbox.ErrNotOpen, exitNotFound}, {outbox.ErrNotPaused, exitNotFound}, {poison.ErrNotFound, exitNotFound}, {schedule.ErrNotFound, exitNotFound},
 		{ops.ErrNotFound, exitNotFound}, {ops.ErrNothing, exitNotFound}, {bus.ErrBadOption, exitUsage}, {bus.ErrBadText, exitUsage},
 	} {
 		if known.err == nil && err == nil || known.err != nil && errors.Is(err, known.err) {

@@ -18,8 +18,8 @@ func (a *app) statusCommand() *cobra.Command {
 10,000, so that looking costs the same however much there is.
 
 With --check it says what needs somebody instead, and exits with 6 if there is a problem: poisoned messages,
-parked keys, messages that no live process takes, consumers that ignore their timeout or are stopped by a gate or
-breaker, projections that have halted. It warns of processes that vanished within a day, and of operations that
+parked keys, open breakers, messages that no live process takes, consumers that ignore their timeout or are stopped by
+a gate, projections that have halted. It warns of processes that vanished within a day, and of operations that
 stand still. It asks little, and so may be asked often: doctor looks deeper.`,
 		Example: "  asyncmonolith status\n  asyncmonolith status --check --json",
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -63,7 +63,7 @@ func (a *app) check(c *cobra.Command, seat *ops.Seat) error {
 // status is an overview as programs read it: what there may be much of, they ask other commands for.
 type status struct {
 	At         time.Time             `json:"at"`
-	Late       string                `json:"late,omitempty"`
+	Unseen     []ops.Unseen          `json:"unseen,omitempty"`
 	Queues     []outbox.Queue        `json:"queues"`
 	Failures   []outbox.Failure      `json:"failures,omitempty"`
 	Processes  []outbox.Process      `json:"processes,omitempty"`
@@ -75,7 +75,7 @@ type status struct {
 const mostSample = 300
 
 func newStatus(o ops.Overview) status {
-	s := status{At: o.At.UTC(), Late: o.Late, Queues: o.Queues, Strangers: o.Strangers}
+	s := status{At: o.At.UTC(), Unseen: o.Unseen, Queues: o.Queues, Strangers: o.Strangers}
 	for _, f := range o.Failures {
 		if text := []rune(f.Sample); len(text) > mostSample {
 			f.Sample = string(text[:mostSample]) + "…"
@@ -98,20 +98,13 @@ func newStatus(o ops.Overview) status {
 
 // overview writes it for people.
 func (a *app) overview(o ops.Overview) error {
+	a.unseen(o)
 	if err := queues().write(a, o.Queues, nil); err != nil {
 		return err
 	}
-	alive, vanished := 0, 0
-	for _, p := range o.Processes {
-		switch p.Status {
-		case outbox.ProcessAlive:
-			alive++
-		case outbox.ProcessVanished:
-			vanished++
-		}
-	}
+	alive, vanished := o.Programs()
 	a.gap()
-	if err := a.say("Processes: %d alive, %d vanished within a day.", alive, vanished); err != nil {
+	if err := a.say("Programs: %d alive, %d vanished within a day.", alive, vanished); err != nil {
 		return err
 	}
 	if len(o.Failures) > 0 {
@@ -125,6 +118,13 @@ func (a *app) overview(o ops.Overview) error {
 		return operations().write(a, o.Operations, nil)
 	}
 	return nil
+}
+
+// unseen says which parts could not be looked at.
+func (a *app) unseen(o ops.Overview) {
+	for _, u := range o.Unseen {
+		a.note("%s", u)
+	}
 }
 
 // failures are kinds of them, in the order of their last runs: a narrow terminal says since when something fails, and leaves

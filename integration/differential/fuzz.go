@@ -331,8 +331,15 @@ func pause(f *Fuzz) (string, any, func(h handle) (any, error)) {
 
 func resume(f *Fuzz) (string, any, func(h handle) (any, error)) {
 	consumer := pickOf(f, append(consumers(), f.model.Paused...))
+	paused := slices.Contains(f.model.Paused, consumer)
 	f.model.Paused = slices.DeleteFunc(f.model.Paused, func(name string) bool { return name == consumer })
-	return "resume " + consumer, "", func(h handle) (any, error) { return "", h.admin.Resume(h.ctx, h.db, consumer) }
+	return "resume " + consumer, paused, func(h handle) (any, error) {
+		err := h.admin.Resume(h.ctx, h.db, consumer)
+		if errors.Is(err, outbox.ErrNotPaused) {
+			return false, nil
+		}
+		return true, err
+	}
 }
 
 // schedule draws the name of a schedule that there is.

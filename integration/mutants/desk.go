@@ -8,7 +8,7 @@ func seatMutants() []mutant {
 	return []mutant{
 		{
 			name: "check: what is old is all well", file: "ops/check.go", suite: at("TestCheckSaysWhatItCouldNotSee"), says: `overview: got \[\]`,
-			changes: []change{{`if o.Late != "" {`, `if o.At.IsZero() {`}},
+			changes: []change{{`range o.Unseen {`, `range o.Unseen[:0] {`}},
 		},
 		{
 			name: "check: what could not be looked at is all well", file: "ops/overview.go", suite: at("TestCheckSaysWhatItCouldNotSee"), says: `projections: got \[\]`,

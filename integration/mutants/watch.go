@@ -42,7 +42,7 @@ func watchMutants() []mutant {
 		},
 		{
 			name: "top: an error hides what was known", file: in + "model.go", suite: top("TestTheDatabaseGoesAndComesBack"), says: `while it is away`,
-			changes: []change{{"\t\tm.trouble = m.plain(err)\n", "\t\tm.trouble, m.queues = m.plain(err), nil\n"}},
+			changes: []change{{"\t\tm.trouble = \"Not newer: \" + m.plain(err)\n", "\t\tm.trouble, m.queues = \"Not newer: \"+m.plain(err), nil\n"}},
 		},
 		{
 			name: "top: an error ends the looks", file: in + "model.go", suite: top("TestTheDatabaseGoesAndComesBack"), says: `nobody looks again|nil pointer`,

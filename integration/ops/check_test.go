@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,13 @@ func TestCheck(t *testing.T) {
 		a.Exec("UPDATE message_processes SET state = '{\"every\": 15000000000, \"closed\": [\"c\"]}'")
 		a.Exec("DELETE FROM message_processes WHERE id = 'fine'")
 		wantFinding(t, check(), "processes", ops.Problem, "or their broker is away: c")
+		a.Exec("INSERT INTO message_breakers (name, half_since, done, failed, opened, opened_at, open_until) VALUES ('c', " + testapp.In(db, 0) + ", 8, 12, 1, " + testapp.In(db, -time.Minute) + ", " + testapp.In(db, time.Minute) + ")")
+		all = check()
+		wantFinding(t, all, "breakers", ops.Problem, "c: ", "Breaker open since ", "12 of 20 runs failed")
+		if found := findingsOf(all, "processes"); len(found) != 0 {
+			t.Errorf("got %+v, want the breaker alone", found)
+		}
+		a.Exec("DELETE FROM message_breakers")
 		a.Exec("UPDATE message_processes SET seen_at = " + testapp.In(db, -time.Hour))
 		all = check()
 		wantFinding(t, all, "processes", ops.Warning, "was last seen")
@@ -87,15 +95,39 @@ func TestCheckSaysWhatItCouldNotSee(t *testing.T) {
 	}
 	testapp.Eventually(t, "it is old", func() bool {
 		o := testapp.Must[ops.Overview](t)(s.Overview(t.Context()))
-		return o.Late != ""
+		return len(o.Unseen) == 1 && len(o.Unseen[0].Parts) == 5
 	})
 	all := testapp.Must[[]ops.Finding](t)(s.Check(t.Context()))
 	wantFinding(t, all, "overview", ops.Warning)
-	if shown := fmt.Sprint(all, testapp.Must[ops.Overview](t)(s.Overview(t.Context())).Late); strings.Contains(shown, "sql:") {
+	if shown := fmt.Sprint(all, testapp.Must[ops.Overview](t)(s.Overview(t.Context())).Unseen); strings.Contains(shown, "sql:") {
 		t.Errorf("a viewer sees %s, which may tell where the database is", shown)
 	}
 	all = testapp.Must[[]ops.Finding](t)(d.As(someone(ops.Operator)).Check(t.Context()))
 	wantFinding(t, all, "overview", ops.Warning, "did not answer", "sql: database is closed")
+}
+
+// TestOnePartTooManyLeavesTheOthers: an overview shows what could be read, and says what could not.
+func TestOnePartTooManyLeavesTheOthers(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.PostgresDSN(t)
+	a := testapp.New(t, testdb.OpenPostgres(t, dsn), testapp.Consumed("fast"), testapp.Consumed("slow"))
+	a.ProduceMany(3)
+	seen(a, a.DB, "p", 0, `{"every": 15000000000}`)
+	slow := testdb.OpenRewritten(t, dsn, func(sql string) string {
+		if strings.Contains(sql, `"slow"`) && strings.Contains(sql, "consumer_messages") {
+			return "SELECT pg_sleep(5)"
+		}
+		return sql
+	})
+	s := deskOf(t, slow, testapp.Must[*bus.Registry](t)(bus.NewRegistry())).As(someone(ops.Operator))
+	o := testapp.Must[ops.Overview](t)(s.Overview(t.Context()))
+	if len(o.Queues) != 1 || o.Queues[0].Consumer != "fast" || o.Queues[0].Ready != 3 || len(o.Processes) != 1 {
+		t.Errorf("got %+v and %+v, want the queue of fast and a process", o.Queues, o.Processes)
+	}
+	if len(o.Unseen) != 1 || !slices.Equal(o.Unseen[0].Parts, []string{"the queue of slow"}) || !strings.Contains(o.Unseen[0].Why, "did not answer within 1s") || !o.Unseen[0].From.IsZero() {
+		t.Errorf("got %+v, want that the queue of slow is unseen", o.Unseen)
+	}
+	wantFinding(t, testapp.Must[[]ops.Finding](t)(s.Check(t.Context())), "overview", ops.Warning, "Not shown: the queue of slow")
 }
 
 // TestABusyDatabase: a look that the server or this process gives up is ErrBusy.
@@ -138,6 +170,7 @@ func TestDoctorFindsWhatTheCheckFinds(t *testing.T) {
 		keyed := testapp.New(t, db, testapp.Consumed("keyed", bus.Ordered(bus.ParkKey)))
 		keyed.Produce(order{}, outbox.Key("k"))
 		a.ProduceMany(1)
+		a.Exec("INSERT INTO message_breakers (name, half_since, opened, opened_at, open_until) VALUES ('broken', " + testapp.In(db, 0) + ", 1, " + testapp.In(db, 0) + ", " + testapp.In(db, time.Hour) + ")")
 		seen(a, db, "gone", time.Hour, `{"every": 15000000000}`)
 		seen(a, db, "stuck", 0, `{"every": 15000000000, "stuck": ["c"]}`)
 		seen(a, db, "closed", 0, `{"every": 15000000000, "closed": ["c"]}`)
@@ -158,7 +191,7 @@ func TestDoctorFindsWhatTheCheckFinds(t *testing.T) {
 				t.Errorf("got no cure of %+v from the doctor, who has %v", f, cures)
 			}
 		}
-		want := 5 // poisoned, parked keys, consumers, processes, operations; and projections
+		want := 6 // poisoned, parked keys, breakers, consumers, processes, operations; and projections
 		if !isMariaDB(db) {
 			want++
 		}

@@ -67,9 +67,9 @@ func TestDoctorFindsNothing(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		checks := []string{"schema", "server", "safety", "pool", "connections", "indexes", "dead rows", "snapshots", "clock", "poisoned", "parked keys", "consumers", "processes", "schedules", "pauses", "operations", "projections"}
+		checks := []string{"schema", "server", "safety", "pool", "connections", "indexes", "dead rows", "snapshots", "clock", "poisoned", "parked keys", "consumers", "breakers", "processes", "schedules", "pauses", "operations", "projections"}
 		if db.Dialect().Name() == dialect.SQLite {
-			checks = []string{"schema", "server", "safety", "pool", "indexes", "clock", "poisoned", "parked keys", "consumers", "processes", "schedules", "pauses", "operations", "projections"}
+			checks = []string{"schema", "server", "safety", "pool", "indexes", "clock", "poisoned", "parked keys", "consumers", "breakers", "processes", "schedules", "pauses", "operations", "projections"}
 		}
 		all := doctor(t, t.Context(), db, a.Registry)
 		var got []string
@@ -297,9 +297,15 @@ func TestDoctorLooksAtProcesses(t *testing.T) {
 		testapp.Eventually(t, "it has told of itself", func() bool { return a.Count("SELECT count(*) FROM message_processes") == 1 })
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Fine)
 		p.MustStop()
+		a.Exec(`UPDATE message_processes SET state = '{"stuck": ["c"], "closed": ["c"]}'`) // as it was when it stopped
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Fine)
 		a.Exec("UPDATE message_processes SET stopped_at = NULL, seen_at = " + testapp.In(db, -time.Minute))
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Warning, "processor was last seen at", "pid ", "messages list --crashed")
+		a.Exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) SELECT 'other', 'scheduler', host, pid, program, version, started_at, seen_at, manifest, state FROM message_processes")
+		if found := findingsOf(doctor(t, t.Context(), db, a.Registry), "processes"); len(found) != 1 || !strings.Contains(found[0].Text, "This processor and scheduler was last seen at") {
+			t.Errorf("got %+v, want one finding for one program", found)
+		}
+		a.Exec("DELETE FROM message_processes WHERE id = 'other'")
 		a.Exec("UPDATE message_processes SET kind = 'relays'")
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Warning, "This runner of relays was last seen at", "before it could drain.")
 		a.Exec("UPDATE message_processes SET seen_at = " + testapp.In(db, -25*time.Hour))

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -88,6 +89,9 @@ func TestResumeWakesThisProcess(t *testing.T) {
 		}
 		if err := admin.Resume(ctx, db, "c"); err != nil {
 			t.Fatal(err)
+		}
+		if err := admin.Resume(ctx, db, "c"); !errors.Is(err, outbox.ErrNotPaused) {
+			t.Errorf("again: got error %v, want ErrNotPaused", err)
 		}
 		testapp.Eventually(t, "all run", func() bool { return runs.Load() == 3 && a.Empty() })
 		r.MustStop()

@@ -157,7 +157,7 @@ func goldenOperations() []goldenOperation {
 		{"pause", func(g *golden) error {
 			return g.Pause(g.Context(), g.db, []string{"update-stock"}, "ann", "since the deploy")
 		}},
-		{"resume", func(g *golden) error { return g.Resume(g.Context(), g.db, []string{"update-stock"}) }},
+		{"resume", func(g *golden) error { _, err := g.Resume(g.Context(), g.db, []string{"update-stock"}); return err }},
 		{"list_pending", func(g *golden) error {
 			f := store.PendingFilter{Consumer: "send-receipt", State: store.Ready, After: store.PendingPlace{Consumer: "send-receipt", At: place.At, ID: 1}}
 			_, err := g.PendingMessages(g.Context(), g.db, f, 50)

@@ -35,11 +35,16 @@ func (b Breaker) Open() bool { return !b.OpenUntil.IsZero() }
 // Troubled tells whether some runs have failed lately, so that those that were done count.
 func (b Breaker) Troubled() bool { return b.Failed+b.WasFailed > 0 }
 
-const breakerColumns = `SELECT name, half_since, done, failed, was_done, was_failed, opened, opened_at, open_until, {now} AS now FROM {breakers} WHERE name`
+const breakerColumns = `SELECT name, half_since, done, failed, was_done, was_failed, opened, opened_at, open_until, {now} AS now FROM {breakers} WHERE `
 
 // Breakers reads those that there are of these names.
 func (s *Store) Breakers(ctx context.Context, db bun.IDB, names []string) ([]Breaker, error) {
-	return read[[]Breaker](ctx, s, db, breakerColumns+` IN (?)`, bun.List(names))
+	return read[[]Breaker](ctx, s, db, breakerColumns+`name IN (?)`, bun.List(names))
+}
+
+// OpenBreakers reads those that are open.
+func (s *Store) OpenBreakers(ctx context.Context, db bun.IDB) ([]Breaker, error) {
+	return read[[]Breaker](ctx, s, db, breakerColumns+`open_until IS NOT NULL ORDER BY name`)
 }
 
 // CountRuns adds runs to what is known of a breaker, and opens it when too many have failed.
@@ -52,7 +57,7 @@ func (s *Store) CountRuns(ctx context.Context, db bun.IDB, name string, config b
 		if err != nil {
 			return err
 		}
-		if err := s.names.Query(ctx, tx, breakerColumns+` = ? {lock}`, name).Scan(ctx, &b); err != nil || b.Open() {
+		if err := s.names.Query(ctx, tx, breakerColumns+`name = ? {lock}`, name).Scan(ctx, &b); err != nil || b.Open() {
 			return err // what began before it opened says nothing new
 		}
 		b.count(config, done, failed)
@@ -81,7 +86,8 @@ func (b *Breaker) count(config bus.BreakerConfig, done, failed int64) {
 	if all < int64(config.Min) || float64(bad) < config.Ratio*float64(all) {
 		return
 	}
-	*b = Breaker{Name: b.Name, HalfSince: b.Now, Opened: 1, OpenedAt: b.Now, OpenUntil: dialect.Moment{Time: now.Add(config.Cooldown)}, Now: b.Now}
+	// The counts stay while it is open: they are why.
+	*b = Breaker{Name: b.Name, HalfSince: b.Now, Done: all - bad, Failed: bad, Opened: 1, OpenedAt: b.Now, OpenUntil: dialect.Moment{Time: now.Add(config.Cooldown)}, Now: b.Now}
 }
 
 // TakeProbe gives one process the right to probe whether an open breaker may be closed, once

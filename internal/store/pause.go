@@ -22,25 +22,30 @@ type Paused struct {
 // Pause keeps messages of the stored consumer types from being claimed. Those
 // that are paused already stay so since when they were, and by whom.
 func (s *Store) Pause(ctx context.Context, db bun.IDB, consumers []string, by, note string) error {
-	return s.forEach(ctx, db, `INSERT INTO {paused} (consumer_type, paused_at, paused_by, note) VALUES (?, {now}, ?, ?) {keep consumer}`, consumers,
+	_, err := s.forEach(ctx, db, `INSERT INTO {paused} (consumer_type, paused_at, paused_by, note) VALUES (?, {now}, ?, ?) {keep consumer}`, consumers,
 		errorlog.Clean(by, 255), errorlog.Clean(note, 1000))
+	return err
 }
 
-// Resume lets messages of the stored consumer types be claimed again.
-func (s *Store) Resume(ctx context.Context, db bun.IDB, consumers []string) error {
-	return s.forEach(ctx, db, `DELETE FROM {paused} WHERE consumer_type = ?`, consumers)
+// Resume lets messages of the stored consumer types be claimed again. False means that none of them was paused.
+func (s *Store) Resume(ctx context.Context, db bun.IDB, consumers []string) (paused bool, err error) {
+	n, err := s.forEach(ctx, db, `DELETE FROM {paused} WHERE consumer_type = ?`, consumers)
+	return n > 0, err
 }
 
-// forEach runs a statement for each name, in one order, so that no two callers can deadlock.
-func (s *Store) forEach(ctx context.Context, db bun.IDB, statement string, names []string, args ...any) error {
-	return txn.InTx(ctx, db, func(tx bun.Tx) error {
+// forEach runs a statement for each name, in one order, so that no two callers can deadlock, and counts the rows.
+func (s *Store) forEach(ctx context.Context, db bun.IDB, statement string, names []string, args ...any) (rows int, err error) {
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		for _, name := range slices.Sorted(slices.Values(names)) {
-			if _, err := s.names.Query(ctx, tx, statement, append([]any{name}, args...)...).Exec(ctx); err != nil {
+			n, err := dialect.Affected(s.names.Query(ctx, tx, statement, append([]any{name}, args...)...).Exec(ctx))
+			if err != nil {
 				return err
 			}
+			rows += n
 		}
 		return nil
 	})
+	return rows, err
 }
 
 // PausedConsumers lists what is paused, by name.

@@ -36,9 +36,17 @@ func breakerOpens(k *kit) {
 	k.pass(time.Second)
 	b := k.countRuns(0, 1)
 	equal(k, "open, at, until", []string{span(b.OpenedAt.Time), span(b.OpenUntil.Time)}, []string{k.now(), k.in(4 * time.Second)})
+	open, err := k.store.OpenBreakers(k.ctx, k.db)
+	k.must("read those that are open", err)
+	if len(open) != 1 || open[0].Name != "c" || open[0].Done != 8 || open[0].Failed != 8 {
+		k.Errorf("open breakers: got %+v, want c with 8 failed of 16", open)
+	}
 	again := k.countRuns(100, 0)
 	equal(k, "what comes later", span(again.OpenUntil.Time), span(b.OpenUntil.Time))
 	k.must("close", k.store.CloseBreaker(k.ctx, k.db, "c"))
+	if open, err = k.store.OpenBreakers(k.ctx, k.db); err != nil || len(open) != 0 {
+		k.Errorf("open breakers: got %+v, error %v, want none", open, err)
+	}
 	rows, err := k.store.Breakers(k.ctx, k.db, []string{"c", "other"})
 	k.must("read", err)
 	if len(rows) != 1 || rows[0].Open() || rows[0].Troubled() {

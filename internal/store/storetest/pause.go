@@ -25,7 +25,9 @@ func (k *kit) pause(consumers ...string) {
 
 func (k *kit) resume(consumers ...string) {
 	k.Helper()
-	k.must("resume", k.store.Resume(k.ctx, k.db, consumers))
+	paused, err := k.store.Resume(k.ctx, k.db, consumers)
+	k.must("resume", err)
+	equal(k, "was paused", paused, true)
 }
 
 func pausedClaim(k *kit) {

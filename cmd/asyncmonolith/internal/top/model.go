@@ -121,10 +121,10 @@ func (m *model) see(o ops.Overview, err error) {
 	m.trouble = ""
 	switch {
 	case err != nil:
-		m.trouble = m.plain(err)
+		m.trouble = "Not newer: " + m.plain(err)
 		return
-	case o.Late != "":
-		m.trouble = "the database did not answer; asyncmonolith status says why" // its own text tells where it is
+	case len(o.Unseen) > 0:
+		m.trouble = o.Unseen[0].String() // why tells where the database is
 	}
 	m.overview = o
 	m.queues = queuesOf(o)

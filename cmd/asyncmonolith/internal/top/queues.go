@@ -76,6 +76,9 @@ func note(o ops.Overview, q outbox.Queue) (text string, stopped bool) {
 		}
 		notes, stopped = append(notes, by), true
 	}
+	if q.Breaker != nil {
+		notes, stopped = append(notes, q.Breaker.String()), true
+	}
 	if q.Ready+q.Delayed > 0 && !taken(o, q.Consumer) {
 		notes, stopped = append(notes, "nobody takes it"), true
 	}

@@ -48,7 +48,7 @@ func overview() ops.Overview {
 		Queues: []outbox.Queue{
 			{Consumer: "charge-card", Ready: 1240, Delayed: 3, Leased: 7, Poisoned: 96, OldestReady: 95 * time.Second, ParkedKeys: 2},
 			{Consumer: "import", Ready: 10_000, OldestReady: 3 * time.Hour, PausedAt: at.Add(-time.Hour), PausedBy: "ada", PauseNote: "wrong\x1b[2Jcurrency"},
-			{Consumer: "receipts", Leased: 2},
+			{Consumer: "receipts", Leased: 2, Breaker: &outbox.OpenBreaker{OpenedAt: at.Add(-9 * time.Minute), Failed: 12, Runs: 20, NextProbeAt: at.Add(20 * time.Second)}},
 			{Consumer: "send\u202efax\n", Ready: 2, OldestReady: 50 * time.Hour},
 		},
 		Minutes: append(hour("charge-card", 600, 4, 5), hour("receipts", 60, 0, 10)...),
@@ -268,12 +268,12 @@ func TestTheDatabaseGoesAndComesBack(t *testing.T) {
 	if screen := ask(); !strings.Contains(screen, "Not newer: connection refused") || !strings.Contains(screen, "charge-card") {
 		t.Errorf("while it is away: got\n%s", screen)
 	}
-	d.err, d.overview.Late = nil, "ops: look: failed to connect to `user=postgres database=postgres`"
-	if screen := ask(); !strings.Contains(screen, "Not newer: the database did not answer") || strings.Contains(screen, "postgres") {
+	d.err, d.overview.Unseen = nil, []ops.Unseen{{Parts: []string{"queues"}, From: noon(), Why: "ops: look: failed to connect to `user=postgres database=postgres`"}}
+	if screen := ask(); !strings.Contains(screen, "The database did not answer in time. Shown as of ") || strings.Contains(screen, "postgres") {
 		t.Errorf("while it is late: got\n%s", screen)
 	}
-	d.overview.Late, d.overview.At = "", noon().Add(time.Minute)
-	if screen := ask(); strings.Contains(screen, "Not newer") || !strings.Contains(screen, "12:01:30 UTC") {
+	d.overview.Unseen, d.overview.At = nil, noon().Add(time.Minute)
+	if screen := ask(); strings.Contains(screen, "did not answer") || !strings.Contains(screen, "12:01:30 UTC") {
 		t.Errorf("when it is back: got\n%s", screen)
 	}
 }

@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,7 +91,7 @@ func (m *model) head() []string {
 	}
 	second := ""
 	if m.trouble != "" {
-		second = styled(red+bold, fit("Not newer: "+m.trouble, m.width))
+		second = styled(red+bold, fit(m.trouble, m.width))
 	}
 	return []string{first, second}
 }
@@ -247,19 +248,13 @@ func (m *model) withMore(t table, all int, key string) []string {
 
 // processes says how many there are.
 func (m *model) processes() string {
-	var alive, lost int64
+	alive, lost := m.overview.Programs()
 	last := ""
-	for _, p := range m.overview.Processes {
-		switch p.Status {
-		case outbox.ProcessAlive:
-			alive++
-		case outbox.ProcessVanished:
-			if lost++; lost == 1 {
-				last = fmt.Sprintf(" (%s on %s, %s ago)", show.Text(p.Program), show.Text(p.Host), age(m.since(p.SeenAt)))
-			}
-		}
+	if i := slices.IndexFunc(m.overview.Processes, func(p outbox.Process) bool { return p.Status == outbox.ProcessVanished }); i >= 0 {
+		p := m.overview.Processes[i]
+		last = fmt.Sprintf(" (%s on %s, %s ago)", show.Text(p.Program), show.Text(p.Host), age(m.since(p.SeenAt)))
 	}
-	line := styled(bold, "PROCESSES") + "  " + fmt.Sprint(alive) + " alive"
+	line := styled(bold, "PROGRAMS") + "  " + fmt.Sprint(alive) + " alive"
 	if lost > 0 {
 		line += ", " + styled(yellow, fmt.Sprint(lost, " vanished")+last)
 	}

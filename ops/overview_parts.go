@@ -1,0 +1,167 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// Unseen are parts of an [Overview] that could not be looked at.
+type Unseen struct {
+	Parts []string `json:"parts"`
+	// From is from when that is which is shown in their place; zero where nothing is shown.
+	From time.Time `json:"from,omitzero"`
+	// Why is the error, of which who may not read texts of errors is told nothing but that the database did not answer.
+	Why string `json:"why"`
+}
+
+// String says it for people, without why.
+func (u Unseen) String() string {
+	if u.From.IsZero() {
+		return fmt.Sprintf("The database did not answer in time. Not shown: %s.", strings.Join(u.Parts, ", "))
+	}
+	return fmt.Sprintf("The database did not answer in time. Shown as of %s: %s.", instant(u.From), strings.Join(u.Parts, ", "))
+}
+
+// miss notes that parts could not be looked at, and from when that is which is shown.
+func (o *Overview) miss(from time.Time, err error, parts ...string) {
+	for i := range o.Unseen {
+		if u := &o.Unseen[i]; u.From.Equal(from) {
+			u.Parts = append(u.Parts, parts...)
+			return
+		}
+	}
+	o.Unseen = append(o.Unseen, Unseen{Parts: parts, From: from, Why: err.Error()})
+}
+
+// part is what an overview looks at by itself, so that one that takes too long leaves the others.
+type part struct {
+	name string
+	read func(d *Desk, ctx context.Context, o *Overview, last Overview) error
+	keep func(o *Overview, last Overview) // has it show what was seen last
+}
+
+// parts are all of them, in the order in which they are looked at.
+func parts() []part {
+	return []part{
+		{"queues", (*Desk).seeQueues, func(o *Overview, last Overview) { o.Queues = last.Queues }},
+		{"minutes", seen(func(d *Desk, ctx context.Context, db bun.IDB, o *Overview) (err error) {
+			o.Minutes, err = d.admin.Minutes(ctx, db, time.Hour)
+			return err
+		}), func(o *Overview, last Overview) { o.Minutes = last.Minutes }},
+		{"failures", seen(func(d *Desk, ctx context.Context, db bun.IDB, o *Overview) (err error) {
+			o.Failures, err = d.admin.Failures(ctx, db, "", failuresShown)
+			return err
+		}), func(o *Overview, last Overview) { o.Failures = last.Failures }},
+		{"processes", seen((*Desk).seeProcesses), func(o *Overview, last Overview) { o.Processes, o.Strangers = last.Processes, last.Strangers }},
+		{"operations", seen((*Desk).seeOperations), func(o *Overview, last Overview) { o.Operations, o.Needs = last.Operations, last.Needs }},
+	}
+}
+
+// seen has a part look for as long as any look may take.
+func seen(read func(d *Desk, ctx context.Context, db bun.IDB, o *Overview) error) func(*Desk, context.Context, *Overview, Overview) error {
+	return func(d *Desk, ctx context.Context, o *Overview, _ Overview) error {
+		found, err := lookFor(ctx, d, lookTime, func(ctx context.Context, db bun.IDB) (now Overview, err error) {
+			now = *o
+			return now, read(d, ctx, db, &now)
+		})
+		if err == nil {
+			*o = found
+		}
+		return err
+	}
+}
+
+// makeOverview looks at all parts. What cannot be looked at stays as it was last, and is among [Overview.Unseen]. It is an error
+// if nothing can be, and nothing was before.
+func (d *Desk) makeOverview(ctx context.Context, last Overview) (Overview, error) {
+	o := Overview{At: time.Now()}
+	failed := 0
+	for _, p := range parts() {
+		err := p.read(d, ctx, &o, last)
+		if err == nil {
+			continue
+		}
+		failed++
+		p.keep(&o, last)
+		o.miss(last.from(p.name), err, p.name)
+		if failed == len(parts()) {
+			if last.At.IsZero() {
+				return Overview{}, err
+			}
+			o.At = last.At
+		}
+	}
+	return o, nil
+}
+
+// from is when a part was looked at last.
+func (o Overview) from(part string) time.Time {
+	if i := slices.IndexFunc(o.Unseen, func(u Unseen) bool { return slices.Contains(u.Parts, part) }); i >= 0 {
+		return o.Unseen[i].From
+	}
+	return o.At
+}
+
+// queuesWithin is for how long queues are counted one by one, where all of them are too much for one look.
+const queuesWithin = 2 * lookTime
+
+// seeQueues counts what waits: of each consumer by itself where all together take too long. Of those that take too long, too, the
+// last counts are shown.
+func (d *Desk) seeQueues(ctx context.Context, o *Overview, last Overview) error {
+	all, err := lookFor(ctx, d, lookTime, func(ctx context.Context, db bun.IDB) ([]outbox.Queue, error) { return d.admin.Queues(ctx, db) })
+	if !errors.Is(err, ErrBusy) {
+		o.Queues = all
+		return err
+	}
+	names, nameless := lookFor(ctx, d, lookTime, d.store.StoredConsumers)
+	if nameless != nil {
+		return err
+	}
+	var uncounted []string
+	for until := time.Now().Add(queuesWithin); len(names) > 0; names = names[1:] {
+		one, failed := []outbox.Queue(nil), err
+		if left := time.Until(until); left > 0 {
+			one, failed = lookFor(ctx, d, min(left, lookTime), func(ctx context.Context, db bun.IDB) ([]outbox.Queue, error) {
+				return d.admin.Queues(ctx, db, names[0])
+			})
+		}
+		if failed != nil {
+			uncounted = append(uncounted, "the queue of "+names[0])
+			one = slices.DeleteFunc(slices.Clone(last.Queues), func(q outbox.Queue) bool { return q.Consumer != names[0] })
+		}
+		o.Queues = append(o.Queues, one...)
+	}
+	if len(uncounted) > 0 {
+		o.miss(last.At, err, uncounted...)
+	}
+	return nil
+}
+
+func (d *Desk) seeProcesses(ctx context.Context, db bun.IDB, o *Overview) error {
+	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
+	if err != nil {
+		return err
+	}
+	o.Strangers, err = d.strangers(ctx, db, fleet)
+	o.Processes = slices.DeleteFunc(fleet, func(p outbox.Process) bool { return p.Status == outbox.ProcessStopped })
+	return err
+}
+
+func (d *Desk) seeOperations(ctx context.Context, db bun.IDB, o *Overview) error {
+	rows, err := d.store.Operations(ctx, db, store.OperationFilter{States: names(Waiting, Trying, Running, Paused, Begun)}, 20)
+	if err != nil {
+		return err
+	}
+	o.Operations = store.Each(rows, newOperation)
+	o.Needs = d.standing(ctx, db)
+	return nil
+}
