@@ -205,6 +205,7 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	}
 	if l.whole && news.First > 0 && (l.sweeping || from == l.floor) {
 		l.floor = news.First - 1
+		l.hint = l.floor // what is dead before it is walked once
 	}
 	if l.sweeping {
 		l.sweeping, l.nextSweep = false, now.Add(max(laneSweeps*now.Sub(o.began), leastSweep))
@@ -213,6 +214,8 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	switch {
 	case enough:
 		l.wide /= 2
+		// What others give back is before the hint: a sweep finds it, however long this one goes on finding enough.
+		l.scanning = !l.whole || now.Before(later(l.nextWhole, l.nextSweep))
 		return
 	case news.Full:
 		l.spent, l.wide = l.spent+now.Sub(o.began), min(max(2*l.wide, o.request.Limit), widestLook)
@@ -292,7 +295,9 @@ func (d *dispatcher) freed(claims []*lease, results []store.Result) {
 			if r.Outcome == store.Release {
 				l.free([]int64{r.Lane}, d.config.BatchSize)
 			}
-			l.floor, l.again = min(l.floor, r.Rank-1), true
+			if l.floor, l.again = min(l.floor, r.Rank-1), true; l.whole && l.spent == 0 { // it has not left the floor
+				l.hint = min(l.hint, l.floor)
+			}
 		}
 	}
 	d.room.Signal()

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,6 +68,45 @@ func TestDeadEntriesAreNotWalkedByEveryLook(t *testing.T) {
 	all, walked := looks()
 	if all, walked = all-before, walked-walkedBefore; walked > all/3 {
 		t.Errorf("looks that walked what is dead: got %d of %d, want a few sweeps", walked, all)
+	}
+}
+
+// TestLooksFollowABacklogOfKeys: what a backlog leaves dead is not walked again by each look.
+func TestLooksFollowABacklogOfKeys(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	const messages = 6000
+	var ran atomic.Int64
+	a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { ran.Add(1); return nil }, bus.Ordered(bus.SkipPoisoned)))
+	for i := range messages / 1000 {
+		err := a.Producer.RunInTx(t.Context(), db, func(ctx context.Context, tx bun.Tx) error {
+			for j := range 1000 {
+				if _, err := a.Producer.Produce(ctx, tx, order{ID: "1"}, outbox.Key(fmt.Sprint(i*1000+j))); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var last int64
+	if err := db.NewRaw("SELECT max(rank) FROM consumer_messages").Scan(t.Context(), &last); err != nil {
+		t.Fatal(err)
+	}
+	var sent queries
+	b := *a
+	b.DB = db.WithQueryHook(sent.hook())
+	r := b.Start(testapp.Fast())
+	testapp.Eventually(t, "all ran", func() bool { return ran.Load() == messages })
+	r.MustStop()
+	var furthest int64
+	for _, m := range regexp.MustCompile(`m\.rank > (\d+)[^0-9]`).FindAllStringSubmatch(strings.Join(sent.all(), "\n"), -1) {
+		furthest = max(furthest, testapp.Must[int64](t)(strconv.ParseInt(m[1], 10, 64)))
+	}
+	if furthest < last-messages/2 {
+		t.Errorf("the furthest look began behind rank %d, want it to follow to about %d", furthest, last)
 	}
 }
 
@@ -295,6 +336,12 @@ func (q *queries) hook() bun.QueryHook {
 		defer q.mu.Unlock()
 		q.sent = append(q.sent, query)
 	})
+}
+
+func (q *queries) all() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.sent)
 }
 
 func (q *queries) count(parts ...string) int {
