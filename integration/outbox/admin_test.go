@@ -419,7 +419,7 @@ func TestChangesSeeClaimsNewerThanTheirLocks(t *testing.T) {
 	}
 }
 
-// TestQueuesOfManyConsumers: they are asked about some at a time.
+// TestQueuesOfManyConsumers: however many there are, what is asked about all of them is answered.
 func TestQueuesOfManyConsumers(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -427,9 +427,21 @@ func TestQueuesOfManyConsumers(t *testing.T) {
 		for i := range 700 {
 			consumers = append(consumers, bus.Consume(fmt.Sprint("ordered", i), func(context.Context, step) error { return nil }, bus.Ordered(bus.ParkKey)))
 		}
-		queues, err := testapp.New(t, db, consumers...).Admin().Queues(t.Context(), db)
+		a := testapp.New(t, db, consumers...)
+		queues, err := a.Admin().Queues(t.Context(), db)
 		if err != nil || len(queues) != 700 {
 			t.Errorf("got %d queues, %v, want 700", len(queues), err)
+		}
+		a.Fill(1, "order.lost")
+		if found := testapp.Must[[]outbox.Unregistered](t)(a.Admin().Unregistered(t.Context(), db)); len(found) != 1 {
+			t.Errorf("unregistered: got %v, want one", found)
+		}
+		var names []string
+		for _, q := range queues {
+			names = append(names, q.Consumer)
+		}
+		if minutes := testapp.Must[[]outbox.Minute](t)(a.Admin().Minutes(t.Context(), db, time.Hour, names...)); len(minutes) != 0 {
+			t.Errorf("minutes: got %v, want none", minutes)
 		}
 	})
 }
