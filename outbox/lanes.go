@@ -204,8 +204,7 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 		return
 	}
 	if l.whole && news.First > 0 && (l.sweeping || from == l.floor) {
-		l.floor = news.First - 1
-		l.hint = l.floor // what is dead before it is walked once
+		l.floor, l.hint = news.First-1, news.First-1 // what is dead before it is walked once
 	}
 	if l.sweeping {
 		l.sweeping, l.nextSweep = false, now.Add(max(laneSweeps*now.Sub(o.began), leastSweep))

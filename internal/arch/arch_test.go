@@ -15,6 +15,7 @@ func rules() []rule {
 		{"files and functions are short", sizes},
 		{"SQL stands only in internal/store", sqlInStore},
 		{"transactions of the library's own begin in internal/txn", ownTransactions},
+		{"what the application wrote runs in internal/isolate", goroutines},
 		{"names of databases stand only in their packages", databaseNames},
 		{"a package is named after its directory", packageNames},
 		{"nothing sleeps", noSleep},

@@ -127,6 +127,46 @@ func ownTransactions(t *tree) []string {
 	return violations
 }
 
+// goroutines wants each to be started where it is known what runs on it: a function of the application, which may panic or never
+// return, goes through internal/isolate.
+func goroutines(t *tree) []string {
+	allowed := map[string]string{
+		"eventlog/projection/loop.go":         "shards, whose handlers are isolated",
+		"fxmodule/lifecycle.go":               "Run of the library's own parts",
+		"internal/presence/presence.go":       "reports",
+		"notify/listen.go":                    "checks of a connection",
+		"notify/notifier.go":                  "the library's own loops",
+		"ops/apply.go":                        "the lease of an operation",
+		"ops/runner.go":                       "operations, whose Reset is isolated",
+		"outbox/hands.go":                     "settlements",
+		"outbox/run.go":                       "the library's own loops",
+		"outbox/sweeper.go":                   "sweeps",
+		"outbox/worker.go":                    "messages, whose consumers are isolated",
+		"relay/internal/adapter/reconnect.go": "connections to brokers",
+		"relay/log_runner.go":                 "shards, whose publishers are isolated",
+		"relay/runner.go":                     "the library's own loops",
+		"schedule/processor.go":               "the library's own loops",
+	}
+	var violations []string
+	for _, s := range t.sources {
+		if s.test || s.module != "." || allowed[s.path] != "" || matches(s.dir, []string{"internal/isolate", "internal/store/storetest", "relay/relaytest"}) {
+			continue
+		}
+		ast.Inspect(s.file, func(node ast.Node) bool {
+			switch n := node.(type) {
+			case *ast.GoStmt:
+				violations = append(violations, t.at(n, "a goroutine of its own: what the application wrote goes through internal/isolate"))
+			case *ast.CallExpr:
+				if call, ok := n.Fun.(*ast.SelectorExpr); ok && call.Sel.Name == "Go" {
+					violations = append(violations, t.at(n, "a goroutine of its own: what the application wrote goes through internal/isolate"))
+				}
+			}
+			return true
+		})
+	}
+	return violations
+}
+
 // packageNames wants package names that say something, equal to the directory's in the root module.
 func packageNames(t *tree) []string {
 	meaningless := []string{"util", "utils", "common", "helper", "helpers", "types", "models", "pkg", "src"}

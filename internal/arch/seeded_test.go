@@ -17,7 +17,7 @@ type seed struct {
 
 func TestRulesReportViolations(t *testing.T) {
 	t.Parallel()
-	seeds := slices.Concat(importSeeds(), driverSeeds(), docSeeds(), sizeSeeds(), sqlSeeds(), nameSeeds(), sleepSeeds(), stateSeeds())
+	seeds := slices.Concat(importSeeds(), driverSeeds(), docSeeds(), sizeSeeds(), sqlSeeds(), nameSeeds(), sleepSeeds(), stateSeeds(), goroutineSeeds())
 	for _, s := range seeds {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
@@ -49,6 +49,13 @@ func TestRulesAcceptWhatIsAllowed(t *testing.T) {
 		for _, violation := range r.check(repo) {
 			t.Errorf("%s: unexpected: %s", r.name, violation)
 		}
+	}
+}
+
+func goroutineSeeds() []seed {
+	return []seed{
+		{"a go statement", goroutines, map[string]string{"poison/a.go": "package poison\nfunc f(g func()) { go g() }\n"}, "poison/a.go:2"},
+		{"a group", goroutines, map[string]string{"poison/a.go": "package poison\nimport \"sync\"\nfunc f(w *sync.WaitGroup, g func()) { w.Go(g) }\n"}, "poison/a.go:3"},
 	}
 }
 
