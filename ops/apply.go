@@ -53,7 +53,7 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation) error 
 		defer close(kept)
 		w.keep(ctx, within, end, done)
 	}()
-	n, err := kind.apply(within, w.projections, target)
+	n, err := kind.apply(within, w.projections, target.Target)
 	close(done)
 	<-kept
 	why := context.Cause(within)
