@@ -53,7 +53,7 @@ const (
 	Trying  OperationState = "trying"  // its canaries run
 	Running OperationState = "running"
 	Paused  OperationState = "paused"  // it has stopped itself: see its note
-	Begun   OperationState = "begun"   // a change of few that is under way, or whose process died
+	Begun   OperationState = "begun"   // a change of few that is under way, or whose process died: then Stop closes it
 	Done    OperationState = "done"    // all is done
 	Undone  OperationState = "undone"  // it was taken back before it changed anything
 	Stopped OperationState = "stopped" // somebody has stopped it, or it could not be done

@@ -59,9 +59,10 @@ func (t Terms) check(a Action) (Terms, error) {
 
 // Plan says what an action would do to all that its target matches now, and changes nothing: see [Preview]. The
 // actions are [Requeue] and [Discard] of poisoned messages, [Cancel], [Reschedule] and [RunNow] of
-// pending ones, and [RetryParked], [Rebuild] and [Promote] of a projection. What comes later is not part
-// of it, nor what comes to match later, and nothing of a consumer that the preview does not name is changed. It can be started for 10 minutes, by the same principal, and is forgotten after an hour. Two plan at
-// once, for 10 s at most: others wait as long, and then the error is [ErrBusy].
+// pending ones, and [RetryParked], [Rebuild] and [Promote] of a projection. What comes later, or comes to match
+// later, is not part of it, and nothing of a consumer that the preview does not name is changed. It can be started
+// for 10 minutes, by the same principal, and is forgotten after an hour. Two plan at once, for 10 s at most: others
+// wait as long, and then the error is [ErrBusy].
 func (s *Seat) Plan(ctx context.Context, a Action, target Target) (Operation, error) {
 	preview, err := s.preview(ctx, a, &target)
 	if err != nil {
