@@ -29,6 +29,9 @@ func (v *visit) glance() (ops.Overview, error) {
 	if due {
 		v.later = v.renew
 	}
+	if o.Late != "" { // the page says that it is so, and not why
+		v.warn("the overview is not newer", "error", o.Late)
+	}
 	return o, err
 }
 
