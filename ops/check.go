@@ -30,7 +30,8 @@ func (s *Seat) Check(ctx context.Context) ([]Finding, error) {
 func (o Overview) needs() []Finding {
 	all := slices.Clone(o.Needs)
 	if o.Late != "" {
-		all = append(all, Finding{Check: "overview", Severity: Warning, Text: fmt.Sprintf("What is known is from %s, since the database did not answer.", instant(o.At)), Cure: curable})
+		text := fmt.Sprintf("What is known is from %s, since the database did not answer.", instant(o.At))
+		all = append(all, Finding{Check: "overview", Severity: Warning, Text: text, Cure: curable})
 	}
 	all = slices.Concat(all, named("poisoned", poisonedIn(o.Queues)), named("parked keys", parkedIn(o.Queues)), named("consumers", strange(o.Strangers)), named("processes", troubled(o.Processes)))
 	slices.SortStableFunc(all, worstFirst)

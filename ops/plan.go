@@ -72,7 +72,10 @@ func (s *Seat) Plan(ctx context.Context, a Action, target Target) (Operation, er
 	if err := d.store.ForgetPlans(ctx, d.config.DB, string(Planned), planKept, planSweep); err != nil {
 		return Operation{}, fmt.Errorf("ops: plan %s: forget old plans: %w", a, err)
 	}
-	row := store.Operation{Kind: string(a), Actor: s.who.Name, Target: asJSON(pinnedTarget{target, preview.ids}), Preview: asJSON(preview), State: string(Planned), Rate: defaultRate, UpToID: preview.UpTo}
+	row := store.Operation{
+		Kind: string(a), Actor: s.who.Name, Target: asJSON(pinnedTarget{target, preview.ids}), Preview: asJSON(preview),
+		State: string(Planned), Rate: defaultRate, UpToID: preview.UpTo,
+	}
 	id, err := d.store.AddOperation(ctx, d.config.DB, row, false)
 	if err != nil {
 		return Operation{}, fmt.Errorf("ops: plan %s: %w", a, err)

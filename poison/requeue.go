@@ -86,7 +86,9 @@ func (r Result) plus(other Result) Result {
 }
 
 // requeue works on one batch, and of that on the messages of some consumers, unless there are none.
-func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int, consumers []string) (done BatchResult, err error) {
+func (s *Store) requeue(
+	ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int, consumers []string,
+) (done BatchResult, err error) {
 	st, db, err := s.stores.In(ctx, db, errUnmade)
 	if err != nil {
 		return BatchResult{}, err

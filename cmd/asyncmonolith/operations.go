@@ -29,7 +29,8 @@ neither --yes nor --reason.`,
 	}
 	root.AddCommand(a.listOperationsCommand(), a.showOperationCommand(),
 		a.decideCommand("undo", "Take back an operation that has not begun", "Take back an operation that has not begun. Afterwards nothing of it ever happens.", (*ops.Seat).Undo),
-		a.decideCommand("stop", "End an operation where it is", "End an operation where it is. What it has changed stays changed. It also closes what is begun, and whose process has died.", (*ops.Seat).Stop),
+		a.decideCommand("stop", "End an operation where it is", `End an operation where it is. What it has changed stays changed.
+It also closes what was begun by a process that has died since.`, (*ops.Seat).Stop),
 		a.continueCommand(), a.rateCommand(), a.watchCommand())
 	return asGroup(root)
 }
