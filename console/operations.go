@@ -35,6 +35,14 @@ func (o operation) Stoppable() bool {
 	return slices.Contains([]ops.OperationState{ops.Waiting, ops.Trying, ops.Running, ops.Paused}, o.State)
 }
 
+// Closable tells whether it is a change whose process must have died before it was known what became of it.
+func (o operation) Closable() bool {
+	return o.State == ops.Begun && time.Since(o.CreatedAt) > changeForgotten
+}
+
+// changeForgotten is how long a change of few messages may be under way, as package ops has it.
+const changeForgotten = 10 * time.Minute
+
 // Tone is the colour of its state.
 func (o operation) Tone() string {
 	switch o.State {
@@ -80,11 +88,17 @@ func (o operation) Size() string {
 	if o.Preview != nil && o.Preview.Bounded {
 		return "messages, which took too long to count"
 	}
+	if o.Preview != nil && o.Preview.First {
+		return "the first " + plural(o.Messages(), "message")
+	}
 	if o.Preview != nil && o.Preview.More {
-		return count(o.Messages()) + " messages"
+		return "at least " + plural(o.Messages(), "message")
 	}
 	return plural(o.Messages(), "message")
 }
+
+// endless tells whether nobody knows how many messages it is about in all.
+func (o operation) endless() bool { return o.Preview != nil && o.Preview.More && !o.Preview.First }
 
 // Progress is how much of it is done, of 1000.
 func (o operation) Progress() int64 {
@@ -92,7 +106,7 @@ func (o operation) Progress() int64 {
 	if o.State == ops.Done {
 		return 1000
 	}
-	if all <= 0 {
+	if all <= 0 || o.endless() {
 		return 0
 	}
 	return min(1000, (o.Changed+o.LeftAlone)*1000/all)
@@ -101,7 +115,7 @@ func (o operation) Progress() int64 {
 // ToGo is how long it takes at its rate.
 func (o operation) ToGo() time.Duration {
 	left := o.Messages() - o.Changed - o.LeftAlone
-	if o.Rate <= 0 || left <= 0 {
+	if o.Rate <= 0 || left <= 0 || o.endless() {
 		return 0
 	}
 	return time.Duration(left) * time.Second / time.Duration(o.Rate)

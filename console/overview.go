@@ -29,6 +29,9 @@ func (v *visit) glance() (ops.Overview, error) {
 	if due {
 		v.later = v.renew
 	}
+	for _, u := range o.Unseen { // the page says that it is so, and not why
+		v.warn("a part of the overview could not be looked at", "parts", strings.Join(u.Parts, ", "), "error", u.Why)
+	}
 	return o, err
 }
 

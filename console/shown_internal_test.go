@@ -153,3 +153,35 @@ func TestAlive(t *testing.T) {
 		}
 	}
 }
+
+// TestManyAreNotAll: a preview stops counting at 10,000, and does not say that this is all.
+func TestManyAreNotAll(t *testing.T) {
+	t.Parallel()
+	of := func(p ops.Preview) operation {
+		return operation{ops.Operation{State: ops.Running, Changed: 10_000, Rate: 100, Target: ops.Target{Pending: &outbox.Filter{}}, Preview: &p}}
+	}
+	for _, test := range []struct {
+		preview  ops.Preview
+		size     string
+		progress int64
+	}{
+		{ops.Preview{Messages: 10_000}, "10,000 messages", 1000},
+		{ops.Preview{Messages: 10_000, More: true}, "at least 10,000 messages", 0},
+		{ops.Preview{Messages: 10_000, More: true, First: true}, "the first 10,000 messages", 1000},
+		{ops.Preview{Messages: 20_000}, "20,000 messages", 500},
+	} {
+		if o := of(test.preview); o.Size() != test.size || o.Progress() != test.progress {
+			t.Errorf("%+v: got %q and %d, want %q and %d", test.preview, o.Size(), o.Progress(), test.size, test.progress)
+		}
+	}
+}
+
+// TestClosable: what was begun can be stopped once its process must have died.
+func TestClosable(t *testing.T) {
+	t.Parallel()
+	for ago, want := range map[time.Duration]bool{time.Minute: false, time.Hour: true} {
+		if o := (operation{ops.Operation{State: ops.Begun, CreatedAt: time.Now().Add(-ago)}}); o.Closable() != want {
+			t.Errorf("begun %s ago: got %v, want %v", ago, o.Closable(), want)
+		}
+	}
+}

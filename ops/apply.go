@@ -53,7 +53,7 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation) error 
 		defer close(kept)
 		w.keep(ctx, within, end, done)
 	}()
-	n, err := kind.apply(within, w.projections, target)
+	n, err := kind.apply(within, w.projections, target.Target)
 	close(done)
 	<-kept
 	why := context.Cause(within)
@@ -65,7 +65,8 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation) error 
 		w.log.Warn("an operation was given up, and goes on elsewhere", "why", why.Error())
 		return nil
 	case err != nil:
-		return w.pause(after, "it failed"+foreign+err.Error())
+		w.log.Warn("an operation failed", "error", err.Error())
+		return w.pause(after, "it failed"+foreign+said(err))
 	}
 	w.log.Info("an operation is done", "changed", n)
 	return w.change(after, store.OperationChange{State: string(Done), Changed: int64(n), Finished: true, Free: true})

@@ -132,7 +132,7 @@ func (s *Seat) changeAfter(ctx context.Context, c Change, fn func(ctx context.Co
 	c.Changed = int64(changed)
 	end := store.OperationChange{State: string(Done), Changed: c.Changed, Finished: true}
 	if err != nil {
-		text := "it failed" + foreign + err.Error()
+		text := "it failed" + foreign + said(err)
 		end.State, end.Note = string(Stopped), &text
 	}
 	within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stepTime, errStepTime)

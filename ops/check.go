@@ -11,6 +11,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -29,7 +30,7 @@ func (s *Seat) Check(ctx context.Context) ([]Finding, error) {
 func (o Overview) needs() []Finding {
 	all := slices.Clone(o.Needs)
 	for _, u := range o.Unseen {
-		all = append(all, Finding{Check: "overview", Severity: Warning, Text: u.String(), Cure: curable, cause: u.Why})
+		all = append(all, Finding{Check: "overview", Severity: Warning, Text: u.String(), Cure: curable})
 	}
 	all = slices.Concat(all, named("poisoned", poisonedIn(o.Queues)), named("parked keys", parkedIn(o.Queues)), named("breakers", breakersIn(o.Queues)),
 		named("consumers", strange(o.Strangers)), named("processes", troubled(o.Processes, o.Queues)))
@@ -41,7 +42,16 @@ const curable = "Look again. If it stays so, give this user of the database the 
 
 // unseen is what is said of a thing that could not be looked at.
 func unseen(err error) Finding {
-	return Finding{Severity: Warning, Text: "It could not be looked at.", Cure: curable, cause: err.Error()}
+	return Finding{Severity: Warning, Text: "It could not be looked at.", Cure: curable, cause: said(err)}
+}
+
+// said is the text of an error as people read it in a browser. What a driver says of a database that it does not reach tells
+// where that is, and as whom it is asked: that is for logs.
+func said(err error) string {
+	if dberr.IsUnavailable(err) {
+		return "the database does not answer"
+	}
+	return err.Error()
 }
 
 // named are the findings of a check, as many as are listed.

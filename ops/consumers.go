@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -12,7 +13,10 @@ import (
 
 // Minutes lists the last minutes of consumers, of all unless some are named: see outbox.Admin.
 func (s *Seat) Minutes(ctx context.Context, within time.Duration, consumers ...string) ([]outbox.Minute, error) {
-	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.Minute, error) {
+	if err := s.mayEach(View, consumers); err != nil {
+		return nil, fmt.Errorf("ops: minutes: %w", err)
+	}
+	return lookFor(ctx, s.desk, lookTime, func(ctx context.Context, db bun.IDB) ([]outbox.Minute, error) {
 		return s.desk.admin.Minutes(ctx, db, within, consumers...)
 	})
 }
@@ -50,9 +54,18 @@ func (s *Seat) Claims(ctx context.Context) ([]outbox.Claim, error) {
 
 // Crashes lists who vanished with a message, or with any if its id is 0, the last first.
 func (s *Seat) Crashes(ctx context.Context, id int64, limit int) ([]outbox.Crash, error) {
-	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.Crash, error) {
+	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.Crash, error) {
 		return s.desk.admin.Crashes(ctx, db, id, limit)
 	})
+	for _, c := range found {
+		if id == 0 { // a listing of all
+			break
+		}
+		if err := s.may(View, c.Consumer); err != nil {
+			return nil, fmt.Errorf("ops: crashes of %d: %w", id, err)
+		}
+	}
+	return found, err
 }
 
 // ParkedKeys lists the keys that have been parked for the longest: see outbox.Admin.Keys.

@@ -29,8 +29,15 @@ func (s *Seat) Undo(ctx context.Context, reason string, id int64) (Operation, er
 // Stop ends an operation where it is: it waits for the step that is under way, and once it has returned nothing
 // more changes. What is changed stays so. What a process does to a projection at once cannot be stopped while it
 // does: that is [ErrState]. The reason, which may be empty, stands in the audit.
+//
+// It also closes a change that is still [Begun] after 10 minutes, since its process died before it was known what became
+// of it. It does not end what that may still be doing: if it lives after all, it writes at its end what it has done.
 func (s *Seat) Stop(ctx context.Context, reason string, id int64) (Operation, error) {
-	return s.decide(ctx, id, decision{action: StopOperation, reason: reason, from: []OperationState{Planned, Waiting, Trying, Running, Paused}, how: func(o Operation, row store.Operation) (store.OperationChange, error) {
+	open := []OperationState{Planned, Waiting, Trying, Running, Paused, Begun}
+	return s.decide(ctx, id, decision{action: StopOperation, reason: reason, from: open, how: func(o Operation, row store.Operation) (store.OperationChange, error) {
+		if o.State == Begun && row.Now.Sub(o.CreatedAt) <= changeForgotten {
+			return store.OperationChange{}, fmt.Errorf("%w: it was begun within %s, and may be under way", ErrState, changeForgotten)
+		}
 		if kinds()[o.Action].apply != nil && o.State == Running && row.LeasedUntil.After(row.Now.Time) {
 			return store.OperationChange{}, fmt.Errorf("%w: %q is being done, all at once", ErrState, string(o.Action))
 		}

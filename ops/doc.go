@@ -5,6 +5,6 @@
 // process, also where one dies on the way. [Seat.Doctor] looks for what is wrong, and how to cure it.
 //
 // It has no pages and no commands: consoles and command lines stand on it. It runs no consumer. It may
-// import only bus, outbox, poison, schedule, eventlog/projection, internal/store, internal/txn, internal/presence, bun and
+// import only bus, outbox, poison, schedule, eventlog/projection, internal/store, internal/dberr, internal/txn, internal/presence, bun and
 // google/uuid.
 package ops

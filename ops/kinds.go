@@ -26,7 +26,7 @@ type kind struct {
 // step is a part of an operation.
 type step struct {
 	row    store.Operation
-	target Target
+	target pinnedTarget
 	limit  int
 }
 
@@ -36,13 +36,13 @@ func kinds() map[Action]kind {
 		Requeue: {check: ofPoisoned, preview: previewPoisoned, step: requeue},
 		Discard: {check: ofPoisoned, preview: previewPoisoned, step: discard},
 		Cancel: {check: ofPending, preview: previewPending, step: func(ctx context.Context, d *Desk, tx bun.Tx, s step) (moved, error) {
-			return movedPending(d.admin.CancelWhere(ctx, tx, s.pending()))
+			return s.changePending(ctx, d, tx, func(ids []int64) (outbox.Result, error) { return d.admin.Cancel(ctx, tx, ids...) })
 		}},
 		Reschedule: {check: later, preview: previewPending, step: func(ctx context.Context, d *Desk, tx bun.Tx, s step) (moved, error) {
-			return movedPending(d.admin.RescheduleWhere(ctx, tx, s.target.At, s.pending()))
+			return s.changePending(ctx, d, tx, func(ids []int64) (outbox.Result, error) { return d.admin.Reschedule(ctx, tx, s.target.At, ids...) })
 		}},
 		RunNow: {check: ofPending, preview: previewPending, step: func(ctx context.Context, d *Desk, tx bun.Tx, s step) (moved, error) {
-			return movedPending(d.admin.RescheduleWhere(ctx, tx, s.row.Now.Time, s.pending()))
+			return s.changePending(ctx, d, tx, func(ids []int64) (outbox.Result, error) { return d.admin.RunNow(ctx, tx, ids...) })
 		}},
 		RetryParked: {check: ofProjection, preview: previewProjection, apply: func(ctx context.Context, r *projection.Runner, t Target) (int, error) {
 			return r.RetryParked(ctx, t.Projection)
@@ -97,8 +97,12 @@ func ofVersion(t Target) error {
 }
 
 func (s step) poisoned() poison.Batch {
-	return poison.Batch{Filter: *s.target.Poisoned, After: s.row.AfterID, UpTo: s.row.UpToID, Limit: s.limit}
+	return poison.Batch{Filter: *s.target.Poisoned, After: s.row.AfterID, UpTo: s.row.UpToID, Limit: s.limit, Consumers: s.consumers()}
 }
+
+// consumers are those that Allow was asked for when the operation was started: those that the plan says it touches. No others
+// are touched, whose messages may have come in meanwhile.
+func (s step) consumers() []string { return newOperation(s.row).consumers() }
 
 func requeue(ctx context.Context, d *Desk, tx bun.Tx, s step) (moved, error) {
 	done, err := d.poisoned.RequeueBatch(ctx, tx, s.poisoned())
@@ -110,15 +114,31 @@ func discard(ctx context.Context, d *Desk, tx bun.Tx, s step) (moved, error) {
 	return moved{last: last, end: last == 0, changed: n}, err
 }
 
-// pending is the next batch. An age counts from when the operation was planned.
-func (s step) pending() outbox.Batch {
-	filter := *s.target.Pending
-	if filter.OlderThan > 0 {
-		filter.OlderThan += s.row.Now.Sub(s.row.CreatedAt.Time)
+// pending are the ids of the next messages, how far that is, and whether there are more. An age counts from when the operation
+// was planned.
+func (s step) pending(ctx context.Context, d *Desk, tx bun.Tx) (ids []int64, last int64, more bool, err error) {
+	if s.target.Pinned == nil {
+		filter := *s.target.Pending
+		if filter.OlderThan > 0 {
+			filter.OlderThan += s.row.Now.Sub(s.row.CreatedAt.Time)
+		}
+		return d.store.Matching(ctx, tx, pendingRows(filter), s.row.AfterID, s.row.UpToID, s.limit)
 	}
-	return outbox.Batch{Filter: filter, After: s.row.AfterID, UpTo: s.row.UpToID, Limit: s.limit}
+	if ids, more = s.target.Pinned.behind(s.row.AfterID, s.limit); len(ids) > 0 {
+		last = ids[len(ids)-1]
+	}
+	return ids, last, more, nil
 }
 
-func movedPending(done outbox.BatchResult, err error) (moved, error) {
-	return moved{last: done.Last, end: !done.More, changed: done.Changed, alone: len(done.Running)}, err
+func (s step) changePending(ctx context.Context, d *Desk, tx bun.Tx, change func(ids []int64) (outbox.Result, error)) (moved, error) {
+	ids, last, more, err := s.pending(ctx, d, tx)
+	if err != nil {
+		return moved{}, err
+	}
+	ours, others, err := d.store.PendingOf(ctx, tx, ids, s.consumers())
+	if err != nil {
+		return moved{}, err
+	}
+	done, err := change(ours)
+	return moved{last: last, end: !more, changed: done.Changed, alone: len(done.Running) + others}, err
 }

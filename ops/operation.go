@@ -31,8 +31,8 @@ type Operation struct {
 	Rate    int            `json:"rate,omitempty"`   // messages per second
 	Canary  int            `json:"canary,omitempty"` // messages that go first
 	Changed int64          `json:"changed"`
-	// LeftAlone are messages that matched and stay as they are: those whose insert id is pending, and
-	// those that somebody holds.
+	// LeftAlone are messages that matched and stay as they are: those whose insert id is pending, those
+	// that somebody holds, and pending ones of a consumer that the preview does not name.
 	LeftAlone int64 `json:"left_alone,omitempty"`
 	// Note says why it stands still, or what was decided, by whom and why, the last first. Who may not read contents does not see it,
 	// nor the text that the target looks for; Hidden tells that there is such.
@@ -53,7 +53,7 @@ const (
 	Trying  OperationState = "trying"  // its canaries run
 	Running OperationState = "running"
 	Paused  OperationState = "paused"  // it has stopped itself: see its note
-	Begun   OperationState = "begun"   // a change of few that is under way, or whose process died
+	Begun   OperationState = "begun"   // a change of few that is under way, or whose process died: then Stop closes it
 	Done    OperationState = "done"    // all is done
 	Undone  OperationState = "undone"  // it was taken back before it changed anything
 	Stopped OperationState = "stopped" // somebody has stopped it, or it could not be done

@@ -59,9 +59,10 @@ func (t Terms) check(a Action) (Terms, error) {
 
 // Plan says what an action would do to all that its target matches now, and changes nothing: see [Preview]. The
 // actions are [Requeue] and [Discard] of poisoned messages, [Cancel], [Reschedule] and [RunNow] of
-// pending ones, and [RetryParked], [Rebuild] and [Promote] of a projection. What comes later is not part
-// of it. It can be started for 10 minutes, by the same principal, and is forgotten after an hour. Two plan at
-// once, for 10 s at most: others wait as long, and then the error is [ErrBusy].
+// pending ones, and [RetryParked], [Rebuild] and [Promote] of a projection. What comes later, or comes to match
+// later, is not part of it, and nothing of a consumer that the preview does not name is changed. It can be started
+// for 10 minutes, by the same principal, and is forgotten after an hour. Two plan at once, for 10 s at most: others
+// wait as long, and then the error is [ErrBusy].
 func (s *Seat) Plan(ctx context.Context, a Action, target Target) (Operation, error) {
 	preview, err := s.preview(ctx, a, &target)
 	if err != nil {
@@ -71,7 +72,10 @@ func (s *Seat) Plan(ctx context.Context, a Action, target Target) (Operation, er
 	if err := d.store.ForgetPlans(ctx, d.config.DB, string(Planned), planKept, planSweep); err != nil {
 		return Operation{}, fmt.Errorf("ops: plan %s: forget old plans: %w", a, err)
 	}
-	row := store.Operation{Kind: string(a), Actor: s.who.Name, Target: asJSON(target), Preview: asJSON(preview), State: string(Planned), Rate: defaultRate, UpToID: preview.UpTo}
+	row := store.Operation{
+		Kind: string(a), Actor: s.who.Name, Target: asJSON(pinnedTarget{target, preview.ids}), Preview: asJSON(preview),
+		State: string(Planned), Rate: defaultRate, UpToID: preview.UpTo,
+	}
 	id, err := d.store.AddOperation(ctx, d.config.DB, row, false)
 	if err != nil {
 		return Operation{}, fmt.Errorf("ops: plan %s: %w", a, err)

@@ -21,6 +21,9 @@ type Preview struct {
 	// Messages are how many match, up to 10,000; More tells that there are more.
 	Messages int  `json:"messages"`
 	More     bool `json:"more,omitempty"`
+	// First tells that it changes only these Messages, the first, though more match: which those are would
+	// be another thing by the time they are changed, as with pending messages that are ready.
+	First bool `json:"first,omitempty"`
 	// Bounded tells that nobody knows how many match, since to count them took longer than 10 s: there
 	// may be none.
 	Bounded bool `json:"bounded,omitempty"`
@@ -32,6 +35,8 @@ type Preview struct {
 	Consumers []string `json:"consumers,omitempty"`
 	// Poisoned says more of poisoned messages. It is nil where the preview is Bounded.
 	Poisoned *poison.Preview `json:"poisoned,omitempty"`
+
+	ids []int64 // of the pending messages that it changes; nil where they are too many to be kept
 }
 
 const mostPreviewed = 10_000
@@ -109,27 +114,58 @@ func previewPoisoned(ctx context.Context, d *Desk, t *Target) (p Preview, err er
 	return p, err
 }
 
+// previewPending pins the target to the messages that match now, by their ids: what matches later may be others, since a
+// message becomes due, fails or is claimed by itself. Only where there are more than are kept, and none of that is asked
+// for, it goes by the highest id.
 func previewPending(ctx context.Context, d *Desk, t *Target) (p Preview, err error) {
 	pin, err := d.pinned(ctx, d.store.LastPending)
 	if err != nil {
 		return Preview{}, err
 	}
 	p.At, p.UpTo = pin.at, pin.upTo
-	seen, whole, err := countIn(ctx, d, func(ctx context.Context, db bun.IDB) (outbox.Preview, error) {
-		return d.admin.Preview(ctx, db, *t.Pending, mostPreviewed)
+	seen, whole, err := countIn(ctx, d, func(ctx context.Context, db bun.IDB) (seenPending, error) {
+		return d.seePending(ctx, db, *t.Pending, p.UpTo)
 	})
-	switch {
+	switch volatile := t.Pending.State != "" || t.Pending.Crashed || t.Pending.Retrying; {
 	case err != nil:
 		return Preview{}, err
-	case p.UpTo == 0 || whole && seen.Messages == 0:
+	case p.UpTo == 0 || whole && len(seen.ids) == 0:
 		return Preview{}, ErrNothing
+	case whole && (volatile || !seen.more):
+		p.ids, p.UpTo, p.Messages, p.More, p.First = seen.ids, seen.ids[len(seen.ids)-1], len(seen.ids), seen.more, seen.more
 	case whole:
-		p.UpTo, p.Messages, p.More = seen.UpTo, seen.Messages, seen.More
+		p.Messages, p.More = len(seen.ids), true
+	case volatile:
+		return Preview{}, fmt.Errorf("%w: what matches could not be read within %s: select by a consumer, too", ErrBusy, previewTime-2*lookTime)
 	default:
 		p.Bounded, p.More = true, true
 	}
-	p.Consumers, err = d.touched(ctx, t.Pending.Consumer, seen.Consumers, !p.More)
+	p.Consumers, err = d.touched(ctx, t.Pending.Consumer, seen.consumers, p.ids != nil)
 	return p, err
+}
+
+// seenPending are messages that match, in the order of their ids.
+type seenPending struct {
+	ids       []int64
+	more      bool // there may be more
+	consumers []string
+}
+
+func (d *Desk) seePending(ctx context.Context, db bun.IDB, filter outbox.Filter, upTo int64) (seen seenPending, err error) {
+	if _, _, err = d.admin.List(ctx, db, filter, outbox.Page{Size: 1, Examine: 1}); err != nil { // it checks the filter
+		return seenPending{}, err
+	}
+	after := int64(0)
+	for more := upTo > 0; more && !seen.more; {
+		var ids []int64
+		if ids, after, more, err = d.store.Matching(ctx, db, pendingRows(filter), after, upTo, mostPreviewed-len(seen.ids)); err != nil {
+			return seenPending{}, err
+		}
+		seen.ids = append(seen.ids, ids...)
+		seen.more = more && len(seen.ids) == mostPreviewed
+	}
+	seen.consumers, err = d.store.ConsumersOf(ctx, db, seen.ids)
+	return seen, err
 }
 
 // previewProjection pins the version, which is the newest unless one is named, and counts what is parked.

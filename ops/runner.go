@@ -209,11 +209,11 @@ func (w *work) run(ctx context.Context) {
 		case over:
 			return
 		case err != nil && ctx.Err() == nil:
+			w.log.Warn("a step of an operation failed, and is tried again", "error", err.Error())
 			if failures++; failures >= mostFailures {
-				_ = w.pause(ctx, fmt.Sprintf("it failed %d times in a row%s%s", failures, foreign, err)) // else it is taken up again
+				_ = w.pause(ctx, fmt.Sprintf("it failed %d times in a row%s%s", failures, foreign, said(err))) // else it is taken up again
 				return
 			}
-			w.log.Warn("a step of an operation failed, and is tried again", "error", err.Error())
 			wait = time.Second
 		case err == nil:
 			failures = 0

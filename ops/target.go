@@ -3,21 +3,73 @@ package ops
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // unknownTargetError: the target of an operation has a field that this version does not know. To leave it out would
 // change more than was planned.
 type unknownTargetError struct{ error }
 
+// pinnedTarget is a target as it is stored: with the ids of the pending messages that it was planned for, where those are kept.
+// An older version, which does not know the field, leaves the operation alone.
+type pinnedTarget struct {
+	Target
+	Pinned pins `json:"pinned,omitempty"`
+}
+
+// pins are ids in ascending order. Written are their differences, which are short.
+type pins []int64
+
+// MarshalJSON implements json.Marshaler.
+func (p pins) MarshalJSON() ([]byte, error) {
+	differences := make([]int64, len(p))
+	last := int64(0)
+	for i, id := range p {
+		differences[i], last = id-last, id
+	}
+	return json.Marshal(differences)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *pins) UnmarshalJSON(text []byte) error {
+	var ids []int64
+	if err := json.Unmarshal(text, &ids); err != nil {
+		return err
+	}
+	for i := 1; i < len(ids); i++ {
+		ids[i] += ids[i-1]
+	}
+	*p = ids
+	return nil
+}
+
+// behind are the next ids behind one, and whether there are more behind these.
+func (p pins) behind(after int64, limit int) (next []int64, more bool) {
+	from, found := slices.BinarySearch(p, after)
+	if found {
+		from++
+	}
+	to := min(from+limit, len(p))
+	return p[from:to], to < len(p)
+}
+
 // targetOf reads the target of an operation, in which a newer version may have written more.
-func targetOf(row store.Operation) (target Target, err error) {
+func targetOf(row store.Operation) (target pinnedTarget, err error) {
 	strict := json.NewDecoder(bytes.NewReader(row.Target))
 	strict.DisallowUnknownFields()
 	if err = strict.Decode(&target); err != nil && strings.Contains(err.Error(), "unknown field") {
 		err = &unknownTargetError{err}
 	}
 	return target, err
+}
+
+// pendingRows is a filter as the store has it.
+func pendingRows(f outbox.Filter) store.PendingFilter {
+	states := map[outbox.State]store.PendingState{outbox.Ready: store.Ready, outbox.Delayed: store.Delayed, outbox.Leased: store.Leased}
+	return store.PendingFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, InsertID: f.InsertID, Key: f.Key, MessageID: f.MessageID,
+		State: states[f.State], Crashed: f.Crashed, Retrying: f.Retrying, OlderThan: f.OlderThan}
 }

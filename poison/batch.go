@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/uptrace/bun"
 
@@ -23,6 +24,9 @@ type Batch struct {
 	UpTo int64
 	// Limit is the most messages in the batch: 1 to 500.
 	Limit int
+	// Consumers, unless there are none, are those whose messages may be changed. Others in the batch stay as
+	// they are, and count as nothing.
+	Consumers []string
 }
 
 // BatchResult tells what became of a batch.
@@ -48,7 +52,7 @@ func (s *Store) RequeueBatch(ctx context.Context, db bun.IDB, b Batch) (BatchRes
 	if err != nil {
 		return BatchResult{}, dberr.Wrap(err, "poison: requeue batch")
 	}
-	done, err := s.requeue(ctx, db, f, b.Limit)
+	done, err := s.requeue(ctx, db, f, b.Limit, b.Consumers)
 	return done, dberr.Wrap(err, "poison: requeue batch")
 }
 
@@ -66,6 +70,9 @@ func (s *Store) DiscardBatch(ctx context.Context, db bun.IDB, b Batch) (discarde
 			return err
 		}
 		last = rows[len(rows)-1].ID
+		if rows = ofConsumers(rows, b.Consumers); len(rows) == 0 {
+			return nil
+		}
 		discarded, err = st.DeletePoisoned(ctx, tx, store.Each(rows, func(row store.Poisoned) int64 { return row.ID }))
 		return err
 	})
@@ -73,6 +80,13 @@ func (s *Store) DiscardBatch(ctx context.Context, db bun.IDB, b Batch) (discarde
 		return 0, 0, dberr.Wrap(err, "poison: discard batch")
 	}
 	return discarded, last, nil
+}
+
+// ofConsumers are the rows of some consumers, or all where there are none.
+func ofConsumers(rows []store.Poisoned, consumers []string) []store.Poisoned {
+	return slices.DeleteFunc(rows, func(row store.Poisoned) bool {
+		return len(consumers) > 0 && !slices.Contains(consumers, row.ConsumerType)
+	})
 }
 
 func (s *Store) batch(ctx context.Context, db bun.IDB, b Batch) (*store.Store, bun.IDB, store.PoisonFilter, error) {

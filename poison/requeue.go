@@ -26,7 +26,7 @@ import (
 func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
 	total, err := txn.Counted(ctx, db, func(total *Result) error {
 		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), batch) {
-			done, err := s.requeue(ctx, db, store.PoisonFilter{IDs: part}, len(part))
+			done, err := s.requeue(ctx, db, store.PoisonFilter{IDs: part}, len(part), nil)
 			if err != nil {
 				return err
 			}
@@ -66,7 +66,7 @@ func (s *Store) requeueWhere(ctx context.Context, st *store.Store, db bun.IDB, f
 		return err
 	}
 	for limit > 0 {
-		done, err := s.requeue(ctx, db, f, min(limit, batch))
+		done, err := s.requeue(ctx, db, f, min(limit, batch), nil)
 		if err != nil {
 			return err
 		}
@@ -85,8 +85,10 @@ func (r Result) plus(other Result) Result {
 	return Result{r.Requeued + other.Requeued, r.Unregistered + other.Unregistered, r.Conflicts + other.Conflicts, r.Missing + other.Missing}
 }
 
-// requeue works on one batch.
-func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int) (done BatchResult, err error) {
+// requeue works on one batch, and of that on the messages of some consumers, unless there are none.
+func (s *Store) requeue(
+	ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int, consumers []string,
+) (done BatchResult, err error) {
 	st, db, err := s.stores.In(ctx, db, errUnmade)
 	if err != nil {
 		return BatchResult{}, err
@@ -99,6 +101,9 @@ func (s *Store) requeue(ctx context.Context, db bun.IDB, f store.PoisonFilter, l
 			return err
 		}
 		done.Last = rows[len(rows)-1].ID
+		if rows = ofConsumers(rows, consumers); len(rows) == 0 {
+			return nil
+		}
 		how, err := s.requeuing(ctx, tx, rows)
 		if err != nil {
 			return err

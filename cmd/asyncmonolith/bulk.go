@@ -24,9 +24,10 @@ type bulk struct {
 	named  func(context.Context, *ops.Seat, []int64) error
 	target func() (target ops.Target, narrow bool)
 
-	all   bool
-	wait  bool
-	terms ops.Terms
+	all      bool
+	exported string // a file with the messages
+	wait     bool
+	terms    ops.Terms
 }
 
 func (a *app) requeueCommand() *cobra.Command {
@@ -61,11 +62,15 @@ func (a *app) discardCommand() *cobra.Command {
 	c := b.command(&cobra.Command{
 		Use: "discard [ID...]", Short: "Delete poisoned messages for good",
 		Long: `Delete poisoned messages for good: those with the ids at once, or all that match the flags as an operation,
-which begins after 10 s, in which it can be undone. asyncmonolith poisoned export keeps them elsewhere.`,
+which begins after 10 s, in which it can be undone. asyncmonolith poisoned export keeps them elsewhere: --exported
+deletes at once what is in its file, and nothing that was poisoned since.`,
 		Example: `  asyncmonolith discard 17 18 --yes --reason "test data"
+  asyncmonolith discard --exported mail.ndjson --yes --reason "kept elsewhere"
   asyncmonolith discard --consumer mail --poisoned-before 2025-01-01 --yes --reason "too old to matter"`,
 	})
 	filter.flags(a, c)
+	c.Flags().StringVar(&b.exported, "exported", "", "those in a file that poisoned export has written with --content")
+	_ = c.MarkFlagFilename("exported")
 	return c
 }
 
@@ -87,6 +92,10 @@ func (b *bulk) operationFlags(c *cobra.Command, waits string) {
 func (b *bulk) run(ctx context.Context, args []string) error {
 	target, narrow := b.target()
 	switch {
+	case b.exported != "" && (len(args) > 0 || narrow || b.all || b.wait):
+		return usage(errors.New("--exported is given, and something else that selects messages, or --wait: use one"))
+	case b.exported != "":
+		return b.discardExported(ctx, b.exported)
 	case len(args) > 0 && (narrow || b.all):
 		return usage(errors.New("ids and flags that select messages are both given: use one"))
 	case len(args) == 0 && !narrow && !b.all:

@@ -101,15 +101,23 @@ func (b *bulk) preview(p ops.Preview) error {
 			return err
 		}
 	}
-	if p.Messages == 0 {
+	switch {
+	case p.Bounded:
+		return b.say("Those to be %s took too long to count: there may be none.", b.done)
+	case p.Messages == 0:
 		return nil
 	}
 	if b.action == ops.RetryParked {
 		return b.say("%s to be applied again, and none that is parked later.", many(p.Messages, "event"))
 	}
-	more := ""
-	if p.More {
-		more = "More than "
+	switch said := fmt.Sprintf("%s to be %s, and nothing that comes later.", messages(p.Messages), b.done); {
+	case p.First:
+		return b.say("The first %s More match, and stay as they are: do it again for them.", said)
+	case p.More && p.Poisoned != nil:
+		return b.say("At least %s The table has the first of them only.", said)
+	case p.More:
+		return b.say("At least %s", said)
+	default:
+		return b.say("%s", said)
 	}
-	return b.say("%s%s to be %s, and nothing that comes later.", more, messages(p.Messages), b.done)
 }

@@ -29,7 +29,8 @@ neither --yes nor --reason.`,
 	}
 	root.AddCommand(a.listOperationsCommand(), a.showOperationCommand(),
 		a.decideCommand("undo", "Take back an operation that has not begun", "Take back an operation that has not begun. Afterwards nothing of it ever happens.", (*ops.Seat).Undo),
-		a.decideCommand("stop", "End an operation where it is", "End an operation where it is. What it has changed stays changed.", (*ops.Seat).Stop),
+		a.decideCommand("stop", "End an operation where it is", `End an operation where it is. What it has changed stays changed.
+It also closes what was begun by a process that has died since.`, (*ops.Seat).Stop),
 		a.continueCommand(), a.rateCommand(), a.watchCommand())
 	return asGroup(root)
 }
@@ -114,8 +115,12 @@ func (a *app) showOperationCommand() *cobra.Command {
 			return a.operation(o, err)
 		}
 		pairs := []any{"id", o.ID, "action", o.Action, "state", o.State, "note", o.Note, "by", o.Actor, "reason", o.Reason, "target", targetText(o.Target), "changed", o.Changed, "left alone", o.LeftAlone}
-		if o.Preview != nil {
-			pairs = append(pairs, "matched", o.Preview.Messages)
+		if o.Preview != nil && o.Preview.Messages > 0 {
+			matched := fmt.Sprint(o.Preview.Messages)
+			if o.Preview.More {
+				matched = "at least " + matched
+			}
+			pairs = append(pairs, "matched", matched)
 		}
 		return a.fields(append(pairs, "rate", o.Rate, "canary", o.Canary, "created", o.CreatedAt, "begins", o.StartsAt, "finished", o.FinishedAt)...)
 	})

@@ -175,7 +175,8 @@ func (a *app) exportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "export --reason TEXT", Short: "Write poisoned messages as JSON, one in each line", Args: takes(nothing),
 		Long: `Write poisoned messages as JSON, one in each line, in the order of their ids. With --content each has its
-payload, headers and errors. It changes nothing, but stands in the audit, with the reason.`,
+payload, headers and errors. It changes nothing, but stands in the audit, with the reason.
+asyncmonolith discard --exported FILE deletes what is in the file.`,
 		Example: `  asyncmonolith poisoned export --consumer mail --content --reason "for the provider" > mail.ndjson`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if a.reason == "" {

@@ -86,7 +86,7 @@ func (a *app) serve(ctx context.Context, port uint16, role ops.Role) error {
 	address := listener.Addr().(*net.TCPAddr)
 	door := newDoor(address.Port, ops.Principal{Name: actor(), Role: role})
 	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	pages, err := console.New(a.desk, console.Config{Prefix: "/", Authorize: door.authorize, Hosts: door.hosts(), Logger: logger})
+	pages, err := console.New(a.desk, console.Config{Prefix: door.prefix, Authorize: door.authorize, Hosts: door.hosts(), Logger: logger})
 	if err != nil {
 		return errors.Join(fmt.Errorf("serve: %w", err), listener.Close())
 	}

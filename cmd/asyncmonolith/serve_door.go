@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
@@ -13,23 +14,26 @@ import (
 
 // door lets one browser into the console: the one that opens the link first. It is safe for concurrent use.
 type door struct {
-	port int
-	who  ops.Principal
-	key  string // of the cookie
+	port   int
+	prefix string // of all pages
+	who    ops.Principal
+	key    string // of the cookie
 
 	mu    sync.Mutex
 	token string // of the link; empty once it was used
 }
 
-const enterPath = "/enter"
+const enterPath = "enter"
 
+// newDoor has pages of which nobody else knows the path. Browsers send a cookie to all ports of a machine, where anybody may
+// listen, but to no other path.
 func newDoor(port int, who ops.Principal) *door {
-	return &door{port: port, who: who, key: rand.Text(), token: rand.Text()}
+	return &door{port: port, prefix: "/" + strings.ToLower(rand.Text()) + "/", who: who, key: rand.Text(), token: rand.Text()}
 }
 
 // link is the address that lets somebody in.
 func (d *door) link() string {
-	return fmt.Sprintf("http://127.0.0.1:%d%s?token=%s", d.port, enterPath, d.token)
+	return fmt.Sprintf("http://127.0.0.1:%d%s?token=%s", d.port, d.prefix+enterPath, d.token)
 }
 
 // hosts are the names of this machine: whoever points another name at it gets nothing.
@@ -37,14 +41,13 @@ func (d *door) hosts() []string {
 	return []string{fmt.Sprintf("127.0.0.1:%d", d.port), fmt.Sprintf("localhost:%d", d.port)}
 }
 
-// cookie is its name: browsers send a cookie to all ports of a machine.
-func (d *door) cookie() string { return fmt.Sprintf("asyncmonolith-serve-%d", d.port) }
+const doorCookie = "asyncmonolith-serve"
 
 var errOutside = errors.New("nobody has let this browser in") // immutable
 
 // authorize knows who was let in.
 func (d *door) authorize(r *http.Request) (ops.Principal, error) {
-	cookie, err := r.Cookie(d.cookie())
+	cookie, err := r.Cookie(doorCookie)
 	if err != nil || !same(cookie.Value, d.key) {
 		return ops.Principal{}, errOutside
 	}
@@ -54,7 +57,7 @@ func (d *door) authorize(r *http.Request) (ops.Principal, error) {
 // before answers the link, and leaves all else to the console.
 func (d *door) before(console http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != enterPath {
+		if r.URL.Path != d.prefix+enterPath {
 			console.ServeHTTP(w, r)
 			return
 		}
@@ -65,7 +68,7 @@ func (d *door) before(console http.Handler) http.Handler {
 			return
 		}
 		// Lax, and not strict: a link from a chat or a ticket is to find the browser let in.
-		http.SetCookie(w, &http.Cookie{Name: d.cookie(), Value: d.key, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode})
+		http.SetCookie(w, &http.Cookie{Name: doorCookie, Value: d.key, Path: d.prefix, HttpOnly: true, SameSite: http.SameSiteLaxMode})
 		w.Header().Set("Location", "./")
 		w.WriteHeader(http.StatusSeeOther)
 	})

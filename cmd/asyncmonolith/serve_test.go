@@ -8,8 +8,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
@@ -94,7 +96,7 @@ func (s served) address(path string) string {
 	if err != nil {
 		s.Fatal(err)
 	}
-	u.Path, u.RawQuery = "/"+path, ""
+	u.Path, u.RawQuery = strings.TrimSuffix(u.Path, "enter")+path, ""
 	return u.String()
 }
 
@@ -128,6 +130,16 @@ func TestServeLetsOneBrowserIn(t *testing.T) {
 	if status, _ := s.ask(first, http.MethodGet, s.link); status != http.StatusOK {
 		t.Errorf("the link in the same browser: got status %d, want 200", status)
 	}
+	for _, path := range []string{"", "messages", "console.css", "enter"} { // without the path that nobody else knows there is nothing
+		root, err := url.Parse(s.address(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		root.Path = "/" + path
+		if status, text := s.ask(first, http.MethodGet, root.String()); status != http.StatusNotFound || strings.Contains(text, "<") {
+			t.Errorf("%q of the machine: got status %d, want 404: %s", path, status, text)
+		}
+	}
 	if status, _ := s.ask(first, http.MethodGet, s.address("messages")); status != http.StatusOK {
 		t.Errorf("messages: got status %d, want 200", status)
 	}
@@ -140,6 +152,29 @@ func TestServeLetsOneBrowserIn(t *testing.T) {
 	change := func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-origin") }
 	if status, _ := s.ask(first, http.MethodPost, s.address("do"), change); status != http.StatusForbidden {
 		t.Errorf("a change by a viewer: got status %d, want 403", status)
+	}
+}
+
+// TestServeTellsNobodyElse: who listens on another port of the machine, to which browsers send the same cookies, is sent none of
+// what lets somebody in.
+func TestServeTellsNobodyElse(t *testing.T) {
+	t.Parallel()
+	s := serves(t, database(t))
+	var sent atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { sent.Add(int64(len(r.Cookies()))) }))
+	t.Cleanup(other.Close)
+	b := browser(t)
+	if status, _ := s.ask(b, http.MethodGet, s.link); status != http.StatusOK {
+		t.Fatalf("the link: got status %d, want 200", status)
+	}
+	for _, path := range []string{"", "/", "/messages", "/enter"} {
+		s.ask(b, http.MethodGet, other.URL+path)
+	}
+	if n := sent.Load(); n != 0 || !strings.HasPrefix(other.URL, "http://127.0.0.1:") {
+		t.Errorf("%s: got %d cookies, want none", other.URL, n)
+	}
+	if status, _ := s.ask(b, http.MethodGet, s.address("messages")); status != http.StatusOK {
+		t.Errorf("messages: got status %d, want 200", status)
 	}
 }
 

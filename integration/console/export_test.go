@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -42,5 +43,21 @@ func TestLongExports(t *testing.T) {
 	lines, err := io.ReadAll(answer.Body)
 	if want := count(t, s.db, "SELECT count(*) FROM poisoned_messages"); err != nil || strings.Count(string(lines), "\n") != want || strings.Contains(string(lines), "not whole") {
 		t.Errorf("got %d lines, %v, want %d", strings.Count(string(lines), "\n"), err, want)
+	}
+}
+
+// TestABegunChangeIsClosed: whoever sees that a change stands still as begun can end that.
+func TestABegunChangeIsClosed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, migrated(t, inWorld(t, "empty")), ops.Administrator)
+	s.exec("INSERT INTO message_operations (kind, actor, reason, target, preview, state, rate, canary, canaries, after_id, up_to_id, changed, left_alone, note, created_at)"+
+		" VALUES ('export', 'ada', 'why', '{}', '', 'begun', 0, 0, '', 0, 0, 0, 0, '', ?)", s.ago(time.Hour))
+	id := strconv.Itoa(count(t, s.db, "SELECT MAX(id) FROM message_operations"))
+	if page := s.must("operation?id=" + id).body; !strings.Contains(page, "Nobody knows what became of it") || !strings.Contains(page, "Stop…") {
+		t.Errorf("got %s, want it to be closed from there", page)
+	}
+	s.post("do", url.Values{"do": {"stop"}, "operation": {id}, "reason": {"looked"}})
+	if n := count(t, s.db, "SELECT count(*) FROM message_operations WHERE state = 'stopped' AND id = "+id); n != 1 {
+		t.Error("want it closed")
 	}
 }

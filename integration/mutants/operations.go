@@ -41,8 +41,12 @@ func deskMutants() []mutant {
 			changes: []change{{"return poison.Batch{Filter: *s.target.Poisoned, After: s.row.AfterID, UpTo: s.row.UpToID", "return poison.Batch{Filter: poison.Filter{Consumer: s.target.Poisoned.Consumer}, After: s.row.AfterID, UpTo: 1 << 62"}},
 		},
 		{
-			name: "ops: what is produced later is part of the plan", file: kinds, suite: at("^TestOperationsOnWhatIsPending$"), says: `reschedule: got`,
-			changes: []change{{"return outbox.Batch{Filter: filter, After: s.row.AfterID, UpTo: s.row.UpToID", "return outbox.Batch{Filter: filter, After: s.row.AfterID, UpTo: 1 << 62"}},
+			name: "ops: what comes to match later is part of the plan", file: "ops/plan.go", suite: at("^TestAPlanChangesWhatItHasSeen$"), says: `commits late: 2 planned, 3 changed`,
+			changes: []change{{"pinnedTarget{target, preview.ids}", "pinnedTarget{target, nil}"}},
+		},
+		{
+			name: "ops: consumers that nobody was asked of are touched", file: kinds, suite: at("^TestOthersAreNotTouched$"), says: `discard: 4 planned, 8 changed`,
+			changes: []change{{", Consumers: s.consumers()}", "}"}},
 		},
 	}
 }

@@ -103,7 +103,10 @@ func TestCheckSaysWhatItCouldNotSee(t *testing.T) {
 		t.Errorf("a viewer sees %s, which may tell where the database is", shown)
 	}
 	all = testapp.Must[[]ops.Finding](t)(d.As(someone(ops.Operator)).Check(t.Context()))
-	wantFinding(t, all, "overview", ops.Warning, "did not answer", "sql: database is closed")
+	wantFinding(t, all, "overview", ops.Warning, "did not answer")
+	if shown := fmt.Sprint(all); strings.Contains(shown, "sql:") {
+		t.Errorf("an operator sees %s, which may tell where the database is", shown)
+	}
 }
 
 // TestOnePartTooManyLeavesTheOthers: an overview shows what could be read, and says what could not.

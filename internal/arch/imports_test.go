@@ -59,7 +59,7 @@ func law() []allowance {
 		{"schedule", []string{"bus", "schedule/cron", "internal/paging", "internal/presence", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm"}, append([]string{backoff}, bun...)},
 		{"schedule/cron", nil, nil},
 		{"poison", []string{"bus", "outbox", "internal/paging", "internal/store", "internal/txn", "internal/dberr"}, bun},
-		{"ops", []string{"bus", "outbox", "poison", "schedule", "eventlog/projection", "internal/store", "internal/txn", "internal/presence"}, append([]string{uuid}, bun...)},
+		{"ops", []string{"bus", "outbox", "poison", "schedule", "eventlog/projection", "internal/store", "internal/dberr", "internal/txn", "internal/presence"}, append([]string{uuid}, bun...)},
 		{"console", []string{"bus", "outbox", "poison", "schedule", "eventlog/projection", "ops", "internal/dberr"}, nil},
 		{"relay", []string{"bus", "outbox", "eventlog", "internal/cloudevents", "internal/presence", "internal/store", "internal/txn", "internal/dberr", "internal/isolate", "internal/outage", "internal/alarm"}, bun},
 		{"internal/cloudevents", nil, nil},

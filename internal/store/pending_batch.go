@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"github.com/uptrace/bun"
 )
@@ -33,6 +34,25 @@ func (s *Store) Matching(ctx context.Context, db bun.IDB, f PendingFilter, after
 		return ids, ids[limit-1], true, nil
 	}
 	return ids, chunk.Greatest, chunk.Looked == findChunk, nil
+}
+
+// PendingOf are those of the messages that are of some consumers, and how many are of others. No consumers stand for all.
+func (s *Store) PendingOf(ctx context.Context, db bun.IDB, ids []int64, consumers []string) (of []int64, others int, err error) {
+	if len(ids) == 0 || len(consumers) == 0 {
+		return ids, 0, nil
+	}
+	rows, err := read[[]struct {
+		ID           int64
+		ConsumerType string
+	}](ctx, s, db, `SELECT id, consumer_type FROM {messages} WHERE id IN (?) ORDER BY id`, bun.List(ids))
+	for _, row := range rows {
+		if slices.Contains(consumers, row.ConsumerType) {
+			of = append(of, row.ID)
+		} else {
+			others++
+		}
+	}
+	return of, others, err
 }
 
 // LastPending is the greatest id among pending messages, or 0.
