@@ -121,10 +121,35 @@ func freezeOnce(t *testing.T, place string) (wrong []string) {
 	b.start()
 	defer b.stop()
 	defer p.kill()
-	if _, ok := p.next(t, 20*time.Second); !ok {
+	pid, ok := p.next(t, 20*time.Second)
+	if !ok {
 		t.Skip("it did not come there again")
 	}
-	return b.watch()
+	begun := time.Now()
+	return append(b.watch(), b.ended(pid, place, begun)...)
+}
+
+// ended sees that the server has ended the transaction that stands still, unless that has but begun, and so holds nothing.
+func (b *beside) ended(pid, place string, begun time.Time) (wrong []string) {
+	bound := ownBound
+	switch {
+	case strings.HasPrefix(place, "settings"), strings.HasPrefix(place, " | "):
+		return nil
+	case strings.Contains(place, "AS idle"): // for a function of the application
+		bound = functionIdle
+	case strings.Contains(place, `"scheduled_messages"`) && strings.Contains(place, "SKIP LOCKED"): // for layers of it
+		bound = scheduleIdle
+	}
+	b.mu.Lock()
+	bound += b.margin()
+	b.mu.Unlock()
+	still := func() int {
+		return b.app.Count(`SELECT count(*) FROM pg_stat_activity WHERE pid = ?::int AND xact_start < now() - interval '3 s'`, pid)
+	}
+	if !await(bound-time.Since(begun), func() bool { return still() == 0 }) {
+		wrong = append(wrong, fmt.Sprintf("the transaction that stands still is there after %s", time.Since(begun)))
+	}
+	return wrong
 }
 
 // beside is the process beside the one that stands still, which is the test's own.

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A process that is started with these runs a world and, in a transaction, stands still at the place that it is given. Without
-// one it tells all places instead. It tells them on its standard output, a line for each.
+// A process that is started with these runs a world and, in a transaction, stands still at the place that it is given, and tells
+// which of the server's processes that is. Without one it tells all places instead, on its standard output, a line for each.
 const (
 	frozenDSN = "ASYNCMONOLITH_TEST_FROZEN_DSN"
 	frozenAt  = "ASYNCMONOLITH_TEST_FROZEN_AT"
@@ -35,7 +35,7 @@ func runFrozen(dsn, at string) error {
 			seen[place] = true
 			fmt.Println(place)
 		case at == place:
-			fmt.Println(place)
+			fmt.Println(a.pid)
 			if err := stopMyself(); err != nil {
 				panic(err)
 			}
@@ -56,14 +56,14 @@ func runFrozen(dsn, at string) error {
 
 // frozenProcess is such a process.
 type frozenProcess struct {
-	places chan string // closed when it is gone
-	kill   func()      // and waits for it
+	said chan string // closed when it is gone
+	kill func()      // and waits for it
 }
 
 // startFrozen starts one.
 func startFrozen(t *testing.T, dsn, at string) *frozenProcess {
 	t.Helper()
-	p, command := &frozenProcess{places: make(chan string, 1000)}, exec.Command(os.Args[0])
+	p, command := &frozenProcess{said: make(chan string, 1000)}, exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), frozenDSN+"="+dsn, frozenAt+"="+at)
 	out, err := command.StdoutPipe()
 	if err == nil {
@@ -75,9 +75,9 @@ func startFrozen(t *testing.T, dsn, at string) *frozenProcess {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		defer close(p.places)
+		defer close(p.said)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			p.places <- lines.Text()
+			p.said <- lines.Text()
 		}
 	}()
 	p.kill = func() {
@@ -88,15 +88,15 @@ func startFrozen(t *testing.T, dsn, at string) *frozenProcess {
 	return p
 }
 
-// next is the next place that it tells, unless that takes too long.
-func (p *frozenProcess) next(t *testing.T, patience time.Duration) (place string, ok bool) {
+// next is the next line that it says, unless that takes too long.
+func (p *frozenProcess) next(t *testing.T, patience time.Duration) (line string, ok bool) {
 	t.Helper()
 	select {
-	case place, ok = <-p.places:
+	case line, ok = <-p.said:
 		if !ok {
 			t.Fatal("the process has ended by itself")
 		}
-		return place, true
+		return line, true
 	case <-time.After(patience):
 		return "", false
 	}

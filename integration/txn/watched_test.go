@@ -20,6 +20,7 @@ type answered struct {
 	text string // without its values
 	took time.Duration
 	err  error
+	pid  uint32 // of the server's process
 }
 
 // place is where a transaction is once the statement is answered.
@@ -72,7 +73,7 @@ func (c *watchedConn) told(query string, begun time.Time, err error) {
 	case c.inTx && c.tx == "" && first != "SET" && first != "SAVEPOINT" && !strings.HasPrefix(text, "SELECT set_config"):
 		c.tx = text
 	}
-	a := answered{text: text, took: time.Since(begun), err: err}
+	a := answered{text: text, took: time.Since(begun), err: err, pid: c.Conn.Conn().PgConn().PID()}
 	if a.tx = c.tx; c.inTx && a.tx == "" {
 		a.tx = "settings"
 	}
