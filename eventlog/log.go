@@ -123,7 +123,7 @@ func (l *Log) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Conte
 		return fmt.Errorf("eventlog: run in tx: %w", err)
 	}
 	var wakeups *txn.Wakeups
-	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
+	err = txn.InTx(txn.WithIdle(ctx, 0), db, func(tx bun.Tx) error { // fn may take its time
 		if err := s.WriteFirst(ctx, tx); err != nil {
 			return fmt.Errorf("eventlog: run in tx: %w", dberr.Explained(err))
 		}

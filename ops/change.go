@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -87,6 +88,17 @@ func (s *Seat) audit(ctx context.Context, c Change) error {
 	return nil
 }
 
+// askTime is for how long the application's own may be asked in a transaction.
+const askTime = time.Minute
+
+// inTx runs fn in a transaction, which may stand still while Config.Audit or Principal.Allow is asked.
+func (s *Seat) inTx(ctx context.Context, fn func(tx bun.Tx) error) error {
+	if s.desk.config.Audit != nil || s.who.Allow != nil {
+		ctx = txn.WithIdle(ctx, askTime)
+	}
+	return txn.InTx(ctx, s.desk.config.DB, fn)
+}
+
 // changed is for once something was changed.
 func (s *Seat) changed(c Change) {
 	s.desk.overview.change()
@@ -99,7 +111,7 @@ func (s *Seat) change(ctx context.Context, c Change, fn func(ctx context.Context
 		return err
 	}
 	ctx, wakeups := txn.WithWakeups(ctx)
-	err := txn.InTx(ctx, s.desk.config.DB, func(tx bun.Tx) error {
+	err := s.inTx(ctx, func(tx bun.Tx) error {
 		if err := s.desk.store.WriteFirst(ctx, tx); err != nil {
 			return err
 		}
@@ -125,7 +137,7 @@ func (s *Seat) changeAfter(ctx context.Context, c Change, fn func(ctx context.Co
 		return err
 	}
 	db := s.desk.config.DB
-	if err := txn.InTx(ctx, db, func(tx bun.Tx) error { return s.noted(ctx, tx, &c, Begun) }); err != nil {
+	if err := s.inTx(ctx, func(tx bun.Tx) error { return s.noted(ctx, tx, &c, Begun) }); err != nil {
 		return fmt.Errorf("ops: %s: %w", c.Action, err)
 	}
 	changed, err := fn(ctx, db)

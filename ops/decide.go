@@ -14,7 +14,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Undo takes back an operation that has changed nothing yet. Once it has returned nothing of it ever happens.
@@ -93,7 +92,7 @@ type decision struct {
 // decide changes an operation, and writes into the audit who did, in one transaction.
 func (s *Seat) decide(ctx context.Context, id int64, d decision) (after Operation, err error) {
 	if err = s.may(View, ""); err == nil { // before it tells whether there is one
-		err = txn.InTx(ctx, s.desk.config.DB, func(tx bun.Tx) (err error) {
+		err = s.inTx(ctx, func(tx bun.Tx) (err error) {
 			after, err = s.decideIn(ctx, tx, id, d)
 			return err
 		})
@@ -148,7 +147,7 @@ func (s *Seat) decideIn(ctx context.Context, tx bun.Tx, id int64, d decision) (O
 // that, it starts nothing, and returns that one with [ErrAlready]; the plan is forgotten.
 func (s *Seat) Start(ctx context.Context, id int64, terms Terms) (after Operation, err error) {
 	if err = s.may(View, ""); err == nil { // before it tells whether there is one
-		err = txn.InTx(ctx, s.desk.config.DB, func(tx bun.Tx) (err error) {
+		err = s.inTx(ctx, func(tx bun.Tx) (err error) {
 			after, err = s.start(ctx, tx, id, terms)
 			return err
 		})

@@ -32,7 +32,7 @@ type Config struct {
 	// called by many goroutines at once, and should not panic.
 	Redact func(context.Context, Content) Content
 	// Audit is told of each change before that is committed, where it is one transaction. An error
-	// refuses the change.
+	// refuses the change. It has a minute: on PostgreSQL the server then ends the transaction.
 	Audit func(context.Context, Change) error
 	// Logger is told of each change. Defaults to slog.Default.
 	Logger *slog.Logger

@@ -98,7 +98,7 @@ func operationMutants() []mutant {
 		},
 		{
 			name: "ops: the audit is asked too late", file: "ops/change.go", suite: at("^TestAudit$"), says: `something was changed all the same`,
-			changes: []change{{"if err := txn.InTx(ctx, db, func(tx bun.Tx) error { return s.noted(ctx, tx, &c, Begun) }); err != nil {", "if err := txn.InTx(ctx, db, func(tx bun.Tx) error { return s.noted(ctx, tx, &c, Begun) }); err != nil {\n\t\t_, _ = fn(ctx, db)"}},
+			changes: []change{{"if err := s.inTx(ctx, func(tx bun.Tx) error { return s.noted(ctx, tx, &c, Begun) }); err != nil {", "if err := s.inTx(ctx, func(tx bun.Tx) error { return s.noted(ctx, tx, &c, Begun) }); err != nil {\n\t\t_, _ = fn(ctx, db)"}},
 		},
 	}
 }

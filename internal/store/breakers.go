@@ -49,7 +49,7 @@ func (s *Store) OpenBreakers(ctx context.Context, db bun.IDB) ([]Breaker, error)
 
 // CountRuns adds runs to what is known of a breaker, and opens it when too many have failed.
 func (s *Store) CountRuns(ctx context.Context, db bun.IDB, name string, config bus.BreakerConfig, done, failed int64) (b Breaker, err error) {
-	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
+	err = txn.InTx(txn.Shared(ctx), db, func(tx bun.Tx) error {
 		if err := s.WriteFirst(ctx, tx); err != nil {
 			return err
 		}

@@ -87,6 +87,8 @@ type Report struct {
 const (
 	sampleBytes = 2 << 10 // of an error's text, for those that belong together
 	keptKinds   = 500     // kinds of failures of a consumer that are told apart
+	// reportIdle is less than the 2 s for which others wait to write to the same rows.
+	reportIdle = time.Second
 )
 
 // Report writes what a process tells of itself. That it is there is a statement of its own, before all
@@ -98,7 +100,7 @@ func (s *Store) Report(ctx context.Context, db bun.IDB, r Report) error {
 	if len(r.Minutes)+len(r.Failures) == 0 {
 		return nil
 	}
-	return txn.InTx(ctx, db, func(tx bun.Tx) error {
+	return txn.InTx(txn.WithIdle(ctx, reportIdle), db, func(tx bun.Tx) error {
 		if err := s.WriteFirst(ctx, tx); err != nil {
 			return err
 		}

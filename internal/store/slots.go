@@ -24,7 +24,7 @@ const slotWanted = time.Second
 // TakeSlots leases up to so many of the limit's slots that nobody has, and returns them. It
 // waits for nobody. An owner that has none, and gets none, is noted in slot 0, which is no slot: see SlotsWanted.
 func (s *Store) TakeSlots(ctx context.Context, db *bun.DB, owner, name string, limit, wanted int, lease time.Duration) (taken []Slot, err error) {
-	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
+	err = txn.InTx(txn.Shared(ctx), db, func(tx bun.Tx) error {
 		taken = nil
 		if err := s.WriteFirst(ctx, tx); err != nil {
 			return err

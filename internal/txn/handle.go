@@ -113,6 +113,12 @@ func WithIdle(ctx context.Context, idle time.Duration) context.Context {
 	return context.WithValue(ctx, idleKey{}, idle)
 }
 
+// sharedIdle is less than the 5 s for which others wait.
+const sharedIdle = 2 * time.Second
+
+// Shared is [WithIdle] for transactions whose locks others of this library wait for, which are to go on when one stands still.
+func Shared(ctx context.Context) context.Context { return WithIdle(ctx, sharedIdle) }
+
 type ownKey struct{}
 
 // Own marks the context of a transaction that the library has begun for itself: it is READ COMMITTED, and short.

@@ -1,0 +1,380 @@
+package txn_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+)
+
+var (
+	freezeAll  = flag.Bool("freeze.all", false, "stop a process at every place, instead of some")
+	freezeSeed = flag.Uint64("freeze.seed", uint64(time.Now().UnixNano()), "chooses the places")
+	freezeAt   = flag.String("freeze.at", "", "only places with this text")
+)
+
+const (
+	freezeSome   = 8 // places, unless all are asked for
+	freezeAtOnce = 4
+	ownBound     = 5 * time.Second // on a transaction of the library's own that stands still
+	functionIdle = worldTimeout + 10*time.Second
+	scheduleIdle = 15 * time.Second
+	freezeMargin = time.Second     // from the end of a lock to the next message, and more on a busy machine
+	freezeStall  = time.Second / 4 // from which on statements may fail since the machine is busy
+	freezeLoad   = ownBound + 2*time.Second
+	// freezeWhole is for how long something may be left of what both had: a function of the application has the longest time.
+	freezeWhole = worldLease + functionIdle + worldPoll
+	// freezeSweeps is by how many times longer that takes on a machine that stalls: what was passed over while it was locked is
+	// found by a sweep of some looks, which comes after 20 times the time that the one before took.
+	freezeSweeps = 80
+	// freezePatience is for how long a test waits for what is to come much sooner.
+	freezePatience = 20 * time.Second
+)
+
+// TestNobodyWaitsForLongForAClientThatStandsStill stops a process, by SIGSTOP, at the statements of the transactions that the
+// library begins. Another process goes on within the bound, and consumes what both had. A run takes some of the places, by
+// -freeze.seed, or with -freeze.all each.
+func TestNobodyWaitsForLongForAClientThatStandsStill(t *testing.T) {
+	if !canStop {
+		t.Skip("there is no SIGSTOP")
+	}
+	t.Parallel()
+	places := placesOf(t)
+	t.Logf("%d places; -freeze.seed=%d", len(places), *freezeSeed)
+	if !*freezeAll && *freezeAt == "" {
+		chooser := rand.New(rand.NewPCG(*freezeSeed, 0))
+		chooser.Shuffle(len(places), func(i, j int) { places[i], places[j] = places[j], places[i] })
+		places = places[:min(freezeSome, len(places))]
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	turns := make(chan struct{}, freezeAtOnce)
+	for i, place := range places {
+		all.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			t.Run(fmt.Sprint(i), func(t *testing.T) { freeze(t, place) })
+		})
+	}
+}
+
+// placesOf has a process tell the places that there are: all that it comes to until there is nothing new for a while.
+func placesOf(t *testing.T) (places []string) {
+	t.Helper()
+	t.Run("list", func(t *testing.T) {
+		b := newBeside(t)
+		defer b.stop()
+		p := startFrozen(t, b.dsn, "")
+		defer p.kill()
+		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+			place, ok := p.next(t, 4*time.Second)
+			if !ok {
+				break
+			}
+			if strings.Contains(place, *freezeAt) {
+				places = append(places, place)
+			}
+		}
+	})
+	slices.Sort(places)
+	return places
+}
+
+// freezeTries is how often a place may look bad: a busy machine holds somebody up now and then, a lock does each time.
+const freezeTries = 3
+
+// freeze stops a process at a place, and looks at the one beside it.
+func freeze(t *testing.T, place string) {
+	t.Log(place)
+	for try := 1; ; try++ {
+		wrong := freezeOnce(t, place)
+		if len(wrong) == 0 {
+			return
+		}
+		say := t.Logf
+		if try == freezeTries {
+			say = t.Errorf
+		}
+		say("try %d of %d:\n\t%s", try, freezeTries, strings.Join(wrong, "\n\t"))
+		if try == freezeTries {
+			return
+		}
+	}
+}
+
+// freezeOnce returns what was wrong.
+func freezeOnce(t *testing.T, place string) (wrong []string) {
+	b := newBeside(t)
+	p := startFrozen(t, b.dsn, place)
+	b.start()
+	defer b.stop()
+	defer p.kill()
+	pid, ok := p.next(t, 20*time.Second)
+	if !ok {
+		t.Skip("it did not come there again")
+	}
+	begun := time.Now()
+	return append(b.watch(), b.ended(pid, place, begun)...)
+}
+
+// ended sees that the server has ended the transaction that stands still, unless that has but begun, and so holds nothing.
+func (b *beside) ended(pid, place string, begun time.Time) (wrong []string) {
+	bound := ownBound
+	switch {
+	case strings.HasPrefix(place, "settings"), strings.HasPrefix(place, " | "):
+		return nil
+	case strings.Contains(place, "AS idle"): // for a function of the application
+		bound = functionIdle
+	case strings.Contains(place, `"scheduled_messages"`) && strings.Contains(place, "SKIP LOCKED"): // for layers of it
+		bound = scheduleIdle
+	}
+	b.mu.Lock()
+	bound += b.margin()
+	b.mu.Unlock()
+	still := func() int {
+		return b.app.Count(`SELECT count(*) FROM pg_stat_activity WHERE pid = ?::int AND xact_start < now() - interval '3 s'`, pid)
+	}
+	if !await(bound-time.Since(begun), func() bool { return still() == 0 }) {
+		wrong = append(wrong, fmt.Sprintf("the transaction that stands still is there after %s", time.Since(begun)))
+	}
+	return wrong
+}
+
+// beside is the process beside the one that stands still, which is the test's own.
+type beside struct {
+	*world
+	app      *testapp.App
+	dsn      string
+	stopLoad context.CancelFunc
+	stop     func() // both, and waits for them
+
+	mu       sync.Mutex
+	since    time.Time            // for which it looks
+	unloaded bool                 // from now on there need be nothing to do
+	last     map[string]time.Time // progress of each
+	gaps     map[string]time.Duration
+	waited   map[string]time.Duration // the longest time that each statement took which took long
+	failures []string
+	stall    time.Duration // how long a statement took at worst that waits for nothing but the machine
+}
+
+func newBeside(t *testing.T) *beside {
+	t.Helper()
+	b := &beside{dsn: testdb.PostgresDSN(t), last: make(map[string]time.Time), gaps: make(map[string]time.Duration), waited: make(map[string]time.Duration)}
+	db, err := openWatched(b.dsn, worldConns, b.answered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.stop = func() { _ = db.Close() }
+	b.world = testapp.Must[*world](t)(newWorld(db, b.progressed, b.callFailed))
+	if err := b.prepare(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatalf("prepare: %v", err)
+	}
+	b.app, b.failures = &testapp.App{T: t, DB: db}, nil // tables that were not there do not count
+	clear(b.waited)
+	return b
+}
+
+// start runs it until it is stopped.
+func (b *beside) start() {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(b.app.Context()))
+	load, stopLoad := context.WithCancel(ctx)
+	done := make(chan error, 2)
+	go func() { done <- b.run(ctx, load) }()
+	go func() { done <- b.measure(ctx) }()
+	b.stopLoad = stopLoad
+	b.stop = func() {
+		defer b.db.Close()
+		cancel()
+		if err := errors.Join(<-done, <-done); err != nil {
+			b.app.Errorf("run: %v", err)
+		}
+	}
+}
+
+// measure sees how busy the machine is, by the longest time from one statement that waits for nothing to the next.
+func (b *beside) measure(ctx context.Context) error {
+	conn, err := b.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	const every = 50 * time.Millisecond
+	beat := time.NewTicker(every)
+	defer beat.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-beat.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if err := conn.PingContext(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+		b.mu.Lock()
+		b.stall = max(b.stall, time.Since(last)-every)
+		b.mu.Unlock()
+		last = time.Now()
+	}
+}
+
+// margin is what the machine may add to a bound.
+func (b *beside) margin() time.Duration { return freezeMargin + 5*b.stall }
+
+func (b *beside) progressed(what string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.note(what, time.Now())
+}
+
+// note keeps the longest time without progress.
+func (b *beside) note(what string, now time.Time) {
+	last, goesOn := b.last[what], !b.unloaded || allowed(what) > freezeLoad
+	if goesOn && !b.since.IsZero() && !last.IsZero() {
+		if last.Before(b.since) {
+			last = b.since
+		}
+		b.gaps[what] = max(b.gaps[what], now.Sub(last))
+	}
+	b.last[what] = now
+}
+
+func (b *beside) callFailed(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failures = append(b.failures, err.Error())
+}
+
+// answered notes how long a statement took, and whether it failed. What waits for a lock only so long may have waited in vain,
+// and so may looks outside of transactions, which a busy machine is not given much time for: they are repeated.
+func (b *beside) answered(a answered) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.took > time.Second/2 {
+		b.waited[a.place()] = max(b.waited[a.place()], a.took)
+	}
+	said, ok := errors.AsType[*pgconn.PgError](a.err)
+	inVain := ok && said.Code == "55P03" || a.tx == "" && errors.Is(a.err, context.DeadlineExceeded) || errors.Is(a.err, context.Canceled)
+	if a.err != nil && !inVain && a.text != "ROLLBACK" { // whose cause is in the list
+		b.failures = append(b.failures, fmt.Sprintf("%s: %v", a.text, a.err))
+	}
+}
+
+// allowed is for how long something may stand still beside a process that does.
+func allowed(what string) time.Duration {
+	switch what {
+	case "schedule": // whose messages go through layers of the application
+		return scheduleIdle
+	case "projection":
+		return functionIdle
+	default:
+		return ownBound
+	}
+}
+
+// watch has it produce for longer than the bound, waits until everything is consumed, and returns what was wrong.
+func (b *beside) watch() (wrong []string) {
+	begun := time.Now()
+	b.mu.Lock()
+	b.since, b.stall = begun, 0
+	b.mu.Unlock()
+	<-time.After(freezeLoad)
+	b.stopLoad()
+	b.mu.Lock()
+	for what, last := range b.last { // what has not come on since then
+		if allowed(what) <= freezeLoad {
+			b.note(what, time.Now())
+			b.last[what] = last
+		}
+	}
+	b.unloaded = true
+	fired, whole := b.last["schedule"], freezeWhole+freezeMargin+freezeSweeps*b.stall
+	b.mu.Unlock()
+	left := ""
+	late := !await(whole-time.Since(begun), func() bool { left = b.left(); return left == "" })
+	if late {
+		wrong = append(wrong, fmt.Sprintf("after %s this is not consumed: %s", whole, left))
+	}
+	emptied := time.Since(begun)
+	goesOn := await(scheduleIdle+freezePatience, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.last["schedule"].After(fired)
+	})
+	if !goesOn {
+		wrong = append(wrong, fmt.Sprintf("the schedule has not fired for %s", time.Since(fired)))
+	}
+	return append(wrong, b.judge(emptied)...)
+}
+
+// await waits for a condition, but not for ever.
+func await(patience time.Duration, condition func() bool) bool {
+	late := time.After(patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-late:
+			return false
+		}
+	}
+	return true
+}
+
+// left tells what is due and not consumed, messages and events.
+func (b *beside) left() string {
+	var rows []string
+	err := b.db.NewRaw(`SELECT m.consumer_type || ' ' || count(*) || ', crashes ' || max(crashes) || ', claimed ' || count(c.id) FROM consumer_messages m LEFT JOIN message_claims c ON m.id = ANY(c.message_ids)
+WHERE m.available_after <= statement_timestamp() AND m.consumer_type NOT IN ('later', 'poisoned', 'schedule') GROUP BY m.consumer_type
+UNION ALL SELECT 'a session ' || state || ' for ' || date_trunc('second', clock_timestamp() - state_change) || ': ' || left(query, 60) FROM pg_stat_activity
+WHERE datname = current_database() AND xact_start < clock_timestamp() - interval '1 s' AND EXISTS (SELECT 1 FROM consumer_messages WHERE available_after <= statement_timestamp() AND consumer_type NOT IN ('later', 'poisoned', 'schedule'))
+UNION ALL SELECT 'shard ' || shard || ' ' || status || COALESCE(last_error, '') FROM event_subscriptions WHERE position < (SELECT position FROM event_head)
+UNION ALL SELECT 'events without number' WHERE EXISTS (SELECT 1 FROM events WHERE position IS NULL)`).Scan(context.Background(), &rows)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.Join(rows, "; ")
+}
+
+func (b *beside) judge(emptied time.Duration) (wrong []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	longest := ""
+	for _, what := range slices.Sorted(maps.Keys(b.gaps)) {
+		gap := b.gaps[what]
+		if most := allowed(what) + b.margin(); gap > most {
+			say("%s: nothing for %s, want something within %s", what, gap, most)
+		}
+		if longest == "" || gap > b.gaps[longest] {
+			longest = what
+		}
+	}
+	for text, took := range b.waited {
+		if most := ownBound + b.margin(); took > most {
+			say("a statement took %s, want %s at most: %s", took, most, text)
+		}
+		b.app.Logf("waited %s: %s", took, text)
+	}
+	for _, failure := range slices.Compact(b.failures) {
+		if b.stall < freezeStall { // else its own transactions may have stood still for too long
+			say("failed: %s", failure)
+		}
+	}
+	b.app.Logf("everything was consumed after %.1f s, the longest gap %.1f s, of %s; the machine stalled for %.2f s", emptied.Seconds(),
+		b.gaps[longest].Seconds(), longest, b.stall.Seconds())
+	return wrong
+}
