@@ -281,7 +281,7 @@ func stillness(row store.Operation, runners bool) Finding {
 		return Finding{Text: "It has stopped itself: its note says why.", Cure: "Mend what it stumbles over and continue it, or stop it."}
 	case state == Begun && row.Now.Sub(row.CreatedAt.Time) > changeForgotten:
 		return Finding{Text: fmt.Sprintf("It was begun %s ago, and nobody knows what became of it: its process may have died.", roughly(row.Now.Sub(row.CreatedAt.Time))),
-			Cure: "Look at the messages that it was about, and do it again where it was not done."}
+			Cure: fmt.Sprintf("Look at the messages that it was about, do it again where it was not done, and close it: asyncmonolith operations stop %d.", row.ID)}
 	case !runners && awaits(row, nobodyLate):
 		cure := fmt.Sprintf("Run an ops.Runner in some process; or carry it out from the command: asyncmonolith operations watch %d --work.", row.ID)
 		if kinds()[Action(row.Kind)].apply != nil {
