@@ -225,6 +225,7 @@ func bars() []aBar {
 		{"15-limits", regular, barLimits, seconds{90, 120, 400}},
 		{"15-per-key", regular, barPerKey, seconds{90, 120, 400}},
 		{"15-rates", regular, barRates, seconds{60, 90, 400}},
+		{"16-stress", short, barStress, seconds{60, 120, 1000}},
 		{"13-model", short, barModel, seconds{90, 150, 600}},
 		{"13-differential", long, barDifferential, seconds{60, 60, 660}},
 	}

@@ -1,0 +1,298 @@
+//go:build unix
+
+package chaos_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// Bar 16: whatever options consumers have, whatever becomes of their workers, and whatever operators
+// do meanwhile, all promises hold together.
+
+func barStress(b *bar) {
+	for range pick(b, 1, 1, 3) {
+		seed := b.Uint64()
+		one := &bar{T: b.T, Rand: rand.New(rand.NewPCG(seed, 0)), tier: b.tier, name: b.name}
+		s := newStress(one, anyOptions(one.Rand))
+		s.goOn(pick(b, 8*time.Second, 30*time.Second, 4*time.Minute))
+		e := s.evidence()
+		if violations := s.violations(e); len(violations) > 0 {
+			s.Errorf("violations:\n%s", strings.Join(violations, "\n"))
+		}
+		s.onlyLogged()
+		s.report(e)
+	}
+}
+
+// stress is a run of consumers with random options.
+type stress struct {
+	*disturbed
+	promised chaos.WorkerConfig // what the judge goes by
+	crew     int
+	drains   int // workers that were stopped in order
+	requeued int
+	heedless bool // deadlines are not told
+
+	mu    sync.Mutex // guards what follows, and the jobs
+	deeds map[string]int
+	known chaos.Evidence // what producers and operators know
+}
+
+const stressLease = 2 * time.Second
+
+// newStress has workers do what was promised, unless something is changed before they start.
+func newStress(b *bar, promised chaos.WorkerConfig, changes ...func(*chaos.WorkerConfig)) *stress {
+	b.Helper()
+	config := promised
+	for _, change := range changes {
+		change(&config)
+	}
+	run := newRun(b, testdb.PostgresDSN(b, "synchronous_commit=off"), config)
+	s := &stress{
+		disturbed: &disturbed{run: run, gone: make(map[string]time.Time), stood: make(map[string][]chaos.Span)},
+		promised:  promised, crew: 3, deeds: make(map[string]int),
+		known: chaos.Evidence{
+			Operator: "operator", Withdrawn: make(map[chaos.Run]time.Time), Moved: make(map[chaos.Run]bool), Deadlines: make(map[int]time.Time),
+			Produced: make(map[int]chaos.Span), Priorities: make(map[int]int),
+		},
+	}
+	for name, o := range promised.Options {
+		if o.Fair {
+			s.known.Fair = append(s.known.Fair, name)
+		}
+		if o.Ageing > 0 {
+			s.known.Prior, s.known.Ageing = append(s.known.Prior, name), o.Ageing
+		}
+	}
+	for i := range s.crew {
+		s.startAny(i)
+	}
+	return s
+}
+
+// largestClaim is how many messages a worker claims at once at most.
+const largestClaim = 40
+
+// startAny starts a worker with a processor of its own kind.
+func (s *stress) startAny(i int) {
+	s.Helper()
+	s.config.Claim, s.config.Loops, s.config.Handler = 5+s.IntN(largestClaim-4), 1+s.IntN(2), 12+s.IntN(40)
+	s.config.Poll = s.between(50*time.Millisecond, time.Second)
+	s.start(i)
+}
+
+// goOn has producers, operators and faults have their way for a while, and then all be done.
+func (s *stress) goOn(lasts time.Duration) {
+	s.Helper()
+	stop := time.Now().Add(lasts)
+	var others sync.WaitGroup
+	for part := range 3 {
+		source := rand.New(rand.NewPCG(s.Uint64(), uint64(part)))
+		others.Go(func() { s.produce(source, part, stop) })
+	}
+	operator := s.newOperator()
+	others.Go(func() { operator.work(stop) })
+	for time.Now().Before(stop) {
+		pause(s.between(200*time.Millisecond, time.Second))
+		switch victim := s.atWork(); s.IntN(5) {
+		case 0:
+			s.standStill(victim)
+		case 1:
+			s.drains++
+			if _, _, err := s.workers[victim].Stop(); err != nil {
+				s.Error(err)
+			}
+			s.startAny(victim)
+		default:
+			s.kills++
+			s.kill(victim)
+			s.startAny(victim)
+		}
+	}
+	s.forget()
+	others.Wait()
+	if err := chaos.Lenient(s.dir); err != nil {
+		s.Fatal(err)
+	}
+	s.requeued = s.requeueUntilSettled()
+	s.stopAll()
+}
+
+// produce produces jobs of every third key until it is time to stop, now and then very many of one.
+func (s *stress) produce(source *rand.Rand, part int, stop time.Time) {
+	for time.Now().Before(stop) {
+		n, keys := 1+source.IntN(4), 4
+		if part == 0 && source.IntN(30) == 0 {
+			n, keys = 300, 1
+		}
+		items, rollBack := make([]outbox.Item, n), source.IntN(12) == 0
+		jobs := make([]int, n)
+		s.number(func(next int) {
+			for i := range items {
+				jobs[i] = next + i
+				items[i] = s.item(source, jobs[i], orderKeys()[3*source.IntN(keys)+part])
+				if rollBack {
+					s.never = append(s.never, jobs[i])
+				} else {
+					s.jobs = append(s.jobs, jobs[i])
+				}
+			}
+		})
+		span := chaos.Span{From: time.Now()}
+		if err := s.commitLate(source, items, rollBack); err != nil {
+			s.Errorf("produce: %v", err)
+			return
+		}
+		span.To = time.Now()
+		s.number(func(int) {
+			for _, job := range jobs {
+				s.known.Produced[job] = span
+			}
+		})
+		pause(time.Duration(source.IntN(200)) * time.Millisecond)
+	}
+}
+
+// number does something with the number of the next job.
+func (s *stress) number(do func(next int)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do(len(s.jobs) + len(s.never))
+}
+
+// item is a job of any kind.
+func (s *stress) item(source *rand.Rand, number int, key string) outbox.Item {
+	job := chaos.Job{N: number, Key: key, Takes: time.Duration(source.IntN(8)) * time.Millisecond}
+	var options []outbox.Option
+	switch kind := source.IntN(400); {
+	case kind == 0:
+		job.Do = chaos.Halt
+		s.doomed = append(s.doomed, number)
+	case kind < 20:
+		job.Do = chaos.Once
+	case kind < 80:
+		by := time.Now().Add(time.Duration(100+source.IntN(3000)) * time.Millisecond)
+		s.known.Deadlines[number] = by
+		if !s.heedless {
+			options = append(options, outbox.DeliverBy(by, bus.Discarded))
+		}
+	}
+	if priority := source.IntN(6); priority <= int(bus.Urgent) {
+		s.known.Priorities[number] = priority
+		options = append(options, outbox.Priority(bus.Priority(priority)))
+	}
+	s.keys[number] = key
+	return outbox.Item{Payload: job, Options: options}
+}
+
+// evidence is what is left of the run, and what producers and operators know.
+func (s *stress) evidence() chaos.Evidence {
+	s.Helper()
+	e, known := s.run.evidence(), s.known
+	e.Consumers, e.Tx = s.promised.Consumers(), s.promised.Tx
+	e.Ordered, e.Shared, e.Skips = s.promised.Ordered, s.promised.Shared, s.promised.Skips
+	e.Operator, e.Withdrawn, e.Moved, e.Deadlines, e.Produced = known.Operator, known.Withdrawn, known.Moved, known.Deadlines, known.Produced
+	e.Fair, e.Prior, e.Priorities, e.Ageing = known.Fair, known.Prior, known.Priorities, known.Ageing
+	e.Stood, e.Crowd = s.stood, s.crew*largestClaim
+	return e
+}
+
+// violations are what the judge has to say, and what was beyond its bounds.
+func (s *stress) violations(e chaos.Evidence) []string {
+	found := chaos.Judge(e).Violations()
+	over := func(what string, got, most int) {
+		if got > most {
+			found = append(found, fmt.Sprintf("L1: %s: got %d, want at most %d", what, got, most))
+		}
+	}
+	p := s.promised
+	over("at once of those that share a limit", e.Ledger.Most(p.Limited, s.gone), p.Limit)
+	for name, o := range p.Options {
+		if o.Limit > 0 {
+			over("at once of "+name, e.Ledger.Most([]string{name}, s.gone), o.Limit)
+		}
+		if o.Rate > 0 {
+			excess, _ := e.Ledger.Excess([]string{name}, float64(o.Rate), chaos.RateBurst)
+			over("beyond the rate of "+name, int(excess), o.Rate/2)
+		}
+	}
+	for _, name := range p.Shared {
+		for key := range s.byKey(e.Ledger) {
+			over("of key "+key+" at once of "+name, s.byKey(e.Ledger)[key].Most([]string{name}, s.gone), p.PerKey)
+		}
+	}
+	return found
+}
+
+func (s *stress) byKey(all chaos.Ledger) map[string]chaos.Ledger {
+	parts := make(map[string]chaos.Ledger)
+	for _, e := range all {
+		parts[s.keys[e.Job]] = append(parts[s.keys[e.Job]], e)
+	}
+	return parts
+}
+
+// report prints what the run was and what it came to.
+func (s *stress) report(e chaos.Evidence) {
+	advantage, _ := e.Advantage(e.Crowd)
+	overtaken, _ := e.Overtaken(e.Crowd)
+	late := 0
+	for _, by := range e.Deadlines {
+		if by.Before(time.Now()) {
+			late++
+		}
+	}
+	f := chaos.Judge(e)
+	s.figure("%d kills, %d stops of more than a lease, %d drains, operators %v, %d messages of %d consumers, %d runs, %d with a deadline; turns lost at most: to another key %d, to lower priorities %d, of %d; %v",
+		s.kills, s.stops, s.drains, s.deeds, len(s.jobs)*len(e.Consumers), len(e.Consumers), len(e.Ledger)/2, late, advantage, overtaken, e.Crowd, f)
+}
+
+// anyOptions gives each consumer what it is there for, and others at random.
+func anyOptions(r *rand.Rand) chaos.WorkerConfig {
+	c := chaos.WorkerConfig{
+		Ordered: []string{"parks", "skips"}, Skips: []string{"skips"}, Shared: []string{"per-key"}, PerKey: 1 + r.IntN(3),
+		Limited: []string{"limited", "limited-too"}, Limit: 2 + r.IntN(4), Options: make(map[string]chaos.Options), Lease: stressLease,
+	}
+	for _, name := range []string{"parks", "skips", "per-key", "fair", "prior", "limited", "limited-too", "rated", "any"} {
+		o := chaos.Options{Fair: name == "fair"}
+		kind := &c.Plain
+		if r.IntN(2) == 0 {
+			kind = &c.Tx
+		}
+		*kind = append(*kind, name)
+		switch {
+		case r.IntN(3) == 0:
+			c.Batched = append(c.Batched, name)
+			o.Size, o.Wait = 2+r.IntN(30), time.Duration(r.IntN(2)*r.IntN(60))*time.Millisecond
+		case kind == &c.Tx && r.IntN(2) == 0:
+			c.Grouped = append(c.Grouped, name)
+		}
+		if name == "prior" {
+			o.Ageing = time.Duration(1+r.IntN(3)) * time.Second
+		}
+		if name == "rated" || r.IntN(4) == 0 {
+			o.Rate = 150 + r.IntN(200)
+		}
+		if r.IntN(4) == 0 && !slices.Contains(c.Limited, name) {
+			o.Limit = 3 + r.IntN(4)
+		}
+		if name == "fair" || name == "prior" || r.IntN(3) == 0 {
+			o.Concurrency = 2 + r.IntN(4)
+		}
+		if r.IntN(4) == 0 {
+			o.Breaker = 0.1 + 0.5*r.Float64()
+		}
+		c.Options[name] = o
+	}
+	return c
+}
