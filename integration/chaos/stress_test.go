@@ -4,10 +4,12 @@ package chaos_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -24,13 +26,41 @@ func barStress(b *bar) {
 		seed := b.Uint64()
 		one := &bar{T: b.T, Rand: rand.New(rand.NewPCG(seed, 0)), tier: b.tier, name: b.name}
 		s := newStress(one, anyOptions(one.Rand))
-		s.goOn(pick(b, 8*time.Second, 30*time.Second, 4*time.Minute))
+		s.goOn(pick(b, 8*time.Second, 30*time.Second, 4*time.Minute), s.disturbAll)
 		e := s.evidence()
 		if violations := s.violations(e); len(violations) > 0 {
 			s.Errorf("violations:\n%s", strings.Join(violations, "\n"))
 		}
 		s.onlyLogged()
 		s.report(e)
+	}
+}
+
+// TestStressConvictsCarelessWorkers has workers, and producers, do without what was promised.
+func TestStressConvictsCarelessWorkers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 15 seconds")
+	}
+	b := &bar{T: t, Rand: rand.New(rand.NewPCG(1, 1)), name: "stress, careless"}
+	promised := anyOptions(b.Rand)
+	promised.Options["rated"] = chaos.Options{Rate: 60} // much less than what there is to do
+	s := newStress(b, promised, func(c *chaos.WorkerConfig) {
+		c.Ordered, c.Skips, c.Shared, c.Limited, c.Options = nil, nil, nil, nil, maps.Clone(c.Options)
+		for name, o := range c.Options {
+			o.Fair, o.Ageing, o.Limit = false, 0, 0
+			if name == "rated" {
+				o.Rate = 0
+			}
+			c.Options[name] = o
+		}
+	})
+	s.heedless = true
+	s.goOn(6*time.Second, func(stop time.Time) { pause(time.Until(stop)) })
+	found := s.violations(s.evidence())
+	for _, want := range []string{"O1: before its turn", "O1: beside", "D1", "F1", "P1", "L1: at once of those that share", "L1: beyond the rate of rated", "L1: of key"} {
+		if !slices.ContainsFunc(found, func(line string) bool { return strings.HasPrefix(line, want) }) {
+			t.Errorf("violations: got %q, want one that begins with %q", found, want)
+		}
 	}
 }
 
@@ -91,8 +121,8 @@ func (s *stress) startAny(i int) {
 	s.start(i)
 }
 
-// goOn has producers, operators and faults have their way for a while, and then all be done.
-func (s *stress) goOn(lasts time.Duration) {
+// goOn has producers, operators and what disturbs have their way for a while, and then all be done.
+func (s *stress) goOn(lasts time.Duration, disturb func(stop time.Time)) {
 	s.Helper()
 	stop := time.Now().Add(lasts)
 	var others sync.WaitGroup
@@ -102,6 +132,17 @@ func (s *stress) goOn(lasts time.Duration) {
 	}
 	operator := s.newOperator()
 	others.Go(func() { operator.work(stop) })
+	disturb(stop)
+	others.Wait()
+	if err := chaos.Lenient(s.dir); err != nil {
+		s.Fatal(err)
+	}
+	s.requeued = s.requeueUntilSettled()
+	s.stopAll()
+}
+
+// disturbAll kills workers, stops them for longer than a lease, and stops them in order.
+func (s *stress) disturbAll(stop time.Time) {
 	for time.Now().Before(stop) {
 		pause(s.between(200*time.Millisecond, time.Second))
 		switch victim := s.atWork(); s.IntN(5) {
@@ -120,78 +161,78 @@ func (s *stress) goOn(lasts time.Duration) {
 		}
 	}
 	s.forget()
-	others.Wait()
-	if err := chaos.Lenient(s.dir); err != nil {
-		s.Fatal(err)
-	}
-	s.requeued = s.requeueUntilSettled()
-	s.stopAll()
 }
 
 // produce produces jobs of every third key until it is time to stop, now and then very many of one.
 func (s *stress) produce(source *rand.Rand, part int, stop time.Time) {
+	crowd := time.Now()
 	for time.Now().Before(stop) {
-		n, keys := 1+source.IntN(4), 4
-		if part == 0 && source.IntN(30) == 0 {
-			n, keys = 300, 1
+		items, rollBack := make([]outbox.Item, 1+source.IntN(4)), source.IntN(12) == 0
+		crowded := part == 0 && time.Now().After(crowd)
+		if crowded {
+			items, rollBack, crowd = make([]outbox.Item, 400), false, time.Now().Add(8*time.Second)
 		}
-		items, rollBack := make([]outbox.Item, n), source.IntN(12) == 0
-		jobs := make([]int, n)
-		s.number(func(next int) {
-			for i := range items {
-				jobs[i] = next + i
-				items[i] = s.item(source, jobs[i], orderKeys()[3*source.IntN(keys)+part])
-				if rollBack {
-					s.never = append(s.never, jobs[i])
-				} else {
-					s.jobs = append(s.jobs, jobs[i])
-				}
+		if err := s.commitAll(source, items, rollBack, func(job chaos.Job) outbox.Item {
+			if crowded {
+				job.Key = orderKeys()[0]
+				return outbox.Item{Payload: job}
 			}
-		})
-		span := chaos.Span{From: time.Now()}
-		if err := s.commitLate(source, items, rollBack); err != nil {
+			job.Key = orderKeys()[3*source.IntN(4)+part]
+			return s.item(source, job)
+		}); err != nil {
 			s.Errorf("produce: %v", err)
 			return
 		}
-		span.To = time.Now()
-		s.number(func(int) {
-			for _, job := range jobs {
-				s.known.Produced[job] = span
-			}
-		})
-		pause(time.Duration(source.IntN(200)) * time.Millisecond)
+		pause(time.Duration(source.IntN(300)) * time.Millisecond)
 	}
 }
 
-// number does something with the number of the next job.
-func (s *stress) number(do func(next int)) {
+// commitAll produces so many items in a transaction, or rolls it back, and notes when that was.
+func (s *stress) commitAll(source *rand.Rand, items []outbox.Item, rollBack bool, item func(chaos.Job) outbox.Item) error {
+	jobs := make([]int, len(items))
+	s.mu.Lock()
+	for i := range items {
+		jobs[i] = len(s.jobs) + len(s.never)
+		items[i] = item(chaos.Job{N: jobs[i], Takes: time.Duration(source.IntN(5)) * time.Millisecond})
+		s.keys[jobs[i]] = items[i].Payload.(chaos.Job).Key
+		if rollBack {
+			s.never = append(s.never, jobs[i])
+		} else {
+			s.jobs = append(s.jobs, jobs[i])
+		}
+	}
+	s.mu.Unlock()
+	span := chaos.Span{From: time.Now()}
+	err := s.commitLate(source, items, rollBack)
+	span.To = time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	do(len(s.jobs) + len(s.never))
+	for _, job := range jobs {
+		s.known.Produced[job] = span
+	}
+	return err
 }
 
-// item is a job of any kind.
-func (s *stress) item(source *rand.Rand, number int, key string) outbox.Item {
-	job := chaos.Job{N: number, Key: key, Takes: time.Duration(source.IntN(8)) * time.Millisecond}
+// item has a job do anything, with any options.
+func (s *stress) item(source *rand.Rand, job chaos.Job) outbox.Item {
 	var options []outbox.Option
 	switch kind := source.IntN(400); {
 	case kind == 0:
 		job.Do = chaos.Halt
-		s.doomed = append(s.doomed, number)
+		s.doomed = append(s.doomed, job.N)
 	case kind < 20:
 		job.Do = chaos.Once
 	case kind < 80:
 		by := time.Now().Add(time.Duration(100+source.IntN(3000)) * time.Millisecond)
-		s.known.Deadlines[number] = by
+		s.known.Deadlines[job.N] = by
 		if !s.heedless {
 			options = append(options, outbox.DeliverBy(by, bus.Discarded))
 		}
 	}
 	if priority := source.IntN(6); priority <= int(bus.Urgent) {
-		s.known.Priorities[number] = priority
+		s.known.Priorities[job.N] = priority
 		options = append(options, outbox.Priority(bus.Priority(priority)))
 	}
-	s.keys[number] = key
 	return outbox.Item{Payload: job, Options: options}
 }
 
@@ -260,7 +301,7 @@ func (s *stress) report(e chaos.Evidence) {
 // anyOptions gives each consumer what it is there for, and others at random.
 func anyOptions(r *rand.Rand) chaos.WorkerConfig {
 	c := chaos.WorkerConfig{
-		Ordered: []string{"parks", "skips"}, Skips: []string{"skips"}, Shared: []string{"per-key"}, PerKey: 1 + r.IntN(3),
+		Ordered: []string{"parks", "skips"}, Skips: []string{"skips"}, Shared: []string{"per-key"}, PerKey: 2 + r.IntN(3),
 		Limited: []string{"limited", "limited-too"}, Limit: 2 + r.IntN(4), Options: make(map[string]chaos.Options), Lease: stressLease,
 	}
 	for _, name := range []string{"parks", "skips", "per-key", "fair", "prior", "limited", "limited-too", "rated", "any"} {
@@ -280,13 +321,13 @@ func anyOptions(r *rand.Rand) chaos.WorkerConfig {
 		if name == "prior" {
 			o.Ageing = time.Duration(1+r.IntN(3)) * time.Second
 		}
-		if name == "rated" || r.IntN(4) == 0 {
-			o.Rate = 150 + r.IntN(200)
+		if slices.Contains([]string{"rated", "fair", "prior"}, name) || r.IntN(4) == 0 { // what shares has messages wait
+			o.Rate = 150 + r.IntN(100)
 		}
 		if r.IntN(4) == 0 && !slices.Contains(c.Limited, name) {
 			o.Limit = 3 + r.IntN(4)
 		}
-		if name == "fair" || name == "prior" || r.IntN(3) == 0 {
+		if r.IntN(3) == 0 {
 			o.Concurrency = 2 + r.IntN(4)
 		}
 		if r.IntN(4) == 0 {
