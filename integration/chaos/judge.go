@@ -29,19 +29,7 @@ type Evidence struct {
 	Ordered   []string       // the consumers that run them in order
 	Shared    []string       // those that run so many of each at once
 	Skips     []string       // those of Ordered that skip what is poisoned
-
-	// What a run with operators, deadlines and priorities knows besides.
-	Operator   string            // the session that writes to messages without a claim
-	Withdrawn  map[Run]time.Time // what it cancelled or discarded, and when at the soonest
-	Moved      map[Run]bool      // what it had run earlier or later
-	Deadlines  map[int]time.Time // of jobs
-	Produced   map[int]Span      // jobs: from when their produce began until it was committed
-	Fair       []string          // consumers that give each key its share
-	Prior      []string          // consumers that go by priorities
-	Priorities map[int]int       // of jobs
-	Ageing     time.Duration     // what a priority is worth
-	Stood      map[string][]Span // when workers stood still
-	Crowd      int               // how many may come before their turn: what is claimed at once
+	Knowledge
 }
 
 // Findings are what a judge has to say. Every list of violations is empty when

@@ -28,7 +28,8 @@ type operator struct {
 
 func (s *stress) newOperator() *operator {
 	s.Helper()
-	o := &operator{stress: s, Rand: rand.New(rand.NewPCG(s.Uint64(), s.Uint64())), db: openDSN(s, string(chaos.Source(s.dsn).As(s.known.Operator)))}
+	dsn := chaos.Source(s.dsn).As(s.known.Operator)
+	o := &operator{stress: s, Rand: rand.New(rand.NewPCG(s.Uint64(), s.Uint64())), db: openDSN(s, string(dsn))}
 	var errAdmin, errPoisons error
 	o.admin, errAdmin = outbox.NewAdmin(s.registry)
 	o.poisons, errPoisons = poison.NewStore(s.registry)
@@ -70,8 +71,8 @@ func (m chosen) run() chaos.Run { return chaos.Run{Consumer: m.Consumer, Job: m.
 // choose chooses a message of a table, if there is one.
 func (o *operator) choose(table string) (m chosen, ok bool) {
 	var rows []chosen
-	err := o.db.NewRaw("SELECT id, consumer_type AS consumer, (payload::json->>'n')::int AS job FROM ? ORDER BY random() LIMIT 1", bun.Ident(table)).Scan(o.ctx, &rows)
-	if err != nil {
+	const query = "SELECT id, consumer_type AS consumer, (payload::json->>'n')::int AS job FROM ? ORDER BY random() LIMIT 1"
+	if err := o.db.NewRaw(query, bun.Ident(table)).Scan(o.ctx, &rows); err != nil {
 		o.Errorf("operator: %v", err)
 	}
 	if len(rows) == 0 {

@@ -28,19 +28,21 @@ func barStress(b *bar) {
 		s := newStress(one, anyOptions(one.Rand))
 		s.goOn(pick(b, 8*time.Second, 30*time.Second, 4*time.Minute), s.disturbAll)
 		e := s.evidence()
-		if violations := s.violations(e); len(violations) > 0 {
-			s.Errorf("violations:\n%s", strings.Join(violations, "\n"))
+		f := chaos.Judge(e)
+		if violations := s.violations(e, f); len(violations) > 0 {
+			s.Errorf("consumers %+v\nviolations:\n%s", s.promised, strings.Join(violations, "\n"))
 		}
 		s.onlyLogged()
-		s.report(e)
+		advantage, _ := e.Advantage(e.Crowd)
+		overtaken, _ := e.Overtaken(e.Crowd)
+		b.figure("%d kills, %d stops of more than a lease, %d drains, operators %v", s.kills, s.stops, s.drains, s.deeds)
+		b.figure("%d messages of %d consumers, %d deadlines; waited behind %d of another key and %d of lower priorities at most (goal %d); %v",
+			len(s.jobs)*len(e.Consumers), len(e.Consumers), len(e.Deadlines), advantage, overtaken, e.Crowd, f)
 	}
 }
 
 // TestStressConvictsCarelessWorkers has workers, and producers, do without what was promised.
 func TestStressConvictsCarelessWorkers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 15 seconds")
-	}
 	b := &bar{T: t, Rand: rand.New(rand.NewPCG(1, 1)), name: "stress, careless"}
 	promised := anyOptions(b.Rand)
 	promised.Options["rated"] = chaos.Options{Rate: 60} // much less than what there is to do
@@ -56,8 +58,11 @@ func TestStressConvictsCarelessWorkers(t *testing.T) {
 	})
 	s.heedless = true
 	s.goOn(6*time.Second, func(stop time.Time) { pause(time.Until(stop)) })
-	found := s.violations(s.evidence())
-	for _, want := range []string{"O1: before its turn", "O1: beside", "D1", "F1", "P1", "L1: at once of those that share", "L1: beyond the rate of rated", "L1: of key"} {
+	e := s.evidence()
+	found := s.violations(e, chaos.Judge(e))
+	for _, want := range []string{
+		"O1: before its turn", "O1: beside", "D1", "F1", "P1", "L1: at once of those that share", "L1: beyond the rate of rated", "L1: of key",
+	} {
 		if !slices.ContainsFunc(found, func(line string) bool { return strings.HasPrefix(line, want) }) {
 			t.Errorf("violations: got %q, want one that begins with %q", found, want)
 		}
@@ -68,17 +73,20 @@ func TestStressConvictsCarelessWorkers(t *testing.T) {
 type stress struct {
 	*disturbed
 	promised chaos.WorkerConfig // what the judge goes by
-	crew     int
-	drains   int // workers that were stopped in order
-	requeued int
-	heedless bool // deadlines are not told
+	drains   int                // workers that were stopped in order
+	heedless bool               // deadlines are not told
 
 	mu    sync.Mutex // guards what follows, and the jobs
 	deeds map[string]int
-	known chaos.Evidence // what producers and operators know
+	known chaos.Knowledge // what producers and operators know
 }
 
-const stressLease = 2 * time.Second
+const (
+	stressLease = 2 * time.Second
+	stressCrew  = 3
+	// largestClaim is how many messages a worker claims at once at most.
+	largestClaim = 40
+)
 
 // newStress has workers do what was promised, unless something is changed before they start.
 func newStress(b *bar, promised chaos.WorkerConfig, changes ...func(*chaos.WorkerConfig)) *stress {
@@ -90,8 +98,8 @@ func newStress(b *bar, promised chaos.WorkerConfig, changes ...func(*chaos.Worke
 	run := newRun(b, testdb.PostgresDSN(b, "synchronous_commit=off"), config)
 	s := &stress{
 		disturbed: &disturbed{run: run, gone: make(map[string]time.Time), stood: make(map[string][]chaos.Span)},
-		promised:  promised, crew: 3, deeds: make(map[string]int),
-		known: chaos.Evidence{
+		promised:  promised, deeds: make(map[string]int),
+		known: chaos.Knowledge{
 			Operator: "operator", Withdrawn: make(map[chaos.Run]time.Time), Moved: make(map[chaos.Run]bool), Deadlines: make(map[int]time.Time),
 			Produced: make(map[int]chaos.Span), Priorities: make(map[int]int),
 		},
@@ -104,14 +112,11 @@ func newStress(b *bar, promised chaos.WorkerConfig, changes ...func(*chaos.Worke
 			s.known.Prior, s.known.Ageing = append(s.known.Prior, name), o.Ageing
 		}
 	}
-	for i := range s.crew {
+	for i := range stressCrew {
 		s.startAny(i)
 	}
 	return s
 }
-
-// largestClaim is how many messages a worker claims at once at most.
-const largestClaim = 40
 
 // startAny starts a worker with a processor of its own kind.
 func (s *stress) startAny(i int) {
@@ -137,14 +142,14 @@ func (s *stress) goOn(lasts time.Duration, disturb func(stop time.Time)) {
 	if err := chaos.Lenient(s.dir); err != nil {
 		s.Fatal(err)
 	}
-	s.requeued = s.requeueUntilSettled()
+	s.deeds["requeue at the end"] = s.requeueUntilSettled()
 	s.stopAll()
 }
 
 // disturbAll kills workers, stops them for longer than a lease, and stops them in order.
 func (s *stress) disturbAll(stop time.Time) {
 	for time.Now().Before(stop) {
-		pause(s.between(200*time.Millisecond, time.Second))
+		pause(s.between(100*time.Millisecond, 700*time.Millisecond))
 		switch victim := s.atWork(); s.IntN(5) {
 		case 0:
 			s.standStill(victim)
@@ -239,18 +244,16 @@ func (s *stress) item(source *rand.Rand, job chaos.Job) outbox.Item {
 // evidence is what is left of the run, and what producers and operators know.
 func (s *stress) evidence() chaos.Evidence {
 	s.Helper()
-	e, known := s.run.evidence(), s.known
+	e := s.run.evidence()
 	e.Consumers, e.Tx = s.promised.Consumers(), s.promised.Tx
 	e.Ordered, e.Shared, e.Skips = s.promised.Ordered, s.promised.Shared, s.promised.Skips
-	e.Operator, e.Withdrawn, e.Moved, e.Deadlines, e.Produced = known.Operator, known.Withdrawn, known.Moved, known.Deadlines, known.Produced
-	e.Fair, e.Prior, e.Priorities, e.Ageing = known.Fair, known.Prior, known.Priorities, known.Ageing
-	e.Stood, e.Crowd = s.stood, s.crew*largestClaim
+	e.Knowledge, e.Stood, e.Crowd = s.known, s.stood, stressCrew*largestClaim
 	return e
 }
 
 // violations are what the judge has to say, and what was beyond its bounds.
-func (s *stress) violations(e chaos.Evidence) []string {
-	found := chaos.Judge(e).Violations()
+func (s *stress) violations(e chaos.Evidence, f chaos.Findings) []string {
+	found := f.Violations()
 	over := func(what string, got, most int) {
 		if got > most {
 			found = append(found, fmt.Sprintf("L1: %s: got %d, want at most %d", what, got, most))
@@ -267,9 +270,9 @@ func (s *stress) violations(e chaos.Evidence) []string {
 			over("beyond the rate of "+name, int(excess), o.Rate/2)
 		}
 	}
-	for _, name := range p.Shared {
-		for key := range s.byKey(e.Ledger) {
-			over("of key "+key+" at once of "+name, s.byKey(e.Ledger)[key].Most([]string{name}, s.gone), p.PerKey)
+	for key, part := range s.byKey(e.Ledger) {
+		for _, name := range p.Shared {
+			over("of key "+key+" at once of "+name, part.Most([]string{name}, s.gone), p.PerKey)
 		}
 	}
 	return found
@@ -281,21 +284,6 @@ func (s *stress) byKey(all chaos.Ledger) map[string]chaos.Ledger {
 		parts[s.keys[e.Job]] = append(parts[s.keys[e.Job]], e)
 	}
 	return parts
-}
-
-// report prints what the run was and what it came to.
-func (s *stress) report(e chaos.Evidence) {
-	advantage, _ := e.Advantage(e.Crowd)
-	overtaken, _ := e.Overtaken(e.Crowd)
-	late := 0
-	for _, by := range e.Deadlines {
-		if by.Before(time.Now()) {
-			late++
-		}
-	}
-	f := chaos.Judge(e)
-	s.figure("%d kills, %d stops of more than a lease, %d drains, operators %v, %d messages of %d consumers, %d runs, %d with a deadline; turns lost at most: to another key %d, to lower priorities %d, of %d; %v",
-		s.kills, s.stops, s.drains, s.deeds, len(s.jobs)*len(e.Consumers), len(e.Consumers), len(e.Ledger)/2, late, advantage, overtaken, e.Crowd, f)
 }
 
 // anyOptions gives each consumer what it is there for, and others at random.

@@ -8,6 +8,21 @@ import (
 // A Span is a stretch of time.
 type Span struct{ From, To time.Time }
 
+// Knowledge is what a run with operators, deadlines and shares knows besides.
+type Knowledge struct {
+	Operator   string            // the session that writes to messages without a claim
+	Withdrawn  map[Run]time.Time // what it cancelled or discarded, and when at the soonest
+	Moved      map[Run]bool      // what it had run earlier or later
+	Deadlines  map[int]time.Time // of jobs
+	Produced   map[int]Span      // jobs: from when their produce began until it was committed
+	Fair       []string          // consumers that give each key its share
+	Prior      []string          // consumers that go by priorities
+	Priorities map[int]int       // of jobs
+	Ageing     time.Duration     // what a priority is worth
+	Stood      map[string][]Span // when workers stood still
+	Crowd      int               // how many may come before their turn: what is claimed at once
+}
+
 const (
 	// lateBy is how long a busy machine may take from the look at a deadline to the consumer.
 	lateBy = 500 * time.Millisecond

@@ -26,10 +26,13 @@ var epoch = time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC) // immutable
 // run is a run in which the jobs have these turns. Job 8 was too late, and an operator cancelled job 9.
 func (t turns) run() *evidence {
 	e := &evidence{Evidence: chaos.Evidence{
-		Consumers: []string{"ordered", "fair", "prior"}, Ordered: []string{"ordered"}, Fair: []string{"fair"}, Prior: []string{"prior"},
+		Consumers: []string{"ordered", "fair", "prior"}, Ordered: []string{"ordered"},
 		Jobs: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, Keys: make(map[int]string), Lease: time.Second, Messages: make(map[int64]chaos.Run),
-		Operator: "operator", Withdrawn: make(map[chaos.Run]time.Time), Deadlines: map[int]time.Time{5: epoch.Add(time.Minute), 8: epoch.Add(2 * time.Second)},
-		Produced: make(map[int]chaos.Span), Priorities: map[int]int{7: 2}, Ageing: time.Second, Crowd: 2, Stood: make(map[string][]chaos.Span),
+		Knowledge: chaos.Knowledge{
+			Fair: []string{"fair"}, Prior: []string{"prior"}, Operator: "operator", Withdrawn: make(map[chaos.Run]time.Time),
+			Deadlines: map[int]time.Time{5: epoch.Add(time.Minute), 8: epoch.Add(2 * time.Second)},
+			Produced:  make(map[int]chaos.Span), Priorities: map[int]int{7: 2}, Ageing: time.Second, Crowd: 2, Stood: make(map[string][]chaos.Span),
+		},
 	}}
 	for _, job := range e.Jobs {
 		e.Keys[job] = []string{"loud", "quiet"}[job/6]
@@ -63,34 +66,53 @@ func (e *evidence) event(at time.Time, kind chaos.EventKind, worker string, run 
 
 func TestJudgeConvictsOfTurns(t *testing.T) {
 	t.Parallel()
+	byNumber := []int{0, 1, 2, 3, 4, 5, 6, 7}
 	for what, test := range map[string]struct {
 		want string // nothing for what is as promised
-		do   func(e *evidence)
 		in   turns
+		do   func(e *evidence)
 	}{
-		"all as promised":                                     {},
-		"a later one of a key first":                          {want: "O1: before its turn: 1 of them, such as [{ordered 1}]", in: turns{"ordered": {1, 0, 2, 3, 4, 5, 6, 7}}},
-		"one that was withdrawn only after a later one began": {want: "O1: before its turn: 1 of them, such as [{ordered 7}]", do: withdrawnLate},
-		"two of a key at once":                                {want: "O1: beside another of its key: 1 of them, such as [{ordered 5}]", do: besides},
-		"a batch with two of a key the wrong way round":       {want: "O1: before its turn: 1 of them, such as [{ordered 3}]", in: turns{"ordered": {0, 1, 3, 2, 4, 5, 6, 7}}, do: inOneCall},
-		"a start after its deadline":                          {want: "D1: after its deadline: 3 of them", do: func(e *evidence) { e.Deadlines[5] = epoch }},
-		"one that stood still before its deadline": {do: func(e *evidence) {
-			e.Deadlines[5], e.Stood["a"] = epoch, []chaos.Span{{From: epoch, To: epoch.Add(1500 * time.Millisecond)}}
-		}},
-		"one that stood still long before": {want: "D1: after its deadline: 3 of them", do: func(e *evidence) {
-			e.Deadlines[5], e.Stood["a"] = epoch, []chaos.Span{{From: epoch.Add(-time.Hour), To: epoch.Add(-time.Minute)}}
-		}},
-		"a message dropped before its deadline":    {want: "I1: lost: 3 of them", do: func(e *evidence) { e.Deadlines[8] = epoch.Add(time.Minute) }},
-		"a message gone that nobody had cancelled": {want: "I1: lost: 3 of them", do: func(e *evidence) { clear(e.Withdrawn) }},
-		"a key behind all that another has":        {want: "F1: behind more of another key than of its own: 2 of them, such as [{fair 6} {fair 7}]", in: turns{"fair": {0, 1, 2, 3, 4, 5, 6, 7}}},
-		"an urgent one behind all others":          {want: "P1: behind those of lower priorities: 1 of them, such as [{prior 7}]", in: turns{"prior": {0, 1, 2, 3, 4, 5, 6, 7}}},
-		"an urgent one behind those that had aged": {in: turns{"prior": {0, 1, 2, 3, 4, 5, 6, 7}}, do: aged},
-		"an urgent one that an operator had put off": {in: turns{"prior": {0, 1, 2, 3, 4, 5, 6, 7}}, do: func(e *evidence) {
+		"all as promised": {},
+		"a later one of a key first": {
+			"O1: before its turn: 1 of them, such as [{ordered 1}]", turns{"ordered": {1, 0, 2, 3, 4, 5, 6, 7}}, nil,
+		},
+		"one that was withdrawn only after a later one began": {
+			"O1: before its turn: 1 of them, such as [{ordered 7}]", nil, withdrawnLate,
+		},
+		"two of a key at once": {
+			"O1: beside another of its key: 1 of them, such as [{ordered 5}]", nil, besides,
+		},
+		"a batch with two of a key the wrong way round": {
+			"O1: before its turn: 1 of them, such as [{ordered 3}]", turns{"ordered": {0, 1, 3, 2, 4, 5, 6, 7}}, inOneCall,
+		},
+		"a start after its deadline":               {"D1: after its deadline: 3 of them", nil, stoodUntil(epoch)},
+		"one that stood still before its deadline": {"", nil, stoodUntil(epoch.Add(1500 * time.Millisecond))},
+		"one that stood still long before":         {"D1: after its deadline: 3 of them", nil, stoodUntil(epoch.Add(-time.Minute))},
+		"a message dropped before its deadline": {
+			"I1: lost: 3 of them", nil, func(e *evidence) { e.Deadlines[8] = epoch.Add(time.Minute) },
+		},
+		"a message gone that nobody had cancelled": {
+			"I1: lost: 3 of them", nil, func(e *evidence) { clear(e.Withdrawn) },
+		},
+		"a key behind all that another has": {
+			"F1: behind more of another key than of its own: 2 of them, such as [{fair 6} {fair 7}]", turns{"fair": byNumber}, nil,
+		},
+		"an urgent one behind all others": {
+			"P1: behind those of lower priorities: 1 of them, such as [{prior 7}]", turns{"prior": byNumber}, nil,
+		},
+		"an urgent one behind those that had aged": {"", turns{"prior": byNumber}, aged},
+		"an urgent one that an operator had put off": {"", turns{"prior": byNumber}, func(e *evidence) {
 			e.Moved = map[chaos.Run]bool{{Consumer: "prior", Job: 7}: true}
 		}},
-		"an operator who writes to what somebody holds": {want: "I4: settled without a claim: 1 of them, such as [{ordered 0}]", do: func(e *evidence) {
-			e.History = slices.Insert(e.History, 1, chaos.Change{At: epoch, Tx: "another", Session: "operator", Kind: chaos.Written, Messages: e.History[0].Messages})
+		"an urgent one while a worker stood still": {"", turns{"prior": byNumber}, func(e *evidence) {
+			e.Stood["b"] = []chaos.Span{{From: epoch, To: epoch.Add(time.Minute)}}
 		}},
+		"an operator who writes to what somebody holds": {
+			"I4: settled without a claim: 1 of them, such as [{ordered 0}]", nil, func(e *evidence) {
+				held := e.History[0].Messages
+				e.History = slices.Insert(e.History, 1, chaos.Change{At: epoch, Session: "operator", Kind: chaos.Written, Messages: held})
+			},
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			in := promisedTurns()
@@ -107,6 +129,13 @@ func TestJudgeConvictsOfTurns(t *testing.T) {
 				t.Errorf("violations: got %q, want one that begins with %q", violations, test.want)
 			}
 		})
+	}
+}
+
+// stoodUntil has job 5 start after its deadline, on a worker that stood still until then.
+func stoodUntil(to time.Time) func(e *evidence) {
+	return func(e *evidence) {
+		e.Deadlines[5], e.Stood["a"] = epoch, []chaos.Span{{From: epoch.Add(-time.Hour), To: to}}
 	}
 }
 
