@@ -168,12 +168,21 @@ func (s *stress) disturbAll(stop time.Time) {
 	s.forget()
 }
 
-// produce produces jobs of every third key until it is time to stop, now and then very many of one.
+// produce produces jobs of every third key until it is time to stop, now and then very many of one, as
+// long as workers keep up.
 func (s *stress) produce(source *rand.Rand, part int, stop time.Time) {
 	crowd := time.Now()
-	for time.Now().Before(stop) {
+	for ; time.Now().Before(stop); pause(time.Duration(source.IntN(300)) * time.Millisecond) {
+		waiting, err := s.db.NewSelect().Table("consumer_messages").Count(s.ctx)
+		if err != nil {
+			s.Errorf("produce: %v", err)
+			return
+		}
+		if waiting > 6000 {
+			continue
+		}
 		items, rollBack := make([]outbox.Item, 1+source.IntN(4)), source.IntN(12) == 0
-		crowded := part == 0 && time.Now().After(crowd)
+		crowded := part == 0 && waiting < 1500 && time.Now().After(crowd)
 		if crowded {
 			items, rollBack, crowd = make([]outbox.Item, 400), false, time.Now().Add(8*time.Second)
 		}
@@ -188,7 +197,6 @@ func (s *stress) produce(source *rand.Rand, part int, stop time.Time) {
 			s.Errorf("produce: %v", err)
 			return
 		}
-		pause(time.Duration(source.IntN(300)) * time.Millisecond)
 	}
 }
 
