@@ -104,20 +104,14 @@ func (r *disturbed) disturb(lasts time.Duration) {
 	for stop := time.Now().Add(lasts); time.Now().Before(stop); {
 		pause(r.between(300*time.Millisecond, time.Second))
 		if victim := r.atWork(); r.IntN(4) > 0 {
-			r.replace(victim)
+			r.kills++
+			r.kill(victim)
+			r.start(victim)
 		} else {
 			r.standStill(victim)
 		}
 	}
 	r.forget()
-}
-
-// replace kills a worker and starts another.
-func (r *disturbed) replace(victim int) {
-	r.Helper()
-	r.kills++
-	r.kill(victim)
-	r.start(victim)
 }
 
 // standStill stops a worker for longer than a lease.

@@ -36,8 +36,9 @@ func barStress(b *bar) {
 		advantage, _ := e.Advantage(e.Crowd)
 		overtaken, _ := e.Overtaken(e.Crowd)
 		b.figure("%d kills, %d stops of more than a lease, %d drains, operators %v", s.kills, s.stops, s.drains, s.deeds)
-		b.figure("%d messages of %d consumers, %d deadlines; waited behind %d of another key and %d of lower priorities at most (goal %d); %v",
-			len(s.jobs)*len(e.Consumers), len(e.Consumers), len(e.Deadlines), advantage, overtaken, e.Crowd, f)
+		b.figure("%d messages of %d consumers, %d starts and ends, %d deadlines; "+
+			"waited behind %d of another key and %d of lower priorities at most (goal %d); %v",
+			len(s.jobs)*len(e.Consumers), len(e.Consumers), len(e.Ledger), len(e.Deadlines), advantage, overtaken, e.Crowd, f)
 	}
 }
 

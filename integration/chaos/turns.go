@@ -72,7 +72,7 @@ func (e Evidence) excused() func(run Run) bool {
 func (e Evidence) passedBy(run Run, at time.Time) bool {
 	since, ok := e.Withdrawn[run]
 	by, limited := e.Deadlines[run.Job]
-	return ok && since.Before(at) || limited && by.Before(at)
+	return ok && since.Before(at) || limited && by.Add(-earlyBy).Before(at)
 }
 
 // turn is when a consumer's job was claimed for the first time, and since when it had been there.

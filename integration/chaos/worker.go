@@ -284,10 +284,10 @@ func Lenient(dir string) error { return os.WriteFile(filepath.Join(dir, lenient)
 
 const lenient = "lenient"
 
-// runBatch is run for one job after the other. If they are ordered it leaves out those behind one of their key that
-// has failed, which are to come again whatever it says of them. Where much time has passed between two
-// jobs its process may have stood still for longer than its lease, which its context tells too late: then
-// it gives back the rest.
+// runBatch is run for one job after the other. Of ordered ones it leaves out those behind one of their
+// key that has failed, which are to come again whatever it says of them. Where much time has passed
+// between two jobs its process may have stood still for longer than its lease, which its context tells
+// too late: then it gives back the rest.
 func (r *Recorder) runBatch(ctx context.Context, jobs []Job, ordered bool, effect func(Job) error) error {
 	failed := bus.BatchError{}
 	stuck := make(map[string]bool)
