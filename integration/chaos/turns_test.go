@@ -77,8 +77,9 @@ func TestJudgeConvictsOfTurns(t *testing.T) {
 			"O1: before its turn: 1 of them, such as [{ordered 1}]", turns{"ordered": {1, 0, 2, 3, 4, 5, 6, 7}}, nil,
 		},
 		"one that was withdrawn only after a later one began": {
-			"O1: before its turn: 1 of them, such as [{ordered 7}]", nil, withdrawnLate,
+			"O1: before its turn: 1 of them, such as [{ordered 7}]", nil, withdrawn(epoch.Add(time.Hour)),
 		},
+		"one that was withdrawn before a later one began": {"", nil, withdrawn(epoch)},
 		"two of a key at once": {
 			"O1: beside another of its key: 1 of them, such as [{ordered 5}]", nil, besides,
 		},
@@ -139,11 +140,13 @@ func stoodUntil(to time.Time) func(e *evidence) {
 	}
 }
 
-// withdrawnLate has job 6 never run, and be withdrawn when all was over.
-func withdrawnLate(e *evidence) {
-	run := chaos.Run{Consumer: "ordered", Job: 6}
-	e.Ledger = without(without(e.Ledger, chaos.Started, run), chaos.Finished, run)
-	e.Withdrawn[run] = epoch.Add(time.Hour)
+// withdrawn has job 6 never run, and be withdrawn then.
+func withdrawn(at time.Time) func(e *evidence) {
+	return func(e *evidence) {
+		run := chaos.Run{Consumer: "ordered", Job: 6}
+		e.Ledger = without(without(e.Ledger, chaos.Started, run), chaos.Finished, run)
+		e.Withdrawn[run] = at
+	}
 }
 
 // besides has jobs 4 and 5 run again, each on another worker, and job 5 begin before job 4 is done.
