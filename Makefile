@@ -61,7 +61,7 @@ chaos: ## Put the promises to the test with crashes and faults (20 minutes)
 	@$(WITH_DATABASES) $(MAKE) --no-print-directory chaos-bars TIER=chaos
 
 .PHONY: chaos-long
-chaos-long: ## All of that, longer, and with everything else we know (185 minutes)
+chaos-long: ## All of that, longer, and with everything else we know (200 minutes)
 	@$(WITH_DATABASES) $(MAKE) --no-print-directory chaos-bars TIER=long
 
 # What one fuzz target gets. Each runs in turn: a session of `go test -fuzz` takes one target.

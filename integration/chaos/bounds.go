@@ -22,7 +22,9 @@ func (l Ledger) Most(consumers []string, without map[string]time.Time) (most int
 			running[run] = make(map[string]bool)
 		}
 		if e.Kind != Started {
-			delete(running[run], e.Worker)
+			if delete(running[run], e.Worker); len(running[run]) == 0 {
+				delete(running, run)
+			}
 			continue
 		}
 		running[run][e.Worker] = true

@@ -73,7 +73,8 @@ func barRates(b *bar) {
 // disturbed is a run whose workers were killed, and stopped for longer than a lease.
 type disturbed struct {
 	*run
-	gone         map[string]time.Time // since when which must not be counted any more
+	gone         map[string]time.Time    // since when which must not be counted any more
+	stood        map[string][]chaos.Span // who was stopped when
 	kills, stops int
 	found        chaos.Findings
 }
@@ -81,7 +82,7 @@ type disturbed struct {
 // newDisturbed has a crew do so many jobs, of up to a time each, and disturbs it for a while.
 func newDisturbed(b *bar, crew int, config chaos.WorkerConfig, jobs int, takes, lasts time.Duration) *disturbed {
 	config.Lease = 2 * time.Second
-	r := &disturbed{run: newRun(b, testdb.PostgresDSN(b), config), gone: make(map[string]time.Time)}
+	r := &disturbed{run: newRun(b, testdb.PostgresDSN(b), config), gone: make(map[string]time.Time), stood: make(map[string][]chaos.Span)}
 	for range crew {
 		r.start(crew)
 	}
@@ -102,20 +103,32 @@ func (r *disturbed) String() string {
 func (r *disturbed) disturb(lasts time.Duration) {
 	for stop := time.Now().Add(lasts); time.Now().Before(stop); {
 		pause(r.between(300*time.Millisecond, time.Second))
-		victim := r.atWork()
-		w := r.workers[victim]
-		if r.IntN(4) > 0 {
+		if victim := r.atWork(); r.IntN(4) > 0 {
 			r.kills++
 			r.kill(victim)
 			r.start(victim)
-			continue
+		} else {
+			r.standStill(victim)
 		}
-		r.stops++
-		r.gone[w.Name()] = time.Now()
-		w.Signal(syscall.SIGSTOP)
-		pause(r.config.Lease + r.between(500*time.Millisecond, 1500*time.Millisecond))
-		w.Signal(syscall.SIGCONT)
 	}
+	r.forget()
+}
+
+// standStill stops a worker for longer than a lease.
+func (r *disturbed) standStill(victim int) {
+	r.stops++
+	w, from := r.workers[victim], time.Now()
+	if _, again := r.gone[w.Name()]; !again {
+		r.gone[w.Name()] = from
+	}
+	w.Signal(syscall.SIGSTOP)
+	pause(r.config.Lease + r.between(500*time.Millisecond, 1500*time.Millisecond))
+	w.Signal(syscall.SIGCONT)
+	r.stood[w.Name()] = append(r.stood[w.Name()], chaos.Span{From: from, To: time.Now()})
+}
+
+// forget has the workers that were killed not be counted any more.
+func (r *disturbed) forget() {
 	for name, at := range r.killed {
 		if _, stopped := r.gone[name]; !stopped {
 			r.gone[name] = at

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -92,11 +93,15 @@ func (e Evidence) audit() (twice, taken, stale []Run) {
 			b.claimed(i, c)
 		case Kept, Ended:
 			b.reduced(c)
+		case Written:
+			if e.Operator != "" && c.Session == e.Operator { // who may write to what nobody holds
+				stale = append(stale, b.held(c.Messages)...)
+			}
 		}
 	}
 	tx := set(e.Tx)
 	for i, c := range e.History {
-		if c.Kind != Written {
+		if c.Kind != Written || e.Operator != "" && c.Session == e.Operator {
 			continue
 		}
 		for _, id := range c.Messages {
@@ -167,6 +172,11 @@ func (b *books) lastHolder(id int64, before int) (session string) {
 		}
 	}
 	return session
+}
+
+// held are those of the messages that somebody holds.
+func (b *books) held(ids []int64) []Run {
+	return b.named(slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return b.holder[id] == 0 }))
 }
 
 func (b *books) named(ids []int64) (runs []Run) {

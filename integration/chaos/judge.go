@@ -29,6 +29,7 @@ type Evidence struct {
 	Ordered   []string       // the consumers that run them in order
 	Shared    []string       // those that run so many of each at once
 	Skips     []string       // those of Ordered that skip what is poisoned
+	Knowledge
 }
 
 // Findings are what a judge has to say. Every list of violations is empty when
@@ -51,6 +52,9 @@ type Findings struct {
 	Left       []Run // I7: still waiting
 	Inverted   []Run // O1: began before one of its key that was produced before it was done
 	Beside     []Run // O1: began while another of its key was running, within a lease
+	Late       []Run // D1: began after its deadline
+	Unfair     []Run // F1: waited while more of another key were claimed than of its own
+	Overtaken  []Run // P1: waited while those of lower priorities were claimed
 	Claims     int   // I7: claims that hold nothing any more
 	Duplicates int   // starts beyond the first that no failure explains
 }
@@ -63,7 +67,7 @@ func Judge(e Evidence) Findings {
 	var f Findings
 	started, finished, failed := e.Ledger.Count(Started), e.Ledger.Count(Finished), e.Ledger.Count(Failed)
 	pending, poisoned := tally(e.Pending), tally(e.Poisoned)
-	doomed, tx := set(e.Doomed), set(e.Tx)
+	doomed, tx, away := set(e.Doomed), set(e.Tx), e.excused()
 	for _, job := range e.Jobs {
 		for _, consumer := range e.Consumers {
 			run := Run{consumer, job}
@@ -72,6 +76,7 @@ func Judge(e Evidence) Findings {
 			switch {
 			case waits+parked > 1:
 				f.Both = append(f.Both, run)
+			case away(run):
 			case waits == 0 && parked == 0 && started[run] == 0:
 				f.Lost = append(f.Lost, run)
 			case waits == 0 && parked == 0 && finished[run] == 0:
@@ -87,7 +92,7 @@ func Judge(e Evidence) Findings {
 			if tx[consumer] && waits == 0 && parked == 0 {
 				want = 1
 			}
-			if e.Effects[run] != want {
+			if n := e.Effects[run]; n != want && !(n < want && away(run)) {
 				f.Effects = append(f.Effects, run)
 			}
 		}
@@ -106,11 +111,13 @@ func Judge(e Evidence) Findings {
 	f.Twice, f.Taken, f.Stale = e.audit()
 	// A transaction that outlives its lease has its message locked, but claims of lanes lock
 	// nothing: the message may be in another's claim when it commits, whose fence fails then.
-	f.Stale = slices.DeleteFunc(f.Stale, func(run Run) bool {
-		return tx[run.Consumer] && (slices.Contains(e.Ordered, run.Consumer) || slices.Contains(e.Shared, run.Consumer))
-	})
+	lanes := set(slices.Concat(e.Ordered, e.Shared, e.Fair))
+	f.Stale = slices.DeleteFunc(f.Stale, func(run Run) bool { return tx[run.Consumer] && lanes[run.Consumer] })
 	f.Unclaimed = e.unclaimed()
 	f.Inverted, f.Beside = e.disorder()
+	f.Late = e.late()
+	_, f.Unfair = e.Advantage(e.Crowd)
+	_, f.Overtaken = e.Overtaken(e.Crowd)
 	f.Claims = e.Claims
 	return f
 }
@@ -198,7 +205,8 @@ func (f Findings) Violations() (lines []string) {
 		"I3: in two live claims": f.Twice, "I3: ran unclaimed": f.Unclaimed,
 		"I4: taken from a live owner": f.Taken, "I4: settled without a claim": f.Stale,
 		"I5: charged for nothing": f.Charged, "repeated though not killed": f.Repeated, "unknown": f.Unknown, "I6: effects other than one": f.Effects,
-		"poisoned though innocent": f.Innocent, "O1: before its turn": f.Inverted, "O1: beside another of its key": f.Beside, "I7: left over": f.Left,
+		"poisoned though innocent": f.Innocent, "O1: before its turn": f.Inverted, "O1: beside another of its key": f.Beside,
+		"D1: after its deadline": f.Late, "F1: behind more of another key than of its own": f.Unfair, "P1: behind those of lower priorities": f.Overtaken, "I7: left over": f.Left,
 	} {
 		if len(runs) > 0 {
 			lines = append(lines, fmt.Sprintf("%s: %d of them, such as %v", name, len(runs), runs[:min(len(runs), 5)]))

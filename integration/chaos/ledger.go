@@ -25,6 +25,7 @@ type Event struct {
 	Job      int       `json:"job"`
 	Attempt  int       `json:"attempt"`
 	Crashes  int       `json:"crashes"`
+	Called   time.Time `json:"called,omitzero"` // of a batch: when it was, as a whole
 }
 
 // EventKind is what happened.
@@ -65,9 +66,12 @@ func NewRecorder(dir, worker string) (*Recorder, error) {
 
 // Record appends one event, in one write.
 func (r *Recorder) Record(kind EventKind, consumer string, job, attempt, crashes int) error {
-	line, err := json.Marshal(Event{
-		At: time.Now(), Kind: kind, Worker: r.worker, Consumer: consumer, Job: job, Attempt: attempt, Crashes: crashes,
-	})
+	return r.write(Event{Kind: kind, Consumer: consumer, Job: job, Attempt: attempt, Crashes: crashes})
+}
+
+func (r *Recorder) write(e Event) error {
+	e.At, e.Worker = time.Now(), r.worker
+	line, err := json.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("chaos: ledger: %w", err)
 	}

@@ -25,6 +25,9 @@ func (e Evidence) disorder() (inverted, beside []Run) {
 		jobs := byKey[at.key]
 		switch before, running := current[at]; event.Kind {
 		case Started:
+			for next[at] < len(jobs) && (passed[Run{at.consumer, jobs[next[at]]}] || e.passedBy(Run{at.consumer, jobs[next[at]]}, event.At)) {
+				next[at]++
+			}
 			if next[at] < len(jobs) && event.Job > jobs[next[at]] {
 				inverted = append(inverted, run)
 			}
@@ -40,9 +43,6 @@ func (e Evidence) disorder() (inverted, beside []Run) {
 			}
 			if event.Kind == Finished || skips[event.Consumer] && doomed[event.Job] {
 				passed[run] = true
-			}
-			for next[at] < len(jobs) && passed[Run{at.consumer, jobs[next[at]]}] {
-				next[at]++
 			}
 		}
 	}

@@ -39,7 +39,7 @@ type WorkerConfig struct {
 	Plain   []string
 	Tx      []string
 	Grouped []string // those of Tx that share transactions
-	Batched []string // those of Plain that take many at once
+	Batched []string // those that take many at once
 	Ordered []string // those that run the jobs of a key in order
 	Skips   []string // those of Ordered that skip what is poisoned
 	Limited []string // those of which Limit run at once, in all processes together
@@ -48,9 +48,12 @@ type WorkerConfig struct {
 	PerKey  int
 	Rated   []string // those of which Rate start in a second, in all processes together
 	Rate    int
+	Options map[string]Options // what some have besides
 	Lease   time.Duration
 	Drain   time.Duration
 	Handler int // the Concurrency; zero for the default
+	Claim   int // the BatchSize; zero for the default
+	Loops   int // the ClaimLoops; zero for the default
 	Pool    int // the most connections; zero for 16
 	Relay   RelayConfig
 	// Schedules has it fire schedules, too.
@@ -194,6 +197,7 @@ func (config WorkerConfig) processor(db *bun.DB, registry *bus.Registry) (*outbo
 	}
 	return outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
 		LeaseDuration: config.Lease, DrainTimeout: config.Drain, Concurrency: config.Handler, Logger: logger,
+		BatchSize: config.Claim, ClaimLoops: config.Loops,
 		AttemptDelay: 100 * time.Millisecond, PollInterval: cmp.Or(config.Poll, 200*time.Millisecond), ConsumerTimeout: 2 * time.Minute,
 		Chain: middleware.Default(middleware.Options{Logger: slog.New(runs), Backoff: middleware.Constant(100 * time.Millisecond)}),
 	})
@@ -234,67 +238,61 @@ func NewRegistry(recorder *Recorder, config WorkerConfig, others ...bus.Consumer
 	consumers := others
 	for _, name := range config.Plain {
 		if slices.Contains(config.Batched, name) {
-			consumers = append(consumers, bus.ConsumeBatch(name, recorder.runBatch, append(config.flow(name), bus.BatchSize(20))...))
+			consumers = append(consumers, bus.ConsumeBatch(name, func(ctx context.Context, jobs []Job) error {
+				return recorder.runBatch(ctx, jobs, slices.Contains(config.Ordered, name), nil)
+			}, config.flow(name)...))
 			continue
 		}
 		consumers = append(consumers, bus.Consume(name, func(ctx context.Context, job Job) error {
-			return recorder.run(ctx, job, nil)
+			return recorder.run(ctx, job, time.Time{}, nil)
 		}, config.flow(name)...))
 	}
 	for _, name := range config.Tx {
-		options := config.flow(name)
-		if slices.Contains(config.Grouped, name) {
-			options = append(options, outbox.GroupCommit(20))
-		}
-		consumers = append(consumers, outbox.ConsumeTx(name, func(ctx context.Context, tx bun.Tx, job Job) error {
-			return recorder.run(ctx, job, func() error {
-				if job.Do == Ignore {
-					ctx = context.WithoutCancel(ctx)
-				}
-				_, err := tx.NewRaw("INSERT INTO effects (consumer, job) VALUES (?, ?)", name, job.N).Exec(ctx)
-				if err == nil && name == config.Relay.Ring.By {
-					err = recorder.passOn(ctx, tx, job)
-				}
-				return err
-			})
-		}, options...))
+		consumers = append(consumers, config.transactional(recorder, name))
 	}
 	return config.Relay.Log.registry(consumers)
 }
 
-// flow are the options of a consumer that runs in order, or is bounded over all processes.
-func (config WorkerConfig) flow(name string) []bus.ConsumerOption {
-	switch {
-	case slices.Contains(config.Limited, name):
-		return []bus.ConsumerOption{bus.LimitShared("limit", config.Limit)}
-	case slices.Contains(config.Shared, name):
-		return []bus.ConsumerOption{bus.PerKey(config.PerKey)}
-	case slices.Contains(config.Rated, name):
-		return []bus.ConsumerOption{bus.Rate(config.Rate, time.Second, RateBurst)}
-	case slices.Contains(config.Skips, name):
-		return []bus.ConsumerOption{bus.Ordered(bus.SkipPoisoned)}
-	case slices.Contains(config.Ordered, name):
-		return []bus.ConsumerOption{bus.Ordered(bus.ParkKey)}
+// transactional is a consumer whose effect is a row.
+func (config WorkerConfig) transactional(recorder *Recorder, name string) bus.Consumer {
+	options := config.flow(name)
+	if slices.Contains(config.Grouped, name) {
+		options = append(options, outbox.GroupCommit(20))
 	}
-	return nil
+	effect := func(ctx context.Context, tx bun.Tx, job Job) error {
+		if job.Do == Ignore {
+			ctx = context.WithoutCancel(ctx)
+		}
+		_, err := tx.NewRaw("INSERT INTO effects (consumer, job) VALUES (?, ?)", name, job.N).Exec(ctx)
+		if err == nil && name == config.Relay.Ring.By {
+			err = recorder.passOn(ctx, tx, job)
+		}
+		return err
+	}
+	if slices.Contains(config.Batched, name) {
+		return outbox.ConsumeBatchTx(name, func(ctx context.Context, tx bun.Tx, jobs []Job) error {
+			return recorder.runBatch(ctx, jobs, slices.Contains(config.Ordered, name), func(job Job) error { return effect(ctx, tx, job) })
+		}, options...)
+	}
+	return outbox.ConsumeTx(name, func(ctx context.Context, tx bun.Tx, job Job) error {
+		return recorder.run(ctx, job, time.Time{}, func() error { return effect(ctx, tx, job) })
+	}, options...)
 }
-
-// RateBurst is the burst of consumers with a rate.
-const RateBurst = 20
 
 // Lenient has jobs be done from now on that halt.
 func Lenient(dir string) error { return os.WriteFile(filepath.Join(dir, lenient), nil, 0o600) }
 
 const lenient = "lenient"
 
-// runBatch is run for one job after the other. It leaves out those behind one of their key that
-// has failed, which are to come again whatever it says of them. Where much time has passed between two
-// jobs its process may have stood still for longer than its lease, which its context tells too late: then
-// it gives back the rest.
-func (r *Recorder) runBatch(ctx context.Context, jobs []Job) error {
+// runBatch is run for one job after the other. Of ordered ones it leaves out those behind one of their
+// key that has failed, which are to come again whatever it says of them. Where much time has passed
+// between two jobs its process may have stood still for longer than its lease, which its context tells
+// too late: then it gives back the rest.
+func (r *Recorder) runBatch(ctx context.Context, jobs []Job, ordered bool, effect func(Job) error) error {
 	failed := bus.BatchError{}
 	stuck := make(map[string]bool)
-	last := time.Now()
+	called := time.Now()
+	last := called
 	for i, m := range bus.CurrentBatch(ctx) {
 		now := time.Now()
 		if now.Sub(last) > standstill {
@@ -305,23 +303,33 @@ func (r *Recorder) runBatch(ctx context.Context, jobs []Job) error {
 		}
 		last = now
 		if key := jobs[i].Key; !stuck[key] {
-			failed[i] = r.run(bus.WithMessage(ctx, m), jobs[i], nil)
-			stuck[key] = failed[i] != nil
+			failed[i] = r.run(bus.WithMessage(ctx, m), jobs[i], called, of(effect, jobs[i]))
+			stuck[key] = ordered && failed[i] != nil
 		}
 	}
 	return failed
 }
 
+// of is a job's own effect.
+func of(effect func(Job) error, job Job) func() error {
+	if effect == nil {
+		return nil
+	}
+	return func() error { return effect(job) }
+}
+
 // standstill is longer than any job takes on a busy machine, and much shorter than a lease.
 const standstill = 500 * time.Millisecond
 
-// run is what every consumer does.
-func (r *Recorder) run(ctx context.Context, job Job, effect func() error) error {
+// run is what every consumer does. One of a batch began when the batch was called.
+func (r *Recorder) run(ctx context.Context, job Job, called time.Time, effect func() error) error {
 	if job.Do == Crowd {
 		return nil
 	}
 	m, _ := bus.Current(ctx)
-	record := func(kind EventKind) error { return r.Record(kind, m.Consumer, job.N, m.Attempt, m.Crashes) }
+	record := func(kind EventKind) error {
+		return r.write(Event{Kind: kind, Consumer: m.Consumer, Job: job.N, Attempt: m.Attempt, Crashes: m.Crashes, Called: called})
+	}
 	if err := record(Started); err != nil {
 		return err
 	}
