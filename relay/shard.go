@@ -117,7 +117,7 @@ func (r *Runner) hold(ctx context.Context, s *shard) (bool, error) {
 	}
 	if !ok {
 		s.told, s.failures, s.overtaken = false, 0, 0 // how it failed here says nothing of when it is here again
-		s.until.Store(time.Now().Add(elsewhere).UnixNano())
+		s.wait(elsewhere, false)
 		return false, nil
 	}
 	if sub.Position != s.sub.Position || sub.Mark != s.sub.Mark {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -87,10 +88,12 @@ func (s *shard) waits(now time.Time) (until time.Time, waits bool) {
 	return until, until.After(now)
 }
 
-// seen notes that the broker has answered.
+// seen notes that the broker has answered. For others it has not, unless it had not for this shard either: they may have another
+// destination.
 func (s *shard) seen() {
-	s.gated.Store(false)
-	if _, _, closed := s.gate.Closed(); closed {
+	waited := s.gated.Swap(false)
+	others := slices.ContainsFunc(s.shards, func(other *shard) bool { return other.gated.Load() })
+	if _, _, closed := s.gate.Closed(); closed && (waited || !others) {
 		s.gate.Open()
 	}
 }

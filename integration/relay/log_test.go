@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -102,6 +103,51 @@ func (l *ledger) done() bool {
 func (l *ledger) stats(r *relay.Runner) relay.LogStats {
 	l.Helper()
 	return testapp.Must[[]relay.LogStats](l.T)(r.Logs(l.Context()))[0]
+}
+
+// TestADestinationThatIsAwayHoldsUpItsShardAlone: what others publish meanwhile has nobody ask for it more often.
+func TestADestinationThatIsAwayHoldsUpItsShardAlone(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		const streams = 20
+		l, b := newLedger(t, db), newBroker()
+		var tried atomic.Int64
+		b.failWith(func(r relay.Record) error {
+			if r.Destination == "account-0" {
+				tried.Add(1)
+				return relay.ErrUnavailable
+			}
+			return nil
+		})
+		began := time.Now()
+		r, _ := l.runs(relay.Log("ledger", b, relay.Source("/bank"), relay.Shards(4), relay.Route[opened]("accounts"),
+			relay.Route[deposited]("", relay.DestinationOf(func(m *bus.Message, _ deposited) (string, error) { return m.Event.Stream, nil }))))
+		last := func() (round map[string]int) {
+			round = make(map[string]int)
+			for _, record := range b.all() {
+				round[record.Key]++
+			}
+			return round
+		}
+		const rounds = 50
+		var elsewhere map[string]int // the streams of other shards
+		for i := 1; i <= rounds; i++ {
+			l.deposit(streams, 1)
+			testapp.Eventually(t, "the other shards go on", func() bool {
+				elsewhere = last()
+				maps.DeleteFunc(elsewhere, func(_ string, n int) bool { return n < i })
+				return len(elsewhere) > streams/3 && tried.Load() > 0
+			})
+		}
+		if n, most := tried.Load(), 2+int64(time.Since(began)/time.Second); n > most {
+			t.Errorf("got %d tries, want one a second at most: %d", n, most)
+		}
+		if s := l.stats(r); s.Closed.IsZero() || s.Halted > 0 {
+			t.Errorf("got %+v, want it to say that it waits", s)
+		}
+		b.failWith(nil)
+		testapp.Eventually(t, "all are published", func() bool { return len(last()) == streams && l.done() })
+	})
 }
 
 func TestTheLogLeavesInOrder(t *testing.T) {
