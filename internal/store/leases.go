@@ -69,11 +69,10 @@ func (s *Store) HoldLeased(ctx context.Context, tx bun.Tx, sub Subscription, own
 	return held, nil
 }
 
-// ReturnLease lets others have a shard at once.
-func (s *Store) ReturnLease(ctx context.Context, db bun.IDB, sub Subscription, owner string) error {
+// ReturnLeases lets others have what an owner has of these readers at once.
+func (s *Store) ReturnLeases(ctx context.Context, db bun.IDB, names []string, owner string) error {
 	return retry(ctx, db, func(db bun.IDB) error {
-		_, err := s.names.Query(ctx, db, `UPDATE {subscriptions} SET owner = '', leased_until = NULL WHERE name = ? AND version = ? AND shard = ? AND owner = ?`,
-			sub.Name, sub.Version, sub.Shard, owner).Exec(ctx)
+		_, err := s.names.Query(ctx, db, `UPDATE {subscriptions} SET owner = '', leased_until = NULL WHERE name IN (?) AND owner = ?`, bun.List(names), owner).Exec(ctx)
 		return err
 	})
 }
