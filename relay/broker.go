@@ -99,6 +99,6 @@ type Subscriber interface {
 	// What fn is given is its own.
 	//
 	// While the broker is away Subscribe reconnects by itself. It returns nil once ctx has
-	// ended, and an error when it cannot go on: a subscription that does not exist, for instance.
+	// ended, within 10 s, and an error when it cannot go on: a subscription that does not exist, for instance.
 	Subscribe(ctx context.Context, fn func(ctx context.Context, records []Record) error) error
 }

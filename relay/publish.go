@@ -212,7 +212,7 @@ func (p *publishing) consume(ctx context.Context, batch []*bus.Message) error {
 	return failed
 }
 
-var errTimeout = fmt.Errorf("relay: the publisher took longer than its timeout: %w", context.DeadlineExceeded)
+var errTimeout = fmt.Errorf("relay: a call took longer than its timeout: %w", context.DeadlineExceeded)
 
 // publish returns an outcome for each record. What is for a destination that does not answer waits, and does not hold up the others.
 func (p *publishing) publish(ctx context.Context, records []Record) []error {

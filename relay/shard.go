@@ -258,6 +258,9 @@ func (r *Runner) put(ctx context.Context, s *shard, b outgoingBatch) (n int, mar
 	return n, mark, err
 }
 
+// publisherCall is what errors call the calls of a shard.
+const publisherCall = "the publisher"
+
 // newest is what a broker knows of its last record of a shard.
 type newest struct {
 	position int64
@@ -266,7 +269,7 @@ type newest struct {
 
 // last asks where the broker stands.
 func (s *shard) last(ctx context.Context, timeout time.Duration) (position int64, mark uint64, err error) {
-	last, err := ask(ctx, s, timeout, func(ctx context.Context) (last newest, err error) {
+	last, err := ask(ctx, publisherCall, &s.hanging, timeout, func(ctx context.Context) (last newest, err error) {
 		last.position, last.mark, err = s.appender.Last(ctx, s.number)
 		return last, err
 	})
@@ -275,7 +278,7 @@ func (s *shard) last(ctx context.Context, timeout time.Duration) (position int64
 
 func (s *shard) appendAll(ctx context.Context, records []Record) (n int, mark int64, err error) {
 	before := s.sub.Mark
-	newest, err := ask(ctx, s, s.timeout, func(ctx context.Context) (uint64, error) {
+	newest, err := ask(ctx, publisherCall, &s.hanging, s.timeout, func(ctx context.Context) (uint64, error) {
 		return s.appender.Append(ctx, s.number, uint64(before), records)
 	})
 	if err == nil && (newest == 0 || newest > math.MaxInt64) {
@@ -289,13 +292,13 @@ func (s *shard) appendAll(ctx context.Context, records []Record) (n int, mark in
 
 func (s *shard) publishAll(ctx context.Context, records []Record) (n int, err error) {
 	if s.sequence != nil {
-		n, err = ask(ctx, s, s.timeout, func(ctx context.Context) (int, error) { return s.sequence.PublishInOrder(ctx, records) })
+		n, err = ask(ctx, publisherCall, &s.hanging, s.timeout, func(ctx context.Context) (int, error) { return s.sequence.PublishInOrder(ctx, records) })
 		if n < 0 || n > len(records) || n == 0 && err == nil || n == len(records) && err != nil {
 			return 0, fmt.Errorf("relay: publish: %d of %d records, and error %v: some are allowed, or an error of the next one", n, len(records), err)
 		}
 		return n, err
 	}
-	results, err := ask(ctx, s, s.timeout, func(ctx context.Context) ([]error, error) {
+	results, err := ask(ctx, publisherCall, &s.hanging, s.timeout, func(ctx context.Context) ([]error, error) {
 		return s.pub.Publish(ctx, records), nil
 	})
 	if err != nil {

@@ -52,7 +52,7 @@ func logMutants() []mutant {
 		},
 		{
 			name: "relay log: calls that hang are no bound", file: "relay/call.go", suite: onPostgres("^TestALogRelayWhosePublisherHangs$"), says: `got \d+ calls that hang, want 4`,
-			changes: []change{{"s.hanging.Load() >= mostHanging", "s.hanging.Load() > 100*mostHanging"}},
+			changes: []change{{"hanging.Load() >= mostHanging", "hanging.Load() > 100*mostHanging"}},
 		},
 		{
 			name: "relay log: a stream that was erased is kept by others", file: "relay/into_log.go", suite: onPostgres("^TestALogIntoAnother$"), says: `of the stream: got 21 events, want the last one alone`,
