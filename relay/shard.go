@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,7 @@ type shard struct {
 	busy   atomic.Bool
 
 	sub    store.Subscription // as it was leased, or moved
+	reads  []string           // the types that are published, here or elsewhere
 	leased time.Time          // when it last was
 	told   bool               // the broker has told where the shard stands, and nobody else has moved it since
 	limit  int                // of the next batch: fewer after a failure
@@ -124,6 +126,9 @@ func (r *Runner) hold(ctx context.Context, s *shard) (bool, error) {
 		s.told = false
 	}
 	s.sub, s.leased = sub, now
+	if s.reads = union(typesOf(sub.Filter), s.stored); len(s.reads) > len(typesOf(sub.Filter)) { // somebody has resumed it without these
+		return false, r.announce(ctx, s.logging)
+	}
 	return true, nil
 }
 
@@ -180,7 +185,7 @@ func (r *Runner) next(ctx context.Context, s *shard) (b outgoingBatch, err error
 	if s.sub.Attempts > 0 {
 		limit = 1
 	}
-	page := store.Page{After: s.sub.Position, UpTo: min(s.sub.Head, s.sub.Position+s.window), Limit: limit, EventFilter: store.EventFilter{Types: s.stored}}
+	page := store.Page{After: s.sub.Position, UpTo: min(s.sub.Head, s.sub.Position+s.window), Limit: limit, EventFilter: store.EventFilter{Types: s.reads}}
 	if s.shardCount > 1 {
 		page.SlotFrom, page.SlotTo = s.number*store.Slots/s.shardCount, (s.number+1)*store.Slots/s.shardCount
 	}
@@ -193,6 +198,10 @@ func (r *Runner) next(ctx context.Context, s *shard) (b outgoingBatch, err error
 	}
 	size, whole := 0, len(rows) < limit
 	for _, row := range rows {
+		if !slices.Contains(s.stored, row.Type) {
+			b.failed, b.err = &row, errLacksType
+			return b, nil
+		}
 		record, m, err := s.outgoing(ctx, r.registry.Codec(), row)
 		if err != nil {
 			b.failed, b.err = &row, err

@@ -33,6 +33,8 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, events []store.Even
 			s.wait(firstRetry, false)
 		}
 		return s.overtaken <= mostOvertaken, nil
+	case errors.Is(err, errLacksType):
+		return false, r.leave(ctx, s, events[0], err)
 	case errors.Is(err, ErrNoDestination):
 		r.away(s, err)
 		s.wait(s.missingFor(), false)

@@ -150,6 +150,62 @@ func TestADestinationThatIsAwayHoldsUpItsShardAlone(t *testing.T) {
 	})
 }
 
+// TestADeployThatAddsATypeToALogRelay: while processes of two releases run, the older one passes over no event of the type. Nor
+// does it when it is alone again, until somebody says so.
+func TestADeployThatAddsATypeToALogRelay(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		s, l := newShelf(), newLedger(t, db)
+		route := func(types ...bus.ConsumerOption) relay.LogRelay {
+			return relay.Log("ledger", s, append(types, relay.Source("/bank"), relay.Route[opened]("accounts"), bus.AttemptDelay(1))...)
+		}
+		open := func(stream string) {
+			l.inTx(func(ctx context.Context, tx bun.Tx) error {
+				return testapp.Second(l.log.Append(ctx, tx, stream, eventlog.Any, opened{}))
+			})
+		}
+		published := func() (kinds map[string]int) {
+			kinds = make(map[string]int)
+			for _, r := range s.all() {
+				kinds[r.Attributes["type"]]++
+			}
+			return kinds
+		}
+		wait := func(what string, openings, deposits int) {
+			t.Helper()
+			testapp.Eventually(t, what, func() bool {
+				kinds := published()
+				return kinds["account.opened"] == openings && kinds["account.deposited"] == deposits
+			})
+		}
+		older, stopOlder := l.runs(route())
+		open("account-0")
+		wait("the older one relays", 1, 0)
+		newer, stopNewer := l.runs(route(relay.Route[deposited]("accounts"))) // the older one has the lease
+		testapp.Eventually(t, "the newer one runs", func() bool { return newer.Health().Ready })
+		l.deposit(1, 10)
+		open("account-1")
+		wait("all arrive while both run", 2, 10)
+		stopNewer()
+		l.deposit(1, 3)
+		open("account-2")
+		testapp.Eventually(t, "the older one says what it waits for", func() bool { return strings.Contains(l.stats(older).LastError, `"account.deposited"`) })
+		wait("nothing more", 2, 10)
+		_, stopNewer = l.runs(route(relay.Route[deposited]("accounts")))
+		wait("the rest arrives once it is there again", 3, 13)
+		stopNewer()
+		l.deposit(1, 1)
+		open("account-3")
+		testapp.Eventually(t, "the older one waits again", func() bool { return strings.Contains(l.stats(older).LastError, `"account.deposited"`) })
+		testapp.Must[int](t)(older.Resume(t.Context(), "ledger"))
+		wait("without the type it goes on", 4, 13)
+		stopOlder()
+		if wrong := s.refused(); wrong > 0 {
+			t.Errorf("stale appends: got %d, want none", wrong)
+		}
+	})
+}
+
 func TestTheLogLeavesInOrder(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 4} {
