@@ -150,8 +150,12 @@ func (r *Runner) catchOn(ctx context.Context, s *shard) error {
 			s.name, s.number, position, s.sub.Head))
 	}
 	s.seen()
-	known := s.sub.Mark == int64(mark) || s.sub.Mark == store.Rewound
-	if mark == 0 || known {
+	// Of a shard that is empty the last record was removed since it was old, or else the broker has lost all.
+	removed := position == 0 && s.sub.Mark <= int64(mark)
+	if position == 0 {
+		mark = 0
+	}
+	if removed || s.sub.Mark == int64(mark) || s.sub.Mark == store.Rewound {
 		position = s.sub.Position
 	}
 	if position != s.sub.Position {

@@ -150,6 +150,37 @@ func TestADestinationThatIsAwayHoldsUpItsShardAlone(t *testing.T) {
 	})
 }
 
+// TestABrokerThatHasNothingLeft: what it has lost is published again, and what it has removed since it was old is not.
+func TestABrokerThatHasNothingLeft(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []bool{true, false} {
+		t.Run(map[bool]string{true: "lost", false: "removed"}[lost], func(t *testing.T) {
+			t.Parallel()
+			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+				l, s := newLedger(t, db), newShelf()
+				l.deposit(5, 10)
+				_, stop := l.runs(bank(s, relay.Shards(2)))
+				testapp.Eventually(t, "all are there", func() bool { return len(s.all()) == 50 && l.done() })
+				stop()
+				s.empty(lost)
+				l.runs(bank(s, relay.Shards(2)))
+				l.deposit(5, 2)
+				want := 10
+				if lost {
+					want += 50
+				}
+				testapp.Eventually(t, "what is new is there", func() bool { return len(s.all()) >= want && l.done() })
+				if n := len(s.all()); n != want {
+					t.Errorf("got %d records, want %d", n, want)
+				}
+				if wrong := s.disorder(l.events); lost && wrong != "" {
+					t.Error(wrong)
+				}
+			})
+		})
+	}
+}
+
 // TestADeployThatAddsATypeToALogRelay: while processes of two releases run, the older one passes over no event of the type. Nor
 // does it when it is alone again, until somebody says so.
 func TestADeployThatAddsATypeToALogRelay(t *testing.T) {
