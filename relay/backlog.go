@@ -11,18 +11,20 @@ import (
 const (
 	// recount is for how long a count of what waits is good, at most, while records arrive.
 	recount = 10 * time.Second
-	// roomEvery is how often a receiver looks whether there is room again.
+	// roomEvery is how soon a receiver looks whether there is room again, and roomLater how late at last: a
+	// count reads all that waits.
 	roomEvery = time.Second
+	roomLater = 30 * time.Second
 	mostRetry = 2 * time.Second
 )
 
 // checkRoom returns an error when too much waits. It counts now and then: more often the
-// less room there was.
+// less room there was, down to a fortieth of the backlog.
 func (r *Runner) checkRoom(ctx context.Context, rc *receiving) error {
 	if !rc.runs.mustCount(rc.maxBacklog, time.Now()) {
 		return nil
 	}
-	waiting, err := r.countWaiting(ctx, rc)
+	waiting, err := r.countWaiting(ctx, rc, rc.maxBacklog)
 	if err != nil {
 		r.outage.Failed("count what waits", err)
 		rc.runs.failed(err)
@@ -34,10 +36,11 @@ func (r *Runner) checkRoom(ctx context.Context, rc *receiving) error {
 	return nil
 }
 
-func (r *Runner) countWaiting(ctx context.Context, rc *receiving) (int, error) {
+// countWaiting counts up to one more than most.
+func (r *Runner) countWaiting(ctx context.Context, rc *receiving, most int) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	waiting, err := r.store.Waiting(ctx, r.db, rc.consumers(r.registry), rc.maxBacklog+1)
+	waiting, err := r.store.Waiting(ctx, r.db, rc.consumers(r.registry), most+1)
 	if err == nil {
 		rc.runs.recounted(waiting, time.Now())
 	}
@@ -49,7 +52,7 @@ func (r *Runner) countWaiting(ctx context.Context, rc *receiving) (int, error) {
 func (s *running) mustCount(most int, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return now.Sub(s.asked) >= recount || s.since > (most-s.waiting)/4
+	return now.Sub(s.asked) >= recount || s.since > max((most-s.waiting)/4, most/40)
 }
 
 func (s *running) recounted(waiting int, now time.Time) {
@@ -59,7 +62,8 @@ func (s *running) recounted(waiting int, now time.Time) {
 }
 
 // awaitRoom waits until the database answers and there is room for more: a tenth of the
-// backlog, once it was full. It returns false when ctx has ended.
+// backlog, once it was full. It looks after as long again as it has waited, so that a backlog that shrinks
+// slowly is counted rarely. It returns false when ctx has ended.
 func (r *Runner) awaitRoom(ctx context.Context, rc *receiving) bool {
 	if failures := rc.runs.failuresInARow(); failures > 0 {
 		// The batch may be at fault rather than the database.
@@ -67,9 +71,10 @@ func (r *Runner) awaitRoom(ctx context.Context, rc *receiving) bool {
 			return false
 		}
 	}
-	most := rc.maxBacklog
+	most, pause := rc.maxBacklog, roomEvery
 	for ctx.Err() == nil {
-		waiting, err := r.countWaiting(ctx, rc)
+		waiting, err := r.countWaiting(ctx, rc, most)
+		next := roomEvery
 		switch {
 		case ctx.Err() != nil:
 			return false
@@ -82,9 +87,10 @@ func (r *Runner) awaitRoom(ctx context.Context, rc *receiving) bool {
 			return true
 		default:
 			most = rc.maxBacklog - rc.maxBacklog/10
+			next, pause = pause, min(2*pause, roomLater)
 			rc.runs.pause("more than %d messages wait", rc.maxBacklog)
 		}
-		if !outage.Pause(ctx, roomEvery) {
+		if !outage.Pause(ctx, next) {
 			return false
 		}
 	}

@@ -75,7 +75,8 @@ type Sequencer interface {
 // puts records. It is safe for concurrent use.
 type Appender interface {
 	// Last tells of the newest record of a shard: the number in its attribute sequence, and the
-	// mark by which the broker knows it. Both are 0 if there is none.
+	// mark by which the broker knows it. If there is none the position is 0, and the mark the greatest of
+	// what the broker has removed since it was old: 0 if that is nothing, as in a place that is made anew.
 	Last(ctx context.Context, shard int) (position int64, mark uint64, err error)
 	// Append puts all of the records, in their order, or none, after the record with a mark,
 	// 0 if there is none, and returns the mark of the newest. If another one is the newest, the
@@ -99,6 +100,6 @@ type Subscriber interface {
 	// What fn is given is its own.
 	//
 	// While the broker is away Subscribe reconnects by itself. It returns nil once ctx has
-	// ended, and an error when it cannot go on: a subscription that does not exist, for instance.
+	// ended, within 10 s, and an error when it cannot go on: a subscription that does not exist, for instance.
 	Subscribe(ctx context.Context, fn func(ctx context.Context, records []Record) error) error
 }

@@ -4,19 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
 const (
-	// callGrace is what a publisher of a log relay has beyond its timeout before a call is given up.
+	// callGrace is what a function of the application has beyond its timeout before a call is given up.
 	callGrace = time.Second
-	// mostHanging bounds the calls of a shard that were given up and have not returned.
+	// mostHanging bounds the calls of a shard, or of the Map of a receiver, that were given up and have not returned.
 	mostHanging = 4
 )
 
-// call is a call of a broker, on a goroutine of its own.
+// call is a call of the application's, on a goroutine of its own.
 type call func() error
 
 // Run implements isolate.Call.
@@ -32,11 +33,19 @@ func guarded(what string, fn func() error) (err error) {
 	return fn()
 }
 
-// ask calls a shard's broker. A call that ignores the end of its time is given up: what it still
-// does is as if its answer had been lost. A few may go on like that; then the broker is left alone.
-func ask[T any](ctx context.Context, s *shard, timeout time.Duration, fn func(ctx context.Context) (T, error)) (answer T, err error) {
-	if s.hanging.Load() >= mostHanging {
-		return answer, fmt.Errorf("%d calls of the publisher have not returned: %w", mostHanging, errTimeout)
+// asError returns the error of a call, which a panic is, too.
+func asError(what string, err error) error {
+	if panicked, ok := errors.AsType[*isolate.Panicked](err); ok {
+		return fmt.Errorf("relay: %s: %w", what, panicked.PanicError)
+	}
+	return err
+}
+
+// ask calls a function of the application, a publisher for instance. A call that ignores the end of its time is given up: what
+// it still does is as if its answer had been lost. A few may go on like that, which are counted; then no more are made.
+func ask[T any](ctx context.Context, what string, hanging *atomic.Int32, timeout time.Duration, fn func(ctx context.Context) (T, error)) (answer T, err error) {
+	if hanging.Load() >= mostHanging {
+		return answer, fmt.Errorf("%d calls of %s have not returned: %w", mostHanging, what, errTimeout)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer cancel()
@@ -51,13 +60,10 @@ func ask[T any](ctx context.Context, s *shard, timeout time.Duration, fn func(ct
 	select {
 	case err = <-result:
 		calls.Dismiss()
-		if panicked, ok := errors.AsType[*isolate.Panicked](err); ok {
-			err = fmt.Errorf("relay: the publisher: %w", panicked.PanicError)
-		}
-		return *got, err
+		return *got, asError(what, err)
 	case <-patience.C:
-		s.hanging.Add(1)
-		calls.Abandon(func() { s.hanging.Add(-1) })
+		hanging.Add(1)
+		calls.Abandon(func() { hanging.Add(-1) })
 		return answer, errTimeout
 	}
 }

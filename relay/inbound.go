@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -10,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -36,10 +36,18 @@ type arrival struct {
 // recipient is a consumer that a record is for, among others, and the hash of a record for it alone.
 type recipient struct{ name, hash string }
 
-// read makes a message of a record.
-func (r *receiving) read(registry *bus.Registry, record Record) arrival {
+// read makes a message of a record. An error is that the application's function does not return: nothing is known of the record.
+func (r *receiving) read(ctx context.Context, registry *bus.Registry, record Record) (arrival, error) {
+	mapped, e, err := r.mapped(ctx, record)
+	if errors.Is(err, errTimeout) {
+		return arrival{}, err
+	}
+	return r.understand(registry, record, mapped, e, err), nil
+}
+
+// understand makes a message of a record, given what mapped has returned for it.
+func (r *receiving) understand(registry *bus.Registry, record, mapped Record, e cloudevents.Event, err error) arrival {
 	a := arrival{record: record}
-	mapped, e, err := r.mapped(record)
 	if err != nil {
 		// On a topic that is shared, what others make of their events is no concern of ours.
 		if kind := typeOf(mapped); kind != "" && r.types[kind] == "" || errors.Is(err, errNoEvent) && record.Body == nil {
@@ -138,15 +146,17 @@ func hashOf(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
+// mapTimeout is how long a Map has for a record, but for callGrace.
+const mapTimeout = 5 * time.Second
+
 // mapped reads the event of a record, after the application's function has changed that.
-func (r *receiving) mapped(record Record) (mapped Record, e cloudevents.Event, err error) {
+func (r *receiving) mapped(ctx context.Context, record Record) (mapped Record, e cloudevents.Event, err error) {
 	if r.mapping != nil {
-		defer func() {
-			if value := recover(); value != nil {
-				err = &bus.PanicError{Value: value, Stack: debug.Stack()}
-			}
-		}()
-		if record, err = r.mapping(record); err != nil {
+		record, err = ask(ctx, "Map", &r.runs.hanging, mapTimeout, func(context.Context) (Record, error) { return r.mapping(record) })
+		switch {
+		case errors.Is(err, errTimeout):
+			return Record{}, cloudevents.Event{}, fmt.Errorf("%w: Map has not returned within %s", errTimeout, mapTimeout)
+		case err != nil:
 			return Record{}, cloudevents.Event{}, fmt.Errorf("map: %w", err)
 		}
 	}

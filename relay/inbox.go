@@ -39,7 +39,11 @@ func (r *Runner) receive(ctx context.Context, rc *receiving, records []Record) e
 	var messages []*bus.Message
 	unknown := 0
 	for _, record := range records {
-		a := rc.read(r.registry, record)
+		a, err := rc.read(ctx, r.registry, record)
+		if err != nil {
+			rc.runs.failed(err)
+			return fmt.Errorf("relay: receiver %q: %w", rc.name, err)
+		}
 		rc.runs.arrived(a.sent)
 		switch {
 		case a.message != nil:
@@ -317,8 +321,10 @@ func (r *Runner) retake(ctx context.Context, rc *receiving, m *bus.Message) erro
 	if err != nil {
 		return bus.Permanent(err)
 	}
-	a := rc.read(r.registry, record)
+	a, err := rc.read(ctx, r.registry, record)
 	switch {
+	case err != nil:
+		return fmt.Errorf("relay: receiver %q: %w", rc.name, err)
 	case a.parked != nil:
 		return bus.Permanent(fmt.Errorf("relay: receiver %q: %w", rc.name, a.parked))
 	case a.message == nil:

@@ -67,7 +67,10 @@ type LogRelay struct{ logging *logging }
 // other error, the shard halts until [Runner.Resume], unless [Park] says otherwise.
 //
 // The name is stored: under another one everything is published from the beginning. A type that is
-// added is published from where the relay has come to.
+// added is published from where the relay has come to when the first process that has it runs: the types
+// are stored, too. A process that lacks one of them, since it is of an older release or the type was
+// removed, stops in front of the first event of it, and leaves the shard to others; [LogStats] says so. If
+// there are no others, [Runner.Resume] has the relay forget the types that its process lacks.
 func Log(name string, pub Publisher, options ...bus.ConsumerOption) LogRelay {
 	p, config := newPublishing(name, pub, options)
 	l := &logging{publishing: p, batch: cmp.Or(config.BatchSize, logBatch), attempts: cmp.Or(config.MaxAttempts, logAttempts), delay: logDelay}
@@ -259,5 +262,5 @@ func (r *Runner) enter(ctx context.Context, l *logging) error {
 	if n := len(rows); n != l.shardCount {
 		return fmt.Errorf("log relay %q: Shards %d: it has %d already: give it another name", l.name, l.shardCount, n)
 	}
-	return nil
+	return r.announce(ctx, l)
 }

@@ -91,10 +91,15 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 }
 
 // Resume has the halted shards of a log relay try again, with all their attempts, and returns how
-// many there were.
+// many there were. Events of types that this process lacks, and no other has, are left out from now on: see [Log].
 func (r *Runner) Resume(ctx context.Context, name string) (n int, err error) {
 	if err = r.known(name); err == nil {
 		n, err = r.store.ResumeReader(ctx, r.db, logPrefix+name, logVersion)
+	}
+	for _, l := range r.logs {
+		if l.name == name && err == nil {
+			err = r.setTypes(ctx, l, func([]string) []string { return l.stored })
+		}
 	}
 	return n, dberr.Wrap(err, "relay: resume %q", name)
 }

@@ -49,24 +49,27 @@ func (r *Runner) runLogs(ctx context.Context) {
 		}
 	})
 	c.workers.Wait()
+	r.letGo(ctx)
+}
+
+// letGo lets others have the shards without waiting for the end of their leases. It is one statement for all, so that a database
+// that hangs delays a stop by one timeout.
+func (r *Runner) letGo(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	defer cancel()
+	if err := r.store.ReturnLeases(ctx, r.db, r.checkpoints(), r.owner); err != nil {
+		r.outage.Failed("return leases", err)
+	}
 	for _, l := range r.logs {
 		for _, s := range l.shards {
-			r.letGo(ctx, s)
+			s.told = false
 		}
 	}
 }
 
-// letGo lets others have a shard without waiting for the end of its lease.
-func (r *Runner) letGo(ctx context.Context, s *shard) {
-	if s.sub.Name == "" { // it never had it
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
-	defer cancel()
-	if err := r.store.ReturnLease(ctx, r.db, s.sub, r.owner); err != nil {
-		r.outage.Failed("return a lease", err)
-	}
-	s.told = false
+// checkpoints are the names of the log relays among the readers of the log.
+func (r *Runner) checkpoints() []string {
+	return store.Each(r.logs, (*logging).checkpoint)
 }
 
 // dispatch numbers events, and starts work on the shards that are behind. An idle look is one

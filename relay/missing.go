@@ -1,8 +1,10 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 )
@@ -21,19 +23,34 @@ const (
 	warnApart = time.Second
 )
 
-// missing knows since when destinations have been missing. It is safe for concurrent use.
+// missing knows which destinations have been missing, or have not answered, and since when. It is safe for concurrent use.
 type missing struct {
-	mu     sync.Mutex
-	gone   map[string]*absentee
-	warned time.Time // of any of them
+	mu      sync.Mutex
+	gone    map[place]*absentee
+	warned  time.Time // of any of them
+	doubted time.Time // since when no destination has answered; zero if the last one has
+	shut    bool      // the gate was closed since none does
 }
 
-// absentee is a destination that is missing.
-type absentee struct{ since, seen, warned time.Time }
+// place is a destination, or a key of it: where the one answers, what has the other may not, as a partition without a leader.
+type place struct{ destination, key string }
+
+// absentee is a destination that is missing, or does not answer.
+type absentee struct {
+	since, seen, warned time.Time
+
+	silent bool      // it does not answer
+	next   time.Time // when it is tried again, if it is silent: its messages are not sent before
+	trying bool      // by a record whose answer is not there yet
+}
 
 // wait is how long messages wait for it.
 func (a *absentee) wait(now time.Time) time.Duration {
-	return min(max(now.Sub(a.since), leastMissing), mostMissing)
+	most := mostMissing
+	if a.silent {
+		most = longestRetry
+	}
+	return min(max(now.Sub(a.since), leastMissing), most)
 }
 
 // warning is an error whose line in the log is to be seen.
@@ -45,52 +62,145 @@ func (warning) Level() slog.Level { return slog.LevelWarn }
 // Unwrap returns the error itself.
 func (w warning) Unwrap() error { return w.error }
 
+// isSilence tells whether a broker, or a destination, has not answered.
+func isSilence(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
 // note takes down what the broker said of the records' destinations.
 func (m *missing) note(records []Record, results []error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.gone == nil {
-		m.gone = make(map[string]*absentee)
+		m.gone = make(map[place]*absentee)
 	}
 	now := time.Now()
+	answered := make(map[string]bool)
 	for i, record := range records {
-		absent, known := m.gone[record.Destination]
-		switch gone := len(results) > 0 && errors.Is(results[i], ErrNoDestination); {
-		case known && (len(results) == 0 || results[i] == nil):
-			delete(m.gone, record.Destination)
-		case gone && !known:
-			if len(m.gone) == maxMissing {
-				clear(m.gone)
+		if !isSilence(results[i]) {
+			answered[record.Destination] = true
+		}
+	}
+	if len(answered) > 0 {
+		m.doubted = time.Time{}
+	} else if m.doubted.IsZero() {
+		m.doubted = now
+	}
+	for i, record := range records {
+		whole, part := place{destination: record.Destination}, place{record.Destination, record.Key}
+		switch err := results[i]; {
+		case errors.Is(err, ErrNoDestination):
+			m.absent(whole, false, now)
+		case isSilence(err) && !answered[record.Destination]:
+			m.absent(whole, true, now)
+		case isSilence(err):
+			if record.Key != "" {
+				m.absent(part, true, now)
 			}
-			m.gone[record.Destination] = &absentee{since: now, seen: now}
-		case gone:
-			if now.Sub(absent.seen) > absent.wait(absent.seen)+forgotten {
-				absent.since = now
+		default:
+			for _, at := range []place{whole, part} {
+				if gone := m.gone[at]; gone != nil && (err == nil || gone.silent) {
+					delete(m.gone, at)
+				}
 			}
-			absent.seen = now
 		}
 	}
 }
 
-// wait is how long a message waits for its destination: as long as that has been missing.
-func (m *missing) wait(destination string) time.Duration {
+// absent notes that a place is missing, or silent.
+func (m *missing) absent(at place, silent bool, now time.Time) {
+	gone, known := m.gone[at]
+	if !known {
+		if len(m.gone) == maxMissing {
+			clear(m.gone)
+		}
+		gone = &absentee{since: now, seen: now}
+		m.gone[at] = gone
+	}
+	if now.Sub(gone.seen) > gone.wait(gone.seen)+forgotten {
+		gone.since = now
+	}
+	gone.seen, gone.silent, gone.trying = now, silent, false
+	gone.next = now.Add(gone.wait(now))
+}
+
+// of is what is known of the destination of a record, or of its key there; nil if nothing is.
+func (m *missing) of(record Record) *absentee {
+	if gone := m.gone[place{destination: record.Destination}]; gone != nil {
+		return gone
+	}
+	return m.gone[place{record.Destination, record.Key}]
+}
+
+// holds tells for how long a record is not sent, since its destination does not answer. Now and then it lets one through, which has so
+// long to be answered.
+func (m *missing) holds(record Record, timeout time.Duration) (wait time.Duration, held bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	gone, known := m.gone[destination]
-	if !known {
-		return leastMissing
+	now, gone := time.Now(), m.of(record)
+	switch {
+	case gone == nil || !gone.silent:
+		return 0, false
+	case now.Before(gone.next) && gone.trying:
+		return leastMissing, true
+	case now.Before(gone.next):
+		return gone.next.Sub(now), true
 	}
-	return gone.wait(time.Now())
+	gone.trying, gone.next = true, now.Add(max(timeout, leastMissing))
+	return 0, false
+}
+
+// silentAll tells whether all of these destinations are silent.
+func (m *missing) silentAll(destinations []string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range destinations {
+		if gone := m.gone[place{destination: name}]; gone == nil || !gone.silent {
+			return false
+		}
+	}
+	m.shut = true
+	return true
+}
+
+// pace is how long to wait with what is held while nothing else has been answered: the longer that lasts the more likely it is the broker,
+// and then rows are to be written rarely. But it may be this destination alone, and behind its messages those of others.
+func (m *missing) pace(most time.Duration) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.doubted.IsZero() {
+		return 0
+	}
+	return min(time.Since(m.doubted)/10, most)
+}
+
+// opened is told that the gate is open: who was silent when it was closed may answer by now.
+func (m *missing) opened() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.shut {
+		m.shut, m.doubted = false, time.Time{}
+		maps.DeleteFunc(m.gone, func(_ place, gone *absentee) bool { return gone.silent })
+	}
+}
+
+// wait is how long a message waits for its destination: as long as that has been missing.
+func (m *missing) wait(record Record) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if gone := m.of(record); gone != nil {
+		return gone.wait(time.Now())
+	}
+	return leastMissing
 }
 
 // told returns the error, or now and then one of which the log warns: messages that are snoozed for
 // ever have no other line that anybody looks at.
-func (m *missing) told(destination string, err error) error {
+func (m *missing) told(record Record, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := time.Now()
-	gone, known := m.gone[destination]
-	if !known || now.Sub(gone.warned) < warnEvery || now.Sub(m.warned) < warnApart {
+	now, gone := time.Now(), m.of(record)
+	if gone == nil || now.Sub(gone.warned) < warnEvery || now.Sub(m.warned) < warnApart {
 		return err
 	}
 	gone.warned, m.warned = now, now

@@ -16,7 +16,7 @@ func TestWhatIsKnownOfADestinationGrowsOld(t *testing.T) {
 		note := func(want time.Duration) {
 			t.Helper()
 			m.note(records, []error{ErrNoDestination})
-			if got := m.wait("orders"); got != want {
+			if got := m.wait(records[0]); got != want {
 				t.Errorf("after a look: got a wait of %s, want %s", got, want)
 			}
 		}
@@ -31,11 +31,11 @@ func TestWhatIsKnownOfADestinationGrowsOld(t *testing.T) {
 		pass(3 * time.Minute)
 		note(time.Second) // missing anew, as far as anybody knows here
 		for range 20 {    // looks go on
-			pass(m.wait("orders"))
+			pass(m.wait(records[0]))
 			m.note(records, []error{ErrNoDestination})
 		}
 		note(5 * time.Minute)
-		m.note(records, nil)
+		m.note(records, []error{nil})
 		note(time.Second)
 	})
 }

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -32,8 +34,13 @@ const (
 // While the broker does not answer, or not within [PublishTimeout], nothing is written to what
 // waits: a gate keeps messages from being claimed, see outbox.Gate, and lets single ones probe. It
 // opens when one is done, or when a [Reconnecter] says that the broker is back.
+// That is so if none of the destinations of its routes answers. Else the messages of one that does not are
+// snoozed for as long as it has not, 1 s to 30 s, and one of them at a time is sent: others are not held
+// up. So is what has a key for which there is no answer, as on a partition without a leader. With
+// [DestinationOf] the gate stays open, since there may always be another destination.
 // A message that has nowhere to go is snoozed for as long as its destination has been missing,
-// 1 s to 5 min; of each such destination the line of a message is at Warn, every 5 min. One that the broker refuses is poisoned. Any other error is a failed attempt.
+// 1 s to 5 min. Of each destination that is missing or does not answer the line of a message is at Warn,
+// every 5 min. One that the broker refuses is poisoned. Any other error is a failed attempt.
 //
 // A message that is delivered again on request (bus.Message.Replay) is published like any other, and
 // is live where it arrives, unless it is remembered there.
@@ -205,33 +212,35 @@ func (p *publishing) consume(ctx context.Context, batch []*bus.Message) error {
 	return failed
 }
 
-var errTimeout = fmt.Errorf("relay: the publisher took longer than its timeout: %w", context.DeadlineExceeded)
+var errTimeout = fmt.Errorf("relay: a call took longer than its timeout: %w", context.DeadlineExceeded)
 
-// publish returns an outcome for each record, or none when all are done.
+// publish returns an outcome for each record. What is for a destination that does not answer waits, and does not hold up the others.
 func (p *publishing) publish(ctx context.Context, records []Record) []error {
 	_, _, probes := p.gate.Closed()
-	calling, cancel := context.WithTimeoutCause(ctx, p.timeout, errTimeout)
-	defer cancel()
-	// A publisher may ignore its context, and be given up: then, too, the broker is away.
-	defer context.AfterFunc(calling, func() {
-		if context.Cause(calling) == errTimeout {
-			_ = p.gate.Close(errTimeout)
-		}
-	})()
-	results := p.pub.Publish(calling, records)
-	if len(results) != 0 && len(results) != len(records) {
-		err := fmt.Errorf("relay: publish: %d results for %d records: one for each is allowed, or none", len(results), len(records))
-		results = make([]error, len(records))
-		for i := range results {
-			results[i] = err
-		}
+	if !probes {
+		p.missing.opened()
 	}
-	p.missing.note(records, results)
+	outcomes := make([]error, len(records))
+	sent, places := make([]Record, 0, len(records)), make([]int, 0, len(records))
+	for i, record := range records {
+		if wait, held := p.missing.holds(record, p.timeout); held && !probes {
+			outcomes[i] = p.snoozed(record, wait, fmt.Errorf("relay: destination %q does not answer: %w", record.Destination, ErrUnavailable))
+			continue
+		}
+		sent, places = append(sent, record), append(places, i)
+	}
+	if len(sent) == 0 {
+		outage.Pause(ctx, p.missing.pace(p.timeout/2))
+		return outcomes
+	}
+	results := p.call(ctx, sent)
+	if cause := context.Cause(ctx); cause == nil || errors.Is(cause, bus.ErrTimeout) { // else who is cut off says nothing of the broker
+		p.missing.note(sent, results)
+	}
 	answered := true
-	outcomes := make([]error, len(results))
 	for i, err := range results {
 		var away bool
-		outcomes[i], away = p.outcome(ctx, records[i], err)
+		outcomes[places[i]], away = p.outcome(ctx, sent[i], err)
 		answered = answered && !away
 	}
 	if probes && answered && ctx.Err() == nil {
@@ -240,7 +249,28 @@ func (p *publishing) publish(ctx context.Context, records []Record) []error {
 	return outcomes
 }
 
-// outcome says what becomes of a message, and whether the broker is away.
+// call has the publisher publish, and returns a result for each record.
+func (p *publishing) call(ctx context.Context, records []Record) []error {
+	calling, cancel := context.WithTimeoutCause(ctx, p.timeout, errTimeout)
+	defer cancel()
+	// A publisher may ignore its context, and be given up: nobody knows then of which destination.
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), bus.ErrTimeout) {
+			_ = p.gate.Close(errTimeout)
+		}
+	})()
+	results := p.pub.Publish(calling, records)
+	if len(results) == len(records) {
+		return results
+	}
+	var err error
+	if len(results) != 0 {
+		err = fmt.Errorf("relay: publish: %d results for %d records: one for each is allowed, or none", len(results), len(records))
+	}
+	return slices.Repeat([]error{err}, len(records))
+}
+
+// outcome says what becomes of a message, and whether there was no answer.
 func (p *publishing) outcome(ctx context.Context, record Record, err error) (outcome error, away bool) {
 	switch cause := context.Cause(ctx); {
 	case err == nil:
@@ -248,13 +278,44 @@ func (p *publishing) outcome(ctx context.Context, record Record, err error) (out
 	case errors.Is(err, ErrRefused):
 		return bus.Permanent(err), false
 	case errors.Is(err, ErrNoDestination):
-		return &bus.Verdict{Outcome: bus.Snoozed, Delay: p.missing.wait(record.Destination), Err: p.missing.told(record.Destination, err)}, false
+		return p.snoozed(record, p.missing.wait(record), err), false
 	case cause != nil && !errors.Is(cause, bus.ErrTimeout): // the processor stops, or somebody has asked for it
 		return err, true
-	case errors.Is(err, ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return p.gate.Close(err), true
+	case isSilence(err):
+		return p.unanswered(record, err), true
 	}
 	return err, false
+}
+
+// unanswered says what becomes of a message to which there was no answer. If the broker itself is away, as far as its destinations
+// tell, the gate closes; with one destination nothing is written then, and with several the message makes room for others to probe.
+func (p *publishing) unanswered(record Record, err error) error {
+	destinations, others := p.destinations()
+	if others || !p.missing.silentAll(destinations) {
+		return p.snoozed(record, p.missing.wait(record), err)
+	}
+	released := p.gate.Close(err)
+	if len(destinations) == 1 {
+		return released
+	}
+	return p.snoozed(record, p.missing.wait(record), err)
+}
+
+// destinations are those that are known beforehand. There may be others.
+func (p *publishing) destinations() (names []string, others bool) {
+	for _, r := range p.inOrder {
+		if r.destinationOf != nil {
+			others = true
+		} else if !slices.Contains(names, r.destination) {
+			names = append(names, r.destination)
+		}
+	}
+	return names, others
+}
+
+// snoozed has a message wait for its destination.
+func (p *publishing) snoozed(record Record, wait time.Duration, err error) error {
+	return &bus.Verdict{Outcome: bus.Snoozed, Delay: wait, Err: p.missing.told(record, err)}
 }
 
 // payloadName is the stored name of a payload type. It is empty for a type that is not allowed.

@@ -115,7 +115,8 @@ func Replay() ReceiveOption {
 
 // Map has fn make events of records in another format: what it returns has the attributes of
 // CloudEvents, among them specversion, id, source and type. A record for which it returns an
-// error is parked. fn must not change the record's maps.
+// error is parked. One for which it does not return within 5 s goes back to the broker with its batch, and comes
+// again. fn must not change the record's maps.
 func Map(fn func(Record) (Record, error)) ReceiveOption {
 	return func(r *receiving) {
 		if r.mapping = fn; fn == nil {

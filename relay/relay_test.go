@@ -228,14 +228,113 @@ func TestEachAnswerIsForItsRecord(t *testing.T) {
 	var gate outbox.Gate
 	c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Gate(&gate))
 	errs := consume(t, c, len(pub.errs))
-	for i, want := range []bus.Outcome{bus.Done, bus.Condemned, bus.Snoozed, bus.Done, bus.Unclassified, bus.Released, bus.Released} {
+	for i, want := range []bus.Outcome{bus.Done, bus.Condemned, bus.Snoozed, bus.Done, bus.Unclassified, bus.Snoozed, bus.Snoozed} {
 		if got := bus.VerdictOf(errs[i]).Outcome; got != want {
 			t.Errorf("message %d: got %s, want %s", i, got, want)
+		}
+	}
+	if _, _, closed := gate.Closed(); closed {
+		t.Error("gate: got it closed, though others were answered")
+	}
+	pub.errs = pub.errs[len(pub.errs)-2:]
+	for i, err := range consume(t, c, 2) {
+		if got := bus.VerdictOf(err).Outcome; got != bus.Released {
+			t.Errorf("message %d, without any answer: got %s, want released", i, got)
 		}
 	}
 	if _, _, closed := gate.Closed(); !closed {
 		t.Error("gate: got it open, want it closed")
 	}
+}
+
+// silences is a publisher some of whose destinations do not answer.
+type silences struct {
+	silent map[string]bool
+	sent   map[string]int
+}
+
+func (s *silences) Publish(_ context.Context, records []relay.Record) []error {
+	errs := make([]error, len(records))
+	for i, r := range records {
+		if s.sent[r.Destination]++; s.silent[r.Destination] || s.silent[r.Destination+"/"+r.Key] {
+			errs[i] = relay.ErrUnavailable
+		}
+	}
+	return errs
+}
+
+// refunded goes to a destination of its own.
+type refunded struct {
+	ID string `json:"id"`
+}
+
+func (refunded) PayloadType() string { return "order.refunded" }
+
+// TestTheGateClosesOnceNoDestinationAnswers, and not before. Of one that does not, while another does, one message at a time is sent.
+func TestTheGateClosesOnceNoDestinationAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var gate outbox.Gate
+		pub := &silences{silent: map[string]bool{"refunds": true}, sent: make(map[string]int)}
+		c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Route[refunded]("refunds"), relay.Gate(&gate))
+		step := func(want ...bus.Outcome) {
+			t.Helper()
+			var batch []*bus.Message
+			for i := range want {
+				batch = append(batch, &bus.Message{PayloadType: []string{"order.refunded", "order.placed"}[min(i/2, 1)], Payload: []byte(`{}`)})
+			}
+			errs := c.ConsumeBatch(t.Context(), bus.JSON{}, batch)
+			errs = append(errs, make([]error, len(batch)-len(errs))...)
+			for i, want := range want {
+				got := bus.VerdictOf(errs[i])
+				if got.Outcome != want || want == bus.Snoozed && (got.Delay < time.Second || got.Delay > 30*time.Second) {
+					t.Errorf("message %d: got %s for %s, want %s", i, got.Outcome, got.Delay, want)
+				}
+			}
+		}
+		began := time.Now()
+		for time.Since(began) < 10*time.Minute {
+			step(bus.Snoozed, bus.Snoozed, bus.Done)
+			<-time.After(time.Second)
+		}
+		if n := pub.sent["refunds"]; n < 20 || n > 30 { // two at first, and then after 1, 2, 4, 8 and 16 s, and every 30 s
+			t.Errorf("refunds: got %d sent in 10 minutes, want one every 30 s", n)
+		}
+		if _, _, closed := gate.Closed(); closed {
+			t.Error("gate: got it closed, though orders are answered")
+		}
+		pub.silent["orders"] = true
+		step(bus.Snoozed, bus.Snoozed, bus.Snoozed)
+		if _, _, closed := gate.Closed(); !closed {
+			t.Error("gate: got it open, though nothing answers")
+		}
+		clear(pub.silent)
+		gate.Open()
+		step(bus.Done, bus.Done, bus.Done)
+	})
+}
+
+// TestAKeyThatIsNotAnsweredHoldsUpNoOther: a partition of a topic has no leader.
+func TestAKeyThatIsNotAnsweredHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		pub := &silences{silent: map[string]bool{"orders/a": true}, sent: make(map[string]int)}
+		c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"))
+		for range 100 {
+			var batch []*bus.Message
+			for _, key := range []string{"a", "b", "a"} {
+				batch = append(batch, &bus.Message{PayloadType: "order.placed", Payload: []byte(`{}`), OrderKey: key})
+			}
+			errs := c.ConsumeBatch(t.Context(), bus.JSON{}, batch)
+			if bus.VerdictOf(errs[0]).Outcome != bus.Snoozed || errs[1] != nil || bus.VerdictOf(errs[2]).Outcome != bus.Snoozed {
+				t.Errorf("got %v, want the second done and the others snoozed", errs)
+			}
+			<-time.After(time.Second)
+		}
+		if n := pub.sent["orders"]; n > 100+20 {
+			t.Errorf("got %d sent, want 100 of the one key and a few of the other", n)
+		}
+	})
 }
 
 // returns is a publisher whose broker comes back.

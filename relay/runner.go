@@ -191,7 +191,8 @@ func (r *receiving) fits(registry *bus.Registry) error {
 }
 
 // Run receives, and publishes the log, until ctx is cancelled. Then it finishes the batch that
-// each relay is at, and returns nil.
+// each relay is at, and returns nil. A subscriber that does not return within 10 s then is given up, as
+// are calls of [Map] that take longer than 5 s: no more than four of these go on at a time.
 //
 // It returns an error at once when the database cannot be reached, unless StartTimeout
 // has it wait, the server is refused (outbox.ErrServer; one that is untested is not, but for
@@ -255,7 +256,7 @@ var errPaused = errors.New("relay: paused")
 func (r *Runner) run(ctx context.Context, rc *receiving) {
 	defer rc.runs.broker(nil) // nobody looks any more
 	retry := firstRetry
-	for r.awaitRoom(ctx, rc) && r.awaitTurn(ctx, rc) {
+	for r.awaitRoom(ctx, rc) && r.awaitReturn(ctx, rc) && r.awaitTurn(ctx, rc) {
 		began := time.Now()
 		worked, err := r.subscribe(ctx, rc)
 		if worked || time.Since(began) > longestRetry {
@@ -264,7 +265,7 @@ func (r *Runner) run(ctx context.Context, rc *receiving) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err == errPaused:
+		case err == errPaused, err == errSubscriberHangs:
 			retry = firstRetry
 			continue
 		}
@@ -276,38 +277,6 @@ func (r *Runner) run(ctx context.Context, rc *receiving) {
 		}
 		retry = min(2*retry, longestRetry)
 	}
-}
-
-// subscribe subscribes until the subscription ends, or is paused. Then it gives the turn back. worked says
-// whether anything was taken over.
-func (r *Runner) subscribe(ctx context.Context, rc *receiving) (worked bool, err error) {
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	if rc.alone() {
-		var keeper sync.WaitGroup
-		keeper.Go(func() { r.keepTurn(ctx, rc, end) })
-		defer func() {
-			end(nil)
-			keeper.Wait()
-			r.endTurn(ctx, rc)
-		}()
-	}
-	var took atomic.Bool // a subscriber may call from several goroutines
-	err = guarded("the subscriber", func() error {
-		return rc.sub.Subscribe(ctx, func(ctx context.Context, records []Record) error {
-			err := r.receive(ctx, rc, records)
-			if err != nil {
-				end(errPaused)
-			} else {
-				took.Store(true)
-			}
-			return err
-		})
-	})
-	if context.Cause(ctx) == errPaused {
-		return took.Load(), errPaused
-	}
-	return took.Load(), err
 }
 
 const (

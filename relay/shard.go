@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,7 @@ type shard struct {
 	busy   atomic.Bool
 
 	sub    store.Subscription // as it was leased, or moved
+	reads  []string           // the types that are published, here or elsewhere
 	leased time.Time          // when it last was
 	told   bool               // the broker has told where the shard stands, and nobody else has moved it since
 	limit  int                // of the next batch: fewer after a failure
@@ -117,13 +119,16 @@ func (r *Runner) hold(ctx context.Context, s *shard) (bool, error) {
 	}
 	if !ok {
 		s.told, s.failures, s.overtaken = false, 0, 0 // how it failed here says nothing of when it is here again
-		s.until.Store(time.Now().Add(elsewhere).UnixNano())
+		s.wait(elsewhere, false)
 		return false, nil
 	}
 	if sub.Position != s.sub.Position || sub.Mark != s.sub.Mark {
 		s.told = false
 	}
 	s.sub, s.leased = sub, now
+	if s.reads = union(typesOf(sub.Filter), s.stored); len(s.reads) > len(typesOf(sub.Filter)) { // somebody has resumed it without these
+		return false, r.announce(ctx, s.logging)
+	}
 	return true, nil
 }
 
@@ -145,8 +150,12 @@ func (r *Runner) catchOn(ctx context.Context, s *shard) error {
 			s.name, s.number, position, s.sub.Head))
 	}
 	s.seen()
-	known := s.sub.Mark == int64(mark) || s.sub.Mark == store.Rewound
-	if mark == 0 || known {
+	// Of a shard that is empty the last record was removed since it was old, or else the broker has lost all.
+	removed := position == 0 && s.sub.Mark <= int64(mark)
+	if position == 0 {
+		mark = 0
+	}
+	if removed || s.sub.Mark == int64(mark) || s.sub.Mark == store.Rewound {
 		position = s.sub.Position
 	}
 	if position != s.sub.Position {
@@ -180,7 +189,7 @@ func (r *Runner) next(ctx context.Context, s *shard) (b outgoingBatch, err error
 	if s.sub.Attempts > 0 {
 		limit = 1
 	}
-	page := store.Page{After: s.sub.Position, UpTo: min(s.sub.Head, s.sub.Position+s.window), Limit: limit, EventFilter: store.EventFilter{Types: s.stored}}
+	page := store.Page{After: s.sub.Position, UpTo: min(s.sub.Head, s.sub.Position+s.window), Limit: limit, EventFilter: store.EventFilter{Types: s.reads}}
 	if s.shardCount > 1 {
 		page.SlotFrom, page.SlotTo = s.number*store.Slots/s.shardCount, (s.number+1)*store.Slots/s.shardCount
 	}
@@ -193,6 +202,10 @@ func (r *Runner) next(ctx context.Context, s *shard) (b outgoingBatch, err error
 	}
 	size, whole := 0, len(rows) < limit
 	for _, row := range rows {
+		if !slices.Contains(s.stored, row.Type) {
+			b.failed, b.err = &row, errLacksType
+			return b, nil
+		}
 		record, m, err := s.outgoing(ctx, r.registry.Codec(), row)
 		if err != nil {
 			b.failed, b.err = &row, err
@@ -258,6 +271,9 @@ func (r *Runner) put(ctx context.Context, s *shard, b outgoingBatch) (n int, mar
 	return n, mark, err
 }
 
+// publisherCall is what errors call the calls of a shard.
+const publisherCall = "the publisher"
+
 // newest is what a broker knows of its last record of a shard.
 type newest struct {
 	position int64
@@ -266,7 +282,7 @@ type newest struct {
 
 // last asks where the broker stands.
 func (s *shard) last(ctx context.Context, timeout time.Duration) (position int64, mark uint64, err error) {
-	last, err := ask(ctx, s, timeout, func(ctx context.Context) (last newest, err error) {
+	last, err := ask(ctx, publisherCall, &s.hanging, timeout, func(ctx context.Context) (last newest, err error) {
 		last.position, last.mark, err = s.appender.Last(ctx, s.number)
 		return last, err
 	})
@@ -275,7 +291,7 @@ func (s *shard) last(ctx context.Context, timeout time.Duration) (position int64
 
 func (s *shard) appendAll(ctx context.Context, records []Record) (n int, mark int64, err error) {
 	before := s.sub.Mark
-	newest, err := ask(ctx, s, s.timeout, func(ctx context.Context) (uint64, error) {
+	newest, err := ask(ctx, publisherCall, &s.hanging, s.timeout, func(ctx context.Context) (uint64, error) {
 		return s.appender.Append(ctx, s.number, uint64(before), records)
 	})
 	if err == nil && (newest == 0 || newest > math.MaxInt64) {
@@ -289,13 +305,13 @@ func (s *shard) appendAll(ctx context.Context, records []Record) (n int, mark in
 
 func (s *shard) publishAll(ctx context.Context, records []Record) (n int, err error) {
 	if s.sequence != nil {
-		n, err = ask(ctx, s, s.timeout, func(ctx context.Context) (int, error) { return s.sequence.PublishInOrder(ctx, records) })
+		n, err = ask(ctx, publisherCall, &s.hanging, s.timeout, func(ctx context.Context) (int, error) { return s.sequence.PublishInOrder(ctx, records) })
 		if n < 0 || n > len(records) || n == 0 && err == nil || n == len(records) && err != nil {
 			return 0, fmt.Errorf("relay: publish: %d of %d records, and error %v: some are allowed, or an error of the next one", n, len(records), err)
 		}
 		return n, err
 	}
-	results, err := ask(ctx, s, s.timeout, func(ctx context.Context) ([]error, error) {
+	results, err := ask(ctx, publisherCall, &s.hanging, s.timeout, func(ctx context.Context) ([]error, error) {
 		return s.pub.Publish(ctx, records), nil
 	})
 	if err != nil {

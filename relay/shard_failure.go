@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -32,6 +33,8 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, events []store.Even
 			s.wait(firstRetry, false)
 		}
 		return s.overtaken <= mostOvertaken, nil
+	case errors.Is(err, errLacksType):
+		return false, r.leave(ctx, s, events[0], err)
 	case errors.Is(err, ErrNoDestination):
 		r.away(s, err)
 		s.wait(s.missingFor(), false)
@@ -87,10 +90,12 @@ func (s *shard) waits(now time.Time) (until time.Time, waits bool) {
 	return until, until.After(now)
 }
 
-// seen notes that the broker has answered.
+// seen notes that the broker has answered. For others it has not, unless it had not for this shard either: they may have another
+// destination.
 func (s *shard) seen() {
-	s.gated.Store(false)
-	if _, _, closed := s.gate.Closed(); closed {
+	waited := s.gated.Swap(false)
+	others := slices.ContainsFunc(s.shards, func(other *shard) bool { return other.gated.Load() })
+	if _, _, closed := s.gate.Closed(); closed && (waited || !others) {
 		s.gate.Open()
 	}
 }

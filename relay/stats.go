@@ -22,7 +22,8 @@ type Stats struct {
 	// clock. It is 0 when none has arrived for a minute.
 	Lag time.Duration
 	// Paused says why nothing is fetched: too much waits, the database or the broker does not answer, the
-	// subscription has ended. It is empty while something is. Of the broker it knows by a [Watcher].
+	// subscription has ended, the function of [Map] or the subscriber does not return. It is empty while
+	// something is. Of the broker it knows by a [Watcher].
 	Paused string
 	// Standby is true while another process receives, and this one waits for its turn: see [IntoLog].
 	Standby bool
@@ -69,6 +70,9 @@ type running struct {
 	asked    time.Time
 	failures int // batches in a row that could not be taken
 	away     absence
+
+	hanging  atomic.Int32    // calls of Map that were given up, and have not returned
+	returned <-chan struct{} // closed once a subscriber that was given up has returned; nil if there is none
 }
 
 func (s *running) stats() Stats {
@@ -77,6 +81,9 @@ func (s *running) stats() Stats {
 	sum := s.sum
 	if time.Since(s.arrival) > lagShown {
 		sum.Lag = 0
+	}
+	if n := s.hanging.Load(); sum.Paused == "" && n > 0 && s.failures > 0 {
+		sum.Paused = fmt.Sprintf("Map has not returned: calls that were given up and go on: %d", n)
 	}
 	if sum.Paused == "" {
 		sum.Paused = s.away.text()

@@ -113,7 +113,7 @@ func (r *Runner) holdsTurn(ctx context.Context, tx bun.Tx, rc *receiving) error 
 func (r *Runner) endTurn(ctx context.Context, rc *receiving) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
-	if err := r.store.ReturnLease(ctx, r.db, rc.turn(), r.owner); err != nil {
+	if err := r.store.ReturnLeases(ctx, r.db, []string{rc.consumerName()}, r.owner); err != nil {
 		r.outage.Failed("let others receive", err)
 	}
 }

@@ -19,7 +19,9 @@ type shelf struct {
 	shards map[int][]relay.Record
 	newest map[int]uint64
 	stale  int // appends that were refused
-	calls  int
+	// removed is the mark up to which records were removed since they were old.
+	removed uint64
+	calls   int
 
 	// before and after are called around an append. An error of before refuses it; one of after
 	// has the caller not hear that it was done.
@@ -28,6 +30,17 @@ type shelf struct {
 
 func newShelf() *shelf {
 	return &shelf{shards: make(map[int][]relay.Record), newest: make(map[int]uint64)}
+}
+
+// empty removes all records: since they are old, or because the broker has lost them, and everything else that it knew.
+func (s *shelf) empty(lost bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.shards)
+	clear(s.newest)
+	if s.removed = s.mark; lost {
+		s.removed, s.mark = 0, 0
+	}
 }
 
 // Publish implements relay.Publisher.
@@ -40,7 +53,7 @@ func (s *shelf) Last(_ context.Context, shard int) (position int64, mark uint64,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.newest[shard] == 0 {
-		return 0, 0, nil
+		return 0, s.removed, nil
 	}
 	all := s.shards[shard]
 	position, err = strconv.ParseInt(all[len(all)-1].Attributes["sequence"], 10, 64)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -102,6 +103,138 @@ func (l *ledger) done() bool {
 func (l *ledger) stats(r *relay.Runner) relay.LogStats {
 	l.Helper()
 	return testapp.Must[[]relay.LogStats](l.T)(r.Logs(l.Context()))[0]
+}
+
+// TestADestinationThatIsAwayHoldsUpItsShardAlone: what others publish meanwhile has nobody ask for it more often.
+func TestADestinationThatIsAwayHoldsUpItsShardAlone(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		const streams = 20
+		l, b := newLedger(t, db), newBroker()
+		var tried atomic.Int64
+		b.failWith(func(r relay.Record) error {
+			if r.Destination == "account-0" {
+				tried.Add(1)
+				return relay.ErrUnavailable
+			}
+			return nil
+		})
+		began := time.Now()
+		r, _ := l.runs(relay.Log("ledger", b, relay.Source("/bank"), relay.Shards(4), relay.Route[opened]("accounts"),
+			relay.Route[deposited]("", relay.DestinationOf(func(m *bus.Message, _ deposited) (string, error) { return m.Event.Stream, nil }))))
+		last := func() (round map[string]int) {
+			round = make(map[string]int)
+			for _, record := range b.all() {
+				round[record.Key]++
+			}
+			return round
+		}
+		const rounds = 50
+		var elsewhere map[string]int // the streams of other shards
+		for i := 1; i <= rounds; i++ {
+			l.deposit(streams, 1)
+			testapp.Eventually(t, "the other shards go on", func() bool {
+				elsewhere = last()
+				maps.DeleteFunc(elsewhere, func(_ string, n int) bool { return n < i })
+				return len(elsewhere) > streams/3 && tried.Load() > 0
+			})
+		}
+		if n, most := tried.Load(), 2+int64(time.Since(began)/time.Second); n > most {
+			t.Errorf("got %d tries, want one a second at most: %d", n, most)
+		}
+		if s := l.stats(r); s.Closed.IsZero() || s.Halted > 0 {
+			t.Errorf("got %+v, want it to say that it waits", s)
+		}
+		b.failWith(nil)
+		testapp.Eventually(t, "all are published", func() bool { return len(last()) == streams && l.done() })
+	})
+}
+
+// TestABrokerThatHasNothingLeft: what it has lost is published again, and what it has removed since it was old is not.
+func TestABrokerThatHasNothingLeft(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []bool{true, false} {
+		t.Run(map[bool]string{true: "lost", false: "removed"}[lost], func(t *testing.T) {
+			t.Parallel()
+			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+				l, s := newLedger(t, db), newShelf()
+				l.deposit(5, 10)
+				_, stop := l.runs(bank(s, relay.Shards(2)))
+				testapp.Eventually(t, "all are there", func() bool { return len(s.all()) == 50 && l.done() })
+				stop()
+				s.empty(lost)
+				l.runs(bank(s, relay.Shards(2)))
+				l.deposit(5, 2)
+				want := 10
+				if lost {
+					want += 50
+				}
+				testapp.Eventually(t, "what is new is there", func() bool { return len(s.all()) >= want && l.done() })
+				if n := len(s.all()); n != want {
+					t.Errorf("got %d records, want %d", n, want)
+				}
+				if wrong := s.disorder(l.events); lost && wrong != "" {
+					t.Error(wrong)
+				}
+			})
+		})
+	}
+}
+
+// TestADeployThatAddsATypeToALogRelay: while processes of two releases run, the older one passes over no event of the type. Nor
+// does it when it is alone again, until somebody says so.
+func TestADeployThatAddsATypeToALogRelay(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		s, l := newShelf(), newLedger(t, db)
+		route := func(types ...bus.ConsumerOption) relay.LogRelay {
+			return relay.Log("ledger", s, append(types, relay.Source("/bank"), relay.Route[opened]("accounts"), bus.AttemptDelay(1))...)
+		}
+		open := func(stream string) {
+			l.inTx(func(ctx context.Context, tx bun.Tx) error {
+				return testapp.Second(l.log.Append(ctx, tx, stream, eventlog.Any, opened{}))
+			})
+		}
+		published := func() (kinds map[string]int) {
+			kinds = make(map[string]int)
+			for _, r := range s.all() {
+				kinds[r.Attributes["type"]]++
+			}
+			return kinds
+		}
+		wait := func(what string, openings, deposits int) {
+			t.Helper()
+			testapp.Eventually(t, what, func() bool {
+				kinds := published()
+				return kinds["account.opened"] == openings && kinds["account.deposited"] == deposits
+			})
+		}
+		older, stopOlder := l.runs(route())
+		open("account-0")
+		wait("the older one relays", 1, 0)
+		newer, stopNewer := l.runs(route(relay.Route[deposited]("accounts"))) // the older one has the lease
+		testapp.Eventually(t, "the newer one runs", func() bool { return newer.Health().Ready })
+		l.deposit(1, 10)
+		open("account-1")
+		wait("all arrive while both run", 2, 10)
+		stopNewer()
+		l.deposit(1, 3)
+		open("account-2")
+		testapp.Eventually(t, "the older one says what it waits for", func() bool { return strings.Contains(l.stats(older).LastError, `"account.deposited"`) })
+		wait("nothing more", 2, 10)
+		_, stopNewer = l.runs(route(relay.Route[deposited]("accounts")))
+		wait("the rest arrives once it is there again", 3, 13)
+		stopNewer()
+		l.deposit(1, 1)
+		open("account-3")
+		testapp.Eventually(t, "the older one waits again", func() bool { return strings.Contains(l.stats(older).LastError, `"account.deposited"`) })
+		testapp.Must[int](t)(older.Resume(t.Context(), "ledger"))
+		wait("without the type it goes on", 4, 13)
+		stopOlder()
+		if wrong := s.refused(); wrong > 0 {
+			t.Errorf("stale appends: got %d, want none", wrong)
+		}
+	})
 }
 
 func TestTheLogLeavesInOrder(t *testing.T) {

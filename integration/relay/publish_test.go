@@ -108,6 +108,46 @@ func TestAnOutageWritesNothing(t *testing.T) {
 	}
 }
 
+// TestADestinationThatIsAwayHoldsUpNoOther: more of its messages than a batch has are in front, and come again and again.
+func TestADestinationThatIsAwayHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		const refunds, orders = 300, 1000
+		b := newBroker()
+		var tried atomic.Int64
+		b.failWith(func(r relay.Record) error {
+			if r.Destination == "refunds" {
+				tried.Add(1)
+				return fmt.Errorf("its leader is being elected: %w", relay.ErrUnavailable)
+			}
+			return nil
+		})
+		a := testapp.New(t, db, relay.Publish("to-broker", b, relay.Source(shop), bus.MaxAttempts(1), bus.Concurrency(1),
+			relay.Route[order]("orders"), relay.Route[testapp.Refund]("refunds")))
+		for i := range refunds {
+			a.Produce(testapp.Refund{ID: fmt.Sprint(i)})
+		}
+		a.Start(testapp.Fast())
+		testapp.Eventually(t, "all refunds were held", func() bool { return tried.Load() > 256 })
+		a.ProduceMany(orders)
+		testapp.Eventually(t, "all orders are published", func() bool { return len(b.all()) == orders })
+		if n := tried.Load(); n > refunds+10 {
+			t.Errorf("refunds: got %d tried, want each once at most and then a few", n)
+		}
+		testapp.Eventually(t, "the refunds alone wait", func() bool { return len(a.Pending()) == refunds && len(a.Poisoned()) == 0 })
+		for _, row := range a.Pending() {
+			if row.Attempts != 0 || row.Errors != "" {
+				t.Fatalf("got %+v, want no attempt", row)
+			}
+		}
+		b.failWith(nil)
+		testapp.Eventually(t, "the refunds are published", a.Empty)
+		if got := len(b.all()); got != orders+refunds {
+			t.Errorf("published: got %d, want %d", got, orders+refunds)
+		}
+	})
+}
+
 // TestAPublisherThatHangs is cut off, and counts as one that does not answer.
 func TestAPublisherThatHangs(t *testing.T) {
 	t.Parallel()

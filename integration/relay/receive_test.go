@@ -269,6 +269,57 @@ func TestBackPressure(t *testing.T) {
 	})
 }
 
+// TestABacklogIsCountedRarely: a count reads all of it. While it is full nobody counts each second, and while it is nearly full not for each batch.
+func TestABacklogIsCountedRarely(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		const most, room = 4000, 40
+		b := newBroker()
+		sub := b.subscribe()
+		sub.batch = 1
+		receiver := relay.Receive("from-shop", sub, relay.Accept[order](), relay.MaxBacklog(most))
+		a := newApp(testapp.Consumed("ship"), receiver.Consumer())
+		a.ProduceMany(most - room)
+		var counts atomic.Int64
+		db := a.DB.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
+			if strings.Contains(query, "SELECT count(*) FROM (SELECT 1 FROM") && strings.Contains(query, "UNION ALL") {
+				counts.Add(1)
+			}
+		}))
+		runner := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, a.Producer, relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver))
+		ctx, cancel := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- runner.Run(ctx) }()
+		defer func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Errorf("run: got %v, want nil", err)
+			}
+		}()
+		for i := range room {
+			b.put(event(fmt.Sprint(i), order{ID: fmt.Sprint(i)}))
+		}
+		testapp.Poll(t, "what there is room for is taken", time.Minute, time.Millisecond, func() bool { return sub.acked.Load() == room })
+		if n := counts.Load(); n < 1 || n > 3 {
+			t.Errorf("while there was little room: got %d counts for %d batches, want one or a few", n, room)
+		}
+		for i := range most {
+			b.put(event(fmt.Sprint(room+i), order{ID: fmt.Sprint(room + i)}))
+		}
+		testapp.Sooner(t, "it is full", func() bool { return sub.given.Load() > 0 })
+		counts.Store(0)
+		<-time.After(10 * time.Minute)
+		if n := counts.Load(); n < 10 || n > 30 {
+			t.Errorf("in 10 minutes of waiting: got %d counts, want about 24", n)
+		}
+		acked := sub.acked.Load()
+		a.Exec("DELETE FROM consumer_messages WHERE id IN (SELECT id FROM consumer_messages ORDER BY id LIMIT ?)", most/2)
+		<-time.After(31 * time.Second)
+		if got := sub.acked.Load(); got < acked+most/4 {
+			t.Errorf("once there is room: got %d taken, want some %d", got-acked, most/2)
+		}
+	})
+}
+
 // TestNothingIsAcknowledgedThatIsNotCommitted: while the database takes nothing all goes back,
 // and afterwards all arrives.
 func TestNothingIsAcknowledgedThatIsNotCommitted(t *testing.T) {

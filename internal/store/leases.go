@@ -16,7 +16,7 @@ const Rewound int64 = -1
 
 const leaseSubscription = `UPDATE {subscriptions} SET owner = ?, leased_until = ?
 WHERE name = ? AND version = ? AND shard = ? AND status = ? AND next_at <= {now} AND (owner = ? OR leased_until IS NULL OR leased_until <= {now})
-RETURNING name, version, shard, shards, position, status, attempts, mark, {last} AS head`
+RETURNING name, version, shard, shards, filter, position, status, attempts, mark, {last} AS head`
 
 // LeaseSubscription gives a shard to an owner for a while, or for a while more, without a
 // transaction that stays open. False means that somebody else has it, or that it is not to run
@@ -37,13 +37,14 @@ func (s *Store) LeaseSubscription(ctx context.Context, db bun.IDB, sub Subscript
 }
 
 const moveLeased = `UPDATE {subscriptions} SET position = ?, mark = ?, attempts = 0, last_error = NULL, moved_at = {now}
-WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ? AND owner = ?`
+WHERE name = ? AND version = ? AND shard = ? AND position = ? AND filter = ? AND status = ? AND owner = ?`
 
 // MoveLeased moves a shard from where its owner has read it to another position, and notes the
-// mark of its last record. False means that it is somebody else's by now, or somewhere else.
+// mark of its last record. False means that it is somebody else's by now, or somewhere else, or that its reader
+// selects something else: what was passed over may have to be read.
 func (s *Store) MoveLeased(ctx context.Context, db bun.IDB, sub Subscription, owner string, to, mark int64) (moved bool, err error) {
 	return retried(ctx, db, func(db bun.IDB) (bool, error) {
-		return dialect.AffectedOne(s.names.Query(ctx, db, moveLeased, to, mark, sub.Name, sub.Version, sub.Shard, sub.Position, Running, owner).Exec(ctx))
+		return dialect.AffectedOne(s.names.Query(ctx, db, moveLeased, to, mark, sub.Name, sub.Version, sub.Shard, sub.Position, sub.Filter, Running, owner).Exec(ctx))
 	})
 }
 
@@ -54,6 +55,24 @@ func (s *Store) FailLeased(ctx context.Context, db bun.IDB, sub Subscription, ow
 WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ? AND owner = ?`
 	return retried(ctx, db, func(db bun.IDB) (bool, error) {
 		return dialect.AffectedOne(s.names.Query(ctx, db, text, f.Status, f.Attempts, errorlog.Clean(f.Error, errorlog.MaxBytes), sub.Name, sub.Version, sub.Shard, sub.Position, Running, owner).Exec(ctx))
+	})
+}
+
+const leaveLeased = `UPDATE {subscriptions} SET owner = '', leased_until = NULL, last_error = ?
+WHERE name = ? AND version = ? AND shard = ? AND owner = ?`
+
+// LeaveLeased lets others have a shard at once, and writes down why its owner does not go on.
+func (s *Store) LeaveLeased(ctx context.Context, db bun.IDB, sub Subscription, owner, reason string) error {
+	return retry(ctx, db, func(db bun.IDB) error {
+		_, err := s.names.Query(ctx, db, leaveLeased, errorlog.Clean(reason, errorlog.MaxBytes), sub.Name, sub.Version, sub.Shard, owner).Exec(ctx)
+		return err
+	})
+}
+
+// SetFilter changes what the shards of a reader select, where that is what the caller has seen, and returns of how many.
+func (s *Store) SetFilter(ctx context.Context, db bun.IDB, name string, version int, before, after string) (n int, err error) {
+	return retried(ctx, db, func(db bun.IDB) (int, error) {
+		return dialect.Affected(s.names.Query(ctx, db, `UPDATE {subscriptions} SET filter = ? WHERE name = ? AND version = ? AND filter = ?`, after, name, version, before).Exec(ctx))
 	})
 }
 
@@ -69,11 +88,10 @@ func (s *Store) HoldLeased(ctx context.Context, tx bun.Tx, sub Subscription, own
 	return held, nil
 }
 
-// ReturnLease lets others have a shard at once.
-func (s *Store) ReturnLease(ctx context.Context, db bun.IDB, sub Subscription, owner string) error {
+// ReturnLeases lets others have what an owner has of these readers at once.
+func (s *Store) ReturnLeases(ctx context.Context, db bun.IDB, names []string, owner string) error {
 	return retry(ctx, db, func(db bun.IDB) error {
-		_, err := s.names.Query(ctx, db, `UPDATE {subscriptions} SET owner = '', leased_until = NULL WHERE name = ? AND version = ? AND shard = ? AND owner = ?`,
-			sub.Name, sub.Version, sub.Shard, owner).Exec(ctx)
+		_, err := s.names.Query(ctx, db, `UPDATE {subscriptions} SET owner = '', leased_until = NULL WHERE name IN (?) AND owner = ?`, bun.List(names), owner).Exec(ctx)
 		return err
 	})
 }

@@ -20,7 +20,7 @@ type Subscription struct {
 	Version     int    `bun:"version"`
 	Shard       int    `bun:"shard"`
 	Shards      int    `bun:"shards"`
-	Filter      string `bun:"filter"` // what the reader selects, as a hash
+	Filter      string `bun:"filter"` // what the reader selects: a hash, or of a relay the types, as JSON
 	Position    int64  `bun:"position"`
 	ReplayUntil int64  `bun:"replay_until"` // up to here everything was applied before
 	Status      string `bun:"status"`

@@ -98,7 +98,11 @@ func (a *Appender) Last(ctx context.Context, shard int) (position int64, mark ui
 	}
 	msg, err := stream.GetLastMsgForSubject(ctx, a.filter(shard))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return 0, 0, nil
+		info, err := stream.Info(ctx)
+		if err != nil {
+			return 0, 0, a.lookError("look what the stream has removed", err)
+		}
+		return 0, max(info.State.FirstSeq, 1) - 1, nil
 	}
 	if err != nil {
 		return 0, 0, a.lookError("look for the last message", err)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -77,6 +78,37 @@ func (b *bank) runs(r relay.Relay) (stop func()) {
 	stop = sync.OnceFunc(func() { cancel(); <-done })
 	b.Cleanup(stop)
 	return stop
+}
+
+// TestAStreamThatIsMadeAnew has lost all, as a server whose disk is replaced has: that is published again. What was purged of one
+// that stays is not.
+func TestAStreamThatIsMadeAnew(t *testing.T) {
+	db := testdb.SQLite(t)
+	at, appender := newShelf(t, brokers.StartNATS(t, 1), 1)
+	from := newBank(t, db)
+	publishes := func(events, stored int) {
+		t.Helper()
+		stop := from.runs(relay.Log("ledger", appender, relay.Source("/bank"), relay.Events[deposited]()))
+		from.deposit(events, 5)
+		testapp.Poll(t, "all are there", 20*time.Second, 50*time.Millisecond, func() bool { return at.count(t) >= stored })
+		stop()
+		if n := at.count(t); n != stored {
+			t.Errorf("got %d records, want %d", n, stored)
+		}
+	}
+	publishes(50, 50)
+	if err := at.stream.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	publishes(10, 10)
+	if err := at.js.DeleteStream(t.Context(), at.name); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if at.stream, err = at.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: at.name, Subjects: []string{at.name + ".>"}, AllowAtomicPublish: true}); err != nil {
+		t.Fatal(err)
+	}
+	publishes(10, 70)
 }
 
 // loses is an appender whose answers are lost at times, as with a kill behind the append.

@@ -44,10 +44,13 @@ func leaseShard(k *kit) {
 	equal(k, "by another when it is over", ok, true)
 	_, ok = k.leased("one")
 	equal(k, "by whoever had it", ok, false)
-	k.must("return", k.store.ReturnLease(k.ctx, k.db, reader(1), "one"))
+	k.must("return", k.store.ReturnLeases(k.ctx, k.db, []string{"p"}, "one"))
 	_, ok = k.leased("one")
 	equal(k, "after it was returned by somebody else", ok, false)
-	k.must("return", k.store.ReturnLease(k.ctx, k.db, reader(1), "two"))
+	k.must("return", k.store.ReturnLeases(k.ctx, k.db, []string{"q"}, "two"))
+	_, ok = k.leased("one")
+	equal(k, "after that of another reader was returned", ok, false)
+	k.must("return", k.store.ReturnLeases(k.ctx, k.db, []string{"q", "p"}, "two"))
 	_, ok = k.leased("one")
 	equal(k, "after it was returned", ok, true)
 }
@@ -69,6 +72,27 @@ func moveLeasedShard(k *kit) {
 	k.leased("two")
 	move("moved by whoever had it", sub, "one", 6, 78, false)
 	move("moved by the other", sub, "two", 6, 78, true)
+
+	sub, _ = k.leased("two")
+	for _, step := range []struct {
+		before, after string
+		want          int
+	}{{"something else", "all", 0}, {sub.Filter, "all", 1}, {"all", `["a"]`, 1}} {
+		n, err := k.store.SetFilter(k.ctx, k.db, sub.Name, sub.Version, step.before, step.after)
+		k.must("set filter", err)
+		equal(k, "shards whose filter was "+step.before, n, step.want)
+	}
+	move("moved by who has not seen the filter", sub, "two", 7, 79, false)
+	k.must("leave", k.store.LeaveLeased(k.ctx, k.db, sub, "one", "it is another's"))
+	sub, _ = k.leased("two")
+	equal(k, "filter", sub.Filter, `["a"]`)
+	move("moved by who has", sub, "two", 7, 79, true)
+	k.must("leave", k.store.LeaveLeased(k.ctx, k.db, sub, "two", "not mine"))
+	rows, err := k.store.Subscriptions(k.ctx, k.db, sub.Name)
+	k.must("subscriptions", err)
+	equal(k, "reason", rows[0].LastError, "not mine")
+	_, ok := k.leased("one")
+	equal(k, "leased once it was left", ok, true)
 }
 
 func holdLeased(k *kit) {

@@ -1,0 +1,99 @@
+package relay_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+// TestFunctionsThatHang: a Map and a subscriber that do not return are given up, and seen. The receiver beside goes on, Run returns,
+// and once they have returned the next one receives what there is.
+func TestFunctionsThatHang(t *testing.T) {
+	for _, what := range []string{"a Map", "a subscriber"} {
+		t.Run(what, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				var calls atomic.Int64
+				release := make(chan struct{})
+				free := sync.OnceFunc(func() { close(release) })
+				defer free()
+				b := newBroker()
+				b.put(event("1", order{ID: "1"}))
+				sub, paused := b.subscribe(), "Map has not returned"
+				hangs := relay.Receive("hangs", sub, relay.Accept[order](), relay.Map(func(r relay.Record) (relay.Record, error) {
+					calls.Add(1)
+					<-release
+					return r, nil
+				}))
+				if what == "a subscriber" {
+					paused = "the subscriber has not returned"
+					hangs = relay.Receive("hangs", subscriber(func(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+						calls.Add(1)
+						<-release
+						if ctx.Err() == nil {
+							return sub.Subscribe(ctx, fn)
+						}
+						if fn(context.WithoutCancel(ctx), []relay.Record{event("1", order{ID: "1"})}) == nil { // nobody waits for it any more
+							t.Error("a batch of a subscriber that was given up: got it taken over")
+						}
+						return nil
+					}), relay.Accept[order]())
+				}
+				well := relay.Receive("well", b.subscribe(), relay.Accept[order]())
+				a := newApp(testapp.Consumed("ship"), hangs.Consumer(), well.Consumer())
+				runner := testapp.Must[*relay.Runner](t)(relay.NewRunner(a.DB, a.Registry, a.Producer, relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, hangs, well))
+				run := func() (stop func()) {
+					ctx, cancel := context.WithCancel(ctx)
+					ended := make(chan error, 1)
+					go func() { ended <- runner.Run(ctx) }()
+					return func() {
+						cancel()
+						select {
+						case err := <-ended:
+							if err != nil {
+								t.Errorf("run: got %v, want nil", err)
+							}
+						case <-time.After(20 * time.Second):
+							t.Error("run: it has not returned 20 s after its end")
+							free()
+							<-ended
+						}
+					}
+				}
+				stats := func() relay.Stats { return testapp.Must[[]relay.Stats](t)(runner.Stats(ctx))[0] }
+				stop := run()
+				<-time.After(10 * time.Minute)
+				if all := testapp.Must[[]relay.Stats](t)(runner.Stats(ctx)); all[1].New != 1 || all[1].Paused != "" {
+					t.Errorf("the other receiver: got %+v, want it to receive", all[1])
+				}
+				if what == "a Map" {
+					if s := stats(); !strings.Contains(s.Paused, paused) || s.New != 0 {
+						t.Errorf("while it hangs: got %+v, want the reason", s)
+					}
+					if n := calls.Load(); n != 4 {
+						t.Errorf("got %d calls that hang, want 4", n)
+					}
+				}
+				stop()
+				if s := stats(); !strings.Contains(s.Paused, paused) {
+					t.Errorf("after the end: got %+v, want the reason", s)
+				}
+				stop = run()
+				<-time.After(time.Minute)
+				if s := stats(); !strings.Contains(s.Paused, paused) || s.New != 0 {
+					t.Errorf("while it still hangs: got %+v, want the reason", s)
+				}
+				free()
+				testapp.Sooner(t, "it receives again", func() bool { return stats().New == 1 && stats().Paused == "" })
+				stop()
+			})
+		})
+	}
+}

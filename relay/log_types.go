@@ -1,0 +1,82 @@
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// A log relay stores which types of events it publishes. While processes of two releases run, the one that lacks a type must not
+// pass over its events, for then nobody publishes them.
+
+// errLacksType is of an event that another process has to publish.
+var errLacksType = errors.New("relay: this process has no route for a type of events that the log relay publishes")
+
+// typesOf reads which types are stored. There are none in what was written before they were.
+func typesOf(filter string) (types []string) {
+	if json.Unmarshal([]byte(filter), &types) != nil {
+		return nil
+	}
+	return types
+}
+
+// union has the types of both, in their order.
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// announce adds the types of this process to those that are stored. From then on nobody moves a shard who does not know of them.
+func (r *Runner) announce(ctx context.Context, l *logging) error {
+	return r.setTypes(ctx, l, func(stored []string) []string { return union(stored, l.stored) })
+}
+
+// setTypes changes the types that are stored.
+func (r *Runner) setTypes(ctx context.Context, l *logging, change func(stored []string) []string) error {
+	for range 10 { // others may change them, too
+		rows, err := r.store.Subscriptions(ctx, r.db, l.checkpoint())
+		if err != nil {
+			return fmt.Errorf("log relay %q: look which types it has: %w", l.name, err)
+		}
+		same := true
+		for _, row := range rows {
+			after, err := json.Marshal(union(nil, change(typesOf(row.Filter))))
+			if err != nil {
+				return fmt.Errorf("log relay %q: encode its types: %w", l.name, err)
+			}
+			if row.Filter == string(after) {
+				continue
+			}
+			same = false
+			if _, err := r.store.SetFilter(ctx, r.db, l.checkpoint(), logVersion, row.Filter, string(after)); err != nil {
+				return fmt.Errorf("log relay %q: store its types: %w", l.name, err)
+			}
+		}
+		if same {
+			return nil
+		}
+	}
+	return fmt.Errorf("log relay %q: others change its types all the time", l.name)
+}
+
+// leave leaves a shard to a process that has the type of its next event.
+func (r *Runner) leave(ctx context.Context, s *shard, event store.Event, err error) error {
+	s.told = false
+	err = fmt.Errorf("%w: event %q at position %d", err, event.Type, event.Position)
+	if s.failures++; s.failures == 1 {
+		r.config.Logger.Warn("log relay leaves a shard to other processes", "relay", s.name, "shard", s.number, "error", errorlog.Text(err))
+	}
+	s.wait(min(firstRetry<<min(s.failures-1, 5), longestRetry), false)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	defer cancel()
+	if err := r.store.LeaveLeased(ctx, r.db, s.sub, r.owner, errorlog.Text(err)); err != nil {
+		return fmt.Errorf("leave a shard: %w", err)
+	}
+	return nil
+}
