@@ -144,6 +144,7 @@ func goroutines(t *tree) []string {
 		"outbox/worker.go":                    "messages, whose consumers are isolated",
 		"relay/internal/adapter/reconnect.go": "connections to brokers",
 		"relay/log_runner.go":                 "shards, whose publishers are isolated",
+		"relay/subscribe.go":                  "the lease of a turn; the subscriber is isolated",
 		"relay/runner.go":                     "the library's own loops",
 		"schedule/processor.go":               "the library's own loops",
 	}
