@@ -100,7 +100,7 @@ func TestTopOnATerminal(t *testing.T) {
 
 	t.Run("views", func(t *testing.T) {
 		s := onTerminal(t, 200, 36, start)
-		got := stable(s.shows("FAILING NOW", "OPERATIONS", "paused by ada", "5 alive, 1 vanished"))
+		got := stable(s.shows("FAILING NOW", "OPERATIONS", "paused by ada", "3 alive, 1 vanished"))
 		file := filepath.Join("testdata", "top.txt")
 		if os.Getenv("UPDATE") != "" {
 			if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
