@@ -152,7 +152,8 @@ const mapTimeout = 5 * time.Second
 // mapped reads the event of a record, after the application's function has changed that.
 func (r *receiving) mapped(ctx context.Context, record Record) (mapped Record, e cloudevents.Event, err error) {
 	if r.mapping != nil {
-		record, err = ask(ctx, "Map", &r.runs.hanging, mapTimeout, func(context.Context) (Record, error) { return r.mapping(record) })
+		given := record // a Map that was given up may still read it
+		record, err = ask(ctx, "Map", &r.runs.hanging, mapTimeout, func(context.Context) (Record, error) { return r.mapping(given) })
 		switch {
 		case errors.Is(err, errTimeout):
 			return Record{}, cloudevents.Event{}, fmt.Errorf("%w: Map has not returned within %s", errTimeout, mapTimeout)

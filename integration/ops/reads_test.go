@@ -205,12 +205,17 @@ func TestBoundedReads(t *testing.T) {
 	scan(&of.schedule, "SELECT min(id) FROM scheduled_messages")
 	scan(&of.operation, "SELECT max(id) FROM message_operations")
 	for _, r := range readsOf(of) {
-		read := testapp.RowsRead(t, db, func() {
-			s := deskOf(t, db, registry).As(someone(ops.Administrator))
-			if err := r.look(t.Context(), s); err != nil {
-				t.Errorf("%s: %v", r, err)
-			}
-		})
+		err, began := ops.ErrBusy, time.Now()
+		var read testapp.Reads
+		for try := 0; try < 5 && errors.Is(err, ops.ErrBusy); try++ { // on a busy machine: it counts what is read, not how fast
+			read = testapp.RowsRead(t, db, func() {
+				err = r.look(t.Context(), deskOf(t, db, registry).As(someone(ops.Administrator)))
+			})
+		}
+		if err != nil {
+			t.Errorf("%s: %v", r, err)
+		}
+		t.Logf("%s took %s", r, time.Since(began))
 		t.Logf("%s reads %d rows", r, read.Sum()) // for docs/performance.md
 		if read.Sum() > r.most {
 			t.Errorf("%s reads %d rows, want %d at most: %v", r, read.Sum(), r.most, read)
