@@ -198,4 +198,8 @@ func TestNothingBeginsUnderALeaseThatIsOver(t *testing.T) {
 	if err := r.begin(t.Context(), live, call{members: []*member{{task: live}, {task: over}}}); err != errFenced || live.called {
 		t.Errorf("a batch with it: got %v, called %t, want that it is given back", err, live.called)
 	}
+	over.called = true
+	if err := (call{task: over, lease: over.lease, ledger: r.ledger}).Run(); err != errLapsed {
+		t.Errorf("a call that has waited for a processor: got %v, want that nothing is called", err)
+	}
 }

@@ -34,6 +34,26 @@ type call struct {
 	batch    []*bus.Message // instead of one payload
 	members  []*member      // whose messages these are
 	codec    bus.Codec
+	task     *task
+	lease    *lease // the task's, which may have another once the call is abandoned
+	ledger   *ledger
+}
+
+// errLapsed: the lease ended before the function was called.
+var errLapsed = errors.New("outbox: the lease ended before the call")
+
+// held tells whether the claims of all messages hold: this process may have stood still.
+func (c call) held() bool {
+	now := time.Now()
+	return c.ledger.live(c.lease, now) && !slices.ContainsFunc(c.members, func(m *member) bool { return !c.ledger.live(m.task.lease, now) })
+}
+
+// called notes whether the function was called.
+func (c call) called(was bool) {
+	c.task.called = was
+	for _, m := range c.members {
+		m.task.called = was
+	}
 }
 
 // stopped tells whether somebody has asked for the end of the call: of one of its messages.
@@ -44,6 +64,9 @@ func (c call) stopped(t *task) bool {
 // Run implements isolate.Call. Everybody may look at what it returns: an error of the
 // handler's whose methods panic, such as a nil pointer, has been replaced.
 func (c call) Run() error {
+	if !c.held() { // it may have waited for a processor
+		return errLapsed
+	}
 	if c.batch == nil {
 		return sound(c.consumer.Consume(c.ctx, c.codec, c.payload))
 	}
@@ -239,8 +262,7 @@ func (r *run) begin(ctx context.Context, t *task, c call) error {
 			return err
 		}
 	}
-	held := func(t *task) bool { return r.ledger.live(t.lease, time.Now()) } // this process may have stood still
-	if !held(t) || slices.ContainsFunc(c.members, func(m *member) bool { return !held(m.task) }) {
+	if c.task, c.lease, c.ledger = t, t.lease, r.ledger; !c.held() {
 		return errFenced
 	}
 	w := t.worker
@@ -255,11 +277,7 @@ func (r *run) begin(ctx context.Context, t *task, c call) error {
 	}
 	stop.Context, stop.of, stop.with = ctx, t, c.members
 	c.ctx = stop
-	if t.called = true; c.members != nil {
-		for _, m := range c.members {
-			m.task.called = true
-		}
-	}
+	c.called(true)
 	w.calling.Store(stop)
 	defer func() {
 		w.calling.Store(nil)
@@ -272,6 +290,10 @@ func (r *run) begin(ctx context.Context, t *task, c call) error {
 	for {
 		select {
 		case err := <-result:
+			if err == errLapsed {
+				c.called(false)
+				return errFenced
+			}
 			return err
 		case abandoned := <-w.abandon:
 			if abandoned == number { // not an earlier call
