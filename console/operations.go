@@ -97,7 +97,7 @@ func (o operation) Size() string {
 	return plural(o.Messages(), "message")
 }
 
-// endless tells whether nobody knows how many messages it is about in all.
+// endless tells whether the number of its messages is not known.
 func (o operation) endless() bool { return o.Preview != nil && o.Preview.More && !o.Preview.First }
 
 // Progress is how much of it is done, of 1000.

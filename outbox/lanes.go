@@ -294,7 +294,8 @@ func (d *dispatcher) freed(claims []*lease, results []store.Result) {
 			if r.Outcome == store.Release {
 				l.free([]int64{r.Lane}, d.config.BatchSize)
 			}
-			if l.floor, l.again = min(l.floor, r.Rank-1), true; l.whole && l.spent == 0 { // it has not left the floor
+			l.floor, l.again = min(l.floor, r.Rank-1), true
+			if l.whole && l.spent == 0 { // the scan has not left the floor
 				l.hint = min(l.hint, l.floor)
 			}
 		}

@@ -262,7 +262,8 @@ func (r *run) begin(ctx context.Context, t *task, c call) error {
 			return err
 		}
 	}
-	if c.task, c.lease, c.ledger = t, t.lease, r.ledger; !c.held() {
+	c.task, c.lease, c.ledger = t, t.lease, r.ledger
+	if !c.held() {
 		return errFenced
 	}
 	w := t.worker

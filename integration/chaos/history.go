@@ -94,7 +94,7 @@ func (e Evidence) audit() (twice, taken, stale []Run) {
 		case Kept, Ended:
 			b.reduced(c)
 		case Written:
-			if e.Operator != "" && c.Session == e.Operator { // who may write to what nobody holds
+			if e.Operator != "" && c.Session == e.Operator { // an operator may write only to unclaimed messages
 				stale = append(stale, b.held(c.Messages)...)
 			}
 		}
@@ -174,7 +174,7 @@ func (b *books) lastHolder(id int64, before int) (session string) {
 	return session
 }
 
-// held are those of the messages that somebody holds.
+// held are those of the messages that are claimed.
 func (b *books) held(ids []int64) []Run {
 	return b.named(slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return b.holder[id] == 0 }))
 }
