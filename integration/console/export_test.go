@@ -53,7 +53,7 @@ func TestABegunChangeIsClosed(t *testing.T) {
 	s.exec("INSERT INTO message_operations (kind, actor, reason, target, preview, state, rate, canary, canaries, after_id, up_to_id, changed, left_alone, note, created_at)"+
 		" VALUES ('export', 'ada', 'why', '{}', '', 'begun', 0, 0, '', 0, 0, 0, 0, '', ?)", s.ago(time.Hour))
 	id := strconv.Itoa(count(t, s.db, "SELECT MAX(id) FROM message_operations"))
-	if page := s.must("operation?id=" + id).body; !strings.Contains(page, "Nobody knows what became of it") || !strings.Contains(page, "Stop…") {
+	if page := s.must("operation?id=" + id).body; !strings.Contains(page, "Its outcome is not known") || !strings.Contains(page, "Stop…") {
 		t.Errorf("got %s, want it to be closed from there", page)
 	}
 	s.post("do", url.Values{"do": {"stop"}, "operation": {id}, "reason": {"looked"}})
