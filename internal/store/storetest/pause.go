@@ -25,9 +25,14 @@ func (k *kit) pause(consumers ...string) {
 
 func (k *kit) resume(consumers ...string) {
 	k.Helper()
+	k.resumed(true, consumers...)
+}
+
+func (k *kit) resumed(want bool, consumers ...string) {
+	k.Helper()
 	paused, err := k.store.Resume(k.ctx, k.db, consumers)
 	k.must("resume", err)
-	equal(k, "was paused", paused, true)
+	equal(k, "was paused", paused, want)
 }
 
 func pausedClaim(k *kit) {
@@ -80,7 +85,7 @@ func pausedList(k *kit) {
 	k.pause("d", "it's")
 	k.pass(time.Minute)
 	k.pause("c", "d")
-	k.resume("none")
+	k.resumed(false, "none")
 	rows, err := k.store.PausedConsumers(k.ctx, k.db)
 	k.must("list what is paused", err)
 	got := map[string]string{}
