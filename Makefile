@@ -172,7 +172,7 @@ bench-all:
 
 # Run inside the package, since go test then passes on what a bar prints as it goes. Without -race: the
 # workers are real processes, and the detector would only slow them down. Without a timeout of go test,
-# which runs no cleanups and knows nothing of -slow: each bar ends itself.
+# which runs no cleanups: each bar ends itself.
 .PHONY: chaos-bars
 chaos-bars:
 	cd integration/chaos && go test -count=1 -timeout 0 -run '^TestBars$$' -args -tier $(TIER) $(CHAOS_ARGS)

@@ -21,7 +21,6 @@ var (
 	tierFlag = flag.String("tier", "short", "which bars to run, and how long: short, chaos or long")
 	seedFlag = flag.Uint64("seed", 0, "the seed of every random choice; 0 takes a new one")
 	onlyFlag = flag.String("bar", "", "run only this bar, in whatever tier")
-	slowFlag = flag.Int("slow", 1, "how many times longer than on an idle machine with 2 cores bars may take")
 )
 
 func TestMain(m *testing.M) {
@@ -45,11 +44,6 @@ const (
 
 func tiers() []string { return []string{"short", "chaos", "long"} }
 
-// within is how long all bars of a tier may take together.
-func (l tier) within() time.Duration {
-	return []time.Duration{3 * time.Minute, 23 * time.Minute, 180 * time.Minute}[l]
-}
-
 // aBar is one promise and the run that puts it to the test.
 type aBar struct {
 	name   string
@@ -58,28 +52,19 @@ type aBar struct {
 	budget seconds
 }
 
-// seconds is how long a bar may take in each tier. It is about twice what it takes on
-// 2 cores; what takes longer than that is at fault, not slow.
+// seconds is how long a bar takes in each tier, at most, on 2 cores that do nothing else.
 type seconds [3]int
 
-// hung is how much longer than its budget a bar may take before it is ended.
-const hung = 2 * time.Minute
+// hung is how many times longer than that a bar may take before it is ended as hung.
+const hung = 4
 
-// measured runs a bar within its budget.
+// measured runs a bar, and says how long that took. How fast things go is not for a test to judge.
 func (a aBar) measured(b *bar) {
-	limit := time.Duration(a.budget[b.tier]**slowFlag) * time.Second
-	watchdog := time.AfterFunc(limit+hung, func() {
-		die(fmt.Sprintf("bar %s hangs: it has run for %s, its budget is %s", a.name, limit+hung, limit), stacks())
-	})
+	limit := hung * time.Duration(a.budget[b.tier]) * time.Second
+	watchdog := time.AfterFunc(limit, func() { die(fmt.Sprintf("bar %s hangs: it has run for %s", a.name, limit), stacks()) })
 	defer watchdog.Stop()
 	begun := time.Now()
-	defer func() {
-		took := time.Since(begun).Round(time.Second)
-		b.figure("took %s of %s", took, limit)
-		if took > limit {
-			b.Errorf("bar %s: took %s, want at most the %s that tier %s has for it (-slow accepts more)", a.name, took, limit, tiers()[b.tier])
-		}
-	}()
+	defer func() { b.figure("took %s", time.Since(begun).Round(time.Second)) }()
 	a.run(b)
 }
 
@@ -134,7 +119,7 @@ func TestBars(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	fmt.Printf("chaos: tier %s, -seed %d\n", *tierFlag, seed)
-	ran, begun := 0, time.Now()
+	ran := 0
 	for i, a := range bars() {
 		if *onlyFlag != "" && a.name != *onlyFlag || *onlyFlag == "" && a.from > level {
 			continue
@@ -149,9 +134,6 @@ func TestBars(t *testing.T) {
 			})
 			a.measured(b)
 		})
-	}
-	if took := time.Since(begun); *onlyFlag == "" && took > level.within()*time.Duration(*slowFlag) {
-		t.Errorf("tier %s: took %s, want at most %s (-slow accepts more)", *tierFlag, took.Round(time.Second), level.within())
 	}
 	if ran == 0 {
 		t.Fatalf("-bar: got %q, which no bar is called", *onlyFlag)

@@ -207,7 +207,7 @@ func TestBoundedReads(t *testing.T) {
 	for _, r := range readsOf(of) {
 		err, began := ops.ErrBusy, time.Now()
 		var read testapp.Reads
-		for try := 0; try < 5 && errors.Is(err, ops.ErrBusy); try++ { // on a busy machine: it counts what is read, not how fast
+		for errors.Is(err, ops.ErrBusy) && time.Since(began) < time.Minute { // on a busy machine: it counts what is read, not how fast
 			read = testapp.RowsRead(t, db, func() {
 				err = r.look(t.Context(), deskOf(t, db, registry).As(someone(ops.Administrator)))
 			})
