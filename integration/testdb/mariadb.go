@@ -24,6 +24,7 @@ func MariaDB(t testing.TB) *bun.DB { return OpenMariaDB(t, MariaDBDSN(t)) }
 // sessions have the settings, such as "sql_mode='ANSI'".
 func MariaDBDSN(t testing.TB, settings ...string) string {
 	t.Helper()
+	need(t, "mariadb")
 	base := os.Getenv(MariaDBVariable)
 	if base == "" {
 		t.Fatalf("%s is not set: run the tests with `make test`, which starts a private MariaDB", MariaDBVariable)

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,6 +33,10 @@ const IsolationVariable = "ASYNCMONOLITH_TEST_ISOLATION"
 // the pooler that [Variable] leads through, if it does.
 const DirectVariable = "ASYNCMONOLITH_TEST_POSTGRES_DIRECT"
 
+// DatabasesVariable names the environment variable with the databases that this run is about, such as
+// "postgres,sqlite". A test on another one is skipped. Unset, the run is about all of them.
+const DatabasesVariable = "ASYNCMONOLITH_TEST_DATABASES"
+
 // Each runs a test once per database.
 func Each(t *testing.T, test func(t *testing.T, db *bun.DB)) {
 	t.Run("mariadb", func(t *testing.T) { t.Parallel(); test(t, MariaDB(t)) })
@@ -42,6 +47,14 @@ func Each(t *testing.T, test func(t *testing.T, db *bun.DB)) {
 func EachWithEvents(t *testing.T, test func(t *testing.T, db *bun.DB)) {
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, Postgres(t)) })
 	t.Run("sqlite", func(t *testing.T) { t.Parallel(); test(t, SQLite(t)) })
+}
+
+// need skips a test on a database that this run is not about.
+func need(t testing.TB, database string) {
+	t.Helper()
+	if chosen := os.Getenv(DatabasesVariable); chosen != "" && !slices.Contains(strings.Split(chosen, ","), database) {
+		t.Skipf("%s is %q", DatabasesVariable, chosen)
+	}
 }
 
 // EachBenchmark runs a benchmark once per database.
@@ -60,6 +73,7 @@ func Postgres(t testing.TB) *bun.DB { return OpenPostgres(t, PostgresDSN(t)) }
 // own.
 func PostgresDSN(t testing.TB, settings ...string) string {
 	t.Helper()
+	need(t, "postgres")
 	base := os.Getenv(Variable)
 	if base == "" {
 		t.Fatalf("%s is not set: run the tests with `make test`, which starts a private PostgreSQL", Variable)
@@ -153,6 +167,7 @@ func OpenSQLite(t testing.TB, path string) *bun.DB {
 // OpenSQLiteWith opens a database file with settings of the test's own.
 func OpenSQLiteWith(t testing.TB, path, query string) *bun.DB {
 	t.Helper()
+	need(t, "sqlite")
 	conns, err := sql.Open("sqlite", fmt.Sprintf("file:%s?%s", path, query))
 	if err != nil {
 		t.Fatalf("open sqlite: %v", err)
