@@ -14,28 +14,37 @@ export GOFLAGS := $(GOFLAGS) -buildvcs=false
 # The steps print under headings: keep them in order, even under make -j.
 .NOTPARALLEL:
 
-# $(call heading,TEXT) and $(call in-each,MODULES,TEXT,COMMAND): runs COMMAND inside each module.
-heading = @printf '\n== %s\n' '$(1)'
-in-each = @set -e; for m in $(1); do printf '\n== %s (%s)\n' '$(2)' "$$m"; (cd "$$m" && $(3)); done
+# $(call step,TEXT,COMMAND) runs COMMAND under a heading and prints how long it took. $(call in-each,MODULES,TEXT,COMMAND)
+# does so inside each module, and $(call packages,MODULES) names their packages for one run over the workspace.
+step = @scripts/step.sh '$(1)' $(2)
+in-each = @set -e; for m in $(1); do (cd "$$m" && "$(CURDIR)/scripts/step.sh" "$(2) ($$m)" $(3)); done
+packages = $(patsubst %,./%/...,$(1))
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: ## Run every check and every test, on a throw-away PostgreSQL and MariaDB
+test: ## Check and test on SQLite and PostgreSQL, and the store on MariaDB: what a change needs (5 minutes)
+	@scripts/need-gcc.sh
+	@$(WITH_DATABASES) $(MAKE) --no-print-directory check
+
+.PHONY: test-all
+test-all: test test-rest ## Run make test, and make test-rest (15 minutes)
+
+.PHONY: test-rest
+test-rest: ## Test what make test leaves out: MariaDB, the browser, brokers, the pooler, a terminal, crashes
 	@scripts/need-gcc.sh
 	@scripts/need-pgbouncer.sh
 	@scripts/need-tmux.sh
 	@scripts/need-chromium.sh
-	@$(WITH_DATABASES) $(MAKE) --no-print-directory check
+	@$(WITH_DATABASES) $(MAKE) --no-print-directory rest
 
 .PHONY: quick
 quick: modules fmt ## Check and test what needs no server, within a minute on a warm cache
-	$(call in-each,. notify/pgxnotify $(ADAPTERS),go vet and go test,go vet ./... && go test ./...)
-	$(call in-each,examples,go vet and go test,go vet ./... && go test . ./guide ./ledger ./plain ./quickstart)
-	$(call in-each,examples/services,go vet and go test,go vet ./... && go test ./...)
-	$(call in-each,integration,go vet and go test,go vet ./... && go test ./mutants)
+	$(call step,go vet,go vet $(call packages,$(MODULES)))
+	$(call step,go test,go test $(call packages,$(UNIT_MODULES)) ./examples ./examples/guide ./examples/ledger ./examples/plain \
+		./examples/quickstart ./examples/services/... ./integration/mutants)
 
 .PHONY: lint
 lint: modules fmt vet staticcheck tidy-diff builds alerts ## Run the static checks and build for every platform
@@ -98,46 +107,42 @@ pictures: ## Take the pictures of the console that the guides show
 
 .PHONY: alerts
 alerts: ## Check the example alerts and run their tests
-	$(call heading,alerts)
-	@scripts/check-alerts.sh
+	$(call step,alerts,scripts/check-alerts.sh)
 
 .PHONY: tidy
 tidy: ## Run go mod tidy in every module
-	$(call in-each,$(MODULES) tools,go mod tidy,GOWORK=off go mod tidy)
+	$(call in-each,$(MODULES) tools,go mod tidy,env GOWORK=off go mod tidy)
 
 .PHONY: clean
 clean: ## Remove the built tools
 	rm -rf "$(CACHE)"
 
-# The steps of the targets above. Each can be run alone; check, race and the benchmarks expect
+# The steps of the targets above. Each can be run alone; check, rest and the benchmarks expect
 # ASYNCMONOLITH_TEST_POSTGRES and ASYNCMONOLITH_TEST_MARIADB to name servers.
 
 .PHONY: check
-check: modules fmt vet staticcheck tidy-diff race bench-once
-	$(call heading,all checks passed)
+check: modules fmt vet staticcheck unit stores databases
+	$(call step,all checks passed,true)
+
+.PHONY: rest
+rest: tidy-diff mariadb apart tools bench-once
+	$(call step,the rest has passed,true)
 
 .PHONY: modules
 modules:
-	$(call heading,modules)
-	@want=$$(printf '%s\n' $(MODULES) tools | sort); \
-	have=$$(find . -name '.?*' -prune -o -name testdata -prune -o -name go.mod -print | \
-		sed -e 's|/go.mod$$||' -e 's|^\./||' | sort); \
-	if [ "$$want" != "$$have" ]; then \
-		echo "the Makefile lists:" $$want; echo "the repository has:" $$have; exit 1; \
-	fi
+	$(call step,modules,scripts/check-modules.sh $(MODULES) tools)
 
 .PHONY: fmt
 fmt:
-	$(call heading,gofmt)
-	@files=$$(gofmt -l .) || exit; if [ -n "$$files" ]; then echo "not formatted:"; echo "$$files"; exit 1; fi
+	$(call step,gofmt,scripts/check-gofmt.sh)
 
 .PHONY: vet
 vet:
-	$(call in-each,$(MODULES),go vet,go vet ./...)
+	$(call step,go vet,go vet $(call packages,$(MODULES)))
 
 .PHONY: staticcheck
 staticcheck: $(STATICCHECK)
-	$(call in-each,$(MODULES),staticcheck,"$(STATICCHECK)" ./...)
+	$(call step,staticcheck,"$(STATICCHECK)" $(call packages,$(MODULES)))
 
 # Always asked, so that a new Go toolchain rebuilds it; the build cache makes that a matter of a moment.
 .PHONY: $(STATICCHECK)
@@ -146,21 +151,55 @@ $(STATICCHECK):
 
 .PHONY: tidy-diff
 tidy-diff:
-	$(call in-each,$(MODULES) tools,go mod tidy -diff,GOWORK=off go mod tidy -diff)
+	$(call in-each,$(MODULES) tools,go mod tidy -diff,env GOWORK=off go mod tidy -diff)
 
-# The detector looks at our code, and at that of the driver, but not into SQLite itself: that is C in the words
+# The race detector looks at our code, and at that of the driver, but not into SQLite itself: that is C in the words
 # of Go, which it would slow down four times, and finds nothing in.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false -gcflags=modernc.org/memory=-race=false
+RACE_TEST := env CGO_ENABLED=1 scripts/race-test.sh $(RACE) -count=1 -parallel 8 -timeout 20m
+RELAY_TEST := env CGO_ENABLED=1 go test -race -count=1 -timeout 20m
+# Most of these tests wait for leases, polls and locks, so more of them run at a time than there are cores.
+TEST := go test -count=1 -p 3 -parallel 16 -timeout 20m
 
-RELAY_TEST = env CGO_ENABLED=1 go test -race -count=1 -timeout 20m
+# Tests that need a pooler or a terminal, and those whose point is a million rows or a client that stands still for long.
+APART := Pooler|OnATerminal|^TestDeafNotifiers|^TestOnlyTheListener|^TestBoundedReads|^TestNobodyWaitsForLong
 
-.PHONY: race
-race:
-	$(call in-each,$(MODULES),go test -race,CGO_ENABLED=1 "$(CURDIR)/scripts/race-test.sh" $(RACE) -count=1 -parallel 4 -timeout 20m ./...)
+UNIT_MODULES := . notify/pgxnotify $(ADAPTERS) cmd/asyncmonolith
+# The packages of integration that run on several databases.
+DATABASE_PACKAGES := $(addprefix ./integration/,bustest dberr eventlog/... fxmodule notify ops otel outbox poison relay schedule txn)
+# Those that need more than a database: browsers, brokers, crashes of servers, programs.
+TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console older relay/...)
+
+.PHONY: unit
+unit:
+	$(call step,go test -race: units and examples,$(RACE_TEST) -skip '$(APART)' $(call packages,$(UNIT_MODULES) examples examples/services) \
+		./integration/bustest ./integration/fxmodule)
+
+.PHONY: stores
+stores:
+	$(call step,go test: the store on each database,$(TEST) -skip '$(APART)' ./integration/store ./integration/testdb ./integration/differential ./integration/model)
+
+.PHONY: databases
+databases:
+	$(call step,go test: SQLite and PostgreSQL,env ASYNCMONOLITH_TEST_DATABASES=sqlite$(comma)postgres $(TEST) -skip '$(APART)' $(DATABASE_PACKAGES) ./integration/mutants)
+
+.PHONY: mariadb
+mariadb:
+	$(call step,go test -race: MariaDB,env ASYNCMONOLITH_TEST_DATABASES=mariadb $(RACE_TEST) -skip '$(APART)' $(DATABASE_PACKAGES))
+
+.PHONY: apart
+apart:
+	$(call step,go test: a pooler$(comma) a terminal$(comma) much data,$(TEST) -run '$(APART)' $(call packages,cmd/asyncmonolith integration))
+
+.PHONY: tools
+tools:
+	$(call step,go test: browsers$(comma) brokers$(comma) crashes$(comma) programs,$(TEST) -skip '$(APART)' $(TOOL_PACKAGES))
+
+comma := ,
 
 .PHONY: console-all
 console-all:
-	$(call in-each,integration,the console with all data,CGO_ENABLED=1 go test $(RACE) -count=1 -timeout 40m ./console -args -all)
+	$(call in-each,integration,the console with all data,env CGO_ENABLED=1 go test $(RACE) -count=1 -timeout 40m ./console -args -all)
 
 .PHONY: bench-once
 bench-once:
@@ -188,6 +227,5 @@ fuzz-all:
 
 .PHONY: builds
 builds:
-	@set -e; for os in $(PLATFORMS); do \
-		printf '\n== go build for %s\n' "$$os"; GOOS=$$os CGO_ENABLED=0 go build ./...; done
-	$(call in-each,$(MODULES),go build without the workspace,GOWORK=off go build -o /dev/null ./...)
+	@set -e; for os in $(PLATFORMS); do scripts/step.sh "go build for $$os" env GOOS=$$os CGO_ENABLED=0 go build ./...; done
+	$(call in-each,$(MODULES),go build without the workspace,env GOWORK=off go build -o /dev/null ./...)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs go test with the given arguments, of which the last one names packages. The race detector itself
+# Runs go test with the given arguments, of which those that begin with ./ name packages. The race detector itself
 # gives up now and then ("ThreadSanitizer: CHECK failed", a check of its own runtime), which says nothing of any test:
 # where that and nothing else went wrong, the packages that it has ended run once more.
 set -uo pipefail
@@ -12,4 +12,6 @@ if [[ $code == 0 ]] || ! grep -q '^ThreadSanitizer: CHECK failed' "$log" || grep
 fi
 mapfile -t again < <(sed -n 's/^FAIL\t\([^\t]*\)\t.*/\1/p' "$log")
 echo "the race detector has ended ${again[*]}: once more"
-go test "${@:1:$#-1}" "${again[@]}"
+flags=()
+for arg; do [[ $arg == ./* ]] || flags+=("$arg"); done
+go test "${flags[@]}" "${again[@]}"
