@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 type tier int
 
 const (
-	short   tier = iota // part of make test
+	short   tier = iota // part of make test-rest
 	regular             // make chaos
 	long                // make chaos-long
 	apart               // by its name alone: it needs servers that make chaos-long does not start

@@ -52,7 +52,7 @@ func TestBriefReadsEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			sleep := map[string]string{"postgres": "SELECT pg_sleep(30)", "mariadb": "SELECT SLEEP(30)"}[name]
-			err = s.Briefly(t.Context(), db, 50*time.Millisecond, func(db bun.IDB) error {
+			err = s.Briefly(t.Context(), db, time.Second, func(db bun.IDB) error {
 				_, err := db.ExecContext(t.Context(), sleep)
 				return err
 			})

@@ -161,7 +161,7 @@ func SQLite(t testing.TB) *bun.DB {
 // OpenSQLite opens a database file with the settings the library needs.
 func OpenSQLite(t testing.TB, path string) *bun.DB {
 	t.Helper()
-	return OpenSQLiteWith(t, path, "_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)")
+	return OpenSQLiteWith(t, path, "_txlock=immediate&_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)")
 }
 
 // OpenSQLiteWith opens a database file with settings of the test's own.
