@@ -492,6 +492,12 @@ CREATE INDEX "app_message_operations_created" ON "app_message_operations" (creat
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (15, CURRENT_TIMESTAMP);
 
+-- How many processes in a row have died while they ran an operation.
+ALTER TABLE "app_message_operations" ADD COLUMN deaths INTEGER NOT NULL DEFAULT 0;
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (16, CURRENT_TIMESTAMP);
+
 COMMIT;
 
 SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);
