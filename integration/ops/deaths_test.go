@@ -112,7 +112,8 @@ func TestAnOperationThatEndsProcessesIsPaused(t *testing.T) {
 func dies(t *testing.T, db *bun.DB, dsn string, id int64, most int, paused func() bool) (died int) {
 	t.Helper()
 	for ; died < most; died++ {
-		if _, err := db.NewRaw("UPDATE message_operations SET leased_until = "+testapp.In(db, -time.Second)+" WHERE id = ? AND leased_by IS NOT NULL", id).Exec(t.Context()); err != nil {
+		expire := "UPDATE message_operations SET leased_until = " + testapp.In(db, -time.Second) + " WHERE id = ? AND leased_by IS NOT NULL"
+		if _, err := db.NewRaw(expire, id).Exec(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		process := exec.Command(os.Args[0])
