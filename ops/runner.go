@@ -28,7 +28,8 @@ const (
 var ErrRunning = errors.New("ops: the runner is running already")
 
 // Runner carries out operations. Any number of runners, in any number of processes, share them: each
-// operation is worked on by one at a time, and where one dies another goes on behind what it has done. A runner
+// operation is worked on by one at a time, and where one dies another goes on behind what it has done. An operation
+// pauses itself when three processes in a row died while they ran it, and it made no progress meanwhile. A runner
 // carries out four at once, the oldest first, besides those whose canaries are waited for. It is safe for
 // concurrent use.
 type Runner struct {

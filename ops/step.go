@@ -15,6 +15,9 @@ import (
 const (
 	stepSize = 500 // messages in one transaction
 	stepTime = 10 * time.Second
+	// mostDeaths is how many processes in a row an operation may take along without any progress. What ends a
+	// process cannot be recovered from, and would end every process of the fleet in turn.
+	mostDeaths = 3
 )
 
 var errStepTime = errors.New("a step of an operation takes longer than 10 s") // immutable
@@ -29,6 +32,10 @@ func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err err
 		return 0, err == nil, err
 	}
 	row := rows[0]
+	if row.Deaths >= mostDeaths {
+		err := w.pause(within, fmt.Sprintf("paused after %d processes died while they ran it", row.Deaths))
+		return 0, err == nil, err
+	}
 	if tried(row) {
 		w.leave() // for others to be carried out meanwhile
 		return trialTick, false, w.judge(within, row)

@@ -13,7 +13,8 @@ import (
 // Health tells how the runner is doing, without touching the database: it is ready while Run runs
 // and the database answers, as far as it has been asked. A broker that is away is in
 // Closed, as "receive:" or "relay:" and the name of who waits for it: of a receiver if its subscriber is
-// a [Watcher], of a log relay if its gate is closed.
+// a [Watcher], of a log relay if its gate is closed. A receiver that leaves its records to a newer instance is in
+// Closed, too.
 func (r *Runner) Health() bus.Health {
 	h := bus.Health{Err: r.outage.Err()}
 	for _, rc := range r.receivers {
@@ -73,10 +74,13 @@ func (s *running) broker(err error) (before absence) {
 	return before
 }
 
-// absent tells what is known of the broker.
+// absent tells since when nothing is received, and why: the broker is away, or newer instances receive.
 func (s *running) absent() absence {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.away.since.IsZero() {
+		return s.newer
+	}
 	return s.away
 }
 

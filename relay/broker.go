@@ -13,8 +13,8 @@ type Record struct {
 	// Key has records with the same one keep their order, on brokers that have partitions. Empty
 	// if it does not matter.
 	Key string
-	// ID is the same whenever the record is published again. Brokers that drop what they have had
-	// already go by it.
+	// ID is the same whenever the record is published again, and no other record has it, of whichever source.
+	// Brokers that drop what they have had already go by it.
 	ID string
 	// ContentType is the media type of Body.
 	ContentType string

@@ -28,6 +28,7 @@ type arrival struct {
 	hash    string       // in hex: what the inbox remembers
 	each    []recipient  // of a record for several consumers: what it remembers besides
 	message *bus.Message // nil if the type is unknown, or it is to be parked
+	unknown string       // the type, if it is; empty if the record has none
 	parked  error        // why it is
 	encoded string       // the record as it is parked, once that was tried
 	sent    time.Time    // when it says that it was made; zero if it does not say
@@ -51,6 +52,7 @@ func (r *receiving) understand(registry *bus.Registry, record, mapped Record, e 
 	if err != nil {
 		// On a topic that is shared, what others make of their events is no concern of ours.
 		if kind := typeOf(mapped); kind != "" && r.types[kind] == "" || errors.Is(err, errNoEvent) && record.Body == nil {
+			a.unknown = kind
 			return a
 		}
 		return a.park(err)
@@ -58,6 +60,7 @@ func (r *receiving) understand(registry *bus.Registry, record, mapped Record, e 
 	a.sent, _ = time.Parse(time.RFC3339, e.Attributes["time"]) //nolint:errcheck // it is shown only
 	payloadType, known := r.types[e.Attributes["type"]]
 	if !known {
+		a.unknown = e.Attributes["type"]
 		return a
 	}
 	if payloadType == tombstone && len(e.Data) == 0 {

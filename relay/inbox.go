@@ -37,7 +37,7 @@ func (r *Runner) receive(ctx context.Context, rc *receiving, records []Record) e
 	}
 	var accepted []arrival
 	var messages []*bus.Message
-	unknown := 0
+	var unknown []string
 	for _, record := range records {
 		a, err := rc.read(ctx, r.registry, record)
 		if err != nil {
@@ -53,8 +53,11 @@ func (r *Runner) receive(ctx context.Context, rc *receiving, records []Record) e
 		case a.parked != nil:
 			accepted = append(accepted, a)
 		default:
-			unknown++
+			unknown = append(unknown, a.unknown)
 		}
+	}
+	if err := r.mayDrop(ctx, rc, unknown...); err != nil {
+		return err
 	}
 	left := errNotPassedOn
 	err := guarded("RunnerConfig.Telemetry", func() error {
@@ -72,7 +75,7 @@ func (r *Runner) receive(ctx context.Context, rc *receiving, records []Record) e
 		return fmt.Errorf("relay: receiver %q: %w", rc.name, err)
 	}
 	r.outage.Recovered()
-	rc.runs.took(unknown)
+	rc.runs.took(len(unknown))
 	return nil
 }
 
@@ -328,6 +331,13 @@ func (r *Runner) retake(ctx context.Context, rc *receiving, m *bus.Message) erro
 	case a.parked != nil:
 		return bus.Permanent(fmt.Errorf("relay: receiver %q: %w", rc.name, a.parked))
 	case a.message == nil:
+		err := r.mayDrop(ctx, rc, a.unknown)
+		if _, newer := errors.AsType[*newerError](err); newer {
+			return bus.Snooze(unattended)
+		}
+		if err != nil {
+			return err
+		}
 		return bus.Discard(fmt.Errorf("relay: receiver %q: the type of the event is not accepted", rc.name))
 	}
 	switch err = r.takeTogether(ctx, rc, false, a); {

@@ -54,8 +54,9 @@ func (p *publishing) record(codec bus.Codec, m *bus.Message) (Record, error) {
 		record = Record{ContentType: cloudevents.Structured, Body: body}
 	}
 	record.Destination, record.Key, record.Headers = to.destination, to.key, outgoing(m.Headers)
-	// Brokers drop what they have had by this id, whatever destination it goes to.
-	record.ID = m.ID.String() + "/" + url.PathEscape(p.name)
+	// Brokers drop what they have had by this id, whatever destination it goes to. Ids of messages are unique for their source
+	// only: two services may forward one event to one place, by relays of one name.
+	record.ID = m.ID.String() + "/" + hashOf(p.source, to.destination) + "/" + url.PathEscape(p.name)
 	if names != "" {
 		record.ID += "/" + names
 	}

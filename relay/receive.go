@@ -9,6 +9,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
 const (
@@ -24,7 +25,9 @@ const (
 type Receiver struct{ receiving *receiving }
 
 // Receive describes what to take from a subscription: events of the types that it is told to
-// [Accept]. Others are acknowledged and counted, since a topic may be shared.
+// [Accept]. Others are acknowledged and counted, since a topic may be shared, unless another instance of the
+// receiver accepts them: this one is of an older release then. It gives such a batch back and leaves the subscription
+// to the others for 30 s at a time, until it is replaced, or for 3 min after the last of those has stopped.
 //
 // What is accepted becomes messages of the consumers that are registered for the payload, or
 // of those that the record is [For]. They have the id of the event, if that is a UUID, and else
@@ -80,8 +83,11 @@ func Accept[T bus.Payload](names ...string) ReceiveOption {
 			return
 		}
 		for _, name := range append([]string{payloadType}, names...) {
-			if _, taken := r.types[name]; taken || name == "" {
-				r.mistake("Accept of %s: type %q is empty, or accepted already", goType, name)
+			if err := limits.CheckName(name); err != nil { // it is stored
+				r.mistake("Accept of %s: type: %v", goType, err)
+			}
+			if _, taken := r.types[name]; taken {
+				r.mistake("Accept of %s: type %q is accepted already", goType, name)
 			}
 			r.types[name] = payloadType
 		}

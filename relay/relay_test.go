@@ -178,23 +178,27 @@ func TestWaitsGrowWithTheTimeADestinationIsMissing(t *testing.T) {
 	})
 }
 
-// TestIDsForBrokers: a message has the same one each time, and another for each relay and for
-// each consumer that it is for.
+// TestIDsForBrokers: a message has the same one each time, and another for each source, destination, relay and consumer
+// that it is for.
 func TestIDsForBrokers(t *testing.T) {
 	t.Parallel()
+	id := func(source, destination, name, stored string) string {
+		pub := &answers{}
+		c := relay.Publish(name, pub, relay.Source(source), relay.Route[placed](destination), relay.For("x", "old", "older"), relay.Structured())
+		c.ConsumeBatch(t.Context(), bus.JSON{}, []*bus.Message{{PayloadType: "order.placed", Payload: []byte(`{}`), StoredConsumer: stored}})
+		return pub.got[0].ID
+	}
 	ids := make(map[string]bool)
 	for range 2 {
 		for _, name := range []string{"a", "b/c"} {
 			for _, stored := range []string{"", "old", "older"} {
-				pub := &answers{}
-				c := relay.Publish(name, pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.For("x", "old", "older"))
-				c.ConsumeBatch(t.Context(), bus.JSON{}, []*bus.Message{{PayloadType: "order.placed", Payload: []byte(`{}`), StoredConsumer: stored}})
-				ids[pub.got[0].ID] = true
+				ids[id("/shop", "orders", name, stored)] = true
 			}
 		}
+		ids[id("/bank", "orders", "a", "")], ids[id("/shop", "facts", "a", "")] = true, true
 	}
-	if len(ids) != 6 {
-		t.Errorf("got %d ids, want 6: %v", len(ids), ids)
+	if len(ids) != 8 {
+		t.Errorf("got %d ids, want 8: %v", len(ids), ids)
 	}
 }
 

@@ -210,7 +210,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := outage.Await(ctx, r.config.StartTimeout, r.config.Logger, r.ready); err != nil && ctx.Err() == nil {
+	if err := outage.Await(ctx, r.config.StartTimeout, r.config.Logger, r.start); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("relay: run: %w", err)
 	}
 	defer presence.New(presence.Config{
@@ -237,6 +237,17 @@ func (r *Runner) Check(ctx context.Context) error {
 	return dberr.Wrap(r.ready(ctx), "relay: check")
 }
 
+// start makes sure that Run can begin. From then on older instances drop nothing that this one accepts.
+func (r *Runner) start(ctx context.Context) error {
+	err := r.ready(ctx)
+	for _, rc := range r.receivers {
+		if err == nil {
+			err = r.keepTypes(ctx, rc)
+		}
+	}
+	return err
+}
+
 func (r *Runner) ready(ctx context.Context) error {
 	if _, err := r.store.Ready(ctx, r.db, 2*statementTimeout, r.registry.Events() == nil); err != nil {
 		return err
@@ -249,8 +260,11 @@ const (
 	longestRetry = 30 * time.Second
 )
 
-// errPaused ends a subscription that shall go on later.
-var errPaused = errors.New("relay: paused")
+// pausedError ends a subscription that shall go on later.
+type pausedError struct{ reason error }
+
+func (e *pausedError) Error() string { return "relay: paused: " + e.reason.Error() }
+func (e *pausedError) Unwrap() error { return e.reason }
 
 // run keeps one subscription going.
 func (r *Runner) run(ctx context.Context, rc *receiving) {
@@ -262,10 +276,15 @@ func (r *Runner) run(ctx context.Context, rc *receiving) {
 		if worked || time.Since(began) > longestRetry {
 			retry = firstRetry
 		}
+		_, paused := errors.AsType[*pausedError](err)
+		newer, lacks := errors.AsType[*newerError](err)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err == errPaused, err == errSubscriberHangs:
+		case lacks:
+			r.standBack(ctx, rc, newer)
+			fallthrough
+		case paused, err == errSubscriberHangs:
 			retry = firstRetry
 			continue
 		}
@@ -284,23 +303,21 @@ const (
 	forgetRows  = 1000
 )
 
-// forget forgets what was received longer ago than it may come again.
+// forget forgets what was received longer ago than it may come again, and stores anew which types are accepted.
 func (r *Runner) forget(ctx context.Context, rc *receiving) {
 	every := min(forgetEvery, rc.retention/10)
 	for wait := every; outage.Pause(ctx, wait); {
 		wait = every
-		for ctx.Err() == nil {
-			n, err := r.forgetSome(ctx, rc)
-			switch {
-			case err == nil:
-				r.outage.Recovered()
-			case ctx.Err() == nil:
-				wait = min(every, mostRetry) // perhaps nobody else notices that the database is back
-				r.outage.Failed("forget what was received", err, wait)
-			}
-			if err != nil || n < forgetRows {
-				break
-			}
+		err := r.keepTypes(ctx, rc)
+		for n := forgetRows; err == nil && n == forgetRows && ctx.Err() == nil; {
+			n, err = r.forgetSome(ctx, rc)
+		}
+		switch {
+		case err == nil:
+			r.outage.Recovered()
+		case ctx.Err() == nil:
+			wait = min(every, mostRetry) // perhaps nothing else notices that the database is back
+			r.outage.Failed("forget what was received", err, wait)
 		}
 	}
 }

@@ -22,7 +22,7 @@ type Stats struct {
 	// clock. It is 0 when none has arrived for a minute.
 	Lag time.Duration
 	// Paused says why nothing is fetched: too much waits, the database or the broker does not answer, the
-	// subscription has ended, the function of [Map] or the subscriber does not return. It is empty while
+	// subscription has ended, the function of [Map] or the subscriber does not return, another instance accepts a type that this one lacks. It is empty while
 	// something is. Of the broker it knows by a [Watcher].
 	Paused string
 	// Standby is true while another process receives, and this one waits for its turn: see [IntoLog].
@@ -68,8 +68,9 @@ type running struct {
 	waiting  int // messages, when they were counted last
 	since    int // messages that were written since
 	asked    time.Time
-	failures int // batches in a row that could not be taken
-	away     absence
+	failures int     // batches in a row that could not be taken
+	away     absence // of the broker
+	newer    absence // of this instance, while newer ones receive
 
 	hanging  atomic.Int32    // calls of Map that were given up, and have not returned
 	returned <-chan struct{} // closed once a subscriber that was given up has returned; nil if there is none

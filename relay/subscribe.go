@@ -32,8 +32,8 @@ func (r *Runner) subscribe(ctx context.Context, rc *receiving) (worked bool, err
 	}
 	s := &subscription{Runner: r, rc: rc, ctx: ctx, end: end}
 	err = s.run()
-	if context.Cause(ctx) == errPaused && err != errSubscriberHangs {
-		return s.took.Load(), errPaused
+	if _, pauses := errors.AsType[*pausedError](context.Cause(ctx)); pauses && err != errSubscriberHangs {
+		err = context.Cause(ctx)
 	}
 	return s.took.Load(), err
 }
@@ -57,7 +57,7 @@ func (s *subscription) take(ctx context.Context, records []Record) error {
 	}
 	err := s.receive(ctx, s.rc, records)
 	if err != nil {
-		s.end(errPaused)
+		s.end(&pausedError{err})
 	} else {
 		s.took.Store(true)
 	}

@@ -91,7 +91,7 @@ func (r *Runner) keepTurn(ctx context.Context, rc *receiving, lost func(error)) 
 		case err != nil: // it may still be ours: see holdsTurn
 			r.outage.Failed("go on receiving alone", err, turnRenewal)
 		case !held:
-			lost(errPaused)
+			lost(&pausedError{errTurn})
 			return
 		default:
 			r.outage.Recovered()

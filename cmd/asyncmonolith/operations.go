@@ -204,7 +204,8 @@ func (a *app) operation(o ops.Operation, err error) error {
 func (a *app) continueCommand() *cobra.Command {
 	return a.decideAskedCommand(&cobra.Command{
 		Use: "continue", Short: "Have an operation go on that has paused itself",
-		Long:    "Have an operation go on that has paused itself, since too much failed again. It goes on without canaries.",
+		Long: "Have an operation go on that has paused itself, since too much failed again or processes died while they ran it. " +
+			"It goes on without canaries.",
 		Example: "  asyncmonolith operations continue 12 --yes --reason \"the rest is other orders\"",
 	}, how, (*ops.Seat).Continue)
 }

@@ -28,17 +28,22 @@ const (
 	kills    = 50
 )
 
-// runOperations is what such a process does until it is killed.
-func runOperations(dsn string) error {
+// opened opens the database of such a process.
+func opened(dsn string) (*bun.DB, error) {
 	driver, dialect := "pgx", schema.Dialect(pgdialect.New())
 	if path, ok := strings.CutPrefix(dsn, sqlite); ok {
 		driver, dialect, dsn = "sqlite", sqlitedialect.New(), "file:"+path+"?_txlock=immediate&_pragma=busy_timeout(10000)"
 	}
 	conns, err := sql.Open(driver, dsn)
+	return bun.NewDB(conns, dialect), err
+}
+
+// runOperations is what such a process does until it is killed.
+func runOperations(dsn string) error {
+	db, err := opened(dsn)
 	if err != nil {
 		return err
 	}
-	db := bun.NewDB(conns, dialect)
 	registry, err := bus.NewRegistry()
 	if err != nil {
 		return err

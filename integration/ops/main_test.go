@@ -24,6 +24,12 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if dsn := os.Getenv(resetOf); dsn != "" {
+		if err := runReset(dsn); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	testapp.Main(m)
 }
 

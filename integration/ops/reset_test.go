@@ -2,6 +2,7 @@ package ops_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -11,8 +12,6 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
-	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
@@ -33,20 +32,13 @@ func TestAResetThatPanicsPausesItsOperation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
-				types := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[deposited]()))
-				registry := testapp.Must[*bus.Registry](t)(bus.RegistryConfig{Events: types}.NewRegistry())
-				if err := outbox.Migrate(t.Context(), db, registry.Tables()); err != nil {
+				desk, readers, err := balances(db, reset)
+				if err != nil {
 					t.Fatal(err)
 				}
-				producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(registry, outbox.ProducerConfig{}))
-				log := testapp.Must[*eventlog.Log](t)(eventlog.NewLog(registry, producer, eventlog.LogConfig{}))
-				readers := testapp.Must[*projection.Runner](t)(projection.NewRunner(db, log, projection.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, projection.Projection{
-					Name: "balances", Reset: reset, On: []projection.Apply{projection.On(func(context.Context, bun.Tx, deposited) error { return nil })},
-				}))
-				if err := readers.Check(t.Context()); err != nil { // it enters the projection
+				if err := errors.Join(outbox.Migrate(t.Context(), db, bus.Tables{}), readers.Check(t.Context())); err != nil { // which enters the projection
 					t.Fatal(err)
 				}
-				desk := testapp.Must[*ops.Desk](t)(ops.New(ops.Config{DB: db, Registry: registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler)}))
 				seat := desk.As(ops.Principal{Name: "ada", Role: ops.Administrator})
 				o := testapp.Must[ops.Operation](t)(seat.Plan(t.Context(), ops.Rebuild, ops.Target{Projection: "balances"}))
 				testapp.Must[ops.Operation](t)(seat.Start(t.Context(), o.ID, ops.Terms{Reason: "columns were added"}))

@@ -41,6 +41,31 @@ func (s *Store) Forget(ctx context.Context, db bun.IDB, receiver string, age tim
 	})
 }
 
+// KeepTypes stores which types of events an instance of a receiver accepts, for some time from now.
+func (s *Store) KeepTypes(ctx context.Context, db bun.IDB, receiver string, types []string, kept time.Duration) error {
+	return retry(ctx, db, func(db bun.IDB) error {
+		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(types))), inboxRows) {
+			args := make([]any, 0, 2*len(part))
+			for _, eventType := range part {
+				args = append(args, receiver, eventType)
+			}
+			rows := dialect.Rows(`(?, ?, `+s.names.After(ctx, kept)+`)`, len(part))
+			later := s.names.Merge("receiver, event_type", nil, []string{"until"})
+			_, err := s.names.Query(ctx, db, `INSERT INTO {inbox types}{as row} (receiver, event_type, until) VALUES `+rows+` `+later, args...).Exec(ctx)
+			if err != nil {
+				return fmt.Errorf("inbox: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// KeptTypes lists the types of events that instances of a receiver accept.
+func (s *Store) KeptTypes(ctx context.Context, db bun.IDB, receiver string) ([]string, error) {
+	const kept = `SELECT event_type FROM {inbox types} WHERE receiver = ? AND until > {now} ORDER BY event_type`
+	return read[[]string](ctx, s, db, kept, receiver)
+}
+
 // Inbox is what a receiver remembers.
 type Inbox struct {
 	Hashes int            `bun:"hashes"` // counted up to a bound

@@ -86,7 +86,7 @@ func (s *Store) checkTables(ctx context.Context, db bun.IDB, all bool) error {
 	tables := []struct{ name, table, column string }{
 		{"consumer_messages", "{messages}", "crashes"}, {"message_claims", "{claims}", "message_ids"}, {"poisoned_messages", "{poisoned}", "crashes"},
 		{"scheduled_messages", "{schedules}", "run_at"}, {"schedule_fires", "{fires}", "recent"}, {"paused_consumers", "{paused}", "paused_at"}, {s.names.Keys, "{keys}", "insert_id"},
-		{"message_slots", "{slots}", "leased_until"}, {"message_rates", "{rates}", "used_to"}, {"message_stops", "{stops}", "outcome"}, {"message_gates", "{gates}", "parks"}, {"message_breakers", "{breakers}", "open_until"}, {"inbox_messages", "{inbox}", "received_at"},
+		{"message_slots", "{slots}", "leased_until"}, {"message_rates", "{rates}", "used_to"}, {"message_stops", "{stops}", "outcome"}, {"message_gates", "{gates}", "parks"}, {"message_breakers", "{breakers}", "open_until"}, {"inbox_messages", "{inbox}", "received_at"}, {"inbox_types", "{inbox types}", "event_type"},
 		{s.names.KeyRates, "{key rates}", "lane"}, {s.names.Lanes.Table, "{lanes}", "order_key"},
 	}
 	tables = slices.DeleteFunc(tables, func(t struct{ name, table, column string }) bool { return t.name == "" }) // this database does not have it

@@ -33,6 +33,7 @@ type Operation struct {
 	Note        string         `bun:"note"`       // why it stands still
 	LeasedBy    string         `bun:"leased_by"`
 	LeasedUntil dialect.Moment `bun:"leased_until"`
+	Deaths      int64          `bun:"deaths"` // processes in a row that died with it
 	CreatedAt   dialect.Moment `bun:"created_at"`
 	StartsAt    dialect.Moment `bun:"starts_at"`
 	FinishedAt  dialect.Moment `bun:"finished_at"`
@@ -47,7 +48,7 @@ const (
 	maxReason      = 2000 // bytes of what people write
 
 	selectOperations = `SELECT id, kind, actor, reason, target, preview, state, rate, canary, canaries, after_id, up_to_id, changed, left_alone, note,
-  leased_by, leased_until, created_at, starts_at, finished_at, {now} AS now FROM {operations} WHERE `
+  leased_by, leased_until, deaths, created_at, starts_at, finished_at, {now} AS now FROM {operations} WHERE `
 )
 
 // AddOperation writes an operation, which is created now, and returns its id. It is finished where
@@ -174,8 +175,8 @@ func (s *Store) HoldOperation(ctx context.Context, tx bun.Tx, id int64) (o Opera
 // operationPatience bounds each statement on a locked operation, and the time between two.
 const operationPatience = 5 * time.Second
 
-// LeaseOperation has an owner work on an operation that is free, if it still is, and tells whether it may. It
-// waits for nobody who has it locked.
+// LeaseOperation leases an operation that is free, if it still is. It skips one that is locked. An operation that another
+// owner still has, although the lease has run out, counts a death: that process did not get to free it.
 func (s *Store) LeaseOperation(ctx context.Context, db bun.IDB, f OperationFilter, owner string, lease time.Duration) (leased bool, err error) {
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		leased = false
@@ -191,7 +192,9 @@ func (s *Store) LeaseOperation(ctx context.Context, db bun.IDB, f OperationFilte
 		if err != nil || len(ids) == 0 {
 			return err
 		}
-		_, err = s.names.Query(ctx, tx, `UPDATE {operations} SET leased_by = ?, leased_until = `+s.names.After(ctx, lease)+` WHERE id = ?`, owner, ids[0]).Exec(ctx)
+		// MariaDB assigns from left to right: deaths goes by the owner before this one.
+		_, err = s.names.Query(ctx, tx, `UPDATE {operations} SET deaths = deaths + CASE WHEN leased_by IS NULL OR leased_by = ?0 THEN 0 ELSE 1 END,
+  leased_by = ?0, leased_until = `+s.names.After(ctx, lease)+` WHERE id = ?1`, owner, ids[0]).Exec(ctx)
 		leased = err == nil
 		return err
 	})
@@ -230,6 +233,7 @@ func (s *Store) operationTerms(ctx context.Context, c OperationChange) (set term
 	set.add(c.Finished, "finished_at = {now}")
 	set.add(c.Lease != 0, "leased_until = "+s.names.After(ctx, c.Lease))
 	set.add(c.Free, "leased_by = NULL, leased_until = NULL")
+	set.add(c.Free || c.AfterID != 0 || c.Changed != 0 || c.LeftAlone != 0, "deaths = 0")
 	set.add(c.AfterID != 0, "after_id = ?", c.AfterID)
 	set.add(c.Changed != 0, "changed = changed + ?", c.Changed)
 	set.add(c.LeftAlone != 0, "left_alone = left_alone + ?", c.LeftAlone)

@@ -1,8 +1,6 @@
 package nats
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/url"
 	"strings"
@@ -44,10 +42,11 @@ func message(record relay.Record, reply string) *nats.Msg {
 			set(encodedHeaderPrefix+encodeName(name), encode(value))
 		}
 	}
-	if id := deduplicationID(record); id != "" {
-		if set(idHeader, id); id != record.ID {
-			set(encodedIDHeader, encode(record.ID))
-		}
+	if isPlain(record.ID) {
+		set(idHeader, record.ID)
+	} else if record.ID != "" {
+		set(idHeader, encode(record.ID))
+		set(encodedIDHeader, encode(record.ID))
 	}
 	if isPlain(record.ContentType) {
 		set(contentTypeHeader, record.ContentType)
@@ -61,22 +60,6 @@ func message(record relay.Record, reply string) *nats.Msg {
 		set(adapter.TombstoneHeader, "true")
 	}
 	return &nats.Msg{Subject: record.Destination, Reply: reply, Header: header, Data: record.Body}
-}
-
-// deduplicationID is the id by which a stream knows a record that it has had: ids are unique for their source only, and two
-// services may publish to one stream.
-func deduplicationID(record relay.Record) string {
-	source := record.Attributes["source"]
-	switch {
-	case record.ID == "":
-		return ""
-	case source != "":
-		sum := sha256.Sum256([]byte(source + "\x00" + record.Destination + "\x00" + record.ID))
-		return hex.EncodeToString(sum[:16])
-	case !isPlain(record.ID):
-		return encode(record.ID)
-	}
-	return record.ID
 }
 
 // maxControlLine is what a server takes as a line, unless it is told otherwise: a longer one has it end

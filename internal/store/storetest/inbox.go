@@ -19,6 +19,7 @@ func inboxCases() []testCase {
 		{"what is rolled back is new again", inboxRolledBack},
 		{"of many that receive the same one has it", inboxTogether},
 		{"the oldest is forgotten, a piece at a time", inboxForgets},
+		{"the types of a receiver are kept for a time", inboxTypes},
 		{"what waits is counted up to a limit", inboxWaiting},
 	}
 }
@@ -47,6 +48,37 @@ func inboxOnce(k *kit) {
 		many = append(many, hash(n))
 	}
 	equal(k, "many", len(k.receive("a", many...)), 2496)
+}
+
+func inboxTypes(k *kit) {
+	keep := func(receiver string, kept time.Duration, types ...string) {
+		k.Helper()
+		k.must("keep", k.store.KeepTypes(k.ctx, k.db, receiver, types, kept))
+	}
+	kept := func(receiver string, want ...string) {
+		k.Helper()
+		types, err := k.store.KeptTypes(k.ctx, k.db, receiver)
+		k.must("kept", err)
+		if !slices.Equal(types, want) {
+			k.Errorf("types of %s: got %q, want %q", receiver, types, want)
+		}
+	}
+	kept("a")
+	keep("a", time.Minute, "y", "x")
+	keep("b", time.Minute, "X ")
+	kept("a", "x", "y")
+	k.pass(50 * time.Second)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() { keep("a", time.Minute, "z", "x") })
+	}
+	all.Wait()
+	kept("a", "x", "y", "z")
+	k.pass(20 * time.Second)
+	kept("a", "x", "z")
+	kept("b")
+	k.pass(time.Minute)
+	kept("a")
 }
 
 func inboxRolledBack(k *kit) {

@@ -17,6 +17,7 @@ func operationCases() []testCase {
 		{"a change goes by the state", operationStates},
 		{"one of many may start an operation", operationTogether},
 		{"one owner at a time works on an operation", operationLeases},
+		{"deaths of an operation's owners are counted until it gets on", operationDeaths},
 		{"a step is part of a transaction", operationSteps},
 		{"operations are locked in the order of their ids", operationsLocked},
 		{"tables are found by their names", tablesFound},
@@ -135,6 +136,34 @@ func operationLeases(k *kit) {
 	equal(k, "run out", k.lease(id, "b"), true)
 	k.changeOperation(id, "waiting", store.OperationChange{Free: true})
 	equal(k, "given back", k.lease(id, "c"), true)
+}
+
+func operationDeaths(k *kit) {
+	id := k.plan()
+	k.changeOperation(id, "planned", store.OperationChange{State: "waiting", StartsIn: time.Second})
+	for _, step := range []struct {
+		owner  string
+		before store.OperationChange
+		want   int64
+	}{
+		{owner: "a", want: 0},
+		{owner: "b", want: 1},
+		{owner: "b", want: 1}, // which was late, and lives
+		{owner: "c", want: 2},
+		{owner: "d", before: store.OperationChange{Lease: time.Second}, want: 3}, // only renewed
+		{owner: "e", before: store.OperationChange{Changed: 1}, want: 1},
+		{owner: "f", before: store.OperationChange{AfterID: 7}, want: 1},
+		{owner: "g", before: store.OperationChange{Free: true}, want: 0},
+		{owner: "h", before: store.OperationChange{LeftAlone: 1}, want: 1},
+	} {
+		k.pass(11 * time.Second)
+		if step.before.Lease != 0 || step.before.Free || step.before.Changed+step.before.AfterID+step.before.LeftAlone > 0 {
+			k.changeOperation(id, "waiting", step.before)
+			k.pass(2 * time.Second)
+		}
+		equal(k, "leased by "+step.owner, k.lease(id, step.owner), true)
+		equal(k, "deaths before "+step.owner, k.operation(id).Deaths, step.want)
+	}
 }
 
 func operationSteps(k *kit) {

@@ -4,7 +4,7 @@ SELECT @@sql_mode;
 
 SELECT COALESCE(MAX(version), 0) FROM `app_asyncmonolith_migrations`;
 
-SELECT EXISTS (SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM `app_message_claims` WHERE 1 = 0) OR EXISTS (SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0) OR EXISTS (SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0) OR EXISTS (SELECT recent FROM `app_schedule_fires` WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0) OR EXISTS (SELECT insert_id FROM `app_pending_insert_ids` WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM `app_message_slots` WHERE 1 = 0) OR EXISTS (SELECT used_to FROM `app_message_rates` WHERE 1 = 0) OR EXISTS (SELECT outcome FROM `app_message_stops` WHERE 1 = 0) OR EXISTS (SELECT parks FROM `app_message_gates` WHERE 1 = 0) OR EXISTS (SELECT open_until FROM `app_message_breakers` WHERE 1 = 0) OR EXISTS (SELECT received_at FROM `app_inbox_messages` WHERE 1 = 0) OR EXISTS (SELECT order_key FROM `app_message_lanes` WHERE 1 = 0);
+SELECT EXISTS (SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM `app_message_claims` WHERE 1 = 0) OR EXISTS (SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0) OR EXISTS (SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0) OR EXISTS (SELECT recent FROM `app_schedule_fires` WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0) OR EXISTS (SELECT insert_id FROM `app_pending_insert_ids` WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM `app_message_slots` WHERE 1 = 0) OR EXISTS (SELECT used_to FROM `app_message_rates` WHERE 1 = 0) OR EXISTS (SELECT outcome FROM `app_message_stops` WHERE 1 = 0) OR EXISTS (SELECT parks FROM `app_message_gates` WHERE 1 = 0) OR EXISTS (SELECT open_until FROM `app_message_breakers` WHERE 1 = 0) OR EXISTS (SELECT received_at FROM `app_inbox_messages` WHERE 1 = 0) OR EXISTS (SELECT event_type FROM `app_inbox_types` WHERE 1 = 0) OR EXISTS (SELECT order_key FROM `app_message_lanes` WHERE 1 = 0);
 
 SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0;
 
@@ -31,6 +31,8 @@ SELECT parks FROM `app_message_gates` WHERE 1 = 0;
 SELECT open_until FROM `app_message_breakers` WHERE 1 = 0;
 
 SELECT received_at FROM `app_inbox_messages` WHERE 1 = 0;
+
+SELECT event_type FROM `app_inbox_types` WHERE 1 = 0;
 
 SELECT order_key FROM `app_message_lanes` WHERE 1 = 0;
 
@@ -358,6 +360,24 @@ CREATE TABLE IF NOT EXISTS `app_message_operations` (
 INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
 VALUES (15, CURRENT_TIMESTAMP);
 
+-- How many processes in a row have died while they ran an operation. The statement can be run again.
+ALTER TABLE `app_message_operations` ADD COLUMN /*M! IF NOT EXISTS */ deaths BIGINT NOT NULL DEFAULT 0;
+
+INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
+VALUES (16, CURRENT_TIMESTAMP);
+
+-- Which types of events the instances of each receiver accept: one that lacks a type leaves its records to others.
+-- Every statement can be run again.
+CREATE TABLE IF NOT EXISTS `app_inbox_types` (
+  receiver   VARCHAR(255) NOT NULL,
+  event_type VARCHAR(255) NOT NULL,
+  until      BIGINT NOT NULL,
+  PRIMARY KEY (receiver, event_type)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
+
+INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
+VALUES (17, CURRENT_TIMESTAMP);
+
 DO RELEASE_LOCK(CONCAT('asyncmonolith.', MD5(DATABASE())));
 
-SELECT EXISTS (SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM `app_message_claims` WHERE 1 = 0) OR EXISTS (SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0) OR EXISTS (SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0) OR EXISTS (SELECT recent FROM `app_schedule_fires` WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0) OR EXISTS (SELECT insert_id FROM `app_pending_insert_ids` WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM `app_message_slots` WHERE 1 = 0) OR EXISTS (SELECT used_to FROM `app_message_rates` WHERE 1 = 0) OR EXISTS (SELECT outcome FROM `app_message_stops` WHERE 1 = 0) OR EXISTS (SELECT parks FROM `app_message_gates` WHERE 1 = 0) OR EXISTS (SELECT open_until FROM `app_message_breakers` WHERE 1 = 0) OR EXISTS (SELECT received_at FROM `app_inbox_messages` WHERE 1 = 0) OR EXISTS (SELECT order_key FROM `app_message_lanes` WHERE 1 = 0);
+SELECT EXISTS (SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM `app_message_claims` WHERE 1 = 0) OR EXISTS (SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0) OR EXISTS (SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0) OR EXISTS (SELECT recent FROM `app_schedule_fires` WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0) OR EXISTS (SELECT insert_id FROM `app_pending_insert_ids` WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM `app_message_slots` WHERE 1 = 0) OR EXISTS (SELECT used_to FROM `app_message_rates` WHERE 1 = 0) OR EXISTS (SELECT outcome FROM `app_message_stops` WHERE 1 = 0) OR EXISTS (SELECT parks FROM `app_message_gates` WHERE 1 = 0) OR EXISTS (SELECT open_until FROM `app_message_breakers` WHERE 1 = 0) OR EXISTS (SELECT received_at FROM `app_inbox_messages` WHERE 1 = 0) OR EXISTS (SELECT event_type FROM `app_inbox_types` WHERE 1 = 0) OR EXISTS (SELECT order_key FROM `app_message_lanes` WHERE 1 = 0);

@@ -1,6 +1,6 @@
 SELECT COALESCE(MAX(version), 0) FROM "app_asyncmonolith_migrations";
 
-SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);
+SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT event_type FROM "app_inbox_types" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
 
@@ -25,6 +25,8 @@ SELECT parks FROM "app_message_gates" WHERE 1 = 0;
 SELECT open_until FROM "app_message_breakers" WHERE 1 = 0;
 
 SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0;
+
+SELECT event_type FROM "app_inbox_types" WHERE 1 = 0;
 
 SELECT lane FROM "app_message_key_rates" WHERE 1 = 0;
 
@@ -492,6 +494,23 @@ CREATE INDEX "app_message_operations_created" ON "app_message_operations" (creat
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (15, CURRENT_TIMESTAMP);
 
+-- How many processes in a row have died while they ran an operation.
+ALTER TABLE "app_message_operations" ADD COLUMN deaths INTEGER NOT NULL DEFAULT 0;
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (16, CURRENT_TIMESTAMP);
+
+-- Which types of events the instances of each receiver accept: one that lacks a type leaves its records to others.
+CREATE TABLE "app_inbox_types" (
+  receiver   TEXT NOT NULL,
+  event_type TEXT NOT NULL,
+  until      INTEGER NOT NULL,
+  PRIMARY KEY (receiver, event_type)
+) WITHOUT ROWID;
+
+INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
+VALUES (17, CURRENT_TIMESTAMP);
+
 COMMIT;
 
-SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);
+SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT event_type FROM "app_inbox_types" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);
