@@ -168,7 +168,7 @@ UNIT_MODULES := . notify/pgxnotify $(ADAPTERS) cmd/asyncmonolith
 # The packages of integration that run on several databases.
 DATABASE_PACKAGES := $(addprefix ./integration/,bustest dberr eventlog/... fxmodule notify ops otel outbox poison relay schedule txn)
 # Those that need more than a database: browsers, brokers, crashes of servers, programs.
-TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console older relay/...)
+TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console newer older relay/kafka relay/nats relay/rabbitmq relay/sdkevents)
 
 .PHONY: unit
 unit:
