@@ -94,6 +94,14 @@ relay-test: ## Run the adapters of brokers on RabbitMQ, and on clusters of it an
 	$(call in-each,integration,RabbitMQ on a node,../scripts/with-rabbitmq.sh $(RELAY_TEST) ./relay/rabbitmq -args -clusters)
 	$(call in-each,integration,RabbitMQ on three nodes,../scripts/with-rabbitmq.sh 3 $(RELAY_TEST) ./relay/rabbitmq -args -clusters)
 
+# The versions of PostgreSQL to test beside the installed one: any of 13 to 18.
+VERSIONS ?= 13 18
+
+.PHONY: test-versions
+test-versions: ## Run what depends most on the server, on PostgreSQL 13 and 18 (VERSIONS)
+	@scripts/need-pgbouncer.sh
+	@scripts/test-versions.sh $(VERSIONS)
+
 .PHONY: console-test
 console-test: ## Look at every page of the console in Chromium, with all data, widths and themes (10 minutes)
 	@scripts/need-gcc.sh

@@ -3,6 +3,7 @@ package outbox
 import (
 	"cmp"
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -51,10 +52,14 @@ func (r *run) lookAtLanes(ctx context.Context, probe *store.Probe) error {
 }
 
 // inParts looks at some lanes after the other: one statement for all of them would have too many parts, or take too
-// long, where there are many. What fails keeps nothing from the others.
+// long, where there are many. What fails keeps nothing from the others. It begins anywhere: time may run out, and the
+// last of the lanes would never be looked at.
 func (r *run) inParts(ctx context.Context, looks []store.LaneLook, found func(from, to int, states []store.LaneState), crashed bool) (err error) {
 	const most = 50
-	for from := 0; from < len(looks) && ctx.Err() == nil; from += most {
+	parts := (len(looks) + most - 1) / most
+	first := rand.IntN(max(parts, 1))
+	for i := 0; i < parts && ctx.Err() == nil; i++ {
+		from := (first + i) % parts * most
 		to := min(from+most, len(looks))
 		states, failed := r.store.ProbeLanes(ctx, r.db, looks[from:to], crashed)
 		if failed == nil {

@@ -12,17 +12,6 @@ checksum=29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c
 
 browser() { command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; }
 
-# have PROGRAM PACKAGE: whether the program is there, if need be after an installation.
-have() {
-  command -v "$1" >/dev/null && return
-  can_install || return
-  say "$1 was not found, installing it"
-  apt_install "$2" && command -v "$1" >/dev/null
-}
-
-# intact FILE: whether it is the axe-core that we mean.
-intact() { [[ -e $1 ]] && sha256sum --quiet --check --status <<<"$checksum  $1"; }
-
 if ! browser && ! have chromium chromium; then
   say "the tests of the console need Chromium."
   say "  Debian, Ubuntu: sudo apt-get install chromium"
@@ -30,7 +19,7 @@ if ! browser && ! have chromium chromium; then
   say "  macOS:          brew install --cask chromium"
   exit 1
 fi
-intact ".cache/$axe.js" && exit 0
+intact ".cache/$axe.js" "$checksum" && exit 0
 if ! have npm npm; then
   say "the tests of the console need npm, once, to fetch $axe."
   say "  Debian, Ubuntu: sudo apt-get install npm"
@@ -41,9 +30,6 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 npm pack --silent --pack-destination "$dir" "${axe%-*}@${axe##*-}" >/dev/null
 tar -xzf "$dir/$axe.tgz" -C "$dir" package/axe.min.js
-if ! intact "$dir/package/axe.min.js"; then
-  say "$axe is not what it was: got checksum $(sha256sum "$dir/package/axe.min.js" | cut -d ' ' -f 1), want $checksum"
-  exit 1
-fi
+verify "$dir/package/axe.min.js" "$checksum"
 mkdir -p .cache
 mv "$dir/package/axe.min.js" ".cache/$axe.js"

@@ -32,8 +32,12 @@ type pair struct {
 
 func newPair(b *bar, synchronous bool) pair {
 	b.Helper()
-	primary := newServer(b)
+	primary, err := chaos.NewServer(serverDir(b))
+	if err != nil {
+		b.Fatal(err)
+	}
 	standby, err := primary.Standby(serverDir(b))
+	started(b, primary, nil)
 	started(b, standby, err)
 	dsn, err := chaos.Either(primary, standby)
 	if err != nil {

@@ -35,9 +35,8 @@ func postgres(bin string) program {
 			return Source(fmt.Sprintf("postgres://postgres@/postgres?host=%s&port=%d&sslmode=disable&default_query_exec_mode=exec", dir, serverPort))
 		},
 		stop: syscall.SIGQUIT, users: []string{"postgres", "nobody"},
-		copy: func(from, to string) (string, []string) {
-			return filepath.Join(bin, "pg_basebackup"), []string{"--host=" + from, "--port=" + strconv.Itoa(serverPort), "--username=postgres",
-				"--pgdata=" + filepath.Join(to, "data"), "--write-recovery-conf", "--checkpoint=fast", "--no-sync"}
+		follow: func(primary string) string {
+			return fmt.Sprintf("primary_conninfo=host=%s port=%d user=postgres", primary, serverPort)
 		},
 		promote: func(dir string) (string, []string) {
 			return filepath.Join(bin, "pg_ctl"), []string{"promote", "--pgdata=" + filepath.Join(dir, "data"), "--silent"}

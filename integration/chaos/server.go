@@ -40,7 +40,7 @@ type program struct {
 	stop       syscall.Signal // ends it at once, if that can be had, and else in order
 	users      []string       // who may own it when we are root
 	// Of a standby; nil where there are none.
-	copy    func(from, to string) (name string, args []string)
+	follow  func(primary string) (setting string)
 	promote func(dir string) (name string, args []string)
 }
 

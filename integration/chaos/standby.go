@@ -8,24 +8,34 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 )
 
-// Standby copies a server that runs into dir, which must be empty, and returns the
-// copy, not started. It follows the server from then on, until it is promoted. A
-// MariaDB has none.
+// Standby returns a standby of a PostgreSQL server that has not been started yet, in dir,
+// which must be empty. It follows the server until it is promoted.
+//
+// It is a copy of the files, which nobody writes yet, and no base backup: pg_basebackup
+// is not among the programs that scripts/need-postgres.sh fetches.
 func (s *Server) Standby(dir string) (*Server, error) {
-	if s.copy == nil {
+	if s.follow == nil {
 		return nil, errors.New("chaos: standby: only a PostgreSQL has one")
 	}
-	standby := &Server{program: s.program, dir: dir, owner: s.owner, settings: s.settings}
+	standby := &Server{program: s.program, dir: dir, owner: s.owner, settings: append(slices.Clone(s.settings), s.follow(s.dir))}
 	if s.owner != nil {
 		if err := os.Chown(dir, int(s.owner.Uid), int(s.owner.Gid)); err != nil {
 			return nil, fmt.Errorf("chaos: standby: %w", err)
 		}
 	}
-	if text, err := standby.command(s.copy(s.dir, dir)).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("chaos: standby: copy: %w: %s", err, text)
+	data := filepath.Join(dir, "data")
+	for _, command := range [][]string{
+		{"cp", "-a", filepath.Join(s.dir, "data"), data},
+		{"touch", filepath.Join(data, "standby.signal")},
+	} {
+		if text, err := standby.command(command[0], command[1:]).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("chaos: standby: %s: %w: %s", command[0], err, text)
+		}
 	}
 	return standby, nil
 }

@@ -123,6 +123,7 @@ func provocations(d dialect.Name) []provocation {
 			provocation{"lock timeout", dberr.LockTimeout, false, whileLocked("SET LOCAL lock_timeout = 20", "UPDATE t SET v = 3 WHERE n = 1")},
 			provocation{"no wait", dberr.LockTimeout, false, whileLocked("SELECT * FROM t FOR UPDATE NOWAIT")},
 			provocation{"statement timeout", dberr.Timeout, false, sends("SET LOCAL statement_timeout = 20", "SELECT pg_sleep(10)")},
+			provocation{"transaction timeout", dberr.Timeout, false, raises("25P04")}, // the setting is PostgreSQL 17's
 			provocation{"read only", dberr.ReadOnly, true, sends("SET TRANSACTION READ ONLY", "INSERT INTO t VALUES (3, 3)")},
 			provocation{"terminated", dberr.Unavailable, true, sends("SELECT pg_terminate_backend(pg_backend_pid())")},
 			provocation{"disk full", dberr.Exhausted, true, raises("53100")},

@@ -389,6 +389,31 @@ func TestABatchDoesNotWaitForKeysAtTheirBound(t *testing.T) {
 	})
 }
 
+// TestSlowLooksReachEveryConsumerWithKeys: polls that run out of time do not all begin with the same consumers.
+func TestSlowLooksReachEveryConsumerWithKeys(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var ran atomic.Int64
+		var consumers []bus.Consumer
+		for i := range 300 {
+			consumers = append(consumers, bus.Consume(fmt.Sprint("keyed", i), func(context.Context, step) error { ran.Add(1); return nil }, bus.PerKey(2)))
+		}
+		a := newApp(consumers...)
+		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(ctx, a.DB, stepsOf(1, "k")...))
+		b := *a
+		b.DB = a.DB.WithQueryHook(testapp.QueryHook(func(ctx context.Context, query string) {
+			if strings.Contains(query, "AS look") {
+				select {
+				case <-time.After(2 * time.Second): // two parts of six fit into the time of a poll
+				case <-ctx.Done():
+				}
+			}
+		}))
+		r := b.StartWith(ctx, testapp.Fast())
+		testapp.Poll(t, "the message ran for each consumer", 10*time.Minute, time.Second, func() bool { return ran.Load() == 300 })
+		r.MustStop()
+	})
+}
+
 // TestManyKeyedConsumersKeepPollsAlive: what another process has produced is found by polls, however many consumers go by keys.
 func TestManyKeyedConsumersKeepPollsAlive(t *testing.T) {
 	t.Parallel()

@@ -96,7 +96,8 @@ func refusing(a *app, code, condition string) {
 	a.Helper()
 	a.Exec(fmt.Sprintf(`CREATE OR REPLACE FUNCTION refuse() RETURNS trigger AS $$ BEGIN IF %s THEN RAISE EXCEPTION 'refused' USING ERRCODE = '%s'; END IF; RETURN OLD; END $$ LANGUAGE plpgsql`,
 		condition, code))
-	a.Exec("CREATE OR REPLACE TRIGGER refuse BEFORE DELETE ON consumer_messages FOR EACH ROW EXECUTE FUNCTION refuse()")
+	// One round trip is one transaction. PostgreSQL 13 has no CREATE OR REPLACE TRIGGER.
+	a.Exec("DROP TRIGGER IF EXISTS refuse ON consumer_messages; CREATE TRIGGER refuse BEFORE DELETE ON consumer_messages FOR EACH ROW EXECUTE FUNCTION refuse()")
 }
 
 // TestWhatCannotBeSettledIsPutAside, and nobody else waits for it, whatever it is that

@@ -84,9 +84,9 @@ func TestPoisoningFindsAFreeID(t *testing.T) {
 	})
 }
 
-// TestAcquitLeavesOthersClaimsAlone lets a process say that something runs beside its solo
+// TestMariaDBAcquitLeavesOthersClaimsAlone lets a process say that something runs beside its solo
 // run while somebody else's claim is locked.
-func TestAcquitLeavesOthersClaimsAlone(t *testing.T) {
+func TestMariaDBAcquitLeavesOthersClaimsAlone(t *testing.T) {
 	t.Parallel()
 	db := testdb.MariaDB(t)
 	a := testapp.New(t, db)

@@ -126,6 +126,8 @@ func classOfState(state string) Class {
 		return LockTimeout
 	case "57014":
 		return Timeout
+	case transactionTimeout:
+		return Timeout
 	case "25006":
 		return ReadOnly
 	case "25P03":

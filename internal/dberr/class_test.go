@@ -34,3 +34,19 @@ func TestADeadlineIsNoLostConnection(t *testing.T) {
 		}
 	}
 }
+
+// answer is an error of PostgreSQL, as pgx has them.
+type answer string
+
+func (a answer) Error() string    { return "SQLSTATE " + string(a) }
+func (a answer) SQLState() string { return string(a) }
+
+func TestATransactionTimeoutCostsTheConnection(t *testing.T) {
+	t.Parallel()
+	for state, doubtful := range map[string]bool{"25P04": true, "57014": false} {
+		err := fmt.Errorf("query: %w", answer(state))
+		if got := dberr.ClassOf(err); got != dberr.Timeout || dberr.IsConnectionDoubtful(err) != doubtful {
+			t.Errorf("%s: got %s, connection doubtful %t, want %s, %t", state, got, dberr.IsConnectionDoubtful(err), dberr.Timeout, doubtful)
+		}
+	}
+}

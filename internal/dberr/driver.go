@@ -16,6 +16,10 @@ type (
 	unsentError   interface{ SafeToRetry() bool } // pgx, of a connection that had broken before
 )
 
+// transactionTimeout is the code of PostgreSQL 17 for a transaction that took longer than
+// the setting transaction_timeout: the server ends the connection as well.
+const transactionTimeout = "25P04"
+
 // Result codes of SQLite.
 const (
 	SQLiteBusy       = 5 // another connection has the write lock
@@ -83,7 +87,7 @@ func IsConnectionDoubtful(err error) bool {
 	case ReadOnly, Unavailable:
 		return true
 	case Timeout:
-		return !Answered(err) || number == mysqlInterrupted
+		return !Answered(err) || number == mysqlInterrupted || sqlState(err) == transactionTimeout
 	}
 	return false
 }

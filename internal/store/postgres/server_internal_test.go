@@ -14,6 +14,8 @@ func TestServersAreKnownByTheirVersion(t *testing.T) {
 	}{
 		// PostgreSQL, built by many.
 		"PostgreSQL 15.18 (Debian 15.18-0+deb12u1) on x86_64-pc-linux-gnu, compiled by gcc (Debian 12.2.0-14+deb12u1) 12.2.0, 64-bit":                    {},
+		"PostgreSQL 18.4 on x86_64-pc-linux-gnu, compiled by gcc (Ubuntu 7.5.0-3ubuntu1~18.04) 7.5.0, 64-bit":                                            {},
+		"PostgreSQL 17.0 on x86_64-windows, compiled by msvc-19.41.34123, 64-bit":                                                                        {}, // as Meson builds it
 		"PostgreSQL 13.4, compiled by Visual C++ build 1914, 64-bit":                                                                                     {},
 		"PostgreSQL 17beta1 on x86_64-pc-linux-gnu, compiled by gcc (GCC) 11.5.0 20240719 (Red Hat 11.5.0-5), 64-bit":                                    {},
 		"PostgreSQL 17.4 (EnterpriseDB Advanced Server 17.4.0) on x86_64-pc-linux-gnu, compiled by gcc (GCC) 11.5.0 20240719 (Red Hat 11.5.0-5), 64-bit": {},
