@@ -1,12 +1,11 @@
 package differential
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -19,20 +18,20 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// Deed is what a consumer does.
-type Deed string
+// Outcome is how a run of a consumer ends.
+type Outcome string
 
-// The deeds.
+// The outcomes.
 const (
-	Succeed Deed = "succeed"
-	Fail    Deed = "fail"
-	Panic   Deed = "panic"
-	Snooze  Deed = "snooze"
-	Condemn Deed = "condemn" // a permanent error
-	Discard Deed = "discard"
+	Succeed Outcome = "succeed"
+	Fail    Outcome = "fail"
+	Panic   Outcome = "panic"
+	Snooze  Outcome = "snooze"
+	Condemn Outcome = "condemn" // a permanent error
+	Discard Outcome = "discard"
 )
 
-func deeds() []Deed { return []Deed{Succeed, Succeed, Fail, Panic, Snooze, Condemn, Discard} }
+func outcomes() []Outcome { return []Outcome{Succeed, Succeed, Fail, Panic, Snooze, Condemn, Discard} }
 
 const (
 	attempts      = 3 // before a message is poisoned
@@ -42,8 +41,8 @@ const (
 	ordered       = "o" // of steps, which have one key
 )
 
-// consumers are those of items.
-func consumers() []string { return []string{"a", "b", transactional} }
+// consumers are all, of which the last is of steps and the others of items.
+func consumers() []string { return []string{"a", "b", transactional, ordered} }
 
 // item is the payload of everything.
 type item struct {
@@ -70,7 +69,8 @@ type Side struct {
 	db        *bun.DB
 	ctx       context.Context
 	now       time.Time
-	deed      Deed // of the next run
+	outcome   Outcome // of the next run
+	saved     string  // what was stored at the savepoint
 	producer  *outbox.Producer
 	processor *outbox.Processor
 	admin     *outbox.Admin
@@ -109,25 +109,19 @@ func NewSide(ctx context.Context, db *bun.DB) (*Side, error) {
 }
 
 func (s *Side) registry() (*bus.Registry, error) {
-	var all []bus.Consumer
-	for _, name := range consumers() {
-		if name != transactional {
-			all = append(all, bus.Consume(name, func(context.Context, item) error { return s.act() }))
-			continue
-		}
-		all = append(all, outbox.ConsumeTx(name, func(ctx context.Context, tx bun.Tx, i item) error {
+	act := func(context.Context, item) error { return s.act() }
+	return bus.NewRegistry(bus.Consume("a", act), bus.Consume("b", act),
+		outbox.ConsumeTx(transactional, func(ctx context.Context, tx bun.Tx, i item) error {
 			if _, err := tx.NewRaw("INSERT INTO effects (n) VALUES (?)", i.N).Exec(ctx); err != nil {
 				return err
 			}
 			return s.act()
-		}, bus.Timeout(5*time.Second)))
-	}
-	all = append(all, bus.Consume(ordered, func(context.Context, step) error { return s.act() }, bus.Ordered(bus.ParkKey)))
-	return bus.NewRegistry(all...)
+		}, bus.Timeout(5*time.Second)),
+		bus.Consume(ordered, func(context.Context, step) error { return s.act() }, bus.Ordered(bus.ParkKey)))
 }
 
 func (s *Side) act() error {
-	switch s.deed {
+	switch s.outcome {
 	case Fail:
 		return errors.New("failed, as drawn")
 	case Panic:
@@ -152,64 +146,67 @@ func (s *Side) reset() error {
 	return errors.Join(errs...)
 }
 
-// id is the row id of the message at a position, in the order of ids.
-func (s *Side) id(ctx context.Context, db bun.IDB, table string, i int) (id int64, err error) {
-	err = db.NewRaw("SELECT id FROM "+table+" ORDER BY id LIMIT 1 OFFSET ?", i).Scan(ctx, &id)
-	return id, err
+// found is a row that an operation may be about.
+type found struct {
+	ID           int64
+	ConsumerType string
 }
 
-// picture reads everything.
-func (s *Side) picture() (p Picture, err error) {
-	p = Picture{Effects: make(map[string]int)}
-	var errs [5]error
-	p.Pending, errs[0] = s.rows("consumer_messages")
-	p.Poisoned, errs[1] = s.rows("poisoned_messages")
-	var ns []int
-	errs[2] = s.db.NewRaw("SELECT consumer_type FROM paused_consumers ORDER BY 1").Scan(s.ctx, &p.Paused)
-	errs[3] = s.db.NewRaw("SELECT n FROM effects").Scan(s.ctx, &ns)
-	for _, n := range ns {
-		p.Effects[fmt.Sprint(n)]++
-	}
-	errs[4] = s.db.NewRaw("SELECT count(*) FROM message_claims").Scan(s.ctx, &p.Claims)
-	schedules, err := s.scheduled()
-	p.Schedules = schedules
-	return p, errors.Join(append(errs[:], err)...)
-}
-
-func (s *Side) rows(table string) (rows []Row, err error) {
-	var found []struct {
-		ConsumerType   string
-		Payload        string
-		InsertID       string
-		AvailableAfter store.Moment
-		Attempts       int
-	}
-	err = s.db.NewRaw("SELECT consumer_type, payload, COALESCE(insert_id, '') AS insert_id, available_after, attempts FROM "+table+" ORDER BY id").Scan(s.ctx, &found)
-	for _, f := range found {
-		r := Row{Consumer: f.ConsumerType, InsertID: f.InsertID, Due: f.AvailableAfter.Time, Attempts: f.Attempts}
-		if _, err := fmt.Sscanf(f.Payload, `{"n":%d}`, &r.N); err != nil {
-			return nil, fmt.Errorf("payload %q: %w", f.Payload, err)
-		}
-		rows = append(rows, r)
-	}
+// list lists the rows of a table of messages in the order in which they were inserted.
+func (h handle) list(table string) (rows []found, err error) {
+	err = h.db.NewRaw("SELECT id, consumer_type FROM "+table+" ORDER BY id").Scan(h.ctx, &rows)
 	return rows, err
 }
 
-func (s *Side) scheduled() (schedules []Schedule, err error) {
-	var found []struct {
-		Name           string
-		Payload        string
-		Paused, Asked  bool
-		AvailableAfter store.Moment
+const (
+	clock    = "15:04:05.000000"
+	messages = "SELECT consumer_type AS name, payload, COALESCE(insert_id, '') AS insert_id, available_after AS due, attempts AS n FROM "
+)
+
+// pictured are the queries whose rows are all that is stored, but for what nobody can foretell.
+func pictured() []string {
+	return []string{
+		messages + "consumer_messages ORDER BY id", messages + "poisoned_messages ORDER BY id",
+		"SELECT consumer_type AS name FROM paused_consumers ORDER BY 1",
+		"SELECT name, payload, paused, run_at IS NOT NULL AS asked, available_after AS due FROM scheduled_messages ORDER BY 1",
+		"SELECT n FROM effects ORDER BY 1", "SELECT count(*) AS n FROM message_claims",
 	}
-	err = s.db.NewRaw("SELECT name, payload, paused, run_at IS NOT NULL AS asked, available_after FROM scheduled_messages").Scan(s.ctx, &found)
-	for _, f := range found {
-		one := Schedule{Name: f.Name, Paused: f.Paused, Asked: f.Asked, Due: f.AvailableAfter.Time}
-		if _, err := fmt.Sscanf(f.Payload, `{"n":%d}`, &one.N); err != nil {
-			return nil, fmt.Errorf("payload %q: %w", f.Payload, err)
+}
+
+// picture is the text of all that is stored: equal databases have equal texts.
+func picture(ctx context.Context, db bun.IDB) (string, error) {
+	var b strings.Builder
+	for _, query := range pictured() {
+		var rows []struct {
+			Name, Payload, InsertID string
+			Due                     store.Moment
+			N                       int
+			Paused, Asked           bool
 		}
-		schedules = append(schedules, one)
+		if err := db.NewRaw(query).Scan(ctx, &rows); err != nil {
+			return "", fmt.Errorf("%s: %w", query, err)
+		}
+		_, table, _ := strings.Cut(query, "FROM ")
+		for _, r := range rows {
+			fmt.Fprintf(&b, "%s: %s %s %q due %s n %d paused %t asked %t\n", table, r.Name, r.Payload, r.InsertID, r.Due.UTC().Format(clock), r.N, r.Paused, r.Asked)
+		}
 	}
-	slices.SortFunc(schedules, func(a, b Schedule) int { return cmp.Compare(a.Name, b.Name) })
-	return schedules, err
+	return b.String(), nil
+}
+
+// differs is an error that lists the lines of one picture that the other does not have.
+func differs(what, got, want string) error {
+	if got == want {
+		return nil
+	}
+	only := func(a, b string) string {
+		var lines []string
+		for line := range strings.Lines(a) {
+			if !strings.Contains(b, line) {
+				lines = append(lines, line)
+			}
+		}
+		return strings.Join(lines, "")
+	}
+	return fmt.Errorf("%s: got\n%swant\n%sor those in another order", what, only(got, want), only(want, got))
 }

@@ -1,0 +1,203 @@
+package differential
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// operation is something done in a transaction. What it is about is drawn once, and done on
+// every side.
+type operation struct {
+	draw    func(f *Fuzz) (what string, do func(h handle) (answer string, err error))
+	answers []string // those that a series of runs must have seen
+}
+
+const (
+	done     = "done"
+	nothing  = "nothing there"
+	conflict = "conflict"
+)
+
+func operations() map[string]operation {
+	did := []string{done}
+	return map[string]operation{
+		"produce":                   {func(f *Fuzz) (string, func(handle) (string, error)) { return f.produce(item{f.next()}, "") }, []string{"0 duplicates"}},
+		"produce with an insert id": {produceKeyed, []string{"0 duplicates", "1 duplicates", "2 duplicates", "3 duplicates"}},
+		"produce with a key":        {produceStep, []string{"0 duplicates", "1 duplicates"}},
+		"cancel":                    {cancel, did}, "reschedule": {reschedule, did}, "run now": {runNow, did},
+		"pause": {pause, did}, "resume": {resume, []string{done, nothing}},
+		"requeue": {requeue, []string{done, conflict}}, "edit": {edit, []string{done, conflict}}, "discard poisoned": {discard, did},
+		"write schedule": {writeSchedule, did}, "pause schedule": {pauseSchedule, did}, "resume schedule": {resumeSchedule, did},
+		"run schedule": {runSchedule, did}, "delete schedule": {deleteSchedule, did},
+	}
+}
+
+func (f *Fuzz) next() int { f.made++; return f.made }
+
+func (f *Fuzz) produce(payload bus.Payload, insertID string) (string, func(h handle) (string, error)) {
+	var options []outbox.Option
+	delay := pickOf(f, 0, 0, time.Second, time.Minute)
+	if _, keyed := payload.(step); !keyed && delay > 0 {
+		options = append(options, outbox.Delay(delay))
+	}
+	if insertID != "" {
+		options = append(options, outbox.InsertID(insertID))
+	}
+	return fmt.Sprintf(" %v %q in %s", payload, insertID, delay), func(h handle) (string, error) {
+		receipt, err := h.producer.Produce(h.ctx, h.db, payload, options...)
+		return fmt.Sprintf("%d duplicates", receipt.Duplicates), err
+	}
+}
+
+func produceKeyed(f *Fuzz) (string, func(h handle) (string, error)) {
+	return f.produce(item{f.next()}, pickOf(f, "x", "y"))
+}
+
+func produceStep(f *Fuzz) (string, func(h handle) (string, error)) {
+	return f.produce(step{f.next()}, pickOf(f, "", "", "x"))
+}
+
+// onRow draws a row of a table, by its place among those that there will be.
+func (f *Fuzz) onRow(table, what string, do func(h handle, row found) (string, error)) (string, func(h handle) (string, error)) {
+	n := f.random.IntN(100)
+	return fmt.Sprintf(" number %d%s", n, what), func(h handle) (string, error) {
+		rows, err := h.list(table)
+		if err != nil || len(rows) == 0 {
+			return nothing, err
+		}
+		return do(h, rows[n%len(rows)])
+	}
+}
+
+func (f *Fuzz) mariadb() bool {
+	return slices.ContainsFunc(f.Sides, func(s *Side) bool { return s.db.Dialect().Name() == dialect.MySQL })
+}
+
+// changed changes a pending message. Within another transaction one with a key is left alone,
+// which refuses that, and on MariaDB any.
+func (f *Fuzz) changed(what string, do func(h handle, id int64) (outbox.Result, error)) (string, func(h handle) (string, error)) {
+	return f.onRow("consumer_messages", what, func(h handle, row found) (string, error) {
+		if _, within := h.db.(bun.Tx); within && (row.ConsumerType == ordered || f.mariadb()) {
+			return "left alone", nil
+		}
+		result, err := do(h, row.ID)
+		if err == nil && result.Changed != 1 {
+			err = fmt.Errorf("got %+v, want 1 changed", result)
+		}
+		return done, err
+	})
+}
+
+func cancel(f *Fuzz) (string, func(h handle) (string, error)) {
+	return f.changed("", func(h handle, id int64) (outbox.Result, error) { return h.admin.Cancel(h.ctx, h.db, id) })
+}
+
+func reschedule(f *Fuzz) (string, func(h handle) (string, error)) {
+	at := f.now.Add(time.Duration(f.random.Int64N(int64(40*time.Second/time.Microsecond)))*time.Microsecond - 10*time.Second)
+	return f.changed(" to "+at.Format(clock), func(h handle, id int64) (outbox.Result, error) { return h.admin.Reschedule(h.ctx, h.db, at, id) })
+}
+
+func runNow(f *Fuzz) (string, func(h handle) (string, error)) {
+	return f.changed("", func(h handle, id int64) (outbox.Result, error) { return h.admin.RunNow(h.ctx, h.db, id) })
+}
+
+func pause(f *Fuzz) (string, func(h handle) (string, error)) {
+	consumer := pickOf(f, consumers()...)
+	return " " + consumer, func(h handle) (string, error) { return done, h.admin.Pause(h.ctx, h.db, consumer) }
+}
+
+func resume(f *Fuzz) (string, func(h handle) (string, error)) {
+	consumer := pickOf(f, consumers()...)
+	return " " + consumer, func(h handle) (string, error) {
+		err := h.admin.Resume(h.ctx, h.db, consumer)
+		if errors.Is(err, outbox.ErrNotPaused) {
+			return nothing, nil
+		}
+		return done, err
+	}
+}
+
+func requeue(f *Fuzz) (string, func(h handle) (string, error)) {
+	return f.onRow("poisoned_messages", "", func(h handle, row found) (string, error) {
+		result, err := h.poison.Requeue(h.ctx, h.db, row.ID)
+		switch result {
+		case poison.Result{Requeued: 1}:
+			return done, err
+		case poison.Result{Conflicts: 1}:
+			return conflict, err
+		}
+		return fmt.Sprintf("%+v", result), err
+	})
+}
+
+func edit(f *Fuzz) (string, func(h handle) (string, error)) {
+	n := f.next()
+	return f.onRow("poisoned_messages", fmt.Sprintf(" to %d", n), func(h handle, row found) (string, error) {
+		var payload bus.Payload = item{n}
+		if row.ConsumerType == ordered {
+			payload = step{n}
+		}
+		err := h.poison.EditAndRequeue(h.ctx, h.db, row.ID, payload)
+		if errors.Is(err, poison.ErrConflict) {
+			return conflict, nil
+		}
+		return done, err
+	})
+}
+
+func discard(f *Fuzz) (string, func(h handle) (string, error)) {
+	return f.onRow("poisoned_messages", "", func(h handle, row found) (string, error) {
+		n, err := h.poison.Discard(h.ctx, h.db, row.ID)
+		if err == nil && n != 1 {
+			err = fmt.Errorf("got %d discarded, want 1", n)
+		}
+		return done, err
+	})
+}
+
+const scheduled = "s"
+
+func writeSchedule(f *Fuzz) (string, func(h handle) (string, error)) {
+	n := f.next()
+	return fmt.Sprintf(" of %d", n), func(h handle) (string, error) {
+		_, err := h.scheduler.Schedule(h.ctx, h.db, item{n}, "* * * * *", "UTC", schedule.Name(scheduled))
+		return done, err
+	}
+}
+
+// schedule does something to the schedule, if there is one.
+func (f *Fuzz) schedule(do func(h handle, id int64) error) (string, func(h handle) (string, error)) {
+	return "", func(h handle) (string, error) {
+		found, _, err := h.scheduler.List(h.ctx, h.db, schedule.Filter{Name: scheduled}, schedule.Page{})
+		if err != nil || len(found) == 0 {
+			return nothing, err
+		}
+		return done, do(h, found[0].ID)
+	}
+}
+
+func pauseSchedule(f *Fuzz) (string, func(h handle) (string, error)) {
+	return f.schedule(func(h handle, id int64) error { return h.scheduler.Pause(h.ctx, h.db, id) })
+}
+
+func resumeSchedule(f *Fuzz) (string, func(h handle) (string, error)) {
+	return f.schedule(func(h handle, id int64) error { return h.scheduler.Resume(h.ctx, h.db, id) })
+}
+
+func runSchedule(f *Fuzz) (string, func(h handle) (string, error)) {
+	return f.schedule(func(h handle, id int64) error { return h.scheduler.RunNow(h.ctx, h.db, id) })
+}
+
+func deleteSchedule(f *Fuzz) (string, func(h handle) (string, error)) {
+	return f.schedule(func(h handle, id int64) error { return h.scheduler.DeleteByID(h.ctx, h.db, id) })
+}
