@@ -13,7 +13,6 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -21,12 +20,10 @@ import (
 // Bar 9, insert ids: sixteen producers write batches with overlapping insert ids,
 // each in an order of its own. No deadlock surfaces, and no id is pending twice.
 
-func barInsertIDs(b *bar) { insertIDs(b, testdb.PostgresDSN(b)) }
-
-func insertIDs(b *bar, dsn string) {
+func barInsertIDs(b *bar) {
 	const producers, keys = 16, 2000
 	rounds := pick(b, 5, 60, 200)
-	r := newRun(b, dsn, chaos.WorkerConfig{Plain: []string{"one", "two"}})
+	r := newRun(b, b.dsn(), chaos.WorkerConfig{Plain: []string{"one", "two"}})
 	begun := time.Now()
 	sent, enqueued := r.overlap(r.db, producers, keys, true, func(round int) bool { return round < rounds })
 	took := time.Since(begun)
@@ -124,7 +121,7 @@ func (r *run) produceBatch(db *bun.DB, items []outbox.Item, inTx bool) (receipts
 			receipts, err = r.producer.ProduceMany(ctx, tx, items...)
 			return err
 		})
-		if !r.onMariaDB() || !dberr.IsConflict(err) {
+		if !r.mariadb || !dberr.IsConflict(err) {
 			return receipts, err
 		}
 		r.repeated.Add(1) // there they are the user's to repeat

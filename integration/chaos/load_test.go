@@ -22,7 +22,7 @@ import (
 // What several bars need: a server of their own, a load that goes on through
 // faults, and the questions asked after one.
 
-// newServer starts a PostgreSQL server that the bar may stop and kill.
+// newServer starts a server that the bar may stop and kill.
 func newServer(b *bar, settings ...string) *chaos.Server {
 	b.Helper()
 	return newServerIn(b, serverDir(b), settings...)
@@ -42,7 +42,7 @@ func serverDir(b *bar) string {
 
 func newServerIn(b *bar, dir string, settings ...string) *chaos.Server {
 	b.Helper()
-	server, err := chaos.NewServer(dir, settings...)
+	server, err := of(b, chaos.NewServer, chaos.NewMariaDB)(dir, settings...)
 	return started(b, server, err)
 }
 

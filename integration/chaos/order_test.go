@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -21,17 +20,8 @@ import (
 // poisoned and requeued, and produces commit late or roll back.
 
 func barOrder(b *bar) {
-	orders(b, testdb.PostgresDSN(b), func(r *run) {
-		r.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name LIKE 'worker%' AND random() < 0.3")
-	})
-}
-
-// barOrderMariaDB cuts no connections: those of workers and producers look alike there.
-func barOrderMariaDB(b *bar) { orders(b.asRegular(), testdb.MariaDBDSN(b), nil) }
-
-func orders(b *bar, dsn string, cut func(r *run)) {
 	const crew = 3
-	r := newRun(b, dsn, chaos.WorkerConfig{
+	r := newRun(b, b.dsn(), chaos.WorkerConfig{
 		Plain: []string{"parks", "skips", "batched", "free"}, Tx: []string{"tx", "grouped"}, Grouped: []string{"grouped"}, Batched: []string{"batched"},
 		Ordered: []string{"parks", "skips", "batched", "tx", "grouped"}, Skips: []string{"skips"}, Lease: 2 * time.Second, Handler: 16,
 	})
@@ -56,8 +46,8 @@ func orders(b *bar, dsn string, cut func(r *run)) {
 			w.Signal(syscall.SIGSTOP)
 			pause(r.config.Lease + b.between(500*time.Millisecond, 1500*time.Millisecond))
 			w.Signal(syscall.SIGCONT)
-		case disturbance == 1 && cut != nil:
-			cut(r)
+		case disturbance == 1 && !b.mariadb: // there the connections of workers and producers look alike
+			r.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name LIKE 'worker%' AND random() < 0.3")
 		default:
 			kills++
 			r.kill(victim)

@@ -63,10 +63,9 @@ func (b *bar) within(what string, took, limit time.Duration) {
 	}
 }
 
-func barStops(b *bar) { stops(b, newServer(b), 10, 5) }
-
-// stops has a server stopped and killed so many times.
-func stops(b *bar, server *chaos.Server, stopped, killed int) {
+// barStops has a server stopped and killed.
+func barStops(b *bar) {
+	server, stopped, killed := newServer(b), of(b, 10, 1), of(b, 5, 3) // an orderly stop, as MariaDB's is, says little
 	config, spec := outages()
 	r := newRun(b, server.DSN(), config)
 	for range 3 {
@@ -92,7 +91,7 @@ func stops(b *bar, server *chaos.Server, stopped, killed int) {
 }
 
 func barBackends(b *bar) {
-	b.severed(newServer(b), "backends terminated", time.Minute, func(r *run, _ *chaos.Proxy) int {
+	b.severed("backends terminated", time.Minute, func(r *run, _ *chaos.Proxy) int {
 		r.refresh()
 		// All, but for the one that says so: the producer's and the workers'.
 		return r.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
@@ -101,16 +100,14 @@ func barBackends(b *bar) {
 
 // barResets cuts the workers' connections, of which the server learns no sooner than
 // they do.
-func barResets(b *bar) { resets(b, newServer(b)) }
-
-func resets(b *bar, server *chaos.Server) {
-	b.severed(server, "connections reset", 30*time.Second, func(_ *run, proxy *chaos.Proxy) int { return proxy.Reset() })
+func barResets(b *bar) {
+	b.severed("connections reset", 30*time.Second, func(_ *run, proxy *chaos.Proxy) int { return proxy.Reset() })
 }
 
 // severed cuts all connections every two seconds.
-func (b *bar) severed(server *chaos.Server, what string, lasts time.Duration, sever func(*run, *chaos.Proxy) int) {
+func (b *bar) severed(what string, lasts time.Duration, sever func(*run, *chaos.Proxy) int) {
 	config, spec := outages()
-	r := newRun(b, server.DSN(), config)
+	r := newRun(b, newServer(b).DSN(), config)
 	proxy, through := newProxy(b, r.dsn)
 	r.config.DSN = through
 	for range 3 {
@@ -139,10 +136,9 @@ func (b *bar) severed(server *chaos.Server, what string, lasts time.Duration, se
 // second: its loops and its renewals, each with a backoff of its own.
 const mayTry = 10
 
-func barOutage(b *bar) { outage(b, newServer(b)) }
-
-func outage(b *bar, server *chaos.Server) {
+func barOutage(b *bar) {
 	const workers = 3
+	server := newServer(b)
 	config, _ := outages()
 	r := newRun(b, server.DSN(), config)
 	proxy, through := newProxy(b, r.dsn)

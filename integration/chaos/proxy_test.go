@@ -183,3 +183,35 @@ func TestProxyCloses(t *testing.T) {
 		t.Error("a statement through a closed proxy: got no error, want one")
 	}
 }
+
+// The proxy sees statements of MariaDB's protocol, too, and loses what it is told to.
+func TestProxyOnMariaDB(t *testing.T) {
+	dsn := testdb.MariaDBDSN(t)
+	p := &proxied{T: t, direct: testdb.OpenMariaDB(t, dsn).DB}
+	if _, err := p.direct.ExecContext(t.Context(), "CREATE TABLE seen (n int)"); err != nil {
+		t.Fatal(err)
+	}
+	var way string
+	p.proxy, way = newProxy(&bar{T: t}, dsn)
+	p.through = testdb.OpenMariaDB(t, way).DB
+	var seen atomic.Int64
+	p.proxy.Decide(func(sql string) chaos.Fault {
+		if sql == "INSERT INTO seen VALUES (1)" {
+			seen.Add(1)
+		}
+		return chaos.Forward
+	})
+	if err := p.insert(); err != nil || p.rows() != 1 || seen.Load() != 1 {
+		t.Errorf("insert: got error %v, %d rows and %d statements seen, want none, 1 and 1", err, p.rows(), seen.Load())
+	}
+	p.proxy.Decide(commits(chaos.DropQuery))
+	if err := p.insert(); err == nil || p.rows() != 1 {
+		t.Errorf("a commit that is dropped: got error %v and %d rows, want an error and the 1 from before", err, p.rows())
+	}
+	p.proxy.Decide(commits(chaos.DropReply))
+	for n := 2; n <= 5; n++ {
+		if err := p.insert(); err == nil || p.rows() != n {
+			t.Errorf("a commit whose answer is dropped: got error %v and %d rows, want an error and %d", err, p.rows(), n)
+		}
+	}
+}

@@ -67,12 +67,7 @@ func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 	if err := outbox.Migrate(r.ctx, r.db, r.registry.Tables()); err != nil {
 		b.Fatal(err)
 	}
-	if chaos.Source(dsn).IsMariaDB() {
-		r.keepMariaHistory()
-	} else {
-		r.exec("CREATE TABLE effects (consumer text NOT NULL, job bigint NOT NULL, tx xid8 NOT NULL DEFAULT pg_current_xact_id(), at timestamptz NOT NULL DEFAULT clock_timestamp())")
-		r.exec(keepHistory)
-	}
+	r.execEach(of(b, keepHistory, mariaHistory))
 	b.Cleanup(r.keepLogs)
 	b.Cleanup(r.killAll)
 	return r
@@ -82,6 +77,14 @@ func (r *run) exec(query string, args ...any) {
 	r.Helper()
 	if _, err := r.db.NewRaw(query, args...).Exec(r.ctx); err != nil {
 		r.Fatalf("%.60s: %v", query, err)
+	}
+}
+
+// execEach executes statements that are a paragraph each.
+func (r *run) execEach(statements string) {
+	r.Helper()
+	for _, statement := range strings.Split(strings.TrimSpace(statements), "\n\n") {
+		r.exec(statement)
 	}
 }
 
@@ -216,10 +219,7 @@ func (r *run) runs(query string, args ...any) (runs []chaos.Run) {
 
 func (r *run) rowsOf(table string) []chaos.Run {
 	r.Helper()
-	job := "(payload::json->>'n')::int"
-	if r.onMariaDB() {
-		job = "CAST(JSON_VALUE(payload, '$.n') AS SIGNED)"
-	}
+	job := of(r.bar, "(payload::json->>'n')::int", "CAST(JSON_VALUE(payload, '$.n') AS SIGNED)")
 	return r.runs("SELECT consumer_type AS consumer, " + job + " AS job FROM " + table)
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -31,17 +30,11 @@ CREATE TRIGGER watch AFTER INSERT ON consumer_messages FOR EACH ROW EXECUTE FUNC
 // span is a time when nobody was alive.
 type span struct{ from, to time.Time }
 
-func barSchedules(b *bar) { fires(b, testdb.PostgresDSN(b)) }
-
-func fires(b *bar, dsn string) {
+func barSchedules(b *bar) {
 	const crew, schedules = 5, 10
 	lasts := pick(b, 15*time.Second, 30*time.Second, 2*time.Minute)
-	r := newRun(b, dsn, chaos.WorkerConfig{Plain: []string{"tick"}, Schedules: true})
-	if r.onMariaDB() {
-		r.watchMariaFires()
-	} else {
-		r.exec(watchFires)
-	}
+	r := newRun(b, b.dsn(), chaos.WorkerConfig{Plain: []string{"tick"}, Schedules: true})
+	r.execEach(of(b, watchFires, mariaFires))
 	scheduler, err := schedule.NewScheduler(r.registry, schedule.SchedulerConfig{})
 	if err != nil {
 		b.Fatal(err)

@@ -138,7 +138,7 @@ func (b *bar) comeback(workers, inFlight int, limit time.Duration) {
 	}
 	r.eventually(time.Minute, "all are in flight", func() bool { return len(r.ledger().Count(chaos.Started)) == inFlight })
 	// What they take is stored with them: whoever gets them next is done at once.
-	r.exec(`UPDATE consumer_messages SET payload = (payload::jsonb || '{"takes":0}')::text`)
+	r.exec("UPDATE consumer_messages SET payload = " + b.with("takes", "0"))
 	r.start(workers) // and has been up for a while when the others die
 	pause(2 * time.Second)
 	killed := time.Now()
