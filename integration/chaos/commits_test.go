@@ -39,9 +39,7 @@ func barCommits(b *bar) {
 	r.produceUnkeyed(direct, messages/4)
 	consumed := newFaults(b)
 	proxy.Decide(consumed.decide)
-	for range 2 {
-		r.start(2)
-	}
+	r.crew(2)
 	plain := r.config // whose claims are finished as a whole: one with transactions never is
 	plain.Tx, plain.Grouped = nil, nil
 	r.startAs(4, plain)

@@ -36,9 +36,7 @@ func barDiskFull(b *bar) {
 		filling{table: "INSERT INTO ballast SELECT MD5(seq) FROM seq_1_to_1000000", refusal: "1114"})
 	config, spec := outages()
 	r := newRun(b, server.DSN(), config)
-	for range 3 {
-		r.start(3)
-	}
+	r.crew(3)
 	l := r.load(spec)
 	pause(3 * time.Second)
 	filler := filepath.Join(disk, "filler")

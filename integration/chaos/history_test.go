@@ -103,7 +103,7 @@ func (r *run) changes(from, to time.Time) int {
 
 // claimedSince is when workers first claimed each run after an instant. It returns
 // nothing while the database does not answer.
-func (r *run) claimedSince(since time.Time) map[claimedRun]time.Time {
+func (r *run) claimedSince(since time.Time) map[chaos.RunBy]time.Time {
 	var rows []struct {
 		Session  string
 		Consumer string
@@ -116,17 +116,11 @@ func (r *run) claimedSince(since time.Time) map[claimedRun]time.Time {
 	if err != nil {
 		return nil
 	}
-	claimed := make(map[claimedRun]time.Time, len(rows))
+	claimed := make(map[chaos.RunBy]time.Time, len(rows))
 	for _, row := range rows {
-		claimed[claimedRun{chaos.Run{Consumer: row.Consumer, Job: row.Job}, row.Session}] = time.UnixMicro(row.At)
+		claimed[chaos.RunBy{Run: chaos.Run{Consumer: row.Consumer, Job: row.Job}, Worker: row.Session}] = time.UnixMicro(row.At)
 	}
 	return claimed
-}
-
-// claimedRun is a run that a worker has claimed.
-type claimedRun struct {
-	chaos.Run
-	worker string
 }
 
 // keptLeases checks that no run of a consumer went on after its lease, and returns all

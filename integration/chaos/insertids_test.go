@@ -41,9 +41,7 @@ func barInsertIDs(b *bar) {
 	b.figure("%d producers, %d payloads with %d insert ids in %.1fs: errors 0, %d rows for 2 consumers, as the receipts say", producers, sent, unique, took.Seconds(), rows)
 
 	// Again, while workers take the messages away.
-	for range 2 {
-		r.start(2)
-	}
+	r.crew(2)
 	until := time.Now().Add(pick(b, 2*time.Second, 8*time.Second, 30*time.Second))
 	again, enqueuedAgain := r.overlap(r.db, producers, keys, true, func(int) bool { return time.Now().Before(until) })
 	r.eventually(time.Minute, "everything is settled", r.settled)

@@ -69,9 +69,7 @@ func (d stricter) produces() {
 	dsn := d.dsn()
 	r := newRun(d.bar, dsn, chaos.WorkerConfig{DSN: d.by(dsn), Plain: []string{"one", "two"}})
 	until := time.Now().Add(3 * time.Second)
-	for range 2 {
-		r.start(2)
-	}
+	r.crew(2)
 	sent, _ := r.overlap(openDSN(d, d.by(dsn)), 8, 500, false, func(int) bool { return time.Now().Before(until) })
 	r.eventually(time.Minute, "everything is settled", r.settled)
 	r.stopAll()

@@ -32,9 +32,7 @@ func kills(b *bar, dsn string, config chaos.WorkerConfig, messages, times int) *
 	if len(config.Tx) > 0 { // 8 at a time
 		takes = func() time.Duration { return b.between(time.Millisecond, 5*time.Millisecond) }
 	}
-	for range crew {
-		r.start(crew)
-	}
+	r.crew(crew)
 	var killed time.Time
 	for i := range times {
 		b.eventually(time.Minute, "the crew keeps up", func() bool { return r.pending() < messages/times })

@@ -62,9 +62,7 @@ func barReadOnly(b *bar) {
 	s := of(b, shuttingPostgres, shuttingMariaDB)(b)
 	config, _ := outages()
 	r := newRun(b, s.dsn, config)
-	for range 3 {
-		r.start(3)
-	}
+	r.crew(3)
 	l := r.load(longLoad())
 	pause(5 * time.Second)
 	write := func() error {
@@ -170,9 +168,7 @@ func barLatency(b *bar) {
 	r := newRun(b, newServer(b).DSN(), chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}})
 	proxy, through := newProxy(b, r.dsn)
 	r.config.DSN = through
-	for range 2 {
-		r.start(2)
-	}
+	r.crew(2)
 	l := r.load(longLoad())
 	pause(5 * time.Second)
 	proxy.Delay(delay)

@@ -3,6 +3,7 @@
 package chaos_test
 
 import (
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -30,17 +31,13 @@ func (r *run) finish(l *load) []chaos.Term {
 	l.end()
 	r.refresh()
 	took := r.eventually(2*time.Minute, "everything is settled", r.settled)
-	for _, report := range r.stopAll() {
-		r.crashes += report.Stats.Crashed
-	}
+	r.stopAll()
 	doubtful, committed := l.resolve()
 	f, terms := r.judge(), r.keptLeases()
-	if found := meetings(r.ledger()); len(found) > 0 {
+	if found := r.ledger().Overlaps(math.MaxInt64); len(found) > 0 {
 		r.Errorf("consumers at one message together: got %d, such as %v, want none", len(found), found[0])
 	}
-	if poisoned := r.count("SELECT count(*) FROM poisoned_messages"); poisoned > 0 {
-		r.Errorf("poisoned: got %d, want none", poisoned)
-	}
+	r.nonePoisoned()
 	r.figure("%d jobs x %d consumers, %d of %d batches in doubt of which %d had committed: %v; crashes counted %d, outlived leases 0 of %d, the rest settled in %.1fs",
 		len(r.jobs), len(r.config.Plain)+len(r.config.Tx), doubtful, len(l.batches), committed, f, r.crashes, len(terms), took.Seconds())
 	return terms
@@ -68,9 +65,7 @@ func barStops(b *bar) {
 	server, stopped, killed := newServer(b), of(b, 10, 1), of(b, 5, 3) // an orderly stop, as MariaDB's is, says little
 	config, spec := outages()
 	r := newRun(b, server.DSN(), config)
-	for range 3 {
-		r.start(3)
-	}
+	r.crew(3)
 	faults := slices.Concat(slices.Repeat([]func(){server.Kill}, killed), slices.Repeat([]func(){server.StopImmediately}, stopped))
 	b.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
 	l := r.load(spec)
@@ -110,9 +105,7 @@ func (b *bar) severed(what string, lasts time.Duration, sever func(*run, *chaos.
 	r := newRun(b, newServer(b).DSN(), config)
 	proxy, through := newProxy(b, r.dsn)
 	r.config.DSN = through
-	for range 3 {
-		r.start(3)
-	}
+	r.crew(3)
 	l := r.load(spec)
 	begun := time.Now()
 	cut := 0
@@ -145,9 +138,7 @@ func barOutage(b *bar) {
 	r.config.DSN = through
 	var statements atomic.Int64
 	proxy.Decide(func(string) chaos.Fault { statements.Add(1); return chaos.Forward })
-	for range workers {
-		r.start(workers)
-	}
+	r.crew(workers)
 	l := r.load(longLoad())
 	pause(5 * time.Second)
 	crew := slices.Clone(r.workers)

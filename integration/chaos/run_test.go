@@ -118,6 +118,14 @@ func (r *run) startAs(i int, config chaos.WorkerConfig) *chaos.Worker {
 	return w
 }
 
+// crew starts so many workers more.
+func (r *run) crew(n int) {
+	r.Helper()
+	for range n {
+		r.start(len(r.workers))
+	}
+}
+
 func (r *run) killAll() {
 	for _, w := range r.workers {
 		_ = w.Kill() // whatever it did, the bar is over
@@ -135,17 +143,16 @@ func (r *run) kill(i int) {
 }
 
 // stopAll stops every worker in order.
-func (r *run) stopAll() (reports []chaos.Report) {
+func (r *run) stopAll() {
 	r.Helper()
 	for _, w := range r.workers {
 		report, _, err := w.Stop()
 		if err != nil {
 			r.Error(err)
 		}
-		reports = append(reports, report)
+		r.crashes += report.Stats.Crashed
 	}
 	r.workers = nil
-	return reports
 }
 
 // produce commits n more jobs, and rolls back one more.
@@ -230,6 +237,14 @@ func (r *run) ledger() chaos.Ledger {
 		r.Fatal(err)
 	}
 	return ledger
+}
+
+// nonePoisoned fails the bar when a message is poisoned.
+func (r *run) nonePoisoned() {
+	r.Helper()
+	if poisoned := r.count("SELECT count(*) FROM poisoned_messages"); poisoned > 0 {
+		r.Errorf("poisoned: got %d, want none", poisoned)
+	}
 }
 
 // judge reads what is left of the run and reports every violation.
