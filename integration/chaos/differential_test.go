@@ -24,7 +24,7 @@ func barDifferential(b *bar) {
 		f.Sides = append(f.Sides, side)
 	}
 	const steps = 200
-	all, runs := f.Sides, pick(b, 10, 30, 600)
+	all, runs := f.Sides, pick(b, 10, 30, 300)
 	for i := range runs {
 		if f.Sides = all; i%2 == 1 { // without MariaDB, where fewer operations may share a transaction
 			f.Sides = all[:2]

@@ -15,12 +15,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// operation is something done in a transaction. What it is about is drawn once, and done on
-// every side.
+// operation is something done in a transaction.
 type operation struct {
-	draw    func(f *Fuzz) (what string, do func(h handle) (answer string, err error))
+	draw    draw
 	answers []string // those that a series of runs must have seen
 }
+
+// draw draws what an operation is about, once, and returns how to do it on every side.
+type draw func(f *Fuzz) (what string, do func(h handle) (answer string, err error))
 
 const (
 	done     = "done"
@@ -29,42 +31,48 @@ const (
 )
 
 func operations() map[string]operation {
-	did := []string{done}
+	did, written := []string{done}, []string{"0 duplicates"}
 	return map[string]operation{
-		"produce":                   {func(f *Fuzz) (string, func(handle) (string, error)) { return f.produce(item{f.next()}, "") }, []string{"0 duplicates"}},
-		"produce with an insert id": {produceKeyed, []string{"0 duplicates", "1 duplicates", "2 duplicates", "3 duplicates"}},
-		"produce with a key":        {produceStep, []string{"0 duplicates", "1 duplicates"}},
-		"cancel":                    {cancel, did}, "reschedule": {reschedule, did}, "run now": {runNow, did},
-		"pause": {pause, did}, "resume": {resume, []string{done, nothing}},
-		"requeue": {requeue, []string{done, conflict}}, "edit": {edit, []string{done, conflict}}, "discard poisoned": {discard, did},
-		"write schedule": {writeSchedule, did}, "pause schedule": {pauseSchedule, did}, "resume schedule": {resumeSchedule, did},
-		"run schedule": {runSchedule, did}, "delete schedule": {deleteSchedule, did},
+		"produce":                   {produce(items, ""), written},
+		"produce with an insert id": {produce(items, "x", "y"), append(written, "1 duplicates", "2 duplicates", "3 duplicates")},
+		"produce with a key":        {produce(steps, "", "", "x"), append(written, "1 duplicates")},
+		"cancel":                    {changed(func(h handle, id int64) (outbox.Result, error) { return h.admin.Cancel(h.ctx, h.db, id) }), did},
+		"run now":                   {changed(func(h handle, id int64) (outbox.Result, error) { return h.admin.RunNow(h.ctx, h.db, id) }), did},
+		"reschedule":                {reschedule, did},
+		"pause":                     {pause, did},
+		"resume":                    {resume, []string{done, nothing}},
+		"requeue":                   {requeue, []string{done, conflict}},
+		"edit":                      {edit, []string{done, conflict}},
+		"discard poisoned":          {discard, did},
+		"write schedule":            {writeSchedule, did},
+		"pause schedule":            {onSchedule(func(h handle, id int64) error { return h.scheduler.Pause(h.ctx, h.db, id) }), did},
+		"resume schedule":           {onSchedule(func(h handle, id int64) error { return h.scheduler.Resume(h.ctx, h.db, id) }), did},
+		"run schedule":              {onSchedule(func(h handle, id int64) error { return h.scheduler.RunNow(h.ctx, h.db, id) }), did},
+		"delete schedule":           {onSchedule(func(h handle, id int64) error { return h.scheduler.DeleteByID(h.ctx, h.db, id) }), did},
 	}
 }
+
+func items(n int) bus.Payload { return item{n} }
+func steps(n int) bus.Payload { return step{n} }
 
 func (f *Fuzz) next() int { f.made++; return f.made }
 
-func (f *Fuzz) produce(payload bus.Payload, insertID string) (string, func(h handle) (string, error)) {
-	var options []outbox.Option
-	delay := pickOf(f, 0, 0, time.Second, time.Minute)
-	if _, keyed := payload.(step); !keyed && delay > 0 {
-		options = append(options, outbox.Delay(delay))
+// produce produces with one of the insert ids, and, unless it has a key, at times with a delay.
+func produce(payload func(n int) bus.Payload, insertIDs ...string) draw {
+	return func(f *Fuzz) (string, func(h handle) (string, error)) {
+		var options []outbox.Option
+		p, insertID, delay := payload(f.next()), pickOf(f, insertIDs...), pickOf(f, 0, 0, time.Second, time.Minute)
+		if _, keyed := p.(step); !keyed && delay > 0 {
+			options = append(options, outbox.Delay(delay))
+		}
+		if insertID != "" {
+			options = append(options, outbox.InsertID(insertID))
+		}
+		return fmt.Sprintf(" %v %q in %s", p, insertID, delay), func(h handle) (string, error) {
+			receipt, err := h.producer.Produce(h.ctx, h.db, p, options...)
+			return fmt.Sprintf("%d duplicates", receipt.Duplicates), err
+		}
 	}
-	if insertID != "" {
-		options = append(options, outbox.InsertID(insertID))
-	}
-	return fmt.Sprintf(" %v %q in %s", payload, insertID, delay), func(h handle) (string, error) {
-		receipt, err := h.producer.Produce(h.ctx, h.db, payload, options...)
-		return fmt.Sprintf("%d duplicates", receipt.Duplicates), err
-	}
-}
-
-func produceKeyed(f *Fuzz) (string, func(h handle) (string, error)) {
-	return f.produce(item{f.next()}, pickOf(f, "x", "y"))
-}
-
-func produceStep(f *Fuzz) (string, func(h handle) (string, error)) {
-	return f.produce(step{f.next()}, pickOf(f, "", "", "x"))
 }
 
 // onRow draws a row of a table, by its place among those that there will be.
@@ -85,30 +93,27 @@ func (f *Fuzz) mariadb() bool {
 
 // changed changes a pending message. Within another transaction one with a key is left alone,
 // which refuses that, and on MariaDB any.
-func (f *Fuzz) changed(what string, do func(h handle, id int64) (outbox.Result, error)) (string, func(h handle) (string, error)) {
-	return f.onRow("consumer_messages", what, func(h handle, row found) (string, error) {
-		if _, within := h.db.(bun.Tx); within && (row.ConsumerType == ordered || f.mariadb()) {
-			return "left alone", nil
-		}
-		result, err := do(h, row.ID)
-		if err == nil && result.Changed != 1 {
-			err = fmt.Errorf("got %+v, want 1 changed", result)
-		}
-		return done, err
-	})
-}
-
-func cancel(f *Fuzz) (string, func(h handle) (string, error)) {
-	return f.changed("", func(h handle, id int64) (outbox.Result, error) { return h.admin.Cancel(h.ctx, h.db, id) })
+func changed(do func(h handle, id int64) (outbox.Result, error)) draw {
+	return func(f *Fuzz) (string, func(h handle) (string, error)) {
+		return f.onRow("consumer_messages", "", func(h handle, row found) (string, error) {
+			if _, within := h.db.(bun.Tx); within && (row.ConsumerType == ordered || f.mariadb()) {
+				return "left alone", nil
+			}
+			result, err := do(h, row.ID)
+			if err == nil && result.Changed != 1 {
+				err = fmt.Errorf("got %+v, want 1 changed", result)
+			}
+			return done, err
+		})
+	}
 }
 
 func reschedule(f *Fuzz) (string, func(h handle) (string, error)) {
 	at := f.now.Add(time.Duration(f.random.Int64N(int64(40*time.Second/time.Microsecond)))*time.Microsecond - 10*time.Second)
-	return f.changed(" to "+at.Format(clock), func(h handle, id int64) (outbox.Result, error) { return h.admin.Reschedule(h.ctx, h.db, at, id) })
-}
-
-func runNow(f *Fuzz) (string, func(h handle) (string, error)) {
-	return f.changed("", func(h handle, id int64) (outbox.Result, error) { return h.admin.RunNow(h.ctx, h.db, id) })
+	what, do := changed(func(h handle, id int64) (outbox.Result, error) {
+		return h.admin.Reschedule(h.ctx, h.db, at, id)
+	})(f)
+	return what + " to " + at.Format(clock), do
 }
 
 func pause(f *Fuzz) (string, func(h handle) (string, error)) {
@@ -175,29 +180,15 @@ func writeSchedule(f *Fuzz) (string, func(h handle) (string, error)) {
 	}
 }
 
-// schedule does something to the schedule, if there is one.
-func (f *Fuzz) schedule(do func(h handle, id int64) error) (string, func(h handle) (string, error)) {
-	return "", func(h handle) (string, error) {
-		found, _, err := h.scheduler.List(h.ctx, h.db, schedule.Filter{Name: scheduled}, schedule.Page{})
-		if err != nil || len(found) == 0 {
-			return nothing, err
+// onSchedule does something to the schedule, if there is one.
+func onSchedule(do func(h handle, id int64) error) draw {
+	return func(*Fuzz) (string, func(h handle) (string, error)) {
+		return "", func(h handle) (string, error) {
+			found, _, err := h.scheduler.List(h.ctx, h.db, schedule.Filter{Name: scheduled}, schedule.Page{})
+			if err != nil || len(found) == 0 {
+				return nothing, err
+			}
+			return done, do(h, found[0].ID)
 		}
-		return done, do(h, found[0].ID)
 	}
-}
-
-func pauseSchedule(f *Fuzz) (string, func(h handle) (string, error)) {
-	return f.schedule(func(h handle, id int64) error { return h.scheduler.Pause(h.ctx, h.db, id) })
-}
-
-func resumeSchedule(f *Fuzz) (string, func(h handle) (string, error)) {
-	return f.schedule(func(h handle, id int64) error { return h.scheduler.Resume(h.ctx, h.db, id) })
-}
-
-func runSchedule(f *Fuzz) (string, func(h handle) (string, error)) {
-	return f.schedule(func(h handle, id int64) error { return h.scheduler.RunNow(h.ctx, h.db, id) })
-}
-
-func deleteSchedule(f *Fuzz) (string, func(h handle) (string, error)) {
-	return f.schedule(func(h handle, id int64) error { return h.scheduler.DeleteByID(h.ctx, h.db, id) })
 }

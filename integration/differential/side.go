@@ -31,7 +31,9 @@ const (
 	Discard Outcome = "discard"
 )
 
-func outcomes() []Outcome { return []Outcome{Succeed, Succeed, Fail, Panic, Snooze, Condemn, Discard} }
+func outcomes() []Outcome {
+	return []Outcome{Succeed, Fail, Panic, Snooze, Condemn, Condemn, Condemn, Discard}
+}
 
 const (
 	attempts      = 3 // before a message is poisoned
@@ -88,7 +90,8 @@ func NewSide(ctx context.Context, db *bun.DB) (*Side, error) {
 		return nil, err
 	}
 	logger := slog.New(slog.DiscardHandler)
-	config := outbox.ProcessorConfig{Logger: logger, MaxAttempts: attempts, Chain: middleware.Default(middleware.Options{Logger: logger, Backoff: middleware.Constant(retry)})}
+	chain := middleware.Default(middleware.Options{Logger: logger, Backoff: middleware.Constant(retry)})
+	config := outbox.ProcessorConfig{Logger: logger, MaxAttempts: attempts, Chain: chain}
 	var errs [6]error
 	s.producer, errs[0] = outbox.NewProducer(registry, outbox.ProducerConfig{})
 	s.processor, errs[1] = outbox.NewProcessor(db, registry, config)
@@ -158,40 +161,35 @@ func (h handle) list(table string) (rows []found, err error) {
 	return rows, err
 }
 
-const (
-	clock    = "15:04:05.000000"
-	messages = "SELECT consumer_type AS name, payload, COALESCE(insert_id, '') AS insert_id, available_after AS due, attempts AS n FROM "
-)
+const clock = "15:04:05.000000"
 
-// pictured are the queries whose rows are all that is stored, but for what nobody can foretell.
-func pictured() []string {
-	return []string{
-		messages + "consumer_messages ORDER BY id", messages + "poisoned_messages ORDER BY id",
-		"SELECT consumer_type AS name FROM paused_consumers ORDER BY 1",
-		"SELECT name, payload, paused, run_at IS NOT NULL AS asked, available_after AS due FROM scheduled_messages ORDER BY 1",
-		"SELECT n FROM effects ORDER BY 1", "SELECT count(*) AS n FROM message_claims",
-	}
-}
+// pictureSQL reads all that is stored, but for what nobody can foretell. What is inserted has an order.
+const pictureSQL = `
+SELECT 'pending' AS kind, id AS place, consumer_type AS name, payload, COALESCE(insert_id, '') AS insert_id, available_after AS due,
+  attempts AS n, false AS paused, false AS asked FROM consumer_messages
+UNION ALL SELECT 'poisoned', id, consumer_type, payload, COALESCE(insert_id, ''), available_after, attempts, false, false FROM poisoned_messages
+UNION ALL SELECT 'paused', 0, consumer_type, '', '', paused_at, 0, false, false FROM paused_consumers
+UNION ALL SELECT 'schedule', 0, name, payload, '', available_after, 0, paused, run_at IS NOT NULL FROM scheduled_messages
+UNION ALL SELECT 'effect', 0, '', '', '', NULL, n, false, false FROM effects
+UNION ALL SELECT 'claims', 0, '', '', '', NULL, count(*), false, false FROM message_claims
+ORDER BY kind, place, name, n`
 
 // picture is the text of all that is stored: equal databases have equal texts.
 func picture(ctx context.Context, db bun.IDB) (string, error) {
-	var b strings.Builder
-	for _, query := range pictured() {
-		var rows []struct {
-			Name, Payload, InsertID string
-			Due                     store.Moment
-			N                       int
-			Paused, Asked           bool
-		}
-		if err := db.NewRaw(query).Scan(ctx, &rows); err != nil {
-			return "", fmt.Errorf("%s: %w", query, err)
-		}
-		_, table, _ := strings.Cut(query, "FROM ")
-		for _, r := range rows {
-			fmt.Fprintf(&b, "%s: %s %s %q due %s n %d paused %t asked %t\n", table, r.Name, r.Payload, r.InsertID, r.Due.UTC().Format(clock), r.N, r.Paused, r.Asked)
-		}
+	var rows []struct {
+		Kind, Name, Payload, InsertID string
+		Place                         int64
+		Due                           store.Moment
+		N                             int
+		Paused, Asked                 bool
 	}
-	return b.String(), nil
+	err := db.NewRaw(pictureSQL).Scan(ctx, &rows)
+	var b strings.Builder
+	for _, r := range rows {
+		due := r.Due.UTC().Format(clock)
+		fmt.Fprintf(&b, "%s %s %s %q due %s n %d paused %t asked %t\n", r.Kind, r.Name, r.Payload, r.InsertID, due, r.N, r.Paused, r.Asked)
+	}
+	return b.String(), err
 }
 
 // differs is an error that lists the lines of one picture that the other does not have.
