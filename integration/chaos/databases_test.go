@@ -11,12 +11,12 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
-// What bars say to either database.
+// What differs between databases for more than one bar.
 
-// dsn is that of a new database.
+// dsn creates a database, and returns its data source name.
 func (b *bar) dsn() string { b.Helper(); return b.dsnOf(b) }
 
-// dsnOf is that of one that is dropped after a test.
+// dsnOf is dsn for a database that is dropped after another test.
 func (b *bar) dsnOf(t testing.TB) string {
 	t.Helper()
 	return of(b, testdb.PostgresDSN, testdb.MariaDBDSN)(t)

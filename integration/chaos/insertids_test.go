@@ -22,7 +22,7 @@ import (
 
 func barInsertIDs(b *bar) {
 	const producers, keys = 16, 2000
-	rounds := pick(b, 5, 60, 200)
+	rounds := pick(b, 60, 60, 200) // fewer would not have each insert id
 	r := newRun(b, b.dsn(), chaos.WorkerConfig{Plain: []string{"one", "two"}})
 	begun := time.Now()
 	sent, enqueued := r.overlap(r.db, producers, keys, true, func(round int) bool { return round < rounds })

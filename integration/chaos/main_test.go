@@ -47,9 +47,9 @@ func tiers() []string { return []string{"short", "chaos", "long"} }
 
 // aBar is one promise and the run that puts it to the test, on one database or two.
 type aBar struct {
-	name     string // on MariaDB it ends in -mariadb
+	name     string // on MariaDB followed by -mariadb
 	postgres tier   // the first that runs it on PostgreSQL
-	mariadb  tier   // and on MariaDB
+	mariadb  tier   // the first that runs it on MariaDB
 	run      func(b *bar)
 	budget   seconds
 }
@@ -76,11 +76,11 @@ type bar struct {
 	*rand.Rand
 	tier    tier
 	name    string
-	mariadb bool   // else it is about PostgreSQL
+	mariadb bool   // not PostgreSQL
 	kept    string // the directory with the logs of its failed runs
 }
 
-// of is what differs between databases.
+// of returns the value for the bar's database.
 func of[T any](b *bar, postgres, mariadb T) T {
 	if b.mariadb {
 		return mariadb

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -15,13 +14,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// operation is something done in a transaction.
+// operation is something that a transaction may do.
 type operation struct {
 	draw    draw
-	answers []string // those that a series of runs must have seen
+	answers []string // that must occur in a series of runs
 }
 
-// draw draws what an operation is about, once, and returns how to do it on every side.
+// draw draws the arguments of an operation, and returns a function that carries it out on a side.
 type draw func(f *Fuzz) (what string, do func(h handle) (answer string, err error))
 
 const (
@@ -57,12 +56,13 @@ func steps(n int) bus.Payload { return step{n} }
 
 func (f *Fuzz) next() int { f.made++; return f.made }
 
-// produce produces with one of the insert ids, and, unless it has a key, at times with a delay.
+// produce draws one of the insert ids, and a delay for payloads without a key.
 func produce(payload func(n int) bus.Payload, insertIDs ...string) draw {
 	return func(f *Fuzz) (string, func(h handle) (string, error)) {
 		var options []outbox.Option
 		p, insertID, delay := payload(f.next()), pickOf(f, insertIDs...), pickOf(f, 0, 0, time.Second, time.Minute)
-		if _, keyed := p.(step); !keyed && delay > 0 {
+		_, keyed := p.(step)
+		if !keyed && delay > 0 {
 			options = append(options, outbox.Delay(delay))
 		}
 		if insertID != "" {
@@ -75,7 +75,7 @@ func produce(payload func(n int) bus.Payload, insertIDs ...string) draw {
 	}
 }
 
-// onRow draws a row of a table, by its place among those that there will be.
+// onRow does something to a row of a table, whose place is drawn before the table is read.
 func (f *Fuzz) onRow(table, what string, do func(h handle, row found) (string, error)) (string, func(h handle) (string, error)) {
 	n := f.random.IntN(100)
 	return fmt.Sprintf(" number %d%s", n, what), func(h handle) (string, error) {
@@ -87,16 +87,13 @@ func (f *Fuzz) onRow(table, what string, do func(h handle, row found) (string, e
 	}
 }
 
-func (f *Fuzz) mariadb() bool {
-	return slices.ContainsFunc(f.Sides, func(s *Side) bool { return s.db.Dialect().Name() == dialect.MySQL })
-}
-
-// changed changes a pending message. Within another transaction one with a key is left alone,
-// which refuses that, and on MariaDB any.
+// changed changes a pending message. Messages with keys, and on MariaDB all, can only be changed
+// in a transaction of their own: in another one they are left alone.
 func changed(do func(h handle, id int64) (outbox.Result, error)) draw {
 	return func(f *Fuzz) (string, func(h handle) (string, error)) {
 		return f.onRow("consumer_messages", "", func(h handle, row found) (string, error) {
-			if _, within := h.db.(bun.Tx); within && (row.ConsumerType == ordered || f.mariadb()) {
+			_, within := h.db.(bun.Tx)
+			if within && (row.ConsumerType == ordered || slices.ContainsFunc(f.sides, (*Side).mariadb)) {
 				return "left alone", nil
 			}
 			result, err := do(h, row.ID)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -139,6 +140,8 @@ func (s *Side) act() error {
 	return nil
 }
 
+func (s *Side) mariadb() bool { return s.db.Dialect().Name() == dialect.MySQL }
+
 // reset empties all tables.
 func (s *Side) reset() error {
 	var errs []error
@@ -163,7 +166,7 @@ func (h handle) list(table string) (rows []found, err error) {
 
 const clock = "15:04:05.000000"
 
-// pictureSQL reads all that is stored, but for what nobody can foretell. What is inserted has an order.
+// pictureSQL reads all that must be equal on all databases. Row ids only give the order.
 const pictureSQL = `
 SELECT 'pending' AS kind, id AS place, consumer_type AS name, payload, COALESCE(insert_id, '') AS insert_id, available_after AS due,
   attempts AS n, false AS paused, false AS asked FROM consumer_messages
@@ -192,7 +195,7 @@ func picture(ctx context.Context, db bun.IDB) (string, error) {
 	return b.String(), err
 }
 
-// differs is an error that lists the lines of one picture that the other does not have.
+// differs returns an error with the lines that only one of two pictures has.
 func differs(what, got, want string) error {
 	if got == want {
 		return nil
