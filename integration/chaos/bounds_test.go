@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
 // Bar 15, too: what is bounded over all processes stays so while workers are killed and stopped.
@@ -79,15 +78,18 @@ type disturbed struct {
 	found        chaos.Findings
 }
 
+func disturbedRun(b *bar, dsn string, config chaos.WorkerConfig) *disturbed {
+	b.Helper()
+	return &disturbed{run: newRun(b, dsn, config), gone: make(map[string]time.Time), stood: make(map[string][]chaos.Span)}
+}
+
 // newDisturbed has a crew do so many jobs, of up to a time each, and disturbs it for a while.
 func newDisturbed(b *bar, crew int, config chaos.WorkerConfig, jobs int, takes, lasts time.Duration) *disturbed {
 	config.Lease = 2 * time.Second
-	r := &disturbed{run: newRun(b, testdb.PostgresDSN(b), config), gone: make(map[string]time.Time), stood: make(map[string][]chaos.Span)}
-	for range crew {
-		r.start(crew)
-	}
+	r := disturbedRun(b, b.dsn(), config)
+	r.crew(crew)
 	r.produce(jobs, func() time.Duration { return b.between(0, takes) })
-	r.disturb(lasts)
+	r.disturb(time.Now().Add(lasts))
 	r.eventually(4*time.Minute, "everything is settled", r.settled)
 	r.stopAll()
 	r.found = r.judge()
@@ -99,16 +101,20 @@ func (r *disturbed) String() string {
 	return fmt.Sprintf("%d kills, %d stops of more than a lease, %v", r.kills, r.stops, r.found)
 }
 
-// disturb kills workers that are at work, and stops some.
-func (r *disturbed) disturb(lasts time.Duration) {
-	for stop := time.Now().Add(lasts); time.Now().Before(stop); {
-		pause(r.between(300*time.Millisecond, time.Second))
-		if victim := r.atWork(); r.IntN(4) > 0 {
+// disturb kills workers that are at work, and stops some, or does something else.
+func (r *disturbed) disturb(stop time.Time, others ...func()) {
+	for time.Now().Before(stop) {
+		pause(r.between(200*time.Millisecond, time.Second))
+		victim := r.atWork()
+		switch what := r.IntN(4); {
+		case what == 0:
+			r.standStill(victim)
+		case what <= len(others):
+			others[what-1]()
+		default:
 			r.kills++
 			r.kill(victim)
 			r.start(victim)
-		} else {
-			r.standStill(victim)
 		}
 	}
 	r.forget()

@@ -23,33 +23,20 @@ import (
 const diskSize = "160m"
 
 func barDiskFull(b *bar) {
-	// Without recycling every new segment of the log needs room.
-	diskFull(b, func(disk string) *chaos.Server {
-		return newServerIn(b, disk, "max_wal_size=32MB", "min_wal_size=32MB", "wal_recycle=off")
-	}, filling{
-		table: "CREATE TABLE ballast AS SELECT md5(n::text) AS text FROM generate_series(1, 1000000) n", refusal: "53100", log: "SELECT pg_switch_wal()",
-	})
-}
-
-// filling is what makes a database grow.
-type filling struct {
-	table   string // writes a large table
-	refusal string // the code of the server's refusal
-	log     string // begins another file of its log, of which it panics; none where that has its room already
-}
-
-func diskFull(b *bar, serve func(disk string) *chaos.Server, f filling) {
 	disk, err := newDisk(b)
 	if err != nil {
 		b.notRun("diskfull", err)
 		return
 	}
-	server := serve(disk)
+	// Without recycling every new segment of PostgreSQL's log needs room. MariaDB's has its room from the beginning.
+	server := newServerIn(b, disk, of(b, []string{"max_wal_size=32MB", "min_wal_size=32MB", "wal_recycle=off"}, []string{"innodb-log-file-size=16M"})...)
+	b.exec(openDSN(b, server.DSN()), "CREATE TABLE ballast (text CHAR(32))") // a new one would need files that cannot be made
+	f := of(b,
+		filling{table: "INSERT INTO ballast SELECT md5(n::text) FROM generate_series(1, 1000000) n", refusal: "53100", log: "SELECT pg_switch_wal()"},
+		filling{table: "INSERT INTO ballast SELECT MD5(seq) FROM seq_1_to_1000000", refusal: "1114"})
 	config, spec := outages()
 	r := newRun(b, server.DSN(), config)
-	for range 3 {
-		r.start(3)
-	}
+	r.crew(3)
 	l := r.load(spec)
 	pause(3 * time.Second)
 	filler := filepath.Join(disk, "filler")
@@ -80,6 +67,13 @@ func diskFull(b *bar, serve func(disk string) *chaos.Server, f filling) {
 		said += fmt.Sprintf("; then the log: %v", panicked)
 	}
 	b.figure("disk full for 20s (%s): healed in %.1fs (goal ≤ %s); %s", said, took.Seconds(), patience, logged)
+}
+
+// filling is what makes a database grow.
+type filling struct {
+	table   string // writes a large table
+	refusal string // the code of the server's refusal
+	log     string // begins another file of its log, of which it panics; none where that has its room already
 }
 
 // newDisk mounts a small file system.

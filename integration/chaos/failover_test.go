@@ -4,7 +4,6 @@ package chaos_test
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -80,15 +79,20 @@ func (p pair) fail(b *bar, stalled ...int) (gone, up time.Time) {
 	return gone, b.answering(p.dsn)
 }
 
-func synchronousFailover(b *bar) {
-	p := newPair(b, true)
+// underLoad is a pair, and a run on it under load.
+func underLoad(b *bar, synchronous bool) (p pair, r *run, l *load) {
+	p = newPair(b, synchronous)
 	config, spec := outages()
-	r := newRun(b, p.dsn, config)
-	for range 3 {
-		r.start(3)
-	}
-	l := r.load(spec)
+	spec.positions = !synchronous
+	r = newRun(b, p.dsn, config)
+	r.crew(3)
+	l = r.load(spec)
 	pause(b.between(2*time.Second, 4*time.Second))
+	return p, r, l
+}
+
+func synchronousFailover(b *bar) {
+	p, r, l := underLoad(b, true)
 	gone, up := p.fail(b)
 	took := r.healed(up)
 	logged := r.quiet(gone, time.Now())
@@ -100,15 +104,7 @@ func synchronousFailover(b *bar) {
 }
 
 func asynchronousFailover(b *bar) {
-	p := newPair(b, false)
-	config, spec := outages()
-	spec.positions = true
-	r := newRun(b, p.dsn, config)
-	for range 3 {
-		r.start(3)
-	}
-	l := r.load(spec)
-	pause(b.between(2*time.Second, 4*time.Second))
+	p, r, l := underLoad(b, false)
 	stalled := r.stallStandby()
 	pause(b.between(500*time.Millisecond, 1500*time.Millisecond))
 	gone, up := p.fail(b, stalled)
@@ -118,9 +114,7 @@ func asynchronousFailover(b *bar) {
 	l.end()
 	r.refresh()
 	rest := r.eventually(2*time.Minute, "everything is settled", r.settled)
-	for _, report := range r.stopAll() {
-		r.crashes += report.Stats.Crashed
-	}
+	r.stopAll()
 	lost, kept := l.survived(r.received())
 	e := r.evidence()
 	ran := len(e.Ledger)
@@ -133,9 +127,7 @@ func asynchronousFailover(b *bar) {
 	if lost == 0 {
 		b.Error("batches lost with the primary: got none, want some, since its standby was stalled")
 	}
-	if poisoned := r.count("SELECT count(*) FROM poisoned_messages"); poisoned > 0 {
-		r.Errorf("poisoned: got %d, want none", poisoned)
-	}
+	r.nonePoisoned()
 	b.within("healed", took, patience)
 	b.figure("failover, asynchronous: the survivor took writes after %.1fs, healed %.1fs later (goal ≤ %s); %d confirmed batches lost with the primary, all unsent, %d kept; %d of %d events were of claims lost with it; on the survivor: %v; crashes counted %d, the rest settled in %.1fs; %s",
 		up.Sub(gone).Seconds(), took.Seconds(), patience, lost, kept, ran-len(e.Ledger), ran, f, r.crashes, rest.Seconds(), logged)
@@ -166,18 +158,10 @@ func (r *run) received() (position int64) {
 func (l *load) survived(received int64) (lost, kept int) {
 	r := l.run
 	r.Helper()
-	var numbers []int
-	if err := r.db.NewRaw("SELECT batch FROM produced").Scan(r.ctx, &numbers); err != nil {
-		r.Fatal(err)
-	}
-	failedOver := false
+	committed, failedOver := l.committed(), false
 	for _, b := range l.batches {
-		there := slices.Contains(numbers, b.jobs[0])
-		if there {
-			r.jobs = append(r.jobs, b.jobs...)
-		} else {
-			r.never = append(r.never, b.jobs...)
-		}
+		there := committed[b.jobs[0]]
+		l.enter(b, there)
 		// What was produced on the survivor continues the log from where it ended.
 		failedOver = failedOver || !b.confirmed
 		switch {
@@ -201,17 +185,9 @@ func (l *load) survived(received int64) (lost, kept int) {
 // lost with the primary. Whoever made them learns of it within a lease; after that
 // instant nothing is left out.
 func survived(e chaos.Evidence, known time.Time) (kept chaos.Ledger) {
-	claimed := make(map[claimedRun]time.Time)
-	for _, c := range e.History {
-		for _, id := range c.Messages {
-			key := claimedRun{e.Messages[id], c.Session}
-			if _, ok := claimed[key]; !ok && c.Kind == chaos.Claimed {
-				claimed[key] = c.At
-			}
-		}
-	}
+	claimed := e.Claimed()
 	for _, event := range e.Ledger {
-		at, ok := claimed[claimedRun{chaos.Run{Consumer: event.Consumer, Job: event.Job}, event.Worker}]
+		at, ok := claimed[event.By()]
 		if ok && !event.At.Before(at) || event.Kind == chaos.Started && event.At.After(known) {
 			kept = append(kept, event)
 		}

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -95,9 +94,9 @@ type rogue struct {
 	stop     func() (time.Duration, error) // the processor that was started last
 }
 
-func newRogue(b *bar, db *bun.DB) *rogue {
+func newRogue(b *bar) *rogue {
 	b.Helper()
-	r := &rogue{bar: b, scoundrel: &scoundrel{stuck: make(chan struct{})}, ctx: context.WithoutCancel(b.Context()), db: db}
+	r := &rogue{bar: b, scoundrel: &scoundrel{stuck: make(chan struct{})}, ctx: context.WithoutCancel(b.Context()), db: openDSN(b, b.dsn())}
 	var err error
 	b.Cleanup(func() { // not one for each processor, which would count as what it leaves behind
 		if r.stop != nil {
@@ -184,10 +183,8 @@ func (r *rogue) allMeet(after string) {
 	}
 }
 
-func barMisdeeds(b *bar) { misdeeds(b, testdb.Postgres(b)) }
-
-func misdeeds(b *bar, db *bun.DB) {
-	r := newRogue(b, db)
+func barMisdeeds(b *bar) {
+	r := newRogue(b)
 	processor := r.processor()
 	stop := r.start(processor)
 	for i, how := range []string{panics, panicsNil, exits, ignores} {
@@ -224,12 +221,9 @@ func misdeeds(b *bar, db *bun.DB) {
 		attendance, misdeedSlots, misdeedSlots, stuck, took.Round(time.Millisecond), rogueDrain+time.Second)
 }
 
-func barCycles(b *bar) { cycles(b, testdb.Postgres(b), pick(b, 100, 1000, 1000)) }
-
-// cycles starts and stops so many processors.
-func cycles(b *bar, db *bun.DB, n int) {
+func barCycles(b *bar) {
 	const allowed = 1 << 20
-	r := newRogue(b, db)
+	r, n := newRogue(b), pick(b, 100, 1000, 1000)
 	cycle := func(i int) {
 		processor := r.processor()
 		if i%10 == 0 {

@@ -41,27 +41,34 @@ type books struct {
 	taken  []Run
 }
 
-// unclaimed finds runs that began on a worker that had never claimed them.
-func (e Evidence) unclaimed() (found []Run) {
-	type claimed struct {
-		Run
-		worker string
-	}
-	first := make(map[claimed]time.Time)
+// RunBy is a run on a worker.
+type RunBy struct {
+	Run
+	Worker string
+}
+
+// Claimed is when each worker claimed a run for the first time.
+func (e Evidence) Claimed() map[RunBy]time.Time {
+	first := make(map[RunBy]time.Time)
 	for _, c := range e.History {
 		if c.Kind != Claimed {
 			continue
 		}
 		for _, id := range c.Messages {
-			if k := (claimed{e.Messages[id], c.Session}); first[k].IsZero() {
+			if k := (RunBy{e.Messages[id], c.Session}); first[k].IsZero() {
 				first[k] = c.At
 			}
 		}
 	}
+	return first
+}
+
+// unclaimed finds runs that began on a worker that had never claimed them.
+func (e Evidence) unclaimed() (found []Run) {
+	first := e.Claimed()
 	for _, event := range e.Ledger {
-		run := Run{event.Consumer, event.Job}
-		if at := first[claimed{run, event.Worker}]; event.Kind == Started && (at.IsZero() || event.At.Before(at)) {
-			found = append(found, run)
+		if at := first[event.By()]; event.Kind == Started && (at.IsZero() || event.At.Before(at)) {
+			found = append(found, event.By().Run)
 		}
 	}
 	return found
@@ -273,13 +280,9 @@ func (e Evidence) leases() map[int64][]*grant {
 // still held shows in the history: another ended the claim, after the kill.
 func (e Evidence) Strikes(killed map[string]time.Time) (struck map[Run]int, running map[string]int) {
 	struck, running = make(map[Run]int), make(map[string]int)
-	type start struct {
-		Run
-		worker string
-	}
-	last := make(map[start]time.Time)
+	last := make(map[RunBy]time.Time)
 	for _, event := range e.Ledger {
-		last[start{Run{event.Consumer, event.Job}, event.Worker}] = event.At
+		last[event.By()] = event.At
 	}
 	claims, written := make(map[int64]Change), make(map[int64]Change)
 	for _, c := range e.History {
@@ -301,7 +304,7 @@ func (e Evidence) Strikes(killed map[string]time.Time) (struck map[Run]int, runn
 				continue // done, and only the claim had not let go of it
 			}
 			struck[run]++
-			if last[start{run, made.Session}].After(made.At) {
+			if last[RunBy{run, made.Session}].After(made.At) {
 				running[made.Session]++
 			}
 		}

@@ -3,6 +3,7 @@
 package chaos_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,22 +23,23 @@ import (
 // name; what every message is; and every change, in the order of the statements'
 // ends. What is rolled back leaves nothing.
 const keepHistory = `
+CREATE TABLE effects (consumer text NOT NULL, job bigint NOT NULL, tx xid8 NOT NULL DEFAULT pg_current_xact_id(), at timestamptz NOT NULL DEFAULT clock_timestamp());
 CREATE TABLE owners (owner text PRIMARY KEY, worker text NOT NULL);
 CREATE TABLE births (id bigint NOT NULL, consumer text NOT NULL, job int NOT NULL);
-CREATE TABLE history (seq bigserial, at timestamptz NOT NULL DEFAULT clock_timestamp(), tx text NOT NULL DEFAULT pg_current_xact_id()::text,
-  session text NOT NULL DEFAULT current_setting('application_name'), kind text NOT NULL, claim bigint, until timestamptz, messages bigint[] NOT NULL);
+CREATE TABLE history (seq bigserial, at bigint NOT NULL DEFAULT extract(epoch FROM clock_timestamp()) * 1000000, tx text NOT NULL DEFAULT pg_current_xact_id()::text,
+  session text NOT NULL DEFAULT current_setting('application_name'), kind text NOT NULL, claim bigint NOT NULL DEFAULT 0, until bigint NOT NULL DEFAULT 0, messages bigint[] NOT NULL);
 
 CREATE FUNCTION note_claimed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
   INSERT INTO owners SELECT DISTINCT owner, current_setting('application_name') FROM present ON CONFLICT DO NOTHING;
-  INSERT INTO history (kind, claim, until, messages) SELECT 'claimed', id, leased_until, message_ids FROM present; RETURN NULL; END $$;
+  INSERT INTO history (kind, claim, until, messages) SELECT 'claimed', id, extract(epoch FROM leased_until) * 1000000, message_ids FROM present; RETURN NULL; END $$;
 CREATE TRIGGER note_claimed AFTER INSERT ON message_claims REFERENCING NEW TABLE AS present
   FOR EACH STATEMENT EXECUTE FUNCTION note_claimed();
 CREATE FUNCTION note_kept() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-  INSERT INTO history (kind, claim, until, messages) SELECT 'kept', id, leased_until, message_ids FROM present; RETURN NULL; END $$;
+  INSERT INTO history (kind, claim, until, messages) SELECT 'kept', id, extract(epoch FROM leased_until) * 1000000, message_ids FROM present; RETURN NULL; END $$;
 CREATE TRIGGER note_kept AFTER UPDATE ON message_claims REFERENCING NEW TABLE AS present
   FOR EACH STATEMENT EXECUTE FUNCTION note_kept();
 CREATE FUNCTION note_ended() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-  INSERT INTO history (kind, claim, until, messages) SELECT 'ended', id, leased_until, message_ids FROM past; RETURN NULL; END $$;
+  INSERT INTO history (kind, claim, until, messages) SELECT 'ended', id, extract(epoch FROM leased_until) * 1000000, message_ids FROM past; RETURN NULL; END $$;
 CREATE TRIGGER note_ended AFTER DELETE ON message_claims REFERENCING OLD TABLE AS past
   FOR EACH STATEMENT EXECUTE FUNCTION note_ended();
 
@@ -59,17 +61,14 @@ CREATE TRIGGER note_removed AFTER DELETE ON consumer_messages REFERENCING OLD TA
 // history is what was done to claims and messages, and the messages it speaks of.
 func (r *run) history() (changes []chaos.Change, messages map[int64]chaos.Run) {
 	r.Helper()
-	if r.onMariaDB() {
-		return r.mariaHistory()
-	}
 	var rows []struct {
-		At       time.Time
+		At       int64
 		Tx       string
 		Session  string
 		Kind     string
 		Claim    int64
-		Until    time.Time
-		Messages []int64 `bun:",array"`
+		Until    int64
+		Messages string
 	}
 	var births []struct {
 		ID       int64
@@ -77,15 +76,17 @@ func (r *run) history() (changes []chaos.Change, messages map[int64]chaos.Run) {
 		Job      int
 	}
 	err := errors.Join(
-		r.db.NewRaw("SELECT at, tx, session, kind, COALESCE(claim, 0) AS claim, COALESCE(until, at) AS until, messages FROM history ORDER BY seq").Scan(r.ctx, &rows),
+		r.db.NewRaw("SELECT at, tx, session, kind, claim, until, "+of(r.bar, "array_to_json(messages)::text AS messages", "messages")+" FROM history ORDER BY seq").Scan(r.ctx, &rows),
 		r.db.NewRaw("SELECT id, consumer, job FROM births").Scan(r.ctx, &births))
+	for _, row := range rows {
+		var ids []int64
+		err = errors.Join(err, json.Unmarshal([]byte(row.Messages), &ids))
+		changes = append(changes, chaos.Change{
+			At: time.UnixMicro(row.At), Tx: row.Tx, Session: row.Session, Kind: chaos.ChangeKind(row.Kind), Claim: row.Claim, Until: time.UnixMicro(row.Until), Messages: ids,
+		})
+	}
 	if err != nil {
 		r.Fatalf("history: %v", err)
-	}
-	for _, row := range rows {
-		changes = append(changes, chaos.Change{
-			At: row.At, Tx: row.Tx, Session: row.Session, Kind: chaos.ChangeKind(row.Kind), Claim: row.Claim, Until: row.Until, Messages: row.Messages,
-		})
 	}
 	messages = make(map[int64]chaos.Run, len(births))
 	for _, birth := range births {
@@ -97,37 +98,29 @@ func (r *run) history() (changes []chaos.Change, messages map[int64]chaos.Run) {
 // changes tells how many changes there were in a span of time.
 func (r *run) changes(from, to time.Time) int {
 	r.Helper()
-	return r.count("SELECT count(*) FROM history WHERE at BETWEEN ? AND ?", from, to)
+	return r.count("SELECT count(*) FROM history WHERE at BETWEEN ? AND ?", from.UnixMicro(), to.UnixMicro())
 }
 
 // claimedSince is when workers first claimed each run after an instant. It returns
 // nothing while the database does not answer.
-func (r *run) claimedSince(since time.Time) map[claimedRun]time.Time {
+func (r *run) claimedSince(since time.Time) map[chaos.RunBy]time.Time {
 	var rows []struct {
 		Session  string
 		Consumer string
 		Job      int
-		At       time.Time
+		At       int64
 	}
-	if r.onMariaDB() {
-		return r.mariaClaimedSince(since)
-	}
-	err := r.db.NewRaw("SELECT h.session, b.consumer, b.job, min(h.at) AS at FROM history h CROSS JOIN LATERAL unnest(h.messages) m(id)"+
-		" JOIN births b ON b.id = m.id WHERE h.kind = 'claimed' AND h.at > ? GROUP BY 1, 2, 3", since).Scan(r.ctx, &rows)
+	ids := of(r.bar, "LATERAL unnest(h.messages) m(id)", "JSON_TABLE(h.messages, '$[*]' COLUMNS (id BIGINT PATH '$')) m")
+	err := r.db.NewRaw("SELECT h.session, b.consumer, b.job, min(h.at) AS at FROM history h CROSS JOIN "+ids+
+		" JOIN births b ON b.id = m.id WHERE h.kind = 'claimed' AND h.at > ? GROUP BY 1, 2, 3", since.UnixMicro()).Scan(r.ctx, &rows)
 	if err != nil {
 		return nil
 	}
-	claimed := make(map[claimedRun]time.Time, len(rows))
+	claimed := make(map[chaos.RunBy]time.Time, len(rows))
 	for _, row := range rows {
-		claimed[claimedRun{chaos.Run{Consumer: row.Consumer, Job: row.Job}, row.Session}] = row.At
+		claimed[chaos.RunBy{Run: chaos.Run{Consumer: row.Consumer, Job: row.Job}, Worker: row.Session}] = time.UnixMicro(row.At)
 	}
 	return claimed
-}
-
-// claimedRun is a run that a worker has claimed.
-type claimedRun struct {
-	chaos.Run
-	worker string
 }
 
 // keptLeases checks that no run of a consumer went on after its lease, and returns all

@@ -13,7 +13,6 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -21,12 +20,10 @@ import (
 // Bar 9, insert ids: sixteen producers write batches with overlapping insert ids,
 // each in an order of its own. No deadlock surfaces, and no id is pending twice.
 
-func barInsertIDs(b *bar) { insertIDs(b, testdb.PostgresDSN(b)) }
-
-func insertIDs(b *bar, dsn string) {
+func barInsertIDs(b *bar) {
 	const producers, keys = 16, 2000
-	rounds := pick(b, 5, 60, 200)
-	r := newRun(b, dsn, chaos.WorkerConfig{Plain: []string{"one", "two"}})
+	rounds := pick(b, 60, 60, 200) // fewer would not have each insert id
+	r := newRun(b, b.dsn(), chaos.WorkerConfig{Plain: []string{"one", "two"}})
 	begun := time.Now()
 	sent, enqueued := r.overlap(r.db, producers, keys, true, func(round int) bool { return round < rounds })
 	took := time.Since(begun)
@@ -44,9 +41,7 @@ func insertIDs(b *bar, dsn string) {
 	b.figure("%d producers, %d payloads with %d insert ids in %.1fs: errors 0, %d rows for 2 consumers, as the receipts say", producers, sent, unique, took.Seconds(), rows)
 
 	// Again, while workers take the messages away.
-	for range 2 {
-		r.start(2)
-	}
+	r.crew(2)
 	until := time.Now().Add(pick(b, 2*time.Second, 8*time.Second, 30*time.Second))
 	again, enqueuedAgain := r.overlap(r.db, producers, keys, true, func(int) bool { return time.Now().Before(until) })
 	r.eventually(time.Minute, "everything is settled", r.settled)
@@ -124,7 +119,7 @@ func (r *run) produceBatch(db *bun.DB, items []outbox.Item, inTx bool) (receipts
 			receipts, err = r.producer.ProduceMany(ctx, tx, items...)
 			return err
 		})
-		if !r.onMariaDB() || !dberr.IsConflict(err) {
+		if !r.mariadb || !dberr.IsConflict(err) {
 			return receipts, err
 		}
 		r.repeated.Add(1) // there they are the user's to repeat

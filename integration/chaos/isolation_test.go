@@ -26,61 +26,54 @@ import (
 // killed and nothing is lost, and no statement of the library's own surfaces an error.
 
 func barIsolation(b *bar) {
-	for _, level := range []string{"repeatable read", "serializable"} {
-		d := stricter{
-			level: level,
-			dsn:   func(t testing.TB) string { return testdb.PostgresDSN(t) },
-			by:    func(dsn string) string { return dsn + "&default_transaction_isolation=" + url.PathEscape(level) },
-			ask:   "SHOW transaction_isolation",
-		}
+	levels := of(b, []string{"repeatable read", "serializable"}, []string{"SERIALIZABLE"})
+	for i, level := range levels {
+		d := stricter{b, level}
 		if b.tier < long {
-			b.storeSuite(level, d.open)
+			b.storeSuite(level, func(t testing.TB) *bun.DB { return openDSN(t, d.by(b.dsnOf(t))) })
 		} else {
 			b.wholeSuite(level, testdb.IsolationVariable+"="+level)
 		}
-		kinds := bothKinds()
-		if b.tier < long && level != "serializable" {
-			kinds = nil // there is more to get wrong at the strictest
+		if b.tier == long || i == len(levels)-1 { // there is more to get wrong at the strictest
+			d.kills()
 		}
-		d.kills(b, kinds)
-		d.produces(b)
+		d.produces()
 	}
 }
 
 // stricter is a way to databases whose isolation is stricter by default.
 type stricter struct {
+	*bar
 	level string
-	dsn   func(testing.TB) string // of a new database
-	by    func(dsn string) string // the way to it
-	ask   string                  // what level a transaction gets
 }
 
-func (d stricter) open(t testing.TB) *bun.DB { return openDSN(t, d.by(d.dsn(t))) }
+// by is the way to a database.
+func (d stricter) by(dsn string) string {
+	return dsn + of(d.bar, "&default_transaction_isolation="+url.PathEscape(d.level), "?tx_isolation="+url.QueryEscape("'"+d.level+"'"))
+}
 
 // kills has workers killed.
-func (d stricter) kills(b *bar, kinds []chaos.WorkerConfig) {
-	for _, config := range kinds {
-		dsn := d.dsn(b)
+func (d stricter) kills() {
+	for _, config := range bothKinds() {
+		dsn := d.dsn()
 		config.DSN = d.by(dsn)
-		b.defaults(config.DSN, d.ask, d.level)
-		r := kills(b, dsn, config, 1500, 4)
-		b.figure("%s by default: %s", d.level, r.surfaced())
+		d.defaults(config.DSN)
+		r := kills(d.bar, dsn, config, 1500, 4)
+		d.figure("%s by default: %s", d.level, r.surfaced())
 	}
 }
 
 // produces has producers overlap, not in transactions of the user's own: there a
 // conflict is theirs to retry.
-func (d stricter) produces(b *bar) {
-	dsn := d.dsn(b)
-	r := newRun(b, dsn, chaos.WorkerConfig{DSN: d.by(dsn), Plain: []string{"one", "two"}})
+func (d stricter) produces() {
+	dsn := d.dsn()
+	r := newRun(d.bar, dsn, chaos.WorkerConfig{DSN: d.by(dsn), Plain: []string{"one", "two"}})
 	until := time.Now().Add(3 * time.Second)
-	for range 2 {
-		r.start(2)
-	}
-	sent, _ := r.overlap(openDSN(b, d.by(dsn)), 8, 500, false, func(int) bool { return time.Now().Before(until) })
+	r.crew(2)
+	sent, _ := r.overlap(openDSN(d, d.by(dsn)), 8, 500, false, func(int) bool { return time.Now().Before(until) })
 	r.eventually(time.Minute, "everything is settled", r.settled)
 	r.stopAll()
-	b.figure("%s by default, 8 producers: %d payloads with overlapping insert ids, %s", d.level, sent, r.surfaced())
+	d.figure("%s by default, 8 producers: %d payloads with overlapping insert ids, %s", d.level, sent, r.surfaced())
 }
 
 // bothKinds are plain consumers and transactional ones.
@@ -90,11 +83,12 @@ func bothKinds() []chaos.WorkerConfig {
 
 // defaults fails the bar unless that is what a worker's transactions get that name
 // no isolation.
-func (b *bar) defaults(dsn, ask, level string) {
-	b.Helper()
+func (d stricter) defaults(dsn string) {
+	d.Helper()
 	var got string
-	if err := openDSN(b, dsn).QueryRowContext(b.Context(), ask).Scan(&got); err != nil || got != level {
-		b.Fatalf("isolation by default: got %q and error %v, want %q", got, err, level)
+	ask := of(d.bar, "SHOW transaction_isolation", "SELECT @@tx_isolation")
+	if err := openDSN(d, dsn).QueryRowContext(d.Context(), ask).Scan(&got); err != nil || got != d.level {
+		d.Fatalf("isolation by default: got %q and error %v, want %q", got, err, d.level)
 	}
 }
 

@@ -107,7 +107,7 @@ func Judge(e Evidence) Findings {
 			}
 		}
 	}
-	f.Overlaps = e.Ledger.overlaps(e.Lease)
+	f.Overlaps = e.Ledger.Overlaps(e.Lease)
 	f.Twice, f.Taken, f.Stale = e.audit()
 	// A transaction that outlives its lease has its message locked, but claims of lanes lock
 	// nothing: the message may be in another's claim when it commits, whose fence fails then.
@@ -167,9 +167,9 @@ func (e Evidence) charged() (found []Run) {
 	return found
 }
 
-// overlaps finds runs that began on one worker while another was at it and had
+// Overlaps finds runs that began on one worker while another was at it and had
 // not lost its lease: it began less than a lease ago, and ended later.
-func (l Ledger) overlaps(lease time.Duration) (found []Run) {
+func (l Ledger) Overlaps(lease time.Duration) (found []Run) {
 	current := make(map[Run]Event)
 	for _, e := range l {
 		run := Run{e.Consumer, e.Job}

@@ -5,20 +5,16 @@ package chaos_test
 import (
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // Bar 5: a message whose consumer ends the process is delivered three times and
 // poisoned, and of its 200 neighbours none is.
 
-func barKillers(b *bar) { killers(b, testdb.PostgresDSN) }
-
-func killers(b *bar, newDSN func(t testing.TB, settings ...string) string) {
+func barKillers(b *bar) {
 	deeds := []chaos.Deed{chaos.Exit}
 	if b.tier > short {
 		// The race detector has its own view of a race, and needs more address
@@ -26,7 +22,7 @@ func killers(b *bar, newDSN func(t testing.TB, settings ...string) string) {
 		deeds = append(deeds, chaos.Race, chaos.Hog)
 	}
 	for _, deed := range deeds {
-		b.killer(newDSN(b), deed)
+		b.killer(b.dsn(), deed)
 	}
 }
 

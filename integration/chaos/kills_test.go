@@ -7,18 +7,22 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
 // Bar 1: workers are killed under load. Nothing is lost, nothing runs twice that
 // was not in flight, and no innocent is poisoned.
 
 func barKills(b *bar) {
-	kills(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Plain: []string{"one", "two"}}, pick(b, 1500, 20_000, 20_000), pick(b, 4, 30, 30))
+	if b.mariadb { // with all kinds of consumers at once
+		config := chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two", "grouped"}, Grouped: []string{"grouped"}}
+		kills(b, b.dsn(), config, pick(b, 600, 2000, 2000), pick(b, 4, 20, 20))
+		return
+	}
+	kills(b, b.dsn(), chaos.WorkerConfig{Plain: []string{"one", "two"}}, pick(b, 1500, 20_000, 20_000), pick(b, 4, 30, 30))
 }
 
 func barKillsTx(b *bar) {
-	kills(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Tx: []string{"one", "grouped"}, Grouped: []string{"grouped"}}, pick(b, 600, 20_000, 20_000), pick(b, 4, 30, 30))
+	kills(b, b.dsn(), chaos.WorkerConfig{Tx: []string{"one", "grouped"}, Grouped: []string{"grouped"}}, pick(b, 600, 20_000, 20_000), pick(b, 4, 30, 30))
 }
 
 func kills(b *bar, dsn string, config chaos.WorkerConfig, messages, times int) *run {
@@ -28,9 +32,7 @@ func kills(b *bar, dsn string, config chaos.WorkerConfig, messages, times int) *
 	if len(config.Tx) > 0 { // 8 at a time
 		takes = func() time.Duration { return b.between(time.Millisecond, 5*time.Millisecond) }
 	}
-	for range crew {
-		r.start(crew)
-	}
+	r.crew(crew)
 	var killed time.Time
 	for i := range times {
 		b.eventually(time.Minute, "the crew keeps up", func() bool { return r.pending() < messages/times })

@@ -28,6 +28,9 @@ type Event struct {
 	Called   time.Time `json:"called,omitzero"` // of a batch: when it was, as a whole
 }
 
+// By is the run, and its worker.
+func (e Event) By() RunBy { return RunBy{Run{e.Consumer, e.Job}, e.Worker} }
+
 // EventKind is what happened.
 type EventKind string
 

@@ -22,7 +22,7 @@ import (
 // What several bars need: a server of their own, a load that goes on through
 // faults, and the questions asked after one.
 
-// newServer starts a PostgreSQL server that the bar may stop and kill.
+// newServer starts a server that the bar may stop and kill.
 func newServer(b *bar, settings ...string) *chaos.Server {
 	b.Helper()
 	return newServerIn(b, serverDir(b), settings...)
@@ -42,7 +42,7 @@ func serverDir(b *bar) string {
 
 func newServerIn(b *bar, dir string, settings ...string) *chaos.Server {
 	b.Helper()
-	server, err := chaos.NewServer(dir, settings...)
+	server, err := of(b, chaos.NewServer, chaos.NewMariaDB)(dir, settings...)
 	return started(b, server, err)
 }
 
@@ -196,14 +196,7 @@ func (l *load) end() {
 func (l *load) resolve() (doubtful, committed int) {
 	r := l.run
 	r.Helper()
-	var numbers []int
-	if err := r.db.NewRaw("SELECT batch FROM produced").Scan(r.ctx, &numbers); err != nil {
-		r.Fatal(err)
-	}
-	produced := make(map[int]bool)
-	for _, number := range numbers {
-		produced[number] = true
-	}
+	produced := l.committed()
 	for _, b := range l.batches {
 		there := produced[b.jobs[0]]
 		if b.confirmed && !there {
@@ -215,13 +208,32 @@ func (l *load) resolve() (doubtful, committed int) {
 		if !b.confirmed && there {
 			committed++
 		}
-		if there {
-			r.jobs = append(r.jobs, b.jobs...)
-		} else {
-			r.never = append(r.never, b.jobs...)
-		}
+		l.enter(b, there)
 	}
 	return doubtful, committed
+}
+
+// committed are the numbers of the batches that were.
+func (l *load) committed() map[int]bool {
+	l.run.Helper()
+	var numbers []int
+	if err := l.run.db.NewRaw("SELECT batch FROM produced").Scan(l.run.ctx, &numbers); err != nil {
+		l.run.Fatal(err)
+	}
+	produced := make(map[int]bool)
+	for _, number := range numbers {
+		produced[number] = true
+	}
+	return produced
+}
+
+// enter enters the jobs of a batch into the run.
+func (l *load) enter(b batch, committed bool) {
+	if committed {
+		l.run.jobs = append(l.run.jobs, b.jobs...)
+	} else {
+		l.run.never = append(l.run.never, b.jobs...)
+	}
 }
 
 // healed waits until every worker has started a consumer under a claim that it made
@@ -232,7 +244,7 @@ func (r *run) healed(since time.Time) time.Duration {
 	r.eventually(2*time.Minute, "every worker works again", func() bool {
 		claimed, first := r.claimedSince(since), make(map[string]time.Time)
 		for _, e := range r.ledger() {
-			at, ok := claimed[claimedRun{chaos.Run{Consumer: e.Consumer, Job: e.Job}, e.Worker}]
+			at, ok := claimed[e.By()]
 			if _, seen := first[e.Worker]; !seen && ok && e.Kind == chaos.Started && e.At.After(at) {
 				first[e.Worker] = e.At
 			}
@@ -287,41 +299,4 @@ func (r *run) busiest(before []time.Duration, passed time.Duration) (share float
 		share = max(share, float64(after[i]-before[i])/float64(passed))
 	}
 	return share
-}
-
-// meetings are the runs that two workers were at together, however briefly. A run
-// whose worker was killed has no end and meets nobody.
-func meetings(ledger chaos.Ledger) (found []chaos.Run) {
-	type key struct {
-		chaos.Run
-		worker string
-	}
-	running := make(map[key]bool)
-	ends := make(map[key][]time.Time)
-	for _, e := range ledger {
-		if e.Kind != chaos.Started {
-			k := key{chaos.Run{Consumer: e.Consumer, Job: e.Job}, e.Worker}
-			ends[k] = append(ends[k], e.At)
-		}
-	}
-	workers := make(map[chaos.Run][]string)
-	for _, e := range ledger {
-		run := chaos.Run{Consumer: e.Consumer, Job: e.Job}
-		k := key{run, e.Worker}
-		if e.Kind != chaos.Started {
-			delete(running, k)
-			continue
-		}
-		for _, other := range workers[run] {
-			o := key{run, other}
-			if other != e.Worker && running[o] && slices.ContainsFunc(ends[o], e.At.Before) {
-				found = append(found, run)
-			}
-		}
-		running[k] = true
-		if !slices.Contains(workers[run], e.Worker) {
-			workers[run] = append(workers[run], e.Worker)
-		}
-	}
-	return found
 }

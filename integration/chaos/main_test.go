@@ -40,16 +40,18 @@ const (
 	regular             // make chaos
 	long                // make chaos-long
 	apart               // by its name alone: it needs servers that make chaos-long does not start
+	never               // it is not about this database
 )
 
 func tiers() []string { return []string{"short", "chaos", "long"} }
 
-// aBar is one promise and the run that puts it to the test.
+// aBar is one promise and the run that puts it to the test, on one database or two.
 type aBar struct {
-	name   string
-	from   tier // the first tier that runs it
-	run    func(b *bar)
-	budget seconds
+	name     string // on MariaDB followed by -mariadb
+	postgres tier   // the first that runs it on PostgreSQL
+	mariadb  tier   // the first that runs it on MariaDB
+	run      func(b *bar)
+	budget   seconds
 }
 
 // seconds is how long a bar takes in each tier, at most, on 2 cores that do nothing else.
@@ -72,9 +74,18 @@ func (a aBar) measured(b *bar) {
 type bar struct {
 	*testing.T
 	*rand.Rand
-	tier tier
-	name string
-	kept string // the directory with the logs of its failed runs
+	tier    tier
+	name    string
+	mariadb bool   // not PostgreSQL
+	kept    string // the directory with the logs of its failed runs
+}
+
+// of returns the value for the bar's database.
+func of[T any](b *bar, postgres, mariadb T) T {
+	if b.mariadb {
+		return mariadb
+	}
+	return postgres
 }
 
 // pick returns the value for the tier of this run.
@@ -120,20 +131,26 @@ func TestBars(t *testing.T) {
 	}
 	fmt.Printf("chaos: tier %s, -seed %d\n", *tierFlag, seed)
 	ran := 0
-	for i, a := range bars() {
-		if *onlyFlag != "" && a.name != *onlyFlag || *onlyFlag == "" && a.from > level {
-			continue
+	run := func(a aBar, b bar, from tier) {
+		if *onlyFlag != "" && b.name != *onlyFlag || *onlyFlag == "" && from > level || from == never {
+			return
 		}
 		ran++
-		t.Run(a.name, func(t *testing.T) {
-			b := &bar{T: t, Rand: rand.New(rand.NewPCG(seed, uint64(i))), tier: level, name: a.name}
+		t.Run(b.name, func(t *testing.T) {
+			b.T = t
 			t.Cleanup(func() {
 				if t.Failed() {
-					b.figure("FAILED: run it again with -tier %s -bar %s -seed %d", *tierFlag, a.name, seed)
+					b.figure("FAILED: run it again with -tier %s -bar %s -seed %d", *tierFlag, b.name, seed)
 				}
 			})
-			a.measured(b)
+			a.measured(&b)
 		})
+	}
+	for i, a := range bars() {
+		random := func() *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(i))) }
+		run(a, bar{Rand: random(), name: a.name, tier: level}, a.postgres)
+		// The long forms are PostgreSQL's.
+		run(a, bar{Rand: random(), name: a.name + "-mariadb", tier: min(level, regular), mariadb: true}, a.mariadb)
 	}
 	if ran == 0 {
 		t.Fatalf("-bar: got %q, which no bar is called", *onlyFlag)
@@ -143,72 +160,50 @@ func TestBars(t *testing.T) {
 // bars are all there are.
 func bars() []aBar {
 	return []aBar{
-		{"1-kills", short, barKills, seconds{90, 90, 90}},
-		{"1-kills-tx", short, barKillsTx, seconds{90, 90, 90}},
-		{"1-kills-mariadb", short, barKillsMariaDB, seconds{90, 120, 120}},
-		{"2-stops", long, barStops, seconds{180, 180, 180}},
-		{"2-stops-mariadb", long, barStopsMariaDB, seconds{120, 120, 240}},
-		{"2-backends", long, barBackends, seconds{150, 150, 150}},
-		{"2-resets", long, barResets, seconds{100, 100, 100}},
-		{"2-outage", long, barOutage, seconds{240, 240, 240}},
-		{"2-failover", regular, barFailover, seconds{90, 90, 300}},
-		{"2-resets-mariadb", long, barResetsMariaDB, seconds{100, 100, 100}},
-		{"2-outage-mariadb", long, barOutageMariaDB, seconds{240, 240, 240}},
-		{"3-commits", short, barCommits, seconds{90, 120, 120}},
-		{"3-commits-mariadb", regular, barCommitsMariaDB, seconds{90, 120, 120}},
-		{"4-paused", long, barPaused, seconds{300, 300, 300}},
-		{"4-paused-mariadb", long, barPausedMariaDB, seconds{300, 300, 300}},
-		{"5-killers", short, barKillers, seconds{60, 90, 90}},
-		{"5-killers-mariadb", long, barKillersMariaDB, seconds{60, 90, 90}},
-		{"6-misdeeds", regular, barMisdeeds, seconds{120, 120, 120}},
-		{"6-cycles", regular, barCycles, seconds{120, 120, 120}},
-		{"6-storm", regular, barStorm, seconds{60, 90, 600}},
-		{"6-return", regular, barReturn, seconds{60, 90, 150}},
-		{"6-comeback", regular, barComeback, seconds{60, 60, 60}},
-		{"6-misdeeds-mariadb", long, barMisdeedsMariaDB, seconds{120, 120, 120}},
-		{"6-cycles-mariadb", long, barCyclesMariaDB, seconds{120, 120, 120}},
-		{"7-sigterm", regular, barSigterm, seconds{360, 60, 360}},
-		{"7-sigterm-mariadb", long, barSigtermMariaDB, seconds{360, 60, 360}},
-		{"8-pool-refused", long, barPoolRefused, seconds{30, 30, 30}},
-		{"8-pool-used", long, barPoolUsed, seconds{90, 90, 90}},
-		{"8-pool-refused-mariadb", long, barPoolRefusedMariaDB, seconds{30, 30, 30}},
-		{"8-pool-used-mariadb", long, barPoolUsedMariaDB, seconds{90, 90, 90}},
-		{"8-read-only", long, barReadOnly, seconds{120, 120, 120}},
-		{"8-read-only-mariadb", long, barReadOnlyMariaDB, seconds{120, 120, 120}},
-		{"8-black-hole", long, barBlackHole, seconds{180, 180, 180}},
-		{"8-black-hole-mariadb", long, barBlackHoleMariaDB, seconds{180, 180, 180}},
-		{"8-latency", long, barLatency, seconds{150, 150, 150}},
-		{"8-latency-mariadb", long, barLatencyMariaDB, seconds{150, 150, 150}},
-		{"8-vanished", long, barVanished, seconds{60, 60, 60}},
-		{"8-vanished-mariadb", long, barVanishedMariaDB, seconds{60, 60, 60}},
-		{"8-disk-full", long, barDiskFull, seconds{120, 120, 120}},
-		{"8-disk-full-mariadb", long, barDiskFullMariaDB, seconds{120, 120, 120}},
-		{"9-insert-ids", regular, barInsertIDs, seconds{150, 60, 150}},
-		{"9-insert-ids-mariadb", long, barInsertIDsMariaDB, seconds{150, 60, 150}},
-		{"9-isolation", regular, barIsolation, seconds{150, 180, 900}},
-		{"9-isolation-mariadb", long, barIsolationMariaDB, seconds{180, 180, 180}},
-		{"9-pgbouncer", long, barPgbouncer, seconds{900, 900, 900}},
-		{"10-deploy", long, barDeploy, seconds{240, 240, 240}},
-		{"10-deploy-mariadb", long, barDeployMariaDB, seconds{120, 120, 120}},
-		{"11-schedules", long, barSchedules, seconds{240, 240, 240}},
-		{"11-schedules-mariadb", long, barSchedulesMariaDB, seconds{240, 240, 240}},
-		{"12-hostile", long, barHostile, seconds{600, 600, 600}},
-		{"14-kills", short, barRelayKills, seconds{60, 150, 150}},
-		{"14-inbox", regular, barRelayInbox, seconds{60, 120, 400}},
-		{"14-partial", regular, barRelayPartial, seconds{30, 30, 30}},
-		{"14-outage", regular, barRelayOutage, seconds{60, 200, 2400}},
-		{"14-leader", regular, barRelayLeader, seconds{120, 200, 400}},
-		{"14-order", regular, barRelayOrder, seconds{120, 240, 900}},
-		{"14-quorum", apart, barRelayQuorum, seconds{240, 240, 600}},
-		{"14-move", regular, barRelayMove, seconds{60, 120, 300}},
-		{"14-soak", regular, barRelaySoak, seconds{90, 180, 4200}},
-		{"15-order", short, barOrder, seconds{90, 150, 600}},
-		{"15-order-mariadb", long, barOrderMariaDB, seconds{90, 150, 150}},
-		{"15-limits", regular, barLimits, seconds{90, 120, 400}},
-		{"15-per-key", regular, barPerKey, seconds{90, 120, 400}},
-		{"15-rates", regular, barRates, seconds{60, 90, 400}},
-		{"16-stress", short, barStress, seconds{60, 120, 1000}},
-		{"13-model", short, barModel, seconds{90, 150, 600}},
-		{"13-differential", long, barDifferential, seconds{60, 60, 660}},
+		{"1-kills", short, short, barKills, seconds{90, 120, 90}},
+		{"1-kills-tx", short, never, barKillsTx, seconds{90, 90, 90}},
+		{"2-stops", long, long, barStops, seconds{180, 180, 180}},
+		{"2-backends", long, never, barBackends, seconds{150, 150, 150}},
+		{"2-resets", long, long, barResets, seconds{100, 100, 100}},
+		{"2-outage", long, long, barOutage, seconds{240, 240, 240}},
+		{"2-failover", regular, never, barFailover, seconds{90, 90, 300}},
+		{"3-commits", short, regular, barCommits, seconds{90, 120, 120}},
+		{"4-paused", long, long, barPaused, seconds{300, 300, 300}},
+		{"5-killers", short, long, barKillers, seconds{60, 90, 90}},
+		{"6-misdeeds", regular, long, barMisdeeds, seconds{120, 120, 120}},
+		{"6-cycles", regular, long, barCycles, seconds{120, 120, 120}},
+		{"6-storm", regular, never, barStorm, seconds{60, 90, 600}},
+		{"6-return", regular, never, barReturn, seconds{60, 90, 150}},
+		{"6-comeback", regular, never, barComeback, seconds{60, 60, 60}},
+		{"7-sigterm", regular, long, barSigterm, seconds{360, 60, 360}},
+		{"8-pool-refused", long, long, barPoolRefused, seconds{30, 30, 30}},
+		{"8-pool-used", long, long, barPoolUsed, seconds{90, 90, 90}},
+		{"8-read-only", long, long, barReadOnly, seconds{120, 120, 120}},
+		{"8-black-hole", long, long, barBlackHole, seconds{180, 180, 180}},
+		{"8-latency", long, long, barLatency, seconds{150, 150, 150}},
+		{"8-vanished", long, long, barVanished, seconds{60, 60, 60}},
+		{"8-disk-full", long, long, barDiskFull, seconds{120, 120, 120}},
+		{"9-insert-ids", regular, long, barInsertIDs, seconds{150, 60, 150}},
+		{"9-isolation", regular, long, barIsolation, seconds{180, 180, 900}},
+		{"9-pgbouncer", long, never, barPgbouncer, seconds{900, 900, 900}},
+		{"10-deploy", long, long, barDeploy, seconds{240, 240, 240}},
+		{"11-schedules", long, long, barSchedules, seconds{240, 240, 240}},
+		{"12-hostile", long, never, barHostile, seconds{600, 600, 600}},
+		{"14-kills", short, never, barRelayKills, seconds{60, 150, 150}},
+		{"14-inbox", regular, never, barRelayInbox, seconds{60, 120, 400}},
+		{"14-partial", regular, never, barRelayPartial, seconds{30, 30, 30}},
+		{"14-outage", regular, never, barRelayOutage, seconds{60, 200, 2400}},
+		{"14-leader", regular, never, barRelayLeader, seconds{120, 200, 400}},
+		{"14-order", regular, never, barRelayOrder, seconds{120, 240, 900}},
+		{"14-quorum", apart, never, barRelayQuorum, seconds{240, 240, 600}},
+		{"14-move", regular, never, barRelayMove, seconds{60, 120, 300}},
+		{"14-soak", regular, never, barRelaySoak, seconds{90, 180, 4200}},
+		{"15-order", short, long, barOrder, seconds{90, 150, 600}},
+		{"15-limits", regular, never, barLimits, seconds{90, 120, 400}},
+		{"15-per-key", regular, never, barPerKey, seconds{90, 120, 400}},
+		{"15-rates", regular, never, barRates, seconds{60, 90, 400}},
+		{"16-stress", short, never, barStress, seconds{60, 120, 1000}},
+		{"13-model", short, never, barModel, seconds{90, 150, 600}},
+		{"13-differential", long, never, barDifferential, seconds{60, 60, 660}},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/uptrace/bun"
 	"pgregory.net/rapid"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/model"
@@ -16,46 +17,36 @@ import (
 // invariants whatever a scheduler draws, and the databases agree with it after every step.
 
 func barModel(b *bar) {
-	runs := pick(b, 200, 1000, 10_000)
-	begun, tally := time.Now(), make(model.Tally)
 	seed := b.Uint64() // of -seed, like every choice: rapid draws the same again
-	model.Explore(b.T, seed, runs, 50, func(t *rapid.T) { model.Halves(t, tally, model.Sound) })
-	b.figure("%d runs of the model alone: I1-I7 and O1-O6 kept; %v; %.1fs, rapid's seed %d", runs, tally, time.Since(begun).Seconds(), seed)
-	if missing := tally.Missing(true); len(missing) > 0 {
-		b.Errorf("the model alone: never happened: %q", missing)
-	}
-
 	ctx := context.WithoutCancel(b.Context())
-	// What nobody reads after a crash of the server need not wait for its disk.
-	postgres, err := model.OpenDatabase(ctx, testdb.OpenPostgres(b, testdb.PostgresDSN(b, "synchronous_commit=off")))
-	if err != nil {
-		b.Fatal(err)
+	explore := func(what string, runs, steps int, onDatabase, complete bool, run func(t *rapid.T, tally model.Tally)) {
+		begun, tally := time.Now(), make(model.Tally)
+		model.Explore(b.T, seed, runs, steps, func(t *rapid.T) { run(t, tally) })
+		b.figure("%d runs %s; %v; %.1fs, rapid's seed %d", runs, what, tally, time.Since(begun).Seconds(), seed)
+		if missing := tally.Missing(!onDatabase); complete && len(missing) > 0 {
+			b.Errorf("%s: never happened: %q", what, missing)
+		}
 	}
-	sqlite, err := model.OpenDatabase(ctx, testdb.OpenSQLiteWith(b, b.TempDir()+"/model.db", "_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"))
-	if err != nil {
-		b.Fatal(err)
+	replay := func(on string, runs int, complete bool, dbs ...*bun.DB) {
+		systems := []model.System{nil} // the model, which begins anew in each run
+		var resets []func()
+		for _, db := range dbs {
+			database, err := model.OpenDatabase(ctx, db)
+			if err != nil {
+				b.Fatal(err)
+			}
+			systems, resets = append(systems, database), append(resets, database.Reset)
+		}
+		explore("replayed on "+on+": equal after every step", runs, 20, true, complete, func(t *rapid.T, tally model.Tally) {
+			for _, reset := range resets {
+				reset()
+			}
+			systems[0] = model.NewState(model.Sound)
+			model.Lockstep(t, tally, systems...)
+		})
 	}
-	begun, tally = time.Now(), make(model.Tally)
-	runs = pick(b, 20, 500, 3000) // under the race detector SQLite, which is Go, takes its time
-	model.Explore(b.T, seed, runs, 20, func(t *rapid.T) {
-		postgres.Reset()
-		sqlite.Reset()
-		model.Lockstep(t, tally, model.NewState(model.Sound), postgres, sqlite)
-	})
-	b.figure("%d runs replayed on PostgreSQL and SQLite: equal after every step; %v; %.1fs, rapid's seed %d", runs, tally, time.Since(begun).Seconds(), seed)
-	if missing := tally.Missing(false); b.tier > short && len(missing) > 0 { // few runs are too few for that
-		b.Errorf("replayed: never happened: %q", missing)
-	}
-
-	mariadb, err := model.OpenDatabase(ctx, testdb.MariaDB(b))
-	if err != nil {
-		b.Fatal(err)
-	}
-	begun, tally = time.Now(), make(model.Tally)
-	runs = pick(b, 5, 30, 300) // it waits for its disk
-	model.Explore(b.T, seed, runs, 20, func(t *rapid.T) {
-		mariadb.Reset()
-		model.Lockstep(t, tally, model.NewState(model.Sound), mariadb)
-	})
-	b.figure("%d runs replayed on MariaDB: equal after every step; %v; %.1fs, rapid's seed %d", runs, tally, time.Since(begun).Seconds(), seed)
+	explore("of the model alone: I1-I7 and O1-O6 kept", pick(b, 200, 1000, 10_000), 50, false, true, func(t *rapid.T, tally model.Tally) { model.Halves(t, tally, model.Sound) })
+	// Under the race detector SQLite, which is Go, takes its time, and few runs see not everything.
+	replay("PostgreSQL and SQLite", pick(b, 20, 500, 3000), b.tier > short, quickPostgres(b), quickSQLite(b))
+	replay("MariaDB", pick(b, 5, 30, 300), false, testdb.MariaDB(b)) // it waits for its disk
 }

@@ -32,33 +32,41 @@ func longLoad() loadSpec {
 
 // shutting makes a database read-only, for all but the run's statements here.
 type shutting struct {
+	dsn     string
 	flip    func(on bool)
-	write   string // does nothing, if it may
 	refusal string // the code of the server's refusal
 }
 
-func barReadOnly(b *bar) {
+func shuttingPostgres(b *bar) shutting {
 	dsn := newServer(b).DSN()
 	db := openDSN(b, dsn)
-	readOnly(b, dsn, shutting{
-		flip: func(on bool) {
-			b.exec(db, fmt.Sprintf("ALTER SYSTEM SET default_transaction_read_only = %t", on))
-			b.exec(db, "SELECT pg_reload_conf()")
-		},
-		write: "CREATE TABLE IF NOT EXISTS writable ()", refusal: "25006",
-	})
+	return shutting{dsn: dsn, refusal: "25006", flip: func(on bool) {
+		b.exec(db, fmt.Sprintf("ALTER SYSTEM SET default_transaction_read_only = %t", on))
+		b.exec(db, "SELECT pg_reload_conf()")
+	}}
 }
 
-func readOnly(b *bar, dsn string, s shutting) {
+// shuttingMariaDB has the workers be a user who may not write to a server that is read-only,
+// as an application's should be.
+func shuttingMariaDB(b *bar) shutting {
+	server := newServer(b).DSN()
+	root := openDSN(b, server)
+	b.exec(root, "CREATE USER app@localhost")
+	b.exec(root, "GRANT ALL ON test.* TO app@localhost")
+	return shutting{dsn: strings.Replace(server, "root@", "app@", 1), refusal: "1290", flip: func(on bool) {
+		b.exec(root, fmt.Sprintf("SET GLOBAL read_only = %t", on))
+	}}
+}
+
+func barReadOnly(b *bar) {
+	s := of(b, shuttingPostgres, shuttingMariaDB)(b)
 	config, _ := outages()
-	r := newRun(b, dsn, config)
-	for range 3 {
-		r.start(3)
-	}
+	r := newRun(b, s.dsn, config)
+	r.crew(3)
 	l := r.load(longLoad())
 	pause(5 * time.Second)
 	write := func() error {
-		_, err := r.db.NewRaw(s.write).Exec(r.ctx)
+		_, err := r.db.NewRaw("CREATE TABLE IF NOT EXISTS writable (n INT)").Exec(r.ctx)
 		return err
 	}
 	s.flip(true)
@@ -131,10 +139,8 @@ func (b *bar) roundTrip(dsn string) (time.Duration, error) {
 
 // barBlackHole cuts two workers off for a minute, without their being told, while
 // a third reaches the database and takes over what they held.
-func barBlackHole(b *bar) { blackHole(b, newServer(b)) }
-
-func blackHole(b *bar, server *chaos.Server) {
-	r := newRun(b, server.DSN(), chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}})
+func barBlackHole(b *bar) {
+	r := newRun(b, newServer(b).DSN(), chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}})
 	proxy, through := newProxy(b, r.dsn)
 	cut := r.config
 	cut.DSN = through
@@ -157,16 +163,12 @@ func blackHole(b *bar, server *chaos.Server) {
 		r.config.Lease, took.Seconds(), patience, running, left.Seconds(), logged)
 }
 
-func barLatency(b *bar) { latency(b, newServer(b).DSN()) }
-
-func latency(b *bar, dsn string) {
+func barLatency(b *bar) {
 	const delay = 300 * time.Millisecond
-	r := newRun(b, dsn, chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}})
+	r := newRun(b, newServer(b).DSN(), chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}})
 	proxy, through := newProxy(b, r.dsn)
 	r.config.DSN = through
-	for range 2 {
-		r.start(2)
-	}
+	r.crew(2)
 	l := r.load(longLoad())
 	pause(5 * time.Second)
 	proxy.Delay(delay)
@@ -190,12 +192,11 @@ func latency(b *bar, dsn string) {
 }
 
 // barVanished has a worker vanish, and its network with it, when it has locked the
-// rows it picked and not yet recorded its claim. The server hears nothing of it.
-func barVanished(b *bar) { vanish(b, newServer(b).DSN(), "WITH free AS MATERIALIZED") }
-
-// vanish is that bar, with a word of the statement that records a claim.
-func vanish(b *bar, dsn, records string) {
-	r := newRun(b, dsn, chaos.WorkerConfig{Plain: []string{"one"}})
+// rows it picked and not yet recorded its claim. The server hears nothing of it. MariaDB has to end
+// idle transactions, as docs/deploying.md says: by itself it would wait for the client's network for hours.
+func barVanished(b *bar) {
+	records := of(b, "WITH free AS MATERIALIZED", "INSERT INTO `message_claims`")
+	r := newRun(b, newServer(b).DSN()+of(b, "", "?idle_transaction_timeout=5"), chaos.WorkerConfig{Plain: []string{"one"}})
 	proxy, through := newProxy(b, r.dsn)
 	vanished := make(chan struct{}, 1)
 	var gone atomic.Bool

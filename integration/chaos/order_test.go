@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -21,23 +19,12 @@ import (
 // poisoned and requeued, and produces commit late or roll back.
 
 func barOrder(b *bar) {
-	orders(b, testdb.PostgresDSN(b), func(r *run) {
-		r.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name LIKE 'worker%' AND random() < 0.3")
-	})
-}
-
-// barOrderMariaDB cuts no connections: those of workers and producers look alike there.
-func barOrderMariaDB(b *bar) { orders(b.asRegular(), testdb.MariaDBDSN(b), nil) }
-
-func orders(b *bar, dsn string, cut func(r *run)) {
 	const crew = 3
-	r := newRun(b, dsn, chaos.WorkerConfig{
+	r := disturbedRun(b, b.dsn(), chaos.WorkerConfig{
 		Plain: []string{"parks", "skips", "batched", "free"}, Tx: []string{"tx", "grouped"}, Grouped: []string{"grouped"}, Batched: []string{"batched"},
 		Ordered: []string{"parks", "skips", "batched", "tx", "grouped"}, Skips: []string{"skips"}, Lease: 2 * time.Second, Handler: 16,
 	})
-	for range crew {
-		r.start(crew)
-	}
+	r.crew(crew)
 	lasts := pick(b, 10*time.Second, 30*time.Second, 3*time.Minute)
 	stop := time.Now().Add(lasts)
 	var producing sync.WaitGroup
@@ -45,24 +32,12 @@ func orders(b *bar, dsn string, cut func(r *run)) {
 		source := rand.New(rand.NewPCG(b.Uint64(), uint64(i)))
 		producing.Go(func() { r.produceInOrder(source, i, stop) })
 	}
-	kills, stops := 0, 0
-	for time.Now().Before(stop) {
-		pause(b.between(200*time.Millisecond, time.Second))
-		victim := r.atWork()
-		switch disturbance := b.IntN(4); {
-		case disturbance == 0:
-			stops++
-			w := r.workers[victim]
-			w.Signal(syscall.SIGSTOP)
-			pause(r.config.Lease + b.between(500*time.Millisecond, 1500*time.Millisecond))
-			w.Signal(syscall.SIGCONT)
-		case disturbance == 1 && cut != nil:
-			cut(r)
-		default:
-			kills++
-			r.kill(victim)
-			r.start(victim)
-		}
+	if b.mariadb { // there the connections of workers and producers look alike
+		r.disturb(stop)
+	} else {
+		r.disturb(stop, func() {
+			r.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name LIKE 'worker%' AND random() < 0.3")
+		})
 	}
 	producing.Wait()
 	if err := chaos.Lenient(r.dir); err != nil {
@@ -74,11 +49,11 @@ func orders(b *bar, dsn string, cut func(r *run)) {
 	e := r.evidence()
 	turns := e.Turns()
 	r.shared()
-	if turns < kills {
-		b.Errorf("keys that went from one worker to another: got %d, want at least %d", turns, kills)
+	if turns < r.kills {
+		b.Errorf("keys that went from one worker to another: got %d, want at least %d", turns, r.kills)
 	}
 	b.figure("%d kills, %d stops of more than a lease, %d messages of %d keys, %d starts, keys went to another worker %d times, %d requeued: %v",
-		kills, stops, len(r.jobs)*6, len(orderKeys()), len(e.Ledger.Count(chaos.Started)), turns, requeued, f)
+		r.kills, r.stops, len(r.jobs)*6, len(orderKeys()), len(e.Ledger.Count(chaos.Started)), turns, requeued, f)
 }
 
 func orderKeys() (keys []string) {

@@ -9,14 +9,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -44,9 +42,11 @@ const pausedLease = 2 * time.Second
 // several statements it is the one that locks the claim if it is still there.
 type keeping struct{ settles, finishes, extends, renewal, fences string } // a renewal begins with renewal
 
-func keepingPostgres() keeping {
-	const renewal = "SET leased_until"
-	return keeping{settles: settles, finishes: finishes, extends: renewal, renewal: renewal, fences: "FOR UPDATE OF m"}
+func (b *bar) keeping() keeping {
+	const renewal, locks = "SET leased_until", "SELECT c.id, c.solo, c.message_ids"
+	return of(b,
+		keeping{settles: settles, finishes: finishes, extends: renewal, renewal: renewal, fences: "FOR UPDATE OF m"},
+		keeping{settles: locks, finishes: locks, extends: "SET c.leased_until", renewal: "SELECT id FROM `message_claims` WHERE owner", fences: "SELECT m.id, m.attempts, m.crashes"})
 }
 
 func exitPaths(k keeping) []exitPath {
@@ -64,15 +64,14 @@ func exitPaths(k keeping) []exitPath {
 	}
 }
 
-func barPaused(b *bar) { pauses(b, testdb.PostgresDSN, keepingPostgres()) }
-
-// pauses stops a worker on every path, each time on a database of its own.
-func pauses(b *bar, newDSN func(t testing.TB, settings ...string) string, k keeping) {
+// barPaused stops a worker on every path, each time on a database of its own.
+func barPaused(b *bar) {
+	k := b.keeping()
 	rounds, paths := pick(b, 1, 1, 2), exitPaths(k)
 	var fenced, results int64
 	for range rounds {
 		for _, path := range paths {
-			f, n := b.paused(newDSN(b), path, k.renewal)
+			f, n := b.paused(b.dsn(), path, k.renewal)
 			fenced, results = fenced+f, results+n
 		}
 	}

@@ -12,16 +12,13 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
 // Bar 8, pools: one that is too small is refused, and in one that is just large
 // enough consumers that use it keep their leases.
 
-func barPoolRefused(b *bar) { poolRefused(b, testdb.PostgresDSN(b)) }
-
-func poolRefused(b *bar, dsn string) {
-	r := newRun(b, dsn, chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Pool: 2})
+func barPoolRefused(b *bar) {
+	r := newRun(b, b.dsn(), chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Pool: 2})
 	begun := time.Now()
 	config := r.config
 	config.Name = "refused"
@@ -50,27 +47,14 @@ func poolRefused(b *bar, dsn string) {
 // 50 of them wait for the 2 connections that the transactional ones and the
 // renewals leave.
 func barPoolUsed(b *bar) {
-	poolUsed(b, testdb.PostgresDSN(b), queries{
-		seen:   "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE 'SELECT pg_sleep%'",
-		keep:   `UPDATE consumer_messages SET payload = (payload::jsonb || '{"do":""}')::text WHERE consumer_type = 'two'`,
-		hasten: `UPDATE consumer_messages SET payload = (payload::jsonb || '{"takes":0}')::text WHERE id NOT IN (SELECT unnest(message_ids) FROM message_claims)`,
-	})
-}
-
-// queries are what the bar asks of a database.
-type queries struct {
-	seen   string // counts the queries of consumers
-	keep   string // has the second consumer send none
-	hasten string // has what is not claimed take no time
-}
-
-func poolUsed(b *bar, dsn string, q queries) {
+	seen := of(b, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE 'SELECT pg_sleep%'",
+		"SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND INFO LIKE 'SELECT SLEEP%'")
 	// Of 64 slots 8 are for transactional consumers at most, and each consumer leaves some free.
 	const leases, slots, tx, most = 10, 64, 8, 52
-	r := newRun(b, dsn, chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Pool: 11})
+	r := newRun(b, b.dsn(), chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Pool: 11})
 	r.plant(slices.Repeat([]chaos.Job{{Takes: leases * r.config.Lease, Do: chaos.Query}}, slots)...)
 	// The transactional ones have a connection, and only keep it.
-	r.exec(q.keep)
+	r.exec("UPDATE consumer_messages SET payload = " + b.with("do", `""`) + " WHERE consumer_type = 'two'")
 	w := r.start(0)
 	started := func(consumer string) (n int) {
 		for run := range r.ledger().Count(chaos.Started) {
@@ -84,7 +68,7 @@ func poolUsed(b *bar, dsn string, q queries) {
 	pause(r.config.Lease / 3) // what still may start does
 	begun, plain, transactional := time.Now(), started("one"), started("two")
 	pause(leases * r.config.Lease / 2)
-	used := r.count(q.seen)
+	used := r.count(seen)
 	if used == 0 {
 		b.Error("consumers seen in queries: got none, want the connections that are left to be used")
 	}
@@ -98,7 +82,7 @@ func poolUsed(b *bar, dsn string, q queries) {
 	}
 	// What has no slot yet need not take as long.
 	err := r.db.RunInTx(r.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
-		_, err := tx.NewRaw(q.hasten).Exec(ctx) // stricter, it would lock the claims on MariaDB
+		_, err := tx.NewRaw("UPDATE consumer_messages SET payload = " + b.with("takes", "0") + " WHERE id NOT IN (" + b.claimed() + ")").Exec(ctx) // stricter, it would lock the claims on MariaDB
 		return err
 	})
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
 // proxied is a database with a table, a way to it, and a way through a proxy.
@@ -22,18 +21,23 @@ type proxied struct {
 	direct, through *sql.DB
 }
 
-func newProxied(t *testing.T) *proxied {
+func newProxied(t *testing.T, mariadb bool) *proxied {
 	t.Helper()
-	dsn := testdb.PostgresDSN(t)
-	p := &proxied{T: t}
-	p.direct = testdb.OpenPostgres(t, dsn).DB
+	b := &bar{T: t, mariadb: mariadb}
+	dsn := b.dsn()
+	proxy, way := newProxy(b, dsn)
+	p := &proxied{T: t, proxy: proxy, direct: openDSN(t, dsn).DB, through: openDSN(t, way).DB}
 	if _, err := p.direct.ExecContext(t.Context(), "CREATE TABLE seen (n int)"); err != nil {
 		t.Fatal(err)
 	}
-	var way string
-	p.proxy, way = newProxy(&bar{T: t}, dsn)
-	p.through = testdb.OpenPostgres(t, way).DB
 	return p
+}
+
+// onEach runs a test through a proxy to either database, whose protocols differ.
+func onEach(t *testing.T, test func(p *proxied)) {
+	for name, mariadb := range map[string]bool{"postgres": false, "mariadb": true} {
+		t.Run(name, func(t *testing.T) { test(newProxied(t, mariadb)) })
+	}
 }
 
 // insert inserts a row through the proxy, in a transaction.
@@ -68,17 +72,50 @@ func commits(fault chaos.Fault) func(string) chaos.Fault {
 }
 
 func TestProxyForwards(t *testing.T) {
-	p := newProxied(t)
-	var seen atomic.Int64
-	p.proxy.Decide(func(sql string) chaos.Fault {
-		if strings.HasPrefix(sql, "INSERT") {
-			seen.Add(1)
+	onEach(t, func(p *proxied) {
+		var seen atomic.Int64
+		p.proxy.Decide(func(sql string) chaos.Fault {
+			if strings.HasPrefix(sql, "INSERT") {
+				seen.Add(1)
+			}
+			return chaos.Forward
+		})
+		if err := p.insert(); err != nil || p.rows() != 1 || seen.Load() != 1 {
+			p.Errorf("insert: got error %v, %d rows and %d statements seen, want none, 1 and 1", err, p.rows(), seen.Load())
 		}
-		return chaos.Forward
 	})
-	if err := p.insert(); err != nil || p.rows() != 1 || seen.Load() != 1 {
-		t.Errorf("insert: got error %v, %d rows and %d statements seen, want none, 1 and 1", err, p.rows(), seen.Load())
-	}
+}
+
+func TestProxyDropsCommits(t *testing.T) {
+	onEach(t, func(p *proxied) {
+		p.proxy.Decide(commits(chaos.DropQuery))
+		if err := p.insert(); err == nil || p.rows() != 0 {
+			p.Errorf("a commit that is dropped: got error %v and %d rows, want an error and none", err, p.rows())
+		}
+		p.proxy.Decide(commits(chaos.Forward))
+		if err := p.insert(); err != nil || p.rows() != 1 {
+			p.Errorf("the next commit: got error %v and %d rows, want none and 1", err, p.rows())
+		}
+	})
+}
+
+func TestProxyDropsAnswersToCommits(t *testing.T) {
+	onEach(t, func(p *proxied) {
+		p.proxy.Decide(commits(chaos.DropReply))
+		for n := 1; n <= 5; n++ {
+			if err := p.insert(); err == nil {
+				p.Error("a commit whose answer is dropped: got no error, want one")
+			}
+			// The server has flushed its answer, so it has committed.
+			if p.rows() != n {
+				p.Errorf("rows: got %d, want the %d that were committed all the same", p.rows(), n)
+			}
+		}
+	})
+}
+
+func TestProxyForwardsLongMessages(t *testing.T) {
+	p := newProxied(t, false)
 	var text string // longer than any buffer on the way
 	if err := p.through.QueryRowContext(t.Context(), "SELECT repeat('x', 1000000)").Scan(&text); err != nil || len(text) != 1000000 {
 		t.Errorf("a long answer: got %d bytes and error %v, want 1000000", len(text), err)
@@ -88,34 +125,8 @@ func TestProxyForwards(t *testing.T) {
 	}
 }
 
-func TestProxyDropsCommits(t *testing.T) {
-	p := newProxied(t)
-	p.proxy.Decide(commits(chaos.DropQuery))
-	if err := p.insert(); err == nil || p.rows() != 0 {
-		t.Errorf("a commit that is dropped: got error %v and %d rows, want an error and none", err, p.rows())
-	}
-	p.proxy.Decide(commits(chaos.Forward))
-	if err := p.insert(); err != nil || p.rows() != 1 {
-		t.Errorf("the next commit: got error %v and %d rows, want none and 1", err, p.rows())
-	}
-}
-
-func TestProxyDropsAnswersToCommits(t *testing.T) {
-	p := newProxied(t)
-	p.proxy.Decide(commits(chaos.DropReply))
-	for n := 1; n <= 5; n++ {
-		if err := p.insert(); err == nil {
-			t.Error("a commit whose answer is dropped: got no error, want one")
-		}
-		// The server has flushed its answer, so it has committed.
-		if p.rows() != n {
-			t.Errorf("rows: got %d, want the %d that were committed all the same", p.rows(), n)
-		}
-	}
-}
-
 func TestProxyDelays(t *testing.T) {
-	p := newProxied(t)
+	p := newProxied(t, false)
 	const d = 100 * time.Millisecond
 	if err := p.insert(); err != nil { // with the connection there
 		t.Fatal(err)
@@ -132,7 +143,7 @@ func TestProxyDelays(t *testing.T) {
 }
 
 func TestProxyStalls(t *testing.T) {
-	p := newProxied(t)
+	p := newProxied(t, false)
 	if err := p.insert(); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +164,7 @@ func TestProxyStalls(t *testing.T) {
 }
 
 func TestProxyResets(t *testing.T) {
-	p := newProxied(t)
+	p := newProxied(t, false)
 	tx, err := p.through.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +184,7 @@ func TestProxyResets(t *testing.T) {
 }
 
 func TestProxyCloses(t *testing.T) {
-	p := newProxied(t)
+	p := newProxied(t, false)
 	if err := p.insert(); err != nil {
 		t.Fatal(err)
 	}

@@ -23,18 +23,13 @@ func barRelayKills(b *bar) {
 	r.settle()
 	took := time.Since(last)
 	f := r.judge(true)
-	stored, inFlight := r.stored(r.stream), r.from.inFlight()
-	if missing := len(r.from.jobs) - len(stored); missing != 0 {
-		b.Errorf("the broker's records: got %d jobs of %d", len(stored), len(r.from.jobs))
-	}
-	if n := doubled(stored); n > inFlight {
-		b.Errorf("the broker's duplicates: got %d, want at most the %d in flight at the kills", n, inFlight)
-	}
+	inFlight := r.from.inFlight()
+	twice := r.storedAll(len(r.from.jobs), inFlight)
 	if n := r.to.inFlight(); f.to.Duplicates > n {
 		b.Errorf("duplicates: got %d, want at most the %d in flight at the kills", f.to.Duplicates, n)
 	}
 	b.figure("%d kills, %d messages of 2 consumers: %v; the broker has %d twice, %d were in flight; settled in %.1fs",
-		len(r.from.killed)+len(r.to.killed), len(r.from.jobs), f.to, doubled(stored), inFlight, took.Seconds())
+		len(r.from.killed)+len(r.to.killed), len(r.from.jobs), f.to, twice, inFlight, took.Seconds())
 	r.to.shared()
 }
 
@@ -50,24 +45,18 @@ func (r *relayed) killAtPoints(times, jobs int) {
 		if slices.Contains(chaos.ReceiverPoints(), point) {
 			side = r.to
 		}
-		config := side.config
-		config.Relay.Hold, config.Relay.After = point, r.IntN(3)
-		victim := side.startAs(1, config)
 		produced := 0
-		r.eventually(30*time.Second, "a worker gets to point "+string(point), func() bool {
+		side.killAt(side.config, point, 0, func() {
 			if waiting := r.from.pending() + r.to.pending(); waiting < pick(r.bar, 500, 2000, 2000) {
 				n := max(jobs/times/5, 20)
 				r.from.produce(n, func() time.Duration { return r.between(0, 4*time.Millisecond) })
 				produced += n
 			}
-			return victim.Held()
 		})
-		side.kill(1)
 		most := pick(r.bar, 500, 2000, 2000) // or the next one waits for what piles up here
 		r.eventually(time.Minute, "the crews keep up", func() bool { return r.from.pending()+r.to.pending() < most })
 		if rest := jobs/times - produced; rest > 0 {
 			r.from.produce(rest, func() time.Duration { return r.between(0, 4*time.Millisecond) })
 		}
 	}
-	r.from.workers, r.to.workers = r.from.workers[:1], r.to.workers[:1] // the others are dead
 }

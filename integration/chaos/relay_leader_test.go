@@ -50,10 +50,8 @@ func barRelayLeader(b *bar) {
 	r := newBrokerOf(b, brokers.StartLinkedNATS(b, 3), chaos.RelayStream)
 	r.sender(testdb.PostgresDSN(b))
 	r.receiver(testdb.PostgresDSN(b))
-	for i := range 2 {
-		r.from.start(i)
-		r.to.start(i)
-	}
+	r.from.crew(2)
+	r.to.crew(2)
 	takes := func() time.Duration { return b.between(0, 4*time.Millisecond) }
 	rounds, inFlight := pick(b, 1, 1, 4), 0
 	var said []string
@@ -66,10 +64,7 @@ func barRelayLeader(b *bar) {
 		fallen, gone, node := r.fellLeader(way)
 		witness := r.from.plant(chaos.Job{})[0]
 		elected := r.elected(node)
-		b.eventually(time.Minute, "what is produced after the leader was "+way.name+" is done", func() bool {
-			return r.to.count("SELECT count(*) FROM effects WHERE job = ?", witness) == len(r.to.config.Tx) ||
-				r.from.count("SELECT count(*) FROM poisoned_messages") > 0 // which is reported below
-		})
+		b.eventually(time.Minute, "what is produced after the leader was "+way.name+" is done", func() bool { return r.done(witness) })
 		healed := time.Since(elected)
 		b.within("healed after the leader was "+way.name, healed, way.limit)
 		said = append(said, fmt.Sprintf("%s %.1fs + %.1fs of %s", way.name, elected.Sub(fallen).Seconds(), healed.Seconds(), way.limit))
@@ -83,21 +78,10 @@ func barRelayLeader(b *bar) {
 	}
 	took := r.settle()
 	f := r.judge(false)
-	stored := r.stored(r.stream)
-	charged := 0
-	for _, e := range r.from.ledger() {
-		if e.Attempt > 1 || e.Crashes > 0 {
-			charged++
-		}
-	}
-	if poisoned := r.from.count("SELECT count(*) FROM poisoned_messages"); charged+poisoned > 0 {
-		b.Errorf("while leaders were elected: got %d runs with attempts or crashes, %d poisoned, want none", charged, poisoned)
-	}
-	if len(stored) != len(r.from.jobs) || doubled(stored) > inFlight {
-		b.Errorf("the broker's records: got %d jobs of %d, and %d twice, want at most the %d that were in flight", len(stored), len(r.from.jobs), doubled(stored), inFlight)
-	}
+	r.unharmed()
+	twice := r.storedAll(len(r.from.jobs), inFlight)
 	b.figure("%d leaders lost (until an election, and until it was healed: %s), %d messages of 2 consumers: %v; the broker has %d twice, %d were in flight; the rest settled in %.1fs",
-		len(said), strings.Join(said, ", "), len(r.from.jobs), f.to, doubled(stored), inFlight, took.Seconds())
+		len(said), strings.Join(said, ", "), len(r.from.jobs), f.to, twice, inFlight, took.Seconds())
 }
 
 // killLeader kills the server that leads the stream.

@@ -19,6 +19,8 @@ import (
 const (
 	moving    = "moving"
 	unrelated = "unrelated" // a consumer of the same jobs in the other service
+
+	settling = 100 * time.Millisecond // for what is settled too early
 )
 
 // move is the deploy: instances in so many places, of which those that forward are new.
@@ -100,9 +102,9 @@ func (m *move) killOne(i int) {
 	m.Helper()
 	switch {
 	case i%3 == 0 && m.deployed > 0:
-		m.killAt(m.to, m.to.config, chaos.ReceiverPoints()[i/3%3])
+		m.to.killAt(m.to.config, chaos.ReceiverPoints()[i/3%3], settling, m.feed)
 	case i%3 == 1 && m.deployed > 0:
-		m.killAt(m.from, m.after, chaos.SenderPoints()[i/3%2])
+		m.from.killAt(m.after, chaos.SenderPoints()[i/3%2], settling, m.feed)
 	default:
 		victim := m.from.atWork()
 		m.from.kill(victim)
@@ -114,22 +116,12 @@ func (m *move) killOne(i int) {
 	}
 }
 
-// killAt has one more worker of a service work, and kills it at a point.
-func (m *move) killAt(side *run, config chaos.WorkerConfig, point chaos.Point) {
-	m.Helper()
-	config.Relay.Hold, config.Relay.After = point, m.IntN(3)
-	place := len(side.workers)
-	victim := side.startAs(place, config)
-	m.eventually(30*time.Second, "a worker gets to point "+string(point), func() bool {
-		if m.from.pending() < 200 {
-			m.from.producer = m.producers[0] // what waits under the old name is for either version
-			m.from.produce(20, func() time.Duration { return m.between(0, 10*time.Millisecond) })
-		}
-		return victim.Held()
-	})
-	pause(m.between(0, 100*time.Millisecond)) // for what is settled too early
-	side.kill(place)
-	side.workers = side.workers[:place]
+// feed has something for either version to do.
+func (m *move) feed() {
+	if m.from.pending() < 200 {
+		m.from.producer = m.producers[0] // what waits under the old name is for either version
+		m.from.produce(20, func() time.Duration { return m.between(0, 10*time.Millisecond) })
+	}
 }
 
 // judge tells how many jobs were done in either service, and how many were doubtful.

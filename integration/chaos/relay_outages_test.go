@@ -21,10 +21,8 @@ func barRelayInbox(b *bar) {
 	r := newBroker(b, 1, chaos.RelayStream)
 	r.sender(testdb.PostgresDSN(b))
 	r.receiver(server.DSN())
-	for i := range 2 {
-		r.from.start(i)
-		r.to.start(i)
-	}
+	r.from.crew(2)
+	r.to.crew(2)
 	lasts := pick(b, []time.Duration{time.Second, 2 * time.Second}, slices.Repeat([]time.Duration{5 * time.Second}, 5), []time.Duration{5 * time.Second, time.Minute, 5 * time.Second, time.Minute})
 	takes := func() time.Duration { return b.between(0, 4*time.Millisecond) }
 	took := time.Duration(0)
@@ -143,17 +141,12 @@ func barRelayPartial(b *bar) {
 
 // inDoubt is how many runs were under way while something was killed, and failed.
 func inDoubt(ledger chaos.Ledger, killed, gone time.Time) (n int) {
-	type key struct {
-		worker string
-		run    chaos.Run
-	}
-	started := make(map[key]time.Time)
+	started := make(map[chaos.RunBy]time.Time)
 	for _, e := range ledger {
-		at := key{e.Worker, chaos.Run{Consumer: e.Consumer, Job: e.Job}}
 		switch {
 		case e.Kind == chaos.Started:
-			started[at] = e.At
-		case e.Kind == chaos.Failed && e.At.After(killed) && started[at].Before(gone):
+			started[e.By()] = e.At
+		case e.Kind == chaos.Failed && e.At.After(killed) && started[e.By()].Before(gone):
 			n++
 		}
 	}

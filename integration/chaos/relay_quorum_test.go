@@ -40,26 +40,20 @@ func barRelayQuorum(b *bar) {
 	r := &relayed{bar: b}
 	config := chaos.RelayConfig{Rabbits: nodes.URLs, Publishes: publishes}
 	r.from = newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Lease: 2 * time.Second, Relay: config})
-	config = chaos.RelayConfig{Rabbits: nodes.URLs, Receives: true}
-	r.to = newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Lease: 2 * time.Second, Tx: []string{"one", "grouped"}, Grouped: []string{"grouped"}, Relay: config})
-	for i := range 2 {
-		r.from.start(i)
-		r.to.start(i)
-	}
+	r.to = newRun(b, testdb.PostgresDSN(b), receives(chaos.RelayConfig{Rabbits: nodes.URLs, Receives: true}))
+	r.from.crew(2)
+	r.to.crew(2)
 	ways := []struct {
 		name  string
 		fell  func(i int) error
 		limit time.Duration
 	}{{"killed", nodes.KillNode, killedLimit}, {"stopped", nodes.PauseNode, stoppedLimit}}
 	var said []string
-	done := func(job int) bool {
-		return r.to.count("SELECT count(*) FROM effects WHERE job = ?", job) == len(r.to.config.Tx) || r.from.count("SELECT count(*) FROM poisoned_messages") > 0
-	}
 	for i := range pick(b, 2, 2, 8) {
 		way := ways[i%len(ways)]
 		first := r.from.plant(chaos.Job{})[0]
 		r.from.produce(2000, func() time.Duration { return b.between(0, 4*time.Millisecond) })
-		b.eventually(time.Minute, "some are done", func() bool { return done(first) })
+		b.eventually(time.Minute, "some are done", func() bool { return r.done(first) })
 		leader, err := nodes.Leader(chaos.RelayStream)
 		if err != nil {
 			b.Fatal(err)
@@ -70,7 +64,7 @@ func barRelayQuorum(b *bar) {
 			b.Fatal(err)
 		}
 		witness := r.from.plant(chaos.Job{})[0]
-		b.eventually(3*time.Minute, "what is produced after the leader was "+way.name+" is done", func() bool { return done(witness) })
+		b.eventually(3*time.Minute, "what is produced after the leader was "+way.name+" is done", func() bool { return r.done(witness) })
 		healed := time.Since(fell)
 		b.within("healed after the leader was "+way.name, healed, way.limit)
 		said = append(said, fmt.Sprintf("%s %.1fs of %s", way.name, healed.Seconds(), way.limit))
@@ -82,15 +76,7 @@ func barRelayQuorum(b *bar) {
 		return r.from.settled() && r.to.count("SELECT count(*) FROM effects") >= len(r.from.jobs)*len(r.to.config.Tx) && r.to.settled()
 	})
 	f := r.judge(false)
-	charged := 0
-	for _, e := range r.from.ledger() {
-		if e.Attempt > 1 || e.Crashes > 0 {
-			charged++
-		}
-	}
-	if poisoned := r.from.count("SELECT count(*) FROM poisoned_messages"); charged+poisoned > 0 {
-		b.Errorf("while leaders were elected: got %d runs with attempts or crashes, %d poisoned, want none", charged, poisoned)
-	}
+	r.unharmed()
 	b.figure("%d leaders of a quorum queue lost (until it was healed: %s), %d messages of 2 consumers: %v; the rest settled in %.1fs",
 		len(said), strings.Join(said, ", "), len(r.from.jobs), f.to, took.Seconds())
 }

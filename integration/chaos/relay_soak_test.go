@@ -43,13 +43,10 @@ func newRing(b *bar) *ring {
 			s.newStream(s.stream)
 			s.newConsumer()
 		}
-		s.to = newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{
-			Lease: 2 * time.Second, Tx: []string{"one", "grouped"}, Grouped: []string{"grouped"},
-			Relay: chaos.RelayConfig{
-				Server: s.servers.URL(), Publishes: publishes, Receives: true,
-				Ring: chaos.RingConfig{Stream: name(i), Next: name(i + 1), By: "one", Retention: g.retention},
-			},
-		})
+		s.to = newRun(b, testdb.PostgresDSN(b), receives(chaos.RelayConfig{
+			Server: s.servers.URL(), Publishes: publishes, Receives: true,
+			Ring: chaos.RingConfig{Stream: name(i), Next: name(i + 1), By: "one", Retention: g.retention},
+		}))
 		g.services = append(g.services, &s)
 	}
 	return g

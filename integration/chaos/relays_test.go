@@ -110,10 +110,58 @@ func (r *relayed) sender(dsn string, others ...string) {
 
 func (r *relayed) receiver(dsn string) {
 	r.Helper()
-	r.to = newRun(r.bar, dsn, chaos.WorkerConfig{
-		Lease: 2 * time.Second, Tx: []string{"one", "grouped"}, Grouped: []string{"grouped"},
-		Relay: chaos.RelayConfig{Server: r.servers.URL(), Receives: true},
-	})
+	r.to = newRun(r.bar, dsn, receives(chaos.RelayConfig{Server: r.servers.URL(), Receives: true}))
+}
+
+// receives are the consumers with effects.
+func receives(relay chaos.RelayConfig) chaos.WorkerConfig {
+	return chaos.WorkerConfig{Lease: 2 * time.Second, Tx: []string{"one", "grouped"}, Grouped: []string{"grouped"}, Relay: relay}
+}
+
+// done tells whether a job has its effects, or something is poisoned, which unharmed reports.
+func (r *relayed) done(job int) bool {
+	r.Helper()
+	return r.to.count("SELECT count(*) FROM effects WHERE job = ?", job) == len(r.to.config.Tx) || r.from.count("SELECT count(*) FROM poisoned_messages") > 0
+}
+
+// unharmed fails the bar if the broker's trouble was counted against a message.
+func (r *relayed) unharmed() {
+	r.Helper()
+	charged := 0
+	for _, e := range r.from.ledger() {
+		if e.Attempt > 1 || e.Crashes > 0 {
+			charged++
+		}
+	}
+	if poisoned := r.from.count("SELECT count(*) FROM poisoned_messages"); charged+poisoned > 0 {
+		r.Errorf("while leaders were elected: got %d runs with attempts or crashes, %d poisoned, want none", charged, poisoned)
+	}
+}
+
+// storedAll fails the bar unless the broker has so many jobs, and twice no more than were in flight.
+// It returns how many are.
+func (r *relayed) storedAll(jobs, inFlight int) (twice int) {
+	r.Helper()
+	stored := r.stored(r.stream)
+	for _, count := range stored {
+		twice += count - 1
+	}
+	if len(stored) != jobs || twice > inFlight {
+		r.Errorf("the broker's records: got %d jobs of %d, and %d twice, want at most the %d that were in flight", len(stored), jobs, twice, inFlight)
+	}
+	return twice
+}
+
+// killAt has one more worker, and kills it a while after it has got to a point.
+func (r *run) killAt(config chaos.WorkerConfig, point chaos.Point, after time.Duration, meanwhile func()) {
+	r.Helper()
+	config.Relay.Hold, config.Relay.After = point, r.IntN(3)
+	place := len(r.workers)
+	victim := r.startAs(place, config)
+	r.eventually(30*time.Second, "a worker gets to point "+string(point), func() bool { meanwhile(); return victim.Held() })
+	pause(r.between(0, after+1))
+	r.kill(place)
+	r.workers = r.workers[:place]
 }
 
 // info is what the broker knows of the receivers.
@@ -190,14 +238,6 @@ func (r *relayed) read(ctx context.Context, stream string, each func(chaos.Job))
 		}
 	}
 	return nil
-}
-
-// doubled is how many records the broker has beyond one for each job.
-func doubled(counts map[int]int) (n int) {
-	for _, count := range counts {
-		n += count - 1
-	}
-	return n
 }
 
 // findings are what the judge says of both services.

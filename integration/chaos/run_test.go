@@ -67,12 +67,7 @@ func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 	if err := outbox.Migrate(r.ctx, r.db, r.registry.Tables()); err != nil {
 		b.Fatal(err)
 	}
-	if chaos.Source(dsn).IsMariaDB() {
-		r.keepMariaHistory()
-	} else {
-		r.exec("CREATE TABLE effects (consumer text NOT NULL, job bigint NOT NULL, tx xid8 NOT NULL DEFAULT pg_current_xact_id(), at timestamptz NOT NULL DEFAULT clock_timestamp())")
-		r.exec(keepHistory)
-	}
+	r.execEach(of(b, keepHistory, mariaHistory))
 	b.Cleanup(r.keepLogs)
 	b.Cleanup(r.killAll)
 	return r
@@ -82,6 +77,14 @@ func (r *run) exec(query string, args ...any) {
 	r.Helper()
 	if _, err := r.db.NewRaw(query, args...).Exec(r.ctx); err != nil {
 		r.Fatalf("%.60s: %v", query, err)
+	}
+}
+
+// execEach executes statements that are a paragraph each.
+func (r *run) execEach(statements string) {
+	r.Helper()
+	for _, statement := range strings.Split(strings.TrimSpace(statements), "\n\n") {
+		r.exec(statement)
 	}
 }
 
@@ -115,6 +118,14 @@ func (r *run) startAs(i int, config chaos.WorkerConfig) *chaos.Worker {
 	return w
 }
 
+// crew starts so many workers more.
+func (r *run) crew(n int) {
+	r.Helper()
+	for range n {
+		r.start(len(r.workers))
+	}
+}
+
 func (r *run) killAll() {
 	for _, w := range r.workers {
 		_ = w.Kill() // whatever it did, the bar is over
@@ -132,17 +143,16 @@ func (r *run) kill(i int) {
 }
 
 // stopAll stops every worker in order.
-func (r *run) stopAll() (reports []chaos.Report) {
+func (r *run) stopAll() {
 	r.Helper()
 	for _, w := range r.workers {
 		report, _, err := w.Stop()
 		if err != nil {
 			r.Error(err)
 		}
-		reports = append(reports, report)
+		r.crashes += report.Stats.Crashed
 	}
 	r.workers = nil
-	return reports
 }
 
 // produce commits n more jobs, and rolls back one more.
@@ -216,10 +226,7 @@ func (r *run) runs(query string, args ...any) (runs []chaos.Run) {
 
 func (r *run) rowsOf(table string) []chaos.Run {
 	r.Helper()
-	job := "(payload::json->>'n')::int"
-	if r.onMariaDB() {
-		job = "CAST(JSON_VALUE(payload, '$.n') AS SIGNED)"
-	}
+	job := of(r.bar, "(payload::json->>'n')::int", "CAST(JSON_VALUE(payload, '$.n') AS SIGNED)")
 	return r.runs("SELECT consumer_type AS consumer, " + job + " AS job FROM " + table)
 }
 
@@ -230,6 +237,14 @@ func (r *run) ledger() chaos.Ledger {
 		r.Fatal(err)
 	}
 	return ledger
+}
+
+// nonePoisoned fails the bar when a message is poisoned.
+func (r *run) nonePoisoned() {
+	r.Helper()
+	if poisoned := r.count("SELECT count(*) FROM poisoned_messages"); poisoned > 0 {
+		r.Errorf("poisoned: got %d, want none", poisoned)
+	}
 }
 
 // judge reads what is left of the run and reports every violation.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -28,20 +27,11 @@ CREATE FUNCTION watch_sent() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
   INSERT INTO sent VALUES ((NEW.payload::json->>'n')::int, pg_current_xact_id()); RETURN NULL; END $$;
 CREATE TRIGGER watch AFTER INSERT ON consumer_messages FOR EACH ROW EXECUTE FUNCTION watch_sent();`
 
-// span is a time when nobody was alive.
-type span struct{ from, to time.Time }
-
-func barSchedules(b *bar) { fires(b, testdb.PostgresDSN(b)) }
-
-func fires(b *bar, dsn string) {
+func barSchedules(b *bar) {
 	const crew, schedules = 5, 10
 	lasts := pick(b, 15*time.Second, 30*time.Second, 2*time.Minute)
-	r := newRun(b, dsn, chaos.WorkerConfig{Plain: []string{"tick"}, Schedules: true})
-	if r.onMariaDB() {
-		r.watchMariaFires()
-	} else {
-		r.exec(watchFires)
-	}
+	r := newRun(b, b.dsn(), chaos.WorkerConfig{Plain: []string{"tick"}, Schedules: true})
+	r.execEach(of(b, watchFires, mariaFires))
 	scheduler, err := schedule.NewScheduler(r.registry, schedule.SchedulerConfig{})
 	if err != nil {
 		b.Fatal(err)
@@ -52,9 +42,7 @@ func fires(b *bar, dsn string) {
 			b.Fatal(err)
 		}
 	}
-	for range crew {
-		r.start(crew)
-	}
+	r.crew(crew)
 	begun := time.Now()
 	kills, nobody := r.killInTurns(begun.Add(lasts))
 	ended := time.Now()
@@ -84,7 +72,7 @@ func fires(b *bar, dsn string) {
 		worst = max(worst, r.gap(id, begun, ended, nobody))
 	}
 	for _, s := range nobody {
-		dead += s.to.Sub(s.from)
+		dead += s.To.Sub(s.From)
 	}
 	b.within("gap between fires, besides the time nobody was alive", worst, 2*time.Second)
 	b.figure("5 instances, 10 schedules, %.0fs, %d kills, nobody alive for %.1fs in all: %d fires, doubled %d, without exactly one message %d, longest gap %.2fs beyond the time nobody was alive (goal ≤ 2s)",
@@ -93,7 +81,7 @@ func fires(b *bar, dsn string) {
 
 // killInTurns kills workers and starts others, now and then all of them at once,
 // and returns when nobody was alive.
-func (r *run) killInTurns(until time.Time) (kills int, nobody []span) {
+func (r *run) killInTurns(until time.Time) (kills int, nobody []chaos.Span) {
 	r.Helper()
 	for round := 1; time.Now().Before(until); round++ {
 		pause(r.between(200*time.Millisecond, 2*time.Second))
@@ -108,10 +96,10 @@ func (r *run) killInTurns(until time.Time) (kills int, nobody []span) {
 			r.kill(i)
 			kills++
 		}
-		dead := span{from: time.Now()}
+		dead := chaos.Span{From: time.Now()}
 		pause(r.between(500*time.Millisecond, 3*time.Second))
 		r.start(0)
-		dead.to = time.Now()
+		dead.To = time.Now()
 		nobody = append(nobody, dead)
 		for i := range r.workers[1:] {
 			r.start(i + 1)
@@ -122,7 +110,7 @@ func (r *run) killInTurns(until time.Time) (kills int, nobody []span) {
 
 // gap is the longest time between fires of a schedule, without what nobody was
 // alive for.
-func (r *run) gap(id int64, from, to time.Time, nobody []span) (worst time.Duration) {
+func (r *run) gap(id int64, from, to time.Time, nobody []chaos.Span) (worst time.Duration) {
 	r.Helper()
 	var micros []int64
 	if err := r.db.NewRaw("SELECT at FROM fires WHERE schedule = ? ORDER BY at", id).Scan(r.ctx, &micros); err != nil {
@@ -137,7 +125,7 @@ func (r *run) gap(id int64, from, to time.Time, nobody []span) (worst time.Durat
 	for i := range at[1:] {
 		gap := at[i+1].Sub(at[i])
 		for _, s := range nobody {
-			if overlap := earlier(s.to, at[i+1]).Sub(later(s.from, at[i])); overlap > 0 {
+			if overlap := earlier(s.To, at[i+1]).Sub(later(s.From, at[i])); overlap > 0 {
 				gap -= overlap
 			}
 		}

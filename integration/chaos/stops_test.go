@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
 // Bar 7: a worker is told to stop with a hundred consumers in flight, which take
@@ -17,10 +16,8 @@ import (
 
 const drainTimeout = 3 * time.Second
 
-func barSigterm(b *bar) { sigterms(b, testdb.PostgresDSN(b)) }
-
-func sigterms(b *bar, dsn string) {
-	r := newRun(b, dsn, chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Handler: 108, Drain: drainTimeout})
+func barSigterm(b *bar) {
+	r := newRun(b, b.dsn(), chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Handler: 108, Drain: drainTimeout})
 	rounds := pick(b, 1, 3, 20)
 	var slowest, claimable time.Duration
 	stopped := 0
@@ -73,10 +70,7 @@ func (r *run) sigterm(twice bool) (exit, claimable time.Duration, left int) {
 		r.Errorf("stop: got %v and %q, want a clean drain", err, report.Err)
 	}
 	r.workers = nil
-	now, quick := "clock_timestamp()", `(payload::jsonb || '{"takes":0}')::text`
-	if r.onMariaDB() {
-		now, quick = mariaNow, "JSON_SET(payload, '$.takes', 0)"
-	}
+	now := of(r.bar, "clock_timestamp()", mariaNow)
 	left = r.pending()
 	claimable = r.eventually(10*time.Second, "all that is left is claimable", func() bool {
 		return r.count("SELECT count(*) FROM message_claims") == 0 &&
@@ -89,7 +83,7 @@ func (r *run) sigterm(twice bool) (exit, claimable time.Duration, left int) {
 		r.Errorf("unfinished: got %d of 200, want some and not all", left)
 	}
 	// The rest need not take its time again: that some other worker runs it is enough.
-	r.exec("UPDATE consumer_messages SET payload = " + quick)
+	r.exec("UPDATE consumer_messages SET payload = " + r.with("takes", "0"))
 	r.start(0)
 	r.eventually(time.Minute, "the next worker settles the rest", r.settled)
 	r.stopAll()

@@ -17,16 +17,14 @@ import (
 // barStorm kills one of three workers, one that works, every 0.3 to 2 s.
 func barStorm(b *bar) {
 	for range pick(b, 1, 1, 3) {
-		storm(b, testdb.PostgresDSN(b), pick(b, 1500, 5000, 30_000))
+		storm(b, pick(b, 1500, 5000, 30_000))
 	}
 }
 
-func storm(b *bar, dsn string, messages int) {
+func storm(b *bar, messages int) {
 	const crew = 3
-	r := newRun(b, dsn, chaos.WorkerConfig{Plain: []string{"one"}})
-	for range crew {
-		r.start(crew)
-	}
+	r := newRun(b, b.dsn(), chaos.WorkerConfig{Plain: []string{"one"}})
+	r.crew(crew)
 	lasts := pick(b, 10*time.Second, 15*time.Second, time.Minute)
 	const every = 50 * time.Millisecond
 	l := r.load(loadSpec{batch: messages / int(lasts/every), every: every, low: time.Millisecond, high: 50 * time.Millisecond})
@@ -44,17 +42,14 @@ func storm(b *bar, dsn string, messages int) {
 	r.stopAll()
 	l.resolve()
 	f := r.judgeAfter(true)
-	poisoned := r.count("SELECT count(*) FROM poisoned_messages")
-	if poisoned > 0 {
-		b.Errorf("poisoned: got %d of %d, want none", poisoned, len(r.jobs))
-	}
+	r.nonePoisoned()
 	_, running := r.evidence().Strikes(r.killed)
 	if len(running) < kills/4 {
 		b.Errorf("kills that hit a worker at work: got %d of %d, want a quarter of them or more", len(running), kills)
 	}
 	b.within("settled after the last kill", took, r.config.Lease+15*time.Second)
-	b.figure("%d kills in %.0fs, %d of them of workers at work, %d messages of 1 to 50 ms, lease %s: poisoned %d, most crashes of one %d; %d left at the last kill settled in %.1fs: %v",
-		kills, stopped.Sub(begun).Seconds(), len(running), len(r.jobs), r.config.Lease, poisoned, r.mostCrashes(), backlog, took.Seconds(), f)
+	b.figure("%d kills in %.0fs, %d of them of workers at work, %d messages of 1 to 50 ms, lease %s: most crashes of one %d; %d left at the last kill settled in %.1fs: %v",
+		kills, stopped.Sub(begun).Seconds(), len(running), len(r.jobs), r.config.Lease, r.mostCrashes(), backlog, took.Seconds(), f)
 }
 
 // mostCrashes is with how many crashes counted a message ever started.
@@ -83,17 +78,13 @@ func barReturn(b *bar) {
 		r.returning(server)
 		r.eventually(time.Minute, "everything is settled", r.settled)
 	}
-	for _, report := range r.stopAll() {
-		r.crashes += report.Stats.Crashed
-	}
+	r.stopAll()
 	f := r.judge()
 	r.nobodyVanished()
 	if most := r.mostCrashes(); most > 0 {
 		b.Errorf("crashes charged to messages of living owners: got %d on one, want none", most)
 	}
-	if poisoned := r.count("SELECT count(*) FROM poisoned_messages"); poisoned > 0 {
-		b.Errorf("poisoned: got %d of %d, want none", poisoned, inFlight*outages)
-	}
+	r.nonePoisoned()
 	b.figure("%d outages of more than two leases, lease %s, %d in flight at each, a process that starts as each ends: crashes counted %d, %v",
 		outages, r.config.Lease, inFlight, r.crashes, f)
 }
@@ -133,12 +124,10 @@ func barComeback(b *bar) {
 func (b *bar) comeback(workers, inFlight int, limit time.Duration) {
 	r := newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Plain: []string{"one"}, Handler: (inFlight + workers - 1) / workers})
 	r.produce(inFlight, func() time.Duration { return time.Hour })
-	for range workers {
-		r.start(workers)
-	}
+	r.crew(workers)
 	r.eventually(time.Minute, "all are in flight", func() bool { return len(r.ledger().Count(chaos.Started)) == inFlight })
 	// What they take is stored with them: whoever gets them next is done at once.
-	r.exec(`UPDATE consumer_messages SET payload = (payload::jsonb || '{"takes":0}')::text`)
+	r.exec("UPDATE consumer_messages SET payload = " + b.with("takes", "0"))
 	r.start(workers) // and has been up for a while when the others die
 	pause(2 * time.Second)
 	killed := time.Now()
@@ -151,8 +140,6 @@ func (b *bar) comeback(workers, inFlight int, limit time.Duration) {
 	r.stopAll()
 	f := r.judge()
 	b.within("settled after the lease", took, limit)
-	if poisoned := r.count("SELECT count(*) FROM poisoned_messages"); poisoned > 0 {
-		b.Errorf("poisoned: got %d of %d, want none", poisoned, inFlight)
-	}
+	r.nonePoisoned()
 	b.figure("%d in flight in %d killed processes, lease %s: settled %.1fs after the lease (goal ≤ %s): %v", inFlight, workers, r.config.Lease, took.Seconds(), limit, f)
 }

@@ -96,10 +96,8 @@ func newStress(b *bar, promised chaos.WorkerConfig, changes ...func(*chaos.Worke
 	for _, change := range changes {
 		change(&config)
 	}
-	run := newRun(b, testdb.PostgresDSN(b, "synchronous_commit=off"), config)
 	s := &stress{
-		disturbed: &disturbed{run: run, gone: make(map[string]time.Time), stood: make(map[string][]chaos.Span)},
-		promised:  promised, deeds: make(map[string]int),
+		disturbed: disturbedRun(b, testdb.PostgresDSN(b, "synchronous_commit=off"), config), promised: promised, deeds: make(map[string]int),
 		known: chaos.Knowledge{
 			Operator: "operator", Withdrawn: make(map[chaos.Run]time.Time), Moved: make(map[chaos.Run]bool), Deadlines: make(map[int]time.Time),
 			Produced: make(map[int]chaos.Span), Priorities: make(map[int]int),

@@ -1,15 +1,15 @@
 package differential
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -19,20 +19,22 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// Deed is what a consumer does.
-type Deed string
+// Outcome is how a run of a consumer ends.
+type Outcome string
 
-// The deeds.
+// The outcomes.
 const (
-	Succeed Deed = "succeed"
-	Fail    Deed = "fail"
-	Panic   Deed = "panic"
-	Snooze  Deed = "snooze"
-	Condemn Deed = "condemn" // a permanent error
-	Discard Deed = "discard"
+	Succeed Outcome = "succeed"
+	Fail    Outcome = "fail"
+	Panic   Outcome = "panic"
+	Snooze  Outcome = "snooze"
+	Condemn Outcome = "condemn" // a permanent error
+	Discard Outcome = "discard"
 )
 
-func deeds() []Deed { return []Deed{Succeed, Succeed, Fail, Panic, Snooze, Condemn, Discard} }
+func outcomes() []Outcome {
+	return []Outcome{Succeed, Fail, Panic, Snooze, Condemn, Condemn, Condemn, Discard}
+}
 
 const (
 	attempts      = 3 // before a message is poisoned
@@ -42,8 +44,8 @@ const (
 	ordered       = "o" // of steps, which have one key
 )
 
-// consumers are those of items.
-func consumers() []string { return []string{"a", "b", transactional} }
+// consumers are all, of which the last is of steps and the others of items.
+func consumers() []string { return []string{"a", "b", transactional, ordered} }
 
 // item is the payload of everything.
 type item struct {
@@ -70,7 +72,8 @@ type Side struct {
 	db        *bun.DB
 	ctx       context.Context
 	now       time.Time
-	deed      Deed // of the next run
+	outcome   Outcome // of the next run
+	saved     string  // what was stored at the savepoint
 	producer  *outbox.Producer
 	processor *outbox.Processor
 	admin     *outbox.Admin
@@ -88,7 +91,8 @@ func NewSide(ctx context.Context, db *bun.DB) (*Side, error) {
 		return nil, err
 	}
 	logger := slog.New(slog.DiscardHandler)
-	config := outbox.ProcessorConfig{Logger: logger, MaxAttempts: attempts, Chain: middleware.Default(middleware.Options{Logger: logger, Backoff: middleware.Constant(retry)})}
+	chain := middleware.Default(middleware.Options{Logger: logger, Backoff: middleware.Constant(retry)})
+	config := outbox.ProcessorConfig{Logger: logger, MaxAttempts: attempts, Chain: chain}
 	var errs [6]error
 	s.producer, errs[0] = outbox.NewProducer(registry, outbox.ProducerConfig{})
 	s.processor, errs[1] = outbox.NewProcessor(db, registry, config)
@@ -109,25 +113,19 @@ func NewSide(ctx context.Context, db *bun.DB) (*Side, error) {
 }
 
 func (s *Side) registry() (*bus.Registry, error) {
-	var all []bus.Consumer
-	for _, name := range consumers() {
-		if name != transactional {
-			all = append(all, bus.Consume(name, func(context.Context, item) error { return s.act() }))
-			continue
-		}
-		all = append(all, outbox.ConsumeTx(name, func(ctx context.Context, tx bun.Tx, i item) error {
+	act := func(context.Context, item) error { return s.act() }
+	return bus.NewRegistry(bus.Consume("a", act), bus.Consume("b", act),
+		outbox.ConsumeTx(transactional, func(ctx context.Context, tx bun.Tx, i item) error {
 			if _, err := tx.NewRaw("INSERT INTO effects (n) VALUES (?)", i.N).Exec(ctx); err != nil {
 				return err
 			}
 			return s.act()
-		}, bus.Timeout(5*time.Second)))
-	}
-	all = append(all, bus.Consume(ordered, func(context.Context, step) error { return s.act() }, bus.Ordered(bus.ParkKey)))
-	return bus.NewRegistry(all...)
+		}, bus.Timeout(5*time.Second)),
+		bus.Consume(ordered, func(context.Context, step) error { return s.act() }, bus.Ordered(bus.ParkKey)))
 }
 
 func (s *Side) act() error {
-	switch s.deed {
+	switch s.outcome {
 	case Fail:
 		return errors.New("failed, as drawn")
 	case Panic:
@@ -142,6 +140,8 @@ func (s *Side) act() error {
 	return nil
 }
 
+func (s *Side) mariadb() bool { return s.db.Dialect().Name() == dialect.MySQL }
+
 // reset empties all tables.
 func (s *Side) reset() error {
 	var errs []error
@@ -152,64 +152,62 @@ func (s *Side) reset() error {
 	return errors.Join(errs...)
 }
 
-// id is the row id of the message at a position, in the order of ids.
-func (s *Side) id(ctx context.Context, db bun.IDB, table string, i int) (id int64, err error) {
-	err = db.NewRaw("SELECT id FROM "+table+" ORDER BY id LIMIT 1 OFFSET ?", i).Scan(ctx, &id)
-	return id, err
+// found is a row that an operation may be about.
+type found struct {
+	ID           int64
+	ConsumerType string
 }
 
-// picture reads everything.
-func (s *Side) picture() (p Picture, err error) {
-	p = Picture{Effects: make(map[string]int)}
-	var errs [5]error
-	p.Pending, errs[0] = s.rows("consumer_messages")
-	p.Poisoned, errs[1] = s.rows("poisoned_messages")
-	var ns []int
-	errs[2] = s.db.NewRaw("SELECT consumer_type FROM paused_consumers ORDER BY 1").Scan(s.ctx, &p.Paused)
-	errs[3] = s.db.NewRaw("SELECT n FROM effects").Scan(s.ctx, &ns)
-	for _, n := range ns {
-		p.Effects[fmt.Sprint(n)]++
-	}
-	errs[4] = s.db.NewRaw("SELECT count(*) FROM message_claims").Scan(s.ctx, &p.Claims)
-	schedules, err := s.scheduled()
-	p.Schedules = schedules
-	return p, errors.Join(append(errs[:], err)...)
-}
-
-func (s *Side) rows(table string) (rows []Row, err error) {
-	var found []struct {
-		ConsumerType   string
-		Payload        string
-		InsertID       string
-		AvailableAfter store.Moment
-		Attempts       int
-	}
-	err = s.db.NewRaw("SELECT consumer_type, payload, COALESCE(insert_id, '') AS insert_id, available_after, attempts FROM "+table+" ORDER BY id").Scan(s.ctx, &found)
-	for _, f := range found {
-		r := Row{Consumer: f.ConsumerType, InsertID: f.InsertID, Due: f.AvailableAfter.Time, Attempts: f.Attempts}
-		if _, err := fmt.Sscanf(f.Payload, `{"n":%d}`, &r.N); err != nil {
-			return nil, fmt.Errorf("payload %q: %w", f.Payload, err)
-		}
-		rows = append(rows, r)
-	}
+// list lists the rows of a table of messages in the order in which they were inserted.
+func (h handle) list(table string) (rows []found, err error) {
+	err = h.db.NewRaw("SELECT id, consumer_type FROM "+table+" ORDER BY id").Scan(h.ctx, &rows)
 	return rows, err
 }
 
-func (s *Side) scheduled() (schedules []Schedule, err error) {
-	var found []struct {
-		Name           string
-		Payload        string
-		Paused, Asked  bool
-		AvailableAfter store.Moment
+const clock = "15:04:05.000000"
+
+// pictureSQL reads all that must be equal on all databases. Row ids only give the order.
+const pictureSQL = `
+SELECT 'pending' AS kind, id AS place, consumer_type AS name, payload, COALESCE(insert_id, '') AS insert_id, available_after AS due,
+  attempts AS n, false AS paused, false AS asked FROM consumer_messages
+UNION ALL SELECT 'poisoned', id, consumer_type, payload, COALESCE(insert_id, ''), available_after, attempts, false, false FROM poisoned_messages
+UNION ALL SELECT 'paused', 0, consumer_type, '', '', paused_at, 0, false, false FROM paused_consumers
+UNION ALL SELECT 'schedule', 0, name, payload, '', available_after, 0, paused, run_at IS NOT NULL FROM scheduled_messages
+UNION ALL SELECT 'effect', 0, '', '', '', NULL, n, false, false FROM effects
+UNION ALL SELECT 'claims', 0, '', '', '', NULL, count(*), false, false FROM message_claims
+ORDER BY kind, place, name, n`
+
+// picture is the text of all that is stored: equal databases have equal texts.
+func picture(ctx context.Context, db bun.IDB) (string, error) {
+	var rows []struct {
+		Kind, Name, Payload, InsertID string
+		Place                         int64
+		Due                           store.Moment
+		N                             int
+		Paused, Asked                 bool
 	}
-	err = s.db.NewRaw("SELECT name, payload, paused, run_at IS NOT NULL AS asked, available_after FROM scheduled_messages").Scan(s.ctx, &found)
-	for _, f := range found {
-		one := Schedule{Name: f.Name, Paused: f.Paused, Asked: f.Asked, Due: f.AvailableAfter.Time}
-		if _, err := fmt.Sscanf(f.Payload, `{"n":%d}`, &one.N); err != nil {
-			return nil, fmt.Errorf("payload %q: %w", f.Payload, err)
+	err := db.NewRaw(pictureSQL).Scan(ctx, &rows)
+	var b strings.Builder
+	for _, r := range rows {
+		due := r.Due.UTC().Format(clock)
+		fmt.Fprintf(&b, "%s %s %s %q due %s n %d paused %t asked %t\n", r.Kind, r.Name, r.Payload, r.InsertID, due, r.N, r.Paused, r.Asked)
+	}
+	return b.String(), err
+}
+
+// differs returns an error with the lines that only one of two pictures has.
+func differs(what, got, want string) error {
+	if got == want {
+		return nil
+	}
+	only := func(a, b string) string {
+		var lines []string
+		for line := range strings.Lines(a) {
+			if !strings.Contains(b, line) {
+				lines = append(lines, line)
+			}
 		}
-		schedules = append(schedules, one)
+		return strings.Join(lines, "")
 	}
-	slices.SortFunc(schedules, func(a, b Schedule) int { return cmp.Compare(a.Name, b.Name) })
-	return schedules, err
+	return fmt.Errorf("%s: got\n%swant\n%sor those in another order", what, only(got, want), only(want, got))
 }

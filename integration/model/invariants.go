@@ -21,7 +21,7 @@ func Check(before, after View, step Step) error {
 // its message.
 func fenced(before, after View, step Step) error {
 	ran := step.Kind == "fence" || step.Kind == "transact" && after.Effects[step.Key] > before.Effects[step.Key]
-	if _, held := before.holder(step.Owner, step.Key); ran && !held {
+	if ran && !before.heldBy(step.Owner, step.Key) {
 		return fmt.Errorf("I6: %v runs in a transaction of %s, who does not hold it", step.Key, step.Owner)
 	}
 	return nil
@@ -44,21 +44,12 @@ func produced(before, after View, step Step) (err error) {
 	for _, p := range step.Produce.parts() {
 		for _, consumer := range p.Consumers {
 			key := Key{p.Message, consumer}
-			if _, ok := after.Rows[key]; !ok && !keyPending(before, p.InsertID, consumer) {
+			if _, ok := after.Rows[key]; !ok && !before.pending(p.InsertID, consumer) {
 				err = errors.Join(err, fmt.Errorf("I1: the produce wrote nothing for %v", key))
 			}
 		}
 	}
 	return err
-}
-
-func keyPending(v View, insertID, consumer string) bool {
-	for key, row := range v.Rows {
-		if insertID != "" && key.Consumer == consumer && row.InsertID == insertID {
-			return true
-		}
-	}
-	return false
 }
 
 // left checks I2 and I4: a row leaves by a result under a claim of the owner that
@@ -69,7 +60,7 @@ func left(before, after View, step Step) (err error) {
 			continue
 		}
 		poisoned, isPoisoned := after.Poisoned[key]
-		_, held := before.holder(step.Owner, key)
+		held := before.heldBy(step.Owner, key)
 		switch step.Kind {
 		case "settle", "finish":
 			if !held {
@@ -154,7 +145,7 @@ func changed(before, after View, step Step) (err error) {
 			continue
 		}
 		r, named := step.result(before, key)
-		_, held := before.holder(step.Owner, key)
+		held := before.heldBy(step.Owner, key)
 		switch {
 		case step.Locked[key]:
 			err = errors.Join(err, fmt.Errorf("I4: %v changed by a %s although somebody has locked it", key, step.Kind))

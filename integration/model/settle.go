@@ -97,7 +97,7 @@ func (s *State) poison(key Key, row Row, reason string) {
 // Requeue implements System.
 func (s *State) Requeue(key Key) bool {
 	p := s.view.Poisoned[key]
-	if p.InsertID != "" && s.pending(p.InsertID, key.Consumer) {
+	if s.view.pending(p.InsertID, key.Consumer) {
 		return false
 	}
 	delete(s.view.Poisoned, key)

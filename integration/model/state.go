@@ -105,7 +105,7 @@ func (s *State) Produce(p Produce) (written int) {
 func (s *State) produce(p Produce) (written int) {
 	for _, consumer := range p.Consumers {
 		key := Key{p.Message, consumer}
-		if p.RolledBack && (s.flaw != PartOfAFanOutKept || written > 0) || p.InsertID != "" && s.pending(p.InsertID, consumer) {
+		if p.RolledBack && (s.flaw != PartOfAFanOutKept || written > 0) || s.view.pending(p.InsertID, consumer) {
 			continue
 		}
 		row := Row{Due: s.now + p.Delay, InsertID: p.InsertID}
@@ -126,16 +126,6 @@ func (s *State) insert(key Key, row Row) {
 	s.places++
 	s.place[key], s.rank[key], s.orderKey[key] = s.places, time.Duration(s.places), row.OrderKey
 	s.put(key, row)
-}
-
-// pending tells whether an insert id waits or runs.
-func (s *State) pending(insertID, consumer string) bool {
-	for key, row := range s.view.Rows {
-		if key.Consumer == consumer && row.InsertID == insertID {
-			return true
-		}
-	}
-	return false
 }
 
 // Held is the content of all claims at an instant.

@@ -70,26 +70,26 @@ func newView() View {
 
 // String lists the view, a line each, in order: equal views have equal texts.
 func (v View) String() string {
-	var lines []string
-	for _, key := range slices.SortedFunc(maps.Keys(v.Rows), compareKeys) {
-		lines = append(lines, fmt.Sprintf("row %v %+v", key, v.Rows[key]))
+	return strings.Join(slices.Concat(
+		lines("row", v.Rows, compareKeys), lines("claim", v.Claims, cmp.Compare[int]), lines("poisoned", v.Poisoned, compareKeys),
+		lines("effects", v.Effects, compareKeys), lines("slot", v.Slots, cmp.Compare[int]), lines("rate", v.Rates, compareLanes)), "\n")
+}
+
+func lines[K comparable, V any](what string, of map[K]V, compare func(a, b K) int) (lines []string) {
+	for _, key := range slices.SortedFunc(maps.Keys(of), compare) {
+		lines = append(lines, fmt.Sprintf("%s %v %+v", what, key, of[key]))
 	}
-	for _, n := range slices.Sorted(maps.Keys(v.Claims)) {
-		lines = append(lines, fmt.Sprintf("claim %d %+v", n, v.Claims[n]))
+	return lines
+}
+
+// pending tells whether an insert id waits or runs.
+func (v View) pending(insertID, consumer string) bool {
+	for key, row := range v.Rows {
+		if insertID != "" && key.Consumer == consumer && row.InsertID == insertID {
+			return true
+		}
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(v.Poisoned), compareKeys) {
-		lines = append(lines, fmt.Sprintf("poisoned %v %+v", key, v.Poisoned[key]))
-	}
-	for _, key := range slices.SortedFunc(maps.Keys(v.Effects), compareKeys) {
-		lines = append(lines, fmt.Sprintf("effects %v %d", key, v.Effects[key]))
-	}
-	for _, n := range slices.Sorted(maps.Keys(v.Slots)) {
-		lines = append(lines, fmt.Sprintf("slot %d %+v", n, v.Slots[n]))
-	}
-	for _, of := range slices.SortedFunc(maps.Keys(v.Rates), compareLanes) {
-		lines = append(lines, fmt.Sprintf("rate %v %v", of, v.Rates[of]))
-	}
-	return strings.Join(lines, "\n")
+	return false
 }
 
 // claimOf returns the claim that holds the key, whosever it is.
@@ -102,14 +102,9 @@ func (v View) claimOf(key Key) (Claim, bool) {
 	return Claim{}, false
 }
 
-// holder returns the claim of the owner that holds the key.
-func (v View) holder(owner string, key Key) (Claim, bool) {
-	for _, c := range v.Claims {
-		if c.Owner == owner && slices.Contains(c.Held, key) {
-			return c, true
-		}
-	}
-	return Claim{}, false
+// heldBy tells whether a claim of the owner holds the key.
+func (v View) heldBy(owner string, key Key) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(v.Claims)), func(c Claim) bool { return c.Owner == owner && slices.Contains(c.Held, key) })
 }
 
 // heldOf counts what claims hold of each lane.
