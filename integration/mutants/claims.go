@@ -12,8 +12,6 @@ func claimMutants() []mutant {
 			inStore("TestLedgerClaimsOnceUnderAnyDefaultIsolation/repeatable_read"), `got it in claims \d+ and \d+, want one`},
 		{"claim: a server that ignores READ COMMITTED is accepted", in("Store.Ready", never("server.Name")),
 			inOutbox("TestReadCommittedMustBeEffective"), `got error <nil>, want outbox.ErrServer`},
-		{"claim: repeated although it may have been committed", in("postgres.database.on", without("begun")),
-			inOutbox("TestATrickleDoesNotPutOffTheKeeper"), `got 1 claims recovered`},
 		{"claim: a short claim leaves the cursor where it was", in("wantCursor.claimed", drop("c.start = edge")),
 			tests("outbox", "TestClaimsBeginAtTheirCursor"), `after a short claim: got cursor`},
 		{"claim: the cursor ignores a sweep during the claim", in("wantCursor.claimed", never("c.start.Before(looked)")),

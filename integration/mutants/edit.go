@@ -107,7 +107,7 @@ func (st step) places(d *scope) ([]splice, error) {
 	return nil, fmt.Errorf("%d places, want one: %s", len(found), strings.Join(lines, ", "))
 }
 
-// spliced is the text with all splices, which must not overlap.
+// spliced is the text with all splices, which must not overlap. Lines keep their numbers: see program.
 func spliced(text string, all []splice) (string, error) {
 	slices.SortStableFunc(all, func(a, b splice) int { return b.from - a.from })
 	end := len(text)
@@ -115,9 +115,22 @@ func spliced(text string, all []splice) (string, error) {
 		if s.to > end {
 			return "", fmt.Errorf("two steps change the same place: %.40q", text[s.from:s.to])
 		}
-		text, end = text[:s.from]+s.text+text[s.to:], s.from
+		text, end = text[:s.from]+s.lines(text)+text[s.to:], s.from
 	}
 	return text, nil
+}
+
+// lines is what stands in the place of the splice, with as many lines as that had.
+func (s splice) lines(text string) string {
+	missing := strings.Count(text[s.from:s.to], "\n") - strings.Count(s.text, "\n")
+	if missing <= 0 {
+		return s.text
+	}
+	blank := strings.Repeat("\n", missing)
+	if strings.HasSuffix(text[:s.from], "return ") { // which a line break would end
+		return "(" + blank + s.text + ")"
+	}
+	return blank + s.text
 }
 
 // withoutUnused keeps imports that the mistake has left without a use from being

@@ -50,12 +50,12 @@ func TestSteps(t *testing.T) {
 		mistake mistake
 		want    string
 	}{
-		"drop by call":      {in("check", drop("strings.TrimSpace")), "if false {\nname = strings.TrimSpace(name)\n}"},
-		"drop by code":      {in("check", drop("q.note(name)")), "if false {\nq.note(name)\n} // not twice"},
-		"drop a check":      {in("check", drop("send")), "if false {\nif err := q.send("},
-		"before":            {in("queue.check", before("send", "n++")), "n++\nif err := q.send("},
-		"after":             {in("sample.queue.check", after("q.note(name)", "n++")), "q.note(name)\nn++ // not twice"},
-		"returns":           {in("check", returns("true, nil")), "(bool, error) {\nif true {\nreturn true, nil\n}"},
+		"drop by call":      {in("check", drop("strings.TrimSpace")), "if false { name = strings.TrimSpace(name) }"},
+		"drop by code":      {in("check", drop("q.note(name)")), "if false { q.note(name) } // not twice"},
+		"drop a check":      {in("check", drop("send")), "if false { if err := q.send("},
+		"before":            {in("queue.check", before("send", "n++")), "n++; if err := q.send("},
+		"after":             {in("sample.queue.check", after("q.note(name)", "n++")), "q.note(name); n++ // not twice"},
+		"returns":           {in("check", returns("true, nil")), "(bool, error) { if true { return true, nil };"},
 		"never":             {in("check", never("n > 1")), "if (false && (q.open && n > 1)) {"},
 		"never, by an init": {in("check", never("q.send")), "; (false && (err != nil)) {"},
 		"always, returned":  {in("check", always("n < 10")), "return (true || (n < 10)), nil"},
@@ -64,9 +64,9 @@ func TestSteps(t *testing.T) {
 		"replace":           {in("check", replace("q.note(name)", "_ = name")), "\t_ = name // not twice"},
 		"replace, elided":   {in("check", replace("q.send(…)", "error(nil)")), "err := error(nil); err"},
 		"argument":          {in("check", argument("send", 1, "nil")), "q.send(name, nil)"},
-		"omit":              {in("check", omit("2")), "[]int{1, 3}"},
+		"omit":              {in("check", omit("2")), "[]int{1,  3}"},
 		"omit the last":     {in("check", omit("3")), "[]int{1, 2}"},
-		"text":              {in("query", text("id FROM jobs", "nothing FROM jobs")), "SELECT nothing FROM jobs WHERE"},
+		"text":              {in("query", text("id FROM jobs", "nothing FROM jobs")), "SELECT \nnothing FROM jobs WHERE"},
 		"an unused import":  {in("check", replace("strings.TrimSpace(name)", "name")), `import _ "strings"`},
 	} {
 		texts, err := test.mistake.apply(sampleSource(t))

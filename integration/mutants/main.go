@@ -20,32 +20,41 @@ import (
 func main() {
 	only := flag.String("only", "", "run only mutants whose name matches this regular expression")
 	sample := flag.Int("sample", 0, "run that many mutants, chosen at random")
+	parallel := flag.Int("parallel", 6, "run that many mutants at a time: most tests wait more than they work")
 	seed := flag.Uint64("seed", 0, "choose the sample by this seed (default: a new one)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *only, *sample, *seed); err != nil {
+	if err := run(ctx, options{*only, *sample, *seed, *parallel}); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only string, sample int, seed uint64) error {
+// options are what the command line asks for.
+type options struct {
+	only     string
+	sample   int
+	seed     uint64
+	parallel int
+}
+
+func run(ctx context.Context, o options) error {
 	root, err := findRoot()
 	if err != nil {
 		return err
 	}
-	names, err := regexp.Compile(only)
+	names, err := regexp.Compile(o.only)
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
 	chosen := slices.DeleteFunc(mutants(), func(m mutant) bool { return !names.MatchString(m.name) })
 	if len(chosen) == 0 {
-		return fmt.Errorf("-only %q: no mutant has such a name", only)
+		return fmt.Errorf("-only %q: no mutant has such a name", o.only)
 	}
-	if sample > 0 {
-		chosen = sampled(chosen, sample, seed)
+	if o.sample > 0 {
+		chosen = sampled(chosen, o.sample, o.seed)
 	}
 	code, err := readSource(root)
 	if err != nil {
@@ -56,7 +65,7 @@ func run(ctx context.Context, only string, sample int, seed uint64) error {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
 	}
-	r, err := newRunner(code)
+	r, err := newRunner(code, o.parallel)
 	if err != nil {
 		return err
 	}

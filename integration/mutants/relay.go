@@ -51,8 +51,8 @@ func receiveMutants() []mutant {
 }
 
 func receivedApart() mistake {
-	return in("relay.Runner.takeTogether", replace("added, err := r.store.Receive(ctx, tx, rc.name, hashes)", `var added map[string]bool
-		err := txn.InTx(ctx, r.db, func(tx bun.Tx) (err error) { added, err = r.store.Receive(ctx, tx, rc.name, hashes); return err })`))
+	return in("relay.Runner.takeTogether", replace("added, err := r.store.Receive(ctx, tx, rc.name, hashes)", "var added map[string]bool; "+
+		"err := txn.InTx(ctx, r.db, func(tx bun.Tx) (err error) { added, err = r.store.Receive(ctx, tx, rc.name, hashes); return err })"))
 }
 
 // parkMutants lose or double what cannot be taken, or what comes with it.

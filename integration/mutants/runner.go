@@ -18,22 +18,26 @@ import (
 	"time"
 )
 
-const (
-	together = 4 // mutants at a time: most tests wait more than they work
-	builders = 2 // of them those that are compiled
-)
+// builders is how many mutants are compiled at a time.
+const builders = 2
 
 // runner runs tests against mutants.
 type runner struct {
-	code  *source
-	out   io.Writer
-	dir   string // of the tests' programs
-	build chan struct{}
+	code     *source
+	out      io.Writer
+	dir      string // of the tests' programs
+	parallel int
+	builders chan struct{}
+
+	mu       sync.Mutex
+	programs map[string]*program // by package
 }
 
-func newRunner(code *source) (*runner, error) {
+func newRunner(code *source, parallel int) (*runner, error) {
 	dir, err := os.MkdirTemp("", "mutants")
-	return &runner{code: code, out: os.Stdout, dir: dir, build: make(chan struct{}, builders)}, err
+	return &runner{
+		code: code, out: os.Stdout, dir: dir, parallel: parallel, builders: make(chan struct{}, builders), programs: make(map[string]*program),
+	}, err
 }
 
 func (r *runner) close() { _ = os.RemoveAll(r.dir) }
@@ -69,7 +73,7 @@ func (r *runner) each(jobs []job) error {
 	var mu sync.Mutex
 	var bad []string
 	var all sync.WaitGroup
-	slots := make(chan struct{}, together)
+	slots := make(chan struct{}, r.parallel)
 	for _, j := range jobs {
 		slots <- struct{}{}
 		all.Go(func() {
@@ -92,33 +96,27 @@ func (r *runner) each(jobs []job) error {
 	return nil
 }
 
-// healthyJobs run each suite once without a mistake. The tests of a package are compiled once.
+// healthyJobs run each suite once without a mistake.
 func (r *runner) healthyJobs(ctx context.Context, chosen []mutant) (jobs []job) {
-	programs := make(map[string]func() (string, error))
 	suites := make(map[suite][]mutant)
 	for _, m := range longestFirst(chosen) {
-		if programs[m.pkg] == nil {
-			programs[m.pkg] = sync.OnceValues(func() (string, error) { return r.compile(ctx, m.pkg, "", r.dir) })
+		if suites[m.suite] = append(suites[m.suite], m); len(suites[m.suite]) == 1 {
+			jobs = append(jobs, job{"no mutant: " + m.suite.String(), func() (string, error) { return "passed", r.healthy(ctx, suites[m.suite]) }})
 		}
-		if suites[m.suite] = append(suites[m.suite], m); len(suites[m.suite]) > 1 {
-			continue
-		}
-		jobs = append(jobs, job{"no mutant: " + m.suite.String(), func() (string, error) {
-			program, err := programs[m.pkg]()
-			if err != nil {
-				return "", err
-			}
-			return "passed", r.healthy(ctx, m.suite, program, suites[m.suite])
-		}})
 	}
 	return jobs
 }
 
-// healthy runs tests that must pass, and must not print what they are to print about a mutant.
-func (r *runner) healthy(ctx context.Context, s suite, program string, mutants []mutant) error {
-	output, _, err := r.test(ctx, s, program, "", nil)
-	if err != nil && s.bar != "" { // a busy machine may not have given its processes their time
-		output, _, err = r.test(ctx, s, program, "", nil)
+// healthy runs the tests of some mutants, which must pass, and must not print what they are to print about one.
+func (r *runner) healthy(ctx context.Context, mutants []mutant) error {
+	s := mutants[0].suite
+	binary, err := r.program(ctx, s.pkg).healthy()
+	if err != nil {
+		return err
+	}
+	output, _, err := r.test(ctx, s, binary, "", nil)
+	if err != nil { // a busy machine may not have given it its time
+		output, _, err = r.test(ctx, s, binary, "", nil)
 	}
 	if err == nil && strings.Contains(output, "no tests to run") {
 		err = errors.New("there are no such tests")
@@ -141,15 +139,23 @@ func (r *runner) hunt(ctx context.Context, m mutant) (verdict string, err error)
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	overlay, err := r.overlay(m, dir)
+	changed, err := r.write(m, dir)
 	if err != nil {
 		return "", err
 	}
-	program, err := r.compile(ctx, m.pkg, overlay, dir)
+	overlay := filepath.Join(dir, "overlay.json")
+	content, err := json.Marshal(map[string]any{"Replace": changed})
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(overlay, content, 0o600); err != nil {
+		return "", err
+	}
+	binary, err := r.build(ctx, m.pkg, overlay, dir, changed)
 	if err != nil {
 		return "", fmt.Errorf("does not compile: %w", err)
 	}
-	output, line, err := r.test(ctx, m.suite, program, overlay, m.expected())
+	output, line, err := r.test(ctx, m.suite, binary, overlay, m.expected())
 	switch {
 	case line != "":
 		return "caught: " + strings.TrimSpace(line), nil
@@ -162,42 +168,47 @@ func (r *runner) hunt(ctx context.Context, m mutant) (verdict string, err error)
 // expected matches the line in which a test reports the mistake.
 func (m mutant) expected() *regexp.Regexp { return regexp.MustCompile(`(?m)^.*(?:` + m.says + `).*$`) }
 
-// overlay writes the files with the mistake, and the list of them that the compiler takes.
-func (r *runner) overlay(m mutant, dir string) (list string, err error) {
+// write puts the files with the mistake into a directory, and returns which file each stands for.
+func (r *runner) write(m mutant, dir string) (changed map[string]string, err error) {
 	texts, err := m.mistake.apply(r.code)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	replace := make(map[string]string, len(texts))
+	changed = make(map[string]string, len(texts))
 	for file, text := range texts {
 		mutated := filepath.Join(dir, strings.ReplaceAll(file, "/", "-"))
 		if err := os.WriteFile(mutated, []byte(text), 0o600); err != nil {
-			return "", err
+			return nil, err
 		}
-		replace[filepath.Join(r.code.root, file)] = mutated
+		changed[filepath.Join(r.code.root, file)] = mutated
 	}
-	content, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	list = filepath.Join(dir, "overlay.json")
-	return list, os.WriteFile(list, content, 0o600)
+	return changed, nil
 }
 
-// compile builds the tests of a package, without what only debuggers need.
-func (r *runner) compile(ctx context.Context, pkg, overlay, dir string) (program string, err error) {
-	r.build <- struct{}{}
-	defer func() { <-r.build }()
-	program = filepath.Join(dir, strings.ReplaceAll(strings.Trim(pkg, "./"), "/", "-")+".test")
-	args := []string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", program}
-	if overlay != "" {
-		args = append(args, "-overlay="+overlay)
+// build compiles and links the tests of a package with a mistake. What importers of the package see
+// may have changed: then the go command does it, which takes longer.
+func (r *runner) build(ctx context.Context, pkg, overlay, dir string, changed map[string]string) (binary string, err error) {
+	r.builders <- struct{}{}
+	defer func() { <-r.builders }()
+	if binary, err = r.program(ctx, pkg).link(ctx, dir, changed); err == nil {
+		return binary, nil
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
+	fmt.Fprintln(os.Stderr, "FALLBACK", pkg, err)
+	binary = filepath.Join(dir, "whole.test")
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay="+overlay, "-o", binary, pkg)
 	cmd.Dir = r.code.root
-	output, err := cmd.CombinedOutput()
-	if err != nil {
+	if output, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, output)
 	}
-	return program, nil
+	return binary, nil
+}
+
+// program returns that of the tests of a package.
+func (r *runner) program(ctx context.Context, pkg string) *program {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.programs[pkg] == nil {
+		r.programs[pkg] = newProgram(ctx, r.code.root, pkg, r.dir)
+	}
+	return r.programs[pkg]
 }

@@ -35,7 +35,7 @@ func TestRunnerReportsMutantsThatAreNotCaught(t *testing.T) {
 		"has no tests":      {mutant{"", in("Add", always("a == 0")), tests(sum, "TestNone"), `got`}, "there are no such tests"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			r, err := newRunner(code)
+			r, err := newRunner(code, 1)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -31,13 +31,14 @@ func settleMutants() []mutant {
 			inOutbox("TestATrickleDoesNotPutOffTheKeeper"), `got 1 claims recovered`},
 		{"lease: a consumer starts after it", in("call.held", returns("true")), tests("outbox", "TestNoHandlerBeginsAfterItsLease"),
 			`one, lease over true: got 1 runs`},
-		{"lease: a batch starts after it", in("group.tooLate", never("g.worker.run.ledger.live")),
+		{"lease: a batch starts after it", both(in("group.tooLate", never("g.worker.run.ledger.live")), in("call.held", returns("true"))),
 			tests("outbox", "TestNoHandlerBeginsAfterItsLease"), `many, lease over true: got 1 runs`},
 	}
 }
 
 func removedFirst() mistake {
-	return in("task.consume", before("r.invoke", "if _, err := r.store.Remove(ctx, r.db, store.Session{}, t.row.ID); err != nil { return err }"))
+	return in("task.consume", before("r.invoke",
+		"if _, err := r.store.Remove(ctx, r.db, store.Session{}, t.row.ID); err != nil { return err }"))
 }
 
 // transactionMutants break what a transaction promises: that of a consumer, and that of a caller.

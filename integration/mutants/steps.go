@@ -20,21 +20,21 @@ import (
 // drop takes out the statement that is this code, or calls a function of this name.
 func drop(code string) step {
 	return at("drop", code, func(s *scope) []splice {
-		return s.each(s.statements(code), func(text string) string { return "if false {\n" + text + "\n}" })
+		return s.each(s.statements(code), func(text string) string { return "if false { " + text + " }" })
 	})
 }
 
 // before puts a statement before the one that is this code or calls a function of this name.
 func before(code, statement string) step {
 	return at("before", code, func(s *scope) []splice {
-		return s.each(s.statements(code), func(text string) string { return statement + "\n" + text })
+		return s.each(s.statements(code), func(text string) string { return statement + "; " + text })
 	})
 }
 
 // after puts it behind that.
 func after(code, statement string) step {
 	return at("after", code, func(s *scope) []splice {
-		return s.each(s.statements(code), func(text string) string { return text + "\n" + statement })
+		return s.each(s.statements(code), func(text string) string { return text + "; " + statement })
 	})
 }
 
@@ -46,7 +46,7 @@ func returns(results string) step {
 			return nil
 		}
 		begin := s.file.tokens.Offset(d.Body.Lbrace) + 1
-		return []splice{{begin, begin, "\nif true {\nreturn " + results + "\n}\n"}}
+		return []splice{{begin, begin, " if true { return " + results + " };"}}
 	})
 }
 
@@ -113,9 +113,10 @@ func omit(code string) step {
 					continue
 				}
 				from, to := s.file.span(e)
-				if i+1 < len(list) {
-					to, _ = s.file.span(list[i+1])
-				} else if i > 0 {
+				switch {
+				case strings.HasPrefix(s.file.code[to:], ","):
+					to++
+				case i > 0:
 					_, from = s.file.span(list[i-1])
 				}
 				found = append(found, splice{from, to, ""})

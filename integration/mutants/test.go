@@ -23,8 +23,8 @@ func (r *runner) test(ctx context.Context, s suite, program, overlay string, unt
 	cmd := exec.CommandContext(ctx, program, s.arguments(until != nil)...)
 	cmd.Dir = filepath.Join(r.code.root, s.pkg)
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "PWD="+cmd.Dir)
-	if overlay != "" { // for programs that a test builds
-		cmd.Env = append(cmd.Env, "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay)
+	if overlay != "" { // for programs that a test builds; and what does not happen takes its time to show
+		cmd.Env = append(cmd.Env, "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay, "ASYNCMONOLITH_TEST_PATIENCE=20s")
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to end it with all that it started
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

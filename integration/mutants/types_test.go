@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/importer"
@@ -13,7 +12,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,29 +28,16 @@ type typeChecker struct {
 	imports  types.Importer
 }
 
-type listed struct {
-	ImportPath, Dir, Export string
-	GoFiles                 []string
-}
-
 func newTypeChecker(t *testing.T, code *source, dirs []string) *typeChecker {
 	t.Helper()
 	c := &typeChecker{root: code.root, files: token.NewFileSet(), packages: make(map[string]listed), parsed: make(map[string]*ast.File)}
-	cmd := exec.Command("go", append([]string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"}, dirs...)...)
-	cmd.Dir, cmd.Stderr = code.root, os.Stderr
-	output, err := cmd.Output()
+	all, err := list(t.Context(), code.root, dirs...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	exports := make(map[string]string)
-	for d := json.NewDecoder(strings.NewReader(string(output))); ; {
-		var p listed
-		if err := d.Decode(&p); err == io.EOF {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		c.packages[p.Dir], exports[p.ImportPath] = p, p.Export
+	for _, l := range all {
+		c.packages[l.Dir], exports[l.ImportPath] = l, l.Export
 	}
 	c.imports = importer.ForCompiler(c.files, "gc", func(path string) (io.ReadCloser, error) {
 		if exports[path] == "" {
