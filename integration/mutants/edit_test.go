@@ -31,7 +31,7 @@ func (q *queue) check(name string, n int) (bool, error) {
 }
 `
 
-// sampled returns a source of one file.
+// sampleSource returns a source of one file.
 func sampleSource(t *testing.T) *source {
 	t.Helper()
 	f, err := parse("sample.go", sample)
@@ -82,16 +82,20 @@ func TestAMutantWithoutOnePlaceIsAnError(t *testing.T) {
 		mistake mistake
 		want    string
 	}{
-		"no declaration":    {in("noSuchName", returns("")), "no declaration has this name"},
-		"many declarations": {in("Store.batch.Claim", returns("")), "no declaration has this name"},
-		"many packages":     {in("recordSQL", text("a", "b")), "ambiguous: mariadb.recordSQL (internal/store/mariadb/claim.go:"},
-		"no place":          {in("postgres.recordSQL", text("no such text", "")), "0 places, want one"},
-		"many places":       {in("postgres.recordSQL", text("FROM", "")), "places, want one: internal/store/postgres/claim.go:"},
-		"no file":           {file("none.css", "a", "b"), "0 files have this name"},
-		"overlaps":          {in("run.mayRecover", returns("true"), returns("false")), ""},
+		"no declaration": {in("noSuchName", returns("")), "noSuchName: no declaration has this name"},
+		"no such method": {in("postgres.Store.Claim", returns("")), "no declaration has this name"},
+		"many methods":   {in("database.Claim", returns("")), "mariadb.database.Claim (internal/store/mariadb/claim.go:"},
+		"many constants": {in("recordSQL", text("a", "b")), "ambiguous: mariadb.recordSQL (internal/store/mariadb/claim.go:"},
+		"no place":       {in("postgres.recordSQL", text("no such text", "")), "0 places, want one"},
+		"many places":    {in("postgres.recordSQL", text("FROM", "")), "places, want one: internal/store/postgres/claim.go:"},
+		"one place twice": {in("run.mayRecover", negate("r.outage.Stable"), always("r.outage.Stable")),
+			"two steps change the same place"},
+		"no file":    {file("none.css", "a", "b"), "0 files have this name"},
+		"many files": {file("0006_order.sql", "a", "b"), "2 files have this name"},
+		"no code":    {in("run.mayRecover", replace("r.outage.Stable()", "][")), "the mutant does not parse"},
 	} {
 		_, err := test.mistake.apply(code)
-		if test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got error %v, want %q", what, err, test.want)
 		}
 	}
