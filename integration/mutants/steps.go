@@ -7,7 +7,6 @@ import (
 	"go/ast"
 	"go/token"
 	"regexp"
-	"strconv"
 	"strings"
 )
 
@@ -181,16 +180,4 @@ func everywhere(st step) step {
 
 func at(name, what string, find func(*scope) []splice) step {
 	return step{call: fmt.Sprintf("%s(%q)", name, what), find: find}
-}
-
-// imports puts another package in the place of one, in the file of the declaration.
-func imports(path, other string) step {
-	return at("imports", path, func(s *scope) (found []splice) {
-		for _, spec := range s.file.syntax.Imports {
-			if from, to := s.file.span(spec.Path); spec.Path.Value == strconv.Quote(path) {
-				found = append(found, splice{from, to, strconv.Quote(other)})
-			}
-		}
-		return found
-	})
 }
