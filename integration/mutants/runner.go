@@ -45,14 +45,14 @@ func (r *runner) close() { _ = os.RemoveAll(r.dir) }
 // run reports an error if a mutant is not caught.
 func (r *runner) run(ctx context.Context, chosen []mutant) error {
 	// Without any mistake first: tests that fail anyway catch nothing.
-	if err := r.each(r.healthyJobs(ctx, chosen)); err != nil {
+	if err := r.each(ctx, r.healthyJobs(ctx, chosen)); err != nil {
 		return fmt.Errorf("nothing can be said of mutants while the tests fail without them: %w", err)
 	}
 	var jobs []job
 	for _, m := range longestFirst(chosen) {
 		jobs = append(jobs, job{m.name, func() (string, error) { return r.hunt(ctx, m) }})
 	}
-	return r.each(jobs)
+	return r.each(ctx, jobs)
 }
 
 // longestFirst has bars begin first, so that none of them is left for the end.
@@ -68,14 +68,16 @@ type job struct {
 	do   func() (string, error)
 }
 
-// each does all jobs, some at a time, and prints the result of each.
-func (r *runner) each(jobs []job) error {
+// each does all jobs, some at a time, and prints the result of each. It begins none once the context has ended.
+func (r *runner) each(ctx context.Context, jobs []job) error {
 	var mu sync.Mutex
 	var bad []string
 	var all sync.WaitGroup
 	slots := make(chan struct{}, r.parallel)
 	for _, j := range jobs {
-		slots <- struct{}{}
+		if slots <- struct{}{}; ctx.Err() != nil {
+			break
+		}
 		all.Go(func() {
 			defer func() { <-slots }()
 			begun := time.Now()
@@ -90,6 +92,9 @@ func (r *runner) each(jobs []job) error {
 		})
 	}
 	all.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
 	if len(bad) > 0 {
 		return fmt.Errorf("%d of %d failed: %s", len(bad), len(jobs), strings.Join(bad, ", "))
 	}

@@ -10,16 +10,18 @@ import (
 	"strings"
 )
 
-// In the steps below, code is an expression or a statement as it stands in the
-// source, without regard to white space; … in it stands for anything. A mention
-// is an expression within another. Where one place is within another, the inner
-// one is meant. What a step takes out stays behind a constant condition, so that
-// no variable is left without a use.
+// In the steps below, code is an expression or a statement as it stands in the source,
+// without regard to white space; … in it stands for anything. A mention is an expression
+// within another. Where one place is within another, the inner one is meant.
+//
+// What a step takes out stays in the code, without effect: else variables would be left
+// without a use, and what the compiler finds to escape would change, and with that
+// packages that import this one: see program.
 
 // drop takes out the statement that is this code, or calls a function of this name.
 func drop(code string) step {
 	return at("drop", code, func(s *scope) []splice {
-		return s.each(s.statements(code), func(text string) string { return "if false { " + text + " }" })
+		return s.each(s.statements(code), func(text string) string { return "for range 0 { " + text + " }" })
 	})
 }
 
@@ -45,21 +47,21 @@ func returns(results string) step {
 			return nil
 		}
 		begin := s.file.tokens.Offset(d.Body.Lbrace) + 1
-		return []splice{{begin, begin, " if true { return " + results + " };"}}
+		return []splice{{begin, begin, " for range 1 { return " + results + " };"}}
 	})
 }
 
 // never makes the condition that mentions this false.
 func never(mention string) step {
 	return at("never", mention, func(s *scope) []splice {
-		return s.each(s.conditions(mention), func(text string) string { return "(false && (" + text + "))" })
+		return s.each(s.conditions(mention), func(text string) string { return "((" + text + ") && false)" })
 	})
 }
 
 // always makes it true.
 func always(mention string) step {
 	return at("always", mention, func(s *scope) []splice {
-		return s.each(s.conditions(mention), func(text string) string { return "(true || (" + text + "))" })
+		return s.each(s.conditions(mention), func(text string) string { return "((" + text + ") || true)" })
 	})
 }
 
@@ -74,8 +76,8 @@ func negate(mention string) step {
 func without(mention string) step {
 	return at("without", mention, func(s *scope) []splice {
 		return append(
-			s.each(s.operands(token.LAND, mention), func(text string) string { return "(true || (" + text + "))" }),
-			s.each(s.operands(token.LOR, mention), func(text string) string { return "(false && (" + text + "))" })...)
+			s.each(s.operands(token.LAND, mention), func(text string) string { return "((" + text + ") || true)" }),
+			s.each(s.operands(token.LOR, mention), func(text string) string { return "((" + text + ") && false)" })...)
 	})
 }
 
