@@ -75,8 +75,8 @@ func parkMutants() []mutant {
 func moveMutants() []mutant {
 	stored := func(database string) suite { return inStore("TestStore/" + database + "/rename") }
 	return []mutant{
-		{"move: a forwarded message keeps its former name", in("run.rename", never("to.Forwards()")),
-			perRelay("TestWhatIsForwardedIsNotConsumedHere"), `the old instance: got it to run`},
+		{"move: a forwarded message keeps its former name", in("run.rename", never("to.Forwards()")), perRelay("TestWhoKeepsTheFormerName"),
+			`names while they run: got`},
 		{"move: every alias is renamed", in("run.rename", without("to.Forwards()")), perRelay("TestWhoKeepsTheFormerName"),
 			`names while they run: got \[charge-card make-bill`},
 		{"move: renamed without asking for the claim", in("Store.fenceFormer", replace("return nil, errNotHeld", "return rows, nil")),
@@ -109,8 +109,9 @@ func logRelayMutants() []mutant {
 	}
 }
 
-// notFenced appends behind whatever the broker has, where its record is not the expected one.
+// notFenced appends behind whatever the broker has, if its record is not the expected one.
 func notFenced() mistake {
-	return in("shard.appendAll", before("return s.appender.Append(…)",
-		"if _, last, err := s.appender.Last(ctx, s.number); err == nil { before = int64(last) }"))
+	const appended = "s.appender.Append(ctx, s.number, uint64(before), records)"
+	return in("shard.appendAll", replace("return "+appended, "mark, err := "+appended+"; if errors.Is(err, ErrOvertaken) { "+
+		"_, last, _ := s.appender.Last(ctx, s.number); mark, err = s.appender.Append(ctx, s.number, last, records) }; return mark, err"))
 }
