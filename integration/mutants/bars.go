@@ -16,8 +16,6 @@ func barMutants() []mutant {
 			bar("3-commits"), `I6: effects other than one`},
 		{"bar 4: settles a message that left its claim", in("postgres.resultsSQL", text("JOIN held h ON h.cid = r.cid AND h.mid = r.mid", "")),
 			bar("4-paused"), `a stale write was accepted`},
-		{"bar 4 on MariaDB: settles a message that left its claim", settledUnheld(), bar("4-paused-mariadb"),
-			`sent: a stale write was accepted`},
 		{"bar 5: a crash is not counted",
 			in("postgres.recoverSQL", text("h.crashes + 1 ELSE LEAST(h.crashes + 1,", "h.crashes ELSE LEAST(h.crashes,")), bar("5-killers"),
 			`got a death of a worker beyond the 3`},

@@ -24,11 +24,10 @@ type edit struct {
 	steps []step
 }
 
-// step is one change. It has to find exactly one place, unless it is for all of them.
+// step is one change. It has to find exactly one place.
 type step struct {
 	call string // as it stands in the table, for errors
 	find func(*scope) []splice
-	all  bool
 }
 
 // splice is a text in place of what is between two offsets.
@@ -97,7 +96,7 @@ func (s *source) scopeOf(e edit) (*scope, error) {
 
 func (st step) places(d *scope) ([]splice, error) {
 	found := st.find(d)
-	if len(found) == 1 || st.all && len(found) > 1 {
+	if len(found) == 1 {
 		return found, nil
 	}
 	var lines []string

@@ -198,7 +198,6 @@ func (r *runner) build(ctx context.Context, pkg, overlay, dir string, changed ma
 	if binary, err = r.program(ctx, pkg).link(ctx, dir, changed); err == nil {
 		return binary, nil
 	}
-	fmt.Fprintln(os.Stderr, "FALLBACK", pkg, err)
 	binary = filepath.Join(dir, "whole.test")
 	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay="+overlay, "-o", binary, pkg)
 	cmd.Dir = r.code.root

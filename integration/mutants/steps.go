@@ -174,12 +174,6 @@ func within(code string, st step) step {
 	})
 }
 
-// everywhere has a step change all places that it finds.
-func everywhere(st step) step {
-	st.all = true
-	return st
-}
-
 func at(name, what string, find func(*scope) []splice) step {
 	return step{call: fmt.Sprintf("%s(%q)", name, what), find: find}
 }
