@@ -145,7 +145,8 @@ func withoutUnused(f *goFile, text string) (string, error) {
 	for _, spec := range mutated.syntax.Imports {
 		from, _ := mutated.span(spec.Path)
 		base := strings.Trim(spec.Path.Value, `"`)
-		if base = base[strings.LastIndex(base, "/")+1:]; spec.Name == nil && gone[base] {
+		base = base[strings.LastIndex(base, "/")+1:]
+		if spec.Name == nil && gone[base] {
 			blanks = append(blanks, splice{from, from, "_ "})
 		}
 	}
@@ -156,10 +157,13 @@ func withoutUnused(f *goFile, text string) (string, error) {
 func qualifiers(f *ast.File) map[string]bool {
 	all := make(map[string]bool)
 	ast.Inspect(f, func(n ast.Node) bool {
-		if s, ok := n.(*ast.SelectorExpr); ok {
-			if x, ok := s.X.(*ast.Ident); ok {
-				all[x.Name] = true
-			}
+		s, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		x, ok := s.X.(*ast.Ident)
+		if ok {
+			all[x.Name] = true
 		}
 		return true
 	})

@@ -143,17 +143,18 @@ func receiver(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return ""
 	}
-	t := d.Recv.List[0].Type
-	if star, ok := t.(*ast.StarExpr); ok {
-		t = star.X
+	for t := d.Recv.List[0].Type; ; {
+		switch of := t.(type) {
+		case *ast.StarExpr:
+			t = of.X
+		case *ast.IndexExpr:
+			t = of.X
+		case *ast.Ident:
+			return of.Name
+		default:
+			return ""
+		}
 	}
-	if generic, ok := t.(*ast.IndexExpr); ok {
-		t = generic.X
-	}
-	if name, ok := t.(*ast.Ident); ok {
-		return name.Name
-	}
-	return ""
 }
 
 // lookup finds the declaration of that name: settle, ledger.live, postgres.recordSQL

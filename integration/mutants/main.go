@@ -96,7 +96,8 @@ func findRoot() (string, error) {
 		return "", err
 	}
 	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+		_, err := os.Stat(filepath.Join(dir, "go.work"))
+		if err == nil {
 			return dir, nil
 		}
 	}

@@ -145,7 +145,8 @@ func isComparison(op token.Token) bool {
 func (s *scope) operands(op token.Token, mention string) []ast.Node {
 	able := make(map[ast.Node]token.Token)
 	ast.Inspect(s.node, func(n ast.Node) bool {
-		if b, ok := n.(*ast.BinaryExpr); ok && (b.Op == token.LAND || b.Op == token.LOR) {
+		b, ok := n.(*ast.BinaryExpr)
+		if ok && (b.Op == token.LAND || b.Op == token.LOR) {
 			able[b.X], able[b.Y] = b.Op, b.Op
 		}
 		return true
@@ -158,7 +159,8 @@ func (s *scope) operands(op token.Token, mention string) []ast.Node {
 func (s *scope) mentions(n ast.Node, mention string) (found bool) {
 	is := pattern(mention)
 	ast.Inspect(n, func(n ast.Node) bool {
-		if x, ok := n.(ast.Expr); ok {
+		x, ok := n.(ast.Expr)
+		if ok {
 			found = found || is.MatchString(s.squeezed(x))
 		}
 		return !found

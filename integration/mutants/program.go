@@ -64,9 +64,11 @@ func list(ctx context.Context, root string, args ...string) (all []listed, err e
 	}
 	for d := json.NewDecoder(strings.NewReader(string(output))); ; {
 		var l listed
-		if err := d.Decode(&l); err == io.EOF {
+		err := d.Decode(&l)
+		if err == io.EOF {
 			return all, nil
-		} else if err != nil {
+		}
+		if err != nil {
 			return nil, fmt.Errorf("go list: %w", err)
 		}
 		all = append(all, l)
@@ -117,7 +119,8 @@ func (p *program) link(ctx context.Context, dir string, changed map[string]strin
 		if !l.has(changed) {
 			continue
 		}
-		if archives[l.path()], err = p.compile(ctx, l, dir, changed); err != nil {
+		archives[l.path()], err = p.compile(ctx, l, dir, changed)
+		if err != nil {
 			return "", err
 		}
 	}
@@ -183,7 +186,8 @@ func (l listed) embedded(file func(string) string) map[string]any {
 	for _, name := range l.EmbedFiles {
 		files[name] = file(name)
 		for _, pattern := range l.EmbedPatterns {
-			if ok, _ := path.Match(pattern, name); ok || strings.HasPrefix(name, pattern+"/") {
+			ok, _ := path.Match(pattern, name)
+			if ok || strings.HasPrefix(name, pattern+"/") {
 				patterns[pattern] = append(patterns[pattern], name)
 			}
 		}
@@ -194,7 +198,8 @@ func (l listed) embedded(file func(string) string) map[string]any {
 func (p *program) tool(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"tool"}, args...)...)
 	cmd.Dir = p.root
-	if output, err := cmd.CombinedOutput(); err != nil {
+	output, err := cmd.CombinedOutput()
+	if err != nil {
 		return fmt.Errorf("go tool %s: %w\n%s", args[0], err, output)
 	}
 	return nil

@@ -75,7 +75,8 @@ func (r *runner) each(ctx context.Context, jobs []job) error {
 	var all sync.WaitGroup
 	slots := make(chan struct{}, r.parallel)
 	for _, j := range jobs {
-		if slots <- struct{}{}; ctx.Err() != nil {
+		slots <- struct{}{}
+		if ctx.Err() != nil {
 			break
 		}
 		all.Go(func() {
@@ -105,7 +106,8 @@ func (r *runner) each(ctx context.Context, jobs []job) error {
 func (r *runner) healthyJobs(ctx context.Context, chosen []mutant) (jobs []job) {
 	suites := make(map[suite][]mutant)
 	for _, m := range longestFirst(chosen) {
-		if suites[m.suite] = append(suites[m.suite], m); len(suites[m.suite]) == 1 {
+		suites[m.suite] = append(suites[m.suite], m)
+		if len(suites[m.suite]) == 1 {
 			jobs = append(jobs, job{"no mutant: " + m.suite.String(), func() (string, error) { return "passed", r.healthy(ctx, suites[m.suite]) }})
 		}
 	}
@@ -130,7 +132,8 @@ func (r *runner) healthy(ctx context.Context, mutants []mutant) error {
 		return fmt.Errorf("%w\n%s", err, output)
 	}
 	for _, m := range mutants {
-		if line := m.expected().FindString(output); line != "" {
+		line := m.expected().FindString(output)
+		if line != "" {
 			return fmt.Errorf("without a mutant the tests print what shows %q: %s", m.name, line)
 		}
 	}
@@ -195,13 +198,15 @@ func (r *runner) write(m mutant, dir string) (changed map[string]string, err err
 func (r *runner) build(ctx context.Context, pkg, overlay, dir string, changed map[string]string) (binary string, err error) {
 	r.builders <- struct{}{}
 	defer func() { <-r.builders }()
-	if binary, err = r.program(ctx, pkg).link(ctx, dir, changed); err == nil {
+	binary, err = r.program(ctx, pkg).link(ctx, dir, changed)
+	if err == nil {
 		return binary, nil
 	}
 	binary = filepath.Join(dir, "whole.test")
 	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay="+overlay, "-o", binary, pkg)
 	cmd.Dir = r.code.root
-	if output, err := cmd.CombinedOutput(); err != nil {
+	output, err := cmd.CombinedOutput()
+	if err != nil {
 		return "", fmt.Errorf("%w\n%s", err, output)
 	}
 	return binary, nil

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -43,12 +44,9 @@ func TestRunnerReportsMutantsThatAreNotCaught(t *testing.T) {
 			var out strings.Builder
 			r.out = &out
 			err = r.run(t.Context(), []mutant{test.mutant})
-			if got := out.String(); err != nil {
-				if got += err.Error(); !strings.Contains(got, test.want) {
-					t.Errorf("run: got %s, want %q", got, test.want)
-				}
-			} else if what != "caught" || !strings.Contains(got, test.want) {
-				t.Errorf("run: got no error, and %s", got)
+			got := fmt.Sprint(out.String(), err)
+			if (err == nil) != (what == "caught") || !strings.Contains(got, test.want) {
+				t.Errorf("run: got %s, want %q", got, test.want)
 			}
 		})
 	}

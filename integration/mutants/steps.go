@@ -93,7 +93,8 @@ func argument(function string, i int, text string) step {
 	return at("argument", function, func(s *scope) []splice {
 		var found []ast.Node
 		for _, n := range s.nodes(func(n ast.Node) bool { return s.calls(n, function) }) {
-			if args := n.(*ast.CallExpr).Args; i < len(args) {
+			args := n.(*ast.CallExpr).Args
+			if i < len(args) {
 				found = append(found, args[i])
 			}
 		}
@@ -142,7 +143,8 @@ func elements(n ast.Node) []ast.Expr {
 func text(fragment, other string) step {
 	return at("text", fragment, func(s *scope) (found []splice) {
 		s.nodes(func(n ast.Node) bool {
-			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			lit, ok := n.(*ast.BasicLit)
+			if ok && lit.Kind == token.STRING {
 				from, to := s.file.span(n)
 				found = append(found, literally(s.file.text[from:to], from, fragment, other)...)
 			}

@@ -32,8 +32,9 @@ func tests(pkg, names string) suite {
 		if strings.Contains(begin, "|") {
 			begin = "(" + begin + ")"
 		}
-		if parts[i] = "^" + begin + "$"; isBegin {
-			parts[i] = "^" + begin
+		parts[i] = "^" + begin
+		if !isBegin {
+			parts[i] += "$"
 		}
 	}
 	return suite{pkg: "./" + pkg, tests: strings.Join(parts, "/")}

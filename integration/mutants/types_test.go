@@ -60,7 +60,8 @@ func (c *typeChecker) check(texts map[string]string) error {
 	var wrong error
 	config := types.Config{Importer: c.imports, Error: func(err error) {
 		from, _ := filepath.Rel(c.root, c.files.Position(err.(types.Error).Pos).Filename)
-		if _, changed := texts[from]; changed && wrong == nil {
+		_, changed := texts[from]
+		if changed && wrong == nil {
 			wrong = err
 		}
 	}}
@@ -84,15 +85,18 @@ func (c *typeChecker) parse(path string, texts map[string]string) (*ast.File, er
 	if err != nil {
 		return nil, err
 	}
-	if text, changed := texts[from]; changed {
+	text, changed := texts[from]
+	if changed {
 		return parser.ParseFile(c.files, path, text, parser.SkipObjectResolution)
 	}
 	if c.parsed[path] == nil {
-		if c.parsed[path], err = parser.ParseFile(c.files, path, nil, parser.SkipObjectResolution); err != nil {
+		c.parsed[path], err = parser.ParseFile(c.files, path, nil, parser.SkipObjectResolution)
+		if err != nil {
 			return nil, err
 		}
 		for _, d := range c.parsed[path].Decls {
-			if f, ok := d.(*ast.FuncDecl); ok {
+			f, ok := d.(*ast.FuncDecl)
+			if ok {
 				f.Body = nil
 			}
 		}
