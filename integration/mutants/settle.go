@@ -11,9 +11,7 @@ func settleMutants() []mutant {
 			`settle_guard\.go:\d+: settled:`},
 		{"settle: under the claim of another owner", in("postgres.settleSQL", text("AND c.owner = ?", "AND ? <> ''")), guards,
 			`settle_guard\.go:\d+: (settled|claims|messages):`},
-		{"settle: a release counts as an attempt", in("postgres.applySQL",
-			text("CASE r.outcome WHEN 'failed'", "CASE WHEN r.outcome IN ('failed', 'release')"),
-			text("r.outcome IN ('failed', 'snooze')", "TRUE")), inStore("TestStore/postgres/settle"), `settle\.go:\d+: messages?:`},
+		{"settle: a release counts as an attempt", releaseAttempted(), inStore("TestStore/postgres/settle"), `settle\.go:\d+: messages?:`},
 		{"settle: a claim that still has messages in flight is finished", in("ledger.takeLocked",
 			replace("entry.open == 0 && !entry.partial && …", "!entry.partial && !b.freeOnly && !slices.ContainsFunc(results, undone)")),
 			inOutbox("TestGracefulStopWithAHundredInFlight|TestBlockedHandlerDelaysNobody"), `removed: got \d+, want the \d+ that finished`},
@@ -34,6 +32,11 @@ func settleMutants() []mutant {
 		{"lease: a batch starts after it", both(in("group.tooLate", never("g.worker.run.ledger.live")), in("call.held", returns("true"))),
 			tests("outbox", "TestNoHandlerBeginsAfterItsLease"), `many, lease over true: got 1 runs`},
 	}
+}
+
+func releaseAttempted() mistake {
+	return in("postgres.applySQL", text("CASE r.outcome WHEN 'failed'", "CASE WHEN r.outcome IN ('failed', 'release')"),
+		text("r.outcome IN ('failed', 'snooze')", "TRUE"))
 }
 
 func removedFirst() mistake {
