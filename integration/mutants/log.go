@@ -16,7 +16,8 @@ func logMutants() []mutant {
 					text("SET position = ? + p.n", "SET position = ? + (SELECT position FROM lock) + p.n"))), writers,
 			`were numbered meanwhile|duplicate key`},
 		{"log: numbered from a guessed bound", in("postgres.numberSQL", text("WHERE position IS NULL ORDER BY sequence LIMIT ?",
-			"WHERE position IS NULL AND sequence >= "+"(SELECT COALESCE(MAX(sequence), 0) - 1 FROM {events} WHERE position > 0) ORDER BY sequence LIMIT ?")),
+			"WHERE position IS NULL AND sequence >= "+
+				"(SELECT COALESCE(MAX(sequence), 0) - 1 FROM {events} WHERE position > 0) ORDER BY sequence LIMIT ?")),
 			inLog("TestAnIdleWriterDelaysOnlyItself"), `after the commit: got position`},
 		{"log: the head is read after the page", in("batch.read", replace("b.runner.store.Head(…)", "int64(1<<62), error(nil)"),
 			before("full := len(rows) == limit",
