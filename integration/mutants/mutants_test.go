@@ -93,3 +93,15 @@ func TestGuaranteesNameMutants(t *testing.T) {
 		t.Errorf("got %d mutants that are named, want at least 20", named)
 	}
 }
+
+func TestASeedRepeatsItsSample(t *testing.T) {
+	var names [2][]string
+	for i := range names {
+		for _, m := range sampled(mutants(), 5, 7) {
+			names[i] = append(names[i], m.name)
+		}
+	}
+	if len(names[0]) != 5 || !slices.Equal(names[0], names[1]) {
+		t.Errorf("got %q and %q, want the same 5", names[0], names[1])
+	}
+}
