@@ -50,9 +50,6 @@ func keyMutants() []mutant {
 			tooMany + `|are left after`},
 		{"key: its rate is not spent", in("Names.spendKeys", text("used_to = excluded.used_to", "used_to = {now}")),
 			of("sqlite", "rates_of_keys*"), `ran after`},
-		{"key: those in front take all turns",
-			in("Names.findRuns", replace("turns && (elsewhere || len(near) > r.Limit)", "turns && false && elsewhere")),
-			inOutbox("TestFewWorkersServeAllKeys/a_share_each_of_many/sqlite"), `want few|gave up waiting`},
 		{"key: freed during a claim, it is not asked for again", in("lanes.claimed", never("l.frees")),
 			tests("outbox", "TestWhatIsFreedDuringAClaimIsAskedForAgain"), `freed meanwhile: got it asked for again: false`},
 	}
