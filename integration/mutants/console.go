@@ -2,212 +2,167 @@
 
 package main
 
-import "slices"
+// The attacks on the console have numbers: see integration/console. None of these tests needs a browser.
 
-const (
-	guard     = "console/guard.go"
-	inConsole = "./console"
-)
-
-// attack is one of the attacks on the console, which have numbers: see integration/console.
-func attack(name string) suite {
-	return suite{pkg: "./integration/console", tests: "^TestAttack" + name + "$"}
-}
-
-// consoleMutants open each of the holes that an attack goes through.
-func consoleMutants() []mutant {
-	return slices.Concat(
-		doorMutants(),
-		changeMutants(),
-		originMutants(),
-		frameMutants(),
-		markupMutants(),
-		contentMutants(),
-		aroundMutants(),
-		terminalMutants(),
-		boundsMutants(),
-		bodyMutants(),
-		rateMutants(),
-		pageMutants(),
-	)
-}
+// anAsset lets a request in as that of a viewer.
+const anAsset = `v.who = ops.Principal{Name: "asset", Role: ops.Viewer}; v.seat = v.desk.As(v.who); return nil`
 
 // doorMutants let people into the console who may not look.
 func doorMutants() []mutant {
-	nobody := attack("04NobodyInParticular")
-	around := attack("07PathsAroundTheLogin")
-	const asset = `v.who, v.seat = ops.Principal{Name: "asset", Role: ops.Viewer}, v.desk.As(ops.Principal{Name: "asset", Role: ops.Viewer})`
+	unnamed := inConsole("TestAttack04NobodyInParticular")
+	around, hosts := inConsole("TestAttack07PathsAroundTheLogin"), inConsole("TestAttack13OtherNames")
+	const refused = `want a status of \[403\] and no page`
 	return []mutant{
-		{
-			name: "console: open where nobody says who may look", file: "console/console.go", suite: attack("01NobodySaysWhoMayLook"), says: `no Authorize: got console true`,
-			changes: []change{{"if c.Authorize == nil {", "if c.Authorize == nil {\n\t\tc.Authorize = func(*http.Request) (ops.Principal, error) { return ops.Principal{Name: \"anybody\", Role: ops.Viewer}, nil }\n\t}\n\tif c.Authorize == nil {"}},
-		},
-		{
-			name: "console: a login that panics lets in", file: guard, suite: attack("02TheLoginPanics"), says: `got status 200, .* want a status of \[403\]`,
-			changes: []change{{"who, err = ops.Principal{}, errPanicked", "who, err = ops.Principal{Name: \"somebody\", Role: ops.Viewer}, nil"}},
-		},
-		{
-			name: "console: who comes with an error is let in", file: guard, suite: attack("03TheLoginRefuses"), says: `got status 200, .* want a status of \[401\]`,
-			changes: []change{{"case err != nil && !errors.Is(err, errPanicked):", "case err != nil && who.Name == \"\":"}, {"case err != nil || who.Name == \"\" ||", "case who.Name == \"\" ||"}},
-		},
-		{
-			name: "console: no role is one", file: guard, suite: nobody, says: `want a status of \[403\] and no page`,
-			changes: []change{{" || who.Role == ops.None || who.Role >", " || who.Role >"}},
-		},
-		{
-			name: "console: no name is one", file: guard, suite: nobody, says: `want a status of \[403\] and no page`,
-			changes: []change{{"case err != nil || who.Name == \"\" ||", "case err != nil ||"}},
-		},
-		{
-			name: "console: a role that is none of ours is one", file: guard, suite: nobody, says: `want a status of \[403\] and no page`,
-			changes: []change{{" || who.Role > ops.Administrator:", ":"}},
-		},
-		{
-			name: "console: assets are for everybody", file: guard, suite: around, says: `who is not logged in: got status 200`,
-			changes: []change{{"\twho, err := v.whoAsks()\n", "\tif strings.HasSuffix(v.path, \".css\") {\n\t\t" + asset + "\n\t\treturn nil\n\t}\n\twho, err := v.whoAsks()\n"}},
-		},
-		{
-			name: "console: what looks like an asset is for everybody", file: guard, suite: around, says: `assets/.*messages": got status 200`,
-			changes: []change{
-				{"\twho, err := v.whoAsks()\n", "\tif strings.Contains(v.path, \"assets/\") {\n\t\t" + asset + "\n\t\treturn nil\n\t}\n\twho, err := v.whoAsks()\n"},
-				{"v.routes[v.path]", "v.routes[v.path[strings.LastIndex(v.path, \"/\")+1:]]"},
-			},
-		},
-		{
-			name: "console: all names lead to it", file: guard, suite: attack("13OtherNames"), says: `want status 421 and no page`,
-			changes: []change{{"knownHost(v.config.Hosts, v.r.Host)", "knownHost(v.config.Hosts, v.config.Hosts[0])"}},
-		},
-		{
-			name: "console: names that begin as ours lead to it", file: "console/host.go", suite: attack("13OtherNames"), says: `of "console.example.evil.example": got`,
-			changes: []change{{"strings.EqualFold(known, withoutPort(host))", "strings.HasPrefix(strings.ToLower(host), known)"}},
-		},
+		{"console 01: open without Authorize", in("console.Config.check", before("if c.Authorize == nil {…}",
+			"c.Authorize = func(*http.Request) (p ops.Principal, err error) { p.Name, p.Role = `x`, ops.Viewer; return }")),
+			inConsole("TestAttack01NobodySaysWhoMayLook"), `no Authorize: got console true`},
+		{"console 02: a login that panics lets in", in("visit.whoAsks",
+			replace("who, err = ops.Principal{}, errPanicked", `who, err = ops.Principal{Name: "somebody", Role: ops.Viewer}, nil`)),
+			inConsole("TestAttack02TheLoginPanics"), `got status 200, .* want a status of \[403\]`},
+		{"console 03: a principal with an error is let in", in("visit.isAuthorized", before("switch {…}", "if who.Name != \"\" { err = nil }")),
+			inConsole("TestAttack03TheLoginRefuses"), `got status 200, .* want a status of \[401\]`},
+		{"console 04: no role is enough", in("visit.isAuthorized", without("ops.None")), unnamed, refused},
+		{"console 07: whatever looks like an asset needs no login",
+			both(in("visit.isAuthorized", before("who, err := v.whoAsks()", "if strings.Contains(v.path, `assets/`) { "+anAsset+" }")),
+				in("visit.isRouted", replace("v.routes[v.path]", `v.routes[v.path[strings.LastIndex(v.path, "/")+1:]]`))), around,
+			`assets/.*messages": got status 200`},
+		{"console 13: a host may just begin like a known one",
+			in("console.knownHost", replace("strings.EqualFold(known, withoutPort(host))", "strings.HasPrefix(strings.ToLower(host), known)")),
+			hosts, `of "console.example.evil.example": got`},
+		{"console: any number of requests", in("console.guards", omit("(*visit).isSeldom")), inConsole("TestTooOften"),
+			`of 200 requests at once`},
+		{"console: invented names fill the memory", in("console.take", replace("len(*buckets) >= mostKnown", "false")),
+			tests("console", "TestLimits"), `names are remembered`},
 	}
 }
 
-// changeMutants let people change what they may not.
+// changeMutants let people change what they may not, or in a way that they may not.
 func changeMutants() []mutant {
-	const everybodysSeat = "v.desk.As(ops.Principal{Name: who.Name, Role: ops.Administrator})"
-	byGet := attack("08ChangesByGet")
+	const asAdministrator = "v.desk.As(ops.Principal{Name: who.Name, Role: ops.Administrator})"
+	viewer, get, plans := inConsole("TestAttack05AViewerChanges"), inConsole("TestAttack08ChangesByGet"), inConsole("TestAttack23OthersPlans")
+	undone := inConsole("TestAttack06AnOperatorDoesWhatCannotBeUndone")
 	return []mutant{
-		{
-			name: "console: a viewer changes", file: guard, suite: attack("05AViewerChanges"), says: `changes were let through: \[`,
-			changes: []change{{"v.desk.As(who)", everybodysSeat}, {"if v.who.Role < v.route.role {", "if v.who.Role < ops.Viewer {"}},
-		},
-		{
-			name: "console: a viewer is offered changes", file: "console/template.go", suite: attack("05AViewerChanges"), says: `a viewer is offered`,
-			changes: []change{{"return v.who.May(action, consumer) == nil", "return v.who.May(action, consumer) == nil || consumer != \"-\""}},
-		},
-		{
-			name: "console: an operator has the desk's seat of another", file: guard, suite: attack("06AnOperatorDoesWhatCannotBeUndone"), says: `were let through: \[`,
-			changes: []change{{"v.desk.As(who)", everybodysSeat}},
-		},
-		{
-			name: "console: an operator cancels", file: "ops/role.go", suite: attack("06AnOperatorDoesWhatCannotBeUndone"), says: `with "cancel": got`,
-			changes: []change{{"RunNow, Reschedule, Requeue, RunSchedule", "RunNow, Reschedule, Cancel, Requeue, RunSchedule"}},
-		},
-		{
-			name: "console: roles of routes are not looked at", file: guard, suite: suite{pkg: inConsole, tests: "^TestGuards$"}, says: `GET edit\?id=1: got 500`,
-			changes: []change{{"\t\t(*visit).hasRole,\n", ""}},
-		},
-		{
-			name: "console: changes by GET", file: guard, suite: byGet, says: `want status 405`,
-			changes: []change{
-				{"if method := v.r.Method; found.method != method &&", "if method := v.r.Method; found.method != method && method == http.MethodPost &&"},
-				{"func (v *visit) hasForm() error {\n", "func (v *visit) hasForm() error {\n\tv.form = v.query\n"},
-			},
-		},
-		{
-			name: "console: a header makes another method of GET", file: guard, suite: byGet, says: `want status 405`,
-			changes: []change{
-				{"func (v *visit) admit() error {\n", "func (v *visit) admit() error {\n\tif method := v.r.Header.Get(\"X-HTTP-Method-Override\"); method != \"\" {\n\t\tv.r.Method = method\n\t}\n"},
-			},
-		},
-		{
-			name: "console: a plan is anybody's to start", file: "ops/decide.go", suite: attack("23OthersPlans"), says: `another has started it`,
-			changes: []change{{"case !o.By(s.who):", "case o.Actor == \"\":"}},
-		},
-		{
-			name: "console: a plan is started again", file: "ops/decide.go", suite: attack("23OthersPlans"), says: `started again`,
-			changes: []change{{"\tcase o.underWay():\n", "\tcase o.ID < 0:\n"}, {"case o.State != Planned:", "case o.State == Done:"}},
-		},
-		{
-			name: "console: the form that starts a plan makes it wider", file: "console/plan.go", suite: attack("23OthersPlans"), says: `the plan was changed by the form`,
-			changes: []change{{"\tstarted, err := v.seat.Start(", "\tif a.flag(\"all\") {\n\t\tplanned, err := v.seat.Plan(v.ctx(), ops.Requeue, ops.Target{Poisoned: &poison.Filter{}})\n\t\tif err != nil {\n\t\t\treturn link{}, err\n\t\t}\n\t\t_, _ = v.seat.Undo(v.ctx(), \"\", id)\n\t\tid = planned.ID\n\t}\n\tstarted, err := v.seat.Start("},
-				{"\t\"github.com/asyncmonolith/asyncmonolith-go/ops\"\n", "\t\"github.com/asyncmonolith/asyncmonolith-go/ops\"\n\t\"github.com/asyncmonolith/asyncmonolith-go/poison\"\n"}},
-		},
+		{"console 05: a viewer changes",
+			both(in("visit.isAuthorized", replace("v.desk.As(who)", asAdministrator)), in("visit.hasRole", never("v.route.role"))), viewer,
+			`changes were let through: \[`},
+		{"console 06: an operator acts as an administrator", in("visit.isAuthorized", replace("v.desk.As(who)", asAdministrator)), undone,
+			`were let through: \[`},
+		{"console: roles of routes are not checked", in("console.guards", omit("(*visit).hasRole")), tests("console", "TestGuards"),
+			`GET edit\?id=1: got 500`},
+		{"console 08: a change by GET", both(in("visit.isRouted", never("found.method != method")),
+			in("visit.hasForm", before("if v.r.Method != http.MethodPost {…}", "v.form = v.query"))), get, `want status 405`},
+		{"console 23: a plan is started by anybody", in("Seat.start", never("!o.By(s.who)")), plans, `another has started it`},
 	}
 }
 
-// originMutants take changes from pages of others.
+// originMutants take changes from pages of others, have their pages frame ours, or lead people to them.
 func originMutants() []mutant {
-	const check = "v.origins.Check(v.r) != nil {"
+	unless := func(what string) mistake {
+		return in("visit.isOurOwnPost", before("if v.r.Header.Get(…", "if "+what+" { return nil }"))
+	}
+	sites, frames := inConsole("TestAttack09ChangesFromOtherSites"), inConsole("TestAttack17Frames")
+	redirects := inConsole("TestAttack18OpenRedirects")
 	return []mutant{
-		{
-			name: "console: changes from other sites of old browsers", file: guard, suite: attack("09ChangesFromOtherSites"), says: `an old browser: got`,
-			changes: []change{{check, "v.r.Header.Get(\"Sec-Fetch-Site\") == \"cross-site\" {"}},
-		},
-		{
-			name: "console: changes from other sites that navigate", file: guard, suite: attack("09ChangesFromOtherSites"), says: `a page elsewhere that says navigate: got`,
-			changes: []change{{check, "v.r.Header.Get(\"Sec-Fetch-Mode\") != \"navigate\" && " + check}},
-		},
-		{
-			name: "console: origins that begin as ours are ours", file: guard, suite: attack("09ChangesFromOtherSites"), says: `a name that begins as ours: got`,
-			changes: []change{{check, "v.origins.Check(v.r) != nil && !strings.HasPrefix(v.r.Header.Get(\"Origin\"), \"http://\"+v.r.Host) {"}},
-		},
-		{
-			name: "console: neighbours are of our own", file: guard, suite: attack("10ChangesFromTheSameSite"), says: `a neighbour.*: got`,
-			changes: []change{{check, "v.r.Header.Get(\"Sec-Fetch-Site\") != \"same-site\" && " + check}},
-		},
-		{
-			name: "console: no origin is one", file: guard, suite: attack("11ChangesOfNoOrigin"), says: `a sandboxed frame.*: got`,
-			changes: []change{{check, "v.r.Header.Get(\"Origin\") != \"null\" && " + check}},
-		},
-		{
-			name: "console: what says nothing of where it is from is ours", file: guard, suite: attack("12ChangesOfNobody"), says: `neither header: got`,
-			changes: []change{{"v.r.Header.Get(\"Sec-Fetch-Site\") == \"\" && v.r.Header.Get(\"Origin\") == \"\" || ", ""}},
-		},
+		{"console 09: old browsers are trusted", unless(`v.r.Header.Get("Sec-Fetch-Site") != "cross-site"`), sites, `an old browser: got`},
+		{"console 10: other origins of the site are trusted", unless(`v.r.Header.Get("Sec-Fetch-Site") == "same-site"`),
+			inConsole("TestAttack10ChangesFromTheSameSite"), `a neighbour.*: got`},
+		{"console 11: the origin null is trusted", unless(`v.r.Header.Get("Origin") == "null"`), inConsole("TestAttack11ChangesOfNoOrigin"),
+			`a sandboxed frame.*: got`},
+		{"console 12: a request without an origin is trusted",
+			unless(`v.r.Header.Get("Sec-Fetch-Site") == "" && v.r.Header.Get("Origin") == ""`), inConsole("TestAttack12ChangesOfNobody"),
+			`neither header: got`},
+		{"console 17: the policy allows frames", in("console.secure", text("frame-ancestors 'none';", "")), frames,
+			`want frame-ancestors 'none'`},
+		{"console 17: the policy allows inline scripts", in("console.secure", text("script-src 'self';", "script-src 'self' 'unsafe-inline';")),
+			frames, `want script-src 'self'`},
+		{"console 17: a refusal has no policy",
+			in("Console.ServeHTTP", drop("secure"), before("if err := v.route.answer(v); err != nil {…}", "secure(w.Header())")), frames,
+			`got policy \[""\]`},
+		{"console 17: other sites frame pages", in("visit.isOurOwnGet", without(`"Sec-Fetch-Dest"`)), frames,
+			`in a frame of another site: got status 200`},
+		{"console 18: a form leads back to any address",
+			in("visit.settings", replace(`v.back(v.form.Get("back"))`, `link{path: v.form.Get("back")}`)), redirects,
+			`back to ".*want a page of the console`},
 	}
 }
 
-// frameMutants leave to pages of others what they can do with one of ours, or have it send people to them.
-func frameMutants() []mutant {
-	frames, redirects := attack("17Frames"), attack("18OpenRedirects")
+// markupMutants make markup, scripts or commands of what somebody typed.
+func markupMutants() []mutant {
+	const nobodys = `which no page has of itself`
+	texts, traces := inConsole("TestAttack14TextsAsMarkup"), inConsole("TestAttack15TracesAsScripts")
+	commands := inConsole("TestAttack26TerminalCommands")
 	return []mutant{
-		{
-			name: "console: frames, by the old header", file: guard, suite: frames, says: `got X-Frame-Options ""`,
-			changes: []change{{"\th.Set(\"X-Frame-Options\", \"DENY\")\n", ""}},
-		},
-		{
-			name: "console: frames, by the policy", file: guard, suite: frames, says: `want frame-ancestors 'none'`,
-			changes: []change{{" frame-ancestors 'none';", ""}},
-		},
-		{
-			name: "console: scripts in pages run", file: guard, suite: frames, says: `want script-src 'self'`,
-			changes: []change{{"script-src 'self';", "script-src 'self' 'unsafe-inline';"}},
-		},
-		{
-			name: "console: what is refused has no policy", file: "console/console.go", suite: frames, says: `got policy \[""\]`,
-			changes: []change{{"\tsecure(w.Header())\n", ""}, {"\tif err := v.route.answer(v); err != nil {", "\tsecure(w.Header())\n\tif err := v.route.answer(v); err != nil {"}},
-		},
-		{
-			name: "console: other sites frame pages", file: guard, suite: frames, says: `in a frame of another site: got status 200`,
-			changes: []change{{" || v.r.Header.Get(\"Sec-Fetch-Dest\") != \"document\" {", " {"}},
-		},
-		{
-			name: "console: forms lead back to wherever they say", file: "console/prefs.go", suite: redirects, says: `back to ".*want a page of the console`,
-			changes: []change{{"return v.back(v.form.Get(\"back\")), nil", "return link{path: v.form.Get(\"back\")}, nil"}},
-		},
-		{
-			name: "console: the login is at the host that was asked for", file: guard, suite: redirects, says: `want the login as it is configured`,
-			changes: []change{{"return elsewhere{v.login()}", "return elsewhere{\"https://\" + v.r.Host + \"/in\"}"}},
-		},
-		{
-			name: "console: a login sends people on to what looks like a host", file: guard, suite: redirects, says: `and back: got status 303`,
-			changes: []change{{"\t\tname = \"\"\n", ""}},
-		},
-		{
-			name: "console: forms lead back to what is no page", file: "console/prefs.go", suite: suite{pkg: inConsole, tests: "^TestBackStaysHere$"}, says: `back to ".*want "\./"`,
-			changes: []change{{"!known || r.page == nil || r.method != http.MethodGet {", "!known && r.page != nil {"}},
-		},
+		{"console 14: shortened texts are markup",
+			in("console.functions", replace(`"short": short`, `"short": func(s string) template.HTML { return template.HTML(short(s)) }`)), texts,
+			nobodys},
+		{"console 15: any header is a trace", in("console.traceOf", without("strings.Trim")), traces, `trace ".*: got a link to`},
+		{"console 15: TraceURL may be a script", in("console.Config.check",
+			replace(`err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || !strings.Contains(c.TraceURL, traceMark)`,
+				`err != nil || u.Scheme == ""`)), traces, `TraceURL "javascript:`},
+		{"console 16: quotes of a query end an attribute",
+			in("visit.show", before("h := v.w.Header()", "b = *bytes.NewBuffer(bytes.ReplaceAll(b.Bytes(), []byte(\"&#34;\"), []byte(`\"`)))")),
+			inConsole("TestAttack16ParametersAsMarkup"), nobodys},
+		{"console 26: the command prints texts as they are", in("show.Text", always("utf8.ValidString(s)")), commands,
+			`which a terminal would act upon`},
+		{"console 26: the command prints JSON as it is", in("show.JSON", replace("escaped(string(versioned))", "string(versioned)")), commands,
+			`\[--json\]: got the character`},
+	}
+}
+
+// contentMutants show what is hidden, have people guess it, or tell of the connection.
+func contentMutants() []mutant {
+	hidden, secrets := inConsole("TestAttack22WhatIsHidden"), inConsole("TestAttack27SecretsOfTheConnection")
+	return []mutant{
+		{"console 22: contents are shown without Redact",
+			in("Seat.shown", before("if redact == nil || …", "if redact == nil { redact = ShowAll }")), hidden, `shows what is hidden`},
+		{"console 22: exports are not redacted", in("Seat.Export", replace("s.poisoned(ctx, m)", "Poisoned{Message: m}")), hidden,
+			`its answer has what is hidden`},
+		{"console 22: hidden errors can be guessed", in("Seat.maySearch", replace("len(part.Errors)+len(part.Headers)", "len(part.Headers)")),
+			hidden, `somebody can guess what is hidden`},
+		{"console 22: the log has contents",
+			in("Seat.poisoned", before("m.Reason = s.reason(ctx, m)", `s.desk.config.Logger.Info("somebody looks", "payload", string(m.Payload))`)),
+			hidden, `the log has what is hidden`},
+		{"console 27: errors of the database are shown", in("visit.said", replace("away(err)", "err.Error()")), secrets,
+			`which tells of the connection`},
+		{"console 27: the command shows errors of the connection", in("connect.Trouble", replace("cause(err)", "err.Error()")), secrets,
+			`want an error that does not tell of the connection`},
+		{"console 27: the command accepts a password in its arguments", in("app.findDSN", never("HasPassword")), secrets,
+			`want that a password is not taken there`},
+	}
+}
+
+// filterMutants have filters and ids find what they are not about.
+func filterMutants() []mutant {
+	wild, tables := inConsole("TestAttack24Wildcards"), inConsole("TestAttack25TablesOfOthers")
+	return []mutant{
+		{"console 24: a text of an error is a pattern",
+			in("Store.poisonWhere", text("({instr}(reason, ?) > 0 OR", "(reason LIKE '%' || ? || '%' OR")), wild,
+			`error ".*: got \d+ messages, want`},
+		{"console 24: a payload type is SQL",
+			in("Store.poisonWhere", replace(`t.add(f.PayloadType != "", …)`, `t.add(f.PayloadType != "", "payload_type = '"+f.PayloadType+"'")`)),
+			wild, `type ".*: got`},
+		{"console 25: poisoned messages of all prefixes", in("Store.PoisonedHead", text("{poisoned} WHERE", "poisoned_messages WHERE")), tables,
+			`message\?id=.*want status 404`},
+	}
+}
+
+// boundMutants let one request take as much as somebody likes.
+func boundMutants() []mutant {
+	numbers, bombs := inConsole("TestAttack19NumbersWithoutLimits"), inConsole("TestAttack20CronBombs")
+	bodies := inConsole("TestAttack21LargeBodies")
+	return []mutant{
+		{"console 19: rates have no limit",
+			both(in("console.mostRate", replace("100_000", "1<<63 - 1")), in("Seat.SetRate", without("rate > mostRate"))), numbers,
+			`rate > 100000 .*: got [1-9]`},
+		{"console 19: times have no limit",
+			both(in("asked.instant", without("1970"), without("10_000")), in("outbox.checkDue", without("year < 1"), without("year > 9999"))),
+			numbers, `available_after .*: got [1-9]`},
+		{"console 19: addresses have no limit", in("visit.isShort", never("mostQuery")), numbers, `aaa|a&a&.*want that it is refused`},
+		{"console 20: a day that never comes is looked for",
+			in("cron.Expression.searchDay", replace("min(year+searchYears, lastYear)", "year + 3_000_000*searchYears")), bombs, `took`},
+		{"console 21: bodies have no limit", in("visit.hasSmallBody", replace("mostBody", "1000*mostBody")), bodies,
+			`64 MiB, announced as .*: got`},
+		{"console 21: bodies may take for ever", in("console.bodyTime", replace("10 * time.Second", "10 * time.Minute")),
+			inConsole("TestAttack21SlowBodies"), `after a minute the connection is still there`},
 	}
 }

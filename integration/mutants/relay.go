@@ -2,364 +2,119 @@
 
 package main
 
-// onPostgres runs one database's part of a test of relays.
-func onPostgres(tests string) suite {
-	return suite{pkg: "./integration/relay", tests: tests + "/^postgres$"}
+// perRelay runs one database's part of a test of relays.
+func perRelay(names string) suite { return inRelay(names + "/postgres") }
+
+// publishMutants lose, double or misdirect what is published, or count what is not the message's fault.
+func publishMutants() []mutant {
+	unit := func(names string) suite { return tests("relay", names) }
+	return []mutant{
+		{"relay: settled before the acknowledgement",
+			in("publishing.call", replace("results := p.pub.Publish(calling, records)", "go p.pub.Publish(calling, records); var results []error")),
+			unit("TestAMessageIsDoneOnceTheBrokerHasIt"), `got it done with <nil> before the broker had it`},
+		{"relay: one error fails all records",
+			in("publishing.consume", replace("failed[places[i]] = err", "for j := range batch { failed[j] = err }; _ = places[i]")),
+			unit("TestEachAnswerIsForItsRecord"), `message 0: got \w+, want done`},
+		{"relay: an outage counts attempts", in("publishing.outcome", replace("p.unanswered(record, err)", "err")),
+			perRelay("TestAnOutageWritesNothing/unavailable"), `got \d+ that wait, want 2000`},
+		{"relay: a stop closes the gate",
+			both(in("publishing.outcome", never("cause != nil")), in("publishing.publish", always("cause == nil"))),
+			inRelay("TestAStopIsNoOutage"), `gate: got it closed for`},
+		{"relay: a refused probe leaves the gate closed", in("publishing.publish", never("probes && answered")),
+			inRelay("TestAProbeThatIsNotTakenOpensTheGate/refused"), `the gate is closed`},
+		{"relay: an absent destination holds up others", in("publishing.unanswered", never("p.missing.silentAll")),
+			unit("TestTheGateClosesOnceNoDestinationAnswers"), `got it closed, though orders are answered`},
+		{"relay: a message under an alias is for all", in("publishing.recipients", never("slices.Contains")), unit("TestIDsForBrokers"),
+			`got 2 ids, want 6`},
+		{"relay: the password of a RabbitMQ URL is shown", in("rabbitmq.checkURLs", replace("errUnreadable", "parse.Err")),
+			tests("relay/rabbitmq", "TestURLsAreCheckedWithoutTellingThem"), `no password`},
+	}
 }
 
 // receiveMutants lose or double what arrives from another service.
 func receiveMutants() []mutant {
-	const inbox = "relay/inbox.go"
 	return []mutant{
-		{
-			name: "relay: ack before commit", file: inbox, suite: onPostgres("^TestNothingIsAcknowledgedThatIsNotCommitted$"), says: `got [1-9]\d* acknowledged and 0 rows, want none`,
-			changes: ackBeforeCommit(),
-		},
-		{
-			name: "relay: dedupe outside the transaction", file: inbox, suite: onPostgres("^TestNothingIsAcknowledgedThatIsNotCommitted$"), says: `got \d+ acknowledged and [1-9]\d* rows, want none`,
-			changes: dedupedApart(),
-		},
-		{
-			name: "relay: no dedupe", file: inbox, suite: onPostgres("^TestOneEffectEach$"), says: `effects other than one: got [1-9]`,
-			changes: notDeduped(),
-		},
-		{
-			name: "relay: key without receiver", file: inbox, suite: onPostgres("^TestEachReceiverHasItsOwnInbox$"), says: `got 1 messages, want one for each name`,
-			changes: []change{{"r.store.Receive(ctx, tx, rc.name, hashes)", "r.store.Receive(ctx, tx, \"\", hashes)"}},
-		},
-		{
-			name: "relay: an older instance drops what a newer one accepts", file: "relay/accepted.go", suite: onPostgres("^TestAnOlderInstanceLeavesANewTypeToNewerOnes$"), says: `want the batch given back`,
-			changes: []change{{"if slices.Contains(unknown, eventType) {", "if len(unknown) < 0 {"}},
-		},
-		{
-			name: "relay: what is received again is live", file: "relay/inbound.go", suite: onPostgres("^TestAReplayFromTheBroker$"), says: `replay: got \[mail`,
-			changes: []change{{"m.Replay = r.replay", "m.Replay = false"}},
-		},
-		{
-			name: "relay: the mode of a message is not stored", file: "outbox/producer.go", suite: onPostgres("^TestAReplayIntoTheLog$"), says: `got \[mail`,
-			changes: []change{{"Replay: m.Replay, ", ""}},
-		},
-		{
-			name: "relay: fetching goes on however much waits", file: "relay/backlog.go", suite: onPostgres("^TestBackPressure$"), says: `waiting: got 1000, want a little more than 200`,
-			changes: []change{{"return waiting, err\n", "return 0 * waiting, err\n"}},
-		},
-		{
-			name: "relay: retention forgets what others remember", file: "internal/store/inbox.go", suite: suite{pkg: inStore, tests: underStore + "^inbox$"}, says: `left of b`,
-			changes: []change{{`Where: "receiver = ? AND received_at < "`, `Where: "receiver <> ? AND received_at < "`}},
-		},
+		{"relay: acknowledged before the commit", in("relay.Runner.receive", never("cmp.Or(err, left)")),
+			perRelay("TestNothingIsAcknowledgedThatIsNotCommitted"), `got [1-9]\d* acknowledged and 0 rows, want none`},
+		{"relay: deduplicated in another transaction", receivedApart(), perRelay("TestNothingIsAcknowledgedThatIsNotCommitted"),
+			`got \d+ acknowledged and [1-9]\d* rows, want none`},
+		{"relay: not deduplicated", in("relay.Runner.takeTogether", never("a.isNew")), perRelay("TestOneEffectEach"),
+			`effects other than one: got [1-9]`},
+		{"relay: receivers share an inbox", in("relay.Runner.takeTogether", argument("r.store.Receive", 2, `""`)),
+			perRelay("TestEachReceiverHasItsOwnInbox"), `got 1 messages, want one for each name`},
+		{"relay: the inbox key ignores the consumers", in("receiving.understand", omit("joinNames(consumers)")), perRelay("TestIDs"),
+			`messages: got map\[`},
+		{"relay: an older instance drops what a newer one accepts", in("relay.Runner.mayDrop", never("slices.Contains")),
+			perRelay("TestAnOlderInstanceLeavesANewTypeToNewerOnes"), `want the batch given back`},
+		{"relay: a replayed record is live", in("receiving.understand", drop("m.Replay = r.replay")), perRelay("TestAReplayFromTheBroker"),
+			`replay: got \[mail`},
+		{"relay: retention forgets other receivers", in("Store.Forget", text("receiver = ? AND received_at", "receiver <> ? AND received_at")),
+			inStore("TestStore/postgres/inbox"), `left of b`},
 	}
 }
 
-// parkMutants lose, or double, what cannot be taken, or what comes with it.
+func receivedApart() mistake {
+	return in("relay.Runner.takeTogether", replace("added, err := r.store.Receive(ctx, tx, rc.name, hashes)", "var added map[string]bool; "+
+		"err := txn.InTx(ctx, r.db, func(tx bun.Tx) (err error) { added, err = r.store.Receive(ctx, tx, rc.name, hashes); return err })"))
+}
+
+// parkMutants lose or double what cannot be taken, or what comes with it.
 func parkMutants() []mutant {
-	const inbox = "relay/inbox.go"
-	odd := func(tests string) suite { return suite{pkg: "./integration/relay", tests: tests} }
 	return []mutant{
-		{
-			name: "relay: a payload on which the application panics holds up the others", file: inbox, suite: onPostgres("^TestAPayloadOnWhichTheApplicationPanics$"), says: `gave up waiting: all is acknowledged`,
-			changes: []change{{"if value := recover(); value != nil {", "if value := any(nil); value != nil {"}},
-		},
-		{
-			name: "relay: a subscriber may take for ever to return", file: "relay/subscribe.go", suite: odd("^TestFunctionsThatHang$/^a_subscriber$"), says: `deadlock|has not returned`,
-			changes: []change{{"if s.inHand.Load() > 0 {", "if s.inHand.Load() >= 0 {"}},
-		},
-		{
-			name: "relay: behind a record that stays nothing is taken over", file: inbox, suite: odd("^TestARecordThatCannotBeStored$"), says: `want those of the others`,
-			changes: []change{{"len(a.record.Body), err))\n\t\treturn nil", "len(a.record.Body), err))\n\t\treturn err"}},
-		},
-		{
-			name: "relay: behind a record that fails all others are tried at once", file: inbox, suite: odd("^TestRecordsThatAllFailTakeFewWrites$"), says: `writes: got [1-9]\d{3}, want at most 290`,
-			changes: []change{{"size, suspects = 1, 0", "size, suspects = len(arrivals), 0"}},
-		},
-		{
-			name: "relay: each record that fails is parked by itself", file: inbox, suite: odd("^TestRecordsThatAllFailTakeFewWrites$"), says: `writes: got 5\d\d, want at most 290`,
-			changes: []change{{"parkAtOnce = 16", "parkAtOnce = 1"}},
-		},
-		{
-			name: "relay: a packet that is too large is sent", file: "internal/store/mariadb/insert.go", suite: odd("^TestARecordThatCannotBeStored$"), says: `want it kept, and the reason`,
-			changes: []change{{"if size > packet {", "if size > packet<<10 {"}},
-		},
-		{
-			name: "relay: a parked record is parked each time", file: "relay/inbound.go", suite: onPostgres("^TestWhatCannotBeTakenIsParked$"), says: `poisoned: got \d+, want 18`,
-			changes: []change{{"hashOf(parts...)\n\treturn a", "hashOf(append(parts, time.Now().String())...)\n\treturn a"}},
-		},
-	}
-}
-
-// healthMutants keep quiet about brokers and databases that are away, or say too much.
-func healthMutants() []mutant {
-	const away = "relay/away.go"
-	inRelay := func(tests string) suite { return suite{pkg: "./integration/relay", tests: tests} }
-	return []mutant{
-		{
-			name: "relay: a destination that is away holds up others", file: "relay/publish.go", suite: suite{pkg: "./relay", tests: "^TestTheGateClosesOnceNoDestinationAnswers$"}, says: `got it closed, though orders are answered`,
-			changes: []change{{"if others || !p.missing.silentAll(destinations) {", "if p.missing.silentAll(destinations); others {"}},
-		},
-		{
-			name: "relay: a broker that is away is a line for each attempt", file: away, suite: inRelay("^TestABrokerThatIsAwayIsShown$"), says: `log: got 6 of`,
-			changes: []change{{"case err != nil && began:", "case err != nil:"}},
-		},
-		{
-			name: "relay: a runner whose database is away is ready", file: away, suite: inRelay("^TestHealthOfARunner$"), says: `want it not ready, and the reason`,
-			changes: []change{{"h.Ready = h.Err == nil && r.serving.Load()", "h.Ready = r.serving.Load()"}},
-		},
-		{
-			name: "relay: a runner without records does not notice that its database is back", file: "relay/runner.go", suite: inRelay("^TestHealthOfARunner$"), says: `want it ready soon`,
-			changes: []change{{"wait = min(every, mostRetry)", "wait = every"}},
-		},
-		{
-			name: "relay: a server that is silent is there", file: "relay/nats/pull.go", suite: suite{pkg: "./integration/relay/nats", tests: "^TestConformance$/^who_subscribes_is_told_that_the_broker_hangs"}, says: `was not told within .* that the broker is away`,
-			changes: []change{{"p.away.Note(p.whySilent())", "_ = p.whySilent()"}},
-		},
-	}
-}
-
-// recipientMutants mistake for whom a record is.
-func recipientMutants() []mutant {
-	return []mutant{
-		{
-			name: "relay: what waits under its own former name is for nobody", file: "relay/outbound.go", suite: onPostgres("^TestWhoIsRenamed$"), says: `1 parked, want 3, 2 and none`,
-			changes: []change{{"if slices.Contains(p.consumers, m.StoredConsumer) &&", "if (m.StoredConsumer != \"\" || slices.Contains(p.consumers, \"\")) &&"}},
-		},
-		{
-			name: "relay: key without the consumers it is for", file: "relay/inbound.go", suite: onPostgres("^TestIDs$"), says: `messages: got map\[`,
-			changes: []change{{`e.Attributes["id"], joinNames(consumers))`, `e.Attributes["id"])`}},
-		},
-		{
-			name: "relay: a record for several is remembered as one", file: "relay/inbound.go", suite: onPostgres("^TestAConsumerIsToldOnceWhoeverElseIs$"), says: `got map\[bill:[2-9]`,
-			changes: []change{{"if len(m.Only) > 1 {", "if len(m.Only) > 1000 {"}},
-		},
-		{
-			name: "relay: an event is appended for each consumer that it is for", file: "relay/inbound.go", suite: onPostgres("^TestAnEventIsAppendedOnceWhoeverItIsFor$"), says: `got \[1 1`,
-			changes: []change{{"m, hashFor(m.Only)", "m, hashFor([]string{e.Attributes[consumersAttribute]})"}},
-		},
-	}
-}
-
-// adapterMutants believe what a payload, a sender or a URL says.
-func adapterMutants() []mutant {
-	return []mutant{
-		{
-			name: "relay: a subject that has the server end the connection is sent", file: "relay/nats/wire.go", suite: suite{pkg: "./integration/relay/nats", tests: "^TestSubjectsThatNoStreamCanHaveAreRefused$"}, says: `maximum control line exceeded`,
-			changes: []change{{"if len(subject)+len(reply) > maxControlLine-lineRest {", "if len(subject)+len(reply) > 1000*maxControlLine {"}},
-		},
-		{
-			name: "relay: a subscriber asks the server's own domain", file: "relay/nats/pull.go", suite: suite{pkg: "./integration/relay/nats", tests: "^TestConformanceBeyondALeafNode$/^a_record_comes_as_it_was_sent$"}, says: `got 0 deliveries`,
-			changes: []change{{"apiPrefix(s.config.Domain) +", "apiPrefix(\"\") +"}},
-		},
-		{
-			name: "relay: a complaint of NATS is told for ever", file: "relay/nats/complaints.go", suite: suite{pkg: "./integration/relay/nats", tests: "^TestComplaintsOfBefore$"}, says: `want it left out`,
-			changes: []change{{"time.Since(c.came) < complaintAge", "true"}},
-		},
-		{
-			name: "relay: that answers may not be heard is told once", file: "relay/nats/complaints.go", suite: suite{pkg: "./integration/relay/nats", tests: "^TestWhoMayNotHearAnswers$"}, says: `the third time`,
-			changes: []change{{"!fresh && !deaf &&", "!fresh && (deaf || !deaf) &&"}},
-		},
-		{
-			name: "relay: what a URL of RabbitMQ takes for a port is told", file: "relay/rabbitmq/link.go", suite: suite{pkg: "./relay/rabbitmq", tests: "^TestURLsAreCheckedWithoutTellingThem$"}, says: `no password`,
-			changes: []change{{"err = errUnreadable", "err = parse.Err"}},
-		},
-		{
-			name: "relay: of Kafka's records those are taken that the sender has taken back", file: "relay/kafka/subscriber.go", suite: suite{pkg: "./integration/relay/kafka", tests: "^TestWhatASenderHasTakenBackIsNotBrought$"}, says: `"taken back"`,
-			changes: []change{{", kgo.FetchIsolationLevel(kgo.ReadCommitted())", ""}},
-		},
-	}
-}
-
-// publishMutants do so with what is published.
-func publishMutants() []mutant {
-	const publishing = "relay/publish.go"
-	unit := func(tests string) suite { return suite{pkg: "./relay", tests: tests} }
-	return []mutant{
-		{
-			name: "relay: settle before the ack", file: publishing, suite: unit("^TestAMessageIsDoneOnceTheBrokerHasIt$"), says: `got it done with <nil> before the broker had it`,
-			changes: []change{{"\tresults := p.pub.Publish(calling, records)\n", "\tgo p.pub.Publish(calling, records)\n\tvar results []error\n"}},
-		},
-		{
-			name: "relay: one error for all records", file: publishing, suite: unit("^TestEachAnswerIsForItsRecord$"), says: `message 0: got \w+, want done`,
-			changes: oneErrorForAll(),
-		},
-		{
-			name: "relay: an outage counts attempts", file: publishing, suite: onPostgres("^TestAnOutageWritesNothing$/^unavailable$"), says: `got \d+ that wait, want 2000`,
-			changes: outageCounts(),
-		},
-		{
-			name: "relay: every message warns of its destination", file: "relay/missing.go", suite: unit("^TestADestinationThatIsMissingIsWarnedOf$"), says: `got [1-9]\d\d warnings, want 6`,
-			changes: []change{{"if gone == nil || now.Sub(gone.warned) < warnEvery || now.Sub(m.warned) < warnApart {", "if gone == nil {"}},
-		},
-		{
-			name: "relay: a refused probe keeps the gate closed", file: publishing, suite: suite{pkg: "./integration/relay", tests: "^TestAProbeThatIsNotTakenOpensTheGate$/^refused$"}, says: `the gate is closed`,
-			changes: []change{{"if probes && answered && ctx.Err() == nil {", "if probes && !answered {"}},
-		},
-		{
-			name: "relay: a publisher that is given up costs an attempt", file: publishing, suite: suite{pkg: "./integration/relay", tests: "^TestAPublisherThatIgnoresItsTimeout$"}, says: `got 0 that wait and 3 poisoned`,
-			changes: []change{{"_ = p.gate.Close(errTimeout)", "_ = 0"}},
-		},
-		{
-			name: "relay: a publisher is not asked to tell that its broker is back", file: publishing, suite: unit("^TestTheGateOpensOnceTheBrokerIsBack$"), says: `nobody asked for it`,
-			changes: []change{{"ok && p.gate != nil {", "ok && p.gate != nil && p.timeout < 0 {"}},
-		},
-		{
-			name: "relay: an answer at once is news, too", file: "relay/internal/adapter/reconnect.go", suite: suite{pkg: "./relay/internal/adapter", tests: "^TestABrokerThatAnswersIsNoNews$"}, says: `got it told 1 times`,
-			changes: []change{{"return away || time.Since(asked) >= slow", "return away || time.Since(asked) >= 0"}},
-		},
-		{
-			name: "relay: who may not ask for streams takes a missing one for an election", file: "relay/nats/publisher.go", suite: suite{pkg: "./integration/relay/nats", tests: "^TestWhoMayNotAskForStreams$"}, says: `want ErrNoDestination`,
-			changes: []change{{"case ctx.Err() != nil && errors.Is(said,", "case ctx.Err() == nil && errors.Is(said,"}},
-		},
-		{
-			name: "relay: a stop closes the gate", file: publishing, suite: suite{pkg: "./integration/relay", tests: "^TestAStopIsNoOutage$"}, says: `gate: got it closed for`,
-			changes: []change{{"case cause != nil && !errors.Is(cause, bus.ErrTimeout):", "case cause == errTimeout && false:"}},
-		},
-		{
-			name: "relay: what waits under an alias is for all", file: "relay/outbound.go", suite: unit("^TestIDsForBrokers$"), says: `got 2 ids, want 6`,
-			changes: []change{{"return []string{m.StoredConsumer}", "return p.consumers"}},
-		},
-		{
-			name: "relay: a run after a crash leaves the trace", file: "otel/consume.go", suite: suite{pkg: "./integration/otel", tests: "^TestParentOfARun$"}, says: `child of the creation: got false, want true`,
-			changes: []change{{"return m.Attempt == 1 && m.AvailableAt", "return m.Attempt == 1 && m.Crashes == 0 && m.AvailableAt"}},
-		},
-		{
-			name: "relay: the trace ends at the broker", file: "otel/consume.go", suite: onPostgres("^TestOneTraceOverBothServices$/^binary$"), says: `got parent .* want`,
-			changes: []change{{"\t\tm = t.forwarded(ctx, m)\n", ""}},
-		},
+		{"park: a panic of the application holds up others", in("relay.Runner.write", replace("recover()", "any(nil)")),
+			perRelay("TestAPayloadOnWhichTheApplicationPanics"), `gave up waiting: all is acknowledged`},
+		{"park: nothing behind a record that stays is taken", in("relay.Runner.take", after("kept = append(kept, …)", "return err")),
+			inRelay("TestARecordThatCannotBeStored"), `want those of the others`},
+		{"park: a failed record has all others tried at once",
+			in("relay.Runner.sift", replace("size, suspects = 1, 0", "size, suspects = len(arrivals), 0")),
+			inRelay("TestRecordsThatAllFailTakeFewWrites"), `writes: got [1-9]\d{3}, want at most 290`},
+		{"park: a parked record is parked each time",
+			in("arrival.park", replace("hashOf(parts...)", "hashOf(append(parts, time.Now().String())...)")),
+			perRelay("TestWhatCannotBeTakenIsParked"), `poisoned: got \d+, want 18`},
 	}
 }
 
 // moveMutants have a message run twice, or for others, while its consumer moves to another service.
 func moveMutants() []mutant {
-	const forward, rename = "outbox/forward.go", "internal/store/rename.go"
-	stored := func(db string) suite { return suite{pkg: inStore, tests: "^TestStore$/^" + db + "$/^rename$"} }
+	stored := func(database string) suite { return inStore("TestStore/" + database + "/rename") }
 	return []mutant{
-		{
-			name: "move: what is forwarded keeps its former name", file: forward, suite: onPostgres("^TestWhatIsForwardedIsNotConsumedHere$"), says: `the old instance: got it to run`,
-			changes: []change{{"to.Forwards() && to.Name() !=", "to.Forwards() && to.Name() == \"\" && to.Name() !="}},
-		},
-		{
-			name: "move: what keeps its name is forwarded all the same", file: forward, suite: onPostgres("^TestWhatIsLockedIsForwardedLater$"), says: `got 5 published`,
-			changes: []change{{"return len(rows) - len(renamed), nil", "return 0, nil"}},
-		},
-		{
-			name: "move: what could not be renamed is forwarded all the same", file: "outbox/claim.go", suite: suite{pkg: "./integration/relay", tests: "^TestWhatCannotBeRenamedIsNotForwarded$/^sqlite$"}, says: `got [23]\d published`,
-			changes: []change{{"stay, err := r.rename(ctx, c)\n", "stay, err := r.rename(ctx, c)\n\tif err != nil {\n\t\tstay, err = 0, nil\n\t}\n"}},
-		},
-		{
-			name: "move: every alias is renamed", file: forward, suite: onPostgres("^TestWhoKeepsTheFormerName$"), says: `names while they run: got \[charge-card make-bill`,
-			changes: []change{{"to.Forwards() && to.Name() !=", "to.Name() !="}},
-		},
-		{
-			name: "move: keys in order are renamed", file: forward, suite: onPostgres("^TestWhoKeepsTheFormerName$"), says: `names while they run: got \[bill to-charge`,
-			changes: []change{{"row.Lane != 0 && to.PerKey() == 0;", "row.Lane != 0 && to.PerKey() < 0;"}},
-		},
-		{
-			name: "move: nobody remembers the former name", file: "internal/store/dialect/event.go", suite: onPostgres("^TestWhatIsForwardedIsNotConsumedHere$"), says: `each for the consumer of its own`,
-			changes: []change{{"to.StoredConsumer = name\n", "_ = name\n"}},
-		},
-		{
-			name: "move: the last former name counts", file: "internal/store/dialect/event.go", suite: stored("sqlite"), says: `produced for`,
-			changes: []change{{"; !before {\n\t\tall[FormerHeader]", "; true || before {\n\t\tall[FormerHeader]"}},
-		},
-		{
-			name: "move: renamed without asking for the claim", file: rename, suite: stored("postgres"), says: `renamed by somebody else`,
-			changes: []change{{"\tif len(ids) == 0 {\n\t\treturn nil, errNotHeld\n\t}\n", "\tfor _, row := range rows {\n\t\tids = append(ids, row.ID)\n\t}\n"}},
-		},
-		{
-			name: "move: an insert id is pending twice", file: rename, suite: stored("sqlite"), says: `rename: got error`,
-			changes: []change{{"delete(free, row.key()) // two former names may have it", "_ = free"}},
-		},
-		{
-			name: "move: an insert id is not looked for", file: rename, suite: stored("postgres"), says: `rename: got error`,
-			changes: []change{{"if row.InsertID != \"\" && !free[row.key()] {", "if row.InsertID != \"\" && len(free) < 0 {"}},
-		},
-		{
-			name: "move: headers are those of another message", file: rename, suite: stored("mariadb"), says: `headers: got|as the row is`,
-			changes: []change{{"args = append(args, row.ID, headers[row.ID])", "args = append(args, row.ID, headers[part[0].ID])"}},
-		},
+		{"move: a forwarded message keeps its former name", in("run.rename", never("to.Forwards()")), perRelay("TestWhoKeepsTheFormerName"),
+			`names while they run: got`},
+		{"move: every alias is renamed", in("run.rename", without("to.Forwards()")), perRelay("TestWhoKeepsTheFormerName"),
+			`names while they run: got \[charge-card make-bill`},
+		{"move: renamed without asking for the claim", in("Store.fenceFormer", replace("return nil, errNotHeld", "return rows, nil")),
+			stored("postgres"), `renamed by somebody else`},
+		{"move: an insert id is pending twice", in("Store.dropKeys", drop("delete")), stored("sqlite"), `rename: got error`},
 	}
 }
 
-// wireMutants write events as the SDK of CloudEvents does not read them.
-func wireMutants() []mutant {
-	against := func(target string) suite {
-		return suite{pkg: "./integration/relay/sdkevents", tests: "^" + target + "$"}
-	}
+// logRelayMutants lose, double or disorder what leaves the event log, or enters it.
+func logRelayMutants() []mutant {
 	return []mutant{
-		{
-			name: "relay: NATS's attributes are not percent-encoded", file: "relay/nats/wire.go", suite: against("FuzzNATS"), says: `is not percent-encoded|the SDK: got`,
-			changes: []change{{"set(attributePrefix+encodeName(name), encode(value))", "set(attributePrefix+encodeName(name), value)"}},
-		},
-		{
-			name: "relay: Kafka's attributes have the prefix of HTTP", file: "relay/kafka/wire.go", suite: against("FuzzKafka"), says: `the SDK: got`,
-			changes: []change{{"Attributes: []string{\"ce_\"}", "Attributes: []string{\"ce-\"}"}},
-		},
-		{
-			name: "relay: text in an event is base64", file: "internal/cloudevents/event.go", suite: against("FuzzOurEventsAreReadBySDK"), says: `the SDK: got data`,
-			changes: []change{{"json.Marshal(string(e.Data))", "json.Marshal(base64.StdEncoding.EncodeToString(e.Data))"}},
-		},
+		{"log relay: the cursor moves before the append",
+			in("relay.Runner.step", after("mark := s.sub.Mark", "if _, err := r.move(ctx, s, b.to, mark); err != nil { return false, err }")),
+			perRelay("TestAnAppendThatFailsLeavesNoGap"), `\d+ of 200 events are there`},
+		{"log relay: appends without a fence", notFenced(), perRelay("TestAZombieIsFenced"), `is there twice|comes after`},
+		{"log relay: ignores the broker's last record", in("relay.Runner.catchOn", replace("s.sub.Mark == int64(mark)", "s.sub.Mark >= 0")),
+			perRelay("TestAKillBetweenAppendAndMove"), `is there twice|comes after`},
+		{"log relay: a leased shard is free",
+			in("leaseSubscription", text("AND (owner = ? OR leased_until IS NULL", "AND (1 = 1 OR owner = ? OR leased_until IS NULL")),
+			inStore("TestStore/postgres/leases_of_subscriptions"), `by another`},
+		{"log relay: the cursor passes a failed event", in("shard.publishAll", replace("return i, err", "_ = i")),
+			perRelay("TestAPublisherThatIsNoAppender"), `got \d+ events, want 100`},
+		{"into log: several processes append at once", in("receiving.alone", returns("false")),
+			perRelay("TestOneProcessAtATimeReceivesIntoTheLog"), `want it to stand by`},
+		{"into log: appends after its turn", in("relay.Runner.takeTogether", replace("r.holdsTurn(ctx, tx, rc)", "nil")),
+			perRelay("TestAProcessWhoseTurnIsOverAppendsNothing"), `got 2 events, and 2 acknowledged, want those`},
+		{"into log: an erased stream is kept",
+			in("relay.Runner.appendToLog", replace("r.config.Log.Tombstone(ctx, tx, m.Event.Stream)", "r.config.Log.Import(ctx, tx, m)")),
+			perRelay("TestALogIntoAnother"), `of the stream: got 21 events, want the last one alone`},
 	}
 }
 
-// relayBarMutants are caught by whole processes, some of which are killed, on both sides of a
-// broker.
-func relayBarMutants() []mutant {
-	const publishing, inbox, lost = "relay/publish.go", "relay/inbox.go", `I1: lost`
-	return []mutant{
-		{
-			name: "bar 14: settle before the ack", file: publishing, suite: bar("14-kills"), says: lost + `|I2: gone without having finished`,
-			changes: settledBeforeAck(),
-		},
-		{
-			name: "bar 14: ack before commit", file: "relay/nats/subscriber.go", suite: bar("14-kills"), says: lost,
-			changes: []change{{"\terr := fn(ctx, records)\n\tclose(returned)\n", "\ts.tell(msgs, \"+ACK\")\n\terr := fn(ctx, records)\n\tclose(returned)\n"}},
-		},
-		{
-			name: "bar 14: dedupe outside the transaction", file: inbox, suite: bar("14-kills"), says: lost,
-			changes: dedupedApart(),
-		},
-		{
-			name: "bar 14: no dedupe", file: inbox, suite: bar("14-kills"), says: `I6: effects other than one`,
-			changes: notDeduped(),
-		},
-		{
-			name: "bar 14: what cannot be committed is acknowledged", file: inbox, suite: bar("14-inbox"), says: `acknowledged while the database was away: got|` + lost,
-			changes: ackBeforeCommit(),
-		},
-		{
-			name: "bar 14: one error for all records", file: publishing, suite: bar("14-partial"), says: `of 256 in a batch of 256: got`,
-			changes: oneErrorForAll(),
-		},
-		{
-			name: "bar 14: an outage counts attempts", file: publishing, suite: bar("14-outage"), says: `during the outage: got \d+ rows written`,
-			changes: outageCounts(),
-		},
-		{
-			name: "bar 14: an election counts attempts", file: "relay/nats/publisher.go", suite: bar("14-leader"), says: `while leaders were elected: got [1-9]`,
-			changes: []change{{"return p.unavailable(fmt.Errorf(\"stream %s does", "return fmt.Errorf(\"%w\", fmt.Errorf(\"stream %s does"}},
-		},
-	}
-}
-
-func ackBeforeCommit() []change {
-	return []change{{"rc.runs.failed(err)\n\t\treturn fmt.Errorf(\"relay: receiver %q: %w\", rc.name, err)\n", "rc.runs.failed(err)\n\t\treturn nil\n"}}
-}
-
-func oneErrorForAll() []change {
-	return []change{{"failed[places[i]] = err\n", "for j := range batch {\n\t\t\t\t\tfailed[j] = err\n\t\t\t\t}\n\t\t\t\t_ = places[i]\n"}}
-}
-
-func outageCounts() []change {
-	return []change{{"return p.unanswered(record, err), true", "return err, true"}}
-}
-
-func dedupedApart() []change {
-	return []change{{"\t\tadded, err := r.store.Receive(ctx, tx, rc.name, hashes)\n",
-		"\t\tvar added map[string]bool\n\t\terr := txn.InTx(ctx, r.db, func(tx bun.Tx) (err error) {\n\t\t\tadded, err = r.store.Receive(ctx, tx, rc.name, hashes)\n\t\t\treturn err\n\t\t})\n"}}
-}
-
-func notDeduped() []change {
-	return []change{{"if !a.isNew(added) {", "if len(added) > len(hashes) {"}}
-}
-
-func settledBeforeAck() []change {
-	return []change{{"\tresults := p.pub.Publish(calling, records)\n", "\tgo p.pub.Publish(context.WithoutCancel(ctx), records)\n\tvar results []error\n"}}
+// notFenced appends behind whatever the broker has, if its record is not the expected one.
+func notFenced() mistake {
+	const appended = "s.appender.Append(ctx, s.number, uint64(before), records)"
+	return in("shard.appendAll", replace("return "+appended, "mark, err := "+appended+"; if errors.Is(err, ErrOvertaken) { "+
+		"_, last, _ := s.appender.Last(ctx, s.number); mark, err = s.appender.Append(ctx, s.number, last, records) }; return mark, err"))
 }

@@ -1,0 +1,48 @@
+//go:build unix
+
+package main
+
+func inTxn(names string) suite { return tests("integration/txn", names) }
+
+// consumeMutants break what counts as an attempt, and what ends a run.
+func consumeMutants() []mutant {
+	return []mutant{
+		{"error: a statement timeout is an outage",
+			in("dberr.classOfState", replace(`case "57014": return Timeout`, `case "57014": return Unavailable`)),
+			tests("integration/dberr", "TestErrorClasses/postgres"), `statement timeout: got unavailable`},
+		{"error: a timeout in a transaction is not counted",
+			in("consumerTx.blame", replace("dberr.Unavailable", "dberr.Unavailable, dberr.Timeout, dberr.LockTimeout")),
+			inOutbox("TestWhatAHandlerCausesCounts/postgres"), `gave up waiting: all are settled`},
+		{"error: uncounted runs may repeat for ever", in("run.blamed", never("maxUncounted")), inOutbox("TestNothingRepeatsForEverUncounted"),
+			`gave up waiting: poisoned`},
+		{"error: a lost conflict is not repeated at once", in("conflictTries", replace("3", "1")),
+			inOutbox("TestLostConflictsAreRepeatedAtOnce"), `runs put back: got \d+, want 0`},
+		{"error: a lost lease counts for the others of a batch", in("group.call", drop("errs[i] = withoutChance(ctx, errs[i])")),
+			inOutbox("TestALeaseLostForOneOfABatchCostsTheOthersNothing"), `since the lease of another was lost`},
+		{"deadline: a late message runs", in("run.tooLate", always("now.After")), inOutbox("TestARetryMayBeTooLate"),
+			`want one, before the deadline|gave up waiting`},
+		{"gate: a closed one counts attempts", in("Gate.passed", never("closed")), inOutbox("TestAClosedGateWritesNothing/sqlite"),
+			`want 200|want it untouched`},
+		{"stop: one message stops the whole batch", in("besideStopped", never("errs[i] != nil")), inOutbox("TestStoppingOneOfABatch/sqlite"),
+			`without an attempt counted`},
+		{"stop: counts as a failure", in("task.asStopped", replace("bus.Discard(fmt.Errorf(…))", "err")),
+			inOutbox("TestARunIsStoppedFromOutside/sqlite"), `want "cancelled"`},
+	}
+}
+
+// batchMutants break what the messages of one batch owe to each other.
+func batchMutants() []mutant {
+	return []mutant{
+		{"batch: failed messages are batched again", in("task.groupable", without("failed(t)")), inOutbox("TestOneErrorIsEverybodys/sqlite"),
+			`want all at once, then one by one`},
+		{"batch: order is lost if the first message has no key",
+			in("newTurns", replace("!slices.ContainsFunc(tasks, inOrder)", "!inOrder(tasks[0])")),
+			inOutbox("TestOneWithoutAKeyLeavesTheOthersTheirOrder"), `got the last of each key`},
+		{"batch: what follows an unreadable payload runs", in("bus.ConsumeBatch", never("slices.Contains(stuck, m.OrderKey)")),
+			inOutbox("TestWhatComesBehindAnUnreadablePayloadWaits/sqlite"), `want a1 and not a3`},
+		{"batch: a failure counts for those behind it", in("turns.answers", never("failed[t.before(m.task)]")),
+			inOutbox("TestABatchThatFailsIsAFailureOfTheFirstOfEachKey"), `want 2 failed, 4 released`},
+		{"batch: a group goes on past a failed message of the key", in("turns.come", always("t.done(before)")),
+			inOutbox("TestTransactionalMessagesOfAKeyRunInOrder/in_groups/sqlite"), `out of order`},
+	}
+}

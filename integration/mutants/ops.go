@@ -1,0 +1,109 @@
+//go:build unix
+
+package main
+
+func onPostgres(names string) suite { return inOps(names + "/postgres") }
+
+// permissionMutants let people do, see or search what they may not.
+func permissionMutants() []mutant {
+	return []mutant{
+		{"ops: an operator discards", in("ops.needs", replace("Requeue", "Requeue, Discard")), inOps("TestRoles"),
+			`Discard as operator: forbidden is false`},
+		{"ops: a principal without a name has its role", in("Principal.May", drop("p.Role = None")), inOps("TestNobodyMayDoAnything"),
+			`no name: .*: got error`},
+		{"ops: a plan needs no permission", in("Seat.preview", never("s.may(a, target.consumer())")), inOps("TestNobodyMayDoAnything"),
+			`Plan: got error`},
+		{"ops: a plan of all consumers does not ask Allow", in("Seat.preview", argument("s.mayEach", 1, "nil")),
+			onPostgres("TestAllowIsAskedOfEach"), `plan: got error`},
+		{"ops: a change by ids does not ask Allow", in("Seat.allowed", never("s.who.Allow != nil")), onPostgres("TestAllowIsAskedOfEach"),
+			`(requeue|cancel): got error`},
+		{"ops: contents are shown to viewers", in("Seat.shown", without("s.may")), onPostgres("TestContents"), `a viewer sees the secret`},
+		{"ops: reasons are not redacted", in("Seat.reason", returns("m.Reason")), onPostgres("TestContents"), `sees the secret`},
+		{"ops: an edit overwrites redacted content", in("Seat.editable", without("string(c.Payload) != …")),
+			onPostgres("TestNoEditOfWhatIsHidden"), `want ErrRedacted`},
+		{"audit: asked after the change", in("Seat.changeAfter", before("s.noted", "_, _ = fn(ctx, db)")), onPostgres("TestAudit"),
+			`something was changed all the same`},
+		{"audit: decisions are not recorded", in("Seat.decideIn", never("s.noted")), onPostgres("TestDecisionsAreInTheAudit"),
+			`want the audit's|the audit was told`},
+	}
+}
+
+// planMutants change more than was planned, or start a plan that must not be.
+func planMutants() []mutant {
+	starts := onPostgres("TestWhoStarts")
+	return []mutant{
+		{"plan: includes later failures", in("ops.step.poisoned", replace("s.row.UpToID", "1 << 62"),
+			replace("*s.target.Poisoned", "poison.Filter{Consumer: s.target.Poisoned.Consumer}")), onPostgres("TestAnOperation"), `done: got`},
+		{"plan: includes later matches", in("Seat.Plan", replace("preview.ids", "nil")), onPostgres("TestAPlanChangesWhatItHasSeen"),
+			`commits late: 2 planned, 3 changed`},
+		{"plan: touches consumers that Allow was not asked for", in("ops.step.poisoned", omit("Consumers")),
+			onPostgres("TestOthersAreNotTouched"), `discard: 4 planned, 8 changed`},
+		{"plan: started twice", startedTwice(), starts, `it was started [2-8] times`},
+		{"plan: started after it expired", in("Seat.start", never("planTime")), starts, `want ErrExpired`},
+		{"plan: started beside an equal operation", in("Operation.sameAs", never("o.aim()")), onPostgres("TestTheSameIsStartedOnce"),
+			`the same: got [2-6] operations`},
+	}
+}
+
+func startedTwice() mistake {
+	return in("Seat.start", never("o.underWay()"), replace("o.State != Planned", "o.State == Done"))
+}
+
+// stepMutants have a runner work twice, too late, too fast or on what was stopped.
+func stepMutants() []mutant {
+	operations := inStore("TestStore/postgres/operations")
+	return []mutant{
+		{"operation: starts before its undo window is over", in("OperationFilter.terms", text("starts_at <= {now} AND", "")), operations,
+			`not started:|too early:`},
+		{"operation: leased twice", in("OperationFilter.terms", text("OR leased_until < {now}", "OR leased_until <> {now}")), operations,
+			`leased by:|renewed:`},
+		{"operation: a step is repeated after a crash", in("work.part", before("w.desk.store.ChangeOperation", "change.Changed = 0")),
+			onPostgres("TestOperationsOutliveTheirRunners"), `got .* messages, .* different, .* counted`},
+		{"operation: a stop does not wait for the step", in("Store.LockOperation", text("{lock}", "")), onPostgres("TestStopWaitsForTheStep"),
+			`the stop has not waited|after the stop: got`},
+		{"operation: goes on after a stop", in("work.workOn", returns("OperationState(row.State) != Done")), onPostgres("TestStop"),
+			`are left later`},
+		{"operation: failed canaries are ignored", in("work.judge", never("badPart")), onPostgres("TestCanaries"),
+			`operation is done, want paused|want 5 changed, a note`},
+		{"operation: requeued messages that fail again are ignored", in("work.comesBack", always("badPart")),
+			onPostgres("TestWhatComesBackStopsIt"), `operation is done, want paused`},
+		{"operation: ignores its rate", in("pace.now", replace("int(p.left)", "int(p.left) + stepSize")), onPostgres("TestPace"),
+			`60 at 30/s took`},
+	}
+}
+
+// adminMutants have operators change what they have not seen, or miss what is wrong.
+func adminMutants() []mutant {
+	poison := func(names string) suite { return inPoison(names + "/postgres") }
+	return []mutant{
+		{"admin: locks claimed messages", in("postgres.lockPendingSQL", text("AND id NOT IN (", "AND -id NOT IN (")),
+			inOutbox("TestAdminLocksNoClaimedMessage"), `gave up waiting: settled beside the transaction|put aside: got 1`},
+		{"admin: a bulk change exceeds what was seen", in("Store.Matching", replace("upTo != 0", "upTo < 0")),
+			inOutbox("TestAdminChangesWhatMatches/postgres"), `rescheduled: got`},
+		{"poison: a batch exceeds what was seen",
+			in("poison.Store.batch", replace("f.AfterID, f.UpToID = b.After, b.UpTo", "f.AfterID = b.After")), poison("TestRequeueInBatches"),
+			`message 12: got requeued true`},
+		{"poison: a batch needs no upper bound", in("poison.Store.batch", without("b.UpTo < 1")),
+			tests("poison", "TestBadInputIsRefusedBeforeAnySQL"), `the database was used`},
+		{"poison: an empty list of ids selects all", in("poison.Filter.check", without("n == 0")),
+			tests("poison", "TestBadInputIsRefusedBeforeAnySQL"), `the database was used`},
+		{"poison: the empty fingerprint selects all", in("Store.poisonWhere", text("fingerprint IS NULL", "TRUE")),
+			poison("TestDiscardBatchGoesByTheFilter"), `unclassified behind 5`},
+		{"check: a part that was not examined is fine", in("Overview.needs", replace("o.Unseen", "o.Unseen[:0]")),
+			inOps("TestCheckSaysWhatItCouldNotSee"), `overview: got \[\]`},
+		{"doctor: errors of schedules are shown", in("ops.sickness", text("Its error says why.", "Its error is %s."),
+			replace("instant(row.NextFire)", "instant(row.NextFire), row.LastError")), inOps("TestDoctorLooksAtSchedules/sqlite"),
+			`want no text of an error`},
+	}
+}
+
+// commandMutants have the command do or show what it was not asked to.
+func commandMutants() []mutant {
+	command := func(names string) suite { return tests("cmd/asyncmonolith", names) }
+	return []mutant{
+		{"command: changes without --yes", in("app.unconfirmed", always("a.yes")), command("TestChangesAreAskedFor"), `want exit code 4`},
+		{"command: changes without a reason", in("app.changing", never("a.reason")), command("TestChangesAreAskedFor"),
+			`--yes without a reason`},
+		{"command: contents are shown unasked", in("app.seat", always("a.content")), command("TestContentsAreAskedFor"), `want no content`},
+	}
+}

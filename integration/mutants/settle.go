@@ -1,0 +1,78 @@
+//go:build unix
+
+package main
+
+// settleMutants break what keeps a result from counting under a claim that is gone.
+func settleMutants() []mutant {
+	guards := inStore("TestStore/postgres/settle_guards")
+	return []mutant{
+		{"settle: a message that left its claim",
+			in("postgres.resultsSQL", text("JOIN held h ON h.cid = r.cid AND h.mid = r.mid", "JOIN live l ON l.id = r.cid")), guards,
+			`settle_guard\.go:\d+: settled:`},
+		{"settle: under the claim of another owner", in("postgres.settleSQL", text("AND c.owner = ?", "AND ? <> ''")), guards,
+			`settle_guard\.go:\d+: (settled|claims|messages):`},
+		{"settle: a release counts as an attempt", releaseAttempted(), inStore("TestStore/postgres/settle"), `settle\.go:\d+: messages?:`},
+		{"settle: a claim that still has messages in flight is finished", in("ledger.takeLocked",
+			replace("entry.open == 0 && !entry.partial && …", "!entry.partial && !b.freeOnly && !slices.ContainsFunc(results, undone)")),
+			inOutbox("TestGracefulStopWithAHundredInFlight|TestBlockedHandlerDelaysNobody"), `removed: got \d+, want the \d+ that finished`},
+		{"settle: removed before the consumer has run", removedFirst(), inOutbox("TestGracefulStopWithAHundredInFlight"),
+			`removed: got \d+, want the \d+ that finished`},
+		{"settle: waits for locked messages", both(in("postgres.settleFreeSQL", text("FOR UPDATE SKIP LOCKED), busy", "FOR UPDATE), busy")),
+			in("postgres.brieflySQL", text("500ms", "0"))), inOutbox("TestALockedMessageHoldsUpNobody/postgres"),
+			`gave up waiting: the (outcome is put aside|others are settled)|beside a locked message: the slowest|health: got .* want ready`},
+		{"settle: a result that cannot be stored holds up others", in("run.persist", never("r.outage.Failed")),
+			inOutbox("TestWhatCannotBeSettledIsPutAside/a_timeout"), `gave up waiting: the others are settled`},
+		{"settle: poisoned under an id that is taken",
+			in("PoisonedID", text("CASE WHEN EXISTS (SELECT 1 FROM {poisoned} p WHERE p.id = {id})", "CASE WHEN FALSE")),
+			inStore("TestPoisoningFindsAFreeID/sqlite"), `gave up waiting: poisoned again`},
+		{"lease: not renewed", in("run.renew", replace("r.store.Extend(…)", "[]int64(nil), error(nil)")),
+			inOutbox("TestATrickleDoesNotPutOffTheKeeper"), `got 1 claims recovered`},
+		{"lease: a consumer starts after it", in("call.held", returns("true")), tests("outbox", "TestNoHandlerBeginsAfterItsLease"),
+			`one, lease over true: got 1 runs`},
+		{"lease: a batch starts after it", both(in("group.tooLate", never("g.worker.run.ledger.live")), in("call.held", returns("true"))),
+			tests("outbox", "TestNoHandlerBeginsAfterItsLease"), `many, lease over true: got 1 runs`},
+	}
+}
+
+func releaseAttempted() mistake {
+	return in("postgres.applySQL", text("CASE r.outcome WHEN 'failed'", "CASE WHEN r.outcome IN ('failed', 'release')"),
+		text("r.outcome IN ('failed', 'snooze')", "TRUE"))
+}
+
+func removedFirst() mistake {
+	return in("task.consume", before("r.invoke",
+		"if _, err := r.store.Remove(ctx, r.db, store.Session{}, t.row.ID); err != nil { return err }"))
+}
+
+// transactionMutants break what a transaction promises: that of a consumer, and that of a caller.
+func transactionMutants() []mutant {
+	return []mutant{
+		{"tx: the fence does not check the claim", in("postgres.fenceRowsSQL",
+			text("EXISTS (SELECT 1 FROM {claims} c WHERE c.id = w.claim AND c.owner = ? AND m.id = ANY(c.message_ids))", "? <> ''")),
+			inStore("TestStore/postgres/transaction"), `fence, (release|another owner|a foreign claim)`},
+		{"tx: a failed message leaves its writes to its group", in("Store.Undo", text("ROLLBACK TO SAVEPOINT", "SAVEPOINT")),
+			inOutbox("TestOneOfAGroupFailsAlone"), `message 7: got effects in attempts \[`},
+		{"tx: a group succeeds although its commit failed", in("group.settle", replace("g.oneByOne(s.done)", "answer(s.done, nil)")),
+			inOutbox("TestOneOfAGroupBreaksTheTransaction"), `message \d+: got effects in attempts \[\]`},
+		{"tx: a layer may run its consumer after the message is settled", in("run.runChain", drop("t.innermost.Lock")),
+			inOutbox("TestLayerThatCallsWhatIsOver"), `the layer below, too late: got error`},
+		{"tx: a partly failed batch is committed",
+			in("group.tryBatch", within("case partlyFailed: …", replace("own.rollback()", "_ = own.tx.Commit()"))),
+			inOutbox("TestTransactionalBatches/sqlite"), `want one in attempt`},
+		{"tx: a failed commit counts for every message of the batch",
+			in("group.tryBatch", replace("repeat(held, err)", "answer(held, err); held = nil")),
+			inOutbox("TestATransactionalBatchThatCannotCommit"), `want those of all but one`},
+		{"tx: no savepoint in a caller's transaction", in("txn.Whole", always("!ok")), inTxn("TestWhatFailsInACallersTransactionIsTakenBack"),
+			`the tables after a call that failed|go on after the error`},
+		{"tx: a message is removed under the consumer's role", in("Names.AsBegun", always("session.Role")),
+			inOutbox("TestRemovalIsNotLedAstray"), `poisoned: got|messages of the other schema`},
+		{"produce: what a layer sends in parts is not atomic", in("Producer.deliver", always("len(p.config.Layers) == 0")),
+			inOutbox("TestWhatLayersSendInPartsIsAllOrNone/sqlite"), `want the layer's error and none`},
+		{"produce: a replaced message keeps its row id", in("postgres.replaceSQL", text("id = DEFAULT, message_id", "message_id")),
+			inOutbox("TestNoReplacementIsLost/postgres"), `want the last`},
+		{"produce: a message replaced while it runs is postponed", in("sqlite.supersedeSQL", text(") AS held", ") AND FALSE AS held")),
+			inOutbox("TestWhatRunsIsNotPostponed"), `one after the other`},
+		{"produce: insert ids under former names are not seen", in("RowOf", drop("row.FormerConsumers = c.Names()[1:]")),
+			inOutbox("TestARenamedConsumersInsertIDIsPendingOnce/postgres"), `produce what is pending under the former name: got`},
+	}
+}
