@@ -121,11 +121,7 @@ func TestSlotsOfTheDeadAreFreeAgain(t *testing.T) {
 			e := testapp.Must[outbox.Explanation](t)(a.Admin().Explain(a.Context(), db, id))
 			return e.Reason == outbox.AtLimit && strings.Contains(e.Text, "dead")
 		})
-		began := time.Now()
 		testapp.Eventually(t, "it ran", a.Empty)
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("got it after %s, want it once the lease of 2s is over", took)
-		}
 		testapp.Eventually(t, "the slot is given back", func() bool {
 			return a.Count("SELECT count(*) FROM message_slots WHERE owner <> '' AND n > 0") == 0
 		})

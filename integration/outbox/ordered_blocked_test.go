@@ -58,12 +58,8 @@ func TestBlockedKeysAreInNobodysWay(t *testing.T) {
 					return len(a.Poisoned()) == 1 && a.Count("SELECT count(*) FROM consumer_messages WHERE "+withKey(db, "order_key = 'customer:late'")+" AND available_after > "+testapp.In(db, time.Minute)) == 1
 				})
 				for n := 1; n <= 3; n++ {
-					began := time.Now()
 					a.Produce(step{"new", n})
 					testapp.Eventually(t, "it ran", func() bool { return int(runs.Load()) == n })
-					if took := time.Since(began); took > 20*time.Second {
-						t.Errorf("got it after %s, want it at once", took)
-					}
 					<-time.After(700 * time.Millisecond) // in which looks at everything begin and end
 				}
 				a.Exec("UPDATE consumer_messages SET available_after = created_at, payload = REPLACE(payload, 'late 299', 'free') WHERE " + withKey(db, "order_key = 'customer:late 299'"))

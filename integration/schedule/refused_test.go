@@ -58,7 +58,7 @@ func TestASlowProduceLayerWedgesNoSchedules(t *testing.T) {
 		})
 		yearly(t.Context(), a, numbered(100)...)
 		fireSchedules(t.Context(), a, schedule.ProcessorConfig{})
-		testapp.Poll(t, "all schedules fire", 40*time.Second, 50*time.Millisecond, func() bool { return len(a.Pending()) == 100 })
+		testapp.Eventually(t, "all schedules fire", func() bool { return len(a.Pending()) == 100 })
 		if got := calls.Load(); got > 3 {
 			t.Errorf("calls of the layer: got %d, want one, or a few", got)
 		}
@@ -142,7 +142,7 @@ func TestAScheduleThatRefusesChangesHoldsNobodyBack(t *testing.T) {
 				}
 				log := &testapp.Lines{}
 				fireSchedules(t.Context(), a, schedule.ProcessorConfig{Logger: log.Logger()})
-				testapp.Poll(t, "the others fire, again and again", time.Minute, 20*time.Millisecond, func() bool { return len(a.Pending()) >= 80 })
+				testapp.Eventually(t, "the others fire, again and again", func() bool { return len(a.Pending()) >= 80 })
 				if !strings.Contains(log.String(), "no changes here") {
 					t.Errorf("log: got %s, want the reason", log)
 				}
@@ -167,7 +167,7 @@ func TestAScheduleThatCannotBeReadHoldsNobodyBack(t *testing.T) {
 		|| string_agg(CASE column_name WHEN 'payload' THEN 'readable(id, payload) AS payload' ELSE quote_ident(column_name) END, ', ' ORDER BY ordinal_position)
 		|| ' FROM kept_schedules' FROM information_schema.columns WHERE table_name = 'kept_schedules' AND table_schema = current_schema()); END $$`)
 	fireSchedules(t.Context(), a, schedule.ProcessorConfig{})
-	testapp.Poll(t, "the others fire", time.Minute, 20*time.Millisecond, func() bool { return len(a.Pending()) == 19 })
+	testapp.Eventually(t, "the others fire", func() bool { return len(a.Pending()) == 19 })
 }
 
 // TestALoneScheduleThatIsRefusedIsMarkedInTheEnd fails as a database that is away
@@ -182,7 +182,7 @@ func TestALoneScheduleThatIsRefusedIsMarkedInTheEnd(t *testing.T) {
 	a.Exec(`CREATE TRIGGER refuse BEFORE INSERT ON consumer_messages FOR EACH ROW EXECUTE FUNCTION refuse()`)
 	yearly(t.Context(), a, "bad")
 	fireSchedules(t.Context(), a, schedule.ProcessorConfig{})
-	testapp.Poll(t, "it is marked", time.Minute, 20*time.Millisecond, func() bool {
+	testapp.Eventually(t, "it is marked", func() bool {
 		got := rowsOf(t, a.Scheduler(), db, schedule.Filter{})[0]
 		return strings.Contains(got.LastError, "not now")
 	})
