@@ -335,7 +335,7 @@ func TestTransactionalBatches(t *testing.T) {
 				}
 			}
 			return failed
-		}, bus.AttemptDelay(time.Millisecond))
+		}, bus.AttemptDelay(time.Millisecond), bus.BatchSize(20), bus.BatchWait(time.Second))
 		a.ProduceMany(20)
 		r := a.Start(alone())
 		testapp.Eventually(t, "nothing waits", a.Empty)

@@ -145,7 +145,7 @@ func TestLateMessagesUseUpNoRate(t *testing.T) {
 			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 				var runs atomic.Int64
 				a := newApp(testapp.Counting("c", &runs, option))
-				r := a.StartWith(ctx, outbox.ProcessorConfig{PollInterval: 5 * time.Second})
+				r := a.StartWith(ctx, outbox.ProcessorConfig{PollInterval: time.Minute})
 				produce := func() {
 					a.ProduceAt(ctx, order{ID: "1"}, outbox.Key("k"), outbox.DeliverBy(time.Now().Add(time.Hour), bus.Discarded))
 				}

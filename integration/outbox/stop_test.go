@@ -108,7 +108,7 @@ func TestStoppingOneOfABatch(t *testing.T) {
 			started <- ids(orders)
 			<-ctx.Done()
 			return ctx.Err()
-		}, bus.Timeout(2*time.Minute), bus.MaxAttempts(1)))
+		}, bus.Timeout(2*time.Minute), bus.MaxAttempts(1), bus.BatchSize(5), bus.BatchWait(time.Second)))
 		a.ProduceMany(5)
 		r := a.Start(alone())
 		if batch := <-started; len(batch) != 5 {
