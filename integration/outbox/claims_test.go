@@ -74,7 +74,7 @@ func TestDeadEntriesAreNotWalkedByEveryLook(t *testing.T) {
 func TestLooksFollowABacklogOfKeys(t *testing.T) {
 	t.Parallel()
 	db := testdb.Postgres(t)
-	const messages = 3000
+	const messages = 6000
 	var ran atomic.Int64
 	a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { ran.Add(1); return nil }, bus.Ordered(bus.SkipPoisoned)))
 	for i := range messages / 1000 {

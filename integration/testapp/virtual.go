@@ -14,8 +14,7 @@ import (
 
 // Virtual runs a test on virtual time: a real SQLite database and a real
 // processor in a bubble in which waiting costs nothing. The database takes its
-// time from the bubble's clock. SQLite waits for its lock on the real clock, which
-// halts the bubble's: a lock that is held across a virtual wait is refused soon.
+// time from the bubble's clock.
 func Virtual(t *testing.T, test func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *App)) {
 	t.Helper()
 	t.Parallel()
@@ -23,7 +22,7 @@ func Virtual(t *testing.T, test func(t *testing.T, ctx context.Context, newApp f
 	synctest.Test(t, func(t *testing.T) {
 		ctx := store.WithClock(context.WithoutCancel(t.Context()), time.Now)
 		test(t, ctx, func(consumers ...bus.Consumer) *App {
-			return New(t, testdb.OpenSQLiteWith(t, path, "_txlock=immediate&_pragma=busy_timeout(1000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"), consumers...)
+			return New(t, testdb.OpenSQLite(t, path), consumers...)
 		})
 	})
 }
