@@ -190,7 +190,9 @@ func TestCrashedMessagesGetASlot(t *testing.T) {
 				a := testapp.New(t, db, bus.Consume("c", limited.work(time.Millisecond), bus.Limit(1)), bus.Consume("other", other.workRefund(time.Millisecond), bus.Limit(1)))
 				a.ProduceMany(2)
 				a.Exec("UPDATE consumer_messages SET crashes = ?", crashes)
-				one, two := a.Start(testapp.Fast()), a.Start(testapp.Fast())
+				config := testapp.Fast()
+				config.LeaseDuration = 3 * time.Second // two processes hand the slot to each other for as long
+				one, two := a.Start(config), a.Start(config)
 				testapp.Eventually(t, "all ran", a.Empty)
 				one.MustStop()
 				two.MustStop()
