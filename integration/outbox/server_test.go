@@ -78,9 +78,13 @@ func starters(t *testing.T, db *bun.DB, events, untested bool) map[string]func(c
 	all := map[string]func(context.Context) error{
 		"Check": processor.Check, "schedule.Check": schedules.Check, "relay.Check": receivers.Check,
 		"Run": func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-			defer cancel()
-			return processor.Run(ctx)
+			ctx, stop := context.WithCancel(ctx)
+			defer stop()
+			ended := make(chan error, 1)
+			go func() { ended <- processor.Run(ctx) }()
+			testapp.Eventually(t, "it runs or is refused", func() bool { return processor.Health().Ready || len(ended) > 0 })
+			stop()
+			return <-ended
 		},
 	}
 	if events {
