@@ -1,7 +1,6 @@
 package eventlog_test
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -27,10 +27,10 @@ func TestALongWayToNumberIsNoOutage(t *testing.T) {
 	}
 	others.append("account-1", eventlog.Any, moved{1})
 	first := others.append("account-1", eventlog.Any, events...)
-	log := &lines{}
+	log := &testapp.Lines{}
 	p := balances()
 	p.BatchSize = 5000
-	r, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{PollInterval: 20 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))}, p)
+	r, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{PollInterval: 20 * time.Millisecond, Logger: log.Logger()}, p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func (deposit) PayloadType() string { return "deposit" }
 func TestAHotStreamCountsNoAttempts(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
-		const messages = 400
+		const messages = 120
 		var a *app
 		d := accounts(100)
 		patience := 9 * time.Second // which a machine that is busy with other tests needs to wait for its turn

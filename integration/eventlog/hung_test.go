@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,26 +15,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
-
-// lines is a log.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 // hung is a projection that never returns, until the test ends.
 func hung(t *testing.T, block func(tx bun.Tx)) projection.Projection {
@@ -65,8 +46,8 @@ func TestAHungProjectionIsLeftBehind(t *testing.T) {
 			}
 		})
 		t.Cleanup(func() { close(end) })
-		log := &lines{}
-		r, err := projection.NewRunner(db, l.log, projection.RunnerConfig{PollInterval: 20 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))}, p, balances())
+		log := &testapp.Lines{}
+		r, err := projection.NewRunner(db, l.log, projection.RunnerConfig{PollInterval: 20 * time.Millisecond, Logger: log.Logger()}, p, balances())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,22 +3,18 @@ package eventlog_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/uptrace/bun"
-	"go.uber.org/goleak"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { testapp.Main(m) }
 
 // opened and moved are the events of most tests.
 type opened struct {
@@ -211,16 +207,7 @@ func receive[T any](t testing.TB, from <-chan T) (value T) {
 // eventually polls until the condition holds.
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.After(2 * time.Minute)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("gave up waiting: %s", what)
-		}
-	}
+	testapp.Eventually(t, what, condition)
 }
 
 func wantConflict(t testing.TB, err error, actual int64) {

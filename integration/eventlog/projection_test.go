@@ -230,7 +230,7 @@ func TestAProjectionInItsOwnTransaction(t *testing.T) {
 		running(t, "runner", r.Run)
 		for i := range 20 {
 			appended := l.append("account-1", eventlog.Expected(i), moved{1})
-			ctx, cancel := context.WithTimeout(l.ctx, 30*time.Second)
+			ctx, cancel := context.WithTimeout(l.ctx, 2*time.Minute)
 			if err := r.WaitFor(ctx, "balances", appended); err != nil {
 				t.Fatalf("wait: %v", err)
 			}

@@ -398,7 +398,7 @@ func TestWaitForMeansTheVersionToRead(t *testing.T) {
 		l.catchUp(both)
 		appended := l.append("account-1", eventlog.NoStream, moved{1})
 		l.catchUp(l.runner(balances()))
-		ctx, cancel := context.WithTimeout(l.ctx, 30*time.Second)
+		ctx, cancel := context.WithTimeout(l.ctx, 2*time.Minute)
 		defer cancel()
 		if err := both.WaitFor(ctx, "balances", appended); err != nil {
 			t.Errorf("wait while version 1 is the one to read: %v", err)

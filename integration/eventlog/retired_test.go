@@ -23,7 +23,7 @@ func TestToWaitForARetiredVersionIsAnError(t *testing.T) {
 	if err := next.Promote(l.ctx, "balances", 2, 0); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(l.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(l.ctx, 2*time.Minute)
 	defer cancel()
 	if err := old.WaitFor(ctx, "balances", l.append("account-1", eventlog.Any, moved{1})); !errors.Is(err, projection.ErrRetired) {
 		t.Errorf("wait for a retired version: got %v, want ErrRetired", err)

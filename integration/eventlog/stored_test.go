@@ -32,13 +32,21 @@ func restore(t *testing.T, db *bun.DB, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback() //nolint:errcheck // it is committed, or the test has failed
 	for statement := range strings.SplitSeq(string(dump), ";\n") {
 		if s := strings.TrimSpace(statement); s == "" || s == "BEGIN TRANSACTION" || s == "COMMIT" {
 			continue
 		}
-		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+		if _, err := tx.ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
 		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -187,7 +187,7 @@ func TestALockedBreakerKeepsNoOtherAsItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	down.Store(false)
-	testapp.Poll(t, "other runs again", 40*time.Second, 20*time.Millisecond, func() bool { return done.Load() > 0 })
+	testapp.Eventually(t, "other runs again", func() bool { return done.Load() > 0 })
 	_ = tx.Rollback()
 	r.Stop(nil)
 	_ = r.Wait()

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"regexp"
 	"slices"
@@ -49,7 +48,7 @@ func TestDeadEntriesAreNotWalkedByEveryLook(t *testing.T) {
 	if _, err := pin.ExecContext(t.Context(), "DECLARE pinned CURSOR FOR SELECT 1 FROM consumer_messages"); err != nil {
 		t.Fatal(err)
 	}
-	a.Fill(400_000, "order.placed")
+	a.Fill(100_000, "order.placed")
 	a.Exec("DELETE FROM consumer_messages")
 	var sent queries
 	b := *a
@@ -79,17 +78,11 @@ func TestLooksFollowABacklogOfKeys(t *testing.T) {
 	var ran atomic.Int64
 	a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { ran.Add(1); return nil }, bus.Ordered(bus.SkipPoisoned)))
 	for i := range messages / 1000 {
-		err := a.Producer.RunInTx(t.Context(), db, func(ctx context.Context, tx bun.Tx) error {
-			for j := range 1000 {
-				if _, err := a.Producer.Produce(ctx, tx, order{ID: "1"}, outbox.Key(fmt.Sprint(i*1000+j))); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
+		items := make([]outbox.Item, 1000)
+		for j := range items {
+			items[j] = outbox.Item{Payload: order{ID: "1"}, Options: []outbox.Option{outbox.Key(fmt.Sprint(i*1000 + j))}}
 		}
+		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, items...))
 	}
 	var last int64
 	if err := db.NewRaw("SELECT max(rank) FROM consumer_messages").Scan(t.Context(), &last); err != nil {
@@ -395,8 +388,8 @@ func TestUnregisteredMessagesAreReportedOnce(t *testing.T) {
 		a := newApp(testapp.Consumed("c"))
 		a.ProduceAt(ctx, order{ID: "1"})
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'gone'")
-		var log syncBuffer
-		r := a.StartWith(ctx, outbox.ProcessorConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		var log testapp.Lines
+		r := a.StartWith(ctx, outbox.ProcessorConfig{Logger: log.Logger()})
 		<-time.After(10 * time.Minute)
 		if got := strings.Count(log.String(), "no consumer registered here takes"); got != 1 {
 			t.Errorf("warnings in ten minutes: got %d, want one", got)

@@ -126,7 +126,7 @@ func TestNoMemberOfAGroupStartsAfterItsDeadline(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		var runs atomic.Int64
-		by := time.Now().Add(2500 * time.Millisecond)
+		var by time.Time
 		a := testapp.New(t, db, outbox.ConsumeTx("c", func(context.Context, bun.Tx, order) error {
 			if late := time.Since(by); late > 0 {
 				t.Errorf("a run began %s after its deadline", late)
@@ -135,14 +135,16 @@ func TestNoMemberOfAGroupStartsAfterItsDeadline(t *testing.T) {
 			<-time.After(400 * time.Millisecond)
 			return nil
 		}, outbox.GroupCommit(20), bus.Timeout(8*time.Second)))
+		config := testapp.Fast()
+		config.TxConcurrency = 1
+		r := a.Start(config)
+		testapp.Eventually(t, "it is ready", func() bool { return r.Health().Ready })
+		by = time.Now().Add(2500 * time.Millisecond)
 		items := make([]outbox.Item, 12)
 		for i := range items {
 			items[i] = outbox.Item{Payload: order{ID: "1"}, Options: []outbox.Option{outbox.DeliverBy(by, bus.Discarded)}}
 		}
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, items...))
-		config := testapp.Fast()
-		config.TxConcurrency = 1
-		r := a.Start(config)
 		testapp.Eventually(t, "all are gone", a.Empty)
 		r.MustStop()
 		if n := runs.Load(); n == 0 || n > 8 {

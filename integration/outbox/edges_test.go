@@ -119,7 +119,7 @@ func TestExhaustedPoolDoesNotHoldUpAStop(t *testing.T) {
 	testapp.Eventually(t, "it is claimed", func() bool { return r.Stats().Claimed == 1 })
 	start := time.Now()
 	_ = r.Wait() // it may report what it could not settle
-	if took := time.Since(start); took > 30*time.Second {
+	if took := time.Since(start); took > time.Minute {
 		t.Errorf("stopping took %s, want no longer than a statement may take", took)
 	}
 }

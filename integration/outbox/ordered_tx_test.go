@@ -40,7 +40,7 @@ func inOrder(fails int, wrong *atomic.Value) func(context.Context, bun.Tx, step)
 }
 
 func inOrderOptions() []bus.ConsumerOption {
-	return []bus.ConsumerOption{bus.Ordered(bus.ParkKey), bus.AttemptDelay(5 * time.Millisecond), bus.MaxAttempts(100), bus.Timeout(time.Second)}
+	return []bus.ConsumerOption{bus.Ordered(bus.ParkKey), bus.AttemptDelay(5 * time.Millisecond), bus.MaxAttempts(100), bus.Timeout(5 * time.Second)}
 }
 
 // TestTransactionalMessagesOfAKeyRunInOrder, each in a transaction of its own, many in one, and in batches.
@@ -67,7 +67,7 @@ func TestTransactionalMessagesOfAKeyRunInOrder(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, db *bun.DB) {
 				a := testapp.New(t, db, consumer)
 				a.Exec("CREATE TABLE taken (customer VARCHAR(20), n INTEGER, UNIQUE (customer, n))")
-				const keys, each = 8, 40
+				const keys, each = 4, 24
 				for n := 1; n <= each; n += 4 {
 					var items []outbox.Item
 					for k := range keys {

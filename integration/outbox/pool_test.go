@@ -46,7 +46,7 @@ func competeForThePool(t *testing.T, leases int, refuse string) *app {
 
 func TestConsumersThatUseThePoolUpKeepTheirLeases(t *testing.T) {
 	t.Parallel()
-	competeForThePool(t, 5, "")
+	competeForThePool(t, 3, "")
 }
 
 // TestRenewalsKeepTheirConnection has every third renewal refused, as it is while a
@@ -54,7 +54,7 @@ func TestConsumersThatUseThePoolUpKeepTheirLeases(t *testing.T) {
 // back would wait for the next one with all the consumers, for longer than a lease.
 func TestRenewalsKeepTheirConnection(t *testing.T) {
 	t.Parallel()
-	const leases = 4
+	const leases = 3
 	a := competeForThePool(t, leases, `CREATE SEQUENCE renewals;
 		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF nextval('renewals') % 3 = 0 THEN RAISE 'no room' USING ERRCODE = 'disk_full'; END IF;

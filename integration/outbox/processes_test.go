@@ -122,7 +122,7 @@ func (c *child) finish(t *testing.T) []string {
 
 func TestTwoProcessesShareTheWork(t *testing.T) {
 	t.Parallel()
-	const messages = 20_000
+	const messages = 5_000
 	dsn := testdb.PostgresDSN(t)
 	var none atomic.Int64
 	a := testapp.New(t, testdb.OpenPostgres(t, dsn), testapp.Counting("one", &none), testapp.Counting("two", &none))

@@ -24,6 +24,7 @@ func TestARateHoldsOverAllProcesses(t *testing.T) {
 		var at testapp.Moments
 		a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { at.Add(); return nil }, bus.Rate(n, time.Second, burst)))
 		a.ProduceMany(messages)
+		began := time.Now()
 		var processors []*testapp.Running
 		for range 3 {
 			processors = append(processors, a.Start(testapp.Fast()))
@@ -35,7 +36,7 @@ func TestARateHoldsOverAllProcesses(t *testing.T) {
 		if at.Len() != messages {
 			t.Fatalf("got %d runs, want %d", at.Len(), messages)
 		}
-		took := at.At(messages - 1).Sub(at.At(0))
+		took := at.At(messages - 1).Sub(began)
 		if least := (messages - burst - 1) * time.Second / n; took < least-50*time.Millisecond {
 			t.Errorf("got all of them within %s, want %s or more", took, least)
 		}
@@ -144,7 +145,7 @@ func TestLateMessagesUseUpNoRate(t *testing.T) {
 			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 				var runs atomic.Int64
 				a := newApp(testapp.Counting("c", &runs, option))
-				r := a.StartWith(ctx, outbox.ProcessorConfig{PollInterval: 5 * time.Second})
+				r := a.StartWith(ctx, outbox.ProcessorConfig{PollInterval: time.Minute})
 				produce := func() {
 					a.ProduceAt(ctx, order{ID: "1"}, outbox.Key("k"), outbox.DeliverBy(time.Now().Add(time.Hour), bus.Discarded))
 				}

@@ -78,9 +78,13 @@ func starters(t *testing.T, db *bun.DB, events, untested bool) map[string]func(c
 	all := map[string]func(context.Context) error{
 		"Check": processor.Check, "schedule.Check": schedules.Check, "relay.Check": receivers.Check,
 		"Run": func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-			defer cancel()
-			return processor.Run(ctx)
+			ctx, stop := context.WithCancel(ctx)
+			defer stop()
+			ended := make(chan error, 1)
+			go func() { ended <- processor.Run(ctx) }()
+			testapp.Eventually(t, "it runs or is refused", func() bool { return processor.Health().Ready || len(ended) > 0 })
+			stop()
+			return <-ended
 		},
 	}
 	if events {
@@ -170,8 +174,8 @@ func TestAnUntestedServerRunsMessages(t *testing.T) {
 	case <-ran:
 	case err := <-ended:
 		t.Fatalf("run: got %v, want a message that runs", err)
-	case <-time.After(10 * time.Second):
-		t.Error("no message has run in 10 s")
+	case <-time.After(2 * time.Minute):
+		t.Error("no message has run in 2 minutes")
 	}
 	stop()
 	if err := <-ended; err != nil {

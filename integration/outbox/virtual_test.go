@@ -3,10 +3,8 @@ package outbox_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -279,8 +277,8 @@ func TestUnregisteredMessagesAreReported(t *testing.T) {
 		}
 		a := *old
 		a.Registry = registry
-		var log syncBuffer
-		r := a.StartWith(ctx, outbox.ProcessorConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		var log testapp.Lines
+		r := a.StartWith(ctx, outbox.ProcessorConfig{Logger: log.Logger()})
 		<-time.After(5 * time.Second)
 		r.MustStop()
 		for _, want := range []string{"consumer=gone payload_type=order.placed", "consumer=misfit payload_type=order.unheard-of"} {
@@ -292,24 +290,6 @@ func TestUnregisteredMessagesAreReported(t *testing.T) {
 			t.Errorf("got %d runs and %d messages left, want both messages untouched", n.Load(), len(a.Pending()))
 		}
 	})
-}
-
-// syncBuffer is a buffer that several goroutines write to.
-type syncBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // TestLooksForWhatIsExpectedRest, however often somebody produces what nobody announces.

@@ -45,7 +45,7 @@ func TestALogRelayWhosePublisherHangs(t *testing.T) {
 		}
 		r, stop := l.runs(bank(s, relay.PublishTimeout(time.Millisecond), relay.Gate(gate)))
 		t.Cleanup(goOn) // before the end of the runner
-		testapp.Poll(t, "the first is given up", 30*time.Second, 10*time.Millisecond, func() bool { _, _, closed := gate.Closed(); return closed })
+		testapp.Eventually(t, "the first is given up", func() bool { _, _, closed := gate.Closed(); return closed })
 		hangs.Store(false)
 		gate.Open()
 		testapp.Eventually(t, "the others are published", func() bool { return l.done() })

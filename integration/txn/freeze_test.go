@@ -26,7 +26,7 @@ var (
 )
 
 const (
-	freezeSome   = 8 // places, unless all are asked for
+	freezeSome   = 4 // places, unless all are asked for
 	freezeAtOnce = 4
 	ownBound     = 5 * time.Second // on a transaction of the library's own that stands still
 	functionIdle = worldTimeout + 10*time.Second

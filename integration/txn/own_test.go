@@ -41,7 +41,7 @@ func TestAnOwnTransactionThatStandsStillIsEndedByTheServer(t *testing.T) {
 	if free() {
 		t.Error("the row is free at once, want it locked")
 	}
-	testapp.Poll(t, "the row is free", 15*time.Second, 100*time.Millisecond, free)
+	testapp.Poll(t, "the row is free", time.Minute, 100*time.Millisecond, free)
 	close(proceed)
 	if err := <-ended; err == nil {
 		t.Error("the transaction that was ended: got no error")
