@@ -167,8 +167,8 @@ RELAY_TEST := env CGO_ENABLED=1 go test -race -count=1 -timeout 20m
 # Most of these tests wait for leases, polls and locks, so more of them run at a time than there are cores.
 TEST := go test -count=1 -p 3 -parallel 16 -timeout 20m
 
-# Tests that need a pooler or a terminal, and those whose point is a million rows or a client that stands still for long.
-APART := Pooler|OnATerminal|^TestDeafNotifiers|^TestOnlyTheListener|^TestBoundedReads|^TestNobodyWaitsForLong
+# Tests that need a pooler or a terminal, and those whose point is many rows, every pair of options, or a client that stands still.
+APART := Pooler|OnATerminal|^TestDeafNotifiers|^TestOnlyTheListener|^TestBoundedReads|^TestNobodyWaitsForLong|^TestWhatIsDueAndMayRun|^TestExplainLedger|^TestPagesRead|^TestMariaDBPlans|^TestMariaDBStatementsFit
 
 UNIT_MODULES := . notify/pgxnotify $(ADAPTERS) cmd/asyncmonolith
 # The packages of integration that run on several databases.
