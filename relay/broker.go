@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Record is a message as a broker carries it.
@@ -33,6 +34,9 @@ var (
 	// ErrUnavailable: the broker did not answer, or not in time. The record may have arrived. It
 	// is published again once the broker is back, and no attempt is counted.
 	ErrUnavailable = errors.New("relay: the broker is not available")
+	// ErrDisconnected: there is no connection to the broker, and so no destination can be reached. It is
+	// [ErrUnavailable], too: a publisher that cannot tell the two apart returns that.
+	ErrDisconnected = fmt.Errorf("%w: no connection", ErrUnavailable)
 	// ErrNoDestination: the broker has nowhere to put the record. It is published again later,
 	// and no attempt is counted.
 	ErrNoDestination = errors.New("relay: the destination does not exist")

@@ -89,6 +89,7 @@ func (m *missing) note(records []Record, results []error) {
 	for i, record := range records {
 		whole, part := place{destination: record.Destination}, place{record.Destination, record.Key}
 		switch err := results[i]; {
+		case errors.Is(err, ErrDisconnected): // which says nothing of the destination
 		case errors.Is(err, ErrNoDestination):
 			m.absent(whole, false, now)
 		case isSilence(err) && !answered[record.Destination]:
@@ -161,6 +162,13 @@ func (m *missing) silentAll(destinations []string) bool {
 	}
 	m.shut = true
 	return true
+}
+
+// disconnected is told that the gate closes for want of a connection: what is known of silence is old once it opens.
+func (m *missing) disconnected() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.shut = true
 }
 
 // pace is how long to wait with what is held while nothing else has been answered: the longer that lasts the more likely it is the broker,

@@ -34,10 +34,10 @@ const (
 // While the broker does not answer, or not within [PublishTimeout], nothing is written to what
 // waits: a gate keeps messages from being claimed, see outbox.Gate, and lets single ones probe. It
 // opens when one is done, or when a [Reconnecter] says that the broker is back.
-// That is so if none of the destinations of its routes answers. Else the messages of one that does not are
-// snoozed for as long as it has not, 1 s to 30 s, and one of them at a time is sent: others are not held
-// up. So is what has a key for which there is no answer, as on a partition without a leader. With
-// [DestinationOf] the gate stays open, since there may always be another destination.
+// That is so if there is no connection, [ErrDisconnected], or none of the destinations of its routes answers.
+// Else the messages of one that does not are snoozed for as long as it has not, 1 s to 30 s, and one of them at
+// a time is sent: others are not held up. So is what has a key for which there is no answer, as on a partition without a leader. With
+// [DestinationOf] there may always be another destination: there only a lost connection closes the gate.
 // A message that has nowhere to go is snoozed for as long as its destination has been missing,
 // 1 s to 5 min. Of each destination that is missing or does not answer the line of a message is at Warn,
 // every 5 min. One that the broker refuses is poisoned. Any other error is a failed attempt.
@@ -281,6 +281,9 @@ func (p *publishing) outcome(ctx context.Context, record Record, err error) (out
 		return p.snoozed(record, p.missing.wait(record), err), false
 	case cause != nil && !errors.Is(cause, bus.ErrTimeout): // the processor stops, or somebody has asked for it
 		return err, true
+	case errors.Is(err, ErrDisconnected):
+		p.missing.disconnected()
+		return p.gate.Close(err), true
 	case isSilence(err):
 		return p.unanswered(record, err), true
 	}

@@ -251,6 +251,30 @@ func TestEachAnswerIsForItsRecord(t *testing.T) {
 	}
 }
 
+// TestALostConnectionClosesTheGate, and writes nothing to what waits, wherever it goes. Once it is back no destination is in doubt.
+func TestALostConnectionClosesTheGate(t *testing.T) {
+	t.Parallel()
+	var gate outbox.Gate
+	pub := &answers{errs: []error{relay.ErrUnavailable, fmt.Errorf("dial: %w", relay.ErrDisconnected), relay.ErrDisconnected}}
+	to := relay.DestinationOf(func(_ *bus.Message, p placed) (string, error) { return "orders." + p.ID, nil })
+	c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("", to), relay.Gate(&gate))
+	for i, err := range consume(t, c, 3)[1:] {
+		if got := bus.VerdictOf(err).Outcome; got != bus.Released {
+			t.Errorf("message %d: got %s, want released", i+1, got)
+		}
+	}
+	if _, _, closed := gate.Closed(); !closed {
+		t.Error("gate: got it open, want it closed")
+	}
+	gate.Open()
+	pub.errs = nil
+	for i, err := range consume(t, c, 3) {
+		if err != nil {
+			t.Errorf("message %d once the connection is back: got %v, want done", i, err)
+		}
+	}
+}
+
 // silences is a publisher some of whose destinations do not answer.
 type silences struct {
 	silent map[string]bool

@@ -276,5 +276,9 @@ func (p *Publisher) whyNobody(ctx context.Context, subject string) error {
 var errDisconnected = errors.New("the connection is down")
 
 func (p *Publisher) unavailable(err error) error {
-	return fmt.Errorf("%w: %w", p.said.with(err), relay.ErrUnavailable)
+	class := relay.ErrUnavailable
+	if !p.nc.IsConnected() {
+		class = relay.ErrDisconnected
+	}
+	return fmt.Errorf("%w: %w", p.said.with(err), class)
 }

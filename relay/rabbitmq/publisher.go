@@ -198,7 +198,7 @@ func (p *Publisher) take(ctx context.Context) (*lane, error) {
 	if s.link == nil {
 		l, err := dial(ctx, p.config.URLs, p.config.TLS)
 		if err != nil {
-			return nil, unavailable(err)
+			return nil, fmt.Errorf("%w: %w", err, relay.ErrDisconnected)
 		}
 		s.link = l
 	}
