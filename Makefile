@@ -127,7 +127,7 @@ clean: ## Remove the built tools
 # ASYNCMONOLITH_TEST_POSTGRES and ASYNCMONOLITH_TEST_MARIADB to name servers.
 
 .PHONY: check
-check: modules fmt vet staticcheck unit stores databases
+check: modules fmt vet staticcheck unit databases
 	$(call step,all checks passed,true)
 
 .PHONY: rest
@@ -165,29 +165,25 @@ RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/l
 RACE_TEST := env CGO_ENABLED=1 scripts/race-test.sh $(RACE) -count=1 -parallel 8 -timeout 20m
 RELAY_TEST := env CGO_ENABLED=1 go test -race -count=1 -timeout 20m
 # Most of these tests wait for leases, polls and locks, so more of them run at a time than there are cores.
-TEST := go test -count=1 -p 3 -parallel 16 -timeout 20m
+TEST := go test -count=1 -p 4 -parallel 16 -timeout 20m
 
 # Tests that need a pooler or a terminal, and those whose point is many rows, every pair of options, or a client that stands still.
 APART := Pooler|OnATerminal|^TestDeafNotifiers|^TestOnlyTheListener|^TestBoundedReads|^TestNobodyWaitsForLong|^TestWhatIsDueAndMayRun|^TestExplainLedger|^TestPagesRead|^TestMariaDBPlans|^TestMariaDBStatementsFit
 
 UNIT_MODULES := . notify/pgxnotify $(ADAPTERS) cmd/asyncmonolith
-# The packages of integration that run on several databases.
-DATABASE_PACKAGES := $(addprefix ./integration/,bustest dberr eventlog/... fxmodule notify ops otel outbox poison relay schedule txn)
+# The packages of integration that run on several databases. That of the store runs on all of them each time.
+DATABASE_PACKAGES := $(addprefix ./integration/,bustest dberr eventlog/... fxmodule notify ops otel outbox poison relay schedule testdb txn)
 # Those that need more than a database: browsers, brokers, crashes of servers, programs.
-TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console newer older relay/kafka relay/nats relay/rabbitmq relay/sdkevents)
+TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console differential model newer older relay/kafka relay/nats relay/rabbitmq relay/sdkevents)
 
 .PHONY: unit
 unit:
 	$(call step,go test -race: units and examples,$(RACE_TEST) -skip '$(APART)' $(call packages,$(UNIT_MODULES) examples examples/services) \
 		./integration/bustest ./integration/fxmodule)
 
-.PHONY: stores
-stores:
-	$(call step,go test: the store on each database,$(TEST) -skip '$(APART)' ./integration/store ./integration/testdb ./integration/differential ./integration/model)
-
 .PHONY: databases
 databases:
-	$(call step,go test: SQLite and PostgreSQL,env ASYNCMONOLITH_TEST_DATABASES=sqlite$(comma)postgres $(TEST) -skip '$(APART)' $(DATABASE_PACKAGES) ./integration/mutants)
+	$(call step,go test: SQLite and PostgreSQL$(comma) the store on MariaDB too,env ASYNCMONOLITH_TEST_DATABASES=sqlite$(comma)postgres $(TEST) -skip '$(APART)' $(DATABASE_PACKAGES) ./integration/store ./integration/mutants)
 
 .PHONY: mariadb
 mariadb:
