@@ -237,7 +237,8 @@ func TestSQLiteSettingsAreReadBack(t *testing.T) {
 	}
 	t.Run("a transactional timeout above busy_timeout", func(t *testing.T) {
 		t.Parallel()
-		a := testapp.New(t, testdb.SQLite(t), outbox.ConsumeTx("stock", func(context.Context, bun.Tx, order) error { return nil }, bus.Timeout(10*time.Second)))
+		db := testdb.OpenSQLiteWith(t, t.TempDir()+"/test.db", "_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
+		a := testapp.New(t, db, outbox.ConsumeTx("stock", func(context.Context, bun.Tx, order) error { return nil }, bus.Timeout(10*time.Second)))
 		processor, err := outbox.NewProcessor(a.DB, a.Registry, outbox.ProcessorConfig{})
 		if err != nil {
 			t.Fatal(err)
