@@ -44,16 +44,16 @@ func (r *Runner) setTypes(ctx context.Context, l *logging, change func(stored []
 		if err != nil {
 			return fmt.Errorf("log relay %q: look which types it has: %w", l.name, err)
 		}
-		same := true
+		same, changed := true, make(map[string]bool) // shards with the same types are changed together
 		for _, row := range rows {
 			after, err := json.Marshal(union(nil, change(typesOf(row.Filter))))
 			if err != nil {
 				return fmt.Errorf("log relay %q: encode its types: %w", l.name, err)
 			}
-			if row.Filter == string(after) {
+			if row.Filter == string(after) || changed[row.Filter] {
 				continue
 			}
-			same = false
+			same, changed[row.Filter] = false, true
 			if _, err := r.store.SetFilter(ctx, r.db, l.checkpoint(), logVersion, row.Filter, string(after)); err != nil {
 				return fmt.Errorf("log relay %q: store its types: %w", l.name, err)
 			}
