@@ -19,6 +19,7 @@ export GOFLAGS := $(GOFLAGS) -buildvcs=false
 step = @scripts/step.sh '$(1)' $(2)
 in-each = @set -e; for m in $(1); do (cd "$$m" && "$(CURDIR)/scripts/step.sh" "$(2) ($$m)" $(3)); done
 packages = $(patsubst %,./%/...,$(1))
+comma := ,
 
 .PHONY: help
 help: ## Show this list
@@ -127,11 +128,11 @@ clean: ## Remove the built tools
 # ASYNCMONOLITH_TEST_POSTGRES and ASYNCMONOLITH_TEST_MARIADB to name servers.
 
 .PHONY: check
-check: modules fmt vet staticcheck unit databases
+check: modules fmt vet staticcheck unit store databases
 	$(call step,all checks passed,true)
 
 .PHONY: rest
-rest: tidy-diff mariadb apart tools bench-once
+rest: tidy-diff mariadb apart tools some-mutants bench-once
 	$(call step,the rest has passed,true)
 
 .PHONY: modules
@@ -171,8 +172,8 @@ TEST := go test -count=1 -p 4 -parallel 16 -timeout 20m
 APART := Pooler|OnATerminal|^TestDeafNotifiers|^TestOnlyTheListener|^TestBoundedReads|^TestNobodyWaitsForLong|^TestWhatIsDueAndMayRun|^TestExplainLedger|^TestPagesRead|^TestMariaDBPlans|^TestMariaDBStatementsFit
 
 UNIT_MODULES := . notify/pgxnotify $(ADAPTERS) cmd/asyncmonolith
-# The packages of integration that run on several databases. That of the store runs on all of them each time.
-DATABASE_PACKAGES := $(addprefix ./integration/,bustest dberr eventlog/... fxmodule notify ops otel outbox poison relay schedule testdb txn)
+# The packages of integration that run on several databases, but for those that unit and store run.
+DATABASE_PACKAGES := $(addprefix ./integration/,dberr eventlog/... notify ops otel outbox poison relay schedule txn)
 # Those that need more than a database: browsers, brokers, crashes of servers, programs.
 TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console differential model newer older relay/kafka relay/nats relay/rabbitmq relay/sdkevents)
 
@@ -181,9 +182,13 @@ unit:
 	$(call step,go test -race: units and examples,$(RACE_TEST) -skip '$(APART)' $(call packages,$(UNIT_MODULES) examples examples/services) \
 		./integration/bustest ./integration/fxmodule)
 
+.PHONY: store
+store:
+	$(call step,go test: the store on each database,$(TEST) -skip '$(APART)' ./integration/store ./integration/testdb ./integration/mutants)
+
 .PHONY: databases
 databases:
-	$(call step,go test: SQLite and PostgreSQL$(comma) the store on MariaDB too,env ASYNCMONOLITH_TEST_DATABASES=sqlite$(comma)postgres $(TEST) -skip '$(APART)' $(DATABASE_PACKAGES) ./integration/store ./integration/mutants)
+	$(call step,go test: SQLite and PostgreSQL,env ASYNCMONOLITH_TEST_DATABASES=sqlite$(comma)postgres $(TEST) -skip '$(APART)' $(DATABASE_PACKAGES))
 
 .PHONY: mariadb
 mariadb:
@@ -197,7 +202,9 @@ apart:
 tools:
 	$(call step,go test: browsers$(comma) brokers$(comma) crashes$(comma) programs,$(TEST) -skip '$(APART)' $(TOOL_PACKAGES))
 
-comma := ,
+.PHONY: some-mutants
+some-mutants:
+	$(call step,mutants: a sample,go run ./integration/mutants -sample 12)
 
 .PHONY: console-all
 console-all:

@@ -36,8 +36,9 @@ const (
 // opens when one is done, or when a [Reconnecter] says that the broker is back.
 // That is so if there is no connection, [ErrDisconnected], or none of the destinations of its routes answers.
 // Else the messages of one that does not are snoozed for as long as it has not, 1 s to 30 s, and one of them at
-// a time is sent: others are not held up. So is what has a key for which there is no answer, as on a partition without a leader. With
-// [DestinationOf] there may always be another destination: there only a lost connection closes the gate.
+// a time is sent: others are not held up. So is what has a key for which there is no answer, as on a partition
+// without a leader. With [DestinationOf] there may always be another destination: there only a lost connection
+// closes the gate.
 // A message that has nowhere to go is snoozed for as long as its destination has been missing,
 // 1 s to 5 min. Of each destination that is missing or does not answer the line of a message is at Warn,
 // every 5 min. One that the broker refuses is poisoned. Any other error is a failed attempt.

@@ -22,8 +22,8 @@ type Stats struct {
 	// clock. It is 0 when none has arrived for a minute.
 	Lag time.Duration
 	// Paused says why nothing is fetched: too much waits, the database or the broker does not answer, the
-	// subscription has ended, the function of [Map] or the subscriber does not return, another instance accepts a type that this one lacks. It is empty while
-	// something is. Of the broker it knows by a [Watcher].
+	// subscription has ended, the function of [Map] or the subscriber does not return, another instance accepts a
+	// type that this one lacks. It is empty while something is. Of the broker it knows by a [Watcher].
 	Paused string
 	// Standby is true while another process receives, and this one waits for its turn: see [IntoLog].
 	Standby bool

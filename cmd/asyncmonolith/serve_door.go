@@ -25,7 +25,7 @@ type door struct {
 
 const enterPath = "enter"
 
-// newDoor has pages below a random path. Browsers send a cookie to all ports of a machine, where anybody may
+// newDoor has pages below a random path. Browsers send a cookie to all ports of a machine, where other programs may
 // listen, but to no other path.
 func newDoor(port int, who ops.Principal) *door {
 	return &door{port: port, prefix: "/" + strings.ToLower(rand.Text()) + "/", who: who, key: rand.Text(), token: rand.Text()}

@@ -14,7 +14,7 @@ import (
 // are not touched by it.
 
 func barDeploy(b *bar) {
-	// On PostgreSQL xmax tells whether anybody wrote or locked a row after its insert, also if it
+	// On PostgreSQL xmax says whether a row was written or locked after its insert, also if it
 	// looks the same.
 	isTouched := "(attempts > 0 OR crashes > 0 OR id IN (" + b.claimed() + ")" + of(b, " OR xmax <> 0)", ")")
 	r := newRun(b, b.dsn(), chaos.WorkerConfig{Plain: []string{"old", "new"}, Tx: []string{"old-tx", "new-tx"}})

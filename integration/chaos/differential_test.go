@@ -36,7 +36,7 @@ func barDifferential(b *bar) {
 	b.figure("%d runs of %d steps, about half of them also on MariaDB: all databases equal after every step; %v", runs, steps, f.Tally)
 }
 
-// quickPostgres does not wait for its disk: nobody reads it after a crash.
+// quickPostgres does not wait for its disk: it is not read after a crash.
 func quickPostgres(b *bar) *bun.DB {
 	return testdb.OpenPostgres(b, testdb.PostgresDSN(b, "synchronous_commit=off"))
 }

@@ -44,7 +44,7 @@ func barSchedules(b *bar) {
 	}
 	r.crew(crew)
 	begun := time.Now()
-	kills, nobody := r.killInTurns(begun.Add(lasts))
+	kills, down := r.killInTurns(begun.Add(lasts))
 	ended := time.Now()
 	pause(3 * time.Second)
 	r.exec("DELETE FROM scheduled_messages")
@@ -69,19 +69,19 @@ func barSchedules(b *bar) {
 	}
 	var worst, dead time.Duration
 	for _, id := range ids {
-		worst = max(worst, r.gap(id, begun, ended, nobody))
+		worst = max(worst, r.gap(id, begun, ended, down))
 	}
-	for _, s := range nobody {
+	for _, s := range down {
 		dead += s.To.Sub(s.From)
 	}
-	b.within("gap between fires, besides the time nobody was alive", worst, 2*time.Second)
-	b.figure("5 instances, 10 schedules, %.0fs, %d kills, nobody alive for %.1fs in all: %d fires, doubled %d, without exactly one message %d, longest gap %.2fs beyond the time nobody was alive (goal ≤ 2s)",
+	b.within("gap between fires, besides the time no instance was alive", worst, 2*time.Second)
+	b.figure("5 instances, 10 schedules, %.0fs, %d kills, no instance alive for %.1fs in all: %d fires, doubled %d, without exactly one message %d, longest gap %.2fs beyond the time no instance was alive (goal ≤ 2s)",
 		ended.Sub(begun).Seconds(), kills, dead.Seconds(), fires, doubled, fires-matched, worst.Seconds())
 }
 
 // killInTurns kills workers and starts others, now and then all of them at once,
-// and returns when nobody was alive.
-func (r *run) killInTurns(until time.Time) (kills int, nobody []chaos.Span) {
+// and returns when no instance was alive.
+func (r *run) killInTurns(until time.Time) (kills int, down []chaos.Span) {
 	r.Helper()
 	for round := 1; time.Now().Before(until); round++ {
 		pause(r.between(200*time.Millisecond, 2*time.Second))
@@ -100,17 +100,17 @@ func (r *run) killInTurns(until time.Time) (kills int, nobody []chaos.Span) {
 		pause(r.between(500*time.Millisecond, 3*time.Second))
 		r.start(0)
 		dead.To = time.Now()
-		nobody = append(nobody, dead)
+		down = append(down, dead)
 		for i := range r.workers[1:] {
 			r.start(i + 1)
 		}
 	}
-	return kills, nobody
+	return kills, down
 }
 
-// gap is the longest time between fires of a schedule, without what nobody was
+// gap is the longest time between fires of a schedule, without what no instance was
 // alive for.
-func (r *run) gap(id int64, from, to time.Time, nobody []chaos.Span) (worst time.Duration) {
+func (r *run) gap(id int64, from, to time.Time, down []chaos.Span) (worst time.Duration) {
 	r.Helper()
 	var micros []int64
 	if err := r.db.NewRaw("SELECT at FROM fires WHERE schedule = ? ORDER BY at", id).Scan(r.ctx, &micros); err != nil {
@@ -124,7 +124,7 @@ func (r *run) gap(id int64, from, to time.Time, nobody []chaos.Span) (worst time
 	at = slices.Concat([]time.Time{from}, at, []time.Time{to})
 	for i := range at[1:] {
 		gap := at[i+1].Sub(at[i])
-		for _, s := range nobody {
+		for _, s := range down {
 			if overlap := earlier(s.To, at[i+1]).Sub(later(s.From, at[i])); overlap > 0 {
 				gap -= overlap
 			}

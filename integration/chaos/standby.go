@@ -16,7 +16,7 @@ import (
 // Standby returns a standby of a PostgreSQL server that has not been started yet, in dir,
 // which must be empty. It follows the server until it is promoted.
 //
-// It is a copy of the files, which nobody writes yet, and no base backup: pg_basebackup
+// It is a copy of the files, which are not written yet, and no base backup: pg_basebackup
 // is not among the programs that scripts/need-postgres.sh fetches.
 func (s *Server) Standby(dir string) (*Server, error) {
 	if s.follow == nil {

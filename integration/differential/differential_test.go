@@ -34,7 +34,7 @@ func newFuzz(t *testing.T, dbs ...*bun.DB) *differential.Fuzz {
 	return f
 }
 
-// quick is the DSN of a database that nobody reads after a crash of the server.
+// quick is the DSN of a database that is not read after a crash of the server.
 func quick(t *testing.T) string { return testdb.PostgresDSN(t, "synchronous_commit=off") }
 
 // TestDatabasesAgree makes ten runs, and up to a hundred until everything has happened.

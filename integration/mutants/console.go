@@ -51,7 +51,7 @@ func changeMutants() []mutant {
 			`GET edit\?id=1: got 500`},
 		{"console 08: a change by GET", both(in("visit.isRouted", never("found.method != method")),
 			in("visit.hasForm", before("if v.r.Method != http.MethodPost {…}", "v.form = v.query"))), get, `want status 405`},
-		{"console 23: a plan is started by anybody", in("Seat.start", never("!o.By(s.who)")), plans, `another has started it`},
+		{"console 23: a plan is started by another person", in("Seat.start", never("!o.By(s.who)")), plans, `another has started it`},
 	}
 }
 
@@ -86,7 +86,7 @@ func originMutants() []mutant {
 	}
 }
 
-// markupMutants make markup, scripts or commands of what somebody typed.
+// markupMutants make markup, scripts or commands of what a person typed.
 func markupMutants() []mutant {
 	const nobodys = `which no page has of itself`
 	texts, traces := inConsole("TestAttack14TextsAsMarkup"), inConsole("TestAttack15TracesAsScripts")

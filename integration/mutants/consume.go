@@ -8,7 +8,7 @@ func inTxn(names string) suite { return tests("integration/txn", names) }
 func consumeMutants() []mutant {
 	return []mutant{
 		{"error: a statement timeout is an outage",
-			in("dberr.classOfState", replace(`case "57014": return Timeout`, `case "57014": return Unavailable`)),
+			in("dberr.classOfState", replace(`case "57014", transactionTimeout: return Timeout`, `case "57014", transactionTimeout: return Unavailable`)),
 			tests("integration/dberr", "TestErrorClasses/postgres"), `statement timeout: got unavailable`},
 		{"error: a timeout in a transaction is not counted",
 			in("consumerTx.blame", replace("dberr.Unavailable", "dberr.Unavailable, dberr.Timeout, dberr.LockTimeout")),

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -74,37 +72,29 @@ func runReset(dsn string) error {
 // TestAnOperationThatEndsProcessesIsPaused after three of them: else it would end every process of the fleet in turn.
 func TestAnOperationThatEndsProcessesIsPaused(t *testing.T) {
 	t.Parallel()
-	for name, dsn := range map[string]string{"postgres": testdb.PostgresDSN(t), "sqlite": sqlite + t.TempDir() + "/deaths.db"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			open := testdb.OpenPostgres
-			if strings.HasPrefix(dsn, sqlite) {
-				open = testdb.OpenSQLite
-			}
-			db := open(t, strings.TrimPrefix(dsn, sqlite))
-			desk, readers, err := balances(db, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(outbox.Migrate(t.Context(), db, bus.Tables{}), readers.Check(t.Context())); err != nil {
-				t.Fatal(err)
-			}
-			s := desk.As(someone(ops.Administrator))
-			o := planned(t, s, ops.Rebuild, ops.Target{Projection: "balances"})
-			_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Reason: "columns were added"}))
-			isPaused := func() bool { return operationOf(t, s, o.ID).State == ops.Paused }
-			if died := dies(t, db, dsn, o.ID, 5, isPaused); died != 3 {
-				t.Errorf("got %d processes that died, want 3", died)
-			}
-			if got := operationOf(t, s, o.ID); got.State != ops.Paused || got.Note != "paused after 3 processes died while they ran it" {
-				t.Errorf("got %s, %q, want paused, and why", got.State, got.Note)
-			}
-			_ = testapp.Must[ops.Operation](t)(s.Continue(t.Context(), "it is mended", o.ID))
-			if died := dies(t, db, dsn, o.ID, 1, isPaused); died != 1 {
-				t.Error("the operation is not tried again after it was continued")
-			}
-		})
-	}
+	eachShared(t, func(t *testing.T, db *bun.DB, dsn string) {
+		desk, readers, err := balances(db, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(outbox.Migrate(t.Context(), db, bus.Tables{}), readers.Check(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		s := desk.As(someone(ops.Administrator))
+		o := planned(t, s, ops.Rebuild, ops.Target{Projection: "balances"})
+		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Reason: "columns were added"}))
+		isPaused := func() bool { return operationOf(t, s, o.ID).State == ops.Paused }
+		if died := dies(t, db, dsn, o.ID, 5, isPaused); died != 3 {
+			t.Errorf("got %d processes that died, want 3", died)
+		}
+		if got := operationOf(t, s, o.ID); got.State != ops.Paused || got.Note != "paused after 3 processes died while they ran it" {
+			t.Errorf("got %s, %q, want paused, and why", got.State, got.Note)
+		}
+		_ = testapp.Must[ops.Operation](t)(s.Continue(t.Context(), "it is mended", o.ID))
+		if died := dies(t, db, dsn, o.ID, 1, isPaused); died != 1 {
+			t.Error("the operation is not tried again after it was continued")
+		}
+	})
 }
 
 // dies starts one process after the other, up to most, without waiting for leases, and returns how many have died when the

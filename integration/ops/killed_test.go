@@ -59,36 +59,42 @@ func runOperations(dsn string) error {
 	return r.Run(context.Background())
 }
 
+// eachShared runs a test on each database that processes of a DSN can share with it.
+func eachShared(t *testing.T, test func(t *testing.T, db *bun.DB, dsn string)) {
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		dsn := testdb.PostgresDSN(t)
+		test(t, testdb.OpenPostgres(t, dsn), dsn)
+	})
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		path := t.TempDir() + "/shared.db"
+		test(t, testdb.OpenSQLite(t, path), sqlite+path)
+	})
+}
+
 // TestKilledRunners: processes that carry out an operation are killed 50 times, at any instant. Each message is
 // requeued once, and counted once.
 func TestKilledRunners(t *testing.T) {
 	t.Parallel()
-	for name, dsn := range map[string]string{"postgres": testdb.PostgresDSN(t), "sqlite": sqlite + t.TempDir() + "/killed.db"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			const n = 3000
-			open := testdb.OpenPostgres
-			if strings.HasPrefix(dsn, sqlite) {
-				open = testdb.OpenSQLite
-			}
-			db := open(t, strings.TrimPrefix(dsn, sqlite))
-			a, _ := testapp.NewPoisoned(t, db, n, testapp.Consumed("c"))
-			s := deskOf(t, db, a.Registry).As(someone(ops.Administrator))
-			o := planned(t, s, ops.Requeue, ofConsumer("c"))
-			_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Rate: 100, Canary: -1, Reason: "all of them"}))
-			killed := 0
-			for ; killed < kills && operationOf(t, s, o.ID).State != ops.Done; killed++ {
-				killOne(t, a, dsn, o.ID)
-			}
-			_ = testapp.Must[ops.Operation](t)(s.SetRate(t.Context(), "", o.ID, 10_000)) // and now to the end
-			a.Exec("UPDATE message_operations SET leased_until = "+testapp.In(db, -time.Second)+" WHERE id = ? AND leased_by IS NOT NULL", o.ID)
-			runner(t, deskOf(t, db, a.Registry))
-			o = awaitState(t, s, o.ID, ops.Done)
-			if got := a.Count("SELECT count(DISTINCT message_id) FROM consumer_messages"); killed != kills || got != n || len(a.Pending()) != n || o.Changed != n {
-				t.Errorf("after %d kills: got %d messages, %d different, %d counted, want %d kills and %d messages", killed, len(a.Pending()), got, o.Changed, kills, n)
-			}
-		})
-	}
+	eachShared(t, func(t *testing.T, db *bun.DB, dsn string) {
+		const n = 3000
+		a, _ := testapp.NewPoisoned(t, db, n, testapp.Consumed("c"))
+		s := deskOf(t, db, a.Registry).As(someone(ops.Administrator))
+		o := planned(t, s, ops.Requeue, ofConsumer("c"))
+		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Rate: 100, Canary: -1, Reason: "all of them"}))
+		killed := 0
+		for ; killed < kills && operationOf(t, s, o.ID).State != ops.Done; killed++ {
+			killOne(t, a, dsn, o.ID)
+		}
+		_ = testapp.Must[ops.Operation](t)(s.SetRate(t.Context(), "", o.ID, 10_000)) // and now to the end
+		a.Exec("UPDATE message_operations SET leased_until = "+testapp.In(db, -time.Second)+" WHERE id = ? AND leased_by IS NOT NULL", o.ID)
+		runner(t, deskOf(t, db, a.Registry))
+		o = awaitState(t, s, o.ID, ops.Done)
+		if got := a.Count("SELECT count(DISTINCT message_id) FROM consumer_messages"); killed != kills || got != n || len(a.Pending()) != n || o.Changed != n {
+			t.Errorf("after %d kills: got %d messages, %d different, %d counted, want %d kills and %d messages", killed, len(a.Pending()), got, o.Changed, kills, n)
+		}
+	})
 }
 
 // killOne starts a process, and kills it while it is at work. Nobody waits for its lease.

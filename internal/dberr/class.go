@@ -124,9 +124,7 @@ func classOfState(state string) Class {
 		return Conflict
 	case "55P03":
 		return LockTimeout
-	case "57014":
-		return Timeout
-	case transactionTimeout:
+	case "57014", transactionTimeout:
 		return Timeout
 	case "25006":
 		return ReadOnly
