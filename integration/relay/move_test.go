@@ -119,7 +119,11 @@ func TestWhatIsForwardedIsNotConsumedHere(t *testing.T) {
 			<-free
 			return slices.Repeat([]error{relay.ErrUnavailable}, len(records))
 		})
-		vanishes := testapp.New(t, db, publishes(stuck, append(move, relay.PublishTimeout(time.Minute))...)).Start(testapp.Fast())
+		// Each message has a call and a worker of its own: calls that a busy machine splits would wait for the first, which stays.
+		apart := append(slices.Clone(move), relay.PublishTimeout(time.Minute), bus.BatchSize(1), bus.Concurrency(2*n))
+		config := testapp.Fast()
+		config.Concurrency = 2 * n
+		vanishes := testapp.New(t, db, publishes(stuck, apart...)).Start(config)
 		<-has
 		old.Exec("DELETE FROM message_claims") // as if the lease were over
 		processor := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, old.Registry, testapp.Fast()))
