@@ -192,7 +192,7 @@ databases:
 
 .PHONY: mariadb
 mariadb:
-	$(call step,go test -race: MariaDB,env ASYNCMONOLITH_TEST_DATABASES=mariadb $(RACE_TEST) -skip '$(APART)' $(DATABASE_PACKAGES))
+	$(call step,go test -race: MariaDB,env ASYNCMONOLITH_TEST_DATABASES=mariadb $(RACE_TEST) -skip '$(APART)' $(filter-out %/otel,$(DATABASE_PACKAGES)))
 
 .PHONY: apart
 apart:
