@@ -171,28 +171,32 @@ TEST := go test -count=1 -p 4 -parallel 16 -timeout 20m
 # Tests that need a pooler or a terminal, and those whose point is many rows, every pair of options, or a client that stands still.
 APART := Pooler|OnATerminal|^TestDeafNotifiers|^TestOnlyTheListener|^TestBoundedReads|^TestNobodyWaitsForLong|^TestWhatIsDueAndMayRun|^TestExplainLedger|^TestPagesRead|^TestMariaDBPlans|^TestMariaDBStatementsFit
 
+# What make test goes by, but for the store.
+SMALL := env ASYNCMONOLITH_TEST_DATABASES=sqlite$(comma)postgres
+
 UNIT_MODULES := . notify/pgxnotify $(ADAPTERS) cmd/asyncmonolith
 # The packages of integration that run on several databases, but for those that unit and store run.
-DATABASE_PACKAGES := $(addprefix ./integration/,dberr eventlog/... notify ops otel outbox poison relay schedule txn)
+DATABASE_PACKAGES := $(addprefix ./integration/,dberr eventlog/... notify ops otel outbox poison relay schedule store testdb txn)
 # Those that need more than a database: browsers, brokers, crashes of servers, programs.
-TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console differential model newer older relay/kafka relay/nats relay/rabbitmq relay/sdkevents)
+TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console differential model newer relay/kafka relay/nats relay/rabbitmq relay/sdkevents)
 
 .PHONY: unit
 unit:
-	$(call step,go test -race: units and examples,$(RACE_TEST) -skip '$(APART)' $(call packages,$(UNIT_MODULES) examples examples/services) \
+	$(call step,go test -race: units and examples,$(SMALL) $(RACE_TEST) -p 4 -skip '$(APART)' $(call packages,$(UNIT_MODULES) examples examples/services) \
 		./integration/bustest ./integration/fxmodule)
 
 .PHONY: store
 store:
-	$(call step,go test: the store on each database,$(TEST) -skip '$(APART)' ./integration/store ./integration/testdb ./integration/mutants)
+	$(call step,go test: the store on each database,$(TEST) -run '^TestStore$$' ./integration/store)
 
 .PHONY: databases
 databases:
-	$(call step,go test: SQLite and PostgreSQL,env ASYNCMONOLITH_TEST_DATABASES=sqlite$(comma)postgres $(TEST) -skip '$(APART)' $(DATABASE_PACKAGES))
+	$(call step,go test: SQLite and PostgreSQL,$(SMALL) $(TEST) -skip '$(APART)|^TestStore$$' $(DATABASE_PACKAGES) ./integration/mutants)
 
 .PHONY: mariadb
 mariadb:
-	$(call step,go test -race: MariaDB,env ASYNCMONOLITH_TEST_DATABASES=mariadb $(RACE_TEST) -skip '$(APART)' $(filter-out %/otel,$(DATABASE_PACKAGES)))
+	$(call step,go test -race: MariaDB,env ASYNCMONOLITH_TEST_DATABASES=mariadb $(RACE_TEST) -skip '$(APART)|^TestStore$$' $(filter-out %/otel,$(DATABASE_PACKAGES)) \
+		./integration/bustest ./integration/fxmodule)
 
 .PHONY: apart
 apart:

@@ -91,7 +91,7 @@ func TestAMutantWithoutOnePlaceIsAnError(t *testing.T) {
 		"one place twice": {in("run.mayRecover", negate("r.outage.Stable"), always("r.outage.Stable")),
 			"two steps change the same place"},
 		"no file":    {file("none.css", "a", "b"), "0 files have this name"},
-		"many files": {file("0006_order.sql", "a", "b"), "2 files have this name"},
+		"many files": {file("0001_initial.sql", "a", "b"), "3 files have this name"},
 		"no code":    {in("run.mayRecover", replace("r.outage.Stable()", "][")), "the mutant does not parse"},
 	} {
 		_, err := test.mistake.apply(code)

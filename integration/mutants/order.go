@@ -18,7 +18,7 @@ func orderMutants() []mutant {
 		{"order: parked keys are claimed", in("freeLane", text("AND p.parks)", "AND p.parks AND 1 = 0)")), lanes("sqlite", atOnce), outOfOrder},
 		{"order: a key is free once its first message is settled", in("postgres.applySQL", text("lanes = k.lanes", "lanes = NULL")),
 			lanes("postgres", atOnce), outOfOrder},
-		{"order: ranks are handed out in blocks", file("postgres/migrations/0006_order.sql", "CACHE 1 OWNED", "CACHE 20 OWNED"),
+		{"order: ranks are handed out in blocks", file("postgres/migrations/0001_initial.sql", "CACHE 1 OWNED", "CACHE 20 OWNED"),
 			lanes("postgres", "places_are_those*"), `order:`},
 		{"order: a requeued message comes last",
 			in("Returning.RequeueAs", text("END, p.order_key, p.lane, p.rank", "END, p.order_key, p.lane, p.rank + 100000")),

@@ -101,15 +101,9 @@ func TestDoctorLooksAtTables(t *testing.T) {
 			}
 		}
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		a.Exec("DELETE FROM asyncmonolith_migrations WHERE version >= 15")
-		if isMariaDB(db) {
-			a.Exec("DROP INDEX message_operations_state ON message_operations")
-		} else {
-			a.Exec("DROP INDEX message_operations_state")
-		}
+		a.Exec("UPDATE asyncmonolith_migrations SET version = 0")
 		all = doctor(t, t.Context(), db, registry)
-		wantFinding(t, all, "schema", ops.Problem, "version 14, version")
-		wantFinding(t, all, "indexes", ops.Fine) // of version 14
+		wantFinding(t, all, "schema", ops.Problem, "version 0, version 1")
 	})
 }
 

@@ -32,6 +32,6 @@ func TestErrorsNameTablesWithTheirSchema(t *testing.T) {
 	}
 	a.Exec("ALTER TABLE shop.am_scheduled_messages RENAME TO gone")
 	says("table shop.am_scheduled_messages is not there, though shop.am_asyncmonolith_migrations says so")
-	a.Exec("DELETE FROM shop.am_asyncmonolith_migrations WHERE version > 1")
-	says("the tables of shop.am_asyncmonolith_migrations have version 1")
+	a.Exec("UPDATE shop.am_asyncmonolith_migrations SET version = 0")
+	says("the tables of shop.am_asyncmonolith_migrations have version 0")
 }

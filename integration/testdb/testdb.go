@@ -64,10 +64,10 @@ func EachBenchmark(b *testing.B, run func(b *testing.B, db *bun.DB)) {
 	b.Run("sqlite", func(b *testing.B) { run(b, SQLite(b)) })
 }
 
-// Postgres opens a new, empty database. A missing server fails the test.
+// Postgres opens an empty database. A missing server fails the test.
 func Postgres(t testing.TB) *bun.DB { return OpenPostgres(t, PostgresDSN(t)) }
 
-// PostgresDSN creates a new, empty database that is dropped after the test. Its
+// PostgresDSN returns an empty database that is the test's until it ends. Its
 // sessions have the settings, such as "lock_timeout=7s": they belong to the
 // database, since not everything that may stand before it lets a client have its
 // own.
@@ -79,18 +79,17 @@ func PostgresDSN(t testing.TB, settings ...string) string {
 		t.Fatalf("%s is not set: run the tests with `make test`, which starts a private PostgreSQL", Variable)
 	}
 	server := OpenPostgres(t, base)
-	name := "t_" + strings.ToLower(rand.Text()[:12])
-	if _, err := server.ExecContext(context.Background(), "CREATE DATABASE "+name); err != nil {
-		t.Fatalf("create database: %v", err)
-	}
-	t.Cleanup(func() {
-		if _, err := server.ExecContext(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
-			t.Errorf("drop database: %v", err)
-		}
-	})
 	if level := os.Getenv(IsolationVariable); level != "" {
 		settings = append([]string{Isolation(level)}, settings...)
 	}
+	name := take()
+	if name == "" {
+		name = "t_" + strings.ToLower(rand.Text()[:12])
+		if _, err := server.ExecContext(context.Background(), "CREATE DATABASE "+name); err != nil {
+			t.Fatalf("create database: %v", err)
+		}
+	}
+	t.Cleanup(func() { giveBack(t, server, name, settings) })
 	for _, setting := range settings {
 		key, value, _ := strings.Cut(setting, "=")
 		if _, err := server.ExecContext(context.Background(), fmt.Sprintf("ALTER DATABASE %s SET %s = '%s'", name, key, value)); err != nil {
@@ -141,15 +140,22 @@ func parse(t testing.TB, dsn string) *url.URL {
 // OpenPostgres opens a database by its DSN.
 func OpenPostgres(t testing.TB, dsn string) *bun.DB {
 	t.Helper()
-	conns, err := sql.Open("pgx", dsn)
+	db, err := openPostgres(dsn)
 	if err != nil {
 		t.Fatalf("open %s: %v", Variable, err)
 	}
-	conns.SetMaxOpenConns(20)
-	conns.SetMaxIdleConns(20)
-	db := bun.NewDB(conns, pgdialect.New())
 	t.Cleanup(func() { _ = db.Close() })
 	return db
+}
+
+func openPostgres(dsn string) (*bun.DB, error) {
+	conns, err := sql.Open("pgx", dsn)
+	if err != nil {
+		return nil, err
+	}
+	conns.SetMaxOpenConns(20)
+	conns.SetMaxIdleConns(20)
+	return bun.NewDB(conns, pgdialect.New()), nil
 }
 
 // SQLite opens a new, empty database in a temporary file.

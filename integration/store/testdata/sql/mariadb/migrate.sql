@@ -52,7 +52,7 @@ SELECT COALESCE(MAX(version), 0) FROM `app_asyncmonolith_migrations`;
 CREATE TABLE IF NOT EXISTS `app_asyncmonolith_migrations` (version INT PRIMARY KEY, applied_at TIMESTAMP NOT NULL) ENGINE = InnoDB;
 
 -- What waits to be consumed: one row per message and consumer. Crashes come first in the index,
--- so that those that crashed stand apart from the others; the payload type is there to be read.
+-- so that those that crashed stand apart from the others. A claim looks for one payload type at a time.
 CREATE TABLE IF NOT EXISTS `app_consumer_messages` (
   id              BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
   message_id      CHAR(36) NOT NULL,
@@ -66,7 +66,7 @@ CREATE TABLE IF NOT EXISTS `app_consumer_messages` (
   attempts        INT NOT NULL DEFAULT 0,
   crashes         SMALLINT NOT NULL DEFAULT 0,
   errors          MEDIUMTEXT,
-  KEY app_consumer_messages_due (crashes, consumer_type, available_after, id, payload_type)
+  KEY app_consumer_messages_due (crashes, consumer_type, payload_type, available_after, id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
 -- Which insert ids are pending, and for which message; what becomes of the message becomes of its
@@ -81,17 +81,20 @@ CREATE TABLE IF NOT EXISTS `app_pending_insert_ids` (
   FOREIGN KEY (id) REFERENCES `app_consumer_messages` (id) ON DELETE CASCADE
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
--- Who holds what: one row per leased batch. The ids are a JSON list.
+-- Who holds what: one row per leased batch. The ids are a JSON list, and so are their lanes, in the same order.
 CREATE TABLE IF NOT EXISTS `app_message_claims` (
   id           BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
   owner        VARCHAR(255) NOT NULL,
   solo         BOOLEAN NOT NULL,
   claimed_at   BIGINT NOT NULL,
   leased_until BIGINT NOT NULL,
-  message_ids  LONGTEXT NOT NULL CHECK (JSON_LENGTH(message_ids) > 0 AND INSTR(message_ids, 'null') = 0)
+  message_ids  LONGTEXT NOT NULL CHECK (JSON_LENGTH(message_ids) > 0 AND INSTR(message_ids, 'null') = 0),
+  consumer_type VARCHAR(255),
+  lanes         LONGTEXT,
+  CONSTRAINT app_message_claims_lanes CHECK (JSON_LENGTH(lanes) = JSON_LENGTH(message_ids))
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
--- What has used up its attempts, or its owners' lives.
+-- What has used up its attempts, or its owners' lives. A row that parks keeps the messages of its lane from running.
 CREATE TABLE IF NOT EXISTS `app_poisoned_messages` (
   id              BIGINT NOT NULL PRIMARY KEY,
   message_id      CHAR(36) NOT NULL,
@@ -107,8 +110,16 @@ CREATE TABLE IF NOT EXISTS `app_poisoned_messages` (
   errors          MEDIUMTEXT,
   poisoned_at     BIGINT NOT NULL,
   reason          TEXT NOT NULL,
+  order_key       VARCHAR(255),
+  lane            BIGINT,
+  `rank`          BIGINT,
+  parks           BOOLEAN,
+  fingerprint     VARCHAR(32),
   KEY app_poisoned_messages_consumer (consumer_type, poisoned_at),
-  KEY app_poisoned_messages_newest (poisoned_at, id)
+  KEY app_poisoned_messages_newest (poisoned_at, id),
+  KEY app_poisoned_messages_group (consumer_type, fingerprint, id),
+  KEY app_poisoned_messages_message (message_id),
+  KEY app_poisoned_messages_parks (lane, consumer_type, parks)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
 -- Cron rows that turn into messages when due, or once at run_at when somebody
@@ -133,25 +144,13 @@ CREATE TABLE IF NOT EXISTS `app_scheduled_messages` (
   KEY app_scheduled_messages_tag (tag)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
-INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
-VALUES (1, CURRENT_TIMESTAMP);
-
 -- Consumers, by their stored names, of which no message may be claimed.
 CREATE TABLE IF NOT EXISTS `app_paused_consumers` (
   consumer_type VARCHAR(255) NOT NULL PRIMARY KEY,
-  paused_at     BIGINT NOT NULL
+  paused_at     BIGINT NOT NULL,
+  paused_by     VARCHAR(255) NOT NULL DEFAULT '',
+  note          VARCHAR(1000) NOT NULL DEFAULT ''
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
-
-INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
-VALUES (2, CURRENT_TIMESTAMP);
-
--- Claims look for one payload type at a time, so that messages which nobody takes are not in
--- anybody's way. One statement, which can be run again.
-ALTER TABLE `app_consumer_messages` DROP INDEX app_consumer_messages_due,
-  ADD INDEX app_consumer_messages_due (crashes, consumer_type, payload_type, available_after, id);
-
-INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
-VALUES (4, CURRENT_TIMESTAMP);
 
 -- Who may run consumers with a limit over all processes: each row is one that runs, for whoever
 -- has leased it.
@@ -177,11 +176,8 @@ CREATE TABLE IF NOT EXISTS `app_message_stops` (
   outcome    VARCHAR(255)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
-INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
-VALUES (5, CURRENT_TIMESTAMP);
-
 -- What runs of consumers with a breaker have come to, in two halves of its window, and until when
--- it is open. Migration 6 is for databases with an order by keys.
+-- it is open.
 CREATE TABLE IF NOT EXISTS `app_message_breakers` (
   name        VARCHAR(255) PRIMARY KEY NOT NULL,
   half_since  BIGINT NOT NULL,
@@ -194,15 +190,11 @@ CREATE TABLE IF NOT EXISTS `app_message_breakers` (
   open_until  BIGINT
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
-INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
-VALUES (7, CURRENT_TIMESTAMP);
-
 -- Messages that are to run in the order of their keys. Their crashes are counted from -10000,
 -- so that what knows nothing of keys does not find them. A lane stands for a key, and a rank
 -- for a place in it: the id of the message, but of one that was requeued the rank that it had.
 -- They are in a table of their own, since an index has all rows of a table here, and those
--- without keys would be in it. What becomes of the message becomes of its row there. Every
--- statement can be run again.
+-- without keys would be in it. What becomes of the message becomes of its row there.
 CREATE TABLE IF NOT EXISTS `app_message_lanes` (
   id            BIGINT NOT NULL PRIMARY KEY,
   consumer_type VARCHAR(255) NOT NULL,
@@ -214,26 +206,14 @@ CREATE TABLE IF NOT EXISTS `app_message_lanes` (
   FOREIGN KEY (id) REFERENCES `app_consumer_messages` (id) ON DELETE CASCADE
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
--- Of each message in the claim the lane, in the same order.
-ALTER TABLE `app_message_claims` ADD COLUMN /*M! IF NOT EXISTS */ consumer_type VARCHAR(255), ADD COLUMN /*M! IF NOT EXISTS */ lanes LONGTEXT,
-  ADD CONSTRAINT /*M! IF NOT EXISTS */ app_message_claims_lanes CHECK (JSON_LENGTH(lanes) = JSON_LENGTH(message_ids));
-
--- A poisoned message that parks keeps those of its lane from running.
-ALTER TABLE `app_poisoned_messages` ADD COLUMN /*M! IF NOT EXISTS */ order_key VARCHAR(255), ADD COLUMN /*M! IF NOT EXISTS */ lane BIGINT,
-  ADD COLUMN /*M! IF NOT EXISTS */ `rank` BIGINT, ADD COLUMN /*M! IF NOT EXISTS */ parks BOOLEAN,
-  ADD INDEX /*M! IF NOT EXISTS */ app_poisoned_messages_parks (lane, consumer_type, parks);
-
 -- Whoever claims messages with keys holds the row of their consumer meanwhile.
 CREATE TABLE IF NOT EXISTS `app_message_gates` (
   consumer_type VARCHAR(255) NOT NULL PRIMARY KEY,
   parks         BOOLEAN NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
-INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
-VALUES (9, CURRENT_TIMESTAMP);
-
 -- Which records of a broker each receiver has taken over, for as long as they might be delivered
--- again. A hash stands for the record's source and id. Every statement can be run again.
+-- again. A hash stands for the record's source and id.
 CREATE TABLE IF NOT EXISTS `app_inbox_messages` (
   receiver    VARCHAR(255) NOT NULL,
   hash        BINARY(16) NOT NULL,
@@ -242,12 +222,8 @@ CREATE TABLE IF NOT EXISTS `app_inbox_messages` (
   KEY app_inbox_messages_received (receiver, received_at)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
-INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
-VALUES (11, CURRENT_TIMESTAMP);
-
 -- What operators look at: which processes there are, what has become of messages in each of the last
 -- minutes, which failures belong together and since when, and who vanished with which message.
--- Every statement can be run again.
 CREATE TABLE IF NOT EXISTS `app_message_processes` (
   id          VARCHAR(255) PRIMARY KEY NOT NULL,
   kind        VARCHAR(255) NOT NULL,
@@ -305,33 +281,16 @@ CREATE TABLE IF NOT EXISTS `app_message_crashes` (
   KEY app_message_crashes_at (crashed_at)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
-ALTER TABLE `app_poisoned_messages` ADD COLUMN /*M! IF NOT EXISTS */ fingerprint VARCHAR(32);
-
-ALTER TABLE `app_poisoned_messages` ADD INDEX /*M! IF NOT EXISTS */ app_poisoned_messages_group (consumer_type, fingerprint, id);
-
-ALTER TABLE `app_poisoned_messages` ADD INDEX /*M! IF NOT EXISTS */ app_poisoned_messages_message (message_id);
-
-ALTER TABLE `app_paused_consumers` ADD COLUMN /*M! IF NOT EXISTS */ paused_by VARCHAR(255) NOT NULL DEFAULT '';
-
-ALTER TABLE `app_paused_consumers` ADD COLUMN /*M! IF NOT EXISTS */ note VARCHAR(1000) NOT NULL DEFAULT '';
-
-INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
-VALUES (13, CURRENT_TIMESTAMP);
-
--- What has become of each schedule's last fires, a JSON list. It is a table of its own, since an older
--- program reads all columns of the other. What becomes of the schedule becomes of its row here.
--- Every statement can be run again.
+-- What has become of each schedule's last fires, a JSON list. What becomes of the schedule
+-- becomes of its row here.
 CREATE TABLE IF NOT EXISTS `app_schedule_fires` (
   schedule_id BIGINT NOT NULL PRIMARY KEY,
   recent      MEDIUMTEXT NOT NULL,
   FOREIGN KEY (schedule_id) REFERENCES `app_scheduled_messages` (id) ON DELETE CASCADE
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
-INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
-VALUES (14, CURRENT_TIMESTAMP);
-
--- What people have changed and are changing: who, why, what, and how far it is.
--- Every statement can be run again.
+-- What people have changed and are changing: who, why, what, how far it is, and how many processes in a row have
+-- died while they ran it.
 CREATE TABLE IF NOT EXISTS `app_message_operations` (
   id           BIGINT AUTO_INCREMENT PRIMARY KEY,
   kind         VARCHAR(255) NOT NULL,
@@ -353,21 +312,12 @@ CREATE TABLE IF NOT EXISTS `app_message_operations` (
   created_at   BIGINT NOT NULL,
   starts_at    BIGINT,
   finished_at  BIGINT,
+  deaths       BIGINT NOT NULL DEFAULT 0,
   KEY app_message_operations_state (state, id),
   KEY app_message_operations_created (created_at)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
-INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
-VALUES (15, CURRENT_TIMESTAMP);
-
--- How many processes in a row have died while they ran an operation. The statement can be run again.
-ALTER TABLE `app_message_operations` ADD COLUMN /*M! IF NOT EXISTS */ deaths BIGINT NOT NULL DEFAULT 0;
-
-INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
-VALUES (16, CURRENT_TIMESTAMP);
-
 -- Which types of events the instances of each receiver accept: one that lacks a type leaves its records to others.
--- Every statement can be run again.
 CREATE TABLE IF NOT EXISTS `app_inbox_types` (
   receiver   VARCHAR(255) NOT NULL,
   event_type VARCHAR(255) NOT NULL,
@@ -376,7 +326,7 @@ CREATE TABLE IF NOT EXISTS `app_inbox_types` (
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
 INSERT IGNORE INTO `app_asyncmonolith_migrations` (version, applied_at)
-VALUES (17, CURRENT_TIMESTAMP);
+VALUES (1, CURRENT_TIMESTAMP);
 
 DO RELEASE_LOCK(CONCAT('asyncmonolith.', MD5(DATABASE())));
 

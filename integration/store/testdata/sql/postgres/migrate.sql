@@ -65,7 +65,11 @@ CREATE TABLE "app_consumer_messages" (
   available_after timestamptz NOT NULL,
   attempts        int NOT NULL DEFAULT 0,
   crashes         smallint NOT NULL DEFAULT 0,
-  errors          text
+  errors          text,
+  order_key       text,
+  lane            bigint,
+  rank            bigint,
+  priority        smallint
 ) WITH (
   -- Rows live for moments, so vacuum by count and do not wait for a share of the table.
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000,
@@ -73,11 +77,27 @@ CREATE TABLE "app_consumer_messages" (
   autovacuum_vacuum_cost_delay = 0
 );
 
-CREATE INDEX "app_consumer_messages_due" ON "app_consumer_messages" (consumer_type, available_after, id) WHERE crashes = 0;
-
-CREATE INDEX "app_consumer_messages_crashed" ON "app_consumer_messages" (consumer_type, available_after, id) WHERE crashes > 0;
-
 CREATE UNIQUE INDEX "app_consumer_messages_insert_id" ON "app_consumer_messages" (insert_id, consumer_type) WHERE insert_id IS NOT NULL;
+
+-- A claim looks for one payload type at a time, so that messages of a type without a consumer are not read each
+-- time. The list of pending messages goes by both indexes.
+CREATE INDEX "app_consumer_messages_due" ON "app_consumer_messages" (consumer_type, payload_type, available_after, id) WHERE crashes = 0;
+
+CREATE INDEX "app_consumer_messages_crashed" ON "app_consumer_messages" (consumer_type, payload_type, available_after, id) WHERE crashes > 0;
+
+-- Messages with a priority above the normal one, which is NULL. They are in the index above as well.
+CREATE INDEX "app_consumer_messages_prior" ON "app_consumer_messages" (consumer_type, payload_type, priority, available_after, id) WHERE crashes = 0 AND priority > 0;
+
+-- Messages with a key run in its order. A lane stands for a key, and a rank for a place in it; both are NULL in
+-- messages without a key. The crashes of one with a key are counted from -10000.
+CREATE INDEX "app_consumer_messages_lane" ON "app_consumer_messages" (consumer_type, lane, rank) WHERE lane IS NOT NULL;
+
+CREATE INDEX "app_consumer_messages_ranked" ON "app_consumer_messages" (consumer_type, rank) WHERE crashes < 0;
+
+CREATE INDEX "app_consumer_messages_stuck" ON "app_consumer_messages" (consumer_type, rank) WHERE crashes < 0 AND crashes > -10000;
+
+-- One number at a time: a session that had a block of them would break the order.
+CREATE SEQUENCE "app_message_ranks" CACHE 1 OWNED BY "app_consumer_messages".rank;
 
 -- Who holds what: one row per leased batch. A NULL among the ids would hide
 -- every message from every consumer, hence the check.
@@ -87,11 +107,16 @@ CREATE TABLE "app_message_claims" (
   solo         boolean NOT NULL,
   claimed_at   timestamptz NOT NULL,
   leased_until timestamptz NOT NULL,
-  message_ids  bigint[] NOT NULL CHECK (cardinality(message_ids) > 0 AND array_position(message_ids, NULL) IS NULL)
+  message_ids  bigint[] NOT NULL CHECK (cardinality(message_ids) > 0 AND array_position(message_ids, NULL) IS NULL),
+  consumer_type text,
+  lanes         bigint[] CHECK (cardinality(lanes) = cardinality(message_ids))
 ) WITH (
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
   autovacuum_vacuum_cost_delay = 0
 );
+
+-- Of each message in the claim the lane, in the same order. They are hashes, which do not compress.
+ALTER TABLE "app_message_claims" ALTER lanes SET STORAGE EXTERNAL;
 
 -- What has used up its attempts, or its owners' lives.
 CREATE TABLE "app_poisoned_messages" (
@@ -108,12 +133,24 @@ CREATE TABLE "app_poisoned_messages" (
   crashes         smallint NOT NULL,
   errors          text,
   poisoned_at     timestamptz NOT NULL,
-  reason          text NOT NULL
+  reason          text NOT NULL,
+  order_key       text,
+  lane            bigint,
+  rank            bigint,
+  parks           boolean,
+  fingerprint     text
 );
 
 CREATE INDEX "app_poisoned_messages_consumer" ON "app_poisoned_messages" (consumer_type, poisoned_at);
 
 CREATE INDEX "app_poisoned_messages_newest" ON "app_poisoned_messages" (poisoned_at, id);
+
+CREATE INDEX "app_poisoned_messages_group" ON "app_poisoned_messages" (consumer_type, fingerprint, id);
+
+CREATE INDEX "app_poisoned_messages_message" ON "app_poisoned_messages" (message_id);
+
+-- A poisoned message that parks keeps those of its lane from running.
+CREATE INDEX "app_poisoned_messages_parks" ON "app_poisoned_messages" (consumer_type, lane) WHERE parks;
 
 -- Cron rows that turn into messages when due, or once at run_at when somebody
 -- asks for that.
@@ -140,17 +177,13 @@ CREATE INDEX "app_scheduled_messages_asked" ON "app_scheduled_messages" (run_at)
 
 CREATE INDEX "app_scheduled_messages_tag" ON "app_scheduled_messages" (tag);
 
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (1, CURRENT_TIMESTAMP);
-
 -- Consumers, by their stored names, of which no message may be claimed.
 CREATE TABLE "app_paused_consumers" (
   consumer_type text PRIMARY KEY,
-  paused_at     timestamptz NOT NULL
+  paused_at     timestamptz NOT NULL,
+  paused_by     text NOT NULL DEFAULT '',
+  note          text NOT NULL DEFAULT ''
 );
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (2, CURRENT_TIMESTAMP);
 
 -- The event log: one row per stream, whose lock is what two appends meet at.
 -- The version is in no index, so that an append is a HOT update.
@@ -198,7 +231,9 @@ CREATE TABLE "app_event_head" (
 INSERT INTO "app_event_head" (id, position)
 VALUES (1, 0);
 
--- How far each shard of each version of a projection has come.
+-- How far each shard of each version of a projection has come. One that reads without an open transaction has an
+-- owner until its lease ends, and a mark by which the broker knows the last record that left; -1 says that the
+-- position counts, whatever the broker has.
 CREATE TABLE "app_event_subscriptions" (
   name         text NOT NULL,
   version      int NOT NULL,
@@ -212,6 +247,9 @@ CREATE TABLE "app_event_subscriptions" (
   next_at      timestamptz NOT NULL,
   last_error   text,
   moved_at     timestamptz NOT NULL,
+  owner        text NOT NULL DEFAULT '',
+  leased_until timestamptz,
+  mark         bigint NOT NULL DEFAULT 0,
   PRIMARY KEY (name, version, shard)
 ) WITH (fillfactor = 50);
 
@@ -243,22 +281,6 @@ CREATE TABLE "app_event_snapshots" (
   created_at timestamptz NOT NULL,
   PRIMARY KEY (stream, kind)
 );
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (3, CURRENT_TIMESTAMP);
-
--- Claims look for one payload type at a time, so that messages which nobody takes are not in
--- anybody's way. The list of pending messages goes by both indexes.
-DROP INDEX "app_consumer_messages_due";
-
-DROP INDEX "app_consumer_messages_crashed";
-
-CREATE INDEX "app_consumer_messages_due" ON "app_consumer_messages" (consumer_type, payload_type, available_after, id) WHERE crashes = 0;
-
-CREATE INDEX "app_consumer_messages_crashed" ON "app_consumer_messages" (consumer_type, payload_type, available_after, id) WHERE crashes > 0;
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (4, CURRENT_TIMESTAMP);
 
 -- Insert ids that stay taken for a while after their message was consumed.
 CREATE TABLE "app_recent_insert_ids" (
@@ -294,41 +316,11 @@ CREATE TABLE "app_message_stops" (
   outcome    text
 );
 
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (5, CURRENT_TIMESTAMP);
-
--- Messages that are to run in the order of their keys. Their crashes are counted from -10000,
--- so that what knows nothing of keys does not find them. A lane stands for a key, and a rank
--- for a place in it. The columns are NULL, and the indexes empty, where there are no keys.
-ALTER TABLE "app_consumer_messages" ADD order_key text, ADD lane bigint, ADD rank bigint;
-
--- One number at a time: a session that had a block of them would break the order.
-CREATE SEQUENCE "app_message_ranks" CACHE 1 OWNED BY "app_consumer_messages".rank;
-
-CREATE INDEX "app_consumer_messages_lane" ON "app_consumer_messages" (consumer_type, lane, rank) WHERE lane IS NOT NULL;
-
-CREATE INDEX "app_consumer_messages_ranked" ON "app_consumer_messages" (consumer_type, rank) WHERE crashes < 0;
-
-CREATE INDEX "app_consumer_messages_stuck" ON "app_consumer_messages" (consumer_type, rank) WHERE crashes < 0 AND crashes > -10000;
-
--- Of each message in the claim the lane, in the same order. They are hashes, which do not compress.
-ALTER TABLE "app_message_claims" ADD consumer_type text, ADD lanes bigint[] CHECK (cardinality(lanes) = cardinality(message_ids));
-
-ALTER TABLE "app_message_claims" ALTER lanes SET STORAGE EXTERNAL;
-
--- A poisoned message that parks keeps those of its lane from running.
-ALTER TABLE "app_poisoned_messages" ADD order_key text, ADD lane bigint, ADD rank bigint, ADD parks boolean;
-
-CREATE INDEX "app_poisoned_messages_parks" ON "app_poisoned_messages" (consumer_type, lane) WHERE parks;
-
 -- Whoever claims messages with keys holds the row of their consumer meanwhile.
 CREATE TABLE "app_message_gates" (
   consumer_type text PRIMARY KEY NOT NULL,
   parks         boolean NOT NULL
 ) WITH (fillfactor = 10);
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (6, CURRENT_TIMESTAMP);
 
 -- What runs of consumers with a breaker have come to, in two halves of its window, and until when
 -- it is open.
@@ -344,18 +336,6 @@ CREATE TABLE "app_message_breakers" (
   open_until  timestamptz
 ) WITH (fillfactor = 10);
 
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (7, CURRENT_TIMESTAMP);
-
--- Messages that come before others of their consumer: NULL is the normal priority. They are in
--- the other index as well.
-ALTER TABLE "app_consumer_messages" ADD priority smallint;
-
-CREATE INDEX "app_consumer_messages_prior" ON "app_consumer_messages" (consumer_type, payload_type, priority, available_after, id) WHERE crashes = 0 AND priority > 0;
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (8, CURRENT_TIMESTAMP);
-
 -- Up to which instant the rates of single keys are used. One that is in the past counts for nothing.
 CREATE TABLE "app_message_key_rates" (
   name    text NOT NULL,
@@ -365,9 +345,6 @@ CREATE TABLE "app_message_key_rates" (
 );
 
 CREATE INDEX "app_message_key_rates_used" ON "app_message_key_rates" (name, used_to);
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (10, CURRENT_TIMESTAMP);
 
 -- Which records of a broker each receiver has taken over, for as long as they might be delivered
 -- again. A hash stands for the record's source and id.
@@ -379,20 +356,6 @@ CREATE TABLE "app_inbox_messages" (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 CREATE INDEX "app_inbox_messages_received" ON "app_inbox_messages" (receiver, received_at);
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (11, CURRENT_TIMESTAMP);
-
--- Who reads a shard of the log without an open transaction, until when, and by which mark the broker
--- knows the last record that left; -1 says that the position counts, whatever the broker has.
-ALTER TABLE "app_event_subscriptions" ADD COLUMN owner text NOT NULL DEFAULT '';
-
-ALTER TABLE "app_event_subscriptions" ADD COLUMN leased_until timestamptz;
-
-ALTER TABLE "app_event_subscriptions" ADD COLUMN mark bigint NOT NULL DEFAULT 0;
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (12, CURRENT_TIMESTAMP);
 
 -- What operators look at: which processes there are, what has become of messages in each of the last
 -- minutes, which failures belong together and since when, and who vanished with which message.
@@ -458,30 +421,15 @@ CREATE INDEX "app_message_crashes_row" ON "app_message_crashes" (row_id);
 
 CREATE INDEX "app_message_crashes_at" ON "app_message_crashes" (crashed_at);
 
-ALTER TABLE "app_poisoned_messages" ADD COLUMN fingerprint text;
-
-CREATE INDEX "app_poisoned_messages_group" ON "app_poisoned_messages" (consumer_type, fingerprint, id);
-
-CREATE INDEX "app_poisoned_messages_message" ON "app_poisoned_messages" (message_id);
-
-ALTER TABLE "app_paused_consumers" ADD COLUMN paused_by text NOT NULL DEFAULT '';
-
-ALTER TABLE "app_paused_consumers" ADD COLUMN note text NOT NULL DEFAULT '';
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (13, CURRENT_TIMESTAMP);
-
--- What has become of each schedule's last fires, a JSON list. It is a table of its own, since an older
--- program reads all columns of the other. What becomes of the schedule becomes of its row here.
+-- What has become of each schedule's last fires, a JSON list. What becomes of the schedule
+-- becomes of its row here.
 CREATE TABLE "app_schedule_fires" (
   schedule_id bigint PRIMARY KEY REFERENCES "app_scheduled_messages" (id) ON DELETE CASCADE,
   recent      text NOT NULL
 ) WITH (fillfactor = 50);
 
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (14, CURRENT_TIMESTAMP);
-
--- What people have changed and are changing: who, why, what, and how far it is.
+-- What people have changed and are changing: who, why, what, how far it is, and how many processes in a row have
+-- died while they ran it.
 CREATE TABLE "app_message_operations" (
   id           bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
   kind         text COLLATE "C" NOT NULL,
@@ -502,21 +450,13 @@ CREATE TABLE "app_message_operations" (
   leased_until timestamptz,
   created_at   timestamptz NOT NULL,
   starts_at    timestamptz,
-  finished_at  timestamptz
+  finished_at  timestamptz,
+  deaths       bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 
 CREATE INDEX "app_message_operations_state" ON "app_message_operations" (state, id);
 
 CREATE INDEX "app_message_operations_created" ON "app_message_operations" (created_at);
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (15, CURRENT_TIMESTAMP);
-
--- How many processes in a row have died while they ran an operation.
-ALTER TABLE "app_message_operations" ADD COLUMN deaths bigint NOT NULL DEFAULT 0;
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (16, CURRENT_TIMESTAMP);
 
 -- Which types of events the instances of each receiver accept: one that lacks a type leaves its records to others.
 CREATE TABLE "app_inbox_types" (
@@ -527,7 +467,7 @@ CREATE TABLE "app_inbox_types" (
 ) WITH (fillfactor = 50);
 
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (17, CURRENT_TIMESTAMP);
+VALUES (1, CURRENT_TIMESTAMP);
 
 COMMIT;
 

@@ -57,23 +57,46 @@ CREATE TABLE "app_consumer_messages" (
   available_after INTEGER NOT NULL,
   attempts        INTEGER NOT NULL DEFAULT 0,
   crashes         INTEGER NOT NULL DEFAULT 0,
-  errors          TEXT
+  errors          TEXT,
+  order_key       TEXT,
+  lane            INTEGER,
+  rank            INTEGER,
+  priority        INTEGER
 );
-
-CREATE INDEX "app_consumer_messages_due" ON "app_consumer_messages" (consumer_type, available_after, id) WHERE crashes = 0;
-
-CREATE INDEX "app_consumer_messages_crashed" ON "app_consumer_messages" (consumer_type, available_after, id) WHERE crashes > 0;
 
 CREATE UNIQUE INDEX "app_consumer_messages_insert_id" ON "app_consumer_messages" (insert_id, consumer_type) WHERE insert_id IS NOT NULL;
 
--- Who holds what: one row per leased batch. The ids are a JSON list.
+-- A claim looks for one payload type at a time, so that messages of a type without a consumer are not read each
+-- time. The list of pending messages goes by both indexes.
+CREATE INDEX "app_consumer_messages_due" ON "app_consumer_messages" (consumer_type, payload_type, available_after, id) WHERE crashes = 0;
+
+CREATE INDEX "app_consumer_messages_crashed" ON "app_consumer_messages" (consumer_type, payload_type, available_after, id) WHERE crashes > 0;
+
+-- Messages with a priority above the normal one, which is NULL. They are in the index above as well.
+CREATE INDEX "app_consumer_messages_prior" ON "app_consumer_messages" (consumer_type, payload_type, priority, available_after, id) WHERE crashes = 0 AND priority > 0;
+
+-- Messages with a key run in its order. A lane stands for a key, and a rank for a place in it; both are NULL in
+-- messages without a key. The crashes of one with a key are counted from -10000.
+CREATE INDEX "app_consumer_messages_lane" ON "app_consumer_messages" (consumer_type, lane, rank) WHERE lane IS NOT NULL;
+
+CREATE INDEX "app_consumer_messages_ranked" ON "app_consumer_messages" (consumer_type, rank) WHERE crashes < 0;
+
+CREATE INDEX "app_consumer_messages_stuck" ON "app_consumer_messages" (consumer_type, rank) WHERE crashes < 0 AND crashes > -10000;
+
+-- Ids grow in the order of commits, since there is one writer at a time.
+CREATE TRIGGER "app_consumer_messages_rank" AFTER INSERT ON "app_consumer_messages" WHEN NEW.lane IS NOT NULL AND NEW.rank IS NULL
+BEGIN UPDATE "app_consumer_messages" SET rank = NEW.id WHERE id = NEW.id; END;
+
+-- Who holds what: one row per leased batch. The ids are a JSON list, and so are their lanes, in the same order.
 CREATE TABLE "app_message_claims" (
   id           INTEGER PRIMARY KEY AUTOINCREMENT,
   owner        TEXT NOT NULL,
   solo         INTEGER NOT NULL,
   claimed_at   INTEGER NOT NULL,
   leased_until INTEGER NOT NULL,
-  message_ids  TEXT NOT NULL CHECK (json_array_length(message_ids) > 0 AND instr(message_ids, 'null') = 0)
+  message_ids  TEXT NOT NULL CHECK (json_array_length(message_ids) > 0 AND instr(message_ids, 'null') = 0),
+  consumer_type TEXT,
+  lanes         TEXT CHECK (json_array_length(lanes) = json_array_length(message_ids))
 );
 
 -- What has used up its attempts, or its owners' lives.
@@ -91,12 +114,24 @@ CREATE TABLE "app_poisoned_messages" (
   crashes         INTEGER NOT NULL,
   errors          TEXT,
   poisoned_at     INTEGER NOT NULL,
-  reason          TEXT NOT NULL
+  reason          TEXT NOT NULL,
+  order_key       TEXT,
+  lane            INTEGER,
+  rank            INTEGER,
+  parks           BOOLEAN,
+  fingerprint     TEXT
 );
 
 CREATE INDEX "app_poisoned_messages_consumer" ON "app_poisoned_messages" (consumer_type, poisoned_at);
 
 CREATE INDEX "app_poisoned_messages_newest" ON "app_poisoned_messages" (poisoned_at, id);
+
+CREATE INDEX "app_poisoned_messages_group" ON "app_poisoned_messages" (consumer_type, fingerprint, id);
+
+CREATE INDEX "app_poisoned_messages_message" ON "app_poisoned_messages" (message_id);
+
+-- A poisoned message that parks keeps those of its lane from running.
+CREATE INDEX "app_poisoned_messages_parks" ON "app_poisoned_messages" (consumer_type, lane) WHERE parks;
 
 -- Cron rows that turn into messages when due, or once at run_at when somebody
 -- asks for that.
@@ -123,17 +158,13 @@ CREATE INDEX "app_scheduled_messages_asked" ON "app_scheduled_messages" (run_at)
 
 CREATE INDEX "app_scheduled_messages_tag" ON "app_scheduled_messages" (tag);
 
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (1, CURRENT_TIMESTAMP);
-
 -- Consumers, by their stored names, of which no message may be claimed.
 CREATE TABLE "app_paused_consumers" (
   consumer_type TEXT PRIMARY KEY NOT NULL,
-  paused_at     INTEGER NOT NULL
+  paused_at     INTEGER NOT NULL,
+  paused_by     TEXT NOT NULL DEFAULT '',
+  note          TEXT NOT NULL DEFAULT ''
 );
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (2, CURRENT_TIMESTAMP);
 
 -- The event log: one row per stream.
 CREATE TABLE "app_event_streams" (
@@ -162,7 +193,9 @@ CREATE TABLE "app_events" (
   UNIQUE (stream, version)
 );
 
--- How far each shard of each version of a projection has come.
+-- How far each shard of each version of a projection has come. One that reads without an open transaction has an
+-- owner until its lease ends, and a mark by which the broker knows the last record that left; -1 says that the
+-- position counts, whatever the broker has.
 CREATE TABLE "app_event_subscriptions" (
   name         TEXT NOT NULL,
   version      INTEGER NOT NULL,
@@ -176,6 +209,9 @@ CREATE TABLE "app_event_subscriptions" (
   next_at      INTEGER NOT NULL,
   last_error   TEXT,
   moved_at     INTEGER NOT NULL,
+  owner        TEXT NOT NULL DEFAULT '',
+  leased_until INTEGER,
+  mark         INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (name, version, shard)
 );
 
@@ -207,22 +243,6 @@ CREATE TABLE "app_event_snapshots" (
   created_at INTEGER NOT NULL,
   PRIMARY KEY (stream, kind)
 );
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (3, CURRENT_TIMESTAMP);
-
--- Claims look for one payload type at a time, so that messages which nobody takes are not in
--- anybody's way. The list of pending messages goes by both indexes.
-DROP INDEX "app_consumer_messages_due";
-
-DROP INDEX "app_consumer_messages_crashed";
-
-CREATE INDEX "app_consumer_messages_due" ON "app_consumer_messages" (consumer_type, payload_type, available_after, id) WHERE crashes = 0;
-
-CREATE INDEX "app_consumer_messages_crashed" ON "app_consumer_messages" (consumer_type, payload_type, available_after, id) WHERE crashes > 0;
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (4, CURRENT_TIMESTAMP);
 
 -- Insert ids that stay taken for a while after their message was consumed.
 CREATE TABLE "app_recent_insert_ids" (
@@ -258,56 +278,11 @@ CREATE TABLE "app_message_stops" (
   outcome    TEXT
 );
 
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (5, CURRENT_TIMESTAMP);
-
--- Messages that are to run in the order of their keys. Their crashes are counted from -10000,
--- so that what knows nothing of keys does not find them. A lane stands for a key, and a rank
--- for a place in it. The columns are NULL, and the indexes empty, where there are no keys.
-ALTER TABLE "app_consumer_messages" ADD COLUMN order_key TEXT;
-
-ALTER TABLE "app_consumer_messages" ADD COLUMN lane INTEGER;
-
-ALTER TABLE "app_consumer_messages" ADD COLUMN rank INTEGER;
-
--- Ids grow in the order of commits, since there is one writer at a time.
-CREATE TRIGGER "app_consumer_messages_rank" AFTER INSERT ON "app_consumer_messages" WHEN NEW.lane IS NOT NULL AND NEW.rank IS NULL
-BEGIN UPDATE "app_consumer_messages" SET rank = NEW.id WHERE id = NEW.id; END;
-
--- A program that knows no keys may give a message without one the crashes of a message with one.
-CREATE TRIGGER "app_consumer_messages_unkeyed" AFTER UPDATE OF crashes ON "app_consumer_messages" WHEN NEW.crashes < 0 AND NEW.lane IS NULL
-BEGIN UPDATE "app_consumer_messages" SET crashes = NEW.crashes + 10000 WHERE id = NEW.id; END;
-
-CREATE INDEX "app_consumer_messages_lane" ON "app_consumer_messages" (consumer_type, lane, rank) WHERE lane IS NOT NULL;
-
-CREATE INDEX "app_consumer_messages_ranked" ON "app_consumer_messages" (consumer_type, rank) WHERE crashes < 0;
-
-CREATE INDEX "app_consumer_messages_stuck" ON "app_consumer_messages" (consumer_type, rank) WHERE crashes < 0 AND crashes > -10000;
-
--- Of each message in the claim the lane, in the same order.
-ALTER TABLE "app_message_claims" ADD COLUMN consumer_type TEXT;
-
-ALTER TABLE "app_message_claims" ADD COLUMN lanes TEXT CHECK (json_array_length(lanes) = json_array_length(message_ids));
-
--- A poisoned message that parks keeps those of its lane from running.
-ALTER TABLE "app_poisoned_messages" ADD COLUMN order_key TEXT;
-
-ALTER TABLE "app_poisoned_messages" ADD COLUMN lane INTEGER;
-
-ALTER TABLE "app_poisoned_messages" ADD COLUMN rank INTEGER;
-
-ALTER TABLE "app_poisoned_messages" ADD COLUMN parks BOOLEAN;
-
-CREATE INDEX "app_poisoned_messages_parks" ON "app_poisoned_messages" (consumer_type, lane) WHERE parks;
-
 -- What becomes of a lane when one of its messages is poisoned.
 CREATE TABLE "app_message_gates" (
   consumer_type TEXT PRIMARY KEY NOT NULL,
   parks         BOOLEAN NOT NULL
 );
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (6, CURRENT_TIMESTAMP);
 
 -- What runs of consumers with a breaker have come to, in two halves of its window, and until when
 -- it is open.
@@ -323,18 +298,6 @@ CREATE TABLE "app_message_breakers" (
   open_until  INTEGER
 );
 
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (7, CURRENT_TIMESTAMP);
-
--- Messages that come before others of their consumer: NULL is the normal priority. They are in
--- the other index as well.
-ALTER TABLE "app_consumer_messages" ADD COLUMN priority INTEGER;
-
-CREATE INDEX "app_consumer_messages_prior" ON "app_consumer_messages" (consumer_type, payload_type, priority, available_after, id) WHERE crashes = 0 AND priority > 0;
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (8, CURRENT_TIMESTAMP);
-
 -- Up to which instant the rates of single keys are used. One that is in the past counts for nothing.
 CREATE TABLE "app_message_key_rates" (
   name    TEXT NOT NULL,
@@ -344,9 +307,6 @@ CREATE TABLE "app_message_key_rates" (
 );
 
 CREATE INDEX "app_message_key_rates_used" ON "app_message_key_rates" (name, used_to);
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (10, CURRENT_TIMESTAMP);
 
 -- Which records of a broker each receiver has taken over, for as long as they might be delivered
 -- again. A hash stands for the record's source and id.
@@ -358,20 +318,6 @@ CREATE TABLE "app_inbox_messages" (
 ) WITHOUT ROWID;
 
 CREATE INDEX "app_inbox_messages_received" ON "app_inbox_messages" (receiver, received_at);
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (11, CURRENT_TIMESTAMP);
-
--- Who reads a shard of the log without an open transaction, until when, and by which mark the broker
--- knows the last record that left; -1 says that the position counts, whatever the broker has.
-ALTER TABLE "app_event_subscriptions" ADD COLUMN owner TEXT NOT NULL DEFAULT '';
-
-ALTER TABLE "app_event_subscriptions" ADD COLUMN leased_until INTEGER;
-
-ALTER TABLE "app_event_subscriptions" ADD COLUMN mark INTEGER NOT NULL DEFAULT 0;
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (12, CURRENT_TIMESTAMP);
 
 -- What operators look at: which processes there are, what has become of messages in each of the last
 -- minutes, which failures belong together and since when, and who vanished with which message.
@@ -437,21 +383,8 @@ CREATE INDEX "app_message_crashes_row" ON "app_message_crashes" (row_id);
 
 CREATE INDEX "app_message_crashes_at" ON "app_message_crashes" (crashed_at);
 
-ALTER TABLE "app_poisoned_messages" ADD COLUMN fingerprint TEXT;
-
-CREATE INDEX "app_poisoned_messages_group" ON "app_poisoned_messages" (consumer_type, fingerprint, id);
-
-CREATE INDEX "app_poisoned_messages_message" ON "app_poisoned_messages" (message_id);
-
-ALTER TABLE "app_paused_consumers" ADD COLUMN paused_by TEXT NOT NULL DEFAULT '';
-
-ALTER TABLE "app_paused_consumers" ADD COLUMN note TEXT NOT NULL DEFAULT '';
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (13, CURRENT_TIMESTAMP);
-
--- What has become of each schedule's last fires, a JSON list. It is a table of its own, since an older
--- program reads all columns of the other. What becomes of the schedule becomes of its row here.
+-- What has become of each schedule's last fires, a JSON list. What becomes of the schedule
+-- becomes of its row here.
 CREATE TABLE "app_schedule_fires" (
   schedule_id INTEGER PRIMARY KEY NOT NULL,
   recent      TEXT NOT NULL
@@ -460,10 +393,8 @@ CREATE TABLE "app_schedule_fires" (
 CREATE TRIGGER "app_scheduled_messages_gone" AFTER DELETE ON "app_scheduled_messages"
 BEGIN DELETE FROM "app_schedule_fires" WHERE schedule_id = OLD.id; END;
 
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (14, CURRENT_TIMESTAMP);
-
--- What people have changed and are changing: who, why, what, and how far it is.
+-- What people have changed and are changing: who, why, what, how far it is, and how many processes in a row have
+-- died while they ran it.
 CREATE TABLE "app_message_operations" (
   id           INTEGER PRIMARY KEY AUTOINCREMENT,
   kind         TEXT NOT NULL,
@@ -484,21 +415,13 @@ CREATE TABLE "app_message_operations" (
   leased_until INTEGER,
   created_at   INTEGER NOT NULL,
   starts_at    INTEGER,
-  finished_at  INTEGER
+  finished_at  INTEGER,
+  deaths       INTEGER NOT NULL DEFAULT 0
 );
 
 CREATE INDEX "app_message_operations_state" ON "app_message_operations" (state, id);
 
 CREATE INDEX "app_message_operations_created" ON "app_message_operations" (created_at);
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (15, CURRENT_TIMESTAMP);
-
--- How many processes in a row have died while they ran an operation.
-ALTER TABLE "app_message_operations" ADD COLUMN deaths INTEGER NOT NULL DEFAULT 0;
-
-INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (16, CURRENT_TIMESTAMP);
 
 -- Which types of events the instances of each receiver accept: one that lacks a type leaves its records to others.
 CREATE TABLE "app_inbox_types" (
@@ -509,7 +432,7 @@ CREATE TABLE "app_inbox_types" (
 ) WITHOUT ROWID;
 
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
-VALUES (17, CURRENT_TIMESTAMP);
+VALUES (1, CURRENT_TIMESTAMP);
 
 COMMIT;
 
