@@ -1,5 +1,5 @@
 # The modules of this repository, each with its own go.mod. `make modules` fails when the list is wrong.
-ADAPTERS := relay/kafka relay/nats relay/rabbitmq relay/watermill
+ADAPTERS := relay/kafka relay/nats relay/rabbitmq
 MODULES := . notify/pgxnotify $(ADAPTERS) cmd/asyncmonolith examples examples/services integration integration/bench
 BENCH_MODULES := . integration
 PLATFORMS := linux darwin windows

@@ -77,7 +77,6 @@ func law() []allowance {
 		{"relay/nats", []string{"relay", "relay/internal/adapter"}, []string{"github.com/nats-io/nats.go/..."}},
 		{"relay/kafka", []string{"relay", "relay/internal/adapter"}, []string{"github.com/twmb/franz-go/..."}},
 		{"relay/rabbitmq", []string{"relay", "relay/internal/adapter"}, []string{"github.com/rabbitmq/amqp091-go"}},
-		{"relay/watermill", []string{"relay", "relay/internal/adapter"}, []string{"github.com/ThreeDotsLabs/watermill/..."}},
 		{"internal/dberr", []string{"bus"}, nil},
 		{"internal/txn", []string{"bus", "internal/dberr"}, bun},
 		{"internal/store/dialect", []string{"bus"}, []string{"github.com/uptrace/bun"}},
