@@ -22,10 +22,11 @@ func main() {
 	sample := flag.Int("sample", 0, "run that many mutants, chosen at random")
 	parallel := flag.Int("parallel", 6, "run that many mutants at a time: most tests wait more than they work")
 	seed := flag.Uint64("seed", 0, "choose the sample by this seed (default: a new one)")
+	baseline := flag.Bool("baseline", false, "run the tests without mutants first: they must pass, and not print what they are to print about one")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, options{*only, *sample, *seed, *parallel}); err != nil {
+	if err := run(ctx, options{*only, *sample, *seed, *parallel, *baseline}); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		stop()
 		os.Exit(1)
@@ -38,6 +39,7 @@ type options struct {
 	sample   int
 	seed     uint64
 	parallel int
+	baseline bool
 }
 
 func run(ctx context.Context, o options) error {
@@ -71,7 +73,7 @@ func run(ctx context.Context, o options) error {
 	}
 	defer r.close()
 	begun := time.Now()
-	if err := r.run(ctx, chosen); err != nil {
+	if err := r.run(ctx, chosen, o.baseline); err != nil {
 		return err
 	}
 	fmt.Printf("mutants: all %d caught (%.0fs)\n", len(chosen), time.Since(begun).Seconds())

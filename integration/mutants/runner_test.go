@@ -43,7 +43,7 @@ func TestRunnerReportsMutantsThatAreNotCaught(t *testing.T) {
 			defer r.close()
 			var out strings.Builder
 			r.out = &out
-			err = r.run(t.Context(), []mutant{test.mutant})
+			err = r.run(t.Context(), []mutant{test.mutant}, true)
 			got := fmt.Sprint(out.String(), err)
 			if (err == nil) != (what == "caught") || !strings.Contains(got, test.want) {
 				t.Errorf("run: got %s, want %q", got, test.want)

@@ -292,6 +292,46 @@ func replaceFromAllSides(t *testing.T, db *bun.DB) {
 	r.MustStop()
 }
 
+// TestAReplacingProducerRepeatsAfterADeadlock in the transaction of the application: what locks the same messages
+// the other way round gets on, and then the producer does.
+func TestAReplacingProducerRepeatsAfterADeadlock(t *testing.T) {
+	t.Parallel()
+	// The producer looks for deadlocks after a second, the other session does not.
+	a := testapp.New(t, testdb.OpenPostgres(t, testdb.PostgresDSN(t, "deadlock_timeout=1s")), testapp.Consumed("c"))
+	produce := func(ctx context.Context, db bun.IDB) error {
+		_, err := a.Producer.ProduceMany(ctx, db, outbox.Item{Payload: order{ID: "1"}, Options: []outbox.Option{outbox.Replace("k1")}},
+			outbox.Item{Payload: order{ID: "2"}, Options: []outbox.Option{outbox.Replace("k2")}})
+		return err
+	}
+	if err := produce(t.Context(), a.DB); err != nil {
+		t.Fatal(err)
+	}
+	other := testapp.Must[bun.Tx](t)(a.DB.BeginTx(t.Context(), nil))
+	execute := func(statement string) {
+		t.Helper()
+		if _, err := other.NewRaw(statement).Exec(t.Context()); err != nil {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
+	execute("SET LOCAL deadlock_timeout = '1min'")
+	execute("SELECT id FROM consumer_messages WHERE insert_id = 'k2' FOR UPDATE")
+	produced := make(chan error, 1)
+	go func() {
+		produced <- a.Producer.RunInTx(t.Context(), a.DB, func(ctx context.Context, tx bun.Tx) error { return produce(ctx, tx) })
+	}()
+	testapp.Eventually(t, "the producer waits", func() bool { return a.Count("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1 })
+	execute("SELECT id FROM consumer_messages WHERE insert_id = 'k1' FOR UPDATE")
+	if err := other.Commit(); err != nil {
+		t.Error(err)
+	}
+	if err := <-produced; err != nil {
+		t.Errorf("produce: got %v, want it repeated", err)
+	}
+	if n := a.Count("SELECT count(*) FROM consumer_messages"); n != 2 {
+		t.Errorf("got %d messages, want 2", n)
+	}
+}
+
 // TestWhatRunsIsNotPostponed: what replaces a message that runs begins anew, so that one that
 // is produced all the time runs as often as its bound says.
 func TestWhatRunsIsNotPostponed(t *testing.T) {

@@ -41,19 +41,19 @@ func TestALockedMessageHoldsUpNobody(t *testing.T) {
 			close(gate)
 			testapp.Eventually(t, "the outcome is put aside", func() bool { return r.Stats().Unsettled == 1 })
 			a.Produce(order{ID: "0"})
-			rounds, aside := 0, 0
+			rounds := 0
 			for began := time.Now(); rounds < 3 || time.Since(began) < 2*config.LeaseDuration; rounds++ {
 				a.ProduceMany(10)
-				testapp.Eventually(t, "the others are settled", func() bool {
-					aside = max(aside, int(r.Stats().Unsettled))
-					return a.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'quick'") == 0
+				// A claim that comes a moment late may have them locked, too, until it finds out.
+				testapp.Eventually(t, "the others are settled, and it alone is put aside", func() bool {
+					return a.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'quick'") == 0 && r.Stats().Unsettled == 1
 				})
 				if h := r.Health(); !h.Ready || h.Err != nil {
 					t.Fatalf("health: got %+v, want ready: the database answers", h)
 				}
 			}
-			if aside > 1 || int(runs.Load()) != 10*rounds+1 {
-				t.Errorf("beside a locked message: got %d put aside and %d runs of %d messages, want itself and one each", aside, runs.Load(), 10*rounds+1)
+			if int(runs.Load()) != 10*rounds+1 {
+				t.Errorf("beside a locked message: got %d runs of %d messages, want one each", runs.Load(), 10*rounds+1)
 			}
 			a.ProduceMany(300)
 			testapp.Eventually(t, "all have run", func() bool { return int(runs.Load()) == 10*rounds+301 })

@@ -66,6 +66,10 @@ func SQLiteCode(err error) int {
 // it would only wait again.
 func IsConflict(err error) bool { return ClassOf(err) == Conflict }
 
+// IsDeadlock reports whether PostgreSQL ended a statement to end a deadlock (40P01). Behind a savepoint the
+// statement can be repeated: going back to it frees the locks that the statement took.
+func IsDeadlock(err error) bool { return err != nil && sqlState(err) == "40P01" }
+
 // IsLockTimeout tells whether a statement gave up waiting for a lock.
 func IsLockTimeout(err error) bool { return ClassOf(err) == LockTimeout }
 

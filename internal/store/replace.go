@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // replace has rows take the place of those that are pending with their insert ids. A new row
@@ -25,10 +26,25 @@ func (s *Store) replace(ctx context.Context, db bun.IDB, rows []dialect.NewMessa
 			row.Delay = min(row.Delay, row.MaxPostponed)
 		}
 	}
-	if err := s.dialect.Replace(ctx, db, rows); err != nil {
+	if err := s.replaceRows(ctx, db, rows); err != nil {
 		return nil, err
 	}
 	return dialect.Each(rows, func(row dialect.NewMessage) uuid.UUID { return row.MessageID }), nil
+}
+
+// replaceRows locks the rows in the order of their keys, as all producers do. What settles and claims locks rows in
+// another order. It passes over locked ones, but PostgreSQL waits even so for one that is updated a second time
+// while it looks (heap_lock_updated_tuple of its sources knows no SKIP LOCKED), and so may close a circle.
+func (s *Store) replaceRows(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
+	replace := func(db bun.IDB) error { return s.dialect.Replace(ctx, db, rows) }
+	db, err := txn.Handle(db)
+	if err != nil {
+		return err
+	}
+	if tx, isTx := db.(bun.Tx); isTx && s.RowLocks() && len(rows) > 1 {
+		return txn.ThroughDeadlocks(ctx, tx, func() error { return replace(tx) })
+	}
+	return retry(ctx, db, replace)
 }
 
 // latest drops rows that a later one of the batch replaces.

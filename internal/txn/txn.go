@@ -124,6 +124,31 @@ func Whole(ctx context.Context, db bun.IDB, fn func() error) (err error) {
 	return fmt.Errorf("%w; the transaction must not be committed: %v", err, undone)
 }
 
+// deadlockTries is how often a statement is run in a caller's transaction that PostgreSQL ends for a deadlock.
+const deadlockTries = 5
+
+// ThroughDeadlocks runs a statement in a caller's transaction behind a savepoint, and repeats it when PostgreSQL
+// ends it for a deadlock. Nothing else is repeated, and an error leaves the transaction as the statement left it.
+func ThroughDeadlocks(ctx context.Context, tx bun.Tx, statement func() error) error {
+	name := savepoint(tx)
+	if _, err := tx.NewRaw(`SAVEPOINT ` + name).Exec(ctx); err != nil {
+		return fmt.Errorf("savepoint: %w", err)
+	}
+	for try := 1; ; try++ {
+		err := statement()
+		if err == nil {
+			_, err = tx.NewRaw(`RELEASE SAVEPOINT ` + name).Exec(ctx)
+			return err
+		}
+		if !dberr.IsDeadlock(err) || try == deadlockTries {
+			return err
+		}
+		if _, undone := tx.NewRaw(`ROLLBACK TO SAVEPOINT ` + name).Exec(ctx); undone != nil {
+			return err
+		}
+	}
+}
+
 // Counted is [Whole] for fn that counts what it does: after an error, too, it returns what is
 // done, which in a caller's transaction is nothing.
 func Counted[T any](ctx context.Context, db bun.IDB, fn func(total *T) error) (total T, err error) {
