@@ -205,6 +205,7 @@ func TestShortClaimRestsTheConsumerUntilItIsWoken(t *testing.T) {
 	})
 }
 
+// Promise: due-starts
 func TestClaimsBeginAtTheirCursor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -232,6 +233,7 @@ func TestClaimsBeginAtTheirCursor(t *testing.T) {
 	})
 }
 
+// Promise: due-starts
 func TestLooksMoveCursors(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -299,6 +299,7 @@ type refunded struct {
 func (refunded) PayloadType() string { return "order.refunded" }
 
 // TestTheGateClosesOnceNoDestinationAnswers, and not before. Of one that does not, while another does, one message at a time is sent.
+// Promise: relay-destination
 func TestTheGateClosesOnceNoDestinationAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -343,6 +344,7 @@ func TestTheGateClosesOnceNoDestinationAnswers(t *testing.T) {
 }
 
 // TestAKeyThatIsNotAnsweredHoldsUpNoOther: a partition of a topic has no leader.
+// Promise: relay-destination
 func TestAKeyThatIsNotAnsweredHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -45,13 +45,14 @@ const (
 
 func tiers() []string { return []string{"short", "chaos", "long"} }
 
-// aBar is one promise and the run that puts it to the test, on one database or two.
+// aBar is a run that puts promises to the test, on one database or two.
 type aBar struct {
 	name     string // on MariaDB followed by -mariadb
 	postgres tier   // the first that runs it on PostgreSQL
 	mariadb  tier   // the first that runs it on MariaDB
 	run      func(b *bar)
 	budget   seconds
+	promises string // ids of docs/guarantees.md, which fail this bar if they do not hold
 }
 
 // seconds is how long a bar takes in each tier, at most, on 2 cores that do nothing else.
@@ -140,7 +141,7 @@ func TestBars(t *testing.T) {
 			b.T = t
 			t.Cleanup(func() {
 				if t.Failed() {
-					b.figure("FAILED: run it again with -tier %s -bar %s -seed %d", *tierFlag, b.name, seed)
+					b.figure("FAILED: run it again with -tier %s -bar %s -seed %d; it proves %s", *tierFlag, b.name, seed, a.promises)
 				}
 			})
 			a.measured(&b)
@@ -157,53 +158,60 @@ func TestBars(t *testing.T) {
 	}
 }
 
+const (
+	// judged are the promises that the judge checks after every run.
+	judged = "at-least-once, all-or-none, one-worker, fenced"
+	// underFaults are the promises of a bar that produces while the database fails.
+	underFaults = judged + ", exactly-once, lease-end, outage-quiet"
+)
+
 // bars are all there are.
 func bars() []aBar {
 	return []aBar{
-		{"1-kills", short, short, barKills, seconds{90, 120, 90}},
-		{"1-kills-tx", short, never, barKillsTx, seconds{90, 90, 90}},
-		{"2-stops", long, long, barStops, seconds{180, 180, 180}},
-		{"2-backends", long, never, barBackends, seconds{150, 150, 150}},
-		{"2-resets", long, long, barResets, seconds{100, 100, 100}},
-		{"2-outage", long, long, barOutage, seconds{240, 240, 240}},
-		{"2-failover", regular, never, barFailover, seconds{90, 90, 300}},
-		{"3-commits", short, regular, barCommits, seconds{90, 120, 120}},
-		{"4-paused", long, long, barPaused, seconds{300, 300, 300}},
-		{"5-killers", short, long, barKillers, seconds{60, 90, 90}},
-		{"6-misdeeds", regular, long, barMisdeeds, seconds{120, 120, 120}},
-		{"6-cycles", regular, long, barCycles, seconds{120, 120, 120}},
-		{"6-storm", regular, never, barStorm, seconds{60, 90, 600}},
-		{"6-return", regular, never, barReturn, seconds{60, 90, 150}},
-		{"6-comeback", regular, never, barComeback, seconds{60, 60, 60}},
-		{"7-sigterm", regular, long, barSigterm, seconds{360, 60, 360}},
-		{"8-pool-refused", long, long, barPoolRefused, seconds{30, 30, 30}},
-		{"8-pool-used", long, long, barPoolUsed, seconds{90, 90, 90}},
-		{"8-read-only", long, long, barReadOnly, seconds{120, 120, 120}},
-		{"8-black-hole", long, long, barBlackHole, seconds{180, 180, 180}},
-		{"8-latency", long, long, barLatency, seconds{150, 150, 150}},
-		{"8-vanished", long, long, barVanished, seconds{60, 60, 60}},
-		{"8-disk-full", long, long, barDiskFull, seconds{120, 120, 120}},
-		{"9-insert-ids", regular, long, barInsertIDs, seconds{150, 60, 150}},
-		{"9-isolation", regular, long, barIsolation, seconds{180, 180, 900}},
-		{"9-pgbouncer", long, never, barPgbouncer, seconds{900, 900, 900}},
-		{"10-deploy", long, long, barDeploy, seconds{240, 240, 240}},
-		{"11-schedules", long, long, barSchedules, seconds{240, 240, 240}},
-		{"12-hostile", long, never, barHostile, seconds{600, 600, 600}},
-		{"14-kills", short, never, barRelayKills, seconds{60, 150, 150}},
-		{"14-inbox", regular, never, barRelayInbox, seconds{60, 120, 400}},
-		{"14-partial", regular, never, barRelayPartial, seconds{30, 30, 30}},
-		{"14-outage", regular, never, barRelayOutage, seconds{60, 200, 2400}},
-		{"14-leader", regular, never, barRelayLeader, seconds{120, 200, 400}},
-		{"14-order", regular, never, barRelayOrder, seconds{120, 240, 900}},
-		{"14-quorum", apart, never, barRelayQuorum, seconds{240, 240, 600}},
-		{"14-move", regular, never, barRelayMove, seconds{60, 120, 300}},
-		{"14-soak", regular, never, barRelaySoak, seconds{90, 180, 4200}},
-		{"15-order", short, long, barOrder, seconds{90, 150, 600}},
-		{"15-limits", regular, never, barLimits, seconds{90, 120, 400}},
-		{"15-per-key", regular, never, barPerKey, seconds{90, 120, 400}},
-		{"15-rates", regular, never, barRates, seconds{60, 90, 400}},
-		{"16-stress", short, never, barStress, seconds{60, 120, 1000}},
-		{"13-model", short, never, barModel, seconds{90, 150, 600}},
-		{"13-differential", long, never, barDifferential, seconds{60, 60, 660}},
+		{"1-kills", short, short, barKills, seconds{90, 120, 90}, judged + ", in-flight"},
+		{"1-kills-tx", short, never, barKillsTx, seconds{90, 90, 90}, judged + ", exactly-once, in-flight"},
+		{"2-stops", long, long, barStops, seconds{180, 180, 180}, underFaults},
+		{"2-backends", long, never, barBackends, seconds{150, 150, 150}, underFaults},
+		{"2-resets", long, long, barResets, seconds{100, 100, 100}, underFaults},
+		{"2-outage", long, long, barOutage, seconds{240, 240, 240}, underFaults + ", outage"},
+		{"2-failover", regular, never, barFailover, seconds{90, 90, 300}, underFaults + ", failover"},
+		{"3-commits", short, regular, barCommits, seconds{90, 120, 120}, judged + ", exactly-once, insert-id"},
+		{"4-paused", long, long, barPaused, seconds{300, 300, 300}, judged},
+		{"5-killers", short, long, barKillers, seconds{60, 90, 90}, judged + ", poison"},
+		{"6-misdeeds", regular, long, barMisdeeds, seconds{120, 120, 120}, "failed-attempt"},
+		{"6-cycles", regular, long, barCycles, seconds{120, 120, 120}, "failed-attempt"},
+		{"6-storm", regular, never, barStorm, seconds{60, 90, 600}, judged + ", poison, suspects"},
+		{"6-return", regular, never, barReturn, seconds{60, 90, 150}, judged + ", outage, suspects"},
+		{"6-comeback", regular, never, barComeback, seconds{60, 60, 60}, judged + ", suspects"},
+		{"7-sigterm", regular, long, barSigterm, seconds{360, 60, 360}, judged + ", graceful-stop"},
+		{"8-pool-refused", long, long, barPoolRefused, seconds{30, 30, 30}, "pool"},
+		{"8-pool-used", long, long, barPoolUsed, seconds{90, 90, 90}, judged + ", lease-end, pool"},
+		{"8-read-only", long, long, barReadOnly, seconds{120, 120, 120}, underFaults + ", outage"},
+		{"8-black-hole", long, long, barBlackHole, seconds{180, 180, 180}, underFaults},
+		{"8-latency", long, long, barLatency, seconds{150, 150, 150}, underFaults},
+		{"8-vanished", long, long, barVanished, seconds{60, 60, 60}, judged + ", vanished-client"},
+		{"8-disk-full", long, long, barDiskFull, seconds{120, 120, 120}, underFaults},
+		{"9-insert-ids", regular, long, barInsertIDs, seconds{150, 60, 150}, judged + ", insert-id"},
+		{"9-isolation", regular, long, barIsolation, seconds{180, 180, 900}, judged + ", in-flight, isolation"},
+		{"9-pgbouncer", long, never, barPgbouncer, seconds{900, 900, 900}, judged + ", in-flight, pgbouncer"},
+		{"10-deploy", long, long, barDeploy, seconds{240, 240, 240}, judged + ", exactly-once, unknown-consumer"},
+		{"11-schedules", long, long, barSchedules, seconds{240, 240, 240}, "schedule-once"},
+		{"12-hostile", long, never, barHostile, seconds{600, 600, 600}, "input"},
+		{"14-kills", short, never, barRelayKills, seconds{60, 150, 150}, judged + ", relay-effect"},
+		{"14-inbox", regular, never, barRelayInbox, seconds{60, 120, 400}, judged + ", relay-effect, relay-ack"},
+		{"14-partial", regular, never, barRelayPartial, seconds{30, 30, 30}, judged + ", relay-batch"},
+		{"14-outage", regular, never, barRelayOutage, seconds{60, 200, 2400}, judged + ", relay-outage"},
+		{"14-leader", regular, never, barRelayLeader, seconds{120, 200, 400}, judged + ", relay-effect"},
+		{"14-order", regular, never, barRelayOrder, seconds{120, 240, 900}, "relay-log"},
+		{"14-quorum", apart, never, barRelayQuorum, seconds{240, 240, 600}, judged + ", relay-effect"},
+		{"14-move", regular, never, barRelayMove, seconds{60, 120, 300}, "relay-move"},
+		{"14-soak", regular, never, barRelaySoak, seconds{90, 180, 4200}, judged + ", relay-effect"},
+		{"15-order", short, long, barOrder, seconds{90, 150, 600}, judged + ", exactly-once, key-order"},
+		{"15-limits", regular, never, barLimits, seconds{90, 120, 400}, judged + ", exactly-once, limits"},
+		{"15-per-key", regular, never, barPerKey, seconds{90, 120, 400}, judged + ", exactly-once, limits"},
+		{"15-rates", regular, never, barRates, seconds{60, 90, 400}, judged + ", limits"},
+		{"16-stress", short, never, barStress, seconds{60, 120, 1000}, judged + ", exactly-once, key-order, limits, shares, deadline, together"},
+		{"13-model", short, never, barModel, seconds{90, 150, 600}, "model"},
+		{"13-differential", long, never, barDifferential, seconds{60, 60, 660}, "model"},
 	}
 }

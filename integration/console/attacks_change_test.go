@@ -94,6 +94,7 @@ func replay(s *site, changes map[string]form) (through []string) {
 	return through
 }
 
+// Promise: console
 func TestAttack05AViewerChanges(t *testing.T) {
 	t.Parallel()
 	forms := administratorsChanges(t)
@@ -110,6 +111,7 @@ func TestAttack05AViewerChanges(t *testing.T) {
 	}
 }
 
+// Promise: console
 func TestAttack06AnOperatorDoesWhatCannotBeUndone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Administrator)
@@ -146,6 +148,7 @@ func TestAttack06AnOperatorDoesWhatCannotBeUndone(t *testing.T) {
 	}
 }
 
+// Promise: console
 func TestAttack08ChangesByGet(t *testing.T) {
 	t.Parallel()
 	forms := administratorsChanges(t)
@@ -189,6 +192,7 @@ func refusesFrom(t *testing.T, requests map[string][]func(*http.Request)) {
 	}
 }
 
+// Promise: console
 func TestAttack09ChangesFromOtherSites(t *testing.T) {
 	t.Parallel()
 	refusesFrom(t, map[string][]func(*http.Request){
@@ -201,6 +205,7 @@ func TestAttack09ChangesFromOtherSites(t *testing.T) {
 	})
 }
 
+// Promise: console
 func TestAttack10ChangesFromTheSameSite(t *testing.T) {
 	t.Parallel()
 	refusesFrom(t, map[string][]func(*http.Request){
@@ -209,6 +214,7 @@ func TestAttack10ChangesFromTheSameSite(t *testing.T) {
 	})
 }
 
+// Promise: console
 func TestAttack11ChangesOfNoOrigin(t *testing.T) {
 	t.Parallel()
 	refusesFrom(t, map[string][]func(*http.Request){
@@ -218,6 +224,7 @@ func TestAttack11ChangesOfNoOrigin(t *testing.T) {
 }
 
 // TestAttack12ChangesOfNobody: http.CrossOriginProtection lets a request pass that has neither header.
+// Promise: console
 func TestAttack12ChangesOfNobody(t *testing.T) {
 	t.Parallel()
 	refusesFrom(t, map[string][]func(*http.Request){
@@ -246,6 +253,7 @@ func TestOwnChangesPass(t *testing.T) {
 const pausing = "do pause"
 
 // TestAttack23OthersPlans: a plan is started by who has seen it, once.
+// Promise: console
 func TestAttack23OthersPlans(t *testing.T) {
 	t.Parallel()
 	db := inWorld(t, "normal")
@@ -292,6 +300,7 @@ func TestAttack23OthersPlans(t *testing.T) {
 }
 
 // TestAttack25TablesOfOthers: the ids of another prefix are those of nothing here.
+// Promise: console
 func TestAttack25TablesOfOthers(t *testing.T) {
 	t.Parallel()
 	db := inWorld(t, "normal")

@@ -31,6 +31,7 @@ func said(t *testing.T, dsn string, args ...string) string {
 }
 
 // TestAttack26TerminalCommands: what stands in the database is no command to a terminal.
+// Promise: console
 func TestAttack26TerminalCommands(t *testing.T) {
 	t.Parallel()
 	const evil = "\x1b[2J\x1b]0;owned\x07\x1bP$q\x1b\\\u009b31m\r\x08\x7f\u202e\u2066"
@@ -68,6 +69,7 @@ func TestAttack26TerminalCommands(t *testing.T) {
 }
 
 // TestAttack27SecretsOfTheConnection: a password of the database is in no error, no page, no JSON, and no list of processes.
+// Promise: console
 func TestAttack27SecretsOfTheConnection(t *testing.T) {
 	t.Parallel()
 	const password, user = "geheim-0815", "ada-of-the-database"

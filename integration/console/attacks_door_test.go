@@ -40,6 +40,7 @@ func refusedEverywhere(t *testing.T, s *site, paths []string, want ...int) {
 	}
 }
 
+// Promise: console
 func TestAttack01NobodySaysWhoMayLook(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "empty"), ops.Viewer)
@@ -49,6 +50,7 @@ func TestAttack01NobodySaysWhoMayLook(t *testing.T) {
 	}
 }
 
+// Promise: console
 func TestAttack02TheLoginPanics(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Administrator, configured(func(c *console.Config) {
@@ -61,6 +63,7 @@ func TestAttack02TheLoginPanics(t *testing.T) {
 	}
 }
 
+// Promise: console
 func TestAttack03TheLoginRefuses(t *testing.T) {
 	t.Parallel()
 	refuse := configured(func(c *console.Config) {
@@ -71,6 +74,7 @@ func TestAttack03TheLoginRefuses(t *testing.T) {
 	refusedEverywhere(t, newSite(t, inWorld(t, "normal"), ops.Administrator, refuse), everywhere(t), http.StatusUnauthorized)
 }
 
+// Promise: console
 func TestAttack04NobodyInParticular(t *testing.T) {
 	t.Parallel()
 	paths := everywhere(t)
@@ -83,6 +87,7 @@ func TestAttack04NobodyInParticular(t *testing.T) {
 }
 
 // TestAttack07PathsAroundTheLogin: some consoles let everything pass that looks like an asset.
+// Promise: console
 func TestAttack07PathsAroundTheLogin(t *testing.T) {
 	t.Parallel()
 	refuse := configured(func(c *console.Config) {
@@ -114,6 +119,7 @@ func TestAttack07PathsAroundTheLogin(t *testing.T) {
 }
 
 // TestAttack13OtherNames: a page of evil.example whose name leads to this address is of the same origin for a browser.
+// Promise: console
 func TestAttack13OtherNames(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Administrator, configured(func(c *console.Config) { c.Hosts = []string{host, "localhost:8080"} }))
@@ -145,6 +151,7 @@ func TestAttack13OtherNames(t *testing.T) {
 }
 
 // TestAttack17Frames: a page of the console in somebody's frame has people click what they do not see.
+// Promise: console
 func TestAttack17Frames(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Administrator, configured(func(c *console.Config) { c.LoginURL = "/login" }))
@@ -178,6 +185,7 @@ func TestAttack17Frames(t *testing.T) {
 }
 
 // TestAttack18OpenRedirects: nobody is sent elsewhere by an address of the console.
+// Promise: console
 func TestAttack18OpenRedirects(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Viewer, configured(func(c *console.Config) { c.LoginURL = "https://login.example/in" }))

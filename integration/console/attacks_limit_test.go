@@ -28,6 +28,7 @@ const mostBytes = 2 << 20
 var numbers = []string{"9223372036854775808", "9223372036854775807", "-9223372036854775808", "-1", "0", "1e309", "NaN", "0x7fffffffffffffff", strings.Repeat("9", 2000), "999999h", "9999999999h", "-5m", "292277026596-12-04T15:30:08", "0000-00-00T00:00", "0000-01-01T00:00", "9999-12-31T23:59:59-10:00", "10000-01-01 00:00:00"} // immutable
 
 // TestAttack19NumbersWithoutLimits: sizes, pages, dates and rates that nobody means.
+// Promise: console
 func TestAttack19NumbersWithoutLimits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Administrator)
@@ -102,6 +103,7 @@ func startWithoutLimits(t *testing.T) {
 }
 
 // TestAttack19NumbersOfDatabases: what one database takes for a number or a time another may not.
+// Promise: console
 func TestAttack19NumbersOfDatabases(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(testing.TB) *bun.DB{"sqlite": testdb.SQLite, "postgres": testdb.Postgres, "mariadb": testdb.MariaDB} {
@@ -145,6 +147,7 @@ func bombs() []string {
 }
 
 // TestAttack20CronBombs: what stands in a schedule, or is typed into its form, is bounded.
+// Promise: console
 func TestAttack20CronBombs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Administrator)
@@ -221,6 +224,7 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 // TestAttack21LargeBodies: of what is too large no more is read than of what is not.
+// Promise: console
 func TestAttack21LargeBodies(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Administrator)
@@ -248,6 +252,7 @@ func TestAttack21LargeBodies(t *testing.T) {
 }
 
 // TestAttack21SlowBodies: who sends a byte now and then keeps no connection for long.
+// Promise: console
 func TestAttack21SlowBodies(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Administrator)

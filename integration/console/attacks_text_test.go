@@ -37,6 +37,7 @@ func harmless(t *testing.T, path string, a answer) *document {
 func asFragment() func(*http.Request) { return header("X-Asyncmonolith-Fragment", "1") }
 
 // TestAttack14TextsAsMarkup: whatever texts messages and programs have, on all pages.
+// Promise: console
 func TestAttack14TextsAsMarkup(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "hostile"), ops.Administrator)
@@ -58,6 +59,7 @@ func TestAttack14TextsAsMarkup(t *testing.T) {
 }
 
 // TestAttack15TracesAsScripts: the id of a trace becomes a part of an address.
+// Promise: console
 func TestAttack15TracesAsScripts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Operator)
@@ -149,6 +151,7 @@ func some(values []string, few int, turn *int) (chosen []string) {
 	return chosen
 }
 
+// Promise: console
 func TestAttack16ParametersAsMarkup(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Administrator)
@@ -178,6 +181,7 @@ func secretive(_ *site, c *ops.Config, _ *consoleConfig) {
 
 // TestAttack22WhatIsHidden: contents that are not to be shown are on no page, in no form, tag, export or log, and
 // nobody can guess them by looking for them.
+// Promise: console
 func TestAttack22WhatIsHidden(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]option{"all": hidden, "parts": secretive} {
@@ -253,6 +257,7 @@ func guesses() []func(text string) string {
 }
 
 // TestAttack24Wildcards: what somebody looks for is text, and no pattern or piece of SQL, on each database.
+// Promise: console
 func TestAttack24Wildcards(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, db *bun.DB) {

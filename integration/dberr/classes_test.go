@@ -181,6 +181,7 @@ func (p *provoker) path() (path string) {
 }
 
 // TestErrorClasses goes through docs/errors.md with the errors of real databases.
+// Promise: counted
 func TestErrorClasses(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

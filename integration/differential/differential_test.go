@@ -38,6 +38,7 @@ func newFuzz(t *testing.T, dbs ...*bun.DB) *differential.Fuzz {
 func quick(t *testing.T) string { return testdb.PostgresDSN(t, "synchronous_commit=off") }
 
 // TestDatabasesAgree makes ten runs, and up to a hundred until everything has happened.
+// Promise: model
 func TestDatabasesAgree(t *testing.T) {
 	t.Parallel()
 	const runs = 10

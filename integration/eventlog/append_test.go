@@ -214,6 +214,7 @@ func isUnknown(err error) bool {
 
 // TestSeveralStreamsDoNotDeadlock has many calls lock the same streams in
 // different orders.
+// Promise: append
 func TestSeveralStreamsDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	a := newApp(t, testdb.Postgres(t))

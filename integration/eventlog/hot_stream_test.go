@@ -20,6 +20,7 @@ func (deposit) PayloadType() string { return "deposit" }
 
 // TestAHotStreamCountsNoAttempts has two processors decide on one stream, message by
 // message: whoever was second is repeated, which is no failed attempt.
+// Promise: conflict
 func TestAHotStreamCountsNoAttempts(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {

@@ -65,6 +65,7 @@ func newReader() *reader {
 // TestOrderOfManyWriters has writers append to a few streams, linger, and roll
 // back, while several processes number and a reader follows: nothing is lost,
 // doubled, out of order in its stream, or before its cause.
+// Promise: log-read
 func TestOrderOfManyWriters(t *testing.T) {
 	t.Parallel()
 	const writers, each, streams, numberers = 8, 60, 4, 3
@@ -174,6 +175,7 @@ func TestAnOldTransactionDoesNotInvertItsStream(t *testing.T) {
 // TestAnIdleWriterDelaysOnlyItself has a transaction stay open after its append.
 // Others are numbered past it; then it commits, its stream grows, and its events
 // come late but in their order, for a reader that has gone on.
+// Promise: log-read
 func TestAnIdleWriterDelaysOnlyItself(t *testing.T) {
 	t.Parallel()
 	a := newApp(t, testdb.Postgres(t))

@@ -289,6 +289,7 @@ func TestReplayOfReactors(t *testing.T) {
 }
 
 // TestReplayKeepsTheOrderOfStreams: what is replayed for an ordered consumer has its key, and runs in the order of its stream.
+// Promise: key-order
 func TestReplayKeepsTheOrderOfStreams(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {

@@ -16,6 +16,7 @@ import (
 
 // TestWhatIsNumberedBesideAPageIsNotSkipped has an event numbered at the very
 // moment at which a batch reads the head.
+// Promise: log-read
 func TestWhatIsNumberedBesideAPageIsNotSkipped(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.PostgresDSN(t)
@@ -52,6 +53,7 @@ func TestWhatIsNumberedBesideAPageIsNotSkipped(t *testing.T) {
 
 // TestTheCheckpointMovesWithTheWrites has the statement fail that moves the
 // checkpoint, after a batch was applied.
+// Promise: projection
 func TestTheCheckpointMovesWithTheWrites(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.PostgresDSN(t)

@@ -49,6 +49,7 @@ func (a *app) refuse(operation, table string) {
 var errRefused = errors.New("the balance would be negative")
 
 // An append that fails leaves nothing of itself, and the transaction goes on.
+// Promise: call-undone
 func TestAnAppendThatFailsIsTakenBack(t *testing.T) {
 	cases := []struct {
 		name string
@@ -180,6 +181,7 @@ func isConflict(err error) bool {
 
 // A context that ends between two statements of an append must not leave the first one's
 // work in a transaction that goes on with another context.
+// Promise: call-undone
 func TestAnAppendThatIsCutShortCannotBeCommitted(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := newApp(t, db, bus.Consume("c", func(context.Context, opened) error { return nil }))

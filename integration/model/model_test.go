@@ -33,6 +33,7 @@ func seed(t *testing.T) uint64 {
 }
 
 // The bar of integration/chaos runs this with more runs.
+// Promise: model
 func TestModelKeepsTheInvariants(t *testing.T) {
 	tally := make(model.Tally)
 	model.Explore(t, seed(t), 300, 50, func(t *rapid.T) { model.Halves(t, tally, model.Sound) })
@@ -44,6 +45,7 @@ func TestModelKeepsTheInvariants(t *testing.T) {
 
 // The first runs against a database, so that a failure is seen here, where it is
 // easier to work on than in the bar.
+// Promise: model
 func TestDatabasesAgreeWithTheModel(t *testing.T) {
 	for name, open := range map[string]func(context.Context) (*model.Database, error){
 		"postgres": func(ctx context.Context) (*model.Database, error) {
@@ -68,6 +70,7 @@ func TestDatabasesAgreeWithTheModel(t *testing.T) {
 }
 
 // What the invariants are worth shows on a protocol with a mistake.
+// Promise: model
 func TestEveryFlawIsFound(t *testing.T) {
 	shrinkTime := flag.Lookup("rapid.shrinktime").Value
 	before := shrinkTime.String()

@@ -27,6 +27,7 @@ func seen(a *testapp.App, db *bun.DB, id string, ago time.Duration, state string
 }
 
 // TestCheck: nothing needs anybody where all is well, and else what does is named, the worst first.
+// Promise: breaker
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -81,6 +82,7 @@ func TestCheckOfProjections(t *testing.T) {
 }
 
 // TestCheckSaysWhatItCouldNotSee: what is known from before is not all well.
+// Promise: overview
 func TestCheckSaysWhatItCouldNotSee(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
@@ -110,6 +112,7 @@ func TestCheckSaysWhatItCouldNotSee(t *testing.T) {
 }
 
 // TestOnePartTooManyLeavesTheOthers: an overview shows what could be read, and says what could not.
+// Promise: overview
 func TestOnePartTooManyLeavesTheOthers(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.PostgresDSN(t)

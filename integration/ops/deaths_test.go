@@ -70,6 +70,7 @@ func runReset(dsn string) error {
 }
 
 // TestAnOperationThatEndsProcessesIsPaused after three of them: else it would end every process of the fleet in turn.
+// Promise: fatal-operation
 func TestAnOperationThatEndsProcessesIsPaused(t *testing.T) {
 	t.Parallel()
 	eachShared(t, func(t *testing.T, db *bun.DB, dsn string) {

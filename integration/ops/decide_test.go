@@ -21,6 +21,7 @@ import (
 
 // TestDecisionsAreInTheAudit: who undoes, stops, continues or paces an operation is known, with why; what the
 // audit refuses is not decided.
+// Promise: audit
 func TestDecisionsAreInTheAudit(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

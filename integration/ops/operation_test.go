@@ -435,6 +435,7 @@ func TestStop(t *testing.T) {
 }
 
 // TestAudit: each change is known with who and why; what the audit refuses is not done.
+// Promise: audit
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

@@ -15,6 +15,7 @@ import (
 
 // TestAPlanChangesWhatItHasSeen: of pending messages, which become due, fail and crash by themselves, and of producers that
 // commit late, an operation changes those that matched when it was planned, and no others.
+// Promise: plan
 func TestAPlanChangesWhatItHasSeen(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -58,6 +59,7 @@ func TestAPlanChangesWhatItHasSeen(t *testing.T) {
 }
 
 // TestAPlanOfManyIsOfTheFirst: where it matters which those are, no more are changed than are kept.
+// Promise: plan
 func TestAPlanOfManyIsOfTheFirst(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -85,6 +87,7 @@ func TestAPlanOfManyIsOfTheFirst(t *testing.T) {
 }
 
 // TestOthersAreNotTouched: an operation changes nothing of consumers that Allow was not asked for when it was started.
+// Promise: plan
 func TestOthersAreNotTouched(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

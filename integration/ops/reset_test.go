@@ -62,6 +62,7 @@ func TestAResetThatPanicsPausesItsOperation(t *testing.T) {
 
 // TestAnOperationOfANewerVersionIsLeftToIt: a filter field, or a kind, that this version does not know would have it change more
 // than was planned.
+// Promise: newer-plan
 func TestAnOperationOfANewerVersionIsLeftToIt(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

@@ -195,6 +195,7 @@ func TestALockedBreakerKeepsNoOtherAsItIs(t *testing.T) {
 
 // TestAnOpenBreakerIsSeenAndProbedAtOnce: queues show since when it is open, and one message runs before the cooldown is over when
 // somebody asks for that.
+// Promise: breaker
 func TestAnOpenBreakerIsSeenAndProbedAtOnce(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

@@ -35,6 +35,7 @@ func (slowJob) PayloadType() string { return "slow" }
 
 // TestDeadEntriesAreNotWalkedByEveryLook: while somebody's snapshot keeps vacuum from
 // clearing up, only sweeps pay for that, which are rare when they take long.
+// Promise: held-up
 func TestDeadEntriesAreNotWalkedByEveryLook(t *testing.T) {
 	t.Parallel()
 	db := testdb.Postgres(t)
@@ -116,6 +117,7 @@ func produceUnannounced(a *app) {
 }
 
 // TestLateCommitsAreFound: a message may be committed long after it is due.
+// Promise: at-least-once, due-starts
 func TestLateCommitsAreFound(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -201,6 +203,7 @@ func TestInnocentsComeBackAtFullSpeed(t *testing.T) {
 
 // TestASuspectThatRunsLongHoldsUpNobody: neither what has crashed once or twice nor what
 // runs for long keeps others from running.
+// Promise: suspects
 func TestASuspectThatRunsLongHoldsUpNobody(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		var ran, suspects atomic.Int64
@@ -239,6 +242,7 @@ func TestASuspectThatRunsLongHoldsUpNobody(t *testing.T) {
 
 // TestASlowConsumerDelaysNobody: however much waits for slow consumers, others find a
 // free worker.
+// Promise: held-up
 func TestASlowConsumerDelaysNobody(t *testing.T) {
 	for slow := 1; slow <= 2; slow++ {
 		t.Run(fmt.Sprint(slow), func(t *testing.T) {

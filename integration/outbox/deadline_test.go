@@ -63,6 +63,7 @@ func TestWhatComesTooLateIsNotRun(t *testing.T) {
 	})
 }
 
+// Promise: deadline
 func TestARetryMayBeTooLate(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		runs := 0
@@ -122,6 +123,7 @@ func TestWhatIsLateIsReportedOnceItIsPoisoned(t *testing.T) {
 
 // TestNoMemberOfAGroupStartsAfterItsDeadline: those that share a transaction, or a batch, wait for each other before they
 // start.
+// Promise: deadline
 func TestNoMemberOfAGroupStartsAfterItsDeadline(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {

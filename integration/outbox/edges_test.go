@@ -194,6 +194,7 @@ func TestZeroHandlesAreErrors(t *testing.T) {
 }
 
 // A layer may send in parts, and fail between them or at last.
+// Promise: all-or-none
 func TestWhatLayersSendInPartsIsAllOrNone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

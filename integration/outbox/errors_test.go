@@ -44,6 +44,7 @@ func provoked(db *bun.DB) map[string][]string {
 
 // TestWhatAHandlerCausesCounts: a statement of the handler's own that takes too long,
 // waits for a lock in vain or writes where it must not is a failed attempt, at once.
+// Promise: counted
 func TestWhatAHandlerCausesCounts(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -101,6 +102,7 @@ func (*lostConflict) Error() string  { return "lost" }
 func (*lostConflict) Conflict() bool { return true }
 
 // TestLostConflictsAreRepeatedAtOnce, in a new transaction, without counting.
+// Promise: conflict
 func TestLostConflictsAreRepeatedAtOnce(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -134,6 +136,7 @@ func TestLostConflictsAreRepeatedAtOnce(t *testing.T) {
 }
 
 // TestADeadlockIsRepeatedAtOnce has two runs lock the same rows in opposite orders.
+// Promise: conflict
 func TestADeadlockIsRepeatedAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(testing.TB) *bun.DB{"postgres": testdb.Postgres, "mariadb": testdb.MariaDB} {
@@ -171,6 +174,7 @@ func TestADeadlockIsRepeatedAtOnce(t *testing.T) {
 
 // TestNothingRepeatsForEverUncounted: the tenth run in a row that was not to count does,
 // each waits longer than the one before, and the error is stored and warned of.
+// Promise: counted
 func TestNothingRepeatsForEverUncounted(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		var runs testapp.Moments

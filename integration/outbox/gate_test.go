@@ -228,6 +228,7 @@ func TestNothingFollowsAProbeThatIsDiscarded(t *testing.T) {
 
 // TestWhatNeverReachesTheFunctionUsesUpNoProbe: messages that are late, cannot be decoded or were cancelled come before a
 // good one. What the consumer needs is back, so that one runs at once.
+// Promise: deadline
 func TestWhatNeverReachesTheFunctionUsesUpNoProbe(t *testing.T) {
 	for name, bad := range map[string]func(context.Context, *app){
 		"late": func(ctx context.Context, a *app) {

@@ -129,6 +129,7 @@ func (c *counted) BeforeQuery(ctx context.Context, event *bun.QueryEvent) contex
 
 func (c *counted) AfterQuery(context.Context, *bun.QueryEvent) {}
 
+// Promise: exactly-once
 func TestOneOfAGroupFailsAlone(t *testing.T) {
 	t.Parallel()
 	errFirst := errors.New("no luck")
@@ -170,6 +171,7 @@ func TestOneOfAGroupFailsAlone(t *testing.T) {
 
 // What a handler does to the transaction shows only when the transaction is to go
 // on. Each message then runs alone, and only that one is charged.
+// Promise: exactly-once
 func TestOneOfAGroupBreaksTheTransaction(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -204,6 +206,7 @@ func TestOneOfAGroupBreaksTheTransaction(t *testing.T) {
 	}
 }
 
+// Promise: exactly-once
 func TestOneOfAGroupIsAbandoned(t *testing.T) {
 	t.Parallel()
 	gate, late := make(chan struct{}), make(chan error, 1)

@@ -48,6 +48,7 @@ func tenants(t *testing.T, consumers ...bus.Consumer) *app {
 
 // What a transactional consumer does to its search_path, or to its role, is its own
 // affair: the message that is removed is the one it was given.
+// Promise: search-path
 func TestRemovalIsNotLedAstray(t *testing.T) {
 	for name, settings := range map[string][]string{
 		"search_path":                 {"SET LOCAL search_path = tenant_b"},
@@ -132,6 +133,7 @@ func makeRole(a *app, name string) {
 
 // A message that its own transaction cannot see any more is an error that counts: to
 // commit without the removal would run it again, and to try for ever would hide it.
+// Promise: search-path
 func TestAMessageThatIsHiddenFromItsRemovalCounts(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var runs atomic.Int64

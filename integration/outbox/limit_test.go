@@ -76,6 +76,7 @@ func TestSlotsAreGivenBackByAStop(t *testing.T) {
 
 // TestALimitHoldsOverAllProcesses: three processors together run no more than it says, of
 // consumers that share it, but as many as that.
+// Promise: limits
 func TestALimitHoldsOverAllProcesses(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -254,6 +255,7 @@ func TestSlotsAreNotIdleWhileMessagesWait(t *testing.T) {
 
 // TestSlotsGoToThoseThatCanUseThem: a process whose consumer is stopped, or that has used its slots for long, gives them to
 // another process that has none.
+// Promise: due-starts
 func TestSlotsGoToThoseThatCanUseThem(t *testing.T) {
 	permanently := func(context.Context, *outbox.Gate) error { return bus.Permanent(errAway) }
 	for name, test := range map[string]struct {

@@ -157,6 +157,7 @@ func TestReplacingAcrossAnOrder(t *testing.T) {
 
 // TestNoOlderMessageRunsAgainBehindNewerOnes: three messages of a key are done, the row of the first is locked, and the process
 // stops. None of the others is removed before it.
+// Promise: key-order
 func TestNoOlderMessageRunsAgainBehindNewerOnes(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) func() *bun.DB{

@@ -324,6 +324,7 @@ func TestAnOrderedConsumerNeedsAKey(t *testing.T) {
 
 // TestOrderHoldsAcrossARename: while a consumer is renamed, messages are stored under both names in turn, and run in the order
 // in which they were produced.
+// Promise: key-order
 func TestOrderHoldsAcrossARename(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

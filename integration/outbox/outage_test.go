@@ -87,6 +87,7 @@ func TestShortOutageCostsNothing(t *testing.T) {
 	})
 }
 
+// Promise: lease-end
 func TestConsumersAreCancelledBeforeTheirLeaseRunsOut(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		var starts, cancels testapp.Moments
@@ -210,6 +211,7 @@ func TestLooksForOthersStayRareOnASlowDatabase(t *testing.T) {
 // A database that is read-only answers every poll. That must not pass for the end
 // of the outage: whoever writes first afterwards would take the claims of others
 // before they could renew them.
+// Promise: outage, poison
 func TestReadsDoNotEndAnOutageOfWrites(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		config := outbox.ProcessorConfig{Concurrency: 8, LeaseDuration: 6 * time.Second}

@@ -200,6 +200,7 @@ func (p *paired) judge(t *testing.T) {
 
 // TestWhatIsDueAndMayRunStartsSoon: with each pair of options, two processes, a backlog of the consumer and of another one,
 // and messages that have crashed behind it.
+// Promise: due-starts
 func TestWhatIsDueAndMayRunStartsSoon(t *testing.T) {
 	all := traits()
 	for i, one := range all {

@@ -81,6 +81,7 @@ func stepsOf(n int, customers ...string) (items []outbox.Item) {
 }
 
 // TestSoManyOfAKeyRunAtOnce, in all processes together, and as many do.
+// Promise: limits
 func TestSoManyOfAKeyRunAtOnce(t *testing.T) {
 	t.Parallel()
 	single := func(ran *crowd, options ...bus.ConsumerOption) bus.Consumer {
@@ -140,6 +141,7 @@ func TestFewMessagesAreSharedToo(t *testing.T) {
 }
 
 // TestOneKeyDoesNotStarveOthers that come behind its many messages.
+// Promise: shares
 func TestOneKeyDoesNotStarveOthers(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {

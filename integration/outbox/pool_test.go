@@ -44,6 +44,7 @@ func competeForThePool(t *testing.T, leases int, refuse string) *app {
 	return a
 }
 
+// Promise: pool
 func TestConsumersThatUseThePoolUpKeepTheirLeases(t *testing.T) {
 	t.Parallel()
 	competeForThePool(t, 3, "")
@@ -52,6 +53,7 @@ func TestConsumersThatUseThePoolUpKeepTheirLeases(t *testing.T) {
 // TestRenewalsKeepTheirConnection has every third renewal refused, as it is while a
 // disk is full. The connection is none the worse for it: a renewal that gave it
 // back would wait for the next one with all the consumers, for longer than a lease.
+// Promise: pool
 func TestRenewalsKeepTheirConnection(t *testing.T) {
 	t.Parallel()
 	const leases = 3

@@ -44,6 +44,7 @@ func (n *noted) rows() (rows []string) {
 }
 
 // TestHigherPrioritiesComeFirst, and what has waited for longer than their head start before.
+// Promise: shares
 func TestHigherPrioritiesComeFirst(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {

@@ -187,6 +187,7 @@ func TestBlockedHandlerDelaysNobody(t *testing.T) {
 
 // Not parallel: the last results have 0.4 s to be written, which SQLite under the
 // race detector does not get beside a hundred other tests.
+// Promise: graceful-stop
 func TestGracefulStopWithAHundredInFlight(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var started, finished atomic.Int64

@@ -17,6 +17,7 @@ import (
 
 // TestARateHoldsOverAllProcesses: in no window do more start than the rate and its burst
 // allow, and a backlog is worked off at that rate.
+// Promise: limits
 func TestARateHoldsOverAllProcesses(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -139,6 +140,7 @@ func TestRatesAreChecked(t *testing.T) {
 
 // TestLateMessagesUseUpNoRate: a burst that cannot start in time is removed, and what comes later starts in time, as the rate
 // allows.
+// Promise: deadline
 func TestLateMessagesUseUpNoRate(t *testing.T) {
 	for name, option := range map[string]bus.ConsumerOption{"rate": bus.Rate(10, time.Hour, 1), "key rate": bus.RatePerKey(10, time.Hour, 1)} {
 		t.Run(name, func(t *testing.T) {

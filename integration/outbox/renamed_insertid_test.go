@@ -35,6 +35,7 @@ func keysWithoutMessage(a *app) int {
 	return a.Count("SELECT count(*) FROM pending_insert_ids k LEFT JOIN consumer_messages m ON m.id = k.id WHERE m.id IS NULL")
 }
 
+// Promise: insert-id
 func TestARenamedConsumersInsertIDIsPendingOnce(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

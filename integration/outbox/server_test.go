@@ -189,6 +189,7 @@ func TestAnUntestedServerRunsMessages(t *testing.T) {
 
 // TestReadCommittedMustBeEffective: YugabyteDB without yb_enable_read_committed_isolation takes
 // the word and gives a transaction one snapshot; here the driver does that.
+// Promise: one-worker, isolation
 func TestReadCommittedMustBeEffective(t *testing.T) {
 	t.Parallel()
 	dsn := saying(t, yugabyte)

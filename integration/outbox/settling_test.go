@@ -18,6 +18,7 @@ import (
 // TestALockedMessageHoldsUpNobody: while an open transaction has one claimed message
 // locked, others are settled, what vanished owners had is recovered, the database counts
 // as well, and a stop writes all outcomes but that one.
+// Promise: held-up
 func TestALockedMessageHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(testing.TB) *bun.DB{"postgres": testdb.Postgres, "mariadb": testdb.MariaDB} {
@@ -69,6 +70,7 @@ func TestALockedMessageHoldsUpNobody(t *testing.T) {
 
 // TestAdminLocksNoClaimedMessage: what an application asks to cancel in a transaction of
 // its own, which then takes its time, can be settled meanwhile.
+// Promise: held-up
 func TestAdminLocksNoClaimedMessage(t *testing.T) {
 	t.Parallel()
 	gate, begun := make(chan struct{}), make(chan struct{}, 1)
@@ -101,6 +103,7 @@ func refusing(a *app, code, condition string) {
 
 // TestWhatCannotBeSettledIsPutAside, and nobody else waits for it, whatever it is that
 // the database does not like. Once it does, the outcome is written.
+// Promise: held-up
 func TestWhatCannotBeSettledIsPutAside(t *testing.T) {
 	t.Parallel()
 	for what, code := range map[string]string{"a timeout": "57014", "a conflict": "40001", "an internal error": "XX000", "a refusal": "23514", "a privilege": "42501"} {

@@ -31,6 +31,7 @@ func addEffect(ctx context.Context, tx bun.IDB, o order) error {
 	return err
 }
 
+// Promise: exactly-once
 func TestTransactionalEffectsCommitWithTheRemoval(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

@@ -106,6 +106,7 @@ func (l *ledger) stats(r *relay.Runner) relay.LogStats {
 }
 
 // TestADestinationThatIsAwayHoldsUpItsShardAlone: what others publish meanwhile has nobody ask for it more often.
+// Promise: relay-destination
 func TestADestinationThatIsAwayHoldsUpItsShardAlone(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
@@ -183,6 +184,7 @@ func TestABrokerThatHasNothingLeft(t *testing.T) {
 
 // TestADeployThatAddsATypeToALogRelay: while processes of two releases run, the older one passes over no event of the type. Nor
 // does it when it is alone again, until somebody says so.
+// Promise: relay-types
 func TestADeployThatAddsATypeToALogRelay(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {

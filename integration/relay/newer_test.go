@@ -67,6 +67,7 @@ func (s *service) standsBack() bool {
 }
 
 // TestAnOlderInstanceLeavesANewTypeToNewerOnes: acknowledged as unknown, its records would be lost.
+// Promise: relay-types
 func TestAnOlderInstanceLeavesANewTypeToNewerOnes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -119,6 +120,7 @@ func TestAnOlderInstanceLeavesANewTypeToNewerOnes(t *testing.T) {
 }
 
 // TestAnOlderInstanceGivesItsTurnToANewerOne: of a receiver into the log one instance receives, and the order is kept.
+// Promise: relay-types
 func TestAnOlderInstanceGivesItsTurnToANewerOne(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {

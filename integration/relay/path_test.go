@@ -47,6 +47,7 @@ func TestFromOneServiceToAnother(t *testing.T) {
 }
 
 // TestOneEffectEach: everything is delivered three times, and each order has one effect.
+// Promise: relay-once
 func TestOneEffectEach(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -73,6 +74,7 @@ func TestOneEffectEach(t *testing.T) {
 
 // TestALostAcknowledgementIsDeliveredAgain, and so is a batch whose process vanished between
 // the commit and the acknowledgement; and a second process that takes over has what the first had.
+// Promise: relay-once
 func TestALostAcknowledgementIsDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -108,6 +110,7 @@ func TestALostAcknowledgementIsDeliveredAgain(t *testing.T) {
 }
 
 // TestEachReceiverHasItsOwnInbox: the same events are new to a receiver of another name.
+// Promise: relay-once
 func TestEachReceiverHasItsOwnInbox(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

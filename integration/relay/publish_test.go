@@ -20,6 +20,7 @@ import (
 
 // TestEachRecordHasItsOwnFate: of a batch some are refused, some have nowhere to go, and some
 // fail; the others are published once.
+// Promise: relay-batch
 func TestEachRecordHasItsOwnFate(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -109,6 +110,7 @@ func TestAnOutageWritesNothing(t *testing.T) {
 }
 
 // TestADestinationThatIsAwayHoldsUpNoOther: more of its messages than a batch has are in front, and come again and again.
+// Promise: relay-destination
 func TestADestinationThatIsAwayHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

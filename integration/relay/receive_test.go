@@ -58,6 +58,7 @@ func hostile() map[string]relay.Record {
 
 // TestWhatCannotBeTakenIsParked: it is acknowledged, kept once, and poisoned with its reason;
 // the good ones beside it are taken.
+// Promise: relay-parked
 func TestWhatCannotBeTakenIsParked(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -105,6 +106,7 @@ func TestWhatCannotBeTakenIsParked(t *testing.T) {
 
 // TestAParkedRecordIsTakenOnceItCanBe: requeued, it is mapped again, and has one effect although
 // it is requeued, and delivered, once more.
+// Promise: relay-parked
 func TestAParkedRecordIsTakenOnceItCanBe(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -322,6 +324,7 @@ func TestABacklogIsCountedRarely(t *testing.T) {
 
 // TestNothingIsAcknowledgedThatIsNotCommitted: while the database takes nothing all goes back,
 // and afterwards all arrives.
+// Promise: relay-ack
 func TestNothingIsAcknowledgedThatIsNotCommitted(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

@@ -275,6 +275,7 @@ func TestUpdatesCountFromWhenTheyHoldTheRow(t *testing.T) {
 
 // TestAFireAndItsNextTimeAreOneCommit looks at what others can see whenever a
 // schedule is about to be moved on: not its message.
+// Promise: schedule-once
 func TestAFireAndItsNextTimeAreOneCommit(t *testing.T) {
 	t.Parallel()
 	db := testdb.Postgres(t)

@@ -44,6 +44,7 @@ func layered(a *app, layer bus.SendMiddleware) {
 
 // TestASlowProduceLayerWedgesNoSchedules takes longer for a batch than a server
 // lets a transaction be idle for a client that may have vanished.
+// Promise: schedule-blocked
 func TestASlowProduceLayerWedgesNoSchedules(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -121,6 +122,7 @@ func refuseChanges(a *app, id, sqlState string) {
 
 // TestAScheduleThatRefusesChangesHoldsNobodyBack has one that can neither fire nor be
 // marked as one that cannot, and is due before all others.
+// Promise: schedule-blocked
 func TestAScheduleThatRefusesChangesHoldsNobodyBack(t *testing.T) {
 	t.Parallel()
 	for name, states := range map[string]map[dialect.Name]string{

@@ -290,6 +290,7 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 	}
 }
 
+// Promise: schedule-once
 func TestFiveInstancesFireEachTimeOnce(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

@@ -20,6 +20,7 @@ import (
 
 // TestClaimSeesWhatHappenedMeanwhile: where candidates are looked for before anything is
 // locked, what happens to those of c1 in between counts.
+// Promise: one-worker
 func TestClaimSeesWhatHappenedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

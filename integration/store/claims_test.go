@@ -40,6 +40,7 @@ func quickest(t *testing.T, run func() error) time.Duration {
 
 // TestForeignMessagesAreInNobodysWay: what a consumer no longer takes costs neither its
 // own messages nor those of others anything.
+// Promise: held-up
 func TestForeignMessagesAreInNobodysWay(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

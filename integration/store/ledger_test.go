@@ -96,6 +96,7 @@ func (l *ledger) heldTwice() int {
 		SELECT m FROM message_claims, unnest(message_ids) m GROUP BY m HAVING count(*) > 1) twice`)
 }
 
+// Promise: one-worker, isolation
 func TestLedgerClaimsOnceUnderAnyDefaultIsolation(t *testing.T) {
 	t.Parallel()
 	for _, isolation := range testdb.Isolations() {
@@ -205,6 +206,7 @@ func withoutClaim() []string {
 // TestLedgerRecordDropsWhatPickFoundTooEarly stops a pick between its snapshot
 // and its row locks, while another claimer claims the same rows. The pick then
 // finds them unlocked and, by its snapshot, unclaimed: record has to know better.
+// Promise: one-worker
 func TestLedgerRecordDropsWhatPickFoundTooEarly(t *testing.T) {
 	t.Parallel()
 	type test struct {

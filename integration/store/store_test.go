@@ -22,6 +22,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
+// Promise: fenced, graceful-stop, poison, key-order, limits, mariadb
 func TestStore(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) *bun.DB{

@@ -52,6 +52,7 @@ func timed() bool { return *freezeAll || *freezeAt != "" }
 // TestNobodyWaitsForLongForAClientThatStandsStill stops a process, by SIGSTOP, at the statements of the transactions that the
 // library begins. The server ends them, and another process consumes what both had. A run takes some of the places, by
 // -freeze.seed. With -freeze.all it takes each, and the other process has to go on within the bound.
+// Promise: stalled-client
 func TestNobodyWaitsForLongForAClientThatStandsStill(t *testing.T) {
 	if !canStop {
 		t.Skip("there is no SIGSTOP")

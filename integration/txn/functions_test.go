@@ -39,6 +39,7 @@ func pause(ctx context.Context) error {
 
 // TestFunctionsOfTheApplicationMayPauseInTransactions: the bound on transactions that stand still is not for those that wait
 // for a function of the application, which are committed.
+// Promise: slow-function
 func TestFunctionsOfTheApplicationMayPauseInTransactions(t *testing.T) {
 	t.Parallel()
 	var all sync.WaitGroup // they only wait, so that they run at once, however few tests may

@@ -14,6 +14,7 @@ import (
 
 // TestAnOwnTransactionThatStandsStillIsEndedByTheServer: its client does nothing for longer than five seconds, and a lock that it
 // has is free again.
+// Promise: stalled-client
 func TestAnOwnTransactionThatStandsStillIsEndedByTheServer(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.PostgresDSN(t)

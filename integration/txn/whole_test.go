@@ -55,6 +55,7 @@ func contentOf(a *app) string {
 }
 
 // A call that fails in the middle leaves nothing behind, and the transaction goes on.
+// Promise: call-undone
 func TestWhatFailsInACallersTransactionIsTakenBack(t *testing.T) {
 	const many = 501 // more than one batch
 	cases := []struct {

@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-var updateAPI = flag.Bool("update", false, "write testdata/api.txt anew")
+var update = flag.Bool("update", false, "write testdata/api.txt or docs/promises.md anew")
 
 // TestAPI compares what users can name with testdata/api.txt, so that a change to it is seen in review.
 func TestAPI(t *testing.T) {
@@ -28,7 +28,7 @@ func TestAPI(t *testing.T) {
 	}
 	const golden = "testdata/api.txt"
 	got := api(repo)
-	if *updateAPI {
+	if *update {
 		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
 			t.Fatal(err)
 		}

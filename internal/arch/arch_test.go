@@ -28,6 +28,7 @@ type rule struct {
 	check func(*tree) []string
 }
 
+// Promise: stalled-client
 func TestRepository(t *testing.T) {
 	t.Parallel()
 	repo, err := load(os.DirFS("../.."))
