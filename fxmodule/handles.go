@@ -67,7 +67,7 @@ type fillParams struct {
 }
 
 // fill makes what the handles stand for. All of it is immutable once made, so a
-// copy is as good as the original.
+// copy is as good as the original: none of these types may have a lock, and their methods return an error on the zero value.
 func fill(p fillParams) error {
 	producer, producerErr := newProducer(p)
 	config := p.SchedulerConfig

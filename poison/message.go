@@ -38,7 +38,7 @@ type Message struct {
 	// Reason says in a few words why it was poisoned.
 	Reason string `json:"reason"`
 	// Fingerprint is what it has in common with others that belong together, see outbox.Failure:
-	// "crash" where its owners vanished, empty where an older version of the library poisoned it.
+	// "crash" where its owners vanished.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	// Errors are the last ten failed runs, oldest first; none when its owners
 	// vanished each time.
@@ -118,8 +118,7 @@ func (f Filter) rows() store.PoisonFilter {
 		PoisonedBefore: f.PoisonedBefore, Error: f.Error}
 }
 
-// Unclassified is the fingerprint by which a [Filter] selects messages that have none, since an older
-// version of the library poisoned them. A [Group] of those has it, too.
+// Unclassified is the fingerprint by which a [Filter] selects messages that have none. A [Group] of those has it, too.
 const Unclassified = store.Unclassified
 
 // Result tells what a requeue did.

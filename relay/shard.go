@@ -132,8 +132,9 @@ func (r *Runner) hold(ctx context.Context, s *shard) (bool, error) {
 	return true, nil
 }
 
-// catchOn asks the broker where to go on. What the checkpoint knows of counts as it is; what was
-// appended beyond it, before somebody could move it, is there.
+// catchOn asks the broker where to go on. The checkpoint counts if its mark is that of the broker's last record, if old
+// records were removed and none is left, or once after a rewind. Else the position of the last record counts: beyond the
+// checkpoint if a process died before it moved that, before it if the broker has lost its end.
 func (r *Runner) catchOn(ctx context.Context, s *shard) error {
 	if s.appender == nil {
 		s.told = true

@@ -44,8 +44,7 @@ type Schedule struct {
 	LastError string `json:"last_error,omitempty"`
 	// CreatedAt is when it was written first.
 	CreatedAt time.Time `json:"created_at,omitzero"`
-	// Recent are its last ten fires, the oldest first, whether or not they could fire. Those of an
-	// older version of this library are missing.
+	// Recent are its last ten fires, the oldest first, whether or not they could fire.
 	Recent []Fire `json:"recent,omitempty"`
 }
 

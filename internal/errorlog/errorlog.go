@@ -44,7 +44,7 @@ func Append(list string, a Attempt) string {
 	}
 	attempts = append(attempts, a)
 	attempts = attempts[max(0, len(attempts)-maxAttempts):]
-	for i := range attempts { // all of them: older versions cut elsewhere
+	for i := range attempts { // the stored ones as well, whatever they were cut to
 		attempts[i].Error = cutJSON(Clean(attempts[i].Error, MaxBytes), MaxBytes)
 	}
 	return encode(attempts)

@@ -15,7 +15,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// Extras are what a message has beside its headers and has no column for.
+// Extras are what a message has beside its headers and has no column for. Few messages have them, and no statement
+// searches by them: what decides which message is claimed is a column.
 type Extras struct {
 	Event     *bus.Event // that it delivers
 	EventSize int        // of the event's text, in bytes

@@ -86,7 +86,8 @@ func readCommitted(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) er
 // RunOwn runs fn in a READ COMMITTED transaction of the library's own. All of these begin here, but for claims, which
 // are bounded in the same way in fewer statements, and those that run functions of the application, which set a bound of
 // their own: a client that stands still or vanishes in the middle keeps its locks for 5 s where the database has
-// a bound for that, which is PostgreSQL.
+// a bound for that, which is PostgreSQL. No transaction of the library asks for READ WRITE: that would override
+// default_transaction_read_only, with which a database was made read-only on purpose.
 func RunOwn(ctx context.Context, db bun.IDB, fn func(ctx context.Context, tx bun.Tx) error) error {
 	return RunInTx(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
 		idle := ownIdle

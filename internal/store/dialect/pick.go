@@ -77,7 +77,8 @@ func firstOf(picks []Pick, wants int) []Position {
 	return first
 }
 
-// Levels are the priorities above the normal one, the highest first.
+// Levels are the priorities above the normal one, the highest first. There is none below: the index of due messages
+// would have to leave such messages out.
 const Levels = "2, 1"
 
 // order sorts picks by how long they have been due, with the head start of their priority. What

@@ -14,7 +14,7 @@ type Poisoned struct {
 	PoisonedAt Moment `bun:"poisoned_at"`
 	Reason     string `bun:"reason"`
 	Parks      bool   `bun:"parks"` // it keeps those of its key from running
-	// Fingerprint is of what belongs together, or empty where an older program poisoned it.
+	// Fingerprint is of what belongs together.
 	Fingerprint string `bun:"fingerprint"`
 	// PayloadBytes is the size of the whole payload, where it was asked for.
 	PayloadBytes int `bun:"payload_bytes"`

@@ -40,6 +40,8 @@ WHERE m.crashes BETWEEN ? AND ? AND m.available_after <= {now} FOR UPDATE SKIP L
 // takenSQL reads which of the picks are in a claim, and once more what is paused.
 // Nobody can claim them once they are locked, and what was committed before that this
 // statement sees. A pause that came while candidates were looked for it sees, too.
+// No id gets into two claims because InnoDB makes a commit visible before it releases row
+// locks, an order that only the server's source states.
 const takenSQL = `SELECT h.id, '' AS paused FROM (` + heldSQL + `) h WHERE h.id IN (?)
 UNION ALL SELECT 0, p.consumer_type FROM {paused} p`
 

@@ -12,7 +12,8 @@ import (
 )
 
 // brieflySQL bounds what the statement around it waits for a lock. It must be evaluated
-// before the locks are taken, so it is joined to the first rows that are locked.
+// before the locks are taken, so it is joined to the first rows that are locked. The bound is less than PostgreSQL's
+// deadlock_timeout (1 s): a settle that meets a batch of replaced messages gives way before a deadlock is declared.
 const brieflySQL = `(SELECT set_config('lock_timeout', '500ms', true) OFFSET 0) s`
 
 // finishSQL ends claims of which every message is done. What is left in a claim

@@ -104,7 +104,8 @@ func (s *database) record(ctx context.Context, tx bun.IDB, r dialect.ClaimReques
 }
 
 // unchanged returns the ids of those picks that may still be claimed. Nothing else of a
-// message ever changes.
+// message ever changes: a statement that changes another column of pending messages has to
+// be added to unchangedSQL.
 func (s *database) unchanged(ctx context.Context, tx bun.IDB, picks []dialect.Pick) (ids []int64, err error) {
 	type state struct {
 		ID                int64

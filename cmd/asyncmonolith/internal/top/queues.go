@@ -88,8 +88,7 @@ func note(o ops.Overview, q outbox.Queue) (text string, stopped bool) {
 	return strings.Join(notes, "; "), stopped
 }
 
-// taken tells whether a process that is alive takes messages of a consumer, as far as any tell of
-// themselves: programs of an older version do not.
+// taken tells whether a process that is alive takes messages of a consumer, as far as any reports.
 func taken(o ops.Overview, consumer string) bool {
 	any := false
 	for _, p := range o.Processes {
