@@ -169,7 +169,7 @@ RELAY_TEST := env CGO_ENABLED=1 go test -race -count=1 -timeout 20m
 TEST := go test -count=1 -p 4 -parallel 16 -timeout 20m
 
 # Tests that need a pooler or a terminal, and those whose point is many rows, every pair of options, or a client that stands still.
-APART := Pooler|OnATerminal|^TestDeafNotifiers|^TestOnlyTheListener|^TestBoundedReads|^TestNobodyWaitsForLong|^TestWhatIsDueAndMayRun|^TestExplainLedger|^TestPagesRead|^TestMariaDBPlans|^TestMariaDBStatementsFit
+APART := ^TestStoreUnderOtherSettings$$|Pooler|OnATerminal|^TestDeafNotifiers|^TestOnlyTheListener|^TestBoundedReads|^TestNobodyWaitsForLong|^TestWhatIsDueAndMayRun|^TestExplainLedger|^TestPagesRead|^TestMariaDBPlans|^TestMariaDBStatementsFit
 
 # What make test goes by, but for the store.
 SMALL := env ASYNCMONOLITH_TEST_DATABASES=sqlite$(comma)postgres

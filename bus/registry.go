@@ -52,9 +52,6 @@ type RegistryConfig struct {
 	// main module, or else the revision that it was built from; a build without a repository beside it, as in a
 	// container, has neither.
 	Version string
-	// Beside is another registry of this process: what is produced with either wakes
-	// the processors of both at once. Defaults to none.
-	Beside *Registry
 }
 
 // NewRegistry registers the consumers with the default configuration. The
@@ -75,9 +72,6 @@ func (c RegistryConfig) NewRegistry(consumers ...Consumer) (*Registry, error) {
 		reports:   cmp.Or(c.ReportEvery, defaultReportEvery),
 		version:   c.Version,
 		wakeups:   new(wakeup.Hub),
-	}
-	if c.Beside != nil {
-		r.wakeups = c.Beside.wakeups
 	}
 	mistakes := []error{c.Tables.Validate()}
 	var declared []Consumer

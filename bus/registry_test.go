@@ -326,24 +326,6 @@ func TestRegistryMistakesAreOneErrorPerLine(t *testing.T) {
 	}
 }
 
-func TestRegistriesMayShareWakeups(t *testing.T) {
-	t.Parallel()
-	one, err := bus.NewRegistry()
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := bus.RegistryConfig{Beside: one}.NewRegistry()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var heard []wakeup.Wake
-	defer other.Wakeups().Listen(func(w wakeup.Wake) { heard = append(heard, w) })()
-	one.Committed("order.placed")
-	if len(heard) != 1 || !slices.Equal(heard[0].PayloadTypes, []string{"order.placed"}) {
-		t.Errorf("the other registry heard %+v, want one wake-up for order.placed", heard)
-	}
-}
-
 func TestWakeupsOfRegistriesAreApart(t *testing.T) {
 	t.Parallel()
 	one, other := mustRegister(t), mustRegister(t)

@@ -14,12 +14,10 @@ import (
 // claimLoop claims messages whenever there is room, until ctx ends.
 func (r *run) claimLoop(ctx context.Context) {
 	retry := outage.NewRetry()
-	var rest time.Time
-	var o order
 	for {
 		r.ledger.await()
-		var ok bool
-		if o, ok = r.dispatcher.nextClaim(o, rest); !ok {
+		o, ok := r.dispatcher.nextClaim()
+		if !ok {
 			return
 		}
 		began := time.Now()
@@ -40,10 +38,6 @@ func (r *run) claimLoop(ctx context.Context) {
 		}
 		r.outage.Recovered()
 		retry.Reset()
-		rest = time.Time{}
-		if len(claimed.Messages) >= o.request.Limit || claimed.Cut {
-			rest = time.Now().Add(r.config.ClaimPause)
-		}
 	}
 }
 

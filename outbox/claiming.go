@@ -26,7 +26,6 @@ type order struct {
 	parts   []part // of the wants of the request, in their order
 	drops   []int  // of the cursors of the wants of the request
 	acquits bool   // what runs solo no longer does
-	woken   int    // announced commits so far
 	began   time.Time
 }
 
@@ -56,25 +55,20 @@ func (d *dispatcher) lanesOf(c store.Claim) *lanes {
 	return nil
 }
 
-// nextClaim waits until there is something to claim and room for it, and until rest
-// is over, which a commit cuts short that was announced since the last order. False
-// means that the processor stops.
-func (d *dispatcher) nextClaim(last order, rest time.Time) (order, bool) {
+// nextClaim waits until there is something to claim and room for it. False means that the
+// processor stops.
+func (d *dispatcher) nextClaim() (order, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for !d.closed {
 		now := time.Now()
-		until := d.paceTo
-		if d.woken == last.woken {
-			until = later(until, rest)
-		}
-		if wait := until.Sub(now); wait > 0 {
+		if wait := d.paceTo.Sub(now); wait > 0 {
 			d.waitLocked(wait)
 			continue
 		}
 		if o, ok := d.orderLocked(now); ok {
 			o.began = now
-			if o.woken = d.woken; o.request.Select == store.Clean {
+			if o.request.Select == store.Clean {
 				d.paceTo = now.Add(pace)
 			}
 			return o, true

@@ -26,9 +26,6 @@ type ProcessorConfig struct {
 	// BatchSize + Concurrency messages wait or run at most, and claiming waits while the
 	// outcomes of more than 5 x BatchSize, or 1,000, are not written yet. Defaults to 2000.
 	BatchSize int
-	// ClaimPause is the wait after a claim that came back full, at most
-	// PollInterval. Wake-ups cut it short. Defaults to 0.
-	ClaimPause time.Duration
 	// PollInterval is the wait between polls while there is nothing to do,
 	// ±20 %. Wake-ups cut it short. Defaults to 1 s.
 	PollInterval time.Duration
@@ -123,10 +120,7 @@ func (c ProcessorConfig) validate(rowLocks bool) error {
 	check(rowLocks || c.ClaimLoops <= 1, "ClaimLoops", c.ClaimLoops, "1 is allowed on SQLite, which has one writer at a time")
 	check(rowLocks || c.TxConcurrency <= 1, "TxConcurrency", c.TxConcurrency, "1 is allowed on SQLite, which has one writer at a time")
 	check(c.BatchSize >= 1, "BatchSize", c.BatchSize, "1 or more is allowed")
-	check(c.ClaimPause >= 0, "ClaimPause", c.ClaimPause, "0 or more is allowed")
 	check(c.PollInterval >= 0, "PollInterval", c.PollInterval, "0 or more is allowed")
-	check(c.ClaimPause <= c.PollInterval || c.PollInterval < 0, "ClaimPause", c.ClaimPause,
-		fmt.Sprintf("at most PollInterval, %s, is allowed", c.PollInterval))
 	check(c.Concurrency >= 1, "Concurrency", c.Concurrency, "1 or more is allowed")
 	check(c.TxConcurrency >= 1, "TxConcurrency", c.TxConcurrency, "1 or more is allowed")
 	check(c.MaxAttempts >= 1, "MaxAttempts", c.MaxAttempts, "1 or more is allowed")

@@ -23,24 +23,6 @@ func TestZeroConfigWorks(t *testing.T) {
 	}
 }
 
-func TestConfigOfAConsumer(t *testing.T) {
-	t.Parallel()
-	registry := newRegistry(t, bus.Consume("c", func(context.Context, order) error { return nil }, bus.Timeout(time.Minute), bus.Aliases("old")))
-	p, err := outbox.NewProcessor(noDatabase(t), registry, outbox.ProcessorConfig{MaxAttempts: 7})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"c", "old"} {
-		config, ok := p.ConsumerConfig(name)
-		if !ok || config.Timeout != time.Minute || config.MaxAttempts != 7 || config.AttemptDelay != 10*time.Second {
-			t.Errorf("of %q: got %+v and %t, want its own timeout, the processor's attempts, and the default delay", name, config, ok)
-		}
-	}
-	if config, ok := p.ConsumerConfig("unknown"); ok {
-		t.Errorf("of a consumer that is not registered: got %+v, want none", config)
-	}
-}
-
 func TestConfigOutOfRangeIsRefused(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -50,9 +32,7 @@ func TestConfigOutOfRangeIsRefused(t *testing.T) {
 	}{
 		{"negative loops", outbox.ProcessorConfig{ClaimLoops: -1}, "outbox: ProcessorConfig.ClaimLoops -1: 1 or more is allowed"},
 		{"negative batch", outbox.ProcessorConfig{BatchSize: -5}, "outbox: ProcessorConfig.BatchSize -5: 1 or more is allowed"},
-		{"negative minimum delay", outbox.ProcessorConfig{ClaimPause: -1}, "outbox: ProcessorConfig.ClaimPause -1ns: 0 or more is allowed"},
 		{"negative maximum delay", outbox.ProcessorConfig{PollInterval: -1}, "outbox: ProcessorConfig.PollInterval -1ns: 0 or more is allowed"},
-		{"minimum above maximum", outbox.ProcessorConfig{ClaimPause: 2 * time.Second}, "outbox: ProcessorConfig.ClaimPause 2s: at most PollInterval, 1s, is allowed"},
 		{"negative concurrency", outbox.ProcessorConfig{Concurrency: -1}, "outbox: ProcessorConfig.Concurrency -1: 1 or more is allowed"},
 		{"negative transactions", outbox.ProcessorConfig{TxConcurrency: -1}, "outbox: ProcessorConfig.TxConcurrency -1: 1 or more is allowed"},
 		{"negative attempts", outbox.ProcessorConfig{MaxAttempts: -1}, "outbox: ProcessorConfig.MaxAttempts -1: 1 or more is allowed"},

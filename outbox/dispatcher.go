@@ -39,7 +39,6 @@ type dispatcher struct {
 	quarantine    quarantine
 	oneByOneUntil time.Time     // until then consumers are claimed for one by one, since a claim for several failed
 	paceTo        time.Time     // no claim begins before, unless there is much to claim
-	woken         int           // counts announced commits
 	ahead         time.Duration // of our clock is the database's
 	abandoned     []string      // the consumers of handlers that ignored their timeout; too many, and nothing is claimed
 	impatient     bool          // batches need not fill
@@ -74,7 +73,6 @@ func newDispatcher(config ProcessorConfig, consumers []*consumer) *dispatcher {
 func (d *dispatcher) activate(payloadTypes ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.woken++
 	var consumers []*consumer
 	for _, payloadType := range payloadTypes {
 		consumers = append(consumers, d.byPayload[payloadType]...)
@@ -288,8 +286,6 @@ func (d *dispatcher) finishedLocked(t *task) {
 	}
 	switch { // while a claim paces the others, its end has them look
 	case d.waiting == 0, now.Before(d.paceTo), !d.quarantine.pending() && !d.activeLocked():
-	case d.config.ClaimPause > 0: // some rest
-		d.room.Broadcast()
 	default:
 		d.room.Signal()
 	}

@@ -144,18 +144,6 @@ func (p *Processor) Run(ctx context.Context) (err error) {
 	return r.serve(ctx) // stops at once when it was cancelled during the check
 }
 
-// ConsumerConfig tells how the processor treats the consumer of that name or former
-// name: what the consumer sets itself, and what it takes from the [ProcessorConfig].
-// False means that it is not registered.
-func (p *Processor) ConsumerConfig(name string) (bus.ConsumerConfig, bool) {
-	registered, ok := p.registry.Consumer(name)
-	if !ok {
-		return bus.ConsumerConfig{}, false
-	}
-	settings, err := p.config.settings(registered)
-	return settings, err == nil // NewProcessor has seen that it is
-}
-
 // StopNow cuts the drain of a processor that is stopping short: consumers that
 // still run are cancelled with bus.ErrStopping at once. It is what a second
 // signal usually means. It has no effect on a processor that is not stopping.

@@ -378,7 +378,7 @@ func TestClaimsThatBringLittleArePaced(t *testing.T) {
 		var o order
 		for range 10 {
 			d.activate("test")
-			o, _ = d.nextClaim(o, time.Time{})
+			o, _ = d.nextClaim()
 			d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
 		}
 		if took := time.Since(start); took != 9*pace {
@@ -387,30 +387,16 @@ func TestClaimsThatBringLittleArePaced(t *testing.T) {
 		for took, want := range map[time.Duration]time.Duration{0: pace, 1500 * time.Microsecond: 3 * time.Millisecond, 3 * time.Millisecond: mostPace, time.Second: time.Second} {
 			<-time.After(time.Second)
 			d.activate("test")
-			o, _ = d.nextClaim(o, time.Time{})
+			o, _ = d.nextClaim()
 			start = time.Now()
 			<-time.After(took)
 			d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
 			d.activate("test")
-			o, _ = d.nextClaim(o, time.Time{})
+			o, _ = d.nextClaim()
 			if got := time.Since(start); got != want {
 				t.Errorf("a claim of %s: got the next after %s, want %s", took, got, want)
 			}
 			d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
-		}
-		<-time.After(time.Second)
-		d.activate("test")
-		start = time.Now()
-		rest := start.Add(time.Minute)
-		time.AfterFunc(time.Second, func() { d.activate("test") })
-		o, _ = d.nextClaim(o, rest) // o is from before the wake-up
-		if took := time.Since(start); took > pace {
-			t.Errorf("a wake-up during the last claim: got a rest of %s, want none", took)
-		}
-		d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1), Cut: true}, time.Now())
-		d.nextClaim(o, rest)
-		if took := time.Since(start); took != time.Second {
-			t.Errorf("rest: got %s, want 1s: a wake-up cuts it short", took)
 		}
 	})
 }
@@ -421,11 +407,11 @@ func TestFullClaimsNeedNoRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{BatchSize: 10}, "c")
 		d.activate("test")
-		o, _ := d.nextClaim(order{}, time.Time{})
+		o, _ := d.nextClaim()
 		start := time.Now()
 		<-time.After(pace)
 		d.claimed(o, store.Claim{Messages: make([]store.Message, 10), Found: []int{10}, Last: make([]store.Position, 1)}, time.Now())
-		d.nextClaim(o, time.Time{})
+		d.nextClaim()
 		if took := time.Since(start); o.request.Limit != 10 || took != pace {
 			t.Errorf("after a claim of %d messages that took %s: got the next %s after its beginning, want it at once", o.request.Limit, pace, took)
 		}

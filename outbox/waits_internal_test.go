@@ -43,7 +43,7 @@ func TestAConsumerIsClaimedForOnceItsWaitIsOver(t *testing.T) {
 		d.failed(o, false, false, time.Now())
 		start := time.Now()
 		time.AfterFunc(time.Minute, func() { d.look(store.Probe{Due: []int{0}, First: []store.Position{{}}}) }) // the next poll
-		d.nextClaim(o, time.Time{})
+		d.nextClaim()
 		if took := time.Since(start); took > 2*minPostponed {
 			t.Errorf("the next claim: got it after %s, want it after %s", took, minPostponed)
 		}

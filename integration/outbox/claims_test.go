@@ -300,27 +300,6 @@ func TestAFreshProcessLetsOwnersRenew(t *testing.T) {
 	})
 }
 
-// TestMinDelayIsForFullClaims: the wait after a claim is for those that came back full,
-// and a wake-up ends it.
-func TestMinDelayIsForFullClaims(t *testing.T) {
-	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
-		var ran atomic.Int64
-		a := newApp(testapp.Counting("c", &ran))
-		const delay = 2 * time.Second
-		r := a.StartWith(ctx, outbox.ProcessorConfig{ClaimPause: delay, PollInterval: delay, Concurrency: 4})
-		for i := range 10 {
-			for range []int{1, 4}[i%2] {
-				a.ProduceAt(ctx, order{ID: "1"})
-			}
-			<-time.After(100 * time.Millisecond)
-			if !a.Empty() {
-				t.Fatalf("round %d: 100ms after a commit was announced: got it pending, want it done", i)
-			}
-		}
-		r.MustStop()
-	})
-}
-
 // queries records what is sent.
 type queries struct {
 	mu   sync.Mutex

@@ -27,15 +27,27 @@ func TestStore(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) *bun.DB{
 		"postgres": func(t *testing.T) *bun.DB { return testdb.Postgres(t) },
+		"mariadb":  func(t *testing.T) *bun.DB { return testdb.MariaDB(t) },
+		"sqlite":   func(t *testing.T) *bun.DB { return testdb.SQLite(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, open)
+		})
+	}
+}
+
+// TestStoreUnderOtherSettings: an application has its own for its sessions.
+func TestStoreUnderOtherSettings(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(*testing.T) *bun.DB{
 		"postgres, serializable by default": func(t *testing.T) *bun.DB {
 			return testdb.OpenPostgres(t, testdb.PostgresDSN(t, testdb.Isolation("serializable")))
 		},
-		"mariadb": func(t *testing.T) *bun.DB { return testdb.MariaDB(t) },
-		"mariadb, with other settings": func(t *testing.T) *bun.DB {
-			return testdb.OpenMariaDB(t, testdb.MariaDBDSN(t, "tx_isolation='SERIALIZABLE'", "clientFoundRows=true", "time_zone='+05:00'", "parseTime=true", "loc=Asia/Tokyo",
-				"sql_mode='ANSI,TRADITIONAL,PIPES_AS_CONCAT'"))
+		"mariadb": func(t *testing.T) *bun.DB {
+			return testdb.OpenMariaDB(t, testdb.MariaDBDSN(t, "tx_isolation='SERIALIZABLE'", "clientFoundRows=true", "time_zone='+05:00'",
+				"parseTime=true", "loc=Asia/Tokyo", "sql_mode='ANSI,TRADITIONAL,PIPES_AS_CONCAT'"))
 		},
-		"sqlite": func(t *testing.T) *bun.DB { return testdb.SQLite(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -24,30 +24,37 @@ const (
 	legendRoom = 1.2
 )
 
-// WritePlots writes one SVG file per curve, and one per measurement in which
-// contenders are compared.
+// shown are the charts of docs/performance.md. It is immutable.
+var shown = []string{"drain.svg", "latency-p50.svg", "curve-backlog.svg", "curve-processes.svg"}
+
+// WritePlots writes the charts of docs/performance.md that the report has the values for.
 func (r *Report) WritePlots(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	for _, c := range r.Curves {
+		name := "curve-" + c.Name + ".svg"
+		if !slices.Contains(shown, name) {
+			continue
+		}
 		p, err := c.plot()
 		if err != nil {
 			return fmt.Errorf("plot %s: %w", c.Name, err)
 		}
-		if err := save(p, filepath.Join(dir, "curve-"+c.Name+".svg")); err != nil {
+		if err := save(p, filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
 	for _, results := range r.measurements() {
-		if len(results) < 2 {
+		name := results[0].Measurement + ".svg"
+		if len(results) < 2 || !slices.Contains(shown, name) {
 			continue
 		}
 		p, err := bars(results)
 		if err != nil {
 			return fmt.Errorf("plot %s: %w", results[0].Measurement, err)
 		}
-		if err := save(p, filepath.Join(dir, results[0].Measurement+".svg")); err != nil {
+		if err := save(p, filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
