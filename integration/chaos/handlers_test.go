@@ -230,7 +230,7 @@ func barCycles(b *bar) {
 			r.produce("", 5)
 		}
 		stop := r.start(processor)
-		r.eventually(10*time.Second, "the processor is ready", func() bool { return processor.Health().Ready && (i%10 != 0 || r.idle()) })
+		r.eventually(time.Minute, "the processor is ready", func() bool { return processor.Health().Ready && (i%10 != 0 || r.idle()) })
 		if took, err := stop(); err != nil || took > time.Second {
 			b.Errorf("cycle %d: got %v after %s, want a clean stop within a second", i, err, took)
 		}

@@ -52,7 +52,7 @@ func (r *run) sigterm(twice bool) (exit, claimable time.Duration, left int) {
 	})
 	before := len(r.ledger())
 	w := r.start(0)
-	r.eventually(10*time.Second, "100 consumers are in flight", func() bool {
+	r.eventually(time.Minute, "100 consumers are in flight", func() bool {
 		started := 0
 		for _, e := range r.ledger()[before:] {
 			if e.Kind == chaos.Started && e.Consumer == "one" {

@@ -53,6 +53,9 @@ func TestALockedMessageHoldsUpNobody(t *testing.T) {
 					t.Fatalf("health: got %+v, want ready: the database answers", h)
 				}
 			}
+			if rounds < 10 { // hundreds; a statement that waits for the lock does so for half a second
+				t.Errorf("beside a locked message: the others were settled %d times in %s, want 10", rounds, 2*config.LeaseDuration)
+			}
 			if int(runs.Load()) != 10*rounds+1 {
 				t.Errorf("beside a locked message: got %d runs of %d messages, want one each", runs.Load(), 10*rounds+1)
 			}
